@@ -13,6 +13,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/visible"
 )
 
 // accountView holds the logins of an account, and the address of the app.
@@ -77,11 +79,11 @@ func clientName(userAgent string) string {
 	browser, system := find(browserNames), find(systemNames)
 	switch {
 	case browser != "" && system != "":
-		return fmt.Sprintf(textClient, browser, system)
+		return fmt.Sprintf(texts.Client, browser, system)
 	case strings.TrimSpace(userAgent) == "":
-		return textUnknownClient
+		return texts.UnknownClient
 	}
-	return plainLine(api.Shortened(userAgent, 80))
+	return visible.Line(api.Shortened(userAgent, 80))
 }
 
 // rowTime is a time as rows of the read models have it.

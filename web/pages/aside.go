@@ -9,27 +9,29 @@ import (
 
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/visible"
 )
 
 func waitingTitle(n int) string {
 	if n == 1 {
-		return textWaitingOne
+		return texts.WaitingOne
 	}
-	return fmt.Sprintf(textWaitingMore, n)
+	return fmt.Sprintf(texts.WaitingMore, n)
 }
 
 // textIn returns the text of a message, and whether the message has nothing else.
 func textIn(m *projections.ShownMessage) (text string, whole bool) {
 	whole = true
-	var texts []string
+	var said []string
 	for _, p := range partsOf(m) {
 		if p.Type == "text" {
-			texts = append(texts, p.Text)
+			said = append(said, p.Text)
 		} else {
 			whole = false
 		}
 	}
-	return strings.Join(texts, "\n"), whole
+	return strings.Join(said, "\n"), whole
 }
 
 // maxWords is the length of the beginning of a message that waits, in runes.
@@ -38,22 +40,22 @@ const maxWords = 120
 // firstWords is the beginning of a message on one line.
 func firstWords(m projections.ShownMessage) string {
 	text, _ := textIn(&m)
-	words := []rune(plainLine(text))
+	words := []rune(visible.Line(text))
 	if len(words) > maxWords {
 		return string(words[:maxWords-1]) + "…"
 	}
-	return cmp.Or(string(words), textFile)
+	return cmp.Or(string(words), texts.File)
 }
 
 // whyWaiting says why the assistant has not read a message.
 func whyWaiting(m projections.ShownMessage) string {
 	switch {
 	case m.Held != "":
-		return plain(m.Held)
+		return visible.Plain(m.Held)
 	case m.UserStatus == "delivered":
-		return textNextStep
+		return texts.NextStep
 	}
-	return textNotSentYet
+	return texts.NotSentYet
 }
 
 // unsentText is the text of a person's message that failed, "" for one that cannot be sent again as a text.
@@ -68,7 +70,7 @@ func unsentText(m *projections.ShownMessage) string {
 func cost(s timeline.Spent) string { return strconv.FormatFloat(s.Cost, 'f', 4, 64) }
 
 func tokens(s timeline.Spent) string {
-	return fmt.Sprintf(textTokensOf, rounded(s.TokensIn), rounded(s.TokensOut))
+	return fmt.Sprintf(texts.TokensOf, rounded(s.TokensIn), rounded(s.TokensOut))
 }
 
 // rounded is a number of tokens in at most four digits.
@@ -106,8 +108,8 @@ func todoTitle(all []todo) string {
 		case "completed":
 			completed++
 		case "in_progress":
-			current = cmp.Or(current, ": "+plainLine(t.Content))
+			current = cmp.Or(current, ": "+visible.Line(t.Content))
 		}
 	}
-	return fmt.Sprintf(textTodo, completed, len(all)) + current
+	return fmt.Sprintf(texts.Todo, completed, len(all)) + current
 }

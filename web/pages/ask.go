@@ -15,6 +15,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/visible"
 )
 
 // asked is what a request asks for, as a card shows it.
@@ -34,9 +36,9 @@ func describe(r *timeline.Request) (a asked) {
 	about := ask.About()
 	switch {
 	case r.Permission.Permission == "network":
-		a = asked{title: fmt.Sprintf(textReach, strings.Join(ask.Patterns, ", ")), text: r.Message}
+		a = asked{title: fmt.Sprintf(texts.Reach, strings.Join(ask.Patterns, ", ")), text: r.Message}
 	case r.Permission.Permission == "budget":
-		a = asked{title: textSpend, text: r.Message}
+		a = asked{title: texts.Spend, text: r.Message}
 	case ask.Command() != "": // its patterns are parts of the command
 		a = asked{title: commandTitle(about.Command), text: about.Command, details: otherDetails(ask, "command", "description")}
 		if editable(about.Command) {
@@ -44,25 +46,25 @@ func describe(r *timeline.Request) (a asked) {
 		}
 	case r.Permission.Permission == "edit" && about.Diff != "":
 		a = asked{title: diffTitle(about), text: about.Diff, diff: true, details: patchedFiles(about)}
-		a.details = append(a.details, detail{textPatterns, strings.Join(ask.Patterns, "\n")})
+		a.details = append(a.details, detail{texts.Patterns, strings.Join(ask.Patterns, "\n")})
 		a.details = append(a.details, otherDetails(ask, "diff", "files", "filepath")...)
 	default:
-		a = asked{title: fmt.Sprintf(textUse, r.Permission.Permission), text: strings.Join(ask.Patterns, "\n"), details: otherDetails(ask)}
+		a = asked{title: fmt.Sprintf(texts.Use, r.Permission.Permission), text: strings.Join(ask.Patterns, "\n"), details: otherDetails(ask)}
 	}
-	a.title = plainLine(a.title)
+	a.title = visible.Line(a.title)
 	return a
 }
 
 func commandTitle(command string) string {
 	if lines := strings.Count(strings.TrimRight(command, "\n"), "\n") + 1; lines > 1 {
-		return fmt.Sprintf(textRunLines, lines)
+		return fmt.Sprintf(texts.RunLines, lines)
 	}
-	return textRun
+	return texts.Run
 }
 
 func diffTitle(about events.PermissionMetadata) string {
 	if n := len(about.Files); n > 1 {
-		return fmt.Sprintf(textPatch, n)
+		return fmt.Sprintf(texts.Patch, n)
 	}
 	added, removed := 0, 0
 	_, hunks, _ := strings.Cut(about.Diff, "\n@@")
@@ -74,7 +76,7 @@ func diffTitle(about events.PermissionMetadata) string {
 			removed++
 		}
 	}
-	return fmt.Sprintf(textEdit, path.Base(about.File()), added, removed)
+	return fmt.Sprintf(texts.Edit, path.Base(about.File()), added, removed)
 }
 
 // patchedFiles names the files that a diff changes.
@@ -87,7 +89,7 @@ func patchedFiles(about events.PermissionMetadata) (all []detail) {
 		all = append(all, detail{f.Type, name})
 	}
 	if len(all) == 0 {
-		all = []detail{{textFile, about.File()}}
+		all = []detail{{texts.File, about.File()}}
 	}
 	return all
 }
@@ -104,7 +106,7 @@ func otherDetails(ask events.PermissionAsk, but ...string) (all []detail) {
 	return all
 }
 
-// textOf returns a text as it is, and any other value as JSON.
+// texts.Of returns a text as it is, and any other value as JSON.
 func textOf(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
@@ -117,7 +119,7 @@ func textOf(value json.RawMessage) string {
 
 // editable reports whether a person sees in a text field all that a command holds.
 func editable(command string) bool {
-	return !slices.ContainsFunc(exact(command), func(p piece) bool { return p.hidden })
+	return !slices.ContainsFunc(visible.Exact(command), func(p visible.Piece) bool { return p.Hidden })
 }
 
 // line is a line of a diff.
@@ -140,26 +142,26 @@ func decision(r *timeline.Request) string {
 	switch r.Status {
 	case projections.PermissionAuthorized:
 		if r.Edited != "" {
-			return fmt.Sprintf(textApprovedEdited, by)
+			return fmt.Sprintf(texts.ApprovedEdited, by)
 		}
-		return fmt.Sprintf(textApproved, by)
+		return fmt.Sprintf(texts.Approved, by)
 	case projections.PermissionDenied:
-		return fmt.Sprintf(textDenied, by)
+		return fmt.Sprintf(texts.Denied, by)
 	case projections.PermissionExpired:
-		return textExpired
+		return texts.Expired
 	}
-	return textWaits
+	return texts.Waits
 }
 
 // decider names who decided: an account by its email, or the part of the system.
 func decider(email, actor string) string {
 	switch {
 	case email != "":
-		return plainLine(email)
+		return visible.Line(email)
 	case actor == events.ActorPolicy:
-		return textRule
+		return texts.Rule
 	}
-	return plainLine(actor)
+	return visible.Line(actor)
 }
 
 // answer says what became of a question.
@@ -168,13 +170,13 @@ func answer(q *timeline.Question) string {
 	switch q.Status {
 	case projections.QuestionReplied:
 		answers, _ := q.Answers() // the column is a list
-		return fmt.Sprintf(textAnswered, by, plain(strings.Join(answers, ", ")))
+		return fmt.Sprintf(texts.Answered, by, visible.Plain(strings.Join(answers, ", ")))
 	case projections.QuestionRejected:
-		return fmt.Sprintf(textNotAnswered, by)
+		return fmt.Sprintf(texts.NotAnswered, by)
 	case projections.QuestionExpired:
-		return textExpired
+		return texts.Expired
 	}
-	return textWaits
+	return texts.Waits
 }
 
 // decidedAt is the time of a decision.

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/texts"
 )
 
 const (
@@ -34,7 +35,7 @@ type fileChange struct {
 	Status    string `json:"status"` // added, modified, deleted
 }
 
-func (f fileChange) counts() string { return fmt.Sprintf(textCounts, f.Additions, f.Deletions) }
+func (f fileChange) counts() string { return fmt.Sprintf(texts.Counts, f.Additions, f.Deletions) }
 
 // lines are those of the patch. The names of the file, above its first hunk, are neither added nor removed.
 func (f fileChange) lines() []line {
@@ -93,7 +94,7 @@ func changedTitle(turns []turnChanges) string {
 		}
 	}
 	if len(files) == 1 {
-		return textChangedFile + " " + sum.counts()
+		return texts.ChangedFile + " " + sum.counts()
 	}
-	return fmt.Sprintf(textChangedFiles, len(files)) + " " + sum.counts()
+	return fmt.Sprintf(texts.ChangedFiles, len(files)) + " " + sum.counts()
 }

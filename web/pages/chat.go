@@ -14,6 +14,7 @@ import (
 	"pocketcoder/projections/timeline"
 	"pocketcoder/projections/turnstate"
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 )
 
@@ -101,7 +102,7 @@ func chatPath(id string) string { return "/chats/" + id }
 func (p *Pages) sendMessage(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	chat, text := r.PathValue("id"), field(r, "text")
 	if strings.TrimSpace(text) == "" {
-		return "", api.BadField("text", "validation_required", textNothingToSend)
+		return "", api.BadField("text", "validation_required", texts.NothingToSend)
 	}
 	return chatPath(chat), p.send(r, who, chat, r.PostFormValue("id"), text)
 }
@@ -146,7 +147,7 @@ func (p *Pages) fork(_ http.ResponseWriter, r *http.Request, who api.Caller) (st
 func (p *Pages) decide(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	shown := r.PostFormValue("shown_request")
 	if shown == "" { // the API takes it for a caller who checks nothing
-		return "", api.BadField("shown_request", "validation_required", textNothingShown)
+		return "", api.BadField("shown_request", "validation_required", texts.NothingShown)
 	}
 	fields := map[string]any{"status": r.PostFormValue("decision"), "shown_request": shown}
 	for _, name := range []string{"reason", "edited"} {
@@ -165,7 +166,7 @@ func (p *Pages) answerQuestion(_ http.ResponseWriter, r *http.Request, who api.C
 			answers = append(answers, own)
 		}
 		if len(answers) == 0 {
-			return "", api.BadField("choice", "validation_required", textNoAnswer)
+			return "", api.BadField("choice", "validation_required", texts.NoAnswer)
 		}
 		fields = map[string]any{"status": "replied", "reply": string(api.MustJSON(answers))}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 )
 
@@ -99,10 +100,10 @@ func (p *Pages) visible(ctx context.Context, db dbx.Builder, who api.Caller, col
 func (p *Pages) startChat(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	text := field(r, "text")
 	if r.PostFormValue("demo") != "" {
-		text = textDemo
+		text = texts.Demo
 	}
 	if strings.TrimSpace(text) == "" {
-		return "", api.BadField("text", "validation_required", textNothingToSend)
+		return "", api.BadField("text", "validation_required", texts.NothingToSend)
 	}
 	chat, err := p.Records.Create(r.Context(), who, "chats", map[string]any{"id": r.PostFormValue("id"), "title": titleOf(text)})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/visible"
 	"pocketcoder/web/query"
 	"pocketcoder/web/stream"
 )
@@ -314,7 +315,7 @@ func sendFragments(out *stream.EventWriter, f fragment, arrived <-chan fragment)
 	var text strings.Builder
 	text.WriteString(f.Text)
 	send := func() error {
-		return out.Send("", "text", jsonText(fragment{f.Part, plain(text.String())}))
+		return out.Send("", "text", jsonText(fragment{f.Part, visible.Plain(text.String())}))
 	}
 	for range len(arrived) {
 		next := <-arrived

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/projections"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/visible"
 )
 
 // part is a part of a message, of OpenCode's or as a person submitted it. It has only the fields that are shown.
@@ -81,7 +83,7 @@ func (s toolState) input() (in struct {
 // summary says in one line what a tool call is about.
 func (p part) summary() string {
 	in := p.State.input()
-	return plainLine(cmp.Or(in.Command, in.FilePath, strings.TrimSpace(in.Pattern+" "+in.Path), in.URL, in.Query, in.Description, in.Prompt, p.State.Title))
+	return visible.Line(cmp.Or(in.Command, in.FilePath, strings.TrimSpace(in.Pattern+" "+in.Path), in.URL, in.Query, in.Description, in.Prompt, p.State.Title))
 }
 
 // arguments returns the command of a tool call, or all of its arguments.
@@ -111,7 +113,7 @@ func shortened(output string) string {
 	for !utf8.RuneStart(output[tail]) {
 		tail++
 	}
-	return output[:head] + "\n" + fmt.Sprintf(textLeftOut, tail-head) + "\n" + output[tail:]
+	return output[:head] + "\n" + fmt.Sprintf(texts.LeftOut, tail-head) + "\n" + output[tail:]
 }
 
 // stateMark is the sign of a tool call's state.
@@ -132,16 +134,16 @@ func failure(m *projections.ShownMessage) string {
 	if e.Name == "MessageAbortedError" {
 		return ""
 	}
-	return plain(cmp.Or(e.Data.Message, e.Message, e.Name, textFailed))
+	return visible.Plain(cmp.Or(e.Data.Message, e.Message, e.Name, texts.Failed))
 }
 
 // delivery says what became of a person's message, "" for one that OpenCode has.
 func delivery(m *projections.ShownMessage) string {
 	switch {
 	case m.Held != "":
-		return plain(m.Held)
+		return visible.Plain(m.Held)
 	case m.UserStatus == "pending", m.UserStatus == "sending":
-		return textQueued
+		return texts.Queued
 	}
-	return plain(m.Notice)
+	return visible.Plain(m.Notice)
 }

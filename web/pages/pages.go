@@ -19,6 +19,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
+	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/records"
 )
 
@@ -180,7 +181,7 @@ func (p *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 // problemText returns a problem in one sentence after another, what is wrong with each field among them.
 func problemText(p api.Problem) string {
 	if p.Status == http.StatusUnauthorized {
-		return textLoggedOut
+		return texts.LoggedOut
 	}
 	text := []string{p.Message}
 	for _, fault := range p.Data {

@@ -53,7 +53,8 @@ func TestThePageOfARequestFollowsItsDecision(t *testing.T) {
 	chat := s.Chat(t, token, "Tidy up")
 	id := needed(t, s, chat, "per_1", "make everything")
 	b := loggedIn(t, s, "ada")
-	stream := b.follow(t, b.visit(t, "/requests/per_1"))
-	b.submit(t, "/chats/"+chat+"/requests/"+id, url.Values{"decision": {"authorized"}})
+	page := b.visit(t, "/requests/per_1")
+	stream := b.follow(t, page)
+	b.submit(t, "/chats/"+chat+"/requests/"+id, url.Values{"decision": {"authorized"}, "shown_request": {shownRequest(page.body)}})
 	stream.until("approved by ada@example.org")
 }

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/texts"
 )
 
 // The cookie with the token of a login. Over TLS it has the prefix that keeps other hosts and plain HTTP from setting it.
@@ -73,9 +74,9 @@ func (p *Pages) logIn(w http.ResponseWriter, r *http.Request) error {
 	var backoff account.ErrBackoff
 	switch {
 	case errors.Is(err, account.ErrCredentials):
-		return render(w, r, http.StatusUnprocessableEntity, loginPage(next, email, textWrongCredentials))
+		return render(w, r, http.StatusUnprocessableEntity, loginPage(next, email, texts.WrongCredentials))
 	case errors.As(err, &backoff):
-		return render(w, r, http.StatusTooManyRequests, loginPage(next, email, textTooManyLogins))
+		return render(w, r, http.StatusTooManyRequests, loginPage(next, email, texts.TooManyLogins))
 	case err != nil:
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"pocketcoder/handlers/account"
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/texts"
 )
 
 // setupForm holds the fields of the setup page, without the passwords.
@@ -33,7 +34,7 @@ func (p *Pages) setUp(w http.ResponseWriter, r *http.Request) error {
 	f := setupForm{code: setupCode(r.PostFormValue("code")), email: r.PostFormValue("email"), name: r.PostFormValue("name")}
 	password := r.PostFormValue("password")
 	if password != r.PostFormValue("password_again") {
-		f.problem = textPasswordsDiffer
+		f.problem = texts.PasswordsDiffer
 		return render(w, r, http.StatusUnprocessableEntity, setupPage(f))
 	}
 	token, err := p.API.Accounts.CompleteSetup(r.Context(), account.CompleteSetup{
@@ -48,7 +49,7 @@ func (p *Pages) setUp(w http.ResponseWriter, r *http.Request) error {
 	}
 	f.problem = problemText(problem)
 	if problem.Status == http.StatusNotFound { // of the token alone
-		f.code, f.problem = "", textSetupLinkVoid
+		f.code, f.problem = "", texts.SetupLinkVoid
 	}
 	return render(w, r, problem.Status, setupPage(f))
 }

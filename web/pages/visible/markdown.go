@@ -1,4 +1,4 @@
-package pages
+package visible
 
 import (
 	"bytes"
@@ -17,6 +17,8 @@ import (
 	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/util"
 	"golang.org/x/net/idna"
+
+	"pocketcoder/web/pages/texts"
 )
 
 // What is read as markdown: a longer text, or one with more of the characters that nest or pair, takes the parser too long, and a table
@@ -55,13 +57,13 @@ var markdown = goldmark.New(
 	goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(outsideNodes{}, 100))),
 )
 
-// markdownText shows a text as markdown.
-func markdownText(text string) templ.Component {
+// Markdown shows a text as markdown.
+func Markdown(text string) templ.Component {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
 		var b bytes.Buffer
 		if isPlain(text) || markdown.Convert([]byte(text), &b) != nil {
-			_, err := io.WriteString(w, "<pre>"+html.EscapeString(plain(text))+"</pre>")
+			_, err := io.WriteString(w, "<pre>"+html.EscapeString(Plain(text))+"</pre>")
 			return err
 		}
 		_, err := io.WriteString(w, plainHTML(b.String()))
@@ -72,11 +74,11 @@ func markdownText(text string) templ.Component {
 // plainHTML names the hidden characters of rendered markdown, those that were written as entities too.
 func plainHTML(rendered string) string {
 	var b strings.Builder
-	for _, p := range prose(rendered) {
-		if p.hidden {
-			p.text = html.EscapeString(p.text)
+	for _, p := range Prose(rendered) {
+		if p.Hidden {
+			p.Text = html.EscapeString(p.Text)
 		}
-		b.WriteString(p.text)
+		b.WriteString(p.Text)
 	}
 	return b.String()
 }
@@ -161,7 +163,7 @@ func renderAutoLink(w util.BufWriter, source []byte, node ast.Node, entering boo
 
 func renderImage(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	if entering {
-		_, _ = w.WriteString(`<span class="image">` + textImage + " ")
+		_, _ = w.WriteString(`<span class="image">` + texts.Image + " ")
 		return ast.WalkContinue, nil
 	}
 	_, host := outside(string(node.(*ast.Image).Destination))

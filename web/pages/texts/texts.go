@@ -1,0 +1,179 @@
+// Package texts holds all English texts of the pages.
+package texts
+
+// The texts of the pages.
+const (
+	Product = "PocketCoder"
+
+	LogIn            = "Log in"
+	LogOut           = "Log out"
+	Email            = "Email"
+	Password         = "Password"
+	WrongCredentials = "The email or the password is wrong."
+	TooManyLogins    = "Too many failed logins. Try again later."
+	LoggedOut        = "You are logged out. Log in again."
+	NoAccount        = "No account yet? The server shows a one-time link when it starts for the first time."
+	API              = "API"
+
+	Problem = "That did not work"
+	Back    = "Back to the chats"
+
+	Offline  = "Not connected. Trying again…"
+	Unsent   = "Not sent: the server did not answer."
+	NewBelow = "new ↓"
+
+	Chats         = "Chats"
+	WhatToDo      = "What should be done?"
+	Start         = "Start chat"
+	Untitled      = "Untitled"
+	NothingToSend = "Write a message first."
+	Requests      = "Requests"
+
+	Message      = "Message"
+	Send         = "Send"
+	Stop         = "Stop"
+	Earlier      = "Earlier messages"
+	Newest       = "Newest messages"
+	Reasoning    = "Reasoning"
+	Compacted    = "The conversation so far was summarized."
+	Resumed      = "PocketCoder resumed the turn."
+	Stopped      = "Stopped."
+	Failed       = "The answer failed."
+	Queued       = "Queued."
+	Image        = "Image:"
+	Patterns     = "patterns"
+	NothingShown = "The form does not say which request it showed. Load the page again."
+	File         = "file"
+	LeftOut      = "… %d bytes left out …"
+
+	Run      = "Run a command"
+	RunLines = "Run a command of %d lines"
+	Reach    = "Reach %s"
+	Spend    = "Allow more spending"
+	Patch    = "Change %d files"
+	Edit     = "Change %s (+%d −%d)"
+	Use      = "Use %s"
+
+	NoRequests = "Nothing waits for you."
+
+	Waits          = "waits for you"
+	Approved       = "approved by %s"
+	ApprovedEdited = "approved with an edit by %s"
+	Denied         = "denied by %s"
+	Expired        = "expired"
+	Rule           = "a rule"
+	Answered       = "answered by %s: %s"
+	NotAnswered    = "dismissed by %s"
+
+	Details        = "Details"
+	Where          = "where"
+	Asker          = "subagent"
+	Why            = "why you are asked"
+	Reason         = "reason"
+	EditedInto     = "What runs instead:"
+	Approve        = "Approve"
+	Deny           = "Deny"
+	DenyWithReason = "Deny with a reason"
+	ReasonForModel = "Reason, for the model"
+	EditCommand    = "Edit"
+	RunInstead     = "Command to run instead"
+	ApproveEdited  = "Approve the edited command"
+
+	Answer    = "Answer"
+	Reject    = "Dismiss"
+	OwnAnswer = "Your own answer"
+	NoAnswer  = "Choose or write an answer first."
+)
+
+// Roles name the authors of messages.
+var Roles = map[string]string{"user": "You", "assistant": "Assistant", "system": Product}
+
+// States describe the states of a turn. A turn that completed needs no word.
+var States = map[string]string{
+	"queued": "queued", "running": "working", "waiting": "needs you", "failed": "failed", "aborted": "stopped", "lost": "interrupted",
+}
+
+// The texts of the first minutes.
+const (
+	SetUp           = "Set up"
+	SetUpAbout      = "Create the first account. It is the administrator."
+	SetupCode       = "Code"
+	SetupCodeHint   = "The server shows a one-time link when it starts for the first time. The code is the part of the link after #."
+	SetupLinkVoid   = "The code is wrong, was used already or has expired. Restart the server to get a new link, or log in if the account exists."
+	Name            = "Name (optional)"
+	PasswordAgain   = "Password again"
+	PasswordsDiffer = "The two passwords differ."
+	CreateAccount   = "Create account"
+
+	Welcome   = Product + " is a coding assistant that works on the files of your workspace and runs commands in a sandbox. It asks you before it does anything that no rule allows."
+	StartDemo = "Start a demo chat"
+	DemoHint  = "The assistant asks to write a small text file. You approve or deny it."
+	Demo      = "Run `echo Hello from PocketCoder > hello-from-pocketcoder.txt`"
+)
+
+const Request = "Request"
+
+// The texts of the account's page.
+const (
+	Account            = "Account"
+	Logins             = "Logins"
+	ThisBrowser        = "this browser"
+	Client             = "%s on %s"
+	UnknownClient      = "Unknown client"
+	LoginFrom          = "From"
+	LoginUsed          = "Renewed"
+	LoginExpires       = "expires"
+	EndLogin           = "Log out"
+	EndAllLogins       = "Log out everywhere"
+	Phone              = "Phone"
+	PhoneOpen          = "Open this address on your phone and log in:"
+	PhoneCode          = "QR code of this address"
+	OnlyThisMachine    = "Only this machine reaches the address that you opened. To open the app on a phone, put a reverse proxy with TLS in front of the server and start it with --url and the address of the proxy."
+	PhoneNotifications = "To get requests as notifications, run this command on the machine of the server. It shows what to open in the ntfy app:"
+)
+
+// The texts beside a conversation.
+const (
+	SendAgain   = "Send again"
+	WaitingOne  = "1 message waits"
+	WaitingMore = "%d messages wait"
+	NextStep    = "The assistant reads it after its current step."
+	NotSentYet  = "It is not sent yet."
+	Todo        = "%d of %d tasks done"
+
+	Menu      = "Chat menu"
+	Title     = "Title"
+	Rename    = "Rename"
+	Archive   = "Archive"
+	Unarchive = "Unarchive"
+	Model     = "model"
+	Agent     = "agent"
+	Tokens    = "tokens"
+	TokensOf  = "%s in, %s out"
+	Cost      = "cost"
+
+	Archived   = "Archived chats"
+	NoArchived = "No chat is archived."
+)
+
+// The texts of undo and fork.
+const (
+	MessageMenu = "Message menu"
+	ForkBefore  = "Fork a new chat before this message"
+	UndoFrom    = "Undo this message and all after it"
+	Undo        = "Undo the last turn"
+	Undone      = "The end of this chat is undone, with its changes to files. Your next message replaces it."
+	Redo        = "Redo"
+	Fork        = "Fork into a new chat"
+)
+
+// The texts of the page of changes.
+const (
+	Changes      = "Changes"
+	NoChanges    = "No files changed."
+	ChangedFile  = "1 file"
+	ChangedFiles = "%d files"
+	Counts       = "+%d −%d"
+	NoPatch      = "OpenCode shows no lines of this change."
+	OlderTurns   = "Changes of older turns are not shown."
+)
