@@ -329,6 +329,7 @@ func TestAPersonSteersAChatInABrowser(t *testing.T) {
 	b.sees("the link to the changes", `document.querySelector("#head a") !== null`)
 	b.click("#todo summary")
 	b.shot("todo")
+	b.click("#todo summary")
 
 	b.click("#menu summary") // rename, without leaving the page
 	b.shot("menu")

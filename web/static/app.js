@@ -48,6 +48,26 @@ function update(html) {
   });
 }
 
+// After a person has tapped a card the page stays as it is for a moment, so that a second tap does not hit the card that moves up.
+let still = 0; // until when
+const held = [];
+
+function receive(html) {
+  held.push(html);
+  const wait = still - Date.now();
+  if (wait > 0) {
+    setTimeout(release, wait);
+  } else {
+    release();
+  }
+}
+
+function release() {
+  while (held.length > 0 && Date.now() >= still) {
+    update(held.shift());
+  }
+}
+
 function showLocalTimes() {
   for (const time of document.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);
@@ -122,7 +142,7 @@ function connect() {
   stream = new EventSource(page.dataset.live);
   stream.onopen = () => (written = new Map()); // the server sends it again
   stream.onmessage = (event) => {
-    update(JSON.parse(event.data));
+    receive(JSON.parse(event.data));
     page.dataset.live = page.dataset.live.replace(/after=\d+/, "after=" + event.lastEventId);
     isConnected();
   };
@@ -189,7 +209,12 @@ async function post(form, body) {
 function lock(form) {
   const setDisabled = (disabled) => form.querySelectorAll("button").forEach((button) => (button.disabled = disabled));
   setDisabled(true);
-  return () => setDisabled(false);
+  return (accepted) => {
+    setDisabled(false);
+    if (accepted) { // what was sent is no longer only the person's: another browser may change it
+      form.querySelectorAll("input, textarea").forEach((field) => (field.defaultValue = field.value));
+    }
+  };
 }
 
 // empty makes the composer ready for the next message. A message that was not sent comes back, with its id.
@@ -218,6 +243,9 @@ function showProblem(form, text) {
 document.addEventListener("submit", (event) => {
   if ("send" in event.target.dataset) {
     event.preventDefault();
+    if (event.target.closest(".card")) {
+      still = Date.now() + 600;
+    }
     send(event.target, event.submitter);
   }
 });
