@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -26,15 +27,19 @@ func openLog(t *testing.T, core *nats.Conn) (js jetstream.JetStream, count func(
 	is.NoErr(err)
 	streams := map[string]string{"EVENTS": "evt.>", "DELTAS": "delta.>", "OBJ_BLOBS": "$O.BLOBS.>"}
 	for name, subject := range streams {
-		_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, AllowDirect: true})
-		is.NoErr(err)
+		expect.Eventually(t, "stream "+name, func() bool { // a cluster may elect a leader first
+			_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, AllowDirect: true})
+			return err == nil
+		})
 	}
 	for i := range 3 {
 		_, err = js.Publish(t.Context(), "evt.chat.c1.created", fmt.Append(nil, i))
 		is.NoErr(err)
 	}
-	_, err = js.CreateConsumer(t.Context(), "EVENTS", jetstream.ConsumerConfig{Durable: "deliver"})
-	is.NoErr(err)
+	expect.Eventually(t, "the consumer", func() bool {
+		_, err := js.CreateOrUpdateConsumer(t.Context(), "EVENTS", jetstream.ConsumerConfig{Durable: "deliver"})
+		return err == nil
+	})
 	return js, func() (n uint64) {
 		for name := range streams {
 			s, err := js.Stream(t.Context(), name)
