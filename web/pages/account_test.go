@@ -97,7 +97,6 @@ func TestAPhoneReadsTheAddressFromTheScreen(t *testing.T) {
 	s.Web.Pages.Handle(mux)
 	r, w := httptest.NewRequest("GET", "/account", nil), httptest.NewRecorder()
 	r.Host = "code.example.org"
-	r.Header.Set("X-Forwarded-Proto", "https")
 	r.AddCookie(&http.Cookie{Name: "__Host-pocketcoder", Value: token})
 	mux.ServeHTTP(w, r)
 	is.Equal(w.Code, http.StatusOK)

@@ -19,10 +19,8 @@ const (
 	secureCookieName = "__Host-pocketcoder"
 )
 
-// secure reports whether the browser reached us over TLS.
-func (p *Pages) secure(r *http.Request) bool {
-	return r.TLS != nil || p.API.Proxied && r.Header.Get("X-Forwarded-Proto") == "https"
-}
+// secure reports whether the browser reached us over TLS, as it does behind a proxy: not every proxy says so in a header.
+func (p *Pages) secure(r *http.Request) bool { return r.TLS != nil || p.API.Proxied }
 
 // newCookie returns the cookie for a token. A cookie that has expired already ends the login in the browser.
 func (p *Pages) newCookie(r *http.Request, token string, expires time.Time) *http.Cookie {
