@@ -77,7 +77,7 @@ func (s *System) openLease(ctx context.Context) (err error) {
 	}
 	s.lease.Changed = s.change
 	s.lease.Expired = func(err error) {
-		time.AfterFunc(100*time.Millisecond, func() { os.Exit(1) }) // even if nobody reads what is logged
+		time.AfterFunc(100*time.Millisecond, func() { os.Exit(1) }) // even if writing the log line blocks
 		s.o.Logger.Error("this node ends at once, because another one may run the engine; start it again", "err", err)
 		os.Exit(1) // as after a crash: OpenCode and the worker die with this process, and what they began is found in the log
 	}

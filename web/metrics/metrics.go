@@ -2,8 +2,8 @@
 // requests, executions, and what models cost.
 //
 // Promises: nothing is counted here. Each figure is read from the log's server or from the read models when it is asked for, so
-// that it is right after a restart, and the same on every node. A figure that cannot be read is left out, and the others are
-// there: pocketcoder_unreadable says of which kind they are.
+// that it is right after a restart, and the same on every node. If figures cannot be read, the answer has all others, and
+// pocketcoder_unreadable is 1 for the log or for the read models.
 //
 // It must not know how a part finds out its state. It names no chat, no person and no command.
 package metrics
@@ -37,7 +37,7 @@ type Source struct {
 // readTime bounds how long the figures of one kind are read.
 const readTime = 5 * time.Second
 
-// Handler answers GET /metrics in the format of Prometheus, to everybody who asks, and 404 to all else.
+// Handler answers GET /metrics in the format of Prometheus, without a login. Other paths get 404.
 func Handler(s Source) http.Handler {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s)

@@ -23,7 +23,7 @@ type Piece struct {
 // moves what is around it, becomes its name.
 func Exact(text string) []Piece { return pieces(text, display.Visible) }
 
-// Prose splits a text that nobody decides on. Spaces of other widths and the joiners of emoji and of Persian stay.
+// Prose splits a text that is only read, not decided on. Spaces of other widths, and the joiners in emoji and Persian, stay.
 func Prose(text string) []Piece {
 	return pieces(text, func(c rune) bool {
 		return display.Visible(c) || unicode.Is(unicode.Zs, c) || c == '\u200c' || c == '\u200d'
