@@ -9,14 +9,14 @@ import (
 
 	"github.com/a-h/templ"
 
-	"pocketcoder/web/pages"
+	"pocketcoder/web/pages/site"
 )
 
 // page serves a page that is the same for everyone.
 func page(c templ.Component) http.Handler {
 	shown := templ.Handler(c)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		pages.SetHeaders(w.Header())
+		site.SetHeaders(w.Header())
 		w.Header().Set("Cache-Control", "no-cache")
 		shown.ServeHTTP(w, r)
 	})

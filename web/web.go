@@ -29,6 +29,7 @@ import (
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
 	"pocketcoder/web/pages"
+	"pocketcoder/web/pages/site"
 	"pocketcoder/web/ports"
 	"pocketcoder/web/realtime"
 	"pocketcoder/web/records"
@@ -67,7 +68,7 @@ type Server struct {
 	Realtime *realtime.Realtime
 	Streams  *stream.Streams
 	Ports    *ports.Ports
-	Pages    *pages.Pages
+	Site     *site.Site
 	hosts    []string
 }
 
@@ -88,7 +89,7 @@ func New(o Options) *Server {
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
-	s.Pages = &pages.Pages{API: core, Log: o.Log, Records: s.Records, Chats: s.Chats}
+	s.Site = &site.Site{API: core, Log: o.Log, Records: s.Records, Chats: s.Chats}
 	return s
 }
 
@@ -106,7 +107,7 @@ func (s *Server) Document() api.Document { return s.API.Document(s.routes()...) 
 // Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	s.Pages.Handle(mux)
+	pages.Handle(mux, s.Site)
 	mux.Handle("GET /docs", page(docs(s.Document())))
 	mux.Handle("GET /static/{file}", staticFiles())
 	routes := confined(s.Routes())

@@ -12,6 +12,7 @@ import (
 	"rsc.io/qr"
 
 	"pocketcoder/expect"
+	"pocketcoder/web/pages"
 	"pocketcoder/web/webtest"
 )
 
@@ -94,7 +95,7 @@ func TestAPhoneReadsTheAddressFromTheScreen(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	s.Web.API.Proxied = true
 	mux := http.NewServeMux()
-	s.Web.Pages.Handle(mux)
+	pages.Handle(mux, s.Web.Site)
 	r, w := httptest.NewRequest("GET", "/account", nil), httptest.NewRecorder()
 	r.Host = "code.example.org"
 	r.AddCookie(&http.Cookie{Name: "__Host-pocketcoder", Value: token})

@@ -1,5 +1,5 @@
 // The script of the web app. A page shows its content and sends its forms without it. The script keeps the page up to date from
-// its stream (web/pages/live.go), sends forms without leaving the page, and follows the end of a chat.
+// its stream (web/pages/site/live.go), sends forms without leaving the page, and follows the end of a chat.
 "use strict";
 
 const byID = (id) => document.getElementById(id);

@@ -1,0 +1,128 @@
+// Package changes serves the changes that a chat made to files.
+//
+// Promises: a change is shown as OpenCode reports it, whole, with hidden characters visible.
+//
+// It must not read files.
+package changes
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/a-h/templ"
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+	"pocketcoder/projections/timeline"
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/visible"
+)
+
+// Changes serves the changes that a chat made to files.
+type Changes struct{ *site.Site }
+
+// Handle adds the pages to a mux.
+func (c Changes) Handle(mux *http.ServeMux) {
+	mux.Handle("GET /chats/{id}/changes", c.Page(c.showChanges))
+}
+
+const (
+	maxTurns    = 20  // the turns that the page of changes shows, the newest ones
+	maxUnfolded = 400 // lines of all changes up to which files are unfolded at first
+)
+
+// chatChanges is what the turns of a chat changed in files.
+type chatChanges struct {
+	chat     timeline.Chat
+	pending  int // requests and questions that wait for a person, of all chats
+	turns    []turnChanges
+	unfolded bool // the files are shown unfolded
+}
+
+// turnChanges is what one turn site.Changed in files.
+type turnChanges struct {
+	prompt projections.ShownMessage // that began it
+	files  []fileChange
+}
+
+// fileChange is what a turn site.Changed in one file.
+type fileChange struct {
+	File      string `json:"file"`
+	Patch     string `json:"patch"`
+	Additions int    `json:"additions"`
+	Deletions int    `json:"deletions"`
+	Status    string `json:"status"` // added, modified, deleted
+}
+
+func (f fileChange) counts() string { return fmt.Sprintf(texts.Counts, f.Additions, f.Deletions) }
+
+// lines are those of the patch. The names of the file, above its first hunk, are neither added nor removed.
+func (f fileChange) lines() []visible.DiffLine {
+	lines := visible.DiffLines(f.Patch)
+	for i := range lines {
+		if lines[i].Class == "hunk" {
+			break
+		}
+		lines[i].Class = "hunk"
+	}
+	return lines
+}
+
+func (c Changes) showChanges(r *http.Request, who api.Caller) (templ.Component, error) {
+	v := chatChanges{}
+	var prompts []projections.ShownMessage
+	err := c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) (err error) {
+		if v.chat, err = c.Chat(r.Context(), db, who, r.PathValue("id")); err != nil {
+			return err
+		}
+		waiting, err := c.Pending(r.Context(), db, who)
+		if err != nil {
+			return err
+		}
+		v.pending = len(waiting)
+		prompts, err = timeline.ChangedTurns(r.Context(), db, v.chat, maxTurns)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	lines := 0
+	for _, m := range prompts {
+		diff, err := c.Chats.Diff(r, who, v.chat.ID, m.EngineMessage)
+		if err != nil {
+			return nil, err
+		}
+		t := turnChanges{prompt: m}
+		if err := json.Unmarshal(diff, &t.files); err != nil {
+			return nil, fmt.Errorf("read diff of message %s: %w", m.EngineMessage, err)
+		}
+		for _, f := range t.files {
+			lines += strings.Count(f.Patch, "\n")
+		}
+		if len(t.files) > 0 {
+			v.turns = append(v.turns, t)
+		}
+	}
+	v.unfolded = lines <= maxUnfolded
+	return changesPage(who, v), nil
+}
+
+// changedTitle sums up the changes of turns. A file that several turns site.Changed counts once.
+func changedTitle(turns []turnChanges) string {
+	files, sum := map[string]bool{}, fileChange{}
+	for _, t := range turns {
+		for _, f := range t.files {
+			files[f.File] = true
+			sum.Additions += f.Additions
+			sum.Deletions += f.Deletions
+		}
+	}
+	if len(files) == 1 {
+		return texts.ChangedFile + " " + sum.counts()
+	}
+	return fmt.Sprintf(texts.ChangedFiles, len(files)) + " " + sum.counts()
+}

@@ -1,0 +1,115 @@
+package conversation
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"pocketcoder/projections"
+	"pocketcoder/projections/timeline"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/visible"
+)
+
+func waitingTitle(n int) string {
+	if n == 1 {
+		return texts.WaitingOne
+	}
+	return fmt.Sprintf(texts.WaitingMore, n)
+}
+
+// textIn returns the text of a message, and whether the message has nothing else.
+func textIn(m *projections.ShownMessage) (text string, whole bool) {
+	whole = true
+	var said []string
+	for _, p := range partsOf(m) {
+		if p.Type == "text" {
+			said = append(said, p.Text)
+		} else {
+			whole = false
+		}
+	}
+	return strings.Join(said, "\n"), whole
+}
+
+// maxWords is the length of the beginning of a message that waits, in runes.
+const maxWords = 120
+
+// FirstWords is the beginning of a message on one line.
+func FirstWords(m projections.ShownMessage) string {
+	text, _ := textIn(&m)
+	words := []rune(visible.Line(text))
+	if len(words) > maxWords {
+		return string(words[:maxWords-1]) + "…"
+	}
+	return cmp.Or(string(words), texts.File)
+}
+
+// whyWaiting says why the assistant has not read a message.
+func whyWaiting(m projections.ShownMessage) string {
+	switch {
+	case m.Held != "":
+		return visible.Plain(m.Held)
+	case m.UserStatus == "delivered":
+		return texts.NextStep
+	}
+	return texts.NotSentYet
+}
+
+// unsentText is the text of a person's message that failed, "" for one that cannot be sent again as a text.
+func unsentText(m *projections.ShownMessage) string {
+	text, whole := textIn(m)
+	if m.UserStatus != "failed" || !whole {
+		return ""
+	}
+	return text
+}
+
+func cost(s timeline.Spent) string { return strconv.FormatFloat(s.Cost, 'f', 4, 64) }
+
+func tokens(s timeline.Spent) string {
+	return fmt.Sprintf(texts.TokensOf, rounded(s.TokensIn), rounded(s.TokensOut))
+}
+
+// rounded is a number of tokens in at most four digits.
+func rounded(n int64) string {
+	switch {
+	case n < 10_000:
+		return strconv.FormatInt(n, 10)
+	case n < 10_000_000:
+		return strconv.FormatInt(n/1000, 10) + "k"
+	}
+	return strconv.FormatInt(n/1_000_000, 10) + "M"
+}
+
+// todo is a task of the assistant's todo list.
+type todo struct {
+	Content string `json:"content"`
+	Status  string `json:"status"` // pending, in_progress, completed, cancelled
+}
+
+// mark is the sign of a task's status.
+func (t todo) mark() string {
+	return cmp.Or(map[string]string{"in_progress": "▸", "completed": "✓", "cancelled": "✗"}[t.Status], "·")
+}
+
+func todosOf(w timeline.Work) (all []todo) {
+	_ = json.Unmarshal([]byte(w.Todos), &all) // a list of another form is shown by its tool call alone
+	return all
+}
+
+// todoTitle says how many tasks are completed, and which one the assistant is working on.
+func todoTitle(all []todo) string {
+	completed, current := 0, ""
+	for _, t := range all {
+		switch t.Status {
+		case "completed":
+			completed++
+		case "in_progress":
+			current = cmp.Or(current, ": "+visible.Line(t.Content))
+		}
+	}
+	return fmt.Sprintf(texts.Todo, completed, len(all)) + current
+}

@@ -1,0 +1,147 @@
+// Package conversation serves the list of chats, and each chat.
+//
+// Promises: a chat shows messages, requests and questions in the order of the log. What is pending is never folded away or left
+// out. Text that is being written appears as it arrives, and is replaced by the finished message.
+//
+// It must not decide what an account may see or do: the records of the API and their commands do.
+package conversation
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/a-h/templ"
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/handlers/chat"
+	"pocketcoder/projections/timeline"
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/texts"
+)
+
+// Conversation serves the list of chats, and each chat.
+type Conversation struct{ *site.Site }
+
+// Handle adds the pages to a mux.
+func (c Conversation) Handle(mux *http.ServeMux) {
+	mux.Handle("GET /{$}", openChat(c.Page(c.listChats)))
+	mux.Handle("GET /live", c.Live(c.liveChats))
+	mux.Handle("POST /chats", c.Command(c.startChat))
+	mux.Handle("GET /chats/{id}", c.Page(c.showChat))
+	mux.Handle("POST /chats/{id}", c.Command(c.changeChat))
+	mux.Handle("GET /chats/{id}/live", c.Live(c.liveChat))
+	mux.Handle("POST /chats/{id}/messages", c.Command(c.sendMessage))
+	mux.Handle("POST /chats/{id}/abort", c.Command(c.abortTurn))
+	mux.Handle("POST /chats/{id}/undo", c.Command(c.undo))
+	mux.Handle("POST /chats/{id}/fork", c.Command(c.fork))
+}
+
+// maxMessages is the number of messages that a page shows at once.
+const maxMessages = 200
+
+// chatView is a chat, or what site.Changed in it, at one moment.
+type chatView struct {
+	chat    timeline.Chat
+	pending int // requests and questions that wait for a person, of all chats
+	window  timeline.Window
+	earlier bool // there are messages before the window
+	entries []timeline.Entry
+	aside   timeline.Aside
+	work    timeline.Work
+	seq     uint64
+}
+
+func (c Conversation) showChat(r *http.Request, who api.Caller) (templ.Component, error) {
+	before, err := site.PositionOf(r, "before")
+	if err != nil {
+		return nil, err
+	}
+	var v chatView
+	err = c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, seq uint64) (err error) {
+		if v, err = c.chatIn(r.Context(), db, who, r.PathValue("id")); err != nil {
+			return err
+		}
+		v.seq = seq
+		if v.window, v.earlier, err = timeline.Latest(r.Context(), db, v.chat.ID, before, maxMessages); err != nil {
+			return err
+		}
+		if v.work, err = timeline.WorkOf(r.Context(), db, v.chat); err != nil {
+			return err
+		}
+		v.entries, err = timeline.Entries(r.Context(), db, v.chat.ID, v.window, 0)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return chatPage(who, v), nil
+}
+
+// chatIn returns a chat that the account may view, without its entries.
+func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, who api.Caller, id string) (v chatView, err error) {
+	if v.chat, err = c.Chat(ctx, db, who, id); err != nil {
+		return v, err
+	}
+	if v.aside, err = timeline.AsideOf(ctx, db, v.chat); err != nil {
+		return v, err
+	}
+	waiting, err := c.Pending(ctx, db, who)
+	v.pending = len(waiting)
+	return v, err
+}
+
+func (c Conversation) sendMessage(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	chat, text := r.PathValue("id"), site.Field(r, "text")
+	if strings.TrimSpace(text) == "" {
+		return "", api.BadField("text", "validation_required", texts.NothingToSend)
+	}
+	return site.ChatPath(chat), c.send(r, who, chat, r.PostFormValue("id"), text)
+}
+
+func (c Conversation) abortTurn(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	chat := r.PathValue("id")
+	return site.ChatPath(chat), c.Chats.Abort(r, who, chat)
+}
+
+// changeChat renames, archives or unarchives a chat.
+func (c Conversation) changeChat(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	chat, fields := r.PathValue("id"), map[string]any{}
+	if r.PostForm.Has("title") {
+		fields["title"] = site.Field(r, "title")
+	}
+	if r.PostForm.Has("archived") {
+		fields["archived"] = r.PostFormValue("archived") == "true"
+	}
+	return site.ChatPath(chat), c.Records.Update(r.Context(), who, "chats", chat, fields)
+}
+
+// undo takes back a message and what followed it, or, without a message, undoes that.
+func (c Conversation) undo(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	chat := r.PathValue("id")
+	seq, err := c.Chats.Revert(r, who, chat, r.PostFormValue("message"))
+	if err != nil {
+		return "", err
+	}
+	return site.ChatPath(chat), c.API.Model.Wait(r.Context(), seq)
+}
+
+// fork begins a new chat as this one was before a message, and leads there.
+func (c Conversation) fork(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	id, seq, err := c.Chats.Fork(r, who, chat.Fork{Chat: r.PathValue("id"), Message: r.PostFormValue("message")})
+	if err != nil {
+		return "", err
+	}
+	return site.ChatPath(id), c.API.Model.Wait(r.Context(), seq)
+}
+
+// liveAttributes let a page with the end of a chat follow it. Earlier messages are shown as they were.
+func liveAttributes(v chatView) templ.Attributes {
+	if v.window.Before != 0 {
+		return nil
+	}
+	path := site.LivePath(site.ChatPath(v.chat.ID)+"/live", v.seq)
+	return templ.Attributes{"data-live": path + "&from=" + strconv.FormatInt(v.window.From, 10)}
+}

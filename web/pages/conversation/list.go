@@ -1,0 +1,118 @@
+package conversation
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"pocketcoder/web/pages/site"
+
+	"github.com/a-h/templ"
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/timeline"
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/query"
+)
+
+// maxChats is the number of chats in the list.
+const maxChats = 100
+
+// chatList is the list of chats that an account sees, at one moment.
+type chatList struct {
+	chats   []timeline.Chat
+	pending int // requests and questions that wait for a person, of all chats
+	seq     uint64
+
+	archived bool // the archived chats alone, else the others
+}
+
+func (c Conversation) listChats(r *http.Request, who api.Caller) (templ.Component, error) {
+	l, err := c.chatList(r.Context(), who, archivedOnly(r))
+	if err != nil {
+		return nil, err
+	}
+	return listPage(who, l), nil
+}
+
+// archivedOnly reports whether a request is about the list of archived chats.
+func archivedOnly(r *http.Request) bool { return r.URL.Query().Get("archived") == "true" }
+
+// livePath is the address of the stream of the list.
+func (l chatList) livePath() string {
+	path := site.LivePath("/live", l.seq)
+	if l.archived {
+		path += "&archived=true"
+	}
+	return path
+}
+
+func (c Conversation) chatList(ctx context.Context, who api.Caller, archived bool) (l chatList, err error) {
+	l.archived = archived
+	err = c.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) error {
+		l.seq = seq
+		ids, err := c.Visible(ctx, db, who, "chats", query.Query{Sort: "-last_active", Filter: "archived = " + strconv.FormatBool(archived), PerPage: maxChats})
+		if err != nil {
+			return err
+		}
+		if l.chats, err = timeline.Chats(ctx, db, ids); err != nil {
+			return err
+		}
+		waiting, err := c.Pending(ctx, db, who)
+		l.pending = len(waiting)
+		return err
+	})
+	return l, err
+}
+
+// startChat creates a chat with its first message.
+func (c Conversation) startChat(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	text := site.Field(r, "text")
+	if r.PostFormValue("demo") != "" {
+		text = texts.Demo
+	}
+	if strings.TrimSpace(text) == "" {
+		return "", api.BadField("text", "validation_required", texts.NothingToSend)
+	}
+	chat, err := c.Records.Create(r.Context(), who, "chats", map[string]any{"id": r.PostFormValue("id"), "title": titleOf(text)})
+	if err != nil {
+		return "", err
+	}
+	return "/chats/" + chat, c.send(r, who, chat, r.PostFormValue("message"), text)
+}
+
+// send submits a message. A form that is sent twice has the same id twice, and is one message.
+func (c Conversation) send(r *http.Request, who api.Caller, chat, id, text string) error {
+	_, err := c.Records.Create(r.Context(), who, "messages", map[string]any{
+		"id": id, "chat": chat, "role": "user", "parts": []map[string]string{{"type": "text", "text": text}},
+	})
+	return err
+}
+
+// maxTitle is the length of the title that a chat gets from its first message, in runes.
+const maxTitle = 60
+
+// titleOf returns the beginning of the first line of a message as the title of its chat.
+func titleOf(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	line = strings.Join(strings.Fields(line), " ")
+	if utf8.RuneCountInString(line) > maxTitle {
+		line = string([]rune(line)[:maxTitle-1]) + "…"
+	}
+	return line
+}
+
+// openChat redirects the address /?chat=ID, which is in notifications, to the page of the chat.
+func openChat(list http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if chat := r.URL.Query().Get("chat"); chat != "" {
+			http.Redirect(w, r, site.ChatPath(url.PathEscape(chat)), http.StatusSeeOther)
+			return
+		}
+		list.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,149 @@
+package conversation
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"pocketcoder/projections"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/visible"
+)
+
+// part is a part of a message, of OpenCode's or as a person submitted it. It has only the fields that are shown.
+type part struct {
+	ID        string `json:"id"`
+	Type      string `json:"type"`
+	Text      string `json:"text"`
+	Synthetic bool   `json:"synthetic"`
+	Filename  string `json:"filename"`
+	Time      struct {
+		End float64 `json:"end"`
+	} `json:"time"`
+	Tool  string    `json:"tool"`
+	State toolState `json:"state"`
+}
+
+type toolState struct {
+	Status string          `json:"status"` // pending, running, completed, error
+	Title  string          `json:"title"`
+	Input  json.RawMessage `json:"input"`
+	Output string          `json:"output"`
+	Error  string          `json:"error"`
+}
+
+// unreadable is the type of a part that does not have the form of OpenCode's.
+const unreadable = "unreadable"
+
+// partsOf returns the parts of a message that are shown.
+func partsOf(m *projections.ShownMessage) (parts []part) {
+	var all []json.RawMessage
+	_ = json.Unmarshal([]byte(m.Parts), &all) // the column is a list
+	for _, raw := range all {
+		var p part
+		if json.Unmarshal(raw, &p) != nil {
+			p = part{Type: unreadable, Text: string(raw)}
+		}
+		if p.shown(m) {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+func (p part) shown(m *projections.ShownMessage) bool {
+	switch p.Type {
+	case "text", "reasoning":
+		return !p.Synthetic && (strings.TrimSpace(p.Text) != "" || p.beingWritten(m))
+	case "tool", "file", "compaction", unreadable:
+		return true
+	}
+	return false
+}
+
+// beingWritten reports whether the text of a part is still on its way. The read models get it when it is complete.
+func (p part) beingWritten(m *projections.ShownMessage) bool {
+	return m.EngineStatus == "processing" && p.Time.End == 0 && (p.Type == "text" || p.Type == "reasoning")
+}
+
+// elementID is the id of the part's element.
+func (p part) elementID() string { return "part-" + p.ID }
+
+// input decodes the arguments of a tool call that summaries name.
+func (s toolState) input() (in struct {
+	Command, FilePath, Path, Pattern, URL, Query, Description, Prompt string
+}) {
+	_ = json.Unmarshal(s.Input, &in) // arguments of another form have no summary
+	return in
+}
+
+// summary says in one line what a tool call is about.
+func (p part) summary() string {
+	in := p.State.input()
+	return visible.Line(cmp.Or(in.Command, in.FilePath, strings.TrimSpace(in.Pattern+" "+in.Path), in.URL, in.Query, in.Description, in.Prompt, p.State.Title))
+}
+
+// arguments returns the command of a tool call, or all of its arguments.
+func (p part) arguments() string {
+	if command := p.State.input().Command; command != "" {
+		return command
+	}
+	var b bytes.Buffer
+	if len(p.State.Input) == 0 || json.Indent(&b, p.State.Input, "", "  ") != nil || b.String() == "{}" {
+		return ""
+	}
+	return b.String()
+}
+
+// maxOutput is how much of a tool's output is shown, in bytes: half of it from the beginning and half from the end.
+const maxOutput = 16 << 10
+
+// shortened leaves out the middle of a long output, and says so.
+func shortened(output string) string {
+	if len(output) <= maxOutput {
+		return output
+	}
+	head, tail := maxOutput/2, len(output)-maxOutput/2
+	for !utf8.RuneStart(output[head]) {
+		head--
+	}
+	for !utf8.RuneStart(output[tail]) {
+		tail++
+	}
+	return output[:head] + "\n" + fmt.Sprintf(texts.LeftOut, tail-head) + "\n" + output[tail:]
+}
+
+// stateMark is the sign of a tool call's state.
+func (p part) stateMark() string {
+	return map[string]string{"completed": "✓", "error": "✗"}[p.State.Status]
+}
+
+// failure says why a message failed, "" if it did not.
+func failure(m *projections.ShownMessage) string {
+	if m.ErrorPayload == "" {
+		return ""
+	}
+	var e struct {
+		Name, Message string
+		Data          struct{ Message string }
+	}
+	_ = json.Unmarshal([]byte(m.ErrorPayload), &e) // an error of another form is shown by its name alone
+	if e.Name == "MessageAbortedError" {
+		return ""
+	}
+	return visible.Plain(cmp.Or(e.Data.Message, e.Message, e.Name, texts.Failed))
+}
+
+// delivery says what became of a person's message, "" for one that OpenCode has.
+func delivery(m *projections.ShownMessage) string {
+	switch {
+	case m.Held != "":
+		return visible.Plain(m.Held)
+	case m.UserStatus == "pending", m.UserStatus == "sending":
+		return texts.Queued
+	}
+	return visible.Plain(m.Notice)
+}

@@ -1,0 +1,106 @@
+package login
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+	"rsc.io/qr"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/visible"
+)
+
+// accountView holds the logins of an account, and the address of the app.
+type accountView struct {
+	logins  []account.Session
+	pending int    // requests and questions that wait for a person, of all chats
+	address string // under which the browser reached the app
+	code    *qr.Code
+}
+
+func (l Login) showAccount(r *http.Request, who api.Caller) (templ.Component, error) {
+	pending, err := l.PendingCount(r.Context(), who)
+	if err != nil {
+		return nil, err
+	}
+	v := accountView{pending: pending, address: "http://" + r.Host}
+	if l.Secure(r) {
+		v.address = "https://" + r.Host
+	}
+	if !loopback(r.Host) {
+		if v.code, err = qr.Encode(v.address+"/", qr.L); err != nil {
+			return nil, err
+		}
+	}
+	if v.logins, err = l.API.Accounts.Sessions(r.Context(), who.Account); err != nil {
+		return nil, err
+	}
+	return accountPage(who, v), nil
+}
+
+// loopback reports whether only this machine reaches a host.
+func loopback(hostPort string) bool {
+	host, _, err := net.SplitHostPort(hostPort)
+	if err != nil {
+		host = strings.Trim(hostPort, "[]")
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// endLogin ends a session of the account, or all of them if the path has no id.
+func (l Login) endLogin(w http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	return l.endSession(w, r, who, r.PathValue("session"))
+}
+
+// What a User-Agent contains, and the name for it. The string of a browser may also contain the names of browsers further down.
+var (
+	browserNames = [][2]string{{"Edg", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser/", "Samsung Internet"}, {"Firefox/", "Firefox"}, {"FxiOS/", "Firefox"}, {"CriOS/", "Chrome"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"}}
+	systemNames  = [][2]string{{"Android", "Android"}, {"iPhone", "iPhone"}, {"iPad", "iPad"}, {"Windows", "Windows"}, {"Macintosh", "Mac"}, {"CrOS", "ChromeOS"}, {"Linux", "Linux"}}
+)
+
+// clientName names the client of a login: the browser and the system, or what the client calls itself.
+func clientName(userAgent string) string {
+	find := func(names [][2]string) string {
+		for _, n := range names {
+			if strings.Contains(userAgent, n[0]) {
+				return n[1]
+			}
+		}
+		return ""
+	}
+	browser, system := find(browserNames), find(systemNames)
+	switch {
+	case browser != "" && system != "":
+		return fmt.Sprintf(texts.Client, browser, system)
+	case strings.TrimSpace(userAgent) == "":
+		return texts.UnknownClient
+	}
+	return visible.Line(api.Shortened(userAgent, 80))
+}
+
+// rowTime is a time as rows of the read models have it.
+func rowTime(t time.Time) string { return t.UTC().Format(events.TimeFormat) }
+
+// modules returns the dark modules of a QR code as an SVG path.
+func modules(c *qr.Code) string {
+	var b strings.Builder
+	for y := range c.Size {
+		for x := range c.Size {
+			if c.Black(x, y) {
+				fmt.Fprintf(&b, "M%d %dh1v1h-1z", x, y)
+			}
+		}
+	}
+	return b.String()
+}
+
+// viewBox is that of a QR code with its quiet zone.
+func viewBox(c *qr.Code) string { return fmt.Sprintf("-4 -4 %[1]d %[1]d", c.Size+8) }

@@ -1,0 +1,62 @@
+package login
+
+import (
+	"net/http"
+	"strings"
+
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/texts"
+)
+
+// setupForm holds the fields of the setup page, without the passwords.
+type setupForm struct {
+	code        string // token of the one-time link
+	email, name string
+	problem     string
+}
+
+// showSetup serves the page of the one-time link. The code is in the link's fragment, which browsers do not send: setup.js puts it
+// into the form. Without script, a person copies it.
+func (l Login) showSetup(w http.ResponseWriter, r *http.Request) error {
+	return site.Render(w, r, http.StatusOK, setupPage(setupForm{}))
+}
+
+// setUp creates the first administrator and logs the browser in. A refusal shows the form again, with the reason.
+func (l Login) setUp(w http.ResponseWriter, r *http.Request) error {
+	who := l.API.Guest(r)
+	if err := l.API.Limit(who.Client.Address); err != nil {
+		return err
+	}
+	if err := site.ParseForm(r); err != nil {
+		return err
+	}
+	f := setupForm{code: setupCode(r.PostFormValue("code")), email: r.PostFormValue("email"), name: r.PostFormValue("name")}
+	password := r.PostFormValue("password")
+	if password != r.PostFormValue("password_again") {
+		f.problem = texts.PasswordsDiffer
+		return site.Render(w, r, http.StatusUnprocessableEntity, setupPage(f))
+	}
+	token, err := l.API.Accounts.CompleteSetup(r.Context(), account.CompleteSetup{
+		Token: f.code, Email: f.email, Name: f.name, Password: password, Client: who.Client,
+	})
+	if err == nil {
+		return l.Enter(w, r, token, "/")
+	}
+	problem := api.ProblemOf(err)
+	if problem.Status == http.StatusInternalServerError {
+		return err
+	}
+	f.problem = site.ProblemText(problem)
+	if problem.Status == http.StatusNotFound { // of the token alone
+		f.code, f.problem = "", texts.SetupLinkVoid
+	}
+	return site.Render(w, r, problem.Status, setupPage(f))
+}
+
+// setupCode returns the code from what a person pasted: the code alone or the whole link.
+func setupCode(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '#')+1:]
+}

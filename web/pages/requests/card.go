@@ -1,0 +1,195 @@
+package requests
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+	"pocketcoder/projections/timeline"
+	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/visible"
+)
+
+// asked is what a request asks for, as a card shows it.
+type asked struct {
+	title   string
+	text    string   // a command, a diff or a sentence, whole
+	diff    bool     // text is a diff
+	details []detail // what the request says besides
+	command string   // the command, if a person can edit it
+}
+
+type detail struct{ name, value string }
+
+// describe returns all that an approval of a request would allow.
+func describe(r *timeline.Request) (a asked) {
+	ask := r.Ask()
+	about := ask.About()
+	switch {
+	case r.Permission.Permission == "network":
+		a = asked{title: fmt.Sprintf(texts.Reach, strings.Join(ask.Patterns, ", ")), text: r.Message}
+	case r.Permission.Permission == "budget":
+		a = asked{title: texts.Spend, text: r.Message}
+	case ask.Command() != "": // its patterns are parts of the command
+		a = asked{title: commandTitle(about.Command), text: about.Command, details: otherDetails(ask, "command", "description")}
+		if editable(about.Command) {
+			a.command = about.Command
+		}
+	case r.Permission.Permission == "edit" && about.Diff != "":
+		a = asked{title: diffTitle(about), text: about.Diff, diff: true, details: patchedFiles(about)}
+		a.details = append(a.details, detail{texts.Patterns, strings.Join(ask.Patterns, "\n")})
+		a.details = append(a.details, otherDetails(ask, "diff", "files", "filepath")...)
+	default:
+		a = asked{title: fmt.Sprintf(texts.Use, r.Permission.Permission), text: strings.Join(ask.Patterns, "\n"), details: otherDetails(ask)}
+	}
+	a.title = visible.Line(a.title)
+	return a
+}
+
+func commandTitle(command string) string {
+	if lines := strings.Count(strings.TrimRight(command, "\n"), "\n") + 1; lines > 1 {
+		return fmt.Sprintf(texts.RunLines, lines)
+	}
+	return texts.Run
+}
+
+func diffTitle(about events.PermissionMetadata) string {
+	if n := len(about.Files); n > 1 {
+		return fmt.Sprintf(texts.Patch, n)
+	}
+	added, removed := 0, 0
+	_, hunks, _ := strings.Cut(about.Diff, "\n@@")
+	for line := range strings.SplitSeq(hunks, "\n") {
+		switch {
+		case strings.HasPrefix(line, "+"):
+			added++
+		case strings.HasPrefix(line, "-"):
+			removed++
+		}
+	}
+	return fmt.Sprintf(texts.Edit, path.Base(about.File()), added, removed)
+}
+
+// patchedFiles names the files that a diff changes.
+func patchedFiles(about events.PermissionMetadata) (all []detail) {
+	for _, f := range about.Files {
+		name := f.FilePath
+		if f.MovePath != "" {
+			name += " → " + f.MovePath
+		}
+		all = append(all, detail{f.Type, name})
+	}
+	if len(all) == 0 {
+		all = []detail{{texts.File, about.File()}}
+	}
+	return all
+}
+
+// otherDetails returns what the metadata say besides what is shown already.
+func otherDetails(ask events.PermissionAsk, but ...string) (all []detail) {
+	var metadata map[string]json.RawMessage
+	_ = json.Unmarshal(ask.Metadata, &metadata) // the column is an object
+	for _, name := range slices.Sorted(maps.Keys(metadata)) {
+		if !slices.Contains(but, name) {
+			all = append(all, detail{name, textOf(metadata[name])})
+		}
+	}
+	return all
+}
+
+// texts.Of returns a text as it is, and any other value as JSON.
+func textOf(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	var b bytes.Buffer
+	_ = json.Compact(&b, value) // it was decoded from an object
+	return b.String()
+}
+
+// editable reports whether a person sees in a text site.Field all that a command holds.
+func editable(command string) bool {
+	return !slices.ContainsFunc(visible.Exact(command), func(p visible.Piece) bool { return p.Hidden })
+}
+
+// decision says what became of a request, and who decided.
+func decision(r *timeline.Request) string {
+	by := decider(r.Decider, r.DecidedBy)
+	switch r.Status {
+	case projections.PermissionAuthorized:
+		if r.Edited != "" {
+			return fmt.Sprintf(texts.ApprovedEdited, by)
+		}
+		return fmt.Sprintf(texts.Approved, by)
+	case projections.PermissionDenied:
+		return fmt.Sprintf(texts.Denied, by)
+	case projections.PermissionExpired:
+		return texts.Expired
+	}
+	return texts.Waits
+}
+
+// decider names who decided: an account by its email, or the part of the system.
+func decider(email, actor string) string {
+	switch {
+	case email != "":
+		return visible.Line(email)
+	case actor == events.ActorPolicy:
+		return texts.Rule
+	}
+	return visible.Line(actor)
+}
+
+// answer says what became of a question.
+func answer(q *timeline.Question) string {
+	by := decider(q.Decider, q.RepliedBy)
+	switch q.Status {
+	case projections.QuestionReplied:
+		answers, _ := q.Answers() // the column is a list
+		return fmt.Sprintf(texts.Answered, by, visible.Plain(strings.Join(answers, ", ")))
+	case projections.QuestionRejected:
+		return fmt.Sprintf(texts.NotAnswered, by)
+	case projections.QuestionExpired:
+		return texts.Expired
+	}
+	return texts.Waits
+}
+
+// decidedAt is the time of a decision.
+func decidedAt(r *timeline.Request) string { return cmp.Or(r.ApprovedAt, r.Updated) }
+
+func requestPath(r *timeline.Request) templ.SafeURL {
+	return templ.SafeURL(site.ChatPath(r.Chat) + "/requests/" + r.ID)
+}
+
+func questionPath(q *timeline.Question) templ.SafeURL {
+	return templ.SafeURL(site.ChatPath(q.Chat) + "/questions/" + q.ID)
+}
+
+// choice is an answer that a question offers.
+type choice struct{ label, description string }
+
+func choicesOf(q *timeline.Question) (all []choice) {
+	var labels, descriptions []string
+	_ = json.Unmarshal([]byte(q.Choices), &labels) // the columns are lists of texts
+	_ = json.Unmarshal([]byte(q.Descriptions), &descriptions)
+	for i, label := range labels {
+		c := choice{label: label}
+		if i < len(descriptions) {
+			c.description = descriptions[i]
+		}
+		all = append(all, c)
+	}
+	return all
+}

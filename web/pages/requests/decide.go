@@ -1,0 +1,58 @@
+package requests
+
+import (
+	"net/http"
+	"strings"
+
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/texts"
+)
+
+// The pages that show cards, as the forms of cards name them.
+const (
+	FromChat     = "chat"
+	fromRequests = "requests"
+	fromRequest  = "request"
+)
+
+// decide decides a request that the form shows: the API refuses a decision about any other.
+func (q Requests) decide(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	shown := r.PostFormValue("shown_request")
+	if shown == "" { // the API takes it for a caller who checks nothing
+		return "", api.BadField("shown_request", "validation_required", texts.NothingShown)
+	}
+	fields := map[string]any{"status": r.PostFormValue("decision"), "shown_request": shown}
+	for _, name := range []string{"reason", "edited"} {
+		if text := site.Field(r, name); text != "" {
+			fields[name] = text
+		}
+	}
+	return q.afterDecision(r), q.Records.Update(r.Context(), who, "permissions", r.PathValue("request"), fields)
+}
+
+func (q Requests) answerQuestion(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	fields := map[string]any{"status": "rejected"}
+	if r.PostFormValue("decision") != "rejected" {
+		answers := r.PostForm["choice"]
+		if own := strings.TrimSpace(site.Field(r, "own")); own != "" {
+			answers = append(answers, own)
+		}
+		if len(answers) == 0 {
+			return "", api.BadField("choice", "validation_required", texts.NoAnswer)
+		}
+		fields = map[string]any{"status": "replied", "reply": string(api.MustJSON(answers))}
+	}
+	return q.afterDecision(r), q.Records.Update(r.Context(), who, "questions", r.PathValue("question"), fields)
+}
+
+// afterDecision returns the page from which a form came.
+func (q Requests) afterDecision(r *http.Request) string {
+	switch r.PostFormValue("from") {
+	case fromRequests:
+		return "/requests"
+	case fromRequest:
+		return singleRequestPath(r.PathValue("request"))
+	}
+	return site.ChatPath(r.PathValue("id"))
+}

@@ -1,0 +1,72 @@
+package requests
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+
+	"pocketcoder/web/pages/site"
+
+	"github.com/a-h/templ"
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/timeline"
+	"pocketcoder/web/api"
+	"pocketcoder/web/query"
+)
+
+// requestView is one permission request at one moment.
+type requestView struct {
+	entry   timeline.Entry
+	pending int // requests and questions that wait for a person, of all chats
+	seq     uint64
+}
+
+func (q Requests) showRequest(r *http.Request, who api.Caller) (templ.Component, error) {
+	v, err := q.request(r.Context(), who, r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	return requestPage(who, v), nil
+}
+
+// request returns the request with an id: OpenCode's, which notifications have, or that of the record.
+func (q Requests) request(ctx context.Context, who api.Caller, id string) (v requestView, err error) {
+	text, err := json.Marshal(id)
+	if err != nil {
+		return v, err
+	}
+	err = q.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) error {
+		v.seq = seq
+		filter := "ai_engine_permission_id = " + string(text) + " || id = " + string(text)
+		ids, err := q.Visible(ctx, db, who, "permissions", query.Query{Sort: "-created", Filter: filter, PerPage: 1})
+		if err != nil {
+			return err
+		}
+		if len(ids) == 0 {
+			return query.ErrNotFound
+		}
+		if v.entry, err = timeline.RequestEntry(ctx, db, ids[0]); err != nil {
+			return err
+		}
+		waiting, err := q.Pending(ctx, db, who)
+		v.pending = len(waiting)
+		return err
+	})
+	return v, err
+}
+
+func (q Requests) liveRequest(r *http.Request, who api.Caller) (site.Updates, []site.Source, error) {
+	var sent site.Changed
+	return func(ctx context.Context, _ uint64) ([]byte, uint64, error) {
+		v, err := q.request(ctx, who, r.PathValue("id"))
+		if err != nil {
+			return nil, 0, err
+		}
+		b, err := sent.Render(ctx, site.RequestsLink(v.pending, "/requests"), requestCard(v.entry, fromRequest))
+		return b, v.seq, err
+	}, nil, nil
+}
+
+func singleRequestPath(id string) string { return "/requests/" + url.PathEscape(id) }

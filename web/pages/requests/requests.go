@@ -1,0 +1,68 @@
+// Package requests serves permission requests and questions: their cards, the page of all that wait, and the page of one request.
+//
+// Promises: a card shows exactly what an approval would allow, whole, and with hidden characters visible. A decision names the
+// request that its form showed, and is refused for any other.
+//
+// It must not decide anything.
+package requests
+
+import (
+	"context"
+	"net/http"
+
+	"pocketcoder/web/pages/site"
+
+	"github.com/a-h/templ"
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/timeline"
+	"pocketcoder/web/api"
+)
+
+// Requests serves permission requests and questions.
+type Requests struct{ *site.Site }
+
+// Handle adds the pages to a mux.
+func (q Requests) Handle(mux *http.ServeMux) {
+	mux.Handle("GET /requests", q.Page(q.listRequests))
+	mux.Handle("GET /requests/live", q.Live(q.liveRequests))
+	mux.Handle("GET /requests/{id}", q.Page(q.showRequest))
+	mux.Handle("GET /requests/{id}/live", q.Live(q.liveRequest))
+	mux.Handle("POST /chats/{id}/requests/{request}", q.Command(q.decide))
+	mux.Handle("POST /chats/{id}/questions/{question}", q.Command(q.answerQuestion))
+}
+
+// requestList is all that waits for a person in the chats that an account sees, at one moment.
+type requestList struct {
+	entries []timeline.Entry
+	seq     uint64
+}
+
+func (q Requests) listRequests(r *http.Request, who api.Caller) (templ.Component, error) {
+	l, err := q.requestList(r.Context(), who)
+	if err != nil {
+		return nil, err
+	}
+	return requestsPage(who, l), nil
+}
+
+func (q Requests) requestList(ctx context.Context, who api.Caller) (l requestList, err error) {
+	err = q.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
+		l.seq = seq
+		l.entries, err = q.Pending(ctx, db, who)
+		return err
+	})
+	return l, err
+}
+
+func (q Requests) liveRequests(_ *http.Request, who api.Caller) (site.Updates, []site.Source, error) {
+	var sent site.Changed
+	return func(ctx context.Context, _ uint64) ([]byte, uint64, error) {
+		l, err := q.requestList(ctx, who)
+		if err != nil {
+			return nil, 0, err
+		}
+		b, err := sent.Render(ctx, site.RequestsLink(len(l.entries), "/requests"), requestCards(l))
+		return b, l.seq, err
+	}, nil, nil
+}

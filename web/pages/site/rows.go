@@ -1,0 +1,113 @@
+package site
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"pocketcoder/projections/timeline"
+	"pocketcoder/projections/turnstate"
+	"pocketcoder/web/api"
+	"pocketcoder/web/query"
+
+	"github.com/pocketbase/dbx"
+)
+
+// MaxPending is the number of requests, and of questions, that the page of what waits shows at most.
+const MaxPending = 200
+
+// Pending returns what waits for a person in the chats that an account sees.
+func (s *Site) Pending(ctx context.Context, db dbx.Builder, who api.Caller) ([]timeline.Entry, error) {
+	requests, err := s.Visible(ctx, db, who, "permissions", query.Query{Sort: "created", Filter: `status = "draft"`, PerPage: MaxPending})
+	if err != nil {
+		return nil, err
+	}
+	questions, err := s.Visible(ctx, db, who, "questions", query.Query{Sort: "created", Filter: `status = "asked"`, PerPage: MaxPending})
+	if err != nil {
+		return nil, err
+	}
+	return timeline.Pending(ctx, db, requests, questions)
+}
+
+// Visible returns the ids of the records that the rules let an account list.
+func (s *Site) Visible(ctx context.Context, db dbx.Builder, who api.Caller, collection string, q query.Query) (ids []string, err error) {
+	c, err := s.API.Collection(collection)
+	if err != nil {
+		return nil, err
+	}
+	q.Fields, q.SkipTotal = "id", true
+	page, err := query.List(ctx, db, s.API.Catalogue, c, who.Request(), q)
+	for _, r := range page.Items {
+		ids = append(ids, r.ID())
+	}
+	return ids, err
+}
+
+// Running reports whether the chat's turn can be stopped.
+func Running(c timeline.Chat) bool { return !turnstate.Over(c.State) }
+
+// ChatPath is the address of a chat.
+func ChatPath(id string) string { return "/chats/" + id }
+
+// PositionOf returns a position that the query names, 0 for none.
+func PositionOf(r *http.Request, name string) (int64, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	position, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || position < 0 {
+		return 0, api.BadField(name, "validation_invalid_type", "want the sequence of an event, got %q", api.Shortened(text, 40))
+	}
+	return position, nil
+}
+
+// ElementID is the id of the element of an entry.
+func ElementID(e timeline.Entry) string {
+	switch {
+	case e.Message != nil:
+		return "m-" + e.ID
+	case e.Request != nil:
+		return "r-" + e.ID
+	}
+	return "q-" + e.ID
+}
+
+// LivePath is the address of the stream of a page at a sequence. app.js replaces the sequence when it reconnects.
+func LivePath(path string, seq uint64) string { return path + "?after=" + strconv.FormatUint(seq, 10) }
+
+// Order is the place of an entry among all of its chat, as a text that sorts.
+func Order(e timeline.Entry) string {
+	pad := func(n int64, width int) string {
+		text := strconv.FormatInt(n, 10)
+		return strings.Repeat("0", max(0, width-len(text))) + text
+	}
+	return pad(e.Position, 16) + "." + pad(e.Index, 3)
+}
+
+// PendingCount returns the number of requests and questions that wait for a person in the chats that an account sees.
+func (s *Site) PendingCount(ctx context.Context, who api.Caller) (n int, err error) {
+	err = s.API.Ask(ctx, who.Key(), func(db dbx.Builder, _ uint64) error {
+		waiting, err := s.Pending(ctx, db, who)
+		n = len(waiting)
+		return err
+	})
+	return n, err
+}
+
+// Chat returns a chat that the account may view.
+func (s *Site) Chat(ctx context.Context, db dbx.Builder, who api.Caller, id string) (chat timeline.Chat, err error) {
+	c, err := s.API.Collection("chats")
+	if err != nil {
+		return chat, err
+	}
+	if _, err := query.View(ctx, db, s.API.Catalogue, c, id, who.Request(), query.Query{Fields: "id"}); err != nil {
+		return chat, err
+	}
+	chats, err := timeline.Chats(ctx, db, []string{id})
+	if err != nil {
+		return chat, err
+	}
+	return chats[0], nil // in the same transaction
+}

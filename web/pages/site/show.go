@@ -1,0 +1,34 @@
+package site
+
+import (
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/visible"
+)
+
+func ChatTitle(title string) string {
+	if line := visible.Line(title); line != "" {
+		return line
+	}
+	return texts.Untitled
+}
+
+// machineTime returns the time of a row as HTML wants it, "" for none.
+func machineTime(at string) string {
+	t, err := time.Parse(events.TimeFormat, at)
+	if err != nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// humanTime returns the time of a row to the minute, in UTC.
+func humanTime(at string) string {
+	t, err := time.Parse(events.TimeFormat, at)
+	if err != nil {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04") + " UTC"
+}

@@ -1,0 +1,179 @@
+// Package site is what all pages have in common: the check of the login, forms, errors, the frame around a page, and the stream
+// that keeps an open page up to date.
+//
+// Promises: Page, Command and Live serve nothing to a guest. A page is rendered as a whole before a byte of it is sent. A live
+// page shows the read models as they are at a sequence, and resumes there.
+//
+// It must not know any page.
+package site
+
+import (
+	"bytes"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"pocketcoder/events/log"
+	"pocketcoder/web/api"
+	"pocketcoder/web/chats"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/records"
+)
+
+// Site holds the parts of the system that pages use.
+type Site struct {
+	API     *api.Server
+	Log     *log.Log
+	Records *records.Records
+	Chats   *chats.Chats
+}
+
+// Policy lets a page use our own script and style files and speak to us, and nothing else. Script may turn text into elements
+// in one place alone, the policy "pocketcoder" of app.js.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; " +
+	"frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types pocketcoder"
+
+// SetHeaders sets what all pages tell browsers. With the policy no-referrer, Chromium sends "Origin: null" with a form, which
+// is refused.
+func SetHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", Policy)
+	h.Set("Referrer-Policy", "same-origin")
+}
+
+// Open serves what needs no login.
+func (s *Site) Open(serve func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		SetHeaders(w.Header())
+		api.BoundBody(w, r, s.API.Guest(r))
+		if err := s.loading(); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		if err := serve(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	})
+}
+
+// private serves what needs a login.
+func (s *Site) private(serve func(http.ResponseWriter, *http.Request, api.Caller) error, guest http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		SetHeaders(w.Header())
+		who := s.Caller(r)
+		if who.Identity == nil {
+			guest(w, r)
+			return
+		}
+		api.BoundBody(w, r, who)
+		err := s.loading()
+		if err == nil {
+			err = serve(w, r, who)
+		}
+		if err != nil && r.Context().Err() == nil {
+			s.fail(w, r, err)
+		}
+	})
+}
+
+// Page serves a page to an account. A guest goes to the login, and from there to the page.
+func (s *Site) Page(show func(*http.Request, api.Caller) (templ.Component, error)) http.Handler {
+	return s.private(func(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+		c, err := show(r, who)
+		if err != nil {
+			return err
+		}
+		return Render(w, r, http.StatusOK, c)
+	}, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/login?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+	})
+}
+
+// Command serves a form. do returns the page to show next.
+func (s *Site) Command(do func(http.ResponseWriter, *http.Request, api.Caller) (next string, err error)) http.Handler {
+	return s.private(func(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+		if err := ParseForm(r); err != nil {
+			return err
+		}
+		next, err := do(w, r, who)
+		if err != nil {
+			return err
+		}
+		if wantsText(r) {
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+		http.Redirect(w, r, next, http.StatusSeeOther)
+		return nil
+	}, func(w http.ResponseWriter, r *http.Request) { s.fail(w, r, api.Unauthorized()) })
+}
+
+// loading returns why pages cannot be shown yet.
+func (s *Site) loading() error {
+	if s.API.Loading == nil {
+		return nil
+	}
+	return s.API.Loading()
+}
+
+// Render answers with a page. It is rendered as a whole first, so that an error does not leave half a page.
+func Render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) error {
+	var b bytes.Buffer
+	if err := c.Render(r.Context(), &b); err != nil {
+		return err
+	}
+	return api.Write(w, status, "text/html; charset=utf-8", b.Bytes())
+}
+
+// fail answers with what went wrong: a page, or one line for app.js.
+func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
+	problem := api.ProblemOf(err)
+	if problem.Status == http.StatusInternalServerError {
+		s.API.Logger.Error("serve page", "path", r.URL.Path, "err", err)
+	}
+	text := ProblemText(problem)
+	if wantsText(r) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(problem.Status)
+		_, _ = w.Write([]byte(text)) // a client that went away misses it
+		return
+	}
+	if problem.Status == http.StatusUnauthorized {
+		http.Redirect(w, r, "/login", http.StatusSeeOther)
+		return
+	}
+	if err := Render(w, r, problem.Status, problemPage(text)); err != nil {
+		s.API.Logger.Error("serve page", "path", r.URL.Path, "err", err)
+	}
+}
+
+// ProblemText returns a problem in one sentence after another, what is wrong with each field among them.
+func ProblemText(p api.Problem) string {
+	if p.Status == http.StatusUnauthorized {
+		return texts.LoggedOut
+	}
+	text := []string{p.Message}
+	for _, fault := range p.Data {
+		if f, ok := fault.(api.Fault); ok && !strings.Contains(p.Message, f.Message) {
+			text = append(text, f.Message)
+		}
+	}
+	return strings.Join(text, " ")
+}
+
+// wantsText reports whether app.js sends a form: it shows an error without leaving the page.
+func wantsText(r *http.Request) bool { return r.Header.Get("Accept") == "text/plain" }
+
+// ParseForm reads the fields of a form.
+func ParseForm(r *http.Request) error {
+	if err := r.ParseForm(); err != nil {
+		return api.BadRequest("The form could not be read: %v.", err)
+	}
+	return nil
+}
+
+// Field returns a text of a form with the line ends of Unix: browsers send those of forms as CRLF.
+func Field(r *http.Request, name string) string {
+	return strings.ReplaceAll(r.PostFormValue(name), "\r\n", "\n")
+}
