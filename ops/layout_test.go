@@ -100,7 +100,7 @@ var mayImport = map[string]string{
 	"web/pages/changes":            "projections projections/timeline web/api web/pages/conversation web/pages/site web/pages/texts web/pages/visible",
 	"web/pages/conversation":       "events events/log handlers/chat projections projections/timeline web/api web/pages/requests web/pages/site web/pages/texts web/pages/visible web/query web/stream",
 	"web/pages/login":              "events handlers handlers/account web/api web/pages/site web/pages/texts web/pages/visible",
-	"web/pages/requests":           "events projections projections/timeline web/api web/pages/site web/pages/texts web/pages/visible web/query",
+	"web/pages/requests":           "events handlers/permission handlers/permission/dryrun handlers/record projections projections/timeline web/api web/chats web/pages/site web/pages/texts web/pages/visible web/query",
 	"web/pages/site":               "events events/log handlers/account projections/timeline projections/turnstate web/api web/chats web/pages/texts web/pages/visible web/query web/records web/stream",
 	"web/pages/texts":              "",
 	"web/pages/visible":            "handlers/policy/display web/pages/texts",

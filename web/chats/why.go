@@ -30,15 +30,15 @@ func textField(r query.Record, name string) string {
 	return text
 }
 
-// proposal is a rule that would allow a permission request.
-type proposal struct {
+// Proposal is a rule that would allow a permission request.
+type Proposal struct {
 	Rules []record.Rule  `json:"rules"`
 	Chat  dryrun.Result  `json:"chat"`          // over the chat's history
 	All   *dryrun.Result `json:"all,omitempty"` // over that of all chats, for administrators
 }
 
-// alwaysRequest describes a rule to make of a permission request.
-type alwaysRequest struct {
+// AlwaysRequest describes a rule to make of a permission request.
+type AlwaysRequest struct {
 	Pattern string `json:"pattern,omitempty"` // the smallest sensible one when absent
 	Scope   string `json:"scope,omitempty"`   // chat (when absent), agent or all
 	For     string `json:"for,omitempty"`     // such as 1h; for ever when absent
@@ -53,50 +53,66 @@ type alwaysAnswer struct {
 
 func (s *Chats) proposeAlways(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	q := r.URL.Query()
-	c, err := s.always(r, who, alwaysRequest{Pattern: q.Get("pattern"), Scope: q.Get("scope"), For: q.Get("for")})
+	p, err := s.ProposeAlways(r, who, r.PathValue("id"), AlwaysRequest{Pattern: q.Get("pattern"), Scope: q.Get("scope"), For: q.Get("for")})
 	if err != nil {
 		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, p)
+}
+
+// ProposeAlways returns the rules that would allow what a permission request asks for, and what they would have allowed so far.
+func (s *Chats) ProposeAlways(r *http.Request, who api.Caller, id string, asked AlwaysRequest) (p Proposal, err error) {
+	c, err := s.always(r, who, id, asked)
+	if err != nil {
+		return p, err
 	}
 	give, err := s.API.Share(r.Context(), who.Key()) // it reads the whole history
 	if err != nil {
-		return err
+		return p, err
 	}
 	defer give()
-	p, err := s.Gate.ProposeAlways(r.Context(), c)
+	proposed, err := s.Gate.ProposeAlways(r.Context(), c)
 	if err != nil {
-		return err
+		return p, err
 	}
-	answer := proposal{Rules: p.Rules, Chat: p.Chat}
+	p = Proposal{Rules: proposed.Rules, Chat: proposed.Chat}
 	if who.Is("admin") {
-		answer.All = &p.All
+		p.All = &proposed.All
 	}
-	return api.WriteJSON(w, http.StatusOK, answer)
+	return p, nil
 }
 
 func (s *Chats) allowAlways(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	var body alwaysRequest
+	var body AlwaysRequest
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	c, err := s.always(r, who, body)
-	if err != nil {
-		return err
-	}
-	rules, seq, err := s.Gate.AllowAlways(r.Context(), c)
-	if err == nil {
-		err = s.API.Model.Wait(r.Context(), seq)
-	}
+	rules, err := s.AllowAlways(r, who, r.PathValue("id"), body)
 	if err != nil {
 		return err
 	}
 	return api.WriteJSON(w, http.StatusOK, alwaysAnswer{rules})
 }
 
+// AllowAlways stores rules that allow what a permission request asks for, approves the request if it is pending, and returns
+// the ids of the rules.
+func (s *Chats) AllowAlways(r *http.Request, who api.Caller, id string, asked AlwaysRequest) ([]string, error) {
+	c, err := s.always(r, who, id, asked)
+	if err != nil {
+		return nil, err
+	}
+	rules, seq, err := s.Gate.AllowAlways(r.Context(), c)
+	if err != nil {
+		return nil, err
+	}
+	return rules, s.API.Model.Wait(r.Context(), seq)
+}
+
 // always returns the command for a permission request that the caller may decide. Only administrators make a rule for
 // more than one chat.
-func (s *Chats) always(r *http.Request, who api.Caller, asked alwaysRequest) (c permission.Always, err error) {
+func (s *Chats) always(r *http.Request, who api.Caller, id string, asked AlwaysRequest) (c permission.Always, err error) {
 	permissions, _ := s.API.Collection("permissions")
-	about, err := s.API.Changeable(r.Context(), who, permissions, r.PathValue("id"), permissions.Update)
+	about, err := s.API.Changeable(r.Context(), who, permissions, id, permissions.Update)
 	if err != nil {
 		return c, err
 	}

@@ -100,7 +100,7 @@ func TestARequestIsDecidedByTheFormsOfItsCard(t *testing.T) {
 		{url.Values{"decision": {"authorized"}}, "approved by ada@example.org", nil},
 		{url.Values{"decision": {"denied"}}, "denied by ada@example.org", nil},
 		{url.Values{"decision": {"denied"}, "reason": {"use make"}}, "denied by ada@example.org", []string{"use make"}},
-		{url.Values{"decision": {"authorized"}, "edited": {"make a\r\nmake b"}}, "approved with an edit by ada@example.org", []string{"make a\nmake b", "make everything"}},
+		{url.Values{"decision": {"authorized"}, "edited": {"make a\r\nmake b"}}, "approved with an edit by ada@example.org", []string{"+make a\n</span><span class=\"added\">+make b", "make everything"}},
 	} {
 		id := needed(t, s, chat, fmt.Sprintf("per_%d", i), "make everything")
 		card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+id)

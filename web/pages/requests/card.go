@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/a-h/templ"
+	"github.com/aymanbagabas/go-udiff"
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
@@ -116,6 +117,13 @@ func textOf(value json.RawMessage) string {
 	var b bytes.Buffer
 	_ = json.Compact(&b, value) // it was decoded from an object
 	return b.String()
+}
+
+// editLines compares the command that runs with the one that was asked for.
+func editLines(asked, edited string) []visible.DiffLine {
+	diff := udiff.Unified("", "", strings.TrimSuffix(asked, "\n")+"\n", strings.TrimSuffix(edited, "\n")+"\n")
+	_, hunks, _ := strings.Cut(diff, "@@\n") // above it are the names of files
+	return visible.DiffLines(hunks)
 }
 
 // editable reports whether a person sees in a text site.Field all that a command holds.

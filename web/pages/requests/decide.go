@@ -31,6 +31,22 @@ func (q Requests) decide(_ http.ResponseWriter, r *http.Request, who api.Caller)
 	return q.afterDecision(r), q.Records.Update(r.Context(), who, "permissions", r.PathValue("request"), fields)
 }
 
+// decideGroup decides several requests that the form shows, all of which ask for the same.
+func (q Requests) decideGroup(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	shown, requests := r.PostFormValue("shown_request"), r.PostForm["request"]
+	if shown == "" || len(requests) > site.MaxPending {
+		return "", api.BadField("shown_request", "validation_required", texts.NothingShown)
+	}
+	fields := map[string]any{"status": r.PostFormValue("decision"), "shown_request": shown}
+	var failed error
+	for _, id := range requests { // one that was decided meanwhile keeps none of the others from being decided
+		if err := q.Records.Update(r.Context(), who, "permissions", id, fields); err != nil {
+			failed = err
+		}
+	}
+	return "/requests", failed
+}
+
 func (q Requests) answerQuestion(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	fields := map[string]any{"status": "rejected"}
 	if r.PostFormValue("decision") != "rejected" {

@@ -25,9 +25,12 @@ type Requests struct{ *site.Site }
 // Handle adds the pages to a mux.
 func (q Requests) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /requests", q.Page(q.listRequests))
+	mux.Handle("POST /requests", q.Command(q.decideGroup))
 	mux.Handle("GET /requests/live", q.Live(q.liveRequests))
 	mux.Handle("GET /requests/{id}", q.Page(q.showRequest))
 	mux.Handle("GET /requests/{id}/live", q.Live(q.liveRequest))
+	mux.Handle("GET /requests/{id}/always", q.Page(q.showAlways))
+	mux.Handle("POST /requests/{id}/always", q.Command(q.saveAlways))
 	mux.Handle("POST /chats/{id}/requests/{request}", q.Command(q.decide))
 	mux.Handle("POST /chats/{id}/questions/{question}", q.Command(q.answerQuestion))
 }
@@ -65,4 +68,20 @@ func (q Requests) liveRequests(_ *http.Request, who api.Caller) (site.Updates, [
 		b, err := sent.Render(ctx, site.RequestsLink(len(l.entries), "/requests"), requestCards(l))
 		return b, l.seq, err
 	}, nil, nil
+}
+
+// groups puts requests for exactly the same together, where the first of them is. Questions are alone.
+func groups(entries []timeline.Entry) (all [][]timeline.Entry) {
+	at := map[string]int{} // by hash of the request
+	for _, e := range entries {
+		if e.Request == nil {
+			all = append(all, []timeline.Entry{e})
+		} else if i, known := at[e.Request.Request]; known {
+			all[i] = append(all[i], e)
+		} else {
+			at[e.Request.Request] = len(all)
+			all = append(all, []timeline.Entry{e})
+		}
+	}
+	return all
 }

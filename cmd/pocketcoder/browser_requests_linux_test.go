@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/matryer/is"
+)
+
+func TestRequestsAreDecidedWithKeysAndByARule(t *testing.T) {
+	t.Parallel()
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	for _, size := range []screen{phoneScreen, desktopScreen} {
+		t.Run(size.name, func(t *testing.T) {
+			is := is.New(t)
+			var chats []string
+			for i := range 3 {
+				chat := admin.create(t, "chats", record{"title": fmt.Sprintf("keys %s %d", size.name, i)})
+				chats = append(chats, chat)
+				admin.say(t, chat, bash(fmt.Sprintf("touch %s-%d.txt", size.name, i/2))) // the first two ask for the same
+				admin.asked(t, chat)
+			}
+			b := p.openBrowser(t, size)
+			b.visit("/requests")
+			ofChat := func(i int) string {
+				return fmt.Sprintf(`[...document.querySelectorAll(".card")].find((c) => c.querySelector('a[href="/chats/%s"]'))`, chats[i])
+			}
+			b.sees("the third request", ofChat(2)+" !== undefined")
+			b.shot("requests-grouped")
+			b.fine()
+			evaluate[bool](b, ofChat(2)+".focus() ?? true")
+			b.do(chromedp.KeyEvent("d"))
+			b.sees("that it was denied", ofChat(2)+" === undefined")
+			evaluate[bool](b, ofChat(0)+`.previousElementSibling.querySelector("[value=authorized]").click() ?? true`)
+			b.sees("that both were approved", ofChat(0)+" === undefined && "+ofChat(1)+" === undefined")
+
+			admin.say(t, chats[0], bash("touch always-"+size.name+".txt"))
+			id := admin.asked(t, chats[0])["id"].(string)
+			b.visit("/chats/" + chats[0])
+			b.sees("the link to a rule", `document.querySelector(".card.draft .more a") !== null`)
+			b.click(".card.draft .more a")
+			b.sees("the rule", `document.querySelector(".always .decide button") !== null`)
+			evaluate[bool](b, `(document.querySelector("#pattern").value = "touch *", true)`)
+			b.click(".rule button")
+			b.sees("what the rule would have allowed", `document.querySelectorAll(".tried li").length >= 2`)
+			b.shot("always")
+			b.fine()
+			b.click(".always .decide button")
+			b.sees("the decision", `document.querySelector(".card.authorized") !== null`)
+			is.Equal(admin.list(t, "permissions", `id = "`+id+`"`)[0]["status"], "authorized")
+		})
+	}
+}

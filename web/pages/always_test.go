@@ -1,0 +1,111 @@
+package pages_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/web/webtest"
+)
+
+// hiddenFields returns the hidden fields of the last form of a page.
+func hiddenFields(page string) url.Values {
+	fields := url.Values{}
+	form := page[strings.LastIndex(page, "<form"):]
+	for _, tag := range strings.Split(form, `<input type="hidden" name="`)[1:] {
+		name, rest, _ := strings.Cut(tag, `" value="`)
+		value, _, _ := strings.Cut(rest, `"`)
+		fields.Set(name, strings.NewReplacer("&#34;", `"`, "&#39;", "'", "&amp;", "&", "&lt;", "<", "&gt;", ">").Replace(value))
+	}
+	return fields
+}
+
+// referred makes OpenCode ask for a command that runs where the chat works and that no rule allows. It returns the id of the record.
+func referred(t *testing.T, s *webtest.System, chat, ask, command string) string {
+	t.Helper()
+	id := s.AskedFor(t, chat, ask, command)
+	s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it"})
+	return id
+}
+
+func TestARuleIsTriedOnTheHistoryBeforeItIsSaved(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	s.User(t, "bob", "user")
+	chat := s.Chat(t, token, "Tidy up")
+	denied := referred(t, s, chat, "per_1", "touch notes.old")
+	b := loggedIn(t, s, "ada")
+	shown := shownRequest(b.visit(t, "/requests/"+denied).body)
+	b.submit(t, "/chats/"+chat+"/requests/"+denied, url.Values{"decision": {"denied"}, "shown_request": {shown}})
+	id := referred(t, s, chat, "per_2", "touch notes")
+	expect.Contains(t, b.visit(t, "/requests").body, `href="/requests/`+id+`/always"`)
+
+	page := b.visit(t, "/requests/"+id+"/always").body
+	expect.Contains(t, page, "In this chat, the rule would have allowed 1 of 2 requests so far.")
+	expect.Lacks(t, page, "In all chats")        // which only administrators see
+	expect.Lacks(t, page, `<option value="all"`) // likewise
+	wide := b.visit(t, "/requests/"+id+"/always?pattern=touch+*&for=1h").body
+	expect.Contains(t, wide, "In this chat, the rule would have allowed 2 of 2 requests so far.")
+	expect.Contains(t, wide, `<li class="refused"><code>touch notes.old</code>`)
+	expect.Contains(t, wide, "asked once: denied")
+	refused := b.visit(t, "/requests/"+id+"/always?pattern=npm+*").body
+	expect.Contains(t, refused, "The rule cannot be saved: ")
+	expect.Lacks(t, refused, "Save the rule")
+
+	form := hiddenFields(wide)
+	changed := hiddenFields(wide)
+	changed.Set("shown_rules", `[{"permission":"bash","pattern":"touch *.old"}]`)
+	is.Equal(b.submit(t, "/requests/"+id+"/always", changed).status, http.StatusBadRequest) // another rule than the one shown
+	changed.Del("shown_rules")
+	is.Equal(b.submit(t, "/requests/"+id+"/always", changed).status, http.StatusBadRequest)
+	is.Equal(loggedIn(t, s, "bob").submit(t, "/requests/"+id+"/always", form).status, http.StatusNotFound)
+	after := b.submit(t, "/requests/"+id+"/always", form)
+	is.Equal([]any{after.status, after.path}, []any{http.StatusOK, "/requests/" + id})
+	expect.Contains(t, after.body, "approved by ada@example.org")
+	third := referred(t, s, chat, "per_3", "touch other")
+	expect.Contains(t, b.visit(t, "/requests/"+third+"/always").body, "requests so far") // the page of a rule that exists
+}
+
+func TestRequestsForTheSameAreDecidedTogether(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	one, two := s.Chat(t, token, "one"), s.Chat(t, token, "two")
+	ids := []string{needed(t, s, one, "per_1", "make all"), needed(t, s, two, "per_2", "make all")}
+	needed(t, s, one, "per_3", "make other")
+	b := loggedIn(t, s, "ada")
+	page := b.visit(t, "/requests").body
+	expect.Contains(t, page, "2 requests ask for the same")
+	form := url.Values{"request": ids, "shown_request": {shownRequest(page)}, "decision": {"authorized"}}
+	other := url.Values{"request": ids, "shown_request": {"0000"}, "decision": {"authorized"}}
+	is.Equal(b.submit(t, "/requests", other).status, http.StatusBadRequest)
+	after := b.submit(t, "/requests", form)
+	is.Equal(after.path, "/requests")
+	expect.Lacks(t, after.body, "make all")
+	expect.Contains(t, after.body, "make other")
+	for _, id := range ids {
+		expect.Contains(t, b.visit(t, "/requests/"+id).body, "approved by ada@example.org")
+	}
+}
+
+func TestAnEditedCommandIsComparedWithTheOneThatWasAskedFor(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat := s.Chat(t, token, "Tidy up")
+	id := needed(t, s, chat, "per_1", "cd /tmp\nrm -rf *")
+	b := loggedIn(t, s, "ada")
+	shown := shownRequest(b.visit(t, "/requests/"+id).body)
+	page := b.submit(t, "/chats/"+chat+"/requests/"+id, url.Values{"decision": {"authorized"}, "edited": {"cd /tmp\nls <b>"}, "from": {"request"}, "shown_request": {shown}}).body
+	expect.Contains(t, page, `<span class="removed">-rm -rf *`)
+	expect.Contains(t, page, `<span class="added">+ls &lt;b&gt;`)
+	expect.Contains(t, page, `<span class=""> cd /tmp`)
+}

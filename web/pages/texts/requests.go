@@ -1,0 +1,33 @@
+package texts
+
+// The texts of rules that are made of requests.
+const (
+	Always         = "Always…"
+	AlwaysTitle    = "Always allow"
+	AlwaysAbout    = "A rule decides such requests from now on, so that they do not wait for you."
+	RuleText       = "Rule"
+	RuleHint       = "* stands for any text. A shorter pattern allows more."
+	AppliesTo      = "Applies to"
+	ThisChat       = "this chat"
+	ThisAgent      = "the agent that asks, in all chats"
+	AllChats       = "all chats"
+	Lasts          = "Lasts"
+	OneHour        = "1 hour"
+	OneDay         = "1 day"
+	ThirtyDays     = "30 days"
+	ForEver        = "until you revoke it"
+	TryRule        = "Try the rule"
+	SaveRule       = "Save the rule"
+	SaveAndApprove = "Save the rule and approve"
+	TriedChat      = "In this chat, the rule would have allowed %d of %d requests so far."
+	TriedAll       = "In all chats, the rule would have allowed %d of %d requests so far."
+	TriedFirst     = "The %d most frequent ones are shown."
+	TimesAsked     = "asked %d times: %s"
+	OnceAsked      = "asked once: %s"
+	NoRule         = "The rule cannot be saved: "
+	EditedDiff     = "Your edit:"
+	SameRequests   = "%d requests ask for the same"
+	ApproveAll     = "Approve all %d"
+	DenyAll        = "Deny all %d"
+	Keys           = "Keys: j and k move, a approves, d denies, e edits, Enter opens the chat."
+)
