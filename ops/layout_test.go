@@ -97,7 +97,7 @@ var mayImport = map[string]string{
 	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/record projections projections/turns web/api web/query",
 	"web/metrics":                  "events/log projections web/api",
 	"web/pages":                    "web/pages/changes web/pages/conversation web/pages/login web/pages/requests web/pages/site",
-	"web/pages/changes":            "projections projections/timeline web/api web/pages/conversation web/pages/site web/pages/texts web/pages/visible",
+	"web/pages/changes":            "events projections projections/timeline web/api web/pages/conversation web/pages/site web/pages/texts web/pages/visible",
 	"web/pages/conversation":       "events events/log handlers/chat projections projections/timeline web/api web/pages/requests web/pages/site web/pages/texts web/pages/visible web/query web/stream",
 	"web/pages/login":              "events handlers handlers/account web/api web/pages/site web/pages/texts web/pages/visible",
 	"web/pages/requests":           "events handlers/permission handlers/permission/dryrun handlers/record projections projections/timeline web/api web/chats web/pages/site web/pages/texts web/pages/visible web/query",

@@ -353,8 +353,17 @@ func TestAPersonSteersAChatInABrowser(t *testing.T) {
 	b.click("#head a")
 	b.sees("the changes", `document.querySelector("main.changes h1")?.textContent === "2 files +2 −0"`)
 	b.sees("every character", `document.querySelector("main.changes").textContent.includes("+A river<U+202E>") && !(`+invisible+`)`)
+	b.click(`[data-file="river.txt"] [data-line="1"]`)
+	b.fill("#text", "Name its length, too.")
+	b.visit("/chats/" + chat) // the comments are kept meanwhile
+	b.visit("/chats/" + chat + "/changes")
+	is.Equal(evaluate[string](b, `document.querySelector("#text").value`), "river.txt:1\n> +Rhine\n\nName its length, too.")
 	b.shot("changes")
 	b.fine()
+	b.click(".composer button")
+	b.has("> +Rhine")
+	b.visit("/chats/" + chat + "/changes")
+	is.Equal(evaluate[string](b, `document.querySelector("#text").value`), "")
 }
 
 // hostileTexts are texts that would run or hide something in a careless page, and how a page shows them, if differently.

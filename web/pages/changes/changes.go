@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/a-h/templ"
@@ -60,16 +62,46 @@ type fileChange struct {
 
 func (f fileChange) counts() string { return fmt.Sprintf(texts.Counts, f.Additions, f.Deletions) }
 
+// patchLine is a line of a patch.
+type patchLine struct {
+	visible.DiffLine
+	number int             // in the file, of a line that the turn left there; in the old file, of a removed one; 0 for none
+	code   []visible.Token // of a line with a number: its sign, and the code behind it
+}
+
+// hunkStart is the head of a hunk, with the first line in the old file and in the new one.
+var hunkStart = regexp.MustCompile(`^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@`)
+
 // lines are those of the patch. The names of the file, above its first hunk, are neither added nor removed.
-func (f fileChange) lines() []visible.DiffLine {
-	lines := visible.DiffLines(f.Patch)
-	for i := range lines {
-		if lines[i].Class == "hunk" {
-			break
+func (f fileChange) lines() (all []patchLine) {
+	before, after, inHunk := 0, 0, false
+	language := visible.LanguageOf(f.File)
+	for _, l := range visible.DiffLines(f.Patch) {
+		line := patchLine{DiffLine: l}
+		switch start := hunkStart.FindStringSubmatch(l.Text); {
+		case start != nil:
+			before, _ = strconv.Atoi(start[1]) // digits
+			after, _ = strconv.Atoi(start[2])
+			inHunk = true
+		case !inHunk:
+			line.Class = "hunk"
+		case l.Class == "removed":
+			line.number = before
+			before++
+		case l.Class == "added":
+			line.number = after
+			after++
+		case strings.HasPrefix(l.Text, " "):
+			line.number = after
+			before++
+			after++
 		}
-		lines[i].Class = "hunk"
+		if line.number > 0 {
+			line.code = append([]visible.Token{{Text: l.Text[:1]}}, visible.Code(language, l.Text[1:])...)
+		}
+		all = append(all, line)
 	}
-	return lines
+	return all
 }
 
 func (c Changes) showChanges(r *http.Request, who api.Caller) (templ.Component, error) {

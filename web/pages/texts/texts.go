@@ -166,14 +166,3 @@ const (
 	Redo        = "Redo"
 	Fork        = "Fork into a new chat"
 )
-
-// The texts of the page of changes.
-const (
-	Changes      = "Changes"
-	NoChanges    = "No files changed."
-	ChangedFile  = "1 file"
-	ChangedFiles = "%d files"
-	Counts       = "+%d −%d"
-	NoPatch      = "OpenCode shows no lines of this change."
-	OlderTurns   = "Changes of older turns are not shown."
-)

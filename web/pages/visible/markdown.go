@@ -84,7 +84,7 @@ func plainHTML(rendered string) string {
 }
 
 // outsideNodes renders what could lead out of the page: links with the host that they lead to, images as their descriptions, and
-// HTML as text.
+// HTML as text. It also renders code, in colours.
 type outsideNodes struct{}
 
 func (outsideNodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
@@ -93,6 +93,7 @@ func (outsideNodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(ast.KindImage, renderImage)
 	r.Register(ast.KindRawHTML, renderRawHTML)
 	r.Register(ast.KindHTMLBlock, renderHTMLBlock)
+	r.Register(ast.KindFencedCodeBlock, renderCode)
 }
 
 // outside returns an address that a link may lead to, and its host. Other addresses have no href.
@@ -198,4 +199,26 @@ func renderHTMLBlock(w util.BufWriter, source []byte, node ast.Node, entering bo
 	}
 	_, _ = w.WriteString("</pre>\n")
 	return ast.WalkContinue, nil
+}
+
+func renderCode(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
+	n := node.(*ast.FencedCodeBlock)
+	if !entering {
+		return ast.WalkContinue, nil
+	}
+	var code strings.Builder
+	for i := range n.Lines().Len() {
+		line := n.Lines().At(i)
+		code.Write(line.Value(source))
+	}
+	_, _ = w.WriteString("<pre><code>")
+	for _, t := range Code(string(n.Language(source)), code.String()) {
+		if t.Class == "" {
+			_, _ = w.WriteString(html.EscapeString(t.Text))
+		} else {
+			_, _ = w.WriteString(`<span class="` + t.Class + `">` + html.EscapeString(t.Text) + "</span>")
+		}
+	}
+	_, _ = w.WriteString("</code></pre>\n")
+	return ast.WalkSkipChildren, nil
 }

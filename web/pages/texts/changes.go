@@ -1,0 +1,14 @@
+package texts
+
+// The texts of the page of changes.
+const (
+	Changes      = "Changes"
+	NoChanges    = "No files changed."
+	ChangedFile  = "1 file"
+	ChangedFiles = "%d files"
+	Counts       = "+%d −%d"
+	NoPatch      = "OpenCode shows no lines of this change."
+	OlderTurns   = "Changes of older turns are not shown."
+	WrapLines    = "Wrap long lines"
+	CommentHint  = "Press a line to quote it here, then write your comment"
+)
