@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +17,7 @@ import (
 	"github.com/matryer/is"
 	"github.com/nats-io/nats-server/v2/server"
 
+	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/expect"
@@ -256,14 +259,14 @@ func TestAClusterWithoutAMajorityIsShownAndGoesOn(t *testing.T) {
 func TestServeNamesWhatKeepsItFromStarting(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		args []string
-		says string
-		code int
+		args  []string
+		says  string
+		usage bool // the command line is wrong
 	}{
-		"no such role":       {[]string{"--nats", "nats://127.0.0.1:1", "--roles", "web,boss"}, `"boss" is not a role; want some of engine,handlers,web`, 2},
-		"no NATS":            {nil, "--nats: name the NATS servers that the nodes share", 2},
-		"state in workspace": {[]string{"--nats", "nats://127.0.0.1:1", "--opencode-state", "DIR/workspace/state"}, "--opencode-state DIR/workspace/state must not be in --workspace DIR/workspace", 1},
-		"nothing there":      {[]string{"--nats", "nats://127.0.0.1:1"}, "nats://127.0.0.1:1", 1},
+		"no such role":       {[]string{"--nats", "nats://127.0.0.1:1", "--roles", "web,boss"}, `"boss" is not a role; want some of engine,handlers,web`, true},
+		"no NATS":            {nil, "--nats: name the NATS servers that the nodes share", true},
+		"state in workspace": {[]string{"--nats", "nats://127.0.0.1:1", "--opencode-state", "DIR/workspace/state"}, "--opencode-state DIR/workspace/state must not be in --workspace DIR/workspace", false},
+		"nothing there":      {[]string{"--nats", "nats://127.0.0.1:1"}, "nats://127.0.0.1:1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -274,10 +277,10 @@ func TestServeNamesWhatKeepsItFromStarting(t *testing.T) {
 			for _, arg := range c.args {
 				serve = append(serve, strings.ReplaceAll(arg, "DIR", dir))
 			}
-			_, stderr, code := runProgram(t, nil, "", serve...)
-			t.Log(stderr)
-			expect.Contains(t, stderr, strings.ReplaceAll(c.says, "DIR", dir))
-			is.Equal(code, c.code)
+			_, stderr, err := runApp(t, serve...)
+			t.Log(stderr, err)
+			is.Equal(errors.Is(err, cli.ErrUsage), c.usage)
+			expect.Contains(t, fmt.Sprint(stderr, err), strings.ReplaceAll(c.says, "DIR", dir))
 		})
 	}
 }
