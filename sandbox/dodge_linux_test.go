@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 	"golang.org/x/sys/unix"
 
+	"pocketcoder/expect"
 	"pocketcoder/sandbox/limit"
 	"pocketcoder/sandbox/proc"
 	"pocketcoder/sandbox/wire"
@@ -43,6 +44,7 @@ func init() {
 }
 
 func TestAProcessWithoutItsFirstThreadCounts(t *testing.T) {
+	expect.Long(t, "uses much of the machine")
 	t.Parallel()
 	limited(t, limit.Limits{Processes: 100, Memory: 200 << 20}, func(t *testing.T, w *Worker) {
 		t.Parallel()

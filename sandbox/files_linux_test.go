@@ -148,7 +148,7 @@ func TestADeepTreeIsCountedNotFollowed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
-	result := w.Exec(t.Context(), w.request("for i in $(seq 300); do mkdir d; cd d; echo x > f; done; cd "+w.workspace+"; echo y > top"), io.Discard, io.Discard)
+	result := w.Exec(t.Context(), w.request("mkdir -p $(printf 'd/%.0s' $(seq 300)); for i in $(seq 300); do cd d; echo x > f; done; cd "+w.workspace+"; echo y > top"), io.Discard, io.Discard)
 	is.Equal(result.ExitCode, 0)
 	found, more := changes(t, w, result.Began)
 	is.Equal(len(found), 200+1)

@@ -18,11 +18,20 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
+// choose is isolation.Choose, which runs programs, once for each level.
+var choose = map[isolation.Level]func() (isolation.Choice, error){
+	isolation.None: chooseOnce(isolation.None), isolation.Landlock: chooseOnce(isolation.Landlock), isolation.Bwrap: chooseOnce(isolation.Bwrap),
+}
+
+func chooseOnce(level isolation.Level) func() (isolation.Choice, error) {
+	return sync.OnceValues(func() (isolation.Choice, error) { return isolation.Choose(string(level)) })
+}
+
 // levels returns bwrap and landlock if they work here. In CI both must work.
 func levels(t *testing.T) (choices []isolation.Choice) {
 	t.Helper()
 	for _, level := range []isolation.Level{isolation.Bwrap, isolation.Landlock} {
-		choice, err := isolation.Choose(string(level))
+		choice, err := choose[level]()
 		if err == nil {
 			choices = append(choices, choice)
 			continue

@@ -133,8 +133,8 @@ func TestManyAtOnceNeverMix(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 64 {
 		all.Go(func() {
-			want := strings.Repeat(fmt.Sprintf("%d\n", i), 2000)
-			result, stdout, stderr := run(t, w, fmt.Sprintf("for i in $(seq 2000); do echo %d; echo %d >&2; done; exit %d", i, i, i))
+			want := strings.Repeat(fmt.Sprintf("%d\n", i), 1000)
+			result, stdout, stderr := run(t, w, fmt.Sprintf("for i in $(seq 1000); do echo %d; echo %d >&2; done; exit %d", i, i, i))
 			if stdout != want || stderr != want || result.ExitCode != i {
 				t.Errorf("command %d: exit code %d, %d and %d bytes", i, result.ExitCode, len(stdout), len(stderr))
 			}
