@@ -18,6 +18,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
@@ -46,12 +47,12 @@ type system struct {
 func newSystem(t testing.TB) *system {
 	t.Helper()
 	is := is.New(t)
-	workspace, err := filepath.EvalSymlinks(t.TempDir())
+	workspace, err := filepath.EvalSymlinks(expect.MemoryDir(t))
 	is.NoErr(err)
 	keys, err := natsconf.LoadKeys(t.TempDir())
 	is.NoErr(err)
 	server, err := natsconf.Start(t.Context(), natsconf.Config{
-		Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public, Pools: []string{"local"},
+		Name: "test", Listen: "127.0.0.1:0", StoreDir: expect.MemoryDir(t), Keys: keys.Public, Pools: []string{"local"},
 	})
 	is.NoErr(err)
 	t.Cleanup(server.Close)
