@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -283,6 +284,13 @@ func bounds(t *testing.T) (first [4]uint64) {
 	return first
 }
 
+// shortCases are what is left under -short of the two tests that come next.
+var shortCases = []string{
+	"bytes in a compressed block", "bytes of the last event", "half of the last block, no index", "the first block", "the last block", "all blocks",
+	"blocks 1 and 3, and bytes in 2", "bytes of the first record of a block",
+	"nothing", "all three", "the note as well", "the first record of a block that was not written to its end, no index",
+}
+
 func TestDamageLosesOnlyWhatItSays(t *testing.T) {
 	t.Parallel()
 	first := bounds(t)
@@ -319,6 +327,9 @@ func TestDamageLosesOnlyWhatItSays(t *testing.T) {
 		"bytes in blocks 1 and 3, no configuration": {func(s *system) { remove("meta.inf", "meta.sum")(s); flip(1, .5)(s); flip(3, .5)(s) }, nil, 202},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if !slices.Contains(shortCases, name) {
+				expect.Long(t, "starts NATS three times on a log of 18 MB")
+			}
 			t.Parallel()
 			is := is.New(t)
 			s := stopped(t)
@@ -390,6 +401,9 @@ func TestWithoutNATSOwnFilesNothingIsLostAndNothingIsSaid(t *testing.T) {
 		"the first record of a block that was not written to its end, no index": noIndex(firstRecord(4000)),
 	} {
 		t.Run(name, func(t *testing.T) {
+			if !slices.Contains(shortCases, name) {
+				expect.Long(t, "starts NATS twice on a log of 18 MB")
+			}
 			t.Parallel()
 			is := is.New(t)
 			s := stopped(t)
