@@ -12,12 +12,14 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"pocketcoder/bridge/opencode/opencodetest"
+	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
@@ -27,8 +29,9 @@ import (
 	"pocketcoder/handlers/permission"
 )
 
-// The end-to-end tests run the real program with the real OpenCode and the demo model. built gives our programs from the directory binaries,
-// where they are built once; ordinary is one running system for the tests that do not need one of their own.
+// The end-to-end tests run the whole system with the real OpenCode and the demo model. Most of them run it within their own process;
+// those about the process run the program. built returns our programs from the directory binaries, where they are built once. ordinary
+// is one running system for the tests that do not need one of their own.
 var (
 	binaries string
 	ordinary shared
@@ -41,6 +44,10 @@ var (
 func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == networkHelper {
 		helpEnterNetwork(os.Args[2], os.Args[3])
+		return
+	}
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") { // a system within the tests starts its worker and its helpers
+		main()
 		return
 	}
 	// A test waits for OpenCode most of its time, so twice as many as processors run at once unless -parallel says otherwise.
@@ -60,6 +67,7 @@ func TestMain(m *testing.M) {
 			for _, p := range started.all {
 				p.stop()
 			}
+			removeShell()
 		}()
 		return m.Run()
 	}())
@@ -90,11 +98,13 @@ func fewModels() string { return filepath.Join(binaries, "few-models.json") }
 const fewModelsText = `{"anthropic":{"id":"anthropic","name":"Anthropic","env":["ANTHROPIC_API_KEY"],"npm":"@ai-sdk/anthropic","models":{"claude-x":{"id":"claude-x",` +
 	`"name":"Claude","release_date":"2026-01-01","attachment":false,"reasoning":false,"temperature":true,"tool_call":true,"limit":{"context":9999,"output":999}}}}}`
 
-// process is a running "pocketcoder up", and a connection to it.
+// process is a running "pocketcoder up", and a connection to it: a process of its own, or part of that of the tests.
 type process struct {
 	*client.System
 	t         testing.TB
-	cmd       *exec.Cmd
+	inside    bool      // it is part of the tests' process
+	cancel    func()    // of one inside
+	cmd       *exec.Cmd // of one outside
 	exited    chan struct{}
 	output    *expect.Buffer
 	data      datadir.Dir
@@ -121,6 +131,7 @@ func (s *shared) system(t *testing.T) *process {
 			t.Fatal(err)
 		}
 		p := prepare(t, dir, s.args...)
+		p.inside = true
 		if s.asDelivered {
 			p.asks = nil
 		}
@@ -196,11 +207,64 @@ func prepare(t testing.TB, dir string, args ...string) *process {
 	return p
 }
 
-// launch runs the program.
+// shellBeside is pocketcoder-shell beside the tests' program, where a system within the tests finds it.
+var shellBeside struct {
+	once sync.Once
+	path string // empty if there was one before
+}
+
+// beInside prepares the tests' process to run systems.
+func beInside(t testing.TB) {
+	t.Helper()
+	ripgrepDir, shell := filepath.Dir(opencodetest.Tools(t).Ripgrep), built(t, "pocketcoder-shell")
+	shellBeside.once.Do(func() {
+		if err := os.Setenv("PATH", ripgrepDir+":"+os.Getenv("PATH")); err != nil {
+			t.Fatal(err)
+		}
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := os.ReadFile(shell)
+		if err != nil {
+			t.Fatal(err)
+		}
+		beside := filepath.Join(filepath.Dir(self), filepath.Base(shell))
+		if _, err := os.Stat(beside); err == nil {
+			return
+		}
+		shellBeside.path = beside
+		if err := os.WriteFile(beside, body, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func removeShell() {
+	if shellBeside.path != "" {
+		os.Remove(shellBeside.path)
+	}
+}
+
+// launch runs the program, or what it does within this process.
 func (p *process) launch(ripgrepDir string) {
 	p.t.Helper()
 	p.output, p.exited = &expect.Buffer{}, make(chan struct{})
-	p.cmd = exec.Command(built(p.t, "pocketcoder"), append(slices.Clip(p.args), p.asks...)...)
+	args := append(slices.Clip(p.args), p.asks...)
+	if p.inside {
+		beInside(p.t)
+		var ctx context.Context
+		ctx, p.cancel = context.WithCancel(context.Background())
+		env := cli.Environment{Stdin: strings.NewReader(""), Stdout: p.output, Stderr: p.output, Getenv: p.getenv}
+		go func(output *expect.Buffer, exited chan struct{}) {
+			defer close(exited)
+			if err := run(ctx, env, args); err != nil {
+				fmt.Fprintln(output, "pocketcoder:", err)
+			}
+		}(p.output, p.exited)
+		return
+	}
+	p.cmd = exec.Command(built(p.t, "pocketcoder"), args...)
 	p.cmd.Env = append(append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH")), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.WaitDelay = 10 * time.Millisecond // the worker, which has its stderr too, may outlive it
@@ -208,6 +272,24 @@ func (p *process) launch(ripgrepDir string) {
 		p.t.Fatal(err)
 	}
 	go func() { p.cmd.Wait(); close(p.exited) }()
+}
+
+// getenv returns a variable of the system's environment.
+func (p *process) getenv(name string) string {
+	for _, v := range slices.Backward(p.env) {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return os.Getenv(name)
+}
+
+// pid is that of the process in which the system runs.
+func (p *process) pid() int {
+	if p.inside {
+		return os.Getpid()
+	}
+	return p.cmd.Process.Pid
 }
 
 // await waits until every part is ready.
@@ -220,7 +302,7 @@ func (p *process) await() {
 		default:
 		}
 		r, err := p.data.Running()
-		if err != nil || r.PID != p.cmd.Process.Pid {
+		if err != nil || r.PID != p.pid() {
 			return false
 		}
 		resp, err := http.Get(r.HTTP + "/api/health")
@@ -250,8 +332,14 @@ func (p *process) restart() {
 	p.await()
 }
 
-// stop ends the program as Ctrl-C does.
+// stop ends the system as Ctrl-C does.
 func (p *process) stop() {
+	if p.inside {
+		p.cancel()
+		<-p.exited
+		p.Close()
+		return
+	}
 	p.cmd.Process.Signal(syscall.SIGINT)
 	select {
 	case <-p.exited:

@@ -151,6 +151,6 @@ func TestDataDirectoryIsUsedByOne(t *testing.T) {
 	p := sharedSystem(t)
 	_, stderr, code := runProgram(t, nil, "", "up", "--demo", "--http", "127.0.0.1:0", "--data", string(p.data), "--workspace", p.workspace)
 	is.Equal(code, 1)
-	expect.Contains(t, stderr, "in use by pid "+strconv.Itoa(p.cmd.Process.Pid))
+	expect.Contains(t, stderr, "in use by pid "+strconv.Itoa(p.pid()))
 	is.Equal(p.health(t).code, 200) // and the one goes on
 }
