@@ -286,6 +286,19 @@ func (s *Records) Update(ctx context.Context, who api.Caller, collection, id str
 	return s.API.Model.Wait(ctx, seq)
 }
 
+// Delete deletes a record as a DELETE of the API does, and returns once the read models hold the change.
+func (s *Records) Delete(ctx context.Context, who api.Caller, collection, id string) error {
+	c, err := s.collectionNamed(collection)
+	if err != nil {
+		return err
+	}
+	seq, err := s.remove(ctx, who, c, id, nil)
+	if err != nil {
+		return err
+	}
+	return s.API.Model.Wait(ctx, seq)
+}
+
 func bodyOf(fields map[string]any) map[string]json.RawMessage {
 	body := map[string]json.RawMessage{}
 	for name, value := range fields {

@@ -185,7 +185,8 @@ let sending = Promise.resolve(); // one after the other, so that messages arrive
 
 function send(form, button) {
   form.querySelector(".problem")?.remove();
-  const body = new URLSearchParams(new FormData(form, button));
+  const data = new FormData(form, button);
+  const body = form.enctype === "multipart/form-data" ? data : new URLSearchParams(data);
   const finish = form.matches(".composer") ? empty(form) : lock(form);
   sending = sending.then(() => post(form, body)).then(finish);
 }
@@ -198,6 +199,8 @@ async function post(form, body) {
       location.reload();
     } else if (!answer.ok) {
       showProblem(form, await answer.text());
+    } else if (new URL(answer.headers.get("Location"), location).pathname !== location.pathname) {
+      location.assign(answer.headers.get("Location"));
     }
     return answer.ok;
   } catch {
@@ -219,15 +222,19 @@ function lock(form) {
 
 // empty makes the composer ready for the next message. A message that was not sent comes back, with its id.
 function empty(form) {
-  const { id, text } = form.elements;
-  const sent = [id.value, text.value];
+  const { id, text, file } = form.elements;
+  const sent = [id.value, text.value, file.files];
   id.value = Array.from(crypto.getRandomValues(new Uint8Array(15)), (n) => (n % 36).toString(36)).join("");
   text.value = "";
+  file.value = "";
+  showAttached(file);
   toEnd();
   return (accepted) => {
     if (!accepted) {
       id.value = sent[0];
       text.value = [sent[1], text.value].filter(Boolean).join("\n");
+      file.files = sent[2];
+      showAttached(file);
     }
   };
 }
@@ -238,6 +245,47 @@ function showProblem(form, text) {
   problem.setAttribute("role", "alert");
   problem.textContent = text;
   form.append(problem);
+}
+
+// Files are chosen, pasted or dropped.
+
+function showAttached(input) {
+  input.nextElementSibling.textContent = "+" + (input.files.length || "");
+  input.parentElement.title = [...input.files].map((file) => file.name).join(", ") || input.ariaLabel;
+}
+
+function attach(event, transfer) {
+  const input = event.target.closest?.("form")?.elements.file;
+  if (input && transfer.files.length > 0) {
+    event.preventDefault();
+    input.files = transfer.files;
+    showAttached(input);
+  }
+}
+
+document.addEventListener("paste", (event) => attach(event, event.clipboardData));
+document.addEventListener("drop", (event) => attach(event, event.dataTransfer));
+document.addEventListener("change", (event) => event.target.type === "file" && showAttached(event.target));
+
+// The commands that begin as the text does are listed above the composer.
+function showCommands() {
+  const typed = byID("text").value;
+  const fits = (name) => typed.startsWith("/") && (name.startsWith(typed) || typed.startsWith(name + " "));
+  let any = false;
+  for (const command of byID("commands").children) {
+    command.hidden = !fits(command.dataset.command);
+    any ||= !command.hidden;
+  }
+  byID("commands").hidden = !any;
+}
+
+if (byID("commands")) {
+  byID("text").addEventListener("input", showCommands);
+  byID("commands").addEventListener("click", (event) => {
+    byID("text").value = event.target.closest("[data-command]").dataset.command;
+    byID("text").focus();
+    showCommands();
+  });
 }
 
 document.addEventListener("submit", (event) => {

@@ -10,16 +10,13 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/handlers/chat"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/texts"
 )
 
 // Conversation serves the list of chats, and each chat.
@@ -37,6 +34,10 @@ func (c Conversation) Handle(mux *http.ServeMux) {
 	mux.Handle("POST /chats/{id}/abort", c.Command(c.abortTurn))
 	mux.Handle("POST /chats/{id}/undo", c.Command(c.undo))
 	mux.Handle("POST /chats/{id}/fork", c.Command(c.fork))
+	mux.Handle("POST /chats/{id}/model", c.Command(c.selectModel))
+	mux.Handle("GET /chats/{id}/subagents/{subagent}", c.Page(c.showSubagent))
+	mux.Handle("GET /chats/{id}/subagents/{subagent}/live", c.Live(c.liveSubagent))
+	mux.Handle("POST /chats/{id}/subagents/{subagent}/stop", c.Command(c.stopSubagent))
 }
 
 // maxMessages is the number of messages that a page shows at once.
@@ -51,6 +52,8 @@ type chatView struct {
 	entries []timeline.Entry
 	aside   timeline.Aside
 	work    timeline.Work
+	models  timeline.Models
+	agents  []timeline.Subagent
 	seq     uint64
 }
 
@@ -88,17 +91,28 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, who api.Caller
 	if v.aside, err = timeline.AsideOf(ctx, db, v.chat); err != nil {
 		return v, err
 	}
+	if v.models, err = timeline.ModelsOf(ctx, db, id); err != nil {
+		return v, err
+	}
+	if v.agents, err = timeline.Subagents(ctx, db, id); err != nil {
+		return v, err
+	}
 	waiting, err := c.Pending(ctx, db, who)
 	v.pending = len(waiting)
 	return v, err
 }
 
+// sendMessage submits a message, or carries out the command that a person wrote instead of one.
 func (c Conversation) sendMessage(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	chat, text := r.PathValue("id"), site.Field(r, "text")
-	if strings.TrimSpace(text) == "" {
-		return "", api.BadField("text", "validation_required", texts.NothingToSend)
+	files, err := filesIn(r)
+	if err != nil {
+		return "", err
 	}
-	return site.ChatPath(chat), c.send(r, who, chat, r.PostFormValue("id"), text)
+	if to, argument, ok := commandIn(text); ok && len(files) == 0 {
+		return to.run(c, r, who, argument)
+	}
+	return site.ChatPath(chat), c.send(r, who, chat, r.PostFormValue("id"), text, files)
 }
 
 func (c Conversation) abortTurn(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
@@ -108,33 +122,22 @@ func (c Conversation) abortTurn(_ http.ResponseWriter, r *http.Request, who api.
 
 // changeChat renames, archives or unarchives a chat.
 func (c Conversation) changeChat(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
-	chat, fields := r.PathValue("id"), map[string]any{}
+	fields := map[string]any{}
 	if r.PostForm.Has("title") {
 		fields["title"] = site.Field(r, "title")
 	}
 	if r.PostForm.Has("archived") {
 		fields["archived"] = r.PostFormValue("archived") == "true"
 	}
-	return site.ChatPath(chat), c.Records.Update(r.Context(), who, "chats", chat, fields)
+	return c.update(r, who, fields)
 }
 
-// undo takes back a message and what followed it, or, without a message, undoes that.
 func (c Conversation) undo(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
-	chat := r.PathValue("id")
-	seq, err := c.Chats.Revert(r, who, chat, r.PostFormValue("message"))
-	if err != nil {
-		return "", err
-	}
-	return site.ChatPath(chat), c.API.Model.Wait(r.Context(), seq)
+	return c.revert(r, who, r.PostFormValue("message"))
 }
 
-// fork begins a new chat as this one was before a message, and leads there.
 func (c Conversation) fork(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
-	id, seq, err := c.Chats.Fork(r, who, chat.Fork{Chat: r.PathValue("id"), Message: r.PostFormValue("message")})
-	if err != nil {
-		return "", err
-	}
-	return site.ChatPath(id), c.API.Model.Wait(r.Context(), seq)
+	return c.forkBefore(r, who, r.PostFormValue("message"))
 }
 
 // liveAttributes let a page with the end of a chat follow it. Earlier messages are shown as they were.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"pocketcoder/events"
 	"pocketcoder/web/pages/site"
 
 	"github.com/a-h/templ"
@@ -75,21 +76,31 @@ func (c Conversation) startChat(_ http.ResponseWriter, r *http.Request, who api.
 	if r.PostFormValue("demo") != "" {
 		text = texts.Demo
 	}
-	if strings.TrimSpace(text) == "" {
-		return "", api.BadField("text", "validation_required", texts.NothingToSend)
+	files, err := filesIn(r)
+	if err == nil && strings.TrimSpace(text) == "" && len(files) == 0 {
+		err = api.BadField("text", "validation_required", texts.NothingToSend)
+	}
+	if err != nil {
+		return "", err
 	}
 	chat, err := c.Records.Create(r.Context(), who, "chats", map[string]any{"id": r.PostFormValue("id"), "title": titleOf(text)})
 	if err != nil {
 		return "", err
 	}
-	return "/chats/" + chat, c.send(r, who, chat, r.PostFormValue("message"), text)
+	return site.ChatPath(chat), c.send(r, who, chat, r.PostFormValue("message"), text, files)
 }
 
 // send submits a message. A form that is sent twice has the same id twice, and is one message.
-func (c Conversation) send(r *http.Request, who api.Caller, chat, id, text string) error {
-	_, err := c.Records.Create(r.Context(), who, "messages", map[string]any{
-		"id": id, "chat": chat, "role": "user", "parts": []map[string]string{{"type": "text", "text": text}},
-	})
+func (c Conversation) send(r *http.Request, who api.Caller, chat, id, text string, files []events.Part) error {
+	var parts []events.Part
+	if strings.TrimSpace(text) != "" {
+		parts = append(parts, events.Part{Type: "text", Text: text})
+	}
+	parts = append(parts, files...)
+	if len(parts) == 0 {
+		return api.BadField("text", "validation_required", texts.NothingToSend)
+	}
+	_, err := c.Records.Create(r.Context(), who, "messages", map[string]any{"id": id, "chat": chat, "role": "user", "parts": parts})
 	return err
 }
 

@@ -9,6 +9,7 @@ package site
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -101,6 +102,7 @@ func (s *Site) Command(do func(http.ResponseWriter, *http.Request, api.Caller) (
 			return err
 		}
 		if wantsText(r) {
+			w.Header().Set("Location", next) // app.js goes there if it is another page
 			w.WriteHeader(http.StatusNoContent)
 			return nil
 		}
@@ -165,9 +167,16 @@ func ProblemText(p api.Problem) string {
 // wantsText reports whether app.js sends a form: it shows an error without leaving the page.
 func wantsText(r *http.Request) bool { return r.Header.Get("Accept") == "text/plain" }
 
-// ParseForm reads the fields of a form.
+// maxFormMemory is how much of a form is kept in memory, in bytes. Larger files are kept on disk until the request ends.
+const maxFormMemory = 1 << 20
+
+// ParseForm reads the fields and files of a form.
 func ParseForm(r *http.Request) error {
-	if err := r.ParseForm(); err != nil {
+	err := r.ParseMultipartForm(maxFormMemory)
+	if errors.Is(err, http.ErrNotMultipart) { // it has parsed any other form
+		err = nil
+	}
+	if err != nil {
 		return api.BadRequest("The form could not be read: %v.", err)
 	}
 	return nil

@@ -1,0 +1,28 @@
+package texts
+
+// The texts of the composer.
+const (
+	Attach          = "Attach files"
+	ConfiguredModel = "the configured model"
+	SelectModel     = "Use"
+	Subagents       = "Subagents"
+	NoTranscript    = "It has said nothing yet."
+	StopSubagent    = "Stop"
+	Commands        = "Commands"
+	UnknownModel    = "Write the model behind the command: /model PROVIDER/MODEL."
+	NoPrompt        = "There is no message to undo."
+	NothingUndone   = "Nothing is undone."
+)
+
+// What the commands of the composer do.
+const (
+	CommandStop     = "stop the turn"
+	CommandUndo     = "undo the last turn and its changes to files"
+	CommandRedo     = "redo what was undone"
+	CommandFork     = "fork this chat into a new one"
+	CommandModel    = "use another model: /model PROVIDER/MODEL"
+	CommandRename   = "rename the chat: /rename TITLE"
+	CommandArchive  = "archive the chat"
+	CommandChanges  = "show the changes to files"
+	CommandRequests = "show everything that waits for you"
+)
