@@ -51,7 +51,6 @@ const (
 	ActorNobody  = "anonymous"
 )
 
-// UserActor is user:<id>.
 func UserActor(id string) string { return "user:" + id }
 
 // EngineActor is engine:<id>; it is also the ce-source of what that OpenCode reported live.
@@ -86,7 +85,6 @@ type OpenCode struct {
 	Properties json.RawMessage
 }
 
-// Kind is opencode.<type>.
 func (o OpenCode) Kind() string { return openCode + o.Type }
 
 // New returns an event about a chat.

@@ -14,7 +14,6 @@ type ChatErased struct {
 	Events  uint64 `json:"events"` // whose bodies were erased
 }
 
-// Kind is the kind of the event.
 func (ChatErased) Kind() string { return "erased" }
 
 // Erased stands for a body that an operator erased. It is the value of Event.Malformed of such an event, so readers skip the event.
@@ -23,7 +22,6 @@ type Erased struct {
 	Size   int64  `json:"size"`   // of the body, in bytes
 }
 
-// Error says what happened to the body.
 func (e Erased) Error() string { return "erased by an operator, SHA-256 " + e.SHA256 }
 
 // Erase returns the mark that replaces a body. The mark of a mark is the same mark.

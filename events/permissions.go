@@ -21,7 +21,6 @@ type PermissionRequested struct {
 // Decision is what a permission's decision says; the values are those clients write.
 type Decision string
 
-// The two decisions.
 const (
 	Authorized Decision = "authorized"
 	Denied     Decision = "denied"

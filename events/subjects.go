@@ -79,7 +79,6 @@ type Subject struct {
 // OpenCodeType returns the OpenCode event type, and whether the subject is that of an OpenCode event.
 func (s Subject) OpenCodeType() (string, bool) { return strings.CutPrefix(s.Kind, openCode) }
 
-// ParseSubject parses a subject of the EVENTS stream.
 func ParseSubject(subject string) (Subject, error) {
 	tokens := strings.Split(subject, ".")
 	if len(tokens) < 3 || tokens[0] != "evt" {

@@ -11,7 +11,6 @@ type ChatState struct {
 // ChatFilter matches the events that ChatState is folded from.
 func ChatFilter(chat string) string { return events.ChatSubject(chat, "*") }
 
-// Apply folds an event.
 func (s *ChatState) Apply(e events.Event) {
 	d, err := events.Decode(e)
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 // Code says why a command was refused, for a caller that answers with a status.
 type Code string
 
-// The codes of a refusal.
 const (
 	Invalid  Code = "invalid"   // the command makes no sense
 	NotFound Code = "not_found" // what it is about does not exist

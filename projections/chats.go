@@ -12,7 +12,6 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// Chat is a conversation.
 type Chat struct {
 	store.Record
 	Title       string `db:"title" json:"title"`

@@ -19,14 +19,12 @@ type Effect struct {
 	Position     int64  `db:"position"`
 }
 
-// Kinds of an effect.
 const (
 	EffectAbort  = "abort"
 	EffectRevert = "revert"
 	EffectFork   = "fork"
 )
 
-// States of an effect.
 const (
 	EffectOpen   = "open"
 	EffectDone   = "done"

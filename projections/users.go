@@ -7,7 +7,6 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// User is an account.
 type User struct {
 	store.Record
 	Email    string `db:"email" json:"email"`

@@ -101,7 +101,6 @@ func (s *Server) routes() []api.Route {
 // Routes serves the API alone, without the pages and the checks of origin and host.
 func (s *Server) Routes() http.Handler { return s.API.Handler(s.routes()...) }
 
-// Document describes all routes.
 func (s *Server) Document() api.Document { return s.API.Document(s.routes()...) }
 
 // Handler is every page, and the API.

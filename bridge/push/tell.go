@@ -46,7 +46,6 @@ type TestDevice struct {
 	Device string `json:"device"`
 }
 
-// TestResult is the result of a test notification.
 type TestResult struct {
 	Sent   bool   `json:"sent"`
 	Failed string `json:"failed,omitempty"` // the reason; empty while it is still being tried

@@ -107,7 +107,6 @@ func OpenServer(ctx context.Context, address, dir string, logger *slog.Logger) (
 	return s, nil
 }
 
-// Addr is where it listens.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // Close stops listening; a server that was never opened has nothing to stop.

@@ -38,7 +38,6 @@ const maxPart = 64 << 20
 // Progress receives the progress of a step. Steps run one after the other; done grows to total.
 type Progress func(step string, done, total uint64)
 
-// Options configure a backup.
 type Options struct {
 	Data       datadir.Dir
 	NATS       string // URL of an external server, for a system that does not run

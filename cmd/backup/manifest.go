@@ -17,7 +17,6 @@ import (
 // manifestName is the file that describes a backup. A file that it does not name is not part of the backup.
 const manifestName = "backup.json"
 
-// formatVersion is the version of the backup format.
 const formatVersion = 1
 
 // secretsStream is the stream of the bucket of secrets.
@@ -26,7 +25,6 @@ const secretsStream = "KV_SECRETS"
 // streams are read in this order, because an event that names a blob is stored after the blob.
 var streams = []string{log.EventsStream, log.BlobsStream}
 
-// manifest describes a backup.
 type manifest struct {
 	Format   int                `json:"format"`
 	Complete *point             `json:"complete,omitempty"` // nil until the first run has ended

@@ -15,7 +15,6 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// RestoreOptions configure a restore.
 type RestoreOptions struct {
 	From           string // directory of the backup
 	Data           datadir.Dir

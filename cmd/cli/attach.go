@@ -71,7 +71,6 @@ func attachFlags(env Environment, args []string) (attachOptions, error) {
 	return o, nil
 }
 
-// Attach is the command attach.
 func Attach(ctx context.Context, env Environment, args []string) error {
 	o, err := attachFlags(env, args)
 	if err != nil {

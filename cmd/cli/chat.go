@@ -90,7 +90,6 @@ func chatFlags(env Environment, args []string) (o console.Options, data datadir.
 	return o, data, nil
 }
 
-// Chat is the command chat.
 func Chat(ctx context.Context, env Environment, args []string) error {
 	o, data, err := chatFlags(env, args)
 	if err != nil {

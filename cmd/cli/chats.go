@@ -21,7 +21,6 @@ message, "assistant" while it works. "pocketcoder requests" shows what is reques
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// Chats is the command chats.
 func Chats(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "chats", chatsUsage)
 	data := DataFlag(fs, env)

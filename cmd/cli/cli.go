@@ -30,7 +30,6 @@ type Environment struct {
 // ExitCode is an error that ends the program with this exit code and no further message.
 type ExitCode int
 
-// Error returns the code as text.
 func (e ExitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // ErrUsage is the error for wrong arguments. What was wrong is already on stderr.
@@ -71,7 +70,6 @@ func Variable(env Environment, name, otherwise string) string {
 	return otherwise
 }
 
-// DataFlag adds the flag --data.
 func DataFlag(fs *flag.FlagSet, env Environment) *string {
 	standard := ""
 	switch data, home := env.Getenv("XDG_DATA_HOME"), env.Getenv("HOME"); {
@@ -89,7 +87,6 @@ func WrongUsage(env Environment, format string, args ...any) error {
 	return ErrUsage
 }
 
-// PrintJSON writes a value as indented JSON.
 func PrintJSON(w io.Writer, v any) error {
 	body, err := Indented(v)
 	if err != nil {

@@ -22,7 +22,6 @@ ssh -L 8090:127.0.0.1:8090 HOST.
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// Ports is the command ports.
 func Ports(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "ports", portsUsage)
 	data := DataFlag(fs, env)

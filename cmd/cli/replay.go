@@ -59,7 +59,6 @@ func replayFlags(env Environment, args []string) (o replay.Options, data datadir
 	return o, data, nil
 }
 
-// Replay is the command replay.
 func Replay(ctx context.Context, env Environment, args []string) error {
 	if i := slices.IndexFunc(args, func(a string) bool { return a == "--follow" || a == "-follow" }); i >= 0 {
 		return runTranscript(ctx, env, slices.Delete(slices.Clone(args), i, i+1))

@@ -32,7 +32,6 @@ The other flags are those of up.
 // serveGroups are the flags of serve as -h shows them.
 var serveGroups = append([]flagGroup{{"Nodes", []string{"nats", "roles", "replicas", "opencode-state", "data", "workspace", "http"}}}, upGroups...)
 
-// roleList is the flag --roles.
 type roleList app.Roles
 
 func (r *roleList) String() string { return strings.Join(*r, ",") }
@@ -45,7 +44,6 @@ func (r *roleList) Set(list string) error {
 
 var _ flag.Value = (*roleList)(nil)
 
-// Serve is the command serve.
 func Serve(ctx context.Context, env Environment, args []string) error {
 	fs, o := NewFlags(env, "serve", serveUsage), app.Options{}
 	if err := (*roleList)(&o.Roles).Set(Variable(env, "POCKETCODER_ROLES", "engine,handlers,web")); err != nil {

@@ -115,7 +115,6 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	return o.CheckPlaces()
 }
 
-// Up is the command up.
 func Up(ctx context.Context, env Environment, args []string) error {
 	o, err := upFlags(env, args)
 	if err != nil {
@@ -160,7 +159,6 @@ func sshFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 	fs.StringVar(&o.AuthorizedKeys, "authorized-keys", env.Getenv("POCKETCODER_AUTHORIZED_KEYS"), "`file` to write the keys to as well, for an sshd of your own on this machine; not one with keys of yours (POCKETCODER_AUTHORIZED_KEYS)")
 }
 
-// defaultOffloadAfter is 90 days.
 const defaultOffloadAfter = 90 * 24 * time.Hour
 
 // offloadFlags adds the flags about contents of old chats.

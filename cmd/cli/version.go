@@ -23,7 +23,6 @@ type versions struct {
 	NATSServer  string `json:"nats_server"`
 }
 
-// Version is the command version.
 func Version(_ context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "version", versionUsage)
 	asJSON := fs.Bool("json", false, "print JSON")

@@ -60,7 +60,6 @@ func (p *paths) Set(s string) error {
 	return nil
 }
 
-// Worker is the command worker.
 func Worker(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "worker", workerUsage)
 	url := fs.String("nats", env.Getenv("POCKETCODER_NATS"), "`URL` of NATS (POCKETCODER_NATS)")

@@ -55,7 +55,6 @@ func Connect(ctx context.Context, d datadir.Dir) (*System, error) {
 	return &System{r, nc, log}, nil
 }
 
-// Close closes the connection.
 func (s *System) Close() { s.Conn.Close() }
 
 // Connected returns a channel that receives false when the connection is lost, and true when it is back.

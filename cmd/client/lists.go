@@ -19,7 +19,6 @@ type Chat struct {
 	Requests int `json:"requests"`
 }
 
-// Chats lists the most recently active chats.
 func (s *System) Chats(ctx context.Context, limit int) ([]Chat, error) {
 	var rows []projections.Chat
 	if err := s.Query(ctx, "chats", map[string]any{"limit": limit, "offset": 0}, &rows); err != nil {

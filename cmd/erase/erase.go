@@ -34,7 +34,6 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// Options configure an erasure.
 type Options struct {
 	Data     datadir.Dir
 	Chat     string
@@ -43,7 +42,6 @@ type Options struct {
 	Progress func(step string, done, total uint64)
 }
 
-// Result holds what was erased.
 type Result struct {
 	Chat     string `json:"chat"`
 	Events   uint64 `json:"events"`
@@ -65,7 +63,6 @@ const (
 // ErrNoChat means that the log has no event of the chat.
 var ErrNoChat = errors.New(`there is no such chat; "pocketcoder chats" lists them while the system runs`)
 
-// Run erases the text of a chat.
 func Run(ctx context.Context, o Options) (Result, error) {
 	r, err := run(ctx, o)
 	if err != nil {

@@ -148,7 +148,6 @@ func (v Viewer) clientUser(ctx context.Context, pid int) (string, error) {
 
 func clientOption(pid int) string { return "@user-" + strconv.Itoa(pid) }
 
-// Windows returns the names of a chat's windows.
 func (v Viewer) Windows(ctx context.Context, chat string) ([]string, error) {
 	out, err := v.output(ctx, "list-windows", "-t", "="+chat, "-F", "#{window_name}")
 	return strings.Fields(out), err

@@ -52,13 +52,11 @@ type Digest struct {
 	w   *format.Writer
 }
 
-// NewDigest returns the digest of no entries.
 func NewDigest() *Digest {
 	sum := sha256.New()
 	return &Digest{sum, format.NewWriter(sum)}
 }
 
-// Add adds an entry.
 func (d *Digest) Add(e Entry) error { return e.write(d.w) }
 
 // String returns the digest in hexadecimal digits.
@@ -77,7 +75,6 @@ func NewWriter(w io.Writer) *Writer {
 	return &Writer{NewDigest(), compressed, format.NewWriter(compressed)}
 }
 
-// Add writes an entry.
 func (w *Writer) Add(e Entry) error {
 	if err := w.Digest.Add(e); err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	format "github.com/nats-io/nats-server/v2/server/archive"
 )
 
-// Consumer is a durable consumer of a stream.
 type Consumer struct {
 	Config json.RawMessage // as the server has it
 	State  server.ConsumerState

@@ -27,7 +27,6 @@ type State struct {
 	Last     uint64 `json:"last_seq"`
 }
 
-// Info describes a stream.
 type Info struct {
 	Config  json.RawMessage `json:"config"` // as the server has it
 	State   State           `json:"state"`

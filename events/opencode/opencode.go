@@ -174,7 +174,6 @@ type PartUpdated struct {
 	Part      Part   `json:"part"`
 }
 
-// Part is a part of a message.
 type Part struct {
 	ID        string `json:"id"`
 	MessageID string `json:"messageID"`

@@ -215,7 +215,6 @@ func listBlocks(dir string) (blocks []storedBlock, err error) {
 	return blocks, nil
 }
 
-// read reads the block.
 func (b *storedBlock) read(ctx context.Context, stream string) error {
 	content, err := readBlock(ctx, b.path, stream, b.Index)
 	if err != nil {

@@ -31,7 +31,6 @@ func (rs Ranges) String() string {
 	return strings.Join(all, ", ")
 }
 
-// Count returns the number of sequences.
 func (rs Ranges) Count() (n uint64) {
 	for _, r := range rs {
 		n += r.Last - r.First + 1

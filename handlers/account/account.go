@@ -28,7 +28,6 @@ import (
 	"pocketcoder/handlers"
 )
 
-// The roles of an account.
 const (
 	Admin = "admin"
 	Agent = "agent"

@@ -22,7 +22,6 @@ type CreateAccount struct {
 	Password string `json:"password"`
 }
 
-// CreateAccount carries out the command.
 func (a *Accounts) CreateAccount(ctx context.Context, c CreateAccount) (account string, seq uint64, err error) {
 	return a.create(ctx, c, func() error { return nil })
 }

@@ -105,7 +105,6 @@ func (a *Accounts) decide(ctx context.Context, c handlers.Command, id string, f 
 	return 0, refuse(handlers.Conflict, "too much happens to accounts at once: others were first %d times", tries)
 }
 
-// event makes an event about an account.
 func (a *Accounts) event(id string, c handlers.Command, d events.Data) (events.Event, error) {
 	e, err := events.NewUser(id, c.Actor, d)
 	e.Time = a.now().UTC()

@@ -80,7 +80,6 @@ type RevokeSession struct {
 	Session string `json:"session,omitempty"`
 }
 
-// Revoke carries out the command.
 func (a *Accounts) Revoke(ctx context.Context, c RevokeSession) error {
 	sessions, err := a.Sessions(ctx, c.Account)
 	if err != nil {

@@ -79,7 +79,6 @@ type Set struct {
 	Budget Budget `json:"budget"`
 }
 
-// Set carries out the command.
 func (h *Budgets) Set(ctx context.Context, c Set) (id string, seq uint64, err error) {
 	b := c.Budget
 	b.Name = strings.TrimSpace(b.Name)
@@ -103,7 +102,6 @@ type Clear struct {
 	Name string `json:"name"`
 }
 
-// Clear carries out the command.
 func (h *Budgets) Clear(ctx context.Context, c Clear) (uint64, error) {
 	all, err := h.List(ctx)
 	if err != nil {

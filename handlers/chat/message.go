@@ -56,7 +56,6 @@ func (s *messageState) Apply(e events.Event) {
 	}
 }
 
-// SubmitMessage carries out the command.
 func (h *Chats) SubmitMessage(ctx context.Context, c SubmitMessage) (message string, seq uint64, err error) {
 	if c.Message == "" {
 		c.Message = events.NewID()

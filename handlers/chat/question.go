@@ -83,7 +83,6 @@ func (s *questions) applyOpenCode(d events.OpenCode) {
 	}
 }
 
-// AnswerQuestion carries out the command.
 func (h *Chats) AnswerQuestion(ctx context.Context, c AnswerQuestion) (uint64, error) {
 	return h.onQuestions(ctx, c.Chat, c.Command, func(s *questions) (events.Data, uint64, error) { return s.answer(c) })
 }

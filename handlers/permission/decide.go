@@ -85,7 +85,6 @@ func (how Outcome) same(c Decide) bool {
 		d.Edited == edited(d.Command, c.Edited) && d.Expires.IsZero() == (c.For == "")
 }
 
-// Decide carries out the command.
 func (h *Permissions) Decide(ctx context.Context, c Decide) (uint64, error) {
 	if err := c.check(h.Log.Redactor()); err != nil {
 		return 0, err

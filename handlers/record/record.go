@@ -63,7 +63,6 @@ type Save struct {
 	unique []string // in place of the collection's
 }
 
-// Delete takes a config record away.
 type Delete struct {
 	handlers.Command
 	Collection string `json:"collection"`

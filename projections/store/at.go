@@ -12,7 +12,6 @@ import (
 	"pocketcoder/events/log"
 )
 
-// ErrNoEvents means that no event matched.
 var ErrNoEvents = errors.New("there was no such event")
 
 // At calls fn with read models that hold only the events up to seq whose subject matches filter. It computes them in memory

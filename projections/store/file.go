@@ -123,7 +123,6 @@ func unusable(err error) error {
 	return err
 }
 
-// isFull reports whether the disk is full.
 func isFull(err error) bool {
 	var s *sqlite.Error
 	return errors.As(err, &s) && s.Code()&0xff == sqlite3.SQLITE_FULL
@@ -184,7 +183,6 @@ func fileName(version string) string { return "readmodel.v" + version + ".db" }
 // suffixes are the suffixes of the files of a database in WAL mode.
 var suffixes = []string{"", "-wal", "-shm"}
 
-// removeFiles removes the files of a database.
 func removeFiles(path string) error {
 	for _, s := range suffixes {
 		if err := os.Remove(path + s); err != nil && !errors.Is(err, os.ErrNotExist) {

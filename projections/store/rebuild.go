@@ -10,7 +10,6 @@ import (
 	"pocketcoder/events"
 )
 
-// Rebuilt is the result of a rebuild.
 type Rebuilt struct {
 	Events        uint64        // applied
 	Duration      time.Duration // of applying them

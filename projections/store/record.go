@@ -35,7 +35,6 @@ func (r *Record) stamp(at string, seq int64) {
 // JSON is a column that holds JSON text; "" is null.
 type JSON string
 
-// MarshalJSON returns the text itself.
 func (j JSON) MarshalJSON() ([]byte, error) {
 	if j == "" {
 		return []byte("null"), nil
@@ -43,7 +42,6 @@ func (j JSON) MarshalJSON() ([]byte, error) {
 	return []byte(j), nil
 }
 
-// UnmarshalJSON stores the text itself.
 func (j *JSON) UnmarshalJSON(b []byte) error {
 	*j = JSON(b)
 	return nil

@@ -27,7 +27,6 @@ type Spent struct {
 	TokensCacheWrite int64   `db:"tokens_cache_write" json:"tokens_cache_write"`
 }
 
-// Of returns the usage of one message.
 func Of(chat, provider, model string, s Spent) Usage {
 	return Usage{Record: store.Record{ID: chat + "." + provider + "." + model}, Chat: chat, Provider: provider, Model: model, Messages: 1, Spent: s}
 }

@@ -37,7 +37,6 @@ import (
 	"slices"
 )
 
-// Level is an isolation level.
 type Level string
 
 const (

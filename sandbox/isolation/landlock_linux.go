@@ -46,7 +46,6 @@ func handledAccess(abi int) landlock.RulesetAttr {
 // minABI is the first ABI that supports TCP.
 const minABI = 4
 
-// ruleset is a Landlock ruleset.
 type ruleset struct {
 	fd      int
 	handled uint64

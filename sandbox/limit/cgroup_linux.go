@@ -68,7 +68,6 @@ func (g *Group) Attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(g.file.Fd())}
 }
 
-// Processes lists the processes in the cgroup.
 func (g *Group) Processes() []int {
 	if g == nil {
 		return nil

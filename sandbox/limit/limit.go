@@ -83,7 +83,6 @@ func ParseSize(s string) (Size, error) {
 	return 0, fmt.Errorf("size %q is not a number with a unit, such as 512MiB or 4GiB", s)
 }
 
-// Set makes a Size a flag.Value.
 func (s *Size) Set(text string) (err error) {
 	*s, err = ParseSize(text)
 	return err

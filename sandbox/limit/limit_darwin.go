@@ -9,7 +9,6 @@ import (
 // Apply does nothing: macOS sets no limits of another process.
 func (l Limits) Apply(int) error { return nil }
 
-// Probe returns why nothing bounds commands.
 func Probe() error { return errors.New("macOS has no cgroups") }
 
 func totalMemory() Size {

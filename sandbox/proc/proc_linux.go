@@ -106,7 +106,6 @@ func ReadLines(pid int, file string) Lines {
 	return append([]byte("\n"), data...)
 }
 
-// Value returns the value of a name.
 func (l Lines) Value(name string) string {
 	_, after, _ := bytes.Cut(l, []byte("\n"+name+":"))
 	line, _, _ := bytes.Cut(after, []byte("\n"))

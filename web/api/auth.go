@@ -26,7 +26,6 @@ type disabledMethod struct {
 	Duration int64 `json:"duration"` // seconds
 }
 
-// passwordLogin is the request to log in.
 type passwordLogin struct {
 	Identity      string `json:"identity"` // email
 	Password      string `json:"password"`

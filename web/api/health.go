@@ -9,7 +9,6 @@ import (
 // State is the state of a part of the system, in the words of the API.
 type State string
 
-// The states of a part.
 const (
 	Starting State = "starting"
 	Ready    State = "ready"

@@ -20,7 +20,6 @@ type Document struct {
 	Components Components                      `json:"components"`
 }
 
-// Info is the title of the document.
 type Info struct {
 	Title       string `json:"title"`
 	Version     string `json:"version"`
@@ -32,7 +31,6 @@ type Tag struct {
 	Name string `json:"name"`
 }
 
-// Operation describes a route.
 type Operation struct {
 	ID         string                `json:"operationId"`
 	Tags       []string              `json:"tags"`
@@ -53,7 +51,6 @@ type Parameter struct {
 	Schema      Form   `json:"schema"`
 }
 
-// Body is the body of a request.
 type Body struct {
 	Required bool             `json:"required"`
 	Content  map[string]Media `json:"content"`
@@ -78,7 +75,6 @@ type Components struct {
 	Security  map[string]SecurityScheme `json:"securitySchemes"`
 }
 
-// SecurityScheme is a way to authenticate.
 type SecurityScheme struct {
 	Type         string `json:"type"`
 	Description  string `json:"description"`

@@ -123,7 +123,6 @@ func problemOfRefusal(r handlers.Refused) Problem {
 	return p
 }
 
-// WriteProblem answers with a problem.
 func WriteProblem(w http.ResponseWriter, p Problem) {
 	if p.Data == nil {
 		p.Data = map[string]any{}

@@ -37,7 +37,6 @@ func Guests(who Caller) error {
 	return nil
 }
 
-// Accounts admits accounts.
 func Accounts(who Caller) error {
 	if who.Identity == nil {
 		return Unauthorized()
@@ -56,7 +55,6 @@ func Staff(who Caller) error {
 	return nil
 }
 
-// Admins admits administrators.
 func Admins(who Caller) error {
 	if err := Accounts(who); err != nil {
 		return err
@@ -80,7 +78,6 @@ func (r Route) described() string {
 	return r.Method
 }
 
-// EventStream is the media type of server-sent events.
 const EventStream = "text/event-stream"
 
 // routes are those of this package, and the others.

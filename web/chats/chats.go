@@ -41,7 +41,6 @@ var (
 	fileMessage = []api.Param{{Name: "message", About: "OpenCode's id of the message whose changes are meant; the newest when absent"}}
 )
 
-// Routes are the routes of chats.
 func (s *Chats) Routes() []api.Route {
 	const (
 		chat           = "/api/pocketcoder/chats/{id}"

@@ -75,7 +75,6 @@ var (
 	unreadable = describe("unreadable", "1 if the figures of a kind could not be read this time: log or read_model.", "kind")
 )
 
-// Describe implements prometheus.Collector.
 func (s Source) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		partState, streamMessages, streamBytes, streamLast, consumerBehind, consumerUnsure,
@@ -85,7 +84,6 @@ func (s Source) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (s Source) Collect(to chan<- prometheus.Metric) {
 	for name, part := range s.Health() {
 		for _, state := range []api.State{api.Starting, api.Ready, api.Degraded, api.Offline} {

@@ -38,7 +38,6 @@ type Ports struct {
 	origins origins
 }
 
-// Routes are the routes of ports.
 func (s *Ports) Routes() []api.Route {
 	return []api.Route{
 		{Method: "POST", Path: portOfChat, About: "A path, good for an hour, under which a browser reaches what the chat's commands serve at a port.", Admits: api.Accounts, Answer: portAnswer{}, Serve: s.openPort},

@@ -110,7 +110,6 @@ func (r *Record) size(most int) int {
 	return n
 }
 
-// ID is the record's id.
 func (r Record) ID() string { return r.id }
 
 // Get gives the value of a field: a string, int64, float64, bool or json.RawMessage, and nil for one that was not read.

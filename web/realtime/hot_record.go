@@ -8,7 +8,6 @@ import (
 	"pocketcoder/projections"
 )
 
-// messageRecord is the record of a message.
 type messageRecord struct {
 	ID           string            `json:"id"`
 	Chat         string            `json:"chat"`

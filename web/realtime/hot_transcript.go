@@ -62,7 +62,6 @@ func (m *liveMessage) part(id string) *livePart {
 	return p
 }
 
-// addDelta adds a delta.
 func (t *transcript) addDelta(d log.Delta) {
 	var f struct {
 		MessageID, PartID, Field, Delta string

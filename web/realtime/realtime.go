@@ -42,7 +42,6 @@ type Realtime struct {
 	registry registry
 }
 
-// Routes are the routes of realtime.
 func (s *Realtime) Routes() []api.Route {
 	return []api.Route{
 		{Method: "GET", Path: "/api/realtime", About: "Changes of records, and what chats are just saying. The first event gives the client id.", Admits: api.Guests, Media: api.EventStream, Serve: s.connectRealtime},
@@ -140,7 +139,6 @@ func (rt *registry) wake(changes []store.Change) {
 	}
 }
 
-// connectRealtime serves a connection until it ends.
 func (s *Realtime) connectRealtime(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	select {
 	case <-s.Running():

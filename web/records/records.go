@@ -21,7 +21,6 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Records serves the collections.
 type Records struct {
 	API          *api.Server
 	Log          *log.Log
@@ -38,7 +37,6 @@ var listQuery = slices.Concat([]api.Param{
 	{Name: "sort", About: "fields, - before one turns it round; @random"}, {Name: "filter", About: "PocketBase's filter language"},
 }, api.ViewQuery, []api.Param{{Name: "skipTotal", About: "1: do not count"}})
 
-// Routes are the routes of the collections.
 func (s *Records) Routes() []api.Route {
 	const (
 		collection = "/api/collections/{collection}"

@@ -26,7 +26,6 @@ type directory struct {
 	Truncated bool    `json:"truncated"` // there are more
 }
 
-// entry is a file of a directory.
 type entry struct {
 	Name     string `json:"name"`
 	Type     string `json:"type"` // file, directory, symlink, other
@@ -116,7 +115,6 @@ func (s *Streams) artifact(w http.ResponseWriter, r *http.Request, _ api.Caller)
 	return nil
 }
 
-// openFile opens a file of the workspace.
 func (s *Streams) openFile(name string) (*os.File, fs.FileInfo, error) {
 	root, err := s.openWorkspace()
 	if err != nil {

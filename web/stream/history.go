@@ -168,7 +168,6 @@ type fragment struct {
 	Data    any    `json:"data"`             // OpenCode's JSON; exec.output: base64
 }
 
-// sendDeltas sends deltas as they are published.
 func (s *Streams) sendDeltas(ctx context.Context, out *EventWriter, filters []string) error {
 	kept := make(chan log.Delta, maxFragments)
 	done := make(chan error, 1)

@@ -80,7 +80,6 @@ func (s *Streams) momentOf(r *http.Request) (uint64, error) {
 	return at, err
 }
 
-// listAll returns all records of a collection.
 func (s *Streams) listAll(ctx context.Context, db dbx.Builder, name, order string, request filter.Request) ([]query.Record, error) {
 	c, _ := s.API.Catalogue.Get(name)
 	all := []query.Record{}

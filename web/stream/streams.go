@@ -31,7 +31,6 @@ var (
 	subjectQuery = []api.Param{{Name: "subject", About: "filter, such as evt.chat.*.opencode.permission.>"}}
 )
 
-// Routes are the routes of streams and files.
 func (s *Streams) Routes() []api.Route {
 	const execution = "/api/executions/{id}"
 	return []api.Route{

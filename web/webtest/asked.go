@@ -40,7 +40,6 @@ func (s *System) Provider(t testing.TB, id string, models ...string) {
 // RecordsOf is the path of the records of a collection.
 func RecordsOf(collection string) string { return "/api/collections/" + collection + "/records" }
 
-// Object is a decoded JSON object.
 type Object = map[string]any
 
 // Batch sends a batch and returns the status and the answer, as a list or as an object.

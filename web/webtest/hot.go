@@ -39,13 +39,11 @@ func (s *System) Fails(t testing.TB, chat, why string) {
 	s.Fact(t, chat, events.MessageFailed{Message: id, Domain: "infrastructure", Error: why})
 }
 
-// Fragment publishes a fragment of a text part.
 func (s *System) Fragment(t testing.TB, chat, message, part, text string) {
 	t.Helper()
 	s.Delta(t, chat, message, part, "message.part.delta", fmt.Sprintf(`{"sessionID":"ses_own","messageID":%q,"partID":%q,"field":"text","delta":%q}`, message, part, text))
 }
 
-// Delta publishes a delta of a part.
 func (s *System) Delta(t testing.TB, chat, message, part, typ, data string) {
 	t.Helper()
 	Check(t, s.Log.PublishDelta(log.Delta{Subject: events.PartDeltaSubject(chat), Type: "opencode." + typ, Data: []byte(data)}))

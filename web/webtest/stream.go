@@ -30,7 +30,6 @@ func (s *System) Open(t testing.TB, token, path, lastEventID string) *http.Respo
 // SSE is an event stream as a client reads it.
 type SSE struct{ *bufio.Reader }
 
-// Stream opens an event stream.
 func (s *System) Stream(t testing.TB, token, path, lastEventID string) SSE {
 	t.Helper()
 	resp := s.Open(t, token, path, lastEventID)

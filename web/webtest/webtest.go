@@ -259,7 +259,6 @@ func LeaveOutWhenShort(t testing.TB) {
 	expect.Long(t, "moves much data")
 }
 
-// Escape escapes a value of a query.
 func Escape(s string) string { return url.QueryEscape(s) }
 
 // PublicKey makes an SSH key nobody has.

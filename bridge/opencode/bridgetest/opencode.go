@@ -130,7 +130,6 @@ func (o *OpenCode) stream(frame []byte) {
 	}
 }
 
-// Frame is a frame of the stream.
 type Frame struct {
 	Payload struct {
 		ID, Type   string
@@ -143,7 +142,6 @@ type Frame struct {
 	}
 }
 
-// Parsed reads a frame.
 func Parsed(data []byte) (f Frame) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		panic(err)

@@ -188,7 +188,6 @@ func (s *System) OpenCodeEvents(chat, typ string) []events.Event {
 	return s.Events(events.ChatOpenCodeSubject(chat, typ))
 }
 
-// ChatOf is the chat of a session.
 func (s *System) ChatOf(session string) string {
 	s.T.Helper()
 	row, known, err := s.Model.Session(s.T.Context(), session)
@@ -214,7 +213,6 @@ func (s *System) Chat(messages ...string) string {
 	return chat
 }
 
-// Submit submits messages to a chat.
 func (s *System) Submit(chatID string, messages ...string) {
 	s.T.Helper()
 	for _, text := range messages {

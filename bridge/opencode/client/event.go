@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// Event is one thing OpenCode reported.
 type Event struct {
 	ID         string // evt_…, ascending in order of arrival
 	Type       string // without the version that a durable event has in the history: "message.updated"

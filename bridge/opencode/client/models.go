@@ -51,7 +51,6 @@ func (c *Client) Models(ctx context.Context, directory string) (Models, error) {
 	return m, err
 }
 
-// ModelProvider is a model provider OpenCode knows.
 type ModelProvider struct {
 	ID        string   `json:"id"`
 	Name      string   `json:"name"`

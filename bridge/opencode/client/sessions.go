@@ -188,7 +188,6 @@ func (c *Client) Fork(ctx context.Context, session, message string) (s Session, 
 	return s, err
 }
 
-// SetMetadata replaces a session's metadata.
 func (c *Client) SetMetadata(ctx context.Context, session string, metadata map[string]any) error {
 	_, err := c.do(ctx, call{op: "update session " + session, method: "PATCH", path: sessionPath(session, ""), in: map[string]any{"metadata": metadata}})
 	return err

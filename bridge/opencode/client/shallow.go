@@ -14,7 +14,6 @@ type shallow struct {
 	escaped  bool
 }
 
-// Read implements io.Reader.
 func (s *shallow) Read(p []byte) (int, error) {
 	for {
 		n, err := s.ReadCloser.Read(p)

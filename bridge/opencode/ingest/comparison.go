@@ -87,7 +87,6 @@ func (c *comparison) reconciled(session, typ string, properties any) error {
 	return nil
 }
 
-// record appends an event of ours.
 func (c *comparison) record(chat string, d events.Data) error {
 	e, err := events.New(chat, events.EngineActor(c.Engine), d)
 	if err != nil {

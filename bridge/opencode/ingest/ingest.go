@@ -56,7 +56,6 @@ type Ingest struct {
 	lastErr atomic.Pointer[string]
 }
 
-// DefaultPause is the usual Pause.
 const DefaultPause = 500 * time.Millisecond
 
 // The keys under which the metadata of a session that the outbox makes names a chat.
@@ -146,7 +145,6 @@ type Condition struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// Condition returns the state of the connection.
 func (in *Ingest) Condition() Condition {
 	s := Condition{Connected: in.live.isOpen(), Sessions: len(in.tracker.seqs()), Stored: in.stored.Load(), Noise: in.noise.Load()}
 	if text := in.lastErr.Load(); text != nil {

@@ -14,7 +14,6 @@ import (
 //go:embed testdata
 var testdata embed.FS
 
-// Names returns the names of all recordings, sorted.
 func Names(t testing.TB) (names []string) {
 	t.Helper()
 	paths, err := fs.Glob(testdata, "testdata/*.jsonl")

@@ -178,7 +178,6 @@ func explain(r wire.Result) string {
 	return ""
 }
 
-// frameWriter writes frames to a shell.
 type frameWriter struct {
 	conn net.Conn
 

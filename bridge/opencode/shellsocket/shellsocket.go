@@ -30,10 +30,8 @@ const Unix = "unix:"
 // levels that deny Unix sockets, because the program could open any Unix socket of the machine there.
 const TCP = "tcp:"
 
-// Kind is the type of a frame.
 type Kind byte
 
-// The kinds of frames.
 const (
 	Secret    Kind = 's' // over TCP, before the request: the secret of the address
 	Requested Kind = 'r' // a Request
@@ -63,7 +61,6 @@ type Request struct {
 // separator stands between the fields of a request. No argument, environment variable or path contains it.
 const separator = "\x00"
 
-// Frame returns r as a frame.
 func (r Request) Frame() []byte {
 	return Append(nil, Requested, strings.Join([]string{r.Session, r.Call, r.Cwd, r.Command}, separator))
 }
@@ -77,14 +74,12 @@ func ParseRequest(body []byte) (Request, error) {
 	return Request{fields[0], fields[1], fields[2], fields[3]}, nil
 }
 
-// Append appends a frame to b.
 func Append[B []byte | string](b []byte, kind Kind, body B) []byte {
 	n := len(body)
 	b = append(b, byte(kind), byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
 	return append(b, body...)
 }
 
-// Reader reads frames.
 type Reader struct {
 	r        io.Reader
 	max      int // bytes of a body

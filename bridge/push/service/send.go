@@ -28,7 +28,6 @@ type Sender struct {
 	clients clients
 }
 
-// The services of devices.
 const (
 	FCM         = "fcm"
 	UnifiedPush = "unifiedpush"

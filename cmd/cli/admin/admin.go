@@ -27,7 +27,6 @@ const adminUsage = `pocketcoder admin: maintain an installation.
 Each explains itself with -h.
 `
 
-// Run is the command admin.
 func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if len(args) > 0 {
 		if run, ok := adminCommands[args[0]]; ok {

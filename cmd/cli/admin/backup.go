@@ -49,7 +49,6 @@ Without secrets, restored accounts need new passwords: pocketcoder user passwd E
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// Backup runs the command backup.
 func Backup(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "backup", backupUsage)
 	data := cli.DataFlag(fs, env)
@@ -87,7 +86,6 @@ func Backup(ctx context.Context, env cli.Environment, args []string) error {
 	return err
 }
 
-// Restore runs the command restore.
 func Restore(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "restore", restoreUsage)
 	data := cli.DataFlag(fs, env)

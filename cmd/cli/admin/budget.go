@@ -39,7 +39,6 @@ type budgetCommand struct {
 	asJSON bool
 }
 
-// Budget is the command budget.
 func Budget(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "budget", budgetUsage)
 	data := cli.DataFlag(fs, env)

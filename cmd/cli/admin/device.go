@@ -43,7 +43,6 @@ type deviceCommand struct {
 	asJSON bool
 }
 
-// Device is the command device.
 func Device(ctx context.Context, env cli.Environment, args []string) error {
 	d := deviceCommand{env: env}
 	fs := cli.NewFlags(env, "device", deviceUsage)

@@ -40,7 +40,6 @@ type keyCommand struct {
 	asJSON bool
 }
 
-// Key is the command key.
 func Key(ctx context.Context, env cli.Environment, args []string) error {
 	k := keyCommand{env: env}
 	fs := cli.NewFlags(env, "key", keyUsage)

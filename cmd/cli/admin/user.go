@@ -43,7 +43,6 @@ type userCommand struct {
 	asJSON     bool
 }
 
-// User is the command user.
 func User(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "user", userUsage)
 	data := cli.DataFlag(fs, env)

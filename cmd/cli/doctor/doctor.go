@@ -55,7 +55,6 @@ type doctorOptions struct {
 	nats      string // "" is the embedded server
 }
 
-// Run is the command doctor.
 func Run(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "doctor", doctorUsage)
 	data := cli.DataFlag(fs, env)

@@ -32,7 +32,6 @@ const sandboxUsage = `pocketcoder sandbox: inspect running commands.
 Each explains itself with -h.
 `
 
-// Run is the command sandbox.
 func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if len(args) > 0 {
 		if run, ok := sandboxVerbs[args[0]]; ok {

@@ -55,7 +55,6 @@ var policyVerbs = map[string]func(context.Context, cli.Environment, []string) er
 	"why":    runWhy,
 }
 
-// Run is the command policy.
 func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if len(args) == 0 {
 		fmt.Fprint(env.Stderr, policyUsage)

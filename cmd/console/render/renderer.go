@@ -43,7 +43,6 @@ type Renderer struct {
 	stopped   map[string]bool // sessions that were stopped, and whose open parts are shown first
 }
 
-// New returns a renderer that writes to s.
 func New(s *Screen) *Renderer {
 	return &Renderer{
 		Screen: s, MaxLive: maxLiveOutput, Quiet: map[string]bool{},

@@ -17,7 +17,6 @@ import (
 	"pocketcoder/projections"
 )
 
-// Request is a permission request.
 type Request struct {
 	Ask         events.PermissionAsk
 	seq         uint64 // when it was asked
@@ -365,7 +364,6 @@ func (r *Renderer) ShowQuestion(q Question) {
 	}
 }
 
-// PromptText returns the prompt for an answer.
 func (q Question) PromptText() string {
 	text := "a number"
 	if q.Multiple {

@@ -95,7 +95,6 @@ func (s *Screen) Line(prefix string, st Style, text string) {
 	s.Flow("line", prefix, st, strings.TrimRight(text, "\n")+"\n")
 }
 
-// EndLine ends an unfinished line.
 func (s *Screen) EndLine() {
 	if s.Writing != "" {
 		s.write("\n")

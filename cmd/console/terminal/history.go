@@ -84,7 +84,6 @@ func (h *History) Remember(text string) error {
 // Add does nothing: the conversation decides which lines are remembered.
 func (h *History) Add(string) {}
 
-// Len returns the number of lines.
 func (h *History) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -136,7 +136,6 @@ func (t *Terminal) resize() {
 	t.edit.SetSize(width, height)
 }
 
-// Columns returns the width of the terminal.
 func (t *Terminal) Columns() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -416,7 +415,6 @@ func (t *Terminal) SetStatus(status string) {
 	}
 }
 
-// PrintedAt returns when something was printed last.
 func (t *Terminal) PrintedAt() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()

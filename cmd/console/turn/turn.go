@@ -58,7 +58,6 @@ func (t *Turn) Begin() {
 	t.session.Outcome, t.Failure, t.denied, t.refused, t.broken = "", "", false, false, false
 }
 
-// End returns how the turn ended.
 func (t *Turn) End() End {
 	switch {
 	case t.session.Outcome == turnstate.Lost:

@@ -245,5 +245,4 @@ func has(args []Argument, options ...string) bool {
 	return slices.ContainsFunc(args, func(a Argument) bool { return a.option != "" && slices.Contains(options, a.option) })
 }
 
-// IsNumber reports whether s consists of digits.
 func IsNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

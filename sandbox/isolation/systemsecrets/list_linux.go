@@ -141,7 +141,6 @@ func (l *list) refresh(path string) {
 	l.addBelow(path)
 }
 
-// canRead reports whether this process can read path.
 func canRead(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -47,7 +47,6 @@ func (s *Statement) literal(v any) operand {
 	return operand{sql: s.Bind(v), literal: true, value: v}
 }
 
-// compare compiles a comparison of two single values.
 func (s *Scope) compare(left operand, op fexpr.SignOp, right operand) (string, error) {
 	switch op {
 	case fexpr.SignEq, fexpr.SignAnyEq:

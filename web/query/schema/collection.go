@@ -58,7 +58,6 @@ type Collection struct {
 // Builtin are the fields every collection has.
 var Builtin = []Field{{Name: "id", Kind: Text}, {Name: "created", Kind: Autodate}, {Name: "updated", Kind: Autodate}}
 
-// Field finds a field by name.
 func (c Collection) Field(name string) (Field, bool) {
 	for _, fields := range [][]Field{c.Fields, Builtin} {
 		if i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == name }); i >= 0 {
@@ -87,7 +86,6 @@ func (c Collection) AllFields() []Field {
 	return list
 }
 
-// Catalogue is all collections there are.
 type Catalogue []Collection
 
 // Get finds a collection by name, alias or id. One asked for by its alias bears that as its name.

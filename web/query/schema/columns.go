@@ -44,7 +44,6 @@ func IsWord(s string) bool {
 	return s != ""
 }
 
-// IDColumn is the SQL of the record's id.
 func (c Collection) IDColumn(alias string) string {
 	if c.Key == "" {
 		return alias + ".id"

@@ -11,7 +11,6 @@ type Invalid struct {
 
 func (i Invalid) Error() string { return i.Field + ": " + i.Message }
 
-// NewInvalid returns an Invalid with a formatted message.
 func NewInvalid(field, code, format string, args ...any) Invalid {
 	return Invalid{Field: field, Code: code, Message: fmt.Sprintf(format, args...)}
 }
