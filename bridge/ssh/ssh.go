@@ -20,10 +20,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	records "pocketcoder/handlers/record"
@@ -272,16 +272,7 @@ func replace(path, text string) error {
 			return nil
 		}
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), ".authorized_keys-*") // of mode 0600
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer os.Remove(part.Name())
-	_, err = part.WriteString(text)
-	if err = errors.Join(err, part.Sync(), part.Close()); err == nil {
-		err = os.Rename(part.Name(), path)
-	}
-	if err != nil {
+	if err := atomicfile.Write(path, []byte(text)); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

@@ -132,5 +132,5 @@ func (m *manifest) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(datadir.WriteFile(filepath.Join(dir, manifestName), append(body, '\n')), datadir.SyncDir(dir))
+	return datadir.WriteFile(filepath.Join(dir, manifestName), append(body, '\n'))
 }

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"pocketcoder/atomicfile"
 )
 
 // LayoutVersion is the version of the data directory's layout, kept in its file "version".
@@ -124,7 +126,7 @@ func (d Dir) Begin(u Unfinished) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
-	return errors.Join(WriteFile(d.Path("unfinished"), append(body, '\n')), SyncDir(string(d)))
+	return WriteFile(d.Path("unfinished"), append(body, '\n'))
 }
 
 // Finish syncs parts of the directory to disk, and lets Open take it.
@@ -134,10 +136,10 @@ func (d Dir) Finish(parts ...string) error {
 			return err
 		}
 	}
-	if err := SyncDir(string(d)); err != nil {
+	if err := atomicfile.SyncDir(string(d)); err != nil {
 		return err
 	}
-	return errors.Join(os.Remove(d.Path("unfinished")), SyncDir(string(d)))
+	return errors.Join(os.Remove(d.Path("unfinished")), atomicfile.SyncDir(string(d)))
 }
 
 // SyncTree syncs a directory, and the files and directories below it, to disk.
@@ -146,17 +148,8 @@ func SyncTree(dir string) error {
 		if err != nil || !entry.IsDir() && !entry.Type().IsRegular() {
 			return err
 		}
-		return SyncDir(path)
+		return atomicfile.SyncDir(path)
 	})
-}
-
-// SyncDir makes what was created, renamed and removed in a directory lasting.
-func SyncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // OpenUnfinished is Open for the command that continues an unfinished one.
@@ -316,18 +309,7 @@ func (d Dir) Running() (Running, error) {
 }
 
 // WriteFile writes a file whole or not at all.
-func WriteFile(path string, body []byte) error {
-	part, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(body)
-	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
-		return err
-	}
-	return os.Rename(part.Name(), path)
-}
+func WriteFile(path string, body []byte) error { return atomicfile.Write(path, body) }
 
 // Absolute makes a path absolute. It fails only when the current directory is gone, and then opening the path says so.
 func Absolute(path string) string {

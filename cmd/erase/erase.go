@@ -25,6 +25,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"pocketcoder/atomicfile"
 	"pocketcoder/cmd/backup"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
@@ -112,7 +113,7 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 			return r, err
 		}
 	}
-	if err := errors.Join(datadir.SyncDir(string(o.Data)), removeReadModels(o.Data)); err != nil {
+	if err := errors.Join(atomicfile.SyncDir(string(o.Data)), removeReadModels(o.Data)); err != nil {
 		return r, err
 	}
 	o.Progress("remove the old log", 0, 1)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
+
+	"pocketcoder/atomicfile"
 )
 
 // Keys are the identities' nkey seeds: one file <identity>.nk each, mode 0600, in a directory of mode 0700. A process gets
@@ -90,7 +92,7 @@ func loadKey(file string) (string, error) {
 	return key.PublicKey()
 }
 
-// createKey writes a new seed beside file first, so that a crash leaves no half-written one.
+// createKey writes a new seed to a file.
 func createKey(file string) (string, error) {
 	key, err := nkeys.CreateUser()
 	if err != nil {
@@ -100,16 +102,7 @@ func createKey(file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	part, err := os.CreateTemp(filepath.Dir(file), ".new-*") // of mode 0600
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(append(seed, '\n'))
-	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
-		return "", err
-	}
-	if err := os.Rename(part.Name(), file); err != nil {
+	if err := atomicfile.Write(file, append(seed, '\n')); err != nil {
 		return "", err
 	}
 	return key.PublicKey()

@@ -8,9 +8,10 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
+
+	"pocketcoder/atomicfile"
 
 	"github.com/SherClockHolmes/webpush-go"
 )
@@ -50,7 +51,7 @@ func LoadVAPID(file string) (VAPID, error) {
 	return v, nil
 }
 
-// createVAPID writes new keys beside the file first, so that a crash leaves no half-written one.
+// createVAPID writes new keys to a file.
 func createVAPID(file string) (v VAPID, err error) {
 	if v.Private, v.Public, err = webpush.GenerateVAPIDKeys(); err != nil {
 		return v, err
@@ -59,16 +60,7 @@ func createVAPID(file string) (v VAPID, err error) {
 	if err != nil {
 		return v, err
 	}
-	part, err := os.CreateTemp(filepath.Dir(file), ".new-*") // of mode 0600
-	if err != nil {
-		return v, err
-	}
-	defer os.Remove(part.Name())
-	_, err = part.Write(append(body, '\n'))
-	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
-		return v, err
-	}
-	return v, os.Rename(part.Name(), file)
+	return v, atomicfile.Write(file, append(body, '\n'))
 }
 
 // subscription reads what a browser's PushSubscription is as JSON.

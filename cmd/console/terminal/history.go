@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+
+	"pocketcoder/atomicfile"
 )
 
 // maxHistory is how many lines the history holds. Its file may hold twice as many until it is loaded again.
@@ -52,11 +54,7 @@ func (h *History) rewrite() error {
 	for _, line := range h.lines {
 		body = append(body, historyLine(line)...)
 	}
-	partial := h.path + ".new"
-	if err := os.WriteFile(partial, body, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(partial, h.path)
+	return atomicfile.Write(h.path, body)
 }
 
 func historyLine(line string) []byte {
