@@ -108,7 +108,7 @@ func NewAudit(actor string, d Data) (Event, error) {
 }
 
 func own(subject, actor string, d Data) (Event, error) {
-	body, err := encode(d)
+	body, err := Encode(d)
 	if err != nil {
 		return Event{}, fmt.Errorf("encode %s: %w", d.Kind(), err)
 	}
@@ -126,13 +126,22 @@ func NewOpenCode(chat, engine, id string, seq int64, o OpenCode) (Event, error) 
 	return build(subject, o.Kind(), Event{ID: id, Source: actor, Actor: actor, OpenCodeSeq: seq, Form: o.Form, Data: o.Properties})
 }
 
-// encode returns the JSON of a body. It does not escape <, > and &, because people read commands there.
-func encode(body any) ([]byte, error) {
+// Encode returns v as JSON on one line. It does not escape <, > and &, because people read commands there.
+func Encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(body)
+	err := encoder.Encode(v)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// MustEncode is Encode for what always encodes: strings, numbers, JSON that was read, and lists and maps of them.
+func MustEncode(v any) []byte {
+	b, err := Encode(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
 }
 
 func build(subject, kind string, e Event) (Event, error) {

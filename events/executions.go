@@ -100,7 +100,7 @@ func (d ExecFinished) MarshalJSON() ([]byte, error) {
 		d.Status = ExecutionFailed
 	}
 	type fields ExecFinished // without this method
-	return encode(fields(d))
+	return Encode(fields(d))
 }
 
 // Output is the output of a command on one stream. It is inline if the execution's output has at most log.MaxInline bytes, as text, or

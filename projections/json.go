@@ -3,21 +3,12 @@ package projections
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 
+	"pocketcoder/events"
 	"pocketcoder/projections/store"
 )
 
-// encoded returns v as JSON without HTML escapes.
-func encoded(v any) store.JSON {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(err) // v consists of strings, numbers and lists of them
-	}
-	return store.JSON(strings.TrimSuffix(b.String(), "\n"))
-}
+func encoded(v any) store.JSON { return store.JSON(events.MustEncode(v)) }
 
 // encodedList returns a list as JSON. A nil list is an empty one.
 func encodedList(list []string) store.JSON {

@@ -238,13 +238,10 @@ func (h *Records) fields(set map[string]json.RawMessage) (fields, error) {
 
 // encode gives the fields as JSON, sorted by name.
 func (f fields) encode() ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(f); err != nil {
+	body, err := events.Encode(f)
+	if err != nil {
 		return nil, handlers.Refuse(handlers.Invalid, "the record is not JSON: %v", err)
 	}
-	body := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	if len(body) > MaxRecord {
 		return nil, handlers.Refuse(handlers.Invalid, "the record is %d bytes; the limit is %d", len(body), MaxRecord)
 	}

@@ -39,25 +39,21 @@ func openBulk(ctx context.Context, path string, d Definition) (*bulkFile, error)
 
 // dropIndexes drops the indexes that finish creates. A unique index remains, because it decides which events cannot be applied.
 func (b *bulkFile) dropIndexes(ctx context.Context) error {
-	found, err := b.tx.conn.QueryContext(ctx, "SELECT name, sql FROM sqlite_schema WHERE type='index' AND sql NOT LIKE 'CREATE UNIQUE%' ORDER BY rowid")
+	const indexes = " FROM sqlite_schema WHERE type='index' AND sql NOT LIKE 'CREATE UNIQUE%' ORDER BY rowid"
+	drops, err := texts(ctx, b.tx.conn, "SELECT 'DROP INDEX ' || name"+indexes)
 	if err != nil {
 		return err
 	}
-	defer found.Close()
-	var drops []string
-	for found.Next() {
-		var name, create string
-		if err := found.Scan(&name, &create); err != nil {
-			return err
-		}
-		drops, b.indexes = append(drops, "DROP INDEX "+name), append(b.indexes, create)
-	}
-	if err := found.Err(); err != nil {
+	if b.indexes, err = texts(ctx, b.tx.conn, "SELECT sql"+indexes); err != nil {
 		return err
 	}
-	for _, drop := range drops {
-		if err := b.tx.exec(drop); err != nil {
-			return fmt.Errorf("%s: %w", drop, err)
+	return b.execute(drops)
+}
+
+func (b *bulkFile) execute(statements []string) error {
+	for _, s := range statements {
+		if err := b.tx.exec(s); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
 		}
 	}
 	return nil
@@ -66,15 +62,9 @@ func (b *bulkFile) dropIndexes(ctx context.Context) error {
 // finish creates the indexes and writes the file to disk. Sorting all rows once takes less time than changing an index with each
 // row.
 func (b *bulkFile) finish() error {
-	for _, create := range b.indexes {
-		if err := b.tx.exec(create); err != nil {
-			return fmt.Errorf("%s: %w", create, err)
-		}
-	}
-	return syncFile(b.path)
+	return errors.Join(b.execute(b.indexes), syncFile(b.path))
 }
 
-// syncFile waits until a file is on disk.
 func syncFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 func (m *Model) Digest(ctx context.Context) (string, error) {
 	m.use.RLock()
 	defer m.use.RUnlock()
-	tx, _, err := m.current.snapshot(ctx)
+	tx, err := m.current.snapshot(ctx)
 	if err != nil {
 		return "", fmt.Errorf("digest read models: %w", err)
 	}
@@ -23,20 +23,8 @@ func (m *Model) Digest(ctx context.Context) (string, error) {
 }
 
 func digest(ctx context.Context, tx *sql.Tx) (string, error) {
-	tables, err := tx.QueryContext(ctx, "SELECT name FROM sqlite_schema WHERE type='table' ORDER BY name")
+	names, err := texts(ctx, tx, "SELECT name FROM sqlite_schema WHERE type='table' ORDER BY name")
 	if err != nil {
-		return "", fmt.Errorf("digest read models: %w", err)
-	}
-	defer tables.Close()
-	var names []string
-	for tables.Next() {
-		var name string
-		if err := tables.Scan(&name); err != nil {
-			return "", fmt.Errorf("digest read models: %w", err)
-		}
-		names = append(names, name)
-	}
-	if err := tables.Err(); err != nil {
 		return "", fmt.Errorf("digest read models: %w", err)
 	}
 	h := sha256.New()
@@ -46,6 +34,25 @@ func digest(ctx context.Context, tx *sql.Tx) (string, error) {
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// texts returns the only column of a query.
+func texts(ctx context.Context, db interface {
+	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+}, query string) (list []string, err error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		list = append(list, text)
+	}
+	return list, rows.Err()
 }
 
 // digestTable hashes a table: its name and columns, then each value with its length. The first column is the key.

@@ -42,26 +42,21 @@ func (m *Model) Feed() *Feed {
 // Next waits until events were applied since the last call. It returns each changed row once, and the sequence of the last
 // event. The list is empty if the events changed no row. Queries see at least these changes. One goroutine calls Next, and
 // not after Close.
-func (f *Feed) Next(ctx context.Context) ([]Change, uint64, error) {
-	for {
-		f.m.mu.Lock()
-		if f.seq < f.m.published {
-			changes := f.changes
-			f.seq, f.changes, f.place = f.m.published, nil, map[rowKey]int{}
-			f.m.mu.Unlock()
-			return changes, f.seq, nil
+func (f *Feed) Next(ctx context.Context) (changes []Change, seq uint64, err error) {
+	err = f.m.await(ctx, func() bool {
+		if f.seq == f.m.published {
+			return false
 		}
-		moved := f.m.moved
-		f.m.mu.Unlock()
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return nil, 0, fmt.Errorf("wait for changes of the read models: %w", ctx.Err())
-		}
+		changes, seq = f.changes, f.m.published
+		f.seq, f.changes, f.place = seq, nil, map[rowKey]int{}
+		return true
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("wait for changes of the read models: %w", err)
 	}
+	return changes, seq, nil
 }
 
-// Close removes the subscriber.
 func (f *Feed) Close() {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()

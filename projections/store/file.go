@@ -111,21 +111,22 @@ func (f *file) prepare(ctx context.Context, d Definition) (err error) {
 // schemaMark returns the user_version of a file that has exactly these tables.
 func schemaMark(text string) int64 { return int64(crc32.ChecksumIEEE([]byte(text)) & 0x7fffffff) }
 
-// unusable wraps an error of SQLite in errUnusable if the error means that the file is damaged or is not a database.
-func unusable(err error) error {
+// codeOf returns the primary result code of an error of SQLite, 0 for another error.
+func codeOf(err error) int {
 	var s *sqlite.Error
 	if errors.As(err, &s) {
-		switch s.Code() & 0xff {
-		case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-			return fmt.Errorf("%w: %w", errUnusable, err)
-		}
+		return s.Code() & 0xff
 	}
-	return err
+	return 0
 }
 
-func isFull(err error) bool {
-	var s *sqlite.Error
-	return errors.As(err, &s) && s.Code()&0xff == sqlite3.SQLITE_FULL
+// unusable wraps an error of SQLite in errUnusable if the error means that the file is damaged or is not a database.
+func unusable(err error) error {
+	switch codeOf(err) {
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %w", errUnusable, err)
+	}
+	return err
 }
 
 // commit applies a batch. It skips events up to the checkpoint.
@@ -150,18 +151,17 @@ func (f *file) commit(batch []decoded) error {
 	return nil
 }
 
-// snapshot begins a transaction that sees the file at one moment. It returns the checkpoint of that moment.
-func (f *file) snapshot(ctx context.Context) (*sql.Tx, uint64, error) {
+// snapshot begins a transaction that sees the file at one moment.
+func (f *file) snapshot(ctx context.Context) (*sql.Tx, error) {
 	tx, err := f.readers.DB().BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{ReadOnly: true}) // see viewer.begin
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	var seq uint64
-	if err := tx.QueryRowContext(ctx, "SELECT seq FROM checkpoint").Scan(&seq); err != nil { // the first read fixes the moment
+	if err := tx.QueryRowContext(ctx, "SELECT seq FROM checkpoint").Scan(new(uint64)); err != nil { // the first read fixes the moment
 		tx.Rollback()
-		return nil, 0, err
+		return nil, err
 	}
-	return tx, seq, nil
+	return tx, nil
 }
 
 func (f *file) close() error {

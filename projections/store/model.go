@@ -29,6 +29,8 @@ import (
 	"sync"
 	"time"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 )
@@ -122,7 +124,7 @@ func (m *Model) Run(ctx context.Context) error {
 		switch {
 		case errors.Is(err, errUnusable):
 			err = m.exchange(func() (*file, error) { return m.startOver(ctx, errors.Join(err, m.current.close())) })
-		case isFull(err):
+		case codeOf(err) == sqlite3.SQLITE_FULL:
 			m.setTrouble("no disk space: " + err.Error())
 			err = pause(ctx)
 		case log.IsUnavailable(err) && ctx.Err() == nil: // the log opens again after a full disk
@@ -225,17 +227,25 @@ func (m *Model) move(seq uint64, caughtUp, wake bool, changed []changedRow) {
 
 // Wait blocks until queries see the changes of the event at seq. Wait(ctx, m.Seq()+1) waits for the next event.
 func (m *Model) Wait(ctx context.Context, seq uint64) error {
+	if err := m.await(ctx, func() bool { return m.seq >= seq }); err != nil {
+		return fmt.Errorf("wait for event #%d in the read models: %w", seq, err)
+	}
+	return nil
+}
+
+// await blocks until a condition holds, which it evaluates while it holds m.mu.
+func (m *Model) await(ctx context.Context, holds func() bool) error {
 	for {
 		m.mu.Lock()
-		reached, moved := m.seq >= seq, m.moved
+		done, moved := holds(), m.moved
 		m.mu.Unlock()
-		if reached {
+		if done {
 			return nil
 		}
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for event #%d in the read models: %w", seq, ctx.Err())
+			return ctx.Err()
 		}
 	}
 }
@@ -249,19 +259,10 @@ func (m *Model) Woken() uint64 {
 
 // Awake blocks until more batches than n have called Tx.Wake.
 func (m *Model) Awake(ctx context.Context, n uint64) error {
-	for {
-		m.mu.Lock()
-		woken, moved := m.woken > n, m.moved
-		m.mu.Unlock()
-		if woken {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for an event that matters: %w", ctx.Err())
-		}
+	if err := m.await(ctx, func() bool { return m.woken > n }); err != nil {
+		return fmt.Errorf("wait for an event that matters: %w", err)
 	}
+	return nil
 }
 
 // Seq returns the sequence of the last event applied.

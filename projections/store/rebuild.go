@@ -101,7 +101,7 @@ func (m *Model) compare(ctx context.Context, building *file) (before, after stri
 	}
 	m.use.RLock()
 	defer m.use.RUnlock()
-	current, _, err := m.current.snapshot(ctx)
+	current, err := m.current.snapshot(ctx)
 	m.write.Unlock()
 	if err == nil {
 		before, err = digest(ctx, current)
@@ -110,7 +110,7 @@ func (m *Model) compare(ctx context.Context, building *file) (before, after stri
 	if err != nil && !errors.Is(unusable(err), errUnusable) {
 		return "", "", err
 	}
-	fresh, _, err := building.snapshot(ctx)
+	fresh, err := building.snapshot(ctx)
 	if err != nil {
 		return "", "", err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"pocketcoder/events"
@@ -205,16 +204,9 @@ func (p poison) Unwrap() error { return p.error }
 
 // isPoison reports whether the event caused err, and not the disk or the file.
 func isPoison(err error) bool {
-	if errors.As(err, new(poison)) {
-		return true
-	}
-	var s *sqlite.Error
-	if !errors.As(err, &s) {
-		return false
-	}
-	switch s.Code() & 0xff { // the primary code
+	switch codeOf(err) {
 	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG:
 		return true
 	}
-	return false
+	return errors.As(err, new(poison))
 }

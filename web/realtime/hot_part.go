@@ -1,6 +1,10 @@
 package realtime
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"pocketcoder/events"
+)
 
 // livePart is a part as far as it is known.
 type livePart struct {
@@ -42,6 +46,6 @@ func (p *livePart) current() json.RawMessage {
 	if json.Unmarshal(p.data, &fields) != nil {
 		return p.data
 	}
-	fields["text"] = compact(string(p.received))
-	return compact(fields)
+	fields["text"] = events.MustEncode(string(p.received))
+	return events.MustEncode(fields)
 }

@@ -1,10 +1,10 @@
 package realtime
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 
+	"pocketcoder/events"
 	"pocketcoder/projections"
 )
 
@@ -61,20 +61,9 @@ func errorText(payload json.RawMessage) string {
 }
 
 func hotEvent(event string, data map[string]any) []byte {
-	return compact(map[string]any{"event": event, "data": data})
+	return events.MustEncode(map[string]any{"event": event, "data": data})
 }
 
 func errorEvent(message, text string) []byte {
 	return hotEvent("message_error", map[string]any{"messageID": message, "error": map[string]string{"message": text}})
-}
-
-// compact encodes v as JSON on one line, without HTML escapes.
-func compact(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic(err) // it is made of strings and of JSON that was read
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

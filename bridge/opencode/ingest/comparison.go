@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,13 +72,11 @@ func (c *comparison) reconciled(session, typ string, properties any) error {
 	if !ok {
 		return nil // its session.created comes through the stream, and what belongs to it after that
 	}
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false) // an approval is for the bytes of a request, and the stream has <, > and & as they are
-	if err := encoder.Encode(properties); err != nil {
+	body, err := events.Encode(properties) // an approval is for the bytes of a request, and the stream has <, > and & as they are
+	if err != nil {
 		return err
 	}
-	e, err := events.NewOpenCode(s.chat, c.Engine, events.NewID(), -1, events.OpenCode{Type: typ, Properties: bytes.TrimSuffix(body.Bytes(), []byte("\n"))})
+	e, err := events.NewOpenCode(s.chat, c.Engine, events.NewID(), -1, events.OpenCode{Type: typ, Properties: body})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+
+	"pocketcoder/events"
 )
 
 // Relay is an HTTP server that hands messages on to Firebase, whose credentials belong to who publishes the app. The operator
@@ -27,7 +29,7 @@ func (s *Sender) sendRelay(ctx context.Context, d Device, m Message) error {
 	if m.Done {
 		return nil
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Relay.URL, bytes.NewReader(encoded(map[string]string{
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Relay.URL, bytes.NewReader(events.MustEncode(map[string]string{
 		"token": d.Token, "user_id": d.User, "service": FCM, "title": m.Title, "message": m.Message, "type": m.Type, "chat": m.Chat,
 		"permission": m.Permission, "id": m.ID,
 	})))

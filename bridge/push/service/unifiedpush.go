@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"mime"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"pocketcoder/events"
 )
 
 // payload is the JSON that an app gets. The apps there are read type and chat beside the title; data has them as well, as
@@ -56,17 +57,6 @@ func (s *Sender) click(m Message) string {
 	return s.URL + "/?chat=" + url.QueryEscape(m.Chat)
 }
 
-// encoded gives JSON without escapes that are for HTML: a push service takes 4 KiB.
-func encoded(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic(err) // v is made of strings
-	}
-	return bytes.TrimSpace(b.Bytes())
-}
-
 // sendUnifiedPush posts to a UnifiedPush endpoint (https://unifiedpush.org/developers/spec/server) or to a topic of an ntfy
 // server (https://docs.ntfy.sh/publish). The body is JSON for an app that takes it from its distributor (?up=1, where ntfy heeds no
 // header); for the rest the headers say the same, and Template makes ntfy show the JSON's message instead of the JSON.
@@ -78,7 +68,7 @@ func (s *Sender) sendUnifiedPush(ctx context.Context, d Device, m Message) error
 	if m.Done {
 		return s.clear(ctx, client, d.Token, m.ID)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.Token, bytes.NewReader(encoded(s.payload(m))))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.Token, bytes.NewReader(events.MustEncode(s.payload(m))))
 	if err != nil {
 		return Permanent{Reason: "the endpoint is no URL"}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"pocketcoder/atomicfile"
+	"pocketcoder/events"
 
 	"github.com/SherClockHolmes/webpush-go"
 )
@@ -92,7 +93,7 @@ func (s *Sender) sendWebPush(ctx context.Context, d Device, m Message) error {
 	if m.Type == TaskComplete || m.Done {
 		o.Urgency = webpush.UrgencyNormal
 	}
-	resp, err := webpush.SendNotificationWithContext(ctx, encoded(body), &browser, &o)
+	resp, err := webpush.SendNotificationWithContext(ctx, events.MustEncode(body), &browser, &o)
 	if err != nil && !errors.As(err, new(*url.Error)) { // it was not sent at all: a key of the subscription is none
 		return Permanent{Reason: "the push_token is no subscription: " + err.Error()}
 	}
