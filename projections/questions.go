@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -125,9 +126,7 @@ func (q *Question) engineReplied(i int, e events.Event, b opencode.QuestionRepli
 	if q.EngineReplied = true; q.Status == QuestionExpired && b.Answers == nil {
 		return
 	}
-	if q.RepliedBy == "" {
-		q.RepliedBy = e.Actor
-	}
+	q.RepliedBy = cmp.Or(q.RepliedBy, e.Actor)
 	if b.Answers == nil {
 		q.Status = QuestionRejected
 		return

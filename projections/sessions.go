@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -101,10 +102,7 @@ func applySessionInfo(t *tables, e events.Event, b opencode.SessionUpdated) {
 		s.Directory, s.Agent, s.Title, s.Opened = b.Info.Directory, b.Info.Agent, b.Info.Title, b.Info.Time.Created
 		if s.Parent = b.Info.ParentID; s.Parent != "" {
 			parent, _ := t.sessions.Get(s.Parent)
-			s.Root = parent.Root
-			if s.Root == "" {
-				s.Root = s.Parent
-			}
+			s.Root = cmp.Or(parent.Root, s.Parent)
 		}
 	}
 	t.putSession(s)

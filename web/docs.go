@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -55,10 +56,7 @@ func operationsOf(d api.Document, tag string) (list []shownOperation) {
 
 // words say a form that has no parts.
 func words(f api.Form) string {
-	said := f.Type
-	if said == "" {
-		said = "any value"
-	}
+	said := cmp.Or(f.Type, "any value")
 	if f.Format != "" {
 		said += " (" + f.Format + ")"
 	}

@@ -75,10 +75,6 @@ func (p *Push) keep(ctx context.Context, token string, a action) error {
 	return p.Secrets.Create(ctx, actionKey(token), value)
 }
 
-func refuse(code handlers.Code, format string, args ...any) error {
-	return handlers.Refused{Code: code, Text: fmt.Sprintf(format, args...)}
-}
-
 // Act does what the button with that token says, once. address is where the request came from. It is refused once it was used or
 // has expired, when the ask is decided, and when its account, its device or the account's say in the chat is gone.
 func (p *Push) Act(ctx context.Context, token, address string) (events.Decision, error) {
@@ -107,7 +103,7 @@ func (p *Push) act(ctx context.Context, token string, a action, address string) 
 		return err
 	}
 	if !active || d.User != a.User || !allowed {
-		return refuse(handlers.Conflict, "this device may not decide that any more")
+		return handlers.Refuse(handlers.Conflict, "this device may not decide that any more")
 	}
 	name, _ := p.shown(d.Name, maxTitle)
 	_, err = p.Permissions.Decide(ctx, permission.Decide{
@@ -117,7 +113,7 @@ func (p *Push) act(ctx context.Context, token string, a action, address string) 
 	return err
 }
 
-func unknownButton() error { return refuse(handlers.NotFound, "there is no such button") }
+func unknownButton() error { return handlers.Refuse(handlers.NotFound, "there is no such button") }
 
 // take uses a token up. Of several who try one succeeds.
 func (p *Push) take(ctx context.Context, token string) (a action, err error) {
@@ -130,10 +126,10 @@ func (p *Push) take(ctx context.Context, token string) (a action, err error) {
 		return a, unknownButton()
 	}
 	if a.Used {
-		return a, refuse(handlers.Conflict, "this button was used already")
+		return a, handlers.Refuse(handlers.Conflict, "this button was used already")
 	}
 	if !time.Now().Before(a.Expires) {
-		return a, refuse(handlers.Conflict, "this button has expired: decide in the app")
+		return a, handlers.Refuse(handlers.Conflict, "this button has expired: decide in the app")
 	}
 	a.Used = true
 	value, err := json.Marshal(a)
@@ -142,7 +138,7 @@ func (p *Push) take(ctx context.Context, token string) (a action, err error) {
 	}
 	swapped, err := p.Secrets.Swap(ctx, key, old, value)
 	if err == nil && !swapped {
-		err = refuse(handlers.Conflict, "this button was used already")
+		err = handlers.Refuse(handlers.Conflict, "this button was used already")
 	}
 	return a, err
 }

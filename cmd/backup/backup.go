@@ -14,6 +14,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,9 +67,7 @@ func Write(ctx context.Context, o Options) (Result, error) {
 }
 
 func write(ctx context.Context, o Options) (r Result, err error) {
-	if o.maxPart == 0 {
-		o.maxPart = maxPart
-	}
+	o.maxPart = cmp.Or(o.maxPart, maxPart)
 	release, err := hold(o.To)
 	if err != nil {
 		return r, err

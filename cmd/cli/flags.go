@@ -27,6 +27,19 @@ func NewFlags(env Environment, name, text string) *flag.FlagSet {
 	return fs
 }
 
+// setFromEnvironment sets flags whose variables, such as POCKETCODER_CPU_TIME for cpu-time, are set.
+func setFromEnvironment(fs *flag.FlagSet, env Environment, names ...string) error {
+	for _, name := range names {
+		variable := "POCKETCODER_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		if value := env.Getenv(variable); value != "" {
+			if err := fs.Set(name, value); err != nil {
+				return fmt.Errorf("%s: %w", variable, err)
+			}
+		}
+	}
+	return nil
+}
+
 // groupFlags makes -h print the first group only, and -h all every group. A flag without a group is in the last one.
 func groupFlags(env Environment, fs *flag.FlagSet, text string, all bool, groups []flagGroup) {
 	fs.Usage = func() {

@@ -108,7 +108,7 @@ func TestBadLimitsAreNamed(t *testing.T) {
 
 	var said strings.Builder
 	env = Environment{Stderr: &said, Getenv: func(string) string { return "" }}
-	_, err = upFlags(env, []string{"--memory", "12parsecs"})
+	err = Up(t.Context(), env, []string{"--memory", "12parsecs"})
 	is.Equal(err, ErrUsage)
 	expect.Contains(t, said.String(), `invalid value "12parsecs" for flag -memory: size "12parsecs" is not a number`)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -42,9 +43,7 @@ func replayFlags(env Environment, args []string) (o replay.Options, data datadir
 	if o.Chat, err = events.ParseID(rest[0]); err != nil {
 		return o, data, WrongUsage(env, "replay: %v", err)
 	}
-	if o.To == 0 {
-		o.To = math.MaxUint64
-	}
+	o.To = cmp.Or(o.To, math.MaxUint64)
 	if o.Speed = math.Inf(1); *speed != "max" {
 		if o.Speed, err = strconv.ParseFloat(*speed, 64); err != nil || !(o.Speed > 0) {
 			return o, data, WrongUsage(env, "replay: --speed must be max or a number above 0, got %q", *speed)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"flag"
 	"strings"
 
 	"pocketcoder/cmd/app"
@@ -41,8 +40,6 @@ func (r *roleList) Set(list string) error {
 	*r = roleList(roles)
 	return err
 }
-
-var _ flag.Value = (*roleList)(nil)
 
 func Serve(ctx context.Context, env Environment, args []string) error {
 	fs, o := NewFlags(env, "serve", serveUsage), app.Options{}

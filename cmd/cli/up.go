@@ -46,23 +46,6 @@ var upGroups = []flagGroup{
 	{"Old chats", []string{"offload-dir", "offload-after"}},
 }
 
-// rules is a flag that may be given several times.
-type rules []policy.Rule
-
-func (r *rules) String() string { return "" }
-
-func (r *rules) Set(s string) error {
-	rule, err := policy.ParseRule(s)
-	*r = append(*r, rule)
-	return err
-}
-
-func upFlags(env Environment, args []string) (app.Options, error) {
-	o := app.Options{}
-	err := systemFlags(&o, env, NewFlags(env, "up", upUsage), upUsage, upGroups, args)
-	return o, err
-}
-
 // systemFlags reads the flags of up and serve.
 func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string, groups []flagGroup, args []string) error {
 	data := DataFlag(fs, env)
@@ -77,7 +60,7 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	fs.IntVar(&o.Replicas, "replicas", 1, "servers that keep a copy of the log: 3 with a cluster of three, 1 or 3 or 5")
 	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once; one account gets at most three quarters of them; 0 disables the limit")
 	fs.StringVar(&o.Isolation, "isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
-	fs.Var((*paths)(&o.Expose), "expose", exposeHelp)
+	exposeFlag(fs, &o.Expose)
 	err := modelFlags(&o.Model, fs, env)
 	if err != nil {
 		return WrongUsage(env, "%s: %v", fs.Name(), err)
@@ -91,8 +74,12 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	if err := offloadFlags(o, fs, env); err != nil {
 		return WrongUsage(env, "%s: %v", fs.Name(), err)
 	}
-	var allow rules
-	fs.Var(&allow, "allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated")
+	var allow []policy.Rule
+	fs.Func("allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated", func(s string) error {
+		rule, err := policy.ParseRule(s)
+		allow = append(allow, rule)
+		return err
+	})
 	args, all := helpAll(args)
 	groupFlags(env, fs, usage, all, groups)
 	if _, err := Parse(fs, args, 0); err != nil {
@@ -102,11 +89,10 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	o.Admin = [2]string{env.Getenv("POCKETCODER_ADMIN_EMAIL"), env.Getenv("POCKETCODER_ADMIN_PASSWORD")}
 	o.Data, o.Rules = datadir.Dir(datadir.Absolute(*data)), append(allow, policy.Defaults...)
 	o.Workspace = datadir.Absolute(o.Workspace)
-	if o.OffloadDir != "" {
-		o.OffloadDir = datadir.Absolute(o.OffloadDir)
-	}
-	if o.EngineState != "" {
-		o.EngineState = datadir.Absolute(o.EngineState)
+	for _, dir := range []*string{&o.OffloadDir, &o.EngineState} {
+		if *dir != "" {
+			*dir = datadir.Absolute(*dir)
+		}
 	}
 	o.Logger = slog.New(slog.NewTextHandler(env.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if err := o.Check(); err != nil {
@@ -116,8 +102,8 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 }
 
 func Up(ctx context.Context, env Environment, args []string) error {
-	o, err := upFlags(env, args)
-	if err != nil {
+	o := app.Options{}
+	if err := systemFlags(&o, env, NewFlags(env, "up", upUsage), upUsage, upGroups, args); err != nil {
 		return err
 	}
 	return runSystem(ctx, o)
@@ -134,8 +120,6 @@ func runSystem(ctx context.Context, o app.Options) error {
 	}
 	return err
 }
-
-var _ flag.Value = (*rules)(nil)
 
 // networkFlags adds the flags about the network of commands.
 func networkFlags(o *app.Options, fs *flag.FlagSet, env Environment) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"strings"
 	"time"
 
 	"pocketcoder/cmd/app"
@@ -23,15 +21,7 @@ func limitFlags(fs *flag.FlagSet, env Environment) (*worker.Limits, error) {
 	fs.DurationVar(&l.CPUTime, "cpu-time", l.CPUTime, "most processor time a command may take, on all processors together; 0 is no limit (POCKETCODER_CPU_TIME)")
 	fs.Int64Var(&l.OpenFiles, "open-files", l.OpenFiles, "most files a process of a command may have open; 0 is no limit (POCKETCODER_OPEN_FILES)")
 	fs.DurationVar(&l.Timeout, "timeout", l.Timeout, "time limit of foreground commands; 0 disables it (POCKETCODER_TIMEOUT)")
-	for _, name := range []string{"memory", "processes", "file-size", "cpu-time", "open-files", "timeout"} {
-		variable := "POCKETCODER_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-		if value := env.Getenv(variable); value != "" {
-			if err := fs.Set(name, value); err != nil {
-				return nil, fmt.Errorf("%s: %w", variable, err)
-			}
-		}
-	}
-	return l, nil
+	return l, setFromEnvironment(fs, env, "memory", "processes", "file-size", "cpu-time", "open-files", "timeout")
 }
 
 const workerUsage = `pocketcoder worker: run commands for a system elsewhere.
@@ -50,14 +40,13 @@ const sandboxCapacity = 64
 // sandboxDrain is a little more than OpenCode leaves a command unless told otherwise.
 const sandboxDrain = 3 * time.Minute
 
-// paths is a flag that may be given several times.
-type paths []string
-
-func (p *paths) String() string { return "" }
-
-func (p *paths) Set(s string) error {
-	*p = append(*p, datadir.Absolute(s))
-	return nil
+// exposeFlag adds the flag --expose, which may be given several times.
+func exposeFlag(fs *flag.FlagSet, expose *[]string) {
+	const help = "further `directory` that can be read in the sandbox, besides the workspace and the system's programs; may be repeated"
+	fs.Func("expose", help, func(s string) error {
+		*expose = append(*expose, datadir.Absolute(s))
+		return nil
+	})
 }
 
 func Worker(ctx context.Context, env Environment, args []string) error {
@@ -72,8 +61,8 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 		return WrongUsage(env, "worker: %v", err)
 	}
 	level := fs.String("isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
-	var expose paths
-	fs.Var(&expose, "expose", exposeHelp)
+	var expose []string
+	exposeFlag(fs, &expose)
 	capacity := fs.Int("capacity", sandboxCapacity, "most commands at once; what comes then goes to other workers, or waits")
 	drain := fs.Duration("drain", sandboxDrain, "how long running commands may go on after the first SIGTERM or SIGINT")
 	lifeline := fs.Bool("lifeline", false, internalFlag+"end at once when stdin ends")
@@ -103,8 +92,5 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 	return err
 }
 
-const (
-	// IsolationHelp is the help of --isolation.
-	IsolationHelp = "isolation `level`: auto (the strongest that works), bwrap, landlock, container or none (POCKETCODER_ISOLATION)"
-	exposeHelp    = "further `directory` that can be read in the sandbox, besides the workspace and the system's programs; may be repeated"
-)
+// IsolationHelp is the help of --isolation.
+const IsolationHelp = "isolation `level`: auto (the strongest that works), bwrap, landlock, container or none (POCKETCODER_ISOLATION)"

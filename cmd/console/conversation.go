@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -270,10 +271,7 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 
 // open creates the chat. It is named after its first message unless a person gave it a title.
 func (c *conversation) open(ctx context.Context, text string) error {
-	title := c.Title
-	if title == "" {
-		title = printable.OneLine(text, titleLength)
-	}
+	title := cmp.Or(c.Title, printable.OneLine(text, titleLength))
 	err := c.Do(ctx, "chat.create", chat.Create{Command: client.NewCommand(), Chat: c.Chat, Title: title})
 	c.exists = c.exists || err == nil
 	return err

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -154,9 +155,7 @@ func (c *conversation) edit(ctx context.Context, a *ask, command string) error {
 func (c *conversation) propose(ctx context.Context, a *ask, w permission.Always) error {
 	w.Command, w.Chat, w.Permission = client.NewCommand(), c.Chat, a.permission.Ask.ID
 	w.Shown.Request, w.ShownRules = a.permission.Hash, nil
-	if w.Scope == "" {
-		w.Scope = permission.ScopeChat
-	}
+	w.Scope = cmp.Or(w.Scope, permission.ScopeChat)
 	p, err := client.Give[permission.Proposal](ctx, c.System, "permission.propose", w)
 	if r := (handlers.Refused{}); errors.As(err, &r) {
 		c.show.Note("", render.Dim, "(%s)", r.Text)

@@ -4,6 +4,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -26,9 +27,7 @@ func Version() string {
 		return unknownVersion
 	}
 	v := []string{info.Main.Version}
-	if v[0] == "" {
-		v[0] = "(devel)"
-	}
+	v[0] = cmp.Or(v[0], "(devel)")
 	for _, s := range info.Settings {
 		switch {
 		case s.Key == "vcs.revision" && v[0] == "(devel)":

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,10 +145,7 @@ func (s store) rewrite(ctx context.Context, known uint64) error {
 		}
 	}
 	if last < known { // in a block of its own, because NATS ignores a mark after events
-		moment := s.time
-		if moment == 0 {
-			moment = time.Now().UnixNano()
-		}
+		moment := cmp.Or(s.time, time.Now().UnixNano())
 		index++
 		mark := emptyRecord(known|tombstone, moment, newChecksum(s.stream, index))
 		if err := writeFile(filepath.Join(msgs, fmt.Sprintf("%d.blk", index)), mark); err != nil {

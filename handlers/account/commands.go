@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -28,9 +29,7 @@ func (a *Accounts) CreateAccount(ctx context.Context, c CreateAccount) (account 
 
 // create makes an account if also allowed agrees; it is called with mu held.
 func (a *Accounts) create(ctx context.Context, c CreateAccount, allowed func() error) (account string, seq uint64, err error) {
-	if c.Account == "" {
-		c.Account = events.NewID()
-	}
+	c.Account = cmp.Or(c.Account, events.NewID())
 	c.Email, c.Name = strings.TrimSpace(c.Email), strings.TrimSpace(c.Name)
 	if err := c.check(); err != nil {
 		return "", 0, err
@@ -98,11 +97,11 @@ func (a *Accounts) decideCreate(c CreateAccount) ([]events.Data, uint64, error) 
 }
 
 func exists(id string) error {
-	return refuse(handlers.Conflict, "account: %s exists already", id)
+	return handlers.Refuse(handlers.Conflict, "account: %s exists already", id)
 }
 
 func taken(email string) error {
-	return refuse(handlers.Conflict, "email: %s belongs to another account", email)
+	return handlers.Refuse(handlers.Conflict, "email: %s belongs to another account", email)
 }
 
 // UpdateAccount changes an account; a nil field stays as it is. Disabling it and giving it another role end its sessions.
@@ -164,10 +163,10 @@ func (a *Accounts) decideUpdate(c UpdateAccount) (events.AccountUpdated, uint64,
 	}
 	if known.active() && known.Role == Admin && a.admins() == 1 {
 		if d.Disabled != nil {
-			return d, 0, refuse(handlers.Conflict, "disabled: %s is the last admin", known.Email)
+			return d, 0, handlers.Refuse(handlers.Conflict, "disabled: %s is the last admin", known.Email)
 		}
 		if d.Role != nil {
-			return d, 0, refuse(handlers.Conflict, "role: %s is the last admin", known.Email)
+			return d, 0, handlers.Refuse(handlers.Conflict, "role: %s is the last admin", known.Email)
 		}
 	}
 	return d, known.changed, nil
@@ -210,7 +209,7 @@ func (a *Accounts) decideDelete(c DeleteAccount) ([]events.Data, uint64, error) 
 	case known.deleted:
 		return nil, known.ended, nil
 	case known.active() && known.Role == Admin && a.admins() == 1:
-		return nil, 0, refuse(handlers.Conflict, "account: %s is the last admin", known.Email)
+		return nil, 0, handlers.Refuse(handlers.Conflict, "account: %s is the last admin", known.Email)
 	case known.Disabled:
 		return []events.Data{events.Deleted{}}, 0, nil
 	}

@@ -3,7 +3,6 @@ package account
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"pocketcoder/events"
@@ -102,7 +101,7 @@ func (a *Accounts) decide(ctx context.Context, c handlers.Command, id string, f 
 		}
 		return seq, a.advance(ctx)
 	}
-	return 0, refuse(handlers.Conflict, "too much happens to accounts at once: others were first %d times", tries)
+	return 0, handlers.Refuse(handlers.Conflict, "too much happens to accounts at once: others were first %d times", tries)
 }
 
 func (a *Accounts) event(id string, c handlers.Command, d events.Data) (events.Event, error) {
@@ -157,10 +156,6 @@ func (a *Accounts) admins() (n int) {
 	return n
 }
 
-func refuse(code handlers.Code, format string, args ...any) error {
-	return handlers.Refused{Code: code, Text: fmt.Sprintf(format, args...)}
-}
-
 func notFound(id string) error {
-	return refuse(handlers.NotFound, "account: there is no account %q", id)
+	return handlers.Refuse(handlers.NotFound, "account: there is no account %q", id)
 }

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,11 +32,9 @@ type Login struct {
 
 // Login opens a session, or fails with ErrCredentials or ErrBackoff.
 func (a *Accounts) Login(ctx context.Context, l Login) (Token, error) {
-	if l.Collection == "" {
-		l.Collection = Users
-	}
+	l.Collection = cmp.Or(l.Collection, Users)
 	if l.Collection != Users && l.Collection != Superusers {
-		return Token{}, refuse(handlers.NotFound, "collection: %q has no logins; use users or _superusers", l.Collection)
+		return Token{}, handlers.Refuse(handlers.NotFound, "collection: %q has no logins; use users or _superusers", l.Collection)
 	}
 	if err := a.refresh(ctx); err != nil {
 		return Token{}, err

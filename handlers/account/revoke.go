@@ -86,7 +86,7 @@ func (a *Accounts) Revoke(ctx context.Context, c RevokeSession) error {
 		return err
 	}
 	if c.Session != "" && !slices.ContainsFunc(sessions, func(s Session) bool { return s.ID == c.Session }) {
-		return refuse(handlers.NotFound, "session: the account has no session %q", c.Session)
+		return handlers.Refuse(handlers.NotFound, "session: the account has no session %q", c.Session)
 	}
 	return a.closeSessions(ctx, c.Command, c.Account, "revoked", func(s Session) bool { return c.Session == "" || s.ID == c.Session })
 }

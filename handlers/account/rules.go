@@ -62,31 +62,31 @@ func (c UpdateAccount) check() error {
 
 func checkID(id string) error {
 	if _, err := events.ParseID(id); err != nil {
-		return refuse(handlers.Invalid, "account: %v", err)
+		return handlers.Refuse(handlers.Invalid, "account: %v", err)
 	}
 	return nil
 }
 
 func checkEmail(email string) error {
 	if len(email) > maxEmail {
-		return refuse(handlers.Invalid, "email: want at most %d bytes, got %d", maxEmail, len(email))
+		return handlers.Refuse(handlers.Invalid, "email: want at most %d bytes, got %d", maxEmail, len(email))
 	}
 	if parsed, err := mail.ParseAddress(email); err != nil || parsed.Name != "" || parsed.Address != email {
-		return refuse(handlers.Invalid, "email: %q is not an address like name@example.org", email)
+		return handlers.Refuse(handlers.Invalid, "email: %q is not an address like name@example.org", email)
 	}
 	return nil
 }
 
 func checkName(name string) error {
 	if len(name) > maxName || !utf8.ValidString(name) {
-		return refuse(handlers.Invalid, "name: want at most %d bytes of UTF-8, got %d", maxName, len(name))
+		return handlers.Refuse(handlers.Invalid, "name: want at most %d bytes of UTF-8, got %d", maxName, len(name))
 	}
 	return nil
 }
 
 func checkRole(role string) error {
 	if !slices.Contains([]string{Admin, Agent, User}, role) {
-		return refuse(handlers.Invalid, "role: want %s, %s or %s, got %q", Admin, Agent, User, role)
+		return handlers.Refuse(handlers.Invalid, "role: want %s, %s or %s, got %q", Admin, Agent, User, role)
 	}
 	return nil
 }
@@ -94,13 +94,13 @@ func checkRole(role string) error {
 func checkPassword(password, email string) error {
 	switch {
 	case len(password) < minPassword || len(password) > maxPassword:
-		return refuse(handlers.Invalid, "password: want %d to %d bytes, got %d", minPassword, maxPassword, len(password))
+		return handlers.Refuse(handlers.Invalid, "password: want %d to %d bytes, got %d", minPassword, maxPassword, len(password))
 	case !utf8.ValidString(password):
-		return refuse(handlers.Invalid, "password: it is not UTF-8")
+		return handlers.Refuse(handlers.Invalid, "password: it is not UTF-8")
 	case fold(password) == fold(email):
-		return refuse(handlers.Invalid, "password: it is the email")
+		return handlers.Refuse(handlers.Invalid, "password: it is the email")
 	case slices.Contains(commonPasswords, strings.ToLower(password)):
-		return refuse(handlers.Invalid, "password: it is one of the most common ones, and is guessed at once")
+		return handlers.Refuse(handlers.Invalid, "password: it is one of the most common ones, and is guessed at once")
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ type CompleteSetup struct {
 }
 
 // errSetupDone is the answer to who comes second.
-var errSetupDone = refuse(handlers.Conflict, "token: the setup is done; log in as the administrator")
+var errSetupDone = handlers.Refuse(handlers.Conflict, "token: the setup is done; log in as the administrator")
 
 // CompleteSetup carries out the command. Its token is used up when it succeeds: of two who race the log takes one, because
 // it takes an administrator only while there is none. A wrong email or password leaves the token as it was.
@@ -71,7 +71,7 @@ func (a *Accounts) CompleteSetup(ctx context.Context, c CompleteSetup) (Token, e
 		return Token{}, err
 	}
 	if !valid {
-		err := refuse(handlers.NotFound, "token: this setup link is not valid, or not any more; start again for a new one")
+		err := handlers.Refuse(handlers.NotFound, "token: this setup link is not valid, or not any more; start again for a new one")
 		return Token{}, a.failed(ctx, attempt{client: c.Client}, "setup", err)
 	}
 	id, _, err := a.create(ctx, CreateAccount{

@@ -8,6 +8,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"unicode/utf8"
@@ -143,12 +144,8 @@ func (h *Chats) chat(ctx context.Context, chat string) *handlers.Fold[*chatState
 // Create carries out the command. A chat that was created with the same content is not created again, however it was
 // changed since, as long as it has the same owner.
 func (h *Chats) Create(ctx context.Context, c Create) (chat string, seq uint64, err error) {
-	if c.Chat == "" {
-		c.Chat = events.NewID()
-	}
-	if c.Engine == "" {
-		c.Engine = DefaultEngine
-	}
+	c.Chat = cmp.Or(c.Chat, events.NewID())
+	c.Engine = cmp.Or(c.Engine, DefaultEngine)
 	if err := c.check(); err != nil {
 		return "", 0, err
 	}

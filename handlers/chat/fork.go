@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"unicode/utf8"
 
@@ -44,9 +45,7 @@ func (s *forkState) Apply(e events.Event) {
 
 // Fork carries out the command: it makes the chat and records the wish that OpenCode fill it.
 func (h *Chats) Fork(ctx context.Context, c Fork) (chat string, seq uint64, err error) {
-	if c.Into == "" {
-		c.Into = events.NewID()
-	}
+	c.Into = cmp.Or(c.Into, events.NewID())
 	if err := c.check(); err != nil {
 		return "", 0, err
 	}
@@ -104,9 +103,7 @@ func (s *forkState) fork(c Fork) (created events.ChatCreated, seq uint64, err er
 		return created, 0, handlers.RefuseField(handlers.Conflict, "id", "chat %s exists already", c.Into)
 	}
 	from := s.from.now
-	if c.Title == "" {
-		c.Title = forkTitle(from.title)
-	}
+	c.Title = cmp.Or(c.Title, forkTitle(from.title))
 	return events.ChatCreated{Title: c.Title, User: s.from.Owner, Engine: s.from.as.Engine, Agent: from.agent}, 0, nil
 }
 

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -57,9 +58,7 @@ func (s *messageState) Apply(e events.Event) {
 }
 
 func (h *Chats) SubmitMessage(ctx context.Context, c SubmitMessage) (message string, seq uint64, err error) {
-	if c.Message == "" {
-		c.Message = events.NewID()
-	}
+	c.Message = cmp.Or(c.Message, events.NewID())
 	if _, err := events.ParseID(c.Message); err != nil {
 		return "", 0, handlers.RefuseField(handlers.Invalid, "id", "message: %v", err)
 	}

@@ -2,6 +2,7 @@ package permission
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -47,9 +48,7 @@ const Draft = "draft"
 
 // Submit carries out the command. It is the gate that evaluates the policy: see Gate.Submit.
 func (h *Permissions) Submit(ctx context.Context, c Submit) (permission string, seq uint64, err error) {
-	if c.Permission == "" {
-		c.Permission = events.NewID()
-	}
+	c.Permission = cmp.Or(c.Permission, events.NewID())
 	if err := c.check(); err != nil {
 		return "", 0, err
 	}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -12,6 +13,8 @@ import (
 	"pocketcoder/handlers/policy/display"
 	"pocketcoder/handlers/policy/program"
 )
+
+var standardPorts = map[string]string{"http": "80", "https": "443"}
 
 // webURL is a URL, or the pattern of one, in parts that are compared one by one.
 type webURL struct {
@@ -45,9 +48,7 @@ func readURL(s string) (u webURL, cause string) {
 	if !hostLabels.MatchString(u.host) || strings.Trim(u.port, "0123456789") != "" {
 		return u, display.Quote(rest[:end]) + " is not the plain name of a host"
 	}
-	if u.port == "" {
-		u.port = map[string]string{"http": "80", "https": "443"}[u.scheme]
-	}
+	u.port = cmp.Or(u.port, standardPorts[u.scheme])
 	if climbs.MatchString(u.path) {
 		return u, display.Quote(u.path) + " goes up in the path"
 	}
@@ -101,9 +102,7 @@ func parseURLPattern(s string) (u webURL, wrong *SyntaxError) {
 		u.path = ""
 	}
 	u.host, u.port = splitPort(strings.ToLower(authority))
-	if u.port == "" {
-		u.port = map[string]string{"http": "80", "https": "443"}[u.scheme]
-	}
+	u.port = cmp.Or(u.port, standardPorts[u.scheme])
 	labels := strings.Split(u.host, ".")
 	for i, label := range labels {
 		switch {
@@ -128,10 +127,7 @@ func (p webURL) matches(u webURL) bool {
 	if path == "" || path[0] != '/' {
 		path = "/" + path
 	}
-	pattern := p.path
-	if pattern == "" {
-		pattern = "/"
-	}
+	pattern := cmp.Or(p.path, "/")
 	return program.Glob(pattern, path)
 }
 

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -168,9 +169,7 @@ func (k ProviderKeys) Keep(ctx context.Context, user, record string, values map[
 	_ = json.Unmarshal(raw, &kept) // written here, or there is none
 	now := map[string]string{}
 	for name, value := range values {
-		if value == "" {
-			value = kept[name]
-		}
+		value = cmp.Or(value, kept[name])
 		if value != "" {
 			now[name] = value
 		}

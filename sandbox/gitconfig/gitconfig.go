@@ -5,6 +5,7 @@
 package gitconfig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -23,12 +24,8 @@ import (
 func Make(parent, user string) (dir string, lock *os.File, err error) {
 	removeUnlocked(parent)
 	name, email := value("user.name"), value("user.email")
-	if name == "" {
-		name = user
-	}
-	if email == "" {
-		email = user + "@localhost"
-	}
+	name = cmp.Or(name, user)
+	email = cmp.Or(email, user+"@localhost")
 	made, err := os.MkdirTemp(parent, "pocketcoder-git-")
 	if err != nil {
 		return "", nil, fmt.Errorf("make git configuration: %w", err)

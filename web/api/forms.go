@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -101,9 +102,7 @@ func (f *forms) fields(t reflect.Type) Form {
 		if !field.IsExported() || name == "-" || field.Anonymous && name == "" {
 			continue // encoding/json puts the fields of an embedded struct in its place, and so does VisibleFields
 		}
-		if name == "" {
-			name = field.Name
-		}
+		name = cmp.Or(name, field.Name)
 		form.Properties[name] = f.of(field.Type)
 		if !strings.Contains(options, "omit") && field.Type.Kind() != reflect.Pointer {
 			form.Required = append(form.Required, name)

@@ -332,7 +332,7 @@ func (s *Ports) Serve(ctx context.Context, nc *nats.Conn, actor string) error {
 
 func (s *Ports) openPortFor(ctx context.Context, c OpenPort) (handlers.Accepted, error) {
 	refuse := func(code handlers.Code, format string, args ...any) (handlers.Accepted, error) {
-		return handlers.Accepted{}, handlers.Refused{Code: code, Text: fmt.Sprintf(format, args...)}
+		return handlers.Accepted{}, handlers.Refuse(code, format, args...)
 	}
 	if s.URL == "" {
 		return refuse(handlers.Conflict, "Ports have no host names here. Start PocketCoder with --ports-url, such as https://{port}.example.org.")

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -21,9 +22,7 @@ func createUser(s *Records, ctx context.Context, w change) (string, uint64, erro
 	email, _ := w.text("email")
 	name, _ := w.text("name")
 	role, _ := w.text("role")
-	if role == "" {
-		role = account.User
-	}
+	role = cmp.Or(role, account.User)
 	return s.API.Accounts.CreateAccount(ctx, account.CreateAccount{Command: w.Command, Account: w.id, Email: email, Name: name, Role: role, Password: password})
 }
 

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,10 +17,7 @@ import (
 // executionOutput answers with one output stream of a command. If the command has ended, the answer is the stored
 // output or ranges of it. Otherwise it is the output so far, and new output until the end.
 func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	stream := r.URL.Query().Get("stream")
-	if stream == "" {
-		stream = stdout
-	}
+	stream := cmp.Or(r.URL.Query().Get("stream"), stdout)
 	if stream != stdout && stream != stderr {
 		return api.BadField("stream", "validation_invalid_value", "want stdout or stderr, got %q", api.Shortened(stream, 40))
 	}

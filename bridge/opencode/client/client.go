@@ -13,6 +13,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -128,10 +129,7 @@ type call struct {
 }
 
 func (c *Client) do(ctx context.Context, r call) (http.Header, error) {
-	timeout := r.timeout
-	if timeout == 0 {
-		timeout = requestTimeout
-	}
+	timeout := cmp.Or(r.timeout, requestTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
 	defer cancel()
 	resp, err := c.send(ctx, r)

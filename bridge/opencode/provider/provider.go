@@ -100,10 +100,7 @@ func OfUser(getenv func(string) string) (p Provider, found bool, err error) {
 			}
 		}
 	}
-	data := getenv("XDG_DATA_HOME")
-	if data == "" {
-		data = filepath.Join(getenv("HOME"), ".local", "share")
-	}
+	data := cmp.Or(getenv("XDG_DATA_HOME"), filepath.Join(getenv("HOME"), ".local", "share"))
 	path := filepath.Join(data, "opencode", "auth.json")
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

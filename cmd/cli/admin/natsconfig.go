@@ -22,12 +22,6 @@ server of a cluster a name and the addresses of the others.
       --cluster-secret secret.txt --route n2:6222 --route n3:6222 > n1.conf
 `
 
-// words is a flag that may be given several times.
-type words []string
-
-func (w *words) String() string     { return "" }
-func (w *words) Set(s string) error { *w = append(*w, s); return nil }
-
 func runNATSConfig(_ context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "admin nats-config", natsConfigUsage)
 	data := cli.DataFlag(fs, env)
@@ -37,8 +31,11 @@ func runNATSConfig(_ context.Context, env cli.Environment, args []string) error 
 	cluster := fs.String("cluster", "", "`name` of the cluster; empty for a single server")
 	clusterListen := fs.String("cluster-listen", "0.0.0.0:6222", "`address` for the other servers")
 	secretFile := fs.String("cluster-secret", "", "`file` with what servers must know to join; or set POCKETCODER_CLUSTER_SECRET")
-	var routes words
-	fs.Var(&routes, "route", "`address` of another server of the cluster; may be repeated")
+	var routes []string
+	fs.Func("route", "`address` of another server of the cluster; may be repeated", func(s string) error {
+		routes = append(routes, s)
+		return nil
+	})
 	if _, err := cli.Parse(fs, args, 0); err != nil {
 		return err
 	}

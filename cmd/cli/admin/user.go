@@ -53,7 +53,7 @@ func User(ctx context.Context, env cli.Environment, args []string) error {
 	fs.BoolVar(&u.asJSON, "json", false, "list, sessions: print a JSON list")
 	return runVerb(ctx, env, fs, args, data, map[string]verb{
 		"add": {1, 1, u.add}, "list": {0, 0, u.list}, "passwd": {1, 1, u.passwd}, "role": {2, 2, u.setRole},
-		"disable": {1, 1, u.disable}, "enable": {1, 1, u.enable}, "sessions": {1, 1, u.sessions}, "revoke": {1, 2, u.revoke},
+		"disable": {1, 1, u.setDisabled(true)}, "enable": {1, 1, u.setDisabled(false)}, "sessions": {1, 1, u.sessions}, "revoke": {1, 2, u.revoke},
 	}, func(s *client.System) { u.System = s })
 }
 
@@ -98,14 +98,10 @@ func (u *userCommand) setRole(ctx context.Context, args []string) error {
 	return u.update(ctx, args[0], account.UpdateAccount{Role: &args[1]})
 }
 
-func (u *userCommand) disable(ctx context.Context, args []string) error {
-	disabled := true
-	return u.update(ctx, args[0], account.UpdateAccount{Disabled: &disabled})
-}
-
-func (u *userCommand) enable(ctx context.Context, args []string) error {
-	disabled := false
-	return u.update(ctx, args[0], account.UpdateAccount{Disabled: &disabled})
+func (u *userCommand) setDisabled(disabled bool) func(context.Context, []string) error {
+	return func(ctx context.Context, args []string) error {
+		return u.update(ctx, args[0], account.UpdateAccount{Disabled: &disabled})
+	}
 }
 
 func (u *userCommand) update(ctx context.Context, email string, c account.UpdateAccount) error {

@@ -6,6 +6,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -113,10 +114,7 @@ func doctor(ctx context.Context, o doctorOptions) []check {
 func printChecks(w io.Writer, checks []check) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, c := range checks {
-		found := c.Found
-		if found == "" {
-			found = "not found"
-		}
+		found := cmp.Or(c.Found, "not found")
 		first, more, _ := strings.Cut(found, "\n")
 		fmt.Fprintf(t, "%s\t%s\t%s\n", c.State, c.Name, printable.OneLine(first, 200))
 		for line := range strings.Lines(more) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -171,27 +172,20 @@ func printRules(w io.Writer, all []listedRule) error {
 	})
 }
 
-func runPolicyPause(ctx context.Context, env cli.Environment, args []string) error {
-	return changeRule(ctx, env, "policy pause", args, func(s *client.System, collection, record string) error {
-		return setActive(ctx, s, collection, record, false)
-	})
-}
-
-func runPolicyResume(ctx context.Context, env cli.Environment, args []string) error {
-	return changeRule(ctx, env, "policy resume", args, func(s *client.System, collection, record string) error {
-		return setActive(ctx, s, collection, record, true)
-	})
+// setsActive returns the subcommand that pauses or resumes a rule.
+func setsActive(name string, active bool) func(context.Context, cli.Environment, []string) error {
+	return func(ctx context.Context, env cli.Environment, args []string) error {
+		return changeRule(ctx, env, name, args, func(s *client.System, collection, record string) error {
+			return s.Do(ctx, "record.save", records.Save{
+				Command: client.NewCommand(), Collection: collection, Record: record, Set: map[string]json.RawMessage{"active": json.RawMessage(fmt.Sprint(active))},
+			})
+		})
+	}
 }
 
 func runPolicyRevoke(ctx context.Context, env cli.Environment, args []string) error {
 	return changeRule(ctx, env, "policy revoke", args, func(s *client.System, collection, record string) error {
 		return s.Do(ctx, "record.delete", records.Delete{Command: client.NewCommand(), Collection: collection, Record: record})
-	})
-}
-
-func setActive(ctx context.Context, s *client.System, collection, record string, active bool) error {
-	return s.Do(ctx, "record.save", records.Save{
-		Command: client.NewCommand(), Collection: collection, Record: record, Set: map[string]json.RawMessage{"active": json.RawMessage(fmt.Sprint(active))},
 	})
 }
 
@@ -223,11 +217,9 @@ func ruleID(id string) (collection, record string, err error) {
 	if !both {
 		collection, record = ruleCollections[0], collection
 	}
-	for _, known := range ruleCollections {
-		if collection == known {
-			_, err := events.ParseID(record)
-			return collection, record, err
-		}
+	if slices.Contains(ruleCollections, collection) {
+		_, err := events.ParseID(record)
+		return collection, record, err
 	}
 	return "", "", errors.New("a rule is named COLLECTION/RECORD; its collection is " + strings.Join(ruleCollections, ", "))
 }

@@ -49,8 +49,8 @@ var policyVerbs = map[string]func(context.Context, cli.Environment, []string) er
 	"ask":    addsRule(policy.AskPerson),
 	"deny":   addsRule(policy.Deny),
 	"list":   runPolicyList,
-	"pause":  runPolicyPause,
-	"resume": runPolicyResume,
+	"pause":  setsActive("policy pause", false),
+	"resume": setsActive("policy resume", true),
 	"revoke": runPolicyRevoke,
 	"why":    runWhy,
 }

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -14,10 +15,7 @@ import (
 // Why explains a decision: what was requested, what the policy saw, who decided, and what ran.
 func (r *Renderer) Why(w permission.Why) {
 	r.Note("", Bold, "%s was requested in chat %s at %s", w.Ask.Type, w.Chat, exactly(w.Ask.At))
-	text := w.Ask.Command
-	if text == "" {
-		text = strings.Join(w.Ask.Patterns, "\n")
-	}
+	text := cmp.Or(w.Ask.Command, strings.Join(w.Ask.Patterns, "\n"))
 	r.Line("    ", Plain, printable.Visible(text))
 	if w.Ask.Cwd != "" {
 		r.Note("", Dim, "  in %s", w.Ask.Cwd)

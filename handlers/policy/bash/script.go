@@ -8,6 +8,7 @@
 package bash
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -149,9 +150,7 @@ func (s *Script) statement(st *syntax.Stmt, text string, as Command) {
 
 // because keeps the first cause.
 func (s *Script) because(cause string) {
-	if s.Cause == "" {
-		s.Cause = cause
-	}
+	s.Cause = cmp.Or(s.Cause, cause)
 }
 
 func (s *Script) simple(st *syntax.Stmt, call *syntax.CallExpr, text string, c Command) {
