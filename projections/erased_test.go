@@ -28,7 +28,7 @@ func TestAnErasedChatIsARowWithoutText(t *testing.T) {
 		expect.Contains(t, string(answer.Data), `"seq":`)
 		last++
 	}
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	is.NoErr(m.Wait(t.Context(), last))
 	c := chat(t, m)
 	is.Equal([]any{c.Title, c.User, c.Preview, c.Removed}, []any{"erased", "u1", "", false})

@@ -81,7 +81,7 @@ func TestFeedReportsTheRowsThatChanged(t *testing.T) {
 	t.Parallel()
 	names, log := recordings(t), longEnough(t)
 	rapid.Check(t, func(r *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
+		dir, err := os.MkdirTemp(expect.MemoryDir(t), "")
 		if err != nil {
 			r.Fatal(err)
 		}

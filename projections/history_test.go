@@ -21,6 +21,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 )
 
@@ -122,7 +123,7 @@ func model(t testing.TB, all []events.Event) *projections.Model {
 	t.Helper()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	if len(all) > 0 {
 		last, err := log.AppendAll(t.Context(), all)
 		is.NoErr(err)
@@ -134,7 +135,7 @@ func model(t testing.TB, all []events.Event) *projections.Model {
 // still opens read models without a worker: feed applies events to them.
 func still(t testing.TB) *projections.Model {
 	t.Helper()
-	m, err := projections.Open(t.Context(), t.TempDir(), eventstest.Log(t))
+	m, err := projections.Open(t.Context(), expect.MemoryDir(t), eventstest.Log(t))
 	if err != nil {
 		t.Fatal(err)
 	}

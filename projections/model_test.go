@@ -6,6 +6,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -32,7 +33,7 @@ func TestRebuildGivesTheSameBytes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	var last uint64
 	for i, name := range []string{"9i-perm-task", "14-question", "18-abort-text", "85-abort-parent"} {
 		all := conversation(t, name)

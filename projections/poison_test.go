@@ -40,7 +40,7 @@ func TestPoisonIsSetAsideAndTheRestGoesOn(t *testing.T) {
 	appended(s.own(events.ExecFinished{Exec: "never"}))
 	appended(s.submitted("m2"))
 
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	is.NoErr(m.Wait(t.Context(), last))
 	letters, err := m.DeadLetters(t.Context(), 10)
 	is.NoErr(err)

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -109,7 +110,7 @@ func TestAnyBatchingRedeliveryAndRestartGivesTheSameBytes(t *testing.T) {
 	t.Parallel()
 	names, log := recordings(t), longEnough(t)
 	rapid.Check(t, func(r *rapid.T) {
-		base, err := os.MkdirTemp(t.TempDir(), "")
+		base, err := os.MkdirTemp(expect.MemoryDir(t), "")
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -173,7 +174,7 @@ func isDeletion(e events.Event) bool { return e.Subject.Kind == "opencode.sessio
 
 // messagesAfter returns the rows of messages and parts, without their times and sequences, after our message and the events.
 func messagesAfter(t testing.TB, r *rapid.T, log *log.Log, name string, oc []events.Event) string {
-	dir, err := os.MkdirTemp(t.TempDir(), "")
+	dir, err := os.MkdirTemp(expect.MemoryDir(t), "")
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 )
@@ -155,7 +156,7 @@ func TestQuestionsOfARecordingEndTheSameWithRestartsAndDuplicates(t *testing.T) 
 		for i := range all {
 			all[i].Seq = uint64(i + 1)
 		}
-		dir, err := os.MkdirTemp(t.TempDir(), "")
+		dir, err := os.MkdirTemp(expect.MemoryDir(t), "")
 		if err != nil {
 			r.Fatal(err)
 		}

@@ -99,7 +99,7 @@ func TestReadEndsWithTheErrorOfItsReader(t *testing.T) {
 
 func TestLogIsTheSameAfterARestart(t *testing.T) {
 	is := is.New(t)
-	dir := t.TempDir()
+	dir := expect.MemoryDir(t)
 	s := eventstest.Server(t, dir)
 	appendLost(t, eventstest.Open(t, eventstest.Conn(t, s)), "chat1", 0, 3)
 	l := restart(t, s, dir)

@@ -55,7 +55,7 @@ const lostFilter = "evt.chat.*.turn.lost"
 
 func TestWorkIsDoneInOrderAndGoesOnAfterARestart(t *testing.T) {
 	is := is.New(t)
-	dir := t.TempDir()
+	dir := expect.MemoryDir(t)
 	s := eventstest.Server(t, dir)
 	l := eventstest.Open(t, eventstest.Conn(t, s))
 	appendLost(t, l, "chat1", 0, 5)

@@ -39,7 +39,7 @@ func newTestServer(t testing.TB) *testServer {
 	keys, err := natsconf.LoadKeys(t.TempDir())
 	is.New(t).NoErr(err)
 	return &testServer{t: t, keys: keys, config: natsconf.Config{
-		Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public,
+		Name: "test", Listen: "127.0.0.1:0", StoreDir: expect.MemoryDir(t), Keys: keys.Public,
 		Pools: []string{"p1"},
 	}}
 }
@@ -89,7 +89,7 @@ func external(t testing.TB, edit func(text string) string, members ...*natsconf.
 	n := newTestServer(t)
 	for i, member := range members {
 		c := n.config
-		c.Name, c.StoreDir, c.Cluster = "n"+strconv.Itoa(i+1), t.TempDir(), member
+		c.Name, c.StoreDir, c.Cluster = "n"+strconv.Itoa(i+1), expect.MemoryDir(t), member
 		text, err := c.Text()
 		is.NoErr(err)
 		file := filepath.Join(t.TempDir(), "nats.conf")

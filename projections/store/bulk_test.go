@@ -32,7 +32,7 @@ func TestARebuiltFileHasAllIndexes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	last, err := log.AppendAll(t.Context(), many(t, 20))
 	is.NoErr(err)
 	before := schemaOf(t, m.waited(t, last))
@@ -45,7 +45,7 @@ func TestARebuildSetsTheSameEventsAside(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	undecodable := saved(t, "note1", "words")
 	undecodable.Data = []byte("3")
 	last, err := log.AppendAll(t.Context(), append(many(t, 20), undecodable, deleted(t, "nothing"), saved(t, "note1", "more")))
@@ -63,7 +63,7 @@ func TestARebuildAfterAKilledOneBeginsAnew(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	last, err := log.AppendAll(t.Context(), many(t, 20))
 	is.NoErr(err)
 	before := digestOf(t, m.waited(t, last))
@@ -85,7 +85,7 @@ func TestALongLogIsServedOnceAllOfItIsApplied(t *testing.T) {
 	log := eventstest.Log(t)
 	last, err := log.AppendAll(t.Context(), many(t, bulkEvents/4+500))
 	is.NoErr(err)
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	is.NoErr(m.Wait(t.Context(), 1))
 	is.Equal(m.Seq(), last)
 	is.Equal(m.Loaded(), last)
@@ -107,7 +107,7 @@ func TestALongLogIsServedOnceAllOfItIsApplied(t *testing.T) {
 func TestAPreparedFileIsThereWhenItsVersionStarts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	log, dir, next := eventstest.Log(t), t.TempDir(), notes
+	log, dir, next := eventstest.Log(t), expect.MemoryDir(t), notes
 	next.Version = "2"
 	old := running(t, dir, log)
 	last, err := log.AppendAll(t.Context(), many(t, 20))

@@ -46,7 +46,7 @@ func TestUnusableFileIsMovedAsideAndMadeAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			log, dir := eventstest.Log(t), t.TempDir()
+			log, dir := eventstest.Log(t), expect.MemoryDir(t)
 			last, err := log.AppendAll(t.Context(), many(t, 20))
 			is.NoErr(err)
 			m, err := Open(t.Context(), dir, log, notes)
@@ -69,7 +69,7 @@ func TestUnusableFileIsMovedAsideAndMadeAgain(t *testing.T) {
 func TestFileDamagedWhileInUseIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	log, dir := eventstest.Log(t), t.TempDir()
+	log, dir := eventstest.Log(t), expect.MemoryDir(t)
 	all := many(t, 200)
 	half, err := log.AppendAll(t.Context(), all[:600])
 	is.NoErr(err)
@@ -136,7 +136,7 @@ func TestRebuildRepairsADamagedFile(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	last, err := log.AppendAll(t.Context(), many(t, 20))
 	is.NoErr(err)
 	want := digestOf(t, m.waited(t, last))

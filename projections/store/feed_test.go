@@ -114,7 +114,7 @@ func TestWorkerWakesTheSubscriber(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	f := m.Feed()
 	defer f.Close()
 	last, err := log.Append(t.Context(), saved(t, "a", "one"))
@@ -133,7 +133,7 @@ func TestRebuildRepeatsNoChange(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	last, err := log.AppendAll(t.Context(), many(t, 20))
 	is.NoErr(err)
 	m.waited(t, last)
@@ -152,7 +152,7 @@ func TestFeedReportsTheChangesThatARebuildCaughtUpWith(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	m, err := Open(t.Context(), t.TempDir(), log, notes) // its worker is behind
+	m, err := Open(t.Context(), expect.MemoryDir(t), log, notes) // its worker is behind
 	is.NoErr(err)
 	defer m.Close()
 	f := m.Feed()
@@ -249,7 +249,7 @@ func TestSubscribersKnowEveryRowWhateverTheBatchesAndTheFile(t *testing.T) {
 	t.Parallel()
 	id := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
 	rapid.Check(t, func(r *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
+		dir, err := os.MkdirTemp(expect.MemoryDir(t), "")
 		if err != nil {
 			r.Fatal(err)
 		}

@@ -18,7 +18,7 @@ func TestWriterReadsItsOwnWrites(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	expect.Eventually(t, "caught up with an empty log", m.CaughtUp)
 	for i := range 50 {
 		id := fmt.Sprint("note", i)
@@ -44,7 +44,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 func TestRestartGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	log, dir := eventstest.Log(t), t.TempDir()
+	log, dir := eventstest.Log(t), expect.MemoryDir(t)
 	all := many(t, 20)
 	half, err := log.AppendAll(t.Context(), all[:40])
 	is.NoErr(err)
@@ -62,13 +62,13 @@ func TestRestartGoesOnWhereItWas(t *testing.T) {
 	last, err := log.AppendAll(t.Context(), all[40:])
 	is.NoErr(err)
 	is.NoErr(m.Wait(t.Context(), last))
-	is.Equal(digestOf(t, m), digestOf(t, running(t, t.TempDir(), log).waited(t, last)))
+	is.Equal(digestOf(t, m), digestOf(t, running(t, expect.MemoryDir(t), log).waited(t, last)))
 }
 
 func TestFilesOfOtherVersionsGoWhenTheNewOneHasCaughtUp(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	dir := t.TempDir()
+	dir := expect.MemoryDir(t)
 	for _, name := range []string{"readmodel.v0.db", "readmodel.v0.db-wal", "other.db"} {
 		is.NoErr(os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
@@ -86,7 +86,7 @@ func TestFilesOfOtherVersionsGoWhenTheNewOneHasCaughtUp(t *testing.T) {
 func TestRebuildGivesTheSameBytes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	log, dir := eventstest.Log(t), t.TempDir()
+	log, dir := eventstest.Log(t), expect.MemoryDir(t)
 	m := running(t, dir, log)
 	var last uint64
 	for _, e := range append(many(t, 20), deleted(t, "note1"), deleted(t, "nothing"), saved(t, "note2", "other")) {
@@ -121,7 +121,7 @@ func TestReadModelsServeWhileTheyAreRebuilt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	m := running(t, t.TempDir(), log)
+	m := running(t, expect.MemoryDir(t), log)
 	last, err := log.AppendAll(t.Context(), many(t, 200))
 	is.NoErr(err)
 	is.NoErr(m.Wait(t.Context(), last))

@@ -14,6 +14,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/expect"
 )
 
 // note is a row that clients see, with the lines that belong to it.
@@ -130,7 +131,7 @@ func many(t testing.TB, n int) (all []events.Event) {
 // idle opens read models without a worker; apply applies events to them.
 func idle(t testing.TB) *Model {
 	t.Helper()
-	m, err := Open(t.Context(), t.TempDir(), eventstest.Log(t), notes)
+	m, err := Open(t.Context(), expect.MemoryDir(t), eventstest.Log(t), notes)
 	if err != nil {
 		t.Fatal(err)
 	}

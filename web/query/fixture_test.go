@@ -16,6 +16,7 @@ import (
 	"modernc.org/sqlite"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/web/query/filter"
 	"pocketcoder/web/query/schema"
 )
@@ -129,7 +130,7 @@ func init() {
 func open(t testing.TB) *dbx.DB {
 	t.Helper()
 	is := is.New(t)
-	raw, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "read.db")+"?_pragma=cache_size(-32000)")
+	raw, err := sql.Open("sqlite", filepath.Join(expect.MemoryDir(t), "read.db")+"?_pragma=cache_size(-32000)")
 	is.NoErr(err)
 	t.Cleanup(func() { raw.Close() })
 	raw.SetMaxOpenConns(1)
