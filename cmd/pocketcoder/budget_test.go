@@ -57,9 +57,6 @@ func (p *process) askedForMore(t testing.TB, chat string, n int) (ask projection
 	return ask
 }
 
-// budgetSystem starts the system that the tests of budgets share. Each limits its own chats only.
-var budgetSystem = shared{args: []string{"--allow", "todowrite: *", "--allow", "task: general"}}
-
 // counts says how often each kind of event of a chat has happened.
 func (p *process) counts(t testing.TB, chat string) map[string]int {
 	t.Helper()
@@ -87,7 +84,7 @@ const pricePerMillion = 10
 func TestABudgetPausesAndMoreResumes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := budgetSystem.system(t)
+	p := openSystem.system(t)
 	chat := p.create(t, "careful")
 	p.budget(t, "set", "pauses", "--scope", "chat", "--chat", chat, "--cost", "0.5")
 	p.submit(t, chat, steps(3, "in=20000 out=10000")) // 0.3 a step
@@ -119,7 +116,7 @@ func TestABudgetPausesAndMoreResumes(t *testing.T) {
 func TestAPausedTurnGoesOnWhereItStopped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := budgetSystem.system(t)
+	p := openSystem.system(t)
 	chat := p.create(t, "careful")
 	p.budget(t, "set", "goes on", "--scope", "chat", "--chat", chat, "--tokens", "50000")
 	work := "@@usage in=30000\n" + call("todowrite", map[string]any{"todos": []any{}}) + "\n@@next\n"
@@ -143,7 +140,7 @@ func TestAPausedTurnGoesOnWhereItStopped(t *testing.T) {
 func TestASubagentSpendsWhatItsChatMay(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := budgetSystem.system(t)
+	p := openSystem.system(t)
 	chat := p.create(t, "careful")
 	p.budget(t, "set", "with subagents", "--scope", "chat", "--chat", chat, "--tokens", "50000")
 	work := steps(3, "in=30000")
@@ -163,7 +160,7 @@ func TestASubagentSpendsWhatItsChatMay(t *testing.T) {
 // The conversation at a terminal goes through the pause: it asks, goes on when more is allowed, and ends when it is not.
 func TestAConversationAsksForMore(t *testing.T) {
 	t.Parallel()
-	p := budgetSystem.system(t)
+	p := openSystem.system(t)
 	for name, c := range map[string]struct {
 		stdin, approve string
 		code           cli.ExitCode

@@ -18,7 +18,7 @@ import (
 func TestTwoCallsWithOneIDAreLeftToAPerson(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := startAsDelivered(t)
+	p := openSystem.system(t)
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "notes.txt"), []byte(strings.Repeat("needle\n", 400_000)), 0o600))
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, ".env"), []byte("PASSWORD=needle\n"), 0o600))
 	slow := call("read", map[string]any{"filePath": p.workspace + "/notes.txt", "offset": 390_000})

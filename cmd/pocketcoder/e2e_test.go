@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -50,28 +51,57 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	if binaries = os.Getenv(binariesVariable); binaries == "" {
+		panic(runFromOwnDirectory())
+	}
+	os.Unsetenv(binariesVariable)
 	// A test waits for OpenCode most of its time, so twice as many as processors run at once unless -parallel says otherwise.
 	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
 	}
 	os.Exit(func() int {
-		var err error
-		if binaries, err = os.MkdirTemp("", "pocketcoder-e2e-"); err != nil {
-			panic(err)
-		}
 		defer os.RemoveAll(binaries)
-		if err := os.WriteFile(fewModels(), []byte(fewModelsText), 0o600); err != nil {
+		err := errors.Join(os.WriteFile(fewModels(), []byte(fewModelsText), 0o600),
+			os.Mkdir(exposed(), 0o700), os.Symlink(exposed(), filepath.Join(binaries, "link-to-exposed")))
+		if err != nil {
 			panic(err)
 		}
 		defer func() {
 			for _, p := range started.all {
 				p.stop()
 			}
-			removeShell()
 		}()
 		return m.Run()
 	}())
 }
+
+// binariesVariable is how the tests know that they run in the directory binaries.
+const binariesVariable = "POCKETCODER_TEST_BINARIES"
+
+// runFromOwnDirectory makes the directory binaries and runs this program from there, in the same process. A system within the tests looks for
+// pocketcoder-shell beside its program.
+func runFromOwnDirectory() error {
+	dir, err := os.MkdirTemp("", "pocketcoder-e2e-")
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, "pocketcoder.test")
+	if err := os.WriteFile(path, program, 0o700); err != nil {
+		return err
+	}
+	return syscall.Exec(path, append([]string{path}, os.Args[1:]...), append(os.Environ(), binariesVariable+"="+dir))
+}
+
+// seeRipgrep puts ripgrep on PATH, where a system within the tests looks for it.
+var seeRipgrep sync.Once
 
 // build builds both programs into the directory binaries, once.
 var build = sync.OnceValue(func() error {
@@ -91,6 +121,9 @@ func built(t testing.TB, name string) string {
 	}
 	return filepath.Join(binaries, name)
 }
+
+// exposed is a directory that openSystem exposes, through a link.
+func exposed() string { return filepath.Join(binaries, "exposed") }
 
 // fewModels is a file for --model-catalogue, with one provider. At each start it saves 2 s of processor time (measured on 2 cores).
 func fewModels() string { return filepath.Join(binaries, "few-models.json") }
@@ -116,8 +149,8 @@ type process struct {
 
 // shared is a running system that several tests share, each with chats of its own. The first of them starts it.
 type shared struct {
-	args        []string
-	asDelivered bool // with the rules alone that everybody has
+	args        func() []string // nil for none
+	asDelivered bool            // with the rules alone that everybody has
 	once        sync.Once
 	p           *process
 }
@@ -130,8 +163,11 @@ func (s *shared) system(t *testing.T) *process {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := prepare(t, dir, s.args...)
-		p.inside = true
+		var args []string
+		if s.args != nil {
+			args = s.args()
+		}
+		p := prepareInside(t, dir, args...)
 		if s.asDelivered {
 			p.asks = nil
 		}
@@ -153,13 +189,19 @@ func (s *shared) system(t *testing.T) *process {
 	return s.p
 }
 
+// openSystem is a system in which a person is asked for each host, todo lists and general subagents are allowed, and commands see the
+// directory exposed beside the workspace.
+var openSystem = shared{args: func() []string {
+	return []string{"--network", "ask", "--allow", "todowrite: *", "--allow", "task: general", "--expose", filepath.Join(binaries, "link-to-exposed")}
+}}
+
 // sharedSystem returns the system that was started without flags.
 func sharedSystem(t *testing.T) *process {
 	t.Helper()
 	return ordinary.system(t)
 }
 
-// start starts a system of the test's own, in a directory of its own, and stops it with the test.
+// start starts a system of the test's own, as a process of its own and in a directory of its own, and stops it with the test.
 func start(t testing.TB, args ...string) *process {
 	t.Helper()
 	p := prepare(t, t.TempDir(), args...)
@@ -167,11 +209,10 @@ func start(t testing.TB, args ...string) *process {
 	return p
 }
 
-// startAsDelivered is start with the rules alone that everybody has.
-func startAsDelivered(t testing.TB, args ...string) *process {
+// startInside is start for a test that is not about the process: it runs the system within the tests' own.
+func startInside(t testing.TB, args ...string) *process {
 	t.Helper()
-	p := prepare(t, t.TempDir(), args...)
-	p.asks = nil
+	p := prepareInside(t, t.TempDir(), args...)
 	p.runForTest()
 	return p
 }
@@ -207,43 +248,12 @@ func prepare(t testing.TB, dir string, args ...string) *process {
 	return p
 }
 
-// shellBeside is pocketcoder-shell beside the tests' program, where a system within the tests finds it.
-var shellBeside struct {
-	once sync.Once
-	path string // empty if there was one before
-}
-
-// beInside prepares the tests' process to run systems.
-func beInside(t testing.TB) {
+// prepareInside is prepare for a system within the tests' process.
+func prepareInside(t testing.TB, dir string, args ...string) *process {
 	t.Helper()
-	ripgrepDir, shell := filepath.Dir(opencodetest.Tools(t).Ripgrep), built(t, "pocketcoder-shell")
-	shellBeside.once.Do(func() {
-		if err := os.Setenv("PATH", ripgrepDir+":"+os.Getenv("PATH")); err != nil {
-			t.Fatal(err)
-		}
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := os.ReadFile(shell)
-		if err != nil {
-			t.Fatal(err)
-		}
-		beside := filepath.Join(filepath.Dir(self), filepath.Base(shell))
-		if _, err := os.Stat(beside); err == nil {
-			return
-		}
-		shellBeside.path = beside
-		if err := os.WriteFile(beside, body, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-func removeShell() {
-	if shellBeside.path != "" {
-		os.Remove(shellBeside.path)
-	}
+	p := prepare(t, dir, args...)
+	p.inside = true
+	return p
 }
 
 // launch runs the program, or what it does within this process.
@@ -252,7 +262,8 @@ func (p *process) launch(ripgrepDir string) {
 	p.output, p.exited = &expect.Buffer{}, make(chan struct{})
 	args := append(slices.Clip(p.args), p.asks...)
 	if p.inside {
-		beInside(p.t)
+		built(p.t, "pocketcoder-shell") // beside this program, where it is looked for
+		seeRipgrep.Do(func() { os.Setenv("PATH", ripgrepDir+":"+os.Getenv("PATH")) })
 		var ctx context.Context
 		ctx, p.cancel = context.WithCancel(context.Background())
 		env := cli.Environment{Stdin: strings.NewReader(""), Stdout: p.output, Stderr: p.output, Getenv: p.getenv}

@@ -60,7 +60,7 @@ func (p *process) outside(t *testing.T) string {
 func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := startAsDelivered(t, "--isolation", "none")
+	p := unconfinedSystem.system(t)
 	outside := p.outside(t)
 	below := filepath.Join(outside, "below")
 	is.NoErr(os.Mkdir(below, 0o700))
@@ -152,11 +152,8 @@ func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
 func TestWhatOpenCodeCannotSeeIsNoRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	exposed := t.TempDir()
-	is.NoErr(os.WriteFile(filepath.Join(exposed, "notes.txt"), []byte("needle\n"), 0o600))
-	link := filepath.Join(t.TempDir(), "link")
-	is.NoErr(os.Symlink(exposed, link))
-	p := startAsDelivered(t, "--expose", link)
+	p := openSystem.system(t)
+	is.NoErr(os.WriteFile(filepath.Join(exposed(), "notes.txt"), []byte("needle\n"), 0o600))
 	outside := p.outside(t)
 	chat := p.chat(t, call("read", map[string]any{"filePath": outside + "/notes.txt"})+"\n@@next\n"+
 		call("grep", map[string]any{"pattern": "needle", "path": outside})+"\n@@next\n@@say done")
@@ -168,26 +165,27 @@ func TestWhatOpenCodeCannotSeeIsNoRequest(t *testing.T) {
 	}
 	is.Equal(len(p.leftToAPerson(t, chat)), 0)
 
-	asked := p.denied(t, call("read", map[string]any{"filePath": exposed + "/notes.txt"}))
+	asked := p.denied(t, call("read", map[string]any{"filePath": exposed() + "/notes.txt"}))
 	is.Equal(asked.ReferredReason, "no rule allows it")
 	data := filepath.Join(string(p.data), "opencode", "data", "opencode", "tool-output", "x")
 	is.Equal(p.denied(t, call("read", map[string]any{"filePath": data})).ReferredReason, "no rule allows it")
 }
 
 // unconfinedSystem starts a system with the rules that everybody has, whose OpenCode sees the whole machine.
-var unconfinedSystem = shared{args: []string{"--isolation", "none"}, asDelivered: true}
+var unconfinedSystem = shared{args: func() []string { return []string{"--isolation", "none"} }, asDelivered: true}
 
 func TestAFIFONeverStopsOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := unconfinedSystem.system(t)
-	pipe := filepath.Join(p.workspace, "pipe")
+	dir := p.dir(t)
+	here, pipe := filepath.Base(dir), filepath.Join(dir, "pipe")
 	is.NoErr(syscall.Mkfifo(pipe, 0o600))
-	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "notes.txt"), []byte("needle\n"), 0o600))
+	is.NoErr(os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("needle\n"), 0o600))
 	var scripts []string
 	for range 2 { // two block OpenCode on two processors
-		scripts = append(scripts, call("read", map[string]any{"filePath": "pipe"}), call("write", map[string]any{"filePath": pipe, "content": "x"}),
-			call("edit", map[string]any{"filePath": pipe, "oldString": "a", "newString": "b"}), call("grep", map[string]any{"pattern": "x", "path": "pipe"}))
+		scripts = append(scripts, call("read", map[string]any{"filePath": here + "/pipe"}), call("write", map[string]any{"filePath": pipe, "content": "x"}),
+			call("edit", map[string]any{"filePath": pipe, "oldString": "a", "newString": "b"}), call("grep", map[string]any{"pattern": "x", "path": here + "/pipe"}))
 	}
 	chat := p.chat(t, strings.Join(scripts, "\n@@next\n")+"\n@@next\n@@say done")
 	p.turnEnds(t, chat)
@@ -199,17 +197,17 @@ func TestAFIFONeverStopsOpenCode(t *testing.T) {
 	}
 	is.Equal(len(p.leftToAPerson(t, chat)), 0)
 
-	large := filepath.Join(p.workspace, "large.pdf")
+	large := filepath.Join(dir, "large.pdf")
 	is.NoErr(os.WriteFile(large, []byte("%PDF-1.4"), 0o600))
 	is.NoErr(os.Truncate(large, 40<<20)) // it takes no place on the disk
-	refused := p.chat(t, call("read", map[string]any{"filePath": "large.pdf"})+"\n@@next\n@@say done")
+	refused := p.chat(t, call("read", map[string]any{"filePath": here + "/large.pdf"})+"\n@@next\n@@say done")
 	p.turnEnds(t, refused)
 	c := p.tools(t, refused)[0]
 	is.Equal(c.State.Status, "error")
 	expect.Contains(t, c.State.Error, "has more than 32 MiB")
 	is.NoErr(os.Remove(large))
 
-	other := p.chat(t, call("grep", map[string]any{"pattern": "needle"})+"\n@@next\n"+call("read", map[string]any{"filePath": "notes.txt"})+"\n@@next\n@@say done")
+	other := p.chat(t, call("grep", map[string]any{"pattern": "needle", "path": here})+"\n@@next\n"+call("read", map[string]any{"filePath": here + "/notes.txt"})+"\n@@next\n@@say done")
 	p.turnEnds(t, other)
 	for _, c := range p.tools(t, other) { // a search skips the FIFO
 		is.Equal(c.State.Status, "completed")

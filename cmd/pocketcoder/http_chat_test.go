@@ -147,7 +147,7 @@ func TestDeletedChatStopsItsCommandAndIsGone(t *testing.T) {
 // inRepository starts a system whose workspace is a git repository: OpenCode takes snapshots of no other.
 func inRepository(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := prepare(t, t.TempDir(), args...)
+	p := prepareInside(t, t.TempDir(), args...)
 	for _, dir := range []string{".git/objects", ".git/refs/heads"} {
 		if err := os.MkdirAll(filepath.Join(p.workspace, dir), 0o755); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 func TestAgentsAskAndTheirApprovalsRunNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := start(t, "--allow", "bash: git status*")
+	p := sharedSystem(t)
 	agent, owner := p.account(t, "agent"), p.account(t, "user")
 	chat := owner.create(t, "chats", record{"title": "intents"})
 	owner.say(t, chat, "@@say hello")

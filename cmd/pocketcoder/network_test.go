@@ -33,14 +33,11 @@ func needsBubblewrap(t *testing.T) {
 	}
 }
 
-// networkSystem starts the system that asks a person for each host.
-var networkSystem = shared{args: []string{"--network", "ask"}}
-
 func TestAPersonDecidesWhereACommandConnects(t *testing.T) {
 	t.Parallel()
 	needsBubblewrap(t)
 	is := is.New(t)
-	p := networkSystem.system(t)
+	p := openSystem.system(t)
 	chat := p.chat(t, bash(knock))
 	p.approve(t, chat, 0)
 	var asked events.PermissionRequested
@@ -67,7 +64,7 @@ func TestOneCommandWithItsHostIsOneRequest(t *testing.T) {
 	t.Parallel()
 	needsBubblewrap(t)
 	is := is.New(t)
-	p := networkSystem.system(t)
+	p := openSystem.system(t)
 	chat := p.chat(t, bash("curl -sS https://api.example.com/a; curl -sS https://api.example.com/b; echo done"))
 	ask := p.ask(t, chat, 0)
 	var referred events.PermissionReferred
@@ -112,7 +109,7 @@ func TestACommandWithoutANetworkSaysSo(t *testing.T) {
 func TestACommandRunsAtLandlock(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := start(t, "--isolation", "landlock")
+	p := startInside(t, "--isolation", "landlock")
 	run, call := p.runs(t, map[string]any{"command": "echo one; exit 3"})
 	is.Equal([]any{run.Isolation, run.ExitCode, call.State.Status}, []any{"landlock", int64(3), "completed"})
 	is.Equal(outputsOf(t, run).Stdout.Text, "one\n")

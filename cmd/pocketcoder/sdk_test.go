@@ -27,7 +27,7 @@ func TestTheOfficialSDKWorksUnmodified(t *testing.T) {
 	if err != nil {
 		t.Fatal("Node.js 20 is needed: ", err)
 	}
-	p := start(t)
+	p := sharedSystem(t)
 	suite := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=spec", "suite.test.mjs")
 	suite.Dir = sdkDir(t)
 	suite.Env = append(os.Environ(), "POCKETCODER_URL="+p.Running.HTTP, "ADMIN_EMAIL="+adminEmail, "ADMIN_PASSWORD="+adminPassword)
