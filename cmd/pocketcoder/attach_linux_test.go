@@ -61,10 +61,8 @@ var hostile = []string{
 	"\x1bPtmux;\x1b\x1b]52;c;ZXZpbA==\x07\x1b\\", "\x1b_evil-apc\x1b\\", "\x1b[2J\x1b[H", "\x9b2J", "\u202eevil",
 }
 
-func TestAttachShowsARunningCommandAsItRuns(t *testing.T) {
-	t.Parallel()
+func attachShowsARunningCommand(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	v := tmuxFor(t, p.data)
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "hostile"), []byte(strings.Join(hostile, "\n")+"\n"), 0o600))
 	chat := p.chat(t, bash(`echo begun; cat hostile; while [ ! -e go ]; do sleep 0.05; done; echo went on; false`))

@@ -19,7 +19,7 @@ import (
 )
 
 // startWithSSH starts a system with an SSH server, where nobody else can write above its data: sshd insists on that.
-func startWithSSH(t *testing.T, args ...string) (p *process, port string) {
+func startWithSSH(t *testing.T) *process {
 	t.Helper()
 	is := is.New(t)
 	expect.Program(t, "ssh")
@@ -32,11 +32,23 @@ func startWithSSH(t *testing.T, args ...string) (p *process, port string) {
 	dir, err := os.MkdirTemp(u.HomeDir, ".pocketcoder-ssh-")
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	p = prepare(t, dir, append([]string{"--ssh", "127.0.0.1:0"}, args...)...)
+	p := prepare(t, dir, "--ssh", "127.0.0.1:0")
 	p.runForTest()
+	return p
+}
+
+// sshPort is where the SSH server listens.
+func (p *process) sshPort(t *testing.T) string {
+	t.Helper()
 	found := regexp.MustCompile(`at 127\.0\.0\.1:(\d+), host key SHA256:`).FindStringSubmatch(p.output.String())
-	is.True(found != nil) // it says where
-	return p, found[1]
+	is.New(t).True(found != nil) // it says where
+	return found[1]
+}
+
+func TestOverSSH(t *testing.T) {
+	t.Parallel()
+	inTurn(t, startWithSSH(t), stage{"a key lands in the viewer", sshKeyLandsInTheViewer},
+		stage{"a chat that gets another owner closes its viewer and shells", newOwnerClosesViewerAndShells})
 }
 
 // dial is a person's ssh. It has no locale, and a terminal that this machine may not know.
@@ -47,10 +59,9 @@ func dial(t *testing.T, port, key string, command ...string) *exec.Cmd {
 	return cmd
 }
 
-func TestSSHKeyLandsInTheViewer(t *testing.T) {
-	t.Parallel()
+func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	is := is.New(t)
-	p, port := startWithSSH(t)
+	port := p.sshPort(t)
 	others := p.chat(t, "@@say hello")
 	ann := p.account(t, "user")
 	key, public := newSSHKey(t)
@@ -140,11 +151,10 @@ func TestSSHKeyLandsInTheViewer(t *testing.T) {
 	again.leaves()
 }
 
-// sshChat starts a system in which an account with a key has a chat.
-func sshChat(t *testing.T) (p *process, port string, ann login, key, chat string) {
+// sshChat makes an account with a key and a chat of its own.
+func (p *process) sshChat(t *testing.T) (key, chat string) {
 	t.Helper()
-	p, port = startWithSSH(t)
-	ann = p.account(t, "user")
+	ann := p.account(t, "user")
 	key, public := newSSHKey(t)
 	ann.create(t, "ssh_keys", record{"user": ann.id, "public_key": public, "device_name": "laptop", "is_active": true})
 	chat = ann.create(t, "chats", record{"title": "hers"})
@@ -152,13 +162,13 @@ func sshChat(t *testing.T) (p *process, port string, ann login, key, chat string
 		text, _ := os.ReadFile(p.data.Path("ssh", ssh.AuthorizedKeys))
 		return strings.Contains(string(text), public)
 	})
-	return p, port, ann, key, chat
+	return key, chat
 }
 
-func TestChatThatGetsAnotherOwnerClosesItsViewerAndShells(t *testing.T) {
-	t.Parallel()
+func newOwnerClosesViewerAndShells(t *testing.T, p *process) {
 	is := is.New(t)
-	p, port, _, key, chat := sshChat(t)
+	port := p.sshPort(t)
+	key, chat := p.sshChat(t)
 	bob := p.account(t, "user")
 	v := tmuxFor(t, p.data)
 	s := sit(t, dial(t, port, key, chat))

@@ -16,10 +16,8 @@ import (
 )
 
 // The same systems show an erased chat, because each start of OpenCode takes seconds.
-func TestARestoredSystemShowsTheSameChatAndGoesOn(t *testing.T) {
-	t.Parallel()
+func restoredSystemShowsTheSameChat(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	chat := p.chat(t, bash("echo re''stored"))
 	p.approve(t, chat, 0)
 	p.turnEnds(t, chat)
@@ -36,9 +34,8 @@ func TestARestoredSystemShowsTheSameChatAndGoesOn(t *testing.T) {
 	to := strconv.FormatUint(result.Events, 10)
 	before, _, _ := p.cli(t, "", "replay", chat, "--json", "--to", to)
 	said := p.text(t, chat)
-	p.stop()
 
-	r := prepare(t, dir)
+	r := prepareInside(t, dir)
 	r.env = nil // the account comes from the backup
 	stdout = r.reports(t, "restore", backup, "--passphrase-file", file)
 	expect.Contains(t, stdout, "start it with: pocketcoder up --data "+string(r.data))

@@ -19,18 +19,17 @@ import (
 	"pocketcoder/projections"
 )
 
-// damage is something that happens to a system, and what must hold after it.
-type damage struct {
+// stage is something that happens to a system, and what must hold after it.
+type stage struct {
 	name string
 	test func(*testing.T, *process)
 }
 
-// inTurn damages one system in several ways, one after the other.
-func inTurn(t *testing.T, all ...damage) {
-	t.Parallel()
-	p := start(t)
-	for _, d := range all {
-		if !t.Run(d.name, func(t *testing.T) { p.t = t; d.test(t, p) }) {
+// inTurn takes one system through several stages, one after the other, because each start of OpenCode takes seconds.
+func inTurn(t *testing.T, p *process, all ...stage) {
+	t.Helper()
+	for _, s := range all {
+		if !t.Run(s.name, func(t *testing.T) { p.t = t; s.test(t, p) }) {
 			break // the system may not be fit for the others
 		}
 	}
@@ -38,12 +37,21 @@ func inTurn(t *testing.T, all ...damage) {
 }
 
 func TestAPartThatDiesIsReplacedAndNothingIsLost(t *testing.T) {
-	inTurn(t, damage{"OpenCode dies", openCodeDies}, damage{"the worker dies", workerDies}, damage{"health checks follow", healthchecksFollow},
-		damage{"a detached server lives on", detachedServerLivesOn}, damage{"an interrupted question ends", interruptedQuestionEnds})
+	t.Parallel()
+	p := startWithSlowOpenCode(t)
+	inTurn(t, p, stage{"OpenCode that cannot start at once is started again", openCodeStartsAgain}, stage{"OpenCode dies", openCodeDies},
+		stage{"a file that changed while OpenCode was away is shown again", fileChangedMeanwhileIsShown}, stage{"the worker dies", workerDies}, stage{"health checks follow", healthchecksFollow},
+		stage{"a detached server lives on", detachedServerLivesOn}, stage{"an interrupted question ends", interruptedQuestionEnds})
 }
 
 func TestTheNextStartMakesACrashGood(t *testing.T) {
-	inTurn(t, damage{"clients go on", clientsGoOn}, damage{"messages between crashes", messagesBetweenCrashes}, damage{"crashes during the start", killDuringStart})
+	t.Parallel()
+	p := prepare(t, t.TempDir(), "--push-allow-private")
+	p.env = []string{"POCKETCODER_ADMIN_EMAIL=", "POCKETCODER_ADMIN_PASSWORD="}
+	p.runForTest()
+	inTurn(t, p, stage{"the setup link makes one administrator", setupLinkMakesOneAdministrator}, stage{"clients go on", clientsGoOn},
+		stage{"questions survive", questionsSurviveRestarts}, stage{"messages between crashes", messagesBetweenCrashes},
+		stage{"crashes during the start", killDuringStart}, stage{"a command is approved on a notification", approvedOnANotification})
 }
 
 func killDuringStart(t *testing.T, p *process) {
@@ -180,14 +188,18 @@ func (p *process) worker(t *testing.T) (worker int) {
 	return worker
 }
 
-func TestOpenCodeThatCannotStartAtOnceIsStartedAgain(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
+// startWithSlowOpenCode starts a system whose OpenCode fails at its first start.
+func startWithSlowOpenCode(t *testing.T) *process {
+	t.Helper()
 	tools, dir := opencodetest.Tools(t), t.TempDir()
 	path := filepath.Join(dir, "opencode")
 	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = serve ] && ! [ -e \"$HOME/tried\" ]; then touch \"$HOME/tried\"; exit 1; fi\nexec %s \"$@\"\n", tools.OpenCode)
-	is.NoErr(os.WriteFile(path, []byte(script), 0o755))
-	p := start(t, "--opencode", path, "--expose", filepath.Dir(tools.OpenCode))
+	expect.WriteFile(t, path, script)
+	return start(t, "--opencode", path, "--expose", filepath.Dir(tools.OpenCode))
+}
+
+func openCodeStartsAgain(t *testing.T, p *process) {
+	is := is.New(t)
 	_, err := os.Stat(p.data.Path("opencode", "home", "tried"))
 	is.NoErr(err) // it failed once, as it does when somebody takes its port
 	chat := p.chat(t, "@@say here")

@@ -14,15 +14,18 @@ import (
 	"pocketcoder/cmd/datadir"
 )
 
-func TestTheDataDirectoryIsForItsOwnerAlone(t *testing.T) {
-	t.Parallel()
+// prepareForEverybody makes a data directory as an older version left it.
+func prepareForEverybody(t *testing.T, p *process) {
+	t.Helper()
 	is := is.New(t)
-	p := prepare(t, t.TempDir(), "--allow", "bash: touch made")
 	is.NoErr(os.MkdirAll(p.data.Path("nats"), 0o755))
 	is.NoErr(os.Chmod(string(p.data), 0o755))
 	is.NoErr(os.WriteFile(p.data.Path("version"), []byte(datadir.LayoutVersion+"\n"), 0o644))
-	is.NoErr(os.WriteFile(p.data.Path("nats-address"), nil, 0o644)) // as an older version left it
-	p.runForTest()
+	is.NoErr(os.WriteFile(p.data.Path("nats-address"), nil, 0o644))
+}
+
+func dataIsForItsOwnerAlone(t *testing.T, p *process) {
+	is := is.New(t)
 	chat := p.chat(t, bash("touch made"))
 	p.turnEnds(t, chat)
 	is.NoErr(filepath.WalkDir(string(p.data), func(path string, entry fs.DirEntry, err error) error {

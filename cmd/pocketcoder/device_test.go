@@ -19,11 +19,9 @@ import (
 	records "pocketcoder/handlers/record"
 )
 
-func TestDevicesAreAddedTestedAndRemovedOnTheCommandLine(t *testing.T) {
-	t.Parallel()
+func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
 	is := is.New(t)
-	p, phone := prepare(t, t.TempDir(), "--push-allow-private"), newPhone(t)
-	p.runForTest()
+	phone := newPhone(t)
 	must := func(args ...string) string {
 		t.Helper()
 		stdout, stderr, code := p.cli(t, "", append([]string{"device"}, args...)...)

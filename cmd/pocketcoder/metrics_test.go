@@ -13,10 +13,8 @@ import (
 	"pocketcoder/expect"
 )
 
-func TestMetricsSayHowTheSystemIs(t *testing.T) {
-	t.Parallel()
+func metricsSayHowTheSystemIs(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t, "--metrics", "127.0.0.1:0")
 	address := regexp.MustCompile(`metrics +(http://\S+/metrics)`).FindStringSubmatch(p.output.String())
 	is.Equal(len(address), 2)
 	scrape := func() string {

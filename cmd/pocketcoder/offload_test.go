@@ -9,12 +9,8 @@ import (
 	"pocketcoder/expect"
 )
 
-func TestOutputsOfArchivedChatsAreMovedAndStillServed(t *testing.T) {
-	expect.Long(t, "starts a system twice")
-	t.Parallel()
+func outputsOfArchivedChatsAreMoved(t *testing.T, p *process, dir string) {
 	is := is.New(t)
-	dir := t.TempDir()
-	p := start(t, "--offload-dir", dir, "--offload-after", "1ms")
 	admin := p.admin(t)
 	chat := admin.create(t, "chats", record{"title": "old"})
 	admin.say(t, chat, bash("seq 1 50000"))

@@ -74,11 +74,9 @@ func (one pushed) press(t *testing.T, label string) int {
 	return resp.StatusCode
 }
 
-func TestACommandIsApprovedOnANotification(t *testing.T) {
-	t.Parallel()
+func approvedOnANotification(t *testing.T, p *process) {
 	is := is.New(t)
-	p, phone := prepare(t, t.TempDir(), "--push-allow-private"), newPhone(t)
-	p.runForTest()
+	phone := newPhone(t)
 	owner := p.account(t, "user")
 	owner.create(t, "devices", record{"name": "My phone", "push_service": "unifiedpush", "push_token": phone.URL + "/topic", "is_active": true})
 	chat := owner.create(t, "chats", record{"title": "Errands"})

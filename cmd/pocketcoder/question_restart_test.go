@@ -45,9 +45,7 @@ func (p *process) forgotten(t *testing.T, chat string) {
 }
 
 // Each chat goes through two restarts: one while its question waits, and the next chat's, after the answer.
-func TestQuestionSurvivesRestartsAndItsAnswerResumesTheTurn(t *testing.T) {
-	t.Parallel()
-	p := start(t)
+func questionsSurviveRestarts(t *testing.T, p *process) {
 	var seen []events.Event
 	goesOn := func(*testing.T) {}
 	for _, r := range restarts {

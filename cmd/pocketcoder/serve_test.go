@@ -137,15 +137,27 @@ func (l login) takesOver(t *testing.T) {
 	})
 }
 
-// Both nodes serve the same chats. When the node with the engine is killed, the other takes over: what waited goes on, what was submitted
-// meanwhile is answered, and no command and no message is there twice.
-func TestAnotherNodeTakesOverTheEngine(t *testing.T) {
+func TestTwoNodesOfACluster(t *testing.T) {
 	expect.Long(t, "runs a cluster of three NATS servers and two nodes")
 	t.Parallel()
-	is := is.New(t)
-	first, second, _ := prepareNodes(t)
+	first, second, cluster := prepareNodes(t)
 	first.runForTest()
 	second.runForTest()
+	inTurn(t, first, stage{"another node takes over the engine", func(t *testing.T, first *process) {
+		second.t = t
+		anotherNodeTakesOver(t, first, second)
+	}}, stage{"without a majority nothing is stored", func(t *testing.T, first *process) {
+		second.t = t
+		second.restart()
+		withoutAMajorityNothingIsStored(t, first, second, cluster)
+	}})
+	second.t = t
+}
+
+// Both nodes serve the same chats. When the node with the engine is killed, the other takes over: what waited goes on, what was submitted
+// meanwhile is answered, and no command and no message is there twice.
+func anotherNodeTakesOver(t *testing.T, first, second *process) {
+	is := is.New(t)
 	one := first.admin(t)
 	two := one.at(second) // a token is good on every node
 	is.Equal(expect.ReadFile(t, second.data.Path("keys", "webpush.json")), expect.ReadFile(t, first.data.Path("keys", "webpush.json")))
@@ -224,13 +236,8 @@ func TestAnotherNodeTakesOverTheEngine(t *testing.T) {
 
 // Without a majority of the NATS servers nothing is stored. The node with the engine ends, because it can no longer know that it is the
 // only one. The other says so in its health and answers commands with 503; it goes on, with the engine, when the servers are back.
-func TestAClusterWithoutAMajorityIsShownAndGoesOn(t *testing.T) {
-	expect.Long(t, "runs a cluster of three NATS servers and two nodes")
-	t.Parallel()
+func withoutAMajorityNothingIsStored(t *testing.T, first, second *process, cluster *natsCluster) {
 	is := is.New(t)
-	first, second, cluster := prepareNodes(t)
-	first.runForTest()
-	second.runForTest()
 	admin := first.admin(t).at(second)
 	chat := admin.create(t, "chats", record{"title": "before"})
 

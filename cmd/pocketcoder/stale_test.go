@@ -92,7 +92,7 @@ func TestFileThatChangedWhileItsRequestWaitedIsNotOverwritten(t *testing.T) {
 
 func TestPatchOfFilesThatChangedWhileItWaitedIsNotApplied(t *testing.T) {
 	t.Parallel()
-	p := prepare(t, t.TempDir(), "--model-url", foreignServer(t), "--model", "gpt-5-scripted") // OpenCode has apply_patch for such names
+	p := prepareInside(t, t.TempDir(), "--model-url", foreignServer(t), "--model", "gpt-5-scripted") // OpenCode has apply_patch for such names
 	p.args = slices.DeleteFunc(p.args, func(arg string) bool { return arg == "--demo" })
 	p.env = append(p.env, "POCKETCODER_MODEL_KEY="+foreignKey)
 	p.runForTest()
@@ -117,10 +117,8 @@ func TestPatchOfFilesThatChangedWhileItWaitedIsNotApplied(t *testing.T) {
 	p.checkModel(t)
 }
 
-func TestFileThatChangedWhileOpenCodeWasAwayIsShownAgain(t *testing.T) {
-	t.Parallel()
+func fileChangedMeanwhileIsShown(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	path := filepath.Join(p.workspace, "a.md")
 	saves(t, path, "a\n")
 	writes := call("write", map[string]any{"filePath": path, "content": "b\n"})

@@ -31,8 +31,15 @@ import (
 const stopTimeLimit = 10 * time.Second
 
 func TestTheNextStartGoesOnAfterAStop(t *testing.T) {
-	inTurn(t, damage{"Ctrl-C leaves nothing behind", stopLeavesNothing}, damage{"what a shell has changed is known", shellChangesAreKnown},
-		damage{"a damaged read model is set aside, and what was lost is named", damagedReadModel})
+	t.Parallel()
+	dir := t.TempDir()
+	p := prepare(t, t.TempDir(), "--offload-dir", dir, "--offload-after", "1ms", "--allow", "bash: touch made")
+	prepareForEverybody(t, p)
+	p.runForTest()
+	offloaded := func(t *testing.T, p *process) { outputsOfArchivedChatsAreMoved(t, p, dir) }
+	inTurn(t, p, stage{"the data directory is for its owner alone", dataIsForItsOwnerAlone}, stage{"outputs of archived chats are moved", offloaded},
+		stage{"Ctrl-C leaves nothing behind", stopLeavesNothing}, stage{"what a shell has changed is known", shellChangesAreKnown},
+		stage{"a damaged read model is set aside, and what was lost is named", damagedReadModel})
 }
 
 func stopLeavesNothing(t *testing.T, p *process) {
