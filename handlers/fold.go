@@ -20,22 +20,13 @@ type State interface{ Apply(events.Event) }
 type Fold[S State] struct {
 	mu      sync.Mutex
 	state   S
-	queries []query
-}
-
-// query is one subject filter and the last sequence folded under it.
-type query struct {
-	filter string
-	last   uint64
+	filters []string
+	folded  *log.Position
 }
 
 // NewFold returns a fold of the events that match one of the filters into s.
 func NewFold[S State](s S, filters ...string) *Fold[S] {
-	f := &Fold[S]{state: s}
-	for _, filter := range filters {
-		f.queries = append(f.queries, query{filter: filter})
-	}
-	return f
+	return &Fold[S]{state: s, filters: filters, folded: log.Start(filters...)}
 }
 
 // Read calls fn with the state as it is now.
@@ -49,7 +40,7 @@ func (f *Fold[S]) Read(ctx context.Context, l *log.Log, fn func(S) error) error 
 }
 
 // Last returns the sequence of the last event folded under the first filter. Only decide functions of this fold may call it.
-func (f *Fold[S]) Last() uint64 { return f.queries[0].last }
+func (f *Fold[S]) Last() uint64 { return f.folded.Last(f.filters[0]) }
 
 // firstPause is the longest pause after the first conflict. It doubles with each further one.
 const firstPause = 20 * time.Millisecond
@@ -127,12 +118,9 @@ func (f *Fold[S]) CarryOutOne(ctx context.Context, l *log.Log, chat string, c Co
 
 // advance brings the state up to date with every filter, and with what a transaction has decided so far.
 func (f *Fold[S]) advance(ctx context.Context, l *log.Log) error {
-	for i, q := range f.queries {
-		last, err := l.Fold(ctx, q.filter, q.last, func(e events.Event) error { f.state.Apply(e); return nil })
-		f.queries[i].last = last // also of a read that failed on the way: nothing is applied twice
-		if err != nil {
-			return err
-		}
+	err := l.Advance(ctx, f.folded, func(e events.Event) error { f.state.Apply(e); return nil })
+	if err != nil {
+		return err
 	}
 	if t := transactionOf(ctx); t != nil {
 		for _, w := range t.writes {
@@ -145,25 +133,19 @@ func (f *Fold[S]) advance(ctx context.Context, l *log.Log) error {
 }
 
 func (f *Fold[S]) matches(subject string) bool {
-	for _, q := range f.queries {
-		if matches(q.filter, subject) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.filters, func(filter string) bool { return matches(filter, subject) })
 }
 
 // writes gives each event its cause and, as far as they go, one of the guarded filters.
 func (f *Fold[S]) writes(all []events.Event, cause string, guarded []string) []log.Write {
 	if len(guarded) == 0 {
-		guarded = []string{f.queries[0].filter}
+		guarded = f.filters[:1]
 	}
 	writes := make([]log.Write, len(all))
 	for i, e := range all {
 		writes[i].Event = e.CausedBy(cause)
 		if i < len(guarded) {
-			at := slices.IndexFunc(f.queries, func(q query) bool { return q.filter == guarded[i] })
-			writes[i].Expect = log.Expect{Filter: guarded[i], Last: f.queries[at].last}
+			writes[i].Expect = log.Expect{Filter: guarded[i], Last: f.folded.Last(guarded[i])}
 		}
 	}
 	return writes

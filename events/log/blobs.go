@@ -148,7 +148,7 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 	}
 	r, w := io.Pipe()
 	go func() {
-		_, err := l.direct(ctx, BlobsStream, chunkSubject(info.NUID), 0, func(m *nats.Msg, _ uint64) error {
+		_, err := l.direct().Read(ctx, BlobsStream, chunkSubject(info.NUID), 0, func(m *nats.Msg, _ uint64) error {
 			_, err := w.Write(m.Data)
 			return err
 		})
@@ -159,7 +159,7 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 
 // describe returns what the bucket says of a blob, and the sequence of that message.
 func (l *Log) describe(ctx context.Context, name string) (info jetstream.ObjectInfo, seq uint64, err error) {
-	_, err = l.direct(ctx, BlobsStream, metaSubject(name), 0, func(m *nats.Msg, at uint64) error {
+	_, err = l.direct().Read(ctx, BlobsStream, metaSubject(name), 0, func(m *nats.Msg, at uint64) error {
 		info = jetstream.ObjectInfo{} // a restored bucket may hold an older one, too
 		if seq = at; json.Unmarshal(m.Data, &info) != nil {
 			return fmt.Errorf("its description: %w", ErrDamaged)

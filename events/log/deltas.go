@@ -74,7 +74,7 @@ func (l *Log) FollowDeltas(ctx context.Context, filters []string, fn func(Delta)
 // sequence of the last one, or after if there is none. A fragment is stored a moment after followers receive it. Fragments
 // that were lost or are older than DELTAS keeps are missing.
 func (l *Log) FoldDeltas(ctx context.Context, filter string, after uint64, fn func(Delta) error) (uint64, error) {
-	return l.direct(ctx, DeltasStream, filter, after, func(m *nats.Msg, _ uint64) error {
+	return l.direct().Read(ctx, DeltasStream, filter, after, func(m *nats.Msg, _ uint64) error {
 		return fn(delta(m.Header.Get(jetstream.SubjectHeader), m))
 	})
 }

@@ -2,12 +2,10 @@ package log
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
@@ -27,7 +25,7 @@ func (l *Log) before(ctx context.Context, stream, filter string, t time.Time) (u
 	if err != nil {
 		return fail(err)
 	}
-	m, err := l.get(ctx, stream, map[string]any{"start_time": t, "next_by_subj": filter})
+	m, err := l.direct().Get(ctx, stream, map[string]any{"start_time": t, "next_by_subj": filter})
 	if err != nil {
 		return fail(err)
 	}
@@ -44,7 +42,7 @@ func (l *Log) before(ctx context.Context, stream, filter string, t time.Time) (u
 // Stored returns the time at which the event at seq was stored, or the next event if there is none at seq. It returns the zero
 // time if there is neither.
 func (l *Log) Stored(ctx context.Context, seq uint64) (time.Time, error) {
-	m, err := l.get(ctx, EventsStream, map[string]any{"seq": max(seq, 1), "next_by_subj": events.AllEvents})
+	m, err := l.direct().Get(ctx, EventsStream, map[string]any{"seq": max(seq, 1), "next_by_subj": events.AllEvents})
 	if err != nil || m == nil {
 		return time.Time{}, err
 	}
@@ -53,26 +51,4 @@ func (l *Log) Stored(ctx context.Context, seq uint64) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("find the time of #%d: %w", seq, err)
 	}
 	return at, nil
-}
-
-// get does a direct get (ADR-31) of one message. It returns nil if there is none.
-func (l *Log) get(ctx context.Context, stream string, request map[string]any) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	body, err := json.Marshal(request)
-	if err != nil {
-		return nil, err
-	}
-	m, err := l.nc.RequestWithContext(ctx, l.prefix+".DIRECT.GET."+stream, body)
-	if err != nil {
-		return nil, err
-	}
-	switch status := m.Header.Get("Status"); status {
-	case "":
-		return m, nil
-	case "404":
-		return nil, nil
-	default:
-		return nil, fmt.Errorf("direct get: %s %s", status, m.Header.Get("Description"))
-	}
 }

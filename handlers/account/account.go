@@ -105,11 +105,11 @@ type Accounts struct {
 	parser  *jwt.Parser
 	hashing chan struct{} // holds one for each password that is being hashed
 
-	deciding sync.Mutex // makes commands of this process take turns; locked before mu
+	deciding sync.Mutex    // makes commands of this process take turns; locked before mu
+	folded   *log.Position // how far the log is in accounts at least; guarded by deciding
 
 	mu       sync.RWMutex // guards what follows
 	accounts map[string]*account
-	folded   map[string]uint64   // by filter: how far the log is in accounts at least
 	sessions map[string]*session // by their key in SECRETS
 	public   map[string]*session // by their public id
 
@@ -121,18 +121,17 @@ type Accounts struct {
 // changes is what decisions about accounts are made on, and guarded by.
 var changes = events.UserSubject("*", "account.*")
 
-// deletions are folded after the changes: who sees a change sees the deletions before it. They need no guard of their own,
-// because a deletion is guarded by the changes, and disables first.
+// deletions are folded together with the changes: who sees a change sees the deletions before it. They need no guard of their own, because a deletion is guarded by the changes, and disables first.
 var deletions = events.UserSubject("*", events.Deleted{}.Kind())
 
-// passwords are folded last. No decision is made on them.
+// passwords need no guard, because no decision is made on them.
 var passwords = events.UserSubject("*", events.PasswordChanged{}.Kind())
 
 // Open reads the accounts from the log and the sessions from secrets.
-func Open(ctx context.Context, log *log.Log, secrets *secret.Store) (*Accounts, error) {
+func Open(ctx context.Context, l *log.Log, secrets *secret.Store) (*Accounts, error) {
 	a := &Accounts{
-		HashMemory: hashMemory, log: log, secrets: secrets, now: time.Now, hashing: make(chan struct{}, maxHashing),
-		accounts: map[string]*account{}, folded: map[string]uint64{},
+		HashMemory: hashMemory, log: l, secrets: secrets, now: time.Now, hashing: make(chan struct{}, maxHashing),
+		accounts: map[string]*account{}, folded: log.Start(changes, deletions, passwords),
 		sessions: map[string]*session{}, public: map[string]*session{},
 		attempts: map[string]*attempts{}, strangers: map[string]*attempts{},
 	}
@@ -154,9 +153,9 @@ func (a *Accounts) Run(ctx context.Context) error {
 }
 
 func (a *Accounts) followAccounts(ctx context.Context) error {
-	a.mu.RLock()
-	after := min(a.folded[changes], a.folded[deletions], a.folded[passwords])
-	a.mu.RUnlock()
+	a.deciding.Lock()
+	after := min(a.folded.Last(changes), a.folded.Last(deletions), a.folded.Last(passwords))
+	a.deciding.Unlock()
 	return a.log.Read(ctx, after, []string{changes, deletions, passwords}, func(b log.Batch) error {
 		for _, e := range b.Events {
 			a.apply(e)

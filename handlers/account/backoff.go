@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 )
 
 // After freeFailures within failureWindow an account makes those who guess wait, each time twice as long as the last. After
@@ -35,8 +36,8 @@ func (e ErrBackoff) Error() string {
 
 // attempts is what went before on an account.
 type attempts struct {
-	taken  chan struct{}             // holds one while somebody tries
-	folded [len(attemptKinds)]uint64 // last sequences, by kind
+	taken  chan struct{} // holds one while somebody tries
+	folded *log.Position // nil until the first attempt on an account
 	failures
 }
 
@@ -61,25 +62,28 @@ func (f *failures) add(at time.Time) {
 	f.waits++
 }
 
-// attemptKinds are what an account's failures are counted from, wherever they happened. A login, and a new password,
-// begin the count anew.
-var attemptKinds = [...]string{events.LoginFailed{}.Kind(), events.SessionOpened{}.Kind(), events.PasswordChanged{}.Kind()}
-
-// recall brings what went before up to date with the log.
+// recall brings what went before up to date with the log. An account's failures count wherever they happened. A login, and a new
+// password, begin the count anew, so nothing before them is read.
 func (a *Accounts) recall(ctx context.Context, turn *attempts, owner *account) error {
 	if owner == nil {
 		return nil
 	}
-	var news []events.Event
-	for i, kind := range attemptKinds {
-		last, err := a.log.Fold(ctx, events.UserSubject(owner.ID, kind), turn.folded[i], func(e events.Event) error {
-			news = append(news, e)
-			return nil
-		})
+	kind := func(d events.Data) string { return events.UserSubject(owner.ID, d.Kind()) }
+	if turn.folded == nil {
+		since, err := a.log.Newest(ctx, kind(events.SessionOpened{}), kind(events.PasswordChanged{}))
 		if err != nil {
 			return err
 		}
-		turn.folded[i] = last
+		turn.folded = log.StartAfter(since, kind(events.LoginFailed{}), kind(events.SessionOpened{}), kind(events.PasswordChanged{}))
+	}
+	var news []events.Event
+	err := a.log.Advance(ctx, turn.folded, func(e events.Event) error {
+		news = append(news, e)
+		return nil
+	})
+	if err != nil {
+		turn.folded, turn.failures = nil, failures{} // the position includes what was not counted
+		return err
 	}
 	slices.SortFunc(news, func(x, y events.Event) int { return cmp.Compare(x.Seq, y.Seq) })
 	for _, e := range news {

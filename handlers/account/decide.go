@@ -19,19 +19,7 @@ func (a *Accounts) refresh(ctx context.Context) error {
 
 // advance is refresh for who holds deciding.
 func (a *Accounts) advance(ctx context.Context) error {
-	for _, filter := range []string{changes, deletions, passwords} {
-		a.mu.RLock()
-		after := a.folded[filter]
-		a.mu.RUnlock()
-		last, err := a.log.Fold(ctx, filter, after, func(e events.Event) error { a.apply(e); return nil })
-		if err != nil {
-			return err
-		}
-		a.mu.Lock()
-		a.folded[filter] = last
-		a.mu.Unlock()
-	}
-	return nil
+	return a.log.Advance(ctx, a.folded, func(e events.Event) error { a.apply(e); return nil })
 }
 
 // apply takes in an event. It may come twice: from a command and from Run.
@@ -80,7 +68,6 @@ func (a *Accounts) decide(ctx context.Context, c handlers.Command, id string, f 
 		}
 		a.mu.RLock()
 		all, seq, err := f()
-		last := a.folded[changes]
 		a.mu.RUnlock()
 		if err != nil || len(all) == 0 {
 			return seq, err
@@ -91,7 +78,7 @@ func (a *Accounts) decide(ctx context.Context, c handlers.Command, id string, f 
 				return 0, err
 			}
 		}
-		writes[0].Expect = log.Expect{Filter: changes, Last: last}
+		writes[0].Expect = log.Expect{Filter: changes, Last: a.folded.Last(changes)}
 		seq, err = a.log.Commit(ctx, writes)
 		if errors.Is(err, log.ErrConflict) {
 			continue

@@ -1,4 +1,4 @@
-package log_test
+package direct_test
 
 import (
 	"context"
@@ -15,13 +15,14 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/direct"
 	"pocketcoder/expect"
 )
 
 // A server that looks for the next match among millions of events answers late. A late answer and that of a repeated request come
 // both.
 func TestAPatientReaderWaitsForALateAnswer(t *testing.T) { // not parallel: it sets the time for all readers
-	defer log.SetAnswerTime(50 * time.Millisecond)()
+	defer direct.SetAnswerTime(50 * time.Millisecond)()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	requests := make(chan *nats.Msg, 100)
