@@ -292,7 +292,7 @@ func (s *System) wire() {
 	}
 	s.gate = permission.Gate{
 		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.session,
-		Call: askedCall(s.model), History: queries.History(s.model, s.log), Logger: s.o.Logger,
+		Call: askedCall(s.model), History: queries.History(s.model, s.log), LastOfExecution: queries.LastOfExecution(s.model, s.log), Logger: s.o.Logger,
 		Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
 	}
 	s.worker = &workerprocess.Process{

@@ -54,6 +54,8 @@ type Gate struct {
 	Visible     func(real string) bool                                                                       // whether a path outside the workspace exists for OpenCode; nil when OpenCode is not confined
 	History     dryrun.History                                                                               // of requests, for a dry run
 	Logger      *slog.Logger
+
+	LastOfExecution func(ctx context.Context, exec string) (uint64, error) // sequence of the last event about an execution; 0 while it runs
 }
 
 // Run reacts until ctx ends. Each ask is looked at exactly as often as it takes: after a crash it goes on where it was.

@@ -31,7 +31,7 @@ type Request struct {
 	Granted     bool     // another request has used its approval
 	Execution   string   // that its approval started; empty for none
 	Connected   bool     // its approval has let a command connect
-	Last        uint64   // sequence of the newest event about it, those of its execution after the beginning not included
+	Events      []uint64 // sequences of the events about it, those of its execution after the beginning not included
 
 	content        [sha256.Size]byte // of a direct request: of its event's JSON
 	administrators bool              // only they decide it
@@ -216,8 +216,11 @@ func (s *State) at(e events.Event, id string) *Request {
 	if s.requests[id] == nil {
 		s.requests[id] = &Request{ID: id}
 	}
-	s.requests[id].Last = max(s.requests[id].Last, e.Seq)
-	return s.requests[id]
+	r := s.requests[id]
+	if !slices.Contains(r.Events, e.Seq) {
+		r.Events = append(r.Events, e.Seq)
+	}
+	return r
 }
 
 // end keeps the decision when there is one: OpenCode's echo of it says nothing new.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -123,7 +122,7 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	if r.Referral.Seq != 0 {
 		w.Referred = &WhyReferred{r.Referral.Reason, r.Referral.At, r.Referral.RuleRef}
 	}
-	if err := w.gather(ctx, g.Permissions.Log); err != nil {
+	if err := w.gather(ctx, g); err != nil {
 		return Why{}, err
 	}
 	if err := w.name(ctx, g.Permissions.Log); err != nil {
@@ -174,45 +173,30 @@ type why struct {
 	execs   map[string]int
 }
 
-// maxBehindEnd is how many events about executions may stand between the end of one and the list of files that it changed: those of
-// commands that run at the same time. Only a refused attempt can come later.
-const maxBehindEnd = 8
-
-// gather reads the events that may be about the request, in the log's order. A chat can be long, so it stops behind the last one.
-func (w *why) gather(ctx context.Context, log *log.Log) error {
-	r := w.request
+// gather reads the events about the request, in the log's order. The state of the chat names those up to the beginning of the execution.
+func (w *why) gather(ctx context.Context, g Gate) error {
+	r, l := w.request, g.Permissions.Log
 	var all []events.Event
-	read := func(kind string, isOver func(events.Event) bool) error {
-		_, err := log.Fold(ctx, events.ChatSubject(w.Chat, kind), r.Seq-1, func(e events.Event) error {
-			if isOver(e) {
-				return events.ErrStop
-			}
-			all = append(all, e)
-			return nil
-		})
-		if errors.Is(err, events.ErrStop) {
-			return nil
-		}
-		return err
+	add := func(e events.Event) error {
+		all = append(all, e)
+		return nil
 	}
-	isLater := func(e events.Event) bool { return e.Seq > r.Last }
-	behind := 0 // events behind the end of its execution
-	isBehindEnd := func(e events.Event) bool {
-		if behind > 0 || endsExecution(e, r.Execution) {
-			behind++
-		}
-		return isLater(e) && (r.Execution == "" || behind > maxBehindEnd)
-	}
-	never := func(events.Event) bool { return false }
-	for _, kind := range []struct {
-		name   string
-		isOver func(events.Event) bool // reports whether this event and those behind it are not about the request
-	}{
-		{"permission.*", isLater}, {"opencode.permission.*", isLater}, {"exec.*", isBehindEnd}, {events.ExecRefused{}.Kind(), never},
-	} {
-		if err := read(kind.name, kind.isOver); err != nil {
+	for _, seq := range r.Events {
+		e, ok, err := l.Get(ctx, seq)
+		if err != nil {
 			return err
 		}
+		if ok {
+			all = append(all, e)
+		}
+		if ok && e.Subject.Kind == (events.ExecRequested{}).Kind() {
+			if err := w.gatherExecution(ctx, g, seq, add); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := l.Fold(ctx, events.ChatSubject(w.Chat, events.ExecRefused{}.Kind()), r.Seq, add); err != nil {
+		return err
 	}
 	slices.SortFunc(all, func(a, b events.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	all = slices.CompactFunc(all, func(a, b events.Event) bool { return a.Seq == b.Seq })
@@ -225,11 +209,18 @@ func (w *why) gather(ctx context.Context, log *log.Log) error {
 	return nil
 }
 
-// endsExecution reports whether an event is the end of an execution.
-func endsExecution(e events.Event, exec string) bool {
-	d, err := events.Decode(e)
-	finished, ok := d.(events.ExecFinished)
-	return err == nil && ok && finished.Exec == exec
+// gatherExecution calls add with the events of the chat's executions, from the beginning of the request's own to its last event.
+func (w *why) gatherExecution(ctx context.Context, g Gate, beginning uint64, add func(events.Event) error) error {
+	l, filter := g.Permissions.Log, events.ChatSubject(w.Chat, "exec.*")
+	last, err := g.LastOfExecution(ctx, w.request.Execution)
+	if err != nil {
+		return err
+	}
+	if last == 0 { // it runs
+		_, err = l.Fold(ctx, filter, beginning, add)
+		return err
+	}
+	return l.FoldTo(ctx, filter, beginning, last, add)
 }
 
 // apply reports whether an event is about the request, and adds what it says of executions.

@@ -23,11 +23,7 @@ const historyPage = 200
 // order. The function first waits until the read model holds what is in the log now.
 func History(m *projections.Model, l *log.Log) func(ctx context.Context, chat string, each func(events.PastRequest)) error {
 	return func(ctx context.Context, chat string, each func(events.PastRequest)) error {
-		last, err := l.Last(ctx)
-		if err != nil {
-			return err
-		}
-		if err := m.Wait(ctx, last); err != nil {
+		if err := catchUp(ctx, m, l); err != nil {
 			return err
 		}
 		where, order := "id>{:after}", "id"
@@ -50,6 +46,30 @@ func History(m *projections.Model, l *log.Log) func(ctx context.Context, chat st
 			after, seq = page[len(page)-1].ID, page[len(page)-1].AskedSeq
 		}
 	}
+}
+
+// LastOfExecution returns a function that returns the sequence of the last event about an execution, 0 while the execution runs. The
+// function first waits until the read model holds what is in the log now.
+func LastOfExecution(m *projections.Model, l *log.Log) func(ctx context.Context, exec string) (uint64, error) {
+	return func(ctx context.Context, exec string) (uint64, error) {
+		if err := catchUp(ctx, m, l); err != nil {
+			return 0, err
+		}
+		x, ok, err := m.Execution(ctx, exec)
+		if err != nil || !ok || x.Status == events.ExecutionRunning {
+			return 0, err
+		}
+		return uint64(x.Last), nil
+	}
+}
+
+// catchUp waits until the read model holds what is in the log now.
+func catchUp(ctx context.Context, m *projections.Model, l *log.Log) error {
+	last, err := l.Last(ctx)
+	if err != nil {
+		return err
+	}
+	return m.Wait(ctx, last)
 }
 
 // outcome returns what has become of a request. An approval that expired later counts as an approval.

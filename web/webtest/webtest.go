@@ -59,6 +59,8 @@ type System struct {
 	Accounts  *account.Accounts
 	Workspace string
 	Sandbox   sandboxed
+
+	WithoutPush bool // do not notify devices: of a log that was filled before the start the notifier would read everything
 }
 
 // Password is that of every account of the tests.
@@ -82,7 +84,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	permissions := &permission.Permissions{Log: s.Log}
 	gate := permission.Gate{
 		Permissions: permissions, Records: s.Records, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Logger: slog.New(slog.DiscardHandler),
-		Workspace: s.Workspace, History: queries.History(s.Model, s.Log),
+		Workspace: s.Workspace, History: queries.History(s.Model, s.Log), LastOfExecution: queries.LastOfExecution(s.Model, s.Log),
 		Session: func(id string) (permission.Session, bool) { // that of a chat is named after it
 			chat, found := strings.CutPrefix(id, "ses_")
 			return permission.Session{Chat: chat, Directory: s.Workspace}, found
@@ -117,7 +119,11 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	for _, fill := range before {
 		fill(s)
 	}
-	s.Run(t, s.Model.Run, s.Accounts.Run, s.Web.Realtime.Run, s.Web.API.Tail.Run, pushes.Run)
+	workers := []func(context.Context) error{s.Model.Run, s.Accounts.Run, s.Web.Realtime.Run, s.Web.API.Tail.Run, pushes.Run}
+	if s.WithoutPush {
+		workers = workers[:len(workers)-1]
+	}
+	s.Run(t, workers...)
 	<-s.Web.Realtime.Running() // who logs in before counts as a session of an earlier process
 	s.Server.Start()
 	t.Cleanup(s.Server.Close)

@@ -83,28 +83,43 @@ func Intends(id, command string) permission.Submit {
 // history reads the requests from a read model that it makes for each call.
 func history(l *log.Log) dryrun.History {
 	return func(ctx context.Context, chat string, each func(events.PastRequest)) error {
-		dir, err := os.MkdirTemp("", "history-")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
-		m, err := projections.Open(ctx, dir, l)
-		if err != nil {
-			return err
-		}
-		defer m.Close()
-		running, stop := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- m.Run(running) }()
-		defer func() { stop(); <-ended }()
-		return queries.History(m, l)(ctx, chat, each)
+		return withModel(ctx, l, func(m *projections.Model) error { return queries.History(m, l)(ctx, chat, each) })
 	}
+}
+
+func lastOfExecution(l *log.Log) func(context.Context, string) (uint64, error) {
+	return func(ctx context.Context, exec string) (seq uint64, err error) {
+		err = withModel(ctx, l, func(m *projections.Model) (err error) {
+			seq, err = queries.LastOfExecution(m, l)(ctx, exec)
+			return err
+		})
+		return seq, err
+	}
+}
+
+// withModel calls fn with a read model that is made for this call.
+func withModel(ctx context.Context, l *log.Log, fn func(*projections.Model) error) error {
+	dir, err := os.MkdirTemp("", "model-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	m, err := projections.Open(ctx, dir, l)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(running) }()
+	defer func() { stop(); <-ended }()
+	return fn(m)
 }
 
 // GateOn is a gate that is asked and does not run. It works in /.
 func GateOn(h *Handlers) permission.Gate {
 	return permission.Gate{
-		History:     history(h.Log),
+		History: history(h.Log), LastOfExecution: lastOfExecution(h.Log),
 		Permissions: h.Permissions, Records: h.Records, Logger: handlerstest.Quiet(), Rules: []policy.Rule{{Permission: "bash", Pattern: "git status*"}}, Workspace: "/",
 		Session: func(string) (permission.Session, bool) { return permission.Session{}, false },
 		Call: func(context.Context, string, events.Call, time.Duration) (permission.Call, bool) {
@@ -151,7 +166,7 @@ func (g *RunningGate) Start() {
 		Session: func(id string) (permission.Session, bool) {
 			return permission.Session{Chat: "c1", Directory: g.Directory}, id == "ses_1"
 		},
-		Call: g.call, History: history(g.Log),
+		Call: g.call, History: history(g.Log), LastOfExecution: lastOfExecution(g.Log),
 	}
 	gate := g.Gate
 	go func() { done <- gate.Run(ctx) }()
