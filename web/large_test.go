@@ -1,9 +1,12 @@
 package web_test
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -11,37 +14,44 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/exec"
 	"pocketcoder/projections"
+	"pocketcoder/sandbox/wire"
 	"pocketcoder/web/webtest"
 )
 
 // largeChats is the number of chats in the log of BenchmarkLargeLog. Each has largeTurns turns of 16 events: together a million events. A
 // further chat has 5,000 messages and 1,700 decisions. The chats belong to ten users.
-var largeChats = flag.Int("large.chats", 1000, "number of chats in the log of BenchmarkLargeLog, with about 1,000 events each")
+var (
+	largeChats = flag.Int("large.chats", 1000, "number of chats in the log of BenchmarkLargeLog")
+	largeTurns = flag.Int("large.turns", 62, "number of turns of each chat in the log of BenchmarkLargeLog, with 16 events each")
+)
 
-const largeTurns, longTurns = 62, 1700
+const longTurns = 1700
 
 // BenchmarkLargeLog measures requests on a log of 1 M events. Requests on one chat are compared with the same requests on a small log.
 func BenchmarkLargeLog(b *testing.B) {
-	small := largeLog{System: webtest.NewSystem(b)}
-	_, small.ann = small.User(b, "ann", account.User)
-	before := small.requests(b, small.Chat(b, small.ann, "small"))
+	small := largeLog{System: webtest.NewSystem(b, func(s *webtest.System) { s.WithoutPush = true }), user: "ann"}
+	_, small.ann = small.User(b, small.user, account.User)
 	var l largeLog
-	l.System = webtest.NewSystem(b, func(s *webtest.System) { l.System = s; l.fill(b) })
+	l.System = webtest.NewSystem(b, func(s *webtest.System) { l.System, s.WithoutPush = s, true; l.fill(b) })
 	began := time.Now()
 	webtest.Check(b, l.Model.Wait(b.Context(), l.last))
 	b.Logf("%d events, loaded in %s", l.last, time.Since(began))
-	l.root, l.ann = l.Login(b, "root"), l.Login(b, "user0")
+	l.user = "user0"
+	l.root, l.ann = l.Login(b, "root"), l.Login(b, l.user)
+	small.serve(b)
+	l.serve(b)
 	for b.Loop() {
 		l.lists(b)
-		for name, fresh := range before {
-			b.ReportMetric(fresh, name+"-ms")
+		targets := []target{
+			{"ms", &small, small.Chat(b, small.ann, "small")}, {"large-log", &l, l.Chat(b, l.ann, "new")}, {"long-chat", &l, "long"},
 		}
-		for name, took := range l.requests(b, l.Chat(b, l.ann, "new")) {
-			b.ReportMetric(took/before[name], name+"-large-log")
-		}
-		for name, took := range l.requests(b, "long") {
-			b.ReportMetric(took/before[name], name+"-long-chat")
+		for name, times := range compare(b, targets) {
+			b.ReportMetric(times[0], name+"-"+targets[0].name)
+			for i, t := range targets[1:] {
+				b.ReportMetric(times[i+1]/times[0], name+"-"+t.name)
+			}
 		}
 	}
 	b.ReportMetric(0, "ns/op")
@@ -50,6 +60,7 @@ func BenchmarkLargeLog(b *testing.B) {
 // largeLog is a system with that log.
 type largeLog struct {
 	*webtest.System
+	user      string // name of the first user
 	root, ann string // tokens of an administrator and of the first user
 	users     []string
 	asked     int
@@ -73,7 +84,7 @@ func (l *largeLog) lists(b *testing.B) {
 	b.ReportMetric(slowest["total"], "slowest-total-ms")
 	b.ReportMetric(median(50, func(int) { l.get(b, l.ann, webtest.RecordsOf("chats")+"?sort=-last_active&skipTotal=1") }), "chats-ms")
 	b.ReportMetric(median(50, func(i int) {
-		chat := fmt.Sprint("chat", i*len(l.users))
+		chat := fmt.Sprint("chat", i*len(l.users)%*largeChats)
 		l.get(b, l.ann, webtest.RecordsOf("chats")+"/"+chat)
 		for _, c := range []string{"messages", "permissions", "executions"} {
 			l.get(b, l.ann, webtest.RecordsOf(c)+"?perPage=50&skipTotal=1&sort=-created&filter=chat%3D%22"+chat+"%22")
@@ -81,34 +92,84 @@ func (l *largeLog) lists(b *testing.B) {
 	}), "open-ms")
 }
 
-// requests returns the medians of requests on one chat, in milliseconds.
-func (l *largeLog) requests(b *testing.B, chat string) map[string]float64 {
+// target is a chat whose requests are measured.
+type target struct {
+	name string // ends the names of its metrics
+	*largeLog
+	chat string
+}
+
+// compare returns the medians of requests on each chat, in milliseconds. The chats take turns, so that what else the machine does slows
+// down all of them.
+func compare(b *testing.B, targets []target) map[string][]float64 {
 	const n = 200
-	var asks []string
-	for range n {
-		l.asked++
-		asks = append(asks, l.AskedFor(b, chat, fmt.Sprint("per_asked", l.asked), "make"))
-	}
-	send := func(method, path string, body webtest.Object) {
-		if status, answer := l.Raw(b, l.ann, method, path, body); status != 200 {
-			b.Fatal(method, path, status, string(answer))
+	asks := make([][]string, len(targets)) // OpenCode's ids
+	for i, t := range targets {
+		for range n {
+			t.asked++
+			asks[i] = append(asks[i], fmt.Sprint("per_asked", t.asked))
+			t.AskedFor(b, t.chat, asks[i][len(asks[i])-1], "make")
 		}
 	}
-	first := projections.RecordID(fmt.Sprint("per_asked", l.asked))
-	if chat == "long" {
-		first = projections.RecordID("per_long_0")
+	measure := func(n int, fn func(t target, ask string, i int)) []float64 {
+		took := make([][]time.Duration, len(targets))
+		for i := range n {
+			for k, t := range targets {
+				began := time.Now()
+				fn(t, asks[k][i], i)
+				took[k] = append(took[k], time.Since(began))
+			}
+		}
+		return medians(took)
 	}
-	return map[string]float64{
-		"title": median(n, func(i int) {
-			send("PATCH", webtest.RecordsOf("chats")+"/"+chat, webtest.Object{"title": fmt.Sprint("title ", i)})
+	return map[string][]float64{
+		"title": measure(n, func(t target, _ string, i int) {
+			t.send(b, "PATCH", webtest.RecordsOf("chats")+"/"+t.chat, webtest.Object{"title": fmt.Sprint("title ", i)})
 		}),
-		"decision": median(n, func(i int) {
-			send("PATCH", webtest.RecordsOf("permissions")+"/"+asks[i], webtest.Object{"status": "authorized"})
+		"decision": measure(n, func(t target, ask string, _ int) {
+			t.send(b, "PATCH", webtest.RecordsOf("permissions")+"/"+projections.RecordID(ask), webtest.Object{"status": "authorized"})
 		}),
-		"message": median(n, func(int) {
-			send("POST", webtest.RecordsOf("messages"), webtest.Object{"chat": chat, "role": "user", "parts": []webtest.Object{{"type": "text", "text": "hello"}}})
+		"exec": measure(n, func(t target, ask string, _ int) { t.run(b, t.chat, ask) }),
+		"message": measure(n, func(t target, _ string, _ int) {
+			t.send(b, "POST", webtest.RecordsOf("messages"), webtest.Object{"chat": t.chat, "role": "user", "parts": []webtest.Object{{"type": "text", "text": "hello"}}})
 		}),
-		"why": median(20, func(int) { l.get(b, l.ann, "/api/pocketcoder/permissions/"+first+"/why") }),
+		"why": measure(n, func(t target, ask string, _ int) {
+			if t.chat == "long" {
+				ask = "per_long_0"
+			}
+			t.get(b, t.ann, "/api/pocketcoder/permissions/"+projections.RecordID(ask)+"/why")
+		}),
+		"login": measure(20, func(t target, _ string, _ int) { t.Login(b, t.user) }),
+	}
+}
+
+// send does a request of the user's that changes something.
+func (l *largeLog) send(b *testing.B, method, path string, body webtest.Object) {
+	if status, answer := l.Raw(b, l.ann, method, path, body); status != 200 {
+		b.Fatal(method, path, status, string(answer))
+	}
+}
+
+// serve carries out authorized commands, with a worker that starts nothing: it is the authorization that is measured.
+func (l *largeLog) serve(b *testing.B) {
+	x := exec.Executions{
+		Permissions: l.Web.Chats.Gate.Permissions, Session: l.Web.Chats.Gate.Session,
+		Log: l.Log, Conn: l.Conn, Engine: "local", Pool: "local", Workspace: l.Workspace, Logger: slog.New(slog.DiscardHandler),
+	}
+	l.Run(b, x.Run, func(ctx context.Context) error {
+		return wire.Serve(ctx, l.Conn, wire.RunSubject("local"), wire.Server{Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+			return wire.Result{Reason: wire.Exited}
+		}})
+	})
+}
+
+// run does what pocketcoder-shell does with an authorized command. It takes as long as the authorization and the record of the result.
+func (l *largeLog) run(b *testing.B, chat, ask string) {
+	r := wire.Request{Session: "ses_" + chat, Call: "call_" + ask, Command: "make", Cwd: l.Workspace}
+	result, err := wire.Call(b.Context(), l.Conn, wire.RequestSubject("local"), r, io.Discard, io.Discard)
+	webtest.Check(b, err)
+	if result.Reason != wire.Exited {
+		b.Fatal(ask, result)
 	}
 }
 
@@ -126,8 +187,16 @@ func median(n int, fn func(i int)) float64 {
 		fn(i)
 		took[i] = time.Since(began)
 	}
-	slices.Sort(took)
-	return float64(took[n/2].Microseconds()) / 1000
+	return medians([][]time.Duration{took})[0]
+}
+
+// medians returns the median of each list, in milliseconds.
+func medians(lists [][]time.Duration) (medians []float64) {
+	for _, took := range lists {
+		slices.Sort(took)
+		medians = append(medians, float64(took[len(took)/2].Microseconds())/1000)
+	}
+	return medians
 }
 
 // fill creates the accounts and appends the events.
@@ -139,7 +208,7 @@ func (l *largeLog) fill(b *testing.B) {
 	for turn := range longTurns {
 		var batch []events.Event
 		for chat := range *largeChats {
-			if turn < largeTurns {
+			if turn < *largeTurns {
 				batch = append(batch, turnOf(b, fmt.Sprint("chat", chat), turn, l.users[chat%len(l.users)])...)
 			}
 		}
