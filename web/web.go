@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/nats-io/nats.go"
+
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
@@ -39,6 +41,8 @@ import (
 // Options are the parts of the system that the server uses, and its settings.
 type Options struct {
 	Log      *log.Log
+	Conn     *nats.Conn // may read what the streams are, and may call workers
+	Pool     string     // of the workers
 	Tail     *tail.Tail
 	Model    *projections.Model
 	Chats    *chat.Chats
@@ -89,7 +93,7 @@ func New(o Options) *Server {
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
-	s.Site = &site.Site{API: core, Log: o.Log, Records: s.Records, Chats: s.Chats}
+	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats}
 	return s
 }
 

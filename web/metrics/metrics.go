@@ -105,32 +105,62 @@ func (s Source) Collect(to chan<- prometheus.Metric) {
 }
 
 func (s Source) readLog(ctx context.Context, to chan<- prometheus.Metric) error {
-	js, err := jetstream.New(s.Conn)
+	streams, err := Streams(ctx, s.Conn)
 	if err != nil {
 		return err
+	}
+	for _, stream := range streams {
+		gauge(to, streamMessages, float64(stream.Messages), stream.Name)
+		gauge(to, streamBytes, float64(stream.Bytes), stream.Name)
+		gauge(to, streamLast, float64(stream.Last), stream.Name)
+		for _, c := range stream.Consumers {
+			gauge(to, consumerBehind, float64(c.Behind), stream.Name, c.Name)
+			gauge(to, consumerUnsure, float64(c.Unacknowledged), stream.Name, c.Name)
+		}
+	}
+	return nil
+}
+
+// Stream is the state of a stream of the log.
+type Stream struct {
+	Name            string
+	Messages, Bytes uint64
+	Last            uint64 // sequence of the newest message
+	Consumers       []Consumer
+}
+
+// Consumer is the state of a durable consumer.
+type Consumer struct {
+	Name           string
+	Behind         uint64 // messages that it has not received yet
+	Unacknowledged int
+}
+
+// Streams returns the state of the streams of the log.
+func Streams(ctx context.Context, nc *nats.Conn) (all []Stream, err error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range []string{log.EventsStream, log.DeltasStream, log.BlobsStream} {
 		stream, err := js.Stream(ctx, name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		state := stream.CachedInfo().State
-		gauge(to, streamMessages, float64(state.Msgs), name)
-		gauge(to, streamBytes, float64(state.Bytes), name)
-		gauge(to, streamLast, float64(state.LastSeq), name)
+		one := Stream{Name: name, Messages: state.Msgs, Bytes: state.Bytes, Last: state.LastSeq}
 		consumers := stream.ListConsumers(ctx)
 		for c := range consumers.Info() {
-			if c.Config.Durable == "" { // a reader's own, which is gone in a moment: a series each would never end
-				continue
+			if c.Config.Durable != "" { // that of a reader is gone in a moment: a series each would never end
+				one.Consumers = append(one.Consumers, Consumer{c.Name, c.NumPending, c.NumAckPending})
 			}
-			gauge(to, consumerBehind, float64(c.NumPending), name, c.Name)
-			gauge(to, consumerUnsure, float64(c.NumAckPending), name, c.Name)
 		}
 		if err := consumers.Err(); err != nil {
-			return err
+			return nil, err
 		}
+		all = append(all, one)
 	}
-	return nil
+	return all, nil
 }
 
 func (s Source) readModel(ctx context.Context, to chan<- prometheus.Metric) error {

@@ -14,7 +14,9 @@ import (
 	"pocketcoder/web/pages/changes"
 	"pocketcoder/web/pages/conversation"
 	"pocketcoder/web/pages/login"
+	"pocketcoder/web/pages/operations"
 	"pocketcoder/web/pages/requests"
+	"pocketcoder/web/pages/settings"
 	"pocketcoder/web/pages/site"
 )
 
@@ -24,4 +26,6 @@ func Handle(mux *http.ServeMux, s *site.Site) {
 	conversation.Conversation{Site: s}.Handle(mux)
 	requests.Requests{Site: s}.Handle(mux)
 	changes.Changes{Site: s}.Handle(mux)
+	settings.Settings{Site: s}.Handle(mux)
+	operations.Operations{Site: s}.Handle(mux)
 }

@@ -191,3 +191,13 @@ func textOf(v any) string {
 	}
 	return ""
 }
+
+// Names are the names of the record's own fields.
+func (r Record) Names() (all []string) {
+	if r.shape != nil {
+		for _, f := range r.shape.fields {
+			all = append(all, f.Name)
+		}
+	}
+	return all
+}

@@ -55,3 +55,25 @@ func recordInput(create bool) api.Form {
 	}
 	return form
 }
+
+// Form is what clients may write of a collection.
+type Form struct {
+	Fields                 []schema.Field
+	Create, Update, Delete bool // whether any client may
+}
+
+// FormOf returns what clients may write of a collection.
+func FormOf(name string) (f Form, found bool) {
+	i := slices.IndexFunc(collections, func(c collection) bool { return c.Name == name })
+	if i < 0 {
+		return f, false
+	}
+	c := collections[i]
+	for _, field := range slices.Concat(c.Fields, c.options) {
+		if !field.ReadOnly {
+			f.Fields = append(f.Fields, field)
+		}
+	}
+	f.Create, f.Update, f.Delete = c.write.create != nil && c.Create != nil, c.write.update != nil && c.Collection.Update != nil, c.write.remove != nil && c.Delete != nil
+	return f, true
+}

@@ -199,8 +199,8 @@ async function post(form, body) {
       location.reload();
     } else if (!answer.ok) {
       showProblem(form, await answer.text());
-    } else if (new URL(answer.headers.get("Location"), location).pathname !== location.pathname) {
-      location.assign(answer.headers.get("Location"));
+    } else if (!page || new URL(answer.headers.get("Location"), location).pathname !== location.pathname) {
+      location.assign(answer.headers.get("Location")); // a live page shows the result itself
     }
     return answer.ok;
   } catch {

@@ -99,7 +99,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	_, port, err := net.SplitHostPort(s.Server.Listener.Addr().String())
 	Check(t, err)
 	s.Web = web.New(web.Options{
-		Log: s.Log, Tail: tail.New(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
+		Log: s.Log, Conn: s.Conn, Pool: "default", Tail: tail.New(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
 		ProviderKeys: record.ProviderKeys{Log: s.Log, Secrets: secrets, Logger: slog.New(slog.DiscardHandler), Paths: []string{s.Workspace}},
 		Workspace:    s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },

@@ -10,11 +10,14 @@ package site
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/a-h/templ"
+	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events/log"
 	"pocketcoder/web/api"
@@ -27,6 +30,8 @@ import (
 type Site struct {
 	API     *api.Server
 	Log     *log.Log
+	Conn    *nats.Conn // may read what the streams are, and may call workers
+	Pool    string     // of the workers
 	Records *records.Records
 	Chats   *chats.Chats
 }
@@ -156,9 +161,14 @@ func ProblemText(p api.Problem) string {
 		return texts.LoggedOut
 	}
 	text := []string{p.Message}
-	for _, fault := range p.Data {
-		if f, ok := fault.(api.Fault); ok && !strings.Contains(p.Message, f.Message) {
+	for _, field := range slices.Sorted(maps.Keys(p.Data)) {
+		f, ok := p.Data[field].(api.Fault)
+		switch {
+		case !ok || strings.Contains(p.Message, f.Message):
+		case strings.Contains(f.Message, field):
 			text = append(text, f.Message)
+		default:
+			text = append(text, field+": "+f.Message)
 		}
 	}
 	return strings.Join(text, " ")

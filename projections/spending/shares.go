@@ -1,0 +1,35 @@
+package spending
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pocketbase/dbx"
+)
+
+// Grouping says what spending is added up by.
+type Grouping string
+
+// The groupings, as SQL over messages m.
+const (
+	PerDay    Grouping = "substr(m.created, 1, 10)" // 2006-01-02, in UTC
+	PerModel  Grouping = "m.provider||'/'||m.model"
+	PerPerson Grouping = "coalesce((SELECT u.email FROM chats c JOIN users u ON u.id=c.user WHERE c.id=m.chat), '')" // "" for nobody
+)
+
+// Share is what one of a grouping spent.
+type Share struct {
+	Name string `db:"name" json:"name"`
+	Spending
+}
+
+// Shares returns what was spent since a day, by name of the grouping.
+func Shares(ctx context.Context, db dbx.Builder, since string, by Grouping) (all []Share, err error) {
+	err = db.NewQuery(`SELECT ` + string(by) + ` AS name, sum(m.cost) AS cost, sum(m.tokens_input + m.tokens_output + m.tokens_reasoning) AS tokens
+		FROM messages m WHERE m.role='assistant' AND NOT m.copied AND m.created >= {:since} GROUP BY 1 ORDER BY 1`).
+		WithContext(ctx).Bind(dbx.Params{"since": since}).All(&all)
+	if err != nil {
+		return nil, fmt.Errorf("read spending: %w", err)
+	}
+	return all, nil
+}

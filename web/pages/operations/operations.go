@@ -1,0 +1,223 @@
+// Package operations serves what an operator looks at: the health of each part, the streams of the log and their consumers, workers,
+// events that could not be read, and what was spent.
+//
+// Promises: only administrators see it. Every figure is read when the page is. A part that does not answer leaves its figures out and
+// says so.
+//
+// It must not know how a part finds out its state.
+package operations
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/handlers/account"
+	"pocketcoder/projections/spending"
+	"pocketcoder/projections/store"
+	"pocketcoder/sandbox/wire"
+	"pocketcoder/web/api"
+	"pocketcoder/web/metrics"
+	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/texts"
+)
+
+// Operations serves the page of operations.
+type Operations struct{ *site.Site }
+
+// Handle adds the page to a mux.
+func (o Operations) Handle(mux *http.ServeMux) {
+	mux.Handle("GET /operations", o.Page(o.show))
+}
+
+const (
+	maxLetters = 50              // dead letters that are shown
+	days       = 30              // over which cost is added up
+	readTime   = 5 * time.Second // bounds how long the log's server is asked
+)
+
+// view is the state of the system.
+type view struct {
+	pending int // requests and questions that wait for a person, of all chats
+	health  api.Health
+	letters store.DeadLetters
+	seq     uint64 // of the read models
+	log     logState
+	workers []wire.WorkerInfo
+	problem string // why the log's server or the workers could not be asked
+
+	byDay, byModel, byPerson []spending.Share
+}
+
+// logState is the state of the streams.
+type logState struct {
+	streams            []metrics.Stream
+	last               uint64
+	lastMinute, inHour uint64 // events
+}
+
+func (o Operations) show(r *http.Request, who api.Caller) (templ.Component, error) {
+	if !who.Is(account.Admin) {
+		return nil, api.Forbidden(texts.OnlyAdmins)
+	}
+	ctx := r.Context()
+	v := view{health: o.API.Health()}
+	since := time.Now().UTC().AddDate(0, 0, 1-days).Format(time.DateOnly)
+	err := o.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
+		v.seq = seq
+		for by, into := range map[spending.Grouping]*[]spending.Share{spending.PerDay: &v.byDay, spending.PerModel: &v.byModel, spending.PerPerson: &v.byPerson} {
+			if *into, err = spending.Shares(ctx, db, since, by); err != nil {
+				return err
+			}
+		}
+		waiting, err := o.Pending(ctx, db, who)
+		v.pending = len(waiting)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.byDay = everyDay(v.byDay, time.Now().UTC())
+	if v.letters, err = o.API.Model.DeadLetters(ctx, maxLetters); err != nil {
+		return nil, err
+	}
+	if err := o.askServers(ctx, &v); err != nil {
+		v.problem = err.Error()
+	}
+	return operationsPage(who, v), nil
+}
+
+// askServers asks the log's server and the workers.
+func (o Operations) askServers(ctx context.Context, v *view) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	if v.log.streams, err = metrics.Streams(ctx, o.Conn); err != nil {
+		return fmt.Errorf("read streams: %w", err)
+	}
+	if v.log.last, err = o.Log.Last(ctx); err != nil {
+		return err
+	}
+	now := time.Now()
+	for since, into := range map[time.Duration]*uint64{time.Minute: &v.log.lastMinute, time.Hour: &v.log.inHour} {
+		before, err := o.Log.At(ctx, now.Add(-since))
+		if err != nil {
+			return err
+		}
+		*into = v.log.last - min(before, v.log.last)
+	}
+	v.workers, err = wire.Workers(ctx, o.Conn, o.Pool)
+	return err
+}
+
+// everyDay adds the days on which nothing was spent, up to the day of now.
+func everyDay(spent []spending.Share, now time.Time) (all []spending.Share) {
+	for i := range days {
+		day := spending.Share{Name: now.AddDate(0, 0, i+1-days).Format(time.DateOnly)}
+		if j := slices.IndexFunc(spent, func(s spending.Share) bool { return s.Name == day.Name }); j >= 0 {
+			day = spent[j]
+		}
+		all = append(all, day)
+	}
+	return all
+}
+
+// bar is a bar of a chart.
+type bar struct {
+	x, y, width, height string
+	title               string
+}
+
+// The size of a chart of columns.
+const (
+	chartWidth  = 600
+	chartHeight = 100
+)
+
+// columns are the bars of a chart, one for each share.
+func columns(all []spending.Share) (bars []bar) {
+	highest := 0.0
+	for _, s := range all {
+		highest = max(highest, s.Cost)
+	}
+	width := float64(chartWidth) / float64(max(len(all), 1))
+	for i, s := range all {
+		height := 0.0
+		if highest > 0 {
+			height = s.Cost / highest * chartHeight
+		}
+		bars = append(bars, bar{
+			x: size(float64(i)*width + 1), y: size(chartHeight - height), width: size(width - 2), height: size(height), title: s.Name + ": " + spent(s),
+		})
+	}
+	return bars
+}
+
+func size(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) }
+
+// byCost returns the shares with the largest cost first, and how wide the bar of each is, in percent of the largest.
+func byCost(all []spending.Share) (sorted []spending.Share, widths []string) {
+	sorted = slices.SortedFunc(slices.Values(all), func(a, b spending.Share) int {
+		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Tokens, a.Tokens))
+	})
+	for _, s := range sorted {
+		width := 0.0
+		if sorted[0].Cost > 0 {
+			width = s.Cost / sorted[0].Cost * 100
+		}
+		widths = append(widths, size(width))
+	}
+	return sorted, widths
+}
+
+func spent(s spending.Share) string {
+	return fmt.Sprintf(texts.CostTokens, strconv.FormatFloat(s.Cost, 'f', 4, 64), strconv.FormatInt(s.Tokens, 10))
+}
+
+// total is what all shares cost.
+func total(all []spending.Share) (sum spending.Share) {
+	for _, s := range all {
+		sum.Cost += s.Cost
+		sum.Tokens += s.Tokens
+	}
+	return sum
+}
+
+// parts are the parts of the system by name.
+func parts(h api.Health) []string { return slices.Sorted(maps.Keys(h)) }
+
+// details are what a part says about itself, by name.
+func details(p api.Part) (all [][2]string) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(api.MustJSON(p.Detail), &fields) != nil {
+		return nil // a part without details
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		text := string(fields[name])
+		_ = json.Unmarshal(fields[name], &text) // what is no text is shown as JSON
+		if text != "" && text != "null" {
+			all = append(all, [2]string{name, text})
+		}
+	}
+	return all
+}
+
+// bytesText is a size in the largest unit in which it is at least 1.
+func bytesText(n uint64) string {
+	size, unit := float64(n), "B"
+	for _, larger := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if size < 1024 {
+			break
+		}
+		size, unit = size/1024, larger
+	}
+	return strconv.FormatFloat(size, 'f', 1, 64) + " " + unit
+}

@@ -1,0 +1,268 @@
+// Package settings serves the configuration: lists of the records of each collection, and forms to change them.
+//
+// Promises: a form has the fields that the API's collection has, and a new collection needs its title here alone. A save changes
+// only the fields that a person changed, so that a secret that is shown hidden is not overwritten. What the rules of a collection
+// refuse is refused here with the same words.
+//
+// It must not know what a record means.
+package settings
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/a-h/templ"
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/query"
+	"pocketcoder/web/query/schema"
+	"pocketcoder/web/records"
+)
+
+// Settings serves the configuration.
+type Settings struct{ *site.Site }
+
+// Handle adds the pages to a mux.
+func (s Settings) Handle(mux *http.ServeMux) {
+	mux.Handle("GET /settings", s.Page(s.showIndex))
+	mux.Handle("GET /settings/{collection}", s.Page(s.showRecords))
+	mux.Handle("POST /settings/{collection}", s.Command(s.create))
+	mux.Handle("POST /settings/{collection}/{id}", s.Command(s.update))
+	mux.Handle("POST /settings/{collection}/{id}/delete", s.Command(s.remove))
+}
+
+func (s Settings) showIndex(r *http.Request, who api.Caller) (templ.Component, error) {
+	pending, err := s.PendingCount(r.Context(), who)
+	return indexPage(who, pending), err
+}
+
+// maxRecords is the number of records that a page shows.
+const maxRecords = 200
+
+// view is the records of a collection that an account may list, at one moment.
+type view struct {
+	about   texts.Collection
+	form    records.Form
+	records []query.Record
+	related map[string][]related // by collection: what relations can point to
+	pending int                  // requests and questions that wait for a person, of all chats
+	more    bool                 // there are more records than are shown
+}
+
+// related is a record that a relation can point to.
+type related struct{ id, name string }
+
+func (s Settings) showRecords(r *http.Request, who api.Caller) (templ.Component, error) {
+	about, err := collectionOf(r)
+	if err != nil {
+		return nil, err
+	}
+	v := view{about: about, related: map[string][]related{}}
+	v.form, _ = records.FormOf(about.Name)
+	err = s.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) error {
+		page, err := s.list(r.Context(), db, who, about.Name)
+		if err != nil {
+			return err
+		}
+		v.records, v.more = page.Items, len(page.Items) == maxRecords
+		for _, f := range v.form.Fields {
+			if f.Kind != schema.Relation || v.related[f.Relation] != nil {
+				continue
+			}
+			if v.related[f.Relation], err = s.relatedIn(r.Context(), db, who, f.Relation); err != nil {
+				return err
+			}
+		}
+		waiting, err := s.Pending(r.Context(), db, who)
+		v.pending = len(waiting)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return recordsPage(who, v), nil
+}
+
+func (s Settings) list(ctx context.Context, db dbx.Builder, who api.Caller, name string) (query.Page, error) {
+	c, err := s.API.Collection(name)
+	if err != nil {
+		return query.Page{}, err
+	}
+	return query.List(ctx, db, s.API.Catalogue, c, who.Request(), query.Query{Sort: "-created", PerPage: maxRecords, SkipTotal: true})
+}
+
+// relatedIn returns the records of a collection that an account may list, with the field that names each.
+func (s Settings) relatedIn(ctx context.Context, db dbx.Builder, who api.Caller, name string) (all []related, err error) {
+	page, err := s.list(ctx, db, who, name)
+	for _, r := range page.Items {
+		all = append(all, related{r.ID(), nameOf(r)})
+	}
+	return all, err
+}
+
+// nameOf names a record by the first of the fields that name records.
+func nameOf(r query.Record) string {
+	for _, field := range []string{"name", "title", "email", "tool", "provider_id", "device_name", "model", "permission"} {
+		if text, _ := r.Get(field).(string); text != "" {
+			if pattern, _ := r.Get("pattern").(string); pattern != "" && field != "name" {
+				text += ": " + pattern
+			}
+			return text
+		}
+	}
+	return r.ID()
+}
+
+// collectionOf returns the collection of the settings that a path names.
+func collectionOf(r *http.Request) (texts.Collection, error) {
+	for _, g := range texts.SettingsGroups {
+		for _, c := range g.Collections {
+			if c.Name == r.PathValue("collection") {
+				return c, nil
+			}
+		}
+	}
+	return texts.Collection{}, api.NotFound()
+}
+
+func (s Settings) create(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	about, err := collectionOf(r)
+	if err != nil {
+		return "", err
+	}
+	fields, err := fieldsIn(r, about.Name, func(f schema.Field) string { return "" })
+	if err != nil {
+		return "", err
+	}
+	_, err = s.Records.Create(r.Context(), who, about.Name, fields)
+	return path(about.Name), err
+}
+
+// update changes the fields that differ from the record as it is now.
+func (s Settings) update(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	about, err := collectionOf(r)
+	if err != nil {
+		return "", err
+	}
+	now, err := s.API.Find(r.Context(), who, about.Name, r.PathValue("id"))
+	if err != nil {
+		return "", err
+	}
+	fields, err := fieldsIn(r, about.Name, func(f schema.Field) string { return textOf(now.Get(f.Name)) })
+	if err != nil || len(fields) == 0 {
+		return path(about.Name), err
+	}
+	return path(about.Name), s.Records.Update(r.Context(), who, about.Name, r.PathValue("id"), fields)
+}
+
+func (s Settings) remove(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+	about, err := collectionOf(r)
+	if err != nil {
+		return "", err
+	}
+	return path(about.Name), s.Records.Delete(r.Context(), who, about.Name, r.PathValue("id"))
+}
+
+// fieldsIn returns the fields of a form whose text differs from the text that the record has.
+func fieldsIn(r *http.Request, collection string, now func(schema.Field) string) (map[string]any, error) {
+	form, _ := records.FormOf(collection)
+	fields := map[string]any{}
+	for _, f := range form.Fields {
+		text := site.Field(r, f.Name)
+		if !r.PostForm.Has(f.Name) || text == now(f) {
+			continue
+		}
+		value, err := valueOf(f, text)
+		if err != nil {
+			return nil, err
+		}
+		fields[f.Name] = value
+	}
+	return fields, nil
+}
+
+// valueOf returns the value of a field that a person wrote as text.
+func valueOf(f schema.Field, text string) (any, error) {
+	switch f.Kind {
+	case schema.Number:
+		if text == "" {
+			return 0, nil
+		}
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: "+texts.NotANumber, f.Name, api.Shortened(text, 40))
+		}
+		return n, nil
+	case schema.Bool:
+		return text == "true", nil
+	case schema.JSON:
+		if isPassword(f) {
+			return text, nil
+		}
+		if text != "" && !json.Valid([]byte(text)) {
+			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: "+texts.NotJSON, f.Name)
+		}
+		if text == "" {
+			return nil, nil
+		}
+		return json.RawMessage(text), nil
+	}
+	return text, nil
+}
+
+// textOf returns a value as the text that a person edits.
+func textOf(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case bool:
+		return strconv.FormatBool(v)
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case json.RawMessage:
+		if string(v) != "null" {
+			return string(v)
+		}
+	}
+	return ""
+}
+
+// isPassword reports whether a field holds a password, of which the API has no kind.
+func isPassword(f schema.Field) bool { return strings.Contains(strings.ToLower(f.Name), "password") }
+
+// isLong reports whether a field holds a text of several lines.
+func isLong(f schema.Field) bool {
+	switch f.Name {
+	case "body", "content", "description", "prompt", "public_key", "note", "reason":
+		return true
+	}
+	return f.Kind == schema.JSON && !isPassword(f)
+}
+
+func path(collection string) string { return "/settings/" + url.PathEscape(collection) }
+
+func recordPath(collection, id string) string { return path(collection) + "/" + url.PathEscape(id) }
+
+// fieldsOf returns the fields of a record that nobody edits, as texts.
+func fieldsOf(r query.Record) (all [][2]string) {
+	for _, name := range r.Names() {
+		if text := textOf(r.Get(name)); text != "" {
+			all = append(all, [2]string{strings.ReplaceAll(name, "_", " "), text})
+		}
+	}
+	return all
+}
+
+func contains(all []related, id string) bool {
+	return slices.ContainsFunc(all, func(r related) bool { return r.id == id })
+}

@@ -1,0 +1,55 @@
+package texts
+
+// The texts of the settings.
+const (
+	Settings      = "Settings"
+	NewRecord     = "New"
+	Save          = "Save"
+	Delete        = "Delete"
+	ReallyDelete  = "Delete for good"
+	Yes           = "yes"
+	No            = "no"
+	NoRecords     = "There is none."
+	FirstRecords  = "Only the first %d are shown."
+	NotANumber    = "want a number, got %q"
+	NotJSON       = "want JSON"
+	NobodyChanges = "The system writes these records."
+)
+
+// Collection names a collection of the settings.
+type Collection struct{ Name, Title, About string }
+
+// SettingsGroups are the collections of the settings, in order.
+var SettingsGroups = []struct {
+	Title       string
+	Collections []Collection
+}{
+	{"What is allowed", []Collection{
+		{"tool_permissions", "Rules", "decide permission requests without you"},
+		{"whitelist_actions", "Allowed actions", "kinds of requests that are allowed for all chats"},
+		{"whitelist_targets", "Allowed targets", "files that are allowed for all chats"},
+		{"budgets", "Budgets", "limit what is spent for a chat or in a day"},
+	}},
+	{"Models", []Collection{
+		{"llm_keys", "Provider keys", "are stored as secrets and never shown"},
+		{"llm_providers", "Providers", "that OpenCode knows"},
+		{"model_selection", "Selected models", "of chats and accounts"},
+	}},
+	{"Agents", []Collection{
+		{"ai_agents", "Agents", "with their prompts and models"},
+		{"ai_prompts", "Prompts", "texts for agents"},
+		{"ai_models", "Models of agents", "names and identifiers"},
+		{"sops", "Procedures", "that were approved"},
+		{"proposals", "Proposals", "for procedures"},
+		{"mcp_servers", "MCP servers", "that agents asked for"},
+	}},
+	{"People and devices", []Collection{
+		{"users", "Accounts", "of people and agents"},
+		{"devices", "Devices", "that receive notifications"},
+		{"ssh_keys", "SSH keys", "with which people look into the sandbox"},
+		{"notification_rules", "Notification rules", "what you are notified about"},
+	}},
+	{"Work", []Collection{
+		{"schedules", "Schedules", "prompts with a time"},
+	}},
+}
