@@ -61,7 +61,7 @@ func updateExecutions(t *tables, e events.Event, body any) error {
 		if found {
 			return fmt.Errorf("execution %s exists", b.Exec)
 		}
-		x.begin(t, e, b.Session, b.Call, b.Cwd)
+		x.begin(e, b.Session, b.Call, b.Cwd)
 		x.Permission, x.Pool, x.Status, x.Started = RecordID(b.Permission), b.Pool, events.ExecutionRunning, t.tx.EventTime()
 		x.Original, x.Detached, x.Terminal, x.Private = b.Original, b.Detached, b.Terminal, b.Private
 		if b.Terminal {
@@ -75,7 +75,7 @@ func updateExecutions(t *tables, e events.Event, body any) error {
 		if found {
 			return fmt.Errorf("execution %s exists", b.Exec)
 		}
-		x.begin(t, e, b.Session, b.Call, b.Cwd)
+		x.begin(e, b.Session, b.Call, b.Cwd)
 		x.Status, x.Reason, x.ExitCode, x.Finished = events.ExecutionRefused, b.Reason, refusedExitCode, t.tx.EventTime()
 		x.Command = t.command(b.Command, 0)
 		t.executions.Put(x)
@@ -105,7 +105,7 @@ func (t *tables) changeExecution(id string, change func(*Execution)) error {
 // refusedExitCode is the exit code of a refused command. POSIX shells use it for "command found but not executable".
 const refusedExitCode = 126
 
-func (x *Execution) begin(t *tables, e events.Event, session, call, cwd string) {
+func (x *Execution) begin(e events.Event, session, call, cwd string) {
 	x.Chat, x.Session, x.Call, x.Cwd = e.Subject.ID, session, call, cwd
 	x.Source, x.Outputs, x.Position = engineType, "{}", int64(e.Seq)
 }

@@ -36,21 +36,21 @@ func (w *Worker) proxyEnvironment(r wire.Request) (variables []string) {
 }
 
 // proxyAddress is the host and port of a proxy.
-func proxyAddress(network string) (host string, port uint16, err error) {
+func proxyAddress(network string) (address string, err error) {
 	proxy, err := url.Parse(network)
 	if err != nil {
-		return "", 0, errors.New("the proxy for the network is no URL") // which holds a password
+		return "", errors.New("the proxy for the network is no URL") // which holds a password
 	}
 	n, err := strconv.ParseUint(proxy.Port(), 10, 16)
 	if proxy.Scheme != "http" || proxy.Hostname() == "" || err != nil || n == 0 {
-		return "", 0, errors.New("the proxy for the network is not http://host:port")
+		return "", errors.New("the proxy for the network is not http://host:port")
 	}
-	return proxy.Host, uint16(n), nil
+	return proxy.Host, nil
 }
 
 // serveProxy passes on what the command sends to its proxy.
 func (c *command) serveProxy(network string, log *slog.Logger) {
-	address, _, err := proxyAddress(network)
+	address, err := proxyAddress(network)
 	if err == nil {
 		err = c.link.Serve(address)
 	}

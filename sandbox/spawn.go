@@ -89,7 +89,7 @@ func (w *Worker) confinedCommand(r wire.Request, c *command, dir string) (confin
 		return confined, nil, nil
 	}
 	if r.Network != "" {
-		if _, _, err := proxyAddress(r.Network); err != nil {
+		if _, err := proxyAddress(r.Network); err != nil {
 			return confined, nil, err
 		}
 	}

@@ -86,7 +86,7 @@ func (p *Push) Act(ctx context.Context, token, address string) (events.Decision,
 		return "", err
 	}
 	err = p.act(ctx, token, a, address)
-	if r := (handlers.Refused{}); err != nil && !errors.As(err, &r) { // it may work the next time
+	if err != nil && handlers.CodeOf(err) == "" { // it may work the next time
 		err = errors.Join(err, p.giveBack(context.WithoutCancel(ctx), token, a))
 	}
 	return a.Decision, err

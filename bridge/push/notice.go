@@ -220,7 +220,7 @@ func (p *Push) questions(ctx context.Context, n events.Notice) (together []proje
 }
 
 // settled takes back what told of an ask or a question that does not wait any more.
-func (p *Push) settled(ctx context.Context, e events.Event, n events.Notice) error {
+func (p *Push) settled(ctx context.Context, n events.Notice) error {
 	waiting, err := p.waits(ctx, n)
 	if err != nil || waiting {
 		return err

@@ -118,13 +118,13 @@ func (p *Push) react(ctx context.Context, e events.Event) error {
 	case events.PermissionReferred:
 		return p.asked(ctx, e.ID, events.Notice{Chat: chat, Permission: d.Permission}, d.Reason)
 	case events.PermissionDecided:
-		return p.settled(ctx, e, events.Notice{Chat: chat, Permission: d.Permission})
+		return p.settled(ctx, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.PermissionExpired:
-		return p.settled(ctx, e, events.Notice{Chat: chat, Permission: d.Permission})
+		return p.settled(ctx, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.QuestionAnswered:
-		return p.settled(ctx, e, events.Notice{Chat: chat, Question: d.Question})
+		return p.settled(ctx, events.Notice{Chat: chat, Question: d.Question})
 	case events.QuestionExpired:
-		return p.settled(ctx, e, events.Notice{Chat: chat, Question: d.Question})
+		return p.settled(ctx, events.Notice{Chat: chat, Question: d.Question})
 	case events.TurnLost, events.MessageFailed:
 		return p.ended(ctx, e)
 	case events.Saved, events.Deleted:
@@ -145,9 +145,9 @@ func (p *Push) reactOpenCode(ctx context.Context, e events.Event, d events.OpenC
 	case events.QuestionAsk:
 		return p.asked(ctx, e.ID, events.Notice{Chat: chat, Question: b.ID}, "")
 	case opencode.QuestionReplied:
-		return p.settled(ctx, e, events.Notice{Chat: chat, Question: b.RequestID})
+		return p.settled(ctx, events.Notice{Chat: chat, Question: b.RequestID})
 	case opencode.PermissionReplied:
-		return p.settled(ctx, e, events.Notice{Chat: chat, Permission: b.RequestID})
+		return p.settled(ctx, events.Notice{Chat: chat, Permission: b.RequestID})
 	case opencode.SessionError:
 		return p.ended(ctx, e)
 	case opencode.SessionStatus:

@@ -140,10 +140,10 @@ func (c *call) wait(ctx context.Context) (Result, error) {
 			}
 		case <-done:
 			c.neverRun(ctx.Err()) // first: no grant follows the cancel
-			c.send(frameCancel, "", nil)
+			c.send(frameCancel, "")
 			done, broken, giveUp = nil, nil, time.After(CancelWait)
 		case <-broken:
-			c.send(frameCancel, "", nil)
+			c.send(frameCancel, "")
 			done, broken, giveUp = nil, nil, time.After(CancelWait)
 		case <-giveUp:
 			c.lose("no result within " + CancelWait.String() + " of cancelling")
@@ -227,10 +227,10 @@ func (c *call) probe() {
 		c.lose("nothing was heard of the worker for " + silence.String())
 		return
 	}
-	c.send(frameProbe, c.inbox, nil)
+	c.send(frameProbe, c.inbox)
 }
 
 // send drops an error on purpose: what does not arrive is noticed by the probes.
-func (c *call) send(kind, reply string, body []byte) {
-	c.nc.PublishMsg(&nats.Msg{Subject: c.control, Reply: reply, Header: nats.Header{frameHeader: {kind}}, Data: body})
+func (c *call) send(kind, reply string) {
+	c.nc.PublishMsg(&nats.Msg{Subject: c.control, Reply: reply, Header: nats.Header{frameHeader: {kind}}})
 }

@@ -220,6 +220,6 @@ func (c *call) violated(how string) { c.abandon("the worker broke the protocol: 
 
 // abandon cancels a command whose result would be worth nothing.
 func (c *call) abandon(why string) {
-	c.send(frameCancel, "", nil)
+	c.send(frameCancel, "")
 	c.lose(why)
 }

@@ -41,10 +41,10 @@ func (s *System) Fails(t testing.TB, chat, why string) {
 
 func (s *System) Fragment(t testing.TB, chat, message, part, text string) {
 	t.Helper()
-	s.Delta(t, chat, message, part, "message.part.delta", fmt.Sprintf(`{"sessionID":"ses_own","messageID":%q,"partID":%q,"field":"text","delta":%q}`, message, part, text))
+	s.Delta(t, chat, "message.part.delta", fmt.Sprintf(`{"sessionID":"ses_own","messageID":%q,"partID":%q,"field":"text","delta":%q}`, message, part, text))
 }
 
-func (s *System) Delta(t testing.TB, chat, message, part, typ, data string) {
+func (s *System) Delta(t testing.TB, chat, typ, data string) {
 	t.Helper()
 	Check(t, s.Log.PublishDelta(log.Delta{Subject: events.PartDeltaSubject(chat), Type: "opencode." + typ, Data: []byte(data)}))
 }
@@ -142,7 +142,7 @@ func (s *System) Play(t testing.TB, chat, trace string) {
 		Check(t, json.Unmarshal(data, &about))
 		switch {
 		case typ == "message.part.delta":
-			s.Delta(t, chat, about.MessageID, about.PartID, typ, string(data))
+			s.Delta(t, chat, typ, string(data))
 		case about.SessionID != "":
 			if !bound { // the first session is the chat's own
 				bound = true

@@ -102,7 +102,7 @@ func (c *Client) Health(ctx context.Context) (version string, err error) {
 		Healthy bool   `json:"healthy"`
 		Version string `json:"version"`
 	}
-	if _, err := c.do(ctx, call{op: "check opencode", path: "/global/health", out: &out}); err != nil {
+	if err := c.do(ctx, call{op: "check opencode", path: "/global/health", out: &out}); err != nil {
 		return "", err
 	}
 	if !out.Healthy {
@@ -114,8 +114,7 @@ func (c *Client) Health(ctx context.Context) (version string, err error) {
 // Dispose ends every instance cleanly: running tools get SIGTERM, unfinished messages are completed as aborted. Killing
 // the server without it leaves both as they are for ever.
 func (c *Client) Dispose(ctx context.Context) error {
-	_, err := c.do(ctx, call{op: "dispose opencode", method: "POST", path: "/global/dispose"})
-	return err
+	return c.do(ctx, call{op: "dispose opencode", method: "POST", path: "/global/dispose"})
 }
 
 // call is one request: in is sent as JSON unless nil, the answer is decoded into out unless nil.
@@ -128,7 +127,13 @@ type call struct {
 	timeout time.Duration // requestTimeout when 0
 }
 
-func (c *Client) do(ctx context.Context, r call) (http.Header, error) {
+func (c *Client) do(ctx context.Context, r call) error {
+	_, err := c.doWithHeader(ctx, r)
+	return err
+}
+
+// doWithHeader also returns the header of the answer.
+func (c *Client) doWithHeader(ctx context.Context, r call) (http.Header, error) {
 	timeout := cmp.Or(r.timeout, requestTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %s", timeout))
 	defer cancel()

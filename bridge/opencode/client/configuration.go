@@ -15,7 +15,7 @@ type Configuration struct {
 
 // Configuration returns the configuration that OpenCode uses in a directory.
 func (c *Client) Configuration(ctx context.Context, directory string) (out Configuration, err error) {
-	_, err = c.do(ctx, call{op: "get opencode's configuration", path: "/config", query: inDirectory(directory), out: &out})
+	err = c.do(ctx, call{op: "get opencode's configuration", path: "/config", query: inDirectory(directory), out: &out})
 	return out, err
 }
 
@@ -30,26 +30,26 @@ type AgentRule struct{ Permission, Pattern, Action string }
 
 // Agents lists the agents that OpenCode knows in a directory.
 func (c *Client) Agents(ctx context.Context, directory string) (all []Agent, err error) {
-	_, err = c.do(ctx, call{op: "list opencode's agents", path: "/agent", query: inDirectory(directory), out: &all})
+	err = c.do(ctx, call{op: "list opencode's agents", path: "/agent", query: inDirectory(directory), out: &all})
 	return all, err
 }
 
 // ProjectID returns OpenCode's id of the project in a directory.
 func (c *Client) ProjectID(ctx context.Context, directory string) (string, error) {
 	var out struct{ ID string }
-	_, err := c.do(ctx, call{op: "get opencode's project", path: "/project/current", query: inDirectory(directory), out: &out})
+	err := c.do(ctx, call{op: "get opencode's project", path: "/project/current", query: inDirectory(directory), out: &out})
 	return out.ID, err
 }
 
 // Diff returns what the turn of a person's message changed in files: a list of {file, patch, additions, deletions, status}, as
 // OpenCode gives it.
 func (c *Client) Diff(ctx context.Context, session, message string) (list json.RawMessage, err error) {
-	_, err = c.do(ctx, call{op: "get diff of " + message, path: sessionPath(session, "/diff"), query: url.Values{"messageID": {message}}, out: &list})
+	err = c.do(ctx, call{op: "get diff of " + message, path: sessionPath(session, "/diff"), query: url.Values{"messageID": {message}}, out: &list})
 	return list, err
 }
 
 // Todo returns the assistant's list of what is to do in a session: {content, status, priority}, as OpenCode gives it.
 func (c *Client) Todo(ctx context.Context, session string) (list json.RawMessage, err error) {
-	_, err = c.do(ctx, call{op: "get todo list of session " + session, path: sessionPath(session, "/todo"), out: &list})
+	err = c.do(ctx, call{op: "get todo list of session " + session, path: sessionPath(session, "/todo"), out: &list})
 	return list, err
 }

@@ -31,7 +31,7 @@ func (c *Client) Models(ctx context.Context, directory string) (Models, error) {
 		Providers []usableProvider
 		Default   map[string]string
 	}
-	_, err := c.do(ctx, call{op: "list models", path: "/config/providers", query: inDirectory(directory), out: &out})
+	err := c.do(ctx, call{op: "list models", path: "/config/providers", query: inDirectory(directory), out: &out})
 	var m Models
 	for _, p := range out.Providers {
 		m.Providers = append(m.Providers, ModelProvider{p.ID, p.Name, p.Env, slices.Sorted(maps.Keys(p.Models)), true})
@@ -69,7 +69,7 @@ func (c *Client) Providers(ctx context.Context, directory string) ([]ModelProvid
 		}
 		Connected []string
 	}
-	_, err := c.do(ctx, call{op: "list providers", path: "/provider", query: inDirectory(directory), out: &out})
+	err := c.do(ctx, call{op: "list providers", path: "/provider", query: inDirectory(directory), out: &out})
 	all := make([]ModelProvider, 0, len(out.All))
 	for _, p := range out.All {
 		all = append(all, ModelProvider{p.ID, p.Name, p.Env, slices.Sorted(maps.Keys(p.Models)), slices.Contains(out.Connected, p.ID)})

@@ -25,7 +25,7 @@ func (r *Request) UnmarshalJSON(b []byte) error {
 // dead entry behind.
 func (c *Client) PermissionRequests(ctx context.Context, directory string) ([]Request, error) {
 	var out []Request
-	_, err := c.do(ctx, call{op: "list asks in " + directory, path: "/permission", query: inDirectory(directory), out: &out})
+	err := c.do(ctx, call{op: "list asks in " + directory, path: "/permission", query: inDirectory(directory), out: &out})
 	return out, err
 }
 
@@ -45,29 +45,26 @@ func (c *Client) Reject(ctx context.Context, directory, ask, message string) err
 }
 
 func (c *Client) replyAsk(ctx context.Context, verb, directory, ask string, in map[string]string) error {
-	_, err := c.do(ctx, call{op: verb + " ask " + ask, method: "POST",
+	return c.do(ctx, call{op: verb + " ask " + ask, method: "POST",
 		path: "/permission/" + url.PathEscape(ask) + "/reply", query: inDirectory(directory), in: in})
-	return err
 }
 
 // QuestionRequests lists the questions waited for in a directory.
 func (c *Client) QuestionRequests(ctx context.Context, directory string) ([]Request, error) {
 	var out []Request
-	_, err := c.do(ctx, call{op: "list questions in " + directory, path: "/question", query: inDirectory(directory), out: &out})
+	err := c.do(ctx, call{op: "list questions in " + directory, path: "/question", query: inDirectory(directory), out: &out})
 	return out, err
 }
 
 // Answer answers a question: for each of its questions the labels chosen, or free text.
 func (c *Client) Answer(ctx context.Context, directory, question string, answers [][]string) error {
-	_, err := c.do(ctx, call{op: "answer question " + question, method: "POST",
+	return c.do(ctx, call{op: "answer question " + question, method: "POST",
 		path: "/question/" + url.PathEscape(question) + "/reply", query: inDirectory(directory),
 		in: map[string]any{"answers": answers}})
-	return err
 }
 
 // Dismiss refuses to answer a question; the turn stops.
 func (c *Client) Dismiss(ctx context.Context, directory, question string) error {
-	_, err := c.do(ctx, call{op: "dismiss question " + question, method: "POST",
+	return c.do(ctx, call{op: "dismiss question " + question, method: "POST",
 		path: "/question/" + url.PathEscape(question) + "/reject", query: inDirectory(directory)})
-	return err
 }

@@ -50,7 +50,7 @@ func (c *Client) CreateSession(ctx context.Context, n NewSession) (Session, erro
 		in["agent"] = n.Agent
 	}
 	var s Session
-	_, err := c.do(ctx, call{op: "create session in " + n.Directory, method: "POST", path: "/session",
+	err := c.do(ctx, call{op: "create session in " + n.Directory, method: "POST", path: "/session",
 		query: inDirectory(n.Directory), in: in, out: &s})
 	return s, err
 }
@@ -58,20 +58,18 @@ func (c *Client) CreateSession(ctx context.Context, n NewSession) (Session, erro
 // Session returns a session, or an error that is ErrGone.
 func (c *Client) Session(ctx context.Context, id string) (Session, error) {
 	var s Session
-	_, err := c.do(ctx, call{op: "get session " + id, path: sessionPath(id, ""), out: &s})
+	err := c.do(ctx, call{op: "get session " + id, path: sessionPath(id, ""), out: &s})
 	return s, err
 }
 
 // DeleteSession deletes a session, its messages and its place in the history.
 func (c *Client) DeleteSession(ctx context.Context, id string) error {
-	_, err := c.do(ctx, call{op: "delete session " + id, method: "DELETE", path: sessionPath(id, "")})
-	return err
+	return c.do(ctx, call{op: "delete session " + id, method: "DELETE", path: sessionPath(id, "")})
 }
 
 // Abort stops the running turn of a session and of its subagents. Aborting an idle session is no error.
 func (c *Client) Abort(ctx context.Context, session string) error {
-	_, err := c.do(ctx, call{op: "abort session " + session, method: "POST", path: sessionPath(session, "/abort")})
-	return err
+	return c.do(ctx, call{op: "abort session " + session, method: "POST", path: sessionPath(session, "/abort")})
 }
 
 // Prompt is a user message. Sending one again with the same MessageID and part ids neither stores nor runs it twice.
@@ -97,9 +95,8 @@ func (c *Client) Prompt(ctx context.Context, session string, p Prompt) error {
 	if p.Model != nil {
 		in["model"] = map[string]string{"modelID": p.Model.ID, "providerID": p.Model.Provider}
 	}
-	_, err := c.do(ctx, call{op: "prompt session " + session, method: "POST",
+	return c.do(ctx, call{op: "prompt session " + session, method: "POST",
 		path: sessionPath(session, "/prompt_async"), in: in})
-	return err
 }
 
 // Status is what a session that is not idle is doing: "busy" (waiting for an ask is busy too) or "retry".
@@ -118,7 +115,7 @@ func (s *Status) UnmarshalJSON(b []byte) error {
 // Statuses maps the sessions of a directory that are not idle to what they are doing.
 func (c *Client) Statuses(ctx context.Context, directory string) (map[string]Status, error) {
 	var out map[string]Status
-	_, err := c.do(ctx, call{op: "get session status in " + directory, path: "/session/status",
+	err := c.do(ctx, call{op: "get session status in " + directory, path: "/session/status",
 		query: inDirectory(directory), out: &out})
 	return out, err
 }
@@ -157,7 +154,7 @@ func (c *Client) Messages(ctx context.Context, session string) ([]Message, error
 	query := url.Values{"limit": {strconv.Itoa(messagePage)}}
 	for {
 		var page []Message
-		header, err := c.do(ctx, call{op: "list messages of session " + session, path: sessionPath(session, "/message"), query: query, out: &page})
+		header, err := c.doWithHeader(ctx, call{op: "list messages of session " + session, path: sessionPath(session, "/message"), query: query, out: &page})
 		if err != nil {
 			return nil, err
 		}
@@ -184,25 +181,22 @@ func (c *Client) Fork(ctx context.Context, session, message string) (s Session, 
 	if message != "" {
 		in["messageID"] = message
 	}
-	_, err = c.do(ctx, call{op: "fork session " + session, method: "POST", path: sessionPath(session, "/fork"), in: in, out: &s, timeout: forkTimeout})
+	err = c.do(ctx, call{op: "fork session " + session, method: "POST", path: sessionPath(session, "/fork"), in: in, out: &s, timeout: forkTimeout})
 	return s, err
 }
 
 func (c *Client) SetMetadata(ctx context.Context, session string, metadata map[string]any) error {
-	_, err := c.do(ctx, call{op: "update session " + session, method: "PATCH", path: sessionPath(session, ""), in: map[string]any{"metadata": metadata}})
-	return err
+	return c.do(ctx, call{op: "update session " + session, method: "PATCH", path: sessionPath(session, ""), in: map[string]any{"metadata": metadata}})
 }
 
 // HasMessage returns an error that is ErrGone when the session has no such message.
 func (c *Client) HasMessage(ctx context.Context, session, message string) error {
-	_, err := c.do(ctx, call{op: "get message " + message, path: messagePath(session, message)})
-	return err
+	return c.do(ctx, call{op: "get message " + message, path: messagePath(session, message)})
 }
 
 // DeleteMessage deletes a message with its parts; OpenCode refuses while a turn is running.
 func (c *Client) DeleteMessage(ctx context.Context, session, message string) error {
-	_, err := c.do(ctx, call{op: "delete message " + message, method: "DELETE", path: messagePath(session, message)})
-	return err
+	return c.do(ctx, call{op: "delete message " + message, method: "DELETE", path: messagePath(session, message)})
 }
 
 func messagePath(session, message string) string {
@@ -212,15 +206,13 @@ func messagePath(session, message string) string {
 // Revert takes back a message of a session, what came after it, and what they changed in files. OpenCode keeps the
 // messages until the next prompt, and refuses while a turn is running. A message it does not know changes nothing.
 func (c *Client) Revert(ctx context.Context, session, message string) error {
-	_, err := c.do(ctx, call{op: "revert session " + session, method: "POST", path: sessionPath(session, "/revert"),
+	return c.do(ctx, call{op: "revert session " + session, method: "POST", path: sessionPath(session, "/revert"),
 		in: map[string]string{"messageID": message}})
-	return err
 }
 
 // Unrevert undoes what Revert did, unless the session has been prompted since.
 func (c *Client) Unrevert(ctx context.Context, session string) error {
-	_, err := c.do(ctx, call{op: "unrevert session " + session, method: "POST", path: sessionPath(session, "/unrevert")})
-	return err
+	return c.do(ctx, call{op: "unrevert session " + session, method: "POST", path: sessionPath(session, "/unrevert")})
 }
 
 // forkTimeout bounds one fork: OpenCode copies message by message, about 1,000 parts in 3 s.

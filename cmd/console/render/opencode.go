@@ -50,9 +50,9 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 	case "message.removed":
 		r.Note(p.SessionID, Dim, "(a message was removed)")
 	case events.PermissionReplied:
-		r.replied(e, p)
+		r.replied(p)
 	case events.QuestionReplied, events.QuestionRejected:
-		r.questionReplied(e, p)
+		r.questionReplied(p)
 	}
 }
 

@@ -91,7 +91,7 @@ func (r *Renderer) Event(e events.Event) {
 	case events.SessionBound:
 		r.depth[d.Session], r.directory[d.Session] = 0, d.Directory
 	case events.MessageSubmitted:
-		r.message(e, d)
+		r.message(d)
 	case events.MessageSending:
 		r.submitted[d.EngineMessage] = true
 	case events.MessageFailed:
@@ -148,7 +148,7 @@ func (r *Renderer) Event(e events.Event) {
 	}
 }
 
-func (r *Renderer) message(e events.Event, d events.MessageSubmitted) {
+func (r *Renderer) message(d events.MessageSubmitted) {
 	switch {
 	case r.Quiet[d.Message]:
 	case strings.HasPrefix(d.Resumes, "que_"):

@@ -307,7 +307,7 @@ func edits(original, edited string) string {
 }
 
 // replied is news only about an ask that nobody decided here.
-func (r *Renderer) replied(e events.Event, p payload.Payload) {
+func (r *Renderer) replied(p payload.Payload) {
 	if a := r.asks[p.RequestID]; a != nil && !a.Settled {
 		r.ShowRequest(a)
 		r.settle(p.RequestID, Yellow, fmt.Sprintf("%s was answered in OpenCode: %s", r.askName(p.RequestID), p.Reply))
@@ -387,7 +387,7 @@ func (r *Renderer) questionAnswered(e events.Event, d events.QuestionAnswered) {
 	r.Note("", Dim, "✓ question %s by %s", text, r.Actor(e.Actor))
 }
 
-func (r *Renderer) questionReplied(e events.Event, p payload.Payload) {
+func (r *Renderer) questionReplied(p payload.Payload) {
 	if r.answered[p.RequestID] {
 		return
 	}
