@@ -62,6 +62,19 @@ func Parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 	return rest, nil
 }
 
+// ParseOne is Parse for a command with one argument. missing says on stderr what to name if there is none.
+func ParseOne(fs *flag.FlagSet, args []string, missing string) (string, error) {
+	rest, err := Parse(fs, args, 1)
+	if err != nil {
+		return "", err
+	}
+	if len(rest) == 0 {
+		fmt.Fprintf(fs.Output(), "%s: %s\n", fs.Name(), missing)
+		return "", ErrUsage
+	}
+	return rest[0], nil
+}
+
 // Variable returns the value of an environment variable, or a default.
 func Variable(env Environment, name, otherwise string) string {
 	if v := env.Getenv(name); v != "" {

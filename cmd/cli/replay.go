@@ -32,15 +32,12 @@ func replayFlags(env Environment, args []string) (o replay.Options, data datadir
 	fs.Uint64Var(&o.At, "at", 0, "show the chat as it stood after the event with this `sequence`")
 	speed := fs.String("speed", "max", "how many `times` the real pace, or max")
 	fs.BoolVar(&o.JSON, "json", false, "print JSON")
-	rest, err := Parse(fs, args, 1)
+	id, err := ParseOne(fs, args, `which chat? "pocketcoder chats" lists them`)
 	if err != nil {
 		return o, data, err
 	}
 	data = datadir.Dir(*directory)
-	if len(rest) == 0 {
-		return o, data, WrongUsage(env, "replay: which chat? \"pocketcoder chats\" lists them")
-	}
-	if o.Chat, err = events.ParseID(rest[0]); err != nil {
+	if o.Chat, err = events.ParseID(id); err != nil {
 		return o, data, WrongUsage(env, "replay: %v", err)
 	}
 	o.To = cmp.Or(o.To, math.MaxUint64)

@@ -168,7 +168,11 @@ func (e *evaluation) external() Verdict {
 // path decides about reading, writing and the like of one file or folder. A person is told where a link leads: what is asked
 // names the link alone.
 func (e *evaluation) path() Verdict {
-	v := e.file()
+	return e.withTarget(e.file())
+}
+
+// withTarget adds to the reason of a question where the links of the request lead.
+func (e *evaluation) withTarget(v Verdict) Verdict {
 	if leads := e.ask.leads(); leads != "" && v.Action == AskPerson {
 		v.Reason = leads + "; " + v.Reason
 	}
@@ -231,11 +235,7 @@ func writes(permission string) bool { return permission == "edit" || permission 
 // search decides about finding files and text: inside the workspace the pattern says nothing of a place. OpenCode searches the
 // folder of the path, symlinks resolved, or the folder around it when the path is a file.
 func (e *evaluation) search() Verdict {
-	v := e.tree()
-	if leads := e.ask.leads(); leads != "" && v.Action == AskPerson {
-		v.Reason = leads + "; " + v.Reason
-	}
-	return v
+	return e.withTarget(e.tree())
 }
 
 func (e *evaluation) tree() Verdict {

@@ -278,14 +278,7 @@ var beyondOrigin = []string{
 // confine removes from an answer what affects more than its origin.
 func (v visitor) confine(answer *http.Response) error {
 	h := answer.Header
-	for _, name := range beyondOrigin {
-		h.Del(name)
-	}
-	for name := range h {
-		if strings.HasPrefix(name, "X-Accel-") {
-			h.Del(name)
-		}
-	}
+	removeHeaders(h, beyondOrigin)
 	cookies := h.Values("Set-Cookie")
 	h.Del("Set-Cookie")
 	for _, c := range cookies {

@@ -185,14 +185,7 @@ var ofOrigin = []string{
 // confine changes an answer so that it is harmless under our origin.
 func (v visit) confine(answer *http.Response) error {
 	h := answer.Header
-	for _, name := range ofOrigin {
-		h.Del(name)
-	}
-	for name := range h {
-		if strings.HasPrefix(name, "X-Accel-") {
-			h.Del(name)
-		}
-	}
+	removeHeaders(h, ofOrigin)
 	h["Content-Security-Policy"] = append([]string{portPolicy}, h["Content-Security-Policy"]...)
 	h.Set("Referrer-Policy", "no-referrer") // the ticket is in the path
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -204,6 +197,14 @@ func (v visit) confine(answer *http.Response) error {
 		h.Set("Location", v.location(to))
 	}
 	return nil
+}
+
+// removeHeaders removes the named headers, and those that a proxy in front of us obeys.
+func removeHeaders(h http.Header, names []string) {
+	for _, name := range names {
+		h.Del(name)
+	}
+	maps.DeleteFunc(h, func(name string, _ []string) bool { return strings.HasPrefix(name, "X-Accel-") })
 }
 
 // allowAnyOrigin lets the page read the files that it loads. Its origin is opaque, and the ticket is the credential.

@@ -55,14 +55,11 @@ func Backup(ctx context.Context, env cli.Environment, args []string) error {
 	external := fs.String("nats", "", "`URL` of the external NATS server, for a system that does not run")
 	asJSON := fs.Bool("json", false, "print JSON")
 	file := passphraseFlag(fs)
-	rest, err := cli.Parse(fs, args, 1)
+	dir, err := cli.ParseOne(fs, args, "name the directory of the backup")
 	if err != nil {
 		return err
 	}
-	if len(rest) == 0 {
-		return cli.WrongUsage(env, "backup: name the directory of the backup")
-	}
-	to := datadir.Absolute(rest[0])
+	to := datadir.Absolute(dir)
 	o := backup.Options{Data: datadir.Dir(datadir.Absolute(*data)), NATS: *external, To: to}
 	if o.Passphrase, err = passphrase(ctx, env, *file, true, !backup.HasSecrets(to)); err != nil {
 		return err
@@ -92,16 +89,13 @@ func Restore(ctx context.Context, env cli.Environment, args []string) error {
 	without := fs.Bool("without-secrets", false, "leave secrets and keys out")
 	asJSON := fs.Bool("json", false, "print JSON")
 	file := passphraseFlag(fs)
-	rest, err := cli.Parse(fs, args, 1)
+	dir, err := cli.ParseOne(fs, args, "from which directory?")
 	if err != nil {
 		return err
 	}
-	if len(rest) == 0 {
-		return cli.WrongUsage(env, "restore: from which directory?")
-	}
 	steps := &steps{env: env}
 	o := backup.RestoreOptions{
-		From: datadir.Absolute(rest[0]), Data: datadir.Dir(datadir.Absolute(*data)), WithoutSecrets: *without, Progress: steps.show,
+		From: datadir.Absolute(dir), Data: datadir.Dir(datadir.Absolute(*data)), WithoutSecrets: *without, Progress: steps.show,
 	}
 	o.Command = fmt.Sprintf("pocketcoder restore %s --data %s", o.From, o.Data)
 	if backup.HasSecrets(o.From) && !*without {

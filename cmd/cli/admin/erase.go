@@ -44,14 +44,11 @@ func runErase(ctx context.Context, env cli.Environment, args []string) error {
 	data := cli.DataFlag(fs, env)
 	yes := fs.Bool("yes", false, "do not ask")
 	asJSON := fs.Bool("json", false, "print JSON")
-	rest, err := cli.Parse(fs, args, 1)
+	id, err := cli.ParseOne(fs, args, `which chat? "pocketcoder chats" lists them while the system runs`)
 	if err != nil {
 		return err
 	}
-	if len(rest) == 0 {
-		return cli.WrongUsage(env, `admin erase: which chat? "pocketcoder chats" lists them while the system runs`)
-	}
-	chat, err := events.ParseID(rest[0])
+	chat, err := events.ParseID(id)
 	if err != nil {
 		return cli.WrongUsage(env, "admin erase: %v", err)
 	}

@@ -46,14 +46,11 @@ func addsRule(action policy.Action) func(context.Context, cli.Environment, []str
 		data := cli.DataFlag(fs, env)
 		chat := fs.String("chat", "", "only for this `chat`; default every chat")
 		lasts := fs.Duration("for", 0, "`duration` after which the rule ends, such as 1h; 0 is never")
-		rest, err := cli.Parse(fs, args, 1)
+		text, err := cli.ParseOne(fs, args, "the rule is missing; for example: pocketcoder "+name+" 'bash: git push*'")
 		if err != nil {
 			return err
 		}
-		if len(rest) == 0 {
-			return cli.WrongUsage(env, "%s: the rule is missing; for example: pocketcoder %s 'bash: git push*'", name, name)
-		}
-		rule, err := parseAction(action, rest[0])
+		rule, err := parseAction(action, text)
 		if err == nil && *lasts < 0 {
 			err = fmt.Errorf("--for %v: want a duration above 0, such as 1h", *lasts)
 		}

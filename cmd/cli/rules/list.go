@@ -193,14 +193,11 @@ func runPolicyRevoke(ctx context.Context, env cli.Environment, args []string) er
 func changeRule(ctx context.Context, env cli.Environment, name string, args []string, change func(s *client.System, collection, record string) error) error {
 	fs := cli.NewFlags(env, name, policyListUsage)
 	data := cli.DataFlag(fs, env)
-	rest, err := cli.Parse(fs, args, 1)
+	id, err := cli.ParseOne(fs, args, `which rule? "pocketcoder policy list" lists them`)
 	if err != nil {
 		return err
 	}
-	if len(rest) == 0 {
-		return cli.WrongUsage(env, "%s: which rule? \"pocketcoder policy list\" lists them", name)
-	}
-	collection, record, err := ruleID(rest[0])
+	collection, record, err := ruleID(id)
 	if err != nil {
 		return cli.WrongUsage(env, "%s: %v", name, err)
 	}

@@ -115,14 +115,10 @@ func runPolicyTest(ctx context.Context, env cli.Environment, args []string) erro
 	workspace := fs.String("workspace", "", "`directory` the assistant works in; --cwd by default, or the current directory")
 	given := fs.String("rules", "", "`rules` instead of the stored ones: a JSON array, or the path of a file with one")
 	asJSON := fs.Bool("json", false, "print JSON")
-	rest, err := cli.Parse(fs, args, 1)
+	asked, err := cli.ParseOne(fs, args, "what is asked? for example 'git status'")
 	if err != nil {
 		return err
 	}
-	if len(rest) == 0 {
-		return cli.WrongUsage(env, "policy test: what is asked? for example 'git status'")
-	}
-	asked := rest[0]
 	if asked == "-" {
 		body, err := io.ReadAll(env.Stdin)
 		if err != nil {

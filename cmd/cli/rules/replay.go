@@ -30,14 +30,11 @@ func runPolicyReplay(ctx context.Context, env cli.Environment, args []string) er
 	data := cli.DataFlag(fs, env)
 	chat := fs.String("chat", "", "of this `chat` alone")
 	asJSON := fs.Bool("json", false, "print JSON")
-	rest, err := cli.Parse(fs, args, 1)
+	text, err := cli.ParseOne(fs, args, "which rule? for example 'bash: git status*'")
 	if err != nil {
 		return err
 	}
-	if len(rest) == 0 {
-		return cli.WrongUsage(env, "policy replay: which rule? for example 'bash: git status*'")
-	}
-	rule, err := policy.ParseRule(rest[0])
+	rule, err := policy.ParseRule(text)
 	if err == nil {
 		err = rule.Check()
 	}
