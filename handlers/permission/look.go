@@ -78,8 +78,8 @@ func (h *Permissions) hasOtherRequest(ctx context.Context, chat string, a events
 	}
 	found := false
 	err := h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error {
-		for id, other := range s.requests {
-			found = found || id != a.ID && other.Type == a.Permission && other.Session == a.SessionID && other.Message == a.Tool.MessageID && other.Call == a.Tool.CallID
+		for _, other := range s.calls[call{a.SessionID, a.Tool.CallID}] {
+			found = found || other.ID != a.ID && other.Type == a.Permission && other.Session == a.SessionID && other.Message == a.Tool.MessageID && other.Call == a.Tool.CallID
 		}
 		return nil
 	})

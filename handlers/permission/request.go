@@ -72,16 +72,20 @@ func (r Request) cwd() string {
 // State is what is known of a chat's permission requests. Events may be applied twice, and in another order than that of the log.
 type State struct {
 	handlers.ChatState
-	requests map[string]*Request // by id
-	aborted  map[string]uint64   // sequence of the last abort of a session; of the whole chat under ""
-	lost     map[string]uint64   // sequence of the last loss of a session's turn
-	turned   uint64              // sequence of the newest revert, or message that does not resume a turn
+	requests map[string]*Request          // by id
+	calls    map[call]map[string]*Request // by the tool call that a request, or the decision about it, names, and by id
+	aborted  map[string]uint64            // sequence of the last abort of a session; of the whole chat under ""
+	lost     map[string]uint64            // sequence of the last loss of a session's turn
+	turned   uint64                       // sequence of the newest revert, or message that does not resume a turn
 
 	unreadable uint64 // sequence of the newest event of ours that cannot be read: it may have ended what came before
 }
 
+// call is a tool call of OpenCode's.
+type call struct{ session, id string }
+
 func NewState() *State {
-	return &State{requests: map[string]*Request{}, aborted: map[string]uint64{}, lost: map[string]uint64{}}
+	return &State{requests: map[string]*Request{}, calls: map[call]map[string]*Request{}, aborted: map[string]uint64{}, lost: map[string]uint64{}}
 }
 
 // Filters are the subjects a decision is made on; the first is where decisions are.
@@ -152,7 +156,9 @@ func (s *State) Apply(e events.Event) {
 	case events.PermissionReferred:
 		s.at(e, d.Permission).Referral = Referral{d, e.Seq, e.Time}
 	case events.PermissionDecided:
-		s.at(e, d.Permission).Outcome = Outcome{e.Seq, e.Time, e.Actor, string(d.Decision), "", &d, e.Cause}
+		r := s.at(e, d.Permission)
+		r.Outcome = Outcome{e.Seq, e.Time, e.Actor, string(d.Decision), "", &d, e.Cause}
+		s.addCall(r, d.Session, d.Call)
 		if d.Grant != "" {
 			s.at(e, d.Grant).Granted = true
 		}
@@ -203,12 +209,22 @@ func (s *State) applyAsk(e events.Event, a events.PermissionAsk, direct bool) {
 	r.Type, r.Command, r.Hash = a.Permission, a.Command(), a.Request()
 	if !direct {
 		r.Session, r.Message, r.Call = a.SessionID, a.Tool.MessageID, a.Tool.CallID
+		s.addCall(r, r.Session, r.Call)
 		return
 	}
 	r.content, r.administrators = sha256.Sum256(e.Data), ForAdministrators(a.Permission, a.Metadata)
 	if e.Actor == events.ActorPolicy && a.Permission == TypeNetwork && len(a.Patterns) == 1 {
 		r.Host = a.Patterns[0]
 	}
+}
+
+// addCall notes that a request is about a call.
+func (s *State) addCall(r *Request, session, id string) {
+	c := call{session, id}
+	if s.calls[c] == nil {
+		s.calls[c] = map[string]*Request{}
+	}
+	s.calls[c][r.ID] = r
 }
 
 // at returns the request of an id, to be changed because of an event about it.
@@ -252,10 +268,10 @@ func (s *State) HostRequests() map[string]Request {
 // CommandRequest returns the request with the last decision about a command of one of OpenCode's calls, the zero Request if there is
 // none. A model may use the id of a call again. A request that was made over the API does not count, because its author could have named
 // any session and call.
-func (s *State) CommandRequest(session, call string) (last Request) {
-	for _, r := range s.requests {
+func (s *State) CommandRequest(session, id string) (last Request) {
+	for _, r := range s.calls[call{session, id}] {
 		d := r.Outcome.Decided
-		if !r.Direct && d != nil && d.Type == "bash" && d.Session == session && d.Call == call && r.Outcome.Seq > last.Outcome.Seq {
+		if !r.Direct && d != nil && d.Type == "bash" && d.Session == session && d.Call == id && r.Outcome.Seq > last.Outcome.Seq {
 			last = *r
 		}
 	}
