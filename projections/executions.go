@@ -149,7 +149,6 @@ func (m *Model) Executions(ctx context.Context, chat string) ([]Run, error) {
 	return store.List[Run](ctx, m.Model, "executions of "+chat, selectRuns+"x.chat={:chat} ORDER BY x.position", dbx.Params{"chat": chat})
 }
 
-// Execution returns an execution, and whether there is one.
 func (m *Model) Execution(ctx context.Context, id string) (Run, bool, error) {
 	return store.First[Run](ctx, m.Model, "execution "+id, selectRuns+"x.id={:id}", dbx.Params{"id": id})
 }

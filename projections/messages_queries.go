@@ -21,7 +21,6 @@ func (m *Model) Messages(ctx context.Context, chat string) ([]ShownMessage, erro
 	return store.List[ShownMessage](ctx, m.Model, "messages of "+chat, SelectShown+"m.chat={:chat} AND NOT m.removed AND m.role<>'' ORDER BY m.position", dbx.Params{"chat": chat})
 }
 
-// Message returns a message, and whether there is one.
 func (m *Model) Message(ctx context.Context, id string) (ShownMessage, bool, error) {
 	return store.First[ShownMessage](ctx, m.Model, "message "+id, SelectShown+"m.id={:id} AND NOT m.removed AND m.role<>''", dbx.Params{"id": id})
 }

@@ -129,7 +129,6 @@ func (m *Model) Sessions(ctx context.Context, engine string) ([]Session, error) 
 	return store.List[Session](ctx, m.Model, "sessions of "+engine, "SELECT * FROM sessions WHERE engine={:engine} AND NOT removed ORDER BY id", dbx.Params{"engine": engine})
 }
 
-// Session returns a session, and whether there is one.
 func (m *Model) Session(ctx context.Context, id string) (Session, bool, error) {
 	return store.First[Session](ctx, m.Model, "session "+id, "SELECT * FROM sessions WHERE id={:id}", dbx.Params{"id": id})
 }

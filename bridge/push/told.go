@@ -162,5 +162,4 @@ func (p *Push) resume(ctx context.Context, serves func(chan job)) error {
 	return nil
 }
 
-// subjectOnly is what an event is about, without its kind.
 func subjectOnly(s events.Subject) events.Subject { s.Kind = ""; return s }

@@ -29,7 +29,6 @@ type System struct {
 	Log  *log.Log // read only
 }
 
-// Connect connects to the system that runs on a data directory.
 func Connect(ctx context.Context, d datadir.Dir) (*System, error) {
 	r, err := d.Running()
 	if err != nil {

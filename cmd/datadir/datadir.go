@@ -286,7 +286,6 @@ func (d Dir) Announce(r Running) error {
 	return WriteFile(d.Path("running.json"), append(body, '\n'))
 }
 
-// ErrNotRunning says that nothing runs on a data directory.
 var ErrNotRunning = errors.New("nothing runs on this data directory; start it with: pocketcoder up")
 
 // Running reads how to reach the process that runs.

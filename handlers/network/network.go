@@ -48,7 +48,6 @@ const (
 // the log.
 const maxEnded = 64
 
-// ErrWaiting says that a person has not decided yet.
 var ErrWaiting = errors.New("a person has not decided yet")
 
 // Execution is a running command that has a network. It is safe for concurrent use.

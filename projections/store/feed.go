@@ -12,7 +12,6 @@ type Change struct {
 	Removed   bool // the row is gone; with Created, it came and went in between
 }
 
-// changedRow is a row after a commit changed it.
 type changedRow struct {
 	table string
 	Record

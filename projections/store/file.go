@@ -177,7 +177,6 @@ func (f *file) closeViewers() error {
 	return err
 }
 
-// fileName returns the name of the file of a version.
 func fileName(version string) string { return "readmodel.v" + version + ".db" }
 
 // suffixes are the suffixes of the files of a database in WAL mode.

@@ -140,5 +140,4 @@ func read(pid int, file string) []byte {
 	}
 }
 
-// Path is that of a file of a process.
 func Path(pid int, file string) string { return "/proc/" + strconv.Itoa(pid) + "/" + file }

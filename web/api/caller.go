@@ -94,7 +94,6 @@ func (c Caller) Actor() string {
 	return events.UserActor(c.Account)
 }
 
-// Is reports whether the caller is an account with a role.
 func (c Caller) Is(role string) bool { return c.Identity != nil && c.Role == role }
 
 // Superuser reports whether the caller logged in as an administrator at _superusers. No rule applies to such a

@@ -37,7 +37,6 @@ func (s *System) Provider(t testing.TB, id string, models ...string) {
 	Check(t, s.Model.Wait(t.Context(), seq))
 }
 
-// RecordsOf is the path of the records of a collection.
 func RecordsOf(collection string) string { return "/api/collections/" + collection + "/records" }
 
 type Object = map[string]any

@@ -7,7 +7,6 @@ import (
 	"pocketcoder/events"
 )
 
-// OutputOf is the path of the output of an execution.
 func OutputOf(exec string) string { return "/api/executions/" + exec + "/output" }
 
 // Ran appends an execution of a chat, and its end when there is one.

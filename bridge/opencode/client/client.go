@@ -57,10 +57,8 @@ func New(base, password string) *Client {
 // HTTP returns what reaches the server, also from outside its sandbox.
 func (c *Client) HTTP() *http.Client { return c.http }
 
-// Password returns the password that the client was made with.
 func (c *Client) Password() string { return c.password }
 
-// URL is the base URL the client was made with.
 func (c *Client) URL() string { return c.base }
 
 // Error is a request that failed. Status is the HTTP status, or 0 when no whole answer came; then Err is the cause.

@@ -13,7 +13,6 @@ type Configuration struct {
 	Plugin     []any
 }
 
-// Configuration returns the configuration that OpenCode uses in a directory.
 func (c *Client) Configuration(ctx context.Context, directory string) (out Configuration, err error) {
 	err = c.do(ctx, call{op: "get opencode's configuration", path: "/config", query: inDirectory(directory), out: &out})
 	return out, err
@@ -34,7 +33,6 @@ func (c *Client) Agents(ctx context.Context, directory string) (all []Agent, err
 	return all, err
 }
 
-// ProjectID returns OpenCode's id of the project in a directory.
 func (c *Client) ProjectID(ctx context.Context, directory string) (string, error) {
 	var out struct{ ID string }
 	err := c.do(ctx, call{op: "get opencode's project", path: "/project/current", query: inDirectory(directory), out: &out})

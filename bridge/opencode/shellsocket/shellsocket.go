@@ -65,7 +65,6 @@ func (r Request) Frame() []byte {
 	return Append(nil, Requested, strings.Join([]string{r.Session, r.Call, r.Cwd, r.Command}, separator))
 }
 
-// ParseRequest returns the request in the body of a frame.
 func ParseRequest(body []byte) (Request, error) {
 	fields := strings.SplitN(string(body), separator, 4)
 	if len(fields) != 4 {

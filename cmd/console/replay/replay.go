@@ -118,7 +118,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// printLine writes a value as one line of JSON.
 func printLine(w io.Writer, v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {

@@ -62,7 +62,6 @@ func (w Workspace) looksLikeRepository(dir string) bool {
 	return !ok || len(entries) > maxEntries || has(".git") || bare
 }
 
-// Exists reports whether a path from a folder exists.
 func (w Workspace) Exists(folder, p string) bool {
 	at, cause := w.Locate(folder, p)
 	if cause != "" {

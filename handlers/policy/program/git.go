@@ -120,7 +120,6 @@ func WithoutQuiet(words []string) []string {
 	return append([]string{"git"}, words[i:]...)
 }
 
-// Git is a command of git as git reads it.
 type Git struct {
 	call    Call
 	Alone   bool     // git is given no sub-command
