@@ -66,6 +66,12 @@ type LoginFailed struct {
 	Client
 }
 
+// ChatSeen means that an account has seen a chat up to an event. It sees what came before, too.
+type ChatSeen struct {
+	Chat string `json:"chat"`
+	Seq  uint64 `json:"seq"` // of the last event that it has seen
+}
+
 func (Saved) Kind() string            { return "saved" }
 func (AccountCreated) Kind() string   { return "account.created" }
 func (AccountUpdated) Kind() string   { return "account.updated" }
@@ -74,3 +80,4 @@ func (SessionOpened) Kind() string    { return "session.opened" }
 func (SessionRefreshed) Kind() string { return "session.refreshed" }
 func (SessionClosed) Kind() string    { return "session.closed" }
 func (LoginFailed) Kind() string      { return "login.failed" }
+func (ChatSeen) Kind() string         { return "chat.seen" }

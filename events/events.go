@@ -16,7 +16,7 @@
 //	effect      abort.requested, revert.requested or fork.requested, then effect.done or effect.failed
 //	notice      notification.queued, then notification.sent or notification.failed: also about an account or a record
 //	account     account.created, account.updated, password.changed, deleted; session.opened, session.refreshed, session.closed;
-//	            login.failed, also about no account
+//	            login.failed, also about no account; chat.seen (up to which event the account has seen a chat)
 //	record      saved, deleted: about a configuration record
 //
 // The package is pure: it has no connection and does no I/O. events/log stores events, and events/secret redacts them before.
@@ -213,7 +213,7 @@ var catalogue = kinds(
 	ChatUpdated{}, Deleted{}, ChatErased{}, PermissionRequested{}, RevertRequested{}, ForkRequested{}, EffectDone{}, EffectFailed{},
 	Saved{},
 	AccountCreated{}, AccountUpdated{}, PasswordChanged{},
-	SessionOpened{}, SessionRefreshed{}, SessionClosed{}, LoginFailed{},
+	SessionOpened{}, SessionRefreshed{}, SessionClosed{}, LoginFailed{}, ChatSeen{},
 	NotificationQueued{}, NotificationSent{}, NotificationFailed{},
 )
 

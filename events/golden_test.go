@@ -96,6 +96,7 @@ var filled = []Data{
 	SessionRefreshed{Session: "s1", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Client: Client{Address: "192.0.2.1", Device: "Phone/1"}},
 	SessionClosed{Session: "s1", Reason: "revoked"},
 	LoginFailed{Reason: "password", Client: Client{Address: "192.0.2.1", Device: "Phone/1"}},
+	ChatSeen{Chat: "c1", Seq: 812},
 	NotificationQueued{
 		Notification: "n1", Device: "d1", User: "u1",
 		Notice: Notice{Type: "permission", Title: "May I?", Message: "rm <x>", Chat: "c1", Permission: "per_1", Question: "que_1", Server: "s1", Whole: true},

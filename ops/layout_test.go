@@ -44,6 +44,7 @@ var mayImport = map[string]string{
 	"projections/spending":               "projections projections/store projections/usage",
 	"projections/store":                  "events events/log",
 	"projections/timeline":               "projections",
+	"projections/toolcalls":              "projections projections/store",
 	"projections/turns":                  "projections projections/store",
 	"projections/turnstate":              "events/opencode",
 	"projections/usage":                  "projections/store",
@@ -122,7 +123,7 @@ var mayImport = map[string]string{
 	"ops/natsconf":          "atomicfile events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
 	"cmd/app": "bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/tail events/offload events/secret handlers " +
-		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries sandbox/isolation web web/api web/metrics web/ports web/records",
+		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries projections/toolcalls sandbox/isolation web web/api web/metrics web/ports web/records",
 	"cmd/app/lease":         "",
 	"cmd/app/logserver":     "cmd/datadir events/recovery ops/natsconf projections/store",
 	"cmd/app/node":          "bridge/opencode/outbox bridge/push events handlers handlers/exec web/api web/chats",

@@ -18,7 +18,7 @@ import (
 )
 
 // shownTables are the tables that clients see.
-var shownTables = []string{"chats", "messages", "permissions", "questions", "executions", "artifacts", "commands", "subagents", "config", "users"}
+var shownTables = []string{"chats", "messages", "permissions", "questions", "executions", "artifacts", "commands", "subagents", "config", "users", "seen_positions"}
 
 // next returns the changes of a feed as sorted lines, and their sequence.
 func next(t testing.TB, f *store.Feed) (lines []string, seq uint64) {

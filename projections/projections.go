@@ -137,6 +137,7 @@ var projections = []projection{
 	{"usage", events.ScopeChat, nil}, // changes with messages
 	{"config", events.ScopeConfig, updateConfig},
 	{"users", events.ScopeUser, updateUsers},
+	{"seen_positions", events.ScopeUser, updateSeenPositions},
 }
 
 // RecordID returns the id of the row that mirrors an object of OpenCode: 15 characters of [a-z0-9] from the SHA-256 of the

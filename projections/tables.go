@@ -10,44 +10,46 @@ import (
 
 // tables holds the rows that events change.
 type tables struct {
-	tx          *store.Tx
-	sessions    *store.Table[Session]
-	messages    *store.Table[Message]
-	parts       *store.Table[part]
-	engineIDs   *store.Table[engineID]
-	chats       *store.Table[Chat]
-	permissions *store.Table[Permission]
-	questions   *store.Table[Question]
-	executions  *store.Table[Execution]
-	artifacts   *store.Table[Artifact]
-	commands    *store.Table[Command]
-	subagents   *store.Table[Subagent]
-	config      *store.Table[Config]
-	users       *store.Table[User]
-	effects     *store.Table[Effect]
-	usage       *store.Table[usage.Usage]
+	tx            *store.Tx
+	sessions      *store.Table[Session]
+	messages      *store.Table[Message]
+	parts         *store.Table[part]
+	engineIDs     *store.Table[engineID]
+	chats         *store.Table[Chat]
+	permissions   *store.Table[Permission]
+	questions     *store.Table[Question]
+	executions    *store.Table[Execution]
+	artifacts     *store.Table[Artifact]
+	commands      *store.Table[Command]
+	subagents     *store.Table[Subagent]
+	config        *store.Table[Config]
+	users         *store.Table[User]
+	effects       *store.Table[Effect]
+	usage         *store.Table[usage.Usage]
+	seenPositions *store.Table[SeenPosition]
 }
 
 // openTables opens the tables. Feeds report changes of those that clients see.
 func openTables(tx *store.Tx) *tables {
 	const hidden, shown = false, true
 	return &tables{
-		tx:          tx,
-		sessions:    store.OpenTable[Session](tx, "sessions", hidden),
-		messages:    store.OpenTable[Message](tx, "messages", shown),
-		parts:       store.OpenTable[part](tx, "parts", hidden), // clients see them in their messages
-		engineIDs:   store.OpenTable[engineID](tx, "engine_ids", hidden),
-		chats:       store.OpenTable[Chat](tx, "chats", shown),
-		permissions: store.OpenTable[Permission](tx, "permissions", shown),
-		questions:   store.OpenTable[Question](tx, "questions", shown),
-		executions:  store.OpenTable[Execution](tx, "executions", shown),
-		artifacts:   store.OpenTable[Artifact](tx, "artifacts", shown),
-		commands:    store.OpenTable[Command](tx, "commands", shown),
-		subagents:   store.OpenTable[Subagent](tx, "subagents", shown),
-		config:      store.OpenTable[Config](tx, "config", shown),
-		users:       store.OpenTable[User](tx, "users", shown),
-		effects:     store.OpenTable[Effect](tx, "effects", hidden),
-		usage:       store.OpenTable[usage.Usage](tx, "usage", hidden), // it changes with the messages
+		tx:            tx,
+		sessions:      store.OpenTable[Session](tx, "sessions", hidden),
+		messages:      store.OpenTable[Message](tx, "messages", shown),
+		parts:         store.OpenTable[part](tx, "parts", hidden), // clients see them in their messages
+		engineIDs:     store.OpenTable[engineID](tx, "engine_ids", hidden),
+		chats:         store.OpenTable[Chat](tx, "chats", shown),
+		permissions:   store.OpenTable[Permission](tx, "permissions", shown),
+		questions:     store.OpenTable[Question](tx, "questions", shown),
+		executions:    store.OpenTable[Execution](tx, "executions", shown),
+		artifacts:     store.OpenTable[Artifact](tx, "artifacts", shown),
+		commands:      store.OpenTable[Command](tx, "commands", shown),
+		subagents:     store.OpenTable[Subagent](tx, "subagents", shown),
+		config:        store.OpenTable[Config](tx, "config", shown),
+		users:         store.OpenTable[User](tx, "users", shown),
+		effects:       store.OpenTable[Effect](tx, "effects", hidden),
+		usage:         store.OpenTable[usage.Usage](tx, "usage", hidden), // it changes with the messages
+		seenPositions: store.OpenTable[SeenPosition](tx, "seen_positions", shown),
 	}
 }
 

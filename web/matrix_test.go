@@ -33,6 +33,7 @@ var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"commands":           {"oaA", "oaA", "", "", ""},
 	"subagents":          {"oaA", "oaA", "", "", "oA"},
 	"usage":              {"oaA", "oaA", "", "", ""},
+	"seen_positions":     {"o", "o", "o", "o", ""},
 	"ai_prompts":         {"oxaA", "oxaA", "A", "A", "A"},
 	"ai_models":          {"oxaA", "oxaA", "A", "A", "A"},
 	"ai_agents":          {"oxaA", "oxaA", "A", "A", "A"},
@@ -115,6 +116,8 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 		return map[string]any{"user": c.ada, "rules": map[string]bool{"permission": true}}
 	case "llm_keys":
 		return map[string]any{"user": c.ada, "provider_id": unique, "env_vars": map[string]string{"KEY": "value-" + unique}}
+	case "seen_positions":
+		return map[string]any{"user": c.ada, "chat": chat(), "seq": 1}
 	case "model_selection":
 		return map[string]any{"user": c.ada, "model": "p/first", "chat": chat()}
 	}
@@ -127,7 +130,7 @@ var updates = map[string]map[string]any{
 	"ai_prompts": {"body": "other"}, "ai_models": {"identifier": "other"}, "ai_agents": {"description": "other"}, "tool_permissions": {"active": false},
 	"whitelist_actions": {"active": false}, "whitelist_targets": {"active": false}, "budgets": {"cost": 6}, "proposals": {"status": "approved", "approved_at": "2026-01-02T03:04:05"},
 	"sops": {"version": "2"}, "ssh_keys": {"is_active": false}, "schedules": {"enabled": false}, "mcp_servers": {"status": "denied"},
-	"devices": {"is_active": false}, "notification_rules": {"rules": map[string]bool{}}, "llm_keys": {"env_vars": map[string]string{"KEY": "x-other-value"}}, "model_selection": {"model": "p/other"},
+	"devices": {"is_active": false}, "notification_rules": {"rules": map[string]bool{}}, "llm_keys": {"env_vars": map[string]string{"KEY": "x-other-value"}}, "model_selection": {"model": "p/other"}, "seen_positions": {"seq": 2},
 }
 
 // record makes a record of ada's, in whatever way such a record comes to be.

@@ -10,16 +10,17 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
+	"pocketcoder/projections/toolcalls"
 )
 
 // askedCall is what the gate asks about a tool call. It is told by events that come after the ask, so it is waited for.
 func askedCall(model *projections.Model) func(ctx context.Context, session string, tool events.Call, wait time.Duration) (permission.Call, bool) {
 	return func(ctx context.Context, session string, tool events.Call, wait time.Duration) (permission.Call, bool) {
-		found, ok, err := model.ToolCall(ctx, session, tool.MessageID, tool.CallID)
+		found, ok, err := toolcalls.Find(ctx, model, session, tool.MessageID, tool.CallID)
 		if wait > 0 && (!ok || found.Input == "") {
 			ctx, cancel := context.WithTimeout(ctx, wait)
 			defer cancel()
-			found, err = model.AwaitToolCall(ctx, session, tool.MessageID, tool.CallID)
+			found, err = toolcalls.Await(ctx, model, session, tool.MessageID, tool.CallID)
 		}
 		var input struct {
 			Command  string `json:"command"`  // of the bash tool

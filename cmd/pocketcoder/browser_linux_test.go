@@ -167,10 +167,11 @@ func (b *tab) shot(name string) {
 	expect.WriteFile(b.t, filepath.Join(screenshots, name+"-"+b.size.name+".png"), string(png))
 }
 
-// component is the HTML of what the stream of a chat keeps up to date. The number of requests is about other chats too.
+// component is the HTML of what the stream of a chat keeps up to date. The number of requests is about other chats too, and the line
+// before what is new is of the moment of the load.
 func (b *tab) component() string {
 	b.t.Helper()
-	return evaluate[string](b, `["#head", "#menu", "#foot", "#entries"].map((s) => document.querySelector(s).outerHTML).join("\n")`)
+	return evaluate[string](b, `["#head", "#menu", "#foot", "#entries"].map((s) => document.querySelector(s).outerHTML).join("\n").replace(/<p id="new-line".*?<\/p>\s*/, "")`)
 }
 
 func TestAPersonApprovesACommandInABrowser(t *testing.T) {

@@ -68,6 +68,7 @@ type Chats struct {
 
 	chats    handlers.Folds[*chatState]    // by chat
 	messages handlers.Folds[*messageState] // by chat
+	seen     handlers.Folds[seenState]     // by account
 }
 
 // Commands are the commands on chats that can be given over NATS.

@@ -15,6 +15,10 @@ type Chat struct {
 	projections.Chat
 	State   string `db:"state"`   // of its own session's last turn, in the words of package turnstate
 	Pending int64  `db:"pending"` // requests and questions that wait for a person, those of subagents too
+	Seen    int64  `db:"seen"`    // sequence up to which the reader has seen it, or need not have
+	Opened  bool   `db:"opened"`  // the reader has seen something of it
+	Unread  int64  `db:"unread"`  // messages of the assistant that the reader has not seen, or not seen to their end
+	Newest  int64  `db:"newest"`  // sequence of the event that the reader must have seen so that nothing is unread
 }
 
 // Conditions on requests p and questions q that wait for a person. The policy has not looked at other drafts yet.
@@ -23,15 +27,55 @@ const (
 	pendingQuestion = "NOT q.removed AND q.status='asked'"
 )
 
+// seenBy is up to where the reader has seen chat c. In a chat that the reader never saw, only what happened since the reader saw the
+// first chat at all is new: nothing, if there was none.
+const seenBy = `coalesce((SELECT seq FROM seen_positions WHERE user={:reader} AND chat=c.id),
+		(SELECT min(first_seq) FROM seen_positions WHERE user={:reader}), (SELECT seq FROM checkpoint))`
+
+// answers are the messages of the assistant in chat c, subagents' not among them.
+const answers = `FROM messages m WHERE m.chat=c.id AND m.role='assistant' AND NOT m.removed
+		AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id=m.session AND s.parent<>'')`
+
+// An answer that was there when the reader left, and was written to its end afterwards, is unread too.
 const selectChats = `SELECT c.*, coalesce((SELECT turn_state FROM sessions WHERE id=c.ai_engine_session_id), '') AS state,
 		(SELECT count(*) FROM permissions p WHERE p.chat=c.id AND ` + pendingRequest + `) +
-		(SELECT count(*) FROM questions q WHERE q.chat=c.id AND ` + pendingQuestion + `) AS pending
-	FROM chats c WHERE c.id IN (SELECT value FROM json_each({:ids})) ORDER BY c.last_active DESC, c.id`
+		(SELECT count(*) FROM questions q WHERE q.chat=c.id AND ` + pendingQuestion + `) AS pending,
+		(SELECT count(*) ` + answers + ` AND m.position>c.seen) +
+		coalesce((SELECT m.last_seq>c.seen ` + answers + ` AND m.position<=c.seen ORDER BY m.position DESC LIMIT 1), 0) AS unread,
+		max(coalesce((SELECT m.last_seq ` + answers + ` ORDER BY m.position DESC LIMIT 1), 0),
+			coalesce((SELECT max(p.asked_seq) FROM permissions p WHERE p.chat=c.id), 0),
+			coalesce((SELECT max(q.position) FROM questions q WHERE q.chat=c.id), 0)) AS newest
+	FROM (SELECT c.*, ` + seenBy + ` AS seen, EXISTS (SELECT 1 FROM seen_positions WHERE user={:reader} AND chat=c.id) AS opened FROM chats c WHERE c.id IN (SELECT value FROM json_each({:ids}))) c
+	ORDER BY c.last_active DESC, c.id`
 
-// Chats returns the chats with these ids, those with the newest activity first.
-func Chats(ctx context.Context, db dbx.Builder, ids []string) (chats []Chat, err error) {
-	err = list(ctx, db, &chats, "chats", selectChats, dbx.Params{"ids": jsonList(ids)})
+// Chats returns the chats with these ids as an account reads them, those with the newest activity first.
+func Chats(ctx context.Context, db dbx.Builder, reader string, ids []string) (chats []Chat, err error) {
+	err = list(ctx, db, &chats, "chats", selectChats, dbx.Params{"ids": jsonList(ids), "reader": reader})
 	return chats, err
+}
+
+// FirstNew returns the index of the first of a chat's entries that is new to the reader, or -1 if none is. An answer that was written
+// to its end after the reader had left is new. What a person wrote is not.
+func (c Chat) FirstNew(entries []Entry) int {
+	halfSeen := -1
+	for i, e := range entries {
+		role := ""
+		if e.Message != nil {
+			role = e.Message.Role
+		}
+		switch {
+		case e.Position > c.Seen && role != "user":
+			if halfSeen >= 0 {
+				return halfSeen
+			}
+			return i
+		case e.Position <= c.Seen && role == "assistant":
+			if halfSeen = -1; e.Seq > c.Seen {
+				halfSeen = i
+			}
+		}
+	}
+	return halfSeen
 }
 
 func jsonList(ids []string) string {

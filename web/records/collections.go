@@ -155,6 +155,12 @@ var collections = []collection{
 				fixed(number("tokens_input")), fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")), fixed(number("tokens_cache_write")))},
 	},
 
+	{
+		Collection: schema.Collection{Name: "seen_positions", Table: "seen_positions", Live: ofLivingChat, Rules: rules(own, own, own, own, never),
+			Fields: fields(required(relation("user", "users")), required(relation("chat", "chats")), required(number("seq")))},
+		write: writer{createSeenPosition, updateSeenPosition, nil},
+	},
+
 	kept("ai_prompts", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("body"))),
 	kept("ai_models", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("identifier"))),
 	kept("ai_agents", rules(authed, authed, admin, admin, admin), required(text("name")), text("description"), choice("mode", "primary", "sandbox_agent"),

@@ -31,6 +31,7 @@ func (c Conversation) Handle(mux *http.ServeMux) {
 	mux.Handle("POST /chats/{id}", c.Command(c.changeChat))
 	mux.Handle("GET /chats/{id}/live", c.Live(c.liveChat))
 	mux.Handle("POST /chats/{id}/messages", c.Command(c.sendMessage))
+	mux.Handle("POST /chats/{id}/seen", c.Command(c.markSeen))
 	mux.Handle("POST /chats/{id}/abort", c.Command(c.abortTurn))
 	mux.Handle("POST /chats/{id}/undo", c.Command(c.undo))
 	mux.Handle("POST /chats/{id}/fork", c.Command(c.fork))
@@ -45,16 +46,17 @@ const maxMessages = 200
 
 // chatView is a chat, or what site.Changed in it, at one moment.
 type chatView struct {
-	chat    timeline.Chat
-	pending int // requests and questions that wait for a person, of all chats
-	window  timeline.Window
-	earlier bool // there are messages before the window
-	entries []timeline.Entry
-	aside   timeline.Aside
-	work    timeline.Work
-	models  timeline.Models
-	agents  []timeline.Subagent
-	seq     uint64
+	chat     timeline.Chat
+	pending  int // requests and questions that wait for a person, of all chats
+	window   timeline.Window
+	earlier  bool // there are messages before the window
+	entries  []timeline.Entry
+	firstNew int // the index of the entry before which the account has seen all; 0 for none
+	aside    timeline.Aside
+	work     timeline.Work
+	models   timeline.Models
+	agents   []timeline.Subagent
+	seq      uint64
 }
 
 func (c Conversation) showChat(r *http.Request, who api.Caller) (templ.Component, error) {
@@ -75,6 +77,7 @@ func (c Conversation) showChat(r *http.Request, who api.Caller) (templ.Component
 			return err
 		}
 		v.entries, err = timeline.Entries(r.Context(), db, v.chat.ID, v.window, 0)
+		v.firstNew = max(0, v.chat.FirstNew(v.entries))
 		return err
 	})
 	if err != nil {
@@ -146,5 +149,9 @@ func liveAttributes(v chatView) templ.Attributes {
 		return nil
 	}
 	path := site.LivePath(site.ChatPath(v.chat.ID)+"/live", v.seq)
-	return templ.Attributes{"data-live": path + "&from=" + strconv.FormatInt(v.window.From, 10)}
+	attributes := templ.Attributes{"data-live": path + "&from=" + strconv.FormatInt(v.window.From, 10)}
+	if v.chat.Opened {
+		attributes["data-seen"] = strconv.FormatInt(v.chat.Seen, 10)
+	}
+	return attributes
 }

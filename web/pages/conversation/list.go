@@ -60,7 +60,7 @@ func (c Conversation) chatList(ctx context.Context, who api.Caller, archived boo
 		if err != nil {
 			return err
 		}
-		if l.chats, err = timeline.Chats(ctx, db, ids); err != nil {
+		if l.chats, err = timeline.Chats(ctx, db, who.Account, ids); err != nil {
 			return err
 		}
 		waiting, err := c.Pending(ctx, db, who)

@@ -105,7 +105,7 @@ func (s *Site) Chat(ctx context.Context, db dbx.Builder, who api.Caller, id stri
 	if _, err := query.View(ctx, db, s.API.Catalogue, c, id, who.Request(), query.Query{Fields: "id"}); err != nil {
 		return chat, err
 	}
-	chats, err := timeline.Chats(ctx, db, []string{id})
+	chats, err := timeline.Chats(ctx, db, who.Account, []string{id})
 	if err != nil {
 		return chat, err
 	}

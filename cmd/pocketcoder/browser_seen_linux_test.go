@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/expect"
+)
+
+func TestDevicesAgreeOnWhatAPersonHasSeen(t *testing.T) {
+	t.Parallel()
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	for _, size := range []screen{phoneScreen, desktopScreen} {
+		t.Run(size.name, func(t *testing.T) {
+			is := is.New(t)
+			chat := admin.create(t, "chats", record{"title": "rivers on a " + size.name})
+			row := fmt.Sprintf(`document.querySelector("#chat-%s")`, chat)
+			idle := func(answers int) {
+				t.Helper()
+				expect.Eventually(t, "the turn is over", func() bool {
+					return len(admin.list(t, "messages", `chat = "`+chat+`" && engine_message_status = "completed"`)) == answers
+				})
+			}
+			seen := func() (seq float64) {
+				for _, position := range admin.list(t, "seen_positions", `chat = "`+chat+`"`) {
+					seq = position["seq"].(float64)
+				}
+				return seq
+			}
+			admin.say(t, chat, "@@say The Rhine is 1,233 km long.")
+			idle(1)
+			b := p.openBrowser(t, size)
+			b.visit("/chats/" + chat)
+			b.has("The Rhine")
+			expect.Eventually(t, "the page says that it was seen", func() bool { return seen() > 0 })
+			first := seen()
+
+			b.visit("/")
+			b.sees("that nothing is new", row+` !== null && !`+row+`.matches(".unread")`)
+			admin.say(t, chat, "And the Danube?\n@@text n=2000")
+			b.sees("that an answer is new", row+`?.querySelector(".new-count")?.textContent === "1 new"`)
+			idle(2)
+			b.shot("list-new")
+			b.fine()
+			b.visit("/chats/" + chat)
+			inSight := `(({top}) => top >= log.getBoundingClientRect().top && top < innerHeight / 2)(document.querySelector("#new-line").getBoundingClientRect())`
+			b.sees("the line above what is new", inSight)
+			b.sees("how much is new", `document.querySelector("#new").textContent.startsWith("1 new") && !document.querySelector("#new").hidden`)
+			b.shot("new-line")
+			b.fine()
+			is.Equal(seen(), first) // its end was not in sight
+			b.click("#new")
+			expect.Eventually(t, "the end was seen", func() bool { return seen() > first })
+			is.True(evaluate[bool](b, `document.querySelector("#new-line") !== null`)) // while the page is open
+			b.visit("/")
+			b.sees("that nothing is new", row+` !== null && !`+row+`.matches(".unread")`)
+
+			admin.say(t, chat, "@@say Another device reads this.")
+			b.sees("that an answer is new", row+`?.matches(".unread")`)
+			idle(3)
+			last, err := p.Log.Last(t.Context())
+			is.NoErr(err)
+			admin.create(t, "seen_positions", record{"chat": chat, "seq": last})
+			b.sees("that another device has seen it", row+` !== null && !`+row+`.matches(".unread")`)
+			b.fine()
+		})
+	}
+}

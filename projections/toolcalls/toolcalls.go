@@ -1,0 +1,50 @@
+// Package toolcalls finds the calls of tools that a model makes.
+//
+// Promises: a call is found by OpenCode's ids alone. Arguments that OpenCode has not reported yet can be waited for.
+//
+// It must not know what is decided about a call.
+package toolcalls
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
+)
+
+// Call is a call of a tool.
+type Call struct {
+	Tool      string     `db:"tool"`
+	Input     store.JSON `db:"input"`     // object; empty until OpenCode has said with what the tool is called
+	Directory string     `db:"directory"` // where its session works
+	Agent     string     `db:"agent"`     // that makes it
+	Several   bool       `db:"several"`   // the message has several calls with this id: which of them is meant is not known
+}
+
+// Find returns a call of a message of a session by OpenCode's ids, and whether the message exists.
+func Find(ctx context.Context, m *projections.Model, session, engineMessage, call string) (Call, bool, error) {
+	return store.First[Call](ctx, m.Model, "call "+call, `SELECT m.agent AS agent, s.directory AS directory, coalesce((
+			SELECT json_extract(data,'$.tool') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'
+			AND json_extract(data,'$.callID')={:call}), '') AS tool, coalesce((
+			SELECT json_extract(data,'$.state.input') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'
+			AND json_extract(data,'$.callID')={:call} AND json_extract(data,'$.state.status')<>'pending'), '') AS input, (
+			SELECT count(*)>1 OR coalesce(max(reused),0) FROM parts WHERE message=m.id AND json_extract(data,'$.type')='tool'
+			AND json_extract(data,'$.callID')={:call}) AS several
+		FROM messages m JOIN sessions s ON s.id=m.session WHERE m.id={:message} AND m.session={:session}`,
+		dbx.Params{"message": projections.RecordID(engineMessage), "session": session, "call": call})
+}
+
+// Await waits until OpenCode reports the arguments of the call, or ctx ends. OpenCode asks for permission earlier.
+func Await(ctx context.Context, m *projections.Model, session, engineMessage, call string) (found Call, err error) {
+	for {
+		seq := m.Seq()
+		if found, _, err = Find(ctx, m, session, engineMessage, call); err != nil || found.Input != "" {
+			return found, err
+		}
+		if err := m.Wait(ctx, seq+1); err != nil {
+			return found, err
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package pages_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/expect"
+	"pocketcoder/web/webtest"
+)
+
+// newestOf is what a page says was seen by who sees the end of its chat.
+func newestOf(t *testing.T, page string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, `id="newest" data-seq="`)
+	if !found {
+		t.Fatalf("the page does not say what is newest: %s", page)
+	}
+	seq, _, _ := strings.Cut(rest, `"`)
+	return seq
+}
+
+func TestWhatIsNewSinceAPersonWasHereIsMarked(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	ada, token := s.User(t, "ada", "user")
+	_, root := s.User(t, "root", "admin")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	other := s.Chat(t, token, "Other")
+	line := `id="new-line"`
+	row := func(chat string) string {
+		_, rest, _ := strings.Cut(b.visit(t, "/").body, `id="chat-`+chat+`"`)
+		one, _, _ := strings.Cut(rest, "</li>")
+		return one
+	}
+	says(t, s, chat, "msg_1", written("One."))
+	says(t, s, other, "msg_a", written("Before."))
+	page := b.visit(t, "/chats/"+chat).body
+	expect.Lacks(t, page, line) // of a person who has seen no chat yet, nothing is unread
+	expect.Lacks(t, row(chat), "unread")
+
+	is.Equal(b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {newestOf(t, page)}}).path, "/chats/"+chat)
+	expect.Lacks(t, row(other), "unread") // it was there when the person saw the first chat
+	says(t, s, chat, "msg_2", written("Two."))
+	says(t, s, chat, "msg_3", written("Three."))
+	says(t, s, other, "msg_b", written("After."))
+	page = b.visit(t, "/chats/"+chat).body
+	at := strings.Index(page, line)
+	is.True(strings.Index(page, "One.") < at && at < strings.Index(page, "Two."))
+	expect.Contains(t, row(chat), "2 new")
+	expect.Contains(t, row(other), "1 new")
+	expect.Contains(t, page, "Mark as read")
+
+	status, list := s.Call(t, token, "GET", webtest.RecordsOf("seen_positions"), nil)
+	is.Equal([]any{status, list["totalItems"]}, []any{200, 1.0})
+	seen := list["items"].([]any)[0].(map[string]any)
+	is.Equal([]any{seen["user"], seen["chat"]}, []any{ada, chat})
+	status, _ = s.Call(t, token, "PATCH", webtest.RecordsOf("seen_positions")+"/"+seen["id"].(string), map[string]any{"seq": s.Model.Seq()}) // another device
+	is.Equal(status, 200)
+	expect.Lacks(t, b.visit(t, "/chats/"+chat).body, line)
+	expect.Lacks(t, row(chat), "unread")
+	is.Equal(b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {"1"}}).status, http.StatusOK) // late, and ignored
+	expect.Lacks(t, row(chat), "unread")
+
+	for _, seq := range []string{"", "x", "-1", "1.5", "9223372036854775807"} {
+		is.Equal(b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {seq}}).status, http.StatusBadRequest)
+	}
+	s.User(t, "bob", "user")
+	is.Equal(loggedIn(t, s, "bob").submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {"1"}}).status, http.StatusBadRequest)
+	status, _ = s.Call(t, root, "POST", webtest.RecordsOf("seen_positions"), map[string]any{"user": ada, "chat": chat, "seq": s.Model.Seq()})
+	is.Equal(status, http.StatusBadRequest) // nobody sees for another
+}
+
+func TestAnAnswerThatIsWrittenToItsEndIsNewAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	says(t, s, chat, "msg_1", written("One."))
+	s.Assistant(t, chat, "msg_2", "")
+	b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {newestOf(t, b.visit(t, "/chats/"+chat).body)}})
+	expect.Lacks(t, b.visit(t, "/").body, "1 new")
+	says(t, s, chat, "msg_2", written("Two."))
+	page := b.visit(t, "/chats/"+chat).body
+	at := strings.Index(page, `id="new-line"`)
+	is.True(strings.Index(page, "One.") < at && at < strings.Index(page, "Two."))
+	expect.Contains(t, b.visit(t, "/").body, "1 new")
+}
+
+func TestTheListShowsLiveThatAnotherDeviceHasSeenAChat(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Tidy up")
+	says(t, s, chat, "msg_1", written("One."))
+	b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {newestOf(t, b.visit(t, "/chats/"+chat).body)}})
+	list := b.follow(t, b.visit(t, "/"))
+	says(t, s, chat, "msg_2", written("Two."))
+	list.until("1 new")
+	b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {fmt.Sprint(s.Model.Seq())}})
+	expect.Lacks(t, list.elements(), "new<")
+}
