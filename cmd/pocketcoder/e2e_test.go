@@ -331,6 +331,9 @@ func (p *process) await() {
 
 // kill ends the program as a crash does: no part of it can say goodbye.
 func (p *process) kill() {
+	if p.inside {
+		p.t.Fatal("a system within the tests cannot be killed: start it with start")
+	}
 	p.cmd.Process.Kill()
 	<-p.exited
 	p.Close()

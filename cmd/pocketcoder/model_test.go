@@ -64,7 +64,7 @@ func foreignHandler(t *testing.T) http.Handler {
 		case r.Header.Get("Authorization") != "Bearer "+foreignKey:
 			w.WriteHeader(http.StatusUnauthorized)
 		case r.URL.Path == "/v1/models":
-			w.Write([]byte(`{"object":"list","data":[{"id":"org/scripted","max_model_len":65536},{"id":"other"},{"id":"gpt-5-scripted"}]}`))
+			w.Write([]byte(`{"object":"list","data":[{"id":"org/gpt-5-scripted","max_model_len":65536},{"id":"other"}]}`))
 		default:
 			proxy.ServeHTTP(w, r)
 		}
@@ -82,10 +82,16 @@ func (p *process) answeredBy(t *testing.T, chat string) (models []string) {
 	return models
 }
 
-func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
+func TestWithAModelOfAnotherServer(t *testing.T) {
 	t.Parallel()
+	server, certificate := foreignTLS(t)
+	inTurn(t, start(t), stage{"an old chat goes on with the model of the next start", func(t *testing.T, p *process) {
+		oldChatGoesOn(t, p, server, certificate)
+	}}, stage{"a patch of files that changed while it waited is not applied", patchOfChangedFilesIsNotApplied})
+}
+
+func oldChatGoesOn(t *testing.T, p *process, server, certificate string) {
 	is := is.New(t)
-	p := start(t)
 	chat := p.chat(t, "@@say one")
 	p.turnEnds(t, chat)
 	_, err := handlers.Give(t.Context(), p.Conn, "model.select", records.SelectModel{Chat: chat, Model: "demo"})
@@ -93,13 +99,12 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 	p.stop()
 
 	p.args = slices.DeleteFunc(p.args, func(arg string) bool { return arg == "--demo" })
-	server, certificate := foreignTLS(t)
-	p.args = append(p.args, "--model-url", server, "--model", "org/scripted")
+	p.args = append(p.args, "--model-url", server, "--model", "org/gpt-5-scripted")
 	p.env = append(p.env, "POCKETCODER_MODEL_KEY="+foreignKey, "SSL_CERT_FILE="+certificate)
 	p.restart()
 	p.submit(t, chat, "@@say two\n@@say "+foreignKey)
 	p.turnEnds(t, chat)
-	is.Equal(p.answeredBy(t, chat), []string{"demo/demo", "custom/org/scripted"}) // the server requires the key
+	is.Equal(p.answeredBy(t, chat), []string{"demo/demo", "custom/org/gpt-5-scripted"}) // the server requires the key
 	_, pid := p.engine(t)
 	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	is.NoErr(err)
@@ -107,29 +112,29 @@ func TestOldChatGoesOnWithTheModelOfTheNextStart(t *testing.T) {
 	expect.Contains(t, string(environment), "held-by-the-proxy.model-url.key")
 	expect.Lacks(t, string(environment), foreignKey)
 	replaced := p.event(t, chat, events.ModelReplaced{}.Kind(), nil)
-	expect.Contains(t, string(replaced.Data), "The selected model demo/demo is not available any more. custom/org/scripted answers instead.")
+	expect.Contains(t, string(replaced.Data), "The selected model demo/demo is not available any more. custom/org/gpt-5-scripted answers instead.")
 
 	// The selection of the demo model is gone; what is there now can be selected, and nothing else.
 	expect.Eventually(t, "the models of this start are known", func() bool {
 		var m records.Models
 		a, err := handlers.Give(t.Context(), p.Conn, "model.list", records.ListModels{Chat: chat})
-		return err == nil && json.Unmarshal(a.Result, &m) == nil && m.Configured == "custom/org/scripted" && slices.Equal(m.Models, []string{"custom/org/scripted"})
+		return err == nil && json.Unmarshal(a.Result, &m) == nil && m.Configured == "custom/org/gpt-5-scripted" && slices.Equal(m.Models, []string{"custom/org/gpt-5-scripted"})
 	})
 	admin := p.admin(t)
 	r := admin.do(t, "POST", "/api/collections/model_selection/records", record{"chat": chat, "model": "demo/demo"})
 	is.Equal(r.code, 400)
-	expect.Contains(t, r.body, "Available: custom/org/scripted.")
-	r = admin.do(t, "POST", "/api/collections/model_selection/records", record{"chat": chat, "model": "org/scripted"})
+	expect.Contains(t, r.body, "Available: custom/org/gpt-5-scripted.")
+	r = admin.do(t, "POST", "/api/collections/model_selection/records", record{"chat": chat, "model": "org/gpt-5-scripted"})
 	is.Equal(r.code, 200)
 	p.submit(t, chat, "@@say three")
 	p.turnEnds(t, chat)
-	is.Equal(p.answeredBy(t, chat)[2], "custom/org/scripted")
+	is.Equal(p.answeredBy(t, chat)[2], "custom/org/gpt-5-scripted")
 	_, err = handlers.Give(t.Context(), p.Conn, "model.select", records.SelectModel{Chat: chat})
 	is.NoErr(err)
 
 	health := admin.do(t, "GET", "/api/health", nil).body
 	host, _ := strings.CutPrefix(strings.TrimSuffix(server, "/v1"), "https://")
-	is.True(strings.Contains(health, `"model":"custom/org/scripted"`) && strings.Contains(health, `"model_host":"`+host+`"`)) // health
+	is.True(strings.Contains(health, `"model":"custom/org/gpt-5-scripted"`) && strings.Contains(health, `"model_host":"`+host+`"`)) // health
 	expect.Lacks(t, health+p.output.String(), foreignKey)
 	_, err = p.Log.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error {
 		is.True(!bytes.Contains(e.Data, []byte(foreignKey)))
@@ -163,8 +168,8 @@ func TestModelThatCannotBeUsedStopsTheStart(t *testing.T) {
 	}{
 		"wrong key":       {with("--model-url", server, "--model", "other"), []string{"POCKETCODER_MODEL_KEY=sk-wrong-key"}, "/v1/models answered 401: the key in POCKETCODER_MODEL_KEY is wrong", 1},
 		"no key":          {with("--model-url", server, "--model", "other"), nil, "the server needs a key; set POCKETCODER_MODEL_KEY", 1},
-		"no such model":   {with("--model-url", server, "--model", "nope"), key, "the server at " + server + " has no such model. It has org/scripted, other", 1},
-		"no model":        {with("--model-url", server), key, "name a model with --model. The server has org/scripted, other", 1},
+		"no such model":   {with("--model-url", server, "--model", "nope"), key, "the server at " + server + " has no such model. It has org/gpt-5-scripted, other", 1},
+		"no model":        {with("--model-url", server), key, "name a model with --model. The server has org/gpt-5-scripted, other", 1},
 		"no server":       {with("--model-url", closed.URL+"/v1", "--model", "x"), nil, "GET " + closed.URL + "/v1/models failed: ", 1},
 		"wrong path":      {with("--model-url", broken.URL, "--model", "x"), nil, "most servers need /v1 at the end of the URL", 1},
 		"no URL":          {with("--model-url", "localhost:11434", "--model", "x"), nil, "want a base URL such as http://127.0.0.1:11434/v1", 2},

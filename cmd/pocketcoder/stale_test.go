@@ -90,12 +90,8 @@ func TestFileThatChangedWhileItsRequestWaitedIsNotOverwritten(t *testing.T) {
 	}
 }
 
-func TestPatchOfFilesThatChangedWhileItWaitedIsNotApplied(t *testing.T) {
-	t.Parallel()
-	p := prepareInside(t, t.TempDir(), "--model-url", foreignServer(t), "--model", "gpt-5-scripted") // OpenCode has apply_patch for such names
-	p.args = slices.DeleteFunc(p.args, func(arg string) bool { return arg == "--demo" })
-	p.env = append(p.env, "POCKETCODER_MODEL_KEY="+foreignKey)
-	p.runForTest()
+// OpenCode has apply_patch for models with "gpt-5" in their names.
+func patchOfChangedFilesIsNotApplied(t *testing.T, p *process) {
 	for name, c := range map[string]struct{ given, patch string }{
 		"update": {"a\nb\n", "*** Update File: a.md\n@@\n a\n-b\n+B\n"},
 		"delete": {"a\n", "*** Delete File: a.md\n"},
