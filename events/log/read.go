@@ -89,10 +89,16 @@ func (l *Log) reader(ctx context.Context) (reading context.Context, end func()) 
 const readHeartbeat = jetstream.PullHeartbeat(2 * time.Second)
 
 func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {
-	consumer, err := l.js.OrderedConsumer(ctx, EventsStream, jetstream.OrderedConsumerConfig{
-		FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
-		InactiveThreshold: time.Minute,
+	var consumer jetstream.Consumer
+	opening, opened := context.WithTimeout(ctx, requestTimeout)
+	err := untilOpen(opening, func(ctx context.Context) (err error) {
+		consumer, err = l.js.OrderedConsumer(ctx, EventsStream, jetstream.OrderedConsumerConfig{
+			FilterSubjects: filters, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
+			InactiveThreshold: time.Minute,
+		})
+		return err
 	})
+	opened()
 	if err != nil {
 		return fmt.Errorf("read log after %d: %w", after, err)
 	}

@@ -35,7 +35,7 @@ func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn fun
 	})
 }
 
-// untilOpen repeats a request of a worker that begins. A server that opens its streams, or elects a leader, never answers one that came
+// untilOpen repeats a request of a reader or worker that begins. A server that opens its streams, or elects a leader, never answers one that came
 // meanwhile.
 func untilOpen(ctx context.Context, open func(context.Context) error) error {
 	for {
