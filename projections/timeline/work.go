@@ -35,3 +35,9 @@ func ChangedTurns(ctx context.Context, db dbx.Builder, c Chat, n int) (turns []p
 	err = list(ctx, db, &turns, "turns of "+c.ID, selectChangedTurns, dbx.Params{"chat": c.ID, "session": c.Session, "n": n})
 	return turns, err
 }
+
+// CallOf returns the tool call that started an execution, "" if none did.
+func CallOf(ctx context.Context, db dbx.Builder, exec string) (string, error) {
+	row, err := first[struct{ Call string }](ctx, db, "call of "+exec, "SELECT call_id AS call FROM executions WHERE id={:id}", dbx.Params{"id": exec})
+	return row.Call, err
+}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/web/webtest"
 )
@@ -146,6 +148,53 @@ func TestTextIsSentWhileItIsWritten(t *testing.T) {
 	s.TextPart(t, chat, "msg_1", "prt_1", "**whole**", `,"time":{"end":2}`)
 	for all := ""; !strings.Contains(all, "<strong>whole</strong>"); {
 		_, all = stream.next()
+	}
+}
+
+func TestWhatACommandPrintsIsShownWhileItRuns(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Talking(t, token)
+	tool := func(status, more string) {
+		s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_1","messageID":"msg_1","sessionID":"ses_own","type":"tool","tool":"bash","callID":"x1","state":{"status":"`+status+`","input":{"command":"make"}`+more+`}}}`)
+	}
+	s.Assistant(t, chat, "msg_1", "")
+	tool("running", "")
+	s.Ran(t, chat, "x1", nil)
+	print := func(text string) {
+		webtest.Check(t, s.Log.PublishDelta(log.Delta{Subject: events.ExecDeltaSubject(chat, "x1"), Type: log.ExecOutput, Stream: "stdout", Data: []byte(text)}))
+	}
+	print("one\x1b[2K\n")
+	page := b.visit(t, "/chats/"+chat)
+	expect.Contains(t, page.body, `<pre id="part-output-x1" class="writing output">`)
+	stream := b.follow(t, page)
+	print("two\xff\n")
+	text := ""
+	for !strings.Contains(text, "two") {
+		if name, data := stream.next(); name == "text" {
+			var f struct{ Part, Text string }
+			webtest.Check(t, json.Unmarshal([]byte(data), &f))
+			is.Equal(f.Part, "output-x1")
+			text += f.Text
+		}
+	}
+	is.Equal(text, "one␛[2K\ntwo\ufffd\n")
+	for range 3 {
+		print(strings.Repeat("x", 40<<10))
+	}
+	for !strings.Contains(text, "It prints more.") { // and no more than that
+		if name, data := stream.next(); name == "text" {
+			text += data
+		}
+	}
+	is.True(len(text) < 100<<10)
+	tool("completed", `,"output":"one\\ntwo"`)
+	for all := ""; !strings.Contains(all, "part-prt_1"); {
+		_, all = stream.next()
+		expect.Lacks(t, all, "writing output")
 	}
 }
 

@@ -45,13 +45,13 @@ type chatChanges struct {
 	unfolded bool // the files are shown unfolded
 }
 
-// turnChanges is what one turn site.Changed in files.
+// turnChanges is what one turn changed in files.
 type turnChanges struct {
 	prompt projections.ShownMessage // that began it
 	files  []fileChange
 }
 
-// fileChange is what a turn site.Changed in one file.
+// fileChange is what a turn changed in one file.
 type fileChange struct {
 	File      string `json:"file"`
 	Patch     string `json:"patch"`
@@ -143,7 +143,7 @@ func (c Changes) showChanges(r *http.Request, who api.Caller) (templ.Component, 
 	return changesPage(who, v), nil
 }
 
-// changedTitle sums up the changes of turns. A file that several turns site.Changed counts once.
+// changedTitle sums up the changes of turns. A file that several turns changed counts once.
 func changedTitle(turns []turnChanges) string {
 	files, sum := map[string]bool{}, fileChange{}
 	for _, t := range turns {

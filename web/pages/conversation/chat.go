@@ -44,7 +44,7 @@ func (c Conversation) Handle(mux *http.ServeMux) {
 // maxMessages is the number of messages that a page shows at once.
 const maxMessages = 200
 
-// chatView is a chat, or what site.Changed in it, at one moment.
+// chatView is a chat, or what changed in it, at one moment.
 type chatView struct {
 	chat     timeline.Chat
 	pending  int // requests and questions that wait for a person, of all chats

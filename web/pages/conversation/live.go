@@ -67,7 +67,7 @@ func (c Conversation) liveChat(r *http.Request, who api.Caller) (site.Updates, [
 	return update, []site.Source{text}, nil
 }
 
-// chatSince returns a chat with the entries that site.Changed after a sequence. work is what is known about its work, nil for nothing.
+// chatSince returns a chat with the entries that changed after a sequence. work is what is known about its work, nil for nothing.
 func (c Conversation) chatSince(ctx context.Context, who api.Caller, chat string, w timeline.Window, after uint64, work *timeline.Work) (v chatView, err error) {
 	err = c.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		if v, err = c.chatIn(ctx, db, who, chat); err != nil {
@@ -115,14 +115,19 @@ type fragment struct {
 	Text string `json:"text"`
 }
 
-// sendText sends the text that is being written in a chat. It sends together what arrived together.
+// sendText sends the text that is being written in a chat, and what running commands print. It sends together what arrived together.
 func (c Conversation) sendText(ctx context.Context, out *stream.EventWriter, chat string, since time.Time) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	arrived := make(chan fragment, maxFragments)
+	running := outputs{Conversation: c, calls: map[string]string{}, sent: map[string]int{}}
 	go func() {
-		cancel(c.Log.ReadDeltas(ctx, since, events.ChatDeltaFilters(chat)[:1], func(d log.Delta) {
-			if f, ok := fragmentOf(d); ok {
+		cancel(c.Log.ReadDeltas(ctx, since, events.ChatDeltaFilters(chat), func(d log.Delta) {
+			f, ok := fragmentOf(d)
+			if d.Type == log.ExecOutput {
+				f, ok = running.fragment(ctx, d)
+			}
+			if ok {
 				select {
 				case arrived <- f:
 				case <-ctx.Done():

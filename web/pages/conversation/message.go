@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
@@ -24,6 +25,7 @@ type part struct {
 		End float64 `json:"end"`
 	} `json:"time"`
 	Tool  string    `json:"tool"`
+	Call  string    `json:"callID"`
 	State toolState `json:"state"`
 }
 
@@ -96,6 +98,12 @@ func (p part) arguments() string {
 		return ""
 	}
 	return b.String()
+}
+
+// running reports whether the part is a command that runs.
+func (p part) running() bool {
+	_, err := events.ParseID(p.Call)
+	return p.Tool == "bash" && p.State.Status == "running" && err == nil
 }
 
 // maxOutput is how much of a tool's output is shown, in bytes: half of it from the beginning and half from the end.

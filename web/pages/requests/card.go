@@ -126,7 +126,7 @@ func editLines(asked, edited string) []visible.DiffLine {
 	return visible.DiffLines(hunks)
 }
 
-// editable reports whether a person sees in a text site.Field all that a command holds.
+// editable reports whether a person sees in a text field all that a command holds.
 func editable(command string) bool {
 	return !slices.ContainsFunc(visible.Exact(command), func(p visible.Piece) bool { return p.Hidden })
 }

@@ -9,6 +9,7 @@ const (
 	NoTranscript    = "It has said nothing yet."
 	StopSubagent    = "Stop"
 	Commands        = "Commands"
+	MoreOutput      = "… It prints more. The page shows the end when the command has ended."
 	UnknownModel    = "Write the model behind the command: /model PROVIDER/MODEL."
 	NoPrompt        = "There is no message to undo."
 	NothingUndone   = "Nothing is undone."
