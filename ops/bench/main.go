@@ -45,6 +45,10 @@ var runs = []run{
 		{name: "rebuild of the read models of 1 M events in 1,000 chats, events/s", metric: "events/s", budget: 25_000, atLeast: true},
 	}},
 	{"./web", "LargeLog", "1x", largeLogLines()},
+	{"./web/pages", "LongChat", "50x", []line{
+		{name: "web app: first view of a chat of 3,000 messages, server time, p50 ms", metric: "p50-ms", budget: 200},
+		{name: "the same, compressed, KiB", metric: "KiB", budget: 100},
+	}},
 	{"./cmd/pocketcoder", "Command", "300x", commandLines()},
 	{"./cmd/pocketcoder", "ShellProcessor", "300x", []line{
 		{name: "pocketcoder-shell, processor time of a command, p50 ms", metric: "processor-ms", budget: 2},

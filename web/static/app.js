@@ -117,6 +117,27 @@ function keepPlace(change) {
   showUnseen();
 }
 
+// Earlier messages are loaded when a person scrolls up to the first one.
+const earlier = byID("earlier") && new IntersectionObserver(async ([link]) => {
+  if (!link.isIntersecting) {
+    return;
+  }
+  earlier.unobserve(link.target);
+  const answer = await fetch(link.target.href);
+  if (!answer.ok) {
+    return; // the link is still there
+  }
+  const more = new DOMParser().parseFromString(parser.createHTML(await answer.text()), "text/html");
+  const toBottom = log.scrollHeight - log.scrollTop;
+  byID("entries").prepend(...more.querySelectorAll("#entries > *"));
+  link.target.parentElement.replaceWith(more.querySelector("#earlier")?.parentElement ?? "");
+  log.scrollTop = log.scrollHeight - toBottom;
+  showLocalTimes();
+  if (byID("earlier")) {
+    earlier.observe(byID("earlier"));
+  }
+});
+
 function showUnseen() {
   if (log) {
     unseen = atEnd() ? 0 : unseen;
@@ -311,6 +332,7 @@ showLocalTimes();
 if (log) {
   toEnd();
   log.addEventListener("scroll", showUnseen, { passive: true });
+  byID("earlier") && earlier.observe(byID("earlier"));
   byID("new").addEventListener("click", toEnd);
 }
 if (page) {

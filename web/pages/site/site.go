@@ -130,7 +130,7 @@ func Render(w http.ResponseWriter, r *http.Request, status int, c templ.Componen
 	if err := c.Render(r.Context(), &b); err != nil {
 		return err
 	}
-	return api.Write(w, status, "text/html; charset=utf-8", b.Bytes())
+	return api.Write(w, status, "text/html; charset=utf-8", Compressed(w, r, b.Bytes()))
 }
 
 // fail answers with what went wrong: a page, or one line for app.js.
