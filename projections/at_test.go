@@ -126,3 +126,42 @@ func BenchmarkAt(b *testing.B) {
 		}
 	}
 }
+
+func TestMomentsFollowEachOther(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	all := append([]events.Event{own(t, user, events.ChatCreated{Title: "Chat", User: "ann", Engine: engine})}, conversation(t, "9i-perm-task")[1:]...)
+	_, err := l.AppendAll(t.Context(), all)
+	is.NoErr(err)
+	const query = "SELECT json_group_array(json_array(id, engine_message_status, cost, last_seq, first_seq, removed)) FROM messages"
+	text := func(db dbx.Builder) (s string) {
+		is.NoErr(db.NewQuery(query).Row(&s))
+		return s
+	}
+	var want, got []uint64
+	end := ""
+	_, err = l.Fold(t.Context(), events.ChatFilter(chatID), 0, func(e events.Event) error { want = append(want, e.Seq); return nil })
+	is.NoErr(err)
+	is.NoErr(projections.Moments(t.Context(), l, chatID, want[3], len(all), func(db dbx.Builder, last events.Event) error {
+		got = append(got, last.Seq)
+		end = text(db)
+		is.NoErr(projections.At(t.Context(), l, chatID, last.Seq, func(alone dbx.Builder) error {
+			is.Equal(text(db), text(alone)) // the same as if it were computed alone
+			return nil
+		}))
+		return nil
+	}))
+	is.Equal(got, want[3:])
+	is.True(strings.Contains(end, "completed"))
+	shown := 0
+	stop := errors.New("stop")
+	err = projections.Moments(t.Context(), l, chatID, 5, 9, func(dbx.Builder, events.Event) error {
+		if shown++; shown == 3 {
+			return stop
+		}
+		return nil
+	})
+	is.Equal(err, stop)
+	is.Equal(shown, 3)
+}

@@ -71,7 +71,13 @@ var ErrNoChat = errors.New("there was no such chat")
 // At calls fn with read models that hold only one chat, as it was after the event at seq. It computes them in memory from
 // the log. It returns ErrNoChat if the chat had no event by then, and an error of fn unchanged.
 func At(ctx context.Context, log *log.Log, chat string, seq uint64, fn func(db dbx.Builder) error) error {
-	err := store.At(ctx, log, definition(), events.ChatFilter(chat), seq, fn)
+	return Moments(ctx, log, chat, seq, 0, func(db dbx.Builder, _ events.Event) error { return fn(db) })
+}
+
+// Moments does what At does, and calls fn again after each of the chat's next events, more of them at most. last is the newest
+// event that the read models hold.
+func Moments(ctx context.Context, log *log.Log, chat string, seq uint64, more int, fn func(db dbx.Builder, last events.Event) error) error {
+	err := store.Moments(ctx, log, definition(), events.ChatFilter(chat), seq, more, fn)
 	if errors.Is(err, store.ErrNoEvents) {
 		return fmt.Errorf("compute chat %s as of #%d: %w", chat, seq, ErrNoChat)
 	}

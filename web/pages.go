@@ -2,7 +2,6 @@ package web
 
 import (
 	"crypto/sha256"
-	"embed"
 	"encoding/hex"
 	"net/http"
 	"path"
@@ -10,6 +9,7 @@ import (
 	"github.com/a-h/templ"
 
 	"pocketcoder/web/pages/site"
+	"pocketcoder/web/static"
 )
 
 // page serves a page that is the same for everyone.
@@ -22,15 +22,12 @@ func page(c templ.Component) http.Handler {
 	})
 }
 
-//go:embed static
-var static embed.FS
-
-// staticFiles serves the files of the folder static. A browser asks each time whether its copy is still the same: a hash of
+// staticFiles serves the files of package static. A browser asks each time whether its copy is still the same: a hash of
 // the content tells.
 func staticFiles() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := "static/" + r.PathValue("file")
-		content, err := static.ReadFile(name)
+		name := r.PathValue("file")
+		content, err := static.Files.ReadFile(name)
 		if err != nil {
 			http.NotFound(w, r)
 			return
@@ -41,6 +38,6 @@ func staticFiles() http.Handler {
 		if path.Ext(name) == ".webmanifest" { // which Go does not know
 			w.Header().Set("Content-Type", "application/manifest+json")
 		}
-		http.ServeFileFS(w, r, static, name)
+		http.ServeFileFS(w, r, static.Files, name)
 	})
 }

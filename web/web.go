@@ -30,6 +30,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
+	"pocketcoder/web/export"
 	"pocketcoder/web/pages"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/ports"
@@ -72,6 +73,7 @@ type Server struct {
 	Realtime *realtime.Realtime
 	Streams  *stream.Streams
 	Ports    *ports.Ports
+	Exports  *export.Exports
 	Site     *site.Site
 	hosts    []string
 }
@@ -90,6 +92,7 @@ func New(o Options) *Server {
 		Realtime: &realtime.Realtime{API: core, Log: o.Log},
 		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
 		Ports:    &ports.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
+		Exports:  &export.Exports{API: core, Log: o.Log},
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
@@ -99,7 +102,7 @@ func New(o Options) *Server {
 
 // routes are all routes besides those of api itself.
 func (s *Server) routes() []api.Route {
-	return slices.Concat(s.Chats.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(), s.Ports.Routes())
+	return slices.Concat(s.Chats.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(), s.Exports.Routes(), s.Ports.Routes())
 }
 
 // Routes serves the API alone, without the pages and the checks of origin and host.

@@ -1,16 +1,22 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/console/replay"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
+	"pocketcoder/projections"
+	"pocketcoder/web/export"
 )
 
 const replayUsage = `pocketcoder replay CHAT: show a chat again, from the log alone.
@@ -19,12 +25,20 @@ const replayUsage = `pocketcoder replay CHAT: show a chat again, from the log al
   pocketcoder replay h2k0x9c3v7m1q5z --speed 10    at ten times its pace; a pause lasts at most 3 s
   pocketcoder replay h2k0x9c3v7m1q5z --json        every event, one JSON (CloudEvents) a line
   pocketcoder replay h2k0x9c3v7m1q5z --at 812      the chat as it stood after event #812
+  pocketcoder replay h2k0x9c3v7m1q5z --html        its conversation as one HTML page, on stdout; with --at as it stood then
+  pocketcoder replay h2k0x9c3v7m1q5z --cast        its commands as an asciinema recording, on stdout
   pocketcoder replay --follow h2k0x9c3v7m1q5z      what its commands print, as they run; see replay --follow -h
 
 Exit status: 0; 1 when there is no such chat or it failed, 2 for wrong usage.
 `
 
-func replayFlags(env Environment, args []string) (o replay.Options, data datadir.Dir, err error) {
+// replayOptions are the options of the command replay.
+type replayOptions struct {
+	replay.Options
+	html, cast bool // write a file instead
+}
+
+func replayFlags(env Environment, args []string) (o replayOptions, data datadir.Dir, err error) {
 	fs := NewFlags(env, "replay", replayUsage)
 	directory := DataFlag(fs, env)
 	fs.Uint64Var(&o.From, "from", 0, "first `sequence` to show")
@@ -32,6 +46,8 @@ func replayFlags(env Environment, args []string) (o replay.Options, data datadir
 	fs.Uint64Var(&o.At, "at", 0, "show the chat as it stood after the event with this `sequence`")
 	speed := fs.String("speed", "max", "how many `times` the real pace, or max")
 	fs.BoolVar(&o.JSON, "json", false, "print JSON")
+	fs.BoolVar(&o.html, "html", false, "write an HTML page")
+	fs.BoolVar(&o.cast, "cast", false, "write an asciinema recording")
 	id, err := ParseOne(fs, args, `which chat? "pocketcoder chats" lists them`)
 	if err != nil {
 		return o, data, err
@@ -51,6 +67,10 @@ func replayFlags(env Environment, args []string) (o replay.Options, data datadir
 		return o, data, WrongUsage(env, "replay: --from %d is after --to %d", o.From, o.To)
 	case o.At != 0 && (o.From != 0 || o.To != math.MaxUint64):
 		return o, data, WrongUsage(env, "replay: --at shows one moment; it takes neither --from nor --to")
+	case o.JSON && (o.html || o.cast) || o.html && o.cast:
+		return o, data, WrongUsage(env, "replay: only one of --json, --html and --cast")
+	case (o.html || o.cast) && (o.From != 0 || o.To != math.MaxUint64):
+		return o, data, WrongUsage(env, "replay: --html and --cast take --at, neither --from nor --to")
 	}
 	return o, data, nil
 }
@@ -68,7 +88,35 @@ func Replay(ctx context.Context, env Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
+	if o.html || o.cast {
+		return writeReplay(ctx, env, s, o)
+	}
 	show := Renderer(env)
 	show.Email = s.EmailOf(ctx)
-	return replay.Show(ctx, s.Log, o, show, env.Stdout)
+	return replay.Show(ctx, s.Log, o.Options, show, env.Stdout)
+}
+
+// writeReplay writes a chat as a file to stdout.
+func writeReplay(ctx context.Context, env Environment, s *client.System, o replayOptions) error {
+	emailOf := s.EmailOf(ctx)
+	chat := export.Chat{Log: s.Log, ID: o.Chat, At: o.At, Email: func(actor string) string {
+		id, isUser := strings.CutPrefix(actor, events.UserActor(""))
+		if !isUser {
+			return ""
+		}
+		return emailOf(id)
+	}}
+	if chat.At == 0 {
+		chat.At = math.MaxUint64
+	}
+	write := chat.HTML
+	if o.cast {
+		write = chat.Cast
+	}
+	out := bufio.NewWriter(env.Stdout)
+	err := write(ctx, out)
+	if errors.Is(err, projections.ErrNoChat) && o.At == 0 {
+		return fmt.Errorf("there is no chat %s in the log", o.Chat)
+	}
+	return errors.Join(err, out.Flush())
 }

@@ -26,6 +26,8 @@ type Delta struct {
 	Stream  string // exec.output: "stdout" or "stderr"
 	Offset  int64  // exec.output: bytes of that stream before this one
 	Data    []byte // OpenCode's JSON, or raw bytes
+
+	Stored time.Time // when it was stored; zero unless FoldDeltas read it
 }
 
 // ExecOutput is the type of an execution's output chunk.
@@ -75,7 +77,9 @@ func (l *Log) FollowDeltas(ctx context.Context, filters []string, fn func(Delta)
 // that were lost or are older than DELTAS keeps are missing.
 func (l *Log) FoldDeltas(ctx context.Context, filter string, after uint64, fn func(Delta) error) (uint64, error) {
 	return l.direct().Read(ctx, DeltasStream, filter, after, func(m *nats.Msg, _ uint64) error {
-		return fn(delta(m.Header.Get(jetstream.SubjectHeader), m))
+		d := delta(m.Header.Get(jetstream.SubjectHeader), m)
+		d.Stored, _ = time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
+		return fn(d)
 	})
 }
 

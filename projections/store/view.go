@@ -105,11 +105,15 @@ func (v *viewer) end() error {
 }
 
 func (v *viewer) close() error {
-	var err error
+	return errors.Join(v.closeStatements(), v.conn.Close())
+}
+
+func (v *viewer) closeStatements() (err error) {
 	for _, s := range v.statements {
 		err = errors.Join(err, s.Close())
 	}
-	return errors.Join(err, v.conn.Close())
+	clear(v.statements)
+	return err
 }
 
 func (v *viewer) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
@@ -117,10 +121,7 @@ func (v *viewer) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 		return s, nil
 	}
 	if len(v.statements) >= maxStatements {
-		for _, s := range v.statements {
-			_ = s.Close() // this only frees memory
-		}
-		clear(v.statements)
+		_ = v.closeStatements() // this only frees memory
 	}
 	s, err := v.conn.PrepareContext(ctx, query)
 	if err == nil {

@@ -118,14 +118,14 @@ func TestOneViewTooManyWaitsForAnother(t *testing.T) {
 	is.NoErr(m.View(t.Context(), func(dbx.Builder, uint64) error { return nil }))
 }
 
-func TestAtFreesItsMemory(t *testing.T) {
+func TestMomentsFreeTheirMemory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
 	seq, err := log.Append(t.Context(), saved(t, "a", "one"))
 	is.NoErr(err)
 	var memory *sql.DB
-	is.NoErr(At(t.Context(), log, notes, "evt.>", seq, func(db dbx.Builder) error {
+	is.NoErr(Moments(t.Context(), log, notes, "evt.>", seq, 0, func(db dbx.Builder, _ events.Event) error {
 		memory = db.(*dbx.SqliteBuilder).DB().DB()
 		is.Equal(memory.Stats().OpenConnections, 1)
 		return nil
@@ -133,7 +133,7 @@ func TestAtFreesItsMemory(t *testing.T) {
 	is.Equal(memory.Stats().OpenConnections, 0)
 }
 
-func TestAtHoldsOnlyTheEventsUpToASequence(t *testing.T) {
+func TestMomentsHoldOnlyTheEventsUpToASequence(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
@@ -141,7 +141,7 @@ func TestAtHoldsOnlyTheEventsUpToASequence(t *testing.T) {
 	is.NoErr(err)
 	filter := "evt.config." + noteCollection + ".a.>"
 	at := func(seq uint64) (texts []string, err error) {
-		err = At(t.Context(), log, notes, filter, seq, func(db dbx.Builder) error {
+		err = Moments(t.Context(), log, notes, filter, seq, 0, func(db dbx.Builder, _ events.Event) error {
 			return db.NewQuery("SELECT text FROM notes").Column(&texts)
 		})
 		return texts, err
@@ -153,5 +153,5 @@ func TestAtHoldsOnlyTheEventsUpToASequence(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(texts, []string{want})
 	}
-	is.Equal(At(t.Context(), log, notes, filter, 9, func(dbx.Builder) error { return sql.ErrNoRows }), sql.ErrNoRows) // returned unchanged
+	is.Equal(Moments(t.Context(), log, notes, filter, 9, 0, func(dbx.Builder, events.Event) error { return sql.ErrNoRows }), sql.ErrNoRows) // returned unchanged
 }

@@ -180,6 +180,18 @@ func (q Question) entry() Entry {
 	return Entry{ID: q.ID, Position: q.Position, Index: q.Index, Seq: q.Last, Removed: q.Removed, Question: &q}
 }
 
+// Name fills in the emails of the accounts that decided. The read models of one chat alone have no accounts.
+func Name(entries []Entry, email func(actor string) string) {
+	for _, e := range entries {
+		if e.Request != nil {
+			e.Request.Decider = email(e.Request.DecidedBy)
+		}
+		if e.Question != nil {
+			e.Question.Decider = email(e.Question.RepliedBy)
+		}
+	}
+}
+
 func inOrder(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Position, b.Position), cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID))
 }

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/web/pages/conversation"
 	"pocketcoder/web/pages/login"
 	"pocketcoder/web/pages/operations"
+	"pocketcoder/web/pages/replay"
 	"pocketcoder/web/pages/requests"
 	"pocketcoder/web/pages/settings"
 	"pocketcoder/web/pages/site"
@@ -28,4 +29,5 @@ func Handle(mux *http.ServeMux, s *site.Site) {
 	changes.Changes{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)
 	operations.Operations{Site: s}.Handle(mux)
+	replay.Replay{Site: s}.Handle(mux)
 }

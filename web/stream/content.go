@@ -9,8 +9,8 @@ import (
 	"pocketcoder/events/log"
 )
 
-// openOutput opens the stored output of an execution.
-func openOutput(ctx context.Context, log *log.Log, o events.Output) (io.ReadSeekCloser, error) {
+// OpenOutput opens the stored output of an execution.
+func OpenOutput(ctx context.Context, log *log.Log, o events.Output) (io.ReadSeekCloser, error) {
 	if o.Blob != nil {
 		return openBlob(ctx, log, o.Blob.Name, o.Blob.Size)
 	}

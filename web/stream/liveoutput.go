@@ -97,7 +97,7 @@ func (l *liveOutput) writeRest(ctx context.Context, d events.ExecFinished) error
 	if l.stream == stderr {
 		o = d.Stderr
 	}
-	content, err := openOutput(ctx, l.log, o)
+	content, err := OpenOutput(ctx, l.log, o)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (s *Streams) serveStored(w http.ResponseWriter, r *http.Request, x query.Re
 		return fmt.Errorf("read outputs of execution %s: %w", x.ID(), err)
 	}
 	o := outputs[stream]
-	content, err := openOutput(r.Context(), s.Log, o)
+	content, err := OpenOutput(r.Context(), s.Log, o)
 	if err != nil {
 		return err
 	}

@@ -41,8 +41,8 @@ func (c Conversation) Handle(mux *http.ServeMux) {
 	mux.Handle("POST /chats/{id}/subagents/{subagent}/stop", c.Command(c.stopSubagent))
 }
 
-// maxMessages is the number of messages that a page shows at once.
-const maxMessages = 200
+// MaxMessages is the number of messages that a page shows at once.
+const MaxMessages = 200
 
 // chatView is a chat, or what changed in it, at one moment.
 type chatView struct {
@@ -70,7 +70,7 @@ func (c Conversation) showChat(r *http.Request, who api.Caller) (templ.Component
 			return err
 		}
 		v.seq = seq
-		if v.window, v.earlier, err = timeline.Latest(r.Context(), db, v.chat.ID, before, maxMessages); err != nil {
+		if v.window, v.earlier, err = timeline.Latest(r.Context(), db, v.chat.ID, before, MaxMessages); err != nil {
 			return err
 		}
 		if v.work, err = timeline.WorkOf(r.Context(), db, v.chat); err != nil {

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/requests"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/visible"
 	"pocketcoder/web/stream"
@@ -57,7 +58,7 @@ func (c Conversation) liveChat(r *http.Request, who api.Caller) (site.Updates, [
 		var elements bytes.Buffer
 		elements.Write(b)
 		for _, e := range v.entries {
-			if err := liveEntry(e).Render(ctx, &elements); err != nil {
+			if err := Changed(e, requests.FromChat).Render(ctx, &elements); err != nil {
 				return nil, 0, err
 			}
 		}

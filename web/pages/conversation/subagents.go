@@ -51,7 +51,7 @@ func (c Conversation) transcript(ctx context.Context, who api.Caller, chat, id s
 		if t.agent.ID == "" {
 			return query.ErrNotFound
 		}
-		if t.messages, err = timeline.Transcript(ctx, db, chat, t.agent.Session, maxMessages); err != nil {
+		if t.messages, err = timeline.Transcript(ctx, db, chat, t.agent.Session, MaxMessages); err != nil {
 			return err
 		}
 		waiting, err := c.Pending(ctx, db, who)

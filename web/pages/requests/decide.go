@@ -12,6 +12,7 @@ import (
 // The pages that show cards, as the forms of cards name them.
 const (
 	FromChat     = "chat"
+	FromReplay   = "replay" // shows cards as they were, without forms
 	fromRequests = "requests"
 	fromRequest  = "request"
 )

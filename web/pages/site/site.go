@@ -91,9 +91,17 @@ func (s *Site) Page(show func(*http.Request, api.Caller) (templ.Component, error
 			return err
 		}
 		return Render(w, r, http.StatusOK, c)
-	}, func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "/login?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
-	})
+	}, toLogin)
+}
+
+// File serves what is no page to an account. A guest goes to the login.
+func (s *Site) File(serve func(http.ResponseWriter, *http.Request, api.Caller) error) http.Handler {
+	return s.private(serve, toLogin)
+}
+
+// toLogin leads a guest to the login, and from there to the page.
+func toLogin(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, "/login?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 }
 
 // Command serves a form. do returns the page to show next.

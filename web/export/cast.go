@@ -1,0 +1,190 @@
+package export
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/projections"
+	"pocketcoder/projections/timeline"
+	"pocketcoder/web/pages/visible"
+	"pocketcoder/web/stream"
+)
+
+// The terminal of a recording, and the longest pause that a player makes.
+const (
+	castColumns = 80
+	castRows    = 24
+	castIdle    = 2 * time.Second
+)
+
+// castHeader is the first line of a recording in the format asciicast v2.
+type castHeader struct {
+	Version   int     `json:"version"`
+	Width     int     `json:"width"`
+	Height    int     `json:"height"`
+	Timestamp int64   `json:"timestamp"` // Unix seconds
+	Idle      float64 `json:"idle_time_limit"`
+	Title     string  `json:"title,omitempty"`
+}
+
+// cast writes a recording.
+type cast struct {
+	w  io.Writer
+	at time.Duration // of the last line
+}
+
+func (c *cast) line(values any) error {
+	b, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	_, err = c.w.Write(append(b, '\n'))
+	return err
+}
+
+func (c *cast) begin(title, started string) error {
+	at, _ := time.Parse(events.TimeFormat, started) // zero for a chat without commands
+	return c.line(castHeader{2, castColumns, castRows, max(at.Unix(), 0), castIdle.Seconds(), visible.Line(title)})
+}
+
+// print writes output at a time of the recording, which does not go back.
+func (c *cast) print(at time.Duration, text string) error {
+	if text == "" {
+		return nil
+	}
+	c.at = max(c.at, at)
+	return c.line([]any{json.Number(fmt.Sprintf("%.6f", c.at.Seconds())), "o", text})
+}
+
+// Cast writes the commands of the chat that had ended, one after the other, as an asciinema recording.
+func (c Chat) Cast(ctx context.Context, w io.Writer) error {
+	var runs []projections.Run
+	title := ""
+	err := projections.At(ctx, c.Log, c.ID, c.At, func(db dbx.Builder) (err error) {
+		if err = db.NewQuery("SELECT title FROM chats WHERE id={:id}").WithContext(ctx).Bind(dbx.Params{"id": c.ID}).Row(&title); err != nil {
+			return err
+		}
+		runs, err = timeline.Runs(ctx, db, c.ID)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	runs = slices.DeleteFunc(runs, func(x projections.Run) bool { return x.Started == "" || x.Finished == "" })
+	out, started := &cast{w: w}, ""
+	if len(runs) > 0 {
+		started = runs[0].Started
+	}
+	if err := out.begin(title, started); err != nil {
+		return err
+	}
+	for _, x := range runs {
+		if err := out.execution(ctx, c.Log, x); err != nil {
+			return err
+		}
+		out.at += castIdle / 2
+	}
+	return nil
+}
+
+// Execution writes a command that has ended as an asciinema recording.
+func Execution(ctx context.Context, l *log.Log, x projections.Run, w io.Writer) error {
+	out := &cast{w: w}
+	if err := out.begin(cmp.Or(x.Text, x.ID), x.Started); err != nil {
+		return err
+	}
+	return out.execution(ctx, l, x)
+}
+
+// execution writes a command, its output when it was printed, and how it ended.
+func (c *cast) execution(ctx context.Context, l *log.Log, x projections.Run) error {
+	began := c.at
+	if x.Text != "" {
+		command := strings.ReplaceAll(visible.Plain(strings.TrimRight(x.Text, "\n")), "\n", "\r\n> ")
+		if err := c.print(began, "\x1b[1m$ "+command+"\x1b[0m\r\n"); err != nil {
+			return err
+		}
+	}
+	if err := c.output(ctx, l, x, began); err != nil {
+		return err
+	}
+	if x.Status == events.ExecutionCompleted {
+		return nil
+	}
+	end := x.Status
+	if x.Status == events.ExecutionFailed && x.Signal == "" {
+		end = fmt.Sprintf("exit %d", x.ExitCode)
+	}
+	return c.print(c.at, "\x1b[0m["+visible.Line(end)+"]\r\n")
+}
+
+// segment is the next bytes of an output stream, which were printed together.
+type segment struct {
+	stream string
+	bytes  int64
+	at     time.Duration // since the command began
+}
+
+// output writes the stored output. The fragments tell when it was printed. What no fragment tells of is printed at the end.
+func (c *cast) output(ctx context.Context, l *log.Log, x projections.Run, began time.Duration) error {
+	var stored projections.Outputs
+	if err := json.Unmarshal([]byte(x.Outputs), &stored); err != nil {
+		return fmt.Errorf("read the output of %s: %w", x.ID, err)
+	}
+	segments, err := segmentsOf(ctx, l, x)
+	if err != nil {
+		return err
+	}
+	printed := map[string]*printedStream{}
+	for name, o := range map[string]events.Output{"stdout": stored.Stdout, "stderr": stored.Stderr} {
+		content, err := stream.OpenOutput(ctx, l, o)
+		if err != nil {
+			return err
+		}
+		defer content.Close()
+		printed[name] = &printedStream{content: content, terminal: x.Terminal}
+	}
+	for _, s := range segments {
+		if p := printed[s.stream]; p != nil {
+			if err := p.copy(c, s.bytes, began+s.at); err != nil {
+				return fmt.Errorf("read the output of %s: %w", x.ID, err)
+			}
+		}
+	}
+	end := began + time.Duration(x.DurationMS)*time.Millisecond
+	for _, name := range []string{"stdout", "stderr"} {
+		if err := printed[name].copyRest(c, end); err != nil {
+			return fmt.Errorf("read the output of %s: %w", x.ID, err)
+		}
+	}
+	return nil
+}
+
+// segmentsOf returns how the output came, as far as fragments of it are stored.
+func segmentsOf(ctx context.Context, l *log.Log, x projections.Run) (all []segment, err error) {
+	covered := map[string]int64{}
+	started, err := time.Parse(events.TimeFormat, x.Started)
+	if err != nil {
+		return nil, fmt.Errorf("read the start of %s: %w", x.ID, err)
+	}
+	_, err = l.FoldDeltas(ctx, events.ExecDeltaSubject(x.Chat, x.ID), 0, func(d log.Delta) error {
+		more := d.Offset + int64(len(d.Data)) - covered[d.Stream]
+		if more <= 0 {
+			return nil
+		}
+		covered[d.Stream] += more
+		all = append(all, segment{d.Stream, more, max(d.Stored.Sub(started), 0)})
+		return nil
+	})
+	return all, err
+}

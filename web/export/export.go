@@ -1,0 +1,103 @@
+// Package export writes a chat, as it was after an event, into files for people and programs outside: its events as JSON lines, its
+// conversation as an HTML page, and its commands as asciinema recordings.
+//
+// Promises: a file shows what the pages and the API show to the same account, and no secret that they do not show. The HTML page
+// loads nothing and runs no script. What a recording holds of an output is what is stored, and its control sequences can neither
+// reach the clipboard nor name the window.
+//
+// It must not decide who may see what.
+package export
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/projections"
+	"pocketcoder/projections/timeline"
+	"pocketcoder/web/static"
+)
+
+// Chat is a chat as it was after an event.
+type Chat struct {
+	Log   *log.Log
+	ID    string
+	At    uint64                    // sequence of the last event that counts
+	Email func(actor string) string // of an account, "" for other actors
+}
+
+// EmailOf returns a function that returns the email of the account that an actor is, "" for any other actor. It looks each up once.
+// An account that cannot be looked up has none.
+func EmailOf(ctx context.Context, m *projections.Model) func(actor string) string {
+	known := map[string]string{}
+	return func(actor string) string {
+		id, isUser := strings.CutPrefix(actor, events.UserActor(""))
+		email, found := known[id]
+		if !isUser || found {
+			return email
+		}
+		_ = m.View(ctx, func(db dbx.Builder, _ uint64) error {
+			return db.NewQuery("SELECT email FROM users WHERE id={:id}").WithContext(ctx).Bind(dbx.Params{"id": id}).Row(&email)
+		})
+		known[id] = email
+		return email
+	}
+}
+
+// JSONLines writes the events of the chat, each as CloudEvents JSON on a line of its own.
+func (c Chat) JSONLines(ctx context.Context, w io.Writer) error {
+	_, err := c.Log.Fold(ctx, events.ChatFilter(c.ID), 0, func(e events.Event) error {
+		if e.Seq > c.At {
+			return events.ErrStop
+		}
+		line, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append(line, '\n'))
+		return err
+	})
+	if errors.Is(err, events.ErrStop) {
+		return nil
+	}
+	return err
+}
+
+// HTML writes the conversation as one HTML page with its style sheet.
+func (c Chat) HTML(ctx context.Context, w io.Writer) error {
+	var chat timeline.Chat
+	var entries []timeline.Entry
+	var last events.Event
+	err := projections.Moments(ctx, c.Log, c.ID, c.At, 0, func(db dbx.Builder, newest events.Event) error {
+		chats, err := timeline.Chats(ctx, db, "", []string{c.ID})
+		if err != nil {
+			return err
+		}
+		if len(chats) == 0 {
+			return projections.ErrNoChat
+		}
+		chat, last = chats[0], newest
+		entries, err = timeline.Entries(ctx, db, c.ID, timeline.Window{}, 0)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	timeline.Name(entries, c.Email)
+	return document(chat, entries, last).Render(ctx, w)
+}
+
+// sheet is the style sheet of the pages.
+func sheet() string {
+	css, err := static.Files.ReadFile("app.css")
+	if err != nil {
+		panic(err) // the files are compiled in
+	}
+	return string(css)
+}

@@ -1,0 +1,104 @@
+package export_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/expect"
+	"pocketcoder/web/webtest"
+)
+
+// printedLine is a line of a recording behind its header.
+type printedLine struct {
+	at   float64
+	text string
+}
+
+func recorded(t *testing.T, recording []byte) (all []printedLine) {
+	t.Helper()
+	for i, line := range strings.Split(strings.TrimSpace(string(recording)), "\n") {
+		if i > 0 {
+			var p printedLine
+			webtest.Check(t, json.Unmarshal([]byte(line), &[]any{&p.at, new(string), &p.text}))
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func TestARecordingHasTheTimesAtWhichOutputCame(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat := s.Chat(t, token, "commands")
+	s.Append(t, chat, events.ExecRequested{Exec: "exec1", Session: "ses_1", Command: "make", Cwd: "/"})
+	deltas := 0
+	for _, d := range []log.Delta{{Stream: "stdout", Offset: 0, Data: []byte("one\n")}, {Stream: "stderr", Offset: 0, Data: []byte("warning\n")}, {Stream: "stdout", Offset: 4, Data: []byte("two\n")}} {
+		d.Subject, d.Type = events.ExecDeltaSubject(chat, "exec1"), log.ExecOutput
+		is.NoErr(s.Log.PublishDelta(d))
+	}
+	expect.Eventually(t, "the fragments are stored", func() bool {
+		deltas = 0
+		_, err := s.Log.FoldDeltas(t.Context(), events.ExecDeltaSubject(chat, "exec1"), 0, func(log.Delta) error { deltas++; return nil })
+		return err == nil && deltas == 3
+	})
+	status, _ := s.Call(t, token, "GET", "/api/executions/exec1/cast", nil)
+	is.Equal(status, http.StatusConflict) // it runs
+	s.Append(t, chat, events.ExecFinished{Exec: "exec1", DurationMS: 3_600_000, Stdout: events.Output{Bytes: 13, Text: "one\ntwo\nlate\n"}, Stderr: events.Output{Bytes: 8, Text: "warning\n"}})
+	status, answer := s.Raw(t, token, "GET", "/api/executions/exec1/cast", nil)
+	is.Equal(status, http.StatusOK)
+	all := recorded(t, answer)
+	var texts []string
+	for _, p := range all {
+		texts = append(texts, p.text)
+	}
+	is.Equal(texts, []string{"\x1b[1m$ make\x1b[0m\r\n", "one\r\n", "warning\r\n", "two\r\n", "late\r\n"})
+	is.True(all[3].at < 3600 && all[4].at == 3600) // what no fragment tells of comes at the end
+	for i := range all[1:] {
+		is.True(all[i].at <= all[i+1].at)
+	}
+}
+
+func TestALargeOutputIsRecordedWhole(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat := s.Chat(t, token, "commands")
+	text := strings.Repeat("日本語 line of text\n", 20_000)
+	blob, err := s.Log.PutBlob(t.Context(), "output1", strings.NewReader(text))
+	is.NoErr(err)
+	s.Ran(t, chat, "exec1", &events.ExecFinished{Stdout: events.Output{Bytes: int64(len(text)), Blob: &blob}})
+	s.Ran(t, chat, "exec2", &events.ExecFinished{ExitCode: 2})
+	s.Ran(t, chat, "exec3", nil)
+	status, answer := s.Raw(t, token, "GET", "/api/chats/"+chat+"/export/cast", nil)
+	is.Equal(status, http.StatusOK)
+	var got strings.Builder
+	for _, p := range recorded(t, answer) {
+		got.WriteString(p.text)
+	}
+	is.True(got.String() == "\x1b[1m$ make\x1b[0m\r\n"+strings.ReplaceAll(text, "\n", "\r\n")+"\x1b[1m$ make\x1b[0m\r\n\x1b[0m[exit 2]\r\n")
+}
+
+func TestAnExportOfAMomentThatIsNone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	first := s.Model.Seq()
+	chat := s.Chat(t, token, "second")
+	for at, want := range map[string]int{"0": http.StatusBadRequest, "x": http.StatusBadRequest, "99999": http.StatusBadRequest, "1": http.StatusNotFound} {
+		for _, format := range []string{"html", "cast"} {
+			status, _ := s.Call(t, token, "GET", "/api/chats/"+chat+"/export/"+format+"?at="+at, nil)
+			is.Equal(status, want)
+		}
+	}
+	is.True(first > 0)
+}

@@ -1,0 +1,190 @@
+package export
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/projections"
+	"pocketcoder/web/api"
+)
+
+// Exports serves exports as downloads.
+type Exports struct {
+	API *api.Server
+	Log *log.Log
+}
+
+// format is a form of a file of a chat.
+type format struct {
+	Name  string // also the end of the file's name
+	about string
+	media string
+	whole bool // it is written at once
+	write func(Chat, context.Context, io.Writer) error
+}
+
+// Formats are the forms of a file of a chat.
+var Formats = []format{
+	{"html", "The conversation of a chat as an HTML page that needs nothing else.", "text/html", true, Chat.HTML},
+	{"jsonl", "The events of a chat, each as CloudEvents JSON on a line.", "application/x-ndjson", false, Chat.JSONLines},
+	{"cast", "The commands of a chat that have ended, as an asciinema recording.", castMedia, false, Chat.Cast},
+}
+
+const castMedia = "application/x-asciicast"
+
+// Routes are the routes of exports.
+func (x *Exports) Routes() []api.Route {
+	at := []api.Param{{Name: "at", Integer: true, About: "sequence of the last event that counts; the newest when absent"}}
+	routes := []api.Route{
+		{Method: "GET", Path: "/api/executions/{id}/cast", About: "A command that has ended, as an asciinema recording.", Admits: api.Accounts, Media: castMedia, Serve: x.Execution},
+	}
+	for _, f := range Formats {
+		routes = append(routes, api.Route{
+			Method: "GET", Path: "/api/chats/{id}/export/" + f.Name, About: f.about, Admits: api.Accounts, Query: at, Media: f.media, Serve: x.Chat(f),
+		})
+	}
+	return routes
+}
+
+// Chat answers with a chat as a file.
+func (x *Exports) Chat(f format) func(http.ResponseWriter, *http.Request, api.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+		id := r.PathValue("id")
+		if err := x.API.MayView(r.Context(), who, "chats", id); err != nil {
+			return err
+		}
+		at, err := x.at(r)
+		if err != nil {
+			return err
+		}
+		chat := Chat{Log: x.Log, ID: id, At: at, Email: EmailOf(r.Context(), x.API.Model)}
+		send := x.send
+		if f.whole {
+			send = x.sendWhole
+		}
+		return send(w, r, who, f.media, "chat-"+id+"."+f.Name, func(ctx context.Context, w io.Writer) error { return f.write(chat, ctx, w) })
+	}
+}
+
+// Execution answers with a command as an asciinema recording.
+func (x *Exports) Execution(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	id := r.PathValue("id")
+	if err := x.API.MayView(r.Context(), who, "executions", id); err != nil {
+		return err
+	}
+	run, found, err := x.API.Model.Execution(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	if !found || run.Started == "" || run.Status == events.ExecutionRunning {
+		return api.Problem{Status: http.StatusConflict, Message: "The command has not ended, or it did not run."}
+	}
+	return x.send(w, r, who, castMedia, "command-"+id+".cast", func(ctx context.Context, w io.Writer) error {
+		return Execution(ctx, x.Log, run, w)
+	})
+}
+
+// at returns the sequence that the query asks for, by default the newest.
+func (x *Exports) at(r *http.Request) (uint64, error) {
+	last, err := x.Log.Last(r.Context())
+	text := r.URL.Query().Get("at")
+	if err != nil || text == "" {
+		return last, err
+	}
+	at, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || at == 0 || at > last {
+		return 0, api.BadField("at", "validation_invalid_value", "want the sequence of an event, from 1 to %d, got %q", last, api.Shortened(text, 40))
+	}
+	return at, nil
+}
+
+// send answers with a file in pieces. It computes what is before the first piece within the caller's share, so that a slow client
+// does not keep the share. An error before the first piece is an answer of its own, a later one cuts the connection.
+func (x *Exports) send(w http.ResponseWriter, r *http.Request, who api.Caller, media, name string, write func(context.Context, io.Writer) error) error {
+	give, err := x.API.Share(r.Context(), who.Key())
+	if err != nil {
+		return err
+	}
+	give = sync.OnceFunc(give)
+	defer give()
+	f := &file{to: api.NewPatientWriter(w), begin: func() {
+		give()
+		asFile(w.Header(), media, name)
+	}}
+	err = write(r.Context(), f)
+	if err == nil {
+		err = f.flush()
+	}
+	switch {
+	case err == nil:
+		return nil
+	case !f.begun:
+		return problemOf(err)
+	case r.Context().Err() == nil && !errors.Is(err, api.ErrGone):
+		x.API.Logger.Error("export", "file", name, "err", err)
+	}
+	panic(http.ErrAbortHandler) // the one way to tell the client that what it has is not all
+}
+
+// sendWhole answers with a file that is written at once. It is counted with the caller's other answers while it waits for the client.
+func (x *Exports) sendWhole(w http.ResponseWriter, r *http.Request, who api.Caller, media, name string, write func(context.Context, io.Writer) error) error {
+	give, err := x.API.Share(r.Context(), who.Key())
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	err = write(r.Context(), &b)
+	give()
+	if err != nil {
+		return problemOf(err)
+	}
+	asFile(w.Header(), media, name)
+	return api.Write(w, http.StatusOK, media, b.Bytes())
+}
+
+func problemOf(err error) error {
+	if errors.Is(err, projections.ErrNoChat) {
+		return api.NotFound()
+	}
+	return err
+}
+
+// asFile makes a browser save the answer under a name.
+func asFile(h http.Header, media, name string) {
+	h.Set("Content-Type", media)
+	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
+// file is an answer that begins with its first piece.
+type file struct {
+	to    *api.PatientWriter
+	begin func()
+	begun bool
+	piece bytes.Buffer
+}
+
+func (f *file) Write(b []byte) (int, error) {
+	f.piece.Write(b)
+	if f.piece.Len() < api.WritePiece {
+		return len(b), nil
+	}
+	return len(b), f.flush()
+}
+
+func (f *file) flush() error {
+	if !f.begun {
+		f.begin()
+		f.begun = true
+	}
+	_, err := f.piece.WriteTo(f.to)
+	return err
+}

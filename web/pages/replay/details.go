@@ -1,0 +1,247 @@
+package replay
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+	"pocketcoder/events/opencode"
+	"pocketcoder/projections"
+	"pocketcoder/projections/timeline"
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/texts"
+)
+
+// row is a line of what is known about an event.
+type row struct{ name, value string }
+
+// details are what a page shows about an event.
+type details struct {
+	rows   []row
+	cause  int    // number of the event that led to it, 0 if none of the chat did
+	exec   string // execution of which there is a recording, "" for none
+	stored string // its body
+	by     string // who or what appended it
+}
+
+// maxStored is how much of a body is shown, in bytes.
+const maxStored = 8 << 10
+
+// detailsOf describes an event. db has the read models after it.
+func (p Replay) detailsOf(ctx context.Context, db dbx.Builder, e events.Event, all steps, email func(string) string) (d details, err error) {
+	name := func(actor string) string { return actorName(actor, email) }
+	d.by, d.cause, d.stored = name(e.Actor), all.cause(e.Cause), storedText(e.Data)
+	if e.IsErased() {
+		d.rows = []row{{texts.Reason, texts.Erased}}
+		return d, nil
+	}
+	body, err := events.Decode(e)
+	if err != nil {
+		d.rows = []row{{texts.Reason, texts.Malformed}}
+		return d, nil
+	}
+	f := &finder{ctx: ctx, db: db, name: name}
+	switch b := body.(type) {
+	case events.OpenCode:
+		d.rows = openCodeRows(b)
+	case events.ExecRequested, events.ExecStarted, events.ExecSignalled, events.ExecConnected, events.ExecFinished, events.ExecChanged, events.ExecRefused:
+		d.exec, d.rows, err = f.execution(b)
+	default:
+		d.rows, err = f.rows(b)
+	}
+	d.rows = filled(d.rows)
+	if d.cause == 0 && f.about > 0 {
+		d.cause = all.after(f.about)
+	}
+	return d, err
+}
+
+// filled leaves out rows without a value.
+func filled(all []row) (rows []row) {
+	for _, r := range all {
+		if r.value != "" {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// actorName names an account by its email, and a part of the system by what it is.
+func actorName(actor string, email func(string) string) string {
+	kind, _, _ := strings.Cut(actor, ":")
+	return cmp.Or(email(actor), texts.Actors[kind], actor)
+}
+
+// storedText returns the beginning of a body for a person.
+func storedText(body json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, body, "", "  ") != nil {
+		b.Write(body)
+	}
+	text := b.String()
+	if short := api.Shortened(text, maxStored); short != text {
+		return short + fmt.Sprintf("\n"+texts.LeftOut, len(text)-len(short))
+	}
+	return text
+}
+
+// openCodeRows describe an event of OpenCode.
+func openCodeRows(b events.OpenCode) []row {
+	switch b.Type {
+	case events.PermissionAsked:
+		ask, _ := opencode.Read[events.PermissionAsk](b)
+		return []row{{texts.TheRequest, ask.Permission}, {texts.TheCommand, ask.Text()}}
+	case events.QuestionAsked:
+		ask, _ := opencode.Read[events.QuestionAsk](b)
+		var all []row
+		for _, q := range ask.Questions {
+			all = append(all, row{texts.TheRequest, q.Question})
+		}
+		return all
+	case "message.part.updated":
+		part, _ := opencode.Read[opencode.PartUpdated](b)
+		var state struct{ Status, Title string }
+		_ = json.Unmarshal(part.Part.State, &state) // text has none
+		return []row{{texts.Tool, strings.TrimSpace(part.Part.Tool + " " + state.Status)}, {texts.Text, firstOf(part.Part.Text)}}
+	case "session.status":
+		status, _ := opencode.Read[opencode.SessionStatus](b)
+		return []row{{texts.Outcome, status.Status.Type}}
+	}
+	return nil
+}
+
+// maxText is how much of a message is shown beside the event, in bytes.
+const maxText = 400
+
+func firstOf(text string) string {
+	if short := api.Shortened(text, maxText); short != text {
+		return short + "…"
+	}
+	return text
+}
+
+// finder looks up what an event refers to.
+type finder struct {
+	ctx   context.Context
+	db    dbx.Builder
+	name  func(actor string) string
+	about uint64 // sequence of the event that the event follows from, 0 for none
+}
+
+// rows describe an event of our own that is about no execution.
+func (f *finder) rows(body events.Data) ([]row, error) {
+	switch b := body.(type) {
+	case events.MessageSubmitted:
+		var said []string
+		for _, p := range b.Parts {
+			said = append(said, cmp.Or(p.Text, p.Filename))
+		}
+		return []row{{texts.Text, firstOf(strings.Join(said, "\n"))}}, nil
+	case events.PermissionRequested:
+		return []row{{texts.TheRequest, b.Type}, {texts.TheCommand, b.Ask().Text()}}, nil
+	case events.PermissionReferred:
+		p, err := f.request(b.Permission)
+		return []row{{texts.TheCommand, p.Ask().Text()}, {texts.Why, b.Reason}, {texts.RuleOf, b.Rule}}, err
+	case events.PermissionDecided:
+		p, err := f.request(b.Permission)
+		return []row{
+			{texts.Decision, texts.Decisions[string(b.Decision)]}, {texts.TheCommand, cmp.Or(b.Edited, b.Command, p.Ask().Text())},
+			{texts.RuleOf, b.Rule}, {texts.Reason, b.Reason},
+		}, err
+	case events.PermissionExpired:
+		p, err := f.request(b.Permission)
+		return []row{{texts.TheCommand, p.Ask().Text()}, {texts.Reason, b.Reason}}, err
+	case events.QuestionAnswered:
+		return []row{{texts.Answer, strings.Join(b.Answers, ", ")}}, nil
+	case events.MessageSending:
+		return nil, f.message(b.Message)
+	case events.MessageDelivered:
+		return nil, f.message(b.Message)
+	case events.MessageHeld:
+		return []row{{texts.Reason, b.Reason}}, f.message(b.Message)
+	case events.MessageFailed:
+		return []row{{texts.Reason, b.Error}}, f.message(b.Message)
+	case events.EffectFailed:
+		return []row{{texts.Reason, b.Reason}}, nil
+	}
+	return nil, nil
+}
+
+// request returns a permission request by OpenCode's id, or ours. The event follows from it.
+func (f *finder) request(id string) (projections.Permission, error) {
+	p, err := timeline.PermissionRow(f.ctx, f.db, id)
+	f.about = uint64(p.AskedSeq)
+	return p, err
+}
+
+// message says that the event follows from a message.
+func (f *finder) message(id string) (err error) {
+	f.about, err = timeline.Submitted(f.ctx, f.db, id)
+	return err
+}
+
+// execution describes an event of an execution: its command, and the decision that allowed it. exec is its id if it has ended.
+func (f *finder) execution(body events.Data) (exec string, rows []row, err error) {
+	switch b := body.(type) {
+	case events.ExecRequested:
+		exec = b.Exec
+	case events.ExecStarted:
+		exec, rows = b.Exec, []row{{texts.Outcome, b.Isolation}}
+	case events.ExecSignalled:
+		exec, rows = b.Exec, []row{{texts.Signalled, b.Signal}}
+	case events.ExecConnected:
+		exec, rows = b.Exec, []row{{texts.Host, fmt.Sprintf("%s:%d", b.Host, b.Port)}, {texts.Reason, b.Reason}}
+	case events.ExecChanged:
+		exec = b.Exec
+		for _, file := range b.Files {
+			rows = append(rows, row{texts.File, file.Path})
+		}
+	case events.ExecRefused:
+		exec, rows = b.Exec, []row{{texts.TheCommand, b.Command}, {texts.Reason, b.Reason}}
+	case events.ExecFinished:
+		exec, rows = b.Exec, []row{{texts.Outcome, outcome(b)}, {texts.Reason, b.Error}}
+	}
+	x, err := timeline.Run(f.ctx, f.db, exec)
+	if err != nil || x.ID == "" {
+		return "", rows, err
+	}
+	p, err := f.request(x.Permission)
+	if err != nil {
+		return "", nil, err
+	}
+	if f.about = uint64(x.Position); isRequest(body) {
+		f.about = uint64(p.DecidedSeq)
+	}
+	if x.Status != events.ExecutionRefused {
+		rows = append([]row{{texts.TheCommand, x.Text}}, rows...)
+	}
+	if p.DecidedBy != "" {
+		rows = append(rows, row{texts.AllowedBy, strings.TrimSpace(f.name(p.DecidedBy) + " " + p.Rule)})
+	}
+	if x.Finished == "" || x.Started == "" {
+		exec = ""
+	}
+	return exec, rows, nil
+}
+
+// isRequest reports whether an event begins an execution, or refuses to.
+func isRequest(body events.Data) bool {
+	switch body.(type) {
+	case events.ExecRequested, events.ExecRefused:
+		return true
+	}
+	return false
+}
+
+// outcome says how an execution ended.
+func outcome(b events.ExecFinished) string {
+	end := cmp.Or(b.Reason, b.Signal, fmt.Sprintf(texts.ExitCode, b.ExitCode))
+	return fmt.Sprintf(texts.Ended, end, time.Duration(b.DurationMS)*time.Millisecond)
+}

@@ -1,0 +1,169 @@
+// Package replay serves chats as they were after any of their events, and their exports.
+//
+// Promises: a moment is computed from the log alone, and shown as the chat's page showed it. The last moment is the chat as it is.
+// A page changes nothing. The events of a chat are read once for an answer, however many moments it has.
+//
+// It must not decide who may see a chat.
+package replay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/a-h/templ"
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+	"pocketcoder/projections"
+	"pocketcoder/projections/timeline"
+	"pocketcoder/web/api"
+	"pocketcoder/web/export"
+	"pocketcoder/web/pages/conversation"
+	"pocketcoder/web/pages/site"
+)
+
+// Replay serves replays and exports.
+type Replay struct{ *site.Site }
+
+// Handle adds the pages to a mux.
+func (p Replay) Handle(mux *http.ServeMux) {
+	exports := &export.Exports{API: p.API, Log: p.Log}
+	mux.Handle("GET /chats/{chat}/replay", p.Page(p.show))
+	mux.Handle("GET /chats/{chat}/replay/moments", p.File(p.serveMoments))
+	for _, f := range export.Formats {
+		mux.Handle("GET /chats/{id}/export/"+f.Name, p.File(exports.Chat(f)))
+	}
+	mux.Handle("GET /executions/{id}/cast", p.File(exports.Execution))
+}
+
+// moment is a chat as it was after one of its events.
+type moment struct {
+	chat    timeline.Chat
+	steps   steps
+	number  int // of the event among those of the chat, from 1
+	event   details
+	window  timeline.Window
+	earlier bool             // there are messages before the window
+	entries []timeline.Entry // all in the window, or those that changed since the moment before
+	work    timeline.Work
+}
+
+func (m moment) step() step { return m.steps[m.number-1] }
+
+func (p Replay) show(r *http.Request, who api.Caller) (templ.Component, error) {
+	pending, err := p.PendingCount(r.Context(), who)
+	if err != nil {
+		return nil, err
+	}
+	all, err := p.moments(r, who, 0)
+	if err != nil {
+		return nil, err
+	}
+	return replayPage(who, pending, all[0]), nil
+}
+
+// maxMoments is the largest number of moments in an answer.
+const maxMoments = 64
+
+// shownMoment is a moment for replay.js.
+type shownMoment struct {
+	Number   int    `json:"number"`
+	Sequence uint64 `json:"sequence"`
+	Wait     int64  `json:"wait"` // ms since the event before
+	HTML     string `json:"html"` // the elements that a page of the moment before lacks; of the first one all
+}
+
+// serveMoments answers with a moment and those after it, for replay.js.
+func (p Replay) serveMoments(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	more, err := site.PositionOf(r, "more")
+	if err != nil {
+		return err
+	}
+	all, err := p.moments(r, who, int(min(more, maxMoments-1)))
+	if err != nil {
+		return err
+	}
+	answer := make([]shownMoment, len(all))
+	for i, m := range all {
+		var b bytes.Buffer
+		if err := elements(m, i == 0).Render(r.Context(), &b); err != nil {
+			return err
+		}
+		answer[i] = shownMoment{m.number, m.step().seq, m.steps.wait(m.number).Milliseconds(), b.String()}
+	}
+	return api.WriteJSON(w, http.StatusOK, answer)
+}
+
+// moments returns the moment that a request asks for, and those after it, at most more.
+func (p Replay) moments(r *http.Request, who api.Caller, more int) (all []moment, err error) {
+	ctx, chat := r.Context(), r.PathValue("chat")
+	if err := p.API.MayView(ctx, who, "chats", chat); err != nil {
+		return nil, err
+	}
+	give, err := p.API.Share(ctx, who.Key())
+	if err != nil {
+		return nil, err
+	}
+	defer give()
+	steps, err := stepsOf(ctx, p.Log, chat)
+	if err != nil {
+		return nil, err
+	}
+	number, err := steps.find(r)
+	if err != nil {
+		return nil, err
+	}
+	email := export.EmailOf(ctx, p.API.Model)
+	more = min(more, len(steps)-number)
+	err = projections.Moments(ctx, p.Log, chat, steps[number-1].seq, more, func(db dbx.Builder, last events.Event) error {
+		m, err := momentOf(ctx, db, chat, all)
+		if err != nil {
+			return err
+		}
+		m.steps, m.number = steps, number+len(all)
+		m.event, err = p.detailsOf(ctx, db, last, steps, email)
+		timeline.Name(m.entries, email)
+		all = append(all, m)
+		return err
+	})
+	if errors.Is(err, projections.ErrNoChat) {
+		return nil, api.NotFound()
+	}
+	return all, err
+}
+
+// momentOf reads a moment, and of its entries those that changed since the moments before.
+func momentOf(ctx context.Context, db dbx.Builder, chat string, before []moment) (m moment, err error) {
+	chats, err := timeline.Chats(ctx, db, "", []string{chat})
+	if err != nil {
+		return m, err
+	}
+	if len(chats) == 0 {
+		return m, projections.ErrNoChat
+	}
+	m.chat = chats[0]
+	after := uint64(0)
+	if n := len(before); n > 0 {
+		m.window, m.earlier, after = before[n-1].window, before[n-1].earlier, before[n-1].step().seq
+	} else if m.window, m.earlier, err = timeline.Latest(ctx, db, chat, 0, conversation.MaxMessages); err != nil {
+		return m, err
+	}
+	if m.entries, err = timeline.Entries(ctx, db, chat, m.window, after); err != nil {
+		return m, err
+	}
+	m.work, err = timeline.WorkOf(ctx, db, m.chat)
+	return m, err
+}
+
+// replayPath is the address of a moment.
+func replayPath(chat string, seq uint64) string {
+	return site.ChatPath(chat) + "/replay?seq=" + strconv.FormatUint(seq, 10)
+}
+
+// exportPath is the address of an export of a moment.
+func exportPath(m moment, format string) templ.SafeURL {
+	return templ.SafeURL(site.ChatPath(m.chat.ID) + "/export/" + format + "?at=" + strconv.FormatUint(m.step().seq, 10))
+}

@@ -1,0 +1,59 @@
+package texts
+
+// The texts of the replay of a chat, and of its export.
+const (
+	ExportedAt = "%s, chat %s as it was after event #%d, %s UTC"
+
+	Replay     = "Replay"
+	ReplayLink = "Replay and export"
+	ToChat     = "To the chat"
+	Export     = "Export"
+	ExportHTML = "The conversation as a web page (.html)"
+	ExportJSON = "All events as JSON lines (.jsonl)"
+	ExportCast = "All commands as an asciinema recording (.cast)"
+	CastOf     = "This command as an asciinema recording (.cast)"
+
+	Scrubber       = "Event"
+	Go             = "Go"
+	Play           = "Play"
+	Pause          = "Pause"
+	Speed          = "Speed"
+	Times          = "%d×"
+	FirstEvent     = "First event"
+	LastEvent      = "Last event"
+	EarlierMark    = "Previous mark"
+	EarlierStep    = "Previous event"
+	LaterStep      = "Next event"
+	LaterMark      = "Next mark"
+	EventOf        = "event %d of %d"
+	Number         = "#%d"
+	EarlierLeftOut = "Earlier messages are left out."
+	ReplayKeys     = "Keys: Space plays, ← and → step, with Shift to the next mark, Home and End."
+	Marks          = "Requests, decisions and commands in the order of the events"
+
+	When       = "when"
+	By         = "by"
+	Cause      = "cause"
+	TheCommand = "command"
+	TheRequest = "asks for"
+	AllowedBy  = "allowed by"
+	RuleOf     = "rule"
+	Decision   = "decision"
+	Outcome    = "outcome"
+	Signalled  = "signal"
+	Host       = "host"
+	Text       = "text"
+	Tool       = "tool"
+	Erased     = "An operator erased this event."
+	Malformed  = "This event cannot be read."
+	AsStored   = "As it is stored"
+	Ended      = "%s after %s"
+	ExitCode   = "exit code %d"
+)
+
+// Words for marks and actors.
+var (
+	MarkNames = map[string]string{"request": "Requests", "decision": "Decisions", "execution": "Commands"}
+	Decisions = map[string]string{"authorized": "approved", "denied": "denied"}
+	Actors    = map[string]string{"policy": Rule, "sandbox": "the sandbox", "system": Product, "anonymous": "nobody who is logged in", "engine": "OpenCode"}
+)
