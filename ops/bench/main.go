@@ -49,6 +49,15 @@ var runs = []run{
 		{name: "web app: first view of a chat of 3,000 messages, server time, p50 ms", metric: "p50-ms", budget: 200},
 		{name: "the same, compressed, KiB", metric: "KiB", budget: 100},
 	}},
+	{"./web/pages", "Painted", "1x", []line{
+		{name: "web app: fragment appended → painted in Chromium, p50 ms", metric: "p50-ms"},
+		{name: "web app: fragment appended → painted in Chromium, p99 ms", metric: "p99-ms"},
+	}},
+	{"./web/pages", "OpenPages", "1x", []line{
+		{name: "web app: 200 open pages, 40 fragments/s, with their clients, % of a processor", metric: "cpu-percent"},
+		{name: "the same, resident with the clients, MiB", metric: "resident-MiB"},
+		{name: "bytes of an answer of 400 fragments in one stream, KiB", metric: "stream-KiB"},
+	}},
 	{"./cmd/pocketcoder", "Command", "300x", commandLines()},
 	{"./cmd/pocketcoder", "ShellProcessor", "300x", []line{
 		{name: "pocketcoder-shell, processor time of a command, p50 ms", metric: "processor-ms", budget: 2},

@@ -1,10 +1,8 @@
 package pages_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/matryer/is"
@@ -23,16 +21,7 @@ func TestEarlierMessagesComeWhenAPersonScrollsUp(t *testing.T) {
 	for i := range 450 {
 		says(t, s, chat, fmt.Sprintf("msg_%04d", i), written(fmt.Sprintf("number %d.", i)))
 	}
-	b := newBrowser(t, s)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(expect.Program(t, "chromium")), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	defer cancel()
-	ctx, cancel = chromedp.NewContext(ctx)
-	defer cancel()
-	is.NoErr(chromedp.Do(ctx, chromedp.Navigate(b.url+"/login?next=/chats/"+chat), chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
-		chromedp.SendKeys(chromedp.CSS("#password"), webtest.Password), chromedp.Click(chromedp.CSS("main button")), chromedp.WaitVisible(chromedp.CSS("#entries article:last-child"))))
+	ctx := openPage(t, s, "/chats/"+chat)
 	evaluate := func(expression string) (value string) {
 		value, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))
 		is.NoErr(err)

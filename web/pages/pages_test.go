@@ -30,7 +30,7 @@ type shown struct {
 	body   string
 }
 
-func newBrowser(t *testing.T, s *webtest.System) *browser {
+func newBrowser(t testing.TB, s *webtest.System) *browser {
 	t.Helper()
 	server := httptest.NewServer(s.Web.Handler())
 	t.Cleanup(server.Close)
@@ -41,7 +41,7 @@ func newBrowser(t *testing.T, s *webtest.System) *browser {
 }
 
 // loggedIn returns a browser in which an account has logged in on the login page.
-func loggedIn(t *testing.T, s *webtest.System, name string) *browser {
+func loggedIn(t testing.TB, s *webtest.System, name string) *browser {
 	t.Helper()
 	b := newBrowser(t, s)
 	in := b.submit(t, "/login", url.Values{"email": {name + "@example.org"}, "password": {webtest.Password}})
@@ -51,15 +51,15 @@ func loggedIn(t *testing.T, s *webtest.System, name string) *browser {
 	return b
 }
 
-func (b *browser) visit(t *testing.T, path string) shown { return b.do(t, "GET", path, nil) }
+func (b *browser) visit(t testing.TB, path string) shown { return b.do(t, "GET", path, nil) }
 
 // submit sends a form as a browser does, with the origin of the page.
-func (b *browser) submit(t *testing.T, path string, form url.Values) shown {
+func (b *browser) submit(t testing.TB, path string, form url.Values) shown {
 	t.Helper()
 	return b.do(t, "POST", path, strings.NewReader(form.Encode()))
 }
 
-func (b *browser) do(t *testing.T, method, path string, body io.Reader) shown {
+func (b *browser) do(t testing.TB, method, path string, body io.Reader) shown {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, b.url+path, body)
 	webtest.Check(t, err)
