@@ -21,6 +21,7 @@ import (
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
@@ -37,9 +38,20 @@ type whole struct {
 	client    *client.Client
 	model     *projections.Model
 	outbox    *outbox.Outbox
+	log       *log.Log
+
+	connect func() (disconnect func()) // connects Ingest to OpenCode
 }
 
 func newWhole(t *testing.T) *whole {
+	t.Helper()
+	w := newDisconnected(t)
+	t.Cleanup(w.connect())
+	return w
+}
+
+// newDisconnected is newWhole before Ingest is connected.
+func newDisconnected(t *testing.T) *whole {
 	t.Helper()
 	tools := opencodetest.Tools(t)
 	base, _ := model(t)
@@ -50,6 +62,7 @@ func newWhole(t *testing.T) *whole {
 		w.must(os.MkdirAll(filepath.Join(w.workspace, dir), 0o755))
 	}
 	log := eventstest.Log(t)
+	w.log = log
 	var err error
 	w.model, err = projections.Open(t.Context(), expect.MemoryDir(t), log)
 	w.must(err)
@@ -71,6 +84,12 @@ func newWhole(t *testing.T) *whole {
 		RetryAfter: outbox.DefaultRetryAfter,
 	}
 	in.Resend, w.outbox = out.Resend, out
+	w.connect = func() func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); in.Run(ctx) }()
+		return func() { cancel(); <-done }
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
 	run := func(work func(context.Context) error) { workers.Go(func() { work(ctx) }) }
@@ -78,9 +97,7 @@ func newWhole(t *testing.T) *whole {
 	run(w.model.Run)
 	run(supervisor.Run)
 	w.client = (<-lives).Client
-	for _, work := range []func(context.Context) error{in.Run, out.CarryOut} {
-		run(work)
-	}
+	run(out.CarryOut)
 	return w
 }
 

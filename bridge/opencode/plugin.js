@@ -1,5 +1,6 @@
 import { Database } from "bun:sqlite"
 import { lstatSync, readFileSync, readlinkSync, statSync } from "node:fs"
+import http from "node:http"
 import { dirname, join, resolve } from "node:path"
 
 // Bun loads this file before OpenCode itself (BUN_INSPECT_PRELOAD), and OpenCode imports it again as a plugin. Programs that
@@ -213,15 +214,20 @@ const refuseSearch = (path, { oldString, newString, replaceAll }) => {
 // exists would not be enough, because the file can appear later.
 const quoteReferences = (prompt) => prompt.replace(/(?<![\w`])@/g, "`@")
 
-// OpenCode continues any session that task_id names, also one of another chat. This reads OpenCode's database, because the proxy
-// keeps the plugin's client from OpenCode's API.
-const refuseForeign = (id, sessionID) => {
-  const sessions = new Database(join(process.env.XDG_DATA_HOME, "opencode", "opencode.db"), { readonly: true })
+// This reads OpenCode's database, because the proxy keeps the plugin's client from OpenCode's API.
+const inDatabase = (read) => {
+  const database = new Database(join(process.env.XDG_DATA_HOME, "opencode", "opencode.db"), { readonly: true })
   try {
-    if (sessions.query("SELECT 1 FROM session WHERE id = ? AND parent_id = ?").get(String(id), sessionID)) return
+    return read(database)
   } finally {
-    sessions.close()
+    database.close()
   }
+}
+
+// OpenCode continues any session that task_id names, also one of another chat.
+const refuseForeign = (id, sessionID) => {
+  const isOurs = "SELECT 1 FROM session WHERE id = ? AND parent_id = ?"
+  if (inDatabase((database) => database.query(isOurs).get(String(id), sessionID))) return
   throw new Error(`task_id: “${id}” is no subagent of this session. Leave task_id out to start a new subagent.`)
 }
 
@@ -238,6 +244,49 @@ const refuseUnreadable = (command) => {
     if (")}]".includes(c)) depth = Math.max(0, depth - 1)
     if (depth > maxNesting) throw new Error(`The command nests more than ${maxNesting} brackets.`)
   }
+}
+
+// OpenCode answers POST /sync/history with all missed events at once, and with every event of each session that the request does not
+// name. A request can name about 900 sessions. PocketCoder asks at this path instead, for the same events. A GET returns the last
+// sequence number of every session. A POST holds pairs of a session and a sequence number, and returns one page of what follows.
+const historyPath = "/pocketcoder/history"
+const pageEvents = 500
+const pageBytes = 4 * 1024 * 1024
+const authorization = `Basic ${btoa(`opencode:${process.env.OPENCODE_SERVER_PASSWORD}`)}`
+
+const lastNumbers = (database) =>
+  JSON.stringify(Object.fromEntries(database.query("SELECT aggregate_id, seq FROM event_sequence").values()))
+
+const historyPage = (database, pairs) => {
+  const following = database.query("SELECT id, aggregate_id, seq, type, data FROM event WHERE aggregate_id = ? AND seq > ? ORDER BY seq")
+  const page = []
+  let bytes = 0
+  for (const [session, last] of pairs)
+    for (const { data, ...event } of following.iterate(session, last)) {
+      page.push(`${JSON.stringify(event).slice(0, -1)},"data":${data}}`)
+      bytes += data.length
+      if (page.length === pageEvents || bytes > pageBytes) return `[${page}]`
+    }
+  return `[${page}]`
+}
+
+const answerHistory = async (request, response) => {
+  if (request.headers.authorization !== authorization) return response.writeHead(401).end()
+  try {
+    let body = ""
+    for await (const chunk of request) body += chunk
+    const answer = inDatabase((database) => (request.method === "GET" ? lastNumbers(database) : historyPage(database, JSON.parse(body))))
+    response.writeHead(200, { "content-type": "application/json" }).end(answer)
+  } catch (error) {
+    response.writeHead(500).end(JSON.stringify({ name: "PocketCoder", data: { message: String(error) } }))
+  }
+}
+
+const { emit } = http.Server.prototype
+http.Server.prototype.emit = function (event, request, response) {
+  if (event !== "request" || request.url !== historyPath) return emit.apply(this, arguments)
+  answerHistory(request, response)
+  return true
 }
 
 // Every command of an agent learns whose it is and where to ask; no command learns what OpenCode was started with.

@@ -212,7 +212,11 @@ func said(t *testing.T, held []opencode.Message) (texts []string) {
 func (p *process) checkHistory(t *testing.T) {
 	t.Helper()
 	api, _ := p.engine(t)
-	history, err := api.History(t.Context(), map[string]int64{})
+	var history []opencode.Event
+	err := api.History(t.Context(), nil, func(page []opencode.Event) error {
+		history = append(history, page...)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,8 @@ func (o *OpenCode) mux() http.Handler {
 	handle("GET /question", func(r *http.Request) (any, int) {
 		return o.waiting(r, o.Questions), 200
 	})
-	handle("POST /sync/history", o.serveHistory)
+	handle("GET /pocketcoder/history", func(*http.Request) (any, int) { return o.numbers(), 200 })
+	handle("POST /pocketcoder/history", o.serveHistory)
 	handle("GET /config/providers", func(*http.Request) (any, int) {
 		return json.RawMessage(`{"providers":[{"id":"opencode","models":{"free":{}}},{"id":"p","models":{"new":{},"other":{}}}],"default":{"opencode":"free","p":"new"}}`), 200
 	})
@@ -196,21 +197,43 @@ func (o *OpenCode) waiting(r *http.Request, all map[string]client.Request) []jso
 	return list
 }
 
-func (o *OpenCode) serveHistory(r *http.Request) (any, int) {
-	known := map[string]int64{}
-	decode(r, &known)
-	missing := []json.RawMessage{}
+// place is the place of a durable event.
+type place struct {
+	Session string `json:"aggregate_id"`
+	Seq     int64
+}
+
+func placeOf(event json.RawMessage) (p place) {
+	_ = json.Unmarshal(event, &p)
+	return p
+}
+
+// numbers returns the last sequence number of each session.
+func (o *OpenCode) numbers() map[string]int64 {
+	last := map[string]int64{}
 	for _, h := range o.history {
-		var at struct {
-			Aggregate string `json:"aggregate_id"`
-			Seq       int64
-		}
-		_ = json.Unmarshal(h, &at)
-		if last, named := known[at.Aggregate]; !named || at.Seq > last {
-			missing = append(missing, h)
+		p := placeOf(h)
+		last[p.Session] = max(last[p.Session], p.Seq)
+	}
+	return last
+}
+
+// pageEvents is how many events a page of the history has at most.
+const pageEvents = 3
+
+// serveHistory returns a page of the history, as the plugin in OpenCode does.
+func (o *OpenCode) serveHistory(r *http.Request) (any, int) {
+	var pairs [][2]any
+	decode(r, &pairs)
+	page := []json.RawMessage{}
+	for _, pair := range pairs {
+		for _, h := range o.history {
+			if p := placeOf(h); p.Session == pair[0] && p.Seq > int64(pair[1].(float64)) && len(page) < pageEvents {
+				page = append(page, h)
+			}
 		}
 	}
-	return missing, 200
+	return page, 200
 }
 
 func (o *OpenCode) createSession(r *http.Request) (any, int) {

@@ -3,7 +3,7 @@
 //	Client   the endpoints we use. An error says whether trying again can help (Retryable), and whether OpenCode has
 //	         forgotten what was named (ErrGone)
 //	Stream   every event in the order of arrival, in batches of what has arrived; a silent connection ends it
-//	History  the durable events that were missed while not connected
+//	History  the durable events that were missed while not connected, in pages
 //
 // Promises: JSON that will be stored is kept as OpenCode wrote it (the Raw fields, Event.Properties). A durable event is
 // returned once, with its sequence number.

@@ -7,30 +7,68 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
 const (
-	// historyNames is how many sessions one history request may name: OpenCode makes each a term of one SQL condition,
-	// and SQLite refuses an expression more than 1,000 deep (measured: 990 pass, 1,100 are answered with a 500).
-	historyNames = 900
-
-	historyTimeout = 5 * time.Minute // there is no limit to what it returns
+	historyPath     = "/pocketcoder/history"
+	historySessions = 100 // sessions that one request names
 )
 
-// History returns the durable events that come after known, a map from session to the last sequence number held, -1 for
-// none. A session that is not in known comes back whole, a deleted one not at all. The order is that of arrival: by event
-// id, and within a session by sequence number.
-func (c *Client) History(ctx context.Context, known map[string]int64) ([]Event, error) {
-	op := fmt.Sprintf("get history of %d sessions", len(known))
-	ctx, cancel := context.WithTimeoutCause(ctx, historyTimeout, fmt.Errorf("no answer within %s", historyTimeout))
+// History calls fn with the durable events that come after known, a map from session to the last sequence number held, in pages of
+// bounded size. Of a session that is not in known it returns all events, of a deleted one none. The events of a page are in the order
+// of arrival, and so are all events of one session. The pages come from PocketCoder's plugin in OpenCode.
+func (c *Client) History(ctx context.Context, known map[string]int64, fn func([]Event) error) error {
+	var newest map[string]int64
+	if err := c.do(ctx, call{op: "get sequence numbers", path: historyPath, out: &newest}); err != nil {
+		return err
+	}
+	held := map[string]int64{}
+	for session, seq := range newest {
+		last, ok := known[session]
+		if !ok {
+			last = -1
+		}
+		if last < seq {
+			held[session] = last
+		}
+	}
+	behind := slices.Sorted(maps.Keys(held))
+	slices.Reverse(behind) // the ids of later sessions are smaller
+	for sessions := range slices.Chunk(behind, historySessions) {
+		for len(sessions) > 0 {
+			page, err := c.historyPage(ctx, sessions, held)
+			if err != nil {
+				return err
+			}
+			if len(page) == 0 {
+				break // the sessions were deleted meanwhile
+			}
+			if err := fn(page); err != nil {
+				return err
+			}
+			for _, e := range page {
+				held[e.Session] = max(held[e.Session], e.Seq)
+			}
+			sessions = slices.DeleteFunc(sessions, func(session string) bool { return held[session] >= newest[session] })
+		}
+	}
+	return nil
+}
+
+// historyPage returns events of the sessions that come after those held, as many as one page holds.
+func (c *Client) historyPage(ctx context.Context, sessions []string, held map[string]int64) (page []Event, err error) {
+	pairs := make([][2]any, len(sessions))
+	for i, session := range sessions {
+		pairs[i] = [2]any{session, held[session]}
+	}
+	op := fmt.Sprintf("get history of %d sessions", len(sessions))
+	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("no answer within %s", requestTimeout))
 	defer cancel()
-	resp, err := c.send(ctx, call{op: op, method: "POST", path: "/sync/history", in: longest(known, historyNames)})
+	resp, err := c.send(ctx, call{op: op, method: "POST", path: historyPath, in: pairs})
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	var missing []Event
 	err = eachElement(json.NewDecoder(resp.Body), func(dec *json.Decoder) error {
 		var h struct {
 			ID, Type    string
@@ -41,35 +79,17 @@ func (c *Client) History(ctx context.Context, known map[string]int64) ([]Event, 
 		if err := dec.Decode(&h); err != nil {
 			return err
 		}
-		if last, ok := known[h.AggregateID]; ok && h.Seq <= last {
-			return nil
-		}
 		typ, form := splitVersion(h.Type)
-		missing = append(missing, Event{ID: h.ID, Type: typ, Form: form, Session: h.AggregateID, Seq: h.Seq, Properties: h.Data})
+		page = append(page, Event{ID: h.ID, Type: typ, Form: form, Session: h.AggregateID, Seq: h.Seq, Properties: h.Data})
 		return nil
 	})
 	if err != nil {
 		return nil, failed(ctx, op, fmt.Errorf("read answer: %w", err))
 	}
-	return inOrder(missing), nil
+	return inOrder(page), nil
 }
 
-// longest picks the n sessions with the most events held, so that what OpenCode sends needlessly of the others is little.
-// A session of which nothing is held need not be named.
-func longest(known map[string]int64, n int) map[string]int64 {
-	held := maps.Clone(known)
-	maps.DeleteFunc(held, func(_ string, seq int64) bool { return seq < 0 })
-	if len(held) <= n {
-		return held
-	}
-	sessions := slices.SortedFunc(maps.Keys(held), func(a, b string) int { return int(held[b] - held[a]) })
-	for _, session := range sessions[n:] {
-		delete(held, session)
-	}
-	return held
-}
-
-// inOrder sorts events that are in order within each session, as OpenCode returns them, by event id. Should the clock have
+// inOrder sorts events that are in order within each session by event id. Should the clock have
 // gone back, an event stays behind those of its session that precede it.
 func inOrder(events []Event) []Event {
 	type keyed struct {

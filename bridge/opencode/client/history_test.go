@@ -1,10 +1,7 @@
 package client
 
 import (
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/matryer/is"
@@ -12,14 +9,14 @@ import (
 
 func TestHistoryIsInOrderOfArrival(t *testing.T) {
 	is := is.New(t)
-	// OpenCode sorts by sequence number alone, whatever the session.
+	// The plugin returns the events session by session.
 	c := answering(t, 200, `[
 		{"id":"evt_1","aggregate_id":"ses_a","seq":0,"type":"session.created.1","data":{"n":1}},
 		{"id":"evt_4","aggregate_id":"ses_b","seq":0,"type":"session.created.1","data":{}},
 		{"id":"evt_2","aggregate_id":"ses_a","seq":1,"type":"message.updated.1","data":{}},
 		{"id":"evt_3","aggregate_id":"ses_a","seq":2,"type":"message.part.updated.12","data":{}},
 		{"id":"evt_0","aggregate_id":"ses_b","seq":1,"type":"session.updated.1","data":{}}]`)
-	got, err := c.History(t.Context(), nil)
+	got, err := c.historyPage(t.Context(), nil, nil)
 	is.NoErr(err)
 	var order []string
 	for _, e := range got {
@@ -32,32 +29,10 @@ func TestHistoryIsInOrderOfArrival(t *testing.T) {
 	is.Equal(string(got[0].Properties), `{"n":1}`)
 }
 
-func TestAHistoryOfManySessionsStaysWithinTheServersLimit(t *testing.T) {
-	is := is.New(t)
-	var named map[string]int64
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		json.NewDecoder(r.Body).Decode(&named)
-		w.Write([]byte(`[{"id":"evt_1","aggregate_id":"ses_1","seq":1,"type":"x.1","data":{}},
-			{"id":"evt_2","aggregate_id":"ses_1","seq":2,"type":"x.1","data":{}}]`))
-	}))
-	defer s.Close()
-	known := map[string]int64{}
-	for i := range int64(3000) {
-		known[fmt.Sprintf("ses_%d", i)] = i
-	}
-	got, err := New(s.URL, "").History(t.Context(), known)
-	is.NoErr(err)
-	is.Equal(len(named), historyNames)
-	is.Equal(named["ses_2999"], int64(2999)) // the longest are named
-	is.Equal(len(got), 1)                    // ses_1 was not, and what is held of it is left out here
-	is.Equal(got[0].Seq, int64(2))
-	is.Equal(len(known), 3000)
-}
-
 func TestAHistoryThatIsNoneIsAnError(t *testing.T) {
 	is := is.New(t)
 	for _, body := range []string{`{}`, ``, `[{"id":1}]`, `[{"id":"evt_1"}`} {
-		_, err := answering(t, 200, body).History(t.Context(), nil)
+		_, err := answering(t, 200, body).historyPage(t.Context(), nil, nil)
 		is.True(err != nil)
 	}
 }

@@ -60,7 +60,7 @@ func TestAnEventThatNestsTooDeepEndsNothing(t *testing.T) {
 	is.Equal(len(got), 3)
 	is.Equal(got[1].Session, "ses_1")
 
-	history, err := answering(t, 200, `[{"id":"evt_1","aggregate_id":"ses_1","seq":1,"type":"message.part.updated.1","data":`+deep+`}]`).History(t.Context(), nil)
+	history, err := answering(t, 200, `[{"id":"evt_1","aggregate_id":"ses_1","seq":1,"type":"message.part.updated.1","data":`+deep+`}]`).historyPage(t.Context(), nil, nil)
 	is.NoErr(err)
 	is.Equal(len(history), 1)
 }

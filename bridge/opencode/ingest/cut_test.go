@@ -134,20 +134,9 @@ func TestACutLosesNoSubagentsEvent(t *testing.T) {
 			s := bridgetest.NewSystem(t)
 			_, before := roots(s.OpenCode, frames)
 			s.Miss(before...)
-			s.Start().Connected()
+			r := s.Start().Connected()
 			s.Happen(frames[:k]...)
-			s.Cut()
-			s.Miss(frames[k:]...)
-			s.Back()
-			expect.Eventually(t, "the session's last event is there", func() bool {
-				facts, _ := tell(frames)
-				for _, w := range slices.Backward(facts) {
-					if w.Seq >= 0 {
-						return slices.ContainsFunc(s.Events(events.AllEvents), func(e events.Event) bool { return e.ID == w.ID })
-					}
-				}
-				return false
-			})
+			s.Reconnected(r, func() { s.Miss(frames[k:]...) })
 			checkDurable(t, s, append(before, frames...))
 			chats := map[string]bool{}
 			for _, e := range s.Events(events.AllEvents) {
@@ -173,7 +162,7 @@ func TestWhatComesTwiceIsStoredOnce(t *testing.T) {
 	s.Say(frames...) // and later
 	s.Drained()
 	checkDurable(t, s, frames)
-	is.Equal(len(s.Requests("POST", "/sync/history")), 2) // at the start: none of it looks like a gap
+	is.Equal(len(s.Requests("GET", "/pocketcoder/history")), 2) // at the start: none of it looks like a gap
 }
 
 func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
@@ -195,7 +184,7 @@ func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
 			s.Happen(frames[k+1:]...)
 			s.Drained()
 			checkDurable(t, s, frames)
-			is.Equal(len(s.Requests("POST", "/sync/history")), 3) // at the start, and for the gap
+			is.Equal(len(s.Requests("GET", "/pocketcoder/history")), 3) // at the start, and for the gap
 			expect.Contains(t, r.Logged.String(), "the live stream has a gap")
 			is.Equal(len(s.Requests("GET", "/global/event")), 1) // the connection was kept
 		})

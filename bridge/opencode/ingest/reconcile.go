@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"pocketcoder/events/log"
+	"pocketcoder/bridge/opencode/client"
 )
 
 // reconcile makes the log hold what OpenCode holds: after a start, a reconnect, a crash on either side. Durable events
@@ -45,16 +45,5 @@ func (in *Ingest) reconcile(ctx context.Context) error {
 
 // fetchHistory appends the durable events the log lacks, of all sessions.
 func (in *Ingest) fetchHistory(ctx context.Context) error {
-	history, err := in.Current().History(ctx, in.tracker.seqs())
-	if err != nil {
-		return err
-	}
-	for len(history) > 0 {
-		n := min(len(history), log.MaxBatch)
-		if err := in.take(ctx, history[:n], true); err != nil {
-			return err
-		}
-		history = history[n:]
-	}
-	return nil
+	return in.Current().History(ctx, in.tracker.seqs(), func(page []client.Event) error { return in.take(ctx, page, true) })
 }

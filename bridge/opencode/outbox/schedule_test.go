@@ -68,7 +68,7 @@ func TestAnAbortAloneOvertakes(t *testing.T) {
 // told are the requests that change something in OpenCode.
 func (s *system) told() (all []string) {
 	for _, r := range s.Requests("POST", "") {
-		if r.Path != "/sync/history" {
+		if r.Path != "/pocketcoder/history" {
 			all = append(all, r.Path)
 		}
 	}
