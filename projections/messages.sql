@@ -55,7 +55,15 @@ CREATE TABLE parts(
   updated   TEXT NOT NULL,
   first_seq INTEGER NOT NULL,
   last_seq  INTEGER NOT NULL,
-  removed   INTEGER NOT NULL
+  removed   INTEGER NOT NULL,
+  text      TEXT GENERATED ALWAYS AS (CASE -- what a search finds it by; JSON that nests too deep has none
+    WHEN removed OR NOT json_valid(data) THEN NULL
+    WHEN data ->> '$.type' IN ('text', 'reasoning') AND NOT coalesce(data ->> '$.synthetic', 0) THEN CAST(data ->> '$.text' AS TEXT)
+    WHEN data ->> '$.type' = 'tool' THEN concat_ws(char(10), data ->> '$.state.input.command', data ->> '$.state.input.filePath',
+      data ->> '$.state.input.path', data ->> '$.state.input.pattern', data ->> '$.state.input.url', data ->> '$.state.input.query',
+      data ->> '$.state.input.description', data ->> '$.state.input.prompt', substr(data ->> '$.state.output', 1, 2000), data ->> '$.state.error')
+    WHEN data ->> '$.type' = 'file' THEN CAST(data ->> '$.filename' AS TEXT)
+    END) VIRTUAL
 ) STRICT;
 CREATE INDEX parts_message ON parts(message, id);
 

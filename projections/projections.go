@@ -144,6 +144,7 @@ var projections = []projection{
 	{"config", events.ScopeConfig, updateConfig},
 	{"users", events.ScopeUser, updateUsers},
 	{"seen_positions", events.ScopeUser, updateSeenPositions},
+	{"search", events.ScopeChat, nil}, // its triggers follow other tables
 }
 
 // RecordID returns the id of the row that mirrors an object of OpenCode: 15 characters of [a-z0-9] from the SHA-256 of the

@@ -43,6 +43,7 @@ func history(t testing.TB, r *rapid.T, names []string) []events.Event {
 		saved(t, "sops", "one", `{"n":1}`), saved(t, "sops", "one", `{"n":2}`), configured(t, "sops", "one", events.Deleted{}), saved(t, "sops", "one", `3`),
 		account(t, "ann", events.AccountCreated{Email: "a@b.c"}), account(t, "ann", events.AccountUpdated{Role: new("admin")}),
 		account(t, "ann", events.PasswordChanged{}), account(t, "ann", events.Deleted{}),
+		account(t, "ann", events.ChatSeen{Chat: "c1", Seq: 7}), account(t, "ann", events.ChatSeen{Chat: "c1", Seq: 3}),
 	}
 	for _, e := range ours {
 		at := rapid.IntRange(1, len(all)).Draw(r, "at")

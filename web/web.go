@@ -36,6 +36,7 @@ import (
 	"pocketcoder/web/ports"
 	"pocketcoder/web/realtime"
 	"pocketcoder/web/records"
+	"pocketcoder/web/search"
 	"pocketcoder/web/stream"
 )
 
@@ -102,7 +103,7 @@ func New(o Options) *Server {
 
 // routes are all routes besides those of api itself.
 func (s *Server) routes() []api.Route {
-	return slices.Concat(s.Chats.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(), s.Exports.Routes(), s.Ports.Routes())
+	return slices.Concat(s.Chats.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(), s.Exports.Routes(), s.Ports.Routes(), search.Search{API: s.API}.Routes())
 }
 
 // Routes serves the API alone, without the pages and the checks of origin and host.

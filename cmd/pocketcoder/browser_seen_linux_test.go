@@ -69,3 +69,27 @@ func TestDevicesAgreeOnWhatAPersonHasSeen(t *testing.T) {
 		})
 	}
 }
+
+func TestASearchLeadsToAMessage(t *testing.T) {
+	t.Parallel()
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	chat := admin.create(t, "chats", record{"title": "lakes"})
+	admin.say(t, chat, "@@say Lake Constance has an area of 536 square kilometres, more or less.\n@@text n=1500")
+	expect.Eventually(t, "the turn is over", func() bool {
+		return len(admin.list(t, "messages", `chat = "`+chat+`" && engine_message_status = "completed"`)) == 1
+	})
+	for _, size := range []screen{phoneScreen, desktopScreen} {
+		t.Run(size.name, func(t *testing.T) {
+			b := p.openBrowser(t, size)
+			b.fill("#q", "constance kilometres\r")
+			b.sees("what was found", `document.querySelectorAll(".hits mark").length > 1`)
+			b.shot("search")
+			b.fine()
+			b.click(".hits a[href*=around]")
+			b.sees("the message", `document.querySelector(".message:target")?.getBoundingClientRect().top > 0`)
+			b.shot("search-target")
+			b.fine()
+		})
+	}
+}

@@ -30,6 +30,9 @@ func Moments(ctx context.Context, l *log.Log, d Definition, filter string, seq u
 		return fmt.Errorf("open read models in memory: %w", err)
 	}
 	defer f.tx.close() // a connection that stays open keeps the whole database in memory
+	if err := f.dropTriggers(ctx); err != nil {
+		return fmt.Errorf("open read models in memory: %w", err)
+	}
 	m := &moments{file: f, decode: d.Decode, viewer: &viewer{conn: f.tx.conn, statements: map[string]*sql.Stmt{}}, seq: seq, more: more, fn: fn}
 	defer m.viewer.closeStatements()
 	_, err = l.Fold(ctx, filter, 0, func(e events.Event) error { return m.take(ctx, e) })
@@ -41,6 +44,15 @@ func Moments(ctx context.Context, l *log.Log, d Definition, filter string, seq u
 		return m.failed
 	}
 	return fmt.Errorf("compute %s as of #%d: %w", filter, seq, err)
+}
+
+// dropTriggers drops the triggers that keep indexes of texts up to date: these texts are not searched.
+func (f *file) dropTriggers(ctx context.Context) error {
+	drops, err := texts(ctx, f.tx.conn, "SELECT 'DROP TRIGGER ' || name FROM sqlite_schema WHERE type='trigger'")
+	if err != nil {
+		return err
+	}
+	return f.tx.execute(drops)
 }
 
 // moments computes read models in memory, one moment after the other.

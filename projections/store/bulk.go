@@ -14,7 +14,7 @@ import (
 // computed again. So it needs neither the indexes of queries nor writes to disk in a certain order before it is complete.
 type bulkFile struct {
 	*file
-	indexes []string // the SQL that creates them
+	indexes []string // the SQL that creates them, and their triggers
 }
 
 // bulkPragmas are settings for a file that is lost with the process. The journal in memory is for the savepoints of commit.
@@ -37,32 +37,30 @@ func openBulk(ctx context.Context, path string, d Definition) (*bulkFile, error)
 	return b, nil
 }
 
-// dropIndexes drops the indexes that finish creates. A unique index remains, because it decides which events cannot be applied.
+// dropIndexes drops the indexes that finish creates, and the triggers that keep indexes of texts up to date. A unique index remains,
+// because it decides which events cannot be applied.
 func (b *bulkFile) dropIndexes(ctx context.Context) error {
-	const indexes = " FROM sqlite_schema WHERE type='index' AND sql NOT LIKE 'CREATE UNIQUE%' ORDER BY rowid"
-	drops, err := texts(ctx, b.tx.conn, "SELECT 'DROP INDEX ' || name"+indexes)
+	const indexes = " FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql NOT LIKE 'CREATE UNIQUE%' ORDER BY rowid"
+	drops, err := texts(ctx, b.tx.conn, "SELECT 'DROP ' || type || ' ' || name"+indexes)
 	if err != nil {
 		return err
 	}
 	if b.indexes, err = texts(ctx, b.tx.conn, "SELECT sql"+indexes); err != nil {
 		return err
 	}
-	return b.execute(drops)
-}
-
-func (b *bulkFile) execute(statements []string) error {
-	for _, s := range statements {
-		if err := b.tx.exec(s); err != nil {
-			return fmt.Errorf("%s: %w", s, err)
-		}
+	fill, err := texts(ctx, b.tx.conn, `SELECT 'INSERT INTO ' || name || '(' || name || ') VALUES(''rebuild'')'
+		FROM sqlite_schema WHERE sql LIKE 'CREATE VIRTUAL TABLE % USING fts5%' ORDER BY rowid`)
+	if err != nil {
+		return err
 	}
-	return nil
+	b.indexes = append(b.indexes, fill...)
+	return b.tx.execute(drops)
 }
 
 // finish creates the indexes and writes the file to disk. Sorting all rows once takes less time than changing an index with each
 // row.
 func (b *bulkFile) finish() error {
-	return errors.Join(b.execute(b.indexes), syncFile(b.path))
+	return errors.Join(b.tx.execute(b.indexes), syncFile(b.path))
 }
 
 func syncFile(path string) error {

@@ -197,6 +197,15 @@ func (tx *Tx) exec(query string) error {
 	return err
 }
 
+func (tx *Tx) execute(statements []string) error {
+	for _, s := range statements {
+		if err := tx.exec(s); err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	return nil
+}
+
 // poison is the error of an event that does not fit the rows.
 type poison struct{ error }
 

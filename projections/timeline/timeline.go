@@ -84,6 +84,16 @@ func Latest(ctx context.Context, db dbx.Builder, chat string, before int64, n in
 	return w, true, nil
 }
 
+// EndAround returns the position before which a window of n messages around a position ends, 0 for the end of the chat.
+func EndAround(ctx context.Context, db dbx.Builder, chat string, position int64, n int) (int64, error) {
+	end, err := first[struct {
+		Position int64 `db:"position"`
+	}](ctx, db, "positions of "+chat, `SELECT position FROM messages
+		WHERE chat={:chat} AND NOT removed AND role<>'' AND position>{:position} ORDER BY position LIMIT 1 OFFSET {:n}`,
+		dbx.Params{"chat": chat, "position": position, "n": n / 2})
+	return end.Position, err
+}
+
 // Entries returns the entries of a window that changed after a sequence, in the order of the chat. After sequence 0 it leaves
 // out removed entries.
 func Entries(ctx context.Context, db dbx.Builder, chat string, w Window, after uint64) ([]Entry, error) {

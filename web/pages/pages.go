@@ -17,6 +17,7 @@ import (
 	"pocketcoder/web/pages/operations"
 	"pocketcoder/web/pages/replay"
 	"pocketcoder/web/pages/requests"
+	"pocketcoder/web/pages/search"
 	"pocketcoder/web/pages/settings"
 	"pocketcoder/web/pages/site"
 )
@@ -26,6 +27,7 @@ func Handle(mux *http.ServeMux, s *site.Site) {
 	login.Login{Site: s}.Handle(mux)
 	conversation.Conversation{Site: s}.Handle(mux)
 	requests.Requests{Site: s}.Handle(mux)
+	search.Search{Site: s}.Handle(mux)
 	changes.Changes{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)
 	operations.Operations{Site: s}.Handle(mux)

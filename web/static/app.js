@@ -330,7 +330,9 @@ document.addEventListener("keydown", (event) => {
 
 showLocalTimes();
 if (log) {
-  toEnd();
+  if (!location.hash) { // else the browser goes to that entry
+    toEnd();
+  }
   log.addEventListener("scroll", showUnseen, { passive: true });
   byID("earlier") && earlier.observe(byID("earlier"));
   byID("new").addEventListener("click", toEnd);

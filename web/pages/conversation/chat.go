@@ -64,12 +64,21 @@ func (c Conversation) showChat(r *http.Request, who api.Caller) (templ.Component
 	if err != nil {
 		return nil, err
 	}
+	around, err := site.PositionOf(r, "around")
+	if err != nil {
+		return nil, err
+	}
 	var v chatView
 	err = c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		if v, err = c.chatIn(r.Context(), db, who, r.PathValue("id")); err != nil {
 			return err
 		}
 		v.seq = seq
+		if around != 0 {
+			if before, err = timeline.EndAround(r.Context(), db, v.chat.ID, around, MaxMessages); err != nil {
+				return err
+			}
+		}
 		if v.window, v.earlier, err = timeline.Latest(r.Context(), db, v.chat.ID, before, MaxMessages); err != nil {
 			return err
 		}
