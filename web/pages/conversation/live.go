@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strings"
 	"time"
 
 	"pocketcoder/events"
@@ -14,8 +13,6 @@ import (
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/requests"
 	"pocketcoder/web/pages/site"
-	"pocketcoder/web/pages/visible"
-	"pocketcoder/web/stream"
 
 	"github.com/pocketbase/dbx"
 )
@@ -64,8 +61,7 @@ func (c Conversation) liveChat(r *http.Request, who api.Caller) (site.Updates, [
 		}
 		return elements.Bytes(), v.seq, nil
 	}
-	text := func(ctx context.Context, out *stream.EventWriter) error { return c.sendText(ctx, out, chat, since) }
-	return update, []site.Source{text}, nil
+	return update, []site.Source{c.text(chat, since)}, nil
 }
 
 // chatSince returns a chat with the entries that changed after a sequence. work is what is known about its work, nil for nothing.
@@ -88,9 +84,6 @@ func (c Conversation) chatSince(ctx context.Context, who api.Caller, chat string
 	return v, err
 }
 
-// clockSkew is how much older than the record of its message a fragment may be, because the clocks of two machines differ.
-const clockSkew = 10 * time.Second
-
 // writingSince returns the time since which fragments of a chat matter: since the answer began that is being written.
 func (c Conversation) writingSince(ctx context.Context, who api.Caller, chat string) (time.Time, error) {
 	since := time.Now()
@@ -104,76 +97,25 @@ func (c Conversation) writingSince(ctx context.Context, who api.Caller, chat str
 		}
 		return err
 	})
-	return since.Add(-clockSkew), err
+	return since.Add(-site.ClockSkew), err
 }
 
-// maxFragments is the largest number of fragments that wait for a stream.
-const maxFragments = 256
-
-// fragment is a piece of the text of a part.
-type fragment struct {
-	Part string `json:"part"`
-	Text string `json:"text"`
-}
-
-// sendText sends the text that is being written in a chat, and what running commands print. It sends together what arrived together.
-func (c Conversation) sendText(ctx context.Context, out *stream.EventWriter, chat string, since time.Time) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	arrived := make(chan fragment, maxFragments)
-	running := outputs{Conversation: c, calls: map[string]string{}, sent: map[string]int{}}
-	go func() {
-		cancel(c.Log.ReadDeltas(ctx, since, events.ChatDeltaFilters(chat), func(d log.Delta) {
-			f, ok := fragmentOf(d)
-			if d.Type == log.ExecOutput {
-				f, ok = running.fragment(ctx, d)
-			}
-			if ok {
-				select {
-				case arrived <- f:
-				case <-ctx.Done():
-				}
-			}
-		}))
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case f := <-arrived:
-			if err := sendFragments(out, f, arrived); err != nil {
-				return err
-			}
+// text is the source of the text that is being written in a chat, and of what running commands print.
+func (c Conversation) text(chat string, since time.Time) site.Source {
+	running := outputs{Conversation: c, calls: map[string]string{}, sent: site.LiveOutput{}}
+	return c.Writing(since, events.ChatDeltaFilters(chat), func(ctx context.Context, d log.Delta) (site.Fragment, bool) {
+		if d.Type == log.ExecOutput {
+			return running.fragment(ctx, d)
 		}
-	}
-}
-
-// sendFragments sends a fragment and those that arrived since, the fragments of a part in a row as one.
-func sendFragments(out *stream.EventWriter, f fragment, arrived <-chan fragment) error {
-	var text strings.Builder
-	text.WriteString(f.Text)
-	send := func() error {
-		return out.Send("", "text", site.JSONText(fragment{f.Part, visible.Plain(text.String())}))
-	}
-	for range len(arrived) {
-		next := <-arrived
-		if next.Part != f.Part {
-			if err := send(); err != nil {
-				return err
-			}
-			f = next
-			text.Reset()
-		}
-		text.WriteString(next.Text)
-	}
-	return send()
+		return fragmentOf(d)
+	})
 }
 
 // fragmentOf returns the text that a delta appends to a part, and whether it does.
-func fragmentOf(d log.Delta) (f fragment, ok bool) {
+func fragmentOf(d log.Delta) (f site.Fragment, ok bool) {
 	var delta struct{ PartID, Field, Delta string }
 	if json.Unmarshal(d.Data, &delta) != nil || delta.Field != "text" || delta.PartID == "" {
 		return f, false // a fragment is never needed
 	}
-	return fragment{delta.PartID, delta.Delta}, true
+	return site.Fragment{Part: delta.PartID, Text: delta.Delta}, true
 }

@@ -1,0 +1,103 @@
+package site
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"pocketcoder/events/log"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/visible"
+	"pocketcoder/web/stream"
+)
+
+// ClockSkew is how much older than the record of its message or execution a fragment may be, because the clocks of two machines differ.
+const ClockSkew = 10 * time.Second
+
+// maxFragments is the largest number of fragments that wait for a stream.
+const maxFragments = 256
+
+// Fragment is a piece of a text that is being written.
+type Fragment struct {
+	Part string `json:"part"`
+	Text string `json:"text"`
+}
+
+// Writing returns a source of the texts that are being written: what fragmentOf makes of the deltas that were stored since a time and
+// match one of filters. It sends together what arrived together.
+func (s *Site) Writing(since time.Time, filters []string, fragmentOf func(context.Context, log.Delta) (Fragment, bool)) Source {
+	return func(ctx context.Context, out *stream.EventWriter) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		arrived := make(chan Fragment, maxFragments)
+		go func() {
+			cancel(s.Log.ReadDeltas(ctx, since, filters, func(d log.Delta) {
+				if f, ok := fragmentOf(ctx, d); ok {
+					select {
+					case arrived <- f:
+					case <-ctx.Done():
+					}
+				}
+			}))
+		}()
+		for {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case f := <-arrived:
+				if err := sendFragments(out, f, arrived); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// sendFragments sends a fragment and those that arrived since, the fragments of a part in a row as one.
+func sendFragments(out *stream.EventWriter, f Fragment, arrived <-chan Fragment) error {
+	var text strings.Builder
+	text.WriteString(f.Text)
+	send := func() error {
+		return out.Send("", "text", JSONText(Fragment{f.Part, visible.Plain(text.String())}))
+	}
+	for range len(arrived) {
+		next := <-arrived
+		if next.Part != f.Part {
+			if err := send(); err != nil {
+				return err
+			}
+			f = next
+			text.Reset()
+		}
+		text.WriteString(next.Text)
+	}
+	return send()
+}
+
+// maxLiveOutput is how much of what a command prints a page shows while the command runs, in bytes. When it has ended, the page shows
+// its beginning and its end.
+const maxLiveOutput = 64 << 10
+
+// LiveOutput is how much of the output of running executions was sent, in bytes.
+type LiveOutput map[string]int
+
+// ExecutionOf returns the execution whose output a delta is.
+func ExecutionOf(d log.Delta) string { return d.Subject[strings.LastIndexByte(d.Subject, '.')+1:] }
+
+// Piece returns the text of a piece of output, and whether the page shows it. It leaves out the sequences that set colours.
+func (l LiveOutput) Piece(d log.Delta) (text string, ok bool) {
+	exec := ExecutionOf(d)
+	if l[exec] > maxLiveOutput {
+		return "", false
+	}
+	if l[exec] += len(d.Data); l[exec] > maxLiveOutput {
+		return "\n" + texts.MoreOutput, true
+	}
+	var b strings.Builder
+	for _, token := range visible.Colored(string(bytes.ToValidUTF8(d.Data, []byte(string(utf8.RuneError))))) {
+		b.WriteString(token.Text)
+	}
+	return b.String(), true
+}
