@@ -97,7 +97,7 @@ func New(o Options) *Server {
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
-	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats}
+	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats, Ports: s.Ports}
 	return s
 }
 

@@ -336,7 +336,7 @@ func TestAPersonSteersAChatInABrowser(t *testing.T) {
 	b.shot("menu")
 	evaluate[string](b, `document.querySelector("#title").value = ""`)
 	b.fill("#title", "Two rivers")
-	b.click("#menu form:first-child button")
+	b.click("#menu form:first-of-type button")
 	b.sees("the new title", `document.querySelector("h1").textContent === "Two rivers"`)
 	b.click("#menu summary")
 

@@ -20,6 +20,7 @@ import (
 	"pocketcoder/web/pages/search"
 	"pocketcoder/web/pages/settings"
 	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/terminal"
 )
 
 // Handle adds all pages to a mux.
@@ -29,6 +30,7 @@ func Handle(mux *http.ServeMux, s *site.Site) {
 	requests.Requests{Site: s}.Handle(mux)
 	search.Search{Site: s}.Handle(mux)
 	changes.Changes{Site: s}.Handle(mux)
+	terminal.Terminal{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)
 	operations.Operations{Site: s}.Handle(mux)
 	replay.Replay{Site: s}.Handle(mux)

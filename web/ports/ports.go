@@ -8,6 +8,7 @@
 package ports
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,26 +61,42 @@ type portAnswer struct {
 	Expires string `json:"expires"`       // of path: 2006-01-02 15:04:05.000Z
 }
 
-// openPort returns the addresses of a port of a chat.
+// openPort answers with the addresses of a port of a chat.
 func (s *Ports) openPort(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	chat, port := r.PathValue("id"), r.PathValue("port")
-	number, err := s.portOf(r, who)
+	login, _ := s.API.TokenOf(r)
+	answer, err := s.open(r, who, login)
 	if err != nil {
 		return err
 	}
-	login, _ := s.API.TokenOf(r)
+	return api.WriteJSON(w, http.StatusOK, answer)
+}
+
+// Address returns where a browser reaches the port that a path names: the port's own origin if it has one. login is the caller's token.
+func (s *Ports) Address(r *http.Request, who api.Caller, login string) (string, error) {
+	answer, err := s.open(r, who, login)
+	return cmp.Or(answer.URL, answer.Path), err
+}
+
+// open returns the addresses of the port that a path names.
+func (s *Ports) open(r *http.Request, who api.Caller, login string) (answer portAnswer, err error) {
+	chat, port := r.PathValue("id"), r.PathValue("port")
+	number, err := s.portOf(r, who)
+	if err != nil {
+		return answer, err
+	}
 	expires := time.Now().Add(ticketLasts)
 	if who.Expires.Before(expires) {
 		expires = who.Expires
 	}
 	id, err := s.tickets.give(ticket{chat: chat, port: port, account: who.Account, login: login, expires: expires})
 	if err != nil {
-		return err
+		return answer, err
 	}
-	address := s.origins.open(s.URL, visitor{chat: chat, port: number, account: who.Account, login: login})
-	return api.WriteJSON(w, http.StatusOK, portAnswer{
-		Path: "/api/chats/" + chat + "/ports/" + port + "/" + id + "/", URL: address, Expires: expires.UTC().Format(events.TimeFormat),
-	})
+	return portAnswer{
+		Path:    "/api/chats/" + chat + "/ports/" + port + "/" + id + "/",
+		URL:     s.origins.open(s.URL, visitor{chat: chat, port: number, account: who.Account, login: login}),
+		Expires: expires.UTC().Format(events.TimeFormat),
+	}, nil
 }
 
 // portOf returns the port that a path names, if the caller may reach the ports of the chat.

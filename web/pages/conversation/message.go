@@ -109,8 +109,8 @@ func (p part) running() bool {
 // maxOutput is how much of a tool's output is shown, in bytes: half of it from the beginning and half from the end.
 const maxOutput = 16 << 10
 
-// shortened leaves out the middle of a long output, and says so.
-func shortened(output string) string {
+// Shortened leaves out the middle of a long output, and says so.
+func Shortened(output string) string {
 	if len(output) <= maxOutput {
 		return output
 	}

@@ -38,15 +38,24 @@ func (s *Site) newCookie(r *http.Request, token string, expires time.Time) *http
 
 // Caller identifies the account by the cookie.
 func (s *Site) Caller(r *http.Request) api.Caller {
+	token, sent := s.Token(r)
+	if !sent {
+		return s.API.Guest(r)
+	}
+	return s.API.CallerWith(r, token)
+}
+
+// Token returns the token of the login in the cookie.
+func (s *Site) Token(r *http.Request) (token string, sent bool) {
 	name := cookieName
 	if s.Secure(r) {
 		name = secureCookieName
 	}
 	c, err := r.Cookie(name)
 	if err != nil {
-		return s.API.Guest(r)
+		return "", false
 	}
-	return s.API.CallerWith(r, c.Value)
+	return c.Value, true
 }
 
 // Enter leads a browser that has a new session to a page.

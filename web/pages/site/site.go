@@ -23,6 +23,7 @@ import (
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
 	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/ports"
 	"pocketcoder/web/records"
 )
 
@@ -34,6 +35,7 @@ type Site struct {
 	Pool    string     // of the workers
 	Records *records.Records
 	Chats   *chats.Chats
+	Ports   *ports.Ports
 }
 
 // Policy lets a page use our own script and style files and speak to us, and nothing else. Script may turn text into elements
