@@ -118,7 +118,7 @@ function keepPlace(change) {
 }
 
 // Earlier messages are loaded when a person scrolls up to the first one.
-const earlier = byID("earlier") && new IntersectionObserver(async ([link]) => {
+const earlier = byID("earlier-messages") && new IntersectionObserver(async ([link]) => {
   if (!link.isIntersecting) {
     return;
   }
@@ -130,11 +130,11 @@ const earlier = byID("earlier") && new IntersectionObserver(async ([link]) => {
   const more = new DOMParser().parseFromString(parser.createHTML(await answer.text()), "text/html");
   const toBottom = log.scrollHeight - log.scrollTop;
   byID("entries").prepend(...more.querySelectorAll("#entries > *"));
-  link.target.parentElement.replaceWith(more.querySelector("#earlier")?.parentElement ?? "");
+  link.target.parentElement.replaceWith(more.querySelector("#earlier-messages")?.parentElement ?? "");
   log.scrollTop = log.scrollHeight - toBottom;
   showLocalTimes();
-  if (byID("earlier")) {
-    earlier.observe(byID("earlier"));
+  if (byID("earlier-messages")) {
+    earlier.observe(byID("earlier-messages"));
   }
 });
 
@@ -334,7 +334,7 @@ if (log) {
     toEnd();
   }
   log.addEventListener("scroll", showUnseen, { passive: true });
-  byID("earlier") && earlier.observe(byID("earlier"));
+  byID("earlier-messages") && earlier.observe(byID("earlier-messages"));
   byID("new").addEventListener("click", toEnd);
 }
 if (page) {
