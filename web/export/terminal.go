@@ -75,8 +75,15 @@ func (p *printedStream) text(b []byte, last bool) string {
 }
 
 // escape follows the control sequences of a terminal. Those that colour text and move the cursor stay. Strings for the terminal
-// itself, which set the clipboard or the title, and all other control characters are left out.
-type escape struct{ state byte }
+// itself, which set the clipboard or the title, and all other control characters are left out. A sequence is written when it is
+// complete: a terminal begins a new one at an ESC within another.
+type escape struct {
+	state    byte
+	sequence []rune // that is not complete yet
+}
+
+// maxSequence is the longest control sequence that is kept, in characters. A longer one is left out so far.
+const maxSequence = 64
 
 const (
 	inText     = byte(iota)
@@ -98,14 +105,8 @@ func (e *escape) write(out *bytes.Buffer, r rune) {
 		}
 	case inEscape:
 		e.begin(out, r)
-	case inSequence:
-		out.WriteRune(r)
-		if r >= 0x40 || r < 0x20 {
-			e.state = inText
-		}
-	case inSet:
-		out.WriteRune(r)
-		e.state = inText
+	case inSequence, inSet:
+		e.follow(out, r)
 	case inString:
 		switch r {
 		case '\a':
@@ -122,17 +123,31 @@ func (e *escape) write(out *bytes.Buffer, r rune) {
 
 // begin handles the character behind ESC.
 func (e *escape) begin(out *bytes.Buffer, r rune) {
-	e.state = inText
+	e.state, e.sequence = inText, []rune{0x1b, r}
 	switch r {
+	case 0x1b:
+		e.state = inEscape
 	case '[':
-		out.WriteString("\x1b[")
 		e.state = inSequence
 	case ']', 'P', 'X', '^', '_':
 		e.state = inString
 	case '(', ')', '*', '+', '#', '%':
-		out.WriteString("\x1b" + string(r))
 		e.state = inSet
 	case '7', '8', '=', '>', 'c', 'D', 'E', 'H', 'M':
-		out.WriteString("\x1b" + string(r))
+		out.WriteString(string(e.sequence))
+	}
+}
+
+// follow handles a later character of a sequence.
+func (e *escape) follow(out *bytes.Buffer, r rune) {
+	e.sequence = append(e.sequence, r)
+	switch {
+	case r == 0x1b:
+		e.state = inEscape
+	case r < 0x20 || r > 0x7e || len(e.sequence) > maxSequence:
+		e.state = inText
+	case e.state == inSet || r >= 0x40:
+		out.WriteString(string(e.sequence))
+		e.state = inText
 	}
 }
