@@ -146,7 +146,7 @@ func (s Settings) create(_ http.ResponseWriter, r *http.Request, who api.Caller)
 	return path(about.Name), err
 }
 
-// update changes the fields that differ from the record as it is now.
+// update changes the fields that differ from what the form showed, or, if it does not say that, from the record as it is now.
 func (s Settings) update(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	about, err := collectionOf(r)
 	if err != nil {
@@ -171,13 +171,24 @@ func (s Settings) remove(_ http.ResponseWriter, r *http.Request, who api.Caller)
 	return path(about.Name), s.Records.Delete(r.Context(), who, about.Name, r.PathValue("id"))
 }
 
-// fieldsIn returns the fields of a form whose text differs from the text that the record has.
+// shownPrefix is before the name of a field in the name of the hidden field with the text that the form showed. It differs from that of
+// the record if another person has changed the record since, or if the record has hidden characters.
+const shownPrefix = "shown_"
+
+// newRecord stands for the id of a record that does not exist yet.
+const newRecord = "new"
+
+// fieldsIn returns the fields of a form whose text differs from the text that the form showed, by default from that of the record.
 func fieldsIn(r *http.Request, collection string, now func(schema.Field) string) (map[string]any, error) {
 	form, _ := records.FormOf(collection)
 	fields := map[string]any{}
 	for _, f := range form.Fields {
 		text := site.Field(r, f.Name)
-		if !r.PostForm.Has(f.Name) || text == now(f) {
+		before := now(f)
+		if r.PostForm.Has(shownPrefix + f.Name) {
+			before = site.Field(r, shownPrefix+f.Name)
+		}
+		if !r.PostForm.Has(f.Name) || text == before {
 			continue
 		}
 		value, err := valueOf(f, text)

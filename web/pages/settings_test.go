@@ -1,0 +1,94 @@
+package pages_test
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+	"golang.org/x/net/html"
+
+	"pocketcoder/web/webtest"
+)
+
+// formOf returns what a browser sends of a form that nobody changed, by the path of the form.
+func formOf(t *testing.T, page, path string) url.Values {
+	t.Helper()
+	document, err := html.Parse(strings.NewReader(page))
+	webtest.Check(t, err)
+	values := url.Values{}
+	attribute := func(n *html.Node, name string) (value string, found bool) {
+		i := slices.IndexFunc(n.Attr, func(a html.Attribute) bool { return a.Key == name })
+		if i < 0 {
+			return "", false
+		}
+		return n.Attr[i].Val, true
+	}
+	for form := range document.Descendants() {
+		if action, _ := attribute(form, "action"); form.Data != "form" || action != path {
+			continue
+		}
+		for n := range form.Descendants() {
+			name, named := attribute(n, "name")
+			value, _ := attribute(n, "value")
+			switch kind, _ := attribute(n, "type"); {
+			case n.Data == "option":
+				if _, selected := attribute(n, "selected"); selected {
+					name, _ = attribute(n.Parent, "name")
+					values.Set(name, value)
+				}
+			case !named || n.Data == "select":
+			case n.Data == "textarea":
+				if n.FirstChild != nil {
+					value = n.FirstChild.Data
+				}
+				values.Set(name, strings.ReplaceAll(value, "\n", "\r\n"))
+			case kind == "hidden":
+				values.Set(name, strings.ReplaceAll(value, "\n", "\r\n"))
+			default:
+				values.Set(name, strings.ReplaceAll(value, "\n", ""))
+			}
+		}
+	}
+	if len(values) == 0 {
+		t.Fatalf("the page has no form for %s: %s", path, page)
+	}
+	return values
+}
+
+func TestASaveOfTheSettingsChangesOnlyWhatAPersonChanged(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "root", "admin")
+	b := loggedIn(t, s, "root")
+	record := func(path string) map[string]any {
+		_, r := s.Call(t, token, "GET", path, nil)
+		return r
+	}
+	_, rule := s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"), webtest.Object{"tool": "bash", "pattern": "rm -rf *", "action": "deny", "active": true, "note": "from\u202eada\ron Monday\nnoon"})
+	id := rule["id"].(string)
+	path, at := "/settings/tool_permissions/"+id, webtest.RecordsOf("tool_permissions")+"/"+id
+	before := record(at)
+	form := formOf(t, b.visit(t, "/settings/tool_permissions").body, path)
+	last := s.Model.Seq()
+	is.Equal(b.submit(t, path, form).status, http.StatusOK)
+	is.Equal(s.Model.Seq(), last) // nothing was changed, and nothing was saved
+
+	form.Set("action", "ask")
+	is.Equal(b.submit(t, path, form).status, http.StatusOK)
+	after := record(at)
+	is.Equal(after["action"], "ask")
+	is.Equal(after["pattern"], before["pattern"])
+	is.Equal(after["note"], before["note"]) // with what a person does not see
+
+	old := formOf(t, b.visit(t, "/settings/tool_permissions").body, path) // of a page that stays open
+	status, _ := s.Call(t, token, "PATCH", at, webtest.Object{"pattern": "rm *"})
+	is.Equal(status, http.StatusOK)
+	old.Set("active", "false")
+	is.Equal(b.submit(t, path, old).status, http.StatusOK)
+	after = record(at)
+	is.Equal([]any{after["active"], after["pattern"]}, []any{false, "rm *"}) // what another person changed meanwhile stays
+}
