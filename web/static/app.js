@@ -207,15 +207,15 @@ let sending = Promise.resolve(); // one after the other, so that messages arrive
 function send(form, button) {
   form.querySelector(".problem")?.remove();
   const data = new FormData(form, button);
-  const body = form.enctype === "multipart/form-data" ? data : new URLSearchParams(data);
+  const body = form.getAttribute("enctype") === "multipart/form-data" ? data : new URLSearchParams(data);
   const finish = form.matches(".composer") ? empty(form) : lock(form);
   sending = sending.then(() => post(form, body)).then(finish);
 }
 
-// post sends a form, and returns whether the server accepted it.
+// post sends a form, and returns whether the server accepted it. A field of the form can hide the property action.
 async function post(form, body) {
   try {
-    const answer = await fetch(form.action, { method: "POST", headers: { Accept: "text/plain" }, body });
+    const answer = await fetch(form.getAttribute("action"), { method: "POST", headers: { Accept: "text/plain" }, body });
     if (answer.status === 401) {
       location.reload();
     } else if (!answer.ok) {
@@ -312,7 +312,7 @@ if (byID("commands")) {
 document.addEventListener("submit", (event) => {
   if ("send" in event.target.dataset) {
     event.preventDefault();
-    if (event.target.closest(".card")) {
+    if (event.target.closest(".card, .group")) {
       still = Date.now() + 600;
     }
     send(event.target, event.submitter);
