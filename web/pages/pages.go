@@ -14,6 +14,7 @@ import (
 	"pocketcoder/web/pages/changes"
 	"pocketcoder/web/pages/conversation"
 	"pocketcoder/web/pages/login"
+	"pocketcoder/web/pages/offline"
 	"pocketcoder/web/pages/operations"
 	"pocketcoder/web/pages/replay"
 	"pocketcoder/web/pages/requests"
@@ -26,6 +27,7 @@ import (
 // Handle adds all pages to a mux.
 func Handle(mux *http.ServeMux, s *site.Site) {
 	login.Login{Site: s}.Handle(mux)
+	offline.Offline{Site: s}.Handle(mux)
 	conversation.Conversation{Site: s}.Handle(mux)
 	requests.Requests{Site: s}.Handle(mux)
 	search.Search{Site: s}.Handle(mux)

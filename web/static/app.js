@@ -7,7 +7,7 @@ const page = document.querySelector("[data-live]");
 const log = byID("log");
 
 // The only place where text becomes elements. The server has escaped what is not its own.
-const parser = (window.trustedTypes ?? { createPolicy: (_, rules) => rules }).createPolicy("pocketcoder", { createHTML: (html) => html });
+const parser = (window.trustedTypes ?? { createPolicy: (_, rules) => rules }).createPolicy("pocketcoder", { createHTML: (html) => html, createScriptURL: () => "/sw.js" });
 const elementsOf = (html) => [...new DOMParser().parseFromString(parser.createHTML(html), "text/html").body.children];
 
 // Elements
@@ -46,6 +46,7 @@ function update(html) {
     showLocalTimes();
     return added;
   });
+  document.dispatchEvent(new Event("updated"));
 }
 
 // After a person has tapped a card the page stays as it is for a moment, so that a second tap does not hit the card that moves up.
@@ -189,6 +190,7 @@ function isConnected() {
   clearTimeout(failing);
   failing = null;
   byID("offline").hidden = true;
+  byID("stored-at").hidden = true; // the page is up to date now
 }
 
 function onVisibility() {

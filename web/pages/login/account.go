@@ -23,6 +23,9 @@ type accountView struct {
 	pending int    // requests and questions that wait for a person, of all chats
 	address string // under which the browser reached the app
 	code    *qr.Code
+
+	browsers []device
+	pushKey  string // with which browsers subscribe to notifications
 }
 
 func (l Login) showAccount(r *http.Request, who api.Caller) (templ.Component, error) {
@@ -38,6 +41,10 @@ func (l Login) showAccount(r *http.Request, who api.Caller) (templ.Component, er
 		if v.code, err = qr.Encode(v.address+"/", qr.L); err != nil {
 			return nil, err
 		}
+	}
+	v.pushKey = l.API.Push.Key
+	if v.browsers, err = l.browsers(r, who); err != nil {
+		return nil, err
 	}
 	if v.logins, err = l.API.Accounts.Sessions(r.Context(), who.Account); err != nil {
 		return nil, err

@@ -30,6 +30,9 @@ func (l Login) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /account", l.Page(l.showAccount))
 	mux.Handle("POST /account/logins/end", l.Command(l.endLogin))
 	mux.Handle("POST /account/logins/{session}/end", l.Command(l.endLogin))
+	mux.Handle("POST /account/browsers", l.Command(l.addBrowser))
+	mux.Handle("POST /account/browsers/{device}/test", l.Command(l.testBrowser))
+	mux.Handle("POST /account/browsers/{device}/remove", l.Command(l.removeBrowser))
 }
 
 func (l Login) showLogin(w http.ResponseWriter, r *http.Request) error {

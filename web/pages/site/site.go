@@ -40,8 +40,12 @@ type Site struct {
 
 // Policy lets a page use our own script and style files and speak to us, and nothing else. Script may turn text into elements
 // in one place alone, the policy "pocketcoder" of app.js.
-const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; " +
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types pocketcoder"
+
+// AccountHeader names the account for which a page was rendered. A form that has it is refused for any other account: it was
+// filled in by the account, and sent after another one had logged in.
+const AccountHeader = "Pocketcoder-Account"
 
 // SetHeaders sets what all pages tell browsers. With the policy no-referrer, Chromium sends "Origin: null" with a form, which
 // is refused.
@@ -74,6 +78,7 @@ func (s *Site) private(serve func(http.ResponseWriter, *http.Request, api.Caller
 			guest(w, r)
 			return
 		}
+		w.Header().Set(AccountHeader, who.Account)
 		api.BoundBody(w, r, who)
 		err := s.loading()
 		if err == nil {
@@ -109,6 +114,9 @@ func toLogin(w http.ResponseWriter, r *http.Request) {
 // Command serves a form. do returns the page to show next.
 func (s *Site) Command(do func(http.ResponseWriter, *http.Request, api.Caller) (next string, err error)) http.Handler {
 	return s.private(func(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+		if account := r.Header.Get(AccountHeader); account != "" && account != who.Account {
+			return api.Forbidden(texts.OtherAccount)
+		}
 		if err := ParseForm(r); err != nil {
 			return err
 		}
@@ -174,7 +182,10 @@ func ProblemText(p api.Problem) string {
 	for _, field := range slices.Sorted(maps.Keys(p.Data)) {
 		f, ok := p.Data[field].(api.Fault)
 		switch {
-		case !ok || strings.Contains(p.Message, f.Message):
+		case !ok:
+		case strings.HasSuffix(f.Message, ".") && strings.HasSuffix(p.Message, ": "+f.Message): // a sentence needs none in front
+			text[0] = f.Message
+		case strings.Contains(p.Message, f.Message):
 		case strings.Contains(f.Message, field):
 			text = append(text, f.Message)
 		default:
