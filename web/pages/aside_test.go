@@ -217,6 +217,13 @@ func TestTheChangesOfAChatAreShownWhole(t *testing.T) {
 		at += i
 	}
 	expect.Lacks(t, page, "only talk")
+	long, err := json.Marshal([]map[string]any{{"file": "long.go", "patch": "@@ -0,0 +1 @@\n" + strings.Repeat("+x\n", 30_000)}})
+	is.NoErr(err)
+	diffs["msg_3"] = string(long)
+	page = b.visit(t, path+"/changes").body
+	expect.Contains(t, page, "The page has no room for these lines.")
+	expect.Contains(t, page, "same") // of the other turn
+	is.True(len(page) < 100_000)
 	is.Equal(loggedIn(t, s, "bob").visit(t, path+"/changes").status, http.StatusNotFound)
 }
 

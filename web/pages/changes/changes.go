@@ -1,6 +1,7 @@
 // Package changes serves the changes that a chat made to files.
 //
-// Promises: a change is shown as OpenCode reports it, whole, with hidden characters visible.
+// Promises: a change is shown as OpenCode reports it, whole, with hidden characters visible. A change for which the page has no more
+// room is left out as a whole, and the page says so.
 //
 // It must not read files.
 package changes
@@ -35,6 +36,9 @@ func (c Changes) Handle(mux *http.ServeMux) {
 const (
 	maxTurns    = 20  // the turns that the page of changes shows, the newest ones
 	maxUnfolded = 400 // lines of all changes up to which files are unfolded at first
+
+	maxLines = 20_000  // of all changes that are shown; a line takes ten times the memory of its text and more
+	maxBytes = 2 << 20 // likewise
 )
 
 // chatChanges is what the turns of a chat changed in files.
@@ -58,6 +62,8 @@ type fileChange struct {
 	Additions int    `json:"additions"`
 	Deletions int    `json:"deletions"`
 	Status    string `json:"status"` // added, modified, deleted
+
+	leftOut bool // the page has no room for the patch
 }
 
 func (f fileChange) counts() string { return fmt.Sprintf(texts.Counts, f.Additions, f.Deletions) }
@@ -122,7 +128,7 @@ func (c Changes) showChanges(r *http.Request, who api.Caller) (templ.Component, 
 	if err != nil {
 		return nil, err
 	}
-	lines := 0
+	lines, bytes := 0, 0
 	for _, m := range prompts {
 		diff, err := c.Chats.Diff(r, who, v.chat.ID, m.EngineMessage)
 		if err != nil {
@@ -132,8 +138,13 @@ func (c Changes) showChanges(r *http.Request, who api.Caller) (templ.Component, 
 		if err := json.Unmarshal(diff, &t.files); err != nil {
 			return nil, fmt.Errorf("read diff of message %s: %w", m.EngineMessage, err)
 		}
-		for _, f := range t.files {
-			lines += strings.Count(f.Patch, "\n")
+		for i, f := range t.files {
+			n := strings.Count(f.Patch, "\n")
+			if lines+n > maxLines || bytes+len(f.Patch) > maxBytes {
+				t.files[i].Patch, t.files[i].leftOut = "", true
+				continue
+			}
+			lines, bytes = lines+n, bytes+len(f.Patch)
 		}
 		if len(t.files) > 0 {
 			v.turns = append(v.turns, t)

@@ -8,6 +8,7 @@ const (
 	ChangedFiles = "%d files"
 	Counts       = "+%d −%d"
 	NoPatch      = "OpenCode shows no lines of this change."
+	PatchLeftOut = "The page has no room for these lines."
 	OlderTurns   = "Changes of older turns are not shown."
 	WrapLines    = "Wrap long lines"
 	CommentHint  = "Press a line to quote it here, then write your comment"
