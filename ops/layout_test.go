@@ -98,7 +98,7 @@ var mayImport = map[string]string{
 	"bridge/ssh":                   "atomicfile events handlers handlers/account handlers/record projections projections/store",
 	"web":                          "events/log events/log/tail events/secret handlers handlers/account handlers/chat handlers/exec handlers/permission handlers/record projections web/api web/chats web/export web/pages web/pages/site web/ports web/realtime web/records web/search web/static web/stream",
 	"web/api":                      "events events/log events/log/tail handlers handlers/account projections web/query web/query/filter web/query/schema",
-	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/record projections projections/turns web/api web/query",
+	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/record projections projections/timeline projections/turns web/api web/query",
 	"web/export":                   "events events/log projections projections/timeline web/api web/pages/conversation web/pages/requests web/pages/site web/pages/texts web/pages/visible web/static web/stream",
 	"web/metrics":                  "events/log projections web/api",
 	"web/pages":                    "web/pages/changes web/pages/conversation web/pages/login web/pages/offline web/pages/operations web/pages/replay web/pages/requests web/pages/search web/pages/settings web/pages/site web/pages/terminal",

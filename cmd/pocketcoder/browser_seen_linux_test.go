@@ -58,6 +58,17 @@ func TestDevicesAgreeOnWhatAPersonHasSeen(t *testing.T) {
 			b.visit("/")
 			b.sees("that nothing is new", row+` !== null && !`+row+`.matches(".unread")`)
 
+			b.visit("/chats/" + chat)
+			b.click("#menu > summary")
+			b.fill("#tags", "rivers, "+size.name)
+			b.shot("tags-menu")
+			b.click("#tags ~ button")
+			b.visit("/")
+			b.click(fmt.Sprintf(`#tags a[href="/?tag=%s"]`, size.name))
+			b.sees("the chat with the tag alone", row+` !== null && document.querySelectorAll("#chats > li").length === 1`)
+			b.shot("tags")
+			b.fine()
+
 			admin.say(t, chat, "@@say Another device reads this.")
 			b.sees("that an answer is new", row+`?.matches(".unread")`)
 			idle(3)

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
+	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 )
 
@@ -38,6 +39,7 @@ var (
 		{Name: "scope", About: "for whom: chat (when absent), agent or all"}, {Name: "for", About: "how long, such as 1h; for ever when absent"},
 		{Name: "pattern", About: "of the rule; the smallest sensible one when absent"},
 	}
+	newsQuery   = []api.Param{{Name: "after", Integer: true, About: "sequence of the event; up to where the account has seen the chat when absent"}}
 	fileMessage = []api.Param{{Name: "message", About: "OpenCode's id of the message whose changes are meant; the newest when absent"}}
 )
 
@@ -57,6 +59,7 @@ func (s *Chats) Routes() []api.Route {
 		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Admits: api.Accounts, Body: forkRequest{}, Answer: api.AnyRecord{}, Serve: s.forkChat},
 		{Method: "POST", Path: chat + "/revert", About: "Take back a message, what followed it, and its changes to files, which are named; without a message, undo that.", Admits: api.Accounts, Body: revertRequest{}, Answer: revertAnswer{}, Serve: s.revertChat},
 		{Method: "GET", Path: chat + "/diff", About: "What the chat's session changed in files.", Admits: api.Accounts, Query: fileMessage, Answer: []json.RawMessage{}, Serve: s.diffChat},
+		{Method: "GET", Path: chat + "/news", About: "What happened in the chat after an event.", Admits: api.Accounts, Query: newsQuery, Answer: timeline.News{}, Serve: s.newsOfChat},
 		{Method: "GET", Path: chat + "/todo", About: "The assistant's list of what to do.", Admits: api.Accounts, Answer: []json.RawMessage{}, Serve: s.todoOfChat},
 	}
 }

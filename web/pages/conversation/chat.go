@@ -10,6 +10,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
@@ -51,7 +52,8 @@ type chatView struct {
 	window   timeline.Window
 	earlier  bool // there are messages before the window
 	entries  []timeline.Entry
-	firstNew int // the index of the entry before which the account has seen all; 0 for none
+	firstNew int           // the index of the entry before which the account has seen all; 0 for none
+	news     timeline.News // what happened since then
 	aside    timeline.Aside
 	work     timeline.Work
 	models   timeline.Models
@@ -86,7 +88,10 @@ func (c Conversation) showChat(r *http.Request, who api.Caller) (templ.Component
 			return err
 		}
 		v.entries, err = timeline.Entries(r.Context(), db, v.chat.ID, v.window, 0)
-		v.firstNew = max(0, v.chat.FirstNew(v.entries))
+		if v.firstNew = max(0, v.chat.FirstNew(v.entries)); v.firstNew == 0 || err != nil {
+			return err
+		}
+		v.news, err = timeline.NewsOf(r.Context(), db, []string{v.chat.ID}, v.chat.Seen)
 		return err
 	})
 	if err != nil {
@@ -132,11 +137,14 @@ func (c Conversation) abortTurn(_ http.ResponseWriter, r *http.Request, who api.
 	return site.ChatPath(chat), c.Chats.Abort(r, who, chat)
 }
 
-// changeChat renames, archives or unarchives a chat.
+// changeChat renames, tags, archives or unarchives a chat.
 func (c Conversation) changeChat(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	fields := map[string]any{}
 	if r.PostForm.Has("title") {
 		fields["title"] = site.Field(r, "title")
+	}
+	if r.PostForm.Has("tags") {
+		fields["tags"] = strings.Join(tagsOf(site.Field(r, "tags")), ",")
 	}
 	if r.PostForm.Has("archived") {
 		fields["archived"] = r.PostFormValue("archived") == "true"

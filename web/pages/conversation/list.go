@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"pocketcoder/events"
@@ -20,8 +21,10 @@ import (
 	"pocketcoder/web/query"
 )
 
-// maxChats is the number of chats in the list.
-const maxChats = 100
+const (
+	maxChats  = 100  // in the list
+	maxTagged = 1000 // with any tag, that are looked at for those with one
+)
 
 // chatList is the list of chats that an account sees, at one moment.
 type chatList struct {
@@ -29,39 +32,72 @@ type chatList struct {
 	pending int // requests and questions that wait for a person, of all chats
 	seq     uint64
 
-	archived bool // the archived chats alone, else the others
+	listed
+	away away
+}
+
+// listed says which chats a list shows.
+type listed struct {
+	archived bool   // the archived chats alone, else the others
+	tag      string // those with it alone; "" for all
 }
 
 func (c Conversation) listChats(r *http.Request, who api.Caller) (templ.Component, error) {
-	l, err := c.chatList(r.Context(), who, archivedOnly(r))
+	l, err := c.chatList(r.Context(), who, listedIn(r))
 	if err != nil {
 		return nil, err
 	}
-	return listPage(who, l), nil
+	err = c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) error {
+		l.away, err = awayIn(r.Context(), db, who.Account, l.chats, time.Now())
+		return err
+	})
+	return listPage(who, l), err
 }
 
-// archivedOnly reports whether a request is about the list of archived chats.
-func archivedOnly(r *http.Request) bool { return r.URL.Query().Get("archived") == "true" }
+func listedIn(r *http.Request) listed {
+	return listed{archived: r.URL.Query().Get("archived") == "true", tag: r.URL.Query().Get("tag")}
+}
+
+// query is that of the address of a list.
+func (l listed) query() string {
+	q := url.Values{}
+	if l.archived {
+		q.Set("archived", "true")
+	}
+	if l.tag != "" {
+		q.Set("tag", l.tag)
+	}
+	return q.Encode()
+}
+
+// with returns the address of the list narrowed by another tag, "" for none.
+func (l listed) with(tag string) string {
+	l.tag = tag
+	return "/?" + l.query()
+}
 
 // livePath is the address of the stream of the list.
 func (l chatList) livePath() string {
-	path := site.LivePath("/live", l.seq)
-	if l.archived {
-		path += "&archived=true"
-	}
-	return path
+	return site.LivePath("/live", l.seq) + "&" + l.query()
 }
 
-func (c Conversation) chatList(ctx context.Context, who api.Caller, archived bool) (l chatList, err error) {
-	l.archived = archived
+func (c Conversation) chatList(ctx context.Context, who api.Caller, which listed) (l chatList, err error) {
+	l.listed = which
 	err = c.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) error {
 		l.seq = seq
-		ids, err := c.Visible(ctx, db, who, "chats", query.Query{Sort: "-last_active", Filter: "archived = " + strconv.FormatBool(archived), PerPage: maxChats})
+		q := query.Query{Sort: "-last_active", Filter: "archived = " + strconv.FormatBool(l.archived), PerPage: maxChats}
+		if l.tag != "" {
+			q.Filter, q.PerPage = q.Filter+` && tags != ""`, maxTagged
+		}
+		ids, err := c.Visible(ctx, db, who, "chats", q)
 		if err != nil {
 			return err
 		}
 		if l.chats, err = timeline.Chats(ctx, db, who.Account, ids); err != nil {
 			return err
+		}
+		if l.tag != "" {
+			l.chats = tagged(l.chats, l.tag)
 		}
 		waiting, err := c.Pending(ctx, db, who)
 		l.pending = len(waiting)

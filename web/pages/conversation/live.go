@@ -19,9 +19,9 @@ import (
 
 func (c Conversation) liveChats(r *http.Request, who api.Caller) (site.Updates, []site.Source, error) {
 	var sent site.Changed
-	archived := archivedOnly(r)
+	which := listedIn(r)
 	return func(ctx context.Context, _ uint64) ([]byte, uint64, error) {
-		l, err := c.chatList(ctx, who, archived)
+		l, err := c.chatList(ctx, who, which)
 		if err != nil {
 			return nil, 0, err
 		}
