@@ -7,7 +7,7 @@ const (
 	ChangedFile  = "1 file"
 	ChangedFiles = "%d files"
 	Counts       = "+%d −%d"
-	NoPatch      = "OpenCode shows no lines of this change."
+	NoPatch      = "OpenCode reports no lines for this change."
 	PatchLeftOut = "The page has no room for these lines."
 	OlderTurns   = "Changes of older turns are not shown."
 	WrapLines    = "Wrap long lines"

@@ -6,16 +6,15 @@ const (
 	ConfiguredModel = "the configured model"
 	SelectModel     = "Use"
 	Subagents       = "Subagents"
-	NoTranscript    = "It has said nothing yet."
+	NoTranscript    = "The subagent has not written anything yet."
 	StopSubagent    = "Stop"
 	Commands        = "Commands"
-	MoreOutput      = "… It prints more. The page shows the end when the command has ended."
-	UnknownModel    = "Write the model behind the command: /model PROVIDER/MODEL."
+	MoreOutput      = "… The command prints more. The page shows the end of the output when the command has ended."
+	UnknownModel    = "Write a model after the command: /model PROVIDER/MODEL."
 	NoPrompt        = "There is no message to undo."
-	NothingUndone   = "Nothing is undone."
 )
 
-// What the commands of the composer do.
+// The descriptions of the composer's commands.
 const (
 	CommandStop     = "stop the turn"
 	CommandUndo     = "undo the last turn and its changes to files"

@@ -28,7 +28,7 @@ const (
 	EventOf        = "event %d of %d"
 	Number         = "#%d"
 	EarlierLeftOut = "Earlier messages are left out."
-	ReplayKeys     = "Keys: Space plays, ← and → step, with Shift to the next mark, Home and End."
+	ReplayKeys     = "Keys: Space plays and pauses. ← and → go to the previous and next event, with Shift to the previous and next mark. Home and End go to the first and last event."
 	Marks          = "Requests, decisions and commands in the order of the events"
 
 	When       = "when"
@@ -51,9 +51,9 @@ const (
 	ExitCode   = "exit code %d"
 )
 
-// Words for marks and actors.
+// The names of marks, decisions and actors.
 var (
 	MarkNames = map[string]string{"request": "Requests", "decision": "Decisions", "execution": "Commands"}
 	Decisions = map[string]string{"authorized": "approved", "denied": "denied"}
-	Actors    = map[string]string{"policy": Rule, "sandbox": "the sandbox", "system": Product, "anonymous": "nobody who is logged in", "engine": "OpenCode"}
+	Actors    = map[string]string{"policy": Rule, "sandbox": "the sandbox", "system": Product, "anonymous": "a client that is not logged in", "engine": "OpenCode"}
 )

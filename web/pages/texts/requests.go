@@ -1,10 +1,10 @@
 package texts
 
-// The texts of rules that are made of requests.
+// The texts of the page of requests, and of the page that turns a request into a rule.
 const (
 	Always         = "Always…"
 	AlwaysTitle    = "Always allow"
-	AlwaysAbout    = "A rule decides such requests from now on, so that they do not wait for you."
+	AlwaysAbout    = "From now on, a rule allows such requests, and they no longer wait for you."
 	RuleText       = "Rule"
 	RuleHint       = "* stands for any text. A shorter pattern allows more."
 	AppliesTo      = "Applies to"
@@ -21,12 +21,11 @@ const (
 	SaveAndApprove = "Save the rule and approve"
 	TriedChat      = "In this chat, the rule would have allowed %d of %d requests so far."
 	TriedAll       = "In all chats, the rule would have allowed %d of %d requests so far."
-	TriedFirst     = "The %d most frequent ones are shown."
+	TriedFirst     = "The page shows the %d most frequent requests."
 	TimesAsked     = "asked %d times: %s"
 	OnceAsked      = "asked once: %s"
 	NoRule         = "The rule cannot be saved: "
-	EditedDiff     = "Your edit:"
-	SameRequests   = "%d requests ask for the same"
+	SameRequests   = "%d identical requests"
 	ApproveAll     = "Approve all %d"
 	DenyAll        = "Deny all %d"
 	Keys           = "Keys: j and k move, a approves, d denies, e edits, Enter opens the chat."

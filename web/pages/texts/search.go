@@ -4,10 +4,10 @@ package texts
 const (
 	Search       = "Search"
 	SearchLabel  = "Search all chats"
-	SearchHint   = "Finds what was said, commands and the beginning of what they returned, file names, titles and tags. All words must be in a text."
+	SearchHint   = "Finds messages, commands and the beginning of their output, file names, titles and tags. All words must occur in one text."
 	NothingFound = "Nothing was found."
-	MoreHits     = "The %d newest messages are shown."
+	MoreHits     = "The page shows the %d newest messages."
 )
 
-// HitKinds name what was found, if it is no message.
+// HitKinds name the kinds of results other than messages.
 var HitKinds = map[string]string{"chat": "Chat", "request": "Decision"}

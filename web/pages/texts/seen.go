@@ -1,6 +1,6 @@
 package texts
 
-// The texts of what an account has not seen yet.
+// The texts about unread answers.
 const (
 	New        = "new"
 	NewSince   = "New since you were here"

@@ -9,11 +9,11 @@ const (
 	ReallyDelete  = "Delete for good"
 	Yes           = "yes"
 	No            = "no"
-	NoRecords     = "There is none."
-	FirstRecords  = "Only the first %d are shown."
-	NotANumber    = "want a number, got %q"
-	NotJSON       = "want JSON"
-	NobodyChanges = "The system writes these records."
+	NoRecords     = "There are no records."
+	FirstRecords  = "The page shows only the first %d records."
+	NotANumber    = "must be a number, not %q"
+	NotJSON       = "must be JSON"
+	NobodyChanges = "Only the system writes these records."
 )
 
 // Collection names a collection of the settings.
@@ -28,7 +28,7 @@ var SettingsGroups = []struct {
 		{"tool_permissions", "Rules", "decide permission requests without you"},
 		{"whitelist_actions", "Allowed actions", "kinds of requests that are allowed for all chats"},
 		{"whitelist_targets", "Allowed targets", "files that are allowed for all chats"},
-		{"budgets", "Budgets", "limit what is spent for a chat or in a day"},
+		{"budgets", "Budgets", "limit the cost of a chat or of a day"},
 	}},
 	{"Models", []Collection{
 		{"llm_keys", "Provider keys", "are stored as secrets and never shown"},
@@ -46,10 +46,10 @@ var SettingsGroups = []struct {
 	{"People and devices", []Collection{
 		{"users", "Accounts", "of people and agents"},
 		{"devices", "Devices", "that receive notifications"},
-		{"ssh_keys", "SSH keys", "with which people look into the sandbox"},
+		{"ssh_keys", "SSH keys", "that give people access to the sandbox"},
 		{"notification_rules", "Notification rules", "what you are notified about"},
 	}},
 	{"Work", []Collection{
-		{"schedules", "Schedules", "prompts with a time"},
+		{"schedules", "Schedules", "prompts with a start time"},
 	}},
 }

@@ -48,7 +48,7 @@ const (
 
 	Run      = "Run a command"
 	RunLines = "Run a command of %d lines"
-	Reach    = "Reach %s"
+	Reach    = "Connect to %s"
 	Spend    = "Allow more spending"
 	Patch    = "Change %d files"
 	Edit     = "Change %s (+%d −%d)"
@@ -93,7 +93,7 @@ var States = map[string]string{
 	"queued": "queued", "running": "working", "waiting": "needs you", "failed": "failed", "aborted": "stopped", "lost": "interrupted",
 }
 
-// The texts of the first minutes.
+// The texts of the setup and of the demo.
 const (
 	SetUp           = "Set up"
 	SetUpAbout      = "Create the first account. It is the administrator."
@@ -128,7 +128,7 @@ const (
 	Phone              = "Phone"
 	PhoneOpen          = "Open this address on your phone and log in:"
 	PhoneCode          = "QR code of this address"
-	OnlyThisMachine    = "Only this machine reaches the address that you opened. To open the app on a phone, put a reverse proxy with TLS in front of the server and start it with --url and the address of the proxy."
+	OnlyThisMachine    = "The address that you opened works only on this machine. To open the app on a phone, put a reverse proxy with TLS in front of the server. Then start the server with --url and the address of the proxy."
 	PhoneNotifications = "To get requests as notifications, run this command on the machine of the server. It shows what to open in the ntfy app:"
 )
 
@@ -162,7 +162,7 @@ const (
 	ForkBefore  = "Fork a new chat before this message"
 	UndoFrom    = "Undo this message and all after it"
 	Undo        = "Undo the last turn"
-	Undone      = "The end of this chat is undone, with its changes to files. Your next message replaces it."
+	Undone      = "The last messages of this chat and their changes to files are undone. Your next message replaces them."
 	Redo        = "Redo"
 	Fork        = "Fork into a new chat"
 )
