@@ -39,7 +39,7 @@ func TestAButtonDecidesOnceInItsOwnersName(t *testing.T) {
 	_, err = s.Act(t.Context(), token(t, all["Approve"]), "")
 	is.Equal(err.Error(), "this button was used already")
 	_, err = s.Act(t.Context(), token(t, all["Deny"]), "")
-	expect.Contains(t, err.Error(), "settled already") // the other one, too late
+	expect.Contains(t, err.Error(), "decided already") // the other one, too late
 	for _, unknown := range []string{"", "x", strings.Repeat("x", 1000), "a.b.>"} {
 		_, err = s.Act(t.Context(), unknown, "")
 		is.Equal(err.Error(), "there is no such button")

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Always allows from now on what an ask is about, by a rule, and the ask with it.
+// Always is the command to store a rule that allows such requests from now on, and to approve the request itself.
 type Always struct {
 	handlers.Command
 	Chat       string        `json:"chat"`
@@ -23,28 +23,28 @@ type Always struct {
 	Pattern    string        `json:"pattern,omitempty"` // of the rule; empty for the smallest sensible one
 	Scope      string        `json:"scope"`             // ScopeChat, ScopeAgent or ScopeAll
 	For        string        `json:"for,omitempty"`     // a Go duration such as "1h"; empty is for ever
-	Shown                    // as for DecidePermission
+	Shown                    // as for Decide
 	ShownRules []policy.Rule `json:"shown_rules,omitempty"` // those of the Proposal that was shown; others are not stored
 	Client     events.Client `json:"-"`
 }
 
-// Whom a rule that comes of an ask is for.
+// The scopes of a rule that is made from a request.
 const (
-	ScopeChat  = "chat"  // the chat of the ask
+	ScopeChat  = "chat"  // the chat of the request
 	ScopeAgent = "agent" // the agent that asked, in every chat
 	ScopeAll   = "all"
 )
 
-// Proposal is what AllowAlways would store, and what that would have allowed so far.
+// Proposal holds the rules that AllowAlways would store, and the requests that they would have allowed so far.
 type Proposal struct {
 	Rules []policy.Rule `json:"rules"`
 	Chat  dryrun.Result `json:"chat"` // over this chat
 	All   dryrun.Result `json:"all"`  // over all chats
 }
 
-// ProposeAlways decides nothing and stores nothing. What it refuses, AllowAlways refuses.
+// ProposeAlways returns the rules that AllowAlways would store. It stores and decides nothing, and refuses what AllowAlways refuses.
 func (g Gate) ProposeAlways(ctx context.Context, c Always) (Proposal, error) {
-	what, err := g.always(ctx, c)
+	what, err := g.newRules(ctx, c)
 	if err != nil {
 		return Proposal{}, err
 	}
@@ -52,7 +52,7 @@ func (g Gate) ProposeAlways(ctx context.Context, c Always) (Proposal, error) {
 	return Proposal{Rules: what.rules, Chat: one, All: all}, err
 }
 
-// DryRun tries a rule on what was asked in a chat, or in all chats when chat is empty.
+// DryRun tries a rule on the past requests of a chat, or of all chats if chat is empty.
 func (g Gate) DryRun(ctx context.Context, rule policy.Rule, chat string) (dryrun.Result, error) {
 	if err := record.CheckRule(rule); err != nil {
 		return dryrun.Result{}, err
@@ -60,19 +60,19 @@ func (g Gate) DryRun(ctx context.Context, rule policy.Rule, chat string) (dryrun
 	return g.trial([]policy.Rule{rule}).Chat(ctx, chat)
 }
 
-// trial tries rules on what was requested so far. A session of which nothing is known any more counts as one of the workspace.
+// trial returns a trial of rules on past requests. It assumes that an unknown session worked in the workspace.
 func (g Gate) trial(rules []policy.Rule) dryrun.Trial {
 	directory := func(chat, session string) string { return g.directory(chat, session, true) }
 	return dryrun.Trial{History: g.History, Rules: rules, Directory: directory, Ask: g.askOn}
 }
 
-// AllowAlways stores the rules, or makes those that are there already last as long, and authorizes the ask when it still
-// waits: both, or nothing. rules are the ids of the rules, as policy.Rule has them.
+// AllowAlways stores the rules, and approves the request if it is still pending: both, or neither. It extends the time of a rule that
+// exists already. It returns the ids of the rules, as policy.Rule has them.
 func (g Gate) AllowAlways(ctx context.Context, c Always) (rules []string, seq uint64, err error) {
 	if rules, seq, err = g.savedRules(ctx, c); err != nil || seq != 0 {
 		return rules, seq, err
 	}
-	what, err := g.always(ctx, c)
+	what, err := g.newRules(ctx, c)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -90,7 +90,7 @@ func (g Gate) AllowAlways(ctx context.Context, c Always) (rules []string, seq ui
 		_, err := g.Permissions.Decide(ctx, Decide{
 			Command: c.Command, Chat: c.Chat, Permission: c.Permission, Decision: events.Authorized, Client: c.Client, cwd: what.cwd,
 		})
-		if handlers.CodeOf(err) == handlers.Conflict { // it does not wait any more
+		if handlers.CodeOf(err) == handlers.Conflict { // the request is no longer pending
 			return nil
 		}
 		return err
@@ -101,7 +101,7 @@ func (g Gate) AllowAlways(ctx context.Context, c Always) (rules []string, seq ui
 	return rules, seq, nil
 }
 
-// part is the command that stores one of the rules.
+// part returns the command that stores rule i.
 func (c Always) part(i int) handlers.Command {
 	part := c.Command
 	if c.ID != "" {
@@ -110,7 +110,8 @@ func (c Always) part(i int) handlers.Command {
 	return part
 }
 
-// savedRules returns the rules that an earlier AllowAlways of the same command stored, and the sequence of the last; 0 when there was none.
+// savedRules returns the rules that an earlier AllowAlways of the same command stored, and the sequence of the last one. The sequence
+// is 0 if there was none.
 func (g Gate) savedRules(ctx context.Context, c Always) (rules []string, seq uint64, err error) {
 	for i := 0; c.ID != ""; i++ {
 		rule, stored, err := g.Records.SavedRule(ctx, c.part(i).ID)
@@ -122,17 +123,17 @@ func (g Gate) savedRules(ctx context.Context, c Always) (rules []string, seq uin
 	return nil, 0, nil
 }
 
-// always is what is to be allowed from now on.
-type always struct {
+// newRules holds the rules that an Always command stores.
+type newRules struct {
 	rules       []policy.Rule
-	chat, agent string // whom they are for: records
-	expires     string // as a record has it
-	cwd         string // of the command that is approved with it
+	chat, agent string // ids of the records to which the rules apply; empty for all
+	expires     string // in the time format of records
+	cwd         string // of the command that is approved with the rules
 	note        string
 }
 
-// always finds the rules for an ask. They are refused when they would not allow it.
-func (g Gate) always(ctx context.Context, c Always) (what always, err error) {
+// newRules returns the rules for a request. It refuses rules that would not allow the request.
+func (g Gate) newRules(ctx context.Context, c Always) (what newRules, err error) {
 	if err := c.check(&what); err != nil {
 		return what, err
 	}
@@ -160,7 +161,7 @@ func (g Gate) always(ctx context.Context, c Always) (what always, err error) {
 	if c.Pattern != "" {
 		rule := policy.Rule{Permission: r.Type, Pattern: c.Pattern, Action: policy.Allow}
 		if len(what.rules) > 0 {
-			rule.Permission = what.rules[0].Permission // of a tool it is another than the ask's
+			rule.Permission = what.rules[0].Permission // the rule of a tool has another type than the request
 		}
 		what.rules = []policy.Rule{rule}
 	}
@@ -169,7 +170,7 @@ func (g Gate) always(ctx context.Context, c Always) (what always, err error) {
 			return what, err
 		}
 	}
-	// What a path leads to may have changed since the person looked.
+	// The target of a symbolic link may have changed since the person saw the rule.
 	if shown, now := texts(c.ShownRules), texts(what.rules); len(shown) > 0 && !slices.Equal(shown, now) {
 		return what, handlers.RefuseField(handlers.Conflict, "shown_rules", "The rule would not be the one that was shown: it would be %q now. Nothing was stored.", strings.Join(now, " + "))
 	}
@@ -194,7 +195,7 @@ func texts(rules []policy.Rule) (all []string) {
 	return all
 }
 
-func (c Always) check(what *always) error {
+func (c Always) check(what *newRules) error {
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return err
 	}
@@ -213,7 +214,7 @@ func (c Always) check(what *always) error {
 	return err
 }
 
-// note says in a record where a rule comes from.
+// note returns the text of a record that names the origin of its rule.
 func note(from, text string) string {
 	if short := []rune(text); len(short) > 200 {
 		text = string(short[:200]) + "…"

@@ -16,8 +16,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Decide answers a permission ask. The first decision wins; any other is refused. To say again what a person
-// decided is no other.
+// Decide is the command to decide a permission request. The first decision wins. A different later decision is refused; repeating a
+// person's decision has no effect.
 type Decide struct {
 	handlers.Command
 	Chat       string          `json:"chat"`
@@ -32,8 +32,8 @@ type Decide struct {
 	Rule       events.RuleRef  `json:"-"` // when the policy decides
 
 	expires time.Time
-	cwd     string                    // as the policy found it
-	grant   *events.PermissionDecided // the approval of an interrupted ask that is used up
+	cwd     string                    // that the policy found
+	grant   *events.PermissionDecided // the approval of an interrupted request, which this decision uses
 }
 
 // Shown is what a client showed of a request when its user decided. Each empty field is not checked. A decision with a field that
@@ -67,7 +67,7 @@ type Permissions struct {
 // cut returns the first bytes of a command for an error text.
 func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 256)], "\uFFFD") }
 
-// String says how a request ended.
+// String returns how a request ended.
 func (how Outcome) String() string {
 	switch {
 	case how.Decided != nil:
@@ -78,7 +78,7 @@ func (how Outcome) String() string {
 	return how.Reason + ": " + how.Status
 }
 
-// same says whether a person decided the same already, for the same reason.
+// same reports whether a person has already made the decision of c, for the same reason.
 func (how Outcome) same(c Decide) bool {
 	d := how.Decided
 	return d != nil && strings.HasPrefix(how.By, events.UserActor("")) && d.Decision == c.Decision && d.Reason == strings.TrimSpace(c.Reason) &&
@@ -105,7 +105,7 @@ func (c *Decide) check(secrets secret.Redactor) error {
 		return err
 	}
 	if c.Decision == events.Denied && c.For+c.Edited != "" {
-		return handlers.RefuseField(handlers.Invalid, "status", "decision: a denial has no time and no other command")
+		return handlers.RefuseField(handlers.Invalid, "status", "decision: a denial accepts neither a duration nor an edited command")
 	}
 	if c.For != "" {
 		lasts, err := duration("for", c.For)
@@ -137,7 +137,7 @@ func duration(field, s string) (time.Duration, error) {
 	return d, nil
 }
 
-// edited is what a decision says runs instead of the command: nothing when it is the same.
+// edited returns the edited command, "" if it does not differ from the command.
 func edited(command, edited string) string {
 	if edited == command {
 		return ""
@@ -164,13 +164,13 @@ func (s *State) Decide(c Decide) (events.Data, uint64, error) {
 		if c.ID != "" && how.cause == c.ID || how.same(c) {
 			return nil, how.Seq, nil
 		}
-		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "permission %s is settled already: %s by %s", c.Permission, how, how.By)
+		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "permission %s has been decided already: %s by %s", c.Permission, how, how.By)
 	}
 	if c.Decision == events.Authorized && s.over(r) {
-		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "permission %s cannot be given: its turn was aborted", c.Permission)
+		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "permission %s cannot be approved: its turn was aborted", c.Permission)
 	}
 	if c.Edited != "" && r.Type != "bash" {
-		return nil, 0, handlers.RefuseField(handlers.Invalid, "edited", "edited: permission %s is not for a command", c.Permission)
+		return nil, 0, handlers.RefuseField(handlers.Invalid, "edited", "edited: permission %s is not for a command, so it has no command to edit", c.Permission)
 	}
 	d := events.PermissionDecided{
 		Permission: r.ID, Decision: c.Decision, Reason: strings.TrimSpace(c.Reason), RuleRef: c.Rule,
@@ -201,7 +201,7 @@ func (r Request) hosts(edited string) (hosts []string) {
 	return hosts
 }
 
-// Honoured returns why an approval allows nothing any more, "" if it still does.
+// Honoured returns why an approval is no longer valid, "" if it is valid.
 func (h *Permissions) Honoured(ctx context.Context, chat, permission string) (why string, err error) {
 	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error {
 		how := s.Request(permission).Outcome

@@ -140,7 +140,7 @@ func TestDecisionCarriesWhatThePersonChanged(t *testing.T) {
 		"denied after that":            {given: []handlerstest.Fact{abort}, when: Decide{Permission: "per_1", Decision: events.Denied}},
 		"after another was aborted":    {given: []handlerstest.Fact{{By: handlerstest.Alice, Data: events.AbortRequested{Session: "ses_2"}}}, when: Decide{Permission: "per_1", Decision: events.Authorized}},
 		"forgotten before the abort":   {given: []handlerstest.Fact{{Data: events.PermissionInterrupted{Permission: "per_1"}}, abort}, when: Decide{Permission: "per_1", Decision: events.Authorized}},
-		"an edit of what was approved": {given: []handlerstest.Fact{handlerstest.Decided("per_1", "ls", events.Authorized)}, when: Decide{Permission: "per_1", Decision: events.Authorized, Edited: "ls -l"}, then: handlers.Conflict, says: "settled already"},
+		"an edit of what was approved": {given: []handlerstest.Fact{handlerstest.Decided("per_1", "ls", events.Authorized)}, when: Decide{Permission: "per_1", Decision: events.Authorized, Edited: "ls -l"}, then: handlers.Conflict, says: "decided already"},
 		"no edit of what was approved": {given: []handlerstest.Fact{handlerstest.Decided("per_1", "ls", events.Authorized)}, when: Decide{Permission: "per_1", Decision: events.Authorized, Edited: "ls"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,16 +41,16 @@ type Call struct {
 	Several bool   // several calls of one message have this id, so all but Agent may be of another call
 }
 
-// Gate is the reaction to permission asks: what a rule allows or denies is decided at once, in the name of the policy;
-// what was approved before OpenCode forgot it is decided by that approval, once; everything else is left to a person.
+// Gate reacts to permission requests. It decides a request at once, in the name of the policy, if a rule allows or denies it. It uses an
+// earlier approval, once, if OpenCode forgot the approved request and makes it again. It leaves every other request to a person.
 type Gate struct {
 	Permissions *Permissions
 	Records     *record.Records
-	Rules       []policy.Rule                                                                                // besides those people keep: given at the start, and the default ones
-	Workspace   string                                                                                       // where an ask that names no session is looked at
-	Session     func(id string) (Session, bool)                                                              // of a session whose asks are in the log
-	Call        func(ctx context.Context, session string, tool events.Call, wait time.Duration) (Call, bool) // ok once it is known with what the tool was called
-	Network     NetworkMode                                                                                  // of commands in the sandbox; empty when they are not in one, or when it is not known
+	Rules       []policy.Rule                                                                                // those of the command line and the default ones; stored rules are in Records
+	Workspace   string                                                                                       // directory of a request without a session
+	Session     func(id string) (Session, bool)                                                              // looks up the session of a request
+	Call        func(ctx context.Context, session string, tool events.Call, wait time.Duration) (Call, bool) // ok once the arguments of the call are known
+	Network     NetworkMode                                                                                  // of commands in the sandbox; empty if commands run outside it, or if the mode is unknown
 	Visible     func(real string) bool                                                                       // whether a path outside the workspace exists for OpenCode; nil when OpenCode is not confined
 	History     dryrun.History                                                                               // of requests, for a dry run
 	Logger      *slog.Logger
@@ -58,11 +58,11 @@ type Gate struct {
 	LastOfExecution func(ctx context.Context, exec string) (uint64, error) // sequence of the last event about an execution; 0 while it runs
 }
 
-// Run reacts until ctx ends. Each ask is looked at exactly as often as it takes: after a crash it goes on where it was.
+// Run reacts to requests and to changes of rules until ctx ends. After a crash it continues with the first event that it has not acked.
 func (g Gate) Run(ctx context.Context) error {
 	type reaction = func(context.Context, events.Event) error
 	type take = func(ctx context.Context, name, filter string, react reaction, failed func(events.Event, error)) error
-	// The log remembers by the name of a worker what it has looked at.
+	// The log stores the progress of each worker under its name.
 	worker := func(work take, name, filter string, react reaction) func(context.Context) error {
 		return func(ctx context.Context) error {
 			return work(ctx, name, filter, react, func(e events.Event, err error) { g.Logger.Error(name, "seq", e.Seq, "err", err) })
@@ -79,19 +79,20 @@ func (g Gate) React(ctx context.Context, e events.Event) error {
 	ask, direct, err := events.PermissionAskOf(e)
 	if err != nil {
 		g.Logger.Error("gate: unreadable ask", "seq", e.Seq, "err", err)
-		return nil // it stays undecided, and OpenCode waiting: trying again would not make it readable
+		return nil // the request stays pending: a retry would not make it readable
 	}
 	return g.evaluate(ctx, e.Subject.ID, ask, direct)
 }
 
-// callWait is how long the gate waits for the call of an ask: OpenCode shows it some 2 ms later (measured, 1.18).
+// callWait is how long the gate waits for the tool call of a request. OpenCode reports the call about 2 ms after the request (measured,
+// 1.18).
 const callWait = 2 * time.Second
 
 // evaluate evaluates a request and records what follows, unless the request has ended meanwhile.
 func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk, direct bool) error {
 	var r Request
 	err := g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error { r = s.Request(a.ID); return nil })
-	if err != nil || !r.Pending() || r.Direct != direct { // an id is that of the first request of the chat that had it
+	if err != nil || !r.Pending() || r.Direct != direct { // another request of the chat had this id first
 		return err
 	}
 	var files []events.FileFingerprint
@@ -115,7 +116,7 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	return g.Permissions.Conclude(ctx, chat, r.Event, what)
 }
 
-// judge is the policy's verdict. An ask at which the policy itself fails is for a person: one ask must not stop all.
+// judge returns the policy's verdict. If the policy panics, judge leaves the request to a person, so that one request cannot stop all.
 func judge(rules []policy.Rule, in policy.Ask) (v policy.Verdict) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -125,8 +126,8 @@ func judge(rules []policy.Rule, in policy.Ask) (v policy.Verdict) {
 	return policy.Evaluate(rules, in)
 }
 
-// Decide carries out a person's decision. What is approved may run only where it was asked to run: of an ask that the policy
-// has not looked at yet, that is found out first.
+// Decide carries out a person's decision. An approved command may run only in its requested directory. If the policy has not evaluated
+// the request yet, Decide looks up the directory first.
 func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 	if _, err := events.ParseID(c.Chat); err == nil && c.Decision == events.Authorized {
 		r, err := g.Permissions.request(ctx, c.Chat, c.Permission)
@@ -135,7 +136,7 @@ func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 		}
 		if r.Ask != nil && r.Pending() && !r.Direct && r.cwd() == "" {
 			wait := callWait
-			if r.Interrupted { // OpenCode says no more about it
+			if r.Interrupted { // OpenCode sends no further event about it
 				wait = 0
 			}
 			in, _ := g.input(ctx, c.Chat, *r.Ask, false, wait)

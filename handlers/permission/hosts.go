@@ -6,18 +6,18 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// TypeNetwork is the type of the permission that lets a command reach a host. Only the policy asks for it, and only a person or a
-// rule gives it.
+// TypeNetwork is the type of the permission that lets a command reach a host. Only the policy requests it, and only a person or a
+// rule allows it.
 const TypeNetwork = "network"
 
-// NetworkMode says what becomes of a connection that no rule is about.
+// NetworkMode decides a connection that no rule matches.
 type NetworkMode string
 
-// The modes. Whatever the mode, a rule that denies or asks counts, and only public hosts are reached.
+// The network modes. In each mode, rules that deny or ask apply, and only public hosts are reachable.
 const (
-	NetworkOff  NetworkMode = "off"   // commands have no network; where a rule allows their chat a host, they have one as with ask
+	NetworkOff  NetworkMode = "off"   // no network; if a rule allows a host for the chat, as with ask
 	NetworkAsks NetworkMode = "ask"   // a person decides
-	NetworkOpen NetworkMode = "allow" // it may reach the web's ports, 80 and 443; about others a person decides
+	NetworkOpen NetworkMode = "allow" // ports 80 and 443 are allowed; a person decides about other ports
 )
 
 // AllowsHosts reports whether a rule allows any host.
@@ -30,8 +30,8 @@ func JudgeAddress(rules []policy.Rule, at policy.Address) policy.Verdict {
 	return judge(rules, policy.Ask{Type: TypeNetwork, Patterns: []string{at.String()}, Address: at.String()})
 }
 
-// Reached returns the hosts that a command names and that no rule decides about, and for a command that needs a host and has no
-// network a sentence that says so.
+// Reached returns the hosts that a command names and that no rule decides. If the command needs a host but has no network, Reached
+// returns a sentence that says so instead.
 func (g Gate) Reached(rules []policy.Rule, command string) (hosts []string, network string) {
 	named, needs := policy.Reached(command)
 	if g.Network == "" || !needs {

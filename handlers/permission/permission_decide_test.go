@@ -130,7 +130,7 @@ func TestSecondDecisionIsRefusedAndTheLogUnchanged(t *testing.T) {
 	before, _ := handlerstest.History(t, h.Log, "c1")
 	for _, second := range []events.Decision{events.Authorized, events.Denied} { // the denial for another reason: for none
 		_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{ID: "cmd2", Actor: "user:bob"}, Chat: "c1", Permission: "per_1", Decision: second})
-		is.Equal(err, handlers.Refused{Code: handlers.Conflict, Text: "permission per_1 is settled already: denied by user:alice", Field: "status"})
+		is.Equal(err, handlers.Refused{Code: handlers.Conflict, Text: "permission per_1 has been decided already: denied by user:alice", Field: "status"})
 	}
 	seq, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{ID: "cmd3", Actor: "user:bob"}, Chat: "c1", Permission: "per_1", Decision: events.Denied, Reason: "too late"})
 	is.NoErr(err) // it is so
@@ -159,7 +159,7 @@ func TestDecisionTakenInBetweenWins(t *testing.T) {
 		return s.Decide(slow)
 	})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
-	is.Equal(err.Error(), "permission per_1 is settled already: denied by user:bob")
+	is.Equal(err.Error(), "permission per_1 has been decided already: denied by user:bob")
 	is.Equal(tries, 2)
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.PermissionDecided](data)), 1)
@@ -204,7 +204,7 @@ func TestFirstWriterWins(t *testing.T) {
 			is.NoErr(err)
 		} else {
 			is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
-			expect.Contains(t, err.Error(), "settled already")
+			expect.Contains(t, err.Error(), "decided already")
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Request is a permission request, from the event that made it to what was done with its approval.
+// Request is a permission request, with its outcome and the use of its approval.
 type Request struct {
 	ID     string
 	Seq    uint64 // of the event that made it; 0 for an unknown request
@@ -20,7 +20,7 @@ type Request struct {
 	At     time.Time
 	Direct bool                  // made over our API. It has no session and no call, because its author could name any
 	Host   string                // host:port, if the policy made it for a command that connects
-	Ask    *events.PermissionAsk // what was asked; nil in a State, which keeps only what a decision repeats of it
+	Ask    *events.PermissionAsk // its content; nil in a State, which keeps only the fields that a decision repeats
 
 	Type, Command, Hash    string // Hash is that of events.PermissionAsk.Request
 	Session, Message, Call string
@@ -50,12 +50,12 @@ type Outcome struct {
 	At      time.Time
 	By      string                    // actor
 	Status  string                    // authorized, denied, expired, or OpenCode's once, always and reject of an answer given there
-	Reason  string                    // of a request that nobody decided here
-	Decided *events.PermissionDecided // nil for a request that nobody decided here
+	Reason  string                    // of a request that was not decided in PocketCoder
+	Decided *events.PermissionDecided // nil for a request that was not decided in PocketCoder
 	cause   string
 }
 
-// expired is the status of a request that needs no decision any more.
+// expired is the status of a request that no longer needs a decision.
 const expired = "expired"
 
 // Pending reports whether a request has not ended.
@@ -69,7 +69,7 @@ func (r Request) cwd() string {
 	return r.Referral.Cwd
 }
 
-// State is what is known of a chat's permission requests. Events may be applied twice, and in another order than that of the log.
+// State is the state of a chat's permission requests. It can apply events twice, and in another order than that of the log.
 type State struct {
 	handlers.ChatState
 	requests map[string]*Request          // by id
@@ -88,7 +88,7 @@ func NewState() *State {
 	return &State{requests: map[string]*Request{}, calls: map[call]map[string]*Request{}, aborted: map[string]uint64{}, lost: map[string]uint64{}}
 }
 
-// Filters are the subjects a decision is made on; the first is where decisions are.
+// Filters returns the filters of the events on which a decision depends. Decisions match the first filter.
 func Filters(chat string) []string {
 	return []string{
 		events.ChatSubject(chat, "permission.*"), events.ChatSubject(chat, "opencode.permission.*"), handlers.ChatFilter(chat),
@@ -97,15 +97,16 @@ func Filters(chat string) []string {
 	}
 }
 
-// UseFilter is the subject to guard when an approval is used: that of aborts, of reverts, and of executions that an approval has started.
+// UseFilter returns the filter whose last sequence an append expects when it uses an approval. It matches aborts, reverts, and executions
+// that an approval has started.
 func UseFilter(chat string) string { return events.ChatSubject(chat, "*.requested") }
 
-// Chat returns the kept fold of a chat's permission requests.
+// Chat returns the cached fold of a chat's permission requests.
 func (h *Permissions) Chat(ctx context.Context, chat string) *handlers.Fold[*State] {
 	return h.chats.Get(ctx, chat, func() *handlers.Fold[*State] { return handlers.NewFold(NewState(), Filters(chat)...) })
 }
 
-// request returns a request of a chat with what was asked. Ask is nil for an unknown request, and for one that is not stored yet.
+// request returns a request of a chat with its content. Ask is nil for an unknown request, and for one that is not stored yet.
 func (h *Permissions) request(ctx context.Context, chat, id string) (r Request, err error) {
 	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error { r = s.Request(id); return nil })
 	if err != nil || r.Seq == 0 || !handlers.IsStored(r.Seq) {
@@ -123,7 +124,7 @@ func (h *Permissions) request(ctx context.Context, chat, id string) (r Request, 
 	return r, nil
 }
 
-// known is request for one that is stored. It refuses any other.
+// known returns a stored request of a chat. It refuses an id without one.
 func (h *Permissions) known(ctx context.Context, chat, id string) (Request, error) {
 	r, err := h.request(ctx, chat, id)
 	if err == nil && r.Ask == nil {
@@ -239,7 +240,7 @@ func (s *State) at(e events.Event, id string) *Request {
 	return r
 }
 
-// end keeps the decision when there is one: OpenCode's echo of it says nothing new.
+// end sets the outcome of a pending request. It does not replace a decision, because OpenCode reports a decision that it receives.
 func (r *Request) end(e events.Event, status, reason string) {
 	if r.Pending() {
 		r.Outcome = Outcome{Seq: e.Seq, At: e.Time, By: e.Actor, Status: status, Reason: reason}
@@ -291,7 +292,7 @@ func (s *State) over(r Request) bool {
 	return !r.Interrupted && !r.Direct && (s.AbortedAfter(r.Session, r.Seq) || r.Seq < s.unreadable)
 }
 
-// Void returns why an approval allows nothing any more, "" if it still does.
+// Void returns why an approval is no longer valid, "" if it is valid.
 func (s *State) Void(how Outcome, at time.Time) string {
 	switch d := how.Decided; {
 	case !d.Expires.IsZero() && !at.Before(d.Expires):

@@ -11,10 +11,10 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// waiting holds the requests that the policy left to a person, by chat and id, until something becomes of them.
-type waiting map[[2]string]bool
+// pendingRequests holds the requests that the policy left to a person, by chat and id, until they are decided or expire.
+type pendingRequests map[[2]string]bool
 
-func (w waiting) Apply(e events.Event) {
+func (w pendingRequests) Apply(e events.Event) {
 	d, err := events.Decode(e)
 	if err != nil {
 		return
@@ -29,21 +29,21 @@ func (w waiting) Apply(e events.Event) {
 	}
 }
 
-// reactToRules gives the reaction to a change of the rules: what waits for a person and is allowed now is decided. That
-// a rule is gone changes nothing about what was decided by it.
+// reactToRules returns the reaction to a change of the rules. It decides pending requests that the rules allow now. Removing a rule does
+// not change earlier decisions.
 func (g Gate) reactToRules() func(context.Context, events.Event) error {
-	f := handlers.NewFold(waiting{}, events.ChatSubject("*", "permission.*"))
+	f := handlers.NewFold(pendingRequests{}, events.ChatSubject("*", "permission.*"))
 	return func(ctx context.Context, e events.Event) error {
 		change, err := g.Records.RuleChange(ctx, e)
 		if change.Broken != nil {
 			g.Logger.Error("rule cannot be read", "rule", e.Subject.Collection+"/"+e.Subject.ID, "err", change.Broken)
 		}
-		if err != nil || !change.Newest { // the newest one is looked at for all before it
+		if err != nil || !change.Newest { // the reaction to the newest change covers all earlier ones
 			return err
 		}
-		return f.Read(ctx, g.Permissions.Log, func(w waiting) (err error) {
+		return f.Read(ctx, g.Permissions.Log, func(w pendingRequests) (err error) {
 			for key := range w {
-				waits, failed := g.again(ctx, key[0], key[1])
+				waits, failed := g.reevaluate(ctx, key[0], key[1])
 				if !waits {
 					delete(w, key)
 				}
@@ -54,9 +54,9 @@ func (g Gate) reactToRules() func(context.Context, events.Event) error {
 	}
 }
 
-// again evaluates a request that waits for a person once more, and decides it if the rules allow it now. A request that OpenCode has
-// forgotten stays the person's, because its approval begins a turn.
-func (g Gate) again(ctx context.Context, chat, permission string) (waits bool, err error) {
+// reevaluate evaluates a pending request again, and decides it if the rules allow it now. It skips a request that OpenCode has forgotten,
+// because approving that request begins a turn.
+func (g Gate) reevaluate(ctx context.Context, chat, permission string) (waits bool, err error) {
 	r, err := g.Permissions.request(ctx, chat, permission)
 	if err != nil || r.Ask == nil || !r.Pending() {
 		return err != nil, err

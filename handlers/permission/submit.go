@@ -13,8 +13,8 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Submit makes a permission request over the API, as OpenCode does for its tools. Permission is its id, made by the caller or
-// empty. A second Submit with the same id and content changes nothing.
+// Submit is the command to make a permission request over the API. Permission is the id of the request; if it is empty, one is created.
+// A second Submit with the same id and content changes nothing.
 type Submit struct {
 	handlers.Command
 	Chat       string          `json:"chat"`
@@ -31,12 +31,10 @@ type Submit struct {
 // MaxRequest is the largest permission request, in bytes of its JSON.
 const MaxRequest = 1 << 20
 
-// TypeBudget is the type of the permission that allows more than a budget does. Only the policy asks for it, and only a
-// person allows it.
+// TypeBudget is the type of the permission to exceed a budget. Only the policy requests it, and only a person approves it.
 const TypeBudget = "budget"
 
-// ForAdministrators reports whether only administrators decide a request: one for more than a budget allows that is not of
-// one chat alone.
+// ForAdministrators reports whether only administrators decide a request: a request to exceed a budget that covers several chats.
 func ForAdministrators(typ string, metadata json.RawMessage) bool {
 	var m struct{ Administrators bool }
 	_ = json.Unmarshal(metadata, &m) // of another shape, they are not those of a budget
@@ -46,7 +44,7 @@ func ForAdministrators(typ string, metadata json.RawMessage) bool {
 // Draft is the status of a permission that waits for a decision.
 const Draft = "draft"
 
-// Submit carries out the command. It is the gate that evaluates the policy: see Gate.Submit.
+// Submit appends the request. It does not evaluate the policy; Gate.Submit does.
 func (h *Permissions) Submit(ctx context.Context, c Submit) (permission string, seq uint64, err error) {
 	c.Permission = cmp.Or(c.Permission, events.NewID())
 	if err := c.check(); err != nil {
@@ -65,7 +63,7 @@ func (h *Permissions) Submit(ctx context.Context, c Submit) (permission string, 
 		case r.Seq == 0:
 			return []events.Event{e}, 0, nil
 		case r.content != sha256.Sum256(e.Data):
-			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "permission %s was asked for already with other content", c.Permission)
+			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "permission %s exists already with other content", c.Permission)
 		default:
 			return nil, r.Seq, nil
 		}
@@ -119,8 +117,8 @@ func (c Submit) check() error {
 	return nil
 }
 
-// Submit carries out the command and decides it at once when a rule allows it. The status is Draft, or the decision, and
-// seq that of the event that made it so.
+// Submit makes a request and decides it at once if a rule does. status is Draft or the decision, and seq is the sequence of the event
+// that set it.
 func (g Gate) Submit(ctx context.Context, c Submit) (permission, status string, seq uint64, err error) {
 	if permission, seq, err = g.Permissions.Submit(ctx, c); err != nil {
 		return "", "", 0, err

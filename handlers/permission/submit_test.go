@@ -167,5 +167,5 @@ func TestAskIsNotTakenForOneOfTheOtherKind(t *testing.T) {
 	is.Equal(handlerstest.Of[events.PermissionDecided](data)[0].Command, "make")
 
 	_, _, err = h.Permissions.Submit(t.Context(), permissiontest.Intends("strange", "git status"))
-	is.Equal(err, handlers.Refused{Code: handlers.Conflict, Text: "permission strange was asked for already with other content", Field: "id"})
+	is.Equal(err, handlers.Refused{Code: handlers.Conflict, Text: "permission strange exists already with other content", Field: "id"})
 }

@@ -16,13 +16,13 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Why is all that is known of an ask: what was asked, what the policy saw in it, who decided, and what then ran.
+// Why explains a permission request: its content, the verdict of the policy, the decision, and the executions that followed.
 type Why struct {
 	Chat       string         `json:"chat"`
 	Permission string         `json:"permission"`
 	Ask        WhyAsk         `json:"ask"`
-	Verdict    WhyVerdict     `json:"verdict"` // of the rules as they were when the ask was decided, or left to a person; on files as they are now
-	Rules      []WhyRule      `json:"rules"`   // every rule looked at, in order
+	Verdict    WhyVerdict     `json:"verdict"` // by the rules in force when the policy decided or left the request to a person, but by the files as they are now
+	Rules      []WhyRule      `json:"rules"`   // every rule that the policy checked, in order
 	Referred   *WhyReferred   `json:"referred,omitempty"`
 	Decision   *WhyDecision   `json:"decision,omitempty"`
 	Expired    *WhyExpired    `json:"expired,omitempty"` // why an approval was not carried out
@@ -30,7 +30,7 @@ type Why struct {
 	Events     []WhyEvent     `json:"events"`            // in the log's order
 }
 
-// WhyAsk is what was asked.
+// WhyAsk is the content of the request.
 type WhyAsk struct {
 	Type     string          `json:"type"`
 	Patterns []string        `json:"patterns"`
@@ -44,14 +44,14 @@ type WhyAsk struct {
 	At       time.Time       `json:"at"`
 }
 
-// WhyVerdict is what the rules say.
+// WhyVerdict is the verdict of the policy.
 type WhyVerdict struct {
 	Action policy.Action `json:"action"`
 	Rules  []policy.Rule `json:"rules"` // that decided
 	Reason string        `json:"reason"`
 }
 
-// WhyRule is a rule that was looked at.
+// WhyRule is a rule that the policy checked.
 type WhyRule struct {
 	Rule    string `json:"rule"`
 	ID      string `json:"id,omitempty"`
@@ -60,14 +60,14 @@ type WhyRule struct {
 	Why     string `json:"why"`
 }
 
-// WhyReferred says when and why the policy left the ask to a person.
+// WhyReferred holds when and why the policy left the request to a person.
 type WhyReferred struct {
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`
 	events.RuleRef
 }
 
-// WhyDecision is how the ask ended.
+// WhyDecision is the outcome of the request.
 type WhyDecision struct {
 	Decision string    `json:"decision"`     // authorized, denied, expired, or OpenCode's once, always and reject of an answer given there
 	Actor    string    `json:"actor"`        // user:<id>, policy, engine:<id>
@@ -79,26 +79,26 @@ type WhyDecision struct {
 	Edited   string    `json:"edited,omitempty"`
 	Cwd      string    `json:"cwd,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
-	Grant    string    `json:"grant,omitempty"` // the forgotten ask whose approval this is
+	Grant    string    `json:"grant,omitempty"` // id of the request, forgotten by OpenCode, whose approval is used
 	Expires  time.Time `json:"expires,omitzero"`
-	Hosts    []string  `json:"hosts,omitempty"` // host:port that the approval of a command lets it reach
+	Hosts    []string  `json:"hosts,omitempty"` // host:port of each host that the approved command may connect to
 	events.RuleRef
 }
 
-// WhyExpired says when and why an approval was not carried out.
+// WhyExpired holds when and why an approval expired unused.
 type WhyExpired struct {
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`
 }
 
-// WhyEvent is an event about the ask.
+// WhyEvent is an event about the request.
 type WhyEvent struct {
 	Seq  uint64    `json:"seq"`
 	Type string    `json:"type"`
 	Time time.Time `json:"time"`
 }
 
-// Why gathers it from the log.
+// Why computes the explanation of a permission request from the log.
 func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	if err := handlers.CheckChat(chat); err != nil {
 		return Why{}, err
@@ -109,7 +109,7 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	}
 	in, agent := g.input(ctx, chat, *r.Ask, r.Direct, 0)
 	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
-	w := &why{request: r, execs: map[string]int{}, Why: Why{
+	w := &explanation{request: r, execs: map[string]int{}, Why: Why{
 		Chat: chat, Permission: permission, Decision: r.Outcome.why(), Executions: []WhyExecution{},
 		Ask: WhyAsk{
 			Type: r.Type, Patterns: r.Ask.Patterns, Metadata: r.Ask.Metadata, Command: in.Command, Agent: agent,
@@ -140,7 +140,7 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	return w.Why, nil
 }
 
-// scope returns the scope in which the policy evaluated a request, that of now if it has not.
+// scope returns the scope in which the policy evaluated a request. It returns the current scope if the policy has not evaluated it.
 func (r Request) scope(chat, agent string) record.RuleScope {
 	s := record.RuleScope{Chat: chat, Agent: agent, At: time.Now()}
 	if r.Outcome.Decided != nil && r.Outcome.By == events.ActorPolicy {
@@ -151,7 +151,7 @@ func (r Request) scope(chat, agent string) record.RuleScope {
 	return s
 }
 
-// why returns how a request ended for a person, nil for a pending one.
+// why returns the outcome in the form of a Why, nil for a pending request.
 func (how Outcome) why() *WhyDecision {
 	switch d := how.Decided; {
 	case how.Seq == 0:
@@ -166,15 +166,16 @@ func (how Outcome) why() *WhyDecision {
 	}
 }
 
-// why is what is gathered of a chat's events.
-type why struct {
+// explanation collects a Why from the events of a chat.
+type explanation struct {
 	Why
 	request Request
 	execs   map[string]int
 }
 
-// gather reads the events about the request, in the log's order. The state of the chat names those up to the beginning of the execution.
-func (w *why) gather(ctx context.Context, g Gate) error {
+// gather reads the events about the request, in the log's order. The state of the chat lists their sequences up to the start of the
+// execution.
+func (w *explanation) gather(ctx context.Context, g Gate) error {
 	r, l := w.request, g.Permissions.Log
 	var all []events.Event
 	add := func(e events.Event) error {
@@ -209,8 +210,8 @@ func (w *why) gather(ctx context.Context, g Gate) error {
 	return nil
 }
 
-// gatherExecution calls add with the events of the chat's executions, from the beginning of the request's own to its last event.
-func (w *why) gatherExecution(ctx context.Context, g Gate, beginning uint64, add func(events.Event) error) error {
+// gatherExecution calls add with the events of the chat's executions, from the first to the last event of the request's own execution.
+func (w *explanation) gatherExecution(ctx context.Context, g Gate, beginning uint64, add func(events.Event) error) error {
 	l, filter := g.Permissions.Log, events.ChatSubject(w.Chat, "exec.*")
 	last, err := g.LastOfExecution(ctx, w.request.Execution)
 	if err != nil {
@@ -223,8 +224,8 @@ func (w *why) gatherExecution(ctx context.Context, g Gate, beginning uint64, add
 	return l.FoldTo(ctx, filter, beginning, last, add)
 }
 
-// apply reports whether an event is about the request, and adds what it says of executions.
-func (w *why) apply(e events.Event, d events.Data) bool {
+// apply reports whether an event is about the request. It updates the executions with the event.
+func (w *explanation) apply(e events.Event, d events.Data) bool {
 	switch d := d.(type) {
 	case events.PermissionRequested:
 		return e.Seq == w.request.Seq
@@ -245,7 +246,7 @@ func (w *why) apply(e events.Event, d events.Data) bool {
 	return w.applyExec(e, d)
 }
 
-// isAbout reports whether an event of OpenCode's makes or answers a request.
+// isAbout reports whether an event of OpenCode makes or answers a request.
 func isAbout(d events.OpenCode, permission string) bool {
 	switch d.Type {
 	case events.PermissionAsked:
@@ -258,8 +259,8 @@ func isAbout(d events.OpenCode, permission string) bool {
 	return false
 }
 
-// name finds out what the person who decided is called.
-func (w *why) name(ctx context.Context, log *log.Log) error {
+// name sets the name of the person who decided.
+func (w *explanation) name(ctx context.Context, log *log.Log) error {
 	if w.Decision == nil {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// WhyExecution is what ran on the decision, or was refused.
+// WhyExecution is an execution that the decision started, or an attempt that was refused.
 type WhyExecution struct {
 	ID       string    `json:"id"`
 	Command  string    `json:"command"`
@@ -30,8 +30,9 @@ type WhySignal struct {
 	At     time.Time `json:"at"`
 }
 
-// applyExec notes what ran on the decision. A refused attempt names no decision: it is that of the same call.
-func (w *why) applyExec(e events.Event, d events.Data) bool {
+// applyExec updates the executions with an event, and reports whether the event is about one of them. The event of a refused attempt
+// names no decision, so applyExec matches it by its tool call.
+func (w *explanation) applyExec(e events.Event, d events.Data) bool {
 	switch d := d.(type) {
 	case events.ExecRequested:
 		if d.Permission != w.Permission {
@@ -72,8 +73,8 @@ func (w *why) applyExec(e events.Event, d events.Data) bool {
 	return true
 }
 
-// ran says whether an execution is one that ran on the decision.
-func (w *why) ran(exec string) bool {
+// ran reports whether the decision started an execution.
+func (w *explanation) ran(exec string) bool {
 	_, ours := w.execs[exec]
 	return ours
 }

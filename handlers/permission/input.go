@@ -12,8 +12,8 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// input is what the policy looks at, and the name of the agent that asks. What is on disk is looked up here, because the
-// policy does no I/O; what cannot be found out is left empty, and the policy asks.
+// input returns the input of the policy, and the name of the agent that makes the request. It reads the disk, because the policy does no
+// I/O. It leaves unknown fields empty, and the policy then asks a person.
 func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, direct bool, wait time.Duration) (in policy.Ask, agent string) {
 	directory := g.directory(chat, a.SessionID, direct)
 	in = g.askOn(a, directory)
@@ -23,7 +23,7 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, di
 		call, _ := g.Call(ctx, a.SessionID, a.Tool, 0)
 		return in, call.Agent
 	case direct:
-		return in, "" // nobody vouches for the call, and nobody runs it
+		return in, "" // the author could name any call, and nothing runs
 	}
 	if !slices.Contains(askedByCall, a.Permission) {
 		wait = 0
@@ -63,8 +63,8 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, di
 	return in, call.Agent
 }
 
-// severalCalls says to the model why a request is denied whose tool call is not known. A person could not see either which file
-// OpenCode would open.
+// severalCalls tells the model why its request was denied. The tool call of the request is ambiguous, so a person could not see which
+// file OpenCode would open.
 const severalCalls = "Another tool call of this message has the same id, or the request differs from its call, so it is not known which file would be opened. Call one tool at a time."
 
 // singleRequestTypes are the types of which a tool call makes at most one request.
@@ -86,8 +86,8 @@ func (h *Permissions) hasOtherRequest(ctx context.Context, chat string, a events
 	return found || err != nil
 }
 
-// requests reports whether a request can be one of this call, by what both say. A model chooses the ids of its calls, so that
-// a request may be about another call than the one that is found by its id.
+// requests reports whether the content of a request matches this call. A model chooses the ids of its calls, so a call with the id that
+// the request names may be another one.
 func (c Call) requests(a events.PermissionAsk, directory string) bool {
 	about := a.About()
 	switch a.Permission {
@@ -115,7 +115,7 @@ var askedByCall = []string{"bash", "edit", "read", "lsp", "external_directory"}
 // glob before, the others after. Without a decision on a command of bash, exec runs nothing.
 var ownRequests = []string{"bash", "read", "edit", "write", "apply_patch", "grep", "glob", "lsp"}
 
-// directory is where the session of an ask works, empty when that is not known. What is asked over the API may name none.
+// directory returns the directory of a request's session, "" if it is unknown. A request over the API may name no session.
 func (g Gate) directory(chat, session string, direct bool) string {
 	if s, ok := g.Session(session); ok && s.Chat == chat {
 		return s.Directory
@@ -126,7 +126,7 @@ func (g Gate) directory(chat, session string, direct bool) string {
 	return ""
 }
 
-// askOn returns a request of a session that works in a directory, as the policy looks at it.
+// askOn returns the input of the policy for a request of a session that works in a directory.
 func (g Gate) askOn(a events.PermissionAsk, directory string) policy.Ask {
 	in := workspace.Ask(a, directory)
 	in.Visible = g.Visible
