@@ -251,7 +251,7 @@ func TestAnAskOfOurOwnIsPushedAndDecidedToo(t *testing.T) {
 	s.append(chat, events.PermissionReferred{Permission: "n1", Reason: "no rule allows it"})
 	got = s.next(r, 2) // the first was withdrawn
 	is.Equal(read(t, got.body).Message, "May this reach a.example:443? npm install\nno rule allows it\nChat: chat")
-	is.Equal(read(t, got.body).Title, "Reach a.example:443")
+	is.Equal(read(t, got.body).Title, "Connect to a.example:443")
 	is.True(buttons(t, got)["Approve"] != "")
 }
 

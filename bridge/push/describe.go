@@ -45,7 +45,7 @@ func requestOf(ask events.PermissionAsk, message string) request {
 	case ask.Permission == "budget":
 		return request{title: "Allow more spending", text: message}
 	case ask.Permission == "network":
-		return request{title: "Reach " + strings.Join(ask.Patterns, ", "), text: message}
+		return request{title: "Connect to " + strings.Join(ask.Patterns, ", "), text: message}
 	case about.Command != "":
 		return request{title: "Run " + oneLine(about.Command), text: about.Command}
 	case len(patch) > 1:

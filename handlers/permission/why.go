@@ -21,7 +21,7 @@ type Why struct {
 	Chat       string         `json:"chat"`
 	Permission string         `json:"permission"`
 	Ask        WhyAsk         `json:"ask"`
-	Verdict    WhyVerdict     `json:"verdict"` // by the rules in force when the policy decided or left the request to a person, but by the files as they are now
+	Verdict    WhyVerdict     `json:"verdict"` // by the rules of the time of the decision or referral, and by the current files
 	Rules      []WhyRule      `json:"rules"`   // every rule that the policy checked, in order
 	Referred   *WhyReferred   `json:"referred,omitempty"`
 	Decision   *WhyDecision   `json:"decision,omitempty"`
