@@ -38,7 +38,7 @@ func TestALoginIsEndedFromAnotherBrowser(t *testing.T) {
 	is.Equal(strings.Count(page.body, ">this browser<"), 1)
 	expect.Contains(t, element(t, page.body, "login-"+session(one)), "127.0.0.1")
 	expect.Contains(t, page.body, `action="/account/logins/`+other+`/end"`)
-	expect.Contains(t, page.body, "Only this machine reaches the address")
+	expect.Contains(t, page.body, "works only on this machine")
 
 	after := one.submit(t, "/account/logins/"+other+"/end", nil)
 	is.Equal([]any{after.status, after.path}, []any{http.StatusOK, "/account"})

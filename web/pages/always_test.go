@@ -83,7 +83,7 @@ func TestRequestsForTheSameAreDecidedTogether(t *testing.T) {
 	needed(t, s, one, "per_3", "make other")
 	b := loggedIn(t, s, "ada")
 	page := b.visit(t, "/requests").body
-	expect.Contains(t, page, "2 requests ask for the same")
+	expect.Contains(t, page, "2 identical requests")
 	form := url.Values{"request": ids, "shown_request": {shownRequest(page)}, "decision": {"authorized"}}
 	other := url.Values{"request": ids, "shown_request": {"0000"}, "decision": {"authorized"}}
 	is.Equal(b.submit(t, "/requests", other).status, http.StatusBadRequest)

@@ -185,7 +185,7 @@ func TestWhatACommandPrintsIsShownWhileItRuns(t *testing.T) {
 	for range 3 {
 		print(strings.Repeat("x", 40<<10))
 	}
-	for !strings.Contains(text, "It prints more.") { // and no more than that
+	for !strings.Contains(text, "The command prints more.") { // and no more than that
 		if name, data := stream.next(); name == "text" {
 			text += data
 		}

@@ -22,7 +22,7 @@ func TestOnlyAdministratorsSeeTheStateOfTheSystem(t *testing.T) {
 	s.Assistant(t, chat, "msg_1", `,"providerID":"acme","modelID":"large","cost":0.25,"tokens":{"input":7,"output":5},"time":{"created":1,"completed":2}`)
 	is.Equal(loggedIn(t, s, "ada").visit(t, "/operations").status, http.StatusForbidden)
 	page := loggedIn(t, s, "root").visit(t, "/operations").body
-	for _, want := range []string{"<td>EVENTS</td>", "<b>log</b> <span>ready</span>", "No worker answers", "acme/large", "root@example.org", "0.2500, 12 tokens"} {
+	for _, want := range []string{"<td>EVENTS</td>", "<b>log</b> <span>ready</span>", "No worker responds", "acme/large", "root@example.org", "0.2500, 12 tokens"} {
 		expect.Contains(t, page, want)
 	}
 }

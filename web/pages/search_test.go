@@ -84,7 +84,7 @@ func TestTextsAreFoundInTheChatsThatAnAccountSees(t *testing.T) {
 	expect.Contains(t, page, "&lt;b&gt;south")
 	expect.Contains(t, page, "Rivers of Europe")
 	expect.Contains(t, b.visit(t, "/search?q=x"+url.QueryEscape(`"><script>`)).body, "Nothing was found.")
-	expect.Contains(t, b.visit(t, "/search").body, "All words must be in a text.")
+	expect.Contains(t, b.visit(t, "/search").body, "All words must occur in one text.")
 	expect.Contains(t, b.visit(t, "/").body, `action="/search"`)
 
 	says(t, s, chat, "msg_2", written("The Elbe does."), written("What else?")) // what was said before is not there any more
