@@ -5,7 +5,8 @@
 // line says otherwise. OpenCode's events are stored beside them as opencode.<type>; the lines name the few that matter here.
 //
 //	chat        created, session.bound (an OpenCode session), updated, deleted; erased (by an operator)
-//	message     message.submitted, message.held (a budget is spent), message.sending, model.replaced, then message.delivered or
+//	message     message.submitted. While it waits: message.held (a budget is spent), message.edited, message.moved,
+//	            message.steered, message.withdrawn. Then message.sending, model.replaced, and message.delivered or
 //	            message.failed. Then OpenCode's events of the answer, up to opencode.session.idle, or turn.lost
 //	permission  opencode.permission.asked, or permission.requested (by a client of the API, a budget or a command that needs a
 //	            host). permission.referred (to a person). Then permission.decided or permission.expired, and
@@ -85,6 +86,36 @@ type MessageSubmitted struct {
 	Message string `json:"message"`
 	Parts   []Part `json:"parts"`
 	Resumes string `json:"resumes,omitempty"` // the ask that was decided, or the interrupted questions that were answered (que_…)
+
+	Delivery string `json:"delivery,omitempty"` // DeliverySteer; empty for DeliveryQueue
+}
+
+// Values of a message's delivery.
+const (
+	DeliveryQueue = "queue" // it waits until the running turn is over
+	DeliverySteer = "steer" // it is sent at once; OpenCode reads it after the current step of the running turn
+)
+
+// MessageEdited replaces the content of a message that waits.
+type MessageEdited struct {
+	Message string `json:"message"`
+	Parts   []Part `json:"parts"`
+}
+
+// MessageMoved gives a message that waits another place in the queue of its chat.
+type MessageMoved struct {
+	Message string `json:"message"`
+	Before  string `json:"before,omitempty"` // the waiting message that follows it; empty for the end of the queue
+}
+
+// MessageSteered means that a message of the queue is sent at once (DeliverySteer).
+type MessageSteered struct {
+	Message string `json:"message"`
+}
+
+// MessageWithdrawn deletes a message that waits. It is not sent.
+type MessageWithdrawn struct {
+	Message string `json:"message"`
 }
 
 // MessageSending fixes OpenCode's ids of the message before it is sent. A resend after a crash uses the same ids, so OpenCode
@@ -186,6 +217,10 @@ func (RevertRequested) Kind() string       { return "revert.requested" }
 func (ForkRequested) Kind() string         { return "fork.requested" }
 func (SessionBound) Kind() string          { return "session.bound" }
 func (MessageSubmitted) Kind() string      { return "message.submitted" }
+func (MessageEdited) Kind() string         { return "message.edited" }
+func (MessageMoved) Kind() string          { return "message.moved" }
+func (MessageSteered) Kind() string        { return "message.steered" }
+func (MessageWithdrawn) Kind() string      { return "message.withdrawn" }
 func (MessageSending) Kind() string        { return "message.sending" }
 func (MessageDelivered) Kind() string      { return "message.delivered" }
 func (MessageFailed) Kind() string         { return "message.failed" }
@@ -206,6 +241,7 @@ func (EffectFailed) Kind() string          { return "effect.failed" }
 var catalogue = kinds(
 	ChatCreated{}, SessionBound{},
 	MessageSubmitted{}, MessageSending{}, MessageDelivered{}, MessageFailed{}, MessageHeld{}, ModelReplaced{},
+	MessageEdited{}, MessageMoved{}, MessageSteered{}, MessageWithdrawn{},
 	PermissionReferred{}, PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
 	QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecStarted{}, ExecSignalled{}, ExecConnected{}, ExecChanged{}, ExecFinished{},

@@ -29,6 +29,7 @@ type Chat struct {
 	Adopted     bool   `db:"adopted" json:"adopted"`
 	Titled      bool   `db:"titled" json:"-"` // a person gave it its title
 	Outbox      int64  `db:"outbox" json:"-"` // messages submitted and still on their way
+	Queue       string `db:"queue" json:"-"`  // ids of the messages of a person that wait, in order, with a space between them
 }
 
 // Whose turn it is.
@@ -73,6 +74,10 @@ func updateChats(t *tables, e events.Event, body any) error {
 		for _, p := range b.Parts {
 			c.setPreview(p.Text)
 		}
+	case events.MessageEdited:
+		for _, p := range b.Parts {
+			c.setPreview(p.Text)
+		}
 	case opencode.SessionUpdated:
 		if c.Adopted && !c.Titled && b.SessionID == c.Session {
 			s, _ := t.sessions.Get(b.SessionID)
@@ -94,6 +99,13 @@ func erasedChat(t *tables, c Chat, b events.ChatErased) Chat {
 	c.Title, c.User, c.Removed = erasedTitle, b.User, b.Deleted
 	c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, t.tx.EventTime()
 	return c
+}
+
+// set changes a field if the event has a value for it.
+func set[V any](field *V, to *V) {
+	if to != nil {
+		*field = *to
+	}
 }
 
 func (c *Chat) update(b events.ChatUpdated) {

@@ -15,6 +15,7 @@ CREATE TABLE chats(
   adopted              INTEGER NOT NULL, -- opened in OpenCode's own interface: its title follows the session's
   titled               INTEGER NOT NULL, -- a person gave it its title, which follows the session's no more
   outbox               INTEGER NOT NULL, -- messages submitted and still on their way, held ones not among them
+  queue                TEXT NOT NULL,    -- ids of the messages of a person that wait, in order, with a space between them
   created              TEXT NOT NULL,
   updated              TEXT NOT NULL,
   first_seq            INTEGER NOT NULL,

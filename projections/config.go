@@ -2,7 +2,6 @@ package projections
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -20,6 +19,10 @@ type Config struct {
 	Fields       store.JSON `db:"fields" json:"fields"` // object
 }
 
+// maxLevels is how many levels of arrays and objects SQLite's JSON functions accept. They fail on a whole object with more, and with
+// it fails each query over its collection.
+const maxLevels = 1000
+
 func updateConfig(t *tables, e events.Event, body any) error {
 	c, found := t.config.Get(e.Subject.Collection + "/" + e.Subject.ID)
 	switch b := body.(type) {
@@ -31,7 +34,7 @@ func updateConfig(t *tables, e events.Event, body any) error {
 		if c.Removed { // what is saved after its end is a new record
 			c.Record = store.Record{ID: c.ID, Updated: c.Updated}
 		}
-		c.Collection, c.RecordID, c.Fields = e.Subject.Collection, e.Subject.ID, limitLevels(fields)
+		c.Collection, c.RecordID, c.Fields = e.Subject.Collection, e.Subject.ID, store.JSON(events.LimitLevels([]byte(fields), maxLevels, "The value nests more than 1,000 levels. Only the log holds it."))
 		t.config.Put(c)
 	case events.Deleted:
 		if !found {
@@ -41,25 +44,6 @@ func updateConfig(t *tables, e events.Event, body any) error {
 		t.config.Put(c)
 	}
 	return nil
-}
-
-// maxLevels is how many levels of arrays and objects SQLite's JSON functions accept.
-const maxLevels = 1000
-
-// limitLevels replaces the values of an object that nest too many levels. SQLite's JSON functions fail on the whole object
-// otherwise, and with it fails each query over its collection.
-func limitLevels(object store.JSON) store.JSON {
-	if events.Levels([]byte(object)) <= maxLevels {
-		return object
-	}
-	var fields map[string]json.RawMessage
-	_ = json.Unmarshal([]byte(object), &fields) // compactObject has read it before
-	for name, value := range fields {
-		if 1+events.Levels(value) > maxLevels {
-			fields[name] = json.RawMessage(`{"error":"The value nests more than 1,000 levels. Only the log holds it."}`)
-		}
-	}
-	return encoded(fields)
 }
 
 // Config lists the records of a collection, oldest first.

@@ -33,6 +33,7 @@ type Message struct {
 	Held        string     `db:"held" json:"held"`         // why it is pending although nothing runs
 	HeldBy      string     `db:"held_by" json:"held_by"`   // the budget's ask that decides about it
 	Notice      string     `db:"notice" json:"notice"`     // a sentence about how it was delivered
+	Delivery    string     `db:"delivery" json:"delivery"` // of a person's: queue, steer
 	Copied      bool       `db:"copied" json:"-"`          // by a fork
 	Position    int64      `db:"position" json:"position"` // order within the chat
 	OCSeq       int64      `db:"oc_seq" json:"oc_seq"`
@@ -72,6 +73,7 @@ const (
 	statusPending   = "pending"
 	statusSending   = "sending"
 	statusDelivered = "delivered"
+	statusWithdrawn = "withdrawn" // of a removed message
 
 	statusProcessing = "processing"
 	statusFailed     = turnstate.Failed
@@ -84,6 +86,14 @@ func updateMessages(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.MessageSubmitted:
 		return submitted(t, e, b)
+	case events.MessageEdited:
+		return edited(t, e, b)
+	case events.MessageMoved:
+		return moved(t, e, b)
+	case events.MessageSteered:
+		return steered(t, e, b)
+	case events.MessageWithdrawn:
+		return withdrawn(t, e, b)
 	case events.MessageSending:
 		return sending(t, e, b)
 	case events.MessageDelivered:
@@ -136,7 +146,11 @@ func submitted(t *tables, e events.Event, b events.MessageSubmitted) error {
 		m.Role = roleSystem // PocketCoder wrote it, to resume a turn
 	}
 	m.Submitted, m.EngineParts, m.Position, m.OCSeq = encoded(b.Parts), "[]", int64(e.Seq), -1
+	m.Delivery = cmp.Or(b.Delivery, events.DeliveryQueue)
 	t.messages.Put(m)
+	if m.Role == roleUser {
+		t.enqueue(m)
+	}
 	return nil
 }
 
@@ -220,6 +234,9 @@ func (m Message) undelivered() bool {
 }
 
 func (t *tables) setUserStatus(m *Message, status string) {
+	if m.UserStatus == statusPending && status != statusPending {
+		t.setQueue(m.Chat, t.queueWithout(*m))
+	}
 	t.changeOnItsWay(m, func() { m.UserStatus, m.Held, m.HeldBy = status, "", "" })
 }
 

@@ -24,6 +24,7 @@ CREATE TABLE messages(
   held                  TEXT NOT NULL,    -- why a pending message waits although nothing runs; empty for all others
   held_by               TEXT NOT NULL,    -- id of the budget's ask that decides about it
   notice                TEXT NOT NULL,    -- a sentence about how it was delivered: another model answers than the selected one
+  delivery              TEXT NOT NULL,    -- of a person's message: queue, steer
   copied                INTEGER NOT NULL, -- by a fork: what it cost was spent where it was written
   position              INTEGER NOT NULL, -- sequence of the event it first appeared in
   oc_seq                INTEGER NOT NULL, -- durable sequence of the newest update applied, -1 for none

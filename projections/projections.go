@@ -29,7 +29,9 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
+	"pocketcoder/projections/effects"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/users"
 )
 
 // Version is part of the name of the file of the read models: another version replays the log into a file of its own. It is the hash of
@@ -139,10 +141,10 @@ var projections = []projection{
 	{"executions", events.ScopeChat, updateExecutions},
 	{"artifacts", events.ScopeChat, updateArtifacts},
 	{"subagents", events.ScopeChat, nil}, // follow their sessions
-	{"effects", events.ScopeChat, updateEffects},
+	{"effects", events.ScopeChat, func(t *tables, e events.Event, body any) error { effects.Update(t.effects, e, body); return nil }},
 	{"usage", events.ScopeChat, nil}, // changes with messages
 	{"config", events.ScopeConfig, updateConfig},
-	{"users", events.ScopeUser, updateUsers},
+	{"users", events.ScopeUser, func(t *tables, e events.Event, body any) error { return users.Update(t.users, e, body) }},
 	{"seen_positions", events.ScopeUser, updateSeenPositions},
 	{"search", events.ScopeChat, nil}, // its triggers follow other tables
 }

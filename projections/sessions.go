@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
+	"pocketcoder/projections/effects"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -77,6 +78,8 @@ func updateSessions(t *tables, e events.Event, body any) error {
 		s := t.session(b.Session, e)
 		s.Awaiting = b.EngineMessage
 		t.putSession(s)
+	case events.EffectDone:
+		stopped(t, e, b)
 	case opencode.SessionUpdated:
 		applySessionInfo(t, e, b)
 	case opencode.SessionStatus:
@@ -93,6 +96,19 @@ func updateSessions(t *tables, e events.Event, body any) error {
 		}
 	}
 	return nil
+}
+
+// stopped ends the wait of a message for its answer when the turn that it had joined was stopped: OpenCode says nothing about it.
+func stopped(t *tables, e events.Event, b events.EffectDone) {
+	f, found := t.effects.Get(b.Effect)
+	if !found || f.Chat != e.Subject.ID || f.Session != "" || f.Kind == effects.Fork {
+		return
+	}
+	chat, _ := t.chats.Get(f.Chat)
+	if s, found := t.sessions.Get(chat.Session); found {
+		s.Stop(t.sending(s))
+		t.putSession(s)
+	}
 }
 
 func applySessionInfo(t *tables, e events.Event, b opencode.SessionUpdated) {

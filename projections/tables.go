@@ -4,8 +4,10 @@ import (
 	"fmt"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/effects"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/usage"
+	"pocketcoder/projections/users"
 )
 
 // tables holds the rows that events change.
@@ -23,8 +25,8 @@ type tables struct {
 	commands      *store.Table[Command]
 	subagents     *store.Table[Subagent]
 	config        *store.Table[Config]
-	users         *store.Table[User]
-	effects       *store.Table[Effect]
+	users         *store.Table[users.User]
+	effects       *store.Table[effects.Effect]
 	usage         *store.Table[usage.Usage]
 	seenPositions *store.Table[SeenPosition]
 }
@@ -46,8 +48,8 @@ func openTables(tx *store.Tx) *tables {
 		commands:      store.OpenTable[Command](tx, "commands", shown),
 		subagents:     store.OpenTable[Subagent](tx, "subagents", shown),
 		config:        store.OpenTable[Config](tx, "config", shown),
-		users:         store.OpenTable[User](tx, "users", shown),
-		effects:       store.OpenTable[Effect](tx, "effects", hidden),
+		users:         store.OpenTable[users.User](tx, "users", shown),
+		effects:       store.OpenTable[effects.Effect](tx, "effects", hidden),
 		usage:         store.OpenTable[usage.Usage](tx, "usage", hidden), // it changes with the messages
 		seenPositions: store.OpenTable[SeenPosition](tx, "seen_positions", shown),
 	}
@@ -55,7 +57,7 @@ func openTables(tx *store.Tx) *tables {
 
 // apply passes the event to every projection of its scope.
 func (t *tables) apply(e events.Event, body any) error {
-	if mayChangeEffects(body) {
+	if effects.MayChange(body) {
 		t.tx.Wake()
 	}
 	for _, p := range projections {

@@ -25,7 +25,7 @@ import (
 var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"users":              {"oA", "oA", "A", "oA", "A"},
 	"chats":              {"oaA", "oaA", "oA", "oA", "oA"},
-	"messages":           {"oaA", "oaA", "oA", "oA", ""},
+	"messages":           {"oaA", "oaA", "oA", "oA", "oA"},
 	"permissions":        {"oaA", "oaA", "aA", "oA", ""},
 	"questions":          {"oaA", "oaA", "", "oA", ""},
 	"executions":         {"oaA", "oaA", "", "", ""},

@@ -1,7 +1,8 @@
-// Package chat carries out the commands on chats: create, change, delete, fork and revert a chat, submit a message, abort a turn, answer a
-// question.
+// Package chat carries out the commands on chats: create, change, delete, fork and revert a chat, submit a message, change the queue
+// of messages that wait, abort a turn, answer a question.
 //
-// Promises: a message that is submitted twice under one id is stored once. The first answer to a question wins. Nothing is decided in a
+// Promises: a message that is submitted twice under one id is stored once. A message changes while it waits, and never once the outbox has
+// begun to send it. The first answer to a question wins. Nothing is decided in a
 // chat that was deleted, except that its questions expire. What OpenCode has to do is an event here; the outbox carries it out.
 //
 // It must not know permission requests, configuration records, or how OpenCode is spoken to.
@@ -74,11 +75,13 @@ type Chats struct {
 // Commands are the commands on chats that can be given over NATS.
 func (h *Chats) Commands() handlers.Commands {
 	return handlers.Commands{
-		"chat.create":     handlers.CommandOf(func(c *Create, actor string) { c.Actor = actor }, handlers.Created(h.Create)),
-		"chat.revert":     handlers.CommandOf(func(c *Revert, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Revert)),
-		"message.submit":  handlers.CommandOf(func(c *SubmitMessage, actor string) { c.Actor = actor }, handlers.Created(h.SubmitMessage)),
-		"question.answer": handlers.CommandOf(func(c *AnswerQuestion, actor string) { c.Actor = actor }, handlers.SeqOnly(h.AnswerQuestion)),
-		"turn.abort":      handlers.CommandOf(func(c *AbortTurn, actor string) { c.Actor = actor }, handlers.SeqOnly(h.AbortTurn)),
+		"chat.create":      handlers.CommandOf(func(c *Create, actor string) { c.Actor = actor }, handlers.Created(h.Create)),
+		"chat.revert":      handlers.CommandOf(func(c *Revert, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Revert)),
+		"message.change":   handlers.CommandOf(func(c *ChangeMessage, actor string) { c.Actor = actor }, handlers.SeqOnly(h.ChangeMessage)),
+		"message.submit":   handlers.CommandOf(func(c *SubmitMessage, actor string) { c.Actor = actor }, handlers.Created(h.SubmitMessage)),
+		"message.withdraw": handlers.CommandOf(func(c *WithdrawMessage, actor string) { c.Actor = actor }, handlers.SeqOnly(h.WithdrawMessage)),
+		"question.answer":  handlers.CommandOf(func(c *AnswerQuestion, actor string) { c.Actor = actor }, handlers.SeqOnly(h.AnswerQuestion)),
+		"turn.abort":       handlers.CommandOf(func(c *AbortTurn, actor string) { c.Actor = actor }, handlers.SeqOnly(h.AbortTurn)),
 	}
 }
 

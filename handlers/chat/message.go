@@ -3,7 +3,6 @@ package chat
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -24,39 +23,14 @@ type SubmitMessage struct {
 	Message string        `json:"message,omitempty"`
 	Parts   []events.Part `json:"parts"`
 	Resumes string        `json:"-"` // the interrupted ask whose approval is carried out by it
+
+	Delivery string `json:"delivery,omitempty"` // events.DeliveryQueue, events.DeliverySteer, or empty for the first
 }
 
 // MaxMessage is the largest message, in bytes of its JSON.
 const MaxMessage = 1 << 20
 
-type messageState struct {
-	handlers.ChatState
-	submitted map[string]submitted
-}
-
-// submitted is kept without the content, which only has to be compared.
-type submitted struct {
-	seq   uint64
-	parts [sha256.Size]byte // of their JSON
-}
-
-func hashOf(parts []events.Part) [sha256.Size]byte {
-	b, err := json.Marshal(parts)
-	if err != nil {
-		panic(err) // parts are texts
-	}
-	return sha256.Sum256(b)
-}
-
-func (s *messageState) Apply(e events.Event) {
-	s.ChatState.Apply(e)
-	if d, err := events.Decode(e); err == nil {
-		if m, ok := d.(events.MessageSubmitted); ok {
-			s.submitted[m.Message] = submitted{e.Seq, hashOf(m.Parts)}
-		}
-	}
-}
-
+// SubmitMessage carries out the command.
 func (h *Chats) SubmitMessage(ctx context.Context, c SubmitMessage) (message string, seq uint64, err error) {
 	c.Message = cmp.Or(c.Message, events.NewID())
 	if _, err := events.ParseID(c.Message); err != nil {
@@ -65,24 +39,30 @@ func (h *Chats) SubmitMessage(ctx context.Context, c SubmitMessage) (message str
 	if err := checkParts(c.Parts); err != nil {
 		return "", 0, err
 	}
+	if err := checkDelivery(c.Delivery); err != nil {
+		return "", 0, err
+	}
 	d := events.MessageSubmitted{Message: c.Message, Parts: c.Parts, Resumes: c.Resumes}
+	if c.Delivery == events.DeliverySteer {
+		d.Delivery = c.Delivery
+	}
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return "", 0, err
 	}
-	f := h.messages.Get(ctx, c.Chat, func() *handlers.Fold[*messageState] {
-		return handlers.NewFold(&messageState{submitted: map[string]submitted{}}, events.ChatSubject(c.Chat, d.Kind()), handlers.ChatFilter(c.Chat))
-	})
-	seq, err = f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *messageState) (events.Data, uint64, error) {
+	seq, err = h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *messageState) (events.Data, uint64, error) {
 		if err := s.Missing(c.Chat); err != nil {
 			return nil, 0, err
 		}
-		if earlier, ok := s.submitted[c.Message]; ok {
-			if earlier.parts != hashOf(c.Parts) {
-				return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "message %s was submitted already with other content", c.Message)
-			}
-			return nil, earlier.seq, nil
+		earlier := s.messages[c.Message]
+		switch {
+		case earlier == nil:
+			return d, 0, nil
+		case earlier.state == withdrawn:
+			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "message %s was deleted", c.Message)
+		case earlier.parts != hashOf(c.Parts):
+			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "message %s was submitted already with other content", c.Message)
 		}
-		return d, 0, nil
+		return nil, earlier.submitted, nil
 	})
 	return c.Message, seq, err
 }

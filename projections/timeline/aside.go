@@ -6,6 +6,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
+	"pocketcoder/projections/effects"
 )
 
 // Aside is what a page shows beside the conversation of a chat.
@@ -82,7 +83,7 @@ func AsideOf(ctx context.Context, db dbx.Builder, c Chat) (a Aside, err error) {
 
 // Undone returns OpenCode's id of the first message that is undone, "" if nothing is.
 func (a Aside) Undone() string {
-	if a.Undo.State == projections.EffectFailed {
+	if a.Undo.State == effects.Failed {
 		return ""
 	}
 	return a.Undo.Message

@@ -57,7 +57,7 @@ func PermissionRow(ctx context.Context, db dbx.Builder, id string) (projections.
 // Submitted returns the sequence of the event that submitted a message, 0 if there is none.
 func Submitted(ctx context.Context, db dbx.Builder, message string) (uint64, error) {
 	row, err := first[struct {
-		Position uint64 `db:"position"`
-	}](ctx, db, "message "+message, "SELECT position FROM messages WHERE id={:id}", dbx.Params{"id": message})
-	return row.Position, err
+		First uint64 `db:"first_seq"`
+	}](ctx, db, "message "+message, "SELECT first_seq FROM messages WHERE id={:id}", dbx.Params{"id": message})
+	return row.First, err
 }

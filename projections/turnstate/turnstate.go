@@ -93,6 +93,13 @@ func (t *Turn) Fail(e opencode.Error) (unanswered string) {
 	return unanswered
 }
 
+// Stop records that OpenCode has stopped what it was doing. A message that it had accepted by then is not answered.
+func (t *Turn) Stop(sending bool) {
+	if t.Awaiting != "" && !sending {
+		t.Awaiting, t.Unanswered, t.Outcome = "", "", Aborted
+	}
+}
+
 // Undelivered records that a message did not reach OpenCode.
 func (t *Turn) Undelivered(engineMessage string) {
 	t.Outcome = Failed

@@ -57,7 +57,11 @@ func createMessage(s *Records, ctx context.Context, w change) (string, uint64, e
 	if err != nil {
 		return "", 0, err
 	}
-	return s.Chats.SubmitMessage(ctx, chat.SubmitMessage{Command: w.Command, Chat: chatID, Message: w.id, Parts: parts})
+	if before, _ := w.text("before"); before != "" {
+		return "", 0, api.BadField("before", "validation_invalid_value", "A new message goes to the end of the queue. Move it later.")
+	}
+	delivery, _ := w.text("delivery")
+	return s.Chats.SubmitMessage(ctx, chat.SubmitMessage{Command: w.Command, Chat: chatID, Message: w.id, Parts: parts, Delivery: delivery})
 }
 
 // checkID refuses an id that a record of another chat has.
@@ -72,26 +76,37 @@ func (s *Records) checkID(ctx context.Context, w change, chat string) error {
 	return err
 }
 
-// updateMessage lets a client send a message again if it does not know whether the message arrived. A stored message
-// does not change.
+// updateMessage changes a message that waits to be sent. Clients also send back a message as they were shown it, which changes nothing.
 func updateMessage(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	raw, given := w.set["parts"]
-	for name := range w.changed() {
-		if name != "parts" {
+	c, changed := chat.ChangeMessage{Command: w.Command, Chat: w.oldText("chat"), Message: w.id}, w.changed()
+	for name := range changed {
+		if name != "parts" && name != "delivery" && name != "before" || w.oldText("role") != "user" {
 			return "", 0, api.BadField(name, "validation_conflict", "A message that was sent does not change.")
 		}
 	}
-	if !given || w.oldText("role") != "user" || sameJSON(raw, api.MustJSON(w.now("parts"))) {
-		if _, changes := w.changed()["parts"]; changes {
-			return "", 0, api.BadField("parts", "validation_conflict", "A message that was sent does not change.")
+	if raw, given := changed["parts"]; given {
+		var err error
+		if c.Parts, err = partsOf(raw); err != nil {
+			return "", 0, err
 		}
+	}
+	if _, given := changed["delivery"]; given {
+		c.Delivery, _ = w.text("delivery")
+	}
+	if before, given := w.text("before"); given {
+		c.Before = &before
+	}
+	if c.Parts == nil && c.Delivery == "" && c.Before == nil {
 		return w.id, 0, nil
 	}
-	parts, err := partsOf(raw)
-	if err != nil {
-		return "", 0, err
-	}
-	return s.Chats.SubmitMessage(ctx, chat.SubmitMessage{Command: w.Command, Chat: w.oldText("chat"), Message: w.id, Parts: parts})
+	seq, err := s.Chats.ChangeMessage(ctx, c)
+	return w.id, seq, err
+}
+
+// withdrawMessage deletes a message that waits to be sent.
+func withdrawMessage(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	seq, err := s.Chats.WithdrawMessage(ctx, chat.WithdrawMessage{Command: w.Command, Chat: w.oldText("chat"), Message: w.id})
+	return w.id, seq, err
 }
 
 // partsOf decodes the parts of a user's message. It drops the ids and times that OpenCode adds.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/query/schema"
 )
@@ -90,7 +91,7 @@ var collections = []collection{
 	},
 	{
 		Collection: schema.Collection{Name: "messages", Table: "messages", Where: "t.role <> ''", Live: ofLivingChat,
-			Rules: rules(chatMember, chatMember, chatOwner, chatOwner, never),
+			Rules: rules(chatMember, chatMember, chatOwner, chatOwner, chatOwner),
 			Fields: fields(required(relation("chat", "chats")), required(choice("role", "user", "assistant", "system")),
 				fixed(choice("engine_message_status", "processing", "completed", "failed", "aborted")),
 				fixed(choice("user_message_status", "pending", "sending", "delivered", "failed")),
@@ -100,8 +101,10 @@ var collections = []collection{
 				fixed(text("session")), as(fixed(text("subagent")), `coalesce((SELECT id FROM sessions WHERE id = t.session AND parent <> ''), '')`),
 				fixed(text("agent")), fixed(text("provider")), fixed(text("model")), fixed(number("cost")), fixed(number("tokens_input")),
 				fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")), fixed(number("tokens_cache_write")),
-				fixed(text("finish")), fixed(number("position")), fixed(text("held")), fixed(text("held_by")), fixed(text("notice")))},
-		write: writer{createMessage, updateMessage, nil}, inCreatedChat: true,
+				fixed(text("finish")), fixed(number("position")), fixed(text("held")), fixed(text("held_by")), fixed(text("notice")),
+				choice("delivery", events.DeliveryQueue, events.DeliverySteer))},
+		write: writer{createMessage, updateMessage, withdrawMessage}, inCreatedChat: true,
+		options: fields(text("before")), // see chat.ChangeMessage
 	},
 	{
 		Collection: schema.Collection{Name: "permissions", Table: "permissions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, workers, personOfIt, never),

@@ -25,14 +25,16 @@ const morphing = {
 
 function put(element) {
   const old = byID(element.id);
+  const moved = old && element.dataset.order && element.dataset.order !== old.dataset.order;
   if ("removed" in element.dataset) {
     old?.remove();
-  } else if (old) {
+  } else if (old && !moved) {
     Idiomorph.morph(old, element, morphing);
   } else if (element.dataset.order) {
+    old?.remove();
     const next = [...byID("entries").children].find((other) => other.dataset.order > element.dataset.order);
     byID("entries").insertBefore(document.importNode(element, true), next ?? null);
-    return 1;
+    return moved ? 0 : 1;
   }
   return 0;
 }
@@ -234,11 +236,16 @@ async function post(form, body) {
 
 function lock(form) {
   const setDisabled = (disabled) => form.querySelectorAll("button").forEach((button) => (button.disabled = disabled));
+  const focused = document.activeElement;
   setDisabled(true);
   return (accepted) => {
     setDisabled(false);
+    if (document.activeElement === document.body) { // a disabled button loses the focus
+      focused.focus();
+    }
     if (accepted) { // what was sent is no longer only the person's: another browser may change it
       form.querySelectorAll("input, textarea").forEach((field) => (field.defaultValue = field.value));
+      form.closest("details[data-closes]")?.removeAttribute("open");
     }
   };
 }

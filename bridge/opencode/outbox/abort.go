@@ -6,12 +6,12 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
-	"pocketcoder/projections"
+	"pocketcoder/projections/effects"
 	"pocketcoder/projections/pending"
 )
 
 // abort stops the turn of a chat or of one of its subagents.
-func (o *Outbox) abort(ctx context.Context, f projections.Effect) error {
+func (o *Outbox) abort(ctx context.Context, f effects.Effect) error {
 	if f.Session == "" {
 		chat, _, err := o.Model.Chat(ctx, f.Chat)
 		if err != nil {
@@ -26,12 +26,12 @@ func (o *Outbox) abort(ctx context.Context, f projections.Effect) error {
 }
 
 // settle records how an abort, revert or fork went, unless another try may help. An abort is never given up.
-func (o *Outbox) settle(ctx context.Context, f projections.Effect, err error) error {
+func (o *Outbox) settle(ctx context.Context, f effects.Effect, err error) error {
 	if err == nil {
 		return o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID})
 	}
 	var refusal *client.Error
-	if f.Kind == projections.EffectAbort || !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {
+	if f.Kind == effects.Abort || !errors.As(err, &refusal) || refusal.Status == 0 || client.Retryable(err) {
 		return err
 	}
 	o.Logger.Warn("opencode refuses", "effect", f.Kind, "chat", f.Chat, "err", err)

@@ -172,7 +172,7 @@ func (l looked) Error() string { return fmt.Sprintf("looked at the budgets: %v",
 
 // look checks whether a budget holds back a message that was never sent, and records the reason. It returns a looked.
 func (o *Outbox) look(ctx context.Context, m pending.Message) error {
-	held, err := o.Limits.Hold(ctx, m.Chat, uint64(m.Position), time.Now(), o.spent)
+	held, err := o.Limits.Hold(ctx, m.Chat, uint64(m.First), time.Now(), o.spent)
 	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
 		err = o.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})
 	}

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,12 +12,15 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/projections/pending"
 )
 
-// messages lists the submitted messages that OpenCode has not accepted. Each chat runs one turn at a time, in order. At most MaxTurns
-// run across all chats, and one account gets at most three quarters of them.
+// messages lists the submitted messages that OpenCode has not accepted, in the order of their queues. Each chat runs one turn at a time.
+// At most MaxTurns run across all chats, and one account gets at most three quarters of them. A steered message waits for no turn of its
+// chat.
 func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 	waiting, err := pending.Messages(ctx, s.Model)
 	for _, m := range waiting {
@@ -24,10 +28,10 @@ func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 			continue
 		}
 		key := "message/" + m.ID
-		n := s.tried[key].times
+		seen, n := s.seq, s.tried[key].times
 		e := effect{
 			key: key, kind: messageKind, chat: m.Chat, seq: m.Position, message: &m, pause: s.Pause,
-			try: func(ctx context.Context) error { return s.deliver(ctx, m, n) },
+			try: func(ctx context.Context) error { return s.deliver(ctx, m, seen, n) },
 		}
 		if last := len(s.RetryAfter) - 1; last >= 0 {
 			e.pause = s.RetryAfter[min(n, last)]
@@ -38,14 +42,18 @@ func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 }
 
 // deliver tries to send a message, and records the result unless another try may help. It appends the ids of a message before it
-// sends the message, so OpenCode recognizes a message that is sent again after a crash. It skips deleted chats.
-func (o *Outbox) deliver(ctx context.Context, m pending.Message, earlierTries int) error {
-	chat, _, err := o.Model.Chat(ctx, m.Chat)
-	if err != nil || chat.Removed {
+// sends the message, so OpenCode recognizes a message that is sent again after a crash. It skips deleted chats. It returns errChanged
+// if a person has changed the queue of the chat after seen.
+func (o *Outbox) deliver(ctx context.Context, m pending.Message, seen uint64, earlierTries int) error {
+	row, _, err := o.Model.Chat(ctx, m.Chat)
+	if err != nil || row.Removed {
 		return err
 	}
-	m.Bound = chat.Session
-	ids, err := o.sendAnywhere(ctx, m)
+	m.Bound = row.Session
+	ids, err := o.sendAnywhere(ctx, m, seen)
+	if errors.Is(err, errChanged) {
+		return err
+	}
 	if err == nil {
 		return o.record(ctx, m.Chat, events.MessageDelivered{Message: m.ID, EngineMessage: ids.EngineMessage})
 	}
@@ -58,7 +66,7 @@ func (o *Outbox) deliver(ctx context.Context, m pending.Message, earlierTries in
 }
 
 // sendAnywhere sends a message under the ids that it has, or under new ones if it has none or OpenCode has lost their session.
-func (o *Outbox) sendAnywhere(ctx context.Context, m pending.Message) (ids events.MessageSending, err error) {
+func (o *Outbox) sendAnywhere(ctx context.Context, m pending.Message, seen uint64) (ids events.MessageSending, err error) {
 	if ids, err = earlierSending(m); err != nil {
 		return ids, err
 	}
@@ -67,14 +75,17 @@ func (o *Outbox) sendAnywhere(ctx context.Context, m pending.Message) (ids event
 			return ids, err
 		}
 	}
-	if ids, err = o.newSending(ctx, m); err != nil {
+	if ids, err = o.newSending(ctx, m, seen); err != nil {
 		return ids, err
 	}
 	return ids, o.send(ctx, m, ids)
 }
 
+// errChanged means that a message was not sent, because the queue of its chat is not as it was when the message was chosen.
+var errChanged = errors.New("the queue of the chat has changed")
+
 // newSending creates the ids under which the message is sent to OpenCode, and appends them.
-func (o *Outbox) newSending(ctx context.Context, m pending.Message) (events.MessageSending, error) {
+func (o *Outbox) newSending(ctx context.Context, m pending.Message, seen uint64) (events.MessageSending, error) {
 	s := events.MessageSending{Message: m.ID}
 	parts, err := submitted(m)
 	if err != nil {
@@ -87,7 +98,19 @@ func (o *Outbox) newSending(ctx context.Context, m pending.Message) (events.Mess
 	for range parts {
 		s.EngineParts = append(s.EngineParts, client.NewID("prt", time.Now()))
 	}
-	return s, o.record(ctx, m.Chat, s)
+	seq, err := o.Chats.SendMessage(ctx, chat.SendMessage{
+		Command: handlers.Command{Actor: events.EngineActor(o.Engine)}, Chat: m.Chat, Sending: s, Seen: seen,
+	})
+	if refusal := (handlers.Refused{}); errors.As(err, &refusal) {
+		if seq, err = o.Log.Last(ctx); err == nil {
+			err = o.Model.Wait(ctx, seq)
+		}
+		return s, cmp.Or(err, errChanged)
+	}
+	if err != nil {
+		return s, err
+	}
+	return s, o.Model.Wait(ctx, seq)
 }
 
 // earlierSending returns the ids under which a message was sent before, or none.
@@ -121,8 +144,8 @@ func (o *Outbox) session(ctx context.Context, m pending.Message) (string, error)
 	if err != nil {
 		return "", err
 	}
-	chat, err := o.waitForChat(ctx, s.ID)
-	if err == nil && chat != m.Chat { // an earlier try created one, but its response was lost
+	bound, err := o.waitForChat(ctx, s.ID)
+	if err == nil && bound != m.Chat { // an earlier try created one, but its response was lost
 		err = &client.Error{Op: "create session for chat " + m.Chat, Err: errors.New("it has one already")}
 	}
 	return s.ID, err

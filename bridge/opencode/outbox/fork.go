@@ -9,12 +9,12 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/events"
-	"pocketcoder/projections"
+	"pocketcoder/projections/effects"
 )
 
 // fork copies a chat's session into the new chat. The copy's messages come by the stream like any others; the copy becomes
 // the chat's own session once it is whole. After a refusal the new chat begins empty.
-func (o *Outbox) fork(ctx context.Context, f projections.Effect) error {
+func (o *Outbox) fork(ctx context.Context, f effects.Effect) error {
 	from, _, err := o.Model.Chat(ctx, f.Chat)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (o *Outbox) clear(ctx context.Context, chat string) error {
 
 // copy makes OpenCode fork a session. It copies everything when it does not know the message (measured), so that is asked
 // first. Should the mark stay on the source it does no harm: no chat gets a second session by it.
-func (o *Outbox) copy(ctx context.Context, session string, f projections.Effect) (client.Session, error) {
+func (o *Outbox) copy(ctx context.Context, session string, f effects.Effect) (client.Session, error) {
 	c := o.Current()
 	if f.Message != "" {
 		if err := c.HasMessage(ctx, session, f.Message); err != nil {

@@ -8,10 +8,12 @@
 // Promises:
 //   - An effect is tried until OpenCode accepts it or rejects it permanently. Only a message fails earlier: after the tries of
 //     RetryAfter. After a crash, an effect that was under way may be tried again, which changes nothing in OpenCode.
-//   - A message waits for the earlier messages, aborts, reverts and forks of its chat. A revert or a fork waits for the earlier
+//   - A message waits for the earlier messages of its queue, for the running turn, and for the earlier aborts, reverts and forks of its
+//     chat. A message that steers waits for no turn and for no message that is not under way. A revert or a fork waits for the earlier
 //     aborts, reverts and forks. An abort or a reply waits for none.
 //   - One effect of a chat is tried at a time. Chats do not wait for each other, unless MaxTurns turns are running.
-//   - The ids of a message are in the log before it is sent, so OpenCode runs it once, however often it is sent.
+//   - The ids of a message are in the log before it is sent, so OpenCode runs it once, however often it is sent. They are appended on the
+//     condition that nobody has changed the queue since the message was chosen, and end its changes.
 //   - No reply to OpenCode is "always", so OpenCode asks about each request, and PocketCoder decides it.
 //   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).
 //

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/projections"
+	"pocketcoder/projections/effects"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turns"
 )
@@ -159,24 +159,16 @@ func (s *schedule) openEffects(ctx context.Context) (open []effect, err error) {
 // due returns the effects that may be tried now, by chat. Replies come last.
 func (s *schedule) due(open []effect, running map[string]int) map[string][]effect {
 	due := map[string][]effect{}
-	aborts, commands, messages := map[string]bool{}, map[string]bool{}, map[string]bool{} // chats with an earlier open command or message; for aborts, with any open abort
-	for _, e := range open {
-		if e.kind == abortKind {
-			aborts[e.chat] = true
-		}
-	}
+	chats := effectsByChat(open)
+	isLater := map[string]bool{} // chats with an earlier open message
 	for _, e := range open {
 		may := !s.busy[e.chat] && !e.taken && !s.now.Before(e.after)
-		switch waits := commands[e.chat] || e.from != "" && commands[e.from]; e.kind {
+		switch e.kind {
 		case messageKind:
-			may = may && !waits && s.mayStart(&e, messages[e.chat], aborts[e.chat], running)
-			messages[e.chat] = true
+			may = may && !chats[e.chat].waits(e) && s.mayStart(&e, chats[e.chat], isLater[e.chat], running)
+			isLater[e.chat] = true
 		case commandKind:
-			may = may && !waits
-			commands[e.chat] = true
-			commands[e.from] = true
-		case abortKind:
-			commands[e.chat] = true
+			may = may && !chats[e.chat].waits(e) && !chats[e.from].waits(e)
 		}
 		if may {
 			due[e.chat] = append(due[e.chat], e)
@@ -196,15 +188,56 @@ func (s *schedule) due(open []effect, running map[string]int) map[string][]effec
 	return due
 }
 
+// chatEffects is what the open effects of a chat mean for its other effects.
+type chatEffects struct {
+	command  int64 // sequence of the first abort, revert or fork, 0 for none
+	aborting bool
+	sending  string // id of the message under way, "" for none
+}
+
+func effectsByChat(open []effect) map[string]*chatEffects {
+	chats := map[string]*chatEffects{}
+	for _, e := range open {
+		for _, id := range []string{e.chat, e.from} {
+			c := chats[id]
+			if c == nil {
+				c = &chatEffects{}
+				chats[id] = c
+			}
+			switch {
+			case id == "":
+			case e.kind == messageKind && e.message.EngineMessage != "":
+				c.sending = e.message.ID
+			case e.kind == abortKind || e.kind == commandKind:
+				c.command = cmp.Or(c.command, e.seq)
+				c.aborting = c.aborting || e.kind == abortKind
+			}
+		}
+	}
+	return chats
+}
+
+// waits reports whether an effect waits for an earlier command. A message that was moved up in its queue still waits for the commands
+// that were there when it was submitted.
+func (c *chatEffects) waits(e effect) bool {
+	seq := e.seq
+	if e.message != nil {
+		seq = max(seq, e.message.First)
+	}
+	return c.command != 0 && c.command < seq
+}
+
 // mayStart reports whether a message may be tried. A new message needs a valid check of the budgets before it is sent.
-// Without one, the try is that check. An abort is meant for the running turn, so a new message waits for it.
-func (s *schedule) mayStart(e *effect, isLater, aborting bool, running map[string]int) bool {
+// Without one, the try is that check. An abort is meant for the running turn, so a new message waits for it. A message that steers
+// joins the running turn; one message of a chat is under way at a time.
+func (s *schedule) mayStart(e *effect, c *chatEffects, isLater bool, running map[string]int) bool {
 	m := e.message
-	if !m.Free {
+	steers := m.Delivery == events.DeliverySteer && (c.sending == "" || c.sending == m.ID)
+	if !m.Free && !steers {
 		return false
 	}
 	if isNew := m.EngineMessage == ""; isNew {
-		if aborting {
+		if c.aborting {
 			return false
 		}
 		isFree := e.looked && !e.held && (e.woken == s.woken || s.now.Sub(e.at) < lookTime)
@@ -213,10 +246,13 @@ func (s *schedule) mayStart(e *effect, isLater, aborting bool, running map[strin
 			return !e.looked || e.woken != s.woken
 		}
 	}
-	if isLater || !s.mayRun(m.ChatUser, running) {
-		return false
+	if m.Free {
+		if isLater && !steers || !s.mayRun(m.ChatUser, running) {
+			return false
+		}
+		s.sending[e.chat] = m.ChatUser
 	}
-	s.sending[e.chat] = m.ChatUser
+	c.sending = m.ID
 	return true
 }
 
@@ -292,6 +328,7 @@ func (s *schedule) end(a attempt) {
 	switch l := (looked{}); {
 	case a.err == nil:
 		t.taken = true
+	case errors.Is(a.err, errChanged): // the next look at the queue decides
 	case errors.As(a.err, &l) && l.err == nil:
 		t.looked, t.held, t.at, t.woken = true, l.held, time.Now(), s.woken
 	case errors.As(a.err, &l): // the message was not sent, so this does not count as a try
@@ -317,9 +354,9 @@ func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 		e := effect{key: f.Kind + "/" + f.ID, kind: commandKind, chat: f.Chat, seq: f.Position, pause: s.Pause}
 		carryOut := s.revert
 		switch f.Kind {
-		case projections.EffectAbort:
+		case effects.Abort:
 			e.kind, carryOut = abortKind, s.abort
-		case projections.EffectFork:
+		case effects.Fork:
 			e.chat, e.from, carryOut = f.Into, f.Chat, s.fork
 		}
 		e.try = func(ctx context.Context) error { return s.settle(ctx, f, carryOut(ctx, f)) }
@@ -336,7 +373,7 @@ func (o *Outbox) endEarlierEffects(ctx context.Context) error {
 		return err
 	}
 	until := map[string]uint64{}
-	for _, kind := range []string{projections.EffectAbort, projections.EffectRevert, projections.EffectFork} { // names of those consumers
+	for _, kind := range []string{effects.Abort, effects.Revert, effects.Fork} { // names of those consumers
 		if until[kind], err = o.Log.Worked(ctx, kind); err != nil {
 			return fmt.Errorf("find out which effects were carried out: %w", err)
 		}

@@ -36,6 +36,7 @@ type Turn struct {
 	resumes string            // the newest prompt that resumes a turn
 	Held    map[string]string // messages that wait for a budget, and the ask that decides about it
 	fresh   map[string]bool   // asks for more that the policy has not looked at
+	stops   map[string]bool   // aborts and reverts of the whole turn
 	stopped map[string]bool   // asks for more than a budget allows, with which the turn was stopped: it is resumed when they are granted
 
 	answer  string // the assistant message that began last
@@ -49,7 +50,7 @@ type Turn struct {
 func New(root string) *Turn {
 	return &Turn{
 		Root: root, outbox: map[string]bool{}, sent: map[string]string{},
-		Held: map[string]string{}, fresh: map[string]bool{}, stopped: map[string]bool{},
+		Held: map[string]string{}, fresh: map[string]bool{}, stopped: map[string]bool{}, stops: map[string]bool{},
 	}
 }
 
@@ -102,6 +103,10 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 			t.resumes = d.Message
 			delete(t.outbox, resumeOf(d.Resumes))
 		}
+	case events.MessageWithdrawn:
+		delete(t.outbox, d.Message)
+		delete(t.Held, d.Message)
+		return true
 	case events.MessageHeld:
 		delete(t.outbox, d.Message)
 		t.Held[d.Message] = d.Permission
@@ -140,6 +145,16 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 	case events.AbortRequested:
 		if e.Actor == events.ActorPolicy {
 			t.stopped[e.Cause] = true
+		}
+		if d.Session == "" {
+			t.stops[e.ID] = true
+		}
+	case events.RevertRequested:
+		t.stops[e.ID] = true
+	case events.EffectDone:
+		if t.stops[d.Effect] {
+			t.session.Stop(t.outbox[t.sent[t.session.Awaiting]])
+			return true
 		}
 	case events.TurnLost:
 		if d.Session == t.Root {

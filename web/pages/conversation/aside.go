@@ -47,7 +47,7 @@ func FirstWords(m projections.ShownMessage) string {
 	return cmp.Or(string(words), texts.File)
 }
 
-// whyWaiting says why the assistant has not read a message.
+// whyWaiting says why the assistant has not read a message, "" for one that only waits for its turn.
 func whyWaiting(m projections.ShownMessage) string {
 	switch {
 	case m.Held != "":
@@ -55,7 +55,7 @@ func whyWaiting(m projections.ShownMessage) string {
 	case m.UserStatus == "delivered":
 		return texts.NextStep
 	}
-	return texts.NotSentYet
+	return ""
 }
 
 // unsentText is the text of a person's message that failed, "" for one that cannot be sent again as a text.

@@ -33,6 +33,7 @@ func (c Conversation) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /chats/{id}/live", c.Live(c.liveChat))
 	mux.Handle("POST /chats/{id}/messages", c.Command(c.sendMessage))
 	mux.Handle("POST /chats/{id}/seen", c.Command(c.markSeen))
+	mux.Handle("POST /chats/{id}/queue/{message}", c.Command(c.changeQueue))
 	mux.Handle("POST /chats/{id}/abort", c.Command(c.abortTurn))
 	mux.Handle("POST /chats/{id}/undo", c.Command(c.undo))
 	mux.Handle("POST /chats/{id}/fork", c.Command(c.fork))

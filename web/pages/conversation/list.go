@@ -136,7 +136,7 @@ func (c Conversation) send(r *http.Request, who api.Caller, chat, id, text strin
 	if len(parts) == 0 {
 		return api.BadField("text", "validation_required", texts.NothingToSend)
 	}
-	_, err := c.Records.Create(r.Context(), who, "messages", map[string]any{"id": id, "chat": chat, "role": "user", "parts": parts})
+	_, err := c.Records.Create(r.Context(), who, "messages", map[string]any{"id": id, "chat": chat, "role": "user", "parts": parts, "delivery": r.PostFormValue("delivery")})
 	return err
 }
 

@@ -48,7 +48,7 @@ func (c Conversation) liveChat(r *http.Request, who api.Caller) (site.Updates, [
 			return nil, 0, err
 		}
 		work = &v.work
-		b, err := head.Render(ctx, site.RequestsLink(v.pending, ""), chatHead(v), chatMenu(v), newest(v.chat), foot(v))
+		b, err := head.Render(ctx, site.RequestsLink(v.pending, ""), chatHead(v), chatMenu(v), newest(v.chat), foot(v), sendButtons(v.chat))
 		if err != nil {
 			return nil, 0, err
 		}

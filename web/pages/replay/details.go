@@ -139,11 +139,15 @@ type finder struct {
 func (f *finder) rows(body events.Data) ([]row, error) {
 	switch b := body.(type) {
 	case events.MessageSubmitted:
-		var said []string
-		for _, p := range b.Parts {
-			said = append(said, cmp.Or(p.Text, p.Filename))
-		}
-		return []row{{texts.Text, firstOf(strings.Join(said, "\n"))}}, nil
+		return []row{{texts.Text, textOf(b.Parts)}}, nil
+	case events.MessageEdited:
+		return []row{{texts.Text, textOf(b.Parts)}}, f.message(b.Message)
+	case events.MessageMoved:
+		return nil, f.message(b.Message)
+	case events.MessageSteered:
+		return nil, f.message(b.Message)
+	case events.MessageWithdrawn:
+		return nil, f.message(b.Message)
 	case events.PermissionRequested:
 		return []row{{texts.TheRequest, b.Type}, {texts.TheCommand, b.Ask().Text()}}, nil
 	case events.PermissionReferred:
@@ -172,6 +176,15 @@ func (f *finder) rows(body events.Data) ([]row, error) {
 		return []row{{texts.Reason, b.Reason}}, nil
 	}
 	return nil, nil
+}
+
+// textOf returns the beginning of what a person wrote.
+func textOf(parts []events.Part) string {
+	var said []string
+	for _, p := range parts {
+		said = append(said, cmp.Or(p.Text, p.Filename))
+	}
+	return firstOf(strings.Join(said, "\n"))
 }
 
 // request returns a permission request by OpenCode's id, or ours. The event follows from it.

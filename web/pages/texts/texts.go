@@ -138,7 +138,6 @@ const (
 	WaitingOne  = "1 message waits"
 	WaitingMore = "%d messages wait"
 	NextStep    = "The assistant reads it after its current step."
-	NotSentYet  = "It is not sent yet."
 	Todo        = "%d of %d tasks done"
 
 	Menu      = "Chat menu"

@@ -1,4 +1,9 @@
-package projections
+// Package effects is the read model of the aborts, reverts and forks that OpenCode has to carry out.
+//
+// Promises: an effect is open until an event of its chat says how it ended.
+//
+// It must not know how an effect is carried out.
+package effects
 
 import (
 	"pocketcoder/events"
@@ -19,56 +24,58 @@ type Effect struct {
 	Position     int64  `db:"position"`
 }
 
+// Kinds of an effect.
 const (
-	EffectAbort  = "abort"
-	EffectRevert = "revert"
-	EffectFork   = "fork"
+	Abort  = "abort"
+	Revert = "revert"
+	Fork   = "fork"
 )
 
+// States of an effect.
 const (
-	EffectOpen   = "open"
-	EffectDone   = "done"
-	EffectFailed = "failed"
+	Open   = "open"
+	Done   = "done"
+	Failed = "failed"
 )
 
-func updateEffects(t *tables, e events.Event, body any) error {
+// Update applies an event of a chat.
+func Update(t *store.Table[Effect], e events.Event, body any) {
 	switch b := body.(type) {
 	case events.AbortRequested:
-		t.openEffect(e, Effect{Kind: EffectAbort, Session: b.Session})
+		open(t, e, Effect{Kind: Abort, Session: b.Session})
 	case events.RevertRequested:
-		t.openEffect(e, Effect{Kind: EffectRevert, Message: b.Message})
+		open(t, e, Effect{Kind: Revert, Message: b.Message})
 	case events.ForkRequested:
-		t.openEffect(e, Effect{Kind: EffectFork, Message: b.Message, Into: b.Chat})
+		open(t, e, Effect{Kind: Fork, Message: b.Message, Into: b.Chat})
 	case events.EffectDone:
-		t.endEffect(e, b.Effect, EffectDone, "")
+		end(t, e, b.Effect, Done, "")
 	case events.EffectFailed:
-		t.endEffect(e, b.Effect, EffectFailed, b.Reason)
+		end(t, e, b.Effect, Failed, b.Reason)
 	}
-	return nil
 }
 
-func (t *tables) openEffect(e events.Event, opened Effect) {
-	f, found := t.effects.Get(e.ID)
+func open(t *store.Table[Effect], e events.Event, opened Effect) {
+	f, found := t.Get(e.ID)
 	if found {
 		return // the event was appended twice
 	}
-	opened.Record, opened.Chat, opened.State, opened.Position = f.Record, e.Subject.ID, EffectOpen, int64(e.Seq)
-	t.effects.Put(opened)
+	opened.Record, opened.Chat, opened.State, opened.Position = f.Record, e.Subject.ID, Open, int64(e.Seq)
+	t.Put(opened)
 }
 
-// endEffect records the end of an effect of the event's chat.
-func (t *tables) endEffect(e events.Event, id, state, reason string) {
-	f, found := t.effects.Get(id)
-	if !found || f.Chat != e.Subject.ID || f.State != EffectOpen {
+// end records the end of an effect of the event's chat.
+func end(t *store.Table[Effect], e events.Event, id, state, reason string) {
+	f, found := t.Get(id)
+	if !found || f.Chat != e.Subject.ID || f.State != Open {
 		return
 	}
 	f.State, f.Reason = state, reason
-	t.effects.Put(f)
+	t.Put(f)
 }
 
-// mayChangeEffects reports whether the event with this body may open or end an effect in OpenCode. The events of a streaming answer do
+// MayChange reports whether the event with this body may open or end an effect in OpenCode. The events of a streaming answer do
 // not, so the outbox does not wake for each of them.
-func mayChangeEffects(body any) bool {
+func MayChange(body any) bool {
 	switch b := body.(type) {
 	case opencode.PartUpdated:
 		return b.Part.Type == "tool" // the end of a call also ends its questions

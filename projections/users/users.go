@@ -1,4 +1,9 @@
-package projections
+// Package users is the read model of accounts.
+//
+// Promises: it holds nothing that belongs to a login.
+//
+// It must not know who may see or change an account.
+package users
 
 import (
 	"fmt"
@@ -7,6 +12,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
+// User is an account.
 type User struct {
 	store.Record
 	Email    string `db:"email" json:"email"`
@@ -17,9 +23,9 @@ type User struct {
 	Disabled bool   `db:"disabled" json:"disabled"`
 }
 
-// updateUsers ignores logins and passwords: clients do not see them.
-func updateUsers(t *tables, e events.Event, body any) error {
-	u, found := t.users.Get(e.Subject.ID)
+// Update applies an event of an account. It ignores logins and passwords: clients do not see them.
+func Update(t *store.Table[User], e events.Event, body any) error {
+	u, found := t.Get(e.Subject.ID)
 	switch b := body.(type) {
 	case events.AccountCreated:
 		if found {
@@ -42,7 +48,7 @@ func updateUsers(t *tables, e events.Event, body any) error {
 	default:
 		return nil
 	}
-	t.users.Put(u)
+	t.Put(u)
 	return nil
 }
 

@@ -1,0 +1,144 @@
+package outbox_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/bridge/opencode/outbox"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+)
+
+// queued submits messages to a chat whose turn runs, and returns their ids.
+func (s *system) queued(chatID string, messages ...string) (ids []string) {
+	s.T.Helper()
+	for _, text := range messages {
+		id, _, err := s.Chats.SubmitMessage(s.T.Context(), chat.SubmitMessage{
+			Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chatID, Parts: []events.Part{{Type: "text", Text: text}},
+		})
+		s.Must(err)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (s *system) change(c chat.ChangeMessage) {
+	s.T.Helper()
+	_, err := s.Chats.ChangeMessage(s.T.Context(), c)
+	s.Must(err)
+}
+
+func (s *system) withdraw(chatID, message string) {
+	s.T.Helper()
+	_, err := s.Chats.WithdrawMessage(s.T.Context(), chat.WithdrawMessage{Chat: chatID, Message: message})
+	s.Must(err)
+}
+
+// answerAll answers each prompt once it comes, and returns the texts of n prompts.
+func (s *system) answerAll(n int) []string {
+	s.T.Helper()
+	for i := range n {
+		p := s.prompted(i + 1)[i]
+		s.Answer(p.session, p.MessageID)
+		s.Drained()
+	}
+	return texts(s.promptsReceived())
+}
+
+func TestTheQueueIsSentAsThePersonChangedIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start()
+	chatID := s.Chat("one")
+	s.prompted(1)
+	ids := s.queued(chatID, "two", "three", "four", "five")
+	s.change(chat.ChangeMessage{Chat: chatID, Message: ids[2], Before: &ids[0]})
+	s.change(chat.ChangeMessage{Chat: chatID, Message: ids[0], Parts: []events.Part{{Type: "text", Text: "two, edited"}}})
+	s.withdraw(chatID, ids[1])
+	r.Stop() // what waits follows from the log alone
+	s.Start().Connected()
+	is.Equal(s.answerAll(4), []string{"one", "four", "two, edited", "five"})
+	s.Drained()
+	is.Equal(len(facts[events.MessageSending](s, chatID)), 4)
+	_, err := s.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: chatID, Message: ids[0], Parts: []events.Part{{Type: "text", Text: "too late"}}})
+	is.Equal(handlers.CodeOf(err), handlers.Conflict)
+}
+
+func TestASteeredMessageJoinsTheRunningTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.Start(func(b *outbox.Outbox) { b.MaxTurns = 1 }) // the turn that it joins is the one that may run
+	chatID := s.Chat("one")
+	first := s.prompted(1)[0]
+	ids := s.queued(chatID, "two", "three", "four")
+	s.change(chat.ChangeMessage{Chat: chatID, Message: ids[2], Delivery: events.DeliverySteer})
+	p := s.prompted(2)
+	is.Equal(texts(p), []string{"one", "four"})
+	is.Equal(p[1].session, first.session)
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chatID)) == 2 })
+	s.Drained()
+	is.Equal(len(s.promptsReceived()), 2) // the others wait
+
+	s.Answer(first.session, first.MessageID) // the answer to the first is not the end of the turn
+	s.Drained()
+	is.Equal(len(s.promptsReceived()), 2)
+	s.Answer(p[1].session, p[1].MessageID)
+	is.Equal(texts(s.prompted(3)), []string{"one", "four", "two"})
+}
+
+func TestASteeredMessageIsSentAgainAfterARestart(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	r := s.Start()
+	chatID := s.Chat("one")
+	first := s.prompted(1)[0]
+	s.Drained()
+	s.Refusing("POST", "/prompt_async", 1, 503)
+	_, _, err := s.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: chatID, Parts: []events.Part{{Type: "text", Text: "two"}}, Delivery: events.DeliverySteer})
+	is.NoErr(err)
+	s.prompted(2)
+	r.Stop()
+	s.Start().Connected()
+	p := s.prompted(3)
+	is.Equal(p[1].MessageID, p[2].MessageID)
+	is.Equal(p[2].session, first.session)
+	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chatID)) == 2 })
+	is.Equal(len(facts[events.MessageSending](s, chatID)), 2)
+}
+
+func TestAMessageMovedToTheFrontStillWaitsForAnEarlierRevert(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	var open atomic.Bool
+	s.RefuseWith(func(r bridgetest.Request) int {
+		if strings.HasSuffix(r.Path, "/revert") && !open.Load() {
+			return 503
+		}
+		return 0
+	})
+	s.Start()
+	chatID := s.Chat("one")
+	first := s.prompted(1)[0]
+	ids := s.queued(chatID, "two")
+	_, err := s.Chats.Revert(t.Context(), chat.Revert{Chat: chatID, Message: first.MessageID})
+	is.NoErr(err)
+	ids = append(ids, s.queued(chatID, "three")...)
+	s.change(chat.ChangeMessage{Chat: chatID, Message: ids[1], Before: &ids[0]})
+	s.Answer(first.session, first.MessageID)
+	for n := len(s.Requests("POST", "/revert")); len(s.Requests("POST", "/revert")) < n+3; {
+		s.Drained()
+	}
+	is.Equal(len(s.promptsReceived()), 1)
+	open.Store(true)
+	is.Equal(texts(s.prompted(2)), []string{"one", "three"})
+}

@@ -1,0 +1,255 @@
+package chat
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+)
+
+// ChangeMessage changes a person's message that waits in the queue of its chat. An empty field stays as it is.
+type ChangeMessage struct {
+	handlers.Command
+	Chat     string        `json:"chat"`
+	Message  string        `json:"message"`
+	Parts    []events.Part `json:"parts,omitempty"`
+	Delivery string        `json:"delivery,omitempty"` // events.DeliverySteer sends the message at once
+	Before   *string       `json:"before,omitempty"`   // the waiting message that it is put before; "" for the end of the queue
+}
+
+// WithdrawMessage deletes a person's message that waits in the queue of its chat.
+type WithdrawMessage struct {
+	handlers.Command
+	Chat    string `json:"chat"`
+	Message string `json:"message"`
+}
+
+// SendMessage ends the wait of a message: from now on it cannot be changed. Only the outbox gives this command.
+type SendMessage struct {
+	handlers.Command
+	Chat    string
+	Sending events.MessageSending
+	Seen    uint64 // the caller knows all changes of the queue up to this sequence
+}
+
+// messageState holds the messages of a chat, and where its queue was changed.
+type messageState struct {
+	handlers.ChatState
+	messages map[string]*message
+	changed  uint64            // sequence of the last change of the queue
+	causes   map[string]uint64 // commands that changed the queue, and where
+}
+
+// message is a submitted message. Its content is only compared, so it is kept as a hash.
+type message struct {
+	state     waitState
+	submitted uint64            // sequence of the event
+	parts     [sha256.Size]byte // of their JSON, as submitted
+	now       [sha256.Size]byte // of their JSON after edits
+	last      uint64            // sequence of its last change
+	steer     bool
+	resumes   bool // PocketCoder wrote it to resume a turn
+}
+
+// waitState says what has ended the wait of a message.
+type waitState int
+
+const (
+	waiting waitState = iota
+	sent
+	failed
+	withdrawn
+)
+
+func hashOf(parts []events.Part) [sha256.Size]byte {
+	b, err := json.Marshal(parts)
+	if err != nil {
+		panic(err) // parts are texts
+	}
+	return sha256.Sum256(b)
+}
+
+func (s *messageState) Apply(e events.Event) {
+	s.ChatState.Apply(e)
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	switch d := d.(type) {
+	case events.MessageSubmitted:
+		hash := hashOf(d.Parts)
+		s.messages[d.Message] = &message{
+			submitted: e.Seq, last: e.Seq, parts: hash, now: hash, steer: d.Delivery == events.DeliverySteer, resumes: d.Resumes != "",
+		}
+	case events.MessageSending:
+		s.end(d.Message, sent)
+	case events.MessageFailed:
+		s.end(d.Message, failed)
+	case events.MessageEdited:
+		s.change(e, d.Message, func(m *message) { m.now = hashOf(d.Parts) })
+	case events.MessageMoved:
+		s.change(e, d.Message, func(*message) {})
+	case events.MessageSteered:
+		s.change(e, d.Message, func(m *message) { m.steer = true })
+	case events.MessageWithdrawn:
+		s.change(e, d.Message, func(m *message) { m.state = withdrawn })
+	}
+}
+
+// end ends the wait of a message.
+func (s *messageState) end(id string, state waitState) {
+	if m := s.messages[id]; m != nil && m.state == waiting {
+		m.state = state
+	}
+}
+
+// change applies a change of the queue.
+func (s *messageState) change(e events.Event, id string, apply func(*message)) {
+	s.changed = e.Seq
+	if e.Cause != "" {
+		s.causes[e.Cause] = e.Seq
+	}
+	if m := s.messages[id]; m != nil {
+		m.last = e.Seq
+		apply(m)
+	}
+}
+
+// messagesOf returns the kept fold of a chat's messages.
+func (h *Chats) messagesOf(ctx context.Context, chat string) *handlers.Fold[*messageState] {
+	return h.messages.Get(ctx, chat, func() *handlers.Fold[*messageState] {
+		s := &messageState{messages: map[string]*message{}, causes: map[string]uint64{}}
+		return handlers.NewFold(s, events.ChatSubject(chat, "message.*"), handlers.ChatFilter(chat))
+	})
+}
+
+// waiting returns a message that waits, or the refusal of a command to change it.
+func (s *messageState) waiting(chat, id string) (*message, error) {
+	if err := s.Missing(chat); err != nil {
+		return nil, err
+	}
+	m := s.messages[id]
+	switch {
+	case m == nil:
+		return nil, handlers.Refuse(handlers.NotFound, "there is no message %s in chat %s", id, chat)
+	case m.resumes:
+		return nil, handlers.Refuse(handlers.Conflict, "PocketCoder wrote this message to resume a turn. It cannot be changed.")
+	case m.state == sent:
+		return nil, handlers.Refuse(handlers.Conflict, "This message was sent already. It can no longer be changed.")
+	case m.state == failed:
+		return nil, handlers.Refuse(handlers.Conflict, "This message could not be sent. It can no longer be changed.")
+	case m.state == withdrawn:
+		return nil, handlers.Refuse(handlers.Conflict, "This message was deleted.")
+	}
+	return m, nil
+}
+
+// ChangeMessage carries out the command. When nothing changes, nothing is stored, and seq is that of the last change.
+func (h *Chats) ChangeMessage(ctx context.Context, c ChangeMessage) (seq uint64, err error) {
+	if c.Parts != nil {
+		if err := checkParts(c.Parts); err != nil {
+			return 0, err
+		}
+	}
+	if err := checkDelivery(c.Delivery); err != nil {
+		return 0, err
+	}
+	if err := handlers.CheckChat(c.Chat); err != nil {
+		return 0, err
+	}
+	return h.messagesOf(ctx, c.Chat).CarryOut(ctx, h.Log, c.Command, func(s *messageState) ([]events.Event, uint64, error) {
+		if seq := s.causes[c.ID]; c.ID != "" && seq != 0 {
+			return nil, seq, nil
+		}
+		m, changes, err := s.changesOf(c)
+		if err != nil {
+			return nil, 0, err
+		}
+		all := make([]events.Event, len(changes))
+		for i, d := range changes {
+			if all[i], err = events.New(c.Chat, c.Actor, d); err != nil {
+				return nil, 0, err
+			}
+		}
+		return all, m.last, nil
+	})
+}
+
+// changesOf decides what a command changes. A client that repeats the content of a message that was sent changes nothing.
+func (s *messageState) changesOf(c ChangeMessage) (m *message, changes []events.Data, err error) {
+	if m = s.messages[c.Message]; m != nil && m.state == sent && c.isContent(m) {
+		return m, nil, s.Missing(c.Chat)
+	}
+	if m, err = s.waiting(c.Chat, c.Message); err != nil {
+		return nil, nil, err
+	}
+	if c.Parts != nil && hashOf(c.Parts) != m.now {
+		changes = append(changes, events.MessageEdited{Message: c.Message, Parts: c.Parts})
+	}
+	switch {
+	case c.Delivery == events.DeliverySteer && !m.steer:
+		changes = append(changes, events.MessageSteered{Message: c.Message})
+	case c.Delivery == events.DeliveryQueue && m.steer:
+		return nil, nil, handlers.RefuseField(handlers.Conflict, "delivery", "This message is being sent at once. It cannot go back into the queue.")
+	}
+	if c.Before != nil && *c.Before != c.Message {
+		if *c.Before != "" {
+			if _, err := s.waiting(c.Chat, *c.Before); err != nil {
+				return nil, nil, handlers.RefuseField(handlers.Conflict, "before", "The other message does not wait any more. Look at the queue again.")
+			}
+		}
+		changes = append(changes, events.MessageMoved{Message: c.Message, Before: *c.Before})
+	}
+	return m, changes, nil
+}
+
+// isContent reports whether a command has nothing but the content of a message.
+func (c ChangeMessage) isContent(m *message) bool {
+	hash := hashOf(c.Parts)
+	return c.Before == nil && c.Delivery == "" && (hash == m.parts || hash == m.now)
+}
+
+// WithdrawMessage carries out the command. A message that was withdrawn already is not withdrawn again.
+func (h *Chats) WithdrawMessage(ctx context.Context, c WithdrawMessage) (seq uint64, err error) {
+	if err := handlers.CheckChat(c.Chat); err != nil {
+		return 0, err
+	}
+	return h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *messageState) (events.Data, uint64, error) {
+		if m := s.messages[c.Message]; m != nil && m.state == withdrawn {
+			return nil, m.last, s.Missing(c.Chat)
+		}
+		if _, err := s.waiting(c.Chat, c.Message); err != nil {
+			return nil, 0, err
+		}
+		return events.MessageWithdrawn{Message: c.Message}, 0, nil
+	})
+}
+
+// SendMessage carries out the command. It refuses a message that does not wait any more, and any message of a queue that has changed
+// since Seen. A message that was sent before gets further ids.
+func (h *Chats) SendMessage(ctx context.Context, c SendMessage) (seq uint64, err error) {
+	return h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *messageState) (events.Data, uint64, error) {
+		if err := s.Missing(c.Chat); err != nil {
+			return nil, 0, err
+		}
+		switch m := s.messages[c.Sending.Message]; {
+		case m == nil:
+			return nil, 0, handlers.Refuse(handlers.NotFound, "there is no message %s in chat %s", c.Sending.Message, c.Chat)
+		case m.state == failed || m.state == withdrawn:
+			return nil, 0, handlers.Refuse(handlers.Conflict, "message %s does not wait any more", c.Sending.Message)
+		case m.state == waiting && s.changed > c.Seen:
+			return nil, 0, handlers.Refuse(handlers.Conflict, "the queue of chat %s changed at %d, after %d", c.Chat, s.changed, c.Seen)
+		}
+		return c.Sending, 0, nil
+	})
+}
+
+func checkDelivery(delivery string) error {
+	switch delivery {
+	case "", events.DeliveryQueue, events.DeliverySteer:
+		return nil
+	}
+	return handlers.RefuseField(handlers.Invalid, "delivery", "delivery: want %s or %s, got %.40q", events.DeliveryQueue, events.DeliverySteer, delivery)
+}

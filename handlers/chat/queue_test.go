@@ -1,0 +1,161 @@
+package chat_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission/permissiontest"
+)
+
+func happened(t *testing.T, h *permissiontest.Handlers, data ...events.Data) {
+	t.Helper()
+	for _, d := range data {
+		handlerstest.Happened(t, h.Log, "c1", handlerstest.Fact{Data: d})
+	}
+}
+
+func submitted(id string) events.MessageSubmitted {
+	return events.MessageSubmitted{Message: id, Parts: handlerstest.Say(id)}
+}
+
+func sending(id string) events.MessageSending {
+	return events.MessageSending{Message: id, Session: "ses_1", EngineMessage: "msg_" + id, EngineParts: []string{"prt_" + id}}
+}
+
+func TestOnlyAMessageThatWaitsIsChanged(t *testing.T) {
+	t.Parallel()
+	const sent, failed, deleted = "This message was sent already. It can no longer be changed.", "This message could not be sent. It can no longer be changed.", "This message was deleted."
+	edit := func(text string) chat.ChangeMessage { return chat.ChangeMessage{Parts: handlerstest.Say(text)} }
+	steer := chat.ChangeMessage{Delivery: events.DeliverySteer}
+	move := func(before string) chat.ChangeMessage { return chat.ChangeMessage{Before: &before} }
+	for name, c := range map[string]struct {
+		given  []events.Data // after the submitted messages a, b and s, which steers
+		change chat.ChangeMessage
+		of     string // a when empty
+		then   []events.Data
+		code   handlers.Code
+		says   string
+	}{
+		"edited":                        {change: edit("new"), then: []events.Data{events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}}},
+		"edited while held":             {given: []events.Data{events.MessageHeld{Message: "a"}}, change: edit("new"), then: []events.Data{events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}}},
+		"edited back":                   {given: []events.Data{events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}}, change: edit("a"), then: []events.Data{events.MessageEdited{Message: "a", Parts: handlerstest.Say("a")}}},
+		"edited into the same":          {change: edit("a")},
+		"steered":                       {change: steer, then: []events.Data{events.MessageSteered{Message: "a"}}},
+		"steered twice":                 {change: steer, of: "s"},
+		"back into the queue":           {change: chat.ChangeMessage{Delivery: events.DeliveryQueue}, of: "s", code: handlers.Conflict, says: "This message is being sent at once. It cannot go back into the queue."},
+		"left in the queue":             {change: chat.ChangeMessage{Delivery: events.DeliveryQueue}},
+		"moved":                         {change: move("b"), then: []events.Data{events.MessageMoved{Message: "a", Before: "b"}}},
+		"moved to the end":              {change: move(""), then: []events.Data{events.MessageMoved{Message: "a"}}},
+		"moved before itself":           {change: move("a")},
+		"moved before one that is sent": {given: []events.Data{sending("b")}, change: move("b"), code: handlers.Conflict, says: "The other message does not wait any more. Look at the queue again."},
+		"all at once": {change: chat.ChangeMessage{Parts: handlerstest.Say("new"), Delivery: events.DeliverySteer, Before: new("")}, then: []events.Data{
+			events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}, events.MessageSteered{Message: "a"}, events.MessageMoved{Message: "a"}}},
+		"edited once it is sent":         {given: []events.Data{sending("a")}, change: edit("new"), code: handlers.Conflict, says: sent},
+		"steered once it is sent":        {given: []events.Data{sending("a")}, change: steer, code: handlers.Conflict, says: sent},
+		"moved once it is sent":          {given: []events.Data{sending("a")}, change: move("b"), code: handlers.Conflict, says: sent},
+		"repeated once it is sent":       {given: []events.Data{sending("a")}, change: edit("a")},
+		"repeated after an edit":         {given: []events.Data{events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}, sending("a")}, change: edit("new")},
+		"edited once it has failed":      {given: []events.Data{events.MessageFailed{Message: "a"}}, change: edit("new"), code: handlers.Conflict, says: failed},
+		"edited once it was withdrawn":   {given: []events.Data{events.MessageWithdrawn{Message: "a"}}, change: edit("new"), code: handlers.Conflict, says: deleted},
+		"a prompt that resumes a turn":   {given: []events.Data{events.MessageSubmitted{Message: "r", Parts: handlerstest.Say("r"), Resumes: "per_1"}}, of: "r", change: edit("new"), code: handlers.Conflict, says: "PocketCoder wrote this message to resume a turn. It cannot be changed."},
+		"a message of nobody":            {of: "none", change: edit("new"), code: handlers.NotFound, says: "there is no message none in chat c1"},
+		"a message of a deleted chat":    {given: []events.Data{events.Deleted{}}, change: edit("new"), code: handlers.NotFound, says: "there is no chat c1"},
+		"without content":                {change: edit(" "), code: handlers.Invalid, says: "the message is empty"},
+		"delivered in an unknown manner": {change: chat.ChangeMessage{Delivery: "soon"}, code: handlers.Invalid, says: `delivery: want queue or steer, got "soon"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			h := permissiontest.Open(t)
+			happened(t, h, submitted("a"), submitted("b"), events.MessageSubmitted{Message: "s", Parts: handlerstest.Say("s"), Delivery: events.DeliverySteer})
+			happened(t, h, c.given...)
+			_, before := handlerstest.History(t, h.Log, "c1")
+			c.change.Command, c.change.Chat, c.change.Message = handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, "c1", "a"
+			if c.of != "" {
+				c.change.Message = c.of
+			}
+			for range 2 { // the second time it changes nothing
+				_, err := h.Chats.ChangeMessage(t.Context(), c.change)
+				is.Equal(handlers.CodeOf(err), c.code)
+				if err != nil {
+					is.Equal(err.Error(), c.says)
+				}
+				_, after := handlerstest.History(t, h.Log, "c1")
+				is.Equal(after[len(before):], append([]events.Data{}, c.then...))
+			}
+		})
+	}
+}
+
+func TestAWithdrawnMessageIsNotSentNorSubmittedAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.Open(t)
+	happened(t, h, submitted("a"), submitted("b"), sending("b"))
+	withdraw := func(id string) (uint64, error) {
+		return h.Chats.WithdrawMessage(t.Context(), chat.WithdrawMessage{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Message: id})
+	}
+	seq, err := withdraw("a")
+	is.NoErr(err)
+	again, err := withdraw("a")
+	is.NoErr(err)
+	is.Equal(again, seq)
+	_, err = withdraw("b")
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+	_, err = h.Chats.SendMessage(t.Context(), chat.SendMessage{Chat: "c1", Sending: sending("a"), Seen: seq})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+	_, _, err = h.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: "c1", Message: "a", Parts: handlerstest.Say("a")})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+	is.Equal(err.Error(), "message a was deleted")
+}
+
+func TestAMessageIsNotSentFromAQueueThatHasChanged(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.Open(t)
+	happened(t, h, submitted("a"), submitted("b"))
+	seen, err := h.Log.Last(t.Context())
+	is.NoErr(err)
+	send := func(id string) error {
+		_, err := h.Chats.SendMessage(t.Context(), chat.SendMessage{Chat: "c1", Sending: sending(id), Seen: seen})
+		return err
+	}
+	moved, err := h.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: "c1", Message: "b", Before: new("a")})
+	is.NoErr(err)
+	is.Equal(handlerstest.Refusal(t, send("a")), handlers.Conflict)
+	seen = moved
+	is.NoErr(send("b"))
+	_, err = h.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: "c1", Message: "a", Parts: handlerstest.Say("new")})
+	is.NoErr(err)
+	is.NoErr(send("b")) // again under other ids, because OpenCode has lost the session
+}
+
+func TestAnEditAndTheSendingNeverBothWin(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.Open(t)
+	other := &chat.Chats{Log: h.Log} // of another process, so that they meet in the log
+	for i := range 40 {
+		id := fmt.Sprintf("m%d", i)
+		happened(t, h, submitted(id))
+		seen, err := h.Log.Last(t.Context())
+		is.NoErr(err)
+		var edited, sent error
+		var both sync.WaitGroup
+		both.Go(func() {
+			_, edited = h.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: "c1", Message: id, Parts: handlerstest.Say("new")})
+		})
+		both.Go(func() {
+			_, sent = other.SendMessage(t.Context(), chat.SendMessage{Chat: "c1", Sending: sending(id), Seen: seen})
+		})
+		both.Wait()
+		is.True((edited == nil) != (sent == nil))
+	}
+}

@@ -1,0 +1,111 @@
+package projections
+
+import (
+	"slices"
+	"strings"
+
+	"pocketcoder/events"
+)
+
+// The queue of a chat holds the messages of a person that wait, in the order of their positions. A change of the order distributes the
+// positions of these messages among them, so that nothing else in the chat moves.
+
+// enqueue adds a new message to the queue of its chat: to the end, or behind those that are sent at once.
+func (t *tables) enqueue(m Message) {
+	if m.Delivery == events.DeliverySteer {
+		t.moveToFront(m)
+	} else {
+		t.move(m, "")
+	}
+}
+
+// moveToFront puts a message that is sent at once behind the others of this kind.
+func (t *tables) moveToFront(m Message) {
+	queue := t.queueWithout(m)
+	at := slices.IndexFunc(queue, func(id string) bool {
+		other, _ := t.messages.Get(id)
+		return other.Delivery != events.DeliverySteer
+	})
+	if at < 0 {
+		t.move(m, "")
+	} else {
+		t.move(m, queue[at])
+	}
+}
+
+// move puts a message before another one of the queue, or at the end if there is no such message.
+func (t *tables) move(m Message, before string) {
+	queue := t.queueWithout(m)
+	at := slices.Index(queue, before)
+	if at < 0 {
+		at = len(queue)
+	}
+	queue = slices.Insert(queue, at, m.ID)
+	t.setQueue(m.Chat, queue)
+	var positions []int64
+	for _, id := range queue {
+		one, _ := t.messages.Get(id)
+		positions = append(positions, one.Position)
+	}
+	slices.Sort(positions)
+	for i, id := range queue {
+		one, _ := t.messages.Get(id)
+		one.Position = positions[i]
+		t.messages.Put(one)
+	}
+}
+
+// queueWithout returns the ids of the messages in the queue of the message's chat, without the message.
+func (t *tables) queueWithout(m Message) []string {
+	chat, _ := t.chats.Get(m.Chat)
+	return slices.DeleteFunc(strings.Fields(chat.Queue), func(id string) bool { return id == m.ID })
+}
+
+func (t *tables) setQueue(chatID string, ids []string) {
+	chat, _ := t.chats.Get(chatID)
+	chat.Queue = strings.Join(ids, " ")
+	t.chats.Put(chat)
+}
+
+// waiting returns the message of a chat that an event changes, and whether the message still waits.
+func (t *tables) waiting(e events.Event, id string) (Message, bool, error) {
+	m, err := t.submittedMessage(e, id)
+	return m, m.UserStatus == statusPending && m.Role == roleUser, err
+}
+
+func edited(t *tables, e events.Event, b events.MessageEdited) error {
+	m, waits, err := t.waiting(e, b.Message)
+	if err == nil && waits {
+		m.Submitted = encoded(b.Parts)
+		t.messages.Put(m)
+	}
+	return err
+}
+
+func moved(t *tables, e events.Event, b events.MessageMoved) error {
+	m, waits, err := t.waiting(e, b.Message)
+	if err == nil && waits {
+		t.move(m, b.Before)
+	}
+	return err
+}
+
+func steered(t *tables, e events.Event, b events.MessageSteered) error {
+	m, waits, err := t.waiting(e, b.Message)
+	if err == nil && waits {
+		m.Delivery = events.DeliverySteer
+		t.messages.Put(m)
+		t.moveToFront(m)
+	}
+	return err
+}
+
+func withdrawn(t *tables, e events.Event, b events.MessageWithdrawn) error {
+	m, waits, err := t.waiting(e, b.Message)
+	if err == nil && waits {
+		t.setUserStatus(&m, statusWithdrawn)
+		m.Removed = true
+		t.messages.Put(m)
+	}
+	return err
+}

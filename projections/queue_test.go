@@ -1,0 +1,90 @@
+package projections_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/projections/pending"
+)
+
+func TestTheQueueIsInThePersonsOrder(t *testing.T) {
+	t.Parallel()
+	moved := func(message, before string) events.Data { return events.MessageMoved{Message: message, Before: before} }
+	for name, c := range map[string]struct {
+		happens []events.Data // after a, b, c and d were submitted
+		want    string        // messages that wait, with the text of an edited one and ! for one that steers
+	}{
+		"as submitted":               {nil, "a b c d"},
+		"to the front":               {[]events.Data{moved("c", "a")}, "c a b d"},
+		"between others":             {[]events.Data{moved("a", "d")}, "b c a d"},
+		"to the end":                 {[]events.Data{moved("b", "")}, "a c d b"},
+		"before one that is gone":    {[]events.Data{events.MessageWithdrawn{Message: "c"}, moved("a", "c")}, "b d a"},
+		"twice":                      {[]events.Data{moved("d", "a"), moved("d", "c")}, "a b d c"},
+		"steered":                    {[]events.Data{events.MessageSteered{Message: "c"}}, "c! a b d"},
+		"the second that is steered": {[]events.Data{events.MessageSteered{Message: "d"}, events.MessageSteered{Message: "b"}}, "d! b! a c"},
+		"submitted to steer":         {[]events.Data{events.MessageSubmitted{Message: "e", Parts: []events.Part{{Type: "text", Text: "e"}}, Delivery: events.DeliverySteer}}, "e! a b c d"},
+		"submitted after a move":     {[]events.Data{moved("d", "a"), events.MessageSubmitted{Message: "e", Parts: []events.Part{{Type: "text", Text: "e"}}}}, "d a b c e"},
+		"edited":                     {[]events.Data{events.MessageEdited{Message: "b", Parts: []events.Part{{Type: "text", Text: "B"}}}}, "a B c d"},
+		"withdrawn":                  {[]events.Data{events.MessageWithdrawn{Message: "a"}}, "b c d"},
+		"after the first is sent":    {[]events.Data{events.MessageSending{Message: "a", Session: ses, EngineMessage: msg1}, moved("d", "b")}, "a d b c"},
+		"changed when sent":          {[]events.Data{events.MessageSending{Message: "a", Session: ses, EngineMessage: msg1}, events.MessageEdited{Message: "a"}, events.MessageWithdrawn{Message: "a"}}, "a b c d"},
+		"of a message that failed":   {[]events.Data{events.MessageFailed{Message: "b"}, moved("d", "a")}, "d a c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			m, s := still(t), &story{t: t}
+			feed(t, m, s.created())
+			for _, id := range []string{"a", "b", "c", "d"} {
+				feed(t, m, s.own(events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: id}}}))
+			}
+			for _, d := range c.happens {
+				feed(t, m, s.own(d))
+			}
+			all, err := pending.Messages(t.Context(), m)
+			is.NoErr(err)
+			var got []string
+			for _, one := range all {
+				_, text, _ := strings.Cut(string(one.Submitted), `"text":"`)
+				text, _, _ = strings.Cut(text, `"`)
+				if one.Delivery == events.DeliverySteer {
+					text += "!"
+				}
+				got = append(got, text)
+			}
+			is.Equal(strings.Join(got, " "), c.want)
+		})
+	}
+}
+
+func TestAWithdrawnMessageIsGoneAndNothingRuns(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &story{t: t}
+	feed(t, m, s.begun()...)
+	feed(t, m, s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"), s.submitted("m2"))
+	is.Equal(chat(t, m).Turn, "assistant")
+	feed(t, m, s.own(events.MessageWithdrawn{Message: "m2"}))
+	is.Equal(chat(t, m).Turn, "user")
+	is.Equal(len(shown(t, m)), 2)
+}
+
+func TestAMessageThatJoinedAStoppedTurnIsNotAwaited(t *testing.T) {
+	t.Parallel()
+	for name, request := range map[string]events.Data{"aborted": events.AbortRequested{}, "reverted": events.RevertRequested{Message: msg1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			m, s := still(t), &story{t: t}
+			feed(t, m, s.begun()...)
+			requested := s.own(request)
+			feed(t, m, s.assistant(ses, "msg_a", msg1, ""), s.submitted("m2"), s.sending("m2", msg2), s.delivered("m2", msg2), requested, s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"))
+			is.Equal(chat(t, m).Turn, "assistant")
+			feed(t, m, s.own(events.EffectDone{Effect: requested.ID}))
+			is.Equal(chat(t, m).Turn, "user")
+		})
+	}
+}
