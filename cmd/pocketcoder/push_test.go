@@ -58,15 +58,21 @@ func (p phone) next(t *testing.T) pushed {
 	}
 }
 
-// press does what ntfy does when somebody presses a button.
-func (one pushed) press(t *testing.T, label string) int {
+// address returns where a button leads.
+func (one pushed) address(t *testing.T, label string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(one.header.Get("Actions"), "http, "+label+", ")
 	if !found {
 		t.Fatalf("there is no button %s: %s", label, one.header.Get("Actions"))
 	}
 	address, _, _ := strings.Cut(rest, ",")
-	resp, err := http.Post(address, "", nil)
+	return address
+}
+
+// press does what ntfy does when somebody presses a button.
+func (one pushed) press(t *testing.T, label string) int {
+	t.Helper()
+	resp, err := http.Post(one.address(t, label), "", nil)
 	if err != nil {
 		return 0 // the system is somewhere else by now
 	}

@@ -252,11 +252,12 @@ function pathOf(address) {
   return pathname + search;
 }
 
-// act does what a button says, once. A tap elsewhere opens the page.
+// act does what a button says, once, and shows the result in place of the notification: a close could come after that, and
+// remove it. A tap elsewhere opens the page.
 async function act(notification, action) {
-  notification.close();
   const { click, urls } = notification.data;
   if (!urls[action]) {
+    notification.close();
     await open(click);
     return;
   }
