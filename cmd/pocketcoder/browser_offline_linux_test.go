@@ -148,8 +148,8 @@ func TestWhatWasDecidedWithoutAConnectionIsSentLater(t *testing.T) {
 	b.sees("the stored pages", fmt.Sprintf(`document.querySelector('#stored a[href="/chats/%s"] .title')?.textContent === "In a tunnel"`, chat))
 	b.shot("offline-page")
 	b.click(fmt.Sprintf(`#stored a[href="/chats/%s"]`, chat))
-	b.sees("the request", `document.querySelector(".card.draft .decide") !== null`)
-	b.click(".card.draft .decide [value=authorized]")
+	b.sees("the request", `document.querySelector(".card.draft .decide") !== null && document.readyState === "complete"`)
+	is.True(evaluate[bool](b, `(document.querySelector(".card.draft .decide [value=authorized]").click(), true)`)) // chromedp can still have the elements of the page before
 	b.sees("that the decision waits", `document.querySelector(".card > .decision.waiting b")?.textContent === "Approve"`)
 	b.sees("that it cannot be decided again", `document.querySelector(".card.draft .decide").checkVisibility() === false`)
 	b.shot("offline-approved")
