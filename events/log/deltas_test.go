@@ -91,7 +91,8 @@ func TestStoredFragmentsAreReadInOrderFromAPlace(t *testing.T) {
 	for range 2000 { // a fragment is stored a moment later
 		var err error
 		place, err = l.FoldDeltas(t.Context(), events.ExecDeltaSubject("chat1", "x2"), place, func(d log.Delta) error {
-			is.Equal(d, log.Delta{Subject: "delta.exec.chat1.x2", Type: "exec.output", Stream: "stdout", Offset: next, Data: []byte{byte(next)}})
+			is.True(time.Since(d.Stored) < time.Minute)
+			is.Equal(d, log.Delta{Subject: "delta.exec.chat1.x2", Type: "exec.output", Stream: "stdout", Offset: next, Data: []byte{byte(next)}, Stored: d.Stored})
 			next += 2
 			return nil
 		})
