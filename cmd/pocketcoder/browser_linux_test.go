@@ -108,6 +108,7 @@ func (b *tab) heard(event any) {
 // fine fails the test if a script failed, was refused, or opened a dialog, or if the page is wider than the window.
 func (b *tab) fine() {
 	b.t.Helper()
+	b.sees("the page", `document.readyState === "complete"`)
 	if width := evaluate[int64](b, "document.documentElement.scrollWidth"); width > b.size.width {
 		b.t.Errorf("the page is %d wide in a window of %d", width, b.size.width)
 	}
@@ -128,11 +129,25 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 func (b *tab) visit(path string) { b.t.Helper(); b.do(chromedp.Navigate(b.HTTP + path)) }
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	b.do(chromedp.Click(chromedp.CSS(selector)))
+	b.again(chromedp.Click(chromedp.CSS(selector)))
 }
 func (b *tab) fill(selector, text string) {
 	b.t.Helper()
-	b.do(chromedp.SendKeys(chromedp.CSS(selector), text))
+	b.again(chromedp.SendKeys(chromedp.CSS(selector), text))
+}
+
+// again takes a step on an element, once more if the page replaced the element meanwhile.
+func (b *tab) again(step chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	var err error
+	for range 20 {
+		if err = chromedp.Do(b.ctx, step); err == nil || !strings.Contains(err.Error(), "-32000") {
+			break
+		}
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 // evaluate returns the value of a JavaScript expression.
@@ -148,7 +163,10 @@ func evaluate[T any](b *tab, expression string) T {
 // sees waits until a JavaScript condition holds.
 func (b *tab) sees(what, condition string) {
 	b.t.Helper()
-	expect.Eventually(b.t, what, func() bool { return evaluate[bool](b, condition) })
+	expect.Eventually(b.t, what, func() bool {
+		holds, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](condition))
+		return err == nil && holds // while a page is loaded, the elements of the condition may be missing
+	})
 }
 
 // has waits until the log of a chat has a text.

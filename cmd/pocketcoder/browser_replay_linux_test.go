@@ -50,7 +50,7 @@ func TestAPersonReplaysAChatInABrowser(t *testing.T) {
 			b.sees("the event before", fmt.Sprintf(`current === %d`, count-1))
 			b.do(chromedp.KeyEvent(kb.Home))
 			b.sees("the first event", `current === 1 && document.querySelectorAll("#entries > *").length === 0`)
-			atDecision := `document.querySelector("#event").matches(".decision")`
+			atDecision := `document.querySelector("#event")?.matches(".decision") ?? false`
 			for !evaluate[bool](b, atDecision) { // from mark to mark
 				before := evaluate[int](b, "current")
 				b.do(chromedp.KeyEvent(kb.ArrowRight, chromedp.KeyModifiers(chromedp.ModifierShift)))
