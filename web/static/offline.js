@@ -38,7 +38,7 @@ function showDecisions() {
       notes.add(noteOf(d, place));
     }
   }
-  for (const note of document.querySelectorAll(".decision")) {
+  for (const note of document.querySelectorAll(".unsent-decision")) {
     if (!notes.has(note)) {
       note.remove();
     }
@@ -52,7 +52,7 @@ function requestsOf({ path, body }) {
 // noteOf returns the note about a decision in a place. It adds the note if it is not there.
 function noteOf(d, place) {
   const kind = d.refused === undefined ? "waiting" : "refused";
-  const there = [...place.children].find((note) => note.matches(".decision." + kind) && note.dataset.id === String(d.id));
+  const there = [...place.children].find((note) => note.matches(".unsent-decision." + kind) && note.dataset.id === String(d.id));
   if (there) {
     return there;
   }
