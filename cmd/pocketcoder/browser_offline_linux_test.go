@@ -145,9 +145,9 @@ func TestWhatWasDecidedWithoutAConnectionIsSentLater(t *testing.T) {
 	b.sees("when it is from", `!document.querySelector("#offline").hidden && document.querySelector("#stored-at time").textContent !== ""`)
 	b.shot("offline-chat")
 	b.over(l, "/account") // which no browser stores
-	b.sees("the stored pages", fmt.Sprintf(`document.querySelector('#stored a[href="/chats/%s"] .title')?.textContent === "In a tunnel"`, chat))
+	b.sees("the stored pages", fmt.Sprintf(`document.querySelector('#stored-pages a[href="/chats/%s"] .title')?.textContent === "In a tunnel"`, chat))
 	b.shot("offline-page")
-	b.click(fmt.Sprintf(`#stored a[href="/chats/%s"]`, chat))
+	b.click(fmt.Sprintf(`#stored-pages a[href="/chats/%s"]`, chat))
 	b.sees("the request", `document.querySelector(".card.draft .decide") !== null && document.readyState === "complete"`)
 	is.True(evaluate[bool](b, `(document.querySelector(".card.draft .decide [value=authorized]").click(), true)`)) // chromedp can still have the elements of the page before
 	b.sees("that the decision waits", `document.querySelector(".card > .unsent-decision.waiting b")?.textContent === "Approve"`)
@@ -206,7 +206,7 @@ func TestADecisionThatComesTooLateIsRefusedVisibly(t *testing.T) {
 	is.Equal(awaited[[]string](b, `caches.keys().then((names) => names.filter((name) => name.startsWith("pages-")))`), []string{})
 	l.set(true)
 	b.over(l, "/chats/"+chat)
-	b.sees("that nothing is stored", `document.querySelector("#nothing-stored")?.checkVisibility() && document.querySelector("#stored").childElementCount === 0`)
+	b.sees("that nothing is stored", `document.querySelector("#nothing-stored")?.checkVisibility() && document.querySelector("#stored-pages").childElementCount === 0`)
 	b.shot("offline-nothing")
 }
 

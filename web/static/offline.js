@@ -89,11 +89,11 @@ async function showStored() {
     const cache = await caches.open(name);
     for (const request of await cache.keys()) {
       const answer = await cache.match(request);
-      byID("stored").prepend(rowOf(request.url, answer.headers, await answer.text()));
+      byID("stored-pages").prepend(rowOf(request.url, answer.headers, await answer.text()));
     }
   }
-  const any = byID("stored").childElementCount > 0;
-  byID("read-last").hidden = byID("stored").hidden = !any;
+  const any = byID("stored-pages").childElementCount > 0;
+  byID("read-last").hidden = byID("stored-pages").hidden = !any;
   byID("nothing-stored").hidden = any;
   showLocalTimes();
 }
@@ -102,7 +102,7 @@ function rowOf(url, headers, html) {
   const title = new DOMParser().parseFromString(parser.createHTML(html), "text/html").title;
   const row = byID("stored-row").content.firstElementChild.cloneNode(true);
   row.querySelector("a").href = new URL(url).pathname;
-  row.querySelector(".title").textContent = title.replace(byID("stored").dataset.product, "");
+  row.querySelector(".title").textContent = title.replace(byID("stored-pages").dataset.product, "");
   row.querySelector("time").dateTime = new Date(headers.get("Date")).toISOString();
   return row;
 }
@@ -122,7 +122,7 @@ if (serviceWorker) {
   window.addEventListener("online", () => tellWorker({}));
   window.addEventListener("pageshow", () => tellWorker({}));
   setInterval(() => document.hidden || decisions.every((d) => "refused" in d) || tellWorker({}), 5000);
-  if (byID("stored")) {
+  if (byID("stored-pages")) {
     showStored();
     window.addEventListener("online", () => location.reload());
   }
