@@ -102,7 +102,7 @@ type MessageEdited struct {
 	Parts   []Part `json:"parts"`
 }
 
-// MessageMoved gives a message that waits another place in the queue of its chat.
+// MessageMoved moves a waiting message to another place in the queue of its chat.
 type MessageMoved struct {
 	Message string `json:"message"`
 	Before  string `json:"before,omitempty"` // the waiting message that follows it; empty for the end of the queue

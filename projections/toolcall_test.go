@@ -46,7 +46,7 @@ func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
 	feed(t, m, s.called("msg_a", "call_1", "running", `{"command":"pwd","workdir":"sub"}`))
 	is.Equal(<-waited, toolcalls.Call{Tool: "bash", Input: `{"command":"pwd","workdir":"sub"}`, Directory: directed, Agent: "build"})
 
-	_, ok, err = toolcalls.Find(t.Context(), m, child, "msg_a", "call_1") // nobody's but the session's
+	_, ok, err = toolcalls.Find(t.Context(), m, child, "msg_a", "call_1") // a call belongs to its session
 	is.NoErr(err)
 	is.True(!ok)
 }

@@ -69,7 +69,7 @@ func (one pushed) address(t *testing.T, label string) string {
 	return address
 }
 
-// press does what ntfy does when somebody presses a button.
+// press sends the request that ntfy sends when a person presses a button.
 func (one pushed) press(t *testing.T, label string) int {
 	t.Helper()
 	resp, err := http.Post(one.address(t, label), "", nil)

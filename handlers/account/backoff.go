@@ -36,7 +36,7 @@ func (e ErrBackoff) Error() string {
 
 // attempts is what went before on an account.
 type attempts struct {
-	taken  chan struct{} // holds one while somebody tries
+	taken  chan struct{} // holds one value while a login attempt runs
 	folded *log.Position // nil until the first attempt on an account
 	failures
 }

@@ -36,6 +36,7 @@ func TestACommandIsCarriedOutInsteadOfSent(t *testing.T) {
 	is.Equal(write("/archive").path, path)
 	expect.Contains(t, b.visit(t, "/?archived=true").body, "Two &lt;rivers&gt;")
 
+	is.Equal(b.submit(t, path+"/messages", url.Values{"text": {"/requests"}, "again": {"true"}}).path, path) // another client's message
 	for _, text := range []string{"/etc/hosts is a file", "/changes please", "/stop\nthat", "/unknown"} {
 		is.Equal(write(text).path, path)
 		expect.Contains(t, b.visit(t, path).body, text)
@@ -61,7 +62,10 @@ func TestAChatUsesTheModelThatAPersonSelects(t *testing.T) {
 	unknown := b.submit(t, path+"/messages", url.Values{"text": {"/model acme/huge"}})
 	is.Equal(unknown.status, http.StatusBadRequest)
 	expect.Contains(t, unknown.body, "acme/huge")
+	s.User(t, "bob", "user")
+	is.Equal(loggedIn(t, s, "bob").submit(t, path+"/model", url.Values{"model": {""}}).status, http.StatusNotFound)
 	is.Equal(b.submit(t, path+"/model", url.Values{"model": {""}}).path, path)
+	is.Equal(loggedIn(t, s, "bob").submit(t, path+"/model", url.Values{"model": {""}}).status, http.StatusNotFound)
 	expect.Lacks(t, b.visit(t, path).body, " selected>acme")
 }
 

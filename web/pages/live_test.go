@@ -2,11 +2,13 @@ package pages_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -36,7 +38,9 @@ func (b *browser) follow(t *testing.T, page shown) *live {
 
 func (b *browser) stream(t *testing.T, path, lastEventID string) *live {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), "GET", b.url+path, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a text that never arrives fails the test
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, "GET", b.url+path, nil)
 	webtest.Check(t, err)
 	if lastEventID != "" {
 		r.Header.Set("Last-Event-ID", lastEventID)

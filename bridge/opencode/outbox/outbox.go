@@ -13,7 +13,7 @@
 //     aborts, reverts and forks. An abort or a reply waits for none.
 //   - One effect of a chat is tried at a time. Chats do not wait for each other, unless MaxTurns turns are running.
 //   - The ids of a message are in the log before it is sent, so OpenCode runs it once, however often it is sent. They are appended on the
-//     condition that nobody has changed the queue since the message was chosen, and end its changes.
+//     condition that the queue is as it was when the message was chosen. After message.sending the message cannot be changed.
 //   - No reply to OpenCode is "always", so OpenCode asks about each request, and PocketCoder decides it.
 //   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).
 //

@@ -200,7 +200,7 @@ func (r Stream) readAll(ctx context.Context, filter string, after uint64, fn fun
 	return err
 }
 
-// readNews reads the events after a sequence, of which newest has the newest one of each subject.
+// readNews reads the events after a sequence. newest holds the newest event of each subject.
 func (r Stream) readNews(ctx context.Context, filter string, after uint64, newest []message, fn func(message) error) error {
 	if len(newest) == 0 {
 		return nil

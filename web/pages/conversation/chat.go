@@ -120,14 +120,15 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, who api.Caller
 	return v, err
 }
 
-// sendMessage submits a message, or carries out the command that a person wrote instead of one.
+// sendMessage submits a message, or carries out the command that a person wrote instead of one. A message that is sent again stays
+// a message: another client may have submitted a text that is a command here.
 func (c Conversation) sendMessage(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	chat, text := r.PathValue("id"), site.Field(r, "text")
 	files, err := filesIn(r)
 	if err != nil {
 		return "", err
 	}
-	if to, argument, ok := commandIn(text); ok && len(files) == 0 {
+	if to, argument, ok := commandIn(text); ok && len(files) == 0 && !r.PostForm.Has("again") {
 		return to.run(c, r, who, argument)
 	}
 	return site.ChatPath(chat), c.send(r, who, chat, r.PostFormValue("id"), text, files)

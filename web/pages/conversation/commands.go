@@ -108,6 +108,9 @@ func (c Conversation) selectModel(_ http.ResponseWriter, r *http.Request, who ap
 	}
 	var models timeline.Models
 	err := c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) (err error) {
+		if _, err := c.Chat(r.Context(), db, who, id); err != nil {
+			return err
+		}
 		models, err = timeline.ModelsOf(r.Context(), db, id)
 		return err
 	})

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/web/query"
 )
 
-// transcript is what a subagent was told and did, at one moment.
+// transcript holds the messages of a subagent at one moment.
 type transcript struct {
 	chat     timeline.Chat
 	pending  int // requests and questions that wait for a person, of all chats

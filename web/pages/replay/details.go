@@ -26,7 +26,7 @@ type row struct{ name, value string }
 type details struct {
 	rows   []row
 	cause  int    // number of the event that led to it, 0 if none of the chat did
-	exec   string // execution of which there is a recording, "" for none
+	exec   string // id of the execution that can be downloaded as a recording, "" if there is none
 	stored string // its body
 	by     string // who or what appended it
 }

@@ -105,7 +105,7 @@ func (s steps) cause(id string) int {
 	return slices.IndexFunc(s, func(one step) bool { return id != "" && one.id == id }) + 1
 }
 
-// markWidth is the width of the image of the marks: so many places are told apart.
+// markWidth is the width of the image of the marks, in units. Marks closer than one unit overlap.
 const markWidth = 1000
 
 // path returns the marks of one kind as an SVG path.
