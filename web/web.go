@@ -37,6 +37,7 @@ import (
 	"pocketcoder/web/realtime"
 	"pocketcoder/web/records"
 	"pocketcoder/web/search"
+	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
 )
 
@@ -74,6 +75,7 @@ type Server struct {
 	Realtime *realtime.Realtime
 	Streams  *stream.Streams
 	Ports    *ports.Ports
+	Shells   *shell.Shells
 	Exports  *export.Exports
 	Site     *site.Site
 	hosts    []string
@@ -93,17 +95,18 @@ func New(o Options) *Server {
 		Realtime: &realtime.Realtime{API: core, Log: o.Log},
 		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},
 		Ports:    &ports.Ports{API: core, URL: o.PortsURL, Dial: o.Dial},
+		Shells:   &shell.Shells{API: core, Conn: o.Conn},
 		Exports:  &export.Exports{API: core, Log: o.Log},
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
-	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats, Ports: s.Ports}
+	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats, Ports: s.Ports, Shells: s.Shells}
 	return s
 }
 
 // routes are all routes besides those of api itself.
 func (s *Server) routes() []api.Route {
-	return slices.Concat(s.Chats.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(), s.Exports.Routes(), s.Ports.Routes(), search.Search{API: s.API}.Routes())
+	return slices.Concat(s.Chats.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(), s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(), search.Search{API: s.API}.Routes())
 }
 
 // Routes serves the API alone, without the pages and the checks of origin and host.

@@ -9,6 +9,7 @@ package site
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"maps"
 	"net/http"
@@ -25,6 +26,7 @@ import (
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/ports"
 	"pocketcoder/web/records"
+	"pocketcoder/web/shell"
 )
 
 // Site holds the parts of the system that pages use.
@@ -36,6 +38,7 @@ type Site struct {
 	Records *records.Records
 	Chats   *chats.Chats
 	Ports   *ports.Ports
+	Shells  *shell.Shells
 }
 
 // Policy lets a page use our own script and style files and speak to us, and nothing else. Script may turn text into elements
@@ -97,6 +100,19 @@ func (s *Site) Page(show func(*http.Request, api.Caller) (templ.Component, error
 		if err != nil {
 			return err
 		}
+		return Render(w, r, http.StatusOK, c)
+	}, toLogin)
+}
+
+// StyledPage is Page for a page whose script makes style elements. The browser applies those that carry the nonce.
+func (s *Site) StyledPage(show func(r *http.Request, who api.Caller, nonce string) (templ.Component, error)) http.Handler {
+	return s.private(func(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+		nonce := rand.Text()
+		c, err := show(r, who, nonce)
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Security-Policy", strings.Replace(Policy, "style-src 'self'", "style-src 'self' 'nonce-"+nonce+"'", 1))
 		return Render(w, r, http.StatusOK, c)
 	}, toLogin)
 }

@@ -1,4 +1,5 @@
-// Package terminal serves the commands of a chat with what they print, and the way to the ports that they serve.
+// Package terminal serves the commands of a chat with what they print, the way to the ports that they serve, and a
+// person's own shell.
 //
 // Promises: output is shown as text with its colours: no control sequence moves, hides or starts anything. A page shows a bounded
 // number of commands, and of each a bounded part of the output. What a command prints appears while it runs.
@@ -32,6 +33,8 @@ func (t Terminal) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /chats/{id}/terminal", t.Page(t.show))
 	mux.Handle("GET /chats/{id}/terminal/live", t.Live(t.live))
 	mux.Handle("GET /chats/{id}/ports/{port}", t.File(t.openPort))
+	mux.Handle("GET /chats/{id}/shell", t.StyledPage(t.showShell))
+	mux.Handle("GET /chats/{id}/shell/socket", t.File(t.Shells.Serve))
 }
 
 // maxExecutions is the number of executions that a page shows at once.

@@ -34,3 +34,21 @@ var Ends = map[string]string{
 	"open-files":  "stopped: more open files than allowed",
 	"output-size": "stopped: more output than allowed",
 }
+
+// The texts of a person's own shell.
+const (
+	Shell           = "Shell"
+	OpenShell       = "Open a shell"
+	OpenPrivate     = "Open a private shell"
+	PrivateHint     = "The log does not record what a private shell prints."
+	RecordedHint    = "What the shell prints is recorded."
+	TypeIntoShell   = "Type into the shell"
+	StopTyping      = "Stop typing"
+	StopTypingHint  = "Shift and Escape stop typing, too."
+	ShellConnecting = "Opening the shell…"
+	ShellEnded      = "The shell has ended."
+	ShellLost       = "The connection broke, and the shell has ended with it."
+	NewShell        = "Open a new one"
+	ShellKeys       = "Keys"
+	NoScriptShell   = "A shell in the browser needs JavaScript. Or use a terminal: pocketcoder sandbox shell %s"
+)

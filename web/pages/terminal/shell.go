@@ -1,0 +1,44 @@
+package terminal
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/a-h/templ"
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/texts"
+)
+
+// showShell shows a terminal in which shell.js opens a shell of the person's own.
+func (t Terminal) showShell(r *http.Request, who api.Caller, nonce string) (templ.Component, error) {
+	v, err := t.read(r.Context(), who, r.PathValue("id"), func(dbx.Builder, string) ([]execution, bool, error) { return nil, false, nil })
+	if err != nil {
+		return nil, err
+	}
+	if err := t.API.PersonMayWrite(r, who, v.chat.ID); err != nil {
+		return nil, err
+	}
+	return shellPage(who, v, nonce, r.URL.Query().Get("private") == "true"), nil
+}
+
+// shellPath is the address of the page with a shell.
+func shellPath(v view) string { return site.ChatPath(v.chat.ID) + "/shell" }
+
+// recorded says whether the log records what the shell prints.
+func recorded(private bool) string {
+	if private {
+		return texts.PrivateHint
+	}
+	return texts.RecordedHint
+}
+
+func noScript(v view) string { return fmt.Sprintf(texts.NoScriptShell, v.chat.ID) }
+
+// keys are those that the keyboard of a phone lacks. shell.js knows what they send.
+var keys = []struct{ name, shown, label string }{
+	{"Escape", "Esc", "Escape"}, {"Tab", "Tab", "Tab"}, {"Control", "Ctrl", "Control, for the next key"},
+	{"ArrowLeft", "←", "Left"}, {"ArrowDown", "↓", "Down"}, {"ArrowUp", "↑", "Up"}, {"ArrowRight", "→", "Right"},
+}
