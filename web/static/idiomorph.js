@@ -1,4 +1,4 @@
-// idiomorph 0.8.0, https://www.npmjs.com/package/idiomorph, dist/idiomorph.min.js as published.
+// idiomorph 0.8.0, from npm, dist/idiomorph.min.js as published.
 //
 // Zero-Clause BSD: Permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby
 // granted. THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH REGARD TO THIS SOFTWARE INCLUDING ALL

@@ -1,4 +1,4 @@
-// @xterm/addon-fit 0.11.0, https://www.npmjs.com/package/@xterm/addon-fit, lib/addon-fit.js as published, without its source map.
+// @xterm/addon-fit 0.11.0, from npm, lib/addon-fit.js as published, without its source map.
 //
 // Copyright (c) 2019, The xterm.js authors (https://github.com/xtermjs/xterm.js)
 // MIT License: Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated

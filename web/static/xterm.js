@@ -1,4 +1,4 @@
-// @xterm/xterm 6.0.0, https://www.npmjs.com/package/@xterm/xterm, lib/xterm.js as published, without its source map.
+// @xterm/xterm 6.0.0, from npm, lib/xterm.js as published, without its source map.
 //
 // Copyright (c) 2017-2019, The xterm.js authors (https://github.com/xtermjs/xterm.js)
 // Copyright (c) 2014-2016, SourceLair Private Company (https://www.sourcelair.com)

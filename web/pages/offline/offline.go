@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"strings"
 
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -65,7 +66,9 @@ func (o Offline) serveWorker(w http.ResponseWriter, r *http.Request) error {
 			program = content
 			continue
 		}
-		s.Files = append(s.Files, "/static/"+f.Name())
+		if !strings.HasPrefix(f.Name(), "xterm") { // large, and a shell needs a connection
+			s.Files = append(s.Files, "/static/"+f.Name())
+		}
 	}
 	s.Version = hex.EncodeToString(sum.Sum(nil)[:8])
 	body := bytes.Join([][]byte{[]byte("const settings = "), api.MustJSON(s), []byte(";\n"), program}, nil)
