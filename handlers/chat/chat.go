@@ -57,7 +57,7 @@ const maxTitle = 500
 // maxText is the longest description and the longest tags of a chat, in characters: PocketBase's limit for a text field.
 const maxText = 5000
 
-// DefaultTitle is that of a chat nobody named.
+// DefaultTitle is the title of a chat without a name.
 const DefaultTitle = "New chat"
 
 // DefaultEngine is the OpenCode of a single-node installation.

@@ -34,7 +34,7 @@ type questions struct {
 	handlers.ChatState
 	asks     map[string]events.QuestionAsk
 	answered map[string]map[int]answered
-	over     map[string]string // rejected, expired, or answered in OpenCode by somebody else: how
+	over     map[string]string // rejected, expired, or answered in OpenCode itself: how
 }
 
 type answered struct {

@@ -62,7 +62,8 @@ func (r Request) concernsPerson() bool {
 	return r.Referred || r.Interrupted || r.Status == projections.PermissionDenied || r.Status == projections.PermissionExpired
 }
 
-// Window is the part of a chat that a page shows: positions from From, and below Before unless that is 0.
+// Window is the part of a chat that a page shows: the positions from From up to, but without, Before. A Before of 0 sets no
+// upper limit.
 type Window struct {
 	From, Before int64
 }

@@ -26,7 +26,7 @@ type revertRequest struct {
 
 // revertAnswer names what a revert puts back.
 type revertAnswer struct {
-	Files []string `json:"files"` // absolute paths of all that changed since the message, whoever changed it
+	Files []string `json:"files"` // absolute paths of the files that changed since the message, also those that a person changed
 }
 
 func (s *Chats) abortChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {

@@ -135,7 +135,8 @@ type segment struct {
 	at     time.Duration // since the command began
 }
 
-// output writes the stored output. The fragments tell when it was printed. What no fragment tells of is printed at the end.
+// output writes the stored output. The fragments have the times at which it was printed. Output without a fragment
+// is written at the end.
 func (c *cast) output(ctx context.Context, l *log.Log, x projections.Run, began time.Duration) error {
 	var stored projections.Outputs
 	if err := json.Unmarshal([]byte(x.Outputs), &stored); err != nil {

@@ -60,7 +60,7 @@ func TestARecordingHasTheTimesAtWhichOutputCame(t *testing.T) {
 		texts = append(texts, p.text)
 	}
 	is.Equal(texts, []string{"\x1b[1m$ make\x1b[0m\r\n", "one\r\n", "warning\r\n", "two\r\n", "late\r\n"})
-	is.True(all[3].at < 3600 && all[4].at == 3600) // what no fragment tells of comes at the end
+	is.True(all[3].at < 3600 && all[4].at == 3600) // output without a fragment is at the end
 	for i := range all[1:] {
 		is.True(all[i].at <= all[i+1].at)
 	}

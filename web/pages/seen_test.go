@@ -13,7 +13,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// newestOf is what a page says was seen by who sees the end of its chat.
+// newestOf returns the sequence that a page reports as seen when its end is visible.
 func newestOf(t *testing.T, page string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(page, `id="newest" data-seq="`)

@@ -18,7 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// firstBatch is how many messages are requested at first. Many readers stop after a few, and the server does not know: it looks for
+// firstBatch is how many messages are requested at first. Many readers stop after a few messages, but the server looks for
 // the rest of the batch, in a long log for a second and more (measured).
 const firstBatch = 16
 

@@ -229,7 +229,7 @@ func (f *finder) execution(body events.Data) (exec string, rows []row, err error
 	if err != nil {
 		return "", nil, err
 	}
-	if f.about = uint64(x.Position); isRequest(body) {
+	if f.about = uint64(x.Position); beginsExecution(body) {
 		f.about = uint64(p.DecidedSeq)
 	}
 	if x.Status != events.ExecutionRefused {
@@ -244,8 +244,8 @@ func (f *finder) execution(body events.Data) (exec string, rows []row, err error
 	return exec, rows, nil
 }
 
-// isRequest reports whether an event begins an execution, or refuses to.
-func isRequest(body events.Data) bool {
+// beginsExecution reports whether an event begins or refuses an execution.
+func beginsExecution(body events.Data) bool {
 	switch body.(type) {
 	case events.ExecRequested, events.ExecRefused:
 		return true

@@ -108,7 +108,7 @@ func otherDetails(ask events.PermissionAsk, but ...string) (all []detail) {
 	return all
 }
 
-// texts.Of returns a text as it is, and any other value as JSON.
+// textOf returns a text as it is, and any other value as JSON.
 func textOf(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {

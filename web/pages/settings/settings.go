@@ -264,7 +264,7 @@ func path(collection string) string { return "/settings/" + url.PathEscape(colle
 
 func recordPath(collection, id string) string { return path(collection) + "/" + url.PathEscape(id) }
 
-// fieldsOf returns the fields of a record that nobody edits, as texts.
+// fieldsOf returns the fields of a read-only record, as texts.
 func fieldsOf(r query.Record) (all [][2]string) {
 	for _, name := range r.Names() {
 		if text := textOf(r.Get(name)); text != "" {

@@ -117,7 +117,7 @@ func (s *Site) StyledPage(show func(r *http.Request, who api.Caller, nonce strin
 	}, toLogin)
 }
 
-// File serves what is no page to an account. A guest goes to the login.
+// File serves a response that is not a page, such as a download. A guest goes to the login.
 func (s *Site) File(serve func(http.ResponseWriter, *http.Request, api.Caller) error) http.Handler {
 	return s.private(serve, toLogin)
 }
