@@ -19,7 +19,7 @@ const readOnly = `(() => {
 	const entries = document.querySelector("#entries").cloneNode(true);
 	entries.querySelectorAll("form, .menu, .more, .new-line").forEach((e) => e.remove());
 	entries.querySelectorAll("time").forEach((e) => e.replaceChildren(e.dateTime));
-	return entries.outerHTML.replace(/\s+/g, " ");
+	return entries.outerHTML.replace(/\s+/g, " ").replace(/> </g, "><");
 })()`
 
 func TestAPersonReplaysAChatInABrowser(t *testing.T) {
