@@ -4,7 +4,8 @@ package pocketcoder
 
 import "embed"
 
-// ShellSource is a module with the package cmd/pocketcoder-shell, which imports only the standard library and this module.
+// ShellSource is a module with the package cmd/pocketcoder-shell, which imports only the standard library and this
+// module.
 //
 //go:embed go.mod bridge/opencode/shellsocket/shellsocket.go cmd/pocketcoder-shell/main.go cmd/pocketcoder-shell/socket.go
 var ShellSource embed.FS

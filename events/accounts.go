@@ -59,8 +59,8 @@ type SessionClosed struct {
 	Reason  string `json:"reason"` // revoked, disabled, password, role, deleted, replaced
 }
 
-// LoginFailed is a login that was refused: of an account, or, in the audit scope, under a name nobody has. The name is not
-// kept, because people type their password there.
+// LoginFailed is a login that was refused: of an account, or, in the audit scope, under a name nobody has. The name is
+// not kept, because people type their password there.
 type LoginFailed struct {
 	Reason string `json:"reason"` // password, disabled, role, backoff, unknown, setup
 	Client

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// PermissionAsk is a permission request of OpenCode: permission.asked, or an entry of its list of pending requests. It has only the
-// fields that PocketCoder reads.
+// PermissionAsk is a permission request of OpenCode: permission.asked, or an entry of its list of pending requests. It
+// has only the fields that PocketCoder reads.
 type PermissionAsk struct {
 	ID         string          `json:"id"` // per_…
 	SessionID  string          `json:"sessionID"`
@@ -36,7 +36,8 @@ const (
 	QuestionRejected  = "question.rejected"
 )
 
-// PermissionAskOf returns the request that an event makes. direct reports whether the request was made over our API, not by OpenCode.
+// PermissionAskOf returns the request that an event makes. direct reports whether the request was made over our API,
+// not by OpenCode.
 func PermissionAskOf(e Event) (ask PermissionAsk, direct bool, err error) {
 	d, err := Decode(e)
 	if err != nil {
@@ -57,7 +58,8 @@ func (d PermissionRequested) Ask() PermissionAsk {
 	}
 }
 
-// PermissionMetadata is what the metadata of a permission request say that it is about. A field that they lack, or hold in another form, is empty.
+// PermissionMetadata is what the metadata of a permission request say that it is about. A field that they lack, or
+// hold in another form, is empty.
 type PermissionMetadata struct {
 	Command     string `json:"command"`  // bash, and external_directory of the bash tool
 	Filepath    string `json:"filepath"` // edit, external_directory
@@ -110,10 +112,12 @@ func (a PermissionAsk) Text() string {
 	return cmp.Or(a.Command(), about.Filepath, about.URL, strings.Join(a.Patterns, " "))
 }
 
-// Line describes a request in one line: its type, and the command, the file, the address, the description, or else the patterns.
+// Line describes a request in one line: its type, and the command, the file, the address, the description, or else the
+// patterns.
 func (a PermissionAsk) Line() string {
 	about := a.About()
-	for _, text := range []string{about.Command, about.File(), about.URL, about.Description, strings.Join(a.Patterns, " ")} {
+	for _, text := range []string{about.Command, about.File(), about.URL, about.Description,
+		strings.Join(a.Patterns, " ")} {
 		if text = strings.Join(strings.Fields(text), " "); text != "" {
 			return a.Permission + ": " + text
 		}
@@ -121,7 +125,8 @@ func (a PermissionAsk) Line() string {
 	return a.Permission
 }
 
-// Request returns the SHA-256, in hex, of type, patterns and metadata. A request that is repeated byte for byte has the same.
+// Request returns the SHA-256, in hex, of type, patterns and metadata. A request that is repeated byte for byte has
+// the same.
 func (a PermissionAsk) Request() string {
 	patterns, _ := json.Marshal(a.Patterns)
 	var metadata bytes.Buffer
@@ -137,8 +142,8 @@ func (a PermissionAsk) Redacted() bool {
 	return bytes.Contains(a.Metadata, []byte(Redacted)) || strings.Contains(strings.Join(a.Patterns, "\n"), Redacted)
 }
 
-// QuestionAsk is OpenCode's question.asked, or an entry of its list of pending questions. It has only the fields that PocketCoder
-// reads.
+// QuestionAsk is OpenCode's question.asked, or an entry of its list of pending questions. It has only the fields that
+// PocketCoder reads.
 type QuestionAsk struct {
 	ID        string     `json:"id"` // que_…
 	SessionID string     `json:"sessionID"`

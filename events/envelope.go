@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TimeFormat is the format of every time in a record or row: UTC, with milliseconds, sortable as text. It is PocketBase's format.
+// TimeFormat is the format of every time in a record or row: UTC, with milliseconds, sortable as text. It is
+// PocketBase's format.
 const TimeFormat = "2006-01-02 15:04:05.000Z"
 
 // Redacted stands in a stored event where a secret stood.
@@ -67,14 +68,15 @@ type Event struct {
 	Actor       string
 	Cause       string // id of the event or command that led here
 	Correlation string
-	OpenCodeSeq int64           // sequence in OpenCode's session history, -1 for an event that is not durable there
-	Form        int             // version of the stored body, 0 for none; of a durable event of OpenCode's, the one that OpenCode stated
-	Data        json.RawMessage // the body in its newest form
-	stored      json.RawMessage // the body as it is stored, if that is an older form
+	OpenCodeSeq int64 // sequence in OpenCode's session history, -1 for an event that is not durable there
+	// version of the stored body, 0 for none; of a durable event of OpenCode's, the one that OpenCode stated
+	Form   int
+	Data   json.RawMessage // the body in its newest form
+	stored json.RawMessage // the body as it is stored, if that is an older form
 
 	// Malformed says why the event cannot be read: its message is not a valid event, its form is newer than this program,
-	// or its body is lost or damaged. Readers skip it, and the read models keep it as a dead letter. It is an Erased if an operator
-	// erased the body; then readers skip the event, too, and nothing is wrong.
+	// or its body is lost or damaged. Readers skip it, and the read models keep it as a dead letter. It is an Erased if
+	// an operator erased the body; then readers skip the event, too, and nothing is wrong.
 	Malformed error
 }
 
@@ -112,7 +114,8 @@ func own(subject, actor string, d Data) (Event, error) {
 	if err != nil {
 		return Event{}, fmt.Errorf("encode %s: %w", d.Kind(), err)
 	}
-	return build(subject, d.Kind(), Event{ID: NewID(), Source: SourceSelf, Actor: actor, OpenCodeSeq: -1, Form: newestForm(d.Kind()), Data: body})
+	return build(subject, d.Kind(), Event{ID: NewID(), Source: SourceSelf, Actor: actor, OpenCodeSeq: -1,
+		Form: newestForm(d.Kind()), Data: body})
 }
 
 // NewOpenCode returns the event of an OpenCode event: about a chat, or about the engine if chat is empty. id
@@ -123,7 +126,8 @@ func NewOpenCode(chat, engine, id string, seq int64, o OpenCode) (Event, error) 
 		subject = EngineOpenCodeSubject(engine, o.Type)
 	}
 	actor := EngineActor(engine)
-	return build(subject, o.Kind(), Event{ID: id, Source: actor, Actor: actor, OpenCodeSeq: seq, Form: o.Form, Data: o.Properties})
+	return build(subject, o.Kind(), Event{ID: id, Source: actor, Actor: actor, OpenCodeSeq: seq, Form: o.Form,
+		Data: o.Properties})
 }
 
 // Encode returns v as JSON on one line. It does not escape <, > and &, because people read commands there.
@@ -191,8 +195,8 @@ func Message(e Event, body []byte) *nats.Msg {
 	return &nats.Msg{Subject: e.RawSubject, Header: h, Data: body}
 }
 
-// FromMessage returns the event of a stored message. stored is the time at which the server stored it; a message without ce-time
-// gets that time.
+// FromMessage returns the event of a stored message. stored is the time at which the server stored it; a message
+// without ce-time gets that time.
 func FromMessage(subject string, h nats.Header, data []byte, seq uint64, stored time.Time) Event {
 	e := Event{
 		Seq: seq, RawSubject: subject, Data: data, OpenCodeSeq: -1, Time: stored.UTC(),
@@ -268,7 +272,8 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		Malformed   string          `json:"malformed,omitempty"` // why data is not the body
 		Erased      string          `json:"erased,omitempty"`    // why data is a mark
 		Data        json.RawMessage `json:"data"`
-	}{specVersion, e.Seq, e.ID, e.Subject.Kind, e.Source, e.RawSubject, e.Time, e.Actor, e.Cause, e.Correlation, nil, e.Form, "", "", e.Data}
+	}{specVersion, e.Seq, e.ID, e.Subject.Kind, e.Source, e.RawSubject, e.Time, e.Actor, e.Cause, e.Correlation, nil,
+		e.Form, "", "", e.Data}
 	if e.OpenCodeSeq >= 0 {
 		v.OpenCodeSeq = &e.OpenCodeSeq
 	}

@@ -16,7 +16,8 @@ type ChatErased struct {
 
 func (ChatErased) Kind() string { return "erased" }
 
-// Erased stands for a body that an operator erased. It is the value of Event.Malformed of such an event, so readers skip the event.
+// Erased stands for a body that an operator erased. It is the value of Event.Malformed of such an event, so readers
+// skip the event.
 type Erased struct {
 	SHA256 string `json:"sha256"` // of the body
 	Size   int64  `json:"size"`   // of the body, in bytes

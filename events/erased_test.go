@@ -29,7 +29,8 @@ func TestAnErasedEventSaysWhatWasErased(t *testing.T) {
 	is.Equal(string(Erase(Erase(m.Data))), string(Erase(m.Data)))
 	is.Equal(WithoutMark(Erase(m.Data)), nil)
 
-	for _, body := range []string{`{"erased":true}`, `{"erased":{"sha256":"ab","size":1}}`, string(m.Data), "", strings.Replace(string(Erase(m.Data)), "}}", `},"text":"x"}`, 1)} {
+	for _, body := range []string{`{"erased":true}`, `{"erased":{"sha256":"ab","size":1}}`, string(m.Data), "",
+		strings.Replace(string(Erase(m.Data)), "}}", `},"text":"x"}`, 1)} {
 		_, ok := ReadErased([]byte(body))
 		is.True(!ok) // a body that only looks like a mark
 		is.Equal(string(WithoutMark([]byte(body))), body)

@@ -1,8 +1,9 @@
-// Package events has the types of all events: their bodies, their envelope and their subjects. The stored form of each is a
-// promise for ever.
+// Package events has the types of all events: their bodies, their envelope and their subjects. The stored form of each
+// is a promise for ever.
 //
-// These are the kinds of PocketCoder's own events, in the order in which they follow each other. Each is about a chat, unless the
-// line says otherwise. OpenCode's events are stored beside them as opencode.<type>; the lines name the few that matter here.
+// These are the kinds of PocketCoder's own events, in the order in which they follow each other. Each is about a chat,
+// unless the line says otherwise. OpenCode's events are stored beside them as opencode.<type>; the lines name the few
+// that matter here.
 //
 //	chat        created, session.bound (an OpenCode session), updated, deleted; erased (by an operator)
 //	message     message.submitted. While it waits: message.held (a budget is spent), message.edited, message.moved,
@@ -20,13 +21,14 @@
 //	            login.failed, also about no account; chat.seen (up to which event the account has seen a chat)
 //	record      saved, deleted: about a configuration record
 //
-// The package is pure: it has no connection and does no I/O. events/log stores events, and events/secret redacts them before.
+// The package is pure: it has no connection and does no I/O. events/log stores events, and events/secret redacts them
+// before.
 package events
 
 // The catalogue: everything of our own that can happen. Rows are added, never changed or removed, because the stored
-// form is a promise: a field may be added (optional), a kind may be added, nothing is renamed. A form that must change in another way gets a
-// new version (forms.go). OpenCode's own events are not listed: their type is stored verbatim and their JSON unchanged (see OpenCode
-// in envelope.go).
+// form is a promise: a field may be added (optional), a kind may be added, nothing is renamed. A form that must change
+// in another way gets a new version (forms.go). OpenCode's own events are not listed: their type is stored verbatim
+// and their JSON unchanged (see OpenCode in envelope.go).
 
 import (
 	"encoding/json"
@@ -80,12 +82,13 @@ type Part struct {
 	Filename string `json:"filename,omitempty"`
 }
 
-// MessageSubmitted is a person's message that PocketCoder has accepted. With Resumes it is the prompt that resumes a stopped turn
-// after a person's decision or answers (role system in the chat).
+// MessageSubmitted is a person's message that PocketCoder has accepted. With Resumes it is the prompt that resumes a
+// stopped turn after a person's decision or answers (role system in the chat).
 type MessageSubmitted struct {
 	Message string `json:"message"`
 	Parts   []Part `json:"parts"`
-	Resumes string `json:"resumes,omitempty"` // the ask that was decided, or the interrupted questions that were answered (que_…)
+	// the ask that was decided, or the interrupted questions that were answered (que_…)
+	Resumes string `json:"resumes,omitempty"`
 
 	Delivery string `json:"delivery,omitempty"` // DeliverySteer; empty for DeliveryQueue
 }
@@ -118,8 +121,8 @@ type MessageWithdrawn struct {
 	Message string `json:"message"`
 }
 
-// MessageSending fixes OpenCode's ids of the message before it is sent. A resend after a crash uses the same ids, so OpenCode
-// runs the message once.
+// MessageSending fixes OpenCode's ids of the message before it is sent. A resend after a crash uses the same ids, so
+// OpenCode runs the message once.
 type MessageSending struct {
 	Message       string   `json:"message"`
 	Session       string   `json:"session"`
@@ -140,12 +143,13 @@ type MessageFailed struct {
 	Error   string `json:"error"`
 }
 
-// MessageHeld means that a message waits because a budget is spent. It is sent when a person allows more, the limit changes or a
-// new day begins.
+// MessageHeld means that a message waits because a budget is spent. It is sent when a person allows more, the limit
+// changes or a new day begins.
 type MessageHeld struct {
-	Message    string `json:"message"`
-	Permission string `json:"permission"` // the request of type budget that decides about more; it may belong to another chat
-	Reason     string `json:"reason"`     // a sentence for the person
+	Message string `json:"message"`
+	// the request of type budget that decides about more; it may belong to another chat
+	Permission string `json:"permission"`
+	Reason     string `json:"reason"` // a sentence for the person
 }
 
 // ModelReplaced means that another model answers the message, because OpenCode cannot use the selected one.
@@ -181,13 +185,14 @@ type TurnLost struct {
 	Session string `json:"session"`
 }
 
-// AbortRequested is a command to stop the running turn, or one subagent if Session is set. OpenCode's events have the result.
+// AbortRequested is a command to stop the running turn, or one subagent if Session is set. OpenCode's events have the
+// result.
 type AbortRequested struct {
 	Session string `json:"session,omitempty"`
 }
 
-// RevertRequested is a command to revert a message, all later ones and their changes to files. Without a message it undoes the last
-// revert. OpenCode's events have the result.
+// RevertRequested is a command to revert a message, all later ones and their changes to files. Without a message it
+// undoes the last revert. OpenCode's events have the result.
 type RevertRequested struct {
 	Message string `json:"message,omitempty"` // OpenCode's id
 }
@@ -198,7 +203,8 @@ type ForkRequested struct {
 	Chat    string `json:"chat"`              // the new one
 }
 
-// EffectDone says that OpenCode has carried out an abort.requested, a revert.requested or a fork.requested, or that there was nothing to do.
+// EffectDone says that OpenCode has carried out an abort.requested, a revert.requested or a fork.requested, or that
+// there was nothing to do.
 type EffectDone struct {
 	Effect string `json:"effect"` // id of that event
 }
@@ -246,7 +252,8 @@ var catalogue = kinds(
 	QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecStarted{}, ExecSignalled{}, ExecConnected{}, ExecChanged{}, ExecFinished{},
 	TurnLost{}, AbortRequested{},
-	ChatUpdated{}, Deleted{}, ChatErased{}, PermissionRequested{}, RevertRequested{}, ForkRequested{}, EffectDone{}, EffectFailed{},
+	ChatUpdated{}, Deleted{}, ChatErased{}, PermissionRequested{}, RevertRequested{}, ForkRequested{}, EffectDone{},
+	EffectFailed{},
 	Saved{},
 	AccountCreated{}, AccountUpdated{}, PasswordChanged{},
 	SessionOpened{}, SessionRefreshed{}, SessionClosed{}, LoginFailed{}, ChatSeen{},

@@ -1,7 +1,7 @@
 package events
 
-// ExecRequested means that a command is sent to the sandbox: an authorized command of the model, or a person's shell, which has no
-// permission, session or call.
+// ExecRequested means that a command is sent to the sandbox: an authorized command of the model, or a person's shell,
+// which has no permission, session or call.
 type ExecRequested struct {
 	Exec       string `json:"exec"`
 	Permission string `json:"permission"`
@@ -16,8 +16,8 @@ type ExecRequested struct {
 	Private    bool   `json:"private,omitempty"`  // its output is not recorded
 }
 
-// ExecStarted names the worker that runs a command. A foreground command that ends within a second has no ExecStarted; ExecFinished
-// names its worker.
+// ExecStarted names the worker that runs a command. A foreground command that ends within a second has no ExecStarted;
+// ExecFinished names its worker.
 type ExecStarted struct {
 	Exec      string `json:"exec"`
 	Worker    string `json:"worker"`
@@ -30,8 +30,8 @@ type ExecSignalled struct {
 	Signal string `json:"signal"` // SIGTERM, …
 }
 
-// ExecConnected records that a command was allowed to reach a host or refused: once per host, port and answer of an execution. After
-// some hundred refusals no more are recorded.
+// ExecConnected records that a command was allowed to reach a host or refused: once per host, port and answer of an
+// execution. After some hundred refusals no more are recorded.
 type ExecConnected struct {
 	Exec       string `json:"exec"`
 	Host       string `json:"host"`
@@ -68,13 +68,15 @@ type ExecRefused struct {
 
 // ExecFinished is the result of a command. It is recorded even if no caller waits for it.
 type ExecFinished struct {
-	Exec       string `json:"exec"`
-	Status     string `json:"status"` // set when it is encoded
-	ExitCode   int    `json:"exit_code"`
-	Signal     string `json:"signal,omitempty"`
-	Reason     string `json:"reason,omitempty"` // cancelled, timeout, lost, refused, a limit's name; empty when it ended by itself
-	Error      string `json:"error,omitempty"`
-	DurationMS int64  `json:"duration_ms"`         // of a lost one as far as it is known to have run, 0 when that is not known
+	Exec     string `json:"exec"`
+	Status   string `json:"status"` // set when it is encoded
+	ExitCode int    `json:"exit_code"`
+	Signal   string `json:"signal,omitempty"`
+	// cancelled, timeout, lost, refused, a limit's name; empty when it ended by itself
+	Reason string `json:"reason,omitempty"`
+	Error  string `json:"error,omitempty"`
+	// of a lost one as far as it is known to have run, 0 when that is not known
+	DurationMS int64  `json:"duration_ms"`
 	Worker     string `json:"worker,omitempty"`    // as in ExecStarted; empty when no worker took it
 	Isolation  string `json:"isolation,omitempty"` // likewise
 	Stdout     Output `json:"stdout"`
@@ -103,8 +105,8 @@ func (d ExecFinished) MarshalJSON() ([]byte, error) {
 	return Encode(fields(d))
 }
 
-// Output is the output of a command on one stream. It is inline if the execution's output has at most log.MaxInline bytes, as text, or
-// as base64 if it is not UTF-8. Otherwise it is in BLOBS.
+// Output is the output of a command on one stream. It is inline if the execution's output has at most log.MaxInline
+// bytes, as text, or as base64 if it is not UTF-8. Otherwise it is in BLOBS.
 type Output struct {
 	Bytes  int64  `json:"bytes"`
 	Text   string `json:"text,omitempty"`

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ParseFilter accepts a filter from outside: evt. followed by ids and NATS wildcards, * for one word and > for the rest, in at
-// most 32 words.
+// ParseFilter accepts a filter from outside: evt. followed by ids and NATS wildcards, * for one word and > for the
+// rest, in at most 32 words.
 func ParseFilter(filter string) (string, error) {
 	fail := func(why string) (string, error) {
 		return "", fmt.Errorf("parse filter %.200q: %s", filter, why)
@@ -34,7 +34,8 @@ func ParseFilter(filter string) (string, error) {
 // maxWords is the most words a filter can have; the subjects in use have up to eight.
 const maxWords = 32
 
-// MatchesFilter reports whether the words of a filter match those of a subject: * stands for one word, > for one or more at the end.
+// MatchesFilter reports whether the words of a filter match those of a subject: * stands for one word, > for one or
+// more at the end.
 func MatchesFilter(filter, subject []string) bool {
 	for i, w := range filter {
 		switch {

@@ -13,7 +13,8 @@ func TestFilterFromOutside(t *testing.T) {
 		"evt.>": true, "evt.chat.*.opencode.permission.>": true, "evt.*": true, "evt.chat.c_1-X.created": true,
 		"": false, "evt": false, ">": false, "*.chat.>": false, "delta.>": false, "evt.>.x": false, "evt..x": false, "evt.chat.": false,
 		"evt.a b": false, "evt.cha*": false, "evt.chat.>>": false, "evt.\x00": false, "evt.chat\r\n": false, " evt.>": false, "$JS.API.>": false,
-		"evt" + strings.Repeat(".x", 31): true, "evt" + strings.Repeat(".x", 32): false, "evt." + strings.Repeat("x", 65): false,
+		"evt" + strings.Repeat(".x", 31): true, "evt" + strings.Repeat(".x", 32): false,
+		"evt." + strings.Repeat("x", 65): false,
 	} {
 		if got, err := ParseFilter(filter); (err == nil) != good || good && got != filter {
 			t.Errorf("%q: %v", filter, err)

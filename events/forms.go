@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// A form is the JSON layout of a kind's body. Its version is stored in the header ce-dataversion. An optional field needs
-// no new version. For any other change, append to upcasts a function that converts the form before. Readers receive the
-// newest form. Events without the header have form 0.
+// A form is the JSON layout of a kind's body. Its version is stored in the header ce-dataversion. An optional field
+// needs no new version. For any other change, append to upcasts a function that converts the form before. Readers
+// receive the newest form. Events without the header have form 0.
 
 // upcasts converts forms of our own kinds: the function at index n converts form n to form n+1. A kind that is not
 // listed has form 1, which is the same as form 0: when it changes for the first time, its list begins with a function

@@ -40,13 +40,15 @@ func golden(t *testing.T, name, got string) {
 
 // filled is one value of each kind with every field set.
 var filled = []Data{
-	ChatCreated{Title: "Fix <the> \"build\" & more", User: "u1", Engine: "local", Agent: "build", Adopted: true, Description: "what it is about", Archived: true, Tags: "a,b"},
+	ChatCreated{Title: "Fix <the> \"build\" & more", User: "u1", Engine: "local", Agent: "build", Adopted: true,
+		Description: "what it is about", Archived: true, Tags: "a,b"},
 	SessionBound{Session: "ses_1", Directory: "/work space"},
 	MessageSubmitted{
 		Message: "m1", Resumes: "per_1", Delivery: DeliverySteer,
 		Parts: []Part{{Type: "text", Text: "ä\n€", Mime: "text/plain", URL: "file:///a", Filename: "a"}},
 	},
-	MessageEdited{Message: "m1", Parts: []Part{{Type: "text", Text: "ö", Mime: "text/plain", URL: "data:,a", Filename: "a"}}},
+	MessageEdited{Message: "m1", Parts: []Part{{Type: "text", Text: "ö", Mime: "text/plain", URL: "data:,a",
+		Filename: "a"}}},
 	MessageMoved{Message: "m1", Before: "m2"},
 	MessageSteered{Message: "m1"},
 	MessageWithdrawn{Message: "m1"},
@@ -54,7 +56,8 @@ var filled = []Data{
 	MessageDelivered{Message: "m1", EngineMessage: "msg_1"},
 	MessageFailed{Message: "m1", Domain: "infrastructure", Error: "OpenCode does not answer"},
 	MessageHeld{Message: "m1", Permission: "p1", Reason: "the budget is used up"},
-	ModelReplaced{Message: "m1", Selected: "p/gone", Used: "p/new", Reason: "The selected model p/gone is not available any more."},
+	ModelReplaced{Message: "m1", Selected: "p/gone", Used: "p/new",
+		Reason: "The selected model p/gone is not available any more."},
 	PermissionReferred{
 		Permission: "per_1", Reason: "no rule matches", Cwd: "/w", RuleRef: RuleRef{"bash: rm*", "tool_permissions/r1", 7}, Hosts: []string{"example.org:443"}, Network: "It has no network.",
 		Files: []FileFingerprint{{Path: "/w/a", Target: "/w/b", Size: 3, SHA256: "ab", ModifiedNS: 7, Absent: true}},
@@ -69,11 +72,14 @@ var filled = []Data{
 	QuestionAnswered{Question: "que_1", Index: 2, Answers: []string{"yes", "free text"}, Rejected: true},
 	QuestionInterrupted{Question: "que_1"},
 	QuestionExpired{Question: "que_1", Reason: "its turn is over"},
-	ExecRequested{Original: "ls -l", Exec: "x1", Permission: "per_1", Session: "ses_1", Call: "call_1", Command: "ls", Cwd: "/w", Pool: "local", Detached: true, Terminal: true, Private: true},
+	ExecRequested{Original: "ls -l", Exec: "x1", Permission: "per_1", Session: "ses_1", Call: "call_1", Command: "ls",
+		Cwd: "/w", Pool: "local", Detached: true, Terminal: true, Private: true},
 	ExecStarted{Exec: "x1", Worker: "w1", Isolation: "bwrap"},
 	ExecSignalled{Exec: "x1", Signal: "SIGTERM"},
-	ExecConnected{Exec: "x1", Host: "example.org", Port: 443, Allowed: true, Permission: "per_3", Reason: "a person allowed it"},
-	ExecChanged{Exec: "x1", Files: []Artifact{{Path: "dist/ä.js", Size: 3, SHA256: "ab", Blob: &Blob{Name: "sha256-ab", Size: 3, SHA256: "ab"}}}, More: 2},
+	ExecConnected{Exec: "x1", Host: "example.org", Port: 443, Allowed: true, Permission: "per_3",
+		Reason: "a person allowed it"},
+	ExecChanged{Exec: "x1", Files: []Artifact{{Path: "dist/ä.js", Size: 3, SHA256: "ab",
+		Blob: &Blob{Name: "sha256-ab", Size: 3, SHA256: "ab"}}}, More: 2},
 	ExecRefused{Exec: "x2", Session: "ses_1", Call: "call_2", Command: "rm", Cwd: "/w", Reason: "nothing allowed it"},
 	ExecFinished{
 		Exec: "x1", Status: "cancelled", ExitCode: 137, Signal: "SIGKILL", Reason: "cancelled", Error: "gone", DurationMS: 1234, Worker: "w1", Isolation: "bwrap",
@@ -83,7 +89,8 @@ var filled = []Data{
 	ChatErased{User: "u1", Deleted: true, Events: 7},
 	TurnLost{Session: "ses_1"},
 	AbortRequested{Session: "ses_2"},
-	ChatUpdated{Title: ptr("Title"), Description: ptr("what it is about"), Archived: ptr(true), Tags: ptr("a,b"), Agent: ptr("plan"), User: ptr("u2")},
+	ChatUpdated{Title: ptr("Title"), Description: ptr("what it is about"), Archived: ptr(true), Tags: ptr("a,b"),
+		Agent: ptr("plan"), User: ptr("u2")},
 	PermissionRequested{
 		Permission: "p1", Type: "bash", Patterns: []string{"ls *"}, Metadata: json.RawMessage(`{"command":"ls <&>"}`), Message: "list the files",
 		Session: "ses_1", MessageID: "msg_1", Call: "call_1",
@@ -96,8 +103,10 @@ var filled = []Data{
 	AccountCreated{Email: "a@example.org", Name: "Ada", Role: "admin"},
 	AccountUpdated{Email: ptr("b@example.org"), Name: ptr("Bob"), Role: ptr("user"), Disabled: ptr(true)},
 	PasswordChanged{Keep: "s1"},
-	SessionOpened{Session: "s1", Method: "password", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Client: Client{Address: "192.0.2.1", Device: "Phone/1"}},
-	SessionRefreshed{Session: "s1", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Client: Client{Address: "192.0.2.1", Device: "Phone/1"}},
+	SessionOpened{Session: "s1", Method: "password", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Client: Client{Address: "192.0.2.1", Device: "Phone/1"}},
+	SessionRefreshed{Session: "s1", Expires: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Client: Client{Address: "192.0.2.1", Device: "Phone/1"}},
 	SessionClosed{Session: "s1", Reason: "revoked"},
 	LoginFailed{Reason: "password", Client: Client{Address: "192.0.2.1", Device: "Phone/1"}},
 	ChatSeen{Chat: "c1", Seq: 812},
@@ -106,7 +115,8 @@ var filled = []Data{
 		Notice: Notice{Type: "permission", Title: "May I?", Message: "rm <x>", Chat: "c1", Permission: "per_1", Question: "que_1", Server: "s1", Whole: true},
 	},
 	NotificationSent{Notification: "n1", Device: "d1", Service: "unifiedpush", Host: "push.example.org", Attempts: 2},
-	NotificationFailed{Notification: "n1", Device: "d1", Service: "webpush", Host: "push.example.org", Attempts: 6, Reason: "410 Gone", Gone: true},
+	NotificationFailed{Notification: "n1", Device: "d1", Service: "webpush", Host: "push.example.org", Attempts: 6,
+		Reason: "410 Gone", Gone: true},
 }
 
 // empty are the kinds that say everything by being there.
@@ -288,8 +298,10 @@ func TestBadStoredMessagesAreMalformed(t *testing.T) {
 		`ce-dataversion "x"`:     func(_ *string, h map[string][]string, _ *[]byte) { h[headerForm] = []string{"x"} },
 		`ce-dataversion "0"`:     func(_ *string, h map[string][]string, _ *[]byte) { h[headerForm] = []string{"0"} },
 		"form 2 is newer than 1": func(_ *string, h map[string][]string, _ *[]byte) { h[headerForm] = []string{"2"} },
-		"form 2 is newer than 1, the newest this PocketCoder reads": func(s *string, h map[string][]string, _ *[]byte) { // of OpenCode's
-			*s, h[HeaderType], h[headerForm] = "evt.chat.c1.opencode.message.updated", []string{"opencode.message.updated"}, []string{"2"}
+		// of OpenCode's
+		"form 2 is newer than 1, the newest this PocketCoder reads": func(s *string, h map[string][]string, _ *[]byte) {
+			*s, h[HeaderType], h[headerForm] = "evt.chat.c1.opencode.message.updated", []string{"opencode.message.updated"},
+				[]string{"2"}
 		},
 		"body is not JSON":     func(_ *string, _ map[string][]string, b *[]byte) { *b = []byte(`{"session":`) },
 		"body is not JSON ":    func(_ *string, _ map[string][]string, b *[]byte) { *b = nil },

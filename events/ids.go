@@ -11,8 +11,8 @@ const MaxID = 64
 
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// ParseID accepts an id from outside: one subject token of 1 to 64 letters, digits, _ or -. It keeps `*`, `>` and dots out of
-// subjects and filters, because the server would store them.
+// ParseID accepts an id from outside: one subject token of 1 to 64 letters, digits, _ or -. It keeps `*`, `>` and dots
+// out of subjects and filters, because the server would store them.
 func ParseID(s string) (string, error) {
 	if !idPattern.MatchString(s) {
 		shown := s

@@ -12,7 +12,8 @@ import (
 
 // hostile are ids that would widen a filter, leave their token or be stored and never found again.
 var hostile = []string{
-	"", "*", ">", ".", "a.b", "a.", ".a", "a*", "a>", " ", "a b", "a\n", "\n", "a\x00", "ä", "a\u200b", "ａ", "🙂", "a/b", `a\b`, "a:b",
+	"", "*", ">", ".", "a.b", "a.", ".a", "a*", "a>", " ", "a b", "a\n", "\n", "a\x00", "ä", "a\u200b", "ａ", "🙂", "a/b",
+	`a\b`, "a:b",
 	"$JS", strings.Repeat("a", 65), strings.Repeat("a", 1<<20), "a\xff", "%2a", "a\r\nNats-Msg-Id: x",
 }
 
@@ -24,7 +25,8 @@ func TestHostileIDsAreRefused(t *testing.T) {
 		is.True(len(err.Error()) < 400) // and not be repeated at length
 		_, err = events.New(id, events.ActorPolicy, events.TurnLost{})
 		is.True(err != nil) // nor become a subject
-		for _, subject := range []string{events.ChatSubject(id, "created"), "evt.engine." + id + ".opencode.x", "evt.chat.c1." + id} {
+		for _, subject := range []string{events.ChatSubject(id, "created"), "evt.engine." + id + ".opencode.x",
+			"evt.chat.c1." + id} {
 			if id == "a.b" { // a well-formed subject with another id and kind
 				continue
 			}
@@ -73,9 +75,13 @@ func TestParseSubject(t *testing.T) {
 		is.True(!ok || "opencode."+typ == want.Kind)
 	}
 	for _, bad := range []string{
-		"", "evt", "evt.", "evt.chat", "evt.chat.c1", "evt.chat.c1.", "evt.chat..created", "evt..c1.created", "evt.chat.c1.a..b", "evt.chat.c1.>",
-		"evt.chat.*.created", "evt.>", "evt.chat.c1.created.", ".evt.chat.c1.created", "delta.chat.c1.m.p", "EVT.chat.c1.created", "evt.Chat.c1.created",
-		"evt.users.u1.created", "evt.user.u1", "evt.config.ai_agents", "evt.config.ai_agents.a1", "evt.config.ai_agents..saved", "evt.audit", "evt.audit.", "evt.chat.c1.message submitted", "evt.chat.c1.ü", "evt.chat.c1." + strings.Repeat("k", 65),
+		"", "evt", "evt.", "evt.chat", "evt.chat.c1", "evt.chat.c1.", "evt.chat..created", "evt..c1.created",
+		"evt.chat.c1.a..b", "evt.chat.c1.>",
+		"evt.chat.*.created", "evt.>", "evt.chat.c1.created.", ".evt.chat.c1.created", "delta.chat.c1.m.p",
+		"EVT.chat.c1.created", "evt.Chat.c1.created",
+		"evt.users.u1.created", "evt.user.u1", "evt.config.ai_agents", "evt.config.ai_agents.a1",
+		"evt.config.ai_agents..saved", "evt.audit", "evt.audit.", "evt.chat.c1.message submitted", "evt.chat.c1.ü",
+		"evt.chat.c1." + strings.Repeat("k", 65),
 	} {
 		_, err := events.ParseSubject(bad)
 		is.True(err != nil) // must be refused
@@ -84,16 +90,19 @@ func TestParseSubject(t *testing.T) {
 
 func TestOddOpenCodeTypesAreRefused(t *testing.T) {
 	is := is.New(t)
-	for _, typ := range []string{"", ".", "a.", ".a", "a..b", "*", "message.*", ">", "a b", "a\nb", "séance", strings.Repeat("x", 65)} {
+	for _, typ := range []string{"", ".", "a.", ".a", "a..b", "*", "message.*", ">", "a b", "a\nb", "séance",
+		strings.Repeat("x", 65)} {
 		for _, chat := range []string{"c1", ""} {
-			_, err := events.NewOpenCode(chat, "local", "evt_1", -1, events.OpenCode{Type: typ, Properties: json.RawMessage(`{}`)})
+			_, err := events.NewOpenCode(chat, "local", "evt_1", -1, events.OpenCode{Type: typ,
+				Properties: json.RawMessage(`{}`)})
 			is.True(err != nil) // never stored under such a subject
 		}
 	}
 	_, err := events.NewOpenCode("c1", "local", "", -1, events.OpenCode{Type: "x", Properties: json.RawMessage(`{}`)})
 	is.True(err != nil) // no id
 	for _, body := range []string{"", "{", "{} {}", "nul"} {
-		_, err := events.NewOpenCode("c1", "local", "evt_1", -1, events.OpenCode{Type: "x", Properties: json.RawMessage(body)})
+		_, err := events.NewOpenCode("c1", "local", "evt_1", -1, events.OpenCode{Type: "x",
+			Properties: json.RawMessage(body)})
 		is.True(err != nil) // no JSON
 	}
 }
@@ -102,11 +111,13 @@ func TestUnknownKindDoesNotDecode(t *testing.T) {
 	is := is.New(t)
 	s, err := events.ParseSubject("evt.chat.c1.message.teleported")
 	is.NoErr(err)
-	_, err = events.Decode(events.Event{Seq: 9, Subject: s, RawSubject: "evt.chat.c1.message.teleported", Data: []byte(`{}`)})
+	_, err = events.Decode(events.Event{Seq: 9, Subject: s, RawSubject: "evt.chat.c1.message.teleported",
+		Data: []byte(`{}`)})
 	is.True(err != nil)
 	is.Equal(err.Error(), "decode #9 evt.chat.c1.message.teleported: unknown kind")
 	s.Kind = "turn.lost"
-	_, err = events.Decode(events.Event{Seq: 9, Subject: s, RawSubject: "evt.chat.c1.turn.lost", Data: []byte(`{"session":1}`)})
+	_, err = events.Decode(events.Event{Seq: 9, Subject: s, RawSubject: "evt.chat.c1.turn.lost",
+		Data: []byte(`{"session":1}`)})
 	is.True(err != nil && strings.HasPrefix(err.Error(), "decode #9 evt.chat.c1.turn.lost: "))
 	d, err := events.Decode(events.Event{Subject: s, Data: []byte(`{"session":"ses_1","of_the_future":true}`)})
 	is.NoErr(err) // a newer writer may have added a field
@@ -115,7 +126,8 @@ func TestUnknownKindDoesNotDecode(t *testing.T) {
 
 func TestEventAsJSONIsCloudEvents(t *testing.T) {
 	is := is.New(t)
-	e, err := events.NewOpenCode("c1", "local", "evt_1", 3, events.OpenCode{Type: "session.idle", Properties: json.RawMessage(`{"sessionID":"ses_1"}`)})
+	e, err := events.NewOpenCode("c1", "local", "evt_1", 3, events.OpenCode{Type: "session.idle",
+		Properties: json.RawMessage(`{"sessionID":"ses_1"}`)})
 	is.NoErr(err)
 	e.Seq = 42
 	shape := func(e events.Event) map[string]any {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// PermissionRequested is an ask that came over the API instead of from OpenCode: an agent's intent, which the policy or a
-// person decides. Nobody is answered; who asked reads the decision.
+// PermissionRequested is an ask that came over the API instead of from OpenCode: an agent's intent, which the policy
+// or a person decides. Nobody is answered; who asked reads the decision.
 type PermissionRequested struct {
 	Permission string          `json:"permission"` // its id, unique in the chat
 	Type       string          `json:"type"`       // bash, edit, …
@@ -29,61 +29,70 @@ const (
 // PermissionDecided is the one decision about a permission ask. It repeats what was decided on, so that an exec can be
 // checked against it alone. Who decided is the event's actor.
 type PermissionDecided struct {
-	Permission string    `json:"permission"` // OpenCode's per_… id
-	Decision   Decision  `json:"decision"`
-	Reason     string    `json:"reason,omitempty"` // why: a person's words, shown to the model with a denial, or the policy's
-	RuleRef              // that decided, when the policy did
-	Grant      string    `json:"grant,omitempty"` // the interrupted ask whose approval this one uses up
-	Session    string    `json:"session"`
-	Call       string    `json:"call,omitempty"`
-	Type       string    `json:"type"`              // bash, edit, …
-	Command    string    `json:"command,omitempty"` // exact bytes, for bash
-	Cwd        string    `json:"cwd,omitempty"`     // bash: where it may run, absolute, symlinks resolved
-	Edited     string    `json:"edited,omitempty"`  // bash: exact bytes of what runs instead of Command
-	Expires    time.Time `json:"expires,omitzero"`  // it allows nothing after that
-	Request    string    `json:"request"`           // SHA-256 of type, patterns and metadata: the same request asked again has the same
-	Client     Client    `json:"client,omitzero"`   // with which a person decided
-	Hosts      []string  `json:"hosts,omitempty"`   // bash: host:port that the command names; the approval allows its execution to reach them
+	Permission string   `json:"permission"` // OpenCode's per_… id
+	Decision   Decision `json:"decision"`
+	// why: a person's words, shown to the model with a denial, or the policy's
+	Reason  string    `json:"reason,omitempty"`
+	RuleRef           // that decided, when the policy did
+	Grant   string    `json:"grant,omitempty"` // the interrupted ask whose approval this one uses up
+	Session string    `json:"session"`
+	Call    string    `json:"call,omitempty"`
+	Type    string    `json:"type"`              // bash, edit, …
+	Command string    `json:"command,omitempty"` // exact bytes, for bash
+	Cwd     string    `json:"cwd,omitempty"`     // bash: where it may run, absolute, symlinks resolved
+	Edited  string    `json:"edited,omitempty"`  // bash: exact bytes of what runs instead of Command
+	Expires time.Time `json:"expires,omitzero"`  // it allows nothing after that
+	// SHA-256 of type, patterns and metadata: the same request asked again has the same
+	Request string `json:"request"`
+	Client  Client `json:"client,omitzero"` // with which a person decided
+	// bash: host:port that the command names; the approval allows its execution to reach them
+	Hosts []string `json:"hosts,omitempty"`
 }
 
-// RuleRef names a rule of the policy as it was when it decided. Several that allow a compound command are joined with " + ".
+// RuleRef names a rule of the policy as it was when it decided. Several that allow a compound command are joined with
+// " + ".
 type RuleRef struct {
-	Rule        string `json:"rule,omitempty"`         // as a person writes it: "bash: git status*"
-	RuleID      string `json:"rule_id,omitempty"`      // <collection>/<record>; empty for one that is built in or was given at the start
+	Rule string `json:"rule,omitempty"` // as a person writes it: "bash: git status*"
+	// <collection>/<record>; empty for one that is built in or was given at the start
+	RuleID      string `json:"rule_id,omitempty"`
 	RuleVersion uint64 `json:"rule_version,omitempty"` // sequence of the event that made it so
 }
 
 // PermissionReferred says the policy has looked at an ask and left it to a person: from now on somebody is needed.
 type PermissionReferred struct {
-	Permission string   `json:"permission"`
-	Reason     string   `json:"reason"`        // a sentence for the person
-	Cwd        string   `json:"cwd,omitempty"` // bash: where it would run, absolute, symlinks resolved; empty when that is not known
-	RuleRef             // that says to ask, when one does
-	Hosts      []string `json:"hosts,omitempty"`   // bash: host:port that the command names; an approval allows its execution to reach them
-	Network    string   `json:"network,omitempty"` // bash: a sentence, if the command needs a host and will reach none
+	Permission string `json:"permission"`
+	Reason     string `json:"reason"` // a sentence for the person
+	// bash: where it would run, absolute, symlinks resolved; empty when that is not known
+	Cwd     string `json:"cwd,omitempty"`
+	RuleRef        // that says to ask, when one does
+	// bash: host:port that the command names; an approval allows its execution to reach them
+	Hosts   []string `json:"hosts,omitempty"`
+	Network string   `json:"network,omitempty"` // bash: a sentence, if the command needs a host and will reach none
 
-	Files []FileFingerprint `json:"files,omitempty"` // edit: the files that an approval changes, as they were when the policy looked
+	// edit: the files that an approval changes, as they were when the policy looked
+	Files []FileFingerprint `json:"files,omitempty"`
 }
 
-// FileFingerprint is the state of a file at one moment. Of SHA256, ModifiedNS and Absent one is set. None is set for what is not a
-// regular file or cannot be read.
+// FileFingerprint is the state of a file at one moment. Of SHA256, ModifiedNS and Absent one is set. None is set for
+// what is not a regular file or cannot be read.
 type FileFingerprint struct {
-	Path       string `json:"path"`                  // absolute, as the request names it
-	Target     string `json:"target,omitempty"`      // the path with symlinks resolved, if it differs
-	Size       int64  `json:"size,omitempty"`        // in bytes
-	SHA256     string `json:"sha256,omitempty"`      // of the content, in hex
-	ModifiedNS int64  `json:"modified_ns,omitempty"` // of a file too large to hash: its modification time in Unix nanoseconds
-	Absent     bool   `json:"absent,omitempty"`      // there is no such file
+	Path   string `json:"path"`             // absolute, as the request names it
+	Target string `json:"target,omitempty"` // the path with symlinks resolved, if it differs
+	Size   int64  `json:"size,omitempty"`   // in bytes
+	SHA256 string `json:"sha256,omitempty"` // of the content, in hex
+	// of a file too large to hash: its modification time in Unix nanoseconds
+	ModifiedNS int64 `json:"modified_ns,omitempty"`
+	Absent     bool  `json:"absent,omitempty"` // there is no such file
 }
 
-// PermissionInterrupted says that OpenCode restarted and forgot the request. An undecided one can still be decided. An approval resumes
-// the turn.
+// PermissionInterrupted says that OpenCode restarted and forgot the request. An undecided one can still be decided. An
+// approval resumes the turn.
 type PermissionInterrupted struct {
 	Permission string `json:"permission"`
 }
 
-// PermissionExpired says that the request, or its approval, allows nothing any more. Reason says why: its files changed, its time or its
-// turn is over, OpenCode asked again, or it was answered elsewhere.
+// PermissionExpired says that the request, or its approval, allows nothing any more. Reason says why: its files
+// changed, its time or its turn is over, OpenCode asked again, or it was answered elsewhere.
 type PermissionExpired struct {
 	Permission string `json:"permission"`
 	Reason     string `json:"reason"`

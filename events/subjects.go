@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Every subject of the log is spelled in this file only. An id for these functions comes from ParseID or NewID. New parses the
-// subject again, so an invalid one is never stored.
+// Every subject of the log is spelled in this file only. An id for these functions comes from ParseID or NewID. New
+// parses the subject again, so an invalid one is never stored.
 
 // AllEvents is every fact: the subject of the EVENTS stream.
 const AllEvents = "evt.>"
@@ -28,8 +28,8 @@ func EngineOpenCodeSubject(engine, typ string) string {
 // ChatFilter is evt.chat.<chat>.>, a chat's whole history, child sessions included.
 func ChatFilter(chat string) string { return "evt.chat." + chat + ".>" }
 
-// PartDeltaSubject is delta.chat.<chat>.part: pieces of the parts of OpenCode's messages. The ids of the message and the part are in the
-// body: NATS keeps each subject in memory as long as it has a fragment.
+// PartDeltaSubject is delta.chat.<chat>.part: pieces of the parts of OpenCode's messages. The ids of the message and
+// the part are in the body: NATS keeps each subject in memory as long as it has a fragment.
 func PartDeltaSubject(chat string) string {
 	return "delta.chat." + chat + ".part"
 }
@@ -42,7 +42,8 @@ func ChatDeltaFilters(chat string) []string {
 	return []string{"delta.chat." + chat + ".>", "delta.exec." + chat + ".>"}
 }
 
-// ConfigSubject is evt.config.<collection>.<id>.<kind>, a fact about a record that people or agents keep: an agent, a rule, a key.
+// ConfigSubject is evt.config.<collection>.<id>.<kind>, a fact about a record that people or agents keep: an agent, a
+// rule, a key.
 func ConfigSubject(collection, id, kind string) string {
 	return "evt.config." + collection + "." + id + "." + kind
 }
@@ -67,8 +68,8 @@ const (
 	ScopeAudit  Scope = "audit"
 )
 
-// Subject is a parsed evt.<scope>.<id>.<kind>; that of a config record names its collection before the id, and one of the
-// audit scope has no id.
+// Subject is a parsed evt.<scope>.<id>.<kind>; that of a config record names its collection before the id, and one of
+// the audit scope has no id.
 type Subject struct {
 	Scope      Scope
 	Collection string // of a config record

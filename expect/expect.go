@@ -36,8 +36,8 @@ func Lacks(t testing.TB, text, unwanted string) {
 // patience is how long Eventually waits. A machine with much to do takes its time: no test ends sooner because of it.
 const patience = 2 * time.Minute
 
-// Eventually waits until a condition holds. It fails the test after two minutes, with what was expected. It looks less and less
-// often, up to 20 times a second: a look may be a request.
+// Eventually waits until a condition holds. It fails the test after two minutes, with what was expected. It looks less
+// and less often, up to 20 times a second: a look may be a request.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	pause := time.Millisecond
@@ -70,8 +70,8 @@ func ReadFile(t testing.TB, path string) string {
 	return string(b)
 }
 
-// MemoryDir returns a temporary directory in /dev/shm, or on disk if less than 1 GiB is free there. It is for databases that need not
-// survive a crash of the machine: on a disk, each write waits for the disk.
+// MemoryDir returns a temporary directory in /dev/shm, or on disk if less than 1 GiB is free there. It is for
+// databases that need not survive a crash of the machine: on a disk, each write waits for the disk.
 func MemoryDir(t testing.TB) string {
 	t.Helper()
 	const memory = "/dev/shm"
@@ -95,7 +95,8 @@ func Long(t testing.TB, what string) {
 	}
 }
 
-// Program returns the path of a program. Without it the test is skipped, but fails in CI, where everything must be tested.
+// Program returns the path of a program. Without it the test is skipped, but fails in CI, where everything must be
+// tested.
 func Program(t testing.TB, name string) (path string) {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -15,8 +15,8 @@ import (
 // State is what a decision needs to know. It is folded from events, and Apply cannot refuse one.
 type State interface{ Apply(events.Event) }
 
-// Fold is a state, and how far the events that match its filters are folded into it. Decisions on it take turns, so that two of this
-// process never conflict. It is safe for concurrent use.
+// Fold is a state, and how far the events that match its filters are folded into it. Decisions on it take turns, so
+// that two of this process never conflict. It is safe for concurrent use.
 type Fold[S State] struct {
 	mu      sync.Mutex
 	state   S
@@ -39,14 +39,15 @@ func (f *Fold[S]) Read(ctx context.Context, l *log.Log, fn func(S) error) error 
 	return fn(f.state)
 }
 
-// Last returns the sequence of the last event folded under the first filter. Only decide functions of this fold may call it.
+// Last returns the sequence of the last event folded under the first filter. Only decide functions of this fold may
+// call it.
 func (f *Fold[S]) Last() uint64 { return f.folded.Last(f.filters[0]) }
 
 // firstPause is the longest pause after the first conflict. It doubles with each further one.
 const firstPause = 20 * time.Millisecond
 
-// pauseBefore waits before a command is decided again. Other processes decide meanwhile, and a replica of the log that was behind has
-// received what this one conflicts with. The pause is random, so that writers do not meet again.
+// pauseBefore waits before a command is decided again. Other processes decide meanwhile, and a replica of the log that
+// was behind has received what this one conflicts with. The pause is random, so that writers do not meet again.
 func pauseBefore(ctx context.Context, try int) error {
 	if try == 0 {
 		return nil
@@ -63,10 +64,10 @@ func pauseBefore(ctx context.Context, try int) error {
 // maxTries is how often a command is decided again because another writer was first.
 const maxTries = 5
 
-// CarryOut is the loop of every command: it folds, decides, and appends the decided events together, on the condition that the guarded
-// filters have no new event. These are filters of the fold, at most one for each event; without any it is the first. On a conflict it
-// begins again. A decide function that returns no event found that the command was carried out already, at seq. Inside a transaction
-// CarryOut appends nothing yet and returns 0 for what was decided.
+// CarryOut is the loop of every command: it folds, decides, and appends the decided events together, on the condition
+// that the guarded filters have no new event. These are filters of the fold, at most one for each event; without any
+// it is the first. On a conflict it begins again. A decide function that returns no event found that the command was
+// carried out already, at seq. Inside a transaction CarryOut appends nothing yet and returns 0 for what was decided.
 func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
 	decide func(S) (all []events.Event, seq uint64, err error), guarded ...string) (uint64, error) {
 	f.mu.Lock()
@@ -79,7 +80,8 @@ func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
 			return 0, err
 		}
 		all, seq, err := decide(f.state)
-		if CodeOf(err) == NotFound && l.MayLag() && try+1 < maxTries { // a read model that is ahead of the replica may have shown it
+		// a read model that is ahead of the replica may have shown it
+		if CodeOf(err) == NotFound && l.MayLag() && try+1 < maxTries {
 			continue
 		}
 		if err != nil {
@@ -102,8 +104,8 @@ func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
 
 const tooBusy = "too much happens at once: others were first %d times"
 
-// CarryOutOne is CarryOut for a command on a chat that comes to at most one event. A decide function that returns nil as the event found
-// that the command was carried out already, at seq.
+// CarryOutOne is CarryOut for a command on a chat that comes to at most one event. A decide function that returns nil
+// as the event found that the command was carried out already, at seq.
 func (f *Fold[S]) CarryOutOne(ctx context.Context, l *log.Log, chat string, c Command,
 	decide func(S) (d events.Data, seq uint64, err error), guarded ...string) (uint64, error) {
 	return f.CarryOut(ctx, l, c, func(s S) ([]events.Event, uint64, error) {
@@ -151,8 +153,8 @@ func (f *Fold[S]) writes(all []events.Event, cause string, guarded []string) []l
 	return writes
 }
 
-// Folds keeps folds by the id of what they are about, so that a decision costs what is new since the last one, not the whole history. The
-// zero value is empty.
+// Folds keeps folds by the id of what they are about, so that a decision costs what is new since the last one, not the
+// whole history. The zero value is empty.
 type Folds[S State] struct {
 	mu   sync.Mutex
 	by   map[string]*keptFold[S]
@@ -168,7 +170,8 @@ type keptFold[S State] struct {
 // MaxFolds is how many folds are kept. A further one replaces the one that was used least recently.
 const MaxFolds = 256
 
-// Get returns the kept fold of an id, or begins one. A transaction gets a fold of its own, because what it decides may never be stored.
+// Get returns the kept fold of an id, or begins one. A transaction gets a fold of its own, because what it decides may
+// never be stored.
 func (k *Folds[S]) Get(ctx context.Context, id string, begin func() *Fold[S]) *Fold[S] {
 	if InTransaction(ctx) {
 		return begin()

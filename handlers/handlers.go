@@ -1,13 +1,14 @@
-// Package handlers turns commands into events. It has what the packages below it share: commands and refusals, the loop that folds, decides
-// and appends, transactions, and the command service over NATS.
+// Package handlers turns commands into events. It has what the packages below it share: commands and refusals, the
+// loop that folds, decides and appends, transactions, and the command service over NATS.
 //
-// A command is a request to change state and may be refused. Its handler folds what it needs to know from the log, decides, and appends
-// with the expected last sequence. On a conflict it reads and decides again. The first writer wins.
+// A command is a request to change state and may be refused. Its handler folds what it needs to know from the log,
+// decides, and appends with the expected last sequence. On a conflict it reads and decides again. The first writer
+// wins.
 //
-// Promises: a decision is made from the log, not from a read model, so neither a rebuild nor a lag changes one; the package that makes an
-// exception says so. A command with the id of
-// one that was carried out changes nothing and returns its sequence. A command that is refused changes nothing and says why in words for a
-// person (Refused). Commands of one transaction are all carried out, or none is.
+// Promises: a decision is made from the log, not from a read model, so neither a rebuild nor a lag changes one; the
+// package that makes an exception says so. A command with the id of one that was carried out changes nothing and
+// returns its sequence. A command that is refused changes nothing and says why in words for a person (Refused).
+// Commands of one transaction are all carried out, or none is.
 //
 // It must not know HTTP, SQLite, how OpenCode is spoken to, or any aggregate but whether a chat exists.
 package handlers
@@ -29,8 +30,9 @@ const (
 	Unavailable Code = "unavailable" // over NATS: the log does not store commands at present (log.Unavailable)
 )
 
-// Refused is the error of a command that was refused. Text is for the person who gave it and says all. Field names what is
-// at fault, as the record that the command is about has it (id is the record's own); empty when no one field is.
+// Refused is the error of a command that was refused. Text is for the person who gave it and says all. Field names
+// what is at fault, as the record that the command is about has it (id is the record's own); empty when no one field
+// is.
 type Refused struct {
 	Code  Code
 	Text  string

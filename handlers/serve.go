@@ -17,7 +17,8 @@ import (
 // commandPrefix is where commands are taken over NATS: cmd.<name>, request/reply, JSON both ways.
 const commandPrefix = "cmd."
 
-// enginePrefix is where the node that runs an engine is asked by other nodes: engine.<engine>.<name>. Only core may publish there.
+// enginePrefix is where the node that runs an engine is asked by other nodes: engine.<engine>.<name>. Only core may
+// publish there.
 func enginePrefix(engine string) string { return "engine." + engine + "." }
 
 // Accepted is the answer to a command that was carried out.
@@ -41,7 +42,8 @@ const commandTimeout = 20 * time.Second
 type Commands map[string]func(ctx context.Context, actor string, body []byte) (Accepted, error)
 
 // Created is a command that creates something with an id.
-func Created[C any](carryOut func(context.Context, C) (string, uint64, error)) func(context.Context, C) (Accepted, error) {
+func Created[C any](carryOut func(context.Context, C) (string, uint64,
+	error)) func(context.Context, C) (Accepted, error) {
 	return func(ctx context.Context, c C) (Accepted, error) {
 		id, seq, err := carryOut(ctx, c)
 		return Accepted{ID: id, Seq: seq}, err
@@ -57,7 +59,8 @@ func SeqOnly[C any](carryOut func(context.Context, C) (uint64, error)) func(cont
 }
 
 // CommandOf decodes the JSON of a command, names its actor, and carries it out.
-func CommandOf[C any](by func(*C, string), carryOut func(context.Context, C) (Accepted, error)) func(context.Context, string, []byte) (Accepted, error) {
+func CommandOf[C any](by func(*C, string), carryOut func(context.Context, C) (Accepted,
+	error)) func(context.Context, string, []byte) (Accepted, error) {
 	return func(ctx context.Context, actor string, body []byte) (Accepted, error) {
 		var c C
 		d := json.NewDecoder(bytes.NewReader(body))
@@ -70,9 +73,10 @@ func CommandOf[C any](by func(*C, string), carryOut func(context.Context, C) (Ac
 	}
 }
 
-// QueryOf decodes the JSON of a command that changes nothing and answers with what it returns. Every caller may give such a command, so
-// that it has no actor.
-func QueryOf[C, R any](answer func(context.Context, C) (R, error)) func(context.Context, string, []byte) (Accepted, error) {
+// QueryOf decodes the JSON of a command that changes nothing and answers with what it returns. Every caller may give
+// such a command, so that it has no actor.
+func QueryOf[C, R any](answer func(context.Context, C) (R, error)) func(context.Context, string, []byte) (Accepted,
+	error) {
 	return CommandOf(func(*C, string) {}, func(ctx context.Context, c C) (Accepted, error) {
 		r, err := answer(ctx, c)
 		if err != nil {
@@ -131,7 +135,8 @@ func respond(m *nats.Msg, accepted Accepted, err error) error {
 	}
 	err = m.Respond(body)
 	if errors.Is(err, nats.ErrMaxPayload) {
-		return respond(m, Accepted{}, Refuse(Invalid, "the answer is %d bytes, which is too large for a message of NATS", len(body)))
+		return respond(m, Accepted{}, Refuse(Invalid, "the answer is %d bytes, which is too large for a message of NATS",
+			len(body)))
 	}
 	return err
 }

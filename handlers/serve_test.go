@@ -29,9 +29,11 @@ func serveCommands(t *testing.T) (*permissiontest.Handlers, *nats.Conn) {
 	h := permissiontest.New(eventstest.Open(t, eventstest.Conn(t, s)))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 4)
-	g := permission.Gate{Permissions: h.Permissions, Records: h.Records, Session: func(string) (permission.Session, bool) { return permission.Session{}, false }, Logger: handlerstest.Quiet()}
+	g := permission.Gate{Permissions: h.Permissions, Records: h.Records,
+		Session: func(string) (permission.Session, bool) { return permission.Session{}, false }, Logger: handlerstest.Quiet()}
 	served := 0
-	for _, commands := range []handlers.Commands{h.Chats.Commands(), h.Records.Commands(), (&budget.Budgets{Records: h.Records, Permissions: h.Permissions}).Commands(), g.Commands()} {
+	for _, commands := range []handlers.Commands{h.Chats.Commands(), h.Records.Commands(),
+		(&budget.Budgets{Records: h.Records, Permissions: h.Permissions}).Commands(), g.Commands()} {
 		served += len(commands)
 		go func() { done <- commands.Serve(ctx, nc, handlerstest.Alice, handlerstest.Quiet()) }()
 	}
@@ -64,11 +66,14 @@ func TestCommandsOverNATS(t *testing.T) {
 	is.Equal(chatValue.Seq, uint64(1))
 	message := give("message.submit", chat.SubmitMessage{Chat: chatValue.ID, Message: "m1", Parts: handlerstest.Say("hi")})
 	is.Equal(message, handlers.Accepted{ID: "m1", Seq: 2})
-	is.Equal(give("message.submit", chat.SubmitMessage{Chat: chatValue.ID, Message: "m1", Parts: handlerstest.Say("hi")}), message)
+	is.Equal(give("message.submit", chat.SubmitMessage{Chat: chatValue.ID, Message: "m1", Parts: handlerstest.Say("hi")}),
+		message)
 	handlerstest.Happened(t, h.Log, chatValue.ID, handlerstest.AskBash("per_1", "ls"), handlerstest.AsksTwo)
-	decided := give("permission.decide", permission.Decide{Command: handlers.Command{ID: "cmd1"}, Chat: chatValue.ID, Permission: "per_1", Decision: events.Denied, Reason: "no"})
+	decided := give("permission.decide", permission.Decide{Command: handlers.Command{ID: "cmd1"}, Chat: chatValue.ID,
+		Permission: "per_1", Decision: events.Denied, Reason: "no"})
 	is.Equal(decided, handlers.Accepted{Seq: 5})
-	is.Equal(give("question.answer", chat.AnswerQuestion{Chat: chatValue.ID, Question: "que_1", Answers: []string{"a"}}).Seq, uint64(6))
+	is.Equal(give("question.answer", chat.AnswerQuestion{Chat: chatValue.ID, Question: "que_1",
+		Answers: []string{"a"}}).Seq, uint64(6))
 	is.Equal(give("turn.abort", chat.AbortTurn{Chat: chatValue.ID}).Seq, uint64(7))
 	all, _ := handlerstest.History(t, h.Log, chatValue.ID)
 	is.Equal(len(all), 7)

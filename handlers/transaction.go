@@ -26,16 +26,18 @@ func transactionOf(ctx context.Context) *transaction {
 	return t
 }
 
-// InTransaction reports whether commands that are given with ctx belong to a transaction, so that they append nothing yet.
+// InTransaction reports whether commands that are given with ctx belong to a transaction, so that they append nothing
+// yet.
 func InTransaction(ctx context.Context) bool { return transactionOf(ctx) != nil }
 
-// Transaction carries out the commands that fn gives with the context it is called with, one after the other: all of them
-// or, when fn returns an error, none. Each decides on the log and on what those before it decided. It answers with
-// sequence 0, or, if it was carried out before, with the sequence of its event; seq is that of the last event of all.
+// Transaction carries out the commands that fn gives with the context it is called with, one after the other: all of
+// them or, when fn returns an error, none. Each decides on the log and on what those before it decided. It answers
+// with sequence 0, or, if it was carried out before, with the sequence of its event; seq is that of the last event of
+// all.
 //
-// Their events are stored as one atomic batch, on the condition that nothing was appended meanwhile which a command that
-// has events would have had to know of; else fn is called again, so it must do nothing but give commands. A command that
-// had nothing to change puts no condition: it was right when it was decided.
+// Their events are stored as one atomic batch, on the condition that nothing was appended meanwhile which a command
+// that has events would have had to know of; else fn is called again, so it must do nothing but give commands. A
+// command that had nothing to change puts no condition: it was right when it was decided.
 func Transaction(ctx context.Context, l *log.Log, fn func(ctx context.Context) error) (seq uint64, err error) {
 	for try := range maxTries {
 		if err := pauseBefore(ctx, try); err != nil {
@@ -59,7 +61,8 @@ func Transaction(ctx context.Context, l *log.Log, fn func(ctx context.Context) e
 // unstored is the sequence of the first event that is not stored yet, beyond all that are.
 const unstored = 1 << 63
 
-// IsStored reports whether a sequence is that of a stored event, not of an event that a transaction has decided and not appended yet.
+// IsStored reports whether a sequence is that of a stored event, not of an event that a transaction has decided and
+// not appended yet.
 func IsStored(seq uint64) bool { return seq < unstored }
 
 // add takes what a command came to. A filter is expected once, as the first command that decided on it saw it.

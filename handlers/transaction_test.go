@@ -21,18 +21,25 @@ import (
 // everything gives one command of each kind, on what those before it made.
 func everything(h *permissiontest.Handlers) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if _, seq, err := h.Chats.Create(ctx, chat.Create{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c2", Title: "t"}); err != nil || seq != 0 {
+		if _, seq, err := h.Chats.Create(ctx, chat.Create{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c2",
+			Title: "t"}); err != nil || seq != 0 {
 			return fmt.Errorf("create: %d %w", seq, err)
 		}
-		_, _, err1 := h.Chats.SubmitMessage(ctx, chat.SubmitMessage{Chat: "c2", Message: "m1", Parts: handlerstest.Say("one")})
-		_, _, err2 := h.Chats.SubmitMessage(ctx, chat.SubmitMessage{Chat: "c2", Message: "m2", Parts: handlerstest.Say("two")})
+		_, _, err1 := h.Chats.SubmitMessage(ctx, chat.SubmitMessage{Chat: "c2", Message: "m1",
+			Parts: handlerstest.Say("one")})
+		_, _, err2 := h.Chats.SubmitMessage(ctx, chat.SubmitMessage{Chat: "c2", Message: "m2",
+			Parts: handlerstest.Say("two")})
 		_, err3 := h.Chats.Update(ctx, chat.Update{Chat: "c2", Title: new("t")}) // is so already
 		_, err4 := h.Chats.Update(ctx, chat.Update{Chat: "c2", Archived: new(true)})
-		_, err5 := h.Permissions.Decide(ctx, permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Decision: events.Denied})
-		_, err6 := h.Chats.AnswerQuestion(ctx, chat.AnswerQuestion{Chat: "c1", Question: "que_1", Index: 1, Answers: []string{"yes"}})
+		_, err5 := h.Permissions.Decide(ctx, permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+			Chat: "c1", Permission: "per_1", Decision: events.Denied})
+		_, err6 := h.Chats.AnswerQuestion(ctx, chat.AnswerQuestion{Chat: "c1", Question: "que_1", Index: 1,
+			Answers: []string{"yes"}})
 		_, status, seq, err7 := permissiontest.GateOn(h).Submit(ctx, permissiontest.Intends("i1", "git status"))
-		_, _, err8 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1", New: true, Set: handlerstest.Fields(`{"name":"n"}`)})
-		_, _, err9 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1", Set: handlerstest.Fields(`{"version":2}`)})
+		_, _, err8 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1", New: true,
+			Set: handlerstest.Fields(`{"name":"n"}`)})
+		_, _, err9 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1",
+			Set: handlerstest.Fields(`{"version":2}`)})
 		_, _, err10 := h.Chats.Fork(ctx, chat.Fork{Chat: "c2", Into: "c3"})
 		_, err11 := h.Chats.Delete(ctx, chat.Delete{Chat: "c2"})
 		if status != "authorized" || seq != 0 {
@@ -67,11 +74,13 @@ func TestTransactionIsAllOrNothing(t *testing.T) {
 	is.Equal(last, before+14)
 	_, data := handlerstest.History(t, h.Log, "c2")
 	is.Equal(data, []events.Data{
-		events.ChatCreated{Title: "t", Engine: "local"}, events.MessageSubmitted{Message: "m1", Parts: handlerstest.Say("one")},
+		events.ChatCreated{Title: "t", Engine: "local"}, events.MessageSubmitted{Message: "m1",
+			Parts: handlerstest.Say("one")},
 		events.MessageSubmitted{Message: "m2", Parts: handlerstest.Say("two")}, events.ChatUpdated{Archived: new(true)},
 		events.ForkRequested{Chat: "c3"}, events.AbortRequested{}, events.Deleted{},
 	})
-	is.Equal(handlerstest.Records(t, h.Log, "sops"), []string{`s1 saved {"fields":{"name":"n"}}`, `s1 saved {"fields":{"name":"n","version":2}}`})
+	is.Equal(handlerstest.Records(t, h.Log, "sops"), []string{`s1 saved {"fields":{"name":"n"}}`,
+		`s1 saved {"fields":{"name":"n","version":2}}`})
 }
 
 func TestTransactionThatChangesNothingGivesThePlaceOfWhatIsTrue(t *testing.T) {
@@ -96,7 +105,8 @@ func TestRefusedCommandRefusesTheTransaction(t *testing.T) {
 	is := is.New(t)
 	h := permissiontest.New(eventstest.Log(t))
 	save := func(ctx context.Context, id, name string) error {
-		_, _, err := h.Records.Save(ctx, record.Save{Collection: "sops", Record: id, New: true, Set: handlerstest.Fields(`{"name":"` + name + `"}`)})
+		_, _, err := h.Records.Save(ctx, record.Save{Collection: "sops", Record: id, New: true,
+			Set: handlerstest.Fields(`{"name":"` + name + `"}`)})
 		return err
 	}
 	_, err := handlers.Transaction(t.Context(), h.Log, func(ctx context.Context) error {
@@ -141,14 +151,16 @@ func TestTransactionIsDecidedAgain(t *testing.T) {
 			return err
 		}
 		if tries == 1 {
-			_, _, err = elsewhere.Records.Save(t.Context(), record.Save{Collection: "sops", Record: "s1", New: true, Set: handlerstest.Fields(`{"name":"n"}`)})
+			_, _, err = elsewhere.Records.Save(t.Context(), record.Save{Collection: "sops", Record: "s1", New: true,
+				Set: handlerstest.Fields(`{"name":"n"}`)})
 		}
 		return err
 	})
 	is.NoErr(err)
 	is.Equal(tries, 2)
 	is.Equal(id, "s1")
-	is.Equal(handlerstest.Records(t, h.Log, "sops"), []string{`s1 saved {"fields":{"name":"n"}}`, `s1 saved {"fields":{"name":"n","v":1}}`})
+	is.Equal(handlerstest.Records(t, h.Log, "sops"), []string{`s1 saved {"fields":{"name":"n"}}`,
+		`s1 saved {"fields":{"name":"n","v":1}}`})
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.ChatUpdated](data)), 1)
 }

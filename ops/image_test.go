@@ -89,7 +89,8 @@ func service(t *testing.T, file, name string) string {
 func TestWorkersContainerIsAWall(t *testing.T) {
 	t.Parallel()
 	worker := service(t, "compose.cluster.yaml", "worker")
-	for _, want := range []string{"read_only: true", "cap_drop: [ALL]", "no-new-privileges:true", "networks: [sandbox]", "tmpfs:", "worker:/worker:ro"} {
+	for _, want := range []string{"read_only: true", "cap_drop: [ALL]", "no-new-privileges:true", "networks: [sandbox]",
+		"tmpfs:", "worker:/worker:ro"} {
 		if !strings.Contains(worker, want) {
 			t.Errorf("the worker has no %q", want)
 		}

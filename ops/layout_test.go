@@ -277,7 +277,8 @@ func TestPackageNamesMeanSomething(t *testing.T) {
 func TestTheShellLinksOnlyItsProtocolAndALittleOfTheStandardLibrary(t *testing.T) {
 	t.Parallel()
 	out := goList(t, "-deps", "-f", "{{if or .Module (eq .ImportPath \"fmt\" \"net\" \"reflect\")}}{{.ImportPath}}{{end}}", "./cmd/pocketcoder-shell")
-	is.New(t).Equal(strings.Fields(string(out)), []string{module + "/bridge/opencode/shellsocket", module + "/cmd/pocketcoder-shell"})
+	is.New(t).Equal(strings.Fields(string(out)), []string{module + "/bridge/opencode/shellsocket",
+		module + "/cmd/pocketcoder-shell"})
 }
 
 // packages are all packages of the module.

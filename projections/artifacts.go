@@ -41,5 +41,6 @@ func artifactID(exec, path string) string { return RecordID(exec + "/" + path) }
 
 // Artifact returns the record of a file of an execution, and whether there is one.
 func (m *Model) Artifact(ctx context.Context, exec, path string) (Artifact, bool, error) {
-	return store.First[Artifact](ctx, m.Model, "artifact of "+exec, "SELECT * FROM artifacts WHERE id={:id}", dbx.Params{"id": artifactID(exec, path)})
+	return store.First[Artifact](ctx, m.Model, "artifact of "+exec, "SELECT * FROM artifacts WHERE id={:id}",
+		dbx.Params{"id": artifactID(exec, path)})
 }

@@ -16,12 +16,15 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.begun()...)
-	feed(t, m, s.own(events.PermissionRequested{Permission: "intent1", Type: "bash", Patterns: []string{"ls *"}, Metadata: []byte(`{"command": "ls -l"}`),
-		Session: ses, MessageID: "msg_a", Call: "call_1"}), s.own(events.PermissionRequested{Permission: "intent2", Type: "edit", Message: "May I?"}))
+	feed(t, m, s.own(events.PermissionRequested{Permission: "intent1", Type: "bash", Patterns: []string{"ls *"},
+		Metadata: []byte(`{"command": "ls -l"}`),
+		Session:  ses, MessageID: "msg_a", Call: "call_1"}),
+		s.own(events.PermissionRequested{Permission: "intent2", Type: "edit", Message: "May I?"}))
 	asks, err := m.Permissions(t.Context(), chatID, projections.PermissionDraft)
 	is.NoErr(err)
 	p := asks[0]
-	is.Equal([]string{p.ID, p.EnginePermission, p.Permission, p.Message, p.Source}, []string{"intent1", "intent1", "bash", "bash: ls -l", "api"})
+	is.Equal([]string{p.ID, p.EnginePermission, p.Permission, p.Message, p.Source},
+		[]string{"intent1", "intent1", "bash", "bash: ls -l", "api"})
 	is.Equal([]store.JSON{p.Patterns, p.Metadata, p.Always}, []store.JSON{`["ls *"]`, `{"command":"ls -l"}`, "[]"})
 	is.Equal([]string{p.Session, p.EngineMessage, p.Call}, []string{ses, "msg_a", "call_1"})
 	is.Equal(asks[1].Message, "May I?")
@@ -30,7 +33,8 @@ func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 	is.Equal(len(waiting), 0) // OpenCode waits for none
 
 	feed(t, m, s.decides(user, "intent1", events.Authorized), s.decides(user, "intent1", events.Denied),
-		s.own(events.PermissionExpired{Permission: "intent1", Reason: "late"}), s.own(events.PermissionExpired{Permission: "intent2", Reason: "too late"}))
+		s.own(events.PermissionExpired{Permission: "intent1", Reason: "late"}),
+		s.own(events.PermissionExpired{Permission: "intent2", Reason: "too late"}))
 	all, _ := rows[projections.Permission](t, m, "permissions")
 	is.Equal([]string{all[0].Status, all[0].ApprovedBy}, []string{projections.PermissionAuthorized, "ann"})
 	is.Equal([]string{all[1].Status, all[1].Reason}, []string{projections.PermissionExpired, "too late"})
@@ -54,13 +58,15 @@ func in(t testing.TB, chat, actor string, d events.Data) events.Event {
 	return e
 }
 
-// Whoever asks over the API chooses the id: that of another chat's ask, of its row, or of an ask of that chat over the API.
+// Whoever asks over the API chooses the id: that of another chat's ask, of its row, or of an ask of that chat over the
+// API.
 func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.begun()...)
-	feed(t, m, in(t, "chat2", "user:eve", events.ChatCreated{Title: "Other", Engine: engine}), s.asks("per_1", ses, "rm -rf ."),
+	feed(t, m, in(t, "chat2", "user:eve", events.ChatCreated{Title: "Other", Engine: engine}),
+		s.asks("per_1", ses, "rm -rf ."),
 		s.own(events.PermissionRequested{Permission: "intent1", Type: "bash"}))
 	before, _ := rows[projections.Permission](t, m, "permissions")
 	ids := []string{"per_1", projections.RecordID("per_1"), "intent1"}
@@ -99,7 +105,8 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 	unreplied, err := pending.DecidedRequests(t.Context(), m)
 	is.NoErr(err)
 	is.Equal(len(unreplied), 0) // OpenCode is told nothing
-	for id, want := range map[string]string{"intent1": chatID, projections.RecordID("per_1"): chatID, "per_1": "chat2", "intent2": ""} {
+	for id, want := range map[string]string{"intent1": chatID, projections.RecordID("per_1"): chatID, "per_1": "chat2",
+		"intent2": ""} {
 		chat, ok, err := m.ChatOf(t.Context(), "permissions", id)
 		is.NoErr(err)
 		is.Equal(chat, want)
@@ -112,7 +119,8 @@ func TestAskIDIsThatOfTheFirstAskOfItsChat(t *testing.T) {
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.begun()...)
-	feed(t, m, s.own(events.PermissionRequested{Permission: "one", Type: "read"}), s.asks("one", ses, "rm x"), s.asks("two", ses, "rm y"),
+	feed(t, m, s.own(events.PermissionRequested{Permission: "one", Type: "read"}), s.asks("one", ses, "rm x"),
+		s.asks("two", ses, "rm y"),
 		s.own(events.PermissionRequested{Permission: "two", Type: "read"}))
 	all, bad := rows[projections.Permission](t, m, "permissions")
 	is.Equal(bad, 1)

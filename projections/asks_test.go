@@ -19,11 +19,13 @@ func (s *story) asks(id, session, command string) events.Event {
 }
 
 func (s *story) replies(id, reply string) events.Event {
-	return s.opencode(false, "permission.replied", fmt.Sprintf(`{"sessionID":%q,"requestID":%q,"reply":%q}`, ses, id, reply))
+	return s.opencode(false, "permission.replied", fmt.Sprintf(`{"sessionID":%q,"requestID":%q,"reply":%q}`, ses, id,
+		reply))
 }
 
 func (s *story) decides(actor, id string, d events.Decision) events.Event {
-	return own(s.t, actor, events.PermissionDecided{Permission: id, Decision: d, Reason: "because", RuleRef: events.RuleRef{Rule: "echo *"}, Session: ses, Type: "bash"})
+	return own(s.t, actor, events.PermissionDecided{Permission: id, Decision: d, Reason: "because",
+		RuleRef: events.RuleRef{Rule: "echo *"}, Session: ses, Type: "bash"})
 }
 
 // fate is what became of an ask.
@@ -33,7 +35,8 @@ func fate(t testing.TB, m *projections.Model, id string) string {
 	if err != nil || !found {
 		t.Fatal("no permission", id, err)
 	}
-	return fmt.Sprintf("%s by %s approved_by=%s replied=%t interrupted=%t used=%t", p.Status, p.DecidedBy, p.ApprovedBy, p.Replied, p.Interrupted, p.GrantUsed)
+	return fmt.Sprintf("%s by %s approved_by=%s replied=%t interrupted=%t used=%t", p.Status, p.DecidedBy, p.ApprovedBy,
+		p.Replied, p.Interrupted, p.GrantUsed)
 }
 
 func TestReferralAndDecisionAreShownInFull(t *testing.T) {
@@ -48,14 +51,18 @@ func TestReferralAndDecisionAreShownInFull(t *testing.T) {
 		t.Helper()
 		p, _, err := m.Permission(t.Context(), "per_1")
 		is.NoErr(err)
-		return []any{p.Status, p.Referred, p.ReferredReason, p.Cwd, p.Rule, p.RuleID, p.RuleVersion, p.Edited, p.Expires, p.Device, p.Reason}
+		return []any{p.Status, p.Referred, p.ReferredReason, p.Cwd, p.Rule, p.RuleID, p.RuleVersion, p.Edited, p.Expires,
+			p.Device, p.Reason}
 	}
-	is.Equal(shown(), []any{"draft", true, "a rule wants a person", "/w/sub", rule.Rule, rule.RuleID, int64(3), "", "", "", ""})
+	is.Equal(shown(), []any{"draft", true, "a rule wants a person", "/w/sub", rule.Rule, rule.RuleID, int64(3), "", "",
+		"", ""})
 	feed(t, m, own(t, user, events.PermissionDecided{
 		Permission: "per_1", Decision: events.Authorized, Reason: "fine", Type: "bash", Command: "echo hi", Edited: "echo ho", Cwd: "/w/sub",
 		Expires: time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.UTC), Client: events.Client{Device: "Phone/1"},
-	}), s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "echo ho", Original: "echo hi"}))
-	is.Equal(shown(), []any{"authorized", true, "a rule wants a person", "/w/sub", "", "", int64(0), "echo ho", "2026-01-02 03:04:05.006Z", "Phone/1", "fine"})
+	}), s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "echo ho",
+		Original: "echo hi"}))
+	is.Equal(shown(), []any{"authorized", true, "a rule wants a person", "/w/sub", "", "", int64(0), "echo ho",
+		"2026-01-02 03:04:05.006Z", "Phone/1", "fine"})
 	runs, err := m.Executions(t.Context(), chatID)
 	is.NoErr(err)
 	is.Equal([]string{runs[0].Text, runs[0].Original}, []string{"echo ho", "echo hi"})
@@ -105,10 +112,14 @@ func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
 	all, err := m.Permissions(t.Context(), chatID, projections.PermissionDraft)
 	is.NoErr(err)
 	p := all[0]
-	is.Equal([]string{p.ID, p.EnginePermission, p.Session, p.Chat, p.Permission}, []string{projections.RecordID("per_1"), "per_1", ses, chatID, "bash"})
-	is.Equal([]string{string(p.Patterns), string(p.Metadata), string(p.Always)}, []string{`["echo  hi\nls"]`, `{"command":"echo  hi\nls"}`, `["echo *"]`})
-	is.Equal([]string{p.EngineMessage, p.Call, p.Message, p.Source}, []string{"msg_a", "call_1", "bash: echo hi ls", "opencode"})
-	ask := events.PermissionAsk{Permission: "bash", Patterns: []string{"echo  hi\nls"}, Metadata: []byte(`{"command":"echo  hi\nls"}`)}
+	is.Equal([]string{p.ID, p.EnginePermission, p.Session, p.Chat, p.Permission},
+		[]string{projections.RecordID("per_1"), "per_1", ses, chatID, "bash"})
+	is.Equal([]string{string(p.Patterns), string(p.Metadata), string(p.Always)},
+		[]string{`["echo  hi\nls"]`, `{"command":"echo  hi\nls"}`, `["echo *"]`})
+	is.Equal([]string{p.EngineMessage, p.Call, p.Message, p.Source},
+		[]string{"msg_a", "call_1", "bash: echo hi ls", "opencode"})
+	ask := events.PermissionAsk{Permission: "bash", Patterns: []string{"echo  hi\nls"},
+		Metadata: []byte(`{"command":"echo  hi\nls"}`)}
 	is.Equal(p.Request, ask.Request())
 	none, err := m.Permissions(t.Context(), "", projections.PermissionDenied)
 	is.NoErr(err)
@@ -136,7 +147,8 @@ func TestAskListsAreWhatIsLeftToDo(t *testing.T) {
 	}
 	feed(t, m, s.begun()...)
 	is.Equal(lists(), "pending  decided ")
-	feed(t, m, s.asks("per_1", ses, "a"), s.asks("per_2", ses, "b"), s.own(events.PermissionInterrupted{Permission: "per_2"}))
+	feed(t, m, s.asks("per_1", ses, "a"), s.asks("per_2", ses, "b"),
+		s.own(events.PermissionInterrupted{Permission: "per_2"}))
 	is.Equal(lists(), "pending per_1@/workspace per_2@/workspace decided ")
 	feed(t, m, s.decides(user, "per_2", events.Authorized), s.decides(user, "per_1", events.Denied))
 	is.Equal(lists(), "pending  decided per_2@/workspace per_1@/workspace")
@@ -149,12 +161,14 @@ func TestApprovalOfAnInterruptedAskIsGoodForOnce(t *testing.T) {
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.begun()...)
-	feed(t, m, s.asks("per_1", ses, "date"), s.asks("per_x", ses, "date"), s.own(events.PermissionInterrupted{Permission: "per_1"}),
+	feed(t, m, s.asks("per_1", ses, "date"), s.asks("per_x", ses, "date"),
+		s.own(events.PermissionInterrupted{Permission: "per_1"}),
 		s.decides(user, "per_1", events.Authorized), s.decides(user, "per_x", events.Authorized))
 	asked, _, err := m.Permission(t.Context(), "per_1")
 	is.NoErr(err)
 	is.True(!asked.GrantUsed)
-	again := events.PermissionDecided{Permission: "per_2", Decision: events.Authorized, Grant: "per_1", Session: ses, Type: "bash", Request: asked.Request}
+	again := events.PermissionDecided{Permission: "per_2", Decision: events.Authorized, Grant: "per_1", Session: ses,
+		Type: "bash", Request: asked.Request}
 	feed(t, m, s.asks("per_2", ses, "date"), own(t, "policy", again))
 	asked, _, err = m.Permission(t.Context(), "per_1")
 	is.NoErr(err)
@@ -185,7 +199,8 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	is.Equal(lists(), "pending 2 answered 0")
 	feed(t, m, s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Answers: []string{"so"}}))
 	is.Equal(lists(), "pending 1 answered 0")
-	feed(t, m, s.own(events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"Red"}}), s.own(events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"Blue"}}))
+	feed(t, m, s.own(events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"Red"}}),
+		s.own(events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"Blue"}}))
 	is.Equal(lists(), "pending 0 answered 2")
 	all, err := m.Questions(t.Context(), chatID, projections.QuestionReplied)
 	is.NoErr(err)
@@ -193,7 +208,8 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	is.Equal([]string{q.Question, q.Header, string(q.Choices), string(q.Descriptions), string(q.Reply), q.RepliedBy},
 		[]string{"Colour?", "C", `["Red","Blue"]`, `["warm","cold"]`, `["Red"]`, user})
 	is.Equal([]any{all[1].Index, all[1].Multiple, string(all[1].Choices)}, []any{int64(1), true, "[]"})
-	feed(t, m, s.opencode(false, "question.replied", fmt.Sprintf(`{"sessionID":%q,"requestID":"que_1","answers":[["Red"],["so"]]}`, ses)))
+	feed(t, m, s.opencode(false, "question.replied",
+		fmt.Sprintf(`{"sessionID":%q,"requestID":"que_1","answers":[["Red"],["so"]]}`, ses)))
 	is.Equal(lists(), "pending 0 answered 0")
 }
 

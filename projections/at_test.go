@@ -41,7 +41,8 @@ func TestChatCanBeReadAsItStoodThen(t *testing.T) {
 	other, err := events.New("chat2", user, events.ChatCreated{Title: "Other", Engine: engine})
 	is.NoErr(err)
 	seqs := []uint64{}
-	for _, e := range []events.Event{other, s.created(), s.submitted("m1"), s.own(events.MessageFailed{Message: "m1", Domain: "infrastructure"}), s.submitted("m2")} {
+	for _, e := range []events.Event{other, s.created(), s.submitted("m1"),
+		s.own(events.MessageFailed{Message: "m1", Domain: "infrastructure"}), s.submitted("m2")} {
 		seq, err := log.Append(t.Context(), e)
 		is.NoErr(err)
 		seqs = append(seqs, seq)
@@ -61,7 +62,8 @@ func TestChatCanBeReadAsItStoodThen(t *testing.T) {
 		is.Equal(count(t, db, "chats"), 1) // this one alone
 		return nil
 	}))
-	is.Equal(projections.At(t.Context(), log, chatID, seqs[4], func(dbx.Builder) error { return sql.ErrNoRows }), sql.ErrNoRows)
+	is.Equal(projections.At(t.Context(), log, chatID, seqs[4], func(dbx.Builder) error { return sql.ErrNoRows }),
+		sql.ErrNoRows)
 }
 
 func TestChatAsItStoodIsWhatTheReadModelsHeldThen(t *testing.T) {
@@ -77,7 +79,9 @@ func TestChatAsItStoodIsWhatTheReadModelsHeldThen(t *testing.T) {
 		feed(t, m, all[m.Seq():n]...)
 		var then, now string
 		is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error { return db.NewQuery(query).Row(&now) }))
-		is.NoErr(projections.At(t.Context(), l, chatID, uint64(n), func(db dbx.Builder) error { return db.NewQuery(query).Row(&then) }))
+		is.NoErr(projections.At(t.Context(), l, chatID, uint64(n), func(db dbx.Builder) error {
+			return db.NewQuery(query).Row(&then)
+		}))
 		is.Equal(then, now)
 	}
 }
@@ -115,7 +119,8 @@ func BenchmarkView(b *testing.B) {
 // BenchmarkAt computes a chat of 100 messages from the log.
 func BenchmarkAt(b *testing.B) {
 	log := eventstest.Log(b)
-	all := append([]events.Event{own(b, user, events.ChatCreated{Title: "Chat", Engine: engine})}, copies(b, recording(b, "9i-perm-task"), 20)...)
+	all := append([]events.Event{own(b, user, events.ChatCreated{Title: "Chat", Engine: engine})},
+		copies(b, recording(b, "9i-perm-task"), 20)...)
 	last, err := log.AppendAll(b.Context(), all)
 	if err != nil {
 		b.Fatal(err)
@@ -131,7 +136,8 @@ func TestMomentsFollowEachOther(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)
-	all := append([]events.Event{own(t, user, events.ChatCreated{Title: "Chat", User: "ann", Engine: engine})}, conversation(t, "9i-perm-task")[1:]...)
+	all := append([]events.Event{own(t, user, events.ChatCreated{Title: "Chat", User: "ann", Engine: engine})},
+		conversation(t, "9i-perm-task")[1:]...)
 	_, err := l.AppendAll(t.Context(), all)
 	is.NoErr(err)
 	const query = "SELECT json_group_array(json_array(id, engine_message_status, cost, last_seq, first_seq, removed)) FROM messages"
@@ -141,7 +147,10 @@ func TestMomentsFollowEachOther(t *testing.T) {
 	}
 	var want, got []uint64
 	end := ""
-	_, err = l.Fold(t.Context(), events.ChatFilter(chatID), 0, func(e events.Event) error { want = append(want, e.Seq); return nil })
+	_, err = l.Fold(t.Context(), events.ChatFilter(chatID), 0, func(e events.Event) error {
+		want = append(want, e.Seq)
+		return nil
+	})
 	is.NoErr(err)
 	is.NoErr(projections.Moments(t.Context(), l, chatID, want[3], len(all), func(db dbx.Builder, last events.Event) error {
 		got = append(got, last.Seq)

@@ -48,14 +48,16 @@ func longLog(b *testing.B) (*log.Log, *projections.Model) {
 	return log, waited(b, running(b, b.TempDir(), log), last)
 }
 
-// benchChats is how many chats the log of BenchmarkRebuild has. Each holds all recordings: about a million events together.
+// benchChats is how many chats the log of BenchmarkRebuild has. Each holds all recordings: about a million events
+// together.
 const benchChats = 1000
 
 // manyChats is a log in which as many chats go on at the same time: one event of each after the other.
 func manyChats(b *testing.B) *log.Log {
 	b.Helper()
 	is := is.New(b)
-	l, all := eventstest.Log(b), []events.Event{own(b, user, events.ChatCreated{Title: "Chat", User: "ann", Engine: engine})}
+	l, all := eventstest.Log(b), []events.Event{own(b, user, events.ChatCreated{Title: "Chat", User: "ann",
+		Engine: engine})}
 	for _, name := range recordings(b) {
 		all = append(all, recording(b, name)...)
 	}
@@ -74,8 +76,8 @@ func manyChats(b *testing.B) *log.Log {
 	return l
 }
 
-// BenchmarkRebuild replays a log; the metric is that of applying it, without comparing and exchanging the files. The worker computes
-// the first file in the same way.
+// BenchmarkRebuild replays a log; the metric is that of applying it, without comparing and exchanging the files. The
+// worker computes the first file in the same way.
 func BenchmarkRebuild(b *testing.B) {
 	is := is.New(b)
 	l := manyChats(b)

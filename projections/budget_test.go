@@ -17,13 +17,15 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.begun()...)
-	feed(t, m, s.opencode(true, "session.created", `{"sessionID":"ses_fork","info":{"id":"ses_fork","directory":"/w","title":"t","time":{"created":1000}}}`))
+	feed(t, m, s.opencode(true, "session.created",
+		`{"sessionID":"ses_fork","info":{"id":"ses_fork","directory":"/w","title":"t","time":{"created":1000}}}`))
 	costs := func(session, id string, at int, cost float64, more string) events.Event {
 		return s.opencode(true, "message.updated", fmt.Sprintf(
 			`{"sessionID":%q,"info":{"id":%q,"role":"assistant","parentID":%q,"cost":%g,"tokens":{"input":10,"output":5,"reasoning":1,"cache":{"read":100,"write":50}},"time":{"created":%d%s}}}`,
 			session, id, msg1, cost, at, more))
 	}
-	feed(t, m, costs(ses, "msg_a", 900, 1, ""), costs(ses, "msg_a", 900, 1.5, `,"completed":950`), costs("ses_fork", "msg_copy", 900, 8, `,"completed":950`), costs("ses_fork", "msg_b", 1100, 2, ""))
+	feed(t, m, costs(ses, "msg_a", 900, 1, ""), costs(ses, "msg_a", 900, 1.5, `,"completed":950`),
+		costs("ses_fork", "msg_copy", 900, 8, `,"completed":950`), costs("ses_fork", "msg_b", 1100, 2, ""))
 	spent := func(in spending.Span) spending.Spending {
 		t.Helper()
 		got, err := spending.Of(t.Context(), m, in)
@@ -46,7 +48,8 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 	is.NoErr(err)
 	is.Equal([]any{len(usage), usage[0].Messages, usage[0].Cost}, []any{1, int64(2), 3.5})
 
-	feed(t, m, s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a"}`, ses)), s.own(events.Deleted{}))
+	feed(t, m, s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a"}`, ses)),
+		s.own(events.Deleted{}))
 	is.Equal(spent(spending.Span{Chat: chatID}), all) // it stays spent
 
 	// A clock that was set back after the session was opened makes no answer free.
@@ -69,7 +72,8 @@ func TestAHeldMessageIsThePersonsTurn(t *testing.T) {
 	held := s.own(events.MessageHeld{Message: "m1", Permission: "p1", Reason: "used up"})
 	feed(t, m, held, s.own(events.MessageHeld{Message: "m1", Permission: "p2", Reason: "denied"}))
 	is.Equal(turn(), projections.TurnUser)
-	is.Equal([]string{shown(t, m)[0].UserStatus, shown(t, m)[0].Held, shown(t, m)[0].HeldBy}, []string{"pending", "denied", "p2"})
+	is.Equal([]string{shown(t, m)[0].UserStatus, shown(t, m)[0].Held, shown(t, m)[0].HeldBy},
+		[]string{"pending", "denied", "p2"})
 	feed(t, m, s.own(events.SessionBound{Session: ses, Directory: directed}), s.sending("m1", msg1))
 	is.Equal(turn(), projections.TurnAssistant)
 	is.Equal(shown(t, m)[0].Held+shown(t, m)[0].HeldBy, "")
@@ -93,7 +97,8 @@ func TestATurnIsUnfinishedUntilItEndsByItself(t *testing.T) {
 		"when it was aborted": {`"time":{"completed":1},"error":{"name":"MessageAbortedError"}`, nil, false},
 		"when it was lost":    {`"time":{}`, func(s *story) []events.Event { return []events.Event{s.own(events.TurnLost{Session: ses})} }, true},
 		"when a person denied it": {`"time":{"completed":1},"finish":"tool-calls"`, func(s *story) []events.Event {
-			ask := s.opencode(false, events.PermissionAsked, fmt.Sprintf(`{"id":"per_1","sessionID":%q,"permission":"bash","patterns":["ls"],"metadata":{},"always":[],"tool":{"messageID":"msg_a","callID":"call_1"}}`, ses))
+			ask := s.opencode(false, events.PermissionAsked,
+				fmt.Sprintf(`{"id":"per_1","sessionID":%q,"permission":"bash","patterns":["ls"],"metadata":{},"always":[],"tool":{"messageID":"msg_a","callID":"call_1"}}`, ses))
 			return []events.Event{ask, s.own(events.PermissionDecided{Permission: "per_1", Decision: events.Denied})}
 		}, false},
 	} {
@@ -101,7 +106,8 @@ func TestATurnIsUnfinishedUntilItEndsByItself(t *testing.T) {
 			is := is.New(t)
 			m, s := still(t), &story{t: t}
 			feed(t, m, s.begun()...)
-			feed(t, m, s.opencode(true, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_a","role":"assistant","parentID":%q,%s}}`, ses, msg1, c.more)))
+			feed(t, m, s.opencode(true, "message.updated",
+				fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_a","role":"assistant","parentID":%q,%s}}`, ses, msg1, c.more)))
 			if c.then != nil {
 				feed(t, m, c.then(s)...)
 			}

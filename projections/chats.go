@@ -29,7 +29,8 @@ type Chat struct {
 	Adopted     bool   `db:"adopted" json:"adopted"`
 	Titled      bool   `db:"titled" json:"-"` // a person gave it its title
 	Outbox      int64  `db:"outbox" json:"-"` // messages submitted and still on their way
-	Queue       string `db:"queue" json:"-"`  // ids of the messages of a person that wait, in order, with a space between them
+	// ids of the messages of a person that wait, in order, with a space between them
+	Queue string `db:"queue" json:"-"`
 }
 
 // Whose turn it is.
@@ -150,7 +151,8 @@ func (c *Chat) setPreview(text string) {
 
 // Chats lists chats that are not deleted, those with the newest activity first.
 func (m *Model) Chats(ctx context.Context, limit, offset int) ([]Chat, error) {
-	return store.List[Chat](ctx, m.Model, "chats", "SELECT * FROM chats WHERE NOT removed ORDER BY last_active DESC, id LIMIT {:limit} OFFSET {:offset}",
+	return store.List[Chat](ctx, m.Model, "chats",
+		"SELECT * FROM chats WHERE NOT removed ORDER BY last_active DESC, id LIMIT {:limit} OFFSET {:offset}",
 		dbx.Params{"limit": limit, "offset": offset})
 }
 

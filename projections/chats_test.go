@@ -52,8 +52,10 @@ func TestPreviewIsWhatWasSaidLast(t *testing.T) {
 	is.Equal(chat(t, m).Preview, "short")
 	feed(t, m, long) // seen again
 	is.Equal(chat(t, m).Preview, "short")
-	feed(t, m, s.child(), s.opencode(true, "message.part.updated", fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_c","messageID":"msg_c","type":"text","text":"a subagent's"}}`, child)))
-	feed(t, m, s.opencode(true, "message.part.updated", fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_d","messageID":"msg_b","type":"text","text":"made up","synthetic":true}}`, ses)))
+	feed(t, m, s.child(), s.opencode(true, "message.part.updated",
+		fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_c","messageID":"msg_c","type":"text","text":"a subagent's"}}`, child)))
+	feed(t, m, s.opencode(true, "message.part.updated",
+		fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_d","messageID":"msg_b","type":"text","text":"made up","synthetic":true}}`, ses)))
 	is.Equal(chat(t, m).Preview, "short")
 }
 
@@ -65,8 +67,10 @@ func TestTitleFollowsTheSessionOfAnAdoptedChat(t *testing.T) {
 	}{{true, "New title"}, {false, "Chat"}} {
 		is := is.New(t)
 		m, s := still(t), &story{t: t}
-		titled := s.opencode(true, "session.created", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"title":"Old title"}}`, ses, ses))
-		feed(t, m, s.own(events.ChatCreated{Title: "Chat", Engine: engine, Adopted: test.adopted}), s.own(events.SessionBound{Session: ses}), titled,
+		titled := s.opencode(true, "session.created", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"title":"Old title"}}`,
+			ses, ses))
+		feed(t, m, s.own(events.ChatCreated{Title: "Chat", Engine: engine, Adopted: test.adopted}),
+			s.own(events.SessionBound{Session: ses}), titled,
 			s.opencode(true, "session.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"title":"New title"}}`, ses, ses)),
 			titled, s.child())
 		is.Equal(chat(t, m).Title, test.want)
@@ -78,13 +82,17 @@ func TestWhatAPersonSaysAboutAChatStands(t *testing.T) {
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
 	titled := func(title string) events.Event {
-		return s.opencode(true, "session.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"title":%q}}`, ses, ses, title))
+		return s.opencode(true, "session.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"title":%q}}`, ses, ses,
+			title))
 	}
-	feed(t, m, s.own(events.ChatCreated{Title: "Chat", Engine: engine, Adopted: true}), s.own(events.SessionBound{Session: ses}), titled("By OpenCode"))
-	feed(t, m, s.own(events.ChatUpdated{Description: new("About"), Archived: new(true), Tags: new("a,b"), Agent: new("plan"), User: new("bob")}))
+	feed(t, m, s.own(events.ChatCreated{Title: "Chat", Engine: engine, Adopted: true}),
+		s.own(events.SessionBound{Session: ses}), titled("By OpenCode"))
+	feed(t, m, s.own(events.ChatUpdated{Description: new("About"), Archived: new(true), Tags: new("a,b"),
+		Agent: new("plan"), User: new("bob")}))
 	feed(t, m, titled("Still by OpenCode"))
 	c := chat(t, m)
-	is.Equal([]string{c.Title, c.Description, c.Tags, c.Agent, c.User}, []string{"Still by OpenCode", "About", "a,b", "plan", "bob"})
+	is.Equal([]string{c.Title, c.Description, c.Tags, c.Agent, c.User},
+		[]string{"Still by OpenCode", "About", "a,b", "plan", "bob"})
 	is.True(c.Archived)
 	feed(t, m, s.own(events.ChatUpdated{Title: new("Mine"), Archived: new(false)}), titled("By OpenCode again"))
 	c = chat(t, m)

@@ -19,8 +19,8 @@ type Config struct {
 	Fields       store.JSON `db:"fields" json:"fields"` // object
 }
 
-// maxLevels is how many levels of arrays and objects SQLite's JSON functions accept. They fail on a whole object with more, and with
-// it fails each query over its collection.
+// maxLevels is how many levels of arrays and objects SQLite's JSON functions accept. They fail on a whole object with
+// more, and with it fails each query over its collection.
 const maxLevels = 1000
 
 func updateConfig(t *tables, e events.Event, body any) error {
@@ -34,7 +34,9 @@ func updateConfig(t *tables, e events.Event, body any) error {
 		if c.Removed { // what is saved after its end is a new record
 			c.Record = store.Record{ID: c.ID, Updated: c.Updated}
 		}
-		c.Collection, c.RecordID, c.Fields = e.Subject.Collection, e.Subject.ID, store.JSON(events.LimitLevels([]byte(fields), maxLevels, "The value nests more than 1,000 levels. Only the log holds it."))
+		c.Collection, c.RecordID, c.Fields = e.Subject.Collection, e.Subject.ID,
+			store.JSON(events.LimitLevels([]byte(fields), maxLevels,
+				"The value nests more than 1,000 levels. Only the log holds it."))
 		t.config.Put(c)
 	case events.Deleted:
 		if !found {
@@ -48,5 +50,7 @@ func updateConfig(t *tables, e events.Event, body any) error {
 
 // Config lists the records of a collection, oldest first.
 func (m *Model) Config(ctx context.Context, collection string) ([]Config, error) {
-	return store.List[Config](ctx, m.Model, "config records", "SELECT * FROM config WHERE collection={:collection} AND NOT removed ORDER BY first_seq", dbx.Params{"collection": collection})
+	return store.List[Config](ctx, m.Model, "config records",
+		"SELECT * FROM config WHERE collection={:collection} AND NOT removed ORDER BY first_seq",
+		dbx.Params{"collection": collection})
 }

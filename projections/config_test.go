@@ -58,7 +58,8 @@ func TestConfigRecordIsAsItWasSavedLast(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m := still(t)
-	feed(t, m, saved(t, "sops", "one", `{"name": "a", "n": [1, 2]}`), saved(t, "ai_models", "one", `{}`), saved(t, "sops", "one", `{"name": "b"}`))
+	feed(t, m, saved(t, "sops", "one", `{"name": "a", "n": [1, 2]}`), saved(t, "ai_models", "one", `{}`),
+		saved(t, "sops", "one", `{"name": "b"}`))
 	all, _ := rows[projections.Config](t, m, "config")
 	is.Equal(len(all), 2) // the same id in another collection is another record
 	is.Equal(fmt.Sprint(all[1].ID, all[1].Collection, all[1].RecordID, all[1].Fields), `sops/onesopsone{"name":"b"}`)
@@ -87,7 +88,8 @@ func TestUpdatedOfARecordMovesForwardThroughItsEnd(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m := still(t)
-	all := []events.Event{saved(t, "sops", "one", `{}`), configured(t, "sops", "one", events.Deleted{}), saved(t, "sops", "one", `{}`)}
+	all := []events.Event{saved(t, "sops", "one", `{}`), configured(t, "sops", "one", events.Deleted{}),
+		saved(t, "sops", "one", `{}`)}
 	for i := range all { // in the same millisecond
 		all[i].Seq, all[i].Time = uint64(i+1), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	}
@@ -100,7 +102,8 @@ func TestConfigThatCannotBeIsSetAside(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m := still(t)
-	feed(t, m, saved(t, "sops", "one", `[1]`), saved(t, "sops", "one", `"text"`), configured(t, "sops", "two", events.Deleted{}))
+	feed(t, m, saved(t, "sops", "one", `[1]`), saved(t, "sops", "one", `"text"`),
+		configured(t, "sops", "two", events.Deleted{}))
 	all, bad := rows[projections.Config](t, m, "config")
 	is.Equal(len(all), 0)
 	is.Equal(bad, 3)
@@ -122,7 +125,8 @@ func TestConfigValueThatNestsTooDeepForSQLiteIsReplaced(t *testing.T) {
 		User  string
 		Rules string
 	}
-	readable, err := store.List[row](t.Context(), m.Model, "rules", "SELECT json_extract(fields, '$.user') AS user, fields -> '$.rules' AS rules FROM config ORDER BY id", nil)
+	readable, err := store.List[row](t.Context(), m.Model, "rules",
+		"SELECT json_extract(fields, '$.user') AS user, fields -> '$.rules' AS rules FROM config ORDER BY id", nil)
 	is.NoErr(err)
 	is.Equal(len(readable), 2)
 	is.Equal(readable[0].User, "bob")
@@ -134,11 +138,13 @@ func TestAccountIsWhatWasSaidOfItLast(t *testing.T) {
 	m := still(t)
 	feed(t, m, account(t, "ann", events.AccountCreated{Email: "a@b.c", Name: "Ann", Role: "user"}))
 	feed(t, m, account(t, "ann", events.AccountUpdated{Role: new("admin"), Disabled: new(true)}))
-	for _, quiet := range []events.Data{events.PasswordChanged{}, events.SessionOpened{Session: "s"}, events.SessionRefreshed{Session: "s"}, events.SessionClosed{Session: "s"}, events.LoginFailed{}} {
+	for _, quiet := range []events.Data{events.PasswordChanged{}, events.SessionOpened{Session: "s"},
+		events.SessionRefreshed{Session: "s"}, events.SessionClosed{Session: "s"}, events.LoginFailed{}} {
 		feed(t, m, account(t, "ann", quiet))
 	}
 	all, _ := rows[users.User](t, m, "users")
-	is.Equal(fmt.Sprint(all[0].ID, " ", all[0].Email, " ", all[0].Name, " ", all[0].Role, all[0].Avatar), "ann a@b.c Ann admin")
+	is.Equal(fmt.Sprint(all[0].ID, " ", all[0].Email, " ", all[0].Name, " ", all[0].Role, all[0].Avatar),
+		"ann a@b.c Ann admin")
 	is.True(all[0].Verified && all[0].Disabled)
 	is.Equal([]int64{all[0].First, all[0].Last}, []int64{1, 2}) // logins and passwords change nothing that is shown
 
@@ -146,7 +152,8 @@ func TestAccountIsWhatWasSaidOfItLast(t *testing.T) {
 	all, bad := rows[users.User](t, m, "users")
 	is.True(all[0].Removed)
 	is.Equal(bad, 0)
-	feed(t, m, account(t, "ann", events.AccountCreated{Email: "x"}), account(t, "bob", events.AccountUpdated{}), account(t, "bob", events.Deleted{}))
+	feed(t, m, account(t, "ann", events.AccountCreated{Email: "x"}), account(t, "bob", events.AccountUpdated{}),
+		account(t, "bob", events.Deleted{}))
 	_, bad = rows[users.User](t, m, "users")
 	is.Equal(bad, 3)
 }
@@ -158,7 +165,8 @@ func TestTheSameKindMeansAnotherThingInAnotherScope(t *testing.T) {
 	feed(t, m, s.created(), saved(t, "chats", chatID, `{}`), account(t, chatID, events.AccountCreated{Email: "a@b.c"}))
 	audit, err := events.NewAudit(events.ActorNobody, events.LoginFailed{Reason: "unknown"})
 	is.NoErr(err)
-	feed(t, m, configured(t, "chats", chatID, events.Deleted{}), account(t, chatID, events.ChatUpdated{Title: new("Other")}), audit)
+	feed(t, m, configured(t, "chats", chatID, events.Deleted{}),
+		account(t, chatID, events.ChatUpdated{Title: new("Other")}), audit)
 	is.Equal(chat(t, m).Title, "Chat")
 	is.True(!chat(t, m).Removed)
 	all, bad := rows[users.User](t, m, "users")

@@ -14,7 +14,8 @@ func TestAnEffectIsOpenUntilItsEnd(t *testing.T) {
 	is := is.New(t)
 	m := still(t)
 	s := &story{t: t}
-	abort, revert, fork := s.own(events.AbortRequested{Session: child}), s.own(events.RevertRequested{Message: msg1}), s.own(events.ForkRequested{Chat: "c2"})
+	abort, revert, fork := s.own(events.AbortRequested{Session: child}), s.own(events.RevertRequested{Message: msg1}),
+		s.own(events.ForkRequested{Chat: "c2"})
 	feed(t, m, s.created(), abort, revert, fork)
 	openIDs := func() (ids []string) {
 		t.Helper()
@@ -45,7 +46,8 @@ func TestNobodyIsWokenWhileAnAnswerStreams(t *testing.T) {
 	s := &story{t: t}
 	feed(t, m, s.created(), s.assistant(ses, "msg_a", msg1, ""))
 	before := m.Woken()
-	feed(t, m, s.opencode(true, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_1","messageID":"msg_a","type":"text","text":"word"}}`),
+	feed(t, m, s.opencode(true, "message.part.updated",
+		`{"sessionID":"ses_own","part":{"id":"prt_1","messageID":"msg_a","type":"text","text":"word"}}`),
 		s.opencode(false, "session.next.text.delta", `{"sessionID":"ses_own"}`))
 	is.Equal(m.Woken(), before)
 	feed(t, m, s.assistant(ses, "msg_a", msg1, `,"time":{"created":1,"completed":2},"finish":"stop"`))

@@ -13,10 +13,11 @@ import (
 	"pocketcoder/projections/usage"
 )
 
-// OpenCode's events about messages. A durable event changes a row only if it is newer than the row, so duplicates and late
-// events change nothing.
+// OpenCode's events about messages. A durable event changes a row only if it is newer than the row, so duplicates and
+// late events change nothing.
 
-// message returns the row of a message by OpenCode's id: the row of the submitted message if we sent it, else a row of its own.
+// message returns the row of a message by OpenCode's id: the row of the submitted message if we sent it, else a row of
+// its own.
 func (t *tables) message(engineMessage, session string, e events.Event) Message {
 	m, found := t.messages.Get(t.messageID(engineMessage))
 	if !found {
@@ -45,7 +46,8 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 	first := m.Role == ""
 	if b.Info.Role == roleAssistant {
 		m.fillAssistant(b.Info)
-		if first { // a fork copies finished messages; an answer of the session's own is not finished at first, whatever the clock says
+		// a fork copies finished messages; an answer of the session's own is not finished at first, whatever the clock says
+		if first {
 			m.Copied = b.Info.Time.Completed != 0 && b.Info.Time.Created < s.Opened
 		}
 		if s.Answer(m.ID, b.Info); m.Removed {
@@ -81,7 +83,8 @@ func (t *tables) forgive(engineMessage string) {
 
 func (m *Message) fillAssistant(i opencode.Message) {
 	m.Role, m.Parent, m.Agent, m.Provider, m.Model = roleAssistant, i.ParentID, i.Agent, i.ProviderID, i.ModelID
-	m.Cost, m.TokensInput, m.TokensOutput, m.TokensReasoning = i.Cost, int64(i.Tokens.Input), int64(i.Tokens.Output), int64(i.Tokens.Reasoning)
+	m.Cost, m.TokensInput, m.TokensOutput, m.TokensReasoning = i.Cost, int64(i.Tokens.Input), int64(i.Tokens.Output),
+		int64(i.Tokens.Reasoning)
 	m.TokensCacheRead, m.TokensCacheWrite, m.Finish = int64(i.Tokens.Cache.Read), int64(i.Tokens.Cache.Write), i.Finish
 	m.EngineStatus, m.ErrorDomain, m.ErrorPayload = cmp.Or(turnstate.Outcome(i), statusProcessing), "", ""
 	if i.Error.Exists() {
@@ -114,9 +117,9 @@ func applyPart(t *tables, e events.Event, b opencode.PartUpdated) {
 	t.said(p.Chat, b.SessionID, info.Text)
 }
 
-// callHash returns a hash of the id, the tool and the arguments of a call that the gate reads. It returns "" if the part is not a
-// call, or if its arguments are not known yet. Two calls of one message with the same id share a part. A part whose hash changes
-// therefore stands for several calls.
+// callHash returns a hash of the id, the tool and the arguments of a call that the gate reads. It returns "" if the
+// part is not a call, or if its arguments are not known yet. Two calls of one message with the same id share a part. A
+// part whose hash changes therefore stands for several calls.
 func callHash(p opencode.Part) string {
 	var state struct {
 		Status string `json:"status"`
@@ -155,7 +158,8 @@ func applyPartRemoved(t *tables, e events.Event, b opencode.PartRemoved) {
 	t.putSession(s)
 }
 
-// applyError is about the user message that waits for an answer. For an unknown agent OpenCode sends this and nothing else.
+// applyError is about the user message that waits for an answer. For an unknown agent OpenCode sends this and nothing
+// else.
 func applyError(t *tables, e events.Event, b opencode.SessionError) {
 	if b.SessionID == "" {
 		return
@@ -174,8 +178,8 @@ func applyError(t *tables, e events.Event, b opencode.SessionError) {
 	t.messages.Put(m)
 }
 
-// endTurn ends what a session was doing when OpenCode will not: its running messages get the status and the error, and so
-// does a delivered one that nothing has answered. One that is still being sent is not lost: it will be sent again.
+// endTurn ends what a session was doing when OpenCode will not: its running messages get the status and the error, and
+// so does a delivered one that nothing has answered. One that is still being sent is not lost: it will be sent again.
 func endTurn(t *tables, e events.Event, session, outcome string, payload store.JSON) {
 	s := t.session(session, e)
 	for _, id := range s.Processing.All() {

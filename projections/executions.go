@@ -146,7 +146,8 @@ const selectRuns = "SELECT x.*, coalesce(c.command,'') AS text FROM executions x
 
 // Executions lists a chat's executions in order.
 func (m *Model) Executions(ctx context.Context, chat string) ([]Run, error) {
-	return store.List[Run](ctx, m.Model, "executions of "+chat, selectRuns+"x.chat={:chat} ORDER BY x.position", dbx.Params{"chat": chat})
+	return store.List[Run](ctx, m.Model, "executions of "+chat, selectRuns+"x.chat={:chat} ORDER BY x.position",
+		dbx.Params{"chat": chat})
 }
 
 func (m *Model) Execution(ctx context.Context, id string) (Run, bool, error) {
@@ -156,8 +157,10 @@ func (m *Model) Execution(ctx context.Context, id string) (Run, bool, error) {
 // LatestExecutions lists those of all chats, the newest first, without their outputs.
 func (m *Model) LatestExecutions(ctx context.Context, limit int) ([]Run, error) {
 	columns := slices.DeleteFunc(store.Columns[Execution](), func(c string) bool { return c == "outputs" })
-	query := strings.Replace(selectRuns, "x.*", "x."+strings.Join(columns, ",x."), 1) // many outputs at once are many megabytes
-	return store.List[Run](ctx, m.Model, "latest executions", query+"1 ORDER BY x.position DESC LIMIT {:limit}", dbx.Params{"limit": limit})
+	// many outputs at once are many megabytes
+	query := strings.Replace(selectRuns, "x.*", "x."+strings.Join(columns, ",x."), 1)
+	return store.List[Run](ctx, m.Model, "latest executions", query+"1 ORDER BY x.position DESC LIMIT {:limit}",
+		dbx.Params{"limit": limit})
 }
 
 // RunningExecutions lists what no result is known of, oldest first.

@@ -28,17 +28,21 @@ func TestExecutionEndsAsItsResultSays(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			is := is.New(t)
 			m, s := still(t), &story{t: t}
-			feed(t, m, s.created(), s.asks("per_1", ses, "make"), s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "make", Cwd: "/workspace", Pool: "default"}))
+			feed(t, m, s.created(), s.asks("per_1", ses, "make"),
+				s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "make",
+					Cwd: "/workspace", Pool: "default"}))
 			running, err := m.RunningExecutions(t.Context())
 			is.NoErr(err)
 			is.Equal(len(running), 1)
-			is.Equal([]string{running[0].Status, running[0].Text, running[0].Permission, running[0].Started}, []string{"executing", "make", projections.RecordID("per_1"), running[0].Created})
+			is.Equal([]string{running[0].Status, running[0].Text, running[0].Permission, running[0].Started},
+				[]string{"executing", "make", projections.RecordID("per_1"), running[0].Created})
 			result.Exec, result.DurationMS, result.Stdout = "x1", 12, events.Output{Bytes: 3, Text: "out"}
 			feed(t, m, own(t, "sandbox", result))
 			all, err := m.Executions(t.Context(), chatID)
 			is.NoErr(err)
 			x := all[0]
-			is.Equal([]any{x.Status, x.ExitCode, x.Signal, x.Error, x.StdoutBytes, x.DurationMS}, []any{want, int64(result.ExitCode), result.Signal, result.Error, int64(3), int64(12)})
+			is.Equal([]any{x.Status, x.ExitCode, x.Signal, x.Error, x.StdoutBytes, x.DurationMS},
+				[]any{want, int64(result.ExitCode), result.Signal, result.Error, int64(3), int64(12)})
 			is.Equal([]string{x.Worker, x.Isolation}, []string{result.Worker, result.Isolation})
 			is.Equal(string(x.Outputs), `{"stdout":{"bytes":3,"text":"out"},"stderr":{"bytes":0}}`)
 			is.True(x.Finished > x.Started)
@@ -58,7 +62,8 @@ func TestRefusedCommandIsRecordedAndRunsNothing(t *testing.T) {
 		s.own(events.ExecRefused{Exec: "x3", Session: ses, Call: "call_2", Command: "make", Reason: "nobody allowed it"}))
 	all, err := m.Executions(t.Context(), chatID)
 	is.NoErr(err)
-	is.Equal([]any{all[2].Status, all[2].Reason, all[2].ExitCode, all[2].Text}, []any{"refused", "nobody allowed it", int64(126), "make"})
+	is.Equal([]any{all[2].Status, all[2].Reason, all[2].ExitCode, all[2].Text},
+		[]any{"refused", "nobody allowed it", int64(126), "make"})
 	commands, err := store.List[projections.Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
 	is.NoErr(err)
 	is.Equal(len(commands), 1) // the same command, kept once
@@ -70,13 +75,16 @@ func TestExecutionNobodyWaitsForSaysWhoRunsItWhileItRuns(t *testing.T) {
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.created(), s.asks("per_1", ses, "detach make"),
-		s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "make", Cwd: "/workspace", Pool: "default", Detached: true}),
+		s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "make",
+			Cwd: "/workspace", Pool: "default", Detached: true}),
 		s.own(events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "bwrap"}))
 	x, found, err := m.Execution(t.Context(), "x1")
 	is.NoErr(err)
 	is.True(found)
-	is.Equal([]any{x.Status, x.Worker, x.Isolation, x.Detached, x.Terminal, x.Text}, []any{"executing", "w1", "bwrap", true, false, "make"})
-	feed(t, m, own(t, "sandbox", events.ExecFinished{Exec: "x1", Reason: "cancelled"})) // as one whose process died is recorded
+	is.Equal([]any{x.Status, x.Worker, x.Isolation, x.Detached, x.Terminal, x.Text},
+		[]any{"executing", "w1", "bwrap", true, false, "make"})
+	// as one whose process died is recorded
+	feed(t, m, own(t, "sandbox", events.ExecFinished{Exec: "x1", Reason: "cancelled"}))
 	x, _, err = m.Execution(t.Context(), "x1")
 	is.NoErr(err)
 	is.Equal([]string{x.Status, x.Worker, x.Isolation}, []string{"cancelled", "w1", "bwrap"})
@@ -86,7 +94,8 @@ func TestPersonsShellIsAnExecutionWithoutACommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
-	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Cwd: "/workspace", Pool: "default", Terminal: true, Private: true}),
+	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Cwd: "/workspace", Pool: "default", Terminal: true,
+		Private: true}),
 		s.own(events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "landlock"}))
 	for _, ask := range []func() ([]projections.Run, error){
 		func() ([]projections.Run, error) { return m.Executions(t.Context(), chatID) },
@@ -96,7 +105,8 @@ func TestPersonsShellIsAnExecutionWithoutACommand(t *testing.T) {
 		all, err := ask()
 		is.NoErr(err)
 		is.Equal(len(all), 1)
-		is.Equal([]any{all[0].Terminal, all[0].Private, all[0].Source, all[0].Text, all[0].Command, all[0].Permission}, []any{true, true, "person", "", "", ""})
+		is.Equal([]any{all[0].Terminal, all[0].Private, all[0].Source, all[0].Text, all[0].Command, all[0].Permission},
+			[]any{true, true, "person", "", "", ""})
 	}
 	commands, err := store.List[projections.Command](t.Context(), m.Model, "commands", "SELECT * FROM commands", nil)
 	is.NoErr(err)
@@ -112,8 +122,10 @@ func TestTheLatestAreListedWithoutTheirOutputs(t *testing.T) {
 	out := events.Output{Bytes: log.MaxInline, Text: strings.Repeat("x", log.MaxInline)}
 	for i := range runs {
 		id := fmt.Sprint("x", i)
-		feed(t, m, s.own(events.ExecRequested{Exec: id, Permission: "per_1", Session: ses, Call: "call_1", Command: "make", Cwd: "/w", Pool: "p", Detached: true}),
-			own(t, "sandbox", events.ExecFinished{Exec: id, ExitCode: 3, Signal: "SIGTERM", Reason: "memory", Error: "e", DurationMS: 5, Worker: "w", Isolation: "bwrap", Stdout: out}))
+		feed(t, m, s.own(events.ExecRequested{Exec: id, Permission: "per_1", Session: ses, Call: "call_1", Command: "make",
+			Cwd: "/w", Pool: "p", Detached: true}),
+			own(t, "sandbox", events.ExecFinished{Exec: id, ExitCode: 3, Signal: "SIGTERM", Reason: "memory", Error: "e",
+				DurationMS: 5, Worker: "w", Isolation: "bwrap", Stdout: out}))
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -133,16 +145,20 @@ func TestChangedFilesAreKeptWithTheirExecution(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
-	kept := events.Artifact{Path: "dist/a.js", Size: 3, SHA256: "ab", Blob: &events.Blob{Name: "sha256-ab", Size: 3, SHA256: "ab"}}
-	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Command: "make"}), own(t, "sandbox", events.ExecFinished{Exec: "x1"}),
-		own(t, "sandbox", events.ExecChanged{Exec: "x1", Files: []events.Artifact{kept, {Path: "big", Size: 1 << 30, SHA256: "cd"}}, More: 5}))
+	kept := events.Artifact{Path: "dist/a.js", Size: 3, SHA256: "ab",
+		Blob: &events.Blob{Name: "sha256-ab", Size: 3, SHA256: "ab"}}
+	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Command: "make"}),
+		own(t, "sandbox", events.ExecFinished{Exec: "x1"}),
+		own(t, "sandbox", events.ExecChanged{Exec: "x1", Files: []events.Artifact{kept,
+			{Path: "big", Size: 1 << 30, SHA256: "cd"}}, More: 5}))
 	x, _, err := m.Execution(t.Context(), "x1")
 	is.NoErr(err)
 	is.Equal(x.Changed, int64(7))
 	a, found, err := m.Artifact(t.Context(), "x1", "dist/a.js")
 	is.NoErr(err)
 	is.True(found)
-	is.Equal([]any{a.Chat, a.Execution, a.Path, a.Size, a.SHA256, a.Blob}, []any{chatID, "x1", "dist/a.js", int64(3), "ab", "sha256-ab"})
+	is.Equal([]any{a.Chat, a.Execution, a.Path, a.Size, a.SHA256, a.Blob},
+		[]any{chatID, "x1", "dist/a.js", int64(3), "ab", "sha256-ab"})
 	a, _, err = m.Artifact(t.Context(), "x1", "big")
 	is.NoErr(err)
 	is.Equal(a.Blob, "")
@@ -168,9 +184,11 @@ func TestSubagentEndsAsItsTurnDoes(t *testing.T) {
 			all, err := m.Subagents(t.Context(), chatID)
 			is.NoErr(err)
 			a := all[0]
-			is.Equal([]string{a.Status, a.Session, a.Delegating, a.Agent, a.Title}, []string{want, child, ses, "general", "look"})
+			is.Equal([]string{a.Status, a.Session, a.Delegating, a.Agent, a.Title},
+				[]string{want, child, ses, "general", "look"})
 			is.Equal(a.Finished == "", want == "running")
-			feed(t, m, s.opencode(true, "session.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"parentID":%q,"title":"looked"}}`, child, ses)))
+			feed(t, m, s.opencode(true, "session.updated",
+				fmt.Sprintf(`{"sessionID":%q,"info":{"parentID":%q,"title":"looked"}}`, child, ses)))
 			again, err := m.Subagents(t.Context(), chatID)
 			is.NoErr(err)
 			is.Equal([]string{again[0].Title, again[0].Finished}, []string{"looked", a.Finished})

@@ -18,7 +18,8 @@ import (
 )
 
 // shownTables are the tables that clients see.
-var shownTables = []string{"chats", "messages", "permissions", "questions", "executions", "artifacts", "commands", "subagents", "config", "users", "seen_positions"}
+var shownTables = []string{"chats", "messages", "permissions", "questions", "executions", "artifacts", "commands",
+	"subagents", "config", "users", "seen_positions"}
 
 // next returns the changes of a feed as sorted lines, and their sequence.
 func next(t testing.TB, f *store.Feed) (lines []string, seq uint64) {
@@ -66,7 +67,8 @@ type rowKey struct{ table, id string }
 func shownRows(r *rapid.T, m *projections.Model) map[rowKey]string {
 	all := map[rowKey]string{}
 	for _, table := range shownTables {
-		rows, err := store.List[store.Record](context.Background(), m.Model, table, "SELECT id, created, updated, first_seq, last_seq, removed FROM "+table+" WHERE NOT removed", nil)
+		rows, err := store.List[store.Record](context.Background(), m.Model, table,
+			"SELECT id, created, updated, first_seq, last_seq, removed FROM "+table+" WHERE NOT removed", nil)
 		if err != nil {
 			r.Fatal(err)
 		}

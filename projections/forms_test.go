@@ -22,13 +22,14 @@ import (
 
 var update = flag.Bool("update", false, "accept the read models as they are now, which makes every installation compute them again")
 
-// Every file in testdata/logs is a whole log as some version has stored it: messages, a line each. They are never changed. The
-// recordings are what OpenCode said. Their read models make the version.
+// Every file in testdata/logs is a whole log as some version has stored it: messages, a line each. They are never
+// changed. The recordings are what OpenCode said. Their read models make the version.
 func TestTheVersionFollowsFromTheReadModelsOfStoredLogs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	var got strings.Builder
-	schema, err := store.List[struct{ SQL string }](t.Context(), still(t).Model, "schema", "SELECT coalesce(sql, '') AS sql FROM sqlite_schema ORDER BY name", nil)
+	schema, err := store.List[struct{ SQL string }](t.Context(), still(t).Model, "schema",
+		"SELECT coalesce(sql, '') AS sql FROM sqlite_schema ORDER BY name", nil)
 	is.NoErr(err)
 	fmt.Fprintf(&got, "schema %x\n", sha256.Sum256([]byte(fmt.Sprint(schema))))
 	files, err := filepath.Glob("testdata/*.jsonl")
@@ -52,7 +53,8 @@ func TestTheVersionFollowsFromTheReadModelsOfStoredLogs(t *testing.T) {
 		is.NoErr(os.WriteFile(golden, []byte(got.String()), 0o644))
 	}
 	if want := expect.ReadFile(t, golden); got.String() != want {
-		t.Fatalf("the read models of the same events have changed: accept them with -update; got\n%swant\n%s", got.String(), want)
+		t.Fatalf("the read models of the same events have changed: accept them with -update; got\n%swant\n%s", got.String(),
+			want)
 	}
 }
 
@@ -66,7 +68,8 @@ func ofStoredLog(t *testing.T, file string) string {
 	letters, err := m.DeadLetters(t.Context(), 3)
 	is.NoErr(err)
 	is.Equal(letters, store.DeadLetters{Oldest: []store.DeadLetter{}})
-	statuses, err := store.List[struct{ Status string }](t.Context(), m.Model, "statuses", "SELECT status FROM executions ORDER BY position", nil)
+	statuses, err := store.List[struct{ Status string }](t.Context(), m.Model, "statuses",
+		"SELECT status FROM executions ORDER BY position", nil)
 	is.NoErr(err)
 	is.Equal(fmt.Sprint(statuses), "[{completed} {completed} {failed}]")
 	rows, err := m.Digest(t.Context())
@@ -100,7 +103,8 @@ func TestAnOpenCodeEventOfAnUnknownFormIsADeadLetterAndTheRestGoesOn(t *testing.
 	is := is.New(t)
 	log := eventstest.Log(t)
 	s := &story{t: t}
-	later, err := events.NewOpenCode(chatID, engine, "evt_later", 0, events.OpenCode{Type: "message.updated", Form: 2, Properties: []byte(`{"sessionID":"ses_own","info":[]}`)})
+	later, err := events.NewOpenCode(chatID, engine, "evt_later", 0,
+		events.OpenCode{Type: "message.updated", Form: 2, Properties: []byte(`{"sessionID":"ses_own","info":[]}`)})
 	is.NoErr(err)
 	_, err = log.AppendAll(t.Context(), []events.Event{s.created(), later})
 	is.NoErr(err)
@@ -111,6 +115,7 @@ func TestAnOpenCodeEventOfAnUnknownFormIsADeadLetterAndTheRestGoesOn(t *testing.
 	letters, err := m.DeadLetters(t.Context(), 10)
 	is.NoErr(err)
 	is.Equal(letters.Count, 1)
-	expect.Contains(t, letters.Oldest[0].Error, "decode #2 "+later.RawSubject+": form 2 is newer than 1, the newest this PocketCoder reads")
+	expect.Contains(t, letters.Oldest[0].Error, "decode #2 "+later.RawSubject+
+		": form 2 is newer than 1, the newest this PocketCoder reads")
 	is.Equal(len(shown(t, m)), 1)
 }

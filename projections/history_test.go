@@ -67,7 +67,8 @@ func openCodeEvent(t testing.TB, id string, seq int64, typ, properties string) e
 	if !strings.Contains(properties, `"sessionID":`) {
 		chat = ""
 	}
-	e, err := events.NewOpenCode(chat, engine, id, seq, events.OpenCode{Type: typ, Properties: json.RawMessage(properties)})
+	e, err := events.NewOpenCode(chat, engine, id, seq, events.OpenCode{Type: typ,
+		Properties: json.RawMessage(properties)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,8 @@ func conversation(t testing.TB, name string) []events.Event {
 		own(t, user, events.ChatCreated{Title: "Chat", User: "ann", Engine: engine}),
 		own(t, user, events.MessageSubmitted{Message: ours, Parts: []events.Part{{Type: "text", Text: "what I wrote"}}}),
 		own(t, events.EngineActor(engine), events.SessionBound{Session: ses, Directory: directed}),
-		own(t, events.EngineActor(engine), events.MessageSending{Message: ours, Session: ses, EngineMessage: msg, EngineParts: []string{"prt_1"}}),
+		own(t, events.EngineActor(engine), events.MessageSending{Message: ours, Session: ses, EngineMessage: msg,
+			EngineParts: []string{"prt_1"}}),
 	}
 	all = append(all, oc[:1]...)
 	all = append(all, own(t, events.EngineActor(engine), events.MessageDelivered{Message: ours, EngineMessage: msg}))

@@ -14,11 +14,14 @@ import (
 // Message is a message of a chat, subagents' included. Tokens are counts, cost is in the provider's currency.
 type Message struct {
 	store.Record
-	Chat          string     `db:"chat" json:"chat"`
-	Session       string     `db:"session" json:"session"`                             // OpenCode's; empty until it is sent
-	Role          string     `db:"role" json:"role"`                                   // user, assistant, system
-	EngineStatus  string     `db:"engine_message_status" json:"engine_message_status"` // processing, completed, failed, aborted
-	UserStatus    string     `db:"user_message_status" json:"user_message_status"`     // pending, sending, delivered, failed
+	Chat string `db:"chat" json:"chat"`
+	// OpenCode's; empty until it is sent
+	Session string `db:"session" json:"session"`
+	Role    string `db:"role" json:"role"` // user, assistant, system
+	// processing, completed, failed, aborted
+	EngineStatus string `db:"engine_message_status" json:"engine_message_status"`
+	// pending, sending, delivered, failed
+	UserStatus    string     `db:"user_message_status" json:"user_message_status"`
 	EngineMessage string     `db:"ai_engine_message_id" json:"ai_engine_message_id"`
 	Parent        string     `db:"parent_id" json:"parent_id"`       // engine id of the user message it answers
 	ErrorDomain   string     `db:"error_domain" json:"error_domain"` // infrastructure, provider
@@ -105,7 +108,8 @@ func updateMessages(t *tables, e events.Event, body any) error {
 	case events.ModelReplaced:
 		return modelReplaced(t, e, b)
 	case events.TurnLost:
-		endTurn(t, e, b.Session, turnstate.Lost, encoded(ourError{"TurnLost", "OpenCode went away in the middle of the turn"}))
+		endTurn(t, e, b.Session, turnstate.Lost, encoded(ourError{"TurnLost",
+			"OpenCode went away in the middle of the turn"}))
 	case opencode.SessionDeleted:
 		endTurn(t, e, b.SessionID, turnstate.Aborted, "")
 	case opencode.MessageUpdated:
@@ -128,8 +132,8 @@ type ourError struct {
 	Message string `json:"message"`
 }
 
-// submitted makes the row. Whoever submits a message chooses its id: under one that another message has it gets no row, so
-// it is never delivered. That is no error: anybody could fill the dead letters.
+// submitted makes the row. Whoever submits a message chooses its id: under one that another message has it gets no
+// row, so it is never delivered. That is no error: anybody could fill the dead letters.
 func submitted(t *tables, e events.Event, b events.MessageSubmitted) error {
 	m, found := t.messages.Get(b.Message)
 	if found {
@@ -240,7 +244,8 @@ func (t *tables) setUserStatus(m *Message, status string) {
 	t.changeOnItsWay(m, func() { m.UserStatus, m.Held, m.HeldBy = status, "", "" })
 }
 
-// changeOnItsWay also counts the chat's messages that are still on their way. One that is held is not: it waits for a person.
+// changeOnItsWay also counts the chat's messages that are still on their way. One that is held is not: it waits for a
+// person.
 func (t *tables) changeOnItsWay(m *Message, change func()) {
 	onItsWay := func() bool { return m.undelivered() && m.Held == "" }
 	was := onItsWay()

@@ -11,24 +11,28 @@ import (
 // ShownMessage is a message with its parts.
 type ShownMessage struct {
 	Message
-	Parts    store.JSON `db:"shown" json:"parts"`       // list, in the order of their ids
-	Subagent string     `db:"subagent" json:"subagent"` // the subagent's session whose message it is; empty in the chat's own conversation
+	Parts store.JSON `db:"shown" json:"parts"` // list, in the order of their ids
+	// the subagent's session whose message it is; empty in the chat's own conversation
+	Subagent string `db:"subagent" json:"subagent"`
 }
 
 // Messages lists a chat's messages in order, subagents' among them. Of a person's message OpenCode does not have yet,
 // the parts are as they were submitted.
 func (m *Model) Messages(ctx context.Context, chat string) ([]ShownMessage, error) {
-	return store.List[ShownMessage](ctx, m.Model, "messages of "+chat, SelectShown+"m.chat={:chat} AND NOT m.removed AND m.role<>'' ORDER BY m.position", dbx.Params{"chat": chat})
+	return store.List[ShownMessage](ctx, m.Model, "messages of "+chat,
+		SelectShown+"m.chat={:chat} AND NOT m.removed AND m.role<>'' ORDER BY m.position", dbx.Params{"chat": chat})
 }
 
 func (m *Model) Message(ctx context.Context, id string) (ShownMessage, bool, error) {
-	return store.First[ShownMessage](ctx, m.Model, "message "+id, SelectShown+"m.id={:id} AND NOT m.removed AND m.role<>''", dbx.Params{"id": id})
+	return store.First[ShownMessage](ctx, m.Model, "message "+id,
+		SelectShown+"m.id={:id} AND NOT m.removed AND m.role<>''", dbx.Params{"id": id})
 }
 
-// ChatOf gives the chat of the row of messages or permissions with an id, of a removed one too, and whether there is one: if
-// not, a new one may have the id.
+// ChatOf gives the chat of the row of messages or permissions with an id, of a removed one too, and whether there is
+// one: if not, a new one may have the id.
 func (m *Model) ChatOf(ctx context.Context, table, id string) (chat string, ok bool, err error) {
-	row, ok, err := store.First[struct{ Chat string }](ctx, m.Model, "chat of "+table+" "+id, "SELECT chat FROM "+table+" WHERE id={:id}", dbx.Params{"id": id})
+	row, ok, err := store.First[struct{ Chat string }](ctx, m.Model, "chat of "+table+" "+id,
+		"SELECT chat FROM "+table+" WHERE id={:id}", dbx.Params{"id": id})
 	return row.Chat, ok, err
 }
 

@@ -25,7 +25,8 @@ func shown(t testing.TB, m *projections.Model) []projections.ShownMessage {
 
 func textPart(s *story, message, id, text string) events.Event {
 	return s.opencode(true, "message.part.updated",
-		fmt.Sprintf(`{"sessionID":%q,"part":{"id":%q,"messageID":%q,"sessionID":%q,"type":"text","text":%q}}`, ses, id, message, ses, text))
+		fmt.Sprintf(`{"sessionID":%q,"part":{"id":%q,"messageID":%q,"sessionID":%q,"type":"text","text":%q}}`, ses, id,
+			message, ses, text))
 }
 
 func TestMessageIsOneRowFromSubmissionToEcho(t *testing.T) {
@@ -38,7 +39,8 @@ func TestMessageIsOneRowFromSubmissionToEcho(t *testing.T) {
 	is.Equal(describe(t, shown(t, m)[0]), `user sending "words of m1"`)
 	is.Equal(shown(t, m)[0].EngineMessage, msg1)
 	feed(t, m, s.userMessage(msg1), textPart(s, msg1, "prt_m1", "as OpenCode has it"))
-	is.Equal(describe(t, shown(t, m)[0]), `user delivered "as OpenCode has it"`) // it has the message, whatever we have noted
+	// it has the message, whatever we have noted
+	is.Equal(describe(t, shown(t, m)[0]), `user delivered "as OpenCode has it"`)
 	feed(t, m, s.delivered("m1", msg1), s.userMessage(msg1))
 	is.Equal(len(shown(t, m)), 1)
 }
@@ -59,7 +61,8 @@ func TestContinuePromptIsNobodysMessage(t *testing.T) {
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.begun()...)
-	feed(t, m, s.own(events.MessageSubmitted{Message: "m2", Resumes: "per_1", Parts: []events.Part{{Type: "text", Text: "go on"}}}),
+	feed(t, m, s.own(events.MessageSubmitted{Message: "m2", Resumes: "per_1",
+		Parts: []events.Part{{Type: "text", Text: "go on"}}}),
 		s.sending("m2", msg2), s.delivered("m2", msg2), s.userMessage(msg2))
 	is.Equal(describe(t, shown(t, m)[1]), `system delivered "go on"`)
 }
@@ -73,7 +76,8 @@ func TestUndeliverableMessageSaysWhy(t *testing.T) {
 	got := shown(t, m)[0]
 	is.Equal(got.UserStatus, "failed")
 	is.Equal(string(got.ErrorPayload), `{"name":"MessageFailed","message":"OpenCode is not there"}`)
-	feed(t, m, s.submitted("m2"), s.sending("m2", msg2), s.own(events.MessageFailed{Message: "m2", Domain: "infrastructure", Error: "no"}), s.userMessage(msg2))
+	feed(t, m, s.submitted("m2"), s.sending("m2", msg2),
+		s.own(events.MessageFailed{Message: "m2", Domain: "infrastructure", Error: "no"}), s.userMessage(msg2))
 	is.Equal(describe(t, shown(t, m)[1]), `user delivered "words of m2"`) // it got there after all
 	feed(t, m, s.own(events.MessageFailed{Message: "m2", Domain: "infrastructure", Error: "no"}))
 	is.Equal(shown(t, m)[1].UserStatus, "delivered") // and what is there stays there
@@ -83,7 +87,8 @@ func TestMessageOpenCodeRefusesIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
-	feed(t, m, s.created(), s.submitted("m1"), s.sending("m1", msg1), s.failed(ses, "UnknownError"), s.delivered("m1", msg1), s.failed(ses, "UnknownError"))
+	feed(t, m, s.created(), s.submitted("m1"), s.sending("m1", msg1), s.failed(ses, "UnknownError"),
+		s.delivered("m1", msg1), s.failed(ses, "UnknownError"))
 	is.Equal(describe(t, shown(t, m)[0]), `user failed "words of m1" !provider:UnknownError`)
 	is.Equal(chat(t, m).Turn, "user")
 }
@@ -93,7 +98,8 @@ func TestLateErrorOfTheMessageBeforeIsTakenBack(t *testing.T) {
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.begun()...)
-	feed(t, m, s.failed(ses, "UnknownError"), s.submitted("m2"), s.sending("m2", msg2), s.failed(ses, "UnknownError"), s.delivered("m2", msg2), s.userMessage(msg2))
+	feed(t, m, s.failed(ses, "UnknownError"), s.submitted("m2"), s.sending("m2", msg2), s.failed(ses, "UnknownError"),
+		s.delivered("m2", msg2), s.userMessage(msg2))
 	is.Equal(describe(t, shown(t, m)[1]), `user failed "words of m2" !provider:UnknownError`) // as far as anyone can tell
 	feed(t, m, s.assistant(ses, "msg_a", msg2, ""))
 	is.Equal(describe(t, shown(t, m)[1]), `user delivered "words of m2"`)
@@ -106,10 +112,13 @@ func TestLostTurnFailsItsMessages(t *testing.T) {
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.own(events.TurnLost{Session: ses}))
-	is.Equal(describe(t, shown(t, m)[0]), `user delivered "words of m1" !infrastructure:TurnLost`) // nothing had answered it
-	feed(t, m, s.userMessage(msg1))                                                                // another word about it answers nothing either
+	// nothing had answered it
 	is.Equal(describe(t, shown(t, m)[0]), `user delivered "words of m1" !infrastructure:TurnLost`)
-	feed(t, m, s.submitted("m2"), s.sending("m2", msg2), s.delivered("m2", msg2), s.assistant(ses, "msg_a", msg2, ""), s.own(events.TurnLost{Session: ses}))
+	// another word about it answers nothing either
+	feed(t, m, s.userMessage(msg1))
+	is.Equal(describe(t, shown(t, m)[0]), `user delivered "words of m1" !infrastructure:TurnLost`)
+	feed(t, m, s.submitted("m2"), s.sending("m2", msg2), s.delivered("m2", msg2), s.assistant(ses, "msg_a", msg2, ""),
+		s.own(events.TurnLost{Session: ses}))
 	is.Equal(describe(t, shown(t, m)[1]), `user delivered "words of m2"`)
 	is.Equal(describe(t, shown(t, m)[2]), `assistant failed !infrastructure:TurnLost`)
 	feed(t, m, s.assistant(ses, "msg_a", msg2, ended))
@@ -122,7 +131,8 @@ func TestRemovedMessagesAndPartsStayRemoved(t *testing.T) {
 	m, s := still(t), &story{t: t}
 	answer, text := s.assistant(ses, "msg_a", msg1, ended), textPart(s, "msg_a", "prt_a", "first")
 	other := textPart(s, "msg_a", "prt_b", "second")
-	noPart := s.opencode(true, "message.part.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a","partID":"prt_a"}`, ses))
+	noPart := s.opencode(true, "message.part.removed",
+		fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a","partID":"prt_a"}`, ses))
 	feed(t, m, s.created(), answer, text, other, noPart, text)
 	is.Equal(describe(t, shown(t, m)[0]), `assistant completed "second"`)
 	feed(t, m, s.opencode(true, "message.removed", fmt.Sprintf(`{"sessionID":%q,"messageID":"msg_a"}`, ses)), answer)
@@ -133,7 +143,8 @@ func TestPartsAreInTheOrderOfTheirIDs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
-	feed(t, m, s.created(), s.assistant(ses, "msg_a", msg1, ""), textPart(s, "msg_a", "prt_b", "two"), textPart(s, "msg_a", "prt_a", "one"), textPart(s, "msg_a", "prt_B", "zero"))
+	feed(t, m, s.created(), s.assistant(ses, "msg_a", msg1, ""), textPart(s, "msg_a", "prt_b", "two"),
+		textPart(s, "msg_a", "prt_a", "one"), textPart(s, "msg_a", "prt_B", "zero"))
 	is.Equal(describe(t, shown(t, m)[0]), `assistant processing "zero" "one" "two"`) // bytewise
 }
 
@@ -150,8 +161,10 @@ func TestUsageCountsEveryMessageOnce(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(got), 1)
 	u := got[0]
-	is.Equal([]any{u.Provider, u.Model, u.Messages, u.Cost}, []any{"p", "m", int64(2), 0.75}) // removed is spent all the same
-	is.Equal([]int64{u.TokensInput, u.TokensOutput, u.TokensReasoning, u.TokensCacheRead, u.TokensCacheWrite}, []int64{25, 2, 4, 6, 8})
+	// removed is spent all the same
+	is.Equal([]any{u.Provider, u.Model, u.Messages, u.Cost}, []any{"p", "m", int64(2), 0.75})
+	is.Equal([]int64{u.TokensInput, u.TokensOutput, u.TokensReasoning, u.TokensCacheRead, u.TokensCacheWrite},
+		[]int64{25, 2, 4, 6, 8})
 }
 
 func TestUsageFollowsAMessageToAnotherModel(t *testing.T) {
@@ -159,7 +172,8 @@ func TestUsageFollowsAMessageToAnotherModel(t *testing.T) {
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
 	spent := func(model string, cost float64) events.Event {
-		return s.assistant(ses, "msg_a", msg1, fmt.Sprintf(`,"providerID":"p","modelID":%q,"cost":%g,"tokens":{"input":1}`, model, cost))
+		return s.assistant(ses, "msg_a", msg1, fmt.Sprintf(`,"providerID":"p","modelID":%q,"cost":%g,"tokens":{"input":1}`,
+			model, cost))
 	}
 	usage := func() (all []string) {
 		t.Helper()
@@ -221,7 +235,8 @@ func TestUnfinishedTurnsAreThoseThatMayBeLost(t *testing.T) {
 		}
 		return ids
 	}
-	feed(t, m, s.created(), s.own(events.SessionBound{Session: ses, Directory: directed}), s.submitted("m1"), s.sending("m1", msg1))
+	feed(t, m, s.created(), s.own(events.SessionBound{Session: ses, Directory: directed}), s.submitted("m1"),
+		s.sending("m1", msg1))
 	is.Equal(unfinished(), nil) // it will be sent again
 	feed(t, m, s.delivered("m1", msg1))
 	is.Equal(unfinished(), []string{ses})
@@ -245,7 +260,8 @@ func TestSessionsKnowTheirPlaceInOpenCodesHistory(t *testing.T) {
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.begun()...)
-	feed(t, m, s.child(), s.opencode(true, "session.next.prompted", fmt.Sprintf(`{"sessionID":%q}`, ses))) // a type we do not follow
+	// a type we do not follow
+	feed(t, m, s.child(), s.opencode(true, "session.next.prompted", fmt.Sprintf(`{"sessionID":%q}`, ses)))
 	got, found, err := m.Session(t.Context(), ses)
 	is.NoErr(err)
 	is.True(found)
@@ -265,11 +281,13 @@ func TestMessageUnderAnotherMessagesIDIsNone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m, s := still(t), &story{t: t}
-	feed(t, m, s.created(), in(t, "chat2", "user:eve", events.ChatCreated{Title: "Other", Engine: engine}), s.submitted("m1"), s.assistant(ses, "msg_a", msg1, ended))
+	feed(t, m, s.created(), in(t, "chat2", "user:eve", events.ChatCreated{Title: "Other", Engine: engine}),
+		s.submitted("m1"), s.assistant(ses, "msg_a", msg1, ended))
 	before, _ := rows[projections.Message](t, m, "messages")
 	others, _ := rows[projections.Chat](t, m, "chats")
 	for _, id := range []string{"m1", projections.RecordID("msg_a")} {
-		feed(t, m, in(t, "chat2", "user:eve", events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: "mine"}}}))
+		feed(t, m, in(t, "chat2", "user:eve", events.MessageSubmitted{Message: id,
+			Parts: []events.Part{{Type: "text", Text: "mine"}}}))
 	}
 	after, bad := rows[projections.Message](t, m, "messages")
 	is.Equal(after, before)
@@ -281,8 +299,10 @@ func TestMessageUnderAnotherMessagesIDIsNone(t *testing.T) {
 	is.Equal(len(outbox), 1)
 	is.Equal(outbox[0].Chat, chatID)
 
-	feed(t, m, in(t, "chat2", "engine:oc1", events.MessageSending{Message: "m1", Session: "ses_2", EngineMessage: "msg_x"}),
-		in(t, "chat2", "engine:oc1", events.MessageDelivered{Message: "m1"}), in(t, "chat2", "engine:oc1", events.MessageFailed{Message: "m1"}))
+	feed(t, m, in(t, "chat2", "engine:oc1", events.MessageSending{Message: "m1", Session: "ses_2",
+		EngineMessage: "msg_x"}),
+		in(t, "chat2", "engine:oc1", events.MessageDelivered{Message: "m1"}),
+		in(t, "chat2", "engine:oc1", events.MessageFailed{Message: "m1"}))
 	after, bad = rows[projections.Message](t, m, "messages")
 	is.Equal(after, before)
 	is.Equal(bad, 3)

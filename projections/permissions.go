@@ -14,38 +14,40 @@ import (
 // Permission is an ask, of OpenCode's or over the API, and what became of it.
 type Permission struct {
 	store.Record
-	EnginePermission string     `db:"ai_engine_permission_id" json:"ai_engine_permission_id"` // the record's own id for an ask over the API
-	Session          string     `db:"session_id" json:"session_id"`                           // that asked, a subagent's too
-	Chat             string     `db:"chat" json:"chat"`
-	Permission       string     `db:"permission" json:"permission"` // bash, edit, …
-	Patterns         store.JSON `db:"patterns" json:"patterns"`     // list
-	Metadata         store.JSON `db:"metadata" json:"metadata"`     // object
-	Always           store.JSON `db:"always" json:"always"`         // list
-	EngineMessage    string     `db:"message_id" json:"message_id"`
-	Call             string     `db:"call_id" json:"call_id"`
-	Status           string     `db:"status" json:"status"`           // draft, authorized, denied, expired
-	Interrupted      bool       `db:"interrupted" json:"interrupted"` // OpenCode restarted and forgot it
-	Replied          bool       `db:"replied" json:"replied"`         // OpenCode has the reply, or needs none
-	Reason           string     `db:"reason" json:"reason"`
-	Referred         bool       `db:"referred" json:"referred"` // the policy left it to a person
-	ReferredReason   string     `db:"referred_reason" json:"referred_reason"`
-	Rule             string     `db:"rule" json:"rule"` // that decided when the policy did, or says to ask
-	RuleID           string     `db:"rule_id" json:"rule_id"`
-	RuleVersion      int64      `db:"rule_version" json:"rule_version"` // sequence of the event that made it so
-	Cwd              string     `db:"cwd" json:"cwd"`                   // bash: where it may run, or would
-	Edited           string     `db:"edited" json:"edited"`             // bash: what runs instead
-	Expires          string     `db:"expires" json:"expires"`           // the approval allows nothing after that
-	DecidedBy        string     `db:"decided_by" json:"decided_by"`     // actor
-	Source           string     `db:"source" json:"source"`             // opencode, api
-	Message          string     `db:"message" json:"message"`           // the ask in one readable line
-	Challenge        string     `db:"challenge" json:"challenge"`
-	ApprovedBy       string     `db:"approved_by" json:"approved_by"` // user who authorized it
-	ApprovedAt       string     `db:"approved_at" json:"approved_at"`
-	Device           string     `db:"device" json:"device"`         // with which a person decided
-	Request          string     `db:"request" json:"request"`       // SHA-256, see events.PermissionAsk
-	GrantUsed        bool       `db:"grant_used" json:"grant_used"` // its approval answered the same request asked again
-	AskedSeq         int64      `db:"asked_seq" json:"asked_seq"`
-	DecidedSeq       int64      `db:"decided_seq" json:"decided_seq"` // 0 until it is decided
+	// the record's own id for an ask over the API
+	EnginePermission string `db:"ai_engine_permission_id" json:"ai_engine_permission_id"`
+	// that asked, a subagent's too
+	Session        string     `db:"session_id" json:"session_id"`
+	Chat           string     `db:"chat" json:"chat"`
+	Permission     string     `db:"permission" json:"permission"` // bash, edit, …
+	Patterns       store.JSON `db:"patterns" json:"patterns"`     // list
+	Metadata       store.JSON `db:"metadata" json:"metadata"`     // object
+	Always         store.JSON `db:"always" json:"always"`         // list
+	EngineMessage  string     `db:"message_id" json:"message_id"`
+	Call           string     `db:"call_id" json:"call_id"`
+	Status         string     `db:"status" json:"status"`           // draft, authorized, denied, expired
+	Interrupted    bool       `db:"interrupted" json:"interrupted"` // OpenCode restarted and forgot it
+	Replied        bool       `db:"replied" json:"replied"`         // OpenCode has the reply, or needs none
+	Reason         string     `db:"reason" json:"reason"`
+	Referred       bool       `db:"referred" json:"referred"` // the policy left it to a person
+	ReferredReason string     `db:"referred_reason" json:"referred_reason"`
+	Rule           string     `db:"rule" json:"rule"` // that decided when the policy did, or says to ask
+	RuleID         string     `db:"rule_id" json:"rule_id"`
+	RuleVersion    int64      `db:"rule_version" json:"rule_version"` // sequence of the event that made it so
+	Cwd            string     `db:"cwd" json:"cwd"`                   // bash: where it may run, or would
+	Edited         string     `db:"edited" json:"edited"`             // bash: what runs instead
+	Expires        string     `db:"expires" json:"expires"`           // the approval allows nothing after that
+	DecidedBy      string     `db:"decided_by" json:"decided_by"`     // actor
+	Source         string     `db:"source" json:"source"`             // opencode, api
+	Message        string     `db:"message" json:"message"`           // the ask in one readable line
+	Challenge      string     `db:"challenge" json:"challenge"`
+	ApprovedBy     string     `db:"approved_by" json:"approved_by"` // user who authorized it
+	ApprovedAt     string     `db:"approved_at" json:"approved_at"`
+	Device         string     `db:"device" json:"device"`         // with which a person decided
+	Request        string     `db:"request" json:"request"`       // SHA-256, see events.PermissionAsk
+	GrantUsed      bool       `db:"grant_used" json:"grant_used"` // its approval answered the same request asked again
+	AskedSeq       int64      `db:"asked_seq" json:"asked_seq"`
+	DecidedSeq     int64      `db:"decided_seq" json:"decided_seq"` // 0 until it is decided
 }
 
 // What has become of an ask.
@@ -91,8 +93,8 @@ func updatePermissions(t *tables, e events.Event, body any) error {
 	return nil
 }
 
-// permission returns the request that an event refers to, by OpenCode's id, or by its own id if it came over the API. An event
-// refers only to requests of its own chat.
+// permission returns the request that an event refers to, by OpenCode's id, or by its own id if it came over the API.
+// An event refers only to requests of its own chat.
 func (t *tables) permission(e events.Event, id string) (Permission, bool) {
 	p, found := t.permissions.Get(id)
 	if !found {
@@ -101,7 +103,8 @@ func (t *tables) permission(e events.Event, id string) (Permission, bool) {
 	return p, found && p.Chat == e.Subject.ID && p.EnginePermission == id
 }
 
-// putPermission stores a request that exists. OpenCode waits for a person only if the policy has left the request to one.
+// putPermission stores a request that exists. OpenCode waits for a person only if the policy has left the request to
+// one.
 func (t *tables) putPermission(p Permission) {
 	t.permissions.Put(p)
 	t.setWaiting(p.Session, p.ID, p.Source == engineType && p.Status == PermissionDraft && p.Referred && !p.Interrupted)
@@ -141,8 +144,9 @@ func asked(t *tables, e events.Event, b events.PermissionAsk) error {
 // SourceAPI is the source of an ask that came over the API.
 const SourceAPI = "api"
 
-// requested creates the row of a request that came over the API. OpenCode needs no reply to it. The caller chooses the id. A
-// request whose id is taken gets no row, and is no error, because a caller could otherwise fill the dead letters.
+// requested creates the row of a request that came over the API. OpenCode needs no reply to it. The caller chooses the
+// id. A request whose id is taken gets no row, and is no error, because a caller could otherwise fill the dead
+// letters.
 func requested(t *tables, e events.Event, b events.PermissionRequested) error {
 	_, taken := t.permission(e, b.Permission)
 	p, found := t.permissions.Get(b.Permission)

@@ -10,24 +10,28 @@ import (
 
 // Permissions lists asks in the order they were asked; an empty chat or status does not narrow.
 func (m *Model) Permissions(ctx context.Context, chat, status string) ([]Permission, error) {
-	return store.List[Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions"+narrowed(chat, status)+" ORDER BY asked_seq", dbx.Params{"chat": chat, "status": status})
+	return store.List[Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions"+narrowed(chat, status)+
+		" ORDER BY asked_seq", dbx.Params{"chat": chat, "status": status})
 }
 
 // Permission returns a request by OpenCode's id (per_…), and whether there is one.
 func (m *Model) Permission(ctx context.Context, enginePermission string) (Permission, bool, error) {
-	return store.First[Permission](ctx, m.Model, "permission "+enginePermission, "SELECT * FROM permissions WHERE id={:id}", dbx.Params{"id": RecordID(enginePermission)})
+	return store.First[Permission](ctx, m.Model, "permission "+enginePermission,
+		"SELECT * FROM permissions WHERE id={:id}", dbx.Params{"id": RecordID(enginePermission)})
 }
 
 // FindPermission returns a request by OpenCode's id or by its record id, and whether there is one.
 func (m *Model) FindPermission(ctx context.Context, id string) (Permission, bool, error) {
-	return store.First[Permission](ctx, m.Model, "permission "+id, "SELECT * FROM permissions WHERE id IN ({:id},{:record}) ORDER BY id={:id} DESC LIMIT 1",
+	return store.First[Permission](ctx, m.Model, "permission "+id,
+		"SELECT * FROM permissions WHERE id IN ({:id},{:record}) ORDER BY id={:id} DESC LIMIT 1",
 		dbx.Params{"id": id, "record": RecordID(id)})
 }
 
-// AskIn returns a request of a chat by the id that events use, and whether there is one. That is OpenCode's id, or the record id
-// of a request over the API.
+// AskIn returns a request of a chat by the id that events use, and whether there is one. That is OpenCode's id, or the
+// record id of a request over the API.
 func (m *Model) AskIn(ctx context.Context, chat, permission string) (Permission, bool, error) {
-	return store.First[Permission](ctx, m.Model, "permission "+permission, "SELECT * FROM permissions WHERE id IN ({:id}, {:own}) AND ai_engine_permission_id={:id} AND chat={:chat}",
+	return store.First[Permission](ctx, m.Model, "permission "+permission,
+		"SELECT * FROM permissions WHERE id IN ({:id}, {:own}) AND ai_engine_permission_id={:id} AND chat={:chat}",
 		dbx.Params{"id": permission, "own": RecordID(permission), "chat": chat})
 }
 

@@ -49,7 +49,8 @@ func TestPoisonIsSetAsideAndTheRestGoesOn(t *testing.T) {
 	_, found, err := m.Session(t.Context(), ses)
 	is.NoErr(err)
 	is.True(!found) // what was set aside has left nothing behind
-	for i, want := range []string{"ce-id", "message nobody was never submitted", "cannot unmarshal", "without a required field", "execution never was never requested"} {
+	for i, want := range []string{"ce-id", "message nobody was never submitted", "cannot unmarshal",
+		"without a required field", "execution never was never requested"} {
 		expect.Contains(t, letters.Oldest[i].Error, want)
 		expect.Contains(t, letters.Oldest[i].Error, fmt.Sprintf("#%d", letters.Oldest[i].Seq))
 	}

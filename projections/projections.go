@@ -1,19 +1,19 @@
 // Package projections computes the read models (chats, messages, permission requests, executions, accounts and
 // configuration records) from the events in the log, and from nothing else.
 //
-// Each read model has a .go file with its rows, the function that updates them and its queries, and a .sql file with its
-// table. The package store keeps the tables in one SQLite file and follows the log.
+// Each read model has a .go file with its rows, the function that updates them and its queries, and a .sql file with
+// its table. The package store keeps the tables in one SQLite file and follows the log.
 //
 // Promises:
-//   - An update depends on the event and the tables alone: no clock, no randomness, no I/O. The same log therefore gives
-//     the same bytes.
+//   - An update depends on the event and the tables alone: no clock, no randomness, no I/O. The same log therefore
+//     gives the same bytes.
 //   - After Wait(seq), queries return the changes of the event at seq.
 //   - An event that does not fit the tables is set aside in dead_letters with its error. The others are applied.
 //   - A removed row stays in its table, marked as removed.
 //
-// The package must not know its callers (HTTP, terminal, bridge), and it never appends to the log. A decision
-// must not depend on a read model, because it can be behind the log. The exceptions are the arguments of a tool call that
-// the gate looks at, and what a chat has spent.
+// The package must not know its callers (HTTP, terminal, bridge), and it never appends to the log. A decision must not
+// depend on a read model, because it can be behind the log. The exceptions are the arguments of a tool call that the
+// gate looks at, and what a chat has spent.
 package projections
 
 import (
@@ -34,8 +34,9 @@ import (
 	"pocketcoder/projections/users"
 )
 
-// Version is part of the name of the file of the read models: another version replays the log into a file of its own. It is the hash of
-// the tables and rows that a test computes from stored logs, so it changes whenever they do (task generate).
+// Version is part of the name of the file of the read models: another version replays the log into a file of its own.
+// It is the hash of the tables and rows that a test computes from stored logs, so it changes whenever they do (task
+// generate).
 var Version = fmt.Sprintf("%x", sha256.Sum256(golden))[:12]
 
 //go:embed testdata/readmodel.golden
@@ -53,14 +54,14 @@ func Open(ctx context.Context, dir string, log *log.Log) (*Model, error) {
 	return &Model{m}, nil
 }
 
-// Prepare computes the file of this version in dir, while another version serves its own. It returns the number of events, or
-// store.ErrPrepared if the file exists.
+// Prepare computes the file of this version in dir, while another version serves its own. It returns the number of
+// events, or store.ErrPrepared if the file exists.
 func Prepare(ctx context.Context, dir string, log *log.Log, progress func(done, total uint64)) (uint64, error) {
 	return store.Prepare(ctx, dir, log, definition(), progress)
 }
 
-// Loading is the error while the read models do not hold yet what the log held at the start, because an old file or none was found:
-// the events that they hold, and those that they have to hold.
+// Loading is the error while the read models do not hold yet what the log held at the start, because an old file or
+// none was found: the events that they hold, and those that they have to hold.
 type Loading struct{ Done, Total uint64 }
 
 func (l Loading) Error() string {
@@ -70,15 +71,16 @@ func (l Loading) Error() string {
 // ErrNoChat means that a chat had no event yet.
 var ErrNoChat = errors.New("there was no such chat")
 
-// At calls fn with read models that hold only one chat, as it was after the event at seq. It computes them in memory from
-// the log. It returns ErrNoChat if the chat had no event by then, and an error of fn unchanged.
+// At calls fn with read models that hold only one chat, as it was after the event at seq. It computes them in memory
+// from the log. It returns ErrNoChat if the chat had no event by then, and an error of fn unchanged.
 func At(ctx context.Context, log *log.Log, chat string, seq uint64, fn func(db dbx.Builder) error) error {
 	return Moments(ctx, log, chat, seq, 0, func(db dbx.Builder, _ events.Event) error { return fn(db) })
 }
 
-// Moments does what At does, and calls fn again after each of the chat's next events, more of them at most. last is the newest
-// event that the read models hold.
-func Moments(ctx context.Context, log *log.Log, chat string, seq uint64, more int, fn func(db dbx.Builder, last events.Event) error) error {
+// Moments does what At does, and calls fn again after each of the chat's next events, more of them at most. last is
+// the newest event that the read models hold.
+func Moments(ctx context.Context, log *log.Log, chat string, seq uint64, more int,
+	fn func(db dbx.Builder, last events.Event) error) error {
 	err := store.Moments(ctx, log, definition(), events.ChatFilter(chat), seq, more, fn)
 	if errors.Is(err, store.ErrNoEvents) {
 		return fmt.Errorf("compute chat %s as of #%d: %w", chat, seq, ErrNoChat)
@@ -87,7 +89,9 @@ func Moments(ctx context.Context, log *log.Log, chat string, seq uint64, more in
 }
 
 func definition() store.Definition {
-	d := store.Definition{Version: Version, Decode: decode, Open: func(tx *store.Tx) store.Apply { return openTables(tx).apply }}
+	d := store.Definition{Version: Version, Decode: decode, Open: func(tx *store.Tx) store.Apply {
+		return openTables(tx).apply
+	}}
 	for _, p := range projections {
 		text, err := schemas.ReadFile(p.name + ".sql")
 		if err != nil {
@@ -131,7 +135,8 @@ type projection struct {
 	update func(t *tables, e events.Event, body any) error
 }
 
-// projections are the read models in the order in which they receive an event. A later one may read what an earlier one wrote.
+// projections are the read models in the order in which they receive an event. A later one may read what an earlier
+// one wrote.
 var projections = []projection{
 	{"sessions", events.ScopeChat, updateSessions},
 	{"messages", events.ScopeChat, updateMessages},
@@ -149,8 +154,8 @@ var projections = []projection{
 	{"search", events.ScopeChat, nil}, // its triggers follow other tables
 }
 
-// RecordID returns the id of the row that mirrors an object of OpenCode: 15 characters of [a-z0-9] from the SHA-256 of the
-// object's id. It is the same in every replay.
+// RecordID returns the id of the row that mirrors an object of OpenCode: 15 characters of [a-z0-9] from the SHA-256 of
+// the object's id. It is the same in every replay.
 func RecordID(engineID string) string {
 	sum := sha256.Sum256([]byte(engineID))
 	const length = 15

@@ -20,8 +20,8 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// history is a chat's events as they may lie in the log: some recordings one after the other, decisions, executions, what
-// is no chat's and poison among them.
+// history is a chat's events as they may lie in the log: some recordings one after the other, decisions, executions,
+// what is no chat's and poison among them.
 func history(t testing.TB, r *rapid.T, names []string) []events.Event {
 	s := &story{t: t}
 	all := []events.Event{s.created()}
@@ -36,12 +36,16 @@ func history(t testing.TB, r *rapid.T, names []string) []events.Event {
 		s.submitted("m2"), s.submitted("m2"), s.sending("m2", msg2), s.sending("nobody", msg1), s.delivered("m2", msg2),
 		s.asks("per_1", ses, "date"), s.decides(user, "per_1", events.Authorized), s.replies("per_1", "once"),
 		s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Command: "date"}), s.own(events.ExecFinished{Exec: "x1"}),
-		s.own(events.ExecChanged{Exec: "x1", Files: []events.Artifact{{Path: "a", Size: 1, SHA256: "00"}, {Path: "b", SHA256: "01"}}}),
-		s.questions(), s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true}), s.own(events.TurnLost{Session: ses}),
+		s.own(events.ExecChanged{Exec: "x1", Files: []events.Artifact{{Path: "a", Size: 1, SHA256: "00"},
+			{Path: "b", SHA256: "01"}}}),
+		s.questions(), s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true}),
+		s.own(events.TurnLost{Session: ses}),
 		s.own(events.PermissionRequested{Permission: "intent1", Type: "bash"}), s.decides(user, "intent1", events.Denied),
 		s.own(events.ChatUpdated{Title: new("Named")}), s.own(events.Deleted{}),
-		saved(t, "sops", "one", `{"n":1}`), saved(t, "sops", "one", `{"n":2}`), configured(t, "sops", "one", events.Deleted{}), saved(t, "sops", "one", `3`),
-		account(t, "ann", events.AccountCreated{Email: "a@b.c"}), account(t, "ann", events.AccountUpdated{Role: new("admin")}),
+		saved(t, "sops", "one", `{"n":1}`), saved(t, "sops", "one", `{"n":2}`),
+		configured(t, "sops", "one", events.Deleted{}), saved(t, "sops", "one", `3`),
+		account(t, "ann", events.AccountCreated{Email: "a@b.c"}), account(t, "ann",
+			events.AccountUpdated{Role: new("admin")}),
 		account(t, "ann", events.PasswordChanged{}), account(t, "ann", events.Deleted{}),
 		account(t, "ann", events.ChatSeen{Chat: "c1", Seq: 7}), account(t, "ann", events.ChatSeen{Chat: "c1", Seq: 3}),
 	}
@@ -51,13 +55,14 @@ func history(t testing.TB, r *rapid.T, names []string) []events.Event {
 	}
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for i := range all {
-		all[i].Seq, all[i].Time = uint64(i+1), start.Add(time.Duration(i/3)*time.Millisecond) // several in the same millisecond
+		// several in the same millisecond
+		all[i].Seq, all[i].Time = uint64(i+1), start.Add(time.Duration(i/3)*time.Millisecond)
 	}
 	return all
 }
 
-// longEnough returns a log that has more events than any history. Its events are never applied: Open moves aside a file that is
-// ahead of its log.
+// longEnough returns a log that has more events than any history. Its events are never applied: Open moves aside a
+// file that is ahead of its log.
 func longEnough(t testing.TB) *log.Log {
 	t.Helper()
 	log, filler := eventstest.Log(t), []events.Event{}
@@ -127,7 +132,8 @@ func TestAnyBatchingRedeliveryAndRestartGivesTheSameBytes(t *testing.T) {
 		dir := base
 		m := opened(r, dir, log)
 		for crashes := 0; m.Seq() < uint64(len(all)); {
-			switch rapid.SampledFrom([]string{"continue", "continue", "continue", "continue", "continue", "continue", "restart", "crash"}).Draw(r, "then") {
+			switch rapid.SampledFrom([]string{"continue", "continue", "continue", "continue", "continue", "continue", "restart",
+				"crash"}).Draw(r, "then") {
 			case "continue":
 				from := int(m.Seq()) - min(int(m.Seq()), rapid.IntRange(0, 5).Draw(r, "redelivered"))
 				to := min(len(all), int(m.Seq())+rapid.SampledFrom([]int{1, 2, 9, 60}).Draw(r, "batch"))
@@ -154,13 +160,16 @@ func TestAnyOrderAndDuplicatesOfDurableEventsGiveTheSameMessages(t *testing.T) {
 	t.Parallel()
 	names, histories, want := recordings(t), map[string][]events.Event{}, map[string]string{}
 	for _, name := range names {
-		histories[name] = slices.DeleteFunc(recording(t, name), func(e events.Event) bool { return e.OpenCodeSeq < 0 || isDeletion(e) })
+		histories[name] = slices.DeleteFunc(recording(t, name), func(e events.Event) bool {
+			return e.OpenCodeSeq < 0 || isDeletion(e)
+		})
 	}
 	log := longEnough(t)
 	rapid.Check(t, func(r *rapid.T) {
 		name := rapid.SampledFrom(names).Draw(r, "recording")
 		inOrder := histories[name]
-		shuffled := rapid.Permutation(append(slices.Clone(inOrder), rapid.SliceOfN(rapid.SampledFrom(inOrder), 0, 10).Draw(r, "again")...)).Draw(r, "order")
+		shuffled := rapid.Permutation(append(slices.Clone(inOrder),
+			rapid.SliceOfN(rapid.SampledFrom(inOrder), 0, 10).Draw(r, "again")...)).Draw(r, "order")
 		if want[name] == "" {
 			want[name] = messagesAfter(t, r, log, name, inOrder)
 		}
@@ -173,7 +182,8 @@ func TestAnyOrderAndDuplicatesOfDurableEventsGiveTheSameMessages(t *testing.T) {
 // isDeletion reports whether a session was deleted. A deletion ends the turns that are running at its time.
 func isDeletion(e events.Event) bool { return e.Subject.Kind == "opencode.session.deleted" }
 
-// messagesAfter returns the rows of messages and parts, without their times and sequences, after our message and the events.
+// messagesAfter returns the rows of messages and parts, without their times and sequences, after our message and the
+// events.
 func messagesAfter(t testing.TB, r *rapid.T, log *log.Log, name string, oc []events.Event) string {
 	dir, err := os.MkdirTemp(expect.MemoryDir(t), "")
 	if err != nil {

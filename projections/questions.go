@@ -120,8 +120,8 @@ func questionsInterrupted(t *tables, b events.QuestionInterrupted) {
 	}
 }
 
-// engineReplied takes OpenCode's word: the answers it has, or that the question was dismissed, which is also how it is told
-// of a question that expired.
+// engineReplied takes OpenCode's word: the answers it has, or that the question was dismissed, which is also how it is
+// told of a question that expired.
 func (q *Question) engineReplied(i int, e events.Event, b opencode.QuestionReplied) {
 	if q.EngineReplied = true; q.Status == QuestionExpired && b.Answers == nil {
 		return
@@ -137,7 +137,8 @@ func (q *Question) engineReplied(i int, e events.Event, b opencode.QuestionRepli
 	}
 }
 
-// questionAnswered records the first answer of each question. A rejection rejects all questions that were asked together.
+// questionAnswered records the first answer of each question. A rejection rejects all questions that were asked
+// together.
 func questionAnswered(t *tables, e events.Event, b events.QuestionAnswered) error {
 	if _, found := t.questions.Get(questionID(b.Question, b.Index)); !found {
 		return fmt.Errorf("question %s has no index %d", b.Question, b.Index)
@@ -168,5 +169,6 @@ func (q Question) Answers() (answers []string, err error) {
 
 // Questions lists questions in the order they were asked; an empty chat or status does not narrow.
 func (m *Model) Questions(ctx context.Context, chat, status string) ([]Question, error) {
-	return store.List[Question](ctx, m.Model, "questions", "SELECT * FROM questions"+narrowed(chat, status)+" ORDER BY position, idx", dbx.Params{"chat": chat, "status": status})
+	return store.List[Question](ctx, m.Model, "questions", "SELECT * FROM questions"+narrowed(chat, status)+
+		" ORDER BY position, idx", dbx.Params{"chat": chat, "status": status})
 }

@@ -59,7 +59,8 @@ func questionFate(t testing.TB, m *projections.Model, id string) string {
 func TestInterruptedQuestionsAreAnsweredByAPrompt(t *testing.T) {
 	t.Parallel()
 	s := &story{t: t}
-	resumed := s.own(events.MessageSubmitted{Message: "m9", Resumes: "que_1", Parts: []events.Part{{Type: "text", Text: "here"}}})
+	resumed := s.own(events.MessageSubmitted{Message: "m9", Resumes: "que_1",
+		Parts: []events.Part{{Type: "text", Text: "here"}}})
 	red, so, interrupted := s.answers("que_1", 0, "Red"), s.answers("que_1", 1, "so"), s.interrupts("que_1")
 	rejected := s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true})
 	expired := s.own(events.QuestionExpired{Question: "que_1", Reason: "asked again as que_2"})
@@ -150,7 +151,8 @@ func TestQuestionsOfARecordingEndTheSameWithRestartsAndDuplicates(t *testing.T) 
 	s, log := &story{t: t}, longEnough(t)
 	rapid.Check(t, func(r *rapid.T) {
 		all := slices.Clone(talk)
-		for _, e := range rapid.SliceOfN(rapid.SampledFrom([]events.Event{s.interrupts(id), talk[asked]}), 0, 5).Draw(r, "again") {
+		for _, e := range rapid.SliceOfN(rapid.SampledFrom([]events.Event{s.interrupts(id), talk[asked]}), 0, 5).Draw(r,
+			"again") {
 			all = slices.Insert(all, rapid.IntRange(asked+1, len(all)).Draw(r, "at"), e)
 		}
 		for i := range all {

@@ -7,8 +7,8 @@ import (
 	"pocketcoder/events"
 )
 
-// The queue of a chat holds the messages of a person that wait, in the order of their positions. A change of the order distributes the
-// positions of these messages among them, so that nothing else in the chat moves.
+// The queue of a chat holds the messages of a person that wait, in the order of their positions. A change of the order
+// distributes the positions of these messages among them, so that nothing else in the chat moves.
 
 // enqueue adds a new message to the queue of its chat: to the end, or behind those that are sent at once.
 func (t *tables) enqueue(m Message) {

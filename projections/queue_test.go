@@ -74,14 +74,16 @@ func TestAWithdrawnMessageIsGoneAndNothingRuns(t *testing.T) {
 
 func TestAMessageThatJoinedAStoppedTurnIsNotAwaited(t *testing.T) {
 	t.Parallel()
-	for name, request := range map[string]events.Data{"aborted": events.AbortRequested{}, "reverted": events.RevertRequested{Message: msg1}} {
+	for name, request := range map[string]events.Data{"aborted": events.AbortRequested{},
+		"reverted": events.RevertRequested{Message: msg1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			m, s := still(t), &story{t: t}
 			feed(t, m, s.begun()...)
 			requested := s.own(request)
-			feed(t, m, s.assistant(ses, "msg_a", msg1, ""), s.submitted("m2"), s.sending("m2", msg2), s.delivered("m2", msg2), requested, s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"))
+			feed(t, m, s.assistant(ses, "msg_a", msg1, ""), s.submitted("m2"), s.sending("m2", msg2), s.delivered("m2", msg2),
+				requested, s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"))
 			is.Equal(chat(t, m).Turn, "assistant")
 			feed(t, m, s.own(events.EffectDone{Effect: requested.ID}))
 			is.Equal(chat(t, m).Turn, "user")

@@ -14,7 +14,8 @@ import (
 func TestRecordIDIsTheSameForEver(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	is.Equal(projections.RecordID("msg_1fb48af9d001CqRQMGNhMcc2pM"), projections.RecordID("msg_1fb48af9d001CqRQMGNhMcc2pM"))
+	is.Equal(projections.RecordID("msg_1fb48af9d001CqRQMGNhMcc2pM"),
+		projections.RecordID("msg_1fb48af9d001CqRQMGNhMcc2pM"))
 	is.True(projections.RecordID("msg_1") != projections.RecordID("msg_2"))
 	is.True(regexp.MustCompile(`^[a-z0-9]{15}$`).MatchString(projections.RecordID("")))
 	is.Equal(projections.RecordID("per_1"), "xqpiir1bys6xmxm")
@@ -29,7 +30,8 @@ func TestRowsAreJSONAsClientsReadThem(t *testing.T) {
 	permissions, err := m.Permissions(t.Context(), chatID, "")
 	is.NoErr(err)
 	for row, want := range map[any][]string{
-		permissions[0]: {`"id":"` + projections.RecordID("per_1") + `"`, `"created":"2026-01-02 03:04:05.`, `"metadata":{"command":`, `"patterns":[`, `"status":"draft"`},
+		permissions[0]: {`"id":"` + projections.RecordID("per_1") + `"`, `"created":"2026-01-02 03:04:05.`,
+			`"metadata":{"command":`, `"patterns":[`, `"status":"draft"`},
 		shown(t, m)[0]: {`"id":"m1"`, `"parts":[{`, `"error_payload":null`, `"user_message_status":"delivered"`},
 	} {
 		text, err := json.Marshal(row)

@@ -7,7 +7,8 @@ import (
 	"github.com/matryer/is"
 )
 
-// What clients are shown after each recorded scenario. A message sent by us is one row, from its submission to its answer.
+// What clients are shown after each recorded scenario. A message sent by us is one row, from its submission to its
+// answer.
 var scenarios = map[string][]string{
 	"01-simple-text": {
 		`turn user`,

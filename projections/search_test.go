@@ -42,11 +42,16 @@ func TestIndexesOfTextsHoldWhatTheRowsHold(t *testing.T) {
 	s := &story{t: t}
 	deep := strings.Repeat("[", 2000) + strings.Repeat("]", 2000)
 	for _, e := range append(conversation(t, "9i-perm-task"),
-		textPart(s, "msg_a", "prt_a", "first words"), textPart(s, "msg_a", "prt_a", "other words"), textPart(s, "msg_a", "prt_b", "more"),
+		textPart(s, "msg_a", "prt_a", "first words"), textPart(s, "msg_a", "prt_a", "other words"),
+		textPart(s, "msg_a", "prt_b", "more"),
 		s.opencode(true, "message.part.removed", `{"sessionID":"`+ses+`","messageID":"msg_a","partID":"prt_b"}`),
-		s.opencode(true, "message.part.updated", `{"sessionID":"`+ses+`","part":{"id":"prt_c","messageID":"msg_a","sessionID":"`+ses+`","type":"tool","state":{"input":`+deep+`}}}`),
-		s.opencode(true, "message.part.updated", `{"sessionID":"`+ses+`","part":{"id":"prt_d","messageID":"msg_a","sessionID":"`+ses+`","type":"tool","state":{"output":7,"input":{"command":["a"]}}}}`),
-		s.asks("per_x", ses, "date"), s.own(events.PermissionDecided{Permission: "per_x", Decision: events.Denied, Reason: "not now"}),
+		s.opencode(true, "message.part.updated", `{"sessionID":"`+ses+
+			`","part":{"id":"prt_c","messageID":"msg_a","sessionID":"`+ses+`","type":"tool","state":{"input":`+deep+`}}}`),
+		s.opencode(true, "message.part.updated", `{"sessionID":"`+ses+
+			`","part":{"id":"prt_d","messageID":"msg_a","sessionID":"`+ses+
+			`","type":"tool","state":{"output":7,"input":{"command":["a"]}}}}`),
+		s.asks("per_x", ses, "date"), s.own(events.PermissionDecided{Permission: "per_x", Decision: events.Denied,
+			Reason: "not now"}),
 		s.own(events.ChatUpdated{Title: new("Named"), Tags: new("a,b")}),
 	) {
 		seq, err := log.Append(t.Context(), e)

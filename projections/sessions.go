@@ -58,7 +58,8 @@ func (t *tables) sending(s Session) bool {
 	return m.undelivered()
 }
 
-// setWaiting records whether a request of a session waits for a person. It holds up the turn of the session at the root.
+// setWaiting records whether a request of a session waits for a person. It holds up the turn of the session at the
+// root.
 func (t *tables) setWaiting(session, request string, on bool) {
 	s, _ := t.sessions.Get(session)
 	if root, found := t.sessions.Get(s.Root); found {
@@ -98,7 +99,8 @@ func updateSessions(t *tables, e events.Event, body any) error {
 	return nil
 }
 
-// stopped ends the wait of a message for its answer when the turn that it had joined was stopped: OpenCode says nothing about it.
+// stopped ends the wait of a message for its answer when the turn that it had joined was stopped: OpenCode says
+// nothing about it.
 func stopped(t *tables, e events.Event, b events.EffectDone) {
 	f, found := t.effects.Get(b.Effect)
 	if !found || f.Chat != e.Subject.ID || f.Session != "" || f.Kind == effects.Fork {
@@ -142,7 +144,8 @@ func (t *tables) session(id string, e events.Event) Session {
 
 // Sessions lists the sessions of an engine that it has not deleted.
 func (m *Model) Sessions(ctx context.Context, engine string) ([]Session, error) {
-	return store.List[Session](ctx, m.Model, "sessions of "+engine, "SELECT * FROM sessions WHERE engine={:engine} AND NOT removed ORDER BY id", dbx.Params{"engine": engine})
+	return store.List[Session](ctx, m.Model, "sessions of "+engine,
+		"SELECT * FROM sessions WHERE engine={:engine} AND NOT removed ORDER BY id", dbx.Params{"engine": engine})
 }
 
 func (m *Model) Session(ctx context.Context, id string) (Session, bool, error) {

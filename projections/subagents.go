@@ -27,8 +27,8 @@ type Subagent struct {
 // SubagentRunning is the status of a subagent that has not ended; it ends as its last message does.
 const SubagentRunning = "running"
 
-// putSubagent stores the subagent of a session. It is running while the turn of its session is. A subagent without a message
-// has not begun yet, and counts as running.
+// putSubagent stores the subagent of a session. It is running while the turn of its session is. A subagent without a
+// message has not begun yet, and counts as running.
 func (t *tables) putSubagent(s Session) {
 	a, found := t.subagents.Get(RecordID(s.ID))
 	if !found {
@@ -50,5 +50,6 @@ func (t *tables) putSubagent(s Session) {
 
 // Subagents lists a chat's subagents in the order they were started.
 func (m *Model) Subagents(ctx context.Context, chat string) ([]Subagent, error) {
-	return store.List[Subagent](ctx, m.Model, "subagents of "+chat, "SELECT * FROM subagents WHERE chat={:chat} ORDER BY position", dbx.Params{"chat": chat})
+	return store.List[Subagent](ctx, m.Model, "subagents of "+chat,
+		"SELECT * FROM subagents WHERE chat={:chat} ORDER BY position", dbx.Params{"chat": chat})
 }

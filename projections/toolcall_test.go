@@ -27,7 +27,8 @@ func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
 	_, ok, err := toolcalls.Find(t.Context(), m, ses, "msg_a", "call_1")
 	is.NoErr(err)
 	is.True(!ok) // no such message
-	feed(t, m, s.assistant(ses, "msg_a", msg1, `,"agent":"build"`), s.called("msg_a", "call_1", "pending", "{}"), s.called("msg_a", "call_2", "running", `{"command":"ls"}`))
+	feed(t, m, s.assistant(ses, "msg_a", msg1, `,"agent":"build"`), s.called("msg_a", "call_1", "pending", "{}"),
+		s.called("msg_a", "call_2", "running", `{"command":"ls"}`))
 	found, ok, err := toolcalls.Find(t.Context(), m, ses, "msg_a", "call_1")
 	is.NoErr(err)
 	is.True(ok)
@@ -44,7 +45,8 @@ func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
 	}()
 	feed(t, m, s.status(ses, "busy")) // something else
 	feed(t, m, s.called("msg_a", "call_1", "running", `{"command":"pwd","workdir":"sub"}`))
-	is.Equal(<-waited, toolcalls.Call{Tool: "bash", Input: `{"command":"pwd","workdir":"sub"}`, Directory: directed, Agent: "build"})
+	is.Equal(<-waited, toolcalls.Call{Tool: "bash", Input: `{"command":"pwd","workdir":"sub"}`, Directory: directed,
+		Agent: "build"})
 
 	_, ok, err = toolcalls.Find(t.Context(), m, child, "msg_a", "call_1") // a call belongs to its session
 	is.NoErr(err)

@@ -37,7 +37,8 @@ func (s *story) status(session, status string) events.Event {
 }
 
 func (s *story) failed(session, name string) events.Event {
-	return s.opencode(false, "session.error", fmt.Sprintf(`{"sessionID":%q,"error":{"name":%q,"data":{"message":"no"}}}`, session, name))
+	return s.opencode(false, "session.error", fmt.Sprintf(`{"sessionID":%q,"error":{"name":%q,"data":{"message":"no"}}}`,
+		session, name))
 }
 
 func (s *story) userMessage(id string) events.Event {
@@ -64,7 +65,8 @@ func (s *story) submitted(id string) events.Event {
 }
 
 func (s *story) sending(id, engineID string) events.Event {
-	return s.own(events.MessageSending{Message: id, Session: ses, EngineMessage: engineID, EngineParts: []string{"prt_" + id}})
+	return s.own(events.MessageSending{Message: id, Session: ses, EngineMessage: engineID,
+		EngineParts: []string{"prt_" + id}})
 }
 
 func (s *story) delivered(id, engineID string) events.Event {

@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attemptName makes the test binary a program that tries one thing for each line of its argument, and prints what the kernel
-// answered: "ok" or the name of an errno. It runs isolated, where nothing else that can make raw system calls may
-// be installed.
+// attemptName makes the test binary a program that tries one thing for each line of its argument, and prints what the
+// kernel answered: "ok" or the name of an errno. It runs isolated, where nothing else that can make raw system calls
+// may be installed.
 const attemptName = "attempt"
 
 func attempt(lines string) {
@@ -193,7 +193,8 @@ var attempts = map[string]func(args []string) error{
 	"ptrace": func(a []string) error { return unix.PtraceAttach(number(a[0])) },
 	"peek": func(a []string) error {
 		b := make([]byte, 8)
-		_, err := unix.ProcessVMReadv(number(a[0]), []unix.Iovec{{Base: &b[0], Len: 8}}, []unix.RemoteIovec{{Base: 0x400000, Len: 8}}, 0)
+		_, err := unix.ProcessVMReadv(number(a[0]), []unix.Iovec{{Base: &b[0], Len: 8}},
+			[]unix.RemoteIovec{{Base: 0x400000, Len: 8}}, 0)
 		return err
 	},
 	"sti": func([]string) error {
@@ -225,7 +226,8 @@ var attempts = map[string]func(args []string) error{
 		limit.Cur--
 		return unix.Prlimit(0, unix.RLIMIT_RTTIME, &limit, nil)
 	},
-	// call makes a system call with zeroes, which none of them takes: a filter that lets it through shows by another errno.
+	// call makes a system call with zeroes, which none of them takes: a filter that lets it through shows by another
+	// errno.
 	"call": func(a []string) error {
 		_, _, errno := unix.Syscall6(uintptr(number(a[0])), 0, 0, 0, 0, 0, 0)
 		return failed(errno)
@@ -235,7 +237,8 @@ var attempts = map[string]func(args []string) error{
 		return failed(errno)
 	},
 
-	// privileges prints what a process could do more than others. The bounding set of one without rights cannot be emptied.
+	// privileges prints what a process could do more than others. The bounding set of one without rights cannot be
+	// emptied.
 	"privileges": func([]string) error {
 		status, err := os.ReadFile("/proc/self/status")
 		if err != nil {
@@ -244,7 +247,8 @@ var attempts = map[string]func(args []string) error{
 		var of []string
 		for line := range strings.Lines(string(status)) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), ":\t")
-			if strings.HasPrefix(name, "Cap") && strings.Trim(value, "0") != "" && (name != "CapBnd" || os.Geteuid() == 0) || name == "NoNewPrivs" && value != "1" {
+			if strings.HasPrefix(name, "Cap") && strings.Trim(value, "0") != "" && (name != "CapBnd" || os.Geteuid() == 0) ||
+				name == "NoNewPrivs" && value != "1" {
 				of = append(of, name+"="+value)
 			}
 		}
@@ -312,13 +316,15 @@ func setMode(call, path string, mode uint32) error {
 		defer unix.Close(fd)
 		return errors.Join(unix.Fchmod(fd, mode), unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode))
 	case "list": // an access control list that says the same as a mode of 0770
-		return unix.Setxattr(path, "system.posix_acl_access", []byte("\x02\x00\x00\x00\x01\x00\x07\x00\xff\xff\xff\xff\x04\x00\x07\x00\xff\xff\xff\xff\x20\x00\x00\x00\xff\xff\xff\xff"), 0)
+		return unix.Setxattr(path, "system.posix_acl_access",
+			[]byte("\x02\x00\x00\x00\x01\x00\x07\x00\xff\xff\xff\xff\x04\x00\x07\x00\xff\xff\xff\xff\x20\x00\x00\x00\xff\xff\xff\xff"), 0)
 	case "open":
 		return created(unix.Open(fresh, unix.O_CREAT|unix.O_WRONLY, mode))
 	case "nameless":
 		return created(unix.Open(filepath.Dir(path), unix.O_TMPFILE|unix.O_WRONLY, mode))
 	case "openat2":
-		return created(unix.Openat2(unix.AT_FDCWD, fresh, &unix.OpenHow{Flags: unix.O_CREAT | unix.O_WRONLY, Mode: uint64(mode)}))
+		return created(unix.Openat2(unix.AT_FDCWD, fresh, &unix.OpenHow{Flags: unix.O_CREAT | unix.O_WRONLY,
+			Mode: uint64(mode)}))
 	case "mknod":
 		return unix.Mknod(fresh, unix.S_IFREG|mode, 0)
 	}

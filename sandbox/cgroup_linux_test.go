@@ -63,7 +63,8 @@ func TestIsolatedCommandCannotLeaveItsCgroup(t *testing.T) {
 			return
 		}
 		is.True(result.ExitCode != 0)
-		is.True(slices.ContainsFunc([]error{unix.ENOENT, unix.EACCES, unix.EROFS}, func(err error) bool { // the kernel's words
+		// the kernel's words
+		is.True(slices.ContainsFunc([]error{unix.ENOENT, unix.EACCES, unix.EROFS}, func(err error) bool {
 			return strings.Contains(strings.ToLower(stderr), err.Error())
 		}))
 	})
@@ -77,7 +78,8 @@ func TestNextWorkerEndsTheStraysInTheCgroupsOfADeadOne(t *testing.T) {
 	out := newLines()
 	worker := exec.Command(os.Args[0])
 	worker.Env = append(os.Environ(), "SANDBOX_TEST_WORKSPACE="+workspace,
-		`SANDBOX_TEST_COMMAND=ulimit -R 1000000; env -i setsid sh -c 'echo $$; exec sleep 600' & wait`) // it has shed both labels
+		// it has shed both labels
+		`SANDBOX_TEST_COMMAND=ulimit -R 1000000; env -i setsid sh -c 'echo $$; exec sleep 600' & wait`)
 	worker.Stdout = out
 	is.NoErr(worker.Start())
 	stray := out.pids(t, 1)[0]
@@ -85,7 +87,8 @@ func TestNextWorkerEndsTheStraysInTheCgroupsOfADeadOne(t *testing.T) {
 	worker.Wait()
 	other := open(t)
 	is.True(alive(stray)) // another workspace's
-	left, _ := filepath.Glob(filepath.Join(filepath.Dir(other.groups.Dir), "pocketcoder-*-"+strconv.Itoa(worker.Process.Pid)+"-*"))
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(other.groups.Dir),
+		"pocketcoder-*-"+strconv.Itoa(worker.Process.Pid)+"-*"))
 	is.Equal(len(left), 1)
 	next, err := Open(Config{Isolation: unprotected, Workspace: workspace, Home: t.TempDir()})
 	is.NoErr(err)
@@ -112,7 +115,8 @@ func TestAWorkerMakesCgroupsInOnePlace(t *testing.T) {
 	defer dir.Close()
 	out := newLines()
 	worker := exec.Command(os.Args[0])
-	worker.Env = append(os.Environ(), "SANDBOX_TEST_WORKSPACE="+t.TempDir(), "SANDBOX_TEST_COMMAND=echo $$; exec sleep 600")
+	worker.Env = append(os.Environ(), "SANDBOX_TEST_WORKSPACE="+t.TempDir(),
+		"SANDBOX_TEST_COMMAND=echo $$; exec sleep 600")
 	worker.Stdout, worker.SysProcAttr = out, &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	is.NoErr(worker.Start())
 	out.pids(t, 1)

@@ -137,8 +137,8 @@ func isClosed(c <-chan struct{}) bool {
 
 // reap takes the shell's status from wait(2). ExitCode is 128+n for signal n, as shells have it.
 //
-// Bubblewrap does not end by the signal that ended the command, but exits with 128+n. A command may exit with that of its
-// own will, so it is taken for a signal only when we ended the command.
+// Bubblewrap does not end by the signal that ended the command, but exits with 128+n. A command may exit with that of
+// its own will, so it is taken for a signal only when we ended the command.
 func (c *command) reap(reason wire.Reason, l limit.Limits) wire.Result {
 	state, err := c.process.Wait()
 	if err != nil {

@@ -11,16 +11,17 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// How many connections to commands are open at a time: to one, more than the tabs of a browser make, and to all of them what
-// leaves most of the 1,024 descriptors that a process commonly has to the commands themselves. Each takes one, and
-// another while it is made.
+// How many connections to commands are open at a time: to one, more than the tabs of a browser make, and to all of
+// them what leaves most of the 1,024 descriptors that a process commonly has to the commands themselves. Each takes
+// one, and another while it is made.
 const (
 	maxDials       = 64
 	maxWorkerDials = 256
 )
 
-// dial connects to what a running command serves, and says so on stderr: r.Input goes there, and what comes back to stdout, until
-// the server has no more to say or the command has ended. When the input ends the server is told, and may go on.
+// dial connects to what a running command serves, and says so on stderr: r.Input goes there, and what comes back to
+// stdout, until the server has no more to say or the command has ended. When the input ends the server is told, and
+// may go on.
 func (w *Worker) dial(ctx context.Context, r wire.Request, stdout, stderr io.Writer) error {
 	s, err := w.admit(r.Exec)
 	if err != nil {

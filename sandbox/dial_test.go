@@ -16,8 +16,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// serverVariable makes the test binary a server: on a port that it prints, it says hello to each connection, reads all that is said,
-// answers in capitals, and prints "closed".
+// serverVariable makes the test binary a server: on a port that it prints, it says hello to each connection, reads all
+// that is said, answers in capitals, and prints "closed".
 const serverVariable = "SANDBOX_TEST_SERVER"
 
 func init() {
@@ -107,7 +107,8 @@ func TestADialEndsWithItsCaller(t *testing.T) {
 		<-out
 		cancel()
 	}()
-	result := w.Handle(ctx, wire.Request{Op: wire.Dial, Exec: exec, Port: port, Input: make(chan wire.Input)}, out, io.Discard)
+	result := w.Handle(ctx, wire.Request{Op: wire.Dial, Exec: exec, Port: port, Input: make(chan wire.Input)}, out,
+		io.Discard)
 	is.Equal(result.Reason, wire.Cancelled)
 	is.Equal(printed.next(t), "closed")
 }
@@ -128,7 +129,8 @@ func TestNobodyListeningIsARefusal(t *testing.T) {
 	is.NoErr(err)
 	l.Close()
 	var says bytes.Buffer
-	result := w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: exec, Port: l.Addr().(*net.TCPAddr).Port}, io.Discard, &says)
+	result := w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: exec, Port: l.Addr().(*net.TCPAddr).Port},
+		io.Discard, &says)
 	is.Equal(result.Reason, wire.Refused)
 	is.Equal(says.Len(), 0)
 }

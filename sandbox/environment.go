@@ -20,8 +20,8 @@ const (
 
 var systemPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
-// environment is all a command gets. Of the worker's own only what a command sees of PATH is taken over, so no secret can
-// come along, whatever its name.
+// environment is all a command gets. Of the worker's own only what a command sees of PATH is taken over, so no secret
+// can come along, whatever its name.
 //
 // HOME is neither the user's, whose keys and credentials are no command's business, nor inside the workspace, where
 // caches and dot files would end up in the project. It is kept between commands, so that package caches work.

@@ -24,7 +24,8 @@ func TestIsolationLeavesNothingBehindWhenTheWorkerIsKilled(t *testing.T) {
 		out := newLines()
 		worker := exec.Command("/proc/self/exe")
 		worker.Env = append(os.Environ(), "SANDBOX_TEST_WORKSPACE="+workspace, "SANDBOX_TEST_ISOLATION="+string(choice.Level),
-			fmt.Sprintf(`SANDBOX_TEST_COMMAND=sleep %[1]s & setsid sleep %[1]s & sh -c "exec sleep %[1]s" & echo started; wait`, nap))
+			fmt.Sprintf(`SANDBOX_TEST_COMMAND=sleep %[1]s & setsid sleep %[1]s & sh -c "exec sleep %[1]s" & echo started; wait`,
+				nap))
 		worker.Stdout, worker.Stderr = out, os.Stderr
 		is.NoErr(worker.Start())
 		is.Equal(out.next(t), "started")
@@ -33,9 +34,12 @@ func TestIsolationLeavesNothingBehindWhenTheWorkerIsKilled(t *testing.T) {
 		is.NoErr(worker.Process.Kill())
 		worker.Wait()
 		if choice.Level == isolation.Bwrap {
-			expect.Eventually(t, "the kernel kills all that is in the command's namespaces", func() bool { return sleepers(nap) == 0 })
+			expect.Eventually(t, "the kernel kills all that is in the command's namespaces", func() bool {
+				return sleepers(nap) == 0
+			})
 		}
-		next, err := Open(Config{Isolation: choice, Workspace: workspace, Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+		next, err := Open(Config{Isolation: choice, Workspace: workspace, Home: t.TempDir(),
+			Log: slog.New(slog.DiscardHandler)})
 		is.NoErr(err)
 		t.Cleanup(next.Close)
 		is.Equal(sleepers(nap), 0)
@@ -65,7 +69,8 @@ func TestIsolationAllowsSeveralWorkersInAWorkspace(t *testing.T) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, nil)
 		open := func() *Worker {
-			w, err := Open(Config{Isolation: choice, Workspace: j.workspace, Home: t.TempDir(), Expose: []string{filepath.Dir(j.program)}, Log: slog.New(slog.DiscardHandler)})
+			w, err := Open(Config{Isolation: choice, Workspace: j.workspace, Home: t.TempDir(),
+				Expose: []string{filepath.Dir(j.program)}, Log: slog.New(slog.DiscardHandler)})
 			is.NoErr(err)
 			return w
 		}

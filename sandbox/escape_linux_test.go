@@ -43,7 +43,8 @@ func TestIsolationHidesTheFilesOfTheMachine(t *testing.T) {
 		}
 		for _, call := range []string{"chmod", "fchmod", "fchmodat", "fchmodat2", "path", "list"} {
 			for _, at := range []string{"%o/file", "%d", "%d/keys", "%o/.."} {
-				modes = append(modes, escape{"mode " + call + " " + at + " 0700", gone + " EROFS ENOTSUP EBADF", call != "path" && call != "list"})
+				modes = append(modes, escape{"mode " + call + " " + at + " 0700", gone + " EROFS ENOTSUP EBADF",
+					call != "path" && call != "list"})
 			}
 		}
 		escapes = append(modes, escapes...)
@@ -76,7 +77,8 @@ func TestNewSecretsOfTheSystemAreHiddenFromTheNextCommand(t *testing.T) {
 				j.run(t, []escape{{"read " + file, "ok", false}, {"read " + folder + "/inner", "EACCES", true}})
 				is.NoErr(os.Chmod(file, 0o600))
 				is.NoErr(os.Chmod(folder, 0o700))
-				j.run(t, []escape{{"read " + file, "EACCES", true}, {"list " + folder, "EACCES", true}, {"read " + folder + "/inner", "EACCES ENOENT", true}})
+				j.run(t, []escape{{"read " + file, "EACCES", true}, {"list " + folder, "EACCES", true},
+					{"read " + folder + "/inner", "EACCES ENOENT", true}})
 				is.NoErr(os.Chmod(file, 0o644))
 				is.NoErr(os.Chmod(folder, 0o755))
 				j.run(t, []escape{{"read " + file, "ok", false}, {"read " + folder + "/inner", "EACCES", true}})
@@ -117,18 +119,23 @@ func TestIsolationDeniesTheMachinesNetworkAndSockets(t *testing.T) {
 	eachLevelAndContainer(t, func(t *testing.T, choice isolation.Choice) {
 		const cut = "EPERM ECONNREFUSED ENETUNREACH ENOENT"
 		escapes := []escape{
-			{"tcp %t", cut, true}, {"unix %s", cut, true}, {"unix %a", cut, true}, {"datagram %l", cut, true}, // the listeners of the test
+			// the listeners of the test
+			{"tcp %t", cut, true}, {"unix %s", cut, true}, {"unix %a", cut, true}, {"datagram %l", cut, true},
 			{"pair 1 1", "ok", true}, {"pair 1 5", "ok", true}, // programs start children with them
 			{"tcp 169.254.169.254:80", cut, false}, {"udp 169.254.169.254:53", cut, false}, {"udp 192.0.2.1:53", cut, false}, {"tcp 192.0.2.1:443", cut, false},
 			{"mptcp %t", cut, false}, {"fastopen %t", cut, false},
-			{"socket 17 3 0", "EPERM", false}, {"socket 40 1 0", "EPERM", false}, {"socket 38 5 0", "EPERM", false}, // packet, vsock, alg
+			// packet, vsock, alg
+			{"socket 17 3 0", "EPERM", false}, {"socket 40 1 0", "EPERM", false}, {"socket 38 5 0", "EPERM", false},
 			{"socket 16 3 9", "EPERM", false}, {"socket 16 3 12", "EPERM", false}, // netlink: audit, netfilter
 		}
 		if choice.Level != isolation.Bwrap {
-			escapes = append(escapes, escape{"socket 1 1 0", "EPERM", true}, escape{"bind 127.0.0.1:0", "EPERM", true}, escape{"socket 16 3 0", "EPERM", true},
-				escape{"pair 1 2", "EPERM", true}, escape{"pair 1 3", "EPERM", true}, escape{"pair 30 1", "EPERM", false}) // both datagrams, and TIPC
+			escapes = append(escapes, escape{"socket 1 1 0", "EPERM", true}, escape{"bind 127.0.0.1:0", "EPERM", true},
+				escape{"socket 16 3 0", "EPERM", true},
+				// both datagrams, and TIPC
+				escape{"pair 1 2", "EPERM", true}, escape{"pair 1 3", "EPERM", true}, escape{"pair 30 1", "EPERM", false})
 		}
-		newTestWorker(t, choice, nil).run(t, escapes, "%t", tcp.Addr().String(), "%s", socket, "%a", abstract, "%l", log.LocalAddr().String())
+		newTestWorker(t, choice, nil).run(t, escapes, "%t", tcp.Addr().String(), "%s", socket, "%a", abstract, "%l",
+			log.LocalAddr().String())
 	})
 }
 
@@ -137,7 +144,8 @@ func TestIsolationPreventsPrivilegeEscalation(t *testing.T) {
 	eachLevelAndContainer(t, func(t *testing.T, choice isolation.Choice) {
 		j := newTestWorker(t, choice, nil)
 		escapes := []escape{
-			{"unshare 0x10000000", "EPERM", false}, {"unshare 0x20000", "EPERM", false}, {"unshare 0x40000000", "EPERM", false}, // user, mount, network
+			// user, mount, network
+			{"unshare 0x10000000", "EPERM", false}, {"unshare 0x20000", "EPERM", false}, {"unshare 0x40000000", "EPERM", false},
 			{"clone 0x10000000", "EPERM", false}, {"clone3 0x10000000", "EPERM ENOSYS", false}, {"clone3 0x20000", "EPERM ENOSYS", false},
 			{"clone 0x20000000", "EPERM", false}, {"setns /proc/self/ns/net", "EPERM", false}, {"setns /proc/self/ns/mnt", "EPERM", false},
 			{"mount %w", "EPERM", false}, {"umount /proc", "EPERM", false}, {"remount /usr", "EPERM", false}, {"umount %w", "EPERM", false}, {"chroot %w", "EPERM", false},
@@ -145,8 +153,10 @@ func TestIsolationPreventsPrivilegeEscalation(t *testing.T) {
 			{"sti", "EPERM", false}, {"lease /proc/self/exe", "EPERM", false}, {"foreign", "EPERM", false}, {"shed", "EPERM", true}, {"limit %v", "EPERM ESRCH", true},
 		}
 		for _, call := range []int{
-			syscall.SYS_PIVOT_ROOT, syscall.SYS_KEXEC_LOAD, syscall.SYS_INIT_MODULE, syscall.SYS_REBOOT, syscall.SYS_SWAPON, syscall.SYS_QUOTACTL,
-			syscall.SYS_ADD_KEY, syscall.SYS_REQUEST_KEY, syscall.SYS_KEYCTL, syscall.SYS_PERF_EVENT_OPEN, syscall.SYS_FANOTIFY_INIT, syscall.SYS_ACCT,
+			syscall.SYS_PIVOT_ROOT, syscall.SYS_KEXEC_LOAD, syscall.SYS_INIT_MODULE, syscall.SYS_REBOOT, syscall.SYS_SWAPON,
+			syscall.SYS_QUOTACTL,
+			syscall.SYS_ADD_KEY, syscall.SYS_REQUEST_KEY, syscall.SYS_KEYCTL, syscall.SYS_PERF_EVENT_OPEN,
+			syscall.SYS_FANOTIFY_INIT, syscall.SYS_ACCT,
 			425, 426, 427, // io_uring
 			321, 323, 304, 312, 438, // bpf, userfaultfd, open_by_handle_at, kcmp, pidfd_getfd
 			428, 429, 430, 431, 432, 433, 442, 467, // the newer calls for mounts
@@ -154,12 +164,15 @@ func TestIsolationPreventsPrivilegeEscalation(t *testing.T) {
 			escapes = append(escapes, escape{fmt.Sprintf("call %d", call), "EPERM", false})
 		}
 		if choice.Level == isolation.Container {
-			escapes = append(escapes, escape{"read /proc/%p/environ", "EACCES", false}, escape{"write /proc/%p/mem", "EACCES", false}) // the worker's
+			// the worker's
+			escapes = append(escapes, escape{"read /proc/%p/environ", "EACCES", false},
+				escape{"write /proc/%p/mem", "EACCES", false})
 		} else {
 			escapes = append(escapes, escape{"kill %v", "EPERM ESRCH", true})
 		}
 		if choice.Level == isolation.Bwrap { // it has memory and queues of its own
-			escapes = append(escapes, escape{"segment 56", "ok", false}, escape{"segment 65536", "ok", false}, escape{"segment 65537", "EPERM", false}, escape{"segment 0x100000038", "EPERM", false})
+			escapes = append(escapes, escape{"segment 56", "ok", false}, escape{"segment 65536", "ok", false},
+				escape{"segment 65537", "EPERM", false}, escape{"segment 0x100000038", "EPERM", false})
 		} else {
 			for _, call := range []int{syscall.SYS_SHMGET, syscall.SYS_SHMAT, syscall.SYS_SEMGET, syscall.SYS_MSGGET} {
 				escapes = append(escapes, escape{fmt.Sprintf("call %d", call), "EPERM", false})
@@ -183,7 +196,8 @@ func TestIsolationDeniesSetUserIDBits(t *testing.T) {
 			}
 			ordinary = append(ordinary, escape{"mode " + call + " %w/sub/file 01755", "ok", false})
 		}
-		escapes = append(escapes, escape{"mode openat2 %w/sub/file 04755", "ENOSYS", true}, escape{"mode chmod %w/sub 02755", "EPERM", true})
+		escapes = append(escapes, escape{"mode openat2 %w/sub/file 04755", "ENOSYS", true},
+			escape{"mode chmod %w/sub 02755", "EPERM", true})
 		if j.mounts && choice.Level != isolation.Container {
 			ordinary = append(ordinary, escape{"nosuid", "ok", false})
 		}
@@ -232,7 +246,8 @@ func TestIsolationIgnoresSetUserIDBits(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
-		w, err := Open(Config{Isolation: choice, Workspace: t.TempDir(), Home: t.TempDir(), Expose: []string{filepath.Dir(program)}, Log: slog.New(slog.DiscardHandler)})
+		w, err := Open(Config{Isolation: choice, Workspace: t.TempDir(), Home: t.TempDir(),
+			Expose: []string{filepath.Dir(program)}, Log: slog.New(slog.DiscardHandler)})
 		is.NoErr(err)
 		t.Cleanup(w.Close)
 		_, stdout, _ := run(t, w, program+" "+attemptName+" euid")
@@ -242,8 +257,8 @@ func TestIsolationIgnoresSetUserIDBits(t *testing.T) {
 	})
 }
 
-// TestIsolationWorksForAnotherUser runs all of this file once more as a user without rights, for whom isolation works in
-// other ways.
+// TestIsolationWorksForAnotherUser runs all of this file once more as a user without rights, for whom isolation works
+// in other ways.
 func TestIsolationWorksForAnotherUser(t *testing.T) {
 	expect.Long(t, "runs the escapes again")
 	if os.Geteuid() != 0 {
@@ -254,7 +269,8 @@ func TestIsolationWorksForAnotherUser(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-user-")
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	program, privileged, temp := filepath.Join(dir, "sandbox.test"), filepath.Join(dir, "setuid", "attempt"), filepath.Join(dir, "tmp")
+	program, privileged, temp := filepath.Join(dir, "sandbox.test"), filepath.Join(dir, "setuid", "attempt"),
+		filepath.Join(dir, "tmp")
 	is.NoErr(os.Chmod(dir, 0o755))
 	is.NoErr(os.Mkdir(filepath.Dir(privileged), 0o755))
 	is.NoErr(os.Mkdir(temp, 0o777))
@@ -265,7 +281,8 @@ func TestIsolationWorksForAnotherUser(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run", "^TestIsolation")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
 	cmd.Dir = temp
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + temp, "TMPDIR=" + temp, "SANDBOX_TEST_SETUID=" + privileged, "CI=" + os.Getenv("CI")}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + temp, "TMPDIR=" + temp, "SANDBOX_TEST_SETUID=" + privileged,
+		"CI=" + os.Getenv("CI")}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestIsolationIgnoresSetUserIDBits")) {
 		t.Fatalf("%v\n%s", err, regexp.MustCompile(`(?m)^\s*(===|--- (PASS|SKIP)).*\n`).ReplaceAll(out, nil))

@@ -20,9 +20,11 @@ import (
 )
 
 // protectedNames are names that the sandbox protects in every workspace, in its top directory and in .git.
-var protectedNames = slices.DeleteFunc(slices.Concat(protected.Project, protected.Instructions), func(name string) bool { return name == ".git" })
+var protectedNames = slices.DeleteFunc(slices.Concat(protected.Project, protected.Instructions),
+	func(name string) bool { return name == ".git" })
 
-var protectedInGit = []string{".git/config.worktree", ".git/commondir", ".git/hooks", ".git/info", ".git/modules", ".git/worktrees", ".git/opencode"}
+var protectedInGit = []string{".git/config.worktree", ".git/commondir", ".git/hooks", ".git/info", ".git/modules",
+	".git/worktrees", ".git/opencode"}
 
 // repository makes the workspace a git repository of which nothing is there that git does not need.
 func repository(t *testing.T) func(workspace string) {
@@ -55,10 +57,13 @@ func TestIsolationPreventsCreatingProtectedFiles(t *testing.T) {
 			}
 			at := "%w/" + name
 			escapes = append(escapes,
-				escape{"create " + at, refusals, false}, escape{"mkdir " + at, refusals, false}, escape{"symlink /tmp " + at, refusals, false},
-				escape{"rename %w/file " + at, refusals, false}, escape{"rename %w/sub " + at, refusals, false}, escape{"swap %w/sub " + at, refusals + " ENOENT", false},
+				escape{"create " + at, refusals, false}, escape{"mkdir " + at, refusals, false},
+				escape{"symlink /tmp " + at, refusals, false},
+				escape{"rename %w/file " + at, refusals, false}, escape{"rename %w/sub " + at, refusals, false},
+				escape{"swap %w/sub " + at, refusals + " ENOENT", false},
 				escape{"link %w/file " + at, refusals, false}, escape{"create " + at + "/inside", refusals + " ENOENT", false},
-				escape{"remove " + at, refusals + " ENOENT", false}, escape{"rename " + at + " %w/sub/away", refusals + " ENOENT", false},
+				escape{"remove " + at, refusals + " ENOENT", false}, escape{"rename " + at + " %w/sub/away", refusals + " ENOENT",
+					false},
 			)
 		}
 		j.run(t, escapes)
@@ -77,7 +82,8 @@ func TestIsolationPreventsCreatingARepository(t *testing.T) {
 		j := newTestWorker(t, choice, nil)
 		j.run(t, []escape{
 			{"mkdir %w/.git", refusals, false}, {"create %w/.git", refusals, false}, {"create %w/.git/config", refusals + " ENOENT", false}, {"rename %w/sub %w/.git", refusals, false},
-			{"mkdir %w/refs/heads", refusals + " ENOENT", false}, {"rename %w/sub %w/refs", refusals, false}, {"create %w/commondir", refusals, false}, {"rename %w/file %w/commondir", refusals, false}, // a bare one
+			// a bare one
+			{"mkdir %w/refs/heads", refusals + " ENOENT", false}, {"rename %w/sub %w/refs", refusals, false}, {"create %w/commondir", refusals, false}, {"rename %w/file %w/commondir", refusals, false},
 		})
 		result, _, _ := run(t, j.Worker, "git init")
 		is.True(result.ExitCode != 0)
@@ -90,7 +96,8 @@ func TestIsolationPreventsMakingTheWorkspaceABareRepository(t *testing.T) {
 	expect.Long(t, "runs some hundred commands")
 	t.Parallel()
 	repository(t)
-	for _, taken := range [][]string{nil, {"refs"}, {"objects"}, {"refs", "objects"}} { // what the person has in the workspace
+	// what the person has in the workspace
+	for _, taken := range [][]string{nil, {"refs"}, {"objects"}, {"refs", "objects"}} {
 		for _, git := range []string{"none", "folder", "worktree"} { // what its .git is
 			eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 				is := is.New(t)
@@ -99,12 +106,15 @@ func TestIsolationPreventsMakingTheWorkspaceABareRepository(t *testing.T) {
 					for _, name := range taken {
 						is.NoErr(os.Mkdir(filepath.Join(workspace, name), 0o755))
 					}
-					is.NoErr(exec.Command("git", "init", "--quiet", "--bare", "--template=", filepath.Join(workspace, "sub", "evil.git")).Run())
+					is.NoErr(exec.Command("git", "init", "--quiet", "--bare", "--template=",
+						filepath.Join(workspace, "sub", "evil.git")).Run())
 				})
 				for _, command := range []string{
 					"mv .git/HEAD .git/refs .git/objects sub; mv .git sub; rm -rf .git",
-					"cp -r sub/evil.git/* .", "git init --bare .", "mkdir -p objects refs; cp sub/evil.git/HEAD sub/evil.git/config .", "mv sub/evil.git/* .",
-					"echo sub/evil.git > commondir; cp sub/evil.git/HEAD .", "ln -s sub/evil.git/refs refs; ln -s sub/evil.git/objects objects; cp sub/evil.git/HEAD .",
+					"cp -r sub/evil.git/* .", "git init --bare .",
+					"mkdir -p objects refs; cp sub/evil.git/HEAD sub/evil.git/config .", "mv sub/evil.git/* .",
+					"echo sub/evil.git > commondir; cp sub/evil.git/HEAD .",
+					"ln -s sub/evil.git/refs refs; ln -s sub/evil.git/objects objects; cp sub/evil.git/HEAD .",
 				} {
 					run(t, j.Worker, command)
 				}
@@ -132,8 +142,8 @@ func addGit(t *testing.T, workspace, kind string) {
 	}
 }
 
-// gitDirectory returns the directory that the person's git takes for the repository of the workspace: "." is the workspace
-// itself. It is empty if there is none.
+// gitDirectory returns the directory that the person's git takes for the repository of the workspace: "." is the
+// workspace itself. It is empty if there is none.
 func gitDirectory(t *testing.T, j *testWorker) string {
 	git := exec.Command("git", "-c", "safe.bareRepository=all", "rev-parse", "--git-dir")
 	git.Dir, git.Env = j.workspace, []string{"PATH=" + os.Getenv("PATH"), "GIT_CEILING_DIRECTORIES=" + j.dir}
@@ -153,7 +163,8 @@ func TestTwoCommandsCannotMakeTheWorkspaceABareRepository(t *testing.T) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			is.NoErr(os.Mkdir(filepath.Join(workspace, "refs"), 0o755))
-			is.NoErr(exec.Command("git", "init", "--quiet", "--bare", "--template=", filepath.Join(workspace, "sub", "evil.git")).Run())
+			is.NoErr(exec.Command("git", "init", "--quiet", "--bare", "--template=",
+				filepath.Join(workspace, "sub", "evil.git")).Run())
 		})
 		out, done := newLines(), make(chan wire.Result, 1)
 		go func() {
@@ -212,7 +223,8 @@ func TestACommandDoesNotDisturbThePersonsGit(t *testing.T) {
 		}()
 		is.Equal(out.next(t), "waiting")
 		is.True(slices.Contains(j.entries(""), "AGENTS.md")) // the stubs are there
-		for _, args := range [][]string{{"diff", "HEAD"}, {"log", "HEAD"}, {"diff", "--exit-code"}, {"status", "--porcelain", "."}} {
+		for _, args := range [][]string{{"diff", "HEAD"}, {"log", "HEAD"}, {"diff", "--exit-code"},
+			{"status", "--porcelain", "."}} {
 			git := exec.Command("git", args...)
 			git.Dir = j.workspace
 			said, err := git.CombinedOutput()
@@ -260,30 +272,37 @@ func TestIsolationPreventsChangingProtectedFiles(t *testing.T) {
 		j := newTestWorker(t, choice, func(workspace string) {
 			is := is.New(t)
 			repository(t)(workspace)
-			for _, name := range []string{".mcp.json", ".npmrc", ".envrc", ".gitattributes", ".gitmodules", ".claude/settings.json", ".git/hooks/pre-commit", ".vscode/tasks.json"} {
+			for _, name := range []string{".mcp.json", ".npmrc", ".envrc", ".gitattributes", ".gitmodules",
+				".claude/settings.json", ".git/hooks/pre-commit", ".vscode/tasks.json"} {
 				is.NoErr(os.MkdirAll(filepath.Join(workspace, filepath.Dir(name)), 0o755))
 				is.NoErr(os.WriteFile(filepath.Join(workspace, name), []byte("good"), 0o644))
 			}
 		})
 		var escapes []escape
-		for _, name := range []string{".mcp.json", ".npmrc", ".envrc", ".gitattributes", ".gitmodules", ".git/config", ".claude/settings.json", ".git/hooks/pre-commit", ".vscode/tasks.json"} {
+		for _, name := range []string{".mcp.json", ".npmrc", ".envrc", ".gitattributes", ".gitmodules", ".git/config",
+			".claude/settings.json", ".git/hooks/pre-commit", ".vscode/tasks.json"} {
 			at := "%w/" + name
 			escapes = append(escapes, escape{"read " + at, "ok", false},
-				escape{"write " + at, refusals, false}, escape{"cut " + at, refusals, false}, escape{"replace " + at, refusals, false}, escape{"remove " + at, refusals, false},
+				escape{"write " + at, refusals, false}, escape{"cut " + at, refusals, false},
+				escape{"replace " + at, refusals, false}, escape{"remove " + at, refusals, false},
 				escape{"rename " + at + " %w/sub/away", refusals, false}, escape{"swap %w/sub/file " + at, refusals, false},
 				escape{"link " + at + " %w/sub/alias", refusals, false}, escape{"rename %w/sub/file " + at, refusals, false},
 			)
-			escapes = append(escapes, escape{"chmod " + at, refusals, false}, escape{"mode fchmod " + at + " 0777", refusals, false})
+			escapes = append(escapes, escape{"chmod " + at, refusals, false},
+				escape{"mode fchmod " + at + " 0777", refusals, false})
 		}
-		for _, folder := range []string{".git", ".git/hooks", ".claude", ".vscode"} { // with all that is in it, another in its place
+		// with all that is in it, another in its place
+		for _, folder := range []string{".git", ".git/hooks", ".claude", ".vscode"} {
 			at := "%w/" + folder
-			escapes = append(escapes, escape{"rename " + at + " %w/sub/away", refusals, false}, escape{"rename " + at + " %w/away", refusals, false},
+			escapes = append(escapes, escape{"rename " + at + " %w/sub/away", refusals, false},
+				escape{"rename " + at + " %w/away", refusals, false},
 				escape{"swap %w/sub " + at, refusals, false}, escape{"remove " + at, refusals, false})
 		}
 		for _, folder := range []string{".git/hooks", ".claude", ".vscode"} {
 			escapes = append(escapes, escape{"mode fchmod %w/" + folder + " 0777", refusals, false})
 		}
-		escapes = append(escapes, escape{"rename %w %w-away", refusals + " ENOENT", false}, escape{"rename %w/file %w/.git/config", refusals, false})
+		escapes = append(escapes, escape{"rename %w %w-away", refusals + " ENOENT", false},
+			escape{"rename %w/file %w/.git/config", refusals, false})
 		j.run(t, escapes)
 	})
 }
@@ -295,7 +314,8 @@ func TestIsolationProtectsARepositoryThatAGitFileNames(t *testing.T) {
 		is := is.New(t)
 		j := newTestWorker(t, choice, func(workspace string) {
 			is.NoErr(os.Mkdir(filepath.Join(workspace, "deep"), 0o755))
-			is.NoErr(exec.Command("git", "init", "--quiet", "--template=", "--separate-git-dir", filepath.Join(workspace, "deep", ".bare"), workspace).Run())
+			is.NoErr(exec.Command("git", "init", "--quiet", "--template=", "--separate-git-dir",
+				filepath.Join(workspace, "deep", ".bare"), workspace).Run())
 		})
 		j.run(t, []escape{
 			{"write %w/deep/.bare/config", refusals, false}, {"replace %w/deep/.bare/config", refusals, false}, {"mkdir %w/deep/.bare/hooks", refusals, false}, {"create %w/deep/.bare/commondir", refusals, false},
@@ -342,10 +362,12 @@ func TestIsolationAllowsOrdinaryWork(t *testing.T) {
 			}
 			return stdout
 		}
-		is.Equal(do("cd sub; echo one >a; mkdir d; mv a d/b; ln d/b d/c; ln -s b d/l; cat d/l; chmod +x d/b; rm -r d"), "one\n")
+		is.Equal(do("cd sub; echo one >a; mkdir d; mv a d/b; ln d/b d/c; ln -s b d/l; cat d/l; chmod +x d/b; rm -r d"),
+			"one\n")
 		is.Equal(do("echo changed >file; cat file <(echo and) | tee sub/copy; echo nothing >/dev/null"), "changed\nand\n")
 		is.Equal(do(`f=$(mktemp); echo temp >"$f"; cat "$f"; echo kept >~/cache; cat ~/cache; [ "$TMPDIR" ] && : >"$TMPDIR/x"`), "temp\nkept\n")
-		is.Equal(do("(sleep 0.05; exit 3) & wait $!; echo $?; kill -0 $$; trap 'echo caught' USR1; kill -USR1 $$"), "3\ncaught\n")
+		is.Equal(do("(sleep 0.05; exit 3) & wait $!; echo $?; kill -0 $$; trap 'echo caught' USR1; kill -USR1 $$"),
+			"3\ncaught\n")
 		is.Equal(do("head -c 100000 /dev/urandom | wc -c; : >/dev/full 2>/dev/null || echo full; test -r /proc/self/status -a -r /etc/passwd"), "100000\n")
 		if !j.mounts {
 			result, _, stderr := run(t, j.Worker, "echo >new")
@@ -358,7 +380,8 @@ func TestIsolationAllowsOrdinaryWork(t *testing.T) {
 		is.Equal(do(git+"add -A && "+git+"commit --quiet -m one && git status --short && git ls-files && git checkout --quiet -b other && git log --format=%s"), "file\nsub/copy\nsub/file\none\n")
 		result, _, stderr := run(t, j.Worker, "git config user.name evil")
 		is.True(result.ExitCode != 0)
-		is.True(strings.Contains(stderr, "could not lock config file") || strings.Contains(stderr, "busy") || strings.Contains(stderr, "could not write"))
+		is.True(strings.Contains(stderr, "could not lock config file") || strings.Contains(stderr, "busy") ||
+			strings.Contains(stderr, "could not write"))
 	})
 }
 
@@ -391,7 +414,8 @@ func TestIsolationRejectsAReplacedWorkspace(t *testing.T) {
 func TestIsolationIsRequiredToRunCommands(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Isolation: isolation.Choice{Reason: "because"}, Log: slog.New(slog.DiscardHandler)})
+	w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Isolation: isolation.Choice{Reason: "because"},
+		Log: slog.New(slog.DiscardHandler)})
 	is.NoErr(err)
 	t.Cleanup(w.Close)
 	result, _, _ := run(t, w, "true")

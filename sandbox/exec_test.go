@@ -27,7 +27,8 @@ var unprotected = isolation.Choice{Level: isolation.None}
 // open returns a worker of a fresh workspace.
 func open(t *testing.T) *Worker {
 	t.Helper()
-	w, err := Open(Config{Isolation: unprotected, Workspace: t.TempDir(), Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	w, err := Open(Config{Isolation: unprotected, Workspace: t.TempDir(), Home: t.TempDir(),
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,8 @@ func TestCwdIsInsideTheWorkspace(t *testing.T) {
 		is.NoErr(os.MkdirAll(filepath.Join(base, dir), 0o755))
 	}
 	is.NoErr(os.WriteFile(filepath.Join(workspace, "file"), nil, 0o644))
-	for link, to := range map[string]string{"in": "a b", "absolute": filepath.Join(workspace, "a b"), "out": "../outside", "root": "/", "loop": "loop"} {
+	for link, to := range map[string]string{"in": "a b", "absolute": filepath.Join(workspace, "a b"), "out": "../outside",
+		"root": "/", "loop": "loop"} {
 		is.NoErr(os.Symlink(to, filepath.Join(workspace, link)))
 	}
 	is.NoErr(os.Symlink(workspace, filepath.Join(base, "alias")))
@@ -180,9 +182,11 @@ func TestSwappingCwdForASymlinkNeverLeavesTheWorkspace(t *testing.T) {
 		}
 	})
 	var ran, refused int
-	for tries := 0; tries < 300 || (ran == 0 || refused == 0) && tries < 30_000; tries++ { // the other may have been stopped in the middle
+	// the other may have been stopped in the middle
+	for tries := 0; tries < 300 || (ran == 0 || refused == 0) && tries < 30_000; tries++ {
 		var stdout bytes.Buffer
-		r := w.request("exec /bin/pwd -P") // which asks the kernel; that of bash resolves $PWD, which may be a symlink by then
+		// which asks the kernel; that of bash resolves $PWD, which may be a symlink by then
+		r := w.request("exec /bin/pwd -P")
 		r.Cwd = cwd
 		if w.Exec(t.Context(), r, &stdout, io.Discard).Reason == wire.Refused {
 			refused++
@@ -245,7 +249,8 @@ func TestRunningExecIsNotStartedAgain(t *testing.T) {
 
 func TestEnvironmentIsBuiltNotInherited(t *testing.T) {
 	is := is.New(t)
-	for _, name := range []string{"OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET", "PGPASSWORD", "POCKETCODER_NATS", "BASH_ENV", "LD_PRELOAD_X", "SSH_AUTH_SOCK"} {
+	for _, name := range []string{"OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET", "PGPASSWORD", "POCKETCODER_NATS",
+		"BASH_ENV", "LD_PRELOAD_X", "SSH_AUTH_SOCK"} {
 		t.Setenv(name, "leaked")
 	}
 	t.Setenv("PATH", "/opt/own/bin:relative:"+os.Getenv("PATH"))
@@ -269,8 +274,10 @@ func TestEnvironmentIsBuiltNotInherited(t *testing.T) {
 	is.Equal(got["AGENT"], "1")
 	is.Equal(got["POCKETCODER_EXEC"], r.Exec)
 	is.Equal(got["POCKETCODER_WORKSPACE"], w.workspace)
-	for _, known := range []string{"PATH", "HOME", "PWD", "TMPDIR", "SHELL", "USER", "LOGNAME", "LANG", "LC_ALL", "TERM", "OPENCODE", "AGENT", "GIT_CONFIG_GLOBAL",
-		"POCKETCODER_EXEC", "POCKETCODER_WORKER", "POCKETCODER_WORKSPACE", "SHLVL", "OLDPWD", "_"} { // the last three are bash's
+	for _, known := range []string{"PATH", "HOME", "PWD", "TMPDIR", "SHELL", "USER", "LOGNAME", "LANG", "LC_ALL", "TERM",
+		"OPENCODE", "AGENT", "GIT_CONFIG_GLOBAL",
+		// the last three are bash's
+		"POCKETCODER_EXEC", "POCKETCODER_WORKER", "POCKETCODER_WORKSPACE", "SHLVL", "OLDPWD", "_"} {
 		delete(got, known)
 	}
 	is.Equal(got, map[string]string{})

@@ -101,7 +101,8 @@ func TestReadGivesFilesOfTheWorkspaceAndNothingElse(t *testing.T) {
 	is.NoErr(os.Mkdir(filepath.Join(w.workspace, "dir"), 0o755))
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
 	is.NoErr(os.WriteFile(filepath.Join(w.workspace, "dir", "large"), large, 0o600))
-	for link, to := range map[string]string{"in": "dir/large", "out": secret, "up": "..", "dir/up": "../..", "absolute": filepath.Join(w.workspace, "dir/large")} {
+	for link, to := range map[string]string{"in": "dir/large", "out": secret, "up": "..", "dir/up": "../..",
+		"absolute": filepath.Join(w.workspace, "dir/large")} {
 		is.NoErr(os.Symlink(to, filepath.Join(w.workspace, link)))
 	}
 	is.NoErr(syscall.Mkfifo(filepath.Join(w.workspace, "fifo"), 0o600))

@@ -31,22 +31,24 @@ func TestWhatACommandLeavesInHomeIsNoGitConfiguration(t *testing.T) {
 		j := newTestWorker(t, choice, repository(t))
 		ran := filepath.Join(j.workspace, "sub", "ran")
 		out, result := j.sh("mkdir -p ~/.config/git; for f in ~/.gitconfig ~/.config/git/config; do" +
-			" git config --file $f core.fsmonitor 'touch " + ran + "; false'; done; cat ~/.gitconfig; echo >> $GIT_CONFIG_GLOBAL; git config --global a.b c")
+			" git config --file $f core.fsmonitor 'touch " + ran +
+			"; false'; done; cat ~/.gitconfig; echo >> $GIT_CONFIG_GLOBAL; git config --global a.b c")
 		expect.Contains(t, out, "fsmonitor")
 		is.True(result.ExitCode != 0) // what git reads instead cannot be written
 		out, result = j.sh("git status --short")
 		is.Equal([]any{result.ExitCode, strings.Contains(out, "?? file")}, []any{0, true})
 		_, err := os.Stat(ran)
 		is.True(os.IsNotExist(err))
-		_, result = j.sh("GIT_CONFIG_GLOBAL=$HOME/.gitconfig git status --short") // the same configuration, obeyed: it would have run
+		// the same configuration, obeyed: it would have run
+		_, result = j.sh("GIT_CONFIG_GLOBAL=$HOME/.gitconfig git status --short")
 		is.Equal(result.ExitCode, 0)
 		_, err = os.Stat(ran)
 		is.NoErr(err)
 	})
 }
 
-// Ordinary files that a clone brings along can form a bare repository. Its configuration names a program, and the default
-// rules allow `git status` without asking a person.
+// Ordinary files that a clone brings along can form a bare repository. Its configuration names a program, and the
+// default rules allow `git status` without asking a person.
 func TestGitDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
@@ -59,7 +61,8 @@ func TestGitDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 				is.NoErr(os.WriteFile(filepath.Join(evil, dir, "keep"), nil, 0o644)) // so that git tracks the folder
 			}
 			is.NoErr(os.WriteFile(filepath.Join(evil, "HEAD"), []byte("ref: refs/heads/main\n"), 0o644))
-			config := "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = \"touch " + filepath.Join(workspace, "sub", "ran") + "; false\"\n"
+			config := "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n\tfsmonitor = \"touch " +
+				filepath.Join(workspace, "sub", "ran") + "; false\"\n"
 			is.NoErr(os.WriteFile(filepath.Join(evil, "config"), []byte(config), 0o644))
 		})
 		ran := func() bool {
@@ -69,7 +72,8 @@ func TestGitDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 		for _, command := range []string{"git status", "git diff", "git log"} {
 			out, result := j.sh("cd sub/evil && " + command)
 			is.True(result.ExitCode != 0)
-			is.True(command == "git diff" || strings.Contains(out, "cannot use bare repository")) // git diff compares two files then
+			// git diff compares two files then
+			is.True(command == "git diff" || strings.Contains(out, "cannot use bare repository"))
 			is.True(!ran())
 		}
 		j.sh("cd sub/evil && git --git-dir=. status") // this caller names it, which no default rule allows

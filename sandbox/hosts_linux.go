@@ -19,8 +19,8 @@ var loopback = [][]netip.Addr{
 	{netip.IPv6Loopback(), netip.IPv6Unspecified()},
 }
 
-// hosts are the addresses of the machine's localhost where a connection to port comes to the command. That it listens on the
-// port is not enough: another chat's may on another address, or on the same (SO_REUSEPORT).
+// hosts are the addresses of the machine's localhost where a connection to port comes to the command. That it listens
+// on the port is not enough: another chat's may on another address, or on the same (SO_REUSEPORT).
 func (t *tree) hosts(port int) (hosts []string) {
 	all := listeners(port)
 	if len(all) == 0 {
@@ -36,13 +36,15 @@ func (t *tree) hosts(port int) (hosts []string) {
 	return hosts
 }
 
-// listeners are the sockets of this network that listen on port, by address, named as descriptors are: "socket:[inode]".
+// listeners are the sockets of this network that listen on port, by address, named as descriptors are:
+// "socket:[inode]".
 func listeners(port int) map[netip.Addr][]string {
 	found := map[netip.Addr][]string{}
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		table, _ := os.ReadFile(file) // there is none for a protocol that the machine has not
 		for line := range strings.Lines(string(table)) {
-			fields := strings.Fields(line) // proc_pid_net(5): the second is the local address, the fourth the state, the tenth the inode
+			// proc_pid_net(5): the second is the local address, the fourth the state, the tenth the inode
+			fields := strings.Fields(line)
 			if len(fields) < 10 || fields[3] != "0A" {
 				continue
 			}
@@ -55,7 +57,8 @@ func listeners(port int) map[netip.Addr][]string {
 	return found
 }
 
-// readAddress reads an address as the kernel prints it: words of four bytes, each as a number in the machine's byte order.
+// readAddress reads an address as the kernel prints it: words of four bytes, each as a number in the machine's byte
+// order.
 func readAddress(words string) netip.Addr {
 	b, _ := hex.DecodeString(words)
 	for i := 0; i+4 <= len(b); i += 4 {

@@ -94,8 +94,8 @@ func newTestWorker(t *testing.T, choice isolation.Choice, prepare func(workspace
 	}
 }
 
-// copySelf copies the test binary, in another process: a file that a process forked meanwhile still has open for writing
-// cannot be executed.
+// copySelf copies the test binary, in another process: a file that a process forked meanwhile still has open for
+// writing cannot be executed.
 func copySelf(t *testing.T, to string) {
 	t.Helper()
 	is := is.New(t)

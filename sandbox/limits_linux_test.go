@@ -36,7 +36,8 @@ func limited(t *testing.T, l limit.Limits, test func(t *testing.T, w *Worker)) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Isolation: choice, Limits: l, Log: slog.New(slog.DiscardHandler)})
+			w, err := Open(Config{Workspace: t.TempDir(), Home: t.TempDir(), Isolation: choice, Limits: l,
+				Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +124,10 @@ func TestDaemonsOfAnEndedCommandAreHeldToItsLimits(t *testing.T) {
 			t.Cleanup(w.Close)
 			r := w.request(command)
 			is.Equal(w.Exec(t.Context(), r, io.Discard, io.Discard).Reason, wire.Exited)
-			expect.Eventually(t, "it began", func() bool { _, err := os.Stat(filepath.Join(w.workspace, "bombing")); return err == nil })
+			expect.Eventually(t, "it began", func() bool {
+				_, err := os.Stat(filepath.Join(w.workspace, "bombing"))
+				return err == nil
+			})
 			expect.Eventually(t, "it is over", func() bool { return len(leftOf(w, r.Exec)) == 0 })
 			expect.Eventually(t, "and forgotten", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.trees) == 0 })
 		})
@@ -140,7 +144,9 @@ func TestMemoryHogIsEnded(t *testing.T) {
 		t.Parallel()
 		result := ends(t, w, hog, wire.Memory)
 		is.New(t).Equal(result.Signal, "SIGKILL")
-		ends(t, w, "for i in $(seq 8); do (a=$(head -c 41943040 /dev/zero | tr '\\0' x); sleep 60; :) & done; wait", wire.Memory) // none of them takes it alone
+		// none of them takes it alone
+		ends(t, w, "for i in $(seq 8); do (a=$(head -c 41943040 /dev/zero | tr '\\0' x); sleep 60; :) & done; wait",
+			wire.Memory)
 	})
 }
 

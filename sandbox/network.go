@@ -15,11 +15,12 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// proxyVariables are those that programs look for an HTTP proxy in; the lower ones are curl's, which takes no HTTP_PROXY.
+// proxyVariables are those that programs look for an HTTP proxy in; the lower ones are curl's, which takes no
+// HTTP_PROXY.
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
 
-// proxyEnvironment names the proxy to the command: behind bubblewrap not where it is, but where the command's own network
-// has it.
+// proxyEnvironment names the proxy to the command: behind bubblewrap not where it is, but where the command's own
+// network has it.
 func (w *Worker) proxyEnvironment(r wire.Request) (variables []string) {
 	proxy, err := url.Parse(r.Network)
 	if r.Network == "" || err != nil || w.config.Isolation.Level == isolation.Landlock {

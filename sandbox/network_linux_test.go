@@ -55,7 +55,8 @@ func TestIsolationAllowsConnectionsToTheProxyOnly(t *testing.T) {
 			{"socket 17 3 0", "EPERM", false},
 		}
 		if choice.Level == isolation.Bwrap { // where TCP goes is for a container's own network
-			escapes = append(escapes, escape{"tcp %t", "ECONNREFUSED", true}, escape{"tcp 169.254.169.254:80", "ENETUNREACH", false}, escape{"fastopen %t", "ECONNREFUSED", false})
+			escapes = append(escapes, escape{"tcp %t", "ECONNREFUSED", true},
+				escape{"tcp 169.254.169.254:80", "ENETUNREACH", false}, escape{"fastopen %t", "ECONNREFUSED", false})
 		}
 		j.run(t, escapes, "%t", other.Addr().String())
 		r := j.request("true")
@@ -165,7 +166,8 @@ func TestADialEndsWithItsCommand(t *testing.T) {
 	w := open(t)
 	is.NoErr(unix.Mkfifo(filepath.Join(w.workspace, "port"), 0o600))
 	is.NoErr(unix.Mkfifo(filepath.Join(w.workspace, "end"), 0o600))
-	r, out := w.request(serverVariable+"=1 setsid "+os.Args[0]+" >port 2>&1 & read -r port <port; echo $port; read -r _ <end"), newLines()
+	r, out := w.request(serverVariable+"=1 setsid "+os.Args[0]+
+		" >port 2>&1 & read -r port <port; echo $port; read -r _ <end"), newLines()
 	r.Ports = true
 	done := make(chan wire.Result, 1)
 	go func() { done <- w.Exec(t.Context(), r, out, io.Discard) }()
@@ -173,7 +175,8 @@ func TestADialEndsWithItsCommand(t *testing.T) {
 	is.NoErr(err)
 	dialed, said := make(chan wire.Result, 1), make(firstWrite, 1)
 	go func() {
-		dialed <- w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: r.Exec, Port: port, Input: make(chan wire.Input)}, said, io.Discard)
+		dialed <- w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: r.Exec, Port: port, Input: make(chan wire.Input)},
+			said, io.Discard)
 	}()
 	<-said
 	is.NoErr(os.WriteFile(filepath.Join(w.workspace, "end"), []byte("now\n"), 0))

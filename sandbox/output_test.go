@@ -38,7 +38,8 @@ func TestLargeOutputArrivesWholeInBoundedPieces(t *testing.T) {
 	const size = 100 << 20
 	const line = "0123456789abcdef\n"
 	out, errs := &counter{Hash: sha256.New()}, &counter{Hash: sha256.New()}
-	result := w.Exec(t.Context(), w.request(fmt.Sprintf("yes 0123456789abcdef | head -c %d; yes e | head -c 1000000 >&2", size)), out, errs)
+	result := w.Exec(t.Context(), w.request(fmt.Sprintf("yes 0123456789abcdef | head -c %d; yes e | head -c 1000000 >&2",
+		size)), out, errs)
 	is.Equal(result.ExitCode, 0)
 	want := sha256.Sum256([]byte(strings.Repeat(line, size/len(line)+1)[:size]))
 	is.Equal(out.Sum(nil), want[:])
@@ -53,7 +54,8 @@ func TestSlowReaderHoldsTheCommandBack(t *testing.T) {
 	read, write := io.Pipe()
 	done := make(chan wire.Result, 1)
 	go func() {
-		done <- w.Exec(t.Context(), w.request("head -c 5000000 /dev/zero; echo written >&2; touch written"), write, io.Discard)
+		done <- w.Exec(t.Context(), w.request("head -c 5000000 /dev/zero; echo written >&2; touch written"), write,
+			io.Discard)
 		write.Close()
 	}()
 	_, err := io.CopyN(io.Discard, read, 2_000_000)
@@ -119,7 +121,8 @@ func TestOutputComesAsItIsPrinted(t *testing.T) {
 	out := newLines()
 	done := make(chan wire.Result, 1)
 	go func() {
-		done <- w.Exec(t.Context(), w.request("echo first; until [ -e go ]; do sleep 0.01; done; echo second"), out, io.Discard)
+		done <- w.Exec(t.Context(), w.request("echo first; until [ -e go ]; do sleep 0.01; done; echo second"), out,
+			io.Discard)
 	}()
 	is.Equal(out.next(t), "first") // while the command still runs
 	is.NoErr(os.WriteFile(filepath.Join(w.workspace, "go"), nil, 0o644))
@@ -134,7 +137,8 @@ func TestManyAtOnceNeverMix(t *testing.T) {
 	for i := range 64 {
 		all.Go(func() {
 			want := strings.Repeat(fmt.Sprintf("%d\n", i), 1000)
-			result, stdout, stderr := run(t, w, fmt.Sprintf("for i in $(seq 1000); do echo %d; echo %d >&2; done; exit %d", i, i, i))
+			result, stdout, stderr := run(t, w, fmt.Sprintf("for i in $(seq 1000); do echo %d; echo %d >&2; done; exit %d", i,
+				i, i))
 			if stdout != want || stderr != want || result.ExitCode != i {
 				t.Errorf("command %d: exit code %d, %d and %d bytes", i, result.ExitCode, len(stdout), len(stderr))
 			}

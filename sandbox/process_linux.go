@@ -37,8 +37,8 @@ func enter(dir *os.File, _ string) string { return fdPath(int(dir.Fd())) }
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // startStopped starts a process in its own session, to be killed when this thread ends, and halted before its first
-// instruction so that it can be labelled before it makes children. Without that, measured with 64 starting at once, four
-// in five had children before. Some hardened systems forbid tracing: there it is not halted.
+// instruction so that it can be labelled before it makes children. Without that, measured with 64 starting at once,
+// four in five had children before. Some hardened systems forbid tracing: there it is not halted.
 func startStopped(argv []string, attr *os.ProcAttr) (*os.Process, error) {
 	attr.Sys.Setsid, attr.Sys.Pdeathsig, attr.Sys.Ptrace = true, syscall.SIGKILL, true
 	p, err := os.StartProcess(argv[0], argv, attr)
@@ -63,8 +63,8 @@ func await(pid, change int) {
 }
 
 // identity tells one worker's processes from every other's. marker is the pid namespace, pid and start time of the
-// worker's process, which name it for as long as the machine runs, and the number of the worker in it. The upper half of
-// tag is that number, the lower is left for commands.
+// worker's process, which name it for as long as the machine runs, and the number of the worker in it. The upper half
+// of tag is that number, the lower is left for commands.
 type identity struct {
 	marker string
 	tag    uint64
@@ -94,16 +94,18 @@ func (i identity) command(exec string, serial uint32) label {
 	return label{append(i.label().markers, execMarker+"="+exec), i.tag | uint64(serial), ^uint64(0)}
 }
 
-// owns says whether a process with that soft RLIMIT_RTTIME is of one of the worker's commands; the lower half is its serial.
+// owns says whether a process with that soft RLIMIT_RTTIME is of one of the worker's commands; the lower half is its
+// serial.
 func (i identity) owns(limit uint64) bool { return limit&i.label().mask == i.tag }
 
 func (l label) serial() uint32 { return uint32(l.tag) }
 
-// stick tags a process from startStopped, from the same thread, holds it to limits and lets it run, or kills it. Where it
-// may not be tagged the marker remains.
+// stick tags a process from startStopped, from the same thread, holds it to limits and lets it run, or kills it. Where
+// it may not be tagged the marker remains.
 func (l label) stick(pid int, limits limit.Limits) error {
 	applied := make(chan error)
-	go func() { applied <- l.limit(pid, limits) }() // on another thread, because a confined thread cannot limit other processes
+	// on another thread, because a confined thread cannot limit other processes
+	go func() { applied <- l.limit(pid, limits) }()
 	if err := <-applied; err != nil {
 		return errors.Join(err, unix.Kill(pid, unix.SIGKILL))
 	}

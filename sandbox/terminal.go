@@ -14,16 +14,19 @@ import (
 )
 
 const (
-	lastWords    = 100 * time.Millisecond // how long a terminal is listened to once its shell has exited and others hold it
-	screenBuffer = 64 << 10               // bytes that the kernel keeps for it at most (tty_buffer.c), as in a pipe (pipe(7))
-	maxTyped     = 1 << 20                // bytes that are kept of what a program does not read: more than anybody types or pastes
+	// how long a terminal is listened to once its shell has exited and others hold it
+	lastWords = 100 * time.Millisecond
+	// bytes that the kernel keeps for it at most (tty_buffer.c), as in a pipe (pipe(7))
+	screenBuffer = 64 << 10
+	// bytes that are kept of what a program does not read: more than anybody types or pastes
+	maxTyped = 1 << 20
 )
 
 // isAtTerminal says whether the command has one file for stdin, stdout and stderr, whose other side is c.stdout.
 func (c *command) isAtTerminal() bool { return c.stderr == nil }
 
-// screen is what a command prints, into a pipe or at a terminal, with all that was printed before its deadline: that may
-// pass while who it is for is slow.
+// screen is what a command prints, into a pipe or at a terminal, with all that was printed before its deadline: that
+// may pass while who it is for is slow.
 type screen struct {
 	*os.File
 	late int // bytes read after the end
@@ -92,8 +95,8 @@ func (w *Worker) listen(c *command, exec string, input <-chan wire.Input, finish
 
 var errUnread = errors.New("the command did not read what was typed, and was ended")
 
-// keyboard types what a person types, in order, apart from all else that is said: a program that does not read what is typed can
-// still be signalled.
+// keyboard types what a person types, in order, apart from all else that is said: a program that does not read what is
+// typed can still be signalled.
 type keyboard struct {
 	mu    sync.Mutex
 	typed []byte

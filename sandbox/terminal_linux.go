@@ -10,7 +10,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// openTerminal makes a pseudo-terminal (pty(7)): its keyboard and screen are ours, the line they hang on is a command's.
+// openTerminal makes a pseudo-terminal (pty(7)): its keyboard and screen are ours, the line they hang on is a
+// command's.
 func openTerminal(size wire.Terminal) (ours, theirs *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {

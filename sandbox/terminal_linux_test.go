@@ -104,7 +104,8 @@ func TestAllThatACommandPrintsAtATerminalIsShown(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
-	s := talk(t, w, "seq 100000; echo to stderr >&2; test -t 0 && test -t 1 && test -t 2", &wire.Terminal{Rows: 24, Cols: 80})
+	s := talk(t, w, "seq 100000; echo to stderr >&2; test -t 0 && test -t 1 && test -t 2",
+		&wire.Terminal{Rows: 24, Cols: 80})
 	result := <-s.ended
 	is.Equal(result.ExitCode, 0)
 	var want strings.Builder

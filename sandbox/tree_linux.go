@@ -59,7 +59,8 @@ func (t *tree) alive() []int {
 func (t *tree) signal(s syscall.Signal) {
 	for _, pid := range t.alive() {
 		p, err := os.FindProcess(pid) // holds the process: from here on the pid cannot mean another
-		if err == nil && !(t.monitored && pid == t.shell) && (t.on(pid) || slices.Contains(t.sampler.Group.Processes(), pid)) {
+		if err == nil && !(t.monitored && pid == t.shell) && (t.on(pid) ||
+			slices.Contains(t.sampler.Group.Processes(), pid)) {
 			p.Signal(s)
 			if needsWake(s) {
 				p.Signal(syscall.SIGCONT)
@@ -83,7 +84,8 @@ func isLeftover(pid int, workspace string) bool {
 	return proc.Variable(env, workspaceMarker) == workspace && workerIsDead(proc.Variable(env, workerMarker))
 }
 
-// workerIsDead judges a worker by its marker, see identity. One in another pid namespace cannot be seen, and is not dead.
+// workerIsDead judges a worker by its marker, see identity. One in another pid namespace cannot be seen, and is not
+// dead.
 func workerIsDead(marker string) bool {
 	worker := strings.Split(marker, "/")
 	if len(worker) != 4 {
@@ -106,8 +108,8 @@ const (
 )
 
 // kill sends SIGKILL to every matching process until none is left, and returns how many there were. It outruns a fork
-// bomb: a process that was sent a signal cannot fork any more, and one born while all are walked through has a higher pid
-// and is met later in the same walk; walking past a process takes a hundredth of the time to make one (measured).
+// bomb: a process that was sent a signal cannot fork any more, and one born while all are walked through has a higher
+// pid and is met later in the same walk; walking past a process takes a hundredth of the time to make one (measured).
 func kill(match, keep func(pid int) bool) int {
 	victims := map[int]bool{}
 	began := time.Now()
@@ -131,8 +133,8 @@ func kill(match, keep func(pid int) bool) int {
 	return len(victims)
 }
 
-// members are the live processes that match. On the way it reaps those dead ones that are our children, but for those to
-// keep (it may be nil).
+// members are the live processes that match. On the way it reaps those dead ones that are our children, but for those
+// to keep (it may be nil).
 func members(match, keep func(pid int) bool) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for pid := range proc.All() {

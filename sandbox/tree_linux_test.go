@@ -47,9 +47,10 @@ func TestMain(m *testing.M) {
 	w.Exec(context.Background(), w.request(os.Getenv("SANDBOX_TEST_COMMAND")), os.Stdout, os.Stderr)
 }
 
-// background runs a command that prints one pid per line, n of them, and returns them while it still runs. Of each it is
-// known that it was alive.
-func background(t *testing.T, ctx context.Context, w *Worker, r wire.Request, n int) (pids []int, done <-chan wire.Result) {
+// background runs a command that prints one pid per line, n of them, and returns them while it still runs. Of each it
+// is known that it was alive.
+func background(t *testing.T, ctx context.Context, w *Worker, r wire.Request,
+	n int) (pids []int, done <-chan wire.Result) {
 	t.Helper()
 	out, result := newLines(), make(chan wire.Result, 1)
 	go func() { result <- w.Exec(ctx, r, out, io.Discard) }()
@@ -102,7 +103,8 @@ var trees = map[string]struct {
 func TestCancelKillsTheWholeTree(t *testing.T) {
 	t.Parallel()
 	for found, w := range map[string]*Worker{"by cgroup": open(t), "by label": withoutGroups(open(t))} {
-		bystanders, _ := background(t, t.Context(), w, w.request(`echo $$; (setsid sh -c 'sleep 600 & echo $!' &); sleep 600; :`), 2)
+		bystanders, _ := background(t, t.Context(), w,
+			w.request(`echo $$; (setsid sh -c 'sleep 600 & echo $!' &); sleep 600; :`), 2)
 		for name, tree := range trees {
 			t.Run(name+", "+found, func(t *testing.T) {
 				t.Parallel()
@@ -181,7 +183,8 @@ func TestTimeoutKillsTheWholeTree(t *testing.T) {
 func TestWorkersTimeoutHoldsForRequestsWithoutOne(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w, err := Open(Config{Isolation: unprotected, Workspace: t.TempDir(), Home: t.TempDir(), Timeout: 200 * time.Millisecond})
+	w, err := Open(Config{Isolation: unprotected, Workspace: t.TempDir(), Home: t.TempDir(),
+		Timeout: 200 * time.Millisecond})
 	is.NoErr(err)
 	t.Cleanup(w.Close)
 	result, stdout, _ := run(t, w, "sleep 600; echo after")

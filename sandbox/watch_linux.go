@@ -27,7 +27,8 @@ func (w *Worker) plant(exec string, l label) (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{label: l, exec: exec, sampler: limit.Sampler{Group: group}, over: make(chan wire.Reason, 1), keep: w.isShell, release: func() {}}
+	t := &tree{label: l, exec: exec, sampler: limit.Sampler{Group: group}, over: make(chan wire.Reason, 1),
+		keep: w.isShell, release: func() {}}
 	w.mu.Lock()
 	w.trees[l.serial()] = t
 	w.mu.Unlock()
@@ -90,9 +91,9 @@ func nap(d time.Duration) {
 	unix.Nanosleep(&t, nil) // a signal may cut it short
 }
 
-// look walks through all processes of the machine once, reaps the daemons that ended, holds each tree to its limits, and
-// forgets those that are over and of which nothing is left. It returns how many it still has to look at, and whether one
-// of them comes close to a limit.
+// look walks through all processes of the machine once, reaps the daemons that ended, holds each tree to its limits,
+// and forgets those that are over and of which nothing is left. It returns how many it still has to look at, and
+// whether one of them comes close to a limit.
 func (w *Worker) look() (left int, near bool) {
 	limits := w.config.Limits
 	quarter := limit.Limits{Memory: limits.Memory / 4, Processes: limits.Processes / 4, CPUTime: limits.CPUTime / 4}

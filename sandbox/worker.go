@@ -1,27 +1,31 @@
 // Package sandbox is the worker that runs commands: one process tree per execution, many at once.
 //
-// A Worker serves one workspace. Handle is the handler for wire.Serve: it runs commands with Exec, lists and reads files of the
-// workspace, and connects to ports that a command serves. Whether a command may run was decided before. Commands run at the
-// configured isolation level (package isolation). Without a level the worker runs none.
+// A Worker serves one workspace. Handle is the handler for wire.Serve: it runs commands with Exec, lists and reads
+// files of the workspace, and connects to ports that a command serves. Whether a command may run was decided before.
+// Commands run at the configured isolation level (package isolation). Without a level the worker runs none.
 //
 // Promises:
-//   - A command runs in a session and process group of its own, in the requested directory. The directory is inside the workspace
-//     after all symlinks are resolved, even if it is swapped while the command starts. Stdin is /dev/null or a terminal.
+//   - A command runs in a session and process group of its own, in the requested directory. The directory is inside
+//     the workspace after all symlinks are resolved, even if it is swapped while the command starts. Stdin is
+//     /dev/null or a terminal.
 //   - The environment is built and never inherited (see environment).
-//   - Output is sent as it comes, byte for byte, stdout and stderr apart. Buffers have a fixed size: a Write that blocks blocks the
-//     command, as a pipe does.
-//   - A command ends when its shell has exited and no process holds its stdout or stderr. A daemon that redirected its output runs
-//     on until Close. In bubblewrap and at a terminal the command ends with its shell: what is left is killed, or gets SIGHUP.
+//   - Output is sent as it comes, byte for byte, stdout and stderr apart. Buffers have a fixed size: a Write that
+//     blocks blocks the command, as a pipe does.
+//   - A command ends when its shell has exited and no process holds its stdout or stderr. A daemon that redirected its
+//     output runs on until Close. In bubblewrap and at a terminal the command ends with its shell: what is left is
+//     killed, or gets SIGHUP.
 //   - A timeout and a cancelled context end the whole tree: SIGTERM, and wire.KillGrace later SIGKILL.
 //   - A command that exceeds a limit is killed, with its daemons. The Result names the limit.
-//   - Exit code and signal come from wait(2) alone. Of a signal that killed the shell, bubblewrap reports only the code 128+n.
-//   - If the worker is killed, the kernel kills each shell. The next Open of the workspace kills the processes that they started. In
-//     bubblewrap the kernel kills those too.
+//   - Exit code and signal come from wait(2) alone. Of a signal that killed the shell, bubblewrap reports only the
+//     code 128+n.
+//   - If the worker is killed, the kernel kills each shell. The next Open of the workspace kills the processes that
+//     they started. In bubblewrap the kernel kills those too.
 //
-// The worker finds the processes of a tree by its cgroup (limit.Groups). It also labels each process with an environment marker and
-// with a value of a resource limit that nothing else uses. Without cgroups, a process that loses both labels and leaves the process
-// group is not found; the next Open needs the marker, and limits need the value. Orphans are reparented to the worker, which reaps
-// them. On macOS only the process group is signalled, and a directory is entered by its checked path.
+// The worker finds the processes of a tree by its cgroup (limit.Groups). It also labels each process with an
+// environment marker and with a value of a resource limit that nothing else uses. Without cgroups, a process that
+// loses both labels and leaves the process group is not found; the next Open needs the marker, and limits need the
+// value. Orphans are reparented to the worker, which reaps them. On macOS only the process group is signalled, and a
+// directory is entered by its checked path.
 //
 // The package must not know what a chat, a permission or an event is, nor that requests come over NATS.
 package sandbox
@@ -46,8 +50,9 @@ import (
 
 // Config is what a Worker needs to know. Workspace and Isolation are required.
 type Config struct {
-	Workspace string           // absolute; commands run in it or below
-	Home      string           // HOME of every command, made if missing; default pocketcoder/home in the user's cache directory
+	Workspace string // absolute; commands run in it or below
+	// HOME of every command, made if missing; default pocketcoder/home in the user's cache directory
+	Home      string
 	Shell     string           // called with -c and the command; default bash, else sh
 	Timeout   time.Duration    // for requests that name none; 0 is no limit
 	Limits    limit.Limits     // for each command
@@ -116,7 +121,8 @@ func Open(c Config) (*Worker, error) {
 	if n := kill(func(pid int) bool { return isLeftover(pid, workspace) }, nil); n > 0 {
 		c.Log.Warn("killed leftovers of an earlier worker", "processes", n, "workspace", workspace)
 	}
-	if err := w.openConfinement(); err != nil { // after the leftovers are dead: what they held in the workspace is cleaned up
+	// after the leftovers are dead: what they held in the workspace is cleaned up
+	if err := w.openConfinement(); err != nil {
 		return nil, err
 	}
 	w.path = w.confinement.FilterPath(commandPath(os.Getenv("PATH")))
@@ -129,8 +135,8 @@ func Open(c Config) (*Worker, error) {
 	return w, nil
 }
 
-// hearSignals takes, and drops, the signals this process was started to ignore, as by nohup: a command would ignore them too, and
-// no shell can trap what it was started to ignore.
+// hearSignals takes, and drops, the signals this process was started to ignore, as by nohup: a command would ignore
+// them too, and no shell can trap what it was started to ignore.
 func hearSignals() {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(s) {
@@ -148,7 +154,8 @@ func (w *Worker) openConfinement() (err error) {
 		return err
 	}
 	expose := append([]string{w.git}, w.config.Expose...)
-	w.confinement, err = isolation.Open(w.config.Isolation, isolation.FileAccess{Workspace: w.workspace, Home: w.config.Home, Expose: expose})
+	w.confinement, err = isolation.Open(w.config.Isolation, isolation.FileAccess{Workspace: w.workspace,
+		Home: w.config.Home, Expose: expose})
 	if err == nil && !w.confinement.CanRead(w.config.Shell) {
 		w.confinement.Close()
 		err = fmt.Errorf("commands cannot see the shell %s: expose its directory", w.config.Shell)

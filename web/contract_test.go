@@ -71,8 +71,8 @@ func TestEveryOperationDoesWhatItsDescriptionSays(t *testing.T) {
 	}
 }
 
-// fixtures are values, by the name of a parameter or a property, with which the operation works. What is not here can be
-// made up.
+// fixtures are values, by the name of a parameter or a property, with which the operation works. What is not here can
+// be made up.
 func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string) map[string]any {
 	t.Helper()
 	f := map[string]any{
@@ -108,14 +108,19 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		webtest.Check(t, err)
 		f["id"] = who.Session
 	case strings.Contains(o.path, "/executions/"):
-		s.Append(t, chat, events.ExecRequested{Exec: "exec_" + chat, Session: "ses_" + chat, Command: "echo hello", Cwd: s.Workspace})
+		s.Append(t, chat, events.ExecRequested{Exec: "exec_" + chat, Session: "ses_" + chat, Command: "echo hello",
+			Cwd: s.Workspace})
 		s.Append(t, chat, events.ExecFinished{Exec: "exec_" + chat, Stdout: events.Output{Bytes: 5, Text: "hello"}})
-		_, list := s.Call(t, token, "GET", webtest.RecordsOf("executions")+"?filter="+url.QueryEscape(`chat = "`+chat+`"`), nil)
+		_, list := s.Call(t, token, "GET", webtest.RecordsOf("executions")+"?filter="+url.QueryEscape(`chat = "`+chat+`"`),
+			nil)
 		f["id"], f["signal"] = list["items"].([]any)[0].(map[string]any)["id"], "TERM"
 		s.Running("exec_" + chat)
-		s.Append(t, chat, events.ExecChanged{Exec: "exec_" + chat, Files: []events.Artifact{{Path: "notes.txt", Size: 5, SHA256: webtest.Sha256Of("notes")}}})
+		s.Append(t, chat, events.ExecChanged{Exec: "exec_" + chat,
+			Files: []events.Artifact{{Path: "notes.txt", Size: 5, SHA256: webtest.Sha256Of("notes")}}})
 	case strings.Contains(o.path, "/ports/"):
-		f["port"] = s.Serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
+		f["port"] = s.Serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "hello")
+		}))
 	case strings.Contains(o.path, "/permissions/"):
 		f["id"], f["scope"], f["for"], f["pattern"] = s.AskedFor(t, chat, "per_"+chat, "touch notes"), "chat", "1h", "touch*"
 		f["shown_command"], f["shown_request"], f["shown_rules"] = "touch notes", "", nil
@@ -149,7 +154,8 @@ func connected(s *webtest.System, t *testing.T) string {
 }
 
 // request makes one of the operation, with all its parameters or those that are required.
-func (o operation) request(t *testing.T, d api.Document, s *webtest.System, fixtures map[string]any, complete bool) *http.Request {
+func (o operation) request(t *testing.T, d api.Document, s *webtest.System, fixtures map[string]any,
+	complete bool) *http.Request {
 	t.Helper()
 	path, query, headers := o.path, url.Values{}, http.Header{}
 	for _, p := range o.Parameters {
@@ -168,7 +174,8 @@ func (o operation) request(t *testing.T, d api.Document, s *webtest.System, fixt
 	}
 	var body bytes.Buffer
 	if o.Body != nil {
-		webtest.Check(t, json.NewEncoder(&body).Encode(made(d, o.Body.Content["application/json"].Schema, "", fixtures, complete)))
+		webtest.Check(t, json.NewEncoder(&body).Encode(made(d, o.Body.Content["application/json"].Schema, "", fixtures,
+			complete)))
 		headers.Set("Content-Type", "application/json")
 	}
 	r, err := http.NewRequestWithContext(t.Context(), o.method, s.URL+path+"?"+query.Encode(), &body)
@@ -273,7 +280,8 @@ func differs(d api.Document, f api.Form, value any) string {
 			}
 		}
 	}
-	kind := map[string]string{"string": "string", "float64": "number", "bool": "boolean", "map[string]interface {}": "object", "[]interface {}": "array"}[fmt.Sprintf("%T", value)]
+	kind := map[string]string{"string": "string", "float64": "number", "bool": "boolean",
+		"map[string]interface {}": "object", "[]interface {}": "array"}[fmt.Sprintf("%T", value)]
 	if f.Type != "" && f.Type != kind && !(f.Type == "integer" && kind == "number") {
 		return fmt.Sprintf(" is %v, want %s", value, f.Type)
 	}

@@ -20,9 +20,12 @@ import (
 
 // injections are texts that mean something to SQL, to PocketBase's filter language, to JSON paths or to NATS.
 var injections = []string{
-	`'`, `"`, `' OR '1'='1`, `" OR ""="`, `x' OR 1=1 --`, `"; DROP TABLE chats; --`, `'); DELETE FROM chats; --`, `1) UNION SELECT 1,2,3 --`,
-	`id) OR (1=1`, `id = "" || 1=1`, `user != ""`, `\'`, `%27%20OR%201=1`, `{:p0}`, `?1`, `:id`, `@p0`, `$.x') OR json_extract('{"a":1}','$.a`, `' || (SELECT data FROM parts) || '`,
-	`chat.user.password`, `users.password`, `@collection.users.email != ""`, `-(SELECT 1)`, "id\x00", "\xff\xfe", `evt.>`, `*`, `>`, `a.b`, `../../etc/passwd`, `NULL`,
+	`'`, `"`, `' OR '1'='1`, `" OR ""="`, `x' OR 1=1 --`, `"; DROP TABLE chats; --`, `'); DELETE FROM chats; --`,
+	`1) UNION SELECT 1,2,3 --`,
+	`id) OR (1=1`, `id = "" || 1=1`, `user != ""`, `\'`, `%27%20OR%201=1`, `{:p0}`, `?1`, `:id`, `@p0`,
+	`$.x') OR json_extract('{"a":1}','$.a`, `' || (SELECT data FROM parts) || '`,
+	`chat.user.password`, `users.password`, `@collection.users.email != ""`, `-(SELECT 1)`, "id\x00", "\xff\xfe", `evt.>`,
+	`*`, `>`, `a.b`, `../../etc/passwd`, `NULL`,
 }
 
 // operators are those of PocketBase's filter language.
@@ -55,8 +58,10 @@ func TestInjectionsReachNothing(t *testing.T) {
 			for j, field := range c.Fields {
 				everywhere[field.Name] = injected
 				value := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(injected) + `"`
-				for _, filter := range []string{field.Name + operators[(i+j)%len(operators)] + value, field.Name + "=" + injected, injected + "=" + field.Name} {
-					_, answer := webtest.Ask(s, t, stranger, webtest.Request("GET", webtest.RecordsOf(c.Name)+"?"+url.Values{"filter": {filter}}.Encode(), ""))
+				for _, filter := range []string{field.Name + operators[(i+j)%len(operators)] + value, field.Name + "=" + injected,
+					injected + "=" + field.Name} {
+					_, answer := webtest.Ask(s, t, stranger, webtest.Request("GET",
+						webtest.RecordsOf(c.Name)+"?"+url.Values{"filter": {filter}}.Encode(), ""))
 					if strings.Contains(string(answer), "of the owner alone") {
 						t.Fatalf("%s shows another's chat", filter)
 					}

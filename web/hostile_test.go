@@ -35,7 +35,8 @@ func TestTokensThatAreNoneAreRefusedEverywhere(t *testing.T) {
 	_, revoked := s.User(t, "bob", account.User)
 	who, err := s.Accounts.Check(revoked)
 	is.NoErr(err)
-	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Command: handlers.Command{Actor: events.ActorSystem}, Account: who.Account}))
+	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Command: handlers.Command{Actor: events.ActorSystem},
+		Account: who.Account}))
 
 	part := strings.Split(good, ".")
 	is.Equal(len(part), 3)
@@ -43,14 +44,17 @@ func TestTokensThatAreNoneAreRefusedEverywhere(t *testing.T) {
 	claims, err := base64.RawURLEncoding.DecodeString(part[1])
 	is.NoErr(err)
 	tokens := []string{
-		"", " ", "x", "null", "undefined", "[]", `["` + good + `"]`, `{"token":"` + good + `"}`, "Bearer", "Bearer ", "Bearer null", "Basic YWRhOnB3",
-		strings.Repeat("a", 10<<20), good + "x", good[:len(good)-1], "x" + good, good + " " + good, strings.ToUpper(good), "..", "a.b.c",
+		"", " ", "x", "null", "undefined", "[]", `["` + good + `"]`, `{"token":"` + good + `"}`, "Bearer", "Bearer ",
+		"Bearer null", "Basic YWRhOnB3",
+		strings.Repeat("a", 10<<20), good + "x", good[:len(good)-1], "x" + good, good + " " + good, strings.ToUpper(good),
+		"..", "a.b.c",
 		encoded(`{"alg":"none","typ":"JWT"}`) + "." + part[1] + ".",
 		encoded(`{"alg":"None"}`) + "." + part[1] + "." + part[2],
 		encoded(`{"alg":"RS256"}`) + "." + part[1] + "." + part[2],
 		part[0] + "." + part[1] + ".",
 		part[0] + "." + encoded(strings.Replace(string(claims), `"exp":`, `"exp":9`, 1)) + "." + part[2],
-		part[0] + "." + encoded(`{"id":"`+who.Account+`","type":"auth","collectionId":"_superusers","exp":9999999999}`) + "." + part[2],
+		part[0] + "." + encoded(`{"id":"`+who.Account+`","type":"auth","collectionId":"_superusers","exp":9999999999}`) +
+			"." + part[2],
 		revoked, "Bearer " + revoked,
 	}
 	for _, o := range operations(s.Web.Document()) {
@@ -103,7 +107,8 @@ func TestWhatAClientSaysOfItselfChangesNothing(t *testing.T) {
 		status, _ = webtest.Ask(s, t, "", told)
 		is.Equal(status, http.StatusUnauthorized) // and nobody is nobody
 	}
-	for _, body := range []string{`{"role":"admin"}`, `{"role":"agent"}`, `{"disabled":true}`, `{"collectionName":"_superusers","role":"admin"}`} {
+	for _, body := range []string{`{"role":"admin"}`, `{"role":"agent"}`, `{"disabled":true}`,
+		`{"collectionName":"_superusers","role":"admin"}`} {
 		webtest.Ask(s, t, user, webtest.Request("PATCH", webtest.RecordsOf("users")+"/"+id, body))
 		_, shown := s.Call(t, user, "GET", webtest.RecordsOf("users")+"/"+id, nil)
 		is.Equal(shown["role"], account.User) // body
@@ -113,9 +118,12 @@ func TestWhatAClientSaysOfItselfChangesNothing(t *testing.T) {
 
 // bodies are no JSON, or JSON that no operation takes.
 var bodies = []string{
-	`{`, `}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `{'a':1}`, "\x00", "\xff\xfe", "{\"a\":\"\xff\"}", `{"a":1}{"b":2}`, `{"a":1} x`, `NaN`, `<xml/>`, `a=b&c=d`,
-	`[]`, `[{}]`, `"text"`, `1`, `true`, `{"":""}`, `{"a\u0000b":1}`, `{"__proto__":{"role":"admin"}}`, `{"no_such_field":1}`,
-	strings.Repeat("[", 100_000), strings.Repeat(`{"a":`, 100_000), strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000),
+	`{`, `}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `{'a':1}`, "\x00", "\xff\xfe", "{\"a\":\"\xff\"}", `{"a":1}{"b":2}`,
+	`{"a":1} x`, `NaN`, `<xml/>`, `a=b&c=d`,
+	`[]`, `[{}]`, `"text"`, `1`, `true`, `{"":""}`, `{"a\u0000b":1}`, `{"__proto__":{"role":"admin"}}`,
+	`{"no_such_field":1}`,
+	strings.Repeat("[", 100_000), strings.Repeat(`{"a":`, 100_000),
+	strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000),
 	`{"no_such_field":"` + strings.Repeat("x", 9<<20) + `"}`,
 }
 
@@ -161,7 +169,8 @@ func TestValuesOfAnotherTypeAreRefusedByName(t *testing.T) {
 	s := webtest.NewSystem(t)
 	admin, token := s.User(t, "ada", account.Admin)
 	d := s.Web.Document()
-	values := map[string]string{"string": `"text"`, "number": `1.5`, "boolean": `true`, "object": `{"a":1}`, "array": `[1]`}
+	values := map[string]string{"string": `"text"`, "number": `1.5`, "boolean": `true`, "object": `{"a":1}`,
+		"array": `[1]`}
 	for _, o := range operations(d) {
 		if o.Body == nil {
 			continue
@@ -219,7 +228,8 @@ func TestUnknownNamesAreNotFound(t *testing.T) {
 		if !strings.Contains(o.path, "{collection}") {
 			continue
 		}
-		for _, name := range []string{"nothing", "sqlite_master", "_superuser", "CHATS", "chats%20", "chats;", "%27", "config", strings.Repeat("x", 5000)} {
+		for _, name := range []string{"nothing", "sqlite_master", "_superuser", "CHATS", "chats%20", "chats;", "%27",
+			"config", strings.Repeat("x", 5000)} {
 			if status, _ := webtest.Ask(s, t, admin, webtest.Request(o.method, o.at(name), "")); status != http.StatusNotFound {
 				t.Errorf("%s %s of the collection %.20s: %d", o.method, o.path, name, status)
 			}
@@ -236,7 +246,8 @@ func TestUnknownNamesAreNotFound(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/api/", "/api/nothing", "/api/collections/chats/record", "/api/admins", "/api/settings", "/api/logs", "/api/backups", "/api/files/x/y/z"} {
+	for _, path := range []string{"/api/", "/api/nothing", "/api/collections/chats/record", "/api/admins",
+		"/api/settings", "/api/logs", "/api/backups", "/api/files/x/y/z"} {
 		if status, _ := webtest.Ask(s, t, admin, webtest.Request("GET", path, "")); status != http.StatusNotFound {
 			t.Errorf("%s: %d", path, status)
 		}

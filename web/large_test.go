@@ -20,8 +20,8 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// largeChats is the number of chats in the log of BenchmarkLargeLog. Each has largeTurns turns of 16 events: together a million events. A
-// further chat has 5,000 messages and 1,700 decisions. The chats belong to ten users.
+// largeChats is the number of chats in the log of BenchmarkLargeLog. Each has largeTurns turns of 16 events: together
+// a million events. A further chat has 5,000 messages and 1,700 decisions. The chats belong to ten users.
 var (
 	largeChats = flag.Int("large.chats", 1000, "number of chats in the log of BenchmarkLargeLog")
 	largeTurns = flag.Int("large.turns", 62, "number of turns of each chat in the log of BenchmarkLargeLog, with 16 events each")
@@ -29,7 +29,8 @@ var (
 
 const longTurns = 1700
 
-// BenchmarkLargeLog measures requests on a log of 1 M events. Requests on one chat are compared with the same requests on a small log.
+// BenchmarkLargeLog measures requests on a log of 1 M events. Requests on one chat are compared with the same requests
+// on a small log.
 func BenchmarkLargeLog(b *testing.B) {
 	small := largeLog{System: webtest.NewSystem(b, func(s *webtest.System) { s.WithoutPush = true }), user: "ann"}
 	_, small.ann = small.User(b, small.user, account.User)
@@ -70,7 +71,8 @@ type largeLog struct {
 // lists reports the first pages of the collections: the slowest one without a total, and the slowest one with it.
 func (l *largeLog) lists(b *testing.B) {
 	slowest := map[string]float64{}
-	for _, c := range []string{"chats", "messages", "permissions", "questions", "executions", "artifacts", "commands", "subagents", "usage"} {
+	for _, c := range []string{"chats", "messages", "permissions", "questions", "executions", "artifacts", "commands",
+		"subagents", "usage"} {
 		for _, token := range []string{l.root, l.ann} {
 			for _, sort := range []string{"", "&sort=-created"} {
 				page := median(20, func(int) { l.get(b, token, webtest.RecordsOf(c)+"?skipTotal=1"+sort) })
@@ -82,7 +84,8 @@ func (l *largeLog) lists(b *testing.B) {
 	}
 	b.ReportMetric(slowest["page"], "slowest-page-ms")
 	b.ReportMetric(slowest["total"], "slowest-total-ms")
-	b.ReportMetric(median(50, func(int) { l.get(b, l.ann, webtest.RecordsOf("chats")+"?sort=-last_active&skipTotal=1") }), "chats-ms")
+	b.ReportMetric(median(50, func(int) { l.get(b, l.ann, webtest.RecordsOf("chats")+"?sort=-last_active&skipTotal=1") }),
+		"chats-ms")
 	b.ReportMetric(median(50, func(i int) {
 		chat := fmt.Sprint("chat", i*len(l.users)%*largeChats)
 		l.get(b, l.ann, webtest.RecordsOf("chats")+"/"+chat)
@@ -99,8 +102,8 @@ type target struct {
 	chat string
 }
 
-// compare returns the medians of requests on each chat, in milliseconds. The chats take turns, so that what else the machine does slows
-// down all of them.
+// compare returns the medians of requests on each chat, in milliseconds. The chats take turns, so that what else the
+// machine does slows down all of them.
 func compare(b *testing.B, targets []target) map[string][]float64 {
 	const n = 200
 	asks := make([][]string, len(targets)) // OpenCode's ids
@@ -127,11 +130,13 @@ func compare(b *testing.B, targets []target) map[string][]float64 {
 			t.send(b, "PATCH", webtest.RecordsOf("chats")+"/"+t.chat, webtest.Object{"title": fmt.Sprint("title ", i)})
 		}),
 		"decision": measure(n, func(t target, ask string, _ int) {
-			t.send(b, "PATCH", webtest.RecordsOf("permissions")+"/"+projections.RecordID(ask), webtest.Object{"status": "authorized"})
+			t.send(b, "PATCH", webtest.RecordsOf("permissions")+"/"+projections.RecordID(ask),
+				webtest.Object{"status": "authorized"})
 		}),
 		"exec": measure(n, func(t target, ask string, _ int) { t.run(b, t.chat, ask) }),
 		"message": measure(n, func(t target, _ string, _ int) {
-			t.send(b, "POST", webtest.RecordsOf("messages"), webtest.Object{"chat": t.chat, "role": "user", "parts": []webtest.Object{{"type": "text", "text": "hello"}}})
+			t.send(b, "POST", webtest.RecordsOf("messages"), webtest.Object{"chat": t.chat, "role": "user",
+				"parts": []webtest.Object{{"type": "text", "text": "hello"}}})
 		}),
 		"why": measure(n, func(t target, ask string, _ int) {
 			if t.chat == "long" {
@@ -157,13 +162,15 @@ func (l *largeLog) serve(b *testing.B) {
 		Log: l.Log, Conn: l.Conn, Engine: "local", Pool: "local", Workspace: l.Workspace, Logger: slog.New(slog.DiscardHandler),
 	}
 	l.Run(b, x.Run, func(ctx context.Context) error {
-		return wire.Serve(ctx, l.Conn, wire.RunSubject("local"), wire.Server{Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
-			return wire.Result{Reason: wire.Exited}
-		}})
+		return wire.Serve(ctx, l.Conn, wire.RunSubject("local"),
+			wire.Server{Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+				return wire.Result{Reason: wire.Exited}
+			}})
 	})
 }
 
-// run does what pocketcoder-shell does with an authorized command. It takes as long as the authorization and the record of the result.
+// run does what pocketcoder-shell does with an authorized command. It takes as long as the authorization and the
+// record of the result.
 func (l *largeLog) run(b *testing.B, chat, ask string) {
 	r := wire.Request{Session: "ses_" + chat, Call: "call_" + ask, Command: "make", Cwd: l.Workspace}
 	result, err := wire.Call(b.Context(), l.Conn, wire.RequestSubject("local"), r, io.Discard, io.Discard)
@@ -230,7 +237,8 @@ func turnOf(b *testing.B, chat string, turn int, owner string) (all []events.Eve
 		properties["sessionID"] = session
 		body, err := json.Marshal(properties)
 		webtest.Check(b, err)
-		e, err := events.NewOpenCode(chat, "local", fmt.Sprintf("evt_%s_%d", id, len(all)), int64(turn*16+len(all)), events.OpenCode{Type: typ, Properties: body})
+		e, err := events.NewOpenCode(chat, "local", fmt.Sprintf("evt_%s_%d", id, len(all)), int64(turn*16+len(all)),
+			events.OpenCode{Type: typ, Properties: body})
 		webtest.Check(b, err)
 		all = append(all, e)
 	}
@@ -251,7 +259,8 @@ func turnOf(b *testing.B, chat string, turn int, owner string) (all []events.Eve
 	}
 	command, call, text := "make "+chat, "call_"+id, strings.Repeat("word ", 60)
 	state := func(status string) webtest.Object {
-		return webtest.Object{"type": "tool", "tool": "bash", "callID": call, "state": webtest.Object{"status": status, "input": webtest.Object{"command": command}}}
+		return webtest.Object{"type": "tool", "tool": "bash", "callID": call,
+			"state": webtest.Object{"status": status, "input": webtest.Object{"command": command}}}
 	}
 	if turn == 0 {
 		own(events.ChatCreated{Title: chat, User: owner, Engine: "local"})
@@ -267,8 +276,10 @@ func turnOf(b *testing.B, chat string, turn int, owner string) (all []events.Eve
 		"tool": webtest.Object{"messageID": "msg_" + id + "1", "callID": call},
 	})
 	own(events.PermissionReferred{Permission: "per_" + id, Reason: "no rule allows it", Cwd: "/workspace"})
-	own(events.PermissionDecided{Permission: "per_" + id, Decision: events.Authorized, Session: session, Call: call, Type: "bash", Command: command, Cwd: "/workspace"})
-	own(events.ExecRequested{Exec: "x" + id, Permission: "per_" + id, Session: session, Call: call, Command: command, Cwd: "/workspace"})
+	own(events.PermissionDecided{Permission: "per_" + id, Decision: events.Authorized, Session: session, Call: call,
+		Type: "bash", Command: command, Cwd: "/workspace"})
+	own(events.ExecRequested{Exec: "x" + id, Permission: "per_" + id, Session: session, Call: call, Command: command,
+		Cwd: "/workspace"})
 	own(events.ExecFinished{Exec: "x" + id})
 	part("1", state("completed"))
 	message("1", "assistant", "tool-calls")

@@ -13,7 +13,8 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// TestIsolationMatrixInRealtime follows every collection as everybody, makes a record of ada's in each, and looks who hears of it.
+// TestIsolationMatrixInRealtime follows every collection as everybody, makes a record of ada's in each, and looks who
+// hears of it.
 func TestIsolationMatrixInRealtime(t *testing.T) {
 	t.Parallel()
 	c := newCast(t)
@@ -57,8 +58,8 @@ func TestIsolationMatrixInRealtime(t *testing.T) {
 	}
 }
 
-// hears reads what a follower is told until all that is wanted was heard, and one thing more that everybody hears. What is
-// not wanted must not be among it.
+// hears reads what a follower is told until all that is wanted was heard, and one thing more that everybody hears.
+// What is not wanted must not be among it.
 func (c *cast) hears(t *testing.T, who string, f *webtest.Follower, wanted map[string]bool) {
 	t.Helper()
 	last, _, err := c.Records.Save(t.Context(), record.Save{

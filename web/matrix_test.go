@@ -85,7 +85,8 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 	case "messages":
 		return map[string]any{"chat": chat(), "role": "user", "parts": []map[string]any{{"type": "text", "text": unique}}}
 	case "permissions":
-		return map[string]any{"chat": chat(), "permission": "bash", "patterns": []string{"rm *"}, "metadata": map[string]any{"command": "rm x"}}
+		return map[string]any{"chat": chat(), "permission": "bash", "patterns": []string{"rm *"},
+			"metadata": map[string]any{"command": "rm x"}}
 	case "ai_prompts":
 		return map[string]any{"name": unique, "body": "b"}
 	case "ai_models":
@@ -107,11 +108,13 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 	case "ssh_keys":
 		return map[string]any{"user": c.ada, "public_key": webtest.PublicKey(t), "device_name": unique, "is_active": true}
 	case "schedules":
-		return map[string]any{"user": c.ada, "name": unique, "cron_expression": "0 9 * * *", "prompt": "p", "session_mode": "new", "enabled": true}
+		return map[string]any{"user": c.ada, "name": unique, "cron_expression": "0 9 * * *", "prompt": "p",
+			"session_mode": "new", "enabled": true}
 	case "mcp_servers":
 		return map[string]any{"name": unique, "status": "pending"}
 	case "devices":
-		return map[string]any{"user": c.ada, "name": "phone", "push_token": unique, "push_service": "unifiedpush", "is_active": true}
+		return map[string]any{"user": c.ada, "name": "phone", "push_token": unique, "push_service": "unifiedpush",
+			"is_active": true}
 	case "notification_rules":
 		return map[string]any{"user": c.ada, "rules": map[string]bool{"permission": true}}
 	case "llm_keys":
@@ -145,7 +148,8 @@ func (c *cast) record(t *testing.T, collection string) string {
 		return c.Asked(t, c.Chat(t, c.tokens["o"], unique), "per_"+unique)
 	case "questions":
 		chat := c.Chat(t, c.tokens["o"], unique)
-		c.Said(t, chat, "question.asked", `{"id":"que_`+unique+`","sessionID":"ses_1","questions":[{"question":"?","header":"h","options":[{"label":"Red","description":"d"}]}],"tool":{"messageID":"m","callID":"c"}}`)
+		c.Said(t, chat, "question.asked", `{"id":"que_`+unique+
+			`","sessionID":"ses_1","questions":[{"question":"?","header":"h","options":[{"label":"Red","description":"d"}]}],"tool":{"messageID":"m","callID":"c"}}`)
 		return projections.RecordID("que_" + unique + "/0")
 	case "executions", "commands":
 		return c.ran(t, c.Chat(t, c.tokens["o"], unique), unique)[collection]
@@ -156,12 +160,14 @@ func (c *cast) record(t *testing.T, collection string) string {
 		return projections.RecordID(exec + "/a")
 	case "subagents":
 		chat := c.Chat(t, c.tokens["o"], unique)
-		c.Said(t, chat, "session.created", `{"sessionID":"ses_`+unique+`","info":{"id":"ses_`+unique+`","parentID":"ses_p","directory":"/w","title":"t"}}`)
+		c.Said(t, chat, "session.created", `{"sessionID":"ses_`+unique+`","info":{"id":"ses_`+unique+
+			`","parentID":"ses_p","directory":"/w","title":"t"}}`)
 		c.Said(t, chat, "session.status", `{"sessionID":"ses_`+unique+`","status":{"type":"busy"}}`)
 		return projections.RecordID("ses_" + unique)
 	case "usage":
 		chat := c.Chat(t, c.tokens["o"], unique)
-		c.Said(t, chat, "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_`+unique+`","role":"assistant","providerID":"p","modelID":"m","cost":1,"time":{}}}`)
+		c.Said(t, chat, "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_`+unique+
+			`","role":"assistant","providerID":"p","modelID":"m","cost":1,"time":{}}}`)
 		return chat + ".p.m"
 	case "llm_providers", "healthchecks":
 		id, seq, err := c.Records.Save(t.Context(), record.Save{
@@ -186,12 +192,14 @@ func (c *cast) record(t *testing.T, collection string) string {
 // ran makes an execution of a command that nothing else ran.
 func (c *cast) ran(t *testing.T, chat, unique string) map[string]string {
 	t.Helper()
-	e, err := events.New(chat, events.ActorSandbox, events.ExecRequested{Exec: "x" + unique, Permission: "per_1", Session: "ses_1", Call: "call_1", Command: "echo " + unique, Cwd: "/w", Pool: "default"})
+	e, err := events.New(chat, events.ActorSandbox, events.ExecRequested{Exec: "x" + unique, Permission: "per_1",
+		Session: "ses_1", Call: "call_1", Command: "echo " + unique, Cwd: "/w", Pool: "default"})
 	webtest.Check(t, err)
 	seq, err := c.Log.Append(t.Context(), e)
 	webtest.Check(t, err)
 	webtest.Check(t, c.Model.Wait(t.Context(), seq))
-	_, list := c.Call(t, c.tokens["A"], "GET", "/api/collections/commands/records?filter="+webtest.Escape(`command="echo `+unique+`"`), nil)
+	_, list := c.Call(t, c.tokens["A"], "GET", "/api/collections/commands/records?filter="+
+		webtest.Escape(`command="echo `+unique+`"`), nil)
 	items := list["items"].([]any)
 	return map[string]string{"executions": "x" + unique, "commands": items[0].(map[string]any)["id"].(string)}
 }

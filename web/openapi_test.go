@@ -55,7 +55,8 @@ func TestDescriptionIsOpenAPI(t *testing.T) {
 		}
 	}
 	for name, f := range d.Components.Schemas {
-		is.Equal(strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"), "") // what a component may be called
+		// what a component may be called
+		is.Equal(strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"), "")
 		checkForm(t, d, f)
 	}
 	for _, r := range d.Components.Responses {
@@ -72,7 +73,8 @@ func checkParameters(t *testing.T, path string, o api.Operation) {
 		is.True(!seen[p.In+" "+p.Name]) // once
 		seen[p.In+" "+p.Name] = true
 		is.True(slices.Contains([]string{"path", "query", "header"}, p.In))
-		is.True(!slices.Contains([]string{"Accept", "Content-Type", "Authorization"}, p.Name)) // headers that are described otherwise
+		// headers that are described otherwise
+		is.True(!slices.Contains([]string{"Accept", "Content-Type", "Authorization"}, p.Name))
 		if p.In == "path" {
 			is.True(p.Required)
 			inPath = append(inPath, p.Name)

@@ -1,9 +1,9 @@
 // Package web is the HTTP server: it joins the routes of the API's packages, and serves a few pages for people.
 //
-// Promises: a request for a host name that is not ours is refused, and so is a request from a page of another origin, so that
-// no web page elsewhere can reach a server on loopback. Pages run no script but ours, load nothing from elsewhere and are
-// framed by nobody. A file of the workspace or a server in the sandbox is never run under this origin: a port of the sandbox
-// has a host name, and so an origin, of its own.
+// Promises: a request for a host name that is not ours is refused, and so is a request from a page of another origin,
+// so that no web page elsewhere can reach a server on loopback. Pages run no script but ours, load nothing from
+// elsewhere and are framed by nobody. A file of the workspace or a server in the sandbox is never run under this
+// origin: a port of the sandbox has a host name, and so an origin, of its own.
 //
 // It must not know how events are stored, how OpenCode is reached, or what the API's routes do.
 package web
@@ -54,17 +54,19 @@ type Options struct {
 	Accounts *account.Accounts
 	Engine   chats.Engine
 	Push     api.Push
-	Signal   func(context.Context, exec.Signal) (uint64, error)                 // sends a signal to a running command
-	Dial     func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there
-	Health   func() api.Health
-	Loading  func() error // why most of the API cannot be served yet, nil when it can; nil for never
-	Logger   *slog.Logger
+	Signal   func(context.Context, exec.Signal) (uint64, error) // sends a signal to a running command
+	// handlers.ErrNotServed when nothing serves there
+	Dial    func(ctx context.Context, chat string, port int) (net.Conn, error)
+	Health  func() api.Health
+	Loading func() error // why most of the API cannot be served yet, nil when it can; nil for never
+	Logger  *slog.Logger
 
 	ProviderKeys record.ProviderKeys
-	Workspace    string   // the directory whose files are served, absolute
-	PortsURL     string   // of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckURL
-	Hosts        []string // names a request may use besides IP addresses of loopback and localhost; for a proxy in front
-	Proxied      bool     // a proxy in front names the client in X-Forwarded-For
+	Workspace    string // the directory whose files are served, absolute
+	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckURL
+	PortsURL string
+	Hosts    []string // names a request may use besides IP addresses of loopback and localhost; for a proxy in front
+	Proxied  bool     // a proxy in front names the client in X-Forwarded-For
 }
 
 // Server serves the API and the pages. Realtime.Run and the Tail's Run must run while it serves.
@@ -100,13 +102,15 @@ func New(o Options) *Server {
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
-	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats, Ports: s.Ports, Shells: s.Shells}
+	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
+		Ports: s.Ports, Shells: s.Shells}
 	return s
 }
 
 // routes are all routes besides those of api itself.
 func (s *Server) routes() []api.Route {
-	return slices.Concat(s.Chats.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(), s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(), search.Search{API: s.API}.Routes())
+	return slices.Concat(s.Chats.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
+		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(), search.Search{API: s.API}.Routes())
 }
 
 // Routes serves the API alone, without the pages and the checks of origin and host.
@@ -122,7 +126,8 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle("GET /static/{file}", staticFiles())
 	routes := confined(s.Routes())
 	return s.Ports.PortOrigins(s.knownHost(sameOrigin(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/api/") { // the mux would answer a path that is not clean with a redirect, as a page
+		// the mux would answer a path that is not clean with a redirect, as a page
+		if strings.HasPrefix(r.URL.Path, "/api/") {
 			routes.ServeHTTP(w, r)
 			return
 		}
@@ -155,9 +160,9 @@ func (s *Server) known(hostPort string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback() || slices.Contains(s.hosts, host)
 }
 
-// sameOrigin refuses what a page of another origin asks for, reading included: browsers send Origin along, or say otherwise
-// that a change comes from another site; other programs do neither. A path with a ticket in it only those know who were given
-// it, and the page that is served there has no origin.
+// sameOrigin refuses what a page of another origin asks for, reading included: browsers send Origin along, or say
+// otherwise that a change comes from another site; other programs do neither. A path with a ticket in it only those
+// know who were given it, and the page that is served there has no origin.
 func sameOrigin(next http.Handler) http.Handler {
 	foreign := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusForbidden, "Requests from another origin are not allowed.")
@@ -193,5 +198,6 @@ func refuse(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "message": message, "data": map[string]any{}}) // a client that went away misses it
+	// a client that went away misses it
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": status, "message": message, "data": map[string]any{}})
 }

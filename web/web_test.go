@@ -41,7 +41,8 @@ func visit(method, path string, headers map[string]string) *httptest.ResponseRec
 
 // requests are all of the API, as method and path, and the pages.
 func requests() (list [][2]string) {
-	list = [][2]string{{"GET", "/"}, {"GET", "/login"}, {"POST", "/login"}, {"POST", "/logout"}, {"POST", "/chats"}, {"GET", "/setup"}, {"GET", "/requests/per_1"}, {"GET", "/docs"}, {"GET", "/static/style.css"}}
+	list = [][2]string{{"GET", "/"}, {"GET", "/login"}, {"POST", "/login"}, {"POST", "/logout"}, {"POST", "/chats"},
+		{"GET", "/setup"}, {"GET", "/requests/per_1"}, {"GET", "/docs"}, {"GET", "/static/style.css"}}
 	paths := server().Document().Paths
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		for _, method := range slices.Sorted(maps.Keys(paths[path])) {
@@ -91,7 +92,8 @@ func TestTheHostOfAPortServesThatPortAlone(t *testing.T) {
 	s := server()
 	s.Ports.URL = "https://{port}.code.example.org"
 	for host, want := range map[string]int{
-		"3000-0123456789abcdef.code.example.org": 401, "3000-0123456789ABCDEF.code.example.org:443": 401, // nobody is let in yet, to the API neither
+		// nobody is let in yet, to the API neither
+		"3000-0123456789abcdef.code.example.org": 401, "3000-0123456789ABCDEF.code.example.org:443": 401,
 		"code.example.org": 200, "evil.code.example.org": 421, "3000-0123456789abcdef.code.example.org.evil.example": 421,
 		"3000-0123456789abcdef.evil.example": 421, "3000-0123456789abcdef.localhost": 421, "x.3000-0123456789abcdef.code.example.org": 421,
 	} {
@@ -107,8 +109,10 @@ func TestForeignOriginIsRefused(t *testing.T) {
 	is := is.New(t)
 	for _, o := range requests() {
 		for _, origin := range []string{
-			"http://localhost.evil.com", "http://localhost:1@evil.com", "null", "https://x.opencode.ai", "http://0.0.0.0:8090", "http://[::]:8090",
-			"http://localhost.:8090", "http://localhost", "http://localhost:80901", "http://127.0.0.1:8090", "file://", "HTTP://EVIL.COM", "*", "",
+			"http://localhost.evil.com", "http://localhost:1@evil.com", "null", "https://x.opencode.ai", "http://0.0.0.0:8090",
+			"http://[::]:8090",
+			"http://localhost.:8090", "http://localhost", "http://localhost:80901", "http://127.0.0.1:8090", "file://",
+			"HTTP://EVIL.COM", "*", "",
 		} {
 			w := visit(o[0], o[1], map[string]string{"Origin": origin})
 			is.Equal(w.Code, http.StatusForbidden) // reading included
@@ -122,13 +126,15 @@ func TestForeignOriginIsRefused(t *testing.T) {
 		}
 	}
 	is.Equal(visit("GET", "/api/health", map[string]string{"Origin": "http://localhost:8090"}).Code, http.StatusOK)
-	is.Equal(visit("GET", "/api/health", map[string]string{"Origin": "https://code.example.org", "Host": "code.example.org"}).Code, http.StatusOK)
+	is.Equal(visit("GET", "/api/health", map[string]string{"Origin": "https://code.example.org",
+		"Host": "code.example.org"}).Code, http.StatusOK)
 }
 
 func TestEveryAnswerTellsBrowsersToBeCareful(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	for _, path := range []string{"/", "/login", "/setup", "/requests/per_1", "/docs", "/static/setup.js", "/api/health", "/api/nothing", "/nothing"} {
+	for _, path := range []string{"/", "/login", "/setup", "/requests/per_1", "/docs", "/static/setup.js", "/api/health",
+		"/api/nothing", "/nothing"} {
 		is.Equal(visit("GET", path, nil).Header().Get("X-Content-Type-Options"), "nosniff") // path
 	}
 	for _, path := range []string{"/static/setup.js", "/api/health", "/api/nothing", "/nothing"} {
@@ -137,15 +143,18 @@ func TestEveryAnswerTellsBrowsersToBeCareful(t *testing.T) {
 	for _, path := range []string{"/login", "/setup", "/docs"} {
 		w := visit("GET", path, nil)
 		is.Equal(w.Code, http.StatusOK)
-		is.Equal(w.Header().Get("Referrer-Policy"), "same-origin") // with no-referrer, Chromium sends "Origin: null" with a form
+		// with no-referrer, Chromium sends "Origin: null" with a form
+		is.Equal(w.Header().Get("Referrer-Policy"), "same-origin")
 		policy := w.Header().Get("Content-Security-Policy")
 		for _, directive := range []string{
-			"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "manifest-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
+			"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "manifest-src 'self'",
+			"form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'",
 			"require-trusted-types-for 'script'", "trusted-types pocketcoder",
 		} {
 			is.True(slices.Contains(strings.Split(policy, "; "), directive)) // directive
 		}
-		is.True(!strings.Contains(w.Body.String(), "<style") && !strings.Contains(w.Body.String(), "style=")) // which the policy forbids
+		// which the policy forbids
+		is.True(!strings.Contains(w.Body.String(), "<style") && !strings.Contains(w.Body.String(), "style="))
 	}
 	expect.Contains(t, visit("GET", "/api/health", nil).Header().Get("Content-Security-Policy"), "sandbox")
 }
@@ -182,7 +191,8 @@ func TestUnchangedFilesAreNotSentAgain(t *testing.T) {
 	w := visit("GET", "/static/style.css", nil)
 	is.Equal(w.Code, http.StatusOK)
 	is.Equal(w.Header().Get("Cache-Control"), "no-cache")
-	is.Equal(visit("GET", "/static/style.css", map[string]string{"If-None-Match": w.Header().Get("ETag")}).Code, http.StatusNotModified)
+	is.Equal(visit("GET", "/static/style.css", map[string]string{"If-None-Match": w.Header().Get("ETag")}).Code,
+		http.StatusNotModified)
 	for _, path := range []string{"/static/", "/static/..%2fweb.go", "/static/none.css"} {
 		is.Equal(visit("GET", path, nil).Code, http.StatusNotFound) // path
 	}

@@ -1,19 +1,21 @@
-// Package egress is the only way out of the sandbox: an HTTP proxy (CONNECT, and http:// in absolute form) in the control plane.
-// Commands and OpenCode reach hosts through it.
+// Package egress is the only way out of the sandbox: an HTTP proxy (CONNECT, and http:// in absolute form) in the
+// control plane. Commands and OpenCode reach hosts through it.
 //
-// Every command has its own credentials, which are valid while it runs. Without valid credentials the answer is always 407. Package
-// network decides each connection. A connection that needs a person waits for two minutes and is then refused. The answer says that
-// the command may try again.
+// Every command has its own credentials, which are valid while it runs. Without valid credentials the answer is always
+// 407. Package network decides each connection. A connection that needs a person waits for two minutes and is then
+// refused. The answer says that the command may try again.
 //
-// Promises: the proxy dials the host that the decision names, in the same spelling, and looks no name up before the decision. It
-// looks a name up once and checks each address when it dials: it reaches only public addresses of other machines, whatever rules and
-// people allow. It adds no header to a request, and removes the credentials and the headers of a single connection. Bodies are
-// streamed. A connection ends with its command, after 5 minutes without data, and after 6 hours. A client has 10 seconds for its
-// first request, and for each next one. At most 1024 connections are open; others wait until one has ended. The status line of a
-// refusal holds the reason too, because programs show nothing else of an answer to CONNECT.
+// Promises: the proxy dials the host that the decision names, in the same spelling, and looks no name up before the
+// decision. It looks a name up once and checks each address when it dials: it reaches only public addresses of other
+// machines, whatever rules and people allow. It adds no header to a request, and removes the credentials and the
+// headers of a single connection. Bodies are streamed. A connection ends with its command, after 5 minutes without
+// data, and after 6 hours. A client has 10 seconds for its first request, and for each next one. At most 1024
+// connections are open; others wait until one has ended. The status line of a refusal holds the reason too, because
+// programs show nothing else of an answer to CONNECT.
 //
-// The proxy does not inspect tunnels: a command can send any data to a host that it may reach. OpenCode does not have the keys of
-// its providers. It sends its requests to them in plain text to the proxy, which inserts the key and encrypts them.
+// The proxy does not inspect tunnels: a command can send any data to a host that it may reach. OpenCode does not have
+// the keys of its providers. It sends its requests to them in plain text to the proxy, which inserts the key and
+// encrypts them.
 //
 // It must not know how permissions are requested or stored.
 package egress
@@ -81,7 +83,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		server.Close()
 	})
 	defer stop()
-	if err := server.Serve(limit(l, cmp.Or(s.most, maxOpen), cmp.Or(s.quiet, idleTime))); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(limit(l, cmp.Or(s.most, maxOpen), cmp.Or(s.quiet, idleTime))); !errors.Is(err,
+		http.ErrServerClosed) {
 		return fmt.Errorf("serve egress proxy: %w", err)
 	}
 	return ctx.Err()
@@ -124,7 +127,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x client) {
 			challenge(w, r)
 			return
 		}
-		answer(w, r, http.StatusTooManyRequests, fmt.Sprintf("a command has at most %d connections at a time", network.MaxConnections))
+		answer(w, r, http.StatusTooManyRequests, fmt.Sprintf("a command has at most %d connections at a time",
+			network.MaxConnections))
 		return
 	}
 	defer end()
@@ -208,8 +212,8 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, address string, 
 	}
 }
 
-// answer says something of ours instead of what was asked for. What is left of the request must come soon: net/http reads it before
-// and after the answer, for as long as that takes.
+// answer says something of ours instead of what was asked for. What is left of the request must come soon: net/http
+// reads it before and after the answer, for as long as that takes.
 func answer(w http.ResponseWriter, r *http.Request, status int, text string) {
 	if status == http.StatusBadGateway { // nothing forbids the address
 		text = "PocketCoder's proxy: " + text

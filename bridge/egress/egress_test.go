@@ -72,7 +72,8 @@ func TestATunnelCarriesTLSFromEndToEnd(t *testing.T) {
 	expect.Lacks(t, body, "Proxy")
 	all := w.connected()
 	is.Equal(len(all), 1)
-	is.Equal(all[0], events.ExecConnected{Exec: "x1", Host: "www.test.example", Port: 443, Allowed: true, Reason: "a rule allows it: network: *.test.example"})
+	is.Equal(all[0], events.ExecConnected{Exec: "x1", Host: "www.test.example", Port: 443, Allowed: true,
+		Reason: "a rule allows it: network: *.test.example"})
 }
 
 func TestAPlainRequestPassesAsItIs(t *testing.T) {
@@ -87,10 +88,12 @@ func TestAPlainRequestPassesAsItIs(t *testing.T) {
 		"Connection: close, X-Hop\r\nX-Hop: 1\r\nUpgrade: h2c\r\nX-Own: 2\r\nContent-Length: 4\r\n\r\nbody", auth)
 	_, body, _ := strings.Cut(answer, "\r\n\r\n")
 	is.True(strings.HasPrefix(answer, "HTTP/1.1 200 OK\r\n"))
-	expect.Contains(t, body, "POST www.test.example /a%2fb;c?q=1;2&%zz\n") // byte for byte, and the host of the address counts
+	// byte for byte, and the host of the address counts
+	expect.Contains(t, body, "POST www.test.example /a%2fb;c?q=1;2&%zz\n")
 	expect.Contains(t, body, "X-Own: 2")
 	expect.Contains(t, body, "body")
-	for _, hidden := range []string{"Proxy-", auth, token, "X-Hop", "Upgrade", "Forwarded", "Via", "User-Agent", "Accept-Encoding", "evil.com"} {
+	for _, hidden := range []string{"Proxy-", auth, token, "X-Hop", "Upgrade", "Forwarded", "Via", "User-Agent",
+		"Accept-Encoding", "evil.com"} {
 		expect.Lacks(t, body, hidden)
 	}
 }
@@ -117,7 +120,8 @@ func TestWithoutTheCredentialsOfARunningCommandNothingIsAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			for _, request := range []string{"GET http://www.test.example/ HTTP/1.1\r\nHost: a", "CONNECT www.test.example:80 HTTP/1.1\r\nHost: a"} {
+			for _, request := range []string{"GET http://www.test.example/ HTTP/1.1\r\nHost: a",
+				"CONNECT www.test.example:80 HTTP/1.1\r\nHost: a"} {
 				answer := w.say("%s\r\n%s\r\n\r\n", request, header)
 				is.True(strings.HasPrefix(answer, "HTTP/1.1 407 "))
 				expect.Contains(t, answer, `Proxy-Authenticate: Basic realm="PocketCoder"`)
@@ -177,7 +181,8 @@ func TestOnlyPublicHostsAreReached(t *testing.T) {
 	} {
 		t.Run(c.request, func(t *testing.T) {
 			is := is.New(t)
-			answer := w.say("%s HTTP/1.1\r\nHost: example.com\r\nProxy-Authorization: Basic %s\r\nConnection: close\r\n\r\n", c.request, auth)
+			answer := w.say("%s HTTP/1.1\r\nHost: example.com\r\nProxy-Authorization: Basic %s\r\nConnection: close\r\n\r\n",
+				c.request, auth)
 			t.Log(answer)
 			is.True(strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", c.status)))
 			expect.Contains(t, answer, c.says)

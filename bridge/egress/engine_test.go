@@ -26,8 +26,9 @@ func (w *way) engine(models ...string) *http.Client {
 func (w *way) webfetch(permission, url string) {
 	w.t.Helper()
 	is := is.New(w.t)
-	e, err := events.NewOpenCode("c1", "main", "evt_"+permission, -1, events.OpenCode{Type: events.PermissionAsked, Properties: fmt.Appendf(nil,
-		`{"id":%q,"sessionID":"ses_1","permission":"webfetch","patterns":[%q],"metadata":{"url":%q},"always":["*"],"tool":{"messageID":"m","callID":"c"}}`, permission, url, url)})
+	e, err := events.NewOpenCode("c1", "main", "evt_"+permission, -1,
+		events.OpenCode{Type: events.PermissionAsked, Properties: fmt.Appendf(nil,
+			`{"id":%q,"sessionID":"ses_1","permission":"webfetch","patterns":[%q],"metadata":{"url":%q},"always":["*"],"tool":{"messageID":"m","callID":"c"}}`, permission, url, url)})
 	is.NoErr(err)
 	_, err = w.log.Append(w.t.Context(), e)
 	is.NoErr(err)
@@ -44,7 +45,8 @@ func TestOpenCodeReachesItsProvidersTheModelThatWasConfiguredAndWhatARuleAllows(
 	c := w.engine(host(local.URL))
 	w.Engine.Allow([]string{"API.provider.example.:80"})
 	for url, want := range map[string]int{
-		local.URL: 200, "http://api.provider.example/v1": 200, "http://www.test.example/": 200, // a rule allows *.test.example
+		// a rule allows *.test.example
+		local.URL: 200, "http://api.provider.example/v1": 200, "http://www.test.example/": 200,
 		other.URL: 403, "http://other.example/": 403, "http://api.provider.example:8080/": 403,
 	} {
 		status, body, err := fetch(t, c, url)
@@ -67,7 +69,8 @@ func TestAnApprovedWebfetchCoversItsHostAndNoHostItIsRedirectedTo(t *testing.T) 
 	private := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer private.Close()
 	redirecting := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		http.Redirect(rw, r, map[string]string{"/private": private.URL, "/elsewhere": "http://elsewhere.example/", "/named": "http://127-0-0-1.test.example/"}[r.URL.Path], http.StatusFound)
+		http.Redirect(rw, r, map[string]string{"/private": private.URL, "/elsewhere": "http://elsewhere.example/",
+			"/named": "http://127-0-0-1.test.example/"}[r.URL.Path], http.StatusFound)
 	}))
 	defer redirecting.Close()
 	w.Instead("docs.example:80", host(redirecting.URL))

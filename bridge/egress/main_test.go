@@ -33,7 +33,8 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// way is the proxy with a running gate behind it, for the commands of chat c1. The one rule it has allows *.test.example.
+// way is the proxy with a running gate behind it, for the commands of chat c1. The one rule it has allows
+// *.test.example.
 type way struct {
 	*egress.Server
 	t           testing.TB
@@ -50,7 +51,8 @@ func open(t testing.TB, mode permission.NetworkMode) *way {
 	return openFor(t, mode, time.Minute, 0, 0)
 }
 
-// openFor opens a proxy with short times: to wait for a person, for a connection in which nothing passes, and for a request.
+// openFor opens a proxy with short times: to wait for a person, for a connection in which nothing passes, and for a
+// request.
 func openFor(t testing.TB, mode permission.NetworkMode, patience, quiet, requests time.Duration) *way {
 	t.Helper()
 	is := is.New(t)
@@ -159,11 +161,12 @@ func credentials(proxy *url.URL) string {
 
 func (w *way) connected() (all []events.ExecConnected) {
 	w.t.Helper()
-	_, err := w.log.Fold(w.t.Context(), events.ChatSubject("c1", events.ExecConnected{}.Kind()), 0, func(e events.Event) error {
-		d, err := events.Decode(e)
-		all = append(all, d.(events.ExecConnected))
-		return err
-	})
+	_, err := w.log.Fold(w.t.Context(), events.ChatSubject("c1", events.ExecConnected{}.Kind()), 0,
+		func(e events.Event) error {
+			d, err := events.Decode(e)
+			all = append(all, d.(events.ExecConnected))
+			return err
+		})
 	is.New(w.t).NoErr(err)
 	return all
 }
@@ -173,26 +176,28 @@ func (w *way) asked(n int) (permission string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
-	err := w.log.Read(ctx, 0, []string{events.ChatSubject("c1", events.PermissionReferred{}.Kind())}, func(b log.Batch) error {
-		for _, e := range b.Events {
-			d, err := events.Decode(e)
-			if err != nil {
-				return err
+	err := w.log.Read(ctx, 0, []string{events.ChatSubject("c1", events.PermissionReferred{}.Kind())},
+		func(b log.Batch) error {
+			for _, e := range b.Events {
+				d, err := events.Decode(e)
+				if err != nil {
+					return err
+				}
+				if n--; n == 0 {
+					permission = d.(events.PermissionReferred).Permission
+					return events.ErrStop
+				}
 			}
-			if n--; n == 0 {
-				permission = d.(events.PermissionReferred).Permission
-				return events.ErrStop
-			}
-		}
-		return nil
-	})
+			return nil
+		})
 	is.New(w.t).NoErr(err)
 	return permission
 }
 
 func (w *way) decide(permissionID string, d events.Decision) {
 	w.t.Helper()
-	_, err := w.permissions.Decide(w.t.Context(), permission.Decide{Command: handlers.Command{Actor: alice}, Chat: "c1", Permission: permissionID, Decision: d})
+	_, err := w.permissions.Decide(w.t.Context(), permission.Decide{Command: handlers.Command{Actor: alice}, Chat: "c1",
+		Permission: permissionID, Decision: d})
 	is.New(w.t).NoErr(err)
 }
 

@@ -65,12 +65,14 @@ func withAddress(address string) error {
 	}{name: [unix.IFNAMSIZ]byte{'l', 'o', ':', '1'}}
 	binary.NativeEndian.PutUint16(request.data[:], unix.AF_INET)
 	copy(request.data[4:], net.ParseIP(address).To4())
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFADDR, uintptr(unsafe.Pointer(&request))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFADDR,
+		uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return errno
 	}
 	request.name, request.data = [unix.IFNAMSIZ]byte{'l', 'o'}, [24]byte{}
 	binary.NativeEndian.PutUint16(request.data[:], unix.IFF_UP)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&request))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFFLAGS,
+		uintptr(unsafe.Pointer(&request))); errno != 0 {
 		return errno
 	}
 	return nil

@@ -31,8 +31,8 @@ type connection struct {
 // Forbidden is the error of an address that is not dialled; it says why not.
 type Forbidden struct{ error }
 
-// Guard makes the Control of a net.Dialer, which sees each address that a name leads to when it is about to be dialled: so no name
-// leads elsewhere than was checked. What allowed returns an error for is Forbidden.
+// Guard makes the Control of a net.Dialer, which sees each address that a name leads to when it is about to be
+// dialled: so no name leads elsewhere than was checked. What allowed returns an error for is Forbidden.
 func Guard(allowed func(netip.Addr) error) func(network, address string, c syscall.RawConn) error {
 	return func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
@@ -46,8 +46,9 @@ func Guard(allowed func(netip.Addr) error) func(network, address string, c sysca
 	}
 }
 
-// Public is a function for Guard. It allows public addresses, except those of this machine's own network interfaces, because
-// a server that listens there may trust local callers. It reads the interfaces on each call, because their addresses change.
+// Public is a function for Guard. It allows public addresses, except those of this machine's own network interfaces,
+// because a server that listens there may trust local callers. It reads the interfaces on each call, because their
+// addresses change.
 func Public(a netip.Addr) error {
 	if !policy.Public(a) {
 		return fmt.Errorf("%s is not a public address", a)
@@ -70,7 +71,8 @@ func (c connection) dial(ctx context.Context) (net.Conn, error) {
 	if _, err := netip.ParseAddr(host); err != nil && !c.client.Private(c.at) {
 		host += "."
 	}
-	dialer, address := net.Dialer{Timeout: dialTime, Resolver: c.resolver, Control: Guard(Public)}, net.JoinHostPort(host, strconv.Itoa(int(c.at.Port)))
+	dialer, address := net.Dialer{Timeout: dialTime, Resolver: c.resolver, Control: Guard(Public)},
+		net.JoinHostPort(host, strconv.Itoa(int(c.at.Port)))
 	if c.client.Private(c.at) {
 		dialer.Control = nil
 	}
@@ -110,7 +112,8 @@ func (c connection) tunnel(ctx context.Context, w http.ResponseWriter, r *http.R
 	if _, err := io.WriteString(here, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}
-	early := io.LimitReader(buffered.Reader, int64(buffered.Reader.Buffered())) // no more: at an end it would cancel the request
+	// no more: at an end it would cancel the request
+	early := io.LimitReader(buffered.Reader, int64(buffered.Reader.Buffered()))
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
@@ -120,8 +123,8 @@ func (c connection) tunnel(ctx context.Context, w http.ResponseWriter, r *http.R
 	<-sent
 }
 
-// pour copies until the source has ended, and says so to the other side. When that is gone, or nothing comes, the source is closed:
-// nobody is there to hear it.
+// pour copies until the source has ended, and says so to the other side. When that is gone, or nothing comes, the
+// source is closed: nobody is there to hear it.
 func pour(to net.Conn, from io.Reader, source net.Conn) {
 	_, err := io.Copy(to, from)
 	half, ok := to.(interface{ CloseWrite() error })
@@ -163,16 +166,16 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// leave has what is left come soon, when it has been answered. Who still waits for a part of it is done with first: else
-// net/http would end that wait, and our deadline with it.
+// leave has what is left come soon, when it has been answered. Who still waits for a part of it is done with first:
+// else net/http would end that wait, and our deadline with it.
 func (u *upload) leave(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	_, _ = u.Read(make([]byte, 1))
 	expectRest(w, r)
 }
 
-// forward passes on one request and its answer. Every request has a connection of its own, so that none meets another's. The
-// client's is closed when the command ends, because it may be waited for in either direction.
+// forward passes on one request and its answer. Every request has a connection of its own, so that none meets
+// another's. The client's is closed when the command ends, because it may be waited for in either direction.
 func (c connection) forward(w http.ResponseWriter, r *http.Request) {
 	client := r.Context().Value(connKey{}).(net.Conn)
 	stop := context.AfterFunc(r.Context(), func() { client.Close() })
@@ -184,7 +187,8 @@ func (c connection) forward(w http.ResponseWriter, r *http.Request) {
 	body := &upload{ReadCloser: r.Body}
 	body.isWhole.Store(r.ContentLength == 0)
 	r.Body = body
-	_ = http.NewResponseController(w).EnableFullDuplex() // else net/http sends no response before the whole request has arrived; HTTP/1 supports it
+	// else net/http sends no response before the whole request has arrived; HTTP/1 supports it
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	transport := &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
 		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader, TLSClientConfig: &tls.Config{RootCAs: c.Roots},

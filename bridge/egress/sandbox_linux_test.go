@@ -49,7 +49,8 @@ func sandboxed(t *testing.T, w *way) (run func(call, command string) (wire.Resul
 	}
 	workspace, err := filepath.EvalSymlinks(t.TempDir())
 	is.NoErr(err)
-	worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: t.TempDir(), Isolation: choice, Log: slog.New(slog.DiscardHandler)})
+	worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: t.TempDir(), Isolation: choice,
+		Log: slog.New(slog.DiscardHandler)})
 	is.NoErr(err)
 	t.Cleanup(worker.Close)
 	x := &exec.Executions{
@@ -70,7 +71,8 @@ func sandboxed(t *testing.T, w *way) (run func(call, command string) (wire.Resul
 			"id": "per_" + call, "sessionID": "ses_1", "permission": "bash", "patterns": []string{command}, "metadata": map[string]string{"command": command},
 			"tool": map[string]string{"messageID": "msg_1", "callID": call},
 		})
-		e, err := events.NewOpenCode("c1", "local", "evt_"+call, -1, events.OpenCode{Type: events.PermissionAsked, Properties: ask})
+		e, err := events.NewOpenCode("c1", "local", "evt_"+call, -1,
+			events.OpenCode{Type: events.PermissionAsked, Properties: ask})
 		is.NoErr(err)
 		_, err = w.log.Append(t.Context(), e)
 		is.NoErr(err)
@@ -78,7 +80,8 @@ func sandboxed(t *testing.T, w *way) (run func(call, command string) (wire.Resul
 		var out bytes.Buffer
 		var result wire.Result
 		expect.Eventually(t, "a worker answers", func() bool {
-			result, err = wire.Call(t.Context(), w.nc, wire.RequestSubject("local"), wire.Request{Session: "ses_1", Call: call, Command: command, Cwd: workspace}, &out, &out)
+			result, err = wire.Call(t.Context(), w.nc, wire.RequestSubject("local"),
+				wire.Request{Session: "ses_1", Call: call, Command: command, Cwd: workspace}, &out, &out)
 			return !errors.Is(err, wire.ErrNoWorker)
 		})
 		is.NoErr(err)
@@ -90,7 +93,9 @@ func TestACommandInTheSandboxReachesWhatItMayThroughTheProxyAndNothingElse(t *te
 	t.Parallel()
 	is := is.New(t)
 	w := open(t, permission.NetworkOff)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "a page\n") }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "a page\n")
+	}))
 	defer s.Close()
 	w.Instead("www.test.example:80", host(s.URL))
 	run := sandboxed(t, w)
@@ -135,7 +140,8 @@ func TestACommandInTheSandboxHasNoProxyWhenNothingAllowsOne(t *testing.T) {
 	t.Parallel()
 	w := open(t, permission.NetworkOff)
 	w.Network.Gate.Rules = nil
-	_, out := sandboxed(t, w)("call_1", "env | grep -i _proxy; (exec 4<>/dev/tcp/"+strings.Replace(w.address, ":", "/", 1)+") && echo reached")
+	_, out := sandboxed(t, w)("call_1", "env | grep -i _proxy; (exec 4<>/dev/tcp/"+
+		strings.Replace(w.address, ":", "/", 1)+") && echo reached")
 	t.Log(out)
 	expect.Lacks(t, strings.ToLower(out), "_proxy=")
 	expect.Lacks(t, out, "reached")

@@ -88,7 +88,8 @@ func TestARequestThatIsStillComingEndsWithItsCommand(t *testing.T) {
 	is.True(err != nil && !errors.Is(err, os.ErrDeadlineExceeded))
 }
 
-// flooded is the connection of a client that reads nothing of an endless answer, when no more of that goes out, and the host's.
+// flooded is the connection of a client that reads nothing of an endless answer, when no more of that goes out, and
+// the host's.
 func (w *way) flooded(exec string) (here, there net.Conn) {
 	w.t.Helper()
 	is := is.New(w.t)

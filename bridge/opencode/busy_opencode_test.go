@@ -55,7 +55,8 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 		is.NoErr(err)
 		b, err := json.Marshal(c.args)
 		is.NoErr(err)
-		asked := turn(t, w.client, w.workspace, session.ID, fmt.Sprintf("@@call %s %s\n@@next\n@@say done", c.tool, b), idle(t, w.client, session.ID))
+		asked := turn(t, w.client, w.workspace, session.ID, fmt.Sprintf("@@call %s %s\n@@next\n@@say done", c.tool, b),
+			idle(t, w.client, session.ID))
 		messages, err := w.client.Messages(t.Context(), session.ID)
 		is.NoErr(err)
 		var parts []string
@@ -79,7 +80,8 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 		is.NoErr(err)
 		return fmt.Sprintf("%s", messages[1].Parts), asked
 	}
-	says, _ := many(60, fmt.Sprintf(`edit {"filePath":%q,"oldString":"old","newString":"y%%d","replaceAll":true}`, at("old.txt")))
+	says, _ := many(60, fmt.Sprintf(`edit {"filePath":%q,"oldString":"old","newString":"y%%d","replaceAll":true}`,
+		at("old.txt")))
 	expect.Contains(t, says, "OpenCode compared very many lines in the last minute")
 	says, asked := many(20, `bash {"command":"true %d","description":"d"}`)
 	expect.Lacks(t, says, "keep OpenCode from answering others")

@@ -41,8 +41,8 @@ func (s *Supervisor) pluginFile() string {
 // catalogueFile is OpenCode's catalogue of models. Without the file OpenCode uses the one that is built in.
 func (s *Supervisor) catalogueFile() string { return filepath.Join(s.configDir(), "models.json") }
 
-// prepare writes the configuration directory anew, with our plugin and instructions, and empties the temporary one, where OpenCode leaves
-// the libraries it unpacks at each start.
+// prepare writes the configuration directory anew, with our plugin and instructions, and empties the temporary one,
+// where OpenCode leaves the libraries it unpacks at each start.
 func (s *Supervisor) prepare() error {
 	for _, dir := range []string{s.configDir(), s.path("tmp")} {
 		if err := os.RemoveAll(dir); err != nil {
@@ -61,8 +61,8 @@ func (s *Supervisor) prepare() error {
 	if err != nil {
 		return err
 	}
-	// OpenCode installs its plugin library from npm into every configuration directory that lacks it, and the first request
-	// waits for that, 70 s when offline. These three say that it is there; our plugin does without.
+	// OpenCode installs its plugin library from npm into every configuration directory that lacks it, and the first
+	// request waits for that, 70 s when offline. These three say that it is there; our plugin does without.
 	dependencies := `{"@opencode-ai/plugin":"` + install.OpenCodeVersion + `"}`
 	for name, content := range map[string]string{
 		filepath.Join(s.configDir(), "package.json"): `{"dependencies":` + dependencies + `}`,
@@ -90,8 +90,8 @@ func (s *Supervisor) prepare() error {
 	return s.prepareData()
 }
 
-// prepareData makes OpenCode's log file, which it never shortens, lead nowhere: it logs to stderr too, and that we keep. It removes
-// the locks that the git of a killed OpenCode left. With one, OpenCode makes no snapshot.
+// prepareData makes OpenCode's log file, which it never shortens, lead nowhere: it logs to stderr too, and that we
+// keep. It removes the locks that the git of a killed OpenCode left. With one, OpenCode makes no snapshot.
 func (s *Supervisor) prepareData() error {
 	root, err := os.OpenRoot(s.path("data")) // OpenCode writes there, and a symlink that it makes must not lead outside
 	if err != nil {
@@ -120,7 +120,8 @@ func (s *Supervisor) plugin() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	hidden, err := json.Marshal(slices.Concat([]string{"OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT", "OPENCODE_AUTH_CONTENT"}, proxyVariables,
+	hidden, err := json.Marshal(slices.Concat([]string{"OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT",
+		"OPENCODE_AUTH_CONTENT"}, proxyVariables,
 		slices.Sorted(maps.Keys(s.Provider.Keys))))
 	if err != nil {
 		return "", err
@@ -144,15 +145,16 @@ func (s *Supervisor) plugin() (string, error) {
 // asks is the permission configuration: every tool call asks, we are the one authority.
 var asks = map[string]any{"*": "ask"}
 
-// maxInstructions bounds a file of instructions, in bytes. OpenCode reads it whole: one of 150 MB kept it from answering for 30 s.
+// maxInstructions bounds a file of instructions, in bytes. OpenCode reads it whole: one of 150 MB kept it from
+// answering for 30 s.
 const maxInstructions = 256 << 10
 
-// maxParsed bounds the files that OpenCode parses at the first message, in bytes. It does not use what they say, but 57 MB of
-// front matter kept it busy until it was restarted.
+// maxParsed bounds the files that OpenCode parses at the first message, in bytes. It does not use what they say, but
+// 57 MB of front matter kept it busy until it was restarted.
 const maxParsed = 4 << 20
 
-// readAtStart are the files and folders of a project that OpenCode parses, and the files of a repository that OpenCode or its
-// git opens.
+// readAtStart are the files and folders of a project that OpenCode parses, and the files of a repository that OpenCode
+// or its git opens.
 var readAtStart = strings.Fields(`opencode.json opencode.jsonc .opencode/opencode.json .opencode/opencode.jsonc
 	.opencode/agent .opencode/agents .opencode/command .opencode/commands .opencode/mode .opencode/modes .opencode/skill .opencode/skills
 	.git/HEAD .git/commondir .git/config .git/config.worktree .git/index .git/info/exclude .git/info/attributes .git/objects/info/alternates
@@ -186,7 +188,8 @@ func (s *Supervisor) checkFiles() error {
 	}
 }
 
-// publicProvider is Provider as OpenCode gets it: without the keys if OpenCode has our proxy, which puts them into requests.
+// publicProvider is Provider as OpenCode gets it: without the keys if OpenCode has our proxy, which puts them into
+// requests.
 func (s *Supervisor) publicProvider() provider.Provider {
 	if !s.hasProxy() {
 		return s.Provider
@@ -210,7 +213,8 @@ func (s *Supervisor) config() (string, error) {
 	path := filepath.Join(s.Workspace, "AGENTS.md")
 	switch info, err := os.Lstat(path); {
 	case err == nil && (!info.Mode().IsRegular() || info.Size() > maxInstructions):
-		s.Logger.Warn("OpenCode does not read AGENTS.md: it is no regular file or too large", "path", path, "most_bytes", maxInstructions)
+		s.Logger.Warn("OpenCode does not read AGENTS.md: it is no regular file or too large", "path", path, "most_bytes",
+			maxInstructions)
 	default: // where there is none yet, too
 		instructions = append(instructions, path)
 	}
@@ -256,8 +260,8 @@ func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, err
 		"OPENCODE_DISABLE_LSP_DOWNLOAD":   "1",
 		"OPENCODE_DISABLE_PROJECT_CONFIG": "1", // else the workspace could allow its own tools, name a shell and load plugins
 
-		// What OpenCode can write is no configuration of its next start: it looks for .opencode in the first, for its catalogue of
-		// models, which names hosts, in the second, and for logins in the third.
+		// What OpenCode can write is no configuration of its next start: it looks for .opencode in the first, for its
+		// catalogue of models, which names hosts, in the second, and for logins in the third.
 		"OPENCODE_TEST_HOME":    s.path("config"),
 		"OPENCODE_MODELS_PATH":  s.catalogueFile(),
 		"OPENCODE_AUTH_CONTENT": "{}",

@@ -14,18 +14,19 @@ import (
 	"time"
 )
 
-// OpenCode runs git in the workspace, outside the sandbox: nothing that a command left there may make git run a program. What
-// git does itself for OpenCode needs no other program. It starts another git for what is left: the status of a repository
-// inside the workspace, whose configuration names programs (filters) and is obeyed; fetching what is missing; tidying up. That
-// other git is looked for in GIT_EXEC_PATH first, and there is one that does nothing.
+// OpenCode runs git in the workspace, outside the sandbox: nothing that a command left there may make git run a
+// program. What git does itself for OpenCode needs no other program. It starts another git for what is left: the
+// status of a repository inside the workspace, whose configuration names programs (filters) and is obeyed; fetching
+// what is missing; tidying up. That other git is looked for in GIT_EXEC_PATH first, and there is one that does
+// nothing.
 
 func (s *Supervisor) otherGitDir() string { return s.path("git") }
 
 //go:embed git.sh
 var limitedGit string
 
-// defaultGitLimit bounds each git of OpenCode. To list 80,000 files took 0.7 s. To add as many to the first snapshot took
-// 165 s of processor time, which grows with the square of their number. So about 40,000 are done in time.
+// defaultGitLimit bounds each git of OpenCode. To list 80,000 files took 0.7 s. To add as many to the first snapshot
+// took 165 s of processor time, which grows with the square of their number. So about 40,000 are done in time.
 const defaultGitLimit = time.Minute
 
 // limitedGitDir has the git that OpenCode runs.
@@ -62,10 +63,11 @@ func (s *Supervisor) reportSlowGit(since time.Time) time.Time {
 	return last
 }
 
-// gitSettings overrule what the workspace's .git/config and the machine's say, by git's name for each. git-lfs, which many
-// machines have as a filter, runs git itself and would fail at ours: such files are kept in snapshots as they are on disk.
-// Git ignores a bare repository that it finds in the workspace, because ordinary tracked files can form one. Git calls larger files
-// than core.bigFileThreshold binary: OpenCode makes no text diff of them at the end of a turn, which would keep its thread busy.
+// gitSettings overrule what the workspace's .git/config and the machine's say, by git's name for each. git-lfs, which
+// many machines have as a filter, runs git itself and would fail at ours: such files are kept in snapshots as they are
+// on disk. Git ignores a bare repository that it finds in the workspace, because ordinary tracked files can form one.
+// Git calls larger files than core.bigFileThreshold binary: OpenCode makes no text diff of them at the end of a turn,
+// which would keep its thread busy.
 var gitSettings = [][2]string{
 	{"core.fsmonitor", "false"}, {"core.bigFileThreshold", "256k"}, {"core.hooksPath", os.DevNull}, {"safe.bareRepository", "explicit"},
 	{"filter.lfs.process", ""}, {"filter.lfs.clean", ""}, {"filter.lfs.smudge", ""}, {"filter.lfs.required", "false"},
@@ -81,7 +83,8 @@ func (s *Supervisor) gitEnvironment() map[string]string {
 	return env
 }
 
-// makeOtherGit makes the git that does nothing, anew. One that git would pass over, taking the next on PATH, is an error.
+// makeOtherGit makes the git that does nothing, anew. One that git would pass over, taking the next on PATH, is an
+// error.
 func (s *Supervisor) makeOtherGit() error {
 	dir := s.otherGitDir()
 	if strings.ContainsRune(dir, os.PathListSeparator) { // git puts it on PATH
@@ -99,7 +102,8 @@ func (s *Supervisor) makeOtherGit() error {
 		return err
 	}
 	err := exec.Command(git).Run()
-	for tries := 0; errors.Is(err, syscall.ETXTBSY) && tries < 100; tries++ { // a process started just now has it open still
+	// a process started just now has it open still
+	for tries := 0; errors.Is(err, syscall.ETXTBSY) && tries < 100; tries++ {
 		time.Sleep(10 * time.Millisecond)
 		err = exec.Command(git).Run()
 	}

@@ -69,7 +69,8 @@ func TestPatchOfAFIFOIsRefused(t *testing.T) {
 	ready := make(chan opencode.Generation, 1)
 	s := &opencode.Supervisor{
 		Tools: tools, Dir: t.TempDir(), Workspace: workspace, Shell: "/bin/sh", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Provider: provider.Provider{Model: "demo/gpt-5", BaseURL: base, APIKey: "x", Catalogue: []byte("{}")}, // OpenCode has apply_patch for such names
+		// OpenCode has apply_patch for such names
+		Provider: provider.Provider{Model: "demo/gpt-5", BaseURL: base, APIKey: "x", Catalogue: []byte("{}")},
 		Started:  func(g opencode.Generation) { ready <- g },
 	}
 	confine(t, s)
@@ -83,10 +84,14 @@ func TestPatchOfAFIFOIsRefused(t *testing.T) {
 		is.NoErr(syscall.Mkfifo(filepath.Join(workspace, name), 0o600))
 		session, err := c.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
 		is.NoErr(err)
-		args, err := json.Marshal(map[string]string{"patchText": "*** Begin Patch\n*** Update File: " + name + "\n@@\n-a\n+b\n*** End Patch"})
+		args, err := json.Marshal(map[string]string{"patchText": "*** Begin Patch\n*** Update File: " + name +
+			"\n@@\n-a\n+b\n*** End Patch"})
 		is.NoErr(err)
-		asked := turn(t, c, workspace, session.ID, "@@call apply_patch "+string(args)+"\n@@next\n@@say done", idle(t, c, session.ID))
+		asked := turn(t, c, workspace, session.ID, "@@call apply_patch "+string(args)+"\n@@next\n@@say done",
+			idle(t, c, session.ID))
 		is.Equal(len(asked), 0)
-		expect.Eventually(t, "the model learns why", func() bool { return strings.Count(seen(), "is a FIFO. OpenCode opens only") > i })
+		expect.Eventually(t, "the model learns why", func() bool {
+			return strings.Count(seen(), "is a FIFO. OpenCode opens only") > i
+		})
 	}
 }

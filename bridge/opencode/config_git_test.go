@@ -33,15 +33,16 @@ func (s *Supervisor) tryAsOpenCode(t *testing.T, more []string, args ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"-c", `exec git "$@"`, "sh", "-c", "core.quotepath=false", "--git-dir", s.path("snapshot"), "--work-tree", s.Workspace}, args...)
+	args = append([]string{"-c", `exec git "$@"`, "sh", "-c", "core.quotepath=false", "--git-dir", s.path("snapshot"),
+		"--work-tree", s.Workspace}, args...)
 	cmd := exec.Command("/bin/sh", args...)
 	cmd.Dir, cmd.Env = s.Workspace, append(env, more...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// nest makes a repository in a folder of the workspace whose filter runs evil whenever git looks whether file has changed; it
-// has to look where the size, four bytes, has not.
+// nest makes a repository in a folder of the workspace whose filter runs evil whenever git looks whether file has
+// changed; it has to look where the size, four bytes, has not.
 func nest(t *testing.T, folder, evil string) {
 	t.Helper()
 	gitOrSkip(t)
@@ -68,7 +69,8 @@ func gitOrSkip(t *testing.T) {
 func TestSnapshotsRunNoFilterOfARepositoryInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"},
+		Isolation: unconfined}
 	is.NoErr(s.prepare())
 	is.NoErr(s.prepare()) // as each start does
 	ran := filepath.Join(t.TempDir(), "ran")
@@ -97,7 +99,8 @@ func TestGitOfOpenCodeDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	gitOrSkip(t)
 	is := is.New(t)
-	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"},
+		Isolation: unconfined}
 	is.NoErr(s.prepare())
 	evil := filepath.Join(s.Workspace, "evil")
 	for name, text := range map[string]string{
@@ -127,7 +130,8 @@ func TestSnapshotsDoWithoutGitLFS(t *testing.T) {
 	t.Parallel()
 	gitOrSkip(t)
 	is := is.New(t)
-	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined}
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"},
+		Isolation: unconfined}
 	is.NoErr(s.prepare())
 	system := filepath.Join(t.TempDir(), "gitconfig")
 	expect.WriteFile(t, system, "[filter \"lfs\"]\n\tprocess = false\n\tclean = false\n\tsmudge = false\n\trequired = true\n")
@@ -153,8 +157,9 @@ func TestAGitThatWaitsIsEnded(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			var logged bytes.Buffer
-			s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined,
-				GitLimit: time.Second, Logger: slog.New(slog.NewTextHandler(&logged, nil))}
+			s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"},
+				Isolation: unconfined,
+				GitLimit:  time.Second, Logger: slog.New(slog.NewTextHandler(&logged, nil))}
 			is.NoErr(s.prepare())
 			s.asOpenCode(t, nil, "init", "-q")
 			expect.WriteFile(t, filepath.Join(s.Workspace, "sub", "a.txt"), "one\n")
@@ -187,7 +192,8 @@ func TestGitsThatTakeLongTogetherAreEnded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	gitOrSkip(t)
-	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"}, Isolation: unconfined, GitLimit: 4 * time.Second}
+	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"},
+		Isolation: unconfined, GitLimit: 4 * time.Second}
 	is.NoErr(s.prepare())
 	s.asOpenCode(t, nil, "init", "-q")
 	fifo := filepath.Join(s.Workspace, ".gitignore")

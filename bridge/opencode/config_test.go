@@ -33,7 +33,8 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	dir := t.TempDir()
-	s := &Supervisor{Tools: install.Tools{Ripgrep: "/tools/rg"}, Dir: dir, Workspace: "/workspace", Shell: "/bin/pocketcoder-shell", Isolation: unconfined,
+	s := &Supervisor{Tools: install.Tools{Ripgrep: "/tools/rg"}, Dir: dir, Workspace: "/workspace",
+		Shell: "/bin/pocketcoder-shell", Isolation: unconfined,
 		Provider: provider.Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}, Auth: `{"a":{}}`}}
 	list, err := s.environment("the password", nil)
 	is.NoErr(err)
@@ -44,15 +45,19 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 	}
 	is.Equal(len(env), len(list)) // nothing twice
 	for name := range env {
-		ours := slices.Contains(passedOn, name) || strings.HasPrefix(name, "XDG_") || strings.HasPrefix(name, "OPENCODE_DISABLE_") ||
-			strings.HasPrefix(name, "GIT_CONFIG_") || slices.Contains([]string{"PATH", "HOME", "TMPDIR", "NO_PROXY", "XAI_API_KEY",
-			"GIT_EXEC_PATH", "OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_AUTH_CONTENT", "OPENCODE_TEST_HOME",
+		ours := slices.Contains(passedOn, name) || strings.HasPrefix(name, "XDG_") ||
+			strings.HasPrefix(name, "OPENCODE_DISABLE_") ||
+			strings.HasPrefix(name, "GIT_CONFIG_") || slices.Contains([]string{"PATH", "HOME", "TMPDIR", "NO_PROXY",
+			"XAI_API_KEY",
+			"GIT_EXEC_PATH", "OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_AUTH_CONTENT",
+			"OPENCODE_TEST_HOME",
 			"OPENCODE_MODELS_PATH", "BUN_INSPECT_PRELOAD"}, name)
 		if !ours {
 			t.Errorf("OpenCode gets %s", name)
 		}
 	}
-	for _, name := range []string{"HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "GIT_EXEC_PATH"} {
+	for _, name := range []string{"HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",
+		"XDG_CACHE_HOME", "GIT_EXEC_PATH"} {
 		is.True(strings.HasPrefix(env[name], dir+"/"))
 	}
 	is.Equal(env["PATH"], dir+"/git/limited:/tools:"+os.Getenv("PATH"))
@@ -70,7 +75,8 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 func TestABadModelIsToldBeforeOpenCodeStarts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Supervisor{Tools: install.Tools{OpenCode: "/missing"}, Dir: t.TempDir(), Provider: provider.Provider{Model: "claude"}, Isolation: unconfined, Logger: slog.New(slog.DiscardHandler)}
+	s := &Supervisor{Tools: install.Tools{OpenCode: "/missing"}, Dir: t.TempDir(),
+		Provider: provider.Provider{Model: "claude"}, Isolation: unconfined, Logger: slog.New(slog.DiscardHandler)}
 	err := s.Run(t.Context())
 	is.True(err != nil)
 	is.Equal(err.Error(), `start opencode: model "claude": want provider/model`)
@@ -79,7 +85,8 @@ func TestABadModelIsToldBeforeOpenCodeStarts(t *testing.T) {
 func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Supervisor{Dir: t.TempDir(), Isolation: unconfined, Provider: provider.Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}},
+	s := &Supervisor{Dir: t.TempDir(), Isolation: unconfined,
+		Provider:     provider.Provider{Keys: map[string]string{"XAI_API_KEY": "xai"}},
 		ShellAddress: `unix:/"quoted"`}
 	for _, left := range []string{"opencode.json", "plugin/evil.js", "agent/evil.md"} {
 		expect.WriteFile(t, filepath.Join(s.configDir(), left), "evil")
@@ -98,7 +105,8 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 		}
 		return err
 	}))
-	is.Equal(files, []string{"/.gitignore", "/package-lock.json", "/package.json", "/plugin/pocketcoder.js", "/pocketcoder.md"})
+	is.Equal(files, []string{"/.gitignore", "/package-lock.json", "/package.json", "/plugin/pocketcoder.js",
+		"/pocketcoder.md"})
 	left, err := os.ReadDir(s.path("tmp"))
 	is.NoErr(err)
 	is.Equal(len(left), 0)
@@ -153,8 +161,8 @@ func TestFilesThatOpenCodeCannotReadAreRefused(t *testing.T) {
 	}
 }
 
-// TestAConfigurationThatIsNotOursIsRefused lets a server answer what OpenCode would say that merged another configuration
-// into ours.
+// TestAConfigurationThatIsNotOursIsRefused lets a server answer what OpenCode would say that merged another
+// configuration into ours.
 func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 	t.Parallel()
 	s := &Supervisor{Dir: "/data", Workspace: "/workspace", Shell: "/bin/ours", Isolation: unconfined}

@@ -52,7 +52,8 @@ func (s *Supervisor) isolate() (*isolation.Confinement, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
-	access := isolation.FileAccess{Workspace: workspace, Home: s.path("home"), Aliases: append(s.aliases, s.Workspace), Expose: s.Expose, LongRunning: true,
+	access := isolation.FileAccess{Workspace: workspace, Home: s.path("home"), Aliases: append(s.aliases, s.Workspace),
+		Expose: s.Expose, LongRunning: true,
 		NoSymlinks: append(slices.Clone(s.Expose), workspace)}
 	for _, dir := range writtenDirs {
 		access.Writable = append(access.Writable, s.path(dir))
@@ -75,8 +76,8 @@ func (s *Supervisor) isolate() (*isolation.Confinement, error) {
 	return confinement, err
 }
 
-// Visible returns the function for handlers.Gate.Visible, nil when OpenCode is not confined to some files. OpenCode keeps long
-// outputs of tools below Dir, and reads them again.
+// Visible returns the function for handlers.Gate.Visible, nil when OpenCode is not confined to some files. OpenCode
+// keeps long outputs of tools below Dir, and reads them again.
 func (s *Supervisor) Visible() func(real string) bool {
 	if s.Isolation.Level != isolation.Bwrap && s.Isolation.Level != isolation.Landlock {
 		return nil
@@ -90,8 +91,8 @@ func (s *Supervisor) Visible() func(real string) bool {
 	return func(real string) bool { return isolation.Visible(real, shown) }
 }
 
-// installationOf returns the directory with the files that a program needs: the node_modules directory it was installed into,
-// or else the program's own directory.
+// installationOf returns the directory with the files that a program needs: the node_modules directory it was
+// installed into, or else the program's own directory.
 func installationOf(program string) string {
 	const packages = "/node_modules/"
 	if before, _, found := strings.Cut(program, packages); found {
@@ -136,8 +137,8 @@ func (s *Supervisor) copyShell() error {
 // hasProxy reports whether OpenCode's only network is our proxy.
 func (s *Supervisor) hasProxy() bool { return s.Isolation.Level != isolation.None && s.Proxy != nil }
 
-// proxy returns the URL of OpenCode's proxy, and the proxy's address for this process. Both are empty if OpenCode has the
-// network of this process.
+// proxy returns the URL of OpenCode's proxy, and the proxy's address for this process. Both are empty if OpenCode has
+// the network of this process.
 func (s *Supervisor) proxy() (used *url.URL, address string) {
 	if !s.hasProxy() {
 		return nil, ""
@@ -151,9 +152,10 @@ func (s *Supervisor) proxy() (used *url.URL, address string) {
 	return at, address
 }
 
-// startConfined starts OpenCode in its isolation. OpenCode listens on port and connects only to the proxy at address and to
-// the shell's port.
-func (s *Supervisor) startConfined(argv []string, port int, address string, prepare func(*exec.Cmd), listens *announcement) (*child, error) {
+// startConfined starts OpenCode in its isolation. OpenCode listens on port and connects only to the proxy at address
+// and to the shell's port.
+func (s *Supervisor) startConfined(argv []string, port int, address string, prepare func(*exec.Cmd),
+	listens *announcement) (*child, error) {
 	c := &child{listens: listens, exited: make(chan struct{})}
 	confined := isolation.Command{Argv: argv, Dir: s.path("home"), TCP: true, Bind: []uint16{uint16(port)}}
 	_, proxyPort, _ := net.SplitHostPort(address)

@@ -78,7 +78,8 @@ func confineAt(t *testing.T, s *opencode.Supervisor, choice isolation.Choice) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
-		(&egress.Server{Network: networkValue, Engine: engine, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}).Serve(ctx, l)
+		(&egress.Server{Network: networkValue, Engine: engine,
+			Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}).Serve(ctx, l)
 		close(ended)
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
@@ -124,17 +125,20 @@ func serveMCP(path, address string) {
 		var result any = map[string]any{}
 		switch request.Method {
 		case "initialize":
-			result = map[string]any{"protocolVersion": request.Params.ProtocolVersion, "capabilities": map[string]any{"tools": map[string]any{}},
-				"serverInfo": map[string]any{"name": "test", "version": "1"}}
+			result = map[string]any{"protocolVersion": request.Params.ProtocolVersion,
+				"capabilities": map[string]any{"tools": map[string]any{}},
+				"serverInfo":   map[string]any{"name": "test", "version": "1"}}
 		case "tools/list":
-			result = map[string]any{"tools": []any{map[string]any{"name": "attempt", "description": "d", "inputSchema": map[string]any{"type": "object", "properties": map[string]any{}}}}}
+			result = map[string]any{"tools": []any{map[string]any{"name": "attempt", "description": "d",
+				"inputSchema": map[string]any{"type": "object", "properties": map[string]any{}}}}}
 		case "tools/call":
 			_, readErr := os.ReadFile(path)
 			conn, dialErr := net.DialTimeout("tcp", address, time.Second)
 			if dialErr == nil {
 				conn.Close()
 			}
-			result = map[string]any{"content": []any{map[string]any{"type": "text", "text": fmt.Sprintf("the file was read: %t, the network was reached: %t", readErr == nil, dialErr == nil)}}}
+			result = map[string]any{"content": []any{map[string]any{"type": "text",
+				"text": fmt.Sprintf("the file was read: %t, the network was reached: %t", readErr == nil, dialErr == nil)}}}
 		}
 		b, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": request.ID, "result": result})
 		fmt.Printf("%s\n", b)
@@ -204,7 +208,8 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	call := func(tool string, args map[string]any) (asked []string) {
 		b, err := json.Marshal(args)
 		is.NoErr(err)
-		return turn(t, c, workspace, session.ID, fmt.Sprintf("@@call %s %s\n@@next\n@@say done", tool, b), idle(t, c, session.ID))
+		return turn(t, c, workspace, session.ID, fmt.Sprintf("@@call %s %s\n@@next\n@@say done", tool, b),
+			idle(t, c, session.ID))
 	}
 	call("read", map[string]any{"filePath": at("workspace", "sub", "allowed.txt")})
 	expect.Contains(t, seen(), "allowed")
@@ -253,15 +258,17 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	<-done
 	expect.Lacks(t, seen(), password)
 
-	is.Equal(len(call("write", map[string]any{"filePath": at("workspace", "opencode.json"), "content": "evil"})), 0) // no person is asked in vain
+	// no person is asked in vain
+	is.Equal(len(call("write", map[string]any{"filePath": at("workspace", "opencode.json"), "content": "evil"})), 0)
 	expect.Contains(t, seen(), "opencode.json is read-only for OpenCode, because programs outside the sandbox obey it")
 	is.Equal(expect.ReadFile(t, at("workspace", "opencode.json")), "{}\n")
 
 	// The folder becomes a link after the request and before the approval.
 	now := time.Now()
 	b, _ := json.Marshal(map[string]any{"filePath": at("workspace", "docs2", "victim.md"), "content": "overwritten"})
-	is.NoErr(c.Prompt(t.Context(), session.ID, client.Prompt{MessageID: client.NewID("msg", now), Parts: []client.PromptPart{
-		{ID: client.NewID("prt", now), Type: "text", Text: "@@call write " + string(b) + "\n@@next\n@@say done"}}}))
+	is.NoErr(c.Prompt(t.Context(), session.ID, client.Prompt{MessageID: client.NewID("msg", now),
+		Parts: []client.PromptPart{
+			{ID: client.NewID("prt", now), Type: "text", Text: "@@call write " + string(b) + "\n@@next\n@@say done"}}}))
 	var asks []string
 	expect.Eventually(t, "the write is asked for", func() bool {
 		all, err := c.PermissionRequests(t.Context(), workspace)
@@ -281,14 +288,17 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	is.Equal(requests.Load(), int64(0))
 	expect.Contains(t, seen(), "403")
 
-	is.NoErr(opencode.AddMCP(t.Context(), c, workspace, "lab", server, mcpServer, at("keys", "worker.nk"), strings.TrimPrefix(private.URL, "http://")))
+	is.NoErr(opencode.AddMCP(t.Context(), c, workspace, "lab", server, mcpServer, at("keys", "worker.nk"),
+		strings.TrimPrefix(private.URL, "http://")))
 	call("lab_attempt", map[string]any{})
 	expect.Contains(t, seen(), "the file was read: false, the network was reached: false")
 
 	for _, pid := range opencode.Descendants(first.PID) {
 		is.NoErr(syscall.Kill(pid, syscall.SIGSTOP))
 	}
-	expect.Eventually(t, "it is said that OpenCode does not answer", func() bool { return s.Trouble() == "OpenCode has not answered for 5 s" })
+	expect.Eventually(t, "it is said that OpenCode does not answer", func() bool {
+		return s.Trouble() == "OpenCode has not answered for 5 s"
+	})
 	second := next()
 	<-first.Exited
 	is.Equal(second.N, 2)

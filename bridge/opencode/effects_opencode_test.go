@@ -56,7 +56,8 @@ func newDisconnected(t *testing.T) *whole {
 	tools := opencodetest.Tools(t)
 	base, _ := model(t)
 	w := &whole{t: t, workspace: t.TempDir()}
-	expect.WriteFile(t, filepath.Join(w.workspace, ".git/HEAD"), "ref: refs/heads/main\n") // OpenCode takes snapshots in a repository only
+	// OpenCode takes snapshots in a repository only
+	expect.WriteFile(t, filepath.Join(w.workspace, ".git/HEAD"), "ref: refs/heads/main\n")
 	expect.WriteFile(t, filepath.Join(w.workspace, ".git/config"), "[core]\n\trepositoryformatversion = 0\n")
 	for _, dir := range []string{".git/objects", ".git/refs/heads"} {
 		w.must(os.MkdirAll(filepath.Join(w.workspace, dir), 0o755))
@@ -116,7 +117,8 @@ func (w *whole) say(chat, text string) {
 		asks, err := pending.Requests(w.t.Context(), w.model)
 		w.must(err)
 		for _, a := range asks {
-			_, _ = w.outbox.Permissions.Decide(w.t.Context(), permission.Decide{Chat: a.Chat, Permission: a.EnginePermission, Decision: events.Authorized})
+			_, _ = w.outbox.Permissions.Decide(w.t.Context(), permission.Decide{Chat: a.Chat, Permission: a.EnginePermission,
+				Decision: events.Authorized})
 		}
 		return w.row(chat).Turn == projections.TurnUser
 	})
@@ -125,7 +127,8 @@ func (w *whole) say(chat, text string) {
 // submit submits a message and waits until the read model has it.
 func (w *whole) submit(chatID, text string) {
 	w.t.Helper()
-	_, seq, err := w.outbox.Chats.SubmitMessage(w.t.Context(), chat.SubmitMessage{Chat: chatID, Parts: []events.Part{{Type: "text", Text: text}}})
+	_, seq, err := w.outbox.Chats.SubmitMessage(w.t.Context(), chat.SubmitMessage{Chat: chatID,
+		Parts: []events.Part{{Type: "text", Text: text}}})
 	w.must(err)
 	w.must(w.model.Wait(w.t.Context(), seq))
 }
@@ -238,7 +241,9 @@ func TestAForkBeginsAsItsChatWas(t *testing.T) {
 	running := w.fork(chat, "")
 	expect.Eventually(t, "the other fork has its session", func() bool { return w.row(running).Session != "" })
 	w.shows(running, "@@say one|one|@@say two|two|@@say three|three|"+asking)
-	expect.Eventually(t, "what was running is not in it", func() bool { return w.row(running).Turn == projections.TurnUser })
+	expect.Eventually(t, "what was running is not in it", func() bool {
+		return w.row(running).Turn == projections.TurnUser
+	})
 	is.Equal(w.row(chat).Turn, projections.TurnAssistant)
 	w.say(running, "@@say over")
 	w.shows(running, "@@say one|one|@@say two|two|@@say three|three|"+asking+"|@@say over|over")
@@ -281,11 +286,13 @@ func TestARevertTakesBackMessagesAndFiles(t *testing.T) {
 	is.Equal(string(todo), "[]")
 
 	write := func(content string) string {
-		return fmt.Sprintf("@@call write {\"filePath\":\"f.txt\",\"content\":%q}\n@@next\n@@say wrote %s", content+"\n", content)
+		return fmt.Sprintf("@@call write {\"filePath\":\"f.txt\",\"content\":%q}\n@@next\n@@say wrote %s", content+"\n",
+			content)
 	}
 	w.say(chat, write("first"))
 	w.say(chat, write("second"))
-	w.say(chat, `@@call todowrite {"todos":[{"content":"map the delta","status":"pending","priority":"high"}]}`+"\n@@next\n@@say noted")
+	w.say(chat, `@@call todowrite {"todos":[{"content":"map the delta","status":"pending","priority":"high"}]}`+
+		"\n@@next\n@@say noted")
 	todo, err = w.outbox.Todo(t.Context(), chat)
 	is.NoErr(err)
 	is.Equal(string(todo), `[{"content":"map the delta","status":"pending","priority":"high"}]`)

@@ -21,11 +21,13 @@ var (
 
 // AddMCP makes OpenCode start an MCP server over stdio.
 func AddMCP(ctx context.Context, c *client.Client, directory, name string, command ...string) error {
-	body, err := json.Marshal(map[string]any{"name": name, "config": map[string]any{"type": "local", "command": command, "enabled": true}})
+	body, err := json.Marshal(map[string]any{"name": name, "config": map[string]any{"type": "local", "command": command,
+		"enabled": true}})
 	if err != nil {
 		return err
 	}
-	r, err := http.NewRequestWithContext(ctx, "POST", c.URL()+"/mcp?"+url.Values{"directory": {directory}}.Encode(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, "POST", c.URL()+"/mcp?"+url.Values{"directory": {directory}}.Encode(),
+		bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -42,9 +44,11 @@ func AddMCP(ctx context.Context, c *client.Client, directory, name string, comma
 	return nil
 }
 
-// Get returns the answer to a GET request. The routes below /api are OpenCode's newer API, which this package does not use.
+// Get returns the answer to a GET request. The routes below /api are OpenCode's newer API, which this package does not
+// use.
 func Get(ctx context.Context, c *client.Client, directory, path string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, "GET", c.URL()+path+"?"+url.Values{"location[directory]": {directory}}.Encode(), nil)
+	r, err := http.NewRequestWithContext(ctx, "GET", c.URL()+path+"?"+
+		url.Values{"location[directory]": {directory}}.Encode(), nil)
 	if err != nil {
 		return "", err
 	}

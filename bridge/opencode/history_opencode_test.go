@@ -17,8 +17,9 @@ import (
 	"pocketcoder/projections/pending"
 )
 
-// holdsHistory waits until the log has the durable events that POST /sync/history returns, unchanged, each once and in the order of
-// its session. The log may lack updates of a running tool call. OpenCode has no history of a deleted session.
+// holdsHistory waits until the log has the durable events that POST /sync/history returns, unchanged, each once and in
+// the order of its session. The log may lack updates of a running tool call. OpenCode has no history of a deleted
+// session.
 func (w *whole) holdsHistory(deleted ...string) {
 	w.t.Helper()
 	expect.Eventually(w.t, "the log has the history", func() bool {
@@ -34,7 +35,9 @@ func (w *whole) lacks(deleted []string) (lacks []string) {
 	w.t.Helper()
 	var stored []events.Event
 	_, err := w.log.Fold(w.t.Context(), events.AllEvents, 0, func(e events.Event) error {
-		ofDeleted := slices.ContainsFunc(deleted, func(session string) bool { return bytes.Contains(e.Data, []byte(session)) })
+		ofDeleted := slices.ContainsFunc(deleted, func(session string) bool {
+			return bytes.Contains(e.Data, []byte(session))
+		})
 		if e.OpenCodeSeq >= 0 && !ofDeleted {
 			stored = append(stored, e)
 		}
@@ -117,7 +120,8 @@ func (w *whole) status(method, path, password, body string) int {
 // rename changes the title of a session.
 func (w *whole) rename(session, title string) {
 	w.t.Helper()
-	is.New(w.t).Equal(w.status("PATCH", "/session/"+session, w.client.Password(), fmt.Sprintf(`{"title":%q}`, title)), http.StatusOK)
+	is.New(w.t).Equal(w.status("PATCH", "/session/"+session, w.client.Password(), fmt.Sprintf(`{"title":%q}`, title)),
+		http.StatusOK)
 }
 
 // TestWhatWasMissedIsFetchedInPages is one test because each start of OpenCode takes seconds.
@@ -164,7 +168,8 @@ func TestWhatWasMissedIsFetchedInPages(t *testing.T) {
 	w.must(w.client.DeleteSession(t.Context(), deleted))
 	young := w.session("young")
 	w.must(w.client.Prompt(t.Context(), young, client.Prompt{MessageID: "msg_young",
-		Parts: []client.PromptPart{{ID: "prt_young", Type: "text", Text: `@@call bash {"command":"echo two","description":"d"}`}}}))
+		Parts: []client.PromptPart{{ID: "prt_young", Type: "text",
+			Text: `@@call bash {"command":"echo two","description":"d"}`}}}))
 	expect.Eventually(t, "OpenCode asks", func() bool {
 		asks, err := w.client.PermissionRequests(t.Context(), w.workspace)
 		w.must(err)

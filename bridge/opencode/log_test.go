@@ -36,7 +36,8 @@ func TestTheLogIsBoundedAndKeepsItsEnd(t *testing.T) {
 		is.True(info.Size() <= logSize+2*int64(len(chunk)))
 	}
 	is.True(strings.HasSuffix(expect.ReadFile(t, path+".1")+expect.ReadFile(t, path), "\nchunk 34\n"))
-	expect.Contains(t, expect.ReadFile(t, path+".1")+expect.ReadFile(t, path), "\nchunk 25\n") // a rotation loses nothing of the last file's length
+	// a rotation loses nothing of the last file's length
+	expect.Contains(t, expect.ReadFile(t, path+".1")+expect.ReadFile(t, path), "\nchunk 25\n")
 	is.True(strings.HasSuffix(log.last(), "chunk 34"))
 	is.True(len(log.last()) <= 4<<10)
 }

@@ -20,8 +20,8 @@ import (
 	"pocketcoder/expect"
 )
 
-// TestWhatOpenCodeCanWriteConfiguresNoStart plants configuration where OpenCode, and what runs beside it, can write, and in a
-// repository.
+// TestWhatOpenCodeCanWriteConfiguresNoStart plants configuration where OpenCode, and what runs beside it, can write,
+// and in a repository.
 func TestWhatOpenCodeCanWriteConfiguresNoStart(t *testing.T) {
 	is := is.New(t)
 	tools := opencodetest.Tools(t)
@@ -47,18 +47,22 @@ func TestWhatOpenCodeCanWriteConfiguresNoStart(t *testing.T) {
 	}
 	evaluated := at("workspace", "evaluated")
 	for _, name := range []string{
-		".opencode/agent/a.md", ".opencode/agents/a.md", ".opencode/mode/a.md", ".opencode/modes/a.md", ".opencode/command/a.md", ".opencode/commands/a.md",
+		".opencode/agent/a.md", ".opencode/agents/a.md", ".opencode/mode/a.md", ".opencode/modes/a.md",
+		".opencode/command/a.md", ".opencode/commands/a.md",
 		".opencode/skill/a/SKILL.md", ".opencode/skills/a/SKILL.md", ".agents/skills/a/SKILL.md", ".claude/skills/a/SKILL.md",
 	} {
 		expect.WriteFile(t, at("workspace", name), fmt.Sprintf("---js\n(function () {\n  process.getBuiltinModule(\"fs\").appendFileSync(%q, %q)\n"+
 			"  return { name: \"a\", description: \"d\" }\n})()\n---\nx\n", evaluated, name+"\n"))
 	}
-	expect.WriteFile(t, at("workspace", ".agents/skills/b/SKILL.md"), "---\nname: b\ndescription: a skill of the repository\n---\nx\n")
-	parsed := map[string]string{"agent": "agent/parsed.md", "command": "command/parsed.md", "skill": "skill/parsed/SKILL.md"}
+	expect.WriteFile(t, at("workspace", ".agents/skills/b/SKILL.md"),
+		"---\nname: b\ndescription: a skill of the repository\n---\nx\n")
+	parsed := map[string]string{"agent": "agent/parsed.md", "command": "command/parsed.md",
+		"skill": "skill/parsed/SKILL.md"}
 	for _, name := range parsed {
 		expect.WriteFile(t, at("workspace", ".opencode", name), "---\nname: parsed\ndescription: d\n---\nx\n")
 	}
-	for name, content := range map[string]string{"HEAD": "ref: refs/heads/main\n", "objects/keep": "", "refs/keep": "", "opencode": "../../evil\n"} {
+	for name, content := range map[string]string{"HEAD": "ref: refs/heads/main\n", "objects/keep": "", "refs/keep": "",
+		"opencode": "../../evil\n"} {
 		expect.WriteFile(t, at("workspace", "foreign", ".git", name), content)
 	}
 	var hosts []string

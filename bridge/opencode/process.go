@@ -19,7 +19,8 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-// How long OpenCode may take to stop: less than 5 s in all. Measured: dispose 0.15 s with a command running, SIGTERM 0.2 s.
+// How long OpenCode may take to stop: less than 5 s in all. Measured: dispose 0.15 s with a command running, SIGTERM
+// 0.2 s.
 const (
 	disposeTime = 1500 * time.Millisecond
 	termTime    = 2 * time.Second
@@ -37,8 +38,8 @@ type child struct {
 	link     *inside.Link               // into its network namespace, at bwrap
 }
 
-// announcement reads what OpenCode prints until it says that it listens at its address. What answers there before is another
-// program, which has taken the port and is to see no password.
+// announcement reads what OpenCode prints until it says that it listens at its address. What answers there before is
+// another program, which has taken the port and is to see no password.
 type announcement struct {
 	url     string
 	printed tail.Buffer
@@ -55,8 +56,8 @@ func (a *announcement) Write(p []byte) (int, error) {
 	return a.printed.Write(p)
 }
 
-// start starts the child from a goroutine that is locked to its thread until the child ends. Pdeathsig fires when the thread
-// ends, not the process, and Go may end idle threads. A thread that has entered an isolation is not used again.
+// start starts the child from a goroutine that is locked to its thread until the child ends. Pdeathsig fires when the
+// thread ends, not the process, and Go may end idle threads. A thread that has entered an isolation is not used again.
 func (c *child) start() error {
 	c.cmd.SysProcAttr = childAttributes()
 	if c.prepared.SetAttributes != nil {

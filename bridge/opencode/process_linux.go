@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// childAttributes make OpenCode leader of its own process group, which a Ctrl-C in our terminal does not reach, and make
-// the kernel kill it when the thread that started it ends, which is how it dies with us.
+// childAttributes make OpenCode leader of its own process group, which a Ctrl-C in our terminal does not reach, and
+// make the kernel kill it when the thread that started it ends, which is how it dies with us.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
@@ -35,8 +35,9 @@ func processTree(pid int) (all []process) {
 	return all
 }
 
-// processorWait returns how long the main thread of a process or of a descendant has waited for a processor: the longest of
-// them. OpenCode answers on its main thread. Adding up all threads would count more than the time that has passed.
+// processorWait returns how long the main thread of a process or of a descendant has waited for a processor: the
+// longest of them. OpenCode answers on its main thread. Adding up all threads would count more than the time that has
+// passed.
 func processorWait(pid int) (longest time.Duration) {
 	for _, p := range processTree(pid) {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", p.pid))

@@ -19,7 +19,8 @@ import (
 // put submits a message and returns its id.
 func (w *whole) put(chatID, text, delivery string) string {
 	w.t.Helper()
-	id, seq, err := w.outbox.Chats.SubmitMessage(w.t.Context(), chat.SubmitMessage{Chat: chatID, Parts: said(text), Delivery: delivery})
+	id, seq, err := w.outbox.Chats.SubmitMessage(w.t.Context(),
+		chat.SubmitMessage{Chat: chatID, Parts: said(text), Delivery: delivery})
 	w.must(err)
 	w.must(w.model.Wait(w.t.Context(), seq))
 	return id
@@ -48,7 +49,8 @@ func (w *whole) asking() pending.Request {
 
 func (w *whole) approve(p pending.Request) {
 	w.t.Helper()
-	_, err := w.outbox.Permissions.Decide(w.t.Context(), permission.Decide{Chat: p.Chat, Permission: p.EnginePermission, Decision: events.Authorized})
+	_, err := w.outbox.Permissions.Decide(w.t.Context(), permission.Decide{Chat: p.Chat, Permission: p.EnginePermission,
+		Decision: events.Authorized})
 	w.must(err)
 }
 
@@ -96,18 +98,21 @@ func TestTheQueueIsAnsweredAsThePersonChangedIt(t *testing.T) {
 	chatID := w.chat()
 	w.put(chatID, asksFirst, "")
 	request := w.asking()
-	a, b, c, d := w.put(chatID, "@@say a", ""), w.put(chatID, "@@say b", ""), w.put(chatID, "@@say c", ""), w.put(chatID, "@@say d", events.DeliveryQueue)
+	a, b, c, d := w.put(chatID, "@@say a", ""), w.put(chatID, "@@say b", ""), w.put(chatID, "@@say c", ""),
+		w.put(chatID, "@@say d", events.DeliveryQueue)
 	w.change(chat.ChangeMessage{Chat: chatID, Message: d, Before: &a})
 	w.change(chat.ChangeMessage{Chat: chatID, Message: a, Parts: said("@@say edited")})
 	_, err := w.outbox.Chats.WithdrawMessage(t.Context(), chat.WithdrawMessage{Chat: chatID, Message: b})
 	is.NoErr(err)
 	w.change(chat.ChangeMessage{Chat: chatID, Message: c, Delivery: events.DeliverySteer})
 	w.delivered(c) // while the turn waits for a person
-	_, err = w.outbox.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: chatID, Message: c, Parts: said("too late")})
+	_, err = w.outbox.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: chatID, Message: c,
+		Parts: said("too late")})
 	is.Equal(handlers.CodeOf(err), handlers.Conflict)
 	w.approve(request)
 	expect.Eventually(t, "all is answered", func() bool { return w.row(chatID).Turn == projections.TurnUser })
-	is.Equal(w.conversation(chatID), ">"+asksFirst+" >@@say c c >@@say d d >@@say edited edited") // c came after the first step
+	// c came after the first step
+	is.Equal(w.conversation(chatID), ">"+asksFirst+" >@@say c c >@@say d d >@@say edited edited")
 }
 
 func TestAnAbortEndsATurnWithASteeredMessage(t *testing.T) {
@@ -138,7 +143,9 @@ func TestAnAbortEndsATurnWithASteeredMessage(t *testing.T) {
 			w.must(err)
 			expect.Eventually(t, "the turn is over", func() bool { return w.row(chatID).Turn == projections.TurnUser })
 			w.put(chatID, "@@say next", "")
-			expect.Eventually(t, "the next is answered", func() bool { return strings.HasSuffix(w.conversation(chatID), ">@@say next next") })
+			expect.Eventually(t, "the next is answered", func() bool {
+				return strings.HasSuffix(w.conversation(chatID), ">@@say next next")
+			})
 			expect.Eventually(t, "the turn is over", func() bool { return w.row(chatID).Turn == projections.TurnUser })
 		})
 	}

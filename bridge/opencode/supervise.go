@@ -1,9 +1,9 @@
-// Package opencode runs an OpenCode server as a child process: with directories, a configuration, and an isolation of its own,
-// with restarts, a clean stop, and no orphans.
+// Package opencode runs an OpenCode server as a child process: with directories, a configuration, and an isolation of
+// its own, with restarts, a clean stop, and no orphans.
 //
 // Promises:
-//   - The workspace cannot configure OpenCode. Supervisor refuses to start an OpenCode whose effective configuration lets any
-//     tool run without asking.
+//   - The workspace cannot configure OpenCode. Supervisor refuses to start an OpenCode whose effective configuration
+//     lets any tool run without asking.
 //   - One supervisor at a time uses a directory. It ends the OpenCode that an earlier process has left there.
 //
 // The package must not know the log, chats or decisions: the packages ingest and outbox connect OpenCode with those.
@@ -31,9 +31,9 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-// Supervisor runs OpenCode as a child of this process, at the level Isolation. OpenCode listens on a free loopback port with a
-// random password, stores its files below Dir and reads only our configuration. Supervisor restarts OpenCode when OpenCode ends
-// or does not answer. It can be run once.
+// Supervisor runs OpenCode as a child of this process, at the level Isolation. OpenCode listens on a free loopback
+// port with a random password, stores its files below Dir and reads only our configuration. Supervisor restarts
+// OpenCode when OpenCode ends or does not answer. It can be run once.
 type Supervisor struct {
 	Tools     install.Tools
 	Dir       string // absolute; one supervisor at a time
@@ -58,7 +58,8 @@ type Supervisor struct {
 	// Allow receives host:port of OpenCode's model providers before each call of Started, unless nil.
 	Allow func(addresses []string)
 
-	// Conceal receives the password of each start, which must not be stored, unless nil. OpenCode can read it in its environment.
+	// Conceal receives the password of each start, which must not be stored, unless nil. OpenCode can read it in its
+	// environment.
 	Conceal func(password string)
 
 	Limits   HealthLimits  // zero for DefaultHealthLimits
@@ -84,15 +85,16 @@ const (
 	pauseMost  = 10 * time.Second
 	lockPause  = time.Second / 4
 	healthy    = time.Minute // a life this long starts the pauses over
-	firstTries = 3           // starts before one that ends before it is ready is an error: somebody may have taken its port
+	// starts before one that ends before it is ready is an error: somebody may have taken its port
+	firstTries = 3
 )
 
 // errEnded says OpenCode ended before it was ready.
 var errEnded = errors.New("it ended")
 
-// Run keeps OpenCode running until ctx ends, then stops it within 5 s and returns nil. That OpenCode cannot be started at
-// all, or is not configured as it must be, is an error; once it has run, it is started again for ever, after pauses that
-// grow to 10 s. What an earlier process of this data directory left running is killed first.
+// Run keeps OpenCode running until ctx ends, then stops it within 5 s and returns nil. That OpenCode cannot be started
+// at all, or is not configured as it must be, is an error; once it has run, it is started again for ever, after pauses
+// that grow to 10 s. What an earlier process of this data directory left running is killed first.
 func (s *Supervisor) Run(ctx context.Context) error {
 	if err := s.makeDirs(); err != nil {
 		return fmt.Errorf("start opencode: %w", err)
@@ -148,8 +150,8 @@ func pauseAfter(before time.Duration, wasHealthy bool) time.Duration {
 	return min(max(2*before, pauseFirst), pauseMost)
 }
 
-// lock takes the lock of the directory. Another node that hangs may have it for a while longer, or the server of a shared directory may
-// keep it for a machine that died.
+// lock takes the lock of the directory. Another node that hangs may have it for a while longer, or the server of a
+// shared directory may keep it for a machine that died.
 func (s *Supervisor) lock(ctx context.Context) (unlock func(), err error) {
 	for said := false; ; said = true {
 		unlock, err = install.Lock(s.path("lock"))
@@ -222,7 +224,8 @@ func (s *Supervisor) start(log *logFile) (*child, *client.Client, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	argv := append(slices.Clone(s.Launcher), s.Tools.OpenCode, "serve", "--hostname", "127.0.0.1", "--port", strconv.Itoa(port),
+	argv := append(slices.Clone(s.Launcher), s.Tools.OpenCode, "serve", "--hostname", "127.0.0.1", "--port",
+		strconv.Itoa(port),
 		"--print-logs", "--log-level", "WARN")
 	api := client.New("http://127.0.0.1:"+strconv.Itoa(port), password)
 	listens := &announcement{url: api.URL(), made: make(chan struct{})}
@@ -281,7 +284,8 @@ func (s *Supervisor) checkVersion(version string) error {
 	if s.Tools.Version == "" {
 		s.Tools.Version = version
 		if version != install.OpenCodeVersion {
-			s.Logger.Warn(fmt.Sprintf("%s is version %s; only %s is known to work", s.Tools.OpenCode, version, install.OpenCodeVersion))
+			s.Logger.Warn(fmt.Sprintf("%s is version %s; only %s is known to work", s.Tools.OpenCode, version,
+				install.OpenCodeVersion))
 		}
 	}
 	if version != s.Tools.Version {

@@ -26,7 +26,8 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-// supervising runs a script in OpenCode's place: /bin/sh, given OpenCode's arguments, runs the file serve in its directory.
+// supervising runs a script in OpenCode's place: /bin/sh, given OpenCode's arguments, runs the file serve in its
+// directory.
 func supervising(t *testing.T, dir, script string) *Supervisor {
 	t.Helper()
 	s := &Supervisor{
@@ -69,7 +70,8 @@ func sleeping(t *testing.T) *child {
 	t.Helper()
 	listens := &announcement{made: make(chan struct{})}
 	close(listens.made)
-	c := &child{cmd: exec.Command("sleep", "600"), listens: listens, exited: make(chan struct{}), prepared: &isolation.PreparedCommand{}}
+	c := &child{cmd: exec.Command("sleep", "600"), listens: listens, exited: make(chan struct{}),
+		prepared: &isolation.PreparedCommand{}}
 	if err := c.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +178,9 @@ func TestAProgramThatHasTakenThePortIsAskedNothing(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context()) }()
 	for n := range firstTries {
-		expect.Eventually(t, "it has a port", func() bool { return expect.ReadFile(t, s.path("home", "n")) == fmt.Sprintln(n+1) })
+		expect.Eventually(t, "it has a port", func() bool {
+			return expect.ReadFile(t, s.path("home", "n")) == fmt.Sprintln(n+1)
+		})
 		taken, err := net.Listen("tcp", "127.0.0.1:"+strings.TrimSpace(expect.ReadFile(t, s.path("home", "port"))))
 		is.NoErr(err)
 		stranger := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -198,7 +202,9 @@ func TestAProgramThatHasTakenThePortOfOneThatDiedIsAskedNothing(t *testing.T) {
 	c := sleeping(t)
 	is.NoErr(c.cmd.Process.Kill())
 	<-c.exited
-	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Error("a stranger was asked for", r.URL) }))
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Error("a stranger was asked for", r.URL)
+	}))
 	t.Cleanup(stranger.Close)
 	c.stop(client.New(stranger.URL, "password"))
 }
@@ -207,7 +213,8 @@ func TestWhatIsPrintedInPiecesAnnouncesOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := &announcement{url: "http://127.0.0.1:40", made: make(chan struct{})}
-	for i, piece := range []string{"a warning\nopencode server listening on http://127.0.0.1:4", "0", "1\n", "opencode server listening on http://127.0.0.1:40", "\n", "more\n"} {
+	for i, piece := range []string{"a warning\nopencode server listening on http://127.0.0.1:4", "0", "1\n",
+		"opencode server listening on http://127.0.0.1:40", "\n", "more\n"} {
 		n, err := a.Write([]byte(piece))
 		is.NoErr(err)
 		is.Equal(n, len(piece))
@@ -247,7 +254,8 @@ func TestAnAnswerThatIsNotOurOpenCodesIsAnError(t *testing.T) {
 
 func TestAnOpenCodeOfUnknownVersionIsUsedAndAnotherVersionIsReported(t *testing.T) {
 	t.Parallel()
-	for version, reported := range map[string]string{install.OpenCodeVersion: "", "0.9.1": "/bin/sh is version 0.9.1; only " + install.OpenCodeVersion + " is known to work"} {
+	for version, reported := range map[string]string{install.OpenCodeVersion: "",
+		"0.9.1": "/bin/sh is version 0.9.1; only " + install.OpenCodeVersion + " is known to work"} {
 		t.Run(version, func(t *testing.T) {
 			is := is.New(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -261,7 +269,8 @@ func TestAnOpenCodeOfUnknownVersionIsUsedAndAnotherVersionIsReported(t *testing.
 			expect.Contains(t, lines.String(), reported)
 			is.Equal(lines.String() == "", reported == "")
 			err := s.await(ctx, sleeping(t), healthAnswers(t, 200, `{"healthy":true,"version":"1.0.0"}`))
-			is.True(err != nil && strings.Contains(err.Error(), "it is version 1.0.0, not "+version)) // a later start has the same one
+			// a later start has the same one
+			is.True(err != nil && strings.Contains(err.Error(), "it is version 1.0.0, not "+version))
 		})
 	}
 }
@@ -313,11 +322,15 @@ func TestADirectoryHasOneSupervisor(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { ended <- second.Run(ctx) }()
-	expect.Eventually(t, "the second one waits", func() bool { return strings.Contains(said.String(), "in use by another process") })
+	expect.Eventually(t, "the second one waits", func() bool {
+		return strings.Contains(said.String(), "in use by another process")
+	})
 	is.Equal(writtenPID(t, first.path("home", "started")), pid)
 	is.True(processID(pid) != "") // and the first one goes on
 	is.NoErr(stop())
-	expect.Eventually(t, "the second one starts", func() bool { return writtenPID(t, first.path("home", "started")) != pid })
+	expect.Eventually(t, "the second one starts", func() bool {
+		return writtenPID(t, first.path("home", "started")) != pid
+	})
 	cancel()
 	is.NoErr(<-ended)
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // verify asks OpenCode for the configuration it has in effect, whatever it was made from (an administrator's
-// /etc/opencode is merged too), and refuses one that leaves a tool unasked, another shell, or other plugins than ours. It
-// returns the models that OpenCode can use.
+// /etc/opencode is merged too), and refuses one that leaves a tool unasked, another shell, or other plugins than ours.
+// It returns the models that OpenCode can use.
 func (s *Supervisor) verify(ctx context.Context, c *client.Client) (client.Models, error) {
 	if err := s.verifyConfig(ctx, c); err != nil {
 		return client.Models{}, err
@@ -30,9 +30,9 @@ func (s *Supervisor) verify(ctx context.Context, c *client.Client) (client.Model
 	return models, s.verifyModel(ctx, c, models)
 }
 
-// projectID matches the ids that OpenCode makes. OpenCode also reads one from .git/opencode in the workspace, and joins it to
-// the path of the git repository in which it keeps snapshots. That must not be a repository of the workspace, because git runs
-// the programs that the repository's configuration names.
+// projectID matches the ids that OpenCode makes. OpenCode also reads one from .git/opencode in the workspace, and
+// joins it to the path of the git repository in which it keeps snapshots. That must not be a repository of the
+// workspace, because git runs the programs that the repository's configuration names.
 var projectID = regexp.MustCompile(`^([0-9a-f]+|global)$`)
 
 // verifyConfig refuses a configuration under which a tool runs unasked, and a foreign project.
@@ -123,7 +123,8 @@ func unasked(rules []client.AgentRule) string {
 		switch {
 		case rule.Permission == "*" && rule.Pattern == "*" && rule.Action != "allow":
 			found = ""
-		case rule.Action != "allow" || rule.Permission == "external_directory" && strings.HasSuffix(rule.Pattern, "/tool-output/*"):
+		case rule.Action != "allow" || rule.Permission == "external_directory" &&
+			strings.HasSuffix(rule.Pattern, "/tool-output/*"):
 			// OpenCode adds this one to every agent: where it keeps tool output that was too long. Reading there asks too.
 		case found == "":
 			found = rule.Permission

@@ -9,7 +9,8 @@ import (
 	"pocketcoder/bridge/opencode/client"
 )
 
-// HealthLimits say when an OpenCode that runs and does not answer is reported and restarted. Zero durations are the default.
+// HealthLimits say when an OpenCode that runs and does not answer is reported and restarted. Zero durations are the
+// default.
 type HealthLimits struct {
 	Ask     time.Duration // pause between two health requests
 	Report  time.Duration // without an answer, until Trouble says so
@@ -19,11 +20,12 @@ type HealthLimits struct {
 // DefaultHealthLimits is far above OpenCode's response time under load, about 100 ms.
 var DefaultHealthLimits = HealthLimits{Ask: 2 * time.Second, Report: 10 * time.Second, Restart: 30 * time.Second}
 
-// watch asks OpenCode for its health until ctx ends. It returns an error when OpenCode has not answered for so long that it
-// must be restarted. Time in which OpenCode waits for a processor does not count, because a restart would add load to an
-// overloaded machine.
+// watch asks OpenCode for its health until ctx ends. It returns an error when OpenCode has not answered for so long
+// that it must be restarted. Time in which OpenCode waits for a processor does not count, because a restart would add
+// load to an overloaded machine.
 func (s *Supervisor) watch(ctx context.Context, api *client.Client, pid int) error {
-	limits := HealthLimits{cmp.Or(s.Limits.Ask, DefaultHealthLimits.Ask), cmp.Or(s.Limits.Report, DefaultHealthLimits.Report),
+	limits := HealthLimits{cmp.Or(s.Limits.Ask, DefaultHealthLimits.Ask),
+		cmp.Or(s.Limits.Report, DefaultHealthLimits.Report),
 		cmp.Or(s.Limits.Restart, DefaultHealthLimits.Restart)}
 	defer s.setTrouble("")
 	answered, waited := time.Now(), processorWait(pid)

@@ -75,8 +75,9 @@ func (p *Push) keep(ctx context.Context, token string, a action) error {
 	return p.Secrets.Create(ctx, actionKey(token), value)
 }
 
-// Act does what the button with that token says, once. address is where the request came from. It is refused once it was used or
-// has expired, when the ask is decided, and when its account, its device or the account's say in the chat is gone.
+// Act does what the button with that token says, once. address is where the request came from. It is refused once it
+// was used or has expired, when the ask is decided, and when its account, its device or the account's say in the chat
+// is gone.
 func (p *Push) Act(ctx context.Context, token, address string) (events.Decision, error) {
 	if len(token) > maxActionToken {
 		return "", unknownButton()
@@ -158,8 +159,8 @@ func (p *Push) giveBack(ctx context.Context, token string, a action) error {
 	return err
 }
 
-// mayDecide reports whether the account still decides in the chat, and whether it is an administrator. The account must be active, no agent,
-// and own the chat or be an administrator.
+// mayDecide reports whether the account still decides in the chat, and whether it is an administrator. The account
+// must be active, no agent, and own the chat or be an administrator.
 func (p *Push) mayDecide(ctx context.Context, a action) (allowed, admin bool, err error) {
 	chat, found, err := p.Model.Chat(ctx, a.Chat)
 	if err != nil || !found || chat.Removed {

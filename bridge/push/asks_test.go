@@ -60,7 +60,8 @@ func TestAnAskIsPushedWithWhatAppsAndNtfyRead(t *testing.T) {
 	is.Equal(len(buttons(t, got)), 2)
 
 	s.becomes("evt.chat."+chat, "queued", "sent")
-	is.Equal(s.told("evt.chat." + chat)[1], events.NotificationSent{Notification: b.ID, Device: "d1", Service: "unifiedpush", Host: "127.0.0.1", Attempts: 1})
+	is.Equal(s.told("evt.chat." + chat)[1], events.NotificationSent{Notification: b.ID, Device: "d1",
+		Service: "unifiedpush", Host: "127.0.0.1", Attempts: 1})
 }
 
 func TestNobodyIsToldWho(t *testing.T) {
@@ -103,7 +104,8 @@ func TestRulesTurnOffTheirTypeAlone(t *testing.T) {
 	s, r := newSystem(t), newReceiver(t, nil)
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
-	s.save("notification_rules", "r1", map[string]any{"user": ann, "rules": map[string]any{"question": false, "permission": true, "odd": "x"}})
+	s.save("notification_rules", "r1", map[string]any{"user": ann,
+		"rules": map[string]any{"question": false, "permission": true, "odd": "x"}})
 	chat := s.chat(ann, "chat")
 	s.question(chat, "que_1")
 	s.asked(chat, "per_1", "ls")
@@ -113,7 +115,8 @@ func TestRulesTurnOffTheirTypeAlone(t *testing.T) {
 
 func (s *system) question(chat, id string) {
 	s.t.Helper()
-	s.said(chat, events.QuestionAsked, `{"id":"`+id+`","sessionID":"ses_`+chat+`","questions":[{"question":"Which port?","header":"Port","options":[{"label":"80"},{"label":"443"}]},{"question":"Sure?","header":"Sure","options":[]}]}`)
+	s.said(chat, events.QuestionAsked, `{"id":"`+id+`","sessionID":"ses_`+chat+
+		`","questions":[{"question":"Which port?","header":"Port","options":[{"label":"80"},{"label":"443"}]},{"question":"Sure?","header":"Sure","options":[]}]}`)
 }
 
 func TestAQuestionIsPushedAndWithdrawnOnceAllOfItIsAnswered(t *testing.T) {
@@ -126,7 +129,8 @@ func TestAQuestionIsPushedAndWithdrawnOnceAllOfItIsAnswered(t *testing.T) {
 	s.question(chat, "que_1")
 	got := s.next(r, 0)
 	b := read(t, got.body)
-	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"question", "chat: a question", "Which port?\n80 / 443\nand 1 more"})
+	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"question", "chat: a question",
+		"Which port?\n80 / 443\nand 1 more"})
 	is.Equal(got.header.Get("Actions"), "")
 	s.append(chat, events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"80"}})
 	s.worked()
@@ -177,7 +181,8 @@ func TestAChatWithoutAnOwnerIsTheAdministrators(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
-	for name, role := range map[string]string{"ann": account.User, "bot": account.Agent, "root": account.Admin, "boss": account.Admin} {
+	for name, role := range map[string]string{"ann": account.User, "bot": account.Agent, "root": account.Admin,
+		"boss": account.Admin} {
 		s.device(name, s.user(name, role), "unifiedpush", r.URL+"/"+name)
 	}
 	s.asked(s.chat("", "adopted"), "per_1", "ls")
@@ -198,7 +203,8 @@ func TestAToolServerThatWaitsIsPushedToAdministratorsOnce(t *testing.T) {
 	server := map[string]any{"name": "search", "status": "pending", "reason": "to look things up", "image": "mcp/search"}
 	s.save("mcp_servers", "m1", server)
 	b := read(t, s.next(r, 0).body)
-	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"mcp_request", "May search be used?", "mcp/search\n  to look things up"})
+	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"mcp_request", "May search be used?",
+		"mcp/search\n  to look things up"})
 	s.save("mcp_servers", "m1", map[string]any{"reason": "to look more things up"})
 	s.worked()
 	is.Equal(len(r.requests()), 1) // it still waits
@@ -221,7 +227,10 @@ func TestEndpointsTokensAndSecretsStandInNoEventAndNoLine(t *testing.T) {
 	s.asked(chat, "per_1", "ls")
 	s.eventually("both failed", func() bool { return s.count(chat, events.NotificationFailed{}) == 2 })
 	var stored strings.Builder
-	_, err := s.log.Fold(t.Context(), events.ChatFilter(chat), 0, func(e events.Event) error { stored.Write(e.Data); return nil })
+	_, err := s.log.Fold(t.Context(), events.ChatFilter(chat), 0, func(e events.Event) error {
+		stored.Write(e.Data)
+		return nil
+	})
 	is.NoErr(err)
 	approve := token(t, buttons(t, r.requests()[0])["Approve"])
 	for _, text := range []string{stored.String(), s.lines.String()} {
@@ -238,16 +247,20 @@ func TestAnAskOfOurOwnIsPushedAndDecidedToo(t *testing.T) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 	chat := s.chat(ann, "chat")
-	s.append(chat, events.PermissionRequested{Permission: "b1", Type: "budget", Message: "The chat has cost 1.00 of 1.00 today.", Metadata: []byte(`{"limit":1}`)})
+	s.append(chat, events.PermissionRequested{Permission: "b1", Type: "budget",
+		Message: "The chat has cost 1.00 of 1.00 today.", Metadata: []byte(`{"limit":1}`)})
 	s.append(chat, events.PermissionReferred{Permission: "b1", Reason: "a budget is reached"})
 	got := s.next(r, 0)
 	b := read(t, got.body)
-	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"permission", "Allow more spending", "The chat has cost 1.00 of 1.00 today.\na budget is reached\nChat: chat"})
+	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"permission", "Allow more spending",
+		"The chat has cost 1.00 of 1.00 today.\na budget is reached\nChat: chat"})
 	_, err := s.Act(t.Context(), token(t, buttons(t, got)["Approve"]), "")
 	is.NoErr(err)
 	is.Equal(s.count(chat, events.PermissionDecided{}), 1)
 
-	s.append(chat, events.PermissionRequested{Permission: "n1", Type: "network", Message: "May this reach a.example:443? npm install", Patterns: []string{"a.example:443"}, Metadata: []byte(`{"host":"a.example","command":"npm install"}`)})
+	s.append(chat, events.PermissionRequested{Permission: "n1", Type: "network",
+		Message: "May this reach a.example:443? npm install", Patterns: []string{"a.example:443"},
+		Metadata: []byte(`{"host":"a.example","command":"npm install"}`)})
 	s.append(chat, events.PermissionReferred{Permission: "n1", Reason: "no rule allows it"})
 	got = s.next(r, 2) // the first was withdrawn
 	is.Equal(read(t, got.body).Message, "May this reach a.example:443? npm install\nno rule allows it\nChat: chat")

@@ -28,7 +28,10 @@ func TestAButtonDecidesOnceInItsOwnersName(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(decision, events.Authorized)
 	var decided events.Event
-	_, err = s.log.Fold(t.Context(), events.ChatSubject(chat, "permission.decided"), 0, func(e events.Event) error { decided = e; return nil })
+	_, err = s.log.Fold(t.Context(), events.ChatSubject(chat, "permission.decided"), 0, func(e events.Event) error {
+		decided = e
+		return nil
+	})
 	is.NoErr(err)
 	d, err := events.Decode(decided)
 	is.NoErr(err)
@@ -141,7 +144,10 @@ func (s *system) expire(button string) {
 // count counts the events of a kind in a chat.
 func (s *system) count(chat string, d events.Data) (n int) {
 	s.t.Helper()
-	_, err := s.log.Fold(s.t.Context(), events.ChatSubject(chat, d.Kind()), 0, func(events.Event) error { n++; return nil })
+	_, err := s.log.Fold(s.t.Context(), events.ChatSubject(chat, d.Kind()), 0, func(events.Event) error {
+		n++
+		return nil
+	})
 	check(s.t, err)
 	return n
 }
@@ -208,12 +214,15 @@ func TestApproveIsOfferedOnlyForWhatAPhoneShows(t *testing.T) {
 		{"make check" + strings.Repeat("\n  ", 400) + ";touch OWNED", "make check\n  ⏎×399\n  ;touch OWNED", true},
 		{"make check" + strings.Repeat(" ", 700) + ";touch OWNED", "make check␠×700;touch OWNED", true},
 		{"make check" + strings.Repeat("\u3000", 50) + ";touch OWNED", "make check" + strings.Repeat("<U+3000>", 50) + ";touch OWNED", false},
-		{"make check" + strings.Repeat("\n", 9) + "touch OWNED", "make check" + strings.Repeat("\n", 8) + "\n  touch OWNED", false}, // 11 rows
-		{"a\nb\nc\nd\ne\nf\ng\nh\ni", "a\n  b\n  c\n  d\n  e\n  f\n  g\n  h\n  i", true},                                            // 10 rows with the folder
+		// 11 rows
+		{"make check" + strings.Repeat("\n", 9) + "touch OWNED", "make check" + strings.Repeat("\n", 8) + "\n  touch OWNED", false},
+		// 10 rows with the folder
+		{"a\nb\nc\nd\ne\nf\ng\nh\ni", "a\n  b\n  c\n  d\n  e\n  f\n  g\n  h\n  i", true},
 		{"a\nb\nc\nd\ne\nf\ng\nh\ni\nj", "a\n  b\n  c\n  d\n  e\n  f\n  g\n  h\n  i\n  j", false},
 		{strings.Repeat("x", 360), strings.Repeat("x", 360), true}, // wrapped
 		{strings.Repeat("x", 361), strings.Repeat("x", 361), false},
-		{strings.TrimSpace(strings.Repeat(strings.Repeat("x", 21)+" ", 16)), strings.TrimSpace(strings.Repeat(strings.Repeat("x", 21)+" ", 16)), false}, // a row for each word
+		// a row for each word
+		{strings.TrimSpace(strings.Repeat(strings.Repeat("x", 21)+" ", 16)), strings.TrimSpace(strings.Repeat(strings.Repeat("x", 21)+" ", 16)), false},
 		{"make check #" + strings.Repeat("\u1100", 270) + "\ntouch OWNED", "make check #" + strings.Repeat("\u1100", 270) + "\n  touch OWNED", false},
 		{strings.Repeat("漢", 181), strings.Repeat("漢", 181), false}, // two columns each
 	} {
@@ -238,7 +247,8 @@ func TestAChangeIsShownAsItsDiff(t *testing.T) {
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 	chat := s.chat(ann, "Docs")
 	header := func(file string) string {
-		return "Index: " + file + "\n===================================================================\n--- " + file + "\n+++ " + file + "\n"
+		return "Index: " + file + "\n===================================================================\n--- " + file +
+			"\n+++ " + file + "\n"
 	}
 	for i, c := range []struct {
 		name, diff, title, message string
@@ -261,7 +271,8 @@ func TestAChangeIsShownAsItsDiff(t *testing.T) {
 		metadata, err := json.Marshal(about)
 		is.NoErr(err)
 		id := "per_" + string(rune('a'+i))
-		s.said(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"s","permission":"edit","patterns":["`+c.name+`"],"metadata":`+string(metadata)+`}`)
+		s.said(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"s","permission":"edit","patterns":["`+c.name+
+			`"],"metadata":`+string(metadata)+`}`)
 		s.append(chat, events.PermissionReferred{Permission: id})
 		got := s.next(r, i)
 		b := read(t, got.body)
@@ -282,7 +293,8 @@ func TestASearchThatIsNotShownWholeIsNotApprovedOnAPhone(t *testing.T) {
 	chat := s.chat(ann, "Docs")
 	for i, metadata := range []string{`{}`, `{"pattern":"KEY","path":"/w/private","include":".env*"}`} {
 		id := fmt.Sprint("per_", i)
-		s.said(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"s","permission":"grep","patterns":["KEY"],"metadata":`+metadata+`}`)
+		s.said(chat, events.PermissionAsked, `{"id":"`+id+
+			`","sessionID":"s","permission":"grep","patterns":["KEY"],"metadata":`+metadata+`}`)
 		s.append(chat, events.PermissionReferred{Permission: id})
 		is.Equal(buttons(t, s.next(r, i))["Approve"] != "", i == 0)
 	}
@@ -300,7 +312,8 @@ func TestTheLargestNotificationFits(t *testing.T) {
 	metadata, err := json.Marshal(map[string]string{"command": long})
 	is.NoErr(err)
 	id := "per_" + strings.Repeat("x", 60)
-	s.said(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"s","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`}`)
+	s.said(chat, events.PermissionAsked, `{"id":"`+id+
+		`","sessionID":"s","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`}`)
 	s.append(chat, events.PermissionReferred{Permission: id, Reason: long, Cwd: "/" + long})
 	is.True(len(s.next(r, 0).body) < 3400) // and Web Push adds two buttons
 }

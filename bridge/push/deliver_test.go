@@ -44,7 +44,8 @@ func TestAPushServiceThatIsDownIsTriedAgain(t *testing.T) {
 	s.becomes("evt.chat."+chat, "queued", "sent")
 	is.Equal(s.told("evt.chat." + chat)[1].(events.NotificationSent).Attempts, 3)
 	is.Equal(read(t, r.requests()[0].body).ID, read(t, r.requests()[2].body).ID)
-	is.True(r.requests()[0].header.Get("Actions") != r.requests()[2].header.Get("Actions")) // each attempt has buttons of its own
+	// each attempt has buttons of its own
+	is.True(r.requests()[0].header.Get("Actions") != r.requests()[2].header.Get("Actions"))
 }
 
 func TestAPushThatIsNotTakenFails(t *testing.T) {
@@ -136,7 +137,9 @@ func TestTooMuchForADeviceFailsAtOnce(t *testing.T) {
 	for i := range 55 {
 		check(t, s.Tell(t.Context(), ann, events.Notice{Type: "news", Message: fmt.Sprint(i)}))
 	}
-	s.eventually("some failed", func() bool { return strings.Contains(strings.Join(s.kinds("evt.user."+ann), " "), "failed") })
+	s.eventually("some failed", func() bool {
+		return strings.Contains(strings.Join(s.kinds("evt.user."+ann), " "), "failed")
+	})
 	close(release)
 	s.eventually("the rest was sent", func() bool { return len(s.told("evt.user."+ann)) == 110 })
 }
@@ -181,7 +184,8 @@ func TestRedirectsAreNotFollowedAndAnswersNotReadToTheEnd(t *testing.T) {
 	})
 	chat := s.ask(r.URL + "/topic")
 	s.becomes("evt.chat."+chat, "queued", "failed")
-	is.Equal(s.told("evt.chat." + chat)[1].(events.NotificationFailed).Reason, "307 Temporary Redirect: it redirects, which is not followed")
+	is.Equal(s.told("evt.chat." + chat)[1].(events.NotificationFailed).Reason,
+		"307 Temporary Redirect: it redirects, which is not followed")
 	is.Equal(len(inner.requests()), 0)
 
 	endless := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
@@ -209,7 +213,8 @@ func TestARestartSendsNothingTwiceAndLosesNothing(t *testing.T) {
 	s.stop()
 
 	// As after a crash between noting and sending.
-	s.append(chat, events.NotificationQueued{Notification: "n3", Device: "d1", User: "ann", Notice: events.Notice{Type: "news", Message: "late", Chat: chat}})
+	s.append(chat, events.NotificationQueued{Notification: "n3", Device: "d1", User: "ann",
+		Notice: events.Notice{Type: "news", Message: "late", Chat: chat}})
 	s.start()
 	is.Equal(read(t, s.next(r, 2).body).Message, "late")
 	s.becomes("evt.chat."+chat, "queued", "sent", "queued", "sent", "queued", "sent")
@@ -240,7 +245,8 @@ func TestSomebodyIsToldSomething(t *testing.T) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 	chat := s.chat(ann, "chat")
-	check(t, s.Tell(t.Context(), ann, events.Notice{Type: "task_complete", Title: "Done {{.x}}", Message: "All\x00 of it", Chat: chat}))
+	check(t, s.Tell(t.Context(), ann, events.Notice{Type: "task_complete", Title: "Done {{.x}}", Message: "All\x00 of it",
+		Chat: chat}))
 	got := s.next(r, 0)
 	b := read(t, got.body)
 	is.Equal([]string{b.Type, b.Title, b.Message, b.Chat}, []string{"task_complete", "Done {{.x}}", "All␀ of it", chat})

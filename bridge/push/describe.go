@@ -11,8 +11,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// describeAsk writes the title and the text of a permission request: what an approval would allow, where, and why a person is
-// asked. n.Whole reports whether a phone shows all that an approval would allow.
+// describeAsk writes the title and the text of a permission request: what an approval would allow, where, and why a
+// person is asked. n.Whole reports whether a phone shows all that an approval would allow.
 func (p *Push) describeAsk(n *events.Notice, ask projections.Permission, chat, why string) {
 	about := requestOf(ask.Ask(), ask.Message)
 	n.Type = typePermission
@@ -49,7 +49,8 @@ func requestOf(ask events.PermissionAsk, message string) request {
 	case about.Command != "":
 		return request{title: "Run " + oneLine(about.Command), text: about.Command}
 	case len(patch) > 1:
-		return request{fmt.Sprintf("Apply a patch to %d files", len(patch)), strings.Join(patch, "\n") + "\n" + about.Diff, true}
+		return request{fmt.Sprintf("Apply a patch to %d files", len(patch)), strings.Join(patch, "\n") + "\n" + about.Diff,
+			true}
 	case len(patch) == 1 && !strings.HasPrefix(patch[0], "Change "):
 		return request{patch[0], patch[0] + "\n" + about.Diff, true}
 	case about.Diff != "":
@@ -99,7 +100,8 @@ func change(file, diff string) request {
 	verb := "Edit"
 	if strings.HasPrefix(hunks, "@@ -0,0 ") {
 		verb = "Write"
-		if first, rest, more := strings.Cut(hunks, "\n"); more && !strings.Contains(rest, "\n@@") && strings.HasSuffix(first, "@@") {
+		if first, rest, more := strings.Cut(hunks, "\n"); more && !strings.Contains(rest, "\n@@") &&
+			strings.HasSuffix(first, "@@") {
 			hunks = rest // the line numbers of a new file are of no use
 		}
 	}

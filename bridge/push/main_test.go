@@ -28,7 +28,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// system is notifications over a real log, real read models and real HTTP, without OpenCode: tests append what it would say.
+// system is notifications over a real log, real read models and real HTTP, without OpenCode: tests append what it
+// would say.
 type system struct {
 	t           testing.TB
 	conn        *nats.Conn
@@ -66,7 +67,8 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	s.accounts, err = account.Open(t.Context(), s.log, s.secrets)
 	check(t, err)
 	s.accounts.HashMemory = 64
-	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log}, &permission.Permissions{Log: s.log}
+	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log},
+		&permission.Permissions{Log: s.log}
 	s.vapid, err = service.LoadVAPID(filepath.Join(t.TempDir(), "webpush.json"))
 	check(t, err)
 	stopModel := s.background(s.model.Run)
@@ -137,7 +139,8 @@ func (s *system) save(collection, id string, fields map[string]any) {
 	}
 	_, found, err := s.record(collection, id)
 	check(s.t, err)
-	_, seq, err := s.records.Save(s.t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: collection, Record: id, Set: set, New: !found})
+	_, seq, err := s.records.Save(s.t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
+		Collection: collection, Record: id, Set: set, New: !found})
 	check(s.t, err)
 	check(s.t, s.model.Wait(s.t.Context(), seq))
 }
@@ -155,13 +158,15 @@ func (s *system) record(collection, id string) (projections.Config, bool, error)
 // device makes a device of an account that a receiver serves.
 func (s *system) device(id, user, service, token string) {
 	s.t.Helper()
-	s.save("devices", id, map[string]any{"user": user, "name": "Phone of " + user, "push_service": service, "push_token": token, "is_active": true})
+	s.save("devices", id, map[string]any{"user": user, "name": "Phone of " + user, "push_service": service,
+		"push_token": token, "is_active": true})
 }
 
 // chat makes a chat with a session of its own.
 func (s *system) chat(owner, title string) string {
 	s.t.Helper()
-	id, _, err := s.chats.Create(s.t.Context(), chat.Create{Command: handlers.Command{Actor: events.ActorSystem}, Title: title, User: owner})
+	id, _, err := s.chats.Create(s.t.Context(), chat.Create{Command: handlers.Command{Actor: events.ActorSystem},
+		Title: title, User: owner})
 	check(s.t, err)
 	s.append(id, events.SessionBound{Session: "ses_" + id, Directory: "/w"})
 	return id
@@ -178,7 +183,8 @@ func (s *system) append(chat string, d events.Data) uint64 {
 // said appends what an OpenCode would say about a chat.
 func (s *system) said(chat, typ, properties string) uint64 {
 	s.t.Helper()
-	e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1, events.OpenCode{Type: typ, Properties: json.RawMessage(properties)})
+	e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1,
+		events.OpenCode{Type: typ, Properties: json.RawMessage(properties)})
 	check(s.t, err)
 	return s.store(e)
 }
@@ -195,14 +201,18 @@ func (s *system) store(e events.Event) uint64 {
 func (s *system) asked(chat, ask, command string) {
 	s.t.Helper()
 	metadata, _ := json.Marshal(map[string]string{"command": command})
-	s.said(chat, events.PermissionAsked, `{"id":"`+ask+`","sessionID":"ses_`+chat+`","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`,"tool":{"messageID":"msg_1","callID":"call_`+ask+`"}}`)
+	s.said(chat, events.PermissionAsked, `{"id":"`+ask+`","sessionID":"ses_`+chat+
+		`","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`,"tool":{"messageID":"msg_1","callID":"call_`+
+		ask+`"}}`)
 	s.append(chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
 }
 
 // decide decides an ask as a person who has another device at hand.
 func (s *system) decide(chat, ask string, d events.Decision) {
 	s.t.Helper()
-	seq, err := s.permissions.Decide(s.t.Context(), permission.Decide{Command: handlers.Command{Actor: events.UserActor("other")}, Chat: chat, Permission: ask, Decision: d})
+	seq, err := s.permissions.Decide(s.t.Context(),
+		permission.Decide{Command: handlers.Command{Actor: events.UserActor("other")}, Chat: chat, Permission: ask,
+			Decision: d})
 	check(s.t, err)
 	check(s.t, s.model.Wait(s.t.Context(), seq))
 }

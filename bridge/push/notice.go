@@ -33,8 +33,8 @@ const (
 	pending    = "pending"
 )
 
-// identify gives the id of a notification: the same for the same thing, whoever is told of it and however often we begin anew. It
-// has 32 characters, which is all that a Topic may have (RFC 8030, 5.4).
+// identify gives the id of a notification: the same for the same thing, whoever is told of it and however often we
+// begin anew. It has 32 characters, which is all that a Topic may have (RFC 8030, 5.4).
 func identify(about ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(about, "\n")))
 	return hex.EncodeToString(sum[:16])
@@ -44,7 +44,8 @@ func noticeID(n events.Notice) string { return identify(n.Chat, n.Permission, n.
 
 func ofChat(chat string) events.Subject { return events.Subject{Scope: events.ScopeChat, ID: chat} }
 
-// asked notifies the people of a chat of a pending permission request or question. cause is the id of the event behind it, if known.
+// asked notifies the people of a chat of a pending permission request or question. cause is the id of the event behind
+// it, if known.
 func (p *Push) asked(ctx context.Context, cause string, n events.Notice, why string) error {
 	waiting, err := p.waits(ctx, n)
 	if err != nil || !waiting {
@@ -98,8 +99,8 @@ func (p *Push) titled(chat, what string) string {
 	return chat + ": " + what
 }
 
-// ended tells the people of a chat that the turn of its own session is over, if it is: a subagent's does not count, nor does one
-// that a person stopped.
+// ended tells the people of a chat that the turn of its own session is over, if it is: a subagent's does not count,
+// nor does one that a person stopped.
 func (p *Push) ended(ctx context.Context, e events.Event) error {
 	if time.Since(e.Time) > stale {
 		return nil

@@ -60,7 +60,8 @@ func (p *Push) device(ctx context.Context, id string) (service.Device, bool, err
 }
 
 func newDevice(r record) service.Device {
-	return service.Device{ID: r.id, User: r.text("user"), Name: r.text("name"), Service: r.text("push_service"), Token: r.text("push_token")}
+	return service.Device{ID: r.id, User: r.text("user"), Name: r.text("name"), Service: r.text("push_service"),
+		Token: r.text("push_token")}
 }
 
 func (p *Push) devicesOf(ctx context.Context, user string) (list []service.Device, err error) {
@@ -96,8 +97,10 @@ func rulesAllow(raw json.RawMessage, typ string) bool {
 	return wanted || !said
 }
 
-// notify queues a notice for every device of people who want it and are not looking at the chat. Who was told is not told again.
-func (p *Push) notify(ctx context.Context, about events.Subject, id string, people []string, n events.Notice, cause string) error {
+// notify queues a notice for every device of people who want it and are not looking at the chat. Who was told is not
+// told again.
+func (p *Push) notify(ctx context.Context, about events.Subject, id string, people []string, n events.Notice,
+	cause string) error {
 	for _, user := range people {
 		wanted, err := p.wants(ctx, user, n.Type)
 		if err != nil {

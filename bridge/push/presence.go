@@ -15,8 +15,8 @@ const DefaultAwayAfter = 15 * time.Second
 // viewer is an account that is viewing a chat.
 type viewer struct{ user, chat string }
 
-// withheld records the viewers who were not notified because they were viewing the chat. The value is the time since when the
-// viewer is absent; it is zero while the viewer is present. The zero value is empty.
+// withheld records the viewers who were not notified because they were viewing the chat. The value is the time since
+// when the viewer is absent; it is zero while the viewer is present. The zero value is empty.
 type withheld struct {
 	mu sync.Mutex
 	by map[viewer]time.Time
@@ -49,8 +49,8 @@ func (w *withheld) left(now time.Time, away time.Duration, present func(user, ch
 	return left
 }
 
-// watchPresence notifies viewers who left a chat of the requests that are still pending there. A restart ends presence too, so
-// it begins with all pending requests.
+// watchPresence notifies viewers who left a chat of the requests that are still pending there. A restart ends presence
+// too, so it begins with all pending requests.
 func (p *Push) watchPresence(ctx context.Context) {
 	if err := p.withholdPending(ctx); err != nil && ctx.Err() == nil {
 		p.Logger.Error("find pending requests to notify of", "err", err)

@@ -30,7 +30,8 @@ func TestWhoLeavesAChatIsNotifiedOfWhatIsStillPending(t *testing.T) {
 	first, second := read(t, r.requests()[0].body), read(t, r.requests()[1].body)
 	is.Equal([]string{first.Data["permission"], second.Data["question"]}, []string{"per_pending", "que_1"})
 	s.eventually("both notifications are sent", func() bool { // one may be sent before the other is queued
-		return slices.Equal(slices.Sorted(slices.Values(s.kinds("evt.chat."+chat))), []string{"queued", "queued", "sent", "sent"})
+		return slices.Equal(slices.Sorted(slices.Values(s.kinds("evt.chat."+chat))),
+			[]string{"queued", "queued", "sent", "sent"})
 	})
 	is.True(buttons(t, r.requests()[0])["Approve"] != "")
 

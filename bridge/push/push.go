@@ -1,22 +1,23 @@
-// Package push notifies people on their devices when they are needed or a turn has ended: over UnifiedPush and ntfy, Web Push, and
-// a relay to Firebase.
+// Package push notifies people on their devices when they are needed or a turn has ended: over UnifiedPush and ntfy,
+// Web Push, and a relay to Firebase.
 //
-// A durable worker follows the log. A person is needed for a permission request that the policy left to one, for a question, and
-// for an MCP server that waits for approval. For each device the worker appends notification.queued. The device's own queue sends
-// it, and appends notification.sent or notification.failed.
+// A durable worker follows the log. A person is needed for a permission request that the policy left to one, for a
+// question, and for an MCP server that waits for approval. For each device the worker appends notification.queued. The
+// device's own queue sends it, and appends notification.sent or notification.failed.
 //
 // Promises:
-//   - A device is notified of a request once, also after a redelivery or a restart. It is not notified while its owner looks at the
-//     chat, if the owner has disabled the type, or once the request is decided. When the owner leaves the chat, notifications of
-//     requests that are still pending are sent.
-//   - Only a crash between sending and recording sends twice. Both have the same sequence id (ntfy) or topic (Web Push), so the
-//     second replaces the first.
-//   - No device waits for another, and no decision waits for any device. The notification of a request that was decided elsewhere is
-//     withdrawn.
-//   - A button decides one request one way, once, within 15 minutes, in the name of the device's owner. Only the SHA-256 of its
-//     token is stored. Approve is offered only where the notification shows all that an approval would allow.
-//   - An endpoint is reached over https at a public address or not at all. The address is checked when it is dialled, and redirects
-//     are not followed. No event and no log line holds an endpoint or a token.
+//   - A device is notified of a request once, also after a redelivery or a restart. It is not notified while its owner
+//     looks at the chat, if the owner has disabled the type, or once the request is decided. When the owner leaves the
+//     chat, notifications of requests that are still pending are sent.
+//   - Only a crash between sending and recording sends twice. Both have the same sequence id (ntfy) or topic (Web
+//     Push), so the second replaces the first.
+//   - No device waits for another, and no decision waits for any device. The notification of a request that was
+//     decided elsewhere is withdrawn.
+//   - A button decides one request one way, once, within 15 minutes, in the name of the device's owner. Only the
+//     SHA-256 of its token is stored. Approve is offered only where the notification shows all that an approval would
+//     allow.
+//   - An endpoint is reached over https at a public address or not at all. The address is checked when it is dialled,
+//     and redirects are not followed. No event and no log line holds an endpoint or a token.
 //
 // It must not know HTTP routes or how OpenCode is spoken to.
 package push
@@ -65,7 +66,8 @@ type Push struct {
 }
 
 // DefaultRetryAfter are the pauses before a device is given up for one notification: five, 155 s in all.
-var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
+var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
+	80 * time.Second}
 
 // Worker is the name under which the log remembers what has been looked at.
 const Worker = "push"

@@ -25,7 +25,8 @@ type job struct {
 const maxQueue = 50
 
 // queue notes that a device is to be told something and hands that to its queue, unless it was noted before.
-func (p *Push) queue(ctx context.Context, about events.Subject, id string, d service.Device, n events.Notice, cause string) error {
+func (p *Push) queue(ctx context.Context, about events.Subject, id string, d service.Device, n events.Notice,
+	cause string) error {
 	p.queueing.Lock()
 	defer p.queueing.Unlock()
 	states, err := p.told.of(ctx, p.Log, about)
@@ -59,8 +60,8 @@ func (p *Push) open(serves func(chan job)) {
 	p.serves, p.queues = serves, map[string]chan job{}
 }
 
-// put hands a job to its device's queue. It never waits: what is too much for the queue has failed. While nothing is served, the job
-// is left to the next Run.
+// put hands a job to its device's queue. It never waits: what is too much for the queue has failed. While nothing is
+// served, the job is left to the next Run.
 func (p *Push) put(ctx context.Context, j job) {
 	if !p.fits(j) && !j.withdraw {
 		p.fail(ctx, j, service.Device{}, 0, service.Permanent{Reason: "too much waits for this device"})
@@ -168,7 +169,8 @@ func (p *Push) takeBack(ctx context.Context, j job) {
 		return
 	}
 	p.told.withdraw(j.about, j.target) // OpenCode's echo of a decision takes it back no second time
-	if err := p.Sender.Send(ctx, d, service.Message{ID: j.target.notification, Notice: j.notice, Done: true}); err != nil && ctx.Err() == nil {
+	if err := p.Sender.Send(ctx, d, service.Message{ID: j.target.notification, Notice: j.notice,
+		Done: true}); err != nil && ctx.Err() == nil {
 		p.Logger.Info("withdraw push", "device", d.ID, "host", p.Sender.Host(d), "err", err)
 	}
 }
@@ -192,7 +194,8 @@ func (p *Push) fail(ctx context.Context, j job, d service.Device, attempts int, 
 	})
 }
 
-// What could not be recorded is recorded again after notePause; one try may take noteTimeout, which a shutdown waits for.
+// What could not be recorded is recorded again after notePause; one try may take noteTimeout, which a shutdown waits
+// for.
 const (
 	notePause   = time.Second
 	noteTimeout = 3 * time.Second

@@ -12,8 +12,8 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Tell sends a notice of somebody's own making to an account's devices, unless the account has turned its type off or looks at its
-// chat just now. It returns once that is noted; the devices are told later.
+// Tell sends a notice of somebody's own making to an account's devices, unless the account has turned its type off or
+// looks at its chat just now. It returns once that is noted; the devices are told later.
 func (p *Push) Tell(ctx context.Context, user string, n events.Notice) error {
 	n.Title, _ = p.shown(n.Title, maxTitle)
 	n.Message, _ = p.shownLines(n.Message, maxShown)
@@ -54,7 +54,8 @@ type TestResult struct {
 
 // Commands are the commands about devices that can be given over NATS.
 func (p *Push) Commands() handlers.Commands {
-	return handlers.Commands{"device.test": handlers.CommandOf(func(c *TestDevice, actor string) { c.Actor = actor }, p.testDevice)}
+	return handlers.Commands{"device.test": handlers.CommandOf(func(c *TestDevice, actor string) { c.Actor = actor },
+		p.testDevice)}
 }
 
 // testTime is how long a test waits for the push service. A slow one is tried again after that.
@@ -66,7 +67,8 @@ func (p *Push) testDevice(ctx context.Context, c TestDevice) (handlers.Accepted,
 		return handlers.Accepted{}, err
 	}
 	if !active {
-		return handlers.Accepted{}, handlers.Refused{Code: handlers.NotFound, Field: "device", Text: fmt.Sprintf("There is no active device %s.", c.Device)}
+		return handlers.Accepted{}, handlers.Refused{Code: handlers.NotFound, Field: "device",
+			Text: fmt.Sprintf("There is no active device %s.", c.Device)}
 	}
 	after, err := p.Log.Last(ctx)
 	if err != nil {

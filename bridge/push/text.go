@@ -9,7 +9,8 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// Limits of what a notification shows, in bytes. Push services accept 4 KiB; JSON may double a text, and addresses are added.
+// Limits of what a notification shows, in bytes. Push services accept 4 KiB; JSON may double a text, and addresses are
+// added.
 const (
 	maxTitle = 120
 	maxShown = 900 // of what is asked for or said
@@ -55,14 +56,14 @@ func rowsOf(line string) int {
 	return rows
 }
 
-// shown returns at most so many bytes of a text as one line, and reports whether that is the whole text. It redacts secrets and
-// replaces invisible characters and long runs of blanks with visible signs.
+// shown returns at most so many bytes of a text as one line, and reports whether that is the whole text. It redacts
+// secrets and replaces invisible characters and long runs of blanks with visible signs.
 func (p *Push) shown(text string, most int) (line string, whole bool) {
 	return p.show(text, most, "␊")
 }
 
-// shownLines is like shown, but keeps line breaks. It indents each line after the first, except lines of a diff, so that no
-// line looks like one that PocketCoder wrote.
+// shownLines is like shown, but keeps line breaks. It indents each line after the first, except lines of a diff, so
+// that no line looks like one that PocketCoder wrote.
 func (p *Push) shownLines(text string, most int) (lines string, whole bool) {
 	return p.show(strings.TrimRight(text, "\n"), most, "\n")
 }
@@ -86,7 +87,8 @@ func (p *Push) show(text string, most int, newline string) (shown string, whole 
 	return b.String(), clean == text && utf8.ValidString(text)
 }
 
-// shortSigns replaces invisible characters other than line breaks with signs, and then long runs of blanks with their length.
+// shortSigns replaces invisible characters other than line breaks with signs, and then long runs of blanks with their
+// length.
 func shortSigns(text string) string {
 	var b strings.Builder
 	for _, r := range strings.ToValidUTF8(text, "\uFFFD") {

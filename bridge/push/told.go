@@ -97,8 +97,8 @@ func notifications(about events.Subject) string {
 	return events.ChatSubject(about.ID, kinds)
 }
 
-// record appends a fact about a notification to a device. Its id follows from what it says, so that the server refuses it a second
-// time.
+// record appends a fact about a notification to a device. Its id follows from what it says, so that the server refuses
+// it a second time.
 func (p *Push) record(ctx context.Context, about events.Subject, t target, cause string, d events.Data) error {
 	var e events.Event
 	var err error

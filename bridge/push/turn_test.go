@@ -35,7 +35,8 @@ func (u turn) submitted(n int) {
 	u.t.Helper()
 	id, engine := fmt.Sprintf("m%d", n), fmt.Sprintf("msg_%d0", n)
 	u.append(u.chat, events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: "do it"}}})
-	u.append(u.chat, events.MessageSending{Message: id, Session: u.session, EngineMessage: engine, EngineParts: []string{"prt_" + id}})
+	u.append(u.chat, events.MessageSending{Message: id, Session: u.session, EngineMessage: engine,
+		EngineParts: []string{"prt_" + id}})
 	u.append(u.chat, events.MessageDelivered{Message: id, EngineMessage: engine})
 	u.said(u.chat, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"role":"user"}}`, u.session, engine))
 }
@@ -78,7 +79,8 @@ func TestTheEndOfATurnIsToldOncePerTurn(t *testing.T) {
 		u.status(u.session, "idle")
 		u.status(u.session, "idle")
 		b := read(t, s.next(r, n-1).body)
-		is.Equal([]string{b.Type, b.Title, b.Message, b.Chat}, []string{"task_complete", "chat: done", fmt.Sprint("answer ", n), u.chat})
+		is.Equal([]string{b.Type, b.Title, b.Message, b.Chat}, []string{"task_complete", "chat: done",
+			fmt.Sprint("answer ", n), u.chat})
 	}
 	s.worked()
 	is.Equal(len(r.requests()), 2)
@@ -216,7 +218,9 @@ func TestTheEndOfATurnLongAgoIsNotTold(t *testing.T) {
 	s.present.Store(s.owner(u.chat) + "/" + u.chat)
 	u.submitted(1)
 	u.answer(1, 1, completed)
-	e, err := events.NewOpenCode(u.chat, "local", "evt_old", -1, events.OpenCode{Type: "session.status", Properties: []byte(fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, u.session))})
+	e, err := events.NewOpenCode(u.chat, "local", "evt_old", -1,
+		events.OpenCode{Type: "session.status", Properties: []byte(fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`,
+			u.session))})
 	check(t, err)
 	e.Time = time.Now().Add(-2 * time.Hour)
 	s.worked()

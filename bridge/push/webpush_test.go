@@ -81,11 +81,13 @@ func TestWebPushIsReadByTheBrowserAlone(t *testing.T) {
 	s.asked(chat, "per_1", "ls")
 	got := s.next(r, 0)
 	is.Equal(got.path, "/wpush/secret")
-	is.Equal([]string{got.header.Get("Content-Encoding"), got.header.Get("TTL"), got.header.Get("Urgency")}, []string{"aes128gcm", "86400", "high"})
+	is.Equal([]string{got.header.Get("Content-Encoding"), got.header.Get("TTL"), got.header.Get("Urgency")},
+		[]string{"aes128gcm", "86400", "high"})
 	expect.Lacks(t, got.body, "may I run this")
 
 	shown := read(t, b.open(t, got.body))
-	is.Equal([]string{shown.Title, shown.Message, shown.Type, shown.Chat}, []string{"Run ls", "ls\nin /workspace\nno rule allows it\nChat: chat", "permission", chat})
+	is.Equal([]string{shown.Title, shown.Message, shown.Type, shown.Chat},
+		[]string{"Run ls", "ls\nin /workspace\nno rule allows it\nChat: chat", "permission", chat})
 	is.Equal(shown.Click, baseURL+"/requests/per_1")
 	is.Equal(shown.ID, got.header.Get("Topic"))
 	is.Equal([]string{shown.Actions[0].Action, shown.Actions[1].Action}, []string{"approve", "deny"})
@@ -113,7 +115,8 @@ func (s *system) vouched(r *receiver, authorization string) {
 	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
 	is.NoErr(err)
 	claims := jwt.MapClaims{}
-	_, err = jwt.ParseWithClaims(signed, claims, func(*jwt.Token) (any, error) { return public, nil }, jwt.WithValidMethods([]string{"ES256"}), jwt.WithExpirationRequired())
+	_, err = jwt.ParseWithClaims(signed, claims, func(*jwt.Token) (any, error) { return public, nil },
+		jwt.WithValidMethods([]string{"ES256"}), jwt.WithExpirationRequired())
 	is.NoErr(err)
 	is.Equal([]any{claims["aud"], claims["sub"]}, []any{r.Server.URL, baseURL})
 }
@@ -137,8 +140,10 @@ func TestTheLongestWebPushFits(t *testing.T) {
 
 func TestABrokenSubscriptionFailsForGood(t *testing.T) {
 	t.Parallel()
-	for _, token := range []string{"", "x", `{"endpoint":"https://push.example.org"}`, `{"endpoint":"https://push.example.org","keys":{"auth":"AA","p256dh":"AA"}}`,
-		`{"endpoint":"https://push.example.org","keys":{"auth":"!","p256dh":"!"}}`, newBrowser(t).subscription("ftp://push.example.org")} {
+	for _, token := range []string{"", "x", `{"endpoint":"https://push.example.org"}`,
+		`{"endpoint":"https://push.example.org","keys":{"auth":"AA","p256dh":"AA"}}`,
+		`{"endpoint":"https://push.example.org","keys":{"auth":"!","p256dh":"!"}}`,
+		newBrowser(t).subscription("ftp://push.example.org")} {
 		s := newSystem(t)
 		ann := s.user("ann", account.User)
 		s.device("d1", ann, "webpush", token)

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// How many connections are taken at once. Those that do not log in are over after LoginGraceTime, and so that they shut nobody
-// out they have places of their own, of which an address has a few.
+// How many connections are taken at once. Those that do not log in are over after LoginGraceTime, and so that they
+// shut nobody out they have places of their own, of which an address has a few.
 const (
 	maxConnections = 64 // of people who have logged in
 	maxOfAccount   = 16 // of these of one account
@@ -62,8 +62,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Keep is told of the lines of authorized_keys, by fingerprint. It cuts every connection whose key has no line any more, or not
-// the one it came in with, which says what it gives.
+// Keep is told of the lines of authorized_keys, by fingerprint. It cuts every connection whose key has no line any
+// more, or not the one it came in with, which says what it gives.
 func (s *Server) Keep(lines map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,8 @@ func (s *Server) cutBeyondShare(c *connection) {
 		}
 	}
 	if others >= maxOfAccount {
-		s.logger.Warn("ssh connection cut: its account has as many as one may have", "from", c.from, "key", c.key, "most", maxOfAccount)
+		s.logger.Warn("ssh connection cut: its account has as many as one may have", "from", c.from, "key", c.key, "most",
+			maxOfAccount)
 		c.cut()
 	}
 }
@@ -148,12 +149,14 @@ type connection struct {
 	from   string
 	cut    context.CancelFunc
 
-	key   string            // fingerprint of the key that let it in; guarded by the server's mu, like cut
-	lines map[string]string // the server's when it came, before sshd looked: a line that has changed since may be the one it found
-	said  []byte            // the beginning of a line
+	key string // fingerprint of the key that let it in; guarded by the server's mu, like cut
+	// the server's when it came, before sshd looked: a line that has changed since may be the one it found
+	lines map[string]string
+	said  []byte // the beginning of a line
 }
 
-// run is the life of a connection. All its processes but the viewer's are one group; that has a terminal, which is hung up.
+// run is the life of a connection. All its processes but the viewer's are one group; that has a terminal, which is
+// hung up.
 func (c *connection) run(ctx context.Context, conn *net.TCPConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -28,15 +28,19 @@ func TestFileFollowsTheKeysAndTheirOwners(t *testing.T) {
 	_, first := s.newKey()
 	_, second := s.newKey()
 	s.keep()
-	s.eventually("there is a file before there is a key", func() bool { _, err := os.Stat(s.keys.Files[0]); return err == nil && len(s.file()) == 0 })
+	s.eventually("there is a file before there is a key", func() bool {
+		_, err := os.Stat(s.keys.Files[0])
+		return err == nil && len(s.file()) == 0
+	})
 
 	one := s.register(ann, first, nil)
 	s.register(root, second, nil)
-	s.register(bot, first, nil)                                                  // agents have no terminal
-	s.register("nobody", first, nil)                                             // nor who is not there
-	s.register("", first, nil)                                                   //
-	s.register(ann, second, map[string]any{"is_active": false})                  //
-	s.register(ann, second, map[string]any{"expires_at": "2020-01-02 03:04:05"}) // no time as records have it: it may not count as "never"
+	s.register(bot, first, nil)                                 // agents have no terminal
+	s.register("nobody", first, nil)                            // nor who is not there
+	s.register("", first, nil)                                  //
+	s.register(ann, second, map[string]any{"is_active": false}) //
+	// no time as records have it: it may not count as "never"
+	s.register(ann, second, map[string]any{"expires_at": "2020-01-02 03:04:05"})
 	s.register(ann, "ssh-ed25519 garbage", nil)
 	s.register(ann, first+"\n"+second, nil)
 	s.register(ann, `command="sh" `+second, nil)
@@ -48,16 +52,23 @@ func TestFileFollowsTheKeysAndTheirOwners(t *testing.T) {
 	info, err := os.Stat(s.keys.Files[0])
 	is.NoErr(err)
 	is.Equal(info.Mode(), os.FileMode(0o600))
-	s.eventually("what is left out is said", func() bool { return strings.Count(s.lines.String(), "an ssh key is left out") == 4 })
+	s.eventually("what is left out is said", func() bool {
+		return strings.Count(s.lines.String(), "an ssh key is left out") == 4
+	})
 
 	s.save(one, false, map[string]any{"is_active": false})
 	s.eventually("a key that is not active is gone", func() bool { return len(s.file()) == 1 })
 	s.save(one, false, map[string]any{"is_active": true})
-	s.eventually("it is there again, where it was", func() bool { return len(s.file()) == 2 && strings.HasSuffix(s.file()[0], ann) })
+	s.eventually("it is there again, where it was", func() bool {
+		return len(s.file()) == 2 && strings.HasSuffix(s.file()[0], ann)
+	})
 	yes := true
-	_, err = s.accounts.UpdateAccount(t.Context(), account.UpdateAccount{Command: handlers.Command{Actor: events.ActorSystem}, Account: ann, Disabled: &yes})
+	_, err = s.accounts.UpdateAccount(t.Context(),
+		account.UpdateAccount{Command: handlers.Command{Actor: events.ActorSystem}, Account: ann, Disabled: &yes})
 	is.NoErr(err)
-	s.eventually("the keys of a disabled account are gone", func() bool { return len(s.file()) == 1 && strings.HasSuffix(s.file()[0], root) })
+	s.eventually("the keys of a disabled account are gone", func() bool {
+		return len(s.file()) == 1 && strings.HasSuffix(s.file()[0], root)
+	})
 }
 
 func TestKeyIsGoneWhenItExpires(t *testing.T) {
@@ -72,7 +83,9 @@ func TestKeyIsGoneWhenItExpires(t *testing.T) {
 	s.eventually("the key that lasts is there", func() bool { return len(s.file()) == 1 })
 	ends := time.Now().Add(3 * time.Second)
 	s.register(ann, brief, map[string]any{"expires_at": ends.UTC().Format(events.TimeFormat)})
-	s.eventually("the other is there until it expires", func() bool { return len(s.file()) == 2 || time.Now().After(ends) })
+	s.eventually("the other is there until it expires", func() bool {
+		return len(s.file()) == 2 || time.Now().After(ends)
+	})
 	s.eventually("and gone then, with nothing else happening", func() bool { return len(s.file()) == 1 })
 	is.True(!time.Now().Before(ends.Truncate(time.Millisecond)))
 }
@@ -89,8 +102,12 @@ func TestKeyThatTwoAccountsHoldIsLeftOut(t *testing.T) {
 	s.keep()
 	s.eventually("both are there", func() bool { return len(s.file()) == 2 })
 	twin := s.register(ann, key, nil)
-	s.eventually("it is nobody's", func() bool { return len(s.file()) == 1 && strings.Contains(s.file()[0], strings.Fields(other)[1]) })
-	s.eventually("that is said", func() bool { return strings.Count(s.lines.String(), "held by more than one account") == 2 })
+	s.eventually("it is nobody's", func() bool {
+		return len(s.file()) == 1 && strings.Contains(s.file()[0], strings.Fields(other)[1])
+	})
+	s.eventually("that is said", func() bool {
+		return strings.Count(s.lines.String(), "held by more than one account") == 2
+	})
 	s.save(twin, false, map[string]any{"expires_at": time.Now().Add(2 * time.Second).UTC().Format(events.TimeFormat)})
 	s.eventually("it is bob's again when ann's has expired", func() bool { return len(s.file()) == 2 })
 	is.True(strings.HasSuffix(s.file()[0], bob))
@@ -123,7 +140,8 @@ func TestFileThatCannotBeWrittenLetsNobodyIn(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Dir(missing))
 	is.NoErr(err)
 	is.Equal(len(entries), 1) // no part of a file is left
-	_, err = s.records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "ssh_keys", Record: id})
+	_, err = s.records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: events.ActorSystem},
+		Collection: "ssh_keys", Record: id})
 	is.NoErr(err)
 	s.eventually("a deleted key is gone", func() bool {
 		text, _ := os.ReadFile(missing)
@@ -138,12 +156,14 @@ func TestFileOfSomebodyElseIsLeftAlone(t *testing.T) {
 	theirs := filepath.Join(s.dir, "theirs")
 	const line = "ssh-ed25519 AAAA the operator's own\n"
 	is.NoErr(os.WriteFile(theirs, []byte(line), 0o600))
-	s.keys.Files = append(s.keys.Files, filepath.Join(s.dir, "not", "there"), theirs) // what cannot be written would have the next removed
+	// what cannot be written would have the next removed
+	s.keys.Files = append(s.keys.Files, filepath.Join(s.dir, "not", "there"), theirs)
 	_, key := s.newKey()
 	s.register(s.user("ann", account.User), key, nil)
 	s.keep()
 	s.eventually("ours is there", func() bool { return len(s.file()) == 1 })
-	s.eventually("it is said", func() bool { return strings.Count(s.lines.String(), "PocketCoder did not write it") >= 2 }) // a round has ended by then
+	// a round has ended by then
+	s.eventually("it is said", func() bool { return strings.Count(s.lines.String(), "PocketCoder did not write it") >= 2 })
 	text, err := os.ReadFile(theirs)
 	is.NoErr(err)
 	is.Equal(string(text), line)

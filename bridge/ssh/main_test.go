@@ -37,8 +37,8 @@ type system struct {
 	keys     ssh.Keys
 }
 
-// viewer stands for what a key gives: it says whose it is, what it was given by the client, and whether it has a terminal, and
-// stays when it is asked to.
+// viewer stands for what a key gives: it says whose it is, what it was given by the client, and whether it has a
+// terminal, and stays when it is asked to.
 const viewer = `echo "viewer of <$1>, asked for <$SSH_ORIGINAL_COMMAND>, given <${SSH_AUTH_SOCK-}> <${POCKETCODER_DATA-}>"; tty; [ "$SSH_ORIGINAL_COMMAND" != stay ] || exec cat`
 
 func newSystem(t *testing.T) *system {
@@ -163,7 +163,8 @@ func (s *system) save(id string, isNew bool, fields map[string]any) {
 func (s *system) newKey() (path, public string) {
 	s.t.Helper()
 	path = filepath.Join(s.t.TempDir(), "key")
-	out, err := exec.Command(expect.Program(s.t, "ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "a comment\"", "-f", path).CombinedOutput()
+	out, err := exec.Command(expect.Program(s.t, "ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "a comment\"",
+		"-f", path).CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("%v: %s", err, out)
 	}

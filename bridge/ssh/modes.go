@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// othersCannotWrite checks a directory and its parents as sshd's StrictModes does before it reads authorized_keys, up to the
-// user's home or the root. Each must belong to the user or to root, and no other user may write to it. The sticky bit of /tmp
-// makes no difference (OpenSSH's safe_path). If a check fails, sshd would start and refuse every key.
+// othersCannotWrite checks a directory and its parents as sshd's StrictModes does before it reads authorized_keys, up
+// to the user's home or the root. Each must belong to the user or to root, and no other user may write to it. The
+// sticky bit of /tmp makes no difference (OpenSSH's safe_path). If a check fails, sshd would start and refuse every
+// key.
 func othersCannotWrite(dir string, me *user.User) error {
 	home, err := filepath.EvalSymlinks(me.HomeDir)
 	if err != nil {

@@ -1,13 +1,13 @@
 // Package ssh lets people open the viewer of their chats over SSH. It writes an authorized_keys file with the keys that
 // accounts have registered (the collection ssh_keys) and runs an sshd that accepts only these keys.
 //
-// Promises: the file holds the active, unexpired keys of active accounts, in the order of their registration. It is replaced
-// as a whole when a key or an account changes, and when a key expires. Keys that cannot be parsed are left out, and so are
-// keys that two accounts have registered. If the file cannot be written, it is removed, because it may hold a revoked key. A
-// file that PocketCoder did not write is neither changed nor removed. A key opens one program in a terminal: the viewer of the
-// account's own chats. It allows no other command, no forwarding and no files. Accounts of the role agent have no access. A
-// connection ends when its key is revoked or its account's rights change. sshd runs as the current user, with a host key that
-// the first start creates.
+// Promises: the file holds the active, unexpired keys of active accounts, in the order of their registration. It is
+// replaced as a whole when a key or an account changes, and when a key expires. Keys that cannot be parsed are left
+// out, and so are keys that two accounts have registered. If the file cannot be written, it is removed, because it may
+// hold a revoked key. A file that PocketCoder did not write is neither changed nor removed. A key opens one program in
+// a terminal: the viewer of the account's own chats. It allows no other command, no forwarding and no files. Accounts
+// of the role agent have no access. A connection ends when its key is revoked or its account's rights change. sshd
+// runs as the current user, with a host key that the first start creates.
 //
 // It must not know how the viewer works or what a chat is: the caller passes the viewer's command.
 package ssh
@@ -35,10 +35,12 @@ import (
 type Keys struct {
 	Model    *projections.Model
 	Accounts *account.Accounts
-	Files    []string                                         // paths; each is written the same, if it is Ours
-	Command  func(owner account.Account, key string) []string // the program and its arguments that a key, by the id of its record, runs
-	Written  func(lines map[string]string)                    // called with the files' lines by fingerprint, each time the lines are computed; may be nil
-	Logger   *slog.Logger
+	Files    []string // paths; each is written the same, if it is Ours
+	// the program and its arguments that a key, by the id of its record, runs
+	Command func(owner account.Account, key string) []string
+	// called with the files' lines by fingerprint, each time the lines are computed; may be nil
+	Written func(lines map[string]string)
+	Logger  *slog.Logger
 
 	left map[string]bool // keys that were left out, of which that was said
 }
@@ -126,7 +128,8 @@ func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
 // header is how a file of ours begins.
 const header = "# Written by pocketcoder from the collection ssh_keys; changes made here are lost.\n"
 
-// Ours is an error when a file has something in it that we did not write, such as the keys with which the operator logs in.
+// Ours is an error when a file has something in it that we did not write, such as the keys with which the operator
+// logs in.
 func Ours(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (len(text) == 0 || strings.HasPrefix(string(text), header)) {
@@ -152,7 +155,8 @@ type record struct {
 }
 
 // text is the file as it must be at a time, its lines by the fingerprints of their keys, and when it changes by itself.
-func (k *Keys) text(ctx context.Context, now time.Time) (text string, lines map[string]string, next time.Time, err error) {
+func (k *Keys) text(ctx context.Context, now time.Time) (text string, lines map[string]string, next time.Time,
+	err error) {
 	keys, err := k.valid(ctx, now)
 	if err != nil {
 		return "", nil, time.Time{}, fmt.Errorf("list ssh keys: %w", err)
@@ -239,7 +243,8 @@ func (k *Keys) line(key record) (string, error) {
 		return "", err
 	}
 	typeAndKey := strings.Join(strings.Fields(key.Line)[:2], " ")
-	return `restrict,pty,command="` + strings.ReplaceAll(command, `"`, `\"`) + `" ` + typeAndKey + " " + key.owner.ID + "\n", nil
+	return `restrict,pty,command="` + strings.ReplaceAll(command, `"`, `\"`) + `" ` + typeAndKey + " " + key.owner.ID +
+		"\n", nil
 }
 
 // leaveOut says once of a key that it is left out.

@@ -22,8 +22,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Server takes connections and hands each to an sshd of its own, as inetd does: so none is left when we are gone, and we know
-// whose key opened which. Opened by OpenServer.
+// Server takes connections and hands each to an sshd of its own, as inetd does: so none is left when we are gone, and
+// we know whose key opened which. Opened by OpenServer.
 type Server struct {
 	Fingerprint string // of the host key: SHA256:…
 	User        string // under which people log in
@@ -61,8 +61,9 @@ func Find() (path string, err error) {
 	return "", errors.New("sshd is neither on PATH nor in /usr/sbin; " + Get)
 }
 
-// OpenServer listens at address (host:port; an empty host means every address). It stores its files in dir, to which no other
-// user may write. It accepts no connection before the keys are written, because keys of an earlier start may be revoked.
+// OpenServer listens at address (host:port; an empty host means every address). It stores its files in dir, to which
+// no other user may write. It accepts no connection before the keys are written, because keys of an earlier start may
+// be revoked.
 func OpenServer(ctx context.Context, address, dir string, logger *slog.Logger) (*Server, error) {
 	fail := func(err error) (*Server, error) { return nil, fmt.Errorf("open ssh server: %w", err) }
 	sshd, err := Find()
@@ -82,7 +83,8 @@ func OpenServer(ctx context.Context, address, dir string, logger *slog.Logger) (
 	if err := othersCannotWrite(dir, me); err != nil {
 		return fail(err)
 	}
-	s := &Server{User: me.Username, sshd: sshd, config: filepath.Join(dir, configFile), logger: logger, open: map[*connection]bool{}}
+	s := &Server{User: me.Username, sshd: sshd, config: filepath.Join(dir, configFile), logger: logger,
+		open: map[*connection]bool{}}
 	if s.Fingerprint, err = hostKey(filepath.Join(dir, hostKeyFile)); err != nil {
 		return fail(err)
 	}
@@ -116,21 +118,24 @@ func (s *Server) Close() {
 	}
 }
 
-// mayLogIn looks at the login shell, with which sshd runs whatever a key gives. Of users who are kept elsewhere sshd has to say it.
+// mayLogIn looks at the login shell, with which sshd runs whatever a key gives. Of users who are kept elsewhere sshd
+// has to say it.
 func mayLogIn(name string) error {
 	text, _ := os.ReadFile("/etc/passwd")
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Split(strings.TrimSpace(line), ":")
 		shell := filepath.Base(fields[len(fields)-1])
 		if fields[0] == name && (shell == "nologin" || shell == "false") {
-			return fmt.Errorf("the login shell of %s is %s, which sshd refuses as a login shell: usermod --shell /bin/sh %[1]s", name, fields[len(fields)-1])
+			return fmt.Errorf("the login shell of %s is %s, which sshd refuses as a login shell: usermod --shell /bin/sh %[1]s",
+				name, fields[len(fields)-1])
 		}
 	}
 	return nil
 }
 
-// serverConfig is sshd's configuration (sshd_config(5)). Nothing else is read: not that of the machine's own sshd. What may run
-// stands in authorized_keys, beside each key, because it depends on whose key it is: a ForceCommand here would replace it.
+// serverConfig is sshd's configuration (sshd_config(5)). Nothing else is read: not that of the machine's own sshd.
+// What may run stands in authorized_keys, beside each key, because it depends on whose key it is: a ForceCommand here
+// would replace it.
 func serverConfig(dir, user string) (string, error) {
 	for _, word := range []string{dir, user} {
 		if strings.ContainsAny(word, "\"\\\n\r") {
@@ -202,7 +207,8 @@ func hostKey(path string) (fingerprint string, err error) {
 // missingDir is how sshd, started by root, names the directory it wants to lock a part of itself into.
 var missingDir = regexp.MustCompile(`Missing privilege separation directory: (\S+)`)
 
-// check lets sshd look at its configuration. That directory is made at boot where the machine's own sshd runs, and by us where not.
+// check lets sshd look at its configuration. That directory is made at boot where the machine's own sshd runs, and by
+// us where not.
 func (s *Server) check(ctx context.Context) error {
 	for try := 1; ; try++ {
 		out, err := exec.CommandContext(ctx, s.sshd, "-t", "-f", s.config).CombinedOutput()
@@ -210,7 +216,8 @@ func (s *Server) check(ctx context.Context) error {
 			return nil
 		}
 		if missing := missingDir.FindSubmatch(out); missing != nil && try == 1 && os.Getuid() == 0 {
-			if err := os.Mkdir(string(missing[1]), 0o755); err != nil && !errors.Is(err, os.ErrExist) { // another start may make it too
+			// another start may make it too
+			if err := os.Mkdir(string(missing[1]), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 				return err
 			}
 			continue

@@ -39,9 +39,12 @@ func (s *system) serve() *ssh.Server {
 func (s *system) client(server *ssh.Server, key string, args ...string) *exec.Cmd {
 	_, port, err := net.SplitHostPort(server.Addr().String())
 	check(s.t, err)
-	all := []string{"-F", "none", "-p", port, "-i", key, "-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none", "-o", "BatchMode=yes",
-		"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ExitOnForwardFailure=yes"}
-	return exec.CommandContext(s.t.Context(), "ssh", append(append(args, all...), server.User+"@127.0.0.1")...) // the first of two options holds
+	all := []string{"-F", "none", "-p", port, "-i", key, "-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none", "-o",
+		"BatchMode=yes",
+		"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o",
+		"ExitOnForwardFailure=yes"}
+	// the first of two options holds
+	return exec.CommandContext(s.t.Context(), "ssh", append(append(args, all...), server.User+"@127.0.0.1")...)
 }
 
 // agent is the path of the socket of an agent that has no keys.
@@ -205,7 +208,8 @@ func TestServerBelowADirectoryOthersMayWriteToIsRefused(t *testing.T) {
 		is.NoErr(os.Chmod(above, mode))
 		server, err := ssh.OpenServer(t.Context(), "127.0.0.1:0", filepath.Join(above, "data", "ssh"), s.logger())
 		is.Equal(err != nil && strings.Contains(err.Error(), "other users may write to "+above+" ("), refused)
-		is.Equal(err != nil && strings.Contains(err.Error(), "chmod go-w "+above), refused && mode&os.ModeSticky == 0) // never of a /tmp
+		// never of a /tmp
+		is.Equal(err != nil && strings.Contains(err.Error(), "chmod go-w "+above), refused && mode&os.ModeSticky == 0)
 		if !refused {
 			is.NoErr(err)
 			server.Close()

@@ -37,7 +37,8 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 
 // providerKeys keeps what accounts store for providers of models.
 func (s *System) providerKeys() record.ProviderKeys {
-	return record.ProviderKeys{Log: s.log, Secrets: s.secrets, Logger: s.o.Logger, Paths: []string{s.o.Workspace, string(s.o.Data)}}
+	return record.ProviderKeys{Log: s.log, Secrets: s.secrets, Logger: s.o.Logger,
+		Paths: []string{s.o.Workspace, string(s.o.Data)}}
 }
 
 func (s *System) offerSetup(ctx context.Context) {

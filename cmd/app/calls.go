@@ -14,7 +14,8 @@ import (
 )
 
 // askedCall is what the gate asks about a tool call. It is told by events that come after the ask, so it is waited for.
-func askedCall(model *projections.Model) func(ctx context.Context, session string, tool events.Call, wait time.Duration) (permission.Call, bool) {
+func askedCall(model *projections.Model) func(ctx context.Context, session string, tool events.Call,
+	wait time.Duration) (permission.Call, bool) {
 	return func(ctx context.Context, session string, tool events.Call, wait time.Duration) (permission.Call, bool) {
 		found, ok, err := toolcalls.Find(ctx, model, session, tool.MessageID, tool.CallID)
 		if wait > 0 && (!ok || found.Input == "") {
@@ -38,6 +39,7 @@ func askedCall(model *projections.Model) func(ctx context.Context, session strin
 		if file != "" && !filepath.IsAbs(file) {
 			file = filepath.Join(found.Directory, file)
 		}
-		return permission.Call{Tool: found.Tool, Command: input.Command, Cwd: cwd, Path: file, Agent: found.Agent, Several: found.Several}, true
+		return permission.Call{Tool: found.Tool, Command: input.Command, Cwd: cwd, Path: file, Agent: found.Agent,
+			Several: found.Several}, true
 	}
 }

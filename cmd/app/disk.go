@@ -23,8 +23,8 @@ const (
 	logHasStopped = log.Unavailable("The log does not store events any more; an administrator finds the reason in /api/health.")
 )
 
-// logDisk watches the disk of the embedded server, and opens the log again after a failed write, and to repair damaged files.
-// With --nats it does nothing: the log is elsewhere.
+// logDisk watches the disk of the embedded server, and opens the log again after a failed write, and to repair damaged
+// files. With --nats it does nothing: the log is elsewhere.
 type logDisk struct {
 	data   datadir.Dir
 	server *natsconf.Server // nil with --nats
@@ -61,8 +61,8 @@ func (d *logDisk) Run(ctx context.Context) error {
 	}
 }
 
-// look notes whether the server stores. After a failed write it opens the log again once there is space, and so it does if files are
-// damaged, which repairs them. It returns the trouble.
+// look notes whether the server stores. After a failed write it opens the log again once there is space, and so it
+// does if files are damaged, which repairs them. It returns the trouble.
 func (d *logDisk) look(ctx context.Context) string {
 	err := d.server.WriteError()
 	failed := natsconf.IsWriteFailed(err) || !d.server.JetStreamEnabled() || d.rotten()
@@ -112,7 +112,8 @@ func (d *logDisk) trouble() string {
 		return ""
 	}
 	if free, err := d.free(); err == nil && free < natsconf.MinFree {
-		return fmt.Sprintf("the disk of %s is full: %d MiB are free, and %d are needed", d.data, free>>20, natsconf.MinFree>>20)
+		return fmt.Sprintf("the disk of %s is full: %d MiB are free, and %d are needed", d.data, free>>20,
+			natsconf.MinFree>>20)
 	}
 	if failed := d.failed.Load(); failed != nil {
 		return "the log stores nothing: " + (*failed).Error()
@@ -138,7 +139,8 @@ func streamOptions(o Options) log.Options {
 	return streams
 }
 
-// logHealth is offline while nothing is stored, and degraded while the disk is almost full, and after a loss until a person has acknowledged it.
+// logHealth is offline while nothing is stored, and degraded while the disk is almost full, and after a loss until a
+// person has acknowledged it.
 func (s *System) logHealth() api.Part {
 	detail := map[string]any{"url": s.url}
 	part := api.Part{State: either(s.nc.IsConnected(), api.Ready, api.Offline), Detail: detail}
@@ -147,7 +149,8 @@ func (s *System) logHealth() api.Part {
 		return part
 	}
 	if since, err := s.log.Failing(); err != nil {
-		part.State, detail["error"] = api.Offline, fmt.Sprintf("the log has stored nothing for %d s: %v", int(time.Since(since).Seconds()), err)
+		part.State, detail["error"] = api.Offline, fmt.Sprintf("the log has stored nothing for %d s: %v",
+			int(time.Since(since).Seconds()), err)
 		return part
 	}
 	if lost := s.nats.Trouble(); lost != "" && part.State == api.Ready {
@@ -155,7 +158,8 @@ func (s *System) logHealth() api.Part {
 		return part
 	}
 	if free, err := s.disk.free(); err == nil && free < lowDisk && s.disk.server != nil && part.State == api.Ready {
-		part.State, detail["error"] = api.Degraded, fmt.Sprintf("the disk of %s is almost full: %d MiB are free", s.disk.data, free>>20)
+		part.State, detail["error"] = api.Degraded, fmt.Sprintf("the disk of %s is almost full: %d MiB are free",
+			s.disk.data, free>>20)
 	}
 	return part
 }

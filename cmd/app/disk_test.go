@@ -30,10 +30,12 @@ func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
 	d := datadir.Dir(t.TempDir())
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	is.NoErr(err)
-	opened, err := logserver.Open(t.Context(), logserver.Options{Data: d, Config: NATSConfig(d, keys), Logger: slog.New(slog.DiscardHandler)}, keys)
+	opened, err := logserver.Open(t.Context(), logserver.Options{Data: d, Config: NATSConfig(d, keys),
+		Logger: slog.New(slog.DiscardHandler)}, keys)
 	is.NoErr(err)
 	t.Cleanup(opened.Close)
-	s := &System{nats: opened, nc: opened.Conn, disk: &logDisk{data: d, server: opened.Embedded, rotten: opened.Rotten, logger: slog.New(slog.NewTextHandler(t.Output(), nil))}}
+	s := &System{nats: opened, nc: opened.Conn, disk: &logDisk{data: d, server: opened.Embedded, rotten: opened.Rotten,
+		logger: slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	options := log.DefaultOptions
 	options.Refuse = s.disk.refusal
 	s.log, err = log.Open(t.Context(), opened.Conn, options, secret.NewRedactor())
@@ -43,7 +45,8 @@ func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
 	commit := func() error {
 		n++
 		text, _ := json.Marshal(rand.Text() + fmt.Sprintf("%x", randomBytes(100_000)))
-		e, err := events.NewOpenCode("chat1", "local", fmt.Sprint("evt_", n), -1, events.OpenCode{Type: "session.updated", Properties: text})
+		e, err := events.NewOpenCode("chat1", "local", fmt.Sprint("evt_", n), -1,
+			events.OpenCode{Type: "session.updated", Properties: text})
 		is.NoErr(err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -86,11 +89,13 @@ func TestALossDegradesHealthUntilAPersonHasAcknowledgedIt(t *testing.T) {
 	is := is.New(t)
 	d := datadir.Dir(t.TempDir())
 	is.NoErr(os.Mkdir(d.Path("report"), 0o700))
-	note := `{"last": 2, "lost": [{"stream": "EVENTS", "sequences": [{"first": 1, "last": 2}], "directory": "` + d.Path("report") + `"}]}`
+	note := `{"last": 2, "lost": [{"stream": "EVENTS", "sequences": [{"first": 1, "last": 2}], "directory": "` +
+		d.Path("report") + `"}]}`
 	is.NoErr(os.WriteFile(d.Path("log-note.json"), []byte(note), 0o600))
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	is.NoErr(err)
-	server, err := logserver.Open(t.Context(), logserver.Options{Data: d, Config: NATSConfig(d, keys), Logger: slog.New(slog.DiscardHandler)}, keys)
+	server, err := logserver.Open(t.Context(), logserver.Options{Data: d, Config: NATSConfig(d, keys),
+		Logger: slog.New(slog.DiscardHandler)}, keys)
 	is.NoErr(err)
 	t.Cleanup(server.Close)
 	l, err := log.Open(t.Context(), server.Conn, log.DefaultOptions, secret.NewRedactor())

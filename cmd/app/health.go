@@ -50,8 +50,8 @@ func (s *System) load(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// prepare gets the engine's workers ready: ingest knows its sessions, and commands that ran when the system or the node before this
-// one died are lost.
+// prepare gets the engine's workers ready: ingest knows its sessions, and commands that ran when the system or the
+// node before this one died are lost.
 func (s *System) prepare(ctx context.Context) error {
 	last, err := s.log.Last(ctx) // nothing follows from the node before: it has stopped
 	if err != nil {
@@ -116,7 +116,8 @@ func (s *System) health() api.Health {
 // engineDetail is what administrators see of OpenCode and its model.
 type engineDetail struct {
 	ingest.Condition
-	Model     string          `json:"model"`                // "provider/model" of chats without a selection; empty until OpenCode recommends one
+	// "provider/model" of chats without a selection; empty until OpenCode recommends one
+	Model     string          `json:"model"`
 	ModelHost string          `json:"model_host,omitempty"` // of --model-url
 	Isolation isolation.Level `json:"isolation"`
 	Reason    string          `json:"reason"` // why this level
@@ -227,7 +228,8 @@ func (s *System) recordHealth(ctx context.Context, health api.Health, recorded m
 		} {
 			set[field], _ = json.Marshal(value) // a text
 		}
-		save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "healthchecks", Record: name, Set: set}
+		save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "healthchecks", Record: name,
+			Set: set}
 		_, _, err := s.records.Save(ctx, save)
 		if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.NotFound {
 			save.New = true

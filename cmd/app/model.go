@@ -9,9 +9,10 @@ import (
 	"pocketcoder/bridge/opencode/provider"
 )
 
-// openProvider returns what answers: the model that the operator named, the provider set up for OpenCode on this machine, or
-// the demo model when there is neither.
-func openProvider(ctx context.Context, getenv func(string) string, m ModelOptions) (p provider.Provider, isDemo bool, closeModel func(), err error) {
+// openProvider returns what answers: the model that the operator named, the provider set up for OpenCode on this
+// machine, or the demo model when there is neither.
+func openProvider(ctx context.Context, getenv func(string) string,
+	m ModelOptions) (p provider.Provider, isDemo bool, closeModel func(), err error) {
 	p, found, err := provider.OfUser(getenv)
 	if err != nil {
 		return p, false, nil, err
@@ -34,7 +35,8 @@ func openProvider(ctx context.Context, getenv func(string) string, m ModelOption
 }
 
 func openDemo() (p provider.Provider, isDemo bool, closeModel func(), err error) {
-	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{outbox.Continue, outbox.Stale, outbox.Answered, outbox.GoOn}, Provider: providerHelp})
+	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{outbox.Continue, outbox.Stale, outbox.Answered,
+		outbox.GoOn}, Provider: providerHelp})
 	if err != nil {
 		return p, false, nil, err
 	}

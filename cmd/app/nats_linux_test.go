@@ -24,7 +24,8 @@ func TestAReservationOfALargeDiskDoesNotStopAStartOnASmallOne(t *testing.T) {
 	is.NoErr(err)
 	large := log.DefaultOptions // 1 GiB
 	for _, options := range []log.Options{large, streamOptions(Options{Data: d}), large} {
-		n, err := logserver.Open(t.Context(), logserver.Options{Data: d, Config: NATSConfig(d, keys), Logger: slog.New(slog.DiscardHandler)}, keys)
+		n, err := logserver.Open(t.Context(), logserver.Options{Data: d, Config: NATSConfig(d, keys),
+			Logger: slog.New(slog.DiscardHandler)}, keys)
 		is.NoErr(err)
 		_, err = log.Open(t.Context(), n.Conn, options, secret.NewRedactor())
 		is.NoErr(err)

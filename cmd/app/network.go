@@ -38,14 +38,16 @@ func (s *System) serveMetrics(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return web.Serve(ctx, s.metrics, metrics.Handler(metrics.Source{Conn: s.nc, Model: s.model, Health: s.health, Logger: s.o.Logger}))
+	return web.Serve(ctx, s.metrics, metrics.Handler(metrics.Source{Conn: s.nc, Model: s.model, Health: s.health,
+		Logger: s.o.Logger}))
 }
 
 // wireNetwork makes what lets commands reach hosts, once the API's tail of the log is there.
 func (s *System) wireNetwork() {
 	host, _, _ := net.SplitHostPort(s.o.Egress) // it was checked
 	_, port, _ := net.SplitHostPort(s.leaving.Addr().String())
-	s.exec.Network = &network.Sandbox{Gate: s.gate, Mode: s.o.Network, Proxy: net.JoinHostPort(host, port), Tail: s.web.API.Tail}
+	s.exec.Network = &network.Sandbox{Gate: s.gate, Mode: s.o.Network, Proxy: net.JoinHostPort(host, port),
+		Tail: s.web.API.Tail}
 	_, credentials := s.provider.Withhold()
 	s.outside = &network.Engine{Network: s.exec.Network, Credentials: credentials}
 	if address := s.provider.ModelAddress(); address != "" {
@@ -58,11 +60,12 @@ func (s *System) runEgress(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return (&egress.Server{Network: s.exec.Network, Engine: s.outside, Logger: s.o.Logger, Roots: roots}).Serve(ctx, s.leaving)
+	return (&egress.Server{Network: s.exec.Network, Engine: s.outside, Logger: s.o.Logger, Roots: roots}).Serve(ctx,
+		s.leaving)
 }
 
-// rootsWith returns the system's trusted certificates and those of a PEM file, nil without one. OpenCode takes the file by the same
-// variable.
+// rootsWith returns the system's trusted certificates and those of a PEM file, nil without one. OpenCode takes the
+// file by the same variable.
 func rootsWith(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil

@@ -77,7 +77,8 @@ func (o Options) Check() error {
 	if _, _, err := net.SplitHostPort(o.Metrics); o.Metrics != "" && err != nil {
 		return fmt.Errorf("--metrics %q: %w", o.Metrics, err)
 	}
-	if u, err := url.Parse(o.URL); err != nil || o.URL != "" && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "") {
+	if u, err := url.Parse(o.URL); err != nil || o.URL != "" &&
+		(u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "") {
 		return fmt.Errorf("--url %q: want a URL without a path, such as https://code.example.org", o.URL)
 	}
 	if err := o.Model.check(); err != nil {
@@ -112,7 +113,8 @@ func (o Options) Check() error {
 	return nil
 }
 
-// CheckPlaces refuses a workspace that is none, and a data directory that commands could look into, whatever links lead there.
+// CheckPlaces refuses a workspace that is none, and a data directory that commands could look into, whatever links
+// lead there.
 func (o Options) CheckPlaces() error {
 	if err := o.checkAuthorizedKeys(); err != nil {
 		return err
@@ -137,7 +139,8 @@ func (o Options) CheckPlaces() error {
 		return fmt.Errorf("--data %s lies in --workspace %s, where the assistant could read and write it; choose another of the two", o.Data, o.Workspace)
 	}
 	if rel, err := filepath.Rel(data, workspace); err == nil && filepath.IsLocal(rel) {
-		return fmt.Errorf("--workspace %s lies in --data %s, which is for pocketcoder alone; choose another of the two", o.Workspace, o.Data)
+		return fmt.Errorf("--workspace %s lies in --data %s, which is for pocketcoder alone; choose another of the two",
+			o.Workspace, o.Data)
 	}
 	if isolation.Visible(data, expose) {
 		return fmt.Errorf("--data %s can be read in the sandbox, because it is among the system's programs or below --expose; choose another directory", o.Data)
@@ -145,7 +148,8 @@ func (o Options) CheckPlaces() error {
 	if info, err := os.Stat(o.OffloadDir); o.OffloadDir != "" && (err != nil || !info.IsDir()) {
 		return fmt.Errorf("--offload-dir %s is not a directory", o.OffloadDir)
 	}
-	return errors.Join(checkHidden("--offload-dir", o.OffloadDir, workspace, expose), checkHidden("--opencode-state", o.EngineState, workspace, expose))
+	return errors.Join(checkHidden("--offload-dir", o.OffloadDir, workspace, expose),
+		checkHidden("--opencode-state", o.EngineState, workspace, expose))
 }
 
 // checkHidden returns an error if commands could read a path. An empty path is no error.
@@ -159,7 +163,8 @@ func checkHidden(flag, path, workspace string, expose []string) error {
 	}
 	for _, paths := range [][2]string{{workspace, real}, {real, workspace}} {
 		if rel, err := filepath.Rel(paths[0], paths[1]); err == nil && filepath.IsLocal(rel) {
-			return fmt.Errorf("%s %s must not be in --workspace %s, nor the workspace in it; choose another directory", flag, path, workspace)
+			return fmt.Errorf("%s %s must not be in --workspace %s, nor the workspace in it; choose another directory", flag,
+				path, workspace)
 		}
 	}
 	if isolation.Visible(real, expose) {
@@ -234,8 +239,8 @@ func (o Options) reached(address string) string {
 	return "http://" + address
 }
 
-// portTemplate is the template of the addresses of ports, when the web server listens at address. Behind a proxy there is none
-// unless the operator names one: only the operator knows which names lead here.
+// portTemplate is the template of the addresses of ports, when the web server listens at address. Behind a proxy there
+// is none unless the operator names one: only the operator knows which names lead here.
 func (o Options) portTemplate(address string) string {
 	if o.PortsURL != "" || o.Proxied {
 		return o.PortsURL
@@ -267,7 +272,8 @@ func (o Options) checkSSH() error {
 	return nil
 }
 
-// checkAuthorizedKeys refuses a file with keys that PocketCoder did not write. It would overwrite them, and their owners could not log in any more.
+// checkAuthorizedKeys refuses a file with keys that PocketCoder did not write. It would overwrite them, and their
+// owners could not log in any more.
 func (o Options) checkAuthorizedKeys() error {
 	if o.AuthorizedKeys == "" {
 		return nil

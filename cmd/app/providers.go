@@ -17,13 +17,13 @@ import (
 const (
 	providersPause = 5 * time.Second // before OpenCode is asked again after a failure
 
-	// providersDelay is the time from a start of OpenCode until it is asked for the providers that it cannot use yet. The answer
-	// (6 MB) takes OpenCode about 2 s, in which it answers nothing else; the first prompt must not wait for it.
+	// providersDelay is the time from a start of OpenCode until it is asked for the providers that it cannot use yet. The
+	// answer (6 MB) takes OpenCode about 2 s, in which it answers nothing else; the first prompt must not wait for it.
 	providersDelay = 30 * time.Second
 )
 
-// watchProviders records which model providers OpenCode knows, and whether it can use them: after each of its starts, because
-// it learns of a key by being started with it.
+// watchProviders records which model providers OpenCode knows, and whether it can use them: after each of its starts,
+// because it learns of a key by being started with it.
 func (s *System) watchProviders(ctx context.Context) error {
 	for failures := 0; ; {
 		begun := s.lives.awaited()
@@ -47,8 +47,8 @@ func (s *System) watchProviders(ctx context.Context) error {
 	}
 }
 
-// recordProviders records the providers that OpenCode can use at once, and all others after providersDelay, unless begun is
-// closed meanwhile, which means that OpenCode was started again.
+// recordProviders records the providers that OpenCode can use at once, and all others after providersDelay, unless
+// begun is closed meanwhile, which means that OpenCode was started again.
 func (s *System) recordProviders(ctx context.Context, begun <-chan struct{}) error {
 	usable, err := s.outbox.UsableProviders(ctx)
 	if err != nil {
@@ -78,7 +78,8 @@ func (s *System) recordProviders(ctx context.Context, begun <-chan struct{}) err
 	})
 }
 
-// saveProviders saves what has changed since the last time, and calls missing for each record of a provider that is not listed.
+// saveProviders saves what has changed since the last time, and calls missing for each record of a provider that is
+// not listed.
 func (s *System) saveProviders(ctx context.Context, list []client.ModelProvider, missing func(id string) error) error {
 	kept, err := s.model.Config(ctx, "llm_providers")
 	if err != nil {
@@ -104,7 +105,8 @@ func (s *System) saveProviders(ctx context.Context, list []client.ModelProvider,
 }
 
 func (s *System) saveProvider(ctx context.Context, id string, isNew bool, set map[string]json.RawMessage) error {
-	save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_providers", Record: id, New: isNew, Set: set}
+	save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_providers", Record: id,
+		New: isNew, Set: set}
 	_, _, err := s.records.Save(ctx, save)
 	return err
 }

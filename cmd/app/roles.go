@@ -19,12 +19,14 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Roles are the parts of the system that a node runs. Each node has the read models. Nil is the whole system, without a lease.
+// Roles are the parts of the system that a node runs. Each node has the read models. Nil is the whole system, without
+// a lease.
 type Roles []string
 
 // The roles.
 const (
-	RoleEngine   = "engine"   // OpenCode, what carries effects out and reacts to events, a worker: on the node with the lease
+	// OpenCode, what carries effects out and reacts to events, a worker: on the node with the lease
+	RoleEngine   = "engine"
 	RoleHandlers = "handlers" // commands and queries of the command line
 	RoleWeb      = "web"      // the API, realtime and the pages
 )
@@ -36,7 +38,8 @@ func ParseRoles(list string) (Roles, error) {
 	roles := Roles{}
 	for role := range strings.SplitSeq(list, ",") {
 		if !slices.Contains(allRoles, role) {
-			return nil, fmt.Errorf("%q is not a role; want some of %s, with commas between them", role, strings.Join(allRoles, ","))
+			return nil, fmt.Errorf("%q is not a role; want some of %s, with commas between them", role,
+				strings.Join(allRoles, ","))
 		}
 		if !slices.Contains(roles, role) {
 			roles = append(roles, role)
@@ -61,7 +64,8 @@ func (o Options) engineState() string { return cmp.Or(o.EngineState, o.Data.Path
 // shellSocket is where pocketcoder-shell asks for commands.
 func (o Options) shellSocket() string { return filepath.Join(o.engineState(), "run", "shell.sock") }
 
-// openLease opens the lease of the engine. A system with all roles, which has its data to itself, needs none and leads at once.
+// openLease opens the lease of the engine. A system with all roles, which has its data to itself, needs none and leads
+// at once.
 func (s *System) openLease(ctx context.Context) (err error) {
 	s.leading = make(chan struct{})
 	if s.o.Roles == nil {
@@ -71,7 +75,8 @@ func (s *System) openLease(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("name this node: %w", err)
 	}
-	s.node = host + "-" + strings.ToLower(rand.Text()[:6]) // another one after each start: what the process before it did is over
+	// another one after each start: what the process before it did is over
+	s.node = host + "-" + strings.ToLower(rand.Text()[:6])
 	if s.lease, err = lease.Open(ctx, s.nc, streamOptions(s.o).Replicas, engine, s.node); err != nil {
 		return err
 	}
@@ -131,7 +136,8 @@ func once(begun <-chan struct{}, worker func(context.Context) error) func(contex
 func (s *System) leaseHealth() api.Part {
 	holder, held := s.lease.Holder()
 	part := api.Part{State: either(holder.Node == "", api.Starting, either(held, api.Ready, api.Degraded))}
-	part.Detail = map[string]any{"node": s.node, "roles": s.o.Roles, "engine": engine, "holder": holder.Node, "since": holder.Since, "held": held, "own": s.leads()}
+	part.Detail = map[string]any{"node": s.node, "roles": s.o.Roles, "engine": engine, "holder": holder.Node,
+		"since": holder.Since, "held": held, "own": s.leads()}
 	return part
 }
 
@@ -149,7 +155,8 @@ func (s *System) session(id string) (permission.Session, bool) {
 
 // commands are those that this node takes from the command line.
 func (s *System) commands() []handlers.Commands {
-	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(), s.accounts.Commands()}
+	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(),
+		s.accounts.Commands()}
 }
 
 // handler is what the web server serves: without the role web only the state of the node.

@@ -49,7 +49,8 @@ func reachedByOthers(base string) bool {
 	}
 	host := u.Hostname()
 	ip := net.ParseIP(host)
-	return host != "" && host != "localhost" && !strings.HasSuffix(host, ".localhost") && (ip == nil || !ip.IsLoopback() && !ip.IsUnspecified())
+	return host != "" && host != "localhost" && !strings.HasSuffix(host, ".localhost") &&
+		(ip == nil || !ip.IsLoopback() && !ip.IsUnspecified())
 }
 
 // reachHelp says in one line how other devices reach the web server.

@@ -69,10 +69,11 @@ func (s *System) sees(ctx context.Context, id, owner string) (bool, error) {
 	return all[i].Role == account.Admin || all[i].Role == account.User && owner == id, nil
 }
 
-// closeViewers closes the viewer of each chat that is deleted or gets another owner. Its clients leave and its shells end.
-// An account that still sees the chat attaches again.
+// closeViewers closes the viewer of each chat that is deleted or gets another owner. Its clients leave and its shells
+// end. An account that still sees the chat attaches again.
 func (s *System) closeViewers(ctx context.Context) error {
-	filters := []string{events.ChatSubject("*", events.ChatUpdated{}.Kind()), events.ChatSubject("*", events.Deleted{}.Kind())}
+	filters := []string{events.ChatSubject("*", events.ChatUpdated{}.Kind()),
+		events.ChatSubject("*", events.Deleted{}.Kind())}
 	return s.log.Read(ctx, s.opened, filters, func(b log.Batch) error {
 		for _, e := range b.Events {
 			if d, err := events.Decode(e); err != nil {
@@ -91,7 +92,8 @@ func (s *System) closeViewers(ctx context.Context) error {
 	})
 }
 
-// runSSH takes connections. When it ends, so does the tmux server, with whatever is open in it: it shows a system that is gone.
+// runSSH takes connections. When it ends, so does the tmux server, with whatever is open in it: it shows a system that
+// is gone.
 func (s *System) runSSH(ctx context.Context) error {
 	defer viewer.Stop(s.o.Data)
 	if s.ssh == nil {

@@ -1,8 +1,9 @@
-// Package app is the running system: New opens its foundations (NATS, the log, the read model, listeners) in order, Run hands
-// them to the actors, and both close them in reverse when the first actor ends. The command up runs it, and tests may run it in-process.
+// Package app is the running system: New opens its foundations (NATS, the log, the read model, listeners) in order,
+// Run hands them to the actors, and both close them in reverse when the first actor ends. The command up runs it, and
+// tests may run it in-process.
 //
-// Promises: only this package wires the parts of the system. New leaves nothing open if it fails. Run returns once every actor has ended
-// or had its time to end, and everything is closed.
+// Promises: only this package wires the parts of the system. New leaves nothing open if it fails. Run returns once
+// every actor has ended or had its time to end, and everything is closed.
 //
 // It must not know flags, commands, or how a conversation is shown.
 package app
@@ -86,7 +87,8 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	if err := s.openMetrics(); err != nil {
 		return nil, err
 	}
-	if s.leaving, err = listen("egress proxy", o.Egress, "--egress"); err != nil { // with --network off too: a rule may allow a chat a host
+	// with --network off too: a rule may allow a chat a host
+	if s.leaving, err = listen("egress proxy", o.Egress, "--egress"); err != nil {
 		return nil, err
 	}
 	s.closes(func() { s.leaving.Close() })
@@ -123,7 +125,8 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	if s.keys, err = natsconf.LoadKeys(s.o.Data.Path("keys")); err != nil {
 		return err
 	}
-	s.nats, err = logserver.Open(ctx, logserver.Options{Data: s.o.Data, URL: s.o.NATS, Config: NATSConfig(s.o.Data, s.keys), Logger: s.o.Logger}, s.keys)
+	s.nats, err = logserver.Open(ctx, logserver.Options{Data: s.o.Data, URL: s.o.NATS,
+		Config: NATSConfig(s.o.Data, s.keys), Logger: s.o.Logger}, s.keys)
 	if err != nil {
 		return err
 	}
@@ -172,8 +175,8 @@ func (s *System) close() {
 	s.closers = nil
 }
 
-// Run runs the actors until one of them ends, a signal comes or ctx ends, and then closes the foundations. It calls ready once
-// everything works.
+// Run runs the actors until one of them ends, a signal comes or ctx ends, and then closes the foundations. It calls
+// ready once everything works.
 func (s *System) Run(ctx context.Context, ready func(datadir.Running)) error {
 	defer s.close()
 	r := datadir.Running{
@@ -187,7 +190,8 @@ func (s *System) Run(ctx context.Context, ready func(datadir.Running)) error {
 			s.say.ready(r, s)
 		} else {
 			holder, _ := s.lease.Holder()
-			s.say.done("ready", "node %s (%s) at %s; the engine runs on node %s", s.node, strings.Join(s.o.Roles, ", "), r.HTTP, holder.Node)
+			s.say.done("ready", "node %s (%s) at %s; the engine runs on node %s", s.node, strings.Join(s.o.Roles, ", "), r.HTTP,
+				holder.Node)
 		}
 		s.offerSetup(ctx)
 		ready(r)
@@ -200,8 +204,8 @@ type shellListener struct {
 	address, secret string
 }
 
-// openShells listens for pocketcoder-shell. At the levels without mounts of their own OpenCode gets no Unix sockets, because
-// they would lead to the machine's, and uses TCP with a secret.
+// openShells listens for pocketcoder-shell. At the levels without mounts of their own OpenCode gets no Unix sockets,
+// because they would lead to the machine's, and uses TCP with a secret.
 func openShells(o Options, confined isolation.Choice) (s shellListener, err error) {
 	if confined.Level != isolation.Landlock && confined.Level != isolation.Container {
 		s.address = shellsocket.Unix + o.shellSocket()
@@ -269,7 +273,8 @@ type System struct {
 
 func (s *System) wire() {
 	s.changed, s.loaded, s.prepared = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log}, &permission.Permissions{Log: s.log}
+	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log},
+		&permission.Permissions{Log: s.log}
 	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
 	s.ingest = &ingest.Ingest{
 		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
@@ -326,8 +331,9 @@ func (s *System) change() {
 // stopTime bounds how long an actor may take to end before the next one is stopped.
 const stopTime = 6 * time.Second
 
-// runActors starts the actors. They are stopped in the order in which they stand here, each before the next: OpenCode first,
-// while what it has to say is still heard, then its commands, and people's shells before exec, which finds out what they changed.
+// runActors starts the actors. They are stopped in the order in which they stand here, each before the next: OpenCode
+// first, while what it has to say is still heard, then its commands, and people's shells before exec, which finds out
+// what they changed.
 func (s *System) runActors(ctx context.Context, ready func()) error {
 	var g run.Group
 	rest := log.Patient(context.WithoutCancel(ctx))
@@ -368,18 +374,23 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 func (s *System) addEngine(g *run.Group, rest context.Context) {
 	g.Add(actor(rest, once(s.leading, s.runOpenCode)))
 	g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
-		answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine, Logger: s.o.Logger}
+		answering := shells.Server{Listener: s.shells, Secret: s.shells.secret, Conn: s.nc, Engine: engine,
+			Logger: s.o.Logger}
 		return answering.Serve(ctx)
 	})))
-	old := offload.Worker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: queries.Archived(s.model), Logger: s.o.Logger}
+	old := offload.Worker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: queries.Archived(s.model),
+		Logger: s.o.Logger}
 	for _, worker := range []func(context.Context) error{
-		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.watchProviders, s.push.Run, old.Run,
+		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.watchProviders,
+		s.push.Run, old.Run,
 	} {
 		g.Add(actor(rest, once(s.prepared, worker)))
 	}
 	g.Add(actor(rest, once(s.leading, s.worker.Run)))
 	for _, commands := range []handlers.Commands{s.push.Commands(), s.exec.Commands()} {
-		g.Add(actor(rest, once(s.leading, func(ctx context.Context) error { return commands.Serve(ctx, s.nc, operator, s.o.Logger) })))
+		g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
+			return commands.Serve(ctx, s.nc, operator, s.o.Logger)
+		})))
 	}
 	if s.lease != nil {
 		g.Add(actor(rest, once(s.prepared, s.anywhere.Serve)))

@@ -1,16 +1,16 @@
 // Package backup copies an installation to a directory while it runs, and makes a new data directory of such a copy.
 //
-// A backup is a directory: backup.json, the messages of EVENTS and BLOBS in numbered files, and secrets and keys in one encrypted
-// file. A second run adds what is new. A file is never changed once backup.json names it, so a tool that copies directories
-// elsewhere copies only new files.
+// A backup is a directory: backup.json, the messages of EVENTS and BLOBS in numbered files, and secrets and keys in
+// one encrypted file. A second run adds what is new. A file is never changed once backup.json names it, so a tool that
+// copies directories elsewhere copies only new files.
 //
-// Promises: a backup is consistent: it holds every event up to one sequence and every blob that those events name. Each file is
-// read again after it was written. A run that was killed leaves the backup as it was, and the next run resumes where that one
-// stopped. Restore writes to an empty directory only, checks every file before it writes, and reads back all that it has stored.
-// No system starts on the directory of a restore that did not finish.
+// Promises: a backup is consistent: it holds every event up to one sequence and every blob that those events name.
+// Each file is read again after it was written. A run that was killed leaves the backup as it was, and the next run
+// resumes where that one stopped. Restore writes to an empty directory only, checks every file before it writes, and
+// reads back all that it has stored. No system starts on the directory of a restore that did not finish.
 //
-// It must not know flags, terminals, or what events mean. Read models and the state of consumers are left out, because they can be
-// computed again. Streaming fragments are left out, because a later event has the whole text.
+// It must not know flags, terminals, or what events mean. Read models and the state of consumers are left out, because
+// they can be computed again. Streaming fragments are left out, because a later event has the whole text.
 package backup
 
 import (
@@ -32,8 +32,8 @@ import (
 	"pocketcoder/events/log"
 )
 
-// maxPart is the size of messages, in bytes, after which a new file begins. After a run was killed, the next one repeats at most
-// this much.
+// maxPart is the size of messages, in bytes, after which a new file begins. After a run was killed, the next one
+// repeats at most this much.
 const maxPart = 64 << 20
 
 // Progress receives the progress of a step. Steps run one after the other; done grows to total.
@@ -137,7 +137,8 @@ func hold(dir string) (release func(), err error) {
 		return nil, errors.New("another backup to this directory is running; wait until it ends")
 	}
 	return func() {
-		_ = syscall.Flock(int(d.Fd()), syscall.LOCK_UN) // closing is not enough: a child that was just forked has it open until its exec
+		// closing is not enough: a child that was just forked has it open until its exec
+		_ = syscall.Flock(int(d.Fd()), syscall.LOCK_UN)
 		d.Close()
 	}, nil
 }
@@ -178,9 +179,11 @@ func (m *manifest) removeLeftovers(dir string) error {
 	return err
 }
 
-// copyStream adds the messages of a stream that the backup does not hold yet, up to the current last one, and sets the sequence of that
-// one in now. It copies a stream that began anew whole, beside the old copy, which m holds until the backup is complete.
-func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream, now *point) (c *copied, added archive.State, err error) {
+// copyStream adds the messages of a stream that the backup does not hold yet, up to the current last one, and sets the
+// sequence of that one in now. It copies a stream that began anew whole, beside the old copy, which m holds until the
+// backup is complete.
+func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream,
+	now *point) (c *copied, added archive.State, err error) {
 	info, err := s.Info(ctx)
 	if errors.Is(err, archive.ErrNoStream) {
 		return nil, added, fmt.Errorf("the server has no stream %s: no system has run on it yet", s.Name)
@@ -196,7 +199,8 @@ func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream, 
 	}
 	now.Last[s.Name] = last
 	c = m.Streams[s.Name]
-	if s.Name != log.EventsStream && !c.Created.IsZero() && !c.Created.Equal(info.Created) { // the messages of EVENTS are compared
+	// the messages of EVENTS are compared
+	if s.Name != log.EventsStream && !c.Created.IsZero() && !c.Created.Equal(info.Created) {
 		c = &copied{}
 	}
 	if c.Config, c.Created = info.Config, info.Created; len(c.Parts) == 0 {
@@ -208,7 +212,8 @@ func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream, 
 	for {
 		begin := c.last()
 		for c.last() < last {
-			p, err := writePart(ctx, o, s, c.last()+1, last, func(seq uint64) { o.Progress(steps[s.Name], seq-begin, last-begin) }, begin >= c.First)
+			p, err := writePart(ctx, o, s, c.last()+1, last,
+				func(seq uint64) { o.Progress(steps[s.Name], seq-begin, last-begin) }, begin >= c.First)
 			if err != nil {
 				return nil, added, err
 			}
@@ -221,7 +226,8 @@ func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream, 
 		if s.Name == log.EventsStream {
 			return c, added, nil
 		}
-		// A content may have been moved or replaced meanwhile: its old chunks are gone, and what says where it is now came after last.
+		// A content may have been moved or replaced meanwhile: its old chunks are gone, and what says where it is now came
+		// after last.
 		if info, err = s.Info(ctx); err != nil || info.State.Last == last {
 			return c, added, err
 		}
@@ -263,7 +269,8 @@ func exists(path string) bool {
 var errFull = errors.New("the part is full")
 
 // writePart writes the next file of a stream, and reads it again.
-func writePart(ctx context.Context, o Options, s archive.Stream, from, to uint64, progress func(uint64), isLater bool) (p part, err error) {
+func writePart(ctx context.Context, o Options, s archive.Stream, from, to uint64, progress func(uint64),
+	isLater bool) (p part, err error) {
 	p = part{File: fmt.Sprintf("%s-%012d.s2", strings.ToLower(s.Name), from), From: from, To: to}
 	path := filepath.Join(o.To, p.File)
 	for n := 2; exists(path); n++ { // the old copy of a stream that began anew

@@ -55,7 +55,8 @@ func running(t testing.TB) *installation {
 	i.serve()
 	i.append(700)
 	i.appendLarge("first")
-	if _, err := i.log.PutBlob(t.Context(), "exec1.stdout", strings.NewReader(strings.Repeat("output ", 60_000))); err != nil {
+	if _, err := i.log.PutBlob(t.Context(), "exec1.stdout",
+		strings.NewReader(strings.Repeat("output ", 60_000))); err != nil {
 		t.Fatal(err)
 	}
 	secrets, err := secret.Open(t.Context(), i.nc, 1)
@@ -63,7 +64,8 @@ func running(t testing.TB) *installation {
 		t.Fatal(err)
 	}
 	for n := range 5 {
-		err = errors.Join(err, secrets.Put(t.Context(), fmt.Sprint("password.alice", n), []byte(canary)), secrets.Put(t.Context(), "session.now", fmt.Append(nil, n)))
+		err = errors.Join(err, secrets.Put(t.Context(), fmt.Sprint("password.alice", n), []byte(canary)),
+			secrets.Put(t.Context(), "session.now", fmt.Append(nil, n)))
 	}
 	if err := errors.Join(err, secrets.Delete(t.Context(), "password.alice0")); err != nil {
 		t.Fatal(err)
@@ -113,7 +115,8 @@ func (i *installation) append(n int) {
 
 func (i *installation) appendLarge(text string) {
 	i.t.Helper()
-	e, err := events.New("c1", events.ActorSystem, events.MessageSubmitted{Message: strings.Repeat(text, log.MaxInline/len(text)+1)})
+	e, err := events.New("c1", events.ActorSystem,
+		events.MessageSubmitted{Message: strings.Repeat(text, log.MaxInline/len(text)+1)})
 	is.New(i.t).NoErr(err)
 	_, err = i.log.Append(i.t.Context(), e)
 	is.New(i.t).NoErr(err)
@@ -308,7 +311,8 @@ func TestWithoutAPassphraseSecretsAndKeysAreLeftOut(t *testing.T) {
 	_, err = Write(t.Context(), o)
 	is.True(errors.Is(err, ErrPassphrase))
 	d := datadir.Dir(filepath.Join(t.TempDir(), "new"))
-	for given, want := range map[string]string{"": "name the passphrase, or leave them out with --without-secrets", "another": "the passphrase does not open the secrets"} {
+	for given, want := range map[string]string{"": "name the passphrase, or leave them out with --without-secrets",
+		"another": "the passphrase does not open the secrets"} {
 		_, err = Restore(t.Context(), RestoreOptions{From: to, Data: d, Passphrase: given, Progress: quiet})
 		is.True(err != nil)
 		expect.Contains(t, err.Error(), want)
@@ -325,7 +329,8 @@ func TestADamagedBackupIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	is.NoErr(err)
 	d := datadir.Dir(filepath.Join(t.TempDir(), "new"))
 	for name, body := range contents(t, to) {
-		for _, damaged := range []string{body[:len(body)-1], body[:len(body)/2] + string(body[len(body)/2]^1) + body[len(body)/2+1:], ""} {
+		for _, damaged := range []string{body[:len(body)-1], body[:len(body)/2] + string(body[len(body)/2]^1) +
+			body[len(body)/2+1:], ""} {
 			is.NoErr(os.WriteFile(filepath.Join(to, name), []byte(damaged), 0o600))
 			if name == manifestName && strings.HasSuffix(damaged, "}") { // only its last newline is gone
 				continue
@@ -376,7 +381,8 @@ func TestABackupIsOfOneSystem(t *testing.T) {
 	expect.Contains(t, err.Error(), `the directory holds "letter.txt" and no backup`)
 }
 
-// A stream that lost its directory is created again, and its sequences begin at 1. A killed run leaves the old copy complete.
+// A stream that lost its directory is created again, and its sequences begin at 1. A killed run leaves the old copy
+// complete.
 func TestAStreamThatBeganAnewIsCopiedWhole(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -534,6 +540,7 @@ func TestKilledProcess(t *testing.T) {
 		_, err := Write(t.Context(), Options{Data: d, To: to, Passphrase: passphrase, Progress: progress, maxPart: 4 << 10})
 		t.Fatal(err)
 	}
-	_, err := Restore(t.Context(), RestoreOptions{From: to, Data: d, Passphrase: passphrase, Progress: progress, Command: "pocketcoder restore " + to})
+	_, err := Restore(t.Context(), RestoreOptions{From: to, Data: d, Passphrase: passphrase, Progress: progress,
+		Command: "pocketcoder restore " + to})
 	t.Fatal(err)
 }

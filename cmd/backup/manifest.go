@@ -109,7 +109,8 @@ func readManifest(dir string) (*manifest, error) {
 		return nil, fmt.Errorf("read %s: %w", manifestName, err)
 	}
 	if m.Format != formatVersion {
-		return nil, fmt.Errorf("it has format %d, and this pocketcoder reads format %d; use the pocketcoder that wrote it", m.Format, formatVersion)
+		return nil, fmt.Errorf("it has format %d, and this pocketcoder reads format %d; use the pocketcoder that wrote it",
+			m.Format, formatVersion)
 	}
 	for _, name := range streams {
 		if m.Streams[name] == nil {
@@ -121,7 +122,8 @@ func readManifest(dir string) (*manifest, error) {
 			}
 		}
 	}
-	if m.Complete != nil && m.Complete.Secrets != nil && m.Complete.Secrets.File != filepath.Base(m.Complete.Secrets.File) {
+	if m.Complete != nil && m.Complete.Secrets != nil &&
+		m.Complete.Secrets.File != filepath.Base(m.Complete.Secrets.File) {
 		return nil, fmt.Errorf("%s names %q, which is outside the backup", manifestName, m.Complete.Secrets.File)
 	}
 	return &m, nil

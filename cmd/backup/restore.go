@@ -166,19 +166,20 @@ func (m *manifest) storeStream(ctx context.Context, o RestoreOptions, server *na
 	copied := m.Streams[s.Name]
 	state, parts := copied.upTo(m.Complete.Last[s.Name])
 	step, done := steps[s.Name], uint64(0)
-	err = archive.Restore(account, archive.Info{Config: copied.Config, State: state}, nil, func(add func(archive.Entry) error) error {
-		for _, p := range parts {
-			err := p.check(filepath.Join(o.From, p.File), func(e archive.Entry) error {
-				done++
-				o.Progress(step, done, state.Messages)
-				return errors.Join(ctx.Err(), add(e))
-			})
-			if err != nil {
-				return err
+	err = archive.Restore(account, archive.Info{Config: copied.Config, State: state}, nil,
+		func(add func(archive.Entry) error) error {
+			for _, p := range parts {
+				err := p.check(filepath.Join(o.From, p.File), func(e archive.Entry) error {
+					done++
+					o.Progress(step, done, state.Messages)
+					return errors.Join(ctx.Err(), add(e))
+				})
+				if err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		return err
 	}
@@ -187,7 +188,8 @@ func (m *manifest) storeStream(ctx context.Context, o RestoreOptions, server *na
 		return err
 	}
 	if info.State.Last != state.Last || info.State.Messages != state.Messages {
-		return fmt.Errorf("read back stream %s: it has %d messages up to %d, not %d up to %d", s.Name, info.State.Messages, info.State.Last, state.Messages, state.Last)
+		return fmt.Errorf("read back stream %s: it has %d messages up to %d, not %d up to %d", s.Name, info.State.Messages,
+			info.State.Last, state.Messages, state.Last)
 	}
 	done = 0
 	for _, p := range parts {
@@ -238,7 +240,8 @@ func (s *secrets) store(ctx context.Context, server *natsconf.Server, nc *nats.C
 	if err != nil {
 		return err
 	}
-	got, err := archive.Stream{Conn: nc, Name: secretsStream}.Digest(ctx, s.Bucket.State.First, s.Bucket.State.Last, func(archive.Entry) {})
+	got, err := archive.Stream{Conn: nc, Name: secretsStream}.Digest(ctx, s.Bucket.State.First, s.Bucket.State.Last,
+		func(archive.Entry) {})
 	if err == nil && got != want.String() {
 		err = errors.New("read back secrets: they are not those of the backup")
 	}

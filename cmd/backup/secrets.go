@@ -92,8 +92,8 @@ func (s *secrets) readKeys(dir string) error {
 	return nil
 }
 
-// readBucket reads the newest value of each key. A value that is replaced meanwhile moves to the end of the stream, so readBucket reads
-// until there are no new messages.
+// readBucket reads the newest value of each key. A value that is replaced meanwhile moves to the end of the stream, so
+// readBucket reads until there are no new messages.
 func (s *secrets) readBucket(ctx context.Context, bucket archive.Stream) (err error) {
 	newest := map[string]archive.Entry{}
 	for read := uint64(0); ; read = s.Bucket.State.Last {
@@ -121,13 +121,15 @@ func (s *secrets) readBucket(ctx context.Context, bucket archive.Stream) (err er
 	return nil
 }
 
-// isDeletion reports whether a message of the bucket marks its key as deleted. The backup leaves such a mark out, because the server
-// removes it when it expires.
+// isDeletion reports whether a message of the bucket marks its key as deleted. The backup leaves such a mark out,
+// because the server removes it when it expires.
 func isDeletion(e archive.Entry) bool {
-	return bytes.Contains(e.Header, []byte("\r\nKV-Operation:")) || bytes.Contains(e.Header, []byte("\r\nNats-Marker-Reason:"))
+	return bytes.Contains(e.Header, []byte("\r\nKV-Operation:")) ||
+		bytes.Contains(e.Header, []byte("\r\nNats-Marker-Reason:"))
 }
 
-// workFactor is the scrypt work factor, the default of age: one attempt at a passphrase takes about a second. Tests lower it.
+// workFactor is the scrypt work factor, the default of age: one attempt at a passphrase takes about a second. Tests
+// lower it.
 var workFactor = 18
 
 func (s *secrets) encrypt(w io.Writer, passphrase string) error {

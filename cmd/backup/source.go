@@ -16,7 +16,8 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// openLog connects to the server of a running system or to an external server. For a stopped system it starts a server on the log.
+// openLog connects to the server of a running system or to an external server. For a stopped system it starts a server
+// on the log.
 func openLog(ctx context.Context, d datadir.Dir, external string) (nc *nats.Conn, closeLog func(), err error) {
 	running, err := d.Running()
 	switch {
@@ -48,7 +49,8 @@ func openLog(ctx context.Context, d datadir.Dir, external string) (nc *nats.Conn
 // startLog locks the data directory and starts a server on its log.
 func startLog(ctx context.Context, d datadir.Dir, keys natsconf.Keys) (*nats.Conn, func(), error) {
 	if _, err := os.Stat(d.Path("nats")); err != nil {
-		return nil, nil, fmt.Errorf("there is no log in %s; if the system uses an external NATS server, name it with --nats", d)
+		return nil, nil, fmt.Errorf("there is no log in %s; if the system uses an external NATS server, name it with --nats",
+			d)
 	}
 	release, err := d.Open()
 	if err != nil {
@@ -62,14 +64,15 @@ func startLog(ctx context.Context, d datadir.Dir, keys natsconf.Keys) (*nats.Con
 	return nc, func() { nc.Close(); server.Close(); release() }, nil
 }
 
-// OpenStore starts a server on a store directory and connects to it. With bulk the caller syncs the files once the server is closed.
-// Otherwise the store is in its data directory, and damaged files are repaired first.
+// OpenStore starts a server on a store directory and connects to it. With bulk the caller syncs the files once the
+// server is closed. Otherwise the store is in its data directory, and damaged files are repaired first.
 func OpenStore(ctx context.Context, dir string, keys natsconf.Keys, bulk bool) (*natsconf.Server, *nats.Conn, error) {
 	options, err := keys.Options(natsconf.Core, "pocketcoder backup")
 	if err != nil {
 		return nil, nil, err
 	}
-	config := natsconf.Config{Name: "pocketcoder", StoreDir: dir, Keys: keys.Public, Pools: []string{"default"}, Bulk: bulk}
+	config := natsconf.Config{Name: "pocketcoder", StoreDir: dir, Keys: keys.Public, Pools: []string{"default"},
+		Bulk: bulk}
 	if !bulk { // the log of a system
 		data := filepath.Dir(dir)
 		guard, err := recovery.Open(data, slog.Default())

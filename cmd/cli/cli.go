@@ -1,5 +1,6 @@
-// Package cli holds the commands that start the system and those for using it: flags in, text or JSON out, one file for each
-// command. It also holds what all commands share: their environment, how arguments are read, wrong usage and exit codes.
+// Package cli holds the commands that start the system and those for using it: flags in, text or JSON out, one file
+// for each command. It also holds what all commands share: their environment, how arguments are read, wrong usage and
+// exit codes.
 //
 // Promises: wrong usage is explained on stderr and returned as ErrUsage. Every command takes -h.
 //
@@ -35,8 +36,8 @@ func (e ExitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) 
 // ErrUsage is the error for wrong arguments. What was wrong is already on stderr.
 var ErrUsage = errors.New("wrong usage")
 
-// Parse reads the flags from args and returns the other arguments, at most most of them. Flags may stand before, between and behind
-// them.
+// Parse reads the flags from args and returns the other arguments, at most most of them. Flags may stand before,
+// between and behind them.
 func Parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 	var rest []string
 	for {
@@ -127,7 +128,8 @@ func Indented(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// InvalidUsage turns a refusal with the code Invalid into wrong usage of a command. It returns any other error unchanged.
+// InvalidUsage turns a refusal with the code Invalid into wrong usage of a command. It returns any other error
+// unchanged.
 func InvalidUsage(env Environment, command string, err error) error {
 	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Invalid {
 		return WrongUsage(env, "%s: %s", command, r.Text)

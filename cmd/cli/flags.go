@@ -67,7 +67,9 @@ func groupFlags(env Environment, fs *flag.FlagSet, text string, all bool, groups
 
 // helpAll takes the word all behind -h off the arguments.
 func helpAll(args []string) (rest []string, all bool) {
-	i := slices.IndexFunc(args, func(a string) bool { return slices.Contains([]string{"-h", "--h", "-help", "--help"}, a) })
+	i := slices.IndexFunc(args, func(a string) bool {
+		return slices.Contains([]string{"-h", "--h", "-help", "--help"}, a)
+	})
 	if i < 0 || i+1 >= len(args) || args[i+1] != "all" {
 		return args, false
 	}

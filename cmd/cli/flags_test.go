@@ -33,7 +33,8 @@ func TestAVariableApprovesNothingThatAPersonIsThereToDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			variables := map[string]string{"POCKETCODER_APPROVE": "all", "POCKETCODER_DATA": t.TempDir()}
-			env := Environment{Stderr: io.Discard, Getenv: func(name string) string { return variables[name] }, Interactive: c.interactive}
+			env := Environment{Stderr: io.Discard, Getenv: func(name string) string { return variables[name] },
+				Interactive: c.interactive}
 			o, _, err := chatFlags(env, c.args)
 			is.NoErr(err)
 			is.Equal(o.Approve, c.want)
@@ -78,14 +79,16 @@ func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
 
 func TestLimitsComeFromFlagsBeforeTheEnvironment(t *testing.T) {
 	is := is.New(t)
-	variables := map[string]string{"POCKETCODER_MEMORY": "1GiB", "POCKETCODER_OPEN_FILES": "99", "POCKETCODER_TIMEOUT": "5m"}
+	variables := map[string]string{"POCKETCODER_MEMORY": "1GiB", "POCKETCODER_OPEN_FILES": "99",
+		"POCKETCODER_TIMEOUT": "5m"}
 	env := Environment{Stderr: io.Discard, Getenv: func(name string) string { return variables[name] }}
 	fs := NewFlags(env, "worker", "")
 	l, err := limitFlags(fs, env)
 	is.NoErr(err)
 	_, err = Parse(fs, []string{"--memory=512MiB", "--file-size", "1.5GB", "--cpu-time=90s", "--processes=0"}, 0)
 	is.NoErr(err)
-	want := worker.Limits{Limits: limit.Limits{Memory: 512 << 20, FileSize: 1_500_000_000, CPUTime: 90 * time.Second, OpenFiles: 99}, Timeout: 5 * time.Minute}
+	want := worker.Limits{Limits: limit.Limits{Memory: 512 << 20, FileSize: 1_500_000_000, CPUTime: 90 * time.Second,
+		OpenFiles: 99}, Timeout: 5 * time.Minute}
 	is.Equal(*l, want)
 
 	fs = NewFlags(env, "worker", "")

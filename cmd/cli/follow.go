@@ -23,7 +23,8 @@ func transcriptFlags(env Environment, args []string) (replay.FollowOptions, erro
 	data := DataFlag(fs, env)
 	o := replay.FollowOptions{}
 	fs.StringVar(&o.Session, "session", "", "only the subagent with this `id` of OpenCode's")
-	fs.BoolVar(&o.Windows, "windows", false, internalFlag+"open a window of \"pocketcoder attach\" for each subagent at work, and end with the chat")
+	fs.BoolVar(&o.Windows, "windows", false, internalFlag+
+		"open a window of \"pocketcoder attach\" for each subagent at work, and end with the chat")
 	rest, err := Parse(fs, args, 1)
 	if err != nil {
 		return o, err

@@ -42,7 +42,8 @@ func Ports(ctx context.Context, env Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	address, err := client.Give[string](ctx, s, "port.open", ports.OpenPort{Command: client.NewCommand(), Chat: rest[0], Port: port})
+	address, err := client.Give[string](ctx, s, "port.open", ports.OpenPort{Command: client.NewCommand(), Chat: rest[0],
+		Port: port})
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,8 @@ The other flags are those of up.
 `
 
 // serveGroups are the flags of serve as -h shows them.
-var serveGroups = append([]flagGroup{{"Nodes", []string{"nats", "roles", "replicas", "opencode-state", "data", "workspace", "http"}}}, upGroups...)
+var serveGroups = append([]flagGroup{{"Nodes", []string{"nats", "roles", "replicas", "opencode-state", "data",
+	"workspace", "http"}}}, upGroups...)
 
 type roleList app.Roles
 
@@ -47,7 +48,8 @@ func Serve(ctx context.Context, env Environment, args []string) error {
 		return WrongUsage(env, "serve: POCKETCODER_ROLES: %v", err)
 	}
 	fs.Var((*roleList)(&o.Roles), "roles", "`list` of what this node runs, of engine, handlers and web (POCKETCODER_ROLES)")
-	fs.StringVar(&o.EngineState, "opencode-state", env.Getenv("POCKETCODER_OPENCODE_STATE"), "`directory` with OpenCode's sessions, which the nodes with the role engine share; default opencode in the data directory (POCKETCODER_OPENCODE_STATE)")
+	fs.StringVar(&o.EngineState, "opencode-state", env.Getenv("POCKETCODER_OPENCODE_STATE"),
+		"`directory` with OpenCode's sessions, which the nodes with the role engine share; default opencode in the data directory (POCKETCODER_OPENCODE_STATE)")
 	if err := systemFlags(&o, env, fs, serveUsage, serveGroups, args); err != nil {
 		return err
 	}

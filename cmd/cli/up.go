@@ -47,16 +47,25 @@ var upGroups = []flagGroup{
 }
 
 // systemFlags reads the flags of up and serve.
-func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string, groups []flagGroup, args []string) error {
+func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string, groups []flagGroup,
+	args []string) error {
 	data := DataFlag(fs, env)
-	fs.StringVar(&o.HTTP, "http", Variable(env, "POCKETCODER_HTTP", "127.0.0.1:8090"), "`address` of the web server, loopback (POCKETCODER_HTTP)")
-	fs.StringVar(&o.URL, "url", env.Getenv("POCKETCODER_URL"), "`URL` under which phones and browsers reach the web server, such as https://code.example.org (POCKETCODER_URL)")
-	fs.StringVar(&o.PortsURL, "ports-url", env.Getenv("POCKETCODER_PORTS_URL"), "`URL` template for ports of commands, such as https://{port}.ports.example.org, for a proxy that passes the Host header on; default http://{port}.localhost, for this machine only (POCKETCODER_PORTS_URL)")
-	behind := fs.Bool("behind-proxy", env.Getenv("POCKETCODER_BEHIND_PROXY") != "", "allow an address that is not loopback: a proxy in front speaks TLS (POCKETCODER_BEHIND_PROXY)")
-	fs.StringVar(&o.Workspace, "workspace", Variable(env, "POCKETCODER_WORKSPACE", "."), "`directory` the assistant works in (POCKETCODER_WORKSPACE)")
-	fs.StringVar(&o.NATS, "nats", env.Getenv("POCKETCODER_NATS"), "`URL` of an external NATS with JetStream, instead of the embedded one (POCKETCODER_NATS)")
-	fs.StringVar(&o.OpenCode, "opencode", env.Getenv("POCKETCODER_OPENCODE"), "`path` of OpenCode, instead of finding or installing it (POCKETCODER_OPENCODE)")
-	fs.StringVar(&o.Metrics, "metrics", env.Getenv("POCKETCODER_METRICS"), "`address` at which Prometheus reads /metrics, for everybody who reaches it; none when empty (POCKETCODER_METRICS)")
+	fs.StringVar(&o.HTTP, "http", Variable(env, "POCKETCODER_HTTP", "127.0.0.1:8090"),
+		"`address` of the web server, loopback (POCKETCODER_HTTP)")
+	fs.StringVar(&o.URL, "url", env.Getenv("POCKETCODER_URL"),
+		"`URL` under which phones and browsers reach the web server, such as https://code.example.org (POCKETCODER_URL)")
+	fs.StringVar(&o.PortsURL, "ports-url", env.Getenv("POCKETCODER_PORTS_URL"),
+		"`URL` template for ports of commands, such as https://{port}.ports.example.org, for a proxy that passes the Host header on; default http://{port}.localhost, for this machine only (POCKETCODER_PORTS_URL)")
+	behind := fs.Bool("behind-proxy", env.Getenv("POCKETCODER_BEHIND_PROXY") != "",
+		"allow an address that is not loopback: a proxy in front speaks TLS (POCKETCODER_BEHIND_PROXY)")
+	fs.StringVar(&o.Workspace, "workspace", Variable(env, "POCKETCODER_WORKSPACE", "."),
+		"`directory` the assistant works in (POCKETCODER_WORKSPACE)")
+	fs.StringVar(&o.NATS, "nats", env.Getenv("POCKETCODER_NATS"),
+		"`URL` of an external NATS with JetStream, instead of the embedded one (POCKETCODER_NATS)")
+	fs.StringVar(&o.OpenCode, "opencode", env.Getenv("POCKETCODER_OPENCODE"),
+		"`path` of OpenCode, instead of finding or installing it (POCKETCODER_OPENCODE)")
+	fs.StringVar(&o.Metrics, "metrics", env.Getenv("POCKETCODER_METRICS"),
+		"`address` at which Prometheus reads /metrics, for everybody who reaches it; none when empty (POCKETCODER_METRICS)")
 	fs.IntVar(&o.Replicas, "replicas", 1, "servers that keep a copy of the log: 3 with a cluster of three, 1 or 3 or 5")
 	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once; one account gets at most three quarters of them; 0 disables the limit")
 	fs.StringVar(&o.Isolation, "isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
@@ -75,11 +84,12 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 		return WrongUsage(env, "%s: %v", fs.Name(), err)
 	}
 	var allow []policy.Rule
-	fs.Func("allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated", func(s string) error {
-		rule, err := policy.ParseRule(s)
-		allow = append(allow, rule)
-		return err
-	})
+	fs.Func("allow", "`rule` that allows without asking, such as \"bash: git status*\"; may be repeated",
+		func(s string) error {
+			rule, err := policy.ParseRule(s)
+			allow = append(allow, rule)
+			return err
+		})
 	args, all := helpAll(args)
 	groupFlags(env, fs, usage, all, groups)
 	if _, err := Parse(fs, args, 0); err != nil {
@@ -131,7 +141,8 @@ func networkFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 
 // pushFlags adds the flags about notifications. The relay's secret is no flag: others see those.
 func pushFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
-	fs.StringVar(&o.Relay.URL, "push-relay", env.Getenv("POCKETCODER_PUSH_RELAY"), "`URL` of the relay that hands notifications on to Firebase, with POCKETCODER_PUSH_RELAY_SECRET (POCKETCODER_PUSH_RELAY)")
+	fs.StringVar(&o.Relay.URL, "push-relay", env.Getenv("POCKETCODER_PUSH_RELAY"),
+		"`URL` of the relay that hands notifications on to Firebase, with POCKETCODER_PUSH_RELAY_SECRET (POCKETCODER_PUSH_RELAY)")
 	fs.BoolVar(&o.PushPrivate, "push-allow-private", env.Getenv("POCKETCODER_PUSH_ALLOW_PRIVATE") != "",
 		"let devices name push services at private and loopback addresses, and http there: for an ntfy of your own (POCKETCODER_PUSH_ALLOW_PRIVATE)")
 	o.Relay.Secret = env.Getenv("POCKETCODER_PUSH_RELAY_SECRET")
@@ -139,8 +150,10 @@ func pushFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 
 // sshFlags adds the flags about people who look into the sandbox from elsewhere.
 func sshFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
-	fs.StringVar(&o.SSH, "ssh", env.Getenv("POCKETCODER_SSH"), "`address` of an SSH server that takes the keys of ssh_keys and gives \"attach\", such as 0.0.0.0:2222: it speaks no plain text, so it may be any; none when empty (POCKETCODER_SSH)")
-	fs.StringVar(&o.AuthorizedKeys, "authorized-keys", env.Getenv("POCKETCODER_AUTHORIZED_KEYS"), "`file` to write the keys to as well, for an sshd of your own on this machine; not one with keys of yours (POCKETCODER_AUTHORIZED_KEYS)")
+	fs.StringVar(&o.SSH, "ssh", env.Getenv("POCKETCODER_SSH"),
+		"`address` of an SSH server that takes the keys of ssh_keys and gives \"attach\", such as 0.0.0.0:2222: it speaks no plain text, so it may be any; none when empty (POCKETCODER_SSH)")
+	fs.StringVar(&o.AuthorizedKeys, "authorized-keys", env.Getenv("POCKETCODER_AUTHORIZED_KEYS"),
+		"`file` to write the keys to as well, for an sshd of your own on this machine; not one with keys of yours (POCKETCODER_AUTHORIZED_KEYS)")
 }
 
 const defaultOffloadAfter = 90 * 24 * time.Hour
@@ -153,7 +166,9 @@ func offloadFlags(o *app.Options, fs *flag.FlagSet, env Environment) (err error)
 			return fmt.Errorf("POCKETCODER_OFFLOAD_AFTER: %w", err)
 		}
 	}
-	fs.StringVar(&o.OffloadDir, "offload-dir", env.Getenv("POCKETCODER_OFFLOAD_DIR"), "`directory` to which outputs, changed files and diffs of archived chats are moved; they are read there; none when empty (POCKETCODER_OFFLOAD_DIR)")
-	fs.DurationVar(&o.OffloadAfter, "offload-after", o.OffloadAfter, "how long an archived chat must be unchanged before that (POCKETCODER_OFFLOAD_AFTER)")
+	fs.StringVar(&o.OffloadDir, "offload-dir", env.Getenv("POCKETCODER_OFFLOAD_DIR"),
+		"`directory` to which outputs, changed files and diffs of archived chats are moved; they are read there; none when empty (POCKETCODER_OFFLOAD_DIR)")
+	fs.DurationVar(&o.OffloadAfter, "offload-after", o.OffloadAfter,
+		"how long an archived chat must be unchanged before that (POCKETCODER_OFFLOAD_AFTER)")
 	return nil
 }

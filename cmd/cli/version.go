@@ -29,10 +29,12 @@ func Version(_ context.Context, env Environment, args []string) error {
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}
-	v := versions{program.Version(), runtime.Version(), install.OpenCodeVersion, program.VersionOfModule("github.com/nats-io/nats-server/v2")}
+	v := versions{program.Version(), runtime.Version(), install.OpenCodeVersion,
+		program.VersionOfModule("github.com/nats-io/nats-server/v2")}
 	if *asJSON {
 		return PrintJSON(env.Stdout, v)
 	}
-	_, err := fmt.Fprintf(env.Stdout, "pocketcoder %s\ngo          %s\nopencode    %s\nnats-server %s\n", v.PocketCoder, v.Go, v.OpenCode, v.NATSServer)
+	_, err := fmt.Fprintf(env.Stdout, "pocketcoder %s\ngo          %s\nopencode    %s\nnats-server %s\n", v.PocketCoder,
+		v.Go, v.OpenCode, v.NATSServer)
 	return err
 }

@@ -16,11 +16,15 @@ import (
 func limitFlags(fs *flag.FlagSet, env Environment) (*worker.Limits, error) {
 	l := worker.DefaultLimits()
 	fs.Var(&l.Memory, "memory", "most memory a command may take, such as `512MiB`; 0 is no limit (POCKETCODER_MEMORY)")
-	fs.Int64Var(&l.Processes, "processes", l.Processes, "most processes and threads a command may have; 0 is no limit (POCKETCODER_PROCESSES)")
+	fs.Int64Var(&l.Processes, "processes", l.Processes,
+		"most processes and threads a command may have; 0 is no limit (POCKETCODER_PROCESSES)")
 	fs.Var(&l.FileSize, "file-size", "most a command may write to one file, such as `512MiB`; 0 is no limit (POCKETCODER_FILE_SIZE)")
-	fs.DurationVar(&l.CPUTime, "cpu-time", l.CPUTime, "most processor time a command may take, on all processors together; 0 is no limit (POCKETCODER_CPU_TIME)")
-	fs.Int64Var(&l.OpenFiles, "open-files", l.OpenFiles, "most files a process of a command may have open; 0 is no limit (POCKETCODER_OPEN_FILES)")
-	fs.DurationVar(&l.Timeout, "timeout", l.Timeout, "time limit of foreground commands; 0 disables it (POCKETCODER_TIMEOUT)")
+	fs.DurationVar(&l.CPUTime, "cpu-time", l.CPUTime,
+		"most processor time a command may take, on all processors together; 0 is no limit (POCKETCODER_CPU_TIME)")
+	fs.Int64Var(&l.OpenFiles, "open-files", l.OpenFiles,
+		"most files a process of a command may have open; 0 is no limit (POCKETCODER_OPEN_FILES)")
+	fs.DurationVar(&l.Timeout, "timeout", l.Timeout,
+		"time limit of foreground commands; 0 disables it (POCKETCODER_TIMEOUT)")
 	return l, setFromEnvironment(fs, env, "memory", "processes", "file-size", "cpu-time", "open-files", "timeout")
 }
 
@@ -53,8 +57,10 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 	fs := NewFlags(env, "worker", workerUsage)
 	url := fs.String("nats", env.Getenv("POCKETCODER_NATS"), "`URL` of NATS (POCKETCODER_NATS)")
 	key := fs.String("key", env.Getenv("POCKETCODER_KEY"), "`file` with the worker's nkey seed (POCKETCODER_KEY)")
-	inPool := fs.String("pool", Variable(env, "POCKETCODER_POOL", app.Pool), "`pool` of workers to join (POCKETCODER_POOL)")
-	workspace := fs.String("workspace", Variable(env, "POCKETCODER_WORKSPACE", "."), "`directory` commands run in (POCKETCODER_WORKSPACE)")
+	inPool := fs.String("pool", Variable(env, "POCKETCODER_POOL", app.Pool),
+		"`pool` of workers to join (POCKETCODER_POOL)")
+	workspace := fs.String("workspace", Variable(env, "POCKETCODER_WORKSPACE", "."),
+		"`directory` commands run in (POCKETCODER_WORKSPACE)")
 	home := fs.String("home", "", "`directory` that is HOME of the commands, who share it; pocketcoder/home in your cache directory when empty")
 	limits, err := limitFlags(fs, env)
 	if err != nil {
@@ -63,7 +69,8 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 	level := fs.String("isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
 	var expose []string
 	exposeFlag(fs, &expose)
-	capacity := fs.Int("capacity", sandboxCapacity, "most commands at once; what comes then goes to other workers, or waits")
+	capacity := fs.Int("capacity", sandboxCapacity,
+		"most commands at once; what comes then goes to other workers, or waits")
 	drain := fs.Duration("drain", sandboxDrain, "how long running commands may go on after the first SIGTERM or SIGINT")
 	lifeline := fs.Bool("lifeline", false, internalFlag+"end at once when stdin ends")
 	if _, err := Parse(fs, args, 0); err != nil {

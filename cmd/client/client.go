@@ -1,7 +1,8 @@
-// Package client is the connection to a running system on this machine, over NATS with the operator's rights: queries of the read
-// model, commands, the log, and the lists that several commands show.
+// Package client is the connection to a running system on this machine, over NATS with the operator's rights: queries
+// of the read model, commands, the log, and the lists that several commands show.
 //
-// Promises: the log is read only. A query with the argument after is answered from a read model that holds at least that event.
+// Promises: the log is read only. A query with the argument after is answered from a read model that holds at least
+// that event.
 //
 // It must not know terminals, flags, or how an answer is shown.
 package client
@@ -70,8 +71,8 @@ func (s *System) Connected() <-chan bool {
 	return states
 }
 
-// Query queries the read model and decodes the answer into out. With the argument after, the answer includes the event with that
-// sequence.
+// Query queries the read model and decodes the answer into out. With the argument after, the answer includes the event
+// with that sequence.
 func (s *System) Query(ctx context.Context, name string, args map[string]any, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -69,17 +69,20 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 		return nil, err
 	}
 	var permissions []projections.Permission
-	if err := s.Query(ctx, "permissions", map[string]any{"status": projections.PermissionDraft, "after": last}, &permissions); err != nil {
+	if err := s.Query(ctx, "permissions", map[string]any{"status": projections.PermissionDraft, "after": last},
+		&permissions); err != nil {
 		return nil, err
 	}
 	var questions []projections.Question
-	if err := s.Query(ctx, "questions", map[string]any{"status": projections.QuestionAsked, "after": last}, &questions); err != nil {
+	if err := s.Query(ctx, "questions", map[string]any{"status": projections.QuestionAsked, "after": last},
+		&questions); err != nil {
 		return nil, err
 	}
 	all := []Request{}
 	for _, p := range permissions {
 		if p.Referred || p.Interrupted { // the policy has not looked at the others yet
-			all = append(all, Request{p.Chat, p.ID, p.Permission, strings.TrimPrefix(p.Message, p.Permission+": "), p.ReferredReason, p.Created})
+			all = append(all, Request{p.Chat, p.ID, p.Permission, strings.TrimPrefix(p.Message, p.Permission+": "),
+				p.ReferredReason, p.Created})
 		}
 	}
 	for _, q := range questions {
@@ -92,7 +95,8 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 // LastRequest is OpenCode's id of the newest request of a chat.
 func (s *System) LastRequest(ctx context.Context, chat string) (id string, err error) {
 	var newest uint64
-	for _, subject := range []string{events.ChatOpenCodeSubject(chat, "permission.asked"), events.ChatSubject(chat, events.PermissionRequested{}.Kind())} {
+	for _, subject := range []string{events.ChatOpenCodeSubject(chat, "permission.asked"),
+		events.ChatSubject(chat, events.PermissionRequested{}.Kind())} {
 		_, err := s.Log.Fold(ctx, subject, 0, func(e events.Event) error {
 			if e.Seq < newest {
 				return nil
@@ -126,5 +130,6 @@ func (s *System) Why(ctx context.Context, id string) (why permission.Why, err er
 	if err := s.Query(ctx, "permission", map[string]any{"permission": id, "after": last}, &found); err != nil {
 		return why, err
 	}
-	return Give[permission.Why](ctx, s, "permission.why", permission.AskWhy{Chat: found.Chat, Permission: found.EnginePermission})
+	return Give[permission.Why](ctx, s, "permission.why", permission.AskWhy{Chat: found.Chat,
+		Permission: found.EnginePermission})
 }

@@ -1,4 +1,5 @@
-// Package cmdtest helps the tests of the packages in cmd: recorded turns of OpenCode as events of a chat, and terminals.
+// Package cmdtest helps the tests of the packages in cmd: recorded turns of OpenCode as events of a chat, and
+// terminals.
 //
 // It must not know the packages that it helps to test.
 package cmdtest
@@ -17,7 +18,8 @@ import (
 //go:embed testdata/traces
 var traces embed.FS
 
-// Trace returns a recording of the real OpenCode 1.18.33 as the events of chat1, numbered from 1, and its streaming fragments.
+// Trace returns a recording of the real OpenCode 1.18.33 as the events of chat1, numbered from 1, and its streaming
+// fragments.
 func Trace(t testing.TB, name string) (all []events.Event, deltas []log.Delta) {
 	t.Helper()
 	body, err := traces.ReadFile("testdata/traces/" + name + ".jsonl")
@@ -33,7 +35,8 @@ func Trace(t testing.TB, name string) (all []events.Event, deltas []log.Delta) {
 			t.Fatal(err)
 		}
 		if r.Type == "message.part.delta" {
-			deltas = append(deltas, log.Delta{Subject: events.PartDeltaSubject("chat1"), Type: "opencode." + r.Type, Data: r.Properties})
+			deltas = append(deltas, log.Delta{Subject: events.PartDeltaSubject("chat1"), Type: "opencode." + r.Type,
+				Data: r.Properties})
 			continue
 		}
 		e, err := events.NewOpenCode("chat1", "local", r.ID, -1, events.OpenCode{Type: r.Type, Properties: r.Properties})

@@ -219,11 +219,13 @@ func (c *conversation) showWaiting(a ask) (prompt string) {
 func (c *conversation) answerAlone(ctx context.Context, a ask) error {
 	switch {
 	case a.permission == nil:
-		return c.give(ctx, a, "question.answer", chat.AnswerQuestion{Command: client.NewCommand(), Chat: c.Chat, Question: a.question.ID, Rejected: true})
+		return c.give(ctx, a, "question.answer", chat.AnswerQuestion{Command: client.NewCommand(), Chat: c.Chat,
+			Question: a.question.ID, Rejected: true})
 	case c.Approve == ApproveAll:
 		return c.decide(ctx, a, permissions.Decide{Decision: events.Authorized})
 	}
-	return c.decide(ctx, a, permissions.Decide{Decision: events.Denied, Reason: "everything is denied in this conversation"})
+	return c.decide(ctx, a, permissions.Decide{Decision: events.Denied,
+		Reason: "everything is denied in this conversation"})
 }
 
 // answer takes a person's words for the first that waits.

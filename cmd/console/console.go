@@ -1,8 +1,9 @@
-// Package console is a conversation: a person, or a script, at a chat. It shows what happens, asks for decisions and answers, and sends
-// messages.
+// Package console is a conversation: a person, or a script, at a chat. It shows what happens, asks for decisions and
+// answers, and sends messages.
 //
-// Promises: one goroutine does everything, so what happens, what is typed and what is shown keep their order. An answer counts only for
-// the request that was shown when the person began to type it. The terminal is restored however the conversation ends.
+// Promises: one goroutine does everything, so what happens, what is typed and what is shown keep their order. An
+// answer counts only for the request that was shown when the person began to type it. The terminal is restored however
+// the conversation ends.
 //
 // It must not know flags, environment variables or the data directory.
 package console
@@ -139,7 +140,8 @@ func (c *conversation) joinSessions(ctx context.Context, until uint64) error {
 		}
 		return nil
 	}
-	for _, subject := range []string{events.ChatSubject(c.Chat, events.SessionBound{}.Kind()), events.ChatOpenCodeSubject(c.Chat, "session.created")} {
+	for _, subject := range []string{events.ChatSubject(c.Chat, events.SessionBound{}.Kind()),
+		events.ChatOpenCodeSubject(c.Chat, "session.created")} {
 		if _, err := c.Log.Fold(ctx, subject, 0, learn); err != nil {
 			return err
 		}

@@ -62,10 +62,14 @@ func newConversation(s *client.System, o Options, interrupts <-chan os.Signal) *
 // follow brings the chat's events after a sequence, its fragments, and the state of the connection to run.
 func (c *conversation) follow(ctx context.Context, after uint64) {
 	go func() {
-		c.failed <- c.Log.FollowDeltas(ctx, events.ChatDeltaFilters(c.Chat), func(d log.Delta) { _ = client.Send(ctx, c.fragments, d) })
+		c.failed <- c.Log.FollowDeltas(ctx, events.ChatDeltaFilters(c.Chat), func(d log.Delta) {
+			_ = client.Send(ctx, c.fragments, d)
+		})
 	}()
 	go func() {
-		c.failed <- c.Log.Read(ctx, after, []string{events.ChatFilter(c.Chat)}, func(b log.Batch) error { return client.Send(ctx, c.arrived, b) })
+		c.failed <- c.Log.Read(ctx, after, []string{events.ChatFilter(c.Chat)}, func(b log.Batch) error {
+			return client.Send(ctx, c.arrived, b)
+		})
 	}()
 	c.connected = c.Connected()
 }
@@ -120,7 +124,8 @@ func (c *conversation) run(ctx context.Context) (turn.End, error) {
 				lost = time.After(client.ReconnectTime)
 			}
 		case <-lost:
-			return 0, fmt.Errorf("the system has been away for %s; what was said is kept: pocketcoder chat %s", client.ReconnectTime, c.Chat)
+			return 0, fmt.Errorf("the system has been away for %s; what was said is kept: pocketcoder chat %s",
+				client.ReconnectTime, c.Chat)
 		}
 	}
 }
@@ -223,8 +228,8 @@ func (c *conversation) take(ctx context.Context, b log.Batch) error {
 	return c.check(ctx, asked)
 }
 
-// check asks the read model, at an event or later, whose turn it is. The read model may be ahead of what was taken: a turn
-// whose end is still to come here goes on.
+// check asks the read model, at an event or later, whose turn it is. The read model may be ahead of what was taken: a
+// turn whose end is still to come here goes on.
 func (c *conversation) check(ctx context.Context, seq uint64) error {
 	var row projections.Chat
 	if err := c.Query(ctx, "chat", map[string]any{"chat": c.Chat, "after": seq}, &row); err != nil {
@@ -310,7 +315,8 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 	case c.Once, c.working && (words == "y" || words == "n"):
 		if len(c.waiting) > 0 {
 			c.prompted = false
-			c.show.Note("", render.Yellow, "%q was not used: you began this line before the request came. Please answer again.", words)
+			c.show.Note("", render.Yellow, "%q was not used: you began this line before the request came. Please answer again.",
+				words)
 		} else {
 			c.show.Note("", render.Dim, "(nothing waits for an answer)")
 		}

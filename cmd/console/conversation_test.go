@@ -37,7 +37,8 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 	all, _ := cmdtest.Trace(t, "perm-bash-reject-message")
 	session := payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID
 	all = append([]events.Event{
-		cmdtest.Own(t, 1, "user:u", events.ChatCreated{Engine: "local"}), cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}),
+		cmdtest.Own(t, 1, "user:u", events.ChatCreated{Engine: "local"}),
+		cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}),
 	}, all...)
 	_, err = eventLog.AppendAll(t.Context(), all)
 	is.NoErr(err)

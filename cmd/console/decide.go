@@ -75,8 +75,8 @@ type meant struct {
 	scope, lasts string
 }
 
-// parseDecision reads "y", "n", "n REASON", "e", "e COMMAND", "a" with a scope and a time, or just a reason of several words,
-// which denies.
+// parseDecision reads "y", "n", "n REASON", "e", "e COMMAND", "a" with a scope and a time, or just a reason of several
+// words, which denies.
 func parseDecision(words string) (s meant, ok bool) {
 	first, rest, several := strings.Cut(words, " ")
 	rest = strings.TrimSpace(rest)

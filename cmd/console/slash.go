@@ -237,16 +237,17 @@ const maxUndoneFiles = 20
 // filesSince lists the files that an undo of what came after a sequence puts back, sorted.
 func (c *conversation) filesSince(ctx context.Context, sequence uint64) ([]string, error) {
 	files := map[string]bool{}
-	_, err := c.Log.Fold(ctx, events.ChatOpenCodeSubject(c.Chat, "message.part.updated"), sequence, func(e events.Event) error {
-		if d, _ := events.Decode(e); d != nil {
-			if part := payload.Read(d.(events.OpenCode)).Part; part.Type == "patch" {
-				for _, file := range part.Files {
-					files[file] = true
+	_, err := c.Log.Fold(ctx, events.ChatOpenCodeSubject(c.Chat, "message.part.updated"), sequence,
+		func(e events.Event) error {
+			if d, _ := events.Decode(e); d != nil {
+				if part := payload.Read(d.(events.OpenCode)).Part; part.Type == "patch" {
+					for _, file := range part.Files {
+						files[file] = true
+					}
 				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	return slices.Sorted(maps.Keys(files)), err
 }
 
@@ -272,12 +273,14 @@ func (c *conversation) revert(ctx context.Context, message string) error {
 	return c.Do(ctx, "chat.revert", chats.Revert{Command: client.NewCommand(), Chat: c.Chat, Message: message})
 }
 
-// turnBefore finds the last turn before another one, which is given by its message. An empty message means the newest turn.
+// turnBefore finds the last turn before another one, which is given by its message. An empty message means the newest
+// turn.
 func (c *conversation) turnBefore(ctx context.Context, before string) (sentTurn, error) {
 	texts, removed := map[string]string{}, map[string]bool{}
 	var turns []sentTurn
 	kinds := []string{
-		events.ChatSubject(c.Chat, events.MessageSubmitted{}.Kind()), events.ChatSubject(c.Chat, events.MessageSending{}.Kind()),
+		events.ChatSubject(c.Chat, events.MessageSubmitted{}.Kind()),
+		events.ChatSubject(c.Chat, events.MessageSending{}.Kind()),
 		events.ChatOpenCodeSubject(c.Chat, "message.removed"),
 	}
 	for _, subject := range kinds {

@@ -15,7 +15,8 @@ import (
 
 func TestModelIsFoundInTheList(t *testing.T) {
 	models := []string{"a/large", "a/org/x", "a/small", "b/large"}
-	for name, want := range map[string]string{"a/large": "a/large", "small": "a/small", "org/x": "a/org/x", "large": "", "x": "", "c/small": ""} {
+	for name, want := range map[string]string{"a/large": "a/large", "small": "a/small", "org/x": "a/org/x", "large": "",
+		"x": "", "c/small": ""} {
 		is := is.New(t)
 		got, err := listedModel(name, models)
 		is.Equal(got, want)
@@ -24,7 +25,9 @@ func TestModelIsFoundInTheList(t *testing.T) {
 }
 
 func TestDecisionIsReadFromAPersonsWords(t *testing.T) {
-	authorized, denied := meant{decision: events.Authorized}, func(reason string) meant { return meant{decision: events.Denied, reason: reason} }
+	authorized, denied := meant{decision: events.Authorized}, func(reason string) meant {
+		return meant{decision: events.Denied, reason: reason}
+	}
 	for words, want := range map[string]meant{
 		"y": authorized, "YES": authorized, "n": denied(""), "no": denied(""),
 		"n use make": denied("use make"), "No, use make": denied("use make"), "use make instead": denied("use make instead"),

@@ -1,6 +1,8 @@
-// Package datadir is the data directory of an installation: its layout, who may use it, and how to reach the system that runs on it.
+// Package datadir is the data directory of an installation: its layout, who may use it, and how to reach the system
+// that runs on it.
 //
-// Promises: one process at a time uses a directory. Files of the system are for their owner alone. A file is written whole or not at all.
+// Promises: one process at a time uses a directory. Files of the system are for their owner alone. A file is written
+// whole or not at all.
 //
 // It must not know what the files hold, but for running.json.
 package datadir
@@ -79,8 +81,8 @@ func (d Dir) Prepare() error {
 	return nil
 }
 
-// Open prepares the directory, and holds it for this process. It returns an error if a command that changes the whole directory
-// is unfinished.
+// Open prepares the directory, and holds it for this process. It returns an error if a command that changes the whole
+// directory is unfinished.
 func (d Dir) Open() (release func(), err error) {
 	if release, err = d.OpenUnfinished(); err != nil {
 		return nil, err
@@ -171,7 +173,8 @@ func (d Dir) OpenUnfinished() (release func(), err error) {
 	}
 	return func() {
 		os.Remove(d.Path("running.json"))
-		_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_UN) // closing is not enough: a child that was just forked has it open until its exec
+		// closing is not enough: a child that was just forked has it open until its exec
+		_ = syscall.Flock(int(lock.Fd()), syscall.LOCK_UN)
 		lock.Close()
 	}, nil
 }
@@ -187,7 +190,8 @@ func (d Dir) checkOurs() error {
 		switch name := e.Name(); {
 		case name == "version":
 			return nil
-		case name != "lock" && name != "unfinished" && name != "lost+found" && !slices.Contains(othersParts, name): // an interrupted start leaves the lock, a restore its mark, a file system lost+found
+		// an interrupted start leaves the lock, a restore its mark, a file system lost+found
+		case name != "lock" && name != "unfinished" && name != "lost+found" && !slices.Contains(othersParts, name):
 			foreign = name
 		}
 	}
@@ -197,12 +201,12 @@ func (d Dir) checkOurs() error {
 	return nil
 }
 
-// othersParts are what other programs keep in the data directory: OpenCode, npm, and the commands, whose HOME it is. Only
-// the directory itself keeps other users away from them.
+// othersParts are what other programs keep in the data directory: OpenCode, npm, and the commands, whose HOME it is.
+// Only the directory itself keeps other users away from them.
 var othersParts = []string{"home", "npm", "opencode"}
 
-// tighten takes all rights of other users from the directory and from our files in it. It returns an error if the directory
-// belongs to another user, who could take it back.
+// tighten takes all rights of other users from the directory and from our files in it. It returns an error if the
+// directory belongs to another user, who could take it back.
 func (d Dir) tighten() error {
 	info, err := os.Stat(string(d))
 	if err != nil {
@@ -212,7 +216,8 @@ func (d Dir) tighten() error {
 		return errors.New("it is not a directory; choose another with --data")
 	}
 	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() {
-		return fmt.Errorf("it belongs to user %d, and this process runs as user %d; choose another with --data", owner, os.Geteuid())
+		return fmt.Errorf("it belongs to user %d, and this process runs as user %d; choose another with --data", owner,
+			os.Geteuid())
 	}
 	root := string(d) + "/" // a link to a directory is followed
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -233,8 +238,8 @@ func (d Dir) tighten() error {
 	})
 }
 
-// Usable returns an error if the owner lacks rights in the directory or other users have any. Commands that run as the same
-// user are kept from changing it; another program of this user is not.
+// Usable returns an error if the owner lacks rights in the directory or other users have any. Commands that run as the
+// same user are kept from changing it; another program of this user is not.
 func (d Dir) Usable() error {
 	keys, err := os.ReadDir(d.Path("keys"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,12 +1,12 @@
 // Package erase removes the text of a chat from the data directory of a stopped system.
 //
-// It writes a new log. A mark with size and SHA-256 replaces the bodies of the chat's events, its fragments, and the large contents
-// that only its events name. Then it replaces the old log by the new one, and removes the read models and the chat's sessions in
-// OpenCode's database.
+// It writes a new log. A mark with size and SHA-256 replaces the bodies of the chat's events, its fragments, and the
+// large contents that only its events name. Then it replaces the old log by the new one, and removes the read models
+// and the chat's sessions in OpenCode's database.
 //
-// Promises: sequences, stored times, subjects and headers stay, and so does every byte of every other message. The old log is removed
-// only after the new one was read back. A run that was killed leaves either the complete old log, or a directory on which no system
-// starts until the same command has finished.
+// Promises: sequences, stored times, subjects and headers stay, and so does every byte of every other message. The old
+// log is removed only after the new one was read back. A run that was killed leaves either the complete old log, or a
+// directory on which no system starts until the same command has finished.
 //
 // It must not know flags or terminals.
 package erase
@@ -87,7 +87,8 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 		return r, err
 	}
 	if unfinished != nil && unfinished.Command != o.Command {
-		return r, fmt.Errorf("the %s of this directory is unfinished; run it again first: %s", unfinished.What, unfinished.Command)
+		return r, fmt.Errorf("the %s of this directory is unfinished; run it again first: %s", unfinished.What,
+			unfinished.Command)
 	}
 	r.Chat = o.Chat
 	if !isOld {
@@ -253,15 +254,17 @@ func (w *rewriting) copyStream(ctx context.Context, name string) error {
 		return err
 	}
 	copied := archive.Stream{Conn: w.to, Name: name}
-	got, err := copied.Digest(ctx, max(1, info.State.First), info.State.Last, func(e archive.Entry) { w.Progress("read back "+name, e.Seq, info.State.Last) })
+	got, err := copied.Digest(ctx, max(1, info.State.First), info.State.Last, func(e archive.Entry) {
+		w.Progress("read back "+name, e.Seq, info.State.Last)
+	})
 	if err == nil && got != want.String() {
 		err = fmt.Errorf("read back stream %s: its messages are not those that were written", name)
 	}
 	return err
 }
 
-// withoutAge returns the configuration without a limit on the age of messages, so that none expires while the copy is read back. The
-// next start of the system sets the limit again.
+// withoutAge returns the configuration without a limit on the age of messages, so that none expires while the copy is
+// read back. The next start of the system sets the limit again.
 func withoutAge(config json.RawMessage) (json.RawMessage, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(config, &all); err != nil {
@@ -303,7 +306,8 @@ func (w *rewriting) closing(stream string, seq uint64) ([]archive.Entry, error) 
 	for _, name := range slices.Sorted(maps.Keys(m.Header)) {
 		header += name + ": " + m.Header.Get(name) + "\r\n"
 	}
-	return []archive.Entry{{Seq: seq, Stored: time.Now(), Subject: m.Subject, Header: []byte(header + "\r\n"), Body: m.Data}}, nil
+	return []archive.Entry{{Seq: seq, Stored: time.Now(), Subject: m.Subject, Header: []byte(header + "\r\n"),
+		Body: m.Data}}, nil
 }
 
 // isText reports whether a subject belongs to an event whose body is erased.

@@ -65,11 +65,13 @@ func installation(t testing.TB) datadir.Dir {
 			text := map[string]string{"chat1": canary, "chat2": "other"}[chat]
 			add(chat, events.ChatCreated{Title: text, User: "u1", Engine: "local"})
 			add(chat, events.SessionBound{Session: "ses_" + chat, Directory: "/w"})
-			add(chat, events.MessageSubmitted{Message: "m", Parts: []events.Part{{Type: "text", Text: strings.Repeat(text+" ", log.MaxInline/5)}}})
+			add(chat, events.MessageSubmitted{Message: "m",
+				Parts: []events.Part{{Type: "text", Text: strings.Repeat(text+" ", log.MaxInline/5)}}})
 			add(chat, events.MessageSubmitted{Message: "shared", Parts: []events.Part{{Type: "text", Text: shared}}})
 			blob, err := l.PutBlob(ctx, "exec-"+chat+".stdout", strings.NewReader(strings.Repeat(text+"\n", 30_000)))
 			is.NoErr(err)
-			add(chat, events.ExecFinished{Exec: "exec-" + chat, Status: "completed", Stdout: events.Output{Bytes: blob.Size, Blob: &blob}})
+			add(chat, events.ExecFinished{Exec: "exec-" + chat, Status: "completed",
+				Stdout: events.Output{Bytes: blob.Size, Blob: &blob}})
 			o, err := events.NewOpenCode(chat, "local", "evt_"+chat, 3, events.OpenCode{
 				Type: "session.updated", Form: 1, Properties: []byte(`{"sessionID":"ses_` + chat + `","info":{"id":"ses_` + chat + `","title":"` + text + `"}}`),
 			})
@@ -82,7 +84,8 @@ func installation(t testing.TB) datadir.Dir {
 				_, err = js.Publish(ctx, subject, []byte(`{"delta":"`+text+`"}`))
 				is.NoErr(err)
 			}
-			c, err := js.CreateOrUpdateConsumer(ctx, "EVENTS", jetstream.ConsumerConfig{Durable: "worker", AckPolicy: jetstream.AckAllPolicy})
+			c, err := js.CreateOrUpdateConsumer(ctx, "EVENTS", jetstream.ConsumerConfig{Durable: "worker",
+				AckPolicy: jetstream.AckAllPolicy})
 			is.NoErr(err)
 			m, err := c.Next()
 			is.NoErr(err)
@@ -100,9 +103,13 @@ func installation(t testing.TB) datadir.Dir {
 	db := openCodeDatabase(t, d)
 	defer db.Close()
 	for _, statement := range []string{
-		"PRAGMA journal_mode=WAL", "CREATE TABLE session(id TEXT PRIMARY KEY, parent_id TEXT, title TEXT)", "CREATE TABLE part(id TEXT, session_id TEXT, data TEXT)", "CREATE TABLE event(id TEXT, aggregate_id TEXT, data TEXT)",
-		"INSERT INTO session VALUES('ses_chat1',NULL,'" + canary + "'),('ses_child','ses_chat1','" + canary + "'),('ses_chat2',NULL,'other')",
-		"INSERT INTO part VALUES('p1','ses_child','" + canary + "'),('p2','ses_chat2','other')", "INSERT INTO event VALUES('e1','ses_chat1','" + canary + "'),('e2','ses_chat2','other')",
+		"PRAGMA journal_mode=WAL", "CREATE TABLE session(id TEXT PRIMARY KEY, parent_id TEXT, title TEXT)",
+		"CREATE TABLE part(id TEXT, session_id TEXT, data TEXT)",
+		"CREATE TABLE event(id TEXT, aggregate_id TEXT, data TEXT)",
+		"INSERT INTO session VALUES('ses_chat1',NULL,'" + canary + "'),('ses_child','ses_chat1','" + canary +
+			"'),('ses_chat2',NULL,'other')",
+		"INSERT INTO part VALUES('p1','ses_child','" + canary + "'),('p2','ses_chat2','other')",
+		"INSERT INTO event VALUES('e1','ses_chat1','" + canary + "'),('e2','ses_chat2','other')",
 	} {
 		_, err := db.Exec(statement)
 		is.NoErr(err)
@@ -135,7 +142,8 @@ func openCodeDatabase(t testing.TB, d datadir.Dir) *sql.DB {
 }
 
 func options(d datadir.Dir) Options {
-	return Options{Data: d, Chat: "chat1", Actor: events.UserActor("operator"), Command: "pocketcoder admin erase chat1", Progress: func(string, uint64, uint64) {}}
+	return Options{Data: d, Chat: "chat1", Actor: events.UserActor("operator"), Command: "pocketcoder admin erase chat1",
+		Progress: func(string, uint64, uint64) {}}
 }
 
 // messages are all messages of all streams, by stream and sequence.
@@ -231,7 +239,8 @@ func TestTheTextOfAnErasedChatIsGoneAndAllElseIsTheSame(t *testing.T) {
 		})
 		is.NoErr(err)
 		is.Equal(n, len(bodies)+1)
-		_, err = l.Fold(t.Context(), events.ChatFilter("chat2"), 0, func(e events.Event) error { return e.Malformed }) // the shared body is there
+		// the shared body is there
+		_, err = l.Fold(t.Context(), events.ChatFilter("chat2"), 0, func(e events.Event) error { return e.Malformed })
 		is.NoErr(err)
 		_, err := l.OpenBlob(t.Context(), "exec-chat1.stdout")
 		is.True(errors.Is(err, log.ErrNoBlob))
@@ -302,7 +311,8 @@ func TestCopiesOfDamagedFilesAreRemovedFirst(t *testing.T) {
 	is.NoErr(err)
 }
 
-// A process that is killed at any step leaves the old log, or a directory that "up" refuses until the command was run again.
+// A process that is killed at any step leaves the old log, or a directory that "up" refuses until the command was run
+// again.
 func TestAKilledErasureIsCompletedByTheNextRun(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

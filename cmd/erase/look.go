@@ -108,7 +108,8 @@ func (f *findings) add(e events.Event) {
 	delete(f.sessions, "")
 }
 
-// readAll reads all events. It finds the large bodies of the chat, and removes from f.blobs the blobs that events of other chats name.
+// readAll reads all events. It finds the large bodies of the chat, and removes from f.blobs the blobs that events of
+// other chats name.
 func (f *findings) readAll(ctx context.Context, nc *nats.Conn, l *log.Log) error {
 	stream := archive.Stream{Conn: nc, Name: log.EventsStream}
 	info, err := stream.Info(ctx)
@@ -123,7 +124,8 @@ func (f *findings) readAll(ctx context.Context, nc *nats.Conn, l *log.Log) error
 	err = stream.Read(ctx, 1, info.State.Last, func(e archive.Entry) error {
 		isChats := f.isText(e.Subject)
 		var reference events.Blob
-		isLarge := bytes.Contains(e.Header, []byte("\r\n"+events.HeaderBlob+":")) && json.Unmarshal(e.Body, &reference) == nil && reference.Name != ""
+		isLarge := bytes.Contains(e.Header, []byte("\r\n"+events.HeaderBlob+":")) &&
+			json.Unmarshal(e.Body, &reference) == nil && reference.Name != ""
 		switch {
 		case isChats && isLarge:
 			f.blobs[reference.Name] = true
@@ -177,8 +179,8 @@ func (f *findings) keepNamedIn(ctx context.Context, l *log.Log, blob string) err
 	return nil
 }
 
-// findBlobs finds the messages of the chat's blobs. It replaces their descriptions by those of deleted blobs, so that a body with the
-// same hash can be stored again.
+// findBlobs finds the messages of the chat's blobs. It replaces their descriptions by those of deleted blobs, so that
+// a body with the same hash can be stored again.
 func (f *findings) findBlobs(ctx context.Context, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {

@@ -13,11 +13,12 @@ import (
 	"pocketcoder/cmd/datadir"
 )
 
-// forget removes sessions, those of subagents included, from OpenCode's database, and removes OpenCode's log files. Otherwise the next
-// start would read the sessions from OpenCode and store their text again.
+// forget removes sessions, those of subagents included, from OpenCode's database, and removes OpenCode's log files.
+// Otherwise the next start would read the sessions from OpenCode and store their text again.
 func forget(ctx context.Context, d datadir.Dir, sessions map[string]bool) error {
 	home := d.Path("opencode", "data", "opencode")
-	if err := errors.Join(os.RemoveAll(filepath.Join(home, "log")), os.RemoveAll(d.Path("opencode", "opencode.log"))); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(home, "log")),
+		os.RemoveAll(d.Path("opencode", "opencode.log"))); err != nil {
 		return err
 	}
 	path := filepath.Join(home, "opencode.db")
@@ -49,7 +50,8 @@ func forgetIn(ctx context.Context, path string, sessions map[string]bool) error 
 	for id := range sessions {
 		const family = "WITH RECURSIVE family(id) AS (VALUES(?) UNION SELECT session.id FROM session JOIN family ON session.parent_id=family.id) "
 		for _, c := range columns {
-			if _, err := tx.ExecContext(ctx, family+"DELETE FROM "+c.table+" WHERE "+c.name+" IN (SELECT id FROM family)", id); err != nil {
+			if _, err := tx.ExecContext(ctx, family+"DELETE FROM "+c.table+" WHERE "+c.name+" IN (SELECT id FROM family)",
+				id); err != nil {
 				return err
 			}
 		}
@@ -60,7 +62,8 @@ func forgetIn(ctx context.Context, path string, sessions map[string]bool) error 
 	if err := tx.Commit(); err != nil {
 		return err
 	}
-	for _, statement := range []string{"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"} { // so that no page and no entry of the WAL holds the text
+	// so that no page and no entry of the WAL holds the text
+	for _, statement := range []string{"VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"} {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return err
 		}

@@ -1,12 +1,13 @@
-// Command pocketcoder-shell is the shell that OpenCode's bash tool runs: pocketcoder-shell -c COMMAND. It runs nothing itself.
-// It asks the bridge over a socket to have the command run, copies the output to stdout and stderr as it arrives, and
-// exits with the command's exit code.
+// Command pocketcoder-shell is the shell that OpenCode's bash tool runs: pocketcoder-shell -c COMMAND. It runs nothing
+// itself. It asks the bridge over a socket to have the command run, copies the output to stdout and stderr as it
+// arrives, and exits with the command's exit code.
 //
 //	OPENCODE_SESSION_ID, OPENCODE_CALL_ID  name the tool call; PocketCoder's plugin in OpenCode sets them. Without them the command is refused
 //	POCKETCODER_SOCKET                     address of the bridge, unix:PATH or tcp:PORT/SECRET
 //
-// Exit 126 and one line on stderr mean that the command was not run. SIGTERM, SIGINT and SIGHUP cancel it, exit 128+n; so
-// does a closed stdout or stderr, exit 141. Exit 255 and a line on stderr: the answer was lost, the command may have run.
+// Exit 126 and one line on stderr mean that the command was not run. SIGTERM, SIGINT and SIGHUP cancel it, exit 128+n;
+// so does a closed stdout or stderr, exit 141. Exit 255 and a line on stderr: the answer was lost, the command may
+// have run.
 //
 // It links a few packages of the standard library and shellsocket, because it starts once per command.
 package main
@@ -29,7 +30,8 @@ const (
 	exitLost    = 255
 )
 
-// cancelWait bounds how long the shell waits for the command to end after it was cancelled. The bridge takes at most 2 s.
+// cancelWait bounds how long the shell waits for the command to end after it was cancelled. The bridge takes at most 2
+// s.
 const cancelWait = 3 * time.Second
 
 func main() {
@@ -94,13 +96,14 @@ type call struct {
 	cancelled atomic.Int32 // the exit code, once the command is cancelled
 }
 
-// cancel asks the bridge to cancel the command. The shell exits with code once the command has ended, or after cancelWait,
-// even if a write to stdout blocks.
+// cancel asks the bridge to cancel the command. The shell exits with code once the command has ended, or after
+// cancelWait, even if a write to stdout blocks.
 func (c *call) cancel(code int) {
 	if !c.cancelled.CompareAndSwap(0, int32(code)) {
 		return
 	}
-	c.bridge.Write(shellsocket.Append(nil, shellsocket.Cancel, "")) // an error means that the bridge is gone, which copy notices
+	// an error means that the bridge is gone, which copy notices
+	c.bridge.Write(shellsocket.Append(nil, shellsocket.Cancel, ""))
 	time.AfterFunc(cancelWait, func() { os.Exit(code) })
 }
 

@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// system is NATS with the configuration that ships, the bridge's side of the socket, and a handler that runs what the shell
-// asks for.
+// system is NATS with the configuration that ships, the bridge's side of the socket, and a handler that runs what the
+// shell asks for.
 type system struct {
 	nc      *nats.Conn
 	socket  string
@@ -72,8 +72,10 @@ func start(t testing.TB) *system {
 	nc, err := nats.Connect("", append(opts, nats.InProcessServer(server.Server))...)
 	is.NoErr(err)
 	t.Cleanup(nc.Close)
-	s := &system{nc: nc, socket: filepath.Join(t.TempDir(), "run", "shell.sock"), asked: make(chan wire.Request, 100_000), results: make(chan wire.Result, 100_000)}
-	s.env = append(os.Environ(), "OPENCODE_SESSION_ID=ses_1", "OPENCODE_CALL_ID=call_72_0", "POCKETCODER_SOCKET=unix:"+s.socket)
+	s := &system{nc: nc, socket: filepath.Join(t.TempDir(), "run", "shell.sock"), asked: make(chan wire.Request, 100_000),
+		results: make(chan wire.Result, 100_000)}
+	s.env = append(os.Environ(), "OPENCODE_SESSION_ID=ses_1", "OPENCODE_CALL_ID=call_72_0",
+		"POCKETCODER_SOCKET=unix:"+s.socket)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -98,7 +100,8 @@ func (s *system) answer(t testing.TB) (stop func() error) {
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	server := shells.Server{Listener: listener, Conn: s.nc, Engine: "e1", Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	server := shells.Server{Listener: listener, Conn: s.nc, Engine: "e1",
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	go func() { ended <- server.Serve(ctx); close(ended) }()
 	return func() error { cancel(); return <-ended }
 }

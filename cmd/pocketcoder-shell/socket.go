@@ -40,12 +40,13 @@ func dialTCP(address string) (*os.File, error) {
 	return bridge, err
 }
 
-// dialUnix connects to a Unix socket. It changes to the directory of a Unix socket, because the path of a socket is limited to about
-// 100 bytes.
+// dialUnix connects to a Unix socket. It changes to the directory of a Unix socket, because the path of a socket is
+// limited to about 100 bytes.
 func dialUnix(address string) (*os.File, error) {
 	path, isUnix := strings.CutPrefix(address, shellsocket.Unix)
 	if !isUnix || !strings.HasPrefix(path, "/") {
-		return nil, errors.New(shellsocket.Variable + " is " + address + ", want unix:PATH with an absolute path, or tcp:PORT/SECRET")
+		return nil, errors.New(shellsocket.Variable + " is " + address +
+			", want unix:PATH with an absolute path, or tcp:PORT/SECRET")
 	}
 	slash := strings.LastIndexByte(path, '/')
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -61,8 +62,9 @@ func dialUnix(address string) (*os.File, error) {
 	return open(fd)
 }
 
-// open returns a connected socket as a file that Go's poller waits for. A read that blocks its thread instead would cost more
-// than 1 ms of processor time per command, because Go's scheduler looks after such a thread in ever longer steps from 20 µs on.
+// open returns a connected socket as a file that Go's poller waits for. A read that blocks its thread instead would
+// cost more than 1 ms of processor time per command, because Go's scheduler looks after such a thread in ever longer
+// steps from 20 µs on.
 func open(fd int) (*os.File, error) {
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return nil, errors.New("set up a socket: " + err.Error())

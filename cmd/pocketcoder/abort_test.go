@@ -37,7 +37,8 @@ func TestAbortKillsTheCommand(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	path := filepath.Join(p.dir(t), "pids")
-	chat := p.chat(t, bash("trap '' TERM INT HUP; echo begun; sleep 300 & echo $$ > "+path+"; echo $! >> "+path+"; wait; sleep 300"))
+	chat := p.chat(t, bash("trap '' TERM INT HUP; echo begun; sleep 300 & echo $$ > "+path+"; echo $! >> "+path+
+		"; wait; sleep 300"))
 	p.approve(t, chat, 0)
 	pids := pidsIn(t, path, 2)
 	p.abort(t, chat)

@@ -73,7 +73,8 @@ func TestAccountIsKeptOfTheRunningSystem(t *testing.T) {
 	must("another good password\n", "passwd", email)
 	is.Equal(code(laptop), http.StatusUnauthorized)
 	refused := func(password string) int {
-		return login{process: p}.do(t, "POST", "/api/collections/users/auth-with-password", record{"identity": email, "password": password}).code
+		return login{process: p}.do(t, "POST", "/api/collections/users/auth-with-password",
+			record{"identity": email, "password": password}).code
 	}
 	is.Equal(refused(somePassword), http.StatusBadRequest)
 
@@ -105,7 +106,10 @@ var setupToken = regexp.MustCompile(`(http://\S+/setup)#(\S+)`)
 func setupLinkMakesOneAdministrator(t *testing.T, p *process) {
 	is := is.New(t)
 	var link []string
-	expect.Eventually(t, "the link is shown", func() bool { link = setupToken.FindStringSubmatch(p.output.String()); return link != nil })
+	expect.Eventually(t, "the link is shown", func() bool {
+		link = setupToken.FindStringSubmatch(p.output.String())
+		return link != nil
+	})
 	is.Equal(link[1], p.HTTP+"/setup")
 	nobody := login{process: p}
 	is.Equal(nobody.do(t, "GET", "/setup", nil).code, http.StatusOK)
@@ -149,6 +153,9 @@ func setupLinkMakesOneAdministrator(t *testing.T, p *process) {
 	expect.Eventually(t, "all is said", func() bool { return strings.Contains(p.output.String(), "Ctrl-C") })
 	is.Equal(len(made[0].list(t, "users", "")), 1) // the login is good still
 	is.True(!setupToken.MatchString(p.output.String()))
-	is.True(!setupToken.MatchString(sharedSystem(t).output.String()))                                                                     // which the environment gave an administrator
-	made[0].create(t, "users", record{"email": adminEmail, "password": adminPassword, "passwordConfirm": adminPassword, "role": "admin"}) // of the next stages
+	// which the environment gave an administrator
+	is.True(!setupToken.MatchString(sharedSystem(t).output.String()))
+	// of the next stages
+	made[0].create(t, "users", record{"email": adminEmail, "password": adminPassword, "passwordConfirm": adminPassword,
+		"role": "admin"})
 }

@@ -57,7 +57,8 @@ func (v tmux) screenOf(t *testing.T, chat, window string) string {
 
 // hostile is output that would change the terminal it is shown on, if it got there.
 var hostile = []string{
-	"\x1b]0;evil-title\x07", "\x1b]2;evil-title\x1b\\", "\x1bkevil-name\x1b\\", "\x1b]52;c;ZXZpbA==\x07", "\x1b]8;;https://evil.example\x07link\x1b]8;;\x07",
+	"\x1b]0;evil-title\x07", "\x1b]2;evil-title\x1b\\", "\x1bkevil-name\x1b\\", "\x1b]52;c;ZXZpbA==\x07",
+	"\x1b]8;;https://evil.example\x07link\x1b]8;;\x07",
 	"\x1bPtmux;\x1b\x1b]52;c;ZXZpbA==\x07\x1b\\", "\x1b_evil-apc\x1b\\", "\x1b[2J\x1b[H", "\x9b2J", "\u202eevil",
 }
 
@@ -70,7 +71,9 @@ func attachShowsARunningCommand(t *testing.T, p *process) {
 
 	s := p.attach(t) // the one with the newest activity
 	s.sees("begun")
-	expect.Eventually(t, "all that was printed is shown", func() bool { return strings.Contains(v.screenOf(t, chat, "0"), `\u202eevil`) })
+	expect.Eventually(t, "all that was printed is shown", func() bool {
+		return strings.Contains(v.screenOf(t, chat, "0"), `\u202eevil`)
+	})
 	is.Equal(rows[projections.Run](t, p, "executions", chat)[0].Status, events.ExecutionRunning) // it still runs
 	second := p.attach(t, chat)
 	second.sees("begun")
@@ -80,7 +83,8 @@ func attachShowsARunningCommand(t *testing.T, p *process) {
 	second.sees("went on")
 
 	shown := v.screenOf(t, chat, "0")
-	for _, text := range []string{"the assistant · approved by operator", `$ echo begun;`, "␛]0;evil-title␇", "␛]52;c;ZXZpbA==␇", "␛Ptmux;", "␛[2J␛[H", `\x9b2J`} {
+	for _, text := range []string{"the assistant · approved by operator", `$ echo begun;`, "␛]0;evil-title␇",
+		"␛]52;c;ZXZpbA==␇", "␛Ptmux;", "␛[2J␛[H", `\x9b2J`} {
 		if !strings.Contains(shown, text) {
 			t.Errorf("%q is not shown in\n%s", text, shown)
 		}
@@ -88,7 +92,8 @@ func attachShowsARunningCommand(t *testing.T, p *process) {
 	for _, raw := range hostile {
 		expect.Lacks(t, s.seen.String(), raw) // it did not reach the terminal
 	}
-	for _, code := range []string{"\x1b]0;", "\x1b]2;", "\x1b]52;", "\x1b]8;"} { // titles, the clipboard and links are left alone by tmux too
+	// titles, the clipboard and links are left alone by tmux too
+	for _, code := range []string{"\x1b]0;", "\x1b]2;", "\x1b]52;", "\x1b]8;"} {
 		expect.Lacks(t, s.seen.String(), code)
 	}
 	title, err := v.output(t.Context(), "display-message", "-p", "-t", "="+chat+":0", "#{window_name}|#{pane_title}")
@@ -119,19 +124,23 @@ func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
 	s := p.attach(t, chat)
 	s.sees("the commands of chat " + chat)
 
-	is.NoErr(v.run(t.Context(), "set-option", "-g", "assume-paste-time", "0")) // what is typed this fast would be taken for pasted, and no key be heard
+	// what is typed this fast would be taken for pasted, and no key be heard
+	is.NoErr(v.run(t.Context(), "set-option", "-g", "assume-paste-time", "0"))
 	keys, err := v.output(t.Context(), "list-keys")
 	is.NoErr(err)
 	is.Equal(strings.Count(keys, "\n"), boundKeys) // nothing of tmux's own
 
-	// Between two clicks with the right button: tmux would take them for a double click, say so 300 ms later as if a key were
-	// pressed, and forget a C-b of that moment.
+	// Between two clicks with the right button: tmux would take them for a double click, say so 300 ms later as if a key
+	// were pressed, and forget a C-b of that moment.
 	leftClick := "\x1b[<0;5;40M\x1b[<0;5;40m"
 	mark := filepath.Join(t.TempDir(), "ran")
 	for _, attempt := range []string{
-		"\x02:run-shell 'touch " + mark + "'\r", "\x02!", "\x02:display-popup 'touch " + mark + "'\r", "\x02\"touch " + mark + "\r", "\x02%touch " + mark + "\r",
-		"\x02s:run-shell 'touch " + mark + "'\r", "\x02w:run-shell 'touch " + mark + "'\r", "\x02D:run-shell 'touch " + mark + "'\r", "\x02=", "\x02f", "\x02.", "\x02,", "\x02$",
-		"\x02[:run-shell 'touch " + mark + "'\r|touch " + mark + "\rq", "\x1b[<2;5;5M\x1b[<2;5;5m", leftClick, "\x1b[<2;5;40M", "\x02\x1a", "\x02L", "\x02)", "\x02(", "\x02C", "\x02?", "\x02t",
+		"\x02:run-shell 'touch " + mark + "'\r", "\x02!", "\x02:display-popup 'touch " + mark + "'\r",
+		"\x02\"touch " + mark + "\r", "\x02%touch " + mark + "\r",
+		"\x02s:run-shell 'touch " + mark + "'\r", "\x02w:run-shell 'touch " + mark + "'\r",
+		"\x02D:run-shell 'touch " + mark + "'\r", "\x02=", "\x02f", "\x02.", "\x02,", "\x02$",
+		"\x02[:run-shell 'touch " + mark + "'\r|touch " + mark + "\rq", "\x1b[<2;5;5M\x1b[<2;5;5m", leftClick,
+		"\x1b[<2;5;40M", "\x02\x1a", "\x02L", "\x02)", "\x02(", "\x02C", "\x02?", "\x02t",
 		"touch " + mark + "\r", "\x02]", "\x02&y", "\x02x",
 	} {
 		if keys, isCommand := strings.CutPrefix(attempt, "\x02"); isCommand {
@@ -147,13 +156,17 @@ func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
 	is.Equal(names, []string{"transcript"})                // it is there, and alone
 	expect.Lacks(t, v.screenOf(t, chat, "0"), "run-shell") // nor does the window take what is typed
 
-	for _, made := range [][]string{{"new-window", "-t", "=" + chat + ":", "-n", "default"}, {"new-window", "-t", "=" + chat + ":", "-n", "line", "touch " + mark}} {
-		stays := []string{"set-option", "-p", "-t", "=" + chat + ":=" + made[4], "remain-on-exit", "on"} // so that it can be seen how it ends
-		is.NoErr(v.run(t.Context(), slices.Concat(made, []string{";"}, stays)...))                       // what tmux would run without a command, or through its shell, is this program
+	for _, made := range [][]string{{"new-window", "-t", "=" + chat + ":", "-n", "default"},
+		{"new-window", "-t", "=" + chat + ":", "-n", "line", "touch " + mark}} {
+		// so that it can be seen how it ends
+		stays := []string{"set-option", "-p", "-t", "=" + chat + ":=" + made[4], "remain-on-exit", "on"}
+		// what tmux would run without a command, or through its shell, is this program
+		is.NoErr(v.run(t.Context(), slices.Concat(made, []string{";"}, stays)...))
 		screen := ""
 		defer func() {
 			if t.Failed() {
-				state, err := v.output(context.Background(), "list-panes", "-s", "-t", "="+chat, "-F", "#W dead=#{pane_dead} status=#{pane_dead_status} signal=#{pane_dead_signal} #{pane_current_command}")
+				state, err := v.output(context.Background(), "list-panes", "-s", "-t", "="+chat, "-F",
+					"#W dead=#{pane_dead} status=#{pane_dead_status} signal=#{pane_dead_signal} #{pane_current_command}")
 				t.Logf("window %s shows %q; the panes: %s %v", made[4], screen, state, err)
 			}
 		}()
@@ -171,7 +184,8 @@ func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	v := tmuxFor(t, p.data)
-	script := call("task", map[string]any{"description": "look after it", "subagent_type": "general", "prompt": bash("echo from below")})
+	script := call("task", map[string]any{"description": "look after it", "subagent_type": "general",
+		"prompt": bash("echo from below")})
 	chat := p.chat(t, script+"\n@@next\n@@say all done")
 	p.approve(t, chat, 0)
 	ask := p.ask(t, chat, 1)
@@ -189,7 +203,8 @@ func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
 	p.turnEnds(t, chat)
 	expect.Eventually(t, "its window is gone", func() bool { return len(windows()) == 1 })
 	expect.Eventually(t, "the first window shows its commands", func() bool {
-		return strings.Contains(v.screenOf(t, chat, "0"), "subagent general · approved by operator") && strings.Contains(v.screenOf(t, chat, "0"), "    $ echo from below")
+		return strings.Contains(v.screenOf(t, chat, "0"), "subagent general · approved by operator") &&
+			strings.Contains(v.screenOf(t, chat, "0"), "    $ echo from below")
 	})
 }
 
@@ -232,5 +247,7 @@ func TestDeletedChatsSessionEnds(t *testing.T) {
 	s.sees("the commands of chat " + chat)
 	p.admin(t).do(t, "DELETE", recordPath("chats", chat), nil)
 	s.leaves()
-	expect.Eventually(t, "the session is gone", func() bool { return v.run(t.Context(), "has-session", "-t", "="+chat) != nil })
+	expect.Eventually(t, "the session is gone", func() bool {
+		return v.run(t.Context(), "has-session", "-t", "="+chat) != nil
+	})
 }

@@ -53,9 +53,12 @@ func TestOverSSH(t *testing.T) {
 
 // dial is a person's ssh. It has no locale, and a terminal that this machine may not know.
 func dial(t *testing.T, port, key string, command ...string) *exec.Cmd {
-	cmd := exec.CommandContext(t.Context(), "ssh", append([]string{"-F", "none", "-p", port, "-i", key, "-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none",
-		"-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-t", "127.0.0.1"}, command...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=" + os.Getenv("USER"), "TERM=a-terminal-nobody-has"}
+	cmd := exec.CommandContext(t.Context(), "ssh",
+		append([]string{"-F", "none", "-p", port, "-i", key, "-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none",
+			"-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o",
+			"LogLevel=ERROR", "-t", "127.0.0.1"}, command...)...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=" + os.Getenv("USER"),
+		"TERM=a-terminal-nobody-has"}
 	return cmd
 }
 
@@ -88,7 +91,10 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	is.True(registered()["last_used"] != "")
 	v := tmuxFor(t, p.data)
 	s.presses(v, chat, "c")
-	expect.Eventually(t, "a shell's window is there", func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 2 && names[1] == "shell" })
+	expect.Eventually(t, "a shell's window is there", func() bool {
+		names, _ := v.windows(t.Context(), chat)
+		return len(names) == 2 && names[1] == "shell"
+	})
 	s.types("echo in$((40+2)) of $PWD\r")
 	s.sees("in42 of " + p.workspace)
 	s.types("ls " + p.data.Path("keys") + "; echo looked\r")
@@ -96,7 +102,8 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "hostile"), []byte(strings.Join(hostile, "\n")+"\n"), 0o644))
 	s.types("cat hostile; echo read$((40+2))\r")
 	s.sees("read42")
-	for _, code := range []string{"evil-title", "evil-name", "evil-apc", "ZXZpbA", "evil.example"} { // nor does tmux pass on what a program says to it
+	// nor does tmux pass on what a program says to it
+	for _, code := range []string{"evil-title", "evil-name", "evil-apc", "ZXZpbA", "evil.example"} {
 		expect.Lacks(t, s.seen.String(), code)
 	}
 	names, err := v.windows(t.Context(), chat)
@@ -118,8 +125,10 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 		c.at.types("exit 0\r")
 		p.finished(t, chat, i+2) // after the assistant's command and the first shell
 	}
-	shell := []string{built(t, "pocketcoder"), "sandbox", "shell", "--data", string(p.data), "--stay", "--user=nobody", "--", chat}
-	is.NoErr(v.run(t.Context(), append([]string{"new-window", "-t", "=" + chat + ":", "-n", "shell", "-c", "/", "--"}, shell...)...))
+	shell := []string{built(t, "pocketcoder"), "sandbox", "shell", "--data", string(p.data), "--stay", "--user=nobody",
+		"--", chat}
+	is.NoErr(v.run(t.Context(), append([]string{"new-window", "-t", "=" + chat + ":", "-n", "shell", "-c", "/", "--"},
+		shell...)...))
 	owned.sees("C-b x closes the window") // why it failed stays
 	owned.presses(v, chat, "x")
 	expect.Eventually(t, "the window is closed", onlyTranscript)
@@ -195,7 +204,8 @@ func newOwnerClosesViewerAndShells(t *testing.T, p *process) {
 func TestSSHRequiresIsolation(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	_, stderr, err := runApp(t, "up", "--isolation", "none", "--ssh", "127.0.0.1:2222", "--data", t.TempDir(), "--workspace", t.TempDir())
+	_, stderr, err := runApp(t, "up", "--isolation", "none", "--ssh", "127.0.0.1:2222", "--data", t.TempDir(),
+		"--workspace", t.TempDir())
 	is.Equal(err, cli.ErrUsage)
 	expect.Contains(t, stderr, "would open a shell of your user")
 }

@@ -59,7 +59,8 @@ func restoredSystemShowsTheSameChat(t *testing.T, p *process) {
 	is.True(before != "" && after == before)
 	is.Equal(r.text(t, chat), said)
 	r.login(t, adminEmail, adminPassword) // the password is one of the secrets
-	r.submit(t, chat, call("bash", map[string]any{"command": "echo afterwards", "description": "test"})+"\n@@next\n@@say it works")
+	r.submit(t, chat, call("bash", map[string]any{"command": "echo afterwards", "description": "test"})+
+		"\n@@next\n@@say it works")
 	r.approve(t, chat, 1)
 	r.turnEnds(t, chat)
 	expect.Contains(t, r.text(t, chat), "it works")

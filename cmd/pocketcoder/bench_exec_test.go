@@ -58,9 +58,10 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	x.log = log
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	gate := execs.Executions{Permissions: &permission.Permissions{Log: log}, Log: log, Conn: nc, Engine: chat.DefaultEngine, Pool: app.Pool, Logger: slog.Default(), Session: func(string) (permission.Session, bool) {
-		return permission.Session{Chat: benchChat, Directory: x.workspace}, true
-	}}
+	gate := execs.Executions{Permissions: &permission.Permissions{Log: log}, Log: log, Conn: nc,
+		Engine: chat.DefaultEngine, Pool: app.Pool, Logger: slog.Default(), Session: func(string) (permission.Session, bool) {
+			return permission.Session{Chat: benchChat, Directory: x.workspace}, true
+		}}
 	running.Go(func() { _ = gate.Run(ctx) })
 	listener, err := shells.Listen(x.socket)
 	x.must(err)
@@ -102,7 +103,8 @@ func (x *execBench) authorized(command string) *exec.Cmd {
 	x.must(err)
 	cmd := exec.Command(built(x.b, "pocketcoder-shell"), "-c", command)
 	cmd.Dir = x.workspace
-	cmd.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+benchSession, "OPENCODE_CALL_ID="+call, "POCKETCODER_SOCKET=unix:"+x.socket)
+	cmd.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+benchSession, "OPENCODE_CALL_ID="+call,
+		"POCKETCODER_SOCKET=unix:"+x.socket)
 	return cmd
 }
 
@@ -117,7 +119,9 @@ type way struct {
 // waysToRun gives those that this machine has, plain first; of the others the benchmark says why not.
 func waysToRun(b *testing.B) []*way {
 	b.Helper()
-	ways := []*way{{name: "plain", every: 1, start: asProcess(func(command string) *exec.Cmd { return exec.Command("sh", "-c", command) })}}
+	ways := []*way{{name: "plain", every: 1, start: asProcess(func(command string) *exec.Cmd {
+		return exec.Command("sh", "-c", command)
+	})}}
 	for _, level := range []isolation.Level{isolation.None, isolation.Landlock, isolation.Bwrap} {
 		choice, err := isolation.Choose(string(level))
 		if err != nil {
@@ -125,7 +129,8 @@ func waysToRun(b *testing.B) []*way {
 			continue
 		}
 		workspace := b.TempDir()
-		worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: b.TempDir(), Shell: "sh", Isolation: choice, Log: slog.New(slog.DiscardHandler)})
+		worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: b.TempDir(), Shell: "sh", Isolation: choice,
+			Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -208,8 +213,8 @@ func BenchmarkCommand(b *testing.B) {
 	}
 }
 
-// BenchmarkShellProcessor measures the processor time that one pocketcoder-shell takes, and beside it that of a Go program
-// which does nothing: less no shell in Go can take.
+// BenchmarkShellProcessor measures the processor time that one pocketcoder-shell takes, and beside it that of a Go
+// program which does nothing: less no shell in Go can take.
 func BenchmarkShellProcessor(b *testing.B) {
 	x := openExecBench(b, isolation.None)
 	dir := b.TempDir()

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// rivals are other ways to have a command run by somebody else: ssh to this machine, with a new connection for each command
-// and over a shared one, and a terminal in tmux that is typed into and looked at every 200 ms.
+// rivals are other ways to have a command run by somebody else: ssh to this machine, with a new connection for each
+// command and over a shared one, and a terminal in tmux that is typed into and looked at every 200 ms.
 func rivals(b *testing.B) []*way {
 	b.Helper()
 	var ways []*way
@@ -34,7 +34,9 @@ func rivals(b *testing.B) []*way {
 		b.Cleanup(func() { connect("-S", shared, "-O", "exit").Run() })
 		ways = append(ways,
 			&way{name: "ssh", every: 10, start: asProcess(func(command string) *exec.Cmd { return connect(command) })},
-			&way{name: "ssh-shared", every: 10, start: asProcess(func(command string) *exec.Cmd { return connect("-S", shared, command) })})
+			&way{name: "ssh-shared", every: 10, start: asProcess(func(command string) *exec.Cmd {
+				return connect("-S", shared, command)
+			})})
 	}
 	if _, err := exec.LookPath("tmux"); err != nil {
 		notMeasured(b, "tmux", err)
@@ -61,12 +63,14 @@ func openSSHD(b *testing.B) (connect func(args ...string) *exec.Cmd, err error) 
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	file := func(name string) string { return filepath.Join(dir, name) }
 	for _, key := range []string{"host", "mine"} {
-		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", file(key)).CombinedOutput(); err != nil {
+		if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f",
+			file(key)).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("make key: %w: %s", err, out)
 		}
 	}
 	uid, _ := strconv.Atoi(account.Uid)
-	if err := errors.Join(os.Chmod(dir, 0o711), os.Chown(file("host"), uid, -1), os.Chmod(file("mine.pub"), 0o644)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o711), os.Chown(file("host"), uid, -1),
+		os.Chmod(file("mine.pub"), 0o644)); err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,8 +79,10 @@ func openSSHD(b *testing.B) (connect func(args ...string) *exec.Cmd, err error) 
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
-	cmd := exec.Command(sshd, "-D", "-e", "-f", "/dev/null", "-h", file("host"), "-p", port, "-o", "ListenAddress=127.0.0.1", "-o", "PidFile=none",
-		"-o", "AuthorizedKeysFile="+file("mine.pub"), "-o", "StrictModes=no", "-o", "UsePAM=no", "-o", "PasswordAuthentication=no")
+	cmd := exec.Command(sshd, "-D", "-e", "-f", "/dev/null", "-h", file("host"), "-p", port, "-o",
+		"ListenAddress=127.0.0.1", "-o", "PidFile=none",
+		"-o", "AuthorizedKeysFile="+file("mine.pub"), "-o", "StrictModes=no", "-o", "UsePAM=no", "-o",
+		"PasswordAuthentication=no")
 	var said bytes.Buffer
 	cmd.Stderr, cmd.SysProcAttr = &said, attr
 	if err := cmd.Start(); err != nil {
@@ -85,7 +91,8 @@ func openSSHD(b *testing.B) (connect func(args ...string) *exec.Cmd, err error) 
 	b.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	connect = func(args ...string) *exec.Cmd {
 		return exec.Command("ssh", append([]string{"-F", "none", "-q", "-i", file("mine"), "-p", port, "-l", account.Username,
-			"-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "127.0.0.1"}, args...)...)
+			"-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o",
+			"UserKnownHostsFile=/dev/null", "127.0.0.1"}, args...)...)
 	}
 	var out []byte
 	for range 50 {
@@ -123,7 +130,8 @@ func openTmux(b *testing.B) func(string, io.Writer) func() error {
 		n++
 		began, ended := fmt.Sprintf("began-%d", n), fmt.Sprintf("ended-%d-0", n)
 		return func() error {
-			if _, err := tmux("send-keys", "-l", fmt.Sprintf("clear; echo began-%d; %s; echo ended-%d-$?", n, command, n)); err != nil {
+			if _, err := tmux("send-keys", "-l", fmt.Sprintf("clear; echo began-%d; %s; echo ended-%d-$?", n, command,
+				n)); err != nil {
 				return err
 			}
 			if _, err := tmux("send-keys", "Enter"); err != nil {

@@ -87,7 +87,8 @@ func BenchmarkStart(b *testing.B) {
 			d := datadir.Dir(filepath.Join(b.TempDir(), "data"))
 			fill(b, d, n)
 			if n > 0 {
-				time.Sleep(log.EventsConfig(log.DefaultOptions).Duplicates) // the server keeps the ids of this time, and a log of a million events is older
+				// the server keeps the ids of this time, and a log of a million events is older
+				time.Sleep(log.EventsConfig(log.DefaultOptions).Duplicates)
 			}
 			replay, _ := upTime(b, d) // the read model is built from the log
 			var alone, up []time.Duration
@@ -134,7 +135,8 @@ func fill(b *testing.B, d datadir.Dir, n int) {
 		chat := "chat" + strconv.Itoa(i%1000)
 		body := fmt.Sprintf(`{"sessionID":"ses_%s","part":{"id":"prt_%d","messageID":"msg_%s_%d","sessionID":"ses_%s","type":"text","text":"%s"},"time":1}`,
 			chat, i, chat, i/20000, chat, strings.Repeat("word ", 40))
-		e, err := events.NewOpenCode(chat, chats.DefaultEngine, "evt_"+strconv.Itoa(i), int64(i/1000), events.OpenCode{Type: "message.part.updated", Properties: []byte(body)})
+		e, err := events.NewOpenCode(chat, chats.DefaultEngine, "evt_"+strconv.Itoa(i), int64(i/1000),
+			events.OpenCode{Type: "message.part.updated", Properties: []byte(body)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -164,7 +166,8 @@ func natsTime(b *testing.B, d datadir.Dir) time.Duration {
 	return took
 }
 
-// upTime returns how long "up" takes from exec until everything but OpenCode and the sandbox is ready, and its memory then in MiB.
+// upTime returns how long "up" takes from exec until everything but OpenCode and the sandbox is ready, and its memory
+// then in MiB.
 func upTime(b *testing.B, d datadir.Dir) (took time.Duration, resident float64) {
 	b.Helper()
 	tools := opencodetest.Tools(b)
@@ -172,7 +175,8 @@ func upTime(b *testing.B, d datadir.Dir) (took time.Duration, resident float64) 
 	cmd := exec.Command(built(b, "pocketcoder"), "up", "--demo", "--data", string(d), "--workspace", b.TempDir(),
 		"--http", "127.0.0.1:0", "--opencode", tools.OpenCode)
 	var output expect.Buffer
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "PATH="+filepath.Dir(tools.Ripgrep)+":"+os.Getenv("PATH")), &output, &output
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "PATH="+filepath.Dir(tools.Ripgrep)+":"+os.Getenv("PATH")),
+		&output, &output
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}

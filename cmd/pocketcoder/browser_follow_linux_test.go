@@ -99,7 +99,8 @@ func TestAPageCatchesUpAfterItWasCutOffOrHidden(t *testing.T) {
 				all := admin.list(t, "messages", `chat = "`+chat+`" && role = "assistant" && engine_message_status = "completed"`)
 				return len(all) == 2
 			})
-			is.True(!evaluate[bool](b, `document.querySelector("#log").textContent.includes("Assistantmeanwhile")`)) // it was away
+			// it was away
+			is.True(!evaluate[bool](b, `document.querySelector("#log").textContent.includes("Assistantmeanwhile")`))
 			away(false)
 			b.has("Assistantmeanwhile")
 			b.sees("that the page is connected", `document.querySelector("#offline").hidden`)

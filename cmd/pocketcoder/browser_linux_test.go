@@ -62,8 +62,10 @@ func (p *process) openBrowser(t testing.TB, size screen) *tab {
 // newBrowser starts a Chromium.
 func (p *process) newBrowser(t testing.TB, size screen) *tab {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(expect.Program(t, "chromium")), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // that of the test ends before the last screenshot
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(expect.Program(t, "chromium")),
+		chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
+	// that of the test ends before the last screenshot
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
@@ -200,8 +202,8 @@ func (b *tab) shot(name string) {
 	expect.WriteFile(b.t, filepath.Join(screenshots, name+"-"+b.size.name+".png"), string(png))
 }
 
-// shownParts is the HTML of the parts that the stream of a chat keeps up to date. The number of requests is about other chats too,
-// and the line before what is new is of the moment of the load.
+// shownParts is the HTML of the parts that the stream of a chat keeps up to date. The number of requests is about
+// other chats too, and the line before what is new is of the moment of the load.
 const shownParts = `((page) => ["#head", "#menu", "#foot", "#entries"].map((s) => {
 	const part = page.querySelector(s).cloneNode(true);
 	part.querySelectorAll("#new-line").forEach((e) => e.remove());
@@ -243,10 +245,12 @@ func TestAPersonApprovesACommandInABrowser(t *testing.T) {
 			b.shot("answer")
 			b.isAsLoaded() // the page that was followed is the page that a load gives
 
-			b.fill("#text", "@@say It is done.\r@@say So is this.\r") // Enter sends, and a second message does not wait for the first
+			// Enter sends, and a second message does not wait for the first
+			b.fill("#text", "@@say It is done.\r@@say So is this.\r")
 			b.has("Assistant" + "It is done.")
 			b.has("Assistant" + "So is this.")
-			is.Equal(evaluate[string](b, `document.querySelector("#text").value.trim()`), "") // Chromium's protocol types a line end although the page handled the key
+			// Chromium's protocol types a line end although the page handled the key
+			is.Equal(evaluate[string](b, `document.querySelector("#text").value.trim()`), "")
 			b.visit("/requests")
 			b.shot("requests")
 			b.visit("/")
@@ -264,7 +268,10 @@ func TestANewUserGetsFromTheSetupLinkToAnApprovedCommand(t *testing.T) {
 	p.env = []string{"POCKETCODER_ADMIN_EMAIL=", "POCKETCODER_ADMIN_PASSWORD="}
 	p.runForTest()
 	var link string
-	expect.Eventually(t, "the link is shown", func() bool { link = setupToken.FindString(p.output.String()); return link != "" })
+	expect.Eventually(t, "the link is shown", func() bool {
+		link = setupToken.FindString(p.output.String())
+		return link != ""
+	})
 	b := p.newBrowser(t, phoneScreen)
 	b.visit(strings.TrimPrefix(link, p.HTTP))
 	b.sees("that the page has the code", `document.querySelector("#code").value !== "" && location.hash === ""`)
@@ -288,7 +295,8 @@ func TestANewUserGetsFromTheSetupLinkToAnApprovedCommand(t *testing.T) {
 		return err == nil && string(written) == "Hello from PocketCoder\n"
 	})
 	b.sees("the next request", `document.querySelector(".card.draft .decide") !== null`)
-	b.visit("/requests/" + evaluate[string](b, `document.querySelector(".card.draft").id.slice("r-".length)`)) // as from a notification
+	// as from a notification
+	b.visit("/requests/" + evaluate[string](b, `document.querySelector(".card.draft").id.slice("r-".length)`))
 	b.shot("request-page")
 	b.click(".card.draft .decide button[value=authorized]")
 	b.sees("who decided", `document.querySelector(".card .outcome").textContent === "approved by first@example.org"`)
@@ -318,7 +326,8 @@ func TestARequestDecidedElsewhereChangesInFrontOfAPerson(t *testing.T) {
 	two.click(".card .more summary")
 	two.fill(".card input[name=reason]", "because")
 	one.click(".card.draft .decide button[value=authorized]")
-	two.sees("the decision", fmt.Sprintf(`document.querySelector(".card.authorized .outcome")?.textContent === %q`, "approved by "+adminEmail))
+	two.sees("the decision", fmt.Sprintf(`document.querySelector(".card.authorized .outcome")?.textContent === %q`,
+		"approved by "+adminEmail))
 	two.sees("that no form is left", `document.querySelector(".card form") === null`)
 	two.shot("decided-elsewhere")
 	for _, b := range []*tab{one, two} {
@@ -360,8 +369,10 @@ func TestAPersonSteersAChatInABrowser(t *testing.T) {
 	write := func(name, content string) string {
 		return call("write", map[string]any{"filePath": name, "content": content}) + "\n@@next\n"
 	}
-	todos := []any{map[string]any{"content": "Name the rivers", "status": "in_progress", "priority": "high"}, map[string]any{"content": "Take notes", "status": "pending", "priority": "low"}}
-	admin.say(t, chat, "Write down two rivers.\n"+write("river.txt", "Rhine\n")+write("notes.txt", "A river\u202e\n")+call("todowrite", map[string]any{"todos": todos})+"\n@@next\n@@say I wrote two files.")
+	todos := []any{map[string]any{"content": "Name the rivers", "status": "in_progress", "priority": "high"},
+		map[string]any{"content": "Take notes", "status": "pending", "priority": "low"}}
+	admin.say(t, chat, "Write down two rivers.\n"+write("river.txt", "Rhine\n")+write("notes.txt", "A river\u202e\n")+
+		call("todowrite", map[string]any{"todos": todos})+"\n@@next\n@@say I wrote two files.")
 	b := p.openBrowser(t, phoneScreen)
 	b.visit("/chats/" + chat)
 	expect.Eventually(t, "the turn is over", func() bool {
@@ -395,12 +406,14 @@ func TestAPersonSteersAChatInABrowser(t *testing.T) {
 
 	b.click("#head a")
 	b.sees("the changes", `document.querySelector("main.changes h1")?.textContent === "2 files +2 −0"`)
-	b.sees("every character", `document.querySelector("main.changes").textContent.includes("+A river<U+202E>") && !(`+invisible+`)`)
+	b.sees("every character", `document.querySelector("main.changes").textContent.includes("+A river<U+202E>") && !(`+
+		invisible+`)`)
 	b.click(`[data-file="river.txt"] [data-line="1"]`)
 	b.fill("#text", "Name its length, too.")
 	b.visit("/chats/" + chat) // the comments are kept meanwhile
 	b.visit("/chats/" + chat + "/changes")
-	is.Equal(evaluate[string](b, `document.querySelector("#text").value`), "river.txt:1\n> +Rhine\n\nName its length, too.")
+	is.Equal(evaluate[string](b, `document.querySelector("#text").value`),
+		"river.txt:1\n> +Rhine\n\nName its length, too.")
 	b.shot("changes")
 	b.fine()
 	b.click(".composer button")
@@ -409,7 +422,8 @@ func TestAPersonSteersAChatInABrowser(t *testing.T) {
 	is.Equal(evaluate[string](b, `document.querySelector("#text").value`), "")
 }
 
-// hostileTexts are texts that would run or hide something in a careless page, and how a page shows them, if differently.
+// hostileTexts are texts that would run or hide something in a careless page, and how a page shows them, if
+// differently.
 var hostileTexts = []struct{ text, shown string }{
 	{text: `<script>pwned=1</script>`}, {text: `<img src=x onerror=pwned=1>`}, {text: `<svg onload=pwned=1>`}, {text: `<svg><script>pwned=1</script></svg>`},
 	{text: `"><script>pwned=1</script>`}, {text: `'><img src=x onerror=pwned=1>`}, {text: `</title><script>pwned=1</script>`}, {text: `</textarea><script>pwned=1</script>`},
@@ -432,8 +446,8 @@ var hostileTexts = []struct{ text, shown string }{
 	{text: "back\x08space", shown: "back␈space"}, {text: "del\x7fete", shown: "del␡ete"},
 }
 
-// invisible is a JavaScript expression that is true if a page has a character that a person cannot see, or a script of ours has
-// been tricked.
+// invisible is a JavaScript expression that is true if a page has a character that a person cannot see, or a script of
+// ours has been tricked.
 const invisible = `/(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u3164\u2800]/u.test(document.documentElement.textContent) || "pwned" in window`
 
 func TestNoTextRunsOrHidesAnything(t *testing.T) {
@@ -453,7 +467,8 @@ func TestNoTextRunsOrHidesAnything(t *testing.T) {
 		admin.say(t, chats[i], "@@say "+c.text)
 	}
 	tool := admin.create(t, "chats", record{"title": "output"})
-	admin.say(t, tool, "@@text n=30 delay=20\n"+call("read", map[string]any{"filePath": filepath.Join(p.workspace, "hostile.txt")})+"\n@@next\n@@say end of output")
+	admin.say(t, tool, "@@text n=30 delay=20\n"+call("read",
+		map[string]any{"filePath": filepath.Join(p.workspace, "hostile.txt")})+"\n@@next\n@@say end of output")
 
 	b.visit("/chats/" + tool) // while it is written
 	b.has("end of output")
@@ -463,10 +478,13 @@ func TestNoTextRunsOrHidesAnything(t *testing.T) {
 	b.sees("that nothing ran or hides", "!("+invisible+")")
 	for i, c := range hostileTexts {
 		b.visit("/chats/" + chats[i])
-		b.sees("the answer "+strconv.Quote(c.text), `document.querySelector(".message.assistant .markdown") !== null && document.querySelector("#head form") === null`)
-		shown := fmt.Sprintf(`document.querySelector(".message.assistant").textContent.replace(/\s+/g, " ").includes(%q)`, shownAs(c.text, c.shown))
+		b.sees("the answer "+strconv.Quote(c.text),
+			`document.querySelector(".message.assistant .markdown") !== null && document.querySelector("#head form") === null`)
+		shown := fmt.Sprintf(`document.querySelector(".message.assistant").textContent.replace(/\s+/g, " ").includes(%q)`,
+			shownAs(c.text, c.shown))
 		if !evaluate[bool](b, shown) {
-			t.Errorf("%q is not shown in %q", c.text, evaluate[string](b, `document.querySelector(".message.assistant").textContent`))
+			t.Errorf("%q is not shown in %q", c.text, evaluate[string](b,
+				`document.querySelector(".message.assistant").textContent`))
 		}
 		if evaluate[bool](b, invisible) {
 			t.Errorf("%q ran or hides something in %q", c.text, evaluate[string](b, `document.documentElement.textContent`))

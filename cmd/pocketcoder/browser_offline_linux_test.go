@@ -98,7 +98,8 @@ func awaited[T any](b *tab, expression string) T {
 	return v
 }
 
-// openOver starts a browser that reaches the system over a line, logs the administrator in, and waits for the service worker.
+// openOver starts a browser that reaches the system over a line, logs the administrator in, and waits for the service
+// worker.
 func (p *process) openOver(t testing.TB, l *line, size screen) *tab {
 	t.Helper()
 	b := p.newBrowser(t, size)
@@ -149,7 +150,8 @@ func TestWhatWasDecidedWithoutAConnectionIsSentLater(t *testing.T) {
 	b.shot("offline-page")
 	b.click(fmt.Sprintf(`#stored-pages a[href="/chats/%s"]`, chat))
 	b.sees("the request", `document.querySelector(".card.draft .decide") !== null && document.readyState === "complete"`)
-	is.True(evaluate[bool](b, `(document.querySelector(".card.draft .decide [value=authorized]").click(), true)`)) // chromedp can still have the elements of the page before
+	// chromedp can still have the elements of the page before
+	is.True(evaluate[bool](b, `(document.querySelector(".card.draft .decide [value=authorized]").click(), true)`))
 	b.sees("that the decision waits", `document.querySelector(".card > .unsent-decision.waiting b")?.textContent === "Approve"`)
 	b.sees("that it cannot be decided again", `document.querySelector(".card.draft .decide").checkVisibility() === false`)
 	b.shot("offline-approved")
@@ -192,7 +194,8 @@ func TestADecisionThatComesTooLateIsRefusedVisibly(t *testing.T) {
 	b.sees("who decided", `document.querySelector(".card.denied .outcome") !== null`)
 	b.sees("the refusal", `document.querySelector(".card.denied > .unsent-decision.refused")?.textContent.includes("The permission is denied already.") ?? false`)
 	b.shot("offline-refused")
-	is.True(awaited[bool](b, `caches.open("pages-other").then(() => true)`)) // of another account, which logged in here before
+	// of another account, which logged in here before
+	is.True(awaited[bool](b, `caches.open("pages-other").then(() => true)`))
 	b.over(l, "/requests")
 	b.sees("the refusal where there is no card", `document.querySelector("main > .unsent-decision.refused a") !== null`)
 	b.shot("offline-refused-elsewhere")
@@ -203,7 +206,8 @@ func TestADecisionThatComesTooLateIsRefusedVisibly(t *testing.T) {
 	b.stores("/requests")
 	b.click(".bar .account button") // log out
 	b.sees("the login", `document.querySelector("#password") !== null`)
-	is.Equal(awaited[[]string](b, `caches.keys().then((names) => names.filter((name) => name.startsWith("pages-")))`), []string{})
+	is.Equal(awaited[[]string](b, `caches.keys().then((names) => names.filter((name) => name.startsWith("pages-")))`),
+		[]string{})
 	l.set(true)
 	b.over(l, "/chats/"+chat)
 	b.sees("that nothing is stored", `document.querySelector("#nothing-stored")?.checkVisibility() && document.querySelector("#stored-pages").childElementCount === 0`)
@@ -213,7 +217,8 @@ func TestADecisionThatComesTooLateIsRefusedVisibly(t *testing.T) {
 func notifiedInABrowser(t *testing.T, p *process) {
 	is := is.New(t)
 	admin, phone := p.admin(t), newPhone(t)
-	admin.create(t, "devices", record{"name": "My phone", "push_service": "unifiedpush", "push_token": phone.URL + "/topic", "is_active": true})
+	admin.create(t, "devices", record{"name": "My phone", "push_service": "unifiedpush",
+		"push_token": phone.URL + "/topic", "is_active": true})
 	chat := admin.create(t, "chats", record{"title": "Notified"})
 	b := p.openBrowser(t, phoneScreen)
 	b.sees("the service worker", `navigator.serviceWorker.controller !== null`)
@@ -224,15 +229,16 @@ func notifiedInABrowser(t *testing.T, p *process) {
 	ask := admin.asked(t, chat)
 	one := phone.next(t)
 	sent := 0
-	// notified delivers a message with the buttons that the phone got, as a push service would, and waits until the browser shows it.
-	// DevTools loses a message now and then, so it is delivered again, under another id.
+	// notified delivers a message with the buttons that the phone got, as a push service would, and waits until the
+	// browser shows it. DevTools loses a message now and then, so it is delivered again, under another id.
 	notified := func() (id string) {
 		t.Helper()
 		for polls := 0; id == ""; polls++ {
 			if polls%100 == 0 {
 				sent++
 				b.push(registration, record{
-					"id": fmt.Sprint("n", sent), "title": one.Title, "message": one.Text, "type": "permission", "chat": chat, "click": one.header.Get("Click"), "actions": []record{
+					"id": fmt.Sprint("n", sent), "title": one.Title, "message": one.Text, "type": "permission", "chat": chat,
+					"click": one.header.Get("Click"), "actions": []record{
 						{"action": "approve", "title": "Approve", "url": one.address(t, "Approve")}, {"action": "deny", "title": "Deny", "url": one.address(t, "Deny")},
 					},
 				})
@@ -263,9 +269,12 @@ func notifiedInABrowser(t *testing.T, p *process) {
 
 	second := notified() // its buttons were used
 	press(second)
-	expect.Eventually(t, "the refusal is shown", func() bool { return shown(second, "n.body") == "Refused. Open the request to see why." })
+	expect.Eventually(t, "the refusal is shown", func() bool {
+		return shown(second, "n.body") == "Refused. Open the request to see why."
+	})
 	expect.Eventually(t, "it is decided", func() bool {
-		b.push(registration, record{"id": second, "title": one.Title, "message": "It is decided.", "type": "permission", "chat": chat, "click": p.HTTP + "/", "done": true})
+		b.push(registration, record{"id": second, "title": one.Title, "message": "It is decided.", "type": "permission",
+			"chat": chat, "click": p.HTTP + "/", "done": true})
 		return shown(second, "n.body") == "It is decided." && shown(second, "n.actions.length") == "0"
 	})
 
@@ -284,7 +293,8 @@ func notifiedInABrowser(t *testing.T, p *process) {
 	stored := admin.list(t, "devices", `push_service = "webpush"`)
 	is.Equal(len(stored), 1)
 	is.Equal(stored[0]["is_active"], true)
-	is.Equal(stored[0]["push_token"], `{"endpoint":"`+phone.URL+`/push/1","expirationTime":null,"keys":{"p256dh":"BP","auth":"AA"}}`)
+	is.Equal(stored[0]["push_token"], `{"endpoint":"`+phone.URL+
+		`/push/1","expirationTime":null,"keys":{"p256dh":"BP","auth":"AA"}}`)
 	b.click(`.devices form[action$="/remove"] button`)
 	b.sees("that it is removed", `document.querySelector(".devices li") === null`)
 }
@@ -297,7 +307,8 @@ func (b *tab) push(registration serviceworker.RegistrationID, message record) {
 		b.t.Fatal(err)
 	}
 	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, serviceworker.DeliverPushMessage, serviceworker.DeliverPushMessageParams{Origin: b.HTTP, RegistrationID: registration, Data: string(text)})
+		_, err := cdp.Call(ctx, t, serviceworker.DeliverPushMessage,
+			serviceworker.DeliverPushMessageParams{Origin: b.HTTP, RegistrationID: registration, Data: string(text)})
 		return err
 	}))
 }
@@ -340,7 +351,8 @@ func (b *tab) allowNotifications() chromedp.Action[chromedp.Void] {
 	})
 }
 
-// inWorker returns the service worker, in which expressions can be evaluated. It does not stop as long as the browser runs.
+// inWorker returns the service worker, in which expressions can be evaluated. It does not stop as long as the browser
+// runs.
 func (b *tab) inWorker() *tab {
 	b.t.Helper()
 	var id target.ID

@@ -28,7 +28,8 @@ func TestAPersonChangesTheQueueInABrowser(t *testing.T) {
 			b := p.openBrowser(t, size)
 			b.visit("/chats/" + chat)
 			b.sees("that a message would wait", `document.querySelector("#send button").textContent === "Queue"`)
-			for _, text := range []string{"@@say one", "@@say two", "@@say three, which is so long that it does not fit on the line of a phone, nor on two"} {
+			for _, text := range []string{"@@say one", "@@say two",
+				"@@say three, which is so long that it does not fit on the line of a phone, nor on two"} {
 				b.fill("#text", text)
 				b.click("#send button")
 			}
@@ -49,13 +50,15 @@ func TestAPersonChangesTheQueueInABrowser(t *testing.T) {
 			b.sees("that the focus has moved along", `document.activeElement.ariaLabel === "Move up" && document.activeElement.closest("li").textContent.includes("@@say 3")`)
 			b.click("#queue li:nth-child(1) [aria-label='Move down']")
 			b.queue("@@say 3", "@@say one", "@@say two")
-			b.sees("the same order in the conversation", `/say 3.*say one.*say two/s.test(document.querySelector("#entries").textContent)`)
+			b.sees("the same order in the conversation",
+				`/say 3.*say one.*say two/s.test(document.querySelector("#entries").textContent)`)
 			b.click("#queue li:nth-child(2) [name=delete]")
 			b.queue("@@say 3", "@@say two")
 
 			b.fill("#text", "@@say at once")
 			b.click("#send [value=steer]")
-			b.sees("that the assistant reads it next", `document.querySelector("#queue li small")?.textContent === "The assistant reads it after its current step."`)
+			b.sees("that the assistant reads it next",
+				`document.querySelector("#queue li small")?.textContent === "The assistant reads it after its current step."`)
 			b.queue("@@say at once", "@@say 3", "@@say two")
 			b.shot("queue-steers")
 			b.isAsLoaded()

@@ -14,7 +14,8 @@ import (
 	"pocketcoder/expect"
 )
 
-// readOnly is the HTML of the conversation without what changes something. The script shows times in the zone of the browser.
+// readOnly is the HTML of the conversation without what changes something. The script shows times in the zone of the
+// browser.
 const readOnly = `(() => {
 	const entries = document.querySelector("#entries").cloneNode(true);
 	entries.querySelectorAll("form, .menu, .more, .new-line").forEach((e) => e.remove());
@@ -27,10 +28,14 @@ func TestAPersonReplaysAChatInABrowser(t *testing.T) {
 	p := sharedSystem(t)
 	admin := p.admin(t)
 	chat := admin.create(t, "chats", record{"title": "Replayed"})
-	admin.say(t, chat, "Write the note, and show it.\n@@reason n=4\n@@say I will write it.\n"+call("bash", map[string]any{"command": "echo one; sleep 0.2; echo two > note.txt; cat note.txt", "description": "write the note"})+
-		"\n@@next\n"+call("bash", map[string]any{"command": "rm -r build", "description": "clean up"})+"\n@@next\n@@say The note says **two**.")
+	admin.say(t, chat, "Write the note, and show it.\n@@reason n=4\n@@say I will write it.\n"+
+		call("bash", map[string]any{"command": "echo one; sleep 0.2; echo two > note.txt; cat note.txt",
+			"description": "write the note"})+
+		"\n@@next\n"+call("bash", map[string]any{"command": "rm -r build", "description": "clean up"})+
+		"\n@@next\n@@say The note says **two**.")
 	admin.authorize(t, admin.asked(t, chat))
-	admin.must(t, "PATCH", recordPath("permissions", admin.asked(t, chat)["id"].(string)), record{"status": "denied", "reason": "keep it"}, nil)
+	admin.must(t, "PATCH", recordPath("permissions", admin.asked(t, chat)["id"].(string)),
+		record{"status": "denied", "reason": "keep it"}, nil)
 	p.turnEnds(t, chat)
 	for _, size := range []screen{phoneScreen, desktopScreen} {
 		t.Run(size.name, func(t *testing.T) {
@@ -61,7 +66,8 @@ func TestAPersonReplaysAChatInABrowser(t *testing.T) {
 			b.fine()
 			decided := evaluate[string](b, `document.querySelector("#entries").outerHTML`)
 			b.do(chromedp.Reload())
-			is.Equal(evaluate[string](b, `document.querySelector("#entries").outerHTML`), decided) // the page that was moved is the page that a load gives
+			// the page that was moved is the page that a load gives
+			is.Equal(evaluate[string](b, `document.querySelector("#entries").outerHTML`), decided)
 
 			evaluate[bool](b, `(document.querySelector("#speed").value = "64", true)`)
 			b.click("#play")

@@ -25,7 +25,8 @@ func TestRequestsAreDecidedWithKeysAndByARule(t *testing.T) {
 			b := p.openBrowser(t, size)
 			b.visit("/requests")
 			ofChat := func(i int) string {
-				return fmt.Sprintf(`[...document.querySelectorAll(".card")].find((c) => c.querySelector('a[href="/chats/%s"]'))`, chats[i])
+				return fmt.Sprintf(`[...document.querySelectorAll(".card")].find((c) => c.querySelector('a[href="/chats/%s"]'))`,
+					chats[i])
 			}
 			b.sees("the third request", ofChat(2)+" !== undefined")
 			b.shot("requests-grouped")

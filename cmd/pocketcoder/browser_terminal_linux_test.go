@@ -52,7 +52,8 @@ func TestATerminalShowsWhatCommandsPrint(t *testing.T) {
 	}
 }
 
-// press presses keys as a person does: a key that the page handles itself enters no text. (SendKeys enters it all the same.)
+// press presses keys as a person does: a key that the page handles itself enters no text. (SendKeys enters it all the
+// same.)
 func (b *tab) press(keys string) {
 	b.t.Helper()
 	b.do(chromedp.KeyEvent(keys, func(k *input.DispatchKeyEventParams) {

@@ -52,7 +52,9 @@ func (p *process) askedForMore(t testing.TB, chat string, n int) (ask projection
 		return ask.ID != ""
 	})
 	if ask.Status == projections.PermissionDraft {
-		p.event(t, chat, events.PermissionReferred{}.Kind(), func(e events.Event) bool { return strings.Contains(string(e.Data), ask.EnginePermission) })
+		p.event(t, chat, events.PermissionReferred{}.Kind(), func(e events.Event) bool {
+			return strings.Contains(string(e.Data), ask.EnginePermission)
+		})
 	}
 	return ask
 }
@@ -67,9 +69,11 @@ func (p *process) counts(t testing.TB, chat string) map[string]int {
 	return count
 }
 
-// steps is a script of n steps, each of which takes so many tokens and reads a file; what is said last says that it is over.
+// steps is a script of n steps, each of which takes so many tokens and reads a file; what is said last says that it is
+// over.
 func steps(n int, usage string) string {
-	return strings.Repeat("@@usage "+usage+"\n"+call("todowrite", map[string]any{"todos": []any{}})+"\n@@next\n@@wait 3000\n", n) + "@@usage in=1\n@@say over"
+	return strings.Repeat("@@usage "+usage+"\n"+call("todowrite", map[string]any{"todos": []any{}})+
+		"\n@@next\n@@wait 3000\n", n) + "@@usage in=1\n@@say over"
 }
 
 // spentBudget is a budget as budget list prints it.
@@ -98,8 +102,12 @@ func TestABudgetPausesAndMoreResumes(t *testing.T) {
 	is.Equal(p.row(t, chat).Turn, projections.TurnUser)
 
 	p.allow(t, chat, ask)
-	expect.Eventually(t, "it goes on", func() bool { return p.text(t, chat) != "" && strings.Contains(p.text(t, chat), "next") })
-	p.event(t, chat, events.MessageSubmitted{}.Kind(), func(e events.Event) bool { return strings.Contains(string(e.Data), outbox.GoOn) })
+	expect.Eventually(t, "it goes on", func() bool {
+		return p.text(t, chat) != "" && strings.Contains(p.text(t, chat), "next")
+	})
+	p.event(t, chat, events.MessageSubmitted{}.Kind(), func(e events.Event) bool {
+		return strings.Contains(string(e.Data), outbox.GoOn)
+	})
 	p.turnEnds(t, chat)
 	n := p.counts(t, chat)
 	is.Equal(n["permission.requested"], 1)
@@ -120,7 +128,8 @@ func TestAPausedTurnGoesOnWhereItStopped(t *testing.T) {
 	chat := p.create(t, "careful")
 	p.budget(t, "set", "goes on", "--scope", "chat", "--chat", chat, "--tokens", "50000")
 	work := "@@usage in=30000\n" + call("todowrite", map[string]any{"todos": []any{}}) + "\n@@next\n"
-	p.submit(t, chat, work+work+"@@wait 5000\n"+work+"@@usage in=1\n@@say over") // a step that is stopped before it says anything is made again
+	// a step that is stopped before it says anything is made again
+	p.submit(t, chat, work+work+"@@wait 5000\n"+work+"@@usage in=1\n@@say over")
 	ask := p.askedForMore(t, chat, 1)
 	p.turnEnds(t, chat)
 	p.allow(t, chat, ask)
@@ -144,7 +153,8 @@ func TestASubagentSpendsWhatItsChatMay(t *testing.T) {
 	chat := p.create(t, "careful")
 	p.budget(t, "set", "with subagents", "--scope", "chat", "--chat", chat, "--tokens", "50000")
 	work := steps(3, "in=30000")
-	p.submit(t, chat, "@@usage in=1\n"+call("task", map[string]any{"description": "test", "subagent_type": "general", "prompt": work})+"\n@@next\n@@usage in=1\n@@say over")
+	p.submit(t, chat, "@@usage in=1\n"+call("task", map[string]any{"description": "test", "subagent_type": "general",
+		"prompt": work})+"\n@@next\n@@usage in=1\n@@say over")
 	ask := p.askedForMore(t, chat, 1)
 	p.turnEnds(t, chat)
 	is.Equal(p.counts(t, chat)["abort.requested"], 1)
@@ -157,7 +167,8 @@ func TestASubagentSpendsWhatItsChatMay(t *testing.T) {
 	is.True(agents[0].Status != projections.SubagentRunning)
 }
 
-// The conversation at a terminal goes through the pause: it asks, goes on when more is allowed, and ends when it is not.
+// The conversation at a terminal goes through the pause: it asks, goes on when more is allowed, and ends when it is
+// not.
 func TestAConversationAsksForMore(t *testing.T) {
 	t.Parallel()
 	p := openSystem.system(t)
@@ -282,7 +293,9 @@ func TestKilledAtAnyMomentABudgetAsksAndResumesOnce(t *testing.T) {
 			p.restart()
 			p.submit(t, other, "@@usage in=1\n@@say hello")
 			asks := func() []projections.Permission { return append(p.more(t, chat), p.more(t, other)...) }
-			expect.Eventually(t, "more is asked for, in whichever chat is looked at first", func() bool { return len(asks()) > 0 })
+			expect.Eventually(t, "more is asked for, in whichever chat is looked at first", func() bool {
+				return len(asks()) > 0
+			})
 			ask := asks()[0]
 			if ask.Status == projections.PermissionDraft {
 				p.event(t, other, events.MessageHeld{}.Kind(), nil)

@@ -14,7 +14,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// A model chooses the ids of its calls. Two calls with one id must not share the arguments by which the gate judges them.
+// A model chooses the ids of its calls. Two calls with one id must not share the arguments by which the gate judges
+// them.
 func TestTwoCallsWithOneIDAreLeftToAPerson(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -39,7 +40,8 @@ func TestTwoCallsWithOneIDAreLeftToAPerson(t *testing.T) {
 			}
 			p.turnEnds(t, chat)
 			for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
-				if patterns := string(a.Patterns); a.Permission == "read" && !strings.Contains(patterns, "notes.txt") && a.Status == "authorized" {
+				if patterns := string(a.Patterns); a.Permission == "read" && !strings.Contains(patterns, "notes.txt") &&
+					a.Status == "authorized" {
 					t.Errorf("%s %s was authorized: %s", a.Permission, patterns, a.Rule)
 				}
 			}

@@ -144,7 +144,9 @@ func TestModelOfANewChatIsSelectedWithItsFirstMessage(t *testing.T) {
 	is.True(!slices.ContainsFunc(chats(), untitled)) // there is no chat yet
 	s.types("@@say the model was selected first\r")
 	expect.Eventually(t, "the first message names the chat", func() bool {
-		return slices.ContainsFunc(chats(), func(c projections.Chat) bool { return c.Title == "@@say the model was selected first" })
+		return slices.ContainsFunc(chats(), func(c projections.Chat) bool {
+			return c.Title == "@@say the model was selected first"
+		})
 	})
 	s.types("/quit\r")
 	s.leaves()
@@ -182,7 +184,8 @@ func TestSlashCommandsAreNoMessages(t *testing.T) {
 
 	tries := 0
 	expect.Eventually(t, "it is undone once the turn has ended here too", func() bool {
-		if seen := s.seen.String(); strings.Count(seen, "stop it first with /abort") == tries && !strings.Contains(seen, "Undone") {
+		if seen := s.seen.String(); strings.Count(seen, "stop it first with /abort") == tries &&
+			!strings.Contains(seen, "Undone") {
 			tries++
 			s.types("/undo\r")
 		}
@@ -234,7 +237,8 @@ func TestAPersonIsToldWhereTheyAreNeeded(t *testing.T) {
 	body, _, _ := p.cli(t, "", "requests", "--json")
 	decode(t, body, &pending)
 	is.True(slices.ContainsFunc(pending, func(r client.Request) bool {
-		return r.Chat == chat && r.ID == projections.RecordID(ask.ID) && r.Type == "bash" && r.What == ask.Command() && r.Why != ""
+		return r.Chat == chat && r.ID == projections.RecordID(ask.ID) && r.Type == "bash" && r.What == ask.Command() &&
+			r.Why != ""
 	}))
 	why, _, code := p.cli(t, "", "why", chat) // the chat's last
 	is.Equal(code, 0)

@@ -146,7 +146,8 @@ func TestNATSContextReadsAndCannotWrite(t *testing.T) {
 	key, err := nats.NkeyOptionFromSeed(c.NKey)
 	is.NoErr(err)
 	refusals := make(chan error, 8)
-	nc, err := nats.Connect(c.URL, key, nats.CustomInboxPrefix(c.InboxPrefix), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refusals <- err }))
+	nc, err := nats.Connect(c.URL, key, nats.CustomInboxPrefix(c.InboxPrefix),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refusals <- err }))
 	is.NoErr(err)
 	defer nc.Close()
 	live, err := nc.SubscribeSync("evt.>")
@@ -167,7 +168,8 @@ func TestNATSContextReadsAndCannotWrite(t *testing.T) {
 	is.NoErr(err)
 	is.True(stored > 10) // and what is stored is read
 
-	for _, subject := range []string{events.ChatSubject(chat, "permission.decided"), "cmd.turn.abort", "query.chats", "exec.run.default", "$JS.API.STREAM.DELETE.EVENTS", c.APIPrefix + ".STREAM.DELETE.EVENTS"} {
+	for _, subject := range []string{events.ChatSubject(chat, "permission.decided"), "cmd.turn.abort", "query.chats",
+		"exec.run.default", "$JS.API.STREAM.DELETE.EVENTS", c.APIPrefix + ".STREAM.DELETE.EVENTS"} {
 		is.NoErr(nc.Publish(subject, []byte("{}")))
 		is.NoErr(nc.Flush())
 		if strings.HasPrefix(subject, c.APIPrefix) {

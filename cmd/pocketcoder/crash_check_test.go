@@ -18,8 +18,8 @@ import (
 	"pocketcoder/web/api"
 )
 
-// check says what holds of a system whose turns have ended, whatever has happened to it. seen are events that were in the
-// log at some earlier time.
+// check says what holds of a system whose turns have ended, whatever has happened to it. seen are events that were in
+// the log at some earlier time.
 func (p *process) check(t *testing.T, seen []events.Event) {
 	t.Helper()
 	all := p.all(t)
@@ -52,7 +52,9 @@ func (p *process) all(t *testing.T) (all []events.Event) {
 func checkKept(t *testing.T, all, seen []events.Event) {
 	t.Helper()
 	for _, e := range seen {
-		i, found := slices.BinarySearchFunc(all, e.Seq, func(e events.Event, seq uint64) int { return cmp.Compare(e.Seq, seq) })
+		i, found := slices.BinarySearchFunc(all, e.Seq, func(e events.Event, seq uint64) int {
+			return cmp.Compare(e.Seq, seq)
+		})
 		if !found {
 			t.Fatalf("#%d %s is gone", e.Seq, e.RawSubject)
 		}
@@ -83,17 +85,19 @@ func checkOnce(t *testing.T, all []events.Event) {
 			t.Fatalf("#%d %s names no session: %s", e.Seq, e.RawSubject, e.Data)
 		}
 		if before, ok := last[of.SessionID]; ok && e.OpenCodeSeq <= before.OpenCodeSeq {
-			t.Errorf("session %s: #%d has sequence %d, and #%d after it %d", of.SessionID, before.Seq, before.OpenCodeSeq, e.Seq, e.OpenCodeSeq)
+			t.Errorf("session %s: #%d has sequence %d, and #%d after it %d", of.SessionID, before.Seq, before.OpenCodeSeq,
+				e.Seq, e.OpenCodeSeq)
 		}
 		last[of.SessionID] = e
 	}
 }
 
-// checkRuns: every execution has one result, every approval of a person was good for one execution at most, and every ask
-// was decided at most once.
+// checkRuns: every execution has one result, every approval of a person was good for one execution at most, and every
+// ask was decided at most once.
 func checkRuns(t *testing.T, all []events.Event) {
 	t.Helper()
-	decided, requested, finished, used := map[string]events.PermissionDecided{}, map[string]int{}, map[string]int{}, map[string]string{}
+	decided, requested, finished, used := map[string]events.PermissionDecided{}, map[string]int{}, map[string]int{},
+		map[string]string{}
 	for _, e := range all {
 		body, err := events.Decode(e)
 		if err != nil {
@@ -132,8 +136,9 @@ func checkRuns(t *testing.T, all []events.Event) {
 // checkMessages: what people wrote was delivered, once, in order, and OpenCode has exactly that.
 func (p *process) checkMessages(t *testing.T, all []events.Event) {
 	t.Helper()
-	texts, sent := map[string]string{}, map[string][]string{} // message -> text; session -> ids and texts in the order they were sent
-	queued := map[string][]string{}                           // chat -> messages submitted and not yet sent
+	// message -> text; session -> ids and texts in the order they were sent
+	texts, sent := map[string]string{}, map[string][]string{}
+	queued := map[string][]string{} // chat -> messages submitted and not yet sent
 	sending, delivered, bound, sessions := map[string]int{}, map[string]int{}, map[string]int{}, []string{}
 	for _, e := range all {
 		body, _ := events.Decode(e) // checkRuns has decoded all
@@ -208,7 +213,8 @@ func said(t *testing.T, held []opencode.Message) (texts []string) {
 	return texts
 }
 
-// checkHistory: the log has every durable event OpenCode has, but for a tool part's growing output, which it need not have.
+// checkHistory: the log has every durable event OpenCode has, but for a tool part's growing output, which it need not
+// have.
 func (p *process) checkHistory(t *testing.T) {
 	t.Helper()
 	api, _ := p.engine(t)
@@ -230,7 +236,8 @@ func (p *process) checkHistory(t *testing.T) {
 			if found && seq != has.Seq {
 				t.Fatalf("%s %s is number %d in the log and number %d in OpenCode", has.Type, has.ID, seq, has.Seq)
 			}
-			if !found && !(has.Type == "message.part.updated" && strings.Contains(string(has.Properties), `"status":"running"`)) {
+			if !found && !(has.Type == "message.part.updated" && strings.Contains(string(has.Properties),
+				`"status":"running"`)) {
 				return false
 			}
 		}

@@ -28,7 +28,8 @@ func (p *process) answers(t *testing.T, chat string) {
 			question, found = m, true
 		}
 	}
-	if !found || last.Parent != question.EngineMessage || last.EngineStatus != "completed" || !strings.Contains(string(last.Parts), "still here") {
+	if !found || last.Parent != question.EngineMessage || last.EngineStatus != "completed" ||
+		!strings.Contains(string(last.Parts), "still here") {
 		t.Fatalf("the next message is not answered: %+v, last is %+v", question, last)
 	}
 }
@@ -63,8 +64,8 @@ func resumedByApproval(t *testing.T, p *process, chat string) {
 	is.Equal(p.text(t, chat), "done")
 }
 
-// resumedOrDone holds when the decision raced with the crash: OpenCode never heard of it, and the turn is resumed by it,
-// or it did, and the turn is lost.
+// resumedOrDone holds when the decision raced with the crash: OpenCode never heard of it, and the turn is resumed by
+// it, or it did, and the turn is lost.
 func resumedOrDone(t *testing.T, p *process, chat string) {
 	t.Helper()
 	if len(p.resumes(t, chat)) > 0 {
@@ -95,7 +96,8 @@ func questionsSurvive(t *testing.T, p *process, chat string) {
 	questions := rows[projections.Question](t, p, "questions", chat)
 	is.Equal(len(questions), 2)
 	for i, q := range questions {
-		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Index: i, Answers: []string{"my own"}}))
+		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Index: i,
+			Answers: []string{"my own"}}))
 	}
 	expect.Eventually(t, "the turn goes on", func() bool { return p.text(t, chat) == "thanks" })
 	p.turnEnds(t, chat)
@@ -110,7 +112,8 @@ func delegatedAgain(t *testing.T, p *process, chat string) {
 	is := is.New(t)
 	asks := rows[projections.Permission](t, p, "permissions", chat)
 	is.Equal(len(asks), 4)
-	is.Equal([]string{asks[0].Permission, asks[1].Permission, asks[2].Permission, asks[3].Permission}, []string{"task", "bash", "task", "bash"})
+	is.Equal([]string{asks[0].Permission, asks[1].Permission, asks[2].Permission, asks[3].Permission},
+		[]string{"task", "bash", "task", "bash"})
 	is.True(asks[1].Interrupted && asks[1].GrantUsed)
 	is.Equal(p.timesRun(t, p.row(t, chat).Title), 1)
 	is.True(strings.HasSuffix(p.text(t, chat), "done"))
@@ -124,7 +127,8 @@ func turnIsLost(t *testing.T, p *process, chat string) {
 	all := rows[projections.ShownMessage](t, p, "messages", chat)
 	last := all[len(all)-1]
 	is.Equal(last.Role, "assistant")
-	if last.EngineStatus == "completed" { // OpenCode heard the end of the command before it died, and did not ask the model again
+	// OpenCode heard the end of the command before it died, and did not ask the model again
+	if last.EngineStatus == "completed" {
 		return
 	}
 	is.Equal(last.EngineStatus, "failed")

@@ -39,9 +39,12 @@ func inTurn(t *testing.T, p *process, all ...stage) {
 func TestAPartThatDiesIsReplacedAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	p := startWithSlowOpenCode(t)
-	inTurn(t, p, stage{"OpenCode that cannot start at once is started again", openCodeStartsAgain}, stage{"OpenCode dies", openCodeDies},
-		stage{"a file that changed while OpenCode was away is shown again", fileChangedMeanwhileIsShown}, stage{"the worker dies", workerDies}, stage{"health checks follow", healthchecksFollow},
-		stage{"a detached server lives on", detachedServerLivesOn}, stage{"an interrupted question ends", interruptedQuestionEnds})
+	inTurn(t, p, stage{"OpenCode that cannot start at once is started again", openCodeStartsAgain},
+		stage{"OpenCode dies", openCodeDies},
+		stage{"a file that changed while OpenCode was away is shown again", fileChangedMeanwhileIsShown},
+		stage{"the worker dies", workerDies}, stage{"health checks follow", healthchecksFollow},
+		stage{"a detached server lives on", detachedServerLivesOn},
+		stage{"an interrupted question ends", interruptedQuestionEnds})
 }
 
 func TestTheNextStartMakesACrashGood(t *testing.T) {
@@ -49,9 +52,11 @@ func TestTheNextStartMakesACrashGood(t *testing.T) {
 	p := prepare(t, t.TempDir(), "--push-allow-private")
 	p.env = []string{"POCKETCODER_ADMIN_EMAIL=", "POCKETCODER_ADMIN_PASSWORD="}
 	p.runForTest()
-	inTurn(t, p, stage{"the setup link makes one administrator", setupLinkMakesOneAdministrator}, stage{"clients go on", clientsGoOn},
+	inTurn(t, p, stage{"the setup link makes one administrator", setupLinkMakesOneAdministrator},
+		stage{"clients go on", clientsGoOn},
 		stage{"questions survive", questionsSurviveRestarts}, stage{"messages between crashes", messagesBetweenCrashes},
-		stage{"crashes during the start", killDuringStart}, stage{"a command is approved on a notification", approvedOnANotification})
+		stage{"crashes during the start", killDuringStart}, stage{"a command is approved on a notification",
+			approvedOnANotification})
 }
 
 func killDuringStart(t *testing.T, p *process) {
@@ -115,7 +120,10 @@ func (p *process) interrupted(t *testing.T, chat string) bool {
 	}
 	defer s.Close()
 	found := false
-	_, err = s.Log.Fold(t.Context(), events.ChatSubject(chat, "permission.interrupted"), 0, func(events.Event) error { found = true; return nil })
+	_, err = s.Log.Fold(t.Context(), events.ChatSubject(chat, "permission.interrupted"), 0, func(events.Event) error {
+		found = true
+		return nil
+	})
 	return err == nil && found
 }
 
@@ -149,7 +157,8 @@ func messagesBetweenCrashes(t *testing.T, p *process) {
 func workerDies(t *testing.T, p *process) {
 	is := is.New(t)
 	pids := filepath.Join(p.workspace, "pids")
-	chat := p.chat(t, call("bash", map[string]any{"command": "echo $$ >>pids; sleep 300 & echo $! >>pids; wait", "description": "test"})+
+	chat := p.chat(t, call("bash", map[string]any{"command": "echo $$ >>pids; sleep 300 & echo $! >>pids; wait",
+		"description": "test"})+
 		"\n@@next\n"+bash("echo back"))
 	p.approve(t, chat, 0)
 	ran := pidsIn(t, pids, 2)

@@ -18,10 +18,12 @@ import (
 
 // crash is a moment of a turn at which everything is killed.
 type crash struct {
-	name   string
-	script string                                        // to be played; every run of its command appends a line to the file named like the crash
-	at     func(*testing.T, *process, events.Event) bool // says of an event of the chat that everything is to be killed now
-	then   func(*testing.T, *process, string)            // what this moment promises, once the chat has come to its end
+	name string
+	// to be played; every run of its command appends a line to the file named like the crash
+	script string
+	// says of an event of the chat that everything is to be killed now
+	at   func(*testing.T, *process, events.Event) bool
+	then func(*testing.T, *process, string) // what this moment promises, once the chat has come to its end
 }
 
 const (
@@ -30,13 +32,15 @@ const (
 )
 
 // delegation has a subagent run the command.
-var delegation = call("task", map[string]any{"description": "test", "subagent_type": "general", "prompt": bash(shortCommand)}) + "\n@@next\n@@say done"
+var delegation = call("task", map[string]any{"description": "test", "subagent_type": "general",
+	"prompt": bash(shortCommand)}) + "\n@@next\n@@say done"
 
 // writing makes the file of the crash.
 var writing = call("write", map[string]any{"filePath": "%[1]s", "content": "run\n"}) + "\n@@next\n@@say done"
 
-// lanes are systems, each killed several times, so that what earlier crashes left is there at later ones. One crash meets
-// several chats: all but the last have reached a moment that lasts, and the crash comes at once when the last reaches its moment.
+// lanes are systems, each killed several times, so that what earlier crashes left is there at later ones. One crash
+// meets several chats: all but the last have reached a moment that lasts, and the crash comes at once when the last
+// reaches its moment.
 var lanes = [][][]crash{{
 	{
 		{name: "running", script: bash(longCommand), at: commandRuns, then: commandIsLost},
@@ -132,14 +136,16 @@ func (p *process) create(t *testing.T, title string) (chat string) {
 }
 
 // killWhen submits a script and kills everything at a moment.
-func (p *process) killWhen(t *testing.T, chat, script string, at func(*testing.T, *process, events.Event) bool) (seen []events.Event) {
+func (p *process) killWhen(t *testing.T, chat, script string,
+	at func(*testing.T, *process, events.Event) bool) (seen []events.Event) {
 	t.Helper()
 	return p.when(t, chat, script, at, p.kill)
 }
 
-// when submits a script and follows the log, approving what the policy leaves to a person, until the moment has come; then it calls
-// then. It returns all events it was given, since the first of the log.
-func (p *process) when(t *testing.T, chat, script string, at func(*testing.T, *process, events.Event) bool, then func()) (seen []events.Event) {
+// when submits a script and follows the log, approving what the policy leaves to a person, until the moment has come;
+// then it calls then. It returns all events it was given, since the first of the log.
+func (p *process) when(t *testing.T, chat, script string, at func(*testing.T, *process, events.Event) bool,
+	then func()) (seen []events.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
@@ -175,7 +181,8 @@ func (p *process) when(t *testing.T, chat, script string, at func(*testing.T, *p
 func (p *process) story(chat string) string {
 	var lines []string
 	_, err := p.Log.Fold(context.Background(), events.ChatFilter(chat), 0, func(e events.Event) error {
-		lines = append(lines, fmt.Sprintf("%s #%d %s %s %.300s", e.Time.Format("05.000"), e.Seq, e.Source, e.Subject.Kind, e.Data))
+		lines = append(lines, fmt.Sprintf("%s #%d %s %s %.300s", e.Time.Format("05.000"), e.Seq, e.Source, e.Subject.Kind,
+			e.Data))
 		return nil
 	})
 	return strings.Join(append(lines, fmt.Sprint(err)), "\n")

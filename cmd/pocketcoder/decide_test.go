@@ -38,24 +38,28 @@ func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
 	is.Equal(p.finished(t, chat, 0).Stdout.Text, "edited\n") // and what is recorded is the command's own
 
 	why := p.why(t, ask.ID)
-	is.Equal([]string{why.Ask.Command, why.Decision.Edited, why.Decision.Decision, why.Decision.Actor}, []string{ask.Command(), edited, "authorized", "user:operator"})
+	is.Equal([]string{why.Ask.Command, why.Decision.Edited, why.Decision.Decision, why.Decision.Actor},
+		[]string{ask.Command(), edited, "authorized", "user:operator"})
 	is.Equal(why.Decision.Device, "command line")
 	is.Equal(len(why.Executions), 1)
 	ran := why.Executions[0]
-	is.Equal([]any{ran.Command, ran.Original, ran.Status, ran.ExitCode}, []any{edited, ask.Command(), events.ExecutionCompleted, 0})
+	is.Equal([]any{ran.Command, ran.Original, ran.Status, ran.ExitCode},
+		[]any{edited, ask.Command(), events.ExecutionCompleted, 0})
 	is.True(why.Referred != nil && why.Referred.Reason != "")
 	is.True(len(why.Rules) > 0)
 	var kinds []string
 	for _, e := range why.Events {
 		kinds = append(kinds, e.Type)
 	}
-	for _, linked := range []string{"opencode.permission.asked", "permission.referred", "permission.decided", "exec.requested", "exec.finished"} {
+	for _, linked := range []string{"opencode.permission.asked", "permission.referred", "permission.decided",
+		"exec.requested", "exec.finished"} {
 		is.True(slices.Contains(kinds, linked)) // linked
 	}
 	is.True(slices.IsSortedFunc(why.Events, func(a, b permission.WhyEvent) int { return int(a.Seq) - int(b.Seq) }))
 	text, _, code := p.cli(t, "", "why", projections.RecordID(ask.ID)) // the same by the record's id, for a person
 	is.Equal(code, 0)
-	for _, words := range []string{"-" + ask.Command(), "+" + edited, "$ " + edited, "exit 0", why.Referred.Reason, "permission.decided", fmt.Sprintf("#%d", why.Events[0].Seq)} {
+	for _, words := range []string{"-" + ask.Command(), "+" + edited, "$ " + edited, "exit 0", why.Referred.Reason,
+		"permission.decided", fmt.Sprintf("#%d", why.Events[0].Seq)} {
 		expect.Contains(t, text, words) // words
 	}
 	replayed, _, _ := p.cli(t, "", "replay", chat)
@@ -109,7 +113,8 @@ func TestTwoDevicesDecideAtOnceAndOneWins(t *testing.T) {
 	var all sync.WaitGroup
 	for i, body := range bodies {
 		all.Go(func() {
-			replies[i] = admin.do(t, "PATCH", recordPath("permissions", ask["id"].(string)), body, "User-Agent", fmt.Sprint("device ", i))
+			replies[i] = admin.do(t, "PATCH", recordPath("permissions", ask["id"].(string)), body, "User-Agent",
+				fmt.Sprint("device ", i))
 		})
 	}
 	all.Wait()
@@ -119,7 +124,8 @@ func TestTwoDevicesDecideAtOnceAndOneWins(t *testing.T) {
 	}
 	p.turnEnds(t, chat)
 	why := p.why(t, ask["ai_engine_permission_id"].(string))
-	is.Equal([]any{why.Decision.Decision, why.Decision.Device, why.Decision.Address, why.Decision.By}, []any{bodies[won]["status"], fmt.Sprint("device ", won), "127.0.0.1", why.Decision.By})
+	is.Equal([]any{why.Decision.Decision, why.Decision.Device, why.Decision.Address, why.Decision.By},
+		[]any{bodies[won]["status"], fmt.Sprint("device ", won), "127.0.0.1", why.Decision.By})
 	if edited, ok := bodies[won]["edited"]; ok {
 		is.Equal(why.Executions[0].Command, edited)
 	}
@@ -134,7 +140,8 @@ func TestRuleMadeOfAnAskIsSilentUntilItIsRevoked(t *testing.T) {
 	stdout, stderr, code := p.cli(t, "a\ny\n", "chat", chat)
 	t.Log(stdout, stderr)
 	is.Equal(code, turn.Completed)
-	is.True(strings.Contains(stdout, "in this chat: bash: touch") && strings.Contains(stdout, "so far it would have allowed 1 of 1 asks in this chat"))
+	is.True(strings.Contains(stdout, "in this chat: bash: touch") &&
+		strings.Contains(stdout, "so far it would have allowed 1 of 1 asks in this chat"))
 	kept := p.rulesOf(t, chat)
 	is.Equal(len(kept), 1)
 	is.Equal(kept[0].State, "active")
@@ -143,7 +150,8 @@ func TestRuleMadeOfAnAskIsSilentUntilItIsRevoked(t *testing.T) {
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "done|done")
 	asks := rows[projections.Permission](t, p, "permissions", chat)
-	is.Equal([]any{asks[1].Status, asks[1].DecidedBy, asks[1].RuleID, asks[1].Referred}, []any{projections.PermissionAuthorized, events.ActorPolicy, kept[0].ID, false})
+	is.Equal([]any{asks[1].Status, asks[1].DecidedBy, asks[1].RuleID, asks[1].Referred},
+		[]any{projections.PermissionAuthorized, events.ActorPolicy, kept[0].ID, false})
 	is.Equal(p.why(t, asks[1].ID).Decision.RuleID, kept[0].ID)
 
 	other := p.chat(t, bash("touch three")) // it is this chat's alone
@@ -171,7 +179,9 @@ func TestRuleMadeOfAnAskIsSilentUntilItIsRevoked(t *testing.T) {
 // referred waits until the policy has left an ask to a person.
 func (p *process) referred(t testing.TB, chat string, ask events.PermissionAsk) {
 	t.Helper()
-	p.event(t, chat, "permission.referred", func(e events.Event) bool { return strings.Contains(string(e.Data), `"`+ask.ID+`"`) })
+	p.event(t, chat, "permission.referred", func(e events.Event) bool {
+		return strings.Contains(string(e.Data), `"`+ask.ID+`"`)
+	})
 }
 
 // madeRule is a rule as policy list prints it.
@@ -194,7 +204,8 @@ func TestRuleForATimeAsksAgainAfterwards(t *testing.T) {
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("touch one"))
 	ask := p.ask(t, chat, 0)
-	_, err := handlers.Give(t.Context(), p.Conn, "permission.always", permission.Always{Chat: chat, Permission: ask.ID, Scope: permission.ScopeChat, For: "2s"})
+	_, err := handlers.Give(t.Context(), p.Conn, "permission.always",
+		permission.Always{Chat: chat, Permission: ask.ID, Scope: permission.ScopeChat, For: "2s"})
 	is.NoErr(err)
 	p.turnEnds(t, chat)
 	kept := p.rulesOf(t, chat)
@@ -227,7 +238,9 @@ func TestPolicyReplaySaysWhatARuleWouldHaveAllowed(t *testing.T) {
 	text, _, code := p.cli(t, "", "policy", "replay", "bash: mkdir*", "--chat", chat)
 	is.Equal(code, 0)
 	is.True(strings.Contains(text, "bash: mkdir* would have allowed 2 of 3 asks") && strings.Contains(text, "mkdir right"))
-	for _, wrong := range [][]string{{"policy", "replay"}, {"policy", "replay", "bash"}, {"policy", "replay", "bash: mkdir*", "--chat", "a.b"}, {"policy", "pause", "users/x"}, {"why", "a b"}, {"why", "a", "b"}} {
+	for _, wrong := range [][]string{{"policy", "replay"}, {"policy", "replay", "bash"},
+		{"policy", "replay", "bash: mkdir*", "--chat", "a.b"}, {"policy", "pause", "users/x"}, {"why", "a b"},
+		{"why", "a", "b"}} {
 		_, stderr, code := p.cli(t, "", wrong...)
 		is.Equal(code, 2) // wrong
 		is.True(stderr != "")
@@ -269,11 +282,15 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 
 	stdout, _, code := p.cli(t, "", "policy", "list", "--all")
 	is.Equal(code, 0)
-	is.True(strings.Contains(stdout, "bash: git status*") && strings.Contains(stdout, "built in") && strings.Contains(stdout, "deny bash: touch *"))
-	is.True(slices.ContainsFunc(p.rulesOf(t, chat), func(r madeRule) bool { return r.Author == "operator" })) // made at the command line
+	is.True(strings.Contains(stdout, "bash: git status*") && strings.Contains(stdout, "built in") &&
+		strings.Contains(stdout, "deny bash: touch *"))
+	// made at the command line
+	is.True(slices.ContainsFunc(p.rulesOf(t, chat), func(r madeRule) bool { return r.Author == "operator" }))
 	stdout, _, _ = p.cli(t, "", "policy", "list")
 	expect.Lacks(t, stdout, "built in")
-	is.Equal(func() int { _, _, code := p.cli(t, "", "policy", "allow", "bash: x", "--chat", "nothing"); return code }(), 1) // no such chat
+	// no such chat
+	is.Equal(func() int { _, _, code := p.cli(t, "", "policy", "allow", "bash: x", "--chat", "nothing"); return code }(),
+		1)
 
 	_, stderr, code := p.cli(t, "", "policy", "allow", "todowrite: *", "--chat", chat)
 	is.Equal([]any{code, stderr}, []any{0, "warning: every todowrite request is allowed from now on, without a question\n"})

@@ -75,7 +75,8 @@ func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 		r := admin.do(t, "POST", "/api/collections/chats/records", record{"title": "none"})
 		is.Equal(r.code, http.StatusServiceUnavailable)
 		expect.Contains(t, r.body, refusalOfAFullDisk)
-		_, err := handlers.Give(t.Context(), p.Conn, "permission.decide", permission.Decide{Chat: waiting, Permission: ask.ID, Decision: events.Authorized})
+		_, err := handlers.Give(t.Context(), p.Conn, "permission.decide",
+			permission.Decide{Chat: waiting, Permission: ask.ID, Decision: events.Authorized})
 		refused := handlers.Refused{}
 		is.True(errors.As(err, &refused))
 		is.Equal(refused, handlers.Refused{Code: handlers.Unavailable, Text: refusalOfAFullDisk})

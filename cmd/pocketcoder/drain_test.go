@@ -49,7 +49,8 @@ func startWorker(t *testing.T) *remoteWorker {
 	t.Cleanup(func() { w.cmd.Process.Kill(); w.cmd.Wait() })
 	expect.Eventually(t, "the worker says who it is", func() bool {
 		workers, err := wire.Workers(t.Context(), nc, app.Pool)
-		return err == nil && len(workers) == 1 && workers[0].Capacity == 2 && workers[0].Isolation == "none" && workers[0].Workspace == w.workspace
+		return err == nil && len(workers) == 1 && workers[0].Capacity == 2 && workers[0].Isolation == "none" &&
+			workers[0].Workspace == w.workspace
 	})
 	return w
 }
@@ -59,13 +60,17 @@ func (w *remoteWorker) runs() <-chan wire.Result {
 	w.t.Helper()
 	ended := make(chan wire.Result, 1)
 	go func() {
-		result, err := w.call(wire.Request{Command: ": > begun; while ! [ -e end ]; do sleep 0.01; done", Cwd: w.workspace, Workspace: w.workspace})
+		result, err := w.call(wire.Request{Command: ": > begun; while ! [ -e end ]; do sleep 0.01; done", Cwd: w.workspace,
+			Workspace: w.workspace})
 		if err != nil {
 			w.t.Error(err)
 		}
 		ended <- result
 	}()
-	expect.Eventually(w.t, "it runs", func() bool { _, err := os.Stat(filepath.Join(w.workspace, "begun")); return err == nil })
+	expect.Eventually(w.t, "it runs", func() bool {
+		_, err := os.Stat(filepath.Join(w.workspace, "begun"))
+		return err == nil
+	})
 	return ended
 }
 

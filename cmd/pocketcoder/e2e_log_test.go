@@ -30,7 +30,8 @@ func (p *process) event(t testing.TB, chat, kind string, match func(events.Event
 		return nil
 	})
 	if err != nil {
-		t.Fatalf("wait for %s in chat %s: %v; it has\n%s", kind, chat, err, strings.Join(p.kinds(context.Background(), chat), "\n"))
+		t.Fatalf("wait for %s in chat %s: %v; it has\n%s", kind, chat, err,
+			strings.Join(p.kinds(context.Background(), chat), "\n"))
 	}
 	return found
 }
@@ -38,19 +39,25 @@ func (p *process) event(t testing.TB, chat, kind string, match func(events.Event
 // history is every event of a chat so far.
 func (p *process) history(t testing.TB, chat string) (all []events.Event) {
 	t.Helper()
-	if _, err := p.Log.Fold(t.Context(), events.ChatFilter(chat), 0, func(e events.Event) error { all = append(all, e); return nil }); err != nil {
+	if _, err := p.Log.Fold(t.Context(), events.ChatFilter(chat), 0,
+		func(e events.Event) error { all = append(all, e); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return all
 }
 
 func (p *process) kinds(ctx context.Context, chat string) (kinds []string) {
-	_, _ = p.Log.Fold(ctx, events.ChatFilter(chat), 0, func(e events.Event) error { kinds = append(kinds, e.Subject.Kind); return nil })
+	_, _ = p.Log.Fold(ctx, events.ChatFilter(chat), 0, func(e events.Event) error {
+		kinds = append(kinds, e.Subject.Kind)
+		return nil
+	})
 	return kinds
 }
 
 // turnEnds waits until everything submitted so far has been answered and it is the person's turn again.
 func (p *process) turnEnds(t testing.TB, chat string) {
 	t.Helper()
-	expect.Eventually(t, "the turn of chat "+chat+" ends", func() bool { return p.row(t, chat).Turn == projections.TurnUser })
+	expect.Eventually(t, "the turn of chat "+chat+" ends", func() bool {
+		return p.row(t, chat).Turn == projections.TurnUser
+	})
 }

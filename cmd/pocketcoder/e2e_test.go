@@ -30,9 +30,9 @@ import (
 	"pocketcoder/handlers/permission"
 )
 
-// The end-to-end tests run the whole system with the real OpenCode and the demo model. Most of them run it within their own process;
-// those about the process run the program. built returns our programs from the directory binaries, where they are built once. ordinary
-// is one running system for the tests that do not need one of their own.
+// The end-to-end tests run the whole system with the real OpenCode and the demo model. Most of them run it within
+// their own process; those about the process run the program. built returns our programs from the directory binaries,
+// where they are built once. ordinary is one running system for the tests that do not need one of their own.
 var (
 	binaries string
 	ordinary shared
@@ -47,7 +47,8 @@ func TestMain(m *testing.M) {
 		helpEnterNetwork(os.Args[2], os.Args[3])
 		return
 	}
-	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") { // a system within the tests starts its worker and its helpers
+	// a system within the tests starts its worker and its helpers
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		main()
 		return
 	}
@@ -55,7 +56,8 @@ func TestMain(m *testing.M) {
 		panic(runFromOwnDirectory())
 	}
 	os.Unsetenv(binariesVariable)
-	// A test waits for OpenCode most of its time, so twice as many as processors run at once unless -parallel says otherwise.
+	// A test waits for OpenCode most of its time, so twice as many as processors run at once unless -parallel says
+	// otherwise.
 	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
 	}
@@ -78,8 +80,8 @@ func TestMain(m *testing.M) {
 // binariesVariable is how the tests know that they run in the directory binaries.
 const binariesVariable = "POCKETCODER_TEST_BINARIES"
 
-// runFromOwnDirectory makes the directory binaries and runs this program from there, in the same process. A system within the tests looks for
-// pocketcoder-shell beside its program.
+// runFromOwnDirectory makes the directory binaries and runs this program from there, in the same process. A system
+// within the tests looks for pocketcoder-shell beside its program.
 func runFromOwnDirectory() error {
 	dir, err := os.MkdirTemp("", "pocketcoder-e2e-")
 	if err != nil {
@@ -125,7 +127,8 @@ func built(t testing.TB, name string) string {
 // exposed is a directory that openSystem exposes, through a link.
 func exposed() string { return filepath.Join(binaries, "exposed") }
 
-// fewModels is a file for --model-catalogue, with one provider. At each start it saves 2 s of processor time (measured on 2 cores).
+// fewModels is a file for --model-catalogue, with one provider. At each start it saves 2 s of processor time (measured
+// on 2 cores).
 func fewModels() string { return filepath.Join(binaries, "few-models.json") }
 
 const fewModelsText = `{"anthropic":{"id":"anthropic","name":"Anthropic","env":["ANTHROPIC_API_KEY"],"npm":"@ai-sdk/anthropic","models":{"claude-x":{"id":"claude-x",` +
@@ -189,10 +192,11 @@ func (s *shared) system(t *testing.T) *process {
 	return s.p
 }
 
-// openSystem is a system in which a person is asked for each host, todo lists and general subagents are allowed, and commands see the
-// directory exposed beside the workspace.
+// openSystem is a system in which a person is asked for each host, todo lists and general subagents are allowed, and
+// commands see the directory exposed beside the workspace.
 var openSystem = shared{args: func() []string {
-	return []string{"--network", "ask", "--allow", "todowrite: *", "--allow", "task: general", "--expose", filepath.Join(binaries, "link-to-exposed")}
+	return []string{"--network", "ask", "--allow", "todowrite: *", "--allow", "task: general", "--expose",
+		filepath.Join(binaries, "link-to-exposed")}
 }}
 
 // sharedSystem returns the system that was started without flags.
@@ -201,7 +205,8 @@ func sharedSystem(t *testing.T) *process {
 	return ordinary.system(t)
 }
 
-// start starts a system of the test's own, as a process of its own and in a directory of its own, and stops it with the test.
+// start starts a system of the test's own, as a process of its own and in a directory of its own, and stops it with
+// the test.
 func start(t testing.TB, args ...string) *process {
 	t.Helper()
 	p := prepare(t, t.TempDir(), args...)
@@ -229,7 +234,8 @@ func (p *process) runForTest() {
 	})
 }
 
-// askedCommands are the harmless commands that tests let the model run. Without a rule of their own they would need no person.
+// askedCommands are the harmless commands that tests let the model run. Without a rule of their own they would need no
+// person.
 var askedCommands = []string{"echo", "printf", "pwd", "head"}
 
 // prepare makes a system in a directory, with an administrator and an empty workspace, that was never started.
@@ -378,7 +384,8 @@ func (p *process) chat(t testing.TB, script string) (chat string) {
 // submit submits a message to a chat and gives its id.
 func (p *process) submit(t testing.TB, chat, script string) (message string) {
 	t.Helper()
-	a, err := handlers.Give(t.Context(), p.Conn, "message.submit", chats.SubmitMessage{Chat: chat, Parts: []events.Part{{Type: "text", Text: script}}})
+	a, err := handlers.Give(t.Context(), p.Conn, "message.submit",
+		chats.SubmitMessage{Chat: chat, Parts: []events.Part{{Type: "text", Text: script}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +395,8 @@ func (p *process) submit(t testing.TB, chat, script string) (message string) {
 // decide decides an ask.
 func (p *process) decide(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision, reason string) {
 	t.Helper()
-	_, err := handlers.Give(t.Context(), p.Conn, "permission.decide", permission.Decide{Chat: chat, Permission: ask.ID, Decision: d, Reason: reason})
+	_, err := handlers.Give(t.Context(), p.Conn, "permission.decide",
+		permission.Decide{Chat: chat, Permission: ask.ID, Decision: d, Reason: reason})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,9 @@ func openCodeDies(t *testing.T, p *process) {
 	is := is.New(t)
 	streaming, waiting := p.chat(t, "@@text n=2000 delay=20"), p.chat(t, bash("echo approved late"))
 	ask := p.ask(t, waiting, 0)
-	expect.Eventually(t, "some text was streamed", func() bool { return len(p.fragments(t, "delta.chat."+streaming+".>")) > 3 })
+	expect.Eventually(t, "some text was streamed", func() bool {
+		return len(p.fragments(t, "delta.chat."+streaming+".>")) > 3
+	})
 	_, pid := p.engine(t)
 	is.NoErr(syscall.Kill(pid, syscall.SIGKILL))
 	expect.Eventually(t, "health says that OpenCode is away", func() bool { return p.health(t).code == 503 })

@@ -95,7 +95,8 @@ func TestCommandOverItsTimeIsKilledAndTheModelIsTold(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	path := filepath.Join(p.dir(t), "pids")
-	run, seen := p.runs(t, map[string]any{"command": "echo started; sleep 300 & echo $$ > " + path + "; echo $! >> " + path + "; wait", "timeout": 1500})
+	run, seen := p.runs(t, map[string]any{"command": "echo started; sleep 300 & echo $$ > " + path + "; echo $! >> " +
+		path + "; wait", "timeout": 1500})
 	is.Equal(run.Status, "cancelled")
 	is.Equal(outputsOf(t, run).Stdout.Text, "started\n")
 	expect.Contains(t, seen.State.Output, "timeout 1500 ms")
@@ -135,9 +136,11 @@ func TestParallelCallsOfOneStepDoNotMix(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	command := func(word string) string {
-		return fmt.Sprintf("for i in 1 2 3 4 5 6 7 8 9; do echo %s $i; echo %s $i >&2; sleep 0.02; done", word, strings.ToUpper(word))
+		return fmt.Sprintf("for i in 1 2 3 4 5 6 7 8 9; do echo %s $i; echo %s $i >&2; sleep 0.02; done", word,
+			strings.ToUpper(word))
 	}
-	chat := p.chat(t, call("bash", map[string]any{"command": command("left"), "description": "left"})+"\n"+bash(command("right")))
+	chat := p.chat(t, call("bash", map[string]any{"command": command("left"), "description": "left"})+"\n"+
+		bash(command("right")))
 	first, second := p.ask(t, chat, 0), p.ask(t, chat, 1)
 	is.Equal(len(rows[projections.Permission](t, p, "permissions", chat)), 2)
 	p.decide(t, chat, second, events.Authorized, "")

@@ -40,7 +40,8 @@ func init() {
 	os.Exit(1)
 }
 
-// background lets the model of a new chat run a command by itself, and gives the chat and the execution once the turn is over.
+// background lets the model of a new chat run a command by itself, and gives the chat and the execution once the turn
+// is over.
 func (p *process) background(t *testing.T, command string) (chat string, run projections.Run) {
 	t.Helper()
 	chat = p.chat(t, bash("detach "+command))
@@ -184,7 +185,8 @@ func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
 		found = found || x.ID == run.ID && x.Status != events.ExecutionRunning
 	}
 	is.True(found)
-	for _, wrong := range [][]string{{"sandbox", "kill"}, {"sandbox", "logs", "a b"}, {"sandbox", "ps", "--limit", "0"}, {"sandbox", "shell"}, {"sandbox", "--limit", "5", "ps"}} {
+	for _, wrong := range [][]string{{"sandbox", "kill"}, {"sandbox", "logs", "a b"}, {"sandbox", "ps", "--limit", "0"},
+		{"sandbox", "shell"}, {"sandbox", "--limit", "5", "ps"}} {
 		_, _, code = p.cli(t, "", wrong...)
 		is.Equal(code, 2) // wrong usage
 	}

@@ -85,6 +85,7 @@ func TestNewDataDirectoryWithAnExternalNATSThatRestarts(t *testing.T) {
 		})
 		ran := expect.ReadFile(t, filepath.Join(p.workspace, name))
 		t.Log(after, requested, finished, refused, ran)
-		is.True(requested == 1 && finished == 1 && refused == 0 && strings.HasPrefix("run\nend\n", ran) || requested == 0 && refused == 1 && ran == "")
+		is.True(requested == 1 && finished == 1 && refused == 0 && strings.HasPrefix("run\nend\n", ran) || requested == 0 &&
+			refused == 1 && ran == "")
 	}
 }

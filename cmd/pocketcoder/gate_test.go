@@ -184,8 +184,10 @@ func TestAFIFONeverStopsOpenCode(t *testing.T) {
 	is.NoErr(os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("needle\n"), 0o600))
 	var scripts []string
 	for range 2 { // two block OpenCode on two processors
-		scripts = append(scripts, call("read", map[string]any{"filePath": here + "/pipe"}), call("write", map[string]any{"filePath": pipe, "content": "x"}),
-			call("edit", map[string]any{"filePath": pipe, "oldString": "a", "newString": "b"}), call("grep", map[string]any{"pattern": "x", "path": here + "/pipe"}))
+		scripts = append(scripts, call("read", map[string]any{"filePath": here + "/pipe"}),
+			call("write", map[string]any{"filePath": pipe, "content": "x"}),
+			call("edit", map[string]any{"filePath": pipe, "oldString": "a", "newString": "b"}),
+			call("grep", map[string]any{"pattern": "x", "path": here + "/pipe"}))
 	}
 	chat := p.chat(t, strings.Join(scripts, "\n@@next\n")+"\n@@next\n@@say done")
 	p.turnEnds(t, chat)
@@ -207,7 +209,8 @@ func TestAFIFONeverStopsOpenCode(t *testing.T) {
 	expect.Contains(t, c.State.Error, "has more than 32 MiB")
 	is.NoErr(os.Remove(large))
 
-	other := p.chat(t, call("grep", map[string]any{"pattern": "needle", "path": here})+"\n@@next\n"+call("read", map[string]any{"filePath": here + "/notes.txt"})+"\n@@next\n@@say done")
+	other := p.chat(t, call("grep", map[string]any{"pattern": "needle", "path": here})+"\n@@next\n"+
+		call("read", map[string]any{"filePath": here + "/notes.txt"})+"\n@@next\n@@say done")
 	p.turnEnds(t, other)
 	for _, c := range p.tools(t, other) { // a search skips the FIFO
 		is.Equal(c.State.Status, "completed")

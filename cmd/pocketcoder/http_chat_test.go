@@ -141,7 +141,9 @@ func TestDeletedChatStopsItsCommandAndIsGone(t *testing.T) {
 	for _, name := range []string{"messages", "permissions", "executions", "usage"} {
 		is.Equal(len(admin.list(t, name, `chat = "`+chat+`"`)), 0) // name
 	}
-	is.Equal(admin.do(t, "POST", "/api/collections/messages/records", record{"chat": chat, "role": "user", "parts": []events.Part{{Type: "text", Text: "hello"}}}).code, http.StatusBadRequest)
+	is.Equal(admin.do(t, "POST", "/api/collections/messages/records",
+		record{"chat": chat, "role": "user", "parts": []events.Part{{Type: "text", Text: "hello"}}}).code,
+		http.StatusBadRequest)
 }
 
 // inRepository starts a system whose workspace is a git repository: OpenCode takes snapshots of no other.
@@ -187,7 +189,8 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 	chat := admin.create(t, "chats", record{"title": "rivers"})
 	route := func(of, what string) string { return "/api/pocketcoder/chats/" + of + "/" + what }
 	write := func(content string) string {
-		return call("write", map[string]any{"filePath": "river.txt", "content": content + "\n"}) + "\n@@next\n@@say wrote " + content
+		return call("write", map[string]any{"filePath": "river.txt", "content": content + "\n"}) + "\n@@next\n@@say wrote " +
+			content
 	}
 	say := func(chat, script string) {
 		t.Helper()
@@ -196,8 +199,10 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 	}
 	say(chat, write("Rhine"))
 	say(chat, write("Danube"))
-	say(chat, call("todowrite", map[string]any{"todos": []any{map[string]any{"content": "map the delta", "status": "pending", "priority": "high"}}})+"\n@@next\n@@say noted")
-	is.Equal(admin.do(t, "GET", route(chat, "todo"), nil).body, `[{"content":"map the delta","status":"pending","priority":"high"}]`)
+	say(chat, call("todowrite", map[string]any{"todos": []any{map[string]any{"content": "map the delta",
+		"status": "pending", "priority": "high"}}})+"\n@@next\n@@say noted")
+	is.Equal(admin.do(t, "GET", route(chat, "todo"), nil).body,
+		`[{"content":"map the delta","status":"pending","priority":"high"}]`)
 	people := admin.list(t, "messages", `chat = "`+chat+`" && role = "user"`)
 	is.Equal(len(people), 3)
 	second := people[1]["ai_engine_message_id"].(string)
@@ -211,7 +216,9 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 	admin.must(t, "POST", route(chat, "fork"), record{"message": second, "title": "another river"}, &forked)
 	fork := forked["id"].(string)
 	is.Equal([]any{forked["title"], forked["user"]}, []any{"another river", admin.id})
-	expect.Eventually(t, "the fork has the history", func() bool { return admin.says(t, fork) == write("Rhine")+"|wrote Rhine" })
+	expect.Eventually(t, "the fork has the history", func() bool {
+		return admin.says(t, fork) == write("Rhine")+"|wrote Rhine"
+	})
 	say(fork, "@@say of the fork")
 	is.Equal(admin.says(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork")
 
@@ -252,7 +259,10 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 		}
 		return asked, ended
 	}
-	expect.Eventually(t, "all is carried out", func() bool { asked, ended := effects(); return asked == ended && asked == 6 })
+	expect.Eventually(t, "all is carried out", func() bool {
+		asked, ended := effects()
+		return asked == ended && asked == 6
+	})
 	p.stop()
 	p.forgetConsumers(t)
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "river.txt"), []byte("Rhône\n"), 0o644)) // by a person

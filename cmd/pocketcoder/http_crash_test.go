@@ -28,7 +28,8 @@ func clientsGoOn(t *testing.T, p *process) {
 
 	stream := newPieces(t, "/api/events?subject=evt.chat.>")
 	begun := func(f frame) bool {
-		return f.event == "opencode.message.part.updated" && strings.Contains(f.data, talking) && strings.Contains(f.data, `"step-start"`)
+		return f.event == "opencode.message.part.updated" && strings.Contains(f.data, talking) &&
+			strings.Contains(f.data, `"step-start"`)
 	}
 	is.NoErr(stream.until(t.Context(), admin, begun))
 	open, cut := make(chan struct{}), make(chan error, 1)
@@ -113,5 +114,8 @@ func healthchecksFollow(t *testing.T, p *process) {
 	is.NoErr(syscall.Kill(engine, syscall.SIGKILL))
 	becomes("opencode", "starting")
 	becomes("opencode", "ready")
-	expect.Eventually(t, "the records say so", func() bool { s := states(); return s["sandbox"] == "ready" && s["opencode"] == "ready" })
+	expect.Eventually(t, "the records say so", func() bool {
+		s := states()
+		return s["sandbox"] == "ready" && s["opencode"] == "ready"
+	})
 }

@@ -21,8 +21,8 @@ type frame struct {
 	bytes           string // as they came
 }
 
-// follow opens a stream with curl, or with Go's client where there is none. Closing it ends the connection at once. One that
-// ends because ctx does ends with an error.
+// follow opens a stream with curl, or with Go's client where there is none. Closing it ends the connection at once.
+// One that ends because ctx does ends with an error.
 func (l login) follow(ctx context.Context, path, after string) (io.ReadCloser, error) {
 	headers := []string{"Authorization: " + l.token}
 	if after != "" {
@@ -106,7 +106,8 @@ func nextFrame(r *bufio.Reader) (f frame, err error) {
 
 // read reads a stream from its event after, in one connection, until last says that a frame is the last, until the
 // connection ends, or until it has brought so many bytes.
-func (l login) read(ctx context.Context, path, after string, bytes int64, last func(frame) bool) (read []frame, found bool, err error) {
+func (l login) read(ctx context.Context, path, after string, bytes int64,
+	last func(frame) bool) (read []frame, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	stream, err := l.follow(ctx, path, after)
@@ -135,8 +136,8 @@ func (l login) whole(t *testing.T, path string, last func(frame) bool) []frame {
 	return read
 }
 
-// pieces is a stream that is read in connections which are cut at random places, each resumed after the last whole event
-// that came.
+// pieces is a stream that is read in connections which are cut at random places, each resumed after the last whole
+// event that came.
 type pieces struct {
 	path     string
 	random   *rand.Rand

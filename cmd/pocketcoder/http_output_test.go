@@ -57,7 +57,8 @@ func TestOutputIsReadWhileItIsWritten(t *testing.T) {
 	is.Equal([]any{stored.code, stored.body}, []any{http.StatusOK, "first\nsecond\n"})
 	is.Equal(admin.do(t, "GET", path+"?stream=stderr", nil).body, "aside\n")
 	ranged := admin.do(t, "GET", path, nil, "Range", "bytes=6-8")
-	is.Equal([]any{ranged.code, ranged.body, ranged.header.Get("Content-Range")}, []any{http.StatusPartialContent, "sec", "bytes 6-8/13"})
+	is.Equal([]any{ranged.code, ranged.body, ranged.header.Get("Content-Range")},
+		[]any{http.StatusPartialContent, "sec", "bytes 6-8/13"})
 	is.Equal(admin.do(t, "GET", path, nil, "Range", "bytes=-7").body, "second\n")
 	is.Equal(admin.do(t, "GET", path, nil, "Range", "bytes=13-").code, http.StatusRequestedRangeNotSatisfiable)
 	is.Equal(login{process: p}.do(t, "GET", path, nil).code, http.StatusUnauthorized)

@@ -47,16 +47,19 @@ func TestAgentsAskAndTheirApprovalsRunNothing(t *testing.T) {
 	is.Equal(code, http.StatusForbidden) // people do not ask for permission, they give it
 
 	path := recordPath("permissions", draft.ID)
-	is.Equal(agent.do(t, "PATCH", path, record{"status": "authorized"}).code, http.StatusNotFound) // an agent never approves
+	// an agent never approves
+	is.Equal(agent.do(t, "PATCH", path, record{"status": "authorized"}).code, http.StatusNotFound)
 	decided := owner.authorize(t, record{"id": draft.ID})
 	is.Equal([]any{decided["status"], decided["approved_by"]}, []any{"authorized", owner.id})
 	_, same = ask(agent, forged, "i1")
 	is.Equal([]any{same.Permitted, same.Status}, []any{true, "authorized"})
 	is.Equal(owner.do(t, "PATCH", path, record{"status": "denied"}).code, http.StatusBadRequest)
 
-	shell := exec.CommandContext(t.Context(), built(t, "pocketcoder-shell"), "-c", forged) // as if the call were OpenCode's
+	// as if the call were OpenCode's
+	shell := exec.CommandContext(t.Context(), built(t, "pocketcoder-shell"), "-c", forged)
 	shell.Dir = p.workspace
-	shell.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+session, "OPENCODE_CALL_ID="+call, "POCKETCODER_SOCKET=unix:"+p.data.ShellSocket())
+	shell.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+session, "OPENCODE_CALL_ID="+call,
+		"POCKETCODER_SOCKET=unix:"+p.data.ShellSocket())
 	is.True(shell.Run() != nil)
 	is.Equal(shell.ProcessState.ExitCode(), wire.ExitRefused)
 

@@ -32,7 +32,8 @@ func TestStreamThatIsCutAnywhereResumesExactly(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- cut.until(t.Context(), admin, last) }()
 
-	admin.say(t, chat, "@@reason n=5 delay=10\n@@text n=30 delay=10\n"+bash("for i in 1 2 3; do echo $i; echo $i >&2; done"))
+	admin.say(t, chat, "@@reason n=5 delay=10\n@@text n=30 delay=10\n"+
+		bash("for i in 1 2 3; do echo $i; echo $i >&2; done"))
 	admin.authorize(t, admin.asked(t, chat))
 	p.turnEnds(t, chat)
 	admin.end(t, chat)

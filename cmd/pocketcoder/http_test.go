@@ -28,7 +28,8 @@ func (p *process) login(t testing.TB, email, password string) login {
 		Token  string
 		Record struct{ ID string }
 	}
-	login{process: p}.must(t, "POST", "/api/collections/users/auth-with-password", map[string]any{"identity": email, "password": password}, &auth)
+	login{process: p}.must(t, "POST", "/api/collections/users/auth-with-password",
+		map[string]any{"identity": email, "password": password}, &auth)
 	return login{p, auth.Token, auth.Record.ID, email}
 }
 
@@ -106,7 +107,8 @@ func recordPath(collection, id string) string {
 func (l login) list(t testing.TB, collection, filter string) []record {
 	t.Helper()
 	var page struct{ Items []record }
-	l.must(t, "GET", "/api/collections/"+collection+"/records?perPage=500&sort=created&filter="+url.QueryEscape(filter), nil, &page)
+	l.must(t, "GET", "/api/collections/"+collection+"/records?perPage=500&sort=created&filter="+url.QueryEscape(filter),
+		nil, &page)
 	return page.Items
 }
 

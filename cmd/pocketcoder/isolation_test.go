@@ -20,8 +20,9 @@ func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
 		memory string
 		says   string
 	}{
-		"no flags":             {[]string{"worker"}, "", "worker: --nats and --key are needed; see pocketcoder worker -h"},
-		"unknown isolation":    {append(worker, "--isolation", "docker"), "", `there is no isolation "docker"`}, // not guessed at
+		"no flags": {[]string{"worker"}, "", "worker: --nats and --key are needed; see pocketcoder worker -h"},
+		// not guessed at
+		"unknown isolation":    {append(worker, "--isolation", "docker"), "", `there is no isolation "docker"`},
 		"no capacity":          {append(worker, "--capacity", "0"), "", "--capacity must be at least 1"},
 		"time that is none":    {append(worker, "--timeout", "-1s"), "", "--timeout -1s: want a duration, or 0 for no limit"},
 		"limit that is none":   {append(worker, "--processes", "-1"), "", "limit processes of -1 is negative"},

@@ -82,7 +82,8 @@ func main() {
 
 // ownFiles reports whether a command writes files of the system. A worker writes nothing but the person's files.
 func ownFiles(args []string) bool {
-	return len(args) == 0 || !slices.Contains([]string{"worker", "sandbox", inside.Name, isolation.NoSymlinksCommand}, args[0])
+	return len(args) == 0 || !slices.Contains([]string{"worker", "sandbox", inside.Name, isolation.NoSymlinksCommand},
+		args[0])
 }
 
 // run is main with its surroundings as arguments.

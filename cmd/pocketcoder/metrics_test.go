@@ -31,13 +31,17 @@ func metricsSayHowTheSystemIs(t *testing.T, p *process) {
 	var body string
 	expect.Eventually(t, "a request waits", func() bool {
 		body = scrape()
-		return strings.Contains(body, `pocketcoder_requests_pending{kind="permission"} 1`) && strings.Contains(body, `pocketcoder_chats{turn="waiting"} 1`)
+		return strings.Contains(body, `pocketcoder_requests_pending{kind="permission"} 1`) &&
+			strings.Contains(body, `pocketcoder_chats{turn="waiting"} 1`)
 	})
 	for _, line := range []string{
-		`pocketcoder_part_state{part="opencode",state="ready"} 1`, `pocketcoder_part_state{part="opencode",state="offline"} 0`,
+		`pocketcoder_part_state{part="opencode",state="ready"} 1`,
+		`pocketcoder_part_state{part="opencode",state="offline"} 0`,
 		`pocketcoder_dead_letters 0`, `pocketcoder_executions_running 0`,
-		`pocketcoder_unreadable{kind="log"} 0`, `pocketcoder_unreadable{kind="read_model"} 0`, `process_resident_memory_bytes `,
-		`pocketcoder_stream_bytes{stream="EVENTS"} `, `pocketcoder_stream_last_sequence{stream="EVENTS"} `, `pocketcoder_read_model_sequence `,
+		`pocketcoder_unreadable{kind="log"} 0`, `pocketcoder_unreadable{kind="read_model"} 0`,
+		`process_resident_memory_bytes `,
+		`pocketcoder_stream_bytes{stream="EVENTS"} `, `pocketcoder_stream_last_sequence{stream="EVENTS"} `,
+		`pocketcoder_read_model_sequence `,
 	} {
 		expect.Contains(t, body, "\n"+line)
 	}

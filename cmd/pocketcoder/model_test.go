@@ -28,8 +28,8 @@ import (
 
 const foreignKey = "sk-foreign-0123456789abcdef"
 
-// foreignServer is an OpenAI-compatible server that PocketCoder did not start. It requires a key and has its own model names. It plays
-// scripts.
+// foreignServer is an OpenAI-compatible server that PocketCoder did not start. It requires a key and has its own model
+// names. It plays scripts.
 func foreignServer(t *testing.T) (baseURL string) {
 	t.Helper()
 	s := httptest.NewServer(foreignHandler(t))
@@ -43,7 +43,8 @@ func foreignTLS(t *testing.T) (baseURL, certificate string) {
 	s := httptest.NewTLSServer(foreignHandler(t))
 	t.Cleanup(s.Close)
 	certificate = filepath.Join(t.TempDir(), "certificate.pem")
-	expect.WriteFile(t, certificate, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	expect.WriteFile(t, certificate, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: s.Certificate().Raw})))
 	return s.URL + "/v1", certificate
 }
 
@@ -118,13 +119,15 @@ func oldChatGoesOn(t *testing.T, p *process, server, certificate string) {
 	expect.Eventually(t, "the models of this start are known", func() bool {
 		var m records.Models
 		a, err := handlers.Give(t.Context(), p.Conn, "model.list", records.ListModels{Chat: chat})
-		return err == nil && json.Unmarshal(a.Result, &m) == nil && m.Configured == "custom/org/gpt-5-scripted" && slices.Equal(m.Models, []string{"custom/org/gpt-5-scripted"})
+		return err == nil && json.Unmarshal(a.Result, &m) == nil && m.Configured == "custom/org/gpt-5-scripted" &&
+			slices.Equal(m.Models, []string{"custom/org/gpt-5-scripted"})
 	})
 	admin := p.admin(t)
 	r := admin.do(t, "POST", "/api/collections/model_selection/records", record{"chat": chat, "model": "demo/demo"})
 	is.Equal(r.code, 400)
 	expect.Contains(t, r.body, "Available: custom/org/gpt-5-scripted.")
-	r = admin.do(t, "POST", "/api/collections/model_selection/records", record{"chat": chat, "model": "org/gpt-5-scripted"})
+	r = admin.do(t, "POST", "/api/collections/model_selection/records",
+		record{"chat": chat, "model": "org/gpt-5-scripted"})
 	is.Equal(r.code, 200)
 	p.submit(t, chat, "@@say three")
 	p.turnEnds(t, chat)
@@ -134,7 +137,9 @@ func oldChatGoesOn(t *testing.T, p *process, server, certificate string) {
 
 	health := admin.do(t, "GET", "/api/health", nil).body
 	host, _ := strings.CutPrefix(strings.TrimSuffix(server, "/v1"), "https://")
-	is.True(strings.Contains(health, `"model":"custom/org/gpt-5-scripted"`) && strings.Contains(health, `"model_host":"`+host+`"`)) // health
+	// health
+	is.True(strings.Contains(health, `"model":"custom/org/gpt-5-scripted"`) &&
+		strings.Contains(health, `"model_host":"`+host+`"`))
 	expect.Lacks(t, health+p.output.String(), foreignKey)
 	_, err = p.Log.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error {
 		is.True(!bytes.Contains(e.Data, []byte(foreignKey)))

@@ -50,10 +50,12 @@ func TestAPersonDecidesWhereACommandConnects(t *testing.T) {
 	is.True(strings.HasPrefix(out, "HTTP/1.1 403 Blocked by PocketCoder: api.example.com:443: denied by user:"))
 	expect.Contains(t, out, "use the mirror")
 	expect.Lacks(t, out, "[PocketCoder]")
-	expect.Contains(t, p.tools(t, chat)[0].State.Output, "\n[PocketCoder] api.example.com:443 was refused: denied by user:")
+	expect.Contains(t, p.tools(t, chat)[0].State.Output,
+		"\n[PocketCoder] api.example.com:443 was refused: denied by user:")
 	var connected events.ExecConnected
 	is.NoErr(json.Unmarshal(p.event(t, chat, "exec.connected", nil).Data, &connected))
-	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission}, []any{"api.example.com", 443, false, asked.Permission})
+	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission},
+		[]any{"api.example.com", 443, false, asked.Permission})
 
 	shown, _, code := p.cli(t, "", "why", asked.Permission)
 	is.Equal(code, 0)
@@ -78,7 +80,8 @@ func TestOneCommandWithItsHostIsOneRequest(t *testing.T) {
 	p.turnEnds(t, chat)
 	var connected events.ExecConnected
 	is.NoErr(json.Unmarshal(p.event(t, chat, "exec.connected", nil).Data, &connected))
-	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission}, []any{"api.example.com", 443, true, ask.ID})
+	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission},
+		[]any{"api.example.com", 443, true, ask.ID})
 	is.True(!slices.Contains(p.kinds(t.Context(), chat), "permission.requested")) // no second request
 	why, _, code := p.cli(t, "", "why", ask.ID)
 	is.Equal(code, 0)

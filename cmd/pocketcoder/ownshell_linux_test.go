@@ -18,7 +18,8 @@ import (
 
 func (p *process) ownShell(t *testing.T, args ...string) *seat {
 	t.Helper()
-	cmd := exec.Command(built(t, "pocketcoder"), append([]string{"sandbox", "shell", "--data", string(p.data)}, args...)...)
+	cmd := exec.Command(built(t, "pocketcoder"), append([]string{"sandbox", "shell", "--data", string(p.data)},
+		args...)...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
 	return sit(t, cmd)
 }
@@ -62,7 +63,8 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 	is.True(errors.Is(err, fs.ErrNotExist)) // the shell keeps nothing of it either
 }
 
-// Shells end before the search for what they changed does: it is found out on the way down, or said that there was no time for that.
+// Shells end before the search for what they changed does: it is found out on the way down, or said that there was no
+// time for that.
 func shellChangesAreKnown(t *testing.T, p *process) {
 	is := is.New(t)
 	chat := p.chat(t, "@@say hello")

@@ -30,7 +30,8 @@ func TestModelSeesTheReasonOfADenialAndGoesOn(t *testing.T) {
 	is.Equal(p.text(t, chat), "done") // the model went on
 	is.Equal(len(rows[projections.Run](t, p, "executions", chat)), 0)
 	denied := rows[projections.Permission](t, p, "permissions", chat)[0]
-	is.Equal([]string{denied.Status, denied.Reason, denied.DecidedBy}, []string{projections.PermissionDenied, "use the trash, please", "user:operator"})
+	is.Equal([]string{denied.Status, denied.Reason, denied.DecidedBy},
+		[]string{projections.PermissionDenied, "use the trash, please", "user:operator"})
 	is.True(denied.Replied)
 }
 
@@ -67,7 +68,8 @@ func TestFirstDecisionWins(t *testing.T) {
 // conflict decides an ask that is settled, and gives the words of the refusal.
 func (p *process) conflict(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision) string {
 	t.Helper()
-	_, err := handlers.Give(t.Context(), p.Conn, "permission.decide", permission.Decide{Chat: chat, Permission: ask.ID, Decision: d})
+	_, err := handlers.Give(t.Context(), p.Conn, "permission.decide",
+		permission.Decide{Chat: chat, Permission: ask.ID, Decision: d})
 	var refused handlers.Refused
 	if !errors.As(err, &refused) || refused.Code != handlers.Conflict {
 		t.Fatalf("want a conflict, got %v", err)
@@ -84,7 +86,8 @@ func TestFilesChangeOnlyWithApproval(t *testing.T) {
 		return call("edit", map[string]any{"filePath": path, "oldString": from, "newString": to})
 	}
 	chat := p.chat(t, strings.Join([]string{
-		call("write", map[string]any{"filePath": path, "content": "one\ntwo\n"}), edit("two", "three"), edit("one", "zero"), "@@say done",
+		call("write", map[string]any{"filePath": path, "content": "one\ntwo\n"}), edit("two", "three"), edit("one", "zero"),
+		"@@say done",
 	}, "\n@@next\n"))
 
 	written := p.ask(t, chat, 0)
@@ -140,7 +143,8 @@ func TestLookingAroundInTheWorkspaceAsksNobody(t *testing.T) {
 		is.Equal([]string{a.Status, a.DecidedBy}, []string{projections.PermissionAuthorized, events.ActorPolicy})
 		rules[a.Permission] = a.Rule
 	}
-	is.Equal(rules, map[string]string{"read": "read: <workspace>", "glob": "glob: <workspace>", "grep": "grep: <workspace>"})
+	is.Equal(rules, map[string]string{"read": "read: <workspace>", "glob": "glob: <workspace>",
+		"grep": "grep: <workspace>"})
 }
 
 func TestAFileOutsideTheWorkspaceDoesNotExistForOpenCode(t *testing.T) {

@@ -20,12 +20,15 @@ import (
 // policyTest runs policy test in process, with nothing running.
 func policyTest(t testing.TB, stdin string, args ...string) (stdout, stderr string, err error) {
 	var out, errs strings.Builder
-	env := cli.Environment{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }}
+	env := cli.Environment{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Getenv: func(string) string {
+		return ""
+	}}
 	err = run(t.Context(), env, append([]string{"policy", "test", "--data", "testdata/nothing-runs-here"}, args...))
 	return out.String(), errs.String(), err
 }
 
-// TestPolicyTestReproducesTheCorpus runs every case in a workspace of its own in place of /workspace, with real symlinks.
+// TestPolicyTestReproducesTheCorpus runs every case in a workspace of its own in place of /workspace, with real
+// symlinks.
 func TestPolicyTestReproducesTheCorpus(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -76,7 +79,8 @@ func corpusCase(t *testing.T, line, workspace string) {
 	}
 	body, err := json.Marshal(rules)
 	is.NoErr(err)
-	stdout, _, err := policyTest(t, "", "--json", "--permission", c.Permission, "--cwd", c.Cwd, "--workspace", c.Cwd, "--rules", string(body), "--", c.Asked)
+	stdout, _, err := policyTest(t, "", "--json", "--permission", c.Permission, "--cwd", c.Cwd, "--workspace", c.Cwd,
+		"--rules", string(body), "--", c.Asked)
 	is.NoErr(err)
 	var got struct {
 		Decision policy.Action
@@ -127,7 +131,8 @@ func TestPolicyTestTakesRulesOfAFileAndNamesBrokenOnes(t *testing.T) {
 
 func TestPolicyTestOfWrongUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"ls", "id"}, {"ls", "--rules", "{}"}, {"ls", "--rules", "/nowhere/rules.json"}, {"ls", "--rules", "[1]"}, {"ls", "--nonsense"}} {
+	for _, args := range [][]string{{}, {"ls", "id"}, {"ls", "--rules", "{}"}, {"ls", "--rules", "/nowhere/rules.json"},
+		{"ls", "--rules", "[1]"}, {"ls", "--nonsense"}} {
 		is := is.New(t)
 		_, stderr, err := policyTest(t, "", args...)
 		is.Equal(err, cli.ErrUsage)

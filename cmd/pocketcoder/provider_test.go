@@ -31,7 +31,9 @@ func TestProviderThatRecoversCompletesTheMessage(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, "@@header Retry-After: 1\n@@failfirst 2 500 flaky\n@@say recovered")
-	retry := p.event(t, chat, "opencode.session.status", func(e events.Event) bool { return strings.Contains(string(e.Data), `"retry"`) })
+	retry := p.event(t, chat, "opencode.session.status", func(e events.Event) bool {
+		return strings.Contains(string(e.Data), `"retry"`)
+	})
 	expect.Contains(t, string(retry.Data), "flaky")
 	p.turnEnds(t, chat)
 	answers := rows[projections.ShownMessage](t, p, "messages", chat)

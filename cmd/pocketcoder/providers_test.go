@@ -27,5 +27,6 @@ func TestProvidersAreRecordedAsOpenCodeKnowsThem(t *testing.T) {
 	demo, other := one("demo"), one("anthropic")
 	is.Equal([]any{demo["is_connected"], demo["models"]}, []any{true, []any{"demo"}})
 	is.Equal([]any{other["is_connected"], other["env_vars"]}, []any{false, []any{"ANTHROPIC_API_KEY"}})
-	is.Equal(one("demo")["updated"], demo["created"]) // what is usable is recorded first, and the list of all says the same of it
+	// what is usable is recorded first, and the list of all says the same of it
+	is.Equal(one("demo")["updated"], demo["created"])
 }

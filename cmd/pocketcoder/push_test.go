@@ -84,7 +84,8 @@ func approvedOnANotification(t *testing.T, p *process) {
 	is := is.New(t)
 	phone := newPhone(t)
 	owner := p.account(t, "user")
-	owner.create(t, "devices", record{"name": "My phone", "push_service": "unifiedpush", "push_token": phone.URL + "/topic", "is_active": true})
+	owner.create(t, "devices", record{"name": "My phone", "push_service": "unifiedpush",
+		"push_token": phone.URL + "/topic", "is_active": true})
 	chat := owner.create(t, "chats", record{"title": "Errands"})
 
 	owner.say(t, chat, bash("echo hello >greeting"))
@@ -106,7 +107,8 @@ func approvedOnANotification(t *testing.T, p *process) {
 	is.True(one.press(t, "Approve") != http.StatusOK)
 	is.True(one.press(t, "Deny") != http.StatusOK)
 	decided := owner.list(t, "permissions", `chat = "`+chat+`"`)
-	is.Equal([]any{decided[0]["status"], decided[0]["approved_by"], decided[0]["device"]}, []any{"authorized", owner.id, "My phone"})
+	is.Equal([]any{decided[0]["status"], decided[0]["approved_by"], decided[0]["device"]},
+		[]any{"authorized", owner.id, "My phone"})
 	is.Equal(phone.next(t).Type, "task_complete")
 
 	owner.say(t, chat, bash("echo no >refused"))
@@ -126,7 +128,8 @@ func TestWithoutPermissionPrivatePushServicesAreNotReached(t *testing.T) {
 	is := is.New(t)
 	p, phone := sharedSystem(t), newPhone(t)
 	owner := p.account(t, "user")
-	device := owner.create(t, "devices", record{"name": "My phone", "push_service": "unifiedpush", "push_token": phone.URL + "/topic", "is_active": true})
+	device := owner.create(t, "devices", record{"name": "My phone", "push_service": "unifiedpush",
+		"push_token": phone.URL + "/topic", "is_active": true})
 	owner.must(t, "POST", "/api/pocketcoder/push/test", record{"device": device}, nil)
 	var failed events.NotificationFailed
 	expect.Eventually(t, "it failed", func() bool {

@@ -79,7 +79,8 @@ func (p *process) halfAnswered(t *testing.T) halfAnswered {
 	t.Helper()
 	chat := p.chat(t, twoQuestions)
 	asked := p.asked(t, chat)
-	is.New(t).NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 1, Answers: []string{"A", "my own"}}))
+	is.New(t).NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 1,
+		Answers: []string{"A", "my own"}}))
 	return halfAnswered{chat, asked}
 }
 
@@ -158,13 +159,17 @@ func interruptedQuestionEnds(t *testing.T, p *process) {
 
 	p.submit(t, chatIDs["asked again"], twoQuestions)
 	var again events.QuestionAsk
-	e := p.event(t, chatIDs["asked again"], "opencode.question.asked", func(e events.Event) bool { return !strings.Contains(string(e.Data), asked["asked again"].ID) })
+	e := p.event(t, chatIDs["asked again"], "opencode.question.asked", func(e events.Event) bool {
+		return !strings.Contains(string(e.Data), asked["asked again"].ID)
+	})
 	decode(t, string(e.Data), &again)
 	is.Equal(expires("asked again"), "asked again as "+again.ID)
-	late := p.answer(t, chats.AnswerQuestion{Chat: chatIDs["asked again"], Question: asked["asked again"].ID, Answers: []string{"Red"}})
+	late := p.answer(t, chats.AnswerQuestion{Chat: chatIDs["asked again"], Question: asked["asked again"].ID,
+		Answers: []string{"Red"}})
 	is.True(late != nil && strings.Contains(late.Error(), "asked again as "+again.ID))
 	for index, words := range []string{"Red", "A"} {
-		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chatIDs["asked again"], Question: again.ID, Index: index, Answers: []string{words}}))
+		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chatIDs["asked again"], Question: again.ID, Index: index,
+			Answers: []string{words}}))
 	}
 	p.turnEnds(t, chatIDs["asked again"])
 	is.Equal(p.text(t, chatIDs["asked again"]), "thanks")

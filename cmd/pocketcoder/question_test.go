@@ -45,14 +45,16 @@ func TestAnswersReachTheModelWhenAllAreGiven(t *testing.T) {
 	asked := p.asked(t, chat)
 	open := rows[projections.Question](t, p, "questions", chat)
 	is.Equal(len(open), 2)
-	is.Equal([]string{open[0].Question, open[0].Status, open[1].Question}, []string{"Which colour?", projections.QuestionAsked, "Which letters?"})
+	is.Equal([]string{open[0].Question, open[0].Status, open[1].Question},
+		[]string{"Which colour?", projections.QuestionAsked, "Which letters?"})
 	is.Equal(string(open[1].Choices), `["A","B"]`)
 	is.Equal([]bool{open[0].Multiple, open[1].Multiple}, []bool{false, true})
 
 	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 1, Answers: []string{"A", "my own"}}))
 	is.Equal(p.row(t, chat).Turn, projections.TurnAssistant) // one is open
 	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 0, Answers: []string{"Blue"}}))
-	is.True(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 0, Answers: []string{"Red"}}) != nil) // the first wins
+	// the first wins
+	is.True(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 0, Answers: []string{"Red"}}) != nil)
 	p.turnEnds(t, chat)
 	output := p.tools(t, chat)[0].State.Output
 	expect.Contains(t, output, `"Which colour?"="Blue"`)
@@ -102,7 +104,8 @@ func TestAbortedQuestionExpires(t *testing.T) {
 		listed, err := api.QuestionRequests(t.Context(), p.workspace)
 		is.NoErr(err)
 		return !slices.ContainsFunc(listed, func(q opencode.Request) bool {
-			return strings.Contains(string(q.Raw), p.row(t, here).Session) || strings.Contains(string(q.Raw), p.row(t, there).Session)
+			return strings.Contains(string(q.Raw), p.row(t, here).Session) ||
+				strings.Contains(string(q.Raw), p.row(t, there).Session)
 		})
 	})
 	is.Equal(len(p.resumes(t, here))+len(p.resumes(t, there)), 0)
@@ -112,7 +115,8 @@ func TestSubagentsQuestionIsAnsweredInTheChatOfItsParent(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, call("task", map[string]any{"description": "test", "subagent_type": "general", "prompt": twoQuestions})+"\n@@next\n@@say all done")
+	chat := p.chat(t, call("task", map[string]any{"description": "test", "subagent_type": "general",
+		"prompt": twoQuestions})+"\n@@next\n@@say all done")
 	p.approve(t, chat, 0)
 	asked := p.asked(t, chat)
 	is.True(asked.SessionID != p.row(t, chat).Session)
@@ -130,9 +134,12 @@ func TestOneOfTwoClientsAnswers(t *testing.T) {
 	owner, admin := p.account(t, "user"), p.admin(t)
 	chat := owner.create(t, "chats", record{"title": "two clients"})
 	owner.say(t, chat, twoQuestions)
-	expect.Eventually(t, "both questions can be read", func() bool { return len(owner.list(t, "questions", `chat = "`+chat+`"`)) == 2 })
+	expect.Eventually(t, "both questions can be read", func() bool {
+		return len(owner.list(t, "questions", `chat = "`+chat+`"`)) == 2
+	})
 	for _, q := range owner.list(t, "questions", `chat = "`+chat+`"`) {
-		path, words := recordPath("questions", q["id"].(string)), map[string]any{"Which colour?": []string{"Red", "Blue"}, "Which letters?": []string{"A", "B"}}[q["question"].(string)].([]string)
+		path, words := recordPath("questions", q["id"].(string)), map[string]any{"Which colour?": []string{"Red", "Blue"},
+			"Which letters?": []string{"A", "B"}}[q["question"].(string)].([]string)
 		replies := make(chan reply, 2)
 		for i, by := range []login{owner, admin} {
 			go func() { replies <- by.do(t, "PATCH", path, record{"status": "replied", "reply": words[i]}) }()

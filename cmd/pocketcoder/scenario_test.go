@@ -199,8 +199,8 @@ func runProgram(t testing.TB, env []string, stdin string, args ...string) (stdou
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// engine is a client of the OpenCode that runs below a system, and its pid. Where it listens and its password are in its
-// command line and its environment, which only its owner can read.
+// engine is a client of the OpenCode that runs below a system, and its pid. Where it listens and its password are in
+// its command line and its environment, which only its owner can read.
 func (p *process) engine(t testing.TB) (api *opencode.Client, pid int) {
 	t.Helper()
 	var file struct{ PID int }
@@ -231,7 +231,8 @@ func (p *process) engine(t testing.TB) (api *opencode.Client, pid int) {
 	return opencode.New("http://127.0.0.1:"+port, password), file.PID
 }
 
-// innermost is OpenCode itself, given the process that was started for it: bubblewrap has one child, which has one child.
+// innermost is OpenCode itself, given the process that was started for it: bubblewrap has one child, which has one
+// child.
 func innermost(pid int) int {
 	for {
 		children := strings.Fields(strings.Join(procFile(pid, filepath.Join("task", strconv.Itoa(pid), "children")), ""))
@@ -242,10 +243,12 @@ func innermost(pid int) int {
 	}
 }
 
-// networkHelper, as the first argument of the test binary, connects a Unix socket with a port of the network it is started in.
+// networkHelper, as the first argument of the test binary, connects a Unix socket with a port of the network it is
+// started in.
 const networkHelper = "test-network"
 
-// enterNetwork returns an address of this network that leads to a port of the network of a process, which is behind bubblewrap.
+// enterNetwork returns an address of this network that leads to a port of the network of a process, which is behind
+// bubblewrap.
 func enterNetwork(t testing.TB, pid int, port string) (address string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "net-")
@@ -254,7 +257,8 @@ func enterNetwork(t testing.TB, pid int, port string) (address string) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "socket")
-	cmd := exec.Command("nsenter", "--target", strconv.Itoa(pid), "--user", "--preserve-credentials", "--net", os.Args[0], networkHelper, socket, port)
+	cmd := exec.Command("nsenter", "--target", strconv.Itoa(pid), "--user", "--preserve-credentials", "--net", os.Args[0],
+		networkHelper, socket, port)
 	cmd.Stderr = t.Output()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,8 @@ func TestTheOfficialSDKWorksUnmodified(t *testing.T) {
 	p := sharedSystem(t)
 	suite := exec.CommandContext(t.Context(), node, "--test", "--test-reporter=spec", "suite.test.mjs")
 	suite.Dir = sdkDir(t)
-	suite.Env = append(os.Environ(), "POCKETCODER_URL="+p.Running.HTTP, "ADMIN_EMAIL="+adminEmail, "ADMIN_PASSWORD="+adminPassword)
+	suite.Env = append(os.Environ(), "POCKETCODER_URL="+p.Running.HTTP, "ADMIN_EMAIL="+adminEmail,
+		"ADMIN_PASSWORD="+adminPassword)
 	out, err := suite.CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil {

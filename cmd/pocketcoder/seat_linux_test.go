@@ -64,8 +64,8 @@ func (s *seat) types(text string) {
 	}
 }
 
-// presses types C-b and, once tmux has taken that, what follows: keys that come within a millisecond are pasted text to tmux
-// (assume-paste-time), and do nothing.
+// presses types C-b and, once tmux has taken that, what follows: keys that come within a millisecond are pasted text
+// to tmux (assume-paste-time), and do nothing.
 func (s *seat) presses(v tmux, chat, keys string) {
 	s.t.Helper()
 	defer s.tell()

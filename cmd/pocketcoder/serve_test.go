@@ -48,7 +48,8 @@ func startNATSCluster(t *testing.T, p *process) *natsCluster {
 	c := &natsCluster{servers: make([]*server.Server, 3)}
 	for i := range c.servers {
 		name := "nats" + strconv.Itoa(i+1)
-		conf, stderr, code := p.cli(t, "", "admin", "nats-config", "--name", name, "--listen", addresses[i], "--store", filepath.Join(dir, name),
+		conf, stderr, code := p.cli(t, "", "admin", "nats-config", "--name", name, "--listen", addresses[i], "--store",
+			filepath.Join(dir, name),
 			"--cluster", "test", "--cluster-listen", addresses[i+3], "--cluster-secret", secret,
 			"--route", addresses[3], "--route", addresses[4], "--route", addresses[5])
 		t.Log(stderr)
@@ -61,7 +62,9 @@ func startNATSCluster(t *testing.T, p *process) *natsCluster {
 	}
 	c.urls = c.urls[1:]
 	expect.Eventually(t, "the cluster has a leader", func() bool {
-		return slices.ContainsFunc(c.servers, func(s *server.Server) bool { return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == 3 })
+		return slices.ContainsFunc(c.servers, func(s *server.Server) bool {
+			return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == 3
+		})
 	})
 	return c
 }
@@ -82,7 +85,8 @@ func (c *natsCluster) stop(i int) {
 	c.servers[i].WaitForShutdown()
 }
 
-// prepareNodes makes two nodes with one workspace, one state of OpenCode and the same keys, on a cluster of three NATS servers.
+// prepareNodes makes two nodes with one workspace, one state of OpenCode and the same keys, on a cluster of three NATS
+// servers.
 func prepareNodes(t *testing.T) (first, second *process, cluster *natsCluster) {
 	t.Helper()
 	dir := t.TempDir()
@@ -97,7 +101,8 @@ func prepareNodes(t *testing.T) (first, second *process, cluster *natsCluster) {
 	}))
 	is.New(t).NoErr(datadir.WriteFile(second.data.Path("version"), []byte(datadir.LayoutVersion+"\n")))
 	for _, p := range []*process{first, second} {
-		p.args = append(p.args, "--workspace", first.workspace, "--nats", cluster.urls, "--replicas", "3", "--opencode-state", filepath.Join(dir, "opencode"))
+		p.args = append(p.args, "--workspace", first.workspace, "--nats", cluster.urls, "--replicas", "3",
+			"--opencode-state", filepath.Join(dir, "opencode"))
 		p.args[0] = "serve"
 		p.workspace = first.workspace
 	}
@@ -154,13 +159,14 @@ func TestTwoNodesOfACluster(t *testing.T) {
 	second.t = t
 }
 
-// Both nodes serve the same chats. When the node with the engine is killed, the other takes over: what waited goes on, what was submitted
-// meanwhile is answered, and no command and no message is there twice.
+// Both nodes serve the same chats. When the node with the engine is killed, the other takes over: what waited goes on,
+// what was submitted meanwhile is answered, and no command and no message is there twice.
 func anotherNodeTakesOver(t *testing.T, first, second *process) {
 	is := is.New(t)
 	one := first.admin(t)
 	two := one.at(second) // a token is good on every node
-	is.Equal(expect.ReadFile(t, second.data.Path("keys", "webpush.json")), expect.ReadFile(t, first.data.Path("keys", "webpush.json")))
+	is.Equal(expect.ReadFile(t, second.data.Path("keys", "webpush.json")),
+		expect.ReadFile(t, first.data.Path("keys", "webpush.json")))
 	lease, states := two.nodeHealth(t)
 	is.True(!lease.Own && lease.Held && lease.Holder != lease.Node)
 	_, found := states["opencode"]
@@ -169,7 +175,8 @@ func anotherNodeTakesOver(t *testing.T, first, second *process) {
 	// A chat over the node without the engine.
 	chat := two.create(t, "chats", record{"title": "two nodes"})
 	realtime, connected := two.open(t, "/api/realtime", "PB_CONNECT")
-	two.must(t, "POST", "/api/realtime", record{"clientId": connected.id, "subscriptions": []string{"chats/*", "permissions/*"}}, nil)
+	two.must(t, "POST", "/api/realtime", record{"clientId": connected.id,
+		"subscriptions": []string{"chats/*", "permissions/*"}}, nil)
 	two.say(t, chat, bash("echo one >> ran"))
 	for f := (frame{}); !strings.Contains(f.data, `"draft"`); {
 		var err error
@@ -181,10 +188,13 @@ func anotherNodeTakesOver(t *testing.T, first, second *process) {
 	second.turnEnds(t, chat)
 	is.Equal(expect.ReadFile(t, filepath.Join(first.workspace, "ran")), "one\n")
 	is.Equal(two.do(t, "GET", "/api/pocketcoder/chats/"+chat+"/todo", nil).code, http.StatusOK) // it is asked over NATS
-	two.say(t, chat, bash("sleep 1000"))                                                        // the node with the engine sends the signal
+	// the node with the engine sends the signal
+	two.say(t, chat, bash("sleep 1000"))
 	two.authorize(t, two.asked(t, chat))
 	running := two.running(t, chat)
-	first.event(t, chat, events.ExecStarted{}.Kind(), func(e events.Event) bool { return strings.Contains(string(e.Data), running) })
+	first.event(t, chat, events.ExecStarted{}.Kind(), func(e events.Event) bool {
+		return strings.Contains(string(e.Data), running)
+	})
 	two.must(t, "POST", "/api/executions/"+running+"/signal", record{"signal": "TERM"}, nil)
 	first.finished(t, chat, 1)
 	is.Equal(first.event(t, chat, events.ExecSignalled{}.Kind(), nil).Actor, events.UserActor(one.id))
@@ -234,8 +244,9 @@ func anotherNodeTakesOver(t *testing.T, first, second *process) {
 	is.Equal(len(one.at(first).list(t, "chats", "")), 2)
 }
 
-// Without a majority of the NATS servers nothing is stored. The node with the engine ends, because it can no longer know that it is the
-// only one. The other says so in its health and answers commands with 503; it goes on, with the engine, when the servers are back.
+// Without a majority of the NATS servers nothing is stored. The node with the engine ends, because it can no longer
+// know that it is the only one. The other says so in its health and answers commands with 503; it goes on, with the
+// engine, when the servers are back.
 func withoutAMajorityNothingIsStored(t *testing.T, first, second *process, cluster *natsCluster) {
 	is := is.New(t)
 	admin := first.admin(t).at(second)
@@ -280,7 +291,8 @@ func TestServeNamesWhatKeepsItFromStarting(t *testing.T) {
 			is := is.New(t)
 			dir := t.TempDir()
 			is.NoErr(os.Mkdir(filepath.Join(dir, "workspace"), 0o755))
-			serve := []string{"serve", "--demo", "--data", filepath.Join(dir, "data"), "--workspace", filepath.Join(dir, "workspace"), "--http", "127.0.0.1:0"}
+			serve := []string{"serve", "--demo", "--data", filepath.Join(dir, "data"), "--workspace",
+				filepath.Join(dir, "workspace"), "--http", "127.0.0.1:0"}
 			for _, arg := range c.args {
 				serve = append(serve, strings.ReplaceAll(arg, "DIR", dir))
 			}

@@ -20,7 +20,9 @@ const personsLine = "a person wrote this while the request waited\n"
 func (p *process) waits(t testing.TB, chat string, n int) events.PermissionAsk {
 	t.Helper()
 	ask := p.ask(t, chat, n)
-	p.event(t, chat, events.PermissionReferred{}.Kind(), func(e events.Event) bool { return strings.Contains(string(e.Data), ask.ID) })
+	p.event(t, chat, events.PermissionReferred{}.Kind(), func(e events.Event) bool {
+		return strings.Contains(string(e.Data), ask.ID)
+	})
 	return ask
 }
 
@@ -32,8 +34,8 @@ func saves(t testing.TB, path, content string) {
 	}
 }
 
-// staysAsSaved approves the waiting request of a chat, whose file a person has changed, and checks that the file stays, that the
-// model reads the sentence, and that the person sees the reason everywhere.
+// staysAsSaved approves the waiting request of a chat, whose file a person has changed, and checks that the file
+// stays, that the model reads the sentence, and that the person sees the reason everywhere.
 func (p *process) staysAsSaved(t *testing.T, chat string, ask events.PermissionAsk, path string, says string) {
 	t.Helper()
 	is := is.New(t)
@@ -85,7 +87,8 @@ func TestFileThatChangedWhileItsRequestWaitedIsNotOverwritten(t *testing.T) {
 			chat := p.chat(t, c.call(path)+"\n@@next\n@@say done")
 			ask := p.waits(t, chat, 0)
 			saves(t, path, c.saved)
-			p.staysAsSaved(t, chat, ask, path, strings.TrimPrefix(path, p.workspace+"/")+" changed while the request waited. Read it again.")
+			p.staysAsSaved(t, chat, ask, path, strings.TrimPrefix(path, p.workspace+"/")+
+				" changed while the request waited. Read it again.")
 		})
 	}
 }
@@ -104,7 +107,8 @@ func patchOfChangedFilesIsNotApplied(t *testing.T, p *process) {
 			if c.given != "" {
 				saves(t, path, c.given)
 			}
-			chat := p.chat(t, call("apply_patch", map[string]any{"patchText": "*** Begin Patch\n" + c.patch + "*** End Patch"})+"\n@@next\n@@say done")
+			chat := p.chat(t, call("apply_patch", map[string]any{"patchText": "*** Begin Patch\n" + c.patch + "*** End Patch"})+
+				"\n@@next\n@@say done")
 			ask := p.waits(t, chat, 0)
 			saves(t, path, c.given+personsLine)
 			p.staysAsSaved(t, chat, ask, path, "a.md changed while the request waited. Read it again.")

@@ -37,15 +37,18 @@ func TestTheNextStartGoesOnAfterAStop(t *testing.T) {
 	prepareForEverybody(t, p)
 	p.runForTest()
 	offloaded := func(t *testing.T, p *process) { outputsOfArchivedChatsAreMoved(t, p, dir) }
-	inTurn(t, p, stage{"the data directory is for its owner alone", dataIsForItsOwnerAlone}, stage{"outputs of archived chats are moved", offloaded},
-		stage{"Ctrl-C leaves nothing behind", stopLeavesNothing}, stage{"what a shell has changed is known", shellChangesAreKnown},
+	inTurn(t, p, stage{"the data directory is for its owner alone", dataIsForItsOwnerAlone},
+		stage{"outputs of archived chats are moved", offloaded},
+		stage{"Ctrl-C leaves nothing behind", stopLeavesNothing}, stage{"what a shell has changed is known",
+			shellChangesAreKnown},
 		stage{"a damaged read model is set aside, and what was lost is named", damagedReadModel})
 }
 
 func stopLeavesNothing(t *testing.T, p *process) {
 	is := is.New(t)
 	path := filepath.Join(p.workspace, "stop.pids")
-	working, waiting := p.chat(t, bash("trap '' TERM INT; sleep 300 & echo $$ > "+path+"; echo $! >> "+path+"; wait; sleep 300")), p.chat(t, bash("echo af''ter"))
+	working, waiting := p.chat(t, bash("trap '' TERM INT; sleep 300 & echo $$ > "+path+"; echo $! >> "+path+
+		"; wait; sleep 300")), p.chat(t, bash("echo af''ter"))
 	p.approve(t, working, 0)
 	p.ask(t, waiting, 0)
 	pids := pidsIn(t, path, 2)
@@ -88,7 +91,8 @@ func damagedReadModel(t *testing.T, p *process) {
 	chat := p.chat(t, bash("echo kept"))
 	p.approve(t, chat, 0)
 	p.turnEnds(t, chat)
-	answers, runs := rows[projections.ShownMessage](t, p, "messages", chat)[1:], rows[projections.Run](t, p, "executions", chat)
+	answers, runs := rows[projections.ShownMessage](t, p, "messages", chat)[1:],
+		rows[projections.Run](t, p, "executions", chat)
 	damaged, lost := p.loseBody(t)
 	p.stop()
 	files, err := filepath.Glob(p.data.Path("readmodel.v*.db"))
@@ -126,7 +130,8 @@ func damagedReadModel(t *testing.T, p *process) {
 	is.Equal(slices.Sorted(maps.Keys(last.states)), []string{"data", "log", "opencode", "read_model", "sandbox"})
 }
 
-// loseBody stores an event with a body in BLOBS, removes the body as a damaged disk does, and returns what readers say of the event.
+// loseBody stores an event with a body in BLOBS, removes the body as a damaged disk does, and returns what readers say
+// of the event.
 func (p *process) loseBody(t *testing.T) (chat, says string) {
 	t.Helper()
 	is := is.New(t)

@@ -16,7 +16,8 @@ func TestSubagentAsksInTheChatOfItsParent(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, call("task", map[string]any{"description": "look after it", "subagent_type": "general", "prompt": bash("echo from below")})+"\n"+
+	chat := p.chat(t, call("task", map[string]any{"description": "look after it", "subagent_type": "general",
+		"prompt": bash("echo from below")})+"\n"+
 		call("bash", map[string]any{"command": "echo from above", "description": "test"})+"\n@@next\n@@say all done")
 	asks := map[string]events.PermissionAsk{}
 	for n := range 2 {
@@ -29,7 +30,9 @@ func TestSubagentAsksInTheChatOfItsParent(t *testing.T) {
 	is.Equal(below.Command(), "echo from below")
 	is.True(below.SessionID != above.SessionID)
 
-	p.event(t, chat, "opencode.session.idle", func(e events.Event) bool { return strings.Contains(string(e.Data), below.SessionID) })
+	p.event(t, chat, "opencode.session.idle", func(e events.Event) bool {
+		return strings.Contains(string(e.Data), below.SessionID)
+	})
 	expect.Eventually(t, "the subagent has completed", func() bool {
 		all := rows[projections.Subagent](t, p, "subagents", chat)
 		return len(all) == 1 && all[0].Status == "completed"
@@ -43,7 +46,8 @@ func TestSubagentAsksInTheChatOfItsParent(t *testing.T) {
 	all := rows[projections.Subagent](t, p, "subagents", chat)
 	is.Equal(len(all), 1)
 	a := all[0]
-	is.Equal([]string{a.Session, a.Delegating, a.Agent, a.Status}, []string{below.SessionID, own.Session, "general", "completed"})
+	is.Equal([]string{a.Session, a.Delegating, a.Agent, a.Status},
+		[]string{below.SessionID, own.Session, "general", "completed"})
 	expect.Contains(t, a.Title, "look after it")
 	is.True(a.Started != "" && a.Finished >= a.Started)
 	runs := rows[projections.Run](t, p, "executions", chat)
@@ -70,7 +74,8 @@ func TestAPromptOfASubagentBringsNoFile(t *testing.T) {
 	notes := p.dir(t) + "/notes.txt"
 	is.NoErr(os.WriteFile(notes, []byte("needle"), 0o600))
 	chat := p.chat(t, call("task", map[string]any{"description": "test", "subagent_type": "general",
-		"prompt": "@@say read\nlook at @/proc/self/environ, (@" + notes + "), @~/, @@../, @/proc please"})+"\n@@next\n@@say done")
+		"prompt": "@@say read\nlook at @/proc/self/environ, (@" + notes + "), @~/, @@../, @/proc please"})+
+		"\n@@next\n@@say done")
 	p.approve(t, chat, 0)
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "read|done")
@@ -82,7 +87,8 @@ func TestAPromptOfASubagentBringsNoFile(t *testing.T) {
 			}
 		}
 	}
-	is.Equal(parts, []string{"text: `@`@say read\nlook at `@/proc/self/environ, (`@" + notes + "), `@~/, `@`@../, `@/proc please"})
+	is.Equal(parts, []string{"text: `@`@say read\nlook at `@/proc/self/environ, (`@" + notes +
+		"), `@~/, `@`@../, `@/proc please"})
 }
 
 func TestASubagentIsContinuedByItsOwnSessionOnly(t *testing.T) {
@@ -90,7 +96,8 @@ func TestASubagentIsContinuedByItsOwnSessionOnly(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	task := func(id, prompt string) string {
-		return call("task", map[string]any{"description": "test", "subagent_type": "general", "task_id": id, "prompt": prompt}) + "\n@@next\n@@say done"
+		return call("task", map[string]any{"description": "test", "subagent_type": "general", "task_id": id,
+			"prompt": prompt}) + "\n@@next\n@@say done"
 	}
 	chat := p.chat(t, task("", "@@say first"))
 	p.approve(t, chat, 0)
@@ -98,7 +105,9 @@ func TestASubagentIsContinuedByItsOwnSessionOnly(t *testing.T) {
 	own := rows[projections.Subagent](t, p, "subagents", chat)[0].Session
 	p.submit(t, chat, task(own, "@@say second"))
 	p.approve(t, chat, 1)
-	expect.Eventually(t, "the subagent has answered twice", func() bool { return p.text(t, chat) == "first|done|second|done" })
+	expect.Eventually(t, "the subagent has answered twice", func() bool {
+		return p.text(t, chat) == "first|done|second|done"
+	})
 	is.Equal(len(rows[projections.Subagent](t, p, "subagents", chat)), 1)
 
 	other := p.chat(t, task(own, "@@say third"))

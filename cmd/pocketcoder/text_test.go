@@ -67,7 +67,8 @@ func TestChatsDoNotMix(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	script := func(word string) string {
-		return "@@text n=20 delay=5\n@@say " + word + "\n" + call("bash", map[string]any{"command": "echo " + word, "description": "say it"}) + "\n@@next\n@@say end " + word
+		return "@@text n=20 delay=5\n@@say " + word + "\n" + call("bash",
+			map[string]any{"command": "echo " + word, "description": "say it"}) + "\n@@next\n@@say end " + word
 	}
 	chats := map[string]string{"ebony": p.chat(t, script("ebony")), "ivory": p.chat(t, script("ivory"))}
 	for _, chat := range chats {

@@ -60,7 +60,8 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 			dir := t.TempDir()
 			is.NoErr(os.Mkdir(filepath.Join(dir, "workspace"), 0o755))
 			args, env := c.prepare(t, dir)
-			up := []string{"up", "--demo", "--data", filepath.Join(dir, "data"), "--workspace", filepath.Join(dir, "workspace"), "--http", "127.0.0.1:0"}
+			up := []string{"up", "--demo", "--data", filepath.Join(dir, "data"), "--workspace", filepath.Join(dir, "workspace"),
+				"--http", "127.0.0.1:0"}
 			_, stderr, code := runProgram(t, env, "", append(up, args...)...)
 			t.Log(stderr)
 			expect.Contains(t, stderr, strings.ReplaceAll(c.says, "DIR", dir)) // c.says
@@ -149,7 +150,8 @@ func TestDataDirectoryIsUsedByOne(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	_, stderr, code := runProgram(t, nil, "", "up", "--demo", "--http", "127.0.0.1:0", "--data", string(p.data), "--workspace", p.workspace)
+	_, stderr, code := runProgram(t, nil, "", "up", "--demo", "--http", "127.0.0.1:0", "--data", string(p.data),
+		"--workspace", p.workspace)
 	is.Equal(code, 1)
 	expect.Contains(t, stderr, "in use by pid "+strconv.Itoa(p.pid()))
 	is.Equal(p.health(t).code, 200) // and the one goes on

@@ -60,7 +60,8 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 }
 
 func TestHelpTeaches(t *testing.T) {
-	for _, name := range []string{"chat", "chats", "replay", "admin rebuild", "admin nats-context", "policy why", "doctor"} {
+	for _, name := range []string{"chat", "chats", "replay", "admin rebuild", "admin nats-context", "policy why",
+		"doctor"} {
 		is := is.New(t)
 		_, stderr, err := runApp(t, append(strings.Fields(name), "-h")...)
 		is.True(errors.Is(err, flag.ErrHelp))
@@ -72,8 +73,10 @@ func TestHelpTeaches(t *testing.T) {
 
 func TestHelpOfACommandIsThatOfTheCommand(t *testing.T) {
 	for _, name := range []string{
-		"up", "chat", "chats", "user", "user add", "policy", "policy test", "policy why", "budget", "replay", "replay --follow", "attach", "admin",
-		"admin rebuild", "admin nats-context", "admin nats-config", "worker", "sandbox", "sandbox ps", "sandbox shell", "doctor", "version",
+		"up", "chat", "chats", "user", "user add", "policy", "policy test", "policy why", "budget", "replay",
+		"replay --follow", "attach", "admin",
+		"admin rebuild", "admin nats-context", "admin nats-config", "worker", "sandbox", "sandbox ps", "sandbox shell",
+		"doctor", "version",
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -114,7 +117,8 @@ func TestWithoutAHomeTheDataDirectoryMustBeNamed(t *testing.T) {
 }
 
 func TestNothingRunningIsSaid(t *testing.T) {
-	for _, args := range []string{"chat -m hello", "chats", "replay c1", "replay c1 --follow", "admin rebuild", "admin nats-context"} {
+	for _, args := range []string{"chat -m hello", "chats", "replay c1", "replay c1 --follow", "admin rebuild",
+		"admin nats-context"} {
 		is := is.New(t)
 		_, _, err := runApp(t, strings.Fields(args)...)
 		is.True(errors.Is(err, datadir.ErrNotRunning))

@@ -1,7 +1,7 @@
 // Package printable turns values into text for a terminal.
 //
-// Promises: nothing in a text that a model or a command wrote moves the cursor, changes colours, or hides or reorders what a person
-// reads. Newlines and tabs stay; any other control or invisible character becomes a visible one.
+// Promises: nothing in a text that a model or a command wrote moves the cursor, changes colours, or hides or reorders
+// what a person reads. Newlines and tabs stay; any other control or invisible character becomes a visible one.
 //
 // It must not know what the texts are.
 package printable
@@ -30,8 +30,8 @@ func Visible(text string) string {
 	return b.String()
 }
 
-// VisibleLine makes a text safe and keeps it on one line: for paths and other names, which may hold line breaks that look like
-// the rest of what a person decides on.
+// VisibleLine makes a text safe and keeps it on one line: for paths and other names, which may hold line breaks that
+// look like the rest of what a person decides on.
 func VisibleLine(text string) string {
 	return strings.NewReplacer("\n", "␊", "\t", "␉").Replace(Visible(text))
 }

@@ -1,4 +1,5 @@
-// Package program is what the running program knows of itself: its version, its name at the command line, and how it starts others.
+// Package program is what the running program knows of itself: its version, its name at the command line, and how it
+// starts others.
 //
 // It must not know what the program does.
 package program
@@ -15,9 +16,8 @@ import (
 	"time"
 )
 
-// Launcher are the words that start a program with the file mode mask that this process was started with, because the program writes
-// the person's files.
-// It is empty unless MaskFiles was called.
+// Launcher are the words that start a program with the file mode mask that this process was started with, because the
+// program writes the person's files. It is empty unless MaskFiles was called.
 var Launcher []string
 
 // Version returns the version of this program: the module's, and the commit it was built from when the build knew it.

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// tmuxSettings are what a server is told before its first session is made. No key of tmux's own stays bound: among them are
-// its command prompt and menus, which run commands, and windows with a shell of this machine. The keys that are bound move
-// between windows, scroll, leave, and open and close a shell inside the isolation.
+// tmuxSettings are what a server is told before its first session is made. No key of tmux's own stays bound: among
+// them are its command prompt and menus, which run commands, and windows with a shell of this machine. The keys that
+// are bound move between windows, scroll, leave, and open and close a shell inside the isolation.
 func tmuxSettings(self string) [][]string {
 	var all [][]string
 	add := func(words string, more ...string) { all = append(all, append(strings.Fields(words), more...)) }
@@ -58,8 +58,9 @@ var tmuxKeys = []struct {
 	{"-T prefix d", []string{"detach-client"}},
 	{"-T prefix n", []string{"next-window"}},
 	{"-T prefix p", []string{"previous-window"}},
-	{"-T prefix c", []string{"run-shell", "-C", "#{@shell} --client=0#{client_pid}"}}, // with -C it is a command of tmux's, the one viewer.show has set; no client is 0, who is nobody
-	{"-T prefix x", []string{"if-shell", "-F", "#{window_index}", "kill-window"}},     // not the first one
+	// with -C it is a command of tmux's, the one viewer.show has set; no client is 0, who is nobody
+	{"-T prefix c", []string{"run-shell", "-C", "#{@shell} --client=0#{client_pid}"}},
+	{"-T prefix x", []string{"if-shell", "-F", "#{window_index}", "kill-window"}}, // not the first one
 	{"-T prefix [", []string{"copy-mode"}},
 	{"-T prefix PPage", []string{"copy-mode", "-u"}},
 	{"-T root WheelUpPane", []string{"if-shell", "-F", "#{||:#{alternate_on},#{||:#{pane_in_mode},#{mouse_any_flag}}}", "send-keys -M", "copy-mode -e"}},
@@ -75,7 +76,8 @@ var tmuxKeys = []struct {
 	{"-T copy-mode q", []string{"send-keys", "-X", "cancel"}},
 	{"-T copy-mode Escape", []string{"send-keys", "-X", "cancel"}},
 	{"-T copy-mode C-c", []string{"send-keys", "-X", "cancel"}},
-	{"-T copy-mode-vi q", []string{"send-keys", "-X", "cancel"}}, // not in use; but a table without a key is gone, and cannot be emptied again
+	// not in use; but a table without a key is gone, and cannot be emptied again
+	{"-T copy-mode-vi q", []string{"send-keys", "-X", "cancel"}},
 }
 
 // joined makes one run of tmux of several commands: the first that fails is the last.

@@ -1,7 +1,8 @@
-// Package viewer looks into the sandbox: windows of tmux that follow the commands of a chat, and shells in the sandbox at a terminal.
+// Package viewer looks into the sandbox: windows of tmux that follow the commands of a chat, and shells in the sandbox
+// at a terminal.
 //
-// Promises: no key of the viewer runs anything on this machine but this program, and nothing that is printed in it reaches the terminal
-// except as text.
+// Promises: no key of the viewer runs anything on this machine but this program, and nothing that is printed in it
+// reaches the terminal except as text.
 //
 // It must not know events, or what the programs in its windows show.
 package viewer
@@ -26,8 +27,8 @@ import (
 	"pocketcoder/cmd/program"
 )
 
-// Viewer is the tmux server of a data directory, with a session for each chat that is viewed. A client may hold nothing but an SSH key.
-// The viewer only shows: nothing is read back from it.
+// Viewer is the tmux server of a data directory, with a session for each chat that is viewed. A client may hold
+// nothing but an SSH key. The viewer only shows: nothing is read back from it.
 type Viewer struct {
 	data datadir.Dir
 	tmux string // path
@@ -59,7 +60,8 @@ func Open(ctx context.Context, data datadir.Dir) (Viewer, error) {
 		return v, err
 	}
 	if path := v.socket(); len(path) > maxSocket() {
-		return v, fmt.Errorf("the path of tmux's socket, %s, has %d bytes, and the system takes %d: choose a shorter --data", path, len(path), maxSocket())
+		return v, fmt.Errorf("the path of tmux's socket, %s, has %d bytes, and the system takes %d: choose a shorter --data",
+			path, len(path), maxSocket())
 	}
 	return v, nil
 }
@@ -85,8 +87,8 @@ func maxSocket() int {
 	return 103
 }
 
-// Show makes sure that the chat has its session, and that its first window follows the chat. It returns the id of the session.
-// No other session ever has that id: a session that replaces this one has another.
+// Show makes sure that the chat has its session, and that its first window follows the chat. It returns the id of the
+// session. No other session ever has that id: a session that replaces this one has another.
 func (v Viewer) Show(ctx context.Context, chat string) (session string, err error) {
 	first := "=" + chat + ":0"
 	if err := os.MkdirAll(filepath.Dir(v.socket()), 0o700); err != nil {
@@ -94,9 +96,11 @@ func (v Viewer) Show(ctx context.Context, chat string) (session string, err erro
 	}
 	if v.run(ctx, "has-session", "-t", "="+chat) != nil {
 		// One command after another, and the session is the last of them: if tmux does not take a setting, there is none.
-		all := append(tmuxSettings(v.self), append([]string{"new-session", "-d", "-s", chat, "-n", "transcript", "-c", "/", "--"}, v.transcript(chat, "--windows")...))
+		all := append(tmuxSettings(v.self), append([]string{"new-session", "-d", "-s", chat, "-n", "transcript", "-c", "/",
+			"--"}, v.transcript(chat, "--windows")...))
 		made := v.run(ctx, joined(all)...)
-		if err := v.run(ctx, "has-session", "-t", "="+chat); err != nil { // whatever became of that: somebody else may just have made it
+		// whatever became of that: somebody else may just have made it
+		if err := v.run(ctx, "has-session", "-t", "="+chat); err != nil {
 			return "", errors.Join(made, err)
 		}
 	}
@@ -108,15 +112,17 @@ func (v Viewer) Show(ctx context.Context, chat string) (session string, err erro
 	return strings.TrimSpace(id), err
 }
 
-// Follow opens a window with the transcript of a subagent, and stays where it is. Like that of the chat it takes no keys.
+// Follow opens a window with the transcript of a subagent, and stays where it is. Like that of the chat it takes no
+// keys.
 func (v Viewer) Follow(ctx context.Context, chat, name, session string) error {
-	window := append([]string{"new-window", "-d", "-t", "=" + chat + ":", "-n", name, "-c", "/", "--"}, v.transcript(chat, "--session", session)...)
+	window := append([]string{"new-window", "-d", "-t", "=" + chat + ":", "-n", name, "-c", "/", "--"},
+		v.transcript(chat, "--session", session)...)
 	return v.run(ctx, joined(append([][]string{window}, only("="+chat+":="+name)...))...)
 }
 
-// only makes a window show a transcript and nothing else: it takes no keys, and why the transcript failed stays. Windows of
-// shells do not stay when their program has ended: for that tmux waits for a signal (SIGCHLD), which it misses while its
-// libutempter has that signal to itself.
+// only makes a window show a transcript and nothing else: it takes no keys, and why the transcript failed stays.
+// Windows of shells do not stay when their program has ended: for that tmux waits for a signal (SIGCHLD), which it
+// misses while its libutempter has that signal to itself.
 func only(window string) [][]string {
 	return [][]string{{"select-pane", "-d", "-t", window}, {"set-option", "-p", "-t", window, "remain-on-exit", "failed"}}
 }
@@ -127,8 +133,8 @@ func (v Viewer) OpenShell(ctx context.Context, chat, user string) error {
 	return v.run(ctx, append([]string{"new-window", "-t", "=" + chat + ":", "-n", "shell", "-c", "/", "--"}, words...)...)
 }
 
-// Enter notes for whom a process becomes a client: a session may have several, of several accounts. Everyone who attaches notes
-// it, so that of an earlier process with this id nothing is left.
+// Enter notes for whom a process becomes a client: a session may have several, of several accounts. Everyone who
+// attaches notes it, so that of an earlier process with this id nothing is left.
 func (v Viewer) Enter(ctx context.Context, pid int, user string) error {
 	return v.run(ctx, "set-option", "-s", clientOption(pid), "for "+user)
 }
@@ -175,7 +181,8 @@ func (v Viewer) output(ctx context.Context, args ...string) (string, error) {
 	defer cancel()
 	words := []string{"-S", v.socket(), "-f", os.DevNull}
 	for _, word := range args {
-		if before, ok := strings.CutSuffix(word, ";"); ok && before != "" { // tmux takes a semicolon at a word's end for the end of the command
+		// tmux takes a semicolon at a word's end for the end of the command
+		if before, ok := strings.CutSuffix(word, ";"); ok && before != "" {
 			word = before + `\;`
 		}
 		words = append(words, word)
@@ -228,10 +235,11 @@ func End(ctx context.Context, data datadir.Dir, chat string) error {
 	return nil
 }
 
-// Attach makes this process a client of the session with the id that Show has returned. It returns only if it fails, such as
-// when End has closed that session.
+// Attach makes this process a client of the session with the id that Show has returned. It returns only if it fails,
+// such as when End has closed that session.
 func (v Viewer) Attach(ctx context.Context, session string, getenv func(string) string) error {
-	client := append(viewerEnvironment(getenv), "TERM="+terminalKind(ctx, getenv)) // TMUX would make it refuse to run inside another one
+	// TMUX would make it refuse to run inside another one
+	client := append(viewerEnvironment(getenv), "TERM="+terminalKind(ctx, getenv))
 	return syscall.Exec(v.tmux, []string{"tmux", "-u", "-S", v.socket(), "attach-session", "-t", session}, client)
 }
 

@@ -30,7 +30,8 @@ func opened(t *testing.T) Viewer {
 func TestTmuxVersionsThatLetEscapesPassAreRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	for version, tooOld := range map[string]bool{"tmux 2.9": true, "tmux 3.2a": true, "tmux 3.3": false, "tmux 3.3a": false, "tmux next-3.6": false, "tmux 10.0": false, "tmux master": false} {
+	for version, tooOld := range map[string]bool{"tmux 2.9": true, "tmux 3.2a": true, "tmux 3.3": false,
+		"tmux 3.3a": false, "tmux next-3.6": false, "tmux 10.0": false, "tmux master": false} {
 		is.Equal(TooOld(version), tooOld)
 	}
 }
@@ -42,13 +43,15 @@ func TestWordsForTmuxStayWords(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "words")
 	words := []string{"a b", `"q"`, "$HOME", "#{session_name}", "end;", `back\slash`, "~", "'", "{", "line\nbreak", "%H"}
 	say := append([]string{"sh", "-c", `printf '%s\0' "$@" > "$0"`, file}, words...)
-	is.NoErr(v.run(t.Context(), "new-session", "-d", "-s", "y", "--", "sleep", "60")) // first: without a session the server ends
+	// first: without a session the server ends
+	is.NoErr(v.run(t.Context(), "new-session", "-d", "-s", "y", "--", "sleep", "60"))
 	is.NoErr(v.run(t.Context(), append([]string{"new-session", "-d", "-s", "x", "--"}, say...)...))
 	read := func() string { all, _ := os.ReadFile(file); return string(all) }
 	want := strings.Join(words, "\x00") + "\x00"
 	expect.Eventually(t, "the words are there", func() bool { return read() == want })
 	is.NoErr(os.Remove(file))
-	is.NoErr(v.run(t.Context(), "set-option", "-t", "=y:", "@shell", tmuxLine(append([]string{"new-window", "--"}, say...))))
+	is.NoErr(v.run(t.Context(), "set-option", "-t", "=y:", "@shell",
+		tmuxLine(append([]string{"new-window", "--"}, say...))))
 	is.NoErr(v.run(t.Context(), "run-shell", "-C", "-t", "=y:", "#{@shell}"))
 	expect.Eventually(t, "the words are there again", func() bool { return read() == want })
 }
@@ -67,7 +70,8 @@ func TestAClientThatWasNotNotedIsNobodys(t *testing.T) {
 			press = k.command
 		}
 	}
-	is.NoErr(v.run(t.Context(), "set-option", "-t", "=x:", "@shell", tmuxLine([]string{"new-window", "--", "sh", "-c", `printf %s "$1" > "$0"`, file})))
+	is.NoErr(v.run(t.Context(), "set-option", "-t", "=x:", "@shell",
+		tmuxLine([]string{"new-window", "--", "sh", "-c", `printf %s "$1" > "$0"`, file})))
 	is.NoErr(v.run(t.Context(), press...)) // from no client at all
 	expect.Eventually(t, "the shell's window has run", func() bool { text, _ := os.ReadFile(file); return len(text) > 0 })
 	text, err := os.ReadFile(file)
@@ -99,6 +103,7 @@ func TestSessionThatReplacesAClosedOneHasAnotherID(t *testing.T) {
 	second, err := v.Show(t.Context(), "c1")
 	is.NoErr(err)
 	is.True(second != first)
-	is.True(v.run(t.Context(), "has-session", "-t", first) != nil) // so a client that wants the first does not get the second
+	// so a client that wants the first does not get the second
+	is.True(v.run(t.Context(), "has-session", "-t", first) != nil)
 	is.NoErr(v.run(t.Context(), "has-session", "-t", second))
 }

@@ -1,9 +1,10 @@
-// Package archive copies the messages of JetStream streams out of a server and into one: for a backup, and to write a log anew.
+// Package archive copies the messages of JetStream streams out of a server and into one: for a backup, and to write a
+// log anew.
 //
-// Promises: an entry holds a message as it is stored: the bytes of its header and body, its sequence and the time at which it was
-// stored. Restore stores exactly that. Read returns every message of a range in order, once, or fails; it never takes a damaged
-// message for a deleted one. A file of entries that was cut or changed is refused. A stream that Restore did not finish must not
-// be used.
+// Promises: an entry holds a message as it is stored: the bytes of its header and body, its sequence and the time at
+// which it was stored. Restore stores exactly that. Read returns every message of a range in order, once, or fails; it
+// never takes a damaged message for a deleted one. A file of entries that was cut or changed is refused. A stream that
+// Restore did not finish must not be used.
 //
 // It must not know what the messages mean, where files are, or what a backup is made of.
 package archive

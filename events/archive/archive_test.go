@@ -117,7 +117,8 @@ func TestDeletedMessagesStayDeleted(t *testing.T) {
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	js, err := jetstream.New(nc)
 	is.NoErr(err)
-	from, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "X", Subjects: []string{"x.*"}, Storage: jetstream.FileStorage})
+	from, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "X", Subjects: []string{"x.*"},
+		Storage: jetstream.FileStorage})
 	is.NoErr(err)
 	for i := range 10 {
 		_, err := js.Publish(t.Context(), fmt.Sprint("x.", i), []byte(strings.Repeat("y", i)))
@@ -126,7 +127,8 @@ func TestDeletedMessagesStayDeleted(t *testing.T) {
 	for _, seq := range []uint64{1, 2, 5, 10} { // at the beginning, between, at the end
 		is.NoErr(from.DeleteMsg(t.Context(), seq))
 	}
-	c, err := from.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "worker", AckPolicy: jetstream.AckExplicitPolicy})
+	c, err := from.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "worker",
+		AckPolicy: jetstream.AckExplicitPolicy})
 	is.NoErr(err)
 	batch, err := c.Fetch(3)
 	is.NoErr(err)

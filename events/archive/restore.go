@@ -17,9 +17,10 @@ type Consumer struct {
 	State  server.ConsumerState
 }
 
-// Restore creates a stream in an account of a server in this process and stores the entries that source adds, in ascending order
-// of their sequences. The sequences between them count as deleted. The stream begins at info.State.First and ends at info.State.Last,
-// and has one replica. If Restore fails, the server may hold a part of the stream.
+// Restore creates a stream in an account of a server in this process and stores the entries that source adds, in
+// ascending order of their sequences. The sequences between them count as deleted. The stream begins at
+// info.State.First and ends at info.State.Last, and has one replica. If Restore fails, the server may hold a part of
+// the stream.
 func Restore(account *server.Account, info Info, consumers []Consumer, source func(add func(Entry) error) error) error {
 	var config server.StreamConfig
 	if err := json.Unmarshal(info.Config, &config); err != nil {
@@ -63,7 +64,8 @@ func send(w io.Writer, state State, consumers []Consumer, source func(add func(E
 		if err := json.Unmarshal(c.Config, &config); err != nil {
 			return fmt.Errorf("read the configuration of a consumer: %w", err)
 		}
-		if err := object("consumers/"+config.Durable, server.SnapshotConsumerState{ConsumerConfig: &config, ConsumerState: &c.State}); err != nil {
+		if err := object("consumers/"+config.Durable, server.SnapshotConsumerState{ConsumerConfig: &config,
+			ConsumerState: &c.State}); err != nil {
 			return err
 		}
 	}
@@ -76,8 +78,8 @@ func send(w io.Writer, state State, consumers []Consumer, source func(add func(E
 	return compressed.Close()
 }
 
-// Consumers returns the durable consumers of the stream. After Restore, a consumer receives its unacknowledged messages again, and all
-// messages after the first of them.
+// Consumers returns the durable consumers of the stream. After Restore, a consumer receives its unacknowledged
+// messages again, and all messages after the first of them.
 func (s Stream) Consumers(ctx context.Context) (list []Consumer, err error) {
 	for {
 		var page struct {

@@ -111,8 +111,9 @@ func apiError(answer []byte) error {
 // window is the maximum number of outstanding requests for messages.
 const window = 128
 
-// Read calls fn with every message of the stream from one sequence to another, both included. It requests each sequence by itself,
-// which changes nothing in the stream and delays no writer. It skips deleted messages and returns an error if a message is damaged.
+// Read calls fn with every message of the stream from one sequence to another, both included. It requests each
+// sequence by itself, which changes nothing in the stream and delays no writer. It skips deleted messages and returns
+// an error if a message is damaged.
 func (s Stream) Read(ctx context.Context, from, to uint64, fn func(Entry) error) error {
 	fail := func(seq uint64, err error) error {
 		return fmt.Errorf("read message %d of stream %s: %w", seq, s.Name, err)
@@ -131,7 +132,8 @@ func (s Stream) Read(ctx context.Context, from, to uint64, fn func(Entry) error)
 	defer silence.Stop()
 	for seq, next := from, from; seq <= to; seq++ {
 		for ; next <= to && next < seq+window; next++ {
-			if err := s.Conn.PublishRequest("$JS.API.STREAM.MSG.GET."+s.Name, reply(inbox, next), fmt.Appendf(nil, `{"seq":%d}`, next)); err != nil {
+			if err := s.Conn.PublishRequest("$JS.API.STREAM.MSG.GET."+s.Name, reply(inbox, next),
+				fmt.Appendf(nil, `{"seq":%d}`, next)); err != nil {
 				return fail(next, err)
 			}
 		}
@@ -217,9 +219,9 @@ func (s Stream) checkDeleted(ctx context.Context, missing []uint64) error {
 	return nil
 }
 
-// BatchEnd returns the sequence of the last message of the atomic batch that a message belongs to, or seq if it belongs to none. The
-// last sequence of a stream may be in the middle of a batch that is being stored. The server returns no message of such a batch until
-// the whole batch is stored.
+// BatchEnd returns the sequence of the last message of the atomic batch that a message belongs to, or seq if it
+// belongs to none. The last sequence of a stream may be in the middle of a batch that is being stored. The server
+// returns no message of such a batch until the whole batch is stored.
 func (s Stream) BatchEnd(ctx context.Context, seq uint64) (end uint64, err error) {
 	err = s.Read(ctx, seq, seq+maxBatch, func(e Entry) error {
 		end = e.Seq

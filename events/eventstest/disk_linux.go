@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// SmallDisk mounts a disk of some MiB on a directory, until the test ends. It skips the test where that is not permitted, but not
-// for root in CI.
+// SmallDisk mounts a disk of some MiB on a directory, until the test ends. It skips the test where that is not
+// permitted, but not for root in CI.
 func SmallDisk(t testing.TB, dir string, mib int) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -36,7 +36,8 @@ const (
 	codeInsufficientResources     = 10023 // the server has reached its limit of stored bytes
 	codeInsufficientStorage       = 10047 // what an account or a stream reserves does not fit into that limit
 	codeNotOpen                   = 10120 // the server opens its streams again: it says that the account may not have any
-	codeBatchIncomplete           = 10176 // messages of an atomic batch are missing; with a full disk the server cannot keep them
+	// messages of an atomic batch are missing; with a full disk the server cannot keep them
+	codeBatchIncomplete = 10176
 )
 
 // MaxBatch is the most events one atomic batch may hold; the server's limit is 1,000.
@@ -56,7 +57,9 @@ func (l *Log) Append(ctx context.Context, e events.Event, expect ...Expect) (uin
 	for _, x := range expect {
 		opts = append(opts, jetstream.WithExpectLastSequenceForSubject(x.Last, x.Filter))
 	}
-	seq, err := l.untilAnswered(ctx, Write{Event: e}, func(ctx context.Context) (uint64, error) { return l.publish(ctx, m, opts...) })
+	seq, err := l.untilAnswered(ctx, Write{Event: e}, func(ctx context.Context) (uint64, error) {
+		return l.publish(ctx, m, opts...)
+	})
 	if err != nil {
 		return 0, appendError(e, err)
 	}
@@ -111,9 +114,10 @@ func (l *Log) appendBatch(ctx context.Context, batch []events.Event) (uint64, er
 	return last, nil
 }
 
-// Commit stores what a command decided: 1 to MaxBatch events in order if every expectation holds. Otherwise it stores none and
-// returns ErrConflict. Each expectation is compared with the log before the batch. The server refuses an expectation on a
-// literal subject that comes after the first event of that subject. Commit returns an Unavailable while Accepting does.
+// Commit stores what a command decided: 1 to MaxBatch events in order if every expectation holds. Otherwise it stores
+// none and returns ErrConflict. Each expectation is compared with the log before the batch. The server refuses an
+// expectation on a literal subject that comes after the first event of that subject. Commit returns an Unavailable
+// while Accepting does.
 func (l *Log) Commit(ctx context.Context, writes []Write) (uint64, error) {
 	if err := l.Accepting(ctx); err != nil {
 		return 0, err
@@ -150,8 +154,8 @@ func (l *Log) appendAtomic(ctx context.Context, writes []Write) (uint64, error) 
 	return seq, nil
 }
 
-// publishBatch speaks the server's atomic batch protocol (ADR-50): every message carries the batch id and its number, and the
-// last one commits and receives the acknowledgement. nats.go has no client for it.
+// publishBatch speaks the server's atomic batch protocol (ADR-50): every message carries the batch id and its number,
+// and the last one commits and receives the acknowledgement. nats.go has no client for it.
 func (l *Log) publishBatch(ctx context.Context, batch []*nats.Msg) (uint64, error) {
 	id, last := nuid.Next(), len(batch)-1
 	for i, m := range batch {

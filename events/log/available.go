@@ -19,7 +19,8 @@ type Unavailable string
 
 func (u Unavailable) Error() string { return string(u) }
 
-// errNoRoom is the error of an append beyond a limit of the server. The log stores events again as soon as the server does.
+// errNoRoom is the error of an append beyond a limit of the server. The log stores events again as soon as the server
+// does.
 const errNoRoom = Unavailable("The NATS server has reached its storage limit. An administrator must raise max_file_store of the server, or free space and restart it.")
 
 // The errors of an append that the server did not confirm in time.
@@ -28,17 +29,19 @@ const (
 	errMayStore  = Unavailable("The log did not confirm this in time. It may still be stored: look whether it is there before you try again, or try again with the same id.")
 )
 
-// appendTime bounds all tries of an append, tryTime one of them: an append may wait behind slow syncs, or be lost while a cluster
-// elects a leader.
+// appendTime bounds all tries of an append, tryTime one of them: an append may wait behind slow syncs, or be lost
+// while a cluster elects a leader.
 const (
 	appendTime = 9 * time.Second
 	tryTime    = 3 * time.Second
 	tryPause   = 100 * time.Millisecond
 )
 
-// untilAnswered repeats an append until the server has stored or refused it. last is its last event. The server recognizes the ids of
-// stored events, so it stores them once. But it compares expectations first, and refuses a batch with a stored event.
-func (l *Log) untilAnswered(ctx context.Context, last Write, try func(context.Context) (uint64, error)) (uint64, error) {
+// untilAnswered repeats an append until the server has stored or refused it. last is its last event. The server
+// recognizes the ids of stored events, so it stores them once. But it compares expectations first, and refuses a batch
+// with a stored event.
+func (l *Log) untilAnswered(ctx context.Context, last Write,
+	try func(context.Context) (uint64, error)) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, appendTime)
 	defer cancel()
 	refusal := errNotStored
@@ -75,8 +78,8 @@ func isCode(err error, codes ...jetstream.ErrorCode) bool {
 	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)
 }
 
-// sequenceOf returns the sequence of an event that an earlier try may have stored. If it was not, sequenceOf returns the error of
-// the later try.
+// sequenceOf returns the sequence of an event that an earlier try may have stored. If it was not, sequenceOf returns
+// the error of the later try.
 func (l *Log) sequenceOf(ctx context.Context, w Write, later error) (seq uint64, err error) {
 	_, err = l.Fold(ctx, w.Event.RawSubject, w.Expect.Last, func(e events.Event) error {
 		if e.ID == w.Event.ID {
@@ -93,11 +96,12 @@ func (l *Log) sequenceOf(ctx context.Context, w Write, later error) (seq uint64,
 	return 0, later
 }
 
-// never is a last sequence that no stream has. (Never use an unknown last message id: a cluster of 2.15.2 loses its leader for
-// good, measured.)
+// never is a last sequence that no stream has. (Never use an unknown last message id: a cluster of 2.15.2 loses its
+// leader for good, measured.)
 const never = 1 << 62
 
-// Probe notes a failure, as an append does, if EVENTS does not answer. It stores nothing, because the server refuses the event.
+// Probe notes a failure, as an append does, if EVENTS does not answer. It stores nothing, because the server refuses
+// the event.
 func (l *Log) Probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
@@ -107,8 +111,8 @@ func (l *Log) Probe(ctx context.Context) {
 	}
 }
 
-// Accepting returns an Unavailable while commands are refused. Append and AppendAll are not refused: they store what has
-// happened already, and the last free space is for them.
+// Accepting returns an Unavailable while commands are refused. Append and AppendAll are not refused: they store what
+// has happened already, and the last free space is for them.
 func (l *Log) Accepting(ctx context.Context) error {
 	if last, _ := ctx.Value(lastSpaceKey{}).(bool); last || l.refuse == nil {
 		return nil
@@ -152,13 +156,15 @@ func (l *Log) observe(err error) {
 	l.failed.Store(f)
 }
 
-// IsUnavailable reports whether an error means that the server does not answer or does not store at present. A refusal of one
-// event is no such error.
+// IsUnavailable reports whether an error means that the server does not answer or does not store at present. A refusal
+// of one event is no such error.
 func IsUnavailable(err error) bool {
 	if api := (*jetstream.APIError)(nil); errors.As(err, &api) {
-		return api.Code >= http.StatusInternalServerError || api.ErrorCode == codeBatchIncomplete || api.ErrorCode == codeBeingStored ||
+		return api.Code >= http.StatusInternalServerError || api.ErrorCode == codeBatchIncomplete ||
+			api.ErrorCode == codeBeingStored ||
 			api.ErrorCode == codeNotOpen
 	}
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, jetstream.ErrNoStreamResponse)
 }

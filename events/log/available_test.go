@@ -22,7 +22,8 @@ func TestCommandsAreRefusedAndFactsAreStored(t *testing.T) {
 	var refusal error
 	options := log.DefaultOptions
 	options.Refuse = func() error { return refusal }
-	l, err := log.Open(t.Context(), eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))), options, secret.NewRedactor())
+	l, err := log.Open(t.Context(), eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))), options,
+		secret.NewRedactor())
 	is.NoErr(err)
 	commit := func(id string) []log.Write { return []log.Write{{Event: sized(t, id, 10)}} }
 	_, err = l.Commit(t.Context(), commit("evt_1"))
@@ -47,7 +48,8 @@ func TestCommandsAreRefusedAndFactsAreStored(t *testing.T) {
 func TestTheServersStorageLimitIsASentenceAndPassesWithoutARestart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	limit := &server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true, NoLog: true, JetStreamMaxStore: 4 << 20}
+	limit := &server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true,
+		NoLog: true, JetStreamMaxStore: 4 << 20}
 	s, err := server.NewServer(limit.Clone())
 	is.NoErr(err)
 	s.Start()

@@ -21,7 +21,8 @@ func bodies(b *testing.B, round, n int) []events.Event {
 	body, _ := json.Marshal(strings.Repeat("x", 498))
 	all := make([]events.Event, 0, n)
 	for i := range n {
-		e, err := events.NewOpenCode("chat1", "local", fmt.Sprintf("evt_%d_%d", round, i), -1, events.OpenCode{Type: "session.updated", Properties: body})
+		e, err := events.NewOpenCode("chat1", "local", fmt.Sprintf("evt_%d_%d", round, i), -1,
+			events.OpenCode{Type: "session.updated", Properties: body})
 		if err != nil {
 			b.Fatal(err)
 		}

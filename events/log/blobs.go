@@ -22,18 +22,18 @@ import (
 	"pocketcoder/events/log/file"
 )
 
-// How a blob is cut into messages, in bytes, and how many of them are on their way at once: the server refuses what it has not
-// stored beyond 128 MiB (server/stream.go, streamDefaultMaxQueueBytes).
+// How a blob is cut into messages, in bytes, and how many of them are on their way at once: the server refuses what it
+// has not stored beyond 128 MiB (server/stream.go, streamDefaultMaxQueueBytes).
 const (
 	chunkSize      = 128 << 10
 	chunksInFlight = 128
 )
 
-// PutBlob stores the content of r under name, in constant memory, and returns the reference for an event. It redacts nothing:
-// write the content through Writer before. What has the name already is replaced.
+// PutBlob stores the content of r under name, in constant memory, and returns the reference for an event. It redacts
+// nothing: write the content through Writer before. What has the name already is replaced.
 //
-// It writes what the object store's client would write (ADR-20). That client has up to 512 MiB in flight, and says that a blob
-// is there before it knows that it is.
+// It writes what the object store's client would write (ADR-20). That client has up to 512 MiB in flight, and says
+// that a blob is there before it knows that it is.
 func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blob, error) {
 	bucket, err := l.bucket()
 	if err != nil {
@@ -186,7 +186,8 @@ func ContentName(body []byte) string {
 	return hashPrefix + hex.EncodeToString(sum[:])
 }
 
-// KeepBlob stores a body under its own hash, so that storing it again stores nothing new. Like PutBlob it redacts nothing.
+// KeepBlob stores a body under its own hash, so that storing it again stores nothing new. Like PutBlob it redacts
+// nothing.
 func (l *Log) KeepBlob(ctx context.Context, body []byte) (events.Blob, error) {
 	b := events.Blob{Name: ContentName(body), Size: int64(len(body))}
 	b.SHA256 = strings.TrimPrefix(b.Name, hashPrefix)
@@ -242,8 +243,8 @@ func isLost(err error) bool {
 	return errors.Is(err, ErrNoBlob) || errors.Is(err, ErrDamaged) || errors.Is(err, file.ErrUnreadable)
 }
 
-// fetchBody returns the body that a reference names. The server that answers may lag behind the others of a cluster, or close
-// its store, so fetchBody reads again while the stream's leader has the blob, as long as bodyPatience.
+// fetchBody returns the body that a reference names. The server that answers may lag behind the others of a cluster,
+// or close its store, so fetchBody reads again while the stream's leader has the blob, as long as bodyPatience.
 func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
 	for began := time.Now(); ; time.Sleep(replicaPause) {
 		body, err := l.readBody(ctx, reference)

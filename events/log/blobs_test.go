@@ -32,7 +32,8 @@ func sized(t *testing.T, id string, n int) events.Event {
 func sizedOf(t *testing.T, chat, id string, n int) events.Event {
 	t.Helper()
 	body := `"` + strings.Repeat("x", n-2) + `"`
-	e, err := events.NewOpenCode(chat, "local", id, -1, events.OpenCode{Type: "session.updated", Properties: json.RawMessage(body)})
+	e, err := events.NewOpenCode(chat, "local", id, -1, events.OpenCode{Type: "session.updated",
+		Properties: json.RawMessage(body)})
 	is.New(t).NoErr(err)
 	return e
 }
@@ -97,7 +98,10 @@ func TestAnEventWhoseBodyIsLostIsMalformedAndTheRestIsRead(t *testing.T) {
 	damage := func(want error, text string) {
 		t.Helper()
 		var folded []events.Event
-		_, err := l.Fold(t.Context(), events.ChatFilter("chat1"), 0, func(e events.Event) error { folded = append(folded, e); return nil })
+		_, err := l.Fold(t.Context(), events.ChatFilter("chat1"), 0, func(e events.Event) error {
+			folded = append(folded, e)
+			return nil
+		})
 		is.NoErr(err)
 		for _, got := range [][]events.Event{folded, read(t, l, 0), read(t, reader, 0)} {
 			is.Equal(len(got), 2)
@@ -127,7 +131,8 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 	is := is.New(t)
 	keys, err := natsconf.LoadKeys(t.TempDir())
 	is.NoErr(err)
-	config := natsconf.Config{Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public, Pools: []string{"local"}}
+	config := natsconf.Config{Name: "test", Listen: "127.0.0.1:0", StoreDir: t.TempDir(), Keys: keys.Public,
+		Pools: []string{"local"}}
 	s, err := natsconf.Start(t.Context(), config)
 	is.NoErr(err)
 	t.Cleanup(func() { s.Close() })
@@ -165,7 +170,10 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 		is.Equal(len(got), 3)
 		is.True(bytes.Equal(got[1].Data, large.Data))
 		var folded []events.Event
-		last, err := l.Fold(t.Context(), events.ChatFilter("chat1"), 1, func(e events.Event) error { folded = append(folded, e); return nil })
+		last, err := l.Fold(t.Context(), events.ChatFilter("chat1"), 1, func(e events.Event) error {
+			folded = append(folded, e)
+			return nil
+		})
 		is.NoErr(err)
 		is.Equal(last, uint64(3))
 		is.Equal(len(folded), 2)
@@ -188,7 +196,8 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 			default:
 			}
 		})
-		d := log.Delta{Subject: events.ExecDeltaSubject("chat1", "x1"), Type: log.ExecOutput, Stream: "stderr", Offset: 7, Data: []byte("hi")}
+		d := log.Delta{Subject: events.ExecDeltaSubject("chat1", "x1"), Type: log.ExecOutput, Stream: "stderr", Offset: 7,
+			Data: []byte("hi")}
 		is.Equal(publishUntilSeen(t, owner, d, deltas), d)
 	}
 
@@ -202,7 +211,10 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 	s, err = natsconf.Start(t.Context(), config)
 	is.NoErr(err)
 	appended := sized(t, "evt_4", 10)
-	expect.Eventually(t, "the owner is connected again", func() bool { _, err := owner.Append(t.Context(), appended); return err == nil })
+	expect.Eventually(t, "the owner is connected again", func() bool {
+		_, err := owner.Append(t.Context(), appended)
+		return err == nil
+	})
 	is.Equal((<-arrived).Events[0].Seq, uint64(4)) // a server that restarts does not end a read
 }
 

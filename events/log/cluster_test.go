@@ -35,7 +35,8 @@ func TestEveryAppendIsStoredOnceWhileTheLeaderChanges(t *testing.T) {
 		writing.Go(func() {
 			chat, last := fmt.Sprint("chat", w), uint64(0)
 			for i := 0; ctx.Err() == nil; i++ {
-				batch := []log.Write{{Event: sizedOf(t, chat, fmt.Sprintf("evt_%d_%d", w, i), 100), Expect: log.Expect{Filter: events.ChatFilter(chat), Last: last}}}
+				batch := []log.Write{{Event: sizedOf(t, chat, fmt.Sprintf("evt_%d_%d", w, i), 100),
+					Expect: log.Expect{Filter: events.ChatFilter(chat), Last: last}}}
 				if w%2 == 0 {
 					batch = append(batch, log.Write{Event: sizedOf(t, chat, fmt.Sprintf("evt_%d_%d_b", w, i), 100)})
 				}

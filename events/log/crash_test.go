@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 // appendForever appends one by one, in batches and with large bodies, and prints the id of each event once it is
 // acknowledged.
 func appendForever(dir string) error {
-	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{DontListen: true, JetStream: true, StoreDir: dir, SyncAlways: true,
+		NoSigs: true, NoLog: true})
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,8 @@ func appendForever(dir string) error {
 		var all []events.Event
 		for range 1 + n%7 {
 			body, _ := json.Marshal(strings.Repeat("x", 50+(n%11)/10*(300<<10))) // every eleventh is a blob
-			e, err := events.NewOpenCode("chat1", "local", fmt.Sprint("evt_", n), int64(n), events.OpenCode{Type: "session.updated", Properties: body})
+			e, err := events.NewOpenCode("chat1", "local", fmt.Sprint("evt_", n), int64(n),
+				events.OpenCode{Type: "session.updated", Properties: body})
 			if err != nil {
 				return err
 			}

@@ -33,8 +33,8 @@ type Delta struct {
 // ExecOutput is the type of an execution's output chunk.
 const ExecOutput = "exec.output"
 
-// PublishDelta publishes a fragment to DELTAS without waiting for its acknowledgement, because the closing event replaces a
-// fragment that is lost in a crash. It blocks while too many fragments are in flight.
+// PublishDelta publishes a fragment to DELTAS without waiting for its acknowledgement, because the closing event
+// replaces a fragment that is lost in a crash. It blocks while too many fragments are in flight.
 func (l *Log) PublishDelta(d Delta) error {
 	h := nats.Header{}
 	h.Set(events.HeaderType, d.Type)
@@ -51,8 +51,8 @@ func (l *Log) PublishDelta(d Delta) error {
 	return nil
 }
 
-// FollowDeltas calls fn with fragments as they are published, from now on, until ctx ends. It is for displays: a follower that
-// cannot keep up misses fragments.
+// FollowDeltas calls fn with fragments as they are published, from now on, until ctx ends. It is for displays: a
+// follower that cannot keep up misses fragments.
 func (l *Log) FollowDeltas(ctx context.Context, filters []string, fn func(Delta)) error {
 	arrived := make(chan *nats.Msg, deltasInFlight)
 	for _, f := range filters {
@@ -72,9 +72,9 @@ func (l *Log) FollowDeltas(ctx context.Context, filters []string, fn func(Delta)
 	}
 }
 
-// FoldDeltas calls fn with every fragment stored after the given sequence whose subject matches filter, in order. It returns the
-// sequence of the last one, or after if there is none. A fragment is stored a moment after followers receive it. Fragments
-// that were lost or are older than DELTAS keeps are missing.
+// FoldDeltas calls fn with every fragment stored after the given sequence whose subject matches filter, in order. It
+// returns the sequence of the last one, or after if there is none. A fragment is stored a moment after followers
+// receive it. Fragments that were lost or are older than DELTAS keeps are missing.
 func (l *Log) FoldDeltas(ctx context.Context, filter string, after uint64, fn func(Delta) error) (uint64, error) {
 	return l.direct().Read(ctx, DeltasStream, filter, after, func(m *nats.Msg, _ uint64) error {
 		d := delta(m.Header.Get(jetstream.SubjectHeader), m)
@@ -85,11 +85,12 @@ func (l *Log) FoldDeltas(ctx context.Context, filter string, after uint64, fn fu
 
 func delta(subject string, m *nats.Msg) Delta {
 	offset, _ := strconv.ParseInt(m.Header.Get(headerOffset), 10, 64)
-	return Delta{Subject: subject, Type: m.Header.Get(events.HeaderType), Stream: m.Header.Get(headerStream), Offset: offset, Data: events.WithoutMark(m.Data)}
+	return Delta{Subject: subject, Type: m.Header.Get(events.HeaderType), Stream: m.Header.Get(headerStream),
+		Offset: offset, Data: events.WithoutMark(m.Data)}
 }
 
-// ReadDeltas calls fn with the fragments that were stored since a time and match one of filters, in order, each once, and
-// continues with new ones until ctx ends. Fragments older than DELTAS keeps are missing.
+// ReadDeltas calls fn with the fragments that were stored since a time and match one of filters, in order, each once,
+// and continues with new ones until ctx ends. Fragments older than DELTAS keeps are missing.
 func (l *Log) ReadDeltas(ctx context.Context, since time.Time, filters []string, fn func(Delta)) error {
 	if l.attached {
 		return l.pollDeltas(ctx, since, filters, fn)

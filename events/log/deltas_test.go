@@ -38,7 +38,8 @@ func TestFollowerSeesItsChatAndNoOther(t *testing.T) {
 	go func() {
 		done <- l.FollowDeltas(ctx, events.ChatDeltaFilters("chat1"), func(d log.Delta) { seen <- d })
 	}()
-	first := log.Delta{Subject: events.PartDeltaSubject("chat1"), Type: "opencode.message.part.delta", Data: []byte(`{"delta":"a"}`)}
+	first := log.Delta{Subject: events.PartDeltaSubject("chat1"), Type: "opencode.message.part.delta",
+		Data: []byte(`{"delta":"a"}`)}
 	is.Equal(publishUntilSeen(t, l, first, seen), first)
 	for _, d := range []log.Delta{
 		{Subject: events.ExecDeltaSubject("chat2", "x9"), Type: log.ExecOutput, Stream: "stdout", Data: []byte("another chat's")},
@@ -63,7 +64,8 @@ func TestFragmentsAreStoredRedacted(t *testing.T) {
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc, "sk-canary-0123456789")
 	subject := events.PartDeltaSubject("chat1")
-	is.NoErr(l.PublishDelta(log.Delta{Subject: subject, Type: "opencode.message.part.delta", Data: []byte(`{"delta":"sk-canary-0123456789"}`)}))
+	is.NoErr(l.PublishDelta(log.Delta{Subject: subject, Type: "opencode.message.part.delta",
+		Data: []byte(`{"delta":"sk-canary-0123456789"}`)}))
 	js, err := jetstream.New(nc)
 	is.NoErr(err)
 	s, err := js.Stream(t.Context(), "DELTAS")
@@ -92,7 +94,8 @@ func TestStoredFragmentsAreReadInOrderFromAPlace(t *testing.T) {
 		var err error
 		place, err = l.FoldDeltas(t.Context(), events.ExecDeltaSubject("chat1", "x2"), place, func(d log.Delta) error {
 			is.True(time.Since(d.Stored) < time.Minute)
-			is.Equal(d, log.Delta{Subject: "delta.exec.chat1.x2", Type: "exec.output", Stream: "stdout", Offset: next, Data: []byte{byte(next)}, Stored: d.Stored})
+			is.Equal(d, log.Delta{Subject: "delta.exec.chat1.x2", Type: "exec.output", Stream: "stdout", Offset: next,
+				Data: []byte{byte(next)}, Stored: d.Stored})
 			next += 2
 			return nil
 		})

@@ -125,7 +125,8 @@ func (s *smallLog) append() error {
 // follow waits until the reader and the worker have received every acknowledged event.
 func (s *smallLog) follow() {
 	s.t.Helper()
-	for began := time.Now(); !containsAll(s.read.list(), s.acknowledged) || !containsAll(s.worked.list(), s.acknowledged); time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); !containsAll(s.read.list(), s.acknowledged) ||
+		!containsAll(s.worked.list(), s.acknowledged); time.Sleep(10 * time.Millisecond) {
 		if time.Since(began) > time.Minute {
 			s.t.Fatalf("acknowledged %d, read %d, worked %d", len(s.acknowledged), len(s.read.list()), len(s.worked.list()))
 		}

@@ -50,10 +50,12 @@ func TestSequenceIsCheckedBeforeDuplicates(t *testing.T) {
 	is := is.New(t)
 	_, js, _ := openStream(t)
 	const subject = "evt.chat.c1.created"
-	first, err := js.Publish(t.Context(), subject, nil, jetstream.WithMsgID("1"), jetstream.WithExpectLastSequenceForSubject(0, "evt.chat.c1.>"))
+	first, err := js.Publish(t.Context(), subject, nil, jetstream.WithMsgID("1"),
+		jetstream.WithExpectLastSequenceForSubject(0, "evt.chat.c1.>"))
 	is.NoErr(err)
 	// The same append again, as after a lost answer: a conflict, though its id is known.
-	_, err = js.Publish(t.Context(), subject, nil, jetstream.WithMsgID("1"), jetstream.WithExpectLastSequenceForSubject(0, "evt.chat.c1.>"))
+	_, err = js.Publish(t.Context(), subject, nil, jetstream.WithMsgID("1"),
+		jetstream.WithExpectLastSequenceForSubject(0, "evt.chat.c1.>"))
 	is.Equal(code(t, err), 10071)
 	again, err := js.Publish(t.Context(), subject, nil, jetstream.WithMsgID("1"))
 	is.NoErr(err)
@@ -101,8 +103,8 @@ func TestAtomicBatchWithAStoredMessageIsRefusedWhole(t *testing.T) {
 	is.Equal(info.State.Msgs, uint64(3)) // not even the new ones
 }
 
-// Every message of a batch may carry an expectation of its own, and each is compared with what was stored before the batch;
-// only one on a literal subject that the batch has written already is refused.
+// Every message of a batch may carry an expectation of its own, and each is compared with what was stored before the
+// batch; only one on a literal subject that the batch has written already is refused.
 func TestAtomicBatchKeepsEveryExpectation(t *testing.T) {
 	type message struct {
 		subject, filter string
@@ -209,7 +211,8 @@ func TestServerSyncsFactsAndNotFragments(t *testing.T) {
 	eventstest.Open(t, nc)
 	js, err := jetstream.New(nc)
 	is.NoErr(err)
-	for stream, mode := range map[string]jetstream.PersistModeType{"EVENTS": jetstream.DefaultPersistMode, "DELTAS": jetstream.AsyncPersistMode} {
+	for stream, mode := range map[string]jetstream.PersistModeType{"EVENTS": jetstream.DefaultPersistMode,
+		"DELTAS": jetstream.AsyncPersistMode} {
 		s, err := js.Stream(t.Context(), stream)
 		is.NoErr(err)
 		is.Equal(s.CachedInfo().Config.PersistMode, mode)

@@ -10,8 +10,8 @@ import (
 	"pocketcoder/events/log/direct"
 )
 
-// Position is how far a reader has read the events that match some filters. A reader that keeps its position pays for new events only,
-// however long the log is.
+// Position is how far a reader has read the events that match some filters. A reader that keeps its position pays for
+// new events only, however long the log is.
 type Position = direct.Position
 
 // Start returns the position before the first event.
@@ -20,12 +20,12 @@ func Start(filters ...string) *Position { return direct.Start(filters...) }
 // StartAfter returns the position behind a sequence.
 func StartAfter(seq uint64, filters ...string) *Position { return direct.StartAfter(seq, filters...) }
 
-// Patient returns a context whose readers wait for the server without a limit. A server that is busy can take long to find the few
-// events of a filter among millions.
+// Patient returns a context whose readers wait for the server without a limit. A server that is busy can take long to
+// find the few events of a filter among millions.
 func Patient(ctx context.Context) context.Context { return direct.Patient(ctx) }
 
-// Fold calls fn with every event that is stored now after the given sequence and matches filter, in order. It returns the
-// sequence of the last one, or after if there is none. It needs no consumer.
+// Fold calls fn with every event that is stored now after the given sequence and matches filter, in order. It returns
+// the sequence of the last one, or after if there is none. It needs no consumer.
 func (l *Log) Fold(ctx context.Context, filter string, after uint64, fn func(events.Event) error) (uint64, error) {
 	p := StartAfter(after, filter)
 	err := l.Advance(ctx, p, fn)
@@ -37,8 +37,8 @@ func (l *Log) FoldTo(ctx context.Context, filter string, after, end uint64, fn f
 	return l.events().ReadTo(ctx, filter, after, end, l.each(ctx, fn))
 }
 
-// Advance calls fn with every event that is stored now and that the position does not include: filter by filter, and in order under each.
-// The position then includes them, also those before an error.
+// Advance calls fn with every event that is stored now and that the position does not include: filter by filter, and
+// in order under each. The position then includes them, also those before an error.
 func (l *Log) Advance(ctx context.Context, p *Position, fn func(events.Event) error) error {
 	return l.events().Advance(ctx, p, l.each(ctx, fn))
 }
@@ -66,7 +66,8 @@ func (l *Log) each(ctx context.Context, fn func(events.Event) error) func(*nats.
 
 func (l *Log) direct() direct.Reader { return direct.Reader{Conn: l.nc, Prefix: l.prefix} }
 
-// Get returns the event at a sequence, and whether there is one. It reads this event alone, and a Fold reads as many as fit into an answer.
+// Get returns the event at a sequence, and whether there is one. It reads this event alone, and a Fold reads as many
+// as fit into an answer.
 func (l *Log) Get(ctx context.Context, seq uint64) (e events.Event, ok bool, err error) {
 	m, err := l.direct().Get(ctx, EventsStream, map[string]any{"seq": seq})
 	if err == nil && m != nil {

@@ -1,14 +1,15 @@
-// Package log is the API of the log for a running system: the JetStream streams EVENTS and DELTAS and the bucket BLOBS. No other
-// package reads or appends events. events/archive copies whole streams, and events/recovery checks and repairs their files.
+// Package log is the API of the log for a running system: the JetStream streams EVENTS and DELTAS and the bucket
+// BLOBS. No other package reads or appends events. events/archive copies whole streams, and events/recovery checks and
+// repairs their files.
 //
-// EVENTS holds facts, for ever. DELTAS holds streaming fragments, for a week. BLOBS holds bodies over 256 KiB. An event's
-// body is its JSON and nothing else; its metadata are CloudEvents headers.
+// EVENTS holds facts, for ever. DELTAS holds streaming fragments, for a week. BLOBS holds bodies over 256 KiB. An
+// event's body is its JSON and nothing else; its metadata are CloudEvents headers.
 //
-// Promises: an event that Append acknowledged is on disk (sync-always server), and a running system never changes or removes it.
-// A batch is stored whole, in order, or not at all. Append with an Expect returns ErrConflict if another writer was first. Read
-// calls its function with every stored event from a sequence on, in order, once, and says when it has caught up; it does not stop
-// on a message that it cannot read. Large bodies are moved to BLOBS and back here, and nowhere else. Known secrets are
-// redacted before anything is stored.
+// Promises: an event that Append acknowledged is on disk (sync-always server), and a running system never changes or
+// removes it. A batch is stored whole, in order, or not at all. Append with an Expect returns ErrConflict if another
+// writer was first. Read calls its function with every stored event from a sequence on, in order, once, and says when
+// it has caught up; it does not stop on a message that it cannot read. Large bodies are moved to BLOBS and back here,
+// and nowhere else. Known secrets are redacted before anything is stored.
 //
 // It must not know what a decision, a read model or an OpenCode server is.
 package log
@@ -76,8 +77,8 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 // MayLag reports whether a read may lack the newest events, because any replica answers it.
 func (l *Log) MayLag() bool { return l.replicas > 1 }
 
-// Attach returns the log of a running system for a reader, whose account has only the right to read and sees JetStream's API
-// under apiPrefix. Such a log reads without consumers.
+// Attach returns the log of a running system for a reader, whose account has only the right to read and sees
+// JetStream's API under apiPrefix. Such a log reads without consumers.
 func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
 	js, err := jetstream.NewWithAPIPrefix(nc, apiPrefix, jetstream.WithPublishAsyncMaxPending(deltasInFlight),
 		jetstream.WithPublishAsyncTimeout(requestTimeout), jetstream.WithDefaultTimeout(requestTimeout))
@@ -90,8 +91,8 @@ func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
 // requestTimeout bounds one request to the server; an append may wait behind slow syncs.
 const requestTimeout = 15 * time.Second
 
-// Last returns the sequence of the newest event, 0 for an empty log. It asks several times, because a server that opens its streams
-// again never answers what it was asked meanwhile.
+// Last returns the sequence of the newest event, 0 for an empty log. It asks several times, because a server that
+// opens its streams again never answers what it was asked meanwhile.
 func (l *Log) Last(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -79,7 +79,8 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	is.NoErr(err)
 	_, err = l.Append(t.Context(), openCode(t, "chat1", "evt_2", 1, 10), log.Expect{Filter: filter, Last: 0})
 	is.True(errors.Is(err, log.ErrConflict))
-	_, err = l.Append(t.Context(), openCode(t, "chat2", "evt_3", 0, 10), log.Expect{Filter: events.ChatFilter("chat2"), Last: 0})
+	_, err = l.Append(t.Context(), openCode(t, "chat2", "evt_3", 0, 10),
+		log.Expect{Filter: events.ChatFilter("chat2"), Last: 0})
 	is.NoErr(err) // another chat is another story
 	_, err = l.Append(t.Context(), openCode(t, "chat1", "evt_2", 1, 10), log.Expect{Filter: filter, Last: seq})
 	is.NoErr(err)
@@ -108,13 +109,17 @@ func TestLargeBodyGoesToBlobsAndComesBackWhole(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	big := openCode(t, "chat1", "evt_big", 0, 32<<20)
-	_, err := l.AppendAll(t.Context(), []events.Event{openCode(t, "chat1", "evt_0", -1, 10), big, openCode(t, "chat1", "evt_2", -1, 10)})
+	_, err := l.AppendAll(t.Context(), []events.Event{openCode(t, "chat1", "evt_0", -1, 10), big,
+		openCode(t, "chat1", "evt_2", -1, 10)})
 	is.NoErr(err)
 	got := read(t, l, 0)
 	is.Equal(len(got), 3)
 	is.True(bytes.Equal(got[1].Data, big.Data))
 	n := 0
-	_, err = l.Fold(t.Context(), events.ChatFilter("chat1"), 0, func(e events.Event) error { n += len(e.Data); return nil })
+	_, err = l.Fold(t.Context(), events.ChatFilter("chat1"), 0, func(e events.Event) error {
+		n += len(e.Data)
+		return nil
+	})
 	is.NoErr(err)
 	is.True(n > 32<<20)
 }

@@ -19,8 +19,8 @@ const fileKey = "file"
 // OffloadedTo returns the path of the file that holds the content of a blob, or "" if the bucket holds it.
 func OffloadedTo(info *jetstream.ObjectInfo) string { return info.Metadata[fileKey] }
 
-// Offload moves the content of a blob to a file in dir. The file has the name of the blob, and OpenBlob reads it there. It reports
-// whether it moved the content now. The bucket has the content until the file is complete on disk.
+// Offload moves the content of a blob to a file in dir. The file has the name of the blob, and OpenBlob reads it
+// there. It reports whether it moved the content now. The bucket has the content until the file is complete on disk.
 func (l *Log) Offload(ctx context.Context, name, dir string) (moved bool, err error) {
 	if moved, err = l.offload(ctx, name, dir); err != nil {
 		err = fmt.Errorf("offload blob %s to %s: %w", name, dir, err)

@@ -136,7 +136,8 @@ func TestAnEventWhoseFileIsGoneIsMalformed(t *testing.T) {
 	is.NoErr(err)
 }
 
-// A file can be open and yet not readable: its disk fails, or its server is gone. The event counts as lost, and readers go on.
+// A file can be open and yet not readable: its disk fails, or its server is gone. The event counts as lost, and
+// readers go on.
 func TestAReaderPassesAnOffloadedBodyThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

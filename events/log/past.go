@@ -16,7 +16,8 @@ func (l *Log) At(ctx context.Context, t time.Time) (uint64, error) {
 	return l.before(ctx, EventsStream, events.AllEvents, t)
 }
 
-// before returns a sequence of a stream. Of the messages that match filter, those that were stored since t come after it.
+// before returns a sequence of a stream. Of the messages that match filter, those that were stored since t come after
+// it.
 func (l *Log) before(ctx context.Context, stream, filter string, t time.Time) (uint64, error) {
 	fail := func(err error) (uint64, error) {
 		return 0, fmt.Errorf("find the last message of %s before %s: %w", stream, t.Format(time.RFC3339), err)
@@ -39,8 +40,8 @@ func (l *Log) before(ctx context.Context, stream, filter string, t time.Time) (u
 	return seq - 1, nil
 }
 
-// Stored returns the time at which the event at seq was stored, or the next event if there is none at seq. It returns the zero
-// time if there is neither.
+// Stored returns the time at which the event at seq was stored, or the next event if there is none at seq. It returns
+// the zero time if there is neither.
 func (l *Log) Stored(ctx context.Context, seq uint64) (time.Time, error) {
 	m, err := l.direct().Get(ctx, EventsStream, map[string]any{"seq": max(seq, 1), "next_by_subj": events.AllEvents})
 	if err != nil || m == nil {

@@ -14,17 +14,18 @@ import (
 	"pocketcoder/events"
 )
 
-// While nothing is published, the pause between two requests of a poll doubles from pollMin to pollMax. The server stores a message
-// a moment after readers receive it, so the next request follows after pollMin.
+// While nothing is published, the pause between two requests of a poll doubles from pollMin to pollMax. The server
+// stores a message a moment after readers receive it, so the next request follows after pollMin.
 const (
 	pollMin = 10 * time.Millisecond
 	pollMax = time.Second
 )
 
-// poll calls fn with every message that was stored after the given sequence and matches one of filters, in order, each once. It
-// continues with new messages until ctx ends, or fn or caughtUp returns an error. It calls caughtUp each time fn has received all
-// stored messages. It creates no consumer, because a reader's account may not.
-func (l *Log) poll(ctx context.Context, stream string, filters []string, after uint64, fn func(*nats.Msg, uint64) error, caughtUp func() error) error {
+// poll calls fn with every message that was stored after the given sequence and matches one of filters, in order, each
+// once. It continues with new messages until ctx ends, or fn or caughtUp returns an error. It calls caughtUp each time
+// fn has received all stored messages. It creates no consumer, because a reader's account may not.
+func (l *Log) poll(ctx context.Context, stream string, filters []string, after uint64,
+	fn func(*nats.Msg, uint64) error, caughtUp func() error) error {
 	common, published := covering(filters), make(chan struct{}, 1)
 	sub, err := l.nc.Subscribe(common, func(*nats.Msg) {
 		select {
@@ -79,7 +80,8 @@ func (l *Log) poll(ctx context.Context, stream string, filters []string, after u
 	}
 }
 
-// whileConnected returns a context that ends when the connection is lost, because the answer to a request is lost with it.
+// whileConnected returns a context that ends when the connection is lost, because the answer to a request is lost with
+// it.
 func (l *Log) whileConnected(ctx context.Context) (connected context.Context, end func()) {
 	connected, cancel := context.WithCancel(ctx)
 	lost := l.nc.StatusChanged(nats.RECONNECTING)

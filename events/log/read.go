@@ -12,17 +12,17 @@ import (
 	"pocketcoder/events"
 )
 
-// Batch holds the events that had arrived, in order. It has 1 to MaxBatch events; only the first batch after reading began, or
-// began again, is empty if nothing matches. Behind is the number of matching events still to come; 0 means that the reader has
-// caught up. With several filters, an attached log counts other events, too.
+// Batch holds the events that had arrived, in order. It has 1 to MaxBatch events; only the first batch after reading
+// began, or began again, is empty if nothing matches. Behind is the number of matching events still to come; 0 means
+// that the reader has caught up. With several filters, an attached log counts other events, too.
 type Batch struct {
 	Events []events.Event
 	Behind uint64
 }
 
-// Read calls fn with every event after the given sequence that matches one of filters (all events when there are none),
-// and continues with new ones until ctx ends or fn returns an error. ErrStop ends it without an error. It does not wait to
-// fill a batch.
+// Read calls fn with every event after the given sequence that matches one of filters (all events when there are
+// none), and continues with new ones until ctx ends or fn returns an error. ErrStop ends it without an error. It does
+// not wait to fill a batch.
 func (l *Log) Read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {
 	if len(filters) == 0 {
 		filters = []string{events.AllEvents}
@@ -54,11 +54,12 @@ func (l *Log) Read(ctx context.Context, after uint64, filters []string, fn func(
 	}
 }
 
-// errReopened ends a reader whose consumer is gone, because the server has opened its streams again. The reader begins again.
+// errReopened ends a reader whose consumer is gone, because the server has opened its streams again. The reader begins
+// again.
 var errReopened = errors.New("the streams were opened again")
 
-// Reopened lets every reader begin again behind its last event, for a server that has opened its streams again. Without it the
-// client library notices after two missing heartbeats that its consumer is gone.
+// Reopened lets every reader begin again behind its last event, for a server that has opened its streams again.
+// Without it the client library notices after two missing heartbeats that its consumer is gone.
 func (l *Log) Reopened() {
 	l.reading.Lock()
 	defer l.reading.Unlock()
@@ -84,8 +85,8 @@ func (l *Log) reader(ctx context.Context) (reading context.Context, end func()) 
 	}
 }
 
-// readHeartbeat is how often the server sends a heartbeat to a reader that waits. After two missing ones the client library
-// creates the consumer again.
+// readHeartbeat is how often the server sends a heartbeat to a reader that waits. After two missing ones the client
+// library creates the consumer again.
 const readHeartbeat = jetstream.PullHeartbeat(2 * time.Second)
 
 func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(Batch) error) error {
@@ -115,7 +116,8 @@ func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(
 		return fmt.Errorf("read log after %d: %w", after, err)
 	}
 	defer func() {
-		if errors.Is(context.Cause(ctx), errReopened) { // Stop may wait for a request that the server lost, 10 s (nats.go 1.55)
+		// Stop may wait for a request that the server lost, 10 s (nats.go 1.55)
+		if errors.Is(context.Cause(ctx), errReopened) {
 			go consuming.Stop()
 			return
 		}
@@ -176,7 +178,8 @@ func (l *Log) gather(ctx context.Context, m jetstream.Msg, arrived <-chan jetstr
 
 // stored returns the event of a stored message, with its body fetched from BLOBS if it is there. If that body is
 // lost, the event is malformed and its Data is the reference.
-func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []byte, seq uint64, at time.Time) (events.Event, error) {
+func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []byte, seq uint64,
+	at time.Time) (events.Event, error) {
 	var lost error
 	if h.Get(events.HeaderBlob) != "" && events.WithoutMark(data) != nil {
 		body, err := l.fetchBody(ctx, data)

@@ -27,8 +27,9 @@ type Options struct {
 // DefaultOptions are those of a single node.
 var DefaultOptions = Options{Replicas: 1, DeltaMaxAge: 7 * 24 * time.Hour, DeltaMaxBytes: 1 << 30}
 
-// EventsConfig returns the configuration of the stream of facts. Events are stored for ever and never rewritten; a full stream
-// refuses new ones. Sync to disk on every append is a setting of the server (sync_interval: always), not of the stream.
+// EventsConfig returns the configuration of the stream of facts. Events are stored for ever and never rewritten; a
+// full stream refuses new ones. Sync to disk on every append is a setting of the server (sync_interval: always), not
+// of the stream.
 func EventsConfig(o Options) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:               EventsStream,
@@ -48,8 +49,8 @@ func EventsConfig(o Options) jetstream.StreamConfig {
 	}
 }
 
-// DeltasConfig returns the configuration of the stream of fragments. The server acknowledges them before they are on disk,
-// because the closing event of a part has the whole text.
+// DeltasConfig returns the configuration of the stream of fragments. The server acknowledges them before they are on
+// disk, because the closing event of a part has the whole text.
 func DeltasConfig(o Options) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        DeltasStream,

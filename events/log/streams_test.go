@@ -19,7 +19,8 @@ func TestStreamConfigurations(t *testing.T) {
 	cluster := DefaultOptions
 	cluster.Replicas = 3
 	for name, o := range map[string]Options{"one": DefaultOptions, "three": cluster} {
-		for stream, config := range map[string]any{"EVENTS": EventsConfig(o), "DELTAS": DeltasConfig(o), "BLOBS": BlobsConfig(o), "SECRETS": secret.Config(o.Replicas)} {
+		for stream, config := range map[string]any{"EVENTS": EventsConfig(o), "DELTAS": DeltasConfig(o),
+			"BLOBS": BlobsConfig(o), "SECRETS": secret.Config(o.Replicas)} {
 			var b bytes.Buffer
 			encoder := json.NewEncoder(&b)
 			encoder.SetEscapeHTML(false)

@@ -14,18 +14,21 @@ import (
 const (
 	workRetry = time.Second     // pause before work that failed is tried again
 	workAsk   = 5 * time.Second // how long one request for work stands
-	workLease = 3 * time.Second // after a crash the event is handed out again so much later; extended while the work goes on
+	// after a crash the event is handed out again so much later; extended while the work goes on
+	workLease = 3 * time.Second
 )
 
-// Work calls fn with every event that matches filter, one at a time and in order. The server stores its progress under name,
-// so it continues after a restart. An event is done when fn returns nil. After a crash or an error it is tried again, so fn
-// must find out what an earlier try did. failed receives each error.
-func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Context, events.Event) error, failed func(events.Event, error)) error {
+// Work calls fn with every event that matches filter, one at a time and in order. The server stores its progress under
+// name, so it continues after a restart. An event is done when fn returns nil. After a crash or an error it is tried
+// again, so fn must find out what an earlier try did. failed receives each error.
+func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Context, events.Event) error,
+	failed func(events.Event, error)) error {
 	return l.WorkAll(ctx, name, []string{filter}, fn, failed)
 }
 
 // WorkAll is Work for events that match any of several filters. No two filters may match the same event.
-func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn func(context.Context, events.Event) error, failed func(events.Event, error)) error {
+func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn func(context.Context, events.Event) error,
+	failed func(events.Event, error)) error {
 	return l.takeWork(ctx, name, filters, 1, func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		e, err := l.stored(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, meta.Timestamp)
 		if err == nil {
@@ -35,8 +38,8 @@ func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn fun
 	})
 }
 
-// untilOpen repeats a request of a reader or worker that begins. A server that opens its streams, or elects a leader, never answers one that came
-// meanwhile.
+// untilOpen repeats a request of a reader or worker that begins. A server that opens its streams, or elects a leader,
+// never answers one that came meanwhile.
 func untilOpen(ctx context.Context, open func(context.Context) error) error {
 	for {
 		trying, end := context.WithTimeout(ctx, requestTimeout/3)
@@ -54,7 +57,8 @@ func untilOpen(ctx context.Context, open func(context.Context) error) error {
 }
 
 // takeWork calls take with each event that the server hands out, at most so many before they are finished.
-func (l *Log) takeWork(ctx context.Context, name string, filters []string, most int, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+func (l *Log) takeWork(ctx context.Context, name string, filters []string, most int,
+	take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	var consumer jetstream.Consumer
 	err := untilOpen(ctx, func(ctx context.Context) (err error) {
 		consumer, err = l.js.CreateOrUpdateConsumer(ctx, EventsStream, jetstream.ConsumerConfig{
@@ -66,9 +70,10 @@ func (l *Log) takeWork(ctx context.Context, name string, filters []string, most 
 	if err != nil {
 		return fmt.Errorf("open worker %s: %w", name, err)
 	}
-	// On a busy machine the server sometimes delivers the next event only with the next request (measured, 2.15.2), so requests
-	// are short. A late heartbeat is no reason to stop.
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(workAsk), jetstream.WithMessagesErrOnMissingHeartbeat(false))
+	// On a busy machine the server sometimes delivers the next event only with the next request (measured, 2.15.2), so
+	// requests are short. A late heartbeat is no reason to stop.
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(workAsk),
+		jetstream.WithMessagesErrOnMissingHeartbeat(false))
 	if err != nil {
 		return fmt.Errorf("run worker %s: %w", name, err)
 	}

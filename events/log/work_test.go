@@ -30,7 +30,8 @@ func appendLost(t testing.TB, l *log.Log, chat string, first, n int) {
 }
 
 // work runs a worker until fn says stop, and returns the sessions it was given and what failed.
-func work(t *testing.T, l *log.Log, filter string, fn func(n int, session string) (err error, stop bool)) (given []string, failures []error) {
+func work(t *testing.T, l *log.Log, filter string, fn func(n int, session string) (err error,
+	stop bool)) (given []string, failures []error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -173,12 +174,13 @@ func TestWorkOnSeveralFiltersIsInOrderAndTakesOverFromOne(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	var kinds []string
-	err = l.WorkAll(ctx, "worker", []string{"evt.chat.*.permission.*", lostFilter}, func(_ context.Context, e events.Event) error {
-		if kinds = append(kinds, e.Subject.Kind); len(kinds) == 3 {
-			stop()
-		}
-		return nil
-	}, func(_ events.Event, err error) { t.Error(err) })
+	err = l.WorkAll(ctx, "worker", []string{"evt.chat.*.permission.*", lostFilter},
+		func(_ context.Context, e events.Event) error {
+			if kinds = append(kinds, e.Subject.Kind); len(kinds) == 3 {
+				stop()
+			}
+			return nil
+		}, func(_ events.Event, err error) { t.Error(err) })
 	is.True(errors.Is(err, context.Canceled))
 	is.Equal(kinds, []string{"turn.lost", "permission.interrupted", "turn.lost"})
 }

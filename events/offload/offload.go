@@ -1,9 +1,10 @@
 // Package offload moves large contents of old chats out of the log, to files in a directory of the operator.
 //
-// It moves what the events of a chat name (outputs of commands and changed files), and OpenCode's diffs, once the chat has been
-// archived for long. Read models need none of these.
+// It moves what the events of a chat name (outputs of commands and changed files), and OpenCode's diffs, once the chat
+// has been archived for long. Read models need none of these.
 //
-// Promises: events do not change. The log has a content until its file is complete on disk, and readers find it there afterwards.
+// Promises: events do not change. The log has a content until its file is complete on disk, and readers find it there
+// afterwards.
 //
 // It must not know how chats are archived, or which directory is a good one.
 package offload
@@ -38,7 +39,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	done := map[string]string{} // the chats that are offloaded, as Archived returned them: reading a long chat takes a second
+	// the chats that are offloaded, as Archived returned them: reading a long chat takes a second
+	done := map[string]string{}
 	for {
 		if err := w.pass(ctx, done); err != nil && ctx.Err() == nil {
 			w.Logger.Error("offload contents of archived chats", "err", err)

@@ -34,9 +34,12 @@ func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
 	for _, chat := range []string{"old", "new"} {
 		output, err := l.PutBlob(t.Context(), "x"+chat+".stdout", strings.NewReader("output of "+chat))
 		is.NoErr(err)
-		add(events.New(chat, events.UserActor("ann"), events.ExecFinished{Exec: "x" + chat, Stdout: events.Output{Bytes: output.Size, Blob: &output}}))
-		diff := add(events.NewOpenCode(chat, "local", "evt_diff_"+chat, 1, events.OpenCode{Type: "session.diff", Properties: large("diff " + chat)}))
-		add(events.NewOpenCode(chat, "local", "evt_message_"+chat, 2, events.OpenCode{Type: "message.updated", Properties: large("text " + chat)}))
+		add(events.New(chat, events.UserActor("ann"), events.ExecFinished{Exec: "x" + chat,
+			Stdout: events.Output{Bytes: output.Size, Blob: &output}}))
+		diff := add(events.NewOpenCode(chat, "local", "evt_diff_"+chat, 1,
+			events.OpenCode{Type: "session.diff", Properties: large("diff " + chat)}))
+		add(events.NewOpenCode(chat, "local", "evt_message_"+chat, 2,
+			events.OpenCode{Type: "message.updated", Properties: large("text " + chat)}))
 		contents[chat] = []string{log.ContentName(diff.Data), output.Name}
 	}
 	archived := map[string]string{"old": "1", "gone": "1"}
@@ -74,7 +77,8 @@ func TestAChatThatCannotBeOffloadedDoesNotKeepTheOthers(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		output, err := l.PutBlob(t.Context(), name, strings.NewReader(name))
 		is.NoErr(err)
-		e, err := events.New("chat-"+name, events.UserActor("ann"), events.ExecFinished{Exec: "x", Stdout: events.Output{Blob: &output}})
+		e, err := events.New("chat-"+name, events.UserActor("ann"),
+			events.ExecFinished{Exec: "x", Stdout: events.Output{Blob: &output}})
 		is.NoErr(err)
 		_, err = l.Append(t.Context(), e)
 		is.NoErr(err)

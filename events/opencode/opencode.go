@@ -1,9 +1,9 @@
-// Package opencode decodes the payloads of OpenCode's events, with the fields that PocketCoder reads (OpenCode 1.18, `GET /doc`).
-// Each payload has one type here. Permission requests and questions have theirs in the package events, because requests over
-// our API have the same form.
+// Package opencode decodes the payloads of OpenCode's events, with the fields that PocketCoder reads (OpenCode 1.18,
+// `GET /doc`). Each payload has one type here. Permission requests and questions have theirs in the package events,
+// because requests over our API have the same form.
 //
-// Promises: a type that OpenCode adds decodes as Other, and an unknown field is ignored. Decode refuses a payload without the
-// ids by which rows are found.
+// Promises: a type that OpenCode adds decodes as Other, and an unknown field is ignored. Decode refuses a payload
+// without the ids by which rows are found.
 //
 // The package must not know what a payload means for a chat.
 package opencode
@@ -18,7 +18,8 @@ import (
 	"pocketcoder/events"
 )
 
-// Decode returns the payload of an event as one of the types of this package, events.PermissionAsk or events.QuestionAsk.
+// Decode returns the payload of an event as one of the types of this package, events.PermissionAsk or
+// events.QuestionAsk.
 func Decode(o events.OpenCode) (any, error) {
 	switch o.Type {
 	case "session.created", "session.updated":
@@ -63,8 +64,8 @@ func decode[T any](o events.OpenCode, required func(T) []string) (any, error) {
 	return p, nil
 }
 
-// Read returns the payload of an event whose type the caller knows. It does not check for ids. With an error, it returns the
-// fields that it could read.
+// Read returns the payload of an event whose type the caller knows. It does not check for ids. With an error, it
+// returns the fields that it could read.
 func Read[T any](o events.OpenCode) (p T, err error) {
 	err = json.Unmarshal(o.Properties, &p)
 	return p, err

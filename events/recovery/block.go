@@ -19,7 +19,8 @@ import (
 //	length u32 (the high bit: it has headers) · sequence u64 · time i64 · length of subject u16 ·
 //	subject · [length of headers u32 · headers] · body · checksum of 8 bytes
 //
-// A full block may be compressed: "cmp" · algorithm · original size as a varint · S2 frames · the last 8 bytes of the block.
+// A full block may be compressed: "cmp" · algorithm · original size as a varint · S2 frames · the last 8 bytes of the
+// block.
 const (
 	recordHeader = 22
 	checksumSize = 8
@@ -59,7 +60,8 @@ func (b block) damaged() bool { return b.holes || b.rest > 0 }
 // unreadableHelp says what to do about a file that the disk does not return.
 const unreadableHelp = "if the disk is damaged, copy the data directory to another disk and start there, or restore a backup"
 
-// readBlock reads a block file. Damage is no error. After damaged bytes it looks for the next good record, which can take minutes.
+// readBlock reads a block file. Damage is no error. After damaged bytes it looks for the next good record, which can
+// take minutes.
 func readBlock(ctx context.Context, path, stream string, index uint32) (b block, err error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -119,8 +121,8 @@ func newChecksum(stream string, index uint32) hash.Hash {
 	return sum
 }
 
-// parseRecord reads the record at an offset. length is 0 if the bytes there cannot be a record. r has the length 0 if its checksum
-// is wrong.
+// parseRecord reads the record at an offset. length is 0 if the bytes there cannot be a record. r has the length 0 if
+// its checksum is wrong.
 func parseRecord(data []byte, at int, sum hash.Hash) (r record, length int) {
 	data = data[at:]
 	if len(data) < recordHeader+checksumSize {
@@ -158,7 +160,8 @@ func parseRecord(data []byte, at int, sum hash.Hash) (r record, length int) {
 	return r, length
 }
 
-// unfinishedRecord returns the sequence of the record at the beginning of data if the data end before the record, otherwise 0.
+// unfinishedRecord returns the sequence of the record at the beginning of data if the data end before the record,
+// otherwise 0.
 func unfinishedRecord(data []byte) uint64 {
 	if len(data) < recordHeader {
 		return 0
@@ -181,8 +184,8 @@ func emptyRecord(seq uint64, time int64, sum hash.Hash) []byte {
 	return sum.Sum(b)
 }
 
-// decompress returns the content of a compressed block, as far as it can be read. The checksums of the records tell which of
-// them are good. It stops when ctx ends.
+// decompress returns the content of a compressed block, as far as it can be read. The checksums of the records tell
+// which of them are good. It stops when ctx ends.
 func decompress(ctx context.Context, raw []byte) (data []byte, damaged bool) {
 	if len(raw) < 4+1+checksumSize {
 		return nil, true
@@ -218,8 +221,8 @@ const (
 	maxFrame    = 4 << 20
 )
 
-// readFrame returns the content of the S2 frame at the beginning of b, and its length, 0 if there is none. good reports whether
-// its checksum is right. Content that cannot be decompressed to its end has zeros after the damage.
+// readFrame returns the content of the S2 frame at the beginning of b, and its length, 0 if there is none. good
+// reports whether its checksum is right. Content that cannot be decompressed to its end has zeros after the damage.
 func readFrame(b []byte) (content []byte, length int, good bool) {
 	if len(b) < frameHeader+4 {
 		return nil, 0, false

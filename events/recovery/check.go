@@ -24,10 +24,12 @@ import (
 	"pocketcoder/events/log"
 )
 
-// Check compares the files of the log with the note, before NATS opens them, and repairs what is damaged. streams is the
-// directory of the account's streams. applied is the sequence of the last event that the read models have, 0 if it is unknown.
+// Check compares the files of the log with the note, before NATS opens them, and repairs what is damaged. streams is
+// the directory of the account's streams. applied is the sequence of the last event that the read models have, 0 if it
+// is unknown.
 //
-// It reads the last block, the blocks that are not as noted, and all blocks if NATS would: if NATS's index is missing or old.
+// It reads the last block, the blocks that are not as noted, and all blocks if NATS would: if NATS's index is missing
+// or old.
 func (g *Guard) Check(ctx context.Context, streams string, applied uint64) error {
 	g.files.Lock()
 	defer g.files.Unlock()
@@ -68,7 +70,8 @@ func (g *Guard) check(ctx context.Context, streams string, applied uint64) error
 	return g.note.write(g.data)
 }
 
-// noteRemoved notes the loss of each stream that was noted and has no files now. EVENTS is always among the names of those that have.
+// noteRemoved notes the loss of each stream that was noted and has no files now. EVENTS is always among the names of
+// those that have.
 func (g *Guard) noteRemoved(streams string, before note, names []string) error {
 	for _, name := range slices.Sorted(maps.Keys(before.Blocks)) {
 		if slices.Contains(names, name) {
@@ -76,7 +79,8 @@ func (g *Guard) noteRemoved(streams string, before note, names []string) error {
 		}
 		if name == log.DeltasStream { // the events have the whole text
 			g.logger.Warn("streaming fragments are lost", "reason", "the directory of the stream is missing")
-		} else if err := g.keepLoss(store{stream: name, dir: filepath.Join(streams, name)}, nil, "the directory of the stream is missing"); err != nil {
+		} else if err := g.keepLoss(store{stream: name, dir: filepath.Join(streams, name)}, nil,
+			"the directory of the stream is missing"); err != nil {
 			return err
 		}
 		g.mu.Lock()
@@ -240,8 +244,8 @@ func (b *storedBlock) read(ctx context.Context, stream string) error {
 // readIndex returns the last sequence that NATS's index states, and whether NATS opens the stream by the index, without
 // reading the blocks.
 //
-// The index is: magic u8 · version u8 · messages, bytes, first sequence as varints · first time as a signed varint · last
-// sequence as a varint · … · last checksum of the last block · hash of all this.
+// The index is: magic u8 · version u8 · messages, bytes, first sequence as varints · first time as a signed varint ·
+// last sequence as a varint · … · last checksum of the last block · hash of all this.
 func readIndex(dir, stream string, blocks []storedBlock) (last uint64, trusted bool) {
 	text, err := os.ReadFile(filepath.Join(dir, "msgs", "index.db"))
 	if err != nil || len(text) < 32 {

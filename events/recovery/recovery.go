@@ -1,16 +1,19 @@
 // Package recovery finds what the log has lost, repairs its files, and remembers the loss.
 //
-// NATS opens a damaged store without a word: it cuts a block at the first bad record and forgets the rest, gives the sequences
-// of lost events to new ones, or deletes all blocks (measured, nats-server 2.15.2). So the data directory holds a note outside
-// NATS's store: when the stream was created, a sequence that it has reached, the good block files, and all losses. Check
-// compares the files with the note before NATS opens them. Observe compares the opened stream with it, also on another machine.
+// NATS opens a damaged store without a word: it cuts a block at the first bad record and forgets the rest, gives the
+// sequences of lost events to new ones, or deletes all blocks (measured, nats-server 2.15.2). So the data directory
+// holds a note outside NATS's store: when the stream was created, a sequence that it has reached, the good block
+// files, and all losses. Check compares the files with the note before NATS opens them. Observe compares the opened
+// stream with it, also on another machine.
 //
 // Promises:
 //   - What Check repairs was copied first. The repair keeps every record whose checksum is right.
-//   - A sequence that the note, NATS's index, a block or the read models know is not given to a new event. Only a log on another
-//     machine can do that, and the loss says so.
-//   - A loss names its sequences, and is noted before the files are changed. Nothing is lost that the loss does not name.
-//   - A start reads the last block and those that have changed since the last start. It reads all blocks only if NATS does.
+//   - A sequence that the note, NATS's index, a block or the read models know is not given to a new event. Only a log
+//     on another machine can do that, and the loss says so.
+//   - A loss names its sequences, and is noted before the files are changed. Nothing is lost that the loss does not
+//     name.
+//   - A start reads the last block and those that have changed since the last start. It reads all blocks only if NATS
+//     does.
 //   - The note costs an append nothing. After a crash it may be some seconds old, which is no loss.
 //
 // The package must not know what an event means or what a read model holds.
@@ -79,13 +82,14 @@ func (g *Guard) Rotten() bool {
 	return len(g.damaged) > 0
 }
 
-// Trouble returns the losses that no person has acknowledged, the damage that the next Check repairs, and the files that the disk does
-// not return. It returns "" if there are none.
+// Trouble returns the losses that no person has acknowledged, the damage that the next Check repairs, and the files
+// that the disk does not return. It returns "" if there are none.
 func (g *Guard) Trouble() string {
 	var all []string
 	g.mu.Lock()
 	if len(g.damaged) > 0 {
-		all = append(all, "the log has damaged files, which are repaired when it is opened again: "+strings.Join(g.damaged, ", "))
+		all = append(all, "the log has damaged files, which are repaired when it is opened again: "+
+			strings.Join(g.damaged, ", "))
 	}
 	for _, path := range slices.Sorted(maps.Keys(g.unread)) {
 		all = append(all, "a file of the log cannot be read: "+g.unread[path].Error())
@@ -99,8 +103,8 @@ func (g *Guard) Trouble() string {
 	return strings.Join(all, "\n")
 }
 
-// Stale reports whether the read models may show events that the log does not have, and returns the directory where their files
-// belong. They are of no use if dir is empty. Call Renewed when the files are gone.
+// Stale reports whether the read models may show events that the log does not have, and returns the directory where
+// their files belong. They are of no use if dir is empty. Call Renewed when the files are gone.
 func (g *Guard) Stale() (dir string, stale bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,11 +133,13 @@ func (g *Guard) Renewed() error {
 
 // replaced begins a new note for a log that is not the one noted: another NATS, or a backup that was restored.
 func (g *Guard) replaced(created time.Time) {
-	g.logger.Warn("this is another log than before; the read models are computed anew", "created", created, "before", g.note.Created)
+	g.logger.Warn("this is another log than before; the read models are computed anew", "created", created, "before",
+		g.note.Created)
 	g.note = note{Created: created, Blocks: map[string][]blockNote{}, Replaced: true}
 }
 
-// Observe compares the opened stream with the note, and notes its last sequence. It notes events that are missing as a loss.
+// Observe compares the opened stream with the note, and notes its last sequence. It notes events that are missing as a
+// loss.
 func (g *Guard) Observe(ctx context.Context, js jetstream.JetStream) error {
 	s, err := js.Stream(ctx, log.EventsStream)
 	if err != nil {
@@ -234,8 +240,8 @@ const (
 	verifyEvery = 24 * time.Hour
 )
 
-// Verify reads all blocks that NATS does not write to any more, again and again until ctx ends. Damage that came after the start is
-// noted, so that Rotten reports it and the next Check reads all blocks.
+// Verify reads all blocks that NATS does not write to any more, again and again until ctx ends. Damage that came after
+// the start is noted, so that Rotten reports it and the next Check reads all blocks.
 func (g *Guard) Verify(ctx context.Context) {
 	for {
 		for _, stream := range []string{log.EventsStream, log.BlobsStream} { // those whose old blocks stay

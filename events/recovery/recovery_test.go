@@ -30,7 +30,8 @@ import (
 	"pocketcoder/expect"
 )
 
-// total is the number of events of the test log, which has three blocks: two compressed ones and the one that NATS writes to.
+// total is the number of events of the test log, which has three blocks: two compressed ones and the one that NATS
+// writes to.
 const total = 2300
 
 // system is the log of a data directory: its files, and the guard of this start.
@@ -286,7 +287,8 @@ func bounds(t *testing.T) (first [4]uint64) {
 
 // shortCases are what is left under -short of the two tests that come next.
 var shortCases = []string{
-	"bytes in a compressed block", "bytes of the last event", "half of the last block, no index", "the first block", "the last block", "all blocks",
+	"bytes in a compressed block", "bytes of the last event", "half of the last block, no index", "the first block",
+	"the last block", "all blocks",
 	"blocks 1 and 3, and bytes in 2", "bytes of the first record of a block",
 	"nothing", "all three", "the note as well", "the first record of a block that was not written to its end, no index",
 }
@@ -452,8 +454,8 @@ func TestAfterACrashTheReadModelsKnowWhatTheNoteDoesNot(t *testing.T) {
 	s.append(total + 3)
 }
 
-// A start is fast because it trusts the blocks that it has read before. It reads them again if NATS does, which forgets what it
-// cannot read.
+// A start is fast because it trusts the blocks that it has read before. It reads them again if NATS does, which
+// forgets what it cannot read.
 func TestAStartReadsTheLastBlockAndAllIfNATSDoes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -16,8 +16,9 @@ import (
 	"pocketcoder/events/log"
 )
 
-// repair notes the good blocks of a stream. If some are damaged, or the stream does not reach the sequence known, it copies the
-// files, notes the loss, and then changes the files so that NATS opens all that is left and gives no sequence twice.
+// repair notes the good blocks of a stream. If some are damaged, or the stream does not reach the sequence known, it
+// copies the files, notes the loss, and then changes the files so that NATS opens all that is left and gives no
+// sequence twice.
 func (g *Guard) repair(ctx context.Context, s store, known uint64) error {
 	known = max(known, s.last)
 	var holds Ranges
@@ -62,7 +63,8 @@ func (g *Guard) repair(ctx context.Context, s store, known uint64) error {
 				reasons = []string{"the files do not hold them"}
 			}
 		}
-		if err := g.keepLoss(s, lost, strings.Join(reasons, ", ")); err != nil { // before the repair, after which it cannot be seen
+		// before the repair, after which it cannot be seen
+		if err := g.keepLoss(s, lost, strings.Join(reasons, ", ")); err != nil {
 			return err
 		}
 	}
@@ -107,8 +109,9 @@ func (s store) marks(ctx context.Context, seq uint64) bool {
 	return false
 }
 
-// rewrite replaces each damaged block by one with its good records, and marks the end if the blocks do not reach the sequence
-// known. NATS then reads all blocks, because it finds no index. Gaps between records are removed messages to NATS.
+// rewrite replaces each damaged block by one with its good records, and marks the end if the blocks do not reach the
+// sequence known. NATS then reads all blocks, because it finds no index. Gaps between records are removed messages to
+// NATS.
 func (s store) rewrite(ctx context.Context, known uint64) error {
 	msgs := filepath.Join(s.dir, "msgs")
 	if err := os.MkdirAll(msgs, 0o700); err != nil {
@@ -169,8 +172,8 @@ func (g *Guard) keepLoss(s store, lost Ranges, reason string) (err error) {
 	return g.addLoss(l)
 }
 
-// copyTo copies the files of a stream into the directory of a loss. A good block that NATS does not change any more gets a
-// second name instead.
+// copyTo copies the files of a stream into the directory of a loss. A good block that NATS does not change any more
+// gets a second name instead.
 func (s store) copyTo(dir string) error {
 	constant := map[string]bool{}
 	for i, b := range s.blocks {

@@ -45,9 +45,9 @@ func (k *Known) Redactor() Redactor {
 // MaxConcealed is the number of secrets that Conceal accepts in all groups together.
 const MaxConcealed = 2000
 
-// Conceal replaces the secrets of a group. They are redacted from now on; without secrets, the group is deleted. Keys of JSON
-// objects are not redacted, because people choose some of these secrets. Conceal returns the number of secrets, the last ones, that
-// it does not accept because of MaxConcealed; they are not redacted.
+// Conceal replaces the secrets of a group. They are redacted from now on; without secrets, the group is deleted. Keys
+// of JSON objects are not redacted, because people choose some of these secrets. Conceal returns the number of
+// secrets, the last ones, that it does not accept because of MaxConcealed; they are not redacted.
 func (k *Known) Conceal(group string, secrets ...string) (left int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -64,8 +64,9 @@ func (k *Known) Conceal(group string, secrets ...string) (left int) {
 	return len(secrets) - len(taken)
 }
 
-// Writer returns a writer that redacts a stream with the secrets that are known at each write. It holds back an end that may be
-// the start of a secret, so that it finds a secret that is split over two writes. Close writes the rest; it does not close w.
+// Writer returns a writer that redacts a stream with the secrets that are known at each write. It holds back an end
+// that may be the start of a secret, so that it finds a secret that is split over two writes. Close writes the rest;
+// it does not close w.
 func (k *Known) Writer(w io.Writer) io.WriteCloser { return &redactWriter{known: k, w: w} }
 
 type redactWriter struct {

@@ -9,8 +9,8 @@ import (
 	"pocketcoder/events"
 )
 
-// patterns finds many byte strings of at least minSecret bytes in one pass. A bit set of the hashes of their first 8 bytes excludes
-// nearly every position of a text, so the number of patterns hardly matters. nil has no patterns.
+// patterns finds many byte strings of at least minSecret bytes in one pass. A bit set of the hashes of their first 8
+// bytes excludes nearly every position of a text, so the number of patterns hardly matters. nil has no patterns.
 type patterns struct {
 	sorted  [][]byte
 	within  []int // by pattern: the longest other pattern that it starts with, -1 for none
@@ -85,7 +85,8 @@ func samePrefix(a, b []byte) int {
 	return n
 }
 
-// replace returns b with every range that patterns cover replaced, also where patterns overlap. It returns b itself if there is none.
+// replace returns b with every range that patterns cover replaced, also where patterns overlap. It returns b itself if
+// there is none.
 func (p *patterns) replace(b []byte) []byte {
 	if p == nil || len(b) < minSecret {
 		return b
@@ -119,7 +120,8 @@ func (p *patterns) begun(b []byte) int {
 		if len(end) >= minSecret && !p.mayBegin(end) {
 			continue
 		}
-		if i, _ := slices.BinarySearchFunc(p.sorted, end, bytes.Compare); i < len(p.sorted) && bytes.HasPrefix(p.sorted[i], end) && len(p.sorted[i]) > len(end) {
+		if i, _ := slices.BinarySearchFunc(p.sorted, end, bytes.Compare); i < len(p.sorted) &&
+			bytes.HasPrefix(p.sorted[i], end) && len(p.sorted[i]) > len(end) {
 			return len(end)
 		}
 	}

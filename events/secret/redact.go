@@ -10,8 +10,8 @@ import (
 // minSecret is the length of the shortest secret, in bytes. A shorter one would redact ordinary words.
 const minSecret = 8
 
-// Redactor replaces known secrets and their common encodings before a text is stored, because an event is stored for ever. It
-// finds exact values only.
+// Redactor replaces known secrets and their common encodings before a text is stored, because an event is stored for
+// ever. It finds exact values only.
 type Redactor struct {
 	values *patterns
 	keys   *patterns // those that are redacted in the keys of JSON objects too
@@ -38,7 +38,8 @@ func (r Redactor) with(forms [][]byte) Redactor {
 func formsOf(secrets []string) (forms [][]byte) {
 	for _, s := range secrets {
 		if len(s) >= minSecret {
-			for _, form := range append(base64Forms(s), s, url.QueryEscape(s), url.PathEscape(s), inJSON(s, true), inJSON(s, false)) {
+			for _, form := range append(base64Forms(s), s, url.QueryEscape(s), url.PathEscape(s), inJSON(s, true),
+				inJSON(s, false)) {
 				forms = append(forms, []byte(form))
 			}
 		}
@@ -135,8 +136,8 @@ func isKey(after []byte) bool {
 	return len(after) > 0 && after[0] == ':'
 }
 
-// base64Forms returns the parts of base64 text that s determines whatever is before and after it: one for each of the three
-// alignments, without the characters that depend on neighbours.
+// base64Forms returns the parts of base64 text that s determines whatever is before and after it: one for each of the
+// three alignments, without the characters that depend on neighbours.
 func base64Forms(s string) []string {
 	var forms []string
 	for pad := range 3 {

@@ -58,7 +58,8 @@ func TestSecretIsFoundInJSONOfEveryWriter(t *testing.T) {
 				var body bytes.Buffer
 				encoder := json.NewEncoder(&body)
 				encoder.SetEscapeHTML(escapeHTML)
-				is.NoErr(encoder.Encode(map[string]any{"text": "a " + canary + " z", canary: true, "number": 1712345678901, "plain": "password"}))
+				is.NoErr(encoder.Encode(map[string]any{"text": "a " + canary + " z", canary: true, "number": 1712345678901,
+					"plain": "password"}))
 				clean := secret.NewRedactor(canary).JSON(body.Bytes())
 				var got map[string]any
 				is.NoErr(json.Unmarshal(clean, &got)) // still JSON

@@ -30,12 +30,12 @@ const secretsTimeout = 15 * time.Second
 // secretsBucket is the name of the bucket. Its stream is KV_SECRETS.
 const secretsBucket = "SECRETS"
 
-// deletedFor is the time for which the server stores that a secret was deleted. A watcher that was disconnected for longer
-// would not learn of it. No session lasts as long.
+// deletedFor is the time for which the server stores that a secret was deleted. A watcher that was disconnected for
+// longer would not learn of it. No session lasts as long.
 const deletedFor = 30 * 24 * time.Hour
 
-// maxSecretKey is the longest key, in bytes. A key becomes part of a subject, and the server closes a connection that sends a
-// line of more than 4 KiB.
+// maxSecretKey is the longest key, in bytes. A key becomes part of a subject, and the server closes a connection that
+// sends a line of more than 4 KiB.
 const maxSecretKey = 256
 
 var secretKeyPattern = regexp.MustCompile(`^[A-Za-z0-9_=-]+(\.[A-Za-z0-9_=-]+)*$`)
@@ -50,9 +50,9 @@ func checkSecretKey(key string) error {
 	return nil
 }
 
-// Store is the bucket of what must never be in an event: password hashes, sessions, keys of providers. A key is made of
-// tokens of letters, digits, _, = and -, with dots between them, `session.<account>.<hash>`, and has at most 256 bytes; a
-// prefix is the first tokens of keys, "" that of all. Other keys are refused.
+// Store is the bucket of what must never be in an event: password hashes, sessions, keys of providers. A key is made
+// of tokens of letters, digits, _, = and -, with dots between them, `session.<account>.<hash>`, and has at most 256
+// bytes; a prefix is the first tokens of keys, "" that of all. Other keys are refused.
 type Store struct {
 	kv jetstream.KeyValue
 }
@@ -161,9 +161,9 @@ func (s *Store) Keys(ctx context.Context, prefix string) ([]string, error) {
 	return slices.Collect(maps.Keys(found)), err
 }
 
-// Watch calls fn with every key under a prefix that has a value, then once with an empty key, then with each change, until ctx
-// ends or fn returns an error. events.ErrStop ends it without an error. A nil value means that the key was deleted, perhaps long
-// ago. A caller that changes a secret receives its own change later.
+// Watch calls fn with every key under a prefix that has a value, then once with an empty key, then with each change,
+// until ctx ends or fn returns an error. events.ErrStop ends it without an error. A nil value means that the key was
+// deleted, perhaps long ago. A caller that changes a secret receives its own change later.
 func (s *Store) Watch(ctx context.Context, prefix string, fn func(key string, value []byte) error) error {
 	if prefix != "" {
 		if err := checkSecretKey(prefix); err != nil {

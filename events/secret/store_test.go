@@ -195,14 +195,16 @@ func TestKeyThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := openSecrets(t, t.TempDir())
-	for _, key := range []string{"", "a b", "a..b", ".a", "a.", "a.*", "a.>", "a\r\nPUB x 0", "é", strings.Repeat("x", 257), strings.Repeat("x", 5000)} {
+	for _, key := range []string{"", "a b", "a..b", ".a", "a.", "a.*", "a.>", "a\r\nPUB x 0", "é",
+		strings.Repeat("x", 257), strings.Repeat("x", 5000)} {
 		_, _, get := s.Get(t.Context(), key)
 		_, swap := s.Swap(t.Context(), key, nil, nil)
 		_, keys := s.Keys(t.Context(), key)
 		if key == "" {
 			keys = get // the prefix of all
 		}
-		for _, err := range []error{get, swap, keys, s.Put(t.Context(), key, nil), s.Create(t.Context(), key, nil), s.Delete(t.Context(), key)} {
+		for _, err := range []error{get, swap, keys, s.Put(t.Context(), key, nil), s.Create(t.Context(), key, nil),
+			s.Delete(t.Context(), key)} {
 			is.True(err != nil && strings.Contains(err.Error(), "want a key"))
 		}
 	}

@@ -1,15 +1,16 @@
-// Package account knows who may use the system: accounts, passwords, login sessions, and the setup of the first administrator.
+// Package account knows who may use the system: accounts, passwords, login sessions, and the setup of the first
+// administrator.
 //
-// Changes of an account, and every login that succeeded or failed, are events. Password hashes, sessions and the key that signs
-// tokens are in the SECRETS bucket and nowhere else. Of a session secret only its SHA-256 is stored.
+// Changes of an account, and every login that succeeded or failed, are events. Password hashes, sessions and the key
+// that signs tokens are in the SECRETS bucket and nowhere else. Of a session secret only its SHA-256 is stored.
 //
-// Promises: decisions about accounts are made on the log, and the first writer wins: an email belongs to one account, and the last
-// administrator who can log in remains one. A token names a session; what its owner may do is looked up in the account. A session
-// ends when it is revoked, or when its account is disabled, deleted, or given another role or password. It has ended in this process
-// before the command returns, and in other processes once they have read the event, also after a crash at any moment. Check does no
-// I/O. A login under an unknown name takes as long as one with a wrong password, and gets the same answer. After 5 failures within 5
-// minutes, further attempts on the account wait, in all processes and across restarts. At most 4 passwords are hashed at once, 46
-// MiB each.
+// Promises: decisions about accounts are made on the log, and the first writer wins: an email belongs to one account,
+// and the last administrator who can log in remains one. A token names a session; what its owner may do is looked up
+// in the account. A session ends when it is revoked, or when its account is disabled, deleted, or given another role
+// or password. It has ended in this process before the command returns, and in other processes once they have read the
+// event, also after a crash at any moment. Check does no I/O. A login under an unknown name takes as long as one with
+// a wrong password, and gets the same answer. After 5 failures within 5 minutes, further attempts on the account wait,
+// in all processes and across restarts. At most 4 passwords are hashed at once, 46 MiB each.
 //
 // It must not know HTTP, read models, or what an account may do with records of other accounts.
 package account
@@ -121,7 +122,8 @@ type Accounts struct {
 // changes is what decisions about accounts are made on, and guarded by.
 var changes = events.UserSubject("*", "account.*")
 
-// deletions are folded together with the changes: who sees a change sees the deletions before it. They need no guard of their own, because a deletion is guarded by the changes, and disables first.
+// deletions are folded together with the changes: who sees a change sees the deletions before it. They need no guard
+// of their own, because a deletion is guarded by the changes, and disables first.
 var deletions = events.UserSubject("*", events.Deleted{}.Kind())
 
 // passwords need no guard, because no decision is made on them.
@@ -147,7 +149,8 @@ func Open(ctx context.Context, l *log.Log, secrets *secret.Store) (*Accounts, er
 	return a, nil
 }
 
-// Run keeps up with what other processes do to accounts and sessions, and removes sessions that are over, until ctx ends.
+// Run keeps up with what other processes do to accounts and sessions, and removes sessions that are over, until ctx
+// ends.
 func (a *Accounts) Run(ctx context.Context) error {
 	return handlers.RunAll(ctx, a.followAccounts, a.followSessions, a.sweepSessions)
 }

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/events/log"
 )
 
-// After freeFailures within failureWindow an account makes those who guess wait, each time twice as long as the last. After
-// a day without a failure it begins anew.
+// After freeFailures within failureWindow an account makes those who guess wait, each time twice as long as the last.
+// After a day without a failure it begins anew.
 const (
 	freeFailures  = 5
 	failureWindow = 5 * time.Minute
@@ -21,8 +21,8 @@ const (
 	forgetAfter   = 24 * time.Hour
 )
 
-// maxStrangers bounds the memory of names that nobody has. They are made to wait as accounts are, or an answer would tell
-// which is which.
+// maxStrangers bounds the memory of names that nobody has. They are made to wait as accounts are, or an answer would
+// tell which is which.
 const maxStrangers = 4096
 
 // ErrBackoff is the answer to a login that came too soon after others that failed. The password was not looked at.
@@ -62,8 +62,8 @@ func (f *failures) add(at time.Time) {
 	f.waits++
 }
 
-// recall brings what went before up to date with the log. An account's failures count wherever they happened. A login, and a new
-// password, begin the count anew, so nothing before them is read.
+// recall brings what went before up to date with the log. An account's failures count wherever they happened. A login,
+// and a new password, begin the count anew, so nothing before them is read.
 func (a *Accounts) recall(ctx context.Context, turn *attempts, owner *account) error {
 	if owner == nil {
 		return nil
@@ -74,7 +74,8 @@ func (a *Accounts) recall(ctx context.Context, turn *attempts, owner *account) e
 		if err != nil {
 			return err
 		}
-		turn.folded = log.StartAfter(since, kind(events.LoginFailed{}), kind(events.SessionOpened{}), kind(events.PasswordChanged{}))
+		turn.folded = log.StartAfter(since, kind(events.LoginFailed{}), kind(events.SessionOpened{}),
+			kind(events.PasswordChanged{}))
 	}
 	var news []events.Event
 	err := a.log.Advance(ctx, turn.folded, func(e events.Event) error {

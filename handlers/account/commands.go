@@ -12,8 +12,8 @@ import (
 	"pocketcoder/handlers"
 )
 
-// CreateAccount makes an account. Account is its id, made by the caller or empty: creating the same account under the same
-// id again is creating it once.
+// CreateAccount makes an account. Account is its id, made by the caller or empty: creating the same account under the
+// same id again is creating it once.
 type CreateAccount struct {
 	handlers.Command
 	Account  string `json:"account,omitempty"`
@@ -28,7 +28,8 @@ func (a *Accounts) CreateAccount(ctx context.Context, c CreateAccount) (account 
 }
 
 // create makes an account if also allowed agrees; it is called with mu held.
-func (a *Accounts) create(ctx context.Context, c CreateAccount, allowed func() error) (account string, seq uint64, err error) {
+func (a *Accounts) create(ctx context.Context, c CreateAccount,
+	allowed func() error) (account string, seq uint64, err error) {
 	c.Account = cmp.Or(c.Account, events.NewID())
 	c.Email, c.Name = strings.TrimSpace(c.Email), strings.TrimSpace(c.Name)
 	if err := c.check(); err != nil {
@@ -104,7 +105,8 @@ func taken(email string) error {
 	return handlers.Refuse(handlers.Conflict, "email: %s belongs to another account", email)
 }
 
-// UpdateAccount changes an account; a nil field stays as it is. Disabling it and giving it another role end its sessions.
+// UpdateAccount changes an account; a nil field stays as it is. Disabling it and giving it another role end its
+// sessions.
 type UpdateAccount struct {
 	handlers.Command
 	Account  string  `json:"account"`

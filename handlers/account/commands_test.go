@@ -94,7 +94,8 @@ func TestLongestPasswordAndOddCharactersAreFine(t *testing.T) {
 	s := start(t)
 	for i, password := range []string{strings.Repeat("x", 1024), "        ", "pässwörd€😀", "a\x00bcdefgh"} {
 		id := fmt.Sprintf("user%d", i)
-		_, _, err := s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: id, Email: id + "@example.org", Role: User, Password: password})
+		_, _, err := s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: id, Email: id + "@example.org",
+			Role: User, Password: password})
 		is.NoErr(err)
 		_, err = s.tryLogin(id, password)
 		is.NoErr(err)
@@ -108,7 +109,8 @@ func TestSameIDWithAnotherPasswordIsAnotherAccount(t *testing.T) {
 	is := is.New(t)
 	s := start(t)
 	s.add("alice", User)
-	_, _, err := s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "alice", Email: "alice@example.org", Name: "alice", Role: User, Password: "another one"})
+	_, _, err := s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "alice", Email: "alice@example.org",
+		Name: "alice", Role: User, Password: "another one"})
 	code, _ := refusal(t, err)
 	is.Equal(code, handlers.Conflict)
 	s.login("alice") // with the first one
@@ -131,9 +133,11 @@ func TestUpdateChangesWhatItNames(t *testing.T) {
 	s := start(t)
 	s.add("alice", Admin)
 	s.add("bob", User)
-	seq, err := s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "bob", Name: ptr(" Robert "), Email: ptr("BOB@example.org")})
+	seq, err := s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "bob", Name: ptr(" Robert "),
+		Email: ptr("BOB@example.org")})
 	is.NoErr(err)
-	again, err := s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "bob", Name: ptr("Robert"), Role: ptr(User), Disabled: ptr(false)})
+	again, err := s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "bob", Name: ptr("Robert"),
+		Role: ptr(User), Disabled: ptr(false)})
 	is.NoErr(err)
 	is.Equal(again, seq) // it is so already
 	is.Equal(len(of[events.AccountUpdated](s)), 1)
@@ -169,7 +173,8 @@ func TestEmailBelongsToTheFirstOfTwoProcesses(t *testing.T) {
 	rounds := 0
 	_, err := s.decide(t.Context(), root, "alice", func() ([]events.Data, uint64, error) {
 		if rounds++; rounds == 1 {
-			_, _, err := other.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "eve", Email: "ALICE@example.org", Role: User, Password: password})
+			_, _, err := other.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "eve",
+				Email: "ALICE@example.org", Role: User, Password: password})
 			is.NoErr(err)
 		}
 		return s.decideCreate(CreateAccount{Account: "alice", Email: "alice@example.org", Role: User})
@@ -212,10 +217,12 @@ func TestDeletedAccountIsGoneAndItsEmailIsFree(t *testing.T) {
 		code, _ := refusal(t, err)
 		is.Equal(code, handlers.NotFound)
 	}
-	_, _, err = s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "alice", Email: "alice@example.org", Name: "alice", Role: User, Password: password})
+	_, _, err = s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "alice", Email: "alice@example.org",
+		Name: "alice", Role: User, Password: password})
 	code, _ := refusal(t, err)
 	is.Equal(code, handlers.Conflict) // its id is not used again
-	_, _, err = s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "alice2", Email: "alice@example.org", Role: User, Password: password})
+	_, _, err = s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "alice2", Email: "alice@example.org",
+		Role: User, Password: password})
 	is.NoErr(err)
 	is.True(!s.valid(token))
 
@@ -234,7 +241,10 @@ func TestForeignMessageIsPassedOver(t *testing.T) {
 	is.NoErr(nc.Publish("evt.user.alice.account.created", []byte(`{"email":"alice@example.org","role":"admin"}`)))
 	is.NoErr(nc.Publish("evt.user.alice.account.nonsense", []byte(`?`)))
 	is.NoErr(nc.Flush())
-	expect.Eventually(t, "the messages are not stored", func() bool { last, err := s.log.Last(t.Context()); return err == nil && last == 2 })
+	expect.Eventually(t, "the messages are not stored", func() bool {
+		last, err := s.log.Last(t.Context())
+		return err == nil && last == 2
+	})
 	s.add("bob", User)
 	list, err := s.List(t.Context())
 	is.NoErr(err)

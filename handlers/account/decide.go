@@ -57,9 +57,10 @@ func (a *Accounts) apply(e events.Event) {
 // tries is how often a command is decided again because another process was first.
 const tries = 5
 
-// decide is the loop of every command on accounts: bring them up to date, decide, append what was decided, whole, expecting
-// no account changed, or begin again. An f that gives no event found everything as it should be, since seq.
-func (a *Accounts) decide(ctx context.Context, c handlers.Command, id string, f func() (all []events.Data, seq uint64, err error)) (uint64, error) {
+// decide is the loop of every command on accounts: bring them up to date, decide, append what was decided, whole,
+// expecting no account changed, or begin again. An f that gives no event found everything as it should be, since seq.
+func (a *Accounts) decide(ctx context.Context, c handlers.Command, id string,
+	f func() (all []events.Data, seq uint64, err error)) (uint64, error) {
 	a.deciding.Lock()
 	defer a.deciding.Unlock()
 	for range tries {

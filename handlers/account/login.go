@@ -19,7 +19,8 @@ const (
 	Superusers = "_superusers" // admins only
 )
 
-// ErrCredentials is the answer to a login whose name or password is wrong, or that is not allowed: it does not say which.
+// ErrCredentials is the answer to a login whose name or password is wrong, or that is not allowed: it does not say
+// which.
 var ErrCredentials = errors.New("the email or the password is wrong")
 
 // Login is a person's wish for a session. Identity is the email; Collection is Users when empty.
@@ -34,7 +35,8 @@ type Login struct {
 func (a *Accounts) Login(ctx context.Context, l Login) (Token, error) {
 	l.Collection = cmp.Or(l.Collection, Users)
 	if l.Collection != Users && l.Collection != Superusers {
-		return Token{}, handlers.Refuse(handlers.NotFound, "collection: %q has no logins; use users or _superusers", l.Collection)
+		return Token{}, handlers.Refuse(handlers.NotFound, "collection: %q has no logins; use users or _superusers",
+			l.Collection)
 	}
 	if err := a.refresh(ctx); err != nil {
 		return Token{}, err
@@ -45,7 +47,9 @@ func (a *Accounts) Login(ctx context.Context, l Login) (Token, error) {
 		return Token{}, err
 	}
 	defer release()
-	hash, err := a.try(ctx, turn, attempt{owner, l.Password, l.Client, func() string { return owner.mayNot(l.Collection) }})
+	hash, err := a.try(ctx, turn, attempt{owner, l.Password, l.Client, func() string {
+		return owner.mayNot(l.Collection)
+	}})
 	if err != nil {
 		return Token{}, err
 	}
@@ -164,9 +168,10 @@ func clip(c events.Client) events.Client {
 	return events.Client{Address: short(c.Address), Device: short(c.Device)}
 }
 
-// takeTurn waits until nobody else tries the password of an account, or of a name nobody has: so that guesses made at once
-// are counted before the next.
-func (a *Accounts) takeTurn(ctx context.Context, owner *account, name string) (turn *attempts, release func(), err error) {
+// takeTurn waits until nobody else tries the password of an account, or of a name nobody has: so that guesses made at
+// once are counted before the next.
+func (a *Accounts) takeTurn(ctx context.Context, owner *account,
+	name string) (turn *attempts, release func(), err error) {
 	turn = a.attemptsOn(owner, name)
 	select {
 	case turn.taken <- struct{}{}:

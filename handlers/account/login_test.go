@@ -25,10 +25,12 @@ func TestLoginGivesATokenOfTheAccount(t *testing.T) {
 	id, err := s.Check(token.Text)
 	is.NoErr(err)
 	is.Equal(id, token.Identity)
-	is.Equal([]string{id.Account, id.Email, id.Name, id.Role, id.Collection}, []string{"alice", "alice@example.org", "alice", Agent, Users})
+	is.Equal([]string{id.Account, id.Email, id.Name, id.Role, id.Collection},
+		[]string{"alice", "alice@example.org", "alice", Agent, Users})
 	is.True(id.Expires.Equal(s.time.Add(tokenLife).Truncate(time.Second)))
 	opened := of[events.SessionOpened](s)
-	is.Equal(opened, []events.SessionOpened{{Session: id.Session, Method: "password", Expires: id.Expires.UTC(), Client: phone}})
+	is.Equal(opened, []events.SessionOpened{{Session: id.Session, Method: "password", Expires: id.Expires.UTC(),
+		Client: phone}})
 	all, _ := s.history()
 	last := all[len(all)-1]
 	is.Equal(last.Seq, token.Seq)
@@ -215,7 +217,8 @@ func TestLongClientIsCutShort(t *testing.T) {
 	is := is.New(t)
 	s := start(t)
 	s.add("alice", User)
-	_, err := s.Login(t.Context(), Login{Identity: "alice@example.org", Password: password, Client: events.Client{Device: strings.Repeat("é", 1<<19) + "\xff"}})
+	_, err := s.Login(t.Context(), Login{Identity: "alice@example.org", Password: password,
+		Client: events.Client{Device: strings.Repeat("é", 1<<19) + "\xff"}})
 	is.NoErr(err)
 	is.Equal(of[events.SessionOpened](s)[0].Device, strings.Repeat("é", 127))
 }

@@ -70,7 +70,8 @@ const password = "correct horse"
 // add makes an account id@example.org.
 func (s *system) add(id, role string) {
 	s.t.Helper()
-	_, _, err := s.CreateAccount(s.t.Context(), CreateAccount{Command: root, Account: id, Email: id + "@example.org", Name: id, Role: role, Password: password})
+	_, _, err := s.CreateAccount(s.t.Context(), CreateAccount{Command: root, Account: id, Email: id + "@example.org",
+		Name: id, Role: role, Password: password})
 	is.New(s.t).NoErr(err)
 }
 

@@ -55,7 +55,8 @@ func TestKeptSessionEndsWithTheRole(t *testing.T) {
 	s.add("alice", User)
 	mine := s.login("alice")
 	for range 2 {
-		_, err := s.SetPassword(t.Context(), SetPassword{Command: root, Account: "alice", Password: "battery staple", Keep: mine.Identity.Session})
+		_, err := s.SetPassword(t.Context(), SetPassword{Command: root, Account: "alice", Password: "battery staple",
+			Keep: mine.Identity.Session})
 		is.NoErr(err)
 		is.True(s.valid(mine))
 		is.True(reopen(t, s.server).valid(mine))
@@ -85,7 +86,8 @@ func TestClientThatHangsUpDoesNotKeepSessionsAlive(t *testing.T) {
 		return nil
 	})
 	<-began
-	_, err := s.SetPassword(ctx, SetPassword{Command: handlers.Command{Actor: "user:alice"}, Account: "alice", Password: "battery staple"})
+	_, err := s.SetPassword(ctx, SetPassword{Command: handlers.Command{Actor: "user:alice"}, Account: "alice",
+		Password: "battery staple"})
 	is.NoErr(err)
 	for _, token := range tokens {
 		is.True(!s.valid(token))

@@ -88,11 +88,14 @@ func (a *Accounts) Revoke(ctx context.Context, c RevokeSession) error {
 	if c.Session != "" && !slices.ContainsFunc(sessions, func(s Session) bool { return s.ID == c.Session }) {
 		return handlers.Refuse(handlers.NotFound, "session: the account has no session %q", c.Session)
 	}
-	return a.closeSessions(ctx, c.Command, c.Account, "revoked", func(s Session) bool { return c.Session == "" || s.ID == c.Session })
+	return a.closeSessions(ctx, c.Command, c.Account, "revoked", func(s Session) bool {
+		return c.Session == "" || s.ID == c.Session
+	})
 }
 
 // closeSessions ends the sessions of an account that which is true of, and records why.
-func (a *Accounts) closeSessions(ctx context.Context, c handlers.Command, account, reason string, which func(Session) bool) error {
+func (a *Accounts) closeSessions(ctx context.Context, c handlers.Command, account, reason string,
+	which func(Session) bool) error {
 	all, err := a.storedSessions(ctx, account)
 	if err != nil {
 		return err
@@ -111,8 +114,8 @@ func (a *Accounts) closeSessions(ctx context.Context, c handlers.Command, accoun
 	return nil
 }
 
-// remove takes a session out of SECRETS and ends it here. It is forgotten when SECRETS tells of its end, not before: what
-// SECRETS told earlier may still be on its way, and would bring it back.
+// remove takes a session out of SECRETS and ends it here. It is forgotten when SECRETS tells of its end, not before:
+// what SECRETS told earlier may still be on its way, and would bring it back.
 func (a *Accounts) remove(ctx context.Context, key string) error {
 	if err := a.secrets.Delete(ctx, key); err != nil {
 		return err

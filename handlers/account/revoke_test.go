@@ -52,12 +52,14 @@ func TestRevokedSessionIsOverAtOnce(t *testing.T) {
 	list, err := s.Sessions(t.Context(), "alice")
 	is.NoErr(err)
 	is.Equal(len(list), 1)
-	is.Equal([]string{list[0].ID, list[0].Device, list[0].Address}, []string{two.Identity.Session, phone.Device, phone.Address})
+	is.Equal([]string{list[0].ID, list[0].Device, list[0].Address},
+		[]string{two.Identity.Session, phone.Device, phone.Address})
 	is.NoErr(s.Revoke(t.Context(), RevokeSession{Command: root, Account: "alice"}))
 	is.True(!s.valid(two) && s.ended(two))
 	is.True(s.valid(bobs))
 	closed := of[events.SessionClosed](s)
-	is.Equal(closed, []events.SessionClosed{{Session: one.Identity.Session, Reason: "revoked"}, {Session: two.Identity.Session, Reason: "revoked"}})
+	is.Equal(closed, []events.SessionClosed{{Session: one.Identity.Session, Reason: "revoked"},
+		{Session: two.Identity.Session, Reason: "revoked"}})
 	is.True(s.ended(Token{})) // one that never was is over
 }
 
@@ -85,7 +87,8 @@ func TestSessionsEndWithTheRightsOfTheirAccount(t *testing.T) {
 			is.Equal(of[events.SessionClosed](s), []events.SessionClosed{{Session: token.Identity.Session, Reason: reason}})
 			_, err = s.Refresh(t.Context(), token.Identity, phone)
 			is.Equal(err, ErrToken)
-			_, err = s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "alice", Role: ptr(Admin), Disabled: ptr(false)})
+			_, err = s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "alice", Role: ptr(Admin),
+				Disabled: ptr(false)})
 			is.NoErr(err)
 			is.True(!s.valid(token)) // the way back gives a new session, not the old one
 			is.True(s.valid(s.login("alice")))
@@ -96,7 +99,8 @@ func TestSessionsEndWithTheRightsOfTheirAccount(t *testing.T) {
 // The process that disabled an account, or gave it another role, dies before it has removed the sessions.
 func TestSessionsThatEndedDoNotComeBackAfterACrash(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]events.AccountUpdated{"disabled": {Disabled: ptr(true)}, "role": {Role: ptr(Agent)}} {
+	for name, change := range map[string]events.AccountUpdated{"disabled": {Disabled: ptr(true)},
+		"role": {Role: ptr(Agent)}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
@@ -104,13 +108,16 @@ func TestSessionsThatEndedDoNotComeBackAfterACrash(t *testing.T) {
 			s.add("root", Admin)
 			s.add("alice", User)
 			token := s.login("alice")
-			_, err := s.decide(t.Context(), root, "alice", func() ([]events.Data, uint64, error) { return []events.Data{change}, 0, nil })
+			_, err := s.decide(t.Context(), root, "alice", func() ([]events.Data, uint64, error) {
+				return []events.Data{change}, 0, nil
+			})
 			is.NoErr(err)
 			after := reopen(t, s.server)
 			is.True(!after.valid(token) && after.ended(token))
 			_, err = after.Refresh(t.Context(), token.Identity, phone)
 			is.Equal(err, ErrToken)
-			_, err = after.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "alice", Role: ptr(User), Disabled: ptr(false)})
+			_, err = after.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "alice", Role: ptr(User),
+				Disabled: ptr(false)})
 			is.NoErr(err)
 			is.True(!after.valid(token))
 			again := reopen(t, s.server)

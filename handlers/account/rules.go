@@ -94,7 +94,8 @@ func checkRole(role string) error {
 func checkPassword(password, email string) error {
 	switch {
 	case len(password) < minPassword || len(password) > maxPassword:
-		return handlers.Refuse(handlers.Invalid, "password: want %d to %d bytes, got %d", minPassword, maxPassword, len(password))
+		return handlers.Refuse(handlers.Invalid, "password: want %d to %d bytes, got %d", minPassword, maxPassword,
+			len(password))
 	case !utf8.ValidString(password):
 		return handlers.Refuse(handlers.Invalid, "password: it is not UTF-8")
 	case fold(password) == fold(email):

@@ -62,7 +62,8 @@ func newSecret() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// keep takes in what SECRETS holds of a session, nil when it is gone. It may come late: a session that is over stays so.
+// keep takes in what SECRETS holds of a session, nil when it is gone. It may come late: a session that is over stays
+// so.
 func (a *Accounts) keep(key string, value []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -156,7 +157,8 @@ func (a *Accounts) sweep(ctx context.Context) error {
 }
 
 // openSession begins a session. It is over at once if the account was ended since it was looked up.
-func (a *Accounts) openSession(ctx context.Context, owner account, collection, method string, client events.Client) (Token, error) {
+func (a *Accounts) openSession(ctx context.Context, owner account, collection, method string,
+	client events.Client) (Token, error) {
 	if err := a.makeRoom(ctx, owner.ID); err != nil {
 		return Token{}, err
 	}
@@ -175,7 +177,8 @@ func (a *Accounts) openSession(ctx context.Context, owner account, collection, m
 	}
 	a.keep(key, value)
 	by := handlers.Command{Actor: events.UserActor(owner.ID)}
-	seq, err := a.record(ctx, owner.ID, by, events.SessionOpened{Session: s.ID, Method: method, Expires: s.Expires, Client: s.Client})
+	seq, err := a.record(ctx, owner.ID, by, events.SessionOpened{Session: s.ID, Method: method, Expires: s.Expires,
+		Client: s.Client})
 	if err != nil {
 		return Token{}, errors.Join(err, a.remove(context.WithoutCancel(ctx), key))
 	}
@@ -208,8 +211,8 @@ func (a *Accounts) makeRoom(ctx context.Context, account string) error {
 	return a.closeSessions(ctx, by, account, "replaced", func(s Session) bool { return s.ID == oldest.ID })
 }
 
-// Refresh extends the session of who was checked, and gives a new token for it; it fails with ErrToken when the session is
-// over. Earlier tokens hold as long as they say.
+// Refresh extends the session of who was checked, and gives a new token for it; it fails with ErrToken when the
+// session is over. Earlier tokens hold as long as they say.
 func (a *Accounts) Refresh(ctx context.Context, id Identity, client events.Client) (Token, error) {
 	owner, err := a.find(ctx, id.Account)
 	if errors.As(err, new(handlers.Refused)) {

@@ -104,7 +104,9 @@ func TestOnlyOurTokensAreTokens(t *testing.T) {
 		}
 	}
 	is := is.New(t)
-	superuser := sign(jwt.SigningMethodHS256, s.key, func(c *claims) { c.CollectionName, c.CollectionID = Superusers, Superusers })
+	superuser := sign(jwt.SigningMethodHS256, s.key, func(c *claims) {
+		c.CollectionName, c.CollectionID = Superusers, Superusers
+	})
 	id, err := s.Check(superuser)
 	is.NoErr(err)
 	is.Equal([]string{id.Role, id.Collection}, []string{User, Users}) // what a token says of itself counts for nothing
@@ -157,7 +159,8 @@ func TestRefreshExtendsTheSession(t *testing.T) {
 	id, err := s.Check(second.Text)
 	is.NoErr(err)
 	is.True(id.Expires.Equal(s.time.Add(tokenLife).Truncate(time.Second)))
-	is.Equal(of[events.SessionRefreshed](s), []events.SessionRefreshed{{Session: id.Session, Expires: id.Expires.UTC(), Client: tablet}})
+	is.Equal(of[events.SessionRefreshed](s), []events.SessionRefreshed{{Session: id.Session, Expires: id.Expires.UTC(),
+		Client: tablet}})
 	list, err := s.Sessions(t.Context(), "alice")
 	is.NoErr(err)
 	is.Equal(len(list), 1)
@@ -200,7 +203,9 @@ func TestAnotherProcessHearsOfIt(t *testing.T) {
 	there := func(token Token) func() bool { return func() bool { return other.valid(token) } }
 	gone := func(token Token) func() bool { return func() bool { return !other.valid(token) && other.ended(token) } }
 	one, two := s.login("alice"), s.login("alice")
-	expect.Eventually(t, "the other process does not know the sessions", func() bool { return other.valid(one) && other.valid(two) })
+	expect.Eventually(t, "the other process does not know the sessions", func() bool {
+		return other.valid(one) && other.valid(two)
+	})
 	is.True(!other.ended(one))
 	refreshed, err := s.Refresh(t.Context(), one.Identity, phone)
 	is.NoErr(err)
@@ -220,7 +225,9 @@ func TestAnotherProcessHearsOfIt(t *testing.T) {
 	is.True(!s.ended(three))
 	_, err = other.DeleteAccount(t.Context(), DeleteAccount{Command: root, Account: "alice"})
 	is.NoErr(err)
-	expect.Eventually(t, "a session of a deleted account goes on", func() bool { return !s.valid(three) && s.ended(three) })
+	expect.Eventually(t, "a session of a deleted account goes on", func() bool {
+		return !s.valid(three) && s.ended(three)
+	})
 	expect.Eventually(t, "what is over is not forgotten", func() bool {
 		s.mu.RLock()
 		defer s.mu.RUnlock()
@@ -262,7 +269,8 @@ func TestOldestSessionMakesRoom(t *testing.T) {
 	is.True(s.valid(s.login("alice")))
 	is.True(s.valid(tokens[0]))
 	is.True(!s.valid(tokens[1]))
-	is.Equal(of[events.SessionClosed](s), []events.SessionClosed{{Session: tokens[1].Identity.Session, Reason: "replaced"}})
+	is.Equal(of[events.SessionClosed](s), []events.SessionClosed{{Session: tokens[1].Identity.Session,
+		Reason: "replaced"}})
 }
 
 // A login that cannot be recorded is none.

@@ -63,8 +63,8 @@ type CompleteSetup struct {
 // errSetupDone is the answer to who comes second.
 var errSetupDone = handlers.Refuse(handlers.Conflict, "token: the setup is done; log in as the administrator")
 
-// CompleteSetup carries out the command. Its token is used up when it succeeds: of two who race the log takes one, because
-// it takes an administrator only while there is none. A wrong email or password leaves the token as it was.
+// CompleteSetup carries out the command. Its token is used up when it succeeds: of two who race the log takes one,
+// because it takes an administrator only while there is none. A wrong email or password leaves the token as it was.
 func (a *Accounts) CompleteSetup(ctx context.Context, c CompleteSetup) (Token, error) {
 	valid, err := a.validSetup(ctx, c.Token)
 	if err != nil {
@@ -111,8 +111,8 @@ func (a *Accounts) validSetup(ctx context.Context, token string) (bool, error) {
 	return subtle.ConstantTimeCompare(sum[:], s.Hash) == 1 && a.now().Before(s.Expires), nil
 }
 
-// EnsureAdmin makes an administrator with this email unless the email has an account. Such an account stays as it is, and
-// the note says where it differs.
+// EnsureAdmin makes an administrator with this email unless the email has an account. Such an account stays as it is,
+// and the note says where it differs.
 func (a *Accounts) EnsureAdmin(ctx context.Context, email, password string) (note string, err error) {
 	if err := a.refresh(ctx); err != nil {
 		return "", err

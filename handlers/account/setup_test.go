@@ -31,7 +31,8 @@ func (s *system) setup() Setup {
 }
 
 func (s *system) complete(token string) (Token, error) {
-	return s.CompleteSetup(s.t.Context(), CompleteSetup{Token: token, Email: "root@example.org", Name: "Root", Password: password, Client: phone})
+	return s.CompleteSetup(s.t.Context(), CompleteSetup{Token: token, Email: "root@example.org", Name: "Root",
+		Password: password, Client: phone})
 }
 
 func TestSetupMakesTheFirstAdmin(t *testing.T) {
@@ -109,7 +110,8 @@ func TestSetupIsRacedByTwoBrowsersAndOneWins(t *testing.T) {
 		for i, p := range processes {
 			all.Go(func() {
 				email := string(rune('a'+i)) + "@example.org"
-				_, errs[i] = p.CompleteSetup(t.Context(), CompleteSetup{Token: setup.Token, Email: email, Password: password, Client: phone})
+				_, errs[i] = p.CompleteSetup(t.Context(), CompleteSetup{Token: setup.Token, Email: email, Password: password,
+					Client: phone})
 			})
 		}
 		all.Wait()
@@ -180,16 +182,19 @@ func TestNoSecretReachesTheLog(t *testing.T) {
 	secret := []string{first, second, wrong, name, setup.Token}
 	_, err := s.complete(wrong)
 	is.True(err != nil)
-	token, err := s.CompleteSetup(t.Context(), CompleteSetup{Token: setup.Token, Email: "root@example.org", Password: first, Client: phone})
+	token, err := s.CompleteSetup(t.Context(), CompleteSetup{Token: setup.Token, Email: "root@example.org",
+		Password: first, Client: phone})
 	is.NoErr(err)
 	id := token.Identity
 	again, err := s.Refresh(t.Context(), id, phone)
 	is.NoErr(err)
-	for _, l := range []Login{{Identity: "root@example.org", Password: wrong}, {Identity: name, Password: wrong}, {Identity: wrong, Password: first}} {
+	for _, l := range []Login{{Identity: "root@example.org", Password: wrong}, {Identity: name, Password: wrong},
+		{Identity: wrong, Password: first}} {
 		_, err := s.Login(t.Context(), l)
 		is.Equal(err, ErrCredentials)
 	}
-	_, _, err = s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "alice", Email: "alice@example.org", Role: User, Password: first})
+	_, _, err = s.CreateAccount(t.Context(), CreateAccount{Command: root, Account: "alice", Email: "alice@example.org",
+		Role: User, Password: first})
 	is.NoErr(err)
 	_, err = s.SetPassword(t.Context(), SetPassword{Command: root, Account: "alice", Password: second, Old: ptr(wrong)})
 	is.True(err != nil)
@@ -230,7 +235,9 @@ func TestCommandsOverNATS(t *testing.T) {
 	s := start(t)
 	served := connect(t, s.server)
 	go s.Commands().Serve(t.Context(), served, "user:operator", slog.New(slog.DiscardHandler))
-	expect.Eventually(t, "the commands are not served", func() bool { return served.NumSubscriptions() == len(s.Commands()) })
+	expect.Eventually(t, "the commands are not served", func() bool {
+		return served.NumSubscriptions() == len(s.Commands())
+	})
 	is.NoErr(served.Flush())
 	nc := connect(t, s.server)
 	give := func(name string, command any) handlers.Accepted {
@@ -239,7 +246,8 @@ func TestCommandsOverNATS(t *testing.T) {
 		is.NoErr(err)
 		return accepted
 	}
-	added := give("user.add", CreateAccount{Command: handlers.Command{ID: "cmd1", Actor: "user:mallory"}, Email: "alice@example.org", Role: User, Password: password})
+	added := give("user.add", CreateAccount{Command: handlers.Command{ID: "cmd1", Actor: "user:mallory"},
+		Email: "alice@example.org", Role: User, Password: password})
 	token := s.loginAs("alice@example.org", password)
 	is.Equal(token.Identity.Account, added.ID)
 	all, _ := s.history()

@@ -52,7 +52,8 @@ func (s *budgetAsks) Apply(e events.Event) {
 	switch d := d.(type) {
 	case events.PermissionRequested:
 		var m budgetMetadata
-		if e.Actor != events.ActorPolicy || d.Type != permission.TypeBudget || json.Unmarshal(d.Metadata, &m) != nil || s.by[d.Permission] != nil {
+		if e.Actor != events.ActorPolicy || d.Type != permission.TypeBudget || json.Unmarshal(d.Metadata, &m) != nil ||
+			s.by[d.Permission] != nil {
 			s.taken[d.Permission] = true
 			return
 		}
@@ -60,7 +61,8 @@ func (s *budgetAsks) Apply(e events.Event) {
 		if m.Scope == record.BudgetOfChat {
 			l.chat = e.Subject.ID
 		}
-		a := &budgetAsk{id: d.Permission, chat: e.Subject.ID, key: l.key(), day: m.Period, more: m.More, stopped: map[string]uint64{}}
+		a := &budgetAsk{id: d.Permission, chat: e.Subject.ID, key: l.key(), day: m.Period, more: m.More,
+			stopped: map[string]uint64{}}
 		s.by[a.id], s.of[a.key] = a, append(s.of[a.key], a)
 	case events.AbortRequested:
 		if a := s.by[e.Cause]; a != nil && e.Actor == events.ActorPolicy {
@@ -87,7 +89,8 @@ func (a *budgetAsk) gone() bool { return a.settled && a.decided != events.Denied
 func (h *Budgets) withBudgetAsks(ctx context.Context, fn func(*budgetAsks) error) error {
 	f := h.asks.Get(ctx, "", func() *handlers.Fold[*budgetAsks] {
 		return handlers.NewFold(&budgetAsks{map[string]*budgetAsk{}, map[string][]*budgetAsk{}, map[string]bool{}},
-			events.ChatSubject("*", events.PermissionRequested{}.Kind()), events.ChatSubject("*", events.AbortRequested{}.Kind()))
+			events.ChatSubject("*", events.PermissionRequested{}.Kind()),
+			events.ChatSubject("*", events.AbortRequested{}.Kind()))
 	})
 	return f.Read(ctx, h.Permissions.Log, fn)
 }
@@ -120,8 +123,8 @@ func (h *Budgets) settleBudget(ctx context.Context, a *budgetAsk) error {
 	})
 }
 
-// next gives the id of the next ask for more of a limit. It follows from what was asked before, so that whoever asks at the
-// same moment, or again after a crash, asks the same.
+// next gives the id of the next ask for more of a limit. It follows from what was asked before, so that whoever asks
+// at the same moment, or again after a crash, asks the same.
 func (s *budgetAsks) next(key string) string {
 	for n := len(s.of[key]); ; n++ {
 		sum := sha256.Sum256([]byte("budget/" + key + "/" + strconv.Itoa(n)))
@@ -148,31 +151,34 @@ func (h *Budgets) askForMore(ctx context.Context, chat string, l limit, id strin
 	if err != nil {
 		return err
 	}
-	request := events.PermissionRequested{Permission: id, Type: permission.TypeBudget, Patterns: []string{l.Name}, Metadata: metadata, Message: l.question()}
+	request := events.PermissionRequested{Permission: id, Type: permission.TypeBudget, Patterns: []string{l.Name},
+		Metadata: metadata, Message: l.question()}
 	c := handlers.Command{ID: id, Actor: events.ActorPolicy}
-	_, err = h.Permissions.Chat(ctx, chat).CarryOut(ctx, h.Permissions.Log, c, func(s *permission.State) ([]events.Event, uint64, error) {
-		if err := s.Missing(chat); err != nil || s.Request(id).Seq != 0 {
-			return nil, 0, err
-		}
-		asked, err := events.New(chat, events.ActorPolicy, request)
-		if err != nil || !stop {
-			return []events.Event{asked}, 0, err
-		}
-		stopped, err := events.New(chat, events.ActorPolicy, events.AbortRequested{})
-		return []events.Event{asked, stopped}, 0, err
-	})
+	_, err = h.Permissions.Chat(ctx, chat).CarryOut(ctx, h.Permissions.Log, c,
+		func(s *permission.State) ([]events.Event, uint64, error) {
+			if err := s.Missing(chat); err != nil || s.Request(id).Seq != 0 {
+				return nil, 0, err
+			}
+			asked, err := events.New(chat, events.ActorPolicy, request)
+			if err != nil || !stop {
+				return []events.Event{asked}, 0, err
+			}
+			stopped, err := events.New(chat, events.ActorPolicy, events.AbortRequested{})
+			return []events.Event{asked, stopped}, 0, err
+		})
 	return err
 }
 
 // stopFor stops the turn of a chat because of an ask that waits or was denied, unless it was allowed meanwhile.
 func (h *Budgets) stopFor(ctx context.Context, chat string, a *budgetAsk) error {
 	c := handlers.Command{ID: a.id, Actor: events.ActorPolicy}
-	_, err := h.Permissions.Chat(ctx, a.chat).CarryOut(ctx, h.Permissions.Log, c, func(s *permission.State) ([]events.Event, uint64, error) {
-		if how := s.Request(a.id).Outcome; how.Seq != 0 && how.Status != string(events.Denied) {
-			return nil, how.Seq, nil
-		}
-		e, err := events.New(chat, events.ActorPolicy, events.AbortRequested{})
-		return []events.Event{e}, 0, err
-	})
+	_, err := h.Permissions.Chat(ctx, a.chat).CarryOut(ctx, h.Permissions.Log, c,
+		func(s *permission.State) ([]events.Event, uint64, error) {
+			if how := s.Request(a.id).Outcome; how.Seq != 0 && how.Status != string(events.Denied) {
+				return nil, how.Seq, nil
+			}
+			e, err := events.New(chat, events.ActorPolicy, events.AbortRequested{})
+			return []events.Event{e}, 0, err
+		})
 	return err
 }

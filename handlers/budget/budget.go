@@ -1,7 +1,9 @@
-// Package budget limits what chats spend. It stores budgets, stops a turn when a limit is reached, and requests a permission for more.
+// Package budget limits what chats spend. It stores budgets, stops a turn when a limit is reached, and requests a
+// permission for more.
 //
-// Promises: a person is asked once for each time that a limit is reached, however many chats reach it. Only administrators decide about a
-// budget that is not of one chat alone. What was allowed on top counts until it is spent. A request expires when the day is over or the budget changes.
+// Promises: a person is asked once for each time that a limit is reached, however many chats reach it. Only
+// administrators decide about a budget that is not of one chat alone. What was allowed on top counts until it is
+// spent. A request expires when the day is over or the budget changes.
 //
 // It must not know how spending is added up: callers pass a function.
 package budget
@@ -16,8 +18,8 @@ import (
 	"strings"
 )
 
-// Budgets carries out the commands on budgets, and asks for more when what may be spent is spent. The zero value but for its parts is
-// ready. It is safe for concurrent use.
+// Budgets carries out the commands on budgets, and asks for more when what may be spent is spent. The zero value but
+// for its parts is ready. It is safe for concurrent use.
 type Budgets struct {
 	Records     *record.Records
 	Permissions *permission.Permissions
@@ -36,10 +38,11 @@ func (h *Budgets) Commands() handlers.Commands {
 
 // Budget is a limit on what may be spent, a record of BudgetCollection. What subagents spend counts to their chat.
 type Budget struct {
-	ID     string  `json:"id,omitempty"`
-	Name   string  `json:"name"`
-	Scope  string  `json:"scope"`
-	Chat   string  `json:"chat,omitempty"`   // that it is about; empty for each chat by itself, of scope day for all together
+	ID    string `json:"id,omitempty"`
+	Name  string `json:"name"`
+	Scope string `json:"scope"`
+	// that it is about; empty for each chat by itself, of scope day for all together
+	Chat   string  `json:"chat,omitempty"`
 	User   string  `json:"user,omitempty"`   // whose chats it is about; empty for everybody's
 	Cost   float64 `json:"cost,omitempty"`   // in the provider's currency, 0 is no limit
 	Tokens float64 `json:"tokens,omitempty"` // input, output and reasoning, 0 is no limit
@@ -48,15 +51,15 @@ type Budget struct {
 	seq uint64 // of the event that made it so
 }
 
-// shared reports whether the budget is not of one chat alone, or limits an account. Only administrators allow more of it: the
-// owner of the chat that reaches it would decide what others may spend, or about a limit on the owner.
+// shared reports whether the budget is not of one chat alone, or limits an account. Only administrators allow more of
+// it: the owner of the chat that reaches it would decide what others may spend, or about a limit on the owner.
 func (b Budget) shared() bool { return b.User != "" || b.Scope == record.BudgetOfDay && b.Chat == "" }
 
 // Check refuses a budget that limits nothing, or cannot be read.
 func (b Budget) Check() error { return record.CheckBudget(b.Name, b.Scope, b.Cost, b.Tokens) }
 
-// List lists the budgets, by name. One that is not valid is left out: it was refused when it was made, so somebody wrote
-// past this package.
+// List lists the budgets, by name. One that is not valid is left out: it was refused when it was made, so somebody
+// wrote past this package.
 func (h *Budgets) List(ctx context.Context) ([]Budget, error) {
 	all, err := record.All[Budget](ctx, h.Records, record.BudgetCollection)
 	if err != nil {

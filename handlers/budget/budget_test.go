@@ -69,7 +69,8 @@ func askedFor(t testing.TB, l *log.Log, chat string) []events.PermissionRequeste
 
 func decideMore(t testing.TB, h *fixture, chat, id string, d events.Decision) {
 	t.Helper()
-	_, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Admin: true, Chat: chat, Permission: id, Decision: d})
+	_, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Admin: true, Chat: chat, Permission: id, Decision: d})
 	is.New(t).NoErr(err)
 }
 
@@ -124,7 +125,8 @@ func TestHoweverManyAskAtOnceItIsOneAsk(t *testing.T) {
 			chat := fmt.Sprint("c", 1+i%3)
 			if i%2 == 0 {
 				holds[i] = &Held{}
-				if err := h.Budgets.Pause(t.Context(), Step{Chat: chat, Seq: last, Time: noon, Turn: true, Began: 1}, noon, purse(0, 150)); err != nil {
+				if err := h.Budgets.Pause(t.Context(), Step{Chat: chat, Seq: last, Time: noon, Turn: true, Began: 1}, noon,
+					purse(0, 150)); err != nil {
 					t.Error(err)
 				}
 				return
@@ -139,7 +141,8 @@ func TestHoweverManyAskAtOnceItIsOneAsk(t *testing.T) {
 	n, stopped := 0, 0
 	for _, chat := range []string{"c1", "c2", "c3"} {
 		_, data := handlerstest.History(t, h.Log, chat)
-		n, stopped = n+len(handlerstest.Of[events.PermissionRequested](data)), stopped+len(handlerstest.Of[events.AbortRequested](data))
+		n, stopped = n+len(handlerstest.Of[events.PermissionRequested](data)),
+			stopped+len(handlerstest.Of[events.AbortRequested](data))
 	}
 	is.Equal([]int{n, stopped}, []int{1, 3})
 	for i, held := range holds {
@@ -180,8 +183,10 @@ func TestADeniedBudgetHoldsWhatWasThereAndAsksForWhatComes(t *testing.T) {
 	is.NoErr(h.Budgets.Release(t.Context(), tomorrow, purse(0, 0)))
 	is.NoErr(h.Budgets.Release(t.Context(), tomorrow, purse(0, 0)))
 	_, data := handlerstest.History(t, h.Log, "c1")
-	is.Equal(handlerstest.Of[events.PermissionExpired](data), []events.PermissionExpired{{Permission: second.Permission, Reason: "the day is over"}})
-	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Admin: true, Chat: "c1", Permission: second.Permission, Decision: events.Authorized})
+	is.Equal(handlerstest.Of[events.PermissionExpired](data),
+		[]events.PermissionExpired{{Permission: second.Permission, Reason: "the day is over"}})
+	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Admin: true, Chat: "c1", Permission: second.Permission, Decision: events.Authorized})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 }
 
@@ -215,7 +220,8 @@ func TestNoRuleAllowsMore(t *testing.T) {
 	h := openFixture(t)
 	budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
 	g := permissiontest.GateOn(h.Handlers)
-	g.Rules = []policy.Rule{{Permission: permission.TypeBudget, Pattern: "*"}, {Permission: permission.TypeBudget, Pattern: "a"}}
+	g.Rules = []policy.Rule{{Permission: permission.TypeBudget, Pattern: "*"},
+		{Permission: permission.TypeBudget, Pattern: "a"}}
 	reaches(t, h, "c1", purse(6, 0))
 	all, _ := handlerstest.History(t, h.Log, "c1")
 	for _, e := range all {
@@ -228,7 +234,8 @@ func TestNoRuleAllowsMore(t *testing.T) {
 	is.Equal(len(handlerstest.Of[events.PermissionReferred](data)), 1)
 }
 
-// The owner of a chat does not decide about what others spend, nor about a limit that an administrator set for the owner.
+// The owner of a chat does not decide about what others spend, nor about a limit that an administrator set for the
+// owner.
 func TestOnlyAdministratorsDecideAboutABudgetOfSeveralChats(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -111,7 +111,8 @@ func (l limit) question() string {
 	if l.day != "" {
 		what += " on " + l.day + " (UTC)"
 	}
-	question := fmt.Sprintf("%s; the budget “%s” allows %s. Allow %s more?", what, l.Name, amount(l.amount), amount(l.more()))
+	question := fmt.Sprintf("%s; the budget “%s” allows %s. Allow %s more?", what, l.Name, amount(l.amount),
+		amount(l.more()))
 	if l.shared() {
 		question += " Only an administrator decides."
 	}

@@ -41,10 +41,11 @@ type Held struct {
 	Reason     string // a sentence for the person
 }
 
-// Hold says whether a message, which stands at seq in the log, has to wait because what its chat may spend is
-// spent; nil when it has not. When nobody has been asked for more yet, or more was denied before the message was written, a
+// Hold says whether a message, which stands at seq in the log, has to wait because what its chat may spend is spent;
+// nil when it has not. When nobody has been asked for more yet, or more was denied before the message was written, a
 // person is asked.
-func (h *Budgets) Hold(ctx context.Context, chat string, seq uint64, now time.Time, spent Spent) (held *Held, err error) {
+func (h *Budgets) Hold(ctx context.Context, chat string, seq uint64, now time.Time,
+	spent Spent) (held *Held, err error) {
 	err = h.overBudget(ctx, chat, now, spent, func(l limit, last *budgetAsk, asks *budgetAsks) error {
 		held = &Held{}
 		if last != nil && !last.gone() && (last.decided == "" || seq < last.seq) {
@@ -60,9 +61,11 @@ func (h *Budgets) Hold(ctx context.Context, chat string, seq uint64, now time.Ti
 	return held, err
 }
 
-// overBudget calls fn when a limit of the chat is reached, with the one that counts and the last ask for more of it: one
-// that waits counts before one that was denied, and that before one nobody was asked about. fn is not called by two at once.
-func (h *Budgets) overBudget(ctx context.Context, chat string, now time.Time, spent Spent, fn func(limit, *budgetAsk, *budgetAsks) error) error {
+// overBudget calls fn when a limit of the chat is reached, with the one that counts and the last ask for more of it:
+// one that waits counts before one that was denied, and that before one nobody was asked about. fn is not called by
+// two at once.
+func (h *Budgets) overBudget(ctx context.Context, chat string, now time.Time, spent Spent,
+	fn func(limit, *budgetAsk, *budgetAsks) error) error {
 	if all, err := h.List(ctx); err != nil || len(all) == 0 {
 		return err
 	}
@@ -98,7 +101,10 @@ func (h *Budgets) overBudget(ctx context.Context, chat string, now time.Time, sp
 }
 
 func (h *Budgets) owner(ctx context.Context, chat string) (owner string, err error) {
-	err = h.Permissions.Chat(ctx, chat).Read(ctx, h.Permissions.Log, func(s *permission.State) error { owner = s.Owner; return nil })
+	err = h.Permissions.Chat(ctx, chat).Read(ctx, h.Permissions.Log, func(s *permission.State) error {
+		owner = s.Owner
+		return nil
+	})
 	return owner, err
 }
 
@@ -142,7 +148,8 @@ func (h *Budgets) Release(ctx context.Context, now time.Time, spent Spent) error
 	})
 }
 
-func (h *Budgets) release(ctx context.Context, a *budgetAsk, all []Budget, asks *budgetAsks, now time.Time, spent Spent) error {
+func (h *Budgets) release(ctx context.Context, a *budgetAsk, all []Budget, asks *budgetAsks, now time.Time,
+	spent Spent) error {
 	owner, err := h.owner(ctx, a.chat)
 	if err != nil {
 		return err
@@ -164,11 +171,12 @@ func (h *Budgets) release(ctx context.Context, a *budgetAsk, all []Budget, asks 
 		reason = "the limit was raised"
 	}
 	c := handlers.Command{Actor: events.ActorPolicy}
-	_, err = h.Permissions.Chat(ctx, a.chat).CarryOutOne(ctx, h.Permissions.Log, a.chat, c, func(s *permission.State) (events.Data, uint64, error) {
-		if r := s.Request(a.id); !r.Pending() {
-			return nil, r.Outcome.Seq, nil
-		}
-		return events.PermissionExpired{Permission: a.id, Reason: reason}, 0, nil
-	})
+	_, err = h.Permissions.Chat(ctx, a.chat).CarryOutOne(ctx, h.Permissions.Log, a.chat, c,
+		func(s *permission.State) (events.Data, uint64, error) {
+			if r := s.Request(a.id); !r.Pending() {
+				return nil, r.Outcome.Seq, nil
+			}
+			return events.PermissionExpired{Permission: a.id, Reason: reason}, 0, nil
+		})
 	return err
 }

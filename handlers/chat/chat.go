@@ -1,9 +1,9 @@
-// Package chat carries out the commands on chats: create, change, delete, fork and revert a chat, submit a message, change the queue
-// of messages that wait, abort a turn, answer a question.
+// Package chat carries out the commands on chats: create, change, delete, fork and revert a chat, submit a message,
+// change the queue of messages that wait, abort a turn, answer a question.
 //
-// Promises: a message that is submitted twice under one id is stored once. A message changes while it waits, and never once the outbox has
-// begun to send it. The first answer to a question wins. Nothing is decided in a
-// chat that was deleted, except that its questions expire. What OpenCode has to do is an event here; the outbox carries it out.
+// Promises: a message that is submitted twice under one id is stored once. A message changes while it waits, and never
+// once the outbox has begun to send it. The first answer to a question wins. Nothing is decided in a chat that was
+// deleted, except that its questions expire. What OpenCode has to do is an event here; the outbox carries it out.
 //
 // It must not know permission requests, configuration records, or how OpenCode is spoken to.
 package chat
@@ -54,7 +54,8 @@ type Delete struct {
 // maxTitle is the longest title of a chat, in bytes.
 const maxTitle = 500
 
-// maxText is the longest description and the longest tags of a chat, in characters: PocketBase's limit for a text field.
+// maxText is the longest description and the longest tags of a chat, in characters: PocketBase's limit for a text
+// field.
 const maxText = 5000
 
 // DefaultTitle is the title of a chat without a name.
@@ -142,7 +143,9 @@ func differing[T comparable](now T, want *T) *T {
 
 // chat returns the kept fold of a chat.
 func (h *Chats) chat(ctx context.Context, chat string) *handlers.Fold[*chatState] {
-	return h.chats.Get(ctx, chat, func() *handlers.Fold[*chatState] { return handlers.NewFold(&chatState{}, handlers.ChatFilter(chat)) })
+	return h.chats.Get(ctx, chat, func() *handlers.Fold[*chatState] {
+		return handlers.NewFold(&chatState{}, handlers.ChatFilter(chat))
+	})
 }
 
 // Create carries out the command. A chat that was created with the same content is not created again, however it was
@@ -193,14 +196,16 @@ func checkTitle(title string) (string, error) {
 		title = DefaultTitle
 	}
 	if len(title) > maxTitle || !utf8.ValidString(title) {
-		return "", handlers.RefuseField(handlers.Invalid, "title", "title: want at most %d bytes of UTF-8, got %d", maxTitle, len(title))
+		return "", handlers.RefuseField(handlers.Invalid, "title", "title: want at most %d bytes of UTF-8, got %d", maxTitle,
+			len(title))
 	}
 	return title, nil
 }
 
 func checkText(field, text string) error {
 	if n := utf8.RuneCountInString(text); n > maxText || !utf8.ValidString(text) {
-		return handlers.RefuseField(handlers.Invalid, field, "%s: want at most %d characters of UTF-8, got %d", field, maxText, n)
+		return handlers.RefuseField(handlers.Invalid, field, "%s: want at most %d characters of UTF-8, got %d", field,
+			maxText, n)
 	}
 	return nil
 }
@@ -221,7 +226,9 @@ func (h *Chats) Update(ctx context.Context, c Update) (seq uint64, err error) {
 		return 0, err
 	}
 	f := h.chat(ctx, c.Chat)
-	return f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) { return s.update(c) })
+	return f.CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *chatState) (events.Data, uint64, error) {
+		return s.update(c)
+	})
 }
 
 func (c Update) check() error {

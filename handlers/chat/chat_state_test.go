@@ -14,7 +14,8 @@ import (
 
 func TestUpdateChat(t *testing.T) {
 	created := handlerstest.Fact{Data: events.ChatCreated{Title: "first", User: "alice", Engine: "local"}}
-	updated := handlerstest.Fact{Cause: "cmd1", Data: events.ChatUpdated{Title: new("second"), Archived: new(true), Tags: new("a,b")}}
+	updated := handlerstest.Fact{Cause: "cmd1", Data: events.ChatUpdated{Title: new("second"), Archived: new(true),
+		Tags: new("a,b")}}
 	deleted := handlerstest.Fact{Data: events.Deleted{}}
 	for name, c := range map[string]struct {
 		given []handlerstest.Fact

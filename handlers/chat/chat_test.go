@@ -20,7 +20,8 @@ func TestChatIsUpdatedAndRepeatsChangeNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	update := chat.Update{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Title: new("  renamed "), Archived: new(true)}
+	update := chat.Update{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Title: new("  renamed "),
+		Archived: new(true)}
 	seq, err := h.Chats.Update(t.Context(), update)
 	is.NoErr(err)
 	again, err := h.Chats.Update(t.Context(), update)
@@ -29,7 +30,8 @@ func TestChatIsUpdatedAndRepeatsChangeNothing(t *testing.T) {
 	_, err = h.Chats.Update(t.Context(), chat.Update{Chat: "c1", Title: new(" ")})
 	is.NoErr(err)
 	_, data := handlerstest.History(t, h.Log, "c1")
-	is.Equal(handlerstest.Of[events.ChatUpdated](data), []events.ChatUpdated{{Title: new("renamed"), Archived: new(true)}, {Title: new(chat.DefaultTitle)}})
+	is.Equal(handlerstest.Of[events.ChatUpdated](data), []events.ChatUpdated{{Title: new("renamed"), Archived: new(true)},
+		{Title: new(chat.DefaultTitle)}})
 	for says, bad := range map[string]chat.Update{
 		"title: want at most 500 bytes":             {Chat: "c1", Title: new(strings.Repeat("x", 501))},
 		"description: want at most 5000 characters": {Chat: "c1", Description: new(strings.Repeat("ä", 5001))},
@@ -48,9 +50,11 @@ func TestDeletedChatIsStoppedAndGone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	seq, err := h.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Chat: "c1"})
+	seq, err := h.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice},
+		Chat: "c1"})
 	is.NoErr(err)
-	again, err := h.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{ID: "cmd2", Actor: handlerstest.Alice}, Chat: "c1"})
+	again, err := h.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{ID: "cmd2",
+		Actor: handlerstest.Alice}, Chat: "c1"})
 	is.NoErr(err)
 	is.Equal(again, seq)
 	all, data := handlerstest.History(t, h.Log, "c1")
@@ -65,11 +69,13 @@ func TestDeletedChatIsStoppedAndGone(t *testing.T) {
 			return err
 		},
 		"decide": func() error {
-			_, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Decision: events.Denied})
+			_, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+				Chat: "c1", Permission: "per_1", Decision: events.Denied})
 			return err
 		},
 		"a rule": func() error {
-			_, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: events.ActorPolicy}, Chat: "c1", Permission: "per_1", Decision: events.Authorized})
+			_, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: events.ActorPolicy},
+				Chat: "c1", Permission: "per_1", Decision: events.Authorized})
 			return err
 		},
 		"request": func() error {
@@ -77,7 +83,8 @@ func TestDeletedChatIsStoppedAndGone(t *testing.T) {
 			return err
 		},
 		"answer": func() error {
-			_, err := h.Chats.AnswerQuestion(t.Context(), chat.AnswerQuestion{Chat: "c1", Question: "que_1", Answers: []string{"a"}})
+			_, err := h.Chats.AnswerQuestion(t.Context(), chat.AnswerQuestion{Chat: "c1", Question: "que_1",
+				Answers: []string{"a"}})
 			return err
 		},
 		"abort": func() error { _, err := h.Chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: "c1"}); return err },
@@ -98,7 +105,8 @@ func TestDeletedChatIsStoppedAndGone(t *testing.T) {
 			is.Equal(err.Error(), "there is no chat c1")
 		})
 	}
-	_, _, err = h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Title: "first"})
+	_, _, err = h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1",
+		Title: "first"})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	now, _ := handlerstest.History(t, h.Log, "c1")
 	is.Equal(len(now), len(all))
@@ -112,9 +120,11 @@ func TestRevertIsRecorded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	first, err := h.Chats.Revert(t.Context(), chat.Revert{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Chat: "c1", Message: "msg_1"})
+	first, err := h.Chats.Revert(t.Context(), chat.Revert{Command: handlers.Command{ID: "cmd1",
+		Actor: handlerstest.Alice}, Chat: "c1", Message: "msg_1"})
 	is.NoErr(err)
-	again, err := h.Chats.Revert(t.Context(), chat.Revert{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Chat: "c1", Message: "msg_1"})
+	again, err := h.Chats.Revert(t.Context(), chat.Revert{Command: handlers.Command{ID: "cmd1",
+		Actor: handlerstest.Alice}, Chat: "c1", Message: "msg_1"})
 	is.NoErr(err)
 	is.Equal(again, first)
 	_, err = h.Chats.Revert(t.Context(), chat.Revert{Chat: "c1"})
@@ -131,7 +141,8 @@ func TestForkIsANewChatAndAWish(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.New(eventstest.Log(t))
-	_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c1", Title: "first", User: "alice", Agent: "poco", Engine: "e2"})
+	_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c1", Title: "first", User: "alice", Agent: "poco",
+		Engine: "e2"})
 	is.NoErr(err)
 	_, err = h.Chats.Update(t.Context(), chat.Update{Chat: "c1", Title: new("renamed"), User: new("bob")})
 	is.NoErr(err)
@@ -148,7 +159,8 @@ func TestForkIsANewChatAndAWish(t *testing.T) {
 		is.NoErr(err)
 	}
 	_, data := handlerstest.History(t, h.Log, "c1")
-	is.Equal(handlerstest.Of[events.ForkRequested](data), []events.ForkRequested{{Message: "msg_1", Chat: chatID}, {Message: "msg_2", Chat: "c3"}})
+	is.Equal(handlerstest.Of[events.ForkRequested](data), []events.ForkRequested{{Message: "msg_1", Chat: chatID},
+		{Message: "msg_2", Chat: "c3"}})
 	_, data = handlerstest.History(t, h.Log, chatID)
 	is.Equal(data, []events.Data{events.ChatCreated{Title: "renamed (fork)", User: "bob", Engine: "e2", Agent: "poco"}})
 	_, data = handlerstest.History(t, h.Log, "c3")
@@ -187,7 +199,8 @@ func TestForkAndDeletionHappenOnceAmongSystems(t *testing.T) {
 	h := permissiontest.Open(t)
 	chats := make([]string, 5)
 	for _, err := range handlerstest.AtOnce(len(chats), func(i int) (err error) {
-		chats[i], _, err = (permissiontest.New(h.Log)).Chats.Fork(t.Context(), chat.Fork{Command: handlers.Command{ID: "cmd1"}, Chat: "c1"})
+		chats[i], _, err = (permissiontest.New(h.Log)).Chats.Fork(t.Context(),
+			chat.Fork{Command: handlers.Command{ID: "cmd1"}, Chat: "c1"})
 		return err
 	}) {
 		is.NoErr(err)
@@ -210,7 +223,9 @@ func TestFirstAnswerWinsWhenManyAnswerAtOnce(t *testing.T) {
 	refused := make(chan error, clients)
 	for n := range clients {
 		go func() {
-			_, err := h.Chats.AnswerQuestion(t.Context(), chat.AnswerQuestion{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Question: "que_1", Answers: []string{string(rune('a' + n))}})
+			_, err := h.Chats.AnswerQuestion(t.Context(),
+				chat.AnswerQuestion{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Question: "que_1",
+					Answers: []string{string(rune('a' + n))}})
 			refused <- err
 		}()
 	}
@@ -232,9 +247,11 @@ func TestChatIsCreatedOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.New(eventstest.Log(t))
-	chatID, seq, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice}, Title: "  a  ", User: "alice"})
+	chatID, seq, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice},
+		Title: "  a  ", User: "alice"})
 	is.NoErr(err)
-	again, same, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: chatID, Title: "a", User: "alice"})
+	again, same, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: chatID, Title: "a", User: "alice"})
 	is.NoErr(err)
 	is.Equal(again, chatID)
 	is.Equal(same, seq)
@@ -256,17 +273,20 @@ func TestRepeatedCreationUndoesNoLaterChange(t *testing.T) {
 	create := chat.Create{Chat: "c1", Title: "a", Description: "about a", Archived: true, Tags: "x,y"}
 	_, first, err := h.Chats.Create(t.Context(), create)
 	is.NoErr(err)
-	seq, err := h.Chats.Update(t.Context(), chat.Update{Chat: "c1", Description: new("about a"), Archived: new(true), Tags: new("x,y")})
+	seq, err := h.Chats.Update(t.Context(), chat.Update{Chat: "c1", Description: new("about a"), Archived: new(true),
+		Tags: new("x,y")})
 	is.NoErr(err)
 	is.Equal(seq, first) // all of it is true since then
-	_, err = h.Chats.Update(t.Context(), chat.Update{Chat: "c1", Description: new("about b"), Archived: new(false), Tags: new("z")})
+	_, err = h.Chats.Update(t.Context(), chat.Update{Chat: "c1", Description: new("about b"), Archived: new(false),
+		Tags: new("z")})
 	is.NoErr(err)
 	_, again, err := h.Chats.Create(t.Context(), create)
 	is.NoErr(err)
 	is.Equal(again, first)
 	create.Tags = "z"
 	_, _, err = h.Chats.Create(t.Context(), create)
-	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict) // other content is another chat, even if it is what the chat has come to
+	// other content is another chat, even if it is what the chat has come to
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(data, []events.Data{
 		events.ChatCreated{Title: "a", Engine: "local", Description: "about a", Archived: true, Tags: "x,y"},

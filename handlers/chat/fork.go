@@ -77,7 +77,8 @@ func (h *Chats) Fork(ctx context.Context, c Fork) (chat string, seq uint64, err 
 }
 
 func (c *Fork) check() (err error) {
-	for _, id := range []struct{ name, field, value string }{{"chat", "chat", c.Chat}, {"into", "id", c.Into}, {"message", "message", c.Message}} {
+	for _, id := range []struct{ name, field, value string }{{"chat", "chat", c.Chat}, {"into", "id", c.Into},
+		{"message", "message", c.Message}} {
 		if _, err := events.ParseID(id.value); err != nil && (id.name != "message" || id.value != "") {
 			return handlers.RefuseField(handlers.Invalid, id.field, "%s: %v", id.name, err)
 		}

@@ -49,21 +49,23 @@ func (h *Chats) SubmitMessage(ctx context.Context, c SubmitMessage) (message str
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return "", 0, err
 	}
-	seq, err = h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *messageState) (events.Data, uint64, error) {
-		if err := s.Missing(c.Chat); err != nil {
-			return nil, 0, err
-		}
-		earlier := s.messages[c.Message]
-		switch {
-		case earlier == nil:
-			return d, 0, nil
-		case earlier.state == withdrawn:
-			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "message %s was deleted", c.Message)
-		case earlier.parts != hashOf(c.Parts):
-			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "message %s was submitted already with other content", c.Message)
-		}
-		return nil, earlier.submitted, nil
-	})
+	seq, err = h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command,
+		func(s *messageState) (events.Data, uint64, error) {
+			if err := s.Missing(c.Chat); err != nil {
+				return nil, 0, err
+			}
+			earlier := s.messages[c.Message]
+			switch {
+			case earlier == nil:
+				return d, 0, nil
+			case earlier.state == withdrawn:
+				return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "message %s was deleted", c.Message)
+			case earlier.parts != hashOf(c.Parts):
+				return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "message %s was submitted already with other content",
+					c.Message)
+			}
+			return nil, earlier.submitted, nil
+		})
 	return c.Message, seq, err
 }
 
@@ -89,7 +91,8 @@ func checkParts(parts []events.Part) error {
 		return handlers.RefuseField(handlers.Invalid, "parts", "the message is empty")
 	}
 	if body, err := json.Marshal(parts); err != nil || len(body) > MaxMessage {
-		return handlers.RefuseField(handlers.Invalid, "parts", "the message is %d bytes; the limit is %d", len(body), MaxMessage)
+		return handlers.RefuseField(handlers.Invalid, "parts", "the message is %d bytes; the limit is %d", len(body),
+			MaxMessage)
 	}
 	return nil
 }
@@ -107,7 +110,8 @@ func checkFile(p events.Part) error {
 	is, _, err := mime.ParseMediaType(written)
 	want, _, invalid := mime.ParseMediaType(p.Mime)
 	if err != nil || invalid != nil || is != want || !strings.Contains(is, "/") {
-		return fmt.Errorf("mime: the url is of type %.100q, the file of type %.100q; want the same, such as text/plain", written, p.Mime)
+		return fmt.Errorf("mime: the url is of type %.100q, the file of type %.100q; want the same, such as text/plain",
+			written, p.Mime)
 	}
 	// The decoder skips line breaks, which no URL has.
 	if _, err := base64.StdEncoding.DecodeString(content); err != nil || strings.ContainsAny(content, "\r\n") {

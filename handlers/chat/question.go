@@ -89,14 +89,18 @@ func (h *Chats) AnswerQuestion(ctx context.Context, c AnswerQuestion) (uint64, e
 
 // ExpireQuestion carries out the command, in a chat that was deleted too.
 func (h *Chats) ExpireQuestion(ctx context.Context, c ExpireQuestion) (uint64, error) {
-	return h.onQuestions(ctx, c.Chat, c.Command, func(s *questions) (events.Data, uint64, error) { return s.expire(c), 0, nil })
+	return h.onQuestions(ctx, c.Chat, c.Command, func(s *questions) (events.Data, uint64, error) {
+		return s.expire(c), 0, nil
+	})
 }
 
-func (h *Chats) onQuestions(ctx context.Context, chat string, c handlers.Command, decide func(*questions) (events.Data, uint64, error)) (uint64, error) {
+func (h *Chats) onQuestions(ctx context.Context, chat string, c handlers.Command,
+	decide func(*questions) (events.Data, uint64, error)) (uint64, error) {
 	if err := handlers.CheckChat(chat); err != nil {
 		return 0, err
 	}
-	f := handlers.NewFold(newQuestions(), events.ChatSubject(chat, "question.*"), events.ChatSubject(chat, "opencode.question.*"), handlers.ChatFilter(chat))
+	f := handlers.NewFold(newQuestions(), events.ChatSubject(chat, "question.*"),
+		events.ChatSubject(chat, "opencode.question.*"), handlers.ChatFilter(chat))
 	return f.CarryOutOne(ctx, h.Log, chat, c, decide)
 }
 
@@ -106,13 +110,15 @@ func (s *questions) answer(c AnswerQuestion) (events.Data, uint64, error) {
 	}
 	ask, known := s.asks[c.Question]
 	if !known || c.Index < 0 || c.Index >= len(ask.Questions) {
-		return nil, 0, handlers.Refuse(handlers.NotFound, "there is no question %s/%d in chat %s", c.Question, c.Index, c.Chat)
+		return nil, 0, handlers.Refuse(handlers.NotFound, "there is no question %s/%d in chat %s", c.Question, c.Index,
+			c.Chat)
 	}
 	if earlier, ok := s.answered[c.Question][c.Index]; ok {
 		if c.ID != "" && earlier.cause == c.ID {
 			return nil, earlier.seq, nil
 		}
-		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "question %s/%d is answered already, by %s", c.Question, c.Index, earlier.by)
+		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "question %s/%d is answered already, by %s",
+			c.Question, c.Index, earlier.by)
 	}
 	if how := s.over[c.Question]; how != "" {
 		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "question %s is over: %s", c.Question, how)
@@ -133,9 +139,11 @@ func (c AnswerQuestion) check(q events.Question) error {
 	case strings.TrimSpace(said) == "":
 		return handlers.RefuseField(handlers.Invalid, "reply", "the answer is empty")
 	case len(c.Answers) > 1 && !q.Multiple:
-		return handlers.RefuseField(handlers.Invalid, "reply", "question %s/%d takes one answer, got %d", c.Question, c.Index, len(c.Answers))
+		return handlers.RefuseField(handlers.Invalid, "reply", "question %s/%d takes one answer, got %d", c.Question,
+			c.Index, len(c.Answers))
 	case len(said) > MaxAnswer:
-		return handlers.RefuseField(handlers.Invalid, "reply", "the answer is %d bytes; the limit is %d", len(said), MaxAnswer)
+		return handlers.RefuseField(handlers.Invalid, "reply", "the answer is %d bytes; the limit is %d", len(said),
+			MaxAnswer)
 	case !utf8.ValidString(said):
 		return handlers.RefuseField(handlers.Invalid, "reply", "the answer is not UTF-8")
 	}
@@ -147,7 +155,8 @@ func (c AnswerQuestion) check(q events.Question) error {
 		case slices.Contains(c.Answers[:i], answer):
 			return handlers.RefuseField(handlers.Invalid, "reply", "the answer %.100q is given twice", answer)
 		case !offered && !q.Free():
-			return handlers.RefuseField(handlers.Invalid, "reply", "the answer %.100q is none of those that question %s/%d offers", answer, c.Question, c.Index)
+			return handlers.RefuseField(handlers.Invalid, "reply",
+				"the answer %.100q is none of those that question %s/%d offers", answer, c.Question, c.Index)
 		}
 	}
 	return nil

@@ -13,17 +13,19 @@ import (
 )
 
 // asksLabels takes nothing but what it offers.
-var asksLabels = handlerstest.OpenCode(events.QuestionAsked, map[string]any{"id": "que_1", "sessionID": "ses_1", "questions": []map[string]any{
-	{"question": "Which?", "multiple": true, "custom": false, "options": []map[string]string{{"label": "a"}, {"label": "b"}}},
-	{"question": "Anything?", "custom": false},
-}})
+var asksLabels = handlerstest.OpenCode(events.QuestionAsked,
+	map[string]any{"id": "que_1", "sessionID": "ses_1", "questions": []map[string]any{
+		{"question": "Which?", "multiple": true, "custom": false, "options": []map[string]string{{"label": "a"}, {"label": "b"}}},
+		{"question": "Anything?", "custom": false},
+	}})
 
 func TestAnswerQuestion(t *testing.T) {
 	answers := func(index int, words ...string) AnswerQuestion {
 		return AnswerQuestion{Chat: "c1", Question: "que_1", Index: index, Answers: words}
 	}
 	rejects := AnswerQuestion{Chat: "c1", Question: "que_1", Index: 1, Rejected: true}
-	first := handlerstest.Fact{By: handlerstest.Alice, Cause: "cmd1", Data: events.QuestionAnswered{Question: "que_1", Answers: []string{"a"}}}
+	first := handlerstest.Fact{By: handlerstest.Alice, Cause: "cmd1",
+		Data: events.QuestionAnswered{Question: "que_1", Answers: []string{"a"}}}
 	rejected := handlerstest.Fact{By: handlerstest.Alice, Data: events.QuestionAnswered{Question: "que_1", Rejected: true}}
 	settled := func(typ string) handlerstest.Fact {
 		return handlerstest.OpenCode(typ, map[string]string{"sessionID": "ses_1", "requestID": "que_1"})
@@ -74,14 +76,16 @@ func TestAnswerQuestion(t *testing.T) {
 				is.Equal(d, nil)
 				return
 			}
-			is.Equal(d, events.QuestionAnswered{Question: "que_1", Index: c.when.Index, Answers: c.when.Answers, Rejected: c.when.Rejected})
+			is.Equal(d, events.QuestionAnswered{Question: "que_1", Index: c.when.Index, Answers: c.when.Answers,
+				Rejected: c.when.Rejected})
 		})
 	}
 }
 
 func TestQuestionsExpireUnlessTheyAreOverOrHaveTheirAnswers(t *testing.T) {
 	answered := func(index int) handlerstest.Fact {
-		return handlerstest.Fact{By: handlerstest.Alice, Data: events.QuestionAnswered{Question: "que_1", Index: index, Answers: []string{"a"}}}
+		return handlerstest.Fact{By: handlerstest.Alice, Data: events.QuestionAnswered{Question: "que_1", Index: index,
+			Answers: []string{"a"}}}
 	}
 	for name, c := range map[string]struct {
 		given   []handlerstest.Fact

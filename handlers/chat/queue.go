@@ -16,7 +16,8 @@ type ChangeMessage struct {
 	Message  string        `json:"message"`
 	Parts    []events.Part `json:"parts,omitempty"`
 	Delivery string        `json:"delivery,omitempty"` // events.DeliverySteer sends the message at once
-	Before   *string       `json:"before,omitempty"`   // the waiting message that it is put before; "" for the end of the queue
+	// the waiting message that it is put before; "" for the end of the queue
+	Before *string `json:"before,omitempty"`
 }
 
 // WithdrawMessage deletes a person's message that waits in the queue of its chat.
@@ -135,7 +136,8 @@ func (s *messageState) waiting(chat, id string) (*message, error) {
 	case m == nil:
 		return nil, handlers.Refuse(handlers.NotFound, "there is no message %s in chat %s", id, chat)
 	case m.resumes:
-		return nil, handlers.Refuse(handlers.Conflict, "PocketCoder wrote this message to resume a turn. It cannot be changed.")
+		return nil, handlers.Refuse(handlers.Conflict,
+			"PocketCoder wrote this message to resume a turn. It cannot be changed.")
 	case m.state == sent:
 		return nil, handlers.Refuse(handlers.Conflict, "This message was sent already. It can no longer be changed.")
 	case m.state == failed:
@@ -159,25 +161,27 @@ func (h *Chats) ChangeMessage(ctx context.Context, c ChangeMessage) (seq uint64,
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return 0, err
 	}
-	return h.messagesOf(ctx, c.Chat).CarryOut(ctx, h.Log, c.Command, func(s *messageState) ([]events.Event, uint64, error) {
-		if seq := s.causes[c.ID]; c.ID != "" && seq != 0 {
-			return nil, seq, nil
-		}
-		m, changes, err := s.changesOf(c)
-		if err != nil {
-			return nil, 0, err
-		}
-		all := make([]events.Event, len(changes))
-		for i, d := range changes {
-			if all[i], err = events.New(c.Chat, c.Actor, d); err != nil {
+	return h.messagesOf(ctx, c.Chat).CarryOut(ctx, h.Log, c.Command,
+		func(s *messageState) ([]events.Event, uint64, error) {
+			if seq := s.causes[c.ID]; c.ID != "" && seq != 0 {
+				return nil, seq, nil
+			}
+			m, changes, err := s.changesOf(c)
+			if err != nil {
 				return nil, 0, err
 			}
-		}
-		return all, m.last, nil
-	})
+			all := make([]events.Event, len(changes))
+			for i, d := range changes {
+				if all[i], err = events.New(c.Chat, c.Actor, d); err != nil {
+					return nil, 0, err
+				}
+			}
+			return all, m.last, nil
+		})
 }
 
-// changesOf decides what a command changes. A client that repeats the content of a message that was sent changes nothing.
+// changesOf decides what a command changes. A client that repeats the content of a message that was sent changes
+// nothing.
 func (s *messageState) changesOf(c ChangeMessage) (m *message, changes []events.Data, err error) {
 	if m = s.messages[c.Message]; m != nil && m.state == sent && c.isContent(m) {
 		return m, nil, s.Missing(c.Chat)
@@ -192,12 +196,14 @@ func (s *messageState) changesOf(c ChangeMessage) (m *message, changes []events.
 	case c.Delivery == events.DeliverySteer && !m.steer:
 		changes = append(changes, events.MessageSteered{Message: c.Message})
 	case c.Delivery == events.DeliveryQueue && m.steer:
-		return nil, nil, handlers.RefuseField(handlers.Conflict, "delivery", "This message is being sent at once. It cannot go back into the queue.")
+		return nil, nil, handlers.RefuseField(handlers.Conflict, "delivery",
+			"This message is being sent at once. It cannot go back into the queue.")
 	}
 	if c.Before != nil && *c.Before != c.Message {
 		if *c.Before != "" {
 			if _, err := s.waiting(c.Chat, *c.Before); err != nil {
-				return nil, nil, handlers.RefuseField(handlers.Conflict, "before", "The other message does not wait any more. Look at the queue again.")
+				return nil, nil, handlers.RefuseField(handlers.Conflict, "before",
+					"The other message does not wait any more. Look at the queue again.")
 			}
 		}
 		changes = append(changes, events.MessageMoved{Message: c.Message, Before: *c.Before})
@@ -216,34 +222,37 @@ func (h *Chats) WithdrawMessage(ctx context.Context, c WithdrawMessage) (seq uin
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return 0, err
 	}
-	return h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *messageState) (events.Data, uint64, error) {
-		if m := s.messages[c.Message]; m != nil && m.state == withdrawn {
-			return nil, m.last, s.Missing(c.Chat)
-		}
-		if _, err := s.waiting(c.Chat, c.Message); err != nil {
-			return nil, 0, err
-		}
-		return events.MessageWithdrawn{Message: c.Message}, 0, nil
-	})
+	return h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command,
+		func(s *messageState) (events.Data, uint64, error) {
+			if m := s.messages[c.Message]; m != nil && m.state == withdrawn {
+				return nil, m.last, s.Missing(c.Chat)
+			}
+			if _, err := s.waiting(c.Chat, c.Message); err != nil {
+				return nil, 0, err
+			}
+			return events.MessageWithdrawn{Message: c.Message}, 0, nil
+		})
 }
 
-// SendMessage carries out the command. It refuses a message that does not wait any more, and any message of a queue that has changed
-// since Seen. A message that was sent before gets further ids.
+// SendMessage carries out the command. It refuses a message that does not wait any more, and any message of a queue
+// that has changed since Seen. A message that was sent before gets further ids.
 func (h *Chats) SendMessage(ctx context.Context, c SendMessage) (seq uint64, err error) {
-	return h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command, func(s *messageState) (events.Data, uint64, error) {
-		if err := s.Missing(c.Chat); err != nil {
-			return nil, 0, err
-		}
-		switch m := s.messages[c.Sending.Message]; {
-		case m == nil:
-			return nil, 0, handlers.Refuse(handlers.NotFound, "there is no message %s in chat %s", c.Sending.Message, c.Chat)
-		case m.state == failed || m.state == withdrawn:
-			return nil, 0, handlers.Refuse(handlers.Conflict, "message %s does not wait any more", c.Sending.Message)
-		case m.state == waiting && s.changed > c.Seen:
-			return nil, 0, handlers.Refuse(handlers.Conflict, "the queue of chat %s changed at %d, after %d", c.Chat, s.changed, c.Seen)
-		}
-		return c.Sending, 0, nil
-	})
+	return h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command,
+		func(s *messageState) (events.Data, uint64, error) {
+			if err := s.Missing(c.Chat); err != nil {
+				return nil, 0, err
+			}
+			switch m := s.messages[c.Sending.Message]; {
+			case m == nil:
+				return nil, 0, handlers.Refuse(handlers.NotFound, "there is no message %s in chat %s", c.Sending.Message, c.Chat)
+			case m.state == failed || m.state == withdrawn:
+				return nil, 0, handlers.Refuse(handlers.Conflict, "message %s does not wait any more", c.Sending.Message)
+			case m.state == waiting && s.changed > c.Seen:
+				return nil, 0, handlers.Refuse(handlers.Conflict, "the queue of chat %s changed at %d, after %d", c.Chat, s.changed,
+					c.Seen)
+			}
+			return c.Sending, 0, nil
+		})
 }
 
 func checkDelivery(delivery string) error {
@@ -251,5 +260,6 @@ func checkDelivery(delivery string) error {
 	case "", events.DeliveryQueue, events.DeliverySteer:
 		return nil
 	}
-	return handlers.RefuseField(handlers.Invalid, "delivery", "delivery: want %s or %s, got %.40q", events.DeliveryQueue, events.DeliverySteer, delivery)
+	return handlers.RefuseField(handlers.Invalid, "delivery", "delivery: want %s or %s, got %.40q", events.DeliveryQueue,
+		events.DeliverySteer, delivery)
 }

@@ -26,12 +26,14 @@ func submitted(id string) events.MessageSubmitted {
 }
 
 func sending(id string) events.MessageSending {
-	return events.MessageSending{Message: id, Session: "ses_1", EngineMessage: "msg_" + id, EngineParts: []string{"prt_" + id}}
+	return events.MessageSending{Message: id, Session: "ses_1", EngineMessage: "msg_" + id,
+		EngineParts: []string{"prt_" + id}}
 }
 
 func TestOnlyAMessageThatWaitsIsChanged(t *testing.T) {
 	t.Parallel()
-	const sent, failed, deleted = "This message was sent already. It can no longer be changed.", "This message could not be sent. It can no longer be changed.", "This message was deleted."
+	const sent, failed, deleted = "This message was sent already. It can no longer be changed.",
+		"This message could not be sent. It can no longer be changed.", "This message was deleted."
 	edit := func(text string) chat.ChangeMessage { return chat.ChangeMessage{Parts: handlerstest.Say(text)} }
 	steer := chat.ChangeMessage{Delivery: events.DeliverySteer}
 	move := func(before string) chat.ChangeMessage { return chat.ChangeMessage{Before: &before} }
@@ -55,8 +57,10 @@ func TestOnlyAMessageThatWaitsIsChanged(t *testing.T) {
 		"moved to the end":              {change: move(""), then: []events.Data{events.MessageMoved{Message: "a"}}},
 		"moved before itself":           {change: move("a")},
 		"moved before one that is sent": {given: []events.Data{sending("b")}, change: move("b"), code: handlers.Conflict, says: "The other message does not wait any more. Look at the queue again."},
-		"all at once": {change: chat.ChangeMessage{Parts: handlerstest.Say("new"), Delivery: events.DeliverySteer, Before: new("")}, then: []events.Data{
-			events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}, events.MessageSteered{Message: "a"}, events.MessageMoved{Message: "a"}}},
+		"all at once": {change: chat.ChangeMessage{Parts: handlerstest.Say("new"), Delivery: events.DeliverySteer,
+			Before: new("")}, then: []events.Data{
+			events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}, events.MessageSteered{Message: "a"},
+			events.MessageMoved{Message: "a"}}},
 		"edited once it is sent":         {given: []events.Data{sending("a")}, change: edit("new"), code: handlers.Conflict, says: sent},
 		"steered once it is sent":        {given: []events.Data{sending("a")}, change: steer, code: handlers.Conflict, says: sent},
 		"moved once it is sent":          {given: []events.Data{sending("a")}, change: move("b"), code: handlers.Conflict, says: sent},
@@ -74,10 +78,12 @@ func TestOnlyAMessageThatWaitsIsChanged(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			h := permissiontest.Open(t)
-			happened(t, h, submitted("a"), submitted("b"), events.MessageSubmitted{Message: "s", Parts: handlerstest.Say("s"), Delivery: events.DeliverySteer})
+			happened(t, h, submitted("a"), submitted("b"), events.MessageSubmitted{Message: "s", Parts: handlerstest.Say("s"),
+				Delivery: events.DeliverySteer})
 			happened(t, h, c.given...)
 			_, before := handlerstest.History(t, h.Log, "c1")
-			c.change.Command, c.change.Chat, c.change.Message = handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, "c1", "a"
+			c.change.Command, c.change.Chat, c.change.Message = handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, "c1",
+				"a"
 			if c.of != "" {
 				c.change.Message = c.of
 			}
@@ -100,7 +106,8 @@ func TestAWithdrawnMessageIsNotSentNorSubmittedAgain(t *testing.T) {
 	h := permissiontest.Open(t)
 	happened(t, h, submitted("a"), submitted("b"), sending("b"))
 	withdraw := func(id string) (uint64, error) {
-		return h.Chats.WithdrawMessage(t.Context(), chat.WithdrawMessage{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Message: id})
+		return h.Chats.WithdrawMessage(t.Context(),
+			chat.WithdrawMessage{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Message: id})
 	}
 	seq, err := withdraw("a")
 	is.NoErr(err)
@@ -111,7 +118,8 @@ func TestAWithdrawnMessageIsNotSentNorSubmittedAgain(t *testing.T) {
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	_, err = h.Chats.SendMessage(t.Context(), chat.SendMessage{Chat: "c1", Sending: sending("a"), Seen: seq})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
-	_, _, err = h.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: "c1", Message: "a", Parts: handlerstest.Say("a")})
+	_, _, err = h.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: "c1", Message: "a",
+		Parts: handlerstest.Say("a")})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	is.Equal(err.Error(), "message a was deleted")
 }
@@ -132,7 +140,8 @@ func TestAMessageIsNotSentFromAQueueThatHasChanged(t *testing.T) {
 	is.Equal(handlerstest.Refusal(t, send("a")), handlers.Conflict)
 	seen = moved
 	is.NoErr(send("b"))
-	_, err = h.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: "c1", Message: "a", Parts: handlerstest.Say("new")})
+	_, err = h.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: "c1", Message: "a",
+		Parts: handlerstest.Say("new")})
 	is.NoErr(err)
 	is.NoErr(send("b")) // again under other ids, because OpenCode has lost the session
 }
@@ -150,7 +159,8 @@ func TestAnEditAndTheSendingNeverBothWin(t *testing.T) {
 		var edited, sent error
 		var both sync.WaitGroup
 		both.Go(func() {
-			_, edited = h.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: "c1", Message: id, Parts: handlerstest.Say("new")})
+			_, edited = h.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: "c1", Message: id,
+				Parts: handlerstest.Say("new")})
 		})
 		both.Go(func() {
 			_, sent = other.SendMessage(t.Context(), chat.SendMessage{Chat: "c1", Sending: sending(id), Seen: seen})

@@ -20,7 +20,8 @@ func TestWhatAnAccountHasSeenOnlyMovesForward(t *testing.T) {
 	id, first, err := h.Create(t.Context(), chat.Create{Title: "one", User: "ann"})
 	is.NoErr(err)
 	seen := func(user, chatID string, seq uint64) (uint64, error) {
-		return h.MarkSeen(t.Context(), chat.MarkSeen{Command: handlers.Command{Actor: events.UserActor(user)}, User: user, Chat: chatID, Seq: seq})
+		return h.MarkSeen(t.Context(), chat.MarkSeen{Command: handlers.Command{Actor: events.UserActor(user)}, User: user,
+			Chat: chatID, Seq: seq})
 	}
 	at, err := seen("ann", id, first)
 	is.NoErr(err)

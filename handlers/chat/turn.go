@@ -22,8 +22,8 @@ type Revert struct {
 	Message string `json:"message,omitempty"` // OpenCode's msg_… id; empty to undo the last revert
 }
 
-// AbortTurn carries out the command, also when the disk is almost full: the turn may be what fills it. Aborting when nothing
-// runs is no error: it is recorded and changes nothing.
+// AbortTurn carries out the command, also when the disk is almost full: the turn may be what fills it. Aborting when
+// nothing runs is no error: it is recorded and changes nothing.
 func (h *Chats) AbortTurn(ctx context.Context, c AbortTurn) (uint64, error) {
 	return h.request(log.UseLastSpace(ctx), c.Chat, c.Command, events.AbortRequested{Session: c.Session})
 }
@@ -57,7 +57,8 @@ func (h *Chats) request(ctx context.Context, chat string, c handlers.Command, d 
 	if err := handlers.CheckChat(chat); err != nil {
 		return 0, err
 	}
-	f := handlers.NewFold(&requestState{kind: d.Kind(), command: c.ID}, events.ChatSubject(chat, d.Kind()), handlers.ChatFilter(chat))
+	f := handlers.NewFold(&requestState{kind: d.Kind(), command: c.ID}, events.ChatSubject(chat, d.Kind()),
+		handlers.ChatFilter(chat))
 	return f.CarryOutOne(ctx, h.Log, chat, c, func(s *requestState) (events.Data, uint64, error) {
 		if err := s.Missing(chat); err != nil {
 			return nil, 0, err

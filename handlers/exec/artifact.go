@@ -19,7 +19,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// What is kept of the files that an execution created or changed. Beyond, they are counted, or known by their hash alone.
+// What is kept of the files that an execution created or changed. Beyond, they are counted, or known by their hash
+// alone.
 const (
 	maxArtifacts     = wire.MaxChanges // named in exec.changed
 	maxArtifact      = 1 << 20         // bytes of one whose content is kept
@@ -61,8 +62,8 @@ func (x *Executions) changes(u *run, result wire.Result) {
 	}
 }
 
-// findChanges records what executions that ended have changed, one after the other, until none will end any more and none waits.
-// When ctx ends it says of those that are left that it is not known.
+// findChanges records what executions that ended have changed, one after the other, until none will end any more and
+// none waits. When ctx ends it says of those that are left that it is not known.
 func (x *Executions) findChanges(ctx context.Context, none <-chan struct{}) {
 	for {
 		var e ended
@@ -81,9 +82,10 @@ func (x *Executions) findChanges(ctx context.Context, none <-chan struct{}) {
 	}
 }
 
-// recordChanges appends exec.changed, unless nothing has changed. The list has every file of the workspace that was changed between
-// the execution's start and the making of the list, and is as it then was, whoever changed it: a file that changed while several
-// commands ran is in the list of each, and one that a later command changed before this list was made is in both.
+// recordChanges appends exec.changed, unless nothing has changed. The list has every file of the workspace that was
+// changed between the execution's start and the making of the list, and is as it then was, whoever changed it: a file
+// that changed while several commands ran is in the list of each, and one that a later command changed before this
+// list was made is in both.
 func (x *Executions) recordChanges(ctx context.Context, e ended) error {
 	ctx, cancel := context.WithTimeout(ctx, artifactsWithin)
 	defer cancel()
@@ -122,8 +124,8 @@ func (x *Executions) ask(ctx context.Context, r wire.Request, stdout io.Writer) 
 	return err
 }
 
-// keep stores the content of a file, nil when it is not what it was any more, is gone, or holds a secret: a stored one would
-// stay for ever, and with the secret taken out it would not be the file.
+// keep stores the content of a file, nil when it is not what it was any more, is gone, or holds a secret: a stored one
+// would stay for ever, and with the secret taken out it would not be the file.
 func (x *Executions) keep(ctx context.Context, c wire.Change) (*events.Blob, error) {
 	content := &limited{most: int(c.Size)}
 	if err := x.ask(ctx, wire.Request{Op: wire.Read, Path: c.Path}, content); err != nil {
@@ -156,8 +158,8 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// changeList reads the lines in which a worker names changed files. What is beyond the limits, or cannot be named, is counted: a
-// command chooses the names of its files.
+// changeList reads the lines in which a worker names changed files. What is beyond the limits, or cannot be named, is
+// counted: a command chooses the names of its files.
 type changeList struct {
 	found []wire.Change
 	names int // bytes

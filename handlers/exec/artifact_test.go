@@ -51,13 +51,16 @@ func TestFilesACommandChangesAreKnownAndSmallOnesKept(t *testing.T) {
 	is.NoErr(os.Mkdir(filepath.Join(s.workspace, ".git"), 0o755))
 	left, err := os.Stat(filepath.Join(s.workspace, "left"))
 	is.NoErr(err)
-	expect.Eventually(t, "it becomes true", func() bool { return time.Since(left.ModTime()) > time.Second/10 }) // the kernel's times of changes are that rough, or better
+	// the kernel's times of changes are that rough, or better
+	expect.Eventually(t, "it becomes true", func() bool { return time.Since(left.ModTime()) > time.Second/10 })
 	first := s.authorized("mkdir -p 'out/ä b'; printf new > 'out/ä b/c'; printf after > old; : > empty; head -c 1048577 /dev/zero | tr '\\0' x > large; " +
-		"printf 'key: " + handlerstest.Canary[:8] + "''" + handlerstest.Canary[8:] + "' > secret; echo x > .git/index; ln -s old link; mkfifo pipe")
+		"printf 'key: " + handlerstest.Canary[:8] + "''" + handlerstest.Canary[8:] +
+		"' > secret; echo x > .git/index; ln -s old link; mkfifo pipe")
 	s.shell(t.Context(), first)
 	files, more := s.changed(s.execOf(first.Call))
 	is.Equal(more, 0)
-	want := map[string]string{"out/ä b/c": "new", "old": "after", "empty": "", "large": large, "secret": "key: " + handlerstest.Canary}
+	want := map[string]string{"out/ä b/c": "new", "old": "after", "empty": "", "large": large,
+		"secret": "key: " + handlerstest.Canary}
 	is.Equal(len(files), len(want)) // nothing else
 	for path, content := range want {
 		f := files[path]
@@ -76,7 +79,8 @@ func TestFilesACommandChangesAreKnownAndSmallOnesKept(t *testing.T) {
 	files, _ = s.changed(s.execOf(failing.Call))
 	is.Equal(files["old"].SHA256, sha256Of("again"))
 	_, data := handlerstest.History(t, s.Log, "c1")
-	for _, d := range handlerstest.Of[events.ExecChanged](data) { // what the next command has changed by then may be in a list
+	// what the next command has changed by then may be in a list
+	for _, d := range handlerstest.Of[events.ExecChanged](data) {
 		is.True(len(d.Files) > 0) // of nothing, nothing is said
 	}
 }
@@ -111,8 +115,10 @@ func TestAListOfChangesIsReadHoweverItIsCut(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	sum := strings.Repeat("0a", 32)
-	lines := `{"path":"a","size":1,"sha256":"` + sum + `"}` + "\n" + `{"path":"../b"}` + "\n" + `{"path":"/c"}` + "\n" + `{"path":"d","size":-1}` + "\nnonsense\n" +
-		`{"path":"g","sha256":"0a"}` + "\n" + `{"path":"` + strings.Repeat(`\u0001`, 2000*6) + `"}` + "\n" + `{"path":"e/f","size":2}` + "\n" + `{"more":7}` + "\n"
+	lines := `{"path":"a","size":1,"sha256":"` + sum + `"}` + "\n" + `{"path":"../b"}` + "\n" + `{"path":"/c"}` + "\n" +
+		`{"path":"d","size":-1}` + "\nnonsense\n" +
+		`{"path":"g","sha256":"0a"}` + "\n" + `{"path":"` + strings.Repeat(`\u0001`, 2000*6) + `"}` + "\n" +
+		`{"path":"e/f","size":2}` + "\n" + `{"more":7}` + "\n"
 	for _, n := range []int{1, 2, 7, 40, 1000} {
 		var l changeList
 		for piece := range slices.Chunk([]byte(lines), n) {
@@ -143,18 +149,19 @@ func listing(t *testing.T, list []wire.Change, read func(path string, stdout io.
 	s := newSystem(t)
 	nc := s.connect(natsconf.Worker)
 	s.run(nc, func(ctx context.Context) error {
-		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{Handle: func(ctx context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
-			if r.Op == wire.Read {
-				if err := read(r.Path, stdout); err != nil {
-					return wire.Result{ExitCode: 1, Error: err.Error()}
+		return wire.Serve(ctx, nc, wire.RunSubject("local"),
+			wire.Server{Handle: func(ctx context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
+				if r.Op == wire.Read {
+					if err := read(r.Path, stdout); err != nil {
+						return wire.Result{ExitCode: 1, Error: err.Error()}
+					}
+					return wire.Result{}
+				}
+				for _, c := range list {
+					_ = json.NewEncoder(stdout).Encode(c)
 				}
 				return wire.Result{}
-			}
-			for _, c := range list {
-				_ = json.NewEncoder(stdout).Encode(c)
-			}
-			return wire.Result{}
-		}})
+			}})
 	})
 	return s
 }
@@ -189,13 +196,14 @@ func TestOnlyWhatIsKeptTakesRoom(t *testing.T) {
 	for i := range maxArtifactsAll / maxArtifact {
 		list = append(list, wire.Change{Path: fmt.Sprint("gone", i), Size: maxArtifact, SHA256: sha256Of("x")})
 	}
-	s := listing(t, append(list, wire.Change{Path: "there", Size: 1, SHA256: sha256Of("x")}), func(path string, stdout io.Writer) error {
-		if path != "there" {
-			return os.ErrNotExist
-		}
-		_, err := io.WriteString(stdout, "x")
-		return err
-	})
+	s := listing(t, append(list, wire.Change{Path: "there", Size: 1, SHA256: sha256Of("x")}),
+		func(path string, stdout io.Writer) error {
+			if path != "there" {
+				return os.ErrNotExist
+			}
+			_, err := io.WriteString(stdout, "x")
+			return err
+		})
 	is.NoErr(s.exec.recordChanges(t.Context(), ended{chat: "c1", exec: "x1"}))
 	files, _ := s.changed("x1")
 	is.True(files["there"].Blob != nil)

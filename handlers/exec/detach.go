@@ -14,12 +14,13 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// settles is how long the shell waits for what goes wrong at once, such as a program that is not there, unless Exec says another.
+// settles is how long the shell waits for what goes wrong at once, such as a program that is not there, unless Exec
+// says another.
 const settles = 200 * time.Millisecond
 
-// detach lets a command run on by itself, and answers the shell a moment after a worker has taken it. From then on the end of
-// the shell, of the turn or of OpenCode does not end it: a signal does, the end of its chat, its worker's, and ours. A shell
-// that is gone before takes it along.
+// detach lets a command run on by itself, and answers the shell a moment after a worker has taken it. From then on the
+// end of the shell, of the turn or of OpenCode does not end it: a signal does, the end of its chat, its worker's, and
+// ours. A shell that is gone before takes it along.
 func (x *Executions) detach(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
 	took, ended := make(chan wire.Start, 1), make(chan wire.Result, 1)
 	u.took = func(s wire.Start) { took <- s }
@@ -47,7 +48,8 @@ func (x *Executions) detach(ctx context.Context, u *run, stdout, stderr io.Write
 		shell.leave()
 		// Who does not read it needs not: everything is in the log.
 		_, _ = fmt.Fprintf(stdout, "[PocketCoder] It runs in the background as execution %s (%s, isolation %s). Its output is recorded; a person sees it with: "+
-			"pocketcoder sandbox logs %[1]s -f, and ends it with: pocketcoder sandbox kill %[1]s\n", u.requested.Exec, by.Worker, by.Isolation)
+			"pocketcoder sandbox logs %[1]s -f, and ends it with: pocketcoder sandbox kill %[1]s\n", u.requested.Exec,
+			by.Worker, by.Isolation)
 	}
 	return wire.Result{}
 }
@@ -60,8 +62,9 @@ type listener struct {
 
 func (l *listener) leave() { l.leaving.Do(func() { close(l.gone) }) }
 
-// hears passes on to w what is written while somebody listens. A write that w does not take is waited for until then: who does not
-// read holds up neither the command nor the leaving. w must give up when the request it belongs to is over.
+// hears passes on to w what is written while somebody listens. A write that w does not take is waited for until then:
+// who does not read holds up neither the command nor the leaving. w must give up when the request it belongs to is
+// over.
 func (l *listener) hears(w io.Writer) io.Writer {
 	return writer(func(p []byte) (int, error) {
 		select {

@@ -16,13 +16,14 @@ import (
 // ErrNotServed says that nothing in a chat serves at a port.
 var ErrNotServed = errors.New("nothing serves there")
 
-// Dial connects to a port of 127.0.0.1 where a command of the chat that runs on by itself, or a person's shell, serves it: the
-// newest that does. A connection ends with its command.
+// Dial connects to a port of 127.0.0.1 where a command of the chat that runs on by itself, or a person's shell, serves
+// it: the newest that does. A connection ends with its command.
 func (x *Executions) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
 	return x.DialAny(ctx, x.Servers(chat), port)
 }
 
-// Servers returns the executions of a chat that can be connected to, the newest first. Only the process that runs them knows.
+// Servers returns the executions of a chat that can be connected to, the newest first. Only the process that runs them
+// knows.
 func (x *Executions) Servers(chat string) (executions []string) {
 	for _, u := range x.running.servers(chat) {
 		executions = append(executions, u.requested.Exec)

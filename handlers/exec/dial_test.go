@@ -37,7 +37,10 @@ func (s *system) serves(greeting string) (exec string, port int) {
 func (s *system) live(exec string) string {
 	s.t.Helper()
 	var b strings.Builder
-	_, err := s.Log.FoldDeltas(s.t.Context(), events.ExecDeltaSubject("c1", exec), 0, func(d log.Delta) error { b.Write(d.Data); return nil })
+	_, err := s.Log.FoldDeltas(s.t.Context(), events.ExecDeltaSubject("c1", exec), 0, func(d log.Delta) error {
+		b.Write(d.Data)
+		return nil
+	})
 	is.New(s.t).NoErr(err)
 	return b.String()
 }

@@ -107,7 +107,8 @@ func TestExecutionOfADeadProcessIsRecordedAsLost(t *testing.T) {
 	s := newSystem(t)
 	is.NoErr((&Executions{Log: s.Log}).Lost(t.Context(), "c1", "x1"))
 	d := s.finished()
-	is.Equal(d, events.ExecFinished{Exec: "x1", Status: "lost", ExitCode: wire.ExitLost, Reason: "lost", Error: "the system stopped while the command was running"})
+	is.Equal(d, events.ExecFinished{Exec: "x1", Status: "lost", ExitCode: wire.ExitLost, Reason: "lost",
+		Error: "the system stopped while the command was running"})
 }
 
 func TestWithoutAWorkerTheCommandIsRefused(t *testing.T) {
@@ -136,7 +137,8 @@ func TestWhyNoWorkerTakesTheCommandIsSaid(t *testing.T) {
 	r := s.authorized("echo x")
 	result, _, _ := s.shell(t.Context(), r)
 	is.Equal([]any{result.ExitCode, result.Reason}, []any{126, wire.Refused})
-	is.Equal(result.Error, `no sandbox worker of pool "local" takes the command: worker far serves /srv/other, not `+s.workspace)
+	is.Equal(result.Error, `no sandbox worker of pool "local" takes the command: worker far serves /srv/other, not `+
+		s.workspace)
 	d := s.finished()
 	is.Equal([]string{d.Reason, d.Error}, []string{string(wire.Refused), result.Error})
 	expect.Contains(t, log.String(), "exec="+s.execOf(r.Call))
@@ -170,9 +172,10 @@ func TestWorkerThatComesBackInTimeRunsTheCommand(t *testing.T) {
 	s.execOf(r.Call) // it is being looked for
 	nc := s.connect(natsconf.Worker)
 	s.run(nc, func(ctx context.Context) error {
-		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
-			return wire.Result{ExitCode: 7}
-		}})
+		return wire.Serve(ctx, nc, wire.RunSubject("local"),
+			wire.Server{Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+				return wire.Result{ExitCode: 7}
+			}})
 	})
 	is.Equal((<-done).ExitCode, 7)
 }

@@ -1,10 +1,10 @@
-// Package exec runs commands in the sandbox. It checks that a command was authorized, passes it to a worker, and records the output
-// and the result. A person's own shell needs no permission and is recorded in the same way.
+// Package exec runs commands in the sandbox. It checks that a command was authorized, passes it to a worker, and
+// records the output and the result. A person's own shell needs no permission and is recorded in the same way.
 //
-// Promises: no process is started whose exact command was not authorized for its session, its call and its directory. No command is
-// started twice. A command is refused if its approval has expired or its turn was aborted, but one that waits for a worker by then
-// still runs. Every execution that was requested gets one result, "lost" if it is unknown. Output takes constant memory. Secrets
-// are removed from what is stored, not from what the model receives.
+// Promises: no process is started whose exact command was not authorized for its session, its call and its directory.
+// No command is started twice. A command is refused if its approval has expired or its turn was aborted, but one that
+// waits for a worker by then still runs. Every execution that was requested gets one result, "lost" if it is unknown.
+// Output takes constant memory. Secrets are removed from what is stored, not from what the model receives.
 //
 // It must not know OpenCode's HTTP API, nor how a worker isolates a process.
 package exec
@@ -35,15 +35,17 @@ import (
 type Executions struct {
 	Permissions *permission.Permissions // that approve commands
 
-	Log       *log.Log // where executions are recorded
-	Conn      *nats.Conn
-	Engine    string
-	Pool      string
-	Workspace string                                     // where a chat without a session works, absolute; only workers of it are asked. Empty for any
+	Log    *log.Log // where executions are recorded
+	Conn   *nats.Conn
+	Engine string
+	Pool   string
+	// where a chat without a session works, absolute; only workers of it are asked. Empty for any
+	Workspace string
 	Session   func(id string) (permission.Session, bool) // of a session whose asks are in the log
 	Network   *network.Sandbox                           // nil gives no command one
-	HasRoom   func() bool                                // reports whether large outputs may be stored; nil if they always may
-	Logger    *slog.Logger
+	// reports whether large outputs may be stored; nil if they always may
+	HasRoom func() bool
+	Logger  *slog.Logger
 
 	running  running
 	shares   shares
@@ -53,8 +55,8 @@ type Executions struct {
 	moment   time.Duration // 0 for moment
 }
 
-// Run answers exec.request.<engine> until ctx ends; commands that run then are cancelled, and their results recorded, and
-// what they changed as far as it is found out within lastChanges.
+// Run answers exec.request.<engine> until ctx ends; commands that run then are cancelled, and their results recorded,
+// and what they changed as far as it is found out within lastChanges.
 func (x *Executions) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -103,14 +105,17 @@ func (x *Executions) exec(ctx context.Context, r wire.Request, stdout, stderr io
 	return x.carry(ctx, run, stdout, stderr)
 }
 
-// noticeOf tells the model, before the command's own output, that it was edited and how. It is no part of what is recorded.
+// noticeOf tells the model, before the command's own output, that it was edited and how. It is no part of what is
+// recorded.
 func noticeOf(d events.ExecRequested) string {
-	return "[PocketCoder] A person changed this command before it ran.\n[PocketCoder] Asked for: " + d.Original + "\n[PocketCoder] Ran: " + d.Command + "\n"
+	return "[PocketCoder] A person changed this command before it ran.\n[PocketCoder] Asked for: " + d.Original +
+		"\n[PocketCoder] Ran: " + d.Command + "\n"
 }
 
-// authorize records exec.requested if a decision allows exactly this command, there, for this session and call, and nothing
-// was started on it yet.
-func (x *Executions) authorize(ctx context.Context, session permission.Session, r wire.Request) (d events.ExecRequested, owner string, err error) {
+// authorize records exec.requested if a decision allows exactly this command, there, for this session and call, and
+// nothing was started on it yet.
+func (x *Executions) authorize(ctx context.Context, session permission.Session,
+	r wire.Request) (d events.ExecRequested, owner string, err error) {
 	d = events.ExecRequested{Exec: events.NewID(), Session: r.Session, Call: r.Call, Pool: x.Pool}
 	directory, _ := workspace.RealPath(session.Directory)
 	f, c := x.Permissions.Chat(ctx, session.Chat), handlers.Command{Actor: events.EngineActor(x.Engine)}
@@ -160,19 +165,21 @@ const (
 
 // isUnanswered reports whether the log did not answer, so that it may have stored the event or not.
 func isUnanswered(err error) bool {
-	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
-// The reasons why a command differs from the approved one. The log holds [redacted] in place of a secret, so a command with a
-// secret never equals its request.
+// The reasons why a command differs from the approved one. The log holds [redacted] in place of a secret, so a command
+// with a secret never equals its request.
 var (
 	errOtherCommand  = handlers.Refuse(handlers.Conflict, "the command is not the one that was authorized")
-	errSecretCommand = handlers.Refuse(handlers.Conflict, "The command contains a secret of PocketCoder's, such as a key of the model provider. The request showed [redacted] in its place, and "+
-		"only what was shown may run. Leave the secret out of the command.")
+	errSecretCommand = handlers.Refuse(handlers.Conflict,
+		"The command contains a secret of PocketCoder's, such as a key of the model provider. The request showed [redacted] in its place, and "+
+			"only what was shown may run. Leave the secret out of the command.")
 )
 
-// authorized finds the decision that allows the request. One on an ask that did not come from OpenCode allows none: whoever
-// asked could have named any session and call.
+// authorized finds the decision that allows the request. One on an ask that did not come from OpenCode allows none:
+// whoever asked could have named any session and call.
 func authorized(s *permission.State, r wire.Request, at time.Time) (how permission.Outcome, err error) {
 	if s.Deleted != 0 {
 		return how, handlers.Refuse(handlers.NotFound, "the chat was deleted")
@@ -181,7 +188,8 @@ func authorized(s *permission.State, r wire.Request, at time.Time) (how permissi
 	how = request.Outcome
 	switch d := how.Decided; {
 	case d == nil:
-		return how, handlers.Refuse(handlers.NotFound, "no permission was decided for call %s of session %s", r.Call, r.Session)
+		return how, handlers.Refuse(handlers.NotFound, "no permission was decided for call %s of session %s", r.Call,
+			r.Session)
 	case d.Decision != events.Authorized:
 		return how, handlers.Refuse(handlers.Conflict, "the command was denied by %s", how.By)
 	case request.Execution != "":
@@ -197,8 +205,8 @@ func authorized(s *permission.State, r wire.Request, at time.Time) (how permissi
 	return how, nil
 }
 
-// allowedCwd gives where a command runs, symlinks resolved: where it was authorized to run. A decision that was made before
-// that was known is for the session's directory.
+// allowedCwd gives where a command runs, symlinks resolved: where it was authorized to run. A decision that was made
+// before that was known is for the session's directory.
 func allowedCwd(d events.PermissionDecided, directory, cwd string) (string, error) {
 	allowed := cmp.Or(d.Cwd, directory)
 	real, ok := workspace.RealPath(cwd)
@@ -209,9 +217,11 @@ func allowedCwd(d events.PermissionDecided, directory, cwd string) (string, erro
 }
 
 func (x *Executions) refuse(chat string, r wire.Request, why error) wire.Result {
-	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout) // its own: the log may have taken all the time to answer
+	// its own: the log may have taken all the time to answer
+	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
-	d := events.ExecRefused{Exec: events.NewID(), Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd, Reason: why.Error()}
+	d := events.ExecRefused{Exec: events.NewID(), Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd,
+		Reason: why.Error()}
 	e, err := events.New(chat, events.EngineActor(x.Engine), d)
 	if err == nil {
 		_, err = x.Log.Append(ctx, e)

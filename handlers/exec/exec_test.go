@@ -48,8 +48,10 @@ func TestWhatWasNotAuthorizedIsNotStarted(t *testing.T) {
 	s, _ := withWorker(t)
 	good := s.authorized("echo good")
 	denied := s.request("echo denied")
-	handlerstest.Happened(t, s.Log, "c1", handlerstest.AskBash("per_2", "echo denied"), handlerstest.AskBash("per_3", "echo waiting"))
-	_, err := s.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_2", Decision: events.Denied})
+	handlerstest.Happened(t, s.Log, "c1", handlerstest.AskBash("per_2", "echo denied"),
+		handlerstest.AskBash("per_3", "echo waiting"))
+	_, err := s.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: "c1", Permission: "per_2", Decision: events.Denied})
 	is.New(t).NoErr(err)
 	change := func(f func(*wire.Request)) wire.Request { r := good; f(&r); return r }
 	for _, c := range []struct {
@@ -74,7 +76,8 @@ func TestWhatWasNotAuthorizedIsNotStarted(t *testing.T) {
 		_, data := handlerstest.History(t, s.Log, "c1")
 		refused := handlerstest.Of[events.ExecRefused](data)
 		last := refused[len(refused)-1]
-		is.Equal(last, events.ExecRefused{Exec: last.Exec, Session: "ses_1", Call: c.r.Call, Command: c.r.Command, Cwd: s.workspace, Reason: result.Error})
+		is.Equal(last, events.ExecRefused{Exec: last.Exec, Session: "ses_1", Call: c.r.Call, Command: c.r.Command,
+			Cwd: s.workspace, Reason: result.Error})
 	}
 	is := is.New(t)
 	for _, session := range []string{"ses_2", ""} { // of no chat, so there is no place for a record
@@ -116,7 +119,8 @@ func TestDecisionRunsOneCommandOnce(t *testing.T) {
 	is.Equal(len(handlerstest.Of[events.ExecRefused](data)), 7)
 
 	s.stop() // a new process knows it from the log
-	x := &Executions{Permissions: s.Permissions, Log: s.Log, Conn: s.connect(natsconf.Core), Engine: "local", Pool: "local", Logger: handlerstest.Quiet(),
+	x := &Executions{Permissions: s.Permissions, Log: s.Log, Conn: s.connect(natsconf.Core), Engine: "local",
+		Pool: "local", Logger: handlerstest.Quiet(),
 		Session: func(string) (permission.Session, bool) { return permission.Session{Chat: "c1"}, true }}
 	s.run(x.Conn, x.Run)
 	result, _, _ := s.shell(t.Context(), r)
@@ -135,7 +139,8 @@ func TestManyCommandsAtOnceDoNotMix(t *testing.T) {
 	}
 	handlerstest.AtOnce(n, func(i int) error {
 		result, stdout, stderr := s.shell(t.Context(), requests[i])
-		if result.ExitCode != i || stdout != strings.Repeat(fmt.Sprintf("out%d\n", i), 5) || stderr != strings.Repeat(fmt.Sprintf("err%d\n", i), 5) {
+		if result.ExitCode != i || stdout != strings.Repeat(fmt.Sprintf("out%d\n", i), 5) ||
+			stderr != strings.Repeat(fmt.Sprintf("err%d\n", i), 5) {
 			t.Errorf("command %d: %+v %q %q", i, result, stdout, stderr)
 		}
 		return nil

@@ -28,7 +28,8 @@ func TestDecisionIsHonouredOnlyWhileItHolds(t *testing.T) {
 	lost := func(session string) handlerstest.Fact {
 		return handlerstest.Fact{Data: events.TurnLost{Session: session}}
 	}
-	started := handlerstest.Fact{Data: events.ExecRequested{Exec: "x1", Permission: "per_1", Session: "ses_1", Call: "call_per_1"}}
+	started := handlerstest.Fact{Data: events.ExecRequested{Exec: "x1", Permission: "per_1", Session: "ses_1",
+		Call: "call_per_1"}}
 	again := handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{
 		Permission: "per_2", Decision: events.Authorized, Session: "ses_1", Call: "call_per_1", Type: "bash", Command: "ls", Request: handlerstest.Request("ls"),
 	}}
@@ -80,7 +81,8 @@ func TestEditedCommandRunsInPlaceOfTheOriginal(t *testing.T) {
 	decided, requested := handlerstest.Of[events.PermissionDecided](data)[0], handlerstest.Of[events.ExecRequested](data)
 	is.Equal([]string{decided.Command, decided.Edited}, []string{r.Command, "echo edited\nexit 4"})
 	is.Equal(len(requested), 1)
-	is.Equal([]string{requested[0].Original, requested[0].Command, requested[0].Permission}, []string{r.Command, decided.Edited, decided.Permission})
+	is.Equal([]string{requested[0].Original, requested[0].Command, requested[0].Permission},
+		[]string{r.Command, decided.Edited, decided.Permission})
 	finished := s.finished()
 	is.Equal(finished.Stdout.Text, "edited\n") // what the command wrote, and nothing else
 	is.Equal(finished.Exec, requested[0].Exec)
@@ -123,7 +125,8 @@ func TestCommandRunsWhereItWasAuthorizedTo(t *testing.T) {
 	r := s.request("pwd") // decided before anybody knew where: for the session's directory
 	id := r.Call[len("call_"):]
 	handlerstest.Happened(t, s.Log, "c1", handlerstest.AskBash(id, "pwd"))
-	_, err := s.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: id, Decision: events.Authorized})
+	_, err := s.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: "c1", Permission: id, Decision: events.Authorized})
 	is.NoErr(err)
 	r.Cwd = sub
 	result, _, _ = s.shell(t.Context(), r)
@@ -207,9 +210,12 @@ func TestACommandWithASecretIsRefusedForThatReason(t *testing.T) {
 }
 
 func TestAuthorizedIsExactlyThisCommand(t *testing.T) {
-	asked := []handlerstest.Fact{handlerstest.AskBash("per_1", "ls -l"), handlerstest.AskBash("per_2", "rm x"), handlerstest.AskBash("per_3", "id")}
-	decisions := []handlerstest.Fact{handlerstest.Decided("per_1", "ls -l", events.Authorized), handlerstest.Decided("per_2", "rm x", events.Denied)}
-	edit := handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "per_4", Decision: events.Authorized, Session: "ses_1", Call: "call_4", Type: "edit", Command: "ls -l"}}
+	asked := []handlerstest.Fact{handlerstest.AskBash("per_1", "ls -l"), handlerstest.AskBash("per_2", "rm x"),
+		handlerstest.AskBash("per_3", "id")}
+	decisions := []handlerstest.Fact{handlerstest.Decided("per_1", "ls -l", events.Authorized),
+		handlerstest.Decided("per_2", "rm x", events.Denied)}
+	edit := handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "per_4",
+		Decision: events.Authorized, Session: "ses_1", Call: "call_4", Type: "edit", Command: "ls -l"}}
 	for name, c := range map[string]struct {
 		session, call, command string
 		then                   handlers.Code
@@ -254,7 +260,8 @@ func TestApprovedRequestRunsNothing(t *testing.T) {
 	c.Session, c.Call = r.Session, r.Call
 	_, _, err = s.Permissions.Submit(t.Context(), c)
 	is.NoErr(err)
-	_, err = s.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "i1", Decision: events.Authorized})
+	_, err = s.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: "c1", Permission: "i1", Decision: events.Authorized})
 	is.NoErr(err)
 	result, stdout, _ := s.shell(t.Context(), r)
 	is.Equal(result.Reason, wire.Refused)
@@ -269,14 +276,16 @@ func TestAuthorizedOverlooksWhatOpenCodeDidNotAsk(t *testing.T) {
 	is := is.New(t)
 	intent := handlerstest.Fact{By: handlerstest.Alice, Data: handlerstest.Requested("i1", "ls")}
 	s := permission.NewState()
-	handlerstest.Given(t, s, intent, handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{ // even if it names the call
+	// even if it names the call
+	handlerstest.Given(t, s, intent, handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{
 		Permission: "i1", Decision: events.Authorized, Session: "ses_1", Call: "call_per_1", Type: "bash", Command: "ls", Request: handlerstest.Request("ls"),
 	}})
 	_, err := authorized(s, wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, time.Now())
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
 
 	s = permission.NewState()
-	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized), handlerstest.Fact{Data: events.Deleted{}})
+	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized),
+		handlerstest.Fact{Data: events.Deleted{}})
 	_, err = authorized(s, wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, time.Now())
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
 	is.Equal(err.Error(), "the chat was deleted")

@@ -43,7 +43,8 @@ func serveWorker(url, keys, workspace string) error {
 	if err != nil {
 		return err
 	}
-	w, err := sandbox.Open(sandbox.Config{Isolation: isolation.Choice{Level: isolation.None}, Workspace: workspace, Home: workspace, Log: slog.New(slog.DiscardHandler)})
+	w, err := sandbox.Open(sandbox.Config{Isolation: isolation.Choice{Level: isolation.None}, Workspace: workspace,
+		Home: workspace, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}

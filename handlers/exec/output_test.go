@@ -83,7 +83,8 @@ func TestSecretsAreTakenOutOfWhatIsRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			// The command itself holds no secret: it takes it apart.
-			r := s.authorized(strings.ReplaceAll(command, handlerstest.Canary, handlerstest.Canary[:half]+"''"+handlerstest.Canary[half:]))
+			r := s.authorized(strings.ReplaceAll(command, handlerstest.Canary,
+				handlerstest.Canary[:half]+"''"+handlerstest.Canary[half:]))
 			_, stdout, stderr := s.shell(t.Context(), r)
 			if name != "base64" {
 				expect.Contains(t, stdout+stderr, handlerstest.Canary) // the model's tool sees what there is

@@ -36,7 +36,8 @@ type gated struct {
 // start is a new process: it knows what is in the log.
 func (g *gated) start() {
 	g.h = permissiontest.New(g.log)
-	g.x = &Executions{Permissions: g.h.Permissions, Log: g.log, Engine: "local", Pool: "local", Logger: handlerstest.Quiet()}
+	g.x = &Executions{Permissions: g.h.Permissions, Log: g.log, Engine: "local", Pool: "local",
+		Logger: handlerstest.Quiet()}
 }
 
 func (g *gated) append(f handlerstest.Fact) {
@@ -87,7 +88,8 @@ func (g *gated) met(a events.PermissionAsk, verdict int) {
 	case verdict > 4:
 		action = policy.Allow
 	}
-	w := permission.NewEvaluation(a, false, g.cwdOf(a), policy.Verdict{Action: action, Rules: []policy.Rule{{Permission: "bash", Pattern: "make*"}}})
+	w := permission.NewEvaluation(a, false, g.cwdOf(a), policy.Verdict{Action: action,
+		Rules: []policy.Rule{{Permission: "bash", Pattern: "make*"}}})
 	if err := g.h.Permissions.Conclude(g.test.Context(), g.chat, "cause", w); err != nil {
 		g.t.Fatal(err)
 	}
@@ -100,7 +102,8 @@ func (g *gated) again(*rapid.T) { g.met(g.ask(), g.draw("verdict", 8)) }
 func (g *gated) decide(*rapid.T) {
 	var all []permission.Decide
 	for i := range 1 + g.draw("people", 2) {
-		c := permission.Decide{Command: handlers.Command{Actor: events.UserActor(fmt.Sprint("u", i))}, Chat: g.chat, Permission: g.ask().ID, Decision: events.Denied}
+		c := permission.Decide{Command: handlers.Command{Actor: events.UserActor(fmt.Sprint("u", i))}, Chat: g.chat,
+			Permission: g.ask().ID, Decision: events.Denied}
 		if g.draw("decision", 4) > 0 {
 			c.Decision = events.Authorized
 			c.Edited = []string{"", "", "make -n", "make"}[g.draw("edit", 4)]
@@ -117,7 +120,8 @@ func (g *gated) decide(*rapid.T) {
 
 func (g *gated) abort(*rapid.T) {
 	g.seldom()
-	_, _ = g.h.Chats.AbortTurn(g.test.Context(), chat.AbortTurn{Chat: g.chat, Session: []string{"", "ses_0", "ses_1"}[g.draw("session", 3)]})
+	_, _ = g.h.Chats.AbortTurn(g.test.Context(), chat.AbortTurn{Chat: g.chat,
+		Session: []string{"", "ses_0", "ses_1"}[g.draw("session", 3)]})
 }
 
 func (g *gated) lose(*rapid.T) {
@@ -182,7 +186,8 @@ func (g *gated) check() {
 			}
 			if from := decisions[d.Grant]; d.Grant != "" {
 				switch {
-				case granted[d.Grant], !lost[d.Grant], from.Decision != events.Authorized, from.Request != d.Request, from.Edited != d.Edited, from.Cwd != d.Cwd, !from.Expires.Equal(d.Expires):
+				case granted[d.Grant], !lost[d.Grant], from.Decision != events.Authorized, from.Request != d.Request,
+					from.Edited != d.Edited, from.Cwd != d.Cwd, !from.Expires.Equal(d.Expires):
 					g.t.Fatalf("%+v is no grant of %+v", d, from)
 				case from.void == "aborted":
 					g.t.Fatalf("%s was granted by what was aborted", d.Permission)

@@ -17,22 +17,22 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// How much of an execution's output, in bytes, is published for people who watch; all of it is recorded. One that goes on by
-// itself, or is a person's shell, may take days.
+// How much of an execution's output, in bytes, is published for people who watch; all of it is recorded. One that goes
+// on by itself, or is a person's shell, may take days.
 const (
 	maxLive     = 8 << 20
 	maxLiveLong = 64 << 20
 )
 
-// maxOutput is how much a command may print, both streams together, in bytes: large for what anybody prints on purpose, and small
-// beside the disk the log is on, which a command that prints for ever fills within minutes.
+// maxOutput is how much a command may print, both streams together, in bytes: large for what anybody prints on
+// purpose, and small beside the disk the log is on, which a command that prints for ever fills within minutes.
 const maxOutput = 4 << 30
 
 var errMaxOutput = errors.New("the command printed more than is recorded")
 
 // recorder keeps an execution's output in constant memory: small output inline, large output in BLOBS, and the
-// beginning of it live in DELTAS. Secrets are taken out. What is beyond its most it refuses, which ends the command. Of a private
-// one it keeps nothing.
+// beginning of it live in DELTAS. Secrets are taken out. What is beyond its most it refuses, which ends the command.
+// Of a private one it keeps nothing.
 type recorder struct {
 	log        *log.Log
 	chat, exec string
@@ -46,7 +46,8 @@ type recorder struct {
 }
 
 func (x *Executions) newRecorder(chat string, d events.ExecRequested) *recorder {
-	r := &recorder{log: x.Log, hasRoom: x.HasRoom, chat: chat, exec: d.Exec, live: maxLive, most: maxOutput, private: d.Private, streams: map[string]*recorded{}}
+	r := &recorder{log: x.Log, hasRoom: x.HasRoom, chat: chat, exec: d.Exec, live: maxLive, most: maxOutput,
+		private: d.Private, streams: map[string]*recorded{}}
 	if d.Detached || d.Terminal {
 		r.live = maxLiveLong
 	}
@@ -93,7 +94,8 @@ func (r *recorder) isFull() bool { return r.taken.Load() > r.most || r.cramped.L
 func (r *recorder) judged(result wire.Result) wire.Result {
 	if r.isFull() && (result.Reason == wire.Cancelled || result.Reason == wire.Exited) {
 		result.Reason = wire.OutputSize
-		result.ExitCode = cmp.Or(result.ExitCode, 128+int(syscall.SIGTERM)) // that it heard it and ended well does not make it whole
+		// that it heard it and ended well does not make it whole
+		result.ExitCode = cmp.Or(result.ExitCode, 128+int(syscall.SIGTERM))
 	}
 	return result
 }

@@ -85,11 +85,13 @@ func (x *Executions) recordStart(u *run) {
 	}
 }
 
-// moment is how long a command that is waited for runs before its start is recorded, unless Exec says another. Of those that are
-// over before, and they are most, the result says who has run them: a synced append for each would slow down every command.
+// moment is how long a command that is waited for runs before its start is recorded, unless Exec says another. Of
+// those that are over before, and they are most, the result says who has run them: a synced append for each would slow
+// down every command.
 const moment = time.Second
 
-// announce records the start of a command that lasts, so that who looks while it runs sees where. Of one that is over it records nothing.
+// announce records the start of a command that lasts, so that who looks while it runs sees where. Of one that is over
+// it records nothing.
 func (x *Executions) announce(u *run) {
 	select {
 	case <-u.began:
@@ -103,7 +105,8 @@ func (x *Executions) announce(u *run) {
 	}
 }
 
-// carry has a command run that was recorded as requested, and records what comes of it. It ends with ctx, or when it is ended.
+// carry has a command run that was recorded as requested, and records what comes of it. It ends with ctx, or when it
+// is ended.
 func (x *Executions) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
 	ctx, u.end = context.WithCancel(ctx)
 	defer u.end()

@@ -9,9 +9,9 @@ import (
 	"pocketcoder/handlers"
 )
 
-// How many commands run at once. A worker runs 64 of all chats, unless its flag --capacity says otherwise. Detached commands
-// and shells last: they may run for days. Few wait for a place, because each that waits has one of the 512 connections of
-// pocketcoder-shell. The chats without an owner share what an account gets.
+// How many commands run at once. A worker runs 64 of all chats, unless its flag --capacity says otherwise. Detached
+// commands and shells last: they may run for days. Few wait for a place, because each that waits has one of the 512
+// connections of pocketcoder-shell. The chats without an owner share what an account gets.
 const (
 	chatShare           = 16
 	accountShare        = 48
@@ -28,14 +28,15 @@ const lastingPatience = 10 * time.Second
 type shares struct {
 	patience time.Duration // 0 for lastingPatience
 
-	mu      sync.Mutex
-	held    map[string]int // places by chat and by account: of all commands that run, of the lasting ones, of those that wait
-	changed chan struct{}  // closed when a place is free
+	mu sync.Mutex
+	// places by chat and by account: of all commands that run, of the lasting ones, of those that wait
+	held    map[string]int
+	changed chan struct{} // closed when a place is free
 }
 
-// take takes a place for a command, and returns the function that frees it. It waits until there is one or ctx ends. It
-// refuses a command if too many wait already, and a lasting command that has waited long enough, because the commands before
-// it may never end.
+// take takes a place for a command, and returns the function that frees it. It waits until there is one or ctx ends.
+// It refuses a command if too many wait already, and a lasting command that has waited long enough, because the
+// commands before it may never end.
 func (s *shares) take(ctx context.Context, chat, owner string, lasting bool) (leave func(), err error) {
 	limits := limitsOf(chat, owner, lasting)
 	if _, ok := s.tryTake(limits); ok {
@@ -43,8 +44,9 @@ func (s *shares) take(ctx context.Context, chat, owner string, lasting bool) (le
 	}
 	waiting := map[string]int{"waiting/chat/" + chat: waitingChatShare, "waiting/account/" + owner: waitingAccountShare}
 	if _, ok := s.tryTake(waiting); !ok {
-		return func() {}, handlers.Refuse(handlers.Conflict, "Too many commands wait already. Of a chat %d may wait, of an account %d. "+
-			"Call again when some have ended.", waitingChatShare, waitingAccountShare)
+		return func() {}, handlers.Refuse(handlers.Conflict,
+			"Too many commands wait already. Of a chat %d may wait, of an account %d. "+
+				"Call again when some have ended.", waitingChatShare, waitingAccountShare)
 	}
 	defer s.leave(waiting)
 	var refuse <-chan time.Time
@@ -59,8 +61,10 @@ func (s *shares) take(ctx context.Context, chat, owner string, lasting bool) (le
 		select {
 		case <-changed:
 		case <-refuse:
-			return func() {}, handlers.Refuse(handlers.Conflict, "Too many commands run already. A chat may have %d detached commands and shells, an account %d. "+
-				"End one with: pocketcoder sandbox kill ID (pocketcoder sandbox ps lists them).", lastingChatShare, lastingAccountShare)
+			return func() {}, handlers.Refuse(handlers.Conflict,
+				"Too many commands run already. A chat may have %d detached commands and shells, an account %d. "+
+					"End one with: pocketcoder sandbox kill ID (pocketcoder sandbox ps lists them).", lastingChatShare,
+				lastingAccountShare)
 		case <-ctx.Done():
 			return func() {}, nil
 		}

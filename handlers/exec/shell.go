@@ -13,24 +13,28 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// PrivateShell is a shell whose output is not recorded, nor what it changed. That there was one is, where it ran and how it ended,
-// and as of any command which hosts it reached or was kept from, the asks for them, and the signals it was sent.
+// PrivateShell is a shell whose output is not recorded, nor what it changed. That there was one is, where it ran and
+// how it ended, and as of any command which hosts it reached or was kept from, the asks for them, and the signals it
+// was sent.
 const PrivateShell = "private"
 
-// Sees says whether an account is there, may log in at a terminal, and sees the chats of an owner; that is empty for chats of nobody.
+// Sees says whether an account is there, may log in at a terminal, and sees the chats of an owner; that is empty for
+// chats of nobody.
 type Sees func(ctx context.Context, account, owner string) (bool, error)
 
-// ServeShells lets people open shells of their own with a wire.Call on wire.PersonSubject: Session names the chat, Terminal the
-// window, Account whose shell it is, and Call is PrivateShell or empty; what else there is in a request is not looked at. A shell
-// runs where the chat works, in the same isolation as the model's commands. It answers until ctx ends, in the name of the account,
-// or of operator when none is named: only the operator's identity may ask there.
+// ServeShells lets people open shells of their own with a wire.Call on wire.PersonSubject: Session names the chat,
+// Terminal the window, Account whose shell it is, and Call is PrivateShell or empty; what else there is in a request
+// is not looked at. A shell runs where the chat works, in the same isolation as the model's commands. It answers until
+// ctx ends, in the name of the account, or of operator when none is named: only the operator's identity may ask there.
 func (x *Executions) ServeShells(ctx context.Context, nc *nats.Conn, operator string, sees Sees) error {
-	return wire.Serve(ctx, nc, wire.PersonSubject, wire.Server{Queue: "handlers", Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
-		return x.shell(ctx, operator, sees, r, stdout, stderr)
-	}})
+	return wire.Serve(ctx, nc, wire.PersonSubject, wire.Server{Queue: "handlers",
+		Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+			return x.shell(ctx, operator, sees, r, stdout, stderr)
+		}})
 }
 
-func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wire.Request, stdout, stderr io.Writer) wire.Result {
+func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wire.Request, stdout,
+	stderr io.Writer) wire.Result {
 	if r.Terminal == nil || r.Call != "" && r.Call != PrivateShell {
 		return refused("want a terminal, and %q or nothing", PrivateShell)
 	}
@@ -44,7 +48,8 @@ func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wi
 		}
 		ok, err := sees(ctx, r.Account, owner)
 		if err == nil && !ok {
-			err = handlers.Refuse(handlers.NotFound, "there is no account %q that may open a shell in chat %s", r.Account, r.Session)
+			err = handlers.Refuse(handlers.NotFound, "there is no account %q that may open a shell in chat %s", r.Account,
+				r.Session)
 		}
 		return err
 	})
@@ -82,26 +87,28 @@ func (s *shellState) Apply(e events.Event) {
 }
 
 // requestShell records that a person opens a shell in a chat, if they may in the chats of its owner.
-func (x *Executions) requestShell(ctx context.Context, actor, chat string, private bool, may func(owner string) error) (d events.ExecRequested, owner string, err error) {
+func (x *Executions) requestShell(ctx context.Context, actor, chat string, private bool,
+	may func(owner string) error) (d events.ExecRequested, owner string, err error) {
 	d = events.ExecRequested{Exec: events.NewID(), Pool: x.Pool, Terminal: true, Private: private}
 	if _, err := events.ParseID(chat); err != nil {
 		return d, "", handlers.Refuse(handlers.Invalid, "chat: %v", err)
 	}
 	f := handlers.NewFold(&shellState{directory: x.Workspace},
 		events.ChatSubject(chat, d.Kind()), handlers.ChatFilter(chat), events.ChatSubject(chat, events.SessionBound{}.Kind()))
-	_, err = f.CarryOutOne(ctx, x.Log, chat, handlers.Command{Actor: actor}, func(s *shellState) (events.Data, uint64, error) {
-		owner = s.Owner
-		if err := s.Missing(chat); err != nil {
-			return nil, 0, err
-		}
-		if err := may(s.Owner); err != nil {
-			return nil, 0, err
-		}
-		var ok bool
-		if d.Cwd, ok = workspace.RealPath(s.directory); !ok {
-			return nil, 0, handlers.Refuse(handlers.Conflict, "the chat works in %q, which is not there", s.directory)
-		}
-		return d, 0, nil
-	})
+	_, err = f.CarryOutOne(ctx, x.Log, chat, handlers.Command{Actor: actor},
+		func(s *shellState) (events.Data, uint64, error) {
+			owner = s.Owner
+			if err := s.Missing(chat); err != nil {
+				return nil, 0, err
+			}
+			if err := may(s.Owner); err != nil {
+				return nil, 0, err
+			}
+			var ok bool
+			if d.Cwd, ok = workspace.RealPath(s.directory); !ok {
+				return nil, 0, handlers.Refuse(handlers.Conflict, "the chat works in %q, which is not there", s.directory)
+			}
+			return d, 0, nil
+		})
 	return d, owner, err
 }

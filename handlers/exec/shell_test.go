@@ -31,8 +31,10 @@ type sitting struct {
 // sit opens a shell of the operator's in chat c1.
 func (s *system) sit(call string) *sitting {
 	s.t.Helper()
-	p := &sitting{system: s, nc: s.connect(natsconf.Operator), input: make(chan wire.Input, 8), done: make(chan wire.Result, 1)}
-	r := wire.Request{Session: "c1", Call: call, Cwd: "/", Terminal: &wire.Terminal{Rows: 24, Cols: 80, Kind: "xterm"}, Input: p.input}
+	p := &sitting{system: s, nc: s.connect(natsconf.Operator), input: make(chan wire.Input, 8),
+		done: make(chan wire.Result, 1)}
+	r := wire.Request{Session: "c1", Call: call, Cwd: "/", Terminal: &wire.Terminal{Rows: 24, Cols: 80, Kind: "xterm"},
+		Input: p.input}
 	go func() {
 		result, err := wire.Call(s.t.Context(), p.nc, wire.PersonSubject, r, &p.screen, io.Discard)
 		if err != nil && !p.nc.IsClosed() {
@@ -74,7 +76,8 @@ func TestAShellEndsWhenItIsToldToEnd(t *testing.T) {
 	p.types("echo rea''dy\n")
 	p.sees("ready")
 	_, data := handlerstest.History(t, s.Log, "c1")
-	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{Actor: handlerstest.Alice}, Execution: handlerstest.Of[events.ExecRequested](data)[0].Exec})
+	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{Actor: handlerstest.Alice},
+		Execution: handlerstest.Of[events.ExecRequested](data)[0].Exec})
 	is.NoErr(err)
 	<-p.done
 	_, data = handlerstest.History(t, s.Log, "c1")
@@ -85,7 +88,8 @@ func TestPersonsShellIsRecordedAsTheirs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := withShells(t)
-	handlerstest.Happened(t, s.Log, "c1", handlerstest.Fact{Data: events.SessionBound{Session: "ses_1", Directory: s.workspace}})
+	handlerstest.Happened(t, s.Log, "c1", handlerstest.Fact{Data: events.SessionBound{Session: "ses_1",
+		Directory: s.workspace}})
 	p := s.sit("")
 	p.types("stty size; pwd; echo key: " + handlerstest.Canary[:8] + "''" + handlerstest.Canary[8:] + "\n")
 	p.sees("24 80")
@@ -104,7 +108,8 @@ func TestPersonsShellIsRecordedAsTheirs(t *testing.T) {
 	all, data := handlerstest.History(t, s.Log, "c1")
 	requested := handlerstest.Of[events.ExecRequested](data)
 	is.Equal(requested, []events.ExecRequested{{Exec: d.Exec, Cwd: s.workspace, Pool: "local", Terminal: true}})
-	is.Equal(handlerstest.Of[events.ExecStarted](data), []events.ExecStarted{{Exec: d.Exec, Worker: "here", Isolation: "none"}})
+	is.Equal(handlerstest.Of[events.ExecStarted](data),
+		[]events.ExecStarted{{Exec: d.Exec, Worker: "here", Isolation: "none"}})
 	for i := range data {
 		if _, ok := data[i].(events.ExecRequested); ok {
 			is.Equal(all[i].Actor, "user:operator")
@@ -152,12 +157,17 @@ func TestOfAPrivateShellOnlyThatItWasIsRecorded(t *testing.T) {
 	is.Equal([]events.Output{d.Stdout, d.Stderr}, []events.Output{{}, {}})
 	_, data := handlerstest.History(t, s.Log, "c1")
 	requested := handlerstest.Of[events.ExecRequested](data)
-	is.Equal(requested, []events.ExecRequested{{Exec: d.Exec, Cwd: s.workspace, Pool: "local", Terminal: true, Private: true}})
+	is.Equal(requested, []events.ExecRequested{{Exec: d.Exec, Cwd: s.workspace, Pool: "local", Terminal: true,
+		Private: true}})
 	n := 0
-	_, err := s.Log.FoldDeltas(t.Context(), events.ExecDeltaSubject("c1", d.Exec), 0, func(log.Delta) error { n++; return nil })
+	_, err := s.Log.FoldDeltas(t.Context(), events.ExecDeltaSubject("c1", d.Exec), 0, func(log.Delta) error {
+		n++
+		return nil
+	})
 	is.NoErr(err)
 	is.Equal(n, 0)
-	s.shell(t.Context(), s.authorized("echo x > other")) // what this one changed is found out after what that one would have
+	// what this one changed is found out after what that one would have
+	s.shell(t.Context(), s.authorized("echo x > other"))
 	_, changed := handlerstest.Await(t, s.Log, func(events.ExecChanged) bool { return true })
 	is.True(changed.Exec != d.Exec)
 }

@@ -15,7 +15,8 @@ import (
 type Signal struct {
 	handlers.Command
 	Execution string `json:"execution"`
-	Signal    string `json:"signal"` // TERM, or SIGTERM; when empty TERM, or HUP for a person's shell, which does not hear TERM
+	// TERM, or SIGTERM; when empty TERM, or HUP for a person's shell, which does not hear TERM
+	Signal string `json:"signal"`
 }
 
 // Signals are those that can be sent.
@@ -30,8 +31,8 @@ type recordedSignal struct {
 	sent bool
 }
 
-// Signal carries out the command. Who sent it is recorded before it is sent. Given again while the execution runs, it is neither
-// recorded nor sent again; once that has ended it is refused, as any other is.
+// Signal carries out the command. Who sent it is recorded before it is sent. Given again while the execution runs, it
+// is neither recorded nor sent again; once that has ended it is refused, as any other is.
 func (x *Executions) Signal(ctx context.Context, c Signal) (uint64, error) {
 	if c.Signal != "" && !slices.Contains(Signals, SignalName(c.Signal)) {
 		return 0, handlers.RefuseField(handlers.Invalid, "signal", "signal: want one of %s", strings.Join(Signals, ", "))

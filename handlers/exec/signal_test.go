@@ -32,7 +32,8 @@ func TestSignalIsRecordedAndReachesTheCommand(t *testing.T) {
 	}()
 	is.Equal(<-line, "ready")
 	exec := s.execOf(r.Call)
-	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Execution: exec, Signal: "usr1"})
+	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice},
+		Execution: exec, Signal: "usr1"})
 	is.NoErr(err)
 	is.Equal((<-done).ExitCode, 5)
 	s.finished(exec)
@@ -60,13 +61,15 @@ func TestOnlySomeSignalsCanBeSent(t *testing.T) {
 	s, _ := withWorker(t)
 	exec, _ := s.detached(untilStop)
 	for _, signal := range []string{"SIGSEGV", "9", "SIG", "SIGTERM ", "TERM\x00", "SIGSIGTERM"} {
-		_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{Actor: handlerstest.Alice}, Execution: exec, Signal: signal})
+		_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{Actor: handlerstest.Alice}, Execution: exec,
+			Signal: signal})
 		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 		is.Equal(err.Error(), "signal: want one of TERM, INT, HUP, KILL, USR1, USR2, QUIT, STOP, CONT")
 	}
 	_, data := handlerstest.History(t, s.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.ExecSignalled](data)), 0)
-	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{Actor: handlerstest.Alice}, Execution: exec}) // SIGTERM
+	// SIGTERM
+	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{Actor: handlerstest.Alice}, Execution: exec})
 	is.NoErr(err)
 	d := s.finished(exec)
 	is.Equal([]string{d.Signal, d.Reason}, []string{"SIGTERM", ""})
@@ -79,7 +82,8 @@ func TestASignalGivenTwiceIsSentOnce(t *testing.T) {
 	exec, _ := s.detached("n=0; trap 'n=$((n+1))' USR1; trap 'exit $n' TERM; echo up $$; while :; do sleep 0.02; done")
 	u, _ := s.exec.running.get(exec)
 	give := func(id, signal string) uint64 {
-		seq, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{ID: id, Actor: handlerstest.Alice}, Execution: exec, Signal: signal})
+		seq, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{ID: id, Actor: handlerstest.Alice},
+			Execution: exec, Signal: signal})
 		is.NoErr(err)
 		return seq
 	}
@@ -93,7 +97,8 @@ func TestASignalGivenTwiceIsSentOnce(t *testing.T) {
 	is.Equal(len(u.signals), 2)
 	give("cmd3", "TERM")
 	is.Equal(s.finished(exec).ExitCode, 1)
-	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{ID: "cmd3", Actor: handlerstest.Alice}, Execution: exec})
+	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{ID: "cmd3", Actor: handlerstest.Alice},
+		Execution: exec})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 }
 
@@ -110,7 +115,8 @@ func TestASignalThatCouldNotBeSentIsSentWhenItIsGivenAgain(t *testing.T) {
 		u.input <- wire.Input{}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	c, failed := Signal{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Execution: "x1"}, make(chan error, 1)
+	c, failed := Signal{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Execution: "x1"},
+		make(chan error, 1)
 	go func() { _, err := x.Signal(ctx, c); failed <- err }()
 	recorded, _ := handlerstest.Await(t, x.Log, func(events.ExecSignalled) bool { return true })
 	cancel()
@@ -144,7 +150,8 @@ func TestOperatorSignalsAndListsWorkersOverNATS(t *testing.T) {
 	expect.Eventually(t, "it becomes true", func() bool { // workers are listened for only so long
 		a, err := handlers.Give(t.Context(), operator, "exec.workers", struct{}{})
 		is.NoErr(err)
-		return string(a.Result) == `[{"name":"here","isolation":"none","workspace":"`+s.workspace+`","running":1,"capacity":0,"version":""}]`
+		return string(a.Result) == `[{"name":"here","isolation":"none","workspace":"`+s.workspace+
+			`","running":1,"capacity":0,"version":""}]`
 	})
 	_, err := handlers.Give(t.Context(), operator, "exec.signal", Signal{Execution: exec, Signal: "KILL"})
 	is.NoErr(err)

@@ -107,7 +107,8 @@ func (s *system) run(nc *nats.Conn, serve func(context.Context) error) (stop fun
 func withWorker(t testing.TB, change ...func(*sandbox.Config)) (*system, *nats.Conn) {
 	t.Helper()
 	s := newSystem(t)
-	config := sandbox.Config{Isolation: isolation.Choice{Level: isolation.None}, Workspace: s.workspace, Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	config := sandbox.Config{Isolation: isolation.Choice{Level: isolation.None}, Workspace: s.workspace,
+		Home: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&config)
 	}
@@ -134,7 +135,8 @@ func withWorkerProcess(t testing.TB) (*system, *exec.Cmd) {
 	t.Helper()
 	s := newSystem(t)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "HANDLERS_TEST_WORKER="+s.url, "HANDLERS_TEST_KEYS="+s.keys.Dir, "HANDLERS_TEST_WORKSPACE="+s.workspace)
+	cmd.Env = append(os.Environ(), "HANDLERS_TEST_WORKER="+s.url, "HANDLERS_TEST_KEYS="+s.keys.Dir,
+		"HANDLERS_TEST_WORKSPACE="+s.workspace)
 	cmd.Stderr = os.Stderr
 	is.New(t).NoErr(cmd.Start())
 	t.Cleanup(func() {
@@ -162,7 +164,8 @@ func (s *system) approved(command, cwd string, c permission.Decide) wire.Request
 	r := s.request(command)
 	r.Cwd = cwd
 	id := r.Call[len("call_"):]
-	handlerstest.Happened(s.t, s.Log, "c1", handlerstest.AskBash(id, command), handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id, Cwd: cwd}})
+	handlerstest.Happened(s.t, s.Log, "c1", handlerstest.AskBash(id, command),
+		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id, Cwd: cwd}})
 	c.Actor, c.Chat, c.Permission, c.Decision = handlerstest.Alice, "c1", id, events.Authorized
 	_, err := s.Permissions.Decide(s.t.Context(), c)
 	is.New(s.t).NoErr(err)

@@ -1,4 +1,5 @@
-// Package handlerstest has what the tests of the handlers share: events as given facts, and what the log holds after a command.
+// Package handlerstest has what the tests of the handlers share: events as given facts, and what the log holds after a
+// command.
 //
 // It must not be linked into a product.
 package handlerstest
@@ -146,9 +147,10 @@ func Refusal(t testing.TB, err error) handlers.Code {
 func Quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // AsksTwo asks two questions together; the first takes several answers.
-var AsksTwo = OpenCode(events.QuestionAsked, map[string]any{"id": "que_1", "sessionID": "ses_1", "questions": []map[string]any{
-	{"question": "Which?", "multiple": true, "options": []map[string]string{{"label": "a"}, {"label": "b"}}}, {"question": "Sure?"},
-}})
+var AsksTwo = OpenCode(events.QuestionAsked, map[string]any{"id": "que_1", "sessionID": "ses_1",
+	"questions": []map[string]any{
+		{"question": "Which?", "multiple": true, "options": []map[string]string{{"label": "a"}, {"label": "b"}}}, {"question": "Sure?"},
+	}})
 
 // Decided is a person's decision on an ask of askBash.
 func Decided(id, command string, d events.Decision) Fact {
@@ -159,13 +161,15 @@ func Decided(id, command string, d events.Decision) Fact {
 
 // Approved is a person's approval of ls, the ask per_1, as d says.
 func Approved(d events.PermissionDecided) Fact {
-	d.Permission, d.Decision, d.Session, d.Call, d.Type, d.Command, d.Request = "per_1", events.Authorized, "ses_1", "call_per_1", "bash", "ls", Request("ls")
+	d.Permission, d.Decision, d.Session, d.Call, d.Type, d.Command, d.Request = "per_1", events.Authorized, "ses_1",
+		"call_per_1", "bash", "ls", Request("ls")
 	return Fact{By: Alice, Data: d}
 }
 
 // Request is the hash of an ask for a command.
 func Request(command string) string {
-	return events.PermissionAsk{Permission: "bash", Patterns: []string{command}, Metadata: []byte(`{"command":"` + command + `"}`)}.Request()
+	return events.PermissionAsk{Permission: "bash", Patterns: []string{command},
+		Metadata: []byte(`{"command":"` + command + `"}`)}.Request()
 }
 
 func Say(words string) []events.Part { return []events.Part{{Type: "text", Text: words}} }
@@ -215,7 +219,8 @@ func Write(t testing.TB, path, content string) {
 
 // AsksEdit is the request to change a file.
 func AsksEdit(id, path string) Fact {
-	return Asks(id, "ses_1", "call_"+id, "edit", []string{filepath.Base(path)}, map[string]string{"filepath": path, "diff": "-a\n+b"})
+	return Asks(id, "ses_1", "call_"+id, "edit", []string{filepath.Base(path)},
+		map[string]string{"filepath": path, "diff": "-a\n+b"})
 }
 
 // AsksPatch is the request of apply_patch for files, each a map of filePath, type and movePath.

@@ -14,8 +14,9 @@ import (
 // maxOpenAsks is how many hosts of a chat may wait for a person at a time.
 const maxOpenAsks = 8
 
-// byPerson decides as a person has, or says for which ask the connection waits: one that waits already, or a new one. A decision
-// holds for the commands that waited for it; an approval that came when none did any more, for the next one.
+// byPerson decides as a person has, or says for which ask the connection waits: one that waits already, or a new one.
+// A decision holds for the commands that waited for it; an approval that came when none did any more, for the next
+// one.
 func (x *Execution) byPerson(s *permission.State, at policy.Address, now time.Time) passage {
 	if c := x.byCommand(s, at, now); c.allowed {
 		return c
@@ -39,7 +40,8 @@ func (x *Execution) byPerson(s *permission.State, at policy.Address, now time.Ti
 	return c
 }
 
-// byCommand allows a host that the request for the command showed, when a person approved that request. It holds for this execution.
+// byCommand allows a host that the request for the command showed, when a person approved that request. It holds for
+// this execution.
 func (x *Execution) byCommand(s *permission.State, at policy.Address, now time.Time) passage {
 	how := s.Request(x.what.Permission).Outcome
 	if d := how.Decided; d == nil || !slices.Contains(d.Hosts, at.String()) || s.Void(how, now) != "" {
@@ -64,7 +66,8 @@ func (x *Execution) counts(s *permission.State, r permission.Request, waited boo
 	return waited
 }
 
-// ask returns the passage of a connection that waits for a request of its own, unless too many of the chat's hosts are pending.
+// ask returns the passage of a connection that waits for a request of its own, unless too many of the chat's hosts are
+// pending.
 func ask(hosts map[string]permission.Request) passage {
 	open := 0
 	for _, r := range hosts {

@@ -49,7 +49,8 @@ func TestAPersonIsAskedOnceForAllThatWait(t *testing.T) {
 	all := o.connections()
 	is.Equal(len(all), 2) // one for each command
 	for _, c := range all {
-		is.Equal([]any{c.Host, c.Port, c.Allowed, c.Permission, c.Reason}, []any{"example.com", 443, true, ask.Permission, "approved by " + handlerstest.Alice})
+		is.Equal([]any{c.Host, c.Port, c.Allowed, c.Permission, c.Reason},
+			[]any{"example.com", 443, true, ask.Permission, "approved by " + handlerstest.Alice})
 	}
 	_, data := handlerstest.History(t, o.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.PermissionRequested](data)), 1)
@@ -73,7 +74,8 @@ func TestADenialHoldsForTheCommandThatWaited(t *testing.T) {
 	x1 := o.begin("x1")
 	waiting := o.reaches(x1, "example.com:443")
 	ask := o.asked(1)
-	_, err := o.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: ask.Permission, Decision: events.Denied, Reason: "use the mirror"})
+	_, err := o.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: "c1", Permission: ask.Permission, Decision: events.Denied, Reason: "use the mirror"})
 	is.NoErr(err)
 	is.Equal((<-waiting).Error(), "denied by user:alice: use the mirror")
 	_, err = x1.Reach(t.Context(), "example.com:443")
@@ -120,7 +122,8 @@ func TestNothingButAPersonOrARuleAllowsAHost(t *testing.T) {
 	request.Type, request.Patterns = permission.TypeNetwork, forged.Patterns
 	for _, ask := range []handlerstest.Fact{
 		{By: handlerstest.Alice, Data: request}, // an old log may hold one
-		handlerstest.Asks("per_9", "ses_1", "call_per_1", permission.TypeNetwork, []string{"example.com:443"}, map[string]string{"host": "example.com"}),
+		handlerstest.Asks("per_9", "ses_1", "call_per_1", permission.TypeNetwork, []string{"example.com:443"},
+			map[string]string{"host": "example.com"}),
 	} {
 		handlerstest.Happened(t, o.Log, "c1", ask)
 	}
@@ -138,8 +141,10 @@ func TestAnApprovalThatExpiredAllowsNothing(t *testing.T) {
 	at, expires := policy.Address{Host: "example.com", Port: 443}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := permission.NewState()
 	handlerstest.Given(t, s,
-		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionRequested{Permission: "p1", Type: permission.TypeNetwork, Patterns: []string{at.String()}}},
-		handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "p1", Type: permission.TypeNetwork, Decision: events.Authorized, Expires: expires}})
+		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionRequested{Permission: "p1",
+			Type: permission.TypeNetwork, Patterns: []string{at.String()}}},
+		handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "p1",
+			Type: permission.TypeNetwork, Decision: events.Authorized, Expires: expires}})
 	waited := &Execution{asks: map[policy.Address]string{at: "p1"}}
 	for name, x := range map[string]*Execution{"it waited": waited, "the next one": {}} {
 		before, after := x.byPerson(s, at, expires.Add(-1)), x.byPerson(s, at, expires)
@@ -159,7 +164,8 @@ func TestAnApprovalBeforeAnAbortAllowsNothing(t *testing.T) {
 		waiting := o.reaches(x, "example.com:443")
 		o.Decide(o.asked(n+1).Permission, events.Authorized)
 		is.NoErr(<-waiting)
-		handlerstest.Happened(t, o.Log, "c1", handlerstest.Fact{By: handlerstest.Alice, Data: events.AbortRequested{Session: "ses_1"}})
+		handlerstest.Happened(t, o.Log, "c1", handlerstest.Fact{By: handlerstest.Alice,
+			Data: events.AbortRequested{Session: "ses_1"}})
 	}
 }
 
@@ -170,10 +176,13 @@ func TestARuleThatComesWhileAConnectionWaitsDecidesIt(t *testing.T) {
 	x := o.begin("x1")
 	waiting := o.reaches(x, "example.com:443")
 	ask := o.asked(1)
-	rules, _, err := o.Gate.AllowAlways(t.Context(), permission.Always{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: ask.Permission, Scope: permission.ScopeAgent})
+	rules, _, err := o.Gate.AllowAlways(t.Context(),
+		permission.Always{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: ask.Permission,
+			Scope: permission.ScopeAgent})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // no agent of that name is kept
 	is.Equal(len(rules), 0)
-	_, _, err = o.Gate.AllowAlways(t.Context(), permission.Always{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: ask.Permission, Scope: permission.ScopeChat})
+	_, _, err = o.Gate.AllowAlways(t.Context(), permission.Always{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: "c1", Permission: ask.Permission, Scope: permission.ScopeChat})
 	is.NoErr(err)
 	is.NoErr(<-waiting)
 	is.Equal(o.connections()[0].Reason, "a rule allows it: network: example.com")
@@ -183,7 +192,8 @@ func TestARuleThatComesWhileAConnectionWaitsDecidesIt(t *testing.T) {
 	o.saveRule(map[string]any{"tool": "network", "pattern": "*.other.com", "action": "allow", "active": true})
 	id := o.saveRule(map[string]any{"tool": "network", "pattern": "other.com", "action": "allow", "active": true})
 	is.NoErr(<-waiting)
-	_, err = o.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "tool_permissions", Record: id})
+	_, err = o.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: handlerstest.Alice},
+		Collection: "tool_permissions", Record: id})
 	is.NoErr(err)
 	o.reaches(x, "other.com:443") // the rule is gone, and nobody has approved it
 	o.asked(3)
@@ -207,7 +217,8 @@ func TestARuleForAnotherAgentSaysNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openOutlet(t, permission.NetworkAsks)
-	_, _, err := o.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "ai_agents", Record: "a2", New: true, Set: map[string]json.RawMessage{"name": []byte(`"plan"`)}})
+	_, _, err := o.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
+		Collection: "ai_agents", Record: "a2", New: true, Set: map[string]json.RawMessage{"name": []byte(`"plan"`)}})
 	is.NoErr(err)
 	o.saveRule(map[string]any{"tool": "network", "pattern": "*", "action": "deny", "active": true, "agent": "a2"})
 	waiting := o.reaches(o.begin("x1"), "example.com:443") // the agent is build
@@ -244,7 +255,8 @@ func TestWhyShowsTheConnection(t *testing.T) {
 	is.Equal(w.Ask.Agent, "build")
 	is.Equal(w.Decision.Actor, handlerstest.Alice)
 	is.Equal(w.Events[len(w.Events)-1].Type, "exec.connected")
-	run, err := o.Gate.ProposeAlways(t.Context(), permission.Always{Chat: "c1", Permission: ask.Permission, Scope: permission.ScopeChat})
+	run, err := o.Gate.ProposeAlways(t.Context(), permission.Always{Chat: "c1", Permission: ask.Permission,
+		Scope: permission.ScopeChat})
 	is.NoErr(err)
 	is.Equal(run.Rules[0].String(), "network: example.com")
 	is.Equal(run.Chat.Allowed, 1)

@@ -18,7 +18,8 @@ import (
 func (o *outlet) beginAs(exec, permission, command string) *Execution {
 	o.T.Helper()
 	is := is.New(o.T)
-	what := events.ExecRequested{Exec: exec, Permission: permission, Session: "ses_1", Call: "call_" + permission, Command: command}
+	what := events.ExecRequested{Exec: exec, Permission: permission, Session: "ses_1", Call: "call_" + permission,
+		Command: command}
 	proxy, err := o.network.For(o.T.Context(), "c1", what)
 	is.NoErr(err)
 	u, err := url.Parse(proxy)
@@ -35,7 +36,8 @@ func TestAHostThatACommandNamesIsApprovedWithIt(t *testing.T) {
 	o := openOutlet(t, permission.NetworkAsks)
 	const command = "curl https://example.org/a"
 	handlerstest.Happened(t, o.Log, "c1", handlerstest.AskBash("per_2", command),
-		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: "per_2", Cwd: o.Directory, Hosts: []string{"example.org:443"}}})
+		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: "per_2", Cwd: o.Directory,
+			Hosts: []string{"example.org:443"}}})
 	o.Decide("per_2", events.Authorized)
 	_, decided := handlerstest.Await(t, o.Log, func(d events.PermissionDecided) bool { return d.Permission == "per_2" })
 	is.Equal(decided.Hosts, []string{"example.org:443"})
@@ -44,7 +46,8 @@ func TestAHostThatACommandNamesIsApprovedWithIt(t *testing.T) {
 	_, err := x.Reach(t.Context(), "example.org:443") // without another request
 	is.NoErr(err)
 	c := o.connections()[0]
-	is.Equal([]any{c.Exec, c.Allowed, c.Permission, c.Reason}, []any{"x1", true, "per_2", "approved with the command by " + handlerstest.Alice})
+	is.Equal([]any{c.Exec, c.Allowed, c.Permission, c.Reason}, []any{"x1", true, "per_2",
+		"approved with the command by " + handlerstest.Alice})
 	why, err := o.Gate.Why(t.Context(), "c1", "per_2")
 	is.NoErr(err)
 	is.Equal(why.Decision.Hosts, []string{"example.org:443"})
@@ -67,9 +70,10 @@ func TestADenyRuleBeatsAHostThatWasApprovedWithItsCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openOutlet(t, permission.NetworkAsks, "deny network: example.org")
-	handlerstest.Happened(t, o.Log, "c1", handlerstest.AskBash("per_2", "curl https://example.org"), handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{
-		Permission: "per_2", Decision: events.Authorized, Session: "ses_1", Call: "call_per_2", Type: "bash", Command: "curl https://example.org", Hosts: []string{"example.org:443"},
-	}})
+	handlerstest.Happened(t, o.Log, "c1", handlerstest.AskBash("per_2", "curl https://example.org"),
+		handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{
+			Permission: "per_2", Decision: events.Authorized, Session: "ses_1", Call: "call_per_2", Type: "bash", Command: "curl https://example.org", Hosts: []string{"example.org:443"},
+		}})
 	_, err := o.beginAs("x1", "per_2", "curl https://example.org").Reach(t.Context(), "example.org:443")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 }
@@ -78,7 +82,8 @@ func TestAnEditedCommandIsApprovedWithTheHostsItNames(t *testing.T) {
 	is := is.New(t)
 	s := permission.NewState()
 	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "curl https://example.org"),
-		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: "per_1", Hosts: []string{"example.org:443"}}})
+		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: "per_1",
+			Hosts: []string{"example.org:443"}}})
 	decide := func(c permission.Decide) []string {
 		c.Chat, c.Permission = "c1", "per_1"
 		d, _, err := s.Decide(c)
@@ -87,9 +92,12 @@ func TestAnEditedCommandIsApprovedWithTheHostsItNames(t *testing.T) {
 	}
 	person := handlers.Command{Actor: handlerstest.Alice}
 	is.Equal(decide(permission.Decide{Command: person, Decision: events.Authorized}), []string{"example.org:443"})
-	is.Equal(decide(permission.Decide{Command: person, Decision: events.Authorized, Edited: "curl https://mirror.example"}), []string{"mirror.example:443"})
+	is.Equal(decide(permission.Decide{Command: person, Decision: events.Authorized,
+		Edited: "curl https://mirror.example"}), []string{"mirror.example:443"})
 	is.Equal(len(decide(permission.Decide{Command: person, Decision: events.Denied})), 0)
-	is.Equal(len(decide(permission.Decide{Command: handlers.Command{Actor: events.ActorPolicy}, Decision: events.Authorized})), 0) // a rule allows the command alone
+	// a rule allows the command alone
+	is.Equal(len(decide(permission.Decide{Command: handlers.Command{Actor: events.ActorPolicy},
+		Decision: events.Authorized})), 0)
 }
 
 func TestARequestForAHostExpiresWithTheLastCommandThatWaits(t *testing.T) {
@@ -110,8 +118,10 @@ func TestARequestForAHostExpiresWithTheLastCommandThatWaits(t *testing.T) {
 	is.Equal(len(handlerstest.Of[events.PermissionExpired](data)), 0) // the other one still waits
 	o.network.End(t.Context(), o.run("x2"))
 	_, data = handlerstest.History(t, o.Log, "c1")
-	is.Equal(handlerstest.Of[events.PermissionExpired](data), []events.PermissionExpired{{Permission: first.Permission, Reason: "the command that needed the host has ended"}})
-	_, err := o.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: first.Permission, Decision: events.Authorized})
+	is.Equal(handlerstest.Of[events.PermissionExpired](data),
+		[]events.PermissionExpired{{Permission: first.Permission, Reason: "the command that needed the host has ended"}})
+	_, err := o.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: "c1", Permission: first.Permission, Decision: events.Authorized})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 
 	o.reaches(o.begin("x3"), "example.com:443") // the next command asks again
@@ -135,7 +145,8 @@ func TestAModelReadsWhyItsCommandReachedNoHost(t *testing.T) {
 	is.Equal(notes[0], "denied.example:443 was refused: a rule denies it: deny network: denied.example")
 	is.True(strings.HasPrefix(notes[1], "10.0.0.1:80 was refused: “10.0.0.1” is not a public host"))
 
-	off := &Sandbox{Gate: permission.Gate{Permissions: o.Permissions, Records: o.Records, Network: permission.NetworkOff}, Mode: permission.NetworkOff}
+	off := &Sandbox{Gate: permission.Gate{Permissions: o.Permissions, Records: o.Records, Network: permission.NetworkOff},
+		Mode: permission.NetworkOff}
 	proxy, err := off.For(t.Context(), "c1", events.ExecRequested{Exec: "x2", Command: "curl https://example.org"})
 	is.NoErr(err)
 	is.Equal(proxy, "")

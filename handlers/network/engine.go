@@ -33,16 +33,16 @@ type Engine struct {
 	hosts map[string]bool // host:port of providers
 }
 
-// Credential is a key of a model provider. OpenCode sends Placeholder in its place, so that the key is neither in OpenCode's memory
-// nor in its environment.
+// Credential is a key of a model provider. OpenCode sends Placeholder in its place, so that the key is neither in
+// OpenCode's memory nor in its environment.
 type Credential struct {
 	Placeholder, Value string
 	Addresses          []string // host:port of the servers that get the key. A * stands for one part of a name
 	TLS                bool     // of these servers. OpenCode sends the proxy its requests in plain text
 }
 
-// Authorize replaces the placeholders of the keys for an address in the header of a request to it. It reports whether a key of a
-// server with TLS is in the header now.
+// Authorize replaces the placeholders of the keys for an address in the header of a request to it. It reports whether
+// a key of a server with TLS is in the header now.
 func (n *Engine) Authorize(at policy.Address, header http.Header) (encrypt bool) {
 	for _, c := range n.Credentials {
 		if !slices.ContainsFunc(c.Addresses, func(pattern string) bool { return matchesAddress(pattern, at) }) {
@@ -70,8 +70,8 @@ func matchesAddress(pattern string, at policy.Address) bool {
 // engineUser is the user name of OpenCode's credentials for the proxy.
 const engineUser = "opencode"
 
-// Renew returns the URL of the proxy with new credentials, for the next start of OpenCode. It closes the connections of the
-// previous run.
+// Renew returns the URL of the proxy with new credentials, for the next start of OpenCode. It closes the connections
+// of the previous run.
 func (n *Engine) Renew() *url.URL {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -123,8 +123,8 @@ func (n *Engine) Private(at policy.Address) bool {
 	})
 }
 
-// Reach decides about a connection to an address, host:port in any spelling, and returns the address to dial. A refusal is a
-// Refused.
+// Reach decides about a connection to an address, host:port in any spelling, and returns the address to dial. A
+// refusal is a Refused.
 func (n *Engine) Reach(ctx context.Context, address string) (policy.Address, error) {
 	at, err := policy.ParseAddress(address)
 	if err != nil {
@@ -151,8 +151,9 @@ func (n *Engine) Reach(ctx context.Context, address string) (policy.Address, err
 	case fetched, v.Action == policy.Allow, n.Network.Mode == permission.NetworkOpen && len(v.Rules) == 0 && at.Web():
 		return at, nil
 	}
-	return at, handlers.Refuse(handlers.Conflict, "OpenCode may reach its model providers, the host of an approved webfetch, and hosts that a network rule allows. "+
-		"No rule allows %s, and OpenCode cannot request a host. Fetch the final address, or use a command such as curl.", at)
+	return at, handlers.Refuse(handlers.Conflict,
+		"OpenCode may reach its model providers, the host of an approved webfetch, and hosts that a network rule allows. "+
+			"No rule allows %s, and OpenCode cannot request a host. Fetch the final address, or use a command such as curl.", at)
 }
 
 // Keep returns the refusal of a private address that an allowed name resolved to.

@@ -52,7 +52,8 @@ func (o *outlet) start(mode permission.NetworkMode, rules ...string) {
 }
 
 func (o *outlet) run(exec string) events.ExecRequested {
-	return events.ExecRequested{Exec: exec, Permission: "per_1", Session: "ses_1", Call: "call_per_1", Command: "npm install"}
+	return events.ExecRequested{Exec: exec, Permission: "per_1", Session: "ses_1", Call: "call_per_1",
+		Command: "npm install"}
 }
 
 // begin starts a command that has a network.

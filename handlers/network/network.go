@@ -1,8 +1,9 @@
-// Package network decides which hosts are reached through the egress proxy: by the commands in the sandbox (Sandbox), and by OpenCode
-// itself (Engine).
+// Package network decides which hosts are reached through the egress proxy: by the commands in the sandbox (Sandbox),
+// and by OpenCode itself (Engine).
 //
-// Promises: every connection is decided by the rules, by the mode and then by a person, and is recorded before it is dialled. Credentials
-// are good for one execution while it runs, and never reach the log. A request for a host expires with the last command that waits for it.
+// Promises: every connection is decided by the rules, by the mode and then by a person, and is recorded before it is
+// dialled. Credentials are good for one execution while it runs, and never reach the log. A request for a host expires
+// with the last command that waits for it.
 //
 // It must not know HTTP, how names are resolved, or how a command runs.
 package network
@@ -44,8 +45,8 @@ const (
 	maxHosts       = 256 // addresses it may try
 )
 
-// maxEnded is how many tokens stay concealed when their executions have ended: what those printed may still be on its way into
-// the log.
+// maxEnded is how many tokens stay concealed when their executions have ended: what those printed may still be on its
+// way into the log.
 const maxEnded = 64
 
 var ErrWaiting = errors.New("a person has not decided yet")
@@ -76,8 +77,9 @@ type told struct {
 	allowed bool
 }
 
-// For gives the URL of the proxy for a command that is about to run, with credentials that are good until Done; empty when the
-// command has no network. It is called before anything of the command's output is recorded, so that the credentials never are.
+// For gives the URL of the proxy for a command that is about to run, with credentials that are good until Done; empty
+// when the command has no network. It is called before anything of the command's output is recorded, so that the
+// credentials never are.
 func (n *Sandbox) For(ctx context.Context, chat string, what events.ExecRequested) (proxyURL string, err error) {
 	if n == nil {
 		return "", nil
@@ -103,7 +105,8 @@ func (n *Sandbox) For(ctx context.Context, chat string, what events.ExecRequeste
 		n.running = map[string]*Execution{}
 	}
 	if n.conceal(x.token) > len(n.ended) {
-		return "", handlers.Refuse(handlers.Conflict, "the command cannot have a network: there are too many secrets to keep its own from the log")
+		return "", handlers.Refuse(handlers.Conflict,
+			"the command cannot have a network: there are too many secrets to keep its own from the log")
 	}
 	n.running[what.Exec] = x
 	return (&url.URL{Scheme: "http", User: url.UserPassword(what.Exec, x.token), Host: n.Proxy}).String(), nil
@@ -129,8 +132,8 @@ func (n *Sandbox) Done(exec string) {
 	n.conceal()
 }
 
-// End is Done for an execution that has ended. The requests for hosts that only it waited for expire. It returns notes for
-// the model: each refusal, or that there was no network.
+// End is Done for an execution that has ended. The requests for hosts that only it waited for expire. It returns notes
+// for the model: each refusal, or that there was no network.
 func (n *Sandbox) End(ctx context.Context, what events.ExecRequested) (notes []string) {
 	if n == nil {
 		return nil
@@ -159,27 +162,29 @@ func (n *Sandbox) End(ctx context.Context, what events.ExecRequested) (notes []s
 // log returns the log in which decisions are recorded.
 func (n *Sandbox) log() *log.Log { return n.Gate.Permissions.Log }
 
-// Expire ends the requests for hosts of a chat for which no running command waits. A command that begins to wait for one meanwhile
-// requests the host again.
+// Expire ends the requests for hosts of a chat for which no running command waits. A command that begins to wait for
+// one meanwhile requests the host again.
 func (n *Sandbox) Expire(ctx context.Context, chat string) error {
 	if n == nil {
 		return nil
 	}
 	waits := n.waitedFor(chat)
 	c := handlers.Command{Actor: events.ActorPolicy}
-	_, err := n.Gate.Permissions.Chat(ctx, chat).CarryOut(ctx, n.log(), c, func(s *permission.State) (all []events.Event, _ uint64, err error) {
-		for _, r := range s.HostRequests() {
-			if !r.Pending() || waits[r.ID] {
-				continue
+	_, err := n.Gate.Permissions.Chat(ctx, chat).CarryOut(ctx, n.log(), c,
+		func(s *permission.State) (all []events.Event, _ uint64, err error) {
+			for _, r := range s.HostRequests() {
+				if !r.Pending() || waits[r.ID] {
+					continue
+				}
+				e, err := events.New(chat, events.ActorPolicy, events.PermissionExpired{Permission: r.ID,
+					Reason: "the command that needed the host has ended"})
+				if err != nil {
+					return nil, 0, err
+				}
+				all = append(all, e)
 			}
-			e, err := events.New(chat, events.ActorPolicy, events.PermissionExpired{Permission: r.ID, Reason: "the command that needed the host has ended"})
-			if err != nil {
-				return nil, 0, err
-			}
-			all = append(all, e)
-		}
-		return all, 0, nil
-	})
+			return all, 0, nil
+		})
 	return err
 }
 
@@ -204,8 +209,8 @@ func (n *Sandbox) waitedFor(chat string) map[string]bool {
 	return waits
 }
 
-// conceal keeps the tokens out of the log, and those of who begins; left is how many could not be. Where there is room for some
-// alone it is for what runs, then for what begins, then for what has ended last. The lock is held.
+// conceal keeps the tokens out of the log, and those of who begins; left is how many could not be. Where there is room
+// for some alone it is for what runs, then for what begins, then for what has ended last. The lock is held.
 func (n *Sandbox) conceal(begin ...string) (left int) {
 	var tokens []string
 	for _, x := range n.running {
@@ -229,8 +234,8 @@ func (n *Sandbox) Running(exec, token string) (*Execution, bool) {
 	return x, true
 }
 
-// Begin counts a connection; its context ends with the command. It is not ok when there are MaxConnections, or the command has
-// ended.
+// Begin counts a connection; its context ends with the command. It is not ok when there are MaxConnections, or the
+// command has ended.
 func (x *Execution) Begin(ctx context.Context) (connection context.Context, end func(), ok bool) {
 	n := x.network
 	n.mu.Lock()

@@ -53,7 +53,9 @@ func TestACommandHasANetworkOnlyWhereTheFlagOrARuleGivesIt(t *testing.T) {
 			o := openOutlet(t, c.mode, c.rules...)
 			if c.kept != nil {
 				for id, agent := range map[string]string{"a1": "build", "a2": "plan"} {
-					_, _, err := o.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "ai_agents", Record: id, New: true, Set: map[string]json.RawMessage{"name": []byte(`"` + agent + `"`)}})
+					_, _, err := o.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
+						Collection: "ai_agents", Record: id, New: true,
+						Set: map[string]json.RawMessage{"name": []byte(`"` + agent + `"`)}})
 					is.NoErr(err)
 				}
 				fields := map[string]any{"tool": "network", "pattern": "example.com", "action": "allow", "active": true}
@@ -79,10 +81,12 @@ func TestAWhitelistWithoutTargetsGivesNoNetwork(t *testing.T) {
 	is := is.New(t)
 	o := openOutlet(t, permission.NetworkOff)
 	save := func(collection string, fields map[string]json.RawMessage) {
-		_, _, err := o.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: collection, New: true, Set: fields})
+		_, _, err := o.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
+			Collection: collection, New: true, Set: fields})
 		is.NoErr(err)
 	}
-	save("whitelist_actions", map[string]json.RawMessage{"permission": []byte(`"network"`), "kind": []byte(`"strict"`), "value": []byte(`""`), "active": []byte("true")})
+	save("whitelist_actions", map[string]json.RawMessage{"permission": []byte(`"network"`), "kind": []byte(`"strict"`),
+		"value": []byte(`""`), "active": []byte("true")})
 	proxy, err := o.network.For(t.Context(), "c1", o.run("x1"))
 	is.NoErr(err)
 	is.Equal(proxy, "")
@@ -158,7 +162,8 @@ func TestCredentialsAreOneCommandsWhileItRuns(t *testing.T) {
 	is := is.New(t)
 	o := openOutlet(t, permission.NetworkOpen)
 	x1, x2 := o.begin("x1"), o.begin("x2")
-	for _, c := range [][2]string{{"x1", x2.token}, {"x1", ""}, {"", x1.token}, {"x3", x1.token}, {"x1", x1.token + "A"}, {"x1", x1.token[1:]}} {
+	for _, c := range [][2]string{{"x1", x2.token}, {"x1", ""}, {"", x1.token}, {"x3", x1.token}, {"x1", x1.token + "A"},
+		{"x1", x1.token[1:]}} {
 		_, ok := o.network.Running(c[0], c[1])
 		is.True(!ok)
 	}

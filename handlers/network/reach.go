@@ -25,13 +25,14 @@ type passage struct {
 	reason     string
 }
 
-// Reach says whether the command may connect to an address, host:port in whatever spelling, and gives it as it is to be
-// dialled: no other spelling of it is ever looked up. What no rule is about waits for a person. Why not is a Refused, whose text
-// is for whoever runs the command; ErrWaiting when nobody has decided by ctx's deadline.
+// Reach says whether the command may connect to an address, host:port in whatever spelling, and gives it as it is to
+// be dialled: no other spelling of it is ever looked up. What no rule is about waits for a person. Why not is a
+// Refused, whose text is for whoever runs the command; ErrWaiting when nobody has decided by ctx's deadline.
 func (x *Execution) Reach(ctx context.Context, address string) (policy.Address, error) {
 	at, unreadable := policy.ParseAddress(address)
 	if unreadable != nil {
-		return at, x.conclude(ctx, strings.ToValidUTF8(address[:min(len(address), 256)], "\uFFFD"), 0, passage{reason: unreadable.Error()})
+		return at, x.conclude(ctx, strings.ToValidUTF8(address[:min(len(address), 256)], "\uFFFD"), 0,
+			passage{reason: unreadable.Error()})
 	}
 	for {
 		c, after, err := x.decide(ctx, at)
@@ -77,10 +78,11 @@ func (x *Execution) conclude(ctx context.Context, host string, port uint16, c pa
 	return handlers.Refuse(handlers.Invalid, "%s", c.reason)
 }
 
-// tell gives the event of a decision, unless the same was said already: once for each address that the command is let to, and
-// once for each it is kept from, until so much was said that only what it is let to is worth an event.
+// tell gives the event of a decision, unless the same was said already: once for each address that the command is let
+// to, and once for each it is kept from, until so much was said that only what it is let to is worth an event.
 func (x *Execution) tell(host string, port uint16, c passage) (d events.ExecConnected, untold bool) {
-	d = events.ExecConnected{Exec: x.what.Exec, Host: host, Port: int(port), Allowed: c.allowed, Permission: c.permission, Reason: c.reason}
+	d = events.ExecConnected{Exec: x.what.Exec, Host: host, Port: int(port), Allowed: c.allowed, Permission: c.permission,
+		Reason: c.reason}
 	key := told{policy.Address{Host: host, Port: port}.String(), c.allowed}
 	return d, !x.told[key] && (c.allowed || len(x.told) < 2*maxHosts)
 }
@@ -93,7 +95,9 @@ func (x *Execution) note(address, reason string) {
 	x.noting.Lock()
 	defer x.noting.Unlock()
 	prefix := address + " was refused: "
-	if len(x.refusals) < maxNotes && !slices.ContainsFunc(x.refusals, func(s string) bool { return strings.HasPrefix(s, prefix) }) {
+	if len(x.refusals) < maxNotes && !slices.ContainsFunc(x.refusals, func(s string) bool {
+		return strings.HasPrefix(s, prefix)
+	}) {
 		x.refusals = append(x.refusals, prefix+reason)
 	}
 }
@@ -111,8 +115,8 @@ func (x *Execution) remember(d events.ExecConnected) {
 	x.told[told{policy.Address{Host: d.Host, Port: uint16(d.Port)}.String(), d.Allowed}] = true
 }
 
-// decide decides about a connection by the rules, the flag and the people, in this order, and records what was decided before
-// anything is dialled, or asks. after is how far the log was read.
+// decide decides about a connection by the rules, the flag and the people, in this order, and records what was decided
+// before anything is dialled, or asks. after is how far the log was read.
 func (x *Execution) decide(ctx context.Context, at policy.Address) (c passage, after uint64, err error) {
 	x.deciding.Lock()
 	defer x.deciding.Unlock()
@@ -122,28 +126,29 @@ func (x *Execution) decide(ctx context.Context, at policy.Address) (c passage, a
 	}
 	verdict := permission.JudgeAddress(rules, at)
 	f := x.network.Gate.Permissions.Chat(ctx, x.chat)
-	_, err = f.CarryOut(ctx, x.network.log(), handlers.Command{Actor: events.ActorPolicy}, func(s *permission.State) ([]events.Event, uint64, error) {
-		after = f.Last()
-		if err := s.Missing(x.chat); err != nil {
-			return nil, 0, err
-		}
-		if x.over() {
-			return nil, 0, handlers.Refuse(handlers.Conflict, "the command has ended")
-		}
-		if c = x.byRule(at, verdict); c.reason == "" {
-			c = x.byPerson(s, at, time.Now())
-		}
-		d, untold := x.tell(at.Host, at.Port, c)
-		switch {
-		case c.asks:
-			e, err := events.New(x.chat, events.ActorPolicy, x.request(c.permission, at))
+	_, err = f.CarryOut(ctx, x.network.log(), handlers.Command{Actor: events.ActorPolicy},
+		func(s *permission.State) ([]events.Event, uint64, error) {
+			after = f.Last()
+			if err := s.Missing(x.chat); err != nil {
+				return nil, 0, err
+			}
+			if x.over() {
+				return nil, 0, handlers.Refuse(handlers.Conflict, "the command has ended")
+			}
+			if c = x.byRule(at, verdict); c.reason == "" {
+				c = x.byPerson(s, at, time.Now())
+			}
+			d, untold := x.tell(at.Host, at.Port, c)
+			switch {
+			case c.asks:
+				e, err := events.New(x.chat, events.ActorPolicy, x.request(c.permission, at))
+				return []events.Event{e}, 0, err
+			case c.waits || !untold:
+				return nil, after, nil
+			}
+			e, err := events.New(x.chat, events.ActorPolicy, d)
 			return []events.Event{e}, 0, err
-		case c.waits || !untold:
-			return nil, after, nil
-		}
-		e, err := events.New(x.chat, events.ActorPolicy, d)
-		return []events.Event{e}, 0, err
-	})
+		})
 	if err != nil {
 		return c, 0, err
 	}

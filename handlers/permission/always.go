@@ -42,7 +42,8 @@ type Proposal struct {
 	All   dryrun.Result `json:"all"`  // over all chats
 }
 
-// ProposeAlways returns the rules that AllowAlways would store. It stores and decides nothing, and refuses what AllowAlways refuses.
+// ProposeAlways returns the rules that AllowAlways would store. It stores and decides nothing, and refuses what
+// AllowAlways refuses.
 func (g Gate) ProposeAlways(ctx context.Context, c Always) (Proposal, error) {
 	what, err := g.newRules(ctx, c)
 	if err != nil {
@@ -66,8 +67,8 @@ func (g Gate) trial(rules []policy.Rule) dryrun.Trial {
 	return dryrun.Trial{History: g.History, Rules: rules, Directory: directory, Ask: g.askOn}
 }
 
-// AllowAlways stores the rules, and approves the request if it is still pending: both, or neither. It extends the time of a rule that
-// exists already. It returns the ids of the rules, as policy.Rule has them.
+// AllowAlways stores the rules, and approves the request if it is still pending: both, or neither. It extends the time
+// of a rule that exists already. It returns the ids of the rules, as policy.Rule has them.
 func (g Gate) AllowAlways(ctx context.Context, c Always) (rules []string, seq uint64, err error) {
 	if rules, seq, err = g.savedRules(ctx, c); err != nil || seq != 0 {
 		return rules, seq, err
@@ -110,8 +111,8 @@ func (c Always) part(i int) handlers.Command {
 	return part
 }
 
-// savedRules returns the rules that an earlier AllowAlways of the same command stored, and the sequence of the last one. The sequence
-// is 0 if there was none.
+// savedRules returns the rules that an earlier AllowAlways of the same command stored, and the sequence of the last
+// one. The sequence is 0 if there was none.
 func (g Gate) savedRules(ctx context.Context, c Always) (rules []string, seq uint64, err error) {
 	for i := 0; c.ID != ""; i++ {
 		rule, stored, err := g.Records.SavedRule(ctx, c.part(i).ID)
@@ -172,7 +173,8 @@ func (g Gate) newRules(ctx context.Context, c Always) (what newRules, err error)
 	}
 	// The target of a symbolic link may have changed since the person saw the rule.
 	if shown, now := texts(c.ShownRules), texts(what.rules); len(shown) > 0 && !slices.Equal(shown, now) {
-		return what, handlers.RefuseField(handlers.Conflict, "shown_rules", "The rule would not be the one that was shown: it would be %q now. Nothing was stored.", strings.Join(now, " + "))
+		return what, handlers.RefuseField(handlers.Conflict, "shown_rules",
+			"The rule would not be the one that was shown: it would be %q now. Nothing was stored.", strings.Join(now, " + "))
 	}
 	inForce, err := g.InForce(ctx, record.RuleScope{Chat: c.Chat, Agent: agent, At: time.Now()})
 	if err != nil {
@@ -204,7 +206,8 @@ func (c Always) check(what *newRules) error {
 		what.chat = c.Chat
 	case ScopeAgent, ScopeAll:
 	default:
-		return handlers.RefuseField(handlers.Invalid, "scope", "scope: want %q, %q or %q, got %q", ScopeChat, ScopeAgent, ScopeAll, c.Scope)
+		return handlers.RefuseField(handlers.Invalid, "scope", "scope: want %q, %q or %q, got %q", ScopeChat, ScopeAgent,
+			ScopeAll, c.Scope)
 	}
 	if c.For == "" {
 		return nil

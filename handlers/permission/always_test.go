@@ -30,7 +30,8 @@ func waits(t testing.TB, command string) *permissiontest.RunningGate {
 }
 
 func allowAlways(scope string) permission.Always {
-	return permission.Always{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Scope: scope, Client: events.Client{Device: "Phone/1"}}
+	return permission.Always{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Chat: "c1",
+		Permission: "per_1", Scope: scope, Client: events.Client{Device: "Phone/1"}}
 }
 
 func TestAlwaysIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
@@ -45,7 +46,10 @@ func TestAlwaysIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	found, _ := g.Decisions("per_1")
 	is.Equal(len(found), 0) // neither a decision
-	_, err = g.Log.Fold(t.Context(), events.ConfigSubject("tool_permissions", "*", "*"), 0, func(e events.Event) error { t.Errorf("rule %s", e.Data); return nil })
+	_, err = g.Log.Fold(t.Context(), events.ConfigSubject("tool_permissions", "*", "*"), 0, func(e events.Event) error {
+		t.Errorf("rule %s", e.Data)
+		return nil
+	})
 	is.NoErr(err) // nor a rule
 	c.Shown.Command = "make build"
 	_, _, err = g.Gate.AllowAlways(t.Context(), c)
@@ -64,7 +68,10 @@ func TestAlwaysStoresOnlyTheRulesThatWereShown(t *testing.T) {
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	found, _ := g.Decisions("per_1")
 	is.Equal(len(found), 0) // neither a decision
-	_, err = g.Log.Fold(t.Context(), events.ConfigSubject("tool_permissions", "*", "*"), 0, func(e events.Event) error { t.Errorf("rule %s", e.Data); return nil })
+	_, err = g.Log.Fold(t.Context(), events.ConfigSubject("tool_permissions", "*", "*"), 0, func(e events.Event) error {
+		t.Errorf("rule %s", e.Data)
+		return nil
+	})
 	is.NoErr(err) // nor a rule
 	c.ShownRules = p.Rules
 	_, _, err = g.Gate.AllowAlways(t.Context(), c)
@@ -92,7 +99,8 @@ func TestAlwaysIsProposedThenStoredWithTheDecision(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(ids), 1)
 	rule := g.Kept(ids[0])
-	is.Equal([]any{rule["tool"], rule["pattern"], rule["action"], rule["active"]}, []any{"bash", p.Rules[0].Pattern, "allow", true})
+	is.Equal([]any{rule["tool"], rule["pattern"], rule["action"], rule["active"]},
+		[]any{"bash", p.Rules[0].Pattern, "allow", true})
 	is.Equal([]any{rule["chat"], rule["agent"], rule["author"], rule["expires_at"]}, []any{"c1", "", "alice", ""})
 	expect.Contains(t, rule["note"].(string), "per_1")
 	found, by := g.Decisions("per_1")
@@ -161,8 +169,11 @@ func TestAlwaysForAnAgent(t *testing.T) {
 func TestAlwaysThatWouldNotAllowIsRefused(t *testing.T) {
 	t.Parallel()
 	g := waits(t, "make build")
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1", `{"tool":"bash","pattern":"rm*","action":"deny","active":true}`)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make $(id)"), handlerstest.Asks("per_3", "ses_1", "call_3", "edit", []string{".git/config"}, map[string]string{"filepath": g.Directory + "/.git/config"}))
+	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+		`{"tool":"bash","pattern":"rm*","action":"deny","active":true}`)
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make $(id)"),
+		handlerstest.Asks("per_3", "ses_1", "call_3", "edit", []string{".git/config"},
+			map[string]string{"filepath": g.Directory + "/.git/config"}))
 	g.Looked()
 	before, err := g.Log.Last(t.Context())
 	is.New(t).NoErr(err)
@@ -214,8 +225,10 @@ func TestBudgetIsExceededByNoRule(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1", `{"tool":"budget","pattern":"*","action":"allow","active":true}`)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionRequested{Permission: "b1", Type: permission.TypeBudget, Patterns: []string{"daily"}}})
+	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+		`{"tool":"budget","pattern":"*","action":"allow","active":true}`)
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{By: events.ActorPolicy,
+		Data: events.PermissionRequested{Permission: "b1", Type: permission.TypeBudget, Patterns: []string{"daily"}}})
 	handlerstest.Await(t, g.Log, func(d events.PermissionReferred) bool { return d.Permission == "b1" })
 	found, _ := g.Decisions("b1")
 	is.Equal(len(found), 0)

@@ -24,7 +24,8 @@ func TestAContextThatEndsEndsTheEvaluation(t *testing.T) {
 		Call:    func(context.Context, string, events.Call, time.Duration) (Call, bool) { return Call{}, false },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	in, _ := g.input(ctx, "c", events.PermissionAsk{Permission: "grep", Patterns: []string{"x"}, Metadata: []byte(`{"pattern":"x"}`)}, false, 0)
+	in, _ := g.input(ctx, "c", events.PermissionAsk{Permission: "grep", Patterns: []string{"x"},
+		Metadata: []byte(`{"pattern":"x"}`)}, false, 0)
 	is.Equal(policy.Evaluate(policy.Defaults, in).Action, policy.Allow)
 	cancel()
 	is.Equal(policy.Evaluate(policy.Defaults, in).Reason, "it takes too long to find out what this reads")

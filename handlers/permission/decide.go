@@ -16,8 +16,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Decide is the command to decide a permission request. The first decision wins. A different later decision is refused; repeating a
-// person's decision has no effect.
+// Decide is the command to decide a permission request. The first decision wins. A different later decision is
+// refused; repeating a person's decision has no effect.
 type Decide struct {
 	handlers.Command
 	Chat       string          `json:"chat"`
@@ -25,39 +25,45 @@ type Decide struct {
 	Decision   events.Decision `json:"decision"`
 	Reason     string          `json:"reason,omitempty"` // shown to the model with a denial
 	Edited     string          `json:"edited,omitempty"` // bash: what runs instead of the command that was asked for
-	For        string          `json:"for,omitempty"`    // a Go duration such as "1h" after which an approval allows nothing; empty is for ever
-	Shown                      // what the client showed; any other request is refused
-	Client     events.Client   `json:"-"` // with which a person decides
-	Admin      bool            `json:"-"` // an administrator or the operator decides
-	Rule       events.RuleRef  `json:"-"` // when the policy decides
+	// a Go duration such as "1h" after which an approval allows nothing; empty is for ever
+	For    string         `json:"for,omitempty"`
+	Shown                 // what the client showed; any other request is refused
+	Client events.Client  `json:"-"` // with which a person decides
+	Admin  bool           `json:"-"` // an administrator or the operator decides
+	Rule   events.RuleRef `json:"-"` // when the policy decides
 
 	expires time.Time
 	cwd     string                    // that the policy found
 	grant   *events.PermissionDecided // the approval of an interrupted request, which this decision uses
 }
 
-// Shown is what a client showed of a request when its user decided. Each empty field is not checked. A decision with a field that
-// differs from the request is refused, so that an answer never reaches a request that its user has not seen.
+// Shown is what a client showed of a request when its user decided. Each empty field is not checked. A decision with a
+// field that differs from the request is refused, so that an answer never reaches a request that its user has not
+// seen.
 type Shown struct {
 	Command string `json:"shown_command,omitempty"` // bash: the command of the request, before any edit
-	Request string `json:"shown_request,omitempty"` // SHA-256 of type, patterns and metadata: see events.PermissionAsk.Request
+	// SHA-256 of type, patterns and metadata: see events.PermissionAsk.Request
+	Request string `json:"shown_request,omitempty"`
 }
 
 // check refuses a decision about a request that differs from what was shown.
 func (s Shown) check(r Request) error {
 	switch {
 	case s.Command != "" && s.Command != r.Command && r.Type != "bash":
-		return handlers.RefuseField(handlers.Conflict, "shown_command", "Request %s is not the one that was shown: it is for %s, not for a command. Nothing was decided.", r.ID, r.Type)
+		return handlers.RefuseField(handlers.Conflict, "shown_command",
+			"Request %s is not the one that was shown: it is for %s, not for a command. Nothing was decided.", r.ID, r.Type)
 	case s.Command != "" && s.Command != r.Command:
-		return handlers.RefuseField(handlers.Conflict, "shown_command", "Request %s is not the one that was shown: its command is %q. Nothing was decided.", r.ID, cut(r.Command))
+		return handlers.RefuseField(handlers.Conflict, "shown_command",
+			"Request %s is not the one that was shown: its command is %q. Nothing was decided.", r.ID, cut(r.Command))
 	case s.Request != "" && s.Request != r.Hash:
-		return handlers.RefuseField(handlers.Conflict, "shown_request", "Request %s is not the one that was shown: its hash is %s. Nothing was decided.", r.ID, r.Hash)
+		return handlers.RefuseField(handlers.Conflict, "shown_request",
+			"Request %s is not the one that was shown: its hash is %s. Nothing was decided.", r.ID, r.Hash)
 	}
 	return nil
 }
 
-// Permissions carries out the commands on permission requests, without a look at the rules: the Gate does that. The zero value but for
-// Log is ready. It is safe for concurrent use.
+// Permissions carries out the commands on permission requests, without a look at the rules: the Gate does that. The
+// zero value but for Log is ready. It is safe for concurrent use.
 type Permissions struct {
 	Log *log.Log
 
@@ -81,7 +87,8 @@ func (how Outcome) String() string {
 // same reports whether a person has already made the decision of c, for the same reason.
 func (how Outcome) same(c Decide) bool {
 	d := how.Decided
-	return d != nil && strings.HasPrefix(how.By, events.UserActor("")) && d.Decision == c.Decision && d.Reason == strings.TrimSpace(c.Reason) &&
+	return d != nil && strings.HasPrefix(how.By, events.UserActor("")) && d.Decision == c.Decision &&
+		d.Reason == strings.TrimSpace(c.Reason) &&
 		d.Edited == edited(d.Command, c.Edited) && d.Expires.IsZero() == (c.For == "")
 }
 
@@ -99,13 +106,15 @@ func (h *Permissions) Decide(ctx context.Context, c Decide) (uint64, error) {
 
 func (c *Decide) check(secrets secret.Redactor) error {
 	if c.Decision != events.Authorized && c.Decision != events.Denied {
-		return handlers.RefuseField(handlers.Invalid, "status", "decision: want %q or %q, got %q", events.Authorized, events.Denied, c.Decision)
+		return handlers.RefuseField(handlers.Invalid, "status", "decision: want %q or %q, got %q", events.Authorized,
+			events.Denied, c.Decision)
 	}
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return err
 	}
 	if c.Decision == events.Denied && c.For+c.Edited != "" {
-		return handlers.RefuseField(handlers.Invalid, "status", "decision: a denial accepts neither a duration nor an edited command")
+		return handlers.RefuseField(handlers.Invalid, "status",
+			"decision: a denial accepts neither a duration nor an edited command")
 	}
 	if c.For != "" {
 		lasts, err := duration("for", c.For)
@@ -119,11 +128,13 @@ func (c *Decide) check(secrets secret.Redactor) error {
 	case strings.TrimSpace(c.Edited) == "":
 		return handlers.RefuseField(handlers.Invalid, "edited", "edited: the command is empty")
 	case len(c.Edited) > wire.MaxCommand:
-		return handlers.RefuseField(handlers.Invalid, "edited", "edited: the command is %d bytes; the limit is %d", len(c.Edited), wire.MaxCommand)
+		return handlers.RefuseField(handlers.Invalid, "edited", "edited: the command is %d bytes; the limit is %d",
+			len(c.Edited), wire.MaxCommand)
 	case !utf8.ValidString(c.Edited) || strings.ContainsRune(c.Edited, 0):
 		return handlers.RefuseField(handlers.Invalid, "edited", "edited: want UTF-8 without NUL")
 	case string(secrets.Bytes([]byte(c.Edited))) != c.Edited:
-		return handlers.RefuseField(handlers.Invalid, "edited", "edited: the command contains a secret. Secrets are not stored, so the log could not show what ran. Leave the secret out.")
+		return handlers.RefuseField(handlers.Invalid, "edited",
+			"edited: the command contains a secret. Secrets are not stored, so the log could not show what ran. Leave the secret out.")
 	}
 	return nil
 }
@@ -164,13 +175,16 @@ func (s *State) Decide(c Decide) (events.Data, uint64, error) {
 		if c.ID != "" && how.cause == c.ID || how.same(c) {
 			return nil, how.Seq, nil
 		}
-		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "permission %s has been decided already: %s by %s", c.Permission, how, how.By)
+		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "permission %s has been decided already: %s by %s",
+			c.Permission, how, how.By)
 	}
 	if c.Decision == events.Authorized && s.over(r) {
-		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "permission %s cannot be approved: its turn was aborted", c.Permission)
+		return nil, 0, handlers.RefuseField(handlers.Conflict, "status",
+			"permission %s cannot be approved: its turn was aborted", c.Permission)
 	}
 	if c.Edited != "" && r.Type != "bash" {
-		return nil, 0, handlers.RefuseField(handlers.Invalid, "edited", "edited: permission %s is not for a command, so it has no command to edit", c.Permission)
+		return nil, 0, handlers.RefuseField(handlers.Invalid, "edited",
+			"edited: permission %s is not for a command, so it has no command to edit", c.Permission)
 	}
 	d := events.PermissionDecided{
 		Permission: r.ID, Decision: c.Decision, Reason: strings.TrimSpace(c.Reason), RuleRef: c.Rule,
@@ -215,8 +229,9 @@ func (h *Permissions) Honoured(ctx context.Context, chat, permission string) (wh
 	return why, err
 }
 
-// ChangedFiles returns a sentence for the model if files of an approved request differ from what they were when the policy left the
-// request to a person. It returns "" if none differs, or if the policy decided at once. It names files relative to directory.
+// ChangedFiles returns a sentence for the model if files of an approved request differ from what they were when the
+// policy left the request to a person. It returns "" if none differs, or if the policy decided at once. It names files
+// relative to directory.
 func (h *Permissions) ChangedFiles(ctx context.Context, chat, permission, directory string) (why string, err error) {
 	var before []events.FileFingerprint
 	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error { before = s.filesOf(permission); return nil })

@@ -63,7 +63,8 @@ func TestDecidePermission(t *testing.T) {
 func TestAnEventThatCannotBeReadEndsOlderRequestsAndApprovals(t *testing.T) {
 	is := is.New(t)
 	s := NewState()
-	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "ls"), handlerstest.Decided("per_2", "ls", events.Authorized))
+	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "ls"),
+		handlerstest.Decided("per_2", "ls", events.Authorized))
 	is.Equal(s.Void(s.Request("per_2").Outcome, time.Now()), "")
 	lost, err := events.New("c1", events.ActorSandbox, events.ExecRequested{Exec: "x1", Permission: "per_2"})
 	is.NoErr(err)
@@ -83,7 +84,8 @@ func TestAnEventThatCannotBeReadEndsOlderRequestsAndApprovals(t *testing.T) {
 }
 
 func TestADecisionIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
-	facts := []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "rm -rf build"), handlerstest.Asks("per_3", "ses_1", "call_3", "edit", []string{"a"}, map[string]string{"filepath": "/w/a"})}
+	facts := []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "rm -rf build"),
+		handlerstest.Asks("per_3", "ses_1", "call_3", "edit", []string{"a"}, map[string]string{"filepath": "/w/a"})}
 	for name, c := range map[string]struct {
 		permission string
 		shown      Shown
@@ -124,7 +126,8 @@ func TestDecisionCarriesWhatThePersonChanged(t *testing.T) {
 	abort := handlerstest.Fact{By: handlerstest.Alice, Data: events.AbortRequested{}}
 	given := func(t *testing.T, facts ...handlerstest.Fact) *State {
 		s := NewState()
-		handlerstest.Given(t, s, append([]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), {By: events.ActorPolicy, Data: events.PermissionReferred{Permission: "per_1", Cwd: "/w"}}}, facts...)...)
+		handlerstest.Given(t, s, append([]handlerstest.Fact{handlerstest.AskBash("per_1", "ls"),
+			{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: "per_1", Cwd: "/w"}}}, facts...)...)
 		return s
 	}
 	edit := handlerstest.Asks("per_2", "ses_1", "call_2", "edit", []string{"a"}, map[string]string{"filepath": "/w/a"})
@@ -203,7 +206,8 @@ func TestBadDecisionsAreRefused(t *testing.T) {
 func TestWhatAPersonDecidedIsSaidAgain(t *testing.T) {
 	is := is.New(t)
 	s := NewState()
-	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized), handlerstest.Replied("per_1"))
+	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized),
+		handlerstest.Replied("per_1"))
 	d, seq, err := s.Decide(Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized, Reason: " "})
 	is.NoErr(err)
 	is.Equal(d, nil)
@@ -213,7 +217,8 @@ func TestWhatAPersonDecidedIsSaidAgain(t *testing.T) {
 func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
 	lost := handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}}
 	here := handlerstest.Approved(events.PermissionDecided{Cwd: "/w"})
-	used := handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "per_2", Decision: events.Authorized, Grant: "per_1", Request: handlerstest.Request("ls")}}
+	used := handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "per_2",
+		Decision: events.Authorized, Grant: "per_1", Request: handlerstest.Request("ls")}}
 	for name, c := range map[string]struct {
 		given []handlerstest.Fact
 		grant string
@@ -253,9 +258,12 @@ func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
 func TestAskOfAnAbortedTurnIsNotGranted(t *testing.T) {
 	is := is.New(t)
 	s := NewState()
-	lost, here := handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}}, handlerstest.Approved(events.PermissionDecided{Cwd: "/w"})
-	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), lost, handlerstest.AskBash("per_2", "ls"), handlerstest.Fact{By: handlerstest.Alice, Data: events.AbortRequested{}}, here)
-	ask := events.PermissionAsk{ID: "per_2", SessionID: "ses_1", Permission: "bash", Patterns: []string{"ls"}, Metadata: []byte(`{"command":"ls"}`)}
+	lost, here := handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}},
+		handlerstest.Approved(events.PermissionDecided{Cwd: "/w"})
+	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), lost, handlerstest.AskBash("per_2", "ls"),
+		handlerstest.Fact{By: handlerstest.Alice, Data: events.AbortRequested{}}, here)
+	ask := events.PermissionAsk{ID: "per_2", SessionID: "ses_1", Permission: "bash", Patterns: []string{"ls"},
+		Metadata: []byte(`{"command":"ls"}`)}
 	all, err := s.conclude("c1", NewEvaluation(ask, false, "/w", policy.Verdict{Action: policy.Allow}), time.Now())
 	is.NoErr(err)
 	is.Equal(len(all), 1)
@@ -265,7 +273,8 @@ func TestAskOfAnAbortedTurnIsNotGranted(t *testing.T) {
 func TestRequestOverTheAPIIsNotTakenForTheSameIDOfOpenCode(t *testing.T) {
 	is := is.New(t)
 	s := NewState()
-	handlerstest.Given(t, s, handlerstest.AskBash("strange", "make"), handlerstest.Fact{By: handlerstest.Alice, Data: handlerstest.Requested("strange", "git status")})
+	handlerstest.Given(t, s, handlerstest.AskBash("strange", "make"),
+		handlerstest.Fact{By: handlerstest.Alice, Data: handlerstest.Requested("strange", "git status")})
 	is.Equal(s.requests["strange"].Command, "make")
 	is.True(!s.requests["strange"].Direct)
 }

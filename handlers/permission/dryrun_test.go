@@ -31,8 +31,11 @@ func TestDryRunTellsWhatWouldHaveBeenAllowed(t *testing.T) {
 	_, _, err := g.Chats.Create(t.Context(), chat.Create{Chat: "c2"})
 	is.NoErr(err)
 	handlerstest.Happened(t, g.Log, "c1",
-		handlerstest.AskBash("per_1", "make"), handlerstest.AskBash("per_2", "make"), handlerstest.AskBash("per_3", "make test"), handlerstest.AskBash("per_4", "rm x"), handlerstest.AskBash("per_5", "git status"),
-		handlerstest.AskBash("per_6", "make"), handlerstest.Replied("per_6"), handlerstest.AskBash("per_7", "make"), handlerstest.Fact{Data: events.PermissionExpired{Permission: "per_7", Reason: "gone"}},
+		handlerstest.AskBash("per_1", "make"), handlerstest.AskBash("per_2", "make"),
+		handlerstest.AskBash("per_3", "make test"), handlerstest.AskBash("per_4", "rm x"),
+		handlerstest.AskBash("per_5", "git status"),
+		handlerstest.AskBash("per_6", "make"), handlerstest.Replied("per_6"), handlerstest.AskBash("per_7", "make"),
+		handlerstest.Fact{Data: events.PermissionExpired{Permission: "per_7", Reason: "gone"}},
 		handlerstest.AskBash("per_1", "make")) // heard twice
 	handlerstest.Happened(t, g.Log, "c2", handlerstest.AskBash("per_9", "make"))
 	g.Looked()
@@ -49,7 +52,8 @@ func TestDryRunTellsWhatWouldHaveBeenAllowed(t *testing.T) {
 	is.Equal(len(run.Commands), 2)
 	is.Equal(run.Commands[0].Text, "make")
 	is.Equal(run.Commands[0].Count, 4)
-	is.Equal(run.Commands[0].Decided, map[string]int{"authorized": 1, "denied": 1, "answered in OpenCode": 1, "expired": 1})
+	is.Equal(run.Commands[0].Decided, map[string]int{"authorized": 1, "denied": 1, "answered in OpenCode": 1,
+		"expired": 1})
 	is.Equal(run.Commands[1].Text, "make test")
 	is.Equal(run.Commands[1].Decided, map[string]int{"waiting": 1})
 	run, err = g.Gate.DryRun(t.Context(), allowMake, "")
@@ -85,7 +89,8 @@ func BenchmarkDryRun(b *testing.B) {
 		id, command := fmt.Sprintf("per_%d", i), fmt.Sprintf("go test -run Test%d ./pkg%d", i%5000, i%50)
 		chat := fmt.Sprintf("c%d", i%100)
 		all = append(all, handlerstest.AskBash(id, command).Event(b, chat),
-			handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id, Reason: "no rule allows it", Cwd: "/"}}.Event(b, chat),
+			handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: id,
+				Reason: "no rule allows it", Cwd: "/"}}.Event(b, chat),
 			handlerstest.Decided(id, command, events.Authorized).Event(b, chat))
 	}
 	last, err := h.Log.AppendAll(b.Context(), all)

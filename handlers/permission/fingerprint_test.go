@@ -57,11 +57,15 @@ func TestApprovalOfAnEditHoldsForTheFilesAsTheyWere(t *testing.T) {
 			handlerstest.Write(t, dir+"/large", "")
 			is.NoErr(os.Truncate(dir+"/large", 16<<20+1))
 			is.NoErr(os.Symlink("target", dir+"/link"))
-			all := handlerstest.AsksPatch("per_all", map[string]string{"filePath": dir + "/a", "type": "update"}, map[string]string{"filePath": dir + "/new", "type": "add"},
-				map[string]string{"filePath": dir + "/from", "movePath": dir + "/to", "type": "move"}, map[string]string{"filePath": dir + "/link", "type": "update"},
-				map[string]string{"filePath": dir + "/sub/deep", "type": "delete"}, map[string]string{"filePath": dir + "/none/new", "type": "add"},
+			all := handlerstest.AsksPatch("per_all", map[string]string{"filePath": dir + "/a", "type": "update"},
+				map[string]string{"filePath": dir + "/new", "type": "add"},
+				map[string]string{"filePath": dir + "/from", "movePath": dir + "/to", "type": "move"},
+				map[string]string{"filePath": dir + "/link", "type": "update"},
+				map[string]string{"filePath": dir + "/sub/deep", "type": "delete"},
+				map[string]string{"filePath": dir + "/none/new", "type": "add"},
 				map[string]string{"filePath": dir + "/large", "type": "update"})
-			handlerstest.Happened(t, g.Log, "c1", all, handlerstest.AsksEdit("per_edit", dir+"/a"), handlerstest.AsksEdit("per_new", dir+"/new"))
+			handlerstest.Happened(t, g.Log, "c1", all, handlerstest.AsksEdit("per_edit", dir+"/a"),
+				handlerstest.AsksEdit("per_new", dir+"/new"))
 			g.Looked()
 			is.Equal(g.Referrals("per_edit")[0].Files, []events.FileFingerprint{{
 				Path: dir + "/a", Size: 2, SHA256: "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7",
@@ -98,7 +102,8 @@ func TestOnlyAnEditThatWaitsHasFingerprints(t *testing.T) {
 	g := permissiontest.OpenGate(t)
 	path := filepath.Join(g.Directory, "a")
 	handlerstest.Write(t, path, "a\n")
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1", `{"tool":"edit","pattern":"`+path+`","action":"allow","active":true}`)
+	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+		`{"tool":"edit","pattern":"`+path+`","action":"allow","active":true}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_1", path), handlerstest.AskBash("per_2", "make"))
 	_, _, err := g.Permissions.Submit(t.Context(), permission.Submit{
 		Chat: "c1", Permission: "i1", Type: "edit", Patterns: []string{path}, Metadata: []byte(`{"filepath":"` + path + `x"}`),
@@ -122,7 +127,8 @@ func TestRuleThatAllowsAWaitingEditAllowsTheFileAsItWas(t *testing.T) {
 	handlerstest.Write(t, path, "a\n")
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_1", path))
 	g.Looked()
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1", `{"tool":"edit","pattern":"`+path+`","action":"allow","active":true}`)
+	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+		`{"tool":"edit","pattern":"`+path+`","action":"allow","active":true}`)
 	handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == "per_1" })
 	is.Equal(g.Changed("per_1"), "")
 	handlerstest.Write(t, path, "b\n")

@@ -1,10 +1,11 @@
-// Package permission decides permission requests. The Gate evaluates each request with the rules: it allows, denies, or leaves the
-// request to a person. Permissions carries out a person's decision. Always, the dry run and Why build on both.
+// Package permission decides permission requests. The Gate evaluates each request with the rules: it allows, denies,
+// or leaves the request to a person. Permissions carries out a person's decision. Always, the dry run and Why build on
+// both.
 //
-// Promises: the first decision wins, and a later one is refused. A decision is made from the log and from the workspace's files.
-// Only the arguments of a tool call come from the read model; while they are missing, the request is denied or a person decides.
-// An approval of a request that OpenCode forgot is used once, for exactly the same request, until the person begins another turn
-// or reverts. A rule that changes decides the requests that wait.
+// Promises: the first decision wins, and a later one is refused. A decision is made from the log and from the
+// workspace's files. Only the arguments of a tool call come from the read model; while they are missing, the request
+// is denied or a person decides. An approval of a request that OpenCode forgot is used once, for exactly the same
+// request, until the person begins another turn or reverts. A rule that changes decides the requests that wait.
 //
 // It must not know how a command runs, how a host is reached, or what a turn costs. Packages that know this read State.
 package permission
@@ -36,36 +37,49 @@ type Call struct {
 	Tool    string // name of the tool; empty when it is not known
 	Command string // bash: the command
 	Cwd     string // bash: where the command is to run, absolute; empty when that is not known
-	Path    string // the file that the call names as filePath, as OpenCode opens it: absolute, not cleaned; empty when it names none
+	// the file that the call names as filePath, as OpenCode opens it: absolute, not cleaned; empty when it names none
+	Path    string
 	Agent   string // name of the agent that makes it; empty when that is not known
 	Several bool   // several calls of one message have this id, so all but Agent may be of another call
 }
 
-// Gate reacts to permission requests. It decides a request at once, in the name of the policy, if a rule allows or denies it. It uses an
-// earlier approval, once, if OpenCode forgot the approved request and makes it again. It leaves every other request to a person.
+// Gate reacts to permission requests. It decides a request at once, in the name of the policy, if a rule allows or
+// denies it. It uses an earlier approval, once, if OpenCode forgot the approved request and makes it again. It leaves
+// every other request to a person.
 type Gate struct {
 	Permissions *Permissions
 	Records     *record.Records
-	Rules       []policy.Rule                                                                                // those of the command line and the default ones; stored rules are in Records
-	Workspace   string                                                                                       // directory of a request without a session
-	Session     func(id string) (Session, bool)                                                              // looks up the session of a request
-	Call        func(ctx context.Context, session string, tool events.Call, wait time.Duration) (Call, bool) // ok once the arguments of the call are known
-	Network     NetworkMode                                                                                  // of commands in the sandbox; empty if commands run outside it, or if the mode is unknown
-	Visible     func(real string) bool                                                                       // whether a path outside the workspace exists for OpenCode; nil when OpenCode is not confined
-	History     dryrun.History                                                                               // of requests, for a dry run
-	Logger      *slog.Logger
+	// those of the command line and the default ones; stored rules are in Records
+	Rules []policy.Rule
+	// directory of a request without a session
+	Workspace string
+	// looks up the session of a request
+	Session func(id string) (Session, bool)
+	// ok once the arguments of the call are known
+	Call func(ctx context.Context, session string, tool events.Call, wait time.Duration) (Call, bool)
+	// of commands in the sandbox; empty if commands run outside it, or if the mode is unknown
+	Network NetworkMode
+	// whether a path outside the workspace exists for OpenCode; nil when OpenCode is not confined
+	Visible func(real string) bool
+	// of requests, for a dry run
+	History dryrun.History
+	Logger  *slog.Logger
 
-	LastOfExecution func(ctx context.Context, exec string) (uint64, error) // sequence of the last event about an execution; 0 while it runs
+	// sequence of the last event about an execution; 0 while it runs
+	LastOfExecution func(ctx context.Context, exec string) (uint64, error)
 }
 
-// Run reacts to requests and to changes of rules until ctx ends. After a crash it continues with the first event that it has not acked.
+// Run reacts to requests and to changes of rules until ctx ends. After a crash it continues with the first event that
+// it has not acked.
 func (g Gate) Run(ctx context.Context) error {
 	type reaction = func(context.Context, events.Event) error
 	type take = func(ctx context.Context, name, filter string, react reaction, failed func(events.Event, error)) error
 	// The log stores the progress of each worker under its name.
 	worker := func(work take, name, filter string, react reaction) func(context.Context) error {
 		return func(ctx context.Context) error {
-			return work(ctx, name, filter, react, func(e events.Event, err error) { g.Logger.Error(name, "seq", e.Seq, "err", err) })
+			return work(ctx, name, filter, react, func(e events.Event, err error) {
+				g.Logger.Error(name, "seq", e.Seq, "err", err)
+			})
 		}
 	}
 	log := g.Permissions.Log
@@ -84,14 +98,17 @@ func (g Gate) React(ctx context.Context, e events.Event) error {
 	return g.evaluate(ctx, e.Subject.ID, ask, direct)
 }
 
-// callWait is how long the gate waits for the tool call of a request. OpenCode reports the call about 2 ms after the request (measured,
-// 1.18).
+// callWait is how long the gate waits for the tool call of a request. OpenCode reports the call about 2 ms after the
+// request (measured, 1.18).
 const callWait = 2 * time.Second
 
 // evaluate evaluates a request and records what follows, unless the request has ended meanwhile.
 func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk, direct bool) error {
 	var r Request
-	err := g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error { r = s.Request(a.ID); return nil })
+	err := g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error {
+		r = s.Request(a.ID)
+		return nil
+	})
 	if err != nil || !r.Pending() || r.Direct != direct { // another request of the chat had this id first
 		return err
 	}
@@ -116,7 +133,8 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	return g.Permissions.Conclude(ctx, chat, r.Event, what)
 }
 
-// judge returns the policy's verdict. If the policy panics, judge leaves the request to a person, so that one request cannot stop all.
+// judge returns the policy's verdict. If the policy panics, judge leaves the request to a person, so that one request
+// cannot stop all.
 func judge(rules []policy.Rule, in policy.Ask) (v policy.Verdict) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -126,8 +144,8 @@ func judge(rules []policy.Rule, in policy.Ask) (v policy.Verdict) {
 	return policy.Evaluate(rules, in)
 }
 
-// Decide carries out a person's decision. An approved command may run only in its requested directory. If the policy has not evaluated
-// the request yet, Decide looks up the directory first.
+// Decide carries out a person's decision. An approved command may run only in its requested directory. If the policy
+// has not evaluated the request yet, Decide looks up the directory first.
 func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 	if _, err := events.ParseID(c.Chat); err == nil && c.Decision == events.Authorized {
 		r, err := g.Permissions.request(ctx, c.Chat, c.Permission)
@@ -173,15 +191,16 @@ func NewEvaluation(a events.PermissionAsk, direct bool, cwd string, v policy.Ver
 
 // Conclude records what follows from an evaluation: a decision, or that a person is needed.
 func (h *Permissions) Conclude(ctx context.Context, chat, cause string, what Evaluation) error {
-	_, err := h.Chat(ctx, chat).CarryOut(ctx, h.Log, handlers.Command{ID: cause}, func(s *State) ([]events.Event, uint64, error) {
-		all, err := s.conclude(chat, what, time.Now())
-		return all, 0, err
-	})
+	_, err := h.Chat(ctx, chat).CarryOut(ctx, h.Log, handlers.Command{ID: cause},
+		func(s *State) ([]events.Event, uint64, error) {
+			all, err := s.conclude(chat, what, time.Now())
+			return all, 0, err
+		})
 	return err
 }
 
-// conclude decides what to record about a request: nothing if it has ended. Pending requests for the same, which OpenCode
-// forgot, expire, so that a person sees each request once.
+// conclude decides what to record about a request: nothing if it has ended. Pending requests for the same, which
+// OpenCode forgot, expire, so that a person sees each request once.
 func (s *State) conclude(chat string, what Evaluation, at time.Time) (all []events.Event, err error) {
 	a, hash := what.ask, what.ask.Request()
 	if r := s.Request(a.ID); !r.Pending() || what.direct != r.Direct {
@@ -218,7 +237,8 @@ func (s *State) conclude(chat string, what Evaluation, at time.Time) (all []even
 // follow returns the event that follows from an evaluation, nil if it is recorded already, and its actor.
 func (s *State) follow(chat string, what Evaluation, at time.Time) (actor string, d events.Data, err error) {
 	v, id := what.verdict, what.ask.ID
-	r, c := s.Request(id), Decide{Command: handlers.Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id, cwd: what.cwd}
+	r, c := s.Request(id), Decide{Command: handlers.Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id,
+		cwd: what.cwd}
 	if !what.direct && !s.over(r) && s.Deleted == 0 {
 		if by, ok := s.grant(what.ask.Request(), what.cwd, what.files, at); ok {
 			c.Actor, c.Decision, c.grant = by.By, events.Authorized, by.Decided

@@ -69,7 +69,8 @@ func TestCommandWhoseDirectoryIsNotKnownIsAsked(t *testing.T) {
 	g.Mu.Lock()
 	g.Cwds["call_per_1"], g.Cwds["call_per_2"], g.Cwds["call_per_3"] = "", outside, filepath.Join(g.Directory, "up")
 	g.Mu.Unlock()
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"), handlerstest.AskBash("per_2", "git status"), handlerstest.AskBash("per_3", "git status"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"),
+		handlerstest.AskBash("per_2", "git status"), handlerstest.AskBash("per_3", "git status"))
 	g.Looked()
 	for id, cwd := range map[string]string{"per_1": "", "per_2": outside, "per_3": outside} {
 		found := g.Referrals(id)
@@ -82,10 +83,13 @@ func TestRuleThatIsMadeDecidesWhatWaits(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"), handlerstest.AskBash("per_2", "make test"), handlerstest.AskBash("per_3", "make"), handlerstest.AskBash("per_4", "rm x"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
+		handlerstest.AskBash("per_2", "make test"), handlerstest.AskBash("per_3", "make"),
+		handlerstest.AskBash("per_4", "rm x"))
 	g.Looked()
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_3"}})
-	version := permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1", `{"tool":"bash","pattern":"make*","action":"allow","active":true}`)
+	version := permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+		`{"tool":"bash","pattern":"make*","action":"allow","active":true}`)
 	for _, id := range []string{"per_1", "per_2"} {
 		_, d := handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == id })
 		is.Equal(d.Decision, events.Authorized)
@@ -93,7 +97,8 @@ func TestRuleThatIsMadeDecidesWhatWaits(t *testing.T) {
 		is.Equal(d.Cwd, g.Directory)
 	}
 	// What OpenCode has forgotten, and what the rule is not about, waits; a rule that is paused asks again.
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1", `{"tool":"bash","pattern":"make*","action":"allow","active":false}`)
+	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+		`{"tool":"bash","pattern":"make*","action":"allow","active":false}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_5", "make all"))
 	g.Looked()
 	for _, id := range []string{"per_3", "per_4", "per_5"} {
@@ -112,11 +117,13 @@ func TestApprovalBeforeThePolicyLookedIsForWhereItWasAsked(t *testing.T) {
 	is.NoErr(os.Mkdir(other, 0o700))
 	g.Cwds["call_per_1"] = other
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"))
-	_, err := g.Gate.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Decision: events.Authorized})
+	_, err := g.Gate.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: "c1", Permission: "per_1", Decision: events.Authorized})
 	is.NoErr(err)
 	_, data := handlerstest.History(t, g.Log, "c1")
 	is.Equal(data[len(data)-1].(events.PermissionDecided).Cwd, other)
-	_, err = g.Gate.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "no chat", Permission: "per_1", Decision: events.Authorized})
+	_, err = g.Gate.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: "no chat", Permission: "per_1", Decision: events.Authorized})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 }
 
@@ -127,7 +134,8 @@ func TestAPersonIsToldWhereALinkLeads(t *testing.T) {
 	outside := filepath.Join(filepath.Dir(g.Directory), "file")
 	link := filepath.Join(g.Directory, "note.md")
 	is.NoErr(os.Symlink(outside, link)) // that nothing is there yet changes nothing
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1", `{"tool":"edit","pattern":"**","action":"allow","active":true}`)
+	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+		`{"tool":"edit","pattern":"**","action":"allow","active":true}`)
 	other := filepath.Join(g.Directory, "other.md")
 	patch := func(files ...map[string]string) map[string]any {
 		return map[string]any{"filepath": "other.md", "files": files}
@@ -154,7 +162,8 @@ func TestAPersonIsToldWhereALinkLeads(t *testing.T) {
 	is.Equal(len(found), 1) // by the rule
 }
 
-// A model chooses the ids of its calls. A request whose call is not certain must not be decided by the arguments of another call.
+// A model chooses the ids of its calls. A request whose call is not certain must not be decided by the arguments of
+// another call.
 func TestRequestOfACallThatIsNotCertainIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -171,11 +180,15 @@ func TestRequestOfACallThatIsNotCertainIsNotAllowed(t *testing.T) {
 	// The first request stands for the call; the second one is about another file.
 	handlerstest.Happened(t, g.Log, "c1", read("per_1", "call_twice", "a.txt"))
 	g.Looked()
-	handlerstest.Happened(t, g.Log, "c1", read("per_2", "call_twice", "b.txt"), read("per_3", "call_twice", "a.txt"), read("per_4", "call_shared", "a.txt"))
+	handlerstest.Happened(t, g.Log, "c1", read("per_2", "call_twice", "b.txt"), read("per_3", "call_twice", "a.txt"),
+		read("per_4", "call_shared", "a.txt"))
 	handlerstest.Happened(t, g.Log, "c1",
-		handlerstest.Asks("per_5", "ses_1", "call_shell", "bash", []string{"git status"}, map[string]string{"command": "git status"}),
-		handlerstest.Asks("per_6", "ses_1", "call_two", "bash", []string{"git status"}, map[string]string{"command": "git status"}),
-		handlerstest.Asks("per_7", "ses_1", "call_two", "bash", []string{"git status -s"}, map[string]string{"command": "git status -s"}))
+		handlerstest.Asks("per_5", "ses_1", "call_shell", "bash", []string{"git status"},
+			map[string]string{"command": "git status"}),
+		handlerstest.Asks("per_6", "ses_1", "call_two", "bash", []string{"git status"},
+			map[string]string{"command": "git status"}),
+		handlerstest.Asks("per_7", "ses_1", "call_two", "bash", []string{"git status -s"},
+			map[string]string{"command": "git status -s"}))
 	g.Looked()
 	found, _ := g.Decisions("per_1")
 	is.Equal(found[0].Decision, events.Authorized)
@@ -184,7 +197,8 @@ func TestRequestOfACallThatIsNotCertainIsNotAllowed(t *testing.T) {
 		is.Equal(len(found), 1)
 		is.Equal(found[0].Decision, events.Denied)
 		is.Equal(by, []string{events.ActorPolicy})
-		is.Equal(found[0].Reason, "Another tool call of this message has the same id, or the request differs from its call, so it is not known which file would be opened. Call one tool at a time.") // the model reads it, and can call again
+		// the model reads it, and can call again
+		is.Equal(found[0].Reason, "Another tool call of this message has the same id, or the request differs from its call, so it is not known which file would be opened. Call one tool at a time.")
 	}
 	for _, id := range []string{"per_5", "per_6", "per_7"} {
 		left := g.Referrals(id)
@@ -229,7 +243,8 @@ func TestPersonIsToldWhatAPatchDoesToEachFile(t *testing.T) {
 	for _, name := range []string{"notes.md", "package.json", "big.txt"} {
 		is.NoErr(os.WriteFile(filepath.Join(g.Directory, name), []byte("x"), 0o600))
 	}
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1", `{"tool":"edit","pattern":"locked/**","action":"deny","active":true}`)
+	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+		`{"tool":"edit","pattern":"locked/**","action":"deny","active":true}`)
 	type file map[string]string
 	patch := func(id string, files ...file) handlerstest.Fact {
 		for _, f := range files {
@@ -239,14 +254,17 @@ func TestPersonIsToldWhatAPatchDoesToEachFile(t *testing.T) {
 				}
 			}
 		}
-		return handlerstest.Asks(id, "ses_1", "call_"+id, "edit", []string{"notes.md"}, map[string]any{"filepath": "notes.md", "diff": "-a\n+b", "files": files})
+		return handlerstest.Asks(id, "ses_1", "call_"+id, "edit", []string{"notes.md"},
+			map[string]any{"filepath": "notes.md", "diff": "-a\n+b", "files": files})
 	}
 	handlerstest.Happened(t, g.Log, "c1",
 		patch("per_1", file{"filePath": "notes.md", "movePath": "package.json", "type": "move"}),
 		patch("per_2", file{"filePath": "notes.md", "movePath": "new.md", "type": "move"}),
-		patch("per_3", file{"filePath": "big.txt", "type": "add"}, file{"filePath": "a\nb", "type": "add"}, file{"filePath": "notes.md", "type": "delete"}),
+		patch("per_3", file{"filePath": "big.txt", "type": "add"}, file{"filePath": "a\nb", "type": "add"},
+			file{"filePath": "notes.md", "type": "delete"}),
 		patch("per_4", file{"filePath": "notes.md", "type": "update"}),
-		handlerstest.Asks("per_5", "ses_1", "call_5", "edit", []string{"index.js"}, map[string]string{"filepath": g.Directory + "/index.js", "diff": "+[redacted]"}),
+		handlerstest.Asks("per_5", "ses_1", "call_5", "edit", []string{"index.js"},
+			map[string]string{"filepath": g.Directory + "/index.js", "diff": "+[redacted]"}),
 		patch("per_6", file{"filePath": "notes.md", "type": "update"}, file{"filePath": "locked/a.txt", "type": "update"}),
 		patch("per_7", file{"filePath": "notes.md", "movePath": "locked/b.txt", "type": "move"}))
 	g.Looked()

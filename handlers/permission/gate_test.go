@@ -22,7 +22,8 @@ func TestRuleDecidesAndIsNamedAndTheRestWaits(t *testing.T) {
 	e := handlerstest.AskBash("per_1", "git status --short").Event(t, "c1")
 	_, err := g.Log.Append(t.Context(), e)
 	is.NoErr(err)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "git push"), handlerstest.AskBash("per_3", "git status; make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "git push"),
+		handlerstest.AskBash("per_3", "git status; make"))
 	g.Looked()
 	found, by := g.Decisions("per_1")
 	is.Equal(found, []events.PermissionDecided{{
@@ -43,10 +44,12 @@ func TestRestartOfTheGateNeitherForgetsNorRepeats(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"), handlerstest.AskBash("per_2", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"),
+		handlerstest.AskBash("per_2", "make"))
 	g.Looked()
 	g.Stop()
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_3", "git status"), handlerstest.AskBash("per_4", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_3", "git status"),
+		handlerstest.AskBash("per_4", "make"))
 	g.Start()
 	g.Looked()
 	for id, n := range map[string]int{"per_1": 1, "per_2": 0, "per_3": 1, "per_4": 0} {
@@ -59,10 +62,12 @@ func TestAskThatOpenCodeForgotIsGrantedOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"), handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
+		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
 	g.Looked()
 	g.Decide("per_1", events.Authorized)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make "), handlerstest.AskBash("per_3", "make"), handlerstest.AskBash("per_4", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make "), handlerstest.AskBash("per_3", "make"),
+		handlerstest.AskBash("per_4", "make"))
 	g.Looked()
 	found, _ := g.Decisions("per_2")
 	is.Equal(len(found), 0) // not the same, byte for byte
@@ -87,7 +92,8 @@ func TestDenialOfAForgottenAskGrantsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"), handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
+		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
 	g.Decide("per_1", events.Denied)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make"))
 	g.Looked()
@@ -102,16 +108,19 @@ func TestForgottenAskThatIsAskedAgainExpires(t *testing.T) {
 	forgotten := func(id string) handlerstest.Fact {
 		return handlerstest.Fact{Data: events.PermissionInterrupted{Permission: id}}
 	}
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"), handlerstest.AskBash("per_2", "make test"), handlerstest.AskBash("per_3", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
+		handlerstest.AskBash("per_2", "make test"), handlerstest.AskBash("per_3", "make"))
 	g.Looked()
 	handlerstest.Happened(t, g.Log, "c1", forgotten("per_1"), forgotten("per_2"), handlerstest.AskBash("per_4", "make"))
 	g.Looked()
 	_, data := handlerstest.History(t, g.Log, "c1")
 	// Not per_2, which is another command, and not per_3, which OpenCode still knows.
-	is.Equal(handlerstest.Of[events.PermissionExpired](data), []events.PermissionExpired{{Permission: "per_1", Reason: "asked again as per_4"}})
+	is.Equal(handlerstest.Of[events.PermissionExpired](data),
+		[]events.PermissionExpired{{Permission: "per_1", Reason: "asked again as per_4"}})
 	found, _ := g.Decisions("per_4")
 	is.Equal(len(found), 0)
-	_, err := g.Permissions.Decide(t.Context(), permission.Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized})
+	_, err := g.Permissions.Decide(t.Context(), permission.Decide{Chat: "c1", Permission: "per_1",
+		Decision: events.Authorized})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 }
 
@@ -133,7 +142,8 @@ func TestReadIsAllowedOnlyInsideTheWorkspace(t *testing.T) {
 	} {
 		for _, typ := range []string{"read", "list"} {
 			id := "per_" + events.NewID()
-			handlerstest.Happened(t, g.Log, "c1", handlerstest.Asks(id, "ses_1", "call_"+id, typ, []string{pattern}, map[string]string{}))
+			handlerstest.Happened(t, g.Log, "c1", handlerstest.Asks(id, "ses_1", "call_"+id, typ, []string{pattern},
+				map[string]string{}))
 			g.Looked()
 			found, _ := g.Decisions(id)
 			allowed := allowed || typ == "read" && pattern == "no such file" // OpenCode's tool says that there is none
@@ -159,7 +169,8 @@ func TestReadIsAllowedOnlyInsideTheWorkspace(t *testing.T) {
 func TestUnreadableAskDoesNotStopTheGate(t *testing.T) {
 	t.Parallel()
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.OpenCode(events.PermissionAsked, "not an ask"), handlerstest.OpenCode(events.PermissionAsked, map[string]any{"id": 7}))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.OpenCode(events.PermissionAsked, "not an ask"),
+		handlerstest.OpenCode(events.PermissionAsked, map[string]any{"id": 7}))
 	g.Looked()
 }
 
@@ -167,14 +178,16 @@ func TestRuleDeniesWithItsReason(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	version := permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1", `{"tool":"bash","pattern":"git status*","action":"deny","active":true}`)
+	version := permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+		`{"tool":"bash","pattern":"git status*","action":"deny","active":true}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"))
 	g.Looked()
 	found, by := g.Decisions("per_1")
 	is.Equal(len(found), 1)
 	is.Equal(found[0].Decision, events.Denied)
 	is.True(found[0].Reason != "") // the model sees it, and goes on
-	is.Equal(found[0].RuleRef, events.RuleRef{Rule: "deny bash: git status*", RuleID: "tool_permissions/r1", RuleVersion: version})
+	is.Equal(found[0].RuleRef, events.RuleRef{Rule: "deny bash: git status*", RuleID: "tool_permissions/r1",
+		RuleVersion: version})
 	is.Equal(by, []string{events.ActorPolicy})
 	is.Equal(len(g.Referrals("per_1")), 0)
 }

@@ -6,8 +6,8 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// TypeNetwork is the type of the permission that lets a command reach a host. Only the policy requests it, and only a person or a
-// rule allows it.
+// TypeNetwork is the type of the permission that lets a command reach a host. Only the policy requests it, and only a
+// person or a rule allows it.
 const TypeNetwork = "network"
 
 // NetworkMode decides a connection that no rule matches.
@@ -30,8 +30,8 @@ func JudgeAddress(rules []policy.Rule, at policy.Address) policy.Verdict {
 	return judge(rules, policy.Ask{Type: TypeNetwork, Patterns: []string{at.String()}, Address: at.String()})
 }
 
-// Reached returns the hosts that a command names and that no rule decides. If the command needs a host but has no network, Reached
-// returns a sentence that says so instead.
+// Reached returns the hosts that a command names and that no rule decides. If the command needs a host but has no
+// network, Reached returns a sentence that says so instead.
 func (g Gate) Reached(rules []policy.Rule, command string) (hosts []string, network string) {
 	named, needs := policy.Reached(command)
 	if g.Network == "" || !needs {

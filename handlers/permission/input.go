@@ -12,9 +12,10 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// input returns the input of the policy, and the name of the agent that makes the request. It reads the disk, because the policy does no
-// I/O. It leaves unknown fields empty, and the policy then asks a person.
-func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, direct bool, wait time.Duration) (in policy.Ask, agent string) {
+// input returns the input of the policy, and the name of the agent that makes the request. It reads the disk, because
+// the policy does no I/O. It leaves unknown fields empty, and the policy then asks a person.
+func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, direct bool,
+	wait time.Duration) (in policy.Ask, agent string) {
 	directory := g.directory(chat, a.SessionID, direct)
 	in = g.askOn(a, directory)
 	in.Done = ctx.Done()
@@ -63,15 +64,15 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, di
 	return in, call.Agent
 }
 
-// severalCalls tells the model why its request was denied. The tool call of the request is ambiguous, so a person could not see which
-// file OpenCode would open.
+// severalCalls tells the model why its request was denied. The tool call of the request is ambiguous, so a person
+// could not see which file OpenCode would open.
 const severalCalls = "Another tool call of this message has the same id, or the request differs from its call, so it is not known which file would be opened. Call one tool at a time."
 
 // singleRequestTypes are the types of which a tool call makes at most one request.
 var singleRequestTypes = []string{"bash", "edit", "read", "lsp"}
 
-// hasOtherRequest reports whether the chat has another request of the same type for the same call of the same message. It reports
-// true when the log cannot be read.
+// hasOtherRequest reports whether the chat has another request of the same type for the same call of the same message.
+// It reports true when the log cannot be read.
 func (h *Permissions) hasOtherRequest(ctx context.Context, chat string, a events.PermissionAsk) bool {
 	if a.Tool.CallID == "" {
 		return false // Gate.Call knows no such call
@@ -79,22 +80,24 @@ func (h *Permissions) hasOtherRequest(ctx context.Context, chat string, a events
 	found := false
 	err := h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error {
 		for _, other := range s.calls[call{a.SessionID, a.Tool.CallID}] {
-			found = found || other.ID != a.ID && other.Type == a.Permission && other.Session == a.SessionID && other.Message == a.Tool.MessageID && other.Call == a.Tool.CallID
+			found = found || other.ID != a.ID && other.Type == a.Permission && other.Session == a.SessionID &&
+				other.Message == a.Tool.MessageID && other.Call == a.Tool.CallID
 		}
 		return nil
 	})
 	return found || err != nil
 }
 
-// requests reports whether the content of a request matches this call. A model chooses the ids of its calls, so a call with the id that
-// the request names may be another one.
+// requests reports whether the content of a request matches this call. A model chooses the ids of its calls, so a call
+// with the id that the request names may be another one.
 func (c Call) requests(a events.PermissionAsk, directory string) bool {
 	about := a.About()
 	switch a.Permission {
 	case "bash":
 		return c.Command == about.Command
 	case "read":
-		return len(a.Patterns) != 1 || c.Path != "" && workspace.Means(directory, a.Patterns[0], c.Path) // the policy asks about several files
+		// the policy asks about several files
+		return len(a.Patterns) != 1 || c.Path != "" && workspace.Means(directory, a.Patterns[0], c.Path)
 	case "lsp":
 		return c.Path == "" || about.Lsp == "" || filepath.Clean(c.Path) == filepath.Clean(about.Lsp)
 	case "edit":
@@ -111,11 +114,12 @@ func (c Call) requests(a events.PermissionAsk, directory string) bool {
 // askedByCall are the types of the requests that are read together with the arguments of their tool call.
 var askedByCall = []string{"bash", "edit", "read", "lsp", "external_directory"}
 
-// ownRequests are OpenCode's tools that, besides external_directory, request a permission of their own for the same paths: grep and
-// glob before, the others after. Without a decision on a command of bash, exec runs nothing.
+// ownRequests are OpenCode's tools that, besides external_directory, request a permission of their own for the same
+// paths: grep and glob before, the others after. Without a decision on a command of bash, exec runs nothing.
 var ownRequests = []string{"bash", "read", "edit", "write", "apply_patch", "grep", "glob", "lsp"}
 
-// directory returns the directory of a request's session, "" if it is unknown. A request over the API may name no session.
+// directory returns the directory of a request's session, "" if it is unknown. A request over the API may name no
+// session.
 func (g Gate) directory(chat, session string, direct bool) string {
 	if s, ok := g.Session(session); ok && s.Chat == chat {
 		return s.Directory

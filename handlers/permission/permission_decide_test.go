@@ -20,7 +20,8 @@ func TestBadCommandsAreRefusedAndChangeNothing(t *testing.T) {
 	t.Parallel()
 	h := permissiontest.Open(t)
 	submit := func(chatID, message, text string) error {
-		_, _, err := h.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: chatID, Message: message, Parts: handlerstest.Say(text)})
+		_, _, err := h.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: chatID, Message: message,
+			Parts: handlerstest.Say(text)})
 		return err
 	}
 	create := func(c chat.Create) error { _, _, err := h.Chats.Create(t.Context(), c); return err }
@@ -85,13 +86,16 @@ func TestCommandGivenTwiceIsCarriedOutOnce(t *testing.T) {
 	by := func(id string) handlers.Command { return handlers.Command{ID: id, Actor: handlerstest.Alice} }
 	for name, give := range map[string]func() (uint64, error){
 		"decide": func() (uint64, error) {
-			return h.Permissions.Decide(t.Context(), permission.Decide{Command: by("cmd1"), Chat: "c1", Permission: "per_1", Decision: events.Denied})
+			return h.Permissions.Decide(t.Context(), permission.Decide{Command: by("cmd1"), Chat: "c1", Permission: "per_1",
+				Decision: events.Denied})
 		},
 		"answer": func() (uint64, error) {
-			return h.Chats.AnswerQuestion(t.Context(), chat.AnswerQuestion{Command: by("cmd2"), Chat: "c1", Question: "que_1", Answers: []string{"a"}})
+			return h.Chats.AnswerQuestion(t.Context(), chat.AnswerQuestion{Command: by("cmd2"), Chat: "c1", Question: "que_1",
+				Answers: []string{"a"}})
 		},
 		"submit": func() (uint64, error) {
-			_, seq, err := h.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Command: by("cmd3"), Chat: "c1", Message: "m1", Parts: handlerstest.Say("hi")})
+			_, seq, err := h.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Command: by("cmd3"), Chat: "c1", Message: "m1",
+				Parts: handlerstest.Say("hi")})
 			return seq, err
 		},
 		"abort": func() (uint64, error) {
@@ -112,7 +116,8 @@ func TestCommandGivenTwiceIsCarriedOutOnce(t *testing.T) {
 		})
 	}
 	is := is.New(t)
-	_, _, err := h.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: "c1", Message: "m1", Parts: handlerstest.Say("other words")})
+	_, _, err := h.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: "c1", Message: "m1",
+		Parts: handlerstest.Say("other words")})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	is.Equal(err.Error(), "message m1 was submitted already with other content")
 	_, err = h.Chats.AbortTurn(t.Context(), chat.AbortTurn{Command: by("cmd5"), Chat: "c1", Session: "ses_2"})
@@ -125,14 +130,19 @@ func TestSecondDecisionIsRefusedAndTheLogUnchanged(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	_, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Decision: events.Denied, Reason: " too late "})
+	_, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{ID: "cmd1",
+		Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Decision: events.Denied, Reason: " too late "})
 	is.NoErr(err)
 	before, _ := handlerstest.History(t, h.Log, "c1")
 	for _, second := range []events.Decision{events.Authorized, events.Denied} { // the denial for another reason: for none
-		_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{ID: "cmd2", Actor: "user:bob"}, Chat: "c1", Permission: "per_1", Decision: second})
-		is.Equal(err, handlers.Refused{Code: handlers.Conflict, Text: "permission per_1 has been decided already: denied by user:alice", Field: "status"})
+		_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{ID: "cmd2",
+			Actor: "user:bob"}, Chat: "c1", Permission: "per_1", Decision: second})
+		is.Equal(err, handlers.Refused{Code: handlers.Conflict,
+			Text: "permission per_1 has been decided already: denied by user:alice", Field: "status"})
 	}
-	seq, err := h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{ID: "cmd3", Actor: "user:bob"}, Chat: "c1", Permission: "per_1", Decision: events.Denied, Reason: "too late"})
+	seq, err := h.Permissions.Decide(t.Context(),
+		permission.Decide{Command: handlers.Command{ID: "cmd3", Actor: "user:bob"}, Chat: "c1", Permission: "per_1",
+			Decision: events.Denied, Reason: "too late"})
 	is.NoErr(err) // it is so
 	is.Equal(seq, before[len(before)-1].Seq)
 	after, data := handlerstest.History(t, h.Log, "c1")
@@ -151,13 +161,15 @@ func TestDecisionTakenInBetweenWins(t *testing.T) {
 	elsewhere := permissiontest.New(h.Log)
 	slow := permission.Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized}
 	tries, f := 0, handlers.NewFold(permission.NewState(), permission.Filters("c1")...)
-	_, err := f.CarryOutOne(t.Context(), h.Log, "c1", handlers.Command{Actor: handlerstest.Alice}, func(s *permission.State) (events.Data, uint64, error) {
-		if tries++; tries == 1 {
-			_, err := elsewhere.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: "user:bob"}, Chat: "c1", Permission: "per_1", Decision: events.Denied})
-			is.NoErr(err)
-		}
-		return s.Decide(slow)
-	})
+	_, err := f.CarryOutOne(t.Context(), h.Log, "c1", handlers.Command{Actor: handlerstest.Alice},
+		func(s *permission.State) (events.Data, uint64, error) {
+			if tries++; tries == 1 {
+				_, err := elsewhere.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: "user:bob"},
+					Chat: "c1", Permission: "per_1", Decision: events.Denied})
+				is.NoErr(err)
+			}
+			return s.Decide(slow)
+		})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	is.Equal(err.Error(), "permission per_1 has been decided already: denied by user:bob")
 	is.Equal(tries, 2)
@@ -171,13 +183,15 @@ func TestDecisionOnAnotherAskInBetweenOnlyRepeats(t *testing.T) {
 	h := permissiontest.Open(t)
 	elsewhere := permissiontest.New(h.Log)
 	tries, f := 0, handlers.NewFold(permission.NewState(), permission.Filters("c1")...)
-	_, err := f.CarryOutOne(t.Context(), h.Log, "c1", handlers.Command{Actor: handlerstest.Alice}, func(s *permission.State) (events.Data, uint64, error) {
-		if tries++; tries == 1 {
-			_, err := elsewhere.Permissions.Decide(t.Context(), permission.Decide{Chat: "c1", Permission: "per_2", Decision: events.Denied})
-			is.NoErr(err)
-		}
-		return s.Decide(permission.Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized})
-	})
+	_, err := f.CarryOutOne(t.Context(), h.Log, "c1", handlers.Command{Actor: handlerstest.Alice},
+		func(s *permission.State) (events.Data, uint64, error) {
+			if tries++; tries == 1 {
+				_, err := elsewhere.Permissions.Decide(t.Context(), permission.Decide{Chat: "c1", Permission: "per_2",
+					Decision: events.Denied})
+				is.NoErr(err)
+			}
+			return s.Decide(permission.Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized})
+		})
 	is.NoErr(err)
 	is.Equal(tries, 2)
 	_, data := handlerstest.History(t, h.Log, "c1")
@@ -219,7 +233,8 @@ func TestManyAsksAreDecidedAtOnce(t *testing.T) {
 		handlerstest.Happened(t, h.Log, "c1", handlerstest.AskBash(fmt.Sprint("per_x", i), "ls"))
 	}
 	for _, err := range handlerstest.AtOnce(n, func(i int) error {
-		_, err := h.Permissions.Decide(t.Context(), permission.Decide{Chat: "c1", Permission: fmt.Sprint("per_x", i), Decision: events.Authorized})
+		_, err := h.Permissions.Decide(t.Context(), permission.Decide{Chat: "c1", Permission: fmt.Sprint("per_x", i),
+			Decision: events.Authorized})
 		return err
 	}) {
 		is.NoErr(err)

@@ -46,10 +46,11 @@ type Referral struct {
 
 // Outcome is how a request ended.
 type Outcome struct {
-	Seq     uint64
-	At      time.Time
-	By      string                    // actor
-	Status  string                    // authorized, denied, expired, or OpenCode's once, always and reject of an answer given there
+	Seq uint64
+	At  time.Time
+	By  string // actor
+	// authorized, denied, expired, or OpenCode's once, always and reject of an answer given there
+	Status  string
 	Reason  string                    // of a request that was not decided in PocketCoder
 	Decided *events.PermissionDecided // nil for a request that was not decided in PocketCoder
 	cause   string
@@ -69,7 +70,8 @@ func (r Request) cwd() string {
 	return r.Referral.Cwd
 }
 
-// State is the state of a chat's permission requests. It can apply events twice, and in another order than that of the log.
+// State is the state of a chat's permission requests. It can apply events twice, and in another order than that of the
+// log.
 type State struct {
 	handlers.ChatState
 	requests map[string]*Request          // by id
@@ -85,20 +87,23 @@ type State struct {
 type call struct{ session, id string }
 
 func NewState() *State {
-	return &State{requests: map[string]*Request{}, calls: map[call]map[string]*Request{}, aborted: map[string]uint64{}, lost: map[string]uint64{}}
+	return &State{requests: map[string]*Request{}, calls: map[call]map[string]*Request{}, aborted: map[string]uint64{},
+		lost: map[string]uint64{}}
 }
 
 // Filters returns the filters of the events on which a decision depends. Decisions match the first filter.
 func Filters(chat string) []string {
 	return []string{
-		events.ChatSubject(chat, "permission.*"), events.ChatSubject(chat, "opencode.permission.*"), handlers.ChatFilter(chat),
-		UseFilter(chat), events.ChatSubject(chat, events.ExecConnected{}.Kind()), events.ChatSubject(chat, events.TurnLost{}.Kind()),
+		events.ChatSubject(chat, "permission.*"), events.ChatSubject(chat, "opencode.permission.*"),
+		handlers.ChatFilter(chat),
+		UseFilter(chat), events.ChatSubject(chat, events.ExecConnected{}.Kind()),
+		events.ChatSubject(chat, events.TurnLost{}.Kind()),
 		events.ChatSubject(chat, events.MessageSubmitted{}.Kind()),
 	}
 }
 
-// UseFilter returns the filter whose last sequence an append expects when it uses an approval. It matches aborts, reverts, and executions
-// that an approval has started.
+// UseFilter returns the filter whose last sequence an append expects when it uses an approval. It matches aborts,
+// reverts, and executions that an approval has started.
 func UseFilter(chat string) string { return events.ChatSubject(chat, "*.requested") }
 
 // Chat returns the cached fold of a chat's permission requests.
@@ -106,7 +111,8 @@ func (h *Permissions) Chat(ctx context.Context, chat string) *handlers.Fold[*Sta
 	return h.chats.Get(ctx, chat, func() *handlers.Fold[*State] { return handlers.NewFold(NewState(), Filters(chat)...) })
 }
 
-// request returns a request of a chat with its content. Ask is nil for an unknown request, and for one that is not stored yet.
+// request returns a request of a chat with its content. Ask is nil for an unknown request, and for one that is not
+// stored yet.
 func (h *Permissions) request(ctx context.Context, chat, id string) (r Request, err error) {
 	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error { r = s.Request(id); return nil })
 	if err != nil || r.Seq == 0 || !handlers.IsStored(r.Seq) {
@@ -134,7 +140,8 @@ func (h *Permissions) known(ctx context.Context, chat, id string) (Request, erro
 }
 
 // OpenCodeRequest returns a request that OpenCode made. ok is false if the chat has no such request.
-func (h *Permissions) OpenCodeRequest(ctx context.Context, chat, permission string) (a events.PermissionAsk, ok bool, err error) {
+func (h *Permissions) OpenCodeRequest(ctx context.Context, chat,
+	permission string) (a events.PermissionAsk, ok bool, err error) {
 	r, err := h.request(ctx, chat, permission)
 	if err != nil || r.Ask == nil || r.Direct {
 		return a, false, err
@@ -240,7 +247,8 @@ func (s *State) at(e events.Event, id string) *Request {
 	return r
 }
 
-// end sets the outcome of a pending request. It does not replace a decision, because OpenCode reports a decision that it receives.
+// end sets the outcome of a pending request. It does not replace a decision, because OpenCode reports a decision that
+// it receives.
 func (r *Request) end(e events.Event, status, reason string) {
 	if r.Pending() {
 		r.Outcome = Outcome{Seq: e.Seq, At: e.Time, By: e.Actor, Status: status, Reason: reason}
@@ -266,13 +274,14 @@ func (s *State) HostRequests() map[string]Request {
 	return newest
 }
 
-// CommandRequest returns the request with the last decision about a command of one of OpenCode's calls, the zero Request if there is
-// none. A model may use the id of a call again. A request that was made over the API does not count, because its author could have named
-// any session and call.
+// CommandRequest returns the request with the last decision about a command of one of OpenCode's calls, the zero
+// Request if there is none. A model may use the id of a call again. A request that was made over the API does not
+// count, because its author could have named any session and call.
 func (s *State) CommandRequest(session, id string) (last Request) {
 	for _, r := range s.calls[call{session, id}] {
 		d := r.Outcome.Decided
-		if !r.Direct && d != nil && d.Type == "bash" && d.Session == session && d.Call == id && r.Outcome.Seq > last.Outcome.Seq {
+		if !r.Direct && d != nil && d.Type == "bash" && d.Session == session && d.Call == id &&
+			r.Outcome.Seq > last.Outcome.Seq {
 			last = *r
 		}
 	}
@@ -305,8 +314,9 @@ func (s *State) Void(how Outcome, at time.Time) string {
 	return ""
 }
 
-// grant returns the unused approval of an interrupted request with this hash. The approval ends when the person begins another turn or
-// reverts. Where a command runs, and the state of the files that a request changes, must be as they were approved.
+// grant returns the unused approval of an interrupted request with this hash. The approval ends when the person begins
+// another turn or reverts. Where a command runs, and the state of the files that a request changes, must be as they
+// were approved.
 func (s *State) grant(hash, cwd string, files []events.FileFingerprint, at time.Time) (Outcome, bool) {
 	for id, r := range s.requests {
 		d := r.Outcome.Decided
@@ -324,8 +334,8 @@ func (s *State) grant(hash, cwd string, files []events.FileFingerprint, at time.
 	return Outcome{}, false
 }
 
-// filesOf returns the fingerprints for which a request was approved. A request that used the approval of an interrupted one has the
-// fingerprints of that one.
+// filesOf returns the fingerprints for which a request was approved. A request that used the approval of an
+// interrupted one has the fingerprints of that one.
 func (s *State) filesOf(id string) []events.FileFingerprint {
 	for range len(s.requests) + 1 {
 		r := s.Request(id)

@@ -11,7 +11,8 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// pendingRequests holds the requests that the policy left to a person, by chat and id, until they are decided or expire.
+// pendingRequests holds the requests that the policy left to a person, by chat and id, until they are decided or
+// expire.
 type pendingRequests map[[2]string]bool
 
 func (w pendingRequests) Apply(e events.Event) {
@@ -29,8 +30,8 @@ func (w pendingRequests) Apply(e events.Event) {
 	}
 }
 
-// reactToRules returns the reaction to a change of the rules. It decides pending requests that the rules allow now. Removing a rule does
-// not change earlier decisions.
+// reactToRules returns the reaction to a change of the rules. It decides pending requests that the rules allow now.
+// Removing a rule does not change earlier decisions.
 func (g Gate) reactToRules() func(context.Context, events.Event) error {
 	f := handlers.NewFold(pendingRequests{}, events.ChatSubject("*", "permission.*"))
 	return func(ctx context.Context, e events.Event) error {
@@ -54,8 +55,8 @@ func (g Gate) reactToRules() func(context.Context, events.Event) error {
 	}
 }
 
-// reevaluate evaluates a pending request again, and decides it if the rules allow it now. It skips a request that OpenCode has forgotten,
-// because approving that request begins a turn.
+// reevaluate evaluates a pending request again, and decides it if the rules allow it now. It skips a request that
+// OpenCode has forgotten, because approving that request begins a turn.
 func (g Gate) reevaluate(ctx context.Context, chat, permission string) (waits bool, err error) {
 	r, err := g.Permissions.request(ctx, chat, permission)
 	if err != nil || r.Ask == nil || !r.Pending() {

@@ -13,8 +13,8 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Submit is the command to make a permission request over the API. Permission is the id of the request; if it is empty, one is created.
-// A second Submit with the same id and content changes nothing.
+// Submit is the command to make a permission request over the API. Permission is the id of the request; if it is
+// empty, one is created. A second Submit with the same id and content changes nothing.
 type Submit struct {
 	handlers.Command
 	Chat       string          `json:"chat"`
@@ -31,10 +31,12 @@ type Submit struct {
 // MaxRequest is the largest permission request, in bytes of its JSON.
 const MaxRequest = 1 << 20
 
-// TypeBudget is the type of the permission to exceed a budget. Only the policy requests it, and only a person approves it.
+// TypeBudget is the type of the permission to exceed a budget. Only the policy requests it, and only a person approves
+// it.
 const TypeBudget = "budget"
 
-// ForAdministrators reports whether only administrators decide a request: a request to exceed a budget that covers several chats.
+// ForAdministrators reports whether only administrators decide a request: a request to exceed a budget that covers
+// several chats.
 func ForAdministrators(typ string, metadata json.RawMessage) bool {
 	var m struct{ Administrators bool }
 	_ = json.Unmarshal(metadata, &m) // of another shape, they are not those of a budget
@@ -63,7 +65,8 @@ func (h *Permissions) Submit(ctx context.Context, c Submit) (permission string, 
 		case r.Seq == 0:
 			return []events.Event{e}, 0, nil
 		case r.content != sha256.Sum256(e.Data):
-			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "permission %s exists already with other content", c.Permission)
+			return nil, 0, handlers.RefuseField(handlers.Conflict, "id", "permission %s exists already with other content",
+				c.Permission)
 		default:
 			return nil, r.Seq, nil
 		}
@@ -98,13 +101,15 @@ func (c Submit) check() error {
 	case TypeBudget:
 		return handlers.RefuseField(handlers.Invalid, "permission", "type: only a budget makes requests of this type")
 	case TypeNetwork:
-		return handlers.RefuseField(handlers.Invalid, "permission", "type: only a command that connects to a host makes requests of this type")
+		return handlers.RefuseField(handlers.Invalid, "permission",
+			"type: only a command that connects to a host makes requests of this type")
 	}
 	if m := bytes.TrimSpace(c.Metadata); len(m) > 0 && (m[0] != '{' || !json.Valid(m)) {
 		return handlers.RefuseField(handlers.Invalid, "metadata", "metadata: want a JSON object")
 	}
 	if levels := events.Levels(c.Metadata); levels > events.MaxLevels {
-		return handlers.RefuseField(handlers.Invalid, "metadata", "metadata: the object nests %d levels; at most %d are accepted", levels, events.MaxLevels)
+		return handlers.RefuseField(handlers.Invalid, "metadata",
+			"metadata: the object nests %d levels; at most %d are accepted", levels, events.MaxLevels)
 	}
 	for _, text := range append([]string{c.Message, c.Session, c.MessageID, c.Call, string(c.Metadata)}, c.Patterns...) {
 		if !utf8.ValidString(text) {
@@ -117,8 +122,8 @@ func (c Submit) check() error {
 	return nil
 }
 
-// Submit makes a request and decides it at once if a rule does. status is Draft or the decision, and seq is the sequence of the event
-// that set it.
+// Submit makes a request and decides it at once if a rule does. status is Draft or the decision, and seq is the
+// sequence of the event that set it.
 func (g Gate) Submit(ctx context.Context, c Submit) (permission, status string, seq uint64, err error) {
 	if permission, seq, err = g.Permissions.Submit(ctx, c); err != nil {
 		return "", "", 0, err
@@ -128,7 +133,10 @@ func (g Gate) Submit(ctx context.Context, c Submit) (permission, status string, 
 		return "", "", 0, err
 	}
 	var how Outcome
-	err = g.Permissions.Chat(ctx, c.Chat).Read(ctx, g.Permissions.Log, func(s *State) error { how = s.Request(permission).Outcome; return nil })
+	err = g.Permissions.Chat(ctx, c.Chat).Read(ctx, g.Permissions.Log, func(s *State) error {
+		how = s.Request(permission).Outcome
+		return nil
+	})
 	switch {
 	case err != nil:
 		return "", "", 0, err

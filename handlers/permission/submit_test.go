@@ -39,7 +39,8 @@ func TestRequestIsDecidedAtOnceOrWaits(t *testing.T) {
 	_, status, _, err = g.Submit(t.Context(), permissiontest.Intends("i1", "make"))
 	is.NoErr(err)
 	is.Equal(status, permission.Draft)
-	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "i1", Decision: events.Denied})
+	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: "c1", Permission: "i1", Decision: events.Denied})
 	is.NoErr(err)
 	_, status, _, err = g.Submit(t.Context(), permissiontest.Intends("i1", "make"))
 	is.NoErr(err)
@@ -108,7 +109,8 @@ func TestRunningGateLooksAtRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	for _, c := range []permission.Submit{permissiontest.Intends("i1", "make"), permissiontest.Intends("i2", "git status")} {
+	for _, c := range []permission.Submit{permissiontest.Intends("i1", "make"),
+		permissiontest.Intends("i2", "git status")} {
 		_, _, err := g.Permissions.Submit(t.Context(), c)
 		is.NoErr(err)
 	}
@@ -121,11 +123,13 @@ func TestRequestUsesUpNoApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	handlerstest.Happened(t, h.Log, "c1", handlerstest.AskBash("per_5", "make"), handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_5"}})
+	handlerstest.Happened(t, h.Log, "c1", handlerstest.AskBash("per_5", "make"),
+		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_5"}})
 	_, status, _, err := permissiontest.GateOn(h).Submit(t.Context(), permissiontest.Intends("", "make"))
 	is.NoErr(err)
 	is.Equal(status, permission.Draft)
-	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_5", Decision: events.Authorized})
+	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: "c1", Permission: "per_5", Decision: events.Authorized})
 	is.NoErr(err) // it is still there, and was not taken for asked again
 	_, status, _, err = permissiontest.GateOn(h).Submit(t.Context(), permissiontest.Intends("", "make"))
 	is.NoErr(err)
@@ -138,7 +142,8 @@ func TestAskOfADeletedChatIsDenied(t *testing.T) {
 	g := permissiontest.OpenGate(t)
 	_, err := g.Chats.Delete(t.Context(), chat.Delete{Chat: "c1"})
 	is.NoErr(err)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"), handlerstest.AskBash("per_2", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"),
+		handlerstest.AskBash("per_2", "make"))
 	for _, id := range []string{"per_1", "per_2"} {
 		_, d := handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == id })
 		is.Equal(d.Decision, events.Denied)
@@ -161,11 +166,13 @@ func TestAskIsNotTakenForOneOfTheOtherKind(t *testing.T) {
 	_, status, _, err := g.Submit(t.Context(), permissiontest.Intends("i1", "make"))
 	is.NoErr(err)
 	is.Equal(status, permission.Draft)
-	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "i1", Decision: events.Authorized})
+	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: "c1", Permission: "i1", Decision: events.Authorized})
 	is.NoErr(err)
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(handlerstest.Of[events.PermissionDecided](data)[0].Command, "make")
 
 	_, _, err = h.Permissions.Submit(t.Context(), permissiontest.Intends("strange", "git status"))
-	is.Equal(err, handlers.Refused{Code: handlers.Conflict, Text: "permission strange exists already with other content", Field: "id"})
+	is.Equal(err, handlers.Refused{Code: handlers.Conflict, Text: "permission strange exists already with other content",
+		Field: "id"})
 }

@@ -16,13 +16,15 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Why explains a permission request: its content, the verdict of the policy, the decision, and the executions that followed.
+// Why explains a permission request: its content, the verdict of the policy, the decision, and the executions that
+// followed.
 type Why struct {
-	Chat       string         `json:"chat"`
-	Permission string         `json:"permission"`
-	Ask        WhyAsk         `json:"ask"`
-	Verdict    WhyVerdict     `json:"verdict"` // by the rules of the time of the decision or referral, and by the current files
-	Rules      []WhyRule      `json:"rules"`   // every rule that the policy checked, in order
+	Chat       string `json:"chat"`
+	Permission string `json:"permission"`
+	Ask        WhyAsk `json:"ask"`
+	// by the rules of the time of the decision or referral, and by the current files
+	Verdict    WhyVerdict     `json:"verdict"`
+	Rules      []WhyRule      `json:"rules"` // every rule that the policy checked, in order
 	Referred   *WhyReferred   `json:"referred,omitempty"`
 	Decision   *WhyDecision   `json:"decision,omitempty"`
 	Expired    *WhyExpired    `json:"expired,omitempty"` // why an approval was not carried out
@@ -69,7 +71,8 @@ type WhyReferred struct {
 
 // WhyDecision is the outcome of the request.
 type WhyDecision struct {
-	Decision string    `json:"decision"`     // authorized, denied, expired, or OpenCode's once, always and reject of an answer given there
+	// authorized, denied, expired, or OpenCode's once, always and reject of an answer given there
+	Decision string    `json:"decision"`
 	Actor    string    `json:"actor"`        // user:<id>, policy, engine:<id>
 	By       string    `json:"by,omitempty"` // the person's name
 	At       time.Time `json:"at"`
@@ -140,7 +143,8 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	return w.Why, nil
 }
 
-// scope returns the scope in which the policy evaluated a request. It returns the current scope if the policy has not evaluated it.
+// scope returns the scope in which the policy evaluated a request. It returns the current scope if the policy has not
+// evaluated it.
 func (r Request) scope(chat, agent string) record.RuleScope {
 	s := record.RuleScope{Chat: chat, Agent: agent, At: time.Now()}
 	if r.Outcome.Decided != nil && r.Outcome.By == events.ActorPolicy {
@@ -173,8 +177,8 @@ type explanation struct {
 	execs   map[string]int
 }
 
-// gather reads the events about the request, in the log's order. The state of the chat lists their sequences up to the start of the
-// execution.
+// gather reads the events about the request, in the log's order. The state of the chat lists their sequences up to the
+// start of the execution.
 func (w *explanation) gather(ctx context.Context, g Gate) error {
 	r, l := w.request, g.Permissions.Log
 	var all []events.Event
@@ -210,8 +214,10 @@ func (w *explanation) gather(ctx context.Context, g Gate) error {
 	return nil
 }
 
-// gatherExecution calls add with the events of the chat's executions, from the first to the last event of the request's own execution.
-func (w *explanation) gatherExecution(ctx context.Context, g Gate, beginning uint64, add func(events.Event) error) error {
+// gatherExecution calls add with the events of the chat's executions, from the first to the last event of the
+// request's own execution.
+func (w *explanation) gatherExecution(ctx context.Context, g Gate, beginning uint64,
+	add func(events.Event) error) error {
 	l, filter := g.Permissions.Log, events.ChatSubject(w.Chat, "exec.*")
 	last, err := g.LastOfExecution(ctx, w.request.Execution)
 	if err != nil {

@@ -30,8 +30,8 @@ type WhySignal struct {
 	At     time.Time `json:"at"`
 }
 
-// applyExec updates the executions with an event, and reports whether the event is about one of them. The event of a refused attempt
-// names no decision, so applyExec matches it by its tool call.
+// applyExec updates the executions with an event, and reports whether the event is about one of them. The event of a
+// refused attempt names no decision, so applyExec matches it by its tool call.
 func (w *explanation) applyExec(e events.Event, d events.Data) bool {
 	switch d := d.(type) {
 	case events.ExecRequested:

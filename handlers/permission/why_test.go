@@ -17,23 +17,30 @@ func TestWhyTellsTheWholeStoryOfAnEditedCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	ada, err := events.NewUser("alice", events.ActorSystem, events.AccountCreated{Email: "ada@example.org", Name: "Ada", Role: "user"})
+	ada, err := events.NewUser("alice", events.ActorSystem, events.AccountCreated{Email: "ada@example.org", Name: "Ada",
+		Role: "user"})
 	is.NoErr(err)
 	_, err = g.Log.Append(t.Context(), ada)
 	is.NoErr(err)
-	version := permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1", `{"tool":"bash","pattern":"make*","action":"ask","active":true}`)
+	version := permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+		`{"tool":"bash","pattern":"make*","action":"ask","active":true}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_0", "make"), handlerstest.AskBash("per_1", "make"))
 	g.Looked()
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1", `{"tool":"bash","pattern":"make*","action":"allow","active":false}`) // later
+	// later
+	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+		`{"tool":"bash","pattern":"make*","action":"allow","active":false}`)
 	_, err = g.Permissions.Decide(t.Context(), permission.Decide{
 		Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Decision: events.Authorized, Edited: "make -n",
 		Client: events.Client{Device: "Phone/1", Address: "192.0.2.1"},
 	})
 	is.NoErr(err)
 	handlerstest.Happened(t, g.Log, "c1",
-		handlerstest.Fact{Data: events.ExecRefused{Exec: "x1", Session: "ses_1", Call: "call_per_1", Command: "make all", Cwd: g.Directory, Reason: "not the one"}},
-		handlerstest.Fact{Data: events.ExecRefused{Exec: "x2", Session: "ses_1", Call: "call_per_2", Command: "id", Reason: "another's"}},
-		handlerstest.Fact{Data: events.ExecRequested{Exec: "x3", Permission: "per_1", Session: "ses_1", Call: "call_per_1", Command: "make -n", Original: "make", Cwd: g.Directory}},
+		handlerstest.Fact{Data: events.ExecRefused{Exec: "x1", Session: "ses_1", Call: "call_per_1", Command: "make all",
+			Cwd: g.Directory, Reason: "not the one"}},
+		handlerstest.Fact{Data: events.ExecRefused{Exec: "x2", Session: "ses_1", Call: "call_per_2", Command: "id",
+			Reason: "another's"}},
+		handlerstest.Fact{Data: events.ExecRequested{Exec: "x3", Permission: "per_1", Session: "ses_1", Call: "call_per_1",
+			Command: "make -n", Original: "make", Cwd: g.Directory}},
 		handlerstest.Replied("per_1"),
 		handlerstest.Fact{Data: events.ExecStarted{Exec: "x9"}},
 		handlerstest.Fact{Data: events.ExecStarted{Exec: "x3"}},
@@ -45,27 +52,31 @@ func TestWhyTellsTheWholeStoryOfAnEditedCommand(t *testing.T) {
 
 	w, err := g.Gate.Why(t.Context(), "c1", "per_1")
 	is.NoErr(err)
-	is.Equal([]string{w.Ask.Type, w.Ask.Command, w.Ask.Cwd, w.Ask.Agent, w.Ask.Session, w.Ask.Call}, []string{"bash", "make", g.Directory, "build", "ses_1", "call_per_1"})
+	is.Equal([]string{w.Ask.Type, w.Ask.Command, w.Ask.Cwd, w.Ask.Agent, w.Ask.Session, w.Ask.Call},
+		[]string{"bash", "make", g.Directory, "build", "ses_1", "call_per_1"})
 	is.Equal(w.Ask.Request, handlerstest.Request("make"))
 	is.Equal(w.Verdict.Action, policy.AskPerson) // as the rules were then
 	ref := events.RuleRef{Rule: "ask bash: make*", RuleID: "tool_permissions/r1", RuleVersion: version}
 	is.Equal(w.Referred.RuleRef, ref)
 	is.Equal(len(w.Rules), 1+len(g.Gate.Rules)) // every rule that was looked at
-	is.Equal([]any{w.Rules[0].Rule, w.Rules[0].ID, w.Rules[0].Version, w.Rules[0].Matched}, []any{ref.Rule, ref.RuleID, ref.RuleVersion, true})
+	is.Equal([]any{w.Rules[0].Rule, w.Rules[0].ID, w.Rules[0].Version, w.Rules[0].Matched},
+		[]any{ref.Rule, ref.RuleID, ref.RuleVersion, true})
 	d := w.Decision
 	is.Equal([]string{d.Decision, d.Actor, d.By, d.Device, d.Address, d.Command, d.Edited, d.Cwd},
 		[]string{"authorized", handlerstest.Alice, "Ada", "Phone/1", "192.0.2.1", "make", "make -n", g.Directory})
 	is.Equal(len(w.Executions), 2)
 	is.Equal([]string{w.Executions[0].Status, w.Executions[0].Reason}, []string{"refused", "not the one"})
 	ran := w.Executions[1]
-	is.Equal([]any{ran.ID, ran.Command, ran.Original, ran.Status, ran.ExitCode}, []any{"x3", "make -n", "make", "failed", 2})
+	is.Equal([]any{ran.ID, ran.Command, ran.Original, ran.Status, ran.ExitCode},
+		[]any{"x3", "make -n", "make", "failed", 2})
 	is.True(!ran.Started.IsZero() && !ran.Finished.IsZero())
 	var types []string
 	for i, e := range w.Events {
 		types = append(types, e.Type)
 		is.True(i == 0 || e.Seq > w.Events[i-1].Seq)
 	}
-	is.Equal(types, []string{"opencode.permission.asked", "permission.referred", "permission.decided", "exec.refused", "exec.requested",
+	is.Equal(types, []string{"opencode.permission.asked", "permission.referred", "permission.decided", "exec.refused",
+		"exec.requested",
 		"opencode.permission.replied", "exec.started", "exec.signalled", "exec.finished", "exec.changed"})
 
 	w, err = g.Gate.Why(t.Context(), "c1", "per_0") // waits
@@ -87,21 +98,25 @@ func TestWhySaysThatAnApprovalWasNotCarriedOut(t *testing.T) {
 	w, err := g.Gate.Why(t.Context(), "c1", "per_1")
 	is.NoErr(err)
 	is.Equal(w.Expired, nil)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionExpired{Permission: "per_1", Reason: "gone"}})
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionExpired{Permission: "per_1",
+		Reason: "gone"}})
 	w, err = g.Gate.Why(t.Context(), "c1", "per_1")
 	is.NoErr(err)
-	is.Equal([]string{w.Decision.Decision, w.Decision.Actor, w.Expired.Reason}, []string{"authorized", handlerstest.Alice, "gone"})
+	is.Equal([]string{w.Decision.Decision, w.Decision.Actor, w.Expired.Reason},
+		[]string{"authorized", handlerstest.Alice, "gone"})
 }
 
 func TestWhyOfWhatNoPersonDecided(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"), handlerstest.AskBash("per_2", "make"), handlerstest.AskBash("per_3", "make"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"),
+		handlerstest.AskBash("per_2", "make"), handlerstest.AskBash("per_3", "make"))
 	_, _, err := g.Permissions.Submit(t.Context(), permissiontest.Intends("i1", "git status"))
 	is.NoErr(err)
 	g.Looked()
-	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionExpired{Permission: "per_2", Reason: "gone"}}, handlerstest.Replied("per_3"))
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionExpired{Permission: "per_2",
+		Reason: "gone"}}, handlerstest.Replied("per_3"))
 	handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == "i1" })
 	for id, want := range map[string][]string{
 		"per_1": {"authorized", events.ActorPolicy, "bash: git status*", ""},

@@ -15,7 +15,8 @@ func BenchmarkEvaluate1000Rules(b *testing.B) {
 		case 0:
 			rules = append(rules, policy.Rule{Permission: "bash", Pattern: fmt.Sprintf("npm run task%d*", i)})
 		case 1:
-			rules = append(rules, policy.Rule{Permission: "bash", Pattern: fmt.Sprintf("tool%d --flag 'a b' *", i), Action: policy.Deny})
+			rules = append(rules, policy.Rule{Permission: "bash", Pattern: fmt.Sprintf("tool%d --flag 'a b' *", i),
+				Action: policy.Deny})
 		case 2:
 			rules = append(rules, policy.Rule{Permission: "read", Pattern: fmt.Sprintf("secrets/%d/**", i), Action: policy.Deny})
 		case 3:
@@ -23,7 +24,8 @@ func BenchmarkEvaluate1000Rules(b *testing.B) {
 		}
 	}
 	rules = append(rules, policy.Defaults...)
-	ask := policy.Ask{Type: "bash", Command: "cd src && git log --oneline -20 -- api | grep -n 'fix' | head -5", Cwd: "/workspace", Root: "/workspace"}
+	ask := policy.Ask{Type: "bash", Command: "cd src && git log --oneline -20 -- api | grep -n 'fix' | head -5",
+		Cwd: "/workspace", Root: "/workspace"}
 	b.ReportAllocs()
 	for b.Loop() {
 		if v := policy.Evaluate(rules, ask); v.Action != policy.Allow {

@@ -37,7 +37,8 @@ func search() policy.Ask {
 
 func TestAnOrdinaryLargeWorkspaceIsDecidedByTheRules(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"grep -r x .", "rg x", "git status", "git diff --stat && git grep x -- big | head", "rg x big && grep -rn y big && diff -r big big"} {
+	for _, command := range []string{"grep -r x .", "rg x", "git status", "git diff --stat && git grep x -- big | head",
+		"rg x big && grep -rn y big && diff -r big big"} {
 		if v := policy.Evaluate(policy.Defaults, ofMany(bash(command))); v.Action != policy.Allow {
 			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
 		}
@@ -51,7 +52,8 @@ func TestAnOrdinaryLargeWorkspaceIsDecidedByTheRules(t *testing.T) {
 
 func TestAnEvaluationEndsWhenItsTimeIsOver(t *testing.T) {
 	t.Parallel()
-	for _, a := range []policy.Ask{ofMany(bash("grep -r x .")), ofMany(bash("git grep x -- big")), ofMany(bash("cd big && rg x")), ofMany(search())} {
+	for _, a := range []policy.Ask{ofMany(bash("grep -r x .")), ofMany(bash("git grep x -- big")),
+		ofMany(bash("cd big && rg x")), ofMany(search())} {
 		is := is.New(t)
 		now := time.Time{}
 		a.Now = func() time.Time { now = now.Add(time.Millisecond); return now }
@@ -80,7 +82,8 @@ func TestAnEvaluationEndsWhenNobodyWaitsForIt(t *testing.T) {
 	is.Equal(lists, 3)
 }
 
-// The names of a workspace, times the lines of its ignore files or the words of a command, may be more than can be compared.
+// The names of a workspace, times the lines of its ignore files or the words of a command, may be more than can be
+// compared.
 func TestAnEvaluationComparesSoMuchOnly(t *testing.T) {
 	t.Parallel()
 	compared := 0
@@ -109,13 +112,16 @@ func TestAnEvaluationComparesSoMuchOnly(t *testing.T) {
 	for i := range 600 {
 		limits += fmt.Sprint(" f", i)
 	}
-	is.Equal(policy.Evaluate(policy.Defaults, ofMany(bash(limits))), policy.Verdict{Action: policy.AskPerson, Reason: tooLong})
-	is.Equal(policy.Evaluate([]policy.Rule{{Permission: "bash", Pattern: "git grep*", Action: policy.Deny}}, ofMany(bash(limits))).Action, policy.Deny)
+	is.Equal(policy.Evaluate(policy.Defaults, ofMany(bash(limits))),
+		policy.Verdict{Action: policy.AskPerson, Reason: tooLong})
+	is.Equal(policy.Evaluate([]policy.Rule{{Permission: "bash", Pattern: "git grep*", Action: policy.Deny}},
+		ofMany(bash(limits))).Action, policy.Deny)
 }
 
 func TestAnEvaluationListsAFolderOnce(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{strings.Repeat("rg x big;", 60), strings.Repeat("cd big/3 && git status; cd ../..;", 6), "grep -r x big; rg y .; diff -r big src; git diff -- big"} {
+	for _, command := range []string{strings.Repeat("rg x big;", 60),
+		strings.Repeat("cd big/3 && git status; cd ../..;", 6), "grep -r x big; rg y .; diff -r big src; git diff -- big"} {
 		a := ofMany(bash(command))
 		list, lists, reads := a.List, map[string]int{}, 0
 		a.List = func(folder string, most int) ([]files.Entry, bool) { lists[folder]++; return list(folder, most) }
@@ -138,7 +144,8 @@ func TestACommandOfTooManyCommandsIsAsked(t *testing.T) {
 	is := is.New(t)
 	is.Equal(policy.Evaluate(policy.Defaults, bash(strings.Repeat("ls;", 64))).Action, policy.Allow)
 	v := policy.Evaluate(policy.Defaults, bash(strings.Repeat("ls;", 65)))
-	is.Equal(v, policy.Verdict{Action: policy.AskPerson, Reason: "it holds more than 64 commands, too many to be read at a glance"})
+	is.Equal(v, policy.Verdict{Action: policy.AskPerson,
+		Reason: "it holds more than 64 commands, too many to be read at a glance"})
 	is.Equal(policy.Suggest(bash(strings.Repeat("ls;", 65)), nil), nil)
 	denied := append([]policy.Rule{{Permission: "bash", Pattern: "rm*", Action: policy.Deny}}, policy.Defaults...)
 	is.Equal(policy.Evaluate(denied, bash(strings.Repeat("ls;", 70)+"rm x")).Action, policy.Deny)

@@ -140,7 +140,8 @@ func candidates(a program.Argument) []string {
 		rest := a.Value[i+1:]
 		switch {
 		case c == ':' && strings.HasPrefix(rest, "//") && !strings.HasSuffix(a.Value[:i], "file"): // a URL
-		case strings.HasPrefix(rest, "/"), strings.HasPrefix(rest, "../"), rest == "..", strings.HasPrefix(rest, "~"), files.Secret(rest):
+		case strings.HasPrefix(rest, "/"), strings.HasPrefix(rest, "../"), rest == "..", strings.HasPrefix(rest, "~"),
+			files.Secret(rest):
 			list = append(list, rest)
 		}
 	}

@@ -139,8 +139,9 @@ func (e *evaluation) kept(k *check) string {
 	return ""
 }
 
-// protected returns a function that says why a rule keeps a place from being read, or, with alsoWrites, from being written. It
-// returns nil when there is no such rule. Rules that keep all files are for other tools: they would ask for every command.
+// protected returns a function that says why a rule keeps a place from being read, or, with alsoWrites, from being
+// written. It returns nil when there is no such rule. Rules that keep all files are for other tools: they would ask
+// for every command.
 func (e *evaluation) protected(alsoWrites bool) func(files.Place) (cause string) {
 	var rules []*compiled
 	for _, r := range e.rules {
@@ -181,7 +182,9 @@ func (e *evaluation) opening(c bash.PlacedCommand, to bash.Redirect) (rules []Ru
 		if cause != "" {
 			return nil, cause
 		}
-		i := slices.IndexFunc(e.rules, func(r *compiled) bool { return r.allows(permission) && r.path.matches(at.Real, a.Root) })
+		i := slices.IndexFunc(e.rules, func(r *compiled) bool {
+			return r.allows(permission) && r.path.matches(at.Real, a.Root)
+		})
 		if i < 0 {
 			return nil, fmt.Sprintf("no rule allows the shell to %s %s", permission, display.Quote(to.Target))
 		}

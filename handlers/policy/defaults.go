@@ -6,10 +6,13 @@ var Defaults = append([]Rule{
 	{Permission: "read", Pattern: Inside}, {Permission: "list", Pattern: Inside}, {Permission: "glob", Pattern: Inside}, {Permission: "grep", Pattern: Inside},
 	{Permission: "todowrite", Pattern: "*"}, {Permission: "todoread", Pattern: "*"},
 }, commands(
-	"git status*", "git log*", "git diff*", "git show*", "git branch*", "git blame*", "git rev-parse*", "git ls-files*", "git describe*", "git shortlog*",
+	"git status*", "git log*", "git diff*", "git show*", "git branch*", "git blame*", "git rev-parse*", "git ls-files*",
+	"git describe*", "git shortlog*",
 	"git remote*", "git tag*", "git grep*", "git merge-base*", "git stash list*",
-	"cd*", "ls*", "cat*", "head*", "tail*", "wc*", "nl*", "cut*", "tr*", "sort*", "uniq*", "comm*", "diff*", "cmp*", "stat*", "file*", "du*", "tree*",
-	"grep*", "rg*", "find*", "sed*", "jq*", "pwd*", "echo*", "printf*", "true*", "false*", "test*", "which*", "type*", "basename*", "dirname*", "realpath*", "readlink*",
+	"cd*", "ls*", "cat*", "head*", "tail*", "wc*", "nl*", "cut*", "tr*", "sort*", "uniq*", "comm*", "diff*", "cmp*",
+	"stat*", "file*", "du*", "tree*",
+	"grep*", "rg*", "find*", "sed*", "jq*", "pwd*", "echo*", "printf*", "true*", "false*", "test*", "which*", "type*",
+	"basename*", "dirname*", "realpath*", "readlink*",
 	"date*", "uname*", "whoami*", "id*", "nproc*", "seq*", "md5sum*", "sha256sum*",
 )...)
 

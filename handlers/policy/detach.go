@@ -5,7 +5,8 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// detaching gives the rule that allows a command, which is allowed already, to run on by itself: one that begins with the word.
+// detaching gives the rule that allows a command, which is allowed already, to run on by itself: one that begins with
+// the word.
 func (e *evaluation) detaching(c bash.PlacedCommand) (rules []Rule, cause string) {
 	words := append([]string{bash.DetachWord}, c.Words...)
 	for _, r := range e.rules {
@@ -13,7 +14,8 @@ func (e *evaluation) detaching(c bash.PlacedCommand) (rules []Rule, cause string
 			return []Rule{r.Rule}, ""
 		}
 	}
-	return nil, "no rule allows " + display.Quote(c.String()) + " to run on by itself: that takes one for “" + bash.DetachWord + " …” too"
+	return nil, "no rule allows " + display.Quote(c.String()) + " to run on by itself: that takes one for “" +
+		bash.DetachWord + " …” too"
 }
 
 // suggestDetached adds to the rules that would allow the commands those that let them run on by themselves.

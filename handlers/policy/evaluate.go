@@ -33,11 +33,12 @@ func Explain(rules []Rule, a Ask) (Verdict, []Looked) {
 	return v, e.looked
 }
 
-// concerns says whether rules for a permission may be looked at for an ask of a type: its own, and for commands, searches and writes
-// those about files.
+// concerns says whether rules for a permission may be looked at for an ask of a type: its own, and for commands,
+// searches and writes those about files.
 func concerns(permission, asked string) bool {
 	return permission == asked || permission == "*" || permission == "mcp" ||
-		(permission == "read" || writes(permission)) && (asked == "bash" || writes(asked)) || permission == "read" && asked == "grep"
+		(permission == "read" || writes(permission)) && (asked == "bash" || writes(asked)) || permission == "read" &&
+		asked == "grep"
 }
 
 // evaluation is one ask against all rules.
@@ -121,8 +122,8 @@ func (e *evaluation) permit(types []string, cause string, matches func(*compiled
 
 func asked(cause string) Verdict { return Verdict{Action: AskPerson, Reason: cause} }
 
-// unusable says why OpenCode's tool can do nothing with a path, whatever the rules and people say: it would wait for ever for
-// what is no file, or the path does not exist for it.
+// unusable says why OpenCode's tool can do nothing with a path, whatever the rules and people say: it would wait for
+// ever for what is no file, or the path does not exist for it.
 func (a Ask) unusable() string {
 	if !slices.Contains(fileTypes, a.Type) {
 		return ""
@@ -155,8 +156,8 @@ func (a Ask) paths() []string {
 	return []string{a.Path}
 }
 
-// external decides about a tool that leaves the workspace. Where the tool's own request is decided for the same paths, a person
-// sees that request only. Rules that deny or ask still count.
+// external decides about a tool that leaves the workspace. Where the tool's own request is decided for the same paths,
+// a person sees that request only. Rules that deny or ask still count.
 func (e *evaluation) external() Verdict {
 	v := e.path()
 	if own := e.ask.Own; v.Action == AskPerson && len(v.Rules) == 0 && own != "" {
@@ -165,8 +166,8 @@ func (e *evaluation) external() Verdict {
 	return v
 }
 
-// path decides about reading, writing and the like of one file or folder. A person is told where a link leads: what is asked
-// names the link alone.
+// path decides about reading, writing and the like of one file or folder. A person is told where a link leads: what is
+// asked names the link alone.
 func (e *evaluation) path() Verdict {
 	return e.withTarget(e.file())
 }
@@ -221,19 +222,20 @@ func (a Ask) writesSeveral(r *compiled) bool {
 	})
 }
 
-// leaves reports whether a rule that denies or asks is about one of the folders that a command leaves the workspace for. OpenCode
-// writes each as folder/*.
+// leaves reports whether a rule that denies or asks is about one of the folders that a command leaves the workspace
+// for. OpenCode writes each as folder/*.
 func (a Ask) leaves(r *compiled) bool {
 	return a.Type == "external_directory" && slices.ContainsFunc(a.Patterns, func(p string) bool {
 		at, cause := a.workspace().Locate(a.Cwd, strings.TrimSuffix(p, "*"))
-		return cause == "" && (r.keeps(a.lower(at)) || r.keeps(a.lower(files.Place{Lexical: at.Lexical + "/*", Real: at.Real + "/*"})))
+		return cause == "" && (r.keeps(a.lower(at)) ||
+			r.keeps(a.lower(files.Place{Lexical: at.Lexical + "/*", Real: at.Real + "/*"})))
 	})
 }
 
 func writes(permission string) bool { return permission == "edit" || permission == "write" }
 
-// search decides about finding files and text: inside the workspace the pattern says nothing of a place. OpenCode searches the
-// folder of the path, symlinks resolved, or the folder around it when the path is a file.
+// search decides about finding files and text: inside the workspace the pattern says nothing of a place. OpenCode
+// searches the folder of the path, symlinks resolved, or the folder around it when the path is a file.
 func (e *evaluation) search() Verdict {
 	return e.withTarget(e.tree())
 }
@@ -260,7 +262,8 @@ func (e *evaluation) tree() Verdict {
 		case why != "":
 			cause = why
 		case clean.Real != at.Real: // OpenCode takes the one for some tools, and the other for others
-			cause = display.QuotePath(a.Path) + " leads to two places: " + display.QuotePath(at.Real) + " and " + display.QuotePath(clean.Real)
+			cause = display.QuotePath(a.Path) + " leads to two places: " + display.QuotePath(at.Real) + " and " +
+				display.QuotePath(clean.Real)
 		default:
 			if why := a.workspace().MayRead(at); why != "" {
 				cause = why

@@ -17,9 +17,12 @@ func bash(command string) policy.Ask {
 
 func TestDefaultsAreSilentAboutLookingAround(t *testing.T) {
 	for _, command := range []string{
-		"git status", "git log --oneline -5", "git diff HEAD~1 -- src", "git show HEAD:go.mod", "git branch --show-current", "git remote -v", "git stash list",
-		"ls -la", "cat go.mod | head -5", "tail -n 3 a.log", "wc -l a b", "grep -rn 'x' src", "rg -n foo", "find . -name '*.go' -type f", "pwd", "echo done", "which go",
-		"jq .scripts package.json", "sed -n '1,20p' a.go", "cd src && ls && git status --short", "test -f go.mod && echo yes", "wc -l < a.txt",
+		"git status", "git log --oneline -5", "git diff HEAD~1 -- src", "git show HEAD:go.mod", "git branch --show-current",
+		"git remote -v", "git stash list",
+		"ls -la", "cat go.mod | head -5", "tail -n 3 a.log", "wc -l a b", "grep -rn 'x' src", "rg -n foo",
+		"find . -name '*.go' -type f", "pwd", "echo done", "which go",
+		"jq .scripts package.json", "sed -n '1,20p' a.go", "cd src && ls && git status --short",
+		"test -f go.mod && echo yes", "wc -l < a.txt",
 	} {
 		t.Run(command, func(t *testing.T) {
 			is := is.New(t)
@@ -32,8 +35,10 @@ func TestDefaultsAreSilentAboutLookingAround(t *testing.T) {
 
 func TestDefaultsAskForWhatRunsOrWrites(t *testing.T) {
 	for _, command := range []string{
-		"go test ./...", "npm run build", "make", "git commit -m x", "git push", "git branch x", "git tag v1", "git remote add a b", "git stash", "git stash drop", "rm a", "touch a", "echo x > a",
-		"git status && rm -rf /", "git diff --ext-diff", "rg --pre x y", "cat .env", "find . -delete", "sed -i s/a/b/ f", "curl https://example.com", "env", "printenv", "python3 a.py", "sort -o a b",
+		"go test ./...", "npm run build", "make", "git commit -m x", "git push", "git branch x", "git tag v1",
+		"git remote add a b", "git stash", "git stash drop", "rm a", "touch a", "echo x > a",
+		"git status && rm -rf /", "git diff --ext-diff", "rg --pre x y", "cat .env", "find . -delete", "sed -i s/a/b/ f",
+		"curl https://example.com", "env", "printenv", "python3 a.py", "sort -o a b",
 	} {
 		t.Run(command, func(t *testing.T) {
 			is := is.New(t)
@@ -51,7 +56,8 @@ func TestBackupsAndVariantsOfSecretFilesAreAsked(t *testing.T) {
 		"server.key~": policy.AskPerson, "server.pem.bak": policy.AskPerson, "id_rsa.orig": policy.AskPerson, "wallet.dat.save": policy.AskPerson, ".netrc.swp": policy.AskPerson,
 		".id_rsa.swp": policy.AskPerson, "id_rsa.bak~": policy.AskPerson, ".ssh.bak/known": policy.AskPerson, "a.go~": policy.Allow, "a.go.orig": policy.Allow, "~": policy.Allow, ".swp": policy.Allow,
 	} {
-		v := policy.Evaluate(policy.Defaults, policy.Ask{Type: "read", Path: "/workspace/" + name, Cwd: "/workspace", Root: "/workspace"})
+		v := policy.Evaluate(policy.Defaults, policy.Ask{Type: "read", Path: "/workspace/" + name, Cwd: "/workspace",
+			Root: "/workspace"})
 		if v.Action != want {
 			t.Errorf("%s: %s: %s", name, v.Action, v.Reason)
 		}
@@ -60,14 +66,17 @@ func TestBackupsAndVariantsOfSecretFilesAreAsked(t *testing.T) {
 
 // What follows a file runs until someone stops it, and would keep its place in the sandbox.
 func TestTailAsksBeforeItFollowsAFile(t *testing.T) {
-	for _, command := range []string{"tail -f a.log", "tail -n 5 -F a.log", "tail -5f a.log", "tail -qf a.log", "tail --follow a.log", "tail --follow=name a.log", "tail --foll a.log", "tail --retry a.log"} {
+	for _, command := range []string{"tail -f a.log", "tail -n 5 -F a.log", "tail -5f a.log", "tail -qf a.log",
+		"tail --follow a.log", "tail --follow=name a.log", "tail --foll a.log", "tail --retry a.log"} {
 		if v := policy.Evaluate(policy.Defaults, bash(command)); v.Action != policy.AskPerson {
 			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
 		}
 	}
 	is := is.New(t)
-	is.Equal(policy.Evaluate(policy.Defaults, bash("tail -f a.log")).Reason, "“-f” makes “tail” run until it is stopped; a rule reaches it only when it names it")
-	is.Equal(policy.Evaluate([]policy.Rule{{Permission: "bash", Pattern: "tail -f *"}}, bash("tail -f a.log")).Action, policy.Allow)
+	is.Equal(policy.Evaluate(policy.Defaults, bash("tail -f a.log")).Reason,
+		"“-f” makes “tail” run until it is stopped; a rule reaches it only when it names it")
+	is.Equal(policy.Evaluate([]policy.Rule{{Permission: "bash", Pattern: "tail -f *"}}, bash("tail -f a.log")).Action,
+		policy.Allow)
 	is.Equal(policy.Evaluate(policy.Defaults, bash("tail -n 5 -q a.log")).Action, policy.Allow)
 }
 
@@ -100,13 +109,16 @@ func TestAReasonNamesTheWord(t *testing.T) {
 // Of a command, OpenCode asks with the folders alone.
 func TestAReasonNamesTheFoldersOutside(t *testing.T) {
 	is := is.New(t)
-	a := policy.Ask{Type: "external_directory", Patterns: []string{"/etc/*", "/root/*", "/*"}, Cwd: "/workspace", Root: "/workspace"}
-	v := policy.Evaluate(append([]policy.Rule{{Permission: "external_directory", Pattern: "/etc/**"}}, policy.Defaults...), a)
+	a := policy.Ask{Type: "external_directory", Patterns: []string{"/etc/*", "/root/*", "/*"}, Cwd: "/workspace",
+		Root: "/workspace"}
+	v := policy.Evaluate(append([]policy.Rule{{Permission: "external_directory", Pattern: "/etc/**"}},
+		policy.Defaults...), a)
 	is.Equal(v, policy.Verdict{Action: policy.AskPerson, Reason: "it reaches outside the workspace: “/etc”, “/root”, “/”"})
 }
 
 func TestLeavingTheWorkspaceIsDecidedByTheToolsOwnRequest(t *testing.T) {
-	a := policy.Ask{Type: "external_directory", Patterns: []string{"/data/*", "/root/*"}, Cwd: "/workspace", Root: "/workspace", Own: "bash"}
+	a := policy.Ask{Type: "external_directory", Patterns: []string{"/data/*", "/root/*"}, Cwd: "/workspace",
+		Root: "/workspace", Own: "bash"}
 	for name, c := range map[string]struct {
 		rules []policy.Rule
 		want  policy.Action
@@ -131,13 +143,14 @@ func TestWhatOpenCodeCannotUseIsDenied(t *testing.T) {
 		ask  policy.Ask
 		says string // of the denial; "" is no denial
 	}{
-		"a FIFO":             {policy.Ask{Type: "read", Path: "pipe"}, "“/workspace/pipe” is a FIFO. OpenCode opens only regular files and directories."},
-		"a FIFO to search":   {policy.Ask{Type: "grep", Path: "pipe", Patterns: []string{"x"}}, "is a FIFO"},
-		"one of a patch":     {policy.Ask{Type: "edit", Path: "/workspace/a", Patterns: []string{"/workspace/a", "/workspace/pipe"}}, "is a FIFO"},
-		"a file":             {policy.Ask{Type: "read", Path: "a"}, ""},
-		"what is not shown":  {policy.Ask{Type: "read", Path: "/home/x"}, "“/home/x” does not exist for OpenCode."},
-		"what is shown":      {policy.Ask{Type: "read", Path: "/data/x"}, ""},
-		"a command about it": {policy.Ask{Type: "bash", Command: "cat /home/x pipe"}, ""}, // the sandbox decides what exists for it
+		"a FIFO":            {policy.Ask{Type: "read", Path: "pipe"}, "“/workspace/pipe” is a FIFO. OpenCode opens only regular files and directories."},
+		"a FIFO to search":  {policy.Ask{Type: "grep", Path: "pipe", Patterns: []string{"x"}}, "is a FIFO"},
+		"one of a patch":    {policy.Ask{Type: "edit", Path: "/workspace/a", Patterns: []string{"/workspace/a", "/workspace/pipe"}}, "is a FIFO"},
+		"a file":            {policy.Ask{Type: "read", Path: "a"}, ""},
+		"what is not shown": {policy.Ask{Type: "read", Path: "/home/x"}, "“/home/x” does not exist for OpenCode."},
+		"what is shown":     {policy.Ask{Type: "read", Path: "/data/x"}, ""},
+		// the sandbox decides what exists for it
+		"a command about it": {policy.Ask{Type: "bash", Command: "cat /home/x pipe"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -159,12 +172,14 @@ func TestASearchIsDecidedByItsFolder(t *testing.T) {
 	} {
 		for _, tool := range []string{"grep", "glob"} {
 			t.Run(tool+" "+path, func(t *testing.T) {
-				a := policy.Ask{Type: tool, Patterns: []string{"x"}, Path: path, Cwd: "/workspace", Root: "/workspace", Resolve: resolve}
+				a := policy.Ask{Type: tool, Patterns: []string{"x"}, Path: path, Cwd: "/workspace", Root: "/workspace",
+					Resolve: resolve}
 				is.New(t).Equal(policy.Evaluate(policy.Defaults, a).Action, want)
 			})
 		}
 	}
-	symbols := policy.Ask{Type: "lsp", Patterns: []string{"*"}, Path: "link/main.go", Cwd: "/workspace", Root: "/workspace", Resolve: resolve}
+	symbols := policy.Ask{Type: "lsp", Patterns: []string{"*"}, Path: "link/main.go", Cwd: "/workspace",
+		Root: "/workspace", Resolve: resolve}
 	allowed := append([]policy.Rule{{Permission: "lsp", Pattern: "*"}}, policy.Defaults...)
 	is := is.New(t)
 	is.Equal(policy.Evaluate(allowed, symbols).Action, policy.AskPerson)
@@ -211,7 +226,8 @@ func TestExplainSaysWhatBecameOfEachRule(t *testing.T) {
 	for _, l := range looked {
 		why = append(why, l.Why)
 	}
-	is.Equal(why, []string{"matches", "is for edit", "does not match", "is broken: column 3: '&' is shell syntax; a rule is for one command", "matches “out/a.txt”"})
+	is.Equal(why, []string{"matches", "is for edit", "does not match",
+		"is broken: column 3: '&' is shell syntax; a rule is for one command", "matches “out/a.txt”"})
 	is.True(looked[0].Matched && !looked[2].Matched && looked[4].Matched)
 }
 
@@ -237,7 +253,8 @@ func TestALinkIsWhereItLeads(t *testing.T) {
 		return p, true
 	}
 	rule := func(pattern string) policy.Rule { return policy.Rule{Permission: "edit", Pattern: pattern} }
-	named := []policy.Rule{rule("docs/**"), rule("docs/out.md"), rule("/workspace/docs/out.md"), rule("/workspace/**"), rule("**"), rule("*"), rule(policy.Inside)}
+	named := []policy.Rule{rule("docs/**"), rule("docs/out.md"), rule("/workspace/docs/out.md"), rule("/workspace/**"),
+		rule("**"), rule("*"), rule(policy.Inside)}
 	const out = "it leads to “/outside/file”, outside the workspace; "
 	for name, c := range map[string]struct {
 		typ    string
@@ -258,7 +275,8 @@ func TestALinkIsWhereItLeads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			v := policy.Evaluate(c.rules, policy.Ask{Type: c.typ, Path: c.paths[0], Patterns: c.paths, Cwd: "/workspace", Root: "/workspace", Resolve: resolve})
+			v := policy.Evaluate(c.rules, policy.Ask{Type: c.typ, Path: c.paths[0], Patterns: c.paths, Cwd: "/workspace",
+				Root: "/workspace", Resolve: resolve})
 			is.Equal([]any{v.Action, v.Reason}, []any{c.action, c.reason})
 		})
 	}

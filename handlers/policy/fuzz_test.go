@@ -10,8 +10,8 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// FuzzAllow holds two invariants with rules that allow as much as rules can: what is allowed bash accepts, and it holds no
-// token of what must always be asked. The tokens are found without the parser that the policy uses.
+// FuzzAllow holds two invariants with rules that allow as much as rules can: what is allowed bash accepts, and it
+// holds no token of what must always be asked. The tokens are found without the parser that the policy uses.
 func FuzzAllow(f *testing.F) {
 	for _, name := range []string{"permission_cases.jsonl", "more_cases.jsonl"} {
 		for _, c := range readCases(f, name) {
@@ -24,7 +24,8 @@ func FuzzAllow(f *testing.F) {
 	if err != nil {
 		f.Skip("bash is not installed")
 	}
-	rules := append([]policy.Rule{{Permission: "bash", Pattern: "*"}, {Permission: "write", Pattern: policy.Inside}}, policy.Defaults...)
+	rules := append([]policy.Rule{{Permission: "bash", Pattern: "*"}, {Permission: "write", Pattern: policy.Inside}},
+		policy.Defaults...)
 	f.Fuzz(func(t *testing.T, command string) {
 		v := policy.Evaluate(rules, bash(command))
 		if v.Action != policy.Allow {

@@ -7,8 +7,9 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// Reached returns the public addresses that a command names and will connect to, each once, and reports whether it runs a program that
-// needs a network. It reads what is written out: a host that a variable or a script holds is not returned.
+// Reached returns the public addresses that a command names and will connect to, each once, and reports whether it
+// runs a program that needs a network. It reads what is written out: a host that a variable or a script holds is not
+// returned.
 func Reached(command string) (named []Address, needs bool) {
 	for _, words := range bash.Parse(command).All {
 		urls, connects := program.NetworkUse(words)

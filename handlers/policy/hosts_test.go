@@ -28,11 +28,12 @@ func TestHostsThatACommandNames(t *testing.T) {
 		"echo https://example.org":                                                             {"", false},
 		"curl $URL":                                                                            {"", true},
 		"curl https://127.0.0.1/ https://localhost/ http://10.0.0.1":                           {"", true},
-		"curl https://user:pw@example.org":                                                     {"", true}, // a host that is not plain to see
-		"npm install":                                                                          {"", true},
-		"npm test":                                                                             {"", false},
-		"pip install https://example.org/a.whl":                                                {"example.org:443", true},
-		"for f in a; do curl https://example.org/$f; done":                                     {"example.org:443", true},
+		// a host that is not plain to see
+		"curl https://user:pw@example.org":                 {"", true},
+		"npm install":                                      {"", true},
+		"npm test":                                         {"", false},
+		"pip install https://example.org/a.whl":            {"example.org:443", true},
+		"for f in a; do curl https://example.org/$f; done": {"example.org:443", true},
 		"ls":     {"", false},
 		"curl '": {"", true},
 		"":       {"", false},

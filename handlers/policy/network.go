@@ -13,8 +13,8 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// Address is where a command connects to: the name of a host in lower case, without a dot at its end, or an IP address as
-// netip writes it; and a port.
+// Address is where a command connects to: the name of a host in lower case, without a dot at its end, or an IP address
+// as netip writes it; and a port.
 type Address struct {
 	Host string
 	Port uint16
@@ -33,8 +33,8 @@ func bracketed(host string) string {
 // Web says whether the port is one of the web's.
 func (a Address) Web() bool { return a.Port == 80 || a.Port == 443 }
 
-// ParseAddress reads host:port in any spelling there is of it; without a port it is 443. Its error says what is wrong in a
-// sentence: what it refuses cannot be trusted to be what a person sees.
+// ParseAddress reads host:port in any spelling there is of it; without a port it is 443. Its error says what is wrong
+// in a sentence: what it refuses cannot be trusted to be what a person sees.
 func ParseAddress(s string) (a Address, err error) {
 	if cause := display.Misleading(s, false); cause != "" {
 		return a, errors.New("the address cannot be trusted: " + cause)
@@ -58,8 +58,8 @@ func parsePort(s string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// hostName is the name of a host as the domain name system has it (RFC 1035, 2.3.1, and _ because it occurs). Its last label
-// does not begin with a digit: what does may be read as a number.
+// hostName is the name of a host as the domain name system has it (RFC 1035, 2.3.1, and _ because it occurs). Its last
+// label does not begin with a digit: what does may be read as a number.
 var hostName = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 const maxHostName = 253 // characters
@@ -116,10 +116,12 @@ func parseNumber(s string) (uint64, error) {
 	return strconv.ParseUint(s, 10, 64)
 }
 
-// specialAddresses are those that net/netip calls global unicast and that lead into a private or no network: the registries for
-// special purposes, RFC 6890, and what carries an IPv4 address inside.
-var specialAddresses = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-	"::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16", "fec0::/10")
+// specialAddresses are those that net/netip calls global unicast and that lead into a private or no network: the
+// registries for special purposes, RFC 6890, and what carries an IPv4 address inside.
+var specialAddresses = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
+	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
+	"::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
+	"3fff::/20", "5f00::/16", "fec0::/10")
 
 func prefixes(list ...string) (all []netip.Prefix) {
 	for _, s := range list {
@@ -131,7 +133,9 @@ func prefixes(list ...string) (all []netip.Prefix) {
 // Public says whether an address is one of the internet's. Those of cloud metadata services are link-local or private.
 func Public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
-	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(specialAddresses, func(p netip.Prefix) bool { return p.Contains(a) })
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(specialAddresses, func(p netip.Prefix) bool {
+		return p.Contains(a)
+	})
 }
 
 // private says why no command reaches a host, "" when that is for rules and people to say.
@@ -162,11 +166,13 @@ func parseHostPattern(s string, allow bool) (p hostPattern, wrong *SyntaxError) 
 		p.port = n
 	}
 	name := host
-	if name, p.below = strings.CutPrefix(host, "*."); p.below && allow && !strings.Contains(strings.TrimSuffix(name, "."), ".") {
+	if name, p.below = strings.CutPrefix(host, "*."); p.below && allow &&
+		!strings.Contains(strings.TrimSuffix(name, "."), ".") {
 		return p, &SyntaxError{1, "a * stands before the last two names: *.example.com"}
 	}
 	if i := strings.IndexByte(name, '*'); i >= 0 {
-		return p, &SyntaxError{len(host) - len(name) + i + 1, "want a host such as api.example.org, *.example.org or git.example.org:22"}
+		return p, &SyntaxError{len(host) - len(name) + i + 1,
+			"want a host such as api.example.org, *.example.org or git.example.org:22"}
 	}
 	var err error
 	if p.host, err = parseHost(name); err != nil {
@@ -181,8 +187,8 @@ func parseHostPattern(s string, allow bool) (p hostPattern, wrong *SyntaxError) 
 	return p, nil
 }
 
-// matches says whether a rule is about an address. One that names no port is about every port when it denies or asks, and
-// about the web's when it allows; a name in other letters, which may look like another, is allowed only by itself.
+// matches says whether a rule is about an address. One that names no port is about every port when it denies or asks,
+// and about the web's when it allows; a name in other letters, which may look like another, is allowed only by itself.
 func (p hostPattern) matches(a Address, allow bool) bool {
 	if p.port != a.Port && (p.port != 0 || allow && !a.Web()) {
 		return false

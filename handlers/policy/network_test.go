@@ -40,10 +40,14 @@ func TestAnAddressIsReadAsProgramsReadIt(t *testing.T) {
 
 func TestAnAddressThatCannotBeTrustedIsRefused(t *testing.T) {
 	for _, text := range []string{
-		"", ":443", "evil\x00.google.com:443", "evil.com\r\nHost: x:443", "a b.com:443", "evil.com\u200b:443", "a@evil.com:443", "evil.com/x:443",
-		"evil.com:", "evil.com:0", "evil.com:65536", "evil.com:+80", "evil.com:http", "evil..com:443", ".evil.com:443", "evil.com..:443", "-evil.com:443",
-		"\u0430pple.com:443", "\u212aernel.org:443", "ｇoogle.com:443", "google。com:443", "example.4:443", "256.1.1.1:443", "1.2.3.4.5:443", "0x:443", "08.0.0.1:443",
-		"4294967296:443", "[fe80::1%25eth0]:443", "[::1:443", "::1:443", "[127.0.0.1]:443", "*.example.com:443", "%6cocalhost:443",
+		"", ":443", "evil\x00.google.com:443", "evil.com\r\nHost: x:443", "a b.com:443", "evil.com\u200b:443",
+		"a@evil.com:443", "evil.com/x:443",
+		"evil.com:", "evil.com:0", "evil.com:65536", "evil.com:+80", "evil.com:http", "evil..com:443", ".evil.com:443",
+		"evil.com..:443", "-evil.com:443",
+		"\u0430pple.com:443", "\u212aernel.org:443", "ｇoogle.com:443", "google。com:443", "example.4:443", "256.1.1.1:443",
+		"1.2.3.4.5:443", "0x:443", "08.0.0.1:443",
+		"4294967296:443", "[fe80::1%25eth0]:443", "[::1:443", "::1:443", "[127.0.0.1]:443", "*.example.com:443",
+		"%6cocalhost:443",
 		strings.Repeat("a", 64) + ".com:443", strings.Repeat("a.", 130) + "com:443",
 	} {
 		t.Run(text, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// checkPath says what is wrong with the pattern of a rule about files: absolute, or relative to the workspace, with * for
-// any name or a part of one and ** for any folders.
+// checkPath says what is wrong with the pattern of a rule about files: absolute, or relative to the workspace, with *
+// for any name or a part of one and ** for any folders.
 func checkPath(pattern string) *SyntaxError {
 	if pattern == Inside {
 		return nil
@@ -31,7 +31,8 @@ func checkPath(pattern string) *SyntaxError {
 		at += utf8.RuneCountInString(part) + 1
 	}
 	if strings.HasSuffix(pattern, "/") {
-		return &SyntaxError{utf8.RuneCountInString(pattern), "a pattern ends with a name; for all that is in a folder write /**"}
+		return &SyntaxError{utf8.RuneCountInString(pattern),
+			"a pattern ends with a name; for all that is in a folder write /**"}
 	}
 	return nil
 }
@@ -45,7 +46,8 @@ type pathPattern struct {
 
 func parsePathPattern(pattern string) pathPattern {
 	clean := path.Clean(pattern)
-	return pathPattern{pattern == Inside, strings.HasPrefix(clean, "/"), strings.Split(strings.TrimPrefix(clean, "/"), "/")}
+	return pathPattern{pattern == Inside, strings.HasPrefix(clean, "/"),
+		strings.Split(strings.TrimPrefix(clean, "/"), "/")}
 }
 
 // matches compares with an absolute, clean path, by component.
@@ -66,8 +68,8 @@ func (p pathPattern) matches(at, root string) bool {
 	return matchParts(p.parts, strings.Split(at, "/"))
 }
 
-// matchParts lets ** stand for any folders, none too; at the end it stands for at least one name. It goes back to the last
-// ** only: what an earlier one could take besides, that one can take too.
+// matchParts lets ** stand for any folders, none too; at the end it stands for at least one name. It goes back to the
+// last ** only: what an earlier one could take besides, that one can take too.
 func matchParts(pattern, parts []string) bool {
 	if parts[0] == "" { // the folder itself
 		return pattern[0] == ""
@@ -91,8 +93,8 @@ func matchParts(pattern, parts []string) bool {
 	return p == len(pattern)
 }
 
-// leads says where the file that is asked about really is, when symlinks lead elsewhere than its path says. Of several files
-// it names the first such that lies outside the workspace, or else the first.
+// leads says where the file that is asked about really is, when symlinks lead elsewhere than its path says. Of several
+// files it names the first such that lies outside the workspace, or else the first.
 func (a Ask) leads() (cause string) {
 	paths := []string{a.Path}
 	if len(a.Patterns) > 1 {
@@ -132,5 +134,6 @@ type lowered struct {
 }
 
 func (a Ask) lower(at files.Place) lowered {
-	return lowered{files.Place{Lexical: strings.ToLower(at.Lexical), Real: strings.ToLower(at.Real)}, strings.ToLower(a.Root)}
+	return lowered{files.Place{Lexical: strings.ToLower(at.Lexical), Real: strings.ToLower(at.Real)},
+		strings.ToLower(a.Root)}
 }

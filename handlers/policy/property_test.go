@@ -12,8 +12,10 @@ import (
 )
 
 // words are pieces of commands, harmless and not.
-var words = []string{"git", "status", "ls", "-la", "cat", "a.txt", "rm", "-rf", "/", "..", "../x", "&&", ";", "|", "||", "&", "\n", "'x y'", `"q"`, "$(id)", "`id`", "$x", "> out",
-	"< in", "2>&1", "> /dev/null", "cd", "src", "sh", "-c", "env", "A=1", "(", ")", "{", "}", "#", "!", "*", "~", "\\", "find", "-exec", "echo", "--output=x", ".env", "sort", "-o", "xargs"}
+var words = []string{"git", "status", "ls", "-la", "cat", "a.txt", "rm", "-rf", "/", "..", "../x", "&&", ";", "|",
+	"||", "&", "\n", "'x y'", `"q"`, "$(id)", "`id`", "$x", "> out",
+	"< in", "2>&1", "> /dev/null", "cd", "src", "sh", "-c", "env", "A=1", "(", ")", "{", "}", "#", "!", "*", "~", "\\",
+	"find", "-exec", "echo", "--output=x", ".env", "sort", "-o", "xargs"}
 
 func someCommand(t *rapid.T) string {
 	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(words), 1, 9).Draw(t, "words"), " ")
@@ -32,7 +34,8 @@ func someRules(t *rapid.T) []policy.Rule {
 func TestTheOrderOfRulesDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules, a := someRules(t), bash(someCommand(t))
-		if v, w := policy.Evaluate(rules, a), policy.Evaluate(rapid.Permutation(rules).Draw(t, "order"), a); v.Action != w.Action {
+		if v, w := policy.Evaluate(rules, a), policy.Evaluate(rapid.Permutation(rules).Draw(t, "order"),
+			a); v.Action != w.Action {
 			t.Fatalf("%q: %s (%s), in another order %s (%s)", a.Command, v.Action, v.Reason, w.Action, w.Reason)
 		}
 	})
@@ -57,14 +60,16 @@ func TestNothingIsAllowedBecauseOfWhatStandsBesideIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		joint := rapid.SampledFrom([]string{" && ", "; ", " | ", " || ", "\n", " & ", " $(", "`", " <("}).Draw(t, "joint")
 		for _, command := range []string{someCommand(t) + joint + "unknown x", "unknown x" + joint + someCommand(t)} {
-			if v := policy.Evaluate(rules, bash(command)); v.Action == policy.Allow && strings.Contains(outside(command), "unknown") {
+			if v := policy.Evaluate(rules, bash(command)); v.Action == policy.Allow &&
+				strings.Contains(outside(command), "unknown") {
 				t.Fatalf("%q is allowed: %s", command, v.Reason)
 			}
 		}
 	})
 }
 
-// outside gives what of a command stands outside comments and redirects' files: where a word can be the name of a program.
+// outside gives what of a command stands outside comments and redirects' files: where a word can be the name of a
+// program.
 func outside(command string) string {
 	var kept []string
 	for _, line := range strings.Split(command, "\n") {
@@ -75,7 +80,8 @@ func outside(command string) string {
 }
 
 func TestAnAllowedPathIsInTheWorkspace(t *testing.T) {
-	rules := []policy.Rule{{Permission: "edit", Pattern: policy.Inside}, {Permission: "edit", Pattern: "**"}, {Permission: "edit", Pattern: "/workspace/**"}}
+	rules := []policy.Rule{{Permission: "edit", Pattern: policy.Inside}, {Permission: "edit", Pattern: "**"},
+		{Permission: "edit", Pattern: "/workspace/**"}}
 	part := rapid.SampledFrom([]string{"a", "b", "..", ".", "", "link", ".git", "etc", "workspace", "out"})
 	links := map[string]string{"/workspace/link": "/etc", "/workspace/a/link": "/workspace/b", "/workspace/b/out": "/"}
 	resolve := func(p string) (string, bool) {
@@ -93,12 +99,14 @@ func TestAnAllowedPathIsInTheWorkspace(t *testing.T) {
 		return "", false
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		asked := rapid.SampledFrom([]string{"", "/", "/workspace/"}).Draw(t, "start") + strings.Join(rapid.SliceOfN(part, 1, 7).Draw(t, "parts"), "/")
+		asked := rapid.SampledFrom([]string{"", "/", "/workspace/"}).Draw(t, "start") +
+			strings.Join(rapid.SliceOfN(part, 1, 7).Draw(t, "parts"), "/")
 		a := policy.Ask{Type: "edit", Path: asked, Cwd: "/workspace", Root: "/workspace", Resolve: resolve}
 		if policy.Evaluate(rules, a).Action != policy.Allow {
 			return
 		}
-		if real := walk(asked, resolve); real != "/workspace" && !strings.HasPrefix(real, "/workspace/") || strings.Contains(real, "/.git") {
+		if real := walk(asked, resolve); real != "/workspace" && !strings.HasPrefix(real, "/workspace/") ||
+			strings.Contains(real, "/.git") {
 			t.Fatalf("%q leads to %s", asked, real)
 		}
 	})

@@ -11,7 +11,8 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// git decides about a command of git: by its words, by the repositories whose configuration git obeys, and by what it shows.
+// git decides about a command of git: by its words, by the repositories whose configuration git obeys, and by what it
+// shows.
 func (k *check) git() string {
 	g, cause := program.ReadGit(k.Call)
 	if cause != "" || g.Alone {
@@ -32,8 +33,9 @@ func (k *check) git() string {
 	return k.files(g.Usage())
 }
 
-// otherRepository returns why a command of git is asked that obeys another repository's configuration than the workspace's own:
-// git runs programs that a configuration names, and only that of the workspace's repository is protected.
+// otherRepository returns why a command of git is asked that obeys another repository's configuration than the
+// workspace's own: git runs programs that a configuration names, and only that of the workspace's repository is
+// protected.
 func (k *check) otherRepository(g program.Git) string {
 	sub := g.Sub
 	if k.ask.List == nil || sub == "version" {
@@ -47,7 +49,8 @@ func (k *check) otherRepository(g program.Git) string {
 		}
 		for dir := at.Real; dir != k.ask.Root; dir = path.Dir(dir) {
 			if ws.IsRepository(dir) {
-				return fmt.Sprintf("%s is a repository of its own, whose configuration may make git run programs", display.Quote(k.ask.relative(dir)))
+				return fmt.Sprintf("%s is a repository of its own, whose configuration may make git run programs",
+					display.Quote(k.ask.relative(dir)))
 			}
 		}
 		if ws.NamesPrograms() {
@@ -73,8 +76,8 @@ func (k *check) otherRepository(g program.Git) string {
 // relative returns a path as a person names it: from the workspace if it lies there.
 func (a Ask) relative(p string) string { return strings.TrimPrefix(p, a.Root+"/") }
 
-// gitReads notes the files in revisions that a command names, and the folders whose files it shows. It returns why content of
-// revisions is asked: they may hold files that git no longer tracks.
+// gitReads notes the files in revisions that a command names, and the folders whose files it shows. It returns why
+// content of revisions is asked: they may hold files that git no longer tracks.
 func (k *check) gitReads(g program.Git) (cause string) {
 	ws := k.ask.workspace()
 	for _, p := range g.RevisionPaths() {

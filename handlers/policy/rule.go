@@ -12,21 +12,23 @@ import (
 // Inside, as the pattern of a rule about files, matches everything in the workspace.
 const Inside = "<workspace>"
 
-// Permission types by what their patterns are. Every other type is a tool of an MCP server: "mcp" with the tool's name as
-// the pattern allows it.
+// Permission types by what their patterns are. Every other type is a tool of an MCP server: "mcp" with the tool's name
+// as the pattern allows it.
 var (
 	pathTypes   = []string{"read", "list", "edit", "write", "external_directory"}
 	searchTypes = []string{"glob", "grep"}
-	fileTypes   = []string{"read", "list", "edit", "write", "glob", "grep", "lsp"} // OpenCode's own tools that open what they are about
-	nameTypes   = []string{"mcp", "task", "skill"}
-	noteTypes   = []string{"todowrite", "todoread", "websearch", "codesearch", "lsp"}
-	neverTypes  = []string{"doom_loop", "budget", "question"} // are there to be seen by a person
+	// OpenCode's own tools that open what they are about
+	fileTypes  = []string{"read", "list", "edit", "write", "glob", "grep", "lsp"}
+	nameTypes  = []string{"mcp", "task", "skill"}
+	noteTypes  = []string{"todowrite", "todoread", "websearch", "codesearch", "lsp"}
+	neverTypes = []string{"doom_loop", "budget", "question"} // are there to be seen by a person
 )
 
-// OfTool gives the rule that is meant by one whose permission is the name of a tool of an MCP server and whose pattern is *:
-// any use of that tool.
+// OfTool gives the rule that is meant by one whose permission is the name of a tool of an MCP server and whose pattern
+// is *: any use of that tool.
 func (r Rule) OfTool() Rule {
-	known := slices.Concat([]string{"", "*", "bash", "webfetch", "network"}, pathTypes, searchTypes, nameTypes, noteTypes, neverTypes)
+	known := slices.Concat([]string{"", "*", "bash", "webfetch", "network"}, pathTypes, searchTypes, nameTypes, noteTypes,
+		neverTypes)
 	if r.Pattern == "*" && !slices.Contains(known, r.Permission) {
 		r.Permission, r.Pattern = "mcp", r.Permission
 	}
@@ -35,7 +37,8 @@ func (r Rule) OfTool() Rule {
 
 // SyntaxError says where a rule is wrong.
 type SyntaxError struct {
-	Column int // of the pattern, in runes, from 1; of the whole text in an error of ParseRule; 0 when the pattern is not at fault
+	// of the pattern, in runes, from 1; of the whole text in an error of ParseRule; 0 when the pattern is not at fault
+	Column int
 	Text   string
 }
 
@@ -46,8 +49,8 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("column %d: %s", e.Column, e.Text)
 }
 
-// ParseRule reads a rule as a person writes it: "bash: git status*", "deny bash: rm*", "ask edit: docs/**". Its errors wrap
-// a *SyntaxError.
+// ParseRule reads a rule as a person writes it: "bash: git status*", "deny bash: rm*", "ask edit: docs/**". Its errors
+// wrap a *SyntaxError.
 func ParseRule(s string) (Rule, error) {
 	head, pattern, found := strings.Cut(s, ":")
 	r := Rule{Permission: strings.TrimSpace(head), Pattern: strings.TrimSpace(pattern), Action: Allow}
@@ -55,7 +58,8 @@ func ParseRule(s string) (Rule, error) {
 		r.Action, r.Permission = Action(action), strings.TrimSpace(permission)
 	}
 	if !found || r.Permission == "" {
-		return Rule{}, fmt.Errorf("parse rule %q: %w", s, &SyntaxError{1, `want "permission: pattern", such as "bash: git status*"`})
+		return Rule{}, fmt.Errorf("parse rule %q: %w", s, &SyntaxError{1,
+			`want "permission: pattern", such as "bash: git status*"`})
 	}
 	err := r.Check()
 	if wrong, ok := err.(*SyntaxError); ok {
@@ -83,8 +87,8 @@ func (r Rule) action() Action {
 	return r.Action
 }
 
-// Check says what is wrong with a rule, with a *SyntaxError; a rule that is wrong matches nothing. What only an allow rule
-// may not say is fine where a rule denies or asks: there "*" means everything, and a permission may be any name.
+// Check says what is wrong with a rule, with a *SyntaxError; a rule that is wrong matches nothing. What only an allow
+// rule may not say is fine where a rule denies or asks: there "*" means everything, and a permission may be any name.
 func (r Rule) Check() error {
 	if wrong := compile(r).wrong; wrong != nil {
 		return wrong
@@ -131,7 +135,8 @@ func compile(r Rule) *compiled {
 	case t == "network":
 		c.host, c.wrong = parseHostPattern(r.Pattern, allow)
 	case allow && slices.Contains(nameTypes, t) && strings.Contains(r.Pattern, "*"):
-		c.wrong = &SyntaxError{utf8.RuneCountInString(r.Pattern[:strings.Index(r.Pattern, "*")]) + 1, "name it exactly, without *"}
+		c.wrong = &SyntaxError{utf8.RuneCountInString(r.Pattern[:strings.Index(r.Pattern, "*")]) + 1,
+			"name it exactly, without *"}
 	case allow && !slices.Contains(nameTypes, t) && !slices.Contains(noteTypes, t):
 		c.wrong = &SyntaxError{0, fmt.Sprintf("%q is not a permission a rule can allow; for a tool of an MCP server write mcp: %s", t, t)}
 	}

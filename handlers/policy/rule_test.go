@@ -122,7 +122,8 @@ func TestRuleOfAToolByItsOwnName(t *testing.T) {
 func TestWriteRulesReachEditsThatWriteTheWholeFile(t *testing.T) {
 	is := is.New(t)
 	rules := []policy.Rule{{Permission: "write", Pattern: "/workspace/**"}}
-	a := policy.Ask{Type: "edit", Patterns: []string{"a.txt"}, Path: "/workspace/a.txt", Cwd: "/workspace", Root: "/workspace"}
+	a := policy.Ask{Type: "edit", Patterns: []string{"a.txt"}, Path: "/workspace/a.txt", Cwd: "/workspace",
+		Root: "/workspace"}
 	is.Equal(policy.Evaluate(rules, a).Action, policy.AskPerson)
 	a.Also = "write"
 	is.Equal(policy.Evaluate(rules, a).Action, policy.Allow)
@@ -132,7 +133,8 @@ func TestWriteRulesReachEditsThatWriteTheWholeFile(t *testing.T) {
 
 func TestLongBlankCommandIsAsked(t *testing.T) {
 	is := is.New(t)
-	for _, text := range []string{strings.Repeat("\n", 5000) + "ls", strings.Repeat(" ", 5000), "\x00\n", strings.Repeat("x ", 4000)} {
+	for _, text := range []string{strings.Repeat("\n", 5000) + "ls", strings.Repeat(" ", 5000), "\x00\n",
+		strings.Repeat("x ", 4000)} {
 		a := policy.Ask{Type: "bash", Patterns: []string{"x"}, Command: text, Cwd: "/w", Root: "/w"}
 		is.Equal(policy.Evaluate(policy.Defaults, a).Action, policy.AskPerson)
 		policy.Suggest(a, nil)

@@ -10,8 +10,8 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// Suggest gives the smallest sensible rules that would have allowed an ask, beside the default ones: for a command one for
-// each simple command that Defaults do not allow, with OpenCode's own proposals where they fit (always, such as
+// Suggest gives the smallest sensible rules that would have allowed an ask, beside the default ones: for a command one
+// for each simple command that Defaults do not allow, with OpenCode's own proposals where they fit (always, such as
 // "git push *"). It gives nil when no rules would.
 func Suggest(a Ask, always []string) []Rule {
 	a = a.bounded() // one for all that is tried
@@ -63,8 +63,8 @@ func Suggest(a Ask, always []string) []Rule {
 	return rules
 }
 
-// suggestPath gives the files beside one, or it alone where that is the workspace itself. It gives nothing for a name with *, which
-// a rule would take for a pattern.
+// suggestPath gives the files beside one, or it alone where that is the workspace itself. It gives nothing for a name
+// with *, which a rule would take for a pattern.
 func suggestPath(a Ask, at files.Place) string {
 	folder := path.Dir(at.Real)
 	switch {
@@ -78,8 +78,8 @@ func suggestPath(a Ask, at files.Place) string {
 	return strings.TrimPrefix(folder, a.Root+"/") + "/*"
 }
 
-// suggestCommands tries for each simple command the patterns from the general to the exact one, and takes the first that
-// allows it.
+// suggestCommands tries for each simple command the patterns from the general to the exact one, and takes the first
+// that allows it.
 func suggestCommands(a Ask, always []string) (rules []Rule) {
 	s := bash.Read(a.Command)
 	if s.Cause != "" {
@@ -119,11 +119,12 @@ func permitted(a Ask, c bash.PlacedCommand, rules []Rule) bool {
 	return cause == ""
 }
 
-// suggestions are patterns for a command: OpenCode's that match it and name more than the program, then its first words, one
-// more each time, and last the command itself.
+// suggestions are patterns for a command: OpenCode's that match it and name more than the program, then its first
+// words, one more each time, and last the command itself.
 func suggestions(words []string, always []string) (patterns []string) {
 	for _, p := range always {
-		if pattern, wrong := bashPattern(p); wrong == nil && len(pattern) > 0 && pattern[0] != "*" && matchCommand(pattern, words) {
+		if pattern, wrong := bashPattern(p); wrong == nil && len(pattern) > 0 && pattern[0] != "*" &&
+			matchCommand(pattern, words) {
 			patterns = append(patterns, p)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// How many names below a folder are looked at before a command that reads them all is asked, and a search of OpenCode's own.
+// How many names below a folder are looked at before a command that reads them all is asked, and a search of
+// OpenCode's own.
 const (
 	maxTree   = 20_000
 	maxSearch = 100_000
@@ -48,17 +49,19 @@ func (e *evaluation) walk(k *check, r program.Tree) (cause string) {
 	return ""
 }
 
-// searched says why a search of OpenCode's grep is asked: it runs ripgrep, which reads hidden names, skips .git and what ignore
-// files name, and follows no symlinks. With include it reads all files that match, ignored ones as well.
+// searched says why a search of OpenCode's grep is asked: it runs ripgrep, which reads hidden names, skips .git and
+// what ignore files name, and follows no symlinks. With include it reads all files that match, ignored ones as well.
 func (e *evaluation) searched(folder string) string {
 	a := e.ask
 	if a.Type != "grep" || a.List == nil || !files.Within(a.Root, folder) {
 		return ""
 	}
-	if entries, ok := a.workspace().Entries(folder, 1); ok && len(entries) == 0 && folder != a.Root { // of a file, the folder around it is searched
+	// of a file, the folder around it is searched
+	if entries, ok := a.workspace().Entries(folder, 1); ok && len(entries) == 0 && folder != a.Root {
 		folder = path.Dir(folder)
 	}
-	w := files.Walk{Tree: program.Tree{Hidden: true, Skips: []string{".git"}}, Workspace: a.workspace(), Protected: e.protected(false), Most: maxSearch, SkipsIgnored: true}
+	w := files.Walk{Tree: program.Tree{Hidden: true, Skips: []string{".git"}}, Workspace: a.workspace(),
+		Protected: e.protected(false), Most: maxSearch, SkipsIgnored: true}
 	if include := a.Include; include != "" && !strings.HasPrefix(include, "!") {
 		w.OnlyOverrides, w.Only = true, program.GlobNames(include)
 	}

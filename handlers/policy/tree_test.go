@@ -22,7 +22,8 @@ func withFiles(a policy.Ask, names ...string) policy.Ask {
 			if folders[path.Dir(p)] == nil {
 				folders[path.Dir(p)] = map[string]files.Entry{}
 			}
-			folders[path.Dir(p)][path.Base(p)] = files.Entry{Name: path.Base(p), Kind: kind, Plain: strings.HasSuffix(p, ".git/config")}
+			folders[path.Dir(p)][path.Base(p)] = files.Entry{Name: path.Base(p), Kind: kind,
+				Plain: strings.HasSuffix(p, ".git/config")}
 		}
 	}
 	for _, name := range names {
@@ -51,8 +52,10 @@ func withFiles(a policy.Ask, names ...string) policy.Ask {
 // What reads a folder with all that lies below it reads what rules keep and what may hold secrets, too.
 func TestProgramsThatReadTreesAskForWhatLiesBelow(t *testing.T) {
 	t.Parallel()
-	files := []string{"src/a.go", "src/private/b", "deploy/server.key", "deploy/link -> /workspace/src", "away/link -> /outside", ".hidden/c.pem", ".git/config", "docs/a.md"}
-	rules := append([]policy.Rule{{Permission: "read", Pattern: "src/private/**", Action: policy.Deny}}, policy.Defaults...)
+	files := []string{"src/a.go", "src/private/b", "deploy/server.key", "deploy/link -> /workspace/src",
+		"away/link -> /outside", ".hidden/c.pem", ".git/config", "docs/a.md"}
+	rules := append([]policy.Rule{{Permission: "read", Pattern: "src/private/**", Action: policy.Deny}},
+		policy.Defaults...)
 	for _, pattern := range []string{"cp*", "tar*", "zip*", "mv*", "rm*"} {
 		rules = append(rules, policy.Rule{Permission: "bash", Pattern: pattern})
 	}
@@ -78,7 +81,8 @@ func TestProgramsThatReadTreesAskForWhatLiesBelow(t *testing.T) {
 
 func TestACommandThatAnotherStartsReadsTreesToo(t *testing.T) {
 	t.Parallel()
-	rules := append([]policy.Rule{{Permission: "bash", Pattern: "uv run grep*"}, {Permission: "bash", Pattern: "uv run git diff*"}}, policy.Defaults...)
+	rules := append([]policy.Rule{{Permission: "bash", Pattern: "uv run grep*"},
+		{Permission: "bash", Pattern: "uv run git diff*"}}, policy.Defaults...)
 	for _, command := range []string{"uv run grep -rn x .", "uv run git diff"} {
 		a := withFiles(bash(command), ".git/config", ".env", "src/a.go")
 		a.Tracked = func(string) ([]string, bool) { return []string{"/workspace/.env"}, true }
@@ -110,7 +114,8 @@ func TestRipgrepSkipsHiddenNames(t *testing.T) {
 
 func TestGitAsksForWhatItTracks(t *testing.T) {
 	t.Parallel()
-	rules := append([]policy.Rule{{Permission: "read", Pattern: "src/private/**", Action: policy.Deny}}, policy.Defaults...)
+	rules := append([]policy.Rule{{Permission: "read", Pattern: "src/private/**", Action: policy.Deny}},
+		policy.Defaults...)
 	ask := func(command string, tracked ...string) policy.Ask {
 		a := withFiles(bash(command), ".env", "src/a.go", "src/private/b")
 		a.Tracked = func(string) ([]string, bool) { return tracked, tracked != nil }
@@ -318,7 +323,8 @@ func TestCdGoesNoWhereThatIsNotRead(t *testing.T) {
 		"cd sub docs && ls": policy.AskPerson, "cd '~-' && ls": policy.AskPerson, "cd ~1 && ls": policy.AskPerson, "cd ~+ && ls": policy.AskPerson, "cd +1 && ls": policy.Allow, "cd -0": policy.AskPerson, "cd -L - && ls": policy.AskPerson,
 		"cd -- sub && ls": policy.Allow, "cd -P sub && ls": policy.Allow, "cd -L -- sub && ls": policy.Allow, "pushd sub && ls": policy.AskPerson,
 	} {
-		if v := policy.Evaluate(policy.Defaults, withFiles(bash(command), "sub/b", "docs/a", "notes -> /workspace/.env")); v.Action != want {
+		if v := policy.Evaluate(policy.Defaults, withFiles(bash(command), "sub/b", "docs/a",
+			"notes -> /workspace/.env")); v.Action != want {
 			t.Errorf("%s: %s: %s", command, v.Action, v.Reason)
 		}
 	}

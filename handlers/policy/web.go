@@ -88,7 +88,8 @@ func privateName(host string) bool {
 		strings.HasSuffix(host, ".home.arpa") || strings.HasSuffix(host, ".nip.io") || strings.HasSuffix(host, ".sslip.io")
 }
 
-// parseURLPattern reads the pattern of a rule for webfetch: an address whose host may have * as whole labels, and whose path may have *.
+// parseURLPattern reads the pattern of a rule for webfetch: an address whose host may have * as whole labels, and
+// whose path may have *.
 func parseURLPattern(s string) (u webURL, wrong *SyntaxError) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	u.scheme = strings.ToLower(scheme)
@@ -113,7 +114,8 @@ func parseURLPattern(s string) (u webURL, wrong *SyntaxError) {
 		at += utf8.RuneCountInString(label) + 1
 	}
 	if !hostLabels.MatchString(strings.ReplaceAll(u.host, "*", "x")) || strings.Trim(u.port, "0123456789") != "" {
-		return u, &SyntaxError{utf8.RuneCountInString(scheme) + 4, fmt.Sprintf("%s is not the plain name of a host", display.Quote(authority))}
+		return u, &SyntaxError{utf8.RuneCountInString(scheme) + 4,
+			fmt.Sprintf("%s is not the plain name of a host", display.Quote(authority))}
 	}
 	return u, nil
 }

@@ -14,7 +14,8 @@ const (
 	syntaxBytes = shellSyntax + `'"`
 )
 
-// bashPattern cuts a pattern for commands into words, as the shell would: blanks separate, quotes group. A * stays in it.
+// bashPattern cuts a pattern for commands into words, as the shell would: blanks separate, quotes group. A * stays in
+// it.
 func bashPattern(s string) (words []string, wrong *SyntaxError) {
 	if !strings.ContainsAny(s, syntaxBytes) {
 		return strings.Fields(s), nil
@@ -54,13 +55,14 @@ func bashPattern(s string) (words []string, wrong *SyntaxError) {
 	return words, nil
 }
 
-// matchWords compares a command, word by word, with a pattern. A closing * stands for any further words; at the end of a
-// word it does not let a name go on: ls* is about ls, not lsof. Elsewhere a * stays within its word.
+// matchWords compares a command, word by word, with a pattern. A closing * stands for any further words; at the end of
+// a word it does not let a name go on: ls* is about ls, not lsof. Elsewhere a * stays within its word.
 func matchWords(pattern, words []string) bool {
 	for i, p := range pattern {
 		if i == len(pattern)-1 && strings.HasSuffix(p, "*") {
 			prefix := strings.TrimRight(p, "*")
-			return prefix == "" || i < len(words) && (program.Glob(prefix, words[i]) || !nameGoesOn(prefix) && program.Glob(p, words[i]))
+			return prefix == "" || i < len(words) && (program.Glob(prefix, words[i]) || !nameGoesOn(prefix) &&
+				program.Glob(p, words[i]))
 		}
 		if i >= len(words) || !program.Glob(p, words[i]) {
 			return false

@@ -34,8 +34,9 @@ var constraintsOf = map[string]constraints{
 	"notification_rules":   {unique: []string{"user"}, upsert: true},
 	DeviceCollection:       {unique: []string{"user", "push_token"}, upsert: true},
 	ProviderKeysCollection: {unique: []string{"provider_id", "user"}, upsert: true, complete: completeProviderKey},
-	SSHKeyCollection:       {unique: []string{"fingerprint"}, complete: completeSSHKey}, // among all accounts: a key identifies one
-	modelSelections:        {unique: []string{"user", "chat"}, upsert: true},
+	// among all accounts: a key identifies one
+	SSHKeyCollection: {unique: []string{"fingerprint"}, complete: completeSSHKey},
+	modelSelections:  {unique: []string{"user", "chat"}, upsert: true},
 }
 
 // change is a Save that is being decided.
@@ -75,8 +76,8 @@ func invalid(field, format string, args ...any) error {
 	return handlers.RefuseField(handlers.Invalid, field, format, args...)
 }
 
-// maxFields is the largest size of the fields in one command of an account that is no administrator: the log stores every
-// version for ever.
+// maxFields is the largest size of the fields in one command of an account that is no administrator: the log stores
+// every version for ever.
 const maxFields = 64 << 10
 
 // checkSize refuses more than maxFields.
@@ -92,7 +93,8 @@ func (c Save) checkSize() error {
 	return nil
 }
 
-// complete returns the fields that a command sets, with those that follow from them. It refuses what the account may not set.
+// complete returns the fields that a command sets, with those that follow from them. It refuses what the account may
+// not set.
 func (s *collection) complete(c Save, set fields) (fields, error) {
 	ch := change{Save: c, set: maps.Clone(set), all: s}
 	if !c.New {
@@ -178,7 +180,8 @@ func completeToolPermission(c change) error {
 func completeWhitelistAction(c change) error {
 	value := c.text("value")
 	if i := strings.IndexByte(value, '*'); i >= 0 && c.text("kind") == "strict" {
-		return invalid("value", "column %d: a strict value is compared literally and cannot contain *", len([]rune(value[:i]))+1)
+		return invalid("value", "column %d: a strict value is compared literally and cannot contain *",
+			len([]rune(value[:i]))+1)
 	}
 	if value == "" {
 		return nil
@@ -195,8 +198,8 @@ func completeWhitelistTarget(c change) error {
 	return c.checkRule(r, "name", "pattern")
 }
 
-// checkRule refuses a rule with a mistake if one of its fields changes. Otherwise it accepts an old rule with a mistake, so
-// that the rule can be paused. others are further fields of the rule.
+// checkRule refuses a rule with a mistake if one of its fields changes. Otherwise it accepts an old rule with a
+// mistake, so that the rule can be paused. others are further fields of the rule.
 func (c change) checkRule(r Rule, permission, pattern string, others ...string) error {
 	if !c.changes(append(others, permission, pattern)...) {
 		return nil

@@ -35,7 +35,8 @@ func TestSavedRecordsObeyTheConstraintsOfTheirCollection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			save := record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Role: c.role, Collection: c.collection, New: true}
+			save := record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Role: c.role, Collection: c.collection,
+				New: true}
 			if c.first != "" {
 				save.Set = handlerstest.Fields(c.first)
 				_, _, err := h.Records.Save(t.Context(), save)

@@ -16,7 +16,8 @@ const DeviceCollection = "devices"
 // ServiceUnifiedPush is the push service of ntfy and of UnifiedPush distributors: the token is a URL.
 const ServiceUnifiedPush = "unifiedpush"
 
-// Device is a device as commands list it. It leaves out the push token, because the token is enough to read the notifications.
+// Device is a device as commands list it. It leaves out the push token, because the token is enough to read the
+// notifications.
 type Device struct {
 	ID      string `json:"id"`
 	User    string `json:"user"` // id of the account
@@ -42,8 +43,10 @@ func (h *Records) AddDevice(ctx context.Context, c AddDevice) (id string, seq ui
 	if strings.TrimSpace(c.Name) == "" {
 		return "", 0, handlers.RefuseField(handlers.Invalid, "name", "A device needs a name, such as \"My phone\".")
 	}
-	if u, err := url.Parse(c.URL); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.Trim(u.Path, "/") == "" {
-		return "", 0, handlers.RefuseField(handlers.Invalid, "url", "The URL must be that of an ntfy topic or a UnifiedPush endpoint, such as https://ntfy.sh/SECRET-TOPIC.")
+	if u, err := url.Parse(c.URL); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" ||
+		strings.Trim(u.Path, "/") == "" {
+		return "", 0, handlers.RefuseField(handlers.Invalid, "url",
+			"The URL must be that of an ntfy topic or a UnifiedPush endpoint, such as https://ntfy.sh/SECRET-TOPIC.")
 	}
 	return h.Save(ctx, Save{
 		Command: c.Command, Collection: DeviceCollection, New: true,
@@ -70,6 +73,8 @@ func (h *Records) Devices(ctx context.Context) ([]Device, error) {
 		}
 		list = append(list, d.Device)
 	}
-	slices.SortStableFunc(list, func(a, b Device) int { return strings.Compare(a.User+"\x00"+a.Name, b.User+"\x00"+b.Name) })
+	slices.SortStableFunc(list, func(a, b Device) int {
+		return strings.Compare(a.User+"\x00"+a.Name, b.User+"\x00"+b.Name)
+	})
 	return list, nil
 }

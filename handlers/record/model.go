@@ -16,8 +16,8 @@ const (
 	modelProviders  = "llm_providers"
 )
 
-// SelectModel chooses the model of a chat, or, without a chat, of all chats of a user that have no selection of their own.
-// An empty Model clears the selection: the chat follows the configured model again.
+// SelectModel chooses the model of a chat, or, without a chat, of all chats of a user that have no selection of their
+// own. An empty Model clears the selection: the chat follows the configured model again.
 type SelectModel struct {
 	handlers.Command
 	Chat   string `json:"chat,omitempty"`
@@ -33,9 +33,10 @@ type ListModels struct {
 
 // Models are the models that can be used, and the one that a chat uses.
 type Models struct {
-	Models     []string `json:"models"`               // "provider/model", sorted
-	Configured string   `json:"configured,omitempty"` // the model of chats without a selection; empty while OpenCode starts
-	Selected   string   `json:"selected,omitempty"`   // the chat's selection, its owner's when it has none of its own
+	Models []string `json:"models"` // "provider/model", sorted
+	// the model of chats without a selection; empty while OpenCode starts
+	Configured string `json:"configured,omitempty"`
+	Selected   string `json:"selected,omitempty"` // the chat's selection, its owner's when it has none of its own
 }
 
 // modelProvider is a record of llm_providers.
@@ -101,7 +102,8 @@ func (h *Records) clearModel(ctx context.Context, c SelectModel) (id string, seq
 	return id, seq, nil
 }
 
-// SelectedModel returns the model selected for a chat: the chat's own, else the one its owner selected for all chats, else "".
+// SelectedModel returns the model selected for a chat: the chat's own, else the one its owner selected for all chats,
+// else "".
 func (h *Records) SelectedModel(ctx context.Context, chat, owner string) (string, error) {
 	selections, err := All[modelSelection](ctx, h, modelSelections)
 	if err != nil {
@@ -143,7 +145,8 @@ func (h *Records) Models(ctx context.Context, c ListModels) (Models, error) {
 // ownerOf returns the account that owns a chat, "" for a chat without an owner.
 func (h *Records) ownerOf(ctx context.Context, chat string) (string, error) {
 	var s handlers.ChatState
-	if err := handlers.NewFold(&s, handlers.ChatFilter(chat)).Read(ctx, h.Log, func(*handlers.ChatState) error { return s.Missing(chat) }); err != nil {
+	if err := handlers.NewFold(&s, handlers.ChatFilter(chat)).Read(ctx, h.Log,
+		func(*handlers.ChatState) error { return s.Missing(chat) }); err != nil {
 		return "", err
 	}
 	return s.Owner, nil
@@ -171,7 +174,8 @@ func findModel(name string, providers []Stored[modelProvider]) (string, error) {
 		return name, nil
 	}
 	if len(usable) == 0 {
-		return "", handlers.RefuseField(handlers.Conflict, "model", "OpenCode is still starting and has not listed its models. Try again in a moment.")
+		return "", handlers.RefuseField(handlers.Conflict, "model",
+			"OpenCode is still starting and has not listed its models. Try again in a moment.")
 	}
 	var same []string
 	for _, model := range usable {
@@ -181,11 +185,13 @@ func findModel(name string, providers []Stored[modelProvider]) (string, error) {
 	}
 	switch len(same) {
 	case 0:
-		return "", handlers.RefuseField(handlers.Invalid, "model", "%s Available: %s.", unusable(name, providers), ListOfModels(usable))
+		return "", handlers.RefuseField(handlers.Invalid, "model", "%s Available: %s.", unusable(name, providers),
+			ListOfModels(usable))
 	case 1:
 		return same[0], nil
 	}
-	return "", handlers.RefuseField(handlers.Invalid, "model", "Several providers have a model %q. Choose one of %s.", name, ListOfModels(same))
+	return "", handlers.RefuseField(handlers.Invalid, "model", "Several providers have a model %q. Choose one of %s.",
+		name, ListOfModels(same))
 }
 
 // unusable is a sentence that says why a model cannot be used.

@@ -24,11 +24,13 @@ func openWithModels(t *testing.T) *permissiontest.Handlers {
 		"p2": `{"provider_id":"remote","models":["large","org/huge"],"is_connected":true,"env_vars":["REMOTE_KEY"]}`,
 		"p3": `{"provider_id":"dear","models":["best"],"is_connected":false,"env_vars":["DEAR_KEY"]}`,
 	} {
-		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: "llm_providers", Record: id, New: true, Set: handlerstest.Fields(fields)})
+		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: "llm_providers", Record: id, New: true,
+			Set: handlerstest.Fields(fields)})
 		is.New(t).NoErr(err)
 	}
 	for chatID, owner := range map[string]string{"mine": "ada", "nobodys": ""} {
-		_, _, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: chatID, User: owner})
+		_, _, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice},
+			Chat: chatID, User: owner})
 		is.New(t).NoErr(err)
 	}
 	return h
@@ -41,12 +43,14 @@ func TestModelIsSelectedForAChatAndCleared(t *testing.T) {
 	for _, chat := range []string{"mine", "nobodys"} {
 		id, _, err := h.Records.SelectModel(t.Context(), record.SelectModel{Chat: chat, Model: "small"})
 		is.NoErr(err)
-		again, _, err := h.Records.SelectModel(t.Context(), record.SelectModel{Chat: chat, User: "root", Model: "remote/org/huge"})
+		again, _, err := h.Records.SelectModel(t.Context(), record.SelectModel{Chat: chat, User: "root",
+			Model: "remote/org/huge"})
 		is.NoErr(err)
 		is.Equal(again, id) // a chat has one selection, whoever made it
 		m, err := h.Records.Models(t.Context(), record.ListModels{Chat: chat})
 		is.NoErr(err)
-		is.Equal(m, record.Models{Models: []string{"local/large", "local/small", "remote/large", "remote/org/huge"}, Configured: "local/small", Selected: "remote/org/huge"})
+		is.Equal(m, record.Models{Models: []string{"local/large", "local/small", "remote/large", "remote/org/huge"},
+			Configured: "local/small", Selected: "remote/org/huge"})
 		_, _, err = h.Records.SelectModel(t.Context(), record.SelectModel{Chat: chat})
 		is.NoErr(err)
 		_, seq, err := h.Records.SelectModel(t.Context(), record.SelectModel{Chat: chat}) // nothing is left to clear
@@ -69,7 +73,8 @@ func TestSelectionForAllChatsOfAUserCountsWhereTheChatHasNone(t *testing.T) {
 		is.NoErr(err)
 		return model
 	}
-	is.Equal([]string{selected("mine", "ada"), selected("nobodys", ""), selected("other", "bob")}, []string{"local/large", "", ""})
+	is.Equal([]string{selected("mine", "ada"), selected("nobodys", ""), selected("other", "bob")},
+		[]string{"local/large", "", ""})
 	_, _, err = h.Records.SelectModel(t.Context(), record.SelectModel{Chat: "mine", Model: "local/small"})
 	is.NoErr(err)
 	is.Equal(selected("mine", "ada"), "local/small")
@@ -97,7 +102,8 @@ func TestRefusalOfAModelNamesThoseThatCanBeUsed(t *testing.T) {
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
 	_, err = h.Records.Models(t.Context(), record.ListModels{Chat: "none"})
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
-	_, _, err = (permissiontest.New(eventstest.Log(t))).Records.SelectModel(t.Context(), record.SelectModel{User: "ada", Model: "small"})
+	_, _, err = (permissiontest.New(eventstest.Log(t))).Records.SelectModel(t.Context(),
+		record.SelectModel{User: "ada", Model: "small"})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict) // OpenCode has not said yet which models there are
 	is.Equal(len(handlerstest.Records(t, h.Log, "model_selection")), 0)
 }

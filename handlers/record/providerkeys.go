@@ -26,10 +26,10 @@ const (
 	maxRedacted = 1 << 10
 )
 
-// ProviderKeys keeps the values of the variables for providers of models. Each record of ProviderKeysCollection has one secret
-// with them, a JSON object. The values that administrators stored are redacted in all events from then on, as many as
-// Log.Conceal admits. OpenCode is not started with the values of other accounts, so those need no redaction, and an account
-// could hide any text of other chats with one.
+// ProviderKeys keeps the values of the variables for providers of models. Each record of ProviderKeysCollection has
+// one secret with them, a JSON object. The values that administrators stored are redacted in all events from then on,
+// as many as Log.Conceal admits. OpenCode is not started with the values of other accounts, so those need no
+// redaction, and an account could hide any text of other chats with one.
 type ProviderKeys struct {
 	Log     *log.Log
 	Secrets *secret.Store
@@ -92,7 +92,8 @@ func variables(set fields) (values map[string]string, err error) {
 	}
 	for name, value := range values {
 		if !variableName.MatchString(name) {
-			return nil, invalid("env_vars", "%q is no name of a variable.", strings.ToValidUTF8(name[:min(len(name), maxProviderID)], ""))
+			return nil, invalid("env_vars", "%q is no name of a variable.",
+				strings.ToValidUTF8(name[:min(len(name), maxProviderID)], ""))
 		}
 		if len(value) > maxVariable || strings.ContainsRune(value, 0) {
 			return nil, invalid("env_vars", "%s must be at most %d bytes without NUL.", name, maxVariable)
@@ -101,9 +102,9 @@ func variables(set fields) (values map[string]string, err error) {
 	return values, nil
 }
 
-// Save saves a record with the names of the variables, and then their values among the secrets. A refused record leaves the
-// values unchanged. After a crash in between, the record names variables with their old values or none; the client got no answer
-// and repeats the request. In the other order, a crash could leave values that no record names.
+// Save saves a record with the names of the variables, and then their values among the secrets. A refused record
+// leaves the values unchanged. After a crash in between, the record names variables with their old values or none; the
+// client got no answer and repeats the request. In the other order, a crash could leave values that no record names.
 func (k ProviderKeys) Save(ctx context.Context, h *Records, c Save) (id string, seq uint64, err error) {
 	values, err := variables(c.Set)
 	if err == nil {
@@ -158,7 +159,8 @@ const providerKeysPrefix = "llm" // of all their keys among the secrets
 
 func providerKey(user, record string) string { return providerKeysPrefix + "." + user + "." + record }
 
-// Keep stores these values of a record in place of the stored ones. A variable with an empty value keeps its stored value.
+// Keep stores these values of a record in place of the stored ones. A variable with an empty value keeps its stored
+// value.
 func (k ProviderKeys) Keep(ctx context.Context, user, record string, values map[string]string, byAdmin bool) error {
 	key := providerKey(user, record)
 	raw, found, err := k.Secrets.Get(ctx, key)
@@ -192,8 +194,8 @@ func (k ProviderKeys) Keep(ctx context.Context, user, record string, values map[
 	return nil
 }
 
-// redact redacts the values under a key in place of the values before. Redaction concerns every chat, so it skips a value that
-// is not clearly a secret or that is part of one of the paths.
+// redact redacts the values under a key in place of the values before. Redaction concerns every chat, so it skips a
+// value that is not clearly a secret or that is part of one of the paths.
 func (k ProviderKeys) redact(key string, values map[string]string) {
 	var secrets []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -207,13 +209,14 @@ func (k ProviderKeys) redact(key string, values map[string]string) {
 }
 
 func (k ProviderKeys) isSecret(s string) bool {
-	return len(s) >= minRedacted && len(s) <= maxRedacted && !strings.Contains(s, "/") && !strings.ContainsFunc(s, unicode.IsSpace) &&
+	return len(s) >= minRedacted && len(s) <= maxRedacted && !strings.Contains(s, "/") &&
+		!strings.ContainsFunc(s, unicode.IsSpace) &&
 		strings.ContainsFunc(s, unicode.IsLetter) && strings.ContainsFunc(s, unicode.IsDigit) &&
 		!slices.ContainsFunc(k.Paths, func(path string) bool { return strings.Contains(path, s) })
 }
 
-// Restore redacts, after a start, what is stored. It deletes values without a record: the process ended before it could, or
-// their account was deleted.
+// Restore redacts, after a start, what is stored. It deletes values without a record: the process ended before it
+// could, or their account was deleted.
 func (k ProviderKeys) Restore(ctx context.Context) error {
 	byAdmin, err := k.named(ctx)
 	if err != nil {

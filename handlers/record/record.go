@@ -1,8 +1,8 @@
-// Package record carries out the commands on configuration records: rules, agents, models, devices, SSH keys and every other record that
-// is stored by field. It knows which rules are in force, and which model a chat has selected.
+// Package record carries out the commands on configuration records: rules, agents, models, devices, SSH keys and every
+// other record that is stored by field. It knows which rules are in force, and which model a chat has selected.
 //
-// Promises: what is unique is so among all records of a collection, also when several processes save at the same time. A record that is
-// saved unchanged is not stored again. A rule that cannot be read allows nothing.
+// Promises: what is unique is so among all records of a collection, also when several processes save at the same time.
+// A record that is saved unchanged is not stored again. A rule that cannot be read allows nothing.
 //
 // It must not know what a rule decides about a request, nor the SQL tables that show the records.
 package record
@@ -24,8 +24,8 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-// Records carries out the commands on configuration records, and reads them. The zero value but for Log is ready. It is safe for
-// concurrent use.
+// Records carries out the commands on configuration records, and reads them. The zero value but for Log is ready. It
+// is safe for concurrent use.
 type Records struct {
 	Log        *log.Log
 	Configured func() string // returns the model of chats without a selection; nil when there is no OpenCode
@@ -57,8 +57,9 @@ type Save struct {
 	Record     string                     `json:"record,omitempty"` // for a new one made by the caller or empty
 	Set        map[string]json.RawMessage `json:"set"`              // fields; others stay as they are
 	New        bool                       `json:"new,omitempty"`
-	Upsert     bool                       `json:"upsert,omitempty"` // when New: the record with the same unique fields is changed instead
-	Role       string                     `json:"-"`                // of the account that gives the command
+	// when New: the record with the same unique fields is changed instead
+	Upsert bool   `json:"upsert,omitempty"`
+	Role   string `json:"-"` // of the account that gives the command
 
 	unique []string // in place of the collection's
 }
@@ -72,8 +73,8 @@ type Delete struct {
 // MaxRecord is the largest record, in bytes of its JSON.
 const MaxRecord = 1 << 20
 
-// Limits of what an account has made of a collection, in records and in bytes of their JSON. Much is read as a whole, such as all
-// devices for a notification.
+// Limits of what an account has made of a collection, in records and in bytes of their JSON. Much is read as a whole,
+// such as all devices for a notification.
 const (
 	maxRecords = 1000
 	maxBytes   = 4 << 20
@@ -107,7 +108,8 @@ func newCollection() *collection {
 func (s *collection) Apply(e events.Event) {
 	d, err := events.Decode(e)
 	if e.Malformed != nil && e.Subject.ID != "" {
-		s.records[e.Subject.ID] = record{seq: e.Seq, author: s.records[e.Subject.ID].author} // what it holds is not known any more
+		// what it holds is not known any more
+		s.records[e.Subject.ID] = record{seq: e.Seq, author: s.records[e.Subject.ID].author}
 	}
 	if err != nil {
 		return
@@ -142,8 +144,8 @@ type Stored[T any] struct {
 	Value T
 }
 
-// All returns the records of a collection that are not deleted, the one that changed last at the end. It leaves out records that are not
-// a T.
+// All returns the records of a collection that are not deleted, the one that changed last at the end. It leaves out
+// records that are not a T.
 func All[T any](ctx context.Context, h *Records, name string) (all []Stored[T], err error) {
 	err = h.collection(ctx, name).Read(ctx, h.Log, func(s *collection) error {
 		for id, r := range s.records {
@@ -175,21 +177,22 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	if _, given := set["active"]; c.New && !given && slices.Contains(ruleCollections, c.Collection) {
 		set["active"] = json.RawMessage("true") // a rule that its author believes to be in force must be
 	}
-	seq, err = h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command, func(s *collection) ([]events.Event, uint64, error) {
-		found, now, seq, err := s.save(c, set)
-		if id = found; err != nil || now == nil {
-			return nil, seq, err
-		}
-		body, err := now.encode()
-		if err != nil {
-			return nil, 0, err
-		}
-		if err := s.refuseMore(id, c.Actor, len(body)); err != nil {
-			return nil, 0, err
-		}
-		e, err := events.NewConfig(c.Collection, id, c.Actor, events.Saved{Fields: body})
-		return []events.Event{e}, 0, err
-	})
+	seq, err = h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
+		func(s *collection) ([]events.Event, uint64, error) {
+			found, now, seq, err := s.save(c, set)
+			if id = found; err != nil || now == nil {
+				return nil, seq, err
+			}
+			body, err := now.encode()
+			if err != nil {
+				return nil, 0, err
+			}
+			if err := s.refuseMore(id, c.Actor, len(body)); err != nil {
+				return nil, 0, err
+			}
+			e, err := events.NewConfig(c.Collection, id, c.Actor, events.Saved{Fields: body})
+			return []events.Event{e}, 0, err
+		})
 	if err != nil {
 		return "", 0, err
 	}
@@ -201,16 +204,17 @@ func (h *Records) Delete(ctx context.Context, c Delete) (seq uint64, err error) 
 	if err := checkRecordID(c.Collection, c.Record); err != nil {
 		return 0, err
 	}
-	return h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command, func(s *collection) ([]events.Event, uint64, error) {
-		switch have, ok := s.records[c.Record]; {
-		case !ok:
-			return nil, 0, handlers.Refuse(handlers.NotFound, "there is no record %s in %s", c.Record, c.Collection)
-		case have.deleted:
-			return nil, have.seq, nil
-		}
-		e, err := events.NewConfig(c.Collection, c.Record, c.Actor, events.Deleted{})
-		return []events.Event{e}, 0, err
-	})
+	return h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
+		func(s *collection) ([]events.Event, uint64, error) {
+			switch have, ok := s.records[c.Record]; {
+			case !ok:
+				return nil, 0, handlers.Refuse(handlers.NotFound, "there is no record %s in %s", c.Record, c.Collection)
+			case have.deleted:
+				return nil, have.seq, nil
+			}
+			e, err := events.NewConfig(c.Collection, c.Record, c.Actor, events.Deleted{})
+			return []events.Event{e}, 0, err
+		})
 }
 
 func checkRecordID(collection, record string) error {
@@ -265,7 +269,8 @@ func (s *collection) save(c Save, set fields) (id string, now fields, seq uint64
 	case exists && c.New && maps.EqualFunc(have.fields, set, sameJSON):
 		return c.Record, nil, have.seq, nil
 	case exists && c.New:
-		return "", nil, 0, handlers.RefuseField(handlers.Conflict, "id", "id: record %s exists already with other fields", c.Record)
+		return "", nil, 0, handlers.RefuseField(handlers.Conflict, "id", "id: record %s exists already with other fields",
+			c.Record)
 	}
 	id, now = c.Record, have.fields.with(set)
 	unique := constraintsOf[c.Collection].unique
@@ -274,7 +279,8 @@ func (s *collection) save(c Save, set fields) (id string, now fields, seq uint64
 	}
 	if twin := s.twin(id, have.fields, now, unique); twin != "" {
 		if !c.New || !c.Upsert && !constraintsOf[c.Collection].upsert {
-			return "", nil, 0, handlers.RefuseField(handlers.Conflict, unique[0], "%s: another record has the same", strings.Join(unique, ", "))
+			return "", nil, 0, handlers.RefuseField(handlers.Conflict, unique[0], "%s: another record has the same",
+				strings.Join(unique, ", "))
 		}
 		id, have = twin, s.records[twin]
 		now = have.fields.with(set)
@@ -287,7 +293,8 @@ func (s *collection) save(c Save, set fields) (id string, now fields, seq uint64
 	return id, now, 0, nil
 }
 
-// refuseMore refuses a record of size bytes if the account that makes it, or has made it, then has more than the limits.
+// refuseMore refuses a record of size bytes if the account that makes it, or has made it, then has more than the
+// limits.
 func (s *collection) refuseMore(id, actor string, size int) error {
 	if have, ok := s.records[id]; ok && !have.deleted {
 		actor = have.author
@@ -320,8 +327,8 @@ func (f fields) differs(other fields, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return !sameJSON(f.value(name), other.value(name)) })
 }
 
-// twin returns the first other record, by id, that has the same values in all of the unique fields. A record whose unique
-// fields stay as they are needs no check.
+// twin returns the first other record, by id, that has the same values in all of the unique fields. A record whose
+// unique fields stay as they are needs no check.
 func (s *collection) twin(id string, old, now fields, unique []string) string {
 	if len(unique) == 0 || old != nil && !now.differs(old, unique) {
 		return ""

@@ -22,7 +22,8 @@ import (
 func TestARuleThatIsLostAllowsNothingAndAsks(t *testing.T) {
 	is := is.New(t)
 	b := newRulebook()
-	e, err := events.NewConfig(toolPermissions, "r1", events.ActorSystem, events.Saved{Fields: json.RawMessage(`{"tool":"bash","pattern":"make*","action":"allow","active":true}`)})
+	e, err := events.NewConfig(toolPermissions, "r1", events.ActorSystem,
+		events.Saved{Fields: json.RawMessage(`{"tool":"bash","pattern":"make*","action":"allow","active":true}`)})
 	is.NoErr(err)
 	e.Seq = 1
 	b.Apply(e)
@@ -111,7 +112,8 @@ func TestAnAccountMakesNoMoreRecordsThanTheLimit(t *testing.T) {
 	is := is.New(t)
 	h := &Records{Log: eventstest.Log(t)}
 	save := func(actor, id, name string) handlers.Code {
-		_, _, err := h.Save(t.Context(), Save{Command: handlers.Command{Actor: actor}, Collection: "ai_prompts", Role: account.Admin, Record: id, New: true,
+		_, _, err := h.Save(t.Context(), Save{Command: handlers.Command{Actor: actor}, Collection: "ai_prompts",
+			Role: account.Admin, Record: id, New: true,
 			Set: map[string]json.RawMessage{"name": json.RawMessage(`"` + name + `"`)}})
 		if err == nil {
 			return ""

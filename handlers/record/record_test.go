@@ -20,30 +20,35 @@ func TestRecordIsSavedWholeAndDeletedOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.New(eventstest.Log(t, "sk-very-secret"))
-	save := record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "ai_agents", Record: "a1", New: true, Set: handlerstest.Fields(`{"name": "poco", "key": "sk-very-secret"}`)}
+	save := record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "ai_agents", Record: "a1",
+		New: true, Set: handlerstest.Fields(`{"name": "poco", "key": "sk-very-secret"}`)}
 	for range 2 { // though the log never holds the secret
 		id, seq, err := h.Records.Save(t.Context(), save)
 		is.NoErr(err)
 		is.Equal(id, "a1")
 		is.Equal(seq, uint64(1))
 	}
-	_, _, err := h.Records.Save(t.Context(), record.Save{Collection: "ai_agents", Record: "a1", Set: handlerstest.Fields(`{"name":"poco <b>"}`)})
+	_, _, err := h.Records.Save(t.Context(), record.Save{Collection: "ai_agents", Record: "a1",
+		Set: handlerstest.Fields(`{"name":"poco <b>"}`)})
 	is.NoErr(err)
 	made, _, err := h.Records.Save(t.Context(), record.Save{Collection: "sops", New: true})
 	is.NoErr(err)
 	is.Equal(len(made), 15)
 	for range 2 {
-		seq, err := h.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "ai_agents", Record: "a1"})
+		seq, err := h.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: handlerstest.Alice},
+			Collection: "ai_agents", Record: "a1"})
 		is.NoErr(err)
 		is.Equal(seq, uint64(4))
 	}
 	is.Equal(handlerstest.Records(t, h.Log, "ai_agents"), []string{
-		`a1 saved {"fields":{"key":"[redacted]","name":"poco"}}`, `a1 saved {"fields":{"key":"[redacted]","name":"poco <b>"}}`, `a1 deleted {}`,
+		`a1 saved {"fields":{"key":"[redacted]","name":"poco"}}`,
+		`a1 saved {"fields":{"key":"[redacted]","name":"poco <b>"}}`, `a1 deleted {}`,
 	})
 	_, err = h.Records.Delete(t.Context(), record.Delete{Collection: "ai_agents", Record: made})
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound) // it is one of another collection
 	elsewhere := permissiontest.New(h.Log)
-	_, _, err = elsewhere.Records.Save(t.Context(), record.Save{Collection: "ai_agents", Record: "a1", Set: handlerstest.Fields(`{"n":1}`)})
+	_, _, err = elsewhere.Records.Save(t.Context(), record.Save{Collection: "ai_agents", Record: "a1",
+		Set: handlerstest.Fields(`{"n":1}`)})
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
 }
 
@@ -69,7 +74,8 @@ func TestBadRecordsAreRefused(t *testing.T) {
 	is := is.New(t)
 	_, err := h.Records.Delete(t.Context(), record.Delete{Collection: ">", Record: "a"})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
-	_, _, err = h.Records.Save(t.Context(), record.Save{Collection: "c", New: true, Set: value(`"` + strings.Repeat("x", 1<<20-8) + `"`)})
+	_, _, err = h.Records.Save(t.Context(), record.Save{Collection: "c", New: true,
+		Set: value(`"` + strings.Repeat("x", 1<<20-8) + `"`)})
 	is.NoErr(err) // the largest there is
 	is.Equal(len(handlerstest.Records(t, h.Log, "c")), 1)
 }

@@ -17,8 +17,8 @@ type (
 	Action = policy.Action
 )
 
-// CheckRule refuses a rule that cannot be read. The field is pattern, and the text names the column, where that is at fault;
-// else it is permission.
+// CheckRule refuses a rule that cannot be read. The field is pattern, and the text names the column, where that is at
+// fault; else it is permission.
 func CheckRule(r Rule) error {
 	err := r.Check()
 	if err == nil {
@@ -41,14 +41,16 @@ type AllowRule struct {
 	Note    string
 }
 
-// AllowRule stores the rule and returns its id, as policy.Rule has it. If the same rule is in force and lasts as long, AllowRule stores
-// nothing.
+// AllowRule stores the rule and returns its id, as policy.Rule has it. If the same rule is in force and lasts as long,
+// AllowRule stores nothing.
 func (h *Records) AllowRule(ctx context.Context, c AllowRule) (rule string, err error) {
-	set := map[string]any{"active": true, "expires_at": c.Expires, "author": strings.TrimPrefix(c.Actor, events.UserActor("")), "note": c.Note}
+	set := map[string]any{"active": true, "expires_at": c.Expires,
+		"author": strings.TrimPrefix(c.Actor, events.UserActor("")), "note": c.Note}
 	record, isNew, lasts := "", true, false
 	err = h.withRulebook(ctx, func(b *rulebook) {
 		for id, k := range b.rules {
-			if k.rule.Permission != c.Rule.Permission || k.rule.Pattern != c.Rule.Pattern || k.rule.Action != policy.Allow || k.chat != c.Chat || k.agent != c.Agent {
+			if k.rule.Permission != c.Rule.Permission || k.rule.Pattern != c.Rule.Pattern || k.rule.Action != policy.Allow ||
+				k.chat != c.Chat || k.agent != c.Agent {
 				continue
 			}
 			until, _ := parseDate(c.Expires)
@@ -60,7 +62,8 @@ func (h *Records) AllowRule(ctx context.Context, c AllowRule) (rule string, err 
 		return toolPermissions + "/" + record, err
 	}
 	if isNew {
-		maps.Copy(set, map[string]any{"agent": c.Agent, "chat": c.Chat, "tool": c.Rule.Permission, "pattern": c.Rule.Pattern, "action": string(policy.Allow)})
+		maps.Copy(set, map[string]any{"agent": c.Agent, "chat": c.Chat, "tool": c.Rule.Permission, "pattern": c.Rule.Pattern,
+			"action": string(policy.Allow)})
 	}
 	record, _, err = h.Save(ctx, Save{
 		Command: c.Command, Collection: toolPermissions, Record: record, Set: mustFields(set), New: isNew,

@@ -17,14 +17,15 @@ import (
 
 // RuleScope says whose rules are wanted, and as of when.
 type RuleScope struct {
-	Chat  string
-	Agent string    // name of the session's agent; empty when it is not known: then no rule that is for one allows anything
+	Chat string
+	// name of the session's agent; empty when it is not known: then no rule that is for one allows anything
+	Agent string
 	At    time.Time // a rule that has expired by then does not count
 	Seq   uint64    // the rules as they were after this event; 0 is now
 }
 
-// Rules gives the rules people keep that are in force in a scope, oldest first. Each names its record and the event that
-// made it so. One that cannot be read allows nothing, and asks where it would have denied or asked.
+// Rules gives the rules people keep that are in force in a scope, oldest first. Each names its record and the event
+// that made it so. One that cannot be read allows nothing, and asks where it would have denied or asked.
 func (h *Records) Rules(ctx context.Context, s RuleScope) ([]policy.Rule, error) {
 	if s.Seq != 0 {
 		book := newRulebook()
@@ -66,7 +67,8 @@ type RuleChange struct {
 	Broken error // why the record that the event changed is not in force as it stands; nil when it is
 }
 
-// RuleChange returns what an event of the configuration changed about the rules. The change is zero for an event that is about no rule.
+// RuleChange returns what an event of the configuration changed about the rules. The change is zero for an event that
+// is about no rule.
 func (h *Records) RuleChange(ctx context.Context, e events.Event) (c RuleChange, err error) {
 	if e.Subject.Collection != aiAgents && !slices.Contains(ruleCollections, e.Subject.Collection) {
 		return c, nil
@@ -77,7 +79,9 @@ func (h *Records) RuleChange(ctx context.Context, e events.Event) (c RuleChange,
 
 // withRulebook calls fn with the rules as they are now.
 func (h *Records) withRulebook(ctx context.Context, fn func(*rulebook)) error {
-	f := h.rules.Get(ctx, "", func() *handlers.Fold[*rulebook] { return handlers.NewFold(newRulebook(), ruleFilters()...) })
+	f := h.rules.Get(ctx, "", func() *handlers.Fold[*rulebook] {
+		return handlers.NewFold(newRulebook(), ruleFilters()...)
+	})
 	return f.Read(ctx, h.Log, func(b *rulebook) error { fn(b); return nil })
 }
 
@@ -131,14 +135,16 @@ type whitelistTarget struct {
 	version uint64
 }
 
-// keptAgent is an agent that rules may be for. What a rule denies one it denies whoever bears the name after its end, too.
+// keptAgent is an agent that rules may be for. What a rule denies one it denies whoever bears the name after its end,
+// too.
 type keptAgent struct {
 	name    string
 	deleted bool
 }
 
 func newRulebook() *rulebook {
-	return &rulebook{map[string]keptRule{}, map[string]whitelistAction{}, map[string]whitelistTarget{}, map[string]keptAgent{}, 0}
+	return &rulebook{map[string]keptRule{}, map[string]whitelistAction{}, map[string]whitelistTarget{},
+		map[string]keptAgent{}, 0}
 }
 
 func (b *rulebook) Apply(e events.Event) {
@@ -181,7 +187,8 @@ func (b *rulebook) Apply(e events.Event) {
 	}
 }
 
-// lose replaces a record whose newest version cannot be read. A rule may have denied or asked, so it asks about everything.
+// lose replaces a record whose newest version cannot be read. A rule may have denied or asked, so it asks about
+// everything.
 func (b *rulebook) lose(e events.Event) {
 	record := e.Subject.ID
 	switch e.Subject.Collection {
@@ -237,7 +244,8 @@ func readAction(record string, seq uint64, body json.RawMessage) whitelistAction
 		Active                  bool
 	}
 	a := whitelistAction{broken: json.Unmarshal(body, &r), active: r.Active}
-	a.rule = policy.Rule{Permission: r.Permission, Pattern: r.Value, Action: policy.Allow, ID: whitelistActions + "/" + record, Version: seq}
+	a.rule = policy.Rule{Permission: r.Permission, Pattern: r.Value, Action: policy.Allow,
+		ID: whitelistActions + "/" + record, Version: seq}
 	switch {
 	case a.broken != nil || r.Value == "":
 	case r.Kind == "strict" && strings.Contains(r.Value, "*"):

@@ -59,7 +59,8 @@ func TestRulesAreForTheirChatAgentAndTime(t *testing.T) {
 			is.Equal(got, c.has)
 		})
 	}
-	permissiontest.Drops(t, h, "ai_agents", "a1") // what was allowed it nobody is allowed any more; what was denied stays so
+	// what was allowed it nobody is allowed any more; what was denied stays so
+	permissiontest.Drops(t, h, "ai_agents", "a1")
 	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{Agent: "build", At: time.Now()})), 2)
 }
 
@@ -67,16 +68,20 @@ func TestRuleNamesItsRecordAndVersionThenAsNow(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	one := permissiontest.Keeps(t, h, "tool_permissions", "r1", `{"tool":"bash","pattern":"make","action":"allow","active":true}`)
-	two := permissiontest.Keeps(t, h, "tool_permissions", "r1", `{"tool":"bash","pattern":"make test","action":"allow","active":true}`)
+	one := permissiontest.Keeps(t, h, "tool_permissions", "r1",
+		`{"tool":"bash","pattern":"make","action":"allow","active":true}`)
+	two := permissiontest.Keeps(t, h, "tool_permissions", "r1",
+		`{"tool":"bash","pattern":"make test","action":"allow","active":true}`)
 	rules, err := h.Records.Rules(t.Context(), record.RuleScope{At: time.Now()})
 	is.NoErr(err)
-	is.Equal(rules, []policy.Rule{{Permission: "bash", Pattern: "make test", Action: policy.Allow, ID: "tool_permissions/r1", Version: two}})
+	is.Equal(rules, []policy.Rule{{Permission: "bash", Pattern: "make test", Action: policy.Allow,
+		ID: "tool_permissions/r1", Version: two}})
 	permissiontest.Drops(t, h, "tool_permissions", "r1")
 	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{At: time.Now()})), 0)
 	rules, err = h.Records.Rules(t.Context(), record.RuleScope{At: time.Now(), Seq: one}) // as it was
 	is.NoErr(err)
-	is.Equal(rules, []policy.Rule{{Permission: "bash", Pattern: "make", Action: policy.Allow, ID: "tool_permissions/r1", Version: one}})
+	is.Equal(rules, []policy.Rule{{Permission: "bash", Pattern: "make", Action: policy.Allow, ID: "tool_permissions/r1",
+		Version: one}})
 	rules, err = h.Records.Rules(t.Context(), record.RuleScope{At: time.Now(), Seq: two})
 	is.NoErr(err)
 	is.Equal(rules[0].Pattern, "make test")
@@ -87,12 +92,17 @@ func TestWhitelistIsVerbsAndNouns(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	permissiontest.Keeps(t, h, "whitelist_actions", "a1", `{"permission":"bash","kind":"strict","value":"make","active":true}`)
-	permissiontest.Keeps(t, h, "whitelist_actions", "a2", `{"permission":"bash","kind":"pattern","value":"git log*","active":true}`)
-	permissiontest.Keeps(t, h, "whitelist_actions", "a3", `{"permission":"bash","kind":"strict","value":"rm *","active":true}`) // not what it says
+	permissiontest.Keeps(t, h, "whitelist_actions", "a1",
+		`{"permission":"bash","kind":"strict","value":"make","active":true}`)
+	permissiontest.Keeps(t, h, "whitelist_actions", "a2",
+		`{"permission":"bash","kind":"pattern","value":"git log*","active":true}`)
+	// not what it says
+	permissiontest.Keeps(t, h, "whitelist_actions", "a3",
+		`{"permission":"bash","kind":"strict","value":"rm *","active":true}`)
 	permissiontest.Keeps(t, h, "whitelist_actions", "a4", `{"permission":"write","active":true}`)
 	permissiontest.Keeps(t, h, "whitelist_actions", "a5", `{"permission":"edit","active":false}`)
-	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), []string{"bash: make", "bash: git log*"}) // without a noun a verb allows nothing
+	// without a noun a verb allows nothing
+	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), []string{"bash: make", "bash: git log*"})
 	noun := permissiontest.Keeps(t, h, "whitelist_targets", "t1", `{"name":"docs","pattern":"docs/**","active":true}`)
 	permissiontest.Keeps(t, h, "whitelist_targets", "t2", `{"name":"src","pattern":"src/**","active":false}`)
 	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), []string{"bash: make", "bash: git log*", "write: docs/**"})
@@ -135,7 +145,8 @@ func TestRuleIsActiveUnlessItsAuthorSaysOtherwise(t *testing.T) {
 	save := func(collection, fields string) string {
 		var set map[string]json.RawMessage
 		is.NoErr(json.Unmarshal([]byte(fields), &set))
-		id, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: collection, New: true, Set: set})
+		id, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
+			Collection: collection, New: true, Set: set})
 		is.NoErr(err)
 		return id
 	}
@@ -150,7 +161,8 @@ func TestRuleIsActiveUnlessItsAuthorSaysOtherwise(t *testing.T) {
 	change := func(fields string) {
 		var set map[string]json.RawMessage
 		is.NoErr(json.Unmarshal([]byte(fields), &set))
-		_, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice}, Collection: "tool_permissions", Record: id, Set: set})
+		_, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
+			Collection: "tool_permissions", Record: id, Set: set})
 		is.NoErr(err)
 	}
 	change(`{"note":"still paused"}`)

@@ -35,18 +35,21 @@ const maxSSHKey = 16 << 10
 // minRSABits is what NIST SP 800-131A asks for since 2014.
 const minRSABits = 2048
 
-// sshKeyBits are the kinds of keys there may be, and their sizes. Not among them are DSA, which OpenSSH has given up, and certificates.
+// sshKeyBits are the kinds of keys there may be, and their sizes. Not among them are DSA, which OpenSSH has given up,
+// and certificates.
 var sshKeyBits = map[string]int{
 	ssh.KeyAlgoED25519: 256, ssh.KeyAlgoECDSA256: 256, ssh.KeyAlgoECDSA384: 384, ssh.KeyAlgoECDSA521: 521,
 	ssh.KeyAlgoSKED25519: 256, ssh.KeyAlgoSKECDSA256: 256, ssh.KeyAlgoRSA: 0, // its own
 }
 
-// ParseSSHKey reads one public key on one line, without options. The parser passes over lines it cannot read, and who serves
-// the line would serve those too, so the line is written anew.
+// ParseSSHKey reads one public key on one line, without options. The parser passes over lines it cannot read, and who
+// serves the line would serve those too, so the line is written anew.
 func ParseSSHKey(line string) (SSHKey, error) {
 	fail := func(reason string) (SSHKey, error) { return SSHKey{}, errors.New("parse ssh key: " + reason) }
 	line = strings.TrimSpace(line)
-	if len(line) > maxSSHKey || strings.ContainsFunc(line, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }) {
+	if len(line) > maxSSHKey || strings.ContainsFunc(line, func(r rune) bool {
+		return unicode.IsControl(r) && r != '\t'
+	}) {
 		return fail("it is not one line as in a .pub file")
 	}
 	key, comment, options, rest, err := ssh.ParseAuthorizedKey([]byte(line))
@@ -77,7 +80,8 @@ const SSHKeyCollection = "ssh_keys"
 
 // Fields returns what a record says about the key itself.
 func (k SSHKey) Fields() map[string]json.RawMessage {
-	return mustFields(map[string]any{"public_key": k.Line, "fingerprint": k.Fingerprint, "algorithm": k.Algorithm, "key_size": k.Bits, "comment": k.Comment})
+	return mustFields(map[string]any{"public_key": k.Line, "fingerprint": k.Fingerprint, "algorithm": k.Algorithm,
+		"key_size": k.Bits, "comment": k.Comment})
 }
 
 // mustFields encodes values that always have a JSON form.
@@ -116,7 +120,8 @@ func (h *Records) AddSSHKey(ctx context.Context, c AddSSHKey) (id string, seq ui
 	})
 	id, seq, err = h.Save(ctx, Save{Command: c.Command, Collection: SSHKeyCollection, Set: set, New: true})
 	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Conflict && r.Field == "fingerprint" {
-		return "", 0, handlers.RefuseField(handlers.Conflict, "line", "The key %s is registered already; a key belongs to one account.", key.Fingerprint)
+		return "", 0, handlers.RefuseField(handlers.Conflict, "line",
+			"The key %s is registered already; a key belongs to one account.", key.Fingerprint)
 	}
 	return id, seq, err
 }
@@ -141,7 +146,8 @@ func (h *Records) UseSSHKey(ctx context.Context, c UseSSHKey) (uint64, error) {
 		return 0, handlers.Refuse(handlers.NotFound, "There is no SSH key %s.", c.Key)
 	}
 	now := time.Now()
-	if used, err := time.Parse(events.TimeFormat, keys[i].Value.LastUsed); err == nil && now.Sub(used) < keyUsePrecision && !used.After(now) {
+	if used, err := time.Parse(events.TimeFormat, keys[i].Value.LastUsed); err == nil &&
+		now.Sub(used) < keyUsePrecision && !used.After(now) {
 		return keys[i].Seq, nil
 	}
 	_, seq, err := h.Save(ctx, Save{

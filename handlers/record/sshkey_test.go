@@ -57,7 +57,8 @@ func TestWeakAndOddSSHKeysAreRefused(t *testing.T) {
 	is.NoErr(err)
 	line := sshLine(t, ed)
 	short := &rsa.PublicKey{N: new(big.Int).SetBit(big.NewInt(1), 2046, 1), E: 65537}
-	old := &dsa.PublicKey{Parameters: dsa.Parameters{P: new(big.Int).SetBit(big.NewInt(1), 1023, 1), Q: new(big.Int).SetBit(big.NewInt(1), 159, 1), G: big.NewInt(2)}, Y: big.NewInt(3)}
+	old := &dsa.PublicKey{Parameters: dsa.Parameters{P: new(big.Int).SetBit(big.NewInt(1), 1023, 1),
+		Q: new(big.Int).SetBit(big.NewInt(1), 159, 1), G: big.NewInt(2)}, Y: big.NewInt(3)}
 	public, err := ssh.NewPublicKey(ed)
 	is.NoErr(err)
 	authority, err := ssh.NewSignerFromKey(signer)

@@ -24,7 +24,8 @@ func TestALoginWithAKeyIsRecordedAtMostOnceAMinute(t *testing.T) {
 	is.NoErr(err)
 	key, err := ssh.NewPublicKey(public)
 	is.NoErr(err)
-	id, _, err := h.Records.AddSSHKey(t.Context(), record.AddSSHKey{Command: handlers.Command{Actor: handlerstest.Alice}, User: "ann", Line: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " ann@laptop"})
+	id, _, err := h.Records.AddSSHKey(t.Context(), record.AddSSHKey{Command: handlers.Command{Actor: handlerstest.Alice},
+		User: "ann", Line: strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " ann@laptop"})
 	is.NoErr(err)
 	registered := func() record.RegisteredKey {
 		t.Helper()
@@ -36,7 +37,8 @@ func TestALoginWithAKeyIsRecordedAtMostOnceAMinute(t *testing.T) {
 	is.Equal(registered().LastUsed, "")
 	use := func() uint64 {
 		t.Helper()
-		seq, err := h.Records.UseSSHKey(t.Context(), record.UseSSHKey{Command: handlers.Command{Actor: handlerstest.Alice}, Key: id})
+		seq, err := h.Records.UseSSHKey(t.Context(), record.UseSSHKey{Command: handlers.Command{Actor: handlerstest.Alice},
+			Key: id})
 		is.NoErr(err)
 		return seq
 	}
@@ -51,6 +53,7 @@ func TestALoginWithAKeyIsRecordedAtMostOnceAMinute(t *testing.T) {
 	is.True(use() > first)
 	is.True(registered().LastUsed > "2026-01-02 03:04:05.000Z")
 	is.Equal(registered().Fingerprint[:7], "SHA256:")
-	_, err = h.Records.UseSSHKey(t.Context(), record.UseSSHKey{Command: handlers.Command{Actor: handlerstest.Alice}, Key: "nothing"})
+	_, err = h.Records.UseSSHKey(t.Context(), record.UseSSHKey{Command: handlers.Command{Actor: handlerstest.Alice},
+		Key: "nothing"})
 	is.True(err != nil)
 }

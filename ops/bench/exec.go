@@ -22,8 +22,8 @@ var rivals = []way{
 // mostOver is how many milliseconds a short command may take longer than plain, at the median.
 var mostOver = map[string]float64{"worker-landlock": 1, "worker-bwrap": 8, "shell-none": 8}
 
-// leastTimes is how many times as long as the worker behind bwrap the rivals must take for a short command. Only the worker
-// does what they do; NATS and the shell also check and record it.
+// leastTimes is how many times as long as the worker behind bwrap the rivals must take for a short command. Only the
+// worker does what they do; NATS and the shell also check and record it.
 var leastTimes = map[string]float64{"ssh": 15, "tmux": 20}
 
 func commandLines() (lines []line) {
@@ -33,7 +33,8 @@ func commandLines() (lines []line) {
 			line{name: "echo hi, " + w.name + ", p99 ms", metric: w.metric + "-p99-ms"})
 	}
 	for _, w := range ours[1:] {
-		lines = append(lines, line{name: "echo hi, " + w.name + ", over plain, p50 ms", metric: w.metric + "-over-ms", budget: mostOver[w.metric]})
+		lines = append(lines, line{name: "echo hi, " + w.name + ", over plain, p50 ms", metric: w.metric + "-over-ms",
+			budget: mostOver[w.metric]})
 	}
 	for _, r := range rivals {
 		for _, w := range ours {

@@ -78,7 +78,8 @@ var runs = []run{
 	}},
 }
 
-// largeLogLines are the lines of requests to the API with 1 M events in 1,000 chats. One chat has 5,000 messages and 1,700 decisions.
+// largeLogLines are the lines of requests to the API with 1 M events in 1,000 chats. One chat has 5,000 messages and
+// 1,700 decisions.
 func largeLogLines() []line {
 	lines := []line{
 		{name: "1 M events: slowest first page of a collection, p50 ms", metric: "slowest-page-ms", budget: 50},
@@ -159,7 +160,8 @@ func names() string {
 
 // measure runs a benchmark and gives its metrics by sub-benchmark, and why something was not measured by what it was.
 func measure(r run) (got map[string]map[string]float64, missing map[string]string, err error) {
-	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "^Benchmark"+r.bench+"$", "-benchtime", r.time, "-timeout", "20m", r.pkg)
+	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "^Benchmark"+r.bench+"$", "-benchtime", r.time, "-timeout",
+		"20m", r.pkg)
 	text, err := cmd.CombinedOutput()
 	if err != nil {
 		return nil, nil, fmt.Errorf("benchmark %s of %s: %w\n%s", r.bench, r.pkg, err, text)

@@ -23,7 +23,8 @@ func TestCommandsCrossTheAccounts(t *testing.T) {
 	worker, workerDenied := n.connect(natsconf.Worker)
 	relay(t, core)
 	cancelled := make(chan string, 1)
-	serve(t, worker, wire.RunSubject("p1"), func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+	serve(t, worker, wire.RunSubject("p1"), func(ctx context.Context, r wire.Request, stdout,
+		stderr io.Writer) wire.Result {
 		switch r.Command {
 		case "64 MiB":
 			chunk := make([]byte, 1<<20)
@@ -49,30 +50,35 @@ func TestCommandsCrossTheAccounts(t *testing.T) {
 		return wire.Result{ExitCode: 7}
 	})
 	var out, errs counter
-	result, err := wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "64 MiB", Cwd: "/"}, &out, &errs)
+	result, err := wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "64 MiB", Cwd: "/"},
+		&out, &errs)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Exited)
 	is.Equal(result.ExitCode, 7)
 	is.Equal(int64(out), int64(64<<20)) // credit crossed the accounts 64 times and more
 	is.Equal(int64(errs), int64(4))
 
-	result, err = wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "quiet", Cwd: "/"}, io.Discard, io.Discard)
+	result, err = wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "quiet", Cwd: "/"},
+		io.Discard, io.Discard)
 	is.NoErr(err)
 	is.Equal(result.ExitCode, 9) // nobody took the silence for death
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	result, err = wire.Call(ctx, bridge, wire.RequestSubject("e1"), wire.Request{Command: "wait", Cwd: "/"}, writerFunc(cancel), io.Discard)
+	result, err = wire.Call(ctx, bridge, wire.RequestSubject("e1"), wire.Request{Command: "wait", Cwd: "/"},
+		writerFunc(cancel), io.Discard)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Cancelled)
 	is.Equal(<-cancelled, "exec-of-the-handler")
 
 	// A bridge that is gone without a word takes its command with it, all the way.
-	go wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "wait", Cwd: "/"}, writerFunc(bridge.Close), io.Discard)
+	go wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "wait", Cwd: "/"},
+		writerFunc(bridge.Close), io.Discard)
 	is.Equal(<-cancelled, "exec-of-the-handler")
 
 	bridge, _ = n.connect(natsconf.Core)
-	result, err = wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "die", Cwd: "/"}, io.Discard, io.Discard)
+	result, err = wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "die", Cwd: "/"},
+		io.Discard, io.Discard)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Lost)
 	is.Equal(len(coreDenied)+len(workerDenied), 0)
@@ -81,7 +87,8 @@ func TestCommandsCrossTheAccounts(t *testing.T) {
 // relay is what the handler does with a command, without asking anybody.
 func relay(t testing.TB, core *nats.Conn) {
 	t.Helper()
-	serve(t, core, wire.RequestSubject("e1"), func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+	serve(t, core, wire.RequestSubject("e1"), func(ctx context.Context, r wire.Request, stdout,
+		stderr io.Writer) wire.Result {
 		r.Exec = "exec-of-the-handler"
 		result, err := wire.Call(ctx, core, wire.RunSubject("p1"), r, stdout, stderr)
 		if err != nil {
@@ -109,7 +116,8 @@ func BenchmarkOutput(b *testing.B) {
 	b.SetBytes(size)
 	for b.Loop() {
 		var out counter
-		result, err := wire.Call(b.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "x", Cwd: "/"}, &out, io.Discard)
+		result, err := wire.Call(b.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "x", Cwd: "/"}, &out,
+			io.Discard)
 		if err != nil || result.Reason != wire.Exited || out != size {
 			b.Fatal(result, err, out)
 		}

@@ -14,9 +14,10 @@ import (
 // MinFree is how many bytes must be free for the server to start, and for Reopen.
 const MinFree = 64 << 20
 
-// storeLimit is how many bytes JetStream of the embedded server may store: more than a disk has, so that the disk is the limit.
-// The server's own limit is three quarters of what was free when it started, and does not grow while it runs. The server
-// compares the reserved sizes of streams with storeLimit, not with the disk, so it also starts on a smaller disk.
+// storeLimit is how many bytes JetStream of the embedded server may store: more than a disk has, so that the disk is
+// the limit. The server's own limit is three quarters of what was free when it started, and does not grow while it
+// runs. The server compares the reserved sizes of streams with storeLimit, not with the disk, so it also starts on a
+// smaller disk.
 const storeLimit = 1 << 50
 
 // Free returns how many bytes are free on the disk of a directory.
@@ -28,8 +29,8 @@ func Free(dir string) (uint64, error) {
 	return fs.Bavail * uint64(fs.Bsize), nil
 }
 
-// outputReserve is how many bytes of a large disk outputs of commands leave free: for what people and models say, and for a person
-// to make room.
+// outputReserve is how many bytes of a large disk outputs of commands leave free: for what people and models say, and
+// for a person to make room.
 const outputReserve = 1 << 30
 
 // HasRoom reports whether large contents may be stored on the disk of a directory: if a tenth of it is free, or 1 GiB.
@@ -42,8 +43,8 @@ func HasRoom(dir string) bool {
 	return free >= min(outputReserve, max(all/10, 2*MinFree))
 }
 
-// WriteError returns why JetStream does not store, nil if it does. After a failed write a stream stores nothing more, until
-// Reopen or a restart (measured, nats-server 2.15.2).
+// WriteError returns why JetStream does not store, nil if it does. After a failed write a stream stores nothing more,
+// until Reopen or a restart (measured, nats-server 2.15.2).
 func (s *Server) WriteError() error {
 	var all []error
 	for _, e := range s.health() {
@@ -55,9 +56,9 @@ func (s *Server) WriteError() error {
 	return errors.Join(all...)
 }
 
-// health returns what is wrong with JetStream. The server looks for 1 ms whether it takes connections, and at nothing else if
-// that fails, which it also does when the machine is busy (seen). So it is asked several times, and whether it takes
-// connections does not count here.
+// health returns what is wrong with JetStream. The server looks for 1 ms whether it takes connections, and at nothing
+// else if that fails, which it also does when the machine is busy (seen). So it is asked several times, and whether it
+// takes connections does not count here.
 func (s *Server) health() []server.HealthzError {
 	for range 20 {
 		found := s.Healthz(&server.HealthzOptions{Details: true}).Errors
@@ -75,15 +76,17 @@ func IsWriteFailed(err error) bool {
 
 // IsDiskFull reports whether an error of WriteError comes from a full disk or an exhausted quota.
 func IsDiskFull(err error) bool {
-	return err != nil && (strings.Contains(err.Error(), syscall.ENOSPC.Error()) || strings.Contains(err.Error(), syscall.EDQUOT.Error()))
+	return err != nil && (strings.Contains(err.Error(), syscall.ENOSPC.Error()) ||
+		strings.Contains(err.Error(), syscall.EDQUOT.Error()))
 }
 
 // reopenProbe is how many bytes Reopen writes to find out whether the disk takes writes, which a quota can prevent.
 const reopenProbe = 1 << 20
 
-// Reopen closes the streams, checks their files, and opens them again, which clears WriteError. Connections and subscriptions
-// stay. Durable consumers go on; the client library creates ordered consumers again. It changes nothing if fewer than MinFree
-// bytes are free. It returns soon after ctx ends. The streams are then closed, and the server is only good for Close.
+// Reopen closes the streams, checks their files, and opens them again, which clears WriteError. Connections and
+// subscriptions stay. Durable consumers go on; the client library creates ordered consumers again. It changes nothing
+// if fewer than MinFree bytes are free. It returns soon after ctx ends. The streams are then closed, and the server is
+// only good for Close.
 func (s *Server) Reopen(ctx context.Context) error {
 	fail := func(err error) error { return fmt.Errorf("open JetStream again in %s: %w", s.store.StoreDir, err) }
 	if err := checkFree(s.store.StoreDir); err != nil {

@@ -15,7 +15,8 @@ import (
 
 // forgeries are reply subjects that would do harm if the answer to a request were published there.
 var forgeries = []string{
-	"evt.chat.c1.forged", "delta.chat.c1.m.p", "$JS.API.STREAM.PURGE.EVENTS", "$JS.API.STREAM.DELETE.EVENTS", "$KV.SECRETS.x", "exec.run.p1", "cmd.x",
+	"evt.chat.c1.forged", "delta.chat.c1.m.p", "$JS.API.STREAM.PURGE.EVENTS", "$JS.API.STREAM.DELETE.EVENTS",
+	"$KV.SECRETS.x", "exec.run.p1", "cmd.x",
 }
 
 // A reply subject is not held to the asker's permissions: whoever answers publishes there. So it must not get through.
@@ -63,7 +64,8 @@ func TestReplySubjectsForgeNothing(t *testing.T) {
 	})
 }
 
-// Nor can a worker choose where core says something: with what it answers, a reply subject arrives that leads only back to it.
+// Nor can a worker choose where core says something: with what it answers, a reply subject arrives that leads only
+// back to it.
 func TestAnswersForgeNothing(t *testing.T) {
 	t.Parallel()
 	inEachUse(t, func(t *testing.T, n *testServer) {

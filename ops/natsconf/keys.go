@@ -14,8 +14,8 @@ import (
 	"pocketcoder/atomicfile"
 )
 
-// Keys are the identities' nkey seeds: one file <identity>.nk each, mode 0600, in a directory of mode 0700. A process gets
-// the one file it needs.
+// Keys are the identities' nkey seeds: one file <identity>.nk each, mode 0600, in a directory of mode 0700. A process
+// gets the one file it needs.
 type Keys struct {
 	Dir    string
 	Public map[Identity]string
@@ -40,8 +40,8 @@ func LoadKeys(dir string) (Keys, error) {
 // SeedFile is where the seed of an identity is.
 func (k Keys) SeedFile(id Identity) string { return filepath.Join(k.Dir, string(id)+".nk") }
 
-// connectTime bounds one attempt to connect, as the configuration bounds the server's part of it. Where nobody listens the
-// attempt ends at once.
+// connectTime bounds one attempt to connect, as the configuration bounds the server's part of it. Where nobody listens
+// the attempt ends at once.
 const connectTime = 10 * time.Second
 
 // Options connect as an identity, with its key of k.
@@ -49,9 +49,9 @@ func (k Keys) Options(id Identity, name string) ([]nats.Option, error) {
 	return Options(k.SeedFile(id), id, name)
 }
 
-// Options connect as an identity: the key in seedFile, its inbox prefix, and the name the server shows for the connection.
-// The connection comes back by itself, for ever, after the server was away; that a server's machine died without a word is
-// noticed after 10 to 15 s.
+// Options connect as an identity: the key in seedFile, its inbox prefix, and the name the server shows for the
+// connection. The connection comes back by itself, for ever, after the server was away; that a server's machine died
+// without a word is noticed after 10 to 15 s.
 func Options(seedFile string, id Identity, name string) ([]nats.Option, error) {
 	key, err := nats.NkeyOptionFromSeed(seedFile)
 	if err != nil {

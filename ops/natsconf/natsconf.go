@@ -11,14 +11,14 @@
 //	worker    SBX      answer exec.run.<pool>
 //	sys       SYS      the server's own events and statistics
 //
-// allow_responses is used nowhere: who may answer with it may publish to any reply subject the asker chose, and so forge
-// events (measured). For the same reason the readers have their own account. A request that crosses accounts gets a reply
-// subject made by the server, while one inside APP could name evt.… as its reply subject, and JetStream itself would store its
-// answer there as an event (measured, nats-server 2.15.2).
+// allow_responses is used nowhere: who may answer with it may publish to any reply subject the asker chose, and so
+// forge events (measured). For the same reason the readers have their own account. A request that crosses accounts
+// gets a reply subject made by the server, while one inside APP could name evt.… as its reply subject, and JetStream
+// itself would store its answer there as an event (measured, nats-server 2.15.2).
 //
-// Readers cannot create consumers. A push consumer delivers stored events to any subject that APP has a subscription to, and a
-// reader's subscription to an imported subject is one, so EVENTS would store them again (measured, too). The same request also
-// changes the filter of a consumer of core.
+// Readers cannot create consumers. A push consumer delivers stored events to any subject that APP has a subscription
+// to, and a reader's subscription to an imported subject is one, so EVENTS would store them again (measured, too). The
+// same request also changes the filter of a consumer of core.
 //
 // A server older than the last security repairs that matter here is refused (see CheckVersion), the embedded one too.
 //

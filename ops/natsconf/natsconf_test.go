@@ -31,7 +31,8 @@ func TestConfigurationText(t *testing.T) {
 	three := one
 	three.Name, three.Listen = "nats-1", "0.0.0.0:4222"
 	three.Pools = []string{"x", "y"}
-	three.Cluster = &natsconf.Cluster{Name: "pocketcoder", Listen: "0.0.0.0:6222", Routes: []string{"nats-2:6222", "nats-3:6222"}, Secret: "s3cret"}
+	three.Cluster = &natsconf.Cluster{Name: "pocketcoder", Listen: "0.0.0.0:6222",
+		Routes: []string{"nats-2:6222", "nats-3:6222"}, Secret: "s3cret"}
 	for name, c := range map[string]natsconf.Config{"one": one, "three": three} {
 		got, err := c.Text()
 		is.NoErr(err)

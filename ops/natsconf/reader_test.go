@@ -18,8 +18,8 @@ import (
 
 var readers = []natsconf.Identity{natsconf.Operator, natsconf.Observer}
 
-// openLog makes the streams that readers read, with three events and a durable consumer of core. It returns how many messages
-// they hold.
+// openLog makes the streams that readers read, with three events and a durable consumer of core. It returns how many
+// messages they hold.
 func openLog(t *testing.T, core *nats.Conn) (js jetstream.JetStream, count func() uint64) {
 	t.Helper()
 	is := is.New(t)
@@ -28,7 +28,8 @@ func openLog(t *testing.T, core *nats.Conn) (js jetstream.JetStream, count func(
 	streams := map[string]string{"EVENTS": "evt.>", "DELTAS": "delta.>", "OBJ_BLOBS": "$O.BLOBS.>"}
 	for name, subject := range streams {
 		expect.Eventually(t, "stream "+name, func() bool { // a cluster may elect a leader first
-			_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, AllowDirect: true})
+			_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject},
+				AllowDirect: true})
 			return err == nil
 		})
 	}
@@ -91,7 +92,8 @@ func TestReadersReadTheLogAndNothingElse(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(string(last.Data), "live")
 		var stored struct{ Message struct{ Data []byte } }
-		m, err := nc.Request(natsconf.ReaderAPI+".STREAM.MSG.GET.EVENTS", []byte(`{"seq":1}`), 5*time.Second) // nats stream get EVENTS 1
+		// nats stream get EVENTS 1
+		m, err := nc.Request(natsconf.ReaderAPI+".STREAM.MSG.GET.EVENTS", []byte(`{"seq":1}`), 5*time.Second)
 		is.NoErr(err)
 		is.NoErr(json.Unmarshal(m.Data, &stored))
 		is.Equal(string(stored.Message.Data), "0")
@@ -99,7 +101,8 @@ func TestReadersReadTheLogAndNothingElse(t *testing.T) {
 		is.Equal(batch(t, nc, `{"multi_last":["evt.chat.c1.>"]}`), 1)
 		deliver, err := stream.Consumer(t.Context(), "deliver") // may be looked at
 		is.NoErr(err)
-		for deliver.CachedInfo().NumPending != stream.CachedInfo().State.Msgs { // the server counts an event a moment after it has stored it
+		// the server counts an event a moment after it has stored it
+		for deliver.CachedInfo().NumPending != stream.CachedInfo().State.Msgs {
 			_, err = deliver.Info(t.Context())
 			is.NoErr(err)
 		}
@@ -135,8 +138,8 @@ func batch(t *testing.T, nc *nats.Conn, request string) (n int) {
 	}
 }
 
-// With a subscription to an imported subject, the server subscribes APP to the same subject. A push consumer would deliver there,
-// and the stream of that subject would store its messages again.
+// With a subscription to an imported subject, the server subscribes APP to the same subject. A push consumer would
+// deliver there, and the stream of that subject would store its messages again.
 func TestReadersCannotCreateOrChangeConsumers(t *testing.T) {
 	t.Parallel()
 	inEachUse(t, func(t *testing.T, n *testServer) {
@@ -146,7 +149,8 @@ func TestReadersCannotCreateOrChangeConsumers(t *testing.T) {
 		is.NoErr(core.Publish("$O.BLOBS.C.x", nil))
 		_, err := js.Publish(t.Context(), "delta.chat.c1.m.p", nil)
 		is.NoErr(err)
-		ordered, err := js.OrderedConsumer(t.Context(), "EVENTS", jetstream.OrderedConsumerConfig{FilterSubjects: []string{"evt.>"}})
+		ordered, err := js.OrderedConsumer(t.Context(), "EVENTS",
+			jetstream.OrderedConsumerConfig{FilterSubjects: []string{"evt.>"}})
 		is.NoErr(err)
 		name := ordered.CachedInfo().Name
 		for _, id := range readers {
@@ -170,7 +174,8 @@ func TestReadersCannotCreateOrChangeConsumers(t *testing.T) {
 						"CREATE." + stream: "", "CREATE." + stream + "." + own: "name", "CREATE." + stream + "." + own + ".>": "name",
 						"DURABLE.CREATE." + stream + "." + own: "durable_name",
 					} {
-						config := map[string]any{"deliver_subject": deliver, "deliver_policy": "all", "ack_policy": "none", "filter_subject": ">"}
+						config := map[string]any{"deliver_subject": deliver, "deliver_policy": "all", "ack_policy": "none",
+							"filter_subject": ">"}
 						if name != "" {
 							config[name] = own
 						}

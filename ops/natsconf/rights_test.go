@@ -164,7 +164,8 @@ func asking(t *testing.T, n *testServer, id natsconf.Identity) asker {
 	return asker{nc, t, id, denied}
 }
 
-// publishes holds a row against a plain publish, a request, and a message whose trace would be sent there (CVE-2026-33249).
+// publishes holds a row against a plain publish, a request, and a message whose trace would be sent there
+// (CVE-2026-33249).
 func (c asker) publishes(r right) {
 	c.t.Helper()
 	ways := map[string]*nats.Msg{

@@ -22,8 +22,8 @@ var ErrInUse = errors.New("another server uses this store directory")
 // ErrAddressInUse means that another process listens at the address.
 var ErrAddressInUse = errors.New("the address is taken")
 
-// readyReport is how often a start that takes long is reported. A store of a million messages opens in 1.4 s after a crash,
-// measured.
+// readyReport is how often a start that takes long is reported. A store of a million messages opens in 1.4 s after a
+// crash, measured.
 const readyReport = 10 * time.Second
 
 const defaultStopWithin = 10 * time.Second // it writes an index of its files
@@ -41,9 +41,9 @@ type Server struct {
 	stopWithin time.Duration
 }
 
-// Start runs a server in this process and returns when it takes connections. It logs warnings and errors to c.Log and handles
-// no signals. It also returns, with an error, soon after ctx ends. An error says what stood in the way: the store in use (ErrInUse) or without room, the address taken, the files
-// damaged, the server too old.
+// Start runs a server in this process and returns when it takes connections. It logs warnings and errors to c.Log and
+// handles no signals. It also returns, with an error, soon after ctx ends. An error says what stood in the way: the
+// store in use (ErrInUse) or without room, the address taken, the files damaged, the server too old.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := CheckVersion(Embedded); err != nil {
 		return nil, fmt.Errorf("start NATS: %w", err)
@@ -73,8 +73,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 // App returns the account that holds the streams.
 func (s *Server) App() (*server.Account, error) { return s.LookupAccount("APP") }
 
-// Close stops the server and returns when its files are closed. A server that reads a damaged store can need hours to stop; Close
-// then returns before that, and the files stay locked until the server has stopped.
+// Close stops the server and returns when its files are closed. A server that reads a damaged store can need hours to
+// stop; Close then returns before that, and the files stay locked until the server has stopped.
 func (s *Server) Close() { s.stop() }
 
 // start starts a server. The server owns the lock of its files, also if it returns an error.
@@ -98,7 +98,8 @@ func start(ctx context.Context, c Config, lock *os.File) (_ *Server, err error) 
 		unlock(lock)
 		return nil, err
 	}
-	s := &Server{Server: running, lock: lock, store: storeConfig(opts), stopWithin: cmp.Or(c.StopWithin, defaultStopWithin)}
+	s := &Server{Server: running, lock: lock, store: storeConfig(opts),
+		stopWithin: cmp.Or(c.StopWithin, defaultStopWithin)}
 	failed := &logger{log: c.Log, came: make(chan struct{})}
 	s.SetLoggerV2(failed, false, false, false)
 	go s.Start()
@@ -170,8 +171,8 @@ func unlock(lock *os.File) {
 	lock.Close()
 }
 
-// logger passes the server's warnings and errors on. It keeps the first fatal line, the only one that says why the server did
-// not start.
+// logger passes the server's warnings and errors on. It keeps the first fatal line, the only one that says why the
+// server did not start.
 type logger struct {
 	log  *slog.Logger // nil drops them
 	once sync.Once

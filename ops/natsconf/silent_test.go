@@ -47,7 +47,8 @@ func listen(subject string) {
 	io.Copy(io.Discard, os.Stdin)
 }
 
-// A process that is stopped looks like one whose machine lost its power: the connection stays, and nothing comes over it.
+// A process that is stopped looks like one whose machine lost its power: the connection stays, and nothing comes over
+// it.
 func TestASilentClientIsGoneSoonAndAShortStopIsForgiven(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -57,7 +57,8 @@ func TestOnlyCoreAndSysAreUnlimited(t *testing.T) {
 		is.True(len(u.Permissions.Publish.Allow) > 0)
 		is.True(len(u.Permissions.Subscribe.Allow) > 0)
 		for _, allowed := range append(u.Permissions.Publish.Allow, u.Permissions.Subscribe.Allow...) {
-			is.True(!strings.HasPrefix(allowed, ">") && !strings.HasPrefix(allowed, "*") && !strings.HasPrefix(allowed, "$")) // allowed
+			// allowed
+			is.True(!strings.HasPrefix(allowed, ">") && !strings.HasPrefix(allowed, "*") && !strings.HasPrefix(allowed, "$"))
 		}
 	}
 
@@ -113,7 +114,8 @@ func TestAWorkerWithoutPermissionsIsStillAlone(t *testing.T) {
 		"READ.API.STREAM.INFO.EVENTS", "exec.request.e1", "cmd.x", "evt.chat.c1.forged",
 	} {
 		m, err := nc.Request(subject, nil, 5*time.Second)
-		noJetStream := err == nil && strings.Contains(string(m.Data), `"err_code":10039`) // "JetStream not enabled for account"
+		// "JetStream not enabled for account"
+		noJetStream := err == nil && strings.Contains(string(m.Data), `"err_code":10039`)
 		if !noJetStream && !errors.Is(err, nats.ErrNoResponders) {
 			t.Errorf("request to %s: answered", subject)
 		}

@@ -22,8 +22,10 @@ func (c Config) validate() error {
 			return err
 		}
 	}
-	if !filepath.IsAbs(c.StoreDir) || strings.ContainsAny(c.StoreDir, `"\`) || strings.ContainsFunc(c.StoreDir, unicode.IsControl) {
-		return fmt.Errorf("store directory %q is not an absolute path without quotes, backslashes and control characters", c.StoreDir)
+	if !filepath.IsAbs(c.StoreDir) || strings.ContainsAny(c.StoreDir, `"\`) ||
+		strings.ContainsFunc(c.StoreDir, unicode.IsControl) {
+		return fmt.Errorf("store directory %q is not an absolute path without quotes, backslashes and control characters",
+			c.StoreDir)
 	}
 	for _, id := range Identities {
 		if !nkeys.IsValidPublicUserKey(c.Keys[id]) {

@@ -16,10 +16,10 @@ import (
 const Embedded = server.VERSION
 
 // oldest are the first versions without the holes this configuration would suffer from, one for each line that got the
-// repairs; there is no 2.13. Each has what the streams need, atomic batches and asynchronous persistence (both since 2.12).
-// Among the repairs: queue subscriptions that got around a denied subject (NATS advisory 2026-18), trace headers that
-// published to a forbidden subject (CVE-2026-33249), restores into another stream (GHSA-9983-vrx2-fg9c), routes that got
-// around authentication (2026-16), and 2026-26, the last of them.
+// repairs; there is no 2.13. Each has what the streams need, atomic batches and asynchronous persistence (both since
+// 2.12). Among the repairs: queue subscriptions that got around a denied subject (NATS advisory 2026-18), trace
+// headers that published to a forbidden subject (CVE-2026-33249), restores into another stream (GHSA-9983-vrx2-fg9c),
+// routes that got around authentication (2026-16), and 2026-26, the last of them.
 var oldest = []release{{2, 12, 12}, {2, 14, 3}}
 
 // release is a version: major, minor, patch.
@@ -27,8 +27,8 @@ type release [3]int
 
 func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r[0], r[1], r[2]) }
 
-// CheckVersion refuses a server that is older than it may be, and what is no release: whether a pre-release has the repairs
-// its version does not tell.
+// CheckVersion refuses a server that is older than it may be, and what is no release: whether a pre-release has the
+// repairs its version does not tell.
 func CheckVersion(version string) error {
 	v, err := parseRelease(version)
 	if err != nil {
@@ -70,8 +70,8 @@ func parseRelease(version string) (r release, err error) {
 // serversAnswer bounds the wait for the servers of a cluster: one that just died still counts as active.
 const serversAnswer = time.Second
 
-// CheckServers returns the versions, by server name, of the servers at url and of the cluster behind it that answer within
-// a second. The error names one that CheckVersion refuses.
+// CheckServers returns the versions, by server name, of the servers at url and of the cluster behind it that answer
+// within a second. The error names one that CheckVersion refuses.
 func CheckServers(ctx context.Context, url string, keys Keys) (map[string]string, error) {
 	options, err := keys.Options(Sys, "pocketcoder version check")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// A service that is imported has one exporter, but any number of workers behind it: all hear a request, answer it, and hear
-// whom it was granted.
+// A service that is imported has one exporter, but any number of workers behind it: all hear a request, answer it, and
+// hear whom it was granted.
 func TestAllWorkersOfAPoolAreHeardAcrossTheAccounts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -30,23 +30,24 @@ func TestAllWorkersOfAPoolAreHeardAcrossTheAccounts(t *testing.T) {
 		nc, d := n.connect(natsconf.Worker)
 		denied = append(denied, d)
 		name := fmt.Sprint("w", i)
-		serveAs(t, nc, wire.RunSubject("p1"), wire.Server{Info: wire.WorkerInfo{Name: name, Capacity: 8}, Handle: func(_ context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
-			if r.Op == wire.Dial {
-				io.WriteString(stdout, name+" ")
-				for in := range r.Input {
-					stdout.Write(in.Data)
+		serveAs(t, nc, wire.RunSubject("p1"), wire.Server{Info: wire.WorkerInfo{Name: name, Capacity: 8},
+			Handle: func(_ context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
+				if r.Op == wire.Dial {
+					io.WriteString(stdout, name+" ")
+					for in := range r.Input {
+						stdout.Write(in.Data)
+					}
+					return wire.Result{}
+				}
+				mu.Lock()
+				runs[r.Exec]++
+				mu.Unlock()
+				if r.Command == "wait" {
+					all <- name
+					<-let
 				}
 				return wire.Result{}
-			}
-			mu.Lock()
-			runs[r.Exec]++
-			mu.Unlock()
-			if r.Command == "wait" {
-				all <- name
-				<-let
-			}
-			return wire.Result{}
-		}})
+			}})
 	}
 	call := func(r wire.Request, stdout io.Writer) error {
 		result, err := wire.Call(t.Context(), core, wire.RunSubject("p1"), r, stdout, io.Discard)

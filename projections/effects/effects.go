@@ -16,12 +16,13 @@ type Effect struct {
 	store.Record        // the id is that of the event that requested it
 	Chat         string `db:"chat"`
 	Kind         string `db:"kind"`
-	Session      string `db:"session"`   // abort: OpenCode's id of a subagent's session; empty for the chat's own
-	Message      string `db:"message"`   // revert, fork: OpenCode's id of the message; empty for the last revert, or the whole chat
-	Into         string `db:"into_chat"` // fork: the new chat
-	State        string `db:"state"`
-	Reason       string `db:"reason"` // why it failed
-	Position     int64  `db:"position"`
+	Session      string `db:"session"` // abort: OpenCode's id of a subagent's session; empty for the chat's own
+	// revert, fork: OpenCode's id of the message; empty for the last revert, or the whole chat
+	Message  string `db:"message"`
+	Into     string `db:"into_chat"` // fork: the new chat
+	State    string `db:"state"`
+	Reason   string `db:"reason"` // why it failed
+	Position int64  `db:"position"`
 }
 
 // Kinds of an effect.
@@ -73,8 +74,8 @@ func end(t *store.Table[Effect], e events.Event, id, state, reason string) {
 	t.Put(f)
 }
 
-// MayChange reports whether the event with this body may open or end an effect in OpenCode. The events of a streaming answer do
-// not, so the outbox does not wake for each of them.
+// MayChange reports whether the event with this body may open or end an effect in OpenCode. The events of a streaming
+// answer do not, so the outbox does not wake for each of them.
 func MayChange(body any) bool {
 	switch b := body.(type) {
 	case opencode.PartUpdated:

@@ -12,11 +12,13 @@ import (
 
 // Effects lists the aborts, reverts and forks that an engine has not carried out, in log order.
 func Effects(ctx context.Context, m *projections.Model, engine string) ([]effects.Effect, error) {
-	return store.List[effects.Effect](ctx, m.Model, "open effects", "SELECT e.* FROM effects e JOIN chats c ON c.id=e.chat WHERE e.state='open' AND c.engine={:engine} ORDER BY e.position", dbx.Params{"engine": engine})
+	return store.List[effects.Effect](ctx, m.Model, "open effects",
+		"SELECT e.* FROM effects e JOIN chats c ON c.id=e.chat WHERE e.state='open' AND c.engine={:engine} ORDER BY e.position", dbx.Params{"engine": engine})
 }
 
 // Aborting reports whether an abort of a chat is open.
 func Aborting(ctx context.Context, m *projections.Model, chat string) (bool, error) {
-	_, found, err := store.First[effects.Effect](ctx, m.Model, "open aborts", "SELECT * FROM effects WHERE state='open' AND chat={:chat} AND kind='abort'", dbx.Params{"chat": chat})
+	_, found, err := store.First[effects.Effect](ctx, m.Model, "open aborts",
+		"SELECT * FROM effects WHERE state='open' AND chat={:chat} AND kind='abort'", dbx.Params{"chat": chat})
 	return found, err
 }

@@ -27,7 +27,8 @@ const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, 
 
 // Messages lists messages that are pending or sending, in log order. Those of a deleted chat stay where they are.
 func Messages(ctx context.Context, m *projections.Model) ([]Message, error) {
-	return store.List[Message](ctx, m.Model, "outbox", selectOutbox+"WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position", nil)
+	return store.List[Message](ctx, m.Model, "outbox", selectOutbox+
+		"WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position", nil)
 }
 
 // UnansweredMessages lists messages that were delivered and nothing has answered yet.

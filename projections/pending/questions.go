@@ -20,12 +20,14 @@ const selectQuestions = "SELECT q.*, coalesce(s.directory,'') AS directory, coal
 
 // QuestionsOf returns the questions that were asked together, in order. An unknown id has none.
 func QuestionsOf(ctx context.Context, m *projections.Model, engineQuestion string) ([]Question, error) {
-	return store.List[Question](ctx, m.Model, "questions "+engineQuestion, selectQuestions+"q.ai_engine_question_id={:id} ORDER BY q.idx", dbx.Params{"id": engineQuestion})
+	return store.List[Question](ctx, m.Model, "questions "+engineQuestion,
+		selectQuestions+"q.ai_engine_question_id={:id} ORDER BY q.idx", dbx.Params{"id": engineQuestion})
 }
 
 // Questions lists what waits for an answer, oldest first.
 func Questions(ctx context.Context, m *projections.Model) ([]Question, error) {
-	return store.List[Question](ctx, m.Model, "pending questions", selectQuestions+"q.status='asked' ORDER BY q.position, q.idx", nil)
+	return store.List[Question](ctx, m.Model, "pending questions",
+		selectQuestions+"q.status='asked' ORDER BY q.position, q.idx", nil)
 }
 
 // AnsweredQuestions lists questions that OpenCode can be answered: all of those asked together have an answer, or they
@@ -36,14 +38,15 @@ func AnsweredQuestions(ctx context.Context, m *projections.Model) ([]Question, e
 		ORDER BY q.position, q.idx`, nil)
 }
 
-// DeadQuestion is an unanswered question that needs no answer any more, and why. When it was not interrupted, OpenCode may
-// still be about to say what became of it.
+// DeadQuestion is an unanswered question that needs no answer any more, and why. When it was not interrupted, OpenCode
+// may still be about to say what became of it.
 type DeadQuestion struct {
 	Question
 	Why string `db:"why"`
 }
 
-// DeadQuestions lists unanswered questions that need no answer any more. A tool call that ended without an answer was aborted.
+// DeadQuestions lists unanswered questions that need no answer any more. A tool call that ended without an answer was
+// aborted.
 func DeadQuestions(ctx context.Context, m *projections.Model) ([]DeadQuestion, error) {
 	return store.List[DeadQuestion](ctx, m.Model, "dead questions", `SELECT * FROM (
 		SELECT q.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine, CASE

@@ -20,16 +20,18 @@ const selectRequests = "SELECT p.*, coalesce(s.directory,'') AS directory, coale
 
 // Requests lists what OpenCode asked and waits for a decision, interrupted requests too, oldest first.
 func Requests(ctx context.Context, m *projections.Model) ([]Request, error) {
-	return store.List[Request](ctx, m.Model, "pending asks", selectRequests+"p.status='draft' AND NOT p.replied ORDER BY p.asked_seq", nil)
+	return store.List[Request](ctx, m.Model, "pending asks", selectRequests+
+		"p.status='draft' AND NOT p.replied ORDER BY p.asked_seq", nil)
 }
 
 // DecidedRequests lists what was decided here and OpenCode has not confirmed, in the order of the decisions.
 func DecidedRequests(ctx context.Context, m *projections.Model) ([]Request, error) {
-	return store.List[Request](ctx, m.Model, "decided asks", selectRequests+"p.status IN ('authorized','denied') AND NOT p.replied ORDER BY p.decided_seq", nil)
+	return store.List[Request](ctx, m.Model, "decided asks", selectRequests+
+		"p.status IN ('authorized','denied') AND NOT p.replied ORDER BY p.decided_seq", nil)
 }
 
-// InterruptedTogether lists the ids of the authorized requests that OpenCode has forgotten and that came from the same answer as
-// p, in the order of the decisions. p is one of them.
+// InterruptedTogether lists the ids of the authorized requests that OpenCode has forgotten and that came from the same
+// answer as p, in the order of the decisions. p is one of them.
 func InterruptedTogether(ctx context.Context, m *projections.Model, p projections.Permission) ([]string, error) {
 	rows, err := store.List[struct {
 		ID string `db:"ai_engine_permission_id"`

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Archived returns a query for the archived chats that are not deleted and have not changed since a time. The query returns when each of
-// them has changed, by id.
+// Archived returns a query for the archived chats that are not deleted and have not changed since a time. The query
+// returns when each of them has changed, by id.
 func Archived(m *projections.Model) func(ctx context.Context, since time.Time) (map[string]string, error) {
 	return func(ctx context.Context, since time.Time) (map[string]string, error) {
 		chats, err := store.List[projections.Chat](ctx, m.Model, "chats",

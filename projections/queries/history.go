@@ -19,9 +19,10 @@ const historyColumns = "id, ai_engine_permission_id, session_id, chat, permissio
 // historyPage is the number of requests that are read at once. The metadata of one can hold a whole file.
 const historyPage = 200
 
-// History returns a function that calls each with the permission requests of a chat, or of all chats if chat is empty, in no
-// order. The function first waits until the read model holds what is in the log now.
-func History(m *projections.Model, l *log.Log) func(ctx context.Context, chat string, each func(events.PastRequest)) error {
+// History returns a function that calls each with the permission requests of a chat, or of all chats if chat is empty,
+// in no order. The function first waits until the read model holds what is in the log now.
+func History(m *projections.Model, l *log.Log) func(ctx context.Context, chat string,
+	each func(events.PastRequest)) error {
 	return func(ctx context.Context, chat string, each func(events.PastRequest)) error {
 		if err := catchUp(ctx, m, l); err != nil {
 			return err
@@ -31,7 +32,8 @@ func History(m *projections.Model, l *log.Log) func(ctx context.Context, chat st
 			where, order = "chat={:chat} AND asked_seq>{:seq}", "asked_seq"
 		}
 		for after, seq := "", int64(-1); ; {
-			page, err := store.List[projections.Permission](ctx, m.Model, "permissions", "SELECT "+historyColumns+" FROM permissions WHERE "+where+" ORDER BY "+order+" LIMIT {:most}",
+			page, err := store.List[projections.Permission](ctx, m.Model, "permissions",
+				"SELECT "+historyColumns+" FROM permissions WHERE "+where+" ORDER BY "+order+" LIMIT {:most}",
 				dbx.Params{"chat": chat, "after": after, "seq": seq, "most": historyPage})
 			if err != nil {
 				return err
@@ -48,8 +50,8 @@ func History(m *projections.Model, l *log.Log) func(ctx context.Context, chat st
 	}
 }
 
-// LastOfExecution returns a function that returns the sequence of the last event about an execution, 0 while the execution runs. The
-// function first waits until the read model holds what is in the log now.
+// LastOfExecution returns a function that returns the sequence of the last event about an execution, 0 while the
+// execution runs. The function first waits until the read model holds what is in the log now.
 func LastOfExecution(m *projections.Model, l *log.Log) func(ctx context.Context, exec string) (uint64, error) {
 	return func(ctx context.Context, exec string) (uint64, error) {
 		if err := catchUp(ctx, m, l); err != nil {
@@ -74,7 +76,8 @@ func catchUp(ctx context.Context, m *projections.Model, l *log.Log) error {
 
 // outcome returns what has become of a request. An approval that expired later counts as an approval.
 func outcome(p projections.Permission) events.RequestOutcome {
-	byRule, authorized := p.DecidedBy == events.ActorPolicy, p.Status == projections.PermissionAuthorized || p.ApprovedBy != ""
+	byRule, authorized := p.DecidedBy == events.ActorPolicy, p.Status == projections.PermissionAuthorized ||
+		p.ApprovedBy != ""
 	switch {
 	case p.Status == projections.PermissionDraft:
 		return events.RequestWaiting

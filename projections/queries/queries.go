@@ -1,6 +1,6 @@
 // Package queries answers queries of the read models over NATS, for the command line: query.<name>, with JSON in both
-// directions. The header Error holds a refusal. query.rebuild computes the read models again and is answered several times,
-// with its progress and then with the result.
+// directions. The header Error holds a refusal. query.rebuild computes the read models again and is answered several
+// times, with its progress and then with the result.
 //
 // Promises: an answer includes the changes of the event at Query.After, and fits into one message of NATS.
 //
@@ -119,7 +119,8 @@ func Serve(ctx context.Context, nc *nats.Conn, m *projections.Model, loading fun
 	return ctx.Err()
 }
 
-func answer(ctx context.Context, m *projections.Model, body []byte, ask func(context.Context, Query) (any, error)) (any, error) {
+func answer(ctx context.Context, m *projections.Model, body []byte,
+	ask func(context.Context, Query) (any, error)) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	q := Query{Limit: 100}
@@ -132,8 +133,8 @@ func answer(ctx context.Context, m *projections.Model, body []byte, ask func(con
 	return ask(ctx, q)
 }
 
-// shortened encodes text of outputs in base64 where that is shorter, so that the answer fits into a message: JSON needs six
-// bytes for a control character.
+// shortened encodes text of outputs in base64 where that is shorter, so that the answer fits into a message: JSON
+// needs six bytes for a control character.
 func shortened(in store.JSON) (store.JSON, error) {
 	var o projections.Outputs
 	if err := json.Unmarshal([]byte(in), &o); err != nil {

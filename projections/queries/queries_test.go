@@ -115,7 +115,8 @@ func TestAnyOutputOfACommandFitsIntoAnAnswer(t *testing.T) {
 			is := is.New(t)
 			id := strings.Fields(name)[0]
 			s.appended(events.ExecRequested{Exec: id, Command: "make"})
-			answer := s.ask("execution", Query{Execution: id, After: s.appended(events.ExecFinished{Exec: id, Stdout: c.out, Stderr: c.out})})
+			answer := s.ask("execution", Query{Execution: id,
+				After: s.appended(events.ExecFinished{Exec: id, Stdout: c.out, Stderr: c.out})})
 			is.Equal(answer.Header.Get(errorHeader), "")
 			var run projections.Run
 			is.NoErr(json.Unmarshal(answer.Data, &run))

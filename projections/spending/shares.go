@@ -12,9 +12,10 @@ type Grouping string
 
 // The groupings, as SQL over messages m.
 const (
-	PerDay    Grouping = "substr(m.created, 1, 10)" // 2006-01-02, in UTC
-	PerModel  Grouping = "m.provider||'/'||m.model"
-	PerPerson Grouping = "coalesce((SELECT u.email FROM chats c JOIN users u ON u.id=c.user WHERE c.id=m.chat), '')" // "" for nobody
+	PerDay   Grouping = "substr(m.created, 1, 10)" // 2006-01-02, in UTC
+	PerModel Grouping = "m.provider||'/'||m.model"
+	// "" for nobody
+	PerPerson Grouping = "coalesce((SELECT u.email FROM chats c JOIN users u ON u.id=c.user WHERE c.id=m.chat), '')"
 )
 
 // Share is what one of a grouping spent.

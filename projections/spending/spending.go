@@ -1,7 +1,7 @@
 // Package spending computes what chats have spent, from the messages in the read models.
 //
-// Promises: the cost of a message counts once, in the chat where the message was written. It still counts after the message or the chat
-// was removed.
+// Promises: the cost of a message counts once, in the chat where the message was written. It still counts after the
+// message or the chat was removed.
 //
 // It must not know limits, or the purpose of a query.
 package spending
@@ -45,6 +45,7 @@ func Of(ctx context.Context, m *projections.Model, in Span) (Spending, error) {
 			query += narrow.condition
 		}
 	}
-	s, _, err := store.First[Spending](ctx, m.Model, "spending", query, dbx.Params{"chat": in.Chat, "user": in.User, "day": in.Day})
+	s, _, err := store.First[Spending](ctx, m.Model, "spending", query,
+		dbx.Params{"chat": in.Chat, "user": in.User, "day": in.Day})
 	return s, err
 }

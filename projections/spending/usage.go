@@ -12,5 +12,6 @@ import (
 
 // ByModel lists what a chat spent.
 func ByModel(ctx context.Context, m *projections.Model, chat string) ([]usage.Usage, error) {
-	return store.List[usage.Usage](ctx, m.Model, "usage of "+chat, "SELECT * FROM usage WHERE chat={:chat} AND NOT removed ORDER BY provider, model", dbx.Params{"chat": chat})
+	return store.List[usage.Usage](ctx, m.Model, "usage of "+chat,
+		"SELECT * FROM usage WHERE chat={:chat} AND NOT removed ORDER BY provider, model", dbx.Params{"chat": chat})
 }

@@ -14,10 +14,12 @@ import (
 
 var ErrNoEvents = errors.New("there was no such event")
 
-// Moments calls fn with read models that hold only the events up to seq whose subject matches filter. Then it calls fn again after
-// each of the next such events, more of them at most. last is the newest event that the read models hold. It computes them in
-// memory from the log. It returns ErrNoEvents if there are no events up to seq, and an error of fn unchanged.
-func Moments(ctx context.Context, l *log.Log, d Definition, filter string, seq uint64, more int, fn func(db dbx.Builder, last events.Event) error) error {
+// Moments calls fn with read models that hold only the events up to seq whose subject matches filter. Then it calls fn
+// again after each of the next such events, more of them at most. last is the newest event that the read models hold.
+// It computes them in memory from the log. It returns ErrNoEvents if there are no events up to seq, and an error of fn
+// unchanged.
+func Moments(ctx context.Context, l *log.Log, d Definition, filter string, seq uint64, more int,
+	fn func(db dbx.Builder, last events.Event) error) error {
 	memory, err := sql.Open("sqlite", "file::memory:")
 	if err != nil {
 		return fmt.Errorf("open read models in memory: %w", err)
@@ -33,7 +35,8 @@ func Moments(ctx context.Context, l *log.Log, d Definition, filter string, seq u
 	if err := f.dropTriggers(ctx); err != nil {
 		return fmt.Errorf("open read models in memory: %w", err)
 	}
-	m := &moments{file: f, decode: d.Decode, viewer: &viewer{conn: f.tx.conn, statements: map[string]*sql.Stmt{}}, seq: seq, more: more, fn: fn}
+	m := &moments{file: f, decode: d.Decode, viewer: &viewer{conn: f.tx.conn, statements: map[string]*sql.Stmt{}},
+		seq: seq, more: more, fn: fn}
 	defer m.viewer.closeStatements()
 	_, err = l.Fold(ctx, filter, 0, func(e events.Event) error { return m.take(ctx, e) })
 	if err == nil {

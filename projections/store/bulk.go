@@ -10,14 +10,16 @@ import (
 	"pocketcoder/events/log"
 )
 
-// bulkFile is a new file that is computed from the first event of the log. Nobody else reads it, and an interrupted one is
-// computed again. So it needs neither the indexes of queries nor writes to disk in a certain order before it is complete.
+// bulkFile is a new file that is computed from the first event of the log. Nobody else reads it, and an interrupted
+// one is computed again. So it needs neither the indexes of queries nor writes to disk in a certain order before it is
+// complete.
 type bulkFile struct {
 	*file
 	indexes []string // the SQL that creates them, and their triggers
 }
 
-// bulkPragmas are settings for a file that is lost with the process. The journal in memory is for the savepoints of commit.
+// bulkPragmas are settings for a file that is lost with the process. The journal in memory is for the savepoints of
+// commit.
 const bulkPragmas = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(MEMORY)&_pragma=synchronous(OFF)&_pragma=cache_size(-64000)"
 
 // openBulk creates an empty file at path. It removes a file that an interrupted rebuild has left there.
@@ -37,8 +39,8 @@ func openBulk(ctx context.Context, path string, d Definition) (*bulkFile, error)
 	return b, nil
 }
 
-// dropIndexes drops the indexes that finish creates, and the triggers that keep indexes of texts up to date. A unique index remains,
-// because it decides which events cannot be applied.
+// dropIndexes drops the indexes that finish creates, and the triggers that keep indexes of texts up to date. A unique
+// index remains, because it decides which events cannot be applied.
 func (b *bulkFile) dropIndexes(ctx context.Context) error {
 	const indexes = " FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql NOT LIKE 'CREATE UNIQUE%' ORDER BY rowid"
 	drops, err := texts(ctx, b.tx.conn, "SELECT 'DROP ' || type || ' ' || name"+indexes)
@@ -57,8 +59,8 @@ func (b *bulkFile) dropIndexes(ctx context.Context) error {
 	return b.tx.execute(drops)
 }
 
-// finish creates the indexes and writes the file to disk. Sorting all rows once takes less time than changing an index with each
-// row.
+// finish creates the indexes and writes the file to disk. Sorting all rows once takes less time than changing an index
+// with each row.
 func (b *bulkFile) finish() error {
 	return errors.Join(b.tx.execute(b.indexes), syncFile(b.path))
 }
@@ -108,9 +110,10 @@ func (m *Model) setLoaded(seq uint64) {
 // ErrPrepared means that the file of a version exists already.
 var ErrPrepared = errors.New("this version has its read models already")
 
-// Prepare computes the file of a version in dir from the whole log, while another version serves queries from its own file. It
-// returns the number of events, or ErrPrepared. Open of that version continues from there.
-func Prepare(ctx context.Context, dir string, log *log.Log, d Definition, progress func(done, total uint64)) (uint64, error) {
+// Prepare computes the file of a version in dir from the whole log, while another version serves queries from its own
+// file. It returns the number of events, or ErrPrepared. Open of that version continues from there.
+func Prepare(ctx context.Context, dir string, log *log.Log, d Definition,
+	progress func(done, total uint64)) (uint64, error) {
 	m := &Model{definition: d, log: log, dir: dir}
 	n, err := m.prepare(ctx, progress)
 	if err != nil {

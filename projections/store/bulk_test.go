@@ -17,7 +17,8 @@ import (
 // schemaOf returns the SQL of all tables and indexes.
 func schemaOf(t *testing.T, m *Model) []string {
 	t.Helper()
-	rows, err := List[struct{ SQL string }](t.Context(), m, "schema", "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name", nil)
+	rows, err := List[struct{ SQL string }](t.Context(), m, "schema",
+		"SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,8 @@ func TestARebuildSetsTheSameEventsAside(t *testing.T) {
 	m := running(t, expect.MemoryDir(t), log)
 	undecodable := saved(t, "note1", "words")
 	undecodable.Data = []byte("3")
-	last, err := log.AppendAll(t.Context(), append(many(t, 20), undecodable, deleted(t, "nothing"), saved(t, "note1", "more")))
+	last, err := log.AppendAll(t.Context(), append(many(t, 20), undecodable, deleted(t, "nothing"),
+		saved(t, "note1", "more")))
 	is.NoErr(err)
 	before := digestOf(t, m.waited(t, last))
 	r, err := m.Rebuild(t.Context(), func(done, total uint64) {})

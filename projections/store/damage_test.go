@@ -99,7 +99,8 @@ func TestPoisonIsSetAsideAndTheRestGoesOn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m := idle(t)
-	apply(t, m, saved(t, "a", "one"), deleted(t, "nothing"), event(t, noteCollection, "b", events.Saved{Fields: []byte("[1]")}), ignored(t), saved(t, "a", "two"))
+	apply(t, m, saved(t, "a", "one"), deleted(t, "nothing"), event(t, noteCollection, "b",
+		events.Saved{Fields: []byte("[1]")}), ignored(t), saved(t, "a", "two"))
 	n, err := m.DeadLetters(t.Context(), 0)
 	is.NoErr(err)
 	is.Equal(n.Count, 2)

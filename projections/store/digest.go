@@ -9,8 +9,8 @@ import (
 	"hash"
 )
 
-// Digest returns the SHA-256, in hex, of every row of every table in key order, the checkpoint included. The same log gives
-// the same digest.
+// Digest returns the SHA-256, in hex, of every row of every table in key order, the checkpoint included. The same log
+// gives the same digest.
 func (m *Model) Digest(ctx context.Context) (string, error) {
 	m.use.RLock()
 	defer m.use.RUnlock()

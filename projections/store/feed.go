@@ -17,8 +17,8 @@ type changedRow struct {
 	Record
 }
 
-// Feed collects the changes for one subscriber. It merges the changes of a row until Next fetches them. A slow subscriber
-// therefore needs no more memory than there are rows, and the worker never waits for it.
+// Feed collects the changes for one subscriber. It merges the changes of a row until Next fetches them. A slow
+// subscriber therefore needs no more memory than there are rows, and the worker never waits for it.
 type Feed struct {
 	m       *Model
 	seq     uint64   // Next has returned the changes up to here; m.mu guards this field and those below
@@ -28,8 +28,8 @@ type Feed struct {
 
 type rowKey struct{ table, id string }
 
-// Feed registers a subscriber. It receives the changes of every later event once. A rebuilt file does not repeat changes
-// that were published before; while such a file is behind, the feed is silent.
+// Feed registers a subscriber. It receives the changes of every later event once. A rebuilt file does not repeat
+// changes that were published before; while such a file is behind, the feed is silent.
 func (m *Model) Feed() *Feed {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -38,9 +38,9 @@ func (m *Model) Feed() *Feed {
 	return f
 }
 
-// Next waits until events were applied since the last call. It returns each changed row once, and the sequence of the last
-// event. The list is empty if the events changed no row. Queries see at least these changes. One goroutine calls Next, and
-// not after Close.
+// Next waits until events were applied since the last call. It returns each changed row once, and the sequence of the
+// last event. The list is empty if the events changed no row. Queries see at least these changes. One goroutine calls
+// Next, and not after Close.
 func (f *Feed) Next(ctx context.Context) (changes []Change, seq uint64, err error) {
 	err = f.m.await(ctx, func() bool {
 		if f.seq == f.m.published {

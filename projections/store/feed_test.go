@@ -44,7 +44,8 @@ func TestFeedReportsEachRowOnce(t *testing.T) {
 	apply(t, m, saved(t, "b", "one"), saved(t, "a", "two"))
 	apply(t, m, saved(t, "a", "three"), saved(t, "c", "one"), deleted(t, "c"))
 	lines, seq := next(t, f)
-	is.Equal(lines, []string{"notes a created=false removed=false", "notes b created=true removed=false", "notes c created=true removed=true"})
+	is.Equal(lines, []string{"notes a created=false removed=false", "notes b created=true removed=false",
+		"notes c created=true removed=true"})
 	is.Equal(seq, uint64(6))
 
 	apply(t, m, ignored(t))
@@ -220,8 +221,8 @@ func changesAfter(r *rapid.T, db dbx.Builder, seq uint64) (changes []Change) {
 	return changes
 }
 
-// check compares what a feed reports, and what the rows report to a subscriber without a feed, with the rows that clients
-// see. While a rebuilt file is behind, the feed is silent.
+// check compares what a feed reports, and what the rows report to a subscriber without a feed, with the rows that
+// clients see. While a rebuilt file is behind, the feed is silent.
 func check(t testing.TB, r *rapid.T, m *Model, f *Feed, fed, read mirror) {
 	before := f.seq
 	if before >= m.published || m.Seq() < m.published {
@@ -272,10 +273,12 @@ func TestSubscribersKnowEveryRowWhateverTheBatchesAndTheFile(t *testing.T) {
 		defer func() { m.current.close() }()
 		f, fed, read := m.Feed(), mirror{}, mirror{}
 		for files := 1; int(m.Seq()) < len(all); {
-			switch rapid.SampledFrom([]string{"continue", "continue", "continue", "continue", "check", "check", "exchange"}).Draw(r, "then") {
+			switch rapid.SampledFrom([]string{"continue", "continue", "continue", "continue", "check", "check",
+				"exchange"}).Draw(r, "then") {
 			case "continue":
 				from := int(m.Seq())
-				if err := m.take(all[from:min(len(all), from+rapid.SampledFrom([]int{1, 3, 20}).Draw(r, "batch"))], true); err != nil {
+				if err := m.take(all[from:min(len(all), from+rapid.SampledFrom([]int{1, 3, 20}).Draw(r, "batch"))],
+					true); err != nil {
 					r.Fatal(err)
 				}
 			case "check":

@@ -28,8 +28,8 @@ type file struct {
 	seq     uint64 // checkpoint
 }
 
-// Settings of every connection. The busy timeout comes first, because it applies to the other settings. A power failure may
-// lose the newest commits under synchronous=NORMAL; the log still has their events.
+// Settings of every connection. The busy timeout comes first, because it applies to the other settings. A power
+// failure may lose the newest commits under synchronous=NORMAL; the log still has their events.
 const (
 	pragmas       = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_pragma=cache_size(-32000)"
 	readerPragmas = "?_pragma=busy_timeout(10000)&_pragma=query_only(1)&_pragma=cache_size(-8000)"
@@ -157,7 +157,8 @@ func (f *file) snapshot(ctx context.Context) (*sql.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.QueryRowContext(ctx, "SELECT seq FROM checkpoint").Scan(new(uint64)); err != nil { // the first read fixes the moment
+	// the first read fixes the moment
+	if err := tx.QueryRowContext(ctx, "SELECT seq FROM checkpoint").Scan(new(uint64)); err != nil {
 		tx.Rollback()
 		return nil, err
 	}
@@ -210,8 +211,8 @@ func moveAside(path string) (string, error) {
 	}
 }
 
-// Applied returns the sequence of the last event that a file in dir has applied, whatever its version. It returns 0 if no file can
-// be read.
+// Applied returns the sequence of the last event that a file in dir has applied, whatever its version. It returns 0 if
+// no file can be read.
 func Applied(ctx context.Context, dir string) (last uint64) {
 	all, _ := filepath.Glob(filepath.Join(dir, "readmodel.v*.db"))
 	for _, path := range all {
@@ -228,7 +229,8 @@ func Applied(ctx context.Context, dir string) (last uint64) {
 	return last
 }
 
-// Move moves the files of all versions from dir to another directory, or removes them if to is empty. No Model may be open.
+// Move moves the files of all versions from dir to another directory, or removes them if to is empty. No Model may be
+// open.
 func Move(dir, to string) error {
 	all, err := filepath.Glob(filepath.Join(dir, "readmodel.v*.db*"))
 	for _, path := range all {

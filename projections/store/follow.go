@@ -15,13 +15,16 @@ type decoded struct {
 	err  error
 }
 
-// maxCommit is the maximal number of events in one commit. More would only delay callers that wait for the first of them.
+// maxCommit is the maximal number of events in one commit. More would only delay callers that wait for the first of
+// them.
 const maxCommit = 4 * log.MaxBatch
 
-// follow reads the log after the given sequence and calls commit with the decoded events that have arrived. It decodes while
-// commit is running. With bulk it waits for a large batch, or for the end of the log. caughtUp reports whether the batch reached
-// that end. follow returns when ctx ends or commit returns an error; events.ErrStop ends it without an error.
-func (m *Model) follow(ctx context.Context, after uint64, bulk bool, commit func(batch []decoded, caughtUp bool) error) error {
+// follow reads the log after the given sequence and calls commit with the decoded events that have arrived. It decodes
+// while commit is running. With bulk it waits for a large batch, or for the end of the log. caughtUp reports whether
+// the batch reached that end. follow returns when ctx ends or commit returns an error; events.ErrStop ends it without
+// an error.
+func (m *Model) follow(ctx context.Context, after uint64, bulk bool,
+	commit func(batch []decoded, caughtUp bool) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	arrived := make(chan arrival, 1)
@@ -77,8 +80,8 @@ func (a *arrival) add(b log.Batch, decode func(events.Event) (any, error)) {
 	}
 }
 
-// A batch of a bulk load is large with so many events, or bytes of bodies. A row that many events change is written once for each
-// batch. Larger batches cost memory and save little more (measured).
+// A batch of a bulk load is large with so many events, or bytes of bodies. A row that many events change is written
+// once for each batch. Larger batches cost memory and save little more (measured).
 const (
 	bulkEvents = 20 * log.MaxBatch
 	bulkBytes  = 16 << 20

@@ -13,8 +13,8 @@
 //     commit together.
 //   - The same log gives the same bytes for every batch size, redelivery and restart. Digest proves it.
 //   - After Wait(seq), queries see the changes of the event at seq.
-//   - An event that cannot be applied becomes a row of dead_letters with its error, and leaves no other trace. A full disk
-//     or an unreachable log is never the fault of an event: the writer retries.
+//   - An event that cannot be applied becomes a row of dead_letters with its error, and leaves no other trace. A full
+//     disk or an unreachable log is never the fault of an event: the writer retries.
 //   - The column updated moves forward with each change of a row, by at least a millisecond. A removed row stays in its
 //     table with removed=1.
 //
@@ -47,8 +47,8 @@ type Definition struct {
 	Open func(tx *Tx) Apply
 }
 
-// Apply changes the tables according to an event. An error sets the event aside. Apply must be deterministic: no clock, no
-// randomness, no I/O besides the tables.
+// Apply changes the tables according to an event. An error sets the event aside. Apply must be deterministic: no
+// clock, no randomness, no I/O besides the tables.
 type Apply func(e events.Event, body any) error
 
 // Model is an open file, the worker that writes it (Run) and its queries. It is safe for concurrent use.
@@ -57,8 +57,9 @@ type Model struct {
 	log        *log.Log
 	dir        string
 
-	write      sync.Mutex   // held while a batch is committed, and while the file is replaced
-	cleaned    bool         // the files of other versions were removed, once: a newer version may prepare its own. Guarded by write
+	write sync.Mutex // held while a batch is committed, and while the file is replaced
+	// the files of other versions were removed, once: a newer version may prepare its own. Guarded by write
+	cleaned    bool
 	use        sync.RWMutex // held for reading by queries, and for writing while the file is replaced
 	current    *file
 	rebuilding sync.Mutex
@@ -75,7 +76,8 @@ type Model struct {
 	trouble   string
 }
 
-// Open opens the file in dir, or creates an empty one. It moves an unusable file aside, and SetAside returns the reason.
+// Open opens the file in dir, or creates an empty one. It moves an unusable file aside, and SetAside returns the
+// reason.
 func Open(ctx context.Context, dir string, log *log.Log, d Definition) (*Model, error) {
 	m := &Model{definition: d, log: log, dir: dir, moved: make(chan struct{}), feeds: map[*Feed]bool{}}
 	last, err := log.Last(ctx)
@@ -84,7 +86,8 @@ func Open(ctx context.Context, dir string, log *log.Log, d Definition) (*Model, 
 	}
 	f, err := openFile(ctx, m.path(), d)
 	if err == nil && f.seq > last {
-		err = errors.Join(fmt.Errorf("%w: it has applied event #%d of another log, this one ends at #%d", errUnusable, f.seq, last), f.close())
+		err = errors.Join(fmt.Errorf("%w: it has applied event #%d of another log, this one ends at #%d", errUnusable, f.seq,
+			last), f.close())
 	}
 	if errors.Is(err, errUnusable) {
 		f, err = m.startOver(ctx, err)
@@ -113,10 +116,10 @@ func (m *Model) startOver(ctx context.Context, cause error) (*file, error) {
 // fullPause is the time between two attempts while the disk is full or the log is unreachable.
 const fullPause = time.Second
 
-// Run applies the events after the checkpoint and continues with new ones until ctx ends, or the log or the disk fails. It
-// commits each batch as it arrives; an empty file holds nothing until all of a long log is applied. It moves a damaged file
-// aside and starts over. It waits for a full disk and for an unreachable log; queries continue meanwhile with the rows that
-// there are.
+// Run applies the events after the checkpoint and continues with new ones until ctx ends, or the log or the disk
+// fails. It commits each batch as it arrives; an empty file holds nothing until all of a long log is applied. It moves
+// a damaged file aside and starts over. It waits for a full disk and for an unreachable log; queries continue
+// meanwhile with the rows that there are.
 func (m *Model) Run(ctx context.Context) error {
 	var err error
 	for err == nil {
@@ -169,8 +172,8 @@ func (m *Model) check(ctx context.Context) error {
 	return unusable(err)
 }
 
-// Apply applies events that the caller has read, in ascending order. It skips events up to the checkpoint. Run must not be
-// running.
+// Apply applies events that the caller has read, in ascending order. It skips events up to the checkpoint. Run must
+// not be running.
 func (m *Model) Apply(batch []events.Event) error {
 	return m.take(decodeAll(m.definition.Decode, batch), true)
 }

@@ -51,7 +51,8 @@ func (m *Model) DeadLetters(ctx context.Context, limit int) (letters DeadLetters
 		return letters, err
 	}
 	letters.Count = total.N
-	letters.Oldest, err = List[DeadLetter](ctx, m, "dead letters", "SELECT seq, subject, error FROM dead_letters ORDER BY seq LIMIT {:limit}",
+	letters.Oldest, err = List[DeadLetter](ctx, m, "dead letters",
+		"SELECT seq, subject, error FROM dead_letters ORDER BY seq LIMIT {:limit}",
 		dbx.Params{"limit": limit})
 	return letters, err
 }

@@ -16,9 +16,9 @@ type Rebuilt struct {
 	Before, After string        // digests of the old file and the new one at the same sequence
 }
 
-// Rebuild applies the whole log to a new file beside the current one, which continues to serve queries. It replaces the
-// current file when the new one has caught up. It calls progress, on the caller's goroutine, with the sequence reached and
-// the last one. Only one rebuild runs at a time; a second call returns an error at once.
+// Rebuild applies the whole log to a new file beside the current one, which continues to serve queries. It replaces
+// the current file when the new one has caught up. It calls progress, on the caller's goroutine, with the sequence
+// reached and the last one. Only one rebuild runs at a time; a second call returns an error at once.
 func (m *Model) Rebuild(ctx context.Context, progress func(done, total uint64)) (Rebuilt, error) {
 	if !m.rebuilding.TryLock() {
 		return Rebuilt{}, errors.New("rebuild read models: another rebuild is running")
@@ -58,7 +58,8 @@ func (m *Model) rebuild(ctx context.Context, progress func(done, total uint64)) 
 
 // swap closes both files, puts the new one in the place of the current one and opens it.
 func (m *Model) swap(ctx context.Context, building *file) (*file, error) {
-	if err := errors.Join(building.close(), syncFile(building.path), m.current.close(), removeFiles(m.path())); err != nil {
+	if err := errors.Join(building.close(), syncFile(building.path), m.current.close(),
+		removeFiles(m.path())); err != nil {
 		return nil, err
 	}
 	if err := os.Rename(building.path, m.path()); err != nil {
@@ -91,8 +92,8 @@ func (m *Model) build(ctx context.Context, f *bulkFile, progress func(done, tota
 	return n, f.finish()
 }
 
-// compare returns the digests of the current file and of the new one at the same sequence. The current file continues to
-// advance. A damaged file has the digest "".
+// compare returns the digests of the current file and of the new one at the same sequence. The current file continues
+// to advance. A damaged file has the digest "".
 func (m *Model) compare(ctx context.Context, building *file) (before, after string, err error) {
 	m.write.Lock()
 	if err = m.align(ctx, building); err != nil {
@@ -119,8 +120,8 @@ func (m *Model) compare(ctx context.Context, building *file) (before, after stri
 	return before, after, err
 }
 
-// align brings the file and the current file to the same sequence. A damaged current file stays behind. The caller holds
-// m.write.
+// align brings the file and the current file to the same sequence. A damaged current file stays behind. The caller
+// holds m.write.
 func (m *Model) align(ctx context.Context, f *file) error {
 	target := max(f.seq, m.current.seq)
 	if err := m.catchUp(ctx, m.current, target); err != nil && !errors.Is(err, errUnusable) {

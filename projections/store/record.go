@@ -6,21 +6,22 @@ import (
 	"pocketcoder/events"
 )
 
-// Record holds the columns that every row has. A reader that knows the rows up to a sequence finds the changes since then
-// by First and Last: rows with a greater Last changed, and of those, rows with a greater First are new.
+// Record holds the columns that every row has. A reader that knows the rows up to a sequence finds the changes since
+// then by First and Last: rows with a greater Last changed, and of those, rows with a greater First are new.
 type Record struct {
 	ID      string `db:"id" json:"id"`
 	Created string `db:"created" json:"created"`
 	Updated string `db:"updated" json:"updated"`
 	First   int64  `db:"first_seq" json:"-"` // sequence of the event that created the row
-	Last    int64  `db:"last_seq" json:"-"`  // sequence of the event that last changed the row, or a part that clients see in it
-	Removed bool   `db:"removed" json:"-"`   // the row is hidden, and kept so that readers learn of the removal
+	// sequence of the event that last changed the row, or a part that clients see in it
+	Last    int64 `db:"last_seq" json:"-"`
+	Removed bool  `db:"removed" json:"-"` // the row is hidden, and kept so that readers learn of the removal
 }
 
 func (r *Record) record() *Record { return r }
 
-// stamp sets the time and sequence of the row's last change. Updated always moves forward, at least to at, because clients
-// compare it to find the newer version of a row.
+// stamp sets the time and sequence of the row's last change. Updated always moves forward, at least to at, because
+// clients compare it to find the newer version of a row.
 func (r *Record) stamp(at string, seq int64) {
 	if at <= r.Updated {
 		last, _ := time.Parse(events.TimeFormat, r.Updated) // stamp wrote it

@@ -10,8 +10,8 @@ import (
 )
 
 // Table holds the rows of one SQL table while a batch of events is applied. It reads a row on first use, changes it in
-// memory, and writes it once at the end of the batch. R is the struct of a row. It embeds Record, and its db tags name the
-// columns; id is the first.
+// memory, and writes it once at the end of the batch. R is the struct of a row. It embeds Record, and its db tags name
+// the columns; id is the first.
 type Table[R comparable] struct {
 	tx         *Tx
 	name       string
@@ -40,9 +40,11 @@ func OpenTable[R comparable, P row[R]](tx *Tx, name string, shown bool) *Table[R
 	for _, c := range columns[1:] {
 		set = append(set, c+"=excluded."+c)
 	}
-	t := &Table[R]{tx: tx, name: name, shown: shown, record: func(r *R) *Record { return P(r).record() }, rows: map[string]*cached[R]{}}
+	t := &Table[R]{tx: tx, name: name, shown: shown, record: func(r *R) *Record { return P(r).record() },
+		rows: map[string]*cached[R]{}}
 	t.load = tx.prepare("SELECT " + strings.Join(columns, ",") + " FROM " + name + " WHERE id=?")
-	t.save = tx.prepare("INSERT INTO " + name + "(" + strings.Join(columns, ",") + ") VALUES(?" + strings.Repeat(",?", len(columns)-1) +
+	t.save = tx.prepare("INSERT INTO " + name + "(" + strings.Join(columns, ",") + ") VALUES(?" +
+		strings.Repeat(",?", len(columns)-1) +
 		") ON CONFLICT(id) DO UPDATE SET " + strings.Join(set, ","))
 	tx.tables = append(tx.tables, t)
 	return t
@@ -64,8 +66,8 @@ func (t *Table[R]) Get(id string) (R, bool) {
 	return c.row, c.found
 }
 
-// Put stores the row under its id. An equal row changes nothing, not even the time of the last change. A removed row that
-// stays removed gets no new time or sequence, so readers learn of the removal only once.
+// Put stores the row under its id. An equal row changes nothing, not even the time of the last change. A removed row
+// that stays removed gets no new time or sequence, so readers learn of the removal only once.
 func (t *Table[R]) Put(row R) {
 	r := t.record(&row)
 	old, found := t.Get(r.ID)
@@ -122,7 +124,8 @@ func (t *Table[R]) changedSince(seq uint64) ([]changedRow, error) {
 	if !t.shown {
 		return nil, nil
 	}
-	found, err := t.tx.conn.QueryContext(context.Background(), "SELECT id,first_seq,last_seq,removed FROM "+t.name+" WHERE last_seq>? ORDER BY last_seq", seq)
+	found, err := t.tx.conn.QueryContext(context.Background(), "SELECT id,first_seq,last_seq,removed FROM "+t.name+
+		" WHERE last_seq>? ORDER BY last_seq", seq)
 	if err != nil {
 		return nil, err
 	}

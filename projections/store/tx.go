@@ -74,8 +74,8 @@ func (tx *Tx) fail(err error) {
 	}
 }
 
-// commit applies the events and moves the checkpoint to the last of them, in one transaction. If an event cannot be applied,
-// commit starts over and applies each event after a savepoint of its own.
+// commit applies the events and moves the checkpoint to the last of them, in one transaction. If an event cannot be
+// applied, commit starts over and applies each event after a savepoint of its own.
 func (tx *Tx) commit(batch []decoded) error {
 	err := tx.transact(func() error {
 		for _, d := range batch {
@@ -143,8 +143,8 @@ func (tx *Tx) applyEvent(d decoded) error {
 	return nil
 }
 
-// applyAlone applies one event after it has written the rows that earlier events changed, so that only this event is rolled
-// back if it fails.
+// applyAlone applies one event after it has written the rows that earlier events changed, so that only this event is
+// rolled back if it fails.
 func (tx *Tx) applyAlone(d decoded) error {
 	if err := tx.exec("SAVEPOINT event"); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 )
 
 // View calls fn with the rows of one moment: all queries of db see the events up to seq and none after it, whatever is
-// committed meanwhile. The queries can only read, and they end with ctx. fn must use db alone, and must read the result of a
-// query to its end before the next query. View returns an error of fn unchanged.
+// committed meanwhile. The queries can only read, and they end with ctx. fn must use db alone, and must read the
+// result of a query to its end before the next query. View returns an error of fn unchanged.
 func (m *Model) View(ctx context.Context, fn func(db dbx.Builder, seq uint64) error) error {
 	m.use.RLock()
 	defer m.use.RUnlock()
@@ -40,8 +40,8 @@ func (f *file) view(ctx context.Context, fn func(db dbx.Builder, seq uint64) err
 // maxViews is the number of views that run at once. Further views wait.
 const maxViews = 8
 
-// viewer is a connection for views. It keeps its prepared statements, because clients repeat their queries and preparing one
-// takes longer than finding a row (measured: 0.15 ms and 0.02 ms).
+// viewer is a connection for views. It keeps its prepared statements, because clients repeat their queries and
+// preparing one takes longer than finding a row (measured: 0.15 ms and 0.02 ms).
 type viewer struct {
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt

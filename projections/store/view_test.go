@@ -137,7 +137,8 @@ func TestMomentsHoldOnlyTheEventsUpToASequence(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	_, err := log.AppendAll(t.Context(), []events.Event{ignored(t), saved(t, "a", "one"), saved(t, "b", "one"), saved(t, "a", "two")})
+	_, err := log.AppendAll(t.Context(), []events.Event{ignored(t), saved(t, "a", "one"), saved(t, "b", "one"),
+		saved(t, "a", "two")})
 	is.NoErr(err)
 	filter := "evt.config." + noteCollection + ".a.>"
 	at := func(seq uint64) (texts []string, err error) {
@@ -153,5 +154,9 @@ func TestMomentsHoldOnlyTheEventsUpToASequence(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(texts, []string{want})
 	}
-	is.Equal(Moments(t.Context(), log, notes, filter, 9, 0, func(dbx.Builder, events.Event) error { return sql.ErrNoRows }), sql.ErrNoRows) // returned unchanged
+	// returned unchanged
+	is.Equal(Moments(t.Context(), log, notes, filter, 9, 0, func(dbx.Builder,
+		events.Event) error {
+		return sql.ErrNoRows
+	}), sql.ErrNoRows)
 }

@@ -1,8 +1,8 @@
-// Package textsearch finds texts of chats: what was said, commands and what they returned, titles, and what people wrote when they
-// decided.
+// Package textsearch finds texts of chats: what was said, commands and what they returned, titles, and what people
+// wrote when they decided.
 //
-// Promises: a query is text. Nothing in it is an operator of FTS5. All of its words must be in a text, in any order and case; the last one
-// may be the beginning of a word. The newest texts come first.
+// Promises: a query is text. Nothing in it is an operator of FTS5. All of its words must be in a text, in any order
+// and case; the last one may be the beginning of a word. The newest texts come first.
 //
 // It must not know who may see what: the caller names the chats.
 package textsearch
@@ -79,15 +79,16 @@ const (
 		WHERE search_decisions MATCH {:query} AND p.chat` + inChats + ` ORDER BY search_decisions.rowid DESC LIMIT {:n}`
 )
 
-// Find returns the texts of chats that have all words of a query: titles, then the newest messages, then the newest decisions. A query
-// without a word finds nothing.
+// Find returns the texts of chats that have all words of a query: titles, then the newest messages, then the newest
+// decisions. A query without a word finds nothing.
 func Find(ctx context.Context, db dbx.Builder, chats []string, query string) (hits []Hit, err error) {
 	ids, _ := json.Marshal(chats) // texts
 	params := dbx.Params{"query": expression(query), "chats": string(ids), "n": MaxHits}
 	if params["query"] == "" {
 		return nil, nil
 	}
-	for _, from := range []struct{ index, sql string }{{"search_chats", selectChats}, {"search_parts", selectMessages}, {"search_decisions", selectDecisions}} {
+	for _, from := range []struct{ index, sql string }{{"search_chats", selectChats}, {"search_parts", selectMessages},
+		{"search_decisions", selectDecisions}} {
 		var found []Hit
 		sql := fmt.Sprintf(from.sql, fmt.Sprintf(snippetOf, from.index))
 		if err := db.NewQuery(sql).WithContext(ctx).Bind(params).All(&found); err != nil {

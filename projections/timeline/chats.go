@@ -27,8 +27,8 @@ const (
 	pendingQuestion = "NOT q.removed AND q.status='asked'"
 )
 
-// seenBy is up to where the reader has seen chat c. In a chat that the reader never saw, only what happened since the reader saw the
-// first chat at all is new: nothing, if there was none.
+// seenBy is up to where the reader has seen chat c. In a chat that the reader never saw, only what happened since the
+// reader saw the first chat at all is new: nothing, if there was none.
 const seenBy = `coalesce((SELECT seq FROM seen_positions WHERE user={:reader} AND chat=c.id),
 		(SELECT min(first_seq) FROM seen_positions WHERE user={:reader}), (SELECT seq FROM checkpoint))`
 
@@ -54,8 +54,8 @@ func Chats(ctx context.Context, db dbx.Builder, reader string, ids []string) (ch
 	return chats, err
 }
 
-// FirstNew returns the index of the first of a chat's entries that is new to the reader, or -1 if none is. An answer that was written
-// to its end after the reader had left is new. What a person wrote is not.
+// FirstNew returns the index of the first of a chat's entries that is new to the reader, or -1 if none is. An answer
+// that was written to its end after the reader had left is new. What a person wrote is not.
 func (c Chat) FirstNew(entries []Entry) int {
 	halfSeen := -1
 	for i, e := range entries {

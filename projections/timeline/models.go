@@ -29,7 +29,8 @@ func ModelsOf(ctx context.Context, db dbx.Builder, chat string) (all Models, err
 	for _, r := range rows {
 		all.All = append(all.All, r.Model)
 	}
-	selected, err := first[struct{ Record, Model string }](ctx, db, "model of "+chat, selectSelection, dbx.Params{"chat": chat})
+	selected, err := first[struct{ Record, Model string }](ctx, db, "model of "+chat, selectSelection,
+		dbx.Params{"chat": chat})
 	all.Selected, all.Record = selected.Model, selected.Record
 	return all, err
 }

@@ -29,7 +29,8 @@ const (
 	newIn      = ".chat IN (SELECT value FROM json_each({:chats}))"
 	newAnswers = `FROM messages m WHERE m.last_seq>{:after} AND m` + newIn + ` AND m.role='assistant' AND NOT m.removed
 		AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id=m.session AND s.parent<>'')`
-	newRuns    = `FROM executions x WHERE x.last_seq>{:after} AND x` + newIn + ` AND x.finished<>'' AND NOT x.terminal AND NOT x.removed`
+	newRuns = `FROM executions x WHERE x.last_seq>{:after} AND x` + newIn +
+		` AND x.finished<>'' AND NOT x.terminal AND NOT x.removed`
 	selectNews = `SELECT (SELECT count(*) ` + newAnswers + ` AND m.position>{:after}) AS answers,
 		(SELECT count(DISTINCT m.parent_id) ` + newAnswers + ` AND m.engine_message_status='completed' AND m.finish NOT IN ('tool-calls', 'unknown', '')
 			AND m.agent<>'compaction') AS ended,

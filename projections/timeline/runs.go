@@ -13,7 +13,8 @@ const selectRuns = "SELECT x.*, coalesce(c.command, '') AS text FROM executions 
 
 // Runs returns the executions of a chat in order.
 func Runs(ctx context.Context, db dbx.Builder, chat string) (runs []projections.Run, err error) {
-	err = list(ctx, db, &runs, "executions of "+chat, selectRuns+"x.chat={:chat} ORDER BY x.position", dbx.Params{"chat": chat})
+	err = list(ctx, db, &runs, "executions of "+chat, selectRuns+"x.chat={:chat} ORDER BY x.position",
+		dbx.Params{"chat": chat})
 	return runs, err
 }
 
@@ -22,9 +23,10 @@ func Run(ctx context.Context, db dbx.Builder, id string) (projections.Run, error
 	return first[projections.Run](ctx, db, "execution "+id, selectRuns+"x.id={:id}", dbx.Params{"id": id})
 }
 
-// LatestRuns returns the last n executions of a chat below a position, or of all if before is 0, oldest first. It also reports
-// whether there are earlier ones.
-func LatestRuns(ctx context.Context, db dbx.Builder, chat string, before int64, n int) (all []projections.Run, earlier bool, err error) {
+// LatestRuns returns the last n executions of a chat below a position, or of all if before is 0, oldest first. It also
+// reports whether there are earlier ones.
+func LatestRuns(ctx context.Context, db dbx.Builder, chat string, before int64,
+	n int) (all []projections.Run, earlier bool, err error) {
 	err = list(ctx, db, &all, "executions of "+chat, selectRuns+`x.chat={:chat} AND NOT x.removed AND ({:before}=0 OR x.position<{:before})
 		ORDER BY x.position DESC LIMIT {:n}`, dbx.Params{"chat": chat, "before": before, "n": n + 1})
 	if len(all) > n {
@@ -35,20 +37,23 @@ func LatestRuns(ctx context.Context, db dbx.Builder, chat string, before int64, 
 }
 
 // ChangedRuns returns the executions of a chat from a position on that changed after a sequence, oldest first.
-func ChangedRuns(ctx context.Context, db dbx.Builder, chat string, from int64, after uint64) (all []projections.Run, err error) {
+func ChangedRuns(ctx context.Context, db dbx.Builder, chat string, from int64,
+	after uint64) (all []projections.Run, err error) {
 	err = list(ctx, db, &all, "executions of "+chat, selectRuns+`x.chat={:chat} AND NOT x.removed AND x.position>={:from} AND x.last_seq>{:after}
 		ORDER BY x.position`, dbx.Params{"chat": chat, "from": from, "after": after})
 	return all, err
 }
 
-// RunningSince returns the time at which the oldest execution of a chat that runs began, a person's shell left out, "" if none does.
+// RunningSince returns the time at which the oldest execution of a chat that runs began, a person's shell left out, ""
+// if none does.
 func RunningSince(ctx context.Context, db dbx.Builder, chat string) (string, error) {
 	row, err := first[struct{ Started string }](ctx, db, "executions of "+chat, `SELECT coalesce(min(started), '') AS started FROM executions
 		WHERE chat={:chat} AND status='executing' AND NOT terminal AND NOT removed`, dbx.Params{"chat": chat})
 	return row.Started, err
 }
 
-// PermissionRow returns a permission request by OpenCode's id or by that of its row, and one without an id if there is none.
+// PermissionRow returns a permission request by OpenCode's id or by that of its row, and one without an id if there is
+// none.
 func PermissionRow(ctx context.Context, db dbx.Builder, id string) (projections.Permission, error) {
 	return first[projections.Permission](ctx, db, "request "+id, "SELECT * FROM permissions WHERE id IN ({:id}, {:row})",
 		dbx.Params{"id": id, "row": projections.RecordID(id)})

@@ -18,7 +18,8 @@ type Subagent struct {
 // Subagents returns the subagents of a chat as a tree: each follows the one that started it, the oldest first.
 func Subagents(ctx context.Context, db dbx.Builder, chat string) (tree []Subagent, err error) {
 	var all []projections.Subagent
-	err = list(ctx, db, &all, "subagents of "+chat, "SELECT * FROM subagents WHERE chat={:chat} AND NOT removed ORDER BY position", dbx.Params{"chat": chat})
+	err = list(ctx, db, &all, "subagents of "+chat,
+		"SELECT * FROM subagents WHERE chat={:chat} AND NOT removed ORDER BY position", dbx.Params{"chat": chat})
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,8 @@ func Subagents(ctx context.Context, db dbx.Builder, chat string) (tree []Subagen
 }
 
 // Transcript returns the last n messages of a subagent's session, in order.
-func Transcript(ctx context.Context, db dbx.Builder, chat, session string, n int) (messages []projections.ShownMessage, err error) {
+func Transcript(ctx context.Context, db dbx.Builder, chat, session string,
+	n int) (messages []projections.ShownMessage, err error) {
 	err = list(ctx, db, &messages, "messages of "+session, projections.SelectShown+`m.chat={:chat} AND m.session={:session} AND NOT m.removed
 		AND m.role<>'' ORDER BY m.position DESC LIMIT {:n}`, dbx.Params{"chat": chat, "session": session, "n": n})
 	slices.Reverse(messages)

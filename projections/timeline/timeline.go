@@ -1,9 +1,9 @@
-// Package timeline reads chats as a page shows them: the list of chats, what happened in a chat in order, and the requests and
-// questions that wait for a person.
+// Package timeline reads chats as a page shows them: the list of chats, what happened in a chat in order, and the
+// requests and questions that wait for a person.
 //
-// Promises: each function reads with the db that the caller gives it, so that one read transaction of the read models yields a
-// page of one moment. An entry carries the sequence of the event that changed it last. The entries after a sequence therefore
-// are all that a page of that moment lacks; removed entries are among them.
+// Promises: each function reads with the db that the caller gives it, so that one read transaction of the read models
+// yields a page of one moment. An entry carries the sequence of the event that changed it last. The entries after a
+// sequence therefore are all that a page of that moment lacks; removed entries are among them.
 //
 // It must not know who may see what, nor how anything is shown.
 package timeline
@@ -19,8 +19,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// Entry is a message of a chat's own conversation, a permission request or a question. One of the three is set unless the entry
-// was removed.
+// Entry is a message of a chat's own conversation, a permission request or a question. One of the three is set unless
+// the entry was removed.
 type Entry struct {
 	ID       string
 	Position int64 // sequence of the event in which it first appeared: the order of a chat
@@ -57,19 +57,21 @@ func (r Request) Pending() bool {
 // Pending reports whether the question waits for a person.
 func (q Question) Pending() bool { return !q.Removed && q.Status == projections.QuestionAsked }
 
-// concernsPerson reports whether a person was ever asked. What the policy allows by itself is seen in the tool call alone.
+// concernsPerson reports whether a person was ever asked. What the policy allows by itself is seen in the tool call
+// alone.
 func (r Request) concernsPerson() bool {
-	return r.Referred || r.Interrupted || r.Status == projections.PermissionDenied || r.Status == projections.PermissionExpired
+	return r.Referred || r.Interrupted || r.Status == projections.PermissionDenied ||
+		r.Status == projections.PermissionExpired
 }
 
-// Window is the part of a chat that a page shows: the positions from From up to, but without, Before. A Before of 0 sets no
-// upper limit.
+// Window is the part of a chat that a page shows: the positions from From up to, but without, Before. A Before of 0
+// sets no upper limit.
 type Window struct {
 	From, Before int64
 }
 
-// Latest returns the window of the last n messages below a position, or of the whole chat if before is 0. It also reports
-// whether there are earlier messages.
+// Latest returns the window of the last n messages below a position, or of the whole chat if before is 0. It also
+// reports whether there are earlier messages.
 func Latest(ctx context.Context, db dbx.Builder, chat string, before int64, n int) (w Window, earlier bool, err error) {
 	w.Before = before
 	var rows []struct {
@@ -95,8 +97,8 @@ func EndAround(ctx context.Context, db dbx.Builder, chat string, position int64,
 	return end.Position, err
 }
 
-// Entries returns the entries of a window that changed after a sequence, in the order of the chat. After sequence 0 it leaves
-// out removed entries.
+// Entries returns the entries of a window that changed after a sequence, in the order of the chat. After sequence 0 it
+// leaves out removed entries.
 func Entries(ctx context.Context, db dbx.Builder, chat string, w Window, after uint64) ([]Entry, error) {
 	params := dbx.Params{"chat": chat, "from": w.From, "before": w.Before, "after": after}
 	var entries []Entry
@@ -117,7 +119,8 @@ func Entries(ctx context.Context, db dbx.Builder, chat string, w Window, after u
 // inWindow is the condition on rows whose position is in a column.
 func inWindow(table, column string) string {
 	position := table + "." + column
-	return table + ".chat={:chat} AND " + table + ".last_seq>{:after} AND " + position + ">={:from} AND ({:before}=0 OR " + position + "<{:before})"
+	return table + ".chat={:chat} AND " + table + ".last_seq>{:after} AND " + position +
+		">={:from} AND ({:before}=0 OR " + position + "<{:before})"
 }
 
 func messages(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {
@@ -163,12 +166,14 @@ func questions(ctx context.Context, db dbx.Builder, params dbx.Params) (entries 
 func Pending(ctx context.Context, db dbx.Builder, requestIDs, questionIDs []string) ([]Entry, error) {
 	const among = " AND %s.id IN (SELECT value FROM json_each({:ids}))"
 	var asked []Request
-	err := list(ctx, db, &asked, "pending requests", selectRequests+pendingRequest+fmt.Sprintf(among, "p"), dbx.Params{"ids": jsonList(requestIDs)})
+	err := list(ctx, db, &asked, "pending requests", selectRequests+pendingRequest+fmt.Sprintf(among, "p"),
+		dbx.Params{"ids": jsonList(requestIDs)})
 	if err != nil {
 		return nil, err
 	}
 	var open []Question
-	err = list(ctx, db, &open, "pending questions", selectQuestions+pendingQuestion+fmt.Sprintf(among, "q"), dbx.Params{"ids": jsonList(questionIDs)})
+	err = list(ctx, db, &open, "pending questions", selectQuestions+pendingQuestion+fmt.Sprintf(among, "q"),
+		dbx.Params{"ids": jsonList(questionIDs)})
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// Work is what the parts of a chat's own conversation say about its work. It takes a look at every part, so it costs more than
-// Aside.
+// Work is what the parts of a chat's own conversation say about its work. It takes a look at every part, so it costs
+// more than Aside.
 type Work struct {
 	Todos   string `db:"todos"`   // JSON list of the assistant's todo list, "" for none
 	Changed bool   `db:"changed"` // a turn changed files
@@ -32,12 +32,14 @@ func WorkOf(ctx context.Context, db dbx.Builder, c Chat) (Work, error) {
 
 // ChangedTurns returns the messages that began the last n turns of a chat that changed files, newest first.
 func ChangedTurns(ctx context.Context, db dbx.Builder, c Chat, n int) (turns []projections.ShownMessage, err error) {
-	err = list(ctx, db, &turns, "turns of "+c.ID, selectChangedTurns, dbx.Params{"chat": c.ID, "session": c.Session, "n": n})
+	err = list(ctx, db, &turns, "turns of "+c.ID, selectChangedTurns,
+		dbx.Params{"chat": c.ID, "session": c.Session, "n": n})
 	return turns, err
 }
 
 // CallOf returns the tool call that started an execution, "" if none did.
 func CallOf(ctx context.Context, db dbx.Builder, exec string) (string, error) {
-	row, err := first[struct{ Call string }](ctx, db, "call of "+exec, "SELECT call_id AS call FROM executions WHERE id={:id}", dbx.Params{"id": exec})
+	row, err := first[struct{ Call string }](ctx, db, "call of "+exec,
+		"SELECT call_id AS call FROM executions WHERE id={:id}", dbx.Params{"id": exec})
 	return row.Call, err
 }

@@ -20,7 +20,8 @@ type Call struct {
 	Input     store.JSON `db:"input"`     // object; empty until OpenCode has said with what the tool is called
 	Directory string     `db:"directory"` // where its session works
 	Agent     string     `db:"agent"`     // that makes it
-	Several   bool       `db:"several"`   // the message has several calls with this id: which of them is meant is not known
+	// the message has several calls with this id: which of them is meant is not known
+	Several bool `db:"several"`
 }
 
 // Find returns a call of a message of a session by OpenCode's ids, and whether the message exists.

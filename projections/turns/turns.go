@@ -12,13 +12,14 @@ import (
 
 // Turn is a turn of a chat and its result.
 type Turn struct {
-	Title         string     `db:"title"`
-	Preview       string     `db:"preview"`
-	Message       string     `db:"message"` // that began it, or the newest of several
-	State         string     `db:"state"`   // of package turnstate; in a chat without a session the status of the message
-	Error         store.JSON `db:"error"`   // of the message, or of the newest answer; empty for none
-	Answer        string     `db:"answer"`  // the last text of the newest answer
-	DeniedRequest string     `db:"denied"`  // in one line: a request that was denied without a reason, so that the model stopped; empty for none
+	Title   string     `db:"title"`
+	Preview string     `db:"preview"`
+	Message string     `db:"message"` // that began it, or the newest of several
+	State   string     `db:"state"`   // of package turnstate; in a chat without a session the status of the message
+	Error   store.JSON `db:"error"`   // of the message, or of the newest answer; empty for none
+	Answer  string     `db:"answer"`  // the last text of the newest answer
+	// in one line: a request that was denied without a reason, so that the model stopped; empty for none
+	DeniedRequest string `db:"denied"`
 }
 
 // Last returns the last turn of a chat's own session, and whether there is one.

@@ -9,14 +9,16 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Unfinished lists the sessions whose turn is running in OpenCode or waits there for a person. When OpenCode does not run
-// one of them, its turn is lost.
+// Unfinished lists the sessions whose turn is running in OpenCode or waits there for a person. When OpenCode does not
+// run one of them, its turn is lost.
 func Unfinished(ctx context.Context, m *projections.Model) ([]projections.Session, error) {
-	return store.List[projections.Session](ctx, m.Model, "unfinished turns", "SELECT * FROM sessions WHERE turn_state IN ('running', 'waiting') ORDER BY id", nil)
+	return store.List[projections.Session](ctx, m.Model, "unfinished turns",
+		"SELECT * FROM sessions WHERE turn_state IN ('running', 'waiting') ORDER BY id", nil)
 }
 
-// Running counts the running turns of an engine by the account that owns the chat ("" for a chat without an owner). It leaves
-// out turns that wait for a person's decision or answer: those may wait for days, and must not hold up other chats.
+// Running counts the running turns of an engine by the account that owns the chat ("" for a chat without an owner). It
+// leaves out turns that wait for a person's decision or answer: those may wait for days, and must not hold up other
+// chats.
 func Running(ctx context.Context, m *projections.Model, engine string) (map[string]int, error) {
 	rows, err := store.List[struct {
 		User string
@@ -33,8 +35,8 @@ func Running(ctx context.Context, m *projections.Model, engine string) (map[stri
 	return turns, nil
 }
 
-// UnfinishedStep returns the newest assistant message of a chat's own session, and whether the turn goes on after it, or
-// would have gone on if OpenCode had not gone away. A person's denial without a reason ends it.
+// UnfinishedStep returns the newest assistant message of a chat's own session, and whether the turn goes on after it,
+// or would have gone on if OpenCode had not gone away. A person's denial without a reason ends it.
 func UnfinishedStep(ctx context.Context, m *projections.Model, chat string) (projections.Message, bool, error) {
 	return store.First[projections.Message](ctx, m.Model, "unfinished step of "+chat, `SELECT m.* FROM messages m WHERE m.id=(
 			SELECT n.id FROM chats c JOIN messages n ON n.chat=c.id AND n.session=c.ai_engine_session_id

@@ -1,8 +1,9 @@
-// Package turnstate defines when the turn of a session is queued, running or over, and how it ended. The read models store the
-// state in sessions.turn_state, where everything else reads it. The terminal follows its own chat with the same code.
+// Package turnstate defines when the turn of a session is queued, running or over, and how it ended. The read models
+// store the state in sessions.turn_state, where everything else reads it. The terminal follows its own chat with the
+// same code.
 //
-// A turn is over when OpenCode says idle, every assistant message has ended and no message that OpenCode has accepted waits
-// for an answer. Idle alone comes early when a turn is aborted or fails.
+// A turn is over when OpenCode says idle, every assistant message has ended and no message that OpenCode has accepted
+// waits for an answer. Idle alone comes early when a turn is aborted or fails.
 package turnstate
 
 import (
@@ -108,8 +109,8 @@ func (t *Turn) Undelivered(engineMessage string) {
 	}
 }
 
-// End ends the turn when OpenCode will not. A message that is still being sent stays: it will be sent again. A turn can be lost
-// between two answers, when nothing of it is open.
+// End ends the turn when OpenCode will not. A message that is still being sent stays: it will be sent again. A turn
+// can be lost between two answers, when nothing of it is open.
 func (t *Turn) End(outcome string, sending bool) {
 	if outcome == Lost || t.Processing != "" || t.Awaiting != "" && !sending {
 		t.Outcome = outcome

@@ -1,13 +1,15 @@
 // Package usage adds up what chats spent, by model.
 //
-// Promises: a message counts once, with its latest figures. A cost that stays the same is exact, because differences are added.
+// Promises: a message counts once, with its latest figures. A cost that stays the same is exact, because differences
+// are added.
 //
 // It must not know events, or what a message is beside what it spent.
 package usage
 
 import "pocketcoder/projections/store"
 
-// Usage is what a chat, its subagents included, spent on a model. Feeds do not report it: it changes with the messages of its chat.
+// Usage is what a chat, its subagents included, spent on a model. Feeds do not report it: it changes with the messages
+// of its chat.
 type Usage struct {
 	store.Record        // the id is chat.provider.model
 	Chat         string `db:"chat" json:"chat"`
@@ -28,7 +30,8 @@ type Spent struct {
 }
 
 func Of(chat, provider, model string, s Spent) Usage {
-	return Usage{Record: store.Record{ID: chat + "." + provider + "." + model}, Chat: chat, Provider: provider, Model: model, Messages: 1, Spent: s}
+	return Usage{Record: store.Record{ID: chat + "." + provider + "." + model}, Chat: chat, Provider: provider,
+		Model: model, Messages: 1, Spent: s}
 }
 
 // Update counts a message as it is now, and no longer as it was. The zero Usage counts nothing.

@@ -1,5 +1,5 @@
-// Package files finds and reads files of a workspace: which changed since a moment, and the content of one. No symbolic link leads
-// out of the workspace. It must not know what a command is.
+// Package files finds and reads files of a workspace: which changed since a moment, and the content of one. No
+// symbolic link leads out of the workspace. It must not know what a command is.
 package files
 
 import (
@@ -22,7 +22,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Bounds of a search for changed files. Hashing runs at 1 GB/s and more, a walk at some 300,000 files a second (measured).
+// Bounds of a search for changed files. Hashing runs at 1 GB/s and more, a walk at some 300,000 files a second
+// (measured).
 const (
 	changesWithin = 20 * time.Second
 	maxHashed     = 256 << 20 // bytes of one file: a larger one is listed without its hash
@@ -30,8 +31,8 @@ const (
 	maxDepth      = 200       // directories within one another: each takes two descriptors, which all commands share
 )
 
-// changeSlack is how far a file's change time may lie before the moment of the change: the kernel takes it from a clock that
-// moves with its timer, every 10 ms at the slowest (CONFIG_HZ=100).
+// changeSlack is how far a file's change time may lie before the moment of the change: the kernel takes it from a
+// clock that moves with its timer, every 10 ms at the slowest (CONFIG_HZ=100).
 const changeSlack = int64(10 * time.Millisecond)
 
 // Read writes a regular file of a workspace. No symlink leads out of it, and nothing that is no file is opened for long
@@ -111,8 +112,8 @@ type search struct {
 	failed error // nobody listens
 }
 
-// walk lists what is in one directory and, following no symlink, below, until ctx ends or nobody listens. What cannot be
-// read, or is gone meanwhile, is passed over.
+// walk lists what is in one directory and, following no symlink, below, until ctx ends or nobody listens. What cannot
+// be read, or is gone meanwhile, is passed over.
 func (s *search) walk(ctx context.Context, dir *os.Root, at string) {
 	f, err := dir.Open(".")
 	if err != nil {

@@ -5,6 +5,6 @@ import (
 	"syscall"
 )
 
-// ChangeTime is when a file's content or state changed last, in nanoseconds since 1970. Unlike the time of modification,
-// no program can set it.
+// ChangeTime is when a file's content or state changed last, in nanoseconds since 1970. Unlike the time of
+// modification, no program can set it.
 func ChangeTime(info fs.FileInfo) int64 { return info.Sys().(*syscall.Stat_t).Ctim.Nano() }

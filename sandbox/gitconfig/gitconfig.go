@@ -1,5 +1,5 @@
-// Package gitconfig creates the configuration that git reads in the sandbox: the operator's name and email, and nothing that
-// a command wrote.
+// Package gitconfig creates the configuration that git reads in the sandbox: the operator's name and email, and
+// nothing that a command wrote.
 //
 // It must not know the sandbox or its commands.
 package gitconfig
@@ -17,10 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Make creates a directory with the git configuration of commands and returns it with its lock. The configuration holds the
-// operator's name and email from git's global configuration, or user. It also tells git to ignore bare repositories that are not named.
-// Commands must not use a configuration in HOME: all chats write there, and the next `git status`, which needs no approval,
-// would run a program that it names. The lock holds until the process ends. Make removes the directories of killed workers.
+// Make creates a directory with the git configuration of commands and returns it with its lock. The configuration
+// holds the operator's name and email from git's global configuration, or user. It also tells git to ignore bare
+// repositories that are not named. Commands must not use a configuration in HOME: all chats write there, and the next
+// `git status`, which needs no approval, would run a program that it names. The lock holds until the process ends.
+// Make removes the directories of killed workers.
 func Make(parent, user string) (dir string, lock *os.File, err error) {
 	removeUnlocked(parent)
 	name, email := value("user.name"), value("user.email")
@@ -31,7 +32,8 @@ func Make(parent, user string) (dir string, lock *os.File, err error) {
 		return "", nil, fmt.Errorf("make git configuration: %w", err)
 	}
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ")
-	text := fmt.Sprintf("[user]\n\tname = \"%s\"\n\temail = \"%s\"\n[safe]\n\tbareRepository = explicit\n", quote.Replace(name), quote.Replace(email))
+	text := fmt.Sprintf("[user]\n\tname = \"%s\"\n\temail = \"%s\"\n[safe]\n\tbareRepository = explicit\n",
+		quote.Replace(name), quote.Replace(email))
 	err = os.WriteFile(File(made), []byte(text), 0o644)
 	if err == nil {
 		lock, err = lockDir(made)
@@ -51,8 +53,8 @@ func Make(parent, user string) (dir string, lock *os.File, err error) {
 // locked is how directories are named that a living worker has locked.
 const locked = "pocketcoder-git-*.locked"
 
-// removeUnlocked removes what workers of this user have left behind. It takes nothing but the file they make and an empty
-// directory, and follows no link, as everybody may write where these are.
+// removeUnlocked removes what workers of this user have left behind. It takes nothing but the file they make and an
+// empty directory, and follows no link, as everybody may write where these are.
 func removeUnlocked(parent string) {
 	entries, _ := os.ReadDir(parent) // of what cannot be listed, nothing can be removed
 	for _, e := range entries {

@@ -22,7 +22,8 @@ func TestGitConfigurationOfAKilledWorkerIsRemoved(t *testing.T) {
 	living, lock, err := Make(temporary, "person")
 	is.NoErr(err)
 	defer lock.Close()
-	expect.Eventually(t, "the directory is gone", func() bool { // a process of another test that starts may hold its lock for a moment
+	// a process of another test that starts may hold its lock for a moment
+	expect.Eventually(t, "the directory is gone", func() bool {
 		removeUnlocked(temporary)
 		_, err := os.Stat(killed)
 		return os.IsNotExist(err)

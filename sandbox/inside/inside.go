@@ -1,15 +1,16 @@
-// Package inside is a small program that runs between bubblewrap and a command which may use the network or serve ports. It lives
-// in the command's network namespace, which has no connection to the host's network, and passes connections out of it.
+// Package inside is a small program that runs between bubblewrap and a command which may use the network or serve
+// ports. It lives in the command's network namespace, which has no connection to the host's network, and passes
+// connections out of it.
 //
 //	worker ◀── the listener for the proxy, then a connection for each port asked for ── Run ──▶ the command
 //
 // Open makes the two ends of a socket pair; one goes to the program as descriptor 3. Run is the program. It listens at
-// ProxyAddress and passes that listener to the worker, which accepts the command's connections to it. When the worker asks for a
-// port, Run connects to the port on the loopback address and passes the connection to the worker. It ends when the command ends,
-// with the same exit code, or 128+n after signal n.
+// ProxyAddress and passes that listener to the worker, which accepts the command's connections to it. When the worker
+// asks for a port, Run connects to the port on the loopback address and passes the connection to the worker. It ends
+// when the command ends, with the same exit code, or 128+n after signal n.
 //
-// The command runs as the same user and may take the program over. So the worker trusts nothing that the program sends. It refuses
-// all but TCP sockets, and the namespace has no TCP sockets but the command's own.
+// The command runs as the same user and may take the program over. So the worker trusts nothing that the program
+// sends. It refuses all but TCP sockets, and the namespace has no TCP sockets but the command's own.
 //
 // The package must not know what a worker or a request is.
 package inside
@@ -31,13 +32,15 @@ import (
 // Name is the program's, as the first argument of the binary it is in.
 const Name = "sandbox-inside"
 
-// ProxyAddress is where a command finds its proxy. The network namespace is its own, so any port is free until it takes it.
+// ProxyAddress is where a command finds its proxy. The network namespace is its own, so any port is free until it
+// takes it.
 const ProxyAddress = "127.0.0.1:47100"
 
 // Argv runs a command under the program, which is in the binary at path.
 func Argv(path string, command []string) []string { return append([]string{path, Name}, command...) }
 
-// answerWithin is how long the program may take, in which it connects on the loopback network, and others wait for their turn.
+// answerWithin is how long the program may take, in which it connects on the loopback network, and others wait for
+// their turn.
 const answerWithin = 5 * time.Second
 
 // Link is the worker's end.
@@ -65,7 +68,8 @@ func Open() (*Link, *os.File, error) {
 		return nil, nil, fmt.Errorf("open socket pair: %w", err)
 	}
 	ended := make(chan struct{})
-	return &Link{turn: make(chan struct{}, 1), conn: conn.(*net.UnixConn), patience: answerWithin, ended: ended, end: sync.OnceFunc(func() { close(ended) })}, theirs, nil
+	return &Link{turn: make(chan struct{}, 1), conn: conn.(*net.UnixConn), patience: answerWithin, ended: ended,
+		end: sync.OnceFunc(func() { close(ended) })}, theirs, nil
 }
 
 // Close ends the listener and the questions; connections that were made live on.
@@ -80,8 +84,8 @@ func (l *Link) Close() {
 	}
 }
 
-// shutdown ends all waiting for a socket. Its flags are shared with the sandbox, which may have made it block: then whoever
-// waits for it does so in the kernel, where Close does not reach them and would wait too.
+// shutdown ends all waiting for a socket. Its flags are shared with the sandbox, which may have made it block: then
+// whoever waits for it does so in the kernel, where Close does not reach them and would wait too.
 func shutdown(socket any) {
 	if s, ok := socket.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
@@ -110,8 +114,9 @@ func (l *Link) enter(ctx context.Context) error {
 
 func (l *Link) leave() { <-l.turn }
 
-// Dial connects to a port of the command. The answer to a question that was given up may still come: it is thrown away, and
-// nothing else is asked before. Who waits for others waits no longer than for an answer: the command may have stopped the program.
+// Dial connects to a port of the command. The answer to a question that was given up may still come: it is thrown
+// away, and nothing else is asked before. Who waits for others waits no longer than for an answer: the command may
+// have stopped the program.
 func (l *Link) Dial(ctx context.Context, port int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()

@@ -207,7 +207,8 @@ func TestWhatComesWithAnEmptyMessageIsClosed(t *testing.T) {
 	rights := unix.UnixRights(int(w.Fd()))
 	message := unix.Msghdr{Control: &rights[0]}
 	message.SetControllen(len(rights))
-	_, _, errno := unix.Syscall(unix.SYS_SENDMSG, theirs.Fd(), uintptr(unsafe.Pointer(&message)), 0) // unix.Sendmsg adds a byte
+	// unix.Sendmsg adds a byte
+	_, _, errno := unix.Syscall(unix.SYS_SENDMSG, theirs.Fd(), uintptr(unsafe.Pointer(&message)), 0)
 	is.Equal(errno, unix.Errno(0))
 	is.NoErr(w.Close())
 	_, err = link.Dial(t.Context(), 80)

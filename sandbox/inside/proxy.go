@@ -11,14 +11,16 @@ import (
 	"time"
 )
 
-// maxConnections is how many of a command's connections to its proxy are open at a time; more wait in the listener's backlog, which
-// is the command's own. Each takes up to six descriptors of the worker's. It is handlers.MaxConnections, what the proxy lets one have.
+// maxConnections is how many of a command's connections to its proxy are open at a time; more wait in the listener's
+// backlog, which is the command's own. Each takes up to six descriptors of the worker's. It is
+// handlers.MaxConnections, what the proxy lets one have.
 const maxConnections = 64
 
 // acceptPause is how long a connection waits that this process lacks something for.
 const acceptPause = 100 * time.Millisecond
 
-// Serve connects every connection that the command makes to ProxyAddress with address, maxConnections at a time, until Close.
+// Serve connects every connection that the command makes to ProxyAddress with address, maxConnections at a time, until
+// Close.
 func (l *Link) Serve(address string) error {
 	listener, err := l.proxyListener()
 	if err != nil {

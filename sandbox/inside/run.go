@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run runs a command, of which the first word is a path, and returns the status to exit with: the command's, or 128+n when
-// signal n killed it. What goes wrong before is said on stderr, with status 126.
+// Run runs a command, of which the first word is a path, and returns the status to exit with: the command's, or 128+n
+// when signal n killed it. What goes wrong before is said on stderr, with status 126.
 func Run(argv []string, stderr io.Writer) int {
 	status, err := run(argv)
 	if err != nil {
@@ -48,7 +48,8 @@ func run(argv []string) (int, error) {
 	}
 	listener.Close() // what was passed goes on
 	// Signals are for the command. Caught, not ignored, or the command would ignore them too.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2)
 	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
 	if err != nil {
 		return 0, fmt.Errorf("start command: %w", err)

@@ -15,11 +15,12 @@ var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "
 
 // FileAccess lists the directories that commands can use in addition to the system's.
 type FileAccess struct {
-	Workspace  string   // absolute, symlinks resolved; writable
-	Home       string   // absolute; writable
-	Expose     []string // directories to read
-	Writable   []string // absolute; other directories to write
-	NoSymlinks []string // those of Workspace and Expose in which the kernel follows no symbolic link, if the level supports it
+	Workspace string   // absolute, symlinks resolved; writable
+	Home      string   // absolute; writable
+	Expose    []string // directories to read
+	Writable  []string // absolute; other directories to write
+	// those of Workspace and Expose in which the kernel follows no symbolic link, if the level supports it
+	NoSymlinks []string
 	Aliases    []string // absolute paths that lead to one of these directories through symlinks
 
 	// LongRunning is for a program that runs as long as the system. It has no placeholders, because they would prevent a
@@ -48,7 +49,8 @@ func (a FileAccess) resolve() (FileAccess, error) {
 			return a, fmt.Errorf("expose %s: not an absolute path of a directory", dir)
 		}
 		if real == "/" || within("/proc", real) || within("/dev", real) || within("/run", real) {
-			return a, &os.PathError{Op: ExposeOp, Path: dir, Err: errors.New("it holds what commands must not reach; expose a directory with files")}
+			return a, &os.PathError{Op: ExposeOp, Path: dir,
+				Err: errors.New("it holds what commands must not reach; expose a directory with files")}
 		}
 		a.Expose = append(a.Expose, real)
 	}
@@ -69,8 +71,10 @@ func (a FileAccess) resolve() (FileAccess, error) {
 		}
 	}
 	for _, dir := range append([]string{a.Workspace, a.Home}, a.Writable...) {
-		if i := slices.IndexFunc(append(systemDirs, "/proc", "/dev"), func(s string) bool { return within(dir, s) || s != "/opt" && within(s, dir) }); i >= 0 {
-			return a, fmt.Errorf("%s would be writable, and with it what belongs to the system; choose a directory elsewhere", dir)
+		if i := slices.IndexFunc(append(systemDirs, "/proc", "/dev"),
+			func(s string) bool { return within(dir, s) || s != "/opt" && within(s, dir) }); i >= 0 {
+			return a, fmt.Errorf("%s would be writable, and with it what belongs to the system; choose a directory elsewhere",
+				dir)
 		}
 	}
 	return a, nil

@@ -21,8 +21,10 @@ func (c *Confinement) bwrapCommand(cmd Command, mounts []protectiveMount) (*Prep
 	if err != nil {
 		return nil, err
 	}
-	prepared := &PreparedCommand{Files: append(cmd.Files[:len(cmd.Files):len(cmd.Files)], filter), SetsDir: true, cleanups: []func(){func() { filter.Close() }}}
-	prepared.Argv = append(prepared.Argv, bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--unshare-cgroup-try",
+	prepared := &PreparedCommand{Files: append(cmd.Files[:len(cmd.Files):len(cmd.Files)], filter), SetsDir: true,
+		cleanups: []func(){func() { filter.Close() }}}
+	prepared.Argv = append(prepared.Argv, bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts",
+		"--unshare-net", "--unshare-cgroup-try",
 		"--die-with-parent", "--cap-drop", "ALL", "--seccomp", strconv.Itoa(3+len(cmd.Files)))
 	if !cmd.Terminal { // a terminal is the controlling terminal of the caller's session
 		prepared.Argv = append(prepared.Argv, "--new-session")
@@ -72,7 +74,8 @@ func (c *Confinement) bwrapMounts() (args []string) {
 	args = append(args, c.bwrapMasks()...)
 	args = append(args, "--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev",
 		"--size", strconv.Itoa(smallSize), "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
-		"--size", strconv.Itoa(tempSize), "--perms", "1777", "--tmpfs", "/tmp", "--size", strconv.Itoa(smallSize), "--tmpfs", "/run")
+		"--size", strconv.Itoa(tempSize), "--perms", "1777", "--tmpfs", "/tmp", "--size", strconv.Itoa(smallSize), "--tmpfs",
+		"/run")
 	for _, link := range c.access.aliasLinks() {
 		args = append(args, "--symlink", link.target, link.path)
 	}

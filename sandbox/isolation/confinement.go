@@ -25,10 +25,11 @@ type Command struct {
 	Dir      string     // in the workspace or below Home, symlinks resolved
 	Files    []*os.File // its descriptors from 3
 	Terminal bool       // stdin, stdout and stderr are its controlling terminal
-	TCP      bool       // at container: allow TCP. At bwrap a command has its own network. At landlock see Connect and Bind
-	Connect  []uint16   // at landlock: the TCP ports to which it may connect, at any address
-	Bind     []uint16   // at landlock: the TCP ports it may listen on
-	Helper   string     // at bwrap: path of a program to show at HelperPath
+	// at container: allow TCP. At bwrap a command has its own network. At landlock see Connect and Bind
+	TCP     bool
+	Connect []uint16 // at landlock: the TCP ports to which it may connect, at any address
+	Bind    []uint16 // at landlock: the TCP ports it may listen on
+	Helper  string   // at bwrap: path of a program to show at HelperPath
 }
 
 // HelperPath is the path of Command.Helper as the command sees it.

@@ -1,7 +1,7 @@
 // Package isolation confines commands, so that the kernel denies what they must not do.
 //
-// Choose finds the strongest isolation level that works on this machine, by trying each one. Open prepares that level for
-// one workspace. Confinement.Prepare returns how to start one command. The levels are:
+// Choose finds the strongest isolation level that works on this machine, by trying each one. Open prepares that level
+// for one workspace. Confinement.Prepare returns how to start one command. The levels are:
 //
 //	bwrap      namespaces created by bubblewrap (root, processes, network, host name, IPC), and seccomp
 //	landlock   Landlock, seccomp and no capabilities, applied to the thread that forks. If the worker can mount (as root),
@@ -11,22 +11,22 @@
 //
 // The levels bwrap and landlock promise:
 //   - A command can use only listed files. It reads the system's directories without their secret files, and exposed
-//     directories. It writes the workspace, the HOME of commands and a private temporary directory. Landlock does not hide
-//     names: a command can read the existence and the size of other files. Without mounts, a command can also change
-//     times of the user's files, and list all processes in /proc.
+//     directories. It writes the workspace, the HOME of commands and a private temporary directory. Landlock does not
+//     hide names: a command can read the existence and the size of other files. Without mounts, a command can also
+//     change times of the user's files, and list all processes in /proc.
 //   - A command cannot create, change, replace or rename protected names in the workspace (package protected). Landlock
 //     cannot exclude one name from a directory. So without mounts, a command cannot create, remove or rename anything
 //     directly in the workspace's top directory and in .git.
-//   - A command has no network, except through a proxy at bwrap. It cannot reach the sockets of the host. At bwrap it can
-//     reach a socket that another program creates in the workspace.
-//   - The kernel follows no symbolic link in the directories of FileAccess.NoSymlinks, if this process can mount or create
-//     a user namespace.
+//   - A command has no network, except through a proxy at bwrap. It cannot reach the sockets of the host. At bwrap it
+//     can reach a socket that another program creates in the workspace.
+//   - The kernel follows no symbolic link in the directories of FileAccess.NoSymlinks, if this process can mount or
+//     create a user namespace.
 //   - A command cannot gain privileges: it has no set-user-id programs, capabilities, new namespaces or mounts, and it
 //     cannot trace other processes.
 //   - A command cannot set a set-user-id or set-group-id bit, which would give this user's rights to other users.
 //
-// One case is not covered. A mount ends with the file that it covers. If a program outside replaces a protected file while
-// a command runs, that command can change the new file. The next command cannot.
+// One case is not covered. A mount ends with the file that it covers. If a program outside replaces a protected file
+// while a command runs, that command can change the new file. The next command cannot.
 //
 // The package runs a program only to test a level. It must not know what a worker, a request or a limit is.
 package isolation

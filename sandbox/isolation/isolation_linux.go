@@ -37,7 +37,8 @@ func (c *Confinement) prepareLevel() (err error) {
 
 func (c *Confinement) prepare(cmd Command) (*PreparedCommand, error) {
 	if c.choice.Level == Container {
-		return &PreparedCommand{Argv: cmd.Argv, Files: cmd.Files, Confine: func() error { return c.confineInContainer(cmd) }}, nil
+		return &PreparedCommand{Argv: cmd.Argv, Files: cmd.Files,
+			Confine: func() error { return c.confineInContainer(cmd) }}, nil
 	}
 	var mounts []protectiveMount
 	release := func() {}
@@ -49,7 +50,8 @@ func (c *Confinement) prepare(cmd Command) (*PreparedCommand, error) {
 	}
 	if c.choice.Level == Landlock {
 		confine := func() error { return c.confineWithLandlock(cmd, mounts) }
-		return &PreparedCommand{Argv: cmd.Argv, Files: cmd.Files, Confine: confine, SetsDir: c.choice.canMount, cleanups: []func(){release}}, nil
+		return &PreparedCommand{Argv: cmd.Argv, Files: cmd.Files, Confine: confine, SetsDir: c.choice.canMount,
+			cleanups: []func(){release}}, nil
 	}
 	prepared, err := c.bwrapCommand(cmd, mounts)
 	if err != nil {
@@ -67,10 +69,12 @@ type filters struct {
 }
 
 func newFilters(clone3, superviseModes bool) (f filters, err error) {
-	if f.noSockets, err = seccomp.New(seccomp.Options{Sockets: seccomp.NoSockets, Clone3: clone3, SuperviseModes: superviseModes}); err != nil {
+	if f.noSockets, err = seccomp.New(seccomp.Options{Sockets: seccomp.NoSockets, Clone3: clone3,
+		SuperviseModes: superviseModes}); err != nil {
 		return f, err
 	}
-	if f.tcpSockets, err = seccomp.New(seccomp.Options{Sockets: seccomp.TCPSockets, Clone3: clone3, SuperviseModes: superviseModes}); err != nil {
+	if f.tcpSockets, err = seccomp.New(seccomp.Options{Sockets: seccomp.TCPSockets, Clone3: clone3,
+		SuperviseModes: superviseModes}); err != nil {
 		return f, err
 	}
 	filter, err := seccomp.New(seccomp.Options{Sockets: seccomp.NamespaceSockets})

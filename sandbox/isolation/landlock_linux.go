@@ -86,7 +86,8 @@ func (r ruleset) allow(path string, rights uint64) error {
 	default:
 		rights &= landlock.AccessFSExecute | landlock.AccessFSWriteFile | landlock.AccessFSReadFile | landlock.AccessFSTruncate | landlock.AccessFSIoctlDev
 	}
-	if err := landlock.LandlockAddPathBeneathRule(r.fd, &landlock.PathBeneathAttr{AllowedAccess: rights & r.handled, ParentFd: fd}, 0); err != nil {
+	if err := landlock.LandlockAddPathBeneathRule(r.fd, &landlock.PathBeneathAttr{AllowedAccess: rights & r.handled,
+		ParentFd: fd}, 0); err != nil {
 		return fmt.Errorf("allow %s: %w", path, err)
 	}
 	return nil
@@ -94,7 +95,8 @@ func (r ruleset) allow(path string, rights uint64) error {
 
 // allowPort allows a right on a TCP port, at any address.
 func (r ruleset) allowPort(port uint16, right uint64) error {
-	if err := landlock.LandlockAddNetPortRule(r.fd, &landlock.NetPortAttr{AllowedAccess: right, Port: uint64(port)}, 0); err != nil {
+	if err := landlock.LandlockAddNetPortRule(r.fd, &landlock.NetPortAttr{AllowedAccess: right, Port: uint64(port)},
+		0); err != nil {
 		return fmt.Errorf("allow port %d: %w", port, err)
 	}
 	return nil
@@ -249,7 +251,9 @@ func (c Choice) supervisesModes() bool { return c.Level == Landlock && !c.canMou
 
 // mayWrite reports whether commands can write path at landlock without mounts. path has no symlinks.
 func (c *Confinement) mayWrite(path string) bool {
-	if slices.ContainsFunc(append([]string{c.access.Home}, c.access.Writable...), func(dir string) bool { return within(dir, path) }) {
+	if slices.ContainsFunc(append([]string{c.access.Home}, c.access.Writable...), func(dir string) bool {
+		return within(dir, path)
+	}) {
 		return true
 	}
 	if !within(c.access.Workspace, path) {

@@ -29,9 +29,9 @@ func (c *Confinement) setUpMounts(mounts []protectiveMount) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	// A mount on its root makes the kernel treat this thread as if its root had changed (chroot). Such a thread cannot create
-	// user namespaces (user_namespaces(7)), which all other namespaces require. So the filter need not deny clone3, which
-	// starts a command in its cgroup.
+	// A mount on its root makes the kernel treat this thread as if its root had changed (chroot). Such a thread cannot
+	// create user namespaces (user_namespaces(7)), which all other namespaces require. So the filter need not deny
+	// clone3, which starts a command in its cgroup.
 	if err := unix.Mount("/", "/", "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("cover root: %w", err)
 	}
@@ -58,7 +58,8 @@ func (c *Confinement) setUpMounts(mounts []protectiveMount) error {
 		{"/dev/shm", "tmpfs", "mode=1777,size=" + strconv.Itoa(smallSize), flags | unix.MS_NOEXEC},
 		{"/proc", "proc", "hidepid=ptraceable", flags | unix.MS_NOEXEC | unix.MS_RDONLY}, // hides other processes
 	} {
-		if err := unix.Mount(m.kind, m.at, m.kind, m.flags, m.options); err != nil && !(m.at == "/dev/shm" && errors.Is(err, unix.ENOENT)) {
+		if err := unix.Mount(m.kind, m.at, m.kind, m.flags, m.options); err != nil &&
+			!(m.at == "/dev/shm" && errors.Is(err, unix.ENOENT)) {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
 	}
@@ -83,7 +84,8 @@ type mountTree struct {
 
 // cloneTree copies the mounts at path and below it.
 func cloneTree(path string, readOnly, noLinks bool) (mountTree, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
+	fd, err := unix.OpenTree(unix.AT_FDCWD, path,
+		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
 	if err != nil {
 		return mountTree{}, fmt.Errorf("clone mount of %s: %w", path, err)
 	}
@@ -138,7 +140,8 @@ func (c *Confinement) cloneVisibleTrees() (trees []mountTree, err error) {
 		trees = append(trees, t)
 	}
 	var opened, taken unix.Stat_t
-	if err := errors.Join(unix.Fstat(int(c.workspace.Fd()), &opened), unix.Fstat(trees[len(trees)-1].fd, &taken)); err != nil {
+	if err := errors.Join(unix.Fstat(int(c.workspace.Fd()), &opened),
+		unix.Fstat(trees[len(trees)-1].fd, &taken)); err != nil {
 		return trees, fmt.Errorf("stat workspace: %w", err)
 	}
 	if opened.Dev != taken.Dev || opened.Ino != taken.Ino {
@@ -159,7 +162,8 @@ func (c *Confinement) maskSecrets() error {
 			return fmt.Errorf("mask: %w", err)
 		}
 		if info.IsDir() {
-			err = unix.Mount("tmpfs", path, "tmpfs", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, "size=4k,mode=0")
+			err = unix.Mount("tmpfs", path, "tmpfs", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC,
+				"size=4k,mode=0")
 		} else if err = unix.Mount(os.DevNull, path, "", unix.MS_BIND, ""); err == nil {
 			err = unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, "")
 		}
@@ -195,7 +199,8 @@ func (c *Confinement) changeDir(dir string) error {
 		return fmt.Errorf("open %s: %w", base, err)
 	}
 	defer unix.Close(root)
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
 	fd, err := unix.Openat2(root, rel, &how)
 	if err != nil {
 		return fmt.Errorf("open cwd: %w", err)

@@ -96,7 +96,8 @@ func (c *Confinement) protectExisting() (mounts []protectiveMount) {
 }
 
 // protectNames appends the mounts that protect names in dir.
-func (s *placeholders) protectNames(mounts []protectiveMount, dir string, names []protectedName) ([]protectiveMount, error) {
+func (s *placeholders) protectNames(mounts []protectiveMount, dir string,
+	names []protectedName) ([]protectiveMount, error) {
 	for _, n := range names {
 		path := filepath.Join(dir, n.path)
 		mode, err := s.lock(path, n.placeholder)
@@ -197,7 +198,8 @@ func lockPlaceholder(path string, kind placeholderKind) *os.File {
 		return nil
 	}
 	var now unix.Stat_t
-	if unix.Lstat(path, &now) == nil && isPlaceholder(now) && isSameFile(f, now) && (kind != dotPlaceholder || now.Size > 0) {
+	if unix.Lstat(path, &now) == nil && isPlaceholder(now) && isSameFile(f, now) &&
+		(kind != dotPlaceholder || now.Size > 0) {
 		return f
 	}
 	removePlaceholder(f)
@@ -240,7 +242,8 @@ func createPlaceholder(path string, kind placeholderKind) error {
 func removePlaceholder(f *os.File) {
 	defer f.Close()
 	var now unix.Stat_t
-	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || unix.Lstat(f.Name(), &now) != nil || !isPlaceholder(now) || !isSameFile(f, now) {
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil || unix.Lstat(f.Name(), &now) != nil ||
+		!isPlaceholder(now) || !isSameFile(f, now) {
 		return
 	}
 	if now.Mode&unix.S_IFMT == unix.S_IFDIR {

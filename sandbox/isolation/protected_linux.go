@@ -34,17 +34,18 @@ func listProjectNames() (names []protectedName) {
 	return names
 }
 
-// gitNames are the names in .git that make git run programs, and the one that tells OpenCode which repository of its own git has
-// to use for the workspace. The rest of .git is writable.
+// gitNames are the names in .git that make git run programs, and the one that tells OpenCode which repository of its
+// own git has to use for the workspace. The rest of .git is writable.
 var gitNames = []protectedName{
-	{path: "config", placeholder: filePlaceholder}, {path: "config.worktree", placeholder: filePlaceholder}, // core.fsmonitor, hooksPath, pager, …
+	// core.fsmonitor, hooksPath, pager, …
+	{path: "config", placeholder: filePlaceholder}, {path: "config.worktree", placeholder: filePlaceholder},
 	{path: "commondir", placeholder: dotPlaceholder}, // names another directory for config and hooks
 	{path: "hooks", placeholder: directoryPlaceholder}, {path: "info", placeholder: directoryPlaceholder}, {path: "modules", placeholder: directoryPlaceholder}, {path: "worktrees", placeholder: directoryPlaceholder},
 	{path: "opencode", placeholder: directoryPlaceholder},
 }
 
-// gitFileNames returns the names to protect if .git is a file that names a git directory in the workspace. They are each
-// directory of its path, so that no command replaces one, and gitNames in it.
+// gitFileNames returns the names to protect if .git is a file that names a git directory in the workspace. They are
+// each directory of its path, so that no command replaces one, and gitNames in it.
 func gitFileNames(workspace string) []protectedName {
 	file := filepath.Join(workspace, ".git")
 	info, err := os.Lstat(file)
@@ -83,8 +84,9 @@ func homeNames() (names []protectedName) {
 
 // protectedName is a protected name and how to protect it.
 type protectedName struct {
-	path        string          // relative to the directory it is listed for
-	children    []protectedName // protected names in this directory; the rest is writable. If empty, all of it is protected
+	path string // relative to the directory it is listed for
+	// protected names in this directory; the rest is writable. If empty, all of it is protected
+	children    []protectedName
 	placeholder placeholderKind
 
 	// instructions marks texts for agents. A symbolic link is not protected: projects often have one text under two
@@ -112,14 +114,17 @@ var instructionOrder = []string{"AGENTS.md", "CLAUDE.md", "CONTEXT.md"}
 // instructionOrder.
 func shadows(workspace, name string) bool {
 	at := slices.Index(instructionOrder, name)
-	return at >= 0 && slices.ContainsFunc(instructionOrder[at+1:], func(later string) bool { return exists(filepath.Join(workspace, later)) })
+	return at >= 0 && slices.ContainsFunc(instructionOrder[at+1:], func(later string) bool {
+		return exists(filepath.Join(workspace, later))
+	})
 }
 
-// bareRepositoryNames returns the names to protect so that git does not treat the workspace as a bare repository and obey
-// the configuration in it. Git does so if the directory has HEAD, objects and refs, and .git is missing or not valid. A
-// command can make .git invalid, for example by removing .git/HEAD. With a file commondir, objects and refs can be
-// elsewhere. One missing name of the three is enough. An existing placeholder stays protected: a running command may have
-// removed another name since. A placeholder HEAD makes `git diff HEAD` ambiguous, so it is the last choice.
+// bareRepositoryNames returns the names to protect so that git does not treat the workspace as a bare repository and
+// obey the configuration in it. Git does so if the directory has HEAD, objects and refs, and .git is missing or not
+// valid. A command can make .git invalid, for example by removing .git/HEAD. With a file commondir, objects and refs
+// can be elsewhere. One missing name of the three is enough. An existing placeholder stays protected: a running
+// command may have removed another name since. A placeholder HEAD makes `git diff HEAD` ambiguous, so it is the last
+// choice.
 func bareRepositoryNames(workspace string) []protectedName {
 	names := []protectedName{{path: "commondir", placeholder: directoryPlaceholder}}
 	for _, name := range []string{"refs", "objects", "HEAD"} {
@@ -133,9 +138,12 @@ func bareRepositoryNames(workspace string) []protectedName {
 		return names
 	}
 	// It is a bare repository. A command cannot remove objects and refs, because they are mounts.
-	names = []protectedName{{path: "HEAD"}, {path: "objects", children: []protectedName{}}, {path: "refs", children: []protectedName{}}}
+	names = []protectedName{{path: "HEAD"}, {path: "objects", children: []protectedName{}},
+		{path: "refs", children: []protectedName{}}}
 	return append(names, gitNames...)
 }
 
 // bareRepositoryPlaceholders are all placeholders that bareRepositoryNames can return.
-var bareRepositoryPlaceholders = []protectedName{{path: "HEAD", placeholder: directoryPlaceholder}, {path: "commondir", placeholder: directoryPlaceholder}, {path: "refs", placeholder: directoryPlaceholder}, {path: "objects", placeholder: directoryPlaceholder}}
+var bareRepositoryPlaceholders = []protectedName{{path: "HEAD", placeholder: directoryPlaceholder},
+	{path: "commondir", placeholder: directoryPlaceholder}, {path: "refs", placeholder: directoryPlaceholder},
+	{path: "objects", placeholder: directoryPlaceholder}}

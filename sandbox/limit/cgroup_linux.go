@@ -47,10 +47,12 @@ func (g *Groups) Make(serial uint32, l Limits) (*Group, error) {
 func (g *Group) bound(l Limits) error {
 	if l.Memory > 0 {
 		bytes := strconv.FormatInt(int64(l.Memory), 10)
-		if err := errors.Join(writeGroup(g.dir, "memory.max", bytes), writeGroup(g.dir, "memory.oom.group", "1")); err != nil {
+		if err := errors.Join(writeGroup(g.dir, "memory.max", bytes),
+			writeGroup(g.dir, "memory.oom.group", "1")); err != nil {
 			return err
 		}
-		if err := writeGroup(g.dir, "memory.swap.max", "0"); err != nil && !errors.Is(err, os.ErrNotExist) { // a kernel without swap
+		// a kernel without swap
+		if err := writeGroup(g.dir, "memory.swap.max", "0"); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

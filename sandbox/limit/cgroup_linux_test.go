@@ -15,7 +15,8 @@ func TestCgroupsOfDeadWorkersAreFoundWhateverTheirParentIsCalled(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	parent := filepath.Join(t.TempDir(), `user\x2d[1000].slice`)
-	living, dead := Worker{Marker: "pid:[1]/7/100/a", Workspace: "/elsewhere"}, Worker{Marker: "pid:[1]/7/1/a", Workspace: "/elsewhere"}
+	living, dead := Worker{Marker: "pid:[1]/7/100/a", Workspace: "/elsewhere"},
+		Worker{Marker: "pid:[1]/7/1/a", Workspace: "/elsewhere"}
 	is.NoErr(os.MkdirAll(filepath.Join(parent, dead.groupName()), 0o755))
 	is.NoErr(os.Mkdir(filepath.Join(parent, living.groupName()), 0o755))
 	other := Worker{Workspace: t.TempDir(), IsDead: func(marker string) bool { return marker == dead.Marker }}

@@ -20,13 +20,13 @@ const (
 	ownGroup    = groupPrefix + "self" // where the worker's own processes go when its cgroup is made a parent of others
 )
 
-// Groups are the cgroups of a worker's commands: one each, below the cgroup (version 2) that the worker itself is in. A
-// process cannot leave its cgroup unless it may write to the cgroup file system, which no isolated command sees. So all of
-// a command's processes are known, end at once, and their processor time is exact.
+// Groups are the cgroups of a worker's commands: one each, below the cgroup (version 2) that the worker itself is in.
+// A process cannot leave its cgroup unless it may write to the cgroup file system, which no isolated command sees. So
+// all of a command's processes are known, end at once, and their processor time is exact.
 //
-// Memory and processes are bounded too where the worker's cgroup has these controllers to give: when systemd delegated it
-// (Delegate=yes), or nobody but the worker is in it, as in a container of its own; and for root, who may put cgroups at the
-// top, where systemd gives both.
+// Memory and processes are bounded too where the worker's cgroup has these controllers to give: when systemd delegated
+// it (Delegate=yes), or nobody but the worker is in it, as in a container of its own; and for root, who may put
+// cgroups at the top, where systemd gives both.
 type Groups struct {
 	Dir     string // <the worker's cgroup>/pocketcoder-<worker>
 	bounded bool   // memory.max and pids.max hold
@@ -39,8 +39,8 @@ type Worker struct {
 	IsDead    func(marker string) bool // reports whether a worker has ended
 }
 
-// OpenGroups makes the directory for a worker's cgroups, and removes those of dead workers. It returns nil where there can be
-// none. how is for people: what enforces the limits, and what does not.
+// OpenGroups makes the directory for a worker's cgroups, and removes those of dead workers. It returns nil where there
+// can be none. how is for people: what enforces the limits, and what does not.
 func OpenGroups(w Worker) (g *Groups, how string) {
 	own, top, err := ownCgroup()
 	if err != nil {
@@ -63,8 +63,8 @@ func OpenGroups(w Worker) (g *Groups, how string) {
 	return g, fmt.Sprintf("sampling, because no cgroup bounds memory and processes: %v", err)
 }
 
-// makeGroups makes the directory in parent, bounded if controllers returns no error. Even so the error may say why it is
-// not.
+// makeGroups makes the directory in parent, bounded if controllers returns no error. Even so the error may say why it
+// is not.
 func makeGroups(parent, name string, controllers func(parent string) error) (*Groups, error) {
 	g := &Groups{Dir: filepath.Join(parent, name)}
 	if err := os.Mkdir(g.Dir, 0o755); err != nil {
@@ -160,7 +160,8 @@ func takeControllers(own string) error {
 // movable returns an error if a cgroup holds processes that we may not move.
 func movable(dir string, pids []int) error {
 	delegated := make([]byte, 1)
-	if n, _ := unix.Getxattr(dir, "user.delegate", delegated); (n != 1 || delegated[0] != '1') && !slices.Equal(pids, []int{os.Getpid()}) {
+	if n, _ := unix.Getxattr(dir, "user.delegate", delegated); (n != 1 || delegated[0] != '1') &&
+		!slices.Equal(pids, []int{os.Getpid()}) {
 		return fmt.Errorf("cgroup %s holds processes of others and is not delegated", dir)
 	}
 	return nil

@@ -1,9 +1,10 @@
-// Package limit bounds the resources of a command: memory, processes, processor time, the size of its files and the number of open
-// files.
+// Package limit bounds the resources of a command: memory, processes, processor time, the size of its files and the
+// number of open files.
 //
-// Resource limits of the kernel bound each process (Apply). Where the worker can make a cgroup of version 2, the cgroup bounds
-// memory and processes of the whole command and counts its processor time (Groups). Elsewhere a Sampler looks at the command's
-// processes several times a second, so a command can exceed a limit by what it takes between two looks.
+// Resource limits of the kernel bound each process (Apply). Where the worker can make a cgroup of version 2, the
+// cgroup bounds memory and processes of the whole command and counts its processor time (Groups). Elsewhere a Sampler
+// looks at the command's processes several times a second, so a command can exceed a limit by what it takes between
+// two looks.
 //
 // It must not know what runs a command, nor which processes belong to it.
 package limit
@@ -27,20 +28,24 @@ type Limits struct {
 	Processes int64         // threads count, as they do for the kernel
 	FileSize  Size          // of each file it writes
 	CPUTime   time.Duration // processor time, not that on the clock
-	OpenFiles int64         // of each process. At the limit open(2) fails; it is named when the command then fails by itself
+	// of each process. At the limit open(2) fails; it is named when the command then fails by itself
+	OpenFiles int64
 }
 
-// Default limits bound accidents, not work: they are far above what builds and tests take and below what makes a machine
-// unusable.
+// Default limits bound accidents, not work: they are far above what builds and tests take and below what makes a
+// machine unusable.
 func Default() Limits {
-	memory := Size(4 << 30) // what compiling and linking large C++ and Rust programs takes; a machine that has less keeps a quarter for the rest
+	// what compiling and linking large C++ and Rust programs takes; a machine that has less keeps a quarter for the rest
+	memory := Size(4 << 30)
 	if machine := totalMemory(); machine > 0 {
 		memory = min(memory, machine/4*3)
 	}
 	return Limits{
-		Memory:    memory,
-		Processes: 1024,                                        // a build on 64 processors takes some hundreds; a fork bomb takes all there are
-		FileSize:  4 << 30,                                     // large for what a build writes; small beside a disk, which a runaway log fills within minutes
+		Memory: memory,
+		// a build on 64 processors takes some hundreds; a fork bomb takes all there are
+		Processes: 1024,
+		// large for what a build writes; small beside a disk, which a runaway log fills within minutes
+		FileSize:  4 << 30,
 		CPUTime:   time.Duration(runtime.NumCPU()) * time.Hour, // the whole machine for an hour
 		OpenFiles: 4096,                                        // four times what most Linux systems give a process unasked
 	}
@@ -61,7 +66,8 @@ type Size int64
 var sizeUnits = []struct {
 	name  string
 	bytes float64
-}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1}, {"", 1}}
+}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6},
+	{"KB", 1e3}, {"B", 1}, {"", 1}}
 
 // ParseSize reads a size. The units are those of IEC 80000-13, in any case: KiB is 1024 bytes, KB is 1000.
 func ParseSize(s string) (Size, error) {

@@ -24,7 +24,8 @@ func TestSizesAreReadWithTheirUnits(t *testing.T) {
 			is.Equal(again, want)
 		})
 	}
-	for _, text := range []string{"", "MiB", "-1", "-1GiB", "12 parsecs", "1e9", "0x10", "NaN", "Inf", "1M", "1GiBB", "1 2", "8388608TiB", "99999999999999999999", "1_000", "+5"} {
+	for _, text := range []string{"", "MiB", "-1", "-1GiB", "12 parsecs", "1e9", "0x10", "NaN", "Inf", "1M", "1GiBB",
+		"1 2", "8388608TiB", "99999999999999999999", "1_000", "+5"} {
 		t.Run(text, func(t *testing.T) {
 			is := is.New(t)
 			_, err := ParseSize(text)

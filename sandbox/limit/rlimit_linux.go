@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apply sets limits of the kernel on a process that has not run yet; its children inherit them. It also makes the kernel end these
-// processes first when memory runs out, because the limit of memory is one for each command, not for all.
+// Apply sets limits of the kernel on a process that has not run yet; its children inherit them. It also makes the
+// kernel end these processes first when memory runs out, because the limit of memory is one for each command, not for
+// all.
 //
 // The address space (RLIMIT_AS) is not bounded: Go, Java and JavaScript engines reserve hundreds of gigabytes that they
 // never touch.
@@ -24,7 +25,8 @@ func (l Limits) Apply(pid int) error {
 	}{
 		{"file-size", unix.RLIMIT_FSIZE, uint64(l.FileSize), 0},
 		{"open-files", unix.RLIMIT_NOFILE, uint64(l.OpenFiles), 0},
-		{"cpu-time", unix.RLIMIT_CPU, uint64((l.CPUTime + time.Second - 1) / time.Second), 1}, // SIGXCPU, and a second later SIGKILL
+		// SIGXCPU, and a second later SIGKILL
+		{"cpu-time", unix.RLIMIT_CPU, uint64((l.CPUTime + time.Second - 1) / time.Second), 1},
 		{"processes", unix.RLIMIT_NPROC, l.userProcesses(), 0},
 	}
 	if err := lower(pid, unix.RLIMIT_CORE, 0, 0); err != nil { // a core file is the memory of a program in the workspace
@@ -54,8 +56,8 @@ func lower(pid, resource int, value, above uint64) error {
 	return unix.Prlimit(pid, resource, &limit, nil)
 }
 
-// userProcesses is the resource limit for processes, which counts all of a user and does not hold for root. It only slows
-// a fork bomb between two looks, so it is generous: all tasks of the machine (the fourth field of /proc/loadavg,
+// userProcesses is the resource limit for processes, which counts all of a user and does not hold for root. It only
+// slows a fork bomb between two looks, so it is generous: all tasks of the machine (the fourth field of /proc/loadavg,
 // proc_loadavg(5)), and room for another command of the same user that has all it may have.
 func (l Limits) userProcesses() uint64 {
 	data, err := os.ReadFile("/proc/loadavg")

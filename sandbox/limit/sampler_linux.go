@@ -21,8 +21,8 @@ type Usage struct {
 	refused   bool          // the kernel refused it a process
 }
 
-// Passed names the limit that is passed. What a command took stays so when all its processes have ended: there is nothing to
-// stop then.
+// Passed names the limit that is passed. What a command took stays so when all its processes have ended: there is
+// nothing to stop then.
 func (l Limits) Passed(u Usage) wire.Reason {
 	switch {
 	case u.Processes == 0:
@@ -38,8 +38,8 @@ func (l Limits) Passed(u Usage) wire.Reason {
 
 // Sampler looks at the processes of one command from time to time. It bounds what the command's cgroup does not.
 //
-// It does not see memory in files (those of /tmp, and those without a name, of memfd_create(2)), nor all of the processor
-// time of processes that nobody waited for.
+// It does not see memory in files (those of /tmp, and those without a name, of memfd_create(2)), nor all of the
+// processor time of processes that nobody waited for.
 type Sampler struct {
 	Group   *Group // nil where there is none
 	cpuTime time.Duration
@@ -103,8 +103,9 @@ func (s *Sampler) processorTime(pids []int) (sum time.Duration) {
 	return sum
 }
 
-// isFull reports whether a process can open no further file, or no pipe, which takes two. The limit is on their numbers. Shells
-// leave some low ones free, and put single files at the highest, so most numbers must be taken, and the last.
+// isFull reports whether a process can open no further file, or no pipe, which takes two. The limit is on their
+// numbers. Shells leave some low ones free, and put single files at the highest, so most numbers must be taken, and
+// the last.
 func isFull(pid int, limit int64) bool {
 	dir, err := os.Open(proc.Path(pid, "fd"))
 	if err != nil {

@@ -35,8 +35,8 @@ func All() iter.Seq[int] {
 }
 
 // State returns a process's state letter and its start time in clock ticks since boot (proc_pid_stat(5), fields 3 and
-// 22), or nothing when it does not exist. The kernel says Z, too, when the first thread has ended and others (field 20) run
-// on: that is no dead process, and its letter is S.
+// 22), or nothing when it does not exist. The kernel says Z, too, when the first thread has ended and others (field
+// 20) run on: that is no dead process, and its letter is S.
 func State(pid int) (state, start string) {
 	fields := Stat(pid)
 	if len(fields) < 20 {
@@ -54,7 +54,8 @@ func Stat(pid int) []string {
 	return strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:])) // the name before may hold anything
 }
 
-// clockTick is the unit of processor time in /proc: USER_HZ, a hundredth of a second on all of Go's Linux ports (time(7)).
+// clockTick is the unit of processor time in /proc: USER_HZ, a hundredth of a second on all of Go's Linux ports
+// (time(7)).
 const clockTick = 10 * time.Millisecond
 
 // ProcessorTime returns what a process took, with the children that it waited for: fields 14 to 17 of proc_pid_stat(5).
@@ -67,7 +68,8 @@ func ProcessorTime(pid int) (sum time.Duration) {
 	return sum
 }
 
-// LivingThread returns the thread to ask about a process: what a first thread that has ended leaves in /proc tells nothing.
+// LivingThread returns the thread to ask about a process: what a first thread that has ended leaves in /proc tells
+// nothing.
 func LivingThread(pid int) (thread int) {
 	if fields := Stat(pid); len(fields) == 0 || fields[0] != "Z" {
 		return pid
@@ -81,7 +83,8 @@ func LivingThread(pid int) (thread int) {
 	return pid
 }
 
-// Environ returns the environment a process was started with, each variable between NULs; empty when it may not be read.
+// Environ returns the environment a process was started with, each variable between NULs; empty when it may not be
+// read.
 func Environ(pid int) []byte {
 	data, _ := os.ReadFile(Path(pid, "environ"))
 	return append([]byte{0}, data...)

@@ -1,17 +1,17 @@
-// Package protected lists the names of files and folders that programs obey as configuration. A command that writes one of
-// them decides what a later program does outside the sandbox.
+// Package protected lists the names of files and folders that programs obey as configuration. A command that writes
+// one of them decides what a later program does outside the sandbox.
 //
-// The policy asks a person before OpenCode or a command writes any of these names, in any folder. The sandbox makes commands
-// fail that create or change Project and Instructions in the top folder of the workspace, and Home where the workspace is a
-// home directory. The kernel compares names byte by byte, and the policy ignores their case.
+// The policy asks a person before OpenCode or a command writes any of these names, in any folder. The sandbox makes
+// commands fail that create or change Project and Instructions in the top folder of the workspace, and Home where the
+// workspace is a home directory. The kernel compares names byte by byte, and the policy ignores their case.
 //
 // The package holds data only.
 package protected
 
 import "strings"
 
-// Project are the names that git, editors, shell prompts, package managers and other agents obey in the folder of a project
-// without being asked to run something of it. A Makefile is not among them.
+// Project are the names that git, editors, shell prompts, package managers and other agents obey in the folder of a
+// project without being asked to run something of it. A Makefile is not among them.
 var Project = strings.Fields(`
 	.git .gitattributes .gitmodules .gitconfig .hg .jj .githooks .husky .pre-commit-config.yaml lefthook.yml .lefthook.yml
 	.opencode opencode.json opencode.jsonc .agents .pocketcoder .mcp.json mcp.json .claude .claude.json .codex .gemini .cursor .windsurf .roo .continue

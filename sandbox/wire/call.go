@@ -25,17 +25,18 @@ func (d Declined) Unwrap() error { return ErrNoWorker }
 // silence is Silence but in tests.
 var silence = Silence
 
-// Call asks the servers behind subject to run r, copies the command's output to stdout and stderr in the order it comes,
-// and returns how the command ended.
+// Call asks the servers behind subject to run r, copies the command's output to stdout and stderr in the order it
+// comes, and returns how the command ended.
 //
-// An error means that the command certainly was not run: a bad request, ErrNoWorker (nobody listens, all who did declined,
-// or nobody offered within StartTimeout of the last word), a closed connection, or ctx done before the start. After the
-// start there is no error, only a Result: Lost when the server is gone or broke the protocol, and whether the command
-// ended is unknown.
+// An error means that the command certainly was not run: a bad request, ErrNoWorker (nobody listens, all who did
+// declined, or nobody offered within StartTimeout of the last word), a closed connection, or ctx done before the
+// start. After the start there is no error, only a Result: Lost when the server is gone or broke the protocol, and
+// whether the command ended is unknown.
 //
-// When ctx is done or a writer fails, the command is cancelled and Call waits at most CancelWait for its Result, Lost if
-// none comes. Writers and r.Started are called one at a time; only one that blocks for longer than that wait may outlive
-// Call. Nothing is taken from r.Input before the start nor after the end, so who writes to it must give up with Call.
+// When ctx is done or a writer fails, the command is cancelled and Call waits at most CancelWait for its Result, Lost
+// if none comes. Writers and r.Started are called one at a time; only one that blocks for longer than that wait may
+// outlive Call. Nothing is taken from r.Input before the start nor after the end, so who writes to it must give up
+// with Call.
 func Call(ctx context.Context, nc *nats.Conn, subject string, r Request, stdout, stderr io.Writer) (Result, error) {
 	e := r.enclose()
 	if err := e.validate(); err != nil {
@@ -58,8 +59,8 @@ func Call(ctx context.Context, nc *nats.Conn, subject string, r Request, stdout,
 	return result, nil
 }
 
-// call is one running Call. The frames arrive on one goroutine (receive), the waiting happens on another (wait), and input
-// is sent on a third (speak).
+// call is one running Call. The frames arrive on one goroutine (receive), the waiting happens on another (wait), and
+// input is sent on a third (speak).
 type call struct {
 	nc                      *nats.Conn
 	request                 Request

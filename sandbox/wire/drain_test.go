@@ -101,7 +101,8 @@ func TestADrainingWorkerHandsBackWhatStandsInLine(t *testing.T) {
 	}
 }
 
-// withdrawing is a worker that takes its offer back when it was granted, so many times for each call, and then declines.
+// withdrawing is a worker that takes its offer back when it was granted, so many times for each call, and then
+// declines.
 func withdrawing(t *testing.T, nc *nats.Conn, times int) {
 	t.Helper()
 	asked := map[string]int{}
@@ -142,9 +143,10 @@ func TestAGrantThatIsHandedBackGoesToAnother(t *testing.T) {
 	is.True(errors.Is(err, wire.ErrNoWorker)) // it was the only one
 	expect.Contains(t, err.Error(), "it is tired")
 
-	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Name: "b"}, Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
-		return wire.Result{}
-	}})
+	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Name: "b"},
+		Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+			return wire.Result{}
+		}})
 	for range 200 {
 		started = nil
 		result, err := wire.Call(t.Context(), nc, subject, r, io.Discard, io.Discard)

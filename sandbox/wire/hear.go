@@ -73,7 +73,8 @@ func (c *call) askAll() error {
 
 // sayAsk says the asking again too: to those who know it nothing changes. The lock is held.
 func (c *call) sayAsk() error {
-	return c.nc.PublishMsg(&nats.Msg{Subject: c.subject, Reply: c.inbox, Header: nats.Header{askHeader: {c.ask}}, Data: c.body})
+	return c.nc.PublishMsg(&nats.Msg{Subject: c.subject, Reply: c.inbox, Header: nats.Header{askHeader: {c.ask}},
+		Data: c.body})
 }
 
 // settle hears a word of somebody about who runs the command.
@@ -88,8 +89,8 @@ func (c *call) settle(kind, offer string, body []byte) {
 	}
 }
 
-// choose grants the first offer. To every later word of somebody who wants to run the command it says again whose it is: he
-// drops out, or, if it is he, has not heard it.
+// choose grants the first offer. To every later word of somebody who wants to run the command it says again whose it
+// is: he drops out, or, if it is he, has not heard it.
 func (c *call) choose(kind, offer string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +108,8 @@ func (c *call) choose(kind, offer string) {
 	}
 }
 
-// decline keeps why somebody does not run the command. Others may; but they need not be waited for as long as a word of anybody.
+// decline keeps why somebody does not run the command. Others may; but they need not be waited for as long as a word
+// of anybody.
 func (c *call) decline(why []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

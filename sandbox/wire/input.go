@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// inputQueue holds, on the server's side, what the caller said until the handler takes it. The caller sends no more than InputWindow ahead.
+// inputQueue holds, on the server's side, what the caller said until the handler takes it. The caller sends no more
+// than InputWindow ahead.
 type inputQueue struct {
 	out chan Input
 
@@ -52,7 +53,8 @@ func (q *inputQueue) put(kind string, m *nats.Msg) bool {
 	case frameSignal:
 		f.input.Signal = string(m.Data)
 	}
-	if err != nil || order != q.order+1 || q.ended || q.cost+f.cost > InputWindow || kind == frameSize && f.input.Size == nil {
+	if err != nil || order != q.order+1 || q.ended || q.cost+f.cost > InputWindow || kind == frameSize &&
+		f.input.Size == nil {
 		q.broken = true
 		return false
 	}
@@ -101,7 +103,8 @@ func (q *inputQueue) remove() {
 	q.waiting = q.waiting[1:]
 }
 
-// handOver gives the handler its input, and the caller credit for what was taken, until ctx is done. It closes the channel.
+// handOver gives the handler its input, and the caller credit for what was taken, until ctx is done. It closes the
+// channel.
 func (x *serving) handOver(ctx context.Context) {
 	q := &x.input
 	defer close(q.out)
@@ -130,7 +133,8 @@ func (x *serving) handOver(ctx context.Context) {
 		x.mu.Unlock()
 		if taken-credited >= InputWindow/4 {
 			credited = taken
-			x.nc.PublishMsg(&nats.Msg{Subject: x.reply, Header: nats.Header{frameHeader: {frameCredit}}, Data: strconv.AppendInt(nil, taken, 10)})
+			x.nc.PublishMsg(&nats.Msg{Subject: x.reply, Header: nats.Header{frameHeader: {frameCredit}},
+				Data: strconv.AppendInt(nil, taken, 10)})
 		}
 	}
 }

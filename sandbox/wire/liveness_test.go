@@ -84,12 +84,13 @@ func TestAStoppedServerIsWaitedFor(t *testing.T) {
 	url := natsServer(t)
 	server, _ := process(t, url, "server")
 	var out bytes.Buffer
-	result, err := wire.Call(t.Context(), connect(t, url), subject, wire.Request{Command: "short", Cwd: "/"}, writer(func(p []byte) (int, error) {
-		if out.Len() == 0 {
-			stopFor(server.Process, 6*time.Second)
-		}
-		return out.Write(p)
-	}), io.Discard)
+	result, err := wire.Call(t.Context(), connect(t, url), subject, wire.Request{Command: "short", Cwd: "/"},
+		writer(func(p []byte) (int, error) {
+			if out.Len() == 0 {
+				stopFor(server.Process, 6*time.Second)
+			}
+			return out.Write(p)
+		}), io.Discard)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Exited)
 	is.Equal(bytes.Count(out.Bytes(), []byte("tick")), 100)
@@ -174,7 +175,8 @@ func stopFor(p *os.Process, d time.Duration) {
 // A server of NATS that restarts is back before both sides are. Neither takes the other for gone meanwhile.
 func TestNATSThatRestartsLosesNoCommand(t *testing.T) {
 	t.Parallel()
-	const soon, late = 50 * time.Millisecond, 2 * time.Second // between attempts to reconnect; two attempts fit into CutOff
+	// between attempts to reconnect; two attempts fit into CutOff
+	const soon, late = 50 * time.Millisecond, 2 * time.Second
 	for name, c := range map[string]struct{ caller, worker time.Duration }{
 		"the worker is late": {soon, late}, "the caller is late": {late, soon},
 	} {
@@ -183,7 +185,8 @@ func TestNATSThatRestartsLosesNoCommand(t *testing.T) {
 			is := is.New(t)
 			s := startNATS(t)
 			connect := func(wait time.Duration) *nats.Conn {
-				nc := must(nats.Connect(s.ClientURL(), nats.ReconnectWait(wait), nats.ReconnectJitter(0, 0), nats.MaxReconnects(-1)))
+				nc := must(nats.Connect(s.ClientURL(), nats.ReconnectWait(wait), nats.ReconnectJitter(0, 0),
+					nats.MaxReconnects(-1)))
 				t.Cleanup(nc.Close)
 				return nc
 			}
@@ -217,7 +220,8 @@ func TestCommandWaitsForNATSThatIsAway(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := startNATS(t)
-	nc := must(nats.Connect(s.ClientURL(), nats.ReconnectWait(50*time.Millisecond))) // of both, as in a node: they come back together
+	// of both, as in a node: they come back together
+	nc := must(nats.Connect(s.ClientURL(), nats.ReconnectWait(50*time.Millisecond)))
 	t.Cleanup(nc.Close)
 	var ran atomic.Int64
 	serveOn(t, nc, wire.Server{Handle: func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {

@@ -74,7 +74,8 @@ func TestWhatIsLostOnTheWayIsSaidAgainOrNoticed(t *testing.T) {
 				}
 			}()
 			var out, errs bytes.Buffer
-			result, err := wire.Call(ctx, nc, m.front, wire.Request{Command: "x", Cwd: "/", Exec: "x1", Input: input}, &out, &errs)
+			result, err := wire.Call(ctx, nc, m.front, wire.Request{Command: "x", Cwd: "/", Exec: "x1", Input: input}, &out,
+				&errs)
 			is.NoErr(err)
 			is.NoErr(ctx.Err())
 			is.Equal(result.Reason, c.want)
@@ -164,7 +165,8 @@ func TestWordsOfAPeerFitATerminal(t *testing.T) {
 	} {
 		is.Equal(wire.OneLine(said), want)
 	}
-	for _, long := range []string{strings.Repeat("\xff", 2000), strings.Repeat("ü\xff", 2000), strings.Repeat("\u202e", 2000), strings.Repeat("x", 2000)} {
+	for _, long := range []string{strings.Repeat("\xff", 2000), strings.Repeat("ü\xff", 2000),
+		strings.Repeat("\u202e", 2000), strings.Repeat("x", 2000)} {
 		is.True(len(wire.OneLine(long)) <= 1024)
 	}
 	is.Equal(len(wire.OneLine(strings.Repeat("x", 2000))), 1024)

@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 		select {}
 	case "caller":
 		nc := must(nats.Connect(os.Getenv("WIRE_URL")))
-		result, err := wire.Call(context.Background(), nc, subject, wire.Request{Command: "tick", Cwd: "/"}, os.Stdout, os.Stderr)
+		result, err := wire.Call(context.Background(), nc, subject, wire.Request{Command: "tick", Cwd: "/"}, os.Stdout,
+			os.Stderr)
 		fmt.Println("end", result.Reason, result.ExitCode, err)
 	}
 }

@@ -48,7 +48,9 @@ func (m *mangler) pass(id string) (done func()) {
 	answers := m.nc.NewInbox()
 	on(answers, func(f *nats.Msg) { m.forward(f, inbox, "", false) })
 	on(wire.CallerSubject(subject, id), func(*nats.Msg) {})
-	on(wire.ControlSubject(m.front, id), func(f *nats.Msg) { m.forward(f, wire.ControlSubject(subject, id), f.Reply, true) })
+	on(wire.ControlSubject(m.front, id), func(f *nats.Msg) {
+		m.forward(f, wire.ControlSubject(subject, id), f.Reply, true)
+	})
 	on(m.front, func(f *nats.Msg) {
 		if strings.Contains(string(f.Data), fmt.Sprintf(`"exec":%q`, id)) {
 			if inbox == "" { // it asks again with the same

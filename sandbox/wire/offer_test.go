@@ -97,11 +97,12 @@ func TestAFullWorkerIsWaitedForInOrder(t *testing.T) {
 	is := is.New(t)
 	url := natsServer(t)
 	order, let := make(chan string, 10), make(chan struct{})
-	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Capacity: 1}, Handle: func(_ context.Context, r wire.Request, _, _ io.Writer) wire.Result {
-		order <- r.Command
-		<-let
-		return wire.Result{}
-	}})
+	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Capacity: 1},
+		Handle: func(_ context.Context, r wire.Request, _, _ io.Writer) wire.Result {
+			order <- r.Command
+			<-let
+			return wire.Result{}
+		}})
 	nc := connect(t, url)
 	first := call(t, nc, wire.Request{Command: "1", Cwd: "/"})
 	is.Equal(<-order, "1")
@@ -130,13 +131,14 @@ func TestAFullWorkerStillAnswersAndGivesWayToAFreeOne(t *testing.T) {
 	is := is.New(t)
 	url := natsServer(t)
 	h := newHeld()
-	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Capacity: 1}, Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
-		if r.Op == wire.Read {
-			io.WriteString(stdout, r.Path)
-			return wire.Result{}
-		}
-		return h.as("full")(ctx, r, stdout, stderr)
-	}})
+	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Capacity: 1},
+		Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
+			if r.Op == wire.Read {
+				io.WriteString(stdout, r.Path)
+				return wire.Result{}
+			}
+			return h.as("full")(ctx, r, stdout, stderr)
+		}})
 	nc := connect(t, url)
 	first := call(t, nc, hello)
 	is.Equal(<-h.runs, "full")
@@ -204,7 +206,8 @@ func TestOnlyWorkersOfTheWorkspaceOffer(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(out.String(), "/b")
 	}
-	_, err := wire.Call(t.Context(), nc, subject, wire.Request{Command: "x", Cwd: "/", Workspace: "/c"}, io.Discard, io.Discard)
+	_, err := wire.Call(t.Context(), nc, subject, wire.Request{Command: "x", Cwd: "/", Workspace: "/c"}, io.Discard,
+		io.Discard)
 	is.True(errors.Is(err, wire.ErrNoWorker))
 	var why wire.Declined
 	is.True(errors.As(err, &why))
@@ -221,13 +224,14 @@ func TestEveryCommandRunsOnceWhateverIsLost(t *testing.T) {
 	var mu sync.Mutex
 	runs := map[string]int{}
 	for range workers {
-		serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Capacity: 3}, Handle: func(_ context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
-			mu.Lock()
-			defer mu.Unlock()
-			runs[r.Exec]++
-			io.WriteString(stdout, r.Exec)
-			return wire.Result{}
-		}})
+		serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Capacity: 3},
+			Handle: func(_ context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
+				mu.Lock()
+				defer mu.Unlock()
+				runs[r.Exec]++
+				io.WriteString(stdout, r.Exec)
+				return wire.Result{}
+			}})
 	}
 	m := newMangler(t, connect(t, url))
 	nc := connect(t, url)

@@ -127,7 +127,8 @@ func TestAResultOfSomebodyElseIsNone(t *testing.T) {
 	is.Equal(result.ExitCode, 3)
 }
 
-// A caller that gives up while an offer is on its way grants it before it cancels, or not at all: after a cancel a grant is too late.
+// A caller that gives up while an offer is on its way grants it before it cancels, or not at all: after a cancel a
+// grant is too late.
 func TestNoGrantFollowsACancel(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -16,17 +16,23 @@ import (
 
 // Request asks for one command to be run, or, when it names an Op, for something else of a worker.
 type Request struct {
-	Exec      string    `json:"exec,omitempty"`      // names the call on its leg, one token; Call makes one when empty. The handler uses its own towards the worker
-	Op        Op        `json:"op,omitempty"`        // Run when empty
-	Session   string    `json:"session,omitempty"`   // OpenCode's session id, one token
-	Call      string    `json:"call,omitempty"`      // the tool call's id, given by the model provider: at most 256 printable bytes
-	Command   string    `json:"command,omitempty"`   // passed to the shell's -c, byte for byte; UTF-8 without NUL, at most MaxCommand bytes. Empty with a Terminal: the shell itself
-	Cwd       string    `json:"cwd,omitempty"`       // absolute
-	Workspace string    `json:"workspace,omitempty"` // absolute; Cwd must lie inside. Set by the handler: what the shell writes here is ignored. Only workers of it answer
+	// names the call on its leg, one token; Call makes one when empty. The handler uses its own towards the worker
+	Exec    string `json:"exec,omitempty"`
+	Op      Op     `json:"op,omitempty"`      // Run when empty
+	Session string `json:"session,omitempty"` // OpenCode's session id, one token
+	// the tool call's id, given by the model provider: at most 256 printable bytes
+	Call string `json:"call,omitempty"`
+	// passed to the shell's -c, byte for byte; UTF-8 without NUL, at most MaxCommand bytes. Empty with a Terminal: the
+	// shell itself
+	Command string `json:"command,omitempty"`
+	Cwd     string `json:"cwd,omitempty"` // absolute
+	// absolute; Cwd must lie inside. Set by the handler: what the shell writes here is ignored. Only workers of it answer
+	Workspace string    `json:"workspace,omitempty"`
 	TimeoutMS int64     `json:"timeout_ms,omitempty"`
 	Terminal  *Terminal `json:"terminal,omitempty"` // run it at a terminal: what it prints is stdout
-	Network   string    `json:"network,omitempty"`  // URL of the HTTP proxy the command may use, with credentials; empty is no network
-	Ports     bool      `json:"ports,omitempty"`    // what it serves on 127.0.0.1 may be reached with Dial
+	// URL of the HTTP proxy the command may use, with credentials; empty is no network
+	Network string `json:"network,omitempty"`
+	Ports   bool   `json:"ports,omitempty"` // what it serves on 127.0.0.1 may be reached with Dial
 
 	Path  string `json:"path,omitempty"`  // of Read: relative to the workspace
 	Since int64  `json:"since,omitempty"` // of Changes: a Result's Began
@@ -34,7 +40,8 @@ type Request struct {
 
 	Account string `json:"account,omitempty"` // on PersonSubject: whose shell it is; empty for the operator's
 
-	Input   <-chan Input `json:"-"` // what the caller says while the command runs; nil for nothing. Like a body, it is no part of the encoded request
+	// what the caller says while the command runs; nil for nothing. Like a body, it is no part of the encoded request
+	Input   <-chan Input `json:"-"`
 	Started func(Start)  `json:"-"` // called once, before any output, when a worker has taken the command
 }
 
@@ -45,7 +52,8 @@ const (
 	Run     Op = ""        // run Command
 	Changes Op = "changes" // list the workspace's files changed since Since: stdout is one Change in JSON a line
 	Read    Op = "read"    // stdout is the file at Path
-	Dial    Op = "dial"    // connect to 127.0.0.1:Port where the command Exec runs: Input is sent there, stdout is what comes back
+	// connect to 127.0.0.1:Port where the command Exec runs: Input is sent there, stdout is what comes back
+	Dial Op = "dial"
 )
 
 // Connected is what stderr of a Dial says when there is a connection, and all it says.
@@ -58,7 +66,8 @@ type Terminal struct {
 	Kind string `json:"kind,omitempty"`
 }
 
-// Input is something said to a running command: bytes typed, a new size of its terminal, or a signal to all its processes.
+// Input is something said to a running command: bytes typed, a new size of its terminal, or a signal to all its
+// processes.
 type Input struct {
 	Data   []byte
 	Size   *Terminal
@@ -101,10 +110,11 @@ const (
 
 // Result is how a command ended. Serve fills the byte counts.
 type Result struct {
-	ExitCode    int    `json:"exit_code"`        // 0-255; 128+n when killed by signal n; ExitRefused when refused
-	Signal      string `json:"signal,omitempty"` // "SIGKILL", …
-	Reason      Reason `json:"reason,omitempty"`
-	Error       string `json:"error,omitempty"` // one line for a person, when Reason is Refused or Lost, or does not say enough
+	ExitCode int    `json:"exit_code"`        // 0-255; 128+n when killed by signal n; ExitRefused when refused
+	Signal   string `json:"signal,omitempty"` // "SIGKILL", …
+	Reason   Reason `json:"reason,omitempty"`
+	// one line for a person, when Reason is Refused or Lost, or does not say enough
+	Error       string `json:"error,omitempty"`
 	DurationMS  int64  `json:"duration_ms"`
 	StdoutBytes int64  `json:"stdout_bytes"`
 	StderrBytes int64  `json:"stderr_bytes"`
@@ -118,7 +128,8 @@ type envelope struct {
 	Request
 }
 
-// enclose gives the call an id: that of the exec when it is to be run, a fresh one when something else is asked about it.
+// enclose gives the call an id: that of the exec when it is to be run, a fresh one when something else is asked about
+// it.
 func (r Request) enclose() envelope {
 	e := envelope{Request: r, Input: r.Input != nil}
 	switch {
@@ -215,7 +226,8 @@ func (r Result) validate() error {
 	default:
 		return fmt.Errorf("unknown reason %q", r.Reason)
 	}
-	if r.ExitCode < 0 || r.ExitCode > 255 || r.DurationMS < 0 || r.DurationMS > time.Duration(math.MaxInt64).Milliseconds() {
+	if r.ExitCode < 0 || r.ExitCode > 255 || r.DurationMS < 0 ||
+		r.DurationMS > time.Duration(math.MaxInt64).Milliseconds() {
 		return errors.New("a number is out of range")
 	}
 	return nil

@@ -12,28 +12,30 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Handler does what one request asks for: it writes the output as it comes and returns how it ended. r.Input is closed when
-// nothing more can come; of a command it need not be read.
+// Handler does what one request asks for: it writes the output as it comes and returns how it ended. r.Input is closed
+// when nothing more can come; of a command it need not be read.
 type Handler func(ctx context.Context, r Request, stdout, stderr io.Writer) Result
 
 // Server is what Serve needs to know. Only Handle is required.
 type Server struct {
 	Handle Handler
-	Queue  string                      // a queue group: one of its members hears a request, and offers at once. Empty: everybody hears it
-	Info   WorkerInfo                  // what it says of itself; with a Capacity it runs no more commands at once. Running is filled in
+	// a queue group: one of its members hears a request, and offers at once. Empty: everybody hears it
+	Queue string
+	// what it says of itself; with a Capacity it runs no more commands at once. Running is filled in
+	Info   WorkerInfo
 	Serves func(workspace string) bool // whether it runs commands there; nil: it does anywhere
 	Drain  time.Duration               // how long commands that run when ctx ends may go on
 	Abort  <-chan struct{}             // closed: they may not any more
 }
 
-// Serve takes requests on subject and calls Handle for each it is granted, on its own goroutine, until ctx is done. The
-// context Handle gets is done when the caller cancels or is gone, or when the time to drain is over; Handle must then
-// return soon. Its writers may be used at the same time; they block while the caller is Window behind, and fail once that
-// context is done and the caller takes no more.
+// Serve takes requests on subject and calls Handle for each it is granted, on its own goroutine, until ctx is done.
+// The context Handle gets is done when the caller cancels or is gone, or when the time to drain is over; Handle must
+// then return soon. Its writers may be used at the same time; they block while the caller is Window behind, and fail
+// once that context is done and the caller takes no more.
 //
-// At the end it withdraws the offers that were not granted, lets the others go on for Drain, cancels what then still runs
-// and waits at most StopTimeout for the results to leave. The error is nil when ctx ended it and everything left. A
-// connection that closes under it is an error, and cancels the running ones too.
+// At the end it withdraws the offers that were not granted, lets the others go on for Drain, cancels what then still
+// runs and waits at most StopTimeout for the results to leave. The error is nil when ctx ended it and everything left.
+// A connection that closes under it is an error, and cancels the running ones too.
 func Serve(ctx context.Context, nc *nats.Conn, subject string, c Server) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -129,8 +129,8 @@ func (x *serving) say(said string) {
 	}
 }
 
-// dropOut gives up a call that was not granted, for good; it fails when it was. Unless the caller has chosen another or is
-// gone, it is told, so that it asks again.
+// dropOut gives up a call that was not granted, for good; it fails when it was. Unless the caller has chosen another
+// or is gone, it is told, so that it asks again.
 func (x *serving) dropOut(tell bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -144,8 +144,8 @@ func (x *serving) dropOut(tell bool) bool {
 	return true
 }
 
-// again takes a call that is asked for once more, unless it is over: its answers go where they are awaited now. One that
-// runs already is an error.
+// again takes a call that is asked for once more, unless it is over: its answers go where they are awaited now. One
+// that runs already is an error.
 func (x *serving) again(m *nats.Msg) (taken bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -200,8 +200,8 @@ func (x *serving) repeat() {
 	x.say(x.said)
 }
 
-// send says something that names the offer, and how far output and input are. Output is sent with the lock held too, so what
-// is said here of it is true wherever this arrives.
+// send says something that names the offer, and how far output and input are. Output is sent with the lock held too,
+// so what is said here of it is true wherever this arrives.
 func (x *serving) send(kind string, body []byte) error {
 	header := nats.Header{
 		frameHeader: {kind}, askHeader: {x.ask}, offerHeader: {x.offer},
@@ -236,8 +236,8 @@ type outputWriter struct {
 
 var errCallerGone = errors.New("write output: the caller cancelled and takes no more")
 
-// Write sends p in chunks. It holds the lock while sending, so that what counts as sent is in the order it was sent in. After
-// a chunk that could not be sent there is a hole, so the command goes on for nobody.
+// Write sends p in chunks. It holds the lock while sending, so that what counts as sent is in the order it was sent
+// in. After a chunk that could not be sent there is a hole, so the command goes on for nobody.
 func (o outputWriter) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A busy server holds its offer back for loadStep per command it runs, up to loadMost of them: long enough that the offer
-// of a less busy one comes first (measured between processes of one machine, an offer is granted within 0.2 ms), short
-// beside a command.
+// A busy server holds its offer back for loadStep per command it runs, up to loadMost of them: long enough that the
+// offer of a less busy one comes first (measured between processes of one machine, an offer is granted within 0.2 ms),
+// short beside a command.
 var loadStep = 2 * time.Millisecond
 
 const loadMost = 8
 
-// slots are the commands a server may run at once, and the line of those that wait for their turn to offer. An offer holds
-// a slot, because it may be granted at any time.
+// slots are the commands a server may run at once, and the line of those that wait for their turn to offer. An offer
+// holds a slot, because it may be granted at any time.
 type slots struct {
 	capacity int           // 0 is no limit
 	step     time.Duration // loadStep when they were made
@@ -33,8 +33,8 @@ func newSlots(capacity int) *slots {
 	return &slots{capacity: capacity, step: loadStep, changed: make(chan struct{})}
 }
 
-// take waits for a slot, first come first served, and calls full when there is none. It fails when one of the contexts is
-// done.
+// take waits for a slot, first come first served, and calls full when there is none. It fails when one of the contexts
+// is done.
 func (s *slots) take(ctx, other context.Context, full func()) bool {
 	me := &turn{time.Now()}
 	s.mu.Lock()

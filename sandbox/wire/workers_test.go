@@ -24,7 +24,8 @@ func TestWorkersSayWhoTheyAre(t *testing.T) {
 	is.Equal(len(none), 0)
 
 	h := newHeld()
-	one := wire.WorkerInfo{Name: "b", Isolation: "landlock", Reason: "no bwrap\x1b[2J", Workspace: "/b", Capacity: 4, Version: "v1"}
+	one := wire.WorkerInfo{Name: "b", Isolation: "landlock", Reason: "no bwrap\x1b[2J", Workspace: "/b", Capacity: 4,
+		Version: "v1"}
 	two := wire.WorkerInfo{Name: "a", Isolation: "bwrap", Workspace: "/a", Version: "v2"}
 	serveAs(t, url, wire.Server{Info: one, Handle: h.as("b")})
 	done := call(t, nc, hello)
@@ -73,7 +74,8 @@ func TestADialReachesTheWorkerThatRunsTheCommand(t *testing.T) {
 			input <- wire.Input{Data: []byte("hello")}
 			close(input)
 			var out strings.Builder
-			_, err := wire.Call(t.Context(), nc, subject, wire.Request{Op: wire.Dial, Exec: exec, Port: 80, Input: input}, &out, io.Discard)
+			_, err := wire.Call(t.Context(), nc, subject, wire.Request{Op: wire.Dial, Exec: exec, Port: 80, Input: input}, &out,
+				io.Discard)
 			is.NoErr(err)
 			is.Equal(out.String(), runs+" "+exec+" hello")
 		}

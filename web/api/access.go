@@ -65,7 +65,8 @@ func (s *Server) View(r *http.Request, who Caller, c schema.Collection, id strin
 }
 
 // ViewIn is View with read models that are open already.
-func (s *Server) ViewIn(db dbx.Builder, r *http.Request, who Caller, c schema.Collection, id string) (query.Record, error) {
+func (s *Server) ViewIn(db dbx.Builder, r *http.Request, who Caller, c schema.Collection,
+	id string) (query.Record, error) {
 	q, err := QueryOf(r)
 	if err != nil {
 		return query.Record{}, err
@@ -94,7 +95,8 @@ func (s *Server) Find(ctx context.Context, who Caller, collection, id string) (f
 
 // Changeable returns a record that the caller may view and that a rule lets them change. Otherwise the error is that
 // the record is not found, as in PocketBase.
-func (s *Server) Changeable(ctx context.Context, who Caller, c schema.Collection, id string, rule *string) (found query.Record, err error) {
+func (s *Server) Changeable(ctx context.Context, who Caller, c schema.Collection, id string,
+	rule *string) (found query.Record, err error) {
 	if rule == nil && !who.Superuser() {
 		return found, Forbidden("Only superusers can perform this action.")
 	}
@@ -131,7 +133,8 @@ func (s *Server) PersonMayWrite(r *http.Request, who Caller, chat string) error 
 }
 
 // AnswerWritten answers with a record, once the read models hold the event with the sequence seq.
-func (s *Server) AnswerWritten(w http.ResponseWriter, r *http.Request, who Caller, c schema.Collection, id string, seq uint64) error {
+func (s *Server) AnswerWritten(w http.ResponseWriter, r *http.Request, who Caller, c schema.Collection, id string,
+	seq uint64) error {
 	if err := s.Model.Wait(r.Context(), seq); err != nil {
 		return err
 	}

@@ -90,7 +90,8 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request, who Caller) error
 	case body.IdentityField != "" && body.IdentityField != "email":
 		return BadField("identityField", "validation_in_invalid", "Must be email.")
 	}
-	token, err := s.Accounts.Login(r.Context(), account.Login{Identity: body.Identity, Password: body.Password, Collection: collection, Client: who.Client})
+	token, err := s.Accounts.Login(r.Context(), account.Login{Identity: body.Identity, Password: body.Password,
+		Collection: collection, Client: who.Client})
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,8 @@ func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, who Caller
 
 func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who Caller) error {
 	command := handlers.Command{Actor: who.Actor()}
-	if err := s.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: who.Account, Session: r.PathValue("id")}); err != nil {
+	if err := s.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: who.Account,
+		Session: r.PathValue("id")}); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

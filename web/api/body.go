@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// What a request's body may be. A message of 1 MiB in the worst JSON escaping is refused by its own limit, not by this one.
-// A caller without an account has little to say, a login or what they would follow, and anybody can open many connections.
+// What a request's body may be. A message of 1 MiB in the worst JSON escaping is refused by its own limit, not by this
+// one. A caller without an account has little to say, a login or what they would follow, and anybody can open many
+// connections.
 const (
 	maxBody       = 8 << 20 // bytes
 	bodyPatience  = 30 * time.Second
@@ -106,7 +107,8 @@ func readBody(r *http.Request) ([]byte, error) {
 	case err == nil && media == "multipart/form-data":
 		return readForm(multipart.NewReader(r.Body, params["boundary"]))
 	case err == nil && media != "application/json":
-		return nil, Problem{Status: http.StatusUnsupportedMediaType, Message: fmt.Sprintf("The body must be application/json, not %s.", media)}
+		return nil, Problem{Status: http.StatusUnsupportedMediaType,
+			Message: fmt.Sprintf("The body must be application/json, not %s.", media)}
 	}
 	body, err := readAll(r.Body)
 	if err != nil {

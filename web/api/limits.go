@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How often one address may use the routes that check a password or a token: a burst, then so many a second. Behind it every
-// account has a back-off of its own, which no change of address gets around.
+// How often one address may use the routes that check a password or a token: a burst, then so many a second. Behind it
+// every account has a back-off of its own, which no change of address gets around.
 const (
 	authRate  = 2
 	authBurst = 20

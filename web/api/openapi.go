@@ -32,10 +32,11 @@ type Tag struct {
 }
 
 type Operation struct {
-	ID         string                `json:"operationId"`
-	Tags       []string              `json:"tags"`
-	Summary    string                `json:"summary"`
-	Access     string                `json:"x-access"` // who may use it: public, account, staff (agents and administrators) or admin
+	ID      string   `json:"operationId"`
+	Tags    []string `json:"tags"`
+	Summary string   `json:"summary"`
+	// who may use it: public, account, staff (agents and administrators) or admin
+	Access     string                `json:"x-access"`
 	Security   []map[string][]string `json:"security"`
 	Parameters []Parameter           `json:"parameters,omitempty"`
 	Body       *Body                 `json:"requestBody,omitempty"`
@@ -118,7 +119,8 @@ func (s *Server) Document(others ...Route) Document {
 }
 
 func (f *forms) operation(r Route, catalogue schema.Catalogue) Operation {
-	o := Operation{ID: operationID(r), Tags: []string{heading(r.Path)}, Summary: r.About, Access: r.access(), Security: []map[string][]string{}}
+	o := Operation{ID: operationID(r), Tags: []string{heading(r.Path)}, Summary: r.About, Access: r.access(),
+		Security: []map[string][]string{}}
 	if o.Access != accessPublic {
 		o.Security = append(o.Security, map[string][]string{"token": {}}, map[string][]string{"bearer": {}})
 	}
@@ -202,7 +204,9 @@ func (p Param) described() Parameter {
 // operationID is the method and the words of the path, such as getChatsIdEvents.
 func operationID(r Route) string {
 	id := strings.ToLower(r.described())
-	for _, word := range strings.FieldsFunc(strings.TrimPrefix(r.Path, "/api/"), func(c rune) bool { return strings.ContainsRune("/{}._-", c) }) {
+	for _, word := range strings.FieldsFunc(strings.TrimPrefix(r.Path, "/api/"), func(c rune) bool {
+		return strings.ContainsRune("/{}._-", c)
+	}) {
 		id += strings.ToUpper(word[:1]) + word[1:]
 	}
 	return id

@@ -63,7 +63,8 @@ func BadRequest(format string, args ...any) Problem {
 // BadField refuses one field of a body or of the query.
 func BadField(field, code, format string, args ...any) Problem {
 	text := fmt.Sprintf(format, args...)
-	return Problem{Status: http.StatusBadRequest, Message: "Something went wrong while processing your request: " + field + ": " + text,
+	return Problem{Status: http.StatusBadRequest, Message: "Something went wrong while processing your request: " +
+		field + ": " + text,
 		Data: map[string]any{field: Fault{code, text}}}
 }
 
@@ -90,21 +91,25 @@ func ProblemOf(err error) Problem {
 	case errors.Is(err, query.ErrNotFound):
 		return NotFound()
 	case errors.As(err, &backoff):
-		return Problem{Status: http.StatusTooManyRequests, Message: "Too many failed logins; try again later.", Retry: backoff.RetryAfter}
+		return Problem{Status: http.StatusTooManyRequests, Message: "Too many failed logins; try again later.",
+			Retry: backoff.RetryAfter}
 	case errors.Is(err, account.ErrToken):
 		return Unauthorized()
 	case errors.Is(err, account.ErrCredentials):
 		return BadRequest("Failed to authenticate.")
 	case errors.As(err, &tooLong):
-		return Problem{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("The request body is larger than %d bytes.", tooLong.Limit)}
+		return Problem{Status: http.StatusRequestEntityTooLarge,
+			Message: fmt.Sprintf("The request body is larger than %d bytes.", tooLong.Limit)}
 	case errors.As(err, &closed):
 		return Problem{Status: http.StatusServiceUnavailable, Message: closed.Error(), Retry: 10 * time.Second}
 	case errors.As(err, &loading):
 		return Problem{Status: http.StatusServiceUnavailable, Message: loading.Error(), Retry: 2 * time.Second}
 	case errors.Is(err, ErrUnavailable):
-		return Problem{Status: http.StatusServiceUnavailable, Message: "OpenCode does not answer; try again.", Retry: time.Second}
+		return Problem{Status: http.StatusServiceUnavailable, Message: "OpenCode does not answer; try again.",
+			Retry: time.Second}
 	case log.IsUnavailable(err): // while it was read
-		return Problem{Status: http.StatusServiceUnavailable, Message: "It took too long, or the log does not answer; try again.", Retry: 2 * time.Second}
+		return Problem{Status: http.StatusServiceUnavailable,
+			Message: "It took too long, or the log does not answer; try again.", Retry: 2 * time.Second}
 	}
 	return Problem{Status: http.StatusInternalServerError, Message: "Something went wrong while processing your request."}
 }

@@ -18,7 +18,8 @@ func TestALogThatDoesNotAnswerIsNoFaultOfTheServer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	for _, err := range []error{
-		context.DeadlineExceeded, nats.ErrNoResponders, nats.ErrTimeout, jetstream.ErrNoStreamResponse, log.Unavailable("The log does not answer."),
+		context.DeadlineExceeded, nats.ErrNoResponders, nats.ErrTimeout, jetstream.ErrNoStreamResponse,
+		log.Unavailable("The log does not answer."),
 		&jetstream.APIError{Code: 503, ErrorCode: 10008},
 	} {
 		p := api.ProblemOf(fmt.Errorf("append evt.chat.c1.created: %w", err))

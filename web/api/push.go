@@ -11,10 +11,12 @@ import (
 
 // Push sends notifications to devices.
 type Push struct {
-	Key  string                                                                        // public, with which browsers subscribe
-	Tell func(ctx context.Context, user string, n events.Notice) error                 // somebody, where they want it
-	Test func(ctx context.Context, user, device string) error                          // one device of theirs
-	Act  func(ctx context.Context, token, address string) (d events.Decision, e error) // does what a notification's button says, once
+	// public, with which browsers subscribe
+	Key  string
+	Tell func(ctx context.Context, user string, n events.Notice) error // somebody, where they want it
+	Test func(ctx context.Context, user, device string) error          // one device of theirs
+	// does what a notification's button says, once
+	Act func(ctx context.Context, token, address string) (d events.Decision, e error)
 }
 
 type pushKey struct {
@@ -59,7 +61,8 @@ func (s *Server) pushTo(w http.ResponseWriter, r *http.Request, who Caller) erro
 	if body.Chat != "" && s.MayView(r.Context(), who, "chats", body.Chat) != nil {
 		return BadField("chat", "validation_missing_rel_records", "There is no such chat.")
 	}
-	if err := s.Push.Tell(r.Context(), body.User, events.Notice{Type: body.Type, Title: body.Title, Message: body.Message, Chat: body.Chat}); err != nil {
+	if err := s.Push.Tell(r.Context(), body.User, events.Notice{Type: body.Type, Title: body.Title, Message: body.Message,
+		Chat: body.Chat}); err != nil {
 		return err
 	}
 	return WriteJSON(w, http.StatusOK, pushAnswer{true})

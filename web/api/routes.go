@@ -66,7 +66,8 @@ func Admins(who Caller) error {
 }
 
 // ViewQuery are the parameters of every route that answers with a record.
-var ViewQuery = []Param{{Name: "expand", About: "relations to include"}, {Name: "fields", About: "fields to answer with"}}
+var ViewQuery = []Param{{Name: "expand", About: "relations to include"},
+	{Name: "fields", About: "fields to answer with"}}
 
 // AnyMethod is the method of a route that takes all of them; it is described as a GET.
 const AnyMethod = "ANY"

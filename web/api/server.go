@@ -3,12 +3,13 @@
 //
 // The packages above it give their routes as values. Handler serves them and Document describes them.
 //
-// Promises: a route is public only if its Admits says so. A caller reads a record only if the rules of its collection allow it.
-// Every answer that is not a success is PocketBase's error object, with a fitting status and the field at fault. No request
-// makes a 500. A slow client is dropped; nothing waits for it. An account has a share of the read models for lists
-// and other slow queries.
+// Promises: a route is public only if its Admits says so. A caller reads a record only if the rules of its collection
+// allow it. Every answer that is not a success is PocketBase's error object, with a fitting status and the field at
+// fault. No request makes a 500. A slow client is dropped; nothing waits for it. An account has a share of the read
+// models for lists and other slow queries.
 //
-// It must not know which collections exist, how events are stored or how OpenCode is reached. It decides nothing: handlers do.
+// It must not know which collections exist, how events are stored or how OpenCode is reached. It decides nothing:
+// handlers do.
 package api
 
 import (
@@ -35,9 +36,10 @@ type Server struct {
 	Health    func() Health
 	Loading   func() error // why most routes cannot be served yet, nil when they can; nil for never
 	Push      Push
-	Ticket    func(r *http.Request) (token string, found bool) // the login that a ticket in the path stands for; nil for none
-	Proxied   bool                                             // a proxy in front names the client in X-Forwarded-For
-	Logger    *slog.Logger
+	// the login that a ticket in the path stands for; nil for none
+	Ticket  func(r *http.Request) (token string, found bool)
+	Proxied bool // a proxy in front names the client in X-Forwarded-For
+	Logger  *slog.Logger
 
 	limits  limits
 	shares  shares
@@ -53,7 +55,8 @@ func (s *Server) Handler(others ...Route) http.Handler {
 	missing := func(w http.ResponseWriter, _ *http.Request) { WriteProblem(w, NotFound()) }
 	mux.HandleFunc("/api/", missing)
 	for _, r := range s.routes(others) {
-		mux.HandleFunc(strings.TrimPrefix(r.Method+" ", AnyMethod+" ")+r.Path, func(w http.ResponseWriter, req *http.Request) { s.answer(w, req, r) })
+		mux.HandleFunc(strings.TrimPrefix(r.Method+" ", AnyMethod+" ")+r.Path,
+			func(w http.ResponseWriter, req *http.Request) { s.answer(w, req, r) })
 		if above, ok := strings.CutSuffix(r.Path, "/{path...}"); ok && r.Method == AnyMethod {
 			mux.HandleFunc(above, missing) // else the mux redirects to what is below
 		}
@@ -99,8 +102,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 		return
 	}
 	problem := ProblemOf(err)
-	// 502 is a fault of what a command serves. That the log is unavailable was logged when it began, and up shows the progress of the
-	// read models.
+	// 502 is a fault of what a command serves. That the log is unavailable was logged when it began, and up shows the
+	// progress of the read models.
 	known := errors.As(err, new(log.Unavailable)) || errors.As(err, new(projections.Loading))
 	if problem.Status >= http.StatusInternalServerError && problem.Status != http.StatusBadGateway && !known {
 		s.Logger.Error("serve", "route", route.Method+" "+route.Path, "err", err)

@@ -27,7 +27,8 @@ func TestOnesSlowQuestionsKeepNobodyElseWaiting(t *testing.T) {
 	heard := s.Connect(t).Follow(t, ann, "chats/*")
 	is.NoErr(s.Web.API.Occupy(t.Context(), account.Users, eveID))
 	chats := webtest.RecordsOf("chats")
-	for _, path := range []string{chats, chats + "?sort=title", chats + "/" + chat + "?expand=user", "/api/pocketcoder/ssh_keys", "/api/chats/" + chat + "/replay"} {
+	for _, path := range []string{chats, chats + "?sort=title", chats + "/" + chat + "?expand=user",
+		"/api/pocketcoder/ssh_keys", "/api/chats/" + chat + "/replay"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		r, err := http.NewRequestWithContext(ctx, "GET", s.URL+path, nil)
 		is.NoErr(err)
@@ -105,7 +106,8 @@ func TestPathsThatAreNotCleanAreNotFound(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
-	for _, path := range []string{"/api/./health", "/api/health/.", "/api//health", "/api/x/../health", "/api/health/..", "/api/pocketcoder/files/./", "/api/pocketcoder/files/./x", "/api/pocketcoder/artifact/."} {
+	for _, path := range []string{"/api/./health", "/api/health/.", "/api//health", "/api/x/../health", "/api/health/..",
+		"/api/pocketcoder/files/./", "/api/pocketcoder/files/./x", "/api/pocketcoder/artifact/."} {
 		resp, body := s.Get(t, ann, path)
 		is.Equal(resp.StatusCode, http.StatusNotFound) // path
 		is.Equal(resp.Header.Get("Content-Type"), "application/json")

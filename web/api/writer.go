@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A client that does not take a piece of an answer within the patience is dropped. Pieces are small, so one behind a slow
-// line is not.
+// A client that does not take a piece of an answer within the patience is dropped. Pieces are small, so one behind a
+// slow line is not.
 const (
 	writePatience = 10 * time.Second
 	WritePiece    = 64 << 10 // bytes
@@ -48,7 +48,8 @@ func (p *PatientWriter) begin(n int) (release func(), err error) {
 	return p.hold(n)
 }
 
-// await gives the client time for what is written next. What has no deadline is no connection, and keeps nobody waiting.
+// await gives the client time for what is written next. What has no deadline is no connection, and keeps nobody
+// waiting.
 func (p *PatientWriter) await() error {
 	deadline := time.Now().Add(writePatience)
 	if !p.end.IsZero() && p.end.Before(deadline) {

@@ -1,8 +1,8 @@
-// Package chats serves the routes that act on a chat besides its records: abort, fork and revert a turn, signal a command,
-// request a permission, explain a permission, and make a rule of it.
+// Package chats serves the routes that act on a chat besides its records: abort, fork and revert a turn, signal a
+// command, request a permission, explain a permission, and make a rule of it.
 //
-// Promises: an action needs the right to change the chat. A rule for more than one chat needs an administrator. Answers that
-// depend on an event come after the read models hold it.
+// Promises: an action needs the right to change the chat. A rule for more than one chat needs an administrator.
+// Answers that depend on an event come after the read models hold it.
 //
 // It must not know how a decision is made: handlers decide.
 package chats
@@ -39,7 +39,8 @@ var (
 		{Name: "scope", About: "for whom: chat (when absent), agent or all"}, {Name: "for", About: "how long, such as 1h; for ever when absent"},
 		{Name: "pattern", About: "of the rule; the smallest sensible one when absent"},
 	}
-	newsQuery   = []api.Param{{Name: "after", Integer: true, About: "sequence of the event; up to where the account has seen the chat when absent"}}
+	newsQuery = []api.Param{{Name: "after", Integer: true,
+		About: "sequence of the event; up to where the account has seen the chat when absent"}}
 	fileMessage = []api.Param{{Name: "message", About: "OpenCode's id of the message whose changes are meant; the newest when absent"}}
 )
 

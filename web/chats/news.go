@@ -20,7 +20,8 @@ func (s *Chats) newsOfChat(w http.ResponseWriter, r *http.Request, who api.Calle
 	text := r.URL.Query().Get("after")
 	if text != "" {
 		if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 {
-			return api.BadField("after", "validation_invalid_type", "want the sequence of an event, got %q", api.Shortened(text, 40))
+			return api.BadField("after", "validation_invalid_type", "want the sequence of an event, got %q",
+				api.Shortened(text, 40))
 		}
 	}
 	var news timeline.News

@@ -27,7 +27,8 @@ func (s *Chats) signalExecution(w http.ResponseWriter, r *http.Request, who api.
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	_, err = s.Signal(r.Context(), exec.Signal{Command: handlers.Command{Actor: who.Actor()}, Execution: x.ID(), Signal: body.Signal})
+	_, err = s.Signal(r.Context(), exec.Signal{Command: handlers.Command{Actor: who.Actor()}, Execution: x.ID(),
+		Signal: body.Signal})
 	if refused := (handlers.Refused{}); errors.As(err, &refused) && refused.Code == handlers.Conflict {
 		return api.Problem{Status: http.StatusConflict, Message: refused.Text}
 	}

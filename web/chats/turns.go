@@ -26,7 +26,8 @@ type revertRequest struct {
 
 // revertAnswer names what a revert puts back.
 type revertAnswer struct {
-	Files []string `json:"files"` // absolute paths of the files that changed since the message, also those that a person changed
+	// absolute paths of the files that changed since the message, also those that a person changed
+	Files []string `json:"files"`
 }
 
 func (s *Chats) abortChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
@@ -54,7 +55,8 @@ func (s *Chats) forkChat(w http.ResponseWriter, r *http.Request, who api.Caller)
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	id, seq, err := s.Fork(r, who, chat.Fork{Chat: r.PathValue("id"), Message: body.Message, Into: body.Chat, Title: body.Title})
+	id, seq, err := s.Fork(r, who, chat.Fork{Chat: r.PathValue("id"), Message: body.Message, Into: body.Chat,
+		Title: body.Title})
 	if err != nil {
 		return err
 	}
@@ -62,7 +64,8 @@ func (s *Chats) forkChat(w http.ResponseWriter, r *http.Request, who api.Caller)
 	return s.API.AnswerWritten(w, r, who, c, id, seq)
 }
 
-// Fork begins a new chat as one that the caller may change. It returns the id of the new chat and the sequence of its event.
+// Fork begins a new chat as one that the caller may change. It returns the id of the new chat and the sequence of its
+// event.
 func (s *Chats) Fork(r *http.Request, who api.Caller, c chat.Fork) (id string, seq uint64, err error) {
 	if err := s.API.MayWrite(r, who, c.Chat); err != nil {
 		return "", 0, err
@@ -93,13 +96,14 @@ func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, who api.Calle
 	return api.WriteJSON(w, http.StatusOK, revertAnswer{files})
 }
 
-// Revert takes back a message, by OpenCode's id, of a chat that the caller may change, and all that followed it. Without a
-// message, it undoes the last revert. It returns the sequence of the event.
+// Revert takes back a message, by OpenCode's id, of a chat that the caller may change, and all that followed it.
+// Without a message, it undoes the last revert. It returns the sequence of the event.
 func (s *Chats) Revert(r *http.Request, who api.Caller, chatID, message string) (uint64, error) {
 	if err := s.API.MayWrite(r, who, chatID); err != nil {
 		return 0, err
 	}
-	return s.Chats.Revert(r.Context(), chat.Revert{Command: handlers.Command{Actor: who.Actor()}, Chat: chatID, Message: message})
+	return s.Chats.Revert(r.Context(), chat.Revert{Command: handlers.Command{Actor: who.Actor()}, Chat: chatID,
+		Message: message})
 }
 
 func (s *Chats) diffChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
@@ -110,8 +114,9 @@ func (s *Chats) diffChat(w http.ResponseWriter, r *http.Request, who api.Caller)
 	return api.WriteJSON(w, http.StatusOK, diff)
 }
 
-// Diff returns what a turn of a chat that the caller may view changed in files: a list of {file, patch, additions, deletions,
-// status}. message is OpenCode's id of the message that began the turn; without one, the last turn is meant.
+// Diff returns what a turn of a chat that the caller may view changed in files: a list of {file, patch, additions,
+// deletions, status}. message is OpenCode's id of the message that began the turn; without one, the last turn is
+// meant.
 func (s *Chats) Diff(r *http.Request, who api.Caller, chatID, message string) (json.RawMessage, error) {
 	if err := s.API.MayView(r.Context(), who, "chats", chatID); err != nil {
 		return nil, err

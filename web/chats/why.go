@@ -43,7 +43,8 @@ type AlwaysRequest struct {
 	Scope   string `json:"scope,omitempty"`   // chat (when absent), agent or all
 	For     string `json:"for,omitempty"`     // such as 1h; for ever when absent
 	permission.Shown
-	ShownRules []record.Rule `json:"shown_rules,omitempty"` // as proposed; if the rules would be others now, nothing is stored
+	// as proposed; if the rules would be others now, nothing is stored
+	ShownRules []record.Rule `json:"shown_rules,omitempty"`
 }
 
 // alwaysAnswer names the stored rules.
@@ -53,14 +54,16 @@ type alwaysAnswer struct {
 
 func (s *Chats) proposeAlways(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	q := r.URL.Query()
-	p, err := s.ProposeAlways(r, who, r.PathValue("id"), AlwaysRequest{Pattern: q.Get("pattern"), Scope: q.Get("scope"), For: q.Get("for")})
+	p, err := s.ProposeAlways(r, who, r.PathValue("id"), AlwaysRequest{Pattern: q.Get("pattern"), Scope: q.Get("scope"),
+		For: q.Get("for")})
 	if err != nil {
 		return err
 	}
 	return api.WriteJSON(w, http.StatusOK, p)
 }
 
-// ProposeAlways returns the rules that would allow what a permission request asks for, and what they would have allowed so far.
+// ProposeAlways returns the rules that would allow what a permission request asks for, and what they would have
+// allowed so far.
 func (s *Chats) ProposeAlways(r *http.Request, who api.Caller, id string, asked AlwaysRequest) (p Proposal, err error) {
 	c, err := s.always(r, who, id, asked)
 	if err != nil {
@@ -94,8 +97,8 @@ func (s *Chats) allowAlways(w http.ResponseWriter, r *http.Request, who api.Call
 	return api.WriteJSON(w, http.StatusOK, alwaysAnswer{rules})
 }
 
-// AllowAlways stores rules that allow what a permission request asks for, approves the request if it is pending, and returns
-// the ids of the rules.
+// AllowAlways stores rules that allow what a permission request asks for, approves the request if it is pending, and
+// returns the ids of the rules.
 func (s *Chats) AllowAlways(r *http.Request, who api.Caller, id string, asked AlwaysRequest) ([]string, error) {
 	c, err := s.always(r, who, id, asked)
 	if err != nil {
@@ -110,7 +113,8 @@ func (s *Chats) AllowAlways(r *http.Request, who api.Caller, id string, asked Al
 
 // always returns the command for a permission request that the caller may decide. Only administrators make a rule for
 // more than one chat.
-func (s *Chats) always(r *http.Request, who api.Caller, id string, asked AlwaysRequest) (c permission.Always, err error) {
+func (s *Chats) always(r *http.Request, who api.Caller, id string,
+	asked AlwaysRequest) (c permission.Always, err error) {
 	permissions, _ := s.API.Collection("permissions")
 	about, err := s.API.Changeable(r.Context(), who, permissions, id, permissions.Update)
 	if err != nil {

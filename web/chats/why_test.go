@@ -39,13 +39,16 @@ func TestWhyAndAlwaysAreForThoseWhoMayKnow(t *testing.T) {
 			is.Equal(beyond, name == "an administrator") // what others asked is not for everybody
 			status, _ = s.Call(t, c.token, "GET", at+"/always?scope=all&pattern=touch*", nil)
 			is.Equal(status, c.all)
-			status, _ = s.Call(t, c.token, "POST", "/api/pocketcoder/policy/replay", webtest.Object{"permission": "bash", "pattern": "touch*", "chat": chat})
+			status, _ = s.Call(t, c.token, "POST", "/api/pocketcoder/policy/replay",
+				webtest.Object{"permission": "bash", "pattern": "touch*", "chat": chat})
 			is.Equal(status, c.replay)
-			status, _ = s.Call(t, c.token, "POST", "/api/pocketcoder/policy/replay", webtest.Object{"permission": "bash", "pattern": "touch*"})
+			status, _ = s.Call(t, c.token, "POST", "/api/pocketcoder/policy/replay",
+				webtest.Object{"permission": "bash", "pattern": "touch*"})
 			is.Equal(status, c.over)
 		})
 	}
-	for _, bad := range []webtest.Object{{"scope": "planet"}, {"for": "a while"}, {"for": "-1h"}, {"pattern": "whoami*"}, {"pattern": "touch \x01"}} {
+	for _, bad := range []webtest.Object{{"scope": "planet"}, {"for": "a while"}, {"for": "-1h"}, {"pattern": "whoami*"},
+		{"pattern": "touch \x01"}} {
 		status, answer := s.Call(t, ada, "POST", at+"/always", bad)
 		is.Equal(status, 400) // bad
 		is.True(answer["data"] != nil)
@@ -70,7 +73,8 @@ func TestRuleMadeOfAnAskIsItsAuthorsAndAllowsIt(t *testing.T) {
 	is.Equal(len(stored["rules"].([]any)), 1)
 	_, list := s.Call(t, ada, "GET", webtest.RecordsOf("tool_permissions"), nil)
 	rule := list["items"].([]any)[0].(webtest.Object)
-	is.Equal([]any{rule["author"], rule["chat"], rule["tool"], rule["action"], rule["active"]}, []any{id, chat, "bash", "allow", true})
+	is.Equal([]any{rule["author"], rule["chat"], rule["tool"], rule["action"], rule["active"]},
+		[]any{id, chat, "bash", "allow", true})
 	is.True(rule["expires_at"] != "" && rule["note"] != "")
 	is.Equal(stored["rules"].([]any)[0], "tool_permissions/"+rule["id"].(string))
 	_, decided := s.Call(t, ada, "GET", webtest.RecordsOf("permissions")+"/"+record, nil)

@@ -1,9 +1,9 @@
-// Package export writes a chat, as it was after an event, into files for people and programs outside: its events as JSON lines, its
-// conversation as an HTML page, and its commands as asciinema recordings.
+// Package export writes a chat, as it was after an event, into files for people and programs outside: its events as
+// JSON lines, its conversation as an HTML page, and its commands as asciinema recordings.
 //
-// Promises: a file shows what the pages and the API show to the same account, and no secret that they do not show. The HTML page
-// loads nothing and runs no script. What a recording holds of an output is what is stored, and its control sequences can neither
-// reach the clipboard nor name the window.
+// Promises: a file shows what the pages and the API show to the same account, and no secret that they do not show. The
+// HTML page loads nothing and runs no script. What a recording holds of an output is what is stored, and its control
+// sequences can neither reach the clipboard nor name the window.
 //
 // It must not decide who may see what.
 package export
@@ -32,8 +32,8 @@ type Chat struct {
 	Email func(actor string) string // of an account, "" for other actors
 }
 
-// EmailOf returns a function that returns the email of the account that an actor is, "" for any other actor. It looks each up once.
-// An account that cannot be looked up has none.
+// EmailOf returns a function that returns the email of the account that an actor is, "" for any other actor. It looks
+// each up once. An account that cannot be looked up has none.
 func EmailOf(ctx context.Context, m *projections.Model) func(actor string) string {
 	known := map[string]string{}
 	return func(actor string) string {

@@ -40,18 +40,23 @@ func TestARecordingHasTheTimesAtWhichOutputCame(t *testing.T) {
 	chat := s.Chat(t, token, "commands")
 	s.Append(t, chat, events.ExecRequested{Exec: "exec1", Session: "ses_1", Command: "make", Cwd: "/"})
 	deltas := 0
-	for _, d := range []log.Delta{{Stream: "stdout", Offset: 0, Data: []byte("one\n")}, {Stream: "stderr", Offset: 0, Data: []byte("warning\n")}, {Stream: "stdout", Offset: 4, Data: []byte("two\n")}} {
+	for _, d := range []log.Delta{{Stream: "stdout", Offset: 0, Data: []byte("one\n")},
+		{Stream: "stderr", Offset: 0, Data: []byte("warning\n")}, {Stream: "stdout", Offset: 4, Data: []byte("two\n")}} {
 		d.Subject, d.Type = events.ExecDeltaSubject(chat, "exec1"), log.ExecOutput
 		is.NoErr(s.Log.PublishDelta(d))
 	}
 	expect.Eventually(t, "the fragments are stored", func() bool {
 		deltas = 0
-		_, err := s.Log.FoldDeltas(t.Context(), events.ExecDeltaSubject(chat, "exec1"), 0, func(log.Delta) error { deltas++; return nil })
+		_, err := s.Log.FoldDeltas(t.Context(), events.ExecDeltaSubject(chat, "exec1"), 0, func(log.Delta) error {
+			deltas++
+			return nil
+		})
 		return err == nil && deltas == 3
 	})
 	status, _ := s.Call(t, token, "GET", "/api/executions/exec1/cast", nil)
 	is.Equal(status, http.StatusConflict) // it runs
-	s.Append(t, chat, events.ExecFinished{Exec: "exec1", DurationMS: 3_600_000, Stdout: events.Output{Bytes: 13, Text: "one\ntwo\nlate\n"}, Stderr: events.Output{Bytes: 8, Text: "warning\n"}})
+	s.Append(t, chat, events.ExecFinished{Exec: "exec1", DurationMS: 3_600_000,
+		Stdout: events.Output{Bytes: 13, Text: "one\ntwo\nlate\n"}, Stderr: events.Output{Bytes: 8, Text: "warning\n"}})
 	status, answer := s.Raw(t, token, "GET", "/api/executions/exec1/cast", nil)
 	is.Equal(status, http.StatusOK)
 	all := recorded(t, answer)
@@ -84,7 +89,8 @@ func TestALargeOutputIsRecordedWhole(t *testing.T) {
 	for _, p := range recorded(t, answer) {
 		got.WriteString(p.text)
 	}
-	is.True(got.String() == "\x1b[1m$ make\x1b[0m\r\n"+strings.ReplaceAll(text, "\n", "\r\n")+"\x1b[1m$ make\x1b[0m\r\n\x1b[0m[exit 2]\r\n")
+	is.True(got.String() == "\x1b[1m$ make\x1b[0m\r\n"+strings.ReplaceAll(text, "\n", "\r\n")+
+		"\x1b[1m$ make\x1b[0m\r\n\x1b[0m[exit 2]\r\n")
 }
 
 func TestAnExportOfAMomentThatIsNone(t *testing.T) {
@@ -94,7 +100,8 @@ func TestAnExportOfAMomentThatIsNone(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	first := s.Model.Seq()
 	chat := s.Chat(t, token, "second")
-	for at, want := range map[string]int{"0": http.StatusBadRequest, "x": http.StatusBadRequest, "99999": http.StatusBadRequest, "1": http.StatusNotFound} {
+	for at, want := range map[string]int{"0": http.StatusBadRequest, "x": http.StatusBadRequest,
+		"99999": http.StatusBadRequest, "1": http.StatusNotFound} {
 		for _, format := range []string{"html", "cast"} {
 			status, _ := s.Call(t, token, "GET", "/api/chats/"+chat+"/export/"+format+"?at="+at, nil)
 			is.Equal(status, want)

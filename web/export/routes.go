@@ -69,7 +69,9 @@ func (x *Exports) Chat(f format) func(http.ResponseWriter, *http.Request, api.Ca
 		if f.whole {
 			send = x.sendWhole
 		}
-		return send(w, r, who, f.media, "chat-"+id+"."+f.Name, func(ctx context.Context, w io.Writer) error { return f.write(chat, ctx, w) })
+		return send(w, r, who, f.media, "chat-"+id+"."+f.Name, func(ctx context.Context, w io.Writer) error {
+			return f.write(chat, ctx, w)
+		})
 	}
 }
 
@@ -100,14 +102,17 @@ func (x *Exports) at(r *http.Request) (uint64, error) {
 	}
 	at, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || at == 0 || at > last {
-		return 0, api.BadField("at", "validation_invalid_value", "want the sequence of an event, from 1 to %d, got %q", last, api.Shortened(text, 40))
+		return 0, api.BadField("at", "validation_invalid_value", "want the sequence of an event, from 1 to %d, got %q", last,
+			api.Shortened(text, 40))
 	}
 	return at, nil
 }
 
-// send answers with a file in pieces. It computes what is before the first piece within the caller's share, so that a slow client
-// does not keep the share. An error before the first piece is an answer of its own, a later one cuts the connection.
-func (x *Exports) send(w http.ResponseWriter, r *http.Request, who api.Caller, media, name string, write func(context.Context, io.Writer) error) error {
+// send answers with a file in pieces. It computes what is before the first piece within the caller's share, so that a
+// slow client does not keep the share. An error before the first piece is an answer of its own, a later one cuts the
+// connection.
+func (x *Exports) send(w http.ResponseWriter, r *http.Request, who api.Caller, media, name string,
+	write func(context.Context, io.Writer) error) error {
 	give, err := x.API.Share(r.Context(), who.Key())
 	if err != nil {
 		return err
@@ -133,8 +138,10 @@ func (x *Exports) send(w http.ResponseWriter, r *http.Request, who api.Caller, m
 	panic(http.ErrAbortHandler) // the one way to tell the client that what it has is not all
 }
 
-// sendWhole answers with a file that is written at once. It is counted with the caller's other answers while it waits for the client.
-func (x *Exports) sendWhole(w http.ResponseWriter, r *http.Request, who api.Caller, media, name string, write func(context.Context, io.Writer) error) error {
+// sendWhole answers with a file that is written at once. It is counted with the caller's other answers while it waits
+// for the client.
+func (x *Exports) sendWhole(w http.ResponseWriter, r *http.Request, who api.Caller, media, name string,
+	write func(context.Context, io.Writer) error) error {
 	give, err := x.API.Share(r.Context(), who.Key())
 	if err != nil {
 		return err

@@ -74,9 +74,9 @@ func (p *printedStream) text(b []byte, last bool) string {
 	return out.String()
 }
 
-// escape follows the control sequences of a terminal. Those that colour text and move the cursor stay. Strings for the terminal
-// itself, which set the clipboard or the title, and all other control characters are left out. A sequence is written when it is
-// complete: a terminal begins a new one at an ESC within another.
+// escape follows the control sequences of a terminal. Those that colour text and move the cursor stay. Strings for the
+// terminal itself, which set the clipboard or the title, and all other control characters are left out. A sequence is
+// written when it is complete: a terminal begins a new one at an ESC within another.
 type escape struct {
 	state    byte
 	sequence []rune // that is not complete yet

@@ -1,9 +1,9 @@
-// Package metrics describes a running system for Prometheus: the state of its parts, the log and those that read it, turns,
-// requests, executions, and what models cost.
+// Package metrics describes a running system for Prometheus: the state of its parts, the log and those that read it,
+// turns, requests, executions, and what models cost.
 //
-// Promises: nothing is counted here. Each figure is read from the log's server or from the read models when it is asked for, so
-// that it is right after a restart, and the same on every node. If figures cannot be read, the answer has all others, and
-// pocketcoder_unreadable is 1 for the log or for the read models.
+// Promises: nothing is counted here. Each figure is read from the log's server or from the read models when it is
+// asked for, so that it is right after a restart, and the same on every node. If figures cannot be read, the answer
+// has all others, and pocketcoder_unreadable is 1 for the log or for the read models.
 //
 // It must not know how a part finds out its state. It names no chat, no person and no command.
 package metrics
@@ -40,10 +40,12 @@ const readTime = 5 * time.Second
 // Handler answers GET /metrics in the format of Prometheus, without a login. Other paths get 404.
 func Handler(s Source) http.Handler {
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), s)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		s)
 	mux := http.NewServeMux()
 	// One scrape at a time reads the log's server and the read models; a second one within it gets 503.
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 1, ErrorLog: errorLog{s.Logger}}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 1,
+		ErrorLog: errorLog{s.Logger}}))
 	return mux
 }
 
@@ -60,19 +62,24 @@ var (
 
 	streamMessages = describe("stream_messages", "Messages in a stream of the log.", "stream")
 	streamBytes    = describe("stream_bytes", "Bytes of a stream of the log, as the NATS server counts them.", "stream")
-	streamLast     = describe("stream_last_sequence", "Sequence of the newest message of a stream; its rate is messages per second.", "stream")
+	streamLast     = describe("stream_last_sequence",
+		"Sequence of the newest message of a stream; its rate is messages per second.", "stream")
 	consumerBehind = describe("consumer_pending", "Messages that a consumer has not received yet.", "stream", "consumer")
-	consumerUnsure = describe("consumer_unacknowledged", "Messages that a consumer has received and not acknowledged.", "stream", "consumer")
+	consumerUnsure = describe("consumer_unacknowledged", "Messages that a consumer has received and not acknowledged.",
+		"stream", "consumer")
 
-	modelSequence = describe("read_model_sequence", "Sequence of the newest event in the read models. What stream_last_sequence of EVENTS is more, they are behind.")
-	deadLetters   = describe("dead_letters", "Events that could not be read or applied.")
-	chats         = describe("chats", "Chats by the state of their last turn; empty for those without one.", "turn")
-	requests      = describe("requests_pending", "Permission requests and questions that wait for a person.", "kind")
-	executions    = describe("executions_running", "Commands that run.")
-	cost          = describe("cost_total", "What the answers of a model cost, in the provider's currency.", "provider", "model")
-	tokens        = describe("tokens_total", "Tokens of a model's answers by kind: input, output, reasoning, cache_read, cache_write.", "provider", "model", "kind")
+	modelSequence = describe("read_model_sequence",
+		"Sequence of the newest event in the read models. What stream_last_sequence of EVENTS is more, they are behind.")
+	deadLetters = describe("dead_letters", "Events that could not be read or applied.")
+	chats       = describe("chats", "Chats by the state of their last turn; empty for those without one.", "turn")
+	requests    = describe("requests_pending", "Permission requests and questions that wait for a person.", "kind")
+	executions  = describe("executions_running", "Commands that run.")
+	cost        = describe("cost_total", "What the answers of a model cost, in the provider's currency.", "provider",
+		"model")
+	tokens = describe("tokens_total", "Tokens of a model's answers by kind: input, output, reasoning, cache_read, cache_write.", "provider", "model", "kind")
 
-	unreadable = describe("unreadable", "1 if the figures of a kind could not be read this time: log or read_model.", "kind")
+	unreadable = describe("unreadable", "1 if the figures of a kind could not be read this time: log or read_model.",
+		"kind")
 )
 
 func (s Source) Describe(to chan<- *prometheus.Desc) {

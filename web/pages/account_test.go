@@ -77,7 +77,8 @@ func TestALoginIsNamedAfterItsClient(t *testing.T) {
 		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36 Edg/142.0.0.0":    "Edge on Windows",
 		"curl/8.14 <script>": "curl/8.14 &lt;script&gt;",
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", b.url+"/login", strings.NewReader(url.Values{"email": {"ada@example.org"}, "password": {webtest.Password}}.Encode()))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", b.url+"/login",
+			strings.NewReader(url.Values{"email": {"ada@example.org"}, "password": {webtest.Password}}.Encode()))
 		webtest.Check(t, err)
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("User-Agent", userAgent)

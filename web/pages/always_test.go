@@ -20,12 +20,14 @@ func hiddenFields(page string) url.Values {
 	for _, tag := range strings.Split(form, `<input type="hidden" name="`)[1:] {
 		name, rest, _ := strings.Cut(tag, `" value="`)
 		value, _, _ := strings.Cut(rest, `"`)
-		fields.Set(name, strings.NewReplacer("&#34;", `"`, "&#39;", "'", "&amp;", "&", "&lt;", "<", "&gt;", ">").Replace(value))
+		fields.Set(name, strings.NewReplacer("&#34;", `"`, "&#39;", "'", "&amp;", "&", "&lt;", "<", "&gt;",
+			">").Replace(value))
 	}
 	return fields
 }
 
-// referred makes OpenCode ask for a command that runs where the chat works and that no rule allows. It returns the id of the record.
+// referred makes OpenCode ask for a command that runs where the chat works and that no rule allows. It returns the id
+// of the record.
 func referred(t *testing.T, s *webtest.System, chat, ask, command string) string {
 	t.Helper()
 	id := s.AskedFor(t, chat, ask, command)
@@ -62,7 +64,8 @@ func TestARuleIsTriedOnTheHistoryBeforeItIsSaved(t *testing.T) {
 	form := hiddenFields(wide)
 	changed := hiddenFields(wide)
 	changed.Set("shown_rules", `[{"permission":"bash","pattern":"touch *.old"}]`)
-	is.Equal(b.submit(t, "/requests/"+id+"/always", changed).status, http.StatusBadRequest) // another rule than the one shown
+	// another rule than the one shown
+	is.Equal(b.submit(t, "/requests/"+id+"/always", changed).status, http.StatusBadRequest)
 	changed.Del("shown_rules")
 	is.Equal(b.submit(t, "/requests/"+id+"/always", changed).status, http.StatusBadRequest)
 	is.Equal(loggedIn(t, s, "bob").submit(t, "/requests/"+id+"/always", form).status, http.StatusNotFound)
@@ -104,7 +107,8 @@ func TestAnEditedCommandIsComparedWithTheOneThatWasAskedFor(t *testing.T) {
 	id := needed(t, s, chat, "per_1", "cd /tmp\nrm -rf *")
 	b := loggedIn(t, s, "ada")
 	shown := shownRequest(b.visit(t, "/requests/"+id).body)
-	page := b.submit(t, "/chats/"+chat+"/requests/"+id, url.Values{"decision": {"authorized"}, "edited": {"cd /tmp\nls <b>"}, "from": {"request"}, "shown_request": {shown}}).body
+	page := b.submit(t, "/chats/"+chat+"/requests/"+id, url.Values{"decision": {"authorized"},
+		"edited": {"cd /tmp\nls <b>"}, "from": {"request"}, "shown_request": {shown}}).body
 	expect.Contains(t, page, `<span class="removed">-rm -rf *`)
 	expect.Contains(t, page, `<span class="added">+ls &lt;b&gt;`)
 	expect.Contains(t, page, `<span class=""> cd /tmp`)

@@ -25,7 +25,8 @@ func TestWhatWaitsIsShownWithItsReason(t *testing.T) {
 	expect.Lacks(t, b.visit(t, path).body, `id="queue"`)
 	b.submit(t, path+"/messages", url.Values{"id": {"first"}, "text": {"tidy\u202e <b>up</b>\nall"}})
 	page := b.visit(t, path).body
-	for _, piece := range []string{"1 message waits", `<a href="#m-first">tidy&lt;U+202E&gt; &lt;b&gt;up&lt;/b&gt; all</a>`} {
+	for _, piece := range []string{"1 message waits",
+		`<a href="#m-first">tidy&lt;U+202E&gt; &lt;b&gt;up&lt;/b&gt; all</a>`} {
 		expect.Contains(t, page, piece)
 	}
 	b.submit(t, path+"/messages", url.Values{"id": {"second"}, "text": {"then test"}})
@@ -112,7 +113,8 @@ func TestTheMenuOfAChatShowsWhoAnswersAndWhatWasSpent(t *testing.T) {
 // asks appends a message of a person that OpenCode has.
 func asks(t *testing.T, s *webtest.System, chat, message, text string) {
 	t.Helper()
-	s.Said(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+message+`","sessionID":"ses_own","role":"user","time":{"created":1}}}`)
+	s.Said(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+message+
+		`","sessionID":"ses_own","role":"user","time":{"created":1}}}`)
 	s.TextPart(t, chat, message, "prt_"+message, text, "")
 }
 
@@ -168,7 +170,8 @@ func TestAChatIsForkedFromAMessage(t *testing.T) {
 	is.Equal(fork.status, http.StatusOK)
 	is.True(fork.path != path && strings.HasPrefix(fork.path, "/chats/"))
 	expect.Contains(t, fork.body, "<h1>talk (fork)</h1>")
-	expect.Contains(t, s.Wire(t, events.ChatFilter(chat), 0), `{"message":"msg_1","chat":"`+strings.TrimPrefix(fork.path, "/chats/")+`"}`)
+	expect.Contains(t, s.Wire(t, events.ChatFilter(chat), 0), `{"message":"msg_1","chat":"`+
+		strings.TrimPrefix(fork.path, "/chats/")+`"}`)
 	is.Equal(loggedIn(t, s, "bob").submit(t, path+"/fork", url.Values{"message": {"msg_1"}}).status, http.StatusNotFound)
 }
 
@@ -192,8 +195,10 @@ func TestTheChangesOfAChatAreShownWhole(t *testing.T) {
 	link := `href="` + path + `/changes"`
 	turn := func(prompt, answer, text, part string) {
 		asks(t, s, chat, prompt, text)
-		s.Said(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+answer+`","role":"assistant","parentID":"`+prompt+`","time":{"completed":2}}}`)
-		s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_`+answer+`","messageID":"`+answer+`","sessionID":"ses_own",`+part+`}}`)
+		s.Said(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+answer+
+			`","role":"assistant","parentID":"`+prompt+`","time":{"completed":2}}}`)
+		s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_`+answer+`","messageID":"`+answer+
+			`","sessionID":"ses_own",`+part+`}}`)
 	}
 	const patch = `"type":"patch","hash":"x","files":["/w/a"]`
 	turn("msg_0", "msg_0a", "only talk", `"type":"text","text":"hello"`)
@@ -206,9 +211,11 @@ func TestTheChangesOfAChatAreShownWhole(t *testing.T) {
 	page := b.visit(t, path+"/changes").body
 	at := 0
 	for _, piece := range []string{
-		"3 files +3 −1", "add b and c", "b.go", "added", "+2 −0", "<span class=\"added\" data-line=\"1\">+one\n</span>", "c.png", "OpenCode reports no lines for this change.",
+		"3 files +3 −1", "add b and c", "b.go", "added", "+2 −0", "<span class=\"added\" data-line=\"1\">+one\n</span>",
+		"c.png", "OpenCode reports no lines for this change.",
 		"change a", `a<b class="hidden">&lt;U+202E&gt;</b>.go`, "modified", "+1 −1", "<span class=\"hunk\">--- a.go\n</span>",
-		"<span class=\"removed\" data-line=\"1\">-old &lt;b&gt;\n</span>", "data-line=\"1\">+<span class=\"k\">new</span><b class=\"hidden\">␛</b>[", " same",
+		"<span class=\"removed\" data-line=\"1\">-old &lt;b&gt;\n</span>",
+		"data-line=\"1\">+<span class=\"k\">new</span><b class=\"hidden\">␛</b>[", " same",
 	} {
 		i := strings.Index(page[at:], piece)
 		if i < 0 {
@@ -217,7 +224,8 @@ func TestTheChangesOfAChatAreShownWhole(t *testing.T) {
 		at += i
 	}
 	expect.Lacks(t, page, "only talk")
-	long, err := json.Marshal([]map[string]any{{"file": "long.go", "patch": "@@ -0,0 +1 @@\n" + strings.Repeat("+x\n", 30_000)}})
+	long, err := json.Marshal([]map[string]any{{"file": "long.go",
+		"patch": "@@ -0,0 +1 @@\n" + strings.Repeat("+x\n", 30_000)}})
 	is.NoErr(err)
 	diffs["msg_3"] = string(long)
 	page = b.visit(t, path+"/changes").body
@@ -248,7 +256,8 @@ func TestTheTodoListIsTheNewestOfTheChat(t *testing.T) {
 		foot, _, _ = strings.Cut(foot, "</details>")
 		return foot
 	}
-	for _, piece := range []string{"1 of 3 tasks done: dig", `map &lt;b&gt;all&lt;/b&gt;<b class="hidden">&lt;U+202E&gt;</b>`, "✓", "▸", "fill"} {
+	for _, piece := range []string{"1 of 3 tasks done: dig",
+		`map &lt;b&gt;all&lt;/b&gt;<b class="hidden">&lt;U+202E&gt;</b>`, "✓", "▸", "fill"} {
 		expect.Contains(t, foot(), piece)
 	}
 	expect.Lacks(t, foot(), "an old task")

@@ -21,8 +21,8 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// BenchmarkPainted measures how long a fragment of an answer takes from its append until Chromium has painted it, and how many bytes the
-// stream of an answer of 200 fragments has.
+// BenchmarkPainted measures how long a fragment of an answer takes from its append until Chromium has painted it, and
+// how many bytes the stream of an answer of 200 fragments has.
 func BenchmarkPainted(b *testing.B) {
 	s := webtest.NewSystem(b)
 	_, token := s.User(b, "ada", "user")
@@ -73,20 +73,24 @@ func BenchmarkPainted(b *testing.B) {
 func openPage(t testing.TB, s *webtest.System, path string) context.Context {
 	t.Helper()
 	b := newBrowser(t, s)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(expect.Program(t, "chromium")), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(expect.Program(t, "chromium")),
+		chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
-	webtest.Check(t, chromedp.Do(ctx, chromedp.Navigate(b.url+"/login?next="+path), chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
-		chromedp.SendKeys(chromedp.CSS("#password"), webtest.Password), chromedp.Click(chromedp.CSS("main button")), chromedp.WaitVisible(chromedp.CSS("#entries article:last-child"))))
+	webtest.Check(t, chromedp.Do(ctx, chromedp.Navigate(b.url+"/login?next="+path),
+		chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
+		chromedp.SendKeys(chromedp.CSS("#password"), webtest.Password), chromedp.Click(chromedp.CSS("main button")),
+		chromedp.WaitVisible(chromedp.CSS("#entries article:last-child"))))
 	return ctx
 }
 
-// BenchmarkOpenPages measures what 200 open pages of a chat cost while an answer of 400 fragments is written in 10 s: the processor time
-// of the server and of these clients together, what the process has in memory, and the bytes of the answer in one stream.
+// BenchmarkOpenPages measures what 200 open pages of a chat cost while an answer of 400 fragments is written in 10 s:
+// the processor time of the server and of these clients together, what the process has in memory, and the bytes of the
+// answer in one stream.
 func BenchmarkOpenPages(b *testing.B) {
 	s := webtest.NewSystem(b)
 	_, token := s.User(b, "ada", "user")

@@ -20,7 +20,8 @@ import (
 // says appends an answer of the assistant that has ended, with these parts.
 func says(t *testing.T, s *webtest.System, chat, message string, parts ...map[string]any) {
 	t.Helper()
-	s.Said(t, chat, "message.updated", `{"sessionID":"ses_`+chat+`","info":{"id":"`+message+`","sessionID":"ses_`+chat+`","role":"assistant","parentID":"msg_0","time":{"created":1,"completed":2},"finish":"stop"}}`)
+	s.Said(t, chat, "message.updated", `{"sessionID":"ses_`+chat+`","info":{"id":"`+message+`","sessionID":"ses_`+chat+
+		`","role":"assistant","parentID":"msg_0","time":{"created":1,"completed":2},"finish":"stop"}}`)
 	for i, p := range parts {
 		p["id"], p["messageID"], p["sessionID"] = fmt.Sprintf("prt_%s_%d", message, i), message, "ses_"+chat
 		body, err := json.Marshal(map[string]any{"sessionID": "ses_" + chat, "part": p})
@@ -63,7 +64,8 @@ func TestAChatShowsWhatWasSaidInOrder(t *testing.T) {
 	says(t, s, chat, "msg_1",
 		map[string]any{"type": "reasoning", "text": "I *think*", "time": map[string]any{"end": 2}},
 		written("Some **bold** text, and a [link](https://example.org/x)."),
-		map[string]any{"type": "tool", "tool": "bash", "callID": "c", "state": map[string]any{"status": "completed", "input": map[string]any{"command": "ls -la"}, "output": "a\x1b[31mb"}},
+		map[string]any{"type": "tool", "tool": "bash", "callID": "c",
+			"state": map[string]any{"status": "completed", "input": map[string]any{"command": "ls -la"}, "output": "a\x1b[31mb"}},
 	)
 	request := needed(t, s, chat, "per_1", "rm -r build")
 	says(t, s, chat, "msg_2", written("Done."))
@@ -73,7 +75,8 @@ func TestAChatShowsWhatWasSaidInOrder(t *testing.T) {
 	for _, piece := range []string{
 		"<h1>Tidy up</h1>", "*please* &lt;b&gt;tidy&lt;/b&gt;", "<details", "I <em>think</em>", "<strong>bold</strong>",
 		`<a href="https://example.org/x" rel="nofollow noopener noreferrer" target="_blank">link</a> <span class="host">(example.org)</span>`,
-		"ls -la", `a<b class="hidden">␛</b>[31mb`, `id="r-` + request + `"`, "rm -r build", "/workspace", "no rule allows it", "Done.",
+		"ls -la", `a<b class="hidden">␛</b>[31mb`, `id="r-` + request + `"`, "rm -r build", "/workspace",
+		"no rule allows it", "Done.",
 	} {
 		i := strings.Index(page[at:], piece)
 		if i < 0 {
@@ -142,7 +145,8 @@ func TestADecisionAboutAnotherRequestThanTheOneShownIsRefused(t *testing.T) {
 	is.Equal(record["status"], "draft")
 
 	s.User(t, "bob", "user")
-	is.Equal(loggedIn(t, s, "bob").submit(t, path, url.Values{"decision": {"authorized"}, "shown_request": {shown}}).status, http.StatusNotFound)
+	is.Equal(loggedIn(t, s, "bob").submit(t, path, url.Values{"decision": {"authorized"},
+		"shown_request": {shown}}).status, http.StatusNotFound)
 }
 
 func TestARequestShowsExactlyWhatWouldRun(t *testing.T) {
@@ -185,7 +189,8 @@ func TestAnEditShowsItsWholeDiff(t *testing.T) {
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
 	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+projections.RecordID("per_1"))
 	for _, piece := range []string{
-		"Change a.go (+1 −1)", "<dd>a.go</dd>", "<span class=\"removed\">-old\n</span>", "<span class=\"added\">+new<b class=\"hidden\">&lt;U+202E&gt;</b>\n</span>", "/workspace/a.go", "edits ask",
+		"Change a.go (+1 −1)", "<dd>a.go</dd>", "<span class=\"removed\">-old\n</span>",
+		"<span class=\"added\">+new<b class=\"hidden\">&lt;U+202E&gt;</b>\n</span>", "/workspace/a.go", "edits ask",
 	} {
 		expect.Contains(t, card, piece)
 	}
@@ -244,7 +249,8 @@ func TestQuestionsAreAnswered(t *testing.T) {
 		ids = append(ids, one.(map[string]any)["id"].(string))
 	}
 	page := b.visit(t, "/chats/"+chat).body
-	is.True(strings.Index(page, "Which colour?") < strings.Index(page, "Letters?") && strings.Index(page, "Letters?") < strings.Index(page, "More?"))
+	is.True(strings.Index(page, "Which colour?") < strings.Index(page, "Letters?") &&
+		strings.Index(page, "Letters?") < strings.Index(page, "More?"))
 	expect.Contains(t, element(t, page, "q-"+ids[0]), `type="radio" name="choice" value="Blue"`)
 	expect.Contains(t, element(t, page, "q-"+ids[1]), `type="checkbox" name="choice" value="A, B"`)
 	path := func(i int) string { return "/chats/" + chat + "/questions/" + ids[i] }
@@ -322,7 +328,8 @@ func TestATextThatIsNoMarkdownIsShownAsItIs(t *testing.T) {
 	const columns = 3000
 	for i, text := range []string{
 		strings.Repeat("|a", columns) + "|\n" + strings.Repeat("|-", columns) + "|\n" + strings.Repeat("a\n", columns),
-		strings.Repeat(">", 60_000), strings.Repeat("[a](", 15_000), strings.Repeat("*a_ ", 15_000), strings.Repeat("a", 100_000),
+		strings.Repeat(">", 60_000), strings.Repeat("[a](", 15_000), strings.Repeat("*a_ ", 15_000),
+		strings.Repeat("a", 100_000),
 	} {
 		says(t, s, chat, fmt.Sprintf("msg_%d", i), written(text))
 		expect.Contains(t, b.visit(t, "/chats/"+chat).body, "<pre>"+html.EscapeString(text)+"</pre>")

@@ -36,12 +36,14 @@ func TestACommandIsCarriedOutInsteadOfSent(t *testing.T) {
 	is.Equal(write("/archive").path, path)
 	expect.Contains(t, b.visit(t, "/?archived=true").body, "Two &lt;rivers&gt;")
 
-	is.Equal(b.submit(t, path+"/messages", url.Values{"text": {"/requests"}, "again": {"true"}}).path, path) // another client's message
+	// another client's message
+	is.Equal(b.submit(t, path+"/messages", url.Values{"text": {"/requests"}, "again": {"true"}}).path, path)
 	for _, text := range []string{"/etc/hosts is a file", "/changes please", "/stop\nthat", "/unknown"} {
 		is.Equal(write(text).path, path)
 		expect.Contains(t, b.visit(t, path).body, text)
 	}
-	is.Equal(loggedIn(t, s, "bob").submit(t, path+"/messages", url.Values{"text": {"/rename mine"}}).status, http.StatusNotFound)
+	is.Equal(loggedIn(t, s, "bob").submit(t, path+"/messages", url.Values{"text": {"/rename mine"}}).status,
+		http.StatusNotFound)
 }
 
 func TestAChatUsesTheModelThatAPersonSelects(t *testing.T) {
@@ -122,7 +124,8 @@ func TestSubagentsAreShownAsATreeWithTheirTranscripts(t *testing.T) {
 	chat := s.Talking(t, token)
 	path := "/chats/" + chat
 	start := func(session, parent, title string) {
-		s.Said(t, chat, "session.created", `{"sessionID":"`+session+`","info":{"id":"`+session+`","parentID":"`+parent+`","title":"`+title+`","directory":"/w"}}`)
+		s.Said(t, chat, "session.created", `{"sessionID":"`+session+`","info":{"id":"`+session+`","parentID":"`+parent+
+			`","title":"`+title+`","directory":"/w"}}`)
 	}
 	start("ses_a", "ses_own", "Look <around>")
 	start("ses_b", "ses_a", "Look closer")

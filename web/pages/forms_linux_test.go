@@ -33,7 +33,8 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 
 	open("/settings/tool_permissions", "#new-action") // a field whose name hides the property of the form
 	evaluate(`document.querySelector(".create").open = true`)
-	is.NoErr(chromedp.Do(ctx, chromedp.SetValue(chromedp.CSS("#new-tool"), "bash"), chromedp.SetValue(chromedp.CSS("#new-pattern"), "git diff"), chromedp.SetValue(chromedp.CSS("#new-action"), "allow"),
+	is.NoErr(chromedp.Do(ctx, chromedp.SetValue(chromedp.CSS("#new-tool"), "bash"),
+		chromedp.SetValue(chromedp.CSS("#new-pattern"), "git diff"), chromedp.SetValue(chromedp.CSS("#new-action"), "allow"),
 		chromedp.Click(chromedp.CSS(".create form > button"))))
 	expect.Eventually(t, "the rule is stored", func() bool {
 		_, rules := s.Call(t, token, "GET", webtest.RecordsOf("tool_permissions"), nil)
@@ -47,12 +48,18 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 	open("/requests", ".group")
 	evaluate(`window.first = document.querySelector(".group"), first.querySelector("[value=authorized]").focus(), first.querySelector("[value=authorized]").click()`)
 	status := func(ask string) string {
-		_, asks := s.Call(t, token, "GET", webtest.RecordsOf("permissions")+"?filter="+`ai_engine_permission_id%3D"`+ask+`"`, nil)
+		_, asks := s.Call(t, token, "GET", webtest.RecordsOf("permissions")+"?filter="+`ai_engine_permission_id%3D"`+ask+`"`,
+			nil)
 		return asks["items"].([]any)[0].(map[string]any)["status"].(string)
 	}
-	expect.Eventually(t, "the first group is approved", func() bool { return status("per_1") == "authorized" && status("per_2") == "authorized" })
-	is.Equal(evaluate(`still > Date.now() - 10000 && still !== 0`), "true") // what moves up is not under the finger at once
-	expect.Eventually(t, "the group is gone", func() bool { return evaluate(`document.querySelectorAll(".card").length`) == "2" })
+	expect.Eventually(t, "the first group is approved", func() bool {
+		return status("per_1") == "authorized" && status("per_2") == "authorized"
+	})
+	// what moves up is not under the finger at once
+	is.Equal(evaluate(`still > Date.now() - 10000 && still !== 0`), "true")
+	expect.Eventually(t, "the group is gone", func() bool {
+		return evaluate(`document.querySelectorAll(".card").length`) == "2"
+	})
 	is.Equal(evaluate(`first.isConnected`), "false") // its button has not become that of the other group, with the focus
 	is.Equal(evaluate(`document.activeElement.closest(".group")`), "null")
 	is.Equal(status("per_3"), "draft")

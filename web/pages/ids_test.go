@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// sharedIDs are the ids of elements that mean the same on several pages. The scripts of all pages find them by these ids.
+// sharedIDs are the ids of elements that mean the same on several pages. The scripts of all pages find them by these
+// ids.
 var sharedIDs = []string{"email", "entries", "head", "log", "menu", "new", "password", "problem", "tags", "text"}
 
 func TestAnIDMeansTheSameOnEveryPage(t *testing.T) {
@@ -25,7 +26,8 @@ func TestAnIDMeansTheSameOnEveryPage(t *testing.T) {
 		text, err := os.ReadFile(path)
 		for _, id := range attribute.FindAllStringSubmatch(string(text), -1) {
 			if before, taken := where[id[1]]; taken && before != path && !slices.Contains(sharedIDs, id[1]) {
-				t.Errorf("%s and %s both have an element with the id %q: a script for one would act on the other", before, path, id[1])
+				t.Errorf("%s and %s both have an element with the id %q: a script for one would act on the other", before, path,
+					id[1])
 			}
 			where[id[1]] = path
 		}

@@ -169,7 +169,8 @@ func TestWhatACommandPrintsIsShownWhileItRuns(t *testing.T) {
 	tool("running", "")
 	s.Ran(t, chat, "x1", nil)
 	print := func(text string) {
-		webtest.Check(t, s.Log.PublishDelta(log.Delta{Subject: events.ExecDeltaSubject(chat, "x1"), Type: log.ExecOutput, Stream: "stdout", Data: []byte(text)}))
+		webtest.Check(t, s.Log.PublishDelta(log.Delta{Subject: events.ExecDeltaSubject(chat, "x1"), Type: log.ExecOutput,
+			Stream: "stdout", Data: []byte(text)}))
 	}
 	print("one\x1b[2K\n")
 	page := b.visit(t, "/chats/"+chat)
@@ -237,7 +238,8 @@ func TestAStreamEndsWithItsRights(t *testing.T) {
 	}
 	stream := b.follow(t, page)
 	stream.elements()
-	status, _ := s.Call(t, root, "PATCH", "/api/collections/chats/records/"+chat, map[string]any{"user": bob, "title": "secret"})
+	status, _ := s.Call(t, root, "PATCH", "/api/collections/chats/records/"+chat,
+		map[string]any{"user": bob, "title": "secret"})
 	is.Equal(status, http.StatusOK)
 	reloads(stream)
 	reloads(b.follow(t, page))

@@ -21,7 +21,8 @@ func TestAPageSaysWhatHappenedSinceAPersonWasHere(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
 	says(t, s, chat, "msg_1", written("One."))
-	is.Equal(b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {newestOf(t, b.visit(t, "/chats/"+chat).body)}}).status, 200)
+	is.Equal(b.submit(t, "/chats/"+chat+"/seen",
+		url.Values{"seq": {newestOf(t, b.visit(t, "/chats/"+chat).body)}}).status, 200)
 	status, news := s.Call(t, token, "GET", "/api/pocketcoder/chats/"+chat+"/news", nil)
 	is.Equal([]any{status, news["answers"], news["decisions"]}, []any{200, 0.0, []any{}})
 
@@ -39,13 +40,15 @@ func TestAPageSaysWhatHappenedSinceAPersonWasHere(t *testing.T) {
 		s.Append(t, chat, events.ExecRequested{Exec: exec, Permission: "per_a", Session: "ses_1", Command: "ls", Cwd: "/w"})
 		s.Append(t, chat, events.ExecFinished{Exec: exec, Status: "completed", ExitCode: code})
 	}
-	says(t, s, chat, "msg_2", written("Two."), map[string]any{"type": "patch", "files": []string{"/w/a", "/w/b"}}, map[string]any{"type": "patch", "files": []string{"/w/b"}})
+	says(t, s, chat, "msg_2", written("Two."), map[string]any{"type": "patch", "files": []string{"/w/a", "/w/b"}},
+		map[string]any{"type": "patch", "files": []string{"/w/b"}})
 	const said = "1 turn ended · 1 request approved by ada@example.org · 1 request denied by ada@example.org · 1 request approved by rules · " +
 		"2 commands ran · 1 command failed · 2 files changed · 1 new message"
 	expect.Contains(t, b.visit(t, "/chats/"+chat).body, "<small>"+said+"</small>")
 	expect.Lacks(t, b.visit(t, "/").body, "While you were away") // it was a moment ago
 	_, news = s.Call(t, token, "GET", "/api/pocketcoder/chats/"+chat+"/news", nil)
-	is.Equal([]any{news["commands"], news["commands_failed"], news["files"], len(news["decisions"].([]any))}, []any{2.0, 1.0, 2.0, 3})
+	is.Equal([]any{news["commands"], news["commands_failed"], news["files"], len(news["decisions"].([]any))},
+		[]any{2.0, 1.0, 2.0, 3})
 	status, _ = s.Call(t, bob, "GET", "/api/pocketcoder/chats/"+chat+"/news", nil)
 	is.Equal(status, 404)
 	status, _ = s.Call(t, token, "GET", "/api/pocketcoder/chats/"+chat+"/news?after=x", nil)

@@ -21,7 +21,8 @@ func TestTheServiceWorkerKnowsEveryFileOfItsVersion(t *testing.T) {
 	s := webtest.NewSystem(t)
 	b := newBrowser(t, s)
 	worker := b.visit(t, "/sw.js") // from the root, whose pages it handles
-	is.Equal([]any{worker.status, worker.header.Get("Content-Type"), worker.header.Get("Cache-Control")}, []any{200, "text/javascript; charset=utf-8", "no-store"})
+	is.Equal([]any{worker.status, worker.header.Get("Content-Type"), worker.header.Get("Cache-Control")},
+		[]any{200, "text/javascript; charset=utf-8", "no-store"})
 	expect.Contains(t, worker.header.Get("Content-Security-Policy"), "worker-src 'self'")
 	line, program, _ := strings.Cut(worker.body, "\n")
 	own, err := static.Files.ReadFile("sw.js")
@@ -76,9 +77,11 @@ func TestAFormOfAnotherAccountIsRefused(t *testing.T) {
 	_, asked := s.Call(t, token, "GET", webtest.RecordsOf("permissions")+"/"+request, nil)
 	decide := func(b *browser) (int, string) {
 		form := url.Values{"decision": {"authorized"}, "shown_request": {asked["request"].(string)}, "from": {"chat"}}
-		r, err := http.NewRequestWithContext(t.Context(), "POST", b.url+"/chats/"+chat+"/requests/"+request, strings.NewReader(form.Encode()))
+		r, err := http.NewRequestWithContext(t.Context(), "POST", b.url+"/chats/"+chat+"/requests/"+request,
+			strings.NewReader(form.Encode()))
 		is.NoErr(err)
-		r.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Origin": {b.url}, "Accept": {"text/plain"}, "Pocketcoder-Account": {id}}
+		r.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Origin": {b.url},
+			"Accept": {"text/plain"}, "Pocketcoder-Account": {id}}
 		resp, err := b.Client.Do(r)
 		is.NoErr(err)
 		defer resp.Body.Close()
@@ -95,7 +98,8 @@ func TestAFormOfAnotherAccountIsRefused(t *testing.T) {
 	is.Equal(status, http.StatusNoContent)
 	_, other := s.Call(t, token, "PATCH", webtest.RecordsOf("permissions")+"/"+request, map[string]any{"status": "denied"})
 	is.True(other["data"] != nil)
-	refused := ada.submit(t, "/chats/"+chat+"/requests/"+request, url.Values{"decision": {"denied"}, "shown_request": {asked["request"].(string)}})
+	refused := ada.submit(t, "/chats/"+chat+"/requests/"+request,
+		url.Values{"decision": {"denied"}, "shown_request": {asked["request"].(string)}})
 	is.Equal(refused.status, http.StatusBadRequest)
 	expect.Contains(t, refused.body, ">The permission is authorized already.<")
 }
@@ -121,17 +125,20 @@ func TestABrowserSubscribesToNotifications(t *testing.T) {
 	_, list := s.Call(t, token, "GET", webtest.RecordsOf("devices"), nil)
 	is.Equal(list["totalItems"], 1.0)
 	device := list["items"].([]any)[0].(map[string]any)
-	is.Equal([]any{device["user"], device["push_service"], device["push_token"], device["is_active"]}, []any{id, "webpush", subscription, true})
+	is.Equal([]any{device["user"], device["push_service"], device["push_token"], device["is_active"]},
+		[]any{id, "webpush", subscription, true})
 	path := "/account/browsers/" + device["id"].(string)
 	expect.Contains(t, b.visit(t, "/account").body, `action="`+path+`/test"`)
 
-	s.Call(t, bobs, "POST", webtest.RecordsOf("devices"), map[string]any{"name": "Bob's", "push_service": "webpush", "push_token": "y", "is_active": true})
+	s.Call(t, bobs, "POST", webtest.RecordsOf("devices"), map[string]any{"name": "Bob's", "push_service": "webpush",
+		"push_token": "y", "is_active": true})
 	expect.Lacks(t, b.visit(t, "/account").body, "Bob&#39;s")
 	bob := loggedIn(t, s, "bob")
 	for _, command := range []string{"/test", "/remove"} {
 		is.Equal(bob.submit(t, path+command, nil).status, http.StatusNotFound) // command
 	}
-	s.Call(t, token, "PATCH", webtest.RecordsOf("devices")+"/"+device["id"].(string), map[string]any{"is_active": false}) // as when the push service does not know it
+	// as when the push service does not know it
+	s.Call(t, token, "PATCH", webtest.RecordsOf("devices")+"/"+device["id"].(string), map[string]any{"is_active": false})
 	inactive := b.visit(t, "/account").body
 	expect.Contains(t, inactive, "inactive: subscribe again")
 	expect.Lacks(t, inactive, path+"/test")

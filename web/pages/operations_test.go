@@ -22,7 +22,8 @@ func TestOnlyAdministratorsSeeTheStateOfTheSystem(t *testing.T) {
 	s.Assistant(t, chat, "msg_1", `,"providerID":"acme","modelID":"large","cost":0.25,"tokens":{"input":7,"output":5},"time":{"created":1,"completed":2}`)
 	is.Equal(loggedIn(t, s, "ada").visit(t, "/operations").status, http.StatusForbidden)
 	page := loggedIn(t, s, "root").visit(t, "/operations").body
-	for _, want := range []string{"<td>EVENTS</td>", "<b>log</b> <span>ready</span>", "No worker responds", "acme/large", "root@example.org", "0.2500, 12 tokens"} {
+	for _, want := range []string{"<td>EVENTS</td>", "<b>log</b> <span>ready</span>", "No worker responds", "acme/large",
+		"root@example.org", "0.2500, 12 tokens"} {
 		expect.Contains(t, page, want)
 	}
 }
@@ -47,11 +48,14 @@ func TestEveryCollectionOfTheSettingsIsShownAndChanged(t *testing.T) {
 	expect.Contains(t, saved.body, "Be brief.\nBe kind.</textarea>")
 	_, rest, _ := strings.Cut(saved.body, `id="record-`)
 	id, _, _ := strings.Cut(rest, `"`)
-	expect.Contains(t, root.submit(t, "/settings/ai_prompts/"+id, url.Values{"name": {"Review 2"}, "body": {"Be brief.\r\nBe kind."}}).body, "Review 2")
+	expect.Contains(t, root.submit(t, "/settings/ai_prompts/"+id,
+		url.Values{"name": {"Review 2"}, "body": {"Be brief.\r\nBe kind."}}).body, "Review 2")
 	is.Equal(ada.submit(t, "/settings/ai_prompts/"+id, url.Values{"name": {"mine"}}).status, http.StatusNotFound)
-	agent := root.submit(t, "/settings/ai_agents", url.Values{"name": {"reviewer"}, "mode": {"primary"}, "temperature": {"0.5"}, "is_init": {"true"}, "prompt": {id}}).body
+	agent := root.submit(t, "/settings/ai_agents", url.Values{"name": {"reviewer"}, "mode": {"primary"},
+		"temperature": {"0.5"}, "is_init": {"true"}, "prompt": {id}}).body
 	expect.Contains(t, agent, `<option value="`+id+`" selected>Review 2</option>`)
-	for _, bad := range []url.Values{{"name": {"x"}, "temperature": {"warm"}}, {"name": {""}}, {"name": {"x"}, "mode": {"odd"}}} {
+	for _, bad := range []url.Values{{"name": {"x"}, "temperature": {"warm"}}, {"name": {""}},
+		{"name": {"x"}, "mode": {"odd"}}} {
 		is.Equal(root.submit(t, "/settings/ai_agents", bad).status, http.StatusBadRequest) // bad
 	}
 	expect.Lacks(t, root.submit(t, "/settings/ai_prompts/"+id+"/delete", url.Values{}).body, "Review 2")
@@ -63,7 +67,8 @@ func TestASecretOfTheSettingsIsNotOverwrittenByWhatIsShown(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "root", "admin")
 	b := loggedIn(t, s, "root")
-	page := b.submit(t, "/settings/llm_keys", url.Values{"provider_id": {"acme"}, "env_vars": {`{"ACME_API_KEY":"sk-very-secret"}`}, "user": {idOf(t, s, token)}})
+	page := b.submit(t, "/settings/llm_keys", url.Values{"provider_id": {"acme"},
+		"env_vars": {`{"ACME_API_KEY":"sk-very-secret"}`}, "user": {idOf(t, s, token)}})
 	is.Equal(page.status, http.StatusOK)
 	expect.Contains(t, page.body, "acme")
 	expect.Lacks(t, page.body, "sk-very-secret")
@@ -74,7 +79,8 @@ func TestASecretOfTheSettingsIsNotOverwrittenByWhatIsShown(t *testing.T) {
 	shown, _, _ = strings.Cut(shown, "</textarea>")
 	last, err := s.Log.Last(t.Context())
 	is.NoErr(err)
-	same := url.Values{"provider_id": {"acme"}, "env_vars": {strings.ReplaceAll(strings.TrimPrefix(shown, "\n"), "&#34;", `"`)}, "user": {idOf(t, s, token)}}
+	same := url.Values{"provider_id": {"acme"}, "env_vars": {strings.ReplaceAll(strings.TrimPrefix(shown, "\n"), "&#34;",
+		`"`)}, "user": {idOf(t, s, token)}}
 	is.Equal(b.submit(t, "/settings/llm_keys/"+id, same).status, http.StatusOK)
 	now, err := s.Log.Last(t.Context())
 	is.NoErr(err)

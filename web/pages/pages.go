@@ -1,9 +1,10 @@
-// Package pages serves the web app: pages that a person logs in to, rendered on the server. They work without script, and with
-// it they follow what happens.
+// Package pages serves the web app: pages that a person logs in to, rendered on the server. They work without script,
+// and with it they follow what happens.
 //
-// Promises: a page shows what the rules of the API let its account see, at one moment of the read models. A command of a form
-// takes the path that the same command takes over the API. The pages have no state besides the cookie of the login. They run no
-// script but ours, and show every text from outside as text: nothing in it runs, hides or reorders what a person reads.
+// Promises: a page shows what the rules of the API let its account see, at one moment of the read models. A command of
+// a form takes the path that the same command takes over the API. The pages have no state besides the cookie of the
+// login. They run no script but ours, and show every text from outside as text: nothing in it runs, hides or reorders
+// what a person reads.
 //
 // It must not decide anything, and must not know how events are stored or how OpenCode is reached.
 package pages

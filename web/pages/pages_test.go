@@ -107,7 +107,8 @@ func TestTheCookieOfALoginIsOutOfReachOfScriptsAndOtherSites(t *testing.T) {
 	s.User(t, "ada", "user")
 	for _, proxied := range []bool{false, true} {
 		s.Web.API.Proxied = proxied
-		r := httptest.NewRequest("POST", "/login", strings.NewReader(url.Values{"email": {"ada@example.org"}, "password": {webtest.Password}}.Encode()))
+		r := httptest.NewRequest("POST", "/login", strings.NewReader(url.Values{"email": {"ada@example.org"},
+			"password": {webtest.Password}}.Encode()))
 		r.Host = "localhost"
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		w := httptest.NewRecorder()
@@ -127,7 +128,8 @@ func TestALoginLeadsToNoOtherSite(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	b := newBrowser(t, s)
-	for _, next := range []string{"https://evil.example/x", "//evil.example/x", `/\evil.example`, "///evil.example", "javascript:alert(1)", "evil", "%2F%2Fevil.example", "/%09/evil.example\\"} {
+	for _, next := range []string{"https://evil.example/x", "//evil.example/x", `/\evil.example`, "///evil.example",
+		"javascript:alert(1)", "evil", "%2F%2Fevil.example", "/%09/evil.example\\"} {
 		expect.Contains(t, b.visit(t, "/login?next="+url.QueryEscape(next)).body, `name="next" value="/"`)
 	}
 }

@@ -47,7 +47,8 @@ func TestAPersonChangesTheQueueOfAChat(t *testing.T) {
 	_, two, _ := strings.Cut(b.visit(t, path).body, `id="queued-two"`)
 	two, _, _ = strings.Cut(two, "</li>")
 	for _, piece := range []string{
-		`action="` + path + `/queue/two"`, `name="before" value="one" aria-label="Move up"`, `name="before" value="" aria-label="Move down"`,
+		`action="` + path + `/queue/two"`, `name="before" value="one" aria-label="Move up"`,
+		`name="before" value="" aria-label="Move down"`,
 		`name="delivery" value="steer">Send now`, `name="delete" value="true">Delete`, "required>\ndo two</textarea>",
 	} {
 		expect.Contains(t, two, piece)
@@ -57,15 +58,18 @@ func TestAPersonChangesTheQueueOfAChat(t *testing.T) {
 	is.Equal(change("one", "before", ""), []string{"do two", "do three", "do one"})
 	is.Equal(change("three", "text", "do <b>3</b>"), []string{"do two", "do &lt;b&gt;3&lt;/b&gt;", "do one"})
 	is.Equal(change("one", "delivery", "steer"), []string{"do one", "do two", "do &lt;b&gt;3&lt;/b&gt;"})
-	expect.Lacks(t, strings.Split(b.visit(t, path).body, `id="queued-two"`)[0], `value="steer">Send now</button><button class="quiet" name="delete"`)
+	expect.Lacks(t, strings.Split(b.visit(t, path).body, `id="queued-two"`)[0],
+		`value="steer">Send now</button><button class="quiet" name="delete"`)
 	is.Equal(change("two", "delete", "true"), []string{"do one", "do &lt;b&gt;3&lt;/b&gt;"})
 
 	is.Equal(bob.submit(t, path+"/queue/three", url.Values{"text": {"mine"}}).status, http.StatusNotFound)
 	is.Equal(bob.submit(t, path+"/queue/three", url.Values{"delete": {"true"}}).status, http.StatusNotFound)
 	expect.Contains(t, b.submit(t, path+"/queue/three", url.Values{"text": {" "}}).body, "Write a message first.")
-	s.Fact(t, chat, events.MessageSending{Message: "three", Session: "ses_1", EngineMessage: "msg_1", EngineParts: []string{"prt_1"}})
+	s.Fact(t, chat, events.MessageSending{Message: "three", Session: "ses_1", EngineMessage: "msg_1",
+		EngineParts: []string{"prt_1"}})
 	for _, field := range []string{"text", "before", "delivery", "delete"} {
-		late := b.submit(t, path+"/queue/three", url.Values{field: {map[string]string{"text": "late", "before": "one", "delivery": "steer", "delete": "true"}[field]}})
+		late := b.submit(t, path+"/queue/three", url.Values{field: {map[string]string{"text": "late", "before": "one",
+			"delivery": "steer", "delete": "true"}[field]}})
 		is.Equal(late.status, http.StatusBadRequest)
 		expect.Contains(t, late.body, "This message was sent already. It can no longer be changed.")
 	}
@@ -89,5 +93,6 @@ func TestTheComposerOffersTheQueueWhileATurnRuns(t *testing.T) {
 	expect.Contains(t, composer(), "<button>Queue</button>")
 	expect.Contains(t, composer(), `name="delivery" value="steer"`)
 	b.submit(t, path+"/messages", url.Values{"id": {"one"}, "text": {"later"}})
-	is.Equal(queueOf(b.submit(t, path+"/messages", url.Values{"id": {"two"}, "text": {"now"}, "delivery": {"steer"}}).body), []string{"now", "later"})
+	is.Equal(queueOf(b.submit(t, path+"/messages", url.Values{"id": {"two"}, "text": {"now"},
+		"delivery": {"steer"}}).body), []string{"now", "later"})
 }

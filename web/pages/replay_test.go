@@ -35,19 +35,25 @@ func newReplayed(t *testing.T) (r replayed) {
 	s.Append(t, r.chat, events.SessionBound{Session: "ses_" + r.chat, Directory: "/workspace"})
 	s.Append(t, r.chat, events.MessageSubmitted{Message: "m1", Parts: []events.Part{{Type: "text", Text: "please tidy"}}})
 	s.Append(t, r.chat, events.MessageFailed{Message: "m1", Domain: "infrastructure", Error: "no engine"})
-	says(t, s, r.chat, "msg_1", written("I **will**."), map[string]any{"type": "tool", "tool": "bash", "callID": "call_per_1", "state": map[string]any{"status": "running", "input": map[string]any{"command": "rm -r build"}}})
+	says(t, s, r.chat, "msg_1", written("I **will**."), map[string]any{"type": "tool", "tool": "bash",
+		"callID": "call_per_1", "state": map[string]any{"status": "running",
+			"input": map[string]any{"command": "rm -r build"}}})
 	request := needed(t, s, r.chat, "per_1", "rm -r build")
 	r.asked = s.Model.Seq()
-	status, _ := s.Call(t, token, "PATCH", webtest.RecordsOf("permissions")+"/"+request, webtest.Object{"status": "authorized"})
+	status, _ := s.Call(t, token, "PATCH", webtest.RecordsOf("permissions")+"/"+request,
+		webtest.Object{"status": "authorized"})
 	if status != http.StatusOK {
 		t.Fatalf("approve: %d", status)
 	}
 	r.decided = s.Model.Seq()
-	s.Append(t, r.chat, events.ExecRequested{Exec: "exec1", Permission: "per_1", Session: "ses_" + r.chat, Call: "call_per_1", Command: "rm -r build", Cwd: "/workspace"})
-	s.Append(t, r.chat, events.ExecFinished{Exec: "exec1", ExitCode: 3, DurationMS: 1500, Stdout: events.Output{Bytes: 24, Text: "gone\n\x1b]52;c;AAAA\a\x1b[31mred"}})
+	s.Append(t, r.chat, events.ExecRequested{Exec: "exec1", Permission: "per_1", Session: "ses_" + r.chat,
+		Call: "call_per_1", Command: "rm -r build", Cwd: "/workspace"})
+	s.Append(t, r.chat, events.ExecFinished{Exec: "exec1", ExitCode: 3, DurationMS: 1500,
+		Stdout: events.Output{Bytes: 24, Text: "gone\n\x1b]52;c;AAAA\a\x1b[31mred"}})
 	says(t, s, r.chat, "msg_2", written("Done."))
 	needed(t, s, r.chat, "per_2", "touch x")
-	s.Said(t, r.chat, "question.asked", `{"id":"que_1","sessionID":"ses_`+r.chat+`","questions":[{"question":"Which?","header":"Colour","options":[{"label":"Red"},{"label":"Blue"}]}]}`)
+	s.Said(t, r.chat, "question.asked", `{"id":"que_1","sessionID":"ses_`+r.chat+
+		`","questions":[{"question":"Which?","header":"Colour","options":[{"label":"Red"},{"label":"Blue"}]}]}`)
 	return r
 }
 
@@ -58,7 +64,8 @@ func (r replayed) at(t *testing.T, seq uint64) string {
 	return page.body
 }
 
-// entriesOf returns the HTML of the conversation on a page without what changes something: forms, menus, and the choices of a question.
+// entriesOf returns the HTML of the conversation on a page without what changes something: forms, menus, and the
+// choices of a question.
 func entriesOf(t *testing.T, page string) string {
 	t.Helper()
 	document, err := html.Parse(strings.NewReader(page))
@@ -108,19 +115,26 @@ func TestAReplayShowsTheChatAsItWasAndWhy(t *testing.T) {
 	is := is.New(t)
 	r := newReplayed(t)
 	page := r.at(t, r.asked)
-	for _, text := range []string{"waits for you", "rm -r build", "permission.referred", "no rule allows it", "event 9 of 17", fmt.Sprintf(`replay?seq=%d" aria-label="Next event"`, r.decided)} {
+	for _, text := range []string{"waits for you", "rm -r build", "permission.referred", "no rule allows it",
+		"event 9 of 17", fmt.Sprintf(`replay?seq=%d" aria-label="Next event"`, r.decided)} {
 		expect.Contains(t, page, text)
 	}
 	for _, text := range []string{"approved by", "Done.", "touch x"} {
 		expect.Lacks(t, page, text)
 	}
 	page = r.at(t, r.decided)
-	for _, text := range []string{"approved by ada@example.org", "permission.decided", `class="event decision"`, "<dt>decision</dt><dd>approved</dd>", "<dt>by</dt><dd>ada@example.org</dd>", fmt.Sprintf(`replay?seq=%d" data-step>#%[1]d opencode.permission.asked</a>`, r.asked-1)} {
+	for _, text := range []string{"approved by ada@example.org", "permission.decided", `class="event decision"`,
+		"<dt>decision</dt><dd>approved</dd>", "<dt>by</dt><dd>ada@example.org</dd>",
+		fmt.Sprintf(`replay?seq=%d" data-step>#%[1]d opencode.permission.asked</a>`, r.asked-1)} {
 		expect.Contains(t, page, text)
 	}
-	expect.Contains(t, r.at(t, r.decided+1), fmt.Sprintf(`replay?seq=%d" data-step>#%[1]d permission.decided</a>`, r.decided)) // why the command ran
+	// why the command ran
+	expect.Contains(t, r.at(t, r.decided+1), fmt.Sprintf(`replay?seq=%d" data-step>#%[1]d permission.decided</a>`,
+		r.decided))
 	page = r.at(t, r.decided+2)
-	for _, text := range []string{"exec.finished", "exit code 3 after 1.5s", "<dt>allowed by</dt><dd>ada@example.org</dd>", "<dt>command</dt><dd>rm -r build</dd>", "/executions/exec1/cast", fmt.Sprintf(`data-step>#%d exec.requested</a>`, r.decided+1)} {
+	for _, text := range []string{"exec.finished", "exit code 3 after 1.5s",
+		"<dt>allowed by</dt><dd>ada@example.org</dd>", "<dt>command</dt><dd>rm -r build</dd>", "/executions/exec1/cast",
+		fmt.Sprintf(`data-step>#%d exec.requested</a>`, r.decided+1)} {
 		expect.Contains(t, page, text)
 	}
 	first := r.at(t, r.first)
@@ -163,7 +177,8 @@ func TestAChatIsExported(t *testing.T) {
 		page := r.browser.visit(t, fmt.Sprintf("/chats/%s/export/%s?at=%d", r.chat, format, r.decided+2))
 		is.Equal(page.status, http.StatusOK)
 		is.Equal(page.header.Get("Content-Disposition"), `attachment; filename="chat-`+r.chat+"."+format+`"`)
-		status, answer := r.Raw(t, r.token, "GET", fmt.Sprintf("/api/chats/%s/export/%s?at=%d", r.chat, format, r.decided+2), nil)
+		status, answer := r.Raw(t, r.token, "GET", fmt.Sprintf("/api/chats/%s/export/%s?at=%d", r.chat, format, r.decided+2),
+			nil)
 		is.Equal([]any{status, string(answer)}, []any{http.StatusOK, page.body}) // over the API the same
 		return page
 	}
@@ -177,7 +192,8 @@ func TestAChatIsExported(t *testing.T) {
 	is.Equal(last.Sequence, r.decided+2)
 
 	page := export("html").body
-	for _, text := range []string{"Tidy &lt;up&gt;", "I <strong>will</strong>.", "approved by ada@example.org", "--ground:", "default-src 'none'"} {
+	for _, text := range []string{"Tidy &lt;up&gt;", "I <strong>will</strong>.", "approved by ada@example.org",
+		"--ground:", "default-src 'none'"} {
 		expect.Contains(t, page, text)
 	}
 	for _, text := range []string{"<script", "<link", "<form", "<img", "src=", "Done.", `href="/`} {
@@ -187,7 +203,8 @@ func TestAChatIsExported(t *testing.T) {
 
 	recording := export("cast").body
 	alone := r.browser.visit(t, "/executions/exec1/cast").body
-	for _, text := range []string{`{"version":2,"width":80,"height":24,"timestamp":`, `[0.000000,"o","\u001b[1m$ rm -r build\u001b[0m\r\n"]`, `[1.500000,"o","gone\r\n\u001b[31mred"]`, "[exit 3]"} {
+	for _, text := range []string{`{"version":2,"width":80,"height":24,"timestamp":`,
+		`[0.000000,"o","\u001b[1m$ rm -r build\u001b[0m\r\n"]`, `[1.500000,"o","gone\r\n\u001b[31mred"]`, "[exit 3]"} {
 		expect.Contains(t, recording, text)
 		expect.Contains(t, alone, text)
 	}
@@ -201,7 +218,9 @@ func TestAReplayIsForThoseWhoSeeTheChat(t *testing.T) {
 	r := newReplayed(t)
 	_, token := r.User(t, "eve", "user")
 	eve := loggedIn(t, r.System, "eve")
-	for _, path := range []string{"/chats/" + r.chat + "/replay", "/chats/" + r.chat + "/replay/moments", "/chats/" + r.chat + "/export/html", "/chats/" + r.chat + "/export/jsonl", "/chats/" + r.chat + "/export/cast", "/executions/exec1/cast"} {
+	for _, path := range []string{"/chats/" + r.chat + "/replay", "/chats/" + r.chat + "/replay/moments",
+		"/chats/" + r.chat + "/export/html", "/chats/" + r.chat + "/export/jsonl", "/chats/" + r.chat + "/export/cast",
+		"/executions/exec1/cast"} {
 		is.Equal(eve.visit(t, path).status, http.StatusNotFound)
 		is.True(strings.HasPrefix(newBrowser(t, r.System).visit(t, path).path, "/login?next="))
 	}
@@ -222,9 +241,11 @@ func TestAReplayOfALongChatIsBounded(t *testing.T) {
 	var all []events.Event
 	for i := range 1500 {
 		body := fmt.Sprintf(`{"sessionID":"ses_%s","info":{"id":"msg_%04d","sessionID":"ses_%[1]s","role":"assistant","time":{"created":1,"completed":2}}}`, chat, i)
-		said, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1, events.OpenCode{Type: "message.updated", Properties: []byte(body)})
+		said, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1,
+			events.OpenCode{Type: "message.updated", Properties: []byte(body)})
 		is.NoErr(err)
-		ran, err := events.New(chat, events.ActorSystem, events.ExecRequested{Exec: fmt.Sprint("exec", i), Session: "ses_" + chat, Command: "make", Cwd: "/"})
+		ran, err := events.New(chat, events.ActorSystem, events.ExecRequested{Exec: fmt.Sprint("exec", i),
+			Session: "ses_" + chat, Command: "make", Cwd: "/"})
 		is.NoErr(err)
 		all = append(all, said, ran)
 	}

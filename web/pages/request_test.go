@@ -27,20 +27,23 @@ func TestANotificationLeadsToThePageOfItsRequest(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	page := b.visit(t, "/requests/per_1")
 	is.Equal(page.status, http.StatusOK)
-	for _, want := range []string{`rm -r build<b class="hidden">␛</b>[2K`, "no rule allows it", "/workspace", `href="/chats/` + chat + `">Tidy up<`, `value="authorized"`, `value="denied"`, `name="reason"`} {
+	for _, want := range []string{`rm -r build<b class="hidden">␛</b>[2K`, "no rule allows it", "/workspace",
+		`href="/chats/` + chat + `">Tidy up<`, `value="authorized"`, `value="denied"`, `name="reason"`} {
 		expect.Contains(t, page.body, want)
 	}
 	expect.Lacks(t, page.body, "make other")
 	_, rest, _ := strings.Cut(page.body, `name="shown_request" value="`)
 	shown, _, _ := strings.Cut(rest, `"`)
-	after := b.submit(t, "/chats/"+chat+"/requests/"+id, url.Values{"decision": {"denied"}, "reason": {"keep it"}, "from": {"request"}, "shown_request": {shown}})
+	after := b.submit(t, "/chats/"+chat+"/requests/"+id, url.Values{"decision": {"denied"}, "reason": {"keep it"},
+		"from": {"request"}, "shown_request": {shown}})
 	is.Equal([]any{after.status, after.path}, []any{http.StatusOK, "/requests/" + id})
 	expect.Contains(t, after.body, "denied by ada@example.org")
 	expect.Contains(t, after.body, "keep it")
 	expect.Contains(t, b.visit(t, "/requests/per_1").body, "denied by ada@example.org")
 	is.Equal(b.visit(t, "/?chat="+chat).path, "/chats/"+chat) // where other notifications lead
 
-	for _, none := range []string{"/requests/per_9", `/requests/%22%20%7C%7C%20id%20!=%20%22`, "/requests/%27", "/requests/%5C"} {
+	for _, none := range []string{"/requests/per_9", `/requests/%22%20%7C%7C%20id%20!=%20%22`, "/requests/%27",
+		"/requests/%5C"} {
 		is.Equal(b.visit(t, none).status, http.StatusNotFound) // none
 	}
 	is.Equal(loggedIn(t, s, "bob").visit(t, "/requests/per_1").status, http.StatusNotFound)
@@ -55,6 +58,7 @@ func TestThePageOfARequestFollowsItsDecision(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	page := b.visit(t, "/requests/per_1")
 	stream := b.follow(t, page)
-	b.submit(t, "/chats/"+chat+"/requests/"+id, url.Values{"decision": {"authorized"}, "shown_request": {shownRequest(page.body)}})
+	b.submit(t, "/chats/"+chat+"/requests/"+id, url.Values{"decision": {"authorized"},
+		"shown_request": {shownRequest(page.body)}})
 	stream.until("approved by ada@example.org")
 }

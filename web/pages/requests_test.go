@@ -25,10 +25,12 @@ func TestOnePageHasTheRequestsOfAllChats(t *testing.T) {
 	needed(t, s, second, "per_2", "make b")
 	needed(t, s, other, "per_3", "make c")
 	s.AskedFor(t, first, "per_4", "make d") // the policy has not looked at it yet
-	s.Said(t, second, "question.asked", `{"id":"que_1","sessionID":"ses_`+second+`","questions":[{"question":"Which colour?","header":"Colour","options":[{"label":"Red"}]}]}`)
+	s.Said(t, second, "question.asked", `{"id":"que_1","sessionID":"ses_`+second+
+		`","questions":[{"question":"Which colour?","header":"Colour","options":[{"label":"Red"}]}]}`)
 
 	page := b.visit(t, "/requests").body
-	for _, want := range []string{"make a", "make b", "Which colour?", `href="/chats/` + first + `">First<`, `<b class="count">3</b>`} {
+	for _, want := range []string{"make a", "make b", "Which colour?", `href="/chats/` + first + `">First<`,
+		`<b class="count">3</b>`} {
 		expect.Contains(t, page, want)
 	}
 	for _, unwanted := range []string{"make c", "make d"} {

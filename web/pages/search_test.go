@@ -45,13 +45,17 @@ func TestTextsAreFoundInTheChatsThatAnAccountSees(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Rivers of Europe")
 	says(t, s, chat, "msg_1", written("The Rhône flows <b>south</b>."), written("max_open_conns is the setting."),
-		map[string]any{"type": "tool", "tool": "bash", "callID": "c", "state": map[string]any{"status": "completed", "input": map[string]any{"command": "wc -l delta.txt"}, "output": "7 lagoon\u202e"}})
+		map[string]any{"type": "tool", "tool": "bash", "callID": "c",
+			"state": map[string]any{"status": "completed", "input": map[string]any{"command": "wc -l delta.txt"},
+				"output": "7 lagoon\u202e"}})
 	says(t, s, chat, "msg_2", written("The Rhine flows north."))
 	id := needed(t, s, chat, "per_1", "make everything")
-	status, _ := s.Call(t, token, "PATCH", webtest.RecordsOf("permissions")+"/"+id, map[string]any{"status": "denied", "reason": "use the estuary instead"})
+	status, _ := s.Call(t, token, "PATCH", webtest.RecordsOf("permissions")+"/"+id,
+		map[string]any{"status": "denied", "reason": "use the estuary instead"})
 	is.Equal(status, 200)
 	for query, want := range map[string][]string{
-		"flows":           {"message The Rhine [flows] north.", "message The Rhône [flows] <b>south</b>."}, // the newest first
+		// the newest first
+		"flows":           {"message The Rhine [flows] north.", "message The Rhône [flows] <b>south</b>."},
 		"rhone FLOWS":     {"message The [Rhône] [flows] <b>south</b>."},
 		"river":           {"chat [Rivers] of Europe"},
 		"max_open_conns":  {"message [max_open_conns] is the setting."},
@@ -87,7 +91,8 @@ func TestTextsAreFoundInTheChatsThatAnAccountSees(t *testing.T) {
 	expect.Contains(t, b.visit(t, "/search").body, "All words must occur in one text.")
 	expect.Contains(t, b.visit(t, "/").body, `action="/search"`)
 
-	says(t, s, chat, "msg_2", written("The Elbe does."), written("What else?")) // what was said before is not there any more
+	// what was said before is not there any more
+	says(t, s, chat, "msg_2", written("The Elbe does."), written("What else?"))
 	is.Equal(found(t, s, token, "rhine"), nil)
 	is.Equal(found(t, s, token, "elbe"), []string{"message The [Elbe] does."})
 	s.Said(t, chat, "message.removed", `{"sessionID":"ses_`+chat+`","messageID":"msg_2"}`)
@@ -124,7 +129,8 @@ func TestASearchLeadsToThePlaceOfAText(t *testing.T) {
 		return shown
 	}
 	middle := open("n100")
-	is.True(strings.Contains(middle, "answer n001.") && strings.Contains(middle, "answer n200.") && !strings.Contains(middle, "answer n201."))
+	is.True(strings.Contains(middle, "answer n001.") && strings.Contains(middle, "answer n200.") &&
+		!strings.Contains(middle, "answer n201."))
 	expect.Lacks(t, middle, "data-live")
 	expect.Contains(t, open("n440"), "data-live") // the end of the chat
 	is.Equal(b.visit(t, "/chats/"+chat+"?around=x").status, http.StatusBadRequest)

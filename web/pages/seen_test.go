@@ -61,7 +61,9 @@ func TestWhatIsNewSinceAPersonWasHereIsMarked(t *testing.T) {
 	is.Equal([]any{status, list["totalItems"]}, []any{200, 1.0})
 	seen := list["items"].([]any)[0].(map[string]any)
 	is.Equal([]any{seen["user"], seen["chat"]}, []any{ada, chat})
-	status, _ = s.Call(t, token, "PATCH", webtest.RecordsOf("seen_positions")+"/"+seen["id"].(string), map[string]any{"seq": s.Model.Seq()}) // another device
+	// another device
+	status, _ = s.Call(t, token, "PATCH", webtest.RecordsOf("seen_positions")+"/"+seen["id"].(string),
+		map[string]any{"seq": s.Model.Seq()})
 	is.Equal(status, 200)
 	expect.Lacks(t, b.visit(t, "/chats/"+chat).body, line)
 	expect.Lacks(t, row(chat), "unread")
@@ -72,8 +74,10 @@ func TestWhatIsNewSinceAPersonWasHereIsMarked(t *testing.T) {
 		is.Equal(b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {seq}}).status, http.StatusBadRequest)
 	}
 	s.User(t, "bob", "user")
-	is.Equal(loggedIn(t, s, "bob").submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {"1"}}).status, http.StatusBadRequest)
-	status, _ = s.Call(t, root, "POST", webtest.RecordsOf("seen_positions"), map[string]any{"user": ada, "chat": chat, "seq": s.Model.Seq()})
+	is.Equal(loggedIn(t, s, "bob").submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {"1"}}).status,
+		http.StatusBadRequest)
+	status, _ = s.Call(t, root, "POST", webtest.RecordsOf("seen_positions"),
+		map[string]any{"user": ada, "chat": chat, "seq": s.Model.Seq()})
 	is.Equal(status, http.StatusBadRequest) // nobody sees for another
 }
 

@@ -68,7 +68,9 @@ func TestASaveOfTheSettingsChangesOnlyWhatAPersonChanged(t *testing.T) {
 		_, r := s.Call(t, token, "GET", path, nil)
 		return r
 	}
-	_, rule := s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"), webtest.Object{"tool": "bash", "pattern": "rm -rf *", "action": "deny", "active": true, "note": "from\u202eada\ron Monday\nnoon"})
+	_, rule := s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"),
+		webtest.Object{"tool": "bash", "pattern": "rm -rf *", "action": "deny", "active": true,
+			"note": "from\u202eada\ron Monday\nnoon"})
 	id := rule["id"].(string)
 	path, at := "/settings/tool_permissions/"+id, webtest.RecordsOf("tool_permissions")+"/"+id
 	before := record(at)

@@ -34,7 +34,8 @@ func TestTheSetupLinkLeadsToTheListAsItsAdministrator(t *testing.T) {
 	differ := b.submit(t, "/setup", form)
 	is.Equal(differ.status, http.StatusUnprocessableEntity)
 	expect.Contains(t, differ.body, "The two passwords differ.")
-	for _, kept := range []string{`value="` + setup.Token + `"`, `value="ada@example.org"`, `value="Ada"`, `<div hidden>`} {
+	for _, kept := range []string{`value="` + setup.Token + `"`, `value="ada@example.org"`, `value="Ada"`,
+		`<div hidden>`} {
 		expect.Contains(t, differ.body, kept)
 	}
 	expect.Lacks(t, differ.body, webtest.Password)
@@ -71,6 +72,7 @@ func TestAnAccountWithoutChatsStartsWithTheDemo(t *testing.T) {
 	chat := b.submit(t, "/chats", url.Values{"id": {"chat1"}, "message": {"message1"}, "text": {""}, "demo": {"true"}})
 	is.Equal(chat.path, "/chats/chat1")
 	_, message := s.Call(t, token, "GET", "/api/collections/messages/records/message1", nil)
-	is.Equal(message["parts"], []any{map[string]any{"type": "text", "text": "Run `echo Hello from PocketCoder > hello-from-pocketcoder.txt`"}})
+	is.Equal(message["parts"], []any{map[string]any{"type": "text",
+		"text": "Run `echo Hello from PocketCoder > hello-from-pocketcoder.txt`"}})
 	is.True(!strings.Contains(b.visit(t, "/").body, "It asks you before"))
 }

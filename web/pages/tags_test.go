@@ -25,7 +25,8 @@ func TestChatsHaveTagsAndTheListIsNarrowedByOne(t *testing.T) {
 	b.submit(t, "/chats/"+two, url.Values{"tags": {"workshop"}})
 
 	page = b.visit(t, "/").body
-	for _, piece := range []string{`#to do</span>`, `href="/?tag=work"`, `href="/?tag=to+do"`, `href="/?tag=%3Cb%3E"`, "#&lt;b&gt;", ">First<", ">Second<"} {
+	for _, piece := range []string{`#to do</span>`, `href="/?tag=work"`, `href="/?tag=to+do"`, `href="/?tag=%3Cb%3E"`,
+		"#&lt;b&gt;", ">First<", ">Second<"} {
 		expect.Contains(t, page, piece)
 	}
 	page = b.visit(t, "/?tag=work").body

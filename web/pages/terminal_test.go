@@ -31,18 +31,22 @@ func TestATerminalShowsTheCommandsOfAChat(t *testing.T) {
 	ended("good", 0, "\x1b[1;32mok\x1b[0m <b>\x1b[2J\u202e\n", "")
 	ended("bad", 3, "", "10%\r20%\n")
 	s.Ran(t, chat, "gone", &events.ExecFinished{Reason: "lost", Error: "the worker is gone"})
-	s.Append(t, chat, events.ExecRefused{Exec: "no", Session: "ses_1", Call: "no", Command: "rm x", Cwd: "/", Reason: "a person said no"})
+	s.Append(t, chat, events.ExecRefused{Exec: "no", Session: "ses_1", Call: "no", Command: "rm x", Cwd: "/",
+		Reason: "a person said no"})
 	s.Append(t, chat, events.ExecRequested{Exec: "shell", Cwd: "/", Terminal: true, Private: true})
 
 	page := b.visit(t, "/chats/"+chat+"/terminal")
 	is.Equal(page.status, http.StatusOK)
 	for _, text := range []string{
-		`<span class="bold green">ok</span> &lt;b&gt;<b class="hidden">␛</b>[2J<b class="hidden">&lt;U+202E&gt;</b>`, `exit code 0`, `1.2 s`,
-		`<b class="hidden">␍</b>20%`, `exit code 3`, "lost: nothing is known about its end", "the worker is gone", "refused", "a person said no", "shell of a person", "Its output is not recorded.",
+		`<span class="bold green">ok</span> &lt;b&gt;<b class="hidden">␛</b>[2J<b class="hidden">&lt;U+202E&gt;</b>`,
+		`exit code 0`, `1.2 s`,
+		`<b class="hidden">␍</b>20%`, `exit code 3`, "lost: nothing is known about its end", "the worker is gone", "refused",
+		"a person said no", "shell of a person", "Its output is not recorded.",
 	} {
 		expect.Contains(t, page.body, text)
 	}
-	is.Equal(regexp.MustCompile(`id="x-(\w+)"`).FindAllString(page.body, -1), []string{`id="x-good"`, `id="x-bad"`, `id="x-gone"`, `id="x-no"`, `id="x-shell"`})
+	is.Equal(regexp.MustCompile(`id="x-(\w+)"`).FindAllString(page.body, -1),
+		[]string{`id="x-good"`, `id="x-bad"`, `id="x-gone"`, `id="x-no"`, `id="x-shell"`})
 	expect.Contains(t, b.visit(t, "/chats/"+chat).body, `href="/chats/`+chat+`/terminal"`)
 
 	is.Equal(newBrowser(t, s).visit(t, "/chats/"+chat+"/terminal").path, "/login?next=%2Fchats%2F"+chat+"%2Fterminal")
@@ -85,7 +89,8 @@ func TestALargeTerminalShowsItsNewestCommands(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
 	for i := range 35 {
-		s.Ran(t, chat, "x"+strconv.Itoa(i), &events.ExecFinished{Stdout: events.Output{Bytes: 100_000, Text: strings.Repeat("0123456789", 10_000)}})
+		s.Ran(t, chat, "x"+strconv.Itoa(i), &events.ExecFinished{Stdout: events.Output{Bytes: 100_000,
+			Text: strings.Repeat("0123456789", 10_000)}})
 	}
 	blob, err := s.Log.PutBlob(t.Context(), "big.stdout", strings.NewReader(strings.Repeat("Ü", 100_000)))
 	is.NoErr(err)
@@ -111,7 +116,8 @@ func TestATerminalLeadsToThePortsOfItsCommands(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
-	s.Append(t, chat, events.ExecRequested{Exec: "serve", Session: "ses_1", Call: "serve", Command: "detach python3 -m http.server 8123", Cwd: "/", Detached: true})
+	s.Append(t, chat, events.ExecRequested{Exec: "serve", Session: "ses_1", Call: "serve",
+		Command: "detach python3 -m http.server 8123", Cwd: "/", Detached: true})
 	expect.Contains(t, b.visit(t, "/chats/"+chat+"/terminal").body, `href="/chats/`+chat+`/ports/8123"`)
 	expect.Contains(t, b.visit(t, "/chats/"+chat+"/terminal?port=3000").body, `href="/chats/`+chat+`/ports/3000"`)
 	is.Equal(b.visit(t, "/chats/"+chat+"/terminal?port=99999").status, http.StatusBadRequest)

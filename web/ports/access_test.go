@@ -53,7 +53,8 @@ func TestPortIsForItsPersonOnly(t *testing.T) {
 	}
 	mark := strings.Split(ticket, "/")[6]
 	for _, elsewhere := range []string{
-		fmt.Sprintf("/api/chats/%s/ports/%d/%s/", other, port, mark), fmt.Sprintf("/api/chats/%s/ports/%d/%s/", chatID, port+1, mark),
+		fmt.Sprintf("/api/chats/%s/ports/%d/%s/", other, port, mark),
+		fmt.Sprintf("/api/chats/%s/ports/%d/%s/", chatID, port+1, mark),
 		path + "/" + mark + "x/", path + "/~/", path + "/" + strings.ToLower(mark) + "/",
 	} {
 		status, _ = s.Raw(t, "", "GET", elsewhere, nil)
@@ -61,12 +62,14 @@ func TestPortIsForItsPersonOnly(t *testing.T) {
 		status, _ = s.Raw(t, owner, "GET", elsewhere, nil) // who has a ticket needs no token, and gains nothing by one
 		is.Equal(status, http.StatusUnauthorized)
 	}
-	for _, route := range []string{"/api/chats/" + chatID + "/events", "/api/collections/chats/records", "/api/pocketcoder/sessions"} {
+	for _, route := range []string{"/api/chats/" + chatID + "/events", "/api/collections/chats/records",
+		"/api/pocketcoder/sessions"} {
 		status, _ = s.Raw(t, mark, "GET", route, nil)
 		is.Equal(status, http.StatusUnauthorized) // it is no token
 	}
 
-	_, err := s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chatID, User: &eve})
+	_, err := s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chatID,
+		User: &eve})
 	is.NoErr(err)
 	expect.Eventually(t, "the chat is somebody else's", func() bool {
 		status, _ := s.Raw(t, "", "GET", ticket, nil)
@@ -156,11 +159,13 @@ func TestWebSocketEndsWithTheRight(t *testing.T) {
 		},
 		"the chat is somebody else's": func(s *webtest.System, owner account.Identity, chatID string) error {
 			eve, _ := s.User(t, "eve", account.User)
-			_, err := s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chatID, User: &eve})
+			_, err := s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem},
+				Chat: chatID, User: &eve})
 			return err
 		},
 		"the chat is deleted": func(s *webtest.System, owner account.Identity, chatID string) error {
-			_, err := s.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chatID})
+			_, err := s.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{Actor: events.ActorSystem},
+				Chat: chatID})
 			return err
 		},
 	} {

@@ -25,9 +25,10 @@ import (
 	"pocketcoder/web/api"
 )
 
-// A port of a chat has an origin of its own for each account: a host name such as 3000-0123456789abcdef.localhost. So absolute
-// links, cookies and storage of what is served there work, and it shares none of them with us or with another port. A browser
-// gets in with a ticket, which it exchanges once for a cookie of that host. Our API takes no cookies, so no origin can use them there.
+// A port of a chat has an origin of its own for each account: a host name such as 3000-0123456789abcdef.localhost. So
+// absolute links, cookies and storage of what is served there work, and it shares none of them with us or with another
+// port. A browser gets in with a ticket, which it exchanges once for a cookie of that host. Our API takes no cookies,
+// so no origin can use them there.
 
 const (
 	portPlaceholder = "{port}"
@@ -42,7 +43,8 @@ const (
 func CheckPortsURL(template string) error {
 	scheme, rest, _ := strings.Cut(template, "://"+portPlaceholder+".")
 	u, err := url.Parse(scheme + "://" + rest)
-	if err != nil || scheme != "http" && scheme != "https" || u.Hostname() == "" || strings.Contains(rest, "{") || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+	if err != nil || scheme != "http" && scheme != "https" || u.Hostname() == "" || strings.Contains(rest, "{") ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
 		return fmt.Errorf("want a URL such as https://{port}.example.org, got %q", template)
 	}
 	return nil
@@ -179,7 +181,8 @@ func (s *Ports) servePortOrigin(w http.ResponseWriter, r *http.Request, label st
 		return s.enterPort(w, r, label, ticket, known)
 	}
 	if !known {
-		return api.Problem{Status: http.StatusUnauthorized, Message: "This browser has no access to this port, or its access has expired. Get a new address with: pocketcoder ports CHAT PORT"}
+		return api.Problem{Status: http.StatusUnauthorized,
+			Message: "This browser has no access to this port, or its access has expired. Get a new address with: pocketcoder ports CHAT PORT"}
 	}
 	since := s.API.Model.Seq() // before it is found out who may
 	who, err := s.callerOf(r, v)
@@ -202,11 +205,13 @@ func (s *Ports) enterPort(w http.ResponseWriter, r *http.Request, label, ticket 
 	}
 	cookie, ok := s.origins.exchange(ticket, label)
 	if !ok && !known {
-		return api.Problem{Status: http.StatusUnauthorized, Message: "This address has been used or has expired. Get a new one with: pocketcoder ports CHAT PORT"}
+		return api.Problem{Status: http.StatusUnauthorized,
+			Message: "This address has been used or has expired. Get a new one with: pocketcoder ports CHAT PORT"}
 	}
 	h := w.Header()
 	if ok {
-		c := http.Cookie{Name: portCookie, Value: cookie, Path: "/", MaxAge: int(portCookieLasts / time.Second), HttpOnly: true, SameSite: http.SameSiteLaxMode}
+		c := http.Cookie{Name: portCookie, Value: cookie, Path: "/", MaxAge: int(portCookieLasts / time.Second),
+			HttpOnly: true, SameSite: http.SameSiteLaxMode}
 		if strings.HasPrefix(s.URL, "https:") {
 			c.Name, c.Secure = portCookieTLS, true
 		}
@@ -247,7 +252,8 @@ func foreign(r *http.Request) bool {
 	case "", "same-origin", "none":
 		return false
 	}
-	return r.Method != http.MethodGet || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
+	return r.Method != http.MethodGet || r.Header.Get("Sec-Fetch-Mode") != "navigate" ||
+		r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 // rewrite makes the request to the command, without our cookie.
@@ -271,7 +277,8 @@ func (v visitor) rewrite(p *httputil.ProxyRequest) {
 
 // beyondOrigin are headers with which an answer could affect more than its own origin, or a proxy in front of us.
 var beyondOrigin = []string{
-	"Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Public-Key-Pins-Report-Only", "Expect-CT", "Alt-Svc", "Nel", "Report-To",
+	"Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Public-Key-Pins-Report-Only", "Expect-CT",
+	"Alt-Svc", "Nel", "Report-To",
 	"Reporting-Endpoints", "Proxy-Authenticate", "X-Sendfile", "X-Lighttpd-Send-File", "Set-Cookie2",
 }
 

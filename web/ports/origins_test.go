@@ -87,12 +87,14 @@ func TestAPortHasAnOriginWhereLinksCookiesAndStorageWork(t *testing.T) {
 	b := &browser{s: s, host: host}
 	resp, _ := b.do(t, "GET", "/")
 	is.Equal(resp.StatusCode, http.StatusUnauthorized) // nobody is in without a ticket
-	resp, _ = b.do(t, "GET", ticket, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
+	resp, _ = b.do(t, "GET", ticket, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest",
+		"document")
 	is.Equal([]any{resp.StatusCode, resp.Header.Get("Location")}, []any{http.StatusSeeOther, "/"})
 	is.Equal(len(b.cookies), 1)
 	is.True(b.cookies[0].HttpOnly && b.cookies[0].SameSite == http.SameSiteLaxMode && b.cookies[0].Domain == "")
 
-	resp, body := b.do(t, "GET", "/a%2Fb/app.js?x=1", "Origin", "http://"+host, "Sec-Fetch-Site", "same-origin", "Authorization", "Bearer app")
+	resp, body := b.do(t, "GET", "/a%2Fb/app.js?x=1", "Origin", "http://"+host, "Sec-Fetch-Site", "same-origin",
+		"Authorization", "Bearer app")
 	is.Equal(resp.StatusCode, http.StatusOK)
 	is.Equal(strings.TrimSpace(body), fmt.Sprintf(`{"host":"localhost:%d","path":"/a%%2Fb/app.js","query":"x=1"}`, port))
 	is.Equal(resp.Header.Values("Set-Cookie"), []string{"session=1; Path=/; HttpOnly"}) // of this host alone
@@ -141,11 +143,15 @@ func TestTheOriginOfAPortLetsOneBrowserInAndNoForeignPage(t *testing.T) {
 	} {
 		is.Equal(get(b, "/", headers...), http.StatusForbidden)
 	}
-	resp, _ := b.do(t, "POST", "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
+	resp, _ := b.do(t, "POST", "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest",
+		"document")
 	is.Equal(resp.StatusCode, http.StatusForbidden)
-	is.Equal(get(b, "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"), http.StatusOK) // a link leads there
+	// a link leads there
+	is.Equal(get(b, "/", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"),
+		http.StatusOK)
 
-	_, err := s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chatID, User: &eve})
+	_, err := s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chatID,
+		User: &eve})
 	is.NoErr(err)
 	expect.Eventually(t, "the chat is somebody else's", func() bool { return get(b, "/") == http.StatusNotFound })
 }

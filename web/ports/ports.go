@@ -1,8 +1,8 @@
 // Package ports serves the ports on which commands listen that run in the background, to browsers and other clients.
 //
-// Promises: a port is for the owner of its chat and for administrators, not for agents. Access ends with the login, and with
-// the right to the chat. A served page shares no origin, cookie or storage with the API. Our tokens and cookies never reach
-// the command. Tickets and cookies live in memory, at most a fixed number for each account.
+// Promises: a port is for the owner of its chat and for administrators, not for agents. Access ends with the login,
+// and with the right to the chat. A served page shares no origin, cookie or storage with the API. Our tokens and
+// cookies never reach the command. Tickets and cookies live in memory, at most a fixed number for each account.
 //
 // It must not know how a command's network is isolated: Dial connects.
 package ports
@@ -31,9 +31,11 @@ const portOfChat = "/api/chats/{id}/ports/{port}"
 
 // Ports serves the ports of commands that run in the background.
 type Ports struct {
-	API  *api.Server
-	URL  string                                                             // of the origins of ports, such as http://{port}.localhost:8090; empty for none. See CheckPortsURL
-	Dial func(ctx context.Context, chat string, port int) (net.Conn, error) // handlers.ErrNotServed when nothing serves there
+	API *api.Server
+	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See CheckPortsURL
+	URL string
+	// handlers.ErrNotServed when nothing serves there
+	Dial func(ctx context.Context, chat string, port int) (net.Conn, error)
 
 	tickets tickets
 	origins origins
@@ -56,9 +58,10 @@ func (s *Ports) Ticket(r *http.Request) (token string, found bool) {
 
 // portAnswer has the addresses of a port.
 type portAnswer struct {
-	Path    string `json:"path"`
-	URL     string `json:"url,omitempty"` // of the port's own origin, good for one browser within ten minutes; absent when there is none
-	Expires string `json:"expires"`       // of path: 2006-01-02 15:04:05.000Z
+	Path string `json:"path"`
+	// of the port's own origin, good for one browser within ten minutes; absent when there is none
+	URL     string `json:"url,omitempty"`
+	Expires string `json:"expires"` // of path: 2006-01-02 15:04:05.000Z
 }
 
 // openPort answers with the addresses of a port of a chat.
@@ -71,7 +74,8 @@ func (s *Ports) openPort(w http.ResponseWriter, r *http.Request, who api.Caller)
 	return api.WriteJSON(w, http.StatusOK, answer)
 }
 
-// Address returns where a browser reaches the port that a path names: the port's own origin if it has one. login is the caller's token.
+// Address returns where a browser reaches the port that a path names: the port's own origin if it has one. login is
+// the caller's token.
 func (s *Ports) Address(r *http.Request, who api.Caller, login string) (string, error) {
 	answer, err := s.open(r, who, login)
 	return cmp.Or(answer.URL, answer.Path), err
@@ -107,7 +111,8 @@ func (s *Ports) portOf(r *http.Request, who api.Caller) (int, error) {
 	text := r.PathValue("port")
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || port == 0 || strconv.FormatUint(port, 10) != text {
-		return 0, api.BadField("port", "validation_invalid_value", "want a port from 1 to 65535, got %q", api.Shortened(text, 40))
+		return 0, api.BadField("port", "validation_invalid_value", "want a port from 1 to 65535, got %q",
+			api.Shortened(text, 40))
 	}
 	return int(port), nil
 }
@@ -136,7 +141,8 @@ func (s *Ports) servePort(w http.ResponseWriter, r *http.Request, who api.Caller
 }
 
 // proxyPort passes a request to a port of a chat.
-func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, port int, rewrite func(*httputil.ProxyRequest), confine func(*http.Response) error) error {
+func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, port int,
+	rewrite func(*httputil.ProxyRequest), confine func(*http.Response) error) error {
 	var failed error
 	proxy := &httputil.ReverseProxy{
 		Rewrite: rewrite, ModifyResponse: confine, FlushInterval: -1,
@@ -160,9 +166,11 @@ func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, p
 		return failed
 	}
 	if errors.Is(failed, exec.ErrNotServed) {
-		return api.Problem{Status: http.StatusNotFound, Message: fmt.Sprintf("Nothing can be reached at port %d: %v.", port, failed)}
+		return api.Problem{Status: http.StatusNotFound, Message: fmt.Sprintf("Nothing can be reached at port %d: %v.", port,
+			failed)}
 	}
-	return api.Problem{Status: http.StatusBadGateway, Message: fmt.Sprintf("What serves port %d does not answer as a web server does.", port)}
+	return api.Problem{Status: http.StatusBadGateway,
+		Message: fmt.Sprintf("What serves port %d does not answer as a web server does.", port)}
 }
 
 // visit is one request to a port.
@@ -193,10 +201,14 @@ const portPolicy = "sandbox allow-scripts allow-forms allow-modals allow-popups 
 
 // ofOrigin are headers that affect the whole origin, which is ours, or a proxy in front of us.
 var ofOrigin = []string{
-	"Set-Cookie", "Set-Cookie2", "Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins", "Public-Key-Pins-Report-Only", "Expect-CT", "Alt-Svc",
-	"Service-Worker-Allowed", "Nel", "Report-To", "Reporting-Endpoints", "Origin-Agent-Cluster", "Accept-CH", "Critical-CH", "WWW-Authenticate",
-	"Proxy-Authenticate", "Refresh", "Referrer-Policy", "X-Content-Type-Options", "X-Frame-Options", "X-Sendfile", "X-Lighttpd-Send-File",
-	"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers", "Access-Control-Allow-Methods", "Cache-Control",
+	"Set-Cookie", "Set-Cookie2", "Clear-Site-Data", "Strict-Transport-Security", "Public-Key-Pins",
+	"Public-Key-Pins-Report-Only", "Expect-CT", "Alt-Svc",
+	"Service-Worker-Allowed", "Nel", "Report-To", "Reporting-Endpoints", "Origin-Agent-Cluster", "Accept-CH",
+	"Critical-CH", "WWW-Authenticate",
+	"Proxy-Authenticate", "Refresh", "Referrer-Policy", "X-Content-Type-Options", "X-Frame-Options", "X-Sendfile",
+	"X-Lighttpd-Send-File",
+	"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers",
+	"Access-Control-Allow-Methods", "Cache-Control",
 }
 
 // confine changes an answer so that it is harmless under our origin.
@@ -241,7 +253,8 @@ func (v visit) location(to string) string {
 	if err != nil {
 		return to
 	}
-	if host := u.Hostname(); host != "" && (u.Port() != strconv.Itoa(v.port) || host != "localhost" && host != "127.0.0.1") {
+	if host := u.Hostname(); host != "" && (u.Port() != strconv.Itoa(v.port) || host != "localhost" &&
+		host != "127.0.0.1") {
 		return to
 	}
 	if u.Host == "" && !strings.HasPrefix(u.Path, "/") {

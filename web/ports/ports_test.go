@@ -26,7 +26,8 @@ func echo(w http.ResponseWriter, r *http.Request) {
 }
 
 // visit does a request without following redirects.
-func visit(s *webtest.System, t testing.TB, method, path string, header http.Header, body string) (*http.Response, string) {
+func visit(s *webtest.System, t testing.TB, method, path string, header http.Header,
+	body string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
 	webtest.Check(t, err)
@@ -87,10 +88,12 @@ func TestPortIsServedAndNothingOfOursGoesInside(t *testing.T) {
 				Header                          http.Header
 			}
 			is.NoErr(json.Unmarshal([]byte(body), &got))
-			is.Equal([]string{got.Method, got.Host, got.Path, got.Body}, []string{c.method, fmt.Sprint("localhost:", port), c.path, c.body})
+			is.Equal([]string{got.Method, got.Host, got.Path, got.Body},
+				[]string{c.method, fmt.Sprint("localhost:", port), c.path, c.body})
 			_, query, _ := strings.Cut(c.rest, "?")
 			is.Equal(got.Query, query)
-			for _, name := range []string{"Authorization", "Cookie", "Referer", "Proxy-Authorization", "X-Forwarded-For", "Forwarded", "X-Forwarded-Host"} {
+			for _, name := range []string{"Authorization", "Cookie", "Referer", "Proxy-Authorization", "X-Forwarded-For",
+				"Forwarded", "X-Forwarded-Host"} {
 				is.Equal(got.Header.Values(name), nil) // stays outside
 			}
 			is.Equal(got.Header.Get("X-Own"), "kept")
@@ -138,7 +141,8 @@ func TestWhatAPortAnswersCannotTouchOurOrigin(t *testing.T) {
 		is.True(strings.HasPrefix(policies[0], "sandbox allow-scripts allow-forms"))
 		is.True(!strings.Contains(policies[0], "allow-same-origin") && !strings.Contains(policies[0], "allow-top-navigation"))
 		is.Equal(policies[1], "script-src 'none'") // its own is as strict as it likes
-		is.Equal([]string{h.Get("Referrer-Policy"), h.Get("X-Content-Type-Options"), h.Get("Cache-Control")}, []string{"no-referrer", "nosniff", "no-store"})
+		is.Equal([]string{h.Get("Referrer-Policy"), h.Get("X-Content-Type-Options"), h.Get("Cache-Control")},
+			[]string{"no-referrer", "nosniff", "no-store"})
 		want := ""
 		if ticketed {
 			want = "*"
@@ -146,10 +150,13 @@ func TestWhatAPortAnswersCannotTouchOurOrigin(t *testing.T) {
 		is.Equal(h.Get("Access-Control-Allow-Origin"), want)
 	}
 	is := is.New(t)
-	resp, _ := visit(s, t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"PUT"}, "Access-Control-Request-Headers": {"x-own"}}, "")
+	resp, _ := visit(s, t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"PUT"},
+		"Access-Control-Request-Headers": {"x-own"}}, "")
 	is.Equal(resp.StatusCode, http.StatusNoContent)
-	is.Equal([]string{resp.Header.Get("Access-Control-Allow-Origin"), resp.Header.Get("Access-Control-Allow-Headers")}, []string{"*", "x-own"})
-	resp, _ = visit(s, t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"DELETE"}}, "")
+	is.Equal([]string{resp.Header.Get("Access-Control-Allow-Origin"), resp.Header.Get("Access-Control-Allow-Headers")},
+		[]string{"*", "x-own"})
+	resp, _ = visit(s, t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"DELETE"}},
+		"")
 	is.Equal(resp.StatusCode, http.StatusNoContent)
 	expect.Contains(t, resp.Header.Get("Access-Control-Allow-Methods"), "DELETE")
 }
@@ -165,7 +172,8 @@ func TestWhatOurServerSaysOfEveryAnswerIsSaidOnce(t *testing.T) {
 		outer := httptest.NewRecorder()
 		outer.Header().Set("X-Content-Type-Options", "nosniff")
 		outer.Header().Set("Referrer-Policy", "no-referrer")
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("/api/chats/%s/ports/%d/", chat, at), nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("/api/chats/%s/ports/%d/", chat, at),
+			nil)
 		r.Header.Set("Authorization", owner)
 		s.Web.Routes().ServeHTTP(outer, r)
 		is.Equal(outer.Code == http.StatusOK, at == port)
@@ -188,11 +196,12 @@ func TestRedirectsOfAPortStayBelowIt(t *testing.T) {
 	}))
 	ticket := opened(s, t, owner, chat, port)
 	for to, want := range map[string]string{
-		"/login?x=1#y":                               ticket + "login?x=1#y",
-		"next":                                       "next",
-		ticket + "next?x":                            ticket + "next?x", // it goes by X-Forwarded-Prefix
-		strings.TrimSuffix(ticket, "/"):              strings.TrimSuffix(ticket, "/"),
-		strings.TrimSuffix(ticket, "/") + "x/y":      ticket + strings.TrimPrefix(strings.TrimSuffix(ticket, "/"), "/") + "x/y",
+		"/login?x=1#y":                  ticket + "login?x=1#y",
+		"next":                          "next",
+		ticket + "next?x":               ticket + "next?x", // it goes by X-Forwarded-Prefix
+		strings.TrimSuffix(ticket, "/"): strings.TrimSuffix(ticket, "/"),
+		strings.TrimSuffix(ticket, "/") + "x/y": ticket + strings.TrimPrefix(strings.TrimSuffix(ticket, "/"), "/") +
+			"x/y",
 		fmt.Sprintf("http://localhost:%d/a", port):   ticket + "a",
 		fmt.Sprintf("http://127.0.0.1:%d", port):     ticket,
 		"https://example.org/":                       "https://example.org/",

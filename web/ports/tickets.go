@@ -10,9 +10,9 @@ import (
 	"pocketcoder/web/api"
 )
 
-// A ticket lets a browser, which can send no header with a link, reach one port of one chat in the name of an account: it
-// stands in the path, for as long as it and the login that it was had with are good. What is served there is a page nobody
-// vouches for, so it has an origin of its own and no cookie would come along with what it loads.
+// A ticket lets a browser, which can send no header with a link, reach one port of one chat in the name of an account:
+// it stands in the path, for as long as it and the login that it was had with are good. What is served there is a page
+// nobody vouches for, so it has an origin of its own and no cookie would come along with what it loads.
 const (
 	ticketMark  = "~"
 	ticketLasts = time.Hour
@@ -54,7 +54,8 @@ func (t *tickets) give(k ticket) (id string, err error) {
 		delete(t.by, oldest)
 	}
 	if len(t.by) >= maxTickets {
-		return "", api.Problem{Status: http.StatusTooManyRequests, Message: "Too many ports are open; try again later.", Retry: time.Minute}
+		return "", api.Problem{Status: http.StatusTooManyRequests, Message: "Too many ports are open; try again later.",
+			Retry: time.Minute}
 	}
 	if t.by == nil {
 		t.by = map[string]ticket{}

@@ -17,7 +17,8 @@ func TestNoAccountTakesTheTicketsOfTheOthers(t *testing.T) {
 	is := is.New(t)
 	var all tickets
 	given := func(account, login string) string {
-		id, err := all.give(ticket{chat: "c1", port: "3000", account: account, login: login, expires: time.Now().Add(time.Hour)})
+		id, err := all.give(ticket{chat: "c1", port: "3000", account: account, login: login,
+			expires: time.Now().Add(time.Hour)})
 		is.NoErr(err)
 		return id
 	}

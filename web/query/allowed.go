@@ -12,8 +12,10 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Allowed says whether the living record of that id is there and the rule holds for it. A nil rule holds for superusers alone.
-func Allowed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, id string, rule *string, req filter.Request) (bool, error) {
+// Allowed says whether the living record of that id is there and the rule holds for it. A nil rule holds for
+// superusers alone.
+func Allowed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, id string, rule *string,
+	req filter.Request) (bool, error) {
 	if rule == nil && !req.Superuser {
 		return false, nil
 	}
@@ -23,7 +25,8 @@ func Allowed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema
 }
 
 // AllowedNew says whether the rule holds for a record that does not exist yet, with these values of fields.
-func AllowedNew(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, values map[string]any, rule *string, req filter.Request) (bool, error) {
+func AllowedNew(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, values map[string]any,
+	rule *string, req filter.Request) (bool, error) {
 	if rule == nil || req.Superuser {
 		return req.Superuser, nil
 	}

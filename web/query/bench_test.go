@@ -27,7 +27,8 @@ func busy(b *testing.B) *dbx.DB {
 				return err
 			}
 			for _, part := range []string{"a", "b"} {
-				if _, err := tx.NewQuery("INSERT INTO parts VALUES({:id}, {:message}, {:data})").Bind(dbx.Params{"id": id + part, "message": id, "data": `{"type":"text","text":"` + text + `"}`}).Execute(); err != nil {
+				if _, err := tx.NewQuery("INSERT INTO parts VALUES({:id}, {:message}, {:data})").Bind(dbx.Params{"id": id + part,
+					"message": id, "data": `{"type":"text","text":"` + text + `"}`}).Execute(); err != nil {
 					return err
 				}
 			}

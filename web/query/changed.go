@@ -18,10 +18,11 @@ type Change struct {
 	Removed     bool
 }
 
-// Changed gives the records that have changed after a sequence, in the order of their changes, removed ones included, as far as the rule
-// and the query's filter show them: of ids alone, or of all if that is nil. Errors are Invalid, ErrSuperusers, or of
-// the database.
-func Changed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, req filter.Request, rule *string, q Query, ids []string, since int64, limit int) ([]Change, error) {
+// Changed gives the records that have changed after a sequence, in the order of their changes, removed ones included,
+// as far as the rule and the query's filter show them: of ids alone, or of all if that is nil. Errors are Invalid,
+// ErrSuperusers, or of the database.
+func Changed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, req filter.Request,
+	rule *string, q Query, ids []string, since int64, limit int) ([]Change, error) {
 	if rule == nil && !req.Superuser {
 		return nil, ErrSuperusers
 	}
@@ -30,13 +31,15 @@ func Changed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema
 		asked := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
 		asked.Tombstones = true
 		if ids == nil {
-			asked.driver = "(SELECT id FROM " + c.Table + " WHERE last_seq > " + asked.Bind(since) + ") AS k_ CROSS JOIN " + c.Table + " AS t ON t.id = k_.id"
+			asked.driver = "(SELECT id FROM " + c.Table + " WHERE last_seq > " + asked.Bind(since) + ") AS k_ CROSS JOIN " +
+				c.Table + " AS t ON t.id = k_.id"
 		} else {
 			list, err := json.Marshal(ids)
 			if err != nil {
 				return err
 			}
-			asked.driver = "json_each(" + asked.Bind(string(list)) + ") AS k_ CROSS JOIN " + c.Table + " AS t ON " + c.IDColumn("t") + " = k_.value"
+			asked.driver = "json_each(" + asked.Bind(string(list)) + ") AS k_ CROSS JOIN " + c.Table + " AS t ON " +
+				c.IDColumn("t") + " = k_.value"
 			asked.where = append(asked.where, "t.last_seq > "+asked.Bind(since))
 		}
 		if err := asked.conditions(rule, q.Filter); err != nil {

@@ -28,7 +28,8 @@ func parseExcerpt(modifier string) (*excerpt, error) {
 	e := &excerpt{runes: runes}
 	if ellipsis = strings.TrimSpace(ellipsis); ellipsis != "" {
 		if e.ellipsis, err = strconv.ParseBool(ellipsis); err != nil {
-			return nil, schema.NewInvalid("fields", "invalid_arguments", "excerpt's second argument is true or false, got %q", ellipsis)
+			return nil, schema.NewInvalid("fields", "invalid_arguments", "excerpt's second argument is true or false, got %q",
+				ellipsis)
 		}
 	}
 	return e, nil
@@ -86,7 +87,8 @@ func afterTag(b *strings.Builder, rest string) string {
 		return rest
 	}
 	_, after, _ := strings.Cut(rest, ">")
-	name = strings.ToLower(name[:strings.IndexFunc(name+">", func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })])
+	name = strings.ToLower(name[:strings.IndexFunc(name+">",
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })])
 	if !inline[name] {
 		b.WriteByte(' ')
 	}

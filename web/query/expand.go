@@ -44,7 +44,8 @@ func parseExpand(text string) (branches, error) {
 	return root, nil
 }
 
-// expander adds to records what they are related to, as far as the view rules show that. It asks once for each relation of a level.
+// expander adds to records what they are related to, as far as the view rules show that. It asks once for each
+// relation of a level.
 type expander struct {
 	ctx  context.Context
 	db   dbx.Builder
@@ -62,7 +63,8 @@ func pointers(list []Record) []*Record {
 	return all
 }
 
-// expand follows the branches from records of a collection. Relations that are not there are no mistake, as in PocketBase.
+// expand follows the branches from records of a collection. Relations that are not there are no mistake, as in
+// PocketBase.
 func (e *expander) expand(c schema.Collection, parents []*Record, tree branches, shown *pick) error {
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		p, ok := shown.take(name)
@@ -95,7 +97,8 @@ func (e *expander) expand(c schema.Collection, parents []*Record, tree branches,
 }
 
 // attach gives each parent, by its id, its related records, having expanded those.
-func (e *expander) attach(to schema.Collection, name string, several bool, parents []*Record, links map[string][]*Record, tree branches, shown *pick) error {
+func (e *expander) attach(to schema.Collection, name string, several bool, parents []*Record,
+	links map[string][]*Record, tree branches, shown *pick) error {
 	below, ok := shown.take("expand")
 	if len(tree) > 0 && ok {
 		var all []*Record
@@ -124,7 +127,8 @@ func unique(list []*Record) []*Record {
 }
 
 // forward reads the records that a relation of the parents points to.
-func (e *expander) forward(to schema.Collection, f schema.Field, parents []*Record, tree branches, shown *pick) (map[string][]*Record, error) {
+func (e *expander) forward(to schema.Collection, f schema.Field, parents []*Record, tree branches,
+	shown *pick) (map[string][]*Record, error) {
 	wanted := map[string]bool{}
 	for _, parent := range parents {
 		if id := parent.related(f); id != "" {
@@ -151,7 +155,8 @@ func (e *expander) forward(to schema.Collection, f schema.Field, parents []*Reco
 }
 
 // back reads the records whose relation points to the parents, the oldest of each parent first.
-func (e *expander) back(from schema.Collection, f schema.Field, parents []*Record, tree branches, shown *pick) (map[string][]*Record, error) {
+func (e *expander) back(from schema.Collection, f schema.Field, parents []*Record, tree branches,
+	shown *pick) (map[string][]*Record, error) {
 	ids := make([]string, len(parents))
 	for i, parent := range parents {
 		ids[i] = parent.id
@@ -175,7 +180,8 @@ func (e *expander) back(from schema.Collection, f schema.Field, parents []*Recor
 }
 
 // read reads the records of a collection that meet a condition on a list of ids and that its view rule shows.
-func (e *expander) read(c schema.Collection, tree branches, shown *pick, ids []string, on func(q *question, list string) string) ([]*Record, error) {
+func (e *expander) read(c schema.Collection, tree branches, shown *pick, ids []string,
+	on func(q *question, list string) string) ([]*Record, error) {
 	if c.View == nil && !e.req.Superuser || len(ids) == 0 {
 		return nil, nil
 	}
@@ -193,7 +199,8 @@ func (e *expander) read(c schema.Collection, tree branches, shown *pick, ids []s
 		return nil, err
 	}
 	if e.left -= len(found); e.left < 0 {
-		return nil, schema.NewInvalid("expand", codeTooMany, "it leads to more than %d records: ask for smaller pages", maxExpanded)
+		return nil, schema.NewInvalid("expand", codeTooMany, "it leads to more than %d records: ask for smaller pages",
+			maxExpanded)
 	}
 	return pointers(found), nil
 }

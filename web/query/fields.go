@@ -15,7 +15,8 @@ type pick struct {
 	parts   map[string]*pick
 }
 
-// parseFields reads a list like "id,expand.chat.title,body:excerpt(200,true)". Fields that are not there are no mistake.
+// parseFields reads a list like "id,expand.chat.title,body:excerpt(200,true)". Fields that are not there are no
+// mistake.
 func parseFields(text string) (*pick, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil

@@ -128,7 +128,8 @@ var filters = []struct{ collection, who, filter, want string }{
 	{"chats", "super", `permissions_via_chat.metadata.n ?> 9`, "c1"},
 	{"chats", "super", `permissions_via_chat.metadata.n > 8`, "c1"},
 	{"chats", "super", `permissions_via_chat.id ?= "q3"`, "c3"},
-	{"chats", "super", `messages_via_chat.role ?= "assistant" && messages_via_chat.status ?= "delivered"`, ""}, // of the same message
+	// of the same message
+	{"chats", "super", `messages_via_chat.role ?= "assistant" && messages_via_chat.status ?= "delivered"`, ""},
 	{"chats", "super", `messages_via_chat.role ?= "assistant" && messages_via_chat.status ?= "failed"`, "c1"},
 	{"chats", "super", `messages_via_chat.role ?= "assistant" || title = "Gamma"`, "c1 c3"},
 	{"chats", "super", `title ~ "a" && messages_via_chat.role ?= "assistant"`, "c1"},

@@ -38,8 +38,8 @@ CREATE TABLE config(collection TEXT NOT NULL, record TEXT NOT NULL, fields TEXT 
   PRIMARY KEY(collection, record)) STRICT, WITHOUT ROWID;
 `
 
-// content is what the tests ask for. Every row's created is its first sequence in seconds after noon, 2026-03-04, but those of messages: they
-// come in pairs of the same time.
+// content is what the tests ask for. Every row's created is its first sequence in seconds after noon, 2026-03-04, but
+// those of messages: they come in pairs of the same time.
 const content = `
 INSERT INTO users VALUES
  ('ann','ann@x.org','Ann','user','s1','c1',at(1),at(1),1,1,0), ('bob','bob@x.org','Bob','user','s2','c3',at(2),at(2),2,2,0),
@@ -85,11 +85,13 @@ func kept(name string, rules schema.Rules, fields ...schema.Field) schema.Collec
 			fields[i].SQL = "t.fields -> '$." + f.Name + "'"
 		}
 	}
-	return schema.Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: "config", Key: "t.record", Where: "t.collection='" + name + "'", Live: "NOT t.removed", Rules: rules, Fields: fields}
+	return schema.Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: "config", Key: "t.record",
+		Where: "t.collection='" + name + "'", Live: "NOT t.removed", Rules: rules, Fields: fields}
 }
 
 func table(name string, rules schema.Rules, fields ...schema.Field) schema.Collection {
-	return schema.Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: name, Live: "NOT t.removed", Rules: rules, Fields: fields}
+	return schema.Collection{ID: "pbc_" + name, Name: name, Type: "base", Table: name, Live: "NOT t.removed",
+		Rules: rules, Fields: fields}
 }
 
 // reads counts how often the parts of a message were put together.
@@ -100,27 +102,39 @@ func testCatalogue() schema.Catalogue {
 	subagents := kept("subagents", all(authed), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"})
 	subagents.Alias = "sandbox_agents"
 	return schema.Catalogue{
-		table("users", all(schema.Rule(`id = @request.auth.id || @request.auth.role = "admin"`)), schema.Field{Name: "email", Kind: schema.Email}, schema.Field{Name: "name", Kind: schema.Text},
+		table("users", all(schema.Rule(`id = @request.auth.id || @request.auth.role = "admin"`)),
+			schema.Field{Name: "email", Kind: schema.Email}, schema.Field{Name: "name", Kind: schema.Text},
 			schema.Field{Name: "role", Kind: schema.Select, Values: []string{"user", "agent", "admin"}},
 			schema.Field{Name: "favourite", Kind: schema.Relation, Relation: "chats", Nullable: true}),
-		table("chats", all(own), schema.Field{Name: "title", Kind: schema.Text}, schema.Field{Name: "user", Kind: schema.Relation, Relation: "users"}, schema.Field{Name: "archived", Kind: schema.Bool}, schema.Field{Name: "n", Kind: schema.Number}),
-		table("messages", all(ofOwnChat), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"}, schema.Field{Name: "role", Kind: schema.Text}, schema.Field{Name: "status", Kind: schema.Text},
-			schema.Field{Name: "parts", Kind: schema.JSON, SQL: "(SELECT '['||group_concat(counted(data), ',' ORDER BY id)||']' FROM parts WHERE message = t.id)"},
+		table("chats", all(own), schema.Field{Name: "title", Kind: schema.Text},
+			schema.Field{Name: "user", Kind: schema.Relation, Relation: "users"},
+			schema.Field{Name: "archived", Kind: schema.Bool}, schema.Field{Name: "n", Kind: schema.Number}),
+		table("messages", all(ofOwnChat), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"},
+			schema.Field{Name: "role", Kind: schema.Text}, schema.Field{Name: "status", Kind: schema.Text},
+			schema.Field{Name: "parts", Kind: schema.JSON,
+				SQL: "(SELECT '['||group_concat(counted(data), ',' ORDER BY id)||']' FROM parts WHERE message = t.id)"},
 			schema.Field{Name: "error", Kind: schema.JSON}),
-		table("permissions", all(ofOwnChat), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"}, schema.Field{Name: "patterns", Kind: schema.JSON}, schema.Field{Name: "metadata", Kind: schema.JSON},
+		table("permissions", all(ofOwnChat), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"},
+			schema.Field{Name: "patterns", Kind: schema.JSON}, schema.Field{Name: "metadata", Kind: schema.JSON},
 			schema.Field{Name: "status", Kind: schema.Select}),
-		kept("agents", all(authed), schema.Field{Name: "name", Kind: schema.Text}, schema.Field{Name: "prompt", Kind: schema.Relation, Relation: "prompts"}, schema.Field{Name: "temperature", Kind: schema.Number},
+		kept("agents", all(authed), schema.Field{Name: "name", Kind: schema.Text},
+			schema.Field{Name: "prompt", Kind: schema.Relation, Relation: "prompts"},
+			schema.Field{Name: "temperature", Kind: schema.Number},
 			schema.Field{Name: "on", Kind: schema.Bool}, schema.Field{Name: "notes", Kind: schema.JSON}),
-		kept("prompts", schema.Rules{List: authed, View: public}, schema.Field{Name: "name", Kind: schema.Text}, schema.Field{Name: "body", Kind: schema.Text}),
-		kept("docs", all(readerOnly), schema.Field{Name: "title", Kind: schema.Text}, schema.Field{Name: "tags", Kind: schema.JSON}, schema.Field{Name: "readers", Kind: schema.JSON},
+		kept("prompts", schema.Rules{List: authed, View: public}, schema.Field{Name: "name", Kind: schema.Text},
+			schema.Field{Name: "body", Kind: schema.Text}),
+		kept("docs", all(readerOnly), schema.Field{Name: "title", Kind: schema.Text},
+			schema.Field{Name: "tags", Kind: schema.JSON}, schema.Field{Name: "readers", Kind: schema.JSON},
 			schema.Field{Name: "owner", Kind: schema.Relation, Relation: "users"}),
-		kept("keys", schema.Rules{}, schema.Field{Name: "user", Kind: schema.Relation, Relation: "users"}, schema.Field{Name: "value", Kind: schema.Text}),
+		kept("keys", schema.Rules{}, schema.Field{Name: "user", Kind: schema.Relation, Relation: "users"},
+			schema.Field{Name: "value", Kind: schema.Text}),
 		subagents,
 	}
 }
 
 func init() {
-	sqlite.MustRegisterScalarFunction("counted", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+	sqlite.MustRegisterScalarFunction("counted", 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value,
+		error) {
 		reads.Add(1)
 		return args[0], nil
 	})
@@ -160,7 +174,8 @@ func as(who string) filter.Request {
 		r.Superuser = true
 	default:
 		role := map[string]string{"ann": "user", "bob": "user", "root": "admin", "bot": "agent"}[who]
-		r.Auth = &filter.Auth{ID: who, Email: who + "@x.org", Name: strings.ToUpper(who[:1]) + who[1:], Role: role, Collection: "users"}
+		r.Auth = &filter.Auth{ID: who, Email: who + "@x.org", Name: strings.ToUpper(who[:1]) + who[1:], Role: role,
+			Collection: "users"}
 	}
 	return r
 }

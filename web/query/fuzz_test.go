@@ -35,7 +35,8 @@ func FuzzFilter(f *testing.F) {
 				t.Fatalf("%s: %q, %q, %q: %v", name, filter, sort, expand, err)
 			}
 			text := string(page.AppendJSON(nil))
-			for _, secret := range []string{`"id":"bob"`, `"id":"c3"`, `"id":"m5"`, `"id":"d3"`, `"id":"q3"`, "Gamma", "mellon", "s1"} {
+			for _, secret := range []string{`"id":"bob"`, `"id":"c3"`, `"id":"m5"`, `"id":"d3"`, `"id":"q3"`, "Gamma", "mellon",
+				"s1"} {
 				if strings.Contains(text, secret) {
 					t.Errorf("%s: %q, %q, %q shows %s", name, filter, sort, expand, secret)
 				}

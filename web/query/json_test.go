@@ -15,9 +15,13 @@ func TestStoredJSONIsCheckedAndPutOnOneLine(t *testing.T) {
 }
 
 var jsonTexts = []string{
-	`{}`, `[]`, ` { "a" : [ 1 , -2.5e+3 , true , false , null , "x\"\\\u00e9\n" ] , "b" : { } } `, "[1,\n2]", `"x"`, `0`, `-0`, `1.5`, `1E9`, `""`, "\t1\r\n",
-	``, ` `, `{`, `[`, `[1,]`, `{"a":1,}`, `{"a"}`, `{a:1}`, `01`, `1.`, `.5`, `-`, `+1`, `1e`, `tru`, `nul`, `"x`, `"\x"`, `"\u12"`, `"\u12g4"`, "\"\n\"", `[1 2]`, `{"a":1 "b":2}`, `1 2`, `]`, "\"\xff\"", `[[[[]]]]`, `{"a":{"b":[{}]}}`,
-	strings.Repeat("[", 9999) + strings.Repeat("]", 9999), strings.Repeat("[", 20000), "\x00", "1\x00", `{"":""}`, `"\`, `"\u`, "'a'",
+	`{}`, `[]`, ` { "a" : [ 1 , -2.5e+3 , true , false , null , "x\"\\\u00e9\n" ] , "b" : { } } `, "[1,\n2]", `"x"`, `0`,
+	`-0`, `1.5`, `1E9`, `""`, "\t1\r\n",
+	``, ` `, `{`, `[`, `[1,]`, `{"a":1,}`, `{"a"}`, `{a:1}`, `01`, `1.`, `.5`, `-`, `+1`, `1e`, `tru`, `nul`, `"x`,
+	`"\x"`, `"\u12"`, `"\u12g4"`, "\"\n\"", `[1 2]`, `{"a":1 "b":2}`, `1 2`, `]`, "\"\xff\"", `[[[[]]]]`,
+	`{"a":{"b":[{}]}}`,
+	strings.Repeat("[", 9999) + strings.Repeat("]", 9999), strings.Repeat("[", 20000), "\x00", "1\x00", `{"":""}`, `"\`,
+	`"\u`, "'a'",
 }
 
 // checkJSON holds appendJSON against encoding/json.
@@ -47,7 +51,8 @@ func FuzzStoredJSON(f *testing.F) {
 			checkJSON(t, text)
 		}
 		var back string
-		if err := json.Unmarshal(appendString(nil, text), &back); err != nil || back != strings.ToValidUTF8(text, "\ufffd") && back != eachToReplacement(text) {
+		if err := json.Unmarshal(appendString(nil, text), &back); err != nil ||
+			back != strings.ToValidUTF8(text, "\ufffd") && back != eachToReplacement(text) {
 			t.Errorf("%q came back as %q, %v", text, back, err)
 		}
 	})

@@ -16,7 +16,8 @@ const (
 	maxBack        = 1000 // records a back-relation expands to, PocketBase
 	maxExpanded    = 10_000
 	maxFirst       = 4000 // rows of a table that are tried for a page: reading them takes a few ms
-	// patience is how long one question may take: no answer a person waits for needs longer, and what does is a filter made to be slow.
+	// patience is how long one question may take: no answer a person waits for needs longer, and what does is a filter
+	// made to be slow.
 	patience = 3 * time.Second
 	// maxAnswer is how many bytes the records of one answer may have, what they expand to included.
 	maxAnswer = 32 << 20
@@ -35,5 +36,6 @@ const (
 )
 
 func tooLarge() schema.Invalid {
-	return schema.NewInvalid("perPage", codeTooLarge, "the records have more than %d bytes: ask for fewer of them, or for fewer fields", maxAnswer)
+	return schema.NewInvalid("perPage", codeTooLarge,
+		"the records have more than %d bytes: ask for fewer of them, or for fewer fields", maxAnswer)
 }

@@ -106,8 +106,11 @@ func TestAQuestionThatTakesTooLongIsCutShort(t *testing.T) {
 
 // hostile are texts that would do harm if they were ever part of SQL.
 var hostile = []string{
-	`'; DROP TABLE chats; --`, `" OR "1"="1`, "`; DELETE FROM users", `\' OR 1=1 --`, `'||(SELECT secret FROM users)||'`, `{:p0}`, `{{users}}`, `[[secret]]`, `?`, `:p0`, `$1`, `@p1`,
-	"\x00", "a\x00b", "\xff\xfe", "日本語 🎉 \u202e", `%`, `_`, `\`, `%\`, `x') UNION SELECT secret FROM users --`, "*/ DROP TABLE users /*", strings.Repeat("'", 99), "'", `"`, "(", "\n", "${x}", "{{", "[[", "t.secret", "1e999", "-", "..", ":",
+	`'; DROP TABLE chats; --`, `" OR "1"="1`, "`; DELETE FROM users", `\' OR 1=1 --`, `'||(SELECT secret FROM users)||'`,
+	`{:p0}`, `{{users}}`, `[[secret]]`, `?`, `:p0`, `$1`, `@p1`,
+	"\x00", "a\x00b", "\xff\xfe", "日本語 🎉 \u202e", `%`, `_`, `\`, `%\`, `x') UNION SELECT secret FROM users --`,
+	"*/ DROP TABLE users /*", strings.Repeat("'", 99), "'", `"`, "(", "\n", "${x}", "{{", "[[", "t.secret", "1e999", "-",
+	"..", ":",
 }
 
 func TestHostileTextsStayTexts(t *testing.T) {
@@ -136,12 +139,15 @@ func TestHostileTextsStayTexts(t *testing.T) {
 		}
 		_, err := View(t.Context(), db, testCatalogue(), get(t, "chats"), text, as("ann"), Query{})
 		is.True(errors.Is(err, ErrNotFound))
-		_, err = Allowed(t.Context(), db, testCatalogue(), get(t, "chats"), text, own, filter.Request{Auth: &filter.Auth{ID: text, Role: text, Collection: text}})
+		_, err = Allowed(t.Context(), db, testCatalogue(), get(t, "chats"), text, own,
+			filter.Request{Auth: &filter.Auth{ID: text, Role: text, Collection: text}})
 		is.NoErr(err)
-		ok, err := AllowedNew(t.Context(), db, testCatalogue(), get(t, "chats"), map[string]any{"title": text, text: text, "id": text, "user": "ann"}, own, as("ann"))
+		ok, err := AllowedNew(t.Context(), db, testCatalogue(), get(t, "chats"),
+			map[string]any{"title": text, text: text, "id": text, "user": "ann"}, own, as("ann"))
 		is.NoErr(err)
 		is.True(ok)
-		_, err = Changed(t.Context(), db, testCatalogue(), get(t, "chats"), as("ann"), own, Query{Filter: "title = " + quoted(text)}, []string{text}, 0, 10)
+		_, err = Changed(t.Context(), db, testCatalogue(), get(t, "chats"), as("ann"), own,
+			Query{Filter: "title = " + quoted(text)}, []string{text}, 0, 10)
 		var i schema.Invalid
 		is.True(err == nil || errors.As(err, &i))
 		_, known := testCatalogue().Get(text)
@@ -164,7 +170,8 @@ func TestHostileTextsAreFound(t *testing.T) {
 		_, err := db.NewQuery("UPDATE chats SET title = {:title} WHERE id = 'c1'").Bind(dbx.Params{"title": text}).Execute()
 		is.NoErr(err)
 		for _, op := range []string{"=", "~"} {
-			page, err := list(t.Context(), t, db, "chats", as("ann"), Query{Filter: `title ` + op + ` "` + text + `" && id = "c1"`})
+			page, err := list(t.Context(), t, db, "chats", as("ann"),
+				Query{Filter: `title ` + op + ` "` + text + `" && id = "c1"`})
 			is.NoErr(err)
 			is.Equal(len(page.Items), 1)
 			is.Equal(page.Items[0].Get("title"), text)

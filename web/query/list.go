@@ -41,8 +41,10 @@ type Page struct {
 	Items                                 []Record
 }
 
-// List gives a page of the records that the list rule and the query's filter let through. Errors are Invalid, ErrSuperusers, or of the database.
-func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, req filter.Request, q Query) (Page, error) {
+// List gives a page of the records that the list rule and the query's filter let through. Errors are Invalid,
+// ErrSuperusers, or of the database.
+func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, req filter.Request,
+	q Query) (Page, error) {
 	if c.List == nil && !req.Superuser {
 		return Page{}, ErrSuperusers
 	}
@@ -81,8 +83,10 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	return page, nil
 }
 
-// View gives one record. Errors are Invalid, ErrSuperusers, ErrNotFound when there is no such record or the view rule hides it, or of the database.
-func View(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, id string, req filter.Request, q Query) (Record, error) {
+// View gives one record. Errors are Invalid, ErrSuperusers, ErrNotFound when there is no such record or the view rule
+// hides it, or of the database.
+func View(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, id string,
+	req filter.Request, q Query) (Record, error) {
 	if c.View == nil && !req.Superuser {
 		return Record{}, ErrSuperusers
 	}

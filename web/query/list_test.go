@@ -33,8 +33,10 @@ func TestListsAreSorted(t *testing.T) {
 	if err != nil || len(page.Items) != 7 {
 		t.Errorf("random: %q, %v", ids(page.Items), err)
 	}
-	for _, sort := range []string{"nothing", "-", ",", "created,", "@now", "@request.auth.id", "@collection.users.id", "null", "1", "created;drop table users", "chat.nothing", "secret", "(created)", "created desc", "\x00"} {
-		if _, err := list(t.Context(), t, db, "users", as("ann"), Query{Sort: sort}); err == nil || err.(schema.Invalid).Field != "sort" {
+	for _, sort := range []string{"nothing", "-", ",", "created,", "@now", "@request.auth.id", "@collection.users.id",
+		"null", "1", "created;drop table users", "chat.nothing", "secret", "(created)", "created desc", "\x00"} {
+		if _, err := list(t.Context(), t, db, "users", as("ann"), Query{Sort: sort}); err == nil ||
+			err.(schema.Invalid).Field != "sort" {
 			t.Errorf("sort by %q: %v", sort, err)
 		}
 	}
@@ -69,7 +71,8 @@ func TestOnlyThePageIsReadInFull(t *testing.T) {
 	is := is.New(t)
 	db := open(t)
 	before := reads.Load()
-	_, err := list(t.Context(), t, db, "messages", as("super"), Query{PerPage: 1, Sort: "-created,chat.title", Filter: `chat.user.name != "x"`})
+	_, err := list(t.Context(), t, db, "messages", as("super"),
+		Query{PerPage: 1, Sort: "-created,chat.title", Filter: `chat.user.name != "x"`})
 	is.NoErr(err)
 	is.Equal(reads.Load(), before) // the last message has no parts
 	_, err = list(t.Context(), t, db, "messages", as("super"), Query{PerPage: 1, Page: 2, Sort: "created"})
@@ -119,7 +122,8 @@ func TestRecordsLookAsPocketBaseWritesThem(t *testing.T) {
 	is.Equal(len(page.Items), 0)
 	alias, _ := testCatalogue().Get("sandbox_agents")
 	named, _ := testCatalogue().Get("subagents")
-	is.Equal([]string{alias.Name, alias.ID, named.Name, named.ID}, []string{"sandbox_agents", "pbc_subagents", "subagents", "pbc_subagents"})
+	is.Equal([]string{alias.Name, alias.ID, named.Name, named.ID},
+		[]string{"sandbox_agents", "pbc_subagents", "subagents", "pbc_subagents"})
 }
 
 func TestGetGivesValuesOfTheirKind(t *testing.T) {
@@ -146,7 +150,8 @@ func picked(t *testing.T, collection, who string, q Query) []map[string]any {
 func TestRelationsAreExpanded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m := picked(t, "messages", "ann", Query{Filter: `id = "m1"`, Expand: "chat.user, chat.messages_via_chat ,,nothing,role,chat.nothing"})[0]
+	m := picked(t, "messages", "ann", Query{Filter: `id = "m1"`,
+		Expand: "chat.user, chat.messages_via_chat ,,nothing,role,chat.nothing"})[0]
 	chat := m["expand"].(map[string]any)["chat"].(map[string]any)
 	is.Equal(chat["title"], "Alpha 100%")
 	is.Equal(chat["collectionName"], "chats")
@@ -197,14 +202,17 @@ func TestFieldsPickParts(t *testing.T) {
 		{"chats", `id="c2"`, "user", "expand.*", `{"expand":{"user":{"collectionId":"pbc_users","collectionName":"users","id":"ann","email":"ann@x.org","name":"Ann","role":"user","favourite":"c1","created":"2026-03-04 12:00:01.000Z","updated":"2026-03-04 12:00:01.000Z"}}}`},
 		{"docs", `id="d1"`, "", "tags,readers.x", `{"tags":["red","blue"],"readers":["ann","bob"]}`},
 	} {
-		page, err := list(t.Context(), t, db, c.collection, as("ann"), Query{Filter: c.filter, Expand: c.expand, Fields: c.fields})
+		page, err := list(t.Context(), t, db, c.collection, as("ann"),
+			Query{Filter: c.filter, Expand: c.expand, Fields: c.fields})
 		is.NoErr(err)
 		if got := string(page.Items[0].AppendJSON(nil)); got != c.want {
 			t.Errorf("%s\n got %s\nwant %s", c.fields, got, c.want)
 		}
 	}
-	for _, fields := range []string{"id:upper", "id:excerpt", "id:excerpt()", "id:excerpt(0)", "id:excerpt(-1)", "id:excerpt(1,2,3)", "id:excerpt(x)", strings.Repeat("a,", 101)} {
-		if _, err := list(t.Context(), t, db, "chats", as("ann"), Query{Fields: fields}); err == nil || err.(schema.Invalid).Field != "fields" {
+	for _, fields := range []string{"id:upper", "id:excerpt", "id:excerpt()", "id:excerpt(0)", "id:excerpt(-1)",
+		"id:excerpt(1,2,3)", "id:excerpt(x)", strings.Repeat("a,", 101)} {
+		if _, err := list(t.Context(), t, db, "chats", as("ann"), Query{Fields: fields}); err == nil ||
+			err.(schema.Invalid).Field != "fields" {
 			t.Errorf("%s: %v", fields, err)
 		}
 	}
@@ -233,7 +241,8 @@ func TestBackRelationsExpandToALimit(t *testing.T) {
 	db := open(t)
 	_, err := db.NewQuery("WITH RECURSIVE n(i) AS (SELECT 1000 UNION ALL SELECT i+1 FROM n WHERE i < 2009) INSERT INTO messages SELECT 'x'||i, iif(i < 2005, 'c1', 'c3'), '', '', '', '', '', i, i, 0 FROM n").Execute()
 	is.NoErr(err)
-	page, err := list(t.Context(), t, db, "chats", as("root"), Query{Expand: "messages_via_chat", Fields: "id,expand.messages_via_chat.id"})
+	page, err := list(t.Context(), t, db, "chats", as("root"), Query{Expand: "messages_via_chat",
+		Fields: "id,expand.messages_via_chat.id"})
 	is.NoErr(err)
 	for i, want := range []int{1000, 1, 7, 1} {
 		is.Equal(len(page.Items[i].expanded[0].records), want)
@@ -249,7 +258,8 @@ func TestExpandReadsSoManyRecords(t *testing.T) {
 		page, err := list(t.Context(), t, db, "chats", as("super"), Query{})
 		is.NoErr(err)
 		e := expander{ctx: t.Context(), db: db, cat: testCatalogue(), req: as("super"), left: left}
-		err = e.expand(c, pointers(page.Items), branches{"messages_via_chat": nil, "user": {"chats_via_user": nil}}, nil) // 7 messages, 2 users, their 3 chats
+		// 7 messages, 2 users, their 3 chats
+		err = e.expand(c, pointers(page.Items), branches{"messages_via_chat": nil, "user": {"chats_via_user": nil}}, nil)
 		i, _ := err.(schema.Invalid)
 		is.Equal(i.Code, want)
 	}
@@ -264,7 +274,8 @@ func TestPagesNeitherRepeatNorSkip(t *testing.T) {
 	for _, sort := range []string{"created", "-created", "role,-status", ""} {
 		var seen []string
 		for page := 1; page <= 8; page++ {
-			p, err := list(t.Context(), t, db, "messages", as("super"), Query{Filter: `role = "same"`, Sort: sort, PerPage: 7, Page: page})
+			p, err := list(t.Context(), t, db, "messages", as("super"),
+				Query{Filter: `role = "same"`, Sort: sort, PerPage: 7, Page: page})
 			is.NoErr(err)
 			seen = append(seen, strings.Fields(ids(p.Items))...)
 		}
@@ -295,7 +306,8 @@ func TestAPageIsTheSameWhetherOrNotItsRecordsAreAmongTheFirstOfTheTable(t *testi
 		2: fmt.Sprintf("new%d new%d", maxFirst-1, maxFirst-2),
 		4: fmt.Sprintf("new%d new%d m4 m3", maxFirst-1, maxFirst-2),
 	} {
-		page, err := list(t.Context(), t, db, "messages", as("ann"), Query{Sort: "-created", PerPage: perPage, SkipTotal: true})
+		page, err := list(t.Context(), t, db, "messages", as("ann"),
+			Query{Sort: "-created", PerPage: perPage, SkipTotal: true})
 		is.NoErr(err)
 		is.Equal(ids(page.Items), want)
 	}

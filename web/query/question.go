@@ -15,10 +15,11 @@ import (
 // question is one statement that reads rows of a collection as t.
 type question struct {
 	*filter.Statement
-	ctx    context.Context
-	db     dbx.Builder
-	c      schema.Collection
-	driver string // what the rows are found by, with t joined to it, when SQLite must not choose: it would begin with a person's chats
+	ctx context.Context
+	db  dbx.Builder
+	c   schema.Collection
+	// what the rows are found by, with t joined to it, when SQLite must not choose: it would begin with a person's chats
+	driver string
 	from   string // what is joined to t
 	where  []string
 	most   int    // bytes that the records may have, 0 for any
@@ -27,7 +28,8 @@ type question struct {
 
 // order says which of the rows are read, and in what order.
 type order struct {
-	from, by      string // what is joined for it, and the terms; by is not for rows in groups, and empty for that of the outer loop
+	// what is joined for it, and the terms; by is not for rows in groups, and empty for that of the outer loop
+	from, by      string
 	limit, offset int
 }
 
@@ -80,9 +82,9 @@ func (q *question) query(sql string) *dbx.Query {
 	return q.db.NewQuery(sql).WithContext(q.ctx).Bind(q.Params)
 }
 
-// page returns the records of a page. SQLite evaluates a rule about the chat of a record by reading all records of the caller's chats, and
-// then it sorts them. If these are many, most pages are among the first rows of the table, which an index has in the order of creation.
-// If they are few, that way is short.
+// page returns the records of a page. SQLite evaluates a rule about the chat of a record by reading all records of the
+// caller's chats, and then it sorts them. If these are many, most pages are among the first rows of the table, which
+// an index has in the order of creation. If they are few, that way is short.
 func (q *question) page(wanted Query, o order) ([]Record, error) {
 	sort := strings.TrimLeft(wanted.Sort, "+-")
 	if q.from == "" || q.driver != "" || wanted.Filter != "" || sort != "" && sort != "created" {
@@ -90,9 +92,11 @@ func (q *question) page(wanted Query, o order) ([]Record, error) {
 	}
 	key := q.c.IDColumn("t")
 	first := *q
-	first.driver = "(SELECT " + key + " AS k FROM " + q.c.Table + " AS t ORDER BY " + o.by + " LIMIT " + strconv.Itoa(maxFirst) + ") AS first_ CROSS JOIN " +
+	first.driver = "(SELECT " + key + " AS k FROM " + q.c.Table + " AS t ORDER BY " + o.by + " LIMIT " +
+		strconv.Itoa(maxFirst) + ") AS first_ CROSS JOIN " +
 		q.c.Table + " AS t ON " + key + " = first_.k"
-	found, err := first.read(wanted, order{limit: o.limit, offset: o.offset}) // the outer loop is in that order, and ends with the page
+	// the outer loop is in that order, and ends with the page
+	found, err := first.read(wanted, order{limit: o.limit, offset: o.offset})
 	if err != nil || len(found) == o.limit {
 		return found, err
 	}
@@ -133,7 +137,8 @@ func (q *question) read(wanted Query, o order) ([]Record, error) {
 }
 
 func (q *question) scan(shape *shape, o order) ([]Record, error) {
-	sql := "SELECT " + shape.columns("t") + " FROM (" + q.keys(o) + ") AS page_ CROSS JOIN " + q.c.Table + " AS t ON " + q.c.IDColumn("t") + " = page_.k"
+	sql := "SELECT " + shape.columns("t") + " FROM (" + q.keys(o) + ") AS page_ CROSS JOIN " + q.c.Table + " AS t ON " +
+		q.c.IDColumn("t") + " = page_.k"
 	if q.c.Where != "" {
 		sql += " AND (" + q.c.Where + ")"
 	}
@@ -150,7 +155,8 @@ func (q *question) keys(o order) string {
 	sql := "SELECT " + key + " AS k" + q.joined(o.from)
 	if q.group != "" {
 		place := "row_number() OVER (PARTITION BY " + q.group + " ORDER BY t.first_seq, " + key + ")"
-		sql = "SELECT k FROM (SELECT " + key + " AS k, t.first_seq AS seq, " + place + " AS place" + q.rows() + ") WHERE place <= " + strconv.Itoa(maxBack) + " GROUP BY k"
+		sql = "SELECT k FROM (SELECT " + key + " AS k, t.first_seq AS seq, " + place + " AS place" + q.rows() +
+			") WHERE place <= " + strconv.Itoa(maxBack) + " GROUP BY k"
 		by = "min(seq), k"
 	}
 	if by != "" {

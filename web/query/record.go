@@ -59,7 +59,8 @@ func lead(name string) string { return string(appendString([]byte{','}, name)) +
 func (s *shape) columns(alias string) string {
 	created, _ := s.c.Field("created")
 	updated, _ := s.c.Field("updated")
-	list := []string{s.c.IDColumn(alias), s.c.Column(created, alias), s.c.Column(updated, alias), alias + ".first_seq", alias + ".last_seq", alias + ".removed"}
+	list := []string{s.c.IDColumn(alias), s.c.Column(created, alias), s.c.Column(updated, alias), alias + ".first_seq",
+		alias + ".last_seq", alias + ".removed"}
 	for _, f := range s.fields {
 		list = append(list, s.c.Column(f, alias))
 	}

@@ -31,7 +31,8 @@ func TestEachSeesTheirOwn(t *testing.T) {
 	}
 }
 
-// Ann owns document d1 and reads d2, both of which name Bob. What she may not list stays unknown to her, whatever way she asks.
+// Ann owns document d1 and reads d2, both of which name Bob. What she may not list stays unknown to her, whatever way
+// she asks.
 func TestAFilterDoesNotTellWhatMayNotBeListed(t *testing.T) {
 	t.Parallel()
 	db := open(t)
@@ -49,7 +50,8 @@ func TestAFilterDoesNotTellWhatMayNotBeListed(t *testing.T) {
 			t.Errorf("%s, %s: got %q, %v, want %q", c.collection, c.filter, ids(page.Items), err, c.want)
 		}
 	}
-	page, err := list(t.Context(), t, db, "docs", as("ann"), Query{Sort: "owner.name"}) // Bob's name would sort d2 behind d1
+	// Bob's name would sort d2 behind d1
+	page, err := list(t.Context(), t, db, "docs", as("ann"), Query{Sort: "owner.name"})
 	if err != nil || ids(page.Items) != "d2 d1" {
 		t.Errorf("sorted: %q, %v", ids(page.Items), err)
 	}
@@ -154,7 +156,8 @@ func TestChangesCarryTombstones(t *testing.T) {
 		{"ann", `role = "user"`, nil, 0, 100, "m1 m4 m8"}, {"ann", "", []string{"m2", "m8", "m5", "x' OR 1"}, 0, 100, "m2 m8"}, {"ann", "", []string{}, 0, 100, ""},
 		{"super", "", nil, 45, 100, "m7 m8"}, {"", "", nil, 0, 100, ""},
 	} {
-		changes, err := Changed(t.Context(), db, cat, get(t, "messages"), as(c.who), ofOwnChat, Query{Filter: c.filter}, c.ids, c.since, c.limit)
+		changes, err := Changed(t.Context(), db, cat, get(t, "messages"), as(c.who), ofOwnChat, Query{Filter: c.filter},
+			c.ids, c.since, c.limit)
 		if err != nil {
 			t.Fatal(err)
 		}

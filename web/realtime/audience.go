@@ -20,7 +20,8 @@ type audience struct {
 // newAudience starts an audience for changes after the sequence now. registry.mu must be held.
 func (s *Realtime) newAudience(ctx context.Context, key string, t topic, now uint64) *audience {
 	ctx, end := context.WithCancel(ctx)
-	a := &audience{source: source{key: key, subs: map[*subscription]bool{}, done: now, news: make(chan struct{}, 1), end: end}, topic: t, group: groupOfCollection(t.collection)}
+	a := &audience{source: source{key: key, subs: map[*subscription]bool{}, done: now, news: make(chan struct{}, 1),
+		end: end}, topic: t, group: groupOfCollection(t.collection)}
 	s.registry.audiences[key] = a
 	go s.runAudience(ctx, a)
 	return a
@@ -81,7 +82,8 @@ const pageOfChanges = 100
 
 // changes returns a page of the changes of a topic after since, in order, only of ids unless ids is nil. The page is
 // complete up to upTo; more reports whether there are later changes.
-func (s *Realtime) changes(ctx context.Context, t topic, ids []string, since uint64) (page []*message, upTo uint64, more bool, err error) {
+func (s *Realtime) changes(ctx context.Context, t topic, ids []string,
+	since uint64) (page []*message, upTo uint64, more bool, err error) {
 	err = s.API.Ask(ctx, t.holder, func(db dbx.Builder, seq uint64) error {
 		var found []query.Change
 		found, more, err = s.readChanges(ctx, db, t, ids, since)

@@ -9,8 +9,8 @@ import (
 	"pocketcoder/web/api"
 )
 
-// The largest numbers of connected clients, which bound the memory that they use. An official client connects as a guest and
-// logs in within a second.
+// The largest numbers of connected clients, which bound the memory that they use. An official client connects as a
+// guest and logs in within a second.
 const (
 	maxClients        = 20_000
 	maxGuests         = 2_000
@@ -28,7 +28,8 @@ func (rt *registry) connect(c *client, address string) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if len(rt.clients) >= maxClients || rt.guests >= maxGuests {
-		return api.Problem{Status: http.StatusServiceUnavailable, Message: "Too many clients are connected; try again later.", Retry: time.Minute}
+		return api.Problem{Status: http.StatusServiceUnavailable,
+			Message: "Too many clients are connected; try again later.", Retry: time.Minute}
 	}
 	c.holder = "address " + address
 	if rt.held[c.holder] >= cmp.Or(rt.addressClients, maxAddressClients) {

@@ -47,7 +47,8 @@ func TestClientsOfAnAddressAndOfAnAccountAreBounded(t *testing.T) {
 	_, bob := s.User(t, "bob", account.User)
 	s.Web.Realtime.HoldFewer(5, 10)
 	connect := func() int {
-		status, _ := webtest.Ask(s, t, "", webtest.Request("GET", "/api/realtime", "")) // from an address of its own each time
+		// from an address of its own each time
+		status, _ := webtest.Ask(s, t, "", webtest.Request("GET", "/api/realtime", ""))
 		return status
 	}
 	var clients []*webtest.Follower
@@ -80,7 +81,8 @@ func TestTopicsOfAnAccountThatCostMuchAreBounded(t *testing.T) {
 	_, bob := s.User(t, "bob", account.User)
 	filtered := func(first, n int) (topics []string) {
 		for i := range n {
-			topics = append(topics, "chats/*?options="+webtest.Escape(fmt.Sprintf(`{"query":{"filter":"title = \"%d\""}}`, first+i)))
+			topics = append(topics, "chats/*?options="+
+				webtest.Escape(fmt.Sprintf(`{"query":{"filter":"title = \"%d\""}}`, first+i)))
 		}
 		return topics
 	}

@@ -22,7 +22,8 @@ func TestAnIdleConnectionIsKeptWarmAndEnds(t *testing.T) {
 	ended := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &client{api: new(api.Server), news: make(chan struct{}, 1)}
-		ended <- new(Realtime).stream(r.Context(), api.NewPatientWriter(w), c, timeouts{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond, anon: time.Minute})
+		ended <- new(Realtime).stream(r.Context(), api.NewPatientWriter(w), c,
+			timeouts{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond, anon: time.Minute})
 	}))
 	defer server.Close()
 	resp, err := http.Get(server.URL)
@@ -38,7 +39,8 @@ func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	c := &client{api: new(api.Server), news: make(chan struct{}, 1), expires: time.Now()}
-	err := new(Realtime).stream(t.Context(), api.NewPatientWriter(httptest.NewRecorder()), c, timeouts{ping: time.Millisecond, idle: time.Minute, anon: time.Minute})
+	err := new(Realtime).stream(t.Context(), api.NewPatientWriter(httptest.NewRecorder()), c,
+		timeouts{ping: time.Millisecond, idle: time.Minute, anon: time.Minute})
 	is.True(errors.Is(err, errOver))
 }
 

@@ -17,8 +17,8 @@ type resumePoint struct {
 }
 
 const (
-	// uncertainty is how long a connection may seem open after the other side is gone, so that what was sent meanwhile is lost:
-	// Linux gives up a connection that acknowledges nothing after 924 s (net.ipv4.tcp_retries2).
+	// uncertainty is how long a connection may seem open after the other side is gone, so that what was sent meanwhile is
+	// lost: Linux gives up a connection that acknowledges nothing after 924 s (net.ipv4.tcp_retries2).
 	uncertainty = 16 * time.Minute
 
 	maxResumePoints = 10_000
@@ -74,7 +74,8 @@ func (rt *registry) dropOldest() {
 
 // resumeAfter returns the sequence up to which earlier connections of the session have delivered a topic. Another
 // open connection may be dead, so it counts only up to doubtful. mu must be held.
-func (rt *registry) resumeAfter(c *client, who account.Identity, topic string, doubtful uint64) (since uint64, known bool) {
+func (rt *registry) resumeAfter(c *client, who account.Identity, topic string,
+	doubtful uint64) (since uint64, known bool) {
 	since = math.MaxUint64
 	key := resumeKey(who.Session, topic)
 	if e, ok := rt.ended[key]; ok && time.Since(e.at) < resumeLife {

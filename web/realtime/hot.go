@@ -12,8 +12,8 @@ import (
 	"pocketcoder/web/query/filter"
 )
 
-// The hot stream of a chat has the topic chats:<id>. It shows messages of the chat's own session while the assistant writes
-// them. Each event is {"event":…,"data":…}:
+// The hot stream of a chat has the topic chats:<id>. It shows messages of the chat's own session while the assistant
+// writes them. Each event is {"event":…,"data":…}:
 //
 //	text_delta        {messageID, partID, text}          text that was appended, in order
 //	tool_status       {messageID, partID, tool, status}
@@ -21,10 +21,10 @@ import (
 //	message_complete  {messageID, parts, status, role}   completed or aborted
 //	message_error     {messageID, error: {message}}
 //
-// messageID is OpenCode's. One of the last two events ends every message, after its record says so. One also ends a user's
-// message without an answer, and a turn without any message. A new subscriber first gets the messages that ended since the
-// last connection of its session, and a snapshot of each unfinished message. A snapshot replaces an earlier one that is still
-// in the queue of a client.
+// messageID is OpenCode's. One of the last two events ends every message, after its record says so. One also ends a
+// user's message without an answer, and a turn without any message. A new subscriber first gets the messages that
+// ended since the last connection of its session, and a snapshot of each unfinished message. A snapshot replaces an
+// earlier one that is still in the queue of a client.
 //
 // One hub serves all subscribers of a chat. It reads text deltas from DELTAS and everything else from the read models.
 

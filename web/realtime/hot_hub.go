@@ -64,7 +64,8 @@ func (s *Realtime) changedChats(ctx context.Context, changes []store.Change) (ma
 
 // messages returns the newest changes of messages after since: at most limit, only of the chat, and only of ids
 // unless ids is nil.
-func (s *Realtime) messages(ctx context.Context, chat string, ids []string, since uint64, limit int, fields string) (rows []messageRecord, err error) {
+func (s *Realtime) messages(ctx context.Context, chat string, ids []string, since uint64, limit int,
+	fields string) (rows []messageRecord, err error) {
 	t := topic{request: filter.Request{Superuser: true}, query: map[string]string{"fields": fields}}
 	t.collection, _ = s.API.Catalogue.Get("messages")
 	if chat != "" {

@@ -16,8 +16,8 @@ type livePart struct {
 	status   string          // of a tool, as it was sent
 }
 
-// partInfo has the fields of an OpenCode part that are used here. It is narrower than the type in events/opencode, because parts
-// arrive with each chunk of output.
+// partInfo has the fields of an OpenCode part that are used here. It is narrower than the type in events/opencode,
+// because parts arrive with each chunk of output.
 type partInfo struct {
 	ID        string `json:"id"`
 	MessageID string `json:"messageID"`

@@ -45,7 +45,9 @@ func (r messageRecord) endEvent() *message {
 		id = r.ID
 	}
 	if r.EngineStatus == "completed" || r.EngineStatus == "aborted" {
-		return &message{last: r.last, data: hotEvent("message_complete", map[string]any{"messageID": id, "parts": append([]json.RawMessage{}, r.Parts...), "status": r.EngineStatus, "role": r.Role})}
+		return &message{last: r.last, data: hotEvent("message_complete",
+			map[string]any{"messageID": id, "parts": append([]json.RawMessage{}, r.Parts...), "status": r.EngineStatus,
+				"role": r.Role})}
 	}
 	return &message{last: r.last, data: errorEvent(id, errorText(r.Error))}
 }

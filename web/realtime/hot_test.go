@@ -97,7 +97,8 @@ func TestRunningToolsAreShown(t *testing.T) {
 			if d.Event == "tool_status" {
 				seen = append(seen, fmt.Sprint(d.Data["tool"], " ", d.Data["status"]))
 			}
-			if d.Event == "message_snapshot" && strings.Contains(fmt.Sprint(d.Data["parts"]), "output:"+output+" status:"+status) {
+			if d.Event == "message_snapshot" && strings.Contains(fmt.Sprint(d.Data["parts"]),
+				"output:"+output+" status:"+status) {
 				return
 			}
 		}
@@ -157,7 +158,8 @@ func TestATurnThatEndsWithoutAWordIsTold(t *testing.T) {
 			chat := s.Talking(t, ann)
 			f := s.Connect(t).Follow(t, ann, "chats:"+chat)
 			s.Fact(t, chat, events.MessageSubmitted{Message: "m_" + chat, Parts: []events.Part{{Type: "text", Text: "go"}}})
-			s.Fact(t, chat, events.MessageSending{Message: "m_" + chat, Session: "ses_own", EngineMessage: "msg_0", EngineParts: []string{"prt_" + chat}})
+			s.Fact(t, chat, events.MessageSending{Message: "m_" + chat, Session: "ses_own", EngineMessage: "msg_0",
+				EngineParts: []string{"prt_" + chat}})
 			s.Fact(t, chat, events.MessageDelivered{Message: "m_" + chat, EngineMessage: "msg_0"})
 			c.ends(chat)
 			got := f.Next(t)
@@ -179,7 +181,8 @@ func TestAHotStreamIsForThoseWhoSeeTheChat(t *testing.T) {
 	_, ann := s.User(t, "ann", account.User)
 	_, root := s.User(t, "root", account.Admin)
 	chat := s.Talking(t, ann)
-	a, b := s.Connect(t).Follow(t, ann, "chats:"+chat), s.Connect(t).Follow(t, bob, "chats:"+chat, "chats:*", "chats:nothing")
+	a, b := s.Connect(t).Follow(t, ann, "chats:"+chat), s.Connect(t).Follow(t, bob, "chats:"+chat, "chats:*",
+		"chats:nothing")
 	s.Fails(t, chat, "end")
 	a.Endings(t)
 	status, answer := s.Call(t, root, "PATCH", "/api/collections/chats/records/"+chat, map[string]any{"user": bobID})

@@ -30,7 +30,8 @@ type transcript struct {
 }
 
 func newTranscript(since uint64) transcript {
-	return transcript{messages: map[string]*liveMessage{}, submitted: map[string]bool{}, failed: map[string]bool{}, unknown: map[string]bool{}, since: since}
+	return transcript{messages: map[string]*liveMessage{}, submitted: map[string]bool{}, failed: map[string]bool{},
+		unknown: map[string]bool{}, since: since}
 }
 
 // liveMessage is one message of the assistant.
@@ -203,12 +204,14 @@ func (t *transcript) queueParts(m *liveMessage) {
 	for _, id := range slices.Sorted(maps.Keys(m.parts)) {
 		p := m.parts[id]
 		if len(p.unsent) > 0 {
-			t.queue(&message{data: hotEvent("text_delta", map[string]any{"messageID": m.id, "partID": id, "text": string(p.unsent)})})
+			t.queue(&message{data: hotEvent("text_delta", map[string]any{"messageID": m.id, "partID": id,
+				"text": string(p.unsent)})})
 			p.unsent = nil
 		}
 		if status := p.info.State.Status; status != p.status {
 			p.status = status
-			t.queue(&message{data: hotEvent("tool_status", map[string]any{"messageID": m.id, "partID": id, "tool": p.info.Tool, "status": status})})
+			t.queue(&message{data: hotEvent("tool_status", map[string]any{"messageID": m.id, "partID": id, "tool": p.info.Tool,
+				"status": status})})
 		}
 	}
 }
@@ -247,5 +250,6 @@ func (m *liveMessage) snapshot() *message {
 			parts = append(parts, data)
 		}
 	}
-	return &message{replaces: m.id, data: hotEvent("message_snapshot", map[string]any{"messageID": m.id, "role": "assistant", "parts": parts})}
+	return &message{replaces: m.id, data: hotEvent("message_snapshot",
+		map[string]any{"messageID": m.id, "role": "assistant", "parts": parts})}
 }

@@ -1,9 +1,10 @@
 // Package realtime serves realtime as PocketBase's clients speak it: changes of records, and what a chat's assistant is
 // writing.
 //
-// Promises: a change is sent after its commit, once, in order. A client gets only what its account may see at that moment. A
-// client that reconnects with the same login gets what it missed. A client that falls behind is disconnected; nothing waits
-// for it. The number of clients of an address and of an account is bounded, and so is what waits for them.
+// Promises: a change is sent after its commit, once, in order. A client gets only what its account may see at that
+// moment. A client that reconnects with the same login gets what it missed. A client that falls behind is
+// disconnected; nothing waits for it. The number of clients of an address and of an account is bounded, and so is what
+// waits for them.
 //
 // It must not write: it reads the read models and the deltas.
 package realtime
@@ -21,18 +22,19 @@ import (
 	"pocketcoder/web/api"
 )
 
-// The protocol is PocketBase's (https://pocketbase.io/docs/api-realtime). A client connects as a guest and gets an id. A request
-// with that id and a token says what the client follows; the client then sees what the account may see. A topic is <collection>,
-// <collection>/* or <collection>/<id>, with ?options= for a filter, expand and fields. An event has the topic byte for byte. Any
-// other topic is accepted and has no events, except chats:<id> (hot.go).
+// The protocol is PocketBase's (https://pocketbase.io/docs/api-realtime). A client connects as a guest and gets an id.
+// A request with that id and a token says what the client follows; the client then sees what the account may see. A
+// topic is <collection>, <collection>/* or <collection>/<id>, with ?options= for a filter, expand and fields. An event
+// has the topic byte for byte. Any other topic is accepted and has no events, except chats:<id> (hot.go).
 //
-// A change of a row is sent after its commit, once, in the order of changes. An audience (audience.go) is all subscriptions of one
-// account to one topic: it reads and encodes a change once. Nothing waits for a client. A client whose queue is full is
-// disconnected, and so is one whose events are too much together with all that waits for the clients of its account.
+// A change of a row is sent after its commit, once, in the order of changes. An audience (audience.go) is all
+// subscriptions of one account to one topic: it reads and encodes a change once. Nothing waits for a client. A client
+// whose queue is full is disconnected, and so is one whose events are too much together with all that waits for the
+// clients of its account.
 //
-// A reconnecting client first gets what it missed, page by page; PocketBase loses these changes. endings.go remembers how far
-// each topic of a session got. A record that changed several times is sent once, as it is now. A record that may have been lost
-// in transit is sent again, whole.
+// A reconnecting client first gets what it missed, page by page; PocketBase loses these changes. endings.go remembers
+// how far each topic of a session got. A record that changed several times is sent once, as it is now. A record that
+// may have been lost in transit is sent again, whole.
 
 // Realtime serves realtime. Run must run while it serves.
 type Realtime struct {
@@ -74,8 +76,8 @@ func (rt *registry) open() {
 	}
 }
 
-// Running returns a channel that is closed when Run follows the read models. Clients that connect before wait for it: they would
-// miss changes.
+// Running returns a channel that is closed when Run follows the read models. Clients that connect before wait for it:
+// they would miss changes.
 func (s *Realtime) Running() <-chan struct{} {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
@@ -145,7 +147,8 @@ func (s *Realtime) connectRealtime(w http.ResponseWriter, r *http.Request, who a
 	case <-r.Context().Done():
 		return r.Context().Err()
 	}
-	c := &client{api: s.API, id: rand.Text() + rand.Text(), news: make(chan struct{}, 1), follows: map[string]*subscription{}}
+	c := &client{api: s.API, id: rand.Text() + rand.Text(), news: make(chan struct{}, 1),
+		follows: map[string]*subscription{}}
 	if err := s.registry.connect(c, who.Client.Address); err != nil {
 		return err
 	}

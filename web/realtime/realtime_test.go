@@ -42,9 +42,11 @@ func TestTopicsComeBackByteForByte(t *testing.T) {
 	other := s.Chat(t, ann, "other")
 	options := func(query string) string { return "?options=" + url.QueryEscape(`{"query":`+query+`}`) }
 	topics := []string{
-		"chats", "chats/*", "chats/" + chat, "chats/*" + options(`{"filter":"title ~ 't%w'"}`), "chats/*" + options(`{"fields":"id,title"}`),
+		"chats", "chats/*", "chats/" + chat, "chats/*" + options(`{"filter":"title ~ 't%w'"}`),
+		"chats/*" + options(`{"fields":"id,title"}`),
 		"chats/" + chat + options(`{"expand":"user","fields":"title,expand.user.email"}`),
-		`chats/*?options=%7B+%22headers%22:{"X-Odd":1},"query":{"other":true}}&more=é ü`, "chats/*?", "chats/*?options=no", "custom topic: é/?x",
+		`chats/*?options=%7B+%22headers%22:{"X-Odd":1},"query":{"other":true}}&more=é ü`, "chats/*?", "chats/*?options=no",
+		"custom topic: é/?x",
 	}
 	f := s.Connect(t).Follow(t, ann, append(topics, "", "chats/*")...)
 	s.Rename(t, ann, chat, "tow")
@@ -58,7 +60,8 @@ func TestTopicsComeBackByteForByte(t *testing.T) {
 		is.Equal(got[topic].Data.Record["title"], "tow")
 	}
 	is.Equal(got[topics[4]].Data.Record, map[string]any{"id": chat, "title": "tow"})
-	is.Equal(got[topics[5]].Data.Record, map[string]any{"title": "tow", "expand": map[string]any{"user": map[string]any{"email": "ann@example.org"}}})
+	is.Equal(got[topics[5]].Data.Record, map[string]any{"title": "tow",
+		"expand": map[string]any{"user": map[string]any{"email": "ann@example.org"}}})
 	is.Equal(got["chats/*"].Data.Record["user"], user)
 	s.Rename(t, ann, other, "no match")
 	for range 6 { // all but the ones of the other chat, and the filter
@@ -95,7 +98,8 @@ func TestNobodySeesWhatIsNotTheirs(t *testing.T) {
 	_, root := s.User(t, "root", account.Admin)
 	annsChat, bobsChat := s.Chat(t, ann, "ann's"), s.Chat(t, bob, "bob's")
 	topics := []string{"chats/*", "chats/" + annsChat, "chats/" + bobsChat, "messages/*", "permissions/*", "users/*"}
-	a, b, all, guest := s.Connect(t).Follow(t, ann, topics...), s.Connect(t).Follow(t, bob, topics...), s.Connect(t).Follow(t, root, "chats/*"), s.Connect(t).Follow(t, "", topics...)
+	a, b, all, guest := s.Connect(t).Follow(t, ann, topics...), s.Connect(t).Follow(t, bob, topics...),
+		s.Connect(t).Follow(t, root, "chats/*"), s.Connect(t).Follow(t, "", topics...)
 	s.Asked(t, annsChat, "per_1")
 	s.Rename(t, ann, annsChat, "secret")
 	s.Rename(t, bob, bobsChat, "end")
@@ -176,7 +180,8 @@ func TestARevokedSessionsStreamEnds(t *testing.T) {
 	ends, stays := s.Connect(t).Follow(t, ann, "chats/*"), s.Connect(t).Follow(t, other, "chats/*")
 	identity, err := s.Accounts.Check(ann)
 	is.NoErr(err)
-	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Command: handlers.Command{Actor: "user:" + id}, Account: id, Session: identity.Session}))
+	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Command: handlers.Command{Actor: "user:" + id},
+		Account: id, Session: identity.Session}))
 	ends.Ends(t)
 	s.Chat(t, other, "after")
 	is.Equal(stays.Next(t).String(), "chats/* create after")

@@ -57,7 +57,8 @@ func TestChangesDuringTheGapComeFirst(t *testing.T) {
 			one = append(one, got.String())
 		}
 	}
-	is.Equal(all, []string{"chats/* create new", "chats/* update missed too", "chats/* delete doomed", "chats/* create end"})
+	is.Equal(all, []string{"chats/* create new", "chats/* update missed too", "chats/* delete doomed",
+		"chats/* create end"})
 	is.Equal(one, []string{"chats/" + doomed + " delete doomed"})
 	is.Equal(other.Next(t).String(), "chats/* create end")
 
@@ -143,7 +144,8 @@ func TestSessionsGoOnAfterARestart(t *testing.T) {
 	_, ann := s.User(t, "ann", account.User)
 	s.Chat(t, ann, "before")
 	restarted := &webtest.System{Log: s.Log, Model: s.Model, Accounts: s.Accounts, Chats: s.Chats, Records: s.Records}
-	restarted.Web = web.New(web.Options{Log: s.Log, Model: s.Model, Accounts: s.Accounts, Chats: s.Chats, Records: s.Records, Logger: s.Web.API.Logger})
+	restarted.Web = web.New(web.Options{Log: s.Log, Model: s.Model, Accounts: s.Accounts, Chats: s.Chats,
+		Records: s.Records, Logger: s.Web.API.Logger})
 	s.Run(t, restarted.Web.Realtime.Run)
 	restarted.Server = httptest.NewServer(restarted.Web.Routes())
 	t.Cleanup(restarted.Server.Close)

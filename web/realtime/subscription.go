@@ -93,7 +93,8 @@ func (rt *registry) checkOwner(c *client, who api.Caller) error {
 	if rt.clients[c.id] != c {
 		return api.Problem{Status: http.StatusNotFound, Message: "Missing or invalid client id."}
 	}
-	if was := c.who; was != nil && (who.Identity == nil || who.Account != was.Account || who.Collection != was.Collection) {
+	if was := c.who; was != nil && (who.Identity == nil || who.Account != was.Account ||
+		who.Collection != was.Collection) {
 		return api.Forbidden("The current and the previous request authorization don't match.")
 	}
 	return nil

@@ -41,15 +41,18 @@ const (
 // parseTopics parses the topics of a request, each once. It ignores empty ones, as PocketBase does.
 func parseTopics(catalogue schema.Catalogue, texts []string) (topics []topic, err error) {
 	if len(texts) > maxTopics {
-		return nil, api.BadField("subscriptions", "validation_length_too_long", "the length must be no more than %d", maxTopics)
+		return nil, api.BadField("subscriptions", "validation_length_too_long", "the length must be no more than %d",
+			maxTopics)
 	}
 	seen, size := map[string]bool{"": true}, 0
 	for i, text := range texts {
 		if len(text) > maxTopic {
-			return nil, api.BadField("subscriptions", "validation_length_too_long", "%d: the length must be no more than %d", i, maxTopic)
+			return nil, api.BadField("subscriptions", "validation_length_too_long", "%d: the length must be no more than %d", i,
+				maxTopic)
 		}
 		if size += len(text); size > maxAllTopics {
-			return nil, api.BadField("subscriptions", "validation_length_too_long", "the length of all must be no more than %d", maxAllTopics)
+			return nil, api.BadField("subscriptions", "validation_length_too_long", "the length of all must be no more than %d",
+				maxAllTopics)
 		}
 		if strings.ContainsAny(text, "\r\n\x00") { // it would end the line of the event that names it
 			return nil, api.BadField("subscriptions", "validation_match_invalid", "%d: a topic is one line", i)
@@ -85,8 +88,8 @@ func parseTopic(catalogue schema.Catalogue, text string) topic {
 	return t
 }
 
-// parseOptions reads the query of ?options={"query":{},"headers":{}}. As in PocketBase, values of other types become text, and
-// options that cannot be read are ignored.
+// parseOptions reads the query of ?options={"query":{},"headers":{}}. As in PocketBase, values of other types become
+// text, and options that cannot be read are ignored.
 func parseOptions(text string) map[string]string {
 	query := map[string]string{}
 	values, _ := url.ParseQuery(text)
@@ -118,7 +121,8 @@ func (s *Realtime) admit(r *http.Request, who api.Caller, t *topic) error {
 			t.admitted, err = query.Allowed(r.Context(), db, s.API.Catalogue, chats, t.chat, chats.View, t.request)
 			return err
 		}
-		_, err = query.Changed(r.Context(), db, s.API.Catalogue, t.collection, t.request, t.rule(), t.wants(), t.ids(), math.MaxInt64, 1)
+		_, err = query.Changed(r.Context(), db, s.API.Catalogue, t.collection, t.request, t.rule(), t.wants(), t.ids(),
+			math.MaxInt64, 1)
 		t.admitted = err == nil
 		return err
 	})

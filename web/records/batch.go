@@ -56,7 +56,8 @@ func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, who api.Calle
 		return err
 	}
 	if len(body.Requests) == 0 || len(body.Requests) > maxBatch {
-		return api.BadField("requests", "validation_length_out_of_range", "want 1 to %d requests, got %d", maxBatch, len(body.Requests))
+		return api.BadField("requests", "validation_length_out_of_range", "want 1 to %d requests, got %d", maxBatch,
+			len(body.Requests))
 	}
 	var done []written
 	seq, err := handlers.Transaction(r.Context(), s.Log, func(ctx context.Context) error {
@@ -130,14 +131,16 @@ func batchProblem(i int, err error) error {
 }
 
 // runOne carries out one request inside the batch's transaction.
-func (s *Records) runOne(ctx context.Context, r *http.Request, who api.Caller, one batchRequest, fresh created) (done written, err error) {
+func (s *Records) runOne(ctx context.Context, r *http.Request, who api.Caller, one batchRequest,
+	fresh created) (done written, err error) {
 	at, err := url.Parse(one.URL)
 	if err != nil || at.Host != "" {
 		return done, api.BadField("url", "validation_invalid_value", "want a path")
 	}
 	path := strings.Split(strings.TrimPrefix(at.Path, "/"), "/")
 	if len(path) < 4 || len(path) > 5 || path[0] != "api" || path[1] != "collections" || path[3] != "records" {
-		return done, api.BadField("url", "validation_invalid_value", "want /api/collections/{collection}/records or a record below it")
+		return done, api.BadField("url", "validation_invalid_value",
+			"want /api/collections/{collection}/records or a record below it")
 	}
 	if done.c, err = s.collectionNamed(path[2]); err != nil {
 		return done, err
@@ -156,7 +159,8 @@ func (s *Records) runOne(ctx context.Context, r *http.Request, who api.Caller, o
 	return done, s.runMethod(ctx, &done, who, one, fresh)
 }
 
-func (s *Records) runMethod(ctx context.Context, done *written, who api.Caller, one batchRequest, fresh created) (err error) {
+func (s *Records) runMethod(ctx context.Context, done *written, who api.Caller, one batchRequest,
+	fresh created) (err error) {
 	switch {
 	case one.Method == http.MethodPost && done.id == "":
 		done.id, _, err = s.create(ctx, who, done.c, one.Body, fresh)
@@ -164,7 +168,8 @@ func (s *Records) runMethod(ctx context.Context, done *written, who api.Caller, 
 		done.id, _, err = s.update(ctx, who, done.c, done.id, one.Body, fresh)
 	case one.Method == http.MethodPut && done.id == "": // create, or update what has the id
 		id := textOf(one.Body["id"])
-		if done.id, _, err = s.update(ctx, who, done.c, id, one.Body, fresh); errors.Is(err, query.ErrNotFound) || api.ProblemOf(err).Status == http.StatusNotFound {
+		if done.id, _, err = s.update(ctx, who, done.c, id, one.Body, fresh); errors.Is(err, query.ErrNotFound) ||
+			api.ProblemOf(err).Status == http.StatusNotFound {
 			done.id, _, err = s.create(ctx, who, done.c, one.Body, fresh)
 		}
 	case one.Method == http.MethodDelete && done.id != "":

@@ -31,11 +31,13 @@ func TestBudgetsThatLimitNothingAreRefused(t *testing.T) {
 		is.Equal(status, 400)
 		is.True(answer["data"].(map[string]any)[field] != nil) // it names the field
 	}
-	status, answer := s.Call(t, root, "POST", webtest.RecordsOf("budgets"), map[string]any{"name": "a", "scope": "chat", "cost": -1})
+	status, answer := s.Call(t, root, "POST", webtest.RecordsOf("budgets"),
+		map[string]any{"name": "a", "scope": "chat", "cost": -1})
 	is.Equal(status, 400)
 	is.True(answer["data"].(map[string]any)["cost"] != nil)
 
-	status, made := s.Call(t, root, "POST", webtest.RecordsOf("budgets"), map[string]any{"name": "a", "scope": "chat", "tokens": 100})
+	status, made := s.Call(t, root, "POST", webtest.RecordsOf("budgets"),
+		map[string]any{"name": "a", "scope": "chat", "tokens": 100})
 	is.Equal(status, 200)
 	is.Equal(made["user"], "") // everybody's
 	path := webtest.RecordsOf("budgets") + "/" + made["id"].(string)
@@ -43,7 +45,8 @@ func TestBudgetsThatLimitNothingAreRefused(t *testing.T) {
 	is.Equal(status, 400)
 	status, _ = s.Call(t, root, "PATCH", path, map[string]any{"tokens": 0, "cost": 2})
 	is.Equal(status, 200)
-	status, _ = s.Call(t, root, "POST", webtest.RecordsOf("budgets"), map[string]any{"name": "a", "scope": "day", "cost": 1})
+	status, _ = s.Call(t, root, "POST", webtest.RecordsOf("budgets"),
+		map[string]any{"name": "a", "scope": "day", "cost": 1})
 	is.Equal(status, 400) // the name is taken
 }
 
@@ -83,9 +86,11 @@ func TestWhatABudgetHoldsIsShown(t *testing.T) {
 	is.Equal(status, 400)
 	expect.Contains(t, answer["message"].(string), "budget")
 
-	status, m := s.Call(t, adas, "POST", webtest.RecordsOf("messages"), map[string]any{"chat": chat, "role": "user", "parts": []map[string]any{{"type": "text", "text": "hello"}}})
+	status, m := s.Call(t, adas, "POST", webtest.RecordsOf("messages"),
+		map[string]any{"chat": chat, "role": "user", "parts": []map[string]any{{"type": "text", "text": "hello"}}})
 	is.Equal(status, 200)
-	e, err := events.New(chat, events.ActorPolicy, events.MessageHeld{Message: m["id"].(string), Permission: "p1", Reason: "it is used up"})
+	e, err := events.New(chat, events.ActorPolicy, events.MessageHeld{Message: m["id"].(string), Permission: "p1",
+		Reason: "it is used up"})
 	is.NoErr(err)
 	seq, err := s.Log.Append(t.Context(), e)
 	is.NoErr(err)
@@ -108,9 +113,11 @@ func TestAnAdministratorDecidesAboutABudgetOfAllChats(t *testing.T) {
 		scope  string
 		status int
 	}{{record.BudgetOfChat, 200}, {record.BudgetOfDay, 400}} {
-		status, made := s.Call(t, root, "POST", webtest.RecordsOf("budgets"), map[string]any{"name": c.scope, "scope": c.scope, "tokens": 5, "active": true})
+		status, made := s.Call(t, root, "POST", webtest.RecordsOf("budgets"),
+			map[string]any{"name": c.scope, "scope": c.scope, "tokens": 5, "active": true})
 		is.Equal(status, 200)
-		held, err := budgets.Hold(t.Context(), chat, 1, time.Now(), func(context.Context, string, string, string) (float64, float64, error) { return 0, 6, nil })
+		held, err := budgets.Hold(t.Context(), chat, 1, time.Now(),
+			func(context.Context, string, string, string) (float64, float64, error) { return 0, 6, nil })
 		is.NoErr(err)
 		last, err := s.Log.Last(t.Context())
 		is.NoErr(err)

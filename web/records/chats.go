@@ -23,10 +23,12 @@ func createChat(s *Records, ctx context.Context, w change) (string, uint64, erro
 
 func updateChat(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	if user, given := w.text("user"); given && user != w.oldText("user") && !w.who.Is("admin") {
-		return "", 0, api.BadField("user", "validation_invalid_value", "Only an administrator may give a chat to another account.")
+		return "", 0, api.BadField("user", "validation_invalid_value",
+			"Only an administrator may give a chat to another account.")
 	}
 	c := chat.Update{Command: w.Command, Chat: w.id}
-	texts := map[string]**string{"title": &c.Title, "description": &c.Description, "tags": &c.Tags, "agent": &c.Agent, "user": &c.User}
+	texts := map[string]**string{"title": &c.Title, "description": &c.Description, "tags": &c.Tags, "agent": &c.Agent,
+		"user": &c.User}
 	for name, into := range texts {
 		if v, given := w.text(name); given {
 			*into = &v
@@ -58,10 +60,12 @@ func createMessage(s *Records, ctx context.Context, w change) (string, uint64, e
 		return "", 0, err
 	}
 	if before, _ := w.text("before"); before != "" {
-		return "", 0, api.BadField("before", "validation_invalid_value", "A new message goes to the end of the queue. Move it later.")
+		return "", 0, api.BadField("before", "validation_invalid_value",
+			"A new message goes to the end of the queue. Move it later.")
 	}
 	delivery, _ := w.text("delivery")
-	return s.Chats.SubmitMessage(ctx, chat.SubmitMessage{Command: w.Command, Chat: chatID, Message: w.id, Parts: parts, Delivery: delivery})
+	return s.Chats.SubmitMessage(ctx, chat.SubmitMessage{Command: w.Command, Chat: chatID, Message: w.id, Parts: parts,
+		Delivery: delivery})
 }
 
 // checkID refuses an id that a record of another chat has.
@@ -76,7 +80,8 @@ func (s *Records) checkID(ctx context.Context, w change, chat string) error {
 	return err
 }
 
-// updateMessage changes a message that waits to be sent. Clients also send back a message as they were shown it, which changes nothing.
+// updateMessage changes a message that waits to be sent. Clients also send back a message as they were shown it, which
+// changes nothing.
 func updateMessage(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	c, changed := chat.ChangeMessage{Command: w.Command, Chat: w.oldText("chat"), Message: w.id}, w.changed()
 	for name := range changed {
@@ -105,7 +110,8 @@ func updateMessage(s *Records, ctx context.Context, w change) (string, uint64, e
 
 // withdrawMessage deletes a message that waits to be sent.
 func withdrawMessage(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	seq, err := s.Chats.WithdrawMessage(ctx, chat.WithdrawMessage{Command: w.Command, Chat: w.oldText("chat"), Message: w.id})
+	seq, err := s.Chats.WithdrawMessage(ctx, chat.WithdrawMessage{Command: w.Command, Chat: w.oldText("chat"),
+		Message: w.id})
 	return w.id, seq, err
 }
 
@@ -113,7 +119,8 @@ func withdrawMessage(s *Records, ctx context.Context, w change) (string, uint64,
 func partsOf(raw json.RawMessage) ([]events.Part, error) {
 	var parts []events.Part
 	if err := json.Unmarshal(raw, &parts); err != nil || len(parts) == 0 {
-		return nil, api.BadField("parts", "validation_required", `want a list of parts, such as [{"type":"text","text":"hello"}]`)
+		return nil, api.BadField("parts", "validation_required",
+			`want a list of parts, such as [{"type":"text","text":"hello"}]`)
 	}
 	return parts, nil
 }
@@ -172,6 +179,7 @@ func stopSubagent(s *Records, ctx context.Context, w change) (string, uint64, er
 	if w.oldText("status") != "running" {
 		return w.id, 0, nil
 	}
-	seq, err := s.Chats.AbortTurn(ctx, chat.AbortTurn{Command: w.Command, Chat: w.oldText("chat"), Session: w.oldText("subagent_id")})
+	seq, err := s.Chats.AbortTurn(ctx, chat.AbortTurn{Command: w.Command, Chat: w.oldText("chat"),
+		Session: w.oldText("subagent_id")})
 	return w.id, seq, err
 }

@@ -41,7 +41,8 @@ func checkFields(c collection, body map[string]json.RawMessage) (map[string]json
 			if wrong := (schema.Invalid{}); errors.As(err, &wrong) {
 				faults[name] = api.Fault{Code: wrong.Code, Message: wrong.Message}
 			} else if id := textOf(normal); f.Kind == schema.Relation && id != "" && !isID(id) {
-				faults[name] = api.Fault{Code: "validation_missing_rel_records", Message: "Failed to find all relation records with the provided ids."}
+				faults[name] = api.Fault{Code: "validation_missing_rel_records",
+					Message: "Failed to find all relation records with the provided ids."}
 			}
 			set[name] = normal
 		}
@@ -66,7 +67,8 @@ func checkRequired(c collection, set map[string]json.RawMessage, isNew bool) err
 	faults := map[string]any{}
 	for _, f := range c.Fields {
 		value, given := set[f.Name]
-		if f.Required && !f.ReadOnly && !f.Computed && (given || isNew) && (!given || string(value) == `""` || string(value) == "null") {
+		if f.Required && !f.ReadOnly && !f.Computed && (given || isNew) &&
+			(!given || string(value) == `""` || string(value) == "null") {
 			faults[f.Name] = api.Fault{Code: "validation_required", Message: "Cannot be blank."}
 		}
 	}
@@ -74,7 +76,8 @@ func checkRequired(c collection, set map[string]json.RawMessage, isNew bool) err
 }
 
 // checkRelations refuses a relation to a record that the caller may not view, as if there were no such record.
-func checkRelations(ctx context.Context, db dbx.Builder, c collection, set map[string]json.RawMessage, req filter.Request, fresh created) error {
+func checkRelations(ctx context.Context, db dbx.Builder, c collection, set map[string]json.RawMessage,
+	req filter.Request, fresh created) error {
 	for _, f := range c.Fields {
 		to := textOf(set[f.Name])
 		if f.Kind != schema.Relation || to == "" || fresh.has(f.Relation, to) {
@@ -86,7 +89,8 @@ func checkRelations(ctx context.Context, db dbx.Builder, c collection, set map[s
 		}
 		_, err := query.View(ctx, db, Catalogue, related, to, req, query.Query{Fields: "id"})
 		if errors.Is(err, query.ErrNotFound) {
-			return api.BadField(f.Name, "validation_missing_rel_records", "Failed to find all relation records with the provided ids.")
+			return api.BadField(f.Name, "validation_missing_rel_records",
+				"Failed to find all relation records with the provided ids.")
 		}
 		if err != nil {
 			return err

@@ -46,15 +46,18 @@ var (
 	admin   = schema.Rule(isAdmin)
 	workers = schema.Rule(isStaff) // administrators and agents
 
-	self          = schema.Rule(`id = @request.auth.id || ` + isAdmin)
-	own           = schema.Rule(`user = @request.auth.id`)
-	ownOrAdmin    = schema.Rule(`user = @request.auth.id || ` + isAdmin)
-	ownOrStaff    = schema.Rule(`user = @request.auth.id || ` + isStaff)
-	chatMember    = schema.Rule(`chat.user = @request.auth.id || ` + isStaff)
-	chatOwner     = schema.Rule(`chat.user = @request.auth.id || ` + isAdmin)
-	personOfIt    = schema.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin) // agents never approve
-	selectsOwn    = schema.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` + isAdmin + `)`)
-	unlessChats   = schema.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff + `)`) // what is of a chat, its members see
+	self       = schema.Rule(`id = @request.auth.id || ` + isAdmin)
+	own        = schema.Rule(`user = @request.auth.id`)
+	ownOrAdmin = schema.Rule(`user = @request.auth.id || ` + isAdmin)
+	ownOrStaff = schema.Rule(`user = @request.auth.id || ` + isStaff)
+	chatMember = schema.Rule(`chat.user = @request.auth.id || ` + isStaff)
+	chatOwner  = schema.Rule(`chat.user = @request.auth.id || ` + isAdmin)
+	// agents never approve
+	personOfIt = schema.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin)
+	selectsOwn = schema.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` + isAdmin +
+		`)`)
+	// what is of a chat, its members see
+	unlessChats   = schema.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff + `)`)
 	budgetsOfMine = schema.Rule(isStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && (chat = "" || chat.user = @request.auth.id))`)
 	ranInMyChat   = schema.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)
 )
@@ -72,8 +75,8 @@ func rules(list, view, create, update, remove *string) schema.Rules {
 // ofLivingChat excludes the records of deleted chats.
 const ofLivingChat = "NOT t.removed AND NOT EXISTS (SELECT 1 FROM chats AS living WHERE living.id = t.chat AND living.removed)"
 
-// collections lists every collection. A new collection is a new value here. Package handlers/record checks configuration
-// records further.
+// collections lists every collection. A new collection is a new value here. Package handlers/record checks
+// configuration records further.
 var collections = []collection{
 	{
 		Collection: schema.Collection{Name: "users", Type: "auth", Table: "users", Rules: rules(self, self, admin, self, admin),
@@ -85,7 +88,8 @@ var collections = []collection{
 	{
 		Collection: schema.Collection{Name: "chats", Table: "chats", Rules: rules(ownOrStaff, ownOrStaff, ownOrAdmin, ownOrAdmin, ownOrAdmin),
 			Fields: fields(text("title"), fixed(text("ai_engine_session_id")), fixed(choice("engine_type", "opencode", "claude-code", "cursor", "custom")),
-				required(relation("user", "users")), relation("agent", "ai_agents"), fixed(date("last_active")), fixed(text("preview")),
+				required(relation("user", "users")), relation("agent", "ai_agents"), fixed(date("last_active")),
+				fixed(text("preview")),
 				fixed(choice("turn", "user", "assistant")), text("description"), flag("archived"), text("tags"))},
 		write: writer{createChat, updateChat, deleteChat},
 	},
@@ -98,10 +102,14 @@ var collections = []collection{
 				fixed(text("ai_engine_message_id")), fixed(text("parent_id")),
 				as(raw("parts"), `coalesce((SELECT '['||group_concat(data, ',')||']' FROM (SELECT data FROM parts WHERE message = t.id AND NOT removed ORDER BY id)), t.submitted)`),
 				fixed(choice("error_domain", "infrastructure", "provider")), fixed(raw("error_payload")),
-				fixed(text("session")), as(fixed(text("subagent")), `coalesce((SELECT id FROM sessions WHERE id = t.session AND parent <> ''), '')`),
-				fixed(text("agent")), fixed(text("provider")), fixed(text("model")), fixed(number("cost")), fixed(number("tokens_input")),
-				fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")), fixed(number("tokens_cache_write")),
-				fixed(text("finish")), fixed(number("position")), fixed(text("held")), fixed(text("held_by")), fixed(text("notice")),
+				fixed(text("session")), as(fixed(text("subagent")),
+					`coalesce((SELECT id FROM sessions WHERE id = t.session AND parent <> ''), '')`),
+				fixed(text("agent")), fixed(text("provider")), fixed(text("model")), fixed(number("cost")),
+				fixed(number("tokens_input")),
+				fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")),
+				fixed(number("tokens_cache_write")),
+				fixed(text("finish")), fixed(number("position")), fixed(text("held")), fixed(text("held_by")),
+				fixed(text("notice")),
 				choice("delivery", events.DeliveryQueue, events.DeliverySteer))},
 		write: writer{createMessage, updateMessage, withdrawMessage}, inCreatedChat: true,
 		options: fields(text("before")), // see chat.ChangeMessage
@@ -110,29 +118,40 @@ var collections = []collection{
 		Collection: schema.Collection{Name: "permissions", Table: "permissions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, workers, personOfIt, never),
 			Fields: fields(text("ai_engine_permission_id"), as(text("opencode_id"), "t.ai_engine_permission_id"), text("session_id"),
 				required(text("permission")), raw("patterns"), raw("metadata"), fixed(raw("always")),
-				choice("status", "draft", "authorized", "denied", "expired"), text("message"), text("reason"), fixed(text("source")), text("message_id"),
-				text("call_id"), fixed(text("challenge")), required(relation("chat", "chats")), fixed(relation("approved_by", "users")), fixed(date("approved_at")),
-				fixed(text("decided_by")), fixed(text("device")), fixed(text("rule")), fixed(text("rule_id")), fixed(number("rule_version")), fixed(flag("referred")),
-				fixed(text("referred_reason")), fixed(text("cwd")), text("edited"), fixed(date("expires")), fixed(flag("interrupted")), fixed(text("request")))},
-		write:   writer{createPermission, decidePermission, nil},
-		options: fields(number("expires_in"), text("shown_command"), text("shown_request")), // in seconds; see permission.Shown
+				choice("status", "draft", "authorized", "denied", "expired"), text("message"), text("reason"),
+				fixed(text("source")), text("message_id"),
+				text("call_id"), fixed(text("challenge")), required(relation("chat", "chats")),
+				fixed(relation("approved_by", "users")), fixed(date("approved_at")),
+				fixed(text("decided_by")), fixed(text("device")), fixed(text("rule")), fixed(text("rule_id")),
+				fixed(number("rule_version")), fixed(flag("referred")),
+				fixed(text("referred_reason")), fixed(text("cwd")), text("edited"), fixed(date("expires")),
+				fixed(flag("interrupted")), fixed(text("request")))},
+		write: writer{createPermission, decidePermission, nil},
+		// in seconds; see permission.Shown
+		options: fields(number("expires_in"), text("shown_command"), text("shown_request")),
 	},
 	{
 		Collection: schema.Collection{Name: "questions", Table: "questions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, personOfIt, never),
 			Fields: fields(fixed(relation("chat", "chats")), fixed(text("question")), fixed(text("header")), fixed(raw("choices")), fixed(raw("descriptions")),
-				fixed(flag("multiple")), fixed(flag("custom")), as(text("reply"), `coalesce((SELECT group_concat(value, ', ') FROM json_each(t.reply)), '')`),
-				choice("status", "asked", "replied", "rejected", "expired"), as(fixed(number("index")), "t.idx"), fixed(text("ai_engine_question_id")), fixed(text("session_id")),
-				fixed(text("message_id")), fixed(text("call_id")), fixed(flag("interrupted")), fixed(text("reason")), fixed(text("replied_by")))},
+				fixed(flag("multiple")), fixed(flag("custom")), as(text("reply"),
+					`coalesce((SELECT group_concat(value, ', ') FROM json_each(t.reply)), '')`),
+				choice("status", "asked", "replied", "rejected", "expired"), as(fixed(number("index")), "t.idx"),
+				fixed(text("ai_engine_question_id")), fixed(text("session_id")),
+				fixed(text("message_id")), fixed(text("call_id")), fixed(flag("interrupted")), fixed(text("reason")),
+				fixed(text("replied_by")))},
 		write: writer{nil, answerQuestion, nil},
 	},
 	{
 		Collection: schema.Collection{Name: "executions", Table: "executions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, never, never),
 			Fields: fields(fixed(relation("permission", "permissions")), fixed(relation("command", "commands")), fixed(text("original")), fixed(relation("chat", "chats")),
 				fixed(text("session_id")), fixed(text("call_id")), fixed(text("cwd")),
-				fixed(choice("status", "executing", "completed", "failed", "refused", "cancelled", "timeout", "lost", "memory", "processes", "file-size", "cpu-time", "open-files", "output-size")),
+				fixed(choice("status", "executing", "completed", "failed", "refused", "cancelled", "timeout", "lost", "memory",
+					"processes", "file-size", "cpu-time", "open-files", "output-size")),
 				fixed(raw("outputs")), fixed(number("exit_code")),
-				fixed(text("signal")), fixed(text("reason")), fixed(text("error")), fixed(number("stdout_bytes")), fixed(number("stderr_bytes")), fixed(number("duration_ms")),
-				fixed(choice("source", "opencode", "person")), fixed(text("pool")), fixed(text("worker")), fixed(text("isolation")), fixed(flag("detached")), fixed(flag("terminal")),
+				fixed(text("signal")), fixed(text("reason")), fixed(text("error")), fixed(number("stdout_bytes")),
+				fixed(number("stderr_bytes")), fixed(number("duration_ms")),
+				fixed(choice("source", "opencode", "person")), fixed(text("pool")), fixed(text("worker")),
+				fixed(text("isolation")), fixed(flag("detached")), fixed(flag("terminal")),
 				fixed(flag("private")), fixed(number("changed")), fixed(date("started")), fixed(date("finished")))},
 	},
 	{
@@ -147,15 +166,18 @@ var collections = []collection{
 	{
 		Collection: schema.Collection{Name: "subagents", Alias: "sandbox_agents", Table: "subagents", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, never, personOfIt),
 			Fields: fields(fixed(text("subagent_id")), as(fixed(text("sandbox_agent_id")), "t.subagent_id"), fixed(text("delegating_agent_id")), fixed(number("tmux_window_id")),
-				fixed(relation("chat", "chats")), as(fixed(relation("delegating_agent", "ai_agents")), "''"), fixed(text("agent")), fixed(text("title")),
-				fixed(choice("status", "running", "completed", "failed", "aborted")), fixed(date("started")), fixed(date("finished")))},
+				fixed(relation("chat", "chats")), as(fixed(relation("delegating_agent", "ai_agents")), "''"), fixed(text("agent")),
+				fixed(text("title")),
+				fixed(choice("status", "running", "completed", "failed", "aborted")), fixed(date("started")),
+				fixed(date("finished")))},
 		write: writer{nil, nil, stopSubagent},
 	},
 	{
 		Collection: schema.Collection{Name: "usage", Type: "view", Table: "usage", Live: ofLivingChat,
 			Rules: rules(chatMember, chatMember, never, never, never),
 			Fields: fields(fixed(relation("chat", "chats")), fixed(text("provider")), fixed(text("model")), fixed(number("messages")), fixed(number("cost")),
-				fixed(number("tokens_input")), fixed(number("tokens_output")), fixed(number("tokens_reasoning")), fixed(number("tokens_cache_read")), fixed(number("tokens_cache_write")))},
+				fixed(number("tokens_input")), fixed(number("tokens_output")), fixed(number("tokens_reasoning")),
+				fixed(number("tokens_cache_read")), fixed(number("tokens_cache_write")))},
 	},
 
 	{
@@ -166,34 +188,55 @@ var collections = []collection{
 
 	kept("ai_prompts", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("body"))),
 	kept("ai_models", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("identifier"))),
-	kept("ai_agents", rules(authed, authed, admin, admin, admin), required(text("name")), text("description"), choice("mode", "primary", "sandbox_agent"),
+	kept("ai_agents", rules(authed, authed, admin, admin, admin), required(text("name")), text("description"),
+		choice("mode", "primary", "sandbox_agent"),
 		number("temperature"), flag("is_init"), relation("prompt", "ai_prompts"), relation("model", "ai_models")),
-	kept("tool_permissions", rules(unlessChats, unlessChats, personOfIt, personOfIt, personOfIt), relation("agent", "ai_agents"), required(text("tool")), required(text("pattern")),
-		required(choice("action", "allow", "ask", "deny")), flag("active"), relation("chat", "chats"), date("expires_at"), fixed(relation("author", "users")), text("note")),
-	kept("whitelist_actions", rules(authed, authed, admin, admin, admin), required(text("permission")), choice("kind", "strict", "pattern"), text("value"), flag("active")),
-	kept("whitelist_targets", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("pattern")), flag("active")),
-	ofAllUsers(kept("budgets", rules(budgetsOfMine, budgetsOfMine, admin, admin, admin), required(text("name")), required(choice("scope", "chat", "day")), relation("chat", "chats"),
+	kept("tool_permissions", rules(unlessChats, unlessChats, personOfIt, personOfIt, personOfIt),
+		relation("agent", "ai_agents"), required(text("tool")), required(text("pattern")),
+		required(choice("action", "allow", "ask", "deny")), flag("active"), relation("chat", "chats"), date("expires_at"),
+		fixed(relation("author", "users")), text("note")),
+	kept("whitelist_actions", rules(authed, authed, admin, admin, admin), required(text("permission")),
+		choice("kind", "strict", "pattern"), text("value"), flag("active")),
+	kept("whitelist_targets", rules(authed, authed, admin, admin, admin), required(text("name")),
+		required(text("pattern")), flag("active")),
+	ofAllUsers(kept("budgets", rules(budgetsOfMine, budgetsOfMine, admin, admin, admin), required(text("name")),
+		required(choice("scope", "chat", "day")), relation("chat", "chats"),
 		relation("user", "users"), number("cost"), number("tokens"), flag("active"))),
-	kept("proposals", rules(authed, authed, authed, admin, admin), required(text("name")), text("description"), required(text("content")),
-		required(choice("authored_by", "human", "poco")), required(choice("status", "draft", "approved")), date("approved_at")),
-	kept("sops", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("description")), required(text("content")),
-		computed(required(text("signature"))), date("approved_at"), relation("proposal", "proposals"), date("sealed_at"), text("sealed_by"), text("version")),
-	writtenBy(writer{saveSSHKey, saveSSHKey, deleteRecord}, kept("ssh_keys", rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), relation("user", "users"),
-		required(text("public_key")), text("device_name"), computed(required(text("fingerprint"))), text("algorithm"), number("key_size"), text("comment"), date("expires_at"), date("last_used"), flag("is_active"))),
-	aliased("cron_jobs", kept("schedules", rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), required(text("name")), text("description"), required(text("cron_expression")), required(text("prompt")),
-		required(choice("session_mode", "existing", "new")), relation("chat", "chats"), relation("agent", "ai_agents"), required(relation("user", "users")), flag("enabled"),
+	kept("proposals", rules(authed, authed, authed, admin, admin), required(text("name")), text("description"),
+		required(text("content")),
+		required(choice("authored_by", "human", "poco")), required(choice("status", "draft", "approved")),
+		date("approved_at")),
+	kept("sops", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("description")),
+		required(text("content")),
+		computed(required(text("signature"))), date("approved_at"), relation("proposal", "proposals"), date("sealed_at"),
+		text("sealed_by"), text("version")),
+	writtenBy(writer{saveSSHKey, saveSSHKey, deleteRecord}, kept("ssh_keys",
+		rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), relation("user", "users"),
+		required(text("public_key")), text("device_name"), computed(required(text("fingerprint"))), text("algorithm"),
+		number("key_size"), text("comment"), date("expires_at"), date("last_used"), flag("is_active"))),
+	aliased("cron_jobs", kept("schedules", rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin),
+		required(text("name")), text("description"), required(text("cron_expression")), required(text("prompt")),
+		required(choice("session_mode", "existing", "new")), relation("chat", "chats"), relation("agent", "ai_agents"),
+		required(relation("user", "users")), flag("enabled"),
 		fixed(date("last_executed")), fixed(text("last_status")), fixed(text("last_error")))),
-	kept("mcp_servers", rules(workers, workers, workers, admin, admin), required(text("name")), required(choice("status", "pending", "approved", "denied", "revoked")),
-		text("requested_by"), relation("approved_by", "users"), date("approved_at"), raw("config"), text("catalog"), text("reason"), text("image"), raw("config_schema")),
-	kept("devices", rules(own, own, own, own, own), required(relation("user", "users")), required(text("name")), required(text("push_token")),
+	kept("mcp_servers", rules(workers, workers, workers, admin, admin), required(text("name")),
+		required(choice("status", "pending", "approved", "denied", "revoked")),
+		text("requested_by"), relation("approved_by", "users"), date("approved_at"), raw("config"), text("catalog"),
+		text("reason"), text("image"), raw("config_schema")),
+	kept("devices", rules(own, own, own, own, own), required(relation("user", "users")), required(text("name")),
+		required(text("push_token")),
 		required(choice("push_service", "fcm", "unifiedpush", "webpush")), flag("is_active")),
 	kept("notification_rules", rules(own, own, own, own, own), required(relation("user", "users")), raw("rules")),
-	notInBatch(writtenBy(writer{saveProviderKey, saveProviderKey, deleteProviderKey}, kept(record.ProviderKeysCollection, rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin),
-		required(text("provider_id")), raw("env_vars"), required(relation("user", "users"))))),
-	kept("llm_providers", rules(authed, authed, never, never, never), fixed(text("provider_id")), fixed(text("name")), fixed(raw("env_vars")), fixed(raw("models")), fixed(flag("is_connected"))),
-	writtenBy(writer{saveModelSelection, saveModelSelection, deleteRecord}, kept("model_selection", rules(ownOrStaff, ownOrStaff, selectsOwn, ownOrAdmin, ownOrAdmin),
-		required(text("model")), required(relation("user", "users")), nullable(relation("chat", "chats")))),
-	kept("healthchecks", rules(authed, authed, never, never, never), fixed(text("name")), fixed(choice("status", "starting", "ready", "degraded", "offline", "error")), fixed(date("last_ping"))),
+	notInBatch(writtenBy(writer{saveProviderKey, saveProviderKey, deleteProviderKey},
+		kept(record.ProviderKeysCollection, rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin),
+			required(text("provider_id")), raw("env_vars"), required(relation("user", "users"))))),
+	kept("llm_providers", rules(authed, authed, never, never, never), fixed(text("provider_id")), fixed(text("name")),
+		fixed(raw("env_vars")), fixed(raw("models")), fixed(flag("is_connected"))),
+	writtenBy(writer{saveModelSelection, saveModelSelection, deleteRecord},
+		kept("model_selection", rules(ownOrStaff, ownOrStaff, selectsOwn, ownOrAdmin, ownOrAdmin),
+			required(text("model")), required(relation("user", "users")), nullable(relation("chat", "chats")))),
+	kept("healthchecks", rules(authed, authed, never, never, never), fixed(text("name")),
+		fixed(choice("status", "starting", "ready", "degraded", "offline", "error")), fixed(date("last_ping"))),
 }
 
 // ConfigTable is the table of the configuration records of all collections.

@@ -60,7 +60,8 @@ func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint
 	case c.User != w.oldText("user"):
 		return "", 0, api.BadField("user", "validation_invalid_value", "The owner of a record cannot change.")
 	case c.Chat != w.oldText("chat"):
-		return "", 0, api.BadField("chat", "validation_invalid_value", "The chat of a selection cannot change. Create another selection.")
+		return "", 0, api.BadField("chat", "validation_invalid_value",
+			"The chat of a selection cannot change. Create another selection.")
 	}
 	return s.Records.SelectModel(ctx, c)
 }

@@ -111,11 +111,13 @@ func TestKeyIsBounded(t *testing.T) {
 	}
 	status, _ := s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), map[string]any{"provider_id": "one more"})
 	is.Equal(status, 400)
-	status, _ = s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), map[string]any{"provider_id": "p7", "env_vars": map[string]any{"A": "x"}})
+	status, _ = s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"),
+		map[string]any{"provider_id": "p7", "env_vars": map[string]any{"A": "x"}})
 	is.Equal(status, 200) // it is one of them
 }
 
-// Redaction concerns every chat, so an account must not be able to hide text of other chats with a value that it calls a key.
+// Redaction concerns every chat, so an account must not be able to hide text of other chats with a value that it calls
+// a key.
 func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -130,11 +132,13 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 		words  = "withoutanydigitatall 1234567890123456789012 of/a/path/0123456789 pocketcoder-data-of-2026 short-0123456789"
 	)
 	shown := func() any {
-		_, c := s.Call(t, ann, "PATCH", webtest.RecordsOf("chats")+"/"+chat, map[string]any{"title": events.NewID() + " " + words + " " + secret + " " + s.Workspace})
+		_, c := s.Call(t, ann, "PATCH", webtest.RecordsOf("chats")+"/"+chat,
+			map[string]any{"title": events.NewID() + " " + words + " " + secret + " " + s.Workspace})
 		_, rest, _ := strings.Cut(c["title"].(string), " ")
 		return rest
 	}
-	body := variables("A", "authorized", "B", "sessionID", "C", "a sentence of 2 or 3 words", "F", secret, "W", s.Workspace)
+	body := variables("A", "authorized", "B", "sessionID", "C", "a sentence of 2 or 3 words", "F", secret, "W",
+		s.Workspace)
 	body["provider_id"] = "p"
 	for i, word := range strings.Fields(words) {
 		body["env_vars"].(map[string]any)[fmt.Sprint("N", i)] = word
@@ -147,11 +151,13 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 
 	status, key := s.Call(t, root, "POST", webtest.RecordsOf("llm_keys"), body)
 	is.Equal(status, 200)
-	status, answer := s.Call(t, ann, "PATCH", webtest.RecordsOf("permissions")+"/"+s.Asked(t, chat, "per_1"), map[string]any{"status": "authorized"})
+	status, answer := s.Call(t, ann, "PATCH", webtest.RecordsOf("permissions")+"/"+s.Asked(t, chat, "per_1"),
+		map[string]any{"status": "authorized"})
 	is.Equal(status, 200)
 	is.Equal(answer["status"], "authorized")
 	is.Equal(shown(), words+" [redacted] "+s.Workspace)
-	status, _ = s.Call(t, root, "PATCH", webtest.RecordsOf("llm_keys")+"/"+key["id"].(string), variables("F", "sk-another-0123456789"))
+	status, _ = s.Call(t, root, "PATCH", webtest.RecordsOf("llm_keys")+"/"+key["id"].(string),
+		variables("F", "sk-another-0123456789"))
 	is.Equal(status, 200)
 	is.Equal(shown(), words+" "+secret+" "+s.Workspace) // it is a key no longer
 }
@@ -173,7 +179,8 @@ func TestValuesWithoutARecordAreRemovedAtTheStart(t *testing.T) {
 	}
 	const kept, lost, left = "sk-kept-0123456789-x", "sk-lost-0123456789-x", "sk-left-0123456789-x"
 	stays, goes, eves := save(ann, "p", kept), save(ann, "q", lost), save(eve, "p", left)
-	_, err := s.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "llm_keys", Record: goes})
+	_, err := s.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: events.ActorSystem},
+		Collection: "llm_keys", Record: goes})
 	is.NoErr(err)
 	status, _ := s.Call(t, root, "DELETE", webtest.RecordsOf("users")+"/"+eveID, nil)
 	is.Equal(status, http.StatusNoContent)
@@ -199,7 +206,8 @@ func TestOnlyAdministratorsApproveProposals(t *testing.T) {
 	_, bot := s.User(t, "bot", account.Agent)
 	_, root := s.User(t, "root", account.Admin)
 	body := func(status string) map[string]any {
-		return map[string]any{"name": "n", "content": "c", "authored_by": "human", "status": status, "approved_at": "2026-01-02 03:04:05.000Z"}
+		return map[string]any{"name": "n", "content": "c", "authored_by": "human", "status": status,
+			"approved_at": "2026-01-02 03:04:05.000Z"}
 	}
 	for _, token := range []string{ann, bot} {
 		status, _ := s.Call(t, token, "POST", webtest.RecordsOf("proposals"), body("approved"))
@@ -209,9 +217,11 @@ func TestOnlyAdministratorsApproveProposals(t *testing.T) {
 	is.Equal([]any{anns["authored_by"], anns["approved_at"]}, []any{"human", ""})
 	_, bots := s.Call(t, bot, "POST", webtest.RecordsOf("proposals"), body("draft"))
 	is.Equal([]any{bots["authored_by"], bots["approved_at"]}, []any{"poco", ""})
-	_, approved := s.Call(t, root, "PATCH", webtest.RecordsOf("proposals")+"/"+bots["id"].(string), map[string]any{"status": "approved"})
+	_, approved := s.Call(t, root, "PATCH", webtest.RecordsOf("proposals")+"/"+bots["id"].(string),
+		map[string]any{"status": "approved"})
 	is.True(approved["approved_at"] != "")
-	_, again := s.Call(t, root, "PATCH", webtest.RecordsOf("proposals")+"/"+bots["id"].(string), map[string]any{"status": "approved", "description": "d"})
+	_, again := s.Call(t, root, "PATCH", webtest.RecordsOf("proposals")+"/"+bots["id"].(string),
+		map[string]any{"status": "approved", "description": "d"})
 	is.Equal(again["approved_at"], approved["approved_at"])
 	_, given := s.Call(t, root, "POST", webtest.RecordsOf("proposals"), body("approved"))
 	is.Equal(given["approved_at"], "2026-01-02 03:04:05.000Z")
@@ -224,13 +234,17 @@ func TestSSHKeyIsOneLine(t *testing.T) {
 	_, ann := s.User(t, "ann", account.User)
 	line := strings.TrimSpace(webtest.PublicKey(t))
 	for _, bad := range []string{
-		"ssh-hidden AAAAhidden someone else\n" + line, line + "\n" + line, "# comment\n" + line, line + "\r" + line, "garbage\n\n" + line,
-		`command="sh" ` + line, "no-pty " + line, "garbage " + line, line + " \x1b[2J", "ssh-ed25519", line + strings.Repeat(" x", 9000),
+		"ssh-hidden AAAAhidden someone else\n" + line, line + "\n" + line, "# comment\n" + line, line + "\r" + line,
+		"garbage\n\n" + line,
+		`command="sh" ` + line, "no-pty " + line, "garbage " + line, line + " \x1b[2J", "ssh-ed25519",
+		line + strings.Repeat(" x", 9000),
 	} {
-		status, _ := s.Call(t, ann, "POST", webtest.RecordsOf("ssh_keys"), map[string]any{"public_key": bad, "is_active": true})
+		status, _ := s.Call(t, ann, "POST", webtest.RecordsOf("ssh_keys"),
+			map[string]any{"public_key": bad, "is_active": true})
 		is.Equal(status, 400)
 	}
-	status, key := s.Call(t, ann, "POST", webtest.RecordsOf("ssh_keys"), map[string]any{"public_key": "  " + line + "   ann's \t phone \n", "is_active": true})
+	status, key := s.Call(t, ann, "POST", webtest.RecordsOf("ssh_keys"),
+		map[string]any{"public_key": "  " + line + "   ann's \t phone \n", "is_active": true})
 	is.Equal(status, 200)
 	is.Equal(key["public_key"], line+" ann's phone")
 	is.Equal(key["comment"], "ann's phone")
@@ -245,7 +259,8 @@ func TestSSHKeyBelongsToOneAccount(t *testing.T) {
 	_, ann := s.User(t, "ann", account.User)
 	_, bob := s.User(t, "bob", account.Admin)
 	line, free := strings.TrimSpace(webtest.PublicKey(t)), strings.TrimSpace(webtest.PublicKey(t))
-	status, key := s.Call(t, ann, "POST", webtest.RecordsOf("ssh_keys"), map[string]any{"public_key": line, "is_active": false})
+	status, key := s.Call(t, ann, "POST", webtest.RecordsOf("ssh_keys"),
+		map[string]any{"public_key": line, "is_active": false})
 	is.Equal(status, 200)
 	taken := func(status int, answer map[string]any) {
 		t.Helper()
@@ -253,16 +268,20 @@ func TestSSHKeyBelongsToOneAccount(t *testing.T) {
 		is.Equal(answer["data"].(map[string]any)["public_key"].(map[string]any)["code"], "validation_not_unique")
 	}
 	for _, token := range []string{ann, bob} {
-		status, answer := s.Call(t, token, "POST", webtest.RecordsOf("ssh_keys"), map[string]any{"public_key": line + " another comment", "is_active": true})
+		status, answer := s.Call(t, token, "POST", webtest.RecordsOf("ssh_keys"),
+			map[string]any{"public_key": line + " another comment", "is_active": true})
 		taken(status, answer)
 	}
-	status, his := s.Call(t, bob, "POST", webtest.RecordsOf("ssh_keys"), map[string]any{"public_key": free, "is_active": true})
+	status, his := s.Call(t, bob, "POST", webtest.RecordsOf("ssh_keys"),
+		map[string]any{"public_key": free, "is_active": true})
 	is.Equal(status, 200)
-	status, answer := s.Call(t, bob, "PATCH", webtest.RecordsOf("ssh_keys")+"/"+his["id"].(string), map[string]any{"public_key": line})
+	status, answer := s.Call(t, bob, "PATCH", webtest.RecordsOf("ssh_keys")+"/"+his["id"].(string),
+		map[string]any{"public_key": line})
 	taken(status, answer)
 	status, _ = s.Call(t, ann, "DELETE", webtest.RecordsOf("ssh_keys")+"/"+key["id"].(string), nil)
 	is.Equal(status, 204)
-	status, _ = s.Call(t, bob, "PATCH", webtest.RecordsOf("ssh_keys")+"/"+his["id"].(string), map[string]any{"public_key": line})
+	status, _ = s.Call(t, bob, "PATCH", webtest.RecordsOf("ssh_keys")+"/"+his["id"].(string),
+		map[string]any{"public_key": line})
 	is.Equal(status, 200)
 }
 
@@ -302,6 +321,7 @@ func TestOnlyAdministratorsStoreLargeConfigurationRecords(t *testing.T) {
 	status, _, _ = s.Batch(t, ann, webtest.Object{"method": "PATCH", "url": path, "body": rules(69 << 10)})
 	is.Equal(status, 400)
 	is.Equal(last(), before) // nothing is stored
-	status, _ = s.Call(t, admin, "POST", webtest.RecordsOf("mcp_servers"), map[string]any{"name": "m", "status": "pending", "config": rules(69 << 10)})
+	status, _ = s.Call(t, admin, "POST", webtest.RecordsOf("mcp_servers"),
+		map[string]any{"name": "m", "status": "pending", "config": rules(69 << 10)})
 	is.Equal(status, 200)
 }

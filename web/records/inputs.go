@@ -28,7 +28,8 @@ func (c collection) writable() bool {
 
 // inputForm is the form of a record that a client sends.
 func inputForm(c collection) api.Form {
-	form := api.Form{Type: "object", Properties: map[string]api.Form{"id": {Type: "string", Description: "of a new record, when the client makes it"}}}
+	form := api.Form{Type: "object", Properties: map[string]api.Form{"id": {Type: "string",
+		Description: "of a new record, when the client makes it"}}}
 	for _, field := range slices.Concat(c.Fields, c.options) {
 		if !field.ReadOnly {
 			form.Properties[field.Name] = api.FieldForm(field)
@@ -47,7 +48,8 @@ func recordInput(create bool) api.Form {
 		}
 		one := api.Form{Ref: api.FormRef + c.Name + inputSuffix}
 		for _, field := range c.Fields {
-			if create && field.Required && !field.ReadOnly && !field.Computed && field.Name != "user" { // absent, it is the caller
+			// absent, it is the caller
+			if create && field.Required && !field.ReadOnly && !field.Computed && field.Name != "user" {
 				one.Required = append(one.Required, field.Name)
 			}
 		}
@@ -74,6 +76,7 @@ func FormOf(name string) (f Form, found bool) {
 			f.Fields = append(f.Fields, field)
 		}
 	}
-	f.Create, f.Update, f.Delete = c.write.create != nil && c.Create != nil, c.write.update != nil && c.Collection.Update != nil, c.write.remove != nil && c.Delete != nil
+	f.Create, f.Update, f.Delete = c.write.create != nil && c.Create != nil,
+		c.write.update != nil && c.Collection.Update != nil, c.write.remove != nil && c.Delete != nil
 	return f, true
 }

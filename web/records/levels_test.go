@@ -29,7 +29,8 @@ func TestValuesOfTooManyLevelsAreRefusedInEveryJSONField(t *testing.T) {
 	chat := s.Chat(t, admin, "one")
 	refused := func(t *testing.T, status int, answer webtest.Object, field string) {
 		t.Helper()
-		if status != 400 || !strings.Contains(fmt.Sprint(answer["data"].(webtest.Object)[field]), "at most 100 are accepted") {
+		if status != 400 || !strings.Contains(fmt.Sprint(answer["data"].(webtest.Object)[field]),
+			"at most 100 are accepted") {
 			t.Errorf("%d %.200v", status, answer)
 		}
 	}

@@ -31,7 +31,8 @@ func TestModelOfAChatIsSelectedByItsOwnerOrAnAdministrator(t *testing.T) {
 		status, _ = s.Call(t, other, "POST", all, map[string]any{"chat": chat, "model": "local/small"})
 		is.Equal(status, 400)
 	}
-	status, _ = s.Call(t, token, "PATCH", all+"/"+chosen["id"].(string), map[string]any{"chat": s.Chat(t, token, "another")})
+	status, _ = s.Call(t, token, "PATCH", all+"/"+chosen["id"].(string),
+		map[string]any{"chat": s.Chat(t, token, "another")})
 	is.Equal(status, 400)
 	selected, err := s.Records.SelectedModel(t.Context(), chat, ada)
 	is.NoErr(err)

@@ -22,9 +22,11 @@ func decidePermission(s *Records, ctx context.Context, w change) (string, uint64
 	case given && status != now && now != "draft":
 		return "", 0, api.BadField("status", "validation_conflict", "The permission is %s already.", now)
 	case now == string(events.Authorized) && (edits || given && edited != w.oldText("edited")):
-		return "", 0, api.BadField("edited", "validation_conflict", "The permission is authorized already, and for another command.")
+		return "", 0, api.BadField("edited", "validation_conflict",
+			"The permission is authorized already, and for another command.")
 	case status != string(events.Authorized) && edits:
-		return "", 0, api.BadField("edited", "validation_invalid_value", "An edited command comes with the status authorized.")
+		return "", 0, api.BadField("edited", "validation_invalid_value",
+			"An edited command comes with the status authorized.")
 	case !given || status == now:
 		return w.id, 0, nil
 	}

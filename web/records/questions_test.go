@@ -42,7 +42,8 @@ func TestQuestionsShowAllThereIsToKnowForAnAnswer(t *testing.T) {
 		for name, value := range want {
 			is.Equal(shown[name], value) // name
 		}
-		is.Equal([]any{shown["status"], shown["interrupted"], shown["reason"], shown["message_id"]}, []any{"asked", false, "", "msg_1"})
+		is.Equal([]any{shown["status"], shown["interrupted"], shown["reason"], shown["message_id"]},
+			[]any{"asked", false, "", "msg_1"})
 	}
 	s.Append(t, chat, events.QuestionInterrupted{Question: "que_1"})
 	s.Append(t, chat, events.QuestionExpired{Question: "que_1", Reason: "asked again as que_2"})
@@ -71,17 +72,20 @@ func TestAnswersOfTheWrongShapeAreRefused(t *testing.T) {
 		{"2", "replied", "Maybe", "reply", "none of those"},
 		{"0", "expired", "Red", "status", "Must be replied or rejected"},
 	} {
-		status, answer := s.Call(t, ada, "PATCH", webtest.RecordsOf("questions")+"/"+projections.RecordID("que_1/"+c.index), webtest.Object{"status": c.status, "reply": c.reply})
+		status, answer := s.Call(t, ada, "PATCH", webtest.RecordsOf("questions")+"/"+projections.RecordID("que_1/"+c.index),
+			webtest.Object{"status": c.status, "reply": c.reply})
 		is.Equal(status, 400) // c
 		at, ok := answer["data"].(webtest.Object)[c.field].(webtest.Object)
 		is.True(ok)                                        // the field is named
 		expect.Contains(t, at["message"].(string), c.says) // c
 	}
 	for index, reply := range map[string]string{"0": "Red and then Blue", "1": `["B","my own"]`, "2": "Yes"} {
-		status, _ := s.Call(t, ada, "PATCH", webtest.RecordsOf("questions")+"/"+projections.RecordID("que_1/"+index), webtest.Object{"status": "replied", "reply": reply})
+		status, _ := s.Call(t, ada, "PATCH", webtest.RecordsOf("questions")+"/"+projections.RecordID("que_1/"+index),
+			webtest.Object{"status": "replied", "reply": reply})
 		is.Equal(status, 200)
 	}
-	status, answer := s.Call(t, ada, "PATCH", webtest.RecordsOf("questions")+"/"+projections.RecordID("que_1/0"), webtest.Object{"status": "replied", "reply": "Blue"})
+	status, answer := s.Call(t, ada, "PATCH", webtest.RecordsOf("questions")+"/"+projections.RecordID("que_1/0"),
+		webtest.Object{"status": "replied", "reply": "Blue"})
 	is.Equal(status, 400)
 	is.Equal(answer["data"].(webtest.Object)["status"].(webtest.Object)["code"], "validation_conflict")
 }

@@ -21,7 +21,8 @@ func TestClientsChangeTheQueueOfAChat(t *testing.T) {
 	all := webtest.RecordsOf("messages")
 	say := func(text string) []webtest.Object { return []webtest.Object{{"type": "text", "text": text}} }
 	for _, id := range []string{"message000000_a", "message000000_b", "message000000_c"} {
-		status, m := s.Call(t, ada, "POST", all, webtest.Object{"id": id, "chat": chat, "role": "user", "parts": say(id[14:])})
+		status, m := s.Call(t, ada, "POST", all, webtest.Object{"id": id, "chat": chat, "role": "user",
+			"parts": say(id[14:])})
 		is.Equal([]any{status, m["delivery"]}, []any{200, "queue"})
 	}
 	waiting := func() (texts string) {
@@ -67,10 +68,12 @@ func TestClientsChangeTheQueueOfAChat(t *testing.T) {
 	status, _ = s.Call(t, ada, "DELETE", all+"/message000000_a", nil)
 	is.Equal(status, 204)
 	is.Equal(waiting(), "b!C")
-	status, _ = s.Call(t, ada, "POST", all, webtest.Object{"id": "message000000_a", "chat": chat, "role": "user", "parts": say("a")})
+	status, _ = s.Call(t, ada, "POST", all, webtest.Object{"id": "message000000_a", "chat": chat, "role": "user",
+		"parts": say("a")})
 	is.Equal(status, 400) // it was deleted
 
-	s.Fact(t, chat, events.MessageSending{Message: "message000000_c", Session: "ses_1", EngineMessage: "msg_1", EngineParts: []string{"prt_1"}})
+	s.Fact(t, chat, events.MessageSending{Message: "message000000_c", Session: "ses_1", EngineMessage: "msg_1",
+		EngineParts: []string{"prt_1"}})
 	for _, fields := range []webtest.Object{{"parts": say("late")}, {"before": ""}, {"delivery": "steer"}} {
 		status, message := patch(ada, "c", fields)
 		is.Equal([]any{status, message}, []any{400, "This message was sent already. It can no longer be changed."})
@@ -81,6 +84,7 @@ func TestClientsChangeTheQueueOfAChat(t *testing.T) {
 	is.Equal(status, 200)
 	status, _ = patch(ada, "b", webtest.Object{"delivery": "soon"})
 	is.Equal(status, 400)
-	status, _ = s.Call(t, ada, "POST", all, webtest.Object{"chat": chat, "role": "user", "parts": say("x"), "before": "message000000_b"})
+	status, _ = s.Call(t, ada, "POST", all, webtest.Object{"chat": chat, "role": "user", "parts": say("x"),
+		"before": "message000000_b"})
 	is.Equal(status, 400)
 }

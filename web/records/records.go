@@ -1,12 +1,13 @@
-// Package records serves the collections: PocketBase's records API (https://pocketbase.io/docs/api-records) over the read
-// models. It also serves the routes that belong to one collection.
+// Package records serves the collections: PocketBase's records API (https://pocketbase.io/docs/api-records) over the
+// read models. It also serves the routes that belong to one collection.
 //
-// Promises: a list and a view come from one snapshot of the read models. A write becomes a command of handlers; its answer is
-// the record once the read models hold the event. A batch is one transaction: all of its writes happen, or none. Clients may
-// send back all that they were shown: fields that they cannot write are ignored, unknown fields are refused.
+// Promises: a list and a view come from one snapshot of the read models. A write becomes a command of handlers; its
+// answer is the record once the read models hold the event. A batch is one transaction: all of its writes happen, or
+// none. Clients may send back all that they were shown: fields that they cannot write are ignored, unknown fields are
+// refused.
 //
-// The table in collections.go has one value for each collection: its fields, the rules that say who may do what, and its
-// writer. What a configuration record must obey besides is decided in handlers/record.
+// The table in collections.go has one value for each collection: its fields, the rules that say who may do what, and
+// its writer. What a configuration record must obey besides is decided in handlers/record.
 //
 // It must not know how events are stored or how OpenCode is reached.
 package records

@@ -55,7 +55,9 @@ func TestRuleThatIsChangedIsCheckedAndOneThatIsPausedIsNot(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	root, token := s.User(t, "root", account.Admin)
-	status, rule := s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"), webtest.Object{"tool": "bash", "pattern": "git status*", "action": "allow", "active": true, "author": "somebody", "note": "mine"})
+	status, rule := s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"),
+		webtest.Object{"tool": "bash", "pattern": "git status*", "action": "allow", "active": true, "author": "somebody",
+			"note": "mine"})
 	is.Equal(status, 200)
 	is.Equal([]any{rule["author"], rule["chat"], rule["expires_at"], rule["note"]}, []any{root, "", "", "mine"})
 	at := webtest.RecordsOf("tool_permissions") + "/" + rule["id"].(string)
@@ -66,7 +68,8 @@ func TestRuleThatIsChangedIsCheckedAndOneThatIsPausedIsNot(t *testing.T) {
 	rule["active"] = true // a whole record, as a client has cached it
 	status, _ = s.Call(t, token, "PATCH", at, rule)
 	is.Equal(status, 200)
-	status, _ = s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"), webtest.Object{"tool": "bash", "pattern": "git status*", "action": "deny"})
+	status, _ = s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"),
+		webtest.Object{"tool": "bash", "pattern": "git status*", "action": "deny"})
 	is.Equal(status, 400) // there is one for this
 }
 
@@ -96,7 +99,8 @@ func TestRulesOfAChatBelongToItsPeople(t *testing.T) {
 	}
 	status, rule := s.Call(t, adas, "POST", webtest.RecordsOf("tool_permissions"), body(chat))
 	is.Equal([]any{status, rule["author"], rule["chat"]}, []any{200, ada, chat})
-	status, global := s.Call(t, roots, "POST", webtest.RecordsOf("tool_permissions"), body("")) // the same for all is another rule
+	// the same for all is another rule
+	status, global := s.Call(t, roots, "POST", webtest.RecordsOf("tool_permissions"), body(""))
 	is.Equal(status, 200)
 
 	at := webtest.RecordsOf("tool_permissions") + "/" + rule["id"].(string)
@@ -146,7 +150,8 @@ func TestEditedApprovalSaysWhatRunsInstead(t *testing.T) {
 	_, cached := s.Call(t, ada, "GET", at, nil)
 	is.Equal([]any{cached["status"], cached["edited"]}, []any{"draft", ""})
 
-	for field, shown := range map[string]string{"shown_command": "id", "shown_request": "another"} { // the client showed another request
+	// the client showed another request
+	for field, shown := range map[string]string{"shown_command": "id", "shown_request": "another"} {
 		for _, status := range []string{"authorized", "denied"} {
 			code, answer := s.Call(t, ada, "PATCH", at, webtest.Object{"status": status, field: shown})
 			is.Equal(code, 400)
@@ -155,7 +160,8 @@ func TestEditedApprovalSaysWhatRunsInstead(t *testing.T) {
 	}
 	is.True(cached["request"] != "")
 
-	edit := webtest.Object{"status": "authorized", "edited": "ls -l", "expires_in": 3600, "shown_command": "ls", "shown_request": cached["request"]}
+	edit := webtest.Object{"status": "authorized", "edited": "ls -l", "expires_in": 3600, "shown_command": "ls",
+		"shown_request": cached["request"]}
 	status, decided := s.Call(t, ada, "PATCH", at, edit)
 	is.Equal([]any{status, decided["status"], decided["edited"]}, []any{200, "authorized", "ls -l"})
 	is.True(strings.HasPrefix(decided["device"].(string), "Go-http-client"))
@@ -173,7 +179,8 @@ func TestEditedApprovalSaysWhatRunsInstead(t *testing.T) {
 		is.Equal([]any{status, plain["edited"]}, []any{200, ""})
 	}
 	cached["status"] = "authorized" // another device allowed the command as it was asked
-	for _, late := range []webtest.Object{cached, {"status": "authorized"}, {"status": "authorized", "edited": "ls -a"}, {"status": "denied"}, {"edited": "ls"}} {
+	for _, late := range []webtest.Object{cached, {"status": "authorized"}, {"status": "authorized", "edited": "ls -a"},
+		{"status": "denied"}, {"edited": "ls"}} {
 		status, answer := s.Call(t, root, "PATCH", at, late)
 		is.Equal(status, 400) // late
 		is.True(faultOf(answer, "edited")+faultOf(answer, "status") != "")
@@ -214,6 +221,7 @@ func TestRuleCreatedWithoutActiveIsActive(t *testing.T) {
 		is.Equal(answer["active"], true)
 	}
 	is := is.New(t)
-	status, answer := s.Call(t, root, "POST", webtest.RecordsOf("tool_permissions"), webtest.Object{"tool": "bash", "pattern": "ls*", "action": "deny", "active": false})
+	status, answer := s.Call(t, root, "POST", webtest.RecordsOf("tool_permissions"),
+		webtest.Object{"tool": "bash", "pattern": "ls*", "action": "deny", "active": false})
 	is.Equal([]any{status, answer["active"]}, []any{200, false})
 }

@@ -66,14 +66,16 @@ func schemaOf(c schema.Collection) collectionSchema {
 		Indexes: []string{}, Fields: []fieldSchema{{ID: c.ID + ".id", Name: "id", Type: string(schema.Text), Required: true, System: true, PrimaryKey: true}},
 	}
 	for _, f := range c.Fields {
-		shown := fieldSchema{ID: c.ID + "." + f.Name, Name: f.Name, Type: string(f.Kind), Required: f.Required, Values: f.Values, CollectionID: f.Relation}
+		shown := fieldSchema{ID: c.ID + "." + f.Name, Name: f.Name, Type: string(f.Kind), Required: f.Required,
+			Values: f.Values, CollectionID: f.Relation}
 		if f.Kind == schema.Select || f.Kind == schema.Relation {
 			shown.MaxSelect = 1
 		}
 		described.Fields = append(described.Fields, shown)
 	}
 	for _, name := range []string{"created", "updated"} {
-		described.Fields = append(described.Fields, fieldSchema{ID: c.ID + "." + name, Name: name, Type: string(schema.Autodate)})
+		described.Fields = append(described.Fields, fieldSchema{ID: c.ID + "." + name, Name: name,
+			Type: string(schema.Autodate)})
 	}
 	return described
 }

@@ -9,13 +9,14 @@ import (
 	"pocketcoder/web/api"
 )
 
-// createSeenPosition records up to where the caller has seen a chat, also if that is known already. The id follows from the account
-// and the chat.
+// createSeenPosition records up to where the caller has seen a chat, also if that is known already. The id follows
+// from the account and the chat.
 func createSeenPosition(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	chatID, _ := w.text("chat")
 	id := projections.SeenPositionID(w.who.Account, chatID)
 	if w.id != "" && w.id != id {
-		return "", 0, api.BadField("id", "validation_invalid_value", "The id follows from the account and the chat: it is %s.", id)
+		return "", 0, api.BadField("id", "validation_invalid_value",
+			"The id follows from the account and the chat: it is %s.", id)
 	}
 	seq, err := s.markSeen(ctx, w, chatID)
 	return id, seq, err

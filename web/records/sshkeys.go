@@ -27,7 +27,8 @@ func (s *Records) listSSHKeys(w http.ResponseWriter, r *http.Request, who api.Ca
 	c, _ := s.API.Collection("ssh_keys")
 	var text []byte
 	err := s.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) error {
-		q := query.Query{Filter: `is_active = true && (expires_at = "" || expires_at > @now)`, Sort: "created", PerPage: 1000, SkipTotal: true}
+		q := query.Query{Filter: `is_active = true && (expires_at = "" || expires_at > @now)`, Sort: "created",
+			PerPage: 1000, SkipTotal: true}
 		found, err := query.List(r.Context(), db, Catalogue, c, who.Request(), q)
 		for _, key := range found.Items {
 			line, _ := key.Get("public_key").(string)

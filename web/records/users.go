@@ -23,7 +23,8 @@ func createUser(s *Records, ctx context.Context, w change) (string, uint64, erro
 	name, _ := w.text("name")
 	role, _ := w.text("role")
 	role = cmp.Or(role, account.User)
-	return s.API.Accounts.CreateAccount(ctx, account.CreateAccount{Command: w.Command, Account: w.id, Email: email, Name: name, Role: role, Password: password})
+	return s.API.Accounts.CreateAccount(ctx, account.CreateAccount{Command: w.Command, Account: w.id, Email: email,
+		Name: name, Role: role, Password: password})
 }
 
 // updateUser changes an account. Accounts other than administrators change their own name and email, and their
@@ -51,7 +52,8 @@ func updateUser(s *Records, ctx context.Context, w change) (string, uint64, erro
 		return w.id, seq, err
 	}
 	if c.Email != nil || c.Name != nil || c.Role != nil || c.Disabled != nil {
-		return "", 0, api.BadField("password", "validation_invalid_value", "The password is changed by itself: both could not be taken back together.")
+		return "", 0, api.BadField("password", "validation_invalid_value",
+			"The password is changed by itself: both could not be taken back together.")
 	}
 	set := account.SetPassword{Command: w.Command, Account: w.id, Password: password}
 	if w.id == w.who.Account {

@@ -41,7 +41,8 @@ func (s *Records) updateRecord(w http.ResponseWriter, r *http.Request, who api.C
 
 // writeRecord answers with the record that write has created or updated.
 func (s *Records) writeRecord(
-	w http.ResponseWriter, r *http.Request, who api.Caller, write func(collection, map[string]json.RawMessage) (string, uint64, error),
+	w http.ResponseWriter, r *http.Request, who api.Caller, write func(collection, map[string]json.RawMessage) (string,
+		uint64, error),
 ) error {
 	c, err := s.collectionOf(r)
 	if err != nil {
@@ -86,7 +87,8 @@ func (s *Records) checkQuery(r *http.Request, who api.Caller, c collection) erro
 }
 
 // create sends a create. fresh are the records that the same batch has created.
-func (s *Records) create(ctx context.Context, who api.Caller, c collection, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+func (s *Records) create(ctx context.Context, who api.Caller, c collection, body map[string]json.RawMessage,
+	fresh created) (string, uint64, error) {
 	if c.Create == nil && !who.Superuser() || c.write.create == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
 	}
@@ -129,7 +131,8 @@ func (s *Records) create(ctx context.Context, who api.Caller, c collection, body
 }
 
 // update sends an update. fresh are the records that the same batch has created.
-func (s *Records) update(ctx context.Context, who api.Caller, c collection, id string, body map[string]json.RawMessage, fresh created) (string, uint64, error) {
+func (s *Records) update(ctx context.Context, who api.Caller, c collection, id string, body map[string]json.RawMessage,
+	fresh created) (string, uint64, error) {
 	if c.write.update == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
 	}
@@ -164,9 +167,10 @@ func (s *Records) remove(ctx context.Context, who api.Caller, c collection, id s
 	return seq, err
 }
 
-// changeOf returns a change of an existing record. It returns a not-found error if the caller may not view or change the
-// record, as in PocketBase.
-func (s *Records) changeOf(ctx context.Context, who api.Caller, c collection, id string, rule *string, fresh created) (w change, err error) {
+// changeOf returns a change of an existing record. It returns a not-found error if the caller may not view or change
+// the record, as in PocketBase.
+func (s *Records) changeOf(ctx context.Context, who api.Caller, c collection, id string, rule *string,
+	fresh created) (w change, err error) {
 	w = change{Command: handlers.Command{Actor: who.Actor()}, who: who, c: c, id: id, made: fresh.of(c.ID, id)}
 	if w.made == nil {
 		w.old, err = s.API.Changeable(ctx, who, c.Collection, id, rule)
@@ -261,7 +265,8 @@ func (c created) of(collection, id string) map[string]any { return c[collection+
 func (c created) has(collection, id string) bool          { return c.of(collection, id) != nil }
 
 // Create creates a record as a POST of the API does, and returns its id once the read models hold it.
-func (s *Records) Create(ctx context.Context, who api.Caller, collection string, fields map[string]any) (id string, err error) {
+func (s *Records) Create(ctx context.Context, who api.Caller, collection string,
+	fields map[string]any) (id string, err error) {
 	c, err := s.collectionNamed(collection)
 	if err != nil {
 		return "", err

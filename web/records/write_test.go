@@ -21,12 +21,17 @@ func TestABatchHappensWholeOrNotAtAll(t *testing.T) {
 	theirs := s.Chat(t, bob, "bob's")
 
 	status, list, _ := s.Batch(t, ada,
-		webtest.Object{"method": "POST", "url": "/api/collections/chats/records", "body": webtest.Object{"id": "chat00000000001", "title": "one"}},
-		webtest.Object{"method": "POST", "url": "/api/collections/messages/records", "body": webtest.Object{"chat": "chat00000000001", "role": "user", "parts": []webtest.Object{{"type": "text", "text": "x"}}}},
-		webtest.Object{"method": "PATCH", "url": "/api/collections/chats/records/chat00000000001?fields=title", "body": webtest.Object{"title": "two"}},
-		webtest.Object{"method": "POST", "url": "/api/collections/chats/records", "body": webtest.Object{"id": "chat00000000002", "title": "gone"}},
+		webtest.Object{"method": "POST", "url": "/api/collections/chats/records",
+			"body": webtest.Object{"id": "chat00000000001", "title": "one"}},
+		webtest.Object{"method": "POST", "url": "/api/collections/messages/records",
+			"body": webtest.Object{"chat": "chat00000000001", "role": "user", "parts": []webtest.Object{{"type": "text", "text": "x"}}}},
+		webtest.Object{"method": "PATCH", "url": "/api/collections/chats/records/chat00000000001?fields=title",
+			"body": webtest.Object{"title": "two"}},
+		webtest.Object{"method": "POST", "url": "/api/collections/chats/records",
+			"body": webtest.Object{"id": "chat00000000002", "title": "gone"}},
 		webtest.Object{"method": "DELETE", "url": "/api/collections/chats/records/chat00000000002"},
-		webtest.Object{"method": "PUT", "url": "/api/collections/chats/records", "body": webtest.Object{"id": "chat00000000003", "title": "put"}},
+		webtest.Object{"method": "PUT", "url": "/api/collections/chats/records",
+			"body": webtest.Object{"id": "chat00000000003", "title": "put"}},
 	)
 	is.Equal(status, 200)
 	is.Equal(len(list), 6)
@@ -44,7 +49,8 @@ func TestABatchHappensWholeOrNotAtAll(t *testing.T) {
 		"fields that make sense": {"method": "POST", "url": "/api/collections/chats/records?fields=title:nonsense", "body": webtest.Object{"title": "x"}},
 	} {
 		status, _, refused := s.Batch(t, ada,
-			webtest.Object{"method": "POST", "url": "/api/collections/chats/records", "body": webtest.Object{"id": "chat0000000000x", "title": "never"}}, bad)
+			webtest.Object{"method": "POST", "url": "/api/collections/chats/records",
+				"body": webtest.Object{"id": "chat0000000000x", "title": "never"}}, bad)
 		is.Equal(status, 400) // name
 		requests := refused["data"].(webtest.Object)["requests"].(webtest.Object)
 		is.Equal(requests["1"].(webtest.Object)["code"], "batch_request_failed")
@@ -95,8 +101,10 @@ func TestABatchDoesNotCreateOneIDInTwoChats(t *testing.T) {
 	status, _, refused := s.Batch(t, ada, message(first), message(second))
 	is.Equal(status, 400)
 	request := refused["data"].(webtest.Object)["requests"].(webtest.Object)["1"].(webtest.Object)
-	is.Equal(request["response"].(webtest.Object)["data"].(webtest.Object)["id"].(webtest.Object)["code"], "validation_not_unique")
-	status, _, _ = s.Batch(t, ada, message(second), message(second)) // a repetition is harmless, and nothing was stored before
+	is.Equal(request["response"].(webtest.Object)["data"].(webtest.Object)["id"].(webtest.Object)["code"],
+		"validation_not_unique")
+	// a repetition is harmless, and nothing was stored before
+	status, _, _ = s.Batch(t, ada, message(second), message(second))
 	is.Equal(status, 200)
 }
 
@@ -124,7 +132,8 @@ func TestNothingIsWrittenWhenTheAnswerCouldNotBe(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ada := s.User(t, "ada", account.User)
-	status, _ := s.Call(t, ada, "POST", "/api/collections/chats/records?fields=title:nonsense", webtest.Object{"id": "chat00000000001", "title": "x"})
+	status, _ := s.Call(t, ada, "POST", "/api/collections/chats/records?fields=title:nonsense",
+		webtest.Object{"id": "chat00000000001", "title": "x"})
 	is.Equal(status, 400)
 	status, _ = s.Call(t, ada, "GET", "/api/collections/chats/records/chat00000000001", nil)
 	is.Equal(status, 404)
@@ -144,7 +153,8 @@ func TestAnOldTokenDoesNotKeepAnybodyFromLoggingIn(t *testing.T) {
 	is.Equal(status, 401)
 	status, _ = s.Call(t, token, "GET", "/api/health", nil)
 	is.Equal(status, 200)
-	status, _ = s.Call(t, token, "POST", "/api/collections/users/auth-with-password", webtest.Object{"identity": "ada@example.org", "password": webtest.Password})
+	status, _ = s.Call(t, token, "POST", "/api/collections/users/auth-with-password",
+		webtest.Object{"identity": "ada@example.org", "password": webtest.Password})
 	is.Equal(status, 200)
 }
 
@@ -164,11 +174,13 @@ func TestPeopleChangeTheirOwnAccountAndNoMore(t *testing.T) {
 		is.True(answer["data"] != nil)
 	}
 	_, now := s.Call(t, ada, "GET", at, nil)
-	is.Equal([]any{now["role"], now["name"], now["email"], now["disabled"]}, []any{"user", "ada", "ada@example.org", false})
+	is.Equal([]any{now["role"], now["name"], now["email"], now["disabled"]},
+		[]any{"user", "ada", "ada@example.org", false})
 	_, other := s.User(t, "ada2", account.User)
 	status, _ := s.Call(t, other, "PATCH", at, webtest.Object{"name": "mine"})
 	is.Equal(status, 404)
-	status, _ = s.Call(t, ada, "PATCH", at, webtest.Object{"password": "another good password", "oldPassword": webtest.Password, "passwordConfirm": "another good password"})
+	status, _ = s.Call(t, ada, "PATCH", at, webtest.Object{"password": "another good password",
+		"oldPassword": webtest.Password, "passwordConfirm": "another good password"})
 	is.Equal(status, 200)
 	status, _ = s.Call(t, ada, "GET", at, nil) // the session that changed it stays
 	is.Equal(status, 200)

@@ -80,7 +80,8 @@ func (s Search) chats(ctx context.Context, db dbx.Builder, who api.Caller) (ids 
 		return nil, err
 	}
 	for page := 1; len(ids) < maxChats; page++ {
-		found, err := query.List(ctx, db, s.API.Catalogue, c, who.Request(), query.Query{Sort: "-last_active", Fields: "id", SkipTotal: true, Page: page, PerPage: chatsAtOnce})
+		found, err := query.List(ctx, db, s.API.Catalogue, c, who.Request(),
+			query.Query{Sort: "-last_active", Fields: "id", SkipTotal: true, Page: page, PerPage: chatsAtOnce})
 		if err != nil {
 			return nil, err
 		}

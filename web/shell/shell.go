@@ -1,8 +1,8 @@
 // Package shell lets a person use a shell of their own in the sandbox of a chat, over a WebSocket.
 //
-// Promises: the shell takes the path of `pocketcoder sandbox shell`, in the name of the account: handlers decide who may open one, and
-// record it. It ends with the connection, the login, and the right to the chat. A client that takes output slowly slows the command
-// down: at most Window bytes are on their way to it.
+// Promises: the shell takes the path of `pocketcoder sandbox shell`, in the name of the account: handlers decide who
+// may open one, and record it. It ends with the connection, the login, and the right to the chat. A client that takes
+// output slowly slows the command down: at most Window bytes are on their way to it.
 //
 // It must not know how a shell is run, and must not look at what is typed or printed.
 package shell
@@ -116,7 +116,8 @@ func requestOf(r *http.Request, who api.Caller) (q wire.Request, err error) {
 		text := cmp.Or(r.URL.Query().Get(name), map[string]string{"cols": "80", "rows": "24"}[name])
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || n < 1 || n > maxSide {
-			return q, api.BadField(name, "validation_invalid_value", "want a number from 1 to %d, got %q", maxSide, api.Shortened(text, 40))
+			return q, api.BadField(name, "validation_invalid_value", "want a number from 1 to %d, got %q", maxSide,
+				api.Shortened(text, 40))
 		}
 		*side = uint16(n)
 	}

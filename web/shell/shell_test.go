@@ -39,7 +39,8 @@ func open(t *testing.T, s *webtest.System, token, path string) (*websocket.Conn,
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	conn, answer, err := websocket.Dial(ctx, s.URL+path, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {token}}})
+	conn, answer, err := websocket.Dial(ctx, s.URL+path,
+		&websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {token}}})
 	if err == nil {
 		t.Cleanup(func() { conn.CloseNow() })
 		conn.SetReadLimit(1 << 20)
@@ -115,7 +116,8 @@ func TestAShellThatPrintsForEverWaitsForItsClient(t *testing.T) {
 			}
 		}()
 		var err error
-		for n := 0; n < shell.Window+3*wire.Window && err == nil; n += 8 << 10 { // more than is on the way between the servers, too
+		// more than is on the way between the servers, too
+		for n := 0; n < shell.Window+3*wire.Window && err == nil; n += 8 << 10 {
 			_, err = stdout.Write(make([]byte, 8<<10))
 		}
 		close(ended)
@@ -149,7 +151,8 @@ func TestAShellEndsWithTheLoginAndWithTheChat(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, s *webtest.System, account, token, chat string){
 		"the chat is deleted": func(t *testing.T, s *webtest.System, _, token, chat string) { s.Remove(t, token, chat) },
 		"the account is deleted": func(t *testing.T, s *webtest.System, id, _, _ string) {
-			_, err := s.Accounts.DeleteAccount(t.Context(), account.DeleteAccount{Command: handlers.Command{Actor: events.ActorSystem}, Account: id})
+			_, err := s.Accounts.DeleteAccount(t.Context(),
+				account.DeleteAccount{Command: handlers.Command{Actor: events.ActorSystem}, Account: id})
 			webtest.Check(t, err)
 		},
 	} {
@@ -191,7 +194,8 @@ func TestAShellIsForPeopleOfTheChat(t *testing.T) {
 		t.Error("a shell was opened")
 		return wire.Result{}
 	})
-	for token, status := range map[string]int{"": http.StatusUnauthorized, "forged": http.StatusUnauthorized, bob: http.StatusNotFound, bot: http.StatusNotFound} {
+	for token, status := range map[string]int{"": http.StatusUnauthorized, "forged": http.StatusUnauthorized,
+		bob: http.StatusNotFound, bot: http.StatusNotFound} {
 		_, answer, err := open(t, s, token, "/api/chats/"+chat+"/shell")
 		is.True(err != nil)
 		is.Equal(answer.StatusCode, status)
@@ -219,11 +223,13 @@ func TestAPageOfAnotherOriginOpensNoShell(t *testing.T) {
 	dial := func(cookie, origin string) (*websocket.Conn, int) {
 		h := http.Header{"Cookie": {cookie}, "Origin": {origin}}
 		follow := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-		conn, answer, err := websocket.Dial(t.Context(), server.URL+"/chats/"+chat+"/shell/socket", &websocket.DialOptions{HTTPHeader: h, HTTPClient: follow})
+		conn, answer, err := websocket.Dial(t.Context(), server.URL+"/chats/"+chat+"/shell/socket",
+			&websocket.DialOptions{HTTPHeader: h, HTTPClient: follow})
 		is.Equal(err == nil, answer.StatusCode == http.StatusSwitchingProtocols)
 		return conn, answer.StatusCode
 	}
-	for _, origin := range []string{"https://evil.example", "http://localhost:1", "null", "http://3000-0123456789abcdef." + host} {
+	for _, origin := range []string{"https://evil.example", "http://localhost:1", "null",
+		"http://3000-0123456789abcdef." + host} {
 		_, status := dial("pocketcoder="+token, origin)
 		is.Equal(status, http.StatusForbidden)
 	}

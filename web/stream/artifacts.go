@@ -45,9 +45,11 @@ func (s *Streams) openArtifact(r *http.Request, a projections.Artifact) (io.Read
 	case a.Size == 0 && a.SHA256 != "":
 		return inlineContent{bytes.NewReader(nil)}, nil
 	case a.SHA256 == "":
-		return nil, api.Problem{Status: http.StatusGone, Message: "No copy was kept, and nothing by which to tell whether the file is still what the command left: it was too large for that."}
+		return nil, api.Problem{Status: http.StatusGone,
+			Message: "No copy was kept, and nothing by which to tell whether the file is still what the command left: it was too large for that."}
 	}
-	changed := api.Problem{Status: http.StatusGone, Message: "The file is not what the command left any more, and no copy was kept: it was too large, or held a secret."}
+	changed := api.Problem{Status: http.StatusGone,
+		Message: "The file is not what the command left any more, and no copy was kept: it was too large, or held a secret."}
 	f, info, err := s.openFile(a.Path)
 	if errors.As(err, new(api.Problem)) {
 		return nil, changed

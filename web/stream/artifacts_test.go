@@ -41,7 +41,8 @@ func TestArtifactIsWhatTheCommandLeft(t *testing.T) {
 	page := artifact("out/a b.html", "<script>kept</script>")
 	page.Blob = &kept
 	s.Append(t, chat, events.ExecChanged{Exec: "exec1", Files: []events.Artifact{
-		page, artifact("same.txt", "the same"), artifact("changed.txt", "one way"), artifact("longer.txt", "longer"), artifact("gone.txt", "gone"),
+		page, artifact("same.txt", "the same"), artifact("changed.txt", "one way"), artifact("longer.txt", "longer"),
+		artifact("gone.txt", "gone"),
 		{Path: "unhashed.bin", Size: 1}, artifact("empty", ""),
 	}})
 	get := func(token, path, ranged string) (*http.Response, string) {
@@ -98,11 +99,13 @@ func TestArtifactIsWhatTheCommandLeft(t *testing.T) {
 	resp, _ = get("", "same.txt", "")
 	is.Equal(resp.StatusCode, http.StatusUnauthorized)
 
-	_, list := s.Call(t, owner, "GET", "/api/collections/artifacts/records?sort=path&filter="+webtest.Escape(`execution="exec1" && size>8`), nil)
+	_, list := s.Call(t, owner, "GET", "/api/collections/artifacts/records?sort=path&filter="+
+		webtest.Escape(`execution="exec1" && size>8`), nil)
 	items := list["items"].([]any)
 	is.Equal(len(items), 1)
 	first := items[0].(map[string]any)
-	is.Equal([]any{first["path"], first["size"], first["sha256"], first["blob"], first["chat"]}, []any{page.Path, float64(page.Size), page.SHA256, kept.Name, chat})
+	is.Equal([]any{first["path"], first["size"], first["sha256"], first["blob"], first["chat"]},
+		[]any{page.Path, float64(page.Size), page.SHA256, kept.Name, chat})
 	_, list = s.Call(t, stranger, "GET", "/api/collections/artifacts/records", nil)
 	is.Equal(len(list["items"].([]any)), 0)
 }

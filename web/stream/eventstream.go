@@ -42,7 +42,8 @@ func (e *EventWriter) write(b []byte) error {
 // first part that ends, with the client, with the server, or when ended is closed. Errors are logged: the answer has
 // begun, and the client reconnects.
 func ServeEvents(
-	server *api.Server, w http.ResponseWriter, r *http.Request, ended <-chan struct{}, parts ...func(context.Context, *EventWriter) error,
+	server *api.Server, w http.ResponseWriter, r *http.Request, ended <-chan struct{},
+	parts ...func(context.Context, *EventWriter) error,
 ) error {
 	out := &EventWriter{out: api.NewPatientWriter(w)}
 	w.Header().Set("Content-Type", api.EventStream)

@@ -83,7 +83,8 @@ func list(root *os.Root) (directory, error) {
 		if err != nil {
 			continue // it is gone already
 		}
-		e := entry{Name: strings.ToValidUTF8(name, "\uFFFD"), Type: "other", Modified: info.ModTime().UTC().Format(events.TimeFormat)}
+		e := entry{Name: strings.ToValidUTF8(name, "\uFFFD"), Type: "other",
+			Modified: info.ModTime().UTC().Format(events.TimeFormat)}
 		switch mode := info.Mode(); {
 		case mode.IsRegular():
 			e.Type, e.Size = "file", info.Size()

@@ -38,7 +38,8 @@ func (s *Streams) allEvents(w http.ResponseWriter, r *http.Request, who api.Call
 
 // serveHistory sends the events of a filter after the last one that the client has, then a caught-up event, then new
 // events. It calls sent after each event; an error of sent ends the stream.
-func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who api.Caller, filter string, sent func(context.Context, events.Event) error) error {
+func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who api.Caller, filter string,
+	sent func(context.Context, events.Event) error) error {
 	after, err := s.resumeAfter(r)
 	if err != nil {
 		return err
@@ -92,7 +93,8 @@ func (s *Streams) resumeAfter(r *http.Request) (uint64, error) {
 		return 0, err
 	}
 	if after > last {
-		p := api.BadField(field, "validation_other_log", "the log ends at #%d, so #%d is an event of another one: begin at 0", last, after)
+		p := api.BadField(field, "validation_other_log",
+			"the log ends at #%d, so #%d is an event of another one: begin at 0", last, after)
 		p.Status = http.StatusConflict
 		return 0, p
 	}
@@ -106,7 +108,8 @@ func sequenceOf(field, text string) (uint64, error) {
 	}
 	seq, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, api.BadField(field, "validation_invalid_type", "want the sequence of an event, got %q", api.Shortened(text, 40))
+		return 0, api.BadField(field, "validation_invalid_type", "want the sequence of an event, got %q",
+			api.Shortened(text, 40))
 	}
 	return seq, nil
 }

@@ -157,8 +157,10 @@ func TestPlaceToResumeFromIsChecked(t *testing.T) {
 			}
 		}
 	}
-	for _, subject := range []string{"evt", ">", "delta.>", "evt..x", "evt.>.x", "$JS.API.>", "evt.a%20b", "evt.chat%0d%0aPUB"} {
-		if status, p := s.Call(t, token, "GET", "/api/events?subject="+subject, nil); status != 400 || p["data"].(map[string]any)["subject"] == nil {
+	for _, subject := range []string{"evt", ">", "delta.>", "evt..x", "evt.>.x", "$JS.API.>", "evt.a%20b",
+		"evt.chat%0d%0aPUB"} {
+		if status, p := s.Call(t, token, "GET", "/api/events?subject="+subject, nil); status != 400 ||
+			p["data"].(map[string]any)["subject"] == nil {
 			t.Errorf("%s: %d %v", subject, status, p)
 		}
 	}

@@ -63,7 +63,8 @@ func (l *liveOutput) serve(ctx context.Context, tail *tail.Tail, since uint64) e
 	}
 }
 
-func (l *liveOutput) followEnd(ctx context.Context, tail *tail.Tail, since uint64, ended chan<- events.ExecFinished) error {
+func (l *liveOutput) followEnd(ctx context.Context, tail *tail.Tail, since uint64,
+	ended chan<- events.ExecFinished) error {
 	return tail.Follow(ctx, since, events.ChatSubject(l.chat, events.ExecFinished{}.Kind()), func(e events.Event) error {
 		body, _ := events.Decode(e) // what is no such event is not the end of this one
 		if d, ok := body.(events.ExecFinished); ok && d.Exec == l.exec {
@@ -77,15 +78,16 @@ func (l *liveOutput) followEnd(ctx context.Context, tail *tail.Tail, since uint6
 // writeFragments writes the deltas that continue the output. It skips a delta after a gap: the missing bytes are only
 // in the stored output.
 func (l *liveOutput) writeFragments(ctx context.Context) (err error) {
-	l.nextFragment, err = l.log.FoldDeltas(ctx, events.ExecDeltaSubject(l.chat, l.exec), l.nextFragment, func(d log.Delta) error {
-		have := l.written - d.Offset // bytes of it
-		if d.Stream != l.stream || have < 0 || have >= int64(len(d.Data)) {
-			return nil
-		}
-		n, err := l.out.Write(d.Data[have:])
-		l.written += int64(n)
-		return err
-	})
+	l.nextFragment, err = l.log.FoldDeltas(ctx, events.ExecDeltaSubject(l.chat, l.exec), l.nextFragment,
+		func(d log.Delta) error {
+			have := l.written - d.Offset // bytes of it
+			if d.Stream != l.stream || have < 0 || have >= int64(len(d.Data)) {
+				return nil
+			}
+			n, err := l.out.Write(d.Data[have:])
+			l.written += int64(n)
+			return err
+		})
 	if err != nil {
 		return err
 	}

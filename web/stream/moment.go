@@ -75,12 +75,14 @@ func (s *Streams) momentOf(r *http.Request) (uint64, error) {
 	text := r.URL.Query().Get("at")
 	at, err := sequenceOf("at", text)
 	if err == nil && (at == 0 || at > last) {
-		err = api.BadField("at", "validation_invalid_value", "want the sequence of an event, from 1 to %d, got %q", last, api.Shortened(text, 40))
+		err = api.BadField("at", "validation_invalid_value", "want the sequence of an event, from 1 to %d, got %q", last,
+			api.Shortened(text, 40))
 	}
 	return at, err
 }
 
-func (s *Streams) listAll(ctx context.Context, db dbx.Builder, name, order string, request filter.Request) ([]query.Record, error) {
+func (s *Streams) listAll(ctx context.Context, db dbx.Builder, name, order string,
+	request filter.Request) ([]query.Record, error) {
 	c, _ := s.API.Catalogue.Get(name)
 	all := []query.Record{}
 	for q := (query.Query{Sort: order, PerPage: 1000, SkipTotal: true, Page: 1, Large: true}); ; q.Page++ {

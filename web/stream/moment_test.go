@@ -25,7 +25,8 @@ func TestReplayIsWhatTheRecordsSaidThen(t *testing.T) {
 		all := map[string]any{}
 		_, all["chat"] = s.Call(t, token, "GET", webtest.RecordsOf("chats")+"/"+chat, nil)
 		for _, name := range lists {
-			status, page := s.Call(t, token, "GET", webtest.RecordsOf(name)+"?sort=created&filter="+webtest.Escape(`chat = "`+chat+`"`), nil)
+			status, page := s.Call(t, token, "GET", webtest.RecordsOf(name)+"?sort=created&filter="+
+				webtest.Escape(`chat = "`+chat+`"`), nil)
 			is.Equal(status, http.StatusOK)
 			all[name] = page["items"]
 		}
@@ -35,7 +36,8 @@ func TestReplayIsWhatTheRecordsSaidThen(t *testing.T) {
 	title := "second title"
 	s.Append(t, chat, events.ChatUpdated{Title: &title})
 	s.Append(t, chat, events.ExecRequested{Exec: "exec1", Session: "ses_1", Command: "ls", Cwd: "/"})
-	s.Append(t, s.Chat(t, token, "another"), events.ExecRequested{Exec: "exec2", Session: "ses_2", Command: "ls", Cwd: "/"})
+	s.Append(t, s.Chat(t, token, "another"), events.ExecRequested{Exec: "exec2", Session: "ses_2", Command: "ls",
+		Cwd: "/"})
 	now := shown()
 
 	replay := fmt.Sprint("/api/chats/", chat, "/replay")
@@ -73,7 +75,8 @@ func TestReplayOfAMomentThatIsNone(t *testing.T) {
 	chat := s.Chat(t, token, "second")
 	status, _ := s.Call(t, token, "GET", fmt.Sprint("/api/chats/", chat, "/replay?at=", before), nil)
 	is.Equal(status, http.StatusNotFound) // it was not there yet
-	for _, at := range []string{"0", "-1", "x", "", "1.5", "%00", "99999999999999999999", fmt.Sprint(s.Model.Seq() + 1000)} {
+	for _, at := range []string{"0", "-1", "x", "", "1.5", "%00", "99999999999999999999",
+		fmt.Sprint(s.Model.Seq() + 1000)} {
 		status, p := s.Call(t, token, "GET", fmt.Sprint("/api/chats/", first, "/replay?at=", at), nil)
 		is.Equal(status, http.StatusBadRequest)
 		is.True(p["data"].(map[string]any)["at"] != nil)
@@ -90,7 +93,8 @@ func TestReplayOfALongChatHasAllOfIt(t *testing.T) {
 	var all []events.Event
 	for i := range 1500 { // more than a page of records holds
 		body := fmt.Sprintf(`{"sessionID":"ses_1","info":{"id":"msg_%04d","role":"assistant"}}`, i)
-		e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), int64(i), events.OpenCode{Type: "message.updated", Properties: []byte(body)})
+		e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), int64(i),
+			events.OpenCode{Type: "message.updated", Properties: []byte(body)})
 		is.NoErr(err)
 		all = append(all, e)
 	}

@@ -32,7 +32,9 @@ func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, who ap
 		return s.serveStored(w, r, x, stream)
 	}
 	chat := x.Get("chat").(string)
-	ctx, cancel := s.API.WhileAllowed(r, who, chat, since, func() error { return s.API.MayView(r.Context(), who, "executions", x.ID()) })
+	ctx, cancel := s.API.WhileAllowed(r, who, chat, since, func() error {
+		return s.API.MayView(r.Context(), who, "executions", x.ID())
+	})
 	defer cancel()
 	w.Header().Set("Content-Type", plainText)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back

@@ -84,7 +84,8 @@ func (r *run) write(t testing.TB, p []byte, lost func(i int) bool) {
 	t.Helper()
 	for i := 0; len(p) > 0; i++ {
 		n := min(len(p), 1000)
-		d := log.Delta{Subject: events.ExecDeltaSubject(r.chat, r.exec), Type: log.ExecOutput, Stream: "stdout", Offset: int64(len(r.all)), Data: p[:n]}
+		d := log.Delta{Subject: events.ExecDeltaSubject(r.chat, r.exec), Type: log.ExecOutput, Stream: "stdout",
+			Offset: int64(len(r.all)), Data: p[:n]}
 		if !lost(i) {
 			webtest.Check(t, r.Log.PublishDelta(d))
 		}
@@ -176,7 +177,8 @@ func TestOutputBelongsToWhoMaySeeTheChat(t *testing.T) {
 	other := s.Chat(t, ada, "soon eve's")
 	s.Ran(t, other, "exec3", nil)
 	running, given := s.Open(t, ada, webtest.OutputOf("exec2"), ""), s.Open(t, ada, webtest.OutputOf("exec3"), "")
-	_, err = s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: other, User: &stranger})
+	_, err = s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: other,
+		User: &stranger})
 	is.NoErr(err)
 	_, err = io.ReadAll(given.Body)
 	is.Equal(err, io.ErrUnexpectedEOF) // cut off, and seen to be

@@ -1,9 +1,10 @@
-// Package stream serves what is longer than a record: event streams of a chat or of the whole log, a chat as it was at an
-// event, the output of a command, and files of the workspace.
+// Package stream serves what is longer than a record: event streams of a chat or of the whole log, a chat as it was at
+// an event, the output of a command, and files of the workspace.
 //
-// Promises: an event stream resumes after the sequence that the client names, without loss or repetition. A stream ends with
-// the login, and with the right to see the chat. Output comes byte by byte in order, also while the command runs. A file path
-// leads to a regular file inside the workspace, never through a symbolic link. Memory per client is bounded.
+// Promises: an event stream resumes after the sequence that the client names, without loss or repetition. A stream
+// ends with the login, and with the right to see the chat. Output comes byte by byte in order, also while the command
+// runs. A file path leads to a regular file inside the workspace, never through a symbolic link. Memory per client is
+// bounded.
 //
 // It must not change anything: it only reads.
 package stream

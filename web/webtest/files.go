@@ -18,7 +18,8 @@ func (s *System) Get(t testing.TB, token, target string, headers ...string) (*ht
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
 	Check(t, err)
 	defer conn.Close()
-	lines := append([]string{"GET " + target + " HTTP/1.1", "Host: " + s.Listener.Addr().String(), "Connection: close", "Authorization: " + token}, headers...)
+	lines := append([]string{"GET " + target + " HTTP/1.1", "Host: " + s.Listener.Addr().String(), "Connection: close",
+		"Authorization: " + token}, headers...)
 	_, err = fmt.Fprint(conn, strings.Join(lines, "\r\n"), "\r\n\r\n")
 	Check(t, err)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -46,7 +46,8 @@ func (s *System) Fragment(t testing.TB, chat, message, part, text string) {
 
 func (s *System) Delta(t testing.TB, chat, typ, data string) {
 	t.Helper()
-	Check(t, s.Log.PublishDelta(log.Delta{Subject: events.PartDeltaSubject(chat), Type: "opencode." + typ, Data: []byte(data)}))
+	Check(t, s.Log.PublishDelta(log.Delta{Subject: events.PartDeltaSubject(chat), Type: "opencode." + typ,
+		Data: []byte(data)}))
 }
 
 // Assistant is an assistant message of the chat's own session; more is further JSON of its info.

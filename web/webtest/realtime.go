@@ -160,7 +160,8 @@ func (f Frame) String() string {
 // Rename changes a chat's title by way of the API.
 func (s *System) Rename(t testing.TB, token, chat, title string) {
 	t.Helper()
-	if status, answer := s.Call(t, token, "PATCH", "/api/collections/chats/records/"+chat, map[string]any{"title": title}); status != http.StatusOK {
+	if status, answer := s.Call(t, token, "PATCH", "/api/collections/chats/records/"+chat,
+		map[string]any{"title": title}); status != http.StatusOK {
 		t.Fatalf("rename: %d %v", status, answer)
 	}
 }
@@ -168,7 +169,8 @@ func (s *System) Rename(t testing.TB, token, chat, title string) {
 // Remove deletes a chat by way of the API.
 func (s *System) Remove(t testing.TB, token, chat string) {
 	t.Helper()
-	if status, answer := s.Call(t, token, "DELETE", "/api/collections/chats/records/"+chat, nil); status != http.StatusNoContent {
+	if status, answer := s.Call(t, token, "DELETE", "/api/collections/chats/records/"+chat,
+		nil); status != http.StatusNoContent {
 		t.Fatalf("delete: %d %v", status, answer)
 	}
 }

@@ -92,7 +92,8 @@ func (s *System) Fill(t testing.TB, chat string, n int) {
 		}
 		body, err := json.Marshal(map[string]string{"text": strings.Repeat("\u00e9\r\n<\u2028", size)})
 		Check(t, err)
-		e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), int64(i), events.OpenCode{Type: "message.part.updated", Properties: body})
+		e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), int64(i),
+			events.OpenCode{Type: "message.part.updated", Properties: body})
 		Check(t, err)
 		all = append(all, e)
 	}

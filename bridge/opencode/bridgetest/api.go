@@ -47,7 +47,8 @@ func (o *OpenCode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // fail answers like OpenCode does.
 func fail(w http.ResponseWriter, status int) {
 	w.WriteHeader(status)
-	fmt.Fprintf(w, `{"name":%q,"data":{"message":"as the test wants it"}}`, map[bool]string{true: "NotFoundError", false: "BadRequest"}[status == 404])
+	fmt.Fprintf(w, `{"name":%q,"data":{"message":"as the test wants it"}}`,
+		map[bool]string{true: "NotFoundError", false: "BadRequest"}[status == 404])
 }
 
 func (o *OpenCode) serveStream(w http.ResponseWriter, r *http.Request) {
@@ -125,7 +126,9 @@ func (o *OpenCode) mux() http.Handler {
 	handle("POST /session/{id}/fork", o.ForkSession)
 	handle("POST /session/{id}/revert", func(*http.Request) (any, int) { return true, 200 })
 	handle("POST /session/{id}/unrevert", func(*http.Request) (any, int) { return true, 200 })
-	handle("GET /session/{id}/diff", func(*http.Request) (any, int) { return []json.RawMessage{[]byte(`{"file": "f"}`)}, 200 })
+	handle("GET /session/{id}/diff", func(*http.Request) (any, int) {
+		return []json.RawMessage{[]byte(`{"file": "f"}`)}, 200
+	})
 	handle("GET /session/{id}/todo", func(*http.Request) (any, int) { return nil, 404 })
 	handle("GET /session/{id}/message", func(r *http.Request) (any, int) { return o.messages(r.PathValue("id")), 200 })
 	handle("GET /session/{id}/message/{message}", o.message)
@@ -135,14 +138,16 @@ func (o *OpenCode) mux() http.Handler {
 		decode(r, &in)
 		a, known := o.asks[r.PathValue("id")]
 		delete(o.asks, a.ID)
-		return o.settled(known, "permission.replied", fmt.Sprintf(`{"sessionID":%q,"requestID":%q,"reply":%q}`, a.SessionID, a.ID, in.Reply))
+		return o.settled(known, "permission.replied", fmt.Sprintf(`{"sessionID":%q,"requestID":%q,"reply":%q}`, a.SessionID,
+			a.ID, in.Reply))
 	})
 	handle("POST /question/{id}/reply", func(r *http.Request) (any, int) {
 		var in struct{ Answers json.RawMessage }
 		decode(r, &in)
 		q, known := o.Questions[r.PathValue("id")]
 		delete(o.Questions, q.ID)
-		return o.settled(known, "question.replied", fmt.Sprintf(`{"sessionID":%q,"requestID":%q,"answers":%s}`, q.SessionID, q.ID, in.Answers))
+		return o.settled(known, "question.replied", fmt.Sprintf(`{"sessionID":%q,"requestID":%q,"answers":%s}`, q.SessionID,
+			q.ID, in.Answers))
 	})
 	handle("POST /question/{id}/reject", func(r *http.Request) (any, int) {
 		q, known := o.Questions[r.PathValue("id")]
@@ -243,7 +248,8 @@ func (o *OpenCode) createSession(r *http.Request) (any, int) {
 	}
 	decode(r, &in)
 	id := client.NewID("ses", time.Now())
-	info := fmt.Sprintf(`{"id":%q,"directory":%q,"title":%q,"metadata":%s}`, id, r.URL.Query().Get("directory"), in.Title, in.Metadata)
+	info := fmt.Sprintf(`{"id":%q,"directory":%q,"title":%q,"metadata":%s}`, id, r.URL.Query().Get("directory"), in.Title,
+		in.Metadata)
 	for _, f := range o.durablyLocked(id, "session.created", fmt.Sprintf(`{"sessionID":%q,"info":%s}`, id, info)) {
 		o.hold(f)
 		if !o.Silent {

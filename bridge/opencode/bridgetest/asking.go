@@ -33,7 +33,8 @@ func Tool(session, askID, state string) string {
 
 // AssistantMessage holds the properties of message.updated for an assistant message.
 func AssistantMessage(session, time string) string {
-	return fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_%s","sessionID":%q,"role":"assistant","time":%s}}`, session, session, session, time)
+	return fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_%s","sessionID":%q,"role":"assistant","time":%s}}`, session,
+		session, session, time)
 }
 
 // Asking makes a session whose turn waits for asks.
@@ -44,7 +45,8 @@ func (s *System) Asking(session string, asks ...string) {
 	for _, id := range asks {
 		s.Happen(s.Durably(session, "message.part.updated", Tool(session, id, `{"status":"pending","input":{}}`))...)
 		s.Happen(Plain("permission.asked", Ask(id, session)))
-		s.Happen(s.Durably(session, "message.part.updated", Tool(session, id, `{"status":"running","input":{"command":"date"}}`))...)
+		s.Happen(s.Durably(session, "message.part.updated", Tool(session, id,
+			`{"status":"running","input":{"command":"date"}}`))...)
 	}
 	s.Drained()
 }

@@ -1,5 +1,5 @@
-// Package bridgetest gives the tests of the bridge an OpenCode that is a script, and around it the real log, read models and
-// handlers.
+// Package bridgetest gives the tests of the bridge an OpenCode that is a script, and around it the real log, read
+// models and handlers.
 //
 // Promise: everything that it starts ends with the test.
 //
@@ -22,9 +22,9 @@ import (
 	"pocketcoder/expect"
 )
 
-// OpenCode is a scripted OpenCode, for tests that need certain events at certain moments. It keeps the sessions, history, statuses, requests
-// and questions of the events that a test gives it, streams the events to its clients, and records the requests that it receives.
-// T and URL never change. Read and change the other fields in Locked.
+// OpenCode is a scripted OpenCode, for tests that need certain events at certain moments. It keeps the sessions,
+// history, statuses, requests and questions of the events that a test gives it, streams the events to its clients, and
+// records the requests that it receives. T and URL never change. Read and change the other fields in Locked.
 type OpenCode struct {
 	T   testing.TB
 	URL string
@@ -49,7 +49,8 @@ type OpenCode struct {
 type Request struct{ Method, Path, Directory, Body string }
 
 func newOpenCode(t testing.TB) *OpenCode {
-	o := &OpenCode{T: t, Sessions: map[string]client.Session{}, seqs: map[string]int64{}, prompts: map[string]bool{}, serving: map[string]int{}}
+	o := &OpenCode{T: t, Sessions: map[string]client.Session{}, seqs: map[string]int64{}, prompts: map[string]bool{},
+		serving: map[string]int{}}
 	o.Forget()
 	s := httptest.NewServer(o)
 	t.Cleanup(func() { o.Cut(); s.Close() })
@@ -189,15 +190,19 @@ func (o *OpenCode) holdDurable(id, typ, session string, seq int64, data json.Raw
 		o.Sessions[session] = body.Info
 	case "session.deleted":
 		delete(o.Sessions, session)
-		o.history = slices.DeleteFunc(o.history, func(h json.RawMessage) bool { return bytes.Contains(h, []byte(`"aggregate_id":"`+session)) })
+		o.history = slices.DeleteFunc(o.history, func(h json.RawMessage) bool {
+			return bytes.Contains(h, []byte(`"aggregate_id":"`+session))
+		})
 		return
 	}
-	o.history = append(o.history, []byte(fmt.Sprintf(`{"id":%q,"type":%q,"aggregate_id":%q,"seq":%d,"data":%s}`, id, typ, session, seq, data)))
+	o.history = append(o.history, []byte(fmt.Sprintf(`{"id":%q,"type":%q,"aggregate_id":%q,"seq":%d,"data":%s}`, id, typ,
+		session, seq, data)))
 }
 
 // Plain is a frame of an event that is not durable.
 func Plain(typ, properties string) []byte {
-	return fmt.Appendf(nil, `{"directory":"/workspace","payload":{"id":%q,"type":%q,"properties":%s}}`, client.NewID("evt", time.Now()), typ, properties)
+	return fmt.Appendf(nil, `{"directory":"/workspace","payload":{"id":%q,"type":%q,"properties":%s}}`,
+		client.NewID("evt", time.Now()), typ, properties)
 }
 
 // Durably is the two frames of a durable event.
@@ -219,7 +224,8 @@ func (o *OpenCode) durablyLocked(session, typ, properties string) [][]byte {
 
 // UserMessage holds the properties of message.updated for a user message.
 func UserMessage(session, message string) string {
-	return fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"user","time":{"created":1}}}`, session, message, session)
+	return fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"user","time":{"created":1}}}`, session,
+		message, session)
 }
 
 // Answer ends the turn of a session with an assistant message.

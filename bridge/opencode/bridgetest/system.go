@@ -42,8 +42,10 @@ type System struct {
 func NewSystem(t testing.TB, secrets ...string) *System {
 	t.Helper()
 	server := eventstest.Server(t, expect.MemoryDir(t))
-	s := &System{OpenCode: newOpenCode(t), NC: eventstest.Conn(t, server), Log: eventstest.Open(t, eventstest.Conn(t, server), secrets...)}
-	s.Chats, s.Records, s.Permissions = &chat.Chats{Log: s.Log}, &record.Records{Log: s.Log}, &permission.Permissions{Log: s.Log}
+	s := &System{OpenCode: newOpenCode(t), NC: eventstest.Conn(t, server),
+		Log: eventstest.Open(t, eventstest.Conn(t, server), secrets...)}
+	s.Chats, s.Records, s.Permissions = &chat.Chats{Log: s.Log}, &record.Records{Log: s.Log},
+		&permission.Permissions{Log: s.Log}
 	s.Budgets = &budget.Budgets{Records: s.Records, Permissions: s.Permissions}
 	var err error
 	if s.Model, err = projections.Open(t.Context(), expect.MemoryDir(t), s.Log); err != nil {
@@ -162,7 +164,8 @@ func (s *System) Reconnected(r *Running, meanwhile func()) {
 func (s *System) Events(filter string) (all []events.Event) {
 	s.T.Helper()
 	_, err := s.Log.Fold(s.T.Context(), filter, 0, func(e events.Event) error {
-		if _, typ := e.Subject.OpenCodeType(); !typ || e.Subject.Kind != "opencode.test.marker" || filter != events.AllEvents {
+		if _, typ := e.Subject.OpenCodeType(); !typ || e.Subject.Kind != "opencode.test.marker" ||
+			filter != events.AllEvents {
 			all = append(all, e)
 		}
 		return e.Malformed
@@ -200,7 +203,8 @@ func (s *System) ChatOf(session string) string {
 
 // Session makes a session in OpenCode that no chat asked for.
 func (s *System) Session(id, parent string) {
-	info := fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"parentID":%q,"directory":"/workspace","title":"t"}}`, id, id, parent)
+	info := fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"parentID":%q,"directory":"/workspace","title":"t"}}`, id, id,
+		parent)
 	s.Happen(s.Durably(id, "session.created", info)...)
 }
 

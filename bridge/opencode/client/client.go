@@ -5,8 +5,8 @@
 //	Stream   every event in the order of arrival, in batches of what has arrived; a silent connection ends it
 //	History  the durable events that were missed while not connected, in pages
 //
-// Promises: JSON that will be stored is kept as OpenCode wrote it (the Raw fields, Event.Properties). A durable event is
-// returned once, with its sequence number.
+// Promises: JSON that will be stored is kept as OpenCode wrote it (the Raw fields, Event.Properties). A durable event
+// is returned once, with its sequence number.
 //
 // Only OpenCode 1.18.33 is known to work; what is said here about its behaviour was measured with it.
 package client

@@ -91,7 +91,8 @@ func TestStoredObjectsKeepWhatWeDoNotLookAt(t *testing.T) {
 
 func TestMessagesArePagedOldestFirst(t *testing.T) {
 	is := is.New(t)
-	pages := map[string]string{"": `[{"info":{"id":"c"}},{"info":{"id":"d"}}]`, "2": `[{"info":{"id":"a"}},{"info":{"id":"b"}}]`}
+	pages := map[string]string{"": `[{"info":{"id":"c"}},{"info":{"id":"d"}}]`,
+		"2": `[{"info":{"id":"a"}},{"info":{"id":"b"}}]`}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		before := r.URL.Query().Get("before")
 		if before == "" {

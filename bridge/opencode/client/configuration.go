@@ -35,14 +35,16 @@ func (c *Client) Agents(ctx context.Context, directory string) (all []Agent, err
 
 func (c *Client) ProjectID(ctx context.Context, directory string) (string, error) {
 	var out struct{ ID string }
-	err := c.do(ctx, call{op: "get opencode's project", path: "/project/current", query: inDirectory(directory), out: &out})
+	err := c.do(ctx, call{op: "get opencode's project", path: "/project/current", query: inDirectory(directory),
+		out: &out})
 	return out.ID, err
 }
 
-// Diff returns what the turn of a person's message changed in files: a list of {file, patch, additions, deletions, status}, as
-// OpenCode gives it.
+// Diff returns what the turn of a person's message changed in files: a list of {file, patch, additions, deletions,
+// status}, as OpenCode gives it.
 func (c *Client) Diff(ctx context.Context, session, message string) (list json.RawMessage, err error) {
-	err = c.do(ctx, call{op: "get diff of " + message, path: sessionPath(session, "/diff"), query: url.Values{"messageID": {message}}, out: &list})
+	err = c.do(ctx, call{op: "get diff of " + message, path: sessionPath(session, "/diff"),
+		query: url.Values{"messageID": {message}}, out: &list})
 	return list, err
 }
 

@@ -30,7 +30,8 @@ func durable(typ string) bool {
 	return strings.HasPrefix(typ, "session.next.") && !strings.HasSuffix(typ, ".delta")
 }
 
-// ParseEvent reads one event of /global/event. ok is false for the plain half of a durable pair, which its twin replaces.
+// ParseEvent reads one event of /global/event. ok is false for the plain half of a durable pair, which its twin
+// replaces.
 func ParseEvent(data []byte) (e Event, ok bool, err error) {
 	var in struct {
 		Payload struct {

@@ -21,8 +21,8 @@ type Models struct {
 	Addresses []string        // host:port of every server of their providers, sorted
 }
 
-// Models lists the models of the providers that OpenCode can use in a directory. It asks OpenCode once for each directory:
-// the answer cannot change while OpenCode runs, because OpenCode reads keys at its start.
+// Models lists the models of the providers that OpenCode can use in a directory. It asks OpenCode once for each
+// directory: the answer cannot change while OpenCode runs, because OpenCode reads keys at its start.
 func (c *Client) Models(ctx context.Context, directory string) (Models, error) {
 	if known, ok := c.models.Load(directory); ok {
 		return known.(Models), nil
@@ -72,14 +72,15 @@ func (c *Client) Providers(ctx context.Context, directory string) ([]ModelProvid
 	err := c.do(ctx, call{op: "list providers", path: "/provider", query: inDirectory(directory), out: &out})
 	all := make([]ModelProvider, 0, len(out.All))
 	for _, p := range out.All {
-		all = append(all, ModelProvider{p.ID, p.Name, p.Env, slices.Sorted(maps.Keys(p.Models)), slices.Contains(out.Connected, p.ID)})
+		all = append(all, ModelProvider{p.ID, p.Name, p.Env, slices.Sorted(maps.Keys(p.Models)),
+			slices.Contains(out.Connected, p.ID)})
 	}
 	slices.SortFunc(all, func(a, b ModelProvider) int { return cmp.Compare(a.ID, b.ID) })
 	return all, err
 }
 
-// defaultHosts are the hosts of providers that OpenCode lists without a URL, because the URL is built into their SDK. The
-// hosts of OpenCode's logins are included.
+// defaultHosts are the hosts of providers that OpenCode lists without a URL, because the URL is built into their SDK.
+// The hosts of OpenCode's logins are included.
 var defaultHosts = map[string][]string{
 	"anthropic":      {"api.anthropic.com", "console.anthropic.com"},
 	"cerebras":       {"api.cerebras.ai"},
@@ -130,7 +131,8 @@ func AddressOf(text string) (string, bool) {
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return "", false
 	}
-	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])), true
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])),
+		true
 }
 
 // Model names a model of a provider, both as OpenCode spells them.

@@ -8,8 +8,8 @@ import (
 // errStopped tells the reader that the consumer wants no more.
 var errStopped = errors.New("the consumer stopped")
 
-// queue holds what one goroutine has read until another takes it, in order, bounded by bytes. An event over the bound is
-// let in alone.
+// queue holds what one goroutine has read until another takes it, in order, bounded by bytes. An event over the bound
+// is let in alone.
 type queue struct {
 	mu     sync.Mutex
 	change *sync.Cond

@@ -7,7 +7,8 @@ import (
 	"net/url"
 )
 
-// Request is a permission or a question that OpenCode waits for. Raw holds the properties of permission.asked or question.asked.
+// Request is a permission or a question that OpenCode waits for. Raw holds the properties of permission.asked or
+// question.asked.
 type Request struct {
 	ID        string          `json:"id"`
 	SessionID string          `json:"sessionID"`
@@ -21,8 +22,8 @@ func (r *Request) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*fields)(r))
 }
 
-// PermissionRequests lists the permissions waited for in a directory. A restart of OpenCode empties the list; an abort may leave a
-// dead entry behind.
+// PermissionRequests lists the permissions waited for in a directory. A restart of OpenCode empties the list; an abort
+// may leave a dead entry behind.
 func (c *Client) PermissionRequests(ctx context.Context, directory string) ([]Request, error) {
 	var out []Request
 	err := c.do(ctx, call{op: "list asks in " + directory, path: "/permission", query: inDirectory(directory), out: &out})
@@ -52,7 +53,8 @@ func (c *Client) replyAsk(ctx context.Context, verb, directory, ask string, in m
 // QuestionRequests lists the questions waited for in a directory.
 func (c *Client) QuestionRequests(ctx context.Context, directory string) ([]Request, error) {
 	var out []Request
-	err := c.do(ctx, call{op: "list questions in " + directory, path: "/question", query: inDirectory(directory), out: &out})
+	err := c.do(ctx, call{op: "list questions in " + directory, path: "/question", query: inDirectory(directory),
+		out: &out})
 	return out, err
 }
 

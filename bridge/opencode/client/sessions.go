@@ -154,7 +154,8 @@ func (c *Client) Messages(ctx context.Context, session string) ([]Message, error
 	query := url.Values{"limit": {strconv.Itoa(messagePage)}}
 	for {
 		var page []Message
-		header, err := c.doWithHeader(ctx, call{op: "list messages of session " + session, path: sessionPath(session, "/message"), query: query, out: &page})
+		header, err := c.doWithHeader(ctx, call{op: "list messages of session " + session,
+			path: sessionPath(session, "/message"), query: query, out: &page})
 		if err != nil {
 			return nil, err
 		}
@@ -174,19 +175,21 @@ func (c *Client) Messages(ctx context.Context, session string) ([]Message, error
 
 func sessionPath(id, rest string) string { return "/session/" + url.PathEscape(id) + rest }
 
-// Fork copies a session: its messages before the given one, or all of them, under new ids. OpenCode reports the copy like
-// any other session. The answer comes when the copy is whole.
+// Fork copies a session: its messages before the given one, or all of them, under new ids. OpenCode reports the copy
+// like any other session. The answer comes when the copy is whole.
 func (c *Client) Fork(ctx context.Context, session, message string) (s Session, err error) {
 	in := map[string]string{}
 	if message != "" {
 		in["messageID"] = message
 	}
-	err = c.do(ctx, call{op: "fork session " + session, method: "POST", path: sessionPath(session, "/fork"), in: in, out: &s, timeout: forkTimeout})
+	err = c.do(ctx, call{op: "fork session " + session, method: "POST", path: sessionPath(session, "/fork"), in: in,
+		out: &s, timeout: forkTimeout})
 	return s, err
 }
 
 func (c *Client) SetMetadata(ctx context.Context, session string, metadata map[string]any) error {
-	return c.do(ctx, call{op: "update session " + session, method: "PATCH", path: sessionPath(session, ""), in: map[string]any{"metadata": metadata}})
+	return c.do(ctx, call{op: "update session " + session, method: "PATCH", path: sessionPath(session, ""),
+		in: map[string]any{"metadata": metadata}})
 }
 
 // HasMessage returns an error that is ErrGone when the session has no such message.

@@ -2,8 +2,9 @@ package client
 
 import "io"
 
-// maxDepth is how deep the JSON may nest that OpenCode sends. A model decides about the arguments of a tool call, and package
-// json reads no more than 10,000 levels: one such call would end the stream of events again and again, for all chats.
+// maxDepth is how deep the JSON may nest that OpenCode sends. A model decides about the arguments of a tool call, and
+// package json reads no more than 10,000 levels: one such call would end the stream of events again and again, for all
+// chats.
 const maxDepth = 1000
 
 // shallow reads JSON values and leaves "" in place of what is nested deeper than maxDepth.

@@ -20,9 +20,10 @@ const (
 	maxPending = 16 << 20  // bytes read ahead of the consumer; OpenCode queues the rest
 )
 
-// Stream connects to the live stream and calls fn with what has arrived, in order, always from this goroutine: one event
-// when it is quiet, up to 1,000 in a burst. The first event is server.connected; nothing is replayed. While fn runs the
-// next 16 MiB are read ahead, then OpenCode waits. Durable events are given once (Event.Sync), heartbeats too are given.
+// Stream connects to the live stream and calls fn with what has arrived, in order, always from this goroutine: one
+// event when it is quiet, up to 1,000 in a burst. The first event is server.connected; nothing is replayed. While fn
+// runs the next 16 MiB are read ahead, then OpenCode waits. Durable events are given once (Event.Sync), heartbeats too
+// are given.
 //
 // Stream returns fn's error, ctx's, or why the stream ended: OpenCode stopped, nothing arrived for silence (use
 // Silence), an event over 256 MiB or one that cannot be read. Everything that arrived before that was given to fn.
@@ -43,7 +44,8 @@ func (c *Client) Stream(ctx context.Context, silence time.Duration, fn func([]Ev
 }
 
 // read gives every event to push until the stream ends, and says why it did.
-func (c *Client) read(ctx context.Context, cancel context.CancelCauseFunc, silence time.Duration, push func(Event) error) error {
+func (c *Client) read(ctx context.Context, cancel context.CancelCauseFunc, silence time.Duration,
+	push func(Event) error) error {
 	watch := time.AfterFunc(silence, func() {
 		cancel(fmt.Errorf("nothing arrived for %s, not even a heartbeat", silence))
 	})
@@ -88,8 +90,8 @@ func (w watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// eachData calls fn with the data of every server-sent event of r, until EOF. OpenCode writes an event as one data line,
-// of any length up to limit bytes, and uses no other field. data is valid until fn returns.
+// eachData calls fn with the data of every server-sent event of r, until EOF. OpenCode writes an event as one data
+// line, of any length up to limit bytes, and uses no other field. data is valid until fn returns.
 func eachData(r io.Reader, limit int, fn func(data []byte) error) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var long []byte // a line longer than the reader's buffer

@@ -71,7 +71,8 @@ func TestAHugeEventPasses(t *testing.T) {
 	text := strings.Repeat("x", 32<<20)
 	c := serve(t, func(w *bufio.ReadWriter) {
 		chunked(w, connected)
-		chunked(w, `data: {"payload":{"id":"evt_1","type":"todo.updated","properties":{"sessionID":"ses_1","text":"`+text+"\"}}}\n\n")
+		chunked(w, `data: {"payload":{"id":"evt_1","type":"todo.updated","properties":{"sessionID":"ses_1","text":"`+text+
+			"\"}}}\n\n")
 		chunked(w, `data: {"payload":{"id":"evt_2","type":"server.heartbeat","properties":{}}}`+"\n\n")
 		fmt.Fprint(w, "0\r\n\r\n")
 	})
@@ -103,10 +104,11 @@ func TestAnEventOverTheLimitIsAnError(t *testing.T) {
 func TestOtherFieldsAndUnfinishedLinesAreNoEvents(t *testing.T) {
 	is := is.New(t)
 	var got []string
-	err := eachData(strings.NewReader(": hi\nid: 7\ndata: a\n\ndata:b\r\n\nevent: x\ndata: half"), 100, func(b []byte) error {
-		got = append(got, string(b))
-		return nil
-	})
+	err := eachData(strings.NewReader(": hi\nid: 7\ndata: a\n\ndata:b\r\n\nevent: x\ndata: half"), 100,
+		func(b []byte) error {
+			got = append(got, string(b))
+			return nil
+		})
 	is.NoErr(err)
 	is.Equal(got, []string{"a", "b"})
 }
@@ -118,7 +120,8 @@ func TestABurstComesInOrderAndInBatches(t *testing.T) {
 	c := serve(t, func(w *bufio.ReadWriter) {
 		chunked(w, connected)
 		for i := range n {
-			chunked(w, fmt.Sprintf(`data: {"payload":{"id":"evt_%d","type":"session.idle","properties":{"sessionID":"ses_1"}}}`+"\n\n", i))
+			chunked(w, fmt.Sprintf(`data: {"payload":{"id":"evt_%d","type":"session.idle","properties":{"sessionID":"ses_1"}}}`+
+				"\n\n", i))
 		}
 	})
 	var got []Event
@@ -197,7 +200,8 @@ func TestASlowConsumerIsNoSilence(t *testing.T) {
 	c := serve(t, func(w *bufio.ReadWriter) {
 		chunked(w, connected)
 		for i := range 30 {
-			chunked(w, fmt.Sprintf(`data: {"payload":{"id":"evt_%d","type":"x","properties":{"p":"%s"}}}`+"\n\n", i, strings.Repeat("p", 1<<20)))
+			chunked(w, fmt.Sprintf(`data: {"payload":{"id":"evt_%d","type":"x","properties":{"p":"%s"}}}`+"\n\n", i,
+				strings.Repeat("p", 1<<20)))
 		}
 		fmt.Fprint(w, "0\r\n\r\n")
 	})

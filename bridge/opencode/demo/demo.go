@@ -21,8 +21,8 @@
 //	@@usage in=100 out=20          the token counts reported (without: estimated from the text)
 //	@@next                         the next step begins
 //
-// A step whose calls were interrupted does not count as played: once a prompt has resumed the turn, the interrupted calls are
-// made again. A question is not asked again, because the prompt holds its answer.
+// A step whose calls were interrupted does not count as played: once a prompt has resumed the turn, the interrupted
+// calls are made again. A question is not asked again, because the prompt holds its answer.
 //
 // A step past the end is a short closing text. A line that breaks these rules makes every answer to that message a
 // text that names the line and what is wrong with it. The prompt of a subagent may be a script of its own.
@@ -43,7 +43,8 @@ import (
 
 // Model answers chat requests. Set the fields before serving.
 type Model struct {
-	// Continue are the prompts that resume an interrupted turn, or how they begin. The one after a question has its answer.
+	// Continue are the prompts that resume an interrupted turn, or how they begin. The one after a question has its
+	// answer.
 	Continue []string
 	// Provider is markdown that says how a real model is connected; the guided tour ends with it.
 	Provider string

@@ -186,7 +186,8 @@ func TestTakenPortIsNamed(t *testing.T) {
 func TestUnreadableRequestIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	res, err := http.Post(open(t, &Model{}).URL()+"/chat/completions", "application/json", strings.NewReader(`{"messages":3}`))
+	res, err := http.Post(open(t, &Model{}).URL()+"/chat/completions", "application/json",
+		strings.NewReader(`{"messages":3}`))
 	is.NoErr(err)
 	defer res.Body.Close()
 	is.Equal(res.StatusCode, http.StatusBadRequest)

@@ -20,8 +20,8 @@ const (
 	saysAborted     = "Tool execution aborted" // also of a call that waited when OpenCode was stopped
 )
 
-// results are those of the calls made after message index, in order. A question that was interrupted has its answer in the
-// prompt that resumed the turn.
+// results are those of the calls made after message index, in order. A question that was interrupted has its answer in
+// the prompt that resumed the turn.
 func (r request) results(index int, resume []string) []result {
 	var out []result
 	calls := map[string]function{}
@@ -33,7 +33,8 @@ func (r request) results(index int, resume []string) []result {
 			c := calls[m.CallID]
 			out = append(out, result{tool: c.Name, args: c.Arguments, text: string(m.Content)})
 		}
-		if last := len(out) - 1; last >= 0 && out[last].tool == "question" && out[last].interrupted() && m.Role == "user" && resumes(resume, userText(m)) {
+		if last := len(out) - 1; last >= 0 && out[last].tool == "question" && out[last].interrupted() && m.Role == "user" &&
+			resumes(resume, userText(m)) {
 			out[last].text = userText(m)
 		}
 	}

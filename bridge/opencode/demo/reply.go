@@ -78,7 +78,8 @@ func (r *reply) text(s string, reasoning bool) error {
 func (r *reply) call(a act, chunk int) error {
 	args := a.args
 	r.out += len(args)
-	c := toolCall{Index: len(r.calls), ID: cmp.Or(a.id, "call_"+rand.Text()), Type: "function", Function: function{a.tool, args}}
+	c := toolCall{Index: len(r.calls), ID: cmp.Or(a.id, "call_"+rand.Text()), Type: "function",
+		Function: function{a.tool, args}}
 	r.calls = append(r.calls, c)
 	if !r.stream {
 		return nil

@@ -245,7 +245,8 @@ func TestWholeAnswerHasTheSameContent(t *testing.T) {
 	is.NoErr(json.NewDecoder(res.Body).Decode(&got))
 	is.Equal(got.Model, "m")
 	m := got.Choices[0].Message
-	is.Equal([]string{m.Role, m.Content, m.Reasoning, m.Calls[0].Function.Arguments}, []string{"assistant", "hello", "r0 ", `{"a":1}`})
+	is.Equal([]string{m.Role, m.Content, m.Reasoning, m.Calls[0].Function.Arguments},
+		[]string{"assistant", "hello", "r0 ", `{"a":1}`})
 	is.Equal(got.Choices[0].Finish, "tool_calls")
 	is.Equal(got.Usage["total_tokens"], 7)
 }

@@ -21,8 +21,8 @@ var noise = map[string]bool{
 // errGap says the live stream skipped a durable event: reconcile must fetch it first.
 var errGap = errors.New("the live stream has a gap")
 
-// take appends a burst: what belongs to the log as one batch, in order, and the fragments to DELTAS. After an error nothing of
-// the burst is lost: the caller reconciles and goes on.
+// take appends a burst: what belongs to the log as one batch, in order, and the fragments to DELTAS. After an error
+// nothing of the burst is lost: the caller reconciles and goes on.
 func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled bool) error {
 	p := sortedBurst{fragments: map[string]log.Delta{}, reached: map[string]int64{}, running: maps.Clone(in.running)}
 	for _, e := range burst {
@@ -94,17 +94,19 @@ func (in *Ingest) add(ctx context.Context, p *sortedBurst, e client.Event, recon
 	return nil
 }
 
-// unstorable is the type of a stored event whose own type makes no valid subject, or that has no properties. Its body holds the whole
-// event.
+// unstorable is the type of a stored event whose own type makes no valid subject, or that has no properties. Its body
+// holds the whole event.
 const unstorable = "unstorable"
 
 func (in *Ingest) fact(chat string, e client.Event) (events.Event, error) {
-	fact, err := events.NewOpenCode(chat, in.Engine, e.ID, e.Seq, events.OpenCode{Type: e.Type, Form: e.Form, Properties: e.Properties})
+	fact, err := events.NewOpenCode(chat, in.Engine, e.ID, e.Seq,
+		events.OpenCode{Type: e.Type, Form: e.Form, Properties: e.Properties})
 	if err == nil {
 		return fact, nil
 	}
 	in.Logger.Error("opencode event is odd", "type", e.Type, "id", e.ID, "err", err)
-	body, err := json.Marshal(map[string]any{"id": e.ID, "type": e.Type, "session": e.Session, "seq": e.Seq, "properties": string(e.Properties)})
+	body, err := json.Marshal(map[string]any{"id": e.ID, "type": e.Type, "session": e.Session, "seq": e.Seq,
+		"properties": string(e.Properties)})
 	if err != nil {
 		return fact, err
 	}
@@ -119,8 +121,8 @@ func (in *Ingest) publish(keys []string, fragments map[string]log.Delta) {
 	}
 }
 
-// append does not give up: an event that OpenCode reported once and does not keep would be lost. What OpenCode says meanwhile
-// waits.
+// append does not give up: an event that OpenCode reported once and does not keep would be lost. What OpenCode says
+// meanwhile waits.
 func (in *Ingest) append(ctx context.Context, facts []events.Event) error {
 	for {
 		seq, err := in.Log.AppendAll(ctx, facts)
@@ -172,11 +174,13 @@ func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta
 	default:
 		return d, "", false
 	}
-	return log.Delta{Subject: events.PartDeltaSubject(chat), Type: events.OpenCode{Type: e.Type}.Kind(), Data: e.Properties}, key, true
+	return log.Delta{Subject: events.PartDeltaSubject(chat), Type: events.OpenCode{Type: e.Type}.Kind(),
+		Data: e.Properties}, key, true
 }
 
-// findSession returns the session of an event, and binds a new one. An event without a session, or of a session that OpenCode has
-// deleted already, belongs to no chat. OpenCode answers with an error to an id that is not a session's, so such an id is not looked up.
+// findSession returns the session of an event, and binds a new one. An event without a session, or of a session that
+// OpenCode has deleted already, belongs to no chat. OpenCode answers with an error to an id that is not a session's,
+// so such an id is not looked up.
 func (in *Ingest) findSession(ctx context.Context, e client.Event) (trackedSession, error) {
 	if !strings.HasPrefix(e.Session, "ses_") {
 		return trackedSession{seq: e.Seq - 1}, nil
@@ -203,8 +207,8 @@ func (in *Ingest) sessionInfo(ctx context.Context, e client.Event) (client.Sessi
 	return in.Current().Session(ctx, e.Session)
 }
 
-// bindSession binds a session to its parent's chat, to the chat in its metadata, or to a new chat (an adopted session). The outbox
-// binds the copy of a fork once it is complete.
+// bindSession binds a session to its parent's chat, to the chat in its metadata, or to a new chat (an adopted
+// session). The outbox binds the copy of a fork once it is complete.
 func (in *Ingest) bindSession(ctx context.Context, info client.Session) (trackedSession, error) {
 	s := trackedSession{parent: info.ParentID, directory: info.Directory, seq: -1}
 	if info.ParentID != "" {

@@ -27,7 +27,8 @@ type memory struct {
 }
 
 func (in *Ingest) readMemory(ctx context.Context) (memory, error) {
-	there := memory{map[string]client.Status{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]bool{}}
+	there := memory{map[string]client.Status{}, map[string]json.RawMessage{}, map[string]json.RawMessage{},
+		map[string]bool{}}
 	directories := in.tracker.directories()
 	directories[in.Directory] = true
 	for dir := range directories {
@@ -72,7 +73,8 @@ func (c *comparison) reconciled(session, typ string, properties any) error {
 	if !ok {
 		return nil // its session.created comes through the stream, and what belongs to it after that
 	}
-	body, err := events.Encode(properties) // an approval is for the bytes of a request, and the stream has <, > and & as they are
+	// an approval is for the bytes of a request, and the stream has <, > and & as they are
+	body, err := events.Encode(properties)
 	if err != nil {
 		return err
 	}
@@ -117,7 +119,8 @@ func (c *comparison) statuses(ctx context.Context) error {
 	return nil
 }
 
-// turns marks turns as lost that OpenCode no longer runs and never completed. It begins a turn again that had not begun.
+// turns marks turns as lost that OpenCode no longer runs and never completed. It begins a turn again that had not
+// begun.
 func (c *comparison) turns(ctx context.Context) error {
 	begun, err := c.resend(ctx)
 	if err != nil {
@@ -143,8 +146,9 @@ func (c *comparison) turns(ctx context.Context) error {
 	return nil
 }
 
-// cutBetweenSteps returns the sessions that stopped when all calls of an answer had their results and the model had not been asked
-// to go on. All that OpenCode has begun is finished there, so nothing but the answer's finish says that the turn is not.
+// cutBetweenSteps returns the sessions that stopped when all calls of an answer had their results and the model had
+// not been asked to go on. All that OpenCode has begun is finished there, so nothing but the answer's finish says that
+// the turn is not.
 func (c *comparison) cutBetweenSteps(ctx context.Context) (cut []projections.Session, err error) {
 	for _, s := range c.stopped {
 		step, goesOn, err := turns.UnfinishedStep(ctx, c.Model, s.Chat)
@@ -191,7 +195,8 @@ func (c *comparison) asks(ctx context.Context) error {
 		return err
 	}
 	for _, p := range append(waiting, decided...) {
-		if _, there := c.memory.asks[p.EnginePermission]; there || p.Interrupted || p.Engine != c.Engine || c.unknown[p.Directory] {
+		if _, there := c.memory.asks[p.EnginePermission]; there || p.Interrupted || p.Engine != c.Engine ||
+			c.unknown[p.Directory] {
 			continue
 		}
 		if err := c.resolveMissing(ctx, p); err != nil {
@@ -215,13 +220,14 @@ func (c *comparison) asks(ctx context.Context) error {
 	return nil
 }
 
-// resolveMissing ends or interrupts a request that OpenCode no longer has. If its session is busy, the request was answered, by us or in
-// OpenCode. If not, OpenCode forgot the request, and a person can still decide it, unless the tool call shows that OpenCode got our
-// reply: then the call must not run again.
+// resolveMissing ends or interrupts a request that OpenCode no longer has. If its session is busy, the request was
+// answered, by us or in OpenCode. If not, OpenCode forgot the request, and a person can still decide it, unless the
+// tool call shows that OpenCode got our reply: then the call must not run again.
 func (c *comparison) resolveMissing(ctx context.Context, p pending.Request) error {
 	_, answered := c.busy[p.Session]
 	if p.Status == projections.PermissionDraft && answered {
-		return c.record(p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: "it was answered elsewhere, or its tool call is over"})
+		return c.record(p.Chat, events.PermissionExpired{Permission: p.EnginePermission,
+			Reason: "it was answered elsewhere, or its tool call is over"})
 	}
 	if p.Status != projections.PermissionDraft && !answered {
 		var err error

@@ -19,8 +19,8 @@ import (
 
 const turn = "05-perm-bash-once" // one turn with an approved command
 
-// checkDurable wants every durable event of the frames in the log: once, in the order of its session. Repeated updates of
-// a running tool are fragments unless nobody remembers the first.
+// checkDurable wants every durable event of the frames in the log: once, in the order of its session. Repeated updates
+// of a running tool are fragments unless nobody remembers the first.
 func checkDurable(t *testing.T, s *bridgetest.System, frames [][]byte) {
 	is := is.New(t)
 	is.Helper()
@@ -86,8 +86,8 @@ func TestACutOfTheStreamLosesNoDurableEvent(t *testing.T) {
 	}
 }
 
-// appendedOnce wants everything in the log to have been appended once: the log would not store it twice within two minutes
-// whatever the bridges do.
+// appendedOnce wants everything in the log to have been appended once: the log would not store it twice within two
+// minutes whatever the bridges do.
 func appendedOnce(s *bridgetest.System, bridges ...*bridgetest.Running) {
 	s.T.Helper()
 	last, err := s.Log.Last(s.T.Context())

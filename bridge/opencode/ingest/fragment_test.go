@@ -20,9 +20,11 @@ func TestWatchersHearAFragmentBeforeTheFactThatFollowsIt(t *testing.T) {
 	bridge, _ := s.Outbox()
 	in := bridge.Ingest
 	about := func(seq int64, typ, properties string) client.Event {
-		return client.Event{ID: client.NewID("evt", time.Now()), Type: typ, Session: "ses_1", Seq: seq, Properties: json.RawMessage(properties)}
+		return client.Event{ID: client.NewID("evt", time.Now()), Type: typ, Session: "ses_1", Seq: seq,
+			Properties: json.RawMessage(properties)}
 	}
-	is.NoErr(in.Take(t.Context(), []client.Event{about(0, "session.created", `{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace"}}`)}))
+	is.NoErr(in.Take(t.Context(), []client.Event{about(0, "session.created",
+		`{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace"}}`)}))
 
 	heard := make(chan *nats.Msg, 16)
 	for _, subject := range []string{"evt.chat.*.opencode.message.part.updated", "delta.chat.>"} {

@@ -1,11 +1,13 @@
-// Package ingest stores what OpenCode reports: each fact of its stream becomes an event of the log, in the chat of its session.
-// Fragments of text and output go to DELTAS. Heartbeats, and what OpenCode reports while it starts, are only counted.
+// Package ingest stores what OpenCode reports: each fact of its stream becomes an event of the log, in the chat of its
+// session. Fragments of text and output go to DELTAS. Heartbeats, and what OpenCode reports while it starts, are only
+// counted.
 //
 //	burst      the stream, event by event. It binds each new session to its chat; one that no chat asked for gets a chat
 //	reconcile  what was missed: durable events by their sequence, the rest by comparing OpenCode with the read models
 //
 // Promises:
-//   - A durable event of OpenCode is in the log once, in the order of its session, even if one side was away or has crashed.
+//   - A durable event of OpenCode is in the log once, in the order of its session, even if one side was away or has
+//     crashed.
 //   - After WaitConnected the log holds what OpenCode held when the connection was made.
 //   - An event that cannot be stored as it came is stored whole under the type "unstorable".
 //
@@ -26,8 +28,8 @@ import (
 	"pocketcoder/projections/pending"
 )
 
-// Ingest stores what one OpenCode reports as events of the log, and holds its sessions and the connection to it. The bursts of
-// the stream are taken in the order in which they arrive.
+// Ingest stores what one OpenCode reports as events of the log, and holds its sessions and the connection to it. The
+// bursts of the stream are taken in the order in which they arrive.
 type Ingest struct {
 	Engine    string
 	Directory string // absolute; where the outbox creates sessions
@@ -62,8 +64,8 @@ const DefaultPause = 500 * time.Millisecond
 const (
 	MetadataChat = "pocketcoder_chat" // whose session it is
 
-	// MetadataFork names the new chat while the session is being forked. OpenCode copies the metadata with the session (measured),
-	// so Ingest knows the copy by its first event, whenever that comes.
+	// MetadataFork names the new chat while the session is being forked. OpenCode copies the metadata with the session
+	// (measured), so Ingest knows the copy by its first event, whenever that comes.
 	MetadataFork = "pocketcoder_fork"
 )
 
@@ -146,7 +148,8 @@ type Condition struct {
 }
 
 func (in *Ingest) Condition() Condition {
-	s := Condition{Connected: in.live.isOpen(), Sessions: len(in.tracker.seqs()), Stored: in.stored.Load(), Noise: in.noise.Load()}
+	s := Condition{Connected: in.live.isOpen(), Sessions: len(in.tracker.seqs()), Stored: in.stored.Load(),
+		Noise: in.noise.Load()}
 	if text := in.lastErr.Load(); text != nil {
 		s.Error = *text
 	}

@@ -65,11 +65,12 @@ func tell(frames [][]byte) (facts, deltas []told) {
 }
 
 func noisy(typ string) bool {
-	return slices.Contains([]string{"server.heartbeat", "plugin.added", "catalog.updated", "integration.updated", "reference.updated"}, typ)
+	return slices.Contains([]string{"server.heartbeat", "plugin.added", "catalog.updated", "integration.updated",
+		"reference.updated"}, typ)
 }
 
-// roots maps the sessions of a recording to their root sessions, and gives the frames of what came before it: the history
-// of sessions that were there when the recording began.
+// roots maps the sessions of a recording to their root sessions, and gives the frames of what came before it: the
+// history of sessions that were there when the recording began.
 func roots(o *bridgetest.OpenCode, frames [][]byte) (root map[string]string, before [][]byte) {
 	root = map[string]string{}
 	for _, f := range frames {
@@ -239,7 +240,8 @@ func TestASessionMadeForAChatBelongsToIt(t *testing.T) {
 	s.Start().Connected()
 	frames := recording.Events(t, "05-perm-bash-once")[1:]
 	for i, f := range frames {
-		frames[i] = bytes.ReplaceAll(f, []byte(`"info": {"id": "ses_`), []byte(`"info": {"metadata": {"pocketcoder_chat": "`+chat+`"}, "id": "ses_`))
+		frames[i] = bytes.ReplaceAll(f, []byte(`"info": {"id": "ses_`),
+			[]byte(`"info": {"metadata": {"pocketcoder_chat": "`+chat+`"}, "id": "ses_`))
 	}
 	s.Happen(frames...)
 	s.Drained()

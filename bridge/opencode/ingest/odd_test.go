@@ -45,7 +45,8 @@ func TestOddEventsStopNothing(t *testing.T) {
 		bridgetest.Plain("session.idle", `{"sessionID":"ses_1"}`))
 	s.Happen(s.Durably("ses_1", "an odd.> type", `{"sessionID":"ses_1"}`)...)
 	s.Happen(s.Durably("workspace of * >", "workspace.moved", `{"n":2}`)...)
-	s.Happen(s.Durably("ses_1", "session.updated", `{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace","title":"last"}}`)...)
+	s.Happen(s.Durably("ses_1", "session.updated",
+		`{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace","title":"last"}}`)...)
 	s.Drained()
 	chat := s.ChatOf("ses_1")
 	is.Equal(len(s.OpenCodeEvents(chat, "message.part.delta")), 0) // whatever their ids are, they are fragments
@@ -58,7 +59,8 @@ func TestOddEventsStopNothing(t *testing.T) {
 	is.Equal(engine("workspace.moved"), 1)
 	is.Equal(engine("server.connected"), 1) // none of it cut the connection
 	odd := s.Events(events.EngineOpenCodeSubject(b.Engine, ingest.Unstorable))
-	types := []string{"an odd > type", "file.edited", "an odd.> type", "an odd.> type"} // the last came plain and as a twin
+	// the last came plain and as a twin
+	types := []string{"an odd > type", "file.edited", "an odd.> type", "an odd.> type"}
 	is.Equal(len(odd), len(types))
 	for i, typ := range types {
 		var kept struct{ Type string }
@@ -78,7 +80,8 @@ func TestSecretsDoNotReachTheLog(t *testing.T) {
 	info := `{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace","title":"key ` + canary + `"}}`
 	s.Happen(s.Durably("ses_1", "session.created", info)...)
 	s.Happen(bridgetest.Plain("session.error", `{"sessionID":"ses_1","error":{"name":"APIError","data":{"message":"bad key `+canary+`"}}}`),
-		bridgetest.Plain("message.part.delta", `{"sessionID":"ses_1","messageID":"msg_1","partID":"prt_1","delta":"`+canary+`"}`))
+		bridgetest.Plain("message.part.delta", `{"sessionID":"ses_1","messageID":"msg_1","partID":"prt_1","delta":"`+canary+
+			`"}`))
 	s.Drained()
 	for _, e := range s.Events(events.AllEvents) {
 		is.True(!bytes.Contains(e.Data, []byte(canary)))

@@ -46,8 +46,9 @@ func (c *comparison) questions(ctx context.Context) error {
 	return nil
 }
 
-// resolveMissingQuestions ends or interrupts questions that OpenCode no longer has. If their session is busy, or the tool call has ended
-// by itself, they were answered, by us or in OpenCode. If not, OpenCode forgot them, and a person can still answer.
+// resolveMissingQuestions ends or interrupts questions that OpenCode no longer has. If their session is busy, or the
+// tool call has ended by itself, they were answered, by us or in OpenCode. If not, OpenCode forgot them, and a person
+// can still answer.
 func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pending.Question) error {
 	q := group[0]
 	_, answered := c.busy[q.Session]
@@ -61,7 +62,8 @@ func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pendin
 	case !answered:
 		return c.record(q.Chat, events.QuestionInterrupted{Question: q.EngineQuestion})
 	case q.Status == projections.QuestionAsked:
-		return c.record(q.Chat, events.QuestionExpired{Question: q.EngineQuestion, Reason: "it was answered elsewhere, or its tool call is over"})
+		return c.record(q.Chat, events.QuestionExpired{Question: q.EngineQuestion,
+			Reason: "it was answered elsewhere, or its tool call is over"})
 	}
 	all, rejected, err := pending.AnswersTo(group)
 	reply := map[string]any{"sessionID": q.Session, "requestID": q.EngineQuestion}

@@ -8,8 +8,9 @@ import (
 )
 
 // reconcile makes the log hold what OpenCode holds: after a start, a reconnect, a crash on either side. Durable events
-// are fetched by sequence. What OpenCode keeps in memory only (status, asks, questions) is compared with the read model,
-// and the difference appended as the events that would have come. Live events wait behind in the stream meanwhile.
+// are fetched by sequence. What OpenCode keeps in memory only (status, asks, questions) is compared with the read
+// model, and the difference appended as the events that would have come. Live events wait behind in the stream
+// meanwhile.
 func (in *Ingest) reconcile(ctx context.Context) error {
 	if err := in.fetchHistory(ctx); err != nil {
 		return err
@@ -26,7 +27,8 @@ func (in *Ingest) reconcile(ctx context.Context) error {
 		return err
 	}
 	c := comparison{Ingest: in, memory: there}
-	// The statuses are appended before the turns are compared, because the state of a turn depends on the status of its session.
+	// The statuses are appended before the turns are compared, because the state of a turn depends on the status of its
+	// session.
 	for _, compare := range []func(context.Context) error{c.statuses, c.turns, c.asks, c.questions} {
 		c.missing = nil
 		err := compare(ctx)
@@ -45,5 +47,7 @@ func (in *Ingest) reconcile(ctx context.Context) error {
 
 // fetchHistory appends the durable events the log lacks, of all sessions.
 func (in *Ingest) fetchHistory(ctx context.Context) error {
-	return in.Current().History(ctx, in.tracker.seqs(), func(page []client.Event) error { return in.take(ctx, page, true) })
+	return in.Current().History(ctx, in.tracker.seqs(), func(page []client.Event) error {
+		return in.take(ctx, page, true)
+	})
 }

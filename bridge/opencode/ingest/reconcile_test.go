@@ -25,7 +25,8 @@ func TestAStatusThatChangedUnheardIsCorrected(t *testing.T) {
 	s.Happen(bridgetest.Plain("session.status", bridgetest.Busy))
 	s.Drained()
 	s.Reconnected(r, func() {
-		s.Miss(bridgetest.Plain("session.status", bridgetest.Idle), bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Busy, "ses_1", "ses_2")))
+		s.Miss(bridgetest.Plain("session.status", bridgetest.Idle),
+			bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Busy, "ses_1", "ses_2")))
 	})
 	for session, want := range map[string]string{"ses_1": "idle", "ses_2": "busy"} {
 		row, _, err := s.Model.Session(t.Context(), session)
@@ -78,7 +79,8 @@ func TestATurnThatOpenCodeForgotBetweenTwoAnswersIsLost(t *testing.T) {
 	}
 	s.Reconnected(r, func() {
 		for session, finish := range map[string]string{"ses_1": "tool-calls", "ses_2": "stop"} {
-			answer := strings.Replace(bridgetest.AssistantMessage(session, `{"created":1,"completed":2}`), `"role"`, `"finish":"`+finish+`","role"`, 1)
+			answer := strings.Replace(bridgetest.AssistantMessage(session, `{"created":1,"completed":2}`), `"role"`,
+				`"finish":"`+finish+`","role"`, 1)
 			s.Miss(s.Durably(session, "message.updated", answer)...)
 			s.Miss(bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Idle, "ses_1", session)))
 		}
@@ -99,14 +101,17 @@ func TestATurnThatEndsWhileReconcilingIsNotLost(t *testing.T) {
 	s.Asking("ses_1", "per_1")
 	s.Silent = true
 	s.Decide("per_1", events.Authorized, "")
-	expect.Eventually(t, "OpenCode gets it", func() bool { return len(s.Requests("POST", "/permission/per_1/reply")) == 1 })
+	expect.Eventually(t, "OpenCode gets it", func() bool {
+		return len(s.Requests("POST", "/permission/per_1/reply")) == 1
+	})
 	s.Reconnected(r, func() {
 		var once atomic.Bool
 		s.RefuseWith(func(r bridgetest.Request) int { // after the history was fetched, before OpenCode is asked what runs
 			if r.Path == "/session/status" && once.CompareAndSwap(false, true) {
 				s.Happen(s.Durably("ses_1", "message.part.updated", bridgetest.Tool("ses_1", "per_1", `{"status":"completed"}`))...)
 				s.Answer("ses_1", "")
-				s.Happen(s.Durably("ses_1", "message.updated", bridgetest.AssistantMessage("ses_1", `{"created":1,"completed":2}`))...)
+				s.Happen(s.Durably("ses_1", "message.updated", bridgetest.AssistantMessage("ses_1",
+					`{"created":1,"completed":2}`))...)
 			}
 			return 0
 		})
@@ -138,7 +143,8 @@ func TestAsksAreComparedWithWhatOpenCodeHolds(t *testing.T) {
 	is.Equal(s.Permission("per_new").Status, projections.PermissionDraft)
 	asked := s.OpenCodeEvents(s.ChatOf("ses_1"), events.PermissionAsked)
 	is.Equal(asked[len(asked)-1].Source, events.SourceReconcile)
-	is.Equal(string(asked[len(asked)-1].Data), missed) // byte for byte: an approval of it is good for the same request later
+	// byte for byte: an approval of it is good for the same request later
+	is.Equal(string(asked[len(asked)-1].Data), missed)
 
 	n := len(s.Events(events.AllEvents))
 	s.Reconnected(r, func() {})
@@ -177,13 +183,16 @@ func TestAReplyThatOpenCodeTookUnheardIsNoInterruption(t *testing.T) {
 			s.Asking("ses_1", "per_1")
 			s.Locked(func() { s.Silent = true })
 			s.Decide("per_1", events.Authorized, "")
-			expect.Eventually(t, "OpenCode gets it", func() bool { return len(s.Requests("POST", "/permission/per_1/reply")) == 1 })
+			expect.Eventually(t, "OpenCode gets it", func() bool {
+				return len(s.Requests("POST", "/permission/per_1/reply")) == 1
+			})
 			chat := s.ChatOf("ses_1")
 			s.Reconnected(r, func() {
 				s.Miss(s.Durably("ses_1", "message.part.updated", bridgetest.Tool("ses_1", "per_1", after.state))...)
 				s.Miss(bridgetest.Plain("session.status", after.status))
 				if after.exec {
-					e, err := events.New(chat, events.ActorSandbox, events.ExecRequested{Exec: "x1", Permission: "per_1", Session: "ses_1", Call: "call_per_1", Command: "date"})
+					e, err := events.New(chat, events.ActorSandbox, events.ExecRequested{Exec: "x1", Permission: "per_1",
+						Session: "ses_1", Call: "call_per_1", Command: "date"})
 					s.Must(err)
 					_, err = s.Log.Append(t.Context(), e)
 					s.Must(err)
@@ -204,7 +213,8 @@ func TestQuestionsAreComparedWithWhatOpenCodeHolds(t *testing.T) {
 	is := is.New(t)
 	s, r := bridgetest.Connected(t)
 	s.Asking("ses_1")
-	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_kept", "ses_1")), bridgetest.Plain("question.asked", bridgetest.Question("que_gone", "ses_1")))
+	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_kept", "ses_1")),
+		bridgetest.Plain("question.asked", bridgetest.Question("que_gone", "ses_1")))
 	s.Drained()
 	s.Reconnected(r, func() {
 		s.Miss(bridgetest.Plain("question.rejected", `{"sessionID":"ses_1","requestID":"que_gone"}`))

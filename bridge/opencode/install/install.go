@@ -1,5 +1,6 @@
-// Package install finds OpenCode and ripgrep, and installs with npm what is missing. Several processes may install at once, and
-// a crash leaves nothing that the next installation does not remove. The package does not know how the programs are run.
+// Package install finds OpenCode and ripgrep, and installs with npm what is missing. Several processes may install at
+// once, and a crash leaves nothing that the next installation does not remove. The package does not know how the
+// programs are run.
 package install
 
 import (
@@ -20,8 +21,8 @@ const (
 	RipgrepVersion  = "1.18.0" // of the npm package that holds ripgrep; the program has a version of its own
 )
 
-// Tools are the programs the bridge runs. OpenCode's grep, glob and skill tools need ripgrep, and try to download it when
-// it is not on their PATH.
+// Tools are the programs the bridge runs. OpenCode's grep, glob and skill tools need ripgrep, and try to download it
+// when it is not on their PATH.
 type Tools struct {
 	OpenCode string // absolute path
 	Version  string // of OpenCode; empty until a program that the user named has answered the supervisor
@@ -30,8 +31,9 @@ type Tools struct {
 
 // Options says where to look for the tools, and where to put them when they are not found.
 type Options struct {
-	Dir      string            // absolute; packages are installed below it, each in a directory named after its version
-	OpenCode string            // path the user names; empty: the one on PATH if it is OpenCodeVersion, else the installed one
+	Dir string // absolute; packages are installed below it, each in a directory named after its version
+	// path the user names; empty: the one on PATH if it is OpenCodeVersion, else the installed one
+	OpenCode string
 	Progress func(line string) // told what is done and how far it is; lines without end
 }
 
@@ -60,15 +62,17 @@ func Find(ctx context.Context, in Options) (Tools, error) {
 	return Tools{OpenCode: opencode, Version: version, Ripgrep: ripgrep}, nil
 }
 
-// findOpenCode returns the OpenCode to use if it is there already: the one the user named, whatever its version, or one of
-// the right version on PATH. It does not ask the named one for its version, which takes OpenCode more than a processor second.
+// findOpenCode returns the OpenCode to use if it is there already: the one the user named, whatever its version, or
+// one of the right version on PATH. It does not ask the named one for its version, which takes OpenCode more than a
+// processor second.
 func (in Options) findOpenCode(ctx context.Context) (path, version string, err error) {
 	if in.OpenCode == "" {
 		if path, version, err = in.findOnPath(ctx, "opencode"); path == "" || err != nil {
 			return "", "", err
 		}
 		if version != OpenCodeVersion {
-			in.Progress(fmt.Sprintf("not using %s: it is version %q, and only %s is known to work", path, version, OpenCodeVersion))
+			in.Progress(fmt.Sprintf("not using %s: it is version %q, and only %s is known to work", path, version,
+				OpenCodeVersion))
 			return "", "", nil
 		}
 		return path, version, nil
@@ -82,8 +86,8 @@ func (in Options) findOpenCode(ctx context.Context) (path, version string, err e
 	return path, "", nil
 }
 
-// findOnPath returns the absolute path and the version of a program on PATH that answers --version; the path is empty when
-// there is none.
+// findOnPath returns the absolute path and the version of a program on PATH that answers --version; the path is empty
+// when there is none.
 func (in Options) findOnPath(ctx context.Context, name string) (path, version string, err error) {
 	if path, err = exec.LookPath(name); err != nil {
 		return "", "", nil // not there, or only in the current directory
@@ -144,8 +148,8 @@ func platform() (system, processor string) {
 	return runtime.GOOS, processor
 }
 
-// opencodePackage: the plain program needs AVX2, the musl ones a C library of that name. npm installs several of them, and
-// which one runs here is found by trying; the package's own install script, which does the same, is not run.
+// opencodePackage: the plain program needs AVX2, the musl ones a C library of that name. npm installs several of them,
+// and which one runs here is found by trying; the package's own install script, which does the same, is not run.
 func opencodePackage() npmPackage {
 	system, processor := platform()
 	p := npmPackage{name: "opencode-ai", version: OpenCodeVersion}

@@ -106,7 +106,8 @@ func TestOpenCodeOnPathIsUsedIfItIsTheRightVersion(t *testing.T) {
 	in, lines := installation(t)
 	tools, err := in.run(t)
 	is.NoErr(err)
-	is.Equal(tools, Tools{OpenCode: filepath.Join(dir, "opencode"), Version: OpenCodeVersion, Ripgrep: filepath.Join(dir, "rg")})
+	is.Equal(tools, Tools{OpenCode: filepath.Join(dir, "opencode"), Version: OpenCodeVersion,
+		Ripgrep: filepath.Join(dir, "rg")})
 	is.Equal(lines(), "")
 }
 
@@ -134,7 +135,8 @@ func TestWithoutNPMTheErrorNamesTheWaysOut(t *testing.T) {
 	in, _ := installation(t)
 	_, err := in.run(t)
 	is.True(err != nil)
-	for _, part := range []string{"install opencode-ai " + OpenCodeVersion, "npm is not on PATH", "install Node.js 20 or newer", "--opencode PATH"} {
+	for _, part := range []string{"install opencode-ai " + OpenCodeVersion, "npm is not on PATH",
+		"install Node.js 20 or newer", "--opencode PATH"} {
 		expect.Contains(t, err.Error(), part)
 	}
 	onPath(t, map[string]string{"opencode": sh("echo " + OpenCodeVersion)})
@@ -212,7 +214,9 @@ func TestManyThatInstallAtOnceInstallOnce(t *testing.T) {
 			}
 		})
 	}
-	expect.Eventually(t, "the others wait", func() bool { return strings.Count(lines(), "waiting for another process") == many-1 })
+	expect.Eventually(t, "the others wait", func() bool {
+		return strings.Count(lines(), "waiting for another process") == many-1
+	})
 	expect.WriteFile(t, waits, "")
 	all.Wait()
 	is.Equal(strings.Count(expect.ReadFile(t, calls), "opencode-ai@"), 1)
@@ -222,7 +226,8 @@ func TestManyThatInstallAtOnceInstallOnce(t *testing.T) {
 func TestTheVariantThatRunsHereIsChosen(t *testing.T) {
 	is := is.New(t)
 	programs := opencodePackage().programs
-	broken := `f="$3/node_modules/` + programs[0] + `"; mkdir -p "${f%/*}"; printf '#!/bin/sh\necho illegal instruction >&2; exit 132\n' >"$f"; chmod +x "$f"`
+	broken := `f="$3/node_modules/` + programs[0] +
+		`"; mkdir -p "${f%/*}"; printf '#!/bin/sh\necho illegal instruction >&2; exit 132\n' >"$f"; chmod +x "$f"`
 	onPath(t, map[string]string{"rg": sh("echo ripgrep 15"), "npm": fakeNPM("/dev/null", broken, programs[1])})
 	in, _ := installation(t)
 	tools, err := in.run(t)

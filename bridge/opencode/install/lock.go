@@ -25,7 +25,8 @@ func Lock(path string) (unlock func(), err error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return func() {
-		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // closing is not enough: a child that was just forked has it open until its exec
+		// closing is not enough: a child that was just forked has it open until its exec
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
 		f.Close()
 	}, nil
 }

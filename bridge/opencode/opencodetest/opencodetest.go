@@ -1,5 +1,5 @@
-// Package opencodetest gives tests the real OpenCode: one installation in the user's cache directory, shared by all test
-// packages and made by the first that needs it.
+// Package opencodetest gives tests the real OpenCode: one installation in the user's cache directory, shared by all
+// test packages and made by the first that needs it.
 package opencodetest
 
 import (

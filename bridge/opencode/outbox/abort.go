@@ -46,8 +46,8 @@ func (o *Outbox) stop(ctx context.Context, session string) error {
 	return o.dropAsks(ctx, session)
 }
 
-// dropAsks ends the requests of an aborted turn. OpenCode keeps listing them as pending, so it gets a rejection too. If that fails the
-// abort is not repeated, because it could end the next turn.
+// dropAsks ends the requests of an aborted turn. OpenCode keeps listing them as pending, so it gets a rejection too.
+// If that fails the abort is not repeated, because it could end the next turn.
 func (o *Outbox) dropAsks(ctx context.Context, session string) error {
 	const reason = "the turn was aborted"
 	asks, err := pending.Requests(ctx, o.Model)
@@ -58,10 +58,12 @@ func (o *Outbox) dropAsks(ctx context.Context, session string) error {
 		if !o.below(p.Session, session) {
 			continue
 		}
-		if err := o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: reason}); err != nil {
+		if err := o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission,
+			Reason: reason}); err != nil {
 			return err
 		}
-		if err := o.Current().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil && !errors.Is(err, client.ErrGone) {
+		if err := o.Current().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil &&
+			!errors.Is(err, client.ErrGone) {
 			o.Logger.Warn("drop ask", "err", err)
 		}
 	}

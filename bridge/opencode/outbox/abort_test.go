@@ -15,7 +15,8 @@ import (
 
 func (s *system) abortTurn(chatID, session string) {
 	s.T.Helper()
-	_, err := s.Chats.AbortTurn(s.T.Context(), chat.AbortTurn{Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: chatID, Session: session})
+	_, err := s.Chats.AbortTurn(s.T.Context(), chat.AbortTurn{Command: handlers.Command{Actor: events.UserActor("u1")},
+		Chat: chatID, Session: session})
 	s.Must(err)
 }
 
@@ -68,7 +69,9 @@ func TestAnAbortStopsTheTurnAndSettlesWhatItWaitedFor(t *testing.T) {
 	s.family()
 	s.Silent = true // OpenCode 1.18.33 says nothing about the asks of an aborted turn, and keeps them
 	s.abortTurn(s.ChatOf("ses_1"), "")
-	expect.Eventually(t, "the last question is dismissed", func() bool { return len(s.Requests("POST", "/que_3/reject")) == 1 })
+	expect.Eventually(t, "the last question is dismissed", func() bool {
+		return len(s.Requests("POST", "/que_3/reject")) == 1
+	})
 	is.Equal(len(s.Requests("POST", "/session/ses_1/abort")), 1)
 	is.Equal(len(s.Requests("POST", "/abort")), 1)
 	expired, rejected := s.settledAsks()
@@ -83,7 +86,9 @@ func TestAnAbortOfASubagentLeavesItsParentAlone(t *testing.T) {
 	s.family()
 	s.Silent = true
 	s.abortTurn(s.ChatOf("ses_1"), "ses_2")
-	expect.Eventually(t, "the last question is dismissed", func() bool { return len(s.Requests("POST", "/que_3/reject")) == 1 })
+	expect.Eventually(t, "the last question is dismissed", func() bool {
+		return len(s.Requests("POST", "/que_3/reject")) == 1
+	})
 	is.Equal(len(s.Requests("POST", "/session/ses_2/abort")), 1)
 	is.Equal(len(s.Requests("POST", "/abort")), 1)
 	expired, _ := s.settledAsks()
@@ -98,7 +103,9 @@ func TestAnAbortOfAnotherChatsSessionDoesNothing(t *testing.T) {
 	s.abortTurn(s.ChatOf("ses_1"), "ses_4")
 	s.abortTurn(s.Chat(), "") // nor that of a chat nothing has run in
 	s.abortTurn(s.ChatOf("ses_4"), "")
-	expect.Eventually(t, "the last one is carried out", func() bool { return s.Permission("per_4").Status == projections.PermissionExpired })
+	expect.Eventually(t, "the last one is carried out", func() bool {
+		return s.Permission("per_4").Status == projections.PermissionExpired
+	})
 	for range 20 { // a while
 		s.Drained()
 	}
@@ -116,7 +123,9 @@ func TestAnAbortIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	expect.Eventually(t, "it is tried again", func() bool { return len(s.Requests("POST", "/abort")) > 1 })
 	is.Equal(s.Permission("per_1").Status, projections.PermissionDraft)
 	s.Refusing("POST", "/abort", 0, 500)
-	expect.Eventually(t, "it is taken", func() bool { return s.Permission("per_1").Status == projections.PermissionExpired })
+	expect.Eventually(t, "it is taken", func() bool {
+		return s.Permission("per_1").Status == projections.PermissionExpired
+	})
 	s.Drained()
 	before := len(s.Requests("POST", "/abort"))
 

@@ -24,9 +24,9 @@ import (
 // GoOn is the prompt that resumes a turn after a used-up budget stopped it and a person allowed more.
 const GoOn = "Your turn was paused because what may be spent was used up. More is allowed now: go on from where you stopped."
 
-// Budgets enforces budgets until ctx ends: it stops turns, asks a person for more, resumes turns when more is allowed, and withdraws
-// requests that are no longer needed. A step's cost is known only at its end, so the last step may exceed the limit. The cost of a
-// stopped step stays unknown. CarryOut holds back new messages.
+// Budgets enforces budgets until ctx ends: it stops turns, asks a person for more, resumes turns when more is allowed,
+// and withdraws requests that are no longer needed. A step's cost is known only at its end, so the last step may
+// exceed the limit. The cost of a stopped step stays unknown. CarryOut holds back new messages.
 func (o *Outbox) Budgets(ctx context.Context) error {
 	warn := func(e events.Event, err error) {
 		o.Logger.Warn("budget", "chat", e.Subject.ID, "seq", e.Seq, "err", err)
@@ -36,7 +36,8 @@ func (o *Outbox) Budgets(ctx context.Context) error {
 			return o.Log.Work(ctx, BudgetWorker, events.ChatOpenCodeSubject("*", "message.updated"), o.stepEnded, warn)
 		},
 		func(ctx context.Context) error {
-			return o.Log.Work(ctx, budgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()), o.moreDecided, warn)
+			return o.Log.Work(ctx, budgetDecisionsWorker, events.ChatSubject("*", events.PermissionDecided{}.Kind()),
+				o.moreDecided, warn)
 		},
 		func(ctx context.Context) error {
 			filter := events.ConfigSubject(record.BudgetCollection, "*", "*")
@@ -103,11 +104,12 @@ func (o *Outbox) spent(ctx context.Context, chat, user, day string) (cost, token
 	return s.Cost, float64(s.Tokens), err
 }
 
-// moreDecided resumes the chats that an approved request for more budget had stopped. The ids of the prompts are derived from the id of
-// the request, so each chat resumes once.
+// moreDecided resumes the chats that an approved request for more budget had stopped. The ids of the prompts are
+// derived from the id of the request, so each chat resumes once.
 func (o *Outbox) moreDecided(ctx context.Context, e events.Event) error {
 	var d events.PermissionDecided
-	if err := json.Unmarshal(e.Data, &d); err != nil || d.Type != permission.TypeBudget || d.Decision != events.Authorized {
+	if err := json.Unmarshal(e.Data, &d); err != nil || d.Type != permission.TypeBudget ||
+		d.Decision != events.Authorized {
 		return nil
 	}
 	chats, err := o.Limits.Stopped(ctx, d.Permission)

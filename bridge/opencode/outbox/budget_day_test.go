@@ -28,7 +28,8 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	stopped := func(session string, n int) {
 		t.Helper()
 		expect.Eventually(t, "the turn is stopped", func() bool {
-			asked, done := s.Events(events.ChatSubject("*", events.AbortRequested{}.Kind())), s.Events(events.ChatSubject("*", events.EffectDone{}.Kind()))
+			asked, done := s.Events(events.ChatSubject("*", events.AbortRequested{}.Kind())),
+				s.Events(events.ChatSubject("*", events.EffectDone{}.Kind()))
 			return len(s.Requests("POST", session+"/abort")) == n && len(done) == len(asked)
 		})
 	}
@@ -91,13 +92,16 @@ func TestANewDayLetsGo(t *testing.T) {
 	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 5})
 	chat := s.Chat("late at night")
 	yesterday := time.Now().Add(-24 * time.Hour)
-	held, err := s.Budgets.Hold(t.Context(), chat, 3, yesterday, func(context.Context, string, string, string) (float64, float64, error) { return 7, 0, nil })
+	held, err := s.Budgets.Hold(t.Context(), chat, 3, yesterday,
+		func(context.Context, string, string, string) (float64, float64, error) { return 7, 0, nil })
 	is.NoErr(err)
 	is.True(held != nil)
 	is.Equal(len(s.more()), 1)
 	s.Start()
 	is.Equal(texts(s.prompted(1)), []string{"late at night"})
-	expect.Eventually(t, "nobody is asked any more", func() bool { return s.more()[0].Status == projections.PermissionExpired })
+	expect.Eventually(t, "nobody is asked any more", func() bool {
+		return s.more()[0].Status == projections.PermissionExpired
+	})
 	is.Equal(s.more()[0].Reason, "the day is over")
 }
 

@@ -27,7 +27,8 @@ import (
 func (s *system) budget(b budget.Budget) {
 	s.T.Helper()
 	b.Active = true
-	_, _, err := s.Budgets.Set(s.T.Context(), budget.Set{Command: handlers.Command{Actor: events.UserActor("root")}, Budget: b})
+	_, _, err := s.Budgets.Set(s.T.Context(), budget.Set{Command: handlers.Command{Actor: events.UserActor("root")},
+		Budget: b})
 	s.Must(err)
 }
 
@@ -41,7 +42,8 @@ func (s *system) step(session, finish string, cost float64, tokens int) [][]byte
 	}
 	info := `{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"assistant","parentID":%q,"time":{"created":1%s},"finish":%q,"cost":%g,"tokens":{"input":%d}}}`
 	return append(s.Durably(session, "message.updated", fmt.Sprintf(info, session, id, session, parent, "", "", 0.0, 0)),
-		s.Durably(session, "message.updated", fmt.Sprintf(info, session, id, session, parent, `,"completed":2`, finish, cost, tokens))...)
+		s.Durably(session, "message.updated", fmt.Sprintf(info, session, id, session, parent, `,"completed":2`, finish, cost,
+			tokens))...)
 }
 
 // ended is what OpenCode says of a session that was aborted.
@@ -61,7 +63,9 @@ func (s *system) works(n int) (chat, session string) {
 // delivered waits until OpenCode has n messages of a chat, and has said so.
 func (s *system) delivered(chat string, n int) {
 	s.T.Helper()
-	expect.Eventually(s.T, fmt.Sprintf("%d are delivered", n), func() bool { return len(facts[events.MessageDelivered](s, chat)) == n })
+	expect.Eventually(s.T, fmt.Sprintf("%d are delivered", n), func() bool {
+		return len(facts[events.MessageDelivered](s, chat)) == n
+	})
 	s.Drained()
 }
 
@@ -148,13 +152,15 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 	var says map[string]any
 	s.Must(json.Unmarshal([]byte(ask.Metadata), &says))
 	delete(says, "budget")
-	is.Equal(says, map[string]any{"name": "careful", "scope": "chat", "period": "", "unit": "cost", "limit": 5.0, "spent": 5.5, "more": 5.0})
+	is.Equal(says, map[string]any{"name": "careful", "scope": "chat", "period": "", "unit": "cost", "limit": 5.0,
+		"spent": 5.5, "more": 5.0})
 	expect.Eventually(t, "the turn is stopped", func() bool { return len(s.Requests("POST", session+"/abort")) == 1 })
 	s.Say(crossing...) // told again
 	s.ended(session)
 	s.Submit(chat, "and this")
 	m := s.heldIn(chat)
-	is.Equal([]any{m.UserStatus, m.HeldBy, m.Held}, []any{"pending", ask.EnginePermission, "The budget “careful” is used up: it waits for a decision about more."})
+	is.Equal([]any{m.UserStatus, m.HeldBy, m.Held}, []any{"pending", ask.EnginePermission,
+		"The budget “careful” is used up: it waits for a decision about more."})
 	row, _, err := s.Model.Chat(t.Context(), chat)
 	is.NoErr(err)
 	is.Equal(row.Turn, projections.TurnUser) // somebody has to do something
@@ -177,7 +183,8 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 		is.Equal(m.Held, "")
 	}
 
-	s.Happen(s.step(session, "tool-calls", 14.5, 1)...) // the limit is 10 now, and so much is spent that one more 5 would not do
+	// the limit is 10 now, and so much is spent that one more 5 would not do
+	s.Happen(s.step(session, "tool-calls", 14.5, 1)...)
 	again := s.askedForMore(2)
 	is.Equal(again.Message, "This chat has cost 20.1; the budget “careful” allows 10. Allow 15 more?")
 	is.Equal(len(s.more()), 2)
@@ -260,7 +267,9 @@ func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) 
 	})
 	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 50})
 	is.Equal(texts(s.prompted(2)), []string{"work", "one"}) // what was stopped is not resumed: nobody said so
-	expect.Eventually(t, "nobody is asked any more", func() bool { return s.more()[1].Status == projections.PermissionExpired })
+	expect.Eventually(t, "nobody is asked any more", func() bool {
+		return s.more()[1].Status == projections.PermissionExpired
+	})
 	is.Equal(s.more()[1].Reason, "the limit was raised")
 	is.Equal(len(s.more()), 2)
 }

@@ -18,9 +18,9 @@ import (
 	"pocketcoder/projections/pending"
 )
 
-// messages lists the submitted messages that OpenCode has not accepted, in the order of their queues. Each chat runs one turn at a time.
-// At most MaxTurns run across all chats, and one account gets at most three quarters of them. A steered message waits for no turn of its
-// chat.
+// messages lists the submitted messages that OpenCode has not accepted, in the order of their queues. Each chat runs
+// one turn at a time. At most MaxTurns run across all chats, and one account gets at most three quarters of them. A
+// steered message waits for no turn of its chat.
 func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 	waiting, err := pending.Messages(ctx, s.Model)
 	for _, m := range waiting {
@@ -41,9 +41,9 @@ func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 	return open, err
 }
 
-// deliver tries to send a message, and records the result unless another try may help. It appends the ids of a message before it
-// sends the message, so OpenCode recognizes a message that is sent again after a crash. It skips deleted chats. It returns errChanged
-// if a person has changed the queue of the chat after seen.
+// deliver tries to send a message, and records the result unless another try may help. It appends the ids of a message
+// before it sends the message, so OpenCode recognizes a message that is sent again after a crash. It skips deleted
+// chats. It returns errChanged if a person has changed the queue of the chat after seen.
 func (o *Outbox) deliver(ctx context.Context, m pending.Message, seen uint64, earlierTries int) error {
 	row, _, err := o.Model.Chat(ctx, m.Chat)
 	if err != nil || row.Removed {
@@ -65,8 +65,10 @@ func (o *Outbox) deliver(ctx context.Context, m pending.Message, seen uint64, ea
 	return o.record(ctx, m.Chat, events.MessageFailed{Message: m.ID, Domain: "infrastructure", Error: err.Error()})
 }
 
-// sendAnywhere sends a message under the ids that it has, or under new ones if it has none or OpenCode has lost their session.
-func (o *Outbox) sendAnywhere(ctx context.Context, m pending.Message, seen uint64) (ids events.MessageSending, err error) {
+// sendAnywhere sends a message under the ids that it has, or under new ones if it has none or OpenCode has lost their
+// session.
+func (o *Outbox) sendAnywhere(ctx context.Context, m pending.Message,
+	seen uint64) (ids events.MessageSending, err error) {
 	if ids, err = earlierSending(m); err != nil {
 		return ids, err
 	}
@@ -81,7 +83,8 @@ func (o *Outbox) sendAnywhere(ctx context.Context, m pending.Message, seen uint6
 	return ids, o.send(ctx, m, ids)
 }
 
-// errChanged means that a message was not sent, because the queue of its chat is not as it was when the message was chosen.
+// errChanged means that a message was not sent, because the queue of its chat is not as it was when the message was
+// chosen.
 var errChanged = errors.New("the queue of the chat has changed")
 
 // newSending creates the ids under which the message is sent to OpenCode, and appends them.
@@ -129,8 +132,8 @@ func submitted(m pending.Message) (parts []events.Part, err error) {
 	return parts, nil
 }
 
-// session returns the chat's session. It creates one if the chat has none or OpenCode has lost it. Ingest binds a new session to the
-// chat, by its metadata, when OpenCode reports it.
+// session returns the chat's session. It creates one if the chat has none or OpenCode has lost it. Ingest binds a new
+// session to the chat, by its metadata, when OpenCode reports it.
 func (o *Outbox) session(ctx context.Context, m pending.Message) (string, error) {
 	if m.Bound != "" {
 		_, err := o.Current().Session(ctx, m.Bound)
@@ -154,7 +157,8 @@ func (o *Outbox) session(ctx context.Context, m pending.Message) (string, error)
 // bindTimeout bounds how long the first event of a new session may take.
 const bindTimeout = 30 * time.Second
 
-// waitForChat waits until ingest has bound a new session to a chat. Before that, the chat's next message would create another session.
+// waitForChat waits until ingest has bound a new session to a chat. Before that, the chat's next message would create
+// another session.
 func (o *Outbox) waitForChat(ctx context.Context, session string) (chat string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
@@ -164,7 +168,8 @@ func (o *Outbox) waitForChat(ctx context.Context, session string) (chat string, 
 			return s.Chat, err
 		}
 		if err := o.Model.Wait(ctx, seq+1); err != nil {
-			return "", &client.Error{Op: "place session " + session, Err: fmt.Errorf("no event of it arrived within %s: %w", bindTimeout, err)}
+			return "", &client.Error{Op: "place session " + session, Err: fmt.Errorf("no event of it arrived within %s: %w",
+				bindTimeout, err)}
 		}
 	}
 }
@@ -187,13 +192,14 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	}
 	p := client.Prompt{MessageID: s.EngineMessage, Model: model}
 	for i, part := range parts {
-		p.Parts = append(p.Parts, client.PromptPart{ID: s.EngineParts[i], Type: part.Type, Text: part.Text, Mime: part.Mime, URL: part.URL, Filename: part.Filename})
+		p.Parts = append(p.Parts, client.PromptPart{ID: s.EngineParts[i], Type: part.Type, Text: part.Text, Mime: part.Mime,
+			URL: part.URL, Filename: part.Filename})
 	}
 	return o.Current().Prompt(ctx, s.Session, p)
 }
 
-// within reports whether a session's directory is in the workspace. Commands cannot run in other directories, and a turn does not end
-// if OpenCode cannot see its directory.
+// within reports whether a session's directory is in the workspace. Commands cannot run in other directories, and a
+// turn does not end if OpenCode cannot see its directory.
 func within(directory, root string) bool {
 	if real, ok := workspace.RealPath(directory); ok {
 		directory = real
@@ -204,8 +210,8 @@ func within(directory, root string) bool {
 	return directory == root || strings.HasPrefix(directory, root+"/")
 }
 
-// Resend sends again a message that OpenCode has accepted and not answered. The ids are the same, so OpenCode runs the message once.
-// Resend reports whether OpenCode has accepted it again. After an error, another try may help.
+// Resend sends again a message that OpenCode has accepted and not answered. The ids are the same, so OpenCode runs the
+// message once. Resend reports whether OpenCode has accepted it again. After an error, another try may help.
 func (o *Outbox) Resend(ctx context.Context, m pending.Message) (accepted bool, err error) {
 	ids, err := earlierSending(m)
 	if err != nil {

@@ -97,12 +97,14 @@ func TestAChatOfAnotherWorkspaceIsNotSent(t *testing.T) {
 	s.Drained()
 	s.Locked(func() {
 		session := s.Sessions[p[0].session]
-		session.Directory, session.Raw = "/elsewhere", bytes.ReplaceAll(session.Raw, []byte(`"/workspace"`), []byte(`"/elsewhere"`))
+		session.Directory, session.Raw = "/elsewhere", bytes.ReplaceAll(session.Raw, []byte(`"/workspace"`),
+			[]byte(`"/elsewhere"`))
 		s.Sessions[p[0].session] = session
 	})
 	s.Submit(chat, "two")
 	expect.Eventually(t, "it has failed", func() bool { return len(facts[events.MessageFailed](s, chat)) == 1 })
-	expect.Contains(t, facts[events.MessageFailed](s, chat)[0].Error, "this chat works in /elsewhere, and PocketCoder was started in /workspace; start it with --workspace /elsewhere")
+	expect.Contains(t, facts[events.MessageFailed](s, chat)[0].Error,
+		"this chat works in /elsewhere, and PocketCoder was started in /workspace; start it with --workspace /elsewhere")
 	is.Equal(len(s.promptsReceived()), 1)
 }
 

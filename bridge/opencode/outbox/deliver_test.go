@@ -62,7 +62,9 @@ func TestAMessageIsDeliveredUnderOurIDs(t *testing.T) {
 	is.Equal(p.Parts[0].Text, "hello")
 	is.Equal(p.session, sending[0].Session)
 	is.Equal(s.ChatOf(p.session), chat)
-	expect.Eventually(t, "OpenCode's own is in the log", func() bool { return len(s.OpenCodeEvents(chat, "message.updated")) == 1 })
+	expect.Eventually(t, "OpenCode's own is in the log", func() bool {
+		return len(s.OpenCodeEvents(chat, "message.updated")) == 1
+	})
 }
 
 func TestARestartWhileSendingSendsTheSameAgain(t *testing.T) {
@@ -226,7 +228,9 @@ func TestTwoQuickFirstMessagesShareASession(t *testing.T) {
 	}
 	s.showSessions(1)
 	p := s.prompted(1)
-	expect.Eventually(t, "the first is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
+	expect.Eventually(t, "the first is delivered", func() bool {
+		return len(facts[events.MessageDelivered](s, chat)) == 1
+	})
 	s.Happen(s.Durably(p[0].session, "message.updated", bridgetest.UserMessage(p[0].session, p[0].MessageID))...)
 	s.Answer(p[0].session, p[0].MessageID)
 	p = s.prompted(2)

@@ -38,11 +38,13 @@ func (o *Outbox) Diff(ctx context.Context, chat, message string) (json.RawMessag
 	if !strings.HasPrefix(message, "msg") {
 		return nothing, nil // no message of OpenCode's; it would refuse the request
 	}
-	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.Current().Diff(ctx, session, message) })
+	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) {
+		return o.Current().Diff(ctx, session, message)
+	})
 }
 
-// Todo is the assistant's list of what is to do in a chat: {content, status, priority} as OpenCode gives it. The error may
-// be ErrUnknownChat or ErrUnavailable.
+// Todo is the assistant's list of what is to do in a chat: {content, status, priority} as OpenCode gives it. The error
+// may be ErrUnknownChat or ErrUnavailable.
 func (o *Outbox) Todo(ctx context.Context, chat string) (json.RawMessage, error) {
 	session, err := o.sessionOf(ctx, chat)
 	if err != nil || session == "" {
@@ -75,7 +77,8 @@ func (o *Outbox) lastPrompt(ctx context.Context, chat, session string) (message 
 }
 
 // list asks OpenCode for a list; of a session that it has lost there is nothing to list.
-func (o *Outbox) list(ctx context.Context, ask func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
+func (o *Outbox) list(ctx context.Context, ask func(context.Context) (json.RawMessage,
+	error)) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if err := o.WaitConnected(ctx); err != nil {

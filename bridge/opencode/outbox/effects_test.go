@@ -119,8 +119,12 @@ func TestNothingIsDeliveredInADeletedChat(t *testing.T) {
 	s.Submit(chat, "later")
 	s.Drained()
 	s.deleteChat(chat)
-	expect.Eventually(t, "the turn is stopped", func() bool { return len(s.Requests("POST", "/"+p.session+"/abort")) == 1 })
-	expect.Eventually(t, "its ask is settled", func() bool { return s.Permission("per_1").Status == projections.PermissionExpired })
+	expect.Eventually(t, "the turn is stopped", func() bool {
+		return len(s.Requests("POST", "/"+p.session+"/abort")) == 1
+	})
+	expect.Eventually(t, "its ask is settled", func() bool {
+		return s.Permission("per_1").Status == projections.PermissionExpired
+	})
 	s.Answer(p.session, p.MessageID)
 	s.Chat("another")
 	s.prompted(2)
@@ -194,7 +198,8 @@ func TestOpenCodeHearsNothingOfAsksOverTheAPI(t *testing.T) {
 	chat := s.ChatOf("ses_1")
 	intent := func() string {
 		t.Helper()
-		id, _, err := s.Permissions.Submit(t.Context(), permission.Submit{Chat: chat, Type: "bash", Metadata: []byte(`{"command":"date"}`), Session: "ses_1"})
+		id, _, err := s.Permissions.Submit(t.Context(), permission.Submit{Chat: chat, Type: "bash",
+			Metadata: []byte(`{"command":"date"}`), Session: "ses_1"})
 		is.NoErr(err)
 		return id
 	}
@@ -207,13 +212,16 @@ func TestOpenCodeHearsNothingOfAsksOverTheAPI(t *testing.T) {
 	decide(decided, events.Authorized)
 	s.Reconnected(r, func() { s.Forget() })
 	s.abortTurn(chat, "")
-	expect.Eventually(t, "the ask of OpenCode is settled", func() bool { return s.Permission("per_1").Status == projections.PermissionExpired })
+	expect.Eventually(t, "the ask of OpenCode is settled", func() bool {
+		return s.Permission("per_1").Status == projections.PermissionExpired
+	})
 	decide(waiting, events.Denied)
 	for range 20 { // a while
 		s.Drained()
 	}
 	for _, e := range s.Events(events.ChatSubject(chat, "permission.*")) {
-		is.True(e.Subject.Kind == "permission.decided" || e.Subject.Kind == "permission.requested" || strings.Contains(string(e.Data), "per_1"))
+		is.True(e.Subject.Kind == "permission.decided" || e.Subject.Kind == "permission.requested" ||
+			strings.Contains(string(e.Data), "per_1"))
 	}
 	for _, request := range s.Requests("POST", "/reply") {
 		is.Equal(request.Path, "/permission/per_1/reply")

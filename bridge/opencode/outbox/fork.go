@@ -12,8 +12,8 @@ import (
 	"pocketcoder/projections/effects"
 )
 
-// fork copies a chat's session into the new chat. The copy's messages come by the stream like any others; the copy becomes
-// the chat's own session once it is whole. After a refusal the new chat begins empty.
+// fork copies a chat's session into the new chat. The copy's messages come by the stream like any others; the copy
+// becomes the chat's own session once it is whole. After a refusal the new chat begins empty.
 func (o *Outbox) fork(ctx context.Context, f effects.Effect) error {
 	from, _, err := o.Model.Chat(ctx, f.Chat)
 	if err != nil {
@@ -42,8 +42,8 @@ func (o *Outbox) fork(ctx context.Context, f effects.Effect) error {
 	return o.record(ctx, into.ID, events.SessionBound{Session: s.ID, Directory: s.Directory})
 }
 
-// clear deletes copies that an interrupted try left. A copy is not bound yet, so it has no messages of a person. clear deletes its
-// messages one by one, because OpenCode reports no message deletions with a session.
+// clear deletes copies that an interrupted try left. A copy is not bound yet, so it has no messages of a person. clear
+// deletes its messages one by one, because OpenCode reports no message deletions with a session.
 func (o *Outbox) clear(ctx context.Context, chat string) error {
 	known, err := o.Model.Sessions(ctx, o.Engine)
 	if err != nil {
@@ -64,8 +64,8 @@ func (o *Outbox) clear(ctx context.Context, chat string) error {
 	return nil
 }
 
-// copy makes OpenCode fork a session. It copies everything when it does not know the message (measured), so that is asked
-// first. Should the mark stay on the source it does no harm: no chat gets a second session by it.
+// copy makes OpenCode fork a session. It copies everything when it does not know the message (measured), so that is
+// asked first. Should the mark stay on the source it does no harm: no chat gets a second session by it.
 func (o *Outbox) copy(ctx context.Context, session string, f effects.Effect) (client.Session, error) {
 	c := o.Current()
 	if f.Message != "" {

@@ -30,9 +30,9 @@ func (o *Outbox) Configured() string {
 	return known.Default
 }
 
-// modelFor returns the model that answers a message: the selected one if OpenCode can use it, else the configured one. It is
-// part of every prompt, because OpenCode would otherwise take the model of the session's last message, which may be gone.
-// A selection that cannot be used is reported in the chat, once for each message.
+// modelFor returns the model that answers a message: the selected one if OpenCode can use it, else the configured one.
+// It is part of every prompt, because OpenCode would otherwise take the model of the session's last message, which may
+// be gone. A selection that cannot be used is reported in the chat, once for each message.
 func (o *Outbox) modelFor(ctx context.Context, m pending.Message) (*client.Model, error) {
 	selected, err := o.Records.SelectedModel(ctx, m.Chat, m.ChatUser)
 	if err != nil {

@@ -1,25 +1,27 @@
-// Package outbox carries out effects in OpenCode: it sends messages, decisions and answers, and it aborts, forks and reverts. It
-// also keeps chats within their budgets, and reads diffs, lists and models from OpenCode.
+// Package outbox carries out effects in OpenCode: it sends messages, decisions and answers, and it aborts, forks and
+// reverts. It also keeps chats within their budgets, and reads diffs, lists and models from OpenCode.
 //
-// An effect is open from the event that requires it until the event that ends it, such as message.delivered, OpenCode's
-// permission.replied or effect.done. CarryOut lists the open effects from the read models (projections/pending), so they follow
-// from the log alone, also from a log that was restored from a backup.
+// An effect is open from the event that requires it until the event that ends it, such as message.delivered,
+// OpenCode's permission.replied or effect.done. CarryOut lists the open effects from the read models
+// (projections/pending), so they follow from the log alone, also from a log that was restored from a backup.
 //
 // Promises:
-//   - An effect is tried until OpenCode accepts it or rejects it permanently. Only a message fails earlier: after the tries of
-//     RetryAfter. After a crash, an effect that was under way may be tried again, which changes nothing in OpenCode.
-//   - A message waits for the earlier messages of its queue, for the running turn, and for the earlier aborts, reverts and forks of its
-//     chat. A message that steers waits for no turn and for no message that is not under way. A revert or a fork waits for the earlier
-//     aborts, reverts and forks. An abort or a reply waits for none.
+//   - An effect is tried until OpenCode accepts it or rejects it permanently. Only a message fails earlier: after the
+//     tries of RetryAfter. After a crash, an effect that was under way may be tried again, which changes nothing in
+//     OpenCode.
+//   - A message waits for the earlier messages of its queue, for the running turn, and for the earlier aborts, reverts
+//     and forks of its chat. A message that steers waits for no turn and for no message that is not under way. A
+//     revert or a fork waits for the earlier aborts, reverts and forks. An abort or a reply waits for none.
 //   - One effect of a chat is tried at a time. Chats do not wait for each other, unless MaxTurns turns are running.
-//   - The ids of a message are in the log before it is sent, so OpenCode runs it once, however often it is sent. They are appended on the
-//     condition that the queue is as it was when the message was chosen. After message.sending the message cannot be changed.
+//   - The ids of a message are in the log before it is sent, so OpenCode runs it once, however often it is sent. They
+//     are appended on the condition that the queue is as it was when the message was chosen. After message.sending the
+//     message cannot be changed.
 //   - No reply to OpenCode is "always", so OpenCode asks about each request, and PocketCoder decides it.
 //   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).
 //
-// The package must not know how OpenCode is run or how its events are stored. It decides nothing: a budget and the prompt that
-// resumes a turn are commands of handlers. It appends only how far an effect is, and that a request or a question has expired
-// which OpenCode no longer has.
+// The package must not know how OpenCode is run or how its events are stored. It decides nothing: a budget and the
+// prompt that resumes a turn are commands of handlers. It appends only how far an effect is, and that a request or a
+// question has expired which OpenCode no longer has.
 package outbox
 
 import (
@@ -36,8 +38,8 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Outbox carries out effects in one OpenCode (CarryOut), and keeps chats within their budgets (Budgets). The embedded Ingest has its
-// own Run.
+// Outbox carries out effects in one OpenCode (CarryOut), and keeps chats within their budgets (Budgets). The embedded
+// Ingest has its own Run.
 type Outbox struct {
 	*ingest.Ingest // the connection to OpenCode, its sessions, the log and the read model
 	Chats          *chat.Chats
@@ -45,7 +47,8 @@ type Outbox struct {
 	Permissions    *permission.Permissions
 	Limits         *budget.Budgets
 
-	Default    string          // "provider/model" of chats without a selection; empty for the model that OpenCode recommends
+	// "provider/model" of chats without a selection; empty for the model that OpenCode recommends
+	Default    string
 	MaxTurns   int             // across chats, at once; 0 is no limit
 	RetryAfter []time.Duration // pauses between tries to deliver a message, before it fails
 
@@ -53,10 +56,11 @@ type Outbox struct {
 }
 
 // DefaultRetryAfter are the pauses between the tries to deliver a message: 155 s in all.
-var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second}
+var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
+	80 * time.Second}
 
-// record appends an event about a chat and waits until the read model includes it. Open effects are read from the read model, so
-// without the wait this effect would be tried again.
+// record appends an event about a chat and waits until the read model includes it. Open effects are read from the read
+// model, so without the wait this effect would be tried again.
 func (o *Outbox) record(ctx context.Context, chat string, d events.Data) error {
 	e, err := events.New(chat, events.EngineActor(o.Engine), d)
 	if err != nil {

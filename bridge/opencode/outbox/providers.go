@@ -7,8 +7,8 @@ import (
 	"pocketcoder/bridge/opencode/client"
 )
 
-// UsableProviders lists the model providers that OpenCode can use by id, once OpenCode is there to say. After that, Configured
-// returns the model that OpenCode recommends.
+// UsableProviders lists the model providers that OpenCode can use by id, once OpenCode is there to say. After that,
+// Configured returns the model that OpenCode recommends.
 func (o *Outbox) UsableProviders(ctx context.Context) ([]client.ModelProvider, error) {
 	if err := o.WaitConnected(ctx); err != nil {
 		return nil, fmt.Errorf("list usable providers: %w", err)

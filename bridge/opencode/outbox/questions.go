@@ -15,8 +15,8 @@ import (
 	"pocketcoder/projections/pending"
 )
 
-// Answered is how the prompt begins that resumes a turn which was lost with questions pending, once a person has answered
-// them: the questions and the answers follow.
+// Answered is how the prompt begins that resumes a turn which was lost with questions pending, once a person has
+// answered them: the questions and the answers follow.
 const Answered = "You asked, and were interrupted before you had an answer. Here it is:"
 
 // questions lists those that have their answers, and those that need none any more.
@@ -31,7 +31,10 @@ func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
 		if q.Interrupted { // OpenCode may have taken the answers before it forgot the questions
 			key = "resume/" + q.EngineQuestion
 		}
-		open = append(open, s.question(key, q, func(ctx context.Context) error { return s.answers(ctx, q.EngineQuestion) })...)
+		open = append(open, s.question(key, q, func(ctx context.Context) error {
+			return s.answers(ctx,
+				q.EngineQuestion)
+		})...)
 	}
 	dead, err := pending.DeadQuestions(ctx, s.Model)
 	for _, d := range dead {
@@ -49,8 +52,8 @@ func (s *schedule) question(key string, q pending.Question, try func(context.Con
 	return []effect{{key: key, kind: replyKind, chat: q.Chat, seq: q.Position, pause: s.Pause, try: try}}
 }
 
-// answers sends OpenCode the answers to the questions of one tool call, or their rejection. The answers to questions that OpenCode forgot
-// go into a prompt. Each try reads the answers again.
+// answers sends OpenCode the answers to the questions of one tool call, or their rejection. The answers to questions
+// that OpenCode forgot go into a prompt. Each try reads the answers again.
 func (o *Outbox) answers(ctx context.Context, question string) error {
 	group, err := pending.QuestionsOf(ctx, o.Model, question)
 	if err != nil || len(group) == 0 {
@@ -76,21 +79,23 @@ func (o *Outbox) answers(ctx context.Context, question string) error {
 	return err
 }
 
-// goneReply is for questions that OpenCode does not know: it has restarted, which the read model says by the time OpenCode
-// is connected again, or the answers came too late.
+// goneReply is for questions that OpenCode does not know: it has restarted, which the read model says by the time
+// OpenCode is connected again, or the answers came too late.
 func (o *Outbox) goneReply(ctx context.Context, question string) error {
 	if err := o.WaitConnected(ctx); err != nil {
 		return err
 	}
 	group, err := pending.QuestionsOf(ctx, o.Model, question)
-	if err != nil || len(group) == 0 || group[0].EngineReplied || group[0].Interrupted { // interrupted ones have a reply of their own
+	// interrupted ones have a reply of their own
+	if err != nil || len(group) == 0 || group[0].EngineReplied || group[0].Interrupted {
 		return err
 	}
-	return o.record(ctx, group[0].Chat, events.QuestionExpired{Question: question, Reason: "OpenCode does not wait for it any more"})
+	return o.record(ctx, group[0].Chat, events.QuestionExpired{Question: question,
+		Reason: "OpenCode does not wait for it any more"})
 }
 
-// resumeAnswered sends the model a prompt with the answers to questions that OpenCode forgot. If a subagent asked them, the prompt says so,
-// because that subagent is gone.
+// resumeAnswered sends the model a prompt with the answers to questions that OpenCode forgot. If a subagent asked
+// them, the prompt says so, because that subagent is gone.
 func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, all [][]string) error {
 	q := group[0]
 	var text strings.Builder
@@ -110,8 +115,8 @@ func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, a
 	return err
 }
 
-// giveUp says of a question that it needs no answer any more. One that OpenCode neither waits for nor has forgotten has an end
-// that we shall hear of.
+// giveUp says of a question that it needs no answer any more. One that OpenCode neither waits for nor has forgotten
+// has an end that we shall hear of.
 func (o *Outbox) giveUp(ctx context.Context, d pending.DeadQuestion) error {
 	if !d.Interrupted {
 		held, err := o.Current().QuestionRequests(ctx, d.Directory)
@@ -125,8 +130,8 @@ func (o *Outbox) giveUp(ctx context.Context, d pending.DeadQuestion) error {
 	return o.dropQuestion(ctx, d.Question, d.Why)
 }
 
-// dropQuestion expires a question, and tells OpenCode, which keeps waiting for an answer to a call that was aborted. That it
-// does not hear is no reason to try again.
+// dropQuestion expires a question, and tells OpenCode, which keeps waiting for an answer to a call that was aborted.
+// That it does not hear is no reason to try again.
 func (o *Outbox) dropQuestion(ctx context.Context, q pending.Question, reason string) error {
 	seq, err := o.Chats.ExpireQuestion(ctx, chat.ExpireQuestion{
 		Command: handlers.Command{Actor: events.EngineActor(o.Engine)}, Chat: q.Chat, Question: q.EngineQuestion, Reason: reason,

@@ -94,7 +94,8 @@ func TestAnsweringInterruptedQuestionsResumesTheTurnOnce(t *testing.T) {
 	is.Equal(len(submitted), 1)
 	is.Equal(submitted[0].Resumes, "que_1")
 	is.Equal(len(s.Requests("POST", "/reply")), 0)
-	is.Equal([]any{s.questionRow("que_1").Status, s.questionRow("que_1").EngineReplied}, []any{projections.QuestionReplied, true})
+	is.Equal([]any{s.questionRow("que_1").Status, s.questionRow("que_1").EngineReplied},
+		[]any{projections.QuestionReplied, true})
 }
 
 func TestARejectedInterruptedQuestionResumesNothing(t *testing.T) {
@@ -187,11 +188,15 @@ func TestAQuestionAnsweredElsewhereUnheardExpires(t *testing.T) {
 	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1")
 	s.Reconnected(r, func() {
-		s.Miss(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", `{"status":"completed","output":"User has answered"}`))...)
-		s.Miss(bridgetest.Plain("question.replied", `{"sessionID":"ses_1","requestID":"que_1","answers":[["a"],["b"]]}`), bridgetest.Plain("session.status", bridgetest.Idle))
+		s.Miss(s.Durably("ses_1", "message.part.updated", questionTool("ses_1",
+			`{"status":"completed","output":"User has answered"}`))...)
+		s.Miss(bridgetest.Plain("question.replied", `{"sessionID":"ses_1","requestID":"que_1","answers":[["a"],["b"]]}`),
+			bridgetest.Plain("session.status", bridgetest.Idle))
 	})
-	is.Equal(facts[events.QuestionExpired](s, chat), []events.QuestionExpired{{Question: "que_1", Reason: "it was answered elsewhere, or its tool call is over"}})
-	is.Equal([]string{s.questionRow("que_1").Status, s.questionRow("que_1").Reason}, []string{projections.QuestionExpired, "it was answered elsewhere, or its tool call is over"})
+	is.Equal(facts[events.QuestionExpired](s, chat),
+		[]events.QuestionExpired{{Question: "que_1", Reason: "it was answered elsewhere, or its tool call is over"}})
+	is.Equal([]string{s.questionRow("que_1").Status, s.questionRow("que_1").Reason},
+		[]string{projections.QuestionExpired, "it was answered elsewhere, or its tool call is over"})
 }
 
 func TestTheSameQuestionAskedAgainReplacesTheInterruptedOne(t *testing.T) {
@@ -201,13 +206,19 @@ func TestTheSameQuestionAskedAgainReplacesTheInterruptedOne(t *testing.T) {
 	chatID := s.questioning("ses_1", "que_1")
 	s.answerQuestion(chatID, "que_1", 1, false, "second")
 	s.restarted(r)
-	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_2", "ses_1")), bridgetest.Plain("question.asked", strings.ReplaceAll(bridgetest.Question("que_3", "ses_1"), "A?", "C?")))
-	expect.Eventually(t, "the first expires", func() bool { return s.questionRow("que_1").Status == projections.QuestionExpired })
+	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_2", "ses_1")),
+		bridgetest.Plain("question.asked", strings.ReplaceAll(bridgetest.Question("que_3", "ses_1"), "A?", "C?")))
+	expect.Eventually(t, "the first expires", func() bool {
+		return s.questionRow("que_1").Status == projections.QuestionExpired
+	})
 	s.Drained()
-	is.Equal(facts[events.QuestionExpired](s, chatID), []events.QuestionExpired{{Question: "que_1", Reason: "asked again as que_2"}})
-	is.Equal([]string{s.questionRow("que_2").Status, s.questionRow("que_3").Status}, []string{projections.QuestionAsked, projections.QuestionAsked})
+	is.Equal(facts[events.QuestionExpired](s, chatID),
+		[]events.QuestionExpired{{Question: "que_1", Reason: "asked again as que_2"}})
+	is.Equal([]string{s.questionRow("que_2").Status, s.questionRow("que_3").Status},
+		[]string{projections.QuestionAsked, projections.QuestionAsked})
 	is.Equal(len(s.Requests("POST", "/reject")), 0)
-	_, err := s.Chats.AnswerQuestion(t.Context(), chat.AnswerQuestion{Chat: chatID, Question: "que_1", Answers: []string{"first"}})
+	_, err := s.Chats.AnswerQuestion(t.Context(), chat.AnswerQuestion{Chat: chatID, Question: "que_1",
+		Answers: []string{"first"}})
 	is.True(err != nil && strings.Contains(err.Error(), "asked again as que_2"))
 }
 
@@ -216,11 +227,13 @@ func TestAQuestionWhoseTurnIsAbortedInOpenCodeExpires(t *testing.T) {
 	is := is.New(t)
 	s, _ := connected(t)
 	chat := s.questioning("ses_1", "que_1")
-	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}` // OpenCode 1.18.33 keeps listing the question
+	// OpenCode 1.18.33 keeps listing the question
+	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`
 	s.Happen(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
 	expect.Eventually(t, "it is dismissed", func() bool { return len(s.Requests("POST", "/que_1/reject")) == 1 })
 	s.Drained()
-	is.Equal(facts[events.QuestionExpired](s, chat), []events.QuestionExpired{{Question: "que_1", Reason: "the turn was aborted"}})
+	is.Equal(facts[events.QuestionExpired](s, chat),
+		[]events.QuestionExpired{{Question: "que_1", Reason: "the turn was aborted"}})
 	is.Equal(s.questionRow("que_1").Status, projections.QuestionExpired) // that it was dismissed changes nothing
 }
 
@@ -229,7 +242,8 @@ func TestACallThatEndsAsOpenCodeStopsLeavesItsQuestionAnswerable(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1")
-	s.Locked(func() { s.Questions = map[string]client.Request{} }) // it is stopping: it has dropped the question, and says that the call was aborted
+	// it is stopping: it has dropped the question, and says that the call was aborted
+	s.Locked(func() { s.Questions = map[string]client.Request{} })
 	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`
 	s.Happen(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
 	s.Drained()
@@ -247,7 +261,8 @@ func TestAnInterruptedQuestionIsDroppedByAnAbortAndWithItsChat(t *testing.T) {
 	aborted, deleted := s.questioning("ses_1", "que_1"), s.questioning("ses_2", "que_2")
 	s.restarted(r)
 	s.abortTurn(aborted, "")
-	_, err := s.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: deleted})
+	_, err := s.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{Actor: events.UserActor("u1")},
+		Chat: deleted})
 	is.NoErr(err)
 	for id, chat := range map[string]string{"que_1": aborted, "que_2": deleted} {
 		expect.Eventually(t, id+" expires", func() bool { return s.questionRow(id).Status == projections.QuestionExpired })
@@ -272,7 +287,8 @@ func TestAnswersToASubagentsInterruptedQuestionAreForItsSuccessor(t *testing.T) 
 	s.answerBoth(chat, "que_1")
 	p := s.prompted(1)
 	is.Equal(p[0].session, "ses_1")
-	is.Equal(texts(p), []string{answeredPrompt + "\nA subagent had asked. It is gone: call it again, with these answers in its prompt."})
+	is.Equal(texts(p), []string{answeredPrompt +
+		"\nA subagent had asked. It is gone: call it again, with these answers in its prompt."})
 }
 
 func TestAnAbortedQuestionThatOpenCodeKeepsListingIsNotAskedAgain(t *testing.T) {

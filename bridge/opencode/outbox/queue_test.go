@@ -67,7 +67,8 @@ func TestTheQueueIsSentAsThePersonChangedIt(t *testing.T) {
 	is.Equal(s.answerAll(4), []string{"one", "four", "two, edited", "five"})
 	s.Drained()
 	is.Equal(len(facts[events.MessageSending](s, chatID)), 4)
-	_, err := s.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: chatID, Message: ids[0], Parts: []events.Part{{Type: "text", Text: "too late"}}})
+	_, err := s.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: chatID, Message: ids[0],
+		Parts: []events.Part{{Type: "text", Text: "too late"}}})
 	is.Equal(handlers.CodeOf(err), handlers.Conflict)
 }
 
@@ -103,7 +104,8 @@ func TestASteeredMessageIsSentAgainAfterARestart(t *testing.T) {
 	first := s.prompted(1)[0]
 	s.Drained()
 	s.Refusing("POST", "/prompt_async", 1, 503)
-	_, _, err := s.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: chatID, Parts: []events.Part{{Type: "text", Text: "two"}}, Delivery: events.DeliverySteer})
+	_, _, err := s.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: chatID,
+		Parts: []events.Part{{Type: "text", Text: "two"}}, Delivery: events.DeliverySteer})
 	is.NoErr(err)
 	s.prompted(2)
 	r.Stop()

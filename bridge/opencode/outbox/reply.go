@@ -16,11 +16,12 @@ import (
 // Continue is the prompt that resumes a turn which was lost with requests pending, once one of them was approved.
 const Continue = "The tool calls of your last answer were interrupted before they could run. They have been approved now: make the same calls again, exactly as they were, and go on."
 
-// Stale begins the prompt that resumes such a turn when a file of the request has changed since. A sentence about the file follows.
+// Stale begins the prompt that resumes such a turn when a file of the request has changed since. A sentence about the
+// file follows.
 const Stale = "Your last tool call was interrupted before it could run, and it will not run as it was: "
 
-// decisions lists what was decided about requests and OpenCode has not confirmed. OpenCode is never told "always": what it asks next is
-// asked of us again.
+// decisions lists what was decided about requests and OpenCode has not confirmed. OpenCode is never told "always":
+// what it asks next is asked of us again.
 func (s *schedule) decisions(ctx context.Context) (open []effect, err error) {
 	decided, err := pending.DecidedRequests(ctx, s.Model)
 	for _, p := range decided {
@@ -85,24 +86,27 @@ func (o *Outbox) decision(ctx context.Context, p pending.Request) error {
 		err = o.Current().Reject(ctx, p.Directory, p.EnginePermission, p.Reason)
 	}
 	if errors.Is(err, client.ErrGone) {
-		return o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: "OpenCode does not wait for it any more"})
+		return o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission,
+			Reason: "OpenCode does not wait for it any more"})
 	}
 	return err
 }
 
-// void expires a request whose approval is no longer valid. It rejects the request in OpenCode first, which still waits.
+// void expires a request whose approval is no longer valid. It rejects the request in OpenCode first, which still
+// waits.
 func (o *Outbox) void(ctx context.Context, p pending.Request, interrupted bool, why string) error {
 	if !interrupted {
-		if err := o.Current().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil && !errors.Is(err, client.ErrGone) {
+		if err := o.Current().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil &&
+			!errors.Is(err, client.ErrGone) {
 			return err
 		}
 	}
 	return o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: why})
 }
 
-// resumed reports whether a prompt has resumed the turn of a request since it was decided. It may be the prompt of another
-// request of the same answer: one prompt resumes all calls of an answer, because there may be hundreds. A request never gets a
-// second prompt of its own, even if the resumed turn has changed the file since.
+// resumed reports whether a prompt has resumed the turn of a request since it was decided. It may be the prompt of
+// another request of the same answer: one prompt resumes all calls of an answer, because there may be hundreds. A
+// request never gets a second prompt of its own, even if the resumed turn has changed the file since.
 func (o *Outbox) resumed(ctx context.Context, p projections.Permission, prompt string) (bool, error) {
 	together, err := pending.InterruptedTogether(ctx, o.Model, p)
 	if err != nil {
@@ -113,7 +117,8 @@ func (o *Outbox) resumed(ctx context.Context, p projections.Permission, prompt s
 		if err != nil {
 			return false, err
 		}
-		if found && (id == p.EnginePermission || m.Position > p.DecidedSeq && prompt == Continue && strings.Contains(string(m.Parts), Continue)) {
+		if found && (id == p.EnginePermission || m.Position > p.DecidedSeq && prompt == Continue &&
+			strings.Contains(string(m.Parts), Continue)) {
 			return true, nil
 		}
 	}

@@ -80,7 +80,9 @@ func TestADecisionOpenCodeDoesNotWaitForExpires(t *testing.T) {
 	s.Asking("ses_1", "per_1")
 	s.Forget()
 	s.Decide("per_1", events.Authorized, "")
-	expect.Eventually(t, "it expires", func() bool { return s.Permission("per_1").Status == projections.PermissionExpired })
+	expect.Eventually(t, "it expires", func() bool {
+		return s.Permission("per_1").Status == projections.PermissionExpired
+	})
 	is.Equal(len(s.repliesTo("per_1")), 1)
 	is.Equal(len(facts[events.PermissionExpired](s, s.ChatOf("ses_1"))), 1)
 }
@@ -116,7 +118,8 @@ func TestAnApprovalThatHoldsNoMoreIsNotTold(t *testing.T) {
 func (s *system) changing(id string) {
 	s.T.Helper()
 	path := filepath.Join(s.T.TempDir(), "a.md")
-	e, err := events.New(s.Permission(id).Chat, events.ActorPolicy, events.PermissionReferred{Permission: id, Files: []events.FileFingerprint{{Path: path, Absent: true}}})
+	e, err := events.New(s.Permission(id).Chat, events.ActorPolicy,
+		events.PermissionReferred{Permission: id, Files: []events.FileFingerprint{{Path: path, Absent: true}}})
 	s.Must(err)
 	seq, err := s.Log.Append(s.T.Context(), e)
 	s.Must(err)
@@ -137,7 +140,8 @@ func TestAnApprovalOfAFileThatChangedIsRejected(t *testing.T) {
 	expect.Contains(t, bodies[0], "a.md changed while the request waited. Read it again.")
 	expect.Eventually(t, "it expires, with the reason, whichever event is first", func() bool {
 		p := s.Permission("per_1")
-		return p.Status == projections.PermissionExpired && p.Replied && strings.HasSuffix(p.Reason, "a.md changed while the request waited. Read it again.")
+		return p.Status == projections.PermissionExpired && p.Replied &&
+			strings.HasSuffix(p.Reason, "a.md changed while the request waited. Read it again.")
 	})
 }
 
@@ -149,7 +153,9 @@ func TestAnApprovalOfAFileThatChangedIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	s.changing("per_1")
 	s.Refusing("POST", "/reply", 2, 500)
 	s.Decide("per_1", events.Authorized, "")
-	expect.Eventually(t, "it is taken", func() bool { return len(facts[events.PermissionExpired](s, s.ChatOf("ses_1"))) == 1 })
+	expect.Eventually(t, "it is taken", func() bool {
+		return len(facts[events.PermissionExpired](s, s.ChatOf("ses_1"))) == 1
+	})
 	is.Equal(len(s.repliesTo("per_1")), 3)
 }
 
@@ -162,7 +168,9 @@ func TestAFileThatOpenCodeMayHaveChangedIsNotThePersons(t *testing.T) {
 	s.changing("per_1")
 	s.Forget()
 	s.Decide("per_1", events.Authorized, "")
-	expect.Eventually(t, "it expires", func() bool { return s.Permission("per_1").Status == projections.PermissionExpired })
+	expect.Eventually(t, "it expires", func() bool {
+		return s.Permission("per_1").Status == projections.PermissionExpired
+	})
 	is.Equal(s.Permission("per_1").Reason, "OpenCode does not wait for it any more")
 }
 
@@ -176,7 +184,8 @@ func TestAForgottenApprovalOfAFileThatChangedResumesTheTurnOnce(t *testing.T) {
 	s.Decide("per_1", events.Authorized, "")
 	p := s.prompted(1)
 	text := texts(p)[0]
-	is.True(strings.HasPrefix(text, outbox.Stale) && strings.HasSuffix(text, "a.md changed while the request waited. Read it again."))
+	is.True(strings.HasPrefix(text, outbox.Stale) && strings.HasSuffix(text,
+		"a.md changed while the request waited. Read it again."))
 	s.Answer("ses_1", p[0].MessageID)
 	s.Decide("per_2", events.Authorized, "")
 	p = s.prompted(2)
@@ -204,7 +213,9 @@ func TestATurnThatWasAbortedSinceIsNotContinued(t *testing.T) {
 	_, err := s.Chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: s.Permission("per_1").Chat})
 	is.NoErr(err)
 	s.Start().Connected()
-	expect.Eventually(t, "it expires", func() bool { return s.Permission("per_1").Status == projections.PermissionExpired })
+	expect.Eventually(t, "it expires", func() bool {
+		return s.Permission("per_1").Status == projections.PermissionExpired
+	})
 	s.Drained()
 	is.Equal(len(s.Requests("POST", "/prompt_async")), 0)
 }
@@ -289,7 +300,8 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	is := is.New(t)
 	s, _ := connected(t)
 	s.Asking("ses_1")
-	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_1", "ses_1")), bridgetest.Plain("question.asked", bridgetest.Question("que_2", "ses_1")))
+	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_1", "ses_1")),
+		bridgetest.Plain("question.asked", bridgetest.Question("que_2", "ses_1")))
 	s.Drained()
 	chat := s.ChatOf("ses_1")
 	s.Refusing("POST", "/reply", 1, 500)
@@ -300,11 +312,14 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	is.Equal(len(s.Requests("POST", "/reply")), 0)
 	s.answerQuestion(chat, "que_1", 0, false, "first")
 	expect.Eventually(t, "it is taken", func() bool { return len(s.OpenCodeEvents(chat, events.QuestionReplied)) == 1 })
-	is.Equal(s.repliesTo("que_1"), []string{`{"answers":[["first"],["second"]]}`, `{"answers":[["first"],["second"]]}`}) // the first try failed
+	// the first try failed
+	is.Equal(s.repliesTo("que_1"), []string{`{"answers":[["first"],["second"]]}`, `{"answers":[["first"],["second"]]}`})
 
 	s.answerQuestion(chat, "que_2", 0, false, "an answer")
 	s.answerQuestion(chat, "que_2", 1, true)
-	expect.Eventually(t, "it is rejected", func() bool { return len(s.OpenCodeEvents(chat, events.QuestionRejected)) == 1 })
+	expect.Eventually(t, "it is rejected", func() bool {
+		return len(s.OpenCodeEvents(chat, events.QuestionRejected)) == 1
+	})
 	s.Drained()
 	is.Equal(len(s.Requests("POST", "/que_2/reject")), 1)
 	is.Equal(len(s.Requests("POST", "/que_2/reply")), 0)

@@ -12,8 +12,8 @@ import (
 // errStillRuns means that a turn still ran after it was stopped.
 var errStillRuns = errors.New("the turn that is to be taken back still runs")
 
-// revert takes back a message and what came after it, or undoes the last revert. OpenCode says whether an earlier try did it: to do
-// it again would overwrite what people have changed in the files since.
+// revert takes back a message and what came after it, or undoes the last revert. OpenCode says whether an earlier try
+// did it: to do it again would overwrite what people have changed in the files since.
 func (o *Outbox) revert(ctx context.Context, f effects.Effect) error {
 	chat, _, err := o.Model.Chat(ctx, f.Chat)
 	if err != nil || chat.Session == "" {

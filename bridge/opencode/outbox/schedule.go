@@ -14,8 +14,8 @@ import (
 	"pocketcoder/projections/turns"
 )
 
-// CarryOut carries out effects until ctx ends. It looks for open effects when an event may have changed them, when a try has ended, and
-// when a failed effect may be tried again.
+// CarryOut carries out effects until ctx ends. It looks for open effects when an event may have changed them, when a
+// try has ended, and when a failed effect may be tried again.
 func (o *Outbox) CarryOut(ctx context.Context) error {
 	if err := o.endEarlierEffects(ctx); err != nil {
 		return err
@@ -135,7 +135,8 @@ func (s *schedule) start(ctx context.Context) error {
 	return nil
 }
 
-// openEffects lists the open effects in log order. It reads the commands last, so that the list has each command before a listed message.
+// openEffects lists the open effects in log order. It reads the commands last, so that the list has each command
+// before a listed message.
 func (s *schedule) openEffects(ctx context.Context) (open []effect, err error) {
 	known := map[string]tried{}
 	for _, list := range []func(context.Context) ([]effect, error){s.messages, s.decisions, s.questions, s.commands} {
@@ -217,8 +218,8 @@ func effectsByChat(open []effect) map[string]*chatEffects {
 	return chats
 }
 
-// waits reports whether an effect waits for an earlier command. A message that was moved up in its queue still waits for the commands
-// that were there when it was submitted.
+// waits reports whether an effect waits for an earlier command. A message that was moved up in its queue still waits
+// for the commands that were there when it was submitted.
 func (c *chatEffects) waits(e effect) bool {
 	seq := e.seq
 	if e.message != nil {
@@ -228,8 +229,8 @@ func (c *chatEffects) waits(e effect) bool {
 }
 
 // mayStart reports whether a message may be tried. A new message needs a valid check of the budgets before it is sent.
-// Without one, the try is that check. An abort is meant for the running turn, so a new message waits for it. A message that steers
-// joins the running turn; one message of a chat is under way at a time.
+// Without one, the try is that check. An abort is meant for the running turn, so a new message waits for it. A message
+// that steers joins the running turn; one message of a chat is under way at a time.
 func (s *schedule) mayStart(e *effect, c *chatEffects, isLater bool, running map[string]int) bool {
 	m := e.message
 	steers := m.Delivery == events.DeliverySteer && (c.sending == "" || c.sending == m.ID)
@@ -256,8 +257,8 @@ func (s *schedule) mayStart(e *effect, c *chatEffects, isLater bool, running map
 	return true
 }
 
-// mayRun reports whether a chat of an account may begin a turn. One account gets at most three quarters of MaxTurns, so that other
-// accounts find a free turn.
+// mayRun reports whether a chat of an account may begin a turn. One account gets at most three quarters of MaxTurns,
+// so that other accounts find a free turn.
 func (s *schedule) mayRun(user string, running map[string]int) bool {
 	if s.MaxTurns <= 0 {
 		return true
@@ -346,8 +347,8 @@ func (s *schedule) end(a attempt) {
 	s.tried[a.key] = t
 }
 
-// commands lists the open aborts, reverts and forks. A fork is an effect of the new chat, so other effects of the copied chat do not
-// wait while OpenCode copies.
+// commands lists the open aborts, reverts and forks. A fork is an effect of the new chat, so other effects of the
+// copied chat do not wait while OpenCode copies.
 func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 	all, err := pending.Effects(ctx, s.Model, s.Engine)
 	for _, f := range all {
@@ -365,8 +366,8 @@ func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 	return open, err
 }
 
-// endEarlierEffects records the end of effects that an earlier version carried out. That version recorded no ends in the log, but its
-// durable consumers hold the last sequence that it carried out.
+// endEarlierEffects records the end of effects that an earlier version carried out. That version recorded no ends in
+// the log, but its durable consumers hold the last sequence that it carried out.
 func (o *Outbox) endEarlierEffects(ctx context.Context) error {
 	open, err := pending.Effects(ctx, o.Model, o.Engine)
 	if err != nil || len(open) == 0 {

@@ -75,8 +75,8 @@ func (s *system) told() (all []string) {
 	return all
 }
 
-// TestTheLogAloneSaysWhatIsToBeDone loses what NATS remembers of its readers, and the read model, as a log does that was restored from
-// a copy.
+// TestTheLogAloneSaysWhatIsToBeDone loses what NATS remembers of its readers, and the read model, as a log does that
+// was restored from a copy.
 func TestTheLogAloneSaysWhatIsToBeDone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -95,7 +95,9 @@ func TestTheLogAloneSaysWhatIsToBeDone(t *testing.T) {
 		all := s.Events(events.ChatSubject(chat, "effect.*"))
 		return len(all)
 	}
-	expect.Eventually(t, "everything is carried out", func() bool { return ended() == 5 && len(facts[events.SessionBound](s, into)) == 1 })
+	expect.Eventually(t, "everything is carried out", func() bool {
+		return ended() == 5 && len(facts[events.SessionBound](s, into)) == 1
+	})
 	is.Equal(len(facts[events.EffectFailed](s, chat)), 1)
 	r.Stop()
 	s.revert(chat, "msg_3") // is open
@@ -126,7 +128,8 @@ func TestARevertThatOpenCodeHasDoneIsNotRepeated(t *testing.T) {
 	r.Stop()
 	s.revert(chat, "msg_1") // and an earlier try reached OpenCode, whose answer was lost
 	s.Miss(s.Durably(session, "session.updated",
-		fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"directory":"/workspace","title":"t","revert":{"messageID":"msg_1"}}}`, session, session))...)
+		fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"directory":"/workspace","title":"t","revert":{"messageID":"msg_1"}}}`,
+			session, session))...)
 	s.Start().Connected()
 	expect.Eventually(t, "it is done", func() bool { return len(facts[events.EffectDone](s, chat)) == 1 })
 	is.New(t).Equal(len(s.Requests("POST", "/revert")), 0)
@@ -146,7 +149,8 @@ func TestWhatAnEarlierVersionHasCarriedOutIsDone(t *testing.T) {
 	is.NoErr(err)
 	for worker, until := range map[string]uint64{"abort": last, "revert": last - 1} {
 		filter := events.ChatSubject("*", worker+".requested")
-		go s.Log.Work(ctx, worker, filter, func(context.Context, events.Event) error { return nil }, func(events.Event, error) {})
+		go s.Log.Work(ctx, worker, filter, func(context.Context, events.Event) error { return nil },
+			func(events.Event, error) {})
 		expect.Eventually(t, "its work is done", func() bool {
 			done, err := s.Log.Worked(t.Context(), worker)
 			is.NoErr(err)

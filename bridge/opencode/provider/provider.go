@@ -1,5 +1,6 @@
-// Package provider describes the provider of the model that answers: the user's keys and logins, the part of OpenCode's configuration
-// about it, the list of models of a model server, and which keys OpenCode gets only as placeholders.
+// Package provider describes the provider of the model that answers: the user's keys and logins, the part of
+// OpenCode's configuration about it, the list of models of a model server, and which keys OpenCode gets only as
+// placeholders.
 package provider
 
 import (
@@ -16,17 +17,19 @@ import (
 	"pocketcoder/bridge/opencode/client"
 )
 
-// Provider says which model answers. The zero value leaves it to OpenCode, which without a key knows no model that works
-// offline.
+// Provider says which model answers. The zero value leaves it to OpenCode, which without a key knows no model that
+// works offline.
 type Provider struct {
-	Model   string            // "provider/model"; OpenCode chooses when empty
-	BaseURL string            // of an OpenAI-compatible server, the provider that Model names; empty for one OpenCode knows
-	APIKey  string            // for BaseURL; empty for a server without one
-	Context int               // tokens that BaseURL's model can read; DefaultContext when 0
-	Output  int               // tokens that BaseURL's model may write in one answer; a quarter of the context, at most 32,000, when 0
-	Price   Price             // of BaseURL's model
-	Keys    map[string]string // environment variables by which OpenCode finds the keys of providers it knows
-	Auth    string            // content of OpenCode's auth.json: what its own login stored
+	Model string // "provider/model"; OpenCode chooses when empty
+	// of an OpenAI-compatible server, the provider that Model names; empty for one OpenCode knows
+	BaseURL string
+	APIKey  string // for BaseURL; empty for a server without one
+	Context int    // tokens that BaseURL's model can read; DefaultContext when 0
+	// tokens that BaseURL's model may write in one answer; a quarter of the context, at most 32,000, when 0
+	Output int
+	Price  Price             // of BaseURL's model
+	Keys   map[string]string // environment variables by which OpenCode finds the keys of providers it knows
+	Auth   string            // content of OpenCode's auth.json: what its own login stored
 
 	Catalogue []byte // the providers and models that OpenCode knows; nil for its own, which is as old as OpenCode
 }
@@ -34,8 +37,8 @@ type Provider struct {
 // maxCatalogue bounds the file of ReadCatalogue, in bytes. That of models.dev had 2 MB in 2026.
 const maxCatalogue = 64 << 20
 
-// ReadCatalogue reads the file with the providers and models that OpenCode knows, in the format of https://models.dev/api.json.
-// It returns nil for an empty path. OpenCode checks what the entries say.
+// ReadCatalogue reads the file with the providers and models that OpenCode knows, in the format of
+// https://models.dev/api.json. It returns nil for an empty path. OpenCode checks what the entries say.
 func ReadCatalogue(path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
@@ -81,8 +84,8 @@ func (p Provider) limits() (context, output int) {
 	return context, cmp.Or(p.Output, min(context/4, maxOutput))
 }
 
-// usesZen reports whether the operator chose OpenCode's own provider. Its free models need no key, so OpenCode always offers
-// them. A chat could then use a remote provider that the operator did not choose.
+// usesZen reports whether the operator chose OpenCode's own provider. Its free models need no key, so OpenCode always
+// offers them. A chat could then use a remote provider that the operator did not choose.
 func (p Provider) usesZen() bool {
 	var logins map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(p.Auth), &logins) // OfUser wrote it

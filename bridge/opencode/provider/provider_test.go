@@ -45,7 +45,8 @@ func TestAUserWithoutKeysOrLoginsHasNoProvider(t *testing.T) {
 func TestKeysAreTakenFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p, found, err := OfUser(user(t, "", map[string]string{"ANTHROPIC_API_KEY": "sk-ant", "GROQ_API_KEY": "gsk", "AWS_SECRET_ACCESS_KEY": "no"}))
+	p, found, err := OfUser(user(t, "", map[string]string{"ANTHROPIC_API_KEY": "sk-ant", "GROQ_API_KEY": "gsk",
+		"AWS_SECRET_ACCESS_KEY": "no"}))
 	is.NoErr(err)
 	is.True(found)
 	is.Equal(p.Keys, map[string]string{"ANTHROPIC_API_KEY": "sk-ant", "GROQ_API_KEY": "gsk"})
@@ -96,7 +97,8 @@ func TestEveryKeyAndLoginIsASecret(t *testing.T) {
 	p.APIKey = "key-of-the-server"
 	secrets := p.Secrets()
 	slices.Sort(secrets)
-	is.Equal(secrets, []string{"acc-of-openai", "gho-access", "gho-refresh", "key-of-the-server", "sk-ant", "sk-of-openai"})
+	is.Equal(secrets, []string{"acc-of-openai", "gho-access", "gho-refresh", "key-of-the-server", "sk-ant",
+		"sk-of-openai"})
 }
 
 func TestTheModelsConfiguration(t *testing.T) {

@@ -37,8 +37,8 @@ func CheckBaseURL(text string) error {
 	return nil
 }
 
-// LookUp asks the server at BaseURL for its models and returns p with the full name of its model and, if the server says
-// how many tokens the model can read, its context. The error names the request that failed and what to change.
+// LookUp asks the server at BaseURL for its models and returns p with the full name of its model and, if the server
+// says how many tokens the model can read, its context. The error names the request that failed and what to change.
 func (p Provider) LookUp(ctx context.Context) (Provider, error) {
 	p.BaseURL = strings.TrimRight(p.BaseURL, "/")
 	models, err := p.serverModels(ctx)
@@ -122,7 +122,8 @@ func (p Provider) completes(ctx context.Context, listStatus int) error {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return fmt.Errorf("POST %s answered %d: %s", target, status, p.aboutKey())
 	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
-		return fmt.Errorf("GET %s/models answered %d and POST %s answered %d: most servers need /v1 at the end of the URL", p.BaseURL, listStatus, target, status)
+		return fmt.Errorf("GET %s/models answered %d and POST %s answered %d: most servers need /v1 at the end of the URL",
+			p.BaseURL, listStatus, target, status)
 	}
 	return nil
 }
@@ -174,7 +175,8 @@ func (p Provider) excerpt(body []byte) string {
 	return text[:min(len(text), 200)]
 }
 
-// ModelAddress returns host:port of the model server that the operator configured, or nothing if OpenCode knows the provider.
+// ModelAddress returns host:port of the model server that the operator configured, or nothing if OpenCode knows the
+// provider.
 func (p Provider) ModelAddress() string {
 	address, _ := client.AddressOf(p.BaseURL)
 	return address

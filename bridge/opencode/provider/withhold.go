@@ -8,8 +8,8 @@ import (
 	"pocketcoder/handlers/network"
 )
 
-// keys are the providers of OpenCode that take a single key: the variables and the names of logins that hold it, as OpenCode's
-// catalogue names them, and the hosts of the provider. A * stands for one part of a name.
+// keys are the providers of OpenCode that take a single key: the variables and the names of logins that hold it, as
+// OpenCode's catalogue names them, and the hosts of the provider. A * stands for one part of a name.
 var keys = []struct{ logins, variables, hosts []string }{
 	{[]string{"amazon-bedrock"}, []string{"AWS_BEARER_TOKEN_BEDROCK"}, []string{"bedrock-runtime.*.amazonaws.com", "bedrock-mantle.*.api.aws"}},
 	{[]string{"anthropic"}, []string{"ANTHROPIC_API_KEY"}, []string{"api.anthropic.com"}},
@@ -39,18 +39,20 @@ var keys = []struct{ logins, variables, hosts []string }{
 // PlaceholderPrefix is how the placeholder of a key begins.
 const PlaceholderPrefix = "held-by-the-proxy."
 
-// Withhold returns p for OpenCode, with a placeholder in place of each key, and the keys for the egress proxy, which puts them into
-// requests. Logins with more than a key are not withheld, because OpenCode renews them, nor are logins of providers whose hosts are
-// not known here.
+// Withhold returns p for OpenCode, with a placeholder in place of each key, and the keys for the egress proxy, which
+// puts them into requests. Logins with more than a key are not withheld, because OpenCode renews them, nor are logins
+// of providers whose hosts are not known here.
 func (p Provider) Withhold() (public Provider, credentials []network.Credential) {
 	public = p
 	withhold := func(name, value string, tls bool, addresses []string) (placeholder string) {
 		placeholder = PlaceholderPrefix + name + ".key" // none is a part of another
-		credentials = append(credentials, network.Credential{Placeholder: placeholder, Value: value, Addresses: addresses, TLS: tls})
+		credentials = append(credentials, network.Credential{Placeholder: placeholder, Value: value, Addresses: addresses,
+			TLS: tls})
 		return placeholder
 	}
 	if p.APIKey != "" {
-		public.APIKey = withhold("model-url", p.APIKey, strings.HasPrefix(strings.ToLower(p.BaseURL), "https:"), []string{p.ModelAddress()})
+		public.APIKey = withhold("model-url", p.APIKey, strings.HasPrefix(strings.ToLower(p.BaseURL), "https:"),
+			[]string{p.ModelAddress()})
 	}
 	public.Keys = map[string]string{}
 	var logins map[string]json.RawMessage

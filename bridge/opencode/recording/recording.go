@@ -1,4 +1,5 @@
-// Package recording holds recorded event streams of the real OpenCode, for tests. Each is named after what happened in it.
+// Package recording holds recorded event streams of the real OpenCode, for tests. Each is named after what happened in
+// it.
 package recording
 
 import (

@@ -1,6 +1,7 @@
-// Package shells answers pocketcoder-shell, which OpenCode runs for each command of the model. A shell sends its command over a
-// socket; the command goes to exec.request.<engine>, and its output comes back. Promise: a command runs at most once, and one
-// whose shell is gone is cancelled. The package decides nothing: who may run what is decided where the request arrives.
+// Package shells answers pocketcoder-shell, which OpenCode runs for each command of the model. A shell sends its
+// command over a socket; the command goes to exec.request.<engine>, and its output comes back. Promise: a command runs
+// at most once, and one whose shell is gone is cancelled. The package decides nothing: who may run what is decided
+// where the request arrives.
 package shells
 
 import (
@@ -23,8 +24,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Server serves pocketcoder-shell. It receives commands on a socket and requests them on exec.request.<engine>. Closing the
-// connection cancels the command. A Server can be served once.
+// Server serves pocketcoder-shell. It receives commands on a socket and requests them on exec.request.<engine>.
+// Closing the connection cancels the command. A Server can be served once.
 type Server struct {
 	Listener net.Listener // from Listen, or a TCP listener
 	Secret   string       // a shell must send it first; empty for a Unix socket
@@ -58,7 +59,8 @@ func Listen(path string) (net.Listener, error) {
 	short := path
 	if len(path) > maxSunPath {
 		if runtime.GOOS != "linux" {
-			return fail(fmt.Errorf("the path has %d bytes, this system takes %d; choose a shorter directory with --data", len(path), maxSunPath))
+			return fail(fmt.Errorf("the path has %d bytes, this system takes %d; choose a shorter directory with --data",
+				len(path), maxSunPath))
 		}
 		d, err := os.Open(dir)
 		if err != nil {
@@ -136,7 +138,8 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) error {
 	var result wire.Result
 	for { // an approved command waits for NATS as long as its shell does
 		result, err = wire.Call(ctx, s.Conn, wire.RequestSubject(s.Engine),
-			wire.Request{Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd}, to.output(shellsocket.Stdout), to.output(shellsocket.Stderr))
+			wire.Request{Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd}, to.output(shellsocket.Stdout),
+			to.output(shellsocket.Stderr))
 		if !errors.Is(err, nats.ErrDisconnected) || ctx.Err() != nil {
 			break
 		}

@@ -40,7 +40,8 @@ func TestAConnectionThatIsNoShellGetsNoCommandAndDelaysNoStop(t *testing.T) {
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	server := Server{Listener: listener, Engine: "e1", Logger: slog.New(slog.DiscardHandler)} // without Conn a request would panic
+	// without Conn a request would panic
+	server := Server{Listener: listener, Engine: "e1", Logger: slog.New(slog.DiscardHandler)}
 	go func() { ended <- server.Serve(ctx) }()
 	silent, err := net.Dial("unix", path)
 	is.NoErr(err)

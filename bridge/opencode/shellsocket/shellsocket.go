@@ -9,7 +9,8 @@
 //	  ◀─────────────────────────── Finished
 //
 // A frame is one byte for its kind, four bytes for the length of its body (most significant byte first), and the body.
-// A connection carries one command. A slow shell slows the command: the bridge reads no more output than the socket takes.
+// A connection carries one command. A slow shell slows the command: the bridge reads no more output than the socket
+// takes.
 //
 // The package uses little of the standard library, because pocketcoder-shell links it and starts once per command.
 package shellsocket
@@ -26,8 +27,8 @@ const Variable = "POCKETCODER_SOCKET"
 // Unix is the prefix of an address that names a Unix socket. The path follows.
 const Unix = "unix:"
 
-// TCP is the prefix of an address that names a port of 127.0.0.1. The port, a slash and a secret follow. It is for isolation
-// levels that deny Unix sockets, because the program could open any Unix socket of the machine there.
+// TCP is the prefix of an address that names a port of 127.0.0.1. The port, a slash and a secret follow. It is for
+// isolation levels that deny Unix sockets, because the program could open any Unix socket of the machine there.
 const TCP = "tcp:"
 
 type Kind byte
@@ -91,8 +92,8 @@ func NewReader(r io.Reader, max int) *Reader {
 	return &Reader{r: r, max: max, buf: make([]byte, headerSize+min(max, MaxOutput))}
 }
 
-// Next returns the next frame. The body is valid until the next call. It returns io.EOF if the connection ended, also in the
-// middle of a frame.
+// Next returns the next frame. The body is valid until the next call. It returns io.EOF if the connection ended, also
+// in the middle of a frame.
 func (r *Reader) Next() (Kind, []byte, error) {
 	if err := r.fill(headerSize); err != nil {
 		return 0, nil, err

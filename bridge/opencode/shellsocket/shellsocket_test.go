@@ -16,7 +16,8 @@ import (
 func TestARequestArrivesByteForByte(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	r := shellsocket.Request{Session: "ses_1", Call: "call_72_0", Cwd: "/a b\n", Command: "printf '\xff'\n" + strings.Repeat("x", 300_000)}
+	r := shellsocket.Request{Session: "ses_1", Call: "call_72_0", Cwd: "/a b\n",
+		Command: "printf '\xff'\n" + strings.Repeat("x", 300_000)}
 	kind, body, err := shellsocket.NewReader(iotest.HalfReader(bytes.NewReader(r.Frame())), shellsocket.MaxRequest).Next()
 	is.NoErr(err)
 	is.Equal(kind, shellsocket.Requested)

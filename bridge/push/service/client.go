@@ -21,8 +21,8 @@ type clients struct {
 	public, private, either *http.Client
 }
 
-// guarded makes a client that dials what the guard lets pass. The guard sees the address after the name was looked up, so no name
-// leads elsewhere; a proxy of the environment would hide the address, so none is used.
+// guarded makes a client that dials what the guard lets pass. The guard sees the address after the name was looked up,
+// so no name leads elsewhere; a proxy of the environment would hide the address, so none is used.
 func guarded(guard func(netip.Addr) error) *http.Client {
 	dialer := net.Dialer{Timeout: sendTimeout, Control: egress.Guard(guard)}
 	return &http.Client{

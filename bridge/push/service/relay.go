@@ -10,8 +10,8 @@ import (
 	"pocketcoder/events"
 )
 
-// Relay is an HTTP server that hands messages on to Firebase, whose credentials belong to who publishes the app. The operator
-// chooses it, so it may be anywhere. The zero value is none.
+// Relay is an HTTP server that hands messages on to Firebase, whose credentials belong to who publishes the app. The
+// operator chooses it, so it may be anywhere. The zero value is none.
 type Relay struct {
 	URL    string
 	Secret string // sent as X-Relay-Secret
@@ -20,8 +20,8 @@ type Relay struct {
 // relayClient goes where the operator says.
 var relayClient = guarded(func(netip.Addr) error { return nil })
 
-// sendRelay posts a message as the relay of the published app takes it. Firebase replaces by no id of ours, so that what is done
-// with is not sent.
+// sendRelay posts a message as the relay of the published app takes it. Firebase replaces by no id of ours, so that
+// what is done with is not sent.
 func (s *Sender) sendRelay(ctx context.Context, d Device, m Message) error {
 	if s.Relay.URL == "" {
 		return Permanent{Reason: "there is no relay for fcm: see --push-relay"}
@@ -29,10 +29,11 @@ func (s *Sender) sendRelay(ctx context.Context, d Device, m Message) error {
 	if m.Done {
 		return nil
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Relay.URL, bytes.NewReader(events.MustEncode(map[string]string{
-		"token": d.Token, "user_id": d.User, "service": FCM, "title": m.Title, "message": m.Message, "type": m.Type, "chat": m.Chat,
-		"permission": m.Permission, "id": m.ID,
-	})))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Relay.URL,
+		bytes.NewReader(events.MustEncode(map[string]string{
+			"token": d.Token, "user_id": d.User, "service": FCM, "title": m.Title, "message": m.Message, "type": m.Type, "chat": m.Chat,
+			"permission": m.Permission, "id": m.ID,
+		})))
 	if err != nil {
 		return Permanent{Reason: "the relay's address is no URL"}
 	}
@@ -42,7 +43,8 @@ func (s *Sender) sendRelay(ctx context.Context, d Device, m Message) error {
 	}
 	resp, err := relayClient.Do(r)
 	err = judge(resp, err)
-	if final := (Permanent{}); errors.As(err, &final) && resp != nil && resp.StatusCode == http.StatusNotFound { // the relay is missing, not the device
+	// the relay is missing, not the device
+	if final := (Permanent{}); errors.As(err, &final) && resp != nil && resp.StatusCode == http.StatusNotFound {
 		return Permanent{Reason: final.Reason}
 	}
 	return err

@@ -1,7 +1,8 @@
-// Package service sends messages to the push services of devices: UnifiedPush and ntfy, Web Push, and a relay to Firebase.
+// Package service sends messages to the push services of devices: UnifiedPush and ntfy, Web Push, and a relay to
+// Firebase.
 //
-// An endpoint is reached over https at a public address or not at all: the address is checked when it is dialled, redirects are
-// not followed. No error names an endpoint or a token.
+// An endpoint is reached over https at a public address or not at all: the address is checked when it is dialled,
+// redirects are not followed. No error names an endpoint or a token.
 //
 // It must not know who is notified of what, nor the log.
 package service
@@ -102,7 +103,8 @@ func judge(resp *http.Response, err error) error {
 		return withoutURL(err)
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // so that the connection can be used again; more than that is not waited for
+	// so that the connection can be used again; more than that is not waited for
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
 	switch code := resp.StatusCode; {
 	case code < 300:
 		return nil

@@ -12,8 +12,8 @@ import (
 	"pocketcoder/events"
 )
 
-// payload is the JSON that an app gets. The apps there are read type and chat beside the title; data has them as well, as
-// Firebase's messages do.
+// payload is the JSON that an app gets. The apps there are read type and chat beside the title; data has them as well,
+// as Firebase's messages do.
 type payload struct {
 	ID      string            `json:"id"`
 	Title   string            `json:"title"`
@@ -34,8 +34,10 @@ type Button struct {
 }
 
 func (s *Sender) payload(m Message) payload {
-	body := payload{ID: m.ID, Title: m.Title, Message: m.Message, Type: m.Type, Chat: m.Chat, Data: map[string]string{"type": m.Type}, Click: s.click(m), Done: m.Done}
-	for name, value := range map[string]string{"chat": m.Chat, "permission": m.Permission, "question": m.Question, "server": m.Server} {
+	body := payload{ID: m.ID, Title: m.Title, Message: m.Message, Type: m.Type, Chat: m.Chat,
+		Data: map[string]string{"type": m.Type}, Click: s.click(m), Done: m.Done}
+	for name, value := range map[string]string{"chat": m.Chat, "permission": m.Permission, "question": m.Question,
+		"server": m.Server} {
 		if value != "" {
 			body.Data[name] = value
 		}
@@ -57,9 +59,10 @@ func (s *Sender) click(m Message) string {
 	return s.URL + "/?chat=" + url.QueryEscape(m.Chat)
 }
 
-// sendUnifiedPush posts to a UnifiedPush endpoint (https://unifiedpush.org/developers/spec/server) or to a topic of an ntfy
-// server (https://docs.ntfy.sh/publish). The body is JSON for an app that takes it from its distributor (?up=1, where ntfy heeds no
-// header); for the rest the headers say the same, and Template makes ntfy show the JSON's message instead of the JSON.
+// sendUnifiedPush posts to a UnifiedPush endpoint (https://unifiedpush.org/developers/spec/server) or to a topic of an
+// ntfy server (https://docs.ntfy.sh/publish). The body is JSON for an app that takes it from its distributor (?up=1,
+// where ntfy heeds no header); for the rest the headers say the same, and Template makes ntfy show the JSON's message
+// instead of the JSON.
 func (s *Sender) sendUnifiedPush(ctx context.Context, d Device, m Message) error {
 	client, err := s.client(d.Token)
 	if err != nil {
@@ -108,8 +111,8 @@ func ntfyActions(buttons []Button) string {
 	return strings.Join(all, "; ")
 }
 
-// clear takes a notification from those who were told: PUT <topic>/<sequence id>/clear, ntfy 2.16 and later. Where there is no such
-// thing nothing happens: that the server does not know it says nothing about the device.
+// clear takes a notification from those who were told: PUT <topic>/<sequence id>/clear, ntfy 2.16 and later. Where
+// there is no such thing nothing happens: that the server does not know it says nothing about the device.
 func (s *Sender) clear(ctx context.Context, client *http.Client, endpoint, id string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/SherClockHolmes/webpush-go"
 )
 
-// VAPID is the key pair with which push services know us (RFC 8292), each in base64url as browsers take the public one. Who
-// loses it loses every subscription.
+// VAPID is the key pair with which push services know us (RFC 8292), each in base64url as browsers take the public
+// one. Who loses it loses every subscription.
 type VAPID struct {
 	Private string `json:"private"`
 	Public  string `json:"public"`
@@ -39,7 +39,8 @@ func LoadVAPID(file string) (VAPID, error) {
 		return fail(err)
 	}
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
-		return fail(fmt.Errorf("%s must be a plain file that only its owner can read (mode 0600), it is %s", file, info.Mode()))
+		return fail(fmt.Errorf("%s must be a plain file that only its owner can read (mode 0600), it is %s", file,
+			info.Mode()))
 	}
 	body, err := os.ReadFile(file)
 	if err != nil {
@@ -66,14 +67,16 @@ func createVAPID(file string) (v VAPID, err error) {
 
 // subscription reads what a browser's PushSubscription is as JSON.
 func subscription(token string) (s webpush.Subscription, err error) {
-	if err := json.Unmarshal([]byte(token), &s); err != nil || s.Endpoint == "" || s.Keys.Auth == "" || s.Keys.P256dh == "" {
+	if err := json.Unmarshal([]byte(token), &s); err != nil || s.Endpoint == "" || s.Keys.Auth == "" ||
+		s.Keys.P256dh == "" {
 		return s, Permanent{Reason: "the push_token is no subscription with endpoint, keys.auth and keys.p256dh"}
 	}
 	return s, nil
 }
 
-// sendWebPush sends a message that only the browser can read (RFC 8291). What is done with has the same topic, so that it takes the
-// place of what was not delivered yet (RFC 8030, 5.4), and the same id, so that the service worker takes away what was.
+// sendWebPush sends a message that only the browser can read (RFC 8291). What is done with has the same topic, so that
+// it takes the place of what was not delivered yet (RFC 8030, 5.4), and the same id, so that the service worker takes
+// away what was.
 func (s *Sender) sendWebPush(ctx context.Context, d Device, m Message) error {
 	browser, err := subscription(d.Token)
 	if err != nil {
@@ -100,8 +103,8 @@ func (s *Sender) sendWebPush(ctx context.Context, d Device, m Message) error {
 	return judge(resp, err)
 }
 
-// contact is whom a push service may ask about us (RFC 8292, 2.1): the address of this installation, which has TLS where browsers
-// reach it.
+// contact is whom a push service may ask about us (RFC 8292, 2.1): the address of this installation, which has TLS
+// where browsers reach it.
 func (s *Sender) contact() string {
 	if strings.HasPrefix(s.URL, "https:") {
 		return s.URL

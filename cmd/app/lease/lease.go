@@ -1,8 +1,9 @@
-// Package lease lets one node at a time run an engine. The lease is a record in a bucket of NATS, which its holder renews.
+// Package lease lets one node at a time run an engine. The lease is a record in a bucket of NATS, which its holder
+// renews.
 //
-// Promises: a holder that cannot renew the lease is told so before another node can take it. No clock is compared with another
-// machine's: the holder counts from the moment before it sent its last renewal, a candidate from the moment after it first read it, and
-// the candidate counts longer.
+// Promises: a holder that cannot renew the lease is told so before another node can take it. No clock is compared with
+// another machine's: the holder counts from the moment before it sent its last renewal, a candidate from the moment
+// after it first read it, and the candidate counts longer.
 //
 // It must not know what the holder does.
 package lease
@@ -36,7 +37,8 @@ type Holder struct {
 
 // Lease is one node's view of the lease of an engine. Use Run or Follow, once.
 type Lease struct {
-	// Expired is called when the lease may be another node's soon and could not be renewed. It must end at once what the lease permits.
+	// Expired is called when the lease may be another node's soon and could not be renewed. It must end at once what the
+	// lease permits.
 	Expired func(error)
 	Changed func() // called when Holder may have changed
 
@@ -66,7 +68,8 @@ func Open(ctx context.Context, nc *nats.Conn, replicas int, engine, node string)
 
 // Config returns the configuration of the bucket.
 func Config(replicas int) jetstream.KeyValueConfig {
-	return jetstream.KeyValueConfig{Bucket: bucket, Description: "which node runs an engine", History: 1, Storage: jetstream.FileStorage, Replicas: replicas}
+	return jetstream.KeyValueConfig{Bucket: bucket, Description: "which node runs an engine", History: 1,
+		Storage: jetstream.FileStorage, Replicas: replicas}
 }
 
 // Holder returns the last node that is known to have held the lease, and whether it holds the lease still.
@@ -87,8 +90,8 @@ func (l *Lease) Follow(ctx context.Context) error {
 	}
 }
 
-// Run takes the lease once it is free, calls taken, and renews the lease until ctx ends. It then releases the lease, so that another node
-// takes it at once.
+// Run takes the lease once it is free, calls taken, and renews the lease until ctx ends. It then releases the lease,
+// so that another node takes it at once.
 func (l *Lease) Run(ctx context.Context, taken func() error) error {
 	sent, err := l.take(ctx)
 	if err != nil {
@@ -165,8 +168,8 @@ func (l *Lease) get(ctx context.Context) (*Holder, uint64, error) {
 	return &h, entry.Revision(), nil
 }
 
-// write takes or renews the lease, unless another node has written since this one has read or written. It returns the time before it
-// sent the record.
+// write takes or renews the lease, unless another node has written since this one has read or written. It returns the
+// time before it sent the record.
 func (l *Lease) write(ctx context.Context) (sent time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*l.pause)
 	defer cancel()
@@ -193,14 +196,16 @@ func (l *Lease) write(ctx context.Context) (sent time.Time, err error) {
 	return sent, nil
 }
 
-// lookForThief returns an error if another node has taken the lease. A renewal whose answer was lost has changed the revision.
+// lookForThief returns an error if another node has taken the lease. A renewal whose answer was lost has changed the
+// revision.
 func (l *Lease) lookForThief(ctx context.Context) error {
 	h, revision, err := l.get(ctx)
 	if err != nil || revision != 0 && revision <= l.revision { // a replica may be behind
 		return nil
 	}
 	if h == nil || h.Node != l.node {
-		return fmt.Errorf("the lease of engine %s is not this node's any more, but of %q", l.engine, cmp.Or(h, &Holder{}).Node)
+		return fmt.Errorf("the lease of engine %s is not this node's any more, but of %q", l.engine,
+			cmp.Or(h, &Holder{}).Node)
 	}
 	l.revision = revision
 	return nil

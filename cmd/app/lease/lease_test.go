@@ -60,7 +60,9 @@ func TestOneNodeHoldsTheLeaseAndTheNextTakesItWhenItIsReleased(t *testing.T) {
 	b := start("b")
 	expect.Eventually(t, "b knows the holder", func() bool { h, ok := b.Holder(); return ok && h.Node == "a" })
 	before := a.revisionNow(t)
-	expect.Eventually(t, "a has renewed the lease for longer than b would wait", func() bool { return a.revisionNow(t) > before+takes+2 })
+	expect.Eventually(t, "a has renewed the lease for longer than b would wait", func() bool {
+		return a.revisionNow(t) > before+takes+2
+	})
 	is.True(a.holds.Load() && !b.holds.Load())
 	a.stop()
 	expect.Eventually(t, "b holds the lease", b.holds.Load)

@@ -1,8 +1,8 @@
-// Package logserver opens the NATS server of the log: the embedded one, whose files it has checked, or a connection to one that
-// runs elsewhere.
+// Package logserver opens the NATS server of the log: the embedded one, whose files it has checked, or a connection to
+// one that runs elsewhere.
 //
-// Promises: an embedded server has the address of its last start, if that address is free. What the log has lost since the last
-// start is known before anything reads the log, and read models that may show lost events are moved aside.
+// Promises: an embedded server has the address of its last start, if that address is free. What the log has lost since
+// the last start is known before anything reads the log, and read models that may show lost events are moved aside.
 //
 // It must not know what is stored in the log.
 package logserver
@@ -76,8 +76,8 @@ func Open(ctx context.Context, o Options, keys natsconf.Keys) (s *Server, err er
 	return s, nil
 }
 
-// start starts the embedded server, where it was the last time if that is free: who waits for the system to come back finds it
-// there, and so does a context of the nats CLI.
+// start starts the embedded server, where it was the last time if that is free: who waits for the system to come back
+// finds it there, and so does a context of the nats CLI.
 func (s *Server) start(ctx context.Context) (*natsconf.Server, error) {
 	d := s.o.Data
 	c := s.o.Config
@@ -105,8 +105,8 @@ func (s *Server) start(ctx context.Context) (*natsconf.Server, error) {
 	return server, nil
 }
 
-// Compare compares the log with what is noted of it, once its streams are open. It moves the files of the read models aside if
-// they may show events that the log has lost, and removes those of another log.
+// Compare compares the log with what is noted of it, once its streams are open. It moves the files of the read models
+// aside if they may show events that the log has lost, and removes those of another log.
 func (s *Server) Compare(ctx context.Context) error {
 	if err := s.Observe(ctx, s.js); err != nil {
 		return err

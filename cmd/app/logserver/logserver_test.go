@@ -25,7 +25,8 @@ import (
 )
 
 func options(d datadir.Dir, keys natsconf.Keys) logserver.Options {
-	config := natsconf.Config{Name: "test", Listen: "127.0.0.1:0", StoreDir: d.Path("nats"), Keys: keys.Public, Pools: []string{"p1"}}
+	config := natsconf.Config{Name: "test", Listen: "127.0.0.1:0", StoreDir: d.Path("nats"), Keys: keys.Public,
+		Pools: []string{"p1"}}
 	return logserver.Options{Data: d, Config: config, Logger: slog.New(slog.DiscardHandler)}
 }
 
@@ -97,7 +98,8 @@ func (s system) append(t *testing.T, bodies ...string) (seq uint64) {
 	for _, body := range bodies {
 		text, err := json.Marshal(body)
 		is.New(t).NoErr(err)
-		e, err := events.NewOpenCode("chat1", "local", "evt_"+rand.Text(), 1, events.OpenCode{Type: "session.updated", Properties: text})
+		e, err := events.NewOpenCode("chat1", "local", "evt_"+rand.Text(), 1,
+			events.OpenCode{Type: "session.updated", Properties: text})
 		is.New(t).NoErr(err)
 		seq, err = s.log.Append(t.Context(), e)
 		is.New(t).NoErr(err)

@@ -1,5 +1,5 @@
-// Package node lets every node of a system do what only the node with the engine can: ask OpenCode, signal a command, reach its ports,
-// notify. On the node with the engine, these are calls; on another one, requests over NATS.
+// Package node lets every node of a system do what only the node with the engine can: ask OpenCode, signal a command,
+// reach its ports, notify. On the node with the engine, these are calls; on another one, requests over NATS.
 //
 // It must not know HTTP, or which node has the engine.
 package node
@@ -56,10 +56,11 @@ func (g *Engine) Serve(ctx context.Context) error {
 		"diff":    handlers.QueryOf(g.diff),
 		"todo":    handlers.QueryOf(g.todo),
 		"servers": handlers.QueryOf(func(_ context.Context, r chatRequest) ([]string, error) { return g.Exec.Servers(r.Chat), nil }),
-		"signal": handlers.CommandOf(func(*signalRequest, string) {}, handlers.SeqOnly(func(ctx context.Context, r signalRequest) (uint64, error) {
-			r.Actor = r.By
-			return g.Exec.Signal(ctx, r.Signal)
-		})),
+		"signal": handlers.CommandOf(func(*signalRequest, string) {},
+			handlers.SeqOnly(func(ctx context.Context, r signalRequest) (uint64, error) {
+				r.Actor = r.By
+				return g.Exec.Signal(ctx, r.Signal)
+			})),
 		"tell": handlers.QueryOf(func(ctx context.Context, r noticeRequest) (any, error) {
 			return nil, g.Push.Tell(ctx, r.User, r.Notice)
 		}),

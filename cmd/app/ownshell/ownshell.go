@@ -40,8 +40,8 @@ func Find(ctx context.Context, d datadir.Dir, progress func(string)) (string, er
 // buildSays is how often a build says that it goes on.
 const buildSays = 2 * time.Second
 
-// buildShell builds the shell in dir. It takes a fraction of a second when nothing has changed, and some ten with an empty
-// build cache.
+// buildShell builds the shell in dir. It takes a fraction of a second when nothing has changed, and some ten with an
+// empty build cache.
 func buildShell(ctx context.Context, dir string, progress func(string)) (string, error) {
 	const what = "building pocketcoder-shell from source"
 	progress(what)

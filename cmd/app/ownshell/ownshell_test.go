@@ -15,7 +15,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// A program built with -trimpath knows only relative paths of its source. Nothing of the current directory may be built.
+// A program built with -trimpath knows only relative paths of its source. Nothing of the current directory may be
+// built.
 func TestTheShellIsBuiltFromItsOwnSourceInAHostileDirectory(t *testing.T) {
 	is := is.New(t)
 	hostile := t.TempDir()

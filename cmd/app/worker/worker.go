@@ -1,7 +1,8 @@
-// Package worker runs a sandbox worker as a process. The worker connects to NATS with its key and runs the commands of its
-// pool in its workspace until a signal stops it.
+// Package worker runs a sandbox worker as a process. The worker connects to NATS with its key and runs the commands of
+// its pool in its workspace until a signal stops it.
 //
-// Promises: after the first signal the worker accepts no more commands and waits for the running ones. The second signal ends them.
+// Promises: after the first signal the worker accepts no more commands and waits for the running ones. The second
+// signal ends them.
 //
 // It must not know the system that sends it commands, nor flags.
 package worker
@@ -43,8 +44,8 @@ type Options struct {
 	Stdout, Stderr  io.Writer
 }
 
-// Run runs a sandbox worker in this process, until a signal comes or ctx ends. It returns isolation.ErrUnknown if there is
-// no such isolation level.
+// Run runs a sandbox worker in this process, until a signal comes or ctx ends. It returns isolation.ErrUnknown if
+// there is no such isolation level.
 func Run(ctx context.Context, o Options) error {
 	choice, err := chooseIsolation(o.Isolation)
 	if err != nil {
@@ -80,7 +81,8 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// chooseIsolation finds a level. When there is none the worker runs all the same, and refuses every command with the reason.
+// chooseIsolation finds a level. When there is none the worker runs all the same, and refuses every command with the
+// reason.
 func chooseIsolation(level string) (isolation.Choice, error) {
 	choice, err := isolation.Choose(level)
 	if err != nil && !errors.Is(err, isolation.ErrUnknownLevel) {

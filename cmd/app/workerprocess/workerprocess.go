@@ -80,7 +80,8 @@ func (w *Process) once(ctx context.Context) error {
 	}
 	argv := slices.Concat(program.Launcher, []string{self, "worker", "--lifeline"}, w.Args)
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=" + os.Getenv("USER"), "LANG=" + os.Getenv("LANG"),
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=" + os.Getenv("USER"),
+		"LANG=" + os.Getenv("LANG"),
 		isolation.ContainerMark + "=" + os.Getenv(isolation.ContainerMark)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who then stop it in order
 	cmd.Stderr = w.Stderr
@@ -120,7 +121,8 @@ func (w *Process) once(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Health reports the worker and its isolation level. A worker without a level reports "refused" (isolation.Choice) and refuses every command.
+// Health reports the worker and its isolation level. A worker without a level reports "refused" (isolation.Choice) and
+// refuses every command.
 func (w *Process) Health() api.Part {
 	pid := w.pid.Load()
 	part := api.Part{State: api.Starting}

@@ -1,5 +1,5 @@
-// Package admin holds the commands that manage an installation: accounts, phones, SSH keys, budgets, the read models, and access to
-// NATS.
+// Package admin holds the commands that manage an installation: accounts, phones, SSH keys, budgets, the read models,
+// and access to NATS.
 //
 // It must not know how the system carries these commands out.
 package admin

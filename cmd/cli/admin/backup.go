@@ -76,7 +76,8 @@ func Backup(ctx context.Context, env cli.Environment, args []string) error {
 		return cli.PrintJSON(env.Stdout, result)
 	}
 	_, err = fmt.Fprintf(env.Stdout, "backed up %s to %s: %d events, %d of them new, %.1f MiB in %s\n",
-		o.Data, to, result.Events, result.NewEvents, float64(result.NewBytes)/(1<<20), time.Since(began).Round(time.Millisecond))
+		o.Data, to, result.Events, result.NewEvents, float64(result.NewBytes)/(1<<20),
+		time.Since(began).Round(time.Millisecond))
 	if err == nil && !result.Secrets {
 		_, err = fmt.Fprintln(env.Stderr, "secrets and keys were left out; a passphrase puts them in, encrypted: --passphrase-file")
 	}
@@ -112,7 +113,8 @@ func Restore(ctx context.Context, env cli.Environment, args []string) error {
 	if *asJSON {
 		return cli.PrintJSON(env.Stdout, result)
 	}
-	_, err = fmt.Fprintf(env.Stdout, "restored %d events to %s in %s\nstart it with: pocketcoder up --data %[2]s\n", result.Events, o.Data, time.Since(began).Round(time.Millisecond))
+	_, err = fmt.Fprintf(env.Stdout, "restored %d events to %s in %s\nstart it with: pocketcoder up --data %[2]s\n",
+		result.Events, o.Data, time.Since(began).Round(time.Millisecond))
 	if err == nil && !result.Secrets {
 		_, err = fmt.Fprintln(env.Stderr, "without secrets: give accounts new passwords with: pocketcoder user passwd EMAIL")
 	}
@@ -158,7 +160,8 @@ func passphrase(ctx context.Context, env cli.Environment, file string, optional,
 	return first, err
 }
 
-// steps shows the progress of a long command on stderr: a line that is redrawn on a terminal, elsewhere a new line every few seconds.
+// steps shows the progress of a long command on stderr: a line that is redrawn on a terminal, elsewhere a new line
+// every few seconds.
 type steps struct {
 	env   cli.Environment
 	name  string
@@ -190,7 +193,8 @@ func (s *steps) show(name string, done, total uint64) {
 		return
 	}
 	filled := int(min(done, total) * barWidth / max(total, 1))
-	fmt.Fprintf(s.env.Stderr, "\r%s [%s%s] %d/%d", name, strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), done, total)
+	fmt.Fprintf(s.env.Stderr, "\r%s [%s%s] %d/%d", name, strings.Repeat("=", filled),
+		strings.Repeat(" ", barWidth-filled), done, total)
 	s.drawn = true
 }
 

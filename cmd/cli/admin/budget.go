@@ -103,14 +103,16 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 		}
 	}
 	const empty = "no budgets; make one with: pocketcoder budget set NAME --cost 10"
-	return cli.PrintList(b.env, b.asJSON, all, empty, "NAME\tSCOPE\tCHAT\tUSER\tCOST\tTOKENS\tSTATE", func(s shownBudget) []string {
-		cost, tokens := "", ""
-		if s.Spent != nil {
-			cost, tokens = amount(s.Spent.Cost)+" of ", amount(float64(s.Spent.Tokens))+" of "
-		}
-		state := map[bool]string{true: "active", false: "paused"}[s.Active]
-		return []string{printable.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, limited(cost, s.Cost), limited(tokens, s.Tokens), state}
-	})
+	return cli.PrintList(b.env, b.asJSON, all, empty, "NAME\tSCOPE\tCHAT\tUSER\tCOST\tTOKENS\tSTATE",
+		func(s shownBudget) []string {
+			cost, tokens := "", ""
+			if s.Spent != nil {
+				cost, tokens = amount(s.Spent.Cost)+" of ", amount(float64(s.Spent.Tokens))+" of "
+			}
+			state := map[bool]string{true: "active", false: "paused"}[s.Active]
+			return []string{printable.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, limited(cost, s.Cost),
+				limited(tokens, s.Tokens), state}
+		})
 }
 
 // limited shows a limit with what was spent of it.

@@ -66,7 +66,8 @@ func (d *deviceCommand) add(ctx context.Context, args []string) error {
 	if len(args) > 1 {
 		address = args[1]
 	}
-	a, err := handlers.Give(ctx, d.Conn, "device.add", record.AddDevice{Command: client.NewCommand(), User: owner.ID, Name: args[0], URL: address})
+	a, err := handlers.Give(ctx, d.Conn, "device.add", record.AddDevice{Command: client.NewCommand(), User: owner.ID,
+		Name: args[0], URL: address})
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,8 @@ func (d *deviceCommand) showQR(address string) {
 		return
 	}
 	u.Scheme = "ntfy"
-	qrterminal.GenerateWithConfig(u.String(), qrterminal.Config{Level: qrterminal.L, Writer: file, HalfBlocks: true, QuietZone: 2})
+	qrterminal.GenerateWithConfig(u.String(), qrterminal.Config{Level: qrterminal.L, Writer: file, HalfBlocks: true,
+		QuietZone: 2})
 }
 
 func (d *deviceCommand) list(ctx context.Context, _ []string) error {
@@ -96,11 +98,13 @@ func (d *deviceCommand) list(ctx context.Context, _ []string) error {
 		return err
 	}
 	empty := fmt.Sprintf("no devices; add one with: %s device add \"My phone\"", program.Name())
-	return cli.PrintList(d.env, d.asJSON, all, empty, "ID\tNAME\tACCOUNT\tSERVICE\tHOST\tSTATE", func(one record.Device) []string {
-		return []string{
-			one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60), printable.OneLine(one.Service, 20), printable.OneLine(one.Host, 60), activity(one.Active),
-		}
-	})
+	return cli.PrintList(d.env, d.asJSON, all, empty, "ID\tNAME\tACCOUNT\tSERVICE\tHOST\tSTATE",
+		func(one record.Device) []string {
+			return []string{
+				one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60),
+				printable.OneLine(one.Service, 20), printable.OneLine(one.Host, 60), activity(one.Active),
+			}
+		})
 }
 
 func activity(active bool) string {
@@ -111,17 +115,20 @@ func activity(active bool) string {
 }
 
 func (d *deviceCommand) test(ctx context.Context, args []string) error {
-	result, err := client.Give[push.TestResult](ctx, d.System, "device.test", push.TestDevice{Command: client.NewCommand(), Device: args[0]})
+	result, err := client.Give[push.TestResult](ctx, d.System, "device.test",
+		push.TestDevice{Command: client.NewCommand(), Device: args[0]})
 	switch {
 	case err != nil:
 		return err
 	case result.Sent:
-		_, err = fmt.Fprintf(d.env.Stdout, "%s accepted the notification; the device should show it now.\n", printable.OneLine(result.Host, 60))
+		_, err = fmt.Fprintf(d.env.Stdout, "%s accepted the notification; the device should show it now.\n",
+			printable.OneLine(result.Host, 60))
 		return err
 	case result.Failed != "":
 		return fmt.Errorf("the notification was not sent: %s", printable.OneLine(result.Failed, 200))
 	}
-	return fmt.Errorf("%s has not accepted the notification yet; PocketCoder retries for some minutes", printable.OneLine(result.Host, 60))
+	return fmt.Errorf("%s has not accepted the notification yet; PocketCoder retries for some minutes",
+		printable.OneLine(result.Host, 60))
 }
 
 func (d *deviceCommand) remove(ctx context.Context, args []string) error {

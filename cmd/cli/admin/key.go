@@ -100,12 +100,13 @@ func (k *keyCommand) list(ctx context.Context, _ []string) error {
 		return err
 	}
 	empty := fmt.Sprintf("no SSH keys; add one with: %s key add ~/.ssh/id_ed25519.pub", program.Name())
-	return cli.PrintList(k.env, k.asJSON, all, empty, "ID\tDEVICE\tACCOUNT\tSTATE\tEXPIRES\tLAST USED\tFINGERPRINT", func(one record.RegisteredKey) []string {
-		return []string{
-			one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60), activity(one.Active),
-			recordMinute(one.ExpiresAt), recordMinute(one.LastUsed), printable.OneLine(one.Fingerprint, 60),
-		}
-	})
+	return cli.PrintList(k.env, k.asJSON, all, empty, "ID\tDEVICE\tACCOUNT\tSTATE\tEXPIRES\tLAST USED\tFINGERPRINT",
+		func(one record.RegisteredKey) []string {
+			return []string{
+				one.ID, printable.OneLine(one.Name, 40), printable.OneLine(emails[one.User], 60), activity(one.Active),
+				recordMinute(one.ExpiresAt), recordMinute(one.LastUsed), printable.OneLine(one.Fingerprint, 60),
+			}
+		})
 }
 
 // recordMinute shows a time of a record in this machine's time zone.

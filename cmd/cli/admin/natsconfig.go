@@ -30,7 +30,8 @@ func runNATSConfig(_ context.Context, env cli.Environment, args []string) error 
 	store := fs.String("store", "/data", "absolute `directory` of the server's files")
 	cluster := fs.String("cluster", "", "`name` of the cluster; empty for a single server")
 	clusterListen := fs.String("cluster-listen", "0.0.0.0:6222", "`address` for the other servers")
-	secretFile := fs.String("cluster-secret", "", "`file` with what servers must know to join; or set POCKETCODER_CLUSTER_SECRET")
+	secretFile := fs.String("cluster-secret", "",
+		"`file` with what servers must know to join; or set POCKETCODER_CLUSTER_SECRET")
 	var routes []string
 	fs.Func("route", "`address` of another server of the cluster; may be repeated", func(s string) error {
 		routes = append(routes, s)

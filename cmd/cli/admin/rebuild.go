@@ -64,7 +64,8 @@ func prepareModels(ctx context.Context, env cli.Environment, dir string, l *log.
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(env.Stdout, "%d events in %.2f s; stop the old version and start the new one\n", n, time.Since(started).Seconds())
+	fmt.Fprintf(env.Stdout, "%d events in %.2f s; stop the old version and start the new one\n", n,
+		time.Since(started).Seconds())
 	return nil
 }
 
@@ -141,7 +142,8 @@ func (b *progressBar) show(done, total uint64) {
 	done = min(done, total)
 	if b.env.Interactive {
 		filled := int(done * barWidth / total)
-		fmt.Fprintf(b.env.Stdout, "\r[%s%s] %d/%d", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), done, total)
+		fmt.Fprintf(b.env.Stdout, "\r[%s%s] %d/%d", strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), done,
+			total)
 		b.drawn = true
 		return
 	}

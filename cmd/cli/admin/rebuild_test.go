@@ -35,7 +35,8 @@ func TestRebuildReportsProgressAndEquality(t *testing.T) {
 	is := is.New(t)
 	step := func(text string) *nats.Msg { return &nats.Msg{Data: []byte(text)} }
 	env, out := clitest.Environment(nil)
-	nc := rebuilding(t, step(`{"done":5,"total":10}`), step(`{"done":5,"total":10}`), step(`{"done":10,"total":10,"rebuilt":{"events":10,"seconds":0.5,"before":"aa","after":"aa"}}`))
+	nc := rebuilding(t, step(`{"done":5,"total":10}`), step(`{"done":5,"total":10}`),
+		step(`{"done":10,"total":10,"rebuilt":{"events":10,"seconds":0.5,"before":"aa","after":"aa"}}`))
 	is.NoErr(rebuild(t.Context(), env, nc))
 	is.Equal(out.String(), "5 of 10 events\n10 events in 0.50 s: 20 events/s\nbefore  aa\nafter   aa\nthe read models are the same, byte for byte\n")
 

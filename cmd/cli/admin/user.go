@@ -66,7 +66,9 @@ func findAccount(ctx context.Context, s *client.System, email string) (account.A
 	if err != nil {
 		return account.Account{}, err
 	}
-	i := slices.IndexFunc(all, func(a account.Account) bool { return strings.EqualFold(a.Email, strings.TrimSpace(email)) })
+	i := slices.IndexFunc(all, func(a account.Account) bool {
+		return strings.EqualFold(a.Email, strings.TrimSpace(email))
+	})
 	if i < 0 {
 		return account.Account{}, fmt.Errorf("there is no account %s", printable.Visible(email))
 	}
@@ -127,13 +129,14 @@ func (u *userCommand) list(ctx context.Context, _ []string) error {
 		return err
 	}
 	const empty = "no accounts yet; make the first with: pocketcoder user add EMAIL --role admin"
-	return cli.PrintList(u.env, u.asJSON, all, empty, "EMAIL\tROLE\tSTATE\tCREATED\tID\tNAME", func(a account.Account) []string {
-		state := "enabled"
-		if a.Disabled {
-			state = "disabled"
-		}
-		return []string{printable.OneLine(a.Email, 60), a.Role, state, minute(a.Created), a.ID, printable.OneLine(a.Name, 40)}
-	})
+	return cli.PrintList(u.env, u.asJSON, all, empty, "EMAIL\tROLE\tSTATE\tCREATED\tID\tNAME",
+		func(a account.Account) []string {
+			state := "enabled"
+			if a.Disabled {
+				state = "disabled"
+			}
+			return []string{printable.OneLine(a.Email, 60), a.Role, state, minute(a.Created), a.ID, printable.OneLine(a.Name, 40)}
+		})
 }
 
 func (u *userCommand) sessions(ctx context.Context, args []string) error {
@@ -146,9 +149,11 @@ func (u *userCommand) sessions(ctx context.Context, args []string) error {
 		return err
 	}
 	empty := printable.OneLine(a.Email, 60) + " is logged in nowhere"
-	return cli.PrintList(u.env, u.asJSON, all, empty, "SESSION\tOPENED\tREFRESHED\tEXPIRES\tADDRESS\tDEVICE", func(s account.Session) []string {
-		return []string{s.ID, minute(s.Opened), minute(s.Refreshed), minute(s.Expires), printable.OneLine(s.Address, 40), printable.OneLine(s.Device, 60)}
-	})
+	return cli.PrintList(u.env, u.asJSON, all, empty, "SESSION\tOPENED\tREFRESHED\tEXPIRES\tADDRESS\tDEVICE",
+		func(s account.Session) []string {
+			return []string{s.ID, minute(s.Opened), minute(s.Refreshed), minute(s.Expires), printable.OneLine(s.Address, 40),
+				printable.OneLine(s.Device, 60)}
+		})
 }
 
 // minute shows a time in this machine's time zone.

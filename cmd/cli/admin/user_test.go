@@ -51,7 +51,8 @@ func serveAccounts(t *testing.T) (datadir.Dir, *account.Accounts) {
 	accounts, err := account.Open(t.Context(), log, secrets)
 	is.NoErr(err)
 	go accounts.Commands().Serve(t.Context(), nc, events.UserActor("operator"), slog.New(slog.DiscardHandler))
-	is.NoErr(d.Announce(datadir.Running{PID: os.Getpid(), Started: time.Now(), NATS: server.ClientURL(), HTTP: "http://127.0.0.1:1"}))
+	is.NoErr(d.Announce(datadir.Running{PID: os.Getpid(), Started: time.Now(), NATS: server.ClientURL(),
+		HTTP: "http://127.0.0.1:1"}))
 	expect.Eventually(t, "the commands are served", func() bool {
 		_, stderr, err := user(t, d, "", "list")
 		return err == nil && stderr == ""
@@ -63,7 +64,9 @@ func serveAccounts(t *testing.T) (datadir.Dir, *account.Accounts) {
 func user(t *testing.T, d datadir.Dir, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, problems bytes.Buffer
-	env := cli.Environment{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &problems, Getenv: func(string) string { return "" }}
+	env := cli.Environment{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &problems, Getenv: func(string) string {
+		return ""
+	}}
 	err = User(t.Context(), env, append(args, "--data", string(d)))
 	return out.String(), problems.String(), err
 }
@@ -80,7 +83,8 @@ func TestUsersAreKeptFromTheCommandLine(t *testing.T) {
 		return stdout
 	}
 	login := func(password string) (account.Token, error) {
-		return accounts.Login(t.Context(), account.Login{Identity: "alice@example.org", Password: password, Client: events.Client{Address: "192.0.2.1", Device: "Phone\x1b[31m"}})
+		return accounts.Login(t.Context(), account.Login{Identity: "alice@example.org", Password: password,
+			Client: events.Client{Address: "192.0.2.1", Device: "Phone\x1b[31m"}})
 	}
 	expect.Contains(t, must("", "list"), "no accounts yet")
 	is.Equal(must("correct horse\nnot this line\n", "add", "alice@example.org", "--name", "Alice \x1b[31m"), "")

@@ -22,8 +22,10 @@ type verb struct {
 	run         func(context.Context, []string) error
 }
 
-// runVerb parses the arguments of a subcommand, connects to the running system, and runs the verb that the first one names.
-func runVerb(ctx context.Context, env cli.Environment, fs *flag.FlagSet, args []string, data *string, verbs map[string]verb, connected func(*client.System)) error {
+// runVerb parses the arguments of a subcommand, connects to the running system, and runs the verb that the first one
+// names.
+func runVerb(ctx context.Context, env cli.Environment, fs *flag.FlagSet, args []string, data *string,
+	verbs map[string]verb, connected func(*client.System)) error {
 	rest, err := cli.Parse(fs, args, 3)
 	if err != nil {
 		return err
@@ -34,7 +36,8 @@ func runVerb(ctx context.Context, env cli.Environment, fs *flag.FlagSet, args []
 	}
 	v, ok := verbs[rest[0]]
 	if !ok {
-		return cli.WrongUsage(env, "%s: there is no %q; want %s", fs.Name(), rest[0], strings.Join(slices.Sorted(maps.Keys(verbs)), ", "))
+		return cli.WrongUsage(env, "%s: there is no %q; want %s", fs.Name(), rest[0],
+			strings.Join(slices.Sorted(maps.Keys(verbs)), ", "))
 	}
 	if n := len(rest) - 1; n < v.least || n > v.most {
 		return cli.WrongUsage(env, "%s %s: wrong number of arguments; see pocketcoder %[1]s -h", fs.Name(), rest[0])
@@ -69,7 +72,8 @@ func owner(ctx context.Context, s *client.System, email string) (account.Account
 }
 
 // ownedBy asks for a list of what accounts own, and returns it with the emails of the accounts by their ids.
-func ownedBy[T any](ctx context.Context, s *client.System, command string) (list []T, emails map[string]string, err error) {
+func ownedBy[T any](ctx context.Context, s *client.System,
+	command string) (list []T, emails map[string]string, err error) {
 	if emails, err = s.Emails(ctx); err != nil {
 		return nil, nil, err
 	}

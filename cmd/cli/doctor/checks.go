@@ -54,7 +54,8 @@ func checkProgram(ctx context.Context, absent checkState, name, versionFlag, pur
 
 // checkIsolation chooses the isolation level, as the worker does.
 func checkIsolation(level string) check {
-	c := check{Name: "isolation", State: checkMissing, For: "isolating commands and OpenCode from the rest of the machine: without it neither runs"}
+	c := check{Name: "isolation", State: checkMissing,
+		For: "isolating commands and OpenCode from the rest of the machine: without it neither runs"}
 	choice, err := isolation.Choose(level)
 	if err != nil {
 		c.Found, c.Get = err.Error(), "apt install bubblewrap"
@@ -72,7 +73,8 @@ func checkIsolation(level string) check {
 
 // checkLimits finds out what limits commands.
 func checkLimits() check {
-	c := check{Name: "limits", State: checkOK, Found: "a cgroup bounds memory and processes of each command", For: "the limits of commands (--memory, --processes, --cpu-time)"}
+	c := check{Name: "limits", State: checkOK, Found: "a cgroup bounds memory and processes of each command",
+		For: "the limits of commands (--memory, --processes, --cpu-time)"}
 	if err := limit.Probe(); err != nil {
 		c.State = checkOptional
 		c.Found = "the worker looks at processes 4 to 20 times a second, and does not see memory in files: " + err.Error()
@@ -99,7 +101,8 @@ func installed(d datadir.Dir, npmPackage, version string) string {
 
 // checkOpenCode looks where up looks: the path that was named, PATH, the data directory.
 func checkOpenCode(ctx context.Context, o doctorOptions, npm bool) check {
-	c := check{Name: "opencode", For: "the reasoning: it runs the turns", Get: "npm install -g opencode-ai@" + install.OpenCodeVersion}
+	c := check{Name: "opencode", For: "the reasoning: it runs the turns",
+		Get: "npm install -g opencode-ai@" + install.OpenCodeVersion}
 	if o.opencode != "" {
 		v, err := program.VersionOf(ctx, o.opencode, "--version")
 		c.State, c.Found = checkOK, v+", "+o.opencode
@@ -124,7 +127,8 @@ func checkOpenCode(ctx context.Context, o doctorOptions, npm bool) check {
 }
 
 func checkRipgrep(ctx context.Context, o doctorOptions, npm bool) check {
-	c := checkProgram(ctx, checkMissing, "rg", "--version", "OpenCode's grep, glob and skill tools (ripgrep)", "apt install ripgrep")
+	c := checkProgram(ctx, checkMissing, "rg", "--version", "OpenCode's grep, glob and skill tools (ripgrep)",
+		"apt install ripgrep")
 	if c.State == checkOK {
 		return c
 	}
@@ -147,7 +151,8 @@ func (c check) toInstall(npm bool) check {
 
 // checkData looks whether the data directory can be used, without making it.
 func checkData(d datadir.Dir) check {
-	c := check{Name: "data", State: checkOK, Found: string(d), For: "everything that is kept", Get: "choose another with --data"}
+	c := check{Name: "data", State: checkOK, Found: string(d), For: "everything that is kept",
+		Get: "choose another with --data"}
 	fail := func(format string, args ...any) check {
 		c.State, c.Found = checkWrong, string(d)+": "+fmt.Sprintf(format, args...)
 		return c
@@ -173,7 +178,8 @@ func checkData(d datadir.Dir) check {
 	case err != nil:
 		return fail("%v", err)
 	case strings.TrimSpace(string(v)) != datadir.LayoutVersion:
-		return fail("its layout has version %q and this pocketcoder knows version %s", strings.TrimSpace(string(v)), datadir.LayoutVersion)
+		return fail("its layout has version %q and this pocketcoder knows version %s", strings.TrimSpace(string(v)),
+			datadir.LayoutVersion)
 	}
 	if r, err := d.Running(); err == nil {
 		c.Found += fmt.Sprintf(", in use by pid %d since %s", r.PID, r.Started.Local().Format("2006-01-02 15:04"))
@@ -195,7 +201,8 @@ func existing(path string) string {
 const enoughDisk = 1 << 30
 
 func checkDisk(d datadir.Dir) check {
-	c := check{Name: "disk", State: checkOK, For: "the log, which refuses what does not fit", Get: "free some space, or choose another disk with --data"}
+	c := check{Name: "disk", State: checkOK, For: "the log, which refuses what does not fit",
+		Get: "free some space, or choose another disk with --data"}
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(existing(string(d)), &fs); err != nil {
 		c.State, c.Found = checkWrong, err.Error()
@@ -285,7 +292,8 @@ func checkLosses(d datadir.Dir) check {
 
 // checkEvents asks a running system which events cannot be read.
 func checkEvents(ctx context.Context, d datadir.Dir) check {
-	c := check{Name: "events", State: checkOK, Found: "all of them can be read", For: "replaying chats, and what is computed from the log"}
+	c := check{Name: "events", State: checkOK, Found: "all of them can be read",
+		For: "replaying chats, and what is computed from the log"}
 	if _, err := d.Running(); err != nil {
 		c.Found = "not checked: nothing runs on this data directory"
 		return c

@@ -60,7 +60,8 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "doctor", doctorUsage)
 	data := cli.DataFlag(fs, env)
 	o := doctorOptions{}
-	fs.StringVar(&o.http, "http", cli.Variable(env, "POCKETCODER_HTTP", "127.0.0.1:8090"), "`address` of the web server (POCKETCODER_HTTP)")
+	fs.StringVar(&o.http, "http", cli.Variable(env, "POCKETCODER_HTTP", "127.0.0.1:8090"),
+		"`address` of the web server (POCKETCODER_HTTP)")
 	fs.StringVar(&o.opencode, "opencode", env.Getenv("POCKETCODER_OPENCODE"), "`path` of OpenCode (POCKETCODER_OPENCODE)")
 	fs.StringVar(&o.nats, "nats", env.Getenv("POCKETCODER_NATS"), "`URL` of an external NATS (POCKETCODER_NATS)")
 	fs.StringVar(&o.isolation, "isolation", cli.Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), cli.IsolationHelp)
@@ -97,7 +98,8 @@ func doctor(ctx context.Context, o doctorOptions) []check {
 	}
 	return []check{
 		node, npm, engine, search,
-		checkProgram(ctx, checkOptional, "git", "--version", "OpenCode's snapshots: what a turn changed, and undoing it", "apt install git"),
+		checkProgram(ctx, checkOptional, "git", "--version", "OpenCode's snapshots: what a turn changed, and undoing it",
+			"apt install git"),
 		checkTmux(ctx),
 		checkSSHD(),
 		checkIsolation(o.isolation),

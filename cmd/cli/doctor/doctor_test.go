@@ -62,7 +62,8 @@ func TestDoctorNamesTheEventsThatTheLogHasLost(t *testing.T) {
 	is.NoErr(os.WriteFile(d.Path("log-note.json"), []byte(note), 0o600))
 	c := checkLosses(d)
 	is.Equal(c.State, checkWrong)
-	expect.Contains(t, c.Found, "3 events are lost: #7 to #9; the file 1.blk is damaged; report and damaged files: "+d.Path("report"))
+	expect.Contains(t, c.Found, "3 events are lost: #7 to #9; the file 1.blk is damaged; report and damaged files: "+
+		d.Path("report"))
 	is.NoErr(os.Remove(d.Path("report")))
 	c = checkLosses(d)
 	is.Equal(c.State, checkOK) // a person has acknowledged it

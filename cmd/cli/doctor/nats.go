@@ -12,7 +12,8 @@ import (
 
 // checkNATS looks at the versions of the servers that run, or at that of the server that would.
 func checkNATS(ctx context.Context, o doctorOptions) check {
-	c := check{Name: "nats", State: checkOK, For: "the log, and who may do what", Get: "upgrade nats-server (https://github.com/nats-io/nats-server/releases)"}
+	c := check{Name: "nats", State: checkOK, For: "the log, and who may do what",
+		Get: "upgrade nats-server (https://github.com/nats-io/nats-server/releases)"}
 	fail := func(err error) check {
 		c.State, c.Found = checkWrong, err.Error()
 		return c

@@ -1,5 +1,5 @@
-// Package executions holds the commands of "pocketcoder sandbox": they list running commands, print their output, signal them, and
-// open a shell beside them.
+// Package executions holds the commands of "pocketcoder sandbox": they list running commands, print their output,
+// signal them, and open a shell beside them.
 //
 // It must not know how commands are isolated or run.
 package executions
@@ -41,7 +41,9 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if i := slices.IndexFunc(args, func(a string) bool { return sandboxVerbs[a] != nil }); i > 0 {
 		return cli.WrongUsage(env, "sandbox: flags of %s follow it: pocketcoder sandbox %[1]s …", args[i])
 	}
-	help := slices.ContainsFunc(args, func(a string) bool { return strings.Trim(a, "-") == "h" || strings.Trim(a, "-") == "help" })
+	help := slices.ContainsFunc(args, func(a string) bool {
+		return strings.Trim(a, "-") == "h" || strings.Trim(a, "-") == "help"
+	})
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") && !help {
 		return cli.Worker(ctx, env, args) // as a worker was called before
 	}

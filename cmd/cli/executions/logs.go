@@ -55,8 +55,8 @@ func runLogs(ctx context.Context, env cli.Environment, args []string) error {
 	return newPrinted(s.Log, env, x).show(ctx, *follow)
 }
 
-// printed shows what a command printed, every byte once: the fragments that come while it runs, and what is stored when it has
-// ended of what no fragment had.
+// printed shows what a command printed, every byte once: the fragments that come while it runs, and what is stored
+// when it has ended of what no fragment had.
 type printed struct {
 	log     *log.Log
 	run     projections.Run
@@ -76,7 +76,8 @@ type printedStream struct {
 }
 
 func newPrinted(log *log.Log, env cli.Environment, x projections.Run) *printed {
-	return &printed{log: log, run: x, notes: env.Stderr, streams: map[string]*printedStream{"stdout": {to: env.Stdout}, "stderr": {to: env.Stderr}}}
+	return &printed{log: log, run: x, notes: env.Stderr, streams: map[string]*printedStream{"stdout": {to: env.Stdout},
+		"stderr": {to: env.Stderr}}}
 }
 
 func (p *printed) show(ctx context.Context, follow bool) error {
@@ -91,7 +92,8 @@ func (p *printed) show(ctx context.Context, follow bool) error {
 		_, err := fmt.Fprintln(p.notes, "it did not run:", printable.Visible(p.run.Reason))
 		return err
 	case p.run.Status != events.ExecutionRunning:
-		d := events.ExecFinished{ExitCode: int(p.run.ExitCode), Signal: p.run.Signal, Reason: p.run.Reason, Error: p.run.Error, DurationMS: p.run.DurationMS}
+		d := events.ExecFinished{ExitCode: int(p.run.ExitCode), Signal: p.run.Signal, Reason: p.run.Reason,
+			Error: p.run.Error, DurationMS: p.run.DurationMS}
 		if err := json.Unmarshal([]byte(p.run.Outputs), &d); err != nil {
 			return fmt.Errorf("read the output of %s: %w", p.run.ID, err)
 		}
@@ -105,8 +107,8 @@ func (p *printed) show(ctx context.Context, follow bool) error {
 	return p.flush()
 }
 
-// fragment shows what is new in a fragment. What is missing before it is said. Of a stream's beginning, which is too old, nobody
-// waits for the end; behind a later gap, whoever follows has to: what is stored then fills it.
+// fragment shows what is new in a fragment. What is missing before it is said. Of a stream's beginning, which is too
+// old, nobody waits for the end; behind a later gap, whoever follows has to: what is stored then fills it.
 func (p *printed) fragment(d log.Delta) error {
 	s := p.streams[d.Stream]
 	if s == nil || s.waits || s.bytes >= d.Offset+int64(len(d.Data)) {
@@ -117,7 +119,8 @@ func (p *printed) fragment(d log.Delta) error {
 		if s.waits = p.follows && s.bytes > 0; s.waits {
 			end = "; they come with what follows them when the command has ended"
 		}
-		if _, err := fmt.Fprintf(p.notes, "… %s of %s were missed%s\n", printable.Size(missed), d.Stream, end); err != nil || s.waits {
+		if _, err := fmt.Fprintf(p.notes, "… %s of %s were missed%s\n", printable.Size(missed), d.Stream, end); err != nil ||
+			s.waits {
 			return err
 		}
 		if _, err := io.WriteString(s.to, s.cleaner.Flush()); err != nil {
@@ -140,17 +143,20 @@ func (p *printed) follow(ctx context.Context, subject string) error {
 	defer cancel()
 	fragments, ended, failed := make(chan log.Delta), make(chan events.ExecFinished, 1), make(chan error, 2)
 	go func() {
-		failed <- p.log.ReadDeltas(ctx, time.Time{}, []string{subject}, func(d log.Delta) { _ = client.Send(ctx, fragments, d) })
+		failed <- p.log.ReadDeltas(ctx, time.Time{}, []string{subject}, func(d log.Delta) {
+			_ = client.Send(ctx, fragments, d)
+		})
 	}()
 	go func() {
-		failed <- p.log.Read(ctx, uint64(p.run.Position), []string{events.ChatSubject(p.run.Chat, events.ExecFinished{}.Kind())}, func(b log.Batch) error {
-			for _, e := range b.Events {
-				if d, err := events.Decode(e); err == nil && d.(events.ExecFinished).Exec == p.run.ID {
-					ended <- d.(events.ExecFinished)
+		failed <- p.log.Read(ctx, uint64(p.run.Position),
+			[]string{events.ChatSubject(p.run.Chat, events.ExecFinished{}.Kind())}, func(b log.Batch) error {
+				for _, e := range b.Events {
+					if d, err := events.Decode(e); err == nil && d.(events.ExecFinished).Exec == p.run.ID {
+						ended <- d.(events.ExecFinished)
+					}
 				}
-			}
-			return nil
-		})
+				return nil
+			})
 	}()
 	for {
 		select {

@@ -23,7 +23,8 @@ func runningOne() projections.Run {
 
 // fragmentAt is a piece of stdout.
 func fragmentAt(offset int64, text string) log.Delta {
-	return log.Delta{Subject: events.ExecDeltaSubject("chat1", "x1"), Type: log.ExecOutput, Stream: "stdout", Offset: offset, Data: []byte(text)}
+	return log.Delta{Subject: events.ExecDeltaSubject("chat1", "x1"), Type: log.ExecOutput, Stream: "stdout",
+		Offset: offset, Data: []byte(text)}
 }
 
 func TestLogsOfARunningCommandGoOnBehindWhatIsMissing(t *testing.T) {
@@ -50,11 +51,14 @@ func TestFollowedLogsHaveEveryByteOnceAndInOrder(t *testing.T) {
 	var out, notes strings.Builder
 	p := newPrinted(nil, cli.Environment{Stdout: &out, Stderr: &notes}, runningOne())
 	p.follows = true
-	for _, d := range []log.Delta{fragmentAt(100, "a\n"), fragmentAt(100, "a\nb\n"), fragmentAt(109, "c\n"), fragmentAt(120, "d\n")} { // one was lost on its way
+	// one was lost on its way
+	for _, d := range []log.Delta{fragmentAt(100, "a\n"), fragmentAt(100, "a\nb\n"), fragmentAt(109, "c\n"),
+		fragmentAt(120, "d\n")} {
 		is.NoErr(p.fragment(d))
 	}
 	is.Equal(out.String(), "a\nb\n")
-	is.NoErr(p.finish(t.Context(), events.ExecFinished{Exec: "x1", Stdout: events.Output{Text: strings.Repeat("-", 100) + "a\nb\nlost\nc\nand d\n"}}))
+	is.NoErr(p.finish(t.Context(), events.ExecFinished{Exec: "x1",
+		Stdout: events.Output{Text: strings.Repeat("-", 100) + "a\nb\nlost\nc\nand d\n"}}))
 	is.Equal(out.String(), "a\nb\nlost\nc\nand d\n")
 	is.Equal(notes.String(), "… 100 bytes of stdout were missed\n… 5 bytes of stdout were missed; they come with what follows them when the command has ended\nended: exit 0, 0s\n")
 }
@@ -74,7 +78,8 @@ func TestStreamsOfAnEndedCommandHaveAnOrder(t *testing.T) {
 func TestLogsOfARefusedCommandSayThatItDidNotRun(t *testing.T) {
 	is := is.New(t)
 	var notes strings.Builder
-	refused := projections.Run{Execution: projections.Execution{Status: events.ExecutionRefused, Reason: "nothing\x1b authorized it"}}
+	refused := projections.Run{Execution: projections.Execution{Status: events.ExecutionRefused,
+		Reason: "nothing\x1b authorized it"}}
 	is.NoErr(newPrinted(nil, cli.Environment{Stderr: &notes}, refused).show(t.Context(), false))
 	is.Equal(notes.String(), "it did not run: nothing␛ authorized it\n")
 }

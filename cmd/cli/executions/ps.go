@@ -49,16 +49,18 @@ func runPs(ctx context.Context, env cli.Environment, args []string) error {
 	if err := s.Query(ctx, name, map[string]any{"limit": *limit}, &runs); err != nil {
 		return err
 	}
-	return cli.PrintList(env, *asJSON, runs, empty, "EXEC\tCHAT\tSTARTED\tSTATUS\tKIND\tISOLATION\tWORKER\tCOMMAND", func(x projections.Run) []string {
-		status := x.Status
-		if status == events.ExecutionFailed {
-			status = fmt.Sprintf("exit %d", x.ExitCode)
-		}
-		return []string{
-			x.ID, x.Chat, printable.LocalTime(cmp.Or(x.Started, x.Finished)), printable.OneLine(status, 20), kindOf(x),
-			cmp.Or(printable.OneLine(x.Isolation, 12), "-"), cmp.Or(printable.OneLine(x.Worker, 40), "-"), printable.OneLine(x.Text, 60),
-		}
-	})
+	return cli.PrintList(env, *asJSON, runs, empty, "EXEC\tCHAT\tSTARTED\tSTATUS\tKIND\tISOLATION\tWORKER\tCOMMAND",
+		func(x projections.Run) []string {
+			status := x.Status
+			if status == events.ExecutionFailed {
+				status = fmt.Sprintf("exit %d", x.ExitCode)
+			}
+			return []string{
+				x.ID, x.Chat, printable.LocalTime(cmp.Or(x.Started, x.Finished)), printable.OneLine(status, 20), kindOf(x),
+				cmp.Or(printable.OneLine(x.Isolation, 12), "-"), cmp.Or(printable.OneLine(x.Worker, 40), "-"),
+				printable.OneLine(x.Text, 60),
+			}
+		})
 }
 
 // kindOf says what an execution is to a person.
@@ -100,11 +102,13 @@ func runWorkers(ctx context.Context, env cli.Environment, args []string) error {
 	if len(workers) == 0 {
 		return errors.New("no worker answers, so no command can run")
 	}
-	return cli.PrintList(env, *asJSON, workers, "", "WORKER\tISOLATION\tRUNNING\tWORKSPACE\tVERSION\tREASON", func(w wire.WorkerInfo) []string {
-		load := fmt.Sprint(w.Running)
-		if w.Capacity > 0 {
-			load += fmt.Sprintf(" of %d", w.Capacity)
-		}
-		return []string{printable.Visible(w.Name), printable.Visible(w.Isolation), load, printable.Visible(w.Workspace), printable.Visible(w.Version), printable.Visible(w.Reason)}
-	})
+	return cli.PrintList(env, *asJSON, workers, "", "WORKER\tISOLATION\tRUNNING\tWORKSPACE\tVERSION\tREASON",
+		func(w wire.WorkerInfo) []string {
+			load := fmt.Sprint(w.Running)
+			if w.Capacity > 0 {
+				load += fmt.Sprintf(" of %d", w.Capacity)
+			}
+			return []string{printable.Visible(w.Name), printable.Visible(w.Isolation), load, printable.Visible(w.Workspace),
+				printable.Visible(w.Version), printable.Visible(w.Reason)}
+		})
 }

@@ -65,7 +65,8 @@ func runOwnShell(ctx context.Context, env cli.Environment, args []string) (err e
 	if *private {
 		r.Call = exec.PrivateShell
 	}
-	result, err := viewer.RunShell(ctx, s.Conn, viewer.Terminal{In: env.Stdin, Out: env.Stdout, Err: env.Stderr, Kind: env.Getenv("TERM")}, r)
+	result, err := viewer.RunShell(ctx, s.Conn, viewer.Terminal{In: env.Stdin, Out: env.Stdout, Err: env.Stderr,
+		Kind: env.Getenv("TERM")}, r)
 	switch {
 	case err != nil:
 		return fmt.Errorf("sandbox shell: %w", err)

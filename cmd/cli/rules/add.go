@@ -78,7 +78,8 @@ func parseAction(action policy.Action, text string) (policy.Rule, error) {
 	return rule.OfTool(), err
 }
 
-func addRule(ctx context.Context, s *client.System, env cli.Environment, rule policy.Rule, chat string, lasts time.Duration) error {
+func addRule(ctx context.Context, s *client.System, env cli.Environment, rule policy.Rule, chat string,
+	lasts time.Duration) error {
 	fields := map[string]string{
 		"tool": rule.Permission, "pattern": rule.Pattern, "action": string(rule.Action), "chat": chat, "agent": "", "expires_at": "", "note": "pocketcoder policy " + string(rule.Action),
 	}
@@ -106,6 +107,7 @@ func addRule(ctx context.Context, s *client.System, env cli.Environment, rule po
 	if rule.Action == policy.Allow && rule.Pattern == "*" {
 		fmt.Fprintf(env.Stderr, "warning: every %s request is allowed from now on, without a question\n", rule.Permission)
 	}
-	_, err = fmt.Fprintf(env.Stdout, "%s, for %s%s\nundo it with: pocketcoder policy revoke %s/%s\n", rule, whom, until, ruleCollections[0], a.ID)
+	_, err = fmt.Fprintf(env.Stdout, "%s, for %s%s\nundo it with: pocketcoder policy revoke %s/%s\n", rule, whom, until,
+		ruleCollections[0], a.ID)
 	return err
 }

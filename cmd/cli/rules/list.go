@@ -133,7 +133,8 @@ func keptRules(ctx context.Context, s *client.System) ([]listedRule, error) {
 	return all, nil
 }
 
-// text is the rule as a person writes it. An action without a value is for all targets, and a target is for all such actions.
+// text is the rule as a person writes it. An action without a value is for all targets, and a target is for all such
+// actions.
 func (f ruleFields) text(collection string) string {
 	switch {
 	case collection == "whitelist_targets":
@@ -141,7 +142,8 @@ func (f ruleFields) text(collection string) string {
 	case collection == "whitelist_actions" && f.Value == "":
 		return f.Permission + ": every target"
 	}
-	return policy.Rule{Permission: cmp.Or(f.Tool, f.Permission), Pattern: cmp.Or(f.Pattern, f.Value), Action: f.Action}.String()
+	return policy.Rule{Permission: cmp.Or(f.Tool, f.Permission), Pattern: cmp.Or(f.Pattern, f.Value),
+		Action: f.Action}.String()
 }
 
 func (f ruleFields) state(now time.Time) string {
@@ -168,7 +170,8 @@ func printRules(w io.Writer, all []listedRule) error {
 		if r.Expires != "" {
 			until = printable.LocalTime(r.Expires)
 		}
-		return []string{printable.OneLine(r.Rule, 60), r.State, printable.OneLine(whom, 40), until, printable.OneLine(r.Author, 40), r.ID, printable.OneLine(r.Note, 60)}
+		return []string{printable.OneLine(r.Rule, 60), r.State, printable.OneLine(whom, 40), until,
+			printable.OneLine(r.Author, 40), r.ID, printable.OneLine(r.Note, 60)}
 	})
 }
 
@@ -185,12 +188,14 @@ func setsActive(name string, active bool) func(context.Context, cli.Environment,
 
 func runPolicyRevoke(ctx context.Context, env cli.Environment, args []string) error {
 	return changeRule(ctx, env, "policy revoke", args, func(s *client.System, collection, record string) error {
-		return s.Do(ctx, "record.delete", records.Delete{Command: client.NewCommand(), Collection: collection, Record: record})
+		return s.Do(ctx, "record.delete", records.Delete{Command: client.NewCommand(), Collection: collection,
+			Record: record})
 	})
 }
 
 // changeRule does something to the rule that is named: collection/record, or the record alone of the first collection.
-func changeRule(ctx context.Context, env cli.Environment, name string, args []string, change func(s *client.System, collection, record string) error) error {
+func changeRule(ctx context.Context, env cli.Environment, name string, args []string,
+	change func(s *client.System, collection, record string) error) error {
 	fs := cli.NewFlags(env, name, policyListUsage)
 	data := cli.DataFlag(fs, env)
 	id, err := cli.ParseOne(fs, args, `which rule? "pocketcoder policy list" lists them`)
@@ -218,5 +223,6 @@ func ruleID(id string) (collection, record string, err error) {
 		_, err := events.ParseID(record)
 		return collection, record, err
 	}
-	return "", "", errors.New("a rule is named COLLECTION/RECORD; its collection is " + strings.Join(ruleCollections, ", "))
+	return "", "", errors.New("a rule is named COLLECTION/RECORD; its collection is " +
+		strings.Join(ruleCollections, ", "))
 }

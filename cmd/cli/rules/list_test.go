@@ -27,7 +27,8 @@ func TestListedRulesSayWhomTheyAreForAndCannotTouchTheTerminal(t *testing.T) {
 	is.Equal(ruleFields{Permission: "bash", Value: "ls"}.text("whitelist_actions"), "bash: ls")
 	is.Equal(ruleFields{Name: "src", Pattern: "/w/**"}.text("whitelist_targets"), "target src: /w/**")
 	var out bytes.Buffer
-	is.NoErr(printRules(&out, []listedRule{{ID: "tool_permissions/r", Rule: "bash: a\x1b[2J", Chat: "c1", Note: "b\rc"}, {Agent: "poco"}}))
+	is.NoErr(printRules(&out, []listedRule{{ID: "tool_permissions/r", Rule: "bash: a\x1b[2J", Chat: "c1", Note: "b\rc"},
+		{Agent: "poco"}}))
 	is.True(!strings.ContainsAny(out.String(), "\x1b\r"))
 	is.True(strings.Contains(out.String(), "chat c1") && strings.Contains(out.String(), "agent poco"))
 }

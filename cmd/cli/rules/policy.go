@@ -1,4 +1,5 @@
-// Package rules holds the commands of "pocketcoder policy": they create, list, try and remove rules, and explain a decision.
+// Package rules holds the commands of "pocketcoder policy": they create, list, try and remove rules, and explain a
+// decision.
 //
 // It must not know how rules decide.
 package rules
@@ -110,7 +111,8 @@ type policyAnswer struct {
 func runPolicyTest(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "policy test", policyTestUsage)
 	data := cli.DataFlag(fs, env)
-	permission := fs.String("permission", "bash", "`type` of what is asked: bash, read, edit, write, webfetch, network, mcp, task, …")
+	permission := fs.String("permission", "bash",
+		"`type` of what is asked: bash, read, edit, write, webfetch, network, mcp, task, …")
 	cwd := fs.String("cwd", "", "`directory` it would run in; the workspace by default")
 	workspace := fs.String("workspace", "", "`directory` the assistant works in; --cwd by default, or the current directory")
 	given := fs.String("rules", "", "`rules` instead of the stored ones: a JSON array, or the path of a file with one")
@@ -192,7 +194,8 @@ func policyAsk(permission, asked, cwd, workspace string) (policy.Ask, error) {
 	case workspace == "":
 		workspace = cwd
 	}
-	a := policy.Ask{Type: permission, Patterns: []string{asked}, Path: asked, URL: asked, Address: asked, Resolve: workspaces.RealPath, List: workspaces.ListFolder, Tracked: workspaces.TrackedFiles}
+	a := policy.Ask{Type: permission, Patterns: []string{asked}, Path: asked, URL: asked, Address: asked,
+		Resolve: workspaces.RealPath, List: workspaces.ListFolder, Tracked: workspaces.TrackedFiles}
 	switch permission {
 	case "bash":
 		a.Command = asked
@@ -206,7 +209,8 @@ func policyAsk(permission, asked, cwd, workspace string) (policy.Ask, error) {
 	a.Cwd, folder = workspaces.RealPath(datadir.Absolute(cwd))
 	a.Ignored = workspaces.IgnoredBelow(a.Root)
 	if !root || !folder {
-		return a, fmt.Errorf("find out where %s and %s lead: a symlink leads nowhere, or a folder cannot be read", workspace, cwd)
+		return a, fmt.Errorf("find out where %s and %s lead: a symlink leads nowhere, or a folder cannot be read", workspace,
+			cwd)
 	}
 	return a, nil
 }

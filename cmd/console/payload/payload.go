@@ -1,6 +1,7 @@
 // Package payload reads what the terminal shows of OpenCode's events.
 //
-// Promises: a payload of another shape gives what could be read of it: what is not understood is not shown, and stays in the log.
+// Promises: a payload of another shape gives what could be read of it: what is not understood is not shown, and stays
+// in the log.
 //
 // It must not know how a payload is shown.
 package payload
@@ -21,7 +22,8 @@ type Part struct {
 	Time                     struct{ End int64 }
 	Tool, CallID             string
 	State                    ToolState
-	Files                    []string // of a patch: absolute paths of what changed between two snapshots, whoever changed it
+	// of a patch: absolute paths of what changed between two snapshots, whoever changed it
+	Files []string
 }
 
 // ToolState is how a tool call stands.
@@ -33,8 +35,8 @@ type ToolState struct {
 	Metadata struct{ Diff string }
 }
 
-// Payload is what is shown of the other payloads. One narrow struct serves all types, unlike in events/opencode, because the
-// terminal also shows a payload that lacks ids or has a field of another type.
+// Payload is what is shown of the other payloads. One narrow struct serves all types, unlike in events/opencode,
+// because the terminal also shows a payload that lacks ids or has a field of another type.
 type Payload struct {
 	SessionID string
 	Info      struct {

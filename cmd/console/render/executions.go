@@ -12,7 +12,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// maxLiveOutput is how much of one stream of a command's output is shown in a conversation, in bytes: as much as an event holds.
+// maxLiveOutput is how much of one stream of a command's output is shown in a conversation, in bytes: as much as an
+// event holds.
 const maxLiveOutput = log.MaxInline
 
 // Execution is a command that was requested.
@@ -117,7 +118,8 @@ func (r *Renderer) FragmentAfterGap(d log.Delta) {
 // OutputMissing reports whether a command that ended has output that is neither shown nor in the event.
 func (r *Renderer) OutputMissing(d events.ExecFinished) bool {
 	x := r.exec(d.Exec)
-	return d.Stdout.Blob != nil && x.streams["stdout"].bytes < d.Stdout.Bytes || d.Stderr.Blob != nil && x.streams["stderr"].bytes < d.Stderr.Bytes
+	return d.Stdout.Blob != nil && x.streams["stdout"].bytes < d.Stdout.Bytes || d.Stderr.Blob != nil &&
+		x.streams["stderr"].bytes < d.Stderr.Bytes
 }
 
 // maxEarly bounds the chunks kept of a command whose beginning was not seen.
@@ -168,7 +170,8 @@ func (x *Execution) hold(stream, text string) {
 func (r *Renderer) unfold(x *Execution) {
 	if x.folded > 0 {
 		r.EndLine()
-		r.Line(r.indent(x.session)+"  ", Dim, fmt.Sprintf("… %d lines (pocketcoder sandbox logs %s)", x.folded, printable.Visible(x.id)))
+		r.Line(r.indent(x.session)+"  ", Dim, fmt.Sprintf("… %d lines (pocketcoder sandbox logs %s)", x.folded,
+			printable.Visible(x.id)))
 	}
 	for _, l := range x.held {
 		r.execLine(x, l.stream, l.text)
@@ -215,11 +218,13 @@ func (r *Renderer) execRest(x *Execution, stream string, out events.Output) {
 // execOmitted says that the event holds no output of a stream.
 func (r *Renderer) execOmitted(x *Execution, stream string, out events.Output) {
 	if out.Blob != nil {
-		r.Line(r.indent(x.session)+"  ", Dim, fmt.Sprintf("… %s is %s in all (pocketcoder sandbox logs %s)", stream, printable.Size(out.Bytes), printable.Visible(x.id)))
+		r.Line(r.indent(x.session)+"  ", Dim, fmt.Sprintf("… %s is %s in all (pocketcoder sandbox logs %s)", stream,
+			printable.Size(out.Bytes), printable.Visible(x.id)))
 	}
 }
 
-// execSignalled says who sent a signal. In a replay the output that came before it is in the event that ends the command.
+// execSignalled says who sent a signal. In a replay the output that came before it is in the event that ends the
+// command.
 func (r *Renderer) execSignalled(e events.Event, d events.ExecSignalled) {
 	x := r.exec(d.Exec)
 	x.signals = append(x.signals, r.Actor(e.Actor)+" sent "+execs.SignalName(d.Signal))

@@ -19,14 +19,16 @@ func shown(p prose, text string, n int) string {
 	var b strings.Builder
 	for len(text) > 0 {
 		piece := text[:min(n, len(text))]
-		for !strings.HasPrefix(strings.ToValidUTF8(piece, "\xff"), piece) || strings.ContainsRune(strings.ToValidUTF8(piece, "\x00"), 0) {
+		for !strings.HasPrefix(strings.ToValidUTF8(piece, "\xff"), piece) ||
+			strings.ContainsRune(strings.ToValidUTF8(piece, "\x00"), 0) {
 			piece = text[:len(piece)+1]
 		}
 		b.WriteString(p.write(piece))
 		text = text[len(piece):]
 	}
 	b.WriteString(p.flush())
-	return strings.NewReplacer(string(Bold), "<b>", string(Dim), "<d>", string(Cyan), "<c>", "\x1b[0m", "</>").Replace(b.String())
+	return strings.NewReplacer(string(Bold), "<b>", string(Dim), "<d>", string(Cyan), "<c>", "\x1b[0m",
+		"</>").Replace(b.String())
 }
 
 func TestProseIsWrappedAtSpaces(t *testing.T) {
@@ -90,16 +92,19 @@ func TestLongOutputIsFolded(t *testing.T) {
 		r.Event(cmdtest.Own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Command: "c"}))
 		for from := 0; live && from < len(text); from += 9 {
 			to := min(from+9, len(text))
-			r.Fragment(log.Delta{Subject: "delta.exec.chat1.x1", Type: log.ExecOutput, Stream: "stdout", Offset: int64(from), Data: []byte(text[from:to])})
+			r.Fragment(log.Delta{Subject: "delta.exec.chat1.x1", Type: log.ExecOutput, Stream: "stdout", Offset: int64(from),
+				Data: []byte(text[from:to])})
 		}
-		r.Event(cmdtest.Own(t, 2, "sandbox", events.ExecFinished{Exec: "x1", Stdout: events.Output{Bytes: int64(len(text)), Text: text}}))
+		r.Event(cmdtest.Own(t, 2, "sandbox", events.ExecFinished{Exec: "x1",
+			Stdout: events.Output{Bytes: int64(len(text)), Text: text}}))
 		return out.String()
 	}
 	for _, live := range []bool{false, true} {
 		got := story(400, live)
 		expect.Contains(t, got, "\n  … 372 lines (pocketcoder sandbox logs x1)\n")
 		is.Equal(strings.Count(got, "  │ "), limit+foldedTail)
-		is.True(strings.HasSuffix(got, "  │ xxx\n  │ xxxx\n  │ xxxxx\n  │ xxxxxx\n  │ \n  └ exit 0, 0s\n") || strings.Contains(got, "  └ exit 0, 0s\n"))
+		is.True(strings.HasSuffix(got, "  │ xxx\n  │ xxxx\n  │ xxxxx\n  │ xxxxxx\n  │ \n  └ exit 0, 0s\n") ||
+			strings.Contains(got, "  └ exit 0, 0s\n"))
 		is.Equal(strings.Count(story(limit+foldedTail, live), "…"), 0) // it fits
 	}
 }

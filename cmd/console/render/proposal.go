@@ -20,13 +20,15 @@ func (r *Renderer) Proposal(w permission.Always, p permission.Proposal) {
 	for _, rule := range p.Rules {
 		r.Note("", Bold, "  from now on%s: %s", ruleReach(w), rule)
 	}
-	r.Note("", Plain, "  so far it would have allowed %d of %d asks in this chat, %d of %d in all chats", p.Chat.Allowed, p.Chat.Asks, p.All.Allowed, p.All.Asks)
+	r.Note("", Plain, "  so far it would have allowed %d of %d asks in this chat, %d of %d in all chats", p.Chat.Allowed,
+		p.Chat.Asks, p.All.Allowed, p.All.Asks)
 	r.Commands(p.All, shownCommands)
 }
 
 // ruleReach says for whom a rule is, and how long.
 func ruleReach(w permission.Always) string {
-	text := map[string]string{permission.ScopeChat: ", in this chat", permission.ScopeAgent: ", for this agent", permission.ScopeAll: ", everywhere"}[w.Scope]
+	text := map[string]string{permission.ScopeChat: ", in this chat", permission.ScopeAgent: ", for this agent",
+		permission.ScopeAll: ", everywhere"}[w.Scope]
 	if w.For != "" {
 		text += " for " + w.For
 	}
@@ -40,7 +42,8 @@ func (r *Renderer) Commands(d dryrun.Result, most int) {
 			r.Note("", Dim, "    … and %d more", len(d.Commands)-i)
 			return
 		}
-		r.Note("", Plain, "    %4d× %s  (%s; last %s)", c.Count, printable.OneLine(c.Text, 80), decidedText(c.Decided), c.Last.Local().Format(time.DateOnly))
+		r.Note("", Plain, "    %4d× %s  (%s; last %s)", c.Count, printable.OneLine(c.Text, 80), decidedText(c.Decided),
+			c.Last.Local().Format(time.DateOnly))
 	}
 }
 

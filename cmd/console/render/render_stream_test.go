@@ -52,7 +52,9 @@ func sortedWords(s string) string {
 
 func TestMissedFragmentLosesNoText(t *testing.T) {
 	all, deltas := cmdtest.Trace(t, "reasoning")
-	opened := slices.IndexFunc(all, func(e events.Event) bool { return bytes.Contains(e.Data, []byte(`"type":"reasoning"`)) })
+	opened := slices.IndexFunc(all, func(e events.Event) bool {
+		return bytes.Contains(e.Data, []byte(`"type":"reasoning"`))
+	})
 	at := make([]int, len(deltas))
 	for i := range at {
 		at[i] = opened + 1

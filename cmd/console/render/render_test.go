@@ -38,7 +38,8 @@ func rendered(all []events.Event) string {
 }
 
 func TestTracesAreShownAsAPersonSeesThem(t *testing.T) {
-	for _, name := range []string{"perm-bash-once", "perm-bash-reject-message", "child-shell", "perm-edit", "question", "abort-text", "error-401", "reasoning"} {
+	for _, name := range []string{"perm-bash-once", "perm-bash-reject-message", "child-shell", "perm-edit", "question",
+		"abort-text", "error-401", "reasoning"} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			all, _ := cmdtest.Trace(t, name)
@@ -57,11 +58,13 @@ func TestTracesAreShownAsAPersonSeesThem(t *testing.T) {
 func TestTheLengthOfALongCommandStandsBelowIt(t *testing.T) {
 	is := is.New(t)
 	shown := func(lines int) string {
-		about, err := json.Marshal(map[string]string{"command": "rm -rf important\n" + strings.Repeat("true\n", lines-2) + "ls"})
+		about, err := json.Marshal(map[string]string{"command": "rm -rf important\n" + strings.Repeat("true\n", lines-2) +
+			"ls"})
 		is.NoErr(err)
 		body, err := json.Marshal(events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash", Metadata: about})
 		is.NoErr(err)
-		asked, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: events.PermissionAsked, Properties: body})
+		asked, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
+			events.OpenCode{Type: events.PermissionAsked, Properties: body})
 		is.NoErr(err)
 		return rendered([]events.Event{
 			cmdtest.Own(t, 1, "user:u", events.ChatCreated{}),
@@ -95,7 +98,8 @@ func TestNoRowOfARequestLooksLikeAnotherRequest(t *testing.T) {
 			is.NoErr(err)
 			var b strings.Builder
 			r := New(&Screen{Out: &b, Columns: func() int { return 80 }})
-			r.ShowRequest(r.AddRequest(events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash", Patterns: []string{"x"}, Metadata: about}, 1))
+			r.ShowRequest(r.AddRequest(events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash",
+				Patterns: []string{"x"}, Metadata: about}, 1))
 			for i, row := range strings.Split(b.String(), "\n") {
 				columns := 0
 				for _, c := range row {
@@ -118,19 +122,26 @@ func TestWholeStoryOfACommandIsShown(t *testing.T) {
 		Metadata: json.RawMessage(`{"command":"make\u001b[2K\rtest"}`), Tool: events.Call{CallID: "c1"}}
 	body, err := json.Marshal(ask)
 	is.NoErr(err)
-	asked, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: events.PermissionAsked, Properties: body})
+	asked, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
+		events.OpenCode{Type: events.PermissionAsked, Properties: body})
 	is.NoErr(err)
 	got := rendered([]events.Event{
 		cmdtest.Own(t, 1, "user:u", events.ChatCreated{Title: "a\x1b]0;b"}),
-		cmdtest.Own(t, 2, "user:u", events.MessageSubmitted{Message: "m1", Parts: []events.Part{{Type: "text", Text: "do\nit"}, {Type: "file", Filename: "a.png", Mime: "image/png"}}}),
+		cmdtest.Own(t, 2, "user:u", events.MessageSubmitted{Message: "m1",
+			Parts: []events.Part{{Type: "text", Text: "do\nit"}, {Type: "file", Filename: "a.png", Mime: "image/png"}}}),
 		cmdtest.Own(t, 3, "engine:local", events.SessionBound{Session: "ses_1", Directory: "/workspace"}),
 		cmdtest.Numbered(asked, 4),
-		cmdtest.Own(t, 5, events.ActorPolicy, events.PermissionReferred{Permission: "per_1", Reason: "no rule says what “make” may do", Cwd: "/workspace/sub"}),
-		cmdtest.Own(t, 5, "user:u", events.PermissionDecided{Permission: "per_1", Decision: events.Authorized, Type: "bash", Session: "ses_1", Command: "make\x1b[2K\rtest", Edited: "make\ntrue"}),
-		cmdtest.Own(t, 6, "engine:local", events.ExecRequested{Exec: "x1", Session: "ses_1", Call: "c1", Command: "make\ntrue", Original: "make\x1b[2K\rtest"}),
-		cmdtest.Own(t, 7, "sandbox", events.ExecFinished{Exec: "x1", ExitCode: 2, DurationMS: 1500, Stdout: events.Output{Bytes: 3, Text: "ok\n"},
+		cmdtest.Own(t, 5, events.ActorPolicy, events.PermissionReferred{Permission: "per_1",
+			Reason: "no rule says what “make” may do", Cwd: "/workspace/sub"}),
+		cmdtest.Own(t, 5, "user:u", events.PermissionDecided{Permission: "per_1", Decision: events.Authorized, Type: "bash",
+			Session: "ses_1", Command: "make\x1b[2K\rtest", Edited: "make\ntrue"}),
+		cmdtest.Own(t, 6, "engine:local", events.ExecRequested{Exec: "x1", Session: "ses_1", Call: "c1",
+			Command: "make\ntrue", Original: "make\x1b[2K\rtest"}),
+		cmdtest.Own(t, 7, "sandbox", events.ExecFinished{Exec: "x1", ExitCode: 2, DurationMS: 1500,
+			Stdout: events.Output{Bytes: 3, Text: "ok\n"},
 			Stderr: events.Output{Bytes: 3 << 20, Blob: &events.Blob{Name: "x1.stderr", Size: 3 << 20}}}),
-		cmdtest.Own(t, 8, "engine:local", events.ExecRefused{Session: "ses_1", Command: "rm", Reason: "nothing authorized it"}),
+		cmdtest.Own(t, 8, "engine:local", events.ExecRefused{Session: "ses_1", Command: "rm",
+			Reason: "nothing authorized it"}),
 		cmdtest.Own(t, 9, "engine:local", events.TurnLost{Session: "ses_1"}),
 	})
 	is.Equal(got, strings.TrimLeft(`
@@ -163,13 +174,17 @@ func TestWhatBecomesOfExecutionsIsShown(t *testing.T) {
 		many = append(many, events.Artifact{Path: "f" + string(rune('a'+i)), Size: int64(i)})
 	}
 	got := rendered([]events.Event{
-		cmdtest.Own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Session: "ses_1", Call: "c1", Command: "npm run dev", Detached: true}),
+		cmdtest.Own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Session: "ses_1", Call: "c1",
+			Command: "npm run dev", Detached: true}),
 		cmdtest.Own(t, 2, "sandbox", events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "bwrap"}),
 		cmdtest.Own(t, 3, "policy", events.ExecConnected{Exec: "x1", Host: "evil\x1b.example", Port: 443, Reason: "no rule"}),
-		cmdtest.Own(t, 4, "policy", events.ExecConnected{Exec: "x1", Host: "example.org", Port: 443, Allowed: true, Reason: "a rule"}),
+		cmdtest.Own(t, 4, "policy", events.ExecConnected{Exec: "x1", Host: "example.org", Port: 443, Allowed: true,
+			Reason: "a rule"}),
 		cmdtest.Own(t, 5, "user:u", events.ExecSignalled{Exec: "x1", Signal: "SIGHUP"}),
-		cmdtest.Own(t, 6, "sandbox", events.ExecFinished{Exec: "x1", ExitCode: 137, Signal: "SIGKILL", Reason: "memory", DurationMS: 1500}),
-		cmdtest.Own(t, 7, "sandbox", events.ExecChanged{Exec: "x1", Files: []events.Artifact{{Path: "a\x1b[31m\nb", Size: 2048}}}),
+		cmdtest.Own(t, 6, "sandbox", events.ExecFinished{Exec: "x1", ExitCode: 137, Signal: "SIGKILL", Reason: "memory",
+			DurationMS: 1500}),
+		cmdtest.Own(t, 7, "sandbox", events.ExecChanged{Exec: "x1",
+			Files: []events.Artifact{{Path: "a\x1b[31m\nb", Size: 2048}}}),
 		cmdtest.Own(t, 8, "sandbox", events.ExecChanged{Exec: "x1", Files: many, More: 3}),
 		cmdtest.Own(t, 9, "user:u", events.ExecRequested{Exec: "x2", Terminal: true}),
 		cmdtest.Own(t, 10, "sandbox", events.ExecFinished{Exec: "x2", Stdout: events.Output{Bytes: 3, Text: "$ \x07"}}),
@@ -177,7 +192,8 @@ func TestWhatBecomesOfExecutionsIsShown(t *testing.T) {
 		cmdtest.Own(t, 12, "sandbox", events.ExecFinished{Exec: "x3", Reason: "cancelled"}),
 		cmdtest.Own(t, 13, "engine:local", events.ExecRequested{Exec: "x4", Session: "ses_1", Call: "c4", Command: "yes"}),
 		cmdtest.Own(t, 14, "sandbox", events.ExecStarted{Exec: "x4", Worker: "w1", Isolation: "bwrap"}),
-		cmdtest.Own(t, 15, "sandbox", events.ExecFinished{Exec: "x4", ExitCode: 143, Signal: "SIGTERM", Reason: "output-size"}),
+		cmdtest.Own(t, 15, "sandbox", events.ExecFinished{Exec: "x4", ExitCode: 143, Signal: "SIGTERM",
+			Reason: "output-size"}),
 	})
 	is.Equal(got, strings.TrimLeft(`
 $ npm run dev  (in the background)
@@ -204,7 +220,8 @@ func TestWhatARuleAllowedIsOneLine(t *testing.T) {
 	at := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" })
 	var ask events.PermissionAsk
 	is.NoErr(json.Unmarshal(all[at].Data, &ask))
-	decided := cmdtest.Own(t, at+1, events.ActorPolicy, events.PermissionDecided{Permission: ask.ID, Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: echo *"}})
+	decided := cmdtest.Own(t, at+1, events.ActorPolicy, events.PermissionDecided{Permission: ask.ID,
+		Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: echo *"}})
 	got := rendered(slices.Insert(all, at+1, decided))
 	expect.Contains(t, got, "✓ bash echo permitted: authorized by policy, rule \"bash: echo *\" · "+recordOf(ask.ID)+"\n")
 	expect.Lacks(t, got, "? bash")
@@ -213,13 +230,15 @@ func TestWhatARuleAllowedIsOneLine(t *testing.T) {
 func TestCommandOutputIsShownOnceAndWhole(t *testing.T) {
 	text := "one\ntwo ünd three\nfour"
 	chunk := func(from, to int) log.Delta {
-		return log.Delta{Subject: "delta.exec.chat1.x1", Type: log.ExecOutput, Stream: "stdout", Offset: int64(from), Data: []byte(text[from:to])}
+		return log.Delta{Subject: "delta.exec.chat1.x1", Type: log.ExecOutput, Stream: "stdout", Offset: int64(from),
+			Data: []byte(text[from:to])}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		var out bytes.Buffer
 		r := New(&Screen{Out: &out})
 		requested, _ := events.New("chat1", "engine:local", events.ExecRequested{Exec: "x1", Command: "c"})
-		finished, _ := events.New("chat1", "sandbox", events.ExecFinished{Exec: "x1", Stdout: events.Output{Bytes: int64(len(text)), Text: text}})
+		finished, _ := events.New("chat1", "sandbox", events.ExecFinished{Exec: "x1",
+			Stdout: events.Output{Bytes: int64(len(text)), Text: text}})
 		begin, end := rapid.IntRange(0, 5).Draw(t, "begin"), rapid.IntRange(5, 12).Draw(t, "end")
 		from := 0
 		for i := range 12 {
@@ -262,7 +281,8 @@ func TestAReplayShowsOutputBeforeTheSignalThatCutIt(t *testing.T) {
 	got := rendered([]events.Event{
 		cmdtest.Own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Command: "sleep 100"}),
 		cmdtest.Own(t, 2, "user:u", events.ExecSignalled{Exec: "x1", Signal: "SIGTERM"}),
-		cmdtest.Own(t, 3, "sandbox", events.ExecFinished{Exec: "x1", Signal: "SIGTERM", Reason: "cancelled", Stdout: events.Output{Bytes: 6, Text: "begun\n"}}),
+		cmdtest.Own(t, 3, "sandbox", events.ExecFinished{Exec: "x1", Signal: "SIGTERM", Reason: "cancelled",
+			Stdout: events.Output{Bytes: 6, Text: "begun\n"}}),
 	})
 	is.Equal(got, "$ sleep 100\n  │ begun\n  · u sent TERM\n  └ cancelled, TERM, 0s\n")
 }
@@ -271,7 +291,8 @@ func TestTodosAreAList(t *testing.T) {
 	is := is.New(t)
 	part := `{"sessionID":"s","part":{"id":"p","sessionID":"s","type":"tool","tool":"todowrite","callID":"c","state":{"status":"completed","output":"[…]",` +
 		`"input":{"todos":[{"content":"read","status":"completed"},{"content":"write\u001b[2J","status":"in_progress"},{"content":"test","status":"pending"}]}}}}`
-	e, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: "message.part.updated", Properties: json.RawMessage(part)})
+	e, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
+		events.OpenCode{Type: "message.part.updated", Properties: json.RawMessage(part)})
 	is.NoErr(err)
 	is.Equal(rendered([]events.Event{cmdtest.Numbered(e, 1)}), "● todo\n  ☑ read\n  ▶ write␛[2J\n  ☐ test\n")
 }
@@ -293,7 +314,8 @@ func TestWhySaysThatAnApprovedCommandWasNotStarted(t *testing.T) {
 		New(&Screen{Out: &out}).Why(w)
 		return out.String()
 	}
-	w := permission.Why{Ask: permission.WhyAsk{Type: "bash", Command: "make"}, Decision: &permission.WhyDecision{Decision: "authorized"}}
+	w := permission.Why{Ask: permission.WhyAsk{Type: "bash", Command: "make"},
+		Decision: &permission.WhyDecision{Decision: "authorized"}}
 	expect.Contains(t, shown(w), "no command has been started on it")
 	w.Executions = []permission.WhyExecution{{Command: "make", Status: "finished"}}
 	expect.Lacks(t, shown(w), "no command has been started")
@@ -303,6 +325,7 @@ func TestWhySaysWhoSentASignal(t *testing.T) {
 	var out bytes.Buffer
 	r := New(&Screen{Out: &out})
 	r.Email = func(string) string { return "a@example.org" }
-	r.whyExecution(permission.WhyExecution{Command: "sleep 100", Status: "cancelled", ExitCode: 143, Cwd: "/w", Signals: []permission.WhySignal{{Signal: "SIGTERM", Actor: "user:u1"}}})
+	r.whyExecution(permission.WhyExecution{Command: "sleep 100", Status: "cancelled", ExitCode: 143, Cwd: "/w",
+		Signals: []permission.WhySignal{{Signal: "SIGTERM", Actor: "user:u1"}}})
 	expect.Contains(t, out.String(), "a@example.org sent TERM")
 }

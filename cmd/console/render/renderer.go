@@ -1,5 +1,5 @@
-// Package render shows a chat on a terminal, in a file or in a pipe: its events, streaming fragments, requests, questions, commands with
-// their output, and what explains a decision.
+// Package render shows a chat on a terminal, in a file or in a pipe: its events, streaming fragments, requests,
+// questions, commands with their output, and what explains a decision.
 //
 // Promises: each thing is shown once, in log order. All text of models and commands is made safe (package printable).
 //
@@ -22,11 +22,12 @@ import (
 // It is not safe for concurrent use.
 type Renderer struct {
 	*Screen
-	Live    bool                     // fragments follow from now on
-	MaxLive int64                    // bytes of one stream of a command's output that are shown as they come
-	Fold    int                      // lines of a command's output that are shown before the rest is folded; 0 folds nothing
-	Quiet   map[string]bool          // messages whose author has them on the screen already
-	Email   func(user string) string // of an account, or ""; nil when no account is known
+	Live    bool  // fragments follow from now on
+	MaxLive int64 // bytes of one stream of a command's output that are shown as they come
+	// lines of a command's output that are shown before the rest is folded; 0 folds nothing
+	Fold  int
+	Quiet map[string]bool          // messages whose author has them on the screen already
+	Email func(user string) string // of an account, or ""; nil when no account is known
 
 	depth     map[string]int    // of sessions: 0 for the chat's own, 1 for its subagents, and so on
 	directory map[string]string // of sessions
@@ -112,7 +113,8 @@ func (r *Renderer) Event(e events.Event) {
 		}
 		r.Note("", Yellow, "OpenCode restarted and forgot the request %s; it can still be decided", r.askName(d.Permission))
 	case events.PermissionExpired:
-		r.settle(d.Permission, Yellow, "the request "+r.askName(d.Permission)+" expired: "+d.Reason+" · "+recordOf(d.Permission))
+		r.settle(d.Permission, Yellow, "the request "+r.askName(d.Permission)+" expired: "+d.Reason+" · "+
+			recordOf(d.Permission))
 	case events.QuestionAnswered:
 		r.questionAnswered(e, d)
 	case events.QuestionInterrupted:

@@ -69,7 +69,8 @@ const mayScroll = 12
 // maxName is the longest name of a permission that is shown, in runes.
 const maxName = 40
 
-// ShowRequest shows what a request is about and why it was left to a person, each on a line. A diff stands between them.
+// ShowRequest shows what a request is about and why it was left to a person, each on a line. A diff stands between
+// them.
 func (r *Renderer) ShowRequest(a *Request) {
 	if a.Shown {
 		return
@@ -144,7 +145,8 @@ func changedLines(diff string) (added, removed int) {
 	return added, removed
 }
 
-// askDetails shows what else belongs to a decision: the diff, and what only the metadata says. It returns the number of rows.
+// askDetails shows what else belongs to a decision: the diff, and what only the metadata says. It returns the number
+// of rows.
 func (r *Renderer) askDetails(a *Request, about map[string]json.RawMessage) (rows int) {
 	if a.byPolicy() {
 		return 0
@@ -166,8 +168,9 @@ func (r *Renderer) askDetails(a *Request, about map[string]json.RawMessage) (row
 	return rows
 }
 
-// rows shows text that a person decides on, and returns the number of rows. The first one begins with a title. No row looks like
-// one of ours: what does not fit into the width goes on behind a mark, and a long run of blanks is shown by its length.
+// rows shows text that a person decides on, and returns the number of rows. The first one begins with a title. No row
+// looks like one of ours: what does not fit into the width goes on behind a mark, and a long run of blanks is shown by
+// its length.
 func (r *Renderer) rows(prefix, title, more string, st Style, text string) (rows int) {
 	text = strings.ReplaceAll(display.ShortenBlanks(printable.Visible(text), maxBlanks), "\t", "    ")
 	width := r.width(max(printable.Width(prefix+title), printable.Width(more)+display.Width('┊')+1))
@@ -272,7 +275,8 @@ func Subject(ask events.PermissionAsk) string {
 func (r *Renderer) decided(e events.Event, d events.PermissionDecided) {
 	a := r.asks[d.Permission]
 	if a == nil {
-		a = r.AddRequest(events.PermissionAsk{ID: d.Permission, SessionID: d.Session, Permission: d.Type, Patterns: []string{d.Command}}, e.Seq)
+		a = r.AddRequest(events.PermissionAsk{ID: d.Permission, SessionID: d.Session, Permission: d.Type,
+			Patterns: []string{d.Command}}, e.Seq)
 		a.Shown = true
 	}
 	if e.Actor != events.ActorPolicy && d.Grant == "" {
@@ -340,7 +344,8 @@ type Question struct {
 func Questions(ask events.QuestionAsk) []Question {
 	var all []Question
 	for i, q := range ask.Questions {
-		open := Question{ID: ask.ID, Index: i, Session: ask.SessionID, Header: q.Header, Text: q.Question, Multiple: q.Multiple, Custom: q.Free()}
+		open := Question{ID: ask.ID, Index: i, Session: ask.SessionID, Header: q.Header, Text: q.Question,
+			Multiple: q.Multiple, Custom: q.Free()}
 		for _, o := range q.Options {
 			open.Labels, open.Descriptions = append(open.Labels, o.Label), append(open.Descriptions, o.Description)
 		}

@@ -10,8 +10,8 @@ import (
 	"pocketcoder/cmd/printable"
 )
 
-// Table writes a table to w: a header, and a row for each item. Without items it writes a line of text instead. Columns of the
-// header are separated by tabs.
+// Table writes a table to w: a header, and a row for each item. Without items it writes a line of text instead.
+// Columns of the header are separated by tabs.
 func Table[T any](w io.Writer, items []T, empty, header string, row func(T) []string) error {
 	if len(items) == 0 {
 		_, err := fmt.Fprintln(w, empty)
@@ -26,14 +26,18 @@ func Table[T any](w io.Writer, items []T, empty, header string, row func(T) []st
 }
 
 func Chats(w io.Writer, chats []client.Chat) error {
-	return Table(w, chats, "no chats yet; begin one with: pocketcoder chat", "CHAT\tTURN\tLAST ACTIVE\tTITLE\tPREVIEW", func(c client.Chat) []string {
-		return []string{c.ID, c.NextTurn(), printable.LocalTime(c.LastActive), printable.OneLine(c.Title, 30), printable.OneLine(c.Preview, 60)}
-	})
+	return Table(w, chats, "no chats yet; begin one with: pocketcoder chat", "CHAT\tTURN\tLAST ACTIVE\tTITLE\tPREVIEW",
+		func(c client.Chat) []string {
+			return []string{c.ID, c.NextTurn(), printable.LocalTime(c.LastActive), printable.OneLine(c.Title, 30),
+				printable.OneLine(c.Preview, 60)}
+		})
 }
 
 // Requests writes a table of requests that wait for a person to w.
 func Requests(w io.Writer, pending []client.Request) error {
-	return Table(w, pending, "no request waits for a person", "CHAT\tREQUEST\tSINCE\tTYPE\tWHAT\tWHY", func(r client.Request) []string {
-		return []string{r.Chat, r.ID, printable.LocalTime(r.Since), printable.OneLine(r.Type, 20), printable.OneLine(r.What, 60), printable.OneLine(r.Why, 80)}
-	})
+	return Table(w, pending, "no request waits for a person", "CHAT\tREQUEST\tSINCE\tTYPE\tWHAT\tWHY",
+		func(r client.Request) []string {
+			return []string{r.Chat, r.ID, printable.LocalTime(r.Since), printable.OneLine(r.Type, 20),
+				printable.OneLine(r.What, 60), printable.OneLine(r.Why, 80)}
+		})
 }

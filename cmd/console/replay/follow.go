@@ -42,7 +42,8 @@ func Follow(ctx context.Context, s *client.System, show *render.Renderer, o Foll
 	return t.run(ctx)
 }
 
-// transcript shows a chat's commands. One goroutine does everything, so what happens and what is shown keep their order.
+// transcript shows a chat's commands. One goroutine does everything, so what happens and what is shown keep their
+// order.
 type transcript struct {
 	FollowOptions
 	*client.System
@@ -130,7 +131,8 @@ func (t *transcript) run(ctx context.Context) error {
 				lost = time.After(client.ReconnectTime)
 			}
 		case <-lost:
-			return fmt.Errorf("the system has been away for %s; look again with: %s attach %s", client.ReconnectTime, program.Name(), t.Chat)
+			return fmt.Errorf("the system has been away for %s; look again with: %s attach %s", client.ReconnectTime,
+				program.Name(), t.Chat)
 		}
 	}
 	return t.show.Err
@@ -167,7 +169,9 @@ func (t *transcript) take(ctx context.Context, b log.Batch) (over bool, err erro
 			}
 		}
 		go func() {
-			t.failed <- t.Log.ReadDeltas(ctx, since, []string{events.ExecDeltaSubject(t.Chat, "*")}, func(d log.Delta) { _ = client.Send(ctx, t.fragments, d) })
+			t.failed <- t.Log.ReadDeltas(ctx, since, []string{events.ExecDeltaSubject(t.Chat, "*")}, func(d log.Delta) {
+				_ = client.Send(ctx, t.fragments, d)
+			})
 		}()
 	}
 	if !t.caughtUp {

@@ -125,8 +125,8 @@ func (t *transcript) fragment(d log.Delta) {
 	t.show.FragmentAfterGap(d)
 }
 
-// fragmentsWait is how long output that is only kept as a blob is waited for when its command has ended: fragments come by a
-// way of their own.
+// fragmentsWait is how long output that is only kept as a blob is waited for when its command has ended: fragments
+// come by a way of their own.
 const fragmentsWait = 2 * time.Second
 
 func (t *transcript) finished(ctx context.Context, e events.Event, d events.ExecFinished) {
@@ -134,7 +134,8 @@ func (t *transcript) finished(ctx context.Context, e events.Event, d events.Exec
 	delete(t.running, d.Exec)
 	if t.hidden[d.Exec] {
 		if known {
-			t.show.Note("", render.EndStyle(d), "the shell %s of %s ended: %s", d.Exec, began.Local().Format(time.TimeOnly), render.ExecutionEnd(d))
+			t.show.Note("", render.EndStyle(d), "the shell %s of %s ended: %s", d.Exec, began.Local().Format(time.TimeOnly),
+				render.ExecutionEnd(d))
 		}
 		return
 	}

@@ -31,9 +31,11 @@ func followTranscript(t *testing.T, o FollowOptions, before ...events.Data) *fol
 	t.Helper()
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	f := &followed{t: t, log: eventstest.Open(t, nc)}
-	f.append(append([]events.Data{events.ChatCreated{Title: "a chat"}, events.SessionBound{Session: "ses_1", Directory: "/workspace"}}, before...)...)
+	f.append(append([]events.Data{events.ChatCreated{Title: "a chat"},
+		events.SessionBound{Session: "ses_1", Directory: "/workspace"}}, before...)...)
 	o.Chat = "chat1"
-	transcript := newTranscript(render.New(render.NewScreen(&f.seen, false, false)), &client.System{Conn: nc, Log: f.log}, o)
+	transcript := newTranscript(render.New(render.NewScreen(&f.seen, false, false)), &client.System{Conn: nc, Log: f.log},
+		o)
 	transcript.patience = 90 * time.Second // on a busy machine fragments take their time
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -57,7 +59,8 @@ func (f *followed) append(all ...events.Data) {
 // prints publishes output of a command.
 func (f *followed) prints(exec string, offset int64, text string) {
 	f.t.Helper()
-	err := f.log.PublishDelta(log.Delta{Subject: events.ExecDeltaSubject("chat1", exec), Type: log.ExecOutput, Stream: "stdout", Offset: offset, Data: []byte(text)})
+	err := f.log.PublishDelta(log.Delta{Subject: events.ExecDeltaSubject("chat1", exec), Type: log.ExecOutput,
+		Stream: "stdout", Offset: offset, Data: []byte(text)})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -72,14 +75,17 @@ func TestTranscriptShowsOutputOfAnySizeOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	line := strings.Repeat("x", 1023) + "\n"
-	request := events.ExecRequested{Exec: "x1", Session: "ses_1", Command: "make", Cwd: "/workspace/sub", Permission: "per_1"}
-	f := followTranscript(t, FollowOptions{}, events.PermissionDecided{Permission: "per_1", Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: make*"}}, request)
+	request := events.ExecRequested{Exec: "x1", Session: "ses_1", Command: "make", Cwd: "/workspace/sub",
+		Permission: "per_1"}
+	f := followTranscript(t, FollowOptions{}, events.PermissionDecided{Permission: "per_1", Decision: events.Authorized,
+		RuleRef: events.RuleRef{Rule: "bash: make*"}}, request)
 	f.shows("$ make\n") // else its end may come with its beginning, and nobody waits for the output of what is long over
 	const lines = 3 * log.MaxInline / 1024
 	for i := range int64(lines) {
 		f.prints("x1", i*1024, fmt.Sprintf("%08d%s", i, line[8:]))
 	}
-	f.append(events.ExecFinished{Exec: "x1", ExitCode: 2, DurationMS: 1500, Stdout: events.Output{Bytes: lines * 1024, Blob: &events.Blob{Name: "x1.stdout", Size: lines * 1024}}})
+	f.append(events.ExecFinished{Exec: "x1", ExitCode: 2, DurationMS: 1500,
+		Stdout: events.Output{Bytes: lines * 1024, Blob: &events.Blob{Name: "x1.stdout", Size: lines * 1024}}})
 	f.shows("└ exit 2, 1.5s")
 	var numbers []string
 	for shown := range strings.Lines(f.seen.String()) {
@@ -97,13 +103,15 @@ func TestTranscriptShowsOutputOfAnySizeOnceAndInOrder(t *testing.T) {
 func TestTranscriptOfACommandThatRunsBeginsWithWhatItHasPrinted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	f := followTranscript(t, FollowOptions{}, events.ExecRequested{Exec: "x0", Session: "ses_1", Command: "true"}, events.ExecFinished{Exec: "x0"},
+	f := followTranscript(t, FollowOptions{}, events.ExecRequested{Exec: "x0", Session: "ses_1", Command: "true"},
+		events.ExecFinished{Exec: "x0"},
 		events.ExecRequested{Exec: "x1", Session: "ses_1", Command: "make"})
 	f.prints("x1", 0, "early\n")
 	f.shows("│ early")
 	f.prints("x1", 100, "late\n")
 	f.shows("… 94 bytes of stdout were missed\n  │ late")
-	f.append(events.ExecFinished{Exec: "x1", Reason: "cancelled", Signal: "SIGKILL", Stdout: events.Output{Bytes: 105, Text: "early\n" + strings.Repeat("-", 94) + "late\n"}})
+	f.append(events.ExecFinished{Exec: "x1", Reason: "cancelled", Signal: "SIGKILL",
+		Stdout: events.Output{Bytes: 105, Text: "early\n" + strings.Repeat("-", 94) + "late\n"}})
 	f.shows("└ cancelled, KILL")
 	is.Equal(strings.Count(f.seen.String(), "late"), 1)
 }
@@ -113,7 +121,8 @@ func TestTranscriptBeginsWithTheLastCommands(t *testing.T) {
 	var before []events.Data
 	for i := range transcriptBefore + 10 {
 		id := fmt.Sprintf("x%d", i)
-		before = append(before, events.ExecRequested{Exec: id, Session: "ses_1", Command: "echo " + id + "."}, events.ExecFinished{Exec: id, Stdout: events.Output{Bytes: 1, Text: "o"}})
+		before = append(before, events.ExecRequested{Exec: id, Session: "ses_1", Command: "echo " + id + "."},
+			events.ExecFinished{Exec: id, Stdout: events.Output{Bytes: 1, Text: "o"}})
 	}
 	f := followTranscript(t, FollowOptions{}, before...)
 	f.shows(fmt.Sprintf("$ echo x%d.\n", transcriptBefore+9))
@@ -123,7 +132,8 @@ func TestTranscriptBeginsWithTheLastCommands(t *testing.T) {
 
 func TestTranscriptShowsOfOwnShellsThatTheyWere(t *testing.T) {
 	t.Parallel()
-	f := followTranscript(t, FollowOptions{}, events.ExecRequested{Exec: "x1", Terminal: true}, events.ExecRequested{Exec: "x2", Terminal: true, Private: true})
+	f := followTranscript(t, FollowOptions{}, events.ExecRequested{Exec: "x1", Terminal: true},
+		events.ExecRequested{Exec: "x2", Terminal: true, Private: true})
 	f.prints("x1", 0, "\x1b[2Jdrawn\n")
 	f.append(events.ExecFinished{Exec: "x1", DurationMS: 5000, Stdout: events.Output{Bytes: 10, Text: "\x1b[2Jdrawn\n"}})
 	f.shows("ended: exit 0, 5s")
@@ -146,5 +156,7 @@ func TestTranscriptOfASubagentIsOverWithItsTurn(t *testing.T) {
 	is.NoErr(err)
 	is.True(child != "")
 	var seen expect.Buffer
-	is.NoErr(newTranscript(render.New(render.NewScreen(&seen, false, false)), &client.System{Conn: nc, Log: log}, FollowOptions{Chat: "chat1", Session: child}).run(t.Context())) // it is over already
+	// it is over already
+	is.NoErr(newTranscript(render.New(render.NewScreen(&seen, false, false)), &client.System{Conn: nc, Log: log},
+		FollowOptions{Chat: "chat1", Session: child}).run(t.Context()))
 }

@@ -24,7 +24,8 @@ type moment struct {
 	Turn        string                 `json:"turn"`        // user, assistant
 	Permissions []events.PermissionAsk `json:"permissions"` // that wait for a decision
 	Questions   []string               `json:"questions"`   // that wait for an answer: OpenCode's id, /, which of them
-	Events      []events.Event         `json:"events"`      // of each message and part the last; nothing of what was removed
+	// of each message and part the last; nothing of what was removed
+	Events []events.Event `json:"events"`
 }
 
 func replayAt(ctx context.Context, log *log.Log, o Options, show *render.Renderer, out io.Writer) error {
@@ -43,7 +44,8 @@ func replayAt(ctx context.Context, log *log.Log, o Options, show *render.Rendere
 	for _, e := range standing {
 		show.Event(e)
 	}
-	m := moment{Chat: o.Chat, Sequence: o.At, Turn: t.Whose(), Permissions: []events.PermissionAsk{}, Questions: pendingQuestions(standing), Events: standing}
+	m := moment{Chat: o.Chat, Sequence: o.At, Turn: t.Whose(), Permissions: []events.PermissionAsk{},
+		Questions: pendingQuestions(standing), Events: standing}
 	show.Finish()
 	for _, a := range show.Pending() {
 		show.ShowRequest(a)
@@ -52,12 +54,13 @@ func replayAt(ctx context.Context, log *log.Log, o Options, show *render.Rendere
 	if o.JSON {
 		return printLine(out, m)
 	}
-	show.Note("", render.Dim, "— at #%d: the turn is the %s's; pending: permissions %d, questions %d", o.At, m.Turn, len(m.Permissions), len(m.Questions))
+	show.Note("", render.Dim, "— at #%d: the turn is the %s's; pending: permissions %d, questions %d", o.At, m.Turn,
+		len(m.Permissions), len(m.Questions))
 	return show.Err
 }
 
-// fold keeps the events of a chat that still hold. A part stands where it last changed, so that a call follows its request and its
-// command. Everything else stands where it first appeared.
+// fold keeps the events of a chat that still hold. A part stands where it last changed, so that a call follows its
+// request and its command. Everything else stands where it first appeared.
 type fold struct {
 	standing []standing
 	places   map[string]int  // key -> index

@@ -1,5 +1,5 @@
-// Package replay shows a chat again from the log: as it was shown, as JSON, or as it stood after an event. Follow shows what its
-// commands print, as they run.
+// Package replay shows a chat again from the log: as it was shown, as JSON, or as it stood after an event. Follow
+// shows what its commands print, as they run.
 //
 // Promises: only the log is read, never the read model.
 //
@@ -42,7 +42,8 @@ func Show(ctx context.Context, log *log.Log, o Options, show *render.Renderer, o
 	return replayText(ctx, show, log, o)
 }
 
-// replayText shows the events at the pace that was asked for. What came before the first of them is known and not shown.
+// replayText shows the events at the pace that was asked for. What came before the first of them is known and not
+// shown.
 func replayText(ctx context.Context, show *render.Renderer, log *log.Log, o Options) error {
 	first, shown, begun := o.From, show.Out, false
 	o.From, show.Out = 0, io.Discard

@@ -28,7 +28,8 @@ func logged(t *testing.T, name string) (*log.Log, []events.Event) {
 	log := eventstest.Log(t)
 	all, _ := cmdtest.Trace(t, name)
 	session := payload.Read(events.OpenCode{Properties: all[0].Data}).SessionID
-	all = slices.Insert(all, 0, cmdtest.Own(t, 1, "user:u", events.ChatCreated{Title: name}), cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}))
+	all = slices.Insert(all, 0, cmdtest.Own(t, 1, "user:u", events.ChatCreated{Title: name}),
+		cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: session, Directory: "/workspace"}))
 	for i := range all {
 		all[i] = cmdtest.Numbered(all[i], i+1)
 	}
@@ -169,7 +170,8 @@ func TestRemovedMessageIsNotInTheMoment(t *testing.T) {
 	expect.Contains(t, out.String(), last)
 	body, err := json.Marshal(map[string]string{"sessionID": "ses_1", "messageID": last})
 	is.NoErr(err)
-	removed, err := events.NewOpenCode("chat1", "local", "evt_removed", -1, events.OpenCode{Type: "message.removed", Properties: body})
+	removed, err := events.NewOpenCode("chat1", "local", "evt_removed", -1,
+		events.OpenCode{Type: "message.removed", Properties: body})
 	is.NoErr(err)
 	f.apply(removed)
 	for _, e := range f.events() {

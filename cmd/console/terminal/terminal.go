@@ -1,7 +1,8 @@
-// Package terminal edits a line at the bottom of a terminal and prints output above it. It keeps the history of what was typed.
+// Package terminal edits a line at the bottom of a terminal and prints output above it. It keeps the history of what
+// was typed.
 //
-// Promises: a typed line names what was shown when it was begun. While a request is shown, other output waits. Close restores the
-// terminal.
+// Promises: a typed line names what was shown when it was begun. While a request is shown, other output waits. Close
+// restores the terminal.
 //
 // It must not know chats, events or requests.
 package terminal
@@ -244,8 +245,8 @@ func (t *Terminal) take(p []byte) int {
 	return size
 }
 
-// pasteFilter replaces the line ends of a paste that follows typed text by symbols: golang.org/x/term takes them for Enter. The
-// line ends of a paste into an empty line stay, because golang.org/x/term reports those as pasted.
+// pasteFilter replaces the line ends of a paste that follows typed text by symbols: golang.org/x/term takes them for
+// Enter. The line ends of a paste into an empty line stay, because golang.org/x/term reports those as pasted.
 type pasteFilter struct {
 	last   []byte // the end of what was taken, as long as a mark
 	line   int    // bytes of the line so far
@@ -259,7 +260,8 @@ const (
 	pasteEnd   = "\x1b[201~"
 )
 
-// take moves keys to p, up to the end of a line at most. It returns how many bytes it took and wrote, and whether a line ends.
+// take moves keys to p, up to the end of a line at most. It returns how many bytes it took and wrote, and whether a
+// line ends.
 func (f *pasteFilter) take(p, keys []byte) (taken, written int, end bool) {
 	symbol := toSymbols.Replace("\n")
 	for taken < len(keys) && written+len(symbol) <= len(p) {
@@ -312,7 +314,8 @@ func (t *Terminal) arm() {
 	}
 }
 
-// Release prints what was held, and what is written until the next request is shown. It reports whether anything was held.
+// Release prints what was held, and what is written until the next request is shown. It reports whether anything was
+// held.
 func (t *Terminal) Release() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -421,9 +424,9 @@ func (t *Terminal) PrintedAt() time.Time {
 	return t.printed
 }
 
-// Prompt shows a prompt and says what an answer is about. It prints first what belongs above it. If the prompt is about a
-// request, output is held from now on: text of a model could look like another request. A line that was begun keeps the prompt
-// it was begun with.
+// Prompt shows a prompt and says what an answer is about. It prints first what belongs above it. If the prompt is
+// about a request, output is held from now on: text of a model could look like another request. A line that was begun
+// keeps the prompt it was begun with.
 func (t *Terminal) Prompt(prompt, shown string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -465,8 +468,8 @@ func (t *Terminal) Suggest(text string) {
 // maxTypedLine is the longest line, in characters, that golang.org/x/term takes from a keyboard.
 const maxTypedLine = 4096
 
-// Lines reads lines until the terminal ends. A line that ends with a backslash goes on in the next, and so does a pasted
-// one: no pasted text is sent before Enter is pressed.
+// Lines reads lines until the terminal ends. A line that ends with a backslash goes on in the next, and so does a
+// pasted one: no pasted text is sent before Enter is pressed.
 func (t *Terminal) Lines() <-chan Line {
 	out := make(chan Line)
 	go func() {
@@ -551,7 +554,8 @@ var (
 	fromSymbols = strings.NewReplacer("␤", "\n", "␉", "\t")
 )
 
-// Editable returns a text as one line that can be edited. ok is false when it has characters that would not survive that.
+// Editable returns a text as one line that can be edited. ok is false when it has characters that would not survive
+// that.
 func Editable(text string) (line string, ok bool) {
 	if strings.ContainsAny(text, "␤␉") || printable.Visible(text) != text {
 		return "", false

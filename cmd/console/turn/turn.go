@@ -37,10 +37,12 @@ type Turn struct {
 	Held    map[string]string // messages that wait for a budget, and the ask that decides about it
 	fresh   map[string]bool   // asks for more that the policy has not looked at
 	stops   map[string]bool   // aborts and reverts of the whole turn
-	stopped map[string]bool   // asks for more than a budget allows, with which the turn was stopped: it is resumed when they are granted
+	// asks for more than a budget allows, with which the turn was stopped: it is resumed when they are granted
+	stopped map[string]bool
 
-	answer  string // the assistant message that began last
-	broken  bool   // it ended without a finish reason and without an error: OpenCode was stopped while the provider was retried
+	answer string // the assistant message that began last
+	// it ended without a finish reason and without an error: OpenCode was stopped while the provider was retried
+	broken  bool
 	Failure string
 	denied  bool
 	refused bool // more than a budget allows was denied

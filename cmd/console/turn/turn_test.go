@@ -59,7 +59,8 @@ func TestLostTurnIsResumedAsAnother(t *testing.T) {
 	is.Equal(f.End(), End(Lost))
 	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageSubmitted{Message: "m2", Resumes: "per_1"}))
 	is.Equal(f.End(), End(Completed))
-	is.True(!f.Apply(cmdtest.Own(t, 3, "engine:local", events.TurnLost{Session: "ses_child"}))) // a subagent's is not the chat's
+	// a subagent's is not the chat's
+	is.True(!f.Apply(cmdtest.Own(t, 3, "engine:local", events.TurnLost{Session: "ses_child"})))
 }
 
 // OpenCode ends a message like this when it is stopped while it waits to try the provider again.
@@ -67,7 +68,8 @@ func TestTurnThatWasStoppedBetweenRetriesIsNotCompleted(t *testing.T) {
 	is := is.New(t)
 	f := New("ses_1")
 	take := func(kind, properties string) {
-		e, err := events.NewOpenCode("chat1", "local", "evt_1", -1, events.OpenCode{Type: kind, Properties: json.RawMessage(properties)})
+		e, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
+			events.OpenCode{Type: kind, Properties: json.RawMessage(properties)})
 		is.NoErr(err)
 		f.Apply(cmdtest.Numbered(e, 1))
 	}
@@ -87,6 +89,7 @@ func TestADeniedBudgetEndsAsDenied(t *testing.T) {
 	f.Apply(cmdtest.Own(t, 1, "user:u", events.MessageSubmitted{Message: "m1"}))
 	f.Apply(cmdtest.Own(t, 2, "engine:local", events.MessageHeld{Message: "m1", Permission: "p1"}))
 	is.Equal(f.End(), End(Pending))
-	f.Apply(cmdtest.Own(t, 3, "user:u", events.PermissionDecided{Permission: "p1", Type: permission.TypeBudget, Decision: events.Denied}))
+	f.Apply(cmdtest.Own(t, 3, "user:u", events.PermissionDecided{Permission: "p1", Type: permission.TypeBudget,
+		Decision: events.Denied}))
 	is.Equal(f.End(), End(Denied))
 }

@@ -1,7 +1,8 @@
-// Package direct reads messages of a stream with the server's direct get (ADR-31), without a consumer. nats.go has no client for it.
+// Package direct reads messages of a stream with the server's direct get (ADR-31), without a consumer. nats.go has no
+// client for it.
 //
-// Promises: a read calls its function with every message that is stored now and matches, in order, once. A reader that keeps its Position
-// pays for new messages only, however long the stream is.
+// Promises: a read calls its function with every message that is stored now and matches, in order, once. A reader that
+// keeps its Position pays for new messages only, however long the stream is.
 //
 // It must not know what a message contains.
 package direct
@@ -18,8 +19,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// firstBatch is how many messages are requested at first. Many readers stop after a few messages, but the server looks for
-// the rest of the batch, in a long log for a second and more (measured).
+// firstBatch is how many messages are requested at first. Many readers stop after a few messages, but the server looks
+// for the rest of the batch, in a long log for a second and more (measured).
 const firstBatch = 16
 
 // maxDirectBytes is the approximate size of answers that wait for a slow reader.
@@ -34,22 +35,25 @@ type Reader struct {
 // maxBatch is the most messages of a batch.
 const maxBatch = 500
 
-// Read reads the messages after a sequence that match filter, in order. It needs no consumer and one round trip for up to maxBatch
-// messages.
-func (r Reader) Read(ctx context.Context, stream, filter string, after uint64, fn func(*nats.Msg, uint64) error) (uint64, error) {
+// Read reads the messages after a sequence that match filter, in order. It needs no consumer and one round trip for up
+// to maxBatch messages.
+func (r Reader) Read(ctx context.Context, stream, filter string, after uint64,
+	fn func(*nats.Msg, uint64) error) (uint64, error) {
 	return r.readFrom(ctx, stream, filter, after, firstBatch, fn)
 }
 
-// readFrom is Read with the size of the first batch. The others are no larger than what the server says is left, because it looks
-// for what is missing in a batch up to the end of the stream.
-func (r Reader) readFrom(ctx context.Context, stream, filter string, after uint64, batch int, fn func(*nats.Msg, uint64) error) (uint64, error) {
+// readFrom is Read with the size of the first batch. The others are no larger than what the server says is left,
+// because it looks for what is missing in a batch up to the end of the stream.
+func (r Reader) readFrom(ctx context.Context, stream, filter string, after uint64, batch int,
+	fn func(*nats.Msg, uint64) error) (uint64, error) {
 	q, err := r.newRequester(stream)
 	if err != nil {
 		return after, err
 	}
 	defer q.close()
 	for left := batch; left > 0; batch = min(4*batch, maxBatch) {
-		request := map[string]any{"seq": after + 1, "next_by_subj": filter, "batch": min(batch, left), "max_bytes": maxDirectBytes}
+		request := map[string]any{"seq": after + 1, "next_by_subj": filter, "batch": min(batch, left),
+			"max_bytes": maxDirectBytes}
 		end, err := q.request(ctx, request, func(m *nats.Msg, seq uint64) error {
 			if seq <= after { // an answer to an earlier request has brought it
 				return nil
@@ -81,7 +85,8 @@ type requester struct {
 const maxAnswers = 1025
 
 func (r Reader) newRequester(stream string) (*requester, error) {
-	q := &requester{Reader: r, stream: stream, inbox: r.Conn.NewInbox(), answers: make(chan *nats.Msg, 2*maxAnswers)} // those to a repeated request, too
+	// those to a repeated request, too
+	q := &requester{Reader: r, stream: stream, inbox: r.Conn.NewInbox(), answers: make(chan *nats.Msg, 2*maxAnswers)}
 	var err error
 	q.sub, err = r.Conn.ChanSubscribe(q.inbox, q.answers)
 	return q, err
@@ -96,9 +101,10 @@ type ending struct {
 	upTo uint64 // to a request of the last messages: the last sequence of the stream when the server looked
 }
 
-// request sends a request and calls fn with each message of the answer. For a patient reader it repeats the request until an answer
-// comes.
-func (q *requester) request(ctx context.Context, request map[string]any, fn func(*nats.Msg, uint64) error) (end ending, err error) {
+// request sends a request and calls fn with each message of the answer. For a patient reader it repeats the request
+// until an answer comes.
+func (q *requester) request(ctx context.Context, request map[string]any,
+	fn func(*nats.Msg, uint64) error) (end ending, err error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return end, err
@@ -108,7 +114,8 @@ func (q *requester) request(ctx context.Context, request map[string]any, fn func
 			return end, err
 		}
 		end, err = q.receive(ctx, wait, fn)
-		if !errors.Is(err, errSilent) || !isPatient(ctx) { // the answer was lost, or the server still looks for the next match
+		// the answer was lost, or the server still looks for the next match
+		if !errors.Is(err, errSilent) || !isPatient(ctx) {
 			return end, err
 		}
 	}
@@ -125,8 +132,8 @@ var errSilent = fmt.Errorf("the log does not answer: %w", context.DeadlineExceed
 
 type patientKey struct{}
 
-// Patient returns a context whose readers wait for the server without a limit. A server that is busy can take long to find the few
-// events of a filter among millions.
+// Patient returns a context whose readers wait for the server without a limit. A server that is busy can take long to
+// find the few events of a filter among millions.
 func Patient(ctx context.Context) context.Context { return context.WithValue(ctx, patientKey{}, true) }
 
 func isPatient(ctx context.Context) bool {
@@ -134,9 +141,10 @@ func isPatient(ctx context.Context) bool {
 	return patient
 }
 
-// receive receives the answers to one request: messages with their sequence in a header, then an empty message with a status: 204 at the
-// end, 404 if there are no messages.
-func (q *requester) receive(ctx context.Context, wait time.Duration, fn func(*nats.Msg, uint64) error) (end ending, err error) {
+// receive receives the answers to one request: messages with their sequence in a header, then an empty message with a
+// status: 204 at the end, 404 if there are no messages.
+func (q *requester) receive(ctx context.Context, wait time.Duration,
+	fn func(*nats.Msg, uint64) error) (end ending, err error) {
 	for {
 		m, err := q.next(ctx, wait)
 		if err != nil {

@@ -19,8 +19,8 @@ import (
 	"pocketcoder/expect"
 )
 
-// A server that looks for the next match among millions of events answers late. A late answer and that of a repeated request come
-// both.
+// A server that looks for the next match among millions of events answers late. A late answer and that of a repeated
+// request come both.
 func TestAPatientReaderWaitsForALateAnswer(t *testing.T) { // not parallel: it sets the time for all readers
 	defer direct.SetAnswerTime(50 * time.Millisecond)()
 	is := is.New(t)
@@ -57,7 +57,10 @@ func TestAPatientReaderWaitsForALateAnswer(t *testing.T) { // not parallel: it s
 		answer(second)
 	}()
 	var got []uint64
-	last, err := l.Fold(log.Patient(t.Context()), events.AllEvents, 0, func(e events.Event) error { got = append(got, e.Seq); return nil })
+	last, err := l.Fold(log.Patient(t.Context()), events.AllEvents, 0, func(e events.Event) error {
+		got = append(got, e.Seq)
+		return nil
+	})
 	is.NoErr(err)
 	is.Equal(last, uint64(3))
 	is.Equal(got, []uint64{1, 2, 3}) // each once

@@ -15,8 +15,8 @@ import (
 	"pocketcoder/events"
 )
 
-// Position is how far a reader has read the events that match some filters. A reader that keeps its position pays for new events only,
-// however long the log is.
+// Position is how far a reader has read the events that match some filters. A reader that keeps its position pays for
+// new events only, however long the log is.
 type Position struct {
 	filters []string
 	last    []uint64 // by filter: the sequence of the last event that was read
@@ -41,8 +41,9 @@ func (p *Position) Last(filter string) uint64 { return p.last[slices.Index(p.fil
 // Stream is a stream whose new messages are read from a position.
 type Stream struct {
 	Reader
-	Name  string
-	Alone bool                                  // it has one replica, so that what one request found the next one finds, too
+	Name string
+	// it has one replica, so that what one request found the next one finds, too
+	Alone bool
 	Last  func(context.Context) (uint64, error) // returns the sequence of its last message
 }
 
@@ -70,12 +71,12 @@ func (r Stream) ReadTo(ctx context.Context, filter string, after, end uint64, fn
 	return r.readTo(ctx, filter, after, end, func(m message) error { return fn(m.Msg, m.seq) })
 }
 
-// Advance calls fn with every message that is stored now and that the position does not include: filter by filter, and in order under each.
-// The position then includes them, also those before an error.
+// Advance calls fn with every message that is stored now and that the position does not include: filter by filter, and
+// in order under each. The position then includes them, also those before an error.
 //
-// The server's index holds the first and the last block of each subject, and nothing between. A read that finds no more events ends at the
-// end of the log, and loads all that is not in memory. So Advance first requests the newest event of each subject, which costs the same in
-// every log, and reads no further than these.
+// The server's index holds the first and the last block of each subject, and nothing between. A read that finds no
+// more events ends at the end of the log, and loads all that is not in memory. So Advance first requests the newest
+// event of each subject, which costs the same in every log, and reads no further than these.
 func (r Stream) Advance(ctx context.Context, p *Position, fn func(*nats.Msg, uint64) error) error {
 	newest, upTo, err := r.newest(ctx, p)
 	isListed := !errors.Is(err, errNotListed)
@@ -129,19 +130,21 @@ func each(last *uint64, fn func(*nats.Msg, uint64) error) func(message) error {
 	}
 }
 
-// errNotListed means that the server does not list the newest messages: the filters match too many subjects, or it cannot load one.
+// errNotListed means that the server does not list the newest messages: the filters match too many subjects, or it
+// cannot load one.
 var errNotListed = errors.New("the newest messages are not listed")
 
 // nothingMatches is the description in the answer of a server that has no message of any of the subjects.
 const nothingMatches = "No Results"
 
-// isWide reports whether a filter matches subjects of many chats. The server would list all of them before it says that they are too many.
+// isWide reports whether a filter matches subjects of many chats. The server would list all of them before it says
+// that they are too many.
 func isWide(filter string) bool {
 	return filter == events.AllEvents || strings.HasPrefix(filter, events.ChatSubject("*", ""))
 }
 
-// newest returns the newest message of each subject, as far as the position does not include it, in order. upTo is the last sequence of the
-// log when the server looked, or earlier, 0 if nothing matches.
+// newest returns the newest message of each subject, as far as the position does not include it, in order. upTo is the
+// last sequence of the log when the server looked, or earlier, 0 if nothing matches.
 func (r Stream) newest(ctx context.Context, p *Position) (newest []message, upTo uint64, err error) {
 	if slices.ContainsFunc(p.filters, isWide) {
 		if r.Alone { // otherwise another replica may be read than the one that says how long the stream is
@@ -201,7 +204,8 @@ func (r Stream) readAll(ctx context.Context, filter string, after uint64, fn fun
 }
 
 // readNews reads the events after a sequence. newest holds the newest event of each subject.
-func (r Stream) readNews(ctx context.Context, filter string, after uint64, newest []message, fn func(message) error) error {
+func (r Stream) readNews(ctx context.Context, filter string, after uint64, newest []message,
+	fn func(message) error) error {
 	if len(newest) == 0 {
 		return nil
 	}
@@ -214,8 +218,8 @@ func (r Stream) readNews(ctx context.Context, filter string, after uint64, newes
 // farApart is a number of sequences: a read of everything between takes longer than a few requests for each subject.
 var farApart uint64 = 50_000
 
-// readScattered reads all events of a filter. If few are far apart it reads each subject alone: most have one event or two, which the
-// server finds without a look at the blocks between.
+// readScattered reads all events of a filter. If few are far apart it reads each subject alone: most have one event or
+// two, which the server finds without a look at the blocks between.
 func (r Stream) readScattered(ctx context.Context, filter string, newest []message, fn func(message) error) error {
 	first, total, err := r.first(ctx, filter)
 	if err != nil {
@@ -254,17 +258,19 @@ func (r Stream) first(ctx context.Context, filter string) (first message, total 
 		return first, 0, err
 	}
 	defer q.close()
-	end, err := q.request(ctx, map[string]any{"seq": 1, "next_by_subj": filter, "batch": 1}, func(m *nats.Msg, seq uint64) error {
-		first = message{m, seq}
-		return nil
-	})
+	end, err := q.request(ctx, map[string]any{"seq": 1, "next_by_subj": filter, "batch": 1},
+		func(m *nats.Msg, seq uint64) error {
+			first = message{m, seq}
+			return nil
+		})
 	if err != nil {
 		return first, 0, fmt.Errorf("read the first event of %s: %w", filter, err)
 	}
 	return first, end.left + 1, nil
 }
 
-// alone is how many messages are requested one by one. With a batch the server also counts what is left, from the first block on.
+// alone is how many messages are requested one by one. With a batch the server also counts what is left, from the
+// first block on.
 const alone = 4
 
 // readTo reads the events after a sequence, up to the one with the sequence end.

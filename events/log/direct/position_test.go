@@ -19,11 +19,13 @@ import (
 	"pocketcoder/expect"
 )
 
-// Some accounts have one event, some two, some many; what a position reads must not depend on that, nor on how far apart they are.
+// Some accounts have one event, some two, some many; what a position reads must not depend on that, nor on how far
+// apart they are.
 func TestAdvanceReadsEveryEventOnce(t *testing.T) {
 	defer direct.SetFarApart(40)()
 	l := eventstest.Log(t)
-	filters := []string{events.UserSubject("*", "account.*"), events.UserSubject("*", "deleted"), events.ChatSubject("chat1", "updated")}
+	filters := []string{events.UserSubject("*", "account.*"), events.UserSubject("*", "deleted"),
+		events.ChatSubject("chat1", "updated")}
 	random := rand.New(rand.NewPCG(1, 2))
 	stored := map[string][]uint64{}
 	store := func(filter string, e events.Event, err error) {

@@ -15,9 +15,9 @@ import (
 	"pocketcoder/events/log"
 )
 
-// Tail is one reader of the log for any number of followers, because a stream takes a limited number of consumers. A follower
-// that falls behind stops receiving live events and reads from the log again; no other follower waits for it. Tail is safe
-// for concurrent use.
+// Tail is one reader of the log for any number of followers, because a stream takes a limited number of consumers. A
+// follower that falls behind stops receiving live events and reads from the log again; no other follower waits for it.
+// Tail is safe for concurrent use.
 type Tail struct {
 	log *log.Log
 
@@ -31,7 +31,8 @@ func New(l *log.Log) *Tail {
 	return &Tail{log: l, followers: map[string]map[*follower]struct{}{}}
 }
 
-// Number of retries after the reader failed, and the pause before each. A server that restarts is back within that time.
+// Number of retries after the reader failed, and the pause before each. A server that restarts is back within that
+// time.
 const (
 	tailTries = 30
 	tailPause = time.Second
@@ -64,10 +65,11 @@ func (t *Tail) Run(ctx context.Context) error {
 	}
 }
 
-// Follow calls fn with every event after the given sequence that matches filter, in order, each once, until ctx ends or fn
-// returns an error; ErrStop ends it without an error. caughtUp is called once, after the stored events and before the live ones:
-// fn has received every matching event up to seq. events.ParseFilter must accept filter.
-func (t *Tail) Follow(ctx context.Context, after uint64, filter string, fn func(events.Event) error, caughtUp func(seq uint64) error) error {
+// Follow calls fn with every event after the given sequence that matches filter, in order, each once, until ctx ends
+// or fn returns an error; ErrStop ends it without an error. caughtUp is called once, after the stored events and
+// before the live ones: fn has received every matching event up to seq. events.ParseFilter must accept filter.
+func (t *Tail) Follow(ctx context.Context, after uint64, filter string, fn func(events.Event) error,
+	caughtUp func(seq uint64) error) error {
 	err := t.follow(ctx, after, filter, fn, caughtUp)
 	switch {
 	case errors.Is(err, events.ErrStop):
@@ -78,7 +80,8 @@ func (t *Tail) Follow(ctx context.Context, after uint64, filter string, fn func(
 	return err
 }
 
-func (t *Tail) follow(ctx context.Context, after uint64, filter string, fn func(events.Event) error, caughtUp func(uint64) error) error {
+func (t *Tail) follow(ctx context.Context, after uint64, filter string, fn func(events.Event) error,
+	caughtUp func(uint64) error) error {
 	f := &follower{filter: strings.Split(filter, "."), news: make(chan struct{}, 1)}
 	passed := t.add(f) // before the log is read: what is not stored by then comes live
 	defer t.remove(f)
@@ -98,7 +101,8 @@ func (t *Tail) follow(ctx context.Context, after uint64, filter string, fn func(
 	}
 }
 
-// begin sets the sequence at which the reader starts. Present followers have not received earlier events, so they read again.
+// begin sets the sequence at which the reader starts. Present followers have not received earlier events, so they read
+// again.
 func (t *Tail) begin(seq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -208,8 +212,8 @@ func (f *follower) wake() {
 	}
 }
 
-// live passes on queued and new events with sequences above after, until events were lost. It then queues again, so that the
-// log holds all missing events.
+// live passes on queued and new events with sequences above after, until events were lost. It then queues again, so
+// that the log holds all missing events.
 func (f *follower) live(ctx context.Context, after uint64, fn func(events.Event) error) (uint64, error) {
 	for {
 		select {
@@ -239,8 +243,8 @@ func (f *follower) live(ctx context.Context, after uint64, fn func(events.Event)
 	}
 }
 
-// indexed is the number of words of a subject by which followers are found: evt.chat.<chat>. So an event of a chat costs the
-// followers of another chat nothing.
+// indexed is the number of words of a subject by which followers are found: evt.chat.<chat>. So an event of a chat
+// costs the followers of another chat nothing.
 const indexed = 3
 
 // anything is the index of filters that have a wildcard among those words.

@@ -73,11 +73,13 @@ func TestFollowEndsWithTheErrorOfItsReader(t *testing.T) {
 	appendLost(t, l, "chat1", 0, 1)
 	broken := errors.New("the client went away")
 	nothing := func(events.Event) error { return nil }
-	is.True(errors.Is(tl.Follow(t.Context(), 0, events.AllEvents, func(events.Event) error { return broken }, ignore), broken))
+	is.True(errors.Is(tl.Follow(t.Context(), 0, events.AllEvents, func(events.Event) error { return broken }, ignore),
+		broken))
 	is.True(errors.Is(tl.Follow(t.Context(), 0, events.AllEvents, nothing, func(uint64) error { return broken }), broken))
 	is.NoErr(tl.Follow(t.Context(), 0, events.AllEvents, func(events.Event) error { return events.ErrStop }, ignore))
 	live := func(events.Event) error { return broken }
-	is.True(errors.Is(tl.Follow(t.Context(), 1, events.AllEvents, live, func(uint64) error { appendLost(t, l, "chat1", 1, 1); return nil }), broken))
+	is.True(errors.Is(tl.Follow(t.Context(), 1, events.AllEvents, live,
+		func(uint64) error { appendLost(t, l, "chat1", 1, 1); return nil }), broken))
 }
 
 func TestFollowerThatCameBeforeTheTailRanMissesNothing(t *testing.T) {
@@ -86,10 +88,11 @@ func TestFollowerThatCameBeforeTheTailRanMissesNothing(t *testing.T) {
 	tl := tail.New(l)
 	got, caughtUp := make(chan uint64, 10), make(chan bool)
 	go func() {
-		_ = tl.Follow(t.Context(), 0, events.AllEvents, func(e events.Event) error { got <- e.Seq; return nil }, func(uint64) error {
-			close(caughtUp)
-			return nil
-		})
+		_ = tl.Follow(t.Context(), 0, events.AllEvents, func(e events.Event) error { got <- e.Seq; return nil },
+			func(uint64) error {
+				close(caughtUp)
+				return nil
+			})
 	}()
 	<-caughtUp
 	appendLost(t, l, "chat1", 0, 2) // after the follower looked, before the tail begins
@@ -130,7 +133,8 @@ func drawReader(t *rapid.T, chats []string) *reader {
 	chat := rapid.SampledFrom(chats).Draw(t, "chat")
 	r := &reader{filter: events.ChatFilter(chat), until: "end_" + chat}
 	if rapid.Bool().Draw(t, "more than one chat") {
-		r.filter, r.until = rapid.SampledFrom([]string{events.AllEvents, "evt.*.*.opencode.>"}).Draw(t, "filter"), "end_"+chats[1]
+		r.filter, r.until = rapid.SampledFrom([]string{events.AllEvents, "evt.*.*.opencode.>"}).Draw(t, "filter"),
+			"end_"+chats[1]
 	}
 	r.stall = rapid.SampledFrom([]int{0, 1, 3, 300}).Draw(t, "stall")
 	r.cut = rapid.SampledFrom([]int{0, 0, 100, 300}).Draw(t, "cut")
@@ -142,7 +146,8 @@ func writeIdle(t *rapid.T, l *log.Log, chats []string, n int, id func(chat strin
 	var batch []events.Event
 	for range n {
 		for _, chat := range chats {
-			e, err := events.NewOpenCode(chat, "local", id(chat), -1, events.OpenCode{Type: "session.idle", Properties: []byte("{}")})
+			e, err := events.NewOpenCode(chat, "local", id(chat), -1,
+				events.OpenCode{Type: "session.idle", Properties: []byte("{}")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +183,8 @@ func TestEveryFollowerGetsExactlyTheLog(t *testing.T) {
 		all.Wait()
 		for _, r := range readers {
 			var want []uint64
-			if _, err := l.Fold(context.Background(), r.filter, begin, func(e events.Event) error { want = append(want, e.Seq); return nil }); err != nil {
+			if _, err := l.Fold(context.Background(), r.filter, begin,
+				func(e events.Event) error { want = append(want, e.Seq); return nil }); err != nil {
 				t.Fatal(err)
 			}
 			if r.err != nil || !slices.Equal(r.got, want) {

@@ -1,6 +1,7 @@
 // Package dryrun tries rules on the permission requests that were made so far, and counts what they would have allowed.
 //
-// It reads the history of requests that the caller gives, and stores nothing. It must not know which rules are in force.
+// It reads the history of requests that the caller gives, and stores nothing. It must not know which rules are in
+// force.
 package dryrun
 
 import (
@@ -17,8 +18,8 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// Result is what rules, by themselves, would have allowed of what was asked so far: on files as they are now. Of rules that
-// deny or ask it is what they would have denied or asked.
+// Result is what rules, by themselves, would have allowed of what was asked so far: on files as they are now. Of rules
+// that deny or ask it is what they would have denied or asked.
 type Result struct {
 	Asks     int       `json:"asks"` // in all
 	Allowed  int       `json:"allowed"`
@@ -94,11 +95,12 @@ func (t *scan) count(r events.PastRequest) {
 	}
 }
 
-// matches says whether the rules, alone, do with an ask what they say. What nothing is known of any more is taken for the
-// workspace's.
+// matches says whether the rules, alone, do with an ask what they say. What nothing is known of any more is taken for
+// the workspace's.
 func (t *scan) matches(chat string, a events.PermissionAsk, cwd string) bool {
 	directory, is := t.Directory(chat, a.SessionID), a.About()
-	like := sha256.Sum256([]byte(strings.Join(append([]string{a.Permission, directory, cwd, is.Command, is.Filepath, is.URL}, a.Patterns...), "\x00")))
+	like := sha256.Sum256([]byte(strings.Join(append([]string{a.Permission, directory, cwd, is.Command, is.Filepath,
+		is.URL}, a.Patterns...), "\x00")))
 	allowed, known := t.verdicts[like]
 	if !known {
 		in := t.Ask(a, directory)
@@ -137,7 +139,8 @@ func (t *tally) add(r events.PastRequest) {
 
 func (t *tally) result() Result {
 	groups := slices.SortedFunc(maps.Values(t.groups), func(a, b *Command) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), b.Last.Compare(a.Last), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Text, b.Text))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), b.Last.Compare(a.Last), cmp.Compare(a.Type, b.Type),
+			cmp.Compare(a.Text, b.Text))
 	})
 	run := Result{Asks: t.asks, Allowed: t.allowed, Commands: []Command{}}
 	for _, group := range groups[:min(len(groups), maxDryRunCommands)] {

@@ -1,5 +1,5 @@
-// Package permissiontest has what tests need that decide permission requests: a log with those that carry out commands on it, and a gate
-// that runs.
+// Package permissiontest has what tests need that decide permission requests: a log with those that carry out commands
+// on it, and a gate that runs.
 //
 // It must not be linked into a product.
 package permissiontest
@@ -40,16 +40,19 @@ type Handlers struct {
 }
 
 func New(l *log.Log) *Handlers {
-	return &Handlers{Log: l, Chats: &chat.Chats{Log: l}, Records: &record.Records{Log: l}, Permissions: &permission.Permissions{Log: l}}
+	return &Handlers{Log: l, Chats: &chat.Chats{Log: l}, Records: &record.Records{Log: l},
+		Permissions: &permission.Permissions{Log: l}}
 }
 
 // Open gives handlers on a log that holds one chat with two asks and two questions.
 func Open(t testing.TB) *Handlers {
 	t.Helper()
 	h := New(eventstest.Log(t))
-	_, _, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Title: "first"})
+	_, _, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1",
+		Title: "first"})
 	is.New(t).NoErr(err)
-	handlerstest.Happened(t, h.Log, "c1", handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "id"), handlerstest.AsksTwo)
+	handlerstest.Happened(t, h.Log, "c1", handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "id"),
+		handlerstest.AsksTwo)
 	return h
 }
 
@@ -128,7 +131,8 @@ func GateOn(h *Handlers) permission.Gate {
 	}
 }
 
-// RunningGate is a gate that runs with the default rules and one more, on chat c1 whose session ses_1 works in directory.
+// RunningGate is a gate that runs with the default rules and one more, on chat c1 whose session ses_1 works in
+// directory.
 type RunningGate struct {
 	*Handlers
 	Directory string
@@ -202,11 +206,13 @@ func (g *RunningGate) call(ctx context.Context, _ string, tool events.Call, _ ti
 	return c, cwd != ""
 }
 
-// Looked waits until the gate has looked at everything asked so far: asks are looked at in order, and this one is allowed.
+// Looked waits until the gate has looked at everything asked so far: asks are looked at in order, and this one is
+// allowed.
 func (g *RunningGate) Looked() {
 	g.T.Helper()
 	id := "per_" + events.NewID()
-	handlerstest.Happened(g.T, g.Log, "c1", handlerstest.Asks(id, "ses_1", "call_"+id, "todowrite", []string{"*"}, map[string]string{}))
+	handlerstest.Happened(g.T, g.Log, "c1", handlerstest.Asks(id, "ses_1", "call_"+id, "todowrite", []string{"*"},
+		map[string]string{}))
 	handlerstest.Await(g.T, g.Log, func(d events.PermissionDecided) bool { return d.Permission == id })
 }
 
@@ -224,7 +230,8 @@ func (g *RunningGate) Decisions(permission string) (found []events.PermissionDec
 
 func (g *RunningGate) Decide(permissionID string, d events.Decision) {
 	g.T.Helper()
-	_, err := g.Permissions.Decide(g.T.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: permissionID, Decision: d})
+	_, err := g.Permissions.Decide(g.T.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat: "c1", Permission: permissionID, Decision: d})
 	is.New(g.T).NoErr(err)
 }
 

@@ -7,7 +7,8 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// Ask returns a request of a session that works in a directory, as the policy looks at it. The command of a request would run there.
+// Ask returns a request of a session that works in a directory, as the policy looks at it. The command of a request
+// would run there.
 func Ask(a events.PermissionAsk, directory string) policy.Ask {
 	about := a.About()
 	in := policy.Ask{

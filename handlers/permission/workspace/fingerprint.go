@@ -14,8 +14,8 @@ import (
 	"pocketcoder/events"
 )
 
-// OpenCode computes the new content of a file before its request and writes it after the approval. What changes the file in between
-// would be lost, so an approval holds only for the files as they were.
+// OpenCode computes the new content of a file before its request and writes it after the approval. What changes the
+// file in between would be lost, so an approval holds only for the files as they were.
 
 // Files are hashed up to these sizes. Beyond them their size and modification time are compared.
 const (
@@ -23,7 +23,8 @@ const (
 	maxHashedAll = 64 << 20 // bytes of all files of a request
 )
 
-// RequestFingerprints returns the fingerprints of the files that a request changes. It returns nil for a request that changes none.
+// RequestFingerprints returns the fingerprints of the files that a request changes. It returns nil for a request that
+// changes none.
 func RequestFingerprints(a events.PermissionAsk) []events.FileFingerprint {
 	if a.Permission != "edit" {
 		return nil

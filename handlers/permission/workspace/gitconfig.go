@@ -8,10 +8,12 @@ import (
 	"strings"
 )
 
-// git runs programs that a repository names, also when it only looks: in its configuration and as hooks. A workspace may come from an
-// archive with its .git, so a command of git asks unless all that its repository says is known to run nothing.
+// git runs programs that a repository names, also when it only looks: in its configuration and as hooks. A workspace
+// may come from an archive with its .git, so a command of git asks unless all that its repository says is known to run
+// nothing.
 
-// harmlessSettings are the settings of git that make it run nothing, by section. What stands behind a section's name in quotes is free.
+// harmlessSettings are the settings of git that make it run nothing, by section. What stands behind a section's name
+// in quotes is free.
 var harmlessSettings = map[string]string{
 	"core": " repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol safecrlf quotepath abbrev ",
 	"user": " name email ", "remote": " url pushurl fetch tagopt prune ", "branch": " remote merge rebase description pushremote ",
@@ -21,7 +23,8 @@ var harmlessSettings = map[string]string{
 	"status": " showuntrackedfiles branch short ", "log": " date decorate ",
 }
 
-// The lines of a git configuration that are read. Every other line, such as one that goes on in the next, counts as unknown.
+// The lines of a git configuration that are read. Every other line, such as one that goes on in the next, counts as
+// unknown.
 var (
 	gitSection = regexp.MustCompile(`^\[([A-Za-z]+)(?: "[^"\\]*")?\]\s*$`)
 	gitSetting = regexp.MustCompile(`^\s*([A-Za-z][A-Za-z0-9-]*)\s*(?:=[^\\]*)?$`)
@@ -46,8 +49,8 @@ func isHarmlessConfig(body []byte) bool {
 	return true
 }
 
-// runsPrograms reports whether git may run a program that a git directory names. Of the hooks git runs post-index-change alone when it
-// only looks.
+// runsPrograms reports whether git may run a program that a git directory names. Of the hooks git runs
+// post-index-change alone when it only looks.
 func runsPrograms(dir string) bool {
 	config, ok := readRegular(filepath.Join(dir, "config"), 64<<10)
 	if !ok && !isMissing(filepath.Join(dir, "config")) || !isHarmlessConfig(config) {
@@ -72,8 +75,9 @@ func fileRunsPrograms(file string) bool {
 	return inside || runsPrograms(dir)
 }
 
-// gitDirectory returns the directory with the configuration that git obeys, for a .git that is a file, as those of worktrees and
-// submodules are. The file holds the path of the git directory, which may name another one for what worktrees share.
+// gitDirectory returns the directory with the configuration that git obeys, for a .git that is a file, as those of
+// worktrees and submodules are. The file holds the path of the git directory, which may name another one for what
+// worktrees share.
 func gitDirectory(file string) (dir string, ok bool) {
 	dir, ok = pathIn(file, "gitdir: ")
 	if ok && !isMissing(filepath.Join(dir, "commondir")) {
@@ -93,8 +97,8 @@ func holdsSecrets(git string, folder bool) bool {
 	return !isMissing(config) && !plainGitConfig(config)
 }
 
-// pathIn returns where the path in a file of git leads, from the file's folder. ok is false for a path that leads through /proc, where
-// another process may find something else.
+// pathIn returns where the path in a file of git leads, from the file's folder. ok is false for a path that leads
+// through /proc, where another process may find something else.
 func pathIn(file, prefix string) (real string, ok bool) {
 	body, ok := readRegular(file, 4<<10)
 	text, found := strings.CutPrefix(strings.TrimRight(string(body), "\r\n"), prefix)

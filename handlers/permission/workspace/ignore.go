@@ -14,9 +14,9 @@ import (
 // ignoreFiles are the names of the files that tell ripgrep what to skip.
 var ignoreFiles = []string{".gitignore", ".ignore", ".rgignore"}
 
-// IgnoredBelow returns policy.Ask.Ignored for a workspace. It understands plain lines of .gitignore, .ignore and .rgignore;
-// a line that it does not understand ignores nothing, and one with ! that may match makes a path count as not ignored.
-// Repositories around the workspace do not count, because OpenCode does not see them.
+// IgnoredBelow returns policy.Ask.Ignored for a workspace. It understands plain lines of .gitignore, .ignore and
+// .rgignore; a line that it does not understand ignores nothing, and one with ! that may match makes a path count as
+// not ignored. Repositories around the workspace do not count, because OpenCode does not see them.
 func IgnoredBelow(root string) files.Ignored {
 	known := map[string][]ignoreLine{}
 	exists := map[string]bool{}
@@ -71,7 +71,8 @@ func IgnoredBelow(root string) files.Ignored {
 	}
 }
 
-// repositoryAround reports whether a folder lies in a git repository of the workspace: ripgrep reads .gitignore only there.
+// repositoryAround reports whether a folder lies in a git repository of the workspace: ripgrep reads .gitignore only
+// there.
 func repositoryAround(dir, root string, repository func(string) bool) bool {
 	for ; ; dir = filepath.Dir(dir) {
 		if repository(dir) {
@@ -125,7 +126,8 @@ func readIgnoreFile(file string) (lines []ignoreLine) {
 	return lines
 }
 
-// matches reports whether a line is about a path below the folder of its file. In doubt one with ! is, and another is not.
+// matches reports whether a line is about a path below the folder of its file. In doubt one with ! is, and another is
+// not.
 func (l ignoreLine) matches(relative string, folder bool) bool {
 	switch names := strings.Split(relative, "/"); {
 	case l.parts == nil:

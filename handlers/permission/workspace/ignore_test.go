@@ -96,16 +96,19 @@ func TestIgnoredIsWhatRipgrepSkips(t *testing.T) {
 		t.Skip(err)
 	}
 	is := is.New(t)
-	names := []string{"a.pem", "sub/a.pem", "sub/deep/.env", "nested/.git/x", "nested/.env", "nested/b.key", "undone/.env", "undone/b.key", "sub/b.key", "c/d/e.key", ".env"}
+	names := []string{"a.pem", "sub/a.pem", "sub/deep/.env", "nested/.git/x", "nested/.env", "nested/b.key",
+		"undone/.env", "undone/b.key", "sub/b.key", "c/d/e.key", ".env"}
 	dir := repository(t, "a")
 	for _, name := range names {
 		is.NoErr(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		is.NoErr(os.WriteFile(filepath.Join(dir, name), []byte("text\n"), 0o600))
 	}
-	for file, text := range map[string]string{".gitignore": "/a.pem\n.env\nc/*/e.key\n**/b.key\n", "undone/.ignore": "!.env\n", "sub/.rgignore": "deep/\n"} {
+	for file, text := range map[string]string{".gitignore": "/a.pem\n.env\nc/*/e.key\n**/b.key\n",
+		"undone/.ignore": "!.env\n", "sub/.rgignore": "deep/\n"} {
 		is.NoErr(os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}
-	out, err := exec.CommandContext(t.Context(), rg, "--no-config", "--hidden", "-l", "--glob=!**/.git/**", "text", dir).Output()
+	out, err := exec.CommandContext(t.Context(), rg, "--no-config", "--hidden", "-l", "--glob=!**/.git/**", "text",
+		dir).Output()
 	is.NoErr(err)
 	ignored, skipped := IgnoredBelow(dir), 0
 	for _, name := range names {
@@ -126,11 +129,13 @@ var (
 	ignoreRounds = flag.Int("ignore.rounds", 80, "`number` of workspaces with random ignore files")
 )
 
-// TestRipgrepSkipsWhatIsIgnored writes random ignore files and compares IgnoredBelow with what ripgrep lists, as OpenCode calls it.
+// TestRipgrepSkipsWhatIsIgnored writes random ignore files and compares IgnoredBelow with what ripgrep lists, as
+// OpenCode calls it.
 func TestRipgrepSkipsWhatIsIgnored(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	programs, err := filepath.Glob(filepath.Join(os.Getenv("HOME"), ".cache/pocketcoder/npm/ripgrep-*/node_modules/@vscode/ripgrep-*/bin/rg"))
+	programs, err := filepath.Glob(filepath.Join(os.Getenv("HOME"),
+		".cache/pocketcoder/npm/ripgrep-*/node_modules/@vscode/ripgrep-*/bin/rg"))
 	is.NoErr(err)
 	if rg, err := exec.LookPath("rg"); err == nil {
 		programs = append(programs, rg)
@@ -153,7 +158,8 @@ func TestRipgrepSkipsWhatIsIgnored(t *testing.T) {
 		written := g.workspace(t, root)
 		start := filepath.Join(root, g.pick("", "", "sub", "sub/deep", "nested"))
 		rg := programs[round%len(programs)]
-		cmd := exec.CommandContext(t.Context(), rg, "--no-config", "--hidden", "--files", "--no-messages", "--glob=!**/.git/**", ".")
+		cmd := exec.CommandContext(t.Context(), rg, "--no-config", "--hidden", "--files", "--no-messages",
+			"--glob=!**/.git/**", ".")
 		cmd.Dir, cmd.Env = start, append(os.Environ(), "HOME="+above, "XDG_CONFIG_HOME="+above)
 		out, _ := cmd.Output() // it fails when it finds nothing
 		listed := map[string]bool{}
@@ -207,7 +213,8 @@ func (g ignoreGenerator) workspace(t *testing.T, root string) (written string) {
 		}
 	}
 	for range 1 + g.IntN(4) {
-		file := filepath.Join(g.pick("", "", "sub", "sub/deep", "nested", ".secrets", ".."), g.pick(".gitignore", ".gitignore", ".ignore", ".rgignore", ".git/info/exclude", "git/ignore"))
+		file := filepath.Join(g.pick("", "", "sub", "sub/deep", "nested", ".secrets", ".."),
+			g.pick(".gitignore", ".gitignore", ".ignore", ".rgignore", ".git/info/exclude", "git/ignore"))
 		var text strings.Builder
 		if g.IntN(20) == 0 {
 			text.WriteString(g.pick("\ufeff", "\x00", "\xff\n"))
@@ -223,13 +230,18 @@ func (g ignoreGenerator) workspace(t *testing.T, root string) (written string) {
 
 // line is a line of an ignore file, mostly of the kind that matches something.
 func (g ignoreGenerator) line() string {
-	name := g.pick(".env", ".env", "a.pem", "b", "sub", "deep", "nested", ".secrets", "prod.key", "*.pem", ".e*", "*", "**", "*b", "sub/.env", "/.env", "sub/b", "sub/deep/", "*/b", "sub/*", "**/b", "deep/**", "sub/**/b", "A.PEM")
+	name := g.pick(".env", ".env", "a.pem", "b", "sub", "deep", "nested", ".secrets", "prod.key", "*.pem", ".e*", "*",
+		"**", "*b", "sub/.env", "/.env", "sub/b", "sub/deep/", "*/b", "sub/*", "**/b", "deep/**", "sub/**/b", "A.PEM")
 	if g.IntN(2) == 0 {
 		return name + g.pick("\n", "\n", "\r\n")
 	}
 	for g.IntN(4) == 0 {
 		i := g.IntN(len(name) + 1)
-		name = name[:i] + g.pick(" ", "\\", "/", "*", "**", "**/", "?", "[", "]", "[^x]", "[!a]", "[a-z]", "{", "}", "{b,x}", ",", "!", "#", ".", "..", "./", "\t", "\\ ", "\\#", "\\!", "\xff", "\x00", "\u00a0", "é", "\r", "$", "-", "^") + name[i:]
+		name = name[:i] + g.pick(" ", "\\", "/", "*", "**", "**/", "?", "[", "]", "[^x]", "[!a]", "[a-z]", "{", "}", "{b,x}",
+			",", "!", "#", ".", "..", "./", "\t", "\\ ", "\\#", "\\!", "\xff", "\x00", "\u00a0", "é", "\r", "$", "-", "^") +
+			name[i:]
 	}
-	return g.pick("", "", "", "", "!", "/", " ", "\t", "!!", "!/", "#", "\\", "./", "**/") + name + g.pick("", "", "", "", "/", " ", "\t", "\\ ", "\r", " \r", "//", "/*", "/**") + g.pick("\n", "\n", "\n", "\n", "\r\n", "\r", "\v", "\u2028\n")
+	return g.pick("", "", "", "", "!", "/", " ", "\t", "!!", "!/", "#", "\\", "./", "**/") + name +
+		g.pick("", "", "", "", "/", " ", "\t", "\\ ", "\r", " \r", "//", "/*", "/**") +
+		g.pick("\n", "\n", "\n", "\n", "\r\n", "\r", "\v", "\u2028\n")
 }

@@ -15,8 +15,9 @@ const maxPatchLines = 20
 // hiddenPart is what a person reads of a request that the log holds with [redacted] in place of a secret.
 const hiddenPart = "A part of this request is hidden, because it holds a registered secret."
 
-// PatchLines says in one line per file what a patch of OpenCode's apply_patch does to it, by the files that its metadata name. It
-// names files relative to root. exists reports whether there is a file. PatchLines returns nil when the metadata name no files.
+// PatchLines says in one line per file what a patch of OpenCode's apply_patch does to it, by the files that its
+// metadata name. It names files relative to root. exists reports whether there is a file. PatchLines returns nil when
+// the metadata name no files.
 func PatchLines(a events.PermissionAsk, root string, exists func(path string) bool) (lines []string) {
 	overwritten := func(path string) string {
 		if exists(path) {
@@ -56,8 +57,8 @@ func inline(text string) string {
 	return text
 }
 
-// Note returns what a person must read of a request before anything else: what a patch does that its diff does not show, and
-// that a part is hidden. It returns "" when there is nothing of the kind.
+// Note returns what a person must read of a request before anything else: what a patch does that its diff does not
+// show, and that a part is hidden. It returns "" when there is nothing of the kind.
 //
 // What is requested over the API is not looked up on disk.
 func Note(a events.PermissionAsk, directory string, direct bool) string {

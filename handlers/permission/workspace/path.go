@@ -1,8 +1,8 @@
-// Package workspace looks at the files that a permission request is about, at the time of a decision: where a path leads, what a folder
-// holds, what git tracks and ripgrep ignores, and whether a file changed since.
+// Package workspace looks at the files that a permission request is about, at the time of a decision: where a path
+// leads, what a folder holds, what git tracks and ripgrep ignores, and whether a file changed since.
 //
-// Promises: it only reads, it runs no program, and it blocks on no FIFO. What it cannot find out it reports as unknown, so that the policy
-// asks.
+// Promises: it only reads, it runs no program, and it blocks on no FIFO. What it cannot find out it reports as
+// unknown, so that the policy asks.
 //
 // It must not know rules, decisions or the log.
 package workspace
@@ -80,8 +80,8 @@ func RealPath(path string) (real string, ok bool) {
 	return at, true
 }
 
-// Means reports whether a pattern of OpenCode stands for a path. OpenCode writes it relative to its worktree, which is the
-// directory or one above it, and without dots.
+// Means reports whether a pattern of OpenCode stands for a path. OpenCode writes it relative to its worktree, which is
+// the directory or one above it, and without dots.
 func Means(directory, pattern, path string) bool {
 	path = filepath.Clean(path)
 	if filepath.IsAbs(pattern) {

@@ -70,21 +70,22 @@ func shownNames(file string) []string {
 	return program.ShownNames(string(body))
 }
 
-// gitSecret finds what a git configuration may hold that is secret: a password in a URL, a header, a credential. gitLoginURL finds a
-// URL with a login.
+// gitSecret finds what a git configuration may hold that is secret: a password in a URL, a header, a credential.
+// gitLoginURL finds a URL with a login.
 var (
 	gitSecret   = regexp.MustCompile(`(?i)://[^/\s]*@|header|credential|token|passw|secret|key|cookie`)
 	gitLoginURL = regexp.MustCompile(`://[^/\s]*@`)
 )
 
-// plainGitConfig reports whether a git configuration holds no secret. Every repository has one: without a look at it, each
-// grep -r would ask.
+// plainGitConfig reports whether a git configuration holds no secret. Every repository has one: without a look at it,
+// each grep -r would ask.
 func plainGitConfig(path string) bool {
 	body, ok := readRegular(path, 64<<10)
 	return ok && !gitSecret.Match(body)
 }
 
-// isPlainGitFile reports whether a file in a folder .git, or below one, is a configuration or a FETCH_HEAD that holds no secret.
+// isPlainGitFile reports whether a file in a folder .git, or below one, is a configuration or a FETCH_HEAD that holds
+// no secret.
 func isPlainGitFile(folder, name string) bool {
 	if !strings.Contains(folder+"/", "/.git/") {
 		return false
@@ -113,9 +114,8 @@ func readRegular(path string, most int64) (body []byte, ok bool) {
 	return body, err == nil
 }
 
-// TrackedFiles returns the files that git tracks in the repository around a folder, for policy.Ask. A submodule has a slash at the end of
-// its path. It reads the index
-// itself: git would obey the repository's configuration.
+// TrackedFiles returns the files that git tracks in the repository around a folder, for policy.Ask. A submodule has a
+// slash at the end of its path. It reads the index itself: git would obey the repository's configuration.
 func TrackedFiles(folder string) (paths []string, ok bool) {
 	for top := folder; ; top = filepath.Dir(top) {
 		git := filepath.Join(top, ".git")
@@ -147,14 +147,15 @@ func TrackedFiles(folder string) (paths []string, ok bool) {
 	}
 }
 
-// gitHead is what git accepts as HEAD of a repository, and gitElsewhere finds settings by which a repository's files lie elsewhere.
+// gitHead is what git accepts as HEAD of a repository, and gitElsewhere finds settings by which a repository's files
+// lie elsewhere.
 var (
 	gitHead      = regexp.MustCompile(`^(ref: refs/\S+|[0-9a-f]{40})\n$`)
 	gitElsewhere = regexp.MustCompile(`(?i)worktree|include`)
 )
 
-// isRepository reports whether git takes a folder .git for the repository of the folder around it. Git ignores one without HEAD, objects and
-// refs, and reads the repository above.
+// isRepository reports whether git takes a folder .git for the repository of the folder around it. Git ignores one
+// without HEAD, objects and refs, and reads the repository above.
 func isRepository(dir string) bool {
 	for _, name := range []string{"objects", "refs"} {
 		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || !info.IsDir() || info.Mode()&0o500 != 0o500 {
@@ -169,8 +170,8 @@ func isRepository(dir string) bool {
 	return ok && known && gitHead.Match(head) && !gitElsewhere.Match(config)
 }
 
-// indexNames returns the names in a git index of version 2 or 3, that of a submodule with a slash at its end. ok is false for every other form, for one that is split or
-// sparse, and for one with other hashes than SHA-1.
+// indexNames returns the names in a git index of version 2 or 3, that of a submodule with a slash at its end. ok is
+// false for every other form, for one that is split or sparse, and for one with other hashes than SHA-1.
 func indexNames(index []byte) (names []string, ok bool) {
 	if len(index) < 12+20 || string(index[:4]) != "DIRC" {
 		return nil, false

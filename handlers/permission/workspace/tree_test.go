@@ -32,7 +32,8 @@ func repository(t *testing.T, files ...string) (dir string) {
 
 func git(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "core.hooksPath=/dev/null", "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "git",
+		append([]string{"-c", "core.hooksPath=/dev/null", "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -88,19 +89,22 @@ func TestTrackedFilesAreThoseOfTheIndex(t *testing.T) {
 	dir = repository(t, ".env", "sub/a")
 	nested := filepath.Join(dir, "sub/.git")
 	is.NoErr(os.Mkdir(nested, 0o700))
-	is.NoErr(os.WriteFile(filepath.Join(nested, "index"), slices.Concat([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x00"), make([]byte, 20)), 0o600))
+	is.NoErr(os.WriteFile(filepath.Join(nested, "index"), slices.Concat([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x00"),
+		make([]byte, 20)), 0o600))
 	_, ok = TrackedFiles(filepath.Join(dir, "sub"))
 	is.True(!ok) // git takes no such folder for a repository, and reads the one above
 	is.NoErr(os.MkdirAll(filepath.Join(nested, "objects"), 0o700))
 	is.NoErr(os.MkdirAll(filepath.Join(nested, "refs"), 0o700))
-	for head, want := range map[string]bool{"": false, "x\n": false, "ref: x\n": false, "ref: refs/heads/main\n": true, strings.Repeat("a", 40) + "\n": true, strings.Repeat("a", 39) + "\n": false} {
+	for head, want := range map[string]bool{"": false, "x\n": false, "ref: x\n": false, "ref: refs/heads/main\n": true,
+		strings.Repeat("a", 40) + "\n": true, strings.Repeat("a", 39) + "\n": false} {
 		is.NoErr(os.WriteFile(filepath.Join(nested, "HEAD"), []byte(head), 0o600))
 		names, ok := TrackedFiles(filepath.Join(dir, "sub"))
 		is.Equal(ok, want) // whether git accepts HEAD
 		is.Equal(len(names), 0)
 	}
 	is.NoErr(os.WriteFile(filepath.Join(nested, "HEAD"), []byte("ref: refs/heads/main\n"), 0o600))
-	for config, want := range map[string]bool{"[core]\n\tbare = false\n": true, "[core]\n\tworkTree = ..\n": false, "[include]\n\tpath = x\n": false} {
+	for config, want := range map[string]bool{"[core]\n\tbare = false\n": true, "[core]\n\tworkTree = ..\n": false,
+		"[include]\n\tpath = x\n": false} {
 		is.NoErr(os.WriteFile(filepath.Join(nested, "config"), []byte(config), 0o600))
 		_, ok := TrackedFiles(filepath.Join(dir, "sub"))
 		is.Equal(ok, want) // whether its files are those of the folder around it
@@ -131,10 +135,14 @@ func TestARepositoryThatNamesProgramsIsNoticed(t *testing.T) {
 	ordinary, err := os.ReadFile(config)
 	is.NoErr(err)
 	is.True(!runs(dir))
-	for _, text := range []string{"[core]\n\tfsmonitor = x", "[core]FsMonitor=x", "[filter \"x\"]\n\tclean = x", "[diff]\n\texternal = x", "[diff \"a\"]\n\tcommand = x",
-		"[diff \"a\"]\n\ttextconv = x", "[include]\n\tpath = x", "[includeIf \"gitdir:/\"]\n\tpath = x", "[extensions]\n\tworktreeConfig = true", "[log]\n\tshowSignature = true",
-		"[gpg]\n\tprogram = x", "[format]\n\tpretty = format:%G?", "[core]\n\thooksPath = x", "[extensions]\n\tpartialClone = origin",
-		"[remote \"origin\"]\n\tuploadpack = x", "[remote \"origin\"]\n\turl = a\\\n\tuploadpack = x", "[user]\n\tname = a\n[core \"x\"] fsmonitor = x", "\ufeff[core]\n\tfsmonitor = x"} {
+	for _, text := range []string{"[core]\n\tfsmonitor = x", "[core]FsMonitor=x", "[filter \"x\"]\n\tclean = x",
+		"[diff]\n\texternal = x", "[diff \"a\"]\n\tcommand = x",
+		"[diff \"a\"]\n\ttextconv = x", "[include]\n\tpath = x", "[includeIf \"gitdir:/\"]\n\tpath = x",
+		"[extensions]\n\tworktreeConfig = true", "[log]\n\tshowSignature = true",
+		"[gpg]\n\tprogram = x", "[format]\n\tpretty = format:%G?", "[core]\n\thooksPath = x",
+		"[extensions]\n\tpartialClone = origin",
+		"[remote \"origin\"]\n\tuploadpack = x", "[remote \"origin\"]\n\turl = a\\\n\tuploadpack = x",
+		"[user]\n\tname = a\n[core \"x\"] fsmonitor = x", "\ufeff[core]\n\tfsmonitor = x"} {
 		is.NoErr(os.WriteFile(config, append(slices.Clone(ordinary), "\n"+text...), 0o600))
 		is.True(runs(dir)) // the configuration names a program
 	}
@@ -168,7 +176,8 @@ func TestATreeIsLookedThroughAsItIs(t *testing.T) {
 	is := is.New(t)
 	dir := repository(t, "src/a.go")
 	ask := func(command string) policy.Action {
-		a := policy.Ask{Type: "bash", Command: command, Cwd: dir, Root: dir, Resolve: RealPath, List: ListFolder, Tracked: TrackedFiles}
+		a := policy.Ask{Type: "bash", Command: command, Cwd: dir, Root: dir, Resolve: RealPath, List: ListFolder,
+			Tracked: TrackedFiles}
 		v := policy.Evaluate(policy.Defaults, a)
 		t.Logf("%s: %s: %s", command, v.Action, v.Reason)
 		return v.Action

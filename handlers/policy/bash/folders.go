@@ -16,8 +16,8 @@ type PlacedCommand struct {
 	Moved   bool     // a cd stands before it
 }
 
-// Follow returns the plain commands with the folders that each may run in, when bash starts in cwd. A cd moves those behind it, for
-// certain only behind &&. cause is why the folders are not known, or not all in the workspace.
+// Follow returns the plain commands with the folders that each may run in, when bash starts in cwd. A cd moves those
+// behind it, for certain only behind &&. cause is why the folders are not known, or not all in the workspace.
 func (s Script) Follow(ws files.Workspace, cwd string) (commands []PlacedCommand, cause string) {
 	switch {
 	case ws.Root == "":
@@ -54,8 +54,8 @@ func (s Script) Follow(ws files.Workspace, cwd string) (commands []PlacedCommand
 	return commands, ""
 }
 
-// enter returns the directories that a cd can lead to. For ".." bash removes the last part of the logical path. With -P, or if
-// no directory has that path, bash uses the parent of the physical directory.
+// enter returns the directories that a cd can lead to. For ".." bash removes the last part of the logical path. With
+// -P, or if no directory has that path, bash uses the parent of the physical directory.
 func enter(ws files.Workspace, from []files.Place, words []string) (to []files.Place, cause string) {
 	physical := false
 	for len(words) > 0 && (words[0] == "-P" || words[0] == "-L") {
@@ -64,7 +64,8 @@ func enter(ws files.Workspace, from []files.Place, words []string) (to []files.P
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
 	}
-	if len(words) != 1 || words[0] == "" || words[0][0] == '-' { // also behind -- bash takes "-" for the previous directory
+	// also behind -- bash takes "-" for the previous directory
+	if len(words) != 1 || words[0] == "" || words[0][0] == '-' {
 		return nil, "the target of “cd” cannot be read from the command"
 	}
 	for _, folder := range from {

@@ -1,8 +1,9 @@
-// Package bash reads a command's text as bash does, with the parser of mvdan.cc/sh: into simple commands, their words, the files
-// that the shell itself opens for them, and the folders that cd leads to.
+// Package bash reads a command's text as bash does, with the parser of mvdan.cc/sh: into simple commands, their words,
+// the files that the shell itself opens for them, and the folders that cd leads to.
 //
-// Promises: what it cannot read in full has a cause in Script.Cause. Script.All and Script.Redirects hold every simple command and
-// every redirect anywhere in the text, also in substitutions, functions and the arguments of programs that run others.
+// Promises: what it cannot read in full has a cause in Script.Cause. Script.All and Script.Redirects hold every simple
+// command and every redirect anywhere in the text, also in substitutions, functions and the arguments of programs that
+// run others.
 //
 // It must not know rules, or which commands are harmless.
 package bash
@@ -55,15 +56,15 @@ type Script struct {
 // DetachWord stands in front of a command that runs in the background, so that the caller does not wait for it.
 const DetachWord = "detach"
 
-// Detached returns the command behind "detach " at the very beginning of a text. ok is false for a text without it. Anywhere else, or
-// in quotes, the word is the name of a program, which does not exist.
+// Detached returns the command behind "detach " at the very beginning of a text. ok is false for a text without it.
+// Anywhere else, or in quotes, the word is the name of a program, which does not exist.
 func Detached(command string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(command, DetachWord+" ")
 	return rest, ok && strings.TrimSpace(rest) != ""
 }
 
-// Read reads a command's text, which may begin with DetachWord. Plain then holds the commands without the word, and All holds each
-// command both with the word and without.
+// Read reads a command's text, which may begin with DetachWord. Plain then holds the commands without the word, and
+// All holds each command both with the word and without.
 func Read(text string) Script {
 	rest, detached := Detached(text)
 	if !detached {
@@ -200,8 +201,8 @@ func (s *Script) collect(node syntax.Node, text string, depth int) {
 	})
 }
 
-// found keeps a command, and those it may run: of a program that runs its arguments every end of them, because which word
-// the command begins with depends on the program's options.
+// found keeps a command, and those it may run: of a program that runs its arguments every end of them, because which
+// word the command begins with depends on the program's options.
 func (s *Script) found(words []string, deeper bool, depth int) {
 	if len(words) == 0 {
 		return
@@ -214,7 +215,8 @@ func (s *Script) found(words []string, deeper bool, depth int) {
 			s.All = append(s.All, words[i+1:])
 		}
 		if deeper && strings.ContainsAny(w, " ;|&\n$`") {
-			if inner, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(w), ""); err == nil && program.NeedsPerson(name) {
+			if inner, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(w), ""); err == nil &&
+				program.NeedsPerson(name) {
 				s.collect(inner, w, depth+1)
 			}
 		}
@@ -305,7 +307,8 @@ func plainRedirect(r *syntax.Redirect, text string) (redir Redirect, isFile bool
 	if r.N != nil && !program.IsNumber(r.N.Value) {
 		cause = display.Quote(source) + " sets a variable"
 	}
-	if end := r.End().Offset(); program.IsNumber(text[r.Word.Pos().Offset():end]) && int(end) < len(text) && strings.IndexByte("<>", text[end]) >= 0 {
+	if end := r.End().Offset(); program.IsNumber(text[r.Word.Pos().Offset():end]) && int(end) < len(text) &&
+		strings.IndexByte("<>", text[end]) >= 0 {
 		cause = display.Quote(source) + " is read as a descriptor by some shells"
 	}
 	target, wordCause := plainWord(r.Word, text)

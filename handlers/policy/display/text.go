@@ -1,7 +1,8 @@
-// Package display puts texts that come from outside into sentences for a person: quoted, on one line, and cut to a length. It also
-// says why a text may look different to a person than it is, and shortens runs of blanks.
+// Package display puts texts that come from outside into sentences for a person: quoted, on one line, and cut to a
+// length. It also says why a text may look different to a person than it is, and shortens runs of blanks.
 //
-// Promises: a quoted text holds only characters that can be seen. A shortened text shows the length of each run that it replaces.
+// Promises: a quoted text holds only characters that can be seen. A shortened text shows the length of each run that
+// it replaces.
 //
 // It must not know what the texts are.
 package display
@@ -14,8 +15,8 @@ import (
 	"unicode/utf8"
 )
 
-// Misleading returns why a person may see another text than the program that gets it. It returns an empty string when both see the
-// same. Line ends and tabs are fine in a command only.
+// Misleading returns why a person may see another text than the program that gets it. It returns an empty string when
+// both see the same. Line ends and tabs are fine in a command only.
 func Misleading(text string, isCommand bool) string {
 	if !utf8.ValidString(text) {
 		return "it is not valid text"
@@ -31,10 +32,11 @@ func Misleading(text string, isCommand bool) string {
 	return ""
 }
 
-// Blank reports whether a character shows nothing although Unicode calls it a letter, mark or symbol: fillers, joiners, and variation
-// selectors other than U+FE0F, with which emoji end.
+// Blank reports whether a character shows nothing although Unicode calls it a letter, mark or symbol: fillers,
+// joiners, and variation selectors other than U+FE0F, with which emoji end.
 func Blank(c rune) bool {
-	return c == 0x2800 || c != 0xFE0F && unicode.In(c, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+	return c == 0x2800 || c != 0xFE0F && unicode.In(c, unicode.Variation_Selector,
+		unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // Visible reports whether a person can see a character.
@@ -51,7 +53,8 @@ const maxQuoted = 60
 // Quote quotes a text for a sentence, on one line. It cuts off the end of a long text.
 func Quote(s string) string { return QuoteStart(s, maxQuoted) }
 
-// QuotePath quotes a path for a sentence, on one line. It cuts off the start of a long path, because the file's name says most.
+// QuotePath quotes a path for a sentence, on one line. It cuts off the start of a long path, because the file's name
+// says most.
 func QuotePath(s string) string {
 	r := []rune(printable(s))
 	if len(r) > maxQuoted {
@@ -87,9 +90,9 @@ var (
 	emptyRun = regexp.MustCompile(`\n([\t\p{Zs}]*\n)+`)
 )
 
-// Width is the most columns that a terminal or a phone draws for a character. Programs disagree about characters that join: a
-// row of Hangul U+1100 is one letter to Unicode, and some terminals draw each of them. So everything counts by itself, and
-// from there on, where the wide characters begin, as wide.
+// Width is the most columns that a terminal or a phone draws for a character. Programs disagree about characters that
+// join: a row of Hangul U+1100 is one letter to Unicode, and some terminals draw each of them. So everything counts by
+// itself, and from there on, where the wide characters begin, as wide.
 func Width(c rune) int {
 	switch {
 	case c == '\t':
@@ -100,8 +103,8 @@ func Width(c rune) int {
 	return 2
 }
 
-// ShortenBlanks replaces each run of more than limit blanks with ␠×N, and each run of more than limit empty lines with ⏎×N. A
-// longer run would move the text before or after it off the screen.
+// ShortenBlanks replaces each run of more than limit blanks with ␠×N, and each run of more than limit empty lines with
+// ⏎×N. A longer run would move the text before or after it off the screen.
 func ShortenBlanks(text string, limit int) string {
 	text = emptyRun.ReplaceAllStringFunc(text, func(run string) string {
 		if lines := strings.Count(run, "\n") - 1; lines > limit {

@@ -5,8 +5,9 @@ import "strings"
 // TooLong is why a person is asked once a budget is spent.
 const TooLong = "it takes too long to find out what this reads"
 
-// Budget bounds how much one evaluation looks at, and remembers what it found. Once it is spent, a Workspace finds nothing more: every
-// path and folder has TooLong as its cause, or cannot be read. A nil Budget has no bound and remembers nothing.
+// Budget bounds how much one evaluation looks at, and remembers what it found. Once it is spent, a Workspace finds
+// nothing more: every path and folder has TooLong as its cause, or cannot be read. A nil Budget has no bound and
+// remembers nothing.
 type Budget struct {
 	steps int         // left: about one for each name, line or path that is compared
 	over  func() bool // reports whether the evaluation must end before they are spent
@@ -79,7 +80,8 @@ func (w Workspace) resolve(p string) (string, bool) {
 	}
 }
 
-// Entries returns the names in a folder, at most so many, and none for what is no folder. ok is false when the folder cannot be read.
+// Entries returns the names in a folder, at most so many, and none for what is no folder. ok is false when the folder
+// cannot be read.
 func (w Workspace) Entries(folder string, most int) (entries []Entry, ok bool) {
 	b := w.Budget
 	if b == nil {

@@ -1,11 +1,11 @@
-// Package files is the file system as the policy sees it: where a path leads, which places are protected or hold secrets, and what
-// lies below a folder. It does no I/O of its own: the caller gives the functions that look.
+// Package files is the file system as the policy sees it: where a path leads, which places are protected or hold
+// secrets, and what lies below a folder. It does no I/O of its own: the caller gives the functions that look.
 //
-// Promises: paths are compared by component, by their own name and by where their symlinks lead. A place that cannot be resolved, a
-// folder that cannot be listed, and a tree that is too large have a cause.
+// Promises: paths are compared by component, by their own name and by where their symlinks lead. A place that cannot
+// be resolved, a folder that cannot be listed, and a tree that is too large have a cause.
 //
-// It must not know rules or how programs read their arguments: a Walk gets what a command reads as a program.Tree, and what rules
-// protect as a function.
+// It must not know rules or how programs read their arguments: a Walk gets what a command reads as a program.Tree, and
+// what rules protect as a function.
 package files
 
 import (
@@ -20,13 +20,14 @@ type Workspace struct {
 	Root    string                                                   // absolute, symlinks resolved
 	Resolve func(path string) (real string, ok bool)                 // nil takes paths as they are
 	List    func(folder string, most int) (entries []Entry, ok bool) // the names in a folder, at most so many
-	Tracked func(folder string) (paths []string, ok bool)            // the files that git tracks around a folder; may be nil
-	Ignored Ignored                                                  // may be nil
-	Budget  *Budget                                                  // of the evaluation; nil has no bound
+	// the files that git tracks around a folder; may be nil
+	Tracked func(folder string) (paths []string, ok bool)
+	Ignored Ignored // may be nil
+	Budget  *Budget // of the evaluation; nil has no bound
 }
 
-// Ignored reports whether an ignore file names a path below root. It calls spend with the number of lines before it compares them, and
-// returns false once spend does.
+// Ignored reports whether an ignore file names a path below root. It calls spend with the number of lines before it
+// compares them, and returns false once spend does.
 type Ignored func(path string, folder bool, spend func(steps int) bool) bool
 
 // Kind is what a name in a folder is.
@@ -58,7 +59,8 @@ type Place struct {
 // maxPath is the length of the longest path that the policy reads, in bytes. A person reads longer ones.
 const maxPath = 4 << 10
 
-// Locate returns where a path leads from a folder. cause is why that is not known. A .. goes up from where the symlink before it leads, as the kernel does.
+// Locate returns where a path leads from a folder. cause is why that is not known. A .. goes up from where the symlink
+// before it leads, as the kernel does.
 func (w Workspace) Locate(cwd, p string) (at Place, cause string) {
 	switch {
 	case p == "":

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/sandbox/protected"
 )
 
-// protectedNames are files and folders that programs read as configuration: who writes them decides what a later command
-// runs. They are protected wherever they are, as absent ones too. The sandbox protects the same names.
+// protectedNames are files and folders that programs read as configuration: who writes them decides what a later
+// command runs. They are protected wherever they are, as absent ones too. The sandbox protects the same names.
 var protectedNames = foldedSet(protected.Project, protected.Instructions, protected.Home, protected.Asked)
 
 // secretNames are files and folders that hold keys and tokens.
@@ -24,7 +24,8 @@ var secretNames = foldedSet(strings.Fields(`
 	.dockercfg .dockerconfigjson .boto .s3cfg secrets.json secrets.yml secrets.yaml secrets.toml wallet.dat
 `))
 
-var secretEndings = []string{".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".gpg", ".age", ".tfstate", ".tfvars", ".ovpn", ".kubeconfig", ".env"}
+var secretEndings = []string{".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".gpg", ".age",
+	".tfstate", ".tfvars", ".ovpn", ".kubeconfig", ".env"}
 
 // backups are the endings of files in which editors and people keep an older version of a file.
 var backups = []string{"~", ".bak", ".orig", ".save", ".swp"}
@@ -32,8 +33,8 @@ var backups = []string{"~", ".bak", ".orig", ".save", ".swp"}
 // examples are the endings of files that only show what a secret one looks like.
 var examples = []string{".example", ".sample", ".template", ".dist", ".tmpl"}
 
-// systemPlaces hold what is the machine's: processes and devices are neither read nor written without a person, the rest is
-// not written.
+// systemPlaces hold what is the machine's: processes and devices are neither read nor written without a person, the
+// rest is not written.
 var systemPlaces = struct{ read, write []string }{
 	read:  []string{"/proc", "/sys", "/dev", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d"},
 	write: []string{"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/boot", "/run", "/var/spool", "/var/run", "/System", "/Library"},
@@ -53,8 +54,8 @@ func fold(name string) string {
 	return strings.ToLower(strings.ToUpper(strings.TrimRight(name, " .")))
 }
 
-// configures says whether a path is, or lies in, what configures programs. A file HEAD makes its folder a git repository,
-// whose configuration git obeys.
+// configures says whether a path is, or lies in, what configures programs. A file HEAD makes its folder a git
+// repository, whose configuration git obeys.
 func configures(p string) bool {
 	parts := strings.Split(p, "/")
 	for i, part := range parts {
@@ -84,10 +85,12 @@ func Secret(p string) bool {
 	return false
 }
 
-// secretName reports whether a folded name, or the name of the file that it is a backup of, is one of what holds secrets.
+// secretName reports whether a folded name, or the name of the file that it is a backup of, is one of what holds
+// secrets.
 func secretName(name string, last, inGit bool) bool {
 	for swapped := false; ; {
-		if holdsSecret(name, last, inGit) || swapped && holdsSecret(strings.TrimPrefix(name, "."), last, inGit) { // vim puts a dot in front
+		// vim puts a dot in front
+		if holdsSecret(name, last, inGit) || swapped && holdsSecret(strings.TrimPrefix(name, "."), last, inGit) {
 			return true
 		}
 		i := slices.IndexFunc(backups, func(ending string) bool { return strings.HasSuffix(name, ending) })
@@ -99,8 +102,8 @@ func secretName(name string, last, inGit bool) bool {
 	}
 }
 
-// holdsSecret compares a folded name itself. Names without a dot are common for folders of source code: they count for files. Below a
-// folder .git, files may hold the URLs of remotes.
+// holdsSecret compares a folded name itself. Names without a dot are common for folders of source code: they count for
+// files. Below a folder .git, files may hold the URLs of remotes.
 func holdsSecret(name string, last, inGit bool) bool {
 	switch {
 	case example(name):
@@ -149,8 +152,8 @@ func (w Workspace) MayWrite(at Place) string {
 	return w.MayRead(at)
 }
 
-// either says whether a place, by one of its two names, is such or lies in one of the places. Where the workspace itself
-// lies says nothing about what is in it.
+// either says whether a place, by one of its two names, is such or lies in one of the places. Where the workspace
+// itself lies says nothing about what is in it.
 func (w Workspace) either(at Place, places []string, such func(string) bool) bool {
 	for _, p := range []string{at.Lexical, at.Real} {
 		if w.Root != "/" && Within(w.Root, p) {

@@ -21,8 +21,8 @@ func (w Workspace) HoldsSecrets() bool {
 	return !ok || found && git.Secret
 }
 
-// repository returns the entry .git of the workspace's repository, whose top is the workspace or a folder above. ok is false when the
-// repository has none that can be seen.
+// repository returns the entry .git of the workspace's repository, whose top is the workspace or a folder above. ok is
+// false when the repository has none that can be seen.
 func (w Workspace) repository() (git Entry, found, ok bool) {
 	for dir := w.Root; ; dir = path.Dir(dir) {
 		if w.IsRepository(dir) {
@@ -39,8 +39,8 @@ func (w Workspace) repository() (git Entry, found, ok bool) {
 	}
 }
 
-// IsRepository reports whether git may take a folder for the top of a repository, or for a repository without files of its own.
-// It is true for a folder with too many names to see them all.
+// IsRepository reports whether git may take a folder for the top of a repository, or for a repository without files of
+// its own. It is true for a folder with too many names to see them all.
 func (w Workspace) IsRepository(dir string) bool {
 	if w.Budget == nil {
 		return w.looksLikeRepository(dir)
@@ -83,7 +83,8 @@ func (w Workspace) Tracks(folder string, names []string) bool {
 	})
 }
 
-// InRepository returns where a path from the top of the repository around a folder may lead: the top is the folder or one above it.
+// InRepository returns where a path from the top of the repository around a folder may lead: the top is the folder or
+// one above it.
 func (w Workspace) InRepository(folder, p string) (places []Place) {
 	for top := folder; ; top = path.Dir(top) {
 		if at, cause := w.Locate(top, p); cause == "" {

@@ -66,7 +66,9 @@ func (w *Walk) index(folder string) string {
 		if !w.Workspace.Budget.Spend(1 + len(limits)) {
 			return TooLong
 		}
-		if len(limits) < len(w.Folders) || len(limits) == 0 || slices.ContainsFunc(limits, func(limit string) bool { return Within(limit, p) }) {
+		if len(limits) < len(w.Folders) || len(limits) == 0 || slices.ContainsFunc(limits, func(limit string) bool {
+			return Within(limit, p)
+		}) {
 			if cause := w.file(Place{p, p}, false); cause != "" {
 				return cause
 			}

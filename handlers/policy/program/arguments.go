@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// program is what must be known of a program's arguments to tell the harmless from the rest. Letters are those of short
-// options, names those of long ones, without dashes. A program that has options is known by them alone: every other option
-// asks. The fields from danger to valued describe a program that only a rule of a person allows.
+// program is what must be known of a program's arguments to tell the harmless from the rest. Letters are those of
+// short options, names those of long ones, without dashes. A program that has options is known by them alone: every
+// other option asks. The fields from danger to valued describe a program that only a rule of a person allows.
 type program struct {
-	options   options
-	danger    []string    // long options that run, write or read something else; also when abbreviated, as GNU programs allow
+	options options
+	// long options that run, write or read something else; also when abbreviated, as GNU programs allow
+	danger    []string
 	exact     []string    // long options that look like an abbreviation of one of those, and are harmless
 	letters   string      // short options of that kind
 	known     bool        // its options were read through: an option not named here is harmless
@@ -111,8 +112,8 @@ func (p program) read(words []string) (args []Argument) {
 	return args
 }
 
-// harmless reads one word with options of a program that is known by them. A value in a word of its own that looks like an
-// option is unknown: should the program not take it as the value, it would be one.
+// harmless reads one word with options of a program that is known by them. A value in a word of its own that looks
+// like an option is unknown: should the program not take it as the value, it would be one.
 func (p program) harmless(args []Argument, w, next string) (_ []Argument, used bool) {
 	end := func(a Argument, takes valueKind) ([]Argument, bool) {
 		inNext := !a.hasValue && (takes == text || takes == file)
@@ -166,7 +167,8 @@ func (p program) has(option string) bool {
 	return ok
 }
 
-// takesWord gives the full name of an option that takes the next word as its value; GNU programs know it abbreviated too.
+// takesWord gives the full name of an option that takes the next word as its value; GNU programs know it abbreviated
+// too.
 func (p program) takesWord(option string) string {
 	if slices.Contains(p.words, option) {
 		return option
@@ -191,7 +193,8 @@ func (p program) cluster(args []Argument, w, next string) (_ []Argument, used bo
 			return append(args, a), used
 		}
 		if c := w[i]; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z') {
-			return append(args, Argument{option: a.option, Value: strings.TrimPrefix(w[i:], "="), hasValue: true, Word: w}), false
+			return append(args, Argument{option: a.option, Value: strings.TrimPrefix(w[i:], "="), hasValue: true, Word: w}),
+				false
 		}
 		args = append(args, a)
 		if !p.known {

@@ -18,8 +18,8 @@ const (
 	controls     = "“%s” changes the machine or other programs"
 )
 
-// mustAsk says why a program is always asked. There are two exceptions: a script that a rule names, and a host that a rule
-// for curl names.
+// mustAsk says why a program is always asked. There are two exceptions: a script that a rule names, and a host that a
+// rule for curl names.
 var mustAsk = table(map[string]string{
 	runsOthers: `
 		detach env sudo sudoedit doas su pkexec runuser runcon sg newgrp command exec builtin nohup setsid time timeout nice ionice chrt taskset
@@ -63,8 +63,8 @@ func table(names map[string]string) map[string]string {
 	return t
 }
 
-// AlwaysAsked returns why a program is asked whatever a rule says of its name. It returns an empty string for other programs, for
-// interpreters, of which a rule may name the script, and for curl, of which a rule may name the host.
+// AlwaysAsked returns why a program is asked whatever a rule says of its name. It returns an empty string for other
+// programs, for interpreters, of which a rule may name the script, and for curl, of which a rule may name the host.
 func AlwaysAsked(name string) (cause string) {
 	if !plainName.MatchString(name) {
 		return display.Quote(name) + " is not the plain name of a program"
@@ -82,8 +82,8 @@ func Interprets(name string) bool { return mustAsk[name] == runsScripts }
 // NeedsPerson reports whether a program is in the table of those that run others, change the machine or reach out.
 func NeedsPerson(name string) bool { return mustAsk[name] != "" }
 
-// RunsArguments reports whether the words behind one may be a command of their own: those of a program that starts others, and of
-// find -exec. first says that the word is the name of the program.
+// RunsArguments reports whether the words behind one may be a command of their own: those of a program that starts
+// others, and of find -exec. first says that the word is the name of the program.
 func RunsArguments(name, before string, first bool) bool {
 	return first && mustAsk[name] == runsOthers || strings.HasPrefix(before, "-exec") || strings.HasPrefix(before, "-ok")
 }
@@ -98,7 +98,9 @@ var telling = set(`
 
 // tells says whether an option's name, without dashes and value, says that it runs something.
 func tells(name string) bool {
-	for _, part := range strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return c == '-' || c == '_' || c == '.' }) {
+	for _, part := range strings.FieldsFunc(strings.ToLower(name), func(c rune) bool {
+		return c == '-' || c == '_' || c == '.'
+	}) {
 		if telling[part] {
 			return true
 		}

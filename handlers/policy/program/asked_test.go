@@ -22,15 +22,19 @@ func TestAProgramIsDescribedOnce(t *testing.T) {
 
 func TestPlainSedKnowsASmallSetOfScripts(t *testing.T) {
 	for _, script := range []string{
-		"p", "1,5p", "$p", "/a/,/b/d", "1!d", "2,$ ! d", "s/a/b/", "s|a/b|c|gI", `s/a\/b/c/2p`, "1d;$d", "5q", "0~3p", "", "1,+3p", "/^func main/,/^}/p", "s/(a|b)+$/<&>/;$!d ; p", "/x/s/a//",
+		"p", "1,5p", "$p", "/a/,/b/d", "1!d", "2,$ ! d", "s/a/b/", "s|a/b|c|gI", `s/a\/b/c/2p`, "1d;$d", "5q", "0~3p", "",
+		"1,+3p", "/^func main/,/^}/p", "s/(a|b)+$/<&>/;$!d ; p", "/x/s/a//",
 		"s,a,b,;s#a#b#;s:a:b:;s@a@b@;s!a!b!;s%a%b%;s_a_b_",
 	} {
 		is.New(t).True(plainSed.MatchString(script)) // script
 	}
 	for _, script := range []string{
-		"w x", "s/a/b/w x", "s/a/b/e", "s/a/b/;w x", "e id", "r x", "R x", "W x", "{p}", "a x", "i x", "c x", "y/a/b/", "s/a/b", "s/[/]w x/b/", "/[/s,;]/w x,x,", "/[/s,a,]/w x,;p",
-		"1,/[/s,a,]/w x,;p", "/[]/]p", "s\na\nb\n", "1", "b", ":a", "q5", `\,a,w x`, "#n", "s/a/b/ w x", "s/]a[/]/;/e#x/p", "s/[a-z]/x/", "s/a/[b]/", "/[a]/p", "s/a\nb/c/", "s/a/b\nw x/",
-		"p\np", "s/a/b/m", "s;a;b;", "s a b ", "n", "x", "=", "l", "z", "F", "D", "1,2,3p", "p}", "p#", `s/a/b\`, `/a\/p`, "s/a/b/g w", "s/a/\\\n/", "1i\\", "$!N;w x", "v", "0,/x/e",
+		"w x", "s/a/b/w x", "s/a/b/e", "s/a/b/;w x", "e id", "r x", "R x", "W x", "{p}", "a x", "i x", "c x", "y/a/b/",
+		"s/a/b", "s/[/]w x/b/", "/[/s,;]/w x,x,", "/[/s,a,]/w x,;p",
+		"1,/[/s,a,]/w x,;p", "/[]/]p", "s\na\nb\n", "1", "b", ":a", "q5", `\,a,w x`, "#n", "s/a/b/ w x", "s/]a[/]/;/e#x/p",
+		"s/[a-z]/x/", "s/a/[b]/", "/[a]/p", "s/a\nb/c/", "s/a/b\nw x/",
+		"p\np", "s/a/b/m", "s;a;b;", "s a b ", "n", "x", "=", "l", "z", "F", "D", "1,2,3p", "p}", "p#", `s/a/b\`, `/a\/p`,
+		"s/a/b/g w", "s/a/\\\n/", "1i\\", "$!N;w x", "v", "0,/x/e",
 	} {
 		if plainSed.MatchString(script) {
 			t.Errorf("%q is no plain script", script)

@@ -10,7 +10,8 @@ const (
 	Text     = text
 )
 
-// Options returns the harmless options of the program or sub-command of git that words begin with, and whether long ones begin with one dash.
+// Options returns the harmless options of the program or sub-command of git that words begin with, and whether long
+// ones begin with one dash.
 func Options(words []string) (options map[string]ValueKind, oneDash bool) {
 	p := programs[words[0]]
 	if words[0] == "git" {

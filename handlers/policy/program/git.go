@@ -9,8 +9,8 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// What git's sub-commands do. Those in no list run other programs or change what later commands run: a rule does not reach
-// them.
+// What git's sub-commands do. Those in no list run other programs or change what later commands run: a rule does not
+// reach them.
 var (
 	gitLooks = set(`log diff show status blame annotate shortlog describe rev-parse rev-list ls-files ls-tree cat-file grep merge-base name-rev
 		show-ref show-branch for-each-ref diff-tree diff-index diff-files check-ignore count-objects whatchanged range-diff cherry version`)
@@ -19,11 +19,13 @@ var (
 	gitRemotes = set(`fetch pull push ls-remote`)
 )
 
-// gitOptions are those by which any sub-command of git runs a program, reads its configuration elsewhere, or writes a file.
+// gitOptions are those by which any sub-command of git runs a program, reads its configuration elsewhere, or writes a
+// file.
 var gitOptions = program{
 	known: true,
 	danger: []string{"output", "ext-diff", "textconv", "open-files-in-pager", "exec", "upload-pack", "receive-pack", "template", "separate-git-dir", "config",
-		"config-env", "paginate", "extcmd", "tool", "gui", "edit-description", "filters", "run", "show-signature", "verify-signatures", "gpg-sign", "interactive",
+		"config-env", "paginate", "extcmd", "tool", "gui", "edit-description", "filters", "run", "show-signature",
+		"verify-signatures", "gpg-sign", "interactive",
 		"help", "server-option", "pathspec-from-file", "strategy", "repo", "multiple"},
 	exact: []string{"text", "filter", "patch"},
 	free:  []string{"grep", "author", "committer", "format", "pretty", "message", "date", "since", "until", "after", "before", "sort", "trailer"},
@@ -107,8 +109,8 @@ var gitForces = map[string][]string{
 // gitQuiet are options before the sub-command that change nothing but how git shows what it found.
 var gitQuiet = []string{"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"}
 
-// WithoutQuiet returns a command without the options before git's sub-command that change only how git shows its result. It returns
-// commands of other programs as they are.
+// WithoutQuiet returns a command without the options before git's sub-command that change only how git shows its
+// result. It returns commands of other programs as they are.
 func WithoutQuiet(words []string) []string {
 	i := 1
 	for words[0] == "git" && i < len(words) && slices.Contains(gitQuiet, words[i]) {
@@ -142,7 +144,8 @@ func ReadGit(c Call) (g Git, cause string) {
 	if i := slices.Index(words, "--"); i >= 0 {
 		// stash list takes the -- away before it hands the rest to git log, which then reads options there
 		if j := slices.IndexFunc(words[i+1:], func(w string) bool { return strings.HasPrefix(w, "-") }); j >= 0 {
-			return Git{}, fmt.Sprintf("%s follows --, but “git %s” may still read it as an option", display.Quote(words[i+1+j]), sub)
+			return Git{}, fmt.Sprintf("%s follows --, but “git %s” may still read it as an option", display.Quote(words[i+1+j]),
+				sub)
 		}
 	}
 	p := gitProgram(words[1:])
@@ -156,7 +159,8 @@ func (g Git) Cause() string {
 		switch {
 		case a.unknown && !changes:
 			return fmt.Sprintf("%s is not an option of “git %s” that is known to be harmless", display.Quote(a.Word), g.Sub)
-		case g.program.dangerous(a), a.unknown && gitOptions.dangerous(a), slices.Contains(gitForces[g.Sub], a.option) && !g.call.Named[a.Word]:
+		case g.program.dangerous(a), a.unknown && gitOptions.dangerous(a),
+			slices.Contains(gitForces[g.Sub], a.option) && !g.call.Named[a.Word]:
 			return fmt.Sprintf("%s makes “git %s” run, read, write or overwrite something else", display.Quote(a.Word), g.Sub)
 		case gitFormats[a.option] && gitVerifies.MatchString(a.Value):
 			return display.Quote(a.Word) + " makes git run a program that checks signatures"
@@ -174,7 +178,8 @@ func (g Git) Cause() string {
 func (g Git) Usage() (files []Argument, readsOnly bool) {
 	args := g.args
 	if g.Sub != "mv" {
-		args = slices.DeleteFunc(slices.Clone(args), func(a Argument) bool { return a.Word == "HEAD" }) // a commit, not the file
+		// a commit, not the file
+		args = slices.DeleteFunc(slices.Clone(args), func(a Argument) bool { return a.Word == "HEAD" })
 	}
 	return g.program.files(args), gitLooks[g.Sub] || gitKeeps[g.Sub]
 }
@@ -192,8 +197,9 @@ func (g Git) ShowsURLs() bool { return g.Sub == "remote" && len(g.args) > 0 || g
 // gitEnters are the sub-commands that run git in the submodules of a repository as well.
 var gitEnters = set(`status diff diff-files diff-index describe add commit checkout switch restore reset rm mv merge rebase cherry-pick revert stash pull`)
 
-// gitMagic returns why an argument that begins with ":" is asked: git may take it for a pathspec with magic, which is read from the
-// top of the repository and matches more than its words. Only show and cat-file take a plain file of the index.
+// gitMagic returns why an argument that begins with ":" is asked: git may take it for a pathspec with magic, which is
+// read from the top of the repository and matches more than its words. Only show and cat-file take a plain file of the
+// index.
 func gitMagic(sub string, words []string, args []Argument) string {
 	if gitRemotes[sub] {
 		return "" // it is a refspec
@@ -234,7 +240,8 @@ func gitProgram(words []string) program {
 func (g Git) subCause() string {
 	sub, args, n := g.Sub, g.args, positionals(g.args)
 	switch list, isList := gitLists[sub]; {
-	case sub == "config" && len(args) == 2 && (args[0].Word == "--get" || args[0].Word == "get") && plainSetting.MatchString(args[1].Word):
+	case sub == "config" && len(args) == 2 && (args[0].Word == "--get" || args[0].Word == "get") &&
+		plainSetting.MatchString(args[1].Word):
 		return ""
 	case gitLooks[sub], gitKeeps[sub]:
 		return ""
@@ -301,7 +308,8 @@ func (g Git) listCause(sub string, list gitList, args []Argument, n []string) st
 	}
 	for _, a := range args {
 		if !g.call.Named[a.Word] {
-			return fmt.Sprintf("“git %s” changes more than it shows: a rule reaches that only when it names %s", sub, display.Quote(a.Word))
+			return fmt.Sprintf("“git %s” changes more than it shows: a rule reaches that only when it names %s", sub,
+				display.Quote(a.Word))
 		}
 	}
 	return ""

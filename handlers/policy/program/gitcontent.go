@@ -9,11 +9,13 @@ import (
 
 // Options of git with which a sub-command shows the content of files, and those with which one that does so shows less.
 var (
-	gitPatches = []string{"p", "u", "patch", "U", "unified", "W", "function-context", "L", "c", "cc", "dd", "word-diff", "color-words", "word-diff-regex", "binary",
+	gitPatches = []string{"p", "u", "patch", "U", "unified", "W", "function-context", "L", "c", "cc", "dd", "word-diff",
+		"color-words", "word-diff-regex", "binary",
 		"patch-with-stat", "patch-with-raw", "inter-hunk-context", "diff-merges", "check", "full-index"}
 	// Options that search files for a pattern. Which names git then prints depends on the content of the files.
 	gitSearches = []string{"S", "G", "I", "find-object", "anchored"}
-	gitNames    = []string{"stat", "numstat", "shortstat", "name-only", "name-status", "summary", "s", "no-patch", "quiet", "raw", "dirstat", "compact-summary"}
+	gitNames    = []string{"stat", "numstat", "shortstat", "name-only", "name-status", "summary", "s", "no-patch",
+		"quiet", "raw", "dirstat", "compact-summary"}
 )
 
 // revisionPath is a file in a revision: HEAD:go.mod, :2:go.mod.
@@ -43,8 +45,8 @@ func (g Git) RevisionPaths() (paths []string) {
 	return paths
 }
 
-// Content returns what the command shows of the content of files that it does not name as files in a revision. all is a folder
-// that holds everything that git may search. ok is false when the command shows no content.
+// Content returns what the command shows of the content of files that it does not name as files in a revision. all is
+// a folder that holds everything that git may search. ok is false when the command shows no content.
 func (g Git) Content(all string) (c GitContent, ok bool) {
 	named := positionals(g.args)
 	if !gitShows(g.Sub, named, g.args) {
@@ -88,14 +90,15 @@ func (g Git) Content(all string) (c GitContent, ok bool) {
 			paths = []string{all}
 		}
 		c.Trees = append(c.Trees, Tree{Hidden: true, Folders: paths})
-	case g.Sub == "diff" && slices.ContainsFunc(paths, outside): // outside its repository git compares the files themselves
+	// outside its repository git compares the files themselves
+	case g.Sub == "diff" && slices.ContainsFunc(paths, outside):
 		c.Trees = append(c.Trees, Tree{Hidden: true, Folders: paths})
 	}
 	return c, true
 }
 
-// mayBeFolder reports whether a path that is a file now is likely to have been a folder in an old revision: git then shows the
-// files that were in it.
+// mayBeFolder reports whether a path that is a file now is likely to have been a folder in an old revision: git then
+// shows the files that were in it.
 func mayBeFolder(p string) bool {
 	name := path.Base(p)
 	return strings.HasPrefix(name, ".") || len(path.Ext(name)) < 2

@@ -32,12 +32,13 @@ import (
 
 var (
 	harmlessCases = flag.Int("harmless.cases", 400, "`number` of allowed commands to run")
-	harmlessSeed  = flag.Uint64("harmless.seed", 0, "`seed` of the commands; 0 is a fixed one for one half and a new one for the other")
+	harmlessSeed  = flag.Uint64("harmless.seed", 0,
+		"`seed` of the commands; 0 is a fixed one for one half and a new one for the other")
 )
 
-// TestWhatDefaultsAllowIsHarmless runs commands that the default rules allow in the sandbox. They come from a grammar of the
-// programs, their options and hostile fragments. None may create or change a file, run a program beside those it names, or print what
-// a secret file holds.
+// TestWhatDefaultsAllowIsHarmless runs commands that the default rules allow in the sandbox. They come from a grammar
+// of the programs, their options and hostile fragments. None may create or change a file, run a program beside those
+// it names, or print what a secret file holds.
 func TestWhatDefaultsAllowIsHarmless(t *testing.T) {
 	expect.Long(t, "runs some thousand programs")
 	r := openTestbed(t)
@@ -71,9 +72,13 @@ func TestHarmfulCommandsAreNoticed(t *testing.T) {
 	expect.Long(t, "runs some thousand programs")
 	r := openTestbed(t)
 	for _, command := range []string{
-		"echo x > src/new", "touch a.txt", "rm b.txt", "sed -i s/a/b/ a.txt", "./canary", "sed '1e ./canary' a.txt", "sort --compress-program=./canary -S1 a.txt && ./canary", "git log --format=%G?",
-		"printf '%n' PATH && ls", "test -- -a -v 'a[$(./canary)]'", "sed -n '/a/w PWNED' a.txt", "echo './canary ]a/' | sed 's/]a[/]/;/e#x/p'",
-		"cat .env", "cd src && git grep --untracked LEAK ':(top).env'", "git show stash@{0}^3", "git log -p", "rg LEAK ig0", "cat private/plan", "echo x > ~/new", "chmod 600 canary", "mkdir src/d && rmdir src/d", "git branch new", "find . -name a.txt -exec ./canary ';'",
+		"echo x > src/new", "touch a.txt", "rm b.txt", "sed -i s/a/b/ a.txt", "./canary", "sed '1e ./canary' a.txt",
+		"sort --compress-program=./canary -S1 a.txt && ./canary", "git log --format=%G?",
+		"printf '%n' PATH && ls", "test -- -a -v 'a[$(./canary)]'", "sed -n '/a/w PWNED' a.txt",
+		"echo './canary ]a/' | sed 's/]a[/]/;/e#x/p'",
+		"cat .env", "cd src && git grep --untracked LEAK ':(top).env'", "git show stash@{0}^3", "git log -p", "rg LEAK ig0",
+		"cat private/plan", "echo x > ~/new", "chmod 600 canary", "mkdir src/d && rmdir src/d", "git branch new",
+		"find . -name a.txt -exec ./canary ';'",
 	} {
 		if before, after := r.before, r.run(t, []string{command}); before == after {
 			t.Errorf("%s: not noticed", command)
@@ -93,10 +98,12 @@ type testbed struct {
 func (r *testbed) workspace() string { return filepath.Join(r.dir, "workspace") }
 
 // harmlessRules are the default rules, and one that keeps a folder from being read.
-var harmlessRules = append([]policy.Rule{{Permission: "read", Pattern: "private/**", Action: policy.Deny}}, policy.Defaults...)
+var harmlessRules = append([]policy.Rule{{Permission: "read", Pattern: "private/**", Action: policy.Deny}},
+	policy.Defaults...)
 
 func (r *testbed) ask(command string) policy.Ask {
-	return policy.Ask{Type: "bash", Command: command, Cwd: r.workspace(), Root: r.workspace(), Resolve: workspace.RealPath, List: workspace.ListFolder, Tracked: workspace.TrackedFiles}
+	return policy.Ask{Type: "bash", Command: command, Cwd: r.workspace(), Root: r.workspace(),
+		Resolve: workspace.RealPath, List: workspace.ListFolder, Tracked: workspace.TrackedFiles}
 }
 
 // helpers are programs that others run: in the testbed each is a canary.
@@ -151,7 +158,8 @@ func fillWorkspace(t *testing.T, dir string) {
 		is.NoErr(os.WriteFile(path, []byte(text), 0o644))
 	}
 	for i, lines := range ignoreFiles {
-		for name, text := range map[string]string{".ignore": lines, ".env": "SECRET-LEAK-0\n", ".secrets/prod.key": "SECRET-LEAK-0\n", "sub/a.pem": "SECRET-LEAK-0\n", "b.go": "b\n"} {
+		for name, text := range map[string]string{".ignore": lines, ".env": "SECRET-LEAK-0\n",
+			".secrets/prod.key": "SECRET-LEAK-0\n", "sub/a.pem": "SECRET-LEAK-0\n", "b.go": "b\n"} {
 			path := filepath.Join(dir, fmt.Sprint("ig", i), name)
 			is.NoErr(os.MkdirAll(filepath.Dir(path), 0o755))
 			is.NoErr(os.WriteFile(path, []byte(text), 0o644))
@@ -169,7 +177,8 @@ func fillWorkspace(t *testing.T, dir string) {
 		git update-ref refs/heads/main "$(git hash-object -t commit -w --stdin < signed)"; rm signed; echo x >> a.txt; git stash push -qu -- a.txt stashed.key
 		echo y >> a.txt; git status -s`
 	cmd := exec.Command("bash", "-c", script)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -209,12 +218,14 @@ func (r *testbed) run(t *testing.T, commands []string) string {
 	is.NoErr(os.WriteFile(cases, []byte(strings.Join(commands, "\x00")+"\x00"), 0o644))
 	r.execs++
 	var out bytes.Buffer
-	result := r.Exec(t.Context(), wire.Request{Exec: fmt.Sprint("exec", r.execs), Command: fmt.Sprintf(driver, cases), Cwd: r.workspace()}, &out, &out)
+	result := r.Exec(t.Context(), wire.Request{Exec: fmt.Sprint("exec", r.execs), Command: fmt.Sprintf(driver, cases),
+		Cwd: r.workspace()}, &out, &out)
 	if result.Reason != wire.Exited {
 		t.Fatalf("%+v\n%s", result, out.String())
 	}
 	after := r.snapshot(t)
-	for end := time.Now().Add(time.Second); after != r.before && time.Now().Before(end); after = r.snapshot(t) { // the worker still removes its placeholders
+	// the worker still removes its placeholders
+	for end := time.Now().Add(time.Second); after != r.before && time.Now().Before(end); after = r.snapshot(t) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	return out.String() + after
@@ -254,7 +265,8 @@ func (r *testbed) settled(t *testing.T) string {
 	return ""
 }
 
-// snapshot is everything in workspace and home: names, modes, times and content. Git refreshes its index and makes locks.
+// snapshot is everything in workspace and home: names, modes, times and content. Git refreshes its index and makes
+// locks.
 func (r *testbed) snapshot(t *testing.T) string {
 	t.Helper()
 	var s strings.Builder
@@ -343,21 +355,28 @@ func (g *generator) pick(list []string) string { return list[g.rand.IntN(len(lis
 func (g *generator) chance(percent int) bool { return g.rand.IntN(100) < percent }
 
 // ignoreFiles are contents of ignore files. Some of them make ripgrep read hidden names.
-var ignoreFiles = []string{"!.secrets\n", " .env\n!.env\n", "!{.env,x}\n", "!*/\n", "!.[e]nv\n", "!x/../.secrets\n!.SECRETS\n", ".env\n.secrets\n", "!.gitkeep\n", "\ufeff!.env\n", "!\\.env\n", "!**/.secrets/\n", "!.env \n"}
+var ignoreFiles = []string{"!.secrets\n", " .env\n!.env\n", "!{.env,x}\n", "!*/\n", "!.[e]nv\n",
+	"!x/../.secrets\n!.SECRETS\n", ".env\n.secrets\n", "!.gitkeep\n", "\ufeff!.env\n", "!\\.env\n", "!**/.secrets/\n",
+	"!.env \n"}
 
 var (
 	fuzzFiles = strings.Fields("a.txt b.txt src src/a.go src/sub data.json . script.sed opts list0 sums canary 0 b.txt.gz -o ./-o nothing - -- HEAD v1 main HEAD~1:a.txt HEAD:src :a.txt " +
 		".env src/.env notes src/notes src/hid ../.env ../* ../other other :(top) :/ :(top).env :!x :(glob)** :(icase).ENV :^x .e* *.pem old.pem gone HEAD~3:old.pem HEAD~3 v1~2:gone stash@{0} stash@{0}^3 " +
 		"stash@{0}^3:stashed.key private private/plan LEAK SECRET ig0 ig1 ig2 ig3 ig4 ig5 ig6 ig7 ig8 ig9 ig10 ig11")
 	hostile = []string{
-		"PWNED", "./canary", "canary", "--output=PWNED", "-o", "-oPWNED", "$(./canary)", "a[$(./canary)]", "`./canary`", ";./canary", "e ./canary", "w PWNED", "@opts", "--", "-", "-e", "-f", "-x", "-exec", "-i", "-w",
-		"--pre=./canary", "--exec=./canary", "|./canary", "%n", "%G?", "%(signature)", "env", "PATH", "\\", "]", "[", "{}", ";", "+", "!", "0", "1", "5", "a b", "", "=", "a=b", ":", "HEAD:a.txt", "x/../a.txt", "\n", "é",
-		"--compress-program=./canary", "-T.", "--files0-from=list0", "--ext-diff", "--textconv", "-O./canary", "--open-files-in-pager=./canary", "-delete", "-fprint", "-C", "-c", "-l", "-s", "-D", "-z", "-p",
+		"PWNED", "./canary", "canary", "--output=PWNED", "-o", "-oPWNED", "$(./canary)", "a[$(./canary)]", "`./canary`",
+		";./canary", "e ./canary", "w PWNED", "@opts", "--", "-", "-e", "-f", "-x", "-exec", "-i", "-w",
+		"--pre=./canary", "--exec=./canary", "|./canary", "%n", "%G?", "%(signature)", "env", "PATH", "\\", "]", "[", "{}",
+		";", "+", "!", "0", "1", "5", "a b", "", "=", "a=b", ":", "HEAD:a.txt", "x/../a.txt", "\n", "é",
+		"--compress-program=./canary", "-T.", "--files0-from=list0", "--ext-diff", "--textconv", "-O./canary",
+		"--open-files-in-pager=./canary", "-delete", "-fprint", "-C", "-c", "-l", "-s", "-D", "-z", "-p",
 	}
 	fuzzSed    = strings.Split(`s / | , # ; p d q e w W r R y c a i { } ! $ 1 2,3 0~2 /a/ /] [ ] [^ []] \ \/ \n \c & + ~ g I m M x b : = N D s/a/b/ s/a/b/e ./canary #n }e } \d047 \x2f \o57 1e -`, " ")
 	fuzzJq     = strings.Split(`. .a .[] | , env $ENV $ENV.PATH input inputs "a" "\( ) ( "\" # : { } [ ] import include "./filter" as $x ; def f : keys @sh @json $__loc__ .. ? // input_filename debug if then else end 1 - reduce limit( halt`, " ")
-	fuzzPrintf = []string{"%s", "%d", "%n", "%5", "%.", "*", "$", "%q", "%b", "%(%F)T", "\\n", "%%", "l", "h", "n", "'", "-", "0", "%i", "%5n", "%c", "a"}
-	fuzzTest   = []string{"-v", "-R", "-a", "-o", "-f", "-n", "!", "(", ")", "=", "-eq", "-nt", "a[$(./canary)]", "a.txt", "--", "-t", "x", "1", "-N", "=~", "<"}
+	fuzzPrintf = []string{"%s", "%d", "%n", "%5", "%.", "*", "$", "%q", "%b", "%(%F)T", "\\n", "%%", "l", "h", "n", "'",
+		"-", "0", "%i", "%5n", "%c", "a"}
+	fuzzTest = []string{"-v", "-R", "-a", "-o", "-f", "-n", "!", "(", ")", "=", "-eq", "-nt", "a[$(./canary)]", "a.txt",
+		"--", "-t", "x", "1", "-N", "=~", "<"}
 )
 
 // command is one or several simple commands.
@@ -409,7 +428,8 @@ func (g *generator) simple() string {
 		words = []string{g.pick([]string{"sed", "sed", "find", "jq", "printf", "test"})}
 	}
 	if g.chance(20) { // what shows the content of many files
-		words = strings.Fields(g.pick([]string{"git grep", "git grep --untracked", "git diff", "git log", "git log -p", "git show", "git blame", "rg", "rg LEAK", "grep -r LEAK", "cat", "diff"}))
+		words = strings.Fields(g.pick([]string{"git grep", "git grep --untracked", "git diff", "git log", "git log -p",
+			"git show", "git blame", "rg", "rg LEAK", "grep -r LEAK", "cat", "diff"}))
 	}
 	options, oneDash := program.Options(words)
 	known := slices.Sorted(maps.Keys(options))
@@ -456,7 +476,8 @@ func (g *generator) argument(name string, options map[string]program.ValueKind, 
 func (g *generator) option(options map[string]program.ValueKind, oneDash bool, name string) []string {
 	value := g.pick(hostile)
 	if g.chance(50) {
-		value = g.pick([]string{".env", "LEAK", "notes", "old.pem", "1", "2", "a", "a.txt", "src", "x:y", "never", "auto", "always", "name", "*.go", "5k", "%s", "%F", "HEAD"})
+		value = g.pick([]string{".env", "LEAK", "notes", "old.pem", "1", "2", "a", "a.txt", "src", "x:y", "never", "auto",
+			"always", "name", "*.go", "5k", "%s", "%F", "HEAD"})
 	}
 	dash := "--"
 	if oneDash || len(name) == 1 {

@@ -7,8 +7,8 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// jqWords are what a filter of jq may name besides fields, variables and the keys of objects: keywords, and functions that
-// look at their input alone.
+// jqWords are what a filter of jq may name besides fields, variables and the keys of objects: keywords, and functions
+// that look at their input alone.
 var jqWords = set(`
 	if then elif else end and or not as def reduce foreach try catch label break null true false empty error add any all flatten range floor sqrt pow log
 	tostring tonumber type infinite nan isinfinite isnan isnormal sort sort_by group_by min max min_by max_by unique unique_by reverse contains inside
@@ -22,7 +22,8 @@ var jqWords = set(`
 // jqWord is a field, a variable, a format or a name.
 var jqWord = regexp.MustCompile(`^(\.|@|\$ *)?[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*`)
 
-// jqFilter looks at the filter, the first argument: a word that it does not know may read the environment or other files.
+// jqFilter looks at the filter, the first argument: a word that it does not know may read the environment or other
+// files.
 func jqFilter(_ Call, args []Argument) string {
 	n := positionals(args)
 	if len(n) == 0 {

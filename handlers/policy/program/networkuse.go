@@ -19,8 +19,8 @@ var networkPrograms = map[string][]string{
 // notConnected are the options of curl and wget whose value is a URL that they do not connect to.
 var notConnected = set("-d --data --data-raw --data-binary --data-urlencode --json -F --form -H --header -e --referer -A --user-agent -x --proxy -b --cookie")
 
-// NetworkUse returns the URLs that the arguments of a command name and that it will connect to, and reports whether the command
-// does nothing without a network.
+// NetworkUse returns the URLs that the arguments of a command name and that it will connect to, and reports whether
+// the command does nothing without a network.
 func NetworkUse(words []string) (urls []string, needs bool) {
 	name, rest := unwrapped(words)
 	subs, known := networkPrograms[name]
@@ -45,18 +45,21 @@ func argumentURL(name, before, word string) string {
 		return ""
 	case strings.Contains(word, "://"):
 		return word
-	case fetches && !strings.HasPrefix(word, "-") && (!strings.HasPrefix(before, "-") || before == "--") && strings.Contains(word, "."):
+	case fetches && !strings.HasPrefix(word, "-") && (!strings.HasPrefix(before, "-") || before == "--") &&
+		strings.Contains(word, "."):
 		return "http://" + word
 	}
 	return ""
 }
 
-// unwrapped returns the base name of the program that a command runs, and its arguments, without what only starts another program.
+// unwrapped returns the base name of the program that a command runs, and its arguments, without what only starts
+// another program.
 func unwrapped(words []string) (name string, rest []string) {
 	for len(words) > 0 {
 		switch base := path.Base(words[0]); {
 		case slices.Contains([]string{"sudo", "env", "nohup", "time", "exec", "command", "setsid", "timeout", "nice"}, base):
-		case strings.HasPrefix(words[0], "-"), strings.Contains(words[0], "="), strings.Trim(words[0], "0123456789.smh") == "":
+		case strings.HasPrefix(words[0], "-"), strings.Contains(words[0], "="),
+			strings.Trim(words[0], "0123456789.smh") == "":
 		default:
 			return base, words[1:]
 		}

@@ -15,7 +15,8 @@ import (
 	"pocketcoder/expect"
 )
 
-// optionsBefore and optionsBehind are the words that a program needs around an option so that it opens the file behind the option.
+// optionsBefore and optionsBehind are the words that a program needs around an option so that it opens the file behind
+// the option.
 var (
 	optionsBefore = map[string]string{
 		"grep": "-e x", "rg": "-e x", "sed": "-e p", "jq": ".", "tar": "-cf /dev/null", "realpath": "-e", "readlink": "-e -v", "cut": "-b1",
@@ -28,8 +29,8 @@ var (
 const missingFile = `(?i)(\b7['’"]?: (no such|cannot (open|stat))|cannot (open|access|read|statx?)( file)?:? ['‘"]?7\b|7 +\[error opening|(path|open) ['‘]?7\b|` +
 	`(ambiguous argument|revision|get) '7'|'7' did not match|object name:? '?7\b|7\. skipping|7: not a valid|7 \(No such|unable to (open|read) '?7|(sha1 for|commit) 7\b)`
 
-// TestOptionsTakeTheValuesThatTheTablesSay runs each program with each option of its table, and a name behind it that no file has.
-// When the program complains about that file, the name was not the value of the option.
+// TestOptionsTakeTheValuesThatTheTablesSay runs each program with each option of its table, and a name behind it that
+// no file has. When the program complains about that file, the name was not the value of the option.
 func TestOptionsTakeTheValuesThatTheTablesSay(t *testing.T) {
 	t.Parallel()
 	expect.Long(t, "runs about 1,500 programs")
@@ -49,14 +50,16 @@ func TestOptionsTakeTheValuesThatTheTablesSay(t *testing.T) {
 	is.New(t).True(tested > 500)
 }
 
-// testOptions tests the options of one program, and returns how many. It tests none of a program that does not complain about a missing file.
+// testOptions tests the options of one program, and returns how many. It tests none of a program that does not
+// complain about a missing file.
 func testOptions(t *testing.T, dir, name string, p program) (tested int) {
 	run := func(words ...string) string {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		all := slices.Concat(strings.Fields(name), strings.Fields(optionsBefore[name]), words)
 		cmd := exec.CommandContext(ctx, all[0], all[1:]...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "LC_ALL=C", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_PAGER=cat")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "LC_ALL=C", "GIT_CONFIG_GLOBAL=/dev/null",
+			"GIT_CONFIG_SYSTEM=/dev/null", "GIT_PAGER=cat")
 		out, _ := cmd.CombinedOutput()
 		return string(out)
 	}
@@ -94,7 +97,8 @@ func testOptions(t *testing.T, dir, name string, p program) (tested int) {
 func runHere(t *testing.T, dir, command string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_PAGER=cat")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
+		"GIT_PAGER=cat")
 	out, err := cmd.CombinedOutput()
 	if err != nil && strings.HasPrefix(command, "set -e") {
 		t.Fatalf("%s: %v\n%s", command, err, out)
@@ -102,8 +106,8 @@ func runHere(t *testing.T, dir, command string) string {
 	return string(out)
 }
 
-// TestGitShowsContentOnlyWithKnownOptions runs sub-commands of git that print no content with each of their options. Those that make git
-// print content must be known to do so.
+// TestGitShowsContentOnlyWithKnownOptions runs sub-commands of git that print no content with each of their options.
+// Those that make git print content must be known to do so.
 func TestGitShowsContentOnlyWithKnownOptions(t *testing.T) {
 	t.Parallel()
 	expect.Long(t, "runs about 2,000 programs")
@@ -114,7 +118,10 @@ func TestGitShowsContentOnlyWithKnownOptions(t *testing.T) {
 		echo 'MARK now ' >> b.txt`)
 	t.Run("pattern", func(t *testing.T) { testGitPatterns(t, dir) })
 	values := []string{"", "1", "b.txt", "on", "first-parent", "always", "%B", "1,1:b.txt", "log"}
-	for _, sub := range []string{"log", "whatchanged", "stash list", "show -s", "show --stat", "diff --stat HEAD~1", "diff --cached --raw", "diff-tree -r HEAD", "diff-index HEAD", "diff-files", "status", "rev-list --all", "shortlog HEAD", "ls-files", "ls-tree HEAD", "describe --all", "rev-parse HEAD", "for-each-ref", "name-rev HEAD", "cherry HEAD"} {
+	for _, sub := range []string{"log", "whatchanged", "stash list", "show -s", "show --stat", "diff --stat HEAD~1",
+		"diff --cached --raw", "diff-tree -r HEAD", "diff-index HEAD", "diff-files", "status", "rev-list --all",
+		"shortlog HEAD", "ls-files", "ls-tree HEAD", "describe --all", "rev-parse HEAD", "for-each-ref", "name-rev HEAD",
+		"cherry HEAD"} {
 		words := strings.Fields(sub)
 		p := gitProgram(words)
 		for option, takes := range p.options {
@@ -144,7 +151,8 @@ func TestGitShowsContentOnlyWithKnownOptions(t *testing.T) {
 				if gitShows(all[0], positionals(args), args) {
 					continue
 				}
-				if out := runHere(t, dir, "git "+strings.ReplaceAll(sub, " HEAD", " "+form+" HEAD")+map[bool]string{true: "", false: " " + form}[strings.Contains(sub, " HEAD")]); strings.Contains(out, "MARK") {
+				if out := runHere(t, dir, "git "+strings.ReplaceAll(sub, " HEAD", " "+form+" HEAD")+
+					map[bool]string{true: "", false: " " + form}[strings.Contains(sub, " HEAD")]); strings.Contains(out, "MARK") {
 					t.Errorf("git %s %s prints content: %s", sub, form, out[:min(len(out), 300)])
 				}
 			}
@@ -152,10 +160,12 @@ func TestGitShowsContentOnlyWithKnownOptions(t *testing.T) {
 	}
 }
 
-// testGitPatterns runs sub-commands of git with a pattern that the files match and with one that they do not. If git then prints
-// different names, it tells whether a file has a content, and gitShows must say so.
+// testGitPatterns runs sub-commands of git with a pattern that the files match and with one that they do not. If git
+// then prints different names, it tells whether a file has a content, and gitShows must say so.
 func testGitPatterns(t *testing.T, dir string) {
-	for _, sub := range []string{"log --oneline", "stash list", "show -s", "diff --stat HEAD~1", "diff --name-only --no-index a.txt b.txt", "diff --cached --raw", "diff-tree -r HEAD", "diff-index HEAD", "diff-files", "rev-list --all", "shortlog HEAD", "status", "ls-files"} {
+	for _, sub := range []string{"log --oneline", "stash list", "show -s", "diff --stat HEAD~1",
+		"diff --name-only --no-index a.txt b.txt", "diff --cached --raw", "diff-tree -r HEAD", "diff-index HEAD",
+		"diff-files", "rev-list --all", "shortlog HEAD", "status", "ls-files"} {
 		words := strings.Fields(sub)
 		for option, takes := range gitProgram(words).options {
 			if takes == nothing {
@@ -174,7 +184,8 @@ func testGitPatterns(t *testing.T, dir string) {
 				return strings.ReplaceAll(out, pattern, "")
 			}
 			if match, other := printed("^MARK"), printed("^NOPE"); match != other {
-				t.Errorf("git %s %s^MARK prints %q, and with ^NOPE %q", sub, form, match[:min(len(match), 300)], other[:min(len(other), 300)])
+				t.Errorf("git %s %s^MARK prints %q, and with ^NOPE %q", sub, form, match[:min(len(match), 300)],
+					other[:min(len(other), 300)])
 			}
 		}
 	}

@@ -1,8 +1,9 @@
-// Package program is what the policy knows of programs, as data: which programs run others, which options are harmless, which
-// arguments name files, and which folders a command reads with all that lies below. It knows git, curl, sed, jq and ripgrep best.
+// Package program is what the policy knows of programs, as data: which programs run others, which options are
+// harmless, which arguments name files, and which folders a command reads with all that lies below. It knows git,
+// curl, sed, jq and ripgrep best.
 //
-// Promises: an option or a sub-command that no table lists is not harmless. Arguments are read as the program itself reads them.
-// It looks at words only: the same words give the same answer.
+// Promises: an option or a sub-command that no table lists is not harmless. Arguments are read as the program itself
+// reads them. It looks at words only: the same words give the same answer.
 //
 // It must not know rules, the shell's syntax, or what the file system holds.
 package program
@@ -52,12 +53,14 @@ func (c Call) Usage() (u Usage, cause string) {
 	args := p.read(words)
 	for _, a := range args {
 		if a.unknown {
-			return u, fmt.Sprintf("%s is not an option of %s that is known to be harmless", display.Quote(a.Word), display.Quote(c.Words[0]))
+			return u, fmt.Sprintf("%s is not an option of %s that is known to be harmless", display.Quote(a.Word),
+				display.Quote(c.Words[0]))
 		}
 		name, _, _ := strings.Cut(strings.TrimLeft(a.Word, "-"), "=")
 		switch {
 		case p.dangerous(a), a.option != "" && !p.known && tells(name):
-			return u, fmt.Sprintf("%s makes %s run, read or write something else", display.Quote(a.Word), display.Quote(c.Words[0]))
+			return u, fmt.Sprintf("%s makes %s run, read or write something else", display.Quote(a.Word),
+				display.Quote(c.Words[0]))
 		case !described && strings.HasPrefix(a.Value, "@"):
 			return u, display.Quote(a.Word) + " reads arguments from a file"
 		}
@@ -86,8 +89,8 @@ func (c Call) OnlyReads() bool {
 	return p.readsOnly || p.freely || c.Words[0] == "cd"
 }
 
-// Script returns the arguments of an interpreter that may name files. cause is why it is not known what the interpreter runs: the
-// caller must approve the script's name.
+// Script returns the arguments of an interpreter that may name files. cause is why it is not known what the
+// interpreter runs: the caller must approve the script's name.
 func (c Call) Script() (files []Argument, cause string) {
 	rest := c.Words[1:]
 	if len(rest) == 1 && rest[0] == "--version" && c.Named[rest[0]] {
@@ -108,8 +111,8 @@ func TakesSubCommand(name string) bool {
 	return isTool || name == "git" || name == "make"
 }
 
-// SubCommand reads the sub-command of a program that has some. cause is why it is not harmless. inner is the command that a
-// sub-command such as “uv run” starts, or nil.
+// SubCommand reads the sub-command of a program that has some. cause is why it is not harmless. inner is the command
+// that a sub-command such as “uv run” starts, or nil.
 func (c Call) SubCommand() (inner []string, cause string) {
 	t, ok := tools[c.Words[0]]
 	if !ok || len(c.Words) < 2 {
@@ -131,16 +134,19 @@ func (c Call) SubCommand() (inner []string, cause string) {
 	}
 	switch {
 	case slices.Contains(t.never, sub), slices.Contains(t.never, both):
-		return nil, fmt.Sprintf("%s can run, show or change anything; a rule does not reach it", display.Quote(c.Words[0]+" "+both))
+		return nil, fmt.Sprintf("%s can run, show or change anything; a rule does not reach it",
+			display.Quote(c.Words[0]+" "+both))
 	case slices.Contains(t.freely, sub), slices.Contains(t.freely, both):
 		return nil, ""
 	case !c.Named[sub], slices.Contains(t.groups, sub) && (len(c.Words) < 3 || !c.Named[c.Words[2]]):
-		return nil, fmt.Sprintf("%s is more than looking: a rule reaches it only when it names it", display.Quote(c.Words[0]+" "+both))
+		return nil, fmt.Sprintf("%s is more than looking: a rule reaches it only when it names it",
+			display.Quote(c.Words[0]+" "+both))
 	}
 	if slices.Contains(t.wholly, sub) {
 		for _, w := range c.Words[2:] {
 			if !strings.HasPrefix(w, "-") && !c.Named[w] {
-				return nil, fmt.Sprintf("%s fetches and runs the code of %s; a rule reaches it only when it names that", display.Quote(c.Words[0]+" "+sub), display.Quote(w))
+				return nil, fmt.Sprintf("%s fetches and runs the code of %s; a rule reaches it only when it names that",
+					display.Quote(c.Words[0]+" "+sub), display.Quote(w))
 			}
 		}
 	}

@@ -1,7 +1,8 @@
 package program
 
-// programs are those whose arguments are known well enough to be reached by a rule on their name. Each that Defaults allow
-// has the list of its harmless options, from GNU's and ripgrep's manuals. An option that is missing in the list asks.
+// programs are those whose arguments are known well enough to be reached by a rule on their name. Each that Defaults
+// allow has the list of its harmless options, from GNU's and ripgrep's manuals. An option that is missing in the list
+// asks.
 var programs = map[string]program{
 	"echo":     {known: true, freely: true},
 	"pwd":      {known: true, freely: true},
@@ -127,10 +128,11 @@ var checksums = program{readsOnly: true, options: harmless("a= b l= t z binary t
 // packages are the package managers of JavaScript. npm takes abbreviated options, with one dash too.
 var packages = program{oneDash: true, letters: "Cgcr", exact: []string{"production", "cache"},
 	danger: []string{"prefix", "script-shell", "shell", "node-options", "userconfig", "globalconfig", "global", "registry", "call", "package", "git", "editor", "viewer",
-		"browser", "init-module", "onload-script", "location", "dir", "cwd", "use-yarnrc", "config", "eval", "preload", "require"}}
+		"browser", "init-module", "onload-script", "location", "dir", "cwd", "use-yarnrc", "config", "eval", "preload",
+		"require"}}
 
-// tool is a program whose first argument says what it does. A rule reaches a sub-command that is in no list only when its
-// pattern names it.
+// tool is a program whose first argument says what it does. A rule reaches a sub-command that is in no list only when
+// its pattern names it.
 type tool struct {
 	freely []string // one or two words: reached by any rule that matches
 	never  []string // reached by none

@@ -3,8 +3,9 @@ package program
 import "regexp"
 
 // plainSed matches the sed scripts that are known completely: commands p, d and q behind line numbers or plain regular
-// expressions, and s without brackets or line ends, with the flags g, i, p and a number. Every other script asks. A bracket
-// is excluded because it may hold the delimiter, so that the rest of the script begins elsewhere than it seems.
+// expressions, and s without brackets or line ends, with the flags g, i, p and a number. Every other script asks. A
+// bracket is excluded because it may hold the delimiter, so that the rest of the script begins elsewhere than it
+// seems.
 var plainSed = func() *regexp.Regexp {
 	const (
 		pattern = `/[^\[\]\\/\n]*/I?`

@@ -16,8 +16,8 @@ func noArguments(c Call, args []Argument) string {
 	return ""
 }
 
-// findActions begin the predicates of find that run or write. They are looked for everywhere, besides the list of options:
-// no name or pattern should look like one.
+// findActions begin the predicates of find that run or write. They are looked for everywhere, besides the list of
+// options: no name or pattern should look like one.
 var findActions = regexp.MustCompile(`^-(exec|ok|fprint|fls|delete|files0)`)
 
 func findPredicates(c Call, _ []Argument) string {
@@ -49,7 +49,8 @@ func tailFollows(c Call, args []Argument) string {
 	return ""
 }
 
-// printfPlain is a format in which every conversion prints. %n stores a number in a variable of the shell, such as PATH.
+// printfPlain is a format in which every conversion prints. %n stores a number in a variable of the shell, such as
+// PATH.
 var printfPlain = regexp.MustCompile(`^([^%]|%%|%[-+ #0']*(\*|\d+)?(\.(\*|\d+)?)?[diouxXeEfFgGcsbqQ])*$`)
 
 // printfFormat refuses the option that sets a variable, and formats that do.
@@ -78,7 +79,8 @@ func testOperators(c Call, _ []Argument) string {
 	return ""
 }
 
-// withoutVariables takes the variables out of the arguments of jq: --arg and --argjson are followed by a name and a value.
+// withoutVariables takes the variables out of the arguments of jq: --arg and --argjson are followed by a name and a
+// value.
 func withoutVariables(words []string) (rest []string) {
 	for i := 0; i < len(words); i++ {
 		switch {
@@ -115,7 +117,8 @@ func sedScripts(_ Call, args []Argument) string {
 	return ""
 }
 
-// dashes gives tar's first argument, which may be letters without a dash whose values follow in their order, as options.
+// dashes gives tar's first argument, which may be letters without a dash whose values follow in their order, as
+// options.
 func dashes(words []string) []string {
 	if len(words) == 0 || strings.HasPrefix(words[0], "-") {
 		return words
@@ -169,11 +172,13 @@ func makeVariables(c Call, args []Argument) string {
 
 // The options of curl that neither write, nor read a file, nor send anything but the URL and headers.
 var (
-	curlPlain = program{known: true, valued: "mHXwo", words: []string{"max-time", "header", "request", "write-out", "output", "connect-timeout"}}
+	curlPlain = program{known: true, valued: "mHXwo", words: []string{"max-time", "header", "request", "write-out",
+		"output", "connect-timeout"}}
 	curlFlags = set("s S f i I v m H X w o silent show-error fail include head verbose max-time header request write-out output connect-timeout compressed http1.1 http2")
 )
 
-// ReadCurl returns the URLs that curl is given. cause is why curl would read, write or send more than URLs and plain headers.
+// ReadCurl returns the URLs that curl is given. cause is why curl would read, write or send more than URLs and plain
+// headers.
 func (c Call) ReadCurl() (urls []string, cause string) {
 	args := curlPlain.read(c.Words[1:])
 	urls = positionals(args)

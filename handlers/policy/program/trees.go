@@ -39,7 +39,8 @@ func (c Call) trees(p program, args []Argument) []Tree {
 	if !t.always && !has(args, t.options...) || c.Words[0] == "rg" && has(args, "files", "type-list") {
 		return nil
 	}
-	r := Tree{NoContent: t.noContent, Hidden: t.visible == nil || has(args, t.visible...), Follow: slices.Contains(t.follows, "*") || has(args, t.follows...)}
+	r := Tree{NoContent: t.noContent, Hidden: t.visible == nil || has(args, t.visible...),
+		Follow: slices.Contains(t.follows, "*") || has(args, t.follows...)}
 	for _, a := range p.files(args) {
 		r.Folders = append(r.Folders, a.Value)
 	}
@@ -94,7 +95,8 @@ func (r *Tree) ripgrep(args []Argument) {
 	}
 }
 
-// GlobNames returns patterns for the names of the files that a glob of ripgrep matches, or nil when the glob may match any.
+// GlobNames returns patterns for the names of the files that a glob of ripgrep matches, or nil when the glob may match
+// any.
 func GlobNames(include string) (names []string) {
 	for _, pattern := range expandBraces(include) {
 		name := pattern[strings.LastIndexByte(pattern, '/')+1:]
@@ -122,8 +124,8 @@ func expandBraces(pattern string) (all []string) {
 // plainIgnored is a line of an ignore file that all versions of ripgrep read alike.
 var plainIgnored = regexp.MustCompile(`^[A-Za-z0-9_./*-]*$`)
 
-// ShownNames returns the hidden names, in lower case, that an ignore file with this text makes ripgrep read: a line with ! overrides
-// that it skips hidden names. It returns "*" for a line that may show any hidden name.
+// ShownNames returns the hidden names, in lower case, that an ignore file with this text makes ripgrep read: a line
+// with ! overrides that it skips hidden names. It returns "*" for a line that may show any hidden name.
 func ShownNames(text string) (names []string) {
 	for _, line := range strings.Split(text, "\n") {
 		pattern, negated := strings.CutPrefix(strings.TrimSpace(strings.TrimPrefix(line, "\ufeff")), "!")
@@ -133,7 +135,8 @@ func ShownNames(text string) (names []string) {
 		pattern = strings.TrimRight(pattern, "/")
 		name := pattern[strings.LastIndexByte(pattern, '/')+1:]
 		switch {
-		case !plainIgnored.MatchString(pattern), strings.HasPrefix(name, "*"), strings.HasPrefix(name, ".") && strings.Contains(name, "*"):
+		case !plainIgnored.MatchString(pattern), strings.HasPrefix(name, "*"),
+			strings.HasPrefix(name, ".") && strings.Contains(name, "*"):
 			return []string{"*"}
 		case strings.HasPrefix(name, "."):
 			names = append(names, strings.ToLower(name))

@@ -57,7 +57,8 @@ func (t *target) call(method, path string, body, into any) error {
 
 func (t *target) login() error {
 	var auth struct{ Token string }
-	err := t.call("POST", "/api/collections/users/auth-with-password", map[string]string{"identity": t.Email, "password": password}, &auth)
+	err := t.call("POST", "/api/collections/users/auth-with-password",
+		map[string]string{"identity": t.Email, "password": password}, &auth)
 	t.token = auth.Token
 	return err
 }
@@ -93,7 +94,8 @@ func (t *target) follow(ctx context.Context, fn func(frame []byte)) error {
 			}
 		}
 	}
-	if err := t.call("POST", "/api/realtime", map[string]any{"clientId": connected.ClientID, "subscriptions": []string{"messages/*"}}, nil); err != nil {
+	if err := t.call("POST", "/api/realtime", map[string]any{"clientId": connected.ClientID,
+		"subscriptions": []string{"messages/*"}}, nil); err != nil {
 		return err
 	}
 	go func() {
@@ -117,8 +119,8 @@ func (t *target) measure() (map[string]float64, error) {
 	if m["resident after start, MiB"], err = t.resident(); err != nil {
 		return nil, err
 	}
-	// The crowd comes first: its clients share a login, and to one that connects while another is connected PocketCoder sends
-	// again what changed in the last quarter of an hour, which is nothing yet.
+	// The crowd comes first: its clients share a login, and to one that connects while another is connected PocketCoder
+	// sends again what changed in the last quarter of an hour, which is nothing yet.
 	for _, part := range []func(map[string]float64) error{t.crowd, t.created, t.lists, t.events} {
 		if err := part(m); err != nil {
 			return nil, err

@@ -1,11 +1,11 @@
-// Command pocketbase measures the records API and realtime of PocketCoder beside those of PocketBase: the same collections,
-// rules, clients and load, each server in a process of its own, one after the other in the same run. It is a module of its
-// own, so that the product does not depend on PocketBase.
+// Command pocketbase measures the records API and realtime of PocketCoder beside those of PocketBase: the same
+// collections, rules, clients and load, each server in a process of its own, one after the other in the same run. It
+// is a module of its own, so that the product does not depend on PocketBase.
 //
 //	go run -C ops/bench/pocketbase .
 //
-// PocketBase saves records in its own process, as a relay built on it does; PocketCoder appends OpenCode's events to its log,
-// synced to disk before they are seen, and computes the records from them.
+// PocketBase saves records in its own process, as a relay built on it does; PocketCoder appends OpenCode's events to
+// its log, synced to disk before they are seen, and computes the records from them.
 package main
 
 import (
@@ -105,8 +105,8 @@ func (t *target) stop() {
 	}
 }
 
-// emit makes the server change one record count times, rate times a second, and waits until it has. Each change carries its
-// number and time.
+// emit makes the server change one record count times, rate times a second, and waits until it has. Each change
+// carries its number and time.
 func (t *target) emit(rate, count int) error {
 	if _, err := fmt.Fprintln(t.stdin, rate, count); err != nil {
 		return err

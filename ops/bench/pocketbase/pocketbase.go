@@ -62,16 +62,21 @@ func fillPocketBase(app core.App) (t target, streak *core.Record, err error) {
 		return t, nil, err
 	}
 	chats := core.NewBaseCollection("chats")
-	chats.Fields.Add(&core.TextField{Name: "title"}, &core.RelationField{Name: "user", CollectionId: users.Id, MaxSelect: 1})
+	chats.Fields.Add(&core.TextField{Name: "title"}, &core.RelationField{Name: "user", CollectionId: users.Id,
+		MaxSelect: 1})
 	if err := app.Save(chats); err != nil {
 		return t, nil, err
 	}
 	messages := core.NewBaseCollection("messages")
 	messages.Fields.Add(
-		&core.RelationField{Name: "chat", CollectionId: chats.Id, MaxSelect: 1, Required: true}, &core.TextField{Name: "role"},
-		&core.TextField{Name: "engine_message_status"}, &core.TextField{Name: "user_message_status"}, &core.TextField{Name: "ai_engine_message_id"},
-		&core.TextField{Name: "parent_id"}, &core.JSONField{Name: "parts"}, &core.TextField{Name: "error_domain"}, &core.JSONField{Name: "error_payload"},
-		&core.AutodateField{Name: "created", OnCreate: true}, &core.AutodateField{Name: "updated", OnCreate: true, OnUpdate: true},
+		&core.RelationField{Name: "chat", CollectionId: chats.Id, MaxSelect: 1, Required: true},
+		&core.TextField{Name: "role"},
+		&core.TextField{Name: "engine_message_status"}, &core.TextField{Name: "user_message_status"},
+		&core.TextField{Name: "ai_engine_message_id"},
+		&core.TextField{Name: "parent_id"}, &core.JSONField{Name: "parts"}, &core.TextField{Name: "error_domain"},
+		&core.JSONField{Name: "error_payload"},
+		&core.AutodateField{Name: "created", OnCreate: true}, &core.AutodateField{Name: "updated", OnCreate: true,
+			OnUpdate: true},
 	)
 	messages.AddIndex("messages_chat", false, "chat, created", "")
 	rule := `chat.user = @request.auth.id || @request.auth.role = "admin" || @request.auth.role = "agent"`
@@ -84,7 +89,8 @@ func fillPocketBase(app core.App) (t target, streak *core.Record, err error) {
 		r.Load(fields)
 		return r, app.Save(r)
 	}
-	ada, err := save(users, map[string]any{"email": "ada@example.org", "password": password, "role": "user", "verified": true})
+	ada, err := save(users, map[string]any{"email": "ada@example.org", "password": password, "role": "user",
+		"verified": true})
 	if err != nil {
 		return t, nil, err
 	}
@@ -96,6 +102,7 @@ func fillPocketBase(app core.App) (t target, streak *core.Record, err error) {
 	if err != nil {
 		return t, nil, err
 	}
-	streak, err = save(messages, map[string]any{"chat": other.Id, "role": "assistant", "engine_message_status": "processing"})
+	streak, err = save(messages, map[string]any{"chat": other.Id, "role": "assistant",
+		"engine_message_status": "processing"})
 	return target{Email: "ada@example.org", Chat: chat.Id}, streak, err
 }

@@ -111,7 +111,8 @@ func openPocketCoder(ctx context.Context, dir string) (o web.Options, stop func(
 
 func fillPocketCoder(ctx context.Context, s web.Options) (t target, streaming string, err error) {
 	command := handlers.Command{Actor: events.ActorSystem}
-	ada, _, err := s.Accounts.CreateAccount(ctx, account.CreateAccount{Command: command, Email: "ada@example.org", Role: account.User, Password: password})
+	ada, _, err := s.Accounts.CreateAccount(ctx, account.CreateAccount{Command: command, Email: "ada@example.org",
+		Role: account.User, Password: password})
 	if err != nil {
 		return t, "", err
 	}
@@ -126,12 +127,14 @@ func fillPocketCoder(ctx context.Context, s web.Options) (t target, streaming st
 	if err := s.Model.Wait(ctx, seq); err != nil {
 		return t, "", err
 	}
-	err = say(ctx, s.Log, streaming, 0, "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","time":{}}}`)
+	err = say(ctx, s.Log, streaming, 0, "message.updated",
+		`{"sessionID":"ses_1","info":{"id":"msg_1","role":"assistant","time":{}}}`)
 	return target{Email: "ada@example.org", Chat: listed}, streaming, err
 }
 
 func say(ctx context.Context, log *eventlog.Log, chat string, seq int64, typ, properties string) error {
-	e, err := events.NewOpenCode(chat, "local", events.NewID(), seq, events.OpenCode{Type: typ, Properties: json.RawMessage(properties)})
+	e, err := events.NewOpenCode(chat, "local", events.NewID(), seq,
+		events.OpenCode{Type: typ, Properties: json.RawMessage(properties)})
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,8 @@
 // or set-group-id bit. It limits which sockets a process can create. It kills a process that makes a system call of
 // another architecture.
 //
-// A filter sees only the number and the register arguments of a system call. It cannot read memory, so it does not decide
-// which files and addresses a command can use. Filter.Supervise adds that decision for changes of file modes.
+// A filter sees only the number and the register arguments of a system call. It cannot read memory, so it does not
+// decide which files and addresses a command can use. Filter.Supervise adds that decision for changes of file modes.
 //
 // The package must not know what an isolation level, a workspace or a worker is. On other systems it is empty.
 package seccomp

@@ -12,7 +12,8 @@ import (
 )
 
 // Sockets says which sockets a process may create. It may always create a pair of connected Unix sockets with
-// socketpair(2). With NoSockets and TCPSockets the pair may not be of datagrams, because those can be sent to any socket.
+// socketpair(2). With NoSockets and TCPSockets the pair may not be of datagrams, because those can be sent to any
+// socket.
 type Sockets int
 
 const (
@@ -34,13 +35,18 @@ type Filter []bpf.RawInstruction
 // denied are system calls that commands do not need. Some of them often have kernel vulnerabilities. Others could
 // undo the isolation.
 var denied = []uint32{
-	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR,
-	unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_UNSHARE, unix.SYS_SETNS,
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE,
+	unix.SYS_OPEN_TREE_ATTR,
+	unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_UNSHARE,
+	unix.SYS_SETNS,
 	unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD,
-	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN,
+	unix.SYS_USERFAULTFD,
 	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_FANOTIFY_INIT,
-	unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_REBOOT,
-	unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_ACCT, unix.SYS_SYSLOG, unix.SYS_SETTIMEOFDAY,
+	unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+	unix.SYS_REBOOT,
+	unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_ACCT, unix.SYS_SYSLOG,
+	unix.SYS_SETTIMEOFDAY,
 	unix.SYS_CLOCK_SETTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_VHANGUP,
 }
 
@@ -83,14 +89,16 @@ const setID = unix.S_ISUID | unix.S_ISGID
 const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 
 // modeRules deny each call that sets a bit of setID. They answer openat2 with ENOSYS, because its mode is in memory.
-// With supervise they send each chmod to the supervisor, and deny calls that set access control lists, owners or groups.
+// With supervise they send each chmod to the supervisor, and deny calls that set access control lists, owners or
+// groups.
 func modeRules(supervise bool) (program []bpf.Instruction) {
 	for _, c := range modeCalls {
 		otherwise := allow
 		if supervise && (c.path || c.call == unix.SYS_FCHMOD) {
 			otherwise = bpf.RetConstant{Val: unix.SECCOMP_RET_USER_NOTIF}
 		}
-		program = append(program, when(c.call, argument(c.mode), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: setID, SkipFalse: 1}, deny, otherwise)...)
+		program = append(program, when(c.call, argument(c.mode), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: setID, SkipFalse: 1},
+			deny, otherwise)...)
 	}
 	if supervise {
 		for _, call := range attributeCalls {
@@ -144,15 +152,19 @@ func New(o Options) (Filter, error) {
 	if !o.Clone3 {
 		program = append(program, when(unix.SYS_CLONE3, missing)...)
 	}
-	program = append(program, when(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaces, SkipFalse: 1}, deny, allow)...)
+	program = append(program, when(unix.SYS_CLONE, argument(0),
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaces, SkipFalse: 1}, deny, allow)...)
 	// The worker uses these two to start a command stopped. PTRACE_TRACEME is harmless: no process can trace the caller.
 	program = append(program, when(unix.SYS_PTRACE, among(0, unix.PTRACE_TRACEME, unix.PTRACE_DETACH)...)...)
 	program = append(program, when(unix.SYS_IOCTL, argument(1),
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2}, bpf.JumpIf{Cond: bpf.JumpEqual, Val: tioclinux, SkipTrue: 1}, allow, deny)...)
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.TIOCSTI, SkipTrue: 2},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: tioclinux, SkipTrue: 1}, allow, deny)...)
 	// Whoever opens a file with a lease waits for 45 s, programs outside the sandbox too.
-	program = append(program, when(unix.SYS_FCNTL, argument(1), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.F_SETLEASE, SkipFalse: 1}, deny, allow)...)
+	program = append(program, when(unix.SYS_FCNTL, argument(1),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.F_SETLEASE, SkipFalse: 1}, deny, allow)...)
 	// The worker labels a command's processes with this limit, to find and end them.
-	program = append(program, when(unix.SYS_SETRLIMIT, argument(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.RLIMIT_RTTIME, SkipFalse: 1}, deny, allow)...)
+	program = append(program, when(unix.SYS_SETRLIMIT, argument(0),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.RLIMIT_RTTIME, SkipFalse: 1}, deny, allow)...)
 	program = append(program, when(unix.SYS_PRLIMIT64,
 		argument(2), // a pointer to the new limit; null only reads the limit
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 0, SkipFalse: 2},
@@ -165,7 +177,8 @@ func New(o Options) (Filter, error) {
 		allow, deny)...)
 	if o.Sockets != NamespaceSockets { // System V IPC without an IPC namespace
 		for _, call := range []uint32{
-			unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
+			unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP,
+			unix.SYS_SEMCTL,
 			unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
 		} {
 			program = append(program, when(call, deny)...)
@@ -261,7 +274,8 @@ func (f Filter) File() (*os.File, error) {
 // Install installs the filter on the calling thread and its later children. The thread must have set no_new_privs.
 func (f Filter) Install() error {
 	fprog := unix.SockFprog{Len: uint16(len(f)), Filter: (*unix.SockFilter)(unsafe.Pointer(&f[0]))} // same layout
-	if _, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&fprog))); errno != 0 {
+	if _, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER,
+		uintptr(unsafe.Pointer(&fprog))); errno != 0 {
 		return fmt.Errorf("set seccomp filter: %w", errno)
 	}
 	return nil

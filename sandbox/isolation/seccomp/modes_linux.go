@@ -177,7 +177,8 @@ func readText(pid int, at uintptr) (string, error) {
 	page := uintptr(os.Getpagesize())
 	for len(text) < unix.PathMax {
 		part := make([]byte, page-at%page) // to the end of the page: the next page may be unmapped
-		got, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &part[0], Len: uint64(len(part))}}, []unix.RemoteIovec{{Base: at, Len: len(part)}}, 0)
+		got, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &part[0], Len: uint64(len(part))}},
+			[]unix.RemoteIovec{{Base: at, Len: len(part)}}, 0)
 		if err != nil {
 			return "", err
 		}

@@ -110,7 +110,8 @@ func (l *list) update() bool {
 			return l.incomplete || err == unix.EAGAIN
 		}
 		for b := buffer[:n]; len(b) >= unix.SizeofInotifyEvent; {
-			watch, mask, size := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:]), int(binary.NativeEndian.Uint32(b[12:]))
+			watch, mask, size := int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:]),
+				int(binary.NativeEndian.Uint32(b[12:]))
 			name := strings.TrimRight(string(b[unix.SizeofInotifyEvent:unix.SizeofInotifyEvent+size]), "\x00")
 			b = b[unix.SizeofInotifyEvent+size:]
 			if mask&unix.IN_Q_OVERFLOW != 0 {

@@ -1,7 +1,7 @@
 // Package changes serves the changes that a chat made to files.
 //
-// Promises: a change is shown as OpenCode reports it, whole, with hidden characters visible. A change for which the page has no more
-// room is left out as a whole, and the page says so.
+// Promises: a change is shown as OpenCode reports it, whole, with hidden characters visible. A change for which the
+// page has no more room is left out as a whole, and the page says so.
 //
 // It must not read files.
 package changes
@@ -71,7 +71,8 @@ func (f fileChange) counts() string { return fmt.Sprintf(texts.Counts, f.Additio
 // patchLine is a line of a patch.
 type patchLine struct {
 	visible.DiffLine
-	number int             // in the file, of a line that the turn left there; in the old file, of a removed one; 0 for none
+	// in the file, of a line that the turn left there; in the old file, of a removed one; 0 for none
+	number int
 	code   []visible.Token // of a line with a number: its sign, and the code behind it
 }
 

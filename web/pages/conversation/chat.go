@@ -1,7 +1,7 @@
 // Package conversation serves the list of chats, and each chat.
 //
-// Promises: a chat shows messages, requests and questions in the order of the log. What is pending is never folded away or left
-// out. Text that is being written appears as it arrives, and is replaced by the finished message.
+// Promises: a chat shows messages, requests and questions in the order of the log. What is pending is never folded
+// away or left out. Text that is being written appears as it arrives, and is replaced by the finished message.
 //
 // It must not decide what an account may see or do: the records of the API and their commands do.
 package conversation
@@ -120,8 +120,8 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, who api.Caller
 	return v, err
 }
 
-// sendMessage submits a message, or carries out the command that a person wrote instead of one. A message that is sent again stays
-// a message: another client may have submitted a text that is a command here.
+// sendMessage submits a message, or carries out the command that a person wrote instead of one. A message that is sent
+// again stays a message: another client may have submitted a text that is a command here.
 func (c Conversation) sendMessage(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	chat, text := r.PathValue("id"), site.Field(r, "text")
 	files, err := filesIn(r)

@@ -42,8 +42,8 @@ var commands = []command{
 	{"/requests", texts.CommandRequests, func(Conversation, *http.Request, api.Caller, string) (string, error) { return "/requests", nil }},
 }
 
-// commandIn returns the command that a text is, with its argument. A text of several lines, or one that begins with another word,
-// is a message, even if it begins with a slash: it may name a file.
+// commandIn returns the command that a text is, with its argument. A text of several lines, or one that begins with
+// another word, is a message, even if it begins with a slash: it may name a file.
 func commandIn(text string) (c command, argument string, ok bool) {
 	text = strings.TrimSpace(text)
 	word, argument, _ := strings.Cut(text, " ")
@@ -126,6 +126,7 @@ func (c Conversation) useModel(r *http.Request, who api.Caller, model string) (s
 		return "", api.BadField("text", "validation_required", texts.UnknownModel)
 	}
 	id := r.PathValue("id")
-	_, err := c.Records.Create(r.Context(), who, "model_selection", map[string]any{"model": model, "user": who.Account, "chat": id})
+	_, err := c.Records.Create(r.Context(), who, "model_selection",
+		map[string]any{"model": model, "user": who.Account, "chat": id})
 	return site.ChatPath(id), err
 }

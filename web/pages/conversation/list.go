@@ -119,7 +119,8 @@ func (c Conversation) startChat(_ http.ResponseWriter, r *http.Request, who api.
 	if err != nil {
 		return "", err
 	}
-	chat, err := c.Records.Create(r.Context(), who, "chats", map[string]any{"id": r.PostFormValue("id"), "title": titleOf(text)})
+	chat, err := c.Records.Create(r.Context(), who, "chats", map[string]any{"id": r.PostFormValue("id"),
+		"title": titleOf(text)})
 	if err != nil {
 		return "", err
 	}
@@ -136,7 +137,8 @@ func (c Conversation) send(r *http.Request, who api.Caller, chat, id, text strin
 	if len(parts) == 0 {
 		return api.BadField("text", "validation_required", texts.NothingToSend)
 	}
-	_, err := c.Records.Create(r.Context(), who, "messages", map[string]any{"id": id, "chat": chat, "role": "user", "parts": parts, "delivery": r.PostFormValue("delivery")})
+	_, err := c.Records.Create(r.Context(), who, "messages", map[string]any{"id": id, "chat": chat, "role": "user",
+		"parts": parts, "delivery": r.PostFormValue("delivery")})
 	return err
 }
 

@@ -48,7 +48,8 @@ func (c Conversation) liveChat(r *http.Request, who api.Caller) (site.Updates, [
 			return nil, 0, err
 		}
 		work = &v.work
-		b, err := head.Render(ctx, site.RequestsLink(v.pending, ""), chatHead(v), chatMenu(v), newest(v.chat), foot(v), sendButtons(v.chat))
+		b, err := head.Render(ctx, site.RequestsLink(v.pending, ""), chatHead(v), chatMenu(v), newest(v.chat), foot(v),
+			sendButtons(v.chat))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -64,8 +65,10 @@ func (c Conversation) liveChat(r *http.Request, who api.Caller) (site.Updates, [
 	return update, []site.Source{c.text(chat, since)}, nil
 }
 
-// chatSince returns a chat with the entries that changed after a sequence. work is what is known about its work, nil for nothing.
-func (c Conversation) chatSince(ctx context.Context, who api.Caller, chat string, w timeline.Window, after uint64, work *timeline.Work) (v chatView, err error) {
+// chatSince returns a chat with the entries that changed after a sequence. work is what is known about its work, nil
+// for nothing.
+func (c Conversation) chatSince(ctx context.Context, who api.Caller, chat string, w timeline.Window, after uint64,
+	work *timeline.Work) (v chatView, err error) {
 	err = c.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		if v, err = c.chatIn(ctx, db, who, chat); err != nil {
 			return err

@@ -85,7 +85,8 @@ func (s toolState) input() (in struct {
 // summary says in one line what a tool call is about.
 func (p part) summary() string {
 	in := p.State.input()
-	return visible.Line(cmp.Or(in.Command, in.FilePath, strings.TrimSpace(in.Pattern+" "+in.Path), in.URL, in.Query, in.Description, in.Prompt, p.State.Title))
+	return visible.Line(cmp.Or(in.Command, in.FilePath, strings.TrimSpace(in.Pattern+" "+in.Path), in.URL, in.Query,
+		in.Description, in.Prompt, p.State.Title))
 }
 
 // arguments returns the command of a tool call, or all of its arguments.

@@ -23,7 +23,8 @@ type away struct {
 	since string // time; "" for nothing to say
 }
 
-func awayIn(ctx context.Context, db dbx.Builder, user string, chats []timeline.Chat, now time.Time) (a away, err error) {
+func awayIn(ctx context.Context, db dbx.Builder, user string, chats []timeline.Chat,
+	now time.Time) (a away, err error) {
 	last, err := timeline.LastSeenBy(ctx, db, user)
 	at, unknown := time.Parse(events.TimeFormat, last.At)
 	if err != nil || unknown != nil || now.Sub(at) < awayAfter {

@@ -17,7 +17,8 @@ type outputs struct {
 	sent  site.LiveOutput
 }
 
-// fragment returns a piece of output as a fragment of the tool call that runs the command, and whether the page shows it.
+// fragment returns a piece of output as a fragment of the tool call that runs the command, and whether the page shows
+// it.
 func (o outputs) fragment(ctx context.Context, d log.Delta) (f site.Fragment, ok bool) {
 	exec := site.ExecutionOf(d)
 	call, known := o.calls[exec]

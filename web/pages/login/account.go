@@ -67,10 +67,13 @@ func (l Login) endLogin(w http.ResponseWriter, r *http.Request, who api.Caller) 
 	return l.endSession(w, r, who, r.PathValue("session"))
 }
 
-// What a User-Agent contains, and the name for it. The string of a browser may also contain the names of browsers further down.
+// What a User-Agent contains, and the name for it. The string of a browser may also contain the names of browsers
+// further down.
 var (
-	browserNames = [][2]string{{"Edg", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser/", "Samsung Internet"}, {"Firefox/", "Firefox"}, {"FxiOS/", "Firefox"}, {"CriOS/", "Chrome"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"}}
-	systemNames  = [][2]string{{"Android", "Android"}, {"iPhone", "iPhone"}, {"iPad", "iPad"}, {"Windows", "Windows"}, {"Macintosh", "Mac"}, {"CrOS", "ChromeOS"}, {"Linux", "Linux"}}
+	browserNames = [][2]string{{"Edg", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser/", "Samsung Internet"},
+		{"Firefox/", "Firefox"}, {"FxiOS/", "Firefox"}, {"CriOS/", "Chrome"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"}}
+	systemNames = [][2]string{{"Android", "Android"}, {"iPhone", "iPhone"}, {"iPad", "iPad"}, {"Windows", "Windows"},
+		{"Macintosh", "Mac"}, {"CrOS", "ChromeOS"}, {"Linux", "Linux"}}
 )
 
 // clientName names the client of a login: the browser and the system, or what the client calls itself.

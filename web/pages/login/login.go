@@ -1,7 +1,7 @@
 // Package login serves the pages of an account: the setup link, the login, and the logins of the account.
 //
-// Promises: a password and the token of a login go to the server alone, and no page shows them. A refused form comes back with
-// the reason and without its passwords.
+// Promises: a password and the token of a login go to the server alone, and no page shows them. A refused form comes
+// back with the reason and without its passwords.
 //
 // It must not know what makes a password or a token valid.
 package login
@@ -74,9 +74,11 @@ func (l Login) logOut(w http.ResponseWriter, r *http.Request, who api.Caller) (s
 }
 
 // endSession ends a session of the account, or all of them if session is empty.
-func (l Login) endSession(w http.ResponseWriter, r *http.Request, who api.Caller, session string) (next string, err error) {
+func (l Login) endSession(w http.ResponseWriter, r *http.Request, who api.Caller,
+	session string) (next string, err error) {
 	command := handlers.Command{Actor: who.Actor()}
-	if err := l.API.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: who.Account, Session: session}); err != nil {
+	if err := l.API.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: who.Account,
+		Session: session}); err != nil {
 		return "", err
 	}
 	if session == "" || session == who.Session {

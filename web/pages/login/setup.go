@@ -17,8 +17,8 @@ type setupForm struct {
 	problem     string
 }
 
-// showSetup serves the page of the one-time link. The code is in the link's fragment, which browsers do not send: setup.js puts it
-// into the form. Without script, a person copies it.
+// showSetup serves the page of the one-time link. The code is in the link's fragment, which browsers do not send:
+// setup.js puts it into the form. Without script, a person copies it.
 func (l Login) showSetup(w http.ResponseWriter, r *http.Request) error {
 	return site.Render(w, r, http.StatusOK, setupPage(setupForm{}))
 }
@@ -32,7 +32,8 @@ func (l Login) setUp(w http.ResponseWriter, r *http.Request) error {
 	if err := site.ParseForm(r); err != nil {
 		return err
 	}
-	f := setupForm{code: setupCode(r.PostFormValue("code")), email: r.PostFormValue("email"), name: r.PostFormValue("name")}
+	f := setupForm{code: setupCode(r.PostFormValue("code")), email: r.PostFormValue("email"),
+		name: r.PostFormValue("name")}
 	password := r.PostFormValue("password")
 	if password != r.PostFormValue("password_again") {
 		f.problem = texts.PasswordsDiffer

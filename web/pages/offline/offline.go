@@ -1,8 +1,8 @@
-// Package offline serves what the web app is without a connection: the service worker, and the page that it shows instead of one
-// that it has not stored.
+// Package offline serves what the web app is without a connection: the service worker, and the page that it shows
+// instead of one that it has not stored.
 //
-// Promises: the service worker and its page hold nothing of an account. The service worker changes with every static file, so that
-// a browser that has an older one replaces it.
+// Promises: the service worker and its page hold nothing of an account. The service worker changes with every static
+// file, so that a browser that has an older one replaces it.
 //
 // It must not know what the service worker stores.
 package offline
@@ -44,7 +44,8 @@ type settings struct {
 	Texts   map[string]string `json:"texts"`
 }
 
-// serveWorker serves the service worker from the root, because it handles the requests of pages below its own path alone.
+// serveWorker serves the service worker from the root, because it handles the requests of pages below its own path
+// alone.
 func (o Offline) serveWorker(w http.ResponseWriter, r *http.Request) error {
 	s := settings{Files: []string{pagePath}, Header: site.AccountHeader, Texts: texts.Worker}
 	files, err := static.Files.ReadDir(".")

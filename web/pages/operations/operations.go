@@ -1,8 +1,8 @@
-// Package operations serves what an operator looks at: the health of each part, the streams of the log and their consumers, workers,
-// events that could not be read, and what was spent.
+// Package operations serves what an operator looks at: the health of each part, the streams of the log and their
+// consumers, workers, events that could not be read, and what was spent.
 //
-// Promises: only administrators see it. Every figure is read when the page is. A part that does not answer leaves its figures out and
-// says so.
+// Promises: only administrators see it. Every figure is read when the page is. A part that does not answer leaves its
+// figures out and says so.
 //
 // It must not know how a part finds out its state.
 package operations
@@ -74,7 +74,8 @@ func (o Operations) show(r *http.Request, who api.Caller) (templ.Component, erro
 	since := time.Now().UTC().AddDate(0, 0, 1-days).Format(time.DateOnly)
 	err := o.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		v.seq = seq
-		for by, into := range map[spending.Grouping]*[]spending.Share{spending.PerDay: &v.byDay, spending.PerModel: &v.byModel, spending.PerPerson: &v.byPerson} {
+		for by, into := range map[spending.Grouping]*[]spending.Share{spending.PerDay: &v.byDay,
+			spending.PerModel: &v.byModel, spending.PerPerson: &v.byPerson} {
 			if *into, err = spending.Shares(ctx, db, since, by); err != nil {
 				return err
 			}

@@ -35,7 +35,8 @@ type details struct {
 const maxStored = 8 << 10
 
 // detailsOf describes an event. db has the read models after it.
-func (p Replay) detailsOf(ctx context.Context, db dbx.Builder, e events.Event, all steps, email func(string) string) (d details, err error) {
+func (p Replay) detailsOf(ctx context.Context, db dbx.Builder, e events.Event, all steps,
+	email func(string) string) (d details, err error) {
 	name := func(actor string) string { return actorName(actor, email) }
 	d.by, d.cause, d.stored = name(e.Actor), all.cause(e.Cause), storedText(e.Data)
 	if e.IsErased() {
@@ -51,7 +52,8 @@ func (p Replay) detailsOf(ctx context.Context, db dbx.Builder, e events.Event, a
 	switch b := body.(type) {
 	case events.OpenCode:
 		d.rows = openCodeRows(b)
-	case events.ExecRequested, events.ExecStarted, events.ExecSignalled, events.ExecConnected, events.ExecFinished, events.ExecChanged, events.ExecRefused:
+	case events.ExecRequested, events.ExecStarted, events.ExecSignalled, events.ExecConnected, events.ExecFinished,
+		events.ExecChanged, events.ExecRefused:
 		d.exec, d.rows, err = f.execution(b)
 	default:
 		d.rows, err = f.rows(b)
@@ -109,7 +111,8 @@ func openCodeRows(b events.OpenCode) []row {
 		part, _ := opencode.Read[opencode.PartUpdated](b)
 		var state struct{ Status, Title string }
 		_ = json.Unmarshal(part.Part.State, &state) // text has none
-		return []row{{texts.Tool, strings.TrimSpace(part.Part.Tool + " " + state.Status)}, {texts.Text, firstOf(part.Part.Text)}}
+		return []row{{texts.Tool, strings.TrimSpace(part.Part.Tool + " " + state.Status)},
+			{texts.Text, firstOf(part.Part.Text)}}
 	case "session.status":
 		status, _ := opencode.Read[opencode.SessionStatus](b)
 		return []row{{texts.Outcome, status.Status.Type}}
@@ -200,7 +203,8 @@ func (f *finder) message(id string) (err error) {
 	return err
 }
 
-// execution describes an event of an execution: its command, and the decision that allowed it. exec is its id if it has ended.
+// execution describes an event of an execution: its command, and the decision that allowed it. exec is its id if it
+// has ended.
 func (f *finder) execution(body events.Data) (exec string, rows []row, err error) {
 	switch b := body.(type) {
 	case events.ExecRequested:

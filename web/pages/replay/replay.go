@@ -1,7 +1,8 @@
 // Package replay serves chats as they were after any of their events, and their exports.
 //
-// Promises: a moment is computed from the log alone, and shown as the chat's page showed it. The last moment is the chat as it is.
-// A page changes nothing. The events of a chat are read once for an answer, however many moments it has.
+// Promises: a moment is computed from the log alone, and shown as the chat's page showed it. The last moment is the
+// chat as it is. A page changes nothing. The events of a chat are read once for an answer, however many moments it
+// has.
 //
 // It must not decide who may see a chat.
 package replay

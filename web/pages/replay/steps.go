@@ -29,9 +29,11 @@ type steps []step
 
 // marks are the kinds of events with a mark.
 var marks = map[string]string{
-	"opencode." + events.PermissionAsked: "request", events.PermissionRequested{}.Kind(): "request", "opencode." + events.QuestionAsked: "request",
-	events.PermissionDecided{}.Kind(): "decision", events.PermissionExpired{}.Kind(): "decision", events.QuestionAnswered{}.Kind(): "decision",
-	events.ExecRequested{}.Kind(): "execution", events.ExecRefused{}.Kind(): "execution",
+	"opencode." + events.PermissionAsked: "request", events.PermissionRequested{}.Kind(): "request",
+	"opencode." + events.QuestionAsked: "request",
+	events.PermissionDecided{}.Kind():  "decision", events.PermissionExpired{}.Kind(): "decision",
+	events.QuestionAnswered{}.Kind(): "decision",
+	events.ExecRequested{}.Kind():    "execution", events.ExecRefused{}.Kind(): "execution",
 }
 
 // markOrder is the order in which marks are shown, from top to bottom.
@@ -48,8 +50,8 @@ func stepsOf(ctx context.Context, l *log.Log, chat string) (all steps, err error
 	return all, err
 }
 
-// find returns the number of the event that a request asks for: by its number, or by a sequence at or after it. Without either it
-// is the last one.
+// find returns the number of the event that a request asks for: by its number, or by a sequence at or after it.
+// Without either it is the last one.
 func (s steps) find(r *http.Request) (int, error) {
 	if r.URL.Query().Get("event") != "" {
 		n, err := site.PositionOf(r, "event")

@@ -57,7 +57,8 @@ func (q Requests) saveAlways(_ http.ResponseWriter, r *http.Request, who api.Cal
 	asked := chats.AlwaysRequest{
 		Pattern: r.PostFormValue("pattern"), Scope: r.PostFormValue("scope"), For: r.PostFormValue("for"), Shown: permission.Shown{Request: shown},
 	}
-	if err := json.Unmarshal([]byte(r.PostFormValue("shown_rules")), &asked.ShownRules); err != nil || len(asked.ShownRules) == 0 {
+	if err := json.Unmarshal([]byte(r.PostFormValue("shown_rules")), &asked.ShownRules); err != nil ||
+		len(asked.ShownRules) == 0 {
 		return "", api.BadField("shown_rules", "validation_required", texts.NothingShown)
 	}
 	id := r.PathValue("id")
@@ -65,7 +66,8 @@ func (q Requests) saveAlways(_ http.ResponseWriter, r *http.Request, who api.Cal
 	return singleRequestPath(id), err
 }
 
-// pattern is the pattern that a person edits: the one they gave, or the proposed one. Several proposed rules have none in common.
+// pattern is the pattern that a person edits: the one they gave, or the proposed one. Several proposed rules have none
+// in common.
 func (v alwaysView) pattern() string {
 	if v.asked.Pattern == "" && len(v.proposal.Rules) == 1 {
 		return v.proposal.Rules[0].Pattern

@@ -42,7 +42,8 @@ func describe(r *timeline.Request) (a asked) {
 	case r.Permission.Permission == "budget":
 		a = asked{title: texts.Spend, text: r.Message}
 	case ask.Command() != "": // its patterns are parts of the command
-		a = asked{title: commandTitle(about.Command), text: about.Command, details: otherDetails(ask, "command", "description")}
+		a = asked{title: commandTitle(about.Command), text: about.Command,
+			details: otherDetails(ask, "command", "description")}
 		if editable(about.Command) {
 			a.command = about.Command
 		}
@@ -51,7 +52,8 @@ func describe(r *timeline.Request) (a asked) {
 		a.details = append(a.details, detail{texts.Patterns, strings.Join(ask.Patterns, "\n")})
 		a.details = append(a.details, otherDetails(ask, "diff", "files", "filepath")...)
 	default:
-		a = asked{title: fmt.Sprintf(texts.Use, r.Permission.Permission), text: strings.Join(ask.Patterns, "\n"), details: otherDetails(ask)}
+		a = asked{title: fmt.Sprintf(texts.Use, r.Permission.Permission), text: strings.Join(ask.Patterns, "\n"),
+			details: otherDetails(ask)}
 	}
 	a.title = visible.Line(a.title)
 	return a

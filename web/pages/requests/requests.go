@@ -1,7 +1,8 @@
-// Package requests serves permission requests and questions: their cards, the page of all that wait, and the page of one request.
+// Package requests serves permission requests and questions: their cards, the page of all that wait, and the page of
+// one request.
 //
-// Promises: a card shows exactly what an approval would allow, whole, and with hidden characters visible. A decision names the
-// request that its form showed, and is refused for any other.
+// Promises: a card shows exactly what an approval would allow, whole, and with hidden characters visible. A decision
+// names the request that its form showed, and is refused for any other.
 //
 // It must not decide anything.
 package requests

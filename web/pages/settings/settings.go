@@ -1,8 +1,8 @@
 // Package settings serves the configuration: lists of the records of each collection, and forms to change them.
 //
-// Promises: a form has the fields that the API's collection has, and a new collection needs its title here alone. A save changes
-// only the fields that a person changed, so that a secret that is shown hidden is not overwritten. What the rules of a collection
-// refuse is refused here with the same words.
+// Promises: a form has the fields that the API's collection has, and a new collection needs its title here alone. A
+// save changes only the fields that a person changed, so that a secret that is shown hidden is not overwritten. What
+// the rules of a collection refuse is refused here with the same words.
 //
 // It must not know what a record means.
 package settings
@@ -96,11 +96,13 @@ func (s Settings) list(ctx context.Context, db dbx.Builder, who api.Caller, name
 	if err != nil {
 		return query.Page{}, err
 	}
-	return query.List(ctx, db, s.API.Catalogue, c, who.Request(), query.Query{Sort: "-created", PerPage: maxRecords, SkipTotal: true})
+	return query.List(ctx, db, s.API.Catalogue, c, who.Request(),
+		query.Query{Sort: "-created", PerPage: maxRecords, SkipTotal: true})
 }
 
 // relatedIn returns the records of a collection that an account may list, with the field that names each.
-func (s Settings) relatedIn(ctx context.Context, db dbx.Builder, who api.Caller, name string) (all []related, err error) {
+func (s Settings) relatedIn(ctx context.Context, db dbx.Builder, who api.Caller,
+	name string) (all []related, err error) {
 	page, err := s.list(ctx, db, who, name)
 	for _, r := range page.Items {
 		all = append(all, related{r.ID(), nameOf(r)})
@@ -146,7 +148,8 @@ func (s Settings) create(_ http.ResponseWriter, r *http.Request, who api.Caller)
 	return path(about.Name), err
 }
 
-// update changes the fields that differ from what the form showed, or, if it does not say that, from the record as it is now.
+// update changes the fields that differ from what the form showed, or, if it does not say that, from the record as it
+// is now.
 func (s Settings) update(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	about, err := collectionOf(r)
 	if err != nil {
@@ -171,14 +174,16 @@ func (s Settings) remove(_ http.ResponseWriter, r *http.Request, who api.Caller)
 	return path(about.Name), s.Records.Delete(r.Context(), who, about.Name, r.PathValue("id"))
 }
 
-// shownPrefix is before the name of a field in the name of the hidden field with the text that the form showed. It differs from that of
-// the record if another person has changed the record since, or if the record has hidden characters.
+// shownPrefix is before the name of a field in the name of the hidden field with the text that the form showed. It
+// differs from that of the record if another person has changed the record since, or if the record has hidden
+// characters.
 const shownPrefix = "shown_"
 
 // newRecord stands for the id of a record that does not exist yet.
 const newRecord = "new"
 
-// fieldsIn returns the fields of a form whose text differs from the text that the form showed, by default from that of the record.
+// fieldsIn returns the fields of a form whose text differs from the text that the form showed, by default from that of
+// the record.
 func fieldsIn(r *http.Request, collection string, now func(schema.Field) string) (map[string]any, error) {
 	form, _ := records.FormOf(collection)
 	fields := map[string]any{}

@@ -10,13 +10,15 @@ import (
 	"pocketcoder/web/api"
 )
 
-// The cookie with the token of a login. Over TLS it has the prefix that keeps other hosts and plain HTTP from setting it.
+// The cookie with the token of a login. Over TLS it has the prefix that keeps other hosts and plain HTTP from setting
+// it.
 const (
 	cookieName       = "pocketcoder"
 	secureCookieName = "__Host-pocketcoder"
 )
 
-// Secure reports whether the browser reached us over TLS, as it does behind a proxy: not every proxy says so in a header.
+// Secure reports whether the browser reached us over TLS, as it does behind a proxy: not every proxy says so in a
+// header.
 func (s *Site) Secure(r *http.Request) bool { return r.TLS != nil || s.API.Proxied }
 
 // Leave ends the login in the browser.
@@ -71,7 +73,8 @@ func (s *Site) Enter(w http.ResponseWriter, r *http.Request, token account.Token
 // LocalPath returns the path and query of a page of ours, "/" for any other address.
 func LocalPath(address string) string {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || strings.Contains(address, `\`) {
+	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(u.Path, "/") ||
+		strings.HasPrefix(u.Path, "//") || strings.Contains(address, `\`) {
 		return "/"
 	}
 	return u.RequestURI()

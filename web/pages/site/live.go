@@ -31,8 +31,8 @@ const (
 	coalesce  = 50 * time.Millisecond // the shortest time between two renderings of a page
 )
 
-// Updates renders what a page of a sequence lacks, and returns the sequence of the page with it. It returns no bytes if the page
-// lacks nothing.
+// Updates renders what a page of a sequence lacks, and returns the sequence of the page with it. It returns no bytes
+// if the page lacks nothing.
 type Updates func(ctx context.Context, after uint64) (elements []byte, seq uint64, err error)
 
 // Source is a source of events of a stream.
@@ -75,7 +75,8 @@ func (s *Site) resumeAfter(r *http.Request) (uint64, error) {
 	}
 	after, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, api.BadField("after", "validation_invalid_type", "want the sequence of an event, got %q", api.Shortened(text, 40))
+		return 0, api.BadField("after", "validation_invalid_type", "want the sequence of an event, got %q",
+			api.Shortened(text, 40))
 	}
 	return after, nil
 }
@@ -96,7 +97,8 @@ func ping(ctx context.Context, out *stream.EventWriter) error {
 	}
 }
 
-// follow sends what a page of a sequence lacks, then what changes. The stream ends when the account may no longer see the page.
+// follow sends what a page of a sequence lacks, then what changes. The stream ends when the account may no longer see
+// the page.
 func (s *Site) follow(after uint64, update Updates) Source {
 	return func(ctx context.Context, out *stream.EventWriter) error {
 		if err := s.reach(ctx, after); errors.Is(err, ErrReload) {

@@ -19,11 +19,13 @@ const MaxPending = 200
 
 // Pending returns what waits for a person in the chats that an account sees.
 func (s *Site) Pending(ctx context.Context, db dbx.Builder, who api.Caller) ([]timeline.Entry, error) {
-	requests, err := s.Visible(ctx, db, who, "permissions", query.Query{Sort: "created", Filter: `status = "draft"`, PerPage: MaxPending})
+	requests, err := s.Visible(ctx, db, who, "permissions", query.Query{Sort: "created", Filter: `status = "draft"`,
+		PerPage: MaxPending})
 	if err != nil {
 		return nil, err
 	}
-	questions, err := s.Visible(ctx, db, who, "questions", query.Query{Sort: "created", Filter: `status = "asked"`, PerPage: MaxPending})
+	questions, err := s.Visible(ctx, db, who, "questions", query.Query{Sort: "created", Filter: `status = "asked"`,
+		PerPage: MaxPending})
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +33,8 @@ func (s *Site) Pending(ctx context.Context, db dbx.Builder, who api.Caller) ([]t
 }
 
 // Visible returns the ids of the records that the rules let an account list.
-func (s *Site) Visible(ctx context.Context, db dbx.Builder, who api.Caller, collection string, q query.Query) (ids []string, err error) {
+func (s *Site) Visible(ctx context.Context, db dbx.Builder, who api.Caller, collection string,
+	q query.Query) (ids []string, err error) {
 	c, err := s.API.Collection(collection)
 	if err != nil {
 		return nil, err
@@ -58,7 +61,8 @@ func PositionOf(r *http.Request, name string) (int64, error) {
 	}
 	position, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || position < 0 {
-		return 0, api.BadField(name, "validation_invalid_type", "want the sequence of an event, got %q", api.Shortened(text, 40))
+		return 0, api.BadField(name, "validation_invalid_type", "want the sequence of an event, got %q",
+			api.Shortened(text, 40))
 	}
 	return position, nil
 }

@@ -1,8 +1,8 @@
-// Package site is what all pages have in common: the check of the login, forms, errors, the frame around a page, and the stream
-// that keeps an open page up to date.
+// Package site is what all pages have in common: the check of the login, forms, errors, the frame around a page, and
+// the stream that keeps an open page up to date.
 //
-// Promises: Page, Command and Live serve nothing to a guest. A page is rendered as a whole before a byte of it is sent. A live
-// page shows the read models as they are at a sequence, and resumes there.
+// Promises: Page, Command and Live serve nothing to a guest. A page is rendered as a whole before a byte of it is
+// sent. A live page shows the read models as they are at a sequence, and resumes there.
 //
 // It must not know any page.
 package site
@@ -41,17 +41,17 @@ type Site struct {
 	Shells  *shell.Shells
 }
 
-// Policy lets a page use our own script and style files and speak to us, and nothing else. Script may turn text into elements
-// in one place alone, the policy "pocketcoder" of app.js.
+// Policy lets a page use our own script and style files and speak to us, and nothing else. Script may turn text into
+// elements in one place alone, the policy "pocketcoder" of app.js.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types pocketcoder"
 
-// AccountHeader names the account for which a page was rendered. A form that has it is refused for any other account: it was
-// filled in by the account, and sent after another one had logged in.
+// AccountHeader names the account for which a page was rendered. A form that has it is refused for any other account:
+// it was filled in by the account, and sent after another one had logged in.
 const AccountHeader = "Pocketcoder-Account"
 
-// SetHeaders sets what all pages tell browsers. With the policy no-referrer, Chromium sends "Origin: null" with a form, which
-// is refused.
+// SetHeaders sets what all pages tell browsers. With the policy no-referrer, Chromium sends "Origin: null" with a
+// form, which is refused.
 func SetHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", Policy)
 	h.Set("Referrer-Policy", "same-origin")
@@ -73,7 +73,8 @@ func (s *Site) Open(serve func(http.ResponseWriter, *http.Request) error) http.H
 }
 
 // private serves what needs a login.
-func (s *Site) private(serve func(http.ResponseWriter, *http.Request, api.Caller) error, guest http.HandlerFunc) http.Handler {
+func (s *Site) private(serve func(http.ResponseWriter, *http.Request, api.Caller) error,
+	guest http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		SetHeaders(w.Header())
 		who := s.Caller(r)
@@ -105,14 +106,16 @@ func (s *Site) Page(show func(*http.Request, api.Caller) (templ.Component, error
 }
 
 // StyledPage is Page for a page whose script makes style elements. The browser applies those that carry the nonce.
-func (s *Site) StyledPage(show func(r *http.Request, who api.Caller, nonce string) (templ.Component, error)) http.Handler {
+func (s *Site) StyledPage(show func(r *http.Request, who api.Caller, nonce string) (templ.Component,
+	error)) http.Handler {
 	return s.private(func(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 		nonce := rand.Text()
 		c, err := show(r, who, nonce)
 		if err != nil {
 			return err
 		}
-		w.Header().Set("Content-Security-Policy", strings.Replace(Policy, "style-src 'self'", "style-src 'self' 'nonce-"+nonce+"'", 1))
+		w.Header().Set("Content-Security-Policy", strings.Replace(Policy, "style-src 'self'",
+			"style-src 'self' 'nonce-"+nonce+"'", 1))
 		return Render(w, r, http.StatusOK, c)
 	}, toLogin)
 }
@@ -199,7 +202,8 @@ func ProblemText(p api.Problem) string {
 		f, ok := p.Data[field].(api.Fault)
 		switch {
 		case !ok:
-		case strings.HasSuffix(f.Message, ".") && strings.HasSuffix(p.Message, ": "+f.Message): // a sentence needs none in front
+		// a sentence needs none in front
+		case strings.HasSuffix(f.Message, ".") && strings.HasSuffix(p.Message, ": "+f.Message):
 			text[0] = f.Message
 		case strings.Contains(p.Message, f.Message):
 		case strings.Contains(f.Message, field):
@@ -214,7 +218,8 @@ func ProblemText(p api.Problem) string {
 // wantsText reports whether app.js sends a form: it shows an error without leaving the page.
 func wantsText(r *http.Request) bool { return r.Header.Get("Accept") == "text/plain" }
 
-// maxFormMemory is how much of a form is kept in memory, in bytes. Larger files are kept on disk until the request ends.
+// maxFormMemory is how much of a form is kept in memory, in bytes. Larger files are kept on disk until the request
+// ends.
 const maxFormMemory = 1 << 20
 
 // ParseForm reads the fields and files of a form.

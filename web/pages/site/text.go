@@ -13,7 +13,8 @@ import (
 	"pocketcoder/web/stream"
 )
 
-// ClockSkew is how much older than the record of its message or execution a fragment may be, because the clocks of two machines differ.
+// ClockSkew is how much older than the record of its message or execution a fragment may be, because the clocks of two
+// machines differ.
 const ClockSkew = 10 * time.Second
 
 // maxFragments is the largest number of fragments that wait for a stream.
@@ -25,9 +26,10 @@ type Fragment struct {
 	Text string `json:"text"`
 }
 
-// Writing returns a source of the texts that are being written: what fragmentOf makes of the deltas that were stored since a time and
-// match one of filters. It sends together what arrived together.
-func (s *Site) Writing(since time.Time, filters []string, fragmentOf func(context.Context, log.Delta) (Fragment, bool)) Source {
+// Writing returns a source of the texts that are being written: what fragmentOf makes of the deltas that were stored
+// since a time and match one of filters. It sends together what arrived together.
+func (s *Site) Writing(since time.Time, filters []string, fragmentOf func(context.Context, log.Delta) (Fragment,
+	bool)) Source {
 	return func(ctx context.Context, out *stream.EventWriter) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -76,8 +78,8 @@ func sendFragments(out *stream.EventWriter, f Fragment, arrived <-chan Fragment)
 	return send()
 }
 
-// maxLiveOutput is how much of what a command prints a page shows while the command runs, in bytes. When it has ended, the page shows
-// its beginning and its end.
+// maxLiveOutput is how much of what a command prints a page shows while the command runs, in bytes. When it has ended,
+// the page shows its beginning and its end.
 const maxLiveOutput = 64 << 10
 
 // LiveOutput is how much of the output of running executions was sent, in bytes.
@@ -86,7 +88,8 @@ type LiveOutput map[string]int
 // ExecutionOf returns the execution whose output a delta is.
 func ExecutionOf(d log.Delta) string { return d.Subject[strings.LastIndexByte(d.Subject, '.')+1:] }
 
-// Piece returns the text of a piece of output, and whether the page shows it. It leaves out the sequences that set colours.
+// Piece returns the text of a piece of output, and whether the page shows it. It leaves out the sequences that set
+// colours.
 func (l LiveOutput) Piece(d log.Delta) (text string, ok bool) {
 	exec := ExecutionOf(d)
 	if l[exec] > maxLiveOutput {

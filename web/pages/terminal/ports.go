@@ -10,7 +10,8 @@ import (
 	"pocketcoder/web/pages/texts"
 )
 
-// openPort leads a browser to a port of the chat. It is reached over a link: browsers do not follow a form to another origin.
+// openPort leads a browser to a port of the chat. It is reached over a link: browsers do not follow a form to another
+// origin.
 func (t Terminal) openPort(w http.ResponseWriter, r *http.Request, who api.Caller) error {
 	login, _ := t.Token(r)
 	address, err := t.Ports.Address(r, who, login)
@@ -29,7 +30,8 @@ func portOf(r *http.Request) (string, error) {
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || port == 0 {
-		return "", api.BadField("port", "validation_invalid_value", "want a port from 1 to 65535, got %q", api.Shortened(text, 40))
+		return "", api.BadField("port", "validation_invalid_value", "want a port from 1 to 65535, got %q",
+			api.Shortened(text, 40))
 	}
 	return strconv.FormatUint(port, 10), nil
 }
@@ -37,7 +39,8 @@ func portOf(r *http.Request) (string, error) {
 // portInCommand is a number in a command that can be a port: with four digits or five.
 var portInCommand = regexp.MustCompile(`\b[1-9]\d{3,4}\b`)
 
-// ports are those that running commands seem to serve, and the one that a person typed. Whether they do shows when one is opened.
+// ports are those that running commands seem to serve, and the one that a person typed. Whether they do shows when one
+// is opened.
 func ports(v view) (all []string) {
 	known := map[string]bool{"": true}
 	add := func(port string) {

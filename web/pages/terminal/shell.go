@@ -14,7 +14,9 @@ import (
 
 // showShell shows a terminal in which shell.js opens a shell of the person's own.
 func (t Terminal) showShell(r *http.Request, who api.Caller, nonce string) (templ.Component, error) {
-	v, err := t.read(r.Context(), who, r.PathValue("id"), func(dbx.Builder, string) ([]execution, bool, error) { return nil, false, nil })
+	v, err := t.read(r.Context(), who, r.PathValue("id"), func(dbx.Builder, string) ([]execution, bool, error) {
+		return nil, false, nil
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,9 @@
 // Package terminal serves the commands of a chat with what they print, the way to the ports that they serve, and a
 // person's own shell.
 //
-// Promises: output is shown as text with its colours: no control sequence moves, hides or starts anything. A page shows a bounded
-// number of commands, and of each a bounded part of the output. What a command prints appears while it runs.
+// Promises: output is shown as text with its colours: no control sequence moves, hides or starts anything. A page
+// shows a bounded number of commands, and of each a bounded part of the output. What a command prints appears while it
+// runs.
 //
 // It must not decide what an account may see or reach: the rules of the API do.
 package terminal
@@ -60,7 +61,8 @@ func (t Terminal) show(r *http.Request, who api.Caller) (templ.Component, error)
 	if err != nil {
 		return nil, err
 	}
-	v, err := t.read(r.Context(), who, r.PathValue("id"), func(db dbx.Builder, chat string) (all []execution, earlier bool, err error) {
+	v, err := t.read(r.Context(), who, r.PathValue("id"), func(db dbx.Builder, chat string) (all []execution,
+		earlier bool, err error) {
 		runs, earlier, err := timeline.LatestRuns(r.Context(), db, chat, before, maxExecutions)
 		return executionsOf(runs), earlier, err
 	})
@@ -73,7 +75,8 @@ func (t Terminal) show(r *http.Request, who api.Caller) (templ.Component, error)
 }
 
 // read returns a chat that the account may view, with executions.
-func (t Terminal) read(ctx context.Context, who api.Caller, chat string, executions func(dbx.Builder, string) ([]execution, bool, error)) (v view, err error) {
+func (t Terminal) read(ctx context.Context, who api.Caller, chat string,
+	executions func(dbx.Builder, string) ([]execution, bool, error)) (v view, err error) {
 	err = t.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		v.seq = seq
 		if v.chat, err = t.Chat(ctx, db, who, chat); err != nil {

@@ -55,5 +55,6 @@ const (
 var (
 	MarkNames = map[string]string{"request": "Requests", "decision": "Decisions", "execution": "Commands"}
 	Decisions = map[string]string{"authorized": "approved", "denied": "denied"}
-	Actors    = map[string]string{"policy": Rule, "sandbox": "the sandbox", "system": Product, "anonymous": "a client that is not logged in", "engine": "OpenCode"}
+	Actors    = map[string]string{"policy": Rule, "sandbox": "the sandbox", "system": Product,
+		"anonymous": "a client that is not logged in", "engine": "OpenCode"}
 )

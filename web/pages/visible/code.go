@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Token is a run of source code. Its class is "k" for a keyword, "s" for a string, "n" for a number, "c" for a comment and empty
-// for all else.
+// Token is a run of source code. Its class is "k" for a keyword, "s" for a string, "n" for a number, "c" for a comment
+// and empty for all else.
 type Token struct{ Class, Text string }
 
-// language is what a reader distinguishes in source code. The scanner knows no grammar: it takes time in proportion to the text,
-// whatever the text is. (Measured on 13 KB: a library with the grammars of Pygments takes 60 to 190 ms, which a chat of 200
-// messages cannot afford.)
+// language is what a reader distinguishes in source code. The scanner knows no grammar: it takes time in proportion to
+// the text, whatever the text is. (Measured on 13 KB: a library with the grammars of Pygments takes 60 to 190 ms,
+// which a chat of 200 messages cannot afford.)
 type language struct {
 	comments []string // that end with the line
 	block    [2]string

@@ -52,7 +52,8 @@ func TestCodeKeepsEveryCharacter(t *testing.T) {
 
 func TestTheLanguageOfAFileIsThatOfItsName(t *testing.T) {
 	t.Parallel()
-	for file, want := range map[string]string{"a/b.go": "go", "Makefile": "makefile", "x/Dockerfile": "dockerfile", "a.TS": "ts", "a": "", "a.unknown": "", "": ""} {
+	for file, want := range map[string]string{"a/b.go": "go", "Makefile": "makefile", "x/Dockerfile": "dockerfile",
+		"a.TS": "ts", "a": "", "a.unknown": "", "": ""} {
 		is.New(t).Equal(LanguageOf(file), want)
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Colored splits what a command printed into tokens whose classes are its colours, and leaves out the sequences that set them
-// (SGR, ECMA-48). All other control sequences stay in the text. Where a carriage return began a line anew, as a progress bar does,
-// only the carriage return and the last text of the line stay.
+// Colored splits what a command printed into tokens whose classes are its colours, and leaves out the sequences that
+// set them (SGR, ECMA-48). All other control sequences stay in the text. Where a carriage return began a line anew, as
+// a progress bar does, only the carriage return and the last text of the line stay.
 //
-// No colour hides a text: the classes of colours are legible on every background, backgrounds differ little from the page, and
-// concealed text is shown.
+// No colour hides a text: the classes of colours are legible on every background, backgrounds differ little from the
+// page, and concealed text is shown.
 func Colored(text string) []Token {
 	var c colored
 	for len(text) > 0 {
@@ -69,7 +69,8 @@ func (c *colored) endLine() {
 	c.line = len(c.all)
 }
 
-// selectGraphicRendition returns the parameters and the length of the sequence that a text begins with, 0 for another text.
+// selectGraphicRendition returns the parameters and the length of the sequence that a text begins with, 0 for another
+// text.
 func selectGraphicRendition(text string) (params string, n int) {
 	rest, found := strings.CutPrefix(text, "\x1b[")
 	if !found {
@@ -96,7 +97,8 @@ func (l look) class() string {
 	for _, one := range []struct {
 		set  bool
 		name string
-	}{{l.bold, "bold"}, {l.dim, "dim"}, {l.italic, "italic"}, {l.underline, "underline"}, {l.struck, "struck"}, {l.inverse != l.marked, "marked"}} {
+	}{{l.bold, "bold"}, {l.dim, "dim"}, {l.italic, "italic"}, {l.underline, "underline"}, {l.struck, "struck"},
+		{l.inverse != l.marked, "marked"}} {
 		if one.set {
 			all = append(all, one.name)
 		}

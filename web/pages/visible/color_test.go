@@ -43,7 +43,8 @@ func TestColorsOfOutputBecomeClasses(t *testing.T) {
 // What is no colour and no overwritten line is in the tokens as it was printed.
 func TestNothingOfOutputIsLost(t *testing.T) {
 	t.Parallel()
-	piece := rapid.SampledFrom([]string{"a", "ü", "\x00", "\x1b", "[", "31", "m", ";", "\n", "\x1b[1m", "\u202e", "\x1b]8;;x\x07", "\xff"})
+	piece := rapid.SampledFrom([]string{"a", "ü", "\x00", "\x1b", "[", "31", "m", ";", "\n", "\x1b[1m", "\u202e",
+		"\x1b]8;;x\x07", "\xff"})
 	rapid.Check(t, func(t *rapid.T) {
 		text, shown := strings.Join(rapid.SliceOf(piece).Draw(t, "text"), ""), ""
 		for _, token := range visible.Colored(text) {

@@ -21,8 +21,9 @@ import (
 	"pocketcoder/web/pages/texts"
 )
 
-// What is read as markdown: a longer text, or one with more of the characters that nest or pair, takes the parser too long, and a table
-// gets a cell for every column of its head in every row. (Measured: 32 KiB of one such character take 0.3 s.) It is shown as it is.
+// What is read as markdown: a longer text, or one with more of the characters that nest or pair, takes the parser too
+// long, and a table gets a cell for every column of its head in every row. (Measured: 32 KiB of one such character
+// take 0.3 s.) It is shown as it is.
 const (
 	maxMarkdown   = 64 << 10 // bytes
 	maxMarks      = 4000     // of one character
@@ -46,12 +47,15 @@ func isPlain(text string) bool {
 	return columns*strings.Count(text, "\n") > maxTableCells
 }
 
-// markdown renders what a model writes. It has no attributes and so no ids: an id would stand for an element of the page.
+// markdown renders what a model writes. It has no attributes and so no ids: an id would stand for an element of the
+// page.
 var markdown = goldmark.New(
 	// Without the transformer of link reference definitions, which would show nothing.
-	goldmark.WithParser(parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...), parser.WithInlineParsers(parser.DefaultInlineParsers()...))),
+	goldmark.WithParser(parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...),
+		parser.WithInlineParsers(parser.DefaultInlineParsers()...))),
 	goldmark.WithExtensions(
-		extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), // the policy forbids style attributes
+		// the policy forbids style attributes
+		extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)),
 		extension.Strikethrough, extension.Linkify, extension.TaskList,
 	),
 	goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(outsideNodes{}, 100))),
@@ -83,8 +87,8 @@ func plainHTML(rendered string) string {
 	return b.String()
 }
 
-// outsideNodes renders what could lead out of the page: links with the host that they lead to, images as their descriptions, and
-// HTML as text. It also renders code, in colours.
+// outsideNodes renders what could lead out of the page: links with the host that they lead to, images as their
+// descriptions, and HTML as text. It also renders code, in colours.
 type outsideNodes struct{}
 
 func (outsideNodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
@@ -109,7 +113,8 @@ func outside(address string) (href, host string) {
 	return u.String(), host
 }
 
-// asciiHost returns the host of an address as browsers look it up. Letters of other alphabets look like those of a known host.
+// asciiHost returns the host of an address as browsers look it up. Letters of other alphabets look like those of a
+// known host.
 func asciiHost(u *url.URL) (host string, err error) {
 	host = u.Hostname()
 	if net.ParseIP(host) != nil {

@@ -1,6 +1,8 @@
-// Package visible makes what comes from outside visible as it is: hidden characters are named, and markdown leads nowhere unseen.
+// Package visible makes what comes from outside visible as it is: hidden characters are named, and markdown leads
+// nowhere unseen.
 //
-// Promises: nothing in a text runs, hides or reorders what a person reads. A text of any form is rendered in little time and memory.
+// Promises: nothing in a text runs, hides or reorders what a person reads. A text of any form is rendered in little
+// time and memory.
 //
 // It must not know what the texts are about.
 package visible
@@ -19,11 +21,12 @@ type Piece struct {
 	Hidden bool
 }
 
-// Exact splits a text that a person decides on. Line ends, tabs and spaces stay; every other character that shows nothing, or
-// moves what is around it, becomes its name.
+// Exact splits a text that a person decides on. Line ends, tabs and spaces stay; every other character that shows
+// nothing, or moves what is around it, becomes its name.
 func Exact(text string) []Piece { return pieces(text, display.Visible) }
 
-// Prose splits a text that is only read, not decided on. Spaces of other widths, and the joiners in emoji and Persian, stay.
+// Prose splits a text that is only read, not decided on. Spaces of other widths, and the joiners in emoji and Persian,
+// stay.
 func Prose(text string) []Piece {
 	return pieces(text, func(c rune) bool {
 		return display.Visible(c) || unicode.Is(unicode.Zs, c) || c == '\u200c' || c == '\u200d'

@@ -61,7 +61,8 @@ func (s *Scope) compare(left operand, op fexpr.SignOp, right operand) (string, e
 	return left.sql + " " + strings.TrimPrefix(string(op), "?") + " " + right.sql, nil
 }
 
-// equal compares as PocketBase does: NULL equals the empty text, except in JSON. Other than there, nobody owns what has no owner.
+// equal compares as PocketBase does: NULL equals the empty text, except in JSON. Other than there, nobody owns what
+// has no owner.
 func equal(left, right operand) string {
 	switch {
 	case left.nobody && !right.literal || right.nobody && !left.literal:
@@ -145,8 +146,8 @@ func hasWildcard(s string) bool {
 	return false
 }
 
-// escapeLike escapes what LIKE would not take literally and is not escaped yet. It reads from the end: a backslash belongs to
-// what follows it.
+// escapeLike escapes what LIKE would not take literally and is not escaped yet. It reads from the end: a backslash
+// belongs to what follows it.
 func escapeLike(s string) string {
 	b := make([]byte, 0, len(s)+8)
 	for i := len(s) - 1; i >= 0; i-- {

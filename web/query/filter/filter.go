@@ -1,11 +1,12 @@
-// Package filter compiles PocketBase's filter and sort languages to SQL conditions over the row t of a collection. Access rules
-// are written in the same language.
+// Package filter compiles PocketBase's filter and sort languages to SQL conditions over the row t of a collection.
+// Access rules are written in the same language.
 //
-// Promises: every value is bound. Rules are trusted and see all records; a client's filter sees only records that the client
-// may list. Limits bound the length, depth and number of relations of what a client sends.
+// Promises: every value is bound. Rules are trusted and see all records; a client's filter sees only records that the
+// client may list. Limits bound the length, depth and number of relations of what a client sends.
 //
-// Two things differ from PocketBase on purpose. No field equals @request.auth.… while nobody is logged in, so a record without
-// an owner is not public. :each and :length work on JSON fields. Of the request, only the account is known: @request.auth.
+// Two things differ from PocketBase on purpose. No field equals @request.auth.… while nobody is logged in, so a record
+// without an owner is not public. :each and :length work on JSON fields. Of the request, only the account is known:
+// @request.auth.
 //
 // It must not run SQL.
 package filter
@@ -19,7 +20,8 @@ import (
 	"github.com/ganigeorgiev/fexpr"
 )
 
-// parse reads an expression. What only a client could send is checked before the parser, which descends into parentheses.
+// parse reads an expression. What only a client could send is checked before the parser, which descends into
+// parentheses.
 func (s *Scope) parse(text string) ([]fexpr.ExprGroup, error) {
 	if !s.trusted && len(text) > MaxText {
 		return nil, TooLong(s.parameter, text)
@@ -136,8 +138,8 @@ func mixed(groups []fexpr.ExprGroup, parts []string) string {
 	return "(" + b.String() + ")"
 }
 
-// expression compiles a comparison. Where an operand leads to many records and the operator has no ?, one of them has to
-// match and none may fail to.
+// expression compiles a comparison. Where an operand leads to many records and the operator has no ?, one of them has
+// to match and none may fail to.
 func (s *Scope) expression(e fexpr.Expr) (sql string, many bool, err error) {
 	left, err := s.operand(e.Left, s.joins)
 	if err != nil {
@@ -170,5 +172,6 @@ func (s *Scope) expression(e fexpr.Expr) (sql string, many bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	return "(" + sql + " AND NOT EXISTS (SELECT 1 FROM (SELECT 1)" + leftJoins.sql() + rightJoins.sql() + " WHERE NOT (" + each + ")))", many, nil
+	return "(" + sql + " AND NOT EXISTS (SELECT 1 FROM (SELECT 1)" + leftJoins.sql() + rightJoins.sql() + " WHERE NOT (" +
+		each + ")))", many, nil
 }

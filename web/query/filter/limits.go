@@ -10,9 +10,10 @@ const (
 	MaxPath        = 6    // relations in a path, PocketBase
 	maxSort        = 8    // fields, PocketBase
 	maxSortName    = 255  // bytes, PocketBase
-	maxPattern     = 256  // bytes of a text searched with ~: in the worst case SQLite compares all of it at every place of the other text
-	maxJoins       = 20   // relations followed in a filter or a sort; SQLite joins at most 64 tables
-	maxMany        = 4    // of these, how many may lead to several records: they multiply
+	// bytes of a text searched with ~: in the worst case SQLite compares all of it at every place of the other text
+	maxPattern = 256
+	maxJoins   = 20 // relations followed in a filter or a sort; SQLite joins at most 64 tables
+	maxMany    = 4  // of these, how many may lead to several records: they multiply
 )
 
 // TooLong refuses a parameter with more than maxText bytes.

@@ -58,7 +58,9 @@ func (w *walk) step(p place, f schema.Field, found bool, path, segment string) (
 		return place{}, false, nil
 	}
 	value := p.collection.Column(f, p.alias)
-	next, err = w.join(w.joins, path, p, to, false, false, func(alias string) string { return to.IDColumn(alias) + " = " + value })
+	next, err = w.join(w.joins, path, p, to, false, false, func(alias string) string {
+		return to.IDColumn(alias) + " = " + value
+	})
 	return next, true, err
 }
 
@@ -112,7 +114,8 @@ func (w *walk) json(p place, f schema.Field, keys []string) (operand, error) {
 			b.WriteString(`."` + key + `"`)
 		}
 	}
-	return operand{sql: extract(p.collection.Column(f, p.alias), w.Bind(b.String())), nulls: distinct, many: p.many, all: p.all}, nil
+	return operand{sql: extract(p.collection.Column(f, p.alias), w.Bind(b.String())), nulls: distinct, many: p.many,
+		all: p.all}, nil
 }
 
 // extract is the value in JSON at a path. Text that is no JSON is its own value, and has nothing inside.

@@ -10,7 +10,8 @@ import (
 )
 
 // Scope compiles expressions over one row. A filter that names the same relation twice means the same related record,
-// so a scope follows each path once: the ones that lead to at most one record are joined to the row, the others are looked through in an EXISTS.
+// so a scope follows each path once: the ones that lead to at most one record are joined to the row, the others are
+// looked through in an EXISTS.
 type Scope struct {
 	*Statement
 	base  schema.Collection
@@ -43,7 +44,8 @@ func newJoins() *joins { return &joins{places: map[string]place{}} }
 func (j *joins) sql() string { return strings.Join(j.one, "") + strings.Join(j.many, "") }
 
 func (s *Statement) scope(c schema.Collection, alias, parameter string) *Scope {
-	return &Scope{Statement: s, base: c, alias: alias, parameter: parameter, trusted: parameter == "rule", joins: newJoins()}
+	return &Scope{Statement: s, base: c, alias: alias, parameter: parameter, trusted: parameter == "rule",
+		joins: newJoins()}
 }
 
 func (s *Scope) invalid(code, format string, args ...any) schema.Invalid {
@@ -89,7 +91,8 @@ func (s *Scope) Where() (from string, conditions []string) {
 		return "", nil
 	}
 	if len(s.inner) > 0 {
-		conditions = append(conditions, "EXISTS (SELECT 1 FROM (SELECT 1)"+strings.Join(s.joins.many, "")+" WHERE "+strings.Join(s.inner, " AND ")+")")
+		conditions = append(conditions, "EXISTS (SELECT 1 FROM (SELECT 1)"+strings.Join(s.joins.many, "")+" WHERE "+
+			strings.Join(s.inner, " AND ")+")")
 	}
 	return strings.Join(s.joins.one, ""), conditions
 }
@@ -123,7 +126,8 @@ func (s *Statement) Rule(c schema.Collection, alias, rule string) (*Scope, error
 }
 
 // join reaches the rows of a collection for which on holds, under the name of the path that leads there.
-func (s *Scope) join(j *joins, path string, from place, to schema.Collection, many, all bool, on func(alias string) string) (place, error) {
+func (s *Scope) join(j *joins, path string, from place, to schema.Collection, many, all bool,
+	on func(alias string) string) (place, error) {
 	if p, ok := j.places[path]; ok {
 		return p, nil
 	}

@@ -6,7 +6,8 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Order compiles a sort. What is equal in it stays in the order it was made in, so that pages neither repeat nor skip a record.
+// Order compiles a sort. What is equal in it stays in the order it was made in, so that pages neither repeat nor skip
+// a record.
 func (s *Statement) Order(c schema.Collection, sort string) (from, by string, err error) {
 	sc := s.scope(c, "t", "sort")
 	var names, terms []string

@@ -1,4 +1,5 @@
-// Package schema says what a collection is: its fields and their kinds, its access rules, and where its rows are in SQL.
+// Package schema says what a collection is: its fields and their kinds, its access rules, and where its rows are in
+// SQL.
 //
 // Promises: Normalize accepts exactly the values that a field can store. The SQL in a Collection is trusted.
 //
@@ -22,12 +23,14 @@ const (
 	Relation Kind = "relation"
 )
 
-// Field is one field of a collection. The fields id, created and updated are in every collection and need not be listed.
+// Field is one field of a collection. The fields id, created and updated are in every collection and need not be
+// listed.
 type Field struct {
 	Name string
 	Kind Kind
-	// SQL is an expression over the row t, which gives text, for a number or bool a number, for json JSON text
-	// (t.fields -> '$.x', not ->>). Empty means the column of the same name. It is evaluated only for rows of a page, unless a client filters by it.
+	// SQL is an expression over the row t, which gives text, for a number or bool a number, for json JSON text (t.fields
+	// -> '$.x', not ->>). Empty means the column of the same name. It is evaluated only for rows of a page, unless a
+	// client filters by it.
 	SQL      string
 	Relation string // of a relation: the name of the collection it points to
 	Values   []string

@@ -51,7 +51,8 @@ func (c Collection) IDColumn(alias string) string {
 	return over(c.Key, alias)
 }
 
-// Column is the SQL of a field's value. What JSON or a subquery does not have reads as empty, as in the columns of PocketBase.
+// Column is the SQL of a field's value. What JSON or a subquery does not have reads as empty, as in the columns of
+// PocketBase.
 func (c Collection) Column(f Field, alias string) string {
 	if f.SQL == "" {
 		if f.Name == "id" {

@@ -23,7 +23,8 @@ func (f Field) Normalize(value json.RawMessage) (json.RawMessage, error) {
 			return nil, Invalid{f.Name, "validation_json_size_limit", "The value is too large."}
 		}
 		if levels := events.Levels(value); levels > events.MaxLevels {
-			return nil, NewInvalid(f.Name, "validation_json_levels_limit", "The value nests %d levels; at most %d are accepted.", levels, events.MaxLevels)
+			return nil, NewInvalid(f.Name, "validation_json_levels_limit",
+				"The value nests %d levels; at most %d are accepted.", levels, events.MaxLevels)
 		}
 		return value, nil
 	case Bool:
@@ -73,7 +74,8 @@ func (f Field) normalizeText(v string) (json.RawMessage, error) {
 }
 
 // timeFormats are those clients send: PocketBase's, RFC 3339, and Dart's local time without a zone, taken as UTC.
-var timeFormats = []string{events.TimeFormat, "2006-01-02 15:04:05Z07:00", time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", time.DateOnly}
+var timeFormats = []string{events.TimeFormat, "2006-01-02 15:04:05Z07:00", time.RFC3339Nano, "2006-01-02T15:04:05",
+	"2006-01-02 15:04:05", time.DateOnly}
 
 // ParseTime reads a time as clients send it.
 func ParseTime(v string) (time.Time, bool) {
