@@ -11,10 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/matryer/is"
 )
@@ -38,14 +40,15 @@ var mayImport = map[string]string{
 	"events/opencode":                    "events",
 	"events/recovery":                    "events/log",
 	"events/secret":                      "events",
-	"projections":                        "events events/log events/opencode projections/effects projections/store projections/turnstate projections/usage projections/users sandbox/wire",
+	"projections":                        "events events/log events/opencode projections/artifacts projections/effects projections/store projections/turnstate projections/usage projections/users sandbox/wire",
+	"projections/artifacts":              "events projections/store",
 	"projections/effects":                "events events/opencode projections/store",
 	"projections/pending":                "projections projections/effects projections/store",
 	"projections/queries":                "events events/log projections projections/spending projections/store",
 	"projections/spending":               "projections projections/store projections/usage",
 	"projections/store":                  "events events/log",
 	"projections/textsearch":             "",
-	"projections/timeline":               "projections projections/effects",
+	"projections/timeline":               "projections projections/effects projections/store",
 	"projections/toolcalls":              "projections projections/store",
 	"projections/turns":                  "projections projections/store",
 	"projections/users":                  "events projections/store",
@@ -84,12 +87,12 @@ var mayImport = map[string]string{
 	"bridge/opencode/bridgetest": "bridge/opencode/client bridge/opencode/ingest bridge/opencode/outbox events events/eventstest events/log expect handlers " +
 		"handlers/budget handlers/chat handlers/permission handlers/record projections",
 	"bridge/opencode/client":       "",
-	"bridge/opencode/ingest":       "bridge/opencode/client events events/log handlers/permission projections projections/pending projections/turns projections/turnstate",
+	"bridge/opencode/ingest":       "bridge/opencode/client events events/log handlers/permission projections projections/pending projections/store projections/turns projections/turnstate",
 	"bridge/opencode/install":      "bridge/opencode/tail",
 	"bridge/opencode/tail":         "",
 	"bridge/opencode/demo":         "",
 	"bridge/opencode/opencodetest": "bridge/opencode/install expect",
-	"bridge/opencode/outbox":       "bridge/opencode/client bridge/opencode/ingest events events/log handlers handlers/budget handlers/chat handlers/permission handlers/permission/workspace handlers/record projections projections/effects projections/pending projections/spending projections/turns",
+	"bridge/opencode/outbox":       "bridge/opencode/client bridge/opencode/ingest events events/log handlers handlers/budget handlers/chat handlers/permission handlers/permission/workspace handlers/record projections projections/effects projections/pending projections/spending projections/store projections/turns",
 	"bridge/opencode/provider":     "bridge/opencode/client handlers/network handlers/record",
 	"bridge/opencode/recording":    "",
 	"bridge/opencode/shells":       "bridge/opencode/shellsocket sandbox/wire",
@@ -100,14 +103,14 @@ var mayImport = map[string]string{
 	"bridge/ssh":                   "atomicfile events handlers handlers/account handlers/record projections projections/store",
 	"web":                          "events/log events/log/tail events/secret handlers handlers/account handlers/chat handlers/exec handlers/permission handlers/record projections web/api web/chats web/export web/pages web/pages/site web/ports web/realtime web/records web/search web/shell web/static web/stream",
 	"web/api":                      "events events/log events/log/tail handlers handlers/account projections web/query web/query/filter web/query/schema",
-	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/record projections projections/timeline projections/turns web/api web/query",
+	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/record projections projections/store projections/timeline projections/turns web/api web/query",
 	"web/export":                   "events events/log projections projections/timeline web/api web/pages/conversation web/pages/requests web/pages/site web/pages/texts web/pages/visible web/static web/stream",
 	"web/metrics":                  "events/log projections web/api",
 	"web/pages":                    "web/pages/changes web/pages/conversation web/pages/login web/pages/offline web/pages/operations web/pages/replay web/pages/requests web/pages/search web/pages/settings web/pages/site web/pages/terminal",
 	"web/pages/operations":         "handlers/account projections/spending projections/store sandbox/wire web/api web/metrics web/pages/site web/pages/texts web/pages/visible",
 	"web/pages/settings":           "web/api web/pages/site web/pages/texts web/pages/visible web/query web/query/schema web/records",
 	"web/pages/changes":            "events projections projections/timeline web/api web/pages/conversation web/pages/site web/pages/texts web/pages/visible",
-	"web/pages/conversation":       "events events/log handlers/chat projections projections/timeline web/api web/pages/requests web/pages/site web/pages/texts web/pages/visible web/query",
+	"web/pages/conversation":       "events events/log handlers/chat projections projections/store projections/timeline web/api web/pages/requests web/pages/site web/pages/texts web/pages/visible web/query",
 	"web/pages/login":              "events handlers handlers/account web/api web/pages/site web/pages/texts web/pages/visible web/query",
 	"web/pages/offline":            "web/api web/pages/site web/pages/texts web/static",
 	"web/pages/replay":             "events events/log events/opencode projections projections/timeline web/api web/export web/pages/conversation web/pages/requests web/pages/site web/pages/texts web/pages/visible",
@@ -121,21 +124,23 @@ var mayImport = map[string]string{
 	"web/query":                    "events web/query/filter web/query/schema",
 	"web/query/filter":             "events web/query/schema",
 	"web/query/schema":             "events",
-	"web/realtime":                 "events events/log handlers/account projections projections/store web/api web/query web/query/filter web/query/schema web/records",
+	"web/realtime":                 "events events/log handlers/account projections projections/store web/api web/query web/query/filter web/query/schema web/realtime/resume web/records",
+	"web/realtime/resume":          "",
 	"web/records":                  "events events/log events/secret handlers handlers/account handlers/budget handlers/chat handlers/permission handlers/record projections web/api web/query web/query/filter web/query/schema",
 	"web/static":                   "",
 	"web/search":                   "projections/textsearch web/api web/query",
 	"web/shell":                    "handlers/exec sandbox/wire web/api",
-	"web/stream":                   "events events/log events/log/tail projections web/api web/query web/query/filter",
+	"web/stream":                   "events events/log events/log/tail projections projections/artifacts web/api web/query web/query/filter",
 	"web/webtest": "bridge/opencode/recording bridge/push bridge/push/service events events/eventstest events/log events/log/tail events/secret expect handlers " +
-		"handlers/account handlers/chat handlers/exec handlers/permission handlers/policy handlers/record projections projections/queries web web/api web/chats",
+		"handlers/account handlers/chat handlers/exec handlers/permission handlers/policy handlers/record projections projections/queries projections/store web web/api web/chats",
 	"ops":                   "",
 	"ops/bench":             "",
 	"ops/natsconf":          "atomicfile events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": "bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/tail events/offload events/secret handlers " +
+	"cmd/app": "bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/tail events/offload events/secret handlers projections/store " +
 		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries projections/toolcalls sandbox/isolation web web/api web/metrics web/ports web/records",
 	"cmd/app/lease":         "",
+	"cmd/app/logdisk":       "cmd/datadir events/log ops/natsconf",
 	"cmd/app/logserver":     "cmd/datadir events/recovery ops/natsconf projections/store",
 	"cmd/app/node":          "bridge/opencode/outbox bridge/push events handlers handlers/exec web/api web/chats",
 	"cmd/app/ownshell":      ". cmd/datadir",
@@ -155,7 +160,7 @@ var mayImport = map[string]string{
 	"cmd/cmdtest":          "events events/log",
 	"cmd/console":          "cmd/client cmd/console/payload cmd/console/render cmd/console/terminal cmd/console/turn cmd/printable events events/log handlers handlers/chat handlers/permission handlers/record projections",
 	"cmd/console/payload":  "events events/opencode",
-	"cmd/console/render":   "cmd/client cmd/console/payload cmd/printable events events/log handlers handlers/exec handlers/permission handlers/permission/dryrun handlers/policy/display projections sandbox/wire",
+	"cmd/console/render":   "cmd/client cmd/console/payload cmd/printable events events/log handlers handlers/exec handlers/permission handlers/permission/dryrun handlers/policy/display projections projections/store sandbox/wire",
 	"cmd/console/replay":   "cmd/client cmd/console/payload cmd/console/render cmd/console/turn cmd/datadir cmd/printable cmd/program cmd/viewer events events/log",
 	"cmd/console/terminal": "atomicfile cmd/printable",
 	"cmd/console/turn":     "cmd/console/payload events events/opencode handlers handlers/permission projections projections/turnstate",
@@ -258,6 +263,50 @@ func TestPackagesStaySmall(t *testing.T) {
 		}
 		if lines > maxLines {
 			t.Errorf("%s has %d lines, want at most %d: move a subject of its own to another package", p.name(), lines, maxLines)
+		}
+	}
+}
+
+// columns is the width of a line. Longer are only rows of a table, and lines with a text that is not broken.
+const columns = 120
+
+var (
+	tableRow = regexp.MustCompile(`^(\{|"|` + "`" + `|//\t|//go:|case |[\w.]+: )|\},$`)
+	longText = regexp.MustCompile(`"(?:[^"\\]|\\.){48,}"|` + "`[^`]{48,}`" + ``)
+)
+
+func TestLinesFitTheWindow(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		paths, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_templ.go") { // generated
+				continue
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkColumns(t, path, string(text))
+		}
+	}
+}
+
+// checkColumns reports the lines of a file that are too long, outside of texts of several lines.
+func checkColumns(t *testing.T, path, text string) {
+	inText := false
+	for i, line := range strings.Split(text, "\n") {
+		within := inText
+		if strings.Count(line, "`")%2 == 1 {
+			inText = !inText
+			within = true
+		}
+		if !within && utf8.RuneCountInString(line) > columns && !tableRow.MatchString(strings.TrimSpace(line)) &&
+			!longText.MatchString(line) {
+			t.Errorf("%s:%d has more than %d columns", path, i+1, columns)
 		}
 	}
 }

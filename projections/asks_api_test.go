@@ -69,7 +69,7 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 		s.asks("per_1", ses, "rm -rf ."),
 		s.own(events.PermissionRequested{Permission: "intent1", Type: "bash"}))
 	before, _ := rows[projections.Permission](t, m, "permissions")
-	ids := []string{"per_1", projections.RecordID("per_1"), "intent1"}
+	ids := []string{"per_1", store.RecordID("per_1"), "intent1"}
 	var foreign []events.Event
 	for _, id := range ids {
 		foreign = append(foreign,
@@ -105,7 +105,7 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 	unreplied, err := pending.DecidedRequests(t.Context(), m)
 	is.NoErr(err)
 	is.Equal(len(unreplied), 0) // OpenCode is told nothing
-	for id, want := range map[string]string{"intent1": chatID, projections.RecordID("per_1"): chatID, "per_1": "chat2",
+	for id, want := range map[string]string{"intent1": chatID, store.RecordID("per_1"): chatID, "per_1": "chat2",
 		"intent2": ""} {
 		chat, ok, err := m.ChatOf(t.Context(), "permissions", id)
 		is.NoErr(err)
@@ -131,5 +131,5 @@ func TestAskIDIsThatOfTheFirstAskOfItsChat(t *testing.T) {
 	for _, p := range all {
 		status[p.Source] = p.ID + " " + p.Status
 	}
-	is.Equal(status, map[string]string{"api": "one denied", "opencode": projections.RecordID("two") + " authorized"})
+	is.Equal(status, map[string]string{"api": "one denied", "opencode": store.RecordID("two") + " authorized"})
 }

@@ -11,6 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
+	"pocketcoder/projections/store"
 )
 
 func (s *story) asks(id, session, command string) events.Event {
@@ -113,7 +114,7 @@ func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
 	is.NoErr(err)
 	p := all[0]
 	is.Equal([]string{p.ID, p.EnginePermission, p.Session, p.Chat, p.Permission},
-		[]string{projections.RecordID("per_1"), "per_1", ses, chatID, "bash"})
+		[]string{store.RecordID("per_1"), "per_1", ses, chatID, "bash"})
 	is.Equal([]string{string(p.Patterns), string(p.Metadata), string(p.Always)},
 		[]string{`["echo  hi\nls"]`, `{"command":"echo  hi\nls"}`, `["echo *"]`})
 	is.Equal([]string{p.EngineMessage, p.Call, p.Message, p.Source},

@@ -31,7 +31,7 @@ func (t *tables) messageID(engineMessage string) string {
 	if alias, found := t.engineIDs.Get(engineMessage); found {
 		return alias.Message
 	}
-	return RecordID(engineMessage)
+	return store.RecordID(engineMessage)
 }
 
 func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {

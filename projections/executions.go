@@ -62,7 +62,8 @@ func updateExecutions(t *tables, e events.Event, body any) error {
 			return fmt.Errorf("execution %s exists", b.Exec)
 		}
 		x.begin(e, b.Session, b.Call, b.Cwd)
-		x.Permission, x.Pool, x.Status, x.Started = RecordID(b.Permission), b.Pool, events.ExecutionRunning, t.tx.EventTime()
+		x.Permission, x.Pool, x.Status = store.RecordID(b.Permission), b.Pool, events.ExecutionRunning
+		x.Started = t.tx.EventTime()
 		x.Original, x.Detached, x.Terminal, x.Private = b.Original, b.Detached, b.Terminal, b.Private
 		if b.Terminal {
 			x.Permission, x.Source = "", person
@@ -129,7 +130,7 @@ type Outputs struct {
 func (t *tables) command(command string, uses int64) string {
 	sum := sha256.Sum256([]byte(command))
 	hash := hex.EncodeToString(sum[:])
-	c, _ := t.commands.Get(RecordID(hash))
+	c, _ := t.commands.Get(store.RecordID(hash))
 	c.Hash, c.Command = hash, command
 	c.Uses += uses
 	t.commands.Put(c)

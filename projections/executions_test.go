@@ -11,6 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
+	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/store"
 )
 
@@ -35,7 +36,7 @@ func TestExecutionEndsAsItsResultSays(t *testing.T) {
 			is.NoErr(err)
 			is.Equal(len(running), 1)
 			is.Equal([]string{running[0].Status, running[0].Text, running[0].Permission, running[0].Started},
-				[]string{"executing", "make", projections.RecordID("per_1"), running[0].Created})
+				[]string{"executing", "make", store.RecordID("per_1"), running[0].Created})
 			result.Exec, result.DurationMS, result.Stdout = "x1", 12, events.Output{Bytes: 3, Text: "out"}
 			feed(t, m, own(t, "sandbox", result))
 			all, err := m.Executions(t.Context(), chatID)
@@ -154,15 +155,15 @@ func TestChangedFilesAreKeptWithTheirExecution(t *testing.T) {
 	x, _, err := m.Execution(t.Context(), "x1")
 	is.NoErr(err)
 	is.Equal(x.Changed, int64(7))
-	a, found, err := m.Artifact(t.Context(), "x1", "dist/a.js")
+	a, found, err := artifacts.Find(t.Context(), m.Model, "x1", "dist/a.js")
 	is.NoErr(err)
 	is.True(found)
 	is.Equal([]any{a.Chat, a.Execution, a.Path, a.Size, a.SHA256, a.Blob},
 		[]any{chatID, "x1", "dist/a.js", int64(3), "ab", "sha256-ab"})
-	a, _, err = m.Artifact(t.Context(), "x1", "big")
+	a, _, err = artifacts.Find(t.Context(), m.Model, "x1", "big")
 	is.NoErr(err)
 	is.Equal(a.Blob, "")
-	_, found, err = m.Artifact(t.Context(), "x1", "other")
+	_, found, err = artifacts.Find(t.Context(), m.Model, "x1", "other")
 	is.NoErr(err)
 	is.True(!found)
 }

@@ -44,7 +44,7 @@ func TestPartsAreChangesOfTheirMessage(t *testing.T) {
 	f := m.Feed()
 	defer f.Close()
 	part := textPart(s, "msg_a", "prt_a", "words")
-	answer := "messages " + projections.RecordID("msg_a") + " created=false removed="
+	answer := "messages " + store.RecordID("msg_a") + " created=false removed="
 	feed(t, m, part)
 	lines, _ := next(t, f)
 	is.True(slices.Contains(lines, answer+"false"))
@@ -57,7 +57,7 @@ func TestPartsAreChangesOfTheirMessage(t *testing.T) {
 	is.True(slices.Contains(lines, answer+"true"))
 	feed(t, m, removed, textPart(s, "msg_a", "prt_b", "late")) // a removed row has no further changes
 	lines, _ = next(t, f)
-	expect.Lacks(t, strings.Join(lines, "\n"), projections.RecordID("msg_a"))
+	expect.Lacks(t, strings.Join(lines, "\n"), store.RecordID("msg_a"))
 }
 
 // rowKey names a row of a table.

@@ -11,6 +11,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/spending"
+	"pocketcoder/projections/store"
 	"pocketcoder/projections/turns"
 )
 
@@ -51,7 +52,7 @@ func TestMessageTypedElsewhereIsShown(t *testing.T) {
 	m, s := still(t), &story{t: t}
 	feed(t, m, s.created(), s.userMessage("msg_typed"), textPart(s, "msg_typed", "prt_1", "typed"))
 	is.Equal(describe(t, shown(t, m)[0]), `user delivered "typed"`)
-	is.Equal(shown(t, m)[0].ID, projections.RecordID("msg_typed"))
+	is.Equal(shown(t, m)[0].ID, store.RecordID("msg_typed"))
 	feed(t, m, s.failed(ses, "UnknownError"))
 	is.Equal(describe(t, shown(t, m)[0]), `user failed "typed" !provider:UnknownError`)
 }
@@ -285,7 +286,7 @@ func TestMessageUnderAnotherMessagesIDIsNone(t *testing.T) {
 		s.submitted("m1"), s.assistant(ses, "msg_a", msg1, ended))
 	before, _ := rows[projections.Message](t, m, "messages")
 	others, _ := rows[projections.Chat](t, m, "chats")
-	for _, id := range []string{"m1", projections.RecordID("msg_a")} {
+	for _, id := range []string{"m1", store.RecordID("msg_a")} {
 		feed(t, m, in(t, "chat2", "user:eve", events.MessageSubmitted{Message: id,
 			Parts: []events.Part{{Type: "text", Text: "mine"}}}))
 	}
@@ -307,7 +308,7 @@ func TestMessageUnderAnotherMessagesIDIsNone(t *testing.T) {
 	is.Equal(after, before)
 	is.Equal(bad, 3)
 
-	for id, want := range map[string]string{"m1": chatID, projections.RecordID("msg_a"): chatID, "m2": ""} {
+	for id, want := range map[string]string{"m1": chatID, store.RecordID("msg_a"): chatID, "m2": ""} {
 		chat, ok, err := m.ChatOf(t.Context(), "messages", id)
 		is.NoErr(err)
 		is.Equal(chat, want)

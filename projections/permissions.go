@@ -98,7 +98,7 @@ func updatePermissions(t *tables, e events.Event, body any) error {
 func (t *tables) permission(e events.Event, id string) (Permission, bool) {
 	p, found := t.permissions.Get(id)
 	if !found {
-		p, found = t.permissions.Get(RecordID(id))
+		p, found = t.permissions.Get(store.RecordID(id))
 	}
 	return p, found && p.Chat == e.Subject.ID && p.EnginePermission == id
 }
@@ -125,7 +125,7 @@ func asked(t *tables, e events.Event, b events.PermissionAsk) error {
 	if p, found := t.permission(e, b.ID); found && p.Source == SourceAPI {
 		return fmt.Errorf("permission %s of chat %s was asked over the API", b.ID, e.Subject.ID)
 	}
-	p, found := t.permissions.Get(RecordID(b.ID))
+	p, found := t.permissions.Get(store.RecordID(b.ID))
 	if found && p.Chat != e.Subject.ID {
 		return fmt.Errorf("permission %s was asked in chat %s", b.ID, p.Chat)
 	}
@@ -216,7 +216,7 @@ func (p *Permission) decideBy(r events.RuleRef) {
 // replied records OpenCode's reply. A request without a decision of ours was decided in OpenCode's own interface, or by
 // OpenCode: when one request is rejected, OpenCode rejects all others of the session.
 func replied(t *tables, e events.Event, b opencode.PermissionReplied) error {
-	p, found := t.permissions.Get(RecordID(b.RequestID))
+	p, found := t.permissions.Get(store.RecordID(b.RequestID))
 	if !found {
 		return nil
 	}

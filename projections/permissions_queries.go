@@ -17,14 +17,14 @@ func (m *Model) Permissions(ctx context.Context, chat, status string) ([]Permiss
 // Permission returns a request by OpenCode's id (per_…), and whether there is one.
 func (m *Model) Permission(ctx context.Context, enginePermission string) (Permission, bool, error) {
 	return store.First[Permission](ctx, m.Model, "permission "+enginePermission,
-		"SELECT * FROM permissions WHERE id={:id}", dbx.Params{"id": RecordID(enginePermission)})
+		"SELECT * FROM permissions WHERE id={:id}", dbx.Params{"id": store.RecordID(enginePermission)})
 }
 
 // FindPermission returns a request by OpenCode's id or by its record id, and whether there is one.
 func (m *Model) FindPermission(ctx context.Context, id string) (Permission, bool, error) {
 	return store.First[Permission](ctx, m.Model, "permission "+id,
 		"SELECT * FROM permissions WHERE id IN ({:id},{:record}) ORDER BY id={:id} DESC LIMIT 1",
-		dbx.Params{"id": id, "record": RecordID(id)})
+		dbx.Params{"id": id, "record": store.RecordID(id)})
 }
 
 // AskIn returns a request of a chat by the id that events use, and whether there is one. That is OpenCode's id, or the
@@ -32,7 +32,7 @@ func (m *Model) FindPermission(ctx context.Context, id string) (Permission, bool
 func (m *Model) AskIn(ctx context.Context, chat, permission string) (Permission, bool, error) {
 	return store.First[Permission](ctx, m.Model, "permission "+permission,
 		"SELECT * FROM permissions WHERE id IN ({:id}, {:own}) AND ai_engine_permission_id={:id} AND chat={:chat}",
-		dbx.Params{"id": permission, "own": RecordID(permission), "chat": chat})
+		dbx.Params{"id": permission, "own": store.RecordID(permission), "chat": chat})
 }
 
 // narrowed returns the condition of a list that may be narrowed to a chat, a status, or both.

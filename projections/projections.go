@@ -22,13 +22,13 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"math/big"
 
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
+	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/users"
@@ -144,7 +144,7 @@ var projections = []projection{
 	{"permissions", events.ScopeChat, updatePermissions},
 	{"questions", events.ScopeChat, updateQuestions},
 	{"executions", events.ScopeChat, updateExecutions},
-	{"artifacts", events.ScopeChat, updateArtifacts},
+	{"artifacts", events.ScopeChat, func(t *tables, e events.Event, body any) error { artifacts.Update(t.artifacts, e, body); return nil }},
 	{"subagents", events.ScopeChat, nil}, // follow their sessions
 	{"effects", events.ScopeChat, func(t *tables, e events.Event, body any) error { effects.Update(t.effects, e, body); return nil }},
 	{"usage", events.ScopeChat, nil}, // changes with messages
@@ -152,13 +152,4 @@ var projections = []projection{
 	{"users", events.ScopeUser, func(t *tables, e events.Event, body any) error { return users.Update(t.users, e, body) }},
 	{"seen_positions", events.ScopeUser, updateSeenPositions},
 	{"search", events.ScopeChat, nil}, // its triggers follow other tables
-}
-
-// RecordID returns the id of the row that mirrors an object of OpenCode: 15 characters of [a-z0-9] from the SHA-256 of
-// the object's id. It is the same in every replay.
-func RecordID(engineID string) string {
-	sum := sha256.Sum256([]byte(engineID))
-	const length = 15
-	text := new(big.Int).SetBytes(sum[:]).Text(36)
-	return text[len(text)-length:]
 }

@@ -70,7 +70,7 @@ func updateQuestions(t *tables, e events.Event, body any) error {
 }
 
 func questionID(engineQuestion string, index int) string {
-	return RecordID(engineQuestion + "/" + strconv.Itoa(index))
+	return store.RecordID(engineQuestion + "/" + strconv.Itoa(index))
 }
 
 func (t *tables) putQuestion(q Question) {

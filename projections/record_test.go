@@ -8,17 +8,17 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 func TestRecordIDIsTheSameForEver(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	is.Equal(projections.RecordID("msg_1fb48af9d001CqRQMGNhMcc2pM"),
-		projections.RecordID("msg_1fb48af9d001CqRQMGNhMcc2pM"))
-	is.True(projections.RecordID("msg_1") != projections.RecordID("msg_2"))
-	is.True(regexp.MustCompile(`^[a-z0-9]{15}$`).MatchString(projections.RecordID("")))
-	is.Equal(projections.RecordID("per_1"), "xqpiir1bys6xmxm")
+	is.Equal(store.RecordID("msg_1fb48af9d001CqRQMGNhMcc2pM"),
+		store.RecordID("msg_1fb48af9d001CqRQMGNhMcc2pM"))
+	is.True(store.RecordID("msg_1") != store.RecordID("msg_2"))
+	is.True(regexp.MustCompile(`^[a-z0-9]{15}$`).MatchString(store.RecordID("")))
+	is.Equal(store.RecordID("per_1"), "xqpiir1bys6xmxm")
 }
 
 func TestRowsAreJSONAsClientsReadThem(t *testing.T) {
@@ -30,7 +30,7 @@ func TestRowsAreJSONAsClientsReadThem(t *testing.T) {
 	permissions, err := m.Permissions(t.Context(), chatID, "")
 	is.NoErr(err)
 	for row, want := range map[any][]string{
-		permissions[0]: {`"id":"` + projections.RecordID("per_1") + `"`, `"created":"2026-01-02 03:04:05.`,
+		permissions[0]: {`"id":"` + store.RecordID("per_1") + `"`, `"created":"2026-01-02 03:04:05.`,
 			`"metadata":{"command":`, `"patterns":[`, `"status":"draft"`},
 		shown(t, m)[0]: {`"id":"m1"`, `"parts":[{`, `"error_payload":null`, `"user_message_status":"delivered"`},
 	} {

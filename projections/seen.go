@@ -14,7 +14,7 @@ type SeenPosition struct {
 }
 
 // SeenPositionID returns the id of the row of an account and a chat.
-func SeenPositionID(user, chat string) string { return RecordID(user + "/" + chat) }
+func SeenPositionID(user, chat string) string { return store.RecordID(user + "/" + chat) }
 
 func updateSeenPositions(t *tables, e events.Event, body any) error {
 	if b, ok := body.(events.ChatSeen); ok {

@@ -30,7 +30,7 @@ const SubagentRunning = "running"
 // putSubagent stores the subagent of a session. It is running while the turn of its session is. A subagent without a
 // message has not begun yet, and counts as running.
 func (t *tables) putSubagent(s Session) {
-	a, found := t.subagents.Get(RecordID(s.ID))
+	a, found := t.subagents.Get(store.RecordID(s.ID))
 	if !found {
 		a.Session, a.Chat, a.Started, a.Position = s.ID, s.Chat, t.tx.EventTime(), t.tx.Seq()
 	}

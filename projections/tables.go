@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/usage"
@@ -21,7 +22,7 @@ type tables struct {
 	permissions   *store.Table[Permission]
 	questions     *store.Table[Question]
 	executions    *store.Table[Execution]
-	artifacts     *store.Table[Artifact]
+	artifacts     *store.Table[artifacts.Artifact]
 	commands      *store.Table[Command]
 	subagents     *store.Table[Subagent]
 	config        *store.Table[Config]
@@ -44,7 +45,7 @@ func openTables(tx *store.Tx) *tables {
 		permissions:   store.OpenTable[Permission](tx, "permissions", shown),
 		questions:     store.OpenTable[Question](tx, "questions", shown),
 		executions:    store.OpenTable[Execution](tx, "executions", shown),
-		artifacts:     store.OpenTable[Artifact](tx, "artifacts", shown),
+		artifacts:     store.OpenTable[artifacts.Artifact](tx, "artifacts", shown),
 		commands:      store.OpenTable[Command](tx, "commands", shown),
 		subagents:     store.OpenTable[Subagent](tx, "subagents", shown),
 		config:        store.OpenTable[Config](tx, "config", shown),

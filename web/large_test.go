@@ -15,7 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/exec"
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/wire"
 	"pocketcoder/web/webtest"
 )
@@ -130,7 +130,7 @@ func compare(b *testing.B, targets []target) map[string][]float64 {
 			t.send(b, "PATCH", webtest.RecordsOf("chats")+"/"+t.chat, webtest.Object{"title": fmt.Sprint("title ", i)})
 		}),
 		"decision": measure(n, func(t target, ask string, _ int) {
-			t.send(b, "PATCH", webtest.RecordsOf("permissions")+"/"+projections.RecordID(ask),
+			t.send(b, "PATCH", webtest.RecordsOf("permissions")+"/"+store.RecordID(ask),
 				webtest.Object{"status": "authorized"})
 		}),
 		"exec": measure(n, func(t target, ask string, _ int) { t.run(b, t.chat, ask) }),
@@ -142,7 +142,7 @@ func compare(b *testing.B, targets []target) map[string][]float64 {
 			if t.chat == "long" {
 				ask = "per_long_0"
 			}
-			t.get(b, t.ann, "/api/pocketcoder/permissions/"+projections.RecordID(ask)+"/why")
+			t.get(b, t.ann, "/api/pocketcoder/permissions/"+store.RecordID(ask)+"/why")
 		}),
 		"login": measure(20, func(t target, _ string, _ int) { t.Login(b, t.user) }),
 	}

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
 )
@@ -150,20 +150,20 @@ func (c *cast) record(t *testing.T, collection string) string {
 		chat := c.Chat(t, c.tokens["o"], unique)
 		c.Said(t, chat, "question.asked", `{"id":"que_`+unique+
 			`","sessionID":"ses_1","questions":[{"question":"?","header":"h","options":[{"label":"Red","description":"d"}]}],"tool":{"messageID":"m","callID":"c"}}`)
-		return projections.RecordID("que_" + unique + "/0")
+		return store.RecordID("que_" + unique + "/0")
 	case "executions", "commands":
 		return c.ran(t, c.Chat(t, c.tokens["o"], unique), unique)[collection]
 	case "artifacts":
 		chat := c.Chat(t, c.tokens["o"], unique)
 		exec := c.ran(t, chat, unique)["executions"]
 		c.Append(t, chat, events.ExecChanged{Exec: exec, Files: []events.Artifact{{Path: "a", SHA256: "00"}}})
-		return projections.RecordID(exec + "/a")
+		return store.RecordID(exec + "/a")
 	case "subagents":
 		chat := c.Chat(t, c.tokens["o"], unique)
 		c.Said(t, chat, "session.created", `{"sessionID":"ses_`+unique+`","info":{"id":"ses_`+unique+
 			`","parentID":"ses_p","directory":"/w","title":"t"}}`)
 		c.Said(t, chat, "session.status", `{"sessionID":"ses_`+unique+`","status":{"type":"busy"}}`)
-		return projections.RecordID("ses_" + unique)
+		return store.RecordID("ses_" + unique)
 	case "usage":
 		chat := c.Chat(t, c.tokens["o"], unique)
 		c.Said(t, chat, "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_`+unique+

@@ -195,7 +195,7 @@ func (s *System) watchHealth(ctx context.Context, ready func()) error {
 	defer tick.Stop()
 	recorded := map[string]api.State{}
 	for announced := false; ; {
-		if s.disk.server == nil { // the embedded server says itself whether it stores
+		if s.disk.Server == nil { // the embedded server says itself whether it stores
 			s.log.Probe(ctx)
 		}
 		health := s.health()
@@ -203,7 +203,7 @@ func (s *System) watchHealth(ctx context.Context, ready func()) error {
 			announced = true
 			ready()
 		}
-		if s.disk.refusal() != nil || !s.leads() { // nothing can be recorded, or another node records
+		if s.disk.Refusal() != nil || !s.leads() { // nothing can be recorded, or another node records
 		} else if err := s.recordHealth(ctx, health, recorded); err != nil && ctx.Err() == nil {
 			s.o.Logger.Error("record health", "err", err)
 		}

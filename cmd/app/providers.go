@@ -11,7 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 const (
@@ -90,7 +90,7 @@ func (s *System) saveProviders(ctx context.Context, list []client.ModelProvider,
 		unlisted[r.RecordID] = true
 	}
 	for _, p := range list {
-		id := projections.RecordID("provider/" + p.ID)
+		id := store.RecordID("provider/" + p.ID)
 		if err := s.saveProvider(ctx, id, !unlisted[id], providerFields(p)); err != nil {
 			return fmt.Errorf("record provider %s: %w", p.ID, err)
 		}

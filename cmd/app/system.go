@@ -36,6 +36,7 @@ import (
 	"pocketcoder/bridge/push/service"
 	"pocketcoder/bridge/ssh"
 	"pocketcoder/cmd/app/lease"
+	"pocketcoder/cmd/app/logdisk"
 	"pocketcoder/cmd/app/logserver"
 	"pocketcoder/cmd/app/node"
 	"pocketcoder/cmd/app/ownshell"
@@ -132,14 +133,14 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	}
 	s.closes(s.nats.Close)
 	s.nc, s.url = s.nats.Conn, s.nats.URL
-	s.disk = &logDisk{data: s.o.Data, server: s.nats.Embedded, rotten: s.nats.Rotten, logger: s.o.Logger}
+	s.disk = &logdisk.Disk{Data: s.o.Data, Server: s.nats.Embedded, Rotten: s.nats.Rotten, Logger: s.o.Logger}
 	var closeModel func()
 	if s.provider, s.isDemo, closeModel, err = openProvider(ctx, s.o.Getenv, s.o.Model); err != nil {
 		return err
 	}
 	s.closes(closeModel)
 	streams := streamOptions(s.o)
-	streams.Refuse = s.disk.refusal
+	streams.Refuse = s.disk.Refusal
 	if s.log, err = log.Open(ctx, s.nc, streams, secret.NewRedactor(s.provider.Secrets()...)); err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	if lost := s.nats.Trouble(); lost != "" {
 		s.say.note("log", "%s", lost)
 	}
-	s.disk.opened = s.log.Reopened
+	s.disk.Opened = s.log.Reopened
 	if s.opened, err = s.log.Last(ctx); err != nil {
 		return err
 	}
@@ -232,7 +233,7 @@ type System struct {
 	url      string
 	nats     *logserver.Server
 	nc       *nats.Conn
-	disk     *logDisk
+	disk     *logdisk.Disk
 	log      *log.Log
 	opened   uint64 // sequence of the last event when the log was opened
 	model    *projections.Model
@@ -287,7 +288,7 @@ func (s *System) wire() {
 	s.ingest.Resend, s.records.Configured = s.outbox.Resend, s.outbox.Configured
 	s.exec = &exec.Executions{
 		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.ingest.Session, Logger: s.o.Logger,
-		HasRoom: s.disk.hasRoom,
+		HasRoom: s.disk.HasRoom,
 	}
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.engineState(), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,

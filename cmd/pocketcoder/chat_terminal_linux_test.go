@@ -17,6 +17,7 @@ import (
 	"pocketcoder/handlers"
 	records "pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 // talk runs "pocketcoder chat" in a terminal.
@@ -232,12 +233,12 @@ func TestAPersonIsToldWhereTheyAreNeeded(t *testing.T) {
 	}))
 	text, _, code := p.cli(t, "", "requests")
 	is.Equal(code, 0)
-	is.True(strings.Contains(text, projections.RecordID(ask.ID)) && strings.Contains(text, ask.Command()))
+	is.True(strings.Contains(text, store.RecordID(ask.ID)) && strings.Contains(text, ask.Command()))
 	var pending []client.Request
 	body, _, _ := p.cli(t, "", "requests", "--json")
 	decode(t, body, &pending)
 	is.True(slices.ContainsFunc(pending, func(r client.Request) bool {
-		return r.Chat == chat && r.ID == projections.RecordID(ask.ID) && r.Type == "bash" && r.What == ask.Command() &&
+		return r.Chat == chat && r.ID == store.RecordID(ask.ID) && r.Type == "bash" && r.What == ask.Command() &&
 			r.Why != ""
 	}))
 	why, _, code := p.cli(t, "", "why", chat) // the chat's last

@@ -19,6 +19,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
@@ -56,7 +57,7 @@ func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
 		is.True(slices.Contains(kinds, linked)) // linked
 	}
 	is.True(slices.IsSortedFunc(why.Events, func(a, b permission.WhyEvent) int { return int(a.Seq) - int(b.Seq) }))
-	text, _, code := p.cli(t, "", "why", projections.RecordID(ask.ID)) // the same by the record's id, for a person
+	text, _, code := p.cli(t, "", "why", store.RecordID(ask.ID)) // the same by the record's id, for a person
 	is.Equal(code, 0)
 	for _, words := range []string{"-" + ask.Command(), "+" + edited, "$ " + edited, "exit 0", why.Referred.Reason,
 		"permission.decided", fmt.Sprintf("#%d", why.Events[0].Seq)} {

@@ -37,7 +37,10 @@ func TestAgentsAskAndTheirApprovalsRunNothing(t *testing.T) {
 		return r.code, answer
 	}
 	code, allowed := ask(agent, "git status --short", "")
-	is.Equal([]any{code, allowed.Permitted, allowed.Status}, []any{http.StatusOK, true, "authorized"})
+	if code != http.StatusOK || !allowed.Permitted || allowed.Status != "authorized" {
+		why, _, _ := p.cli(t, "", "policy", "why", allowed.ID)
+		t.Fatalf("%d %+v: %s", code, allowed, why)
+	}
 	const forged = "echo run >>forged"
 	code, draft := ask(agent, forged, "i1")
 	is.Equal([]any{code, draft.Permitted, draft.Status}, []any{http.StatusOK, false, "draft"})

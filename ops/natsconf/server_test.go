@@ -112,7 +112,8 @@ func external(t testing.TB, edit func(text string) string, members ...*natsconf.
 
 // inEachUse runs a test against each way to run the configuration.
 func inEachUse(t *testing.T, test func(*testing.T, *testServer)) {
-	for name, start := range map[string]func(testing.TB) *testServer{"embedded": start, "nats-server": alone, "cluster": cluster} {
+	servers := map[string]func(testing.TB) *testServer{"embedded": start, "nats-server": alone, "cluster": cluster}
+	for name, start := range servers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, start(t))
@@ -196,7 +197,8 @@ func TestCloseReturnsWhateverNATSDoes(t *testing.T) {
 	s, js = open()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	_, err = js.CreateConsumer(ctx, "EVENTS", jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &begin})
+	_, err = js.CreateConsumer(ctx, "EVENTS", jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy,
+		OptStartTime: &begin})
 	is.True(errors.Is(err, context.DeadlineExceeded))
 	s.Close()
 	_, err = natsconf.Start(t.Context(), n.config)

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"crypto/sha256"
+	"math/big"
 	"time"
 
 	"pocketcoder/events"
@@ -46,4 +48,13 @@ func (j JSON) MarshalJSON() ([]byte, error) {
 func (j *JSON) UnmarshalJSON(b []byte) error {
 	*j = JSON(b)
 	return nil
+}
+
+// RecordID returns the id of the row that mirrors an object of OpenCode: 15 characters of [a-z0-9] from the SHA-256 of
+// the object's id. It is the same in every replay.
+func RecordID(engineID string) string {
+	sum := sha256.Sum256([]byte(engineID))
+	const length = 15
+	text := new(big.Int).SetBytes(sum[:]).Text(36)
+	return text[len(text)-length:]
 }

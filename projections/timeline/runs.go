@@ -7,6 +7,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 const selectRuns = "SELECT x.*, coalesce(c.command, '') AS text FROM executions x LEFT JOIN commands c ON c.id=x.command WHERE "
@@ -56,7 +57,7 @@ func RunningSince(ctx context.Context, db dbx.Builder, chat string) (string, err
 // none.
 func PermissionRow(ctx context.Context, db dbx.Builder, id string) (projections.Permission, error) {
 	return first[projections.Permission](ctx, db, "request "+id, "SELECT * FROM permissions WHERE id IN ({:id}, {:row})",
-		dbx.Params{"id": id, "row": projections.RecordID(id)})
+		dbx.Params{"id": id, "row": store.RecordID(id)})
 }
 
 // Submitted returns the sequence of the event that submitted a message, 0 if there is none.

@@ -34,7 +34,7 @@ func Find(ctx context.Context, m *projections.Model, session, engineMessage, cal
 			SELECT count(*)>1 OR coalesce(max(reused),0) FROM parts WHERE message=m.id AND json_extract(data,'$.type')='tool'
 			AND json_extract(data,'$.callID')={:call}) AS several
 		FROM messages m JOIN sessions s ON s.id=m.session WHERE m.id={:message} AND m.session={:session}`,
-		dbx.Params{"message": projections.RecordID(engineMessage), "session": session, "call": call})
+		dbx.Params{"message": store.RecordID(engineMessage), "session": session, "call": call})
 }
 
 // Await waits until OpenCode reports the arguments of the call, or ctx ends. OpenCode asks for permission earlier.

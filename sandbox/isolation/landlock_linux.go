@@ -19,7 +19,8 @@ const (
 	readFileRights  = landlock.AccessFSExecute | landlock.AccessFSReadFile
 	writeFileRights = readFileRights | landlock.AccessFSWriteFile | landlock.AccessFSTruncate
 	readRights      = readFileRights | landlock.AccessFSReadDir
-	writeRights     = readRights | writeFileRights | landlock.AccessFSRemoveDir | landlock.AccessFSRemoveFile | landlock.AccessFSMakeDir | landlock.AccessFSMakeReg |
+	writeRights     = readRights | writeFileRights | landlock.AccessFSRemoveDir | landlock.AccessFSRemoveFile |
+		landlock.AccessFSMakeDir | landlock.AccessFSMakeReg |
 		landlock.AccessFSMakeSock | landlock.AccessFSMakeFifo | landlock.AccessFSMakeSym | landlock.AccessFSRefer
 	deviceRights = landlock.AccessFSReadFile | landlock.AccessFSWriteFile | landlock.AccessFSIoctlDev
 )
@@ -84,7 +85,8 @@ func (r ruleset) allow(path string, rights uint64) error {
 		return nil
 	case unix.S_IFDIR:
 	default:
-		rights &= landlock.AccessFSExecute | landlock.AccessFSWriteFile | landlock.AccessFSReadFile | landlock.AccessFSTruncate | landlock.AccessFSIoctlDev
+		rights &= landlock.AccessFSExecute | landlock.AccessFSWriteFile | landlock.AccessFSReadFile |
+			landlock.AccessFSTruncate | landlock.AccessFSIoctlDev
 	}
 	if err := landlock.LandlockAddPathBeneathRule(r.fd, &landlock.PathBeneathAttr{AllowedAccess: rights & r.handled,
 		ParentFd: fd}, 0); err != nil {

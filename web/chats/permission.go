@@ -6,7 +6,7 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 	"pocketcoder/web/api"
 )
 
@@ -43,7 +43,7 @@ func (s *Chats) requestPermission(w http.ResponseWriter, r *http.Request, who ap
 	}
 	id := ""
 	if body.EngineID != "" {
-		id = projections.RecordID(who.Account + "/" + body.Chat + "/" + body.EngineID)
+		id = store.RecordID(who.Account + "/" + body.Chat + "/" + body.EngineID)
 	}
 	id, status, seq, err := s.Gate.Submit(r.Context(), permission.Submit{
 		Command: handlers.Command{Actor: who.Actor()}, Chat: body.Chat, Permission: id, Type: body.Permission, Patterns: body.Patterns,

@@ -71,7 +71,8 @@ func (c Chat) Cast(ctx context.Context, w io.Writer) error {
 	var runs []projections.Run
 	title := ""
 	err := projections.At(ctx, c.Log, c.ID, c.At, func(db dbx.Builder) (err error) {
-		if err = db.NewQuery("SELECT title FROM chats WHERE id={:id}").WithContext(ctx).Bind(dbx.Params{"id": c.ID}).Row(&title); err != nil {
+		row := db.NewQuery("SELECT title FROM chats WHERE id={:id}").Bind(dbx.Params{"id": c.ID})
+		if err = row.WithContext(ctx).Row(&title); err != nil {
 			return err
 		}
 		runs, err = timeline.Runs(ctx, db, c.ID)

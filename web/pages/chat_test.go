@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 	"pocketcoder/web/webtest"
 )
 
@@ -187,7 +187,7 @@ func TestAnEditShowsItsWholeDiff(t *testing.T) {
 	webtest.Check(t, err)
 	s.Said(t, chat, "permission.asked", string(body))
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
-	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+projections.RecordID("per_1"))
+	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID("per_1"))
 	for _, piece := range []string{
 		"Change a.go (+1 −1)", "<dd>a.go</dd>", "<span class=\"removed\">-old\n</span>",
 		"<span class=\"added\">+new<b class=\"hidden\">&lt;U+202E&gt;</b>\n</span>", "/workspace/a.go", "edits ask",
@@ -211,7 +211,7 @@ func TestACardNamesTheTypeAndThePatternsOfARequest(t *testing.T) {
 		webtest.Check(t, err)
 		s.Said(t, chat, "permission.asked", string(body))
 		s.Append(t, chat, events.PermissionReferred{Permission: id, Reason: "it asks"})
-		card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+projections.RecordID(id))
+		card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID(id))
 		for _, piece := range []string{typ, "/etc/*", "ls build"} {
 			expect.Contains(t, card, piece)
 		}

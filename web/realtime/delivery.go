@@ -1,7 +1,9 @@
 package realtime
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"pocketcoder/web/api"
@@ -44,6 +46,9 @@ func (s *Realtime) stream(ctx context.Context, out *api.PatientWriter, c *client
 			err = send(out, []byte(": ping\n\n"))
 		case <-c.news:
 			sent, err = s.deliver(ctx, out, c)
+		}
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // the client closed the connection between two pages
+			return probeClose(out)
 		}
 		if err != nil {
 			return err
@@ -167,7 +172,7 @@ func (s *Realtime) catchUp(ctx context.Context, out *api.PatientWriter, sub *sub
 		var page []*message
 		var upTo uint64
 		if page, upTo, more, err = s.changes(ctx, sub.topic, sub.topic.ids(), sub.from); err != nil {
-			return sent, err
+			return sent, cmp.Or(ctx.Err(), err)
 		}
 		if err := s.sendPage(out, sub, page, begun); err != nil {
 			return sent, err

@@ -44,22 +44,6 @@ func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
 	is.True(errors.Is(err, errOver))
 }
 
-func TestOldestEndingsAreForgotten(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	var rt registry
-	rt.open()
-	begun := time.Now()
-	for i := range maxResumePoints + 1 {
-		rt.ended[resumeKey("ses", fmt.Sprint(i))] = resumePoint{uint64(i), begun.Add(time.Duration(i))}
-		rt.dropOldest()
-	}
-	is.True(len(rt.ended) <= maxResumePoints)
-	is.Equal(rt.ended[resumeKey("ses", fmt.Sprint(maxResumePoints))].seq, uint64(maxResumePoints))
-	_, kept := rt.ended[resumeKey("ses", "0")]
-	is.True(!kept)
-}
-
 func TestASnapshotTakesTheEarlierOnesPlace(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -2,30 +2,15 @@ package realtime
 
 import (
 	"context"
-	"crypto/sha256"
 	"math"
-	"slices"
 	"time"
 
 	"pocketcoder/handlers/account"
 )
 
-// resumePoint is the sequence up to which an ended connection had delivered a topic.
-type resumePoint struct {
-	seq uint64
-	at  time.Time
-}
-
-const (
-	// uncertainty is how long a connection may seem open after the other side is gone, so that what was sent meanwhile is
-	// lost: Linux gives up a connection that acknowledges nothing after 924 s (net.ipv4.tcp_retries2).
-	uncertainty = 16 * time.Minute
-
-	maxResumePoints = 10_000
-	resumeLife      = 24 * time.Hour
-)
-
-func resumeKey(session, topic string) [32]byte { return sha256.Sum256([]byte(session + "\n" + topic)) }
+// uncertainty is how long a connection may seem open after the other side is gone, so that what was sent meanwhile is
+// lost: Linux gives up a connection that acknowledges nothing after 924 s (net.ipv4.tcp_retries2).
+const uncertainty = 16 * time.Minute
 
 // disconnect removes a client and stores its resume points. Delivery is certain only if the client itself closed the
 // connection, and no proxy can have done it in its place.
@@ -42,7 +27,7 @@ func (s *Realtime) disconnect(ctx context.Context, c *client, certain bool) {
 	defer rt.mu.Unlock()
 	for text, sub := range c.follows {
 		if sub.source != nil {
-			rt.ended[resumeKey(c.who.Session, text)] = resumePoint{min(c.delivered(sub), doubtful), time.Now()}
+			rt.ended.Add(c.who.Session, text, min(c.delivered(sub), doubtful), time.Now())
 		}
 		rt.unfollow(c, sub)
 	}
@@ -51,37 +36,16 @@ func (s *Realtime) disconnect(ctx context.Context, c *client, certain bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.api.RemoveUnsent(c.account, c.counted+c.pending) // nothing is queued any more
-	rt.dropOldest()
-}
-
-// dropOldest removes the oldest resume points if there are too many. mu must be held.
-func (rt *registry) dropOldest() {
-	if len(rt.ended) <= maxResumePoints {
-		return
-	}
-	var times []time.Time
-	for _, e := range rt.ended {
-		times = append(times, e.at)
-	}
-	slices.SortFunc(times, time.Time.Compare)
-	oldest := times[len(times)/2]
-	for key, e := range rt.ended {
-		if e.at.Before(oldest) {
-			delete(rt.ended, key)
-		}
-	}
 }
 
 // resumeAfter returns the sequence up to which earlier connections of the session have delivered a topic. Another
 // open connection may be dead, so it counts only up to doubtful. mu must be held.
 func (rt *registry) resumeAfter(c *client, who account.Identity, topic string,
 	doubtful uint64) (since uint64, known bool) {
-	since = math.MaxUint64
-	key := resumeKey(who.Session, topic)
-	if e, ok := rt.ended[key]; ok && time.Since(e.at) < resumeLife {
-		since = e.seq
+	since, known = rt.ended.Take(who.Session, topic)
+	if !known {
+		since = math.MaxUint64
 	}
-	delete(rt.ended, key)
 	for _, other := range rt.clients {
 		if other == c || other.who == nil || other.who.Session != who.Session {
 			continue

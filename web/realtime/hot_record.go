@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 
 	"pocketcoder/events"
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 type messageRecord struct {
@@ -23,7 +23,7 @@ type messageRecord struct {
 
 // isSubmitted reports whether a user submitted the message here. OpenCode's id of such a message is not the source of
 // its record id.
-func (r messageRecord) isSubmitted() bool { return r.ID != projections.RecordID(r.EngineID) }
+func (r messageRecord) isSubmitted() bool { return r.ID != store.RecordID(r.EngineID) }
 
 // hasEnded reports whether the record shows the end of a message in the chat's own session.
 func (r messageRecord) hasEnded() bool {

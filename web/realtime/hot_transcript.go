@@ -8,6 +8,7 @@ import (
 
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 // The shortest times between two events of a kind.
@@ -82,7 +83,7 @@ func (t *transcript) addDelta(d log.Delta) {
 		return
 	}
 	if t.messages[f.MessageID] == nil {
-		t.unknown[projections.RecordID(f.MessageID)] = true
+		t.unknown[store.RecordID(f.MessageID)] = true
 	}
 	m := t.message(f.MessageID)
 	if m.ended {

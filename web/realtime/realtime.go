@@ -20,6 +20,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/projections/store"
 	"pocketcoder/web/api"
+	"pocketcoder/web/realtime/resume"
 )
 
 // The protocol is PocketBase's (https://pocketbase.io/docs/api-realtime). A client connects as a guest and gets an id.
@@ -55,14 +56,14 @@ func (s *Realtime) Routes() []api.Route {
 type registry struct {
 	mu        sync.Mutex
 	clients   map[string]*client
-	audiences map[string]*audience     // by account and topic
-	hubs      map[string]*hub          // by chat
-	ended     map[[32]byte]resumePoint // by session and topic
-	running   chan struct{}            // closed when Run follows the read models
-	started   time.Time                // when that was
-	before    uint64                   // where sessions of an earlier process go on
-	held      map[string]int           // how many clients there are, by their holder
-	guests    int                      // how many of all are nobody's
+	audiences map[string]*audience // by account and topic
+	hubs      map[string]*hub      // by chat
+	ended     resume.Points
+	running   chan struct{}  // closed when Run follows the read models
+	started   time.Time      // when that was
+	before    uint64         // where sessions of an earlier process go on
+	held      map[string]int // how many clients there are, by their holder
+	guests    int            // how many of all are nobody's
 
 	addressClients, accountClients int // in place of the constants, for tests
 }
@@ -71,7 +72,7 @@ type registry struct {
 func (rt *registry) open() {
 	if rt.clients == nil {
 		rt.clients, rt.audiences, rt.hubs = map[string]*client{}, map[string]*audience{}, map[string]*hub{}
-		rt.ended, rt.held = map[[32]byte]resumePoint{}, map[string]int{}
+		rt.held = map[string]int{}
 		rt.running = make(chan struct{})
 	}
 }

@@ -166,7 +166,7 @@ func (s *Realtime) follow(ctx context.Context, c *client, who api.Caller, t topi
 		return
 	}
 	since, known := rt.resumeAfter(c, *who.Identity, t.text, doubtful)
-	if known && since < now {
+	if known { // it may be after now: changes can be read before Seq says so
 		sub.from = since
 	}
 	ctx = context.WithoutCancel(ctx) // the audience lives longer than this request

@@ -68,7 +68,8 @@ func TestValuesOfTooManyLevelsAreRefusedInEveryJSONField(t *testing.T) {
 	} {
 		status, _, answer := s.Batch(t, admin, one)
 		is.Equal(status, 400)
-		failed := answer["data"].(webtest.Object)["requests"].(webtest.Object)["0"].(webtest.Object)["response"].(webtest.Object)
+		requests := answer["data"].(webtest.Object)["requests"].(webtest.Object)
+		failed := requests["0"].(webtest.Object)["response"].(webtest.Object)
 		refused(t, status, failed, "rules")
 	}
 	for _, levels := range []int{100, 1500, 9990} {

@@ -8,7 +8,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/handlers/account"
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 	"pocketcoder/web/webtest"
 )
 
@@ -194,11 +194,11 @@ func TestEachOfTheQuestionsAskedTogetherHasItsOwnAnswer(t *testing.T) {
 	chat := s.Chat(t, ada, "x")
 	s.Said(t, chat, "question.asked", `{"id":"que_1","sessionID":"ses_1","questions":[{"question":"a?","header":"h","options":[]},
 		{"question":"b?","header":"h","multiple":true,"options":[{"label":"A","description":""},{"label":"B","description":""}]}],"tool":{"messageID":"m","callID":"c"}}`)
-	second := "/api/collections/questions/records/" + projections.RecordID("que_1/1")
+	second := "/api/collections/questions/records/" + store.RecordID("que_1/1")
 	status, answered := s.Call(t, ada, "PATCH", second, webtest.Object{"status": "replied", "reply": `["A","B"]`})
 	is.Equal(status, 200)
 	is.Equal([]any{answered["question"], answered["reply"], answered["status"]}, []any{"b?", "A, B", "replied"})
-	_, first := s.Call(t, ada, "GET", "/api/collections/questions/records/"+projections.RecordID("que_1/0"), nil)
+	_, first := s.Call(t, ada, "GET", "/api/collections/questions/records/"+store.RecordID("que_1/0"), nil)
 	is.Equal(first["status"], "asked")
 }
 

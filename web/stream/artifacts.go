@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"pocketcoder/projections"
+	"pocketcoder/projections/artifacts"
 	"pocketcoder/web/api"
 )
 
@@ -20,7 +20,7 @@ func (s *Streams) executionArtifact(w http.ResponseWriter, r *http.Request, who 
 	if err != nil {
 		return err
 	}
-	a, found, err := s.API.Model.Artifact(r.Context(), x.ID(), r.PathValue("path"))
+	a, found, err := artifacts.Find(r.Context(), s.API.Model.Model, x.ID(), r.PathValue("path"))
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (s *Streams) executionArtifact(w http.ResponseWriter, r *http.Request, who 
 	return nil
 }
 
-func (s *Streams) openArtifact(r *http.Request, a projections.Artifact) (io.ReadSeekCloser, error) {
+func (s *Streams) openArtifact(r *http.Request, a artifacts.Artifact) (io.ReadSeekCloser, error) {
 	switch {
 	case a.Blob != "":
 		return openBlob(r.Context(), s.Log, a.Blob, a.Size)

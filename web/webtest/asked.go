@@ -7,7 +7,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 // AskedFor makes OpenCode ask for a command, and gives the id of the ask's record.
@@ -20,7 +20,7 @@ func (s *System) AskedFor(t testing.TB, chat, ask, command string) string {
 	Check(t, err)
 	s.commands.Store("call_"+ask, command)
 	s.Said(t, chat, "permission.asked", string(properties))
-	return projections.RecordID(ask)
+	return store.RecordID(ask)
 }
 
 // Provider records a connected provider, as the running system does for those that OpenCode knows.

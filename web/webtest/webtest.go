@@ -1,5 +1,5 @@
-// Package webtest runs the whole HTTP API for tests, over a real log, real read models and real HTTP, without OpenCode: tests
-// append what OpenCode would send.
+// Package webtest runs the whole HTTP API for tests, over a real log, real read models and real HTTP, without
+// OpenCode: tests append what OpenCode would send.
 //
 // Only tests may import it.
 package webtest
@@ -41,6 +41,7 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
 	"pocketcoder/projections/queries"
+	"pocketcoder/projections/store"
 	"pocketcoder/web"
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
@@ -119,7 +120,8 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	for _, fill := range before {
 		fill(s)
 	}
-	workers := []func(context.Context) error{s.Model.Run, s.Accounts.Run, s.Web.Realtime.Run, s.Web.API.Tail.Run, pushes.Run}
+	workers := []func(context.Context) error{s.Model.Run, s.Accounts.Run, s.Web.Realtime.Run, s.Web.API.Tail.Run,
+		pushes.Run}
 	if s.WithoutPush {
 		workers = workers[:len(workers)-1]
 	}
@@ -174,7 +176,8 @@ func (s *System) NewAccount(t testing.TB, name, role string) (id string) {
 // Login logs an account in and returns the token.
 func (s *System) Login(t testing.TB, name string) string {
 	t.Helper()
-	in, err := s.Accounts.Login(t.Context(), account.Login{Identity: name + "@example.org", Password: Password, Collection: account.Users})
+	in, err := s.Accounts.Login(t.Context(), account.Login{Identity: name + "@example.org", Password: Password,
+		Collection: account.Users})
 	Check(t, err)
 	Check(t, s.Model.Wait(t.Context(), in.Seq))
 	return in.Text
@@ -233,7 +236,8 @@ func (s *System) Chat(t testing.TB, token, title string) string {
 // Said appends what an OpenCode would say about a chat, and waits until it shows.
 func (s *System) Said(t testing.TB, chat, typ, properties string) uint64 {
 	t.Helper()
-	e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1, events.OpenCode{Type: typ, Properties: json.RawMessage(properties)})
+	e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1, events.OpenCode{Type: typ,
+		Properties: json.RawMessage(properties)})
 	Check(t, err)
 	seq, err := s.Log.Append(t.Context(), e)
 	Check(t, err)
@@ -256,7 +260,7 @@ func (s *System) Asked(t testing.TB, chat, ask string) string {
 	t.Helper()
 	s.Said(t, chat, "permission.asked", `{"id":"`+ask+`","sessionID":"ses_`+chat+`","permission":"bash","patterns":["ls"],"always":["ls"],"metadata":{"command":"ls"},"tool":{"messageID":"msg_1","callID":"call_`+ask+`"}}`)
 	s.commands.Store("call_"+ask, "ls")
-	return projections.RecordID(ask)
+	return store.RecordID(ask)
 }
 
 // LeaveOutWhenShort leaves out a test that moves much data: under the race detector it takes a minute.

@@ -14,7 +14,9 @@ func TestJSONThatNestsTooDeepIsCut(t *testing.T) {
 	nested := func(levels int) string {
 		return strings.Repeat(`{"a]\"[":[`, levels/2) + `1` + strings.Repeat(`],"b":"}\\"}`, levels/2)
 	}
-	for name, read := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader} {
+	whole := func(r io.Reader) io.Reader { return r }
+	readers := map[string]func(io.Reader) io.Reader{"whole": whole, "byte by byte": iotest.OneByteReader}
+	for name, read := range readers {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			cut := func(text string) string {

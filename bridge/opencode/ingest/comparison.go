@@ -11,6 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
+	"pocketcoder/projections/store"
 	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
 )
@@ -261,7 +262,7 @@ func (c *comparison) hasRun(ctx context.Context, p pending.Request) (bool, error
 
 // hasEnded reports whether a tool call has ended by itself.
 func (c *comparison) hasEnded(ctx context.Context, engineMessage, call string) (bool, error) {
-	m, _, err := c.Model.Message(ctx, projections.RecordID(engineMessage))
+	m, _, err := c.Model.Message(ctx, store.RecordID(engineMessage))
 	if err != nil {
 		return false, err
 	}

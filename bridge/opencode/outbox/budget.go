@@ -15,9 +15,9 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/spending"
+	"pocketcoder/projections/store"
 	"pocketcoder/projections/turns"
 )
 
@@ -117,7 +117,7 @@ func (o *Outbox) moreDecided(ctx context.Context, e events.Event) error {
 		return err
 	}
 	for _, chatID := range chats {
-		id := projections.RecordID("resume/" + d.Permission + "/" + chatID)
+		id := store.RecordID("resume/" + d.Permission + "/" + chatID)
 		_, _, err := o.Chats.SubmitMessage(ctx, chat.SubmitMessage{
 			Command: handlers.Command{ID: id, Actor: e.Actor}, Chat: chatID, Message: id, Resumes: d.Permission,
 			Parts: []events.Part{{Type: "text", Text: GoOn}},

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
@@ -121,7 +122,7 @@ func TestATakenIDKeepsNoOtherChatFromBeingResumed(t *testing.T) {
 	s.ended(first)
 	s.ended(second)
 	_, _, err := s.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{
-		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: one, Message: projections.RecordID("resume/" + mine.EnginePermission + "/" + one),
+		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: one, Message: store.RecordID("resume/" + mine.EnginePermission + "/" + one),
 		Parts: []events.Part{{Type: "text", Text: "mine"}},
 	})
 	is.NoErr(err)

@@ -11,6 +11,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
+	"pocketcoder/projections/store"
 )
 
 // Continue is the prompt that resumes a turn which was lost with requests pending, once one of them was approved.
@@ -125,7 +126,7 @@ func (o *Outbox) resumed(ctx context.Context, p projections.Permission, prompt s
 	return false, nil
 }
 
-func resumption(ask string) string { return projections.RecordID("resume/" + ask) }
+func resumption(ask string) string { return store.RecordID("resume/" + ask) }
 
 // resume submits the prompt that resumes a turn, once: its id follows from that of the ask or the questions.
 func (o *Outbox) resume(ctx context.Context, chatID, ask, actor, prompt string) error {

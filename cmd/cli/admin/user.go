@@ -135,7 +135,8 @@ func (u *userCommand) list(ctx context.Context, _ []string) error {
 			if a.Disabled {
 				state = "disabled"
 			}
-			return []string{printable.OneLine(a.Email, 60), a.Role, state, minute(a.Created), a.ID, printable.OneLine(a.Name, 40)}
+			return []string{printable.OneLine(a.Email, 60), a.Role, state,
+				minute(a.Created), a.ID, printable.OneLine(a.Name, 40)}
 		})
 }
 

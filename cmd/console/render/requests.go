@@ -14,7 +14,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy/display"
-	"pocketcoder/projections"
+	"pocketcoder/projections/store"
 )
 
 type Request struct {
@@ -213,7 +213,7 @@ func (r *Renderer) askPlace(a *Request) string {
 // recordOf is the id under which "pocketcoder policy why" and clients know a request.
 func recordOf(request string) string {
 	if strings.HasPrefix(request, "per_") {
-		return projections.RecordID(request)
+		return store.RecordID(request)
 	}
 	return request // a request over the API is its own record
 }

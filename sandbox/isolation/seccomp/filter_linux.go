@@ -51,7 +51,8 @@ var denied = []uint32{
 }
 
 // namespaces are the flags of clone(2) that create a namespace.
-const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
 // maxSegment is the largest size of a shared memory segment (shmget(2)), in bytes. The kernel allows 4096 segments,
 // so together they use at most 256 MiB.

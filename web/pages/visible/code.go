@@ -25,23 +25,32 @@ type language struct {
 var (
 	cLike = language{
 		comments: []string{"//"}, block: [2]string{"/*", "*/"}, quotes: `"'`, raw: "`",
-		keywords: strings.Fields(`abstract as async await bool boolean break case catch chan char class const continue crate default defer delete do double
-			else enum export extends extern false final finally float fn for foreach from fun func function go goto if impl implements import in
-			instanceof int interface let long loop map match mod module mut namespace new nil null of override package private protected pub public
-			range readonly ref return select self short sizeof static string struct super switch template this throw throws trait true try type
-			typedef typeof undefined union unsafe unsigned use using val var virtual void volatile when where while yield`),
+		keywords: strings.Fields(`
+			abstract as async await bool boolean break case catch chan char class const continue crate default defer delete
+			do double else enum export extends extern false final finally float fn for foreach from fun func function go
+			goto if impl implements import in instanceof int interface let long loop map match mod module mut namespace new
+			nil null of override package private protected pub public range readonly ref return select self short sizeof
+			static string struct super switch template this throw throws trait true try type typedef typeof undefined union
+			unsafe unsigned use using val var virtual void volatile when where while yield
+		`),
 	}
 	script = language{
 		comments: []string{"#"}, quotes: `"'`,
-		keywords: strings.Fields(`and as assert async await begin break case class continue def del do done elif else elsif end ensure esac except exec exit
-			export False false fi finally for from function global if import in is lambda local module next nil None nonlocal not null or pass
-			raise require rescue return self set shift source then True true try unless until unset while with yield`),
+		keywords: strings.Fields(`
+			and as assert async await begin break case class continue def del do done elif else elsif end ensure esac except
+			exec exit export False false fi finally for from function global if import in is lambda local module next nil
+			None nonlocal not null or pass raise require rescue return self set shift source then True true try unless until
+			unset while with yield
+		`),
 	}
 	sql = language{
 		comments: []string{"--"}, block: [2]string{"/*", "*/"}, quotes: `"'`,
-		keywords: strings.Fields(`add all alter and as asc begin between by case check column commit constraint create default delete desc distinct drop
-			else end exists foreign from group having if in index inner insert into is join key left like limit not null offset on or order outer
-			primary references right rollback select set table then trigger union unique update using values view when where with`),
+		keywords: strings.Fields(`
+			add all alter and as asc begin between by case check column commit constraint create default delete desc
+			distinct drop else end exists foreign from group having if in index inner insert into is join key left like
+			limit not null offset on or order outer primary references right rollback select set table then trigger union
+			unique update using values view when where with
+		`),
 	}
 	markup = language{block: [2]string{"<!--", "-->"}, quotes: `"`}
 	data   = language{quotes: `"`, keywords: []string{"true", "false", "null"}}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/app/logdisk"
 	"pocketcoder/cmd/app/logserver"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
@@ -34,13 +35,13 @@ func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
 		Logger: slog.New(slog.DiscardHandler)}, keys)
 	is.NoErr(err)
 	t.Cleanup(opened.Close)
-	s := &System{nats: opened, nc: opened.Conn, disk: &logDisk{data: d, server: opened.Embedded, rotten: opened.Rotten,
-		logger: slog.New(slog.NewTextHandler(t.Output(), nil))}}
+	s := &System{nats: opened, nc: opened.Conn, disk: &logdisk.Disk{Data: d, Server: opened.Embedded,
+		Rotten: opened.Rotten, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	options := log.DefaultOptions
-	options.Refuse = s.disk.refusal
+	options.Refuse = s.disk.Refusal
 	s.log, err = log.Open(t.Context(), opened.Conn, options, secret.NewRedactor())
 	is.NoErr(err)
-	s.disk.opened = s.log.Reopened
+	s.disk.Opened = s.log.Reopened
 	n := 0
 	commit := func() error {
 		n++
@@ -54,7 +55,7 @@ func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
 		return err
 	}
 	is.NoErr(commit())
-	s.disk.look(t.Context())
+	s.disk.Check(t.Context())
 	is.Equal(s.logHealth().State, api.Ready)
 
 	found, err := filepath.Glob(d.Path("nats", "jetstream", "*", "streams", "EVENTS", "msgs"))
@@ -73,7 +74,7 @@ func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
 	is.True(natsconf.IsWriteFailed(opened.Embedded.WriteError())) // for good
 	is.True(!natsconf.IsDiskFull(opened.Embedded.WriteError()))
 
-	expect.Eventually(t, "the log is open again", func() bool { return s.disk.look(t.Context()) == "" })
+	expect.Eventually(t, "the log is open again", func() bool { return s.disk.Check(t.Context()) == "" })
 	is.NoErr(commit())
 	is.Equal(s.logHealth().State, api.Ready)
 }
@@ -100,7 +101,7 @@ func TestALossDegradesHealthUntilAPersonHasAcknowledgedIt(t *testing.T) {
 	t.Cleanup(server.Close)
 	l, err := log.Open(t.Context(), server.Conn, log.DefaultOptions, secret.NewRedactor())
 	is.NoErr(err)
-	s := &System{nats: server, nc: server.Conn, log: l, disk: &logDisk{data: d}}
+	s := &System{nats: server, nc: server.Conn, log: l, disk: &logdisk.Disk{Data: d}}
 	health := s.logHealth()
 	is.Equal(health.State, api.Degraded)
 	is.Equal(health.Detail.(map[string]any)["error"], server.Trouble())

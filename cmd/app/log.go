@@ -1,0 +1,53 @@
+package app
+
+import (
+	"fmt"
+	"time"
+
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/events/log"
+	"pocketcoder/ops/natsconf"
+	"pocketcoder/web/api"
+)
+
+// NATSConfig is the configuration of the embedded server, and the beginning of that of an external one.
+func NATSConfig(d datadir.Dir, keys natsconf.Keys) natsconf.Config {
+	return natsconf.Config{
+		Name: "pocketcoder", Listen: "127.0.0.1:0", StoreDir: d.Path("nats"), Keys: keys.Public,
+		Pools: []string{Pool},
+	}
+}
+
+// streamOptions leaves most of a small disk to the facts: the fragments get an eighth of what is free.
+func streamOptions(o Options) log.Options {
+	streams := log.DefaultOptions
+	streams.Replicas = o.Replicas
+	if free, err := natsconf.Free(string(o.Data)); err == nil && o.NATS == "" {
+		streams.DeltaMaxBytes = min(streams.DeltaMaxBytes, int64(free)/8)
+	}
+	return streams
+}
+
+// logHealth is offline while nothing is stored, and degraded while the disk is almost full, and after a loss until a
+// person has acknowledged it.
+func (s *System) logHealth() api.Part {
+	detail := map[string]any{"url": s.url}
+	part := api.Part{State: either(s.nc.IsConnected(), api.Ready, api.Offline), Detail: detail}
+	if trouble := s.disk.Trouble(); trouble != "" {
+		part.State, detail["error"] = api.Offline, trouble
+		return part
+	}
+	if since, err := s.log.Failing(); err != nil {
+		part.State, detail["error"] = api.Offline, fmt.Sprintf("the log has stored nothing for %d s: %v",
+			int(time.Since(since).Seconds()), err)
+		return part
+	}
+	if lost := s.nats.Trouble(); lost != "" && part.State == api.Ready {
+		part.State, detail["error"] = api.Degraded, lost
+		return part
+	}
+	if full := s.disk.AlmostFull(); full != "" && part.State == api.Ready {
+		part.State, detail["error"] = api.Degraded, full
+	}
+	return part
+}
