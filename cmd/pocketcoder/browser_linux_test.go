@@ -420,6 +420,7 @@ func TestAPersonSteersAChatInABrowser(t *testing.T) {
 	b.has("> +Rhine")
 	b.visit("/chats/" + chat + "/changes")
 	is.Equal(evaluate[string](b, `document.querySelector("#text").value`), "")
+	b.isAccessible("changes")
 }
 
 // hostileTexts are texts that would run or hide something in a careless page, and how a page shows them, if
