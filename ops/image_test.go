@@ -142,3 +142,12 @@ func TestNodeListensForWorkersWithTheEgressProxyAlone(t *testing.T) {
 	is.NoErr(err)
 	expect.Contains(t, string(text), `command: [serve, --replicas, "3"]`) // each of the three servers holds the log
 }
+
+func TestDashboardsOnlyReadAndListenOnThisMachine(t *testing.T) {
+	t.Parallel()
+	dashboards := service(t, "../compose.yaml", "sqlpage")
+	for _, want := range []string{"profiles: [sqlpage]", "data:/data:ro", "?mode=ro", `"127.0.0.1:8080:8080"`,
+		"read_only: true", "cap_drop: [ALL]", "no-new-privileges:true"} {
+		expect.Contains(t, dashboards, want)
+	}
+}
