@@ -19,14 +19,15 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// counter hashes what it is given and keeps the largest piece's size.
+// counter hashes what it is given, counts the pieces, and keeps the largest piece's size.
 type counter struct {
 	hash.Hash
-	n, largest int
+	n, pieces, largest int
 }
 
 func (c *counter) Write(p []byte) (int, error) {
 	c.n += len(p)
+	c.pieces++
 	c.largest = max(c.largest, len(p))
 	return c.Hash.Write(p)
 }
@@ -45,6 +46,19 @@ func TestLargeOutputArrivesWholeInBoundedPieces(t *testing.T) {
 	is.Equal(out.Sum(nil), want[:])
 	is.Equal(errs.n, 1_000_000)
 	is.True(out.largest <= bufferSize)
+}
+
+func TestLargeOutputInSmallWritesIsGathered(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t)
+	const writes, size = 65536, 256
+	out := &counter{Hash: sha256.New()}
+	result := w.Exec(t.Context(), w.request(fmt.Sprintf("dd if=/dev/zero bs=%d count=%d", size, writes)), out, io.Discard)
+	is.Equal(result.ExitCode, 0)
+	is.Equal(out.n, writes*size)
+	t.Log(out.pieces)
+	is.True(out.pieces < writes/16)
 }
 
 func TestSlowReaderHoldsTheCommandBack(t *testing.T) {

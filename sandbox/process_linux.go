@@ -138,3 +138,10 @@ func (l label) on(pid int) bool {
 	}
 	return true
 }
+
+// enlargePipe makes a pipe hold pipeSize bytes, if the system allows it. It does nothing to a terminal.
+func enlargePipe(f *os.File) {
+	if raw, err := f.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeSize) })
+	}
+}

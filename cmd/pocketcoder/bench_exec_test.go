@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -114,6 +116,7 @@ type way struct {
 	every int // rounds: what is slow is measured in fewer of them
 	start func(command string, out io.Writer) func() error
 	took  []time.Duration
+	cpu   []time.Duration // processor time of all processes that take part
 }
 
 // waysToRun gives those that this machine has, plain first; of the others the benchmark says why not.
@@ -248,7 +251,7 @@ func BenchmarkCommands64(b *testing.B) {
 				runs = append(runs, w.start("echo hi", io.Discard))
 			}
 			var all sync.WaitGroup
-			began := time.Now()
+			before, began := processorTime(b), time.Now()
 			for _, run := range runs {
 				all.Go(func() {
 					if err := run(); err != nil {
@@ -257,13 +260,14 @@ func BenchmarkCommands64(b *testing.B) {
 				})
 			}
 			all.Wait()
-			w.took = append(w.took, time.Since(began))
+			w.took, w.cpu = append(w.took, time.Since(began)), append(w.cpu, processorTime(b)-before)
 		}
 	}
 	b.ReportMetric(0, "ns/op")
 	for _, w := range ways {
 		if w.every == 1 {
 			b.ReportMetric(64_000/percentile(w.took, 0.5), w.name+"-cmds/s")
+			b.ReportMetric(percentile(w.cpu, 0.5)/64, w.name+"-processor-ms")
 		}
 	}
 }
@@ -278,17 +282,18 @@ func BenchmarkGigabyte(b *testing.B) {
 			}
 			var out counted
 			run := w.start("head -c 1000000000 /dev/zero", &out)
-			began := time.Now()
+			before, began := processorTime(b), time.Now()
 			if err := run(); err != nil || out != 1e9 {
 				b.Fatalf("%s: %v after %d bytes", w.name, err, out)
 			}
-			w.took = append(w.took, time.Since(began))
+			w.took, w.cpu = append(w.took, time.Since(began)), append(w.cpu, processorTime(b)-before)
 		}
 	}
 	b.ReportMetric(0, "ns/op")
 	for _, w := range ways {
 		if len(w.took) > 0 {
 			b.ReportMetric(1e6/percentile(w.took, 0.5), w.name+"-MB/s")
+			b.ReportMetric(percentile(w.cpu, 0.5)/1000, w.name+"-processor-s")
 		}
 	}
 }
@@ -298,4 +303,36 @@ type counted int64
 func (c *counted) Write(p []byte) (int, error) {
 	*c += counted(len(p))
 	return len(p), nil
+}
+
+// processorTime returns the processor time of this process, of its children and of theirs, as far as those have ended.
+func processorTime(b *testing.B) (total time.Duration) {
+	b.Helper()
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var used syscall.Rusage
+		if err := syscall.Getrusage(who, &used); err != nil {
+			b.Fatal(err)
+		}
+		total += time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	}
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		_, after, _ := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(after) // state, ppid, ..., see proc_pid_stat(5)
+		if fields[1] != strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		for _, ticks := range fields[11:15] { // utime, stime, cutime, cstime
+			n, _ := strconv.Atoi(ticks)
+			total += time.Duration(n) * time.Second / 100
+		}
+	}
+	return total
 }

@@ -22,11 +22,12 @@ import (
 	"pocketcoder/events/log/file"
 )
 
-// How a blob is cut into messages, in bytes, and how many of them are on their way at once: the server refuses what it
-// has not stored beyond 128 MiB (server/stream.go, streamDefaultMaxQueueBytes).
+// How a blob is cut into messages, in bytes, and how many of them are on their way at once. The server syncs the disk
+// once per message, so smaller ones are slower. It refuses what it has not stored beyond 128 MiB (server/stream.go,
+// streamDefaultMaxQueueBytes).
 const (
-	chunkSize      = 128 << 10
-	chunksInFlight = 128
+	chunkSize      = 512 << 10
+	chunksInFlight = 8
 )
 
 // PutBlob stores the content of r under name, in constant memory, and returns the reference for an event. It redacts
@@ -75,6 +76,7 @@ func (l *Log) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Re
 		l.purgeChunks(context.WithoutCancel(ctx), info.NUID)
 	}()
 	var inFlight []jetstream.PubAckFuture
+	var spare []byte // of a chunk that is stored
 	await := func(most int) error {
 		for len(inFlight) > most {
 			select {
@@ -84,12 +86,15 @@ func (l *Log) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Re
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			inFlight = inFlight[1:]
+			spare, inFlight = inFlight[0].Msg().Data[:chunkSize], inFlight[1:]
 		}
 		return nil
 	}
 	for {
-		chunk := make([]byte, chunkSize)
+		chunk := spare
+		if spare = nil; chunk == nil {
+			chunk = make([]byte, chunkSize)
+		}
 		n, readErr := io.ReadFull(r, chunk)
 		if readErr != nil && readErr != io.EOF && readErr != io.ErrUnexpectedEOF {
 			return readErr

@@ -38,7 +38,7 @@ func TestAnOffloadedBlobIsReadFromItsFile(t *testing.T) {
 	l, dir := eventstest.Open(t, nc), expect.MemoryDir(t)
 	reader, err := log.Attach(nc, "$JS.API")
 	is.NoErr(err)
-	text := strings.Repeat("line of output\n", 30_000)
+	text := strings.Repeat("line of output\n", 120_000)
 	stored, err := l.KeepBlob(t.Context(), []byte(text))
 	is.NoErr(err)
 	_, blobs := blobNames(t, nc)

@@ -76,8 +76,11 @@ type redactWriter struct {
 }
 
 func (w *redactWriter) Write(p []byte) (int, error) {
-	r := w.known.Redactor()
-	clean := r.Bytes(append(w.rest, p...))
+	r, whole := w.known.Redactor(), p
+	if len(w.rest) > 0 {
+		whole = append(w.rest, p...)
+	}
+	clean := r.Bytes(whole)
 	ready := len(clean) - r.values.begun(clean)
 	w.rest = bytes.Clone(clean[ready:])
 	return len(p), w.pass(clean[:ready])

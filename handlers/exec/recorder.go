@@ -144,7 +144,7 @@ func (s *recorded) keep(p []byte) (int, error) {
 	if s.bytes < s.live {
 		// A fragment that is not published is no loss: the closing event has everything.
 		_ = s.log.PublishDelta(log.Delta{
-			Subject: events.ExecDeltaSubject(s.chat, s.exec), Type: log.ExecOutput, Stream: s.stream, Offset: s.bytes, Data: p,
+			Subject: events.ExecDeltaSubject(s.chat, s.exec), Type: log.ExecOutput, Stream: s.stream, Offset: s.bytes, Data: bytes.Clone(p),
 		})
 	}
 	s.bytes += int64(len(p))

@@ -52,7 +52,8 @@ func commandLines() (lines []line) {
 
 func manyLines() (lines []line) {
 	for _, w := range ours {
-		lines = append(lines, line{name: "64 at once, " + w.name + ", commands/s", metric: w.metric + "-cmds/s"})
+		lines = append(lines, line{name: "64 at once, " + w.name + ", commands/s", metric: w.metric + "-cmds/s"},
+			line{name: "processor time of one of them, all processes, ms", metric: w.metric + "-processor-ms"})
 	}
 	return lines
 }
@@ -63,7 +64,8 @@ func gigabyteLines() (lines []line) {
 		if w.metric != "plain" && w.metric != "ssh" && w.metric != "ssh-shared" {
 			l.budget = 200
 		}
-		lines = append(lines, l)
+		lines = append(lines, l,
+			line{name: "its processor time, all processes, s", metric: w.metric + "-processor-s"})
 	}
 	return lines
 }

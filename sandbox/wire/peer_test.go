@@ -49,7 +49,7 @@ func TestAServerThatBreaksTheProtocolIsLost(t *testing.T) {
 		`unexpected frame "nonsense"`:           {"nonsense", ""},
 		`unexpected frame ""`:                   {"", ""},
 		"start is not JSON":                     {"started", ""},
-		"chunk of 32769 bytes":                  {"stdout", strings.Repeat("x", wire.ChunkSize+1)},
+		"chunk of 65537 bytes":                  {"stdout", strings.Repeat("x", wire.ChunkSize+1)},
 		"chunk of 0 bytes":                      {"stderr", ""},
 		"result is not JSON":                    {"finished", "{"},
 		"result: a number":                      {"finished", `{"exit_code":256}`},

@@ -51,7 +51,7 @@ import (
 
 // Limits of the protocol, shared by both sides.
 const (
-	ChunkSize   = 32 << 10  // bytes in one message of output or input: 333-462 MB/s over NATS, measured
+	ChunkSize   = 64 << 10  // bytes in one message of output or input: as many as a pipe holds (pipe(7))
 	Window      = 1 << 20   // bytes a server may have in flight before the caller's credit comes back
 	InputWindow = 256 << 10 // bytes a caller may have in flight before the server's credit comes back
 	MaxCommand  = 120 << 10 // bytes of a command: Linux takes 128 KiB in one argument (MAX_ARG_STRLEN)

@@ -46,7 +46,7 @@ const (
 // Limits of a frame's body, in bytes. Linux takes 128 KiB in one argument or environment variable.
 const (
 	MaxRequest = 512 << 10
-	MaxOutput  = 32 << 10
+	MaxOutput  = 64 << 10
 )
 
 const headerSize = 5
