@@ -20,10 +20,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"embed"
-	"errors"
 	"fmt"
-
-	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -68,24 +65,9 @@ func (l Loading) Error() string {
 	return fmt.Sprintf("The read models are being computed from the log: %d of %d events. Try again.", l.Done, l.Total)
 }
 
-// ErrNoChat means that a chat had no event yet.
-var ErrNoChat = errors.New("there was no such chat")
-
-// At calls fn with read models that hold only one chat, as it was after the event at seq. It computes them in memory
-// from the log. It returns ErrNoChat if the chat had no event by then, and an error of fn unchanged.
-func At(ctx context.Context, log *log.Log, chat string, seq uint64, fn func(db dbx.Builder) error) error {
-	return Moments(ctx, log, chat, seq, 0, func(db dbx.Builder, _ events.Event) error { return fn(db) })
-}
-
-// Moments does what At does, and calls fn again after each of the chat's next events, more of them at most. last is
-// the newest event that the read models hold.
-func Moments(ctx context.Context, log *log.Log, chat string, seq uint64, more int,
-	fn func(db dbx.Builder, last events.Event) error) error {
-	err := store.Moments(ctx, log, definition(), events.ChatFilter(chat), seq, more, fn)
-	if errors.Is(err, store.ErrNoEvents) {
-		return fmt.Errorf("compute chat %s as of #%d: %w", chat, seq, ErrNoChat)
-	}
-	return err
+// OpenMemory opens read models in memory: those that were saved, or empty ones for nil.
+func OpenMemory(ctx context.Context, saved []byte) (*store.Memory, error) {
+	return store.OpenMemory(ctx, definition(), saved)
 }
 
 func definition() store.Definition {

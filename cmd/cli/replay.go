@@ -15,7 +15,7 @@ import (
 	"pocketcoder/cmd/console/replay"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
-	"pocketcoder/projections"
+	"pocketcoder/projections/moments"
 	"pocketcoder/web/export"
 )
 
@@ -115,7 +115,7 @@ func writeReplay(ctx context.Context, env Environment, s *client.System, o repla
 	}
 	out := bufio.NewWriter(env.Stdout)
 	err := write(ctx, out)
-	if errors.Is(err, projections.ErrNoChat) && o.At == 0 {
+	if errors.Is(err, moments.ErrNoChat) && o.At == 0 {
 		return fmt.Errorf("there is no chat %s in the log", o.Chat)
 	}
 	return errors.Join(err, out.Flush())

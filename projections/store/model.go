@@ -2,7 +2,7 @@
 //
 // The caller's Definition holds the tables, the decoder of events and the function that applies an event. This package
 // does the rest: Open and Run follow the log, Rebuild computes the file again beside the one that serves queries, Feed
-// reports changed rows, View reads the rows of one moment, and Moments computes a few events in memory.
+// reports changed rows, View reads the rows of one moment, and Memory computes a few events in memory.
 //
 // The file is disposable. It is never migrated, because the log can rebuild it. A file that is damaged, that has other
 // tables, or that is ahead of the log is moved aside. A new version begins with an empty file, and removes the files of

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"runtime"
 	"sync"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/matryer/is"
 	"github.com/pocketbase/dbx"
-
-	"pocketcoder/events"
-	"pocketcoder/events/eventstest"
 )
 
 // count returns the number of rows of a table, or of a table with a condition.
@@ -116,47 +112,4 @@ func TestOneViewTooManyWaitsForAnother(t *testing.T) {
 		is.NoErr(<-ended)
 	}
 	is.NoErr(m.View(t.Context(), func(dbx.Builder, uint64) error { return nil }))
-}
-
-func TestMomentsFreeTheirMemory(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	log := eventstest.Log(t)
-	seq, err := log.Append(t.Context(), saved(t, "a", "one"))
-	is.NoErr(err)
-	var memory *sql.DB
-	is.NoErr(Moments(t.Context(), log, notes, "evt.>", seq, 0, func(db dbx.Builder, _ events.Event) error {
-		memory = db.(*dbx.SqliteBuilder).DB().DB()
-		is.Equal(memory.Stats().OpenConnections, 1)
-		return nil
-	}))
-	is.Equal(memory.Stats().OpenConnections, 0)
-}
-
-func TestMomentsHoldOnlyTheEventsUpToASequence(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	log := eventstest.Log(t)
-	_, err := log.AppendAll(t.Context(), []events.Event{ignored(t), saved(t, "a", "one"), saved(t, "b", "one"),
-		saved(t, "a", "two")})
-	is.NoErr(err)
-	filter := "evt.config." + noteCollection + ".a.>"
-	at := func(seq uint64) (texts []string, err error) {
-		err = Moments(t.Context(), log, notes, filter, seq, 0, func(db dbx.Builder, _ events.Event) error {
-			return db.NewQuery("SELECT text FROM notes").Column(&texts)
-		})
-		return texts, err
-	}
-	_, err = at(1)
-	is.True(errors.Is(err, ErrNoEvents))
-	for i, want := range []string{"one", "one", "two", "two"} {
-		texts, err := at(uint64(i + 2))
-		is.NoErr(err)
-		is.Equal(texts, []string{want})
-	}
-	// returned unchanged
-	is.Equal(Moments(t.Context(), log, notes, filter, 9, 0, func(dbx.Builder,
-		events.Event) error {
-		return sql.ErrNoRows
-	}), sql.ErrNoRows)
 }

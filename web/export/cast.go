@@ -15,6 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
+	"pocketcoder/projections/moments"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/pages/visible"
 	"pocketcoder/web/stream"
@@ -70,7 +71,7 @@ func (c *cast) print(at time.Duration, text string) error {
 func (c Chat) Cast(ctx context.Context, w io.Writer) error {
 	var runs []projections.Run
 	title := ""
-	err := projections.At(ctx, c.Log, c.ID, c.At, func(db dbx.Builder) (err error) {
+	err := moments.At(ctx, c.Log, c.ID, c.At, func(db dbx.Builder, _ events.Event) (err error) {
 		row := db.NewQuery("SELECT title FROM chats WHERE id={:id}").Bind(dbx.Params{"id": c.ID})
 		if err = row.WithContext(ctx).Row(&title); err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
+	"pocketcoder/projections/moments"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/static"
 )
@@ -74,13 +75,13 @@ func (c Chat) HTML(ctx context.Context, w io.Writer) error {
 	var chat timeline.Chat
 	var entries []timeline.Entry
 	var last events.Event
-	err := projections.Moments(ctx, c.Log, c.ID, c.At, 0, func(db dbx.Builder, newest events.Event) error {
+	err := moments.At(ctx, c.Log, c.ID, c.At, func(db dbx.Builder, newest events.Event) error {
 		chats, err := timeline.Chats(ctx, db, "", []string{c.ID})
 		if err != nil {
 			return err
 		}
 		if len(chats) == 0 {
-			return projections.ErrNoChat
+			return moments.ErrNoChat
 		}
 		chat, last = chats[0], newest
 		entries, err = timeline.Entries(ctx, db, c.ID, timeline.Window{}, 0)

@@ -11,7 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections"
+	"pocketcoder/projections/moments"
 	"pocketcoder/web/api"
 )
 
@@ -157,7 +157,7 @@ func (x *Exports) sendWhole(w http.ResponseWriter, r *http.Request, who api.Call
 }
 
 func problemOf(err error) error {
-	if errors.Is(err, projections.ErrNoChat) {
+	if errors.Is(err, moments.ErrNoChat) {
 		return api.NotFound()
 	}
 	return err

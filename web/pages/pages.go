@@ -36,5 +36,5 @@ func Handle(mux *http.ServeMux, s *site.Site) {
 	terminal.Terminal{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)
 	operations.Operations{Site: s}.Handle(mux)
-	replay.Replay{Site: s}.Handle(mux)
+	replay.New(s).Handle(mux)
 }

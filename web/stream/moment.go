@@ -7,7 +7,8 @@ import (
 
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/projections"
+	"pocketcoder/events"
+	"pocketcoder/projections/moments"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/filter"
@@ -48,7 +49,7 @@ func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, who api.Cal
 // momentAt returns a chat as it was at an event.
 func (s *Streams) momentAt(ctx context.Context, chat string, at uint64, request filter.Request) (any, error) {
 	answer := map[string]any{"sequence": at}
-	err := projections.At(ctx, s.Log, chat, at, func(db dbx.Builder) (err error) {
+	err := moments.At(ctx, s.Log, chat, at, func(db dbx.Builder, _ events.Event) (err error) {
 		c, _ := s.API.Catalogue.Get("chats")
 		if answer["chat"], err = query.View(ctx, db, s.API.Catalogue, c, chat, request, query.Query{}); err != nil {
 			return err
@@ -60,7 +61,7 @@ func (s *Streams) momentAt(ctx context.Context, chat string, at uint64, request 
 		}
 		return nil
 	})
-	if errors.Is(err, projections.ErrNoChat) {
+	if errors.Is(err, moments.ErrNoChat) {
 		err = api.NotFound()
 	}
 	return answer, err

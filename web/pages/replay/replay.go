@@ -1,8 +1,7 @@
 // Package replay serves chats as they were after any of their events, and their exports.
 //
 // Promises: a moment is computed from the log alone, and shown as the chat's page showed it. The last moment is the
-// chat as it is. A page changes nothing. The events of a chat are read once for an answer, however many moments it
-// has.
+// chat as it is. A page changes nothing. Whether an account may see a chat is asked for each answer.
 //
 // It must not decide who may see a chat.
 package replay
@@ -18,7 +17,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
-	"pocketcoder/projections"
+	"pocketcoder/projections/moments"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/export"
@@ -27,7 +26,13 @@ import (
 )
 
 // Replay serves replays and exports.
-type Replay struct{ *site.Site }
+type Replay struct {
+	*site.Site
+	cache *moments.Cache
+}
+
+// New returns the pages of a site.
+func New(s *site.Site) Replay { return Replay{s, moments.NewCache(s.Log)} }
 
 // Handle adds the pages to a mux.
 func (p Replay) Handle(mux *http.ServeMux) {
@@ -109,17 +114,18 @@ func (p Replay) moments(r *http.Request, who api.Caller, more int) (all []moment
 		return nil, err
 	}
 	defer give()
-	steps, err := stepsOf(ctx, p.Log, chat)
+	known, err := p.cache.Events(ctx, chat)
 	if err != nil {
-		return nil, err
+		return nil, problemOf(err)
 	}
+	steps := stepsOf(known)
 	number, err := steps.find(r)
 	if err != nil {
 		return nil, err
 	}
 	email := export.EmailOf(ctx, p.API.Model)
 	more = min(more, len(steps)-number)
-	err = projections.Moments(ctx, p.Log, chat, steps[number-1].seq, more, func(db dbx.Builder, last events.Event) error {
+	err = p.cache.Show(ctx, chat, steps[number-1].seq, more, func(db dbx.Builder, last events.Event) error {
 		m, err := momentOf(ctx, db, chat, all)
 		if err != nil {
 			return err
@@ -130,10 +136,14 @@ func (p Replay) moments(r *http.Request, who api.Caller, more int) (all []moment
 		all = append(all, m)
 		return err
 	})
-	if errors.Is(err, projections.ErrNoChat) {
-		return nil, api.NotFound()
+	return all, problemOf(err)
+}
+
+func problemOf(err error) error {
+	if errors.Is(err, moments.ErrNoChat) {
+		return api.NotFound()
 	}
-	return all, err
+	return err
 }
 
 // momentOf reads a moment, and of its entries those that changed since the moments before.
@@ -143,7 +153,7 @@ func momentOf(ctx context.Context, db dbx.Builder, chat string, before []moment)
 		return m, err
 	}
 	if len(chats) == 0 {
-		return m, projections.ErrNoChat
+		return m, moments.ErrNoChat
 	}
 	m.chat = chats[0]
 	after := uint64(0)

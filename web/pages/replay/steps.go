@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,8 +8,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log"
-	"pocketcoder/web/api"
+	"pocketcoder/projections/moments"
 	"pocketcoder/web/pages/site"
 )
 
@@ -39,15 +37,12 @@ var marks = map[string]string{
 // markOrder is the order in which marks are shown, from top to bottom.
 var markOrder = []string{"request", "decision", "execution"}
 
-func stepsOf(ctx context.Context, l *log.Log, chat string) (all steps, err error) {
-	_, err = l.Fold(ctx, events.ChatFilter(chat), 0, func(e events.Event) error {
-		all = append(all, step{e.Seq, e.ID, e.Subject.Kind, e.Actor, e.Time, marks[e.Subject.Kind]})
-		return nil
-	})
-	if err == nil && len(all) == 0 {
-		err = api.NotFound()
+func stepsOf(all []moments.Event) steps {
+	s := make(steps, len(all))
+	for i, e := range all {
+		s[i] = step{e.Seq, e.ID, e.Kind, e.Actor, e.Time, marks[e.Kind]}
 	}
-	return all, err
+	return s
 }
 
 // find returns the number of the event that a request asks for: by its number, or by a sequence at or after it.

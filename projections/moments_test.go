@@ -14,6 +14,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
+	"pocketcoder/projections/moments"
 )
 
 // count returns the number of rows of a table.
@@ -28,7 +29,7 @@ func count(t testing.TB, db dbx.Builder, of string) (n int) {
 // asOf returns the text of every message of a chat as it stood after seq.
 func asOf(t testing.TB, log *log.Log, seq uint64) (texts []string, err error) {
 	t.Helper()
-	err = projections.At(t.Context(), log, chatID, seq, func(db dbx.Builder) error {
+	err = moments.At(t.Context(), log, chatID, seq, func(db dbx.Builder, _ events.Event) error {
 		return db.NewQuery("SELECT submitted || ' ' || user_message_status FROM messages ORDER BY position").Column(&texts)
 	})
 	return texts, err
@@ -48,7 +49,7 @@ func TestChatCanBeReadAsItStoodThen(t *testing.T) {
 		seqs = append(seqs, seq)
 	}
 	_, err = asOf(t, log, seqs[0])
-	is.True(errors.Is(err, projections.ErrNoChat))
+	is.True(errors.Is(err, moments.ErrNoChat))
 	for i, want := range []string{"", "pending", "failed", "failed,pending", "failed,pending"} {
 		texts, err := asOf(t, log, seqs[1]+uint64(i))
 		is.NoErr(err)
@@ -58,11 +59,11 @@ func TestChatCanBeReadAsItStoodThen(t *testing.T) {
 		}
 		is.Equal(strings.Join(got, ","), want)
 	}
-	is.NoErr(projections.At(t.Context(), log, chatID, seqs[4], func(db dbx.Builder) error {
+	is.NoErr(moments.At(t.Context(), log, chatID, seqs[4], func(db dbx.Builder, _ events.Event) error {
 		is.Equal(count(t, db, "chats"), 1) // this one alone
 		return nil
 	}))
-	is.Equal(projections.At(t.Context(), log, chatID, seqs[4], func(dbx.Builder) error { return sql.ErrNoRows }),
+	is.Equal(moments.At(t.Context(), log, chatID, seqs[4], func(dbx.Builder, events.Event) error { return sql.ErrNoRows }),
 		sql.ErrNoRows)
 }
 
@@ -79,7 +80,7 @@ func TestChatAsItStoodIsWhatTheReadModelsHeldThen(t *testing.T) {
 		feed(t, m, all[m.Seq():n]...)
 		var then, now string
 		is.NoErr(m.View(t.Context(), func(db dbx.Builder, _ uint64) error { return db.NewQuery(query).Row(&now) }))
-		is.NoErr(projections.At(t.Context(), l, chatID, uint64(n), func(db dbx.Builder) error {
+		is.NoErr(moments.At(t.Context(), l, chatID, uint64(n), func(db dbx.Builder, _ events.Event) error {
 			return db.NewQuery(query).Row(&then)
 		}))
 		is.Equal(then, now)
@@ -126,7 +127,8 @@ func BenchmarkAt(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if err := projections.At(b.Context(), log, chatID, last, func(dbx.Builder) error { return nil }); err != nil {
+		err := moments.At(b.Context(), log, chatID, last, func(dbx.Builder, events.Event) error { return nil })
+		if err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -152,10 +154,11 @@ func TestMomentsFollowEachOther(t *testing.T) {
 		return nil
 	})
 	is.NoErr(err)
-	is.NoErr(projections.Moments(t.Context(), l, chatID, want[3], len(all), func(db dbx.Builder, last events.Event) error {
+	c := moments.NewCache(l)
+	is.NoErr(c.Show(t.Context(), chatID, want[3], len(all), func(db dbx.Builder, last events.Event) error {
 		got = append(got, last.Seq)
 		end = text(db)
-		is.NoErr(projections.At(t.Context(), l, chatID, last.Seq, func(alone dbx.Builder) error {
+		is.NoErr(moments.At(t.Context(), l, chatID, last.Seq, func(alone dbx.Builder, _ events.Event) error {
 			is.Equal(text(db), text(alone)) // the same as if it were computed alone
 			return nil
 		}))
@@ -165,7 +168,7 @@ func TestMomentsFollowEachOther(t *testing.T) {
 	is.True(strings.Contains(end, "completed"))
 	shown := 0
 	stop := errors.New("stop")
-	err = projections.Moments(t.Context(), l, chatID, 5, 9, func(dbx.Builder, events.Event) error {
+	err = c.Show(t.Context(), chatID, 5, 9, func(dbx.Builder, events.Event) error {
 		if shown++; shown == 3 {
 			return stop
 		}
