@@ -34,3 +34,38 @@ func TestEarlierMessagesComeWhenAPersonScrollsUp(t *testing.T) {
 	is.Equal(evaluate(`document.querySelector("#earlier-messages") === null`), "true")
 	is.Equal(evaluate(`[...document.querySelectorAll("#entries article")].every((a, i, all) => i === 0 || all[i - 1].dataset.order < a.dataset.order)`), "true")
 }
+
+func TestEarlierMessagesOfAMomentComeWhenAPersonScrollsUp(t *testing.T) {
+	expect.Long(t, "starts Chromium")
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat := s.Talking(t, token)
+	for i := range 450 {
+		says(t, s, chat, fmt.Sprintf("msg_%04d", i), written(fmt.Sprintf("number %d.", i)))
+	}
+	ctx := openPage(t, s, "/chats/"+chat+"/replay")
+	evaluate := func(expression string) (value string) {
+		value, err := chromedp.Run(ctx, chromedp.Evaluate[string]("String("+expression+")"))
+		is.NoErr(err)
+		return value
+	}
+	const count = `document.querySelectorAll("#entries article").length`
+	scrollsUpTo := func(n string) {
+		t.Helper()
+		expect.Eventually(t, n+" messages are there", func() bool {
+			evaluate(`document.querySelector("#earlier-messages")?.scrollIntoView()`)
+			return evaluate(count) == n
+		})
+		is.Equal(evaluate(`document.querySelector("#earlier-messages") === null`), "true")
+		is.Equal(evaluate(`[...document.querySelectorAll("#entries article")].every((a, i, all) => i === 0 || all[i - 1].dataset.order < a.dataset.order)`), "true")
+	}
+	scrollsUpTo("450")
+	evaluate(`(toEnd(), go(byID("earlier")))`) // the text of the last message is not there yet
+	expect.Eventually(t, "the last messages of the moment before", func() bool { return evaluate(count) == "200" })
+	scrollsUpTo("450")
+	evaluate(`go(byID("first"))`)
+	expect.Eventually(t, "no messages", func() bool { return evaluate(count) == "0" })
+	is.Equal(evaluate(`document.querySelector("#earlier-messages") === null`), "true")
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -230,6 +231,9 @@ func TestAReplayIsForThoseWhoSeeTheChat(t *testing.T) {
 	}
 }
 
+// articles matches the place of a message in the order of a chat.
+var articles = regexp.MustCompile(`data-order="[^"]+" class="message`)
+
 func TestAReplayOfALongChatIsBounded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -254,9 +258,18 @@ func TestAReplayOfALongChatIsBounded(t *testing.T) {
 	is.NoErr(s.Model.Wait(t.Context(), seq))
 	page := b.visit(t, "/chats/"+chat+"/replay?event=2400").body
 	is.Equal(strings.Count(page, "<article"), 200)
-	expect.Contains(t, page, "Earlier messages are left out.")
 	expect.Contains(t, page, "event 2400 of 3002")
 	is.True(len(page) < 100_000)
+	address := regexp.MustCompile(`id="earlier-messages" href="([^"]+)"`)
+	shown := articles.FindAllString(page, -1)
+	for link := address.FindStringSubmatch(page); link != nil; link = address.FindStringSubmatch(page) {
+		page = b.visit(t, html.UnescapeString(link[1])).body
+		shown = append(articles.FindAllString(page, -1), shown...)
+		expect.Contains(t, page, "event 2400 of 3002")
+	}
+	is.Equal(len(shown), 1199)                 // the messages of event 2400
+	is.True(slices.IsSorted(shown))            // in order
+	is.Equal(len(slices.Compact(shown)), 1199) // each once
 	var moments []json.RawMessage
 	is.NoErr(json.Unmarshal([]byte(b.visit(t, "/chats/"+chat+"/replay/moments?event=10&more=100000").body), &moments))
 	is.Equal(len(moments), 64)

@@ -121,25 +121,31 @@ function keepPlace(change) {
 }
 
 // Earlier messages are loaded when a person scrolls up to the first one.
-const earlier = byID("earlier-messages") && new IntersectionObserver(async ([link]) => {
+const earlier = new IntersectionObserver(async ([link]) => {
   if (!link.isIntersecting) {
     return;
   }
   earlier.unobserve(link.target);
-  const answer = await fetch(link.target.href);
-  if (!answer.ok) {
+  const href = link.target.href;
+  const answer = await fetch(href);
+  const text = await answer.text();
+  if (!answer.ok || link.target.href !== href || !link.target.isConnected) { // the page shows another moment of a replay by now
     return; // the link is still there
   }
-  const more = new DOMParser().parseFromString(parser.createHTML(await answer.text()), "text/html");
+  const more = new DOMParser().parseFromString(parser.createHTML(text), "text/html");
   const toBottom = log.scrollHeight - log.scrollTop;
   byID("entries").prepend(...more.querySelectorAll("#entries > *"));
-  link.target.parentElement.replaceWith(more.querySelector("#earlier-messages")?.parentElement ?? "");
+  link.target.replaceWith(more.querySelector("#earlier-messages") ?? "");
   log.scrollTop = log.scrollHeight - toBottom;
   showLocalTimes();
+  observeEarlier();
+});
+
+function observeEarlier() {
   if (byID("earlier-messages")) {
     earlier.observe(byID("earlier-messages"));
   }
-});
+}
 
 function showUnseen() {
   if (log) {
@@ -343,7 +349,7 @@ if (log) {
     toEnd();
   }
   log.addEventListener("scroll", showUnseen, { passive: true });
-  byID("earlier-messages") && earlier.observe(byID("earlier-messages"));
+  observeEarlier();
   byID("new").addEventListener("click", toEnd);
 }
 if (page) {

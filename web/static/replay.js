@@ -46,6 +46,7 @@ async function seek(query, more = 0) {
 // showMoment shows a moment.
 function showMoment(moment) {
   update(moment.html);
+  observeEarlier();
   current = moment.number;
   if (wanted === null) { // else a person has moved it further
     scrubber.value = moment.number;

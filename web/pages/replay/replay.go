@@ -123,10 +123,14 @@ func (p Replay) moments(r *http.Request, who api.Caller, more int) (all []moment
 	if err != nil {
 		return nil, err
 	}
+	before, err := site.PositionOf(r, "before")
+	if err != nil {
+		return nil, err
+	}
 	email := export.EmailOf(ctx, p.API.Model)
 	more = min(more, len(steps)-number)
 	err = p.cache.Show(ctx, chat, steps[number-1].seq, more, func(db dbx.Builder, last events.Event) error {
-		m, err := momentOf(ctx, db, chat, all)
+		m, err := momentOf(ctx, db, chat, before, all)
 		if err != nil {
 			return err
 		}
@@ -146,8 +150,9 @@ func problemOf(err error) error {
 	return err
 }
 
-// momentOf reads a moment, and of its entries those that changed since the moments before.
-func momentOf(ctx context.Context, db dbx.Builder, chat string, before []moment) (m moment, err error) {
+// momentOf reads a moment with its last messages below a position, or the last of all if before is 0. After other
+// moments it reads the entries that changed since.
+func momentOf(ctx context.Context, db dbx.Builder, chat string, before int64, shown []moment) (m moment, err error) {
 	chats, err := timeline.Chats(ctx, db, "", []string{chat})
 	if err != nil {
 		return m, err
@@ -157,9 +162,9 @@ func momentOf(ctx context.Context, db dbx.Builder, chat string, before []moment)
 	}
 	m.chat = chats[0]
 	after := uint64(0)
-	if n := len(before); n > 0 {
-		m.window, m.earlier, after = before[n-1].window, before[n-1].earlier, before[n-1].step().seq
-	} else if m.window, m.earlier, err = timeline.Latest(ctx, db, chat, 0, conversation.MaxMessages); err != nil {
+	if n := len(shown); n > 0 {
+		m.window, m.earlier, after = shown[n-1].window, shown[n-1].earlier, shown[n-1].step().seq
+	} else if m.window, m.earlier, err = timeline.Latest(ctx, db, chat, before, conversation.MaxMessages); err != nil {
 		return m, err
 	}
 	if m.entries, err = timeline.Entries(ctx, db, chat, m.window, after); err != nil {
@@ -172,6 +177,11 @@ func momentOf(ctx context.Context, db dbx.Builder, chat string, before []moment)
 // replayPath is the address of a moment.
 func replayPath(chat string, seq uint64) string {
 	return site.ChatPath(chat) + "/replay?seq=" + strconv.FormatUint(seq, 10)
+}
+
+// earlierPath is the address of the same moment with the messages before its window.
+func earlierPath(m moment) templ.SafeURL {
+	return templ.SafeURL(replayPath(m.chat.ID, m.step().seq) + "&before=" + strconv.FormatInt(m.window.From, 10))
 }
 
 // exportPath is the address of an export of a moment.
