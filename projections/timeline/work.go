@@ -23,6 +23,10 @@ const (
 		AND p.data->>'$.tool'='todowrite' AND p.data->>'$.state.status'='completed' ORDER BY a.position DESC, p.id DESC LIMIT 1), '') AS todos`
 	selectChangedTurns = projections.SelectShown + `m.chat={:chat} AND m.session={:session} AND m.role<>'assistant' AND NOT m.removed
 		AND m.ai_engine_message_id IN (SELECT a.parent_id` + changedFiles + `) ORDER BY m.position DESC LIMIT {:n}`
+	selectChangedFiles = `SELECT DISTINCT a.parent_id AS prompt, f.value AS file FROM messages a
+		JOIN parts p ON p.message=a.id AND NOT p.removed, json_each(p.data, '$.files') f
+		WHERE a.chat={:chat} AND a.session={:session} AND a.role='assistant' AND NOT a.removed AND p.data->>'$.type'='patch'
+		ORDER BY f.value`
 )
 
 // WorkOf reads what the parts of a chat say about its work.
@@ -35,6 +39,19 @@ func ChangedTurns(ctx context.Context, db dbx.Builder, c Chat, n int) (turns []p
 	err = list(ctx, db, &turns, "turns of "+c.ID, selectChangedTurns,
 		dbx.Params{"chat": c.ID, "session": c.Session, "n": n})
 	return turns, err
+}
+
+// ChangedFiles returns the paths of the files that the turns of a chat changed, by OpenCode's id of the message that
+// began the turn.
+func ChangedFiles(ctx context.Context, db dbx.Builder, c Chat) (map[string][]string, error) {
+	var rows []struct{ Prompt, File string }
+	err := list(ctx, db, &rows, "changed files of "+c.ID, selectChangedFiles,
+		dbx.Params{"chat": c.ID, "session": c.Session})
+	files := map[string][]string{}
+	for _, r := range rows {
+		files[r.Prompt] = append(files[r.Prompt], r.File)
+	}
+	return files, err
 }
 
 // CallOf returns the tool call that started an execution, "" if none did.

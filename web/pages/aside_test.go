@@ -233,6 +233,17 @@ func TestTheChangesOfAChatAreShownWhole(t *testing.T) {
 	expect.Contains(t, page, "same") // of the other turn
 	is.True(len(page) < 100_000)
 	is.Equal(loggedIn(t, s, "bob").visit(t, path+"/changes").status, http.StatusNotFound)
+
+	diffs["msg_3"] = `[{"file":"b.go","patch":7},{"file":"c.go","patch":"@@ -0,0 +1 @@\n+three\n"}]`
+	page = b.visit(t, path+"/changes").body
+	expect.Contains(t, page, "b.go")
+	is.Equal(strings.Count(page, "These lines are missing. OpenCode&#39;s answer is malformed."), 1)
+	expect.Contains(t, page, "+three")
+	diffs["msg_3"] = `"none"`
+	page = b.visit(t, path+"/changes").body
+	expect.Contains(t, page, "/w/a") // the log names the files
+	expect.Contains(t, page, "These lines are missing. OpenCode&#39;s answer is malformed.")
+	expect.Contains(t, page, "same") // of the other turn
 }
 
 func TestTheTodoListIsTheNewestOfTheChat(t *testing.T) {

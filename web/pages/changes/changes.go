@@ -1,13 +1,15 @@
 // Package changes serves the changes that a chat made to files.
 //
 // Promises: a change is shown as OpenCode reports it, whole, with hidden characters visible. A change for which the
-// page has no more room is left out as a whole, and the page says so.
+// page has no more room is left out as a whole, and the page says so. A change that cannot be read hides no other one:
+// its place says what is missing.
 //
 // It must not read files.
 package changes
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -51,8 +53,9 @@ type chatChanges struct {
 
 // turnChanges is what one turn changed in files.
 type turnChanges struct {
-	prompt projections.ShownMessage // that began it
-	files  []fileChange
+	prompt  projections.ShownMessage // that began it
+	files   []fileChange
+	missing string // why the files cannot be read, "" if they can
 }
 
 // fileChange is what a turn changed in one file.
@@ -63,7 +66,8 @@ type fileChange struct {
 	Deletions int    `json:"deletions"`
 	Status    string `json:"status"` // added, modified, deleted
 
-	leftOut bool // the page has no room for the patch
+	leftOut bool   // the page has no room for the patch
+	missing string // why the patch cannot be read, "" if it can
 }
 
 func (f fileChange) counts() string { return fmt.Sprintf(texts.Counts, f.Additions, f.Deletions) }
@@ -114,6 +118,7 @@ func (f fileChange) lines() (all []patchLine) {
 func (c Changes) showChanges(r *http.Request, who api.Caller) (templ.Component, error) {
 	v := chatChanges{}
 	var prompts []projections.ShownMessage
+	var names map[string][]string
 	err := c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) (err error) {
 		if v.chat, err = c.Chat(r.Context(), db, who, r.PathValue("id")); err != nil {
 			return err
@@ -123,21 +128,36 @@ func (c Changes) showChanges(r *http.Request, who api.Caller) (templ.Component, 
 			return err
 		}
 		v.pending = len(waiting)
+		if names, err = timeline.ChangedFiles(r.Context(), db, v.chat); err != nil {
+			return err
+		}
 		prompts, err = timeline.ChangedTurns(r.Context(), db, v.chat, maxTurns)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	lines, bytes := 0, 0
+	lines, err := c.addTurns(r, who, &v, prompts, names)
+	v.unfolded = lines <= maxUnfolded
+	return changesPage(who, v), err
+}
+
+// addTurns adds the changes of turns, and returns the number of their lines. Once OpenCode does not answer it is not
+// asked again.
+func (c Changes) addTurns(r *http.Request, who api.Caller, v *chatChanges, prompts []projections.ShownMessage,
+	names map[string][]string) (lines int, err error) {
+	bytes := 0
+	var diff json.RawMessage
 	for _, m := range prompts {
-		diff, err := c.Chats.Diff(r, who, v.chat.ID, m.EngineMessage)
-		if err != nil {
-			return nil, err
+		if !errors.Is(err, api.ErrUnavailable) {
+			diff, err = c.Chats.Diff(r, who, v.chat.ID, m.EngineMessage)
 		}
-		t := turnChanges{prompt: m}
-		if err := json.Unmarshal(diff, &t.files); err != nil {
-			return nil, fmt.Errorf("read diff of message %s: %w", m.EngineMessage, err)
+		if err != nil && (r.Context().Err() != nil || api.ProblemOf(err).Status == http.StatusNotFound) {
+			return 0, err // the client left, or the chat was deleted
+		}
+		t := turnOf(m, diff, err, names[m.EngineMessage])
+		if t.missing != "" {
+			c.API.Logger.Warn("read changes", "chat", v.chat.ID, "message", m.EngineMessage, "err", err)
 		}
 		for i, f := range t.files {
 			n := strings.Count(f.Patch, "\n")
@@ -147,12 +167,36 @@ func (c Changes) showChanges(r *http.Request, who api.Caller) (templ.Component, 
 			}
 			lines, bytes = lines+n, bytes+len(f.Patch)
 		}
-		if len(t.files) > 0 {
+		if len(t.files) > 0 || t.missing != "" {
 			v.turns = append(v.turns, t)
 		}
 	}
-	v.unfolded = lines <= maxUnfolded
-	return changesPage(who, v), nil
+	return lines, nil
+}
+
+// turnOf returns a turn with its diff, or with the reason why there is none and the names of its files.
+func turnOf(prompt projections.ShownMessage, diff json.RawMessage, failed error, names []string) turnChanges {
+	t := turnChanges{prompt: prompt}
+	var list []json.RawMessage
+	switch {
+	case failed != nil:
+		t.missing = fmt.Sprintf(texts.PatchMissing, api.ProblemOf(failed).Message)
+	case json.Unmarshal(diff, &list) != nil:
+		t.missing = fmt.Sprintf(texts.PatchMissing, texts.MalformedDiff)
+	}
+	if t.missing != "" {
+		for _, name := range names {
+			t.files = append(t.files, fileChange{File: name, missing: t.missing})
+		}
+	}
+	for _, one := range list {
+		var f fileChange
+		if json.Unmarshal(one, &f) != nil { // fields of the right type are set all the same
+			f = fileChange{File: f.File, missing: fmt.Sprintf(texts.PatchMissing, texts.MalformedDiff)}
+		}
+		t.files = append(t.files, f)
+	}
+	return t
 }
 
 // changedTitle sums up the changes of turns. A file that several turns changed counts once.
