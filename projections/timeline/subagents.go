@@ -42,11 +42,28 @@ func Subagents(ctx context.Context, db dbx.Builder, chat string) (tree []Subagen
 	return tree, nil
 }
 
-// Transcript returns the last n messages of a subagent's session, in order.
-func Transcript(ctx context.Context, db dbx.Builder, chat, session string,
-	n int) (messages []projections.ShownMessage, err error) {
-	err = list(ctx, db, &messages, "messages of "+session, projections.SelectShown+`m.chat={:chat} AND m.session={:session} AND NOT m.removed
-		AND m.role<>'' ORDER BY m.position DESC LIMIT {:n}`, dbx.Params{"chat": chat, "session": session, "n": n})
-	slices.Reverse(messages)
-	return messages, err
+// TranscriptStart returns the position of the first of the last n messages of a subagent's session, 0 if it has fewer.
+func TranscriptStart(ctx context.Context, db dbx.Builder, chat, session string, n int) (int64, error) {
+	start, err := first[struct {
+		Position int64 `db:"position"`
+	}](ctx, db, "positions of "+session, `SELECT position FROM messages WHERE chat={:chat} AND session={:session}
+		AND NOT removed AND role<>'' ORDER BY position DESC LIMIT 1 OFFSET {:n}`,
+		dbx.Params{"chat": chat, "session": session, "n": n - 1})
+	return start.Position, err
+}
+
+// Transcript returns the messages of a subagent's session from a position on that changed after a sequence, in order.
+// After sequence 0 it leaves out removed messages.
+func Transcript(ctx context.Context, db dbx.Builder, chat, session string, from int64,
+	after uint64) (entries []Entry, err error) {
+	var rows []projections.ShownMessage
+	err = list(ctx, db, &rows, "messages of "+session, projections.SelectShown+`m.chat={:chat} AND m.session={:session}
+		AND m.position>={:from} AND m.last_seq>{:after} AND m.role<>'' ORDER BY m.position`,
+		dbx.Params{"chat": chat, "session": session, "from": from, "after": after})
+	for _, m := range rows {
+		if after > 0 || !m.Removed {
+			entries = append(entries, Entry{ID: m.ID, Position: m.Position, Seq: m.Last, Removed: m.Removed, Message: &m})
+		}
+	}
+	return entries, err
 }

@@ -142,8 +142,22 @@ func TestSubagentsAreShownAsATreeWithTheirTranscripts(t *testing.T) {
 	expect.Contains(t, transcript.body, "Look closer")
 	expect.Contains(t, transcript.body, "<strong>see</strong>")
 	stream := b.follow(t, transcript)
-	s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_b","part":{"id":"prt_c","messageID":"msg_b","sessionID":"ses_b","type":"text","text":"and more","time":{"start":1,"end":2}}}`)
-	stream.until("and more")
+	expect.Lacks(t, stream.elements(), "<article") // the page has the messages
+	message := func(id, text string) {
+		s.Said(t, chat, "message.updated", `{"sessionID":"ses_b","info":{"id":"`+id+
+			`","sessionID":"ses_b","role":"assistant","time":{"created":1,"completed":2},"finish":"stop"}}`)
+		s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_b","part":{"id":"prt_`+id+`","messageID":"`+id+
+			`","sessionID":"ses_b","type":"text","text":"`+text+`","time":{"start":1,"end":2}}}`)
+	}
+	message("msg_c", "and more")
+	expect.Lacks(t, stream.until("and more"), "<strong>see</strong>") // which did not change
+	message("msg_b", "I see **it**")
+	expect.Lacks(t, stream.until("<strong>it</strong>"), "and more")
+	s.Said(t, chat, "message.removed", `{"sessionID":"ses_b","messageID":"msg_b"}`)
+	expect.Lacks(t, stream.until("data-removed"), "and more")
+	page = b.visit(t, at).body
+	expect.Lacks(t, page, "<strong>it</strong>")
+	expect.Contains(t, page, "and more")
 	is.Equal(b.visit(t, path+"/subagents/none").status, http.StatusNotFound)
 	is.Equal(loggedIn(t, s, "bob").visit(t, at).status, http.StatusNotFound)
 }

@@ -53,16 +53,22 @@ func (c Conversation) liveChat(r *http.Request, who api.Caller) (site.Updates, [
 		if err != nil {
 			return nil, 0, err
 		}
-		var elements bytes.Buffer
-		elements.Write(b)
-		for _, e := range v.entries {
-			if err := Changed(e, requests.FromChat).Render(ctx, &elements); err != nil {
-				return nil, 0, err
-			}
-		}
-		return elements.Bytes(), v.seq, nil
+		b, err = appendChanged(ctx, b, v.entries)
+		return b, v.seq, err
 	}
 	return update, []site.Source{c.text(chat, since)}, nil
+}
+
+// appendChanged appends the elements of entries that changed.
+func appendChanged(ctx context.Context, elements []byte, entries []timeline.Entry) ([]byte, error) {
+	var b bytes.Buffer
+	b.Write(elements)
+	for _, e := range entries {
+		if err := Changed(e, requests.FromChat).Render(ctx, &b); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), nil
 }
 
 // chatSince returns a chat with the entries that changed after a sequence. work is what is known about its work, nil

@@ -4,71 +4,90 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
-	"pocketcoder/projections"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/query"
 )
 
-// transcript holds the messages of a subagent at one moment.
+// transcript holds the messages of a subagent at one moment, or those that changed.
 type transcript struct {
-	chat     timeline.Chat
-	pending  int // requests and questions that wait for a person, of all chats
-	agent    timeline.Subagent
-	messages []projections.ShownMessage
-	seq      uint64
+	chat    timeline.Chat
+	pending int // requests and questions that wait for a person, of all chats
+	agent   timeline.Subagent
+	from    int64 // position of the first message
+	entries []timeline.Entry
+	seq     uint64
 }
 
 func (c Conversation) showSubagent(r *http.Request, who api.Caller) (templ.Component, error) {
-	t, err := c.transcript(r.Context(), who, r.PathValue("id"), r.PathValue("subagent"))
+	var t transcript
+	err := c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, seq uint64) (err error) {
+		if t, err = c.subagentIn(r.Context(), db, who, r.PathValue("id"), r.PathValue("subagent")); err != nil {
+			return err
+		}
+		t.seq = seq
+		if t.from, err = timeline.TranscriptStart(r.Context(), db, t.chat.ID, t.agent.Session, MaxMessages); err != nil {
+			return err
+		}
+		t.entries, err = timeline.Transcript(r.Context(), db, t.chat.ID, t.agent.Session, t.from, 0)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	return subagentPage(who, t), nil
 }
 
-func (c Conversation) transcript(ctx context.Context, who api.Caller, chat, id string) (t transcript, err error) {
-	err = c.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) error {
-		t = transcript{seq: seq}
-		var err error
-		if t.chat, err = c.Chat(ctx, db, who, chat); err != nil {
-			return err
-		}
-		tree, err := timeline.Subagents(ctx, db, chat)
-		if err != nil {
-			return err
-		}
-		for _, a := range tree {
-			if a.ID == id {
-				t.agent = a
-			}
-		}
-		if t.agent.ID == "" {
-			return query.ErrNotFound
-		}
-		if t.messages, err = timeline.Transcript(ctx, db, chat, t.agent.Session, MaxMessages); err != nil {
-			return err
-		}
-		waiting, err := c.Pending(ctx, db, who)
-		t.pending = len(waiting)
-		return err
-	})
+// subagentIn returns a subagent of a chat that the account may view, without its messages.
+func (c Conversation) subagentIn(ctx context.Context, db dbx.Builder, who api.Caller,
+	chat, id string) (t transcript, err error) {
+	if t.chat, err = c.Chat(ctx, db, who, chat); err != nil {
+		return t, err
+	}
+	tree, err := timeline.Subagents(ctx, db, chat)
+	if err != nil {
+		return t, err
+	}
+	i := slices.IndexFunc(tree, func(a timeline.Subagent) bool { return a.ID == id })
+	if i < 0 {
+		return t, query.ErrNotFound
+	}
+	t.agent = tree[i]
+	waiting, err := c.Pending(ctx, db, who)
+	t.pending = len(waiting)
 	return t, err
 }
 
 func (c Conversation) liveSubagent(r *http.Request, who api.Caller) (site.Updates, []site.Source, error) {
-	var sent site.Changed
-	return func(ctx context.Context, _ uint64) ([]byte, uint64, error) {
-		t, err := c.transcript(ctx, who, r.PathValue("id"), r.PathValue("subagent"))
+	from, err := site.PositionOf(r, "from")
+	if err != nil {
+		return nil, nil, err
+	}
+	var head site.Changed
+	return func(ctx context.Context, after uint64) ([]byte, uint64, error) {
+		var t transcript
+		err := c.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
+			if t, err = c.subagentIn(ctx, db, who, r.PathValue("id"), r.PathValue("subagent")); err != nil {
+				return err
+			}
+			t.seq = seq
+			t.entries, err = timeline.Transcript(ctx, db, t.chat.ID, t.agent.Session, from, after)
+			return err
+		})
 		if err != nil {
 			return nil, 0, err
 		}
-		b, err := sent.Render(ctx, site.RequestsLink(t.pending, ""), subagentState(t), transcriptLog(t))
+		b, err := head.Render(ctx, site.RequestsLink(t.pending, ""), subagentState(t))
+		if err != nil {
+			return nil, 0, err
+		}
+		b, err = appendChanged(ctx, b, t.entries)
 		return b, t.seq, err
 	}, nil, nil
 }
