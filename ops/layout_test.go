@@ -35,6 +35,7 @@ var mayImport = map[string]string{
 	"events/log":                         "events events/log/direct events/log/file events/secret",
 	"events/log/direct":                  "events",
 	"events/log/file":                    "",
+	"events/log/quorum":                  "events/log",
 	"events/log/tail":                    "events events/log",
 	"events/offload":                     "events events/log",
 	"events/opencode":                    "events",
@@ -138,7 +139,7 @@ var mayImport = map[string]string{
 	"ops/bench":             "",
 	"ops/natsconf":          "atomicfile events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": "bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/tail events/offload events/secret handlers projections/store " +
+	"cmd/app": "bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/quorum events/log/tail events/offload events/secret handlers projections/store " +
 		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/queries projections/toolcalls sandbox/isolation web web/api web/metrics web/ports web/records",
 	"cmd/app/lease":         "",
 	"cmd/app/logdisk":       "cmd/datadir events/log ops/natsconf",

@@ -195,9 +195,6 @@ func (s *System) watchHealth(ctx context.Context, ready func()) error {
 	defer tick.Stop()
 	recorded := map[string]api.State{}
 	for announced := false; ; {
-		if s.disk.Server == nil { // the embedded server says itself whether it stores
-			s.log.Probe(ctx)
-		}
 		health := s.health()
 		if health.Ready() && !announced {
 			announced = true

@@ -37,6 +37,11 @@ func (s *System) logHealth() api.Part {
 		part.State, detail["error"] = api.Offline, trouble
 		return part
 	}
+	if lost := s.quorum.Lost(); lost > 0 {
+		part.State, detail["error"] = api.Offline, fmt.Sprintf(
+			"the log stores nothing: no majority of the NATS servers has answered for %d s", int(lost.Seconds()))
+		return part
+	}
 	if since, err := s.log.Failing(); err != nil {
 		part.State, detail["error"] = api.Offline, fmt.Sprintf("the log has stored nothing for %d s: %v",
 			int(time.Since(since).Seconds()), err)

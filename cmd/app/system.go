@@ -45,6 +45,7 @@ import (
 	"pocketcoder/cmd/program"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/quorum"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/events/offload"
 	"pocketcoder/events/secret"
@@ -235,6 +236,7 @@ type System struct {
 	nc       *nats.Conn
 	disk     *logdisk.Disk
 	log      *log.Log
+	quorum   quorum.Watch
 	opened   uint64 // sequence of the last event when the log was opened
 	model    *projections.Model
 	secrets  *secret.Store
@@ -273,6 +275,7 @@ type System struct {
 }
 
 func (s *System) wire() {
+	s.quorum.Log = s.log
 	s.changed, s.loaded, s.prepared = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log},
 		&permission.Permissions{Log: s.log}
@@ -362,6 +365,9 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, s.model.Run))
 	g.Add(actor(rest, s.nats.Run))
 	g.Add(actor(rest, s.disk.Run))
+	if s.disk.Server == nil { // the embedded server says itself whether it stores
+		g.Add(actor(rest, s.quorum.Run))
+	}
 	g.Add(actor(rest, func(ctx context.Context) error { return s.watchHealth(ctx, ready) }))
 	g.Add(run.SignalHandler(ctx, syscall.SIGINT, syscall.SIGTERM))
 	err := g.Run()

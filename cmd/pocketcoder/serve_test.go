@@ -254,10 +254,12 @@ func withoutAMajorityNothingIsStored(t *testing.T, first, second *process, clust
 
 	cluster.stop(1)
 	cluster.stop(2)
+	stopped := time.Now()
 	expect.Eventually(t, "health says that the log does not store", func() bool {
 		_, states := admin.nodeHealth(t)
 		return states["log"] != "ready" && admin.do(t, "GET", "/api/health", nil).code == http.StatusServiceUnavailable
 	})
+	t.Logf("health says so %s after the second server has stopped", time.Since(stopped))
 	refused := admin.do(t, "POST", "/api/collections/chats/records", record{"title": "not now"})
 	is.Equal(refused.code, http.StatusServiceUnavailable)
 	is.True(refused.header.Get("Retry-After") != "")

@@ -100,15 +100,22 @@ func (l *Log) sequenceOf(ctx context.Context, w Write, later error) (seq uint64,
 // leader for good, measured.)
 const never = 1 << 62
 
-// Probe notes a failure, as an append does, if EVENTS does not answer. It stores nothing, because the server refuses
-// the event.
-func (l *Log) Probe(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, tryTime)
-	defer cancel()
+// Probe returns what the server that leads EVENTS knows of the stream's other servers, nil if there are none. It fails
+// if that server does not answer an append. It stores nothing, because the server refuses the event.
+func (l *Log) Probe(ctx context.Context) (*jetstream.ClusterInfo, error) {
 	_, err := l.publish(ctx, nats.NewMsg(events.AuditSubject("probe")), jetstream.WithExpectLastSequence(never))
-	if IsUnavailable(err) {
-		l.observe(err)
+	if !isCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant) {
+		return nil, fmt.Errorf("probe %s: %w", EventsStream, err)
 	}
+	s, err := l.js.Stream(ctx, EventsStream)
+	if err != nil {
+		return nil, fmt.Errorf("probe %s: %w", EventsStream, err)
+	}
+	last := s.CachedInfo().State.LastSeq
+	if before := l.probed.Swap(last); before != 0 && last > before {
+		l.observe(nil) // this process or another one has appended
+	}
+	return s.CachedInfo().Cluster, nil
 }
 
 // Accepting returns an Unavailable while commands are refused. Append and AppendAll are not refused: they store what

@@ -82,8 +82,18 @@ func TestTheServersStorageLimitIsASentenceAndPassesWithoutARestart(t *testing.T)
 
 	limit.JetStreamMaxStore = 64 << 20
 	is.NoErr(s.ReloadOptions(limit))
-	_, err = l.AppendAll(t.Context(), []events.Event{event(10), event(10), event(log.MaxInline + 1)})
+	_, err = l.Probe(t.Context())
 	is.NoErr(err)
 	_, err = l.Failing()
+	is.True(log.IsUnavailable(err)) // an answer proves nothing
+	other, err := log.Open(t.Context(), eventstest.Conn(t, s), options, secret.NewRedactor())
+	is.NoErr(err)
+	_, err = other.Append(t.Context(), event(10))
+	is.NoErr(err)
+	_, err = l.Probe(t.Context())
+	is.NoErr(err)
+	_, err = l.Failing()
+	is.NoErr(err) // the event of another process was stored
+	_, err = l.AppendAll(t.Context(), []events.Event{event(10), event(10), event(log.MaxInline + 1)})
 	is.NoErr(err)
 }

@@ -45,6 +45,7 @@ type Log struct {
 	refuse   func() error            // nil if nothing is refused
 	replicas int                     // of EVENTS; 0 for a reader
 	failed   atomic.Pointer[failure] // the appends that failed since the last success; nil for none
+	probed   atomic.Uint64           // the last sequence at the last Probe; 0 for none
 
 	reading sync.Mutex
 	readers map[context.Context]context.CancelCauseFunc // Reopened ends them

@@ -1,0 +1,78 @@
+package quorum_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log/quorum"
+	"pocketcoder/expect"
+)
+
+func TestALeaderWithoutAMajorityIsNoticedWhileItStillAnswers(t *testing.T) {
+	expect.Long(t, "runs a cluster of three servers")
+	t.Parallel()
+	is := is.New(t)
+	c := eventstest.OpenCluster(t)
+	leader := c.Leader()
+	w := watch(t, c)
+	expect.Eventually(t, "a majority answers", func() bool { return answered(t, c) })
+	is.Equal(w.Lost(), time.Duration(0))
+
+	for _, s := range c.Servers {
+		if s != leader {
+			s.Shutdown()
+			s.WaitForShutdown()
+		}
+	}
+	began := time.Now()
+	expect.Eventually(t, "the loss is noticed", func() bool { return w.Lost() > 0 })
+	t.Log("noticed after", time.Since(began))
+	_, err := c.Probe(t.Context())
+	is.NoErr(err) // the leader has not stepped down yet
+}
+
+func TestALogWithoutALeaderIsNoticed(t *testing.T) {
+	expect.Long(t, "runs a cluster of three servers")
+	t.Parallel()
+	is := is.New(t)
+	c := eventstest.OpenCluster(t)
+	w := watch(t, c)
+	is.Equal(w.Lost(), time.Duration(0))
+	leader := c.Leader()
+	leader.Shutdown()
+	leader.WaitForShutdown()
+	c.Leader()
+	expect.Eventually(t, "the two others make a majority", func() bool { return answered(t, c) && w.Lost() == 0 })
+	leader = c.Leader()
+	leader.Shutdown()
+	leader.WaitForShutdown()
+	expect.Eventually(t, "the loss is noticed", func() bool { return w.Lost() > 0 })
+}
+
+// watch runs a watch until the test ends.
+func watch(t *testing.T, c *eventstest.Cluster) *quorum.Watch {
+	w := &quorum.Watch{Log: c.Log}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return w
+}
+
+// answered reports whether the leader is in contact with another server.
+func answered(t *testing.T, c *eventstest.Cluster) bool {
+	servers, err := c.Probe(t.Context())
+	if err != nil {
+		return false
+	}
+	for _, other := range servers.Replicas {
+		if other.Current && !other.Offline {
+			return true
+		}
+	}
+	return false
+}
