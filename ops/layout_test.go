@@ -108,7 +108,7 @@ var mayImport = map[string]string{
 	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/record projections projections/store projections/timeline projections/turns web/api web/query",
 	"web/export":                   "events events/log projections projections/moments projections/timeline web/api web/pages/conversation web/pages/requests web/pages/site web/pages/texts web/pages/visible web/static web/stream",
 	"web/metrics":                  "events/log projections web/api",
-	"web/pages":                    "web/pages/changes web/pages/conversation web/pages/login web/pages/offline web/pages/operations web/pages/replay web/pages/requests web/pages/search web/pages/settings web/pages/site web/pages/terminal",
+	"web/pages":                    "web/export web/pages/changes web/pages/conversation web/pages/login web/pages/offline web/pages/operations web/pages/replay web/pages/requests web/pages/search web/pages/settings web/pages/site web/pages/terminal",
 	"web/pages/operations":         "handlers/account projections/spending projections/store sandbox/wire web/api web/metrics web/pages/site web/pages/texts web/pages/visible",
 	"web/pages/settings":           "web/api web/pages/site web/pages/texts web/pages/visible web/query web/query/schema web/records",
 	"web/pages/changes":            "events projections projections/timeline web/api web/pages/conversation web/pages/site web/pages/texts web/pages/visible",

@@ -121,7 +121,7 @@ func (s *Server) Document() api.Document { return s.API.Document(s.routes()...) 
 // Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	pages.Handle(mux, s.Site)
+	pages.Handle(mux, s.Site, s.Exports)
 	mux.Handle("GET /docs", page(docs(s.Document())))
 	mux.Handle("GET /static/{file}", staticFiles())
 	routes := confined(s.Routes())

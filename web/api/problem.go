@@ -128,13 +128,18 @@ func problemOfRefusal(r handlers.Refused) Problem {
 	return p
 }
 
+// SetRetry sets the header that says when to try again, if the problem says so.
+func (p Problem) SetRetry(h http.Header) {
+	if p.Retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((p.Retry+time.Second-1)/time.Second)))
+	}
+}
+
 func WriteProblem(w http.ResponseWriter, p Problem) {
 	if p.Data == nil {
 		p.Data = map[string]any{}
 	}
-	if p.Retry > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int((p.Retry+time.Second-1)/time.Second)))
-	}
+	p.SetRetry(w.Header())
 	b, _ := json.Marshal(p) // of strings and a number
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")

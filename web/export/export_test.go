@@ -3,6 +3,7 @@ package export_test
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -108,4 +109,51 @@ func TestAnExportOfAMomentThatIsNone(t *testing.T) {
 		}
 	}
 	is.True(first > 0)
+}
+
+// stalled is a client that takes nothing until it goes on.
+type stalled struct {
+	*httptest.ResponseRecorder
+	waits chan<- bool
+	goOn  <-chan bool
+}
+
+func (c stalled) Write(b []byte) (int, error) {
+	select {
+	case c.waits <- true:
+		<-c.goOn
+	case <-c.goOn:
+	}
+	return c.ResponseRecorder.Write(b)
+}
+
+func TestAnAccountDownloadsFewExportsAtOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ada := s.User(t, "ada", "user")
+	_, admin := s.User(t, "eve", "admin")
+	chat := s.Chat(t, ada, "exported")
+	export := func(form string) string { return "/api/chats/" + chat + "/export/" + form }
+	waits, goOn, ended := make(chan bool), make(chan bool), make(chan bool)
+	for _, form := range []string{"jsonl", "html"} {
+		go func() {
+			r := webtest.Request("GET", export(form), "")
+			r.Header.Set("Authorization", ada)
+			s.Config.Handler.ServeHTTP(stalled{httptest.NewRecorder(), waits, goOn}, r)
+			ended <- true
+		}()
+		<-waits
+	}
+	resp, text := s.Get(t, ada, export("cast"))
+	is.Equal(resp.StatusCode, http.StatusTooManyRequests)
+	is.Equal(resp.Header.Get("Retry-After"), "10")
+	expect.Contains(t, text, "Two exports of this account are being downloaded. Wait for one to end.")
+	resp, _ = s.Get(t, admin, export("cast"))
+	is.Equal(resp.StatusCode, http.StatusOK)
+	close(goOn)
+	<-ended
+	resp, _ = s.Get(t, ada, export("cast"))
+	is.Equal(resp.StatusCode, http.StatusOK)
+	<-ended
 }

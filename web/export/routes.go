@@ -13,12 +13,23 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/projections/moments"
 	"pocketcoder/web/api"
+	"pocketcoder/web/stream"
 )
 
 // Exports serves exports as downloads.
 type Exports struct {
 	API *api.Server
 	Log *log.Log
+
+	downloads stream.Slots
+}
+
+// maxDownloads is the largest number of exports that an account downloads at once.
+const maxDownloads = 2
+
+// take takes a slot for a download.
+func (x *Exports) take(who api.Caller) (release func(), err error) {
+	return x.downloads.Take(who, maxDownloads, "Two exports of this account are being downloaded. Wait for one to end.")
 }
 
 // format is a form of a file of a chat.
@@ -64,6 +75,11 @@ func (x *Exports) Chat(f format) func(http.ResponseWriter, *http.Request, api.Ca
 		if err != nil {
 			return err
 		}
+		release, err := x.take(who)
+		if err != nil {
+			return err
+		}
+		defer release()
 		chat := Chat{Log: x.Log, ID: id, At: at, Email: EmailOf(r.Context(), x.API.Model)}
 		send := x.send
 		if f.whole {
@@ -88,6 +104,11 @@ func (x *Exports) Execution(w http.ResponseWriter, r *http.Request, who api.Call
 	if !found || run.Started == "" || run.Status == events.ExecutionRunning {
 		return api.Problem{Status: http.StatusConflict, Message: "The command has not ended, or it did not run."}
 	}
+	release, err := x.take(who)
+	if err != nil {
+		return err
+	}
+	defer release()
 	return x.send(w, r, who, castMedia, "command-"+id+".cast", func(ctx context.Context, w io.Writer) error {
 		return Execution(ctx, x.Log, run, w)
 	})

@@ -93,6 +93,7 @@ func openPage(t testing.TB, s *webtest.System, path string) context.Context {
 // answer in one stream.
 func BenchmarkOpenPages(b *testing.B) {
 	s := webtest.NewSystem(b)
+	s.Web.Site.LivePages = 400 // those of the iteration before may not have ended
 	_, token := s.User(b, "ada", "user")
 	chat := s.Talking(b, token)
 	s.Assistant(b, chat, "msg_1", "")

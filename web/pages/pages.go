@@ -12,6 +12,7 @@ package pages
 import (
 	"net/http"
 
+	"pocketcoder/web/export"
 	"pocketcoder/web/pages/changes"
 	"pocketcoder/web/pages/conversation"
 	"pocketcoder/web/pages/login"
@@ -26,7 +27,7 @@ import (
 )
 
 // Handle adds all pages to a mux.
-func Handle(mux *http.ServeMux, s *site.Site) {
+func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports) {
 	login.Login{Site: s}.Handle(mux)
 	offline.Offline{Site: s}.Handle(mux)
 	conversation.Conversation{Site: s}.Handle(mux)
@@ -36,5 +37,5 @@ func Handle(mux *http.ServeMux, s *site.Site) {
 	terminal.Terminal{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)
 	operations.Operations{Site: s}.Handle(mux)
-	replay.New(s).Handle(mux)
+	replay.New(s, exports).Handle(mux)
 }

@@ -161,6 +161,7 @@ let stream = null;
 let heard = 0;
 let failing = null; // timer until the banner is shown
 let retry = null;
+let pause = 1000; // until the next attempt to connect, in ms
 
 function connect() {
   disconnect();
@@ -183,7 +184,8 @@ function connect() {
     stream.close();
     failing ??= setTimeout(() => (byID("offline").hidden = false), 3000);
     clearTimeout(retry);
-    retry = setTimeout(connect, 1000);
+    retry = setTimeout(connect, pause);
+    pause = Math.min(pause * 2, 16000); // the server may be busy, or refuse more pages
   };
 }
 
@@ -195,6 +197,7 @@ function disconnect() {
 
 function isConnected() {
   heard = Date.now();
+  pause = 1000;
   clearTimeout(failing);
   failing = null;
   byID("offline").hidden = true;

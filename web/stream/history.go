@@ -48,6 +48,11 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who api.C
 	if err != nil {
 		return err
 	}
+	release, err := s.open.Take(who, maxStreams, "Too many event streams of this account are open. Close some of them.")
+	if err != nil {
+		return err
+	}
+	defer release()
 	caughtUp := make(chan struct{})
 	follow := func(ctx context.Context, out *EventWriter) error {
 		return s.API.Tail.Follow(ctx, after, filter, func(e events.Event) error {

@@ -129,3 +129,19 @@ func TestSlowReaderIsDroppedAndSlowsNobody(t *testing.T) {
 	_, err = io.Copy(io.Discard, slow)
 	is.NoErr(err) // the connection is closed
 }
+
+func TestEventStreamsOfAnAccountAreBounded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ada := s.User(t, "ada", "user")
+	_, bob := s.User(t, "bob", "admin")
+	chat := s.Chat(t, ada, "followed")
+	for range 200 {
+		is.Equal(s.Open(t, ada, webtest.EventsOf(chat), "").StatusCode, http.StatusOK)
+	}
+	resp := s.Open(t, ada, webtest.EventsOf(chat), "")
+	is.Equal(resp.StatusCode, http.StatusTooManyRequests)
+	is.Equal(resp.Header.Get("Retry-After"), "10")
+	is.Equal(s.Open(t, bob, webtest.EventsOf(chat), "").StatusCode, http.StatusOK)
+}

@@ -21,7 +21,12 @@ type Streams struct {
 	API       *api.Server
 	Log       *log.Log
 	Workspace string // the directory whose files are served, absolute
+
+	open Slots // of event streams
 }
+
+// maxStreams is the largest number of event streams that an account has open at once.
+const maxStreams = 200
 
 var (
 	streamQuery = []api.Param{

@@ -28,21 +28,23 @@ import (
 // Replay serves replays and exports.
 type Replay struct {
 	*site.Site
-	cache *moments.Cache
+	exports *export.Exports
+	cache   *moments.Cache
 }
 
 // New returns the pages of a site.
-func New(s *site.Site) Replay { return Replay{s, moments.NewCache(s.Log)} }
+func New(s *site.Site, exports *export.Exports) Replay {
+	return Replay{s, exports, moments.NewCache(s.Log)}
+}
 
 // Handle adds the pages to a mux.
 func (p Replay) Handle(mux *http.ServeMux) {
-	exports := &export.Exports{API: p.API, Log: p.Log}
 	mux.Handle("GET /chats/{chat}/replay", p.Page(p.show))
 	mux.Handle("GET /chats/{chat}/replay/moments", p.File(p.serveMoments))
 	for _, f := range export.Formats {
-		mux.Handle("GET /chats/{id}/export/"+f.Name, p.File(exports.Chat(f)))
+		mux.Handle("GET /chats/{id}/export/"+f.Name, p.File(p.exports.Chat(f)))
 	}
-	mux.Handle("GET /executions/{id}/cast", p.File(exports.Execution))
+	mux.Handle("GET /executions/{id}/cast", p.File(p.exports.Execution))
 }
 
 // moment is a chat as it was after one of its events.

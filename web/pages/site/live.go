@@ -2,6 +2,7 @@ package site
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"github.com/a-h/templ"
 
 	"pocketcoder/web/api"
+	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
 	"pocketcoder/web/stream"
 )
@@ -29,6 +31,8 @@ import (
 const (
 	pingEvery = 15 * time.Second
 	coalesce  = 50 * time.Millisecond // the shortest time between two renderings of a page
+
+	defaultLivePages = 200 // of an account
 )
 
 // Updates renders what a page of a sequence lacks, and returns the sequence of the page with it. It returns no bytes
@@ -45,6 +49,11 @@ func (s *Site) Live(open func(*http.Request, api.Caller) (Updates, []Source, err
 		if err != nil {
 			return err
 		}
+		release, err := s.live.Take(who, cmp.Or(s.LivePages, defaultLivePages), texts.TooManyPages)
+		if err != nil {
+			return err
+		}
+		defer release()
 		update, others, err := open(r, who)
 		if errors.Is(err, ErrReload) || errors.Is(err, query.ErrNotFound) {
 			return s.reload(w, r)

@@ -27,6 +27,7 @@ import (
 	"pocketcoder/web/ports"
 	"pocketcoder/web/records"
 	"pocketcoder/web/shell"
+	"pocketcoder/web/stream"
 )
 
 // Site holds the parts of the system that pages use.
@@ -39,6 +40,9 @@ type Site struct {
 	Chats   *chats.Chats
 	Ports   *ports.Ports
 	Shells  *shell.Shells
+
+	LivePages int          // most live pages of an account; 0 is defaultLivePages
+	live      stream.Slots // the streams of live pages
 }
 
 // Policy lets a page use our own script and style files and speak to us, and nothing else. Script may turn text into
@@ -176,6 +180,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if problem.Status == http.StatusInternalServerError {
 		s.API.Logger.Error("serve page", "path", r.URL.Path, "err", err)
 	}
+	problem.SetRetry(w.Header())
 	text := ProblemText(problem)
 	if wantsText(r) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -18,9 +18,10 @@ const (
 	Problem = "That did not work"
 	Back    = "Back to the chats"
 
-	Offline  = "Not connected. Trying again…"
-	Unsent   = "Not sent: the server did not answer."
-	NewBelow = "new ↓"
+	Offline      = "Not connected. Trying again…"
+	TooManyPages = "Too many pages of this account are open. Close some of them."
+	Unsent       = "Not sent: the server did not answer."
+	NewBelow     = "new ↓"
 
 	Chats         = "Chats"
 	WhatToDo      = "What should be done?"
