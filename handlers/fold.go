@@ -157,12 +157,12 @@ func (f *Fold[S]) writes(all []events.Event, cause string, guarded []string) []l
 // whole history. The zero value is empty.
 type Folds[S State] struct {
 	mu   sync.Mutex
-	by   map[string]*keptFold[S]
+	by   map[string]*cachedFold[S]
 	gets uint64 // number of calls of Get
 }
 
-// keptFold is a fold with the number of the last call of Get that returned it.
-type keptFold[S State] struct {
+// cachedFold is a fold with the number of the last call of Get that returned it.
+type cachedFold[S State] struct {
 	*Fold[S]
 	used uint64
 }
@@ -181,12 +181,12 @@ func (k *Folds[S]) Get(ctx context.Context, id string, begin func() *Fold[S]) *F
 	kept, ok := k.by[id]
 	if !ok {
 		if k.by == nil {
-			k.by = map[string]*keptFold[S]{}
+			k.by = map[string]*cachedFold[S]{}
 		}
 		if len(k.by) >= MaxFolds {
 			k.evict()
 		}
-		kept = &keptFold[S]{Fold: begin()}
+		kept = &cachedFold[S]{Fold: begin()}
 		k.by[id] = kept
 	}
 	k.gets++

@@ -141,13 +141,13 @@ func respond(m *nats.Msg, accepted Accepted, err error) error {
 	return err
 }
 
-// Give gives a command to a running system over NATS. A refusal comes back as Refused.
-func Give(ctx context.Context, nc *nats.Conn, name string, command any) (Accepted, error) {
+// Send gives a command to a running system over NATS. A refusal comes back as Refused.
+func Send(ctx context.Context, nc *nats.Conn, name string, command any) (Accepted, error) {
 	return give(ctx, nc, commandPrefix, name, command)
 }
 
-// GiveEngine gives a command to the node that runs an engine. The error is nats.ErrNoResponders if no node does.
-func GiveEngine(ctx context.Context, nc *nats.Conn, engine, name string, command any) (Accepted, error) {
+// SendToEngine gives a command to the node that runs an engine. The error is nats.ErrNoResponders if no node does.
+func SendToEngine(ctx context.Context, nc *nats.Conn, engine, name string, command any) (Accepted, error) {
 	return give(ctx, nc, enginePrefix(engine), name, command)
 }
 

@@ -58,7 +58,7 @@ func TestCommandsOverNATS(t *testing.T) {
 	h, nc := serveCommands(t)
 	give := func(name string, command any) handlers.Accepted {
 		t.Helper()
-		a, err := handlers.Give(t.Context(), nc, name, command)
+		a, err := handlers.Send(t.Context(), nc, name, command)
 		is.NoErr(err)
 		return a
 	}
@@ -85,7 +85,7 @@ func TestRefusalsComeBackOverNATS(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h, nc := serveCommands(t)
-	_, err := handlers.Give(t.Context(), nc, "chat.create", chat.Create{Chat: "c1", Title: "a"})
+	_, err := handlers.Send(t.Context(), nc, "chat.create", chat.Create{Chat: "c1", Title: "a"})
 	is.NoErr(err)
 	for _, c := range []struct {
 		name    string
@@ -103,11 +103,11 @@ func TestRefusalsComeBackOverNATS(t *testing.T) {
 		{"permission.decide", []int{1}, handlers.Invalid, "the command is not readable"},
 		{"turn.abort", json.RawMessage(`"c1"`), handlers.Invalid, "the command is not readable"},
 	} {
-		_, err := handlers.Give(t.Context(), nc, c.name, c.command)
+		_, err := handlers.Send(t.Context(), nc, c.name, c.command)
 		is.Equal(handlerstest.Refusal(t, err), c.code)
 		is.True(err != nil && strings.Contains(err.Error(), c.says))
 	}
-	_, err = handlers.Give(t.Context(), nc, "chat.destroy", struct{}{})
+	_, err = handlers.Send(t.Context(), nc, "chat.destroy", struct{}{})
 	is.True(errors.Is(err, nats.ErrNoResponders)) // and says which
 	expect.Contains(t, err.Error(), "give chat.destroy")
 	last, err := h.Log.Last(t.Context())
@@ -129,7 +129,7 @@ func TestErrorOfTheLogIsNoRefusal(t *testing.T) {
 	for nc.NumSubscriptions() < len(h.Chats.Commands()) {
 		nc.Flush()
 	}
-	_, err := handlers.Give(t.Context(), nc, "turn.abort", chat.AbortTurn{Chat: "c1"})
+	_, err := handlers.Send(t.Context(), nc, "turn.abort", chat.AbortTurn{Chat: "c1"})
 	is.True(err != nil)
 	is.True(!errors.As(err, new(handlers.Refused)))
 	expect.Contains(t, err.Error(), "connection closed")

@@ -35,7 +35,7 @@ func everything(h *permissiontest.Handlers) func(context.Context) error {
 			Chat: "c1", Permission: "per_1", Decision: events.Denied})
 		_, err6 := h.Chats.AnswerQuestion(ctx, chat.AnswerQuestion{Chat: "c1", Question: "que_1", Index: 1,
 			Answers: []string{"yes"}})
-		_, status, seq, err7 := permissiontest.GateOn(h).Submit(ctx, permissiontest.Intends("i1", "git status"))
+		_, status, seq, err7 := permissiontest.GateOn(h).Submit(ctx, permissiontest.SubmitBash("i1", "git status"))
 		_, _, err8 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1", New: true,
 			Set: handlerstest.Fields(`{"name":"n"}`)})
 		_, _, err9 := h.Records.Save(ctx, record.Save{Collection: "sops", Record: "s1",

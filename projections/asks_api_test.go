@@ -14,7 +14,7 @@ import (
 func TestAskOverTheAPIIsDecidedAndNobodyIsAnswered(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.own(events.PermissionRequested{Permission: "intent1", Type: "bash", Patterns: []string{"ls *"},
 		Metadata: []byte(`{"command": "ls -l"}`),
@@ -63,7 +63,7 @@ func in(t testing.TB, chat, actor string, d events.Data) events.Event {
 func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, in(t, "chat2", "user:eve", events.ChatCreated{Title: "Other", Engine: engine}),
 		s.asks("per_1", ses, "rm -rf ."),
@@ -117,7 +117,7 @@ func TestDecisionInAnotherChatChangesNothing(t *testing.T) {
 func TestAskIDIsThatOfTheFirstAskOfItsChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.own(events.PermissionRequested{Permission: "one", Type: "read"}), s.asks("one", ses, "rm x"),
 		s.asks("two", ses, "rm y"),

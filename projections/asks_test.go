@@ -14,17 +14,17 @@ import (
 	"pocketcoder/projections/store"
 )
 
-func (s *story) asks(id, session, command string) events.Event {
+func (s *eventBuilder) asks(id, session, command string) events.Event {
 	return s.opencode(false, "permission.asked", fmt.Sprintf(
 		`{"id":%q,"sessionID":%q,"permission":"bash","patterns":[%q],"metadata":{"command":%q},"always":["echo *"],"tool":{"messageID":"msg_a","callID":"call_1"}}`, id, session, command, command))
 }
 
-func (s *story) replies(id, reply string) events.Event {
+func (s *eventBuilder) replies(id, reply string) events.Event {
 	return s.opencode(false, "permission.replied", fmt.Sprintf(`{"sessionID":%q,"requestID":%q,"reply":%q}`, ses, id,
 		reply))
 }
 
-func (s *story) decides(actor, id string, d events.Decision) events.Event {
+func (s *eventBuilder) decides(actor, id string, d events.Decision) events.Event {
 	return own(s.t, actor, events.PermissionDecided{Permission: id, Decision: d, Reason: "because",
 		RuleRef: events.RuleRef{Rule: "echo *"}, Session: ses, Type: "bash"})
 }
@@ -43,7 +43,7 @@ func fate(t testing.TB, m *projections.Model, id string) string {
 func TestReferralAndDecisionAreShownInFull(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s, m := &story{t: t}, still(t)
+	s, m := &eventBuilder{t: t}, still(t)
 	rule := events.RuleRef{Rule: "ask bash: echo*", RuleID: "tool_permissions/r1", RuleVersion: 3}
 	feed(t, m, s.created(), s.asks("per_1", ses, "echo hi"),
 		s.own(events.PermissionReferred{Permission: "per_1", Reason: "a rule wants a person", Cwd: "/w/sub", RuleRef: rule}),
@@ -74,7 +74,7 @@ func TestReferralAndDecisionAreShownInFull(t *testing.T) {
 
 func TestFirstDecisionAboutAnAskStands(t *testing.T) {
 	t.Parallel()
-	s := &story{t: t}
+	s := &eventBuilder{t: t}
 	for name, test := range map[string]struct {
 		events []events.Event
 		want   string
@@ -107,7 +107,7 @@ func TestFirstDecisionAboutAnAskStands(t *testing.T) {
 func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.asks("per_1", ses, "echo  hi\nls"))
 	all, err := m.Permissions(t.Context(), chatID, projections.PermissionDraft)
@@ -130,7 +130,7 @@ func TestAskIsShownWithWhatItIsAbout(t *testing.T) {
 func TestAskListsAreWhatIsLeftToDo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	lists := func() string {
 		t.Helper()
 		waiting, err := pending.Requests(t.Context(), m)
@@ -160,24 +160,24 @@ func TestAskListsAreWhatIsLeftToDo(t *testing.T) {
 func TestApprovalOfAnInterruptedAskIsGoodForOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.asks("per_1", ses, "date"), s.asks("per_x", ses, "date"),
 		s.own(events.PermissionInterrupted{Permission: "per_1"}),
 		s.decides(user, "per_1", events.Authorized), s.decides(user, "per_x", events.Authorized))
-	asked, _, err := m.Permission(t.Context(), "per_1")
+	request, _, err := m.Permission(t.Context(), "per_1")
 	is.NoErr(err)
-	is.True(!asked.GrantUsed)
+	is.True(!request.GrantUsed)
 	again := events.PermissionDecided{Permission: "per_2", Decision: events.Authorized, Grant: "per_1", Session: ses,
-		Type: "bash", Request: asked.Request}
+		Type: "bash", Request: request.Request}
 	feed(t, m, s.asks("per_2", ses, "date"), own(t, "policy", again))
-	asked, _, err = m.Permission(t.Context(), "per_1")
+	request, _, err = m.Permission(t.Context(), "per_1")
 	is.NoErr(err)
-	is.True(asked.GrantUsed)
+	is.True(request.GrantUsed)
 	is.Equal(fate(t, m, "per_2"), "authorized by policy approved_by= replied=false interrupted=false used=false")
 }
 
-func (s *story) questions() events.Event {
+func (s *eventBuilder) questions() events.Event {
 	return s.opencode(false, "question.asked", fmt.Sprintf(`{"id":"que_1","sessionID":%q,"questions":[
 		{"question":"Colour?","header":"C","options":[{"label":"Red","description":"warm"},{"label":"Blue","description":"cold"}]},
 		{"question":"Why?","header":"W","options":[],"multiple":true}],"tool":{"messageID":"msg_a","callID":"call_1"}}`, ses))
@@ -186,7 +186,7 @@ func (s *story) questions() events.Event {
 func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	lists := func() string {
 		t.Helper()
 		waiting, err := pending.Questions(t.Context(), m)
@@ -216,7 +216,7 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 
 func TestQuestionsAreRejectedOrExpireTogether(t *testing.T) {
 	t.Parallel()
-	s := &story{t: t}
+	s := &eventBuilder{t: t}
 	for name, test := range map[string]struct {
 		event    events.Event
 		status   string

@@ -15,7 +15,7 @@ import (
 func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.opencode(true, "session.created",
 		`{"sessionID":"ses_fork","info":{"id":"ses_fork","directory":"/w","title":"t","time":{"created":1000}}}`))
@@ -60,7 +60,7 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 func TestAHeldMessageIsThePersonsTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.created(), s.submitted("m1"))
 	turn := func() string {
 		t.Helper()
@@ -87,7 +87,7 @@ func TestATurnIsUnfinishedUntilItEndsByItself(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		more string
-		then func(s *story) []events.Event
+		then func(s *eventBuilder) []events.Event
 		want bool
 	}{
 		"while it is written": {`"time":{}`, nil, true},
@@ -95,8 +95,8 @@ func TestATurnIsUnfinishedUntilItEndsByItself(t *testing.T) {
 		"when it was said":    {`"time":{"completed":1},"finish":"stop"`, nil, false},
 		"when it failed":      {`"time":{"completed":1},"error":{"name":"APIError"}`, nil, false},
 		"when it was aborted": {`"time":{"completed":1},"error":{"name":"MessageAbortedError"}`, nil, false},
-		"when it was lost":    {`"time":{}`, func(s *story) []events.Event { return []events.Event{s.own(events.TurnLost{Session: ses})} }, true},
-		"when a person denied it": {`"time":{"completed":1},"finish":"tool-calls"`, func(s *story) []events.Event {
+		"when it was lost":    {`"time":{}`, func(s *eventBuilder) []events.Event { return []events.Event{s.own(events.TurnLost{Session: ses})} }, true},
+		"when a person denied it": {`"time":{"completed":1},"finish":"tool-calls"`, func(s *eventBuilder) []events.Event {
 			ask := s.opencode(false, events.PermissionAsked,
 				fmt.Sprintf(`{"id":"per_1","sessionID":%q,"permission":"bash","patterns":["ls"],"metadata":{},"always":[],"tool":{"messageID":"msg_a","callID":"call_1"}}`, ses))
 			return []events.Event{ask, s.own(events.PermissionDecided{Permission: "per_1", Decision: events.Denied})}
@@ -104,7 +104,7 @@ func TestATurnIsUnfinishedUntilItEndsByItself(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			m, s := still(t), &story{t: t}
+			m, s := still(t), &eventBuilder{t: t}
 			feed(t, m, s.begun()...)
 			feed(t, m, s.opencode(true, "message.updated",
 				fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_a","role":"assistant","parentID":%q,%s}}`, ses, msg1, c.more)))

@@ -86,7 +86,7 @@ func updateChats(t *tables, e events.Event, body any) error {
 		}
 	}
 	own, _ := t.sessions.Get(c.Session)
-	if c.Turn = TurnAssistant; turnstate.Over(t.putTurn(c, own)) {
+	if c.Turn = TurnAssistant; turnstate.Ended(t.putTurn(c, own)) {
 		c.Turn = TurnUser
 	}
 	t.chats.Put(c)
@@ -119,8 +119,8 @@ func (c *Chat) update(b events.ChatUpdated) {
 	set(&c.User, b.User)
 }
 
-// said records activity in a session of a chat. Only the chat's own session changes the preview.
-func (t *tables) said(chat, session, text string) {
+// addText records activity in a session of a chat. Only the chat's own session changes the preview.
+func (t *tables) addText(chat, session, text string) {
 	if c, found := t.chats.Get(chat); found {
 		c.LastActive = max(c.LastActive, t.tx.EventTime())
 		if session == c.Session {

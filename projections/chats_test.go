@@ -43,7 +43,7 @@ func TestPreviewIsOneLineOfWholeRunes(t *testing.T) {
 func TestPreviewIsWhatWasSaidLast(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	is.Equal(chat(t, m).Preview, "words of m1")
 	long := textPart(s, "msg_a", "prt_a", "a long answer, longer than the one that comes after it")
@@ -66,7 +66,7 @@ func TestTitleFollowsTheSessionOfAnAdoptedChat(t *testing.T) {
 		want    string
 	}{{true, "New title"}, {false, "Chat"}} {
 		is := is.New(t)
-		m, s := still(t), &story{t: t}
+		m, s := still(t), &eventBuilder{t: t}
 		titled := s.opencode(true, "session.created", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"title":"Old title"}}`,
 			ses, ses))
 		feed(t, m, s.own(events.ChatCreated{Title: "Chat", Engine: engine, Adopted: test.adopted}),
@@ -80,7 +80,7 @@ func TestTitleFollowsTheSessionOfAnAdoptedChat(t *testing.T) {
 func TestWhatAPersonSaysAboutAChatStands(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	titled := func(title string) events.Event {
 		return s.opencode(true, "session.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"title":%q}}`, ses, ses,
 			title))
@@ -106,7 +106,7 @@ func TestWhatAPersonSaysAboutAChatStands(t *testing.T) {
 func TestDeletedChatStaysDeleted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.own(events.Deleted{}))
 	gone := chat(t, m)
@@ -127,7 +127,7 @@ func TestDeletedChatStaysDeleted(t *testing.T) {
 func TestChatsAreListedByActivity(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.created())
 	other, err := events.New("chat2", user, events.ChatCreated{Title: "Other", Engine: engine})
 	is.NoErr(err)
@@ -155,7 +155,7 @@ func TestChatsAreListedByActivity(t *testing.T) {
 func TestUpdatedMovesForwardWithEveryChangeAndOnlyThen(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	answer := s.assistant(ses, "msg_a", msg1, ended)
 	feed(t, m, answer)
@@ -166,10 +166,10 @@ func TestUpdatedMovesForwardWithEveryChangeAndOnlyThen(t *testing.T) {
 	is.True(shown(t, m)[1].Updated > before)
 
 	feed(t, m, s.asks("per_1", ses, "date"), s.replies("per_1", "once"))
-	asked, _, err := m.Permission(t.Context(), "per_1")
+	request, _, err := m.Permission(t.Context(), "per_1")
 	is.NoErr(err)
 	feed(t, m, s.replies("per_1", "once"))
 	again, _, err := m.Permission(t.Context(), "per_1")
 	is.NoErr(err)
-	is.Equal(again.Updated, asked.Updated)
+	is.Equal(again.Updated, request.Updated)
 }

@@ -161,7 +161,7 @@ func TestAccountIsWhatWasSaidOfItLast(t *testing.T) {
 func TestTheSameKindMeansAnotherThingInAnotherScope(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.created(), saved(t, "chats", chatID, `{}`), account(t, chatID, events.AccountCreated{Email: "a@b.c"}))
 	audit, err := events.NewAudit(events.ActorNobody, events.LoginFailed{Reason: "unknown"})
 	is.NoErr(err)

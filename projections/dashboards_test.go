@@ -18,7 +18,7 @@ import (
 func TestDashboardsReadTheReadModel(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	dir, s := expect.MemoryDir(t), &story{t: t}
+	dir, s := expect.MemoryDir(t), &eventBuilder{t: t}
 	m, err := projections.Open(t.Context(), dir, eventstest.Log(t))
 	is.NoErr(err)
 	defer m.Close()

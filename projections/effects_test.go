@@ -13,7 +13,7 @@ func TestAnEffectIsOpenUntilItsEnd(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m := still(t)
-	s := &story{t: t}
+	s := &eventBuilder{t: t}
 	abort, revert, fork := s.own(events.AbortRequested{Session: child}), s.own(events.RevertRequested{Message: msg1}),
 		s.own(events.ForkRequested{Chat: "c2"})
 	feed(t, m, s.created(), abort, revert, fork)
@@ -43,7 +43,7 @@ func TestNobodyIsWokenWhileAnAnswerStreams(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	m := still(t)
-	s := &story{t: t}
+	s := &eventBuilder{t: t}
 	feed(t, m, s.created(), s.assistant(ses, "msg_a", msg1, ""))
 	before := m.Woken()
 	feed(t, m, s.opencode(true, "message.part.updated",

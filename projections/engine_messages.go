@@ -68,7 +68,7 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 	}
 	usage.Update(t.usage, was.usage(), m.usage())
 	t.messages.Put(m)
-	t.said(m.Chat, m.Session, "")
+	t.addText(m.Chat, m.Session, "")
 }
 
 // forgive takes an error back from a user message that is answered after all: it was about the message before. OpenCode
@@ -114,7 +114,7 @@ func applyPart(t *tables, e events.Event, b opencode.PartUpdated) {
 	if info.Type != "text" || info.Synthetic {
 		info.Text = ""
 	}
-	t.said(p.Chat, b.SessionID, info.Text)
+	t.addText(p.Chat, b.SessionID, info.Text)
 }
 
 // callHash returns a hash of the id, the tool and the arguments of a call that the gate reads. It returns "" if the

@@ -16,7 +16,7 @@ func TestAnErasedChatIsARowWithoutText(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	log := eventstest.Open(t, nc)
-	s := &story{t: t}
+	s := &eventBuilder{t: t}
 	var last uint64
 	for _, e := range append(s.begun(), s.own(events.ChatErased{User: "u1", Events: 9})) {
 		m := events.Message(e, e.Data)

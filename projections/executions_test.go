@@ -28,7 +28,7 @@ func TestExecutionEndsAsItsResultSays(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			is := is.New(t)
-			m, s := still(t), &story{t: t}
+			m, s := still(t), &eventBuilder{t: t}
 			feed(t, m, s.created(), s.asks("per_1", ses, "make"),
 				s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "make",
 					Cwd: "/workspace", Pool: "default"}))
@@ -57,7 +57,7 @@ func TestExecutionEndsAsItsResultSays(t *testing.T) {
 func TestRefusedCommandIsRecordedAndRunsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Command: "make"}),
 		s.own(events.ExecRequested{Exec: "x2", Permission: "per_2", Command: "make"}),
 		s.own(events.ExecRefused{Exec: "x3", Session: ses, Call: "call_2", Command: "make", Reason: "nobody allowed it"}))
@@ -74,7 +74,7 @@ func TestRefusedCommandIsRecordedAndRunsNothing(t *testing.T) {
 func TestExecutionNobodyWaitsForSaysWhoRunsItWhileItRuns(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.created(), s.asks("per_1", ses, "detach make"),
 		s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Session: ses, Call: "call_1", Command: "make",
 			Cwd: "/workspace", Pool: "default", Detached: true}),
@@ -94,7 +94,7 @@ func TestExecutionNobodyWaitsForSaysWhoRunsItWhileItRuns(t *testing.T) {
 func TestPersonsShellIsAnExecutionWithoutACommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Cwd: "/workspace", Pool: "default", Terminal: true,
 		Private: true}),
 		s.own(events.ExecStarted{Exec: "x1", Worker: "w1", Isolation: "landlock"}))
@@ -117,7 +117,7 @@ func TestPersonsShellIsAnExecutionWithoutACommand(t *testing.T) {
 // Not parallel: what is taken of memory meanwhile is this test's.
 func TestTheLatestAreListedWithoutTheirOutputs(t *testing.T) {
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.created(), s.asks("per_1", ses, "make"))
 	const runs = 20
 	out := events.Output{Bytes: log.MaxInline, Text: strings.Repeat("x", log.MaxInline)}
@@ -145,7 +145,7 @@ func TestTheLatestAreListedWithoutTheirOutputs(t *testing.T) {
 func TestChangedFilesAreKeptWithTheirExecution(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	kept := events.Artifact{Path: "dist/a.js", Size: 3, SHA256: "ab",
 		Blob: &events.Blob{Name: "sha256-ab", Size: 3, SHA256: "ab"}}
 	feed(t, m, s.created(), s.own(events.ExecRequested{Exec: "x1", Command: "make"}),
@@ -170,7 +170,7 @@ func TestChangedFilesAreKeptWithTheirExecution(t *testing.T) {
 
 func TestSubagentEndsAsItsTurnDoes(t *testing.T) {
 	t.Parallel()
-	s := &story{t: t}
+	s := &eventBuilder{t: t}
 	for want, steps := range map[string][]events.Event{
 		"running":   {s.status(child, "busy"), s.assistant(child, "msg_c", "msg_p", ended)}, // between two steps
 		"completed": {s.status(child, "busy"), s.assistant(child, "msg_c", "msg_p", ended), s.status(child, "idle")},

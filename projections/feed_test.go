@@ -38,7 +38,7 @@ func next(t testing.TB, f *store.Feed) (lines []string, seq uint64) {
 func TestPartsAreChangesOfTheirMessage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.assistant(ses, "msg_a", msg1, ""))
 	f := m.Feed()

@@ -102,7 +102,7 @@ func TestAnOpenCodeEventOfAnUnknownFormIsADeadLetterAndTheRestGoesOn(t *testing.
 	t.Parallel()
 	is := is.New(t)
 	log := eventstest.Log(t)
-	s := &story{t: t}
+	s := &eventBuilder{t: t}
 	later, err := events.NewOpenCode(chatID, engine, "evt_later", 0,
 		events.OpenCode{Type: "message.updated", Form: 2, Properties: []byte(`{"sessionID":"ses_own","info":[]}`)})
 	is.NoErr(err)

@@ -33,8 +33,8 @@ const (
 	directed = "/workspace"
 )
 
-// recorded is a line of a recording: an OpenCode event with its durable sequence, -1 for none.
-type recorded struct {
+// recordedEvent is a line of a recording: an OpenCode event with its durable sequence, -1 for none.
+type recordedEvent struct {
 	ID         string          `json:"id"`
 	Type       string          `json:"type"`
 	Seq        int64           `json:"seq"`
@@ -54,7 +54,7 @@ func recording(t testing.TB, name string) []events.Event {
 		if err != nil {
 			return all
 		}
-		var r recorded
+		var r recordedEvent
 		is.NoErr(json.Unmarshal(line, &r))
 		all = append(all, openCodeEvent(t, r.ID, r.Seq, r.Type, string(r.Properties)))
 	}

@@ -54,7 +54,7 @@ func TestListsOfClientsComeFromAnIndex(t *testing.T) {
 func TestUsageCanBeReadAsOtherRows(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.assistant(ses, "msg_a", msg1, ended))
 	rows, err := spending.ByModel(t.Context(), m, chatID)

@@ -24,7 +24,7 @@ func shown(t testing.TB, m *projections.Model) []projections.ShownMessage {
 	return messages
 }
 
-func textPart(s *story, message, id, text string) events.Event {
+func textPart(s *eventBuilder, message, id, text string) events.Event {
 	return s.opencode(true, "message.part.updated",
 		fmt.Sprintf(`{"sessionID":%q,"part":{"id":%q,"messageID":%q,"sessionID":%q,"type":"text","text":%q}}`, ses, id,
 			message, ses, text))
@@ -33,7 +33,7 @@ func textPart(s *story, message, id, text string) events.Event {
 func TestMessageIsOneRowFromSubmissionToEcho(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.created(), s.submitted("m1"))
 	is.Equal(describe(t, shown(t, m)[0]), `user pending "words of m1"`)
 	feed(t, m, s.own(events.SessionBound{Session: ses, Directory: directed}), s.sending("m1", msg1))
@@ -49,7 +49,7 @@ func TestMessageIsOneRowFromSubmissionToEcho(t *testing.T) {
 func TestMessageTypedElsewhereIsShown(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.created(), s.userMessage("msg_typed"), textPart(s, "msg_typed", "prt_1", "typed"))
 	is.Equal(describe(t, shown(t, m)[0]), `user delivered "typed"`)
 	is.Equal(shown(t, m)[0].ID, store.RecordID("msg_typed"))
@@ -60,7 +60,7 @@ func TestMessageTypedElsewhereIsShown(t *testing.T) {
 func TestContinuePromptIsNobodysMessage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.own(events.MessageSubmitted{Message: "m2", Resumes: "per_1",
 		Parts: []events.Part{{Type: "text", Text: "go on"}}}),
@@ -71,7 +71,7 @@ func TestContinuePromptIsNobodysMessage(t *testing.T) {
 func TestUndeliverableMessageSaysWhy(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	failed := s.own(events.MessageFailed{Message: "m1", Domain: "infrastructure", Error: "OpenCode is not there"})
 	feed(t, m, s.created(), s.submitted("m1"), failed)
 	got := shown(t, m)[0]
@@ -87,7 +87,7 @@ func TestUndeliverableMessageSaysWhy(t *testing.T) {
 func TestMessageOpenCodeRefusesIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.created(), s.submitted("m1"), s.sending("m1", msg1), s.failed(ses, "UnknownError"),
 		s.delivered("m1", msg1), s.failed(ses, "UnknownError"))
 	is.Equal(describe(t, shown(t, m)[0]), `user failed "words of m1" !provider:UnknownError`)
@@ -97,7 +97,7 @@ func TestMessageOpenCodeRefusesIsNotDelivered(t *testing.T) {
 func TestLateErrorOfTheMessageBeforeIsTakenBack(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.failed(ses, "UnknownError"), s.submitted("m2"), s.sending("m2", msg2), s.failed(ses, "UnknownError"),
 		s.delivered("m2", msg2), s.userMessage(msg2))
@@ -110,7 +110,7 @@ func TestLateErrorOfTheMessageBeforeIsTakenBack(t *testing.T) {
 func TestLostTurnFailsItsMessages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.own(events.TurnLost{Session: ses}))
 	// nothing had answered it
@@ -129,7 +129,7 @@ func TestLostTurnFailsItsMessages(t *testing.T) {
 func TestRemovedMessagesAndPartsStayRemoved(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	answer, text := s.assistant(ses, "msg_a", msg1, ended), textPart(s, "msg_a", "prt_a", "first")
 	other := textPart(s, "msg_a", "prt_b", "second")
 	noPart := s.opencode(true, "message.part.removed",
@@ -143,7 +143,7 @@ func TestRemovedMessagesAndPartsStayRemoved(t *testing.T) {
 func TestPartsAreInTheOrderOfTheirIDs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.created(), s.assistant(ses, "msg_a", msg1, ""), textPart(s, "msg_a", "prt_b", "two"),
 		textPart(s, "msg_a", "prt_a", "one"), textPart(s, "msg_a", "prt_B", "zero"))
 	is.Equal(describe(t, shown(t, m)[0]), `assistant processing "zero" "one" "two"`) // bytewise
@@ -152,7 +152,7 @@ func TestPartsAreInTheOrderOfTheirIDs(t *testing.T) {
 func TestUsageCountsEveryMessageOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	spent := func(id string, cost float64, in int) events.Event {
 		return s.assistant(ses, id, msg1, fmt.Sprintf(`,"providerID":"p","modelID":"m","cost":%g,"tokens":{"input":%d,"output":1,"reasoning":2,"cache":{"read":3,"write":4}}`, cost, in))
 	}
@@ -171,7 +171,7 @@ func TestUsageCountsEveryMessageOnce(t *testing.T) {
 func TestUsageFollowsAMessageToAnotherModel(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	spent := func(model string, cost float64) events.Event {
 		return s.assistant(ses, "msg_a", msg1, fmt.Sprintf(`,"providerID":"p","modelID":%q,"cost":%g,"tokens":{"input":1}`,
 			model, cost))
@@ -194,7 +194,7 @@ func TestUsageFollowsAMessageToAnotherModel(t *testing.T) {
 func TestOutboxHoldsWhatIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	outbox := func() string {
 		t.Helper()
 		messages, err := pending.Messages(t.Context(), m)
@@ -226,7 +226,7 @@ func TestOutboxHoldsWhatIsOnItsWay(t *testing.T) {
 func TestUnfinishedTurnsAreThoseThatMayBeLost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	unfinished := func() (ids []string) {
 		t.Helper()
 		sessions, err := turns.Unfinished(t.Context(), m)
@@ -259,7 +259,7 @@ func TestUnfinishedTurnsAreThoseThatMayBeLost(t *testing.T) {
 func TestSessionsKnowTheirPlaceInOpenCodesHistory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	// a type we do not follow
 	feed(t, m, s.child(), s.opencode(true, "session.next.prompted", fmt.Sprintf(`{"sessionID":%q}`, ses)))
@@ -281,7 +281,7 @@ func TestSessionsKnowTheirPlaceInOpenCodesHistory(t *testing.T) {
 func TestMessageUnderAnotherMessagesIDIsNone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.created(), in(t, "chat2", "user:eve", events.ChatCreated{Title: "Other", Engine: engine}),
 		s.submitted("m1"), s.assistant(ses, "msg_a", msg1, ended))
 	before, _ := rows[projections.Message](t, m, "messages")

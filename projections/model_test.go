@@ -50,6 +50,6 @@ func TestRebuildGivesTheSameBytes(t *testing.T) {
 	before := digestOf(t, m)
 	r, err := m.Rebuild(t.Context(), func(done, total uint64) {})
 	is.NoErr(err)
-	is.Equal(r, store.Rebuilt{Events: last, Duration: r.Duration, Before: before, After: before})
+	is.Equal(r, store.RebuildResult{Events: last, Duration: r.Duration, Before: before, After: before})
 	is.Equal(digestOf(t, m), before)
 }

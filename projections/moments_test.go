@@ -38,7 +38,7 @@ func asOf(t testing.TB, log *log.Log, seq uint64) (texts []string, err error) {
 func TestChatCanBeReadAsItStoodThen(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	log, s := eventstest.Log(t), &story{t: t}
+	log, s := eventstest.Log(t), &eventBuilder{t: t}
 	other, err := events.New("chat2", user, events.ChatCreated{Title: "Other", Engine: engine})
 	is.NoErr(err)
 	seqs := []uint64{}

@@ -72,7 +72,7 @@ func (p Permission) Ask() events.PermissionAsk {
 func updatePermissions(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.PermissionAsk:
-		return asked(t, e, b)
+		return addRequest(t, e, b)
 	case events.PermissionRequested:
 		return requested(t, e, b)
 	case opencode.PermissionReplied:
@@ -120,8 +120,8 @@ func (t *tables) changePermission(e events.Event, id string, change func(*Permis
 	return nil
 }
 
-// asked makes the row; an ask seen a second time, after a reconnect, is the same ask.
-func asked(t *tables, e events.Event, b events.PermissionAsk) error {
+// addRequest makes the row; an ask seen a second time, after a reconnect, is the same ask.
+func addRequest(t *tables, e events.Event, b events.PermissionAsk) error {
 	if p, found := t.permission(e, b.ID); found && p.Source == SourceAPI {
 		return fmt.Errorf("permission %s of chat %s was asked over the API", b.ID, e.Subject.ID)
 	}

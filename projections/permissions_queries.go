@@ -27,9 +27,9 @@ func (m *Model) FindPermission(ctx context.Context, id string) (Permission, bool
 		dbx.Params{"id": id, "record": store.RecordID(id)})
 }
 
-// AskIn returns a request of a chat by the id that events use, and whether there is one. That is OpenCode's id, or the
-// record id of a request over the API.
-func (m *Model) AskIn(ctx context.Context, chat, permission string) (Permission, bool, error) {
+// PermissionIn returns a request of a chat by the id that events use, and whether there is one. That is OpenCode's id,
+// or the record id of a request over the API.
+func (m *Model) PermissionIn(ctx context.Context, chat, permission string) (Permission, bool, error) {
 	return store.First[Permission](ctx, m.Model, "permission "+permission,
 		"SELECT * FROM permissions WHERE id IN ({:id}, {:own}) AND ai_engine_permission_id={:id} AND chat={:chat}",
 		dbx.Params{"id": permission, "own": store.RecordID(permission), "chat": chat})

@@ -18,7 +18,7 @@ func TestPoisonIsSetAsideAndTheRestGoesOn(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	log := eventstest.Open(t, nc)
-	s := &story{t: t}
+	s := &eventBuilder{t: t}
 	var last uint64
 	appended := func(e events.Event) {
 		t.Helper()

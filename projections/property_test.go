@@ -23,7 +23,7 @@ import (
 // history is a chat's events as they may lie in the log: some recordings one after the other, decisions, executions,
 // what is no chat's and poison among them.
 func history(t testing.TB, r *rapid.T, names []string) []events.Event {
-	s := &story{t: t}
+	s := &eventBuilder{t: t}
 	all := []events.Event{s.created()}
 	for i, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 3, rapid.ID).Draw(r, "recordings") {
 		talk := conversation(t, name)[1:]
@@ -81,7 +81,7 @@ func opened(r *rapid.T, dir string, log *log.Log) *projections.Model {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if aside := m.SetAside(); aside != "" {
+	if aside := m.ReplacedFile(); aside != "" {
 		r.Fatal(aside)
 	}
 	return m

@@ -18,17 +18,17 @@ import (
 )
 
 // asksQuestions asks the two questions of questions, under an id and by a call of their own.
-func (s *story) asksQuestions(id, call string) events.Event {
+func (s *eventBuilder) asksQuestions(id, call string) events.Event {
 	e := s.questions()
 	e.Data = []byte(strings.NewReplacer("que_1", id, "call_1", call).Replace(string(e.Data)))
 	return e
 }
 
-func (s *story) answers(id string, index int, answer string) events.Event {
+func (s *eventBuilder) answers(id string, index int, answer string) events.Event {
 	return s.own(events.QuestionAnswered{Question: id, Index: index, Answers: []string{answer}})
 }
 
-func (s *story) interrupts(id string) events.Event {
+func (s *eventBuilder) interrupts(id string) events.Event {
 	return s.own(events.QuestionInterrupted{Question: id})
 }
 
@@ -58,7 +58,7 @@ func questionFate(t testing.TB, m *projections.Model, id string) string {
 
 func TestInterruptedQuestionsAreAnsweredByAPrompt(t *testing.T) {
 	t.Parallel()
-	s := &story{t: t}
+	s := &eventBuilder{t: t}
 	resumed := s.own(events.MessageSubmitted{Message: "m9", Resumes: "que_1",
 		Parts: []events.Part{{Type: "text", Text: "here"}}})
 	red, so, interrupted := s.answers("que_1", 0, "Red"), s.answers("que_1", 1, "so"), s.interrupts("que_1")
@@ -94,7 +94,7 @@ func TestInterruptedQuestionsAreAnsweredByAPrompt(t *testing.T) {
 
 func TestQuestionsThatNeedNoAnswerAnyMoreAreFound(t *testing.T) {
 	t.Parallel()
-	s := &story{t: t}
+	s := &eventBuilder{t: t}
 	tool := func(state string) events.Event {
 		return s.opencode(true, "message.part.updated", fmt.Sprintf(
 			`{"sessionID":%q,"part":{"id":"prt_q","messageID":"msg_a","sessionID":%q,"type":"tool","tool":"question","callID":"call_1","state":%s}}`, ses, ses, state))
@@ -123,10 +123,10 @@ func TestQuestionsThatNeedNoAnswerAnyMoreAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			m := still(t)
-			feed(t, m, (&story{t: t}).begun()...)
-			feed(t, m, (&story{t: t, seq: 1}).assistant(ses, "msg_a", msg1, ""), s.questions())
+			feed(t, m, (&eventBuilder{t: t}).begun()...)
+			feed(t, m, (&eventBuilder{t: t, seq: 1}).assistant(ses, "msg_a", msg1, ""), s.questions())
 			feed(t, m, test.events...)
-			dead, err := pending.DeadQuestions(t.Context(), m)
+			dead, err := pending.ObsoleteQuestions(t.Context(), m)
 			is.NoErr(err)
 			var found []string
 			for _, d := range dead {
@@ -148,7 +148,7 @@ func TestQuestionsOfARecordingEndTheSameWithRestartsAndDuplicates(t *testing.T) 
 	if body, err := projections.Decode(talk[asked]); err == nil {
 		id = body.(events.QuestionAsk).ID
 	}
-	s, log := &story{t: t}, longEnough(t)
+	s, log := &eventBuilder{t: t}, longEnough(t)
 	rapid.Check(t, func(r *rapid.T) {
 		all := slices.Clone(talk)
 		for _, e := range rapid.SliceOfN(rapid.SampledFrom([]events.Event{s.interrupts(id), talk[asked]}), 0, 5).Draw(r,

@@ -36,7 +36,7 @@ func TestTheQueueIsInThePersonsOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			m, s := still(t), &story{t: t}
+			m, s := still(t), &eventBuilder{t: t}
 			feed(t, m, s.created())
 			for _, id := range []string{"a", "b", "c", "d"} {
 				feed(t, m, s.own(events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: id}}}))
@@ -63,7 +63,7 @@ func TestTheQueueIsInThePersonsOrder(t *testing.T) {
 func TestAWithdrawnMessageIsGoneAndNothingRuns(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"), s.submitted("m2"))
 	is.Equal(chat(t, m).Turn, "assistant")
@@ -79,7 +79,7 @@ func TestAMessageThatJoinedAStoppedTurnIsNotAwaited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			m, s := still(t), &story{t: t}
+			m, s := still(t), &eventBuilder{t: t}
 			feed(t, m, s.begun()...)
 			requested := s.own(request)
 			feed(t, m, s.assistant(ses, "msg_a", msg1, ""), s.submitted("m2"), s.sending("m2", msg2), s.delivered("m2", msg2),

@@ -24,7 +24,7 @@ func TestRecordIDIsTheSameForEver(t *testing.T) {
 func TestRowsAreJSONAsClientsReadThem(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m, s := still(t), &story{t: t}
+	m, s := still(t), &eventBuilder{t: t}
 	feed(t, m, s.begun()...)
 	feed(t, m, textPart(s, msg1, "prt_1", "<b> & \u2028"), s.asks("per_1", ses, "echo <hi>"))
 	permissions, err := m.Permissions(t.Context(), chatID, "")

@@ -39,7 +39,7 @@ func TestIndexesOfTextsHoldWhatTheRowsHold(t *testing.T) {
 	m, err := projections.Open(t.Context(), dir, log)
 	is.NoErr(err)
 	stop := work(t, m)
-	s := &story{t: t}
+	s := &eventBuilder{t: t}
 	deep := strings.Repeat("[", 2000) + strings.Repeat("]", 2000)
 	for _, e := range append(conversation(t, "9i-perm-task"),
 		textPart(s, "msg_a", "prt_a", "first words"), textPart(s, "msg_a", "prt_a", "other words"),

@@ -91,7 +91,7 @@ func updateSessions(t *tables, e events.Event, body any) error {
 		s := t.session(b.SessionID, e)
 		s.Removed = true
 		t.putSession(s)
-	case opencode.Other:
+	case opencode.OtherPayload:
 		if e.OpenCodeSeq >= 0 && b.SessionID != "" { // a type we do not follow still has its place in the session's history
 			t.putSession(t.session(b.SessionID, e))
 		}

@@ -36,7 +36,7 @@ func (t *tables) putSubagent(s Session) {
 	}
 	a.Delegating, a.Agent, a.Title = s.Parent, s.Agent, s.Title
 	status := SubagentRunning
-	if turnstate.Over(s.TurnState) && s.TurnState != "" {
+	if turnstate.Ended(s.TurnState) && s.TurnState != "" {
 		status = endStatus(s.TurnState)
 	}
 	if status != a.Status {

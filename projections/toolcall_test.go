@@ -14,7 +14,7 @@ import (
 )
 
 // called is a tool part: input is of its call, as OpenCode shows it with the status.
-func (s *story) called(message, call, status, input string) events.Event {
+func (s *eventBuilder) called(message, call, status, input string) events.Event {
 	return s.opencode(true, "message.part.updated", fmt.Sprintf(
 		`{"sessionID":%q,"part":{"id":"prt_%s","messageID":%q,"type":"tool","tool":"bash","callID":%q,"state":{"status":%q,"input":%s}}}`, ses, call, message, call, status, input))
 }
@@ -22,7 +22,7 @@ func (s *story) called(message, call, status, input string) events.Event {
 func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s, m := &story{t: t}, still(t)
+	s, m := &eventBuilder{t: t}, still(t)
 	feed(t, m, s.begun()...)
 	_, ok, err := toolcalls.Find(t.Context(), m, ses, "msg_a", "call_1")
 	is.NoErr(err)
@@ -57,7 +57,7 @@ func TestToolCallIsWaitedForUntilItsInputIsThere(t *testing.T) {
 func TestToolCallsWithOneIDAreSeveral(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s, m := &story{t: t}, still(t)
+	s, m := &eventBuilder{t: t}, still(t)
 	feed(t, m, s.begun()...)
 	feed(t, m, s.assistant(ses, "msg_a", msg1, ""))
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func TestToolCallsWithOneIDAreSeveral(t *testing.T) {
 func TestTurnsThatWaitForAPersonDoNotCountAsRunning(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s, m := &story{t: t}, still(t)
+	s, m := &eventBuilder{t: t}, still(t)
 	running := func() int {
 		running, err := turns.Running(t.Context(), m, engine)
 		is.NoErr(err)

@@ -16,14 +16,14 @@ const (
 	msg2  = "msg_002"
 )
 
-// story makes the events of a chat, OpenCode's with growing durable sequences.
-type story struct {
+// eventBuilder makes the events of a chat, OpenCode's with growing durable sequences.
+type eventBuilder struct {
 	t   testing.TB
 	seq int64
 	n   int
 }
 
-func (s *story) opencode(durable bool, typ, properties string) events.Event {
+func (s *eventBuilder) opencode(durable bool, typ, properties string) events.Event {
 	seq := int64(-1)
 	if durable {
 		seq, s.seq = s.seq, s.seq+1
@@ -32,49 +32,49 @@ func (s *story) opencode(durable bool, typ, properties string) events.Event {
 	return openCodeEvent(s.t, fmt.Sprintf("evt_%d", s.n), seq, typ, properties)
 }
 
-func (s *story) status(session, status string) events.Event {
+func (s *eventBuilder) status(session, status string) events.Event {
 	return s.opencode(false, "session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":%q}}`, session, status))
 }
 
-func (s *story) failed(session, name string) events.Event {
+func (s *eventBuilder) failed(session, name string) events.Event {
 	return s.opencode(false, "session.error", fmt.Sprintf(`{"sessionID":%q,"error":{"name":%q,"data":{"message":"no"}}}`,
 		session, name))
 }
 
-func (s *story) userMessage(id string) events.Event {
+func (s *eventBuilder) userMessage(id string) events.Event {
 	return s.opencode(true, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"role":"user"}}`, ses, id))
 }
 
 // assistant is an assistant message: more is further JSON of its info, such as its end.
-func (s *story) assistant(session, id, parent, more string) events.Event {
+func (s *eventBuilder) assistant(session, id, parent, more string) events.Event {
 	return s.opencode(true, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"role":"assistant","parentID":%q%s}}`, session, id, parent, more))
 }
 
-func (s *story) child() events.Event {
+func (s *eventBuilder) child() events.Event {
 	return s.opencode(true, "session.created", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"parentID":%q,"title":"look","agent":"general"}}`, child, child, ses))
 }
 
-func (s *story) own(d events.Data) events.Event { return own(s.t, user, d) }
+func (s *eventBuilder) own(d events.Data) events.Event { return own(s.t, user, d) }
 
-func (s *story) created() events.Event {
+func (s *eventBuilder) created() events.Event {
 	return s.own(events.ChatCreated{Title: "Chat", User: "ann", Engine: engine})
 }
 
-func (s *story) submitted(id string) events.Event {
+func (s *eventBuilder) submitted(id string) events.Event {
 	return s.own(events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: "words of " + id}}})
 }
 
-func (s *story) sending(id, engineID string) events.Event {
+func (s *eventBuilder) sending(id, engineID string) events.Event {
 	return s.own(events.MessageSending{Message: id, Session: ses, EngineMessage: engineID,
 		EngineParts: []string{"prt_" + id}})
 }
 
-func (s *story) delivered(id, engineID string) events.Event {
+func (s *eventBuilder) delivered(id, engineID string) events.Event {
 	return s.own(events.MessageDelivered{Message: id, EngineMessage: engineID})
 }
 
 // begun is a chat with a session, and its first message sent, delivered and echoed.
-func (s *story) begun() []events.Event {
+func (s *eventBuilder) begun() []events.Event {
 	return []events.Event{
 		s.created(), s.own(events.SessionBound{Session: ses, Directory: directed}),
 		s.submitted("m1"), s.sending("m1", msg1), s.delivered("m1", msg1), s.userMessage(msg1),
@@ -92,7 +92,7 @@ func TestTurnFollowsTheChatsOwnSession(t *testing.T) {
 		event events.Event
 		turn  string
 	}
-	s := &story{t: t, seq: 100} // after what has begun
+	s := &eventBuilder{t: t, seq: 100} // after what has begun
 	for name, steps := range map[string][]step{
 		"an answer gives it back when the session is idle": {
 			{s.status(ses, "busy"), "assistant"}, {s.assistant(ses, "msg_a", msg1, ""), "assistant"},
@@ -146,7 +146,7 @@ func TestTurnFollowsTheChatsOwnSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			m := still(t)
-			feed(t, m, (&story{t: t}).begun()...)
+			feed(t, m, (&eventBuilder{t: t}).begun()...)
 			for i, step := range steps {
 				feed(t, m, step.event)
 				chat, found, err := m.Chat(t.Context(), chatID)

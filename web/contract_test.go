@@ -104,9 +104,9 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 	f["at"] = last
 	switch {
 	case strings.Contains(o.path, "/sessions/"):
-		who, err := s.Accounts.Check(s.Login(t, "admin"))
+		identity, err := s.Accounts.Check(s.Login(t, "admin"))
 		webtest.Check(t, err)
-		f["id"] = who.Session
+		f["id"] = identity.Session
 	case strings.Contains(o.path, "/executions/"):
 		s.Append(t, chat, events.ExecRequested{Exec: "exec_" + chat, Session: "ses_" + chat, Command: "echo hello",
 			Cwd: s.Workspace})
@@ -122,7 +122,8 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 			io.WriteString(w, "hello")
 		}))
 	case strings.Contains(o.path, "/permissions/"):
-		f["id"], f["scope"], f["for"], f["pattern"] = s.AskedFor(t, chat, "per_"+chat, "touch notes"), "chat", "1h", "touch*"
+		f["id"], f["scope"], f["for"], f["pattern"] = s.AppendCommandRequest(t, chat, "per_"+chat, "touch notes"), "chat",
+			"1h", "touch*"
 		f["shown_command"], f["shown_request"], f["shown_rules"] = "touch notes", "", nil
 	case strings.Contains(o.path, "/policy/"):
 		f["chat"], f["pattern"], f["action"] = chat, "git status*", "allow"
@@ -131,7 +132,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 	case strings.Contains(o.path, "/act/"):
 		phone := webtest.NewPhone(t)
 		s.Phone(t, token, phone)
-		s.Needed(t, chat, "per_"+chat)
+		s.AppendReferral(t, chat, "per_"+chat)
 		f["token"] = path.Base(phone.Button(t, "Deny"))
 	case o.path == "/api/realtime" && o.Body != nil:
 		f["clientId"], f["subscriptions"] = connected(s, t), []string{"chats/*"}

@@ -36,18 +36,18 @@ curl -H "Authorization: $TOKEN" -H 'Content-Type: application/json' \
 	"Chats":     `curl -X POST -H "Authorization: $TOKEN" http://127.0.0.1:8090/api/pocketcoder/chats/CHAT/abort`,
 }
 
-// shownOperation is an operation with where it is found.
-type shownOperation struct {
+// operationEntry is an operation with where it is found.
+type operationEntry struct {
 	api.Operation
 	method, path string
 }
 
 // operationsOf are the operations of a group, by path.
-func operationsOf(d api.Document, tag string) (list []shownOperation) {
+func operationsOf(d api.Document, tag string) (list []operationEntry) {
 	for _, path := range sorted(d.Paths) {
 		for _, method := range sorted(d.Paths[path]) {
 			if o := d.Paths[path][method]; slices.Contains(o.Tags, tag) {
-				list = append(list, shownOperation{o, strings.ToUpper(method), path})
+				list = append(list, operationEntry{o, strings.ToUpper(method), path})
 			}
 		}
 	}

@@ -33,10 +33,10 @@ func TestTokensThatAreNoneAreRefusedEverywhere(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, good := s.User(t, "ada", account.Admin)
 	_, revoked := s.User(t, "bob", account.User)
-	who, err := s.Accounts.Check(revoked)
+	identity, err := s.Accounts.Check(revoked)
 	is.NoErr(err)
 	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Command: handlers.Command{Actor: events.ActorSystem},
-		Account: who.Account}))
+		Account: identity.Account}))
 
 	part := strings.Split(good, ".")
 	is.Equal(len(part), 3)
@@ -53,7 +53,7 @@ func TestTokensThatAreNoneAreRefusedEverywhere(t *testing.T) {
 		encoded(`{"alg":"RS256"}`) + "." + part[1] + "." + part[2],
 		part[0] + "." + part[1] + ".",
 		part[0] + "." + encoded(strings.Replace(string(claims), `"exp":`, `"exp":9`, 1)) + "." + part[2],
-		part[0] + "." + encoded(`{"id":"`+who.Account+`","type":"auth","collectionId":"_superusers","exp":9999999999}`) +
+		part[0] + "." + encoded(`{"id":"`+identity.Account+`","type":"auth","collectionId":"_superusers","exp":9999999999}`) +
 			"." + part[2],
 		revoked, "Bearer " + revoked,
 	}

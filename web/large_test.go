@@ -111,7 +111,7 @@ func compare(b *testing.B, targets []target) map[string][]float64 {
 		for range n {
 			t.asked++
 			asks[i] = append(asks[i], fmt.Sprint("per_asked", t.asked))
-			t.AskedFor(b, t.chat, asks[i][len(asks[i])-1], "make")
+			t.AppendCommandRequest(b, t.chat, asks[i][len(asks[i])-1], "make")
 		}
 	}
 	measure := func(n int, fn func(t target, ask string, i int)) []float64 {

@@ -145,10 +145,10 @@ func (c *cast) record(t *testing.T, collection string) string {
 	case "users":
 		return c.ada
 	case "permissions":
-		return c.Asked(t, c.Chat(t, c.tokens["o"], unique), "per_"+unique)
+		return c.AppendRequest(t, c.Chat(t, c.tokens["o"], unique), "per_"+unique)
 	case "questions":
 		chat := c.Chat(t, c.tokens["o"], unique)
-		c.Said(t, chat, "question.asked", `{"id":"que_`+unique+
+		c.AppendOpenCode(t, chat, "question.asked", `{"id":"que_`+unique+
 			`","sessionID":"ses_1","questions":[{"question":"?","header":"h","options":[{"label":"Red","description":"d"}]}],"tool":{"messageID":"m","callID":"c"}}`)
 		return store.RecordID("que_" + unique + "/0")
 	case "executions", "commands":
@@ -160,13 +160,13 @@ func (c *cast) record(t *testing.T, collection string) string {
 		return store.RecordID(exec + "/a")
 	case "subagents":
 		chat := c.Chat(t, c.tokens["o"], unique)
-		c.Said(t, chat, "session.created", `{"sessionID":"ses_`+unique+`","info":{"id":"ses_`+unique+
+		c.AppendOpenCode(t, chat, "session.created", `{"sessionID":"ses_`+unique+`","info":{"id":"ses_`+unique+
 			`","parentID":"ses_p","directory":"/w","title":"t"}}`)
-		c.Said(t, chat, "session.status", `{"sessionID":"ses_`+unique+`","status":{"type":"busy"}}`)
+		c.AppendOpenCode(t, chat, "session.status", `{"sessionID":"ses_`+unique+`","status":{"type":"busy"}}`)
 		return store.RecordID("ses_" + unique)
 	case "usage":
 		chat := c.Chat(t, c.tokens["o"], unique)
-		c.Said(t, chat, "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_`+unique+
+		c.AppendOpenCode(t, chat, "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_`+unique+
 			`","role":"assistant","providerID":"p","modelID":"m","cost":1,"time":{}}}`)
 		return chat + ".p.m"
 	case "llm_providers", "healthchecks":

@@ -57,8 +57,8 @@ func TestWhatWasWrittenOfflineIsSentAgainWithoutHarm(t *testing.T) {
 	s.Append(t, "abcdefghijklmno", events.SessionBound{Session: "ses_1", Directory: "/w"})
 	s.Append(t, "abcdefghijklmno", events.MessageSending{Message: "message00000001", Session: "ses_1",
 		EngineMessage: "msg_1", EngineParts: []string{"prt_1"}})
-	s.Said(t, "abcdefghijklmno", "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"user","time":{}}}`)
-	s.Said(t, "abcdefghijklmno", "message.part.updated",
+	s.AppendOpenCode(t, "abcdefghijklmno", "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_1","role":"user","time":{}}}`)
+	s.AppendOpenCode(t, "abcdefghijklmno", "message.part.updated",
 		`{"sessionID":"ses_1","part":{"id":"prt_1","messageID":"msg_1","sessionID":"ses_1","type":"text","text":"hello"}}`)
 	message["parts"] = []any{map[string]any{"type": "text", "text": "hello"}}
 	status, delivered := s.Call(t, token, "PATCH", webtest.RecordsOf("messages")+"/message00000001", message)
@@ -77,7 +77,7 @@ func TestADecisionMadeOfflineCountsOnceOrNotAtAll(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "x")
-	id := s.Asked(t, chat, "per_1")
+	id := s.AppendRequest(t, chat, "per_1")
 	at := webtest.RecordsOf("permissions") + "/" + id
 	_, cached := s.Call(t, token, "GET", at, nil)
 	is.Equal(cached["status"], "draft")

@@ -101,9 +101,9 @@ func (s *Server) debugLog() *log.Logger {
 // client is the owner of a request's credentials: a command, or OpenCode itself.
 type client interface {
 	Begin(context.Context) (connection context.Context, end func(), ok bool)
-	Reach(ctx context.Context, address string) (policy.Address, error)
+	CheckAddress(ctx context.Context, address string) (policy.Address, error)
 	Private(policy.Address) bool
-	Keep(ctx context.Context, at policy.Address, why error) error
+	RecordBlocked(ctx context.Context, at policy.Address, why error) error
 }
 
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
@@ -156,7 +156,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x client) {
 func (s *Server) reach(ctx context.Context, x client, address string) (policy.Address, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, decisionTime))
 	defer cancel()
-	return x.Reach(ctx, address)
+	return x.CheckAddress(ctx, address)
 }
 
 // client finds the client whose credentials a request has.

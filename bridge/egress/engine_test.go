@@ -17,13 +17,13 @@ import (
 )
 
 // engine lets OpenCode itself use the proxy, and returns a client with its credentials.
-func (w *way) engine(models ...string) *http.Client {
+func (w *proxyFixture) engine(models ...string) *http.Client {
 	w.Engine = &network.Engine{Network: w.Network, Models: models}
 	return client(w.Engine.Renew())
 }
 
 // webfetch has OpenCode ask for a URL.
-func (w *way) webfetch(permission, url string) {
+func (w *proxyFixture) webfetch(permission, url string) {
 	w.t.Helper()
 	is := is.New(w.t)
 	e, err := events.NewOpenCode("c1", "main", "evt_"+permission, -1,

@@ -32,7 +32,7 @@ func (l limited) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
-	return counted{conn, l.quiet, sync.OnceFunc(func() { <-l.slots })}, nil
+	return slotConn{conn, l.quiet, sync.OnceFunc(func() { <-l.slots })}, nil
 }
 
 // Close ends a wait for one of the connections too.
@@ -41,21 +41,21 @@ func (l limited) Close() error {
 	return l.Listener.Close()
 }
 
-// counted is a connection that gives its place back, and does not wait for ever for a client that does not read.
-type counted struct {
+// slotConn is a connection that gives its place back, and does not wait for ever for a client that does not read.
+type slotConn struct {
 	net.Conn
 	quiet time.Duration
 	free  func()
 }
 
-func (c counted) Write(p []byte) (int, error) {
+func (c slotConn) Write(p []byte) (int, error) {
 	_ = c.SetWriteDeadline(time.Now().Add(c.quiet)) // one that is closed says so when it is written to
 	return c.Conn.Write(p)
 }
 
-func (c counted) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
+func (c slotConn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 
-func (c counted) Close() error {
+func (c slotConn) Close() error {
 	defer c.free()
 	return c.Conn.Close()
 }

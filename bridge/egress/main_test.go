@@ -33,9 +33,9 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// way is the proxy with a running gate behind it, for the commands of chat c1. The one rule it has allows
+// proxyFixture is the proxy with a running gate behind it, for the commands of chat c1. The one rule it has allows
 // *.test.example.
-type way struct {
+type proxyFixture struct {
 	*egress.Server
 	t           testing.TB
 	nc          *nats.Conn
@@ -47,13 +47,13 @@ type way struct {
 
 const alice = "user:alice"
 
-func open(t testing.TB, mode permission.NetworkMode) *way {
+func open(t testing.TB, mode permission.NetworkMode) *proxyFixture {
 	return openFor(t, mode, time.Minute, 0, 0)
 }
 
 // openFor opens a proxy with short times: to wait for a person, for a connection in which nothing passes, and for a
 // request.
-func openFor(t testing.TB, mode permission.NetworkMode, patience, quiet, requests time.Duration) *way {
+func openFor(t testing.TB, mode permission.NetworkMode, patience, quiet, requests time.Duration) *proxyFixture {
 	t.Helper()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
@@ -70,7 +70,8 @@ func openFor(t testing.TB, mode permission.NetworkMode, patience, quiet, request
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
-	w := &way{t: t, nc: nc, log: eventLog, permissions: permissions, address: l.Addr().String(), logged: &expect.Buffer{}}
+	w := &proxyFixture{t: t, nc: nc, log: eventLog, permissions: permissions, address: l.Addr().String(),
+		logged: &expect.Buffer{}}
 	network := &network.Sandbox{Gate: gate, Mode: mode, Proxy: w.address, Tail: tail.New(eventLog)}
 	logger := slog.New(slog.NewTextHandler(w.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.Server = (&egress.Server{Network: network, Logger: logger}).ForTests(resolver(t), patience)
@@ -93,7 +94,7 @@ func openFor(t testing.TB, mode permission.NetworkMode, patience, quiet, request
 }
 
 // begin gives a command a network, and the URL of its proxy.
-func (w *way) begin(exec string) *url.URL {
+func (w *proxyFixture) begin(exec string) *url.URL {
 	w.t.Helper()
 	is := is.New(w.t)
 	proxy, err := w.Network.For(w.t.Context(), "c1", events.ExecRequested{Exec: exec, Command: "npm install"})
@@ -109,7 +110,7 @@ func client(proxy *url.URL) *http.Client {
 }
 
 // say sends bytes to the proxy and gives its whole answer.
-func (w *way) say(format string, args ...any) string {
+func (w *proxyFixture) say(format string, args ...any) string {
 	w.t.Helper()
 	is := is.New(w.t)
 	conn, err := net.Dial("tcp", w.address)
@@ -124,7 +125,7 @@ func (w *way) say(format string, args ...any) string {
 }
 
 // listen gives the test the connections to host, a name with a port.
-func (w *way) listen(host string) net.Listener {
+func (w *proxyFixture) listen(host string) net.Listener {
 	w.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.New(w.t).NoErr(err)
@@ -134,13 +135,13 @@ func (w *way) listen(host string) net.Listener {
 }
 
 // tunnel asks the proxy for a tunnel to host, and says more without waiting for its answer.
-func (w *way) tunnel(proxy *url.URL, host, more string) net.Conn {
+func (w *proxyFixture) tunnel(proxy *url.URL, host, more string) net.Conn {
 	w.t.Helper()
 	return w.raw(connectTo(proxy, host) + more)
 }
 
 // raw is a connection to the proxy on which something was said.
-func (w *way) raw(says string) net.Conn {
+func (w *proxyFixture) raw(says string) net.Conn {
 	w.t.Helper()
 	is := is.New(w.t)
 	conn, err := net.Dial("tcp", w.address)
@@ -159,7 +160,7 @@ func credentials(proxy *url.URL) string {
 	return base64.StdEncoding.EncodeToString([]byte(proxy.User.String()))
 }
 
-func (w *way) connected() (all []events.ExecConnected) {
+func (w *proxyFixture) connected() (all []events.ExecConnected) {
 	w.t.Helper()
 	_, err := w.log.Fold(w.t.Context(), events.ChatSubject("c1", events.ExecConnected{}.Kind()), 0,
 		func(e events.Event) error {
@@ -172,7 +173,7 @@ func (w *way) connected() (all []events.ExecConnected) {
 }
 
 // asked waits for the n-th ask that is left to a person.
-func (w *way) asked(n int) (permission string) {
+func (w *proxyFixture) asked(n int) (permission string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -194,7 +195,7 @@ func (w *way) asked(n int) (permission string) {
 	return permission
 }
 
-func (w *way) decide(permissionID string, d events.Decision) {
+func (w *proxyFixture) decide(permissionID string, d events.Decision) {
 	w.t.Helper()
 	_, err := w.permissions.Decide(w.t.Context(), permission.Decide{Command: handlers.Command{Actor: alice}, Chat: "c1",
 		Permission: permissionID, Decision: d})

@@ -43,7 +43,7 @@ func TestAPublicAddressOfThisMachineIsNotDialled(t *testing.T) {
 	is.NoErr(<-failed)
 	is.True(errors.Is(<-failed, unix.ECONNREFUSED)) // the connection reaches this machine
 	err := <-failed
-	forbidden := egress.Forbidden{}
+	forbidden := egress.ForbiddenError{}
 	is.True(errors.As(err, &forbidden))
 	expect.Contains(t, err.Error(), own+" is an address of this machine")
 }

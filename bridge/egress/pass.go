@@ -28,8 +28,8 @@ type connection struct {
 	at     policy.Address
 }
 
-// Forbidden is the error of an address that is not dialled; it says why not.
-type Forbidden struct{ error }
+// ForbiddenError is the error of an address that is not dialled; it says why not.
+type ForbiddenError struct{ error }
 
 // Guard makes the Control of a net.Dialer, which sees each address that a name leads to when it is about to be
 // dialled: so no name leads elsewhere than was checked. What allowed returns an error for is Forbidden.
@@ -40,7 +40,7 @@ func Guard(allowed func(netip.Addr) error) func(network, address string, c sysca
 			err = allowed(at.Addr().Unmap().WithZone(""))
 		}
 		if err != nil {
-			return Forbidden{err}
+			return ForbiddenError{err}
 		}
 		return nil
 	}
@@ -80,14 +80,14 @@ func (c connection) dial(ctx context.Context) (net.Conn, error) {
 		dialer.Control, address = nil, to
 	}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
-	forbidden := Forbidden{}
+	forbidden := ForbiddenError{}
 	switch {
 	case errors.As(err, &forbidden):
-		return nil, c.client.Keep(ctx, c.at, forbidden)
+		return nil, c.client.RecordBlocked(ctx, c.at, forbidden)
 	case err != nil:
 		return nil, err
 	}
-	return idle{conn, cmp.Or(c.quiet, idleTime)}, nil
+	return idleConn{conn, cmp.Or(c.quiet, idleTime)}, nil
 }
 
 // tunnel connects the command with the address, both ways.
@@ -102,7 +102,7 @@ func (c connection) tunnel(ctx context.Context, w http.ResponseWriter, r *http.R
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	here := idle{hijacked, cmp.Or(c.quiet, idleTime)}
+	here := idleConn{hijacked, cmp.Or(c.quiet, idleTime)}
 	defer here.Close()
 	stop := context.AfterFunc(ctx, func() {
 		here.Close()
@@ -134,23 +134,23 @@ func pour(to net.Conn, from io.Reader, source net.Conn) {
 	}
 }
 
-// idle is a connection that ends when nothing has passed in either direction for a time.
-type idle struct {
+// idleConn is a connection that ends when nothing has passed in either direction for a time.
+type idleConn struct {
 	net.Conn
 	time time.Duration
 }
 
-func (c idle) Read(p []byte) (int, error) {
+func (c idleConn) Read(p []byte) (int, error) {
 	_ = c.SetDeadline(time.Now().Add(c.time)) // one that is closed says so when it is read
 	return c.Conn.Read(p)
 }
 
-func (c idle) Write(p []byte) (int, error) {
+func (c idleConn) Write(p []byte) (int, error) {
 	_ = c.SetDeadline(time.Now().Add(c.time))
 	return c.Conn.Write(p)
 }
 
-func (c idle) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
+func (c idleConn) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
 // upload is the body of a request.
 type upload struct {

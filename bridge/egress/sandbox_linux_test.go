@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // sandboxed has commands of chat c1 run behind bubblewrap, the whole way from the shell's request.
-func sandboxed(t *testing.T, w *way) (run func(call, command string) (wire.Result, string)) {
+func sandboxed(t *testing.T, w *proxyFixture) (run func(call, command string) (wire.Result, string)) {
 	t.Helper()
 	is := is.New(t)
 	choice, err := isolation.Choose(string(isolation.Bwrap))

@@ -33,7 +33,7 @@ func proxyAuthorization(proxy *url.URL) string {
 }
 
 // answering is a host that answers each request as it was told to when its header has come, and then ends.
-func (w *way) answering(name, answer string) {
+func (w *proxyFixture) answering(name, answer string) {
 	w.t.Helper()
 	l := w.listen(name)
 	go func() {
@@ -90,7 +90,7 @@ func TestARequestThatIsStillComingEndsWithItsCommand(t *testing.T) {
 
 // flooded is the connection of a client that reads nothing of an endless answer, when no more of that goes out, and
 // the host's.
-func (w *way) flooded(exec string) (here, there net.Conn) {
+func (w *proxyFixture) flooded(exec string) (here, there net.Conn) {
 	w.t.Helper()
 	is := is.New(w.t)
 	l := w.listen("www.test.example:80")

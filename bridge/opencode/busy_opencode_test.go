@@ -25,7 +25,7 @@ func lines(n int, format string) string {
 func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := newWhole(t)
+	w := newBridgedOpenCode(t)
 	long, short, old := lines(100_000, "x %d"), lines(8000, "x %d"), lines(3000, "old %d")
 	at := func(name string) string { return filepath.Join(w.workspace, name) }
 	expect.WriteFile(t, at("long.txt"), long)

@@ -31,8 +31,8 @@ import (
 	"pocketcoder/projections/pending"
 )
 
-// whole is the real OpenCode, bridged to a real log.
-type whole struct {
+// bridgedOpenCode is the real OpenCode, bridged to a real log.
+type bridgedOpenCode struct {
 	t         *testing.T
 	workspace string
 	client    *client.Client
@@ -43,7 +43,7 @@ type whole struct {
 	connect func() (disconnect func()) // connects Ingest to OpenCode
 }
 
-func newWhole(t *testing.T) *whole {
+func newBridgedOpenCode(t *testing.T) *bridgedOpenCode {
 	t.Helper()
 	w := newDisconnected(t)
 	t.Cleanup(w.connect())
@@ -51,11 +51,11 @@ func newWhole(t *testing.T) *whole {
 }
 
 // newDisconnected is newWhole before Ingest is connected.
-func newDisconnected(t *testing.T) *whole {
+func newDisconnected(t *testing.T) *bridgedOpenCode {
 	t.Helper()
 	tools := opencodetest.Tools(t)
 	base, _ := model(t)
-	w := &whole{t: t, workspace: t.TempDir()}
+	w := &bridgedOpenCode{t: t, workspace: t.TempDir()}
 	// OpenCode takes snapshots in a repository only
 	expect.WriteFile(t, filepath.Join(w.workspace, ".git/HEAD"), "ref: refs/heads/main\n")
 	expect.WriteFile(t, filepath.Join(w.workspace, ".git/config"), "[core]\n\trepositoryformatversion = 0\n")
@@ -102,7 +102,7 @@ func newDisconnected(t *testing.T) *whole {
 	return w
 }
 
-func (w *whole) must(err error) {
+func (w *bridgedOpenCode) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -110,7 +110,7 @@ func (w *whole) must(err error) {
 }
 
 // say submits a message and sees its turn through, allowing everything.
-func (w *whole) say(chat, text string) {
+func (w *bridgedOpenCode) say(chat, text string) {
 	w.t.Helper()
 	w.submit(chat, text)
 	expect.Eventually(w.t, "the turn of "+text, func() bool {
@@ -125,7 +125,7 @@ func (w *whole) say(chat, text string) {
 }
 
 // submit submits a message and waits until the read model has it.
-func (w *whole) submit(chatID, text string) {
+func (w *bridgedOpenCode) submit(chatID, text string) {
 	w.t.Helper()
 	_, seq, err := w.outbox.Chats.SubmitMessage(w.t.Context(), chat.SubmitMessage{Chat: chatID,
 		Parts: []events.Part{{Type: "text", Text: text}}})
@@ -133,7 +133,7 @@ func (w *whole) submit(chatID, text string) {
 	w.must(w.model.Wait(w.t.Context(), seq))
 }
 
-func (w *whole) chat() string {
+func (w *bridgedOpenCode) chat() string {
 	w.t.Helper()
 	chat, seq, err := w.outbox.Chats.Create(w.t.Context(), chat.Create{Title: "rivers", User: "u1"})
 	w.must(err)
@@ -141,20 +141,20 @@ func (w *whole) chat() string {
 	return chat
 }
 
-func (w *whole) fork(chatID, message string) string {
+func (w *bridgedOpenCode) fork(chatID, message string) string {
 	w.t.Helper()
 	into, _, err := w.outbox.Chats.Fork(w.t.Context(), chat.Fork{Chat: chatID, Message: message})
 	w.must(err)
 	return into
 }
 
-func (w *whole) revert(chatID, message string) {
+func (w *bridgedOpenCode) revert(chatID, message string) {
 	w.t.Helper()
 	_, err := w.outbox.Chats.Revert(w.t.Context(), chat.Revert{Chat: chatID, Message: message})
 	w.must(err)
 }
 
-func (w *whole) row(chat string) projections.Chat {
+func (w *bridgedOpenCode) row(chat string) projections.Chat {
 	w.t.Helper()
 	row, _, err := w.model.Chat(w.t.Context(), chat)
 	w.must(err)
@@ -162,7 +162,7 @@ func (w *whole) row(chat string) projections.Chat {
 }
 
 // shown is what a chat's messages say, and OpenCode's ids of them.
-func (w *whole) shown(chat string) (text string, ids []string) {
+func (w *bridgedOpenCode) shown(chat string) (text string, ids []string) {
 	w.t.Helper()
 	all, err := w.model.Messages(w.t.Context(), chat)
 	w.must(err)
@@ -180,7 +180,7 @@ func (w *whole) shown(chat string) (text string, ids []string) {
 	return strings.Join(said, "|"), ids
 }
 
-func (w *whole) shows(chat, text string) {
+func (w *bridgedOpenCode) shows(chat, text string) {
 	w.t.Helper()
 	shown := ""
 	defer func() {
@@ -191,14 +191,14 @@ func (w *whole) shows(chat, text string) {
 	expect.Eventually(w.t, "the chat shows "+text, func() bool { shown, _ = w.shown(chat); return shown == text })
 }
 
-func (w *whole) file(name string) string {
+func (w *bridgedOpenCode) file(name string) string {
 	return expect.ReadFile(w.t, filepath.Join(w.workspace, name))
 }
 
 func TestAForkBeginsAsItsChatWas(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := newWhole(t)
+	w := newBridgedOpenCode(t)
 	chat := w.chat()
 	w.say(chat, "@@say one")
 	w.say(chat, "@@say two")
@@ -253,7 +253,7 @@ func TestAForkBeginsAsItsChatWas(t *testing.T) {
 func TestAForkMadeInOpenCodeDoesNotTakeTheChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := newWhole(t)
+	w := newBridgedOpenCode(t)
 	chat := w.chat()
 	w.say(chat, "@@say one")
 	session := w.row(chat).Session
@@ -276,7 +276,7 @@ func TestAForkMadeInOpenCodeDoesNotTakeTheChat(t *testing.T) {
 func TestARevertTakesBackMessagesAndFiles(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := newWhole(t)
+	w := newBridgedOpenCode(t)
 	chat := w.chat()
 	diff, err := w.outbox.Diff(t.Context(), chat, "")
 	is.NoErr(err)

@@ -20,7 +20,7 @@ import (
 // holdsHistory waits until the log has the durable events that POST /sync/history returns, unchanged, each once and in
 // the order of its session. The log may lack updates of a running tool call. OpenCode has no history of a deleted
 // session.
-func (w *whole) holdsHistory(deleted ...string) {
+func (w *bridgedOpenCode) holdsHistory(deleted ...string) {
 	w.t.Helper()
 	expect.Eventually(w.t, "the log has the history", func() bool {
 		lacks := w.lacks(deleted)
@@ -31,7 +31,7 @@ func (w *whole) holdsHistory(deleted ...string) {
 	})
 }
 
-func (w *whole) lacks(deleted []string) (lacks []string) {
+func (w *bridgedOpenCode) lacks(deleted []string) (lacks []string) {
 	w.t.Helper()
 	var stored []events.Event
 	_, err := w.log.Fold(w.t.Context(), events.AllEvents, 0, func(e events.Event) error {
@@ -77,7 +77,7 @@ type durable struct {
 }
 
 // history returns all durable events by id.
-func (w *whole) history() map[string]durable {
+func (w *bridgedOpenCode) history() map[string]durable {
 	w.t.Helper()
 	resp := w.request("POST", "/sync/history", w.client.Password(), "{}")
 	defer resp.Body.Close()
@@ -91,14 +91,14 @@ func (w *whole) history() map[string]durable {
 }
 
 // session makes a session in OpenCode that no chat asked for.
-func (w *whole) session(title string) string {
+func (w *bridgedOpenCode) session(title string) string {
 	w.t.Helper()
 	s, err := w.client.CreateSession(w.t.Context(), client.NewSession{Directory: w.workspace, Title: title})
 	w.must(err)
 	return s.ID
 }
 
-func (w *whole) request(method, path, password, body string) *http.Response {
+func (w *bridgedOpenCode) request(method, path, password, body string) *http.Response {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), method, w.client.URL()+path, strings.NewReader(body))
 	w.must(err)
@@ -110,7 +110,7 @@ func (w *whole) request(method, path, password, body string) *http.Response {
 }
 
 // status returns the status of the answer to a request.
-func (w *whole) status(method, path, password, body string) int {
+func (w *bridgedOpenCode) status(method, path, password, body string) int {
 	w.t.Helper()
 	resp := w.request(method, path, password, body)
 	w.must(resp.Body.Close())
@@ -118,7 +118,7 @@ func (w *whole) status(method, path, password, body string) int {
 }
 
 // rename changes the title of a session.
-func (w *whole) rename(session, title string) {
+func (w *bridgedOpenCode) rename(session, title string) {
 	w.t.Helper()
 	is.New(w.t).Equal(w.status("PATCH", "/session/"+session, w.client.Password(), fmt.Sprintf(`{"title":%q}`, title)),
 		http.StatusOK)
@@ -195,7 +195,7 @@ func TestWhatWasMissedIsFetchedInPages(t *testing.T) {
 }
 
 // title is the title of the chat of a session.
-func (w *whole) title(session string) string {
+func (w *bridgedOpenCode) title(session string) string {
 	w.t.Helper()
 	row, _, err := w.model.Session(w.t.Context(), session)
 	w.must(err)

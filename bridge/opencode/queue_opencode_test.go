@@ -17,25 +17,25 @@ import (
 )
 
 // put submits a message and returns its id.
-func (w *whole) put(chatID, text, delivery string) string {
+func (w *bridgedOpenCode) put(chatID, text, delivery string) string {
 	w.t.Helper()
 	id, seq, err := w.outbox.Chats.SubmitMessage(w.t.Context(),
-		chat.SubmitMessage{Chat: chatID, Parts: said(text), Delivery: delivery})
+		chat.SubmitMessage{Chat: chatID, Parts: textParts(text), Delivery: delivery})
 	w.must(err)
 	w.must(w.model.Wait(w.t.Context(), seq))
 	return id
 }
 
-func said(text string) []events.Part { return []events.Part{{Type: "text", Text: text}} }
+func textParts(text string) []events.Part { return []events.Part{{Type: "text", Text: text}} }
 
-func (w *whole) change(c chat.ChangeMessage) {
+func (w *bridgedOpenCode) change(c chat.ChangeMessage) {
 	w.t.Helper()
 	_, err := w.outbox.Chats.ChangeMessage(w.t.Context(), c)
 	w.must(err)
 }
 
 // asking waits for a request of OpenCode's and returns it.
-func (w *whole) asking() pending.Request {
+func (w *bridgedOpenCode) asking() pending.Request {
 	w.t.Helper()
 	var all []pending.Request
 	expect.Eventually(w.t, "it asks", func() bool {
@@ -47,7 +47,7 @@ func (w *whole) asking() pending.Request {
 	return all[0]
 }
 
-func (w *whole) approve(p pending.Request) {
+func (w *bridgedOpenCode) approve(p pending.Request) {
 	w.t.Helper()
 	_, err := w.outbox.Permissions.Decide(w.t.Context(), permission.Decide{Chat: p.Chat, Permission: p.EnginePermission,
 		Decision: events.Authorized})
@@ -55,7 +55,7 @@ func (w *whole) approve(p pending.Request) {
 }
 
 // conversation is what OpenCode has of a chat's session, in its order: the texts, > before those of a person.
-func (w *whole) conversation(chatID string) string {
+func (w *bridgedOpenCode) conversation(chatID string) string {
 	w.t.Helper()
 	messages, err := w.client.Messages(w.t.Context(), w.row(chatID).Session)
 	w.must(err)
@@ -80,7 +80,7 @@ func (w *whole) conversation(chatID string) string {
 	return strings.Join(texts, " ")
 }
 
-func (w *whole) delivered(message string) {
+func (w *bridgedOpenCode) delivered(message string) {
 	w.t.Helper()
 	expect.Eventually(w.t, "OpenCode has message "+message, func() bool {
 		m, _, err := w.model.Message(w.t.Context(), message)
@@ -94,20 +94,20 @@ const asksFirst = "@@call bash {\"command\":\"true\",\"description\":\"d\"}\n@@n
 func TestTheQueueIsAnsweredAsThePersonChangedIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := newWhole(t)
+	w := newBridgedOpenCode(t)
 	chatID := w.chat()
 	w.put(chatID, asksFirst, "")
 	request := w.asking()
 	a, b, c, d := w.put(chatID, "@@say a", ""), w.put(chatID, "@@say b", ""), w.put(chatID, "@@say c", ""),
 		w.put(chatID, "@@say d", events.DeliveryQueue)
 	w.change(chat.ChangeMessage{Chat: chatID, Message: d, Before: &a})
-	w.change(chat.ChangeMessage{Chat: chatID, Message: a, Parts: said("@@say edited")})
+	w.change(chat.ChangeMessage{Chat: chatID, Message: a, Parts: textParts("@@say edited")})
 	_, err := w.outbox.Chats.WithdrawMessage(t.Context(), chat.WithdrawMessage{Chat: chatID, Message: b})
 	is.NoErr(err)
 	w.change(chat.ChangeMessage{Chat: chatID, Message: c, Delivery: events.DeliverySteer})
 	w.delivered(c) // while the turn waits for a person
 	_, err = w.outbox.Chats.ChangeMessage(t.Context(), chat.ChangeMessage{Chat: chatID, Message: c,
-		Parts: said("too late")})
+		Parts: textParts("too late")})
 	is.Equal(handlers.CodeOf(err), handlers.Conflict)
 	w.approve(request)
 	expect.Eventually(t, "all is answered", func() bool { return w.row(chatID).Turn == projections.TurnUser })
@@ -128,7 +128,7 @@ func TestAnAbortEndsATurnWithASteeredMessage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWhole(t)
+			w := newBridgedOpenCode(t)
 			chatID := w.chat()
 			w.put(chatID, c.running, "")
 			if c.approve {

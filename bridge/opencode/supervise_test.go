@@ -60,7 +60,7 @@ func writtenPID(t *testing.T, path string) (pid int) {
 	return pid
 }
 
-func gone(t *testing.T, pid int) {
+func awaitProcessGone(t *testing.T, pid int) {
 	t.Helper()
 	expect.Eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return processID(pid) == "" })
 }
@@ -136,7 +136,7 @@ func TestOneThatDoesNotEndIsKilledWithWhatItStarted(t *testing.T) {
 	pid, child := writtenPID(t, s.path("home", "started")), writtenPID(t, s.path("home", "child"))
 	is.NoErr(stop())
 	is.Equal(processID(pid), "")
-	gone(t, child)
+	awaitProcessGone(t, child)
 }
 
 func TestOneThatNeverAnswersIsGivenUp(t *testing.T) {
@@ -356,7 +356,7 @@ func TestASupervisorThatIsKilledBlocksNoNextStart(t *testing.T) {
 	is.NoErr(process.Process.Kill())
 	process.Wait()
 	if runtime.GOOS == "linux" {
-		gone(t, pid) // with its parent
+		awaitProcessGone(t, pid) // with its parent
 	}
 	err := supervising(t, dir, "exit 3").Run(t.Context())
 	is.True(errors.Is(err, errEnded)) // it came as far as a start of its own

@@ -38,7 +38,7 @@ func TestAnAskIsPushedWithWhatAppsAndNtfyRead(t *testing.T) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic?up=1")
 	chat := s.chat(ann, "Größe")
-	s.asked(chat, "per_1", "rm -r build")
+	s.appendRequest(chat, "per_1", "rm -r build")
 
 	got := s.next(r, 0)
 	is.Equal([]string{got.method, got.path}, []string{"POST", "/topic?up=1"})
@@ -60,7 +60,7 @@ func TestAnAskIsPushedWithWhatAppsAndNtfyRead(t *testing.T) {
 	is.Equal(len(buttons(t, got)), 2)
 
 	s.becomes("evt.chat."+chat, "queued", "sent")
-	is.Equal(s.told("evt.chat." + chat)[1], events.NotificationSent{Notification: b.ID, Device: "d1",
+	is.Equal(s.notificationsAbout("evt.chat." + chat)[1], events.NotificationSent{Notification: b.ID, Device: "d1",
 		Service: "unifiedpush", Host: "127.0.0.1", Attempts: 1})
 }
 
@@ -90,7 +90,7 @@ func TestNobodyIsToldWho(t *testing.T) {
 			s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 			chat := s.chat(ann, "chat")
 			prepare(s, ann, chat)
-			s.asked(chat, "per_1", "ls")
+			s.appendRequest(chat, "per_1", "ls")
 			s.worked()
 			is.Equal(s.kinds("evt.chat."+chat), nil)
 			is.Equal(len(r.requests()), 0)
@@ -108,14 +108,14 @@ func TestRulesTurnOffTheirTypeAlone(t *testing.T) {
 		"rules": map[string]any{"question": false, "permission": true, "odd": "x"}})
 	chat := s.chat(ann, "chat")
 	s.question(chat, "que_1")
-	s.asked(chat, "per_1", "ls")
+	s.appendRequest(chat, "per_1", "ls")
 	is.Equal(read(t, s.next(r, 0).body).Type, "permission")
 	is.Equal(len(r.requests()), 1)
 }
 
 func (s *system) question(chat, id string) {
 	s.t.Helper()
-	s.said(chat, events.QuestionAsked, `{"id":"`+id+`","sessionID":"ses_`+chat+
+	s.appendOpenCode(chat, events.QuestionAsked, `{"id":"`+id+`","sessionID":"ses_`+chat+
 		`","questions":[{"question":"Which port?","header":"Port","options":[{"label":"80"},{"label":"443"}]},{"question":"Sure?","header":"Sure","options":[]}]}`)
 }
 
@@ -146,7 +146,7 @@ func TestWhatIsDecidedElsewhereIsWithdrawn(t *testing.T) {
 		"decided": func(s *system, chat string) { s.decide(chat, "per_1", events.Denied) },
 		"expired": func(s *system, chat string) { s.append(chat, events.PermissionExpired{Permission: "per_1"}) },
 		"answered in OpenCode": func(s *system, chat string) {
-			s.said(chat, events.PermissionReplied, `{"sessionID":"ses_x","requestID":"per_1","reply":"once"}`)
+			s.appendOpenCode(chat, events.PermissionReplied, `{"sessionID":"ses_x","requestID":"per_1","reply":"once"}`)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestWhatIsDecidedElsewhereIsWithdrawn(t *testing.T) {
 			ann := s.user("ann", account.User)
 			s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 			chat := s.chat(ann, "chat")
-			s.asked(chat, "per_1", "ls")
+			s.appendRequest(chat, "per_1", "ls")
 			s.becomes("evt.chat."+chat, "queued", "sent")
 			settle(s, chat)
 			is.Equal(s.next(r, 1).path, "/topic/"+read(t, r.requests()[0].body).ID+"/clear")
@@ -169,7 +169,7 @@ func TestWhatIsDecidedElsewhereIsWithdrawn(t *testing.T) {
 			is.NoErr(err)
 			is.True(active)
 			s.becomes("evt.chat."+chat, "queued", "sent")
-			s.said(chat, events.PermissionReplied, `{"sessionID":"ses_x","requestID":"per_1","reply":"reject"}`)
+			s.appendOpenCode(chat, events.PermissionReplied, `{"sessionID":"ses_x","requestID":"per_1","reply":"reject"}`)
 			s.worked()
 			check(t, s.Test(t.Context(), ann, "d1")) // behind it in the device's queue
 			is.Equal(s.next(r, 2).method, http.MethodPost)
@@ -185,7 +185,7 @@ func TestAChatWithoutAnOwnerIsTheAdministrators(t *testing.T) {
 		"boss": account.Admin} {
 		s.device(name, s.user(name, role), "unifiedpush", r.URL+"/"+name)
 	}
-	s.asked(s.chat("", "adopted"), "per_1", "ls")
+	s.appendRequest(s.chat("", "adopted"), "per_1", "ls")
 	s.next(r, 1)
 	s.worked()
 	paths := []string{r.requests()[0].path, r.requests()[1].path}
@@ -224,7 +224,7 @@ func TestEndpointsTokensAndSecretsStandInNoEventAndNoLine(t *testing.T) {
 	s.device("d1", ann, "unifiedpush", r.URL+"/confidential-topic")
 	s.device("d2", ann, "unifiedpush", "http://127.0.0.1:1/confidential-topic")
 	chat := s.chat(ann, "chat")
-	s.asked(chat, "per_1", "ls")
+	s.appendRequest(chat, "per_1", "ls")
 	s.eventually("both failed", func() bool { return s.count(chat, events.NotificationFailed{}) == 2 })
 	var stored strings.Builder
 	_, err := s.log.Fold(t.Context(), events.ChatFilter(chat), 0, func(e events.Event) error {
@@ -276,7 +276,7 @@ func TestFiguresOfOneAsk(t *testing.T) {
 	var took []time.Duration
 	for i := range 50 {
 		began := time.Now()
-		s.asked(chat, "per_"+events.NewID(), "ls")
+		s.appendRequest(chat, "per_"+events.NewID(), "ls")
 		s.next(r, i)
 		took = append(took, time.Since(began))
 	}

@@ -21,7 +21,7 @@ func TestAButtonDecidesOnceInItsOwnersName(t *testing.T) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 	chat := s.chat(ann, "chat")
-	s.asked(chat, "per_1", "ls")
+	s.appendRequest(chat, "per_1", "ls")
 	all := buttons(t, s.next(r, 0))
 
 	decision, err := s.Act(t.Context(), token(t, all["Approve"]), "192.0.2.1")
@@ -55,7 +55,7 @@ func TestOfManyWhoPressAButtonAtOnceOneDecides(t *testing.T) {
 	s, r := newSystem(t), newReceiver(t, nil)
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
-	s.asked(s.chat(ann, "chat"), "per_1", "ls")
+	s.appendRequest(s.chat(ann, "chat"), "per_1", "ls")
 	deny := token(t, buttons(t, s.next(r, 0))["Deny"])
 	results := make(chan error)
 	for range 8 {
@@ -103,7 +103,7 @@ func TestAButtonDoesNothingAnyMore(t *testing.T) {
 			s.user("root", account.Admin) // the last administrator stays one
 			s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 			s.append("c1", events.ChatCreated{Title: "chat", User: ann, Engine: "local"})
-			s.asked("c1", "per_1", "ls")
+			s.appendRequest("c1", "per_1", "ls")
 			approve := buttons(t, s.next(r, 0))["Approve"]
 			before := s.count("c1", events.PermissionDecided{})
 			spoil(s, ann, approve)
@@ -158,7 +158,7 @@ func TestButtonsThatExpiredAreRemoved(t *testing.T) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 	chat := s.chat(ann, "chat")
-	s.asked(chat, "per_1", "ls")
+	s.appendRequest(chat, "per_1", "ls")
 	s.becomes("evt.chat."+chat, "queued", "sent")
 	s.expire(buttons(t, s.next(r, 0))["Deny"])
 	s.stop()
@@ -187,7 +187,7 @@ func TestApproveIsOfferedOnlyWhereAllOfItIsShown(t *testing.T) {
 		{strings.Repeat("ä", 450) + "; rm -r /", strings.Repeat("ä", 450) + "…", false},
 		{"curl -H " + modelKey + " x", "curl -H [redacted] x", false}, // a part is hidden
 	} {
-		s.asked(chat, "per_"+string(rune('a'+i)), c.command)
+		s.appendRequest(chat, "per_"+string(rune('a'+i)), c.command)
 		got := s.next(r, i)
 		is.Equal(read(t, got.body).Message, c.shown+"\nin /workspace\nno rule allows it\nChat: New chat")
 		all := buttons(t, got)
@@ -226,7 +226,7 @@ func TestApproveIsOfferedOnlyForWhatAPhoneShows(t *testing.T) {
 		{"make check #" + strings.Repeat("\u1100", 270) + "\ntouch OWNED", "make check #" + strings.Repeat("\u1100", 270) + "\n  touch OWNED", false},
 		{strings.Repeat("漢", 181), strings.Repeat("漢", 181), false}, // two columns each
 	} {
-		s.asked(chat, "per_"+string(rune('a'+i)), c.command)
+		s.appendRequest(chat, "per_"+string(rune('a'+i)), c.command)
 		got := s.next(r, i)
 		if c.shown != "" {
 			is.Equal(read(t, got.body).Message, c.shown+"\nin /workspace\nno rule allows it\nChat: New chat") // command
@@ -271,7 +271,7 @@ func TestAChangeIsShownAsItsDiff(t *testing.T) {
 		metadata, err := json.Marshal(about)
 		is.NoErr(err)
 		id := "per_" + string(rune('a'+i))
-		s.said(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"s","permission":"edit","patterns":["`+c.name+
+		s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"s","permission":"edit","patterns":["`+c.name+
 			`"],"metadata":`+string(metadata)+`}`)
 		s.append(chat, events.PermissionReferred{Permission: id})
 		got := s.next(r, i)
@@ -293,7 +293,7 @@ func TestASearchThatIsNotShownWholeIsNotApprovedOnAPhone(t *testing.T) {
 	chat := s.chat(ann, "Docs")
 	for i, metadata := range []string{`{}`, `{"pattern":"KEY","path":"/w/private","include":".env*"}`} {
 		id := fmt.Sprint("per_", i)
-		s.said(chat, events.PermissionAsked, `{"id":"`+id+
+		s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+id+
 			`","sessionID":"s","permission":"grep","patterns":["KEY"],"metadata":`+metadata+`}`)
 		s.append(chat, events.PermissionReferred{Permission: id})
 		is.Equal(buttons(t, s.next(r, i))["Approve"] != "", i == 0)
@@ -312,7 +312,7 @@ func TestTheLargestNotificationFits(t *testing.T) {
 	metadata, err := json.Marshal(map[string]string{"command": long})
 	is.NoErr(err)
 	id := "per_" + strings.Repeat("x", 60)
-	s.said(chat, events.PermissionAsked, `{"id":"`+id+
+	s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+id+
 		`","sessionID":"s","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`}`)
 	s.append(chat, events.PermissionReferred{Permission: id, Reason: long, Cwd: "/" + long})
 	is.True(len(s.next(r, 0).body) < 3400) // and Web Push adds two buttons

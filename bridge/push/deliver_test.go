@@ -23,7 +23,7 @@ func (s *system) ask(endpoint string) (chat string) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", endpoint)
 	chat = s.chat(ann, "chat")
-	s.asked(chat, "per_1", "ls")
+	s.appendRequest(chat, "per_1", "ls")
 	return chat
 }
 
@@ -42,7 +42,7 @@ func TestAPushServiceThatIsDownIsTriedAgain(t *testing.T) {
 	})
 	chat := s.ask(r.URL + "/topic")
 	s.becomes("evt.chat."+chat, "queued", "sent")
-	is.Equal(s.told("evt.chat." + chat)[1].(events.NotificationSent).Attempts, 3)
+	is.Equal(s.notificationsAbout("evt.chat." + chat)[1].(events.NotificationSent).Attempts, 3)
 	is.Equal(read(t, r.requests()[0].body).ID, read(t, r.requests()[2].body).ID)
 	// each attempt has buttons of its own
 	is.True(r.requests()[0].header.Get("Actions") != r.requests()[2].header.Get("Actions"))
@@ -68,7 +68,7 @@ func TestAPushThatIsNotTakenFails(t *testing.T) {
 			r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.status) })
 			chat := s.ask(r.URL + "/topic")
 			s.becomes("evt.chat."+chat, "queued", "failed")
-			is.Equal(s.told("evt.chat." + chat)[1], events.NotificationFailed{
+			is.Equal(s.notificationsAbout("evt.chat." + chat)[1], events.NotificationFailed{
 				Notification: read(t, r.requests()[0].body).ID, Device: "d1", Service: "unifiedpush", Host: "127.0.0.1", Attempts: c.attempts, Reason: c.reason, Gone: c.gone,
 			})
 			s.worked()
@@ -76,7 +76,7 @@ func TestAPushThatIsNotTakenFails(t *testing.T) {
 			is.NoErr(err)
 			is.Equal(strings.Contains(string(d.Fields), `"is_active":false`), c.gone)
 			expect.Contains(t, string(d.Fields), "Phone of") // the rest of the record stays
-			s.asked(chat, "per_2", "ls")
+			s.appendRequest(chat, "per_2", "ls")
 			if c.gone {
 				s.worked()
 				is.Equal(len(r.requests()), 1)
@@ -99,7 +99,7 @@ func TestWhatIsDecidedBeforeItCouldBeSentIsNotSent(t *testing.T) {
 	s.decide(chat, "per_1", events.Denied)
 	close(tried)
 	s.becomes("evt.chat."+chat, "queued", "failed")
-	is.Equal(s.told("evt.chat." + chat)[1].(events.NotificationFailed).Reason, "it was decided before it could be sent")
+	is.Equal(s.notificationsAbout("evt.chat." + chat)[1].(events.NotificationFailed).Reason, "it was decided before it could be sent")
 	s.worked()
 	is.Equal(len(r.requests()), 1)
 }
@@ -116,7 +116,7 @@ func TestASlowDeviceDelaysNobody(t *testing.T) {
 	chat := s.chat(ann, "chat")
 	for i := range 5 {
 		id := fmt.Sprint("per_", i)
-		s.asked(chat, id, "ls")
+		s.appendRequest(chat, id, "ls")
 		s.next(fast, 2*i)
 		s.decide(chat, id, events.Denied) // nor does a decision wait
 		s.next(fast, 2*i+1)
@@ -141,7 +141,7 @@ func TestTooMuchForADeviceFailsAtOnce(t *testing.T) {
 		return strings.Contains(strings.Join(s.kinds("evt.user."+ann), " "), "failed")
 	})
 	close(release)
-	s.eventually("the rest was sent", func() bool { return len(s.told("evt.user."+ann)) == 110 })
+	s.eventually("the rest was sent", func() bool { return len(s.notificationsAbout("evt.user."+ann)) == 110 })
 }
 
 func TestHostileEndpointsAreNotReached(t *testing.T) {
@@ -167,7 +167,7 @@ func TestHostileEndpointsAreNotReached(t *testing.T) {
 		s := newSystem(t, func(p *push.Push) { p.Sender.AllowPrivate, p.RetryAfter = c.private, nil })
 		chat := s.ask(c.endpoint)
 		s.becomes("evt.chat."+chat, "queued", "failed")
-		got := s.told("evt.chat." + chat)[1].(events.NotificationFailed)
+		got := s.notificationsAbout("evt.chat." + chat)[1].(events.NotificationFailed)
 		if !strings.Contains(got.Reason, c.reason) || got.Gone {
 			t.Errorf("%s: %+v", c.endpoint, got)
 		}
@@ -184,7 +184,7 @@ func TestRedirectsAreNotFollowedAndAnswersNotReadToTheEnd(t *testing.T) {
 	})
 	chat := s.ask(r.URL + "/topic")
 	s.becomes("evt.chat."+chat, "queued", "failed")
-	is.Equal(s.told("evt.chat." + chat)[1].(events.NotificationFailed).Reason,
+	is.Equal(s.notificationsAbout("evt.chat." + chat)[1].(events.NotificationFailed).Reason,
 		"307 Temporary Redirect: it redirects, which is not followed")
 	is.Equal(len(inner.requests()), 0)
 
@@ -196,7 +196,7 @@ func TestRedirectsAreNotFollowedAndAnswersNotReadToTheEnd(t *testing.T) {
 		}
 	})
 	s.save("devices", "d1", map[string]any{"push_token": endless.URL})
-	s.asked(chat, "per_2", "ls")
+	s.appendRequest(chat, "per_2", "ls")
 	s.becomes("evt.chat."+chat, "queued", "failed", "queued", "sent")
 }
 
@@ -207,7 +207,7 @@ func TestARestartSendsNothingTwiceAndLosesNothing(t *testing.T) {
 	chat := s.ask(r.URL + "/topic")
 	s.becomes("evt.chat."+chat, "queued", "sent")
 	s.stop()
-	s.asked(chat, "per_2", "ls -l") // while nobody looks
+	s.appendRequest(chat, "per_2", "ls -l") // while nobody looks
 	s.start()
 	s.becomes("evt.chat."+chat, "queued", "sent", "queued", "sent")
 	s.stop()
@@ -271,17 +271,18 @@ func TestTheRelayGetsWhatFirebaseNeeds(t *testing.T) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "fcm", "firebase-name")
 	chat := s.chat(ann, "chat")
-	s.asked(chat, "per_1", "ls")
+	s.appendRequest(chat, "per_1", "ls")
 	got := s.next(r, 0)
 	is.Equal(got.header.Get("X-Relay-Secret"), "shared")
 	is.Equal(got.body, fmt.Sprintf(`{"chat":%q,"id":%q,"message":"ls\nin /workspace\nno rule allows it\nChat: chat","permission":"per_1","service":"fcm","title":"Run ls","token":"firebase-name","type":"permission","user_id":%q}`,
-		chat, s.told("evt.chat." + chat)[0].(events.NotificationQueued).Notification, ann))
+		chat, s.notificationsAbout("evt.chat." + chat)[0].(events.NotificationQueued).Notification, ann))
 	s.becomes("evt.chat."+chat, "queued", "sent")
 
 	r.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
-	s.asked(chat, "per_2", "ls")
+	s.appendRequest(chat, "per_2", "ls")
 	s.becomes("evt.chat."+chat, "queued", "sent", "queued", "failed")
-	is.True(!s.told("evt.chat." + chat)[3].(events.NotificationFailed).Gone) // the relay is missing, not the device
+	// the relay is missing, not the device
+	is.True(!s.notificationsAbout("evt.chat." + chat)[3].(events.NotificationFailed).Gone)
 }
 
 func TestWithoutARelayFirebaseIsNotReached(t *testing.T) {
@@ -291,6 +292,6 @@ func TestWithoutARelayFirebaseIsNotReached(t *testing.T) {
 	s.device("d1", ann, "fcm", "firebase-name")
 	s.device("d2", ann, "pigeon", "coop")
 	chat := s.chat(ann, "chat")
-	s.asked(chat, "per_1", "ls")
+	s.appendRequest(chat, "per_1", "ls")
 	s.eventually("both failed", func() bool { return s.count(chat, events.NotificationFailed{}) == 2 })
 }

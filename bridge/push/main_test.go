@@ -180,8 +180,8 @@ func (s *system) append(chat string, d events.Data) uint64 {
 	return s.store(e)
 }
 
-// said appends what an OpenCode would say about a chat.
-func (s *system) said(chat, typ, properties string) uint64 {
+// appendOpenCode appends what an OpenCode would say about a chat.
+func (s *system) appendOpenCode(chat, typ, properties string) uint64 {
 	s.t.Helper()
 	e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1,
 		events.OpenCode{Type: typ, Properties: json.RawMessage(properties)})
@@ -197,11 +197,11 @@ func (s *system) store(e events.Event) uint64 {
 	return seq
 }
 
-// asked makes OpenCode ask for a command, and the policy leave it to a person.
-func (s *system) asked(chat, ask, command string) {
+// appendRequest makes OpenCode ask for a command, and the policy leave it to a person.
+func (s *system) appendRequest(chat, ask, command string) {
 	s.t.Helper()
 	metadata, _ := json.Marshal(map[string]string{"command": command})
-	s.said(chat, events.PermissionAsked, `{"id":"`+ask+`","sessionID":"ses_`+chat+
+	s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+ask+`","sessionID":"ses_`+chat+
 		`","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`,"tool":{"messageID":"msg_1","callID":"call_`+
 		ask+`"}}`)
 	s.append(chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
@@ -217,8 +217,8 @@ func (s *system) decide(chat, ask string, d events.Decision) {
 	check(s.t, s.model.Wait(s.t.Context(), seq))
 }
 
-// told gives the events about notifications of a chat so far.
-func (s *system) told(about string) (all []events.Data) {
+// notificationsAbout gives the events about notifications of a chat so far.
+func (s *system) notificationsAbout(about string) (all []events.Data) {
 	s.t.Helper()
 	_, err := s.log.Fold(s.t.Context(), about+".notification.*", 0, func(e events.Event) error {
 		d, err := events.Decode(e)
@@ -231,7 +231,7 @@ func (s *system) told(about string) (all []events.Data) {
 
 // kinds gives their kinds, without the common beginning.
 func (s *system) kinds(about string) (kinds []string) {
-	for _, d := range s.told(about) {
+	for _, d := range s.notificationsAbout(about) {
 		kinds = append(kinds, strings.TrimPrefix(d.Kind(), "notification."))
 	}
 	return kinds
@@ -243,7 +243,7 @@ func (s *system) becomes(about string, kinds ...string) {
 	want := strings.Join(kinds, " ")
 	defer func() {
 		if s.t.Failed() {
-			s.t.Logf("%s has %v", about, s.told(about))
+			s.t.Logf("%s has %v", about, s.notificationsAbout(about))
 		}
 	}()
 	s.eventually(about+" has "+want, func() bool { return strings.Join(s.kinds(about), " ") == want })
@@ -257,7 +257,7 @@ func (s *system) worked() {
 	check(s.t, err)
 	seq := s.store(e)
 	s.eventually("everything was looked at", func() bool {
-		done, err := s.log.Worked(s.t.Context(), push.Worker)
+		done, err := s.log.LastAcked(s.t.Context(), push.Worker)
 		check(s.t, err)
 		return done >= seq
 	})

@@ -44,9 +44,9 @@ func noticeID(n events.Notice) string { return identify(n.Chat, n.Permission, n.
 
 func ofChat(chat string) events.Subject { return events.Subject{Scope: events.ScopeChat, ID: chat} }
 
-// asked notifies the people of a chat of a pending permission request or question. cause is the id of the event behind
-// it, if known.
-func (p *Push) asked(ctx context.Context, cause string, n events.Notice, why string) error {
+// notifyRequest notifies the people of a chat of a pending permission request or question. cause is the id of the event
+// behind it, if known.
+func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice, why string) error {
 	waiting, err := p.waits(ctx, n)
 	if err != nil || !waiting {
 		return err
@@ -57,7 +57,7 @@ func (p *Push) asked(ctx context.Context, cause string, n events.Notice, why str
 	}
 	owner := chat.User
 	if n.Permission != "" {
-		ask, _, err := p.Model.AskIn(ctx, n.Chat, n.Permission)
+		ask, _, err := p.Model.PermissionIn(ctx, n.Chat, n.Permission)
 		if err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func (p *Push) server(ctx context.Context, e events.Event) error {
 func (p *Push) waits(ctx context.Context, n events.Notice) (bool, error) {
 	switch {
 	case n.Permission != "":
-		ask, found, err := p.Model.AskIn(ctx, n.Chat, n.Permission)
+		ask, found, err := p.Model.PermissionIn(ctx, n.Chat, n.Permission)
 		return found && ask.Status == projections.PermissionDraft, err
 	case n.Question != "":
 		all, err := p.questions(ctx, n)

@@ -15,14 +15,14 @@ const DefaultAwayAfter = 15 * time.Second
 // viewer is an account that is viewing a chat.
 type viewer struct{ user, chat string }
 
-// withheld records the viewers who were not notified because they were viewing the chat. The value is the time since
-// when the viewer is absent; it is zero while the viewer is present. The zero value is empty.
-type withheld struct {
+// withheldNotifications records the viewers who were not notified because they were viewing the chat. The value is the
+// time since when the viewer is absent; it is zero while the viewer is present. The zero value is empty.
+type withheldNotifications struct {
 	mu sync.Mutex
 	by map[viewer]time.Time
 }
 
-func (w *withheld) add(v viewer, absent time.Time) {
+func (w *withheldNotifications) add(v viewer, absent time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.by == nil {
@@ -32,7 +32,8 @@ func (w *withheld) add(v viewer, absent time.Time) {
 }
 
 // left removes and returns the viewers who have been absent for at least away.
-func (w *withheld) left(now time.Time, away time.Duration, present func(user, chat string) bool) (left []viewer) {
+func (w *withheldNotifications) left(now time.Time, away time.Duration, present func(user,
+	chat string) bool) (left []viewer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for v, absent := range w.by {
@@ -119,7 +120,8 @@ func (p *Push) notifyPending(ctx context.Context, chat string) error {
 		if !a.Referred {
 			continue // the policy is still deciding; its event will notify
 		}
-		if err := p.asked(ctx, "", events.Notice{Chat: chat, Permission: a.EnginePermission}, a.ReferredReason); err != nil {
+		if err := p.notifyRequest(ctx, "", events.Notice{Chat: chat, Permission: a.EnginePermission},
+			a.ReferredReason); err != nil {
 			return err
 		}
 	}
@@ -128,7 +130,7 @@ func (p *Push) notifyPending(ctx context.Context, chat string) error {
 		return err
 	}
 	for _, q := range questions {
-		if err := p.asked(ctx, "", events.Notice{Chat: chat, Question: q.EngineQuestion}, ""); err != nil {
+		if err := p.notifyRequest(ctx, "", events.Notice{Chat: chat, Question: q.EngineQuestion}, ""); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,7 @@ func TestWhoReconnectsSoonHasNotLeft(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	v, now, away := viewer{"ann", "c1"}, time.Now(), 15*time.Second
-	var w withheld
+	var w withheldNotifications
 	w.add(v, time.Time{})
 	for _, step := range []struct {
 		after   time.Duration

@@ -55,8 +55,8 @@ type Push struct {
 	RetryAfter []time.Duration              // pauses between tries
 	AwayAfter  time.Duration                // an account that is absent for that long has left the chat
 
-	told     told
-	withheld withheld
+	notifications notificationLog
+	withheld      withheldNotifications
 
 	queueing sync.Mutex // makes those who queue take turns, and wait until Run has taken up what was queued before
 
@@ -118,7 +118,7 @@ func (p *Push) react(ctx context.Context, e events.Event) error {
 	chat := e.Subject.ID
 	switch d := d.(type) {
 	case events.PermissionReferred:
-		return p.asked(ctx, e.ID, events.Notice{Chat: chat, Permission: d.Permission}, d.Reason)
+		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Permission: d.Permission}, d.Reason)
 	case events.PermissionDecided:
 		return p.settled(ctx, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.PermissionExpired:
@@ -145,7 +145,7 @@ func (p *Push) reactOpenCode(ctx context.Context, e events.Event, d events.OpenC
 	chat := e.Subject.ID
 	switch b := body.(type) {
 	case events.QuestionAsk:
-		return p.asked(ctx, e.ID, events.Notice{Chat: chat, Question: b.ID}, "")
+		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: b.ID}, "")
 	case opencode.QuestionReplied:
 		return p.settled(ctx, events.Notice{Chat: chat, Question: b.RequestID})
 	case opencode.PermissionReplied:

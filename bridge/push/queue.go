@@ -29,7 +29,7 @@ func (p *Push) queue(ctx context.Context, about events.Subject, id string, d ser
 	cause string) error {
 	p.queueing.Lock()
 	defer p.queueing.Unlock()
-	states, err := p.told.of(ctx, p.Log, about)
+	states, err := p.notifications.of(ctx, p.Log, about)
 	t := target{id, d.ID}
 	if _, known := states[t]; err != nil || known {
 		return err
@@ -44,7 +44,7 @@ func (p *Push) queue(ctx context.Context, about events.Subject, id string, d ser
 
 // withdraw takes back what devices were told, or are about to be.
 func (p *Push) withdraw(ctx context.Context, about events.Subject, id string, n events.Notice) error {
-	states, err := p.told.of(ctx, p.Log, about)
+	states, err := p.notifications.of(ctx, p.Log, about)
 	for t, s := range states {
 		if t.notification == id && (s == queued || s == sent) {
 			p.put(ctx, job{about: about, target: t, notice: n, withdraw: true})
@@ -64,7 +64,7 @@ func (p *Push) open(serves func(chan job)) {
 // served, the job is left to the next Run.
 func (p *Push) put(ctx context.Context, j job) {
 	if !p.fits(j) && !j.withdraw {
-		p.fail(ctx, j, service.Device{}, 0, service.Permanent{Reason: "too much waits for this device"})
+		p.fail(ctx, j, service.Device{}, 0, service.PermanentError{Reason: "too much waits for this device"})
 	}
 }
 
@@ -116,7 +116,7 @@ func (p *Push) deliver(ctx context.Context, j job) {
 		if ctx.Err() != nil {
 			return // the next process goes on
 		}
-		if errors.As(err, new(service.Permanent)) || attempt > len(p.RetryAfter) {
+		if errors.As(err, new(service.PermanentError)) || attempt > len(p.RetryAfter) {
 			p.fail(ctx, j, d, attempt, err)
 			return
 		}
@@ -136,14 +136,14 @@ func (p *Push) attempt(ctx context.Context, j job) (service.Device, error) {
 		return d, err
 	}
 	if !active {
-		return service.Device{ID: j.target.device}, service.Permanent{Reason: "the device is not active any more"}
+		return service.Device{ID: j.target.device}, service.PermanentError{Reason: "the device is not active any more"}
 	}
 	waiting, err := p.waits(ctx, j.notice)
 	if err != nil {
 		return d, err
 	}
 	if !waiting {
-		return d, service.Permanent{Reason: "it was decided before it could be sent"}
+		return d, service.PermanentError{Reason: "it was decided before it could be sent"}
 	}
 	buttons, err := p.buttons(ctx, d, j.notice)
 	if err != nil {
@@ -160,7 +160,7 @@ const grace = 2 * time.Second
 
 // takeBack withdraws what a device was told. That it cannot be withdrawn is no harm: its buttons do nothing any more.
 func (p *Push) takeBack(ctx context.Context, j job) {
-	states, err := p.told.of(ctx, p.Log, j.about)
+	states, err := p.notifications.of(ctx, p.Log, j.about)
 	if err != nil || states[j.target] != sent {
 		return
 	}
@@ -168,7 +168,7 @@ func (p *Push) takeBack(ctx context.Context, j job) {
 	if err != nil || !active {
 		return
 	}
-	p.told.withdraw(j.about, j.target) // OpenCode's echo of a decision takes it back no second time
+	p.notifications.withdraw(j.about, j.target) // OpenCode's echo of a decision takes it back no second time
 	if err := p.Sender.Send(ctx, d, service.Message{ID: j.target.notification, Notice: j.notice,
 		Done: true}); err != nil && ctx.Err() == nil {
 		p.Logger.Info("withdraw push", "device", d.ID, "host", p.Sender.Host(d), "err", err)
@@ -177,7 +177,7 @@ func (p *Push) takeBack(ctx context.Context, j job) {
 
 // fail notes that a device was not told. One that its push service does not know any more is deactivated.
 func (p *Push) fail(ctx context.Context, j job, d service.Device, attempts int, cause error) {
-	var final service.Permanent
+	var final service.PermanentError
 	errors.As(cause, &final)
 	if final.Gone {
 		_, _, err := p.Records.Save(ctx, records.Save{

@@ -38,25 +38,26 @@ func (u turn) submitted(n int) {
 	u.append(u.chat, events.MessageSending{Message: id, Session: u.session, EngineMessage: engine,
 		EngineParts: []string{"prt_" + id}})
 	u.append(u.chat, events.MessageDelivered{Message: id, EngineMessage: engine})
-	u.said(u.chat, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"role":"user"}}`, u.session, engine))
+	u.appendOpenCode(u.chat, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"role":"user"}}`, u.session,
+		engine))
 }
 
 // answer is a step of the answer to the nth message.
 func (u turn) answer(n, step int, more string) {
 	u.t.Helper()
-	u.said(u.chat, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_%d%d","role":"assistant","parentID":"msg_%d0"%s}}`, u.session, n, step, n, more))
+	u.appendOpenCode(u.chat, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_%d%d","role":"assistant","parentID":"msg_%d0"%s}}`, u.session, n, step, n, more))
 }
 
 func (u turn) text(n, step int, text string) {
 	u.t.Helper()
-	u.said(u.chat, "message.part.updated", fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_%d%d","messageID":"msg_%d%d","type":"text","text":%q}}`, u.session, n, step, n, step, text))
+	u.appendOpenCode(u.chat, "message.part.updated", fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_%d%d","messageID":"msg_%d%d","type":"text","text":%q}}`, u.session, n, step, n, step, text))
 }
 
 func (u turn) status(session, status string) {
 	u.t.Helper()
-	u.said(u.chat, "session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":%q}}`, session, status))
+	u.appendOpenCode(u.chat, "session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":%q}}`, session, status))
 	if status == "idle" {
-		u.said(u.chat, "session.idle", fmt.Sprintf(`{"sessionID":%q}`, session))
+		u.appendOpenCode(u.chat, "session.idle", fmt.Sprintf(`{"sessionID":%q}`, session))
 	}
 }
 
@@ -124,7 +125,7 @@ func TestATurnThatADenialEndedSaysSo(t *testing.T) {
 		u.status(u.session, "busy")
 		u.answer(n, 1, "")
 		ask := fmt.Sprint("per_", n)
-		u.said(u.chat, events.PermissionAsked, fmt.Sprintf(`{"id":%q,"sessionID":%q,"permission":"bash","patterns":["x"],"metadata":{"command":"rm -r build"},"tool":{"messageID":"msg_%d1","callID":"c"}}`, ask, u.session, n))
+		u.appendOpenCode(u.chat, events.PermissionAsked, fmt.Sprintf(`{"id":%q,"sessionID":%q,"permission":"bash","patterns":["x"],"metadata":{"command":"rm -r build"},"tool":{"messageID":"msg_%d1","callID":"c"}}`, ask, u.session, n))
 		u.append(u.chat, events.PermissionReferred{Permission: ask})
 		u.append(u.chat, events.PermissionDecided{Permission: ask, Decision: events.Denied, Reason: reason})
 		u.answer(n, 1, completed)
@@ -150,13 +151,13 @@ func TestATurnThatFailsIsTold(t *testing.T) {
 		"the provider's error": {func(u turn) {
 			u.status(u.session, "busy")
 			u.answer(1, 1, "")
-			u.said(u.chat, "session.error", fmt.Sprintf(`{"sessionID":%q,"error":{"name":"APIError","data":{"message":"early"}}}`, u.session))
+			u.appendOpenCode(u.chat, "session.error", fmt.Sprintf(`{"sessionID":%q,"error":{"name":"APIError","data":{"message":"early"}}}`, u.session))
 			u.status(u.session, "idle") // before the message has ended
 			u.answer(1, 1, broken)
 			u.status(u.session, "idle")
 		}, "the provider says no"},
 		"an error and nothing else": {func(u turn) {
-			u.said(u.chat, "session.error", fmt.Sprintf(`{"sessionID":%q,"error":{"name":"UnknownError","data":{"message":"no such agent"}}}`, u.session))
+			u.appendOpenCode(u.chat, "session.error", fmt.Sprintf(`{"sessionID":%q,"error":{"name":"UnknownError","data":{"message":"no such agent"}}}`, u.session))
 		}, "no such agent"},
 		"lost with OpenCode": {func(u turn) {
 			u.status(u.session, "busy")

@@ -78,7 +78,7 @@ func TestWebPushIsReadByTheBrowserAlone(t *testing.T) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "webpush", b.subscription(r.URL+"/wpush/secret"))
 	chat := s.chat(ann, "chat")
-	s.asked(chat, "per_1", "ls")
+	s.appendRequest(chat, "per_1", "ls")
 	got := s.next(r, 0)
 	is.Equal(got.path, "/wpush/secret")
 	is.Equal([]string{got.header.Get("Content-Encoding"), got.header.Get("TTL"), got.header.Get("Urgency")},
@@ -129,7 +129,7 @@ func TestTheLongestWebPushFits(t *testing.T) {
 	s.device("d1", ann, "webpush", b.subscription(r.URL))
 	s.device("d2", ann, "unifiedpush", r.URL)
 	chat := s.chat(ann, strings.Repeat("𝄞", 125))
-	s.said(chat, events.PermissionAsked, `{"id":"per_1","sessionID":"s","permission":"bash","patterns":[],"metadata":{"command":"`+strings.Repeat("𝄞", 200)+`"}}`)
+	s.appendOpenCode(chat, events.PermissionAsked, `{"id":"per_1","sessionID":"s","permission":"bash","patterns":[],"metadata":{"command":"`+strings.Repeat("𝄞", 200)+`"}}`)
 	s.append(chat, events.PermissionReferred{Permission: "per_1", Reason: strings.Repeat("𝄞", 500)})
 	s.next(r, 1)
 	for _, got := range r.requests() {
@@ -148,9 +148,9 @@ func TestABrokenSubscriptionFailsForGood(t *testing.T) {
 		ann := s.user("ann", account.User)
 		s.device("d1", ann, "webpush", token)
 		chat := s.chat(ann, "chat")
-		s.asked(chat, "per_1", "ls")
+		s.appendRequest(chat, "per_1", "ls")
 		s.becomes("evt.chat."+chat, "queued", "failed")
-		if got := s.told("evt.chat." + chat)[1].(events.NotificationFailed); got.Attempts != 1 {
+		if got := s.notificationsAbout("evt.chat." + chat)[1].(events.NotificationFailed); got.Attempts != 1 {
 			t.Errorf("%s: %+v", token, got)
 		}
 	}

@@ -173,7 +173,7 @@ func (s *System) modelHealth() api.Part {
 	if trouble := s.model.Trouble(); trouble != "" {
 		detail["error"] = trouble
 	}
-	if aside := s.model.SetAside(); aside != "" {
+	if aside := s.model.ReplacedFile(); aside != "" {
 		detail["set_aside"] = aside
 	}
 	return api.Part{State: either(dead.Count == 0 && s.model.Trouble() == "", api.Ready, api.Degraded), Detail: detail}
@@ -240,15 +240,15 @@ func (s *System) recordHealth(ctx context.Context, health api.Health, recorded m
 	return nil
 }
 
-// lives gives the OpenCode that runs now to those who talk to it.
-type lives struct {
+// engineGenerations gives the OpenCode that runs now to those who talk to it.
+type engineGenerations struct {
 	mu      sync.Mutex
 	current *opencode.Generation
 	begun   chan struct{} // closed when the next one begins
 }
 
 // started is told of each life.
-func (l *lives) started(g opencode.Generation) {
+func (l *engineGenerations) started(g opencode.Generation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current = &g
@@ -257,20 +257,20 @@ func (l *lives) started(g opencode.Generation) {
 }
 
 // awaited is closed when the next life begins.
-func (l *lives) awaited() <-chan struct{} {
+func (l *engineGenerations) awaited() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.next()
 }
 
-func (l *lives) next() chan struct{} {
+func (l *engineGenerations) next() chan struct{} {
 	if l.begun == nil {
 		l.begun = make(chan struct{})
 	}
 	return l.begun
 }
 
-func (l *lives) client(ctx context.Context) (*client.Client, error) {
+func (l *engineGenerations) client(ctx context.Context) (*client.Client, error) {
 	for {
 		l.mu.Lock()
 		g, begun := l.current, l.next()

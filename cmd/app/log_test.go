@@ -36,7 +36,7 @@ func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
 	is.NoErr(err)
 	t.Cleanup(opened.Close)
 	s := &System{nats: opened, nc: opened.Conn, disk: &logdisk.Disk{Data: d, Server: opened.Embedded,
-		Rotten: opened.Rotten, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}}
+		Rotten: opened.HasDamage, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	options := log.DefaultOptions
 	options.Refuse = s.disk.Refusal
 	s.log, err = log.Open(t.Context(), opened.Conn, options, secret.NewRedactor())

@@ -17,7 +17,7 @@ func (s *System) wirePush() {
 	s.push = &push.Push{
 		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Permissions: s.permissions, Logger: s.o.Logger,
 		Sender:  service.Sender{URL: s.reached, VAPID: s.vapid, Relay: s.o.Relay, AllowPrivate: s.o.PushPrivate},
-		Present: s.web.Realtime.Present, RetryAfter: push.DefaultRetryAfter, AwayAfter: push.DefaultAwayAfter,
+		Present: s.web.Realtime.IsViewing, RetryAfter: push.DefaultRetryAfter, AwayAfter: push.DefaultAwayAfter,
 	}
 	s.anywhere.Push = s.push
 	s.web.API.Push = api.Push{Key: s.vapid.Public, Tell: s.anywhere.Tell, Test: s.anywhere.Test, Act: s.push.Act}

@@ -134,7 +134,7 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	}
 	s.closes(s.nats.Close)
 	s.nc, s.url = s.nats.Conn, s.nats.URL
-	s.disk = &logdisk.Disk{Data: s.o.Data, Server: s.nats.Embedded, Rotten: s.nats.Rotten, Logger: s.o.Logger}
+	s.disk = &logdisk.Disk{Data: s.o.Data, Server: s.nats.Embedded, Rotten: s.nats.HasDamage, Logger: s.o.Logger}
 	var closeModel func()
 	if s.provider, s.isDemo, closeModel, err = openProvider(ctx, s.o.Getenv, s.o.Model); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (s *System) openLog(ctx context.Context) (err error) {
 		return err
 	}
 	s.closes(func() { s.model.Close() })
-	if aside := s.model.SetAside(); aside != "" {
+	if aside := s.model.ReplacedFile(); aside != "" {
 		s.say.note("read model", "%s", aside)
 	}
 	return nil
@@ -260,7 +260,7 @@ type System struct {
 	engine      *opencode.Supervisor
 	outside     *network.Engine  // what OpenCode itself reaches
 	isolation   isolation.Choice // how OpenCode is isolated
-	lives       lives
+	lives       engineGenerations
 	worker      *workerprocess.Process
 	web         *web.Server
 	push        *push.Push

@@ -92,7 +92,7 @@ func write(ctx context.Context, o Options) (r Result, err error) {
 	}
 	defer closeLog()
 	now := point{Time: time.Now().UTC(), Program: program.Version(), Last: map[string]uint64{}}
-	held := map[string]*copied{}
+	held := map[string]*streamBackup{}
 	for _, name := range streams {
 		c, added, err := m.copyStream(ctx, o, archive.Stream{Conn: nc, Name: name}, &now)
 		if err != nil {
@@ -183,7 +183,7 @@ func (m *manifest) removeLeftovers(dir string) error {
 // sequence of that one in now. It copies a stream that began anew whole, beside the old copy, which m holds until the
 // backup is complete.
 func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream,
-	now *point) (c *copied, added archive.State, err error) {
+	now *point) (c *streamBackup, added archive.State, err error) {
 	info, err := s.Info(ctx)
 	if errors.Is(err, archive.ErrNoStream) {
 		return nil, added, fmt.Errorf("the server has no stream %s: no system has run on it yet", s.Name)
@@ -201,7 +201,7 @@ func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream,
 	c = m.Streams[s.Name]
 	// the messages of EVENTS are compared
 	if s.Name != log.EventsStream && !c.Created.IsZero() && !c.Created.Equal(info.Created) {
-		c = &copied{}
+		c = &streamBackup{}
 	}
 	if c.Config, c.Created = info.Config, info.Created; len(c.Parts) == 0 {
 		c.First = max(1, info.State.First)
@@ -240,7 +240,7 @@ func (m *manifest) copyStream(ctx context.Context, o Options, s archive.Stream,
 var steps = map[string]string{log.EventsStream: "events", log.BlobsStream: "large contents"}
 
 // checkSameLog returns an error if the last message of the backup is not in the stream.
-func (c *copied) checkSameLog(ctx context.Context, s archive.Stream, last uint64) error {
+func (c *streamBackup) checkSameLog(ctx context.Context, s archive.Stream, last uint64) error {
 	if len(c.Parts) == 0 {
 		return nil
 	}

@@ -26,9 +26,9 @@ const secretsStream = "KV_SECRETS"
 var streams = []string{log.EventsStream, log.BlobsStream}
 
 type manifest struct {
-	Format   int                `json:"format"`
-	Complete *point             `json:"complete,omitempty"` // nil until the first run has ended
-	Streams  map[string]*copied `json:"streams"`
+	Format   int                      `json:"format"`
+	Complete *point                   `json:"complete,omitempty"` // nil until the first run has ended
+	Streams  map[string]*streamBackup `json:"streams"`
 }
 
 // point is a state of the system that the backup holds completely.
@@ -36,11 +36,11 @@ type point struct {
 	Time    time.Time         `json:"time"`
 	Program string            `json:"program"`           // version of pocketcoder
 	Last    map[string]uint64 `json:"last"`              // sequence, by stream
-	Secrets *sealed           `json:"secrets,omitempty"` // nil if they were left out
+	Secrets *secretsFile      `json:"secrets,omitempty"` // nil if they were left out
 }
 
-// copied is what the backup holds of a stream.
-type copied struct {
+// streamBackup is what the backup holds of a stream.
+type streamBackup struct {
 	Config  json.RawMessage `json:"config"`
 	Created time.Time       `json:"created,omitzero"` // zero in a backup of an older version
 	First   uint64          `json:"first"`            // sequence of the first message that the stream held
@@ -58,14 +58,14 @@ type part struct {
 	Last     string `json:"last"`   // SHA-256 of the last message
 }
 
-// sealed is the encrypted file of secrets and keys.
-type sealed struct {
+// secretsFile is the encrypted file of secrets and keys.
+type secretsFile struct {
 	File   string `json:"file"`
 	SHA256 string `json:"sha256"` // of the file
 }
 
 // last returns the sequence up to which the backup holds a stream.
-func (c *copied) last() uint64 {
+func (c *streamBackup) last() uint64 {
 	if len(c.Parts) == 0 {
 		return c.First - 1
 	}
@@ -73,7 +73,7 @@ func (c *copied) last() uint64 {
 }
 
 // upTo returns the state of the stream at a sequence, and the parts that make it.
-func (c *copied) upTo(last uint64) (archive.State, []part) {
+func (c *streamBackup) upTo(last uint64) (archive.State, []part) {
 	state := archive.State{First: c.First, Last: last}
 	for i, p := range c.Parts {
 		if p.From > last {
@@ -87,9 +87,9 @@ func (c *copied) upTo(last uint64) (archive.State, []part) {
 
 // newManifest describes a backup that holds no message yet.
 func newManifest() *manifest {
-	m := &manifest{Format: formatVersion, Streams: map[string]*copied{}}
+	m := &manifest{Format: formatVersion, Streams: map[string]*streamBackup{}}
 	for _, name := range streams {
-		m.Streams[name] = &copied{First: 1}
+		m.Streams[name] = &streamBackup{First: 1}
 	}
 	return m
 }

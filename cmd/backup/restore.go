@@ -115,7 +115,7 @@ func begin(o RestoreOptions) (release func(), err error) {
 			}
 		}
 	}
-	if err := o.Data.Begin(datadir.Unfinished{What: restoreOf, Command: o.Command}); err != nil {
+	if err := o.Data.Begin(datadir.UnfinishedCommand{What: restoreOf, Command: o.Command}); err != nil {
 		return nil, err
 	}
 	if release, err = o.Data.OpenUnfinished(); err != nil {

@@ -51,7 +51,7 @@ func HasSecrets(dir string) bool {
 }
 
 // writeSecrets writes the encrypted file, and reads it again.
-func writeSecrets(ctx context.Context, o Options, bucket archive.Stream) (*sealed, error) {
+func writeSecrets(ctx context.Context, o Options, bucket archive.Stream) (*secretsFile, error) {
 	o.Progress("secrets", 0, 1)
 	all := secrets{Keys: map[string][]byte{}}
 	if err := all.readKeys(o.Data.Path("keys")); err != nil {
@@ -66,7 +66,7 @@ func writeSecrets(ctx context.Context, o Options, bucket archive.Stream) (*seale
 	}
 	sum := sha256.Sum256(file.Bytes())
 	hash := hex.EncodeToString(sum[:])
-	s := &sealed{File: "secrets-" + hash[:12] + ".age", SHA256: hash}
+	s := &secretsFile{File: "secrets-" + hash[:12] + ".age", SHA256: hash}
 	if err := datadir.WriteFile(filepath.Join(o.To, s.File), file.Bytes()); err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (s *secrets) encrypt(w io.Writer, passphrase string) error {
 	return errors.Join(entries.Close(), plain.Close())
 }
 
-func readSecrets(dir string, s sealed, passphrase string) (*secrets, error) {
+func readSecrets(dir string, s secretsFile, passphrase string) (*secrets, error) {
 	file, err := os.ReadFile(filepath.Join(dir, s.File))
 	if err != nil {
 		return nil, err

@@ -45,9 +45,9 @@ func TestAVariableApprovesNothingThatAPersonIsThereToDecide(t *testing.T) {
 func TestTheHelpOfUpShowsTheBasicsFirst(t *testing.T) {
 	is := is.New(t)
 	help := func(args ...string) (text string, err error) {
-		var said strings.Builder
-		err = Up(t.Context(), Environment{Stderr: &said, Getenv: func(string) string { return "" }}, args)
-		return said.String(), err
+		var output strings.Builder
+		err = Up(t.Context(), Environment{Stderr: &output, Getenv: func(string) string { return "" }}, args)
+		return output.String(), err
 	}
 	basics, err := help("-h")
 	is.True(errors.Is(err, flag.ErrHelp))
@@ -109,9 +109,9 @@ func TestBadLimitsAreNamed(t *testing.T) {
 	is.True(err != nil)
 	is.Equal(err.Error(), `POCKETCODER_MEMORY: size "plenty" is not a number with a unit, such as 512MiB or 4GiB`)
 
-	var said strings.Builder
-	env = Environment{Stderr: &said, Getenv: func(string) string { return "" }}
+	var output strings.Builder
+	env = Environment{Stderr: &output, Getenv: func(string) string { return "" }}
 	err = Up(t.Context(), env, []string{"--memory", "12parsecs"})
 	is.Equal(err, ErrUsage)
-	expect.Contains(t, said.String(), `invalid value "12parsecs" for flag -memory: size "12parsecs" is not a number`)
+	expect.Contains(t, output.String(), `invalid value "12parsecs" for flag -memory: size "12parsecs" is not a number`)
 }

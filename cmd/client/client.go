@@ -95,13 +95,13 @@ func (s *System) Query(ctx context.Context, name string, args map[string]any, ou
 
 // Do sends a command that has no result.
 func (s *System) Do(ctx context.Context, name string, command any) error {
-	_, err := handlers.Give(ctx, s.Conn, name, command)
+	_, err := handlers.Send(ctx, s.Conn, name, command)
 	return err
 }
 
 // Give sends a command and returns its result.
 func Give[R any](ctx context.Context, s *System, name string, command any) (result R, err error) {
-	a, err := handlers.Give(ctx, s.Conn, name, command)
+	a, err := handlers.Send(ctx, s.Conn, name, command)
 	if err != nil {
 		return result, err
 	}

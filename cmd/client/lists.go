@@ -130,6 +130,6 @@ func (s *System) Why(ctx context.Context, id string) (why permission.Why, err er
 	if err := s.Query(ctx, "permission", map[string]any{"permission": id, "after": last}, &found); err != nil {
 		return why, err
 	}
-	return Give[permission.Why](ctx, s, "permission.why", permission.AskWhy{Chat: found.Chat,
+	return Give[permission.Why](ctx, s, "permission.why", permission.ExplainRequest{Chat: found.Chat,
 		Permission: found.EnginePermission})
 }

@@ -25,9 +25,9 @@ type ask struct {
 	permission *render.Request
 	question   render.Question
 
-	editing bool                 // the next line is the command that shall run instead
-	always  *permissions.Always  // the next line says whether this becomes a rule
-	shown   permissions.Proposal // of it
+	editing bool                     // the next line is the command that shall run instead
+	always  *permissions.AllowAlways // the next line says whether this becomes a rule
+	shown   permissions.Proposal     // of it
 }
 
 // name tells one prompt from every other: an answer to one is none to another.

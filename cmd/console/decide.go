@@ -58,7 +58,7 @@ func (c *conversation) answerPermission(ctx context.Context, a *ask, words strin
 	case s.edit:
 		return c.edit(ctx, a, s.edited)
 	case s.always:
-		return c.propose(ctx, a, permission.Always{Scope: s.scope, For: s.lasts})
+		return c.propose(ctx, a, permission.AllowAlways{Scope: s.scope, For: s.lasts})
 	}
 	return c.decide(ctx, *a, permission.Decide{Decision: s.decision, Reason: s.reason})
 }
@@ -114,7 +114,7 @@ func parseScope(words string) (scope, lasts string, ok bool) {
 // decide gives a decision about an ask; which one it is about is filled in.
 func (c *conversation) decide(ctx context.Context, a ask, d permission.Decide) error {
 	d.Command, d.Chat, d.Permission = client.NewCommand(), c.Chat, a.permission.Ask.ID
-	d.Shown.Request = a.permission.Hash
+	d.ShownRequest.Request = a.permission.Hash
 	if d.Decision == events.Authorized {
 		c.resumes(a)
 	}
@@ -152,9 +152,9 @@ func (c *conversation) edit(ctx context.Context, a *ask, command string) error {
 }
 
 // propose shows the rule that would answer asks of this kind from now on, and what it would have allowed so far.
-func (c *conversation) propose(ctx context.Context, a *ask, w permission.Always) error {
+func (c *conversation) propose(ctx context.Context, a *ask, w permission.AllowAlways) error {
 	w.Command, w.Chat, w.Permission = client.NewCommand(), c.Chat, a.permission.Ask.ID
-	w.Shown.Request, w.ShownRules = a.permission.Hash, nil
+	w.ShownRequest.Request, w.ShownRules = a.permission.Hash, nil
 	w.Scope = cmp.Or(w.Scope, permission.ScopeChat)
 	p, err := client.Give[permission.Proposal](ctx, c.System, "permission.propose", w)
 	if r := (handlers.Refused{}); errors.As(err, &r) {

@@ -97,14 +97,14 @@ func (d Dir) Open() (release func(), err error) {
 	return release, nil
 }
 
-// Unfinished is a command that leaves the directory unusable until it ends.
-type Unfinished struct {
+// UnfinishedCommand is a command that leaves the directory unusable until it ends.
+type UnfinishedCommand struct {
 	What    string `json:"what"`    // restore or erasure
 	Command string `json:"command"` // that ends it
 }
 
 // Unfinished returns the unfinished command, nil if there is none.
-func (d Dir) Unfinished() (*Unfinished, error) {
+func (d Dir) Unfinished() (*UnfinishedCommand, error) {
 	body, err := os.ReadFile(d.Path("unfinished"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -112,7 +112,7 @@ func (d Dir) Unfinished() (*Unfinished, error) {
 	if err != nil {
 		return nil, err
 	}
-	var u Unfinished
+	var u UnfinishedCommand
 	if err := json.Unmarshal(body, &u); err != nil {
 		return nil, fmt.Errorf("read %s: %w", d.Path("unfinished"), err)
 	}
@@ -120,7 +120,7 @@ func (d Dir) Unfinished() (*Unfinished, error) {
 }
 
 // Begin makes Open refuse the directory until Finish.
-func (d Dir) Begin(u Unfinished) error {
+func (d Dir) Begin(u UnfinishedCommand) error {
 	body, err := json.Marshal(u)
 	if err != nil {
 		return err

@@ -97,7 +97,7 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 			return r, err
 		}
 		r = done
-		if err := o.Data.Begin(datadir.Unfinished{What: erasureOf, Command: o.Command}); err != nil {
+		if err := o.Data.Begin(datadir.UnfinishedCommand{What: erasureOf, Command: o.Command}); err != nil {
 			return r, err
 		}
 		// Before the log is replaced: after a kill, the next run finds the sessions and the files only in the old log.
@@ -166,7 +166,7 @@ func rewrite(ctx context.Context, o Options) (found *findings, r Result, err err
 	if found, err = look(ctx, from, o.Chat); err != nil {
 		return fail(err)
 	}
-	w := &rewriting{Options: o, from: from, found: found}
+	w := &rewriter{Options: o, from: from, found: found}
 	if w.server, w.to, err = backup.OpenStore(ctx, o.Data.Path(written), keys, true); err != nil {
 		return fail(err)
 	}
@@ -182,8 +182,8 @@ func rewrite(ctx context.Context, o Options) (found *findings, r Result, err err
 	return found, Result{o.Chat, w.events, w.deltas, len(found.blobs), len(found.sessions)}, nil
 }
 
-// rewriting copies streams and replaces bodies.
-type rewriting struct {
+// rewriter copies streams and replaces bodies.
+type rewriter struct {
 	Options
 	from   *nats.Conn
 	to     *nats.Conn
@@ -193,7 +193,7 @@ type rewriting struct {
 	deltas uint64
 }
 
-func (w *rewriting) copyAll(ctx context.Context) error {
+func (w *rewriter) copyAll(ctx context.Context) error {
 	names, err := archive.Names(ctx, w.from)
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func (w *rewriting) copyAll(ctx context.Context) error {
 }
 
 // copyStream copies a stream, and reads it back.
-func (w *rewriting) copyStream(ctx context.Context, name string) error {
+func (w *rewriter) copyStream(ctx context.Context, name string) error {
 	stream := archive.Stream{Conn: w.from, Name: name}
 	info, err := stream.Info(ctx)
 	if err != nil {
@@ -275,7 +275,7 @@ func withoutAge(config json.RawMessage) (json.RawMessage, error) {
 }
 
 // body returns the body to store: the message's own, or the mark that replaces it.
-func (w *rewriting) body(stream string, e archive.Entry) []byte {
+func (w *rewriter) body(stream string, e archive.Entry) []byte {
 	switch {
 	case stream == log.EventsStream && w.found.isText(e.Subject):
 		w.events++
@@ -292,7 +292,7 @@ func (w *rewriting) body(stream string, e archive.Entry) []byte {
 }
 
 // closing returns the event of the chat's erasure, for the end of EVENTS. It returns none for other streams.
-func (w *rewriting) closing(stream string, seq uint64) ([]archive.Entry, error) {
+func (w *rewriter) closing(stream string, seq uint64) ([]archive.Entry, error) {
 	if stream != log.EventsStream || w.found.isErased {
 		return nil, nil
 	}

@@ -232,7 +232,7 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 	is.True(os.IsNotExist(err)) // it is not made
 	cmd := exec.Command(built(t, "pocketcoder"), "attach")
 	cmd.Env = []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir()}
-	s := sit(t, cmd)
+	s := startTerminal(t, cmd)
 	s.sees("apt install tmux")
 	s.leaves()
 }

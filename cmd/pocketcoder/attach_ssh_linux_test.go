@@ -78,14 +78,14 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	is.Equal(registered()["last_used"], "")
 	chat := ann.create(t, "chats", record{"title": "hers"})
 	ann.say(t, chat, bash(`echo from the sandbox`))
-	ann.authorize(t, ann.asked(t, chat))
+	ann.authorize(t, ann.awaitRequest(t, chat))
 	p.turnEnds(t, chat)
 	expect.Eventually(t, "the key is there", func() bool {
 		text, _ := os.ReadFile(p.data.Path("ssh", ssh.AuthorizedKeys))
 		return strings.Contains(string(text), public)
 	})
 
-	s := sit(t, dial(t, port, key)) // the one of hers with the newest activity
+	s := startTerminal(t, dial(t, port, key)) // the one of hers with the newest activity
 	s.sees("from the sandbox")
 	s.sees("──") // as characters, not as question marks
 	is.True(registered()["last_used"] != "")
@@ -116,7 +116,7 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	owned := p.attach(t, chat) // the operator, in the same session
 	owned.sees("from the sandbox")
 	for i, c := range []struct {
-		at    *seat
+		at    *terminalSession
 		actor string
 	}{{s, events.UserActor(ann.id)}, {owned, events.UserActor("operator")}, {s, events.UserActor(ann.id)}} {
 		c.at.presses(v, chat, "c")
@@ -143,11 +143,11 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	for command, says := range map[string]string{
 		others: "there is no chat", "ls": "there is no chat ls", "sh -c 'touch ran'": "the only command is the id of a chat", "$(id)": "want 1 to 64 letters", " --shell": "there is no chat --shell",
 	} {
-		refused := sit(t, dial(t, port, key, command))
+		refused := startTerminal(t, dial(t, port, key, command))
 		refused.sees(says)
 		refused.leaves()
 	}
-	named := sit(t, dial(t, port, key, chat))
+	named := startTerminal(t, dial(t, port, key, chat))
 	named.sees("from the sandbox")
 	out, _ := dial(t, port, key).CombinedOutput() // without a terminal of its own, ssh asks for none there
 	expect.Contains(t, string(out), "it needs a terminal")
@@ -155,7 +155,7 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	ann.must(t, "DELETE", recordPath("ssh_keys", id), nil, nil)
 	s.leaves() // who is in is cut
 	named.leaves()
-	again := sit(t, dial(t, port, key))
+	again := startTerminal(t, dial(t, port, key))
 	again.sees("Permission denied")
 	again.leaves()
 }
@@ -180,7 +180,7 @@ func newOwnerClosesViewerAndShells(t *testing.T, p *process) {
 	key, chat := p.sshChat(t)
 	bob := p.account(t, "user")
 	v := tmuxFor(t, p.data)
-	s := sit(t, dial(t, port, key, chat))
+	s := startTerminal(t, dial(t, port, key, chat))
 	s.sees("the commands of chat " + chat)
 	local := p.attach(t, chat)
 	local.sees("the commands of chat " + chat)
@@ -194,7 +194,7 @@ func newOwnerClosesViewerAndShells(t *testing.T, p *process) {
 	local.leaves()
 	p.finished(t, chat, 0) // the shell
 	is.True(v.run(t.Context(), "has-session", "-t", "="+chat) != nil)
-	again := sit(t, dial(t, port, key, chat))
+	again := startTerminal(t, dial(t, port, key, chat))
 	again.sees("there is no chat")
 	again.leaves()
 	local = p.attach(t, chat) // the operator sees every chat

@@ -51,7 +51,7 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	x := &execBench{b: b, socket: d.ShellSocket(), workspace: b.TempDir()}
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	x.must(err)
-	connected, err := openNATSOf(b.Context(), d, keys)
+	connected, err := openNATSInstance(b.Context(), d, keys)
 	x.must(err)
 	b.Cleanup(connected.close)
 	nc, url := connected.Conn, connected.server.ClientURL()
@@ -110,8 +110,8 @@ func (x *execBench) authorized(command string) *exec.Cmd {
 	return cmd
 }
 
-// way is one way to run a command: start makes what runs it, whose output goes to out.
-type way struct {
+// execVariant is one way to run a command: start makes what runs it, whose output goes to out.
+type execVariant struct {
 	name  string
 	every int // rounds: what is slow is measured in fewer of them
 	start func(command string, out io.Writer) func() error
@@ -119,10 +119,10 @@ type way struct {
 	cpu   []time.Duration // processor time of all processes that take part
 }
 
-// waysToRun gives those that this machine has, plain first; of the others the benchmark says why not.
-func waysToRun(b *testing.B) []*way {
+// execVariants gives those that this machine has, plain first; of the others the benchmark says why not.
+func execVariants(b *testing.B) []*execVariant {
 	b.Helper()
-	ways := []*way{{name: "plain", every: 1, start: asProcess(func(command string) *exec.Cmd {
+	ways := []*execVariant{{name: "plain", every: 1, start: asProcess(func(command string) *exec.Cmd {
 		return exec.Command("sh", "-c", command)
 	})}}
 	for _, level := range []isolation.Level{isolation.None, isolation.Landlock, isolation.Bwrap} {
@@ -138,9 +138,9 @@ func waysToRun(b *testing.B) []*way {
 			b.Fatal(err)
 		}
 		b.Cleanup(worker.Close)
-		ways = append(ways, &way{name: "worker-" + string(level), every: 1, start: execOf(worker, workspace)})
+		ways = append(ways, &execVariant{name: "worker-" + string(level), every: 1, start: execOf(worker, workspace)})
 		x := openExecBench(b, level)
-		ways = append(ways, &way{name: "shell-" + string(level), every: 1, start: asProcess(x.authorized)})
+		ways = append(ways, &execVariant{name: "shell-" + string(level), every: 1, start: asProcess(x.authorized)})
 	}
 	return append(ways, rivals(b)...)
 }
@@ -155,11 +155,11 @@ func notMeasured(b *testing.B, name string, why error) {
 func asProcess(make func(command string) *exec.Cmd) func(string, io.Writer) func() error {
 	return func(command string, out io.Writer) func() error {
 		cmd := make(command)
-		var said bytes.Buffer
-		cmd.Stdout, cmd.Stderr = out, &said
+		var output bytes.Buffer
+		cmd.Stdout, cmd.Stderr = out, &output
 		return func() error {
 			if err := cmd.Run(); err != nil {
-				return fmt.Errorf("%w: %s", err, said.String())
+				return fmt.Errorf("%w: %s", err, output.String())
 			}
 			return nil
 		}
@@ -184,7 +184,7 @@ func execOf(w *sandbox.Worker, workspace string) func(string, io.Writer) func() 
 
 // BenchmarkCommand compares the ways to run a short command, turn by turn.
 func BenchmarkCommand(b *testing.B) {
-	ways := waysToRun(b)
+	ways := execVariants(b)
 	for round := 0; b.Loop(); round++ {
 		for _, w := range ways {
 			if round%w.every != 0 {
@@ -240,7 +240,7 @@ func BenchmarkShellProcessor(b *testing.B) {
 
 // BenchmarkCommands64 compares how many short commands a second get through, 64 at once.
 func BenchmarkCommands64(b *testing.B) {
-	ways := waysToRun(b)
+	ways := execVariants(b)
 	for b.Loop() {
 		for _, w := range ways {
 			if w.every != 1 {
@@ -274,13 +274,13 @@ func BenchmarkCommands64(b *testing.B) {
 
 // BenchmarkGigabyte compares how fast a gigabyte of output arrives.
 func BenchmarkGigabyte(b *testing.B) {
-	ways := waysToRun(b)
+	ways := execVariants(b)
 	for b.Loop() {
 		for _, w := range ways {
 			if w.name == "tmux" { // its screen drops most of it
 				continue
 			}
-			var out counted
+			var out byteCounter
 			run := w.start("head -c 1000000000 /dev/zero", &out)
 			before, began := processorTime(b), time.Now()
 			if err := run(); err != nil || out != 1e9 {
@@ -298,10 +298,10 @@ func BenchmarkGigabyte(b *testing.B) {
 	}
 }
 
-type counted int64
+type byteCounter int64
 
-func (c *counted) Write(p []byte) (int, error) {
-	*c += counted(len(p))
+func (c *byteCounter) Write(p []byte) (int, error) {
+	*c += byteCounter(len(p))
 	return len(p), nil
 }
 

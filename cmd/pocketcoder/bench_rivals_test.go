@@ -19,9 +19,9 @@ import (
 
 // rivals are other ways to have a command run by somebody else: ssh to this machine, with a new connection for each
 // command and over a shared one, and a terminal in tmux that is typed into and looked at every 200 ms.
-func rivals(b *testing.B) []*way {
+func rivals(b *testing.B) []*execVariant {
 	b.Helper()
-	var ways []*way
+	var ways []*execVariant
 	connect, err := openSSHD(b)
 	if err != nil {
 		notMeasured(b, "ssh", err)
@@ -33,8 +33,8 @@ func rivals(b *testing.B) []*way {
 		}
 		b.Cleanup(func() { connect("-S", shared, "-O", "exit").Run() })
 		ways = append(ways,
-			&way{name: "ssh", every: 10, start: asProcess(func(command string) *exec.Cmd { return connect(command) })},
-			&way{name: "ssh-shared", every: 10, start: asProcess(func(command string) *exec.Cmd {
+			&execVariant{name: "ssh", every: 10, start: asProcess(func(command string) *exec.Cmd { return connect(command) })},
+			&execVariant{name: "ssh-shared", every: 10, start: asProcess(func(command string) *exec.Cmd {
 				return connect("-S", shared, command)
 			})})
 	}
@@ -42,7 +42,7 @@ func rivals(b *testing.B) []*way {
 		notMeasured(b, "tmux", err)
 		return ways
 	}
-	return append(ways, &way{name: "tmux", every: 10, start: openTmux(b)})
+	return append(ways, &execVariant{name: "tmux", every: 10, start: openTmux(b)})
 }
 
 // openSSHD starts an sshd without privileges, for a key that is thrown away, and gives the client's command line.
@@ -83,8 +83,8 @@ func openSSHD(b *testing.B) (connect func(args ...string) *exec.Cmd, err error) 
 		"ListenAddress=127.0.0.1", "-o", "PidFile=none",
 		"-o", "AuthorizedKeysFile="+file("mine.pub"), "-o", "StrictModes=no", "-o", "UsePAM=no", "-o",
 		"PasswordAuthentication=no")
-	var said bytes.Buffer
-	cmd.Stderr, cmd.SysProcAttr = &said, attr
+	var output bytes.Buffer
+	cmd.Stderr, cmd.SysProcAttr = &output, attr
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func openSSHD(b *testing.B) (connect func(args ...string) *exec.Cmd, err error) 
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return nil, fmt.Errorf("connect to sshd: %w: %s%s", err, out, said.String())
+	return nil, fmt.Errorf("connect to sshd: %w: %s%s", err, out, output.String())
 }
 
 // ordinaryUser is who runs this, or for root, whose sshd needs a directory of the system, the first ordinary user.

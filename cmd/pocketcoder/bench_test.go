@@ -121,7 +121,7 @@ func fill(b *testing.B, d datadir.Dir, n int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	nc, err := openNATSOf(b.Context(), d, keys)
+	nc, err := openNATSInstance(b.Context(), d, keys)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func natsTime(b *testing.B, d datadir.Dir) time.Duration {
 		b.Fatal(err)
 	}
 	began := time.Now()
-	nc, err := openNATSOf(b.Context(), d, keys)
+	nc, err := openNATSInstance(b.Context(), d, keys)
 	took := time.Since(began)
 	if err != nil {
 		b.Fatal(err)
@@ -205,14 +205,14 @@ func upTime(b *testing.B, d datadir.Dir) (took time.Duration, resident float64) 
 	}
 }
 
-// natsOf is the embedded NATS server of a data directory, and a connection to it.
-type natsOf struct {
+// natsInstance is the embedded NATS server of a data directory, and a connection to it.
+type natsInstance struct {
 	*nats.Conn
 	server *natsconf.Server
 }
 
-// openNATSOf starts NATS as up does.
-func openNATSOf(ctx context.Context, d datadir.Dir, keys natsconf.Keys) (n natsOf, err error) {
+// openNATSInstance starts NATS as up does.
+func openNATSInstance(ctx context.Context, d datadir.Dir, keys natsconf.Keys) (n natsInstance, err error) {
 	options, err := keys.Options(natsconf.Core, "pocketcoder")
 	if err != nil {
 		return n, err
@@ -224,7 +224,7 @@ func openNATSOf(ctx context.Context, d datadir.Dir, keys natsconf.Keys) (n natsO
 	return n, err
 }
 
-func (n natsOf) close() {
+func (n natsInstance) close() {
 	n.Conn.Close()
 	n.server.Close()
 }

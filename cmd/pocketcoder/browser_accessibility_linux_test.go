@@ -110,7 +110,7 @@ func (l login) everyEntry(t testing.TB) (chat string) {
 		return len(l.list(t, "messages", `chat = "`+chat+`" && engine_message_status = "failed"`)) > 0
 	})
 	l.say(t, chat, strings.TrimSuffix(twoQuestions, "\n@@next\n@@say thanks")+"\n"+bash("touch a-request-waits"))
-	l.asked(t, chat)
+	l.awaitRequest(t, chat)
 	l.say(t, chat, "@@say it waits")
 	return chat
 }
@@ -120,7 +120,7 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	p := sharedSystem(t)
 	admin := p.admin(t)
 	chat := admin.everyEntry(t)
-	request := admin.asked(t, chat)["id"].(string)
+	request := admin.awaitRequest(t, chat)["id"].(string)
 	subagent := admin.list(t, "subagents", `chat = "`+chat+`"`)[0]["id"].(string)
 	admin.create(t, "ai_prompts", record{"name": "Short", "body": "Be brief."})
 	b := p.newBrowser(t, phoneScreen)

@@ -140,7 +140,7 @@ func TestWhatACommandPrintsAppearsInTheChat(t *testing.T) {
 	b := p.openBrowser(t, phoneScreen)
 	b.visit("/chats/" + chat)
 	admin.say(t, chat, bash("for i in 1 2 3; do echo line $i; done; while [ ! -e go-on ]; do sleep 0.1; done; echo the end"))
-	ask := admin.asked(t, chat)
+	ask := admin.awaitRequest(t, chat)
 	admin.authorize(t, ask)
 	b.sees("the output so far", `document.querySelector("pre.output")?.textContent === "line 1\nline 2\nline 3\n"`)
 	b.shot("live-output")

@@ -317,7 +317,7 @@ func TestARequestDecidedElsewhereChangesInFrontOfAPerson(t *testing.T) {
 	admin := p.admin(t)
 	chat := admin.create(t, "chats", record{"title": "two browsers"})
 	admin.say(t, chat, bash("echo decided twice"))
-	admin.asked(t, chat)
+	admin.awaitRequest(t, chat)
 	one, two := p.openBrowser(t, phoneScreen), p.openBrowser(t, desktopScreen)
 	for _, b := range []*tab{one, two} {
 		b.visit("/chats/" + chat)

@@ -133,7 +133,7 @@ func TestWhatWasDecidedWithoutAConnectionIsSentLater(t *testing.T) {
 	admin, l := p.admin(t), p.newLine(t)
 	chat := admin.create(t, "chats", record{"title": "In a tunnel"})
 	admin.say(t, chat, "Write where the train is.\n"+bash("touch tunnel.txt"))
-	ask := admin.asked(t, chat)
+	ask := admin.awaitRequest(t, chat)
 	b := p.openOver(t, l, phoneScreen)
 	b.over(l, "/chats/"+chat)
 	b.sees("a request", `document.querySelector(".card.draft .decide") !== null`)
@@ -176,7 +176,7 @@ func TestADecisionThatComesTooLateIsRefusedVisibly(t *testing.T) {
 	admin, l := p.admin(t), p.newLine(t)
 	chat := admin.create(t, "chats", record{"title": "Too late"})
 	admin.say(t, chat, bash("touch late.txt"))
-	ask := admin.asked(t, chat)
+	ask := admin.awaitRequest(t, chat)
 	b := p.openOver(t, l, desktopScreen)
 	b.over(l, "/chats/"+chat)
 	b.sees("a request", `document.querySelector(".card.draft .decide") !== null`)
@@ -226,7 +226,7 @@ func notifiedInABrowser(t *testing.T, p *process) {
 	b.do(b.allowNotifications())
 
 	admin.say(t, chat, bash("touch notified.txt"))
-	ask := admin.asked(t, chat)
+	ask := admin.awaitRequest(t, chat)
 	one := phone.next(t)
 	sent := 0
 	// notified delivers a message with the buttons that the phone got, as a push service would, and waits until the

@@ -24,7 +24,7 @@ func TestAPersonChangesTheQueueInABrowser(t *testing.T) {
 			is := is.New(t)
 			chat := admin.create(t, "chats", record{"title": "queue"})
 			admin.say(t, chat, bash("echo the queue waits"))
-			request := admin.asked(t, chat)
+			request := admin.awaitRequest(t, chat)
 			b := p.openBrowser(t, size)
 			b.visit("/chats/" + chat)
 			b.sees("that a message would wait", `document.querySelector("#send button").textContent === "Queue"`)

@@ -33,8 +33,8 @@ func TestAPersonReplaysAChatInABrowser(t *testing.T) {
 			"description": "write the note"})+
 		"\n@@next\n"+call("bash", map[string]any{"command": "rm -r build", "description": "clean up"})+
 		"\n@@next\n@@say The note says **two**.")
-	admin.authorize(t, admin.asked(t, chat))
-	admin.must(t, "PATCH", recordPath("permissions", admin.asked(t, chat)["id"].(string)),
+	admin.authorize(t, admin.awaitRequest(t, chat))
+	admin.must(t, "PATCH", recordPath("permissions", admin.awaitRequest(t, chat)["id"].(string)),
 		record{"status": "denied", "reason": "keep it"}, nil)
 	p.turnEnds(t, chat)
 	for _, size := range []screen{phoneScreen, desktopScreen} {

@@ -20,7 +20,7 @@ func TestRequestsAreDecidedWithKeysAndByARule(t *testing.T) {
 				chat := admin.create(t, "chats", record{"title": fmt.Sprintf("keys %s %d", size.name, i)})
 				chats = append(chats, chat)
 				admin.say(t, chat, bash(fmt.Sprintf("touch %s-%d.txt", size.name, i/2))) // the first two ask for the same
-				admin.asked(t, chat)
+				admin.awaitRequest(t, chat)
 			}
 			b := p.openBrowser(t, size)
 			b.visit("/requests")
@@ -38,7 +38,7 @@ func TestRequestsAreDecidedWithKeysAndByARule(t *testing.T) {
 			b.sees("that both were approved", ofChat(0)+" === undefined && "+ofChat(1)+" === undefined")
 
 			admin.say(t, chats[0], bash("touch always-"+size.name+".txt"))
-			id := admin.asked(t, chats[0])["id"].(string)
+			id := admin.awaitRequest(t, chats[0])["id"].(string)
 			b.visit("/chats/" + chats[0])
 			b.sees("the link to a rule", `document.querySelector(".card.draft .more a") !== null`)
 			b.click(".card.draft .more a")

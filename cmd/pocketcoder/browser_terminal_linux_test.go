@@ -23,7 +23,7 @@ func TestATerminalShowsWhatCommandsPrint(t *testing.T) {
 			chat := admin.create(t, "chats", record{"title": "Fix the parser"})
 			runs := func(command string) {
 				admin.say(t, chat, bash(command))
-				admin.authorize(t, admin.asked(t, chat))
+				admin.authorize(t, admin.awaitRequest(t, chat))
 			}
 			runs(`printf '\033[1;32mPASS\033[0m parser \033[33m(cached)\033[0m\n\033[31mFAIL\033[0m lexer\033[2J\n'; printf '10%%\r100%%\n' >&2; exit 3`)
 			p.finished(t, chat, 0)

@@ -76,8 +76,8 @@ func steps(n int, usage string) string {
 		"\n@@next\n@@wait 3000\n", n) + "@@usage in=1\n@@say over"
 }
 
-// spentBudget is a budget as budget list prints it.
-type spentBudget struct {
+// budgetStatus is a budget as budget list prints it.
+type budgetStatus struct {
 	budgets.Budget
 	Spent *spending.Spending
 }
@@ -115,9 +115,9 @@ func TestABudgetPausesAndMoreResumes(t *testing.T) {
 	is.Equal(n["message.held"], 1)
 	is.Equal(n["message.submitted"], 3)
 	list := p.budget(t, "list", "--json")
-	var all []spentBudget
+	var all []budgetStatus
 	decode(t, list, &all)
-	i := slices.IndexFunc(all, func(b spentBudget) bool { return b.Name == "pauses" })
+	i := slices.IndexFunc(all, func(b budgetStatus) bool { return b.Name == "pauses" })
 	is.Equal([]any{all[i].Chat, all[i].Cost, all[i].Spent.Tokens > 0}, []any{chat, 0.5, true})
 }
 
@@ -256,7 +256,7 @@ func spentToday(t *testing.T, p *process) int64 {
 	t.Helper()
 	p.budget(t, "set", "all", "--tokens", "1000000000")
 	defer p.budget(t, "clear", "all")
-	var list []spentBudget
+	var list []budgetStatus
 	decode(t, p.budget(t, "list", "--json"), &list)
 	return list[0].Spent.Tokens
 }

@@ -21,11 +21,11 @@ import (
 )
 
 // talk runs "pocketcoder chat" in a terminal.
-func (p *process) talk(t *testing.T, args ...string) *seat {
+func (p *process) talk(t *testing.T, args ...string) *terminalSession {
 	t.Helper()
 	cmd := exec.Command(built(t, "pocketcoder"), append([]string{"chat", "--data", string(p.data)}, args...)...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
-	return sit(t, cmd)
+	return startTerminal(t, cmd)
 }
 
 // twoCommands asks for two commands at once.
@@ -133,7 +133,7 @@ func TestModelOfANewChatIsSelectedWithItsFirstMessage(t *testing.T) {
 	untitled := func(c projections.Chat) bool { return c.Title == "New chat" }
 	expect.Eventually(t, "the models are known", func() bool {
 		var m records.Models
-		a, err := handlers.Give(t.Context(), p.Conn, "model.list", records.ListModels{})
+		a, err := handlers.Send(t.Context(), p.Conn, "model.list", records.ListModels{})
 		return err == nil && json.Unmarshal(a.Result, &m) == nil && len(m.Models) > 0
 	})
 	s := p.talk(t)

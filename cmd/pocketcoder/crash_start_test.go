@@ -132,7 +132,7 @@ func messagesBetweenCrashes(t *testing.T, p *process) {
 	chat := p.create(t, "crashes")
 	submit := func(i int) uint64 {
 		t.Helper()
-		accepted, err := handlers.Give(t.Context(), p.Conn, "message.submit", chats.SubmitMessage{
+		accepted, err := handlers.Send(t.Context(), p.Conn, "message.submit", chats.SubmitMessage{
 			Chat: chat, Message: fmt.Sprintf("message-%d", i), Parts: []events.Part{{Type: "text", Text: fmt.Sprintf("@@say answer %d", i)}},
 		})
 		is.NoErr(err)

@@ -128,7 +128,7 @@ func playAll(t *testing.T, p *process, together []crash) {
 // create makes an empty chat.
 func (p *process) create(t *testing.T, title string) (chat string) {
 	t.Helper()
-	a, err := handlers.Give(t.Context(), p.Conn, "chat.create", chats.Create{Title: title})
+	a, err := handlers.Send(t.Context(), p.Conn, "chat.create", chats.Create{Title: title})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func (p *process) resumes(t *testing.T, chat string) map[string]int {
 // allow approves an ask, unless it was settled meanwhile.
 func (p *process) allow(t *testing.T, chat string, a projections.Permission) {
 	t.Helper()
-	_, err := handlers.Give(t.Context(), p.Conn, "permission.decide",
+	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
 		permission.Decide{Chat: chat, Permission: a.EnginePermission, Decision: events.Authorized})
 	if refused := (handlers.Refused{}); err != nil && !(errors.As(err, &refused) && refused.Code == handlers.Conflict) {
 		t.Fatal(err)

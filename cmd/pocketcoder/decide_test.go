@@ -106,7 +106,7 @@ func TestTwoDevicesDecideAtOnceAndOneWins(t *testing.T) {
 	chat := p.chat(t, bash("printf twice >/dev/null"))
 	p.ask(t, chat, 0)
 	admin := p.admin(t)
-	ask := admin.asked(t, chat)
+	ask := admin.awaitRequest(t, chat)
 	bodies := []record{
 		{"status": "authorized"}, {"status": "authorized", "edited": "printf first"}, {"status": "authorized", "edited": "printf second"}, {"status": "denied", "reason": "not so"},
 	}
@@ -185,18 +185,18 @@ func (p *process) referred(t testing.TB, chat string, ask events.PermissionAsk) 
 	})
 }
 
-// madeRule is a rule as policy list prints it.
-type madeRule struct{ ID, Rule, State, Chat, Expires, Author string }
+// ruleEntry is a rule as policy list prints it.
+type ruleEntry struct{ ID, Rule, State, Chat, Expires, Author string }
 
 // rulesOf are the rules that are made for a chat.
-func (p *process) rulesOf(t testing.TB, chat string) (rules []madeRule) {
+func (p *process) rulesOf(t testing.TB, chat string) (rules []ruleEntry) {
 	t.Helper()
 	stdout, stderr, code := p.cli(t, "", "policy", "list", "--json")
 	if code != 0 {
 		t.Fatalf("policy list: %d %s", code, stderr)
 	}
 	decode(t, stdout, &rules)
-	return slices.DeleteFunc(rules, func(r madeRule) bool { return r.Chat != chat })
+	return slices.DeleteFunc(rules, func(r ruleEntry) bool { return r.Chat != chat })
 }
 
 func TestRuleForATimeAsksAgainAfterwards(t *testing.T) {
@@ -205,8 +205,8 @@ func TestRuleForATimeAsksAgainAfterwards(t *testing.T) {
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("touch one"))
 	ask := p.ask(t, chat, 0)
-	_, err := handlers.Give(t.Context(), p.Conn, "permission.always",
-		permission.Always{Chat: chat, Permission: ask.ID, Scope: permission.ScopeChat, For: "2s"})
+	_, err := handlers.Send(t.Context(), p.Conn, "permission.always",
+		permission.AllowAlways{Chat: chat, Permission: ask.ID, Scope: permission.ScopeChat, For: "2s"})
 	is.NoErr(err)
 	p.turnEnds(t, chat)
 	kept := p.rulesOf(t, chat)
@@ -286,7 +286,7 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 	is.True(strings.Contains(stdout, "bash: git status*") && strings.Contains(stdout, "built in") &&
 		strings.Contains(stdout, "deny bash: touch *"))
 	// made at the command line
-	is.True(slices.ContainsFunc(p.rulesOf(t, chat), func(r madeRule) bool { return r.Author == "operator" }))
+	is.True(slices.ContainsFunc(p.rulesOf(t, chat), func(r ruleEntry) bool { return r.Author == "operator" }))
 	stdout, _, _ = p.cli(t, "", "policy", "list")
 	expect.Lacks(t, stdout, "built in")
 	// no such chat

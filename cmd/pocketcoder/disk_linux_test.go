@@ -75,7 +75,7 @@ func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 		r := admin.do(t, "POST", "/api/collections/chats/records", record{"title": "none"})
 		is.Equal(r.code, http.StatusServiceUnavailable)
 		expect.Contains(t, r.body, refusalOfAFullDisk)
-		_, err := handlers.Give(t.Context(), p.Conn, "permission.decide",
+		_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
 			permission.Decide{Chat: waiting, Permission: ask.ID, Decision: events.Authorized})
 		refused := handlers.Refused{}
 		is.True(errors.As(err, &refused))
@@ -88,7 +88,7 @@ func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 		expect.Eventually(t, "an append has met the full disk, and the operator can read it", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, _ = handlers.Give(ctx, p.Conn, "turn.abort", chats.AbortTurn{Chat: done}) // the one command that is not refused
+			_, _ = handlers.Send(ctx, p.Conn, "turn.abort", chats.AbortTurn{Chat: done}) // the one command that is not refused
 			return strings.Count(p.output.String(), "no space left on device") > lines
 		})
 

@@ -35,7 +35,7 @@ func startWorker(t *testing.T) *remoteWorker {
 	d := datadir.Dir(t.TempDir())
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
 	is.NoErr(err)
-	connected, err := openNATSOf(t.Context(), d, keys)
+	connected, err := openNATSInstance(t.Context(), d, keys)
 	is.NoErr(err)
 	t.Cleanup(connected.close)
 	nc, url := connected.Conn, connected.server.ClientURL()

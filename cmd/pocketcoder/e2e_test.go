@@ -35,7 +35,7 @@ import (
 // where they are built once. ordinary is one running system for the tests that do not need one of their own.
 var (
 	binaries string
-	ordinary shared
+	ordinary sharedInstance
 	started  struct { // shared systems
 		sync.Mutex
 		all []*process
@@ -150,15 +150,15 @@ type process struct {
 	env       []string // on top of the test's own
 }
 
-// shared is a running system that several tests share, each with chats of its own. The first of them starts it.
-type shared struct {
+// sharedInstance is a running system that several tests share, each with chats of its own. The first of them starts it.
+type sharedInstance struct {
 	args        func() []string // nil for none
 	asDelivered bool            // with the rules alone that everybody has
 	once        sync.Once
 	p           *process
 }
 
-func (s *shared) system(t *testing.T) *process {
+func (s *sharedInstance) system(t *testing.T) *process {
 	t.Helper()
 	opencodetest.Tools(t) // may end the test, and must not do so within the once
 	s.once.Do(func() {
@@ -194,7 +194,7 @@ func (s *shared) system(t *testing.T) *process {
 
 // openSystem is a system in which a person is asked for each host, todo lists and general subagents are allowed, and
 // commands see the directory exposed beside the workspace.
-var openSystem = shared{args: func() []string {
+var openSystem = sharedInstance{args: func() []string {
 	return []string{"--network", "ask", "--allow", "todowrite: *", "--allow", "task: general", "--expose",
 		filepath.Join(binaries, "link-to-exposed")}
 }}
@@ -373,7 +373,7 @@ func (p *process) stop() {
 // chat makes a chat and submits a first message: a script of the demo model.
 func (p *process) chat(t testing.TB, script string) (chat string) {
 	t.Helper()
-	a, err := handlers.Give(t.Context(), p.Conn, "chat.create", chats.Create{Title: t.Name()[:min(100, len(t.Name()))]})
+	a, err := handlers.Send(t.Context(), p.Conn, "chat.create", chats.Create{Title: t.Name()[:min(100, len(t.Name()))]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -384,7 +384,7 @@ func (p *process) chat(t testing.TB, script string) (chat string) {
 // submit submits a message to a chat and gives its id.
 func (p *process) submit(t testing.TB, chat, script string) (message string) {
 	t.Helper()
-	a, err := handlers.Give(t.Context(), p.Conn, "message.submit",
+	a, err := handlers.Send(t.Context(), p.Conn, "message.submit",
 		chats.SubmitMessage{Chat: chat, Parts: []events.Part{{Type: "text", Text: script}}})
 	if err != nil {
 		t.Fatal(err)
@@ -395,7 +395,7 @@ func (p *process) submit(t testing.TB, chat, script string) (message string) {
 // decide decides an ask.
 func (p *process) decide(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision, reason string) {
 	t.Helper()
-	_, err := handlers.Give(t.Context(), p.Conn, "permission.decide",
+	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
 		permission.Decide{Chat: chat, Permission: ask.ID, Decision: d, Reason: reason})
 	if err != nil {
 		t.Fatal(err)

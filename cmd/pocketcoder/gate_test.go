@@ -96,10 +96,10 @@ func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			asked := p.denied(t, c.script)
-			is.Equal(asked.Permission, c.permission)
-			if !strings.Contains(asked.ReferredReason, c.says) {
-				t.Errorf("%q does not say %q", asked.ReferredReason, c.says)
+			request := p.denied(t, c.script)
+			is.Equal(request.Permission, c.permission)
+			if !strings.Contains(request.ReferredReason, c.says) {
+				t.Errorf("%q does not say %q", request.ReferredReason, c.says)
 			}
 		})
 	}
@@ -165,14 +165,15 @@ func TestWhatOpenCodeCannotSeeIsNoRequest(t *testing.T) {
 	}
 	is.Equal(len(p.leftToAPerson(t, chat)), 0)
 
-	asked := p.denied(t, call("read", map[string]any{"filePath": exposed() + "/notes.txt"}))
-	is.Equal(asked.ReferredReason, "no rule allows it")
+	request := p.denied(t, call("read", map[string]any{"filePath": exposed() + "/notes.txt"}))
+	is.Equal(request.ReferredReason, "no rule allows it")
 	data := filepath.Join(string(p.data), "opencode", "data", "opencode", "tool-output", "x")
 	is.Equal(p.denied(t, call("read", map[string]any{"filePath": data})).ReferredReason, "no rule allows it")
 }
 
 // unconfinedSystem starts a system with the rules that everybody has, whose OpenCode sees the whole machine.
-var unconfinedSystem = shared{args: func() []string { return []string{"--isolation", "none"} }, asDelivered: true}
+var unconfinedSystem = sharedInstance{args: func() []string { return []string{"--isolation", "none"} },
+	asDelivered: true}
 
 func TestAFIFONeverStopsOpenCode(t *testing.T) {
 	t.Parallel()

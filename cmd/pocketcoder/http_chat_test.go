@@ -25,14 +25,14 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// momentIn is what replay answers with.
-type momentIn struct {
+// replayAnswer is what replay answers with.
+type replayAnswer struct {
 	Sequence                                                uint64
 	Chat                                                    record
 	Messages, Permissions, Questions, Executions, Subagents []record
 }
 
-func (l login) moment(t testing.TB, chat string, at uint64) (m momentIn) {
+func (l login) moment(t testing.TB, chat string, at uint64) (m replayAnswer) {
 	t.Helper()
 	l.must(t, "GET", fmt.Sprintf("/api/chats/%s/replay?at=%d", chat, at), nil, &m)
 	return m
@@ -45,7 +45,7 @@ func TestMomentsOfATurnAreSeenAgain(t *testing.T) {
 	admin := p.admin(t)
 	chat := admin.create(t, "chats", record{"title": "moments"})
 	admin.say(t, chat, bash("echo seen"))
-	admin.authorize(t, admin.asked(t, chat))
+	admin.authorize(t, admin.awaitRequest(t, chat))
 	p.turnEnds(t, chat)
 	admin.end(t, chat)
 	at := func(kind string) uint64 { return p.event(t, chat, kind, nil).Seq }
@@ -66,11 +66,11 @@ func TestMomentsOfATurnAreSeenAgain(t *testing.T) {
 	is.Equal(finished.Executions[0]["status"], "completed")
 	is.Equal(len(finished.Messages), 2) // what the model said then comes after it
 
-	var now, then momentIn
+	var now, then replayAnswer
 	byID := func(a, b record) int { return strings.Compare(a["id"].(string), b["id"].(string)) }
 	expect.Eventually(t, "the moment of the last event shows what there is now", func() bool {
 		all := p.history(t, chat)
-		now = momentIn{Sequence: all[len(all)-1].Seq}
+		now = replayAnswer{Sequence: all[len(all)-1].Seq}
 		admin.must(t, "GET", recordPath("chats", chat), nil, &now.Chat)
 		for name, list := range map[string]*[]record{
 			"messages": &now.Messages, "permissions": &now.Permissions, "questions": &now.Questions, "executions": &now.Executions, "subagents": &now.Subagents,
@@ -113,7 +113,7 @@ func TestDeletedChatStopsItsCommandAndIsGone(t *testing.T) {
 	chat := admin.create(t, "chats", record{"title": "deleted"})
 	path := filepath.Join(p.dir(t), "pids")
 	admin.say(t, chat, bash("echo $$ > "+path+"; sleep 300 & echo $! >> "+path+"; wait"))
-	ask := admin.asked(t, chat)
+	ask := admin.awaitRequest(t, chat)
 	admin.authorize(t, ask)
 	pids := pidsIn(t, path, 2)
 

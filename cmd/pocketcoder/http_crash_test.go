@@ -22,11 +22,11 @@ func clientsGoOn(t *testing.T, p *process) {
 	admin := p.admin(t)
 	asking := admin.create(t, "chats", record{"title": "survived"})
 	admin.say(t, asking, bash(fmt.Sprintf(shortCommand, "survived")))
-	draft := admin.asked(t, asking)
+	draft := admin.awaitRequest(t, asking)
 	talking := admin.create(t, "chats", record{"title": "talking"})
 	admin.say(t, talking, "@@text n=400 delay=20")
 
-	stream := newPieces(t, "/api/events?subject=evt.chat.>")
+	stream := newCutStream(t, "/api/events?subject=evt.chat.>")
 	begun := func(f frame) bool {
 		return f.event == "opencode.message.part.updated" && strings.Contains(f.data, talking) &&
 			strings.Contains(f.data, `"step-start"`)

@@ -136,9 +136,9 @@ func (l login) whole(t *testing.T, path string, last func(frame) bool) []frame {
 	return read
 }
 
-// pieces is a stream that is read in connections which are cut at random places, each resumed after the last whole
+// cutStream is a stream that is read in connections which are cut at random places, each resumed after the last whole
 // event that came.
-type pieces struct {
+type cutStream struct {
 	path     string
 	random   *rand.Rand
 	lengths  int64 // of a connection, in bytes: at most, and mostly much less
@@ -146,14 +146,14 @@ type pieces struct {
 	cuts     int
 }
 
-func newPieces(t *testing.T, path string) *pieces {
+func newCutStream(t *testing.T, path string) *cutStream {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("cut at random, seed %d", seed)
-	return &pieces{path: path, random: rand.New(rand.NewPCG(seed, 0)), lengths: 16 << 10}
+	return &cutStream{path: path, random: rand.New(rand.NewPCG(seed, 0)), lengths: 16 << 10}
 }
 
 // until reads on to the frame that is the last.
-func (s *pieces) until(ctx context.Context, l login, last func(frame) bool) error {
+func (s *cutStream) until(ctx context.Context, l login, last func(frame) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	for {
@@ -167,7 +167,7 @@ func (s *pieces) until(ctx context.Context, l login, last func(frame) bool) erro
 }
 
 // connect reads one connection to its end.
-func (s *pieces) connect(ctx context.Context, l login, length int64, last func(frame) bool) (found bool, err error) {
+func (s *cutStream) connect(ctx context.Context, l login, length int64, last func(frame) bool) (found bool, err error) {
 	after := ""
 	if n := len(s.received); n > 0 {
 		after = s.received[n-1].id

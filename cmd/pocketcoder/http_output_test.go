@@ -35,7 +35,7 @@ func TestOutputIsReadWhileItIsWritten(t *testing.T) {
 	chat := admin.create(t, "chats", record{"title": "output"})
 	dir := p.dir(t)
 	admin.say(t, chat, bash(fmt.Sprintf("cd %s; echo first; echo aside >&2; until [ -e go ]; do sleep 0.02; done; echo second", dir)))
-	admin.authorize(t, admin.asked(t, chat))
+	admin.authorize(t, admin.awaitRequest(t, chat))
 	path := "/api/executions/" + admin.running(t, chat) + "/output"
 
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
@@ -72,7 +72,7 @@ func TestLargeOutputIsReadWhole(t *testing.T) {
 	chat := admin.create(t, "chats", record{"title": "large output"})
 	dir := p.dir(t)
 	admin.say(t, chat, bash(fmt.Sprintf("cd %s; { echo begun; until [ -e go ]; do sleep 0.02; done; head -c 5242874 /dev/urandom; } | tee large.bin", dir)))
-	admin.authorize(t, admin.asked(t, chat))
+	admin.authorize(t, admin.awaitRequest(t, chat))
 	path := "/api/executions/" + admin.running(t, chat) + "/output"
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()

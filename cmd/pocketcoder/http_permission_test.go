@@ -67,7 +67,7 @@ func TestAgentsAskAndTheirApprovalsRunNothing(t *testing.T) {
 	is.Equal(shell.ProcessState.ExitCode(), wire.ExitRefused)
 
 	owner.say(t, chat, bash(forged)) // the same command, of OpenCode's
-	real := owner.asked(t, chat)
+	real := owner.awaitRequest(t, chat)
 	is.True(real["id"] != draft.ID)
 	owner.must(t, "PATCH", recordPath("permissions", real["id"].(string)), record{"status": "denied"}, nil)
 	p.turnEnds(t, chat)

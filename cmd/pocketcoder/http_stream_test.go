@@ -28,13 +28,13 @@ func TestStreamThatIsCutAnywhereResumesExactly(t *testing.T) {
 	admin := p.admin(t)
 	chat := admin.create(t, "chats", record{"title": "cut"})
 	path, last := "/api/chats/"+chat+"/events", kind("updated", "the end")
-	cut := newPieces(t, path)
+	cut := newCutStream(t, path)
 	ended := make(chan error, 1)
 	go func() { ended <- cut.until(t.Context(), admin, last) }()
 
 	admin.say(t, chat, "@@reason n=5 delay=10\n@@text n=30 delay=10\n"+
 		bash("for i in 1 2 3; do echo $i; echo $i >&2; done"))
-	admin.authorize(t, admin.asked(t, chat))
+	admin.authorize(t, admin.awaitRequest(t, chat))
 	p.turnEnds(t, chat)
 	admin.end(t, chat)
 	is.NoErr(<-ended)

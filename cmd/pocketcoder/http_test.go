@@ -126,8 +126,8 @@ func (l login) say(t testing.TB, chat, script string) {
 	l.create(t, "messages", record{"chat": chat, "role": "user", "parts": []record{{"type": "text", "text": script}}})
 }
 
-// asked waits for the ask of a chat that is nobody's yet.
-func (l login) asked(t testing.TB, chat string) (ask record) {
+// awaitRequest waits for the ask of a chat that is nobody's yet.
+func (l login) awaitRequest(t testing.TB, chat string) (ask record) {
 	t.Helper()
 	expect.Eventually(t, "chat "+chat+" asks", func() bool {
 		drafts := l.list(t, "permissions", `chat = "`+chat+`" && status = "draft"`)

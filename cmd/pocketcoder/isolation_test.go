@@ -34,9 +34,9 @@ func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			env, said := clitest.Environment(map[string]string{"POCKETCODER_MEMORY": c.memory})
+			env, output := clitest.Environment(map[string]string{"POCKETCODER_MEMORY": c.memory})
 			is.Equal(run(t.Context(), env, c.args), cli.ErrUsage)
-			expect.Contains(t, said.String(), c.says) // c.says
+			expect.Contains(t, output.String(), c.says) // c.says
 		})
 	}
 }

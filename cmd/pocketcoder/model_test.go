@@ -95,7 +95,7 @@ func oldChatGoesOn(t *testing.T, p *process, server, certificate string) {
 	is := is.New(t)
 	chat := p.chat(t, "@@say one")
 	p.turnEnds(t, chat)
-	_, err := handlers.Give(t.Context(), p.Conn, "model.select", records.SelectModel{Chat: chat, Model: "demo"})
+	_, err := handlers.Send(t.Context(), p.Conn, "model.select", records.SelectModel{Chat: chat, Model: "demo"})
 	is.NoErr(err)
 	p.stop()
 
@@ -118,7 +118,7 @@ func oldChatGoesOn(t *testing.T, p *process, server, certificate string) {
 	// The selection of the demo model is gone; what is there now can be selected, and nothing else.
 	expect.Eventually(t, "the models of this start are known", func() bool {
 		var m records.Models
-		a, err := handlers.Give(t.Context(), p.Conn, "model.list", records.ListModels{Chat: chat})
+		a, err := handlers.Send(t.Context(), p.Conn, "model.list", records.ListModels{Chat: chat})
 		return err == nil && json.Unmarshal(a.Result, &m) == nil && m.Configured == "custom/org/gpt-5-scripted" &&
 			slices.Equal(m.Models, []string{"custom/org/gpt-5-scripted"})
 	})
@@ -132,7 +132,7 @@ func oldChatGoesOn(t *testing.T, p *process, server, certificate string) {
 	p.submit(t, chat, "@@say three")
 	p.turnEnds(t, chat)
 	is.Equal(p.answeredBy(t, chat)[2], "custom/org/gpt-5-scripted")
-	_, err = handlers.Give(t.Context(), p.Conn, "model.select", records.SelectModel{Chat: chat})
+	_, err = handlers.Send(t.Context(), p.Conn, "model.select", records.SelectModel{Chat: chat})
 	is.NoErr(err)
 
 	health := admin.do(t, "GET", "/api/health", nil).body

@@ -16,12 +16,12 @@ import (
 	"pocketcoder/projections"
 )
 
-func (p *process) ownShell(t *testing.T, args ...string) *seat {
+func (p *process) ownShell(t *testing.T, args ...string) *terminalSession {
 	t.Helper()
 	cmd := exec.Command(built(t, "pocketcoder"), append([]string{"sandbox", "shell", "--data", string(p.data)},
 		args...)...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
-	return sit(t, cmd)
+	return startTerminal(t, cmd)
 }
 
 func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {

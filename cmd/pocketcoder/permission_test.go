@@ -68,7 +68,7 @@ func TestFirstDecisionWins(t *testing.T) {
 // conflict decides an ask that is settled, and gives the words of the refusal.
 func (p *process) conflict(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision) string {
 	t.Helper()
-	_, err := handlers.Give(t.Context(), p.Conn, "permission.decide",
+	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
 		permission.Decide{Chat: chat, Permission: ask.ID, Decision: d})
 	var refused handlers.Refused
 	if !errors.As(err, &refused) || refused.Code != handlers.Conflict {

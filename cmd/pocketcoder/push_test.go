@@ -20,10 +20,10 @@ import (
 // phone is a push service with one device behind it.
 type phone struct {
 	*httptest.Server
-	got chan pushed
+	got chan pushMessage
 }
 
-type pushed struct {
+type pushMessage struct {
 	at     time.Time
 	method string
 	header http.Header
@@ -35,9 +35,9 @@ type pushed struct {
 
 func newPhone(t *testing.T) phone {
 	t.Helper()
-	p := phone{got: make(chan pushed, 64)}
+	p := phone{got: make(chan pushMessage, 64)}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		one := pushed{at: time.Now(), method: r.Method, header: r.Header}
+		one := pushMessage{at: time.Now(), method: r.Method, header: r.Header}
 		body, _ := io.ReadAll(r.Body)
 		_ = json.Unmarshal(body, &one)
 		p.got <- one
@@ -47,19 +47,19 @@ func newPhone(t *testing.T) phone {
 }
 
 // next waits for a request.
-func (p phone) next(t *testing.T) pushed {
+func (p phone) next(t *testing.T) pushMessage {
 	t.Helper()
 	select {
 	case one := <-p.got:
 		return one
 	case <-time.After(eventTimeout):
 		t.Fatal("the phone gets nothing")
-		return pushed{}
+		return pushMessage{}
 	}
 }
 
 // address returns where a button leads.
-func (one pushed) address(t *testing.T, label string) string {
+func (one pushMessage) address(t *testing.T, label string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(one.header.Get("Actions"), "http, "+label+", ")
 	if !found {
@@ -70,7 +70,7 @@ func (one pushed) address(t *testing.T, label string) string {
 }
 
 // press sends the request that ntfy sends when a person presses a button.
-func (one pushed) press(t *testing.T, label string) int {
+func (one pushMessage) press(t *testing.T, label string) int {
 	t.Helper()
 	resp, err := http.Post(one.address(t, label), "", nil)
 	if err != nil {

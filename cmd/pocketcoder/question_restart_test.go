@@ -69,23 +69,23 @@ func questionsSurviveRestarts(t *testing.T, p *process) {
 	p.check(t, seen)
 }
 
-// halfAnswered is a chat in which one of two questions is answered.
-type halfAnswered struct {
+// partlyAnswered is a chat in which one of two questions is answered.
+type partlyAnswered struct {
 	chat  string
 	asked events.QuestionAsk
 }
 
-func (p *process) halfAnswered(t *testing.T) halfAnswered {
+func (p *process) halfAnswered(t *testing.T) partlyAnswered {
 	t.Helper()
 	chat := p.chat(t, twoQuestions)
-	asked := p.asked(t, chat)
-	is.New(t).NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 1,
+	ask := p.awaitQuestion(t, chat)
+	is.New(t).NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: ask.ID, Index: 1,
 		Answers: []string{"A", "my own"}}))
-	return halfAnswered{chat, asked}
+	return partlyAnswered{chat, ask}
 }
 
 // resumed checks that after a restart the other question waits, and that its answer resumes the turn.
-func (q halfAnswered) resumed(t *testing.T, p *process) {
+func (q partlyAnswered) resumed(t *testing.T, p *process) {
 	t.Helper()
 	is := is.New(t)
 	p.forgotten(t, q.chat)
@@ -107,7 +107,7 @@ func (q halfAnswered) resumed(t *testing.T, p *process) {
 }
 
 // staysResumed checks that a further restart resumes nothing again.
-func (q halfAnswered) staysResumed(t *testing.T, p *process) {
+func (q partlyAnswered) staysResumed(t *testing.T, p *process) {
 	t.Helper()
 	is := is.New(t)
 	p.submit(t, q.chat, "@@say still here")
@@ -131,7 +131,7 @@ func interruptedQuestionEnds(t *testing.T, p *process) {
 		chatIDs[name] = p.chat(t, twoQuestions)
 	}
 	for name, chat := range chatIDs {
-		asked[name] = p.asked(t, chat)
+		asked[name] = p.awaitQuestion(t, chat)
 	}
 	killOpenCode(t, p)
 	for _, chat := range chatIDs {

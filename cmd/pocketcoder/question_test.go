@@ -22,8 +22,8 @@ var twoQuestions = call("question", map[string]any{"questions": []map[string]any
 	{"question": "Which letters?", "header": "Letters", "multiple": true, "options": []map[string]any{{"label": "A", "description": "first"}, {"label": "B", "description": "second"}}},
 }}) + "\n@@next\n@@say thanks"
 
-// asked waits for the questions of a chat. The tool that asks them needs no permission.
-func (p *process) asked(t testing.TB, chat string) (q events.QuestionAsk) {
+// awaitQuestion waits for the questions of a chat. The tool that asks them needs no permission.
+func (p *process) awaitQuestion(t testing.TB, chat string) (q events.QuestionAsk) {
 	t.Helper()
 	if err := json.Unmarshal(p.event(t, chat, "opencode.question.asked", nil).Data, &q); err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func (p *process) asked(t testing.TB, chat string) (q events.QuestionAsk) {
 
 func (p *process) answer(t testing.TB, a chats.AnswerQuestion) error {
 	t.Helper()
-	_, err := handlers.Give(t.Context(), p.Conn, "question.answer", a)
+	_, err := handlers.Send(t.Context(), p.Conn, "question.answer", a)
 	return err
 }
 
@@ -42,7 +42,7 @@ func TestAnswersReachTheModelWhenAllAreGiven(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, twoQuestions)
-	asked := p.asked(t, chat)
+	ask := p.awaitQuestion(t, chat)
 	open := rows[projections.Question](t, p, "questions", chat)
 	is.Equal(len(open), 2)
 	is.Equal([]string{open[0].Question, open[0].Status, open[1].Question},
@@ -50,11 +50,11 @@ func TestAnswersReachTheModelWhenAllAreGiven(t *testing.T) {
 	is.Equal(string(open[1].Choices), `["A","B"]`)
 	is.Equal([]bool{open[0].Multiple, open[1].Multiple}, []bool{false, true})
 
-	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 1, Answers: []string{"A", "my own"}}))
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: ask.ID, Index: 1, Answers: []string{"A", "my own"}}))
 	is.Equal(p.row(t, chat).Turn, projections.TurnAssistant) // one is open
-	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 0, Answers: []string{"Blue"}}))
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: ask.ID, Index: 0, Answers: []string{"Blue"}}))
 	// the first wins
-	is.True(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: 0, Answers: []string{"Red"}}) != nil)
+	is.True(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: ask.ID, Index: 0, Answers: []string{"Red"}}) != nil)
 	p.turnEnds(t, chat)
 	output := p.tools(t, chat)[0].State.Output
 	expect.Contains(t, output, `"Which colour?"="Blue"`)
@@ -73,8 +73,8 @@ func TestRejectedQuestionStopsTheTurn(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, twoQuestions)
-	asked := p.asked(t, chat)
-	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Rejected: true}))
+	ask := p.awaitQuestion(t, chat)
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: ask.ID, Rejected: true}))
 	p.turnEnds(t, chat)
 	is.Equal(p.tools(t, chat)[0].State.Status, "error")
 	is.Equal(p.text(t, chat), "")
@@ -88,8 +88,8 @@ func TestAbortedQuestionExpires(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	here, there := p.chat(t, twoQuestions), p.chat(t, twoQuestions)
-	p.asked(t, here)
-	p.asked(t, there)
+	p.awaitQuestion(t, here)
+	p.awaitQuestion(t, there)
 	p.abort(t, here)
 	api, _ := p.engine(t)
 	is.NoErr(api.Abort(t.Context(), p.row(t, there).Session)) // in OpenCode's own interface
@@ -118,10 +118,10 @@ func TestSubagentsQuestionIsAnsweredInTheChatOfItsParent(t *testing.T) {
 	chat := p.chat(t, call("task", map[string]any{"description": "test", "subagent_type": "general",
 		"prompt": twoQuestions})+"\n@@next\n@@say all done")
 	p.approve(t, chat, 0)
-	asked := p.asked(t, chat)
-	is.True(asked.SessionID != p.row(t, chat).Session)
+	ask := p.awaitQuestion(t, chat)
+	is.True(ask.SessionID != p.row(t, chat).Session)
 	for index, words := range []string{"Red", "B"} {
-		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: asked.ID, Index: index, Answers: []string{words}}))
+		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: ask.ID, Index: index, Answers: []string{words}}))
 	}
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "thanks|all done")

@@ -114,7 +114,7 @@ func (p *process) approve(t testing.TB, chat string, n int) events.PermissionAsk
 // abort stops what runs in a chat.
 func (p *process) abort(t testing.TB, chat string) {
 	t.Helper()
-	if _, err := handlers.Give(t.Context(), p.Conn, "turn.abort", chats.AbortTurn{Chat: chat}); err != nil {
+	if _, err := handlers.Send(t.Context(), p.Conn, "turn.abort", chats.AbortTurn{Chat: chat}); err != nil {
 		t.Fatal(err)
 	}
 }

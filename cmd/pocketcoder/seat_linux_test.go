@@ -15,8 +15,8 @@ import (
 	"pocketcoder/expect"
 )
 
-// seat is a person at a terminal in which a program runs.
-type seat struct {
+// terminalSession is a person at a terminal in which a program runs.
+type terminalSession struct {
 	t      *testing.T
 	person *os.File
 	seen   expect.Buffer // everything the terminal was given, byte for byte
@@ -24,13 +24,13 @@ type seat struct {
 	cmd    *exec.Cmd
 }
 
-// sit runs a program in a terminal of 120 by 40 characters.
-func sit(t *testing.T, cmd *exec.Cmd) *seat {
+// startTerminal runs a program in a terminal of 120 by 40 characters.
+func startTerminal(t *testing.T, cmd *exec.Cmd) *terminalSession {
 	t.Helper()
 	is := is.New(t)
 	terminal, person := cmdtest.Terminal(t)
 	is.NoErr(unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120}))
-	s := &seat{t: t, person: person, exited: make(chan struct{}), cmd: cmd}
+	s := &terminalSession{t: t, person: person, exited: make(chan struct{}), cmd: cmd}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	is.NoErr(cmd.Start())
@@ -50,14 +50,14 @@ func sit(t *testing.T, cmd *exec.Cmd) *seat {
 }
 
 // attach runs "pocketcoder attach" in a terminal.
-func (p *process) attach(t *testing.T, args ...string) *seat {
+func (p *process) attach(t *testing.T, args ...string) *terminalSession {
 	t.Helper()
 	cmd := exec.Command(built(t, "pocketcoder"), append([]string{"attach", "--data", string(p.data)}, args...)...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "TMUX=/nowhere,1,0")
-	return sit(t, cmd)
+	return startTerminal(t, cmd)
 }
 
-func (s *seat) types(text string) {
+func (s *terminalSession) types(text string) {
 	s.t.Helper()
 	if _, err := s.person.WriteString(text); err != nil {
 		s.t.Fatal(err)
@@ -66,7 +66,7 @@ func (s *seat) types(text string) {
 
 // presses types C-b and, once tmux has taken that, what follows: keys that come within a millisecond are pasted text
 // to tmux (assume-paste-time), and do nothing.
-func (s *seat) presses(v tmux, chat, keys string) {
+func (s *terminalSession) presses(v tmux, chat, keys string) {
 	s.t.Helper()
 	defer s.tell()
 	waiting := func() bool { // for what follows C-b
@@ -91,21 +91,21 @@ func (s *seat) presses(v tmux, chat, keys string) {
 }
 
 // sees waits until the terminal was given a text.
-func (s *seat) sees(text string) {
+func (s *terminalSession) sees(text string) {
 	s.t.Helper()
 	defer s.tell()
 	expect.Eventually(s.t, "the person sees "+text, func() bool { return strings.Contains(s.seen.String(), text) })
 }
 
 // tell shows in a test that failed what the terminal was given.
-func (s *seat) tell() {
+func (s *terminalSession) tell() {
 	if s.t.Failed() {
 		s.t.Logf("the terminal was given %q", s.seen.String())
 	}
 }
 
 // leaves waits until the program has ended.
-func (s *seat) leaves() {
+func (s *terminalSession) leaves() {
 	s.t.Helper()
 	defer s.tell()
 	expect.Eventually(s.t, "the program has ended", func() bool {

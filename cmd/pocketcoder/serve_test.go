@@ -183,14 +183,14 @@ func anotherNodeTakesOver(t *testing.T, first, second *process) {
 		f, err = nextFrame(realtime)
 		is.NoErr(err)
 	}
-	two.authorize(t, two.asked(t, chat))
+	two.authorize(t, two.awaitRequest(t, chat))
 	first.turnEnds(t, chat)
 	second.turnEnds(t, chat)
 	is.Equal(expect.ReadFile(t, filepath.Join(first.workspace, "ran")), "one\n")
 	is.Equal(two.do(t, "GET", "/api/pocketcoder/chats/"+chat+"/todo", nil).code, http.StatusOK) // it is asked over NATS
 	// the node with the engine sends the signal
 	two.say(t, chat, bash("sleep 1000"))
-	two.authorize(t, two.asked(t, chat))
+	two.authorize(t, two.awaitRequest(t, chat))
 	running := two.running(t, chat)
 	first.event(t, chat, events.ExecStarted{}.Kind(), func(e events.Event) bool {
 		return strings.Contains(string(e.Data), running)
@@ -203,7 +203,7 @@ func anotherNodeTakesOver(t *testing.T, first, second *process) {
 
 	// The node dies while a request waits. A message comes before the other has taken over.
 	two.say(t, chat, bash("echo two >> ran"))
-	ask := two.asked(t, chat)
+	ask := two.awaitRequest(t, chat)
 	other := two.create(t, "chats", record{"title": "meanwhile"})
 	killed := time.Now()
 	first.kill()

@@ -111,9 +111,9 @@ func TestFormerNamesOfCommandsStillWork(t *testing.T) {
 
 func TestWithoutAHomeTheDataDirectoryMustBeNamed(t *testing.T) {
 	is := is.New(t)
-	env, said := clitest.Environment(nil)
+	env, output := clitest.Environment(nil)
 	is.Equal(run(t.Context(), env, []string{"chats"}), cli.ErrUsage)
-	is.Equal(said.String(), "chats: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n")
+	is.Equal(output.String(), "chats: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n")
 }
 
 func TestNothingRunningIsSaid(t *testing.T) {

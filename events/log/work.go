@@ -96,15 +96,15 @@ func (l *Log) takeWork(ctx context.Context, name string, filters []string, most 
 	}
 }
 
-// handedOut is an event that the server handed out and that is not finished.
-type handedOut interface {
+// workMessage is an event that the server handed out and that is not finished.
+type workMessage interface {
 	Ack() error
 	NakWithDelay(time.Duration) error
 	InProgress() error
 }
 
 // finish tells the server whether an event is done.
-func finish(ctx context.Context, m handedOut, e events.Event, err error, failed func(events.Event, error)) error {
+func finish(ctx context.Context, m workMessage, e events.Event, err error, failed func(events.Event, error)) error {
 	if err != nil {
 		if ctx.Err() == nil { // a stop is no failure; the next process goes on
 			failed(e, err)
@@ -119,8 +119,8 @@ func finish(ctx context.Context, m handedOut, e events.Event, err error, failed 
 	return err
 }
 
-// Worked returns the sequence up to which a worker has handled all its events, 0 if it has handled none.
-func (l *Log) Worked(ctx context.Context, name string) (uint64, error) {
+// LastAcked returns the sequence up to which a worker has handled all its events, 0 if it has handled none.
+func (l *Log) LastAcked(ctx context.Context, name string) (uint64, error) {
 	consumer, err := l.js.Consumer(ctx, EventsStream, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return 0, nil
@@ -140,7 +140,7 @@ func work(ctx context.Context, e events.Event, fn func(context.Context, events.E
 }
 
 // attempt calls fn, and meanwhile tells the server not to deliver the event again.
-func attempt(m handedOut, fn func() error) error {
+func attempt(m workMessage, fn func() error) error {
 	done := make(chan struct{})
 	defer close(done)
 	go func() {

@@ -146,7 +146,7 @@ func TestWorkedTellsHowFarAWorkerIs(t *testing.T) {
 	l := eventstest.Log(t)
 	worked := func() uint64 {
 		t.Helper()
-		seq, err := l.Worked(t.Context(), "worker")
+		seq, err := l.LastAcked(t.Context(), "worker")
 		is.NoErr(err)
 		return seq
 	}
@@ -212,7 +212,7 @@ func TestAChatWhoseWorkTakesLongDelaysNoOther(t *testing.T) {
 		is.Equal(<-given, want)
 	}
 	expect.Eventually(t, "the server knows that all is done", func() bool {
-		n, err := l.Worked(t.Context(), "worker")
+		n, err := l.LastAcked(t.Context(), "worker")
 		return err == nil && n == 6
 	})
 	stop()

@@ -68,7 +68,7 @@ func TestAThousandWaitingEventsOfOneChatDelayNoOther(t *testing.T) {
 		is.Equal(<-slow, fmt.Sprintf("ses_%d", i))
 	}
 	expect.Eventually(t, "the server knows that all is done", func() bool {
-		n, err := l.Worked(t.Context(), "worker")
+		n, err := l.LastAcked(t.Context(), "worker")
 		return err == nil && n == many+1
 	})
 	is.Equal(len(slow), 0) // none is handled twice

@@ -49,7 +49,7 @@ func Decode(o events.OpenCode) (any, error) {
 	case events.QuestionReplied, events.QuestionRejected:
 		return decode(o, func(p QuestionReplied) []string { return []string{p.SessionID, p.RequestID} })
 	}
-	return decode(o, func(Other) []string { return nil })
+	return decode(o, func(OtherPayload) []string { return nil })
 }
 
 // decode reads the properties as a T. It returns an error if one of the required fields is empty.
@@ -223,7 +223,7 @@ type QuestionReplied struct {
 	Answers   [][]string `json:"answers"`
 }
 
-// Other is the payload of any other type. It may lack a session.
-type Other struct {
+// OtherPayload is the payload of any other type. It may lack a session.
+type OtherPayload struct {
 	SessionID string `json:"sessionID"`
 }

@@ -27,8 +27,8 @@ func TestDecodeReturnsTheTypeOfThePayload(t *testing.T) {
 		events.PermissionReplied: {`{"sessionID":"ses_1","requestID":"per_1","reply":"once"}`, PermissionReplied{"ses_1", "per_1", "once"}},
 		events.QuestionRejected:  {`{"sessionID":"ses_1","requestID":"que_1"}`, QuestionReplied{"ses_1", "que_1", nil}},
 		events.QuestionAsked:     {`{"sessionID":"ses_1","id":"que_1"}`, events.QuestionAsk{ID: "que_1", SessionID: "ses_1"}},
-		"not.known":              {`{"sessionID":"ses_1"}`, Other{"ses_1"}},
-		"server.connected":       {`{}`, Other{}},
+		"not.known":              {`{"sessionID":"ses_1"}`, OtherPayload{"ses_1"}},
+		"server.connected":       {`{}`, OtherPayload{}},
 	} {
 		got, err := Decode(payload(typ, c.properties))
 		is.NoErr(err)

@@ -73,8 +73,8 @@ func (l Loss) String() string {
 	return text
 }
 
-// Lost returns all losses that were found in the log of a data directory, acknowledged ones too.
-func Lost(data string) ([]Loss, error) {
+// Losses returns all losses that were found in the log of a data directory, acknowledged ones too.
+func Losses(data string) ([]Loss, error) {
 	n, err := readNote(data)
 	return n.Lost, err
 }

@@ -68,15 +68,15 @@ func Open(data string, logger *slog.Logger) (*Guard, error) {
 	return &Guard{data: data, logger: logger, note: n, unread: map[string]error{}}, err
 }
 
-// Lost returns all losses, acknowledged ones too.
-func (g *Guard) Lost() []Loss {
+// Losses returns all losses, acknowledged ones too.
+func (g *Guard) Losses() []Loss {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]Loss(nil), g.note.Lost...)
 }
 
-// Rotten reports whether Verify has found damage that Check has not repaired yet.
-func (g *Guard) Rotten() bool {
+// HasDamage reports whether Verify has found damage that Check has not repaired yet.
+func (g *Guard) HasDamage() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.damaged) > 0
@@ -95,7 +95,7 @@ func (g *Guard) Trouble() string {
 		all = append(all, "a file of the log cannot be read: "+g.unread[path].Error())
 	}
 	g.mu.Unlock()
-	for _, l := range g.Lost() {
+	for _, l := range g.Losses() {
 		if !l.Acknowledged() {
 			all = append(all, l.String())
 		}
@@ -120,8 +120,8 @@ func (g *Guard) Stale() (dir string, stale bool, err error) {
 	return dir, stale, err
 }
 
-// Renewed notes that the read models are computed anew.
-func (g *Guard) Renewed() error {
+// MarkReadModelsRenewed notes that the read models are computed anew.
+func (g *Guard) MarkReadModelsRenewed() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.note.Replaced = false
@@ -192,18 +192,18 @@ func (g *Guard) observe(ctx context.Context, s jetstream.Stream) error {
 }
 
 // deleted returns the sequences up to the last one that have no event.
-func deleted(ctx context.Context, s jetstream.Stream) (gone Ranges, err error) {
+func deleted(ctx context.Context, s jetstream.Stream) (missing Ranges, err error) {
 	info, err := s.Info(ctx, jetstream.WithDeletedDetails(true))
 	if err != nil {
 		return nil, err
 	}
 	if first := info.State.FirstSeq; first > 1 {
-		gone = Ranges{{1, first - 1}}
+		missing = Ranges{{1, first - 1}}
 	}
 	for _, seq := range info.State.Deleted {
-		gone = gone.add(seq)
+		missing = missing.add(seq)
 	}
-	return gone, nil
+	return missing, nil
 }
 
 // noteLoss notes a loss that was found in the opened stream.

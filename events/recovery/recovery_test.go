@@ -116,7 +116,7 @@ func (s *system) append(seqs ...int) {
 }
 
 // missing reads the log to its end, and checks that it holds what was appended. It returns the others.
-func (s *system) missing() (gone recovery.Ranges) {
+func (s *system) missing() (missing recovery.Ranges) {
 	s.Helper()
 	is := is.New(s)
 	stream, err := s.js.Stream(s.Context(), "EVENTS")
@@ -124,7 +124,7 @@ func (s *system) missing() (gone recovery.Ranges) {
 	next := uint64(1)
 	skip := func(to uint64) {
 		if next <= to {
-			gone = append(gone, recovery.Range{First: next, Last: to})
+			missing = append(missing, recovery.Range{First: next, Last: to})
 		}
 		next = to + 1
 	}
@@ -149,12 +149,12 @@ func (s *system) missing() (gone recovery.Ranges) {
 		}
 	}
 	skip(state.LastSeq)
-	return gone
+	return missing
 }
 
 // lost are the sequences that the guard reports, without those that a person has acknowledged.
 func (s *system) lost() (all recovery.Ranges) {
-	for _, l := range s.guard.Lost() {
+	for _, l := range s.guard.Losses() {
 		if !l.Acknowledged() && l.Stream == "EVENTS" {
 			all = append(all, l.Sequences...)
 		}
@@ -346,13 +346,13 @@ func TestDamageLosesOnlyWhatItSays(t *testing.T) {
 				is.Equal(lost, c.lost)
 			}
 			is.Equal(s.lost(), lost)
-			is.Equal(len(s.guard.Lost()), 1)
-			for _, want := range []string{fmt.Sprint(lost.Count()), lost.String(), s.guard.Lost()[0].Directory} {
+			is.Equal(len(s.guard.Losses()), 1)
+			for _, want := range []string{fmt.Sprint(lost.Count()), lost.String(), s.guard.Losses()[0].Directory} {
 				if lost.Count() > 1 {
 					expect.Contains(t, s.guard.Trouble(), want)
 				}
 			}
-			copied := files(t, filepath.Join(s.guard.Lost()[0].Directory, "EVENTS"))
+			copied := files(t, filepath.Join(s.guard.Losses()[0].Directory, "EVENTS"))
 			for path, text := range before {
 				is.True(bytes.Equal(copied[path], text)) // the copy has each file
 			}
@@ -368,9 +368,9 @@ func TestDamageLosesOnlyWhatItSays(t *testing.T) {
 			is.Equal(s.missing(), lost)
 			is.Equal(s.lost(), lost)
 
-			is.NoErr(os.RemoveAll(s.guard.Lost()[0].Directory))
+			is.NoErr(os.RemoveAll(s.guard.Losses()[0].Directory))
 			is.Equal(s.guard.Trouble(), "") // acknowledged
-			is.Equal(len(s.guard.Lost()), 1)
+			is.Equal(len(s.guard.Losses()), 1)
 		})
 	}
 }
@@ -417,7 +417,7 @@ func TestWithoutNATSOwnFilesNothingIsLostAndNothingIsSaid(t *testing.T) {
 			s.stop()
 			s.start(0)
 			is.Equal(s.missing(), nil)
-			is.Equal(len(s.guard.Lost()), 0)
+			is.Equal(len(s.guard.Losses()), 0)
 		})
 	}
 }
@@ -468,12 +468,12 @@ func TestAStartReadsTheLastBlockAndAllIfNATSDoes(t *testing.T) {
 		s.check(0)
 		return s
 	}
-	is.Equal(len(rot(3).guard.Lost()), 1)
+	is.Equal(len(rot(3).guard.Losses()), 1)
 	s := rot(1)
-	is.Equal(len(s.guard.Lost()), 0)
+	is.Equal(len(s.guard.Losses()), 0)
 	remove("msgs/index.db")(s)
 	s.check(0)
-	is.Equal(len(s.guard.Lost()), 1)
+	is.Equal(len(s.guard.Losses()), 1)
 }
 
 // NATS trusts an index that fits the last block, so a repair that was interrupted must leave none.
@@ -505,15 +505,15 @@ func TestALogElsewhereThatIsShorterOrAnotherIsNoticed(t *testing.T) {
 	is.NoErr(err)
 	s.open() // as an external NATS does, unchecked
 	is.NoErr(s.guard.Observe(t.Context(), s.js))
-	is.Equal(len(s.guard.Lost()), 1)
-	l := s.guard.Lost()[0]
+	is.Equal(len(s.guard.Losses()), 1)
+	l := s.guard.Losses()[0]
 	is.True(l.Reused)
 	is.Equal(l.Sequences[0].Last, uint64(total))
 	dir, stale, err := s.guard.Stale()
 	is.NoErr(err)
 	is.True(stale)
 	is.Equal(dir, l.Directory)
-	is.NoErr(s.guard.Renewed())
+	is.NoErr(s.guard.MarkReadModelsRenewed())
 	_, stale, err = s.guard.Stale()
 	is.NoErr(err)
 	is.True(!stale)
@@ -530,13 +530,13 @@ func TestDamageThatNoStartSeesIsFoundWhileTheLogIsServed(t *testing.T) {
 	flip(1, .5)(s)
 	is.NoErr(os.Chtimes(s.block(1), info.ModTime(), info.ModTime()))
 	go s.guard.Verify(t.Context())
-	expect.Eventually(t, "the damage is found", s.guard.Rotten)
+	expect.Eventually(t, "the damage is found", s.guard.HasDamage)
 	expect.Contains(t, s.guard.Trouble(), "1.blk")
 	s.stop()
 	s.start(0)
 	is.Equal(s.missing(), s.lost())
 	is.Equal(s.lost().Count(), uint64(1))
-	is.True(!s.guard.Rotten())
+	is.True(!s.guard.HasDamage())
 }
 
 // Reading a damaged block can take minutes. Health must be told meanwhile, and a process that ends must not wait.
@@ -591,7 +591,7 @@ func TestABlockThatCannotBeReadIsNamedAndTheOthersAreVerified(t *testing.T) {
 	flip(2, .5)(s)
 	is.NoErr(os.Chtimes(s.block(2), info.ModTime(), info.ModTime()))
 	go s.guard.Verify(t.Context())
-	expect.Eventually(t, "the second block is found damaged", s.guard.Rotten)
+	expect.Eventually(t, "the second block is found damaged", s.guard.HasDamage)
 	trouble := s.guard.Trouble()
 	expect.Contains(t, trouble, "repaired when it is opened again: "+s.block(2))
 	expect.Contains(t, trouble, "a file of the log cannot be read: ")
@@ -622,10 +622,10 @@ func TestAStreamWhoseDirectoryWasRemovedIsALoss(t *testing.T) {
 		is.NoErr(os.RemoveAll(filepath.Join(filepath.Dir(s.stream()), name)))
 	}
 	s.check(0)
-	is.Equal(len(s.guard.Lost()), 1)
+	is.Equal(len(s.guard.Losses()), 1)
 	expect.Contains(t, s.guard.Trouble(), "messages of the stream KV_SECRETS may be lost; the directory of the stream is missing")
 	s.start(0)
-	is.Equal(len(s.guard.Lost()), 1) // reported once
+	is.Equal(len(s.guard.Losses()), 1) // reported once
 	is.Equal(s.missing(), nil)
 }
 
@@ -674,12 +674,12 @@ func TestTheReadModelsOfAnotherLogAreNotUsed(t *testing.T) {
 			is.NoErr(err)
 			is.NoErr(os.WriteFile(path, text, 0o600))
 			start(s)
-			is.Equal(len(s.guard.Lost()), 0)
+			is.Equal(len(s.guard.Losses()), 0)
 			dir, stale, err := s.guard.Stale()
 			is.NoErr(err)
 			is.True(stale)
 			is.Equal(dir, "")
-			is.NoErr(s.guard.Renewed())
+			is.NoErr(s.guard.MarkReadModelsRenewed())
 			s.append(total + 1)
 			s.stop()
 			s.start(0)

@@ -12,18 +12,18 @@ type Known struct {
 	redactor atomic.Pointer[Redactor] // nil when the groups have changed
 	mu       sync.Mutex               // guards what follows
 	own      Redactor                 // of the secrets that NewKnown received
-	groups   map[string]concealed
+	groups   map[string]secretGroup
 }
 
-// concealed are the secrets of a group.
-type concealed struct {
+// secretGroup are the secrets of a group.
+type secretGroup struct {
 	secrets int
 	forms   [][]byte // their encodings
 }
 
 // NewKnown returns a set with the secrets of own, which Conceal never changes.
 func NewKnown(own Redactor) *Known {
-	return &Known{own: own, groups: map[string]concealed{}}
+	return &Known{own: own, groups: map[string]secretGroup{}}
 }
 
 // Redactor returns a redactor for the present secrets.
@@ -58,7 +58,7 @@ func (k *Known) Conceal(group string, secrets ...string) (left int) {
 	}
 	taken := secrets[:min(len(secrets), room)]
 	if len(taken) > 0 {
-		k.groups[group] = concealed{len(taken), formsOf(taken)}
+		k.groups[group] = secretGroup{len(taken), formsOf(taken)}
 	}
 	k.redactor.Store(nil)
 	return len(secrets) - len(taken)

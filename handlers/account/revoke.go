@@ -27,30 +27,30 @@ func (a *Accounts) Ended(session string) <-chan struct{} {
 	return over
 }
 
-// stored is a session with its key in SECRETS.
-type stored struct {
+// storedSession is a session with its key in SECRETS.
+type storedSession struct {
 	key string
 	Session
 }
 
 // storedSessions reads the sessions of an account from SECRETS: those opened by other processes a moment ago are in it.
-func (a *Accounts) storedSessions(ctx context.Context, account string) ([]stored, error) {
-	found := map[string]stored{}
+func (a *Accounts) storedSessions(ctx context.Context, account string) ([]storedSession, error) {
+	found := map[string]storedSession{}
 	err := a.secrets.Watch(ctx, sessionPrefix(account), func(key string, value []byte) error {
 		if key == "" {
 			return events.ErrStop
 		}
-		s := stored{key: key}
+		s := storedSession{key: key}
 		if delete(found, key); json.Unmarshal(value, &s.Session) == nil {
 			found[key] = s
 		}
 		return nil
 	})
-	list := make([]stored, 0, len(found))
+	list := make([]storedSession, 0, len(found))
 	for _, s := range found {
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(x, y stored) int { return y.Refreshed.Compare(x.Refreshed) })
+	slices.SortFunc(list, func(x, y storedSession) int { return y.Refreshed.Compare(x.Refreshed) })
 	return list, err
 }
 

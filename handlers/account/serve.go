@@ -6,8 +6,8 @@ import (
 	"pocketcoder/handlers"
 )
 
-// OfAccount asks for what belongs to an account.
-type OfAccount struct {
+// AccountQuery asks for what belongs to an account.
+type AccountQuery struct {
 	Account string `json:"account"`
 }
 
@@ -19,7 +19,7 @@ func (a *Accounts) Commands() handlers.Commands {
 		"user.passwd":   handlers.CommandOf(func(c *SetPassword, actor string) { c.Actor = actor }, handlers.SeqOnly(a.SetPassword)),
 		"user.revoke":   handlers.CommandOf(func(c *RevokeSession, actor string) { c.Actor = actor }, a.revoke),
 		"user.list":     handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Account, error) { return a.List(ctx) }),
-		"user.sessions": handlers.QueryOf(func(ctx context.Context, c OfAccount) ([]Session, error) { return a.Sessions(ctx, c.Account) }),
+		"user.sessions": handlers.QueryOf(func(ctx context.Context, c AccountQuery) ([]Session, error) { return a.Sessions(ctx, c.Account) }),
 	}
 }
 

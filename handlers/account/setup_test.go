@@ -242,7 +242,7 @@ func TestCommandsOverNATS(t *testing.T) {
 	nc := connect(t, s.server)
 	give := func(name string, command any) handlers.Accepted {
 		t.Helper()
-		accepted, err := handlers.Give(t.Context(), nc, name, command)
+		accepted, err := handlers.Send(t.Context(), nc, name, command)
 		is.NoErr(err)
 		return accepted
 	}
@@ -254,10 +254,10 @@ func TestCommandsOverNATS(t *testing.T) {
 	is.Equal([]string{all[0].Actor, all[0].Cause}, []string{"user:operator", "cmd1"})
 	is.Equal(all[0].Seq, added.Seq)
 	is.True(bytes.Contains(give("user.list", struct{}{}).Result, []byte(`"email":"alice@example.org"`)))
-	is.True(bytes.Contains(give("user.sessions", OfAccount{added.ID}).Result, []byte(token.Identity.Session)))
+	is.True(bytes.Contains(give("user.sessions", AccountQuery{added.ID}).Result, []byte(token.Identity.Session)))
 	give("user.revoke", RevokeSession{Account: added.ID, Session: token.Identity.Session})
 	is.True(!s.valid(token))
-	is.Equal(string(give("user.sessions", OfAccount{added.ID}).Result), "[]")
+	is.Equal(string(give("user.sessions", AccountQuery{added.ID}).Result), "[]")
 	give("user.passwd", SetPassword{Account: added.ID, Password: "battery staple"})
 	s.loginAs("alice@example.org", "battery staple")
 	give("user.update", UpdateAccount{Account: added.ID, Disabled: ptr(true)})
@@ -275,15 +275,15 @@ func TestCommandsOverNATS(t *testing.T) {
 		{"user.add", map[string]any{"email": "x", "admin": true}, handlers.Invalid, `unknown field "admin"`},
 		{"user.update", UpdateAccount{Account: added.ID, Disabled: ptr(true)}, handlers.Conflict, "is the last admin"},
 		{"user.passwd", SetPassword{Account: "nobody", Password: password}, handlers.NotFound, "account: "},
-		{"user.sessions", OfAccount{"*"}, handlers.NotFound, "account: "},
+		{"user.sessions", AccountQuery{"*"}, handlers.NotFound, "account: "},
 		{"user.revoke", RevokeSession{Account: added.ID, Session: "x"}, handlers.NotFound, "session: "},
 	} {
-		_, err := handlers.Give(t.Context(), nc, c.name, c.command)
+		_, err := handlers.Send(t.Context(), nc, c.name, c.command)
 		code, text := refusal(t, err)
 		is.Equal(code, c.code)           // c.says
 		expect.Contains(t, text, c.says) // c.says
 	}
-	_, err = handlers.Give(t.Context(), nc, "user.delete", OfAccount{added.ID})
+	_, err = handlers.Send(t.Context(), nc, "user.delete", AccountQuery{added.ID})
 	is.True(errors.Is(err, nats.ErrNoResponders))
 }
 

@@ -74,7 +74,7 @@ func (s *budgetAsks) Apply(e events.Event) {
 // rank orders what may hold a chat.
 func (a *budgetAsk) rank() int {
 	switch {
-	case a == nil || a.gone():
+	case a == nil || a.isOver():
 		return 0
 	case a.decided != "":
 		return 1
@@ -82,8 +82,8 @@ func (a *budgetAsk) rank() int {
 	return 2
 }
 
-// gone says that an ask neither waits nor was denied: it expired, or what it allowed is spent.
-func (a *budgetAsk) gone() bool { return a.settled && a.decided != events.Denied }
+// isOver says that an ask neither waits nor was denied: it expired, or what it allowed is spent.
+func (a *budgetAsk) isOver() bool { return a.settled && a.decided != events.Denied }
 
 // withBudgetAsks calls fn with the asks for more as they are now, and nobody else meanwhile.
 func (h *Budgets) withBudgetAsks(ctx context.Context, fn func(*budgetAsks) error) error {
@@ -115,9 +115,9 @@ func (h *Budgets) settleBudget(ctx context.Context, a *budgetAsk) error {
 		return nil
 	}
 	return h.Permissions.Chat(ctx, a.chat).Read(ctx, h.Permissions.Log, func(s *permission.State) error {
-		how := s.Request(a.id).Outcome
-		if a.settled, a.seq = how.Seq != 0 || s.Deleted != 0, max(how.Seq, s.Deleted); how.Decided != nil {
-			a.decided, a.seq = how.Decided.Decision, how.Seq
+		outcome := s.Request(a.id).Outcome
+		if a.settled, a.seq = outcome.Seq != 0 || s.Deleted != 0, max(outcome.Seq, s.Deleted); outcome.Decided != nil {
+			a.decided, a.seq = outcome.Decided.Decision, outcome.Seq
 		}
 		return nil
 	})
@@ -174,8 +174,8 @@ func (h *Budgets) stopFor(ctx context.Context, chat string, a *budgetAsk) error 
 	c := handlers.Command{ID: a.id, Actor: events.ActorPolicy}
 	_, err := h.Permissions.Chat(ctx, a.chat).CarryOut(ctx, h.Permissions.Log, c,
 		func(s *permission.State) ([]events.Event, uint64, error) {
-			if how := s.Request(a.id).Outcome; how.Seq != 0 && how.Status != string(events.Denied) {
-				return nil, how.Seq, nil
+			if outcome := s.Request(a.id).Outcome; outcome.Seq != 0 && outcome.Status != string(events.Denied) {
+				return nil, outcome.Seq, nil
 			}
 			e, err := events.New(chat, events.ActorPolicy, events.AbortRequested{})
 			return []events.Event{e}, 0, err

@@ -31,8 +31,8 @@ type Budgets struct {
 func (h *Budgets) Commands() handlers.Commands {
 	return handlers.Commands{
 		"budget.list":  handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Budget, error) { return h.List(ctx) }),
-		"budget.set":   handlers.CommandOf(func(c *Set, actor string) { c.Actor = actor }, handlers.Created(h.Set)),
-		"budget.clear": handlers.CommandOf(func(c *Clear, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Clear)),
+		"budget.set":   handlers.CommandOf(func(c *SetBudget, actor string) { c.Actor = actor }, handlers.Created(h.Set)),
+		"budget.clear": handlers.CommandOf(func(c *ClearBudget, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Clear)),
 	}
 }
 
@@ -76,13 +76,13 @@ func (h *Budgets) List(ctx context.Context) ([]Budget, error) {
 	return list, nil
 }
 
-// Set makes the budget of a name, or makes it what is given.
-type Set struct {
+// SetBudget makes the budget of a name, or makes it what is given.
+type SetBudget struct {
 	handlers.Command
 	Budget Budget `json:"budget"`
 }
 
-func (h *Budgets) Set(ctx context.Context, c Set) (id string, seq uint64, err error) {
+func (h *Budgets) Set(ctx context.Context, c SetBudget) (id string, seq uint64, err error) {
 	b := c.Budget
 	b.Name = strings.TrimSpace(b.Name)
 	if err := b.Check(); err != nil {
@@ -99,13 +99,13 @@ func (h *Budgets) Set(ctx context.Context, c Set) (id string, seq uint64, err er
 	})
 }
 
-// Clear takes the budget of a name away. What waits for it goes on.
-type Clear struct {
+// ClearBudget takes the budget of a name away. What waits for it goes on.
+type ClearBudget struct {
 	handlers.Command
 	Name string `json:"name"`
 }
 
-func (h *Budgets) Clear(ctx context.Context, c Clear) (uint64, error) {
+func (h *Budgets) Clear(ctx context.Context, c ClearBudget) (uint64, error) {
 	all, err := h.List(ctx)
 	if err != nil {
 		return 0, err

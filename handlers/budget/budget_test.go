@@ -38,7 +38,7 @@ func newFixture(l *log.Log) *fixture {
 func openFixture(t testing.TB) *fixture { return newFixture(permissiontest.Open(t).Log) }
 
 // purse is what was spent, as a read model would count it.
-func purse(cost, tokens float64) Spent {
+func purse(cost, tokens float64) SpendingFunc {
 	return func(context.Context, string, string, string) (float64, float64, error) { return cost, tokens, nil }
 }
 
@@ -47,13 +47,13 @@ func budgeted(t testing.TB, h *fixture, b Budget) Budget {
 	is := is.New(t)
 	b.Active = true
 	var err error
-	b.ID, _, err = h.Budgets.Set(t.Context(), Set{Command: handlers.Command{Actor: handlerstest.Alice}, Budget: b})
+	b.ID, _, err = h.Budgets.Set(t.Context(), SetBudget{Command: handlers.Command{Actor: handlerstest.Alice}, Budget: b})
 	is.NoErr(err)
 	return b
 }
 
 // reaches tells that a step of a chat's running turn ended.
-func reaches(t testing.TB, h *fixture, chat string, spent Spent) {
+func reaches(t testing.TB, h *fixture, chat string, spent SpendingFunc) {
 	t.Helper()
 	is := is.New(t)
 	last, err := h.Log.Last(t.Context())
@@ -119,12 +119,12 @@ func TestHoweverManyAskAtOnceItIsOneAsk(t *testing.T) {
 	last, err := h.Log.Last(t.Context())
 	is.NoErr(err)
 	var all sync.WaitGroup
-	holds := make([]*Held, 30)
+	holds := make([]*MessageHold, 30)
 	for i := range holds {
 		all.Go(func() {
 			chat := fmt.Sprint("c", 1+i%3)
 			if i%2 == 0 {
-				holds[i] = &Held{}
+				holds[i] = &MessageHold{}
 				if err := h.Budgets.Pause(t.Context(), Step{Chat: chat, Seq: last, Time: noon, Turn: true, Began: 1}, noon,
 					purse(0, 150)); err != nil {
 					t.Error(err)
@@ -157,7 +157,7 @@ func TestADeniedBudgetHoldsWhatWasThereAndAsksForWhatComes(t *testing.T) {
 	is := is.New(t)
 	h := openFixture(t)
 	budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
-	hold := func(seq uint64, at time.Time, spent Spent) *Held {
+	hold := func(seq uint64, at time.Time, spent SpendingFunc) *MessageHold {
 		t.Helper()
 		held, err := h.Budgets.Hold(t.Context(), "c1", seq, at, spent)
 		is.NoErr(err)
@@ -195,13 +195,13 @@ func TestNobodyElseAsksForMore(t *testing.T) {
 	is := is.New(t)
 	h := openFixture(t)
 	b := budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
-	forged := permissiontest.Intends("forged", "")
+	forged := permissiontest.SubmitBash("forged", "")
 	forged.Type = permission.TypeBudget
 	_, _, err := h.Permissions.Submit(t.Context(), forged)
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 
 	l := limit{Budget: b, unit: unitCost, chat: "c1"}
-	squat := permissiontest.Intends((&budgetAsks{}).next(l.key()), "true") // its id, for something else
+	squat := permissiontest.SubmitBash((&budgetAsks{}).next(l.key()), "true") // its id, for something else
 	_, _, err = h.Permissions.Submit(t.Context(), squat)
 	is.NoErr(err)
 	reaches(t, h, "c1", purse(6, 0))

@@ -32,9 +32,9 @@ func TestWhatTheLimitIsChangedTo(t *testing.T) {
 			reaches(t, h, "c1", purse(6, 0))
 			var err error
 			if c.to == nil {
-				_, err = h.Budgets.Clear(t.Context(), Clear{Name: "a"})
+				_, err = h.Budgets.Clear(t.Context(), ClearBudget{Name: "a"})
 			} else {
-				_, _, err = h.Budgets.Set(t.Context(), Set{Budget: *c.to})
+				_, _, err = h.Budgets.Set(t.Context(), SetBudget{Budget: *c.to})
 			}
 			is.NoErr(err)
 			is.NoErr(h.Budgets.Release(t.Context(), noon, purse(6, 0)))

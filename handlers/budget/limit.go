@@ -40,8 +40,8 @@ func (l limit) more() float64 {
 	return l.base * max(1, math.Floor((l.spent-l.amount)/l.base)+1)
 }
 
-// Spent tells what assistant messages have cost, and the tokens they took; what is empty does not narrow it.
-type Spent func(ctx context.Context, chat, user, day string) (cost, tokens float64, err error)
+// SpendingFunc tells what assistant messages have cost, and the tokens they took; what is empty does not narrow it.
+type SpendingFunc func(ctx context.Context, chat, user, day string) (cost, tokens float64, err error)
 
 // dayOf is the day that budgets count by.
 func dayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
@@ -68,7 +68,7 @@ func limits(all []Budget, chat, owner string, at time.Time) (list []limit) {
 	return list
 }
 
-func (l *limit) measure(ctx context.Context, spent Spent) error {
+func (l *limit) measure(ctx context.Context, spent SpendingFunc) error {
 	chat := l.Budget.Chat
 	if l.chat != "" {
 		chat = l.chat

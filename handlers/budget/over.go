@@ -20,10 +20,10 @@ type Step struct {
 
 // Pause stops the turn when what its chat may spend is spent, and asks a person for more: once for each time that
 // a limit is reached, however many chats reach it and however often it is told. Limits set after the step do not count.
-func (h *Budgets) Pause(ctx context.Context, s Step, now time.Time, spent Spent) error {
+func (h *Budgets) Pause(ctx context.Context, s Step, now time.Time, spent SpendingFunc) error {
 	return h.overBudget(ctx, s.Chat, now, spent, func(l limit, last *budgetAsk, asks *budgetAsks) error {
 		switch {
-		case last != nil && !last.gone():
+		case last != nil && !last.isOver():
 			if s.Turn && asks.stoppedIn(s.Chat) < s.Began {
 				return h.stopFor(ctx, s.Chat, last)
 			}
@@ -35,8 +35,8 @@ func (h *Budgets) Pause(ctx context.Context, s Step, now time.Time, spent Spent)
 	})
 }
 
-// Held says that a message waits, and for which ask.
-type Held struct {
+// MessageHold says that a message waits, and for which ask.
+type MessageHold struct {
 	Permission string
 	Reason     string // a sentence for the person
 }
@@ -45,10 +45,10 @@ type Held struct {
 // nil when it has not. When nobody has been asked for more yet, or more was denied before the message was written, a
 // person is asked.
 func (h *Budgets) Hold(ctx context.Context, chat string, seq uint64, now time.Time,
-	spent Spent) (held *Held, err error) {
+	spent SpendingFunc) (held *MessageHold, err error) {
 	err = h.overBudget(ctx, chat, now, spent, func(l limit, last *budgetAsk, asks *budgetAsks) error {
-		held = &Held{}
-		if last != nil && !last.gone() && (last.decided == "" || seq < last.seq) {
+		held = &MessageHold{}
+		if last != nil && !last.isOver() && (last.decided == "" || seq < last.seq) {
 			held.Permission, held.Reason = last.id, l.why(last.decided == events.Denied)
 			return nil
 		}
@@ -64,7 +64,7 @@ func (h *Budgets) Hold(ctx context.Context, chat string, seq uint64, now time.Ti
 // overBudget calls fn when a limit of the chat is reached, with the one that counts and the last ask for more of it:
 // one that waits counts before one that was denied, and that before one nobody was asked about. fn is not called by
 // two at once.
-func (h *Budgets) overBudget(ctx context.Context, chat string, now time.Time, spent Spent,
+func (h *Budgets) overBudget(ctx context.Context, chat string, now time.Time, spent SpendingFunc,
 	fn func(limit, *budgetAsk, *budgetAsks) error) error {
 	if all, err := h.List(ctx); err != nil || len(all) == 0 {
 		return err
@@ -127,7 +127,7 @@ func (h *Budgets) Stopped(ctx context.Context, ask string) (chats []string, err 
 }
 
 // Release expires the asks for more that nothing needs any more: the day is over, or the limit is another.
-func (h *Budgets) Release(ctx context.Context, now time.Time, spent Spent) error {
+func (h *Budgets) Release(ctx context.Context, now time.Time, spent SpendingFunc) error {
 	return h.withBudgetAsks(ctx, func(asks *budgetAsks) error {
 		all, err := h.List(ctx)
 		if err != nil {
@@ -149,7 +149,7 @@ func (h *Budgets) Release(ctx context.Context, now time.Time, spent Spent) error
 }
 
 func (h *Budgets) release(ctx context.Context, a *budgetAsk, all []Budget, asks *budgetAsks, now time.Time,
-	spent Spent) error {
+	spent SpendingFunc) error {
 	owner, err := h.owner(ctx, a.chat)
 	if err != nil {
 		return err

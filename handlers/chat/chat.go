@@ -91,11 +91,11 @@ type chatState struct {
 	handlers.ChatState
 	last   uint64             // sequence of the last change
 	as     events.ChatCreated // when it was created
-	now    about
+	now    chatFields
 	causes map[string]uint64 // commands, and where they were carried out
 }
 
-type about struct {
+type chatFields struct {
 	title, description, tags, agent string
 	archived                        bool
 }
@@ -109,7 +109,7 @@ func (s *chatState) Apply(e events.Event) {
 	switch d := d.(type) {
 	case events.ChatCreated:
 		s.as = d
-		s.now = about{title: d.Title, description: d.Description, tags: d.Tags, agent: d.Agent, archived: d.Archived}
+		s.now = chatFields{title: d.Title, description: d.Description, tags: d.Tags, agent: d.Agent, archived: d.Archived}
 	case events.ChatUpdated:
 		change(&s.now.title, d.Title)
 		change(&s.now.description, d.Description)

@@ -21,10 +21,10 @@ type Fork struct {
 type forkState struct {
 	source     string
 	from, into chatState
-	done       map[string]forked // by new chat
+	done       map[string]forkRecord // by new chat
 }
 
-type forked struct {
+type forkRecord struct {
 	seq     uint64
 	cause   string
 	message string
@@ -38,7 +38,7 @@ func (s *forkState) Apply(e events.Event) {
 	s.from.Apply(e)
 	if d, err := events.Decode(e); err == nil {
 		if f, ok := d.(events.ForkRequested); ok {
-			s.done[f.Chat] = forked{e.Seq, e.Cause, f.Message}
+			s.done[f.Chat] = forkRecord{e.Seq, e.Cause, f.Message}
 		}
 	}
 }
@@ -50,7 +50,8 @@ func (h *Chats) Fork(ctx context.Context, c Fork) (chat string, seq uint64, err 
 		return "", 0, err
 	}
 	into, forks := handlers.ChatFilter(c.Into), events.ChatSubject(c.Chat, events.ForkRequested{}.Kind())
-	f := handlers.NewFold(&forkState{source: c.Chat, done: map[string]forked{}}, into, forks, handlers.ChatFilter(c.Chat))
+	f := handlers.NewFold(&forkState{source: c.Chat, done: map[string]forkRecord{}}, into, forks,
+		handlers.ChatFilter(c.Chat))
 	chat = c.Into
 	seq, err = f.CarryOut(ctx, h.Log, c.Command, func(s *forkState) ([]events.Event, uint64, error) {
 		for into, earlier := range s.done {
@@ -67,8 +68,8 @@ func (h *Chats) Fork(ctx context.Context, c Fork) (chat string, seq uint64, err 
 		if err != nil {
 			return nil, 0, err
 		}
-		wish, err := events.New(c.Chat, c.Actor, events.ForkRequested{Message: c.Message, Chat: c.Into})
-		return []events.Event{opened, wish}, 0, err
+		request, err := events.New(c.Chat, c.Actor, events.ForkRequested{Message: c.Message, Chat: c.Into})
+		return []events.Event{opened, request}, 0, err
 	}, into, forks)
 	if err != nil {
 		return "", 0, err

@@ -33,18 +33,18 @@ type ExpireQuestion struct {
 type questions struct {
 	handlers.ChatState
 	asks     map[string]events.QuestionAsk
-	answered map[string]map[int]answered
+	answered map[string]map[int]answerRecord
 	over     map[string]string // rejected, expired, or answered in OpenCode itself: how
 }
 
-type answered struct {
+type answerRecord struct {
 	seq       uint64
 	cause, by string
 }
 
 func newQuestions() *questions {
 	return &questions{
-		asks: map[string]events.QuestionAsk{}, answered: map[string]map[int]answered{}, over: map[string]string{},
+		asks: map[string]events.QuestionAsk{}, answered: map[string]map[int]answerRecord{}, over: map[string]string{},
 	}
 }
 
@@ -57,9 +57,9 @@ func (s *questions) Apply(e events.Event) {
 	switch d := d.(type) {
 	case events.QuestionAnswered:
 		if s.answered[d.Question] == nil {
-			s.answered[d.Question] = map[int]answered{}
+			s.answered[d.Question] = map[int]answerRecord{}
 		}
-		s.answered[d.Question][d.Index] = answered{e.Seq, e.Cause, e.Actor}
+		s.answered[d.Question][d.Index] = answerRecord{e.Seq, e.Cause, e.Actor}
 		if d.Rejected {
 			s.over[d.Question] = "rejected by " + e.Actor
 		}

@@ -199,7 +199,7 @@ func authorized(s *permission.State, r wire.Request, at time.Time) (how permissi
 	case request.Interrupted || s.LostAfter(r.Session, how.Seq):
 		return how, handlers.Refuse(handlers.Conflict, "the turn in which the command was authorized was lost")
 	}
-	if why := s.Void(how, at); why != "" {
+	if why := s.WhyInvalid(how, at); why != "" {
 		return how, handlers.Refuse(handlers.Conflict, "the command may not run any more: %s", why)
 	}
 	return how, nil

@@ -145,7 +145,7 @@ func TestApprovalThatExpiredOrWasAbortedRunsNothing(t *testing.T) {
 	s, _ := withWorker(t)
 	short := s.approved("echo short", s.workspace, permission.Decide{For: "1ms"})
 	expect.Eventually(t, "it becomes true", func() bool {
-		why, err := s.Permissions.Honoured(t.Context(), "c1", short.Call[len("call_"):])
+		why, err := s.Permissions.CheckApproval(t.Context(), "c1", short.Call[len("call_"):])
 		is.NoErr(err)
 		return strings.Contains(why, "expired")
 	})
@@ -155,7 +155,7 @@ func TestApprovalThatExpiredOrWasAbortedRunsNothing(t *testing.T) {
 	hour := s.approved("echo hour", s.workspace, permission.Decide{For: "1h"})
 	_, err := s.Chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: "c1"})
 	is.NoErr(err)
-	why, err := s.Permissions.Honoured(t.Context(), "c1", hour.Call[len("call_"):])
+	why, err := s.Permissions.CheckApproval(t.Context(), "c1", hour.Call[len("call_"):])
 	is.NoErr(err)
 	is.Equal(why, "the turn was aborted after the approval") // what OpenCode is told when it was not told before
 	result, _, _ = s.shell(t.Context(), hour)
@@ -172,7 +172,7 @@ func TestGrantCarriesTheEditAndItsEnd(t *testing.T) {
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"))
-	g.Looked()
+	g.AwaitIdle()
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
 	_, err := g.Permissions.Decide(t.Context(), permission.Decide{
 		Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Decision: events.Authorized, Edited: "make -n", For: "1h",
@@ -182,7 +182,7 @@ func TestGrantCarriesTheEditAndItsEnd(t *testing.T) {
 	g.Cwds["call_per_2"] = t.TempDir()
 	g.Mu.Unlock()
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make"), handlerstest.AskBash("per_3", "make"))
-	g.Looked()
+	g.AwaitIdle()
 	first, _ := g.Decisions("per_1")
 	found, _ := g.Decisions("per_2")
 	is.Equal(len(found), 0) // it would run elsewhere
@@ -256,7 +256,7 @@ func TestApprovedRequestRunsNothing(t *testing.T) {
 	_, _, err := s.Chats.Create(t.Context(), chat.Create{Chat: "c1"})
 	is.NoErr(err)
 	r := s.request("echo forged")
-	c := permissiontest.Intends("i1", r.Command)
+	c := permissiontest.SubmitBash("i1", r.Command)
 	c.Session, c.Call = r.Session, r.Call
 	_, _, err = s.Permissions.Submit(t.Context(), c)
 	is.NoErr(err)

@@ -90,7 +90,7 @@ func (g *gated) met(a events.PermissionAsk, verdict int) {
 	}
 	w := permission.NewEvaluation(a, false, g.cwdOf(a), policy.Verdict{Action: action,
 		Rules: []policy.Rule{{Permission: "bash", Pattern: "make*"}}})
-	if err := g.h.Permissions.Conclude(g.test.Context(), g.chat, "cause", w); err != nil {
+	if err := g.h.Permissions.RecordEvaluation(g.test.Context(), g.chat, "cause", w); err != nil {
 		g.t.Fatal(err)
 	}
 }

@@ -148,17 +148,17 @@ func TestOperatorSignalsAndListsWorkersOverNATS(t *testing.T) {
 	operator := s.connect(natsconf.Operator)
 	exec, _ := s.detached(untilStop)
 	expect.Eventually(t, "it becomes true", func() bool { // workers are listened for only so long
-		a, err := handlers.Give(t.Context(), operator, "exec.workers", struct{}{})
+		a, err := handlers.Send(t.Context(), operator, "exec.workers", struct{}{})
 		is.NoErr(err)
 		return string(a.Result) == `[{"name":"here","isolation":"none","workspace":"`+s.workspace+
 			`","running":1,"capacity":0,"version":""}]`
 	})
-	_, err := handlers.Give(t.Context(), operator, "exec.signal", Signal{Execution: exec, Signal: "KILL"})
+	_, err := handlers.Send(t.Context(), operator, "exec.signal", Signal{Execution: exec, Signal: "KILL"})
 	is.NoErr(err)
 	is.Equal(s.finished(exec).Signal, "SIGKILL")
 	e, _ := handlerstest.Await(t, s.Log, func(d events.ExecSignalled) bool { return d.Exec == exec })
 	is.Equal(e.Actor, "user:operator")
-	_, err = handlers.Give(t.Context(), operator, "exec.signal", Signal{Execution: "nothing"})
+	_, err = handlers.Send(t.Context(), operator, "exec.signal", Signal{Execution: "nothing"})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	cancel()
 	<-served

@@ -21,7 +21,7 @@ import (
 func TestAPersonIsAskedOnceForAllThatWait(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks)
+	o := openNetworkFixture(t, permission.NetworkAsks)
 	x1, x2 := o.begin("x1"), o.begin("x2")
 	var waiting []<-chan error
 	for range 3 {
@@ -55,7 +55,7 @@ func TestAPersonIsAskedOnceForAllThatWait(t *testing.T) {
 	_, data := handlerstest.History(t, o.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.PermissionRequested](data)), 1)
 
-	_, err := x1.Reach(t.Context(), "example.com:443") // again, for as long as it runs
+	_, err := x1.CheckAddress(t.Context(), "example.com:443") // again, for as long as it runs
 	is.NoErr(err)
 	again := o.reaches(x1, "example.com:22") // another port is another ask
 	other := o.reaches(o.begin("x3"), "example.com:443")
@@ -70,7 +70,7 @@ func TestAPersonIsAskedOnceForAllThatWait(t *testing.T) {
 func TestADenialHoldsForTheCommandThatWaited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks)
+	o := openNetworkFixture(t, permission.NetworkAsks)
 	x1 := o.begin("x1")
 	waiting := o.reaches(x1, "example.com:443")
 	ask := o.asked(1)
@@ -78,7 +78,7 @@ func TestADenialHoldsForTheCommandThatWaited(t *testing.T) {
 		Chat: "c1", Permission: ask.Permission, Decision: events.Denied, Reason: "use the mirror"})
 	is.NoErr(err)
 	is.Equal((<-waiting).Error(), "denied by user:alice: use the mirror")
-	_, err = x1.Reach(t.Context(), "example.com:443")
+	_, err = x1.CheckAddress(t.Context(), "example.com:443")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict) // at once
 	is.Equal(len(o.connections()), 1)
 	is.Equal(o.connections()[0].Permission, ask.Permission)
@@ -90,7 +90,7 @@ func TestADenialHoldsForTheCommandThatWaited(t *testing.T) {
 func TestARestartKeepsTheAskAndItsApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks)
+	o := openNetworkFixture(t, permission.NetworkAsks)
 	o.network.Tail = tail.New(o.Log) // it never hears of the decision: its process is killed
 	o.reaches(o.begin("x1"), "example.com:443")
 	ask := o.asked(1)
@@ -106,15 +106,15 @@ func TestARestartKeepsTheAskAndItsApproval(t *testing.T) {
 	o.network.Done("x3")
 	o.Decide(late.Permission, events.Authorized)
 	o.start(permission.NetworkAsks)
-	_, err := o.begin("x4").Reach(t.Context(), "example.com:443") // approved when nobody waited
+	_, err := o.begin("x4").CheckAddress(t.Context(), "example.com:443") // approved when nobody waited
 	is.NoErr(err)
 }
 
 func TestNothingButAPersonOrARuleAllowsAHost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks)
-	forged := permissiontest.Intends("i1", "x")
+	o := openNetworkFixture(t, permission.NetworkAsks)
+	forged := permissiontest.SubmitBash("i1", "x")
 	forged.Type, forged.Patterns = permission.TypeNetwork, []string{"example.com:443"}
 	_, _, err := o.Permissions.Submit(t.Context(), forged)
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
@@ -148,7 +148,8 @@ func TestAnApprovalThatExpiredAllowsNothing(t *testing.T) {
 	waited := &Execution{asks: map[policy.Address]string{at: "p1"}}
 	for name, x := range map[string]*Execution{"it waited": waited, "the next one": {}} {
 		before, after := x.byPerson(s, at, expires.Add(-1)), x.byPerson(s, at, expires)
-		is.Equal(before, passage{allowed: true, permission: "p1", reason: "approved by " + handlerstest.Alice}) // for each
+		// for each
+		is.Equal(before, connectDecision{allowed: true, permission: "p1", reason: "approved by " + handlerstest.Alice})
 		if !after.asks || !after.waits || after.allowed || after.permission == "p1" {
 			t.Errorf("%s: %+v", name, after) // a new ask
 		}
@@ -158,7 +159,7 @@ func TestAnApprovalThatExpiredAllowsNothing(t *testing.T) {
 func TestAnApprovalBeforeAnAbortAllowsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks)
+	o := openNetworkFixture(t, permission.NetworkAsks)
 	x := o.begin("x1")
 	for n := range 2 {
 		waiting := o.reaches(x, "example.com:443")
@@ -172,16 +173,16 @@ func TestAnApprovalBeforeAnAbortAllowsNothing(t *testing.T) {
 func TestARuleThatComesWhileAConnectionWaitsDecidesIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks)
+	o := openNetworkFixture(t, permission.NetworkAsks)
 	x := o.begin("x1")
 	waiting := o.reaches(x, "example.com:443")
 	ask := o.asked(1)
 	rules, _, err := o.Gate.AllowAlways(t.Context(),
-		permission.Always{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: ask.Permission,
+		permission.AllowAlways{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: ask.Permission,
 			Scope: permission.ScopeAgent})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // no agent of that name is kept
 	is.Equal(len(rules), 0)
-	_, _, err = o.Gate.AllowAlways(t.Context(), permission.Always{Command: handlers.Command{Actor: handlerstest.Alice},
+	_, _, err = o.Gate.AllowAlways(t.Context(), permission.AllowAlways{Command: handlers.Command{Actor: handlerstest.Alice},
 		Chat: "c1", Permission: ask.Permission, Scope: permission.ScopeChat})
 	is.NoErr(err)
 	is.NoErr(<-waiting)
@@ -202,9 +203,9 @@ func TestARuleThatComesWhileAConnectionWaitsDecidesIt(t *testing.T) {
 func TestARuleThatWantsAPersonBeatsTheFlag(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkOpen, "ask network: *.example.com")
+	o := openNetworkFixture(t, permission.NetworkOpen, "ask network: *.example.com")
 	x := o.begin("x1")
-	_, err := x.Reach(t.Context(), "example.org:443")
+	_, err := x.CheckAddress(t.Context(), "example.org:443")
 	is.NoErr(err)
 	for i, address := range []string{"a.example.com:443", "example.org:22"} { // nor does the flag reach beyond the web
 		waiting := o.reaches(x, address)
@@ -216,7 +217,7 @@ func TestARuleThatWantsAPersonBeatsTheFlag(t *testing.T) {
 func TestARuleForAnotherAgentSaysNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks)
+	o := openNetworkFixture(t, permission.NetworkAsks)
 	_, _, err := o.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
 		Collection: "ai_agents", Record: "a2", New: true, Set: map[string]json.RawMessage{"name": []byte(`"plan"`)}})
 	is.NoErr(err)
@@ -229,13 +230,13 @@ func TestARuleForAnotherAgentSaysNothing(t *testing.T) {
 func TestOnlySoManyHostsWaitForAPerson(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks)
+	o := openNetworkFixture(t, permission.NetworkAsks)
 	x := o.begin("x1")
 	for i := range maxOpenAsks {
 		o.reaches(x, fmt.Sprintf("h%d.example.com:443", i))
 		o.asked(i + 1)
 	}
-	_, err := x.Reach(t.Context(), "h99.example.com:443")
+	_, err := x.CheckAddress(t.Context(), "h99.example.com:443")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	o.Decide(o.asked(3).Permission, events.Denied)
 	o.reaches(x, "h99.example.com:443")
@@ -245,7 +246,7 @@ func TestOnlySoManyHostsWaitForAPerson(t *testing.T) {
 func TestWhyShowsTheConnection(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks)
+	o := openNetworkFixture(t, permission.NetworkAsks)
 	waiting := o.reaches(o.begin("x1"), "example.com:443")
 	ask := o.asked(1)
 	o.Decide(ask.Permission, events.Authorized)
@@ -255,7 +256,7 @@ func TestWhyShowsTheConnection(t *testing.T) {
 	is.Equal(w.Ask.Agent, "build")
 	is.Equal(w.Decision.Actor, handlerstest.Alice)
 	is.Equal(w.Events[len(w.Events)-1].Type, "exec.connected")
-	run, err := o.Gate.ProposeAlways(t.Context(), permission.Always{Chat: "c1", Permission: ask.Permission,
+	run, err := o.Gate.ProposeAlways(t.Context(), permission.AllowAlways{Chat: "c1", Permission: ask.Permission,
 		Scope: permission.ScopeChat})
 	is.NoErr(err)
 	is.Equal(run.Rules[0].String(), "network: example.com")

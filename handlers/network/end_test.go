@@ -15,12 +15,12 @@ import (
 )
 
 // beginAs starts a command that has a network, on a decision of its own.
-func (o *outlet) beginAs(exec, permission, command string) *Execution {
+func (o *networkFixture) beginAs(exec, permission, command string) *Execution {
 	o.T.Helper()
 	is := is.New(o.T)
-	what := events.ExecRequested{Exec: exec, Permission: permission, Session: "ses_1", Call: "call_" + permission,
+	request := events.ExecRequested{Exec: exec, Permission: permission, Session: "ses_1", Call: "call_" + permission,
 		Command: command}
-	proxy, err := o.network.For(o.T.Context(), "c1", what)
+	proxy, err := o.network.For(o.T.Context(), "c1", request)
 	is.NoErr(err)
 	u, err := url.Parse(proxy)
 	is.NoErr(err)
@@ -33,7 +33,7 @@ func (o *outlet) beginAs(exec, permission, command string) *Execution {
 func TestAHostThatACommandNamesIsApprovedWithIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks)
+	o := openNetworkFixture(t, permission.NetworkAsks)
 	const command = "curl https://example.org/a"
 	handlerstest.Happened(t, o.Log, "c1", handlerstest.AskBash("per_2", command),
 		handlerstest.Fact{By: events.ActorPolicy, Data: events.PermissionReferred{Permission: "per_2", Cwd: o.Directory,
@@ -43,7 +43,7 @@ func TestAHostThatACommandNamesIsApprovedWithIt(t *testing.T) {
 	is.Equal(decided.Hosts, []string{"example.org:443"})
 
 	x := o.beginAs("x1", "per_2", command)
-	_, err := x.Reach(t.Context(), "example.org:443") // without another request
+	_, err := x.CheckAddress(t.Context(), "example.org:443") // without another request
 	is.NoErr(err)
 	c := o.connections()[0]
 	is.Equal([]any{c.Exec, c.Allowed, c.Permission, c.Reason}, []any{"x1", true, "per_2",
@@ -69,12 +69,12 @@ func TestAHostThatACommandNamesIsApprovedWithIt(t *testing.T) {
 func TestADenyRuleBeatsAHostThatWasApprovedWithItsCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks, "deny network: example.org")
+	o := openNetworkFixture(t, permission.NetworkAsks, "deny network: example.org")
 	handlerstest.Happened(t, o.Log, "c1", handlerstest.AskBash("per_2", "curl https://example.org"),
 		handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{
 			Permission: "per_2", Decision: events.Authorized, Session: "ses_1", Call: "call_per_2", Type: "bash", Command: "curl https://example.org", Hosts: []string{"example.org:443"},
 		}})
-	_, err := o.beginAs("x1", "per_2", "curl https://example.org").Reach(t.Context(), "example.org:443")
+	_, err := o.beginAs("x1", "per_2", "curl https://example.org").CheckAddress(t.Context(), "example.org:443")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 }
 
@@ -103,7 +103,7 @@ func TestAnEditedCommandIsApprovedWithTheHostsItNames(t *testing.T) {
 func TestARequestForAHostExpiresWithTheLastCommandThatWaits(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks)
+	o := openNetworkFixture(t, permission.NetworkAsks)
 	x1, x2 := o.begin("x1"), o.begin("x2")
 	o.reaches(x1, "example.com:443")
 	first := o.asked(1)
@@ -134,10 +134,10 @@ func TestARequestForAHostExpiresWithTheLastCommandThatWaits(t *testing.T) {
 func TestAModelReadsWhyItsCommandReachedNoHost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks, "deny network: denied.example")
+	o := openNetworkFixture(t, permission.NetworkAsks, "deny network: denied.example")
 	x := o.begin("x1")
 	for _, address := range []string{"denied.example:443", "denied.example:443", "10.0.0.1:80", "two words"} {
-		_, err := x.Reach(t.Context(), address)
+		_, err := x.CheckAddress(t.Context(), address)
 		is.True(err != nil)
 	}
 	notes := o.network.End(t.Context(), o.run("x1"))
@@ -186,7 +186,7 @@ func TestARequestForACommandSaysWhatItReaches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			hosts, network := permission.Gate{Network: c.mode}.Reached(c.rules, c.command)
+			hosts, network := permission.Gate{Network: c.mode}.UndecidedHosts(c.rules, c.command)
 			is.Equal(hosts, c.hosts)
 			is.Equal(network, c.network)
 		})

@@ -123,9 +123,9 @@ func (n *Engine) Private(at policy.Address) bool {
 	})
 }
 
-// Reach decides about a connection to an address, host:port in any spelling, and returns the address to dial. A
+// CheckAddress decides about a connection to an address, host:port in any spelling, and returns the address to dial. A
 // refusal is a Refused.
-func (n *Engine) Reach(ctx context.Context, address string) (policy.Address, error) {
+func (n *Engine) CheckAddress(ctx context.Context, address string) (policy.Address, error) {
 	at, err := policy.ParseAddress(address)
 	if err != nil {
 		return at, handlers.Refuse(handlers.Invalid, "%s", err)
@@ -140,7 +140,7 @@ func (n *Engine) Reach(ctx context.Context, address string) (policy.Address, err
 	if err != nil {
 		return at, err
 	}
-	v := permission.JudgeAddress(rules, at)
+	v := permission.EvaluateAddress(rules, at)
 	if v.Action == policy.Deny {
 		return at, handlers.Refuse(handlers.Conflict, "%s", v.Reason)
 	}
@@ -156,8 +156,8 @@ func (n *Engine) Reach(ctx context.Context, address string) (policy.Address, err
 			"No rule allows %s, and OpenCode cannot request a host. Fetch the final address, or use a command such as curl.", at)
 }
 
-// Keep returns the refusal of a private address that an allowed name resolved to.
-func (n *Engine) Keep(_ context.Context, _ policy.Address, why error) error {
+// RecordBlocked returns the refusal of a private address that an allowed name resolved to.
+func (n *Engine) RecordBlocked(_ context.Context, _ policy.Address, why error) error {
 	return handlers.Refuse(handlers.Invalid, "%s", why)
 }
 

@@ -16,16 +16,16 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// outlet is a network for the commands of chat c1, whose gate runs.
-type outlet struct {
+// networkFixture is a network for the commands of chat c1, whose gate runs.
+type networkFixture struct {
 	*permissiontest.RunningGate
 	network *Sandbox
 }
 
-func openOutlet(t testing.TB, mode permission.NetworkMode, rules ...string) *outlet {
+func openNetworkFixture(t testing.TB, mode permission.NetworkMode, rules ...string) *networkFixture {
 	t.Helper()
 	g := permissiontest.OpenGate(t)
-	o := &outlet{RunningGate: g}
+	o := &networkFixture{RunningGate: g}
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "npm install"))
 	g.Decide("per_1", events.Authorized)
 	o.start(mode, rules...)
@@ -33,7 +33,7 @@ func openOutlet(t testing.TB, mode permission.NetworkMode, rules ...string) *out
 }
 
 // start makes the network as a new process would.
-func (o *outlet) start(mode permission.NetworkMode, rules ...string) {
+func (o *networkFixture) start(mode permission.NetworkMode, rules ...string) {
 	o.T.Helper()
 	is := is.New(o.T)
 	ctx, cancel := context.WithCancel(o.T.Context())
@@ -51,13 +51,13 @@ func (o *outlet) start(mode permission.NetworkMode, rules ...string) {
 	o.network = &Sandbox{Gate: gate, Mode: mode, Proxy: "127.0.0.1:3128", Tail: tail}
 }
 
-func (o *outlet) run(exec string) events.ExecRequested {
+func (o *networkFixture) run(exec string) events.ExecRequested {
 	return events.ExecRequested{Exec: exec, Permission: "per_1", Session: "ses_1", Call: "call_per_1",
 		Command: "npm install"}
 }
 
 // begin starts a command that has a network.
-func (o *outlet) begin(exec string) *Execution {
+func (o *networkFixture) begin(exec string) *Execution {
 	o.T.Helper()
 	is := is.New(o.T)
 	proxy, err := o.network.For(o.T.Context(), "c1", o.run(exec))
@@ -71,14 +71,14 @@ func (o *outlet) begin(exec string) *Execution {
 }
 
 // reaches tries a connection in the background.
-func (o *outlet) reaches(x *Execution, address string) <-chan error {
+func (o *networkFixture) reaches(x *Execution, address string) <-chan error {
 	done := make(chan error, 1)
-	go func() { _, err := x.Reach(o.T.Context(), address); done <- err }()
+	go func() { _, err := x.CheckAddress(o.T.Context(), address); done <- err }()
 	return done
 }
 
 // asked waits for the n-th ask for a host that the policy has left to a person.
-func (o *outlet) asked(n int) (d events.PermissionRequested) {
+func (o *networkFixture) asked(n int) (d events.PermissionRequested) {
 	o.T.Helper()
 	seen := 0
 	_, d = handlerstest.Await(o.T, o.Log, func(d events.PermissionRequested) bool { seen++; return seen == n })
@@ -86,17 +86,17 @@ func (o *outlet) asked(n int) (d events.PermissionRequested) {
 	return d
 }
 
-func (o *outlet) connections() []events.ExecConnected {
+func (o *networkFixture) connections() []events.ExecConnected {
 	_, data := handlerstest.History(o.T, o.Log, "c1")
 	return handlerstest.Of[events.ExecConnected](data)
 }
 
 // saveRule stores a rule without the checks of a command, so that it may be broken.
-func (o *outlet) saveRule(fields map[string]any) (id string) {
+func (o *networkFixture) saveRule(fields map[string]any) (id string) {
 	o.T.Helper()
 	body, err := json.Marshal(fields)
 	is.New(o.T).NoErr(err)
 	id = events.NewID()
-	permissiontest.Keeps(o.T, permissiontest.New(o.Log), "tool_permissions", id, string(body))
+	permissiontest.SaveRecord(o.T, permissiontest.New(o.Log), "tool_permissions", id, string(body))
 	return id
 }

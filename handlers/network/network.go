@@ -65,14 +65,14 @@ type Execution struct {
 	deciding sync.Mutex
 	asks     map[policy.Address]string // the permission that each waited for last
 	hosts    map[string]bool           // what was tried
-	told     map[told]bool
+	told     map[recordedConnection]bool
 
 	noting   sync.Mutex
 	refusals []string // host:port and why, for the model
 }
 
-// told is what exec.connected has said of an execution.
-type told struct {
+// recordedConnection is what exec.connected has said of an execution.
+type recordedConnection struct {
 	address string
 	allowed bool
 }
@@ -80,7 +80,7 @@ type told struct {
 // For gives the URL of the proxy for a command that is about to run, with credentials that are good until Done; empty
 // when the command has no network. It is called before anything of the command's output is recorded, so that the
 // credentials never are.
-func (n *Sandbox) For(ctx context.Context, chat string, what events.ExecRequested) (proxyURL string, err error) {
+func (n *Sandbox) For(ctx context.Context, chat string, request events.ExecRequested) (proxyURL string, err error) {
 	if n == nil {
 		return "", nil
 	}
@@ -89,8 +89,8 @@ func (n *Sandbox) For(ctx context.Context, chat string, what events.ExecRequeste
 		return "", err
 	}
 	x := &Execution{
-		network: n, chat: chat, what: what, token: rand.Text(), connections: map[*context.CancelFunc]bool{},
-		asks: map[policy.Address]string{}, hosts: map[string]bool{}, told: map[told]bool{},
+		network: n, chat: chat, what: request, token: rand.Text(), connections: map[*context.CancelFunc]bool{},
+		asks: map[policy.Address]string{}, hosts: map[string]bool{}, told: map[recordedConnection]bool{},
 	}
 	if err := x.identify(ctx); err != nil {
 		return "", err
@@ -108,8 +108,8 @@ func (n *Sandbox) For(ctx context.Context, chat string, what events.ExecRequeste
 		return "", handlers.Refuse(handlers.Conflict,
 			"the command cannot have a network: there are too many secrets to keep its own from the log")
 	}
-	n.running[what.Exec] = x
-	return (&url.URL{Scheme: "http", User: url.UserPassword(what.Exec, x.token), Host: n.Proxy}).String(), nil
+	n.running[request.Exec] = x
+	return (&url.URL{Scheme: "http", User: url.UserPassword(request.Exec, x.token), Host: n.Proxy}).String(), nil
 }
 
 // Done ends the network of an execution, its connections and its credentials. One that has none is no error.
@@ -134,26 +134,26 @@ func (n *Sandbox) Done(exec string) {
 
 // End is Done for an execution that has ended. The requests for hosts that only it waited for expire. It returns notes
 // for the model: each refusal, or that there was no network.
-func (n *Sandbox) End(ctx context.Context, what events.ExecRequested) (notes []string) {
+func (n *Sandbox) End(ctx context.Context, request events.ExecRequested) (notes []string) {
 	if n == nil {
 		return nil
 	}
 	n.mu.Lock()
-	x := n.running[what.Exec]
+	x := n.running[request.Exec]
 	n.mu.Unlock()
 	if x == nil {
-		if named, needs := policy.Reached(what.Command); needs && n.Gate.Network == permission.NetworkOff {
+		if named, needs := policy.NamedHosts(request.Command); needs && n.Gate.Network == permission.NetworkOff {
 			notes = append(notes, permission.NoNetwork(named))
 		}
 		return notes
 	}
-	n.Done(what.Exec)
+	n.Done(request.Exec)
 	x.deciding.Lock()
 	waited := len(x.asks) > 0
 	x.deciding.Unlock()
 	if waited {
 		if err := n.Expire(ctx, x.chat); err != nil {
-			n.Gate.Logger.Error("expire requests for hosts", "chat", x.chat, "exec", what.Exec, "err", err)
+			n.Gate.Logger.Error("expire requests for hosts", "chat", x.chat, "exec", request.Exec, "err", err)
 		}
 	}
 	return x.notes()

@@ -50,7 +50,7 @@ func TestACommandHasANetworkOnlyWhereTheFlagOrARuleGivesIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			o := openOutlet(t, c.mode, c.rules...)
+			o := openNetworkFixture(t, c.mode, c.rules...)
 			if c.kept != nil {
 				for id, agent := range map[string]string{"a1": "build", "a2": "plan"} {
 					_, _, err := o.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
@@ -79,7 +79,7 @@ func TestACommandHasANetworkOnlyWhereTheFlagOrARuleGivesIt(t *testing.T) {
 func TestAWhitelistWithoutTargetsGivesNoNetwork(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkOff)
+	o := openNetworkFixture(t, permission.NetworkOff)
 	save := func(collection string, fields map[string]json.RawMessage) {
 		_, _, err := o.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
 			Collection: collection, New: true, Set: fields})
@@ -91,7 +91,7 @@ func TestAWhitelistWithoutTargetsGivesNoNetwork(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(proxy, "")
 	save("whitelist_targets", map[string]json.RawMessage{"pattern": []byte(`"*.example.com"`), "active": []byte("true")})
-	_, err = o.begin("x1").Reach(t.Context(), "a.example.com:443")
+	_, err = o.begin("x1").CheckAddress(t.Context(), "a.example.com:443")
 	is.NoErr(err)
 }
 
@@ -129,10 +129,10 @@ func TestRulesAndTheFlagDecideWithoutAPerson(t *testing.T) {
 			if c.rules != "" {
 				rules = []string{c.rules}
 			}
-			o := openOutlet(t, c.mode, rules...)
+			o := openNetworkFixture(t, c.mode, rules...)
 			x := o.begin("x1")
 			for range 3 {
-				_, err := x.Reach(t.Context(), c.address)
+				_, err := x.CheckAddress(t.Context(), c.address)
 				is.Equal(err == nil, c.allowed)
 				if err != nil {
 					is.True(handlerstest.Refusal(t, err) != "")
@@ -151,8 +151,8 @@ func TestRulesAndTheFlagDecideWithoutAPerson(t *testing.T) {
 func TestWhatIsReachedIsInOneSpelling(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks, "network: example.com")
-	at, err := o.begin("x1").Reach(t.Context(), "EXAMPLE.com.:80")
+	o := openNetworkFixture(t, permission.NetworkAsks, "network: example.com")
+	at, err := o.begin("x1").CheckAddress(t.Context(), "EXAMPLE.com.:80")
 	is.NoErr(err)
 	is.Equal(at, policy.Address{Host: "example.com", Port: 80})
 }
@@ -160,7 +160,7 @@ func TestWhatIsReachedIsInOneSpelling(t *testing.T) {
 func TestCredentialsAreOneCommandsWhileItRuns(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkOpen)
+	o := openNetworkFixture(t, permission.NetworkOpen)
 	x1, x2 := o.begin("x1"), o.begin("x2")
 	for _, c := range [][2]string{{"x1", x2.token}, {"x1", ""}, {"", x1.token}, {"x3", x1.token}, {"x1", x1.token + "A"},
 		{"x1", x1.token[1:]}} {
@@ -183,7 +183,7 @@ func TestCredentialsAreOneCommandsWhileItRuns(t *testing.T) {
 
 func TestCredentialsAreNeverInTheLog(t *testing.T) {
 	t.Parallel()
-	o := openOutlet(t, permission.NetworkOpen)
+	o := openNetworkFixture(t, permission.NetworkOpen)
 	x := o.begin("x1")
 	tell := func() {
 		title := "HTTP_PROXY=http://x1:" + x.token + "@127.0.0.1:3128"
@@ -201,7 +201,7 @@ func TestCredentialsAreNeverInTheLog(t *testing.T) {
 func TestWhatRunsIsConcealedFirst(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkOpen)
+	o := openNetworkFixture(t, permission.NetworkOpen)
 	others := make([]string, secret.MaxConcealed-3) // there is room for three
 	for i := range others {
 		others[i] = fmt.Sprintf("secret-number-%d-", i)
@@ -233,7 +233,7 @@ func TestWhatRunsIsConcealedFirst(t *testing.T) {
 func TestConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkOpen)
+	o := openNetworkFixture(t, permission.NetworkOpen)
 	x := o.begin("x1")
 	var ends []func()
 	for range MaxConnections {
@@ -251,31 +251,31 @@ func TestConnectionsAreCounted(t *testing.T) {
 func TestACommandTriesOnlySoManyHosts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkOpen)
+	o := openNetworkFixture(t, permission.NetworkOpen)
 	x := o.begin("x1")
 	for i := range maxHosts {
 		x.hosts[fmt.Sprintf("h%d.example.com:443", i)] = true
 	}
 	for range 2 {
-		_, err := x.Reach(t.Context(), "another.example.com:443")
+		_, err := x.CheckAddress(t.Context(), "another.example.com:443")
 		is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	}
-	_, err := x.Reach(t.Context(), "h7.example.com:443")
+	_, err := x.CheckAddress(t.Context(), "h7.example.com:443")
 	is.NoErr(err)
-	_, err = x.Reach(t.Context(), "localhost:443")
+	_, err = x.CheckAddress(t.Context(), "localhost:443")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	is.Equal([]int{len(x.hosts), len(o.connections())}, []int{maxHosts, 3})
 
 	for i := range 2 * maxHosts {
-		x.told[told{address: fmt.Sprintf("localhost:%d", 1000+i)}] = true
+		x.told[recordedConnection{address: fmt.Sprintf("localhost:%d", 1000+i)}] = true
 	}
 	n := len(x.told)
-	_, err = x.Reach(t.Context(), "localhost:80")
+	_, err = x.CheckAddress(t.Context(), "localhost:80")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
-	_, err = x.Reach(t.Context(), "not a host:80")
+	_, err = x.CheckAddress(t.Context(), "not a host:80")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 	is.Equal([]int{len(x.told), len(o.connections())}, []int{n, 3}) // no more refusals are recorded
-	_, err = x.Reach(t.Context(), "h8.example.com:443")
+	_, err = x.CheckAddress(t.Context(), "h8.example.com:443")
 	is.NoErr(err)
 	is.Equal(len(o.connections()), 4)
 }
@@ -283,13 +283,13 @@ func TestACommandTriesOnlySoManyHosts(t *testing.T) {
 func TestWaitingEndsWithThePatienceOfWhoWaits(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	o := openOutlet(t, permission.NetworkAsks)
+	o := openNetworkFixture(t, permission.NetworkAsks)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := o.begin("x1").Reach(ctx, "example.com:443")
+	_, err := o.begin("x1").CheckAddress(ctx, "example.com:443")
 	is.True(errors.Is(err, ErrWaiting))
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	_, err = o.begin("x2").Reach(gone, "example.com:443")
+	_, err = o.begin("x2").CheckAddress(gone, "example.com:443")
 	is.True(errors.Is(err, context.Canceled))
 }

@@ -16,8 +16,8 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// passage is what was decided about a connection, or which permission it waits for.
-type passage struct {
+// connectDecision is what was decided about a connection, or which permission it waits for.
+type connectDecision struct {
 	allowed    bool
 	waits      bool
 	asks       bool   // the permission is yet to be asked for
@@ -25,14 +25,14 @@ type passage struct {
 	reason     string
 }
 
-// Reach says whether the command may connect to an address, host:port in whatever spelling, and gives it as it is to
-// be dialled: no other spelling of it is ever looked up. What no rule is about waits for a person. Why not is a
+// CheckAddress says whether the command may connect to an address, host:port in whatever spelling, and gives it as it
+// is to be dialled: no other spelling of it is ever looked up. What no rule is about waits for a person. Why not is a
 // Refused, whose text is for whoever runs the command; ErrWaiting when nobody has decided by ctx's deadline.
-func (x *Execution) Reach(ctx context.Context, address string) (policy.Address, error) {
+func (x *Execution) CheckAddress(ctx context.Context, address string) (policy.Address, error) {
 	at, unreadable := policy.ParseAddress(address)
 	if unreadable != nil {
 		return at, x.conclude(ctx, strings.ToValidUTF8(address[:min(len(address), 256)], "\uFFFD"), 0,
-			passage{reason: unreadable.Error()})
+			connectDecision{reason: unreadable.Error()})
 	}
 	for {
 		c, after, err := x.decide(ctx, at)
@@ -56,13 +56,13 @@ func (x *Execution) Reach(ctx context.Context, address string) (policy.Address, 
 // Private reports whether an address may be private. No command reaches one.
 func (x *Execution) Private(policy.Address) bool { return false }
 
-// Keep records that the command was kept from an address it was let to, because of where that leads.
-func (x *Execution) Keep(ctx context.Context, at policy.Address, why error) error {
-	return x.conclude(ctx, at.Host, at.Port, passage{reason: why.Error()})
+// RecordBlocked records that the command was kept from an address it was let to, because of where that leads.
+func (x *Execution) RecordBlocked(ctx context.Context, at policy.Address, why error) error {
+	return x.conclude(ctx, at.Host, at.Port, connectDecision{reason: why.Error()})
 }
 
 // conclude records a refusal that nothing can change, and gives it.
-func (x *Execution) conclude(ctx context.Context, host string, port uint16, c passage) error {
+func (x *Execution) conclude(ctx context.Context, host string, port uint16, c connectDecision) error {
 	x.deciding.Lock()
 	defer x.deciding.Unlock()
 	if d, untold := x.tell(host, port, c); untold {
@@ -80,10 +80,10 @@ func (x *Execution) conclude(ctx context.Context, host string, port uint16, c pa
 
 // tell gives the event of a decision, unless the same was said already: once for each address that the command is let
 // to, and once for each it is kept from, until so much was said that only what it is let to is worth an event.
-func (x *Execution) tell(host string, port uint16, c passage) (d events.ExecConnected, untold bool) {
+func (x *Execution) tell(host string, port uint16, c connectDecision) (d events.ExecConnected, untold bool) {
 	d = events.ExecConnected{Exec: x.what.Exec, Host: host, Port: int(port), Allowed: c.allowed, Permission: c.permission,
 		Reason: c.reason}
-	key := told{policy.Address{Host: host, Port: port}.String(), c.allowed}
+	key := recordedConnection{policy.Address{Host: host, Port: port}.String(), c.allowed}
 	return d, !x.told[key] && (c.allowed || len(x.told) < 2*maxHosts)
 }
 
@@ -112,19 +112,19 @@ func (x *Execution) remember(d events.ExecConnected) {
 	if !d.Allowed {
 		x.note(addressOf(d), d.Reason)
 	}
-	x.told[told{policy.Address{Host: d.Host, Port: uint16(d.Port)}.String(), d.Allowed}] = true
+	x.told[recordedConnection{policy.Address{Host: d.Host, Port: uint16(d.Port)}.String(), d.Allowed}] = true
 }
 
 // decide decides about a connection by the rules, the flag and the people, in this order, and records what was decided
 // before anything is dialled, or asks. after is how far the log was read.
-func (x *Execution) decide(ctx context.Context, at policy.Address) (c passage, after uint64, err error) {
+func (x *Execution) decide(ctx context.Context, at policy.Address) (c connectDecision, after uint64, err error) {
 	x.deciding.Lock()
 	defer x.deciding.Unlock()
 	rules, err := x.network.Gate.InForce(ctx, x.scope())
 	if err != nil {
 		return c, 0, err
 	}
-	verdict := permission.JudgeAddress(rules, at)
+	verdict := permission.EvaluateAddress(rules, at)
 	f := x.network.Gate.Permissions.Chat(ctx, x.chat)
 	_, err = f.CarryOut(ctx, x.network.log(), handlers.Command{Actor: events.ActorPolicy},
 		func(s *permission.State) ([]events.Event, uint64, error) {
@@ -164,18 +164,18 @@ func (x *Execution) decide(ctx context.Context, at policy.Address) (c passage, a
 }
 
 // byRule decides what no person has to; without a reason it has not.
-func (x *Execution) byRule(at policy.Address, v policy.Verdict) passage {
+func (x *Execution) byRule(at policy.Address, v policy.Verdict) connectDecision {
 	switch {
 	case v.Action == policy.Deny:
-		return passage{reason: v.Reason}
+		return connectDecision{reason: v.Reason}
 	case len(x.hosts) >= maxHosts && !x.hosts[at.String()]:
-		return passage{reason: fmt.Sprintf("the command has tried %d hosts already, and may try no other", maxHosts)}
+		return connectDecision{reason: fmt.Sprintf("the command has tried %d hosts already, and may try no other", maxHosts)}
 	case v.Action == policy.Allow:
-		return passage{allowed: true, reason: v.Reason}
+		return connectDecision{allowed: true, reason: v.Reason}
 	case x.network.Mode == permission.NetworkOpen && len(v.Rules) == 0 && at.Web():
-		return passage{allowed: true, reason: "commands may reach any public host: --network allow"}
+		return connectDecision{allowed: true, reason: "commands may reach any public host: --network allow"}
 	}
-	return passage{}
+	return connectDecision{}
 }
 
 // await waits for the end of an ask.

@@ -15,16 +15,17 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Always is the command to store a rule that allows such requests from now on, and to approve the request itself.
-type Always struct {
+// AllowAlways is the command to store a rule that allows such requests from now on, and to approve the request itself.
+type AllowAlways struct {
 	handlers.Command
-	Chat       string        `json:"chat"`
-	Permission string        `json:"permission"`        // OpenCode's per_… id, or that of a request over the API
-	Pattern    string        `json:"pattern,omitempty"` // of the rule; empty for the smallest sensible one
-	Scope      string        `json:"scope"`             // ScopeChat, ScopeAgent or ScopeAll
-	For        string        `json:"for,omitempty"`     // a Go duration such as "1h"; empty is for ever
-	Shown                    // as for Decide
-	ShownRules []policy.Rule `json:"shown_rules,omitempty"` // those of the Proposal that was shown; others are not stored
+	Chat         string `json:"chat"`
+	Permission   string `json:"permission"`        // OpenCode's per_… id, or that of a request over the API
+	Pattern      string `json:"pattern,omitempty"` // of the rule; empty for the smallest sensible one
+	Scope        string `json:"scope"`             // ScopeChat, ScopeAgent or ScopeAll
+	For          string `json:"for,omitempty"`     // a Go duration such as "1h"; empty is for ever
+	ShownRequest        // as for Decide
+	// those of the Proposal that was shown; others are not stored
+	ShownRules []policy.Rule `json:"shown_rules,omitempty"`
 	Client     events.Client `json:"-"`
 }
 
@@ -44,13 +45,13 @@ type Proposal struct {
 
 // ProposeAlways returns the rules that AllowAlways would store. It stores and decides nothing, and refuses what
 // AllowAlways refuses.
-func (g Gate) ProposeAlways(ctx context.Context, c Always) (Proposal, error) {
-	what, err := g.newRules(ctx, c)
+func (g Gate) ProposeAlways(ctx context.Context, c AllowAlways) (Proposal, error) {
+	proposed, err := g.newRules(ctx, c)
 	if err != nil {
 		return Proposal{}, err
 	}
-	all, one, err := g.trial(what.rules).Both(ctx, c.Chat)
-	return Proposal{Rules: what.rules, Chat: one, All: all}, err
+	all, one, err := g.trial(proposed.rules).Both(ctx, c.Chat)
+	return Proposal{Rules: proposed.rules, Chat: one, All: all}, err
 }
 
 // DryRun tries a rule on the past requests of a chat, or of all chats if chat is empty.
@@ -69,19 +70,19 @@ func (g Gate) trial(rules []policy.Rule) dryrun.Trial {
 
 // AllowAlways stores the rules, and approves the request if it is still pending: both, or neither. It extends the time
 // of a rule that exists already. It returns the ids of the rules, as policy.Rule has them.
-func (g Gate) AllowAlways(ctx context.Context, c Always) (rules []string, seq uint64, err error) {
+func (g Gate) AllowAlways(ctx context.Context, c AllowAlways) (rules []string, seq uint64, err error) {
 	if rules, seq, err = g.savedRules(ctx, c); err != nil || seq != 0 {
 		return rules, seq, err
 	}
-	what, err := g.newRules(ctx, c)
+	proposed, err := g.newRules(ctx, c)
 	if err != nil {
 		return nil, 0, err
 	}
 	seq, err = handlers.Transaction(ctx, g.Permissions.Log, func(ctx context.Context) error {
 		rules = nil
-		for i, r := range what.rules {
+		for i, r := range proposed.rules {
 			id, err := g.Records.AllowRule(ctx, record.AllowRule{
-				Command: c.part(i), Rule: r, Chat: what.chat, Agent: what.agent, Expires: what.expires, Note: what.note,
+				Command: c.part(i), Rule: r, Chat: proposed.chat, Agent: proposed.agent, Expires: proposed.expires, Note: proposed.note,
 			})
 			if err != nil {
 				return err
@@ -89,7 +90,7 @@ func (g Gate) AllowAlways(ctx context.Context, c Always) (rules []string, seq ui
 			rules = append(rules, id)
 		}
 		_, err := g.Permissions.Decide(ctx, Decide{
-			Command: c.Command, Chat: c.Chat, Permission: c.Permission, Decision: events.Authorized, Client: c.Client, cwd: what.cwd,
+			Command: c.Command, Chat: c.Chat, Permission: c.Permission, Decision: events.Authorized, Client: c.Client, cwd: proposed.cwd,
 		})
 		if handlers.CodeOf(err) == handlers.Conflict { // the request is no longer pending
 			return nil
@@ -103,7 +104,7 @@ func (g Gate) AllowAlways(ctx context.Context, c Always) (rules []string, seq ui
 }
 
 // part returns the command that stores rule i.
-func (c Always) part(i int) handlers.Command {
+func (c AllowAlways) part(i int) handlers.Command {
 	part := c.Command
 	if c.ID != "" {
 		part.ID = fmt.Sprintf("%s.%d", c.ID, i)
@@ -113,7 +114,7 @@ func (c Always) part(i int) handlers.Command {
 
 // savedRules returns the rules that an earlier AllowAlways of the same command stored, and the sequence of the last
 // one. The sequence is 0 if there was none.
-func (g Gate) savedRules(ctx context.Context, c Always) (rules []string, seq uint64, err error) {
+func (g Gate) savedRules(ctx context.Context, c AllowAlways) (rules []string, seq uint64, err error) {
 	for i := 0; c.ID != ""; i++ {
 		rule, stored, err := g.Records.SavedRule(ctx, c.part(i).ID)
 		if err != nil || stored == 0 {
@@ -124,8 +125,8 @@ func (g Gate) savedRules(ctx context.Context, c Always) (rules []string, seq uin
 	return nil, 0, nil
 }
 
-// newRules holds the rules that an Always command stores.
-type newRules struct {
+// ruleProposal holds the rules that an Always command stores.
+type ruleProposal struct {
 	rules       []policy.Rule
 	chat, agent string // ids of the records to which the rules apply; empty for all
 	expires     string // in the time format of records
@@ -134,16 +135,16 @@ type newRules struct {
 }
 
 // newRules returns the rules for a request. It refuses rules that would not allow the request.
-func (g Gate) newRules(ctx context.Context, c Always) (what newRules, err error) {
-	if err := c.check(&what); err != nil {
-		return what, err
+func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposal, err error) {
+	if err := c.check(&proposed); err != nil {
+		return proposed, err
 	}
 	r, err := g.Permissions.known(ctx, c.Chat, c.Permission)
 	if err != nil {
-		return what, err
+		return proposed, err
 	}
-	if err := c.Shown.check(r); err != nil {
-		return what, err
+	if err := c.ShownRequest.check(r); err != nil {
+		return proposed, err
 	}
 	wait := callWait
 	if !r.Pending() || r.Interrupted || r.cwd() != "" {
@@ -151,43 +152,43 @@ func (g Gate) newRules(ctx context.Context, c Always) (what newRules, err error)
 	}
 	in, agent := g.input(ctx, c.Chat, *r.Ask, r.Direct, wait)
 	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
-	what.cwd = NewEvaluation(*r.Ask, r.Direct, in.Cwd, policy.Verdict{}).cwd
+	proposed.cwd = NewEvaluation(*r.Ask, r.Direct, in.Cwd, policy.Verdict{}).cwd
 	if c.Scope == ScopeAgent {
-		if what.agent, err = g.Records.AgentNamed(ctx, agent); err != nil {
-			return what, err
+		if proposed.agent, err = g.Records.AgentNamed(ctx, agent); err != nil {
+			return proposed, err
 		}
 	}
-	what.note = note("from ask "+c.Permission+" of chat "+c.Chat, r.Ask.Text())
-	what.rules = policy.Suggest(in, r.Ask.Always)
+	proposed.note = note("from ask "+c.Permission+" of chat "+c.Chat, r.Ask.Text())
+	proposed.rules = policy.Suggest(in, r.Ask.Always)
 	if c.Pattern != "" {
 		rule := policy.Rule{Permission: r.Type, Pattern: c.Pattern, Action: policy.Allow}
-		if len(what.rules) > 0 {
-			rule.Permission = what.rules[0].Permission // the rule of a tool has another type than the request
+		if len(proposed.rules) > 0 {
+			rule.Permission = proposed.rules[0].Permission // the rule of a tool has another type than the request
 		}
-		what.rules = []policy.Rule{rule}
+		proposed.rules = []policy.Rule{rule}
 	}
-	for _, r := range what.rules {
+	for _, r := range proposed.rules {
 		if err := record.CheckRule(r); err != nil {
-			return what, err
+			return proposed, err
 		}
 	}
 	// The target of a symbolic link may have changed since the person saw the rule.
-	if shown, now := texts(c.ShownRules), texts(what.rules); len(shown) > 0 && !slices.Equal(shown, now) {
-		return what, handlers.RefuseField(handlers.Conflict, "shown_rules",
+	if shown, now := texts(c.ShownRules), texts(proposed.rules); len(shown) > 0 && !slices.Equal(shown, now) {
+		return proposed, handlers.RefuseField(handlers.Conflict, "shown_rules",
 			"The rule would not be the one that was shown: it would be %q now. Nothing was stored.", strings.Join(now, " + "))
 	}
 	inForce, err := g.InForce(ctx, record.RuleScope{Chat: c.Chat, Agent: agent, At: time.Now()})
 	if err != nil {
-		return what, err
+		return proposed, err
 	}
-	v := policy.Evaluate(append(inForce, what.rules...), in)
+	v := policy.Evaluate(append(inForce, proposed.rules...), in)
 	switch {
-	case v.Action == policy.Allow && len(what.rules) > 0:
-		return what, nil
-	case len(what.rules) == 0:
-		return what, handlers.RefuseField(handlers.Invalid, "pattern", "there is no rule to propose: %s", v.Reason)
+	case v.Action == policy.Allow && len(proposed.rules) > 0:
+		return proposed, nil
+	case len(proposed.rules) == 0:
+		return proposed, handlers.RefuseField(handlers.Invalid, "pattern", "there is no rule to propose: %s", v.Reason)
 	}
-	return what, handlers.RefuseField(handlers.Invalid, "pattern", "the rule would not allow this: %s", v.Reason)
+	return proposed, handlers.RefuseField(handlers.Invalid, "pattern", "the rule would not allow this: %s", v.Reason)
 }
 
 func texts(rules []policy.Rule) (all []string) {
@@ -197,13 +198,13 @@ func texts(rules []policy.Rule) (all []string) {
 	return all
 }
 
-func (c Always) check(what *newRules) error {
+func (c AllowAlways) check(proposed *ruleProposal) error {
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return err
 	}
 	switch c.Scope {
 	case ScopeChat:
-		what.chat = c.Chat
+		proposed.chat = c.Chat
 	case ScopeAgent, ScopeAll:
 	default:
 		return handlers.RefuseField(handlers.Invalid, "scope", "scope: want %q, %q or %q, got %q", ScopeChat, ScopeAgent,
@@ -213,7 +214,7 @@ func (c Always) check(what *newRules) error {
 		return nil
 	}
 	lasts, err := duration("for", c.For)
-	what.expires = record.FormatTime(time.Now().Add(lasts))
+	proposed.expires = record.FormatTime(time.Now().Add(lasts))
 	return err
 }
 

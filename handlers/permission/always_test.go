@@ -22,15 +22,15 @@ func waits(t testing.TB, command string) *permissiontest.RunningGate {
 	t.Helper()
 	g := permissiontest.OpenGate(t)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", command))
-	g.Looked()
+	g.AwaitIdle()
 	if len(g.Referrals("per_1")) != 1 {
 		t.Fatalf("%q does not wait", command)
 	}
 	return g
 }
 
-func allowAlways(scope string) permission.Always {
-	return permission.Always{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Chat: "c1",
+func allowAlways(scope string) permission.AllowAlways {
+	return permission.AllowAlways{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Chat: "c1",
 		Permission: "per_1", Scope: scope, Client: events.Client{Device: "Phone/1"}}
 }
 
@@ -39,7 +39,7 @@ func TestAlwaysIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
 	is := is.New(t)
 	g := waits(t, "make build")
 	c := allowAlways(permission.ScopeChat)
-	c.Shown.Command = "make test"
+	c.ShownRequest.Command = "make test"
 	_, err := g.Gate.ProposeAlways(t.Context(), c)
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	_, _, err = g.Gate.AllowAlways(t.Context(), c)
@@ -51,7 +51,7 @@ func TestAlwaysIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
 		return nil
 	})
 	is.NoErr(err) // nor a rule
-	c.Shown.Command = "make build"
+	c.ShownRequest.Command = "make build"
 	_, _, err = g.Gate.AllowAlways(t.Context(), c)
 	is.NoErr(err)
 }
@@ -83,7 +83,7 @@ func TestAlwaysIsProposedThenStoredWithTheDecision(t *testing.T) {
 	is := is.New(t)
 	g := waits(t, "make build")
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make build"))
-	g.Looked()
+	g.AwaitIdle()
 	before, err := g.Log.Last(t.Context())
 	is.NoErr(err)
 	p, err := g.Gate.ProposeAlways(t.Context(), allowAlways(permission.ScopeChat))
@@ -98,7 +98,7 @@ func TestAlwaysIsProposedThenStoredWithTheDecision(t *testing.T) {
 	ids, seq, err := g.Gate.AllowAlways(t.Context(), allowAlways(permission.ScopeChat))
 	is.NoErr(err)
 	is.Equal(len(ids), 1)
-	rule := g.Kept(ids[0])
+	rule := g.Record(ids[0])
 	is.Equal([]any{rule["tool"], rule["pattern"], rule["action"], rule["active"]},
 		[]any{"bash", p.Rules[0].Pattern, "allow", true})
 	is.Equal([]any{rule["chat"], rule["agent"], rule["author"], rule["expires_at"]}, []any{"c1", "", "alice", ""})
@@ -116,12 +116,12 @@ func TestAlwaysIsProposedThenStoredWithTheDecision(t *testing.T) {
 	is.Equal(same, ids)
 	is.True(again <= seq)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_3", "make build"))
-	g.Looked()
+	g.AwaitIdle()
 	is.Equal(len(g.Referrals("per_3")), 0) // from now on it is silent
 
-	permissiontest.Drops(t, g.Handlers, "tool_permissions", strings.TrimPrefix(ids[0], "tool_permissions/"))
+	permissiontest.DeleteRecord(t, g.Handlers, "tool_permissions", strings.TrimPrefix(ids[0], "tool_permissions/"))
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_4", "make build"))
-	g.Looked()
+	g.AwaitIdle()
 	is.Equal(len(g.Referrals("per_4")), 1) // and when it is revoked, asked
 }
 
@@ -139,16 +139,16 @@ func TestAlwaysIsStoredOnceAndLastsTheLongest(t *testing.T) {
 		return ids[0]
 	}
 	hour := allow("cmd1", "1h")
-	until := g.Kept(hour)["expires_at"].(string)
+	until := g.Record(hour)["expires_at"].(string)
 	at, err := time.Parse("2006-01-02 15:04:05.000Z", until)
 	is.NoErr(err)
 	is.True(time.Until(at) > 59*time.Minute)
 	is.Equal(allow("cmd2", "1m"), hour)
-	is.Equal(g.Kept(hour)["expires_at"], until) // it lasts longer already
+	is.Equal(g.Record(hour)["expires_at"], until) // it lasts longer already
 	is.Equal(allow("cmd3", ""), hour)
-	is.Equal(g.Kept(hour)["expires_at"], "")
+	is.Equal(g.Record(hour)["expires_at"], "")
 	is.Equal(allow("cmd4", "1h"), hour)
-	is.Equal(g.Kept(hour)["expires_at"], "")
+	is.Equal(g.Record(hour)["expires_at"], "")
 	is.Equal(len(permissiontest.InForce(t, g.Handlers, record.RuleScope{At: time.Now()})), 1)
 }
 
@@ -158,10 +158,10 @@ func TestAlwaysForAnAgent(t *testing.T) {
 	g := waits(t, "make build")
 	_, _, err := g.Gate.AllowAlways(t.Context(), allowAlways(permission.ScopeAgent))
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // nobody keeps an agent of that name
-	permissiontest.Keeps(t, g.Handlers, "ai_agents", "a1", `{"name":"build"}`)
+	permissiontest.SaveRecord(t, g.Handlers, "ai_agents", "a1", `{"name":"build"}`)
 	ids, _, err := g.Gate.AllowAlways(t.Context(), allowAlways(permission.ScopeAgent))
 	is.NoErr(err)
-	is.Equal([]any{g.Kept(ids[0])["agent"], g.Kept(ids[0])["chat"]}, []any{"a1", ""})
+	is.Equal([]any{g.Record(ids[0])["agent"], g.Record(ids[0])["chat"]}, []any{"a1", ""})
 	is.Equal(len(permissiontest.InForce(t, g.Handlers, record.RuleScope{Chat: "c9", Agent: "build"})), 1)
 	is.Equal(len(permissiontest.InForce(t, g.Handlers, record.RuleScope{Chat: "c1", Agent: "plan"})), 0)
 }
@@ -169,28 +169,28 @@ func TestAlwaysForAnAgent(t *testing.T) {
 func TestAlwaysThatWouldNotAllowIsRefused(t *testing.T) {
 	t.Parallel()
 	g := waits(t, "make build")
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"rm*","action":"deny","active":true}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make $(id)"),
 		handlerstest.Asks("per_3", "ses_1", "call_3", "edit", []string{".git/config"},
 			map[string]string{"filepath": g.Directory + "/.git/config"}))
-	g.Looked()
+	g.AwaitIdle()
 	before, err := g.Log.Last(t.Context())
 	is.New(t).NoErr(err)
 	for name, c := range map[string]struct {
-		change func(*permission.Always)
+		change func(*permission.AllowAlways)
 		code   handlers.Code
 		says   string
 	}{
-		"another pattern":     {func(c *permission.Always) { c.Pattern = "go test*" }, handlers.Invalid, "would not allow this"},
-		"a pattern unread":    {func(c *permission.Always) { c.Pattern = "make && rm*" }, handlers.Invalid, "column"},
-		"no sensible pattern": {func(c *permission.Always) { c.Permission = "per_2" }, handlers.Invalid, "no rule to propose"},
-		"a protected file":    {func(c *permission.Always) { c.Permission, c.Pattern = "per_3", "**" }, handlers.Invalid, "would not allow this"},
-		"no such ask":         {func(c *permission.Always) { c.Permission = "per_9" }, handlers.NotFound, "no permission ask per_9"},
-		"no such chat":        {func(c *permission.Always) { c.Chat = "c9" }, handlers.NotFound, "no permission ask"},
-		"every chat":          {func(c *permission.Always) { c.Chat = "*" }, handlers.Invalid, "chat: parse id"},
-		"no scope":            {func(c *permission.Always) { c.Scope = "" }, handlers.Invalid, "scope: want"},
-		"no time":             {func(c *permission.Always) { c.For = "soon" }, handlers.Invalid, "such as 30m"},
+		"another pattern":     {func(c *permission.AllowAlways) { c.Pattern = "go test*" }, handlers.Invalid, "would not allow this"},
+		"a pattern unread":    {func(c *permission.AllowAlways) { c.Pattern = "make && rm*" }, handlers.Invalid, "column"},
+		"no sensible pattern": {func(c *permission.AllowAlways) { c.Permission = "per_2" }, handlers.Invalid, "no rule to propose"},
+		"a protected file":    {func(c *permission.AllowAlways) { c.Permission, c.Pattern = "per_3", "**" }, handlers.Invalid, "would not allow this"},
+		"no such ask":         {func(c *permission.AllowAlways) { c.Permission = "per_9" }, handlers.NotFound, "no permission ask per_9"},
+		"no such chat":        {func(c *permission.AllowAlways) { c.Chat = "c9" }, handlers.NotFound, "no permission ask"},
+		"every chat":          {func(c *permission.AllowAlways) { c.Chat = "*" }, handlers.Invalid, "chat: parse id"},
+		"no scope":            {func(c *permission.AllowAlways) { c.Scope = "" }, handlers.Invalid, "scope: want"},
+		"no time":             {func(c *permission.AllowAlways) { c.For = "soon" }, handlers.Invalid, "such as 30m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -225,7 +225,7 @@ func TestBudgetIsExceededByNoRule(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"budget","pattern":"*","action":"allow","active":true}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{By: events.ActorPolicy,
 		Data: events.PermissionRequested{Permission: "b1", Type: permission.TypeBudget, Patterns: []string{"daily"}}})

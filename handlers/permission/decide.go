@@ -26,28 +26,28 @@ type Decide struct {
 	Reason     string          `json:"reason,omitempty"` // shown to the model with a denial
 	Edited     string          `json:"edited,omitempty"` // bash: what runs instead of the command that was asked for
 	// a Go duration such as "1h" after which an approval allows nothing; empty is for ever
-	For    string         `json:"for,omitempty"`
-	Shown                 // what the client showed; any other request is refused
-	Client events.Client  `json:"-"` // with which a person decides
-	Admin  bool           `json:"-"` // an administrator or the operator decides
-	Rule   events.RuleRef `json:"-"` // when the policy decides
+	For          string         `json:"for,omitempty"`
+	ShownRequest                // what the client showed; any other request is refused
+	Client       events.Client  `json:"-"` // with which a person decides
+	Admin        bool           `json:"-"` // an administrator or the operator decides
+	Rule         events.RuleRef `json:"-"` // when the policy decides
 
 	expires time.Time
 	cwd     string                    // that the policy found
 	grant   *events.PermissionDecided // the approval of an interrupted request, which this decision uses
 }
 
-// Shown is what a client showed of a request when its user decided. Each empty field is not checked. A decision with a
-// field that differs from the request is refused, so that an answer never reaches a request that its user has not
-// seen.
-type Shown struct {
+// ShownRequest is what a client showed of a request when its user decided. Each empty field is not checked. A decision
+// with a field that differs from the request is refused, so that an answer never reaches a request that its user has
+// not seen.
+type ShownRequest struct {
 	Command string `json:"shown_command,omitempty"` // bash: the command of the request, before any edit
 	// SHA-256 of type, patterns and metadata: see events.PermissionAsk.Request
 	Request string `json:"shown_request,omitempty"`
 }
 
 // check refuses a decision about a request that differs from what was shown.
-func (s Shown) check(r Request) error {
+func (s ShownRequest) check(r Request) error {
 	switch {
 	case s.Command != "" && s.Command != r.Command && r.Type != "bash":
 		return handlers.RefuseField(handlers.Conflict, "shown_command",
@@ -74,20 +74,20 @@ type Permissions struct {
 func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 256)], "\uFFFD") }
 
 // String returns how a request ended.
-func (how Outcome) String() string {
+func (outcome Outcome) String() string {
 	switch {
-	case how.Decided != nil:
-		return how.Status
-	case how.Status == expired:
-		return expired + ": " + how.Reason
+	case outcome.Decided != nil:
+		return outcome.Status
+	case outcome.Status == expired:
+		return expired + ": " + outcome.Reason
 	}
-	return how.Reason + ": " + how.Status
+	return outcome.Reason + ": " + outcome.Status
 }
 
 // same reports whether a person has already made the decision of c, for the same reason.
-func (how Outcome) same(c Decide) bool {
-	d := how.Decided
-	return d != nil && strings.HasPrefix(how.By, events.UserActor("")) && d.Decision == c.Decision &&
+func (outcome Outcome) same(c Decide) bool {
+	d := outcome.Decided
+	return d != nil && strings.HasPrefix(outcome.By, events.UserActor("")) && d.Decision == c.Decision &&
 		d.Reason == strings.TrimSpace(c.Reason) &&
 		d.Edited == edited(d.Command, c.Edited) && d.Expires.IsZero() == (c.For == "")
 }
@@ -168,15 +168,15 @@ func (s *State) Decide(c Decide) (events.Data, uint64, error) {
 	if r.administrators && !c.Admin && c.Actor != events.ActorPolicy {
 		return nil, 0, handlers.RefuseField(handlers.Invalid, "status", "Only an administrator decides about this budget.")
 	}
-	if err := c.Shown.check(r); err != nil {
+	if err := c.ShownRequest.check(r); err != nil {
 		return nil, 0, err
 	}
-	if how := r.Outcome; !r.Pending() {
-		if c.ID != "" && how.cause == c.ID || how.same(c) {
-			return nil, how.Seq, nil
+	if outcome := r.Outcome; !r.Pending() {
+		if c.ID != "" && outcome.cause == c.ID || outcome.same(c) {
+			return nil, outcome.Seq, nil
 		}
 		return nil, 0, handlers.RefuseField(handlers.Conflict, "status", "permission %s has been decided already: %s by %s",
-			c.Permission, how, how.By)
+			c.Permission, outcome, outcome.By)
 	}
 	if c.Decision == events.Authorized && s.over(r) {
 		return nil, 0, handlers.RefuseField(handlers.Conflict, "status",
@@ -208,21 +208,21 @@ func (r Request) hosts(edited string) (hosts []string) {
 	if edited == "" {
 		return r.Referral.Hosts
 	}
-	named, _ := policy.Reached(edited)
+	named, _ := policy.NamedHosts(edited)
 	for _, at := range named {
 		hosts = append(hosts, at.String())
 	}
 	return hosts
 }
 
-// Honoured returns why an approval is no longer valid, "" if it is valid.
-func (h *Permissions) Honoured(ctx context.Context, chat, permission string) (why string, err error) {
+// CheckApproval returns why an approval is no longer valid, "" if it is valid.
+func (h *Permissions) CheckApproval(ctx context.Context, chat, permission string) (why string, err error) {
 	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error {
-		how := s.Request(permission).Outcome
-		if how.Decided == nil || how.Decided.Decision != events.Authorized {
+		outcome := s.Request(permission).Outcome
+		if outcome.Decided == nil || outcome.Decided.Decision != events.Authorized {
 			why = "it was not approved"
 		} else {
-			why = s.Void(how, time.Now())
+			why = s.WhyInvalid(outcome, time.Now())
 		}
 		return nil
 	})

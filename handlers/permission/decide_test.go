@@ -65,12 +65,12 @@ func TestAnEventThatCannotBeReadEndsOlderRequestsAndApprovals(t *testing.T) {
 	s := NewState()
 	handlerstest.Given(t, s, handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "ls"),
 		handlerstest.Decided("per_2", "ls", events.Authorized))
-	is.Equal(s.Void(s.Request("per_2").Outcome, time.Now()), "")
+	is.Equal(s.WhyInvalid(s.Request("per_2").Outcome, time.Now()), "")
 	lost, err := events.New("c1", events.ActorSandbox, events.ExecRequested{Exec: "x1", Permission: "per_2"})
 	is.NoErr(err)
 	lost.Seq = 50
 	s.Apply(lost.WithoutBody(nil, errors.New("no such blob")))
-	expect.Contains(t, s.Void(s.Request("per_2").Outcome, time.Now()), "event #50 after the approval cannot be read")
+	expect.Contains(t, s.WhyInvalid(s.Request("per_2").Outcome, time.Now()), "event #50 after the approval cannot be read")
 	_, _, err = s.Decide(Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 
@@ -88,27 +88,27 @@ func TestADecisionIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
 		handlerstest.Asks("per_3", "ses_1", "call_3", "edit", []string{"a"}, map[string]string{"filepath": "/w/a"})}
 	for name, c := range map[string]struct {
 		permission string
-		shown      Shown
+		shown      ShownRequest
 		says       string // of the refusal; "" is decided
 		field      string
 	}{
 		"nothing is said to be shown":      {permission: "per_2"},
-		"the command":                      {permission: "per_2", shown: Shown{Command: "rm -rf build"}},
-		"the hash":                         {permission: "per_2", shown: Shown{Request: handlerstest.Request("rm -rf build")}},
-		"both":                             {permission: "per_1", shown: Shown{Command: "ls", Request: handlerstest.Request("ls")}},
-		"another command":                  {permission: "per_2", shown: Shown{Command: "ls"}, says: `Request per_2 is not the one that was shown: its command is "rm -rf build". Nothing was decided.`, field: "shown_command"},
-		"another hash":                     {permission: "per_2", shown: Shown{Request: handlerstest.Request("ls")}, says: "Request per_2 is not the one that was shown: its hash is " + handlerstest.Request("rm -rf build"), field: "shown_request"},
-		"the command with another hash":    {permission: "per_2", shown: Shown{Command: "rm -rf build", Request: handlerstest.Request("ls")}, says: "its hash is", field: "shown_request"},
-		"a command in place of an edit":    {permission: "per_3", shown: Shown{Command: "ls"}, says: "it is for edit, not for a command", field: "shown_command"},
-		"a command that begins the same":   {permission: "per_2", shown: Shown{Command: "rm -rf"}, says: "its command is", field: "shown_command"},
-		"a command that differs in blanks": {permission: "per_1", shown: Shown{Command: "ls "}, says: "its command is", field: "shown_command"},
+		"the command":                      {permission: "per_2", shown: ShownRequest{Command: "rm -rf build"}},
+		"the hash":                         {permission: "per_2", shown: ShownRequest{Request: handlerstest.Request("rm -rf build")}},
+		"both":                             {permission: "per_1", shown: ShownRequest{Command: "ls", Request: handlerstest.Request("ls")}},
+		"another command":                  {permission: "per_2", shown: ShownRequest{Command: "ls"}, says: `Request per_2 is not the one that was shown: its command is "rm -rf build". Nothing was decided.`, field: "shown_command"},
+		"another hash":                     {permission: "per_2", shown: ShownRequest{Request: handlerstest.Request("ls")}, says: "Request per_2 is not the one that was shown: its hash is " + handlerstest.Request("rm -rf build"), field: "shown_request"},
+		"the command with another hash":    {permission: "per_2", shown: ShownRequest{Command: "rm -rf build", Request: handlerstest.Request("ls")}, says: "its hash is", field: "shown_request"},
+		"a command in place of an edit":    {permission: "per_3", shown: ShownRequest{Command: "ls"}, says: "it is for edit, not for a command", field: "shown_command"},
+		"a command that begins the same":   {permission: "per_2", shown: ShownRequest{Command: "rm -rf"}, says: "its command is", field: "shown_command"},
+		"a command that differs in blanks": {permission: "per_1", shown: ShownRequest{Command: "ls "}, says: "its command is", field: "shown_command"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			for _, decision := range []events.Decision{events.Authorized, events.Denied} {
 				s := NewState()
 				handlerstest.Given(t, s, facts...)
-				d, _, err := s.Decide(Decide{Chat: "c1", Permission: c.permission, Decision: decision, Shown: c.shown})
+				d, _, err := s.Decide(Decide{Chat: "c1", Permission: c.permission, Decision: decision, ShownRequest: c.shown})
 				if c.says == "" {
 					is.NoErr(err)
 					is.Equal(d.(events.PermissionDecided).Decision, decision)
@@ -245,11 +245,11 @@ func TestGrantIsForTheSameRequestAndOnce(t *testing.T) {
 			is := is.New(t)
 			s := NewState()
 			handlerstest.Given(t, s, c.given...)
-			how, ok := s.grant(handlerstest.Request("ls"), "/w", nil, time.Now())
+			outcome, ok := s.grant(handlerstest.Request("ls"), "/w", nil, time.Now())
 			is.Equal(ok, c.grant != "")
 			if ok {
-				is.Equal(how.Decided.Permission, c.grant)
-				is.Equal(how.By, handlerstest.Alice)
+				is.Equal(outcome.Decided.Permission, c.grant)
+				is.Equal(outcome.By, handlerstest.Alice)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func TestDryRunTellsWhatWouldHaveBeenAllowed(t *testing.T) {
 		handlerstest.Fact{Data: events.PermissionExpired{Permission: "per_7", Reason: "gone"}},
 		handlerstest.AskBash("per_1", "make")) // heard twice
 	handlerstest.Happened(t, g.Log, "c2", handlerstest.AskBash("per_9", "make"))
-	g.Looked()
+	g.AwaitIdle()
 	g.Decide("per_1", events.Authorized)
 	g.Decide("per_2", events.Denied)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Replied("per_1"), handlerstest.Replied("per_2")) // OpenCode's echo

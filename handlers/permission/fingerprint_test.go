@@ -66,7 +66,7 @@ func TestApprovalOfAnEditHoldsForTheFilesAsTheyWere(t *testing.T) {
 				map[string]string{"filePath": dir + "/large", "type": "update"})
 			handlerstest.Happened(t, g.Log, "c1", all, handlerstest.AsksEdit("per_edit", dir+"/a"),
 				handlerstest.AsksEdit("per_new", dir+"/new"))
-			g.Looked()
+			g.AwaitIdle()
 			is.Equal(g.Referrals("per_edit")[0].Files, []events.FileFingerprint{{
 				Path: dir + "/a", Size: 2, SHA256: "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7",
 			}})
@@ -75,9 +75,9 @@ func TestApprovalOfAnEditHoldsForTheFilesAsTheyWere(t *testing.T) {
 				g.Decide(id, events.Authorized)
 			}
 			c.change(t, dir)
-			is.Equal(g.Changed("per_all"), c.says)
-			is.Equal(g.Changed("per_edit") != "", strings.HasPrefix(c.says, "a"))
-			is.Equal(g.Changed("per_new") != "", strings.HasPrefix(c.says, "new"))
+			is.Equal(g.Repeat("per_all"), c.says)
+			is.Equal(g.Repeat("per_edit") != "", strings.HasPrefix(c.says, "a"))
+			is.Equal(g.Repeat("per_new") != "", strings.HasPrefix(c.says, "new"))
 		})
 	}
 }
@@ -102,7 +102,7 @@ func TestOnlyAnEditThatWaitsHasFingerprints(t *testing.T) {
 	g := permissiontest.OpenGate(t)
 	path := filepath.Join(g.Directory, "a")
 	handlerstest.Write(t, path, "a\n")
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"edit","pattern":"`+path+`","action":"allow","active":true}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_1", path), handlerstest.AskBash("per_2", "make"))
 	_, _, err := g.Permissions.Submit(t.Context(), permission.Submit{
@@ -110,12 +110,12 @@ func TestOnlyAnEditThatWaitsHasFingerprints(t *testing.T) {
 	})
 	is.NoErr(err)
 	handlerstest.Await(t, g.Log, func(d events.PermissionReferred) bool { return d.Permission == "i1" })
-	g.Looked()
+	g.AwaitIdle()
 	found, _ := g.Decisions("per_1")
 	is.Equal(found[0].Decision, events.Authorized)
 	is.Equal(len(g.Referrals("per_2")[0].Files)+len(g.Referrals("i1")[0].Files), 0)
 	handlerstest.Write(t, path, "b\n")
-	is.Equal(g.Changed("per_1")+g.Changed("per_2")+g.Changed("per_none"), "")
+	is.Equal(g.Repeat("per_1")+g.Repeat("per_2")+g.Repeat("per_none"), "")
 }
 
 // A rule that allows what waits allows the diff that waits.
@@ -126,13 +126,13 @@ func TestRuleThatAllowsAWaitingEditAllowsTheFileAsItWas(t *testing.T) {
 	path := filepath.Join(g.Directory, "a")
 	handlerstest.Write(t, path, "a\n")
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_1", path))
-	g.Looked()
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+	g.AwaitIdle()
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"edit","pattern":"`+path+`","action":"allow","active":true}`)
 	handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == "per_1" })
-	is.Equal(g.Changed("per_1"), "")
+	is.Equal(g.Repeat("per_1"), "")
 	handlerstest.Write(t, path, "b\n")
-	is.Equal(g.Changed("per_1"), "a changed while the request waited. Read it again.")
+	is.Equal(g.Repeat("per_1"), "a changed while the request waited. Read it again.")
 }
 
 func TestApprovalOfAForgottenEditIsUsedOnlyForTheFileAsItWas(t *testing.T) {
@@ -145,33 +145,33 @@ func TestApprovalOfAForgottenEditIsUsedOnlyForTheFileAsItWas(t *testing.T) {
 		return handlerstest.Fact{Data: events.PermissionInterrupted{Permission: id}}
 	}
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_1", path))
-	g.Looked()
+	g.AwaitIdle()
 	handlerstest.Happened(t, g.Log, "c1", forgotten("per_1"))
 	g.Decide("per_1", events.Authorized)
 	handlerstest.Write(t, path, "b\n")
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_2", path))
-	g.Looked()
+	g.AwaitIdle()
 	found, _ := g.Decisions("per_2")
 	is.Equal(len(found), 0) // it is shown again, with the new content
 	is.Equal(len(g.Referrals("per_2")), 1)
 
 	handlerstest.Write(t, path, "a\n")
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_3", path))
-	g.Looked()
+	g.AwaitIdle()
 	found, _ = g.Decisions("per_3")
 	is.Equal(found[0].Grant, "per_1")
-	is.Equal(g.Changed("per_3"), "")
+	is.Equal(g.Repeat("per_3"), "")
 	handlerstest.Write(t, path, "b\n")
-	is.Equal(g.Changed("per_3"), "a changed while the request waited. Read it again.")
+	is.Equal(g.Repeat("per_3"), "a changed while the request waited. Read it again.")
 
 	handlerstest.Happened(t, g.Log, "c1", forgotten("per_3"), handlerstest.AsksEdit("per_4", path))
-	g.Looked()
+	g.AwaitIdle()
 	found, _ = g.Decisions("per_4")
 	is.Equal(len(found), 0) // neither is an approval that was used for another
 	handlerstest.Write(t, path, "a\n")
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AsksEdit("per_5", path))
-	g.Looked()
+	g.AwaitIdle()
 	found, _ = g.Decisions("per_5")
 	is.Equal(found[0].Grant, "per_3")
-	is.Equal(g.Changed("per_5"), "")
+	is.Equal(g.Repeat("per_5"), "")
 }

@@ -121,16 +121,16 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	if err != nil {
 		return err
 	}
-	what := NewEvaluation(a, direct, in.Cwd, judge(rules, in))
+	evaluation := NewEvaluation(a, direct, in.Cwd, judge(rules, in))
 	if err := ctx.Err(); err != nil { // it ended the evaluation
 		return err
 	}
-	what.files = files
-	what.note = workspace.Note(a, g.directory(chat, a.SessionID, direct), direct)
+	evaluation.files = files
+	evaluation.note = workspace.Note(a, g.directory(chat, a.SessionID, direct), direct)
 	if a.Permission == "bash" && !direct {
-		what.hosts, what.network = g.Reached(rules, in.Command)
+		evaluation.hosts, evaluation.network = g.UndecidedHosts(rules, in.Command)
 	}
-	return g.Permissions.Conclude(ctx, chat, r.Event, what)
+	return g.Permissions.RecordEvaluation(ctx, chat, r.Event, evaluation)
 }
 
 // judge returns the policy's verdict. If the policy panics, judge leaves the request to a person, so that one request
@@ -189,11 +189,11 @@ func NewEvaluation(a events.PermissionAsk, direct bool, cwd string, v policy.Ver
 	return Evaluation{ask: a, direct: direct, cwd: cwd, verdict: v}
 }
 
-// Conclude records what follows from an evaluation: a decision, or that a person is needed.
-func (h *Permissions) Conclude(ctx context.Context, chat, cause string, what Evaluation) error {
+// RecordEvaluation records what follows from an evaluation: a decision, or that a person is needed.
+func (h *Permissions) RecordEvaluation(ctx context.Context, chat, cause string, evaluation Evaluation) error {
 	_, err := h.Chat(ctx, chat).CarryOut(ctx, h.Log, handlers.Command{ID: cause},
 		func(s *State) ([]events.Event, uint64, error) {
-			all, err := s.conclude(chat, what, time.Now())
+			all, err := s.conclude(chat, evaluation, time.Now())
 			return all, 0, err
 		})
 	return err
@@ -201,12 +201,12 @@ func (h *Permissions) Conclude(ctx context.Context, chat, cause string, what Eva
 
 // conclude decides what to record about a request: nothing if it has ended. Pending requests for the same, which
 // OpenCode forgot, expire, so that a person sees each request once.
-func (s *State) conclude(chat string, what Evaluation, at time.Time) (all []events.Event, err error) {
-	a, hash := what.ask, what.ask.Request()
-	if r := s.Request(a.ID); !r.Pending() || what.direct != r.Direct {
+func (s *State) conclude(chat string, evaluation Evaluation, at time.Time) (all []events.Event, err error) {
+	a, hash := evaluation.ask, evaluation.ask.Request()
+	if r := s.Request(a.ID); !r.Pending() || evaluation.direct != r.Direct {
 		return nil, nil
 	}
-	actor, d, err := s.follow(chat, what, at)
+	actor, d, err := s.follow(chat, evaluation, at)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (s *State) conclude(chat string, what Evaluation, at time.Time) (all []even
 			return nil, err
 		}
 	}
-	if what.direct || s.Deleted != 0 {
+	if evaluation.direct || s.Deleted != 0 {
 		return all, nil
 	}
 	actor = events.ActorPolicy
@@ -235,12 +235,12 @@ func (s *State) conclude(chat string, what Evaluation, at time.Time) (all []even
 }
 
 // follow returns the event that follows from an evaluation, nil if it is recorded already, and its actor.
-func (s *State) follow(chat string, what Evaluation, at time.Time) (actor string, d events.Data, err error) {
-	v, id := what.verdict, what.ask.ID
+func (s *State) follow(chat string, evaluation Evaluation, at time.Time) (actor string, d events.Data, err error) {
+	v, id := evaluation.verdict, evaluation.ask.ID
 	r, c := s.Request(id), Decide{Command: handlers.Command{Actor: events.ActorPolicy}, Chat: chat, Permission: id,
-		cwd: what.cwd}
-	if !what.direct && !s.over(r) && s.Deleted == 0 {
-		if by, ok := s.grant(what.ask.Request(), what.cwd, what.files, at); ok {
+		cwd: evaluation.cwd}
+	if !evaluation.direct && !s.over(r) && s.Deleted == 0 {
+		if by, ok := s.grant(evaluation.ask.Request(), evaluation.cwd, evaluation.files, at); ok {
 			c.Actor, c.Decision, c.grant = by.By, events.Authorized, by.Decided
 			d, _, err := s.Decide(c)
 			return c.Actor, d, err
@@ -259,7 +259,7 @@ func (s *State) follow(chat string, what Evaluation, at time.Time) (actor string
 		return "", nil, nil
 	default:
 		return c.Actor, events.PermissionReferred{
-			Permission: id, Reason: what.reason(), RuleRef: ruleRef(v.Rules), Cwd: what.cwd, Hosts: what.hosts, Network: what.network, Files: what.files,
+			Permission: id, Reason: evaluation.reason(), RuleRef: ruleRef(v.Rules), Cwd: evaluation.cwd, Hosts: evaluation.hosts, Network: evaluation.network, Files: evaluation.files,
 		}, nil
 	}
 	d, _, err = s.Decide(c)
@@ -285,12 +285,12 @@ func ruleRef(rules []policy.Rule) (ref events.RuleRef) {
 }
 
 // reason is what a person reads of the verdict and of the hosts of a command.
-func (what Evaluation) reason() string {
-	switch reason := strings.TrimPrefix(what.note+" "+what.verdict.Reason, " "); {
-	case what.network != "":
-		return reason + ". " + what.network
-	case len(what.hosts) > 0:
-		return reason + ". If you approve it, it can also reach " + strings.Join(what.hosts, ", ") + "."
+func (evaluation Evaluation) reason() string {
+	switch reason := strings.TrimPrefix(evaluation.note+" "+evaluation.verdict.Reason, " "); {
+	case evaluation.network != "":
+		return reason + ". " + evaluation.network
+	case len(evaluation.hosts) > 0:
+		return reason + ". If you approve it, it can also reach " + strings.Join(evaluation.hosts, ", ") + "."
 	default:
 		return reason
 	}

@@ -24,7 +24,7 @@ func TestPersonWhoWasFirstKeepsTheDecision(t *testing.T) {
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"))
 	g.Decide("per_1", events.Denied)
 	g.Start()
-	g.Looked()
+	g.AwaitIdle()
 	found, by := g.Decisions("per_1")
 	is.Equal(len(found), 1)
 	is.Equal(by, []string{handlerstest.Alice})
@@ -37,7 +37,7 @@ func TestWhatNoRuleDecidesIsReferredOnce(t *testing.T) {
 	asked := handlerstest.AskBash("per_1", "make").Event(t, "c1")
 	_, err := g.Log.Append(t.Context(), asked)
 	is.NoErr(err)
-	g.Looked()
+	g.AwaitIdle()
 	found := g.Referrals("per_1")
 	is.Equal(len(found), 1)
 	is.True(found[0].Reason != "")
@@ -49,13 +49,13 @@ func TestWhatNoRuleDecidesIsReferredOnce(t *testing.T) {
 	g.Stop()
 	g.Start()
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make")) // and again by OpenCode
-	g.Looked()
+	g.AwaitIdle()
 	is.Equal(len(g.Referrals("per_1")), 1)
 
 	g.Decide("per_1", events.Authorized)
 	decisions, _ := g.Decisions("per_1")
 	is.Equal(decisions[0].Cwd, g.Directory)
-	_, _, err = g.Permissions.Submit(t.Context(), permissiontest.Intends("i1", "make"))
+	_, _, err = g.Permissions.Submit(t.Context(), permissiontest.SubmitBash("i1", "make"))
 	is.NoErr(err)
 	handlerstest.Await(t, g.Log, func(d events.PermissionReferred) bool { return d.Permission == "i1" })
 }
@@ -71,7 +71,7 @@ func TestCommandWhoseDirectoryIsNotKnownIsAsked(t *testing.T) {
 	g.Mu.Unlock()
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"),
 		handlerstest.AskBash("per_2", "git status"), handlerstest.AskBash("per_3", "git status"))
-	g.Looked()
+	g.AwaitIdle()
 	for id, cwd := range map[string]string{"per_1": "", "per_2": outside, "per_3": outside} {
 		found := g.Referrals(id)
 		is.Equal(len(found), 1)
@@ -86,9 +86,9 @@ func TestRuleThatIsMadeDecidesWhatWaits(t *testing.T) {
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
 		handlerstest.AskBash("per_2", "make test"), handlerstest.AskBash("per_3", "make"),
 		handlerstest.AskBash("per_4", "rm x"))
-	g.Looked()
+	g.AwaitIdle()
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_3"}})
-	version := permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+	version := permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"make*","action":"allow","active":true}`)
 	for _, id := range []string{"per_1", "per_2"} {
 		_, d := handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == id })
@@ -97,10 +97,10 @@ func TestRuleThatIsMadeDecidesWhatWaits(t *testing.T) {
 		is.Equal(d.Cwd, g.Directory)
 	}
 	// What OpenCode has forgotten, and what the rule is not about, waits; a rule that is paused asks again.
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"make*","action":"allow","active":false}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_5", "make all"))
-	g.Looked()
+	g.AwaitIdle()
 	for _, id := range []string{"per_3", "per_4", "per_5"} {
 		found, _ := g.Decisions(id)
 		is.Equal(len(found), 0)
@@ -134,7 +134,7 @@ func TestAPersonIsToldWhereALinkLeads(t *testing.T) {
 	outside := filepath.Join(filepath.Dir(g.Directory), "file")
 	link := filepath.Join(g.Directory, "note.md")
 	is.NoErr(os.Symlink(outside, link)) // that nothing is there yet changes nothing
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"edit","pattern":"**","action":"allow","active":true}`)
 	other := filepath.Join(g.Directory, "other.md")
 	patch := func(files ...map[string]string) map[string]any {
@@ -148,7 +148,7 @@ func TestAPersonIsToldWhereALinkLeads(t *testing.T) {
 		ask("per_patch", "other.md", patch(map[string]string{"filePath": link})),
 		ask("per_moved", "other.md", patch(map[string]string{"filePath": other, "movePath": link})),
 		ask("per_inside", "other.md", patch(map[string]string{"filePath": other})))
-	g.Looked()
+	g.AwaitIdle()
 	for id, want := range map[string]string{
 		"per_edit":  "it leads to “" + outside + "”, outside the workspace; no rule allows it",
 		"per_patch": "it leads to “" + outside + "”, outside the workspace; no rule allows it",
@@ -179,7 +179,7 @@ func TestRequestOfACallThatIsNotCertainIsNotAllowed(t *testing.T) {
 
 	// The first request stands for the call; the second one is about another file.
 	handlerstest.Happened(t, g.Log, "c1", read("per_1", "call_twice", "a.txt"))
-	g.Looked()
+	g.AwaitIdle()
 	handlerstest.Happened(t, g.Log, "c1", read("per_2", "call_twice", "b.txt"), read("per_3", "call_twice", "a.txt"),
 		read("per_4", "call_shared", "a.txt"))
 	handlerstest.Happened(t, g.Log, "c1",
@@ -189,7 +189,7 @@ func TestRequestOfACallThatIsNotCertainIsNotAllowed(t *testing.T) {
 			map[string]string{"command": "git status"}),
 		handlerstest.Asks("per_7", "ses_1", "call_two", "bash", []string{"git status -s"},
 			map[string]string{"command": "git status -s"}))
-	g.Looked()
+	g.AwaitIdle()
 	found, _ := g.Decisions("per_1")
 	is.Equal(found[0].Decision, events.Authorized)
 	for _, id := range []string{"per_2", "per_3", "per_4"} {
@@ -243,7 +243,7 @@ func TestPersonIsToldWhatAPatchDoesToEachFile(t *testing.T) {
 	for _, name := range []string{"notes.md", "package.json", "big.txt"} {
 		is.NoErr(os.WriteFile(filepath.Join(g.Directory, name), []byte("x"), 0o600))
 	}
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"edit","pattern":"locked/**","action":"deny","active":true}`)
 	type file map[string]string
 	patch := func(id string, files ...file) handlerstest.Fact {
@@ -267,7 +267,7 @@ func TestPersonIsToldWhatAPatchDoesToEachFile(t *testing.T) {
 			map[string]string{"filepath": g.Directory + "/index.js", "diff": "+[redacted]"}),
 		patch("per_6", file{"filePath": "notes.md", "type": "update"}, file{"filePath": "locked/a.txt", "type": "update"}),
 		patch("per_7", file{"filePath": "notes.md", "movePath": "locked/b.txt", "type": "move"}))
-	g.Looked()
+	g.AwaitIdle()
 	for id, starts := range map[string]string{
 		"per_1": "Move notes.md to package.json, which exists and is overwritten. ",
 		"per_2": "Move notes.md to new.md. ",

@@ -24,7 +24,7 @@ func TestRuleDecidesAndIsNamedAndTheRestWaits(t *testing.T) {
 	is.NoErr(err)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "git push"),
 		handlerstest.AskBash("per_3", "git status; make"))
-	g.Looked()
+	g.AwaitIdle()
 	found, by := g.Decisions("per_1")
 	is.Equal(found, []events.PermissionDecided{{
 		Permission: "per_1", Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: git status*"}, Session: "ses_1", Call: "call_per_1", Type: "bash",
@@ -46,12 +46,12 @@ func TestRestartOfTheGateNeitherForgetsNorRepeats(t *testing.T) {
 	g := permissiontest.OpenGate(t)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"),
 		handlerstest.AskBash("per_2", "make"))
-	g.Looked()
+	g.AwaitIdle()
 	g.Stop()
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_3", "git status"),
 		handlerstest.AskBash("per_4", "make"))
 	g.Start()
-	g.Looked()
+	g.AwaitIdle()
 	for id, n := range map[string]int{"per_1": 1, "per_2": 0, "per_3": 1, "per_4": 0} {
 		found, _ := g.Decisions(id)
 		is.Equal(len(found), n)
@@ -64,11 +64,11 @@ func TestAskThatOpenCodeForgotIsGrantedOnce(t *testing.T) {
 	g := permissiontest.OpenGate(t)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
 		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
-	g.Looked()
+	g.AwaitIdle()
 	g.Decide("per_1", events.Authorized)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make "), handlerstest.AskBash("per_3", "make"),
 		handlerstest.AskBash("per_4", "make"))
-	g.Looked()
+	g.AwaitIdle()
 	found, _ := g.Decisions("per_2")
 	is.Equal(len(found), 0) // not the same, byte for byte
 	found, by := g.Decisions("per_3")
@@ -83,7 +83,7 @@ func TestAskThatOpenCodeForgotIsGrantedOnce(t *testing.T) {
 	g.Stop()
 	g.Start()
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_5", "make"))
-	g.Looked()
+	g.AwaitIdle()
 	found, _ = g.Decisions("per_5")
 	is.Equal(len(found), 0) // and stays so
 }
@@ -96,7 +96,7 @@ func TestDenialOfAForgottenAskGrantsNothing(t *testing.T) {
 		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
 	g.Decide("per_1", events.Denied)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_2", "make"))
-	g.Looked()
+	g.AwaitIdle()
 	found, _ := g.Decisions("per_2")
 	is.Equal(len(found), 0)
 }
@@ -110,9 +110,9 @@ func TestForgottenAskThatIsAskedAgainExpires(t *testing.T) {
 	}
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
 		handlerstest.AskBash("per_2", "make test"), handlerstest.AskBash("per_3", "make"))
-	g.Looked()
+	g.AwaitIdle()
 	handlerstest.Happened(t, g.Log, "c1", forgotten("per_1"), forgotten("per_2"), handlerstest.AskBash("per_4", "make"))
-	g.Looked()
+	g.AwaitIdle()
 	_, data := handlerstest.History(t, g.Log, "c1")
 	// Not per_2, which is another command, and not per_3, which OpenCode still knows.
 	is.Equal(handlerstest.Of[events.PermissionExpired](data),
@@ -144,7 +144,7 @@ func TestReadIsAllowedOnlyInsideTheWorkspace(t *testing.T) {
 			id := "per_" + events.NewID()
 			handlerstest.Happened(t, g.Log, "c1", handlerstest.Asks(id, "ses_1", "call_"+id, typ, []string{pattern},
 				map[string]string{}))
-			g.Looked()
+			g.AwaitIdle()
 			found, _ := g.Decisions(id)
 			allowed := allowed || typ == "read" && pattern == "no such file" // OpenCode's tool says that there is none
 			if (len(found) == 1) != allowed {
@@ -159,7 +159,7 @@ func TestReadIsAllowedOnlyInsideTheWorkspace(t *testing.T) {
 	handlerstest.Happened(t, g.Log, "c1",
 		handlerstest.Asks("per_1", "ses_1", "call", "read", []string{"in", "link"}, map[string]string{}),
 		handlerstest.Asks("per_2", "ses_9", "call", "read", []string{"in"}, map[string]string{}))
-	g.Looked()
+	g.AwaitIdle()
 	for _, id := range []string{"per_1", "per_2"} {
 		found, _ := g.Decisions(id)
 		is.Equal(len(found), 0)
@@ -171,17 +171,17 @@ func TestUnreadableAskDoesNotStopTheGate(t *testing.T) {
 	g := permissiontest.OpenGate(t)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.OpenCode(events.PermissionAsked, "not an ask"),
 		handlerstest.OpenCode(events.PermissionAsked, map[string]any{"id": 7}))
-	g.Looked()
+	g.AwaitIdle()
 }
 
 func TestRuleDeniesWithItsReason(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	version := permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+	version := permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"git status*","action":"deny","active":true}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"))
-	g.Looked()
+	g.AwaitIdle()
 	found, by := g.Decisions("per_1")
 	is.Equal(len(found), 1)
 	is.Equal(found[0].Decision, events.Denied)

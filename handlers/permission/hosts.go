@@ -25,20 +25,20 @@ func AllowsHosts(r policy.Rule) bool {
 	return r.Permission == TypeNetwork && (r.Action == policy.Allow || r.Action == "") && r.Check() == nil
 }
 
-// JudgeAddress returns the policy's verdict on a connection to an address.
-func JudgeAddress(rules []policy.Rule, at policy.Address) policy.Verdict {
+// EvaluateAddress returns the policy's verdict on a connection to an address.
+func EvaluateAddress(rules []policy.Rule, at policy.Address) policy.Verdict {
 	return judge(rules, policy.Ask{Type: TypeNetwork, Patterns: []string{at.String()}, Address: at.String()})
 }
 
-// Reached returns the hosts that a command names and that no rule decides. If the command needs a host but has no
-// network, Reached returns a sentence that says so instead.
-func (g Gate) Reached(rules []policy.Rule, command string) (hosts []string, network string) {
-	named, needs := policy.Reached(command)
+// UndecidedHosts returns the hosts that a command names and that no rule decides. If the command needs a host but has
+// no network, UndecidedHosts returns a sentence that says so instead.
+func (g Gate) UndecidedHosts(rules []policy.Rule, command string) (hosts []string, network string) {
+	named, needs := policy.NamedHosts(command)
 	if g.Network == "" || !needs {
 		return nil, ""
 	}
 	for _, at := range named {
-		v := JudgeAddress(rules, at)
+		v := EvaluateAddress(rules, at)
 		if v.Action == policy.AskPerson && !(g.Network == NetworkOpen && len(v.Rules) == 0 && at.Web()) {
 			hosts = append(hosts, at.String())
 		}

@@ -12,8 +12,8 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// AskWhy asks why an ask was decided as it was; the answer's result is a Why.
-type AskWhy struct {
+// ExplainRequest asks why an ask was decided as it was; the answer's result is a Why.
+type ExplainRequest struct {
 	Chat       string `json:"chat"`
 	Permission string `json:"permission"`
 }
@@ -39,15 +39,15 @@ func (g Gate) Commands() handlers.Commands {
 	return handlers.Commands{
 		"permission.decide":  handlers.CommandOf(func(c *Decide, actor string) { c.Actor, c.Client, c.Admin = actor, commandLine, true }, handlers.SeqOnly(g.Decide)),
 		"permission.propose": handlers.QueryOf(g.ProposeAlways),
-		"permission.always":  handlers.CommandOf(func(c *Always, actor string) { c.Actor, c.Client = actor, commandLine }, g.allowAlways),
-		"permission.why":     handlers.QueryOf(func(ctx context.Context, c AskWhy) (Why, error) { return g.Why(ctx, c.Chat, c.Permission) }),
+		"permission.always":  handlers.CommandOf(func(c *AllowAlways, actor string) { c.Actor, c.Client = actor, commandLine }, g.allowAlways),
+		"permission.why":     handlers.QueryOf(func(ctx context.Context, c ExplainRequest) (Why, error) { return g.Why(ctx, c.Chat, c.Permission) }),
 		"policy.rules":       handlers.QueryOf(g.listRules),
 		"policy.replay":      handlers.QueryOf(func(ctx context.Context, c ReplayPolicy) (dryrun.Result, error) { return g.DryRun(ctx, c.Rule, c.Chat) }),
 	}
 }
 
 // allowAlways answers with the ids of the rules.
-func (g Gate) allowAlways(ctx context.Context, c Always) (handlers.Accepted, error) {
+func (g Gate) allowAlways(ctx context.Context, c AllowAlways) (handlers.Accepted, error) {
 	rules, seq, err := g.AllowAlways(ctx, c)
 	if err != nil {
 		return handlers.Accepted{}, err

@@ -46,12 +46,12 @@ func TestGateCommandsOverNATS(t *testing.T) {
 	asks := eventstest.Conn(t, s)
 	told := func(name string, command, into any) handlers.Accepted {
 		t.Helper()
-		a, err := handlers.Give(t.Context(), asks, name, command)
+		a, err := handlers.Send(t.Context(), asks, name, command)
 		is.NoErr(err)
 		is.NoErr(json.Unmarshal(a.Result, into))
 		return a
 	}
-	c := permission.Always{Chat: "c1", Permission: "per_1", Scope: permission.ScopeAll}
+	c := permission.AllowAlways{Chat: "c1", Permission: "per_1", Scope: permission.ScopeAll}
 	var p permission.Proposal
 	told("permission.propose", c, &p)
 	is.Equal(p.All.Allowed, 1)
@@ -65,8 +65,8 @@ func TestGateCommandsOverNATS(t *testing.T) {
 	is.Equal(len(rules), 1+len(g.Rules))
 	is.Equal(rules[0].ID, ids[0])
 	var w permission.Why
-	told("permission.why", permission.AskWhy{Chat: "c1", Permission: "per_1"}, &w)
+	told("permission.why", permission.ExplainRequest{Chat: "c1", Permission: "per_1"}, &w)
 	is.Equal(w.Decision.Actor, handlerstest.Alice)
-	_, err = handlers.Give(t.Context(), asks, "permission.why", permission.AskWhy{Chat: "c1", Permission: "per_9"})
+	_, err = handlers.Send(t.Context(), asks, "permission.why", permission.ExplainRequest{Chat: "c1", Permission: "per_9"})
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
 }

@@ -203,10 +203,10 @@ func TestFirstWriterWins(t *testing.T) {
 	is := is.New(t)
 	h := permissiontest.Open(t)
 	systems := []*permissiontest.Handlers{h, permissiontest.New(h.Log), permissiontest.New(h.Log)}
-	wish := []events.Decision{events.Authorized, events.Denied}
+	decisions := []events.Decision{events.Authorized, events.Denied}
 	errs := handlerstest.AtOnce(24, func(i int) error {
 		_, err := systems[i%len(systems)].Permissions.Decide(t.Context(), permission.Decide{
-			Command: handlers.Command{ID: fmt.Sprint("cmd", i), Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Decision: wish[i%2],
+			Command: handlers.Command{ID: fmt.Sprint("cmd", i), Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Decision: decisions[i%2],
 		})
 		return err
 	})
@@ -214,7 +214,7 @@ func TestFirstWriterWins(t *testing.T) {
 	all := handlerstest.Of[events.PermissionDecided](data)
 	is.Equal(len(all), 1)
 	for i, err := range errs {
-		if wish[i%2] == all[0].Decision { // the one who won, and those who wanted the same
+		if decisions[i%2] == all[0].Decision { // the one who won, and those who wanted the same
 			is.NoErr(err)
 		} else {
 			is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)

@@ -301,14 +301,14 @@ func (s *State) over(r Request) bool {
 	return !r.Interrupted && !r.Direct && (s.AbortedAfter(r.Session, r.Seq) || r.Seq < s.unreadable)
 }
 
-// Void returns why an approval is no longer valid, "" if it is valid.
-func (s *State) Void(how Outcome, at time.Time) string {
-	switch d := how.Decided; {
+// WhyInvalid returns why an approval is no longer valid, "" if it is valid.
+func (s *State) WhyInvalid(outcome Outcome, at time.Time) string {
+	switch d := outcome.Decided; {
 	case !d.Expires.IsZero() && !at.Before(d.Expires):
 		return "the approval expired at " + d.Expires.Format(time.RFC3339)
-	case s.AbortedAfter(d.Session, how.Seq):
+	case s.AbortedAfter(d.Session, outcome.Seq):
 		return "the turn was aborted after the approval"
-	case how.Seq < s.unreadable:
+	case outcome.Seq < s.unreadable:
 		return fmt.Sprintf("event #%d after the approval cannot be read, so the approval may have been used", s.unreadable)
 	}
 	return ""
@@ -323,7 +323,7 @@ func (s *State) grant(hash, cwd string, files []events.FileFingerprint, at time.
 		if d == nil || d.Decision != events.Authorized || d.Request != hash || d.Type == "bash" && d.Cwd != cwd {
 			continue
 		}
-		isUsed, isOver := r.Granted || r.Execution != "", r.Outcome.Seq < s.turned || s.Void(r.Outcome, at) != ""
+		isUsed, isOver := r.Granted || r.Execution != "", r.Outcome.Seq < s.turned || s.WhyInvalid(r.Outcome, at) != ""
 		if !r.Interrupted || isUsed || isOver {
 			continue
 		}

@@ -74,5 +74,5 @@ func (g Gate) reevaluate(ctx context.Context, chat, permission string) (waits bo
 	if v.Action != policy.Allow {
 		return true, ctx.Err()
 	}
-	return true, g.Permissions.Conclude(ctx, chat, r.Event, NewEvaluation(*r.Ask, r.Direct, in.Cwd, v))
+	return true, g.Permissions.RecordEvaluation(ctx, chat, r.Event, NewEvaluation(*r.Ask, r.Direct, in.Cwd, v))
 }

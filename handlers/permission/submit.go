@@ -132,18 +132,18 @@ func (g Gate) Submit(ctx context.Context, c Submit) (permission, status string, 
 	if err := g.evaluate(ctx, c.Chat, c.event().Ask(), true); err != nil {
 		return "", "", 0, err
 	}
-	var how Outcome
+	var outcome Outcome
 	err = g.Permissions.Chat(ctx, c.Chat).Read(ctx, g.Permissions.Log, func(s *State) error {
-		how = s.Request(permission).Outcome
+		outcome = s.Request(permission).Outcome
 		return nil
 	})
 	switch {
 	case err != nil:
 		return "", "", 0, err
-	case how.Decided == nil:
+	case outcome.Decided == nil:
 		return permission, Draft, seq, nil
 	case handlers.InTransaction(ctx):
-		return permission, how.Status, 0, nil
+		return permission, outcome.Status, 0, nil
 	}
-	return permission, how.Status, how.Seq, nil
+	return permission, outcome.Status, outcome.Seq, nil
 }

@@ -21,7 +21,7 @@ func TestRequestIsDecidedAtOnceOrWaits(t *testing.T) {
 	is := is.New(t)
 	h := permissiontest.Open(t)
 	g := permissiontest.GateOn(h)
-	id, status, seq, err := g.Submit(t.Context(), permissiontest.Intends("", "git status"))
+	id, status, seq, err := g.Submit(t.Context(), permissiontest.SubmitBash("", "git status"))
 	is.NoErr(err)
 	is.Equal(status, "authorized")
 	all, data := handlerstest.History(t, h.Log, "c1")
@@ -32,17 +32,17 @@ func TestRequestIsDecidedAtOnceOrWaits(t *testing.T) {
 	is.Equal(data[len(data)-1], events.PermissionDecided{
 		Permission: id, Decision: events.Authorized, RuleRef: events.RuleRef{Rule: "bash: git status*"}, Type: "bash", Command: "git status", Request: handlerstest.Request("git status"),
 	})
-	same, status, again, err := g.Submit(t.Context(), permissiontest.Intends(id, "git status"))
+	same, status, again, err := g.Submit(t.Context(), permissiontest.SubmitBash(id, "git status"))
 	is.NoErr(err)
 	is.Equal([]any{same, status, again}, []any{id, "authorized", seq})
 
-	_, status, _, err = g.Submit(t.Context(), permissiontest.Intends("i1", "make"))
+	_, status, _, err = g.Submit(t.Context(), permissiontest.SubmitBash("i1", "make"))
 	is.NoErr(err)
 	is.Equal(status, permission.Draft)
 	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
 		Chat: "c1", Permission: "i1", Decision: events.Denied})
 	is.NoErr(err)
-	_, status, _, err = g.Submit(t.Context(), permissiontest.Intends("i1", "make"))
+	_, status, _, err = g.Submit(t.Context(), permissiontest.SubmitBash("i1", "make"))
 	is.NoErr(err)
 	is.Equal(status, "denied")
 	_, data = handlerstest.History(t, h.Log, "c1")
@@ -58,7 +58,7 @@ func TestRequestWithASecretIsMadeOnce(t *testing.T) {
 	_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c1"})
 	is.NoErr(err)
 	for range 2 {
-		_, seq, err := h.Permissions.Submit(t.Context(), permissiontest.Intends("i1", "login sk-very-secret"))
+		_, seq, err := h.Permissions.Submit(t.Context(), permissiontest.SubmitBash("i1", "login sk-very-secret"))
 		is.NoErr(err)
 		is.Equal(seq, uint64(2))
 	}
@@ -69,7 +69,7 @@ func TestRequestWithASecretIsMadeOnce(t *testing.T) {
 func TestBadRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	h := permissiontest.Open(t)
-	_, _, err := h.Permissions.Submit(t.Context(), permissiontest.Intends("i1", "make"))
+	_, _, err := h.Permissions.Submit(t.Context(), permissiontest.SubmitBash("i1", "make"))
 	is.New(t).NoErr(err)
 	for name, c := range map[string]struct {
 		change func(*permission.Submit)
@@ -93,7 +93,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			r := permissiontest.Intends("i2", "make")
+			r := permissiontest.SubmitBash("i2", "make")
 			c.change(&r)
 			_, _, err := h.Permissions.Submit(t.Context(), r)
 			is.Equal(handlerstest.Refusal(t, err), c.code)
@@ -109,8 +109,8 @@ func TestRunningGateLooksAtRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
-	for _, c := range []permission.Submit{permissiontest.Intends("i1", "make"),
-		permissiontest.Intends("i2", "git status")} {
+	for _, c := range []permission.Submit{permissiontest.SubmitBash("i1", "make"),
+		permissiontest.SubmitBash("i2", "git status")} {
 		_, _, err := g.Permissions.Submit(t.Context(), c)
 		is.NoErr(err)
 	}
@@ -125,13 +125,13 @@ func TestRequestUsesUpNoApproval(t *testing.T) {
 	h := permissiontest.Open(t)
 	handlerstest.Happened(t, h.Log, "c1", handlerstest.AskBash("per_5", "make"),
 		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_5"}})
-	_, status, _, err := permissiontest.GateOn(h).Submit(t.Context(), permissiontest.Intends("", "make"))
+	_, status, _, err := permissiontest.GateOn(h).Submit(t.Context(), permissiontest.SubmitBash("", "make"))
 	is.NoErr(err)
 	is.Equal(status, permission.Draft)
 	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
 		Chat: "c1", Permission: "per_5", Decision: events.Authorized})
 	is.NoErr(err) // it is still there, and was not taken for asked again
-	_, status, _, err = permissiontest.GateOn(h).Submit(t.Context(), permissiontest.Intends("", "make"))
+	_, status, _, err = permissiontest.GateOn(h).Submit(t.Context(), permissiontest.SubmitBash("", "make"))
 	is.NoErr(err)
 	is.Equal(status, permission.Draft)
 }
@@ -157,13 +157,13 @@ func TestAskIsNotTakenForOneOfTheOtherKind(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	_, _, err := h.Permissions.Submit(t.Context(), permissiontest.Intends("i1", "make"))
+	_, _, err := h.Permissions.Submit(t.Context(), permissiontest.SubmitBash("i1", "make"))
 	is.NoErr(err)
 	ask := handlerstest.AskBash("i1", "git status")
 	handlerstest.Happened(t, h.Log, "c1", ask, handlerstest.Replied("i1"), handlerstest.AskBash("strange", "make"))
 	g := permissiontest.GateOn(h)
 	is.NoErr(g.React(t.Context(), ask.Event(t, "c1"))) // a rule allows this one
-	_, status, _, err := g.Submit(t.Context(), permissiontest.Intends("i1", "make"))
+	_, status, _, err := g.Submit(t.Context(), permissiontest.SubmitBash("i1", "make"))
 	is.NoErr(err)
 	is.Equal(status, permission.Draft)
 	_, err = h.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
@@ -172,7 +172,7 @@ func TestAskIsNotTakenForOneOfTheOtherKind(t *testing.T) {
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(handlerstest.Of[events.PermissionDecided](data)[0].Command, "make")
 
-	_, _, err = h.Permissions.Submit(t.Context(), permissiontest.Intends("strange", "git status"))
+	_, _, err = h.Permissions.Submit(t.Context(), permissiontest.SubmitBash("strange", "git status"))
 	is.Equal(err, handlers.Refused{Code: handlers.Conflict, Text: "permission strange exists already with other content",
 		Field: "id"})
 }

@@ -135,9 +135,9 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	if err != nil {
 		return Why{}, err
 	}
-	v, looked := policy.Explain(rules, in)
+	v, checked := policy.Explain(rules, in)
 	w.Verdict, w.Rules = WhyVerdict{v.Action, append([]policy.Rule{}, v.Rules...), v.Reason}, []WhyRule{}
-	for _, l := range looked {
+	for _, l := range checked {
 		w.Rules = append(w.Rules, WhyRule{l.Rule.String(), l.Rule.ID, l.Rule.Version, l.Matched, l.Why})
 	}
 	return w.Why, nil
@@ -156,15 +156,15 @@ func (r Request) scope(chat, agent string) record.RuleScope {
 }
 
 // why returns the outcome in the form of a Why, nil for a pending request.
-func (how Outcome) why() *WhyDecision {
-	switch d := how.Decided; {
-	case how.Seq == 0:
+func (outcome Outcome) why() *WhyDecision {
+	switch d := outcome.Decided; {
+	case outcome.Seq == 0:
 		return nil
 	case d == nil:
-		return &WhyDecision{Decision: how.Status, Actor: how.By, At: how.At, Reason: how.Reason}
+		return &WhyDecision{Decision: outcome.Status, Actor: outcome.By, At: outcome.At, Reason: outcome.Reason}
 	default:
 		return &WhyDecision{
-			Decision: how.Status, Actor: how.By, At: how.At, Device: d.Client.Device, Address: d.Client.Address, Command: d.Command,
+			Decision: outcome.Status, Actor: outcome.By, At: outcome.At, Device: d.Client.Device, Address: d.Client.Address, Command: d.Command,
 			Edited: d.Edited, Cwd: d.Cwd, Reason: d.Reason, Grant: d.Grant, Expires: d.Expires, Hosts: d.Hosts, RuleRef: d.RuleRef,
 		}
 	}

@@ -22,12 +22,12 @@ func TestWhyTellsTheWholeStoryOfAnEditedCommand(t *testing.T) {
 	is.NoErr(err)
 	_, err = g.Log.Append(t.Context(), ada)
 	is.NoErr(err)
-	version := permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+	version := permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"make*","action":"ask","active":true}`)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_0", "make"), handlerstest.AskBash("per_1", "make"))
-	g.Looked()
+	g.AwaitIdle()
 	// later
-	permissiontest.Keeps(t, g.Handlers, "tool_permissions", "r1",
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"make*","action":"allow","active":false}`)
 	_, err = g.Permissions.Decide(t.Context(), permission.Decide{
 		Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: "per_1", Decision: events.Authorized, Edited: "make -n",
@@ -112,9 +112,9 @@ func TestWhyOfWhatNoPersonDecided(t *testing.T) {
 	g := permissiontest.OpenGate(t)
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"),
 		handlerstest.AskBash("per_2", "make"), handlerstest.AskBash("per_3", "make"))
-	_, _, err := g.Permissions.Submit(t.Context(), permissiontest.Intends("i1", "git status"))
+	_, _, err := g.Permissions.Submit(t.Context(), permissiontest.SubmitBash("i1", "git status"))
 	is.NoErr(err)
-	g.Looked()
+	g.AwaitIdle()
 	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.PermissionExpired{Permission: "per_2",
 		Reason: "gone"}}, handlerstest.Replied("per_3"))
 	handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == "i1" })

@@ -22,7 +22,7 @@ type check struct {
 // cause says why the command is asked although a rule matches it; empty when it is not.
 func (k *check) cause() string {
 	name := k.Words[0]
-	if cause := program.AlwaysAsked(name); cause != "" {
+	if cause := program.AskCause(name); cause != "" {
 		return cause
 	}
 	switch {

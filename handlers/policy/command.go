@@ -23,9 +23,9 @@ func (e *evaluation) bash() Verdict {
 	if cause == "" {
 		commands, cause = s.Follow(a.workspace(), a.Cwd)
 	}
-	e.matching(Allow, []string{"bash"}, func(r *compiled) bool { return mentions(s, r) })
+	e.matching(Allow, []string{"bash"}, func(r *compiledRule) bool { return mentions(s, r) })
 	if cause != "" {
-		return asked(cause)
+		return askFor(cause)
 	}
 	var verdict = Verdict{Action: Allow}
 	for _, c := range commands {
@@ -36,7 +36,7 @@ func (e *evaluation) bash() Verdict {
 			rules = append(rules, also...)
 		}
 		if cause != "" {
-			return asked(cause)
+			return askFor(cause)
 		}
 		for _, r := range rules {
 			if !slices.Contains(verdict.Rules, r) {
@@ -56,7 +56,7 @@ func (e *evaluation) bash() Verdict {
 }
 
 // mentions says whether a rule matches a command anywhere in the text.
-func mentions(s bash.Script, r *compiled) bool {
+func mentions(s bash.Script, r *compiledRule) bool {
 	return r.everything() || slices.ContainsFunc(s.All, func(words []string) bool {
 		if strings.Contains(words[0], "/") {
 			words = append([]string{path.Base(words[0])}, words[1:]...)
@@ -68,7 +68,7 @@ func mentions(s bash.Script, r *compiled) bool {
 // forbidCommand looks for rules that deny or ask, at every command anywhere in the text and every file it opens.
 func (e *evaluation) forbidCommand(s bash.Script) (v Verdict, done bool) {
 	a := e.ask
-	return e.forbid([]string{"bash", "edit", "write", "read"}, func(r *compiled) bool {
+	return e.forbid([]string{"bash", "edit", "write", "read"}, func(r *compiledRule) bool {
 		if r.Permission == "bash" || r.Permission == "*" {
 			return mentions(s, r)
 		}
@@ -143,7 +143,7 @@ func (e *evaluation) kept(k *check) string {
 // written. It returns nil when there is no such rule. Rules that keep all files are for other tools: they would ask
 // for every command.
 func (e *evaluation) protected(alsoWrites bool) func(files.Place) (cause string) {
-	var rules []*compiled
+	var rules []*compiledRule
 	for _, r := range e.rules {
 		keeps := r.Permission == "read" || writes(r.Permission) && alsoWrites
 		if keeps && r.wrong == nil && r.action() != Allow && r.Pattern != Inside && strings.Trim(r.Pattern, "*/") != "" {
@@ -182,7 +182,7 @@ func (e *evaluation) opening(c bash.PlacedCommand, to bash.Redirect) (rules []Ru
 		if cause != "" {
 			return nil, cause
 		}
-		i := slices.IndexFunc(e.rules, func(r *compiled) bool {
+		i := slices.IndexFunc(e.rules, func(r *compiledRule) bool {
 			return r.allows(permission) && r.path.matches(at.Real, a.Root)
 		})
 		if i < 0 {

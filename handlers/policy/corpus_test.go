@@ -87,11 +87,11 @@ func TestCorpus(t *testing.T) {
 			for _, c := range readCases(t, name) {
 				t.Run(c.ID, func(t *testing.T) {
 					is := is.New(t)
-					v, looked := policy.Explain(c.rules(), c.ask())
+					v, checked := policy.Explain(c.rules(), c.ask())
 					t.Logf("%s on %v: %q: %s", c.Why, c.rules(), c.Asked, v.Reason)
 					is.Equal(v.Action, c.Expected)
-					is.True(v.Reason != "")               // says why
-					is.Equal(len(looked), len(c.rules())) // every rule was looked at
+					is.True(v.Reason != "")                // says why
+					is.Equal(len(checked), len(c.rules())) // every rule was looked at
 				})
 			}
 		})

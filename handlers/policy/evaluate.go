@@ -10,20 +10,20 @@ import (
 )
 
 // Explain says what the rules make of an ask, and for every rule whether it matched and why.
-func Explain(rules []Rule, a Ask) (Verdict, []Looked) {
-	e := evaluation{ask: a.bounded(), rules: make([]*compiled, len(rules)), looked: make([]Looked, len(rules))}
+func Explain(rules []Rule, a Ask) (Verdict, []CheckedRule) {
+	e := evaluation{ask: a.bounded(), rules: make([]*compiledRule, len(rules)), looked: make([]CheckedRule, len(rules))}
 	for i, r := range rules {
-		e.looked[i] = Looked{Rule: r}
+		e.looked[i] = CheckedRule{Rule: r}
 		if concerns(r.Permission, a.Type) {
 			e.rules[i] = compile(r)
 		} else {
-			e.rules[i] = &compiled{Rule: r}
+			e.rules[i] = &compiledRule{Rule: r}
 		}
 	}
 	v := e.decide()
 	byRule := v.Action == AskPerson && len(v.Rules) > 0
 	if e.ask.budget.Spent() && v.Action != Deny && !byRule {
-		v = asked(files.TooLong)
+		v = askFor(files.TooLong)
 	}
 	for i := range e.looked {
 		if e.looked[i].Why == "" {
@@ -44,8 +44,8 @@ func concerns(permission, asked string) bool {
 // evaluation is one ask against all rules.
 type evaluation struct {
 	ask    Ask
-	rules  []*compiled
-	looked []Looked
+	rules  []*compiledRule
+	looked []CheckedRule
 	walks  map[string]string // the causes of whole folders that were walked
 }
 
@@ -76,7 +76,7 @@ func (e *evaluation) decide() Verdict {
 }
 
 // matching gives the rules of one action that match what is asked, and keeps for every rule what came of it.
-func (e *evaluation) matching(action Action, types []string, matches func(*compiled) bool) (found []Rule) {
+func (e *evaluation) matching(action Action, types []string, matches func(*compiledRule) bool) (found []Rule) {
 	for i, r := range e.rules {
 		l := &e.looked[i]
 		switch {
@@ -96,31 +96,31 @@ func (e *evaluation) matching(action Action, types []string, matches func(*compi
 }
 
 // forbid gives the verdict of the rules that deny or ask, when one matches.
-func (e *evaluation) forbid(types []string, matches func(*compiled) bool) (v Verdict, done bool) {
+func (e *evaluation) forbid(types []string, matches func(*compiledRule) bool) (v Verdict, done bool) {
 	denied := e.matching(Deny, types, matches)
-	asked := e.matching(AskPerson, types, matches)
+	asking := e.matching(AskPerson, types, matches)
 	switch {
 	case len(denied) > 0:
 		return Verdict{Deny, denied[:1], "a rule denies it: " + denied[0].String()}, true
-	case len(asked) > 0:
-		return Verdict{AskPerson, asked[:1], "a rule wants a person to decide: " + asked[0].String()}, true
+	case len(asking) > 0:
+		return Verdict{AskPerson, asking[:1], "a rule wants a person to decide: " + asking[0].String()}, true
 	}
 	return v, false
 }
 
 // permit gives the verdict of the rules that allow, unless there is a cause why none may.
-func (e *evaluation) permit(types []string, cause string, matches func(*compiled) bool) Verdict {
+func (e *evaluation) permit(types []string, cause string, matches func(*compiledRule) bool) Verdict {
 	allowed := e.matching(Allow, types, matches)
 	switch {
 	case len(allowed) == 0 && cause == "":
-		return asked("no rule allows it")
+		return askFor("no rule allows it")
 	case cause != "":
-		return asked(cause)
+		return askFor(cause)
 	}
 	return Verdict{Allow, allowed[:1], "a rule allows it: " + allowed[0].String()}
 }
 
-func asked(cause string) Verdict { return Verdict{Action: AskPerson, Reason: cause} }
+func askFor(cause string) Verdict { return Verdict{Action: AskPerson, Reason: cause} }
 
 // unusable says why OpenCode's tool can do nothing with a path, whatever the rules and people say: it would wait for
 // ever for what is no file, or the path does not exist for it.
@@ -193,8 +193,8 @@ func (e *evaluation) file() Verdict {
 		cause = a.reaches()
 	}
 	found := cause == ""
-	matches := func(r *compiled) bool { return found && r.path.matches(at.Real, a.Root) }
-	either := func(r *compiled) bool {
+	matches := func(r *compiledRule) bool { return found && r.path.matches(at.Real, a.Root) }
+	either := func(r *compiledRule) bool {
 		return r.everything() || found && r.keeps(a.lower(at)) || a.leaves(r) || a.writesSeveral(r)
 	}
 	types := []string{a.Type}
@@ -215,7 +215,7 @@ func (e *evaluation) file() Verdict {
 }
 
 // writesSeveral reports whether a rule that denies or asks is about one of several files that a patch writes.
-func (a Ask) writesSeveral(r *compiled) bool {
+func (a Ask) writesSeveral(r *compiledRule) bool {
 	return writes(a.Type) && len(a.Patterns) > 1 && slices.ContainsFunc(a.Patterns, func(p string) bool {
 		at, cause := a.workspace().Locate(a.Cwd, p)
 		return cause == "" && r.keeps(a.lower(at))
@@ -224,7 +224,7 @@ func (a Ask) writesSeveral(r *compiled) bool {
 
 // leaves reports whether a rule that denies or asks is about one of the folders that a command leaves the workspace
 // for. OpenCode writes each as folder/*.
-func (a Ask) leaves(r *compiled) bool {
+func (a Ask) leaves(r *compiledRule) bool {
 	return a.Type == "external_directory" && slices.ContainsFunc(a.Patterns, func(p string) bool {
 		at, cause := a.workspace().Locate(a.Cwd, strings.TrimSuffix(p, "*"))
 		return cause == "" && (r.keeps(a.lower(at)) ||
@@ -270,7 +270,7 @@ func (e *evaluation) tree() Verdict {
 			}
 		}
 	}
-	matches := func(r *compiled) bool {
+	matches := func(r *compiledRule) bool {
 		return r.everything() || r.Pattern == Inside && (folder == "" || files.Within(a.Root, folder))
 	}
 	if v, done := e.forbid([]string{a.Type}, matches); done {
@@ -284,11 +284,11 @@ func (e *evaluation) tree() Verdict {
 
 func (e *evaluation) webfetch() Verdict {
 	u, cause := readURL(e.ask.URL)
-	matches := func(r *compiled) bool { return r.everything() || cause == "" && r.url.matches(u) }
+	matches := func(r *compiledRule) bool { return r.everything() || cause == "" && r.url.matches(u) }
 	if v, done := e.forbid([]string{"webfetch"}, matches); done {
 		return v
 	}
-	return e.permit([]string{"webfetch"}, cause, func(r *compiled) bool { return matches(r) && r.url.reaches(u) })
+	return e.permit([]string{"webfetch"}, cause, func(r *compiledRule) bool { return matches(r) && r.url.reaches(u) })
 }
 
 // named decides about what has a name and nothing else a rule could look at: a tool, a subagent, a skill, notes.
@@ -301,19 +301,19 @@ func (e *evaluation) named() Verdict {
 			names = []string{a.Tool}
 		}
 	}
-	if v, done := e.forbid(types, func(r *compiled) bool {
+	if v, done := e.forbid(types, func(r *compiledRule) bool {
 		return r.everything() || slices.ContainsFunc(names, func(name string) bool { return program.Glob(r.Pattern, name) })
 	}); done {
 		return v
 	}
 	if slices.Contains(neverTypes, a.Type) {
-		return asked(a.Type + " is always for a person to decide")
+		return askFor(a.Type + " is always for a person to decide")
 	}
 	cause := ""
 	if a.Type == "lsp" && a.Path != "" {
 		cause = a.inside(a.Path)
 	}
-	return e.permit(types, cause, func(r *compiled) bool {
+	return e.permit(types, cause, func(r *compiledRule) bool {
 		return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
 			return name == "" || r.Pattern != name && !(slices.Contains(noteTypes, a.Type) && program.Glob(r.Pattern, name))
 		})

@@ -218,17 +218,17 @@ func TestExplainSaysWhatBecameOfEachRule(t *testing.T) {
 		{Permission: "bash", Pattern: "a && b"},
 		{Permission: "write", Pattern: "out/*"},
 	}
-	v, looked := policy.Explain(rules, bash("git status > out/a.txt"))
+	v, checked := policy.Explain(rules, bash("git status > out/a.txt"))
 	is.Equal(v.Action, policy.Allow)
 	is.Equal(v.Rules, []policy.Rule{rules[0], rules[4]}) // with record and version
 	is.Equal(v.Reason, "rules allow all of it: bash: git status*, write: out/*")
 	var why []string
-	for _, l := range looked {
+	for _, l := range checked {
 		why = append(why, l.Why)
 	}
 	is.Equal(why, []string{"matches", "is for edit", "does not match",
 		"is broken: column 3: '&' is shell syntax; a rule is for one command", "matches “out/a.txt”"})
-	is.True(looked[0].Matched && !looked[2].Matched && looked[4].Matched)
+	is.True(checked[0].Matched && !checked[2].Matched && checked[4].Matched)
 }
 
 func TestSecretsAndSettingsOfTheWorkspaceCountNotItsOwnPlace(t *testing.T) {

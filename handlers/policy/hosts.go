@@ -7,10 +7,10 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// Reached returns the public addresses that a command names and will connect to, each once, and reports whether it
+// NamedHosts returns the public addresses that a command names and will connect to, each once, and reports whether it
 // runs a program that needs a network. It reads what is written out: a host that a variable or a script holds is not
 // returned.
-func Reached(command string) (named []Address, needs bool) {
+func NamedHosts(command string) (named []Address, needs bool) {
 	for _, words := range bash.Parse(command).All {
 		urls, connects := program.NetworkUse(words)
 		needs = needs || connects

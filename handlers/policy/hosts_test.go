@@ -40,7 +40,7 @@ func TestHostsThatACommandNames(t *testing.T) {
 	} {
 		t.Run(command, func(t *testing.T) {
 			is := is.New(t)
-			named, needs := policy.Reached(command)
+			named, needs := policy.NamedHosts(command)
 			var all []string
 			for _, at := range named {
 				all = append(all, at.String())

@@ -210,8 +210,11 @@ func (e *evaluation) network() Verdict {
 		return Verdict{Action: Deny, Reason: cause}
 	}
 	types := []string{"network"}
-	if v, done := e.forbid(types, func(r *compiled) bool { return r.everything() || r.host.matches(at, false) }); done {
+	if v, done := e.forbid(types, func(r *compiledRule) bool {
+		return r.everything() || r.host.matches(at,
+			false)
+	}); done {
 		return v
 	}
-	return e.permit(types, "", func(r *compiled) bool { return r.host.matches(at, true) })
+	return e.permit(types, "", func(r *compiledRule) bool { return r.host.matches(at, true) })
 }

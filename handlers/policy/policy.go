@@ -127,8 +127,8 @@ type Verdict struct {
 	Reason string // one sentence a person understands
 }
 
-// Looked is one rule that Explain looked at.
-type Looked struct {
+// CheckedRule is one rule that Explain looked at.
+type CheckedRule struct {
 	Rule    Rule
 	Matched bool
 	Why     string

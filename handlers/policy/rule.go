@@ -96,19 +96,19 @@ func (r Rule) Check() error {
 	return nil
 }
 
-// compiled is a rule whose pattern was read.
-type compiled struct {
+// compiledRule is a rule whose pattern was read.
+type compiledRule struct {
 	Rule
-	wrong *SyntaxError
-	words []string    // bash
-	url   webURL      // webfetch
-	host  hostPattern // network
-	path  pathPattern // of files
-	kept  pathPattern // the same in lower case: what keeps files from use does so in any case
+	wrong     *SyntaxError
+	words     []string    // bash
+	url       webURL      // webfetch
+	host      hostPattern // network
+	path      pathPattern // of files
+	lowercase pathPattern // the same in lower case: what keeps files from use does so in any case
 }
 
-func compile(r Rule) *compiled {
-	c := &compiled{Rule: r, wrong: r.checkText()}
+func compile(r Rule) *compiledRule {
+	c := &compiledRule{Rule: r, wrong: r.checkText()}
 	if c.wrong != nil || c.everything() {
 		return c
 	}
@@ -122,9 +122,9 @@ func compile(r Rule) *compiled {
 		c.words, c.wrong = bashPattern(r.Pattern)
 	case slices.Contains(pathTypes, t):
 		c.wrong, c.path = checkPath(r.Pattern), parsePathPattern(r.Pattern)
-		c.kept = c.path
+		c.lowercase = c.path
 		if lower := strings.ToLower(r.Pattern); lower != r.Pattern {
-			c.kept = parsePathPattern(lower)
+			c.lowercase = parsePathPattern(lower)
 		}
 	case slices.Contains(searchTypes, t):
 		if r.Pattern != Inside {
@@ -163,14 +163,14 @@ func (r Rule) checkText() *SyntaxError {
 }
 
 // everything says whether the rule is about all asks of its permission.
-func (c *compiled) everything() bool { return c.Pattern == "*" && c.action() != Allow }
+func (c *compiledRule) everything() bool { return c.Pattern == "*" && c.action() != Allow }
 
 // allows says whether the rule is one that allows asks of a permission type.
-func (c *compiled) allows(permission string) bool {
+func (c *compiledRule) allows(permission string) bool {
 	return c.wrong == nil && c.Permission == permission && c.action() == Allow
 }
 
 // keeps says whether a rule that denies or asks is about a place, by either of its names.
-func (c *compiled) keeps(at lowered) bool {
-	return c.kept.matches(at.Real, at.root) || at.Lexical != at.Real && c.kept.matches(at.Lexical, at.root)
+func (c *compiledRule) keeps(at lowercasePlace) bool {
+	return c.lowercase.matches(at.Real, at.root) || at.Lexical != at.Real && c.lowercase.matches(at.Lexical, at.root)
 }

@@ -114,7 +114,7 @@ func permitted(a Ask, c bash.PlacedCommand, rules []Rule) bool {
 	for _, r := range slices.Concat(Defaults, rules) {
 		e.rules = append(e.rules, compile(r))
 	}
-	e.looked = make([]Looked, len(e.rules))
+	e.looked = make([]CheckedRule, len(e.rules))
 	_, cause := e.allowing(c)
 	return cause == ""
 }

@@ -153,7 +153,7 @@ func (h *Records) ownerOf(ctx context.Context, chat string) (string, error) {
 }
 
 // usableModels lists the models of connected providers as "provider/model", sorted.
-func usableModels(providers []Stored[modelProvider]) []string {
+func usableModels(providers []StoredRecord[modelProvider]) []string {
 	models := []string{}
 	for _, p := range providers {
 		if !p.Value.Connected {
@@ -168,7 +168,7 @@ func usableModels(providers []Stored[modelProvider]) []string {
 }
 
 // findModel returns the usable model that name means, as "provider/model".
-func findModel(name string, providers []Stored[modelProvider]) (string, error) {
+func findModel(name string, providers []StoredRecord[modelProvider]) (string, error) {
 	usable := usableModels(providers)
 	if slices.Contains(usable, name) {
 		return name, nil
@@ -195,7 +195,7 @@ func findModel(name string, providers []Stored[modelProvider]) (string, error) {
 }
 
 // unusable is a sentence that says why a model cannot be used.
-func unusable(name string, providers []Stored[modelProvider]) string {
+func unusable(name string, providers []StoredRecord[modelProvider]) string {
 	provider, model, _ := strings.Cut(name, "/")
 	for _, record := range providers {
 		p := record.Value

@@ -129,7 +129,7 @@ func (k ProviderKeys) Save(ctx context.Context, h *Records, c Save) (id string, 
 	if err != nil {
 		return "", 0, err
 	}
-	return id, seq, k.Keep(context.WithoutCancel(ctx), user, id, values, c.admin())
+	return id, seq, k.Store(context.WithoutCancel(ctx), user, id, values, c.admin())
 }
 
 // Delete deletes a record, and then its values.
@@ -143,7 +143,7 @@ func (k ProviderKeys) Delete(ctx context.Context, h *Records, c Delete) (seq uin
 	if seq, err = h.Delete(ctx, c); err != nil || user == "" {
 		return seq, err
 	}
-	return seq, k.Keep(context.WithoutCancel(ctx), user, c.Record, nil, true)
+	return seq, k.Store(context.WithoutCancel(ctx), user, c.Record, nil, true)
 }
 
 // keyOwner returns the account that a key belongs to, "" for a key that does not exist.
@@ -159,9 +159,9 @@ const providerKeysPrefix = "llm" // of all their keys among the secrets
 
 func providerKey(user, record string) string { return providerKeysPrefix + "." + user + "." + record }
 
-// Keep stores these values of a record in place of the stored ones. A variable with an empty value keeps its stored
+// Store stores these values of a record in place of the stored ones. A variable with an empty value keeps its stored
 // value.
-func (k ProviderKeys) Keep(ctx context.Context, user, record string, values map[string]string, byAdmin bool) error {
+func (k ProviderKeys) Store(ctx context.Context, user, record string, values map[string]string, byAdmin bool) error {
 	key := providerKey(user, record)
 	raw, found, err := k.Secrets.Get(ctx, key)
 	if err != nil {

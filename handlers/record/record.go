@@ -83,7 +83,7 @@ const (
 // collection is what decisions on its records need: all of them, because what is unique is so among all.
 type collection struct {
 	records map[string]record
-	saved   map[string]saving // by command
+	saved   map[string]saveResult // by command
 }
 
 type record struct {
@@ -94,7 +94,7 @@ type record struct {
 	size    int    // in bytes of its JSON
 }
 
-type saving struct {
+type saveResult struct {
 	record string
 	seq    uint64
 }
@@ -102,7 +102,7 @@ type saving struct {
 type fields map[string]json.RawMessage
 
 func newCollection() *collection {
-	return &collection{map[string]record{}, map[string]saving{}}
+	return &collection{map[string]record{}, map[string]saveResult{}}
 }
 
 func (s *collection) Apply(e events.Event) {
@@ -127,7 +127,7 @@ func (s *collection) Apply(e events.Event) {
 		s.records[e.Subject.ID] = record{seq: e.Seq, deleted: true}
 	}
 	if e.Cause != "" {
-		s.saved[e.Cause] = saving{e.Subject.ID, e.Seq}
+		s.saved[e.Cause] = saveResult{e.Subject.ID, e.Seq}
 	}
 }
 
@@ -137,8 +137,8 @@ func (h *Records) collection(ctx context.Context, name string) *handlers.Fold[*c
 	})
 }
 
-// Stored is a record of a collection, read as a T.
-type Stored[T any] struct {
+// StoredRecord is a record of a collection, read as a T.
+type StoredRecord[T any] struct {
 	ID    string
 	Seq   uint64 // of its last change
 	Value T
@@ -146,18 +146,18 @@ type Stored[T any] struct {
 
 // All returns the records of a collection that are not deleted, the one that changed last at the end. It leaves out
 // records that are not a T.
-func All[T any](ctx context.Context, h *Records, name string) (all []Stored[T], err error) {
+func All[T any](ctx context.Context, h *Records, name string) (all []StoredRecord[T], err error) {
 	err = h.collection(ctx, name).Read(ctx, h.Log, func(s *collection) error {
 		for id, r := range s.records {
 			var v T
 			body, err := json.Marshal(r.fields)
 			if err == nil && !r.deleted && json.Unmarshal(body, &v) == nil {
-				all = append(all, Stored[T]{id, r.seq, v})
+				all = append(all, StoredRecord[T]{id, r.seq, v})
 			}
 		}
 		return nil
 	})
-	slices.SortFunc(all, func(a, b Stored[T]) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(all, func(a, b StoredRecord[T]) int { return cmp.Compare(a.Seq, b.Seq) })
 	return all, err
 }
 

@@ -105,15 +105,15 @@ func ruleFilters() (filters []string) {
 
 // rulebook is every rule people keep.
 type rulebook struct {
-	rules   map[string]keptRule // of tool_permissions
+	rules   map[string]storedRule // of tool_permissions
 	actions map[string]whitelistAction
 	targets map[string]whitelistTarget // active ones
-	agents  map[string]keptAgent
+	agents  map[string]agentState
 	last    uint64 // sequence of the newest event of all
 }
 
-// keptRule is a record of tool_permissions: a rule, and whom it is for.
-type keptRule struct {
+// storedRule is a record of tool_permissions: a rule, and whom it is for.
+type storedRule struct {
 	rule    policy.Rule
 	agent   string // record; empty is every agent
 	chat    string // empty is every chat
@@ -135,16 +135,16 @@ type whitelistTarget struct {
 	version uint64
 }
 
-// keptAgent is an agent that rules may be for. What a rule denies one it denies whoever bears the name after its end,
+// agentState is an agent that rules may be for. What a rule denies one it denies whoever bears the name after its end,
 // too.
-type keptAgent struct {
+type agentState struct {
 	name    string
 	deleted bool
 }
 
 func newRulebook() *rulebook {
-	return &rulebook{map[string]keptRule{}, map[string]whitelistAction{}, map[string]whitelistTarget{},
-		map[string]keptAgent{}, 0}
+	return &rulebook{map[string]storedRule{}, map[string]whitelistAction{}, map[string]whitelistTarget{},
+		map[string]agentState{}, 0}
 }
 
 func (b *rulebook) Apply(e events.Event) {
@@ -182,7 +182,7 @@ func (b *rulebook) Apply(e events.Event) {
 	case aiAgents:
 		a := struct{ Name string }{b.agents[record].name}
 		if !ok || json.Unmarshal(saved.Fields, &a) == nil {
-			b.agents[record] = keptAgent{a.Name, !ok}
+			b.agents[record] = agentState{a.Name, !ok}
 		}
 	}
 }
@@ -204,13 +204,13 @@ func (b *rulebook) lose(e events.Event) {
 }
 
 // readRule reads a record of tool_permissions.
-func readRule(record string, seq uint64, body json.RawMessage) keptRule {
+func readRule(record string, seq uint64, body json.RawMessage) storedRule {
 	var r struct {
 		Agent, Chat, Tool, Pattern, Action string
 		Active                             bool
 		Expires                            string `json:"expires_at"`
 	}
-	k := keptRule{rule: policy.Rule{ID: toolPermissions + "/" + record, Version: seq}}
+	k := storedRule{rule: policy.Rule{ID: toolPermissions + "/" + record, Version: seq}}
 	if k.broken = json.Unmarshal(body, &r); k.broken == nil {
 		k.expires, k.broken = parseDate(r.Expires)
 	}
@@ -294,7 +294,7 @@ func (b *rulebook) inForce(s RuleScope) []policy.Rule {
 	return rules
 }
 
-func (b *rulebook) applies(k keptRule, s RuleScope) bool {
+func (b *rulebook) applies(k storedRule, s RuleScope) bool {
 	allows := k.rule.Action == policy.Allow
 	switch {
 	case !k.active || k.broken != nil && allows:

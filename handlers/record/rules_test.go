@@ -18,7 +18,7 @@ func TestRulesAreForTheirChatAgentAndTime(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	permissiontest.Keeps(t, h, "ai_agents", "a1", `{"name":"build"}`)
+	permissiontest.SaveRecord(t, h, "ai_agents", "a1", `{"name":"build"}`)
 	for id, fields := range map[string]string{
 		"all":     `{"tool":"bash","pattern":"all","action":"allow","active":true}`,
 		"paused":  `{"tool":"bash","pattern":"paused","action":"allow","active":false}`,
@@ -28,7 +28,7 @@ func TestRulesAreForTheirChatAgentAndTime(t *testing.T) {
 		"noagent": `{"tool":"bash","pattern":"noagent","action":"deny","active":true,"agent":"a1"}`,
 		"hour":    `{"tool":"bash","pattern":"hour","action":"allow","active":true,"expires_at":"2026-01-02 03:00:00.000Z"}`,
 	} {
-		permissiontest.Keeps(t, h, "tool_permissions", id, fields)
+		permissiontest.SaveRecord(t, h, "tool_permissions", id, fields)
 	}
 	at := func(s string) time.Time {
 		at, err := time.Parse(time.RFC3339Nano, s)
@@ -60,7 +60,7 @@ func TestRulesAreForTheirChatAgentAndTime(t *testing.T) {
 		})
 	}
 	// what was allowed it nobody is allowed any more; what was denied stays so
-	permissiontest.Drops(t, h, "ai_agents", "a1")
+	permissiontest.DeleteRecord(t, h, "ai_agents", "a1")
 	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{Agent: "build", At: time.Now()})), 2)
 }
 
@@ -68,15 +68,15 @@ func TestRuleNamesItsRecordAndVersionThenAsNow(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	one := permissiontest.Keeps(t, h, "tool_permissions", "r1",
+	one := permissiontest.SaveRecord(t, h, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"make","action":"allow","active":true}`)
-	two := permissiontest.Keeps(t, h, "tool_permissions", "r1",
+	two := permissiontest.SaveRecord(t, h, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"make test","action":"allow","active":true}`)
 	rules, err := h.Records.Rules(t.Context(), record.RuleScope{At: time.Now()})
 	is.NoErr(err)
 	is.Equal(rules, []policy.Rule{{Permission: "bash", Pattern: "make test", Action: policy.Allow,
 		ID: "tool_permissions/r1", Version: two}})
-	permissiontest.Drops(t, h, "tool_permissions", "r1")
+	permissiontest.DeleteRecord(t, h, "tool_permissions", "r1")
 	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{At: time.Now()})), 0)
 	rules, err = h.Records.Rules(t.Context(), record.RuleScope{At: time.Now(), Seq: one}) // as it was
 	is.NoErr(err)
@@ -92,25 +92,25 @@ func TestWhitelistIsVerbsAndNouns(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := permissiontest.Open(t)
-	permissiontest.Keeps(t, h, "whitelist_actions", "a1",
+	permissiontest.SaveRecord(t, h, "whitelist_actions", "a1",
 		`{"permission":"bash","kind":"strict","value":"make","active":true}`)
-	permissiontest.Keeps(t, h, "whitelist_actions", "a2",
+	permissiontest.SaveRecord(t, h, "whitelist_actions", "a2",
 		`{"permission":"bash","kind":"pattern","value":"git log*","active":true}`)
 	// not what it says
-	permissiontest.Keeps(t, h, "whitelist_actions", "a3",
+	permissiontest.SaveRecord(t, h, "whitelist_actions", "a3",
 		`{"permission":"bash","kind":"strict","value":"rm *","active":true}`)
-	permissiontest.Keeps(t, h, "whitelist_actions", "a4", `{"permission":"write","active":true}`)
-	permissiontest.Keeps(t, h, "whitelist_actions", "a5", `{"permission":"edit","active":false}`)
+	permissiontest.SaveRecord(t, h, "whitelist_actions", "a4", `{"permission":"write","active":true}`)
+	permissiontest.SaveRecord(t, h, "whitelist_actions", "a5", `{"permission":"edit","active":false}`)
 	// without a noun a verb allows nothing
 	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), []string{"bash: make", "bash: git log*"})
-	noun := permissiontest.Keeps(t, h, "whitelist_targets", "t1", `{"name":"docs","pattern":"docs/**","active":true}`)
-	permissiontest.Keeps(t, h, "whitelist_targets", "t2", `{"name":"src","pattern":"src/**","active":false}`)
+	noun := permissiontest.SaveRecord(t, h, "whitelist_targets", "t1", `{"name":"docs","pattern":"docs/**","active":true}`)
+	permissiontest.SaveRecord(t, h, "whitelist_targets", "t2", `{"name":"src","pattern":"src/**","active":false}`)
 	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), []string{"bash: make", "bash: git log*", "write: docs/**"})
 	rules, err := h.Records.Rules(t.Context(), record.RuleScope{})
 	is.NoErr(err)
 	is.Equal(rules[2].ID, "whitelist_actions/a4")
 	is.Equal(rules[2].Version, noun) // it is so since then
-	permissiontest.Drops(t, h, "whitelist_targets", "t1")
+	permissiontest.DeleteRecord(t, h, "whitelist_targets", "t1")
 	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{})), 2)
 }
 
@@ -125,11 +125,11 @@ func TestRuleThatCannotBeReadAllowsNothing(t *testing.T) {
 		"r3": `{"tool":"bash","pattern":"make","action":"allow","active":"yes"}`,
 		"r4": `{"tool":"bash","pattern":"make","action":"allow","active":true,"expires_at":"soon"}`,
 	} {
-		permissiontest.Keeps(t, h, "tool_permissions", id, fields)
+		permissiontest.SaveRecord(t, h, "tool_permissions", id, fields)
 	}
 	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{At: time.Now()})), 0)
-	permissiontest.Keeps(t, h, "tool_permissions", "r5", `{"tool":"bash","pattern":"","action":"deny","active":true}`)
-	permissiontest.Keeps(t, h, "tool_permissions", "r6", `{"tool":"bash","pattern":"make","action":"never","active":true}`)
+	permissiontest.SaveRecord(t, h, "tool_permissions", "r5", `{"tool":"bash","pattern":"","action":"deny","active":true}`)
+	permissiontest.SaveRecord(t, h, "tool_permissions", "r6", `{"tool":"bash","pattern":"make","action":"never","active":true}`)
 	rules, err := h.Records.Rules(t.Context(), record.RuleScope{At: time.Now()})
 	is.NoErr(err)
 	for _, r := range rules { // what would have narrowed asks

@@ -141,7 +141,7 @@ func (h *Records) UseSSHKey(ctx context.Context, c UseSSHKey) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	i := slices.IndexFunc(keys, func(k Stored[RegisteredKey]) bool { return k.ID == c.Key })
+	i := slices.IndexFunc(keys, func(k StoredRecord[RegisteredKey]) bool { return k.ID == c.Key })
 	if i < 0 {
 		return 0, handlers.Refuse(handlers.NotFound, "There is no SSH key %s.", c.Key)
 	}

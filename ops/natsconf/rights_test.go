@@ -15,8 +15,8 @@ import (
 // right says which identities may do something with a subject. Nothing limits core and sys inside their own accounts,
 // APP and SYS, so they have no rows: TestOnlyCoreAndSysAreUnlimited is about them.
 type right struct {
-	subject string
-	who     string
+	subject    string
+	identities string
 }
 
 var limited = []natsconf.Identity{natsconf.Operator, natsconf.Observer, natsconf.Worker}
@@ -128,7 +128,7 @@ var maySubscribe = []right{
 }
 
 func (r right) has(id natsconf.Identity) bool {
-	return strings.Contains(" "+r.who+" ", " "+string(id)+" ")
+	return strings.Contains(" "+r.identities+" ", " "+string(id)+" ")
 }
 
 func TestWhatEachIdentityMayDo(t *testing.T) {

@@ -171,7 +171,7 @@ func TestAWorkerHearsOnlyWhatItServes(t *testing.T) {
 	n := start(t)
 	_, _ = n.connect(natsconf.Core)
 	nosy, denied := n.connect(natsconf.Worker)
-	heard, err := nosy.SubscribeSync("exec.run.p1.>")
+	subscription, err := nosy.SubscribeSync("exec.run.p1.>")
 	is.NoErr(err)
 	is.NoErr(nosy.Flush())
 	is.Equal(len(denied), 0)
@@ -180,7 +180,7 @@ func TestAWorkerHearsOnlyWhatItServes(t *testing.T) {
 	is.NoErr(honest.Flush())
 	core, _ := n.connect(natsconf.Core)
 	is.NoErr(core.Publish("exec.run.p1.X", nil))
-	m, err := heard.NextMsg(5 * time.Second)
+	m, err := subscription.NextMsg(5 * time.Second)
 	is.NoErr(err)
 	is.Equal(m.Subject, "exec.run.p1.X")
 }

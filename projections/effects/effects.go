@@ -80,7 +80,7 @@ func MayChange(body any) bool {
 	switch b := body.(type) {
 	case opencode.PartUpdated:
 		return b.Part.Type == "tool" // the end of a call also ends its questions
-	case opencode.SessionUpdated, opencode.Other, events.ExecStarted, events.ExecChanged:
+	case opencode.SessionUpdated, opencode.OtherPayload, events.ExecStarted, events.ExecChanged:
 		return false
 	}
 	return true

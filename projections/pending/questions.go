@@ -38,17 +38,17 @@ func AnsweredQuestions(ctx context.Context, m *projections.Model) ([]Question, e
 		ORDER BY q.position, q.idx`, nil)
 }
 
-// DeadQuestion is an unanswered question that needs no answer any more, and why. When it was not interrupted, OpenCode
-// may still be about to say what became of it.
-type DeadQuestion struct {
+// ObsoleteQuestion is an unanswered question that needs no answer any more, and why. When it was not interrupted,
+// OpenCode may still be about to say what became of it.
+type ObsoleteQuestion struct {
 	Question
 	Why string `db:"why"`
 }
 
-// DeadQuestions lists unanswered questions that need no answer any more. A tool call that ended without an answer was
-// aborted.
-func DeadQuestions(ctx context.Context, m *projections.Model) ([]DeadQuestion, error) {
-	return store.List[DeadQuestion](ctx, m.Model, "dead questions", `SELECT * FROM (
+// ObsoleteQuestions lists unanswered questions that need no answer any more. A tool call that ended without an answer
+// was aborted.
+func ObsoleteQuestions(ctx context.Context, m *projections.Model) ([]ObsoleteQuestion, error) {
+	return store.List[ObsoleteQuestion](ctx, m.Model, "dead questions", `SELECT * FROM (
 		SELECT q.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine, CASE
 			WHEN c.removed THEN 'the chat was deleted'
 			WHEN s.removed THEN 'its session was deleted'

@@ -134,7 +134,7 @@ func TestAPreparedFileIsThereWhenItsVersionStarts(t *testing.T) {
 	m, err := Open(t.Context(), dir, log, next)
 	is.NoErr(err)
 	defer m.Close()
-	is.Equal(m.SetAside(), "")
+	is.Equal(m.ReplacedFile(), "")
 	is.Equal(m.Seq(), n)
 	stop := run(t, m)
 	defer stop()

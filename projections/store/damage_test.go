@@ -58,7 +58,7 @@ func TestUnusableFileIsMovedAsideAndMadeAgain(t *testing.T) {
 			is.NoErr(spoil(t, m.path()))
 
 			again := running(t, dir, log)
-			expect.Eventually(t, "set aside", func() bool { return strings.Contains(again.SetAside(), m.path()+".corrupt-1") })
+			expect.Eventually(t, "set aside", func() bool { return strings.Contains(again.ReplacedFile(), m.path()+".corrupt-1") })
 			_, err = os.Stat(m.path() + ".corrupt-1")
 			is.NoErr(err)
 			is.Equal(digestOf(t, again.waited(t, last)), want)
@@ -91,7 +91,7 @@ func TestFileDamagedWhileInUseIsMadeAgain(t *testing.T) {
 	last, err := log.AppendAll(t.Context(), all[600:])
 	is.NoErr(err)
 	is.NoErr(m.Wait(t.Context(), last))
-	expect.Contains(t, m.SetAside(), ".corrupt-1")
+	expect.Contains(t, m.ReplacedFile(), ".corrupt-1")
 	is.Equal(text(t, m, "note199"), "text of note199")
 }
 

@@ -130,7 +130,7 @@ func unusable(err error) error {
 }
 
 // commit applies a batch. It skips events up to the checkpoint.
-func (f *file) commit(batch []decoded) error {
+func (f *file) commit(batch []decodedEvent) error {
 	for len(batch) > 0 && batch[0].Seq <= f.seq { // delivered again
 		batch = batch[1:]
 	}

@@ -8,8 +8,8 @@ import (
 	"pocketcoder/events/log"
 )
 
-// decoded is an event with its body, or with the error of decoding it.
-type decoded struct {
+// decodedEvent is an event with its body, or with the error of decoding it.
+type decodedEvent struct {
 	events.Event
 	body any
 	err  error
@@ -24,12 +24,12 @@ const maxCommit = 4 * log.MaxBatch
 // the batch reached that end. follow returns when ctx ends or commit returns an error; events.ErrStop ends it without
 // an error.
 func (m *Model) follow(ctx context.Context, after uint64, bulk bool,
-	commit func(batch []decoded, caughtUp bool) error) error {
+	commit func(batch []decodedEvent, caughtUp bool) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	arrived := make(chan arrival, 1)
+	arrived := make(chan decodedBatch, 1)
 	go func() {
-		var next arrival
+		var next decodedBatch
 		cancel(m.log.Read(ctx, after, nil, func(b log.Batch) error {
 			next.add(b, m.definition.Decode)
 			if bulk && !next.isLarge() && !next.caughtUp {
@@ -37,7 +37,7 @@ func (m *Model) follow(ctx context.Context, after uint64, bulk bool,
 			}
 			select {
 			case arrived <- next:
-				next = arrival{}
+				next = decodedBatch{}
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -52,7 +52,7 @@ func (m *Model) follow(ctx context.Context, after uint64, bulk bool,
 			for more := true; more && len(a.batch) < maxCommit; {
 				select {
 				case next := <-arrived:
-					a = arrival{append(a.batch, next.batch...), next.size, next.caughtUp}
+					a = decodedBatch{append(a.batch, next.batch...), next.size, next.caughtUp}
 				default:
 					more = false
 				}
@@ -66,14 +66,14 @@ func (m *Model) follow(ctx context.Context, after uint64, bulk bool,
 	}
 }
 
-// arrival is a batch of decoded events.
-type arrival struct {
-	batch    []decoded
+// decodedBatch is a batch of decoded events.
+type decodedBatch struct {
+	batch    []decodedEvent
 	size     int // of their bodies, in bytes
 	caughtUp bool
 }
 
-func (a *arrival) add(b log.Batch, decode func(events.Event) (any, error)) {
+func (a *decodedBatch) add(b log.Batch, decode func(events.Event) (any, error)) {
 	a.batch, a.caughtUp = append(a.batch, decodeAll(decode, b.Events)...), b.Behind == 0
 	for _, e := range b.Events {
 		a.size += len(e.Data)
@@ -87,13 +87,13 @@ const (
 	bulkBytes  = 16 << 20
 )
 
-func (a *arrival) isLarge() bool { return len(a.batch) >= bulkEvents || a.size >= bulkBytes }
+func (a *decodedBatch) isLarge() bool { return len(a.batch) >= bulkEvents || a.size >= bulkBytes }
 
-func decodeAll(decode func(events.Event) (any, error), batch []events.Event) []decoded {
-	all := make([]decoded, len(batch))
+func decodeAll(decode func(events.Event) (any, error), batch []events.Event) []decodedEvent {
+	all := make([]decodedEvent, len(batch))
 	for i, e := range batch {
 		body, err := decode(e)
-		all[i] = decoded{e, body, err}
+		all[i] = decodedEvent{e, body, err}
 	}
 	return all
 }

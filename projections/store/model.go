@@ -179,7 +179,7 @@ func (m *Model) Apply(batch []events.Event) error {
 }
 
 // take commits a batch, and notifies Wait and the feeds.
-func (m *Model) take(batch []decoded, caughtUp bool) error {
+func (m *Model) take(batch []decodedEvent, caughtUp bool) error {
 	m.write.Lock()
 	defer m.write.Unlock()
 	if err := m.current.commit(batch); err != nil {
@@ -282,8 +282,8 @@ func (m *Model) CaughtUp() bool {
 	return m.caughtUp
 }
 
-// SetAside returns which file was unusable, the reason and its new path. It returns "" if there was no such file.
-func (m *Model) SetAside() string {
+// ReplacedFile returns which file was unusable, the reason and its new path. It returns "" if there was no such file.
+func (m *Model) ReplacedFile() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.setAside

@@ -57,7 +57,7 @@ func TestRestartGoesOnWhereItWas(t *testing.T) {
 
 	m = running(t, dir, log)
 	is.Equal(m.Seq(), half)
-	is.Equal(m.SetAside(), "")
+	is.Equal(m.ReplacedFile(), "")
 	expect.Eventually(t, "caught up with nothing new", m.CaughtUp)
 	last, err := log.AppendAll(t.Context(), all[40:])
 	is.NoErr(err)

@@ -10,7 +10,7 @@ import (
 	"pocketcoder/events"
 )
 
-type Rebuilt struct {
+type RebuildResult struct {
 	Events        uint64        // applied
 	Duration      time.Duration // of applying them
 	Before, After string        // digests of the old file and the new one at the same sequence
@@ -19,34 +19,34 @@ type Rebuilt struct {
 // Rebuild applies the whole log to a new file beside the current one, which continues to serve queries. It replaces
 // the current file when the new one has caught up. It calls progress, on the caller's goroutine, with the sequence
 // reached and the last one. Only one rebuild runs at a time; a second call returns an error at once.
-func (m *Model) Rebuild(ctx context.Context, progress func(done, total uint64)) (Rebuilt, error) {
+func (m *Model) Rebuild(ctx context.Context, progress func(done, total uint64)) (RebuildResult, error) {
 	if !m.rebuilding.TryLock() {
-		return Rebuilt{}, errors.New("rebuild read models: another rebuild is running")
+		return RebuildResult{}, errors.New("rebuild read models: another rebuild is running")
 	}
 	defer m.rebuilding.Unlock()
 	r, err := m.rebuild(ctx, progress)
 	if err != nil {
-		return Rebuilt{}, fmt.Errorf("rebuild read models: %w", err)
+		return RebuildResult{}, fmt.Errorf("rebuild read models: %w", err)
 	}
 	return r, nil
 }
 
-func (m *Model) rebuild(ctx context.Context, progress func(done, total uint64)) (Rebuilt, error) {
+func (m *Model) rebuild(ctx context.Context, progress func(done, total uint64)) (RebuildResult, error) {
 	path := m.path() + ".building"
 	building, err := openBulk(ctx, path, m.definition)
 	if err != nil {
-		return Rebuilt{}, err
+		return RebuildResult{}, err
 	}
 	defer removeFiles(path)
 	defer building.close()
 	started := time.Now()
-	r := Rebuilt{}
+	r := RebuildResult{}
 	if r.Events, err = m.build(ctx, building, progress); err != nil {
-		return Rebuilt{}, err
+		return RebuildResult{}, err
 	}
 	r.Duration = time.Since(started)
 	if r.Before, r.After, err = m.compare(ctx, building.file); err != nil {
-		return Rebuilt{}, err
+		return RebuildResult{}, err
 	}
 	return r, m.exchange(func() (*file, error) {
 		if err := m.align(ctx, building.file); err != nil {
@@ -75,7 +75,7 @@ func (m *Model) build(ctx context.Context, f *bulkFile, progress func(done, tota
 		return 0, err
 	}
 	var n uint64
-	err = m.follow(ctx, 0, true, func(batch []decoded, caughtUp bool) error {
+	err = m.follow(ctx, 0, true, func(batch []decodedEvent, caughtUp bool) error {
 		if err := f.commit(batch); err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (m *Model) catchUp(ctx context.Context, f *file, target uint64) error {
 	if f.seq >= target {
 		return nil
 	}
-	return m.follow(ctx, f.seq, false, func(batch []decoded, _ bool) error {
+	return m.follow(ctx, f.seq, false, func(batch []decodedEvent, _ bool) error {
 		for len(batch) > 0 && batch[len(batch)-1].Seq > target {
 			batch = batch[:len(batch)-1]
 		}

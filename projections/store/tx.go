@@ -76,7 +76,7 @@ func (tx *Tx) fail(err error) {
 
 // commit applies the events and moves the checkpoint to the last of them, in one transaction. If an event cannot be
 // applied, commit starts over and applies each event after a savepoint of its own.
-func (tx *Tx) commit(batch []decoded) error {
+func (tx *Tx) commit(batch []decodedEvent) error {
 	err := tx.transact(func() error {
 		for _, d := range batch {
 			if d.err != nil {
@@ -119,7 +119,7 @@ func (tx *Tx) transact(do func() error) error {
 }
 
 // end writes the changed rows and the checkpoint.
-func (tx *Tx) end(batch []decoded) error {
+func (tx *Tx) end(batch []decodedEvent) error {
 	if err := tx.flush(); err != nil {
 		return err
 	}
@@ -131,21 +131,21 @@ func (tx *Tx) end(batch []decoded) error {
 	return nil
 }
 
-func (tx *Tx) applyEvent(d decoded) error {
+func (tx *Tx) applyEvent(d decodedEvent) error {
 	tx.seq, tx.at = int64(d.Seq), d.Time.UTC().Format(events.TimeFormat)
 	err := tx.apply(d.Event, d.body)
 	if tx.err != nil {
 		return tx.err
 	}
 	if err != nil {
-		return poison{err}
+		return poisonError{err}
 	}
 	return nil
 }
 
 // applyAlone applies one event after it has written the rows that earlier events changed, so that only this event is
 // rolled back if it fails.
-func (tx *Tx) applyAlone(d decoded) error {
+func (tx *Tx) applyAlone(d decodedEvent) error {
 	if err := tx.exec("SAVEPOINT event"); err != nil {
 		return err
 	}
@@ -206,10 +206,10 @@ func (tx *Tx) execute(statements []string) error {
 	return nil
 }
 
-// poison is the error of an event that does not fit the rows.
-type poison struct{ error }
+// poisonError is the error of an event that does not fit the rows.
+type poisonError struct{ error }
 
-func (p poison) Unwrap() error { return p.error }
+func (p poisonError) Unwrap() error { return p.error }
 
 // isPoison reports whether the event caused err, and not the disk or the file.
 func isPoison(err error) bool {
@@ -217,5 +217,5 @@ func isPoison(err error) bool {
 	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG:
 		return true
 	}
-	return errors.As(err, new(poison))
+	return errors.As(err, new(poisonError))
 }

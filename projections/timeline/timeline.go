@@ -165,8 +165,8 @@ func questions(ctx context.Context, db dbx.Builder, params dbx.Params) (entries 
 // Pending returns those of the requests and questions with these ids that wait for a person, oldest first.
 func Pending(ctx context.Context, db dbx.Builder, requestIDs, questionIDs []string) ([]Entry, error) {
 	const among = " AND %s.id IN (SELECT value FROM json_each({:ids}))"
-	var asked []Request
-	err := list(ctx, db, &asked, "pending requests", selectRequests+pendingRequest+fmt.Sprintf(among, "p"),
+	var requests []Request
+	err := list(ctx, db, &requests, "pending requests", selectRequests+pendingRequest+fmt.Sprintf(among, "p"),
 		dbx.Params{"ids": jsonList(requestIDs)})
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func Pending(ctx context.Context, db dbx.Builder, requestIDs, questionIDs []stri
 		return nil, err
 	}
 	var entries []Entry
-	for _, r := range asked {
+	for _, r := range requests {
 		entries = append(entries, r.entry())
 	}
 	for _, q := range open {

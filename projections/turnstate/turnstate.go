@@ -25,8 +25,8 @@ const (
 	Lost      = "lost" // OpenCode went away in the middle of it
 )
 
-// Over reports whether the last turn has ended, or none has begun.
-func Over(state string) bool { return state != Queued && state != Running && state != Waiting }
+// Ended reports whether the last turn has ended, or none has begun.
+func Ended(state string) bool { return state != Queued && state != Running && state != Waiting }
 
 // Idle is OpenCode's status of an idle session.
 const Idle = "idle"

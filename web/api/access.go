@@ -51,40 +51,40 @@ func QueryOf(r *http.Request) (q query.Query, err error) {
 }
 
 // View returns one record as the caller may view it, with the expansions and fields that the request asks for.
-func (s *Server) View(r *http.Request, who Caller, c schema.Collection, id string) (found query.Record, err error) {
+func (s *Server) View(r *http.Request, caller Caller, c schema.Collection, id string) (found query.Record, err error) {
 	read := func(db dbx.Builder, _ uint64) (err error) {
-		found, err = s.ViewIn(db, r, who, c, id)
+		found, err = s.ViewIn(db, r, caller, c, id)
 		return err
 	}
 	if !r.URL.Query().Has("expand") {
 		err = s.Model.View(r.Context(), read)
 	} else { // an expansion can be slow
-		err = s.Ask(r.Context(), who.Key(), read)
+		err = s.Ask(r.Context(), caller.Key(), read)
 	}
 	return found, err
 }
 
 // ViewIn is View with read models that are open already.
-func (s *Server) ViewIn(db dbx.Builder, r *http.Request, who Caller, c schema.Collection,
+func (s *Server) ViewIn(db dbx.Builder, r *http.Request, caller Caller, c schema.Collection,
 	id string) (query.Record, error) {
 	q, err := QueryOf(r)
 	if err != nil {
 		return query.Record{}, err
 	}
-	return query.View(r.Context(), db, s.Catalogue, c, id, who.Request(), q)
+	return query.View(r.Context(), db, s.Catalogue, c, id, caller.Request(), q)
 }
 
 // MayView returns a Problem if the caller may not view a record.
-func (s *Server) MayView(ctx context.Context, who Caller, collection, id string) error {
-	_, err := s.Find(ctx, who, collection, id)
+func (s *Server) MayView(ctx context.Context, caller Caller, collection, id string) error {
+	_, err := s.Find(ctx, caller, collection, id)
 	return err
 }
 
 // Find returns a record that the caller may view, with every field.
-func (s *Server) Find(ctx context.Context, who Caller, collection, id string) (found query.Record, err error) {
+func (s *Server) Find(ctx context.Context, caller Caller, collection, id string) (found query.Record, err error) {
 	c, _ := s.Catalogue.Get(collection)
 	err = s.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		found, err = query.View(ctx, db, s.Catalogue, c, id, who.Request(), query.Query{})
+		found, err = query.View(ctx, db, s.Catalogue, c, id, caller.Request(), query.Query{})
 		return err
 	})
 	if errors.Is(err, query.ErrNotFound) {
@@ -95,12 +95,12 @@ func (s *Server) Find(ctx context.Context, who Caller, collection, id string) (f
 
 // Changeable returns a record that the caller may view and that a rule lets them change. Otherwise the error is that
 // the record is not found, as in PocketBase.
-func (s *Server) Changeable(ctx context.Context, who Caller, c schema.Collection, id string,
+func (s *Server) Changeable(ctx context.Context, caller Caller, c schema.Collection, id string,
 	rule *string) (found query.Record, err error) {
-	if rule == nil && !who.Superuser() {
+	if rule == nil && !caller.Superuser() {
 		return found, Forbidden("Only superusers can perform this action.")
 	}
-	request := who.Request()
+	request := caller.Request()
 	err = s.Model.View(ctx, func(db dbx.Builder, _ uint64) (err error) {
 		if found, err = query.View(ctx, db, s.Catalogue, c, id, request, query.Query{}); err != nil {
 			return err
@@ -115,30 +115,30 @@ func (s *Server) Changeable(ctx context.Context, who Caller, c schema.Collection
 }
 
 // MayWrite returns a Problem if the caller may not do what the owner of a chat may do.
-func (s *Server) MayWrite(r *http.Request, who Caller, chat string) error {
+func (s *Server) MayWrite(r *http.Request, caller Caller, chat string) error {
 	c, _ := s.Catalogue.Get("chats")
-	_, err := s.Changeable(r.Context(), who, c, chat, c.Delete)
+	_, err := s.Changeable(r.Context(), caller, c, chat, c.Delete)
 	return err
 }
 
 // PersonMayWrite returns a Problem if MayWrite does, or if the caller is an agent.
-func (s *Server) PersonMayWrite(r *http.Request, who Caller, chat string) error {
-	if err := s.MayWrite(r, who, chat); err != nil {
+func (s *Server) PersonMayWrite(r *http.Request, caller Caller, chat string) error {
+	if err := s.MayWrite(r, caller, chat); err != nil {
 		return err
 	}
-	if who.Is("agent") {
+	if caller.Is("agent") {
 		return Forbidden("This is for people to do.")
 	}
 	return nil
 }
 
 // AnswerWritten answers with a record, once the read models hold the event with the sequence seq.
-func (s *Server) AnswerWritten(w http.ResponseWriter, r *http.Request, who Caller, c schema.Collection, id string,
+func (s *Server) AnswerWritten(w http.ResponseWriter, r *http.Request, caller Caller, c schema.Collection, id string,
 	seq uint64) error {
 	if err := s.Model.Wait(r.Context(), seq); err != nil {
 		return err
 	}
-	found, err := s.View(r, who, c, id)
+	found, err := s.View(r, caller, c, id)
 	if err != nil {
 		return err
 	}

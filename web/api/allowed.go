@@ -10,7 +10,7 @@ import (
 
 // WhileAllowed returns the context of a long answer about a chat. The context ends with the login, and when may
 // returns a Problem. may succeeded at the sequence since; it is called again when the chat may have a new owner.
-func (s *Server) WhileAllowed(r *http.Request, who Caller, chat string, since uint64,
+func (s *Server) WhileAllowed(r *http.Request, caller Caller, chat string, since uint64,
 	may func() error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(r.Context())
 	go func() {
@@ -22,7 +22,7 @@ func (s *Server) WhileAllowed(r *http.Request, who Caller, chat string, since ui
 	}()
 	go func() {
 		select {
-		case <-s.Accounts.Ended(who.Session):
+		case <-s.Accounts.Ended(caller.Session):
 			cancel()
 		case <-ctx.Done():
 		}

@@ -70,12 +70,12 @@ func (s *Server) authMethods(w http.ResponseWriter, r *http.Request, _ Caller) e
 	return WriteJSON(w, http.StatusOK, m)
 }
 
-func (s *Server) logIn(w http.ResponseWriter, r *http.Request, who Caller) error {
+func (s *Server) logIn(w http.ResponseWriter, r *http.Request, caller Caller) error {
 	collection, err := authCollection(r)
 	if err != nil {
 		return err
 	}
-	if err := s.Limit(who.Client.Address); err != nil {
+	if err := s.Limit(caller.Client.Address); err != nil {
 		return err
 	}
 	var body passwordLogin
@@ -91,33 +91,33 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request, who Caller) error
 		return BadField("identityField", "validation_in_invalid", "Must be email.")
 	}
 	token, err := s.Accounts.Login(r.Context(), account.Login{Identity: body.Identity, Password: body.Password,
-		Collection: collection, Client: who.Client})
+		Collection: collection, Client: caller.Client})
 	if err != nil {
 		return err
 	}
 	return s.answerToken(w, r, token)
 }
 
-func (s *Server) refresh(w http.ResponseWriter, r *http.Request, who Caller) error {
+func (s *Server) refresh(w http.ResponseWriter, r *http.Request, caller Caller) error {
 	collection, err := authCollection(r)
 	if err != nil {
 		return err
 	}
-	if collection != who.Collection {
+	if collection != caller.Collection {
 		return Forbidden("The authorized record is not of this collection.")
 	}
-	if err := s.Limit(who.Client.Address); err != nil {
+	if err := s.Limit(caller.Client.Address); err != nil {
 		return err
 	}
-	token, err := s.Accounts.Refresh(r.Context(), *who.Identity, who.Client)
+	token, err := s.Accounts.Refresh(r.Context(), *caller.Identity, caller.Client)
 	if err != nil {
 		return err
 	}
 	return s.answerToken(w, r, token)
 }
 
-func (s *Server) setUp(w http.ResponseWriter, r *http.Request, who Caller) error {
-	if err := s.Limit(who.Client.Address); err != nil {
+func (s *Server) setUp(w http.ResponseWriter, r *http.Request, caller Caller) error {
+	if err := s.Limit(caller.Client.Address); err != nil {
 		return err
 	}
 	var body setupRequest
@@ -125,7 +125,7 @@ func (s *Server) setUp(w http.ResponseWriter, r *http.Request, who Caller) error
 		return err
 	}
 	token, err := s.Accounts.CompleteSetup(r.Context(), account.CompleteSetup{
-		Token: body.Token, Email: body.Email, Name: body.Name, Password: body.Password, Client: who.Client,
+		Token: body.Token, Email: body.Email, Name: body.Name, Password: body.Password, Client: caller.Client,
 	})
 	if err != nil {
 		return err
@@ -147,21 +147,21 @@ func (s *Server) answerToken(w http.ResponseWriter, r *http.Request, token accou
 	return WriteJSON(w, http.StatusOK, authAnswer{token.Text, record})
 }
 
-func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, who Caller) error {
-	all, err := s.Accounts.Sessions(r.Context(), who.Account)
+func (s *Server) listSessions(w http.ResponseWriter, r *http.Request, caller Caller) error {
+	all, err := s.Accounts.Sessions(r.Context(), caller.Account)
 	if err != nil {
 		return err
 	}
 	shown := []session{}
 	for _, one := range all {
-		shown = append(shown, session{one, one.ID == who.Session})
+		shown = append(shown, session{one, one.ID == caller.Session})
 	}
 	return WriteJSON(w, http.StatusOK, shown)
 }
 
-func (s *Server) endSession(w http.ResponseWriter, r *http.Request, who Caller) error {
-	command := handlers.Command{Actor: who.Actor()}
-	if err := s.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: who.Account,
+func (s *Server) endSession(w http.ResponseWriter, r *http.Request, caller Caller) error {
+	command := handlers.Command{Actor: caller.Actor()}
+	if err := s.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: caller.Account,
 		Session: r.PathValue("id")}); err != nil {
 		return err
 	}

@@ -27,9 +27,9 @@ const (
 
 // BoundBody limits the size of a request body and the time that it may take to arrive. The answer is not limited: it
 // may be a stream.
-func BoundBody(w http.ResponseWriter, r *http.Request, who Caller) {
+func BoundBody(w http.ResponseWriter, r *http.Request, caller Caller) {
 	most, patience := int64(maxBody), bodyPatience
-	if who.Identity == nil {
+	if caller.Identity == nil {
 		most, patience = maxGuestBody, guestPatience
 	}
 	r.Body = http.MaxBytesReader(w, awaitBody(w, r, patience), most)
@@ -37,7 +37,7 @@ func BoundBody(w http.ResponseWriter, r *http.Request, who Caller) {
 
 // awaitBody returns a body that must arrive in time. A read timeout of the server would also end long answers.
 func awaitBody(w http.ResponseWriter, r *http.Request, patience time.Duration) io.ReadCloser {
-	b := awaitedBody{r.Body, http.NewResponseController(w)}
+	b := deadlineBody{r.Body, http.NewResponseController(w)}
 	if r.ContentLength == 0 {
 		b.end()
 	} else {
@@ -46,13 +46,13 @@ func awaitBody(w http.ResponseWriter, r *http.Request, patience time.Duration) i
 	return b
 }
 
-// awaitedBody has a read deadline until it ends.
-type awaitedBody struct {
+// deadlineBody has a read deadline until it ends.
+type deadlineBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 }
 
-func (b awaitedBody) Read(p []byte) (int, error) {
+func (b deadlineBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
 		b.end()
@@ -60,7 +60,7 @@ func (b awaitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b awaitedBody) end() { _ = b.control.SetReadDeadline(time.Time{}) }
+func (b deadlineBody) end() { _ = b.control.SetReadDeadline(time.Time{}) }
 
 // DecodeBody decodes a JSON body into v. The error names a field that v does not have.
 func DecodeBody(r *http.Request, v any) error {

@@ -33,12 +33,12 @@ func (s *Server) Guest(r *http.Request) Caller {
 
 // CallerWith identifies the caller by a token. A caller with an invalid token is a guest.
 func (s *Server) CallerWith(r *http.Request, token string) Caller {
-	who := s.Guest(r)
+	caller := s.Guest(r)
 	identity, err := s.Accounts.Check(strings.TrimSpace(token))
-	if who.forged = err != nil; err == nil {
-		who.Identity = &identity
+	if caller.forged = err != nil; err == nil {
+		caller.Identity = &identity
 	}
-	return who
+	return caller
 }
 
 // TokenOf returns the token of a request, or the login that a ticket in the path stands for. A header beside a ticket
@@ -110,7 +110,9 @@ func (c Caller) Request() filter.Request {
 }
 
 // AccountKey identifies an account across all collections of accounts.
-func AccountKey(who account.Identity) string { return who.Collection + "/" + who.Account }
+func AccountKey(identity account.Identity) string {
+	return identity.Collection + "/" + identity.Account
+}
 
 // Key is the AccountKey of the caller, or names the address of a guest.
 func (c Caller) Key() string {

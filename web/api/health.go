@@ -52,9 +52,9 @@ type healthAnswer struct {
 }
 
 // health answers 200 if every part is ready, otherwise 503 with the same body. Only administrators see the details.
-func (s *Server) health(w http.ResponseWriter, _ *http.Request, who Caller) error {
+func (s *Server) health(w http.ResponseWriter, _ *http.Request, caller Caller) error {
 	a := healthAnswer{http.StatusOK, "API is healthy.", s.Health()}
-	if !who.Is(account.Admin) {
+	if !caller.Is(account.Admin) {
 		a.Data = a.Data.outside()
 	}
 	if !a.Data.Ready() {

@@ -40,12 +40,12 @@ type pushAnswer struct {
 	OK bool `json:"ok"`
 }
 
-func (s *Server) pushTo(w http.ResponseWriter, r *http.Request, who Caller) error {
+func (s *Server) pushTo(w http.ResponseWriter, r *http.Request, caller Caller) error {
 	var body pushRequest
 	if err := DecodeBody(r, &body); err != nil {
 		return err
 	}
-	if body.User != who.Account && !who.Is(account.Admin) && !who.Is(account.Agent) {
+	if body.User != caller.Account && !caller.Is(account.Admin) && !caller.Is(account.Agent) {
 		return Forbidden("Only administrators and agents may notify others.")
 	}
 	if _, err := events.ParseID(body.Type); err != nil {
@@ -58,7 +58,7 @@ func (s *Server) pushTo(w http.ResponseWriter, r *http.Request, who Caller) erro
 	if !slices.ContainsFunc(all, func(a account.Account) bool { return a.ID == body.User }) {
 		return BadField("user_id", "validation_missing_rel_records", "There is no such account.")
 	}
-	if body.Chat != "" && s.MayView(r.Context(), who, "chats", body.Chat) != nil {
+	if body.Chat != "" && s.MayView(r.Context(), caller, "chats", body.Chat) != nil {
 		return BadField("chat", "validation_missing_rel_records", "There is no such chat.")
 	}
 	if err := s.Push.Tell(r.Context(), body.User, events.Notice{Type: body.Type, Title: body.Title, Message: body.Message,
@@ -73,12 +73,12 @@ type pushTestRequest struct {
 	Device string `json:"device"`
 }
 
-func (s *Server) testPush(w http.ResponseWriter, r *http.Request, who Caller) error {
+func (s *Server) testPush(w http.ResponseWriter, r *http.Request, caller Caller) error {
 	var body pushTestRequest
 	if err := DecodeBody(r, &body); err != nil {
 		return err
 	}
-	if err := s.Push.Test(r.Context(), who.Account, body.Device); err != nil {
+	if err := s.Push.Test(r.Context(), caller.Account, body.Device); err != nil {
 		return err
 	}
 	return WriteJSON(w, http.StatusOK, pushAnswer{true})
@@ -92,11 +92,11 @@ type actAnswer struct {
 
 // act does what a button of a notification says. The token in the path is the only credential, so the address is
 // limited as for logins.
-func (s *Server) act(w http.ResponseWriter, r *http.Request, who Caller) error {
-	if err := s.Limit(who.Client.Address); err != nil {
+func (s *Server) act(w http.ResponseWriter, r *http.Request, caller Caller) error {
+	if err := s.Limit(caller.Client.Address); err != nil {
 		return err
 	}
-	decision, err := s.Push.Act(r.Context(), r.PathValue("token"), who.Client.Address)
+	decision, err := s.Push.Act(r.Context(), r.PathValue("token"), caller.Client.Address)
 	if err != nil {
 		return err
 	}

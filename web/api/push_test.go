@@ -20,7 +20,7 @@ func TestANotificationsButtonDecidesOnceWithoutALogin(t *testing.T) {
 	s, p := webtest.NewSystem(t), webtest.NewPhone(t)
 	id, ann := s.User(t, "ann", account.User)
 	s.Phone(t, ann, p)
-	ask := s.Needed(t, s.Chat(t, ann, "chat"), "per_1")
+	ask := s.AppendReferral(t, s.Chat(t, ann, "chat"), "per_1")
 	approve := p.Button(t, "Approve")
 	is.True(strings.HasPrefix(approve, s.URL+"/api/pocketcoder/act/"))
 	path := strings.TrimPrefix(approve, s.URL)
@@ -67,17 +67,17 @@ func TestWhoLooksAtAChatIsNotNotified(t *testing.T) {
 	filtered := "messages/*?options=" + url.QueryEscape(`{"query":{"filter":"chat = '`+chat+`'"}}`)
 	f := s.Connect(t)
 	for _, topic := range []string{"chats:" + chat, "chats/" + chat, filtered} {
-		is.True(!s.Web.Realtime.Present(ann, chat))
+		is.True(!s.Web.Realtime.IsViewing(ann, chat))
 		f.Follow(t, annToken, topic)
-		is.True(s.Web.Realtime.Present(ann, chat))
-		is.True(!s.Web.Realtime.Present(ann, other))
+		is.True(s.Web.Realtime.IsViewing(ann, chat))
+		is.True(!s.Web.Realtime.IsViewing(ann, other))
 		f.Follow(t, annToken, "chats/*", "permissions/*") // the app is open, at its list of chats
 	}
 	s.Connect(t).Follow(t, bobToken, "chats:"+chat) // bob may not see it
 	bob, err := s.Accounts.Check(bobToken)
 	is.NoErr(err)
-	is.True(!s.Web.Realtime.Present(bob.Account, chat))
-	is.True(!s.Web.Realtime.Present(ann, chat))
+	is.True(!s.Web.Realtime.IsViewing(bob.Account, chat))
+	is.True(!s.Web.Realtime.IsViewing(ann, chat))
 }
 
 func TestWhoStopsFollowingAChatIsNotifiedOfWhatIsPendingThere(t *testing.T) {
@@ -89,11 +89,11 @@ func TestWhoStopsFollowingAChatIsNotifiedOfWhatIsPendingThere(t *testing.T) {
 	chat := s.Chat(t, ann, "chat")
 	browser := s.Connect(t)
 	browser.Follow(t, ann, "chats:"+chat)
-	is.True(s.Web.Realtime.Present(id, chat))
-	ask := s.Needed(t, chat, "per_1")
+	is.True(s.Web.Realtime.IsViewing(id, chat))
+	ask := s.AppendReferral(t, chat, "per_1")
 	seq := s.Model.Seq()
 	expect.Eventually(t, "push has seen the request", func() bool {
-		seen, err := s.Log.Worked(t.Context(), push.Worker)
+		seen, err := s.Log.LastAcked(t.Context(), push.Worker)
 		is.NoErr(err)
 		return seen >= seq
 	})

@@ -30,36 +30,36 @@ type Param struct {
 func Anyone(Caller) error { return nil }
 
 // Guests admits accounts and callers without a token. It refuses an invalid token: such a client would wait in vain.
-func Guests(who Caller) error {
-	if who.forged {
+func Guests(caller Caller) error {
+	if caller.forged {
 		return Unauthorized()
 	}
 	return nil
 }
 
-func Accounts(who Caller) error {
-	if who.Identity == nil {
+func Accounts(caller Caller) error {
+	if caller.Identity == nil {
 		return Unauthorized()
 	}
 	return nil
 }
 
 // Staff admits administrators and agents.
-func Staff(who Caller) error {
-	if err := Accounts(who); err != nil {
+func Staff(caller Caller) error {
+	if err := Accounts(caller); err != nil {
 		return err
 	}
-	if !who.Is("admin") && !who.Is("agent") {
+	if !caller.Is("admin") && !caller.Is("agent") {
 		return Forbidden("Only administrators and agents may do this.")
 	}
 	return nil
 }
 
-func Admins(who Caller) error {
-	if err := Accounts(who); err != nil {
+func Admins(caller Caller) error {
+	if err := Accounts(caller); err != nil {
 		return err
 	}
-	if !who.Is("admin") {
+	if !caller.Is("admin") {
 		return Forbidden("Only administrators may do this.")
 	}
 	return nil

@@ -86,17 +86,17 @@ func cleanPaths(next http.Handler) http.Handler {
 
 // answer identifies the caller, checks that the route admits the caller, and serves the route.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
-	who := s.caller(r)
+	caller := s.caller(r)
 	p := NewPatientWriter(w)
-	p.hold = func(n int) (func(), error) { return s.answers.hold(who.Key(), n) }
+	p.hold = func(n int) (func(), error) { return s.answers.hold(caller.Key(), n) }
 	w = p
-	err := route.Admits(who)
+	err := route.Admits(caller)
 	if err == nil && !route.Early && s.Loading != nil {
 		err = s.Loading()
 	}
 	if err == nil {
-		BoundBody(w, r, who)
-		err = route.Serve(w, r, who)
+		BoundBody(w, r, caller)
+		err = route.Serve(w, r, caller)
 	}
 	if err == nil || r.Context().Err() != nil {
 		return
@@ -113,8 +113,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 
 // AnswerShared answers with the JSON of what build returns. It reads and encodes within the caller's share, so that
 // few answers are built at once, and writes outside it, so that a slow client does not keep the share.
-func (s *Server) AnswerShared(w http.ResponseWriter, r *http.Request, who Caller, build func() (any, error)) error {
-	give, err := s.Share(r.Context(), who.Key())
+func (s *Server) AnswerShared(w http.ResponseWriter, r *http.Request, caller Caller, build func() (any, error)) error {
+	give, err := s.Share(r.Context(), caller.Key())
 	if err != nil {
 		return err
 	}

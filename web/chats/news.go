@@ -11,9 +11,9 @@ import (
 )
 
 // newsOfChat says what happened in a chat since the account saw it.
-func (s *Chats) newsOfChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Chats) newsOfChat(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	id := r.PathValue("id")
-	if err := s.API.MayView(r.Context(), who, "chats", id); err != nil {
+	if err := s.API.MayView(r.Context(), caller, "chats", id); err != nil {
 		return err
 	}
 	after, err := int64(0), error(nil)
@@ -25,9 +25,9 @@ func (s *Chats) newsOfChat(w http.ResponseWriter, r *http.Request, who api.Calle
 		}
 	}
 	var news timeline.News
-	err = s.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) error {
+	err = s.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		if text == "" {
-			found, err := timeline.Chats(r.Context(), db, who.Account, []string{id})
+			found, err := timeline.Chats(r.Context(), db, caller.Account, []string{id})
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ type permissionAnswer struct {
 	Status    string `json:"status"` // draft, authorized, denied
 }
 
-func (s *Chats) requestPermission(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Chats) requestPermission(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	var body permissionRequest
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
@@ -38,15 +38,15 @@ func (s *Chats) requestPermission(w http.ResponseWriter, r *http.Request, who ap
 	if body.Permission == "" {
 		return api.BadField("permission", "validation_required", "Cannot be blank.")
 	}
-	if err := s.API.MayView(r.Context(), who, "chats", body.Chat); err != nil {
+	if err := s.API.MayView(r.Context(), caller, "chats", body.Chat); err != nil {
 		return api.BadField("chat_id", "validation_missing_rel_records", "There is no such chat.")
 	}
 	id := ""
 	if body.EngineID != "" {
-		id = store.RecordID(who.Account + "/" + body.Chat + "/" + body.EngineID)
+		id = store.RecordID(caller.Account + "/" + body.Chat + "/" + body.EngineID)
 	}
 	id, status, seq, err := s.Gate.Submit(r.Context(), permission.Submit{
-		Command: handlers.Command{Actor: who.Actor()}, Chat: body.Chat, Permission: id, Type: body.Permission, Patterns: body.Patterns,
+		Command: handlers.Command{Actor: caller.Actor()}, Chat: body.Chat, Permission: id, Type: body.Permission, Patterns: body.Patterns,
 		Metadata: body.Metadata, Message: body.Message, Session: body.Session, MessageID: body.MessageID, Call: body.Call,
 	})
 	if err == nil {

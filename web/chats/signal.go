@@ -15,19 +15,19 @@ type signalRequest struct {
 }
 
 // signalExecution sends a signal to a running command. Agents may not.
-func (s *Chats) signalExecution(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	x, err := s.API.Find(r.Context(), who, "executions", r.PathValue("id"))
+func (s *Chats) signalExecution(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	x, err := s.API.Find(r.Context(), caller, "executions", r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	if err := s.API.PersonMayWrite(r, who, x.Get("chat").(string)); err != nil {
+	if err := s.API.PersonMayWrite(r, caller, x.Get("chat").(string)); err != nil {
 		return err
 	}
 	var body signalRequest
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	_, err = s.Signal(r.Context(), exec.Signal{Command: handlers.Command{Actor: who.Actor()}, Execution: x.ID(),
+	_, err = s.Signal(r.Context(), exec.Signal{Command: handlers.Command{Actor: caller.Actor()}, Execution: x.ID(),
 		Signal: body.Signal})
 	if refused := (handlers.Refused{}); errors.As(err, &refused) && refused.Code == handlers.Conflict {
 		return api.Problem{Status: http.StatusConflict, Message: refused.Text}

@@ -20,8 +20,8 @@ func TestSignalIsSentByPeopleOfTheChat(t *testing.T) {
 	_, agent := s.User(t, "agent", account.Agent)
 	root, admin := s.User(t, "root", account.Admin)
 	chat := s.Chat(t, owner, "mine")
-	s.Ran(t, chat, "exec1", nil)
-	s.Ran(t, chat, "exec2", nil)
+	s.AppendExecution(t, chat, "exec1", nil)
+	s.AppendExecution(t, chat, "exec2", nil)
 	s.Running("exec1")
 	signal := func(token, exec string, body any) (int, map[string]any) {
 		return s.Call(t, token, "POST", "/api/executions/"+exec+"/signal", body)

@@ -30,8 +30,8 @@ type revertAnswer struct {
 	Files []string `json:"files"`
 }
 
-func (s *Chats) abortChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	if err := s.Abort(r, who, r.PathValue("id")); err != nil {
+func (s *Chats) abortChat(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	if err := s.Abort(r, caller, r.PathValue("id")); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -39,44 +39,45 @@ func (s *Chats) abortChat(w http.ResponseWriter, r *http.Request, who api.Caller
 }
 
 // Abort stops the turn of a chat that the caller may change.
-func (s *Chats) Abort(r *http.Request, who api.Caller, chatID string) error {
-	if err := s.API.MayWrite(r, who, chatID); err != nil {
+func (s *Chats) Abort(r *http.Request, caller api.Caller, chatID string) error {
+	if err := s.API.MayWrite(r, caller, chatID); err != nil {
 		return err
 	}
-	_, err := s.Chats.AbortTurn(r.Context(), chat.AbortTurn{Command: handlers.Command{Actor: who.Actor()}, Chat: chatID})
+	_, err := s.Chats.AbortTurn(r.Context(), chat.AbortTurn{Command: handlers.Command{Actor: caller.Actor()},
+		Chat: chatID})
 	return err
 }
 
-func (s *Chats) forkChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	if err := s.API.MayWrite(r, who, r.PathValue("id")); err != nil {
+func (s *Chats) forkChat(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	if err := s.API.MayWrite(r, caller, r.PathValue("id")); err != nil {
 		return err
 	}
 	var body forkRequest
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	id, seq, err := s.Fork(r, who, chat.Fork{Chat: r.PathValue("id"), Message: body.Message, Into: body.Chat,
+	id, seq, err := s.Fork(r, caller, chat.Fork{Chat: r.PathValue("id"), Message: body.Message, Into: body.Chat,
 		Title: body.Title})
 	if err != nil {
 		return err
 	}
 	c, _ := s.API.Collection("chats")
-	return s.API.AnswerWritten(w, r, who, c, id, seq)
+	return s.API.AnswerWritten(w, r, caller, c, id, seq)
 }
 
 // Fork begins a new chat as one that the caller may change. It returns the id of the new chat and the sequence of its
 // event.
-func (s *Chats) Fork(r *http.Request, who api.Caller, c chat.Fork) (id string, seq uint64, err error) {
-	if err := s.API.MayWrite(r, who, c.Chat); err != nil {
+func (s *Chats) Fork(r *http.Request, caller api.Caller, c chat.Fork) (id string, seq uint64, err error) {
+	if err := s.API.MayWrite(r, caller, c.Chat); err != nil {
 		return "", 0, err
 	}
-	c.Command = handlers.Command{Actor: who.Actor()}
+	c.Command = handlers.Command{Actor: caller.Actor()}
 	return s.Chats.Fork(r.Context(), c)
 }
 
-func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	chatID := r.PathValue("id")
-	if err := s.API.MayWrite(r, who, chatID); err != nil {
+	if err := s.API.MayWrite(r, caller, chatID); err != nil {
 		return err
 	}
 	var body revertRequest
@@ -90,7 +91,7 @@ func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, who api.Calle
 			return err
 		}
 	}
-	if _, err := s.Revert(r, who, chatID, body.Message); err != nil {
+	if _, err := s.Revert(r, caller, chatID, body.Message); err != nil {
 		return err
 	}
 	return api.WriteJSON(w, http.StatusOK, revertAnswer{files})
@@ -98,16 +99,16 @@ func (s *Chats) revertChat(w http.ResponseWriter, r *http.Request, who api.Calle
 
 // Revert takes back a message, by OpenCode's id, of a chat that the caller may change, and all that followed it.
 // Without a message, it undoes the last revert. It returns the sequence of the event.
-func (s *Chats) Revert(r *http.Request, who api.Caller, chatID, message string) (uint64, error) {
-	if err := s.API.MayWrite(r, who, chatID); err != nil {
+func (s *Chats) Revert(r *http.Request, caller api.Caller, chatID, message string) (uint64, error) {
+	if err := s.API.MayWrite(r, caller, chatID); err != nil {
 		return 0, err
 	}
-	return s.Chats.Revert(r.Context(), chat.Revert{Command: handlers.Command{Actor: who.Actor()}, Chat: chatID,
+	return s.Chats.Revert(r.Context(), chat.Revert{Command: handlers.Command{Actor: caller.Actor()}, Chat: chatID,
 		Message: message})
 }
 
-func (s *Chats) diffChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	diff, err := s.Diff(r, who, r.PathValue("id"), r.URL.Query().Get("message"))
+func (s *Chats) diffChat(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	diff, err := s.Diff(r, caller, r.PathValue("id"), r.URL.Query().Get("message"))
 	if err != nil {
 		return err
 	}
@@ -117,8 +118,8 @@ func (s *Chats) diffChat(w http.ResponseWriter, r *http.Request, who api.Caller)
 // Diff returns what a turn of a chat that the caller may view changed in files: a list of {file, patch, additions,
 // deletions, status}. message is OpenCode's id of the message that began the turn; without one, the last turn is
 // meant.
-func (s *Chats) Diff(r *http.Request, who api.Caller, chatID, message string) (json.RawMessage, error) {
-	if err := s.API.MayView(r.Context(), who, "chats", chatID); err != nil {
+func (s *Chats) Diff(r *http.Request, caller api.Caller, chatID, message string) (json.RawMessage, error) {
+	if err := s.API.MayView(r.Context(), caller, "chats", chatID); err != nil {
 		return nil, err
 	}
 	if _, err := events.ParseID(message); message != "" && err != nil {
@@ -127,8 +128,8 @@ func (s *Chats) Diff(r *http.Request, who api.Caller, chatID, message string) (j
 	return s.Engine.Diff(r.Context(), chatID, message)
 }
 
-func (s *Chats) todoOfChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	if err := s.API.MayView(r.Context(), who, "chats", r.PathValue("id")); err != nil {
+func (s *Chats) todoOfChat(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	if err := s.API.MayView(r.Context(), caller, "chats", r.PathValue("id")); err != nil {
 		return err
 	}
 	todo, err := s.Engine.Todo(r.Context(), r.PathValue("id"))

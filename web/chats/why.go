@@ -13,8 +13,8 @@ import (
 )
 
 // whyPermission explains a permission request to all who may view it.
-func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	found, err := s.API.Find(r.Context(), who, "permissions", r.PathValue("id"))
+func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	found, err := s.API.Find(r.Context(), caller, "permissions", r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ type AlwaysRequest struct {
 	Pattern string `json:"pattern,omitempty"` // the smallest sensible one when absent
 	Scope   string `json:"scope,omitempty"`   // chat (when absent), agent or all
 	For     string `json:"for,omitempty"`     // such as 1h; for ever when absent
-	permission.Shown
+	permission.ShownRequest
 	// as proposed; if the rules would be others now, nothing is stored
 	ShownRules []record.Rule `json:"shown_rules,omitempty"`
 }
@@ -52,9 +52,9 @@ type alwaysAnswer struct {
 	Rules []string `json:"rules"` // as in rule_id: tool_permissions/RECORD
 }
 
-func (s *Chats) proposeAlways(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Chats) proposeAlways(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	q := r.URL.Query()
-	p, err := s.ProposeAlways(r, who, r.PathValue("id"), AlwaysRequest{Pattern: q.Get("pattern"), Scope: q.Get("scope"),
+	p, err := s.ProposeAlways(r, caller, r.PathValue("id"), AlwaysRequest{Pattern: q.Get("pattern"), Scope: q.Get("scope"),
 		For: q.Get("for")})
 	if err != nil {
 		return err
@@ -64,12 +64,13 @@ func (s *Chats) proposeAlways(w http.ResponseWriter, r *http.Request, who api.Ca
 
 // ProposeAlways returns the rules that would allow what a permission request asks for, and what they would have
 // allowed so far.
-func (s *Chats) ProposeAlways(r *http.Request, who api.Caller, id string, asked AlwaysRequest) (p Proposal, err error) {
-	c, err := s.always(r, who, id, asked)
+func (s *Chats) ProposeAlways(r *http.Request, caller api.Caller, id string, request AlwaysRequest) (p Proposal,
+	err error) {
+	c, err := s.always(r, caller, id, request)
 	if err != nil {
 		return p, err
 	}
-	give, err := s.API.Share(r.Context(), who.Key()) // it reads the whole history
+	give, err := s.API.Share(r.Context(), caller.Key()) // it reads the whole history
 	if err != nil {
 		return p, err
 	}
@@ -79,18 +80,18 @@ func (s *Chats) ProposeAlways(r *http.Request, who api.Caller, id string, asked 
 		return p, err
 	}
 	p = Proposal{Rules: proposed.Rules, Chat: proposed.Chat}
-	if who.Is("admin") {
+	if caller.Is("admin") {
 		p.All = &proposed.All
 	}
 	return p, nil
 }
 
-func (s *Chats) allowAlways(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Chats) allowAlways(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	var body AlwaysRequest
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	rules, err := s.AllowAlways(r, who, r.PathValue("id"), body)
+	rules, err := s.AllowAlways(r, caller, r.PathValue("id"), body)
 	if err != nil {
 		return err
 	}
@@ -99,8 +100,8 @@ func (s *Chats) allowAlways(w http.ResponseWriter, r *http.Request, who api.Call
 
 // AllowAlways stores rules that allow what a permission request asks for, approves the request if it is pending, and
 // returns the ids of the rules.
-func (s *Chats) AllowAlways(r *http.Request, who api.Caller, id string, asked AlwaysRequest) ([]string, error) {
-	c, err := s.always(r, who, id, asked)
+func (s *Chats) AllowAlways(r *http.Request, caller api.Caller, id string, request AlwaysRequest) ([]string, error) {
+	c, err := s.always(r, caller, id, request)
 	if err != nil {
 		return nil, err
 	}
@@ -113,24 +114,24 @@ func (s *Chats) AllowAlways(r *http.Request, who api.Caller, id string, asked Al
 
 // always returns the command for a permission request that the caller may decide. Only administrators make a rule for
 // more than one chat.
-func (s *Chats) always(r *http.Request, who api.Caller, id string,
-	asked AlwaysRequest) (c permission.Always, err error) {
+func (s *Chats) always(r *http.Request, caller api.Caller, id string,
+	request AlwaysRequest) (c permission.AllowAlways, err error) {
 	permissions, _ := s.API.Collection("permissions")
-	about, err := s.API.Changeable(r.Context(), who, permissions, id, permissions.Update)
+	about, err := s.API.Changeable(r.Context(), caller, permissions, id, permissions.Update)
 	if err != nil {
 		return c, err
 	}
-	switch asked.Scope {
+	switch request.Scope {
 	case "":
-		asked.Scope = permission.ScopeChat
+		request.Scope = permission.ScopeChat
 	case permission.ScopeAgent, permission.ScopeAll:
-		if !who.Is("admin") {
+		if !caller.Is("admin") {
 			return c, api.Forbidden("Only administrators make rules for more than one chat.")
 		}
 	}
-	return permission.Always{
-		Command: handlers.Command{Actor: who.Actor()}, Chat: textField(about, "chat"), Permission: textField(about, "ai_engine_permission_id"),
-		Pattern: asked.Pattern, Scope: asked.Scope, For: asked.For, Shown: asked.Shown, ShownRules: asked.ShownRules, Client: who.Client,
+	return permission.AllowAlways{
+		Command: handlers.Command{Actor: caller.Actor()}, Chat: textField(about, "chat"), Permission: textField(about, "ai_engine_permission_id"),
+		Pattern: request.Pattern, Scope: request.Scope, For: request.For, ShownRequest: request.ShownRequest, ShownRules: request.ShownRules, Client: caller.Client,
 	}, nil
 }
 
@@ -143,34 +144,34 @@ type replayRequest struct {
 }
 
 // replayPolicy tries a rule on the history of a chat, or of all chats.
-func (s *Chats) replayPolicy(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Chats) replayPolicy(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	var body replayRequest
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
 	rule := record.Rule{Permission: body.Permission, Pattern: body.Pattern, Action: body.Action}
-	if err := s.mayReplay(r, who, body.Chat); err != nil {
+	if err := s.mayReplay(r, caller, body.Chat); err != nil {
 		return err
 	}
-	run, err := s.dryRun(r.Context(), who, rule, body.Chat)
+	run, err := s.dryRun(r.Context(), caller, rule, body.Chat)
 	if err != nil {
 		return err
 	}
 	return api.WriteJSON(w, http.StatusOK, run)
 }
 
-func (s *Chats) mayReplay(r *http.Request, who api.Caller, chat string) error {
+func (s *Chats) mayReplay(r *http.Request, caller api.Caller, chat string) error {
 	if chat != "" {
-		return s.API.MayWrite(r, who, chat)
+		return s.API.MayWrite(r, caller, chat)
 	}
-	if !who.Is("admin") {
+	if !caller.Is("admin") {
 		return api.Forbidden("Only administrators look at the history of all chats.")
 	}
 	return nil
 }
 
-func (s *Chats) dryRun(ctx context.Context, who api.Caller, rule record.Rule, chat string) (dryrun.Result, error) {
-	give, err := s.API.Share(ctx, who.Key())
+func (s *Chats) dryRun(ctx context.Context, caller api.Caller, rule record.Rule, chat string) (dryrun.Result, error) {
+	give, err := s.API.Share(ctx, caller.Key())
 	if err != nil {
 		return dryrun.Result{}, err
 	}

@@ -18,7 +18,7 @@ func TestWhyAndAlwaysAreForThoseWhoMayKnow(t *testing.T) {
 	_, bot := s.User(t, "bot", account.Agent)
 	_, root := s.User(t, "root", account.Admin)
 	chat := s.Chat(t, ada, "x")
-	at := "/api/pocketcoder/permissions/" + s.AskedFor(t, chat, "per_1", "touch notes")
+	at := "/api/pocketcoder/permissions/" + s.AppendCommandRequest(t, chat, "per_1", "touch notes")
 	for name, c := range map[string]struct {
 		token                           string
 		why, propose, all, replay, over int
@@ -63,7 +63,7 @@ func TestRuleMadeOfAnAskIsItsAuthorsAndAllowsIt(t *testing.T) {
 	s := webtest.NewSystem(t)
 	id, ada := s.User(t, "ada", account.User)
 	chat := s.Chat(t, ada, "x")
-	record := s.AskedFor(t, chat, "per_1", "touch notes")
+	record := s.AppendCommandRequest(t, chat, "per_1", "touch notes")
 	status, proposed := s.Call(t, ada, "GET", "/api/pocketcoder/permissions/"+record+"/always", nil)
 	is.Equal(status, 200)
 	is.Equal(len(proposed["rules"].([]any)), 1)

@@ -81,9 +81,9 @@ func TestALargeOutputIsRecordedWhole(t *testing.T) {
 	text := strings.Repeat("日本語 line of text\n", 20_000)
 	blob, err := s.Log.PutBlob(t.Context(), "output1", strings.NewReader(text))
 	is.NoErr(err)
-	s.Ran(t, chat, "exec1", &events.ExecFinished{Stdout: events.Output{Bytes: int64(len(text)), Blob: &blob}})
-	s.Ran(t, chat, "exec2", &events.ExecFinished{ExitCode: 2})
-	s.Ran(t, chat, "exec3", nil)
+	s.AppendExecution(t, chat, "exec1", &events.ExecFinished{Stdout: events.Output{Bytes: int64(len(text)), Blob: &blob}})
+	s.AppendExecution(t, chat, "exec2", &events.ExecFinished{ExitCode: 2})
+	s.AppendExecution(t, chat, "exec3", nil)
 	status, answer := s.Raw(t, token, "GET", "/api/chats/"+chat+"/export/cast", nil)
 	is.Equal(status, http.StatusOK)
 	var got strings.Builder

@@ -30,7 +30,7 @@ func hiddenFields(page string) url.Values {
 // of the record.
 func referred(t *testing.T, s *webtest.System, chat, ask, command string) string {
 	t.Helper()
-	id := s.AskedFor(t, chat, ask, command)
+	id := s.AppendCommandRequest(t, chat, ask, command)
 	s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it"})
 	return id
 }

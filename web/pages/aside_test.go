@@ -99,7 +99,7 @@ func TestTheMenuOfAChatShowsWhoAnswersAndWhatWasSpent(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	s.Assistant(t, chat, "msg_1", `,"agent":"old","providerID":"acme","modelID":"small","cost":0.5,"tokens":{"input":10,"output":1,"reasoning":2,"cache":{"read":3,"write":4}},"time":{"completed":2}`)
 	s.Assistant(t, chat, "msg_2", `,"agent":"build","providerID":"acme","modelID":"large\u202e","cost":0.25,"tokens":{"input":20000,"output":5,"reasoning":0,"cache":{"read":0,"write":0}},"time":{"completed":2}`)
 	page := b.visit(t, "/chats/"+chat).body
@@ -113,7 +113,7 @@ func TestTheMenuOfAChatShowsWhoAnswersAndWhatWasSpent(t *testing.T) {
 // asks appends a message of a person that OpenCode has.
 func asks(t *testing.T, s *webtest.System, chat, message, text string) {
 	t.Helper()
-	s.Said(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+message+
+	s.AppendOpenCode(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+message+
 		`","sessionID":"ses_own","role":"user","time":{"created":1}}}`)
 	s.TextPart(t, chat, message, "prt_"+message, text, "")
 }
@@ -125,7 +125,7 @@ func TestTheEndOfAChatIsUndoneAndRedone(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	s.User(t, "bob", "user")
 	b := loggedIn(t, s, "ada")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	path := "/chats/" + chat
 	expect.Lacks(t, b.visit(t, path).body, "Undo the last turn") // there is none
 	asks(t, s, chat, "msg_1", "make a file")
@@ -159,7 +159,7 @@ func TestAChatIsForkedFromAMessage(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	s.User(t, "bob", "user")
 	b := loggedIn(t, s, "ada")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	path := "/chats/" + chat
 	asks(t, s, chat, "msg_1", "make a file")
 	said, _, _ := strings.Cut(b.visit(t, path).body, `<pre id="part-prt_msg_1"`)
@@ -182,7 +182,7 @@ func TestTheChangesOfAChatAreShownWhole(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	s.User(t, "bob", "user")
 	b := loggedIn(t, s, "ada")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	path := "/chats/" + chat
 	diffs := map[string]string{
 		"msg_1": `[{"file":"a\u202e.go","patch":"Index: a.go\n===\n--- a.go\n+++ a.go\n@@ -1,2 +1,2 @@\n-old <b>\n+new\u001b[2K\n same\n","additions":1,"deletions":1,"status":"modified"}]`,
@@ -195,10 +195,11 @@ func TestTheChangesOfAChatAreShownWhole(t *testing.T) {
 	link := `href="` + path + `/changes"`
 	turn := func(prompt, answer, text, part string) {
 		asks(t, s, chat, prompt, text)
-		s.Said(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+answer+
+		s.AppendOpenCode(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+answer+
 			`","role":"assistant","parentID":"`+prompt+`","time":{"completed":2}}}`)
-		s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_`+answer+`","messageID":"`+answer+
-			`","sessionID":"ses_own",`+part+`}}`)
+		s.AppendOpenCode(t, chat, "message.part.updated",
+			`{"sessionID":"ses_own","part":{"id":"prt_`+answer+`","messageID":"`+answer+
+				`","sessionID":"ses_own",`+part+`}}`)
 	}
 	const patch = `"type":"patch","hash":"x","files":["/w/a"]`
 	turn("msg_0", "msg_0a", "only talk", `"type":"text","text":"hello"`)
@@ -251,11 +252,11 @@ func TestTheTodoListIsTheNewestOfTheChat(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	path := "/chats/" + chat
 	writes := func(message, status, todos string) {
 		s.Assistant(t, chat, message, webtest.Ended)
-		s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_`+message+`","messageID":"`+message+`","sessionID":"ses_own",
+		s.AppendOpenCode(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_`+message+`","messageID":"`+message+`","sessionID":"ses_own",
 			"type":"tool","tool":"todowrite","callID":"c","state":{"status":"`+status+`","input":{"todos":`+todos+`}}}}`)
 	}
 	expect.Lacks(t, b.visit(t, path).body, `id="todo"`)

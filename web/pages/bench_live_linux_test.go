@@ -26,7 +26,7 @@ import (
 func BenchmarkPainted(b *testing.B) {
 	s := webtest.NewSystem(b)
 	_, token := s.User(b, "ada", "user")
-	chat := s.Talking(b, token)
+	chat := s.ChatWithAnswer(b, token)
 	s.Assistant(b, chat, "msg_1", "")
 	s.TextPart(b, chat, "msg_1", "prt_1", "", "")
 	page := openPage(b, s, "/chats/"+chat)
@@ -95,7 +95,7 @@ func BenchmarkOpenPages(b *testing.B) {
 	s := webtest.NewSystem(b)
 	s.Web.Site.LivePages = 400 // those of the iteration before may not have ended
 	_, token := s.User(b, "ada", "user")
-	chat := s.Talking(b, token)
+	chat := s.ChatWithAnswer(b, token)
 	s.Assistant(b, chat, "msg_1", "")
 	s.TextPart(b, chat, "msg_1", "prt_1", "", "")
 	browser := loggedIn(b, s, "ada")

@@ -17,14 +17,14 @@ import (
 func BenchmarkLongChat(b *testing.B) {
 	s := webtest.NewSystem(b)
 	_, token := s.User(b, "ada", "user")
-	chat := s.Talking(b, token)
+	chat := s.ChatWithAnswer(b, token)
 	for i := range 1500 {
 		id := fmt.Sprintf("msg_%05d", 2*i)
-		s.Said(b, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+id+
+		s.AppendOpenCode(b, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+id+
 			`","sessionID":"ses_own","role":"user","time":{"created":1}}}`)
 		s.TextPart(b, chat, id, "prt_"+id, fmt.Sprintf("Please look at file %d, and say what it does.", i), "")
 		answer := fmt.Sprintf("msg_%05d", 2*i+1)
-		s.Said(b, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+answer+
+		s.AppendOpenCode(b, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+answer+
 			`","sessionID":"ses_own","role":"assistant","parentID":"`+id+
 			`","time":{"created":1,"completed":2},"finish":"stop"}}`)
 		text := fmt.Sprintf("File %d has **%d** functions.\n\n```go\nfunc f%d() int { return %d } // %s\n```\n", i, i%7, i,

@@ -17,7 +17,7 @@ func TestARefusedPageSaysSoAndTriesLessAndLessOften(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	says(t, s, chat, "msg_1", written("Shown."))
 	s.Web.Site.LivePages = 1
 	other := openLive(t, loggedIn(t, s, "ada"))

@@ -17,7 +17,7 @@ func TestEarlierMessagesComeWhenAPersonScrollsUp(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	for i := range 450 {
 		says(t, s, chat, fmt.Sprintf("msg_%04d", i), written(fmt.Sprintf("number %d.", i)))
 	}
@@ -41,7 +41,7 @@ func TestEarlierMessagesOfAMomentComeWhenAPersonScrollsUp(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	for i := range 450 {
 		says(t, s, chat, fmt.Sprintf("msg_%04d", i), written(fmt.Sprintf("number %d.", i)))
 	}

@@ -21,13 +21,14 @@ func TestTheChangesOfOtherTurnsAreShownWhenOneCannotBeRead(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	for _, n := range []string{"1", "3", "5"} {
 		asks(t, s, chat, "msg_"+n, "change "+n)
-		s.Said(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"msg_`+n+
+		s.AppendOpenCode(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"msg_`+n+
 			`a","role":"assistant","parentID":"msg_`+n+`","time":{"completed":2}}}`)
-		s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_`+n+`","messageID":"msg_`+n+
-			`a","sessionID":"ses_own","type":"patch","hash":"x","files":["/w/<`+n+`>.go"]}}`)
+		s.AppendOpenCode(t, chat, "message.part.updated",
+			`{"sessionID":"ses_own","part":{"id":"prt_`+n+`","messageID":"msg_`+n+
+				`a","sessionID":"ses_own","type":"patch","hash":"x","files":["/w/<`+n+`>.go"]}}`)
 	}
 	failure := errors.New("no blob")
 	var asked []string

@@ -20,13 +20,14 @@ import (
 // says appends an answer of the assistant that has ended, with these parts.
 func says(t *testing.T, s *webtest.System, chat, message string, parts ...map[string]any) {
 	t.Helper()
-	s.Said(t, chat, "message.updated", `{"sessionID":"ses_`+chat+`","info":{"id":"`+message+`","sessionID":"ses_`+chat+
-		`","role":"assistant","parentID":"msg_0","time":{"created":1,"completed":2},"finish":"stop"}}`)
+	s.AppendOpenCode(t, chat, "message.updated",
+		`{"sessionID":"ses_`+chat+`","info":{"id":"`+message+`","sessionID":"ses_`+chat+
+			`","role":"assistant","parentID":"msg_0","time":{"created":1,"completed":2},"finish":"stop"}}`)
 	for i, p := range parts {
 		p["id"], p["messageID"], p["sessionID"] = fmt.Sprintf("prt_%s_%d", message, i), message, "ses_"+chat
 		body, err := json.Marshal(map[string]any{"sessionID": "ses_" + chat, "part": p})
 		webtest.Check(t, err)
-		s.Said(t, chat, "message.part.updated", string(body))
+		s.AppendOpenCode(t, chat, "message.part.updated", string(body))
 	}
 }
 
@@ -37,7 +38,7 @@ func written(text string) map[string]any {
 // needed makes OpenCode ask for a command that no rule allows, and returns the id of the record.
 func needed(t *testing.T, s *webtest.System, chat, ask, command string) string {
 	t.Helper()
-	id := s.AskedFor(t, chat, ask, command)
+	id := s.AppendCommandRequest(t, chat, ask, command)
 	s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
 	return id
 }
@@ -185,7 +186,7 @@ func TestAnEditShowsItsWholeDiff(t *testing.T) {
 		"id": "per_1", "sessionID": "ses_" + chat, "permission": "edit", "patterns": []string{"a.go"}, "metadata": map[string]any{"filepath": "/workspace/a.go", "diff": diff},
 	})
 	webtest.Check(t, err)
-	s.Said(t, chat, "permission.asked", string(body))
+	s.AppendOpenCode(t, chat, "permission.asked", string(body))
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
 	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID("per_1"))
 	for _, piece := range []string{
@@ -209,7 +210,7 @@ func TestACardNamesTheTypeAndThePatternsOfARequest(t *testing.T) {
 			"id": id, "sessionID": "ses_" + chat, "permission": typ, "patterns": []string{"/etc/*"}, "metadata": map[string]any{"command": "ls build"},
 		})
 		webtest.Check(t, err)
-		s.Said(t, chat, "permission.asked", string(body))
+		s.AppendOpenCode(t, chat, "permission.asked", string(body))
 		s.Append(t, chat, events.PermissionReferred{Permission: id, Reason: "it asks"})
 		card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID(id))
 		for _, piece := range []string{typ, "/etc/*", "ls build"} {
@@ -227,7 +228,7 @@ func TestWhatARuleAllowsByItselfNeedsNoCard(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
-	id := s.AskedFor(t, chat, "per_1", "ls")
+	id := s.AppendCommandRequest(t, chat, "per_1", "ls")
 	s.Append(t, chat, events.PermissionDecided{Permission: "per_1", Decision: events.Authorized})
 	is.True(!strings.Contains(b.visit(t, "/chats/"+chat).body, "r-"+id))
 }
@@ -239,7 +240,7 @@ func TestQuestionsAreAnswered(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
-	s.Said(t, chat, "question.asked", `{"id":"que_1","sessionID":"ses_`+chat+`","questions":[`+
+	s.AppendOpenCode(t, chat, "question.asked", `{"id":"que_1","sessionID":"ses_`+chat+`","questions":[`+
 		`{"question":"Which colour?","header":"Colour","options":[{"label":"Red","description":"warm"},{"label":"Blue","description":"cold"}]},`+
 		`{"question":"Letters?","header":"Letters","multiple":true,"options":[{"label":"A, B"},{"label":"C"}]},`+
 		`{"question":"More?","header":"More","options":[]}]}`)
@@ -342,7 +343,7 @@ func TestATurnIsStopped(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	s.Assistant(t, chat, "msg_1", "")
 	expect.Contains(t, b.visit(t, "/chats/"+chat).body, ">Stop</button>")
 	is.Equal(b.submit(t, "/chats/"+chat+"/abort", nil).path, "/chats/"+chat)

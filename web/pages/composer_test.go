@@ -21,7 +21,7 @@ func TestACommandIsCarriedOutInsteadOfSent(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	s.User(t, "bob", "user")
 	b := loggedIn(t, s, "ada")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	path := "/chats/" + chat
 	write := func(text string) shown { return b.submit(t, path+"/messages", url.Values{"text": {text}}) }
 
@@ -121,16 +121,17 @@ func TestSubagentsAreShownAsATreeWithTheirTranscripts(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	s.User(t, "bob", "user")
 	b := loggedIn(t, s, "ada")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	path := "/chats/" + chat
 	start := func(session, parent, title string) {
-		s.Said(t, chat, "session.created", `{"sessionID":"`+session+`","info":{"id":"`+session+`","parentID":"`+parent+
-			`","title":"`+title+`","directory":"/w"}}`)
+		s.AppendOpenCode(t, chat, "session.created",
+			`{"sessionID":"`+session+`","info":{"id":"`+session+`","parentID":"`+parent+
+				`","title":"`+title+`","directory":"/w"}}`)
 	}
 	start("ses_a", "ses_own", "Look <around>")
 	start("ses_b", "ses_a", "Look closer")
-	s.Said(t, chat, "message.updated", `{"sessionID":"ses_b","info":{"id":"msg_b","sessionID":"ses_b","role":"assistant","time":{"created":1,"completed":2},"finish":"stop"}}`)
-	s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_b","part":{"id":"prt_b","messageID":"msg_b","sessionID":"ses_b","type":"text","text":"I **see**","time":{"start":1,"end":2}}}`)
+	s.AppendOpenCode(t, chat, "message.updated", `{"sessionID":"ses_b","info":{"id":"msg_b","sessionID":"ses_b","role":"assistant","time":{"created":1,"completed":2},"finish":"stop"}}`)
+	s.AppendOpenCode(t, chat, "message.part.updated", `{"sessionID":"ses_b","part":{"id":"prt_b","messageID":"msg_b","sessionID":"ses_b","type":"text","text":"I **see**","time":{"start":1,"end":2}}}`)
 	page := b.visit(t, path).body
 	expect.Contains(t, page, "Subagents (2)")
 	expect.Lacks(t, page, "<strong>see</strong>")
@@ -144,16 +145,16 @@ func TestSubagentsAreShownAsATreeWithTheirTranscripts(t *testing.T) {
 	stream := b.follow(t, transcript)
 	expect.Lacks(t, stream.elements(), "<article") // the page has the messages
 	message := func(id, text string) {
-		s.Said(t, chat, "message.updated", `{"sessionID":"ses_b","info":{"id":"`+id+
+		s.AppendOpenCode(t, chat, "message.updated", `{"sessionID":"ses_b","info":{"id":"`+id+
 			`","sessionID":"ses_b","role":"assistant","time":{"created":1,"completed":2},"finish":"stop"}}`)
-		s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_b","part":{"id":"prt_`+id+`","messageID":"`+id+
+		s.AppendOpenCode(t, chat, "message.part.updated", `{"sessionID":"ses_b","part":{"id":"prt_`+id+`","messageID":"`+id+
 			`","sessionID":"ses_b","type":"text","text":"`+text+`","time":{"start":1,"end":2}}}`)
 	}
 	message("msg_c", "and more")
 	expect.Lacks(t, stream.until("and more"), "<strong>see</strong>") // which did not change
 	message("msg_b", "I see **it**")
 	expect.Lacks(t, stream.until("<strong>it</strong>"), "and more")
-	s.Said(t, chat, "message.removed", `{"sessionID":"ses_b","messageID":"msg_b"}`)
+	s.AppendOpenCode(t, chat, "message.removed", `{"sessionID":"ses_b","messageID":"msg_b"}`)
 	expect.Lacks(t, stream.until("data-removed"), "and more")
 	page = b.visit(t, at).body
 	expect.Lacks(t, page, "<strong>it</strong>")

@@ -16,7 +16,7 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "admin")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	says(t, s, chat, "msg_1", written("Hello."))
 	ctx := openPage(t, s, "/chats/"+chat)
 	evaluate := func(expression string) (value string) {

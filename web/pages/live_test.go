@@ -112,7 +112,7 @@ func TestAChatIsFollowedFromTheMomentOfItsPage(t *testing.T) {
 	status, _ := s.Call(t, token, "PATCH", "/api/collections/permissions/records/"+id, map[string]any{"status": "denied"})
 	is.Equal(status, http.StatusOK)
 	expect.Contains(t, stream.until("denied by"), "ada@example.org")
-	s.Said(t, chat, "message.removed", `{"sessionID":"ses_`+chat+`","messageID":"msg_2"}`)
+	s.AppendOpenCode(t, chat, "message.removed", `{"sessionID":"ses_`+chat+`","messageID":"msg_2"}`)
 	expect.Contains(t, stream.until("data-removed"), "<i id=\"m-")
 
 	again := b.stream(t, "/chats/"+chat+"/live?after=1&from=0", missed)
@@ -128,7 +128,7 @@ func TestTextIsSentWhileItIsWritten(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	s.Assistant(t, chat, "msg_1", "")
 	s.TextPart(t, chat, "msg_1", "prt_1", "", "")
 	s.Fragment(t, chat, "msg_1", "prt_1", "before the page, ")
@@ -161,13 +161,13 @@ func TestWhatACommandPrintsIsShownWhileItRuns(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	tool := func(status, more string) {
-		s.Said(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_1","messageID":"msg_1","sessionID":"ses_own","type":"tool","tool":"bash","callID":"x1","state":{"status":"`+status+`","input":{"command":"make"}`+more+`}}}`)
+		s.AppendOpenCode(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_1","messageID":"msg_1","sessionID":"ses_own","type":"tool","tool":"bash","callID":"x1","state":{"status":"`+status+`","input":{"command":"make"}`+more+`}}}`)
 	}
 	s.Assistant(t, chat, "msg_1", "")
 	tool("running", "")
-	s.Ran(t, chat, "x1", nil)
+	s.AppendExecution(t, chat, "x1", nil)
 	print := func(text string) {
 		webtest.Check(t, s.Log.PublishDelta(log.Delta{Subject: events.ExecDeltaSubject(chat, "x1"), Type: log.ExecOutput,
 			Stream: "stdout", Data: []byte(text)}))

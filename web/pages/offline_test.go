@@ -73,7 +73,7 @@ func TestAFormOfAnotherAccountIsRefused(t *testing.T) {
 	id, token := s.User(t, "ada", "user")
 	s.User(t, "root", "admin")
 	chat := s.Chat(t, token, "Tidy up")
-	request := s.Needed(t, chat, "per_1")
+	request := s.AppendReferral(t, chat, "per_1")
 	_, asked := s.Call(t, token, "GET", webtest.RecordsOf("permissions")+"/"+request, nil)
 	decide := func(b *browser) (int, string) {
 		form := url.Values{"decision": {"authorized"}, "shown_request": {asked["request"].(string)}, "from": {"chat"}}

@@ -18,7 +18,7 @@ func TestOnlyAdministratorsSeeTheStateOfTheSystem(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "root", "admin")
 	s.User(t, "ada", "user")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	s.Assistant(t, chat, "msg_1", `,"providerID":"acme","modelID":"large","cost":0.25,"tokens":{"input":7,"output":5},"time":{"created":1,"completed":2}`)
 	is.Equal(loggedIn(t, s, "ada").visit(t, "/operations").status, http.StatusForbidden)
 	page := loggedIn(t, s, "root").visit(t, "/operations").body

@@ -180,7 +180,7 @@ func TestTheListHasTheChatsOfTheAccountAlone(t *testing.T) {
 	s.User(t, "root", "admin")
 	chat := s.Chat(t, ada, "Tidy up")
 	s.Chat(t, bob, "Bob's secret")
-	s.Asked(t, chat, "per_1")
+	s.AppendRequest(t, chat, "per_1")
 	of := func(name string) string { return loggedIn(t, s, name).visit(t, "/").body }
 	list := of("ada")
 	expect.Contains(t, list, `href="/chats/`+chat+`"`)

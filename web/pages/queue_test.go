@@ -81,7 +81,7 @@ func TestTheComposerOffersTheQueueWhileATurnRuns(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
-	chat := s.Talking(t, token)
+	chat := s.ChatWithAnswer(t, token)
 	path := "/chats/" + chat
 	composer := func() string {
 		_, rest, _ := strings.Cut(b.visit(t, path).body, `class="composer"`)
@@ -89,7 +89,7 @@ func TestTheComposerOffersTheQueueWhileATurnRuns(t *testing.T) {
 	}
 	expect.Contains(t, composer(), "<button>Send</button>")
 	expect.Lacks(t, composer(), "Send now")
-	s.Said(t, chat, "session.status", `{"sessionID":"ses_own","status":{"type":"busy"}}`)
+	s.AppendOpenCode(t, chat, "session.status", `{"sessionID":"ses_own","status":{"type":"busy"}}`)
 	expect.Contains(t, composer(), "<button>Queue</button>")
 	expect.Contains(t, composer(), `name="delivery" value="steer"`)
 	b.submit(t, path+"/messages", url.Values{"id": {"one"}, "text": {"later"}})

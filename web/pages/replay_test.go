@@ -53,7 +53,7 @@ func newReplayed(t *testing.T) (r replayed) {
 		Stdout: events.Output{Bytes: 24, Text: "gone\n\x1b]52;c;AAAA\a\x1b[31mred"}})
 	says(t, s, r.chat, "msg_2", written("Done."))
 	needed(t, s, r.chat, "per_2", "touch x")
-	s.Said(t, r.chat, "question.asked", `{"id":"que_1","sessionID":"ses_`+r.chat+
+	s.AppendOpenCode(t, r.chat, "question.asked", `{"id":"que_1","sessionID":"ses_`+r.chat+
 		`","questions":[{"question":"Which?","header":"Colour","options":[{"label":"Red"},{"label":"Blue"}]}]}`)
 	return r
 }

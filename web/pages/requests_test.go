@@ -24,8 +24,8 @@ func TestOnePageHasTheRequestsOfAllChats(t *testing.T) {
 	request := needed(t, s, first, "per_1", "make a")
 	needed(t, s, second, "per_2", "make b")
 	needed(t, s, other, "per_3", "make c")
-	s.AskedFor(t, first, "per_4", "make d") // the policy has not looked at it yet
-	s.Said(t, second, "question.asked", `{"id":"que_1","sessionID":"ses_`+second+
+	s.AppendCommandRequest(t, first, "per_4", "make d") // the policy has not looked at it yet
+	s.AppendOpenCode(t, second, "question.asked", `{"id":"que_1","sessionID":"ses_`+second+
 		`","questions":[{"question":"Which colour?","header":"Colour","options":[{"label":"Red"}]}]}`)
 
 	page := b.visit(t, "/requests").body

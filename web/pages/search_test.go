@@ -95,7 +95,7 @@ func TestTextsAreFoundInTheChatsThatAnAccountSees(t *testing.T) {
 	says(t, s, chat, "msg_2", written("The Elbe does."), written("What else?"))
 	is.Equal(found(t, s, token, "rhine"), nil)
 	is.Equal(found(t, s, token, "elbe"), []string{"message The [Elbe] does."})
-	s.Said(t, chat, "message.removed", `{"sessionID":"ses_`+chat+`","messageID":"msg_2"}`)
+	s.AppendOpenCode(t, chat, "message.removed", `{"sessionID":"ses_`+chat+`","messageID":"msg_2"}`)
 	is.Equal(found(t, s, token, "elbe"), nil)
 	status, _ = s.Call(t, token, "PATCH", webtest.RecordsOf("chats")+"/"+chat, map[string]any{"title": "Lakes"})
 	is.Equal(status, 200)

@@ -24,13 +24,13 @@ func TestATerminalShowsTheCommandsOfAChat(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
 	ended := func(exec string, code int, stdout, stderr string) {
-		s.Ran(t, chat, exec, &events.ExecFinished{
+		s.AppendExecution(t, chat, exec, &events.ExecFinished{
 			ExitCode: code, DurationMS: 1200, Stdout: events.Output{Bytes: int64(len(stdout)), Text: stdout}, Stderr: events.Output{Bytes: int64(len(stderr)), Text: stderr},
 		})
 	}
 	ended("good", 0, "\x1b[1;32mok\x1b[0m <b>\x1b[2J\u202e\n", "")
 	ended("bad", 3, "", "10%\r20%\n")
-	s.Ran(t, chat, "gone", &events.ExecFinished{Reason: "lost", Error: "the worker is gone"})
+	s.AppendExecution(t, chat, "gone", &events.ExecFinished{Reason: "lost", Error: "the worker is gone"})
 	s.Append(t, chat, events.ExecRefused{Exec: "no", Session: "ses_1", Call: "no", Command: "rm x", Cwd: "/",
 		Reason: "a person said no"})
 	s.Append(t, chat, events.ExecRequested{Exec: "shell", Cwd: "/", Terminal: true, Private: true})
@@ -63,7 +63,7 @@ func TestATerminalFollowsWhatRuns(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
-	s.Ran(t, chat, "one", nil)
+	s.AppendExecution(t, chat, "one", nil)
 	page := b.visit(t, "/chats/"+chat+"/terminal")
 	expect.Contains(t, page.body, `<pre id="part-output-one" class="writing output"></pre>`)
 	stream := b.follow(t, page)
@@ -73,7 +73,7 @@ func TestATerminalFollowsWhatRuns(t *testing.T) {
 	}))
 	name, data := stream.next()
 	is.Equal([]string{name, data}, []string{"text", `{"part":"output-one","text":"hello␛[2J\n"}`})
-	s.Ran(t, chat, "two", nil)
+	s.AppendExecution(t, chat, "two", nil)
 	expect.Contains(t, stream.until(`id="x-two"`), "data-order=")
 	s.Append(t, chat, events.ExecFinished{Exec: "one", ExitCode: 0, Stdout: events.Output{Bytes: 6, Text: "hello\n"}})
 	all := stream.until("exit code 0")
@@ -89,12 +89,12 @@ func TestALargeTerminalShowsItsNewestCommands(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
 	for i := range 35 {
-		s.Ran(t, chat, "x"+strconv.Itoa(i), &events.ExecFinished{Stdout: events.Output{Bytes: 100_000,
+		s.AppendExecution(t, chat, "x"+strconv.Itoa(i), &events.ExecFinished{Stdout: events.Output{Bytes: 100_000,
 			Text: strings.Repeat("0123456789", 10_000)}})
 	}
 	blob, err := s.Log.PutBlob(t.Context(), "big.stdout", strings.NewReader(strings.Repeat("Ü", 100_000)))
 	is.NoErr(err)
-	s.Ran(t, chat, "big", &events.ExecFinished{Stdout: events.Output{Bytes: blob.Size, Blob: &blob}})
+	s.AppendExecution(t, chat, "big", &events.ExecFinished{Stdout: events.Output{Bytes: blob.Size, Blob: &blob}})
 	page := b.visit(t, "/chats/"+chat+"/terminal")
 	is.Equal(strings.Count(page.body, "<article"), 30)
 	is.True(len(page.body) < 700_000)

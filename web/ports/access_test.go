@@ -76,9 +76,9 @@ func TestPortIsForItsPersonOnly(t *testing.T) {
 		return status == http.StatusNotFound
 	})
 	ticket = opened(s, t, owner, other, port)
-	who, err := s.Accounts.Check(owner)
+	identity, err := s.Accounts.Check(owner)
 	is.NoErr(err)
-	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: who.Session}))
+	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: identity.Session}))
 	status, _ = s.Raw(t, "", "GET", ticket, nil)
 	is.Equal(status, http.StatusUnauthorized) // with the login
 }

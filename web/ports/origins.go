@@ -50,8 +50,8 @@ func CheckPortsURL(template string) error {
 	return nil
 }
 
-// visitor is the access that a ticket or a cookie gives.
-type visitor struct {
+// portAccess is the access that a ticket or a cookie gives.
+type portAccess struct {
 	chat    string
 	port    int
 	account string // empty for the operator
@@ -61,7 +61,7 @@ type visitor struct {
 
 // label is the first part of the host name of the port. It stays the same, so that a browser keeps what the page
 // stored.
-func (v visitor) label() string {
+func (v portAccess) label() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{v.chat, strconv.Itoa(v.port), v.account}, "\n")))
 	return strconv.Itoa(v.port) + "-" + hex.EncodeToString(sum[:8])
 }
@@ -69,7 +69,7 @@ func (v visitor) label() string {
 // origins has the valid tickets and cookies. They end with the process. The zero value is ready.
 type origins struct {
 	mu               sync.Mutex
-	tickets, cookies map[string]visitor
+	tickets, cookies map[string]portAccess
 }
 
 // maxVisitors is the largest number of tickets, and of cookies, of one account. A new one replaces the one that
@@ -77,7 +77,7 @@ type origins struct {
 const maxVisitors = 100
 
 // open returns the address under which one browser gets in; empty without a template.
-func (o *origins) open(template string, v visitor) string {
+func (o *origins) open(template string, v portAccess) string {
 	if template == "" {
 		return ""
 	}
@@ -89,9 +89,9 @@ func (o *origins) open(template string, v visitor) string {
 }
 
 // give stores a visitor under a new secret.
-func give(all *map[string]visitor, v visitor) (secret string) {
+func give(all *map[string]portAccess, v portAccess) (secret string) {
 	if *all == nil {
-		*all = map[string]visitor{}
+		*all = map[string]portAccess{}
 	}
 	own, oldest := 0, ""
 	for id, other := range *all {
@@ -126,7 +126,7 @@ func (o *origins) exchange(ticket, label string) (cookie string, ok bool) {
 }
 
 // visitor returns the access that the cookies of a request give to the host with a label.
-func (o *origins) visitor(r *http.Request, label string) (visitor, bool) {
+func (o *origins) visitor(r *http.Request, label string) (portAccess, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, c := range r.Cookies() {
@@ -134,7 +134,7 @@ func (o *origins) visitor(r *http.Request, label string) (visitor, bool) {
 			return v, true
 		}
 	}
-	return visitor{}, false
+	return portAccess{}, false
 }
 
 func ownPortCookie(name string) bool { return name == portCookie || name == portCookieTLS }
@@ -185,13 +185,16 @@ func (s *Ports) servePortOrigin(w http.ResponseWriter, r *http.Request, label st
 			Message: "This browser has no access to this port, or its access has expired. Get a new address with: pocketcoder ports CHAT PORT"}
 	}
 	since := s.API.Model.Seq() // before it is found out who may
-	who, err := s.callerOf(r, v)
+	caller, err := s.callerOf(r, v)
 	if err != nil {
 		return err
 	}
-	api.BoundBody(w, r, who)
+	api.BoundBody(w, r, caller)
 	if v.account != "" {
-		ctx, cancel := s.API.WhileAllowed(r, who, v.chat, since, func() error { return s.API.PersonMayWrite(r, who, v.chat) })
+		ctx, cancel := s.API.WhileAllowed(r, caller, v.chat, since, func() error {
+			return s.API.PersonMayWrite(r, caller,
+				v.chat)
+		})
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
@@ -225,7 +228,7 @@ func (s *Ports) enterPort(w http.ResponseWriter, r *http.Request, label, ticket 
 }
 
 // callerOf returns the account of a visitor, if it may still reach the ports of the chat. The operator may reach all.
-func (s *Ports) callerOf(r *http.Request, v visitor) (api.Caller, error) {
+func (s *Ports) callerOf(r *http.Request, v portAccess) (api.Caller, error) {
 	if v.account == "" {
 		chat, found, err := s.API.Model.Chat(r.Context(), v.chat)
 		if err == nil && (!found || chat.Removed) {
@@ -237,8 +240,8 @@ func (s *Ports) callerOf(r *http.Request, v visitor) (api.Caller, error) {
 	if err != nil {
 		return api.Caller{}, api.Unauthorized()
 	}
-	who := api.Caller{Identity: &identity}
-	return who, s.API.PersonMayWrite(r, who, v.chat)
+	caller := api.Caller{Identity: &identity}
+	return caller, s.API.PersonMayWrite(r, caller, v.chat)
 }
 
 // foreign reports whether a page of another origin makes a request. Navigation of the browser is allowed.
@@ -257,7 +260,7 @@ func foreign(r *http.Request) bool {
 }
 
 // rewrite makes the request to the command, without our cookie.
-func (v visitor) rewrite(p *httputil.ProxyRequest) {
+func (v portAccess) rewrite(p *httputil.ProxyRequest) {
 	host := net.JoinHostPort("localhost", strconv.Itoa(v.port))
 	out := p.Out
 	out.URL.Scheme, out.URL.Host, out.Host = "http", host, host
@@ -283,7 +286,7 @@ var beyondOrigin = []string{
 }
 
 // confine removes from an answer what affects more than its origin.
-func (v visitor) confine(answer *http.Response) error {
+func (v portAccess) confine(answer *http.Response) error {
 	h := answer.Header
 	removeHeaders(h, beyondOrigin)
 	cookies := h.Values("Set-Cookie")
@@ -296,7 +299,7 @@ func (v visitor) confine(answer *http.Response) error {
 	h.Add("Content-Security-Policy", "frame-ancestors 'self'")
 	h.Set("Cache-Control", "private, no-cache") // a proxy in front must not show it to somebody else
 	if to := h.Get("Location"); to != "" {
-		h.Set("Location", visit{port: v.port}.location(to))
+		h.Set("Location", portRequest{port: v.port}.location(to))
 	}
 	return nil
 }
@@ -351,6 +354,6 @@ func (s *Ports) openPortFor(ctx context.Context, c OpenPort) (handlers.Accepted,
 	if !found || chat.Removed {
 		return refuse(handlers.NotFound, "There is no chat %s.", id)
 	}
-	body, err := json.Marshal(s.origins.open(s.URL, visitor{chat: id, port: c.Port}))
+	body, err := json.Marshal(s.origins.open(s.URL, portAccess{chat: id, port: c.Port}))
 	return handlers.Accepted{Result: body}, err
 }

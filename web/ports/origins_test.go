@@ -168,9 +168,9 @@ func TestTheOriginOfAPortEndsWithTheLogin(t *testing.T) {
 	b.do(t, "GET", ticket)
 	resp, _ := b.do(t, "GET", "/")
 	is.Equal(resp.StatusCode, http.StatusOK)
-	who, err := s.Accounts.Check(owner)
+	identity, err := s.Accounts.Check(owner)
 	is.NoErr(err)
-	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: who.Session}))
+	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: identity.Session}))
 	resp, _ = b.do(t, "GET", "/")
 	is.Equal(resp.StatusCode, http.StatusUnauthorized)
 }

@@ -65,9 +65,9 @@ type portAnswer struct {
 }
 
 // openPort answers with the addresses of a port of a chat.
-func (s *Ports) openPort(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Ports) openPort(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	login, _ := s.API.TokenOf(r)
-	answer, err := s.open(r, who, login)
+	answer, err := s.open(r, caller, login)
 	if err != nil {
 		return err
 	}
@@ -76,36 +76,36 @@ func (s *Ports) openPort(w http.ResponseWriter, r *http.Request, who api.Caller)
 
 // Address returns where a browser reaches the port that a path names: the port's own origin if it has one. login is
 // the caller's token.
-func (s *Ports) Address(r *http.Request, who api.Caller, login string) (string, error) {
-	answer, err := s.open(r, who, login)
+func (s *Ports) Address(r *http.Request, caller api.Caller, login string) (string, error) {
+	answer, err := s.open(r, caller, login)
 	return cmp.Or(answer.URL, answer.Path), err
 }
 
 // open returns the addresses of the port that a path names.
-func (s *Ports) open(r *http.Request, who api.Caller, login string) (answer portAnswer, err error) {
+func (s *Ports) open(r *http.Request, caller api.Caller, login string) (answer portAnswer, err error) {
 	chat, port := r.PathValue("id"), r.PathValue("port")
-	number, err := s.portOf(r, who)
+	number, err := s.portOf(r, caller)
 	if err != nil {
 		return answer, err
 	}
 	expires := time.Now().Add(ticketLasts)
-	if who.Expires.Before(expires) {
-		expires = who.Expires
+	if caller.Expires.Before(expires) {
+		expires = caller.Expires
 	}
-	id, err := s.tickets.give(ticket{chat: chat, port: port, account: who.Account, login: login, expires: expires})
+	id, err := s.tickets.give(ticket{chat: chat, port: port, account: caller.Account, login: login, expires: expires})
 	if err != nil {
 		return answer, err
 	}
 	return portAnswer{
 		Path:    "/api/chats/" + chat + "/ports/" + port + "/" + id + "/",
-		URL:     s.origins.open(s.URL, visitor{chat: chat, port: number, account: who.Account, login: login}),
+		URL:     s.origins.open(s.URL, portAccess{chat: chat, port: number, account: caller.Account, login: login}),
 		Expires: expires.UTC().Format(events.TimeFormat),
 	}, nil
 }
 
 // portOf returns the port that a path names, if the caller may reach the ports of the chat.
-func (s *Ports) portOf(r *http.Request, who api.Caller) (int, error) {
-	if err := s.API.PersonMayWrite(r, who, r.PathValue("id")); err != nil {
+func (s *Ports) portOf(r *http.Request, caller api.Caller) (int, error) {
+	if err := s.API.PersonMayWrite(r, caller, r.PathValue("id")); err != nil {
 		return 0, err
 	}
 	text := r.PathValue("port")
@@ -118,9 +118,9 @@ func (s *Ports) portOf(r *http.Request, who api.Caller) (int, error) {
 }
 
 // servePort passes a request to a port of a chat, and the answer back.
-func (s *Ports) servePort(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Ports) servePort(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	since := s.API.Model.Seq() // before it is found out who may
-	port, err := s.portOf(r, who)
+	port, err := s.portOf(r, caller)
 	if err != nil {
 		return err
 	}
@@ -134,8 +134,11 @@ func (s *Ports) servePort(w http.ResponseWriter, r *http.Request, who api.Caller
 	if err != nil {
 		return api.NotFound()
 	}
-	visit := visit{path: p, port: port, inside: inside}
-	ctx, cancel := s.API.WhileAllowed(r, who, p.chat, since, func() error { return s.API.PersonMayWrite(r, who, p.chat) })
+	visit := portRequest{path: p, port: port, inside: inside}
+	ctx, cancel := s.API.WhileAllowed(r, caller, p.chat, since, func() error {
+		return s.API.PersonMayWrite(r, caller,
+			p.chat)
+	})
 	defer cancel()
 	return s.proxyPort(w, r.WithContext(ctx), p.chat, port, visit.rewrite, visit.confine)
 }
@@ -173,15 +176,15 @@ func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, p
 		Message: fmt.Sprintf("What serves port %d does not answer as a web server does.", port)}
 }
 
-// visit is one request to a port.
-type visit struct {
+// portRequest is one request to a port.
+type portRequest struct {
 	path   portPath
 	port   int
 	inside *url.URL
 }
 
 // rewrite makes the request to the command, without any of our credentials.
-func (v visit) rewrite(p *httputil.ProxyRequest) {
+func (v portRequest) rewrite(p *httputil.ProxyRequest) {
 	host := net.JoinHostPort("localhost", strconv.Itoa(v.port))
 	out := p.Out
 	out.URL.Scheme, out.URL.Host, out.Host = "http", host, host
@@ -212,7 +215,7 @@ var ofOrigin = []string{
 }
 
 // confine changes an answer so that it is harmless under our origin.
-func (v visit) confine(answer *http.Response) error {
+func (v portRequest) confine(answer *http.Response) error {
 	h := answer.Header
 	removeHeaders(h, ofOrigin)
 	h["Content-Security-Policy"] = append([]string{portPolicy}, h["Content-Security-Policy"]...)
@@ -248,7 +251,7 @@ func allowAnyOrigin(h http.Header, r *http.Request) {
 }
 
 // location maps the target of a redirect to our path. A redirect to another server stays as it is.
-func (v visit) location(to string) string {
+func (v portRequest) location(to string) string {
 	u, err := url.Parse(to)
 	if err != nil {
 		return to

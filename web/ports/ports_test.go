@@ -25,8 +25,8 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// visit does a request without following redirects.
-func visit(s *webtest.System, t testing.TB, method, path string, header http.Header,
+// portRequest does a request without following redirects.
+func portRequest(s *webtest.System, t testing.TB, method, path string, header http.Header,
 	body string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
@@ -81,7 +81,7 @@ func TestPortIsServedAndNothingOfOursGoesInside(t *testing.T) {
 			} {
 				header.Set(name, value)
 			}
-			resp, body := visit(s, t, c.method, prefix+c.rest, header, c.body)
+			resp, body := portRequest(s, t, c.method, prefix+c.rest, header, c.body)
 			is.Equal(resp.StatusCode, http.StatusOK)
 			var got struct {
 				Method, Host, Path, Query, Body string
@@ -128,7 +128,7 @@ func TestWhatAPortAnswersCannotTouchOurOrigin(t *testing.T) {
 	ticket := opened(s, t, owner, chat, port)
 	for path, ticketed := range map[string]bool{ticket: true, fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port): false} {
 		is := is.New(t)
-		resp, body := visit(s, t, "GET", path, http.Header{"Authorization": {owner}}, "")
+		resp, body := portRequest(s, t, "GET", path, http.Header{"Authorization": {owner}}, "")
 		is.Equal(body, "<script>1</script>")
 		h := resp.Header
 		for name := range hostile {
@@ -150,12 +150,12 @@ func TestWhatAPortAnswersCannotTouchOurOrigin(t *testing.T) {
 		is.Equal(h.Get("Access-Control-Allow-Origin"), want)
 	}
 	is := is.New(t)
-	resp, _ := visit(s, t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"PUT"},
+	resp, _ := portRequest(s, t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"PUT"},
 		"Access-Control-Request-Headers": {"x-own"}}, "")
 	is.Equal(resp.StatusCode, http.StatusNoContent)
 	is.Equal([]string{resp.Header.Get("Access-Control-Allow-Origin"), resp.Header.Get("Access-Control-Allow-Headers")},
 		[]string{"*", "x-own"})
-	resp, _ = visit(s, t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"DELETE"}},
+	resp, _ = portRequest(s, t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"DELETE"}},
 		"")
 	is.Equal(resp.StatusCode, http.StatusNoContent)
 	expect.Contains(t, resp.Header.Get("Access-Control-Allow-Methods"), "DELETE")
@@ -208,7 +208,7 @@ func TestRedirectsOfAPortStayBelowIt(t *testing.T) {
 		"//example.org/x":                            "//example.org/x",
 		fmt.Sprintf("http://localhost:%d/a", port+1): fmt.Sprintf("http://localhost:%d/a", port+1),
 	} {
-		resp, _ := visit(s, t, "GET", ticket+"?to="+url.QueryEscape(to), nil, "")
+		resp, _ := portRequest(s, t, "GET", ticket+"?to="+url.QueryEscape(to), nil, "")
 		is.Equal(resp.Header.Get("Location"), want)
 	}
 }

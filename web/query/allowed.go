@@ -19,7 +19,7 @@ func Allowed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema
 	if rule == nil && !req.Superuser {
 		return false, nil
 	}
-	q := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c}
+	q := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c}
 	q.where = append(q.where, c.IDColumn("t")+" = "+q.Bind(id))
 	return q.holds(rule)
 }
@@ -30,7 +30,7 @@ func AllowedNew(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c sch
 	if rule == nil || req.Superuser {
 		return req.Superuser, nil
 	}
-	q := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c}
+	q := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c}
 	q.c.Key, q.c.Where, q.c.Live, q.c.Fields = `t."id"`, "", "", nil
 	var columns []string
 	for _, f := range c.AllFields() {
@@ -42,7 +42,7 @@ func AllowedNew(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c sch
 	return q.holds(rule)
 }
 
-func (q *question) holds(rule *string) (bool, error) {
+func (q *snapshotQuery) holds(rule *string) (bool, error) {
 	err := q.conditions(rule, "")
 	if err != nil {
 		return false, err

@@ -28,7 +28,7 @@ func Changed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema
 	}
 	var found []Record
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
+		asked := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
 		asked.Tombstones = true
 		if ids == nil {
 			asked.driver = "(SELECT id FROM " + c.Table + " WHERE last_seq > " + asked.Bind(since) + ") AS k_ CROSS JOIN " +

@@ -65,7 +65,7 @@ func pointers(list []Record) []*Record {
 
 // expand follows the branches from records of a collection. Relations that are not there are no mistake, as in
 // PocketBase.
-func (e *expander) expand(c schema.Collection, parents []*Record, tree branches, shown *pick) error {
+func (e *expander) expand(c schema.Collection, parents []*Record, tree branches, shown *fieldSelection) error {
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		p, ok := shown.take(name)
 		if !ok || len(parents) == 0 {
@@ -98,7 +98,7 @@ func (e *expander) expand(c schema.Collection, parents []*Record, tree branches,
 
 // attach gives each parent, by its id, its related records, having expanded those.
 func (e *expander) attach(to schema.Collection, name string, several bool, parents []*Record,
-	links map[string][]*Record, tree branches, shown *pick) error {
+	links map[string][]*Record, tree branches, shown *fieldSelection) error {
 	below, ok := shown.take("expand")
 	if len(tree) > 0 && ok {
 		var all []*Record
@@ -128,14 +128,14 @@ func unique(list []*Record) []*Record {
 
 // forward reads the records that a relation of the parents points to.
 func (e *expander) forward(to schema.Collection, f schema.Field, parents []*Record, tree branches,
-	shown *pick) (map[string][]*Record, error) {
+	shown *fieldSelection) (map[string][]*Record, error) {
 	wanted := map[string]bool{}
 	for _, parent := range parents {
 		if id := parent.related(f); id != "" {
 			wanted[id] = true
 		}
 	}
-	found, err := e.read(to, tree, shown, slices.Sorted(maps.Keys(wanted)), func(q *question, list string) string {
+	found, err := e.read(to, tree, shown, slices.Sorted(maps.Keys(wanted)), func(q *snapshotQuery, list string) string {
 		return to.IDColumn("t") + " IN (" + list + ")"
 	})
 	if err != nil {
@@ -156,14 +156,14 @@ func (e *expander) forward(to schema.Collection, f schema.Field, parents []*Reco
 
 // back reads the records whose relation points to the parents, the oldest of each parent first.
 func (e *expander) back(from schema.Collection, f schema.Field, parents []*Record, tree branches,
-	shown *pick) (map[string][]*Record, error) {
+	shown *fieldSelection) (map[string][]*Record, error) {
 	ids := make([]string, len(parents))
 	for i, parent := range parents {
 		ids[i] = parent.id
 	}
 	more := branches{f.Name: branches{}} // to be read, to know whose it is
 	maps.Copy(more, tree)
-	found, err := e.read(from, more, shown, ids, func(q *question, list string) string {
+	found, err := e.read(from, more, shown, ids, func(q *snapshotQuery, list string) string {
 		q.group = from.Column(f, "t")
 		return q.group + " IN (" + list + ")"
 	})
@@ -180,8 +180,8 @@ func (e *expander) back(from schema.Collection, f schema.Field, parents []*Recor
 }
 
 // read reads the records of a collection that meet a condition on a list of ids and that its view rule shows.
-func (e *expander) read(c schema.Collection, tree branches, shown *pick, ids []string,
-	on func(q *question, list string) string) ([]*Record, error) {
+func (e *expander) read(c schema.Collection, tree branches, shown *fieldSelection, ids []string,
+	on func(q *snapshotQuery, list string) string) ([]*Record, error) {
 	if c.View == nil && !e.req.Superuser || len(ids) == 0 {
 		return nil, nil
 	}
@@ -189,7 +189,7 @@ func (e *expander) read(c schema.Collection, tree branches, shown *pick, ids []s
 	if err != nil {
 		return nil, err
 	}
-	q := question{ctx: e.ctx, db: e.db, Statement: filter.New(e.cat, e.req), c: c, most: e.most}
+	q := snapshotQuery{ctx: e.ctx, db: e.db, Statement: filter.New(e.cat, e.req), c: c, most: e.most}
 	q.where = append(q.where, on(&q, "SELECT value FROM json_each("+q.Bind(string(list))+")"))
 	if err := q.conditions(c.View, ""); err != nil {
 		return nil, err

@@ -8,23 +8,23 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// pick is which parts of a record are shown. Nil is all of it.
-type pick struct {
+// fieldSelection is which parts of a record are shown. Nil is all of it.
+type fieldSelection struct {
 	whole   bool
 	excerpt *excerpt // of a whole text
-	parts   map[string]*pick
+	parts   map[string]*fieldSelection
 }
 
 // parseFields reads a list like "id,expand.chat.title,body:excerpt(200,true)". Fields that are not there are no
 // mistake.
-func parseFields(text string) (*pick, error) {
+func parseFields(text string) (*fieldSelection, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
 	if len(text) > filter.MaxText {
 		return nil, filter.TooLong("fields", text)
 	}
-	root, n := &pick{parts: map[string]*pick{}}, 0
+	root, n := &fieldSelection{parts: map[string]*fieldSelection{}}, 0
 	for field := range splitFields(text) {
 		if n++; n > maxFields {
 			return nil, schema.NewInvalid("fields", "too_many_fields", "it has more than %d fields", maxFields)
@@ -33,10 +33,10 @@ func parseFields(text string) (*pick, error) {
 		at := root
 		for part := range strings.SplitSeq(path, ".") {
 			if at.parts == nil {
-				at.parts = map[string]*pick{}
+				at.parts = map[string]*fieldSelection{}
 			}
 			if at.parts[part] == nil {
-				at.parts[part] = &pick{}
+				at.parts[part] = &fieldSelection{}
 			}
 			at = at.parts[part]
 		}
@@ -74,7 +74,7 @@ func splitFields(text string) func(yield func(string) bool) {
 }
 
 // take says whether a part is shown, and which parts of that; nil means all.
-func (p *pick) take(name string) (*pick, bool) {
+func (p *fieldSelection) take(name string) (*fieldSelection, bool) {
 	if p == nil {
 		return nil, true
 	}
@@ -90,7 +90,7 @@ func (p *pick) take(name string) (*pick, bool) {
 	return part, true
 }
 
-func (p *pick) text(s string) string {
+func (p *fieldSelection) text(s string) string {
 	if p == nil || p.excerpt == nil {
 		return s
 	}
@@ -98,7 +98,7 @@ func (p *pick) text(s string) string {
 }
 
 // append appends the picked parts of a field's value: parts there are only in JSON, excerpts only of text.
-func (p *pick) append(b []byte, f schema.Field, v any) []byte {
+func (p *fieldSelection) append(b []byte, f schema.Field, v any) []byte {
 	if f.Kind != schema.JSON {
 		if p.excerpt != nil && f.Kind != schema.Bool && f.Kind != schema.Number {
 			v = p.excerpt.of(textOf(v))
@@ -117,7 +117,7 @@ func (p *pick) append(b []byte, f schema.Field, v any) []byte {
 }
 
 // of is the picked part of decoded JSON: of the objects in a list, each one's.
-func (p *pick) of(v any) any {
+func (p *fieldSelection) of(v any) any {
 	if p == nil {
 		return v
 	}

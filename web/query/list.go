@@ -56,7 +56,7 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	offset := (min(page.Page, 1<<31) - 1) * page.PerPage
 
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
+		asked := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
 		if err := asked.conditions(c.List, q.Filter); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func View(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	}
 	var found []Record
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := question{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
+		asked := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
 		asked.where = append(asked.where, c.IDColumn("t")+" = "+asked.Bind(id))
 		if err := asked.conditions(c.View, ""); err != nil {
 			return err

@@ -12,8 +12,8 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// question is one statement that reads rows of a collection as t.
-type question struct {
+// snapshotQuery is one statement that reads rows of a collection as t.
+type snapshotQuery struct {
 	*filter.Statement
 	ctx context.Context
 	db  dbx.Builder
@@ -34,7 +34,7 @@ type order struct {
 }
 
 // conditions adds those of the collection, of a rule and of a filter.
-func (q *question) conditions(rule *string, filter string) error {
+func (q *snapshotQuery) conditions(rule *string, filter string) error {
 	q.where = append(q.where, q.c.Conditions("t", q.Tombstones)...)
 	if rule != nil && !q.Req.Superuser {
 		sc, err := q.Rule(q.c, "t", *rule)
@@ -54,18 +54,18 @@ func (q *question) conditions(rule *string, filter string) error {
 	return nil
 }
 
-func (q *question) narrow(sc *filter.Scope) {
+func (q *snapshotQuery) narrow(sc *filter.Scope) {
 	from, conditions := sc.Where()
 	q.from += from
 	q.where = append(q.where, conditions...)
 }
 
 // rows is the FROM and WHERE of the statement.
-func (q *question) rows() string {
+func (q *snapshotQuery) rows() string {
 	return q.joined("")
 }
 
-func (q *question) joined(from string) string {
+func (q *snapshotQuery) joined(from string) string {
 	sql := " FROM " + cmp.Or(q.driver, q.c.Table+" AS t") + q.from + from
 	if len(q.where) > 0 {
 		sql += " WHERE " + strings.Join(q.where, " AND ")
@@ -73,19 +73,19 @@ func (q *question) joined(from string) string {
 	return sql
 }
 
-func (q *question) count() (n int, err error) {
+func (q *snapshotQuery) count() (n int, err error) {
 	err = q.query("SELECT count(*)" + q.rows()).Row(&n)
 	return n, err
 }
 
-func (q *question) query(sql string) *dbx.Query {
+func (q *snapshotQuery) query(sql string) *dbx.Query {
 	return q.db.NewQuery(sql).WithContext(q.ctx).Bind(q.Params)
 }
 
 // page returns the records of a page. SQLite evaluates a rule about the chat of a record by reading all records of the
 // caller's chats, and then it sorts them. If these are many, most pages are among the first rows of the table, which
 // an index has in the order of creation. If they are few, that way is short.
-func (q *question) page(wanted Query, o order) ([]Record, error) {
+func (q *snapshotQuery) page(wanted Query, o order) ([]Record, error) {
 	sort := strings.TrimLeft(wanted.Sort, "+-")
 	if q.from == "" || q.driver != "" || wanted.Filter != "" || sort != "" && sort != "created" {
 		return q.read(wanted, o)
@@ -105,7 +105,7 @@ func (q *question) page(wanted Query, o order) ([]Record, error) {
 
 // read gives the records in that order. It finds the keys first: fields are read, and
 // subqueries in them run, only for the rows of the page. The outer loop is the page, so its order stays.
-func (q *question) read(wanted Query, o order) ([]Record, error) {
+func (q *snapshotQuery) read(wanted Query, o order) ([]Record, error) {
 	fields, err := parseFields(wanted.Fields)
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (q *question) read(wanted Query, o order) ([]Record, error) {
 	return found, nil
 }
 
-func (q *question) scan(shape *shape, o order) ([]Record, error) {
+func (q *snapshotQuery) scan(shape *shape, o order) ([]Record, error) {
 	sql := "SELECT " + shape.columns("t") + " FROM (" + q.keys(o) + ") AS page_ CROSS JOIN " + q.c.Table + " AS t ON " +
 		q.c.IDColumn("t") + " = page_.k"
 	if q.c.Where != "" {
@@ -150,7 +150,7 @@ func (q *question) scan(shape *shape, o order) ([]Record, error) {
 	return shape.scan(rows.Rows, q.most)
 }
 
-func (q *question) keys(o order) string {
+func (q *snapshotQuery) keys(o order) string {
 	key, by := q.c.IDColumn("t"), o.by
 	sql := "SELECT " + key + " AS k" + q.joined(o.from)
 	if q.group != "" {

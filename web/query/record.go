@@ -34,11 +34,11 @@ type shape struct {
 	c      schema.Collection
 	fields []schema.Field
 	leads  []string // of each field, the JSON before its value
-	pick   *pick
+	pick   *fieldSelection
 }
 
 // newShape chooses the fields to read: those to be shown, and those to expand.
-func newShape(c schema.Collection, p *pick, expand branches) *shape {
+func newShape(c schema.Collection, p *fieldSelection, expand branches) *shape {
 	s := &shape{c: c, pick: p}
 	for _, f := range c.Fields {
 		builtIn := slices.ContainsFunc(schema.Builtin, func(b schema.Field) bool { return b.Name == f.Name })

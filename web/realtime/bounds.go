@@ -42,11 +42,11 @@ func (rt *registry) connect(c *client, address string) error {
 }
 
 // assign makes the client of a guest the client of an account. mu must be held.
-func (rt *registry) assign(c *client, who account.Identity) error {
+func (rt *registry) assign(c *client, identity account.Identity) error {
 	if c.who != nil {
 		return nil
 	}
-	holder := "account " + api.AccountKey(who)
+	holder := "account " + api.AccountKey(identity)
 	if rt.held[holder] >= cmp.Or(rt.accountClients, maxAccountClients) {
 		return tooMany("Too many clients of this account are connected.")
 	}
@@ -68,7 +68,7 @@ func (rt *registry) release(c *client) {
 
 // boundCostly refuses topics if the account would have too many costly ones: each one is read separately at every
 // change. mu must be held.
-func (rt *registry) boundCostly(c *client, who account.Identity, topics []topic) error {
+func (rt *registry) boundCostly(c *client, identity account.Identity, topics []topic) error {
 	costly := map[string]bool{}
 	for _, t := range topics {
 		if t.costly() {
@@ -79,7 +79,7 @@ func (rt *registry) boundCostly(c *client, who account.Identity, topics []topic)
 		return nil
 	}
 	for _, other := range rt.clients {
-		if other == c || other.who == nil || api.AccountKey(*other.who) != api.AccountKey(who) {
+		if other == c || other.who == nil || api.AccountKey(*other.who) != api.AccountKey(identity) {
 			continue
 		}
 		for text, sub := range other.follows {

@@ -40,21 +40,21 @@ func (s *Realtime) disconnect(ctx context.Context, c *client, certain bool) {
 
 // resumeAfter returns the sequence up to which earlier connections of the session have delivered a topic. Another
 // open connection may be dead, so it counts only up to doubtful. mu must be held.
-func (rt *registry) resumeAfter(c *client, who account.Identity, topic string,
+func (rt *registry) resumeAfter(c *client, identity account.Identity, topic string,
 	doubtful uint64) (since uint64, known bool) {
-	since, known = rt.ended.Take(who.Session, topic)
+	since, known = rt.ended.Take(identity.Session, topic)
 	if !known {
 		since = math.MaxUint64
 	}
 	for _, other := range rt.clients {
-		if other == c || other.who == nil || other.who.Session != who.Session {
+		if other == c || other.who == nil || other.who.Session != identity.Session {
 			continue
 		}
 		if sub := other.follows[topic]; sub != nil && sub.source != nil {
 			since = min(since, doubtful, other.delivered(sub))
 		}
 	}
-	if since == math.MaxUint64 && who.Opened.Before(rt.started) {
+	if since == math.MaxUint64 && identity.Opened.Before(rt.started) {
 		since = rt.before
 	}
 	return since, since != math.MaxUint64

@@ -94,8 +94,8 @@ func (s *Realtime) runHub(ctx context.Context, h *hub) error {
 		if err != nil {
 			return err
 		}
-		said, next := h.transcript.due(time.Now())
-		s.registry.send(h, said)
+		messages, next := h.transcript.due(time.Now())
+		s.registry.send(h, messages)
 		due.Reset(next)
 	}
 }
@@ -128,15 +128,15 @@ func (s *Realtime) startHub(ctx context.Context, h *hub) (since time.Time, err e
 func chatFilter(id string) string { return `chat = "` + id + `"` }
 
 // send queues events for the subscribers that have their snapshots.
-func (rt *registry) send(h *hub, said []*message) {
-	if len(said) == 0 {
+func (rt *registry) send(h *hub, messages []*message) {
+	if len(messages) == 0 {
 		return
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for sub := range h.subs {
 		if sub.joined {
-			sub.client.enqueue(sub, said...)
+			sub.client.enqueue(sub, messages...)
 		}
 	}
 }

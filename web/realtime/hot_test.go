@@ -33,7 +33,7 @@ func TestEveryTurnEndsOnTheHotStream(t *testing.T) {
 			chat := s.Chat(t, ann, trace)
 			f := s.Connect(t).Follow(t, ann, "chats:"+chat)
 			s.Play(t, chat, trace)
-			s.Fails(t, chat, "end")
+			s.AppendFailure(t, chat, "end")
 			got := f.Endings(t)
 			if want == nil {
 				t.Log(got)
@@ -58,21 +58,21 @@ func TestALateFollowerHearsTheWholeMessage(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
-	chat := s.Talking(t, ann)
+	chat := s.ChatWithAnswer(t, ann)
 	s.Assistant(t, chat, "msg_1", "")
 	s.TextPart(t, chat, "msg_1", "prt_1", "", "")
 	s.Fragment(t, chat, "msg_1", "prt_1", "one ")
 	first := s.Connect(t).Follow(t, ann, "chats:"+chat)
 	s.Fragment(t, chat, "msg_1", "prt_1", "two ")
-	first.Hears(t, "one two ")
+	first.AwaitText(t, "one two ")
 	second := s.Connect(t).Follow(t, s.Login(t, "ann"), "chats:"+chat)
-	second.Hears(t, "one two ")
+	second.AwaitText(t, "one two ")
 	s.Fragment(t, chat, "msg_1", "prt_1", "three")
-	first.Hears(t, "one two three")
-	second.Hears(t, "one two three")
+	first.AwaitText(t, "one two three")
+	second.AwaitText(t, "one two three")
 	s.TextPart(t, chat, "msg_1", "prt_1", "one two three.", `,"time":{"start":1,"end":2}`)
 	s.Assistant(t, chat, "msg_1", webtest.Ended)
-	s.Fails(t, chat, "end")
+	s.AppendFailure(t, chat, "end")
 	is.Equal(first.Endings(t), []string{"completed: text one two three."})
 	is.Equal(second.Endings(t), []string{"completed: text one two three."})
 }
@@ -82,14 +82,14 @@ func TestRunningToolsAreShown(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
-	chat := s.Talking(t, ann)
+	chat := s.ChatWithAnswer(t, ann)
 	f := s.Connect(t).Follow(t, ann, "chats:"+chat)
 	tool := func(status, output string) string {
 		return fmt.Sprintf(`{"sessionID":"ses_own","part":{"id":"prt_t","messageID":"msg_1","type":"tool","tool":"bash","state":{"status":%q,"output":%q}}}`, status, output)
 	}
 	s.Assistant(t, chat, "msg_1", "")
 	s.TextPart(t, chat, "msg_1", "prt_a", "begun", "")
-	f.Hears(t, "begun")
+	f.AwaitText(t, "begun")
 	var seen []string
 	shows := func(status, output string) {
 		for {
@@ -103,13 +103,13 @@ func TestRunningToolsAreShown(t *testing.T) {
 			}
 		}
 	}
-	s.Said(t, chat, "message.part.updated", tool("running", "a"))
+	s.AppendOpenCode(t, chat, "message.part.updated", tool("running", "a"))
 	shows("running", "a")
 	s.Delta(t, chat, "message.part.updated", tool("running", "ab"))
 	shows("running", "ab")
 	s.TextPart(t, chat, "msg_1", "prt_u", "x", "") // what is older in the record does not hide what is newer
-	f.Hears(t, "x")
-	s.Said(t, chat, "message.part.updated", tool("completed", "abc"))
+	f.AwaitText(t, "x")
+	s.AppendOpenCode(t, chat, "message.part.updated", tool("completed", "abc"))
 	shows("completed", "abc")
 	is.Equal(seen, []string{"bash running", "bash completed"})
 }
@@ -119,16 +119,16 @@ func TestWhatEndedMeanwhileIsTold(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
-	chat := s.Talking(t, ann)
+	chat := s.ChatWithAnswer(t, ann)
 	s.Assistant(t, chat, "msg_0", webtest.Ended) // long ago
 	f := s.Connect(t).Follow(t, ann, "chats:"+chat)
 	s.Assistant(t, chat, "msg_1", "")
 	s.TextPart(t, chat, "msg_1", "prt_1", "begun", "")
-	f.Hears(t, "begun")
+	f.AwaitText(t, "begun")
 	left(f, t, ann)
 	s.Assistant(t, chat, "msg_1", webtest.Ended)
 	f = s.Connect(t).Follow(t, ann, "chats:"+chat)
-	s.Fails(t, chat, "end")
+	s.AppendFailure(t, chat, "end")
 	is.Equal(f.Endings(t), []string{"completed: text begun"})
 }
 
@@ -147,15 +147,15 @@ func TestATurnThatEndsWithoutAWordIsTold(t *testing.T) {
 		"lost before": {func(chat string) { s.Fact(t, chat, events.TurnLost{Session: "ses_own"}) },
 			"OpenCode went away in the middle of the turn"},
 		"refused": {func(chat string) {
-			s.Said(t, chat, "session.error", `{"sessionID":"ses_own","error":{"name":"UnknownError","data":{"message":"no such agent"}}}`)
+			s.AppendOpenCode(t, chat, "session.error", `{"sessionID":"ses_own","error":{"name":"UnknownError","data":{"message":"no such agent"}}}`)
 		}, "no such agent"},
 		"session deleted": {func(chat string) {
-			s.Said(t, chat, "session.deleted", `{"sessionID":"ses_own","info":{"id":"ses_own"}}`)
+			s.AppendOpenCode(t, chat, "session.deleted", `{"sessionID":"ses_own","info":{"id":"ses_own"}}`)
 		}, "The turn ended without an answer."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			chat := s.Talking(t, ann)
+			chat := s.ChatWithAnswer(t, ann)
 			f := s.Connect(t).Follow(t, ann, "chats:"+chat)
 			s.Fact(t, chat, events.MessageSubmitted{Message: "m_" + chat, Parts: []events.Part{{Type: "text", Text: "go"}}})
 			s.Fact(t, chat, events.MessageSending{Message: "m_" + chat, Session: "ses_own", EngineMessage: "msg_0",
@@ -167,7 +167,7 @@ func TestATurnThatEndsWithoutAWordIsTold(t *testing.T) {
 				got = f.Next(t)
 			}
 			is.Equal(got.Data.Data["error"], map[string]any{"message": c.says})
-			s.Fails(t, chat, "end")
+			s.AppendFailure(t, chat, "end")
 			is.Equal(f.Endings(t), nil) // once
 		})
 	}
@@ -180,17 +180,17 @@ func TestAHotStreamIsForThoseWhoSeeTheChat(t *testing.T) {
 	bobID, bob := s.User(t, "bob", account.User)
 	_, ann := s.User(t, "ann", account.User)
 	_, root := s.User(t, "root", account.Admin)
-	chat := s.Talking(t, ann)
+	chat := s.ChatWithAnswer(t, ann)
 	a, b := s.Connect(t).Follow(t, ann, "chats:"+chat), s.Connect(t).Follow(t, bob, "chats:"+chat, "chats:*",
 		"chats:nothing")
-	s.Fails(t, chat, "end")
+	s.AppendFailure(t, chat, "end")
 	a.Endings(t)
 	status, answer := s.Call(t, root, "PATCH", "/api/collections/chats/records/"+chat, map[string]any{"user": bobID})
 	if status != 200 {
 		t.Fatal(answer)
 	}
 	b.Follow(t, bob).Follow(t, bob, "chats:"+chat)
-	s.Fails(t, chat, "end")
+	s.AppendFailure(t, chat, "end")
 	is.Equal(b.Endings(t), nil)
 	is.Equal(len(a.Frames), 0) // ann sees it no more
 }

@@ -2,9 +2,9 @@ package realtime
 
 import "strings"
 
-// Present reports whether an account is looking at a chat: one of its clients follows the hot stream, the record of
+// IsViewing reports whether an account is looking at a chat: one of its clients follows the hot stream, the record of
 // the chat, or a list with a filter for the chat.
-func (s *Realtime) Present(user, chat string) bool {
+func (s *Realtime) IsViewing(user, chat string) bool {
 	rt := &s.registry
 	rt.mu.Lock()
 	defer rt.mu.Unlock()

@@ -142,7 +142,7 @@ func (rt *registry) wake(changes []store.Change) {
 	}
 }
 
-func (s *Realtime) connectRealtime(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Realtime) connectRealtime(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	select {
 	case <-s.Running():
 	case <-r.Context().Done():
@@ -150,7 +150,7 @@ func (s *Realtime) connectRealtime(w http.ResponseWriter, r *http.Request, who a
 	}
 	c := &client{api: s.API, id: rand.Text() + rand.Text(), news: make(chan struct{}, 1),
 		follows: map[string]*subscription{}}
-	if err := s.registry.connect(c, who.Client.Address); err != nil {
+	if err := s.registry.connect(c, caller.Client.Address); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", api.EventStream)

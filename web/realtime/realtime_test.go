@@ -100,7 +100,7 @@ func TestNobodySeesWhatIsNotTheirs(t *testing.T) {
 	topics := []string{"chats/*", "chats/" + annsChat, "chats/" + bobsChat, "messages/*", "permissions/*", "users/*"}
 	a, b, all, guest := s.Connect(t).Follow(t, ann, topics...), s.Connect(t).Follow(t, bob, topics...),
 		s.Connect(t).Follow(t, root, "chats/*"), s.Connect(t).Follow(t, "", topics...)
-	s.Asked(t, annsChat, "per_1")
+	s.AppendRequest(t, annsChat, "per_1")
 	s.Rename(t, ann, annsChat, "secret")
 	s.Rename(t, bob, bobsChat, "end")
 	is.Equal(b.Until(t, "title", "end"), nil)

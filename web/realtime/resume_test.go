@@ -117,7 +117,7 @@ func TestALargeGapComesWhole(t *testing.T) {
 	chat := s.Chat(t, ann, "one")
 	var want []string
 	for i := range 250 {
-		want = append(want, s.Asked(t, chat, fmt.Sprintf("per_%03d", i)))
+		want = append(want, s.AppendRequest(t, chat, fmt.Sprintf("per_%03d", i)))
 	}
 	f = s.Connect(t).Follow(t, ann, "permissions/*")
 	var got []string

@@ -14,7 +14,7 @@ type subscribe struct {
 	Subscriptions []string `json:"subscriptions"`
 }
 
-func (s *Realtime) subscribeRealtime(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Realtime) subscribeRealtime(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	var body subscribe
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (s *Realtime) subscribeRealtime(w http.ResponseWriter, r *http.Request, who
 	if err != nil {
 		return err
 	}
-	if err := s.subscribe(r, c, who, topics); err != nil {
+	if err := s.subscribe(r, c, caller, topics); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -45,16 +45,16 @@ func (rt *registry) client(id string) *client {
 
 // subscribe replaces the topics of a client. Topics that stay keep their subscription. A guest sees nothing, so
 // nothing is stored for a guest.
-func (s *Realtime) subscribe(r *http.Request, c *client, who api.Caller, topics []topic) error {
+func (s *Realtime) subscribe(r *http.Request, c *client, caller api.Caller, topics []topic) error {
 	c.subscribing.Lock()
 	defer c.subscribing.Unlock()
 	rt := &s.registry
-	fresh, err := rt.newTopics(c, who, topics)
-	if err != nil || who.Identity == nil {
+	fresh, err := rt.newTopics(c, caller, topics)
+	if err != nil || caller.Identity == nil {
 		return err
 	}
 	for i := range fresh {
-		if err := s.admit(r, who, &fresh[i]); err != nil {
+		if err := s.admit(r, caller, &fresh[i]); err != nil {
 			return err
 		}
 	}
@@ -66,22 +66,22 @@ func (s *Realtime) subscribe(r *http.Request, c *client, who api.Caller, topics 
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if err := rt.checkOwner(c, who); err != nil { // it may have gone meanwhile
+	if err := rt.checkOwner(c, caller); err != nil { // it may have gone meanwhile
 		return err
 	}
-	if err := rt.boundCostly(c, *who.Identity, topics); err != nil {
+	if err := rt.boundCostly(c, *caller.Identity, topics); err != nil {
 		return err
 	}
-	if err := rt.assign(c, *who.Identity); err != nil {
+	if err := rt.assign(c, *caller.Identity); err != nil {
 		return err
 	}
 	rt.keepOnly(c, topics)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.who = who.Identity
-	c.ended, c.expires, c.account = s.API.Accounts.Ended(c.who.Session), c.who.Expires, who.Key()
+	c.who = caller.Identity
+	c.ended, c.expires, c.account = s.API.Accounts.Ended(c.who.Session), c.who.Expires, caller.Key()
 	for _, t := range fresh {
-		s.follow(r.Context(), c, who, t, doubtful)
+		s.follow(r.Context(), c, caller, t, doubtful)
 	}
 	wake(c.news)
 	return nil
@@ -89,22 +89,22 @@ func (s *Realtime) subscribe(r *http.Request, c *client, who api.Caller, topics 
 
 // checkOwner refuses a caller who is not the account of a client. A guest's client may become an account's. mu must
 // be held.
-func (rt *registry) checkOwner(c *client, who api.Caller) error {
+func (rt *registry) checkOwner(c *client, caller api.Caller) error {
 	if rt.clients[c.id] != c {
 		return api.Problem{Status: http.StatusNotFound, Message: "Missing or invalid client id."}
 	}
-	if was := c.who; was != nil && (who.Identity == nil || who.Account != was.Account ||
-		who.Collection != was.Collection) {
+	if was := c.who; was != nil && (caller.Identity == nil || caller.Account != was.Account ||
+		caller.Collection != was.Collection) {
 		return api.Forbidden("The current and the previous request authorization don't match.")
 	}
 	return nil
 }
 
 // newTopics returns the topics that a client does not follow yet.
-func (rt *registry) newTopics(c *client, who api.Caller, topics []topic) (fresh []topic, err error) {
+func (rt *registry) newTopics(c *client, caller api.Caller, topics []topic) (fresh []topic, err error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if err := rt.checkOwner(c, who); err != nil {
+	if err := rt.checkOwner(c, caller); err != nil {
 		return nil, err
 	}
 	for _, t := range topics {
@@ -158,14 +158,14 @@ func (rt *registry) removeSource(s *source) {
 
 // follow starts a subscription. If its session had one before, it starts with what the session missed. The mutexes of
 // the registry and of the client must be held.
-func (s *Realtime) follow(ctx context.Context, c *client, who api.Caller, t topic, doubtful uint64) {
+func (s *Realtime) follow(ctx context.Context, c *client, caller api.Caller, t topic, doubtful uint64) {
 	rt, now := &s.registry, s.API.Model.Seq()
 	sub := &subscription{client: c, topic: t, from: now, lead: []byte("id:" + c.id + "\nevent:" + t.text + "\ndata:")}
 	c.follows[t.text] = sub
 	if !t.admitted {
 		return
 	}
-	since, known := rt.resumeAfter(c, *who.Identity, t.text, doubtful)
+	since, known := rt.resumeAfter(c, *caller.Identity, t.text, doubtful)
 	if known { // it may be after now: changes can be read before Seq says so
 		sub.from = since
 	}
@@ -180,7 +180,7 @@ func (s *Realtime) follow(ctx context.Context, c *client, who api.Caller, t topi
 		wake(h.news)
 		return
 	}
-	key := api.AccountKey(*who.Identity) + "\n" + t.text
+	key := api.AccountKey(*caller.Identity) + "\n" + t.text
 	a := rt.audiences[key]
 	if a == nil {
 		a = s.newAudience(ctx, key, t, now)

@@ -110,8 +110,8 @@ func optionText(v any) string {
 
 // admit sets the account of a topic and whether the account may follow it. A filter with a mistake is an error; a
 // chat that the account may not see is silent.
-func (s *Realtime) admit(r *http.Request, who api.Caller, t *topic) error {
-	t.holder, t.request = who.Key(), who.Request()
+func (s *Realtime) admit(r *http.Request, caller api.Caller, t *topic) error {
+	t.holder, t.request = caller.Key(), caller.Request()
 	if t.chat == "" && t.collection.Table == "" {
 		return nil
 	}

@@ -42,15 +42,15 @@ const maxBatch = 50
 // list.
 const maxBatchAnswer = 32 << 20
 
-// written is the result of one request.
-type written struct {
+// writeResult is the result of one request.
+type writeResult struct {
 	c      collection
 	id     string
 	delete bool
 	r      *http.Request // with the query of the request's own URL
 }
 
-func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	var body batch
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
@@ -59,12 +59,12 @@ func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, who api.Calle
 		return api.BadField("requests", "validation_length_out_of_range", "want 1 to %d requests, got %d", maxBatch,
 			len(body.Requests))
 	}
-	var done []written
+	var done []writeResult
 	seq, err := handlers.Transaction(r.Context(), s.Log, func(ctx context.Context) error {
 		done = nil // decided again when somebody else was first
-		fresh := created{}
+		fresh := createdRecords{}
 		for i, one := range body.Requests {
-			result, err := s.runOne(ctx, r, who, one, fresh)
+			result, err := s.runOne(ctx, r, caller, one, fresh)
 			if err != nil {
 				return batchProblem(i, err)
 			}
@@ -78,10 +78,10 @@ func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, who api.Calle
 	if err != nil {
 		return err
 	}
-	return s.API.AnswerShared(w, r, who, func() (any, error) {
+	return s.API.AnswerShared(w, r, caller, func() (any, error) {
 		var answers []batchAnswer
 		err := s.API.Model.View(r.Context(), func(db dbx.Builder, _ uint64) (err error) {
-			answers, err = s.batchAnswers(db, who, done)
+			answers, err = s.batchAnswers(db, caller, done)
 			return err
 		})
 		return answers, err
@@ -90,7 +90,7 @@ func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, who api.Calle
 
 // batchAnswers reads the records of a batch. It leaves out those beyond maxBatchAnswer: the batch has happened, so that
 // it cannot be refused.
-func (s *Records) batchAnswers(db dbx.Builder, who api.Caller, done []written) ([]batchAnswer, error) {
+func (s *Records) batchAnswers(db dbx.Builder, caller api.Caller, done []writeResult) ([]batchAnswer, error) {
 	answers, left := make([]batchAnswer, len(done)), cmp.Or(s.batchAnswer, maxBatchAnswer)
 	for i, one := range done {
 		answers[i].Status = http.StatusOK
@@ -100,7 +100,7 @@ func (s *Records) batchAnswers(db dbx.Builder, who api.Caller, done []written) (
 		if one.delete || left < 0 {
 			continue
 		}
-		record, err := s.API.ViewIn(db, one.r, who, one.c.Collection, one.id)
+		record, err := s.API.ViewIn(db, one.r, caller, one.c.Collection, one.id)
 		if errors.Is(err, query.ErrNotFound) { // a later request of the batch took it away
 			continue
 		}
@@ -131,8 +131,8 @@ func batchProblem(i int, err error) error {
 }
 
 // runOne carries out one request inside the batch's transaction.
-func (s *Records) runOne(ctx context.Context, r *http.Request, who api.Caller, one batchRequest,
-	fresh created) (done written, err error) {
+func (s *Records) runOne(ctx context.Context, r *http.Request, caller api.Caller, one batchRequest,
+	fresh createdRecords) (done writeResult, err error) {
 	at, err := url.Parse(one.URL)
 	if err != nil || at.Host != "" {
 		return done, api.BadField("url", "validation_invalid_value", "want a path")
@@ -153,28 +153,28 @@ func (s *Records) runOne(ctx context.Context, r *http.Request, who api.Caller, o
 	}
 	done.r = r.Clone(r.Context())
 	done.r.URL = at
-	if err := s.checkQuery(done.r, who, done.c); err != nil {
+	if err := s.checkQuery(done.r, caller, done.c); err != nil {
 		return done, err
 	}
-	return done, s.runMethod(ctx, &done, who, one, fresh)
+	return done, s.runMethod(ctx, &done, caller, one, fresh)
 }
 
-func (s *Records) runMethod(ctx context.Context, done *written, who api.Caller, one batchRequest,
-	fresh created) (err error) {
+func (s *Records) runMethod(ctx context.Context, done *writeResult, caller api.Caller, one batchRequest,
+	fresh createdRecords) (err error) {
 	switch {
 	case one.Method == http.MethodPost && done.id == "":
-		done.id, _, err = s.create(ctx, who, done.c, one.Body, fresh)
+		done.id, _, err = s.create(ctx, caller, done.c, one.Body, fresh)
 	case one.Method == http.MethodPatch && done.id != "":
-		done.id, _, err = s.update(ctx, who, done.c, done.id, one.Body, fresh)
+		done.id, _, err = s.update(ctx, caller, done.c, done.id, one.Body, fresh)
 	case one.Method == http.MethodPut && done.id == "": // create, or update what has the id
 		id := textOf(one.Body["id"])
-		if done.id, _, err = s.update(ctx, who, done.c, id, one.Body, fresh); errors.Is(err, query.ErrNotFound) ||
+		if done.id, _, err = s.update(ctx, caller, done.c, id, one.Body, fresh); errors.Is(err, query.ErrNotFound) ||
 			api.ProblemOf(err).Status == http.StatusNotFound {
-			done.id, _, err = s.create(ctx, who, done.c, one.Body, fresh)
+			done.id, _, err = s.create(ctx, caller, done.c, one.Body, fresh)
 		}
 	case one.Method == http.MethodDelete && done.id != "":
 		done.delete = true
-		_, err = s.remove(ctx, who, done.c, done.id, fresh)
+		_, err = s.remove(ctx, caller, done.c, done.id, fresh)
 	default:
 		return api.BadField("method", "validation_invalid_value", "%s cannot be done there", api.Shortened(one.Method, 10))
 	}

@@ -77,7 +77,7 @@ func checkRequired(c collection, set map[string]json.RawMessage, isNew bool) err
 
 // checkRelations refuses a relation to a record that the caller may not view, as if there were no such record.
 func checkRelations(ctx context.Context, db dbx.Builder, c collection, set map[string]json.RawMessage,
-	req filter.Request, fresh created) error {
+	req filter.Request, fresh createdRecords) error {
 	for _, f := range c.Fields {
 		to := textOf(set[f.Name])
 		if f.Kind != schema.Relation || to == "" || fresh.has(f.Relation, to) {

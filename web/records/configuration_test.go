@@ -151,7 +151,7 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 
 	status, key := s.Call(t, root, "POST", webtest.RecordsOf("llm_keys"), body)
 	is.Equal(status, 200)
-	status, answer := s.Call(t, ann, "PATCH", webtest.RecordsOf("permissions")+"/"+s.Asked(t, chat, "per_1"),
+	status, answer := s.Call(t, ann, "PATCH", webtest.RecordsOf("permissions")+"/"+s.AppendRequest(t, chat, "per_1"),
 		map[string]any{"status": "authorized"})
 	is.Equal(status, 200)
 	is.Equal(answer["status"], "authorized")

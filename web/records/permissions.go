@@ -37,7 +37,7 @@ func decidePermission(s *Records, ctx context.Context, w change) (string, uint64
 	reason, _ := w.text("reason")
 	seq, err := s.Gate.Decide(ctx, permission.Decide{
 		Command: w.Command, Chat: w.oldText("chat"), Permission: w.oldText("ai_engine_permission_id"), Decision: events.Decision(status), Reason: reason,
-		Edited: edited, For: holds, Client: w.who.Client, Admin: w.who.Is(account.Admin), Shown: permission.Shown{Command: textOf(w.set["shown_command"]), Request: textOf(w.set["shown_request"])},
+		Edited: edited, For: holds, Client: w.who.Client, Admin: w.who.Is(account.Admin), ShownRequest: permission.ShownRequest{Command: textOf(w.set["shown_command"]), Request: textOf(w.set["shown_request"])},
 	})
 	return w.id, seq, err
 }

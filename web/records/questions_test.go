@@ -26,7 +26,7 @@ func TestQuestionsShowAllThereIsToKnowForAnAnswer(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, ada := s.User(t, "ada", account.User)
 	chat := s.Chat(t, ada, "x")
-	s.Said(t, chat, "question.asked", threeQuestions)
+	s.AppendOpenCode(t, chat, "question.asked", threeQuestions)
 	questions := func() []any {
 		t.Helper()
 		status, page := s.Call(t, ada, "GET", webtest.RecordsOf("questions")+"?sort=index", nil)
@@ -58,7 +58,7 @@ func TestAnswersOfTheWrongShapeAreRefused(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ada := s.User(t, "ada", account.User)
-	s.Said(t, s.Chat(t, ada, "x"), "question.asked", threeQuestions)
+	s.AppendOpenCode(t, s.Chat(t, ada, "x"), "question.asked", threeQuestions)
 	for _, c := range []struct {
 		index, status, reply string
 		field, says          string

@@ -35,7 +35,7 @@ func (s *Records) collectionNamed(name string) (c collection, err error) {
 	return c, nil
 }
 
-func (s *Records) listRecords(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Records) listRecords(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	c, err := s.collectionOf(r)
 	if err != nil {
 		return err
@@ -44,22 +44,22 @@ func (s *Records) listRecords(w http.ResponseWriter, r *http.Request, who api.Ca
 	if err != nil {
 		return err
 	}
-	return s.API.AnswerShared(w, r, who, func() (any, error) {
+	return s.API.AnswerShared(w, r, caller, func() (any, error) {
 		var found query.Page
 		err := s.API.Model.View(r.Context(), func(db dbx.Builder, _ uint64) error {
-			found, err = query.List(r.Context(), db, Catalogue, c.Collection, who.Request(), q)
+			found, err = query.List(r.Context(), db, Catalogue, c.Collection, caller.Request(), q)
 			return err
 		})
 		return found, err
 	})
 }
 
-func (s *Records) viewRecord(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Records) viewRecord(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	c, err := s.collectionOf(r)
 	if err != nil {
 		return err
 	}
-	found, err := s.API.View(r, who, c.Collection, r.PathValue("id"))
+	found, err := s.API.View(r, caller, c.Collection, r.PathValue("id"))
 	if err != nil {
 		return err
 	}

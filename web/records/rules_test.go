@@ -138,7 +138,7 @@ func TestEditedApprovalSaysWhatRunsInstead(t *testing.T) {
 	_, ada := s.User(t, "ada", account.User)
 	_, root := s.User(t, "root", account.Admin)
 	chat := s.Chat(t, ada, "x")
-	at := webtest.RecordsOf("permissions") + "/" + s.Asked(t, chat, "per_1")
+	at := webtest.RecordsOf("permissions") + "/" + s.AppendRequest(t, chat, "per_1")
 	for _, bad := range []webtest.Object{
 		{"edited": "ls -l"}, {"status": "denied", "edited": "ls -l"}, {"status": "authorized", "edited": "ls \x00"},
 		{"status": "authorized", "expires_in": -1}, {"status": "denied", "expires_in": 60}, {"status": "authorized", "expires_in": "soon"},
@@ -173,7 +173,7 @@ func TestEditedApprovalSaysWhatRunsInstead(t *testing.T) {
 	is.Equal(status, 200)
 	status, _ = s.Call(t, ada, "PATCH", at, decided) // and so does the whole record
 	is.Equal(status, 200)
-	same := webtest.RecordsOf("permissions") + "/" + s.Asked(t, chat, "per_2")
+	same := webtest.RecordsOf("permissions") + "/" + s.AppendRequest(t, chat, "per_2")
 	for range 2 { // the command as it was asked is no edit
 		status, plain := s.Call(t, ada, "PATCH", same, webtest.Object{"status": "authorized", "edited": "ls"})
 		is.Equal([]any{status, plain["edited"]}, []any{200, ""})
@@ -195,7 +195,7 @@ func TestOnlyCommandsAreEdited(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, ada := s.User(t, "ada", account.User)
 	chat := s.Chat(t, ada, "x")
-	s.Said(t, chat, "permission.asked", `{"id":"per_e","sessionID":"ses_1","permission":"edit","patterns":["a.txt"],"always":["*"],"metadata":{"filepath":"/w/a.txt","diff":"+x"},"tool":{"messageID":"m","callID":"c"}}`)
+	s.AppendOpenCode(t, chat, "permission.asked", `{"id":"per_e","sessionID":"ses_1","permission":"edit","patterns":["a.txt"],"always":["*"],"metadata":{"filepath":"/w/a.txt","diff":"+x"},"tool":{"messageID":"m","callID":"c"}}`)
 	_, list := s.Call(t, ada, "GET", webtest.RecordsOf("permissions"), nil)
 	at := webtest.RecordsOf("permissions") + "/" + list["items"].([]any)[0].(webtest.Object)["id"].(string)
 	status, answer := s.Call(t, ada, "PATCH", at, webtest.Object{"status": "authorized", "edited": "ls"})

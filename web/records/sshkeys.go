@@ -23,13 +23,13 @@ func saveSSHKey(s *Records, ctx context.Context, w change) (string, uint64, erro
 }
 
 // listSSHKeys answers with the active keys of the caller in the format of authorized_keys.
-func (s *Records) listSSHKeys(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Records) listSSHKeys(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	c, _ := s.API.Collection("ssh_keys")
 	var text []byte
-	err := s.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) error {
+	err := s.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		q := query.Query{Filter: `is_active = true && (expires_at = "" || expires_at > @now)`, Sort: "created",
 			PerPage: 1000, SkipTotal: true}
-		found, err := query.List(r.Context(), db, Catalogue, c, who.Request(), q)
+		found, err := query.List(r.Context(), db, Catalogue, c, caller.Request(), q)
 		for _, key := range found.Items {
 			line, _ := key.Get("public_key").(string)
 			text = append(append(text, line...), '\n')

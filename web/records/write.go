@@ -27,28 +27,28 @@ type change struct {
 	made  map[string]any // instead of old, of a record that the same batch has made
 }
 
-func (s *Records) createRecord(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	return s.writeRecord(w, r, who, func(c collection, body map[string]json.RawMessage) (string, uint64, error) {
-		return s.create(r.Context(), who, c, body, nil)
+func (s *Records) createRecord(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	return s.writeRecord(w, r, caller, func(c collection, body map[string]json.RawMessage) (string, uint64, error) {
+		return s.create(r.Context(), caller, c, body, nil)
 	})
 }
 
-func (s *Records) updateRecord(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	return s.writeRecord(w, r, who, func(c collection, body map[string]json.RawMessage) (string, uint64, error) {
-		return s.update(r.Context(), who, c, r.PathValue("id"), body, nil)
+func (s *Records) updateRecord(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	return s.writeRecord(w, r, caller, func(c collection, body map[string]json.RawMessage) (string, uint64, error) {
+		return s.update(r.Context(), caller, c, r.PathValue("id"), body, nil)
 	})
 }
 
 // writeRecord answers with the record that write has created or updated.
 func (s *Records) writeRecord(
-	w http.ResponseWriter, r *http.Request, who api.Caller, write func(collection, map[string]json.RawMessage) (string,
+	w http.ResponseWriter, r *http.Request, caller api.Caller, write func(collection, map[string]json.RawMessage) (string,
 		uint64, error),
 ) error {
 	c, err := s.collectionOf(r)
 	if err != nil {
 		return err
 	}
-	if err := s.checkQuery(r, who, c); err != nil {
+	if err := s.checkQuery(r, caller, c); err != nil {
 		return err
 	}
 	body, err := api.ReadObject(r)
@@ -59,15 +59,15 @@ func (s *Records) writeRecord(
 	if err != nil {
 		return err
 	}
-	return s.API.AnswerWritten(w, r, who, c.Collection, id, seq)
+	return s.API.AnswerWritten(w, r, caller, c.Collection, id, seq)
 }
 
-func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	c, err := s.collectionOf(r)
 	if err != nil {
 		return err
 	}
-	seq, err := s.remove(r.Context(), who, c, r.PathValue("id"), nil)
+	seq, err := s.remove(r.Context(), caller, c, r.PathValue("id"), nil)
 	if err == nil {
 		err = s.API.Model.Wait(r.Context(), seq)
 	}
@@ -79,24 +79,24 @@ func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, who api.C
 }
 
 // checkQuery refuses a query with a mistake before anything is written: the answer could not be made.
-func (s *Records) checkQuery(r *http.Request, who api.Caller, c collection) error {
-	if _, err := s.API.View(r, who, c.Collection, ""); !errors.Is(err, query.ErrNotFound) {
+func (s *Records) checkQuery(r *http.Request, caller api.Caller, c collection) error {
+	if _, err := s.API.View(r, caller, c.Collection, ""); !errors.Is(err, query.ErrNotFound) {
 		return err
 	}
 	return nil
 }
 
 // create sends a create. fresh are the records that the same batch has created.
-func (s *Records) create(ctx context.Context, who api.Caller, c collection, body map[string]json.RawMessage,
-	fresh created) (string, uint64, error) {
-	if c.Create == nil && !who.Superuser() || c.write.create == nil {
+func (s *Records) create(ctx context.Context, caller api.Caller, c collection, body map[string]json.RawMessage,
+	fresh createdRecords) (string, uint64, error) {
+	if c.Create == nil && !caller.Superuser() || c.write.create == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
 	}
 	id, err := clientID(body)
 	if err != nil {
 		return "", 0, err
 	}
-	w := change{Command: handlers.Command{Actor: who.Actor()}, who: who, c: c, id: id, isNew: true}
+	w := change{Command: handlers.Command{Actor: caller.Actor()}, who: caller, c: c, id: id, isNew: true}
 	if w.set, err = checkFields(c, body); err != nil {
 		return "", 0, err
 	}
@@ -111,10 +111,10 @@ func (s *Records) create(ctx context.Context, who api.Caller, c collection, body
 	}
 	var allowed bool
 	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		if err := checkRelations(ctx, db, c, w.set, who.Request(), fresh); err != nil {
+		if err := checkRelations(ctx, db, c, w.set, caller.Request(), fresh); err != nil {
 			return err
 		}
-		allowed, err = query.AllowedNew(ctx, db, Catalogue, c.Collection, values, c.Create, who.Request())
+		allowed, err = query.AllowedNew(ctx, db, Catalogue, c.Collection, values, c.Create, caller.Request())
 		return err
 	})
 	if err != nil {
@@ -131,12 +131,13 @@ func (s *Records) create(ctx context.Context, who api.Caller, c collection, body
 }
 
 // update sends an update. fresh are the records that the same batch has created.
-func (s *Records) update(ctx context.Context, who api.Caller, c collection, id string, body map[string]json.RawMessage,
-	fresh created) (string, uint64, error) {
+func (s *Records) update(ctx context.Context, caller api.Caller, c collection, id string,
+	body map[string]json.RawMessage,
+	fresh createdRecords) (string, uint64, error) {
 	if c.write.update == nil {
 		return "", 0, api.Forbidden("Only superusers can perform this action.")
 	}
-	w, err := s.changeOf(ctx, who, c, id, c.Update, fresh)
+	w, err := s.changeOf(ctx, caller, c, id, c.Update, fresh)
 	if err != nil {
 		return "", 0, err
 	}
@@ -147,7 +148,7 @@ func (s *Records) update(ctx context.Context, who api.Caller, c collection, id s
 		return "", 0, err
 	}
 	err = s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		return checkRelations(ctx, db, c, w.changed(), who.Request(), fresh)
+		return checkRelations(ctx, db, c, w.changed(), caller.Request(), fresh)
 	})
 	if err != nil {
 		return "", 0, err
@@ -155,11 +156,12 @@ func (s *Records) update(ctx context.Context, who api.Caller, c collection, id s
 	return c.write.update(s, ctx, w)
 }
 
-func (s *Records) remove(ctx context.Context, who api.Caller, c collection, id string, fresh created) (uint64, error) {
+func (s *Records) remove(ctx context.Context, caller api.Caller, c collection, id string,
+	fresh createdRecords) (uint64, error) {
 	if c.write.remove == nil {
 		return 0, api.Forbidden("Only superusers can perform this action.")
 	}
-	w, err := s.changeOf(ctx, who, c, id, c.Delete, fresh)
+	w, err := s.changeOf(ctx, caller, c, id, c.Delete, fresh)
 	if err != nil {
 		return 0, err
 	}
@@ -169,18 +171,18 @@ func (s *Records) remove(ctx context.Context, who api.Caller, c collection, id s
 
 // changeOf returns a change of an existing record. It returns a not-found error if the caller may not view or change
 // the record, as in PocketBase.
-func (s *Records) changeOf(ctx context.Context, who api.Caller, c collection, id string, rule *string,
-	fresh created) (w change, err error) {
-	w = change{Command: handlers.Command{Actor: who.Actor()}, who: who, c: c, id: id, made: fresh.of(c.ID, id)}
+func (s *Records) changeOf(ctx context.Context, caller api.Caller, c collection, id string, rule *string,
+	fresh createdRecords) (w change, err error) {
+	w = change{Command: handlers.Command{Actor: caller.Actor()}, who: caller, c: c, id: id, made: fresh.of(c.ID, id)}
 	if w.made == nil {
-		w.old, err = s.API.Changeable(ctx, who, c.Collection, id, rule)
+		w.old, err = s.API.Changeable(ctx, caller, c.Collection, id, rule)
 		return w, err
 	}
-	if rule == nil && !who.Superuser() {
+	if rule == nil && !caller.Superuser() {
 		return w, api.Forbidden("Only superusers can perform this action.")
 	}
 	return w, s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		allowed, err := query.AllowedNew(ctx, db, Catalogue, c.Collection, w.made, rule, who.Request())
+		allowed, err := query.AllowedNew(ctx, db, Catalogue, c.Collection, w.made, rule, caller.Request())
 		if err == nil && !allowed {
 			err = api.NotFound()
 		}
@@ -252,26 +254,26 @@ func (w change) oldText(name string) string {
 	return text
 }
 
-// created are the fields of the records that a batch has created, by collection and id.
-type created map[string]map[string]any
+// createdRecords are the fields of the records that a batch has created, by collection and id.
+type createdRecords map[string]map[string]any
 
-func (c created) add(collection, id string, fields map[string]any) {
+func (c createdRecords) add(collection, id string, fields map[string]any) {
 	if c != nil {
 		c[collection+"/"+id] = fields
 	}
 }
 
-func (c created) of(collection, id string) map[string]any { return c[collection+"/"+id] }
-func (c created) has(collection, id string) bool          { return c.of(collection, id) != nil }
+func (c createdRecords) of(collection, id string) map[string]any { return c[collection+"/"+id] }
+func (c createdRecords) has(collection, id string) bool          { return c.of(collection, id) != nil }
 
 // Create creates a record as a POST of the API does, and returns its id once the read models hold it.
-func (s *Records) Create(ctx context.Context, who api.Caller, collection string,
+func (s *Records) Create(ctx context.Context, caller api.Caller, collection string,
 	fields map[string]any) (id string, err error) {
 	c, err := s.collectionNamed(collection)
 	if err != nil {
 		return "", err
 	}
-	id, seq, err := s.create(ctx, who, c, bodyOf(fields), nil)
+	id, seq, err := s.create(ctx, caller, c, bodyOf(fields), nil)
 	if err != nil {
 		return "", err
 	}
@@ -279,12 +281,12 @@ func (s *Records) Create(ctx context.Context, who api.Caller, collection string,
 }
 
 // Update updates a record as a PATCH of the API does, and returns once the read models hold the change.
-func (s *Records) Update(ctx context.Context, who api.Caller, collection, id string, fields map[string]any) error {
+func (s *Records) Update(ctx context.Context, caller api.Caller, collection, id string, fields map[string]any) error {
 	c, err := s.collectionNamed(collection)
 	if err != nil {
 		return err
 	}
-	_, seq, err := s.update(ctx, who, c, id, bodyOf(fields), nil)
+	_, seq, err := s.update(ctx, caller, c, id, bodyOf(fields), nil)
 	if err != nil {
 		return err
 	}
@@ -292,12 +294,12 @@ func (s *Records) Update(ctx context.Context, who api.Caller, collection, id str
 }
 
 // Delete deletes a record as a DELETE of the API does, and returns once the read models hold the change.
-func (s *Records) Delete(ctx context.Context, who api.Caller, collection, id string) error {
+func (s *Records) Delete(ctx context.Context, caller api.Caller, collection, id string) error {
 	c, err := s.collectionNamed(collection)
 	if err != nil {
 		return err
 	}
-	seq, err := s.remove(ctx, who, c, id, nil)
+	seq, err := s.remove(ctx, caller, c, id, nil)
 	if err != nil {
 		return err
 	}

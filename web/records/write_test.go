@@ -192,7 +192,7 @@ func TestEachOfTheQuestionsAskedTogetherHasItsOwnAnswer(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, ada := s.User(t, "ada", account.User)
 	chat := s.Chat(t, ada, "x")
-	s.Said(t, chat, "question.asked", `{"id":"que_1","sessionID":"ses_1","questions":[{"question":"a?","header":"h","options":[]},
+	s.AppendOpenCode(t, chat, "question.asked", `{"id":"que_1","sessionID":"ses_1","questions":[{"question":"a?","header":"h","options":[]},
 		{"question":"b?","header":"h","multiple":true,"options":[{"label":"A","description":""},{"label":"B","description":""}]}],"tool":{"messageID":"m","callID":"c"}}`)
 	second := "/api/collections/questions/records/" + store.RecordID("que_1/1")
 	status, answered := s.Call(t, ada, "PATCH", second, webtest.Object{"status": "replied", "reply": `["A","B"]`})

@@ -41,8 +41,8 @@ func (s Search) Routes() []api.Route {
 	}}
 }
 
-func (s Search) serve(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	hits, err := s.Find(r.Context(), who, r.URL.Query().Get("q"))
+func (s Search) serve(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	hits, err := s.Find(r.Context(), caller, r.URL.Query().Get("q"))
 	if err != nil {
 		return err
 	}
@@ -53,14 +53,14 @@ func (s Search) serve(w http.ResponseWriter, r *http.Request, who api.Caller) er
 }
 
 // Find returns texts of the chats that an account may see.
-func (s Search) Find(ctx context.Context, who api.Caller, text string) (hits []textsearch.Hit, err error) {
+func (s Search) Find(ctx context.Context, caller api.Caller, text string) (hits []textsearch.Hit, err error) {
 	if utf8.RuneCountInString(text) > maxQuery {
 		return nil, api.BadField("q", "validation_max_text_constraint", "Must be no more than %d characters.", maxQuery)
 	}
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err = s.API.Ask(short, who.Key(), func(db dbx.Builder, _ uint64) error {
-		chats, err := s.chats(short, db, who)
+	err = s.API.Ask(short, caller.Key(), func(db dbx.Builder, _ uint64) error {
+		chats, err := s.chats(short, db, caller)
 		if err != nil {
 			return err
 		}
@@ -74,13 +74,13 @@ func (s Search) Find(ctx context.Context, who api.Caller, text string) (hits []t
 }
 
 // chats returns the ids of the chats that an account may see, those with the newest activity first.
-func (s Search) chats(ctx context.Context, db dbx.Builder, who api.Caller) (ids []string, err error) {
+func (s Search) chats(ctx context.Context, db dbx.Builder, caller api.Caller) (ids []string, err error) {
 	c, err := s.API.Collection("chats")
 	if err != nil {
 		return nil, err
 	}
 	for page := 1; len(ids) < maxChats; page++ {
-		found, err := query.List(ctx, db, s.API.Catalogue, c, who.Request(),
+		found, err := query.List(ctx, db, s.API.Catalogue, c, caller.Request(),
 			query.Query{Sort: "-last_active", Fields: "id", SkipTotal: true, Page: page, PerPage: chatsAtOnce})
 		if err != nil {
 			return nil, err

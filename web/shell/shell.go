@@ -67,12 +67,12 @@ type Ending struct {
 }
 
 // Serve opens a shell in the chat that the path names, and serves it until it ends.
-func (s *Shells) Serve(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Shells) Serve(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	chat, since := r.PathValue("id"), s.API.Model.Seq() // before it is found out who may
-	if err := s.API.PersonMayWrite(r, who, chat); err != nil {
+	if err := s.API.PersonMayWrite(r, caller, chat); err != nil {
 		return err
 	}
-	request, err := requestOf(r, who)
+	request, err := requestOf(r, caller)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,10 @@ func (s *Shells) Serve(w http.ResponseWriter, r *http.Request, who api.Caller) e
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(maxMessage)
-	ctx, cancel := s.API.WhileAllowed(r, who, chat, since, func() error { return s.API.PersonMayWrite(r, who, chat) })
+	ctx, cancel := s.API.WhileAllowed(r, caller, chat, since, func() error {
+		return s.API.PersonMayWrite(r, caller,
+			chat)
+	})
 	defer cancel()
 	c := &connection{conn: conn, input: make(chan wire.Input), room: make(chan struct{}, 1)}
 	go func() {
@@ -107,8 +110,8 @@ func (s *Shells) Serve(w http.ResponseWriter, r *http.Request, who api.Caller) e
 }
 
 // requestOf returns what a caller asks the handlers for.
-func requestOf(r *http.Request, who api.Caller) (q wire.Request, err error) {
-	q = wire.Request{Session: r.PathValue("id"), Account: who.Account, Cwd: "/", Terminal: &wire.Terminal{Kind: kind}}
+func requestOf(r *http.Request, caller api.Caller) (q wire.Request, err error) {
+	q = wire.Request{Session: r.PathValue("id"), Account: caller.Account, Cwd: "/", Terminal: &wire.Terminal{Kind: kind}}
 	if q.Account == "" { // the handlers would take that for the operator
 		return q, api.Unauthorized()
 	}

@@ -68,9 +68,9 @@ func TestAShellHearsWhatIsTypedAndSaysHowItEnded(t *testing.T) {
 	s := webtest.NewSystem(t)
 	ada, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "Tidy up")
-	asked := make(chan wire.Request, 1)
+	requests := make(chan wire.Request, 1)
 	answer(t, s, func(_ context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
-		asked <- r
+		requests <- r
 		for in := range r.Input {
 			if in.Size != nil {
 				json.NewEncoder(stdout).Encode(in.Size)
@@ -84,7 +84,7 @@ func TestAShellHearsWhatIsTypedAndSaysHowItEnded(t *testing.T) {
 	})
 	conn, _, err := open(t, s, token, "/api/chats/"+chat+"/shell?cols=100&rows=30&private=true")
 	is.NoErr(err)
-	r := <-asked
+	r := <-requests
 	is.Equal([]string{r.Session, r.Account, r.Call}, []string{chat, ada, exec.PrivateShell})
 	is.Equal(*r.Terminal, wire.Terminal{Cols: 100, Rows: 30, Kind: "xterm-256color"})
 	say(t, conn, websocket.MessageBinary, "echo hi\r\x00\xff")

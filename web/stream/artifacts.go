@@ -15,8 +15,8 @@ import (
 
 // executionArtifact answers with a file as a command left it: the stored copy, or the file itself if it has not
 // changed.
-func (s *Streams) executionArtifact(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-	x, err := s.API.Find(r.Context(), who, "executions", r.PathValue("id"))
+func (s *Streams) executionArtifact(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	x, err := s.API.Find(r.Context(), caller, "executions", r.PathValue("id"))
 	if err != nil {
 		return err
 	}

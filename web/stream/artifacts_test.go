@@ -34,7 +34,7 @@ func TestArtifactIsWhatTheCommandLeft(t *testing.T) {
 	write("longer.txt", "longer than it was")
 	write("out/a b.html", "another")
 	write("unhashed.bin", "x")
-	s.Ran(t, chat, "exec1", &events.ExecFinished{})
+	s.AppendExecution(t, chat, "exec1", &events.ExecFinished{})
 	artifact := func(path, content string) events.Artifact {
 		return events.Artifact{Path: path, Size: int64(len(content)), SHA256: webtest.Sha256Of(content)}
 	}

@@ -13,19 +13,19 @@ import (
 )
 
 // chatEvents streams the stored and the new events of a chat, while the caller may see the chat.
-func (s *Streams) chatEvents(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Streams) chatEvents(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	chat := r.PathValue("id")
-	sees := func() error { return s.API.MayView(r.Context(), who, "chats", chat) }
+	sees := func() error { return s.API.MayView(r.Context(), caller, "chats", chat) }
 	if err := sees(); err != nil {
 		return err
 	}
-	return s.serveHistory(w, r, who, events.ChatFilter(chat), func(ctx context.Context, e events.Event) error {
+	return s.serveHistory(w, r, caller, events.ChatFilter(chat), func(ctx context.Context, e events.Event) error {
 		return s.API.StillAllowed(ctx, e, sees)
 	})
 }
 
 // allEvents streams the events of the log, or those that a subject filter matches.
-func (s *Streams) allEvents(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Streams) allEvents(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	filter := events.AllEvents
 	if text := r.URL.Query().Get("subject"); text != "" {
 		var err error
@@ -33,12 +33,12 @@ func (s *Streams) allEvents(w http.ResponseWriter, r *http.Request, who api.Call
 			return api.BadField("subject", "validation_invalid_value", "%v", err)
 		}
 	}
-	return s.serveHistory(w, r, who, filter, func(context.Context, events.Event) error { return nil })
+	return s.serveHistory(w, r, caller, filter, func(context.Context, events.Event) error { return nil })
 }
 
 // serveHistory sends the events of a filter after the last one that the client has, then a caught-up event, then new
 // events. It calls sent after each event; an error of sent ends the stream.
-func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who api.Caller, filter string,
+func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, caller api.Caller, filter string,
 	sent func(context.Context, events.Event) error) error {
 	after, err := s.resumeAfter(r)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who api.C
 	if err != nil {
 		return err
 	}
-	release, err := s.open.Take(who, maxStreams, "Too many event streams of this account are open. Close some of them.")
+	release, err := s.open.Take(caller, maxStreams, "Too many event streams of this account are open. Close some of them.")
 	if err != nil {
 		return err
 	}
@@ -74,9 +74,9 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, who api.C
 		}
 	}
 	if deltas {
-		return ServeEvents(s.API, w, r, s.API.Accounts.Ended(who.Session), follow, fragments)
+		return ServeEvents(s.API, w, r, s.API.Accounts.Ended(caller.Session), follow, fragments)
 	}
-	return ServeEvents(s.API, w, r, s.API.Accounts.Ended(who.Session), follow)
+	return ServeEvents(s.API, w, r, s.API.Accounts.Ended(caller.Session), follow)
 }
 
 // resumeAfter is the sequence of the last event that the client has: from Last-Event-ID, otherwise from the query.

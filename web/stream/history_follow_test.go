@@ -24,11 +24,11 @@ func TestStreamEndsWithTheSession(t *testing.T) {
 	id, token := s.User(t, "ada", account.Admin)
 	chat := s.Chat(t, token, "mine")
 	kept := s.Login(t, "ada")
-	who, err := s.Accounts.Check(token)
+	identity, err := s.Accounts.Check(token)
 	is.NoErr(err)
 	streams := []webtest.SSE{s.Stream(t, token, webtest.EventsOf(chat), ""), s.Stream(t, token, "/api/events", "")}
 	open := s.Stream(t, kept, webtest.EventsOf(chat), "")
-	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: who.Session}))
+	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: identity.Session}))
 	for _, stream := range streams {
 		_, err := io.Copy(io.Discard, stream)
 		is.NoErr(err) // it ended

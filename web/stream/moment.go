@@ -31,9 +31,9 @@ var momentLists = map[string]string{
 }
 
 // replayChat answers with a chat as it was at an event, computed from the log.
-func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	chat := r.PathValue("id")
-	if err := s.API.MayView(r.Context(), who, "chats", chat); err != nil {
+	if err := s.API.MayView(r.Context(), caller, "chats", chat); err != nil {
 		return err
 	}
 	at, err := s.momentOf(r)
@@ -41,9 +41,9 @@ func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, who api.Cal
 		return err
 	}
 	// Who may see the chat now may see all it was, whoever it belonged to then.
-	request := who.Request()
+	request := caller.Request()
 	request.Superuser = true
-	return s.API.AnswerShared(w, r, who, func() (any, error) { return s.momentAt(r.Context(), chat, at, request) })
+	return s.API.AnswerShared(w, r, caller, func() (any, error) { return s.momentAt(r.Context(), chat, at, request) })
 }
 
 // momentAt returns a chat as it was at an event.

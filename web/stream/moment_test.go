@@ -19,7 +19,7 @@ func TestReplayIsWhatTheRecordsSaidThen(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", account.User)
 	chat := s.Chat(t, token, "first title")
-	s.Asked(t, chat, "per_1")
+	s.AppendRequest(t, chat, "per_1")
 	lists := []string{"messages", "permissions", "questions", "executions", "subagents"}
 	shown := func() map[string]any {
 		all := map[string]any{}

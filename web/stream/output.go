@@ -16,13 +16,13 @@ import (
 
 // executionOutput answers with one output stream of a command. If the command has ended, the answer is the stored
 // output or ranges of it. Otherwise it is the output so far, and new output until the end.
-func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	stream := cmp.Or(r.URL.Query().Get("stream"), stdout)
 	if stream != stdout && stream != stderr {
 		return api.BadField("stream", "validation_invalid_value", "want stdout or stderr, got %q", api.Shortened(stream, 40))
 	}
 	since := s.API.Model.Seq() // before the record is read: the end is in the record or comes later
-	x, err := s.API.Find(r.Context(), who, "executions", r.PathValue("id"))
+	x, err := s.API.Find(r.Context(), caller, "executions", r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -32,8 +32,8 @@ func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, who ap
 		return s.serveStored(w, r, x, stream)
 	}
 	chat := x.Get("chat").(string)
-	ctx, cancel := s.API.WhileAllowed(r, who, chat, since, func() error {
-		return s.API.MayView(r.Context(), who, "executions", x.ID())
+	ctx, cancel := s.API.WhileAllowed(r, caller, chat, since, func() error {
+		return s.API.MayView(r.Context(), caller, "executions", x.ID())
 	})
 	defer cancel()
 	w.Header().Set("Content-Type", plainText)

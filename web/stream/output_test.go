@@ -27,10 +27,10 @@ func TestStoredOutputIsServedInRanges(t *testing.T) {
 	large := webtest.Noise(1 << 20)
 	blob, err := s.Log.PutBlob(t.Context(), "exec1.stderr", bytes.NewReader(large))
 	is.NoErr(err)
-	s.Ran(t, chat, "exec1", &events.ExecFinished{
+	s.AppendExecution(t, chat, "exec1", &events.ExecFinished{
 		Stdout: events.Output{Bytes: 12, Text: "héllo\nworld"}, Stderr: events.Output{Bytes: blob.Size, Blob: &blob},
 	})
-	s.Ran(t, chat, "exec2", &events.ExecFinished{Stdout: events.Output{Bytes: 3, Base64: []byte{0xff, 0, 1}}})
+	s.AppendExecution(t, chat, "exec2", &events.ExecFinished{Stdout: events.Output{Bytes: 3, Base64: []byte{0xff, 0, 1}}})
 	for _, c := range []struct {
 		path, ranged string
 		status       int
@@ -113,7 +113,7 @@ func TestOutputOfARunningCommandIsEveryByteOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			x := &run{System: s, chat: chat, exec: events.NewID()}
-			s.Ran(t, chat, x.exec, nil)
+			s.AppendExecution(t, chat, x.exec, nil)
 			x.write(t, []byte("begun\n"), none)
 			resp := s.Open(t, token, webtest.OutputOf(x.exec), "")
 			is.Equal(resp.StatusCode, http.StatusOK)
@@ -141,7 +141,7 @@ func TestOutputOfACommandThatWasLostIsWhatWasSeenOfIt(t *testing.T) {
 	_, token := s.User(t, "ada", account.User)
 	chat := s.Chat(t, token, "mine")
 	x := &run{System: s, chat: chat, exec: events.NewID()}
-	s.Ran(t, chat, x.exec, nil)
+	s.AppendExecution(t, chat, x.exec, nil)
 	x.write(t, []byte("begun\n"), none)
 	resp := s.Open(t, token, webtest.OutputOf(x.exec), "")
 	head := make([]byte, len("begun\n"))
@@ -161,8 +161,8 @@ func TestOutputBelongsToWhoMaySeeTheChat(t *testing.T) {
 	stranger, eve := s.User(t, "eve", account.User)
 	_, agent := s.User(t, "agent", account.Agent)
 	chatID := s.Chat(t, ada, "mine")
-	s.Ran(t, chatID, "exec1", &events.ExecFinished{Stdout: events.Output{Bytes: 1, Text: "x"}})
-	s.Ran(t, chatID, "exec2", nil)
+	s.AppendExecution(t, chatID, "exec1", &events.ExecFinished{Stdout: events.Output{Bytes: 1, Text: "x"}})
+	s.AppendExecution(t, chatID, "exec2", nil)
 	for _, exec := range []string{"exec1", "exec2", "nothing", "%2e%2e"} {
 		is.Equal(s.Open(t, eve, webtest.OutputOf(exec), "").StatusCode, http.StatusNotFound)
 		is.Equal(s.Open(t, "", webtest.OutputOf(exec), "").StatusCode, http.StatusUnauthorized)
@@ -172,17 +172,17 @@ func TestOutputBelongsToWhoMaySeeTheChat(t *testing.T) {
 	is.Equal(status, http.StatusBadRequest)
 	is.True(p["data"].(map[string]any)["stream"] != nil)
 
-	who, err := s.Accounts.Check(ada)
+	identity, err := s.Accounts.Check(ada)
 	is.NoErr(err)
 	other := s.Chat(t, ada, "soon eve's")
-	s.Ran(t, other, "exec3", nil)
+	s.AppendExecution(t, other, "exec3", nil)
 	running, given := s.Open(t, ada, webtest.OutputOf("exec2"), ""), s.Open(t, ada, webtest.OutputOf("exec3"), "")
 	_, err = s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: other,
 		User: &stranger})
 	is.NoErr(err)
 	_, err = io.ReadAll(given.Body)
 	is.Equal(err, io.ErrUnexpectedEOF) // cut off, and seen to be
-	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: who.Session}))
+	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: identity.Session}))
 	_, err = io.ReadAll(running.Body)
 	is.Equal(err, io.ErrUnexpectedEOF)
 }
@@ -193,7 +193,7 @@ func TestWatcherOfOutputWhoLeavesEndsNothing(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", account.User)
 	chat := s.Chat(t, token, "mine")
-	s.Ran(t, chat, "exec1", nil)
+	s.AppendExecution(t, chat, "exec1", nil)
 	ctx, leave := context.WithCancel(t.Context())
 	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+webtest.OutputOf("exec1"), nil)
 	is.NoErr(err)

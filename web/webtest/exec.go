@@ -9,8 +9,8 @@ import (
 
 func OutputOf(exec string) string { return "/api/executions/" + exec + "/output" }
 
-// Ran appends an execution of a chat, and its end when there is one.
-func (s *System) Ran(t testing.TB, chat, exec string, end *events.ExecFinished) {
+// AppendExecution appends an execution of a chat, and its end when there is one.
+func (s *System) AppendExecution(t testing.TB, chat, exec string, end *events.ExecFinished) {
 	t.Helper()
 	s.Append(t, chat, events.ExecRequested{Exec: exec, Session: "ses_1", Call: exec, Command: "make", Cwd: "/"})
 	if end != nil {

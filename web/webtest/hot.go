@@ -23,16 +23,16 @@ func (s *System) Fact(t testing.TB, chat string, d events.Data) {
 	Check(t, s.Model.Wait(t.Context(), seq))
 }
 
-// Talking is a chat with a session of its own.
-func (s *System) Talking(t testing.TB, token string) (chat string) {
+// ChatWithAnswer is a chat with a session of its own.
+func (s *System) ChatWithAnswer(t testing.TB, token string) (chat string) {
 	t.Helper()
 	chat = s.Chat(t, token, "talk")
 	s.Fact(t, chat, events.SessionBound{Session: "ses_own", Directory: "/w"})
 	return chat
 }
 
-// Fails makes a message of a person's fail, which ends what is heard of a chat.
-func (s *System) Fails(t testing.TB, chat, why string) {
+// AppendFailure makes a message of a person's fail, which ends what is heard of a chat.
+func (s *System) AppendFailure(t testing.TB, chat, why string) {
 	t.Helper()
 	id := events.NewID()
 	s.Fact(t, chat, events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: "hello"}}})
@@ -53,13 +53,13 @@ func (s *System) Delta(t testing.TB, chat, typ, data string) {
 // Assistant is an assistant message of the chat's own session; more is further JSON of its info.
 func (s *System) Assistant(t testing.TB, chat, id, more string) {
 	t.Helper()
-	s.Said(t, chat, "message.updated", fmt.Sprintf(`{"sessionID":"ses_own","info":{"id":%q,"role":"assistant","parentID":"msg_0"%s}}`, id, more))
+	s.AppendOpenCode(t, chat, "message.updated", fmt.Sprintf(`{"sessionID":"ses_own","info":{"id":%q,"role":"assistant","parentID":"msg_0"%s}}`, id, more))
 }
 
 // TextPart appends a text part; more is further JSON of it.
 func (s *System) TextPart(t testing.TB, chat, message, part, text, more string) {
 	t.Helper()
-	s.Said(t, chat, "message.part.updated", fmt.Sprintf(`{"sessionID":"ses_own","part":{"id":%q,"messageID":%q,"sessionID":"ses_own","type":"text","text":%q%s}}`, part, message, text, more))
+	s.AppendOpenCode(t, chat, "message.part.updated", fmt.Sprintf(`{"sessionID":"ses_own","part":{"id":%q,"messageID":%q,"sessionID":"ses_own","type":"text","text":%q%s}}`, part, message, text, more))
 }
 
 // Ended is further JSON of a message or part that has ended.
@@ -157,8 +157,8 @@ func (s *System) Play(t testing.TB, chat, trace string) {
 	}
 }
 
-// Hears waits for a snapshot with a text.
-func (f *Follower) Hears(t testing.TB, text string) {
+// AwaitText waits for a snapshot with a text.
+func (f *Follower) AwaitText(t testing.TB, text string) {
 	t.Helper()
 	for {
 		got := f.Next(t)

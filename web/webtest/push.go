@@ -14,10 +14,10 @@ import (
 // phone is a push service with one device behind it.
 type phone struct {
 	*httptest.Server
-	Got chan pushed
+	Got chan pushMessage
 }
 
-type pushed struct {
+type pushMessage struct {
 	header http.Header
 	Body   string
 }
@@ -25,10 +25,10 @@ type pushed struct {
 // NewPhone starts a push service that stops with the test.
 func NewPhone(t testing.TB) phone {
 	t.Helper()
-	p := phone{Got: make(chan pushed, 16)}
+	p := phone{Got: make(chan pushMessage, 16)}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if body, _ := io.ReadAll(r.Body); r.Method == http.MethodPost {
-			p.Got <- pushed{r.Header, string(body)}
+			p.Got <- pushMessage{r.Header, string(body)}
 		}
 	}))
 	t.Cleanup(p.Close)
@@ -36,14 +36,14 @@ func NewPhone(t testing.TB) phone {
 }
 
 // Next waits for a notification.
-func (p phone) Next(t testing.TB) pushed {
+func (p phone) Next(t testing.TB) pushMessage {
 	t.Helper()
 	select {
 	case got := <-p.Got:
 		return got
 	case <-time.After(20 * time.Second):
 		t.Fatal("no notification within 20 s")
-		return pushed{}
+		return pushMessage{}
 	}
 }
 
@@ -70,10 +70,10 @@ func (s *System) Phone(t testing.TB, token string, p phone) string {
 	return d["id"].(string)
 }
 
-// Needed makes the policy leave an ask to a person.
-func (s *System) Needed(t testing.TB, chat, ask string) (record string) {
+// AppendReferral makes the policy leave an ask to a person.
+func (s *System) AppendReferral(t testing.TB, chat, ask string) (record string) {
 	t.Helper()
-	record = s.Asked(t, chat, ask)
+	record = s.AppendRequest(t, chat, ask)
 	s.Append(t, chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
 	return record
 }

@@ -24,7 +24,7 @@ func Ask(s *System, t *testing.T, token string, r *http.Request) (int, []byte) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	w := &begun{ResponseRecorder: httptest.NewRecorder(), stop: cancel}
+	w := &startedStream{ResponseRecorder: httptest.NewRecorder(), stop: cancel}
 	s.Config.Handler.ServeHTTP(w, r.WithContext(ctx))
 	if status := w.Code; status >= 400 {
 		var problem struct {
@@ -40,13 +40,13 @@ func Ask(s *System, t *testing.T, token string, r *http.Request) (int, []byte) {
 	return w.Code, w.Body.Bytes()
 }
 
-// begun ends a stream once it has begun.
-type begun struct {
+// startedStream ends a stream once it has begun.
+type startedStream struct {
 	*httptest.ResponseRecorder
 	stop func()
 }
 
-func (w *begun) Flush() {
+func (w *startedStream) Flush() {
 	w.ResponseRecorder.Flush()
 	if strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream") {
 		w.stop()

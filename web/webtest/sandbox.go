@@ -16,8 +16,8 @@ import (
 	"pocketcoder/handlers/exec"
 )
 
-// sandboxed is what runs as far as the API asks: executions that take signals, and servers at ports of chats.
-type sandboxed struct {
+// fakeSandbox is what runs as far as the API asks: executions that take signals, and servers at ports of chats.
+type fakeSandbox struct {
 	Mu      sync.Mutex
 	runs    map[string]bool
 	Signals []exec.Signal
@@ -34,7 +34,7 @@ func (s *System) Running(exec string) {
 	s.Sandbox.runs[exec] = true
 }
 
-func (b *sandboxed) signal(_ context.Context, c exec.Signal) (uint64, error) {
+func (b *fakeSandbox) signal(_ context.Context, c exec.Signal) (uint64, error) {
 	b.Mu.Lock()
 	defer b.Mu.Unlock()
 	switch {
@@ -62,7 +62,7 @@ func (s *System) Serve(t testing.TB, chat string, h http.Handler) (port int) {
 	return address.Port
 }
 
-func (b *sandboxed) dial(ctx context.Context, chat string, port int) (net.Conn, error) {
+func (b *fakeSandbox) dial(ctx context.Context, chat string, port int) (net.Conn, error) {
 	b.Mu.Lock()
 	address, ok := b.Servers[fmt.Sprint(chat, " ", port)]
 	b.Mu.Unlock()

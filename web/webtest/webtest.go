@@ -59,7 +59,7 @@ type System struct {
 	Records   *record.Records
 	Accounts  *account.Accounts
 	Workspace string
-	Sandbox   sandboxed
+	Sandbox   fakeSandbox
 
 	WithoutPush bool // do not notify devices: of a log that was filled before the start the notifier would read everything
 }
@@ -114,7 +114,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	pushes := &push.Push{
 		Log: s.Log, Secrets: secrets, Model: s.Model, Accounts: s.Accounts, Records: s.Records, Permissions: permissions, Logger: s.Web.API.Logger,
 		Sender:  service.Sender{URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true},
-		Present: s.Web.Realtime.Present, AwayAfter: 50 * time.Millisecond,
+		Present: s.Web.Realtime.IsViewing, AwayAfter: 50 * time.Millisecond,
 	}
 	s.Web.API.Push = api.Push{Key: "public", Tell: pushes.Tell, Test: pushes.Test, Act: pushes.Act}
 	for _, fill := range before {
@@ -233,8 +233,8 @@ func (s *System) Chat(t testing.TB, token, title string) string {
 	return c["id"].(string)
 }
 
-// Said appends what an OpenCode would say about a chat, and waits until it shows.
-func (s *System) Said(t testing.TB, chat, typ, properties string) uint64 {
+// AppendOpenCode appends what an OpenCode would say about a chat, and waits until it shows.
+func (s *System) AppendOpenCode(t testing.TB, chat, typ, properties string) uint64 {
 	t.Helper()
 	e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1, events.OpenCode{Type: typ,
 		Properties: json.RawMessage(properties)})
@@ -255,10 +255,10 @@ func (s *System) Append(t testing.TB, chat string, d events.Data) {
 	Check(t, s.Model.Wait(t.Context(), seq))
 }
 
-// Asked makes OpenCode ask for a permission, and gives the id of its record.
-func (s *System) Asked(t testing.TB, chat, ask string) string {
+// AppendRequest makes OpenCode ask for a permission, and gives the id of its record.
+func (s *System) AppendRequest(t testing.TB, chat, ask string) string {
 	t.Helper()
-	s.Said(t, chat, "permission.asked", `{"id":"`+ask+`","sessionID":"ses_`+chat+`","permission":"bash","patterns":["ls"],"always":["ls"],"metadata":{"command":"ls"},"tool":{"messageID":"msg_1","callID":"call_`+ask+`"}}`)
+	s.AppendOpenCode(t, chat, "permission.asked", `{"id":"`+ask+`","sessionID":"ses_`+chat+`","permission":"bash","patterns":["ls"],"always":["ls"],"metadata":{"command":"ls"},"tool":{"messageID":"msg_1","callID":"call_`+ask+`"}}`)
 	s.commands.Store("call_"+ask, "ls")
 	return store.RecordID(ask)
 }

@@ -202,13 +202,13 @@ func (o *OpenCode) waiting(r *http.Request, all map[string]client.Request) []jso
 	return list
 }
 
-// place is the place of a durable event.
-type place struct {
+// eventPosition is the place of a durable event.
+type eventPosition struct {
 	Session string `json:"aggregate_id"`
 	Seq     int64
 }
 
-func placeOf(event json.RawMessage) (p place) {
+func positionOf(event json.RawMessage) (p eventPosition) {
 	_ = json.Unmarshal(event, &p)
 	return p
 }
@@ -217,7 +217,7 @@ func placeOf(event json.RawMessage) (p place) {
 func (o *OpenCode) numbers() map[string]int64 {
 	last := map[string]int64{}
 	for _, h := range o.history {
-		p := placeOf(h)
+		p := positionOf(h)
 		last[p.Session] = max(last[p.Session], p.Seq)
 	}
 	return last
@@ -233,7 +233,7 @@ func (o *OpenCode) serveHistory(r *http.Request) (any, int) {
 	page := []json.RawMessage{}
 	for _, pair := range pairs {
 		for _, h := range o.history {
-			if p := placeOf(h); p.Session == pair[0] && p.Seq > int64(pair[1].(float64)) && len(page) < pageEvents {
+			if p := positionOf(h); p.Session == pair[0] && p.Seq > int64(pair[1].(float64)) && len(page) < pageEvents {
 				page = append(page, h)
 			}
 		}

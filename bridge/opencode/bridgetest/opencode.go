@@ -53,7 +53,7 @@ func newOpenCode(t testing.TB) *OpenCode {
 		serving: map[string]int{}}
 	o.Forget()
 	s := httptest.NewServer(o)
-	t.Cleanup(func() { o.Cut(); s.Close() })
+	t.Cleanup(func() { o.Disconnect(); s.Close() })
 	o.URL = s.URL
 	return o
 }
@@ -79,8 +79,8 @@ func (o *OpenCode) Recorded() []json.RawMessage {
 	return slices.Clone(o.history)
 }
 
-// Cut ends the stream once everything said so far is sent, and refuses connections until Back.
-func (o *OpenCode) Cut() {
+// Disconnect ends the stream once everything said so far is sent, and refuses connections until Back.
+func (o *OpenCode) Disconnect() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.away = true
@@ -90,8 +90,8 @@ func (o *OpenCode) Cut() {
 	o.streams = nil
 }
 
-// Back accepts connections again after Cut.
-func (o *OpenCode) Back() {
+// Reconnect accepts connections again after Cut.
+func (o *OpenCode) Reconnect() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.away = false
@@ -107,8 +107,8 @@ func (o *OpenCode) Happen(frames ...[]byte) {
 	}
 }
 
-// Miss makes the frames true without streaming them.
-func (o *OpenCode) Miss(frames ...[]byte) {
+// AppendUnsent makes the frames true without streaming them.
+func (o *OpenCode) AppendUnsent(frames ...[]byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, f := range frames {
@@ -254,8 +254,8 @@ func (o *OpenCode) Requests(method, suffix string) (all []Request) {
 	return all
 }
 
-// Refusing answers the first n requests whose path ends so with a status.
-func (o *OpenCode) Refusing(method, suffix string, n int, status int) {
+// RefuseNext answers the first n requests whose path ends so with a status.
+func (o *OpenCode) RefuseNext(method, suffix string, n int, status int) {
 	var left atomic.Int64
 	left.Store(int64(n))
 	o.RefuseWith(func(r Request) int {

@@ -152,10 +152,10 @@ func (s *System) Drained() {
 // Reconnected cuts the stream, lets something happen meanwhile, and waits until OpenCode is connected again.
 func (s *System) Reconnected(r *Running, meanwhile func()) {
 	s.T.Helper()
-	s.Cut()
+	s.Disconnect()
 	expect.Eventually(s.T, "the cut is noticed", func() bool { return !r.Condition().Connected })
 	meanwhile()
-	s.Back()
+	s.Reconnect()
 	r.Connected()
 	s.Drained()
 }

@@ -181,7 +181,7 @@ func (c *Client) send(ctx context.Context, r call) (*http.Response, error) {
 		defer resp.Body.Close()
 		return nil, refused(r.op, resp)
 	}
-	resp.Body = &shallow{ReadCloser: resp.Body}
+	resp.Body = &depthReader{ReadCloser: resp.Body}
 	return resp, nil
 }
 

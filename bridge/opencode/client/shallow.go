@@ -7,15 +7,15 @@ import "io"
 // chats.
 const maxDepth = 1000
 
-// shallow reads JSON values and leaves "" in place of what is nested deeper than maxDepth.
-type shallow struct {
+// depthReader reads JSON values and leaves "" in place of what is nested deeper than maxDepth.
+type depthReader struct {
 	io.ReadCloser
 	depth    int
 	inString bool
 	escaped  bool
 }
 
-func (s *shallow) Read(p []byte) (int, error) {
+func (s *depthReader) Read(p []byte) (int, error) {
 	for {
 		n, err := s.ReadCloser.Read(p)
 		if n = s.cut(p[:n]); n > 0 || err != nil || len(p) == 0 {
@@ -25,7 +25,7 @@ func (s *shallow) Read(p []byte) (int, error) {
 }
 
 // cut removes what is nested too deep from p, in place, and returns what is left.
-func (s *shallow) cut(p []byte) (left int) {
+func (s *depthReader) cut(p []byte) (left int) {
 	for _, c := range p {
 		keep := s.depth <= maxDepth
 		switch {

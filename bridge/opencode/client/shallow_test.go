@@ -20,7 +20,7 @@ func TestJSONThatNestsTooDeepIsCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			cut := func(text string) string {
-				out, err := io.ReadAll(&shallow{ReadCloser: io.NopCloser(read(strings.NewReader(text)))})
+				out, err := io.ReadAll(&depthReader{ReadCloser: io.NopCloser(read(strings.NewReader(text)))})
 				is.NoErr(err)
 				return string(out)
 			}

@@ -57,7 +57,7 @@ func (c *Client) read(ctx context.Context, cancel context.CancelCauseFunc, silen
 	}
 	defer resp.Body.Close()
 	first := true
-	err = eachData(watched{resp.Body, watch, silence}, maxEvent, func(data []byte) error {
+	err = eachData(watchedReader{resp.Body, watch, silence}, maxEvent, func(data []byte) error {
 		e, ok, err := ParseEvent(data)
 		if err != nil {
 			return err
@@ -76,14 +76,14 @@ func (c *Client) read(ctx context.Context, cancel context.CancelCauseFunc, silen
 	return failed(ctx, op, err)
 }
 
-// watched lets the watch run only while a read waits: a slow consumer is not a silent server.
-type watched struct {
+// watchedReader lets the watch run only while a read waits: a slow consumer is not a silent server.
+type watchedReader struct {
 	io.Reader
 	watch   *time.Timer
 	silence time.Duration
 }
 
-func (w watched) Read(p []byte) (int, error) {
+func (w watchedReader) Read(p []byte) (int, error) {
 	w.watch.Reset(w.silence)
 	n, err := w.Reader.Read(p)
 	w.watch.Stop()

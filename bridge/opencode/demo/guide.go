@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// guided is a request from a person who typed something that is no script. Each of its steps makes at most one call.
-type guided struct {
+// guidedRequest is a request from a person who typed something that is no script. Each of its steps makes at most one
+// call.
+type guidedRequest struct {
 	request
 	turn
 	provider string
@@ -22,7 +23,7 @@ func (m *Model) guide(req request, t turn) step {
 	if strings.HasPrefix(t.text, saysCompacted) {
 		return prose("The conversation was shortened. Nothing is left to do.")
 	}
-	g := guided{request: req, turn: t, provider: m.Provider}
+	g := guidedRequest{request: req, turn: t, provider: m.Provider}
 	g.step = 0
 	for _, g.last = range req.results(t.index, m.Continue) {
 		if !g.last.interrupted() {
@@ -43,7 +44,7 @@ func (m *Model) guide(req request, t turn) step {
 	return prose(fill(textSmall, g.text) + g.ending())
 }
 
-func (g guided) tour(command string) step {
+func (g guidedRequest) tour(command string) step {
 	path := g.directory()
 	switch {
 	case g.step == 0 && g.has("bash"):
@@ -58,7 +59,7 @@ func (g guided) tour(command string) step {
 	return prose(g.last.story() + "\n\n" + textTourEnd + g.ending())
 }
 
-func (g guided) run(command string) step {
+func (g guidedRequest) run(command string) step {
 	if g.step > 0 {
 		return prose(g.last.story())
 	}
@@ -66,14 +67,14 @@ func (g guided) run(command string) step {
 		"command", command, "description", "Run the command you named"))
 }
 
-func (g guided) look() step {
+func (g guidedRequest) look() step {
 	if g.step > 0 {
 		return prose(g.last.story() + "\n\n" + textLookEnd)
 	}
 	return prose(fill(textLook, g.text)).and("glob", arguments("pattern", "*", "path", g.directory()))
 }
 
-func (g guided) ask() step {
+func (g guidedRequest) ask() step {
 	if g.step > 0 {
 		return prose(g.last.story() + "\n\n" + textAskEnd + g.ending())
 	}
@@ -84,14 +85,14 @@ func (g guided) ask() step {
 var named = regexp.MustCompile("^(?:(?i:(?:please )?run) |[$!] ?)`?([^`\n]+)`?$")
 
 // command is the command the person named, or a harmless one.
-func (g guided) command() (string, bool) {
+func (g guidedRequest) command() (string, bool) {
 	if found := named.FindStringSubmatch(g.text); found != nil {
 		return found[1], true
 	}
 	return "uname -a && date", false
 }
 
-func (g guided) ending() string {
+func (g guidedRequest) ending() string {
 	if g.provider == "" {
 		return ""
 	}
@@ -111,19 +112,19 @@ func (r request) directory() string {
 // prose is a step that streams text as a model would, some words at a time.
 func prose(text string) step {
 	const words, delay = 3, 15 * time.Millisecond
-	a := act{delay: delay}
+	a := action{delay: delay}
 	pieces := strings.SplitAfter(text, " ")
 	for len(pieces) > 0 {
 		n := min(words, len(pieces))
 		a.deltas = append(a.deltas, strings.Join(pieces[:n], ""))
 		pieces = pieces[n:]
 	}
-	return step{acts: []act{a}}
+	return step{acts: []action{a}}
 }
 
 // and adds a tool call.
 func (s step) and(tool, args string) step {
-	s.acts = append(s.acts, act{tool: tool, args: args})
+	s.acts = append(s.acts, action{tool: tool, args: args})
 	return s
 }
 

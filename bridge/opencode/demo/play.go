@@ -46,7 +46,7 @@ func (m *Model) play(ctx context.Context, r *reply, s step) error {
 	return r.finish(s.in, s.out)
 }
 
-func (a act) play(ctx context.Context, r *reply, argChunk int) error {
+func (a action) play(ctx context.Context, r *reply, argChunk int) error {
 	switch {
 	case a.cut:
 		return errCut

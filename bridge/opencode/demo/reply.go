@@ -75,7 +75,7 @@ func (r *reply) text(s string, reasoning bool) error {
 }
 
 // call sends a tool call with its arguments in pieces of chunk characters, or whole if chunk is 0.
-func (r *reply) call(a act, chunk int) error {
+func (r *reply) call(a action, chunk int) error {
 	args := a.args
 	r.out += len(args)
 	c := toolCall{Index: len(r.calls), ID: cmp.Or(a.id, "call_"+rand.Text()), Type: "function",

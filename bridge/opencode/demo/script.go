@@ -13,7 +13,7 @@ import (
 
 // step is one answer of the model.
 type step struct {
-	acts []act
+	acts []action
 
 	status    int // an HTTP error instead of the acts, or 0
 	message   string
@@ -28,8 +28,8 @@ type step struct {
 	in, out  int    // tokens to report; estimated if both are 0
 }
 
-// act is one thing a step does; exactly one of its kinds is set.
-type act struct {
+// action is one thing a step does; exactly one of its kinds is set.
+type action struct {
 	deltas    []string
 	reasoning bool          // deltas are reasoning, not text
 	delay     time.Duration // between deltas
@@ -51,7 +51,7 @@ func isScript(text string) bool {
 	return strings.HasPrefix(text, "@@") || strings.Contains(text, "\n@@")
 }
 
-func say(text string) step { return step{acts: []act{{deltas: []string{text}}}} }
+func say(text string) step { return step{acts: []action{{deltas: []string{text}}}} }
 
 // parse reads a script. Its error has one line for each line that breaks the grammar.
 func parse(text string) ([]step, error) {
@@ -103,7 +103,7 @@ var directives = map[string]func(s *step, rest string) error{
 	},
 	"@@wait": func(s *step, rest string) error {
 		ms, err := number(rest, 0, maxMillis)
-		s.acts = append(s.acts, act{wait: millis(ms)})
+		s.acts = append(s.acts, action{wait: millis(ms)})
 		return err
 	},
 	"@@usage": func(s *step, rest string) error {
@@ -112,8 +112,8 @@ var directives = map[string]func(s *step, rest string) error{
 			"out": func(v string) (err error) { s.out, err = number(v, 0, maxNumber); return err },
 		})
 	},
-	"@@hang": func(s *step, rest string) error { s.acts = append(s.acts, act{hang: true}); return nothing(rest) },
-	"@@cut":  func(s *step, rest string) error { s.acts = append(s.acts, act{cut: true}); return nothing(rest) },
+	"@@hang": func(s *step, rest string) error { s.acts = append(s.acts, action{hang: true}); return nothing(rest) },
+	"@@cut":  func(s *step, rest string) error { s.acts = append(s.acts, action{cut: true}); return nothing(rest) },
 	"@@next": func(_ *step, rest string) error { return nothing(rest) },
 }
 
@@ -123,7 +123,7 @@ func (s *step) readDeltas(rest, prefix string, reasoning bool) error {
 		"n":     func(v string) (err error) { n, err = number(v, 1, maxDeltas); return err },
 		"delay": func(v string) (err error) { delay, err = number(v, 0, maxMillis); return err },
 	})
-	a := act{reasoning: reasoning, delay: millis(delay)}
+	a := action{reasoning: reasoning, delay: millis(delay)}
 	for i := range n {
 		a.deltas = append(a.deltas, prefix+strconv.Itoa(i)+" ")
 	}
@@ -135,7 +135,7 @@ func (s *step) readSay(words string) error {
 	if words == "" {
 		return errors.New("words are missing")
 	}
-	s.acts = append(s.acts, act{deltas: []string{words}})
+	s.acts = append(s.acts, action{deltas: []string{words}})
 	return nil
 }
 
@@ -149,7 +149,7 @@ func (s *step) readCall(rest string) error {
 	if err := json.Unmarshal([]byte(args), &object); err != nil || object == nil {
 		return errors.Join(errors.New("the arguments are not a JSON object"), err)
 	}
-	s.acts = append(s.acts, act{tool: tool, args: args, id: s.callID})
+	s.acts = append(s.acts, action{tool: tool, args: args, id: s.callID})
 	return nil
 }
 

@@ -24,7 +24,7 @@ const turn = "05-perm-bash-once" // one turn with an approved command
 func checkDurable(t *testing.T, s *bridgetest.System, frames [][]byte) {
 	is := is.New(t)
 	is.Helper()
-	facts, fragments := tell(frames)
+	facts, fragments := readRecording(frames)
 	want, optional := map[string]string{}, map[string]bool{}
 	for _, w := range facts {
 		if w.Seq >= 0 {
@@ -77,7 +77,7 @@ func TestACutOfTheStreamLosesNoDurableEvent(t *testing.T) {
 			s, r := bridgetest.Connected(t)
 			s.Happen(frames[:k]...)
 			rest := min(k+missed, len(frames))
-			s.Reconnected(r, func() { s.Miss(frames[k:rest]...) })
+			s.Reconnected(r, func() { s.AppendUnsent(frames[k:rest]...) })
 			s.Happen(frames[rest:]...)
 			s.Drained()
 			checkDurable(t, s, frames)
@@ -113,7 +113,7 @@ func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 			}
 			r.Stop()
 			rest := min(k+missed, len(frames))
-			s.Miss(frames[k:rest]...)
+			s.AppendUnsent(frames[k:rest]...)
 			again := s.Start().Connected()
 			s.Happen(frames[rest:]...)
 			s.Drained()
@@ -133,10 +133,10 @@ func TestACutLosesNoSubagentsEvent(t *testing.T) {
 			is := is.New(t)
 			s := bridgetest.NewSystem(t)
 			_, before := roots(s.OpenCode, frames)
-			s.Miss(before...)
+			s.AppendUnsent(before...)
 			r := s.Start().Connected()
 			s.Happen(frames[:k]...)
-			s.Reconnected(r, func() { s.Miss(frames[k:]...) })
+			s.Reconnected(r, func() { s.AppendUnsent(frames[k:]...) })
 			checkDurable(t, s, append(before, frames...))
 			chats := map[string]bool{}
 			for _, e := range s.Events(events.AllEvents) {
@@ -180,7 +180,7 @@ func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
 			is := is.New(t)
 			s, r := bridgetest.Connected(t)
 			s.Happen(frames[:k]...)
-			s.Miss(frames[k])
+			s.AppendUnsent(frames[k])
 			s.Happen(frames[k+1:]...)
 			s.Drained()
 			checkDurable(t, s, frames)
@@ -205,7 +205,7 @@ func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s := bridgetest.NewSystem(t)
-			s.Miss(frames...)
+			s.AppendUnsent(frames...)
 			b, _ := s.Outbox()
 			b.Ingest.SetCurrent(client.New(s.URL, "secret"))
 			in := b.Ingest

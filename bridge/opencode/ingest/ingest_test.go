@@ -19,16 +19,16 @@ import (
 	"pocketcoder/events"
 )
 
-// told is an event as a recording tells it.
-type told struct {
+// recordedEvent is an event as a recording tells it.
+type recordedEvent struct {
 	ID, Type, Session string
 	Seq               int64
 	Properties        string
 }
 
-// tell reads frames: what belongs to EVENTS, and what to DELTAS, as OpenCode's documentation of the stream has it and
-// without the code under test.
-func tell(frames [][]byte) (facts, deltas []told) {
+// readRecording reads frames: what belongs to EVENTS, and what to DELTAS, as OpenCode's documentation of the stream has
+// it and without the code under test.
+func readRecording(frames [][]byte) (facts, deltas []recordedEvent) {
 	twins, running := map[string]bool{}, map[string]bool{}
 	for _, f := range frames {
 		if p := bridgetest.Parsed(f).Payload; p.Type == "sync" {
@@ -37,10 +37,10 @@ func tell(frames [][]byte) (facts, deltas []told) {
 	}
 	for _, f := range frames {
 		p := bridgetest.Parsed(f).Payload
-		e := told{p.ID, p.Type, "", -1, string(p.Properties)}
+		e := recordedEvent{p.ID, p.Type, "", -1, string(p.Properties)}
 		if p.Type == "sync" {
 			s := p.SyncEvent
-			e = told{s.ID, s.Type[:strings.LastIndexByte(s.Type, '.')], s.AggregateID, s.Seq, string(s.Data)}
+			e = recordedEvent{s.ID, s.Type[:strings.LastIndexByte(s.Type, '.')], s.AggregateID, s.Seq, string(s.Data)}
 		}
 		var about struct {
 			SessionID string
@@ -122,13 +122,13 @@ func TestEveryEventOfARecordingIsStoredOnceAsItCame(t *testing.T) {
 			deltas := listen(t, s.NC)
 			frames := recording.Events(t, name)[1:] // the connection's own server.connected is that of the script
 			root, before := roots(s.OpenCode, frames)
-			s.Miss(before...)
+			s.AppendUnsent(before...)
 			b := s.Start().Connected()
 			s.Happen(frames...)
 			s.Drained()
 
-			history, _ := tell(before)
-			want, fragments := tell(frames)
+			history, _ := readRecording(before)
+			want, fragments := readRecording(frames)
 			want = append(history, want...)
 			chats := map[string]string{}
 			i := 0
@@ -186,7 +186,7 @@ func TestBurstsMakeNoDifferenceToTheFacts(t *testing.T) {
 			for burst := range slices.Chunk(all, n) {
 				is.NoErr(in.Take(t.Context(), burst))
 			}
-			want, _ := tell(frames)
+			want, _ := readRecording(frames)
 			var got []string
 			for _, e := range s.Events(events.AllEvents) {
 				if _, ok := e.Subject.OpenCodeType(); ok {
@@ -202,7 +202,7 @@ func TestBurstsMakeNoDifferenceToTheFacts(t *testing.T) {
 }
 
 // checkDeltas wants every text delta once, in order; of a growing tool output at least the last.
-func checkDeltas(t *testing.T, got []*nats.Msg, want []told, chat func(session string) string) {
+func checkDeltas(t *testing.T, got []*nats.Msg, want []recordedEvent, chat func(session string) string) {
 	is := is.New(t)
 	is.Helper()
 	var texts []string
@@ -248,7 +248,7 @@ func TestASessionMadeForAChatBelongsToIt(t *testing.T) {
 	created := bridgetest.Facts[events.ChatCreated](s, chat)
 	is.Equal(len(created), 1)
 	is.True(!created[0].Adopted)
-	want, _ := tell(frames)
+	want, _ := readRecording(frames)
 	n := 0
 	for _, e := range s.Events(events.AllEvents) {
 		if typ, ok := e.Subject.OpenCodeType(); ok && typ != "server.connected" && e.Subject.ID == chat {

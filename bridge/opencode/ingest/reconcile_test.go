@@ -25,7 +25,7 @@ func TestAStatusThatChangedUnheardIsCorrected(t *testing.T) {
 	s.Happen(bridgetest.Plain("session.status", bridgetest.Busy))
 	s.Drained()
 	s.Reconnected(r, func() {
-		s.Miss(bridgetest.Plain("session.status", bridgetest.Idle),
+		s.AppendUnsent(bridgetest.Plain("session.status", bridgetest.Idle),
 			bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Busy, "ses_1", "ses_2")))
 	})
 	for session, want := range map[string]string{"ses_1": "idle", "ses_2": "busy"} {
@@ -48,7 +48,7 @@ func TestATurnThatOpenCodeForgotIsLost(t *testing.T) {
 	s, r := bridgetest.Connected(t)
 	s.Asking("ses_1")
 	s.Asking("ses_2")
-	s.Reconnected(r, func() { s.Miss(bridgetest.Plain("session.status", bridgetest.Idle)) }) // of the first
+	s.Reconnected(r, func() { s.AppendUnsent(bridgetest.Plain("session.status", bridgetest.Idle)) }) // of the first
 	is.Equal(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1")), []events.TurnLost{{Session: "ses_1"}})
 	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_2"))), 0)
 	s.Reconnected(r, func() {})
@@ -64,8 +64,9 @@ func TestATurnThatEndedUnheardIsNotLost(t *testing.T) {
 	s, r := bridgetest.Connected(t)
 	s.Asking("ses_1")
 	s.Reconnected(r, func() {
-		s.Miss(s.Durably("ses_1", "message.updated", bridgetest.AssistantMessage("ses_1", `{"created":1,"completed":2}`))...)
-		s.Miss(bridgetest.Plain("session.status", bridgetest.Idle))
+		s.AppendUnsent(s.Durably("ses_1", "message.updated", bridgetest.AssistantMessage("ses_1",
+			`{"created":1,"completed":2}`))...)
+		s.AppendUnsent(bridgetest.Plain("session.status", bridgetest.Idle))
 	})
 	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1"))), 0)
 }
@@ -81,8 +82,8 @@ func TestATurnThatOpenCodeForgotBetweenTwoAnswersIsLost(t *testing.T) {
 		for session, finish := range map[string]string{"ses_1": "tool-calls", "ses_2": "stop"} {
 			answer := strings.Replace(bridgetest.AssistantMessage(session, `{"created":1,"completed":2}`), `"role"`,
 				`"finish":"`+finish+`","role"`, 1)
-			s.Miss(s.Durably(session, "message.updated", answer)...)
-			s.Miss(bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Idle, "ses_1", session)))
+			s.AppendUnsent(s.Durably(session, "message.updated", answer)...)
+			s.AppendUnsent(bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Idle, "ses_1", session)))
 		}
 	})
 	is.Equal(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1")), []events.TurnLost{{Session: "ses_1"}})
@@ -130,10 +131,10 @@ func TestAsksAreComparedWithWhatOpenCodeHolds(t *testing.T) {
 	s.Asking("ses_2", "per_forgotten")
 	missed := strings.ReplaceAll(bridgetest.Ask("per_new", "ses_1"), "date", "date >now && cat <now")
 	s.Reconnected(r, func() {
-		s.Miss(bridgetest.Plain("permission.replied", `{"sessionID":"ses_1","requestID":"per_answered","reply":"once"}`))
-		s.Miss(bridgetest.Plain("permission.asked", missed))
-		s.Miss(bridgetest.Plain("permission.replied", `{"sessionID":"ses_2","requestID":"per_forgotten","reply":"once"}`))
-		s.Miss(bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Idle, "ses_1", "ses_2")))
+		s.AppendUnsent(bridgetest.Plain("permission.replied", `{"sessionID":"ses_1","requestID":"per_answered","reply":"once"}`))
+		s.AppendUnsent(bridgetest.Plain("permission.asked", missed))
+		s.AppendUnsent(bridgetest.Plain("permission.replied", `{"sessionID":"ses_2","requestID":"per_forgotten","reply":"once"}`))
+		s.AppendUnsent(bridgetest.Plain("session.status", strings.ReplaceAll(bridgetest.Idle, "ses_1", "ses_2")))
 	})
 	is.Equal(s.Permission("per_kept").Status, projections.PermissionDraft)
 	is.True(!s.Permission("per_kept").Interrupted)
@@ -158,7 +159,7 @@ func TestAsksThatOpenCodeCannotListAreLeftAlone(t *testing.T) {
 	s.Asking("ses_1", "per_1")
 	s.Reconnected(r, func() {
 		s.Forget()
-		s.Refusing("GET", "/permission", 1, 400)
+		s.RefuseNext("GET", "/permission", 1, 400)
 	})
 	is.Equal(s.Permission("per_1").Status, projections.PermissionDraft)
 	is.True(!s.Permission("per_1").Interrupted)
@@ -188,8 +189,8 @@ func TestAReplyThatOpenCodeTookUnheardIsNoInterruption(t *testing.T) {
 			})
 			chat := s.ChatOf("ses_1")
 			s.Reconnected(r, func() {
-				s.Miss(s.Durably("ses_1", "message.part.updated", bridgetest.Tool("ses_1", "per_1", after.state))...)
-				s.Miss(bridgetest.Plain("session.status", after.status))
+				s.AppendUnsent(s.Durably("ses_1", "message.part.updated", bridgetest.Tool("ses_1", "per_1", after.state))...)
+				s.AppendUnsent(bridgetest.Plain("session.status", after.status))
 				if after.exec {
 					e, err := events.New(chat, events.ActorSandbox, events.ExecRequested{Exec: "x1", Permission: "per_1",
 						Session: "ses_1", Call: "call_per_1", Command: "date"})
@@ -217,8 +218,8 @@ func TestQuestionsAreComparedWithWhatOpenCodeHolds(t *testing.T) {
 		bridgetest.Plain("question.asked", bridgetest.Question("que_gone", "ses_1")))
 	s.Drained()
 	s.Reconnected(r, func() {
-		s.Miss(bridgetest.Plain("question.rejected", `{"sessionID":"ses_1","requestID":"que_gone"}`))
-		s.Miss(bridgetest.Plain("question.asked", bridgetest.Question("que_new", "ses_1")))
+		s.AppendUnsent(bridgetest.Plain("question.rejected", `{"sessionID":"ses_1","requestID":"que_gone"}`))
+		s.AppendUnsent(bridgetest.Plain("question.asked", bridgetest.Question("que_new", "ses_1")))
 	})
 	chat := s.ChatOf("ses_1")
 	status := map[string]string{}
@@ -240,8 +241,8 @@ func TestWhatHappenedWhileNothingRanIsFetchedAtTheStart(t *testing.T) {
 	s := bridgetest.NewSystem(t)
 	frames := recording.Events(t, "9i-perm-task")[1:]
 	_, before := roots(s.OpenCode, frames)
-	s.Miss(before...)
-	s.Miss(frames...)
+	s.AppendUnsent(before...)
+	s.AppendUnsent(frames...)
 	s.Start().Connected()
 	s.Drained()
 	checkDurable(t, s, append(before, frames...))

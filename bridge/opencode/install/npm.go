@@ -65,20 +65,20 @@ func (in Options) install(ctx context.Context, p npmPackage, dir string) error {
 
 // choose returns the program that runs on this machine, relative to dir.
 func (p npmPackage) choose(ctx context.Context, dir string) (string, error) {
-	var tried []error
+	var failures []error
 	for _, program := range p.programs {
 		program = filepath.Join("node_modules", program)
 		if _, err := os.Stat(filepath.Join(dir, program)); err != nil {
-			tried = append(tried, err)
+			failures = append(failures, err)
 			continue
 		}
 		_, err := versionOf(ctx, filepath.Join(dir, program))
 		if err == nil {
 			return program, nil
 		}
-		tried = append(tried, err)
+		failures = append(failures, err)
 	}
-	return "", fmt.Errorf("no program of it runs on this machine: %w", errors.Join(tried...))
+	return "", fmt.Errorf("no program of it runs on this machine: %w", errors.Join(failures...))
 }
 
 // runNPM installs p into dir and reports every second how far it is.

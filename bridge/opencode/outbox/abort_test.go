@@ -118,20 +118,20 @@ func TestAnAbortIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	s.Asking("ses_1", "per_1")
-	s.Refusing("POST", "/abort", 1<<20, 500)
+	s.RefuseNext("POST", "/abort", 1<<20, 500)
 	s.abortTurn(s.ChatOf("ses_1"), "")
 	expect.Eventually(t, "it is tried again", func() bool { return len(s.Requests("POST", "/abort")) > 1 })
 	is.Equal(s.Permission("per_1").Status, projections.PermissionDraft)
-	s.Refusing("POST", "/abort", 0, 500)
+	s.RefuseNext("POST", "/abort", 0, 500)
 	expect.Eventually(t, "it is taken", func() bool {
 		return s.Permission("per_1").Status == projections.PermissionExpired
 	})
 	s.Drained()
 	before := len(s.Requests("POST", "/abort"))
 
-	s.Cut()
+	s.Disconnect()
 	expect.Eventually(t, "the bridge notices", func() bool { return !r.Condition().Connected })
 	s.abortTurn(s.ChatOf("ses_1"), "")
-	s.Back()
+	s.Reconnect()
 	expect.Eventually(t, "the other is taken", func() bool { return len(s.Requests("POST", "/abort")) == before+1 })
 }

@@ -164,19 +164,20 @@ func untilTomorrow(now time.Time) time.Duration {
 	return now.UTC().Truncate(day).Add(day + time.Millisecond).Sub(now)
 }
 
-// looked is the result of a check of the budgets. It is an error, so that a try can return it.
-type looked struct {
+// budgetCheck is the result of a check of the budgets. It is an error, so that a try can return it.
+type budgetCheck struct {
 	held bool
 	err  error
 }
 
-func (l looked) Error() string { return fmt.Sprintf("looked at the budgets: %v", l.err) }
+func (l budgetCheck) Error() string { return fmt.Sprintf("looked at the budgets: %v", l.err) }
 
-// look checks whether a budget holds back a message that was never sent, and records the reason. It returns a looked.
-func (o *Outbox) look(ctx context.Context, m pending.Message) error {
+// checkBudgets checks whether a budget holds back a message that was never sent, and records the reason. It returns a
+// budgetCheck.
+func (o *Outbox) checkBudgets(ctx context.Context, m pending.Message) error {
 	held, err := o.Limits.Hold(ctx, m.Chat, uint64(m.First), time.Now(), o.spent)
 	if err == nil && held != nil && (m.HeldBy != held.Permission || m.Held != held.Reason) {
 		err = o.record(ctx, m.Chat, events.MessageHeld{Message: m.ID, Permission: held.Permission, Reason: held.Reason})
 	}
-	return looked{held != nil, err}
+	return budgetCheck{held != nil, err}
 }

@@ -35,7 +35,7 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 		})
 	}
 	s.Happen(s.step(first, "tool-calls", 6, 1)...)
-	s.looked()
+	s.awaitBudgetCheck()
 	waits := s.step(second, "tool-calls", 0, 0)
 	s.Happen(waits[:2]...) // for its subagent
 	s.Session("ses_child", second)
@@ -47,7 +47,7 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	stopped(first, 1)
 	s.Happen(s.step(first, "tool-calls", 0.5, 1)...) // it goes on all the same
 	stopped(first, 2)
-	s.looked()
+	s.awaitBudgetCheck()
 	is.Equal(len(facts[events.AbortRequested](s, two)), 1)
 	is.Equal(len(s.more()), 1)
 	s.Happen(waits[2:]...)
@@ -80,7 +80,7 @@ func TestTwoChatsThatReachALimitAtOnceAskOnce(t *testing.T) {
 	s.Submit(one, "next")
 	s.Submit(two, "next")
 	is.Equal(s.heldIn(one).HeldBy, s.heldIn(two).HeldBy)
-	s.looked()
+	s.awaitBudgetCheck()
 	is.Equal(len(s.more()), 1)
 	s.decideMore(s.more()[0], events.Authorized)
 	is.Equal(texts(s.prompted(4)), []string{"work", "work", "next", "next"})

@@ -27,7 +27,7 @@ import (
 func (s *system) budget(b budget.Budget) {
 	s.T.Helper()
 	b.Active = true
-	_, _, err := s.Budgets.Set(s.T.Context(), budget.Set{Command: handlers.Command{Actor: events.UserActor("root")},
+	_, _, err := s.Budgets.Set(s.T.Context(), budget.SetBudget{Command: handlers.Command{Actor: events.UserActor("root")},
 		Budget: b})
 	s.Must(err)
 }
@@ -100,8 +100,8 @@ func (s *system) decideMore(p projections.Permission, d events.Decision) {
 	s.Must(err)
 }
 
-// looked waits until the bridge has looked at every step so far.
-func (s *system) looked() {
+// awaitBudgetCheck waits until the bridge has looked at every step so far.
+func (s *system) awaitBudgetCheck() {
 	s.T.Helper()
 	s.Drained()
 	var last uint64
@@ -109,7 +109,7 @@ func (s *system) looked() {
 		last = e.Seq
 	}
 	expect.Eventually(s.T, "every step is looked at", func() bool {
-		done, err := s.Log.Worked(s.T.Context(), outbox.BudgetWorker)
+		done, err := s.Log.LastAcked(s.T.Context(), outbox.BudgetWorker)
 		s.Must(err)
 		return done >= last
 	})
@@ -139,7 +139,7 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 	s.Start()
 	chat, session := s.works(1)
 	s.Happen(s.step(session, "tool-calls", 3, 10)...)
-	s.looked()
+	s.awaitBudgetCheck()
 	is.Equal(len(s.more()), 0)
 	is.Equal(len(s.Requests("POST", "/abort")), 0)
 
@@ -164,7 +164,7 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 	row, _, err := s.Model.Chat(t.Context(), chat)
 	is.NoErr(err)
 	is.Equal(row.Turn, projections.TurnUser) // somebody has to do something
-	s.looked()
+	s.awaitBudgetCheck()
 	is.Equal(len(s.more()), 1)
 	is.Equal(len(s.prompted(1)), 1)
 
@@ -225,7 +225,7 @@ func TestATurnThatAPersonStopsIsNotResumed(t *testing.T) {
 	is.NoErr(err)
 	expect.Eventually(t, "it is tried", func() bool { return len(s.Requests("POST", "/abort")) > 0 })
 	s.Happen(s.step(session, "tool-calls", 6, 1)...)
-	s.looked()
+	s.awaitBudgetCheck()
 	may.Store(true)
 	s.decideMore(s.askedForMore(1), events.Authorized)
 	s.ended(session)
@@ -285,15 +285,15 @@ func TestAStepThatEndedWhileWeWereAwayStopsTheTurn(t *testing.T) {
 			s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
 			r := s.Start()
 			chat, session := s.works(1)
-			s.looked()
+			s.awaitBudgetCheck()
 			r.Stop()
-			s.Miss(s.step(session, "tool-calls", 6, 1)...)
+			s.AppendUnsent(s.step(session, "tool-calls", 6, 1)...)
 			if dies {
 				s.Forget()
 			}
 			r = s.Start().Connected()
 			ask := s.askedForMore(1)
-			s.looked()
+			s.awaitBudgetCheck()
 			r.Stop()
 			s.ended(session)
 			s.decideMore(ask, events.Authorized)

@@ -28,7 +28,7 @@ func (s *schedule) messages(ctx context.Context) (open []effect, err error) {
 			continue
 		}
 		key := "message/" + m.ID
-		seen, n := s.seq, s.tried[key].times
+		seen, n := s.seq, s.attempts[key].times
 		e := effect{
 			key: key, kind: messageKind, chat: m.Chat, seq: m.Position, message: &m, pause: s.Pause,
 			try: func(ctx context.Context) error { return s.deliver(ctx, m, seen, n) },

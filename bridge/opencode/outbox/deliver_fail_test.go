@@ -21,13 +21,13 @@ func TestDeliveryIsTriedAgainAndThenGivenUp(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s, _ := connected(t)
-			s.Refusing("POST", at, 2, 503)
+			s.RefuseNext("POST", at, 2, 503)
 			chat := s.Chat("hello")
 			expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 			is.Equal(len(s.Requests("POST", at)), 3)
 			is.Equal(len(facts[events.MessageSending](s, chat)), 1)
 
-			s.Refusing("POST", at, 99, 503)
+			s.RefuseNext("POST", at, 99, 503)
 			doomed := s.Chat("hello")
 			expect.Eventually(t, "it failed", func() bool { return len(facts[events.MessageFailed](s, doomed)) == 1 })
 			failed := facts[events.MessageFailed](s, doomed)[0]
@@ -42,11 +42,11 @@ func TestAMessageIsTriedAtOnceWhenOpenCodeIsBack(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.Refusing("POST", "/prompt_async", 99, 503)
+	s.RefuseNext("POST", "/prompt_async", 99, 503)
 	r := s.Start(func(b *outbox.Outbox) { b.RetryAfter = []time.Duration{time.Hour, time.Hour} })
 	chat := s.Chat("hello")
 	expect.Eventually(t, "it was tried", func() bool { return len(s.Requests("POST", "/prompt_async")) == 1 })
-	s.Reconnected(r, func() { s.Refusing("POST", "/prompt_async", 0, 503) })
+	s.Reconnected(r, func() { s.RefuseNext("POST", "/prompt_async", 0, 503) })
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	is.Equal(len(s.Requests("POST", "/prompt_async")), 2)
 }
@@ -61,7 +61,7 @@ func TestNoTryIsUsedUpWhileOpenCodeIsAway(t *testing.T) {
 		if !strings.HasSuffix(q.Path, "/prompt_async") || tries.Add(1) > 1 {
 			return 0
 		}
-		s.Cut()
+		s.Disconnect()
 		expect.Eventually(t, "the cut is noticed", func() bool { return !r.Condition().Connected })
 		return 503
 	})
@@ -69,7 +69,7 @@ func TestNoTryIsUsedUpWhileOpenCodeIsAway(t *testing.T) {
 	expect.Eventually(t, "it was tried, and OpenCode stays away for longer than the pause", func() bool {
 		return tries.Load() == 1 && len(s.Requests("GET", "/global/event")) > 20
 	})
-	s.Back()
+	s.Reconnect()
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	is.Equal(tries.Load(), int64(2))
 }
@@ -78,7 +78,7 @@ func TestARefusedMessageFailsAtOnceAndTheNextGoesOn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.Refusing("POST", "/prompt_async", 1, 400)
+	s.RefuseNext("POST", "/prompt_async", 1, 400)
 	s.Start(func(b *outbox.Outbox) { b.RetryAfter = []time.Duration{time.Hour} })
 	chat := s.Chat("bad", "good")
 	expect.Eventually(t, "the next is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })

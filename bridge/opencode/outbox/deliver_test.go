@@ -16,7 +16,7 @@ import (
 	"pocketcoder/expect"
 )
 
-type prompted struct {
+type receivedPrompt struct {
 	MessageID string
 	Parts     []struct{ ID, Text string }
 	Model     struct{ ProviderID, ModelID string }
@@ -24,9 +24,9 @@ type prompted struct {
 }
 
 // promptsReceived are the prompts OpenCode got, in order.
-func (s *system) promptsReceived() (all []prompted) {
+func (s *system) promptsReceived() (all []receivedPrompt) {
 	for _, r := range s.Requests("POST", "/prompt_async") {
-		var p prompted
+		var p receivedPrompt
 		s.Must(json.Unmarshal([]byte(r.Body), &p))
 		p.session = strings.Split(r.Path, "/")[2]
 		all = append(all, p)
@@ -34,13 +34,13 @@ func (s *system) promptsReceived() (all []prompted) {
 	return all
 }
 
-func (s *system) prompted(n int) []prompted {
+func (s *system) prompted(n int) []receivedPrompt {
 	s.T.Helper()
 	expect.Eventually(s.T, fmt.Sprintf("%d prompts", n), func() bool { return len(s.promptsReceived()) >= n })
 	return s.promptsReceived()
 }
 
-func texts(all []prompted) (list []string) {
+func texts(all []receivedPrompt) (list []string) {
 	for _, p := range all {
 		list = append(list, p.Parts[0].Text)
 	}
@@ -105,7 +105,7 @@ func TestAMessageThatOpenCodeHasShownIsNotSentAgain(t *testing.T) {
 	arrived, hold := make(chan bool), make(chan bool)
 	s.RefuseWith(func(r bridgetest.Request) int { // it takes the message, and the answer does not come back
 		if strings.HasSuffix(r.Path, "/prompt_async") {
-			var p prompted
+			var p receivedPrompt
 			_ = json.Unmarshal([]byte(r.Body), &p)
 			session := strings.Split(r.Path, "/")[2]
 			s.Happen(s.Durably(session, "message.updated", bridgetest.UserMessage(session, p.MessageID))...)
@@ -139,9 +139,9 @@ func TestMessagesOfAChatAreOneTurnAtATimeInOrder(t *testing.T) {
 	other := s.Chat("other")
 	p := s.prompted(2)
 	for i, text := range []string{"one", "two", "three"} {
-		var now prompted
+		var now receivedPrompt
 		expect.Eventually(t, "the prompt "+text, func() bool {
-			p = slices.DeleteFunc(s.promptsReceived(), func(p prompted) bool { return s.sessionChat(p.session) != one })
+			p = slices.DeleteFunc(s.promptsReceived(), func(p receivedPrompt) bool { return s.sessionChat(p.session) != one })
 			return len(p) > i
 		})
 		now = p[i]

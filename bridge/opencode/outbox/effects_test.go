@@ -35,22 +35,22 @@ func TestARevertIsTriedUntilOpenCodeTakesItOrRefuses(t *testing.T) {
 		expect.Eventually(t, "it is tried", func() bool { return len(s.Requests("POST", "/revert")) >= n })
 		return s.Requests("POST", "/revert")
 	}
-	s.Refusing("POST", "/revert", 1, 500)
+	s.RefuseNext("POST", "/revert", 1, 500)
 	s.revert(chat, "msg_1")
 	all := reverts(2)
 	is.Equal(all[1].Path, "/session/ses_1/revert")
 	is.Equal(all[1].Body, `{"messageID":"msg_1"}`)
 
-	s.Refusing("POST", "/revert", 1, 400)
+	s.RefuseNext("POST", "/revert", 1, 400)
 	s.revert(chat, "msg_2") // refused for good
 	s.revert(chat, "msg_3")
 	is.Equal(reverts(4)[3].Body, `{"messageID":"msg_3"}`)
 	expect.Contains(t, r.Logged.String(), "opencode refuses")
 
-	s.Cut()
+	s.Disconnect()
 	expect.Eventually(t, "the bridge notices", func() bool { return !r.Condition().Connected })
 	s.revert(chat, "")
-	s.Back()
+	s.Reconnect()
 	expect.Eventually(t, "it is undone", func() bool { return len(s.Requests("POST", "/ses_1/unrevert")) == 1 })
 	is.Equal(len(s.Requests("POST", "/revert")), 4)
 }
@@ -61,13 +61,13 @@ func TestARevertStopsTheTurnThatRuns(t *testing.T) {
 	s, _ := connected(t)
 	s.Asking("ses_1", "per_1")
 	s.Drained()
-	s.Refusing("POST", "/revert", 1, 409)
+	s.RefuseNext("POST", "/revert", 1, 409)
 	s.revert(s.ChatOf("ses_1"), "msg_1")
 	expect.Eventually(t, "it is taken", func() bool { return len(s.Requests("POST", "/revert")) == 2 })
 	is.Equal(len(s.Requests("POST", "/ses_1/abort")), 1)
 	is.Equal(s.Permission("per_1").Status, projections.PermissionExpired)
 
-	s.Refusing("POST", "/unrevert", 1, 409) // nothing is stopped to undo what the turn has made final
+	s.RefuseNext("POST", "/unrevert", 1, 409) // nothing is stopped to undo what the turn has made final
 	s.revert(s.ChatOf("ses_1"), "")
 	s.revert(s.ChatOf("ses_1"), "")
 	expect.Eventually(t, "the next is taken", func() bool { return len(s.Requests("POST", "/unrevert")) == 2 })
@@ -243,10 +243,10 @@ func TestWhatOpenCodeListsIsAskedOfIt(t *testing.T) {
 
 	_, err = r.Todo(t.Context(), "nobody")
 	is.True(errors.Is(err, outbox.ErrUnknownChat))
-	s.Refusing("GET", "/diff", 1, 500)
+	s.RefuseNext("GET", "/diff", 1, 500)
 	_, err = r.Diff(t.Context(), chat, "msg_1")
 	is.True(errors.Is(err, outbox.ErrUnavailable))
-	s.Cut()
+	s.Disconnect()
 	expect.Eventually(t, "the bridge notices", func() bool { return !r.Condition().Connected })
 	_, err = r.Todo(t.Context(), chat)
 	is.True(errors.Is(err, outbox.ErrUnavailable))

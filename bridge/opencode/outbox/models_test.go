@@ -55,7 +55,7 @@ func TestSelectionThatIsGoneIsReportedInTheChat(t *testing.T) {
 	s := newSystem(t)
 	chat := s.Chat("hello")
 	s.choose(chat, "demo/demo")
-	s.Refusing("POST", "/prompt_async", 1, 500)
+	s.RefuseNext("POST", "/prompt_async", 1, 500)
 	s.Start(func(b *outbox.Outbox) { b.Default = "p/new" })
 	s.prompted(2)
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })

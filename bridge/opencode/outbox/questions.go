@@ -36,7 +36,7 @@ func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
 				q.EngineQuestion)
 		})...)
 	}
-	dead, err := pending.DeadQuestions(ctx, s.Model)
+	dead, err := pending.ObsoleteQuestions(ctx, s.Model)
 	for _, d := range dead {
 		key := fmt.Sprintf("give up/%s/%t", d.EngineQuestion, d.Interrupted)
 		open = append(open, s.question(key, d.Question, func(ctx context.Context) error { return s.giveUp(ctx, d) })...)
@@ -117,7 +117,7 @@ func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, a
 
 // giveUp says of a question that it needs no answer any more. One that OpenCode neither waits for nor has forgotten
 // has an end that we shall hear of.
-func (o *Outbox) giveUp(ctx context.Context, d pending.DeadQuestion) error {
+func (o *Outbox) giveUp(ctx context.Context, d pending.ObsoleteQuestion) error {
 	if !d.Interrupted {
 		held, err := o.Current().QuestionRequests(ctx, d.Directory)
 		if err != nil {

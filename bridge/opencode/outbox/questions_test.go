@@ -139,7 +139,7 @@ func TestAnswersGivenWhileOpenCodeIsAwayResumeTheTurn(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1")
-	s.Refusing("POST", "/reply", 1000, 500) // it is dying
+	s.RefuseNext("POST", "/reply", 1000, 500) // it is dying
 	s.answerBoth(chat, "que_1")
 	is.True(len(s.repliesTo("que_1")) > 0)
 	s.restarted(r)
@@ -168,8 +168,8 @@ func TestAnswersThatOpenCodeTookUnheardAreNoInterruption(t *testing.T) {
 			told := map[bool]string{false: "/que_1/reply", true: "/que_1/reject"}[after.rejected]
 			expect.Eventually(t, "OpenCode gets it", func() bool { return len(s.Requests("POST", told)) == 1 })
 			s.Reconnected(r, func() {
-				s.Miss(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", after.state))...)
-				s.Miss(bridgetest.Plain("session.status", after.status))
+				s.AppendUnsent(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", after.state))...)
+				s.AppendUnsent(bridgetest.Plain("session.status", after.status))
 			})
 			q := s.questionRow("que_1")
 			is.Equal(q.Status == projections.QuestionRejected, after.rejected)
@@ -188,9 +188,9 @@ func TestAQuestionAnsweredElsewhereUnheardExpires(t *testing.T) {
 	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1")
 	s.Reconnected(r, func() {
-		s.Miss(s.Durably("ses_1", "message.part.updated", questionTool("ses_1",
+		s.AppendUnsent(s.Durably("ses_1", "message.part.updated", questionTool("ses_1",
 			`{"status":"completed","output":"User has answered"}`))...)
-		s.Miss(bridgetest.Plain("question.replied", `{"sessionID":"ses_1","requestID":"que_1","answers":[["a"],["b"]]}`),
+		s.AppendUnsent(bridgetest.Plain("question.replied", `{"sessionID":"ses_1","requestID":"que_1","answers":[["a"],["b"]]}`),
 			bridgetest.Plain("session.status", bridgetest.Idle))
 	})
 	is.Equal(facts[events.QuestionExpired](s, chat),
@@ -296,7 +296,7 @@ func TestAnAbortedQuestionThatOpenCodeKeepsListingIsNotAskedAgain(t *testing.T) 
 	is := is.New(t)
 	s, r := connected(t)
 	chat := s.questioning("ses_1", "que_1")
-	s.Refusing("POST", "/reject", 1, 500) // that it expired does not reach OpenCode
+	s.RefuseNext("POST", "/reject", 1, 500) // that it expired does not reach OpenCode
 	s.abortTurn(chat, "")
 	expect.Eventually(t, "it expires", func() bool { return s.questionRow("que_1").Status == projections.QuestionExpired })
 	s.Reconnected(r, func() {})

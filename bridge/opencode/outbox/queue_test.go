@@ -103,7 +103,7 @@ func TestASteeredMessageIsSentAgainAfterARestart(t *testing.T) {
 	chatID := s.Chat("one")
 	first := s.prompted(1)[0]
 	s.Drained()
-	s.Refusing("POST", "/prompt_async", 1, 503)
+	s.RefuseNext("POST", "/prompt_async", 1, 503)
 	_, _, err := s.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: chatID,
 		Parts: []events.Part{{Type: "text", Text: "two"}}, Delivery: events.DeliverySteer})
 	is.NoErr(err)

@@ -52,7 +52,7 @@ func (o *Outbox) decision(ctx context.Context, p pending.Request) error {
 	}
 	stale := ""
 	if now.Status == projections.PermissionAuthorized {
-		if why, err := o.Permissions.Honoured(ctx, now.Chat, p.EnginePermission); err != nil {
+		if why, err := o.Permissions.CheckApproval(ctx, now.Chat, p.EnginePermission); err != nil {
 			return err
 		} else if why != "" {
 			return o.void(ctx, p, now.Interrupted, why)

@@ -55,7 +55,7 @@ func TestAReplyIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	is := is.New(t)
 	s, _ := connected(t)
 	s.Asking("ses_1", "per_1")
-	s.Refusing("POST", "/reply", 2, 500)
+	s.RefuseNext("POST", "/reply", 2, 500)
 	s.Decide("per_1", events.Authorized, "")
 	expect.Eventually(t, "it is taken", func() bool { return s.Permission("per_1").Replied })
 	is.Equal(len(s.repliesTo("per_1")), 3)
@@ -151,7 +151,7 @@ func TestAnApprovalOfAFileThatChangedIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	s, _ := connected(t)
 	s.Asking("ses_1", "per_1")
 	s.changing("per_1")
-	s.Refusing("POST", "/reply", 2, 500)
+	s.RefuseNext("POST", "/reply", 2, 500)
 	s.Decide("per_1", events.Authorized, "")
 	expect.Eventually(t, "it is taken", func() bool {
 		return len(facts[events.PermissionExpired](s, s.ChatOf("ses_1"))) == 1
@@ -304,7 +304,7 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 		bridgetest.Plain("question.asked", bridgetest.Question("que_2", "ses_1")))
 	s.Drained()
 	chat := s.ChatOf("ses_1")
-	s.Refusing("POST", "/reply", 1, 500)
+	s.RefuseNext("POST", "/reply", 1, 500)
 	s.answerQuestion(chat, "que_1", 1, false, "second")
 	for range 20 { // a while
 		s.Drained()

@@ -21,7 +21,7 @@ func (o *Outbox) CarryOut(ctx context.Context) error {
 		return err
 	}
 	s := &schedule{
-		Outbox: o, ended: make(chan attempt), busy: map[string]bool{}, sending: map[string]string{}, tried: map[string]tried{},
+		Outbox: o, ended: make(chan attempt), busy: map[string]bool{}, sending: map[string]string{}, attempts: map[string]attemptState{},
 	}
 	for {
 		if err := o.WaitConnected(ctx); err != nil { // a try without OpenCode is wasted
@@ -39,10 +39,10 @@ func (o *Outbox) CarryOut(ctx context.Context) error {
 // schedule decides which effects to try, and when. A new process needs none of its state.
 type schedule struct {
 	*Outbox
-	ended   chan attempt
-	busy    map[string]bool   // chats with an effect under way
-	sending map[string]string // owners of the chats with a message under way, by chat
-	tried   map[string]tried  // open effects that were tried, by key
+	ended    chan attempt
+	busy     map[string]bool         // chats with an effect under way
+	sending  map[string]string       // owners of the chats with a message under way, by chat
+	attempts map[string]attemptState // open effects that were tried, by key
 
 	// The state when the open effects were listed last.
 	now         time.Time
@@ -61,7 +61,7 @@ type effect struct {
 	message *pending.Message // of a message
 	try     func(context.Context) error
 	pause   time.Duration // before the next try
-	tried
+	attemptState
 }
 
 // effectKind says what an effect waits for.
@@ -82,16 +82,16 @@ type attempt struct {
 	err         error
 }
 
-// tried holds the results of the tries of an open effect, and when it may be tried again.
-type tried struct {
+// attemptState holds the results of the tries of an open effect, and when it may be tried again.
+type attemptState struct {
 	times int
 	after time.Time
 	taken bool // the try succeeded; the event that ends the effect is still to come
 
-	looked bool      // the budgets were checked, which comes before a message is sent
-	held   bool      // a budget holds the message back
-	at     time.Time // when the budgets were checked
-	woken  uint64    // the value of Model.Woken at the check
+	budgetsChecked bool      // the budgets were checked, which comes before a message is sent
+	held           bool      // a budget holds the message back
+	at             time.Time // when the budgets were checked
+	woken          uint64    // the value of Model.Woken at the check
 }
 
 // lookTime is how long a check that found no budget in the way stays valid, even if the read model has changed since.
@@ -138,7 +138,7 @@ func (s *schedule) start(ctx context.Context) error {
 // openEffects lists the open effects in log order. It reads the commands last, so that the list has each command
 // before a listed message.
 func (s *schedule) openEffects(ctx context.Context) (open []effect, err error) {
-	known := map[string]tried{}
+	known := map[string]attemptState{}
 	for _, list := range []func(context.Context) ([]effect, error){s.messages, s.decisions, s.questions, s.commands} {
 		effects, err := list(ctx)
 		if err != nil {
@@ -146,13 +146,13 @@ func (s *schedule) openEffects(ctx context.Context) (open []effect, err error) {
 		}
 		for _, e := range effects {
 			if _, twice := known[e.key]; !twice {
-				e.tried = s.tried[e.key]
-				known[e.key] = e.tried
+				e.attemptState = s.attempts[e.key]
+				known[e.key] = e.attemptState
 				open = append(open, e)
 			}
 		}
 	}
-	s.tried = known // drops effects that are not open any more
+	s.attempts = known // drops effects that are not open any more
 	slices.SortStableFunc(open, func(a, b effect) int { return cmp.Compare(a.seq, b.seq) })
 	return open, nil
 }
@@ -241,10 +241,10 @@ func (s *schedule) mayStart(e *effect, c *chatEffects, isLater bool, running map
 		if c.aborting {
 			return false
 		}
-		isFree := e.looked && !e.held && (e.woken == s.woken || s.now.Sub(e.at) < lookTime)
+		isFree := e.budgetsChecked && !e.held && (e.woken == s.woken || s.now.Sub(e.at) < lookTime)
 		if !isFree {
-			e.try = func(ctx context.Context) error { return s.look(ctx, *m) }
-			return !e.looked || e.woken != s.woken
+			e.try = func(ctx context.Context) error { return s.checkBudgets(ctx, *m) }
+			return !e.budgetsChecked || e.woken != s.woken
 		}
 	}
 	if m.Free {
@@ -284,7 +284,7 @@ func (s *schedule) wait(ctx context.Context) error {
 	go func() { awake <- s.Model.Awake(waiting, s.woken) }()
 	tomorrow := s.now.Add(untilTomorrow(s.now))
 	next := tomorrow
-	for _, t := range s.tried {
+	for _, t := range s.attempts {
 		if t.after.After(s.now) && t.after.Before(next) {
 			next = t.after
 		}
@@ -294,9 +294,9 @@ func (s *schedule) wait(ctx context.Context) error {
 		s.end(a)
 	case <-awake:
 	case <-s.reconnected: // a new OpenCode may accept effects that failed before, so do not wait
-		for key, t := range s.tried {
+		for key, t := range s.attempts {
 			t.after = time.Time{}
-			s.tried[key] = t
+			s.attempts[key] = t
 		}
 	case <-time.After(max(0, time.Until(next))):
 	}
@@ -309,9 +309,9 @@ func (s *schedule) wait(ctx context.Context) error {
 		}
 	}
 	if !time.Now().Before(tomorrow) { // daily budgets start from zero
-		for key, t := range s.tried {
-			t.looked = false
-			s.tried[key] = t
+		for key, t := range s.attempts {
+			t.budgetsChecked = false
+			s.attempts[key] = t
 		}
 	}
 	return ctx.Err()
@@ -325,13 +325,13 @@ func (s *schedule) end(a attempt) {
 	if a.kind == messageKind {
 		delete(s.sending, a.chat)
 	}
-	t := s.tried[a.key]
-	switch l := (looked{}); {
+	t := s.attempts[a.key]
+	switch l := (budgetCheck{}); {
 	case a.err == nil:
 		t.taken = true
 	case errors.Is(a.err, errChanged): // the next look at the queue decides
 	case errors.As(a.err, &l) && l.err == nil:
-		t.looked, t.held, t.at, t.woken = true, l.held, time.Now(), s.woken
+		t.budgetsChecked, t.held, t.at, t.woken = true, l.held, time.Now(), s.woken
 	case errors.As(a.err, &l): // the message was not sent, so this does not count as a try
 		s.Logger.Warn("look at budgets", "chat", a.chat, "message", a.message.ID, "err", l.err)
 		t.after = time.Now().Add(s.Pause)
@@ -344,7 +344,7 @@ func (s *schedule) end(a attempt) {
 		default:
 		}
 	}
-	s.tried[a.key] = t
+	s.attempts[a.key] = t
 }
 
 // commands lists the open aborts, reverts and forks. A fork is an effect of the new chat, so other effects of the
@@ -375,7 +375,7 @@ func (o *Outbox) endEarlierEffects(ctx context.Context) error {
 	}
 	until := map[string]uint64{}
 	for _, kind := range []string{effects.Abort, effects.Revert, effects.Fork} { // names of those consumers
-		if until[kind], err = o.Log.Worked(ctx, kind); err != nil {
+		if until[kind], err = o.Log.LastAcked(ctx, kind); err != nil {
 			return fmt.Errorf("find out which effects were carried out: %w", err)
 		}
 	}

@@ -55,7 +55,7 @@ func TestAnAbortAloneOvertakes(t *testing.T) {
 	t.Parallel()
 	s, _ := connected(t)
 	chat, _ := s.forkable()
-	s.Refusing("POST", "/revert", 1<<20, 500)
+	s.RefuseNext("POST", "/revert", 1<<20, 500)
 	s.revert(chat, "msg_1")
 	expect.Eventually(t, "it is tried again", func() bool { return len(s.Requests("POST", "/revert")) > 1 })
 	s.fork(chat)
@@ -65,8 +65,8 @@ func TestAnAbortAloneOvertakes(t *testing.T) {
 	is.New(t).Equal([]int{len(s.promptsReceived()), len(s.Requests("POST", "/fork"))}, []int{1, 0})
 }
 
-// told are the requests that change something in OpenCode.
-func (s *system) told() (all []string) {
+// triedEffects are the requests that change something in OpenCode.
+func (s *system) triedEffects() (all []string) {
 	for _, r := range s.Requests("POST", "") {
 		if r.Path != "/pocketcoder/history" {
 			all = append(all, r.Path)
@@ -88,7 +88,7 @@ func TestTheLogAloneSaysWhatIsToBeDone(t *testing.T) {
 	s.abortTurn(chat, "")
 	s.revert(chat, "msg_1")
 	s.revert(chat, "")
-	s.Refusing("POST", "/revert", 1, 400)
+	s.RefuseNext("POST", "/revert", 1, 400)
 	s.revert(chat, "msg_2") // is refused
 	into := s.fork(chat)
 	ended := func() int {
@@ -101,7 +101,7 @@ func TestTheLogAloneSaysWhatIsToBeDone(t *testing.T) {
 	is.Equal(len(facts[events.EffectFailed](s, chat)), 1)
 	r.Stop()
 	s.revert(chat, "msg_3") // is open
-	before := s.told()
+	before := s.triedEffects()
 
 	js, err := jetstream.New(s.NC)
 	is.NoErr(err)
@@ -118,7 +118,8 @@ func TestTheLogAloneSaysWhatIsToBeDone(t *testing.T) {
 	s.Submit(chat, "goes on")
 	s.prompted(2)
 	s.Drained()
-	is.Equal(s.told()[len(before):], []string{"/session/" + session + "/revert", "/session/" + session + "/prompt_async"})
+	is.Equal(s.triedEffects()[len(before):], []string{"/session/" + session + "/revert",
+		"/session/" + session + "/prompt_async"})
 }
 
 func TestARevertThatOpenCodeHasDoneIsNotRepeated(t *testing.T) {
@@ -127,7 +128,7 @@ func TestARevertThatOpenCodeHasDoneIsNotRepeated(t *testing.T) {
 	chat, session := s.forkable()
 	r.Stop()
 	s.revert(chat, "msg_1") // and an earlier try reached OpenCode, whose answer was lost
-	s.Miss(s.Durably(session, "session.updated",
+	s.AppendUnsent(s.Durably(session, "session.updated",
 		fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"directory":"/workspace","title":"t","revert":{"messageID":"msg_1"}}}`,
 			session, session))...)
 	s.Start().Connected()
@@ -152,7 +153,7 @@ func TestWhatAnEarlierVersionHasCarriedOutIsDone(t *testing.T) {
 		go s.Log.Work(ctx, worker, filter, func(context.Context, events.Event) error { return nil },
 			func(events.Event, error) {})
 		expect.Eventually(t, "its work is done", func() bool {
-			done, err := s.Log.Worked(t.Context(), worker)
+			done, err := s.Log.LastAcked(t.Context(), worker)
 			is.NoErr(err)
 			return done >= until
 		})

@@ -40,7 +40,7 @@ func (s *Sender) client(endpoint string) (*http.Client, error) {
 	s.clients.open()
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" {
-		return nil, Permanent{Reason: "the endpoint is no URL"}
+		return nil, PermanentError{Reason: "the endpoint is no URL"}
 	}
 	switch {
 	case u.Scheme == "https" && s.AllowPrivate:
@@ -50,7 +50,7 @@ func (s *Sender) client(endpoint string) (*http.Client, error) {
 	case u.Scheme == "http" && s.AllowPrivate:
 		return s.clients.private, nil
 	}
-	return nil, Permanent{Reason: "the endpoint must be https"}
+	return nil, PermanentError{Reason: "the endpoint must be https"}
 }
 
 func (c *clients) open() {

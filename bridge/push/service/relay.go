@@ -24,7 +24,7 @@ var relayClient = guarded(func(netip.Addr) error { return nil })
 // what is done with is not sent.
 func (s *Sender) sendRelay(ctx context.Context, d Device, m Message) error {
 	if s.Relay.URL == "" {
-		return Permanent{Reason: "there is no relay for fcm: see --push-relay"}
+		return PermanentError{Reason: "there is no relay for fcm: see --push-relay"}
 	}
 	if m.Done {
 		return nil
@@ -35,7 +35,7 @@ func (s *Sender) sendRelay(ctx context.Context, d Device, m Message) error {
 			"permission": m.Permission, "id": m.ID,
 		})))
 	if err != nil {
-		return Permanent{Reason: "the relay's address is no URL"}
+		return PermanentError{Reason: "the relay's address is no URL"}
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if s.Relay.Secret != "" {
@@ -44,8 +44,8 @@ func (s *Sender) sendRelay(ctx context.Context, d Device, m Message) error {
 	resp, err := relayClient.Do(r)
 	err = judge(resp, err)
 	// the relay is missing, not the device
-	if final := (Permanent{}); errors.As(err, &final) && resp != nil && resp.StatusCode == http.StatusNotFound {
-		return Permanent{Reason: final.Reason}
+	if final := (PermanentError{}); errors.As(err, &final) && resp != nil && resp.StatusCode == http.StatusNotFound {
+		return PermanentError{Reason: final.Reason}
 	}
 	return err
 }

@@ -56,13 +56,13 @@ type Message struct {
 	Done    bool // what the notice asked for is decided
 }
 
-// Permanent is an error that trying again does not mend.
-type Permanent struct {
+// PermanentError is an error that trying again does not mend.
+type PermanentError struct {
 	Reason string
 	Gone   bool // the push service does not know the device any more
 }
 
-func (e Permanent) Error() string { return e.Reason }
+func (e PermanentError) Error() string { return e.Reason }
 
 // Send hands a message to the device's push service.
 func (s *Sender) Send(ctx context.Context, d Device, m Message) error {
@@ -74,7 +74,7 @@ func (s *Sender) Send(ctx context.Context, d Device, m Message) error {
 	case FCM:
 		return s.sendRelay(ctx, d, m)
 	}
-	return Permanent{Reason: fmt.Sprintf("there is no push service %q", d.Service)}
+	return PermanentError{Reason: fmt.Sprintf("there is no push service %q", d.Service)}
 }
 
 // Host is that of the device's push service: all of an endpoint that may be told.
@@ -109,13 +109,13 @@ func judge(resp *http.Response, err error) error {
 	case code < 300:
 		return nil
 	case code < 400:
-		return Permanent{Reason: fmt.Sprintf("%s: it redirects, which is not followed", status(resp))}
+		return PermanentError{Reason: fmt.Sprintf("%s: it redirects, which is not followed", status(resp))}
 	case code == http.StatusNotFound, code == http.StatusGone:
-		return Permanent{Reason: status(resp), Gone: true}
+		return PermanentError{Reason: status(resp), Gone: true}
 	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
 		return errors.New(status(resp))
 	default:
-		return Permanent{Reason: status(resp)}
+		return PermanentError{Reason: status(resp)}
 	}
 }
 
@@ -130,8 +130,8 @@ func withoutURL(err error) error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	if forbidden := (egress.Forbidden{}); errors.As(err, &forbidden) {
-		return Permanent{Reason: "the endpoint is not allowed: " + forbidden.Error()}
+	if forbidden := (egress.ForbiddenError{}); errors.As(err, &forbidden) {
+		return PermanentError{Reason: "the endpoint is not allowed: " + forbidden.Error()}
 	}
 	return err
 }

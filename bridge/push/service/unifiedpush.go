@@ -73,7 +73,7 @@ func (s *Sender) sendUnifiedPush(ctx context.Context, d Device, m Message) error
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.Token, bytes.NewReader(events.MustEncode(s.payload(m))))
 	if err != nil {
-		return Permanent{Reason: "the endpoint is no URL"}
+		return PermanentError{Reason: "the endpoint is no URL"}
 	}
 	priority, tags := "high", "raised_hand"
 	switch m.Type {
@@ -116,11 +116,11 @@ func ntfyActions(buttons []Button) string {
 func (s *Sender) clear(ctx context.Context, client *http.Client, endpoint, id string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return Permanent{Reason: "the endpoint is no URL"}
+		return PermanentError{Reason: "the endpoint is no URL"}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, u.JoinPath(id, "clear").String(), nil)
 	if err != nil {
-		return Permanent{Reason: "the endpoint is no URL"}
+		return PermanentError{Reason: "the endpoint is no URL"}
 	}
 	return judge(client.Do(r))
 }

@@ -69,7 +69,7 @@ func createVAPID(file string) (v VAPID, err error) {
 func subscription(token string) (s webpush.Subscription, err error) {
 	if err := json.Unmarshal([]byte(token), &s); err != nil || s.Endpoint == "" || s.Keys.Auth == "" ||
 		s.Keys.P256dh == "" {
-		return s, Permanent{Reason: "the push_token is no subscription with endpoint, keys.auth and keys.p256dh"}
+		return s, PermanentError{Reason: "the push_token is no subscription with endpoint, keys.auth and keys.p256dh"}
 	}
 	return s, nil
 }
@@ -98,7 +98,7 @@ func (s *Sender) sendWebPush(ctx context.Context, d Device, m Message) error {
 	}
 	resp, err := webpush.SendNotificationWithContext(ctx, events.MustEncode(body), &browser, &o)
 	if err != nil && !errors.As(err, new(*url.Error)) { // it was not sent at all: a key of the subscription is none
-		return Permanent{Reason: "the push_token is no subscription: " + err.Error()}
+		return PermanentError{Reason: "the push_token is no subscription: " + err.Error()}
 	}
 	return judge(resp, err)
 }

@@ -119,7 +119,7 @@ func (s *Server) Compare(ctx context.Context) error {
 	if err := store.Move(string(s.o.Data), dir); err != nil {
 		return err
 	}
-	return s.Renewed()
+	return s.MarkReadModelsRenewed()
 }
 
 // Run compares the log with its note, and the files of the embedded server with their checksums, until ctx ends.

@@ -133,18 +133,18 @@ func TestReadModelsDoNotKeepWhatTheLogHasLost(t *testing.T) {
 	expect.Contains(t, s.Trouble(), "event #3 is lost")
 	is.Equal(s.model.Seq(), uint64(0)) // it begins anew
 	is.Equal(s.append(t, "four"), uint64(4))
-	old := s.Lost()[0].Directory
+	old := s.Losses()[0].Directory
 	is.Equal(store.Applied(t.Context(), old), uint64(3)) // the report on what is lost
 	s.close(t, 4)
 
 	s = open(t, d)
 	is.Equal(s.model.Seq(), uint64(4)) // and goes on
-	is.Equal(len(s.Lost()), 1)
+	is.Equal(len(s.Losses()), 1)
 
 	flip(t, d, "EVENTS", 60) // its first file, while it runs
 	is.NoErr(s.Embedded.Reopen(t.Context()))
-	is.Equal(len(s.Lost()), 2)
-	expect.Contains(t, s.Lost()[1].String(), "event #2 is lost")
+	is.Equal(len(s.Losses()), 2)
+	expect.Contains(t, s.Losses()[1].String(), "event #2 is lost")
 	s.log.Reopened()
 	is.Equal(s.append(t, "five"), uint64(5))
 }

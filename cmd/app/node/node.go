@@ -90,7 +90,7 @@ func refusalOf(err error) error {
 
 // ask gives a command to the node with the engine.
 func (g *Engine) ask(ctx context.Context, name string, command any) (handlers.Accepted, error) {
-	a, err := handlers.GiveEngine(ctx, g.Conn, g.ID, name, command)
+	a, err := handlers.SendToEngine(ctx, g.Conn, g.ID, name, command)
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) {
 		err = errors.Join(api.ErrUnavailable, err)
 	}

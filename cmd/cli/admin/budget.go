@@ -72,21 +72,22 @@ func (b *budgetCommand) make(ctx context.Context, args []string) error {
 		}
 	}
 	b.set.Name = args[0]
-	return b.Do(ctx, "budget.set", budgets.Set{Command: client.NewCommand(), Budget: b.set})
+	return b.Do(ctx, "budget.set", budgets.SetBudget{Command: client.NewCommand(), Budget: b.set})
 }
 
 func (b *budgetCommand) clear(ctx context.Context, args []string) error {
-	return b.Do(ctx, "budget.clear", budgets.Clear{Command: client.NewCommand(), Name: args[0]})
+	return b.Do(ctx, "budget.clear", budgets.ClearBudget{Command: client.NewCommand(), Name: args[0]})
 }
 
-// shownBudget is a budget with what was spent of it; of one that is each chat's by itself that is nothing to tell here.
-type shownBudget struct {
+// budgetStatus is a budget with what was spent of it; of one that is each chat's by itself that is nothing to tell
+// here.
+type budgetStatus struct {
 	budgets.Budget
 	Spent *spending.Spending `json:"spent,omitempty"`
 }
 
 func (b *budgetCommand) list(ctx context.Context, _ []string) error {
-	all, err := client.Give[[]shownBudget](ctx, b.System, "budget.list", struct{}{})
+	all, err := client.Give[[]budgetStatus](ctx, b.System, "budget.list", struct{}{})
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 	}
 	const empty = "no budgets; make one with: pocketcoder budget set NAME --cost 10"
 	return cli.PrintList(b.env, b.asJSON, all, empty, "NAME\tSCOPE\tCHAT\tUSER\tCOST\tTOKENS\tSTATE",
-		func(s shownBudget) []string {
+		func(s budgetStatus) []string {
 			cost, tokens := "", ""
 			if s.Spent != nil {
 				cost, tokens = amount(s.Spent.Cost)+" of ", amount(float64(s.Spent.Tokens))+" of "

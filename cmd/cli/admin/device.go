@@ -66,7 +66,7 @@ func (d *deviceCommand) add(ctx context.Context, args []string) error {
 	if len(args) > 1 {
 		address = args[1]
 	}
-	a, err := handlers.Give(ctx, d.Conn, "device.add", record.AddDevice{Command: client.NewCommand(), User: owner.ID,
+	a, err := handlers.Send(ctx, d.Conn, "device.add", record.AddDevice{Command: client.NewCommand(), User: owner.ID,
 		Name: args[0], URL: address})
 	if err != nil {
 		return err

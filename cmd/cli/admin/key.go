@@ -72,7 +72,7 @@ func (k *keyCommand) add(ctx context.Context, args []string) error {
 	if k.lasts > 0 {
 		c.Expires = time.Now().Add(k.lasts)
 	}
-	a, err := handlers.Give(ctx, k.Conn, "key.add", c)
+	a, err := handlers.Send(ctx, k.Conn, "key.add", c)
 	if err != nil {
 		return err
 	}

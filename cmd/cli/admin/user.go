@@ -145,7 +145,7 @@ func (u *userCommand) sessions(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	all, err := client.Give[[]account.Session](ctx, u.System, "user.sessions", account.OfAccount{Account: a.ID})
+	all, err := client.Give[[]account.Session](ctx, u.System, "user.sessions", account.AccountQuery{Account: a.ID})
 	if err != nil {
 		return err
 	}

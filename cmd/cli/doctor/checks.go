@@ -272,7 +272,7 @@ const namedEvents = 5
 // checkLosses names what the log has lost.
 func checkLosses(d datadir.Dir) check {
 	c := check{Name: "log", State: checkOK, Found: "no loss is known", For: "keeping every event"}
-	losses, err := recovery.Lost(string(d))
+	losses, err := recovery.Losses(string(d))
 	if err != nil {
 		c.State, c.Found, c.Get = checkWrong, err.Error(), "start the system once: it begins a new note"
 		return c

@@ -52,12 +52,12 @@ func runLogs(ctx context.Context, env cli.Environment, args []string) error {
 	if err := s.Query(ctx, "execution", map[string]any{"execution": exec}, &x); err != nil {
 		return err
 	}
-	return newPrinted(s.Log, env, x).show(ctx, *follow)
+	return newOutputPrinter(s.Log, env, x).show(ctx, *follow)
 }
 
-// printed shows what a command printed, every byte once: the fragments that come while it runs, and what is stored
-// when it has ended of what no fragment had.
-type printed struct {
+// outputPrinter shows what a command printed, every byte once: the fragments that come while it runs, and what is
+// stored when it has ended of what no fragment had.
+type outputPrinter struct {
 	log     *log.Log
 	run     projections.Run
 	follows bool // to the end, with which comes what is stored
@@ -75,12 +75,12 @@ type printedStream struct {
 	cleaner printable.Cleaner
 }
 
-func newPrinted(log *log.Log, env cli.Environment, x projections.Run) *printed {
-	return &printed{log: log, run: x, notes: env.Stderr, streams: map[string]*printedStream{"stdout": {to: env.Stdout},
+func newOutputPrinter(log *log.Log, env cli.Environment, x projections.Run) *outputPrinter {
+	return &outputPrinter{log: log, run: x, notes: env.Stderr, streams: map[string]*printedStream{"stdout": {to: env.Stdout},
 		"stderr": {to: env.Stderr}}}
 }
 
-func (p *printed) show(ctx context.Context, follow bool) error {
+func (p *outputPrinter) show(ctx context.Context, follow bool) error {
 	if p.run.Private {
 		_, err := fmt.Fprintln(p.notes, "it is private: its output is not recorded")
 		return err
@@ -109,7 +109,7 @@ func (p *printed) show(ctx context.Context, follow bool) error {
 
 // fragment shows what is new in a fragment. What is missing before it is said. Of a stream's beginning, which is too
 // old, nobody waits for the end; behind a later gap, whoever follows has to: what is stored then fills it.
-func (p *printed) fragment(d log.Delta) error {
+func (p *outputPrinter) fragment(d log.Delta) error {
 	s := p.streams[d.Stream]
 	if s == nil || s.waits || s.bytes >= d.Offset+int64(len(d.Data)) {
 		return nil
@@ -138,7 +138,7 @@ func (s *printedStream) write(b []byte) error {
 }
 
 // follow shows the fragments there are and those that come, until the command has ended.
-func (p *printed) follow(ctx context.Context, subject string) error {
+func (p *outputPrinter) follow(ctx context.Context, subject string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	fragments, ended, failed := make(chan log.Delta), make(chan events.ExecFinished, 1), make(chan error, 2)
@@ -173,7 +173,7 @@ func (p *printed) follow(ctx context.Context, subject string) error {
 }
 
 // finish shows what is stored and was not shown, and how the command ended.
-func (p *printed) finish(ctx context.Context, d events.ExecFinished) error {
+func (p *outputPrinter) finish(ctx context.Context, d events.ExecFinished) error {
 	for i, out := range []events.Output{d.Stdout, d.Stderr} {
 		if err := p.streams[printedStreams[i]].rest(ctx, p.log, out); err != nil {
 			return err
@@ -216,7 +216,7 @@ func (s *printedStream) rest(ctx context.Context, log *log.Log, out events.Outpu
 	}
 }
 
-func (p *printed) flush() (err error) {
+func (p *outputPrinter) flush() (err error) {
 	for _, name := range printedStreams {
 		s := p.streams[name]
 		_, failed := io.WriteString(s.to, s.cleaner.Flush())

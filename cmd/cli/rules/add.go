@@ -98,7 +98,7 @@ func addRule(ctx context.Context, s *client.System, env cli.Environment, rule po
 	for name, value := range fields {
 		set[name], _ = json.Marshal(value) // a text
 	}
-	a, err := handlers.Give(ctx, s.Conn, "record.save", record.Save{
+	a, err := handlers.Send(ctx, s.Conn, "record.save", record.Save{
 		Command: client.NewCommand(), Collection: ruleCollections[0], Set: set, New: true, Upsert: true,
 	})
 	if err != nil {

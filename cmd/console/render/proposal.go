@@ -16,7 +16,7 @@ import (
 const shownCommands = 8
 
 // Proposal shows the rules that would be made from a request, and what they would have allowed.
-func (r *Renderer) Proposal(w permission.Always, p permission.Proposal) {
+func (r *Renderer) Proposal(w permission.AllowAlways, p permission.Proposal) {
 	for _, rule := range p.Rules {
 		r.Note("", Bold, "  from now on%s: %s", ruleReach(w), rule)
 	}
@@ -26,7 +26,7 @@ func (r *Renderer) Proposal(w permission.Always, p permission.Proposal) {
 }
 
 // ruleReach says for whom a rule is, and how long.
-func ruleReach(w permission.Always) string {
+func ruleReach(w permission.AllowAlways) string {
 	text := map[string]string{permission.ScopeChat: ", in this chat", permission.ScopeAgent: ", for this agent",
 		permission.ScopeAll: ", everywhere"}[w.Scope]
 	if w.For != "" {

@@ -83,7 +83,7 @@ func (t *Turn) End() End {
 
 // Whose returns projections.TurnUser or projections.TurnAssistant: the side that must act.
 func (t *Turn) Whose() string {
-	if len(t.fresh) > 0 || !turnstate.Over(t.session.State(false, len(t.outbox) > 0)) {
+	if len(t.fresh) > 0 || !turnstate.Ended(t.session.State(false, len(t.outbox) > 0)) {
 		return projections.TurnAssistant
 	}
 	return projections.TurnUser

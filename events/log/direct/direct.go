@@ -94,8 +94,8 @@ func (r Reader) newRequester(stream string) (*requester, error) {
 
 func (q *requester) close() { _ = q.sub.Unsubscribe() } // it fails only if the connection is closed
 
-// ending is the end of the answers to a request.
-type ending struct {
+// endOfAnswer is the end of the answers to a request.
+type endOfAnswer struct {
 	none string // why there are no messages; empty if there are
 	left int    // number of messages that match and were not sent
 	upTo uint64 // to a request of the last messages: the last sequence of the stream when the server looked
@@ -104,7 +104,7 @@ type ending struct {
 // request sends a request and calls fn with each message of the answer. For a patient reader it repeats the request
 // until an answer comes.
 func (q *requester) request(ctx context.Context, request map[string]any,
-	fn func(*nats.Msg, uint64) error) (end ending, err error) {
+	fn func(*nats.Msg, uint64) error) (end endOfAnswer, err error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return end, err
@@ -130,21 +130,23 @@ var answerTime = 9 * time.Second
 // errSilent means that no answer came within the time.
 var errSilent = fmt.Errorf("the log does not answer: %w", context.DeadlineExceeded)
 
-type patientKey struct{}
+type noTimeoutKey struct{}
 
 // Patient returns a context whose readers wait for the server without a limit. A server that is busy can take long to
 // find the few events of a filter among millions.
-func Patient(ctx context.Context) context.Context { return context.WithValue(ctx, patientKey{}, true) }
+func Patient(ctx context.Context) context.Context {
+	return context.WithValue(ctx, noTimeoutKey{}, true)
+}
 
 func isPatient(ctx context.Context) bool {
-	patient, _ := ctx.Value(patientKey{}).(bool)
+	patient, _ := ctx.Value(noTimeoutKey{}).(bool)
 	return patient
 }
 
 // receive receives the answers to one request: messages with their sequence in a header, then an empty message with a
 // status: 204 at the end, 404 if there are no messages.
 func (q *requester) receive(ctx context.Context, wait time.Duration,
-	fn func(*nats.Msg, uint64) error) (end ending, err error) {
+	fn func(*nats.Msg, uint64) error) (end endOfAnswer, err error) {
 	for {
 		m, err := q.next(ctx, wait)
 		if err != nil {

@@ -56,8 +56,8 @@ func Open(t testing.TB) *Handlers {
 	return h
 }
 
-// Keeps makes or changes a record that is a rule, and gives the place of that.
-func Keeps(t testing.TB, h *Handlers, collection, id, fields string) uint64 {
+// SaveRecord makes or changes a record that is a rule, and gives the place of that.
+func SaveRecord(t testing.TB, h *Handlers, collection, id, fields string) uint64 {
 	t.Helper()
 	is := is.New(t)
 	e, err := events.NewConfig(collection, id, handlerstest.Alice, events.Saved{Fields: json.RawMessage(fields)})
@@ -67,15 +67,16 @@ func Keeps(t testing.TB, h *Handlers, collection, id, fields string) uint64 {
 	return seq
 }
 
-func Drops(t testing.TB, h *Handlers, collection, id string) {
+func DeleteRecord(t testing.TB, h *Handlers, collection, id string) {
 	t.Helper()
 	is := is.New(t)
 	_, err := h.Records.Delete(t.Context(), record.Delete{Collection: collection, Record: id})
 	is.NoErr(err)
 }
 
-// Intends is a request for a command, as an agent makes it over the API; it names a session and a call of OpenCode's.
-func Intends(id, command string) permission.Submit {
+// SubmitBash is a request for a command, as an agent makes it over the API; it names a session and a call of
+// OpenCode's.
+func SubmitBash(id, command string) permission.Submit {
 	metadata, _ := json.Marshal(map[string]string{"command": command})
 	return permission.Submit{
 		Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: id, Type: "bash", Patterns: []string{command}, Metadata: metadata,
@@ -206,9 +207,9 @@ func (g *RunningGate) call(ctx context.Context, _ string, tool events.Call, _ ti
 	return c, cwd != ""
 }
 
-// Looked waits until the gate has looked at everything asked so far: asks are looked at in order, and this one is
+// AwaitIdle waits until the gate has looked at everything asked so far: asks are looked at in order, and this one is
 // allowed.
-func (g *RunningGate) Looked() {
+func (g *RunningGate) AwaitIdle() {
 	g.T.Helper()
 	id := "per_" + events.NewID()
 	handlerstest.Happened(g.T, g.Log, "c1", handlerstest.Asks(id, "ses_1", "call_"+id, "todowrite", []string{"*"},
@@ -235,8 +236,8 @@ func (g *RunningGate) Decide(permissionID string, d events.Decision) {
 	is.New(g.T).NoErr(err)
 }
 
-// Kept is the fields of a rule.
-func (g *RunningGate) Kept(id string) (r map[string]any) {
+// Record is the fields of a rule.
+func (g *RunningGate) Record(id string) (r map[string]any) {
 	g.T.Helper()
 	is := is.New(g.T)
 	collection, record, _ := strings.Cut(id, "/")
@@ -250,7 +251,7 @@ func (g *RunningGate) Kept(id string) (r map[string]any) {
 	return r
 }
 
-func (g *RunningGate) Changed(permission string) string {
+func (g *RunningGate) Repeat(permission string) string {
 	g.T.Helper()
 	why, err := g.Permissions.ChangedFiles(g.T.Context(), "c1", permission, g.Directory)
 	is.New(g.T).NoErr(err)

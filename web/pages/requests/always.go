@@ -55,7 +55,7 @@ func (q Requests) saveAlways(_ http.ResponseWriter, r *http.Request, who api.Cal
 		return "", api.BadField("shown_request", "validation_required", texts.NothingShown)
 	}
 	asked := chats.AlwaysRequest{
-		Pattern: r.PostFormValue("pattern"), Scope: r.PostFormValue("scope"), For: r.PostFormValue("for"), Shown: permission.Shown{Request: shown},
+		Pattern: r.PostFormValue("pattern"), Scope: r.PostFormValue("scope"), For: r.PostFormValue("for"), ShownRequest: permission.ShownRequest{Request: shown},
 	}
 	if err := json.Unmarshal([]byte(r.PostFormValue("shown_rules")), &asked.ShownRules); err != nil ||
 		len(asked.ShownRules) == 0 {

@@ -48,7 +48,7 @@ func (s *Site) Visible(ctx context.Context, db dbx.Builder, who api.Caller, coll
 }
 
 // Running reports whether the chat's turn can be stopped.
-func Running(c timeline.Chat) bool { return !turnstate.Over(c.State) }
+func Running(c timeline.Chat) bool { return !turnstate.Ended(c.State) }
 
 // ChatPath is the address of a chat.
 func ChatPath(id string) string { return "/chats/" + id }

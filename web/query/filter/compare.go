@@ -14,18 +14,18 @@ type operand struct {
 	sql     string
 	literal bool // value is known
 	value   any  // string, float64, int, bool or nil
-	nulls   nulls
+	nulls   nullMode
 	nobody  bool // a property of who asks, and nobody is signed in
 	many    bool // it looks at a relation to many
 	all     bool // of which all have to match
 }
 
-// nulls says how an operand that may be NULL meets the empty text.
-type nulls int
+// nullMode says how an operand that may be NULL meets the empty text.
+type nullMode int
 
 const (
-	alike    nulls = iota // NULL and '' are the same
-	distinct              // they are not: JSON
+	alike    nullMode = iota // NULL and '' are the same
+	distinct                 // they are not: JSON
 )
 
 func (o operand) empty() bool { return o.literal && (o.value == nil || o.value == "") }

@@ -65,7 +65,7 @@ func (s *Scope) path(name string, j *joins) (operand, error) {
 		return operand{}, s.invalid("unknown_field", "unknown field %q", name)
 	}
 	w := walk{Scope: s, joins: j, name: name}
-	return w.from(place{collection: s.base, alias: s.alias}, "", segments)
+	return w.from(joinedRow{collection: s.base, alias: s.alias}, "", segments)
 }
 
 // other compiles a field of any record of a collection, related or not. An alias makes it a second one of the same.
@@ -76,7 +76,7 @@ func (s *Scope) other(named string, segments []string, j *joins) (operand, error
 		return operand{}, s.invalid("unknown_field", "unknown collection %q", name)
 	}
 	start := "@collection." + named
-	p, err := s.join(j, start, place{}, c, true, true, nil)
+	p, err := s.join(j, start, joinedRow{}, c, true, true, nil)
 	if err != nil {
 		return operand{}, err
 	}

@@ -16,7 +16,7 @@ type walk struct {
 }
 
 // from follows the segments from a place that path names.
-func (w *walk) from(p place, path string, segments []string) (operand, error) {
+func (w *walk) from(p joinedRow, path string, segments []string) (operand, error) {
 	for i, segment := range segments {
 		if i == len(segments)-1 {
 			return w.field(p, path, segment)
@@ -49,13 +49,14 @@ func (w *walk) missing(segment string) (operand, error) {
 }
 
 // step follows one relation or back-relation.
-func (w *walk) step(p place, f schema.Field, found bool, path, segment string) (next place, ok bool, err error) {
+func (w *walk) step(p joinedRow, f schema.Field, found bool, path, segment string) (next joinedRow, ok bool,
+	err error) {
 	if !found {
 		return w.back(p, path, segment)
 	}
 	to, ok := w.Cat.Get(f.Relation)
 	if f.Kind != schema.Relation || !ok {
-		return place{}, false, nil
+		return joinedRow{}, false, nil
 	}
 	value := p.collection.Column(f, p.alias)
 	next, err = w.join(w.joins, path, p, to, false, false, func(alias string) string {
@@ -64,10 +65,10 @@ func (w *walk) step(p place, f schema.Field, found bool, path, segment string) (
 	return next, true, err
 }
 
-func (w *walk) back(p place, path, segment string) (next place, ok bool, err error) {
+func (w *walk) back(p joinedRow, path, segment string) (next joinedRow, ok bool, err error) {
 	from, f, ok := w.Cat.BackRelation(p.collection, segment)
 	if !ok {
-		return place{}, false, nil
+		return joinedRow{}, false, nil
 	}
 	id := p.collection.IDColumn(p.alias)
 	next, err = w.join(w.joins, path, p, from, true, true, func(alias string) string {
@@ -77,7 +78,7 @@ func (w *walk) back(p place, path, segment string) (next place, ok bool, err err
 }
 
 // field is the end of a path.
-func (w *walk) field(p place, path, segment string) (operand, error) {
+func (w *walk) field(p joinedRow, path, segment string) (operand, error) {
 	name, modifier, err := w.splitModifier(segment)
 	if err != nil {
 		return operand{}, err
@@ -104,7 +105,7 @@ func (w *walk) field(p place, path, segment string) (operand, error) {
 }
 
 // json looks into a JSON field: numbers are places in a list, the others are keys.
-func (w *walk) json(p place, f schema.Field, keys []string) (operand, error) {
+func (w *walk) json(p joinedRow, f schema.Field, keys []string) (operand, error) {
 	var b strings.Builder
 	b.WriteString("$")
 	for _, key := range keys {

@@ -28,18 +28,18 @@ type Scope struct {
 // joins are the related records that conditions look at.
 type joins struct {
 	one, many []string // LEFT JOIN …
-	places    map[string]place
+	places    map[string]joinedRow
 }
 
-// place is a row that a path has reached.
-type place struct {
+// joinedRow is a row that a path has reached.
+type joinedRow struct {
 	collection schema.Collection
 	alias      string
 	many       bool // there may be several
 	all        bool // all of which have to match
 }
 
-func newJoins() *joins { return &joins{places: map[string]place{}} }
+func newJoins() *joins { return &joins{places: map[string]joinedRow{}} }
 
 func (j *joins) sql() string { return strings.Join(j.one, "") + strings.Join(j.many, "") }
 
@@ -126,23 +126,23 @@ func (s *Statement) Rule(c schema.Collection, alias, rule string) (*Scope, error
 }
 
 // join reaches the rows of a collection for which on holds, under the name of the path that leads there.
-func (s *Scope) join(j *joins, path string, from place, to schema.Collection, many, all bool,
-	on func(alias string) string) (place, error) {
+func (s *Scope) join(j *joins, path string, from joinedRow, to schema.Collection, many, all bool,
+	on func(alias string) string) (joinedRow, error) {
 	if p, ok := j.places[path]; ok {
 		return p, nil
 	}
-	p := place{collection: to, alias: s.Statement.alias(), many: from.many || many, all: from.all || all}
+	p := joinedRow{collection: to, alias: s.Statement.alias(), many: from.many || many, all: from.all || all}
 	conditions := to.Conditions(p.alias, s.Tombstones)
 	if on != nil {
 		conditions = append([]string{on(p.alias)}, conditions...)
 	}
 	if !s.sees() {
 		if to.List == nil {
-			return place{}, s.invalid("not_allowed", "only superusers can look at %s", to.Name)
+			return joinedRow{}, s.invalid("not_allowed", "only superusers can look at %s", to.Name)
 		}
 		guard, err := s.Statement.Rule(to, p.alias, *to.List)
 		if err != nil {
-			return place{}, err
+			return joinedRow{}, err
 		}
 		if condition := guard.whole(); condition != "" {
 			conditions = append(conditions, condition)
@@ -155,15 +155,15 @@ func (s *Scope) join(j *joins, path string, from place, to schema.Collection, ma
 }
 
 // joinEach reaches the values of a JSON list.
-func (s *Scope) joinEach(j *joins, path string, from place, all bool, list string) (place, error) {
+func (s *Scope) joinEach(j *joins, path string, from joinedRow, all bool, list string) (joinedRow, error) {
 	if p, ok := j.places[path]; ok {
 		return p, nil
 	}
-	p := place{alias: s.Statement.alias(), many: true, all: from.all || all}
+	p := joinedRow{alias: s.Statement.alias(), many: true, all: from.all || all}
 	return p, s.keep(j, path, p, " LEFT JOIN json_each("+list+") AS "+p.alias)
 }
 
-func (s *Scope) keep(j *joins, path string, p place, sql string) error {
+func (s *Scope) keep(j *joins, path string, p joinedRow, sql string) error {
 	if p.many {
 		j.many = append(j.many, sql)
 	} else {

@@ -10,8 +10,8 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// AskedFor makes OpenCode ask for a command, and gives the id of the ask's record.
-func (s *System) AskedFor(t testing.TB, chat, ask, command string) string {
+// AppendCommandRequest makes OpenCode ask for a command, and gives the id of the ask's record.
+func (s *System) AppendCommandRequest(t testing.TB, chat, ask, command string) string {
 	t.Helper()
 	properties, err := json.Marshal(Object{
 		"id": ask, "sessionID": "ses_" + chat, "permission": "bash", "patterns": []string{command}, "always": []string{command}, "metadata": Object{"command": command},
@@ -19,7 +19,7 @@ func (s *System) AskedFor(t testing.TB, chat, ask, command string) string {
 	})
 	Check(t, err)
 	s.commands.Store("call_"+ask, command)
-	s.Said(t, chat, "permission.asked", string(properties))
+	s.AppendOpenCode(t, chat, "permission.asked", string(properties))
 	return store.RecordID(ask)
 }
 

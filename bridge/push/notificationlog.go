@@ -11,13 +11,14 @@ import (
 	"pocketcoder/events/log"
 )
 
-// told is what the log says of who was told what, by what it is about. The zero value is empty.
-type told struct {
+// notificationLog holds the states of notifications, folded from the log, by the chat, record or account that they
+// are about. The zero value is empty.
+type notificationLog struct {
 	mu sync.Mutex
 	by map[events.Subject]*history
 }
 
-// history is what was told about one chat, record or account, as far as it is folded.
+// history holds the states of the notifications about one chat, record or account.
 type history struct {
 	last  uint64
 	state map[target]state
@@ -26,7 +27,7 @@ type history struct {
 // target is one notification to one device.
 type target struct{ notification, device string }
 
-// state is how far one is.
+// state is the state of a notification to a device.
 type state int
 
 const (
@@ -36,11 +37,11 @@ const (
 	withdrawn // known to this process alone
 )
 
-// maxHistories is how many are kept; beyond, all are folded anew.
+// maxHistories is the maximal number of cached histories. Beyond it, all are folded again.
 const maxHistories = 256
 
-// of brings the history of something up to date and gives the state of what was queued about it.
-func (t *told) of(ctx context.Context, log *log.Log, about events.Subject) (map[target]state, error) {
+// of folds the new events about a subject and returns the states of its notifications.
+func (t *notificationLog) of(ctx context.Context, log *log.Log, about events.Subject) (map[target]state, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := t.by[about]
@@ -59,8 +60,8 @@ func (t *told) of(ctx context.Context, log *log.Log, about events.Subject) (map[
 	return maps.Clone(h.state), nil
 }
 
-// withdraw notes that what was sent was taken back.
-func (t *told) withdraw(about events.Subject, what target) {
+// withdraw records that a sent notification was removed from the device.
+func (t *notificationLog) withdraw(about events.Subject, what target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if h := t.by[about]; h != nil {
@@ -85,7 +86,7 @@ func (h *history) apply(e events.Event) {
 	}
 }
 
-// notifications are the subjects of what is told about something.
+// notifications returns the filter of the notification events about a subject.
 func notifications(about events.Subject) string {
 	const kinds = "notification.*"
 	switch about.Scope {
