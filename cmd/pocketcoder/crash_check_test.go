@@ -152,8 +152,22 @@ func (p *process) checkMessages(t *testing.T, all []events.Event) {
 			}
 			texts[d.Message] = d.Parts[0].Text
 			queued[e.Subject.ID] = append(queued[e.Subject.ID], d.Message)
+		case events.MessageEdited:
+			texts[d.Message] = d.Parts[0].Text
+		case events.MessageMoved:
+			queued[e.Subject.ID] = reordered(queued[e.Subject.ID], d.Message, d.Before)
+		case events.MessageSteered: // no test steers two messages of a chat
+			queued[e.Subject.ID] = reordered(queued[e.Subject.ID], d.Message, queued[e.Subject.ID][0])
+		case events.MessageWithdrawn:
+			if sending[d.Message] > 0 {
+				t.Errorf("#%d: message %s is deleted after it was sent", e.Seq, d.Message)
+			}
+			delete(texts, d.Message)
+			queued[e.Subject.ID] = slices.DeleteFunc(queued[e.Subject.ID], func(id string) bool { return id == d.Message })
 		case events.MessageSending:
-			sending[d.Message]++
+			if sending[d.Message]++; texts[d.Message] == "" {
+				t.Errorf("#%d: message %s is sent after it was deleted", e.Seq, d.Message)
+			}
 			if queue := queued[e.Subject.ID]; len(queue) == 0 || queue[0] != d.Message {
 				t.Errorf("#%d: message %s is sent before %v", e.Seq, d.Message, queue)
 			} else {
@@ -191,6 +205,19 @@ func (p *process) checkMessages(t *testing.T, all []events.Event) {
 			t.Errorf("session %s was sent %q and has %q", session, sent[session], has)
 		}
 	}
+}
+
+// reordered puts a message of a queue before another one, or at the end.
+func reordered(queue []string, message, before string) []string {
+	if message == before {
+		return queue
+	}
+	queue = slices.DeleteFunc(queue, func(id string) bool { return id == message })
+	at := slices.Index(queue, before)
+	if at < 0 {
+		at = len(queue)
+	}
+	return slices.Insert(queue, at, message)
 }
 
 // said lists the user messages among what OpenCode holds, by id and text.

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	chats "pocketcoder/handlers/chat"
+	"pocketcoder/projections"
+)
+
+// queueChange is a command that changes the queue of a chat. A client repeats it under the same id.
+type queueChange struct {
+	name    string
+	command any
+}
+
+// queueing is a chat whose turn runs. Messages 1 to 4 wait in its queue.
+type queueing struct {
+	*process
+	id string
+}
+
+// queueing starts such a chat.
+func (p *process) queueing(t *testing.T, title, script string) queueing {
+	t.Helper()
+	q := queueing{p, p.create(t, title)}
+	for i, text := range []string{script, "@@say one", "@@say two", "@@say three", "@@say four"} {
+		_, err := handlers.Send(t.Context(), p.Conn, "message.submit", chats.SubmitMessage{Chat: q.id, Message: q.message(i),
+			Parts: []events.Part{{Type: "text", Text: text}}})
+		is.New(t).NoErr(err)
+	}
+	return q
+}
+
+func (q queueing) message(n int) string { return fmt.Sprint(q.id, "m", n) }
+
+// changes edits, moves and deletes a message, which leaves four, one, "two, edited".
+func (q queueing) changes() []queueChange {
+	command := func(name string) handlers.Command { return handlers.Command{ID: q.id + name} }
+	first := q.message(1)
+	return []queueChange{
+		{"message.change", chats.ChangeMessage{Command: command("edit"), Chat: q.id, Message: q.message(2),
+			Parts: []events.Part{{Type: "text", Text: "@@say two, edited"}}}},
+		{"message.change", chats.ChangeMessage{Command: command("move"), Chat: q.id, Message: q.message(4), Before: &first}},
+		{"message.withdraw", chats.WithdrawMessage{Command: command("delete"), Chat: q.id, Message: q.message(3)}},
+	}
+}
+
+// steer is the command that sends message 3 at once.
+func (q queueing) steer() queueChange {
+	return queueChange{"message.change", chats.ChangeMessage{Command: handlers.Command{ID: q.id + "steer"}, Chat: q.id,
+		Message: q.message(3), Delivery: events.DeliverySteer}}
+}
+
+// streaming starts a chat whose turn streams a text. A kill loses the turn.
+func (p *process) streaming(t *testing.T, title string) queueing {
+	t.Helper()
+	q := p.queueing(t, title, "@@text n=4000 delay=20")
+	begun := partEnded("step-start")
+	p.event(t, q.id, "opencode.message.part.updated", func(e events.Event) bool { return begun(t, p, e) })
+	return q
+}
+
+// sendAll sends commands one after the other, and waits for their answers.
+func (q queueing) sendAll(t *testing.T, all ...queueChange) {
+	t.Helper()
+	for _, c := range all {
+		_, err := handlers.Send(t.Context(), q.Conn, c.name, c.command)
+		is.New(t).NoErr(err)
+	}
+}
+
+// sendUnanswered sends commands without knowing what came of them.
+func (q queueing) sendUnanswered(all ...queueChange) {
+	conn := q.Conn
+	go func() {
+		for _, c := range all {
+			_, _ = handlers.Send(context.Background(), conn, c.name, c.command)
+		}
+	}()
+}
+
+// sendAgain sends commands again, as a client does that got no answer. A message that was sent meanwhile stays.
+func (q queueing) sendAgain(t *testing.T, all ...queueChange) {
+	t.Helper()
+	for _, c := range all {
+		if _, err := handlers.Send(t.Context(), q.Conn, c.name, c.command); err != nil {
+			is.New(t).Equal(handlers.CodeOf(err), handlers.Conflict)
+		}
+	}
+}
+
+// drains waits until nothing waits in the queue and no turn runs.
+func (q queueing) drains(t *testing.T) {
+	t.Helper()
+	expect.Eventually(t, "the queue is empty", func() bool {
+		for _, m := range rows[projections.ShownMessage](t, q.process, "messages", q.id) {
+			if m.UserStatus == "pending" || m.UserStatus == "sending" {
+				return false
+			}
+		}
+		return q.row(t, q.id).Turn == projections.TurnUser
+	})
+}
+
+// wasSent says that the messages were sent in this order, each once, and that each of the changes is stored once.
+func (q queueing) wasSent(t *testing.T, order []int, changes ...string) {
+	t.Helper()
+	var want, got []string
+	stored := map[string]int{}
+	for _, n := range order {
+		want = append(want, q.message(n))
+	}
+	for _, e := range q.history(t, q.id) {
+		if d, err := events.Decode(e); err == nil {
+			if sending, ok := d.(events.MessageSending); ok {
+				got = append(got, sending.Message)
+			}
+		}
+		stored[e.Subject.Kind]++
+	}
+	is := is.New(t)
+	is.Equal(got, want)
+	for _, kind := range changes {
+		is.Equal(stored[kind], 1) // kind
+	}
+}
+
+func TestKillLosesAndRepeatsNoChangeOfAQueue(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	changed := []string{"message.edited", "message.moved", "message.withdrawn"}
+	kill := func() {
+		p.kill()
+		p.restart()
+	}
+	every := func(events.Event) bool { return true }
+
+	answered, stored, unknown := p.streaming(t, "answered"), p.streaming(t, "stored"), p.streaming(t, "unknown")
+	answered.sendAll(t, answered.changes()...)
+	stored.sendAll(t, stored.changes()[:2]...)
+	unknown.sendUnanswered(unknown.changes()...)
+	stored.sendUnanswered(stored.changes()[2])
+	p.event(t, stored.id, "message.withdrawn", every)
+	kill()
+	for _, q := range []queueing{answered, stored, unknown} {
+		q.sendAgain(t, q.changes()...)
+		q.drains(t)
+	}
+	answered.wasSent(t, []int{0, 4, 1, 2}, changed...)
+	stored.wasSent(t, []int{0, 4, 1, 2}, changed...)
+
+	joined, steered := p.streaming(t, "joined"), p.streaming(t, "steered")
+	joined.sendAll(t, joined.steer())
+	p.event(t, joined.id, "message.delivered", func(e events.Event) bool { return delivers(e, joined.message(3)) })
+	steered.sendUnanswered(steered.steer())
+	p.event(t, steered.id, "message.steered", every)
+	kill()
+	for _, q := range []queueing{joined, steered} {
+		q.sendAgain(t, q.steer())
+		q.drains(t)
+		q.wasSent(t, []int{0, 3, 1, 2, 4}, "message.steered")
+	}
+
+	next := p.queueing(t, "next", bash(fmt.Sprintf(shortCommand, "next")))
+	ask := p.waits(t, next.id, 0)
+	next.sendAll(t, next.changes()...)
+	p.decide(t, next.id, ask, events.Denied, "no")
+	n, seen := 0, p.all(t)
+	p.event(t, next.id, "message.sending", func(events.Event) bool { n++; return n == 2 })
+	kill()
+	next.sendAgain(t, next.changes()...)
+	next.drains(t)
+	next.wasSent(t, []int{0, 4, 1, 2}, changed...)
+	p.check(t, seen)
+}
+
+func delivers(e events.Event, message string) bool {
+	d, _ := events.Decode(e)
+	m, ok := d.(events.MessageDelivered)
+	return ok && m.Message == message
+}
