@@ -2,6 +2,7 @@ package exec
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -50,6 +52,24 @@ func (f *finished) waiting() chan ended {
 	return f.queue
 }
 
+// take returns all that wait, in the order in which they began. It blocks until one waits or none is closed.
+func (f *finished) take(none <-chan struct{}) (all []ended) {
+	select {
+	case e := <-f.waiting():
+		all = append(all, e)
+	case <-none:
+	}
+	for {
+		select {
+		case e := <-f.waiting():
+			all = append(all, e)
+		default:
+			slices.SortStableFunc(all, func(a, b ended) int { return cmp.Compare(a.since, b.since) })
+			return all
+		}
+	}
+}
+
 // changes has the changes of an execution found out, which nobody waits for. Of a private one nobody asks.
 func (x *Executions) changes(u *run, result wire.Result) {
 	if result.Began == 0 || u.requested.Private {
@@ -63,35 +83,31 @@ func (x *Executions) changes(u *run, result wire.Result) {
 }
 
 // findChanges records what executions that ended have changed, one after the other, until none will end any more and
-// none waits. When ctx ends it says of those that are left that it is not known.
+// none waits. When ctx ends it says of those that are left that it is not known. A list costs a look at every file of
+// the workspace. So if nothing has changed since one execution began, it makes none for those that began later.
 func (x *Executions) findChanges(ctx context.Context, none <-chan struct{}) {
-	for {
-		var e ended
-		select {
-		case e = <-x.finished.waiting():
-		case <-none:
-			select {
-			case e = <-x.finished.waiting():
-			default:
-				return
+	for all := x.finished.take(none); len(all) > 0; all = x.finished.take(none) {
+		for _, e := range all {
+			isChanged, err := x.recordChanges(ctx, e)
+			if err != nil {
+				x.Logger.Error("find changed files", "exec", e.exec, "err", err)
+			} else if !isChanged {
+				break
 			}
-		}
-		if err := x.recordChanges(ctx, e); err != nil {
-			x.Logger.Error("find changed files", "exec", e.exec, "err", err)
 		}
 	}
 }
 
-// recordChanges appends exec.changed, unless nothing has changed. The list has every file of the workspace that was
-// changed between the execution's start and the making of the list, and is as it then was, whoever changed it: a file
-// that changed while several commands ran is in the list of each, and one that a later command changed before this
-// list was made is in both.
-func (x *Executions) recordChanges(ctx context.Context, e ended) error {
+// recordChanges appends exec.changed, unless nothing has changed, and reports whether something has. The list has
+// every file of the workspace that was changed between the execution's start and the making of the list, and is as it
+// then was, whoever changed it: a file that changed while several commands ran is in the list of each, and one that a
+// later command changed before this list was made is in both.
+func (x *Executions) recordChanges(ctx context.Context, e ended) (isChanged bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, artifactsWithin)
 	defer cancel()
 	var list changeList
 	if err := x.ask(ctx, wire.Request{Op: wire.Changes, Since: e.since}, &list); err != nil {
-		return err
+		return false, err
 	}
 	d := events.ExecChanged{Exec: e.exec, More: list.more}
 	room := int64(maxArtifactsAll)
@@ -109,9 +125,9 @@ func (x *Executions) recordChanges(ctx context.Context, e ended) error {
 		d.Files = append(d.Files, a)
 	}
 	if len(d.Files)+d.More == 0 {
-		return nil
+		return false, nil
 	}
-	return x.record(ctx, e.chat, d)
+	return true, x.record(ctx, e.chat, d)
 }
 
 // ask asks the workers of the workspace for something else than to run a command.

@@ -182,7 +182,8 @@ func TestAFileThatCannotBeKeptHidesNoOther(t *testing.T) {
 		_, err := io.WriteString(stdout, path)
 		return err
 	})
-	is.NoErr(s.exec.recordChanges(ctx, ended{chat: "c1", exec: "x1"}))
+	_, err := s.exec.recordChanges(ctx, ended{chat: "c1", exec: "x1"})
+	is.NoErr(err)
 	files, more := s.changed("x1")
 	is.Equal([]int{len(files), more}, []int{3, 0})
 	is.True(files["a"].Blob != nil && files["b"].Blob == nil && files["c"].Blob == nil)
@@ -204,7 +205,8 @@ func TestOnlyWhatIsKeptTakesRoom(t *testing.T) {
 			_, err := io.WriteString(stdout, "x")
 			return err
 		})
-	is.NoErr(s.exec.recordChanges(t.Context(), ended{chat: "c1", exec: "x1"}))
+	_, err := s.exec.recordChanges(t.Context(), ended{chat: "c1", exec: "x1"})
+	is.NoErr(err)
 	files, _ := s.changed("x1")
 	is.True(files["there"].Blob != nil)
 }
@@ -251,4 +253,33 @@ func TestWhatIsQueuedWhenWeStopIsFoundOut(t *testing.T) {
 		found = append(found, d.Exec)
 	}
 	is.Equal(found, []string{s.execOf(first.Call), s.execOf(second.Call)})
+}
+
+func TestExecutionsThatWaitShareAListWithoutChanges(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	var asked []int64
+	s := newSystem(t)
+	nc := s.connect(natsconf.Worker)
+	s.run(nc, func(ctx context.Context) error {
+		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{
+			Info: wire.WorkerInfo{Name: "here", Workspace: s.workspace}, Serves: func(string) bool { return true },
+			Handle: func(_ context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
+				if asked = append(asked, r.Since); r.Since <= 10 {
+					fmt.Fprintln(stdout, `{"path":"a","size":0}`)
+				}
+				return wire.Result{}
+			},
+		})
+	})
+	x := Executions{Log: s.Log, Conn: s.exec.Conn, Pool: s.exec.Pool, Workspace: s.workspace, Logger: s.exec.Logger}
+	for i, since := range []int64{40, 10, 30, 20} {
+		x.finished.waiting() <- ended{"c1", fmt.Sprint("x", i), since}
+	}
+	none := make(chan struct{})
+	close(none)
+	x.findChanges(t.Context(), none)
+	is.Equal(asked, []int64{10, 20})
+	files, _ := s.changed("x1")
+	is.Equal(len(files), 1)
 }
