@@ -23,6 +23,13 @@ func (m *Model) Messages(ctx context.Context, chat string) ([]ShownMessage, erro
 		SelectShown+"m.chat={:chat} AND NOT m.removed AND m.role<>'' ORDER BY m.position", dbx.Params{"chat": chat})
 }
 
+// Queue lists the messages of a person that wait to be sent in a chat, in order.
+func (m *Model) Queue(ctx context.Context, chat string) ([]ShownMessage, error) {
+	return store.List[ShownMessage](ctx, m.Model, "queue of "+chat,
+		SelectShown+"m.chat={:chat} AND NOT m.removed AND m.role='user' AND m.user_message_status='pending' ORDER BY m.position",
+		dbx.Params{"chat": chat})
+}
+
 func (m *Model) Message(ctx context.Context, id string) (ShownMessage, bool, error) {
 	return store.First[ShownMessage](ctx, m.Model, "message "+id,
 		SelectShown+"m.id={:id} AND NOT m.removed AND m.role<>''", dbx.Params{"id": id})

@@ -29,19 +29,20 @@ type conversation struct {
 	terminal    *terminal.Terminal // nil when stdin is none
 	suggestion  string             // what is typed for the person below the next prompt
 	turn        *turn.Turn
-	exists      bool      // the chat
-	joined      uint64    // the log's last sequence when we came
-	caughtUp    bool      // with it
-	working     bool      // it is the assistant's turn, as far as the read model has said
-	stopping    bool      // an abort was asked for
-	waiting     []ask     // for a person, oldest first
-	prompted    bool      // the first of them is on the screen
-	promptedFor string    // what the terminal's prompt asks; see asked
-	covered     bool      // output was printed below the first of them, which is shown again therefore
-	ended       bool      // stdin
-	since       time.Time // when the assistant began to work; zero when it does not
-	model       string    // to select when the first message creates the chat
-	undone      string    // the message with which the undone turns begin, by OpenCode's id
+	exists      bool            // the chat
+	joined      uint64          // the log's last sequence when we came
+	caughtUp    bool            // with it
+	working     bool            // it is the assistant's turn, as far as the read model has said
+	stopping    bool            // an abort was asked for
+	waiting     []ask           // for a person, oldest first
+	prompted    bool            // the first of them is on the screen
+	promptedFor string          // what the terminal's prompt asks; see asked
+	covered     bool            // output was printed below the first of them, which is shown again therefore
+	ended       bool            // stdin
+	since       time.Time       // when the assistant began to work; zero when it does not
+	model       string          // to select when the first message creates the chat
+	queued      []queuedMessage // as /queue listed them last
+	undone      string          // the message with which the undone turns begin, by OpenCode's id
 
 	input      lines
 	interrupts <-chan os.Signal
@@ -267,7 +268,10 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	if c.working {
+	switch {
+	case c.working && c.terminal != nil:
+		c.show.Note("", render.Dim, "(it is answered after the current turn; /queue lists what waits)")
+	case c.working:
 		c.show.Note("", render.Dim, "(it is answered after the current turn)")
 	}
 	c.working = true

@@ -54,6 +54,7 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			return chat, err
 		},
 		"messages":    func(ctx context.Context, q Query) (any, error) { return m.Messages(ctx, q.Chat) },
+		"queue":       func(ctx context.Context, q Query) (any, error) { return m.Queue(ctx, q.Chat) },
 		"permissions": func(ctx context.Context, q Query) (any, error) { return m.Permissions(ctx, q.Chat, q.Status) },
 		"permission": func(ctx context.Context, q Query) (any, error) {
 			p, ok, err := m.FindPermission(ctx, q.Permission)

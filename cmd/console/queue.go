@@ -1,0 +1,116 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+)
+
+// queuedMessage is a message that waits to be sent.
+type queuedMessage struct {
+	ID       string        `json:"id"`
+	Parts    []events.Part `json:"parts"`
+	Delivery string        `json:"delivery"`
+	Held     string        `json:"held"` // why it waits although nothing runs
+}
+
+// slashQueue lists the messages that wait, or changes one of them. Numbers are those of the list that was shown last,
+// so that a message that was sent meanwhile does not make them mean other messages.
+func (c *conversation) slashQueue(ctx context.Context, words string) error {
+	name, rest, _ := strings.Cut(words, " ")
+	if name == "" {
+		last, err := c.Log.Last(ctx)
+		if err != nil {
+			return err
+		}
+		return c.showQueue(ctx, last)
+	}
+	number, text, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	n, err := strconv.Atoi(number)
+	switch {
+	case err != nil || text != "" && name != "edit":
+		return errors.New("write /queue, or /queue with edit N TEXT, delete N, up N or now N")
+	case len(c.queued) == 0:
+		return errors.New("list the queue first: /queue shows the numbers of the messages")
+	case n < 1 || n > len(c.queued):
+		return fmt.Errorf("choose a number from 1 to %d", len(c.queued))
+	}
+	seq, err := c.changeQueue(ctx, name, n-1, strings.TrimSpace(text))
+	if err != nil {
+		return err
+	}
+	return c.showQueue(ctx, seq)
+}
+
+// changeQueue changes the message at an index of the list that was shown last, and returns the sequence of the change.
+func (c *conversation) changeQueue(ctx context.Context, name string, i int, text string) (seq uint64, err error) {
+	m := c.queued[i]
+	change := chat.ChangeMessage{Command: client.NewCommand(), Chat: c.Chat, Message: m.ID}
+	switch {
+	case name == "delete":
+		withdraw := chat.WithdrawMessage{Command: change.Command, Chat: c.Chat, Message: m.ID}
+		a, err := handlers.Send(ctx, c.Conn, "message.withdraw", withdraw)
+		return a.Seq, err
+	case name == "edit" && text == "":
+		return 0, errors.New("write the new text of the message after its number")
+	case name == "edit":
+		change.Parts = m.edited(text)
+	case name == "up" && i == 0:
+		return 0, errors.New("this message is the first already")
+	case name == "up":
+		change.Before = &c.queued[i-1].ID
+	case name == "now":
+		change.Delivery = events.DeliverySteer
+	default:
+		return 0, fmt.Errorf("%q is not known; a message can be changed with edit, delete, up and now", name)
+	}
+	a, err := handlers.Send(ctx, c.Conn, "message.change", change)
+	return a.Seq, err
+}
+
+// showQueue lists the messages that wait, as they are after the event with a sequence.
+func (c *conversation) showQueue(ctx context.Context, seq uint64) error {
+	c.queued = nil
+	if c.exists {
+		if err := c.Query(ctx, "queue", map[string]any{"chat": c.Chat, "after": seq}, &c.queued); err != nil {
+			return err
+		}
+	}
+	if len(c.queued) == 0 {
+		c.show.Note("", render.Dim, "(no message waits)")
+	}
+	for i, m := range c.queued {
+		c.show.Note("", render.Plain, "%3d  %s", i+1, printable.OneLine(m.text(), 200))
+		if m.Delivery == events.DeliverySteer {
+			c.show.Note("", render.Dim, "     (the assistant reads it after its current step)")
+		}
+		if m.Held != "" {
+			c.show.Note("", render.Dim, "     (%s)", printable.OneLine(m.Held, 200))
+		}
+	}
+	return nil
+}
+
+func (m queuedMessage) text() string {
+	return render.MessageText(events.MessageSubmitted{Parts: m.Parts})
+}
+
+// edited returns the parts of the message with another text. Its files stay.
+func (m queuedMessage) edited(text string) []events.Part {
+	parts := []events.Part{{Type: "text", Text: text}}
+	for _, p := range m.Parts {
+		if p.Type == "file" {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}

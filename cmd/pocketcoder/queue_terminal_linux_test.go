@@ -1,0 +1,69 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/projections"
+)
+
+func TestAPersonChangesTheQueueInTheTerminal(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, bash("printf first >/dev/null"))
+	ask := p.ask(t, chat, 0)
+	s := p.talk(t, chat)
+	s.sees("allow it?")
+	s.types("/queue\r")
+	s.sees("(no message waits)")
+	s.types("/queue delete 1\r")
+	s.sees("list the queue first")
+	for _, text := range []string{"one", "two", "three"} {
+		p.submit(t, chat, "@@say "+text)
+	}
+	s.types("/queue\r")
+	s.sees("  3  @@say three")
+	for _, c := range []struct{ types, sees string }{
+		{"/queue up 1", "this message is the first already"},
+		{"/queue up 4", "choose a number from 1 to 3"},
+		{"/queue drop 2", `"drop" is not known`},
+		{"/queue delete two", "write /queue, or /queue with edit N TEXT"},
+		{"/queue delete 2 3", "write /queue, or /queue with edit N TEXT"},
+		{"/queue edit 2", "write the new text of the message"},
+		{"/queue edit 2 @@say 2 and a half", "  2  @@say 2 and a half"},
+		{"/queue up 3", "  2  @@say three"},
+		{"/queue delete 1", "  1  @@say three"},
+		{"/queue now 2", "(the assistant reads it after its current step)"},
+	} {
+		s.types(c.types + "\r")
+		s.sees(c.sees)
+	}
+	// the list that was shown still has three: it is sent, so that 1 is no message that waits
+	p.decide(t, chat, ask, events.Authorized, "")
+	p.turnEnds(t, chat)
+	expect.Eventually(t, "the queue is empty", func() bool { return len(queued(t, p, chat)) == 0 })
+	s.types("/queue delete 1\r")
+	s.sees("This message was sent already. It can no longer be changed.")
+	says := ""
+	for _, m := range rows[projections.ShownMessage](t, p, "messages", chat) {
+		for _, part := range partsOf(t, m) {
+			if m.Role == "user" {
+				says += part.Text + "|"
+			}
+		}
+	}
+	expect.Contains(t, says, "|@@say 2 and a half|@@say three|")
+	expect.Lacks(t, says, "@@say one")
+	is.Equal(p.row(t, chat).Turn, projections.TurnUser)
+	s.types("/quit\r")
+	s.leaves()
+}
+
+func queued(t *testing.T, p *process, chat string) []projections.ShownMessage {
+	t.Helper()
+	return rows[projections.ShownMessage](t, p, "queue", chat)
+}
