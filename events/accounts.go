@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Saved is a config record as it is from now on, whole.
+// Saved holds all fields of a configuration record, and replaces the earlier ones.
 type Saved struct {
 	Fields json.RawMessage `json:"fields"` // object, by the names of the collection's fields
 }
@@ -19,7 +19,7 @@ type AccountCreated struct {
 	Role  string `json:"role"` // admin, agent, user
 }
 
-// AccountUpdated changes an account; a nil field stays as it was. A disabled one can do nothing.
+// AccountUpdated changes an account. A nil field does not change. A disabled account can do nothing.
 type AccountUpdated struct {
 	Email    *string `json:"email,omitempty"`
 	Name     *string `json:"name,omitempty"`
@@ -27,46 +27,46 @@ type AccountUpdated struct {
 	Disabled *bool   `json:"disabled,omitempty"`
 }
 
-// PasswordChanged says an account has another password. It ends the account's sessions but one.
+// PasswordChanged means that an account has a new password. It ends all sessions of the account except Keep.
 type PasswordChanged struct {
 	Keep string `json:"keep,omitempty"` // public id of the session that goes on
 }
 
-// Client is where a request came from, as far as it says.
+// Client is the address and the device that a request came from, as far as they are known.
 type Client struct {
 	Address string `json:"address,omitempty"` // IP
 	Device  string `json:"device,omitempty"`  // User-Agent
 }
 
-// SessionOpened is a login that succeeded.
+// SessionOpened is a successful login.
 type SessionOpened struct {
-	Session string    `json:"session"` // its public id; who knows it cannot act as it
+	Session string    `json:"session"` // its public id, which is no credential
 	Method  string    `json:"method"`  // password, setup
 	Expires time.Time `json:"expires"`
 	Client
 }
 
-// SessionRefreshed is a token exchanged for a new one of the same session.
+// SessionRefreshed means that a token was exchanged for a new one of the same session.
 type SessionRefreshed struct {
 	Session string    `json:"session"`
 	Expires time.Time `json:"expires"`
 	Client
 }
 
-// SessionClosed is a session's end before its time.
+// SessionClosed means that a login session was ended before it expired.
 type SessionClosed struct {
 	Session string `json:"session"`
 	Reason  string `json:"reason"` // revoked, disabled, password, role, deleted, replaced
 }
 
-// LoginFailed is a login that was refused: of an account, or, in the audit scope, under a name nobody has. The name is
-// not kept, because people type their password there.
+// LoginFailed is a refused login. It is an event of the account, or of the audit scope if no account has the name. The
+// name is not stored, because people type their password there.
 type LoginFailed struct {
 	Reason string `json:"reason"` // password, disabled, role, backoff, unknown, setup
 	Client
 }
 
-// ChatSeen means that an account has seen a chat up to an event. It sees what came before, too.
+// ChatSeen means that an account has seen all events of a chat up to Seq.
 type ChatSeen struct {
 	Chat string `json:"chat"`
 	Seq  uint64 `json:"seq"` // of the last event that it has seen

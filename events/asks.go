@@ -58,8 +58,8 @@ func (d PermissionRequested) Ask() PermissionAsk {
 	}
 }
 
-// PermissionMetadata is what the metadata of a permission request say that it is about. A field that they lack, or
-// hold in another form, is empty.
+// PermissionMetadata holds the fields of a permission request's metadata that PocketCoder reads. A field that is
+// missing, or has another form, is empty.
 type PermissionMetadata struct {
 	Command     string `json:"command"`  // bash, and external_directory of the bash tool
 	Filepath    string `json:"filepath"` // edit, external_directory

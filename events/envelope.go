@@ -54,7 +54,7 @@ const (
 
 func UserActor(id string) string { return "user:" + id }
 
-// EngineActor is engine:<id>; it is also the ce-source of what that OpenCode reported live.
+// EngineActor is engine:<id>. It is also the ce-source of the events that this OpenCode reported live.
 func EngineActor(id string) string { return "engine:" + id }
 
 // Event is a fact with its envelope. Seq is 0 before the event is appended.
@@ -139,7 +139,7 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// MustEncode is Encode for what always encodes: strings, numbers, JSON that was read, and lists and maps of them.
+// MustEncode is Encode for values that always encode, such as strings, numbers, valid JSON, and lists and maps of them.
 func MustEncode(v any) []byte {
 	b, err := Encode(v)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 type ChatErased struct {
 	User    string `json:"user,omitempty"` // owner
 	Deleted bool   `json:"deleted,omitempty"`
-	Events  uint64 `json:"events"` // whose bodies were erased
+	Events  uint64 `json:"events"` // number of events whose bodies were erased
 }
 
 func (ChatErased) Kind() string { return "erased" }

@@ -87,7 +87,7 @@ type Part struct {
 type MessageSubmitted struct {
 	Message string `json:"message"`
 	Parts   []Part `json:"parts"`
-	// the ask that was decided, or the interrupted questions that were answered (que_…)
+	// the request that was decided, or the interrupted questions that were answered (que_…)
 	Resumes string `json:"resumes,omitempty"`
 
 	Delivery string `json:"delivery,omitempty"` // DeliverySteer; empty for DeliveryQueue
@@ -160,8 +160,8 @@ type ModelReplaced struct {
 	Reason   string `json:"reason"`   // a sentence for the person
 }
 
-// QuestionAnswered is a person's answer to one of the questions the model asked together: labels or free text. OpenCode
-// is answered when all of them have one. A rejection rejects all of them.
+// QuestionAnswered is a person's answer to one of the questions that the model asked together: labels or free text.
+// OpenCode receives the answers once every question has one. A rejection rejects all of them.
 type QuestionAnswered struct {
 	Question string   `json:"question"` // OpenCode's que_… id
 	Index    int      `json:"index"`    // which of them, from 0
@@ -197,7 +197,7 @@ type RevertRequested struct {
 	Message string `json:"message,omitempty"` // OpenCode's id
 }
 
-// ForkRequested is a command to create a chat with the history of this one, up to a message or whole.
+// ForkRequested is a command to create a chat with the history of this chat, before a message or in full.
 type ForkRequested struct {
 	Message string `json:"message,omitempty"` // OpenCode's id
 	Chat    string `json:"chat"`              // the new one

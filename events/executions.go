@@ -8,10 +8,10 @@ type ExecRequested struct {
 	Session    string `json:"session"`
 	Call       string `json:"call"`
 	Command    string `json:"command"`            // as it runs; a person's shell has none
-	Original   string `json:"original,omitempty"` // as the model gave it, when a person has edited it
+	Original   string `json:"original,omitempty"` // the model's command, if a person has edited it
 	Cwd        string `json:"cwd"`
 	Pool       string `json:"pool"`
-	Detached   bool   `json:"detached,omitempty"` // nobody waits for it
+	Detached   bool   `json:"detached,omitempty"` // it runs in the background
 	Terminal   bool   `json:"terminal,omitempty"` // a person's own shell
 	Private    bool   `json:"private,omitempty"`  // its output is not recorded
 }

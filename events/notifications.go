@@ -3,27 +3,27 @@ package events
 // Notifications: what is sent to a person's devices because they are needed, or because something ended. They are facts
 // about the chat, the record or the account they tell of. An endpoint's URL is a secret and stands in none of them.
 
-// NotificationQueued says that a device is to be told something.
+// NotificationQueued means that a device is to receive a notification.
 type NotificationQueued struct {
-	Notification string `json:"notification"` // one for all devices that are told the same
+	Notification string `json:"notification"` // the same for all devices that receive it
 	Device       string `json:"device"`       // record of the collection devices
 	User         string `json:"user"`
 	Notice
 }
 
-// Notice is what a person reads, and what it is about.
+// Notice is the content of a notification: its text, and the chat, request or record that it is about.
 type Notice struct {
 	Type       string `json:"type"` // permission, question, task_complete, task_error, mcp_request, or what a client chose
 	Title      string `json:"title"`
 	Message    string `json:"message"`
 	Chat       string `json:"chat,omitempty"`
-	Permission string `json:"permission,omitempty"` // the ask that waits
-	Question   string `json:"question,omitempty"`   // the question that waits
-	Server     string `json:"server,omitempty"`     // the record of mcp_servers that waits
+	Permission string `json:"permission,omitempty"` // the pending request
+	Question   string `json:"question,omitempty"`   // the pending question
+	Server     string `json:"server,omitempty"`     // the pending record of mcp_servers
 	Whole      bool   `json:"whole,omitempty"`      // Message shows all that an approval would allow
 }
 
-// NotificationSent says that the device's push service took it.
+// NotificationSent means that the push service of the device has accepted the notification.
 type NotificationSent struct {
 	Notification string `json:"notification"`
 	Device       string `json:"device"`
@@ -32,7 +32,7 @@ type NotificationSent struct {
 	Attempts     int    `json:"attempts"` // from 1
 }
 
-// NotificationFailed says that the device is not told, and why.
+// NotificationFailed means that a notification did not reach the device, and is not tried again.
 type NotificationFailed struct {
 	Notification string `json:"notification"`
 	Device       string `json:"device"`

@@ -2,7 +2,7 @@ package events
 
 import "time"
 
-// PastRequest is a permission request of a chat, and what has become of it by now.
+// PastRequest is a permission request of a chat with its current outcome.
 type PastRequest struct {
 	Chat    string
 	Ask     PermissionAsk
@@ -11,7 +11,7 @@ type PastRequest struct {
 	Outcome RequestOutcome
 }
 
-// RequestOutcome is what has become of a permission request.
+// RequestOutcome is the current outcome of a permission request.
 type RequestOutcome string
 
 // The outcomes of a request.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// PermissionRequested is an ask that came over the API instead of from OpenCode: an agent's intent, which the policy
-// or a person decides. Nobody is answered; who asked reads the decision.
+// PermissionRequested is a permission request that a client made over the API, or the policy for a budget or a host.
+// The policy or a person decides it. Nothing is sent to OpenCode: the requester reads the decision.
 type PermissionRequested struct {
 	Permission string          `json:"permission"` // its id, unique in the chat
 	Type       string          `json:"type"`       // bash, edit, …
@@ -18,7 +18,7 @@ type PermissionRequested struct {
 	Call       string          `json:"call,omitempty"`
 }
 
-// Decision is what a permission's decision says; the values are those clients write.
+// Decision is the outcome of a decision about a permission request. Clients write these values.
 type Decision string
 
 const (
@@ -26,15 +26,15 @@ const (
 	Denied     Decision = "denied"
 )
 
-// PermissionDecided is the one decision about a permission ask. It repeats what was decided on, so that an exec can be
-// checked against it alone. Who decided is the event's actor.
+// PermissionDecided is the one decision about a permission request. It repeats the content of the request, so that an
+// execution is checked against the decision alone. The event's actor made the decision.
 type PermissionDecided struct {
 	Permission string   `json:"permission"` // OpenCode's per_… id
 	Decision   Decision `json:"decision"`
 	// why: a person's words, shown to the model with a denial, or the policy's
 	Reason  string    `json:"reason,omitempty"`
 	RuleRef           // that decided, when the policy did
-	Grant   string    `json:"grant,omitempty"` // the interrupted ask whose approval this one uses up
+	Grant   string    `json:"grant,omitempty"` // the interrupted request whose approval this decision uses
 	Session string    `json:"session"`
 	Call    string    `json:"call,omitempty"`
 	Type    string    `json:"type"`              // bash, edit, …
@@ -49,8 +49,8 @@ type PermissionDecided struct {
 	Hosts []string `json:"hosts,omitempty"`
 }
 
-// RuleRef names a rule of the policy as it was when it decided. Several that allow a compound command are joined with
-// " + ".
+// RuleRef names a rule of the policy, in its version at the decision. If several rules together allow a compound
+// command, they are joined with " + ".
 type RuleRef struct {
 	Rule string `json:"rule,omitempty"` // as a person writes it: "bash: git status*"
 	// <collection>/<record>; empty for one that is built in or was given at the start
@@ -58,7 +58,7 @@ type RuleRef struct {
 	RuleVersion uint64 `json:"rule_version,omitempty"` // sequence of the event that made it so
 }
 
-// PermissionReferred says the policy has looked at an ask and left it to a person: from now on somebody is needed.
+// PermissionReferred means that the policy left a permission request to a person.
 type PermissionReferred struct {
 	Permission string `json:"permission"`
 	Reason     string `json:"reason"` // a sentence for the person
@@ -73,8 +73,8 @@ type PermissionReferred struct {
 	Files []FileFingerprint `json:"files,omitempty"`
 }
 
-// FileFingerprint is the state of a file at one moment. Of SHA256, ModifiedNS and Absent one is set. None is set for
-// what is not a regular file or cannot be read.
+// FileFingerprint is the state of a file at one moment. At most one of SHA256, ModifiedNS and Absent is set. None is
+// set for a file that is not regular or cannot be read.
 type FileFingerprint struct {
 	Path   string `json:"path"`             // absolute, as the request names it
 	Target string `json:"target,omitempty"` // the path with symlinks resolved, if it differs

@@ -42,8 +42,8 @@ func ChatDeltaFilters(chat string) []string {
 	return []string{"delta.chat." + chat + ".>", "delta.exec." + chat + ".>"}
 }
 
-// ConfigSubject is evt.config.<collection>.<id>.<kind>, a fact about a record that people or agents keep: an agent, a
-// rule, a key.
+// ConfigSubject is evt.config.<collection>.<id>.<kind>, a fact about a configuration record, such as an agent, a rule
+// or a key.
 func ConfigSubject(collection, id, kind string) string {
 	return "evt.config." + collection + "." + id + "." + kind
 }
@@ -51,7 +51,7 @@ func ConfigSubject(collection, id, kind string) string {
 // UserSubject is evt.user.<user>.<kind>, a fact about an account.
 func UserSubject(user, kind string) string { return "evt.user." + user + "." + kind }
 
-// AuditSubject is evt.audit.<kind>, a fact about no account, chat or record: a login under a name nobody has.
+// AuditSubject is evt.audit.<kind>, a fact about no account, chat or record, such as a login with an unknown name.
 func AuditSubject(kind string) string { return "evt.audit." + kind }
 
 const openCode = "opencode."
@@ -68,8 +68,8 @@ const (
 	ScopeAudit  Scope = "audit"
 )
 
-// Subject is a parsed evt.<scope>.<id>.<kind>; that of a config record names its collection before the id, and one of
-// the audit scope has no id.
+// Subject is a parsed subject evt.<scope>.<id>.<kind>. The subject of a configuration record has the collection before
+// the id. A subject of the audit scope has no id.
 type Subject struct {
 	Scope      Scope
 	Collection string // of a config record

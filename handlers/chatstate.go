@@ -2,7 +2,7 @@ package handlers
 
 import "pocketcoder/events"
 
-// ChatState is what every command on a chat needs to know of it.
+// ChatState is the state of a chat that every command on it needs.
 type ChatState struct {
 	Created, Deleted uint64 // sequences of these events; 0 while there is none
 	Owner            string // id of the account that owns the chat; empty for a chat without an owner

@@ -12,11 +12,11 @@ import (
 	"pocketcoder/events/log"
 )
 
-// State is what a decision needs to know. It is folded from events, and Apply cannot refuse one.
+// State is the state that a decision needs. It is folded from events, and Apply cannot refuse an event.
 type State interface{ Apply(events.Event) }
 
-// Fold is a state, and how far the events that match its filters are folded into it. Decisions on it take turns, so
-// that two of this process never conflict. It is safe for concurrent use.
+// Fold is a state with the sequence up to which the matching events are folded into it. Decisions on it run one at a
+// time, so two decisions of this process never conflict. It is safe for concurrent use.
 type Fold[S State] struct {
 	mu      sync.Mutex
 	state   S
@@ -29,7 +29,7 @@ func NewFold[S State](s S, filters ...string) *Fold[S] {
 	return &Fold[S]{state: s, filters: filters, folded: log.Start(filters...)}
 }
 
-// Read calls fn with the state as it is now.
+// Read calls fn with the current state.
 func (f *Fold[S]) Read(ctx context.Context, l *log.Log, fn func(S) error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,10 +64,10 @@ func pauseBefore(ctx context.Context, try int) error {
 // maxTries is how often a command is decided again because another writer was first.
 const maxTries = 5
 
-// CarryOut is the loop of every command: it folds, decides, and appends the decided events together, on the condition
-// that the guarded filters have no new event. These are filters of the fold, at most one for each event; without any
-// it is the first. On a conflict it begins again. A decide function that returns no event found that the command was
-// carried out already, at seq. Inside a transaction CarryOut appends nothing yet and returns 0 for what was decided.
+// CarryOut is the loop of every command. It folds new events, calls decide, and appends the decided events together, on
+// the condition that no new event matches the guarded filters. They are filters of the fold, at most one for each
+// event; by default the first one. On a conflict CarryOut begins again. If decide returns no event, the command was
+// carried out before, at seq. Inside a transaction CarryOut appends nothing yet and returns 0.
 func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
 	decide func(S) (all []events.Event, seq uint64, err error), guarded ...string) (uint64, error) {
 	f.mu.Lock()
@@ -104,8 +104,8 @@ func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
 
 const tooBusy = "too much happens at once: others were first %d times"
 
-// CarryOutOne is CarryOut for a command on a chat that comes to at most one event. A decide function that returns nil
-// as the event found that the command was carried out already, at seq.
+// CarryOutOne is CarryOut for a command on a chat with at most one event. If decide returns nil as the event, the
+// command was carried out before, at seq.
 func (f *Fold[S]) CarryOutOne(ctx context.Context, l *log.Log, chat string, c Command,
 	decide func(S) (d events.Data, seq uint64, err error), guarded ...string) (uint64, error) {
 	return f.CarryOut(ctx, l, c, func(s S) ([]events.Event, uint64, error) {
@@ -153,8 +153,8 @@ func (f *Fold[S]) writes(all []events.Event, cause string, guarded []string) []l
 	return writes
 }
 
-// Folds keeps folds by the id of what they are about, so that a decision costs what is new since the last one, not the
-// whole history. The zero value is empty.
+// Folds caches folds by the id of their aggregate, so that a decision reads only the events since the last one. The
+// zero value is empty.
 type Folds[S State] struct {
 	mu   sync.Mutex
 	by   map[string]*cachedFold[S]
@@ -167,10 +167,10 @@ type cachedFold[S State] struct {
 	used uint64
 }
 
-// MaxFolds is how many folds are kept. A further one replaces the one that was used least recently.
+// MaxFolds is the maximal number of cached folds. A further one replaces the one that was used least recently.
 const MaxFolds = 256
 
-// Get returns the kept fold of an id, or begins one. A transaction gets a fold of its own, because what it decides may
+// Get returns the cached fold of an id, or begins one. A transaction gets a fold of its own, because its events may
 // never be stored.
 func (k *Folds[S]) Get(ctx context.Context, id string, begin func() *Fold[S]) *Fold[S] {
 	if InTransaction(ctx) {

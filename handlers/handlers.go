@@ -19,7 +19,7 @@ import (
 	"fmt"
 )
 
-// Code says why a command was refused, for a caller that answers with a status.
+// Code is the reason for which a command was refused. Callers map it to a status.
 type Code string
 
 const (
@@ -30,9 +30,8 @@ const (
 	Unavailable Code = "unavailable" // over NATS: the log does not store commands at present (log.Unavailable)
 )
 
-// Refused is the error of a command that was refused. Text is for the person who gave it and says all. Field names
-// what is at fault, as the record that the command is about has it (id is the record's own); empty when no one field
-// is.
+// Refused is the error of a refused command. Text is a whole sentence for the person who sent the command. Field names
+// the invalid field of the record (id is the record's own); it is empty if no single field is invalid.
 type Refused struct {
 	Code  Code
 	Text  string
@@ -51,21 +50,21 @@ func RefuseField(code Code, field, format string, args ...any) error {
 	return Refused{Code: code, Text: fmt.Sprintf(format, args...), Field: field}
 }
 
-// CodeOf returns the code with which a command was refused. It returns "" for nil and for every other error.
+// CodeOf returns the code of a Refused. It returns "" for nil and for every other error.
 func CodeOf(err error) Code {
 	var r Refused
 	errors.As(err, &r)
 	return r.Code
 }
 
-// Command is what every command carries. ID is made by whoever gives it, so that giving it twice is giving it once;
-// empty for a command that is never repeated.
+// Command holds the fields that every command has. The caller makes ID: a second command with the same ID has no
+// further effect. ID is empty for a command that is never repeated.
 type Command struct {
 	ID    string `json:"id,omitempty"`
 	Actor string `json:"-"`
 }
 
-// RunAll runs workers until one of them ends, and then ends the others. It returns what the first one returned.
+// RunAll runs workers until one of them returns, and then stops the others. It returns the first result.
 func RunAll(ctx context.Context, workers ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

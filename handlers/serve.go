@@ -21,7 +21,7 @@ const commandPrefix = "cmd."
 // publish there.
 func enginePrefix(engine string) string { return "engine." + engine + "." }
 
-// Accepted is the answer to a command that was carried out.
+// Accepted is the result of a command that was carried out.
 type Accepted struct {
 	ID     string          `json:"id,omitempty"`     // of what it created
 	Seq    uint64          `json:"seq"`              // of its event
@@ -38,10 +38,10 @@ type answer struct {
 // commandTimeout bounds one command.
 const commandTimeout = 20 * time.Second
 
-// Commands are what can be given over NATS, by name: each is made by CommandOf.
+// Commands holds the handlers of the commands that can be sent over NATS, by name. CommandOf makes a handler.
 type Commands map[string]func(ctx context.Context, actor string, body []byte) (Accepted, error)
 
-// Created is a command that creates something with an id.
+// Created adapts a function that creates something with an id.
 func Created[C any](carryOut func(context.Context, C) (string, uint64,
 	error)) func(context.Context, C) (Accepted, error) {
 	return func(ctx context.Context, c C) (Accepted, error) {
@@ -50,7 +50,7 @@ func Created[C any](carryOut func(context.Context, C) (string, uint64,
 	}
 }
 
-// SeqOnly is a command that creates nothing with an id.
+// SeqOnly adapts a function that creates nothing with an id.
 func SeqOnly[C any](carryOut func(context.Context, C) (uint64, error)) func(context.Context, C) (Accepted, error) {
 	return func(ctx context.Context, c C) (Accepted, error) {
 		seq, err := carryOut(ctx, c)
@@ -58,7 +58,7 @@ func SeqOnly[C any](carryOut func(context.Context, C) (uint64, error)) func(cont
 	}
 }
 
-// CommandOf decodes the JSON of a command, names its actor, and carries it out.
+// CommandOf returns a handler that decodes the JSON of a command, sets its actor, and carries it out.
 func CommandOf[C any](by func(*C, string), carryOut func(context.Context, C) (Accepted,
 	error)) func(context.Context, string, []byte) (Accepted, error) {
 	return func(ctx context.Context, actor string, body []byte) (Accepted, error) {
@@ -73,8 +73,8 @@ func CommandOf[C any](by func(*C, string), carryOut func(context.Context, C) (Ac
 	}
 }
 
-// QueryOf decodes the JSON of a command that changes nothing and answers with what it returns. Every caller may give
-// such a command, so that it has no actor.
+// QueryOf returns a handler that decodes the JSON of a query and returns the result of answer. A query changes nothing
+// and every caller may send it, so it has no actor.
 func QueryOf[C, R any](answer func(context.Context, C) (R, error)) func(context.Context, string, []byte) (Accepted,
 	error) {
 	return CommandOf(func(*C, string) {}, func(ctx context.Context, c C) (Accepted, error) {
@@ -87,12 +87,12 @@ func QueryOf[C, R any](answer func(context.Context, C) (R, error)) func(context.
 	})
 }
 
-// Serve takes commands over NATS until ctx ends, in the name of actor: only the operator's identity may publish there.
+// Serve handles commands over NATS until ctx ends, in the name of actor. Only the operator's identity may publish them.
 func (all Commands) Serve(ctx context.Context, nc *nats.Conn, actor string, log *slog.Logger) error {
 	return all.serve(ctx, nc, commandPrefix, actor, log)
 }
 
-// ServeEngine takes commands of other nodes for an engine until ctx ends. The commands name their actors themselves.
+// ServeEngine handles commands of other nodes for an engine until ctx ends. These commands name their actors.
 func (all Commands) ServeEngine(ctx context.Context, nc *nats.Conn, engine string, log *slog.Logger) error {
 	return all.serve(ctx, nc, enginePrefix(engine), "", log)
 }
@@ -141,12 +141,12 @@ func respond(m *nats.Msg, accepted Accepted, err error) error {
 	return err
 }
 
-// Send gives a command to a running system over NATS. A refusal comes back as Refused.
+// Send sends a command to a running system over NATS. It returns a Refused if the command is refused.
 func Send(ctx context.Context, nc *nats.Conn, name string, command any) (Accepted, error) {
 	return give(ctx, nc, commandPrefix, name, command)
 }
 
-// SendToEngine gives a command to the node that runs an engine. The error is nats.ErrNoResponders if no node does.
+// SendToEngine sends a command to the node that runs an engine. It returns nats.ErrNoResponders if no node does.
 func SendToEngine(ctx context.Context, nc *nats.Conn, engine, name string, command any) (Accepted, error) {
 	return give(ctx, nc, enginePrefix(engine), name, command)
 }

@@ -26,18 +26,16 @@ func transactionOf(ctx context.Context) *transaction {
 	return t
 }
 
-// InTransaction reports whether commands that are given with ctx belong to a transaction, so that they append nothing
-// yet.
+// InTransaction reports whether commands with ctx belong to a transaction. Such commands append nothing yet.
 func InTransaction(ctx context.Context) bool { return transactionOf(ctx) != nil }
 
-// Transaction carries out the commands that fn gives with the context it is called with, one after the other: all of
-// them or, when fn returns an error, none. Each decides on the log and on what those before it decided. It answers
-// with sequence 0, or, if it was carried out before, with the sequence of its event; seq is that of the last event of
-// all.
+// Transaction carries out the commands that fn sends with its context, one after the other: all of them or, if fn
+// returns an error, none. Each decision includes the events of the commands before it. A command returns sequence 0, or
+// the sequence of its event if it was carried out before. seq is the sequence of the last event.
 //
-// Their events are stored as one atomic batch, on the condition that nothing was appended meanwhile which a command
-// that has events would have had to know of; else fn is called again, so it must do nothing but give commands. A
-// command that had nothing to change puts no condition: it was right when it was decided.
+// The events are stored as one atomic batch. The batch is refused if an event was appended meanwhile that one of the
+// decisions depends on. Then fn is called again, so it must only send commands. A command without events adds no
+// condition to the batch.
 func Transaction(ctx context.Context, l *log.Log, fn func(ctx context.Context) error) (seq uint64, err error) {
 	for try := range maxTries {
 		if err := pauseBefore(ctx, try); err != nil {

@@ -16,18 +16,19 @@ import (
 	"pocketcoder/projections"
 )
 
-const attachUsage = `pocketcoder attach [CHAT]: look into the sandbox while a chat's commands run, in tmux.
+const attachUsage = `pocketcoder attach [CHAT]: watch the commands of a chat in tmux.
 
   pocketcoder attach                        the chat with the newest activity
   pocketcoder attach h2k0x9c3v7m1q5z
-  pocketcoder attach --shell                and open a shell of your own there, inside the isolation
+  pocketcoder attach --shell                also open a shell of your own in the sandbox
 
 The first window shows the chat's commands as they run, like "pocketcoder replay --follow"; each subagent at work has one of its own.
 C-b n and C-b p go to the next and the previous window, C-b 0 to 9 to one of them, C-b c opens a shell, C-b x closes a window,
-C-b [ scrolls (q ends that), C-b d leaves. Inside a tmux of yours, press C-b twice. Text is selected with shift held down.
+C-b [ scrolls (q ends that), C-b d leaves. Inside another tmux, press C-b twice. Text is selected with shift held down.
 
-A shell runs where commands do and is recorded as yours, the operator's, or over SSH as that of the key's account; "pocketcoder sandbox shell --private CHAT" opens one that is not.
-Nothing that is typed in another window reaches a command.
+A shell runs in the sandbox of the commands. It is recorded as the operator's, or over SSH as that of the key's account.
+"pocketcoder sandbox shell --private CHAT" opens a shell whose output is not recorded. Input in the other windows reaches no
+command.
 `
 
 // attachOptions is what a person may choose.

@@ -19,7 +19,7 @@ import (
 const chatUsage = `pocketcoder chat [CHAT]: talk to the assistant, approve what it may do, and watch what it does.
 
   pocketcoder chat                                  a new chat
-  pocketcoder chat h2k0x9c3v7m1q5z                  go on with one that "pocketcoder chats" lists
+  pocketcoder chat h2k0x9c3v7m1q5z                  continue a chat of "pocketcoder chats"
   pocketcoder chat -m "why does the build fail?"    one turn, then exit
   pocketcoder chat -m "fix it" --approve all        approve everything: for scripts
   printf 'y\nn use make instead\n' | pocketcoder chat -m "build it"    answers from a file or pipe, one per line
@@ -33,15 +33,15 @@ Answers to a request:
   e COMMAND   approve this command instead of the requested one
   a           propose a rule that allows such requests in this chat, and show what it would have allowed so far;
               a all proposes it for every chat, a agent for this agent in every chat, a 1h for an hour
-The model sees that a command was edited. Answer a question with a number, several numbers, or your own words where it
-takes them; - dismisses it. An answer counts only for the request that was shown when you began to type it.
+The model sees that a command was edited. Answer a question with a number, several numbers, or your own words if it
+allows them; - dismisses it. An answer counts only for the request that was shown when you began to type it.
 
 At a terminal:
   Up, Down    earlier messages (kept in the data directory, without answers)
   /help       list the slash commands: /model, /chats, /requests, /why, /undo, /redo, /abort, /quit
   //x         send a message that begins with a slash
   \           at the end of a line: the message goes on in the next line; pasted lines are one message
-  Ctrl-C      stop the turn; again: leave. The turn of a chat that is left with /quit goes on.
+  Ctrl-C      stop the turn; again: leave. After /quit the turn continues.
 A long output is shown with its first and last lines: "pocketcoder sandbox logs ID" prints all of it. NO_COLOR turns styles off.
 In a file or pipe, only /abort and /quit are commands.
 
@@ -49,7 +49,7 @@ Exit status:
   0  the turn was completed        4  it was aborted
   1  it failed: see stderr         5  it was lost: OpenCode went away in the middle of it
   2  wrong usage                   6  the input ended while a request or a question waits
-  3  something was denied and the turn stopped; also when more than a budget allows was denied
+  3  a request was denied and the turn stopped; also if more budget was denied
 `
 
 func chatFlags(env Environment, args []string) (o console.Options, data datadir.Dir, err error) {

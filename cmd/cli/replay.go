@@ -21,7 +21,7 @@ import (
 
 const replayUsage = `pocketcoder replay CHAT: show a chat again, from the log alone.
 
-  pocketcoder replay h2k0x9c3v7m1q5z               as it was shown, with the id of each request
+  pocketcoder replay h2k0x9c3v7m1q5z               the conversation, with the id of each request
   pocketcoder replay h2k0x9c3v7m1q5z --speed 10    at ten times its pace; a pause lasts at most 3 s
   pocketcoder replay h2k0x9c3v7m1q5z --json        every event, one JSON (CloudEvents) a line
   pocketcoder replay h2k0x9c3v7m1q5z --at 812      the chat as it stood after event #812

@@ -23,7 +23,7 @@ first start of another. Nodes with the role engine need the same workspace, and 
 the node that takes over starts a new OpenCode session for each chat, which knows nothing of the conversation. A node
 that loses its connection to NATS for 5 s while it runs the engine ends: let a service manager start it again.
 
-Do not run "up --nats" on the same NATS servers: it does not take part in this.
+Do not run "up --nats" on the same NATS servers: it takes no lease, so both would run the engine.
 
 The other flags are those of up.
 `
@@ -47,7 +47,7 @@ func Serve(ctx context.Context, env Environment, args []string) error {
 	if err := (*roleList)(&o.Roles).Set(Variable(env, "POCKETCODER_ROLES", "engine,handlers,web")); err != nil {
 		return WrongUsage(env, "serve: POCKETCODER_ROLES: %v", err)
 	}
-	fs.Var((*roleList)(&o.Roles), "roles", "`list` of what this node runs, of engine, handlers and web (POCKETCODER_ROLES)")
+	fs.Var((*roleList)(&o.Roles), "roles", "comma-separated `list` of the roles of this node: engine, handlers, web (POCKETCODER_ROLES)")
 	fs.StringVar(&o.EngineState, "opencode-state", env.Getenv("POCKETCODER_OPENCODE_STATE"),
 		"`directory` with OpenCode's sessions, which the nodes with the role engine share; default opencode in the data directory (POCKETCODER_OPENCODE_STATE)")
 	if err := systemFlags(&o, env, fs, serveUsage, serveGroups, args); err != nil {

@@ -18,7 +18,7 @@ import (
 const upUsage = `pocketcoder up: start everything on this machine.
 
 It finds OpenCode and ripgrep or installs them with npm, starts the log (embedded NATS), OpenCode, the bridge to it, the
-read models and the sandbox worker, says what runs where, and runs until Ctrl-C.
+read models and the sandbox worker, prints what runs where, and runs until Ctrl-C.
 
 The built-in demo model answers if no model is configured: no provider's key in the environment, no login stored by OpenCode,
 no --model and no --model-url. If the configured model cannot be used, up stops and lists the models that can.
@@ -55,9 +55,9 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	fs.StringVar(&o.URL, "url", env.Getenv("POCKETCODER_URL"),
 		"`URL` under which phones and browsers reach the web server, such as https://code.example.org (POCKETCODER_URL)")
 	fs.StringVar(&o.PortsURL, "ports-url", env.Getenv("POCKETCODER_PORTS_URL"),
-		"`URL` template for ports of commands, such as https://{port}.ports.example.org, for a proxy that passes the Host header on; default http://{port}.localhost, for this machine only (POCKETCODER_PORTS_URL)")
+		"`URL` template for ports of commands, such as https://{port}.ports.example.org, for a proxy that keeps the Host header; default http://{port}.localhost, for this machine only (POCKETCODER_PORTS_URL)")
 	behind := fs.Bool("behind-proxy", env.Getenv("POCKETCODER_BEHIND_PROXY") != "",
-		"allow an address that is not loopback: a proxy in front speaks TLS (POCKETCODER_BEHIND_PROXY)")
+		"allow an address that is not loopback, because a proxy in front of it speaks TLS (POCKETCODER_BEHIND_PROXY)")
 	fs.StringVar(&o.Workspace, "workspace", Variable(env, "POCKETCODER_WORKSPACE", "."),
 		"`directory` the assistant works in (POCKETCODER_WORKSPACE)")
 	fs.StringVar(&o.NATS, "nats", env.Getenv("POCKETCODER_NATS"),
@@ -66,7 +66,7 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 		"`path` of OpenCode, instead of finding or installing it (POCKETCODER_OPENCODE)")
 	fs.StringVar(&o.Metrics, "metrics", env.Getenv("POCKETCODER_METRICS"),
 		"`address` at which Prometheus reads /metrics, for everybody who reaches it; none when empty (POCKETCODER_METRICS)")
-	fs.IntVar(&o.Replicas, "replicas", 1, "servers that keep a copy of the log: 3 with a cluster of three, 1 or 3 or 5")
+	fs.IntVar(&o.Replicas, "replicas", 1, "number of servers with a copy of the log: 1, 3 or 5; 3 for a cluster of three")
 	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once; one account gets at most three quarters of them; 0 disables the limit")
 	fs.StringVar(&o.Isolation, "isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
 	exposeFlag(fs, &o.Expose)
@@ -142,16 +142,16 @@ func networkFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 // pushFlags adds the flags about notifications. The relay's secret is no flag: others see those.
 func pushFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 	fs.StringVar(&o.Relay.URL, "push-relay", env.Getenv("POCKETCODER_PUSH_RELAY"),
-		"`URL` of the relay that hands notifications on to Firebase, with POCKETCODER_PUSH_RELAY_SECRET (POCKETCODER_PUSH_RELAY)")
+		"`URL` of the relay that forwards notifications to Firebase; its secret is in POCKETCODER_PUSH_RELAY_SECRET (POCKETCODER_PUSH_RELAY)")
 	fs.BoolVar(&o.PushPrivate, "push-allow-private", env.Getenv("POCKETCODER_PUSH_ALLOW_PRIVATE") != "",
-		"let devices name push services at private and loopback addresses, and http there: for an ntfy of your own (POCKETCODER_PUSH_ALLOW_PRIVATE)")
+		"allow push services at private and loopback addresses, with http too, such as an ntfy of your own (POCKETCODER_PUSH_ALLOW_PRIVATE)")
 	o.Relay.Secret = env.Getenv("POCKETCODER_PUSH_RELAY_SECRET")
 }
 
 // sshFlags adds the flags about people who look into the sandbox from elsewhere.
 func sshFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 	fs.StringVar(&o.SSH, "ssh", env.Getenv("POCKETCODER_SSH"),
-		"`address` of an SSH server that takes the keys of ssh_keys and gives \"attach\", such as 0.0.0.0:2222: it speaks no plain text, so it may be any; none when empty (POCKETCODER_SSH)")
+		"`address` of an SSH server that runs \"attach\" for the keys of \"pocketcoder key\", such as 0.0.0.0:2222; any address is allowed; none when empty (POCKETCODER_SSH)")
 	fs.StringVar(&o.AuthorizedKeys, "authorized-keys", env.Getenv("POCKETCODER_AUTHORIZED_KEYS"),
 		"`file` to write the keys to as well, for an sshd of your own on this machine; not one with keys of yours (POCKETCODER_AUTHORIZED_KEYS)")
 }
@@ -167,8 +167,8 @@ func offloadFlags(o *app.Options, fs *flag.FlagSet, env Environment) (err error)
 		}
 	}
 	fs.StringVar(&o.OffloadDir, "offload-dir", env.Getenv("POCKETCODER_OFFLOAD_DIR"),
-		"`directory` to which outputs, changed files and diffs of archived chats are moved; they are read there; none when empty (POCKETCODER_OFFLOAD_DIR)")
+		"`directory` to which outputs, changed files and diffs of archived chats are moved, and from which they are read; none when empty (POCKETCODER_OFFLOAD_DIR)")
 	fs.DurationVar(&o.OffloadAfter, "offload-after", o.OffloadAfter,
-		"how long an archived chat must be unchanged before that (POCKETCODER_OFFLOAD_AFTER)")
+		"time without a change after which the contents of an archived chat are moved (POCKETCODER_OFFLOAD_AFTER)")
 	return nil
 }

@@ -15,25 +15,25 @@ import (
 // limitFlags adds the flags. Each has a variable in the environment too, which the error names when it is wrong.
 func limitFlags(fs *flag.FlagSet, env Environment) (*worker.Limits, error) {
 	l := worker.DefaultLimits()
-	fs.Var(&l.Memory, "memory", "most memory a command may take, such as `512MiB`; 0 is no limit (POCKETCODER_MEMORY)")
+	fs.Var(&l.Memory, "memory", "maximum memory of a command, such as `512MiB`; 0 is no limit (POCKETCODER_MEMORY)")
 	fs.Int64Var(&l.Processes, "processes", l.Processes,
-		"most processes and threads a command may have; 0 is no limit (POCKETCODER_PROCESSES)")
-	fs.Var(&l.FileSize, "file-size", "most a command may write to one file, such as `512MiB`; 0 is no limit (POCKETCODER_FILE_SIZE)")
+		"maximum number of processes and threads of a command; 0 is no limit (POCKETCODER_PROCESSES)")
+	fs.Var(&l.FileSize, "file-size", "maximum size of a file that a command writes, such as `512MiB`; 0 is no limit (POCKETCODER_FILE_SIZE)")
 	fs.DurationVar(&l.CPUTime, "cpu-time", l.CPUTime,
-		"most processor time a command may take, on all processors together; 0 is no limit (POCKETCODER_CPU_TIME)")
+		"maximum processor time of a command, on all processors together; 0 is no limit (POCKETCODER_CPU_TIME)")
 	fs.Int64Var(&l.OpenFiles, "open-files", l.OpenFiles,
-		"most files a process of a command may have open; 0 is no limit (POCKETCODER_OPEN_FILES)")
+		"maximum number of open files of one process of a command; 0 is no limit (POCKETCODER_OPEN_FILES)")
 	fs.DurationVar(&l.Timeout, "timeout", l.Timeout,
 		"time limit of foreground commands; 0 disables it (POCKETCODER_TIMEOUT)")
 	return l, setFromEnvironment(fs, env, "memory", "processes", "file-size", "cpu-time", "open-files", "timeout")
 }
 
-const workerUsage = `pocketcoder worker: run commands for a system elsewhere.
+const workerUsage = `pocketcoder worker: run commands for a system on another machine.
 
   pocketcoder worker --nats nats://10.0.0.5:4222 --key worker.nk --workspace /srv/project
 
 A worker receives commands that the gate has allowed, on exec.run.<pool>, and runs them in its workspace. It needs only the
-worker's key, which gives it no other right. "pocketcoder up" starts a worker of its own. More can join from machines that see
+worker's key, which has no other right. "pocketcoder up" starts a worker of its own. More can join from machines that see
 the same workspace. After the first SIGTERM a worker receives no more commands, and ends when its commands have ended; after
 the second it ends them.
 `
@@ -61,7 +61,7 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 		"`pool` of workers to join (POCKETCODER_POOL)")
 	workspace := fs.String("workspace", Variable(env, "POCKETCODER_WORKSPACE", "."),
 		"`directory` commands run in (POCKETCODER_WORKSPACE)")
-	home := fs.String("home", "", "`directory` that is HOME of the commands, who share it; pocketcoder/home in your cache directory when empty")
+	home := fs.String("home", "", "HOME `directory` of all commands; default pocketcoder/home in your cache directory")
 	limits, err := limitFlags(fs, env)
 	if err != nil {
 		return WrongUsage(env, "worker: %v", err)
@@ -70,8 +70,8 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 	var expose []string
 	exposeFlag(fs, &expose)
 	capacity := fs.Int("capacity", sandboxCapacity,
-		"most commands at once; what comes then goes to other workers, or waits")
-	drain := fs.Duration("drain", sandboxDrain, "how long running commands may go on after the first SIGTERM or SIGINT")
+		"maximum number of commands at once; further commands go to other workers, or wait")
+	drain := fs.Duration("drain", sandboxDrain, "time that running commands have to end after the first SIGTERM or SIGINT")
 	lifeline := fs.Bool("lifeline", false, internalFlag+"end at once when stdin ends")
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err

@@ -31,7 +31,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder up             start everything on this machine
   pocketcoder serve          run one node of several that share a NATS cluster
   pocketcoder chat           talk to the assistant, approve what it may do
-  pocketcoder chats          list chats, and mark those that wait for a person
+  pocketcoder chats          list chats, with the side that must act
   pocketcoder requests       list the requests and questions that wait for a person
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
   pocketcoder policy         rules: allow, ask, deny, test, replay, list, pause, resume, revoke; why explains a request
@@ -39,17 +39,17 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder device         phones that get notifications: add, list, test, remove
   pocketcoder key            SSH keys: add, list, remove
   pocketcoder ports CHAT PORT  print the address of a web server that a chat's command runs
-  pocketcoder replay CHAT    show a chat again, from the log; --follow what its commands print
-  pocketcoder attach [CHAT]  look into the sandbox while commands run, and open a shell there
+  pocketcoder replay CHAT    show a chat again, from the log; --follow prints the output of its commands
+  pocketcoder attach [CHAT]  watch the commands of a chat in tmux, and open a shell in the sandbox
   pocketcoder sandbox        inspect running commands: ps, logs, kill, shell, workers
-  pocketcoder worker         run commands for a system elsewhere
+  pocketcoder worker         run commands for a system on another machine
   pocketcoder backup DIR     copy the log to a directory, also while the system runs
   pocketcoder restore DIR    make a data directory of a backup
   pocketcoder admin          maintain an installation: rebuild, erase, nats-context, nats-config
-  pocketcoder doctor         check what this machine has, and say how to get the rest
+  pocketcoder doctor         check what this machine provides, and say how to install what is missing
   pocketcoder version
 
-Every command explains itself with -h. Everything is kept in one data directory: --data, POCKETCODER_DATA,
+Every command explains itself with -h. All data is in one directory: --data, POCKETCODER_DATA,
 or pocketcoder in $XDG_DATA_HOME (~/.local/share).
 `
 

@@ -19,7 +19,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Create opens a chat. Chat is its id, made by the caller or empty.
+// Create creates a chat. Chat is an id of the caller's choice, or empty.
 type Create struct {
 	handlers.Command
 	Chat   string `json:"chat,omitempty"`
@@ -33,7 +33,7 @@ type Create struct {
 	Tags        string `json:"tags,omitempty"`
 }
 
-// Update changes what a person says about a chat; a nil field stays as it is.
+// Update changes fields of a chat that a person may set. A nil field does not change.
 type Update struct {
 	handlers.Command
 	Chat        string  `json:"chat"`
@@ -45,7 +45,7 @@ type Update struct {
 	Archived    *bool   `json:"archived,omitempty"`
 }
 
-// Delete takes a chat away from those who read, and stops what runs in it.
+// Delete hides a chat and stops its turn and its commands.
 type Delete struct {
 	handlers.Command
 	Chat string `json:"chat"`
@@ -64,7 +64,7 @@ const DefaultTitle = "New chat"
 // DefaultEngine is the OpenCode of a single-node installation.
 const DefaultEngine = "local"
 
-// Chats carries out the commands on chats. The zero value but for Log is ready. It is safe for concurrent use.
+// Chats carries out the commands on chats. Only Log must be set. It is safe for concurrent use.
 type Chats struct {
 	Log *log.Log
 
@@ -148,8 +148,8 @@ func (h *Chats) chat(ctx context.Context, chat string) *handlers.Fold[*chatState
 	})
 }
 
-// Create carries out the command. A chat that was created with the same content is not created again, however it was
-// changed since, as long as it has the same owner.
+// Create carries out the command. It does not create a chat again that was created with the same content and has the
+// same owner, even if the chat has changed since.
 func (h *Chats) Create(ctx context.Context, c Create) (chat string, seq uint64, err error) {
 	c.Chat = cmp.Or(c.Chat, events.NewID())
 	c.Engine = cmp.Or(c.Engine, DefaultEngine)
@@ -210,7 +210,7 @@ func checkText(field, text string) error {
 	return nil
 }
 
-// Update carries out the command. When nothing changes, nothing is stored, and seq is that of the last change.
+// Update carries out the command. If nothing changes, nothing is stored, and seq is the sequence of the last change.
 func (h *Chats) Update(ctx context.Context, c Update) (seq uint64, err error) {
 	if c.Title != nil {
 		title, err := checkTitle(*c.Title)
@@ -269,8 +269,8 @@ func (s *chatState) update(c Update) (events.Data, uint64, error) {
 	return d, 0, nil
 }
 
-// Delete carries out the command. A chat that is deleted already is not deleted again. A command that was being decided
-// meanwhile can still be recorded after it: whoever acts on one looks whether the chat is there.
+// Delete carries out the command. A second deletion has no effect. Another command that was decided at the same time
+// can be stored after the deletion, so reactions to commands check whether the chat exists.
 func (h *Chats) Delete(ctx context.Context, c Delete) (seq uint64, err error) {
 	if _, err := events.ParseID(c.Chat); err != nil {
 		return 0, handlers.RefuseField(handlers.Invalid, "id", "chat: %v", err)

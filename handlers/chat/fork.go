@@ -9,7 +9,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Fork opens a new chat, of the same owner, engine and agent, that begins as this one was before a message.
+// Fork creates a chat with the owner, engine and agent of another, and with its history before a message.
 type Fork struct {
 	handlers.Command
 	Chat    string `json:"chat"`
@@ -43,7 +43,7 @@ func (s *forkState) Apply(e events.Event) {
 	}
 }
 
-// Fork carries out the command: it makes the chat and records the wish that OpenCode fill it.
+// Fork carries out the command: it creates the chat and requests that OpenCode copies the history.
 func (h *Chats) Fork(ctx context.Context, c Fork) (chat string, seq uint64, err error) {
 	c.Into = cmp.Or(c.Into, events.NewID())
 	if err := c.check(); err != nil {

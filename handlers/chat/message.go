@@ -15,14 +15,14 @@ import (
 	"pocketcoder/handlers"
 )
 
-// SubmitMessage hands a person's message to the assistant. Message is its id, made by the caller or empty: submitting
-// the same message under the same id again is submitting it once.
+// SubmitMessage adds a person's message to the queue of a chat. Message is an id of the caller's choice, or empty. A
+// second message with the same id and content has no effect.
 type SubmitMessage struct {
 	handlers.Command
 	Chat    string        `json:"chat"`
 	Message string        `json:"message,omitempty"`
 	Parts   []events.Part `json:"parts"`
-	Resumes string        `json:"-"` // the interrupted ask whose approval is carried out by it
+	Resumes string        `json:"-"` // the interrupted request whose approval it carries out
 
 	Delivery string `json:"delivery,omitempty"` // events.DeliveryQueue, events.DeliverySteer, or empty for the first
 }

@@ -24,7 +24,7 @@ type AnswerQuestion struct {
 // MaxAnswer is the longest answer to a question, in bytes.
 const MaxAnswer = 32 << 10
 
-// ExpireQuestion says that questions need no answer any more. What was answered or is over stays as it is.
+// ExpireQuestion means that questions need no answer any more. It does not change a question that is answered or over.
 type ExpireQuestion struct {
 	handlers.Command
 	Chat, Question, Reason string
@@ -87,7 +87,7 @@ func (h *Chats) AnswerQuestion(ctx context.Context, c AnswerQuestion) (uint64, e
 	return h.onQuestions(ctx, c.Chat, c.Command, func(s *questions) (events.Data, uint64, error) { return s.answer(c) })
 }
 
-// ExpireQuestion carries out the command, in a chat that was deleted too.
+// ExpireQuestion carries out the command, in a deleted chat too.
 func (h *Chats) ExpireQuestion(ctx context.Context, c ExpireQuestion) (uint64, error) {
 	return h.onQuestions(ctx, c.Chat, c.Command, func(s *questions) (events.Data, uint64, error) {
 		return s.expire(c), 0, nil

@@ -9,7 +9,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-// ChangeMessage changes a person's message that waits in the queue of its chat. An empty field stays as it is.
+// ChangeMessage changes a person's message that waits in the queue of its chat. An empty field does not change.
 type ChangeMessage struct {
 	handlers.Command
 	Chat     string        `json:"chat"`
@@ -27,7 +27,7 @@ type WithdrawMessage struct {
 	Message string `json:"message"`
 }
 
-// SendMessage ends the wait of a message: from now on it cannot be changed. Only the outbox gives this command.
+// SendMessage ends the wait of a message. It cannot be changed afterwards. Only the outbox sends this command.
 type SendMessage struct {
 	handlers.Command
 	Chat    string
@@ -148,7 +148,8 @@ func (s *messageState) waiting(chat, id string) (*message, error) {
 	return m, nil
 }
 
-// ChangeMessage carries out the command. When nothing changes, nothing is stored, and seq is that of the last change.
+// ChangeMessage carries out the command. If nothing changes, nothing is stored, and seq is the sequence of the last
+// change.
 func (h *Chats) ChangeMessage(ctx context.Context, c ChangeMessage) (seq uint64, err error) {
 	if c.Parts != nil {
 		if err := checkParts(c.Parts); err != nil {
@@ -217,7 +218,7 @@ func (c ChangeMessage) isContent(m *message) bool {
 	return c.Before == nil && c.Delivery == "" && (hash == m.parts || hash == m.now)
 }
 
-// WithdrawMessage carries out the command. A message that was withdrawn already is not withdrawn again.
+// WithdrawMessage carries out the command. A second withdrawal has no effect.
 func (h *Chats) WithdrawMessage(ctx context.Context, c WithdrawMessage) (seq uint64, err error) {
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return 0, err
@@ -234,8 +235,8 @@ func (h *Chats) WithdrawMessage(ctx context.Context, c WithdrawMessage) (seq uin
 		})
 }
 
-// SendMessage carries out the command. It refuses a message that does not wait any more, and any message of a queue
-// that has changed since Seen. A message that was sent before gets further ids.
+// SendMessage carries out the command. It refuses a message that does not wait any more, and every message if the queue
+// has changed since Seen. A message that was sent before gets further ids.
 func (h *Chats) SendMessage(ctx context.Context, c SendMessage) (seq uint64, err error) {
 	return h.messagesOf(ctx, c.Chat).CarryOutOne(ctx, h.Log, c.Chat, c.Command,
 		func(s *messageState) (events.Data, uint64, error) {

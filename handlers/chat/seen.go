@@ -28,8 +28,8 @@ func (s seenState) Apply(e events.Event) {
 	}
 }
 
-// MarkSeen carries out the command. A position before the one that is known changes nothing: two devices may report
-// out of order.
+// MarkSeen carries out the command. A position before the known one changes nothing, because two devices may report out
+// of order.
 func (h *Chats) MarkSeen(ctx context.Context, c MarkSeen) (uint64, error) {
 	if err := handlers.CheckChat(c.Chat); err != nil {
 		return 0, err

@@ -8,27 +8,27 @@ import (
 	"pocketcoder/handlers"
 )
 
-// AbortTurn stops what the assistant is doing in a chat, or in one of its subagents.
+// AbortTurn stops the running turn of a chat, or one of its subagents.
 type AbortTurn struct {
 	handlers.Command
 	Chat    string `json:"chat"`
-	Session string `json:"session,omitempty"` // a subagent's session; empty for the chat's own, with everything below it
+	Session string `json:"session,omitempty"` // a subagent's session; empty for the chat's session and all of its subagents
 }
 
-// Revert takes a message back, with what came after it and its changes to files.
+// Revert undoes a message, all later ones and their changes to files.
 type Revert struct {
 	handlers.Command
 	Chat    string `json:"chat"`
 	Message string `json:"message,omitempty"` // OpenCode's msg_… id; empty to undo the last revert
 }
 
-// AbortTurn carries out the command, also when the disk is almost full: the turn may be what fills it. Aborting when
-// nothing runs is no error: it is recorded and changes nothing.
+// AbortTurn carries out the command, even if the disk is almost full, because the turn may be what fills it. Without a
+// running turn the abort is recorded and has no effect.
 func (h *Chats) AbortTurn(ctx context.Context, c AbortTurn) (uint64, error) {
 	return h.request(log.UseLastSpace(ctx), c.Chat, c.Command, events.AbortRequested{Session: c.Session})
 }
 
-// Revert carries out the command. What OpenCode makes of it are its own events.
+// Revert carries out the command. OpenCode reports the result with events of its own.
 func (h *Chats) Revert(ctx context.Context, c Revert) (uint64, error) {
 	if c.Message != "" {
 		if _, err := events.ParseID(c.Message); err != nil {

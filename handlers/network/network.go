@@ -71,15 +71,15 @@ type Execution struct {
 	refusals []string // host:port and why, for the model
 }
 
-// recordedConnection is what exec.connected has said of an execution.
+// recordedConnection is a connection of an execution for which exec.connected is recorded.
 type recordedConnection struct {
 	address string
 	allowed bool
 }
 
-// For gives the URL of the proxy for a command that is about to run, with credentials that are good until Done; empty
-// when the command has no network. It is called before anything of the command's output is recorded, so that the
-// credentials never are.
+// For returns the URL of the proxy for a command that is about to run, with credentials that are valid until Done. It
+// returns "" if the command has no network. It must be called before any output of the command is recorded, so that the
+// credentials are redacted there.
 func (n *Sandbox) For(ctx context.Context, chat string, request events.ExecRequested) (proxyURL string, err error) {
 	if n == nil {
 		return "", nil

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// connectDecision is what was decided about a connection, or which permission it waits for.
+// connectDecision is the decision about a connection, or the request that the connection waits for.
 type connectDecision struct {
 	allowed    bool
 	waits      bool
@@ -25,9 +25,9 @@ type connectDecision struct {
 	reason     string
 }
 
-// CheckAddress says whether the command may connect to an address, host:port in whatever spelling, and gives it as it
-// is to be dialled: no other spelling of it is ever looked up. What no rule is about waits for a person. Why not is a
-// Refused, whose text is for whoever runs the command; ErrWaiting when nobody has decided by ctx's deadline.
+// CheckAddress decides whether the command may connect to an address, host:port in any spelling, and returns the
+// address to dial. If no rule decides, it waits for a person. It returns a Refused with a text for the person or model
+// that runs the command, or ErrWaiting if no person has decided before ctx's deadline.
 func (x *Execution) CheckAddress(ctx context.Context, address string) (policy.Address, error) {
 	at, unreadable := policy.ParseAddress(address)
 	if unreadable != nil {
@@ -56,7 +56,7 @@ func (x *Execution) CheckAddress(ctx context.Context, address string) (policy.Ad
 // Private reports whether an address may be private. No command reaches one.
 func (x *Execution) Private(policy.Address) bool { return false }
 
-// RecordBlocked records that the command was kept from an address it was let to, because of where that leads.
+// RecordBlocked records that an allowed host resolved to an address that is not allowed and was not dialled.
 func (x *Execution) RecordBlocked(ctx context.Context, at policy.Address, why error) error {
 	return x.conclude(ctx, at.Host, at.Port, connectDecision{reason: why.Error()})
 }

@@ -37,9 +37,9 @@ type Decide struct {
 	grant   *events.PermissionDecided // the approval of an interrupted request, which this decision uses
 }
 
-// ShownRequest is what a client showed of a request when its user decided. Each empty field is not checked. A decision
-// with a field that differs from the request is refused, so that an answer never reaches a request that its user has
-// not seen.
+// ShownRequest is the content of a request that a client showed when its user decided. An empty field is not checked. A
+// decision is refused if a field differs from the request, so that a decision never applies to a request that its user
+// has not seen.
 type ShownRequest struct {
 	Command string `json:"shown_command,omitempty"` // bash: the command of the request, before any edit
 	// SHA-256 of type, patterns and metadata: see events.PermissionAsk.Request
@@ -62,8 +62,8 @@ func (s ShownRequest) check(r Request) error {
 	return nil
 }
 
-// Permissions carries out the commands on permission requests, without a look at the rules: the Gate does that. The
-// zero value but for Log is ready. It is safe for concurrent use.
+// Permissions carries out the commands on permission requests. It does not read the rules; the Gate does. Only Log must
+// be set. It is safe for concurrent use.
 type Permissions struct {
 	Log *log.Log
 

@@ -26,13 +26,13 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Session is what is known of an OpenCode session.
+// Session is an OpenCode session of a chat.
 type Session struct {
 	Chat      string
 	Directory string // absolute
 }
 
-// Call is what is known of a tool call.
+// Call is a tool call. A field that is not known is empty.
 type Call struct {
 	Tool    string // name of the tool; empty when it is not known
 	Command string // bash: the command
@@ -164,7 +164,7 @@ func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 	return g.Permissions.Decide(ctx, c)
 }
 
-// InForce gives every rule of a scope: those people keep, those given at the start, and the default ones.
+// InForce returns every rule of a scope: stored rules, rules from the command line, and default rules.
 func (g Gate) InForce(ctx context.Context, s record.RuleScope) ([]policy.Rule, error) {
 	rules, err := g.Records.Rules(ctx, s)
 	return append(rules, g.Rules...), err
@@ -189,7 +189,7 @@ func NewEvaluation(a events.PermissionAsk, direct bool, cwd string, v policy.Ver
 	return Evaluation{ask: a, direct: direct, cwd: cwd, verdict: v}
 }
 
-// RecordEvaluation records what follows from an evaluation: a decision, or that a person is needed.
+// RecordEvaluation appends the result of an evaluation: a decision, or that the request waits for a person.
 func (h *Permissions) RecordEvaluation(ctx context.Context, chat, cause string, evaluation Evaluation) error {
 	_, err := h.Chat(ctx, chat).CarryOut(ctx, h.Log, handlers.Command{ID: cause},
 		func(s *State) ([]events.Event, uint64, error) {

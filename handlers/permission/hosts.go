@@ -31,7 +31,7 @@ func EvaluateAddress(rules []policy.Rule, at policy.Address) policy.Verdict {
 }
 
 // UndecidedHosts returns the hosts that a command names and that no rule decides. If the command needs a host but has
-// no network, UndecidedHosts returns a sentence that says so instead.
+// no network, it returns a sentence that says so instead.
 func (g Gate) UndecidedHosts(rules []policy.Rule, command string) (hosts []string, network string) {
 	named, needs := policy.NamedHosts(command)
 	if g.Network == "" || !needs {

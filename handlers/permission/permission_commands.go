@@ -12,20 +12,20 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// ExplainRequest asks why an ask was decided as it was; the answer's result is a Why.
+// ExplainRequest is a query for the explanation of a permission request. Its result is a Why.
 type ExplainRequest struct {
 	Chat       string `json:"chat"`
 	Permission string `json:"permission"`
 }
 
-// ListRules asks which rules are in force in a scope; the answer's result is a list of policy.Rule.
+// ListRules is a query for the rules of a scope. Its result is a list of policy.Rule.
 type ListRules struct {
 	Chat  string `json:"chat,omitempty"`
 	Agent string `json:"agent,omitempty"`
 	Seq   uint64 `json:"seq,omitempty"` // 0 is now
 }
 
-// ReplayPolicy asks what a rule would have done so far; the answer's result is a DryRun.
+// ReplayPolicy is a query for the effect that a rule would have had on past requests. Its result is a dryrun.Result.
 type ReplayPolicy struct {
 	Rule policy.Rule `json:"rule"`
 	Chat string      `json:"chat,omitempty"` // empty is all

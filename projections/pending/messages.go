@@ -7,8 +7,8 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Message is a person's message on its way to OpenCode. Submitted is the list of its events.Part, EngineParts the
-// ids they are sent under once that is decided.
+// Message is a person's message on its way to OpenCode. Submitted is the list of its events.Part. EngineParts holds the
+// ids of the parts in OpenCode, once they are decided.
 type Message struct {
 	projections.Message
 	ChatAgent string `db:"chat_agent"`
@@ -25,13 +25,13 @@ const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, 
 		coalesce(s.turn_state NOT IN ('running', 'waiting') AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
 	FROM messages m JOIN chats c ON c.id=m.chat AND NOT c.removed LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `
 
-// Messages lists messages that are pending or sending, in log order. Those of a deleted chat stay where they are.
+// Messages lists messages that are pending or sending, in log order. It leaves out messages of deleted chats.
 func Messages(ctx context.Context, m *projections.Model) ([]Message, error) {
 	return store.List[Message](ctx, m.Model, "outbox", selectOutbox+
 		"WHERE m.user_message_status IN ('pending','sending') ORDER BY m.position", nil)
 }
 
-// UnansweredMessages lists messages that were delivered and nothing has answered yet.
+// UnansweredMessages lists messages that were delivered and have no answer yet.
 func UnansweredMessages(ctx context.Context, m *projections.Model) ([]Message, error) {
 	return store.List[Message](ctx, m.Model, "unanswered messages", selectOutbox+`
 		WHERE m.ai_engine_message_id IN (SELECT awaiting FROM sessions WHERE turn_state IN ('running', 'waiting') AND processing='' AND awaiting<>'')

@@ -9,7 +9,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Question is a question with where its session works.
+// Question is a question with the directory and the engine of its session.
 type Question struct {
 	projections.Question
 	Directory string `db:"directory"`
@@ -24,22 +24,22 @@ func QuestionsOf(ctx context.Context, m *projections.Model, engineQuestion strin
 		selectQuestions+"q.ai_engine_question_id={:id} ORDER BY q.idx", dbx.Params{"id": engineQuestion})
 }
 
-// Questions lists what waits for an answer, oldest first.
+// Questions lists the questions that wait for an answer, oldest first.
 func Questions(ctx context.Context, m *projections.Model) ([]Question, error) {
 	return store.List[Question](ctx, m.Model, "pending questions",
 		selectQuestions+"q.status='asked' ORDER BY q.position, q.idx", nil)
 }
 
-// AnsweredQuestions lists questions that OpenCode can be answered: all of those asked together have an answer, or they
-// were rejected. They come together, in order.
+// AnsweredQuestions lists the questions whose answers OpenCode can receive: all questions that were asked together are
+// answered or rejected. Questions that were asked together are neighbours, in order.
 func AnsweredQuestions(ctx context.Context, m *projections.Model) ([]Question, error) {
 	return store.List[Question](ctx, m.Model, "answered questions", selectQuestions+`NOT q.engine_replied AND q.status <> 'expired'
 		AND NOT EXISTS (SELECT 1 FROM questions o WHERE o.ai_engine_question_id=q.ai_engine_question_id AND o.position=q.position AND o.status='asked')
 		ORDER BY q.position, q.idx`, nil)
 }
 
-// ObsoleteQuestion is an unanswered question that needs no answer any more, and why. When it was not interrupted,
-// OpenCode may still be about to say what became of it.
+// ObsoleteQuestion is an unanswered question that needs no answer any more, with the reason. If it was not interrupted,
+// OpenCode may still report its end.
 type ObsoleteQuestion struct {
 	Question
 	Why string `db:"why"`
@@ -74,7 +74,7 @@ func Together(all []Question) (groups [][]Question) {
 	return groups
 }
 
-// AnswersTo reads what was answered to questions asked together, and whether they were rejected.
+// AnswersTo returns the answers to questions that were asked together, and whether they were rejected.
 func AnswersTo(group []Question) (all [][]string, rejected bool, err error) {
 	for _, q := range group {
 		answers, err := q.Answers()

@@ -9,7 +9,8 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Request is a permission request with where its session works, which OpenCode wants to know with a reply.
+// Request is a permission request with the directory and the engine of its session. OpenCode needs the directory in a
+// reply.
 type Request struct {
 	projections.Permission
 	Directory string `db:"directory"`
@@ -18,13 +19,14 @@ type Request struct {
 
 const selectRequests = "SELECT p.*, coalesce(s.directory,'') AS directory, coalesce(s.engine,'') AS engine FROM permissions p LEFT JOIN sessions s ON s.id=p.session_id WHERE "
 
-// Requests lists what OpenCode asked and waits for a decision, interrupted requests too, oldest first.
+// Requests lists the requests of OpenCode that wait for a decision, interrupted ones too, oldest first.
 func Requests(ctx context.Context, m *projections.Model) ([]Request, error) {
 	return store.List[Request](ctx, m.Model, "pending asks", selectRequests+
 		"p.status='draft' AND NOT p.replied ORDER BY p.asked_seq", nil)
 }
 
-// DecidedRequests lists what was decided here and OpenCode has not confirmed, in the order of the decisions.
+// DecidedRequests lists the requests that were decided and that OpenCode has not confirmed, in the order of the
+// decisions.
 func DecidedRequests(ctx context.Context, m *projections.Model) ([]Request, error) {
 	return store.List[Request](ctx, m.Model, "decided asks", selectRequests+
 		"p.status IN ('authorized','denied') AND NOT p.replied ORDER BY p.decided_seq", nil)

@@ -35,7 +35,7 @@ After an interruption, run it again: it resumes where it stopped. Files that wer
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-const restoreUsage = `pocketcoder restore DIR: make a data directory of a backup.
+const restoreUsage = `pocketcoder restore DIR: make a data directory from a backup.
 
   pocketcoder restore ~/backup --data ~/restored
   pocketcoder restore ~/backup --data ~/restored --passphrase-file pass.txt

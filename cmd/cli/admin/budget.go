@@ -15,18 +15,18 @@ import (
 	"pocketcoder/projections/spending"
 )
 
-const budgetUsage = `pocketcoder budget: limits on what may be spent, of the running system. When one is reached the turn pauses, and a
-person is asked whether more is allowed; until then nothing more is sent in the chats it is about.
+const budgetUsage = `pocketcoder budget: limits on cost and tokens in the running system. When a limit is reached, the turn pauses and a person
+is asked whether to allow more. Until then, the chats of the budget send no message.
 
   pocketcoder budget set NAME --scope day --cost 10        all chats together, from midnight to midnight UTC
-  pocketcoder budget set NAME --scope chat --tokens 500000 each chat by itself, for as long as there is one
-  pocketcoder budget list                                  the budgets, and what was spent
-  pocketcoder budget clear NAME                            a budget is gone; what waited for it goes on
+  pocketcoder budget set NAME --scope chat --tokens 500000 each chat by itself, as long as it exists
+  pocketcoder budget list                                  the budgets, and what their chats have spent
+  pocketcoder budget clear NAME                            delete a budget; chats that waited for it continue
 
-set makes the budget of a name, or makes it what is given now. --chat narrows it to one chat, --user to the chats of one
-account. Cost is in the provider's currency, as OpenCode counts it; tokens are input, output and reasoning, not what was
-read from a cache or written to it. Subagents count to their chat. OpenCode tells what a step cost when the step is over:
-so much may be spent beyond the limit.
+set creates the budget with this name, or replaces it. --chat limits it to one chat, --user to the chats of one account.
+Cost is in the provider's currency, as OpenCode counts it. Tokens are input, output and reasoning tokens, without cached
+tokens. Subagents count to their chat. OpenCode reports the cost of a step when the step is over, so the last step can
+exceed the limit.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `

@@ -14,7 +14,7 @@ import (
 
 const natsConfigUsage = `pocketcoder admin nats-config: print the configuration of an external NATS server.
 
-It says who may do what, with the public keys of the data directory, exactly as the embedded server has it. Give each
+It has the same accounts and rights as the embedded server, with the public keys of the data directory. Give each
 server of a cluster a name and the addresses of the others.
 
   pocketcoder admin nats-config --name n1 --listen 0.0.0.0:4222 --store /data > nats.conf
@@ -31,7 +31,7 @@ func runNATSConfig(_ context.Context, env cli.Environment, args []string) error 
 	cluster := fs.String("cluster", "", "`name` of the cluster; empty for a single server")
 	clusterListen := fs.String("cluster-listen", "0.0.0.0:6222", "`address` for the other servers")
 	secretFile := fs.String("cluster-secret", "",
-		"`file` with what servers must know to join; or set POCKETCODER_CLUSTER_SECRET")
+		"`file` with the secret that the servers share; or set POCKETCODER_CLUSTER_SECRET")
 	var routes []string
 	fs.Func("route", "`address` of another server of the cluster; may be repeated", func(s string) error {
 		routes = append(routes, s)

@@ -14,10 +14,10 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-const natsContextUsage = `pocketcoder admin nats-context: let the nats CLI read the log of the system that runs.
+const natsContextUsage = `pocketcoder admin nats-context: create a context with which the nats CLI reads the log.
 
 It writes a context with read-only rights to nats/context/NAME.json in $XDG_CONFIG_HOME (~/.config). The address is that
-of the running system: write it again when that was started on another port.
+of the running system: write it again if the system was started on another port.
 
   pocketcoder admin nats-context
   pocketcoder admin nats-context --name work

@@ -13,20 +13,20 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-const userUsage = `pocketcoder user: who may log in to the running system, from where they did, and their passwords.
+const userUsage = `pocketcoder user: manage the accounts of the running system, their passwords and logins.
 
   pocketcoder user add EMAIL                   a new account; --role user, agent or admin
   pocketcoder user list
-  pocketcoder user passwd EMAIL                another password; ends every session of the account
-  pocketcoder user role EMAIL ROLE             another role; ends its sessions too
-  pocketcoder user disable EMAIL               it cannot log in any more, and its sessions end
+  pocketcoder user passwd EMAIL                set the password; ends every session of the account
+  pocketcoder user role EMAIL ROLE             set the role; ends its sessions too
+  pocketcoder user disable EMAIL               the account cannot log in, and its sessions end
   pocketcoder user enable EMAIL
-  pocketcoder user sessions EMAIL              where it is logged in
+  pocketcoder user sessions EMAIL              list the sessions of the account
   pocketcoder user revoke EMAIL [SESSION]      end one session, or all
 
 A user has chats of their own, an agent acts for users, an admin may do everything. The last admin cannot be disabled.
 
-The password is asked for twice on a terminal. A script gives it as one line on stdin, or has one made:
+A terminal asks for the password twice. A script passes it as one line on stdin, or uses --generate:
 
   pocketcoder user add alice@example.org --name Alice --generate
   pass show alice | pocketcoder user passwd alice@example.org

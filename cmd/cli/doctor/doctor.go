@@ -19,12 +19,12 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-const doctorUsage = `pocketcoder doctor: check what this machine has, and say how to get the rest.
+const doctorUsage = `pocketcoder doctor: check what this machine provides, and say how to install what is missing.
 
   pocketcoder doctor
   pocketcoder doctor --json
 
-Each line says ok; missing (it is needed); optional (it works without); or wrong (it is there and something is not right).
+Each line says ok, missing (required), optional (not required) or wrong (present but not usable).
 Exit status: 0; 1 when something is missing or wrong, 2 for wrong usage.
 `
 

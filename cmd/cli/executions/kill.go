@@ -13,11 +13,11 @@ import (
 const killUsage = `pocketcoder sandbox kill EXEC: end a command that runs, or send all its processes another signal.
 
   pocketcoder sandbox kill 8f2k0x9c3v7m1q5
-  pocketcoder sandbox kill 8f2k0x9c3v7m1q5 --signal KILL    when it does not listen
+  pocketcoder sandbox kill 8f2k0x9c3v7m1q5 --signal KILL    if it ignores TERM
   pocketcoder sandbox kill 8f2k0x9c3v7m1q5 --signal STOP    and --signal CONT later
 
-"pocketcoder sandbox ps" lists what runs. That you sent it is recorded. Signals: TERM, INT, HUP, KILL, USR1, USR2, QUIT, STOP, CONT.
-Exit status: 0 when it was sent; 1 when the command does not run or it failed, 2 for wrong usage.
+"pocketcoder sandbox ps" lists running commands. The log records that you sent the signal. Signals: TERM, INT, HUP, KILL, USR1, USR2, QUIT, STOP, CONT.
+Exit status: 0 if it was sent; 1 if the command does not run or it failed, 2 for wrong usage.
 `
 
 func runKill(ctx context.Context, env cli.Environment, args []string) error {

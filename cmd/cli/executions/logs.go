@@ -34,7 +34,7 @@ Exit status: 0; 1 when there is no such command or it failed, 2 for wrong usage.
 func runLogs(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "sandbox logs", logsUsage)
 	data := cli.DataFlag(fs, env)
-	follow := fs.Bool("f", false, "go on until the command has ended")
+	follow := fs.Bool("f", false, "follow the output until the command ends")
 	rest, err := cli.Parse(fs, args, 1)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 const psUsage = `pocketcoder sandbox ps: the commands that run now, in all chats.
 
   pocketcoder sandbox ps
-  pocketcoder sandbox ps --all --limit 20    those that ended too, the newest first
+  pocketcoder sandbox ps --all --limit 20    finished commands too, the newest first
 
 KIND is command, background (started with "detach") or shell (opened by a person). ISOLATION is the isolation level.
 Exit status: 0; 1 when it failed, 2 for wrong usage.
@@ -27,8 +27,8 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 func runPs(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "sandbox ps", psUsage)
 	data := cli.DataFlag(fs, env)
-	all := fs.Bool("all", false, "those that ended too")
-	limit := fs.Int("limit", 50, "with --all: how many")
+	all := fs.Bool("all", false, "list finished commands too")
+	limit := fs.Int("limit", 50, "with --all: maximum number of commands")
 	asJSON := fs.Bool("json", false, "print a JSON list")
 	if _, err := cli.Parse(fs, args, 0); err != nil {
 		return err

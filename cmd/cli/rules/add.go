@@ -18,7 +18,7 @@ import (
 	"pocketcoder/projections"
 )
 
-const policyAddUsage = `pocketcoder policy allow|ask|deny RULE: create a rule. It counts from the next request on, also for running chats.
+const policyAddUsage = `pocketcoder policy allow|ask|deny RULE: create a rule. It applies from the next request on, also in running chats.
 
   pocketcoder policy allow 'bash: npm run build*'           run it without asking, with any further words
   pocketcoder policy allow 'edit: docs/**' --for 1h         for an hour
@@ -27,10 +27,10 @@ const policyAddUsage = `pocketcoder policy allow|ask|deny RULE: create a rule. I
   pocketcoder policy allow 'mcp: github_list'               one tool of an MCP server
   pocketcoder policy deny 'bash: git push*'                 refuse it without asking
   pocketcoder policy deny 'read: customers/**'              refuse to read these files; commands that would read them ask
-  pocketcoder policy ask 'bash: git commit*' --chat ID      ask in one chat, whatever rule allows it
+  pocketcoder policy ask 'bash: git commit*' --chat ID      ask in one chat, even if a rule allows it
 
-A rule is "PERMISSION: PATTERN"; "pocketcoder policy test -h" explains both. Deny beats ask, and ask beats allow. What no
-rule allows is asked. Creating a rule a second time changes the first: its action, and how long it lasts.
+A rule is "PERMISSION: PATTERN"; "pocketcoder policy test -h" explains both. Deny beats ask, and ask beats allow. A
+request that no rule allows asks a person. Creating a rule a second time changes the action and the end of the first.
 
 Try a rule before you create it: pocketcoder policy replay RULE shows what it would have allowed.
 Undo it: pocketcoder policy revoke ID.
@@ -45,7 +45,7 @@ func addsRule(action policy.Action) func(context.Context, cli.Environment, []str
 		fs := cli.NewFlags(env, name, policyAddUsage)
 		data := cli.DataFlag(fs, env)
 		chat := fs.String("chat", "", "only for this `chat`; default every chat")
-		lasts := fs.Duration("for", 0, "`duration` after which the rule ends, such as 1h; 0 is never")
+		lasts := fs.Duration("for", 0, "`duration` after which the rule ends, such as 1h; 0 means never")
 		text, err := cli.ParseOne(fs, args, "the rule is missing; for example: pocketcoder "+name+" 'bash: git push*'")
 		if err != nil {
 			return err

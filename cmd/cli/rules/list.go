@@ -28,12 +28,12 @@ const policyListUsage = `pocketcoder policy list: the rules of the running syste
   pocketcoder policy list
   pocketcoder policy list --all                                  the built-in rules too
   pocketcoder policy list --json
-  pocketcoder policy pause tool_permissions/8f3kq0z2m4c6x1a      it decides nothing any more
+  pocketcoder policy pause tool_permissions/8f3kq0z2m4c6x1a      the rule is not used any more
   pocketcoder policy resume tool_permissions/8f3kq0z2m4c6x1a
-  pocketcoder policy revoke tool_permissions/8f3kq0z2m4c6x1a     it is gone; what it decided stays in the log
+  pocketcoder policy revoke tool_permissions/8f3kq0z2m4c6x1a     deletes the rule; its decisions stay in the log
 
 Create a rule with "pocketcoder policy allow", ask or deny, with "a" at a request in "pocketcoder chat", or in a client.
-It counts from the next request on.
+It applies from the next request on.
 
 Exit status: 0; 1 when there is no such rule or it failed, 2 for wrong usage.
 `

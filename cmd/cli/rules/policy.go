@@ -21,14 +21,14 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-const policyUsage = `pocketcoder policy: the rules that decide without asking you.
+const policyUsage = `pocketcoder policy: rules decide requests without asking you.
 
-  pocketcoder policy allow RULE      allow what matches from now on; deny RULE, ask RULE likewise
-  pocketcoder policy test 'CMD'      what they make of a command, a file, an address or a tool, and why
+  pocketcoder policy allow RULE      allow matching requests from now on; deny RULE and ask RULE too
+  pocketcoder policy test 'CMD'      what the rules decide about a command, a file, an address or a tool, and why
   pocketcoder policy replay RULE     what a rule would have allowed so far
   pocketcoder policy list            the rules of the running system, and who made them; --all shows the built-in ones too
-  pocketcoder policy pause ID        a rule decides nothing any more; resume ID
-  pocketcoder policy revoke ID       a rule is gone
+  pocketcoder policy pause ID        stop using a rule; resume ID uses it again
+  pocketcoder policy revoke ID       delete a rule
   pocketcoder policy why [REQUEST]   explain why a request was allowed, denied or asked, and what then ran
 
 Examples:
@@ -71,8 +71,8 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	return cli.WrongUsage(env, "policy: there is no %q; see pocketcoder policy -h", args[0])
 }
 
-const policyTestUsage = `pocketcoder policy test 'CMD': what the rules make of a command, and why. It runs nothing, and needs no running system:
-it takes the rules of the one that runs on --data, and the default rules when none does.
+const policyTestUsage = `pocketcoder policy test 'CMD': what the rules decide about a command, and why. It runs nothing. It uses the rules of the
+system that runs on --data, or the default rules if no system runs.
 
   pocketcoder policy test 'git status && rm -rf /'
   pocketcoder policy test 'npm run build -- --watch' --rules '[{"permission": "bash", "pattern": "npm run build*"}]'
@@ -82,23 +82,23 @@ it takes the rules of the one that runs on --data, and the default rules when no
   pocketcoder policy test api.example.org:443 --permission network
   pocketcoder policy test - < script.sh            the command is read from stdin
 
-A rule is {"permission", "pattern", "action"}; the action is allow when it is not given, or ask, or deny. Deny beats ask
-beats allow, whatever the order. What no rule allows is asked.
+A rule is {"permission", "pattern", "action"}. The action is allow (the default), ask or deny. Deny beats ask, and ask beats
+allow, whatever their order. A request that no rule allows asks a person.
 
-  bash              git status*       the words of one command; * at the end is any further words. ls* is not lsof.
+  bash              git status*       the words of one command; * at the end is any further words. ls* does not match lsof
   read edit write   docs/**           files: * is any name, ** any folders; relative to the workspace, or absolute;
-                                      <workspace> is everything in it. write is a file the shell opens: > docs/a.md
+                                      <workspace> is the whole workspace. write is a file that the shell opens: > docs/a.md
   webfetch          https://docs.example.com/*
-  network           *.example.org     a host a command connects to, on ports 80 and 443; host:port for another; *. is
-                                      all names below
-  mcp task          github_list       exactly that tool, or subagent
+  network           *.example.org     a host that a command connects to, on ports 80 and 443; host:port for another port;
+                                      *.example.org matches all names below example.org
+  mcp task          github_list       exactly this tool or subagent
 
-Every simple command of a line must be allowed. What runs something else, or writes or reads elsewhere than its words
-say, is asked whatever the rules: sh, sudo, xargs, $(…), find -exec, sort -o, .git, .env and the like.
+Rules must allow every simple command of a line. Some commands ask whatever the rules say, because they run other programs,
+or read or write files that their words do not name: sh, sudo, xargs, $(…), find -exec, sort -o, .git, .env and others.
 
---json prints {"decision", "rule", "reason"}: the decision is allow, ask or deny; the rule is empty when none decided.
+--json prints {"decision", "rule", "reason"}: the decision is allow, ask or deny; the rule is empty if no rule decided.
 
-Exit status: 0 whatever the decision; 1 when it failed, 2 for wrong usage. A broken rule is named on stderr and decides nothing.
+Exit status: 0 whatever the decision; 1 when it failed, 2 for wrong usage. An invalid rule is reported on stderr and ignored.
 `
 
 // policyAnswer is what policy test prints.
@@ -112,8 +112,8 @@ func runPolicyTest(ctx context.Context, env cli.Environment, args []string) erro
 	fs := cli.NewFlags(env, "policy test", policyTestUsage)
 	data := cli.DataFlag(fs, env)
 	permission := fs.String("permission", "bash",
-		"`type` of what is asked: bash, read, edit, write, webfetch, network, mcp, task, …")
-	cwd := fs.String("cwd", "", "`directory` it would run in; the workspace by default")
+		"`type` of the request: bash, read, edit, write, webfetch, network, mcp, task, …")
+	cwd := fs.String("cwd", "", "`directory` in which the command would run; default the workspace")
 	workspace := fs.String("workspace", "", "`directory` the assistant works in; --cwd by default, or the current directory")
 	given := fs.String("rules", "", "`rules` instead of the stored ones: a JSON array, or the path of a file with one")
 	asJSON := fs.Bool("json", false, "print JSON")

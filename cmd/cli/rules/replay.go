@@ -14,13 +14,13 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-const policyReplayUsage = `pocketcoder policy replay RULE: what a rule would have allowed of everything that was asked so far. Nothing is stored.
+const policyReplayUsage = `pocketcoder policy replay RULE: which past requests a rule would have allowed. Nothing is stored.
 
   pocketcoder policy replay 'bash: git status*'
   pocketcoder policy replay 'bash: npm run build*' --chat h2k0x9c3v7m1q5z
-  pocketcoder policy replay 'deny bash: rm*' --json      what it would have denied
+  pocketcoder policy replay 'deny bash: rm*' --json      the requests that it would have denied
 
-The rule is tried alone, as it would be decided today: on the files as they are now, without any other rule.
+The rule is tried alone, without any other rule, and on the current files.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
