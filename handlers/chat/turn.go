@@ -12,7 +12,8 @@ import (
 type AbortTurn struct {
 	handlers.Command
 	Chat    string `json:"chat"`
-	Session string `json:"session,omitempty"` // a subagent's session; empty for the chat's session and all of its subagents
+	// a subagent's session; empty for the chat's session and all of its subagents
+	Session string `json:"session,omitempty"`
 }
 
 // Revert undoes a message, all later ones and their changes to files.
