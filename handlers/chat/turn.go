@@ -11,7 +11,7 @@ import (
 // AbortTurn stops the running turn of a chat, or one of its subagents.
 type AbortTurn struct {
 	handlers.Command
-	Chat    string `json:"chat"`
+	Chat string `json:"chat"`
 	// a subagent's session; empty for the chat's session and all of its subagents
 	Session string `json:"session,omitempty"`
 }
