@@ -128,6 +128,8 @@ type MessageSending struct {
 	Session       string   `json:"session"`
 	EngineMessage string   `json:"engine_message"`
 	EngineParts   []string `json:"engine_parts"`
+	Agent         string   `json:"agent,omitempty"`      // record of ai_agents as which the assistant answers
+	AgentName     string   `json:"agent_name,omitempty"` // its name then
 }
 
 // MessageDelivered says OpenCode has accepted the message.

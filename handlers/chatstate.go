@@ -6,6 +6,7 @@ import "pocketcoder/events"
 type ChatState struct {
 	Created, Deleted uint64 // sequences of these events; 0 while there is none
 	Owner            string // id of the account that owns the chat; empty for a chat without an owner
+	Agent            string // record of ai_agents as which the assistant answers; empty for OpenCode's own agent
 }
 
 // ChatFilter matches the events that ChatState is folded from.
@@ -18,10 +19,13 @@ func (s *ChatState) Apply(e events.Event) {
 	}
 	switch d := d.(type) {
 	case events.ChatCreated:
-		s.Created, s.Owner = e.Seq, d.User
+		s.Created, s.Owner, s.Agent = e.Seq, d.User, d.Agent
 	case events.ChatUpdated:
 		if d.User != nil {
 			s.Owner = *d.User
+		}
+		if d.Agent != nil {
+			s.Agent = *d.Agent
 		}
 	case events.Deleted, events.ChatErased:
 		s.Deleted = e.Seq

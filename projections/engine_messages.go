@@ -46,6 +46,9 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 	first := m.Role == ""
 	if b.Info.Role == roleAssistant {
 		m.fillAssistant(b.Info)
+		if prompt, found := t.messages.Get(t.messageID(m.Parent)); found && prompt.ChosenAgent != "" {
+			m.Agent = prompt.Agent
+		}
 		// a fork copies finished messages; an answer of the session's own is not finished at first, whatever the clock says
 		if first {
 			m.Copied = b.Info.Time.Completed != 0 && b.Info.Time.Created < s.Opened
@@ -64,7 +67,9 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 			t.setUserStatus(&m, statusDelivered)
 			m.ErrorDomain, m.ErrorPayload = "", ""
 		}
-		m.Agent = b.Info.Agent
+		if m.ChosenAgent == "" {
+			m.Agent = b.Info.Agent
+		}
 	}
 	usage.Update(t.usage, was.usage(), m.usage())
 	t.messages.Put(m)

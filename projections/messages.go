@@ -26,7 +26,8 @@ type Message struct {
 	Parent        string     `db:"parent_id" json:"parent_id"`       // engine id of the user message it answers
 	ErrorDomain   string     `db:"error_domain" json:"error_domain"` // infrastructure, provider
 	ErrorPayload  store.JSON `db:"error_payload" json:"error_payload"`
-	Agent         string     `db:"agent" json:"agent"`
+	Agent         string     `db:"agent" json:"agent"`    // its name
+	ChosenAgent   string     `db:"chosen_agent" json:"-"` // record of the agent that a person's message is for
 	Provider      string     `db:"provider" json:"provider"`
 	Model         string     `db:"model" json:"model"`
 	usage.Spent
@@ -176,6 +177,7 @@ func sending(t *tables, e events.Event, b events.MessageSending) error {
 	alias.Message = b.Message
 	t.engineIDs.Put(alias)
 	m.Session, m.EngineMessage, m.EngineParts = b.Session, b.EngineMessage, encoded(b.EngineParts)
+	m.ChosenAgent, m.Agent = b.Agent, b.AgentName
 	t.setUserStatus(&m, statusSending)
 	t.messages.Put(m)
 	return nil

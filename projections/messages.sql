@@ -10,6 +10,7 @@ CREATE TABLE messages(
   error_domain          TEXT NOT NULL,    -- infrastructure, provider
   error_payload         TEXT NOT NULL,    -- JSON {name, data} of OpenCode, {name, message} of ours
   agent                 TEXT NOT NULL,
+  chosen_agent          TEXT NOT NULL,    -- record of ai_agents that a person's message is for; empty for OpenCode's own
   provider              TEXT NOT NULL,
   model                 TEXT NOT NULL,
   cost                  REAL NOT NULL,    -- in the provider's currency

@@ -5,9 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"pocketcoder/handlers"
 	"slices"
 	"strings"
+
+	"pocketcoder/handlers"
 )
 
 // The config collections of models. A record of model_selection without a chat is for all chats of its user.
@@ -36,7 +37,7 @@ type Models struct {
 	Models []string `json:"models"` // "provider/model", sorted
 	// the model of chats without a selection; empty while OpenCode starts
 	Configured string `json:"configured,omitempty"`
-	Selected   string `json:"selected,omitempty"` // the chat's selection, its owner's when it has none of its own
+	Selected   string `json:"selected,omitempty"` // the chat's selection, else that of its agent, else its owner's
 }
 
 // modelProvider is a record of llm_providers.
@@ -57,11 +58,11 @@ type modelSelection struct {
 // SelectModel carries out the command and returns the id of the record.
 func (h *Records) SelectModel(ctx context.Context, c SelectModel) (id string, seq uint64, err error) {
 	if c.Chat != "" {
-		owner, err := h.ownerOf(ctx, c.Chat)
+		s, err := h.chat(ctx, c.Chat)
 		if err != nil {
 			return "", 0, err
 		}
-		c.User = cmp.Or(owner, c.User)
+		c.User = cmp.Or(s.Owner, c.User)
 	}
 	if c.Model == "" {
 		return h.clearModel(ctx, c)
@@ -102,9 +103,9 @@ func (h *Records) clearModel(ctx context.Context, c SelectModel) (id string, seq
 	return id, seq, nil
 }
 
-// SelectedModel returns the model selected for a chat: the chat's own, else the one its owner selected for all chats,
-// else "".
-func (h *Records) SelectedModel(ctx context.Context, chat, owner string) (string, error) {
+// SelectedModel returns the model selected for a chat: the chat's own, else that of its agent, else the one its owner
+// selected for all chats, else "".
+func (h *Records) SelectedModel(ctx context.Context, chat, owner string, agent Agent) (string, error) {
 	selections, err := All[modelSelection](ctx, h, modelSelections)
 	if err != nil {
 		return "", err
@@ -118,7 +119,7 @@ func (h *Records) SelectedModel(ctx context.Context, chat, owner string) (string
 			ofOwner = s.Value.Model
 		}
 	}
-	return cmp.Or(ofChat, ofOwner), nil
+	return cmp.Or(ofChat, agent.Model, ofOwner), nil
 }
 
 // Models lists the models that can be used. With a chat it also says which one is selected there.
@@ -134,22 +135,23 @@ func (h *Records) Models(ctx context.Context, c ListModels) (Models, error) {
 	if c.Chat == "" {
 		return m, nil
 	}
-	owner, err := h.ownerOf(ctx, c.Chat)
+	s, err := h.chat(ctx, c.Chat)
 	if err != nil {
 		return Models{}, err
 	}
-	m.Selected, err = h.SelectedModel(ctx, c.Chat, owner)
+	agent, err := h.Agent(ctx, s.Agent)
+	if err != nil {
+		return Models{}, err
+	}
+	m.Selected, err = h.SelectedModel(ctx, c.Chat, s.Owner, agent)
 	return m, err
 }
 
-// ownerOf returns the account that owns a chat, "" for a chat without an owner.
-func (h *Records) ownerOf(ctx context.Context, chat string) (string, error) {
-	var s handlers.ChatState
-	if err := handlers.NewFold(&s, handlers.ChatFilter(chat)).Read(ctx, h.Log,
-		func(*handlers.ChatState) error { return s.Missing(chat) }); err != nil {
-		return "", err
-	}
-	return s.Owner, nil
+// chat returns the state of a chat that exists.
+func (h *Records) chat(ctx context.Context, chat string) (s handlers.ChatState, err error) {
+	err = handlers.NewFold(&s, handlers.ChatFilter(chat)).Read(ctx, h.Log,
+		func(*handlers.ChatState) error { return s.Missing(chat) })
+	return s, err
 }
 
 // usableModels lists the models of connected providers as "provider/model", sorted.

@@ -1,11 +1,13 @@
 package record_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
+	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
@@ -69,7 +71,7 @@ func TestSelectionForAllChatsOfAUserCountsWhereTheChatHasNone(t *testing.T) {
 	_, _, err := h.Records.SelectModel(t.Context(), record.SelectModel{User: "ada", Model: "local/large"})
 	is.NoErr(err)
 	selected := func(chat, owner string) string {
-		model, err := h.Records.SelectedModel(t.Context(), chat, owner)
+		model, err := h.Records.SelectedModel(t.Context(), chat, owner, record.Agent{})
 		is.NoErr(err)
 		return model
 	}
@@ -82,6 +84,41 @@ func TestSelectionForAllChatsOfAUserCountsWhereTheChatHasNone(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(selected("mine", "ada"), "local/small")
 	is.Equal(selected("hers too", "ada"), "")
+}
+
+func TestTheModelOfAnAgentCountsBeforeThatOfAUserAndAfterThatOfAChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openWithModels(t)
+	save := func(collection, id string, fields map[string]any) {
+		set := map[string]json.RawMessage{}
+		for name, value := range fields {
+			set[name] = events.MustEncode(value)
+		}
+		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: collection, Record: id, New: true, Set: set})
+		is.NoErr(err)
+	}
+	save("ai_prompts", "prompt1", map[string]any{"name": "review", "body": "Review."})
+	save("ai_models", "model1", map[string]any{"name": "small", "identifier": "local/small"})
+	save("ai_agents", "agent1", map[string]any{"name": "Reviewer", "prompt": "prompt1", "model": "model1"})
+	agent, err := h.Records.Agent(t.Context(), "agent1")
+	is.NoErr(err)
+	is.Equal(agent, record.Agent{ID: "agent1", Name: "Reviewer", Prompt: "Review.", Model: "local/small"})
+	for _, s := range []record.SelectModel{{User: "ada", Model: "local/large"}, {Chat: "mine", Model: "remote/large"}} {
+		_, _, err := h.Records.SelectModel(t.Context(), s)
+		is.NoErr(err)
+	}
+	ofChat, err := h.Records.SelectedModel(t.Context(), "mine", "ada", agent)
+	is.NoErr(err)
+	ofAgent, err := h.Records.SelectedModel(t.Context(), "other", "ada", agent)
+	is.NoErr(err)
+	is.Equal([]string{ofChat, ofAgent}, []string{"remote/large", "local/small"})
+
+	_, err = h.Records.Delete(t.Context(), record.Delete{Collection: "ai_agents", Record: "agent1"})
+	is.NoErr(err)
+	agent, err = h.Records.Agent(t.Context(), "agent1")
+	is.NoErr(err)
+	is.Equal(agent, record.Agent{}) // OpenCode answers alone
 }
 
 func TestRefusalOfAModelNamesThoseThatCanBeUsed(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/handlers/record"
 	"pocketcoder/web/webtest"
 )
 
@@ -34,12 +35,12 @@ func TestModelOfAChatIsSelectedByItsOwnerOrAnAdministrator(t *testing.T) {
 	status, _ = s.Call(t, token, "PATCH", all+"/"+chosen["id"].(string),
 		map[string]any{"chat": s.Chat(t, token, "another")})
 	is.Equal(status, 400)
-	selected, err := s.Records.SelectedModel(t.Context(), chat, ada)
+	selected, err := s.Records.SelectedModel(t.Context(), chat, ada, record.Agent{})
 	is.NoErr(err)
 	is.Equal(selected, "local/large")
 	status, _ = s.Call(t, token, "DELETE", all+"/"+chosen["id"].(string), nil)
 	is.Equal(status, 204)
-	selected, err = s.Records.SelectedModel(t.Context(), chat, ada)
+	selected, err = s.Records.SelectedModel(t.Context(), chat, ada, record.Agent{})
 	is.NoErr(err)
 	is.Equal(selected, "")
 }

@@ -37,7 +37,6 @@ type NewSession struct {
 	Directory string
 	Title     string
 	Metadata  map[string]any
-	Agent     string // OpenCode's default when empty
 }
 
 // CreateSession makes a session in the given directory.
@@ -45,9 +44,6 @@ func (c *Client) CreateSession(ctx context.Context, n NewSession) (Session, erro
 	in := map[string]any{"title": n.Title}
 	if n.Metadata != nil {
 		in["metadata"] = n.Metadata
-	}
-	if n.Agent != "" {
-		in["agent"] = n.Agent
 	}
 	var s Session
 	err := c.do(ctx, call{op: "create session in " + n.Directory, method: "POST", path: "/session",
@@ -76,6 +72,7 @@ func (c *Client) Abort(ctx context.Context, session string) error {
 type Prompt struct {
 	MessageID string // NewID("msg", …)
 	Model     *Model // the session's when nil
+	System    string // is appended to OpenCode's system prompt for this turn
 	Parts     []PromptPart
 }
 
@@ -94,6 +91,9 @@ func (c *Client) Prompt(ctx context.Context, session string, p Prompt) error {
 	in := map[string]any{"messageID": p.MessageID, "parts": p.Parts}
 	if p.Model != nil {
 		in["model"] = map[string]string{"modelID": p.Model.ID, "providerID": p.Model.Provider}
+	}
+	if p.System != "" {
+		in["system"] = p.System
 	}
 	return c.do(ctx, call{op: "prompt session " + session, method: "POST",
 		path: sessionPath(session, "/prompt_async"), in: in})

@@ -101,6 +101,11 @@ func (o *Outbox) newSending(ctx context.Context, m pending.Message, seen uint64)
 	for range parts {
 		s.EngineParts = append(s.EngineParts, client.NewID("prt", time.Now()))
 	}
+	agent, err := o.Records.Agent(ctx, m.ChatAgent)
+	if err != nil {
+		return s, err
+	}
+	s.Agent, s.AgentName = agent.ID, agent.Name
 	seq, err := o.Chats.SendMessage(ctx, chat.SendMessage{
 		Command: handlers.Command{Actor: events.EngineActor(o.Engine)}, Chat: m.Chat, Sending: s, Seen: seen,
 	})
@@ -118,7 +123,7 @@ func (o *Outbox) newSending(ctx context.Context, m pending.Message, seen uint64)
 
 // earlierSending returns the ids under which a message was sent before, or none.
 func earlierSending(m pending.Message) (events.MessageSending, error) {
-	s := events.MessageSending{Message: m.ID, Session: m.Session, EngineMessage: m.EngineMessage}
+	s := events.MessageSending{Message: m.ID, Session: m.Session, EngineMessage: m.EngineMessage, Agent: m.ChosenAgent}
 	if err := json.Unmarshal([]byte(m.EngineParts), &s.EngineParts); err != nil {
 		return s, fmt.Errorf("read the part ids of message %s: %w", m.ID, err)
 	}
@@ -142,7 +147,7 @@ func (o *Outbox) session(ctx context.Context, m pending.Message) (string, error)
 		}
 	}
 	s, err := o.Current().CreateSession(ctx, client.NewSession{
-		Directory: o.Directory, Title: m.ChatTitle, Agent: m.ChatAgent, Metadata: map[string]any{ingest.MetadataChat: m.Chat},
+		Directory: o.Directory, Title: m.ChatTitle, Metadata: map[string]any{ingest.MetadataChat: m.Chat},
 	})
 	if err != nil {
 		return "", err
@@ -179,7 +184,11 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	if err != nil {
 		return err
 	}
-	model, err := o.modelFor(ctx, m)
+	agent, err := o.Records.Agent(ctx, s.Agent)
+	if err != nil {
+		return err
+	}
+	model, err := o.modelFor(ctx, m, agent)
 	if err != nil {
 		return err
 	}
@@ -190,7 +199,7 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	if !within(session.Directory, o.Directory) {
 		return fmt.Errorf("this chat works in %s, and PocketCoder was started in %s; start it with --workspace %[1]s, or begin a new chat", session.Directory, o.Directory)
 	}
-	p := client.Prompt{MessageID: s.EngineMessage, Model: model}
+	p := client.Prompt{MessageID: s.EngineMessage, Model: model, System: agent.Prompt}
 	for i, part := range parts {
 		p.Parts = append(p.Parts, client.PromptPart{ID: s.EngineParts[i], Type: part.Type, Text: part.Text, Mime: part.Mime,
 			URL: part.URL, Filename: part.Filename})

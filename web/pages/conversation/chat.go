@@ -48,18 +48,19 @@ const MaxMessages = 200
 
 // chatView is a chat, or what changed in it, at one moment.
 type chatView struct {
-	chat     timeline.Chat
-	pending  int // requests and questions that wait for a person, of all chats
-	window   timeline.Window
-	earlier  bool // there are messages before the window
-	entries  []timeline.Entry
-	firstNew int           // the index of the entry before which the account has seen all; 0 for none
-	news     timeline.News // what happened since then
-	aside    timeline.Aside
-	work     timeline.Work
-	models   timeline.Models
-	agents   []timeline.Subagent
-	seq      uint64
+	chat      timeline.Chat
+	pending   int // requests and questions that wait for a person, of all chats
+	window    timeline.Window
+	earlier   bool // there are messages before the window
+	entries   []timeline.Entry
+	firstNew  int           // the index of the entry before which the account has seen all; 0 for none
+	news      timeline.News // what happened since then
+	aside     timeline.Aside
+	work      timeline.Work
+	models    timeline.Models
+	agents    []timeline.Agent
+	subagents []timeline.Subagent
+	seq       uint64
 }
 
 func (c Conversation) showChat(r *http.Request, who api.Caller) (templ.Component, error) {
@@ -112,7 +113,10 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, who api.Caller
 	if v.models, err = timeline.ModelsOf(ctx, db, id); err != nil {
 		return v, err
 	}
-	if v.agents, err = timeline.Subagents(ctx, db, id); err != nil {
+	if v.agents, err = timeline.Agents(ctx, db); err != nil {
+		return v, err
+	}
+	if v.subagents, err = timeline.Subagents(ctx, db, id); err != nil {
 		return v, err
 	}
 	waiting, err := c.Pending(ctx, db, who)
@@ -139,7 +143,7 @@ func (c Conversation) abortTurn(_ http.ResponseWriter, r *http.Request, who api.
 	return site.ChatPath(chat), c.Chats.Abort(r, who, chat)
 }
 
-// changeChat renames, tags, archives or unarchives a chat.
+// changeChat renames, tags, archives or unarchives a chat, or lets another agent answer its next messages.
 func (c Conversation) changeChat(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
 	fields := map[string]any{}
 	if r.PostForm.Has("title") {
@@ -147,6 +151,9 @@ func (c Conversation) changeChat(_ http.ResponseWriter, r *http.Request, who api
 	}
 	if r.PostForm.Has("tags") {
 		fields["tags"] = strings.Join(tagsOf(site.Field(r, "tags")), ",")
+	}
+	if r.PostForm.Has("agent") {
+		fields["agent"] = r.PostFormValue("agent")
 	}
 	if r.PostForm.Has("archived") {
 		fields["archived"] = r.PostFormValue("archived") == "true"

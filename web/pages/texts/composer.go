@@ -4,6 +4,7 @@ package texts
 const (
 	Attach          = "Attach files"
 	ConfiguredModel = "the configured model"
+	NoAgent         = "no agent: OpenCode alone"
 	SelectModel     = "Use"
 	Subagents       = "Subagents"
 	NoTranscript    = "The subagent has not written anything yet."

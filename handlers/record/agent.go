@@ -1,0 +1,43 @@
+package record
+
+import "context"
+
+const (
+	aiPrompts = "ai_prompts"
+	aiModels  = "ai_models"
+)
+
+// Agent is an agent of ai_agents, with its prompt and its model.
+type Agent struct {
+	ID, Name string
+	Prompt   string // of ai_prompts; empty for none
+	Model    string // "provider/model" of ai_models; empty for none
+}
+
+// Agent returns the agent of a record. It is empty if there is no such record.
+func (h *Records) Agent(ctx context.Context, id string) (a Agent, err error) {
+	if id == "" {
+		return a, nil
+	}
+	fields, found, err := one[struct{ Name, Prompt, Model string }](ctx, h, aiAgents, id)
+	if err != nil || !found {
+		return a, err
+	}
+	prompt, _, err := one[struct{ Body string }](ctx, h, aiPrompts, fields.Prompt)
+	if err != nil {
+		return a, err
+	}
+	model, _, err := one[struct{ Identifier string }](ctx, h, aiModels, fields.Model)
+	return Agent{ID: id, Name: fields.Name, Prompt: prompt.Body, Model: model.Identifier}, err
+}
+
+// one returns a record that is not deleted, and whether there is one.
+func one[T any](ctx context.Context, h *Records, name, id string) (value T, found bool, err error) {
+	all, err := All[T](ctx, h, name)
+	for _, r := range all {
+		if r.ID == id {
+			return r.Value, true, err
+		}
+	}
+	return value, false, err
+}
