@@ -22,7 +22,7 @@ func TestAPersonChoosesTheAgentThatAnswers(t *testing.T) {
 	command := bash("touch reviewed.txt")
 
 	admin.say(t, chat, command)
-	admin.authorize(t, admin.asked(t, chat)) // the rule is for the agent alone
+	admin.authorize(t, admin.awaitRequest(t, chat)) // the rule is for the agent alone
 	p.turnEnds(t, chat)
 
 	b := p.openBrowser(t, phoneScreen)

@@ -11,7 +11,8 @@ import (
 
 // sharedIDs are the ids of elements that mean the same on several pages. The scripts of all pages find them by these
 // ids.
-var sharedIDs = []string{"email", "entries", "head", "log", "menu", "new", "password", "problem", "tags", "text"}
+var sharedIDs = []string{"earlier-messages", "email", "entries", "head", "log", "menu", "new", "password", "problem",
+	"tags", "text"}
 
 func TestAnIDMeansTheSameOnEveryPage(t *testing.T) {
 	t.Parallel()
