@@ -162,6 +162,29 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 	return r, nil
 }
 
+// BlobEnd returns the end of a stored blob, at most n bytes. It reads only the last messages of a large one.
+func (l *Log) BlobEnd(ctx context.Context, name string, n int) (end []byte, err error) {
+	info, seq, err := l.describe(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("read the end of blob %s: %w", name, err)
+	}
+	if path := OffloadedTo(&info); path != "" {
+		return file.ReadEnd(path, n)
+	}
+	for back := uint64(2); ; back *= 8 { // its messages are before its description, among those of other blobs
+		after := seq - min(seq, back)
+		end = nil
+		_, err := l.direct().Read(ctx, BlobsStream, chunkSubject(info.NUID), after, func(m *nats.Msg, _ uint64) error {
+			end = append(end, m.Data...)
+			end = end[max(0, len(end)-n):]
+			return nil
+		})
+		if err != nil || len(end) == n || after == 0 {
+			return end, err
+		}
+	}
+}
+
 // describe returns what the bucket says of a blob, and the sequence of that message.
 func (l *Log) describe(ctx context.Context, name string) (info jetstream.ObjectInfo, seq uint64, err error) {
 	_, err = l.direct().Read(ctx, BlobsStream, metaSubject(name), 0, func(m *nats.Msg, at uint64) error {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -257,4 +258,37 @@ func TestABodyOfWhichAPartIsMissingIsStoredAgain(t *testing.T) {
 	got, err := io.ReadAll(r)
 	is.NoErr(err)
 	is.True(bytes.Equal(got, body))
+}
+
+func TestTheEndOfABlobIsReadAmongOthers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))))
+	content := make([]byte, 1<<20+3) // the last of its messages has 3 bytes
+	for i := range content {
+		content[i] = byte(i % 251)
+	}
+	paused, goOn := io.Pipe()
+	stored := make(chan error)
+	go func() {
+		_, err := l.PutBlob(t.Context(), "slow", paused)
+		stored <- err
+	}()
+	_, err := goOn.Write(content[:1<<20])
+	is.NoErr(err)
+	for i := range 5 { // while it is stored
+		_, err := l.PutBlob(t.Context(), fmt.Sprintf("other%d", i), bytes.NewReader(content[:600<<10]))
+		is.NoErr(err)
+	}
+	_, err = goOn.Write(content[1<<20:])
+	is.NoErr(err)
+	is.NoErr(goOn.Close())
+	is.NoErr(<-stored)
+	for _, n := range []int{0, 2, 3, 10, 600 << 10, len(content), len(content) + 1} {
+		end, err := l.BlobEnd(t.Context(), "slow", n)
+		is.NoErr(err)
+		is.True(bytes.Equal(end, content[max(0, len(content)-n):]))
+	}
+	_, err = l.BlobEnd(t.Context(), "none", 10)
+	is.True(errors.Is(err, log.ErrNoBlob))
 }

@@ -65,6 +65,9 @@ func TestAnOffloadedBlobIsReadFromItsFile(t *testing.T) {
 	is.Equal(expect.ReadFile(t, file), text)
 	for _, l := range []*log.Log{l, reader} {
 		is.Equal(contentOf(t, l, stored.Name), text)
+		end, err := l.BlobEnd(t.Context(), stored.Name, 20)
+		is.NoErr(err)
+		is.Equal(string(end), text[len(text)-20:])
 	}
 
 	_, err = l.KeepBlob(t.Context(), []byte(text)) // another event has the same content

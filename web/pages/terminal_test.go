@@ -92,14 +92,18 @@ func TestALargeTerminalShowsItsNewestCommands(t *testing.T) {
 		s.AppendExecution(t, chat, "x"+strconv.Itoa(i), &events.ExecFinished{Stdout: events.Output{Bytes: 100_000,
 			Text: strings.Repeat("0123456789", 10_000)}})
 	}
-	blob, err := s.Log.PutBlob(t.Context(), "big.stdout", strings.NewReader(strings.Repeat("Ü", 100_000)))
+	blob, err := s.Log.PutBlob(t.Context(), "big.stdout",
+		strings.NewReader("It begins."+strings.Repeat("Ü", 99_990)+"It ends."))
 	is.NoErr(err)
 	s.AppendExecution(t, chat, "big", &events.ExecFinished{Stdout: events.Output{Bytes: blob.Size, Blob: &blob}})
 	page := b.visit(t, "/chats/"+chat+"/terminal")
 	is.Equal(strings.Count(page.body, "<article"), 30)
 	is.True(len(page.body) < 700_000)
 	expect.Contains(t, page.body, "bytes left out")
-	expect.Contains(t, page.body, "… 183616 bytes more: pocketcoder sandbox logs big")
+	expect.Contains(t, page.body, ">It begins.ÜÜ")
+	expect.Contains(t, page.body, "ÜÜ\n… 183614 bytes left out …\nÜÜ")
+	expect.Contains(t, page.body, "ÜÜIt ends.<")
+	expect.Contains(t, page.body, "… 183614 bytes more: pocketcoder sandbox logs big")
 	expect.Lacks(t, page.body, "\uFFFD")
 	_, rest, _ := strings.Cut(page.body, "?before=")
 	before, _, _ := strings.Cut(rest, `"`)

@@ -68,6 +68,24 @@ func Open(path string) (io.ReadCloser, error) {
 	return reader{f}, nil
 }
 
+// ReadEnd returns the end of a file, at most n bytes.
+func ReadEnd(path string, n int) ([]byte, error) {
+	r, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	f := r.(reader).file
+	size, err := f.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = f.Seek(max(0, size-int64(n)), io.SeekStart)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return io.ReadAll(r)
+}
+
 // reader is not the file itself, whose errors are others.
 type reader struct{ file *os.File }
 

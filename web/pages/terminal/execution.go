@@ -37,8 +37,8 @@ func executionsOf(runs []projections.Run) (all []execution) {
 	return all
 }
 
-// maxHead is how much is shown of an output that is too large for its event, in bytes, from its beginning.
-const maxHead = 16 << 10
+// maxPiece is how much is shown of the beginning and of the end of an output that is too large for its event, in bytes.
+const maxPiece = 8 << 10
 
 // readOutputs reads what is shown of the outputs of executions that have ended.
 func (t Terminal) readOutputs(ctx context.Context, all []execution) {
@@ -53,37 +53,52 @@ func (t Terminal) readOutputs(ctx context.Context, all []execution) {
 				continue
 			}
 			o := output{stream: one.stream}
-			text, err := t.textOf(ctx, one.Output)
+			text, leftOut, err := t.textOf(ctx, one.Output)
 			if err != nil {
 				t.API.Logger.Error("show output", "exec", x.ID, "err", err)
 				o.more = texts.NoBlob
-			} else if one.Blob != nil {
-				o.more = fmt.Sprintf(texts.BytesMore, one.Bytes-int64(len(text)), x.ID)
+			} else if leftOut > 0 {
+				o.more = fmt.Sprintf(texts.BytesMore, leftOut, x.ID)
 			}
-			o.tokens = visible.Colored(conversation.Shortened(text))
+			o.tokens = visible.Colored(text)
 			all[i].outputs = append(all[i].outputs, o)
 		}
 	}
 }
 
-// textOf returns an output, or the beginning of one in BLOBS.
-func (t Terminal) textOf(ctx context.Context, o events.Output) (string, error) {
+// textOf returns an output. Of a long one it returns the beginning and the end, and of one in BLOBS also how many bytes
+// are left out.
+func (t Terminal) textOf(ctx context.Context, o events.Output) (text string, leftOut int64, err error) {
 	if o.Blob == nil {
-		return validText(cmp.Or(o.Text, string(o.Base64))), nil
+		return conversation.Shortened(validText(cmp.Or(o.Text, string(o.Base64)))), 0, nil
 	}
 	r, err := t.Log.OpenBlob(ctx, o.Blob.Name)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	defer r.Close()
-	b, err := io.ReadAll(io.LimitReader(r, maxHead))
-	for n := 0; n < utf8.UTFMax && len(b) > 0; n++ { // a character that was cut
-		if last, size := utf8.DecodeLastRune(b); last != utf8.RuneError || size > 1 {
+	head, err := io.ReadAll(io.LimitReader(r, maxPiece))
+	if err != nil {
+		return "", 0, err
+	}
+	tail, err := t.Log.BlobEnd(ctx, o.Blob.Name, int(min(maxPiece, max(0, o.Bytes-int64(len(head))))))
+	if err != nil {
+		return "", 0, err
+	}
+	for n := 0; n < utf8.UTFMax && len(head) > 0; n++ { // a character that was cut
+		if last, size := utf8.DecodeLastRune(head); last != utf8.RuneError || size > 1 {
 			break
 		}
-		b = b[:len(b)-1]
+		head = head[:len(head)-1]
 	}
-	return validText(string(b)), err
+	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
+		tail = tail[1:]
+	}
+	if leftOut = o.Bytes - int64(len(head)+len(tail)); leftOut == 0 {
+		return validText(string(head) + string(tail)), 0, nil
+	}
+	mark := "\n" + fmt.Sprintf(texts.LeftOut, leftOut) + "\n"
+	return validText(string(head)) + mark + validText(string(tail)), leftOut, nil
 }
 
 func validText(text string) string { return strings.ToValidUTF8(text, string(utf8.RuneError)) }
