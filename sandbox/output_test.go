@@ -83,23 +83,23 @@ func TestSlowReaderHoldsTheCommandBack(t *testing.T) {
 	is.Equal((<-done).ExitCode, 0)
 }
 
-type failing struct{}
+type failingWriter struct{}
 
-func (failing) Write([]byte) (int, error) { return 0, errors.New("reader is gone") }
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("reader is gone") }
 
 func TestFailedWriteIsABrokenPipeToTheCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
-	result := w.Exec(t.Context(), w.request("exec yes"), failing{}, io.Discard)
+	result := w.Exec(t.Context(), w.request("exec yes"), failingWriter{}, io.Discard)
 	is.Equal(result.Reason, wire.Exited)
 	is.Equal(result.Signal, "SIGPIPE")
 }
 
-// writes is a writer of one's own.
-type writes func(p []byte) (int, error)
+// writerFunc is a writer of one's own.
+type writerFunc func(p []byte) (int, error)
 
-func (w writes) Write(p []byte) (int, error) { return w(p) }
+func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
 // A command that is ended has a deadline for its output, which may pass while a Write waits for its reader.
 func TestWhatWasPrintedBeforeTheDeadlineReachesASlowReader(t *testing.T) {
@@ -119,7 +119,7 @@ func TestWhatWasPrintedBeforeTheDeadlineReachesASlowReader(t *testing.T) {
 		read.SetReadDeadline(time.Unix(1, 0))
 		close(free)
 	}()
-	w.copy(t.Context(), writes(func(p []byte) (int, error) {
+	w.copy(t.Context(), writerFunc(func(p []byte) (int, error) {
 		blocked <- true
 		<-free
 		got += len(p)

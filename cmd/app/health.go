@@ -68,7 +68,7 @@ func (s *System) prepare(ctx context.Context) error {
 		return err
 	}
 	for _, x := range running {
-		if err := s.exec.Lost(ctx, x.Chat, x.ID); err != nil {
+		if err := s.exec.RecordLost(ctx, x.Chat, x.ID); err != nil {
 			return err
 		}
 	}

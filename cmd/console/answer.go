@@ -172,10 +172,10 @@ func (c *conversation) next(ctx context.Context) error {
 
 // promptTerminal shows what waits, or that a message can be typed. What was suggested is typed below it.
 func (c *conversation) promptTerminal() {
-	if c.asked() != c.promptedFor { // output was held for a request that does not wait any more
+	if c.answerPrompt() != c.promptedFor { // output was held for a request that does not wait any more
 		c.covered = c.terminal.Release() || c.covered
 	}
-	c.promptedFor = c.asked()
+	c.promptedFor = c.answerPrompt()
 	if !c.caughtUp || len(c.waiting) == 0 {
 		c.covered = false
 		c.terminal.Prompt(c.show.Paint(render.Cyan, "› "), "")
@@ -193,7 +193,7 @@ func (c *conversation) promptTerminal() {
 		}
 	}
 	text := c.showWaiting(c.waiting[0])
-	c.terminal.Prompt(c.show.Paint(render.Bold, text), c.asked())
+	c.terminal.Prompt(c.show.Paint(render.Bold, text), c.answerPrompt())
 	if c.suggestion != "" {
 		c.terminal.Suggest(c.suggestion)
 		c.suggestion = ""

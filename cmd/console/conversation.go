@@ -311,7 +311,7 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 	case line.Typed && c.isSlash(words):
 		c.remember(words)
 		return 0, false, c.slash(ctx, words)
-	case line.Typed && line.Shown != "" && line.Shown != c.asked():
+	case line.Typed && line.Shown != "" && line.Shown != c.answerPrompt():
 		c.refuseStale(words)
 	case len(c.waiting) > 0 && (!line.Typed || line.Shown != ""):
 		return 0, false, c.answer(ctx, unslashed(line, words))
@@ -336,8 +336,9 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 	return 0, false, err
 }
 
-// asked names what the first prompt asks: an answer counts only for that. It is empty when nothing waits.
-func (c *conversation) asked() string {
+// answerPrompt returns the name of the request or question that the first prompt shows, "" if none waits. An answer
+// applies only to it.
+func (c *conversation) answerPrompt() string {
 	if len(c.waiting) == 0 {
 		return ""
 	}

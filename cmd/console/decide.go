@@ -63,8 +63,8 @@ func (c *conversation) answerPermission(ctx context.Context, a *ask, words strin
 	return c.decide(ctx, *a, permission.Decide{Decision: s.decision, Reason: s.reason})
 }
 
-// meant is what words about an ask mean.
-type meant struct {
+// decisionInput is a person's parsed input about a permission request.
+type decisionInput struct {
 	decision events.Decision
 	reason   string
 
@@ -77,22 +77,22 @@ type meant struct {
 
 // parseDecision reads "y", "n", "n REASON", "e", "e COMMAND", "a" with a scope and a time, or just a reason of several
 // words, which denies.
-func parseDecision(words string) (s meant, ok bool) {
+func parseDecision(words string) (s decisionInput, ok bool) {
 	first, rest, several := strings.Cut(words, " ")
 	rest = strings.TrimSpace(rest)
 	switch first = strings.ToLower(first); strings.TrimRight(first, ",:;.!") {
 	case "y", "yes":
-		return meant{decision: events.Authorized}, !several // "y but …" is no plain yes
+		return decisionInput{decision: events.Authorized}, !several // "y but …" is no plain yes
 	case "n", "no":
-		return meant{decision: events.Denied, reason: rest}, true
+		return decisionInput{decision: events.Denied, reason: rest}, true
 	case "e":
-		return meant{edit: true, edited: rest}, first == "e"
+		return decisionInput{edit: true, edited: rest}, first == "e"
 	case "a":
 		if scope, lasts, ok := parseScope(rest); ok {
-			return meant{always: true, scope: scope, lasts: lasts}, true
+			return decisionInput{always: true, scope: scope, lasts: lasts}, true
 		}
 	}
-	return meant{decision: events.Denied, reason: words}, several
+	return decisionInput{decision: events.Denied, reason: words}, several
 }
 
 // parseScope reads for whom a rule shall be and how long: "", "all", "agent 2h", "1h". ok is false for anything else.

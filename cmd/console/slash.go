@@ -254,7 +254,7 @@ func (c *conversation) filesSince(ctx context.Context, sequence uint64) ([]strin
 	return slices.Sorted(maps.Keys(files)), err
 }
 
-type sentTurn struct {
+type turnPrompt struct {
 	message, text string // by OpenCode's id
 	sequence      uint64 // of the event that it begins with
 }
@@ -278,9 +278,9 @@ func (c *conversation) revert(ctx context.Context, message string) error {
 
 // turnBefore finds the last turn before another one, which is given by its message. An empty message means the newest
 // turn.
-func (c *conversation) turnBefore(ctx context.Context, before string) (sentTurn, error) {
+func (c *conversation) turnBefore(ctx context.Context, before string) (turnPrompt, error) {
 	texts, removed := map[string]string{}, map[string]bool{}
-	var turns []sentTurn
+	var turns []turnPrompt
 	kinds := []string{
 		events.ChatSubject(c.Chat, events.MessageSubmitted{}.Kind()),
 		events.ChatSubject(c.Chat, events.MessageSending{}.Kind()),
@@ -295,7 +295,7 @@ func (c *conversation) turnBefore(ctx context.Context, before string) (sentTurn,
 				}
 			case events.MessageSending:
 				if text, ok := texts[d.Message]; ok {
-					turns = append(turns, sentTurn{d.EngineMessage, text, e.Seq})
+					turns = append(turns, turnPrompt{d.EngineMessage, text, e.Seq})
 				}
 			case events.OpenCode:
 				removed[payload.Read(d).MessageID] = true
@@ -303,7 +303,7 @@ func (c *conversation) turnBefore(ctx context.Context, before string) (sentTurn,
 			return nil
 		})
 		if err != nil {
-			return sentTurn{}, err
+			return turnPrompt{}, err
 		}
 	}
 	for i := len(turns) - 1; i >= 0; i-- {
@@ -316,5 +316,5 @@ func (c *conversation) turnBefore(ctx context.Context, before string) (sentTurn,
 			return t, nil
 		}
 	}
-	return sentTurn{}, errors.New("there is no turn to undo")
+	return turnPrompt{}, errors.New("there is no turn to undo")
 }

@@ -25,10 +25,10 @@ func TestModelIsFoundInTheList(t *testing.T) {
 }
 
 func TestDecisionIsReadFromAPersonsWords(t *testing.T) {
-	authorized, denied := meant{decision: events.Authorized}, func(reason string) meant {
-		return meant{decision: events.Denied, reason: reason}
+	authorized, denied := decisionInput{decision: events.Authorized}, func(reason string) decisionInput {
+		return decisionInput{decision: events.Denied, reason: reason}
 	}
-	for words, want := range map[string]meant{
+	for words, want := range map[string]decisionInput{
 		"y": authorized, "YES": authorized, "n": denied(""), "no": denied(""),
 		"n use make": denied("use make"), "No, use make": denied("use make"), "use make instead": denied("use make instead"),
 		"e": {edit: true}, "E": {edit: true}, "e git status": {edit: true, edited: "git status"}, "e echo a\necho b": {edit: true, edited: "echo a\necho b"},

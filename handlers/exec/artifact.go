@@ -35,25 +35,25 @@ const (
 	maxFinished     = 1000            // executions that wait for that
 )
 
-// ended is an execution whose changes are to be found out.
-type ended struct {
+// endedExecution is an execution whose changed files are not listed yet.
+type endedExecution struct {
 	chat, exec string
 	since      int64
 }
 
-// finished are those that wait, in order. The zero value is empty.
-type finished struct {
+// finishedQueue holds the executions whose changed files are not listed yet, in order. The zero value is empty.
+type finishedQueue struct {
 	made  sync.Once
-	queue chan ended
+	queue chan endedExecution
 }
 
-func (f *finished) waiting() chan ended {
-	f.made.Do(func() { f.queue = make(chan ended, maxFinished) })
+func (f *finishedQueue) waiting() chan endedExecution {
+	f.made.Do(func() { f.queue = make(chan endedExecution, maxFinished) })
 	return f.queue
 }
 
 // take returns all that wait, in the order in which they began. It blocks until one waits or none is closed.
-func (f *finished) take(none <-chan struct{}) (all []ended) {
+func (f *finishedQueue) take(none <-chan struct{}) (all []endedExecution) {
 	select {
 	case e := <-f.waiting():
 		all = append(all, e)
@@ -64,7 +64,7 @@ func (f *finished) take(none <-chan struct{}) (all []ended) {
 		case e := <-f.waiting():
 			all = append(all, e)
 		default:
-			slices.SortStableFunc(all, func(a, b ended) int { return cmp.Compare(a.since, b.since) })
+			slices.SortStableFunc(all, func(a, b endedExecution) int { return cmp.Compare(a.since, b.since) })
 			return all
 		}
 	}
@@ -76,7 +76,7 @@ func (x *Executions) changes(u *run, result wire.Result) {
 		return
 	}
 	select {
-	case x.finished.waiting() <- ended{u.chat, u.requested.Exec, result.Began}:
+	case x.finished.waiting() <- endedExecution{u.chat, u.requested.Exec, result.Began}:
 	default:
 		x.Logger.Error("find changed files: too many executions wait for it", "exec", u.requested.Exec)
 	}
@@ -102,7 +102,7 @@ func (x *Executions) findChanges(ctx context.Context, none <-chan struct{}) {
 // every file of the workspace that was changed between the execution's start and the making of the list, and is as it
 // then was, whoever changed it: a file that changed while several commands ran is in the list of each, and one that a
 // later command changed before this list was made is in both.
-func (x *Executions) recordChanges(ctx context.Context, e ended) (isChanged bool, err error) {
+func (x *Executions) recordChanges(ctx context.Context, e endedExecution) (isChanged bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, artifactsWithin)
 	defer cancel()
 	var list changeList

@@ -182,7 +182,7 @@ func TestAFileThatCannotBeKeptHidesNoOther(t *testing.T) {
 		_, err := io.WriteString(stdout, path)
 		return err
 	})
-	_, err := s.exec.recordChanges(ctx, ended{chat: "c1", exec: "x1"})
+	_, err := s.exec.recordChanges(ctx, endedExecution{chat: "c1", exec: "x1"})
 	is.NoErr(err)
 	files, more := s.changed("x1")
 	is.Equal([]int{len(files), more}, []int{3, 0})
@@ -205,7 +205,7 @@ func TestOnlyWhatIsKeptTakesRoom(t *testing.T) {
 			_, err := io.WriteString(stdout, "x")
 			return err
 		})
-	_, err := s.exec.recordChanges(t.Context(), ended{chat: "c1", exec: "x1"})
+	_, err := s.exec.recordChanges(t.Context(), endedExecution{chat: "c1", exec: "x1"})
 	is.NoErr(err)
 	files, _ := s.changed("x1")
 	is.True(files["there"].Blob != nil)
@@ -274,7 +274,7 @@ func TestExecutionsThatWaitShareAListWithoutChanges(t *testing.T) {
 	})
 	x := Executions{Log: s.Log, Conn: s.exec.Conn, Pool: s.exec.Pool, Workspace: s.workspace, Logger: s.exec.Logger}
 	for i, since := range []int64{40, 10, 30, 20} {
-		x.finished.waiting() <- ended{"c1", fmt.Sprint("x", i), since}
+		x.finished.waiting() <- endedExecution{"c1", fmt.Sprint("x", i), since}
 	}
 	none := make(chan struct{})
 	close(none)

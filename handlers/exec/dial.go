@@ -13,17 +13,17 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// ErrNotServed says that nothing in a chat serves at a port.
+// ErrNotServed means that no execution of a chat listens on a port.
 var ErrNotServed = errors.New("nothing serves there")
 
-// Dial connects to a port of 127.0.0.1 where a command of the chat that runs on by itself, or a person's shell, serves
-// it: the newest that does. A connection ends with its command.
+// Dial connects to a port of 127.0.0.1 on which a background command or a person's shell of the chat listens. If
+// several listen, it takes the newest. The connection ends with its command.
 func (x *Executions) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
 	return x.DialAny(ctx, x.Servers(chat), port)
 }
 
-// Servers returns the executions of a chat that can be connected to, the newest first. Only the process that runs them
-// knows.
+// Servers returns the executions of a chat that Dial can reach, the newest first. Only the process that runs them knows
+// them.
 func (x *Executions) Servers(chat string) (executions []string) {
 	for _, u := range x.running.servers(chat) {
 		executions = append(executions, u.requested.Exec)
@@ -31,7 +31,7 @@ func (x *Executions) Servers(chat string) (executions []string) {
 	return executions
 }
 
-// DialAny is Dial for executions of any process: the first that serves the port.
+// DialAny is Dial for executions of any process. It takes the first execution that listens on the port.
 func (x *Executions) DialAny(ctx context.Context, executions []string, port int) (net.Conn, error) {
 	err := errors.New("no command of the chat runs in the background")
 	for _, execution := range executions {
@@ -47,7 +47,7 @@ func (x *Executions) DialAny(ctx context.Context, executions []string, port int)
 }
 
 // servers are the executions of a chat that can be connected to, the newest first.
-func (r *running) servers(chat string) (found []*run) {
+func (r *runningExecutions) servers(chat string) (found []*run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, u := range r.by {

@@ -105,7 +105,7 @@ func TestExecutionOfADeadProcessIsRecordedAsLost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	is.NoErr((&Executions{Log: s.Log}).Lost(t.Context(), "c1", "x1"))
+	is.NoErr((&Executions{Log: s.Log}).RecordLost(t.Context(), "c1", "x1"))
 	d := s.finished()
 	is.Equal(d, events.ExecFinished{Exec: "x1", Status: "lost", ExitCode: wire.ExitLost, Reason: "lost",
 		Error: "the system stopped while the command was running"})
@@ -200,7 +200,7 @@ func TestRequestForAHostExpiresWithALostExecution(t *testing.T) {
 		Permission: "n1", Type: permission.TypeNetwork, Patterns: []string{"example.com:443"},
 	}})
 	x := &Executions{Log: h.Log, Network: &network.Sandbox{Gate: permissiontest.GateOn(h)}}
-	is.NoErr(x.Lost(t.Context(), "c1", "x3"))
+	is.NoErr(x.RecordLost(t.Context(), "c1", "x3"))
 	_, data := handlerstest.History(t, h.Log, "c1")
 	expired := handlerstest.Of[events.PermissionExpired](data)
 	is.Equal(len(expired), 1)

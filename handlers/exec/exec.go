@@ -47,16 +47,16 @@ type Executions struct {
 	HasRoom func() bool
 	Logger  *slog.Logger
 
-	running  running
+	running  runningExecutions
 	shares   shares
-	finished finished
+	finished finishedQueue
 	output   int64         // bytes that a command may print; 0 for maxOutput
 	settles  time.Duration // 0 for settles
 	moment   time.Duration // 0 for moment
 }
 
-// Run answers exec.request.<engine> until ctx ends; commands that run then are cancelled, and their results recorded,
-// and what they changed as far as it is found out within lastChanges.
+// Run answers exec.request.<engine> until ctx ends. Then it cancels the running commands, and records their results and
+// the changes that it finds within lastChanges.
 func (x *Executions) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -124,14 +124,14 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session,
 		if s.CommandRequest(r.Session, r.Call).Execution == d.Exec {
 			return nil, 0, nil // an earlier try stored it, and its answer was lost
 		}
-		how, err := authorized(s, r, time.Now())
-		if errors.Is(err, errOtherCommand) && string(x.Log.Redactor().Bytes([]byte(r.Command))) == how.Decided.Command {
+		outcome, err := authorized(s, r, time.Now())
+		if errors.Is(err, errOtherCommand) && string(x.Log.Redactor().Bytes([]byte(r.Command))) == outcome.Decided.Command {
 			err = errSecretCommand
 		}
 		if err != nil {
 			return nil, 0, err
 		}
-		allowed := how.Decided
+		allowed := outcome.Decided
 		d.Permission, d.Command, d.Original, d.Detached = allowed.Permission, r.Command, "", false
 		if allowed.Edited != "" {
 			d.Command, d.Original = allowed.Edited, r.Command
@@ -180,29 +180,29 @@ var (
 
 // authorized finds the decision that allows the request. One on an ask that did not come from OpenCode allows none:
 // whoever asked could have named any session and call.
-func authorized(s *permission.State, r wire.Request, at time.Time) (how permission.Outcome, err error) {
+func authorized(s *permission.State, r wire.Request, at time.Time) (outcome permission.Outcome, err error) {
 	if s.Deleted != 0 {
-		return how, handlers.Refuse(handlers.NotFound, "the chat was deleted")
+		return outcome, handlers.Refuse(handlers.NotFound, "the chat was deleted")
 	}
 	request := s.CommandRequest(r.Session, r.Call)
-	how = request.Outcome
-	switch d := how.Decided; {
+	outcome = request.Outcome
+	switch d := outcome.Decided; {
 	case d == nil:
-		return how, handlers.Refuse(handlers.NotFound, "no permission was decided for call %s of session %s", r.Call,
+		return outcome, handlers.Refuse(handlers.NotFound, "no permission was decided for call %s of session %s", r.Call,
 			r.Session)
 	case d.Decision != events.Authorized:
-		return how, handlers.Refuse(handlers.Conflict, "the command was denied by %s", how.By)
+		return outcome, handlers.Refuse(handlers.Conflict, "the command was denied by %s", outcome.By)
 	case request.Execution != "":
-		return how, handlers.Refuse(handlers.Conflict, "call %s was executed already, as %s", r.Call, request.Execution)
+		return outcome, handlers.Refuse(handlers.Conflict, "call %s was executed already, as %s", r.Call, request.Execution)
 	case d.Command != r.Command:
-		return how, errOtherCommand
-	case request.Interrupted || s.LostAfter(r.Session, how.Seq):
-		return how, handlers.Refuse(handlers.Conflict, "the turn in which the command was authorized was lost")
+		return outcome, errOtherCommand
+	case request.Interrupted || s.LostAfter(r.Session, outcome.Seq):
+		return outcome, handlers.Refuse(handlers.Conflict, "the turn in which the command was authorized was lost")
 	}
-	if why := s.WhyInvalid(how, at); why != "" {
-		return how, handlers.Refuse(handlers.Conflict, "the command may not run any more: %s", why)
+	if why := s.WhyInvalid(outcome, at); why != "" {
+		return outcome, handlers.Refuse(handlers.Conflict, "the command may not run any more: %s", why)
 	}
-	return how, nil
+	return outcome, nil
 }
 
 // allowedCwd gives where a command runs, symlinks resolved: where it was authorized to run. A decision that was made

@@ -237,13 +237,13 @@ func TestAuthorizedIsExactlyThisCommand(t *testing.T) {
 			is := is.New(t)
 			s := permission.NewState()
 			handlerstest.Given(t, s, append(append(asked, decisions...), edit)...)
-			how, err := authorized(s, wire.Request{Session: c.session, Call: c.call, Command: c.command}, time.Now())
+			outcome, err := authorized(s, wire.Request{Session: c.session, Call: c.call, Command: c.command}, time.Now())
 			is.Equal(handlerstest.Refusal(t, err), c.then)
 			if err != nil {
 				expect.Contains(t, err.Error(), c.says)
 				return
 			}
-			is.Equal(how.Decided.Permission, "per_1")
+			is.Equal(outcome.Decided.Permission, "per_1")
 		})
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// gated is a chat in which things happen in any order, and what of it may run.
-type gated struct {
+// gateModel is a chat in which things happen in any order, and what of it may run.
+type gateModel struct {
 	t       *rapid.T
 	test    testing.TB
 	log     *log.Log
@@ -34,13 +34,13 @@ type gated struct {
 }
 
 // start is a new process: it knows what is in the log.
-func (g *gated) start() {
+func (g *gateModel) start() {
 	g.h = permissiontest.New(g.log)
 	g.x = &Executions{Permissions: g.h.Permissions, Log: g.log, Engine: "local", Pool: "local",
 		Logger: handlerstest.Quiet()}
 }
 
-func (g *gated) append(f handlerstest.Fact) {
+func (g *gateModel) append(f handlerstest.Fact) {
 	e := f.Event(g.test, g.chat)
 	if _, err := g.log.Append(g.test.Context(), e); err != nil {
 		g.t.Fatal(err)
@@ -49,16 +49,16 @@ func (g *gated) append(f handlerstest.Fact) {
 
 var commands = []string{"make", "make ", "make test"}
 
-func (g *gated) draw(name string, n int) int { return rapid.IntRange(0, n-1).Draw(g.t, name) }
+func (g *gateModel) draw(name string, n int) int { return rapid.IntRange(0, n-1).Draw(g.t, name) }
 
-func (g *gated) seldom() {
+func (g *gateModel) seldom() {
 	if g.draw("seldom", 3) > 0 {
 		g.t.Skip()
 	}
 }
 
 // ask is one that was asked, the newest more often than any other.
-func (g *gated) ask() events.PermissionAsk {
+func (g *gateModel) ask() events.PermissionAsk {
 	if len(g.asks) == 0 {
 		g.t.Skip()
 	}
@@ -66,9 +66,9 @@ func (g *gated) ask() events.PermissionAsk {
 }
 
 // cwdOf is where the call of an ask runs.
-func (g *gated) cwdOf(a events.PermissionAsk) string { return g.dirs[len(a.ID)%2] }
+func (g *gateModel) cwdOf(a events.PermissionAsk) string { return g.dirs[len(a.ID)%2] }
 
-func (g *gated) asked(*rapid.T) {
+func (g *gateModel) asked(*rapid.T) {
 	command := commands[g.draw("command", len(commands))]
 	a := events.PermissionAsk{
 		ID: fmt.Sprintf("per_%0*d", 2+g.draw("width", 2), len(g.asks)), SessionID: fmt.Sprint("ses_", g.draw("session", 2)), Permission: "bash", Patterns: []string{command},
@@ -80,7 +80,7 @@ func (g *gated) asked(*rapid.T) {
 }
 
 // met is the policy's reaction: allowed, denied, or left to a person; or none yet.
-func (g *gated) met(a events.PermissionAsk, verdict int) {
+func (g *gateModel) met(a events.PermissionAsk, verdict int) {
 	action := policy.AskPerson
 	switch {
 	case verdict == 0:
@@ -96,10 +96,10 @@ func (g *gated) met(a events.PermissionAsk, verdict int) {
 }
 
 // again is a redelivery of the ask to the policy, which thinks otherwise now.
-func (g *gated) again(*rapid.T) { g.met(g.ask(), g.draw("verdict", 8)) }
+func (g *gateModel) again(*rapid.T) { g.met(g.ask(), g.draw("verdict", 8)) }
 
 // decide lets one person decide, or two at once.
-func (g *gated) decide(*rapid.T) {
+func (g *gateModel) decide(*rapid.T) {
 	var all []permission.Decide
 	for i := range 1 + g.draw("people", 2) {
 		c := permission.Decide{Command: handlers.Command{Actor: events.UserActor(fmt.Sprint("u", i))}, Chat: g.chat,
@@ -118,23 +118,23 @@ func (g *gated) decide(*rapid.T) {
 	done.Wait()
 }
 
-func (g *gated) abort(*rapid.T) {
+func (g *gateModel) abort(*rapid.T) {
 	g.seldom()
 	_, _ = g.h.Chats.AbortTurn(g.test.Context(), chat.AbortTurn{Chat: g.chat,
 		Session: []string{"", "ses_0", "ses_1"}[g.draw("session", 3)]})
 }
 
-func (g *gated) lose(*rapid.T) {
+func (g *gateModel) lose(*rapid.T) {
 	g.seldom()
 	a := g.ask()
 	g.append(handlerstest.Fact{By: "engine:local", Data: events.TurnLost{Session: a.SessionID}})
 	g.append(handlerstest.Fact{By: "engine:local", Data: events.PermissionInterrupted{Permission: a.ID}})
 }
 
-func (g *gated) restart(*rapid.T) { g.start() }
+func (g *gateModel) restart(*rapid.T) { g.start() }
 
 // run asks for a command as the shell does: that of an ask, or another by a byte, or elsewhere; by one shell or two.
-func (g *gated) run(*rapid.T) {
+func (g *gateModel) run(*rapid.T) {
 	a := g.ask()
 	r := wire.Request{Session: a.SessionID, Call: a.Tool.CallID, Command: a.Command(), Cwd: g.cwdOf(a)}
 	switch g.draw("wrong", 9) {
@@ -163,7 +163,7 @@ func (g *gated) run(*rapid.T) {
 }
 
 // check reads the log by itself: every command that ran was allowed by a decision that held, exactly so, and ran once.
-func (g *gated) check() {
+func (g *gateModel) check() {
 	type decision struct {
 		events.PermissionDecided
 		void string
@@ -242,7 +242,7 @@ func TestNothingRunsThatNoDecisionAllows(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		g := &gated{t: r, test: t, log: log, chat: chat, dirs: dirs}
+		g := &gateModel{t: r, test: t, log: log, chat: chat, dirs: dirs}
 		g.start()
 		r.Repeat(map[string]func(*rapid.T){
 			"ask": g.asked, "again": g.again, "decide": g.decide, "decide another": g.decide, "abort": g.abort, "lose": g.lose, "restart": g.restart,

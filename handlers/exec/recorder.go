@@ -42,12 +42,12 @@ type recorder struct {
 	hasRoom    func() bool // Executions.HasRoom
 	cramped    atomic.Bool // there was no room for more
 	private    bool
-	streams    map[string]*recorded
+	streams    map[string]*recordedOutput
 }
 
 func (x *Executions) newRecorder(chat string, d events.ExecRequested) *recorder {
 	r := &recorder{log: x.Log, hasRoom: x.HasRoom, chat: chat, exec: d.Exec, live: maxLive, most: maxOutput,
-		private: d.Private, streams: map[string]*recorded{}}
+		private: d.Private, streams: map[string]*recordedOutput{}}
 	if d.Detached || d.Terminal {
 		r.live = maxLiveLong
 	}
@@ -60,7 +60,7 @@ func (r *recorder) tee(stream string, w io.Writer) io.Writer {
 	if r.private {
 		return w
 	}
-	s := &recorded{recorder: r, stream: stream}
+	s := &recordedOutput{recorder: r, stream: stream}
 	s.redact = r.log.Writer(writer(s.keep))
 	r.streams[stream] = s
 	return writer(func(p []byte) (int, error) {
@@ -123,8 +123,8 @@ func (r *recorder) finish(result wire.Result) events.ExecFinished {
 	return d
 }
 
-// recorded is one stream of an execution.
-type recorded struct {
+// recordedOutput is the output of an execution on one stream, while it is recorded.
+type recordedOutput struct {
 	*recorder
 	stream string
 	redact io.WriteCloser
@@ -132,15 +132,15 @@ type recorded struct {
 	bytes  int64
 	inline bytes.Buffer
 	blob   *io.PipeWriter // set once the output has outgrown inline
-	stored chan stored
+	stored chan storedOutput
 }
 
-type stored struct {
+type storedOutput struct {
 	blob events.Blob
 	err  error
 }
 
-func (s *recorded) keep(p []byte) (int, error) {
+func (s *recordedOutput) keep(p []byte) (int, error) {
 	if s.bytes < s.live {
 		// A fragment that is not published is no loss: the closing event has everything.
 		_ = s.log.PublishDelta(log.Delta{
@@ -159,18 +159,18 @@ func (s *recorded) keep(p []byte) (int, error) {
 }
 
 // spill moves the output to BLOBS, what is inline already first.
-func (s *recorded) spill() {
+func (s *recordedOutput) spill() {
 	r, w := io.Pipe()
-	s.blob, s.stored = w, make(chan stored, 1)
+	s.blob, s.stored = w, make(chan storedOutput, 1)
 	head := bytes.NewReader(bytes.Clone(s.inline.Bytes()))
 	go func() {
 		b, err := s.log.PutBlob(context.Background(), s.exec+"."+s.stream, io.MultiReader(head, r))
 		r.CloseWithError(err)
-		s.stored <- stored{b, err}
+		s.stored <- storedOutput{b, err}
 	}()
 }
 
-func (s *recorded) finish() (events.Output, error) {
+func (s *recordedOutput) finish() (events.Output, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.redact.Close()

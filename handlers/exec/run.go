@@ -189,7 +189,7 @@ func (x *Executions) forward(ctx context.Context, r wire.Request, stdout, stderr
 			return refused("the command was not run: %v", err)
 		case try == workerTries || ctx.Err() != nil:
 			x.Logger.Warn("exec", "exec", r.Exec, "err", err)
-			if why := wire.Declined(""); errors.As(err, &why) {
+			if why := wire.DeclinedError(""); errors.As(err, &why) {
 				return refused("no sandbox worker of pool %q takes the command: %s", x.Pool, string(why))
 			}
 			return refused("no sandbox worker answers in pool %q", x.Pool)
@@ -214,16 +214,16 @@ func (x *Executions) record(ctx context.Context, chat string, d events.Data) err
 	return err
 }
 
-// Lost records that nobody knows what came of an execution, nor how long it ran: it was running when its handler died.
-func (x *Executions) Lost(ctx context.Context, chat, exec string) error {
+// RecordLost records that the result of an execution is unknown, because its handler died while it ran.
+func (x *Executions) RecordLost(ctx context.Context, chat, exec string) error {
 	err := x.record(ctx, chat, events.ExecFinished{
 		Exec: exec, ExitCode: wire.ExitLost, Reason: string(wire.Lost), Error: "the system stopped while the command was running",
 	})
 	return errors.Join(err, x.Network.Expire(ctx, chat))
 }
 
-// running is what runs now. The zero value is empty.
-type running struct {
+// runningExecutions is what runs now. The zero value is empty.
+type runningExecutions struct {
 	mu         sync.Mutex
 	by         map[string]*run // by exec
 	gone       map[string]bool // chats that were deleted meanwhile
@@ -232,7 +232,7 @@ type running struct {
 }
 
 // add lets an execution be found. One that must not run any more is ended at once.
-func (r *running) add(u *run) {
+func (r *runningExecutions) add(u *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.by == nil {
@@ -244,14 +244,14 @@ func (r *running) add(u *run) {
 	}
 }
 
-func (r *running) remove(u *run) {
+func (r *runningExecutions) remove(u *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.by, u.requested.Exec)
 	close(u.over)
 }
 
-func (r *running) get(exec string) (*run, bool) {
+func (r *runningExecutions) get(exec string) (*run, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u, ok := r.by[exec]
@@ -259,7 +259,7 @@ func (r *running) get(exec string) (*run, bool) {
 }
 
 // endOf ends what runs in a chat, and what is about to.
-func (r *running) endOf(chat string) {
+func (r *runningExecutions) endOf(chat string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.gone == nil {
@@ -274,7 +274,7 @@ func (r *running) endOf(chat string) {
 }
 
 // stop ends what nobody waits for; the others end with who waits.
-func (r *running) stop() {
+func (r *runningExecutions) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopping = true
@@ -285,4 +285,4 @@ func (r *running) stop() {
 	}
 }
 
-func (r *running) wait() { r.background.Wait() }
+func (r *runningExecutions) wait() { r.background.Wait() }

@@ -13,19 +13,18 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// PrivateShell is a shell whose output is not recorded, nor what it changed. That there was one is, where it ran and
-// how it ended, and as of any command which hosts it reached or was kept from, the asks for them, and the signals it
-// was sent.
+// PrivateShell is a shell whose output and changed files are not recorded. The log records that it ran, where and how
+// it ended, and its network requests, connections and signals.
 const PrivateShell = "private"
 
-// Sees says whether an account is there, may log in at a terminal, and sees the chats of an owner; that is empty for
-// chats of nobody.
+// Sees reports whether an account exists, may log in at a terminal, and sees the chats of an owner. owner is empty for
+// chats without an owner.
 type Sees func(ctx context.Context, account, owner string) (bool, error)
 
-// ServeShells lets people open shells of their own with a wire.Call on wire.PersonSubject: Session names the chat,
-// Terminal the window, Account whose shell it is, and Call is PrivateShell or empty; what else there is in a request
-// is not looked at. A shell runs where the chat works, in the same isolation as the model's commands. It answers until
-// ctx ends, in the name of the account, or of operator when none is named: only the operator's identity may ask there.
+// ServeShells opens shells of people until ctx ends. A shell is requested with a wire.Call on wire.PersonSubject:
+// Session is the chat, Terminal the window, Account the owner of the shell, and Call is PrivateShell or empty. Other
+// fields are ignored. A shell runs in the chat's directory, isolated like the model's commands. It is recorded in the
+// name of the account, or of operator if there is no account. Only the operator's identity may publish there.
 func (x *Executions) ServeShells(ctx context.Context, nc *nats.Conn, operator string, sees Sees) error {
 	return wire.Serve(ctx, nc, wire.PersonSubject, wire.Server{Queue: "handlers",
 		Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {

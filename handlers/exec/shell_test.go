@@ -19,8 +19,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// sitting is a person at a terminal.
-type sitting struct {
+// shellSession is a person at a terminal.
+type shellSession struct {
 	*system
 	nc     *nats.Conn
 	input  chan wire.Input
@@ -29,9 +29,9 @@ type sitting struct {
 }
 
 // sit opens a shell of the operator's in chat c1.
-func (s *system) sit(call string) *sitting {
+func (s *system) sit(call string) *shellSession {
 	s.t.Helper()
-	p := &sitting{system: s, nc: s.connect(natsconf.Operator), input: make(chan wire.Input, 8),
+	p := &shellSession{system: s, nc: s.connect(natsconf.Operator), input: make(chan wire.Input, 8),
 		done: make(chan wire.Result, 1)}
 	r := wire.Request{Session: "c1", Call: call, Cwd: "/", Terminal: &wire.Terminal{Rows: 24, Cols: 80, Kind: "xterm"},
 		Input: p.input}
@@ -45,12 +45,12 @@ func (s *system) sit(call string) *sitting {
 	return p
 }
 
-func (p *sitting) sees(text string) {
+func (p *shellSession) sees(text string) {
 	p.t.Helper()
 	expect.Eventually(p.t, "the screen shows "+text, func() bool { return strings.Contains(p.screen.String(), text) })
 }
 
-func (p *sitting) types(text string) { p.input <- wire.Input{Data: []byte(text)} }
+func (p *shellSession) types(text string) { p.input <- wire.Input{Data: []byte(text)} }
 
 // sees lets ann into the chats of nobody.
 func sees(_ context.Context, account, owner string) (bool, error) {
@@ -174,9 +174,9 @@ func TestOfAPrivateShellOnlyThatItWasIsRecorded(t *testing.T) {
 
 func TestPersonsShellEndsWithTheirTerminalAndTheirChat(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*sitting) error{
-		"the terminal is gone": func(p *sitting) error { p.nc.Close(); return nil },
-		"the chat is deleted": func(p *sitting) error {
+	for name, end := range map[string]func(*shellSession) error{
+		"the terminal is gone": func(p *shellSession) error { p.nc.Close(); return nil },
+		"the chat is deleted": func(p *shellSession) error {
 			_, err := p.Chats.Delete(p.t.Context(), chat.Delete{Chat: "c1"})
 			return err
 		},

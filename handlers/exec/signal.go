@@ -11,7 +11,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Signal sends a signal to all processes of a command that runs.
+// Signal is the command to send a signal to all processes of a running execution.
 type Signal struct {
 	handlers.Command
 	Execution string `json:"execution"`
@@ -19,10 +19,10 @@ type Signal struct {
 	Signal string `json:"signal"`
 }
 
-// Signals are those that can be sent.
+// Signals are the names of the signals that can be sent.
 var Signals = []string{"TERM", "INT", "HUP", "KILL", "USR1", "USR2", "QUIT", "STOP", "CONT"}
 
-// SignalName is how a signal is named to people: TERM for SIGTERM, term and sigterm.
+// SignalName returns the short name of a signal: TERM for SIGTERM, term and sigterm.
 func SignalName(signal string) string { return strings.TrimPrefix(strings.ToUpper(signal), "SIG") }
 
 // recordedSignal is a signal whose event is in the log.
@@ -31,8 +31,8 @@ type recordedSignal struct {
 	sent bool
 }
 
-// Signal carries out the command. Who sent it is recorded before it is sent. Given again while the execution runs, it
-// is neither recorded nor sent again; once that has ended it is refused, as any other is.
+// Signal carries out the command. It records the signal before it sends it. If the command is repeated while the
+// execution runs, it has no further effect. It is refused after the execution has ended.
 func (x *Executions) Signal(ctx context.Context, c Signal) (uint64, error) {
 	if c.Signal != "" && !slices.Contains(Signals, SignalName(c.Signal)) {
 		return 0, handlers.RefuseField(handlers.Invalid, "signal", "signal: want one of %s", strings.Join(Signals, ", "))

@@ -50,13 +50,13 @@ func TestConnectionsToTheProxyAreLimited(t *testing.T) {
 	is.NoErr(<-served)
 }
 
-// short is a listener that a connection cannot be taken from at first.
-type short struct {
+// failingListener is a listener that a connection cannot be taken from at first.
+type failingListener struct {
 	net.Listener
 	errs []error
 }
 
-func (s *short) Accept() (net.Conn, error) {
+func (s *failingListener) Accept() (net.Conn, error) {
 	if len(s.errs) > 0 {
 		err := s.errs[0]
 		s.errs = s.errs[1:]
@@ -70,7 +70,7 @@ func TestTheProxyOutlivesALackOfDescriptors(t *testing.T) {
 	is := is.New(t)
 	link, _, _ := program(t)
 	l := listen(t)
-	link.listener = &short{l, []error{unix.EMFILE, unix.ENFILE}}
+	link.listener = &failingListener{l, []error{unix.EMFILE, unix.ENFILE}}
 	proxy := listen(t)
 	served := make(chan error, 1)
 	go func() { served <- link.Serve(proxy.Addr().String()) }()

@@ -13,14 +13,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ErrNoWorker means that nobody took the request: the command certainly did not run.
+// ErrNoWorker means that no server took the request, so the command did not run.
 var ErrNoWorker = errors.New("no worker answers")
 
-// Declined is ErrNoWorker when somebody has answered: why he does not take the request, for a person.
-type Declined string
+// DeclinedError is ErrNoWorker with the reason of a server that declined the request, for a person.
+type DeclinedError string
 
-func (d Declined) Error() string { return ErrNoWorker.Error() + ": " + string(d) }
-func (d Declined) Unwrap() error { return ErrNoWorker }
+func (d DeclinedError) Error() string { return ErrNoWorker.Error() + ": " + string(d) }
+func (d DeclinedError) Unwrap() error { return ErrNoWorker }
 
 // silence is Silence but in tests.
 var silence = Silence
@@ -159,7 +159,7 @@ func (c *call) noWorker() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.declined != "" {
-		return Declined(c.declined)
+		return DeclinedError(c.declined)
 	}
 	return ErrNoWorker
 }

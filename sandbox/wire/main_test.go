@@ -126,21 +126,21 @@ func connect(t testing.TB, url string) *nats.Conn {
 	return nc
 }
 
-// served is a server on its own connection, until the test ends.
-type served struct {
+// testServer is a server on its own connection, until the test ends.
+type testServer struct {
 	nc    *nats.Conn
 	stop  context.CancelFunc
 	ended chan error // what Serve returned
 }
 
-func serveAs(t testing.TB, url string, c wire.Server) *served {
+func serveAs(t testing.TB, url string, c wire.Server) *testServer {
 	t.Helper()
 	return serveOn(t, connect(t, url), c)
 }
 
-func serveOn(t testing.TB, nc *nats.Conn, c wire.Server) *served {
+func serveOn(t testing.TB, nc *nats.Conn, c wire.Server) *testServer {
 	t.Helper()
-	s := &served{nc: nc, ended: make(chan error, 1)}
+	s := &testServer{nc: nc, ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
 	s.stop = cancel
 	go func() { s.ended <- wire.Serve(ctx, s.nc, subject, c) }()
@@ -151,7 +151,7 @@ func serveOn(t testing.TB, nc *nats.Conn, c wire.Server) *served {
 	return s
 }
 
-func serve(t testing.TB, url string, handle wire.Handler) *served {
+func serve(t testing.TB, url string, handle wire.Handler) *testServer {
 	t.Helper()
 	return serveAs(t, url, wire.Server{Handle: handle})
 }

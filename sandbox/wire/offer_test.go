@@ -18,15 +18,15 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// held runs commands until they are let go, and says where each runs.
-type held struct {
+// heldHandler runs commands until they are let go, and says where each runs.
+type heldHandler struct {
 	runs chan string
 	let  chan struct{}
 }
 
-func newHeld() *held { return &held{make(chan string, 1000), make(chan struct{})} }
+func newHeldHandler() *heldHandler { return &heldHandler{make(chan string, 1000), make(chan struct{})} }
 
-func (h *held) as(name string) wire.Handler {
+func (h *heldHandler) as(name string) wire.Handler {
 	return func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
 		h.runs <- name
 		select {
@@ -56,7 +56,7 @@ func TestTheLeastBusyWorkerIsChosen(t *testing.T) {
 	wire.SetLoadStep(t, time.Second)
 	is := is.New(t)
 	url := natsServer(t)
-	h := newHeld()
+	h := newHeldHandler()
 	for _, name := range []string{"a", "b", "c"} {
 		serveAs(t, url, wire.Server{Handle: h.as(name)})
 	}
@@ -79,7 +79,7 @@ func TestCallsAtTheSameTimeGoToDifferentWorkers(t *testing.T) {
 	wire.SetLoadStep(t, time.Second)
 	is := is.New(t)
 	url := natsServer(t)
-	h := newHeld()
+	h := newHeldHandler()
 	for _, name := range []string{"a", "b"} {
 		serveAs(t, url, wire.Server{Handle: h.as(name)})
 	}
@@ -108,13 +108,13 @@ func TestAFullWorkerIsWaitedForInOrder(t *testing.T) {
 	is.Equal(<-order, "1")
 	began := time.Now()
 	second := call(t, nc, wire.Request{Command: "2", Cwd: "/", Exec: "second"})
-	heard, err := nc.SubscribeSync(wire.CallerSubject(subject, "second"))
+	subscription, err := nc.SubscribeSync(wire.CallerSubject(subject, "second"))
 	is.NoErr(err)
-	_, err = heard.NextMsg(5 * time.Second)
+	_, err = subscription.NextMsg(5 * time.Second)
 	is.NoErr(err) // it stands in line
 	third := call(t, nc, wire.Request{Command: "3", Cwd: "/"})
 	for time.Since(began) < wire.StartTimeout+time.Second {
-		_, err = heard.NextMsg(5 * time.Second)
+		_, err = subscription.NextMsg(5 * time.Second)
 		is.NoErr(err)
 	}
 	is.Equal(len(order), 0)
@@ -130,7 +130,7 @@ func TestAFullWorkerStillAnswersAndGivesWayToAFreeOne(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
-	h := newHeld()
+	h := newHeldHandler()
 	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Capacity: 1},
 		Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
 			if r.Op == wire.Read {
@@ -144,9 +144,9 @@ func TestAFullWorkerStillAnswersAndGivesWayToAFreeOne(t *testing.T) {
 	is.Equal(<-h.runs, "full")
 	is.NoErr(<-call(t, nc, wire.Request{Op: wire.Read, Path: "file"}))
 	second := call(t, nc, wire.Request{Command: "x", Cwd: "/", Exec: "second"})
-	heard, err := nc.SubscribeSync(wire.CallerSubject(subject, "second"))
+	subscription, err := nc.SubscribeSync(wire.CallerSubject(subject, "second"))
 	is.NoErr(err)
-	_, err = heard.NextMsg(5 * time.Second)
+	_, err = subscription.NextMsg(5 * time.Second)
 	is.NoErr(err) // it stands in line
 	serveAs(t, url, wire.Server{Handle: h.as("free")})
 	third := call(t, nc, hello)
@@ -162,15 +162,15 @@ func TestWhoStandsInLineIsTakenByAWorkerThatComesLater(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
-	h := newHeld()
+	h := newHeldHandler()
 	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Capacity: 1}, Handle: h.as("full")})
 	nc := connect(t, url)
 	calls := []<-chan error{call(t, nc, hello)}
 	is.Equal(<-h.runs, "full")
-	heard, err := nc.SubscribeSync(wire.CallerSubject(subject, "second"))
+	subscription, err := nc.SubscribeSync(wire.CallerSubject(subject, "second"))
 	is.NoErr(err)
 	calls = append(calls, call(t, nc, wire.Request{Command: "x", Cwd: "/", Exec: "second"}))
-	_, err = heard.NextMsg(time.Minute)
+	_, err = subscription.NextMsg(time.Minute)
 	is.NoErr(err) // it stands in line
 	serveAs(t, url, wire.Server{Handle: h.as("later")})
 	select {
@@ -209,7 +209,7 @@ func TestOnlyWorkersOfTheWorkspaceOffer(t *testing.T) {
 	_, err := wire.Call(t.Context(), nc, subject, wire.Request{Command: "x", Cwd: "/", Workspace: "/c"}, io.Discard,
 		io.Discard)
 	is.True(errors.Is(err, wire.ErrNoWorker))
-	var why wire.Declined
+	var why wire.DeclinedError
 	is.True(errors.As(err, &why))
 	is.True(strings.HasPrefix(string(why), "worker worker of ") && strings.HasSuffix(string(why), ", not /c"))
 	expect.Contains(t, err.Error(), "no worker answers: "+string(why))

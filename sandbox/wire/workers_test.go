@@ -23,7 +23,7 @@ func TestWorkersSayWhoTheyAre(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(none), 0)
 
-	h := newHeld()
+	h := newHeldHandler()
 	one := wire.WorkerInfo{Name: "b", Isolation: "landlock", Reason: "no bwrap\x1b[2J", Workspace: "/b", Capacity: 4,
 		Version: "v1"}
 	two := wire.WorkerInfo{Name: "a", Isolation: "bwrap", Workspace: "/a", Version: "v2"}
@@ -52,7 +52,7 @@ func TestADialReachesTheWorkerThatRunsTheCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
-	h := newHeld()
+	h := newHeldHandler()
 	as := func(name string) wire.Server {
 		return wire.Server{Handle: func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
 			if r.Op == wire.Dial {

@@ -28,8 +28,8 @@ type Exports struct {
 const maxDownloads = 2
 
 // take takes a slot for a download.
-func (x *Exports) take(who api.Caller) (release func(), err error) {
-	return x.downloads.Take(who, maxDownloads, "Two exports of this account are being downloaded. Wait for one to end.")
+func (x *Exports) take(caller api.Caller) (release func(), err error) {
+	return x.downloads.Take(caller, maxDownloads, "Two exports of this account are being downloaded. Wait for one to end.")
 }
 
 // format is a form of a file of a chat.
@@ -66,16 +66,16 @@ func (x *Exports) Routes() []api.Route {
 
 // Chat answers with a chat as a file.
 func (x *Exports) Chat(f format) func(http.ResponseWriter, *http.Request, api.Caller) error {
-	return func(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	return func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 		id := r.PathValue("id")
-		if err := x.API.MayView(r.Context(), who, "chats", id); err != nil {
+		if err := x.API.MayView(r.Context(), caller, "chats", id); err != nil {
 			return err
 		}
 		at, err := x.at(r)
 		if err != nil {
 			return err
 		}
-		release, err := x.take(who)
+		release, err := x.take(caller)
 		if err != nil {
 			return err
 		}
@@ -85,16 +85,16 @@ func (x *Exports) Chat(f format) func(http.ResponseWriter, *http.Request, api.Ca
 		if f.whole {
 			send = x.sendWhole
 		}
-		return send(w, r, who, f.media, "chat-"+id+"."+f.Name, func(ctx context.Context, w io.Writer) error {
+		return send(w, r, caller, f.media, "chat-"+id+"."+f.Name, func(ctx context.Context, w io.Writer) error {
 			return f.write(chat, ctx, w)
 		})
 	}
 }
 
 // Execution answers with a command as an asciinema recording.
-func (x *Exports) Execution(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (x *Exports) Execution(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	id := r.PathValue("id")
-	if err := x.API.MayView(r.Context(), who, "executions", id); err != nil {
+	if err := x.API.MayView(r.Context(), caller, "executions", id); err != nil {
 		return err
 	}
 	run, found, err := x.API.Model.Execution(r.Context(), id)
@@ -104,12 +104,12 @@ func (x *Exports) Execution(w http.ResponseWriter, r *http.Request, who api.Call
 	if !found || run.Started == "" || run.Status == events.ExecutionRunning {
 		return api.Problem{Status: http.StatusConflict, Message: "The command has not ended, or it did not run."}
 	}
-	release, err := x.take(who)
+	release, err := x.take(caller)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return x.send(w, r, who, castMedia, "command-"+id+".cast", func(ctx context.Context, w io.Writer) error {
+	return x.send(w, r, caller, castMedia, "command-"+id+".cast", func(ctx context.Context, w io.Writer) error {
 		return Execution(ctx, x.Log, run, w)
 	})
 }
@@ -132,9 +132,9 @@ func (x *Exports) at(r *http.Request) (uint64, error) {
 // send answers with a file in pieces. It computes what is before the first piece within the caller's share, so that a
 // slow client does not keep the share. An error before the first piece is an answer of its own, a later one cuts the
 // connection.
-func (x *Exports) send(w http.ResponseWriter, r *http.Request, who api.Caller, media, name string,
+func (x *Exports) send(w http.ResponseWriter, r *http.Request, caller api.Caller, media, name string,
 	write func(context.Context, io.Writer) error) error {
-	give, err := x.API.Share(r.Context(), who.Key())
+	give, err := x.API.Share(r.Context(), caller.Key())
 	if err != nil {
 		return err
 	}
@@ -161,9 +161,9 @@ func (x *Exports) send(w http.ResponseWriter, r *http.Request, who api.Caller, m
 
 // sendWhole answers with a file that is written at once. It is counted with the caller's other answers while it waits
 // for the client.
-func (x *Exports) sendWhole(w http.ResponseWriter, r *http.Request, who api.Caller, media, name string,
+func (x *Exports) sendWhole(w http.ResponseWriter, r *http.Request, caller api.Caller, media, name string,
 	write func(context.Context, io.Writer) error) error {
-	give, err := x.API.Share(r.Context(), who.Key())
+	give, err := x.API.Share(r.Context(), caller.Key())
 	if err != nil {
 		return err
 	}

@@ -27,9 +27,9 @@ func TestALoginIsEndedFromAnotherBrowser(t *testing.T) {
 	session := func(b *browser) string {
 		at, err := url.Parse(b.url)
 		is.NoErr(err)
-		who, err := s.Accounts.Check(b.Jar.Cookies(at)[0].Value)
+		identity, err := s.Accounts.Check(b.Jar.Cookies(at)[0].Value)
 		is.NoErr(err)
-		return who.Session
+		return identity.Session
 	}
 	other, foreign := session(two), session(bob)
 	page := one.visit(t, "/account")

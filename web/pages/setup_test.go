@@ -53,9 +53,9 @@ func TestTheSetupLinkLeadsToTheListAsItsAdministrator(t *testing.T) {
 	expect.Contains(t, in.body, "ada@example.org")
 	at, err := url.Parse(b.url)
 	is.NoErr(err)
-	who, err := s.Accounts.Check(b.Jar.Cookies(at)[0].Value)
+	identity, err := s.Accounts.Check(b.Jar.Cookies(at)[0].Value)
 	is.NoErr(err)
-	is.Equal(who.Role, "admin")
+	is.Equal(identity.Role, "admin")
 	is.Equal(newBrowser(t, s).submit(t, "/setup", form).status, http.StatusNotFound) // once
 }
 

@@ -15,8 +15,8 @@ type Slots struct {
 }
 
 // Take takes a slot of a caller until release is called. A caller that has most slots already is refused with the text.
-func (s *Slots) Take(who api.Caller, most int, refusal string) (release func(), err error) {
-	holder := who.Key()
+func (s *Slots) Take(caller api.Caller, most int, refusal string) (release func(), err error) {
+	holder := caller.Key()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.used[holder] >= most {

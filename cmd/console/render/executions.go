@@ -29,12 +29,12 @@ type Execution struct {
 	Since    time.Time // when it was requested
 	signals  []string  // that were sent while no output was shown
 	lines    int       // of output that are shown
-	held     []heldLine
+	held     []pendingLine
 	folded   int // lines of output that are not shown
 }
 
-// heldLine is a line of output that is shown at the end of its command, unless too many follow.
-type heldLine struct{ stream, text string }
+// pendingLine is a line of output that is shown at the end of its command, unless too many follow.
+type pendingLine struct{ stream, text string }
 
 type shownStream struct {
 	bytes   int64 // shown
@@ -160,7 +160,7 @@ func (x *Execution) hold(stream, text string) {
 		x.held[n-1].text += text
 		return
 	}
-	if x.held = append(x.held, heldLine{stream, text}); len(x.held) > foldedTail {
+	if x.held = append(x.held, pendingLine{stream, text}); len(x.held) > foldedTail {
 		x.held = x.held[1:]
 		x.folded++
 	}

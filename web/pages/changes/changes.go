@@ -115,15 +115,15 @@ func (f fileChange) lines() (all []patchLine) {
 	return all
 }
 
-func (c Changes) showChanges(r *http.Request, who api.Caller) (templ.Component, error) {
+func (c Changes) showChanges(r *http.Request, caller api.Caller) (templ.Component, error) {
 	v := chatChanges{}
 	var prompts []projections.ShownMessage
 	var names map[string][]string
-	err := c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) (err error) {
-		if v.chat, err = c.Chat(r.Context(), db, who, r.PathValue("id")); err != nil {
+	err := c.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
+		if v.chat, err = c.Chat(r.Context(), db, caller, r.PathValue("id")); err != nil {
 			return err
 		}
-		waiting, err := c.Pending(r.Context(), db, who)
+		waiting, err := c.Pending(r.Context(), db, caller)
 		if err != nil {
 			return err
 		}
@@ -137,20 +137,20 @@ func (c Changes) showChanges(r *http.Request, who api.Caller) (templ.Component, 
 	if err != nil {
 		return nil, err
 	}
-	lines, err := c.addTurns(r, who, &v, prompts, names)
+	lines, err := c.addTurns(r, caller, &v, prompts, names)
 	v.unfolded = lines <= maxUnfolded
-	return changesPage(who, v), err
+	return changesPage(caller, v), err
 }
 
 // addTurns adds the changes of turns, and returns the number of their lines. Once OpenCode does not answer it is not
 // asked again.
-func (c Changes) addTurns(r *http.Request, who api.Caller, v *chatChanges, prompts []projections.ShownMessage,
+func (c Changes) addTurns(r *http.Request, caller api.Caller, v *chatChanges, prompts []projections.ShownMessage,
 	names map[string][]string) (lines int, err error) {
 	bytes := 0
 	var diff json.RawMessage
 	for _, m := range prompts {
 		if !errors.Is(err, api.ErrUnavailable) {
-			diff, err = c.Chats.Diff(r, who, v.chat.ID, m.EngineMessage)
+			diff, err = c.Chats.Diff(r, caller, v.chat.ID, m.EngineMessage)
 		}
 		if err != nil && (r.Context().Err() != nil || api.ProblemOf(err).Status == http.StatusNotFound) {
 			return 0, err // the client left, or the chat was deleted

@@ -63,7 +63,7 @@ type chatView struct {
 	seq       uint64
 }
 
-func (c Conversation) showChat(r *http.Request, who api.Caller) (templ.Component, error) {
+func (c Conversation) showChat(r *http.Request, caller api.Caller) (templ.Component, error) {
 	before, err := site.PositionOf(r, "before")
 	if err != nil {
 		return nil, err
@@ -73,8 +73,8 @@ func (c Conversation) showChat(r *http.Request, who api.Caller) (templ.Component
 		return nil, err
 	}
 	var v chatView
-	err = c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, seq uint64) (err error) {
-		if v, err = c.chatIn(r.Context(), db, who, r.PathValue("id")); err != nil {
+	err = c.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
+		if v, err = c.chatIn(r.Context(), db, caller, r.PathValue("id")); err != nil {
 			return err
 		}
 		v.seq = seq
@@ -99,12 +99,13 @@ func (c Conversation) showChat(r *http.Request, who api.Caller) (templ.Component
 	if err != nil {
 		return nil, err
 	}
-	return chatPage(who, v), nil
+	return chatPage(caller, v), nil
 }
 
 // chatIn returns a chat that the account may view, without its entries.
-func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, who api.Caller, id string) (v chatView, err error) {
-	if v.chat, err = c.Chat(ctx, db, who, id); err != nil {
+func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, caller api.Caller, id string) (v chatView,
+	err error) {
+	if v.chat, err = c.Chat(ctx, db, caller, id); err != nil {
 		return v, err
 	}
 	if v.aside, err = timeline.AsideOf(ctx, db, v.chat); err != nil {
@@ -119,32 +120,32 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, who api.Caller
 	if v.subagents, err = timeline.Subagents(ctx, db, id); err != nil {
 		return v, err
 	}
-	waiting, err := c.Pending(ctx, db, who)
+	waiting, err := c.Pending(ctx, db, caller)
 	v.pending = len(waiting)
 	return v, err
 }
 
 // sendMessage submits a message, or carries out the command that a person wrote instead of one. A message that is sent
 // again stays a message: another client may have submitted a text that is a command here.
-func (c Conversation) sendMessage(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (c Conversation) sendMessage(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	chat, text := r.PathValue("id"), site.Field(r, "text")
 	files, err := filesIn(r)
 	if err != nil {
 		return "", err
 	}
 	if to, argument, ok := commandIn(text); ok && len(files) == 0 && !r.PostForm.Has("again") {
-		return to.run(c, r, who, argument)
+		return to.run(c, r, caller, argument)
 	}
-	return site.ChatPath(chat), c.send(r, who, chat, r.PostFormValue("id"), text, files)
+	return site.ChatPath(chat), c.send(r, caller, chat, r.PostFormValue("id"), text, files)
 }
 
-func (c Conversation) abortTurn(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (c Conversation) abortTurn(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	chat := r.PathValue("id")
-	return site.ChatPath(chat), c.Chats.Abort(r, who, chat)
+	return site.ChatPath(chat), c.Chats.Abort(r, caller, chat)
 }
 
 // changeChat renames, tags, archives or unarchives a chat, or lets another agent answer its next messages.
-func (c Conversation) changeChat(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (c Conversation) changeChat(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	fields := map[string]any{}
 	if r.PostForm.Has("title") {
 		fields["title"] = site.Field(r, "title")
@@ -158,15 +159,15 @@ func (c Conversation) changeChat(_ http.ResponseWriter, r *http.Request, who api
 	if r.PostForm.Has("archived") {
 		fields["archived"] = r.PostFormValue("archived") == "true"
 	}
-	return c.update(r, who, fields)
+	return c.update(r, caller, fields)
 }
 
-func (c Conversation) undo(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
-	return c.revert(r, who, r.PostFormValue("message"))
+func (c Conversation) undo(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	return c.revert(r, caller, r.PostFormValue("message"))
 }
 
-func (c Conversation) fork(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
-	return c.forkBefore(r, who, r.PostFormValue("message"))
+func (c Conversation) fork(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	return c.forkBefore(r, caller, r.PostFormValue("message"))
 }
 
 // liveAttributes let a page with the end of a chat follow it. Earlier messages are shown as they were.

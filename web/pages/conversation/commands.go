@@ -57,10 +57,10 @@ func commandIn(text string) (c command, argument string, ok bool) {
 }
 
 // undoLast takes back the last message, and what followed it.
-func (c Conversation) undoLast(r *http.Request, who api.Caller, _ string) (string, error) {
+func (c Conversation) undoLast(r *http.Request, caller api.Caller, _ string) (string, error) {
 	var v chatView
-	err := c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) (err error) {
-		v, err = c.chatIn(r.Context(), db, who, r.PathValue("id"))
+	err := c.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
+		v, err = c.chatIn(r.Context(), db, caller, r.PathValue("id"))
 		return err
 	})
 	if err == nil && v.aside.Prompt == "" {
@@ -69,17 +69,17 @@ func (c Conversation) undoLast(r *http.Request, who api.Caller, _ string) (strin
 	if err != nil {
 		return "", err
 	}
-	return c.revert(r, who, v.aside.Prompt)
+	return c.revert(r, caller, v.aside.Prompt)
 }
 
-func (c Conversation) redo(r *http.Request, who api.Caller, _ string) (string, error) {
-	return c.revert(r, who, "")
+func (c Conversation) redo(r *http.Request, caller api.Caller, _ string) (string, error) {
+	return c.revert(r, caller, "")
 }
 
 // revert takes back a message and what followed it, or, without a message, undoes that.
-func (c Conversation) revert(r *http.Request, who api.Caller, message string) (string, error) {
+func (c Conversation) revert(r *http.Request, caller api.Caller, message string) (string, error) {
 	id := r.PathValue("id")
-	seq, err := c.Chats.Revert(r, who, id, message)
+	seq, err := c.Chats.Revert(r, caller, id, message)
 	if err != nil {
 		return "", err
 	}
@@ -87,28 +87,28 @@ func (c Conversation) revert(r *http.Request, who api.Caller, message string) (s
 }
 
 // forkBefore begins a new chat as this one was before a message, and leads there.
-func (c Conversation) forkBefore(r *http.Request, who api.Caller, message string) (string, error) {
-	id, seq, err := c.Chats.Fork(r, who, chat.Fork{Chat: r.PathValue("id"), Message: message})
+func (c Conversation) forkBefore(r *http.Request, caller api.Caller, message string) (string, error) {
+	id, seq, err := c.Chats.Fork(r, caller, chat.Fork{Chat: r.PathValue("id"), Message: message})
 	if err != nil {
 		return "", err
 	}
 	return site.ChatPath(id), c.API.Model.Wait(r.Context(), seq)
 }
 
-func (c Conversation) update(r *http.Request, who api.Caller, fields map[string]any) (string, error) {
+func (c Conversation) update(r *http.Request, caller api.Caller, fields map[string]any) (string, error) {
 	id := r.PathValue("id")
-	return site.ChatPath(id), c.Records.Update(r.Context(), who, "chats", id, fields)
+	return site.ChatPath(id), c.Records.Update(r.Context(), caller, "chats", id, fields)
 }
 
 // selectModel uses the model of a form.
-func (c Conversation) selectModel(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (c Conversation) selectModel(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	id := r.PathValue("id")
 	if model := r.PostFormValue("model"); model != "" {
-		return c.useModel(r, who, model)
+		return c.useModel(r, caller, model)
 	}
 	var models timeline.Models
-	err := c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) (err error) {
-		if _, err := c.Chat(r.Context(), db, who, id); err != nil {
+	err := c.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
+		if _, err := c.Chat(r.Context(), db, caller, id); err != nil {
 			return err
 		}
 		models, err = timeline.ModelsOf(r.Context(), db, id)
@@ -117,16 +117,16 @@ func (c Conversation) selectModel(_ http.ResponseWriter, r *http.Request, who ap
 	if err != nil || models.Record == "" {
 		return site.ChatPath(id), err
 	}
-	return site.ChatPath(id), c.Records.Delete(r.Context(), who, "model_selection", models.Record)
+	return site.ChatPath(id), c.Records.Delete(r.Context(), caller, "model_selection", models.Record)
 }
 
 // useModel selects a model for the next messages of a chat.
-func (c Conversation) useModel(r *http.Request, who api.Caller, model string) (string, error) {
+func (c Conversation) useModel(r *http.Request, caller api.Caller, model string) (string, error) {
 	if model == "" {
 		return "", api.BadField("text", "validation_required", texts.UnknownModel)
 	}
 	id := r.PathValue("id")
-	_, err := c.Records.Create(r.Context(), who, "model_selection",
-		map[string]any{"model": model, "user": who.Account, "chat": id})
+	_, err := c.Records.Create(r.Context(), caller, "model_selection",
+		map[string]any{"model": model, "user": caller.Account, "chat": id})
 	return site.ChatPath(id), err
 }

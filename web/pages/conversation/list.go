@@ -32,34 +32,34 @@ type chatList struct {
 	pending int // requests and questions that wait for a person, of all chats
 	seq     uint64
 
-	listed
-	away away
+	listFilter
+	away absenceSummary
 }
 
-// listed says which chats a list shows.
-type listed struct {
+// listFilter selects the chats that a list shows.
+type listFilter struct {
 	archived bool   // the archived chats alone, else the others
 	tag      string // those with it alone; "" for all
 }
 
-func (c Conversation) listChats(r *http.Request, who api.Caller) (templ.Component, error) {
-	l, err := c.chatList(r.Context(), who, listedIn(r))
+func (c Conversation) listChats(r *http.Request, caller api.Caller) (templ.Component, error) {
+	l, err := c.chatList(r.Context(), caller, listedIn(r))
 	if err != nil {
 		return nil, err
 	}
-	err = c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) error {
-		l.away, err = awayIn(r.Context(), db, who.Account, l.chats, time.Now())
+	err = c.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
+		l.away, err = awayIn(r.Context(), db, caller.Account, l.chats, time.Now())
 		return err
 	})
-	return listPage(who, l), err
+	return listPage(caller, l), err
 }
 
-func listedIn(r *http.Request) listed {
-	return listed{archived: r.URL.Query().Get("archived") == "true", tag: r.URL.Query().Get("tag")}
+func listedIn(r *http.Request) listFilter {
+	return listFilter{archived: r.URL.Query().Get("archived") == "true", tag: r.URL.Query().Get("tag")}
 }
 
 // query is that of the address of a list.
-func (l listed) query() string {
+func (l listFilter) query() string {
 	q := url.Values{}
 	if l.archived {
 		q.Set("archived", "true")
@@ -71,7 +71,7 @@ func (l listed) query() string {
 }
 
 // with returns the address of the list narrowed by another tag, "" for none.
-func (l listed) with(tag string) string {
+func (l listFilter) with(tag string) string {
 	l.tag = tag
 	return "/?" + l.query()
 }
@@ -81,25 +81,25 @@ func (l chatList) livePath() string {
 	return site.LivePath("/live", l.seq) + "&" + l.query()
 }
 
-func (c Conversation) chatList(ctx context.Context, who api.Caller, which listed) (l chatList, err error) {
-	l.listed = which
-	err = c.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) error {
+func (c Conversation) chatList(ctx context.Context, caller api.Caller, which listFilter) (l chatList, err error) {
+	l.listFilter = which
+	err = c.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) error {
 		l.seq = seq
 		q := query.Query{Sort: "-last_active", Filter: "archived = " + strconv.FormatBool(l.archived), PerPage: maxChats}
 		if l.tag != "" {
 			q.Filter, q.PerPage = q.Filter+` && tags != ""`, maxTagged
 		}
-		ids, err := c.Visible(ctx, db, who, "chats", q)
+		ids, err := c.Visible(ctx, db, caller, "chats", q)
 		if err != nil {
 			return err
 		}
-		if l.chats, err = timeline.Chats(ctx, db, who.Account, ids); err != nil {
+		if l.chats, err = timeline.Chats(ctx, db, caller.Account, ids); err != nil {
 			return err
 		}
 		if l.tag != "" {
 			l.chats = tagged(l.chats, l.tag)
 		}
-		waiting, err := c.Pending(ctx, db, who)
+		waiting, err := c.Pending(ctx, db, caller)
 		l.pending = len(waiting)
 		return err
 	})
@@ -107,7 +107,7 @@ func (c Conversation) chatList(ctx context.Context, who api.Caller, which listed
 }
 
 // startChat creates a chat with its first message.
-func (c Conversation) startChat(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (c Conversation) startChat(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	text := site.Field(r, "text")
 	if r.PostFormValue("demo") != "" {
 		text = texts.Demo
@@ -119,16 +119,16 @@ func (c Conversation) startChat(_ http.ResponseWriter, r *http.Request, who api.
 	if err != nil {
 		return "", err
 	}
-	chat, err := c.Records.Create(r.Context(), who, "chats", map[string]any{"id": r.PostFormValue("id"),
+	chat, err := c.Records.Create(r.Context(), caller, "chats", map[string]any{"id": r.PostFormValue("id"),
 		"title": titleOf(text)})
 	if err != nil {
 		return "", err
 	}
-	return site.ChatPath(chat), c.send(r, who, chat, r.PostFormValue("message"), text, files)
+	return site.ChatPath(chat), c.send(r, caller, chat, r.PostFormValue("message"), text, files)
 }
 
 // send submits a message. A form that is sent twice has the same id twice, and is one message.
-func (c Conversation) send(r *http.Request, who api.Caller, chat, id, text string, files []events.Part) error {
+func (c Conversation) send(r *http.Request, caller api.Caller, chat, id, text string, files []events.Part) error {
 	var parts []events.Part
 	if strings.TrimSpace(text) != "" {
 		parts = append(parts, events.Part{Type: "text", Text: text})
@@ -137,7 +137,7 @@ func (c Conversation) send(r *http.Request, who api.Caller, chat, id, text strin
 	if len(parts) == 0 {
 		return api.BadField("text", "validation_required", texts.NothingToSend)
 	}
-	_, err := c.Records.Create(r.Context(), who, "messages", map[string]any{"id": id, "chat": chat, "role": "user",
+	_, err := c.Records.Create(r.Context(), caller, "messages", map[string]any{"id": id, "chat": chat, "role": "user",
 		"parts": parts, "delivery": r.PostFormValue("delivery")})
 	return err
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/pocketbase/dbx"
 )
 
-func (c Conversation) liveChats(r *http.Request, who api.Caller) (site.Updates, []site.Source, error) {
+func (c Conversation) liveChats(r *http.Request, caller api.Caller) (site.Updates, []site.Source, error) {
 	var sent site.Changed
 	which := listedIn(r)
 	return func(ctx context.Context, _ uint64) ([]byte, uint64, error) {
-		l, err := c.chatList(ctx, who, which)
+		l, err := c.chatList(ctx, caller, which)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -30,20 +30,20 @@ func (c Conversation) liveChats(r *http.Request, who api.Caller) (site.Updates, 
 	}, nil, nil
 }
 
-func (c Conversation) liveChat(r *http.Request, who api.Caller) (site.Updates, []site.Source, error) {
+func (c Conversation) liveChat(r *http.Request, caller api.Caller) (site.Updates, []site.Source, error) {
 	from, err := site.PositionOf(r, "from")
 	if err != nil {
 		return nil, nil, err
 	}
 	chat := r.PathValue("id")
-	since, err := c.writingSince(r.Context(), who, chat)
+	since, err := c.writingSince(r.Context(), caller, chat)
 	if err != nil {
 		return nil, nil, err
 	}
 	var head site.Changed
 	var work *timeline.Work // changes with the entries
 	update := func(ctx context.Context, after uint64) ([]byte, uint64, error) {
-		v, err := c.chatSince(ctx, who, chat, timeline.Window{From: from}, after, work)
+		v, err := c.chatSince(ctx, caller, chat, timeline.Window{From: from}, after, work)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -73,10 +73,10 @@ func appendChanged(ctx context.Context, elements []byte, entries []timeline.Entr
 
 // chatSince returns a chat with the entries that changed after a sequence. work is what is known about its work, nil
 // for nothing.
-func (c Conversation) chatSince(ctx context.Context, who api.Caller, chat string, w timeline.Window, after uint64,
+func (c Conversation) chatSince(ctx context.Context, caller api.Caller, chat string, w timeline.Window, after uint64,
 	work *timeline.Work) (v chatView, err error) {
-	err = c.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
-		if v, err = c.chatIn(ctx, db, who, chat); err != nil {
+	err = c.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
+		if v, err = c.chatIn(ctx, db, caller, chat); err != nil {
 			return err
 		}
 		v.seq = seq
@@ -94,10 +94,10 @@ func (c Conversation) chatSince(ctx context.Context, who api.Caller, chat string
 }
 
 // writingSince returns the time since which fragments of a chat matter: since the answer began that is being written.
-func (c Conversation) writingSince(ctx context.Context, who api.Caller, chat string) (time.Time, error) {
+func (c Conversation) writingSince(ctx context.Context, caller api.Caller, chat string) (time.Time, error) {
 	since := time.Now()
-	err := c.API.Ask(ctx, who.Key(), func(db dbx.Builder, _ uint64) error {
-		if _, err := c.chatIn(ctx, db, who, chat); err != nil {
+	err := c.API.Ask(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
+		if _, err := c.chatIn(ctx, db, caller, chat); err != nil {
 			return err
 		}
 		began, err := timeline.WritingSince(ctx, db, chat)

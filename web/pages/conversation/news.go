@@ -17,14 +17,15 @@ import (
 // awayAfter is how long an account has seen nothing when the list says what happened meanwhile.
 const awayAfter = 10 * time.Minute
 
-// away is what happened in the chats of the list since the account saw something last. It is of the moment of the page.
-type away struct {
+// absenceSummary says what happened in the chats of the list since the account saw the last event. It is computed when
+// the page is served.
+type absenceSummary struct {
 	news  timeline.News
 	since string // time; "" for nothing to say
 }
 
 func awayIn(ctx context.Context, db dbx.Builder, user string, chats []timeline.Chat,
-	now time.Time) (a away, err error) {
+	now time.Time) (a absenceSummary, err error) {
 	last, err := timeline.LastSeenBy(ctx, db, user)
 	at, unknown := time.Parse(events.TimeFormat, last.At)
 	if err != nil || unknown != nil || now.Sub(at) < awayAfter {

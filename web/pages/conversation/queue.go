@@ -14,17 +14,17 @@ import (
 	"pocketcoder/web/pages/texts"
 )
 
-// queued is a message of a person that the assistant has not read, and where it can be moved.
-type queued struct {
+// queueEntry is a message of a person that the assistant has not read, and where it can be moved.
+type queueEntry struct {
 	projections.ShownMessage
 	up, down *string // the message that it is put before to move it, "" for the end; nil if it cannot be moved so
 }
 
 // canChange reports whether the message can still be changed.
-func (q queued) canChange() bool { return q.UserStatus == "pending" }
+func (q queueEntry) canChange() bool { return q.UserStatus == "pending" }
 
-func queueOf(waiting []projections.ShownMessage) []queued {
-	all := make([]queued, len(waiting))
+func queueOf(waiting []projections.ShownMessage) []queueEntry {
+	all := make([]queueEntry, len(waiting))
 	for i, m := range waiting {
 		all[i].ShownMessage = m
 		if i == 0 || !all[i-1].canChange() || !all[i].canChange() {
@@ -38,13 +38,13 @@ func queueOf(waiting []projections.ShownMessage) []queued {
 	return all
 }
 
-func queuePath(q queued) string { return site.ChatPath(q.Chat) + "/queue/" + q.ID }
+func queuePath(q queueEntry) string { return site.ChatPath(q.Chat) + "/queue/" + q.ID }
 
 // changeQueue edits, moves, deletes or sends a message that waits.
-func (c Conversation) changeQueue(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (c Conversation) changeQueue(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	next, message, fields := site.ChatPath(r.PathValue("id")), r.PathValue("message"), map[string]any{}
 	if r.PostForm.Has("delete") {
-		return next, c.Records.Delete(r.Context(), who, "messages", message)
+		return next, c.Records.Delete(r.Context(), caller, "messages", message)
 	}
 	if r.PostForm.Has("text") {
 		parts, err := c.edited(r.Context(), message, site.Field(r, "text"))
@@ -58,7 +58,7 @@ func (c Conversation) changeQueue(_ http.ResponseWriter, r *http.Request, who ap
 			fields[name] = r.PostFormValue(name)
 		}
 	}
-	return next, c.Records.Update(r.Context(), who, "messages", message, fields)
+	return next, c.Records.Update(r.Context(), caller, "messages", message, fields)
 }
 
 // edited returns the parts of a message with another text. Its files stay.

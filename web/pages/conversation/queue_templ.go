@@ -125,7 +125,7 @@ func sendButtons(c timeline.Chat) templ.Component {
 }
 
 // queue shows the messages of a person that the assistant has not read. Those that are not sent can be changed.
-func queue(all []queued) templ.Component {
+func queue(all []queueEntry) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -245,7 +245,7 @@ func queue(all []queued) templ.Component {
 	})
 }
 
-func queueForms(q queued) templ.Component {
+func queueForms(q queueEntry) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -72,7 +72,7 @@ func newLine(n timeline.News) templ.Component {
 }
 
 // whileAway says what happened in the chats since the account saw something last.
-func whileAway(a away) templ.Component {
+func whileAway(a absenceSummary) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -25,10 +25,10 @@ type transcript struct {
 	seq     uint64
 }
 
-func (c Conversation) showSubagent(r *http.Request, who api.Caller) (templ.Component, error) {
+func (c Conversation) showSubagent(r *http.Request, caller api.Caller) (templ.Component, error) {
 	var t transcript
-	err := c.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, seq uint64) (err error) {
-		if t, err = c.subagentIn(r.Context(), db, who, r.PathValue("id"), r.PathValue("subagent")); err != nil {
+	err := c.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
+		if t, err = c.subagentIn(r.Context(), db, caller, r.PathValue("id"), r.PathValue("subagent")); err != nil {
 			return err
 		}
 		t.seq = seq
@@ -41,13 +41,13 @@ func (c Conversation) showSubagent(r *http.Request, who api.Caller) (templ.Compo
 	if err != nil {
 		return nil, err
 	}
-	return subagentPage(who, t), nil
+	return subagentPage(caller, t), nil
 }
 
 // subagentIn returns a subagent of a chat that the account may view, without its messages.
-func (c Conversation) subagentIn(ctx context.Context, db dbx.Builder, who api.Caller,
+func (c Conversation) subagentIn(ctx context.Context, db dbx.Builder, caller api.Caller,
 	chat, id string) (t transcript, err error) {
-	if t.chat, err = c.Chat(ctx, db, who, chat); err != nil {
+	if t.chat, err = c.Chat(ctx, db, caller, chat); err != nil {
 		return t, err
 	}
 	tree, err := timeline.Subagents(ctx, db, chat)
@@ -59,12 +59,12 @@ func (c Conversation) subagentIn(ctx context.Context, db dbx.Builder, who api.Ca
 		return t, query.ErrNotFound
 	}
 	t.agent = tree[i]
-	waiting, err := c.Pending(ctx, db, who)
+	waiting, err := c.Pending(ctx, db, caller)
 	t.pending = len(waiting)
 	return t, err
 }
 
-func (c Conversation) liveSubagent(r *http.Request, who api.Caller) (site.Updates, []site.Source, error) {
+func (c Conversation) liveSubagent(r *http.Request, caller api.Caller) (site.Updates, []site.Source, error) {
 	from, err := site.PositionOf(r, "from")
 	if err != nil {
 		return nil, nil, err
@@ -72,8 +72,8 @@ func (c Conversation) liveSubagent(r *http.Request, who api.Caller) (site.Update
 	var head site.Changed
 	return func(ctx context.Context, after uint64) ([]byte, uint64, error) {
 		var t transcript
-		err := c.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
-			if t, err = c.subagentIn(ctx, db, who, r.PathValue("id"), r.PathValue("subagent")); err != nil {
+		err := c.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
+			if t, err = c.subagentIn(ctx, db, caller, r.PathValue("id"), r.PathValue("subagent")); err != nil {
 				return err
 			}
 			t.seq = seq
@@ -93,9 +93,9 @@ func (c Conversation) liveSubagent(r *http.Request, who api.Caller) (site.Update
 }
 
 // stopSubagent ends the turn of a subagent.
-func (c Conversation) stopSubagent(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (c Conversation) stopSubagent(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	chat, id := r.PathValue("id"), r.PathValue("subagent")
-	return subagentPath(chat, id), c.Records.Delete(r.Context(), who, "subagents", id)
+	return subagentPath(chat, id), c.Records.Delete(r.Context(), caller, "subagents", id)
 }
 
 func subagentPath(chat, id string) string {

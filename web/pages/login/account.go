@@ -28,8 +28,8 @@ type accountView struct {
 	pushKey  string // with which browsers subscribe to notifications
 }
 
-func (l Login) showAccount(r *http.Request, who api.Caller) (templ.Component, error) {
-	pending, err := l.PendingCount(r.Context(), who)
+func (l Login) showAccount(r *http.Request, caller api.Caller) (templ.Component, error) {
+	pending, err := l.PendingCount(r.Context(), caller)
 	if err != nil {
 		return nil, err
 	}
@@ -43,13 +43,13 @@ func (l Login) showAccount(r *http.Request, who api.Caller) (templ.Component, er
 		}
 	}
 	v.pushKey = l.API.Push.Key
-	if v.browsers, err = l.browsers(r, who); err != nil {
+	if v.browsers, err = l.browsers(r, caller); err != nil {
 		return nil, err
 	}
-	if v.logins, err = l.API.Accounts.Sessions(r.Context(), who.Account); err != nil {
+	if v.logins, err = l.API.Accounts.Sessions(r.Context(), caller.Account); err != nil {
 		return nil, err
 	}
-	return accountPage(who, v), nil
+	return accountPage(caller, v), nil
 }
 
 // loopback reports whether only this machine reaches a host.
@@ -63,8 +63,8 @@ func loopback(hostPort string) bool {
 }
 
 // endLogin ends a session of the account, or all of them if the path has no id.
-func (l Login) endLogin(w http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
-	return l.endSession(w, r, who, r.PathValue("session"))
+func (l Login) endLogin(w http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	return l.endSession(w, r, caller, r.PathValue("session"))
 }
 
 // What a User-Agent contains, and the name for it. The string of a browser may also contain the names of browsers

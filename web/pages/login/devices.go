@@ -26,14 +26,14 @@ const (
 )
 
 // browsers returns the browsers that show the notifications of an account.
-func (l Login) browsers(r *http.Request, who api.Caller) (all []device, err error) {
+func (l Login) browsers(r *http.Request, caller api.Caller) (all []device, err error) {
 	c, err := l.API.Collection(devices)
 	if err != nil {
 		return nil, err
 	}
-	err = l.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) error {
+	err = l.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		q := query.Query{Sort: "created", Filter: `push_service = "webpush"`, PerPage: maxBrowsers, SkipTotal: true}
-		page, err := query.List(r.Context(), db, l.API.Catalogue, c, who.Request(), q)
+		page, err := query.List(r.Context(), db, l.API.Catalogue, c, caller.Request(), q)
 		for _, record := range page.Items {
 			name, _ := record.Get("name").(string)
 			token, _ := record.Get("push_token").(string)
@@ -47,23 +47,23 @@ func (l Login) browsers(r *http.Request, who api.Caller) (all []device, err erro
 }
 
 // addBrowser stores the subscription of a browser as a device of the account.
-func (l Login) addBrowser(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (l Login) addBrowser(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	token := r.PostFormValue("push_token")
 	var subscription struct{ Endpoint string }
 	if json.Unmarshal([]byte(token), &subscription) != nil || subscription.Endpoint == "" {
 		return "", api.BadField("push_token", "validation_invalid_value", texts.NotASubscription)
 	}
-	_, err := l.Records.Create(r.Context(), who, devices, map[string]any{
+	_, err := l.Records.Create(r.Context(), caller, devices, map[string]any{
 		"name": clientName(r.UserAgent()), "push_service": "webpush", "push_token": token, "is_active": true,
 	})
 	return "/account", err
 }
 
 // testBrowser sends a notification to a device of the account.
-func (l Login) testBrowser(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
-	return "/account", l.API.Push.Test(r.Context(), who.Account, r.PathValue("device"))
+func (l Login) testBrowser(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	return "/account", l.API.Push.Test(r.Context(), caller.Account, r.PathValue("device"))
 }
 
-func (l Login) removeBrowser(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
-	return "/account", l.Records.Delete(r.Context(), who, devices, r.PathValue("device"))
+func (l Login) removeBrowser(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	return "/account", l.Records.Delete(r.Context(), caller, devices, r.PathValue("device"))
 }

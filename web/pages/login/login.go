@@ -46,8 +46,8 @@ func (l Login) showLogin(w http.ResponseWriter, r *http.Request) error {
 
 // logIn opens a session. A failed login shows the form again, with the reason.
 func (l Login) logIn(w http.ResponseWriter, r *http.Request) error {
-	who := l.API.Guest(r)
-	if err := l.API.Limit(who.Client.Address); err != nil {
+	caller := l.API.Guest(r)
+	if err := l.API.Limit(caller.Client.Address); err != nil {
 		return err
 	}
 	if err := site.ParseForm(r); err != nil {
@@ -55,7 +55,7 @@ func (l Login) logIn(w http.ResponseWriter, r *http.Request) error {
 	}
 	email, next := r.PostFormValue("email"), site.LocalPath(r.PostFormValue("next"))
 	token, err := l.API.Accounts.Login(r.Context(), account.Login{
-		Identity: email, Password: r.PostFormValue("password"), Collection: account.Users, Client: who.Client,
+		Identity: email, Password: r.PostFormValue("password"), Collection: account.Users, Client: caller.Client,
 	})
 	var backoff account.ErrBackoff
 	switch {
@@ -69,19 +69,19 @@ func (l Login) logIn(w http.ResponseWriter, r *http.Request) error {
 	return l.Enter(w, r, token, next)
 }
 
-func (l Login) logOut(w http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
-	return l.endSession(w, r, who, who.Session)
+func (l Login) logOut(w http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	return l.endSession(w, r, caller, caller.Session)
 }
 
 // endSession ends a session of the account, or all of them if session is empty.
-func (l Login) endSession(w http.ResponseWriter, r *http.Request, who api.Caller,
+func (l Login) endSession(w http.ResponseWriter, r *http.Request, caller api.Caller,
 	session string) (next string, err error) {
-	command := handlers.Command{Actor: who.Actor()}
-	if err := l.API.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: who.Account,
+	command := handlers.Command{Actor: caller.Actor()}
+	if err := l.API.Accounts.Revoke(r.Context(), account.RevokeSession{Command: command, Account: caller.Account,
 		Session: session}); err != nil {
 		return "", err
 	}
-	if session == "" || session == who.Session {
+	if session == "" || session == caller.Session {
 		l.Leave(w, r)
 		return "/login", nil
 	}

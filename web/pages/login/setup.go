@@ -25,8 +25,8 @@ func (l Login) showSetup(w http.ResponseWriter, r *http.Request) error {
 
 // setUp creates the first administrator and logs the browser in. A refusal shows the form again, with the reason.
 func (l Login) setUp(w http.ResponseWriter, r *http.Request) error {
-	who := l.API.Guest(r)
-	if err := l.API.Limit(who.Client.Address); err != nil {
+	caller := l.API.Guest(r)
+	if err := l.API.Limit(caller.Client.Address); err != nil {
 		return err
 	}
 	if err := site.ParseForm(r); err != nil {
@@ -40,7 +40,7 @@ func (l Login) setUp(w http.ResponseWriter, r *http.Request) error {
 		return site.Render(w, r, http.StatusUnprocessableEntity, setupPage(f))
 	}
 	token, err := l.API.Accounts.CompleteSetup(r.Context(), account.CompleteSetup{
-		Token: f.code, Email: f.email, Name: f.name, Password: password, Client: who.Client,
+		Token: f.code, Email: f.email, Name: f.name, Password: password, Client: caller.Client,
 	})
 	if err == nil {
 		return l.Enter(w, r, token, "/")

@@ -65,14 +65,14 @@ type logState struct {
 	lastMinute, inHour uint64 // events
 }
 
-func (o Operations) show(r *http.Request, who api.Caller) (templ.Component, error) {
-	if !who.Is(account.Admin) {
+func (o Operations) show(r *http.Request, caller api.Caller) (templ.Component, error) {
+	if !caller.Is(account.Admin) {
 		return nil, api.Forbidden(texts.OnlyAdmins)
 	}
 	ctx := r.Context()
 	v := view{health: o.API.Health()}
 	since := time.Now().UTC().AddDate(0, 0, 1-days).Format(time.DateOnly)
-	err := o.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
+	err := o.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		v.seq = seq
 		for by, into := range map[spending.Grouping]*[]spending.Share{spending.PerDay: &v.byDay,
 			spending.PerModel: &v.byModel, spending.PerPerson: &v.byPerson} {
@@ -80,7 +80,7 @@ func (o Operations) show(r *http.Request, who api.Caller) (templ.Component, erro
 				return err
 			}
 		}
-		waiting, err := o.Pending(ctx, db, who)
+		waiting, err := o.Pending(ctx, db, caller)
 		v.pending = len(waiting)
 		return err
 	})
@@ -94,7 +94,7 @@ func (o Operations) show(r *http.Request, who api.Caller) (templ.Component, erro
 	if err := o.askServers(ctx, &v); err != nil {
 		v.problem = err.Error()
 	}
-	return operationsPage(who, v), nil
+	return operationsPage(caller, v), nil
 }
 
 // askServers asks the log's server and the workers.

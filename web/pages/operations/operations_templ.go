@@ -18,7 +18,7 @@ import (
 	"pocketcoder/web/pages/visible"
 )
 
-func operationsPage(who api.Caller, v view) templ.Component {
+func operationsPage(caller api.Caller, v view) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -51,7 +51,7 @@ func operationsPage(who api.Caller, v view) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = site.Bar(who, v.pending, "/operations").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = site.Bar(caller, v.pending, "/operations").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

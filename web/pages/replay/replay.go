@@ -61,16 +61,16 @@ type moment struct {
 
 func (m moment) step() step { return m.steps[m.number-1] }
 
-func (p Replay) show(r *http.Request, who api.Caller) (templ.Component, error) {
-	pending, err := p.PendingCount(r.Context(), who)
+func (p Replay) show(r *http.Request, caller api.Caller) (templ.Component, error) {
+	pending, err := p.PendingCount(r.Context(), caller)
 	if err != nil {
 		return nil, err
 	}
-	all, err := p.moments(r, who, 0)
+	all, err := p.moments(r, caller, 0)
 	if err != nil {
 		return nil, err
 	}
-	return replayPage(who, pending, all[0]), nil
+	return replayPage(caller, pending, all[0]), nil
 }
 
 // maxMoments is the largest number of moments in an answer.
@@ -85,12 +85,12 @@ type shownMoment struct {
 }
 
 // serveMoments answers with a moment and those after it, for replay.js.
-func (p Replay) serveMoments(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (p Replay) serveMoments(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	more, err := site.PositionOf(r, "more")
 	if err != nil {
 		return err
 	}
-	all, err := p.moments(r, who, int(min(more, maxMoments-1)))
+	all, err := p.moments(r, caller, int(min(more, maxMoments-1)))
 	if err != nil {
 		return err
 	}
@@ -106,12 +106,12 @@ func (p Replay) serveMoments(w http.ResponseWriter, r *http.Request, who api.Cal
 }
 
 // moments returns the moment that a request asks for, and those after it, at most more.
-func (p Replay) moments(r *http.Request, who api.Caller, more int) (all []moment, err error) {
+func (p Replay) moments(r *http.Request, caller api.Caller, more int) (all []moment, err error) {
 	ctx, chat := r.Context(), r.PathValue("chat")
-	if err := p.API.MayView(ctx, who, "chats", chat); err != nil {
+	if err := p.API.MayView(ctx, caller, "chats", chat); err != nil {
 		return nil, err
 	}
-	give, err := p.API.Share(ctx, who.Key())
+	give, err := p.API.Share(ctx, caller.Key())
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ import (
 	"pocketcoder/web/pages/visible"
 )
 
-// asked is what a request asks for, as a card shows it.
-type asked struct {
+// requestContent is what a request asks for, as a card shows it.
+type requestContent struct {
 	title   string
 	text    string   // a command, a diff or a sentence, whole
 	diff    bool     // text is a diff
@@ -33,26 +33,26 @@ type asked struct {
 type detail struct{ name, value string }
 
 // describe returns all that an approval of a request would allow.
-func describe(r *timeline.Request) (a asked) {
+func describe(r *timeline.Request) (a requestContent) {
 	ask := r.Ask()
 	about := ask.About()
 	switch {
 	case r.Permission.Permission == "network":
-		a = asked{title: fmt.Sprintf(texts.Reach, strings.Join(ask.Patterns, ", ")), text: r.Message}
+		a = requestContent{title: fmt.Sprintf(texts.Reach, strings.Join(ask.Patterns, ", ")), text: r.Message}
 	case r.Permission.Permission == "budget":
-		a = asked{title: texts.Spend, text: r.Message}
+		a = requestContent{title: texts.Spend, text: r.Message}
 	case ask.Command() != "": // its patterns are parts of the command
-		a = asked{title: commandTitle(about.Command), text: about.Command,
+		a = requestContent{title: commandTitle(about.Command), text: about.Command,
 			details: otherDetails(ask, "command", "description")}
 		if editable(about.Command) {
 			a.command = about.Command
 		}
 	case r.Permission.Permission == "edit" && about.Diff != "":
-		a = asked{title: diffTitle(about), text: about.Diff, diff: true, details: patchedFiles(about)}
+		a = requestContent{title: diffTitle(about), text: about.Diff, diff: true, details: patchedFiles(about)}
 		a.details = append(a.details, detail{texts.Patterns, strings.Join(ask.Patterns, "\n")})
 		a.details = append(a.details, otherDetails(ask, "diff", "files", "filepath")...)
 	default:
-		a = asked{title: fmt.Sprintf(texts.Use, r.Permission.Permission), text: strings.Join(ask.Patterns, "\n"),
+		a = requestContent{title: fmt.Sprintf(texts.Use, r.Permission.Permission), text: strings.Join(ask.Patterns, "\n"),
 			details: otherDetails(ask)}
 	}
 	a.title = visible.Line(a.title)

@@ -18,7 +18,7 @@ const (
 )
 
 // decide decides a request that the form shows: the API refuses a decision about any other.
-func (q Requests) decide(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (q Requests) decide(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	shown := r.PostFormValue("shown_request")
 	if shown == "" { // the API takes it for a caller who checks nothing
 		return "", api.BadField("shown_request", "validation_required", texts.NothingShown)
@@ -29,11 +29,11 @@ func (q Requests) decide(_ http.ResponseWriter, r *http.Request, who api.Caller)
 			fields[name] = text
 		}
 	}
-	return q.afterDecision(r), q.Records.Update(r.Context(), who, "permissions", r.PathValue("request"), fields)
+	return q.afterDecision(r), q.Records.Update(r.Context(), caller, "permissions", r.PathValue("request"), fields)
 }
 
 // decideGroup decides several requests that the form shows, all of which ask for the same.
-func (q Requests) decideGroup(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (q Requests) decideGroup(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	shown, requests := r.PostFormValue("shown_request"), r.PostForm["request"]
 	if shown == "" || len(requests) > site.MaxPending {
 		return "", api.BadField("shown_request", "validation_required", texts.NothingShown)
@@ -41,14 +41,14 @@ func (q Requests) decideGroup(_ http.ResponseWriter, r *http.Request, who api.Ca
 	fields := map[string]any{"status": r.PostFormValue("decision"), "shown_request": shown}
 	var failed error
 	for _, id := range requests { // one that was decided meanwhile keeps none of the others from being decided
-		if err := q.Records.Update(r.Context(), who, "permissions", id, fields); err != nil {
+		if err := q.Records.Update(r.Context(), caller, "permissions", id, fields); err != nil {
 			failed = err
 		}
 	}
 	return "/requests", failed
 }
 
-func (q Requests) answerQuestion(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (q Requests) answerQuestion(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	fields := map[string]any{"status": "rejected"}
 	if r.PostFormValue("decision") != "rejected" {
 		answers := r.PostForm["choice"]
@@ -60,7 +60,7 @@ func (q Requests) answerQuestion(_ http.ResponseWriter, r *http.Request, who api
 		}
 		fields = map[string]any{"status": "replied", "reply": string(api.MustJSON(answers))}
 	}
-	return q.afterDecision(r), q.Records.Update(r.Context(), who, "questions", r.PathValue("question"), fields)
+	return q.afterDecision(r), q.Records.Update(r.Context(), caller, "questions", r.PathValue("question"), fields)
 }
 
 // afterDecision returns the page from which a form came.

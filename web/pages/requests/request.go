@@ -23,24 +23,24 @@ type requestView struct {
 	seq     uint64
 }
 
-func (q Requests) showRequest(r *http.Request, who api.Caller) (templ.Component, error) {
-	v, err := q.request(r.Context(), who, r.PathValue("id"))
+func (q Requests) showRequest(r *http.Request, caller api.Caller) (templ.Component, error) {
+	v, err := q.request(r.Context(), caller, r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
-	return requestPage(who, v), nil
+	return requestPage(caller, v), nil
 }
 
 // request returns the request with an id: OpenCode's, which notifications have, or that of the record.
-func (q Requests) request(ctx context.Context, who api.Caller, id string) (v requestView, err error) {
+func (q Requests) request(ctx context.Context, caller api.Caller, id string) (v requestView, err error) {
 	text, err := json.Marshal(id)
 	if err != nil {
 		return v, err
 	}
-	err = q.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) error {
+	err = q.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) error {
 		v.seq = seq
 		filter := "ai_engine_permission_id = " + string(text) + " || id = " + string(text)
-		ids, err := q.Visible(ctx, db, who, "permissions", query.Query{Sort: "-created", Filter: filter, PerPage: 1})
+		ids, err := q.Visible(ctx, db, caller, "permissions", query.Query{Sort: "-created", Filter: filter, PerPage: 1})
 		if err != nil {
 			return err
 		}
@@ -50,17 +50,17 @@ func (q Requests) request(ctx context.Context, who api.Caller, id string) (v req
 		if v.entry, err = timeline.RequestEntry(ctx, db, ids[0]); err != nil {
 			return err
 		}
-		waiting, err := q.Pending(ctx, db, who)
+		waiting, err := q.Pending(ctx, db, caller)
 		v.pending = len(waiting)
 		return err
 	})
 	return v, err
 }
 
-func (q Requests) liveRequest(r *http.Request, who api.Caller) (site.Updates, []site.Source, error) {
+func (q Requests) liveRequest(r *http.Request, caller api.Caller) (site.Updates, []site.Source, error) {
 	var sent site.Changed
 	return func(ctx context.Context, _ uint64) ([]byte, uint64, error) {
-		v, err := q.request(ctx, who, r.PathValue("id"))
+		v, err := q.request(ctx, caller, r.PathValue("id"))
 		if err != nil {
 			return nil, 0, err
 		}

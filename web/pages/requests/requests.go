@@ -42,27 +42,27 @@ type requestList struct {
 	seq     uint64
 }
 
-func (q Requests) listRequests(r *http.Request, who api.Caller) (templ.Component, error) {
-	l, err := q.requestList(r.Context(), who)
+func (q Requests) listRequests(r *http.Request, caller api.Caller) (templ.Component, error) {
+	l, err := q.requestList(r.Context(), caller)
 	if err != nil {
 		return nil, err
 	}
-	return requestsPage(who, l), nil
+	return requestsPage(caller, l), nil
 }
 
-func (q Requests) requestList(ctx context.Context, who api.Caller) (l requestList, err error) {
-	err = q.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
+func (q Requests) requestList(ctx context.Context, caller api.Caller) (l requestList, err error) {
+	err = q.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		l.seq = seq
-		l.entries, err = q.Pending(ctx, db, who)
+		l.entries, err = q.Pending(ctx, db, caller)
 		return err
 	})
 	return l, err
 }
 
-func (q Requests) liveRequests(_ *http.Request, who api.Caller) (site.Updates, []site.Source, error) {
+func (q Requests) liveRequests(_ *http.Request, caller api.Caller) (site.Updates, []site.Source, error) {
 	var sent site.Changed
 	return func(ctx context.Context, _ uint64) ([]byte, uint64, error) {
-		l, err := q.requestList(ctx, who)
+		l, err := q.requestList(ctx, caller)
 		if err != nil {
 			return nil, 0, err
 		}

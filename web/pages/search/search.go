@@ -23,17 +23,17 @@ type Search struct{ *site.Site }
 // Handle adds the page to a mux.
 func (s Search) Handle(mux *http.ServeMux) { mux.Handle("GET /search", s.Page(s.show)) }
 
-func (s Search) show(r *http.Request, who api.Caller) (templ.Component, error) {
+func (s Search) show(r *http.Request, caller api.Caller) (templ.Component, error) {
 	text := r.URL.Query().Get("q")
-	hits, err := search.Search{API: s.API}.Find(r.Context(), who, text)
+	hits, err := search.Search{API: s.API}.Find(r.Context(), caller, text)
 	if err != nil {
 		return nil, err
 	}
-	pending, err := s.PendingCount(r.Context(), who)
+	pending, err := s.PendingCount(r.Context(), caller)
 	if err != nil {
 		return nil, err
 	}
-	return page(who, pending, text, hits), nil
+	return page(caller, pending, text, hits), nil
 }
 
 // pathOf is the address of a text in its chat.

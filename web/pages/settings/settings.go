@@ -39,9 +39,9 @@ func (s Settings) Handle(mux *http.ServeMux) {
 	mux.Handle("POST /settings/{collection}/{id}/delete", s.Command(s.remove))
 }
 
-func (s Settings) showIndex(r *http.Request, who api.Caller) (templ.Component, error) {
-	pending, err := s.PendingCount(r.Context(), who)
-	return indexPage(who, pending), err
+func (s Settings) showIndex(r *http.Request, caller api.Caller) (templ.Component, error) {
+	pending, err := s.PendingCount(r.Context(), caller)
+	return indexPage(caller, pending), err
 }
 
 // maxRecords is the number of records that a page shows.
@@ -52,23 +52,23 @@ type view struct {
 	about   texts.Collection
 	form    records.Form
 	records []query.Record
-	related map[string][]related // by collection: what relations can point to
-	pending int                  // requests and questions that wait for a person, of all chats
-	more    bool                 // there are more records than are shown
+	related map[string][]relatedRecord // by collection: what relations can point to
+	pending int                        // requests and questions that wait for a person, of all chats
+	more    bool                       // there are more records than are shown
 }
 
-// related is a record that a relation can point to.
-type related struct{ id, name string }
+// relatedRecord is a record that a relation can point to.
+type relatedRecord struct{ id, name string }
 
-func (s Settings) showRecords(r *http.Request, who api.Caller) (templ.Component, error) {
+func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Component, error) {
 	about, err := collectionOf(r)
 	if err != nil {
 		return nil, err
 	}
-	v := view{about: about, related: map[string][]related{}}
+	v := view{about: about, related: map[string][]relatedRecord{}}
 	v.form, _ = records.FormOf(about.Name)
-	err = s.API.Ask(r.Context(), who.Key(), func(db dbx.Builder, _ uint64) error {
-		page, err := s.list(r.Context(), db, who, about.Name)
+	err = s.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
+		page, err := s.list(r.Context(), db, caller, about.Name)
 		if err != nil {
 			return err
 		}
@@ -77,35 +77,35 @@ func (s Settings) showRecords(r *http.Request, who api.Caller) (templ.Component,
 			if f.Kind != schema.Relation || v.related[f.Relation] != nil {
 				continue
 			}
-			if v.related[f.Relation], err = s.relatedIn(r.Context(), db, who, f.Relation); err != nil {
+			if v.related[f.Relation], err = s.relatedIn(r.Context(), db, caller, f.Relation); err != nil {
 				return err
 			}
 		}
-		waiting, err := s.Pending(r.Context(), db, who)
+		waiting, err := s.Pending(r.Context(), db, caller)
 		v.pending = len(waiting)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return recordsPage(who, v), nil
+	return recordsPage(caller, v), nil
 }
 
-func (s Settings) list(ctx context.Context, db dbx.Builder, who api.Caller, name string) (query.Page, error) {
+func (s Settings) list(ctx context.Context, db dbx.Builder, caller api.Caller, name string) (query.Page, error) {
 	c, err := s.API.Collection(name)
 	if err != nil {
 		return query.Page{}, err
 	}
-	return query.List(ctx, db, s.API.Catalogue, c, who.Request(),
+	return query.List(ctx, db, s.API.Catalogue, c, caller.Request(),
 		query.Query{Sort: "-created", PerPage: maxRecords, SkipTotal: true})
 }
 
 // relatedIn returns the records of a collection that an account may list, with the field that names each.
-func (s Settings) relatedIn(ctx context.Context, db dbx.Builder, who api.Caller,
-	name string) (all []related, err error) {
-	page, err := s.list(ctx, db, who, name)
+func (s Settings) relatedIn(ctx context.Context, db dbx.Builder, caller api.Caller,
+	name string) (all []relatedRecord, err error) {
+	page, err := s.list(ctx, db, caller, name)
 	for _, r := range page.Items {
-		all = append(all, related{r.ID(), nameOf(r)})
+		all = append(all, relatedRecord{r.ID(), nameOf(r)})
 	}
 	return all, err
 }
@@ -135,7 +135,7 @@ func collectionOf(r *http.Request) (texts.Collection, error) {
 	return texts.Collection{}, api.NotFound()
 }
 
-func (s Settings) create(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (s Settings) create(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	about, err := collectionOf(r)
 	if err != nil {
 		return "", err
@@ -144,18 +144,18 @@ func (s Settings) create(_ http.ResponseWriter, r *http.Request, who api.Caller)
 	if err != nil {
 		return "", err
 	}
-	_, err = s.Records.Create(r.Context(), who, about.Name, fields)
+	_, err = s.Records.Create(r.Context(), caller, about.Name, fields)
 	return path(about.Name), err
 }
 
 // update changes the fields that differ from what the form showed, or, if it does not say that, from the record as it
 // is now.
-func (s Settings) update(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (s Settings) update(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	about, err := collectionOf(r)
 	if err != nil {
 		return "", err
 	}
-	now, err := s.API.Find(r.Context(), who, about.Name, r.PathValue("id"))
+	now, err := s.API.Find(r.Context(), caller, about.Name, r.PathValue("id"))
 	if err != nil {
 		return "", err
 	}
@@ -163,15 +163,15 @@ func (s Settings) update(_ http.ResponseWriter, r *http.Request, who api.Caller)
 	if err != nil || len(fields) == 0 {
 		return path(about.Name), err
 	}
-	return path(about.Name), s.Records.Update(r.Context(), who, about.Name, r.PathValue("id"), fields)
+	return path(about.Name), s.Records.Update(r.Context(), caller, about.Name, r.PathValue("id"), fields)
 }
 
-func (s Settings) remove(_ http.ResponseWriter, r *http.Request, who api.Caller) (string, error) {
+func (s Settings) remove(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	about, err := collectionOf(r)
 	if err != nil {
 		return "", err
 	}
-	return path(about.Name), s.Records.Delete(r.Context(), who, about.Name, r.PathValue("id"))
+	return path(about.Name), s.Records.Delete(r.Context(), caller, about.Name, r.PathValue("id"))
 }
 
 // shownPrefix is before the name of a field in the name of the hidden field with the text that the form showed. It
@@ -279,6 +279,6 @@ func fieldsOf(r query.Record) (all [][2]string) {
 	return all
 }
 
-func contains(all []related, id string) bool {
-	return slices.ContainsFunc(all, func(r related) bool { return r.id == id })
+func contains(all []relatedRecord, id string) bool {
+	return slices.ContainsFunc(all, func(r relatedRecord) bool { return r.id == id })
 }

@@ -44,17 +44,17 @@ type Source = func(context.Context, *stream.EventWriter) error
 
 // Live serves the stream of a page. open returns what Updates the page, and other sources of events.
 func (s *Site) Live(open func(*http.Request, api.Caller) (Updates, []Source, error)) http.Handler {
-	return s.private(func(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	return s.private(func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 		after, err := s.resumeAfter(r)
 		if err != nil {
 			return err
 		}
-		release, err := s.live.Take(who, cmp.Or(s.LivePages, defaultLivePages), texts.TooManyPages)
+		release, err := s.live.Take(caller, cmp.Or(s.LivePages, defaultLivePages), texts.TooManyPages)
 		if err != nil {
 			return err
 		}
 		defer release()
-		update, others, err := open(r, who)
+		update, others, err := open(r, caller)
 		if errors.Is(err, ErrReload) || errors.Is(err, query.ErrNotFound) {
 			return s.reload(w, r)
 		}
@@ -62,7 +62,7 @@ func (s *Site) Live(open func(*http.Request, api.Caller) (Updates, []Source, err
 			return err
 		}
 		sources := append(others, ping, s.follow(after, update))
-		return stream.ServeEvents(s.API, w, r, s.API.Accounts.Ended(who.Session), sources...)
+		return stream.ServeEvents(s.API, w, r, s.API.Accounts.Ended(caller.Session), sources...)
 	}, func(w http.ResponseWriter, r *http.Request) { _ = s.reload(w, r) })
 }
 

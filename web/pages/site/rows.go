@@ -18,13 +18,13 @@ import (
 const MaxPending = 200
 
 // Pending returns what waits for a person in the chats that an account sees.
-func (s *Site) Pending(ctx context.Context, db dbx.Builder, who api.Caller) ([]timeline.Entry, error) {
-	requests, err := s.Visible(ctx, db, who, "permissions", query.Query{Sort: "created", Filter: `status = "draft"`,
+func (s *Site) Pending(ctx context.Context, db dbx.Builder, caller api.Caller) ([]timeline.Entry, error) {
+	requests, err := s.Visible(ctx, db, caller, "permissions", query.Query{Sort: "created", Filter: `status = "draft"`,
 		PerPage: MaxPending})
 	if err != nil {
 		return nil, err
 	}
-	questions, err := s.Visible(ctx, db, who, "questions", query.Query{Sort: "created", Filter: `status = "asked"`,
+	questions, err := s.Visible(ctx, db, caller, "questions", query.Query{Sort: "created", Filter: `status = "asked"`,
 		PerPage: MaxPending})
 	if err != nil {
 		return nil, err
@@ -33,14 +33,14 @@ func (s *Site) Pending(ctx context.Context, db dbx.Builder, who api.Caller) ([]t
 }
 
 // Visible returns the ids of the records that the rules let an account list.
-func (s *Site) Visible(ctx context.Context, db dbx.Builder, who api.Caller, collection string,
+func (s *Site) Visible(ctx context.Context, db dbx.Builder, caller api.Caller, collection string,
 	q query.Query) (ids []string, err error) {
 	c, err := s.API.Collection(collection)
 	if err != nil {
 		return nil, err
 	}
 	q.Fields, q.SkipTotal = "id", true
-	page, err := query.List(ctx, db, s.API.Catalogue, c, who.Request(), q)
+	page, err := query.List(ctx, db, s.API.Catalogue, c, caller.Request(), q)
 	for _, r := range page.Items {
 		ids = append(ids, r.ID())
 	}
@@ -91,9 +91,9 @@ func Order(e timeline.Entry) string {
 }
 
 // PendingCount returns the number of requests and questions that wait for a person in the chats that an account sees.
-func (s *Site) PendingCount(ctx context.Context, who api.Caller) (n int, err error) {
-	err = s.API.Ask(ctx, who.Key(), func(db dbx.Builder, _ uint64) error {
-		waiting, err := s.Pending(ctx, db, who)
+func (s *Site) PendingCount(ctx context.Context, caller api.Caller) (n int, err error) {
+	err = s.API.Ask(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
+		waiting, err := s.Pending(ctx, db, caller)
 		n = len(waiting)
 		return err
 	})
@@ -101,15 +101,15 @@ func (s *Site) PendingCount(ctx context.Context, who api.Caller) (n int, err err
 }
 
 // Chat returns a chat that the account may view.
-func (s *Site) Chat(ctx context.Context, db dbx.Builder, who api.Caller, id string) (chat timeline.Chat, err error) {
+func (s *Site) Chat(ctx context.Context, db dbx.Builder, caller api.Caller, id string) (chat timeline.Chat, err error) {
 	c, err := s.API.Collection("chats")
 	if err != nil {
 		return chat, err
 	}
-	if _, err := query.View(ctx, db, s.API.Catalogue, c, id, who.Request(), query.Query{Fields: "id"}); err != nil {
+	if _, err := query.View(ctx, db, s.API.Catalogue, c, id, caller.Request(), query.Query{Fields: "id"}); err != nil {
 		return chat, err
 	}
-	chats, err := timeline.Chats(ctx, db, who.Account, []string{id})
+	chats, err := timeline.Chats(ctx, db, caller.Account, []string{id})
 	if err != nil {
 		return chat, err
 	}

@@ -81,16 +81,16 @@ func (s *Site) private(serve func(http.ResponseWriter, *http.Request, api.Caller
 	guest http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		SetHeaders(w.Header())
-		who := s.Caller(r)
-		if who.Identity == nil {
+		caller := s.Caller(r)
+		if caller.Identity == nil {
 			guest(w, r)
 			return
 		}
-		w.Header().Set(AccountHeader, who.Account)
-		api.BoundBody(w, r, who)
+		w.Header().Set(AccountHeader, caller.Account)
+		api.BoundBody(w, r, caller)
 		err := s.loading()
 		if err == nil {
-			err = serve(w, r, who)
+			err = serve(w, r, caller)
 		}
 		if err != nil && r.Context().Err() == nil {
 			s.fail(w, r, err)
@@ -100,8 +100,8 @@ func (s *Site) private(serve func(http.ResponseWriter, *http.Request, api.Caller
 
 // Page serves a page to an account. A guest goes to the login, and from there to the page.
 func (s *Site) Page(show func(*http.Request, api.Caller) (templ.Component, error)) http.Handler {
-	return s.private(func(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-		c, err := show(r, who)
+	return s.private(func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+		c, err := show(r, caller)
 		if err != nil {
 			return err
 		}
@@ -110,11 +110,11 @@ func (s *Site) Page(show func(*http.Request, api.Caller) (templ.Component, error
 }
 
 // StyledPage is Page for a page whose script makes style elements. The browser applies those that carry the nonce.
-func (s *Site) StyledPage(show func(r *http.Request, who api.Caller, nonce string) (templ.Component,
+func (s *Site) StyledPage(show func(r *http.Request, caller api.Caller, nonce string) (templ.Component,
 	error)) http.Handler {
-	return s.private(func(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+	return s.private(func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 		nonce := rand.Text()
-		c, err := show(r, who, nonce)
+		c, err := show(r, caller, nonce)
 		if err != nil {
 			return err
 		}
@@ -136,14 +136,14 @@ func toLogin(w http.ResponseWriter, r *http.Request) {
 
 // Command serves a form. do returns the page to show next.
 func (s *Site) Command(do func(http.ResponseWriter, *http.Request, api.Caller) (next string, err error)) http.Handler {
-	return s.private(func(w http.ResponseWriter, r *http.Request, who api.Caller) error {
-		if account := r.Header.Get(AccountHeader); account != "" && account != who.Account {
+	return s.private(func(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+		if account := r.Header.Get(AccountHeader); account != "" && account != caller.Account {
 			return api.Forbidden(texts.OtherAccount)
 		}
 		if err := ParseForm(r); err != nil {
 			return err
 		}
-		next, err := do(w, r, who)
+		next, err := do(w, r, caller)
 		if err != nil {
 			return err
 		}

@@ -12,9 +12,9 @@ import (
 
 // openPort leads a browser to a port of the chat. It is reached over a link: browsers do not follow a form to another
 // origin.
-func (t Terminal) openPort(w http.ResponseWriter, r *http.Request, who api.Caller) error {
+func (t Terminal) openPort(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	login, _ := t.Token(r)
-	address, err := t.Ports.Address(r, who, login)
+	address, err := t.Ports.Address(r, caller, login)
 	if err == nil {
 		w.Header().Set("Cache-Control", "no-store")
 		http.Redirect(w, r, address, http.StatusSeeOther)

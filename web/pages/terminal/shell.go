@@ -13,17 +13,17 @@ import (
 )
 
 // showShell shows a terminal in which shell.js opens a shell of the person's own.
-func (t Terminal) showShell(r *http.Request, who api.Caller, nonce string) (templ.Component, error) {
-	v, err := t.read(r.Context(), who, r.PathValue("id"), func(dbx.Builder, string) ([]execution, bool, error) {
+func (t Terminal) showShell(r *http.Request, caller api.Caller, nonce string) (templ.Component, error) {
+	v, err := t.read(r.Context(), caller, r.PathValue("id"), func(dbx.Builder, string) ([]execution, bool, error) {
 		return nil, false, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := t.API.PersonMayWrite(r, who, v.chat.ID); err != nil {
+	if err := t.API.PersonMayWrite(r, caller, v.chat.ID); err != nil {
 		return nil, err
 	}
-	return shellPage(who, v, nonce, r.URL.Query().Get("private") == "true"), nil
+	return shellPage(caller, v, nonce, r.URL.Query().Get("private") == "true"), nil
 }
 
 // shellPath is the address of the page with a shell.

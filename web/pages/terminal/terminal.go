@@ -52,7 +52,7 @@ type view struct {
 	seq        uint64
 }
 
-func (t Terminal) show(r *http.Request, who api.Caller) (templ.Component, error) {
+func (t Terminal) show(r *http.Request, caller api.Caller) (templ.Component, error) {
 	before, err := site.PositionOf(r, "before")
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (t Terminal) show(r *http.Request, who api.Caller) (templ.Component, error)
 	if err != nil {
 		return nil, err
 	}
-	v, err := t.read(r.Context(), who, r.PathValue("id"), func(db dbx.Builder, chat string) (all []execution,
+	v, err := t.read(r.Context(), caller, r.PathValue("id"), func(db dbx.Builder, chat string) (all []execution,
 		earlier bool, err error) {
 		runs, earlier, err := timeline.LatestRuns(r.Context(), db, chat, before, maxExecutions)
 		return executionsOf(runs), earlier, err
@@ -71,18 +71,18 @@ func (t Terminal) show(r *http.Request, who api.Caller) (templ.Component, error)
 	}
 	v.before, v.port = before, port
 	t.readOutputs(r.Context(), v.executions)
-	return page(who, v), nil
+	return page(caller, v), nil
 }
 
 // read returns a chat that the account may view, with executions.
-func (t Terminal) read(ctx context.Context, who api.Caller, chat string,
+func (t Terminal) read(ctx context.Context, caller api.Caller, chat string,
 	executions func(dbx.Builder, string) ([]execution, bool, error)) (v view, err error) {
-	err = t.API.Ask(ctx, who.Key(), func(db dbx.Builder, seq uint64) (err error) {
+	err = t.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		v.seq = seq
-		if v.chat, err = t.Chat(ctx, db, who, chat); err != nil {
+		if v.chat, err = t.Chat(ctx, db, caller, chat); err != nil {
 			return err
 		}
-		waiting, err := t.Pending(ctx, db, who)
+		waiting, err := t.Pending(ctx, db, caller)
 		if err != nil {
 			return err
 		}
@@ -94,19 +94,19 @@ func (t Terminal) read(ctx context.Context, who api.Caller, chat string,
 }
 
 // live follows the newest executions of a chat, and what they print.
-func (t Terminal) live(r *http.Request, who api.Caller) (site.Updates, []site.Source, error) {
+func (t Terminal) live(r *http.Request, caller api.Caller) (site.Updates, []site.Source, error) {
 	from, err := site.PositionOf(r, "from")
 	if err != nil {
 		return nil, nil, err
 	}
 	chat := r.PathValue("id")
-	since, err := t.runningSince(r.Context(), who, chat)
+	since, err := t.runningSince(r.Context(), caller, chat)
 	if err != nil {
 		return nil, nil, err
 	}
 	var head site.Changed
 	update := func(ctx context.Context, after uint64) ([]byte, uint64, error) {
-		v, err := t.read(ctx, who, chat, func(db dbx.Builder, chat string) ([]execution, bool, error) {
+		v, err := t.read(ctx, caller, chat, func(db dbx.Builder, chat string) ([]execution, bool, error) {
 			runs, err := timeline.ChangedRuns(ctx, db, chat, from, after)
 			return executionsOf(runs), false, err
 		})
@@ -139,10 +139,10 @@ func (t Terminal) printed(chat string, since time.Time) site.Source {
 }
 
 // runningSince returns the time since which fragments of output matter: since the oldest execution began that runs.
-func (t Terminal) runningSince(ctx context.Context, who api.Caller, chat string) (time.Time, error) {
+func (t Terminal) runningSince(ctx context.Context, caller api.Caller, chat string) (time.Time, error) {
 	since := time.Now()
-	err := t.API.Ask(ctx, who.Key(), func(db dbx.Builder, _ uint64) error {
-		if _, err := t.Chat(ctx, db, who, chat); err != nil {
+	err := t.API.Ask(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
+		if _, err := t.Chat(ctx, db, caller, chat); err != nil {
 			return err
 		}
 		began, err := timeline.RunningSince(ctx, db, chat)

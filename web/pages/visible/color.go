@@ -12,7 +12,7 @@ import (
 // No colour hides a text: the classes of colours are legible on every background, backgrounds differ little from the
 // page, and concealed text is shown.
 func Colored(text string) []Token {
-	var c colored
+	var c coloredText
 	for len(text) > 0 {
 		if params, n := selectGraphicRendition(text); n > 0 {
 			c.flush()
@@ -34,23 +34,23 @@ func Colored(text string) []Token {
 	return c.all
 }
 
-// colored is a text that is split into tokens.
-type colored struct {
+// coloredText is a text that is split into tokens.
+type coloredText struct {
 	all      []Token
 	text     strings.Builder // that is in no token yet
-	look     look
+	look     textStyle
 	line     int  // number of tokens before the line
 	returned bool // a carriage return was the last character of the line
 }
 
-func (c *colored) flush() {
+func (c *coloredText) flush() {
 	if c.text.Len() > 0 {
 		c.all = append(c.all, Token{c.look.class(), c.text.String()})
 		c.text.Reset()
 	}
 }
 
-func (c *colored) write(b byte) {
+func (c *coloredText) write(b byte) {
 	if c.returned {
 		c.returned = false
 		if c.text.Len() > 0 || len(c.all) > c.line {
@@ -62,7 +62,7 @@ func (c *colored) write(b byte) {
 	c.text.WriteByte(b)
 }
 
-func (c *colored) endLine() {
+func (c *coloredText) endLine() {
 	c.returned = false
 	c.text.WriteByte('\n')
 	c.flush()
@@ -83,8 +83,8 @@ func selectGraphicRendition(text string) (params string, n int) {
 	return rest[:end], len("\x1b[") + end + len("m")
 }
 
-// look is how a terminal shows the next characters.
-type look struct {
+// textStyle is the style in which a terminal shows the next characters.
+type textStyle struct {
 	bold, dim, italic, underline, struck, inverse, marked bool
 	color                                                 int // 1 + one of the 16 of a terminal; 0 for that of the page
 }
@@ -92,7 +92,7 @@ type look struct {
 // colors are the classes of the first 8 colours of a terminal. The bright ones have the same.
 var colors = [8]string{"black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"}
 
-func (l look) class() string {
+func (l textStyle) class() string {
 	var all []string
 	for _, one := range []struct {
 		set  bool
@@ -110,10 +110,10 @@ func (l look) class() string {
 }
 
 // apply changes the look as the parameters of a sequence say. It ignores those that it does not know.
-func (l *look) apply(params string) {
+func (l *textStyle) apply(params string) {
 	all := strings.FieldsFunc(params+";", func(r rune) bool { return r == ';' || r == ':' })
 	if len(all) == 0 {
-		*l = look{}
+		*l = textStyle{}
 	}
 	for i := 0; i < len(all); i++ {
 		n, _ := strconv.Atoi(all[i]) // digits
@@ -138,10 +138,10 @@ func (l *look) apply(params string) {
 }
 
 // set applies a parameter that is no colour.
-func (l *look) set(n int) {
+func (l *textStyle) set(n int) {
 	switch n {
 	case 0:
-		*l = look{}
+		*l = textStyle{}
 	case 1:
 		l.bold = true
 	case 2:
