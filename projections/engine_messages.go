@@ -45,9 +45,13 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 	m.OCSeq = max(m.OCSeq, e.OpenCodeSeq)
 	first := m.Role == ""
 	if b.Info.Role == roleAssistant {
+		name := m.Agent
 		m.fillAssistant(b.Info)
-		if prompt, found := t.messages.Get(t.messageID(m.Parent)); found && prompt.ChosenAgent != "" {
-			m.Agent = prompt.Agent
+		if first {
+			m.ChosenAgent, name = t.chosenAgent(s, m.Parent)
+		}
+		if m.ChosenAgent != "" && s.Parent == "" && m.Agent != agentCompaction {
+			m.Agent = name
 		}
 		// a fork copies finished messages; an answer of the session's own is not finished at first, whatever the clock says
 		if first {
@@ -74,6 +78,16 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 	usage.Update(t.usage, was.usage(), m.usage())
 	t.messages.Put(m)
 	t.addText(m.Chat, m.Session, "")
+}
+
+// chosenAgent returns the agent that a person has chosen for an answer, by record and name. It is that of the prompt. A
+// prompt that OpenCode wrote itself, after a compaction or for a subagent, has that of the chat's last message.
+func (t *tables) chosenAgent(s Session, prompt string) (record, name string) {
+	if m, found := t.messages.Get(t.messageID(prompt)); found && m.Submitted != "[]" {
+		return m.ChosenAgent, m.Agent
+	}
+	root, _ := t.sessions.Get(s.Root)
+	return root.ChosenAgent, root.ChosenName
 }
 
 // forgive takes an error back from a user message that is answered after all: it was about the message before. OpenCode

@@ -82,6 +82,8 @@ const (
 	statusProcessing = "processing"
 	statusFailed     = turnstate.Failed
 
+	agentCompaction = "compaction" // of OpenCode, which shortens the session
+
 	domainInfrastructure = "infrastructure"
 	domainProvider       = "provider"
 )

@@ -24,8 +24,10 @@ type Session struct {
 	Directory    string `db:"directory" json:"directory"`
 	Agent        string `db:"agent" json:"agent"`
 	Title        string `db:"title" json:"title"`
-	Opened       int64  `db:"opened" json:"-"` // Unix ms
-	Seq          int64  `db:"seq" json:"seq"`  // newest durable sequence in the log, -1 for none
+	ChosenAgent  string `db:"chosen_agent" json:"-"` // record of the agent that its last message is for
+	ChosenName   string `db:"chosen_name" json:"-"`  // and its name then
+	Opened       int64  `db:"opened" json:"-"`       // Unix ms
+	Seq          int64  `db:"seq" json:"seq"`        // newest durable sequence in the log, -1 for none
 	OCSeq        int64  `db:"oc_seq" json:"-"`
 	turnstate.Turn
 	TurnState string `db:"turn_state" json:"turn_state"` // of package turnstate
@@ -77,7 +79,7 @@ func updateSessions(t *tables, e events.Event, body any) error {
 		t.putSession(s)
 	case events.MessageSending:
 		s := t.session(b.Session, e)
-		s.Awaiting = b.EngineMessage
+		s.Awaiting, s.ChosenAgent, s.ChosenName = b.EngineMessage, b.Agent, b.AgentName
 		t.putSession(s)
 	case events.EffectDone:
 		stopped(t, e, b)

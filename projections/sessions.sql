@@ -8,6 +8,8 @@ CREATE TABLE sessions(
   directory     TEXT NOT NULL,
   agent         TEXT NOT NULL,
   title         TEXT NOT NULL,
+  chosen_agent  TEXT NOT NULL,    -- record of ai_agents that its last message is for; empty for OpenCode's own
+  chosen_name   TEXT NOT NULL,    -- and its name then
   opened        INTEGER NOT NULL, -- Unix ms; 0 when it is not known
   status        TEXT NOT NULL,    -- idle, busy, retry: OpenCode's last word
   seq           INTEGER NOT NULL, -- newest durable sequence in the log, -1 for none

@@ -18,7 +18,8 @@ import (
 )
 
 // bufferSize is what one stream of one command may hold here, beside its pipe: what a pipe holds by default (pipe(7)).
-const bufferSize = 64 << 10
+// A full buffer is one message of the protocol.
+const bufferSize = wire.ChunkSize
 
 // Once a stream has brought more than bufferSize, copy waits gatherTime for the rest of a buffer, and the pipe holds
 // pipeSize bytes. Otherwise most reads return a few KiB, because a pipe is read faster than it is filled. Measured with

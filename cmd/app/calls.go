@@ -29,7 +29,7 @@ func askedCall(model *projections.Model) func(ctx context.Context, session strin
 			FilePath string `json:"filePath"` // of read, edit, write, lsp: likewise
 		}
 		if err != nil || found.Input == "" || json.Unmarshal([]byte(found.Input), &input) != nil {
-			return permission.Call{Tool: found.Tool, Agent: found.Agent, Several: found.Several}, false
+			return permission.Call{Tool: found.Tool, Agent: found.Agent, Chosen: found.Chosen, Several: found.Several}, false
 		}
 		cwd := cmp.Or(input.Workdir, found.Directory)
 		if !filepath.IsAbs(cwd) {
@@ -40,6 +40,6 @@ func askedCall(model *projections.Model) func(ctx context.Context, session strin
 			file = filepath.Join(found.Directory, file)
 		}
 		return permission.Call{Tool: found.Tool, Command: input.Command, Cwd: cwd, Path: file, Agent: found.Agent,
-			Several: found.Several}, true
+			Chosen: found.Chosen, Several: found.Several}, true
 	}
 }

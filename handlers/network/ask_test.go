@@ -182,8 +182,9 @@ func TestARuleThatComesWhileAConnectionWaitsDecidesIt(t *testing.T) {
 			Scope: permission.ScopeAgent})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // no agent of that name is kept
 	is.Equal(len(rules), 0)
-	_, _, err = o.Gate.AllowAlways(t.Context(), permission.AllowAlways{Command: handlers.Command{Actor: handlerstest.Alice},
-		Chat: "c1", Permission: ask.Permission, Scope: permission.ScopeChat})
+	_, _, err = o.Gate.AllowAlways(t.Context(), permission.AllowAlways{
+		Command: handlers.Command{Actor: handlerstest.Alice},
+		Chat:    "c1", Permission: ask.Permission, Scope: permission.ScopeChat})
 	is.NoErr(err)
 	is.NoErr(<-waiting)
 	is.Equal(o.connections()[0].Reason, "a rule allows it: network: example.com")

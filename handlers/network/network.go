@@ -58,6 +58,7 @@ type Execution struct {
 	what    events.ExecRequested
 	tool    events.Call // empty of a command that no tool call made
 	agent   string
+	chosen  string // record of the agent that a person has chosen for the turn
 	token   string
 
 	connections map[*context.CancelFunc]bool // guarded by the network's lock
@@ -280,10 +281,10 @@ func (x *Execution) identify(ctx context.Context) error {
 	}
 	x.tool = a.Tool
 	call, _ := g.Call(ctx, x.what.Session, x.tool, 0)
-	x.agent = call.Agent
+	x.agent, x.chosen = call.Agent, call.Chosen
 	return nil
 }
 
 func (x *Execution) scope() record.RuleScope {
-	return record.RuleScope{Chat: x.chat, Agent: x.agent, At: time.Now()}
+	return record.RuleScope{Chat: x.chat, Agent: x.agent, Chosen: x.chosen, At: time.Now()}
 }

@@ -150,11 +150,11 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 	if !r.Pending() || r.Interrupted || r.cwd() != "" {
 		wait = 0
 	}
-	in, agent := g.input(ctx, c.Chat, *r.Ask, r.Direct, wait)
+	in, by := g.input(ctx, c.Chat, *r.Ask, r.Direct, wait)
 	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
 	proposed.cwd = NewEvaluation(*r.Ask, r.Direct, in.Cwd, policy.Verdict{}).cwd
 	if c.Scope == ScopeAgent {
-		if proposed.agent, err = g.Records.AgentNamed(ctx, agent); err != nil {
+		if proposed.agent, err = g.Records.AgentNamed(ctx, by.Agent); err != nil {
 			return proposed, err
 		}
 	}
@@ -177,7 +177,7 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 		return proposed, handlers.RefuseField(handlers.Conflict, "shown_rules",
 			"The rule would not be the one that was shown: it would be %q now. Nothing was stored.", strings.Join(now, " + "))
 	}
-	inForce, err := g.InForce(ctx, record.RuleScope{Chat: c.Chat, Agent: agent, At: time.Now()})
+	inForce, err := g.InForce(ctx, by.scope(c.Chat))
 	if err != nil {
 		return proposed, err
 	}

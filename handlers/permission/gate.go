@@ -40,6 +40,7 @@ type Call struct {
 	// the file that the call names as filePath, as OpenCode opens it: absolute, not cleaned; empty when it names none
 	Path    string
 	Agent   string // name of the agent that makes it; empty when that is not known
+	Chosen  string // record of the agent that a person has chosen for the turn; empty for none
 	Several bool   // several calls of one message have this id, so all but Agent may be of another call
 }
 
@@ -116,8 +117,8 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	if !direct { // nobody runs what is requested over the API
 		files = workspace.RequestFingerprints(a) // before input, which may wait for the call
 	}
-	in, agent := g.input(ctx, chat, a, direct, callWait)
-	rules, err := g.InForce(ctx, record.RuleScope{Chat: chat, Agent: agent, At: time.Now()})
+	in, by := g.input(ctx, chat, a, direct, callWait)
+	rules, err := g.InForce(ctx, by.scope(chat))
 	if err != nil {
 		return err
 	}

@@ -10,21 +10,29 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
 )
 
-// input returns the input of the policy, and the name of the agent that makes the request. It reads the disk, because
+// caller is the agent that makes a request, as Call has it.
+type caller struct{ Agent, Chosen string }
+
+func (by caller) scope(chat string) record.RuleScope {
+	return record.RuleScope{Chat: chat, Agent: by.Agent, Chosen: by.Chosen, At: time.Now()}
+}
+
+// input returns the input of the policy, and the agent that makes the request. It reads the disk, because
 // the policy does no I/O. It leaves unknown fields empty, and the policy then asks a person.
 func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, direct bool,
-	wait time.Duration) (in policy.Ask, agent string) {
+	wait time.Duration) (in policy.Ask, by caller) {
 	directory := g.directory(chat, a.SessionID, direct)
 	in = g.askOn(a, directory)
 	in.Done = ctx.Done()
 	switch {
 	case direct && a.Permission == TypeNetwork: // its call is that of the command
 		call, _ := g.Call(ctx, a.SessionID, a.Tool, 0)
-		return in, call.Agent
+		return in, caller{call.Agent, call.Chosen}
 	case direct:
-		return in, "" // the author could name any call, and nothing runs
+		return in, by // the author could name any call, and nothing runs
 	}
 	if !slices.Contains(askedByCall, a.Permission) {
 		wait = 0
@@ -36,7 +44,7 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, di
 		several = g.Permissions.hasOtherRequest(ctx, chat, a)
 	}
 	if several {
-		call, ok = Call{Agent: call.Agent}, false
+		call, ok = Call{Agent: call.Agent, Chosen: call.Chosen}, false
 	}
 	switch a.Permission {
 	case "edit":
@@ -61,7 +69,7 @@ func (g Gate) input(ctx context.Context, chat string, a events.PermissionAsk, di
 			in.Cwd, _ = workspace.RealPath(call.Cwd)
 		}
 	}
-	return in, call.Agent
+	return in, caller{call.Agent, call.Chosen}
 }
 
 // severalCalls tells the model why its request was denied. The tool call of the request is ambiguous, so a person

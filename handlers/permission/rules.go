@@ -3,12 +3,10 @@ package permission
 import (
 	"context"
 	"errors"
-	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
 )
 
 // pendingRequests holds the requests that the policy left to a person, by chat and id, until they are decided or
@@ -65,8 +63,8 @@ func (g Gate) reevaluate(ctx context.Context, chat, permission string) (waits bo
 	if r.Interrupted {
 		return true, nil
 	}
-	in, agent := g.input(ctx, chat, *r.Ask, r.Direct, 0)
-	rules, err := g.InForce(ctx, record.RuleScope{Chat: chat, Agent: agent, At: time.Now()})
+	in, by := g.input(ctx, chat, *r.Ask, r.Direct, 0)
+	rules, err := g.InForce(ctx, by.scope(chat))
 	if err != nil {
 		return true, err
 	}

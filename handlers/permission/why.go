@@ -110,12 +110,12 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	if err != nil {
 		return Why{}, err
 	}
-	in, agent := g.input(ctx, chat, *r.Ask, r.Direct, 0)
+	in, by := g.input(ctx, chat, *r.Ask, r.Direct, 0)
 	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
 	w := &explanation{request: r, execs: map[string]int{}, Why: Why{
 		Chat: chat, Permission: permission, Decision: r.Outcome.why(), Executions: []WhyExecution{},
 		Ask: WhyAsk{
-			Type: r.Type, Patterns: r.Ask.Patterns, Metadata: r.Ask.Metadata, Command: in.Command, Agent: agent,
+			Type: r.Type, Patterns: r.Ask.Patterns, Metadata: r.Ask.Metadata, Command: in.Command, Agent: by.Agent,
 			Session: r.Ask.SessionID, Call: r.Ask.Tool.CallID, Request: r.Hash, At: r.At,
 		},
 	}}
@@ -131,7 +131,7 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	if err := w.name(ctx, g.Permissions.Log); err != nil {
 		return Why{}, err
 	}
-	rules, err := g.InForce(ctx, r.scope(chat, agent))
+	rules, err := g.InForce(ctx, r.scope(chat, by))
 	if err != nil {
 		return Why{}, err
 	}
@@ -145,8 +145,8 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 
 // scope returns the scope in which the policy evaluated a request. It returns the current scope if the policy has not
 // evaluated it.
-func (r Request) scope(chat, agent string) record.RuleScope {
-	s := record.RuleScope{Chat: chat, Agent: agent, At: time.Now()}
+func (r Request) scope(chat string, by caller) record.RuleScope {
+	s := by.scope(chat)
 	if r.Outcome.Decided != nil && r.Outcome.By == events.ActorPolicy {
 		s.Seq, s.At = r.Outcome.Seq, r.Outcome.At
 	} else if r.Referral.Seq != 0 {

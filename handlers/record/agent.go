@@ -1,6 +1,10 @@
 package record
 
-import "context"
+import (
+	"context"
+
+	"pocketcoder/handlers"
+)
 
 const (
 	aiPrompts = "ai_prompts"
@@ -14,12 +18,21 @@ type Agent struct {
 	Model    string // "provider/model" of ai_models; empty for none
 }
 
-// Agent returns the agent of a record. It is empty if there is no such record.
+// Agent returns the agent of a record. It is empty if there is no such record: in a chat that was opened in OpenCode's
+// own interface, the agent is one of OpenCode. An agent that was deleted is refused, because its rules would not hold.
 func (h *Records) Agent(ctx context.Context, id string) (a Agent, err error) {
 	if id == "" {
 		return a, nil
 	}
 	fields, found, err := one[struct{ Name, Prompt, Model string }](ctx, h, aiAgents, id)
+	if err == nil && !found {
+		err = h.collection(ctx, aiAgents).Read(ctx, h.Log, func(s *collection) error {
+			if s.records[id].deleted {
+				return handlers.Refuse(handlers.Conflict, "The agent of this chat was deleted. Choose another agent, or none.")
+			}
+			return nil
+		})
+	}
 	if err != nil || !found {
 		return a, err
 	}

@@ -2,6 +2,7 @@ package record_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
@@ -116,9 +118,11 @@ func TestTheModelOfAnAgentCountsBeforeThatOfAUserAndAfterThatOfAChat(t *testing.
 
 	_, err = h.Records.Delete(t.Context(), record.Delete{Collection: "ai_agents", Record: "agent1"})
 	is.NoErr(err)
-	agent, err = h.Records.Agent(t.Context(), "agent1")
+	_, err = h.Records.Agent(t.Context(), "agent1")
+	expect.Contains(t, fmt.Sprint(err), "The agent of this chat was deleted.") // its rules would not hold
+	agent, err = h.Records.Agent(t.Context(), "build")
 	is.NoErr(err)
-	is.Equal(agent, record.Agent{}) // OpenCode answers alone
+	is.Equal(agent, record.Agent{}) // one of OpenCode
 }
 
 func TestRefusalOfAModelNamesThoseThatCanBeUsed(t *testing.T) {

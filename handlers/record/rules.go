@@ -20,8 +20,11 @@ type RuleScope struct {
 	Chat string
 	// name of the session's agent; empty when it is not known: then no rule that is for one allows anything
 	Agent string
-	At    time.Time // a rule that has expired by then does not count
-	Seq   uint64    // the rules as they were after this event; 0 is now
+	// record of the agent that a person has chosen for the turn: its rules that deny or ask hold for subagents too, and
+	// whatever its name is now
+	Chosen string
+	At     time.Time // a rule that has expired by then does not count
+	Seq    uint64    // the rules as they were after this event; 0 is now
 }
 
 // Rules gives the rules people keep that are in force in a scope, oldest first. Each names its record and the event
@@ -304,6 +307,9 @@ func (b *rulebook) applies(k storedRule, s RuleScope) bool {
 	case !k.expires.IsZero() && !s.At.Before(k.expires):
 		return false
 	case k.agent == "" || s.Agent == "" && !allows:
+		return true
+	}
+	if k.agent == s.Chosen && !allows {
 		return true
 	}
 	agent := b.agents[k.agent]

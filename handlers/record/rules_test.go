@@ -42,6 +42,7 @@ func TestRulesAreForTheirChatAgentAndTime(t *testing.T) {
 		"in the chat":           {record.RuleScope{Chat: "c1", Agent: "build", At: at("2026-01-02T02:59:59.999Z")}, map[string]bool{"all": true, "chat": true, "agent": true, "deny noagent": true, "hour": true}},
 		"in another, too late":  {record.RuleScope{Chat: "c2", Agent: "build", At: at("2026-01-02T03:00:00Z")}, map[string]bool{"all": true, "agent": true, "deny noagent": true}},
 		"of another agent":      {record.RuleScope{Chat: "c2", Agent: "plan", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true}},
+		"of a subagent":         {record.RuleScope{Chat: "c2", Agent: "general", Chosen: "a1", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true, "deny noagent": true}},
 		"of nobody knows which": {record.RuleScope{Chat: "c2", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true, "deny noagent": true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +130,8 @@ func TestRuleThatCannotBeReadAllowsNothing(t *testing.T) {
 	}
 	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{At: time.Now()})), 0)
 	permissiontest.SaveRecord(t, h, "tool_permissions", "r5", `{"tool":"bash","pattern":"","action":"deny","active":true}`)
-	permissiontest.SaveRecord(t, h, "tool_permissions", "r6", `{"tool":"bash","pattern":"make","action":"never","active":true}`)
+	permissiontest.SaveRecord(t, h, "tool_permissions", "r6",
+		`{"tool":"bash","pattern":"make","action":"never","active":true}`)
 	rules, err := h.Records.Rules(t.Context(), record.RuleScope{At: time.Now()})
 	is.NoErr(err)
 	for _, r := range rules { // what would have narrowed asks

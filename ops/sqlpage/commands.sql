@@ -1,3 +1,7 @@
+-- Pages of other sites must not read this one under a name of their own that leads to this machine.
+SELECT 'redirect' AS component, 'about:blank' AS link
+WHERE coalesce(sqlpage.header('host'), '') NOT IN ('127.0.0.1:8080', 'localhost:8080');
+
 SELECT 'shell' AS component, 'PocketCoder' AS title, '/' AS link,
   json('[{"title":"Chats","link":"/chats.sql"},{"title":"Requests","link":"/requests.sql"},{"title":"Commands","link":"/commands.sql"}]') AS menu_item;
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,13 +126,18 @@ func TestACachedMomentEqualsTheComputedOne(t *testing.T) {
 					k.model.every = every
 				}
 				got, err := shown(func(fn View) error { return c.Show(context.Background(), "chat1", seq, more, fn) })
+				steps, _ := c.Events(context.Background(), "chat1")
+				later := slices.DeleteFunc(slices.Clone(steps), func(e Event) bool { return e.Seq <= seq })
+				if count := 1 + min(more, len(later)); err == nil && len(got) != count {
+					r.Fatalf("%d moments from #%d on, want %d", len(got), seq, count)
+				}
 				if err != nil {
 					got = []string{err.Error()}
 				}
 				for i, one := range got {
 					at := seq
 					if i > 0 {
-						fmt.Sscan(one, &at)
+						at = later[i-1].Seq
 					}
 					if one != computed(at) {
 						r.Fatalf("after #%d:\n%s\ncomputed:\n%s", at, one, computed(at))

@@ -19,14 +19,15 @@ type Call struct {
 	Tool      string     `db:"tool"`
 	Input     store.JSON `db:"input"`     // object; empty until OpenCode has said with what the tool is called
 	Directory string     `db:"directory"` // where its session works
-	Agent     string     `db:"agent"`     // that makes it
+	Agent     string     `db:"agent"`     // name of the agent that makes it
+	Chosen    string     `db:"chosen"`    // record of the agent that a person has chosen for the turn
 	// the message has several calls with this id: which of them is meant is not known
 	Several bool `db:"several"`
 }
 
 // Find returns a call of a message of a session by OpenCode's ids, and whether the message exists.
 func Find(ctx context.Context, m *projections.Model, session, engineMessage, call string) (Call, bool, error) {
-	return store.First[Call](ctx, m.Model, "call "+call, `SELECT m.agent AS agent, s.directory AS directory, coalesce((
+	return store.First[Call](ctx, m.Model, "call "+call, `SELECT m.agent AS agent, m.chosen_agent AS chosen, s.directory AS directory, coalesce((
 			SELECT json_extract(data,'$.tool') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'
 			AND json_extract(data,'$.callID')={:call}), '') AS tool, coalesce((
 			SELECT json_extract(data,'$.state.input') FROM parts WHERE message=m.id AND NOT removed AND json_extract(data,'$.type')='tool'

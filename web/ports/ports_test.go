@@ -150,13 +150,15 @@ func TestWhatAPortAnswersCannotTouchOurOrigin(t *testing.T) {
 		is.Equal(h.Get("Access-Control-Allow-Origin"), want)
 	}
 	is := is.New(t)
-	resp, _ := portRequest(s, t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"PUT"},
+	resp, _ := portRequest(s, t, "OPTIONS", ticket, http.Header{
+		"Origin": {"null"}, "Access-Control-Request-Method": {"PUT"},
 		"Access-Control-Request-Headers": {"x-own"}}, "")
 	is.Equal(resp.StatusCode, http.StatusNoContent)
 	is.Equal([]string{resp.Header.Get("Access-Control-Allow-Origin"), resp.Header.Get("Access-Control-Allow-Headers")},
 		[]string{"*", "x-own"})
-	resp, _ = portRequest(s, t, "OPTIONS", ticket, http.Header{"Origin": {"null"}, "Access-Control-Request-Method": {"DELETE"}},
-		"")
+	resp, _ = portRequest(s, t, "OPTIONS", ticket, http.Header{
+		"Origin": {"null"}, "Access-Control-Request-Method": {"DELETE"},
+	}, "")
 	is.Equal(resp.StatusCode, http.StatusNoContent)
 	expect.Contains(t, resp.Header.Get("Access-Control-Allow-Methods"), "DELETE")
 }

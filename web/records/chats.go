@@ -10,7 +10,20 @@ import (
 	"pocketcoder/web/api"
 )
 
+// checkAgent refuses the choice of an agent by an account of role agent: it could choose the rules that hold for
+// itself.
+func checkAgent(w change) error {
+	agent, given := w.text("agent")
+	if given && agent != w.oldText("agent") && w.who.Is("agent") {
+		return api.BadField("agent", "validation_invalid_value", "Only a person may choose the agent of a chat.")
+	}
+	return nil
+}
+
 func createChat(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	if err := checkAgent(w); err != nil {
+		return "", 0, err
+	}
 	title, _ := w.text("title")
 	agent, _ := w.text("agent")
 	user, _ := w.text("user")
@@ -25,6 +38,9 @@ func updateChat(s *Records, ctx context.Context, w change) (string, uint64, erro
 	if user, given := w.text("user"); given && user != w.oldText("user") && !w.who.Is("admin") {
 		return "", 0, api.BadField("user", "validation_invalid_value",
 			"Only an administrator may give a chat to another account.")
+	}
+	if err := checkAgent(w); err != nil {
+		return "", 0, err
 	}
 	c := chat.Update{Command: w.Command, Chat: w.id}
 	texts := map[string]**string{"title": &c.Title, "description": &c.Description, "tags": &c.Tags, "agent": &c.Agent,

@@ -36,6 +36,11 @@ func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, caller
 		return s.API.MayView(r.Context(), caller, "executions", x.ID())
 	})
 	defer cancel()
+	release, err := s.open.Take(caller, maxStreams, "Too many outputs of this account are being read. Close some of them.")
+	if err != nil {
+		return err
+	}
+	defer release()
 	w.Header().Set("Content-Type", plainText)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
 	w.WriteHeader(http.StatusOK)

@@ -76,7 +76,8 @@ type printedStream struct {
 }
 
 func newOutputPrinter(log *log.Log, env cli.Environment, x projections.Run) *outputPrinter {
-	return &outputPrinter{log: log, run: x, notes: env.Stderr, streams: map[string]*printedStream{"stdout": {to: env.Stdout},
+	return &outputPrinter{log: log, run: x, notes: env.Stderr, streams: map[string]*printedStream{
+		"stdout": {to: env.Stdout},
 		"stderr": {to: env.Stderr}}}
 }
 
