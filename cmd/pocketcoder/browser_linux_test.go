@@ -130,11 +130,13 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 
 func (b *tab) visit(path string) { b.t.Helper(); b.do(chromedp.Navigate(b.HTTP + path)) }
 
-// click clicks on the middle of an element, once the element no longer moves and nothing covers it.
+// click clicks on an element as a person does, once the element no longer moves and nothing covers its middle. The page
+// clicks, because an event of the stream can move the element between two commands of a test.
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	var at []float64
-	b.sees("a place to click on "+selector, fmt.Sprintf(`(() => {
+	gesture := true
+	asPerson := func(p *runtime.EvaluateParams) { p.UserGesture = &gesture }
+	clicked := fmt.Sprintf(`(() => {
 		const element = document.querySelector(%q);
 		if (!element || document.readyState !== "complete") return false;
 		element.scrollIntoViewIfNeeded();
@@ -143,11 +145,20 @@ func (b *tab) click(selector string) {
 		const place = [box.x + box.width / 2, box.y + box.height / 2];
 		const rests = String(place) === element.place;
 		element.place = String(place);
-		return rests && element.contains(document.elementFromPoint(...place));
-	})()`, selector))
-	at = evaluate[[]float64](b, fmt.Sprintf(`document.querySelector(%q).place.split(",").map(Number)`, selector))
-	b.do(chromedp.MouseClickXY(at[0], at[1]))
+		if (!rests || !element.contains(document.elementFromPoint(...place))) return false;
+		setTimeout(() => {
+			const press = (type) => element.dispatchEvent(new PointerEvent(type, { bubbles: true, cancelable: true }));
+			if (press("pointerdown") && press("mousedown")) element.focus({ preventScroll: true });
+			element.click();
+		});
+		return true;
+	})()`, selector)
+	expect.Eventually(b.t, "a place to click on "+selector, func() bool {
+		done, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](clicked, asPerson))
+		return err == nil && done
+	})
 }
+
 func (b *tab) fill(selector, text string) {
 	b.t.Helper()
 	b.again(chromedp.SendKeys(chromedp.CSS(selector), text))
