@@ -36,7 +36,7 @@ func TestAgentsAskAndTheirApprovalsRunNothing(t *testing.T) {
 		}
 		return r.code, answer
 	}
-	code, allowed := ask(agent, "git status --short", "")
+	code, allowed := ask(agent, "ls", "")
 	if code != http.StatusOK || !allowed.Permitted || allowed.Status != "authorized" {
 		why, _, _ := p.cli(t, "", "policy", "why", allowed.ID)
 		t.Fatalf("%d %+v: %s", code, allowed, why)

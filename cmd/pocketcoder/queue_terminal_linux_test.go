@@ -37,11 +37,13 @@ func TestAPersonChangesTheQueueInTheTerminal(t *testing.T) {
 		{"/queue edit 2 @@say 2 and a half", "  2  @@say 2 and a half"},
 		{"/queue up 3", "  2  @@say three"},
 		{"/queue delete 1", "  1  @@say three"},
-		{"/queue now 2", "(the assistant reads it after its current step)"},
 	} {
 		s.types(c.types + "\r")
 		s.sees(c.sees)
 	}
+	s.types("/queue now 2\r")
+	// it may have been sent before it is listed
+	p.event(t, chat, "message.steered", func(events.Event) bool { return true })
 	// the list that was shown still has three: it is sent, so that 1 is no message that waits
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.turnEnds(t, chat)

@@ -79,6 +79,7 @@ type attempt struct {
 	effect
 	last        bool            // of those that were started together
 	reconnected <-chan struct{} // closed when OpenCode was connected again since
+	started     uint64          // the value of Model.Woken when it was started
 	err         error
 }
 
@@ -91,7 +92,7 @@ type attemptState struct {
 	budgetsChecked bool      // the budgets were checked, which comes before a message is sent
 	held           bool      // a budget holds the message back
 	at             time.Time // when the budgets were checked
-	woken          uint64    // the value of Model.Woken at the check
+	woken          uint64    // the value of Model.Woken before the check
 }
 
 // lookTime is how long a check that found no budget in the way stays valid, even if the read model has changed since.
@@ -115,7 +116,7 @@ func (s *schedule) start(ctx context.Context) error {
 	if s.Model.Seq() < s.seq { // a rebuild began meanwhile; it wakes the outbox again
 		return nil
 	}
-	reconnected := s.reconnected
+	reconnected, woken := s.reconnected, s.woken
 	for chat, effects := range s.due(open, running) {
 		s.busy[chat] = true
 		go func() {
@@ -125,7 +126,7 @@ func (s *schedule) start(ctx context.Context) error {
 					err = e.try(ctx)
 				}
 				select {
-				case s.ended <- attempt{e, i == len(effects)-1, reconnected, err}:
+				case s.ended <- attempt{e, i == len(effects)-1, reconnected, woken, err}:
 				case <-ctx.Done():
 					return
 				}
@@ -331,7 +332,7 @@ func (s *schedule) end(a attempt) {
 		t.taken = true
 	case errors.Is(a.err, errChanged): // the next look at the queue decides
 	case errors.As(a.err, &l) && l.err == nil:
-		t.budgetsChecked, t.held, t.at, t.woken = true, l.held, time.Now(), s.woken
+		t.budgetsChecked, t.held, t.at, t.woken = true, l.held, time.Now(), a.started
 	case errors.As(a.err, &l): // the message was not sent, so this does not count as a try
 		s.Logger.Warn("look at budgets", "chat", a.chat, "message", a.message.ID, "err", l.err)
 		t.after = time.Now().Add(s.Pause)
