@@ -157,6 +157,9 @@ func (b *tab) click(selector string) {
 		done, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](clicked, asPerson))
 		return err == nil && done
 	})
+	// The click has happened before this timer fires; it may have left the page.
+	_, _ = chromedp.Run(b.ctx, chromedp.Evaluate[bool](`new Promise((done) => setTimeout(done, 0, true))`,
+		chromedp.EvalAwaitPromise))
 }
 
 func (b *tab) fill(selector, text string) {

@@ -101,7 +101,7 @@ func checkExports(t *testing.T, p *process, chat string) {
 	is := is.New(t)
 	page, _, code := p.cli(t, "", "replay", chat, "--html")
 	is.Equal(code, 0)
-	expect.Contains(t, page, "approved by "+adminEmail)
+	expect.Contains(t, page, "denied by "+adminEmail)
 	recording, _, code := p.cli(t, "", "replay", chat, "--cast")
 	is.Equal(code, 0)
 	lines := strings.Split(strings.TrimSpace(recording), "\n")
