@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// limited is a listener of which only so many connections are open at a time. More wait in its backlog. Its
-// connections can be closed in one direction, unlike those of golang.org/x/net/netutil.
+// limited is a listener with a limit of open connections. Further connections wait in the backlog. Its connections can
+// be closed in one direction, unlike those of golang.org/x/net/netutil.
 type limited struct {
 	net.Listener
 	slots chan struct{}

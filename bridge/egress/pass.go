@@ -123,8 +123,8 @@ func (c connection) tunnel(ctx context.Context, w http.ResponseWriter, r *http.R
 	<-sent
 }
 
-// pour copies until the source has ended, and says so to the other side. When that is gone, or nothing comes, the
-// source is closed: nobody is there to hear it.
+// pour copies until the source has ended, and then ends the other side. It closes the source if the other side is gone,
+// or if nothing arrives for too long.
 func pour(to net.Conn, from io.Reader, source net.Conn) {
 	_, err := io.Copy(to, from)
 	half, ok := to.(interface{ CloseWrite() error })

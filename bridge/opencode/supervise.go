@@ -85,7 +85,7 @@ const (
 	pauseMost  = 10 * time.Second
 	lockPause  = time.Second / 4
 	healthy    = time.Minute // a life this long starts the pauses over
-	// starts before one that ends before it is ready is an error: somebody may have taken its port
+	// starts, after which the next one that ends before it is ready is an error: another program may have its port
 	firstTries = 3
 )
 

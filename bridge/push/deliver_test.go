@@ -207,7 +207,7 @@ func TestARestartSendsNothingTwiceAndLosesNothing(t *testing.T) {
 	chat := s.ask(r.URL + "/topic")
 	s.becomes("evt.chat."+chat, "queued", "sent")
 	s.stop()
-	s.appendRequest(chat, "per_2", "ls -l") // while nobody looks
+	s.appendRequest(chat, "per_2", "ls -l") // while no page is open
 	s.start()
 	s.becomes("evt.chat."+chat, "queued", "sent", "queued", "sent")
 	s.stop()

@@ -217,7 +217,7 @@ func (s *system) decide(chat, ask string, d events.Decision) {
 	check(s.t, s.model.Wait(s.t.Context(), seq))
 }
 
-// notificationsAbout gives the events about notifications of a chat so far.
+// notificationsAbout returns the events about notifications of a chat so far.
 func (s *system) notificationsAbout(about string) (all []events.Data) {
 	s.t.Helper()
 	_, err := s.log.Fold(s.t.Context(), about+".notification.*", 0, func(e events.Event) error {

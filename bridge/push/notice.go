@@ -33,8 +33,8 @@ const (
 	pending    = "pending"
 )
 
-// identify gives the id of a notification: the same for the same thing, whoever is told of it and however often we
-// begin anew. It has 32 characters, which is all that a Topic may have (RFC 8030, 5.4).
+// identify returns the id of a notification. It depends only on what the notification is about, so it is the same for
+// every person and after every restart. It has 32 characters, the limit of a Topic (RFC 8030, 5.4).
 func identify(about ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(about, "\n")))
 	return hex.EncodeToString(sum[:16])

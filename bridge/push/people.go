@@ -97,8 +97,8 @@ func rulesAllow(raw json.RawMessage, typ string) bool {
 	return wanted || !said
 }
 
-// notify queues a notice for every device of people who want it and are not looking at the chat. Who was told is not
-// told again.
+// notify queues a notice for each device of the people who want it and are not looking at the chat. Each person gets a
+// notification once.
 func (p *Push) notify(ctx context.Context, about events.Subject, id string, people []string, n events.Notice,
 	cause string) error {
 	for _, user := range people {

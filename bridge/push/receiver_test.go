@@ -18,8 +18,8 @@ type request struct {
 	body         string
 }
 
-// receiver is a push service: it keeps what it gets, and answers as it is told. Its URL has a path of its own, because
-// the port may have been that of another one, whom somebody still wants to tell something.
+// receiver is a push service: it stores the requests, and answers with the status that the test sets. Its URL has a
+// path of its own, because its port may have been that of an earlier receiver which still gets requests.
 type receiver struct {
 	*httptest.Server
 	URL    string

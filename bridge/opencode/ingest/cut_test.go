@@ -20,7 +20,7 @@ import (
 const turn = "05-perm-bash-once" // one turn with an approved command
 
 // checkDurable wants every durable event of the frames in the log: once, in the order of its session. Repeated updates
-// of a running tool are fragments unless nobody remembers the first.
+// of a running tool are fragments, unless the first one was forgotten.
 func checkDurable(t *testing.T, s *bridgetest.System, frames [][]byte) {
 	is := is.New(t)
 	is.Helper()

@@ -100,7 +100,7 @@ func TestANewDayLetsGo(t *testing.T) {
 	is.Equal(len(s.more()), 1)
 	s.Start()
 	is.Equal(texts(s.prompted(1)), []string{"late at night"})
-	expect.Eventually(t, "nobody is asked any more", func() bool {
+	expect.Eventually(t, "no request is pending", func() bool {
 		return s.more()[0].Status == projections.PermissionExpired
 	})
 	is.Equal(s.more()[0].Reason, "the day is over")

@@ -267,7 +267,7 @@ func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) 
 	})
 	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 50})
 	is.Equal(texts(s.prompted(2)), []string{"work", "one"}) // what was stopped is not resumed: nobody said so
-	expect.Eventually(t, "nobody is asked any more", func() bool {
+	expect.Eventually(t, "no request is pending", func() bool {
 		return s.more()[1].Status == projections.PermissionExpired
 	})
 	is.Equal(s.more()[1].Reason, "the limit was raised")
