@@ -191,6 +191,29 @@ func TestTokensHoldAcrossAStart(t *testing.T) {
 	is.True(!reopen(t, s.server).valid(kept)) // another key, other tokens
 }
 
+// The first request after a login reaches a node that has not heard of the login yet.
+func TestARequestWaitsForALoginAtAnotherNode(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := start(t)
+	other := reopen(t, s.server)
+	s.add("alice", User) // the other does not know the account either
+	revoked := s.login("alice")
+	is.NoErr(s.Revoke(t.Context(), RevokeSession{Command: root, Account: "alice", Session: revoked.Identity.Session}))
+	_, err := other.Await(t.Context(), revoked.Text)
+	is.Equal(err, ErrToken)
+
+	token := s.login("alice")
+	is.True(!other.valid(token))
+	found := make(chan error, 1)
+	go func() {
+		_, err := other.Await(t.Context(), token.Text)
+		found <- err
+	}()
+	other.run()
+	is.NoErr(<-found)
+}
+
 func TestAnotherProcessHearsOfIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

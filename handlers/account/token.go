@@ -90,25 +90,70 @@ func (a *Accounts) sign(s Session, secret string) (string, error) {
 
 // Check says whom a token stands for, or fails with ErrToken. It is quick, and does no I/O.
 func (a *Accounts) Check(token string) (Identity, error) {
+	c, err := a.claims(token)
+	if err != nil {
+		return Identity{}, err
+	}
+	id, _, err := a.check(c)
+	return id, err
+}
+
+// arrival is how long a session that another process opened may take until it is known here.
+const arrival = 2 * time.Second
+
+// Await is Check for a request that may be the first after a login at another node: if SECRETS has the session, it waits
+// until the session and its account are known here too.
+func (a *Accounts) Await(ctx context.Context, token string) (Identity, error) {
+	c, err := a.claims(token)
+	if err != nil {
+		return Identity{}, err
+	}
+	id, known, err := a.check(c)
+	if err == nil || known {
+		return id, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, arrival)
+	defer cancel()
+	if _, found, err := a.secrets.Get(ctx, sessionKey(c.Account, c.Secret)); err != nil || !found {
+		return Identity{}, ErrToken
+	}
+	tick := time.NewTicker(arrival / 200)
+	defer tick.Stop()
+	for !known {
+		select {
+		case <-tick.C:
+			id, known, err = a.check(c)
+		case <-ctx.Done():
+			return Identity{}, ErrToken
+		}
+	}
+	return id, err
+}
+
+// claims returns what a token that we signed says, or ErrToken.
+func (a *Accounts) claims(token string) (c claims, err error) {
 	if len(token) > maxToken {
-		return Identity{}, ErrToken
+		return c, ErrToken
 	}
-	var c claims
-	_, err := a.parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return a.key, nil })
+	_, err = a.parser.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return a.key, nil })
 	if err != nil || c.Type != authToken {
-		return Identity{}, ErrToken
+		return c, ErrToken
 	}
+	return c, nil
+}
+
+// check looks for the session and the account of a token. known says that both are known here, valid or not.
+func (a *Accounts) check(c claims) (id Identity, known bool, err error) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	s := a.sessions[sessionKey(c.Account, c.Secret)]
-	if s == nil || s.over {
-		return Identity{}, ErrToken
+	s, owner := a.sessions[sessionKey(c.Account, c.Secret)], a.accounts[c.Account]
+	if s == nil || owner == nil {
+		return Identity{}, false, ErrToken
 	}
-	owner := a.accounts[s.Account]
-	if !owner.active() { // or not known here yet
-		return Identity{}, ErrToken
+	if s.over || !owner.active() {
+		return Identity{}, true, ErrToken
 	}
-	return identity(owner.Account, s.Session, c.Secret, c.ExpiresAt.UTC()), nil
+	return identity(owner.Account, s.Session, c.Secret, c.ExpiresAt.UTC()), true, nil
 }
 
 func identity(owner Account, s Session, secret string, expires time.Time) Identity {

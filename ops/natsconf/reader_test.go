@@ -34,7 +34,8 @@ func openLog(t *testing.T, core *nats.Conn) (js jetstream.JetStream, count func(
 		})
 	}
 	for i := range 3 {
-		_, err = js.Publish(t.Context(), "evt.chat.c1.created", fmt.Append(nil, i))
+		// until the stream's leader is known on the server that is asked
+		_, err = js.Publish(t.Context(), "evt.chat.c1.created", fmt.Append(nil, i), jetstream.WithRetryAttempts(40))
 		is.NoErr(err)
 	}
 	expect.Eventually(t, "the consumer", func() bool {

@@ -34,7 +34,7 @@ func (s *Server) Guest(r *http.Request) Caller {
 // CallerWith identifies the caller by a token. A caller with an invalid token is a guest.
 func (s *Server) CallerWith(r *http.Request, token string) Caller {
 	caller := s.Guest(r)
-	identity, err := s.Accounts.Check(strings.TrimSpace(token))
+	identity, err := s.Accounts.Await(r.Context(), strings.TrimSpace(token))
 	if caller.forged = err != nil; err == nil {
 		caller.Identity = &identity
 	}
