@@ -125,7 +125,7 @@ var projections = []projection{
 	{"chats", events.ScopeChat, updateChats},
 	{"permissions", events.ScopeChat, updatePermissions},
 	{"questions", events.ScopeChat, updateQuestions},
-	{"executions", events.ScopeChat, updateExecutions},
+	{"executions", events.ScopeChat, func(t *tables, e events.Event, body any) error { return t.executions.Update(e, body) }},
 	{"artifacts", events.ScopeChat, func(t *tables, e events.Event, body any) error { artifacts.Update(t.artifacts, e, body); return nil }},
 	{"subagents", events.ScopeChat, nil}, // follow their sessions
 	{"effects", events.ScopeChat, func(t *tables, e events.Event, body any) error { effects.Update(t.effects, e, body); return nil }},

@@ -6,6 +6,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/effects"
+	"pocketcoder/projections/executions"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/usage"
 	"pocketcoder/projections/users"
@@ -21,9 +22,8 @@ type tables struct {
 	chats         *store.Table[Chat]
 	permissions   *store.Table[Permission]
 	questions     *store.Table[Question]
-	executions    *store.Table[Execution]
+	executions    executions.Tables
 	artifacts     *store.Table[artifacts.Artifact]
-	commands      *store.Table[Command]
 	subagents     *store.Table[Subagent]
 	config        *store.Table[Config]
 	users         *store.Table[users.User]
@@ -36,17 +36,20 @@ type tables struct {
 func openTables(tx *store.Tx) *tables {
 	const hidden, shown = false, true
 	return &tables{
-		tx:            tx,
-		sessions:      store.OpenTable[Session](tx, "sessions", hidden),
-		messages:      store.OpenTable[Message](tx, "messages", shown),
-		parts:         store.OpenTable[part](tx, "parts", hidden), // clients see them in their messages
-		engineIDs:     store.OpenTable[engineID](tx, "engine_ids", hidden),
-		chats:         store.OpenTable[Chat](tx, "chats", shown),
-		permissions:   store.OpenTable[Permission](tx, "permissions", shown),
-		questions:     store.OpenTable[Question](tx, "questions", shown),
-		executions:    store.OpenTable[Execution](tx, "executions", shown),
+		tx:          tx,
+		sessions:    store.OpenTable[Session](tx, "sessions", hidden),
+		messages:    store.OpenTable[Message](tx, "messages", shown),
+		parts:       store.OpenTable[part](tx, "parts", hidden), // clients see them in their messages
+		engineIDs:   store.OpenTable[engineID](tx, "engine_ids", hidden),
+		chats:       store.OpenTable[Chat](tx, "chats", shown),
+		permissions: store.OpenTable[Permission](tx, "permissions", shown),
+		questions:   store.OpenTable[Question](tx, "questions", shown),
+		executions: executions.Tables{
+			Tx:         tx,
+			Executions: store.OpenTable[executions.Execution](tx, "executions", shown),
+			Commands:   store.OpenTable[executions.Command](tx, "commands", shown),
+		},
 		artifacts:     store.OpenTable[artifacts.Artifact](tx, "artifacts", shown),
-		commands:      store.OpenTable[Command](tx, "commands", shown),
 		subagents:     store.OpenTable[Subagent](tx, "subagents", shown),
 		config:        store.OpenTable[Config](tx, "config", shown),
 		users:         store.OpenTable[users.User](tx, "users", shown),

@@ -17,6 +17,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web/api"
 )
@@ -63,7 +64,7 @@ func (s *System) prepare(ctx context.Context) error {
 	if err := s.ingest.Load(ctx); err != nil {
 		return fmt.Errorf("load sessions: %w", err)
 	}
-	running, err := s.model.RunningExecutions(ctx)
+	running, err := executions.Running(ctx, s.model.Model)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 )
 
 // killTime is how long the processes of an aborted command may live.
@@ -51,7 +52,7 @@ func TestAbortKillsTheCommand(t *testing.T) {
 	is.Equal(finished.Reason, "cancelled")
 	is.Equal(finished.Stdout.Text, "begun\n")
 	p.turnEnds(t, chat)
-	is.Equal(rows[projections.Run](t, p, "executions", chat)[0].Status, "cancelled")
+	is.Equal(rows[executions.Run](t, p, "executions", chat)[0].Status, "cancelled")
 	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1].EngineStatus, "aborted")
 	is.Equal(p.text(t, chat), "")
 }
@@ -69,6 +70,6 @@ func TestAbortExpiresWhatWaits(t *testing.T) {
 	is.Equal(permission.EnginePermission, ask.ID)
 	is.Equal(permission.Status, projections.PermissionExpired)
 	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1].EngineStatus, "aborted")
-	is.Equal(len(rows[projections.Run](t, p, "executions", chat)), 0)
+	is.Equal(len(rows[executions.Run](t, p, "executions", chat)), 0)
 	expect.Contains(t, p.conflict(t, chat, ask, events.Authorized), "expired") // too late
 }

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 )
 
 // answers says that a chat is as usable as ever.
@@ -81,7 +82,7 @@ func resumedOrDone(t *testing.T, p *process, chat string) {
 func commandIsLost(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
-	ran := rows[projections.Run](t, p, "executions", chat)
+	ran := rows[executions.Run](t, p, "executions", chat)
 	is.Equal(len(ran), 1)
 	is.Equal(ran[0].Status, "lost")
 	is.Equal(p.timesRun(t, p.row(t, chat).Title), 1)

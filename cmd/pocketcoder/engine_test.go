@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 )
 
 func openCodeDies(t *testing.T, p *process) {
@@ -40,7 +41,7 @@ func openCodeDies(t *testing.T, p *process) {
 	p.decide(t, waiting, ask, events.Authorized, "") // it resumes the turn, and is used up by the same request
 	p.finished(t, waiting, 0)
 	p.turnEnds(t, waiting)
-	runs := rows[projections.Run](t, p, "executions", waiting)
+	runs := rows[executions.Run](t, p, "executions", waiting)
 	is.Equal(len(runs), 1)
 	is.Equal(outputsOf(t, runs[0]).Stdout.Text, "approved late\n")
 
@@ -76,7 +77,7 @@ func TestSessionMadeInOpenCodeBecomesAChat(t *testing.T) {
 	c := p.row(t, chat)
 	is.True(c.Adopted)
 	is.Equal(c.Title, "made elsewhere")
-	is.Equal(outputsOf(t, rows[projections.Run](t, p, "executions", chat)[0]).Stdout.Text, "adopted\n")
+	is.Equal(outputsOf(t, rows[executions.Run](t, p, "executions", chat)[0]).Stdout.Text, "adopted\n")
 	p.submit(t, chat, "@@say from here") // and it goes on from here
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "done|from here")

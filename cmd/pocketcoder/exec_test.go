@@ -16,13 +16,14 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 	"pocketcoder/sandbox/isolation"
 )
 
 // outputs are those of a finished execution, as the read model has them.
 type outputs struct{ Stdout, Stderr events.Output }
 
-func outputsOf(t testing.TB, r projections.Run) (o outputs) {
+func outputsOf(t testing.TB, r executions.Run) (o outputs) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(r.Outputs), &o); err != nil {
 		t.Fatal(err)
@@ -31,7 +32,7 @@ func outputsOf(t testing.TB, r projections.Run) (o outputs) {
 }
 
 // runs lets a chat run one command to its end and gives the execution and the call, as OpenCode has it.
-func (p *process) runs(t testing.TB, args map[string]any) (projections.Run, part) {
+func (p *process) runs(t testing.TB, args map[string]any) (executions.Run, part) {
 	t.Helper()
 	args["description"] = "test"
 	chat := p.chat(t, call("bash", args)+"\n@@next\n@@say done")
@@ -39,7 +40,7 @@ func (p *process) runs(t testing.TB, args map[string]any) (projections.Run, part
 	p.referred(t, chat, ask) // by then it is known where it would run
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.turnEnds(t, chat)
-	all := rows[projections.Run](t, p, "executions", chat)
+	all := rows[executions.Run](t, p, "executions", chat)
 	if len(all) != 1 || all[0].Text != ask.Command() || all[0].Text != args["command"] {
 		t.Fatalf("asked for %q, ran %+v", ask.Command(), all)
 	}
@@ -146,7 +147,7 @@ func TestParallelCallsOfOneStepDoNotMix(t *testing.T) {
 	p.decide(t, chat, second, events.Authorized, "")
 	p.decide(t, chat, first, events.Authorized, "")
 	p.turnEnds(t, chat)
-	all := rows[projections.Run](t, p, "executions", chat)
+	all := rows[executions.Run](t, p, "executions", chat)
 	is.Equal(len(all), 2)
 	seen := map[string]string{}
 	for _, c := range p.tools(t, chat) {

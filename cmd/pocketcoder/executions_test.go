@@ -18,7 +18,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -42,14 +42,14 @@ func init() {
 
 // background lets the model of a new chat run a command by itself, and gives the chat and the execution once the turn
 // is over.
-func (p *process) background(t *testing.T, command string) (chat string, run projections.Run) {
+func (p *process) background(t *testing.T, command string) (chat string, run executions.Run) {
 	t.Helper()
 	chat = p.chat(t, bash("detach "+command))
 	ask := p.ask(t, chat, 0)
 	p.referred(t, chat, ask)
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.turnEnds(t, chat)
-	all := rows[projections.Run](t, p, "executions", chat)
+	all := rows[executions.Run](t, p, "executions", chat)
 	if len(all) != 1 || all[0].Text != command || !all[0].Detached {
 		t.Fatalf("asked for %q, ran %+v", command, all)
 	}
@@ -178,7 +178,7 @@ func TestRunningCommandIsFollowedAndKilled(t *testing.T) {
 
 	stdout, _, code := p.cli(t, "", "sandbox", "ps", "--all", "--json", "--limit", "1000")
 	is.Equal(code, 0)
-	var all []projections.Run
+	var all []executions.Run
 	is.NoErr(json.Unmarshal([]byte(stdout), &all))
 	found := false
 	for _, x := range all {

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 	"pocketcoder/sandbox/isolation"
 )
 
@@ -46,7 +47,7 @@ func TestAPersonDecidesWhereACommandConnects(t *testing.T) {
 	p.decide(t, chat, asked.Ask(), events.Denied, "use the mirror")
 	p.finished(t, chat, 0)
 	p.turnEnds(t, chat)
-	out := outputsOf(t, rows[projections.Run](t, p, "executions", chat)[0]).Stdout.Text
+	out := outputsOf(t, rows[executions.Run](t, p, "executions", chat)[0]).Stdout.Text
 	is.True(strings.HasPrefix(out, "HTTP/1.1 403 Blocked by PocketCoder: api.example.com:443: denied by user:"))
 	expect.Contains(t, out, "use the mirror")
 	expect.Lacks(t, out, "[PocketCoder]")
@@ -105,7 +106,7 @@ func TestACommandWithoutANetworkSaysSo(t *testing.T) {
 	output := p.tools(t, chat)[0].State.Output // curl's complaint may come after done: they are two streams
 	expect.Contains(t, output, "done\n")
 	expect.Contains(t, output, "\n\n[PocketCoder] "+says+"\n")
-	expect.Lacks(t, outputsOf(t, rows[projections.Run](t, p, "executions", chat)[0]).Stdout.Text, "[PocketCoder]")
+	expect.Lacks(t, outputsOf(t, rows[executions.Run](t, p, "executions", chat)[0]).Stdout.Text, "[PocketCoder]")
 }
 
 // At landlock pocketcoder-shell reaches the bridge over TCP, not over a Unix socket.

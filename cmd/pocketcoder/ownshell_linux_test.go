@@ -13,7 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 )
 
 func (p *process) ownShell(t *testing.T, args ...string) *terminalSession {
@@ -38,7 +38,7 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 	is.NoErr(person.cmd.Process.Signal(unix.SIGWINCH))
 	person.types("until stty size | grep '50 132'; do sleep 0.05; done\n")
 	person.sees("50 132")
-	if run := rows[projections.Run](t, p, "executions", chat)[0]; run.Isolation != "none" {
+	if run := rows[executions.Run](t, p, "executions", chat)[0]; run.Isolation != "none" {
 		person.sees("cannot access") // of the data directory nothing is there but HOME
 	}
 	person.types("exit 7\n")

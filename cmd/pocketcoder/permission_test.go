@@ -14,6 +14,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 )
 
 func TestModelSeesTheReasonOfADenialAndGoesOn(t *testing.T) {
@@ -28,7 +29,7 @@ func TestModelSeesTheReasonOfADenialAndGoesOn(t *testing.T) {
 	is.Equal(calls[0].State.Status, "error")
 	expect.Contains(t, calls[0].State.Error, "use the trash, please")
 	is.Equal(p.text(t, chat), "done") // the model went on
-	is.Equal(len(rows[projections.Run](t, p, "executions", chat)), 0)
+	is.Equal(len(rows[executions.Run](t, p, "executions", chat)), 0)
 	denied := rows[projections.Permission](t, p, "permissions", chat)[0]
 	is.Equal([]string{denied.Status, denied.Reason, denied.DecidedBy},
 		[]string{projections.PermissionDenied, "use the trash, please", "user:operator"})
@@ -46,7 +47,7 @@ func TestDenialWithoutAReasonStopsTheTurn(t *testing.T) {
 	is.Equal(len(calls), 1)
 	is.Equal(calls[0].State.Status, "error")
 	is.Equal(p.text(t, chat), "") // the model was not asked again
-	is.Equal(len(rows[projections.Run](t, p, "executions", chat)), 0)
+	is.Equal(len(rows[executions.Run](t, p, "executions", chat)), 0)
 
 	p.submit(t, chat, "@@say again") // and the chat can be used
 	p.turnEnds(t, chat)
@@ -62,7 +63,7 @@ func TestFirstDecisionWins(t *testing.T) {
 	expect.Contains(t, p.conflict(t, chat, ask, events.Denied), "user:operator") // it says who was first
 	p.turnEnds(t, chat)
 	is.Equal(rows[projections.Permission](t, p, "permissions", chat)[0].Status, projections.PermissionAuthorized)
-	is.Equal(rows[projections.Run](t, p, "executions", chat)[0].Status, events.ExecutionCompleted)
+	is.Equal(rows[executions.Run](t, p, "executions", chat)[0].Status, events.ExecutionCompleted)
 }
 
 // conflict decides an ask that is settled, and gives the words of the refusal.

@@ -25,6 +25,7 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 )
 
 // stopTimeLimit is how long a stop may take, whatever runs.
@@ -92,7 +93,7 @@ func damagedReadModel(t *testing.T, p *process) {
 	p.approve(t, chat, 0)
 	p.turnEnds(t, chat)
 	answers, runs := rows[projections.ShownMessage](t, p, "messages", chat)[1:],
-		rows[projections.Run](t, p, "executions", chat)
+		rows[executions.Run](t, p, "executions", chat)
 	damaged, lost := p.loseBody(t)
 	p.stop()
 	files, err := filepath.Glob(p.data.Path("readmodel.v*.db"))
@@ -105,7 +106,7 @@ func damagedReadModel(t *testing.T, p *process) {
 	p.restart()
 	expect.Contains(t, p.output.String(), ".corrupt-1") // it says where the old one is
 	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1:], answers)
-	is.Equal(rows[projections.Run](t, p, "executions", chat), runs)
+	is.Equal(rows[executions.Run](t, p, "executions", chat), runs)
 	stdout, _, code := p.cli(t, "", "rebuild")
 	is.Equal(code, 0)
 	expect.Contains(t, stdout, "the read models are the same")

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 	modelusage "pocketcoder/projections/usage"
 )
 
@@ -77,7 +78,7 @@ func TestChatsDoNotMix(t *testing.T) {
 	for word, chat := range chats {
 		p.turnEnds(t, chat)
 		other := map[string]string{"ebony": "ivory", "ivory": "ebony"}[word]
-		runs := rows[projections.Run](t, p, "executions", chat)
+		runs := rows[executions.Run](t, p, "executions", chat)
 		is.Equal(len(runs), 1)
 		is.Equal(runs[0].Text, "echo "+word)
 		is.True(strings.HasSuffix(p.text(t, chat), "end "+word))

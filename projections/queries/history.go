@@ -10,6 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 	"pocketcoder/projections/store"
 )
 
@@ -57,7 +58,7 @@ func LastOfExecution(m *projections.Model, l *log.Log) func(ctx context.Context,
 		if err := catchUp(ctx, m, l); err != nil {
 			return 0, err
 		}
-		x, ok, err := m.Execution(ctx, exec)
+		x, ok, err := executions.Find(ctx, m.Model, exec)
 		if err != nil || !ok || x.Status == events.ExecutionRunning {
 			return 0, err
 		}

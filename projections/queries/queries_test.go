@@ -15,6 +15,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 )
 
 // system is a log whose read models answer queries.
@@ -118,9 +119,9 @@ func TestAnyOutputOfACommandFitsIntoAnAnswer(t *testing.T) {
 			answer := s.ask("execution", Query{Execution: id,
 				After: s.appended(events.ExecFinished{Exec: id, Stdout: c.out, Stderr: c.out})})
 			is.Equal(answer.Header.Get(errorHeader), "")
-			var run projections.Run
+			var run executions.Run
 			is.NoErr(json.Unmarshal(answer.Data, &run))
-			var got projections.Outputs
+			var got executions.Outputs
 			is.NoErr(json.Unmarshal([]byte(run.Outputs), &got))
 			for _, out := range []events.Output{got.Stdout, got.Stderr} {
 				is.True(out.Text+string(out.Base64) == c.out.Text+string(c.out.Base64))

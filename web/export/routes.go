@@ -11,6 +11,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/projections/executions"
 	"pocketcoder/projections/moments"
 	"pocketcoder/web/api"
 	"pocketcoder/web/stream"
@@ -97,7 +98,7 @@ func (x *Exports) Execution(w http.ResponseWriter, r *http.Request, caller api.C
 	if err := x.API.MayView(r.Context(), caller, "executions", id); err != nil {
 		return err
 	}
-	run, found, err := x.API.Model.Execution(r.Context(), id)
+	run, found, err := executions.Find(r.Context(), x.API.Model.Model, id)
 	if err != nil {
 		return err
 	}

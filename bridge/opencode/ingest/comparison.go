@@ -10,6 +10,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turns"
@@ -251,11 +252,11 @@ func (c *comparison) hasRun(ctx context.Context, p pending.Request) (bool, error
 	if over, err := c.hasEnded(ctx, p.EngineMessage, p.Call); err != nil || over {
 		return over, err
 	}
-	started, err := c.Model.Executions(ctx, p.Chat)
+	started, err := executions.Of(ctx, c.Model.Model, p.Chat)
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(started, func(r projections.Run) bool {
+	return slices.ContainsFunc(started, func(r executions.Run) bool {
 		return r.Session == p.Session && r.Call == p.Call && r.Status != events.ExecutionRefused
 	}), nil
 }

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
-	"pocketcoder/projections"
+	"pocketcoder/projections/executions"
 )
 
 const logsUsage = `pocketcoder sandbox logs EXEC: print the output of a command, from the log.
@@ -48,7 +48,7 @@ func runLogs(ctx context.Context, env cli.Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	var x projections.Run
+	var x executions.Run
 	if err := s.Query(ctx, "execution", map[string]any{"execution": exec}, &x); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func runLogs(ctx context.Context, env cli.Environment, args []string) error {
 // stored when it has ended of what no fragment had.
 type outputPrinter struct {
 	log     *log.Log
-	run     projections.Run
+	run     executions.Run
 	follows bool // to the end, with which comes what is stored
 	notes   io.Writer
 	streams map[string]*printedStream
@@ -75,7 +75,7 @@ type printedStream struct {
 	cleaner printable.Cleaner
 }
 
-func newOutputPrinter(log *log.Log, env cli.Environment, x projections.Run) *outputPrinter {
+func newOutputPrinter(log *log.Log, env cli.Environment, x executions.Run) *outputPrinter {
 	return &outputPrinter{log: log, run: x, notes: env.Stderr, streams: map[string]*printedStream{
 		"stdout": {to: env.Stdout},
 		"stderr": {to: env.Stderr}}}

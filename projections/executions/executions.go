@@ -1,4 +1,10 @@
-package projections
+// Package executions is the read model of the commands that ran in a sandbox, or were refused.
+//
+// Promises: a row holds what the events of one execution say of it. A command that was asked to run more than once is
+// stored once.
+//
+// It must not know how a command runs, who approved it, or what its files contain.
+package executions
 
 import (
 	"context"
@@ -54,52 +60,63 @@ type Command struct {
 	Uses    int64  `db:"uses" json:"uses"` // how often it was handed to a sandbox
 }
 
-func updateExecutions(t *tables, e events.Event, body any) error {
+// Tables are the tables of this read model.
+type Tables struct {
+	Tx         *store.Tx
+	Executions *store.Table[Execution]
+	Commands   *store.Table[Command]
+}
+
+// Update applies an event of a chat.
+func (t Tables) Update(e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.ExecRequested:
-		x, found := t.executions.Get(b.Exec)
+		x, found := t.Executions.Get(b.Exec)
 		if found {
 			return fmt.Errorf("execution %s exists", b.Exec)
 		}
 		x.begin(e, b.Session, b.Call, b.Cwd)
 		x.Permission, x.Pool, x.Status = store.RecordID(b.Permission), b.Pool, events.ExecutionRunning
-		x.Started = t.tx.EventTime()
+		x.Started = t.Tx.EventTime()
 		x.Original, x.Detached, x.Terminal, x.Private = b.Original, b.Detached, b.Terminal, b.Private
 		if b.Terminal {
 			x.Permission, x.Source = "", person
 		} else {
 			x.Command = t.command(b.Command, 1)
 		}
-		t.executions.Put(x)
+		t.Executions.Put(x)
 	case events.ExecRefused:
-		x, found := t.executions.Get(b.Exec)
+		x, found := t.Executions.Get(b.Exec)
 		if found {
 			return fmt.Errorf("execution %s exists", b.Exec)
 		}
 		x.begin(e, b.Session, b.Call, b.Cwd)
-		x.Status, x.Reason, x.ExitCode, x.Finished = events.ExecutionRefused, b.Reason, refusedExitCode, t.tx.EventTime()
+		x.Status, x.Reason, x.ExitCode, x.Finished = events.ExecutionRefused, b.Reason, refusedExitCode, t.Tx.EventTime()
 		x.Command = t.command(b.Command, 0)
-		t.executions.Put(x)
+		t.Executions.Put(x)
 	case events.ExecStarted:
-		return t.changeExecution(b.Exec, func(x *Execution) { x.Worker, x.Isolation = b.Worker, b.Isolation })
+		return t.change(b.Exec, func(x *Execution) { x.Worker, x.Isolation = b.Worker, b.Isolation })
 	case events.ExecFinished:
-		return t.changeExecution(b.Exec, func(x *Execution) { x.finish(t, b) })
+		return t.change(b.Exec, func(x *Execution) { x.finish(t.Tx.EventTime(), b) })
 	case events.ExecChanged:
-		return t.changeExecution(b.Exec, func(x *Execution) { x.Changed = int64(len(b.Files) + b.More) })
+		return t.change(b.Exec, func(x *Execution) { x.Changed = int64(len(b.Files) + b.More) })
 	}
 	return nil
 }
 
-// person is the source of what a person runs.
-const person = "person"
+// The sources of an execution.
+const (
+	engine = "opencode"
+	person = "person"
+)
 
-func (t *tables) changeExecution(id string, change func(*Execution)) error {
-	x, found := t.executions.Get(id)
+func (t Tables) change(id string, change func(*Execution)) error {
+	x, found := t.Executions.Get(id)
 	if !found {
 		return fmt.Errorf("execution %s was never requested", id)
 	}
 	change(&x)
-	t.executions.Put(x)
+	t.Executions.Put(x)
 	return nil
 }
 
@@ -108,16 +125,16 @@ const refusedExitCode = 126
 
 func (x *Execution) begin(e events.Event, session, call, cwd string) {
 	x.Chat, x.Session, x.Call, x.Cwd = e.Subject.ID, session, call, cwd
-	x.Source, x.Outputs, x.Position = engineType, "{}", int64(e.Seq)
+	x.Source, x.Outputs, x.Position = engine, "{}", int64(e.Seq)
 }
 
-func (x *Execution) finish(t *tables, b events.ExecFinished) {
+func (x *Execution) finish(now string, b events.ExecFinished) {
 	x.Status, x.ExitCode, x.Signal, x.Reason, x.Error = b.Status, int64(b.ExitCode), b.Signal, b.Reason, b.Error
-	x.DurationMS, x.StdoutBytes, x.StderrBytes, x.Finished = b.DurationMS, b.Stdout.Bytes, b.Stderr.Bytes, t.tx.EventTime()
+	x.DurationMS, x.StdoutBytes, x.StderrBytes, x.Finished = b.DurationMS, b.Stdout.Bytes, b.Stderr.Bytes, now
 	if b.Worker != "" {
 		x.Worker, x.Isolation = b.Worker, b.Isolation
 	}
-	x.Outputs = encoded(Outputs{b.Stdout, b.Stderr})
+	x.Outputs = store.JSON(events.MustEncode(Outputs{b.Stdout, b.Stderr}))
 }
 
 // Outputs is the JSON object in Execution.Outputs.
@@ -127,44 +144,46 @@ type Outputs struct {
 }
 
 // command adds uses to a command and returns its record id.
-func (t *tables) command(command string, uses int64) string {
+func (t Tables) command(command string, uses int64) string {
 	sum := sha256.Sum256([]byte(command))
 	hash := hex.EncodeToString(sum[:])
-	c, _ := t.commands.Get(store.RecordID(hash))
+	c, _ := t.Commands.Get(store.RecordID(hash))
 	c.Hash, c.Command = hash, command
 	c.Uses += uses
-	t.commands.Put(c)
+	t.Commands.Put(c)
 	return c.ID
 }
 
-// Run is an execution with its command's text, which a person's shell has not.
+// Run is an execution with the text of its command. A person's shell has none.
 type Run struct {
 	Execution
 	Text string `db:"text" json:"text"`
 }
 
-const selectRuns = "SELECT x.*, coalesce(c.command,'') AS text FROM executions x LEFT JOIN commands c ON c.id=x.command WHERE "
+// Select selects Runs from executions x. A condition on x follows it.
+const Select = "SELECT x.*, coalesce(c.command,'') AS text FROM executions x LEFT JOIN commands c ON c.id=x.command WHERE "
 
-// Executions lists a chat's executions in order.
-func (m *Model) Executions(ctx context.Context, chat string) ([]Run, error) {
-	return store.List[Run](ctx, m.Model, "executions of "+chat, selectRuns+"x.chat={:chat} ORDER BY x.position",
+// Of lists the executions of a chat in order.
+func Of(ctx context.Context, m *store.Model, chat string) ([]Run, error) {
+	return store.List[Run](ctx, m, "executions of "+chat, Select+"x.chat={:chat} ORDER BY x.position",
 		dbx.Params{"chat": chat})
 }
 
-func (m *Model) Execution(ctx context.Context, id string) (Run, bool, error) {
-	return store.First[Run](ctx, m.Model, "execution "+id, selectRuns+"x.id={:id}", dbx.Params{"id": id})
+// Find returns an execution, and whether there is one.
+func Find(ctx context.Context, m *store.Model, id string) (Run, bool, error) {
+	return store.First[Run](ctx, m, "execution "+id, Select+"x.id={:id}", dbx.Params{"id": id})
 }
 
-// LatestExecutions lists those of all chats, the newest first, without their outputs.
-func (m *Model) LatestExecutions(ctx context.Context, limit int) ([]Run, error) {
+// Latest lists the executions of all chats, the newest first, without their outputs.
+func Latest(ctx context.Context, m *store.Model, limit int) ([]Run, error) {
 	columns := slices.DeleteFunc(store.Columns[Execution](), func(c string) bool { return c == "outputs" })
 	// many outputs at once are many megabytes
-	query := strings.Replace(selectRuns, "x.*", "x."+strings.Join(columns, ",x."), 1)
-	return store.List[Run](ctx, m.Model, "latest executions", query+"1 ORDER BY x.position DESC LIMIT {:limit}",
+	query := strings.Replace(Select, "x.*", "x."+strings.Join(columns, ",x."), 1)
+	return store.List[Run](ctx, m, "latest executions", query+"1 ORDER BY x.position DESC LIMIT {:limit}",
 		dbx.Params{"limit": limit})
 }
 
-// RunningExecutions lists what no result is known of, oldest first.
-func (m *Model) RunningExecutions(ctx context.Context) ([]Run, error) {
-	return store.List[Run](ctx, m.Model, "running executions", selectRuns+"x.status='executing' ORDER BY x.position", nil)
+// Running lists the executions without a known result, oldest first.
+func Running(ctx context.Context, m *store.Model) ([]Run, error) {
+	return store.List[Run](ctx, m, "running executions", Select+"x.status='executing' ORDER BY x.position", nil)
 }
