@@ -10,8 +10,9 @@ import (
 
 // Permissions lists asks in the order they were asked; an empty chat or status does not narrow.
 func (m *Model) Permissions(ctx context.Context, chat, status string) ([]Permission, error) {
-	return store.List[Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions"+narrowed(chat, status)+
-		" ORDER BY asked_seq", dbx.Params{"chat": chat, "status": status})
+	by := dbx.Params{"chat": chat, "status": status}
+	return store.List[Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions"+store.Narrowed(by)+
+		" ORDER BY asked_seq", by)
 }
 
 // Permission returns a request by OpenCode's id (per_…), and whether there is one.
@@ -33,17 +34,4 @@ func (m *Model) PermissionIn(ctx context.Context, chat, permission string) (Perm
 	return store.First[Permission](ctx, m.Model, "permission "+permission,
 		"SELECT * FROM permissions WHERE id IN ({:id}, {:own}) AND ai_engine_permission_id={:id} AND chat={:chat}",
 		dbx.Params{"id": permission, "own": store.RecordID(permission), "chat": chat})
-}
-
-// narrowed returns the condition of a list that may be narrowed to a chat, a status, or both.
-func narrowed(chat, status string) string {
-	switch {
-	case chat != "" && status != "":
-		return " WHERE chat={:chat} AND status={:status}"
-	case chat != "":
-		return " WHERE chat={:chat}"
-	case status != "":
-		return " WHERE status={:status}"
-	}
-	return ""
 }

@@ -27,6 +27,7 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/effects"
+	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/users"
 )
@@ -124,7 +125,9 @@ var projections = []projection{
 	{"messages", events.ScopeChat, updateMessages},
 	{"chats", events.ScopeChat, updateChats},
 	{"permissions", events.ScopeChat, updatePermissions},
-	{"questions", events.ScopeChat, updateQuestions},
+	{"questions", events.ScopeChat, func(t *tables, e events.Event, body any) error {
+		return questions.Update(t.questions, t.setWaiting, e, body)
+	}},
 	{"executions", events.ScopeChat, func(t *tables, e events.Event, body any) error { return t.executions.Update(e, body) }},
 	{"artifacts", events.ScopeChat, func(t *tables, e events.Event, body any) error { artifacts.Update(t.artifacts, e, body); return nil }},
 	{"subagents", events.ScopeChat, nil}, // follow their sessions

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pocketcoder/projections"
+	"pocketcoder/projections/questions"
 
 	"github.com/matryer/is"
 )
@@ -30,9 +31,9 @@ func transcript(t testing.TB, m *projections.Model) []string {
 	for _, p := range permissions {
 		lines = append(lines, fmt.Sprintf("ask %q %s by %s replied=%t", p.Message, p.Status, p.DecidedBy, p.Replied))
 	}
-	questions, err := m.Questions(ctx, chatID, "")
+	asked, err := questions.Of(ctx, m.Model, chatID, "")
 	is.NoErr(err)
-	for _, q := range questions {
+	for _, q := range asked {
 		lines = append(lines, fmt.Sprintf("question %q %s %s %s", q.Question, q.Choices, q.Status, q.Reply))
 	}
 	subagents, err := m.Subagents(ctx, chatID)

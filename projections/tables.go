@@ -7,6 +7,7 @@ import (
 	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/executions"
+	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/usage"
 	"pocketcoder/projections/users"
@@ -21,7 +22,7 @@ type tables struct {
 	engineIDs     *store.Table[engineID]
 	chats         *store.Table[Chat]
 	permissions   *store.Table[Permission]
-	questions     *store.Table[Question]
+	questions     *store.Table[questions.Question]
 	executions    executions.Tables
 	artifacts     *store.Table[artifacts.Artifact]
 	subagents     *store.Table[Subagent]
@@ -43,7 +44,7 @@ func openTables(tx *store.Tx) *tables {
 		engineIDs:   store.OpenTable[engineID](tx, "engine_ids", hidden),
 		chats:       store.OpenTable[Chat](tx, "chats", shown),
 		permissions: store.OpenTable[Permission](tx, "permissions", shown),
-		questions:   store.OpenTable[Question](tx, "questions", shown),
+		questions:   store.OpenTable[questions.Question](tx, "questions", shown),
 		executions: executions.Tables{
 			Tx:         tx,
 			Executions: store.OpenTable[executions.Execution](tx, "executions", shown),

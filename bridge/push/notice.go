@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
+	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
@@ -198,7 +199,7 @@ func (p *Push) waits(ctx context.Context, n events.Notice) (bool, error) {
 	case n.Question != "":
 		all, err := p.questions(ctx, n)
 		for _, q := range all {
-			if q.Status == projections.QuestionAsked {
+			if q.Status == questions.Asked {
 				return true, err
 			}
 		}
@@ -210,8 +211,8 @@ func (p *Push) waits(ctx context.Context, n events.Notice) (bool, error) {
 	return true, nil
 }
 
-func (p *Push) questions(ctx context.Context, n events.Notice) (together []projections.Question, err error) {
-	all, err := p.Model.Questions(ctx, n.Chat, "")
+func (p *Push) questions(ctx context.Context, n events.Notice) (together []questions.Question, err error) {
+	all, err := questions.Of(ctx, p.Model.Model, n.Chat, "")
 	for _, q := range all {
 		if q.EngineQuestion == n.Question {
 			together = append(together, q)

@@ -7,6 +7,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/questions"
 )
 
 // DefaultAwayAfter is long enough for a client that reconnects.
@@ -79,7 +80,7 @@ func (p *Push) withholdPending(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	questions, err := p.Model.Questions(ctx, "", projections.QuestionAsked)
+	waiting, err := questions.Of(ctx, p.Model.Model, "", questions.Asked)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (p *Push) withholdPending(ctx context.Context) error {
 	for _, a := range asks {
 		chats[a.Chat] = chats[a.Chat] || a.Created > since
 	}
-	for _, q := range questions {
+	for _, q := range waiting {
 		chats[q.Chat] = chats[q.Chat] || q.Created > since
 	}
 	for id, recent := range chats {
@@ -125,11 +126,11 @@ func (p *Push) notifyPending(ctx context.Context, chat string) error {
 			return err
 		}
 	}
-	questions, err := p.Model.Questions(ctx, chat, projections.QuestionAsked)
+	waiting, err := questions.Of(ctx, p.Model.Model, chat, questions.Asked)
 	if err != nil {
 		return err
 	}
-	for _, q := range questions {
+	for _, q := range waiting {
 		if err := p.notifyRequest(ctx, "", events.Notice{Chat: chat, Question: q.EngineQuestion}, ""); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
+	"pocketcoder/projections/questions"
 )
 
 // Chat is a chat with the number of its requests that wait for a person.
@@ -73,9 +74,9 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 		&permissions); err != nil {
 		return nil, err
 	}
-	var questions []projections.Question
-	if err := s.Query(ctx, "questions", map[string]any{"status": projections.QuestionAsked, "after": last},
-		&questions); err != nil {
+	var asked []questions.Question
+	if err := s.Query(ctx, "questions", map[string]any{"status": questions.Asked, "after": last},
+		&asked); err != nil {
 		return nil, err
 	}
 	all := []Request{}
@@ -85,7 +86,7 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 				p.ReferredReason, p.Created})
 		}
 	}
-	for _, q := range questions {
+	for _, q := range asked {
 		all = append(all, Request{Chat: q.Chat, ID: q.ID, Type: "question", What: q.Question, Since: q.Created})
 	}
 	slices.SortStableFunc(all, func(a, b Request) int { return cmp.Compare(a.Since, b.Since) })

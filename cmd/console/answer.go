@@ -18,6 +18,7 @@ import (
 	"pocketcoder/handlers/chat"
 	permissions "pocketcoder/handlers/permission"
 	"pocketcoder/projections"
+	"pocketcoder/projections/questions"
 )
 
 // ask is what waits for a person: a permission, or one of the questions asked together.
@@ -73,12 +74,12 @@ func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 		}
 	}
 	c.addDue()
-	var questions []render.Question
-	args["status"] = projections.QuestionAsked
-	if err := c.Query(ctx, "questions", args, &questions); err != nil {
+	var asked []render.Question
+	args["status"] = questions.Asked
+	if err := c.Query(ctx, "questions", args, &asked); err != nil {
 		return err
 	}
-	for _, q := range questions {
+	for _, q := range asked {
 		c.waiting = append(c.waiting, ask{question: q})
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
 	"pocketcoder/projections/executions"
+	"pocketcoder/projections/questions"
 )
 
 // answers says that a chat is as usable as ever.
@@ -94,15 +95,15 @@ func questionsSurvive(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
 	p.forgotten(t, chat)
-	questions := rows[projections.Question](t, p, "questions", chat)
-	is.Equal(len(questions), 2)
-	for i, q := range questions {
+	asked := rows[questions.Question](t, p, "questions", chat)
+	is.Equal(len(asked), 2)
+	for i, q := range asked {
 		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Index: i,
 			Answers: []string{"my own"}}))
 	}
 	expect.Eventually(t, "the turn goes on", func() bool { return p.text(t, chat) == "thanks" })
 	p.turnEnds(t, chat)
-	is.Equal(p.resumes(t, chat), map[string]int{questions[0].EngineQuestion: 1})
+	is.Equal(p.resumes(t, chat), map[string]int{asked[0].EngineQuestion: 1})
 	is.Equal(len(p.lost(t, chat)), 1)
 }
 

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
-	"pocketcoder/projections"
+	"pocketcoder/projections/questions"
 )
 
 // restarts are the ways in which OpenCode comes to forget what it has asked.
@@ -37,8 +37,8 @@ func (p *process) forgotten(t *testing.T, chat string) {
 	t.Helper()
 	p.event(t, chat, "question.interrupted", nil)
 	p.turnEnds(t, chat)
-	for _, q := range rows[projections.Question](t, p, "questions", chat) {
-		if !q.Interrupted || q.Status != projections.QuestionAsked && q.Status != projections.QuestionReplied {
+	for _, q := range rows[questions.Question](t, p, "questions", chat) {
+		if !q.Interrupted || q.Status != questions.Asked && q.Status != questions.Replied {
 			t.Fatalf("question is %+v", q)
 		}
 	}
@@ -100,8 +100,8 @@ func (q partlyAnswered) resumed(t *testing.T, p *process) {
 	expect.Contains(t, stdout, "its question was answered")
 	is.True(strings.HasSuffix(strings.TrimSpace(stdout), "thanks"))
 	is.Equal(p.text(t, q.chat), "thanks") // the script went on
-	for i, q := range rows[projections.Question](t, p, "questions", q.chat) {
-		is.Equal(q.Status, projections.QuestionReplied)
+	for i, q := range rows[questions.Question](t, p, "questions", q.chat) {
+		is.Equal(q.Status, questions.Replied)
 		is.Equal(string(q.Reply), []string{`["Blue"]`, `["A","my own"]`}[i])
 	}
 }
@@ -141,15 +141,15 @@ func interruptedQuestionEnds(t *testing.T, p *process) {
 	expires := func(name string) string {
 		t.Helper()
 		p.event(t, chatIDs[name], "question.expired", nil)
-		q := rows[projections.Question](t, p, "questions", chatIDs[name])[0]
-		is.Equal(q.Status, projections.QuestionExpired)
+		q := rows[questions.Question](t, p, "questions", chatIDs[name])[0]
+		is.Equal(q.Status, questions.Expired)
 		return q.Reason
 	}
 
 	first := admin.list(t, "questions", `chat = "`+chatIDs["rejected"]+`"`)[0]
 	admin.must(t, "PATCH", recordPath("questions", first["id"].(string)), record{"status": "rejected"}, nil)
-	for _, q := range rows[projections.Question](t, p, "questions", chatIDs["rejected"]) {
-		is.Equal([]any{q.Status, q.EngineReplied}, []any{projections.QuestionRejected, true})
+	for _, q := range rows[questions.Question](t, p, "questions", chatIDs["rejected"]) {
+		is.Equal([]any{q.Status, q.EngineReplied}, []any{questions.Rejected, true})
 	}
 
 	p.abort(t, chatIDs["aborted"])

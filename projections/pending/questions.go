@@ -6,12 +6,13 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
+	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 )
 
 // Question is a question with the directory and the engine of its session.
 type Question struct {
-	projections.Question
+	questions.Question
 	Directory string `db:"directory"`
 	Engine    string `db:"engine"`
 }
@@ -81,7 +82,7 @@ func AnswersTo(group []Question) (all [][]string, rejected bool, err error) {
 		if err != nil {
 			return nil, false, err
 		}
-		all, rejected = append(all, answers), rejected || q.Status == projections.QuestionRejected
+		all, rejected = append(all, answers), rejected || q.Status == questions.Rejected
 	}
 	return all, rejected, nil
 }

@@ -19,6 +19,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/executions"
+	"pocketcoder/projections/questions"
 	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
 )
@@ -64,7 +65,7 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			}
 			return p, err
 		},
-		"questions":  func(ctx context.Context, q Query) (any, error) { return m.Questions(ctx, q.Chat, q.Status) },
+		"questions":  func(ctx context.Context, q Query) (any, error) { return questions.Of(ctx, m.Model, q.Chat, q.Status) },
 		"executions": func(ctx context.Context, q Query) (any, error) { return executions.Of(ctx, m.Model, q.Chat) },
 		"running":    func(ctx context.Context, _ Query) (any, error) { return executions.Running(ctx, m.Model) },
 		"latest":     func(ctx context.Context, q Query) (any, error) { return executions.Latest(ctx, m.Model, q.Limit) },

@@ -3,6 +3,9 @@ package store
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/pocketbase/dbx"
 )
@@ -29,6 +32,17 @@ func First[R any](ctx context.Context, m *Model, what, query string, params dbx.
 		return *new(R), false, err
 	}
 	return rows[0], true, nil
+}
+
+// Narrowed returns the WHERE clause of a list that the values of columns narrow. An empty text does not narrow.
+func Narrowed(by dbx.Params) string {
+	conditions := []string{"1"}
+	for _, column := range slices.Sorted(maps.Keys(by)) {
+		if by[column] != "" {
+			conditions = append(conditions, column+"={:"+column+"}")
+		}
+	}
+	return " WHERE " + strings.Join(conditions, " AND ")
 }
 
 // DeadLetters are the events that could not be read or applied.

@@ -17,6 +17,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections"
+	"pocketcoder/projections/questions"
 )
 
 // Entry is a message of a chat's own conversation, a permission request or a question. One of the three is set unless
@@ -43,7 +44,7 @@ type Request struct {
 
 // Question is a question with the names that a card shows.
 type Question struct {
-	projections.Question
+	questions.Question
 	Asker     string `db:"asker"`
 	Decider   string `db:"decider"`
 	ChatTitle string `db:"chat_title"`
@@ -55,7 +56,7 @@ func (r Request) Pending() bool {
 }
 
 // Pending reports whether the question waits for a person.
-func (q Question) Pending() bool { return !q.Removed && q.Status == projections.QuestionAsked }
+func (q Question) Pending() bool { return !q.Removed && q.Status == questions.Asked }
 
 // concernsPerson reports whether a person was ever asked. What the policy allows by itself is seen in the tool call
 // alone.
@@ -102,7 +103,9 @@ func EndAround(ctx context.Context, db dbx.Builder, chat string, position int64,
 func Entries(ctx context.Context, db dbx.Builder, chat string, w Window, after uint64) ([]Entry, error) {
 	params := dbx.Params{"chat": chat, "from": w.From, "before": w.Before, "after": after}
 	var entries []Entry
-	for _, read := range []func(context.Context, dbx.Builder, dbx.Params) ([]Entry, error){messages, requests, questions} {
+	for _, read := range []func(context.Context, dbx.Builder, dbx.Params) ([]Entry, error){
+		messageEntries, requestEntries, questionEntries,
+	} {
 		more, err := read(ctx, db, params)
 		if err != nil {
 			return nil, err
@@ -123,7 +126,7 @@ func inWindow(table, column string) string {
 		">={:from} AND ({:before}=0 OR " + position + "<{:before})"
 }
 
-func messages(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {
+func messageEntries(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {
 	var rows []projections.ShownMessage
 	err = list(ctx, db, &rows, "messages", projections.SelectShown+inWindow("m", "position")+" AND m.role<>''", params)
 	for _, m := range rows {
@@ -138,7 +141,7 @@ const selectRequests = `SELECT p.*, c.title AS chat_title, coalesce((SELECT titl
 		coalesce((SELECT email FROM users WHERE 'user:'||id=p.decided_by), '') AS decider
 	FROM permissions p JOIN chats c ON c.id=p.chat WHERE `
 
-func requests(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {
+func requestEntries(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {
 	var rows []Request
 	err = list(ctx, db, &rows, "requests", selectRequests+inWindow("p", "asked_seq"), params)
 	for _, r := range rows {
@@ -153,7 +156,7 @@ const selectQuestions = `SELECT q.*, c.title AS chat_title, coalesce((SELECT tit
 		coalesce((SELECT email FROM users WHERE 'user:'||id=q.replied_by), '') AS decider
 	FROM questions q JOIN chats c ON c.id=q.chat WHERE `
 
-func questions(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {
+func questionEntries(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {
 	var rows []Question
 	err = list(ctx, db, &rows, "questions", selectQuestions+inWindow("q", "position"), params)
 	for _, q := range rows {

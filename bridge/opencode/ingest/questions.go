@@ -6,8 +6,8 @@ import (
 	"errors"
 
 	"pocketcoder/events"
-	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
+	"pocketcoder/projections/questions"
 )
 
 // questions adds those we did not hear of, and settles those OpenCode does not hold any more.
@@ -61,7 +61,7 @@ func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pendin
 	switch {
 	case !answered:
 		return c.record(q.Chat, events.QuestionInterrupted{Question: q.EngineQuestion})
-	case q.Status == projections.QuestionAsked:
+	case q.Status == questions.Asked:
 		return c.record(q.Chat, events.QuestionExpired{Question: q.EngineQuestion,
 			Reason: "it was answered elsewhere, or its tool call is over"})
 	}

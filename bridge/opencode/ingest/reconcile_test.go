@@ -13,6 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/questions"
 	"pocketcoder/projections/turnstate"
 )
 
@@ -223,7 +224,7 @@ func TestQuestionsAreComparedWithWhatOpenCodeHolds(t *testing.T) {
 	})
 	chat := s.ChatOf("ses_1")
 	status := map[string]string{}
-	all, err := s.Model.Questions(t.Context(), chat, "")
+	all, err := questions.Of(t.Context(), s.Model.Model, chat, "")
 	is.NoErr(err)
 	for _, q := range all {
 		status[q.EngineQuestion] = q.Status

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
-	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
+	"pocketcoder/projections/questions"
 )
 
 // Answered is how the prompt begins that resumes a turn which was lost with questions pending, once a person has
@@ -64,7 +64,7 @@ func (o *Outbox) answers(ctx context.Context, question string) error {
 		return err
 	}
 	switch q := group[0]; {
-	case q.EngineReplied, q.Status == projections.QuestionExpired:
+	case q.EngineReplied, q.Status == questions.Expired:
 		return nil
 	case q.Interrupted:
 		return o.resumeAnswered(ctx, group, all)

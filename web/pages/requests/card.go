@@ -15,6 +15,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections"
+	"pocketcoder/projections/questions"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
@@ -165,12 +166,12 @@ func decider(email, actor string) string {
 func answer(q *timeline.Question) string {
 	by := decider(q.Decider, q.RepliedBy)
 	switch q.Status {
-	case projections.QuestionReplied:
+	case questions.Replied:
 		answers, _ := q.Answers() // the column is a list
 		return fmt.Sprintf(texts.Answered, by, visible.Plain(strings.Join(answers, ", ")))
-	case projections.QuestionRejected:
+	case questions.Rejected:
 		return fmt.Sprintf(texts.NotAnswered, by)
-	case projections.QuestionExpired:
+	case questions.Expired:
 		return texts.Expired
 	}
 	return texts.Waits

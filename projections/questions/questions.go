@@ -1,4 +1,9 @@
-package projections
+// Package questions is the read model of the questions that the model asks a person.
+//
+// Promises: the first answer to a question counts. A rejection rejects all questions that were asked together.
+//
+// It must not know how OpenCode receives an answer, or what a turn is.
+package questions
 
 import (
 	"cmp"
@@ -41,58 +46,69 @@ type Question struct {
 
 // What has become of a question.
 const (
-	QuestionAsked    = "asked"
-	QuestionReplied  = "replied"
-	QuestionRejected = "rejected"
-	QuestionExpired  = "expired"
+	Asked    = "asked"
+	Replied  = "replied"
+	Rejected = "rejected"
+	Expired  = "expired"
 )
 
-func updateQuestions(t *tables, e events.Event, body any) error {
+// table is the table of questions while an event changes it.
+type table struct {
+	*store.Table[Question]
+	setWaiting func(session, question string, on bool)
+}
+
+// Update applies an event of a chat. It reports with setWaiting whether the turn of a session waits for an answer.
+func Update(questions *store.Table[Question], setWaiting func(session, question string, on bool), e events.Event,
+	body any) error {
+	t := table{questions, setWaiting}
 	switch b := body.(type) {
 	case events.QuestionAsk:
-		questionsAsked(t, e, b)
+		t.add(e, b)
 	case opencode.QuestionReplied:
-		t.changeQuestions(b.RequestID, func(i int, q *Question) { q.engineReplied(i, e, b) })
+		t.change(b.RequestID, func(i int, q *Question) { q.engineReplied(i, e, b) })
 	case events.QuestionAnswered:
-		return questionAnswered(t, e, b)
+		return t.answer(e, b)
 	case events.QuestionInterrupted:
-		questionsInterrupted(t, b)
+		t.interrupt(b)
 	case events.MessageSubmitted: // which answers interrupted questions
-		t.changeQuestions(b.Resumes, func(_ int, q *Question) { q.EngineReplied = true })
+		t.change(b.Resumes, func(_ int, q *Question) { q.EngineReplied = true })
 	case events.QuestionExpired:
-		t.changeQuestions(b.Question, func(_ int, q *Question) {
+		t.change(b.Question, func(_ int, q *Question) {
 			if !q.EngineReplied {
-				q.Status, q.Reason = QuestionExpired, b.Reason
+				q.Status, q.Reason = Expired, b.Reason
 			}
 		})
 	}
 	return nil
 }
 
-func questionID(engineQuestion string, index int) string {
+func encode(v any) store.JSON { return store.JSON(events.MustEncode(v)) }
+
+func recordID(engineQuestion string, index int) string {
 	return store.RecordID(engineQuestion + "/" + strconv.Itoa(index))
 }
 
-func (t *tables) putQuestion(q Question) {
-	t.questions.Put(q)
-	t.setWaiting(q.Session, q.ID, q.Status == QuestionAsked && !q.Interrupted)
+func (t table) put(q Question) {
+	t.Put(q)
+	t.setWaiting(q.Session, q.ID, q.Status == Asked && !q.Interrupted)
 }
 
-// changeQuestions changes every question of those asked together.
-func (t *tables) changeQuestions(engineQuestion string, change func(int, *Question)) {
+// change changes every question of those asked together.
+func (t table) change(engineQuestion string, fn func(int, *Question)) {
 	for i := 0; ; i++ {
-		q, found := t.questions.Get(questionID(engineQuestion, i))
+		q, found := t.Get(recordID(engineQuestion, i))
 		if !found {
 			return
 		}
-		change(i, &q)
-		t.putQuestion(q)
+		fn(i, &q)
+		t.put(q)
 	}
 }
 
-func questionsAsked(t *tables, e events.Event, b events.QuestionAsk) {
+func (t table) add(e events.Event, b events.QuestionAsk) {
 	for i, asked := range b.Questions {
-		q, found := t.questions.Get(questionID(b.ID, i))
+		q, found := t.Get(recordID(b.ID, i))
 		if found { // seen again after a reconnect
 			continue
 		}
@@ -102,55 +118,55 @@ func questionsAsked(t *tables, e events.Event, b events.QuestionAsk) {
 		}
 		q.EngineQuestion, q.Index, q.Session, q.Chat = b.ID, int64(i), b.SessionID, e.Subject.ID
 		q.EngineMessage, q.Call, q.Request = b.Tool.MessageID, b.Tool.CallID, b.Request()
-		q.Question, q.Header, q.Choices, q.Descriptions = asked.Question, asked.Header, encoded(labels), encoded(descriptions)
-		q.Multiple, q.Custom, q.Reply, q.Status, q.Position = asked.Multiple, asked.Free(), "[]", QuestionAsked, int64(e.Seq)
-		t.putQuestion(q)
+		q.Question, q.Header, q.Choices, q.Descriptions = asked.Question, asked.Header, encode(labels), encode(descriptions)
+		q.Multiple, q.Custom, q.Reply, q.Status, q.Position = asked.Multiple, asked.Free(), "[]", Asked, int64(e.Seq)
+		t.put(q)
 	}
 }
 
-// questionsInterrupted marks questions as interrupted. They can still be answered, unless they were rejected.
-func questionsInterrupted(t *tables, b events.QuestionInterrupted) {
+// interrupt marks questions as interrupted. They can still be answered, unless they were rejected.
+func (t table) interrupt(b events.QuestionInterrupted) {
 	rejected := false
-	t.changeQuestions(b.Question, func(_ int, q *Question) {
+	t.change(b.Question, func(_ int, q *Question) {
 		q.Interrupted = true
-		rejected = rejected || q.Status == QuestionRejected
+		rejected = rejected || q.Status == Rejected
 	})
 	if rejected {
-		t.changeQuestions(b.Question, func(_ int, q *Question) { q.EngineReplied = true })
+		t.change(b.Question, func(_ int, q *Question) { q.EngineReplied = true })
 	}
 }
 
 // engineReplied takes OpenCode's word: the answers it has, or that the question was dismissed, which is also how it is
 // told of a question that expired.
 func (q *Question) engineReplied(i int, e events.Event, b opencode.QuestionReplied) {
-	if q.EngineReplied = true; q.Status == QuestionExpired && b.Answers == nil {
+	if q.EngineReplied = true; q.Status == Expired && b.Answers == nil {
 		return
 	}
 	q.RepliedBy = cmp.Or(q.RepliedBy, e.Actor)
 	if b.Answers == nil {
-		q.Status = QuestionRejected
+		q.Status = Rejected
 		return
 	}
-	q.Status = QuestionReplied
+	q.Status = Replied
 	if i < len(b.Answers) {
-		q.Reply = encoded(b.Answers[i])
+		q.Reply = encode(b.Answers[i])
 	}
 }
 
-// questionAnswered records the first answer of each question. A rejection rejects all questions that were asked
+// answer records the first answer of each question. A rejection rejects all questions that were asked
 // together.
-func questionAnswered(t *tables, e events.Event, b events.QuestionAnswered) error {
-	if _, found := t.questions.Get(questionID(b.Question, b.Index)); !found {
+func (t table) answer(e events.Event, b events.QuestionAnswered) error {
+	if _, found := t.Get(recordID(b.Question, b.Index)); !found {
 		return fmt.Errorf("question %s has no index %d", b.Question, b.Index)
 	}
-	t.changeQuestions(b.Question, func(i int, q *Question) {
+	t.change(b.Question, func(i int, q *Question) {
 		q.EngineReplied = q.EngineReplied || b.Rejected && q.Interrupted
 		switch {
-		case q.Status != QuestionAsked:
+		case q.Status != Asked:
 		case b.Rejected:
-			q.Status, q.RepliedBy = QuestionRejected, e.Actor
+			q.Status, q.RepliedBy = Rejected, e.Actor
 		case i == b.Index:
-			q.Status, q.RepliedBy, q.Reply = QuestionReplied, e.Actor, encoded(b.Answers)
+			q.Status, q.RepliedBy, q.Reply = Replied, e.Actor, encode(b.Answers)
 		}
 	})
 	return nil
@@ -167,8 +183,9 @@ func (q Question) Answers() (answers []string, err error) {
 	return answers, nil
 }
 
-// Questions lists questions in the order they were asked; an empty chat or status does not narrow.
-func (m *Model) Questions(ctx context.Context, chat, status string) ([]Question, error) {
-	return store.List[Question](ctx, m.Model, "questions", "SELECT * FROM questions"+narrowed(chat, status)+
-		" ORDER BY position, idx", dbx.Params{"chat": chat, "status": status})
+// Of lists questions in the order they were asked. An empty chat or status does not narrow the list.
+func Of(ctx context.Context, m *store.Model, chat, status string) ([]Question, error) {
+	by := dbx.Params{"chat": chat, "status": status}
+	return store.List[Question](ctx, m, "questions", "SELECT * FROM questions"+store.Narrowed(by)+
+		" ORDER BY position, idx", by)
 }
