@@ -101,8 +101,8 @@ func (a *Accounts) Check(token string) (Identity, error) {
 // arrival is how long a session that another process opened may take until it is known here.
 const arrival = 2 * time.Second
 
-// Await is Check for a request that may be the first after a login at another node: if SECRETS has the session, it waits
-// until the session and its account are known here too.
+// Await is Check for a request that may be the first after a login at another node: if SECRETS has the session, Await
+// waits until the session and its account are known here too.
 func (a *Accounts) Await(ctx context.Context, token string) (Identity, error) {
 	c, err := a.claims(token)
 	if err != nil {
