@@ -15,7 +15,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 // Engine decides which hosts OpenCode itself reaches through the egress proxy: the hosts of its model providers, the
@@ -136,7 +136,7 @@ func (n *Engine) CheckAddress(ctx context.Context, address string) (policy.Addre
 	if isProvider || n.Private(at) {
 		return at, nil
 	}
-	rules, err := n.Network.Gate.InForce(ctx, record.RuleScope{At: time.Now()})
+	rules, err := n.Network.Gate.InForce(ctx, rulebook.Scope{At: time.Now()})
 	if err != nil {
 		return at, err
 	}

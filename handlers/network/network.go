@@ -24,7 +24,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 // Sandbox lets commands reach hosts through the egress proxy, which asks it about every connection. nil lets none.
@@ -285,6 +285,6 @@ func (x *Execution) identify(ctx context.Context) error {
 	return nil
 }
 
-func (x *Execution) scope() record.RuleScope {
-	return record.RuleScope{Chat: x.chat, Agent: x.agent, Chosen: x.chosen, At: time.Now()}
+func (x *Execution) scope() rulebook.Scope {
+	return rulebook.Scope{Chat: x.chat, Agent: x.agent, Chosen: x.chosen, At: time.Now()}
 }

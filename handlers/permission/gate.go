@@ -24,6 +24,7 @@ import (
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 // Session is an OpenCode session of a chat.
@@ -166,7 +167,7 @@ func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 }
 
 // InForce returns every rule of a scope: stored rules, rules from the command line, and default rules.
-func (g Gate) InForce(ctx context.Context, s record.RuleScope) ([]policy.Rule, error) {
+func (g Gate) InForce(ctx context.Context, s rulebook.Scope) ([]policy.Rule, error) {
 	rules, err := g.Records.Rules(ctx, s)
 	return append(rules, g.Rules...), err
 }

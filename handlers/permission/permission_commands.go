@@ -9,7 +9,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 // ExplainRequest is a query for the explanation of a permission request. Its result is a Why.
@@ -57,5 +57,5 @@ func (g Gate) allowAlways(ctx context.Context, c AllowAlways) (handlers.Accepted
 }
 
 func (g Gate) listRules(ctx context.Context, c ListRules) ([]policy.Rule, error) {
-	return g.InForce(ctx, record.RuleScope{Chat: c.Chat, Agent: c.Agent, At: time.Now(), Seq: c.Seq})
+	return g.InForce(ctx, rulebook.Scope{Chat: c.Chat, Agent: c.Agent, At: time.Now(), Seq: c.Seq})
 }

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 // Why explains a permission request: its content, the verdict of the policy, the decision, and the executions that
@@ -145,7 +145,7 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 
 // scope returns the scope in which the policy evaluated a request. It returns the current scope if the policy has not
 // evaluated it.
-func (r Request) scope(chat string, by caller) record.RuleScope {
+func (r Request) scope(chat string, by caller) rulebook.Scope {
 	s := by.scope(chat)
 	if r.Outcome.Decided != nil && r.Outcome.By == events.ActorPolicy {
 		s.Seq, s.At = r.Outcome.Seq, r.Outcome.At

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 const (
@@ -24,9 +25,9 @@ func (h *Records) Agent(ctx context.Context, id string) (a Agent, err error) {
 	if id == "" {
 		return a, nil
 	}
-	fields, found, err := one[struct{ Name, Prompt, Model string }](ctx, h, aiAgents, id)
+	fields, found, err := one[struct{ Name, Prompt, Model string }](ctx, h, rulebook.Agents, id)
 	if err == nil && !found {
-		err = h.collection(ctx, aiAgents).Read(ctx, h.Log, func(s *collection) error {
+		err = h.collection(ctx, rulebook.Agents).Read(ctx, h.Log, func(s *collection) error {
 			if s.records[id].deleted {
 				return handlers.Refuse(handlers.Conflict, "The agent of this chat was deleted. Choose another agent, or none.")
 			}

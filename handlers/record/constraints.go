@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 // constraints are what every saved record of a collection obeys.
@@ -23,17 +24,17 @@ type constraints struct {
 
 // constraintsOf are the constraints by collection. Other collections have none.
 var constraintsOf = map[string]constraints{
-	aiAgents:               {unique: []string{"name"}},
-	toolPermissions:        {unique: []string{"agent", "tool", "pattern", "chat"}, complete: completeToolPermission},
-	whitelistActions:       {complete: completeWhitelistAction},
-	whitelistTargets:       {complete: completeWhitelistTarget},
-	BudgetCollection:       {unique: []string{"name"}, complete: completeBudget},
-	"proposals":            {complete: completeProposal},
-	"sops":                 {unique: []string{"name"}, complete: completeSOP},
-	"mcp_servers":          {complete: completeMCPServer},
-	"notification_rules":   {unique: []string{"user"}, upsert: true},
-	DeviceCollection:       {unique: []string{"user", "push_token"}, upsert: true},
-	ProviderKeysCollection: {unique: []string{"provider_id", "user"}, upsert: true, complete: completeProviderKey},
+	rulebook.Agents:           {unique: []string{"name"}},
+	rulebook.ToolPermissions:  {unique: []string{"agent", "tool", "pattern", "chat"}, complete: completeToolPermission},
+	rulebook.WhitelistActions: {complete: completeWhitelistAction},
+	rulebook.WhitelistTargets: {complete: completeWhitelistTarget},
+	BudgetCollection:          {unique: []string{"name"}, complete: completeBudget},
+	"proposals":               {complete: completeProposal},
+	"sops":                    {unique: []string{"name"}, complete: completeSOP},
+	"mcp_servers":             {complete: completeMCPServer},
+	"notification_rules":      {unique: []string{"user"}, upsert: true},
+	DeviceCollection:          {unique: []string{"user", "push_token"}, upsert: true},
+	ProviderKeysCollection:    {unique: []string{"provider_id", "user"}, upsert: true, complete: completeProviderKey},
 	// among all accounts: a key identifies one
 	SSHKeyCollection: {unique: []string{"fingerprint"}, complete: completeSSHKey},
 	modelSelections:  {unique: []string{"user", "chat"}, upsert: true},
@@ -168,7 +169,7 @@ func completeToolPermission(c change) error {
 		return invalid("chat", "Only administrators move a rule to another chat.")
 	}
 	if c.changes("expires_at") {
-		if at, err := parseDate(c.text("expires_at")); err != nil || !at.IsZero() && !at.After(time.Now()) {
+		if at, err := rulebook.ParseDate(c.text("expires_at")); err != nil || !at.IsZero() && !at.After(time.Now()) {
 			return invalid("expires_at", "Must be in the future.")
 		}
 	}

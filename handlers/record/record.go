@@ -16,12 +16,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 // Records carries out the commands on configuration records, and reads them. The zero value but for Log is ready. It
@@ -30,9 +32,9 @@ type Records struct {
 	Log        *log.Log
 	Configured func() string // returns the model of chats without a selection; nil when there is no OpenCode
 
-	collections handlers.Folds[*collection] // by name
-	rules       handlers.Folds[*rulebook]   // one
-	keys        sync.Mutex                  // held while ProviderKeys changes a record and its values
+	collections handlers.Folds[*collection]    // by name
+	rules       handlers.Folds[*rulebook.Book] // one
+	keys        sync.Mutex                     // held while ProviderKeys changes a record and its values
 }
 
 // Commands are the commands on configuration records that can be given over NATS.
@@ -174,7 +176,7 @@ func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err 
 	if err != nil {
 		return "", 0, err
 	}
-	if _, given := set["active"]; c.New && !given && slices.Contains(ruleCollections, c.Collection) {
+	if _, given := set["active"]; c.New && !given && slices.Contains(rulebook.Collections, c.Collection) {
 		set["active"] = json.RawMessage("true") // a rule that its author believes to be in force must be
 	}
 	seq, err = h.collection(ctx, c.Collection).CarryOut(ctx, h.Log, c.Command,
@@ -373,4 +375,12 @@ func canonical(v json.RawMessage) []byte {
 		return v
 	}
 	return b
+}
+
+// FormatTime returns a time as records hold it, "" for the zero time.
+func FormatTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(events.TimeFormat)
 }

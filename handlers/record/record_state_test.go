@@ -2,11 +2,9 @@ package record
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 
@@ -17,23 +15,6 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/handlerstest"
 )
-
-// The newest version of a rule may have denied, asked or been paused.
-func TestARuleThatIsLostAllowsNothingAndAsks(t *testing.T) {
-	is := is.New(t)
-	b := newRulebook()
-	e, err := events.NewConfig(toolPermissions, "r1", events.ActorSystem,
-		events.Saved{Fields: json.RawMessage(`{"tool":"bash","pattern":"make*","action":"allow","active":true}`)})
-	is.NoErr(err)
-	e.Seq = 1
-	b.Apply(e)
-	is.Equal(len(b.inForce(RuleScope{At: time.Now()})), 1)
-	e.Seq = 2
-	b.Apply(e.WithoutBody(nil, errors.New("no such blob")))
-	rules := b.inForce(RuleScope{At: time.Now()})
-	is.Equal(len(rules), 1)
-	is.Equal(rules[0].String(), "ask *: *")
-}
 
 func TestSaveRecord(t *testing.T) {
 	a := saved("a", `{"name":"ls","n":1,"tool":"bash"}`)

@@ -9,6 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 // A rule of the policy and what it says, for those who know the policy by its handlers alone.
@@ -31,6 +32,52 @@ func CheckRule(r Rule) error {
 	return handlers.RefuseField(handlers.Invalid, field, "%v", err)
 }
 
+// Rules returns the stored rules that are in force in a scope, oldest first.
+func (h *Records) Rules(ctx context.Context, s rulebook.Scope) (rules []policy.Rule, err error) {
+	if s.Seq == 0 {
+		err = h.withRules(ctx, func(b *rulebook.Book) { rules = b.InForce(s) })
+		return rules, err
+	}
+	b := rulebook.New()
+	for _, filter := range rulebook.Filters() {
+		_, err := h.Log.Fold(ctx, filter, 0, func(e events.Event) error {
+			if e.Seq > s.Seq {
+				return events.ErrStop
+			}
+			b.Apply(e)
+			return nil
+		})
+		if err != nil && !errors.Is(err, events.ErrStop) {
+			return nil, err
+		}
+	}
+	return b.InForce(s), nil
+}
+
+// HasRules reports whether there is a rule for a permission type, in force or not.
+func (h *Records) HasRules(ctx context.Context, permission string) (found bool, err error) {
+	err = h.withRules(ctx, func(b *rulebook.Book) { found = b.Has(permission) })
+	return found, err
+}
+
+// RuleChange returns what an event of the configuration changed about the rules. The change is zero for an event that
+// is about no rule.
+func (h *Records) RuleChange(ctx context.Context, e events.Event) (c rulebook.Change, err error) {
+	if !rulebook.Concerns(e.Subject.Collection) {
+		return c, nil
+	}
+	err = h.withRules(ctx, func(b *rulebook.Book) { c = b.Change(e) })
+	return c, err
+}
+
+// withRules calls fn with the rules as they are now.
+func (h *Records) withRules(ctx context.Context, fn func(*rulebook.Book)) error {
+	f := h.rules.Get(ctx, "", func() *handlers.Fold[*rulebook.Book] {
+		return handlers.NewFold(rulebook.New(), rulebook.Filters()...)
+	})
+	return f.Read(ctx, h.Log, func(b *rulebook.Book) error { fn(b); return nil })
+}
+
 // AllowRule is a rule that allows something from now on, and for whom.
 type AllowRule struct {
 	handlers.Command
@@ -46,36 +93,29 @@ type AllowRule struct {
 func (h *Records) AllowRule(ctx context.Context, c AllowRule) (rule string, err error) {
 	set := map[string]any{"active": true, "expires_at": c.Expires,
 		"author": strings.TrimPrefix(c.Actor, events.UserActor("")), "note": c.Note}
-	record, isNew, lasts := "", true, false
-	err = h.withRulebook(ctx, func(b *rulebook) {
-		for id, k := range b.rules {
-			if k.rule.Permission != c.Rule.Permission || k.rule.Pattern != c.Rule.Pattern || k.rule.Action != policy.Allow ||
-				k.chat != c.Chat || k.agent != c.Agent {
-				continue
-			}
-			until, _ := parseDate(c.Expires)
-			record, isNew = id, false
-			lasts = k.active && k.broken == nil && (k.expires.IsZero() || c.Expires != "" && !k.expires.Before(until))
-		}
+	record, lasts := "", false
+	err = h.withRules(ctx, func(b *rulebook.Book) {
+		record, lasts = b.Allowing(c.Rule, c.Chat, c.Agent, c.Expires)
 	})
 	if err != nil || lasts {
-		return toolPermissions + "/" + record, err
+		return rulebook.ToolPermissions + "/" + record, err
 	}
+	isNew := record == ""
 	if isNew {
 		maps.Copy(set, map[string]any{"agent": c.Agent, "chat": c.Chat, "tool": c.Rule.Permission, "pattern": c.Rule.Pattern,
 			"action": string(policy.Allow)})
 	}
 	record, _, err = h.Save(ctx, Save{
-		Command: c.Command, Collection: toolPermissions, Record: record, Set: mustFields(set), New: isNew,
+		Command: c.Command, Collection: rulebook.ToolPermissions, Record: record, Set: mustFields(set), New: isNew,
 	})
-	return toolPermissions + "/" + record, err
+	return rulebook.ToolPermissions + "/" + record, err
 }
 
 // SavedRule returns the id of the rule that a command has stored, and its sequence: 0 if the command stored none.
 func (h *Records) SavedRule(ctx context.Context, command string) (rule string, seq uint64, err error) {
-	err = h.collection(ctx, toolPermissions).Read(ctx, h.Log, func(s *collection) error {
+	err = h.collection(ctx, rulebook.ToolPermissions).Read(ctx, h.Log, func(s *collection) error {
 		if saved, ok := s.saved[command]; ok {
-			rule, seq = toolPermissions+"/"+saved.record, saved.seq
+			rule, seq = rulebook.ToolPermissions+"/"+saved.record, saved.seq
 		}
 		return nil
 	})
@@ -84,13 +124,7 @@ func (h *Records) SavedRule(ctx context.Context, command string) (rule string, s
 
 // AgentNamed returns the id of the record of an agent.
 func (h *Records) AgentNamed(ctx context.Context, name string) (record string, err error) {
-	err = h.withRulebook(ctx, func(b *rulebook) {
-		for id, agent := range b.agents {
-			if agent.name == name && name != "" && !agent.deleted {
-				record = id
-			}
-		}
-	})
+	err = h.withRules(ctx, func(b *rulebook.Book) { record = b.AgentNamed(name) })
 	if err == nil && record == "" {
 		err = handlers.RefuseField(handlers.Invalid, "scope", "scope: no agent of the name %q is kept", name)
 	}

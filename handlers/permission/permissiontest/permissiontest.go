@@ -27,6 +27,7 @@ import (
 	"pocketcoder/handlers/permission/dryrun"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/rulebook"
 	"pocketcoder/projections"
 	"pocketcoder/projections/queries"
 )
@@ -271,7 +272,7 @@ func (g *RunningGate) Referrals(permission string) (found []events.PermissionRef
 }
 
 // InForce is how a person would write the rules of a scope.
-func InForce(t testing.TB, h *Handlers, s record.RuleScope) (rules []string) {
+func InForce(t testing.TB, h *Handlers, s rulebook.Scope) (rules []string) {
 	t.Helper()
 	found, err := h.Records.Rules(t.Context(), s)
 	is.New(t).NoErr(err)

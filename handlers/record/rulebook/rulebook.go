@@ -1,8 +1,13 @@
-package record
+// Package rulebook folds the rules that are stored as records, and the agents that they are for, from the log.
+//
+// Promises: a rule that cannot be read allows nothing, and asks where it would have denied or asked. A rule names its
+// record and the event that made it so.
+//
+// It must not know how a record is saved, or what a rule decides about a request.
+package rulebook
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,12 +16,11 @@ import (
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 )
 
-// RuleScope says whose rules are wanted, and as of when.
-type RuleScope struct {
+// Scope says whose rules are wanted, and as of when.
+type Scope struct {
 	Chat string
 	// name of the session's agent; empty when it is not known: then no rule that is for one allows anything
 	Agent string
@@ -27,87 +31,32 @@ type RuleScope struct {
 	Seq    uint64    // the rules as they were after this event; 0 is now
 }
 
-// Rules gives the rules people keep that are in force in a scope, oldest first. Each names its record and the event
-// that made it so. One that cannot be read allows nothing, and asks where it would have denied or asked.
-func (h *Records) Rules(ctx context.Context, s RuleScope) ([]policy.Rule, error) {
-	if s.Seq != 0 {
-		book := newRulebook()
-		for _, filter := range ruleFilters() {
-			_, err := h.Log.Fold(ctx, filter, 0, func(e events.Event) error {
-				if e.Seq > s.Seq {
-					return events.ErrStop
-				}
-				book.Apply(e)
-				return nil
-			})
-			if err != nil && !errors.Is(err, events.ErrStop) {
-				return nil, err
-			}
-		}
-		return book.inForce(s), nil
-	}
-	var rules []policy.Rule
-	err := h.withRulebook(ctx, func(b *rulebook) { rules = b.inForce(s) })
-	return rules, err
-}
-
-// HasRules reports whether there is a rule for a permission type, in force or not.
-func (h *Records) HasRules(ctx context.Context, permission string) (found bool, err error) {
-	err = h.withRulebook(ctx, func(b *rulebook) {
-		for _, k := range b.rules {
-			found = found || k.rule.Permission == permission
-		}
-		for _, a := range b.actions {
-			found = found || a.rule.Permission == permission
-		}
-	})
-	return found, err
-}
-
-// RuleChange is what an event changed about the rules.
-type RuleChange struct {
-	Newest bool  // the event is the newest of all that change rules
-	Broken error // why the record that the event changed is not in force as it stands; nil when it is
-}
-
-// RuleChange returns what an event of the configuration changed about the rules. The change is zero for an event that
-// is about no rule.
-func (h *Records) RuleChange(ctx context.Context, e events.Event) (c RuleChange, err error) {
-	if e.Subject.Collection != aiAgents && !slices.Contains(ruleCollections, e.Subject.Collection) {
-		return c, nil
-	}
-	err = h.withRulebook(ctx, func(b *rulebook) { c = RuleChange{e.Seq == b.last, b.broken(e.Subject, e.Seq)} })
-	return c, err
-}
-
-// withRulebook calls fn with the rules as they are now.
-func (h *Records) withRulebook(ctx context.Context, fn func(*rulebook)) error {
-	f := h.rules.Get(ctx, "", func() *handlers.Fold[*rulebook] {
-		return handlers.NewFold(newRulebook(), ruleFilters()...)
-	})
-	return f.Read(ctx, h.Log, func(b *rulebook) error { fn(b); return nil })
-}
-
 // The collections that hold rules, and the agents they name.
 const (
-	toolPermissions  = "tool_permissions"
-	whitelistActions = "whitelist_actions"
-	whitelistTargets = "whitelist_targets"
-	aiAgents         = "ai_agents"
+	ToolPermissions  = "tool_permissions"
+	WhitelistActions = "whitelist_actions"
+	WhitelistTargets = "whitelist_targets"
+	Agents           = "ai_agents"
 )
 
-// ruleCollections are those whose records are active unless they say otherwise.
-var ruleCollections = []string{toolPermissions, whitelistActions, whitelistTargets}
+// Collections are those whose records are active unless they say otherwise.
+var Collections = []string{ToolPermissions, WhitelistActions, WhitelistTargets}
 
-func ruleFilters() (filters []string) {
-	for _, collection := range append([]string{aiAgents}, ruleCollections...) {
+// Concerns reports whether the events of a collection change rules, or whom they are for.
+func Concerns(collection string) bool {
+	return collection == Agents || slices.Contains(Collections, collection)
+}
+
+// Filters returns the filters of the events that a Book applies.
+func Filters() (filters []string) {
+	for _, collection := range append([]string{Agents}, Collections...) {
 		filters = append(filters, events.ConfigSubject(collection, "*", "*"))
 	}
 	return filters
 }
 
-// rulebook is every rule people keep.
-type rulebook struct {
+// Book holds every stored rule.
+type Book struct {
 	rules   map[string]storedRule // of tool_permissions
 	actions map[string]whitelistAction
 	targets map[string]whitelistTarget // active ones
@@ -145,12 +94,12 @@ type agentState struct {
 	deleted bool
 }
 
-func newRulebook() *rulebook {
-	return &rulebook{map[string]storedRule{}, map[string]whitelistAction{}, map[string]whitelistTarget{},
+func New() *Book {
+	return &Book{map[string]storedRule{}, map[string]whitelistAction{}, map[string]whitelistTarget{},
 		map[string]agentState{}, 0}
 }
 
-func (b *rulebook) Apply(e events.Event) {
+func (b *Book) Apply(e events.Event) {
 	d, err := events.Decode(e)
 	if err != nil && e.Malformed == nil {
 		return
@@ -163,17 +112,17 @@ func (b *rulebook) Apply(e events.Event) {
 	}
 	saved, ok := d.(events.Saved)
 	switch e.Subject.Collection {
-	case toolPermissions:
+	case ToolPermissions:
 		delete(b.rules, record)
 		if ok {
 			b.rules[record] = readRule(record, e.Seq, saved.Fields)
 		}
-	case whitelistActions:
+	case WhitelistActions:
 		delete(b.actions, record)
 		if ok {
 			b.actions[record] = readAction(record, e.Seq, saved.Fields)
 		}
-	case whitelistTargets:
+	case WhitelistTargets:
 		delete(b.targets, record)
 		var t struct {
 			Pattern string
@@ -182,7 +131,7 @@ func (b *rulebook) Apply(e events.Event) {
 		if ok && json.Unmarshal(saved.Fields, &t) == nil && t.Active {
 			b.targets[record] = whitelistTarget{t.Pattern, e.Seq}
 		}
-	case aiAgents:
+	case Agents:
 		a := struct{ Name string }{b.agents[record].name}
 		if !ok || json.Unmarshal(saved.Fields, &a) == nil {
 			b.agents[record] = agentState{a.Name, !ok}
@@ -192,16 +141,16 @@ func (b *rulebook) Apply(e events.Event) {
 
 // lose replaces a record whose newest version cannot be read. A rule may have denied or asked, so it asks about
 // everything.
-func (b *rulebook) lose(e events.Event) {
+func (b *Book) lose(e events.Event) {
 	record := e.Subject.ID
 	switch e.Subject.Collection {
-	case toolPermissions:
+	case ToolPermissions:
 		k := readRule(record, e.Seq, nil)
 		k.active, k.broken = true, e.Malformed
 		b.rules[record] = k
-	case whitelistActions:
+	case WhitelistActions:
 		delete(b.actions, record)
-	case whitelistTargets:
+	case WhitelistTargets:
 		delete(b.targets, record)
 	}
 }
@@ -213,9 +162,9 @@ func readRule(record string, seq uint64, body json.RawMessage) storedRule {
 		Active                             bool
 		Expires                            string `json:"expires_at"`
 	}
-	k := storedRule{rule: policy.Rule{ID: toolPermissions + "/" + record, Version: seq}}
+	k := storedRule{rule: policy.Rule{ID: ToolPermissions + "/" + record, Version: seq}}
 	if k.broken = json.Unmarshal(body, &r); k.broken == nil {
-		k.expires, k.broken = parseDate(r.Expires)
+		k.expires, k.broken = ParseDate(r.Expires)
 	}
 	k.agent, k.chat, k.active = r.Agent, r.Chat, r.Active
 	k.rule.Permission, k.rule.Pattern, k.rule.Action = r.Tool, r.Pattern, policy.Action(r.Action)
@@ -248,7 +197,7 @@ func readAction(record string, seq uint64, body json.RawMessage) whitelistAction
 	}
 	a := whitelistAction{broken: json.Unmarshal(body, &r), active: r.Active}
 	a.rule = policy.Rule{Permission: r.Permission, Pattern: r.Value, Action: policy.Allow,
-		ID: whitelistActions + "/" + record, Version: seq}
+		ID: WhitelistActions + "/" + record, Version: seq}
 	switch {
 	case a.broken != nil || r.Value == "":
 	case r.Kind == "strict" && strings.Contains(r.Value, "*"):
@@ -259,16 +208,8 @@ func readAction(record string, seq uint64, body json.RawMessage) whitelistAction
 	return a
 }
 
-// FormatTime returns a time as records hold it, "" for the zero time.
-func FormatTime(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(events.TimeFormat)
-}
-
-// parseDate reads a date of a record, or one that a client wrote in RFC 3339.
-func parseDate(s string) (time.Time, error) {
+// ParseDate reads a date of a record, or one that a client wrote in RFC 3339.
+func ParseDate(s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
@@ -278,8 +219,8 @@ func parseDate(s string) (time.Time, error) {
 	return time.Parse(time.RFC3339, s)
 }
 
-// inForce gives the rules of a scope by version.
-func (b *rulebook) inForce(s RuleScope) []policy.Rule {
+// InForce returns the rules of a scope that are in force, oldest first.
+func (b *Book) InForce(s Scope) []policy.Rule {
 	var rules []policy.Rule
 	for _, k := range b.rules {
 		if b.applies(k, s) {
@@ -297,7 +238,7 @@ func (b *rulebook) inForce(s RuleScope) []policy.Rule {
 	return rules
 }
 
-func (b *rulebook) applies(k storedRule, s RuleScope) bool {
+func (b *Book) applies(k storedRule, s Scope) bool {
 	allows := k.rule.Action == policy.Allow
 	switch {
 	case !k.active || k.broken != nil && allows:
@@ -317,7 +258,7 @@ func (b *rulebook) applies(k storedRule, s RuleScope) bool {
 }
 
 // allowed gives the rules an action of the whitelist stands for.
-func (b *rulebook) allowed(action policy.Rule) (rules []policy.Rule) {
+func (b *Book) allowed(action policy.Rule) (rules []policy.Rule) {
 	if action.Pattern != "" {
 		return []policy.Rule{action}
 	}
@@ -331,13 +272,60 @@ func (b *rulebook) allowed(action policy.Rule) (rules []policy.Rule) {
 	return rules
 }
 
+// Has reports whether there is a rule for a permission type, in force or not.
+func (b *Book) Has(permission string) (found bool) {
+	for _, k := range b.rules {
+		found = found || k.rule.Permission == permission
+	}
+	for _, a := range b.actions {
+		found = found || a.rule.Permission == permission
+	}
+	return found
+}
+
+// Change is what an event changed about the rules.
+type Change struct {
+	Newest bool  // the event is the newest of all that change rules
+	Broken error // why the record that the event changed is not in force as it stands; nil when it is
+}
+
+// Change returns what an event changed about the rules.
+func (b *Book) Change(e events.Event) Change {
+	return Change{e.Seq == b.last, b.broken(e.Subject, e.Seq)}
+}
+
 // broken says why the record that an event changed is not in force as it stands.
-func (b *rulebook) broken(s events.Subject, seq uint64) error {
+func (b *Book) broken(s events.Subject, seq uint64) error {
 	switch k, a := b.rules[s.ID], b.actions[s.ID]; {
-	case s.Collection == toolPermissions && k.rule.Version == seq:
+	case s.Collection == ToolPermissions && k.rule.Version == seq:
 		return k.broken
-	case s.Collection == whitelistActions && a.rule.Version == seq:
+	case s.Collection == WhitelistActions && a.rule.Version == seq:
 		return a.broken
 	}
 	return nil
+}
+
+// Allowing returns the record of the rule that allows the same as r for the same chat and agent, "" if there is none,
+// and whether it is in force at least until a date of a record.
+func (b *Book) Allowing(r policy.Rule, chat, agent, expires string) (record string, lasts bool) {
+	for id, k := range b.rules {
+		if k.rule.Permission != r.Permission || k.rule.Pattern != r.Pattern || k.rule.Action != policy.Allow ||
+			k.chat != chat || k.agent != agent {
+			continue
+		}
+		until, _ := ParseDate(expires)
+		record = id
+		lasts = k.active && k.broken == nil && (k.expires.IsZero() || expires != "" && !k.expires.Before(until))
+	}
+	return record, lasts
+}
+
+// AgentNamed returns the record of the agent with a name, "" if there is none.
+func (b *Book) AgentNamed(name string) (record string) {
+	for id, agent := range b.agents {
+		if agent.name == name && name != "" && !agent.deleted {
+			record = id
+		}
+	}
+	return record
 }

@@ -1,17 +1,14 @@
-package record_test
+package rulebook_test
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/matryer/is"
 
-	"pocketcoder/handlers"
-	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 func TestRulesAreForTheirChatAgentAndTime(t *testing.T) {
@@ -36,14 +33,14 @@ func TestRulesAreForTheirChatAgentAndTime(t *testing.T) {
 		return at
 	}
 	for name, c := range map[string]struct {
-		scope record.RuleScope
+		scope rulebook.Scope
 		has   map[string]bool
 	}{
-		"in the chat":           {record.RuleScope{Chat: "c1", Agent: "build", At: at("2026-01-02T02:59:59.999Z")}, map[string]bool{"all": true, "chat": true, "agent": true, "deny noagent": true, "hour": true}},
-		"in another, too late":  {record.RuleScope{Chat: "c2", Agent: "build", At: at("2026-01-02T03:00:00Z")}, map[string]bool{"all": true, "agent": true, "deny noagent": true}},
-		"of another agent":      {record.RuleScope{Chat: "c2", Agent: "plan", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true}},
-		"of a subagent":         {record.RuleScope{Chat: "c2", Agent: "general", Chosen: "a1", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true, "deny noagent": true}},
-		"of nobody knows which": {record.RuleScope{Chat: "c2", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true, "deny noagent": true}},
+		"in the chat":           {rulebook.Scope{Chat: "c1", Agent: "build", At: at("2026-01-02T02:59:59.999Z")}, map[string]bool{"all": true, "chat": true, "agent": true, "deny noagent": true, "hour": true}},
+		"in another, too late":  {rulebook.Scope{Chat: "c2", Agent: "build", At: at("2026-01-02T03:00:00Z")}, map[string]bool{"all": true, "agent": true, "deny noagent": true}},
+		"of another agent":      {rulebook.Scope{Chat: "c2", Agent: "plan", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true}},
+		"of a subagent":         {rulebook.Scope{Chat: "c2", Agent: "general", Chosen: "a1", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true, "deny noagent": true}},
+		"of nobody knows which": {rulebook.Scope{Chat: "c2", At: at("2027-01-02T03:00:00Z")}, map[string]bool{"all": true, "deny noagent": true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -62,7 +59,7 @@ func TestRulesAreForTheirChatAgentAndTime(t *testing.T) {
 	}
 	// what was allowed it nobody is allowed any more; what was denied stays so
 	permissiontest.DeleteRecord(t, h, "ai_agents", "a1")
-	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{Agent: "build", At: time.Now()})), 2)
+	is.Equal(len(permissiontest.InForce(t, h, rulebook.Scope{Agent: "build", At: time.Now()})), 2)
 }
 
 func TestRuleNamesItsRecordAndVersionThenAsNow(t *testing.T) {
@@ -73,20 +70,20 @@ func TestRuleNamesItsRecordAndVersionThenAsNow(t *testing.T) {
 		`{"tool":"bash","pattern":"make","action":"allow","active":true}`)
 	two := permissiontest.SaveRecord(t, h, "tool_permissions", "r1",
 		`{"tool":"bash","pattern":"make test","action":"allow","active":true}`)
-	rules, err := h.Records.Rules(t.Context(), record.RuleScope{At: time.Now()})
+	rules, err := h.Records.Rules(t.Context(), rulebook.Scope{At: time.Now()})
 	is.NoErr(err)
 	is.Equal(rules, []policy.Rule{{Permission: "bash", Pattern: "make test", Action: policy.Allow,
 		ID: "tool_permissions/r1", Version: two}})
 	permissiontest.DeleteRecord(t, h, "tool_permissions", "r1")
-	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{At: time.Now()})), 0)
-	rules, err = h.Records.Rules(t.Context(), record.RuleScope{At: time.Now(), Seq: one}) // as it was
+	is.Equal(len(permissiontest.InForce(t, h, rulebook.Scope{At: time.Now()})), 0)
+	rules, err = h.Records.Rules(t.Context(), rulebook.Scope{At: time.Now(), Seq: one}) // as it was
 	is.NoErr(err)
 	is.Equal(rules, []policy.Rule{{Permission: "bash", Pattern: "make", Action: policy.Allow, ID: "tool_permissions/r1",
 		Version: one}})
-	rules, err = h.Records.Rules(t.Context(), record.RuleScope{At: time.Now(), Seq: two})
+	rules, err = h.Records.Rules(t.Context(), rulebook.Scope{At: time.Now(), Seq: two})
 	is.NoErr(err)
 	is.Equal(rules[0].Pattern, "make test")
-	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{At: time.Now(), Seq: one - 1})), 0)
+	is.Equal(len(permissiontest.InForce(t, h, rulebook.Scope{At: time.Now(), Seq: one - 1})), 0)
 }
 
 func TestWhitelistIsVerbsAndNouns(t *testing.T) {
@@ -103,16 +100,16 @@ func TestWhitelistIsVerbsAndNouns(t *testing.T) {
 	permissiontest.SaveRecord(t, h, "whitelist_actions", "a4", `{"permission":"write","active":true}`)
 	permissiontest.SaveRecord(t, h, "whitelist_actions", "a5", `{"permission":"edit","active":false}`)
 	// without a noun a verb allows nothing
-	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), []string{"bash: make", "bash: git log*"})
+	is.Equal(permissiontest.InForce(t, h, rulebook.Scope{}), []string{"bash: make", "bash: git log*"})
 	noun := permissiontest.SaveRecord(t, h, "whitelist_targets", "t1", `{"name":"docs","pattern":"docs/**","active":true}`)
 	permissiontest.SaveRecord(t, h, "whitelist_targets", "t2", `{"name":"src","pattern":"src/**","active":false}`)
-	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), []string{"bash: make", "bash: git log*", "write: docs/**"})
-	rules, err := h.Records.Rules(t.Context(), record.RuleScope{})
+	is.Equal(permissiontest.InForce(t, h, rulebook.Scope{}), []string{"bash: make", "bash: git log*", "write: docs/**"})
+	rules, err := h.Records.Rules(t.Context(), rulebook.Scope{})
 	is.NoErr(err)
 	is.Equal(rules[2].ID, "whitelist_actions/a4")
 	is.Equal(rules[2].Version, noun) // it is so since then
 	permissiontest.DeleteRecord(t, h, "whitelist_targets", "t1")
-	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{})), 2)
+	is.Equal(len(permissiontest.InForce(t, h, rulebook.Scope{})), 2)
 }
 
 // A rule that somebody wrote past the checks never allows more than one that can be read.
@@ -128,47 +125,14 @@ func TestRuleThatCannotBeReadAllowsNothing(t *testing.T) {
 	} {
 		permissiontest.SaveRecord(t, h, "tool_permissions", id, fields)
 	}
-	is.Equal(len(permissiontest.InForce(t, h, record.RuleScope{At: time.Now()})), 0)
+	is.Equal(len(permissiontest.InForce(t, h, rulebook.Scope{At: time.Now()})), 0)
 	permissiontest.SaveRecord(t, h, "tool_permissions", "r5", `{"tool":"bash","pattern":"","action":"deny","active":true}`)
 	permissiontest.SaveRecord(t, h, "tool_permissions", "r6",
 		`{"tool":"bash","pattern":"make","action":"never","active":true}`)
-	rules, err := h.Records.Rules(t.Context(), record.RuleScope{At: time.Now()})
+	rules, err := h.Records.Rules(t.Context(), rulebook.Scope{At: time.Now()})
 	is.NoErr(err)
 	for _, r := range rules { // what would have narrowed asks
 		is.Equal([]string{r.Permission, r.Pattern, string(r.Action)}, []string{"bash", "*", "ask"})
 	}
 	is.Equal(len(rules), 2)
-}
-
-func TestRuleIsActiveUnlessItsAuthorSaysOtherwise(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	h := permissiontest.Open(t)
-	save := func(collection, fields string) string {
-		var set map[string]json.RawMessage
-		is.NoErr(json.Unmarshal([]byte(fields), &set))
-		id, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
-			Collection: collection, New: true, Set: set})
-		is.NoErr(err)
-		return id
-	}
-	save("tool_permissions", `{"tool":"bash","pattern":"rm*","action":"deny"}`)
-	save("tool_permissions", `{"tool":"bash","pattern":"make*","action":"allow"}`)
-	save("whitelist_actions", `{"permission":"write"}`)
-	save("whitelist_targets", `{"name":"docs","pattern":"docs/**"}`)
-	id := save("tool_permissions", `{"tool":"bash","pattern":"paused*","action":"allow","active":false}`)
-	want := []string{"deny bash: rm*", "bash: make*", "write: docs/**"}
-	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), want)
-
-	change := func(fields string) {
-		var set map[string]json.RawMessage
-		is.NoErr(json.Unmarshal([]byte(fields), &set))
-		_, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
-			Collection: "tool_permissions", Record: id, Set: set})
-		is.NoErr(err)
-	}
-	change(`{"note":"still paused"}`)
-	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), want)
-	change(`{"active":true}`)
-	is.Equal(permissiontest.InForce(t, h, record.RuleScope{}), append(want, "bash: paused*"))
 }
