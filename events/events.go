@@ -16,6 +16,8 @@
 //	question    opencode.question.asked, question.interrupted, then question.answered or question.expired
 //	execution   exec.refused; or exec.requested, exec.started, exec.connected, exec.signalled, exec.finished, exec.changed
 //	effect      abort.requested, revert.requested or fork.requested, then effect.done or effect.failed
+//	worker      created with a parent, and message.submitted with a sender. Then worker.finished for each delegated message,
+//	            or worker.silent before; and in the parent message.submitted with the results
 //	notice      notification.queued, then notification.sent or notification.failed: also about an account or a record
 //	account     account.created, account.updated, password.changed, deleted; session.opened, session.refreshed, session.closed;
 //	            login.failed, also about no account; chat.seen (up to which event the account has seen a chat)
@@ -52,6 +54,8 @@ type ChatCreated struct {
 	Description string `json:"description,omitempty"`
 	Archived    bool   `json:"archived,omitempty"`
 	Tags        string `json:"tags,omitempty"`
+
+	Parent *Parent `json:"parent,omitempty"` // of a worker
 }
 
 // ChatUpdated changes fields of a chat. A nil field does not change.
@@ -91,7 +95,19 @@ type MessageSubmitted struct {
 	Resumes string `json:"resumes,omitempty"`
 
 	Delivery string `json:"delivery,omitempty"` // DeliverySteer; empty for DeliveryQueue
+
+	// chat whose assistant wrote it; empty for a person, and for PocketCoder itself. From its parent, it is work that is
+	// delegated to a worker
+	Sender string `json:"sender,omitempty"`
+
+	// In the parent of workers: the delegated messages whose results it carries (role system in the chat), and those of
+	// whose workers it says that they are silent.
+	Results []string `json:"results,omitempty"`
+	Silent  []string `json:"silent,omitempty"`
 }
+
+// IsReport reports whether PocketCoder wrote the message to report on workers.
+func (d MessageSubmitted) IsReport() bool { return len(d.Results)+len(d.Silent) > 0 }
 
 // Values of a message's delivery.
 const (
@@ -260,6 +276,7 @@ var catalogue = kinds(
 	AccountCreated{}, AccountUpdated{}, PasswordChanged{},
 	SessionOpened{}, SessionRefreshed{}, SessionClosed{}, LoginFailed{}, ChatSeen{},
 	NotificationQueued{}, NotificationSent{}, NotificationFailed{},
+	WorkerFinished{}, WorkerSilent{},
 )
 
 func kinds(data ...Data) map[string]reflect.Type {

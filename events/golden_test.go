@@ -41,10 +41,13 @@ func golden(t *testing.T, name, got string) {
 // filled is one value of each kind with every field set.
 var filled = []Data{
 	ChatCreated{Title: "Fix <the> \"build\" & more", User: "u1", Engine: "local", Agent: "build", Adopted: true,
-		Description: "what it is about", Archived: true, Tags: "a,b"},
+		Description: "what it is about", Archived: true, Tags: "a,b",
+		Parent: &Parent{Chat: "c1", Root: "c0", Depth: 2, Session: "ses_1", Call: "call_1", Agent: "agent1", Wait: true,
+			Directory: "/w"}},
 	SessionBound{Session: "ses_1", Directory: "/work space"},
 	MessageSubmitted{
-		Message: "m1", Resumes: "per_1", Delivery: DeliverySteer,
+		Message: "m1", Resumes: "per_1", Delivery: DeliverySteer, Sender: "c1",
+		Results: []string{"m2"}, Silent: []string{"m3"},
 		Parts: []Part{{Type: "text", Text: "ä\n€", Mime: "text/plain", URL: "file:///a", Filename: "a"}},
 	},
 	MessageEdited{Message: "m1", Parts: []Part{{Type: "text", Text: "ö", Mime: "text/plain", URL: "data:,a",
@@ -118,6 +121,8 @@ var filled = []Data{
 	NotificationSent{Notification: "n1", Device: "d1", Service: "unifiedpush", Host: "push.example.org", Attempts: 2},
 	NotificationFailed{Notification: "n1", Device: "d1", Service: "webpush", Host: "push.example.org", Attempts: 6,
 		Reason: "410 Gone", Gone: true},
+	WorkerFinished{Message: "m1", Status: WorkerCompleted, Result: "done <ä>"},
+	WorkerSilent{Message: "m1", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 }
 
 // empty are the kinds that say everything by being there.

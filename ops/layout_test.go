@@ -62,6 +62,7 @@ var mayImport = map[string]string{
 	"handlers/account":                   "events events/log events/secret handlers",
 	"handlers/budget":                    "events handlers handlers/permission handlers/record",
 	"handlers/chat":                      "events events/log events/opencode handlers",
+	"handlers/worker":                    "events events/log handlers handlers/chat handlers/permission/workspace handlers/record",
 	"handlers/exec":                      "events events/log handlers handlers/network handlers/permission handlers/permission/workspace handlers/policy/bash sandbox/wire",
 	"handlers/handlerstest":              "events events/log handlers",
 	"handlers/network":                   "events events/log events/log/tail handlers handlers/permission handlers/policy handlers/record/rulebook",

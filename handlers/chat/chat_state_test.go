@@ -96,7 +96,7 @@ func TestCheckParts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			err := checkParts(c.parts)
+			err := CheckParts(c.parts)
 			is.Equal(err != nil, c.says != "")
 			if err != nil {
 				is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)

@@ -23,6 +23,7 @@ type SubmitMessage struct {
 	Message string        `json:"message,omitempty"`
 	Parts   []events.Part `json:"parts"`
 	Resumes string        `json:"-"` // the interrupted request whose approval it carries out
+	Sender  string        `json:"-"` // chat whose assistant wrote it; empty for a person
 
 	Delivery string `json:"delivery,omitempty"` // events.DeliveryQueue, events.DeliverySteer, or empty for the first
 }
@@ -36,13 +37,13 @@ func (h *Chats) SubmitMessage(ctx context.Context, c SubmitMessage) (message str
 	if _, err := events.ParseID(c.Message); err != nil {
 		return "", 0, handlers.RefuseField(handlers.Invalid, "id", "message: %v", err)
 	}
-	if err := checkParts(c.Parts); err != nil {
+	if err := CheckParts(c.Parts); err != nil {
 		return "", 0, err
 	}
 	if err := checkDelivery(c.Delivery); err != nil {
 		return "", 0, err
 	}
-	d := events.MessageSubmitted{Message: c.Message, Parts: c.Parts, Resumes: c.Resumes}
+	d := events.MessageSubmitted{Message: c.Message, Parts: c.Parts, Resumes: c.Resumes, Sender: c.Sender}
 	if c.Delivery == events.DeliverySteer {
 		d.Delivery = c.Delivery
 	}
@@ -69,7 +70,8 @@ func (h *Chats) SubmitMessage(ctx context.Context, c SubmitMessage) (message str
 	return c.Message, seq, err
 }
 
-func checkParts(parts []events.Part) error {
+// CheckParts refuses the content of a message that is empty, too large or of another form.
+func CheckParts(parts []events.Part) error {
 	content := false
 	for i, p := range parts {
 		switch p.Type {

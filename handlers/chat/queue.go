@@ -51,7 +51,7 @@ type message struct {
 	now       [sha256.Size]byte // of their JSON after edits
 	last      uint64            // sequence of its last change
 	steer     bool
-	resumes   bool // PocketCoder wrote it to resume a turn
+	internal  bool // PocketCoder wrote it: to resume a turn, or to report on workers
 }
 
 // waitState says what has ended the wait of a message.
@@ -82,7 +82,7 @@ func (s *messageState) Apply(e events.Event) {
 	case events.MessageSubmitted:
 		hash := hashOf(d.Parts)
 		s.messages[d.Message] = &message{
-			submitted: e.Seq, last: e.Seq, parts: hash, now: hash, steer: d.Delivery == events.DeliverySteer, resumes: d.Resumes != "",
+			submitted: e.Seq, last: e.Seq, parts: hash, now: hash, steer: d.Delivery == events.DeliverySteer, internal: d.Resumes != "" || d.IsReport(),
 		}
 	case events.MessageSending:
 		s.end(d.Message, sent)
@@ -135,9 +135,8 @@ func (s *messageState) waiting(chat, id string) (*message, error) {
 	switch {
 	case m == nil:
 		return nil, handlers.Refuse(handlers.NotFound, "there is no message %s in chat %s", id, chat)
-	case m.resumes:
-		return nil, handlers.Refuse(handlers.Conflict,
-			"PocketCoder wrote this message to resume a turn. It cannot be changed.")
+	case m.internal:
+		return nil, handlers.Refuse(handlers.Conflict, "PocketCoder wrote this message. It cannot be changed.")
 	case m.state == sent:
 		return nil, handlers.Refuse(handlers.Conflict, "This message was sent already. It can no longer be changed.")
 	case m.state == failed:
@@ -152,7 +151,7 @@ func (s *messageState) waiting(chat, id string) (*message, error) {
 // change.
 func (h *Chats) ChangeMessage(ctx context.Context, c ChangeMessage) (seq uint64, err error) {
 	if c.Parts != nil {
-		if err := checkParts(c.Parts); err != nil {
+		if err := CheckParts(c.Parts); err != nil {
 			return 0, err
 		}
 	}

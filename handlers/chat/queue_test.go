@@ -68,7 +68,7 @@ func TestOnlyAMessageThatWaitsIsChanged(t *testing.T) {
 		"repeated after an edit":         {given: []events.Data{events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}, sending("a")}, change: edit("new")},
 		"edited once it has failed":      {given: []events.Data{events.MessageFailed{Message: "a"}}, change: edit("new"), code: handlers.Conflict, says: failed},
 		"edited once it was withdrawn":   {given: []events.Data{events.MessageWithdrawn{Message: "a"}}, change: edit("new"), code: handlers.Conflict, says: deleted},
-		"a prompt that resumes a turn":   {given: []events.Data{events.MessageSubmitted{Message: "r", Parts: handlerstest.Say("r"), Resumes: "per_1"}}, of: "r", change: edit("new"), code: handlers.Conflict, says: "PocketCoder wrote this message to resume a turn. It cannot be changed."},
+		"a prompt that resumes a turn":   {given: []events.Data{events.MessageSubmitted{Message: "r", Parts: handlerstest.Say("r"), Resumes: "per_1"}}, of: "r", change: edit("new"), code: handlers.Conflict, says: "PocketCoder wrote this message. It cannot be changed."},
 		"a message that does not exist":  {of: "none", change: edit("new"), code: handlers.NotFound, says: "there is no message none in chat c1"},
 		"a message of a deleted chat":    {given: []events.Data{events.Deleted{}}, change: edit("new"), code: handlers.NotFound, says: "there is no chat c1"},
 		"without content":                {change: edit(" "), code: handlers.Invalid, says: "the message is empty"},

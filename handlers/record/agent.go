@@ -55,3 +55,13 @@ func one[T any](ctx context.Context, h *Records, name, id string) (value T, foun
 	}
 	return value, false, err
 }
+
+// AgentNames returns the names of the agents by record.
+func (h *Records) AgentNames(ctx context.Context) (names map[string]string, err error) {
+	all, err := All[struct{ Name string }](ctx, h, rulebook.Agents)
+	names = map[string]string{}
+	for _, a := range all {
+		names[a.ID] = a.Value.Name
+	}
+	return names, err
+}

@@ -1,0 +1,135 @@
+package worker
+
+import (
+	"context"
+	"slices"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+)
+
+// Send sends a message to another chat of the tree: the parent, a worker, or a worker of the same parent.
+type Send struct {
+	handlers.Command
+	From     Caller `json:"from"`
+	Receiver string `json:"receiver"` // chat
+	Text     string `json:"text"`
+	Urgency  string `json:"urgency,omitempty"` // one of the Urgency… constants; empty for the first
+}
+
+// The urgencies of a message.
+const (
+	UrgencyQueue = "queue" // the receiver reads it after its running turn
+	UrgencySteer = "steer" // the receiver reads it at the next step of its running turn
+	UrgencyStop  = "stop"  // the running turn of the receiver is stopped before
+)
+
+// Send carries out the command. It returns the id of the message.
+func (h *Workers) Send(ctx context.Context, c Send) (message string, err error) {
+	for _, id := range []string{c.From.Chat, c.Receiver} {
+		if err := handlers.CheckChat(id); err != nil {
+			return "", err
+		}
+	}
+	err = h.tree(ctx).Read(ctx, h.Log, func(t *tree) error {
+		if _, err := t.chat(c.Receiver); err != nil {
+			return err
+		}
+		if c.Receiver == c.From.Chat {
+			return handlers.RefuseField(handlers.Invalid, "receiver", "A chat cannot send a message to itself.")
+		}
+		if t.root(c.Receiver) != t.root(c.From.Chat) {
+			return handlers.RefuseField(handlers.Invalid, "receiver",
+				"Chat %s does not belong to this tree of workers. list_workers names those that do.", c.Receiver)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	if c.Actor == "" {
+		c.Actor = events.ChatActor(c.From.Chat)
+	}
+	submit := chat.SubmitMessage{Command: c.Command, Chat: c.Receiver, Sender: c.From.Chat,
+		Parts: []events.Part{{Type: "text", Text: c.Text}}}
+	if c.From.Call != "" {
+		submit.Message = idOf("send", c.From.Chat, c.From.Session, c.From.Call)
+	}
+	switch c.Urgency {
+	case "", UrgencyQueue:
+	case UrgencySteer:
+		submit.Delivery = events.DeliverySteer
+	case UrgencyStop:
+		if _, err := h.Chats.AbortTurn(ctx, chat.AbortTurn{Command: c.Command, Chat: c.Receiver}); err != nil {
+			return "", err
+		}
+	default:
+		return "", handlers.RefuseField(handlers.Invalid, "urgency", "urgency: want %s, %s or %s, got %.40q", UrgencyQueue,
+			UrgencySteer, UrgencyStop, c.Urgency)
+	}
+	message, _, err = h.Chats.SubmitMessage(ctx, submit)
+	return message, err
+}
+
+// messageState holds the messages of a chat: those that wait, those that were delegated, and the reports that they
+// carry.
+type messageState struct {
+	handlers.ChatState
+	waiting  []string          // ids, in order
+	newest   map[string]string // by sender: the newest message that did not steer
+	reported map[string]bool   // by key
+}
+
+func (s *messageState) Apply(e events.Event) {
+	s.ChatState.Apply(e)
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	switch d := d.(type) {
+	case events.MessageSubmitted:
+		s.waiting = append(s.waiting, d.Message)
+		if d.Sender != "" && d.Delivery != events.DeliverySteer {
+			s.newest[d.Sender] = d.Message
+		}
+		for _, m := range d.Results {
+			s.reported[reportKey(m, false)] = true
+		}
+		for _, m := range d.Silent {
+			s.reported[reportKey(m, true)] = true
+		}
+	case events.MessageSending:
+		s.ends(d.Message)
+	case events.MessageFailed:
+		s.ends(d.Message)
+	case events.MessageWithdrawn:
+		s.ends(d.Message)
+	}
+}
+
+func (s *messageState) ends(message string) {
+	s.waiting = slices.DeleteFunc(s.waiting, func(id string) bool { return id == message })
+}
+
+func (h *Workers) messagesOf(ctx context.Context, chat string) *handlers.Fold[*messageState] {
+	return h.messages.Get(ctx, chat, func() *handlers.Fold[*messageState] {
+		return handlers.NewFold(&messageState{newest: map[string]string{}, reported: map[string]bool{}},
+			events.ChatSubject(chat, "message.*"), handlers.ChatFilter(chat))
+	})
+}
+
+// newest returns the newest message that the parent delegated to a worker.
+func (h *Workers) newest(ctx context.Context, worker string) (message string, err error) {
+	if err := handlers.CheckChat(worker); err != nil {
+		return "", err
+	}
+	err = h.messagesOf(ctx, worker).Read(ctx, h.Log, func(s *messageState) error {
+		if s.Created == 0 || s.Deleted != 0 || s.Parent == nil {
+			return handlers.Refuse(handlers.NotFound, "there is no worker %s", worker)
+		}
+		message = s.newest[s.Parent.Chat]
+		return nil
+	})
+	return message, err
+}

@@ -1,0 +1,169 @@
+package worker
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/handlers/record"
+)
+
+// Start delegates a message to a new worker.
+type Start struct {
+	handlers.Command
+	Parent    Caller `json:"parent"`
+	Agent     string `json:"agent,omitempty"` // name or record; empty for OpenCode's own agent
+	Message   string `json:"message"`
+	Directory string `json:"directory,omitempty"` // absolute or relative to that of the parent, which is the default
+	Wait      bool   `json:"wait,omitempty"`      // the tool call waits for the result
+}
+
+// Started is a worker that was started.
+type Started struct {
+	Worker  string `json:"worker"`  // id of its chat
+	Message string `json:"message"` // id of the delegated message
+	Agent   string `json:"agent"`   // name; empty for OpenCode's own
+	Seq     uint64 `json:"seq"`
+}
+
+// Start carries out the command. The same tool call starts one worker.
+func (h *Workers) Start(ctx context.Context, c Start) (s Started, err error) {
+	if err := handlers.CheckChat(c.Parent.Chat); err != nil {
+		return s, err
+	}
+	parts := []events.Part{{Type: "text", Text: c.Message}}
+	if err := chat.CheckParts(parts); err != nil {
+		return s, err
+	}
+	var parent handlers.ChatState
+	f := handlers.NewFold(&parent, handlers.ChatFilter(c.Parent.Chat))
+	if err := f.Read(ctx, h.Log, func(s *handlers.ChatState) error { return s.Missing(c.Parent.Chat) }); err != nil {
+		return s, err
+	}
+	agent, err := h.agent(ctx, c.Agent)
+	if err != nil {
+		return s, err
+	}
+	above := events.Parent{Chat: c.Parent.Chat, Root: c.Parent.Chat, Depth: 1, Session: c.Parent.Session,
+		Call: c.Parent.Call, Agent: parent.Agent, Wait: c.Wait}
+	if p := parent.Parent; p != nil {
+		above.Root, above.Depth, above.Directory = p.Root, p.Depth+1, p.Directory
+	}
+	if above.Directory, err = h.directory(above.Directory, c.Directory); err != nil {
+		return s, err
+	}
+	s = Started{Worker: events.NewID(), Agent: agent.Name}
+	if c.Parent.Call != "" {
+		s.Worker = idOf("worker", c.Parent.Chat, c.Parent.Session, c.Parent.Call)
+	}
+	s.Message = firstMessage(s.Worker)
+	if c.Actor == "" {
+		c.Actor = events.ChatActor(c.Parent.Chat)
+	}
+	s.Seq, err = h.tree(ctx).CarryOut(ctx, h.Log, c.Command, func(t *tree) ([]events.Event, uint64, error) {
+		if n := t.chats[s.Worker]; n != nil && n.created {
+			return nil, 0, nil
+		}
+		from, err := t.chat(c.Parent.Chat)
+		if err != nil {
+			return nil, 0, err
+		}
+		if err := h.withinLimits(t, above); err != nil {
+			return nil, 0, err
+		}
+		created, err := events.New(s.Worker, c.Actor, events.ChatCreated{Title: title(agent.Name, c.Message),
+			User: parent.Owner, Engine: from.engine, Agent: agent.ID, Parent: &above})
+		if err != nil {
+			return nil, 0, err
+		}
+		submitted, err := events.New(s.Worker, c.Actor, events.MessageSubmitted{Message: s.Message, Parts: parts,
+			Sender: c.Parent.Chat})
+		return []events.Event{created, submitted}, 0, err
+	})
+	return s, err
+}
+
+// withinLimits refuses a worker that is too many or too deep.
+func (h *Workers) withinLimits(t *tree, above events.Parent) error {
+	most := h.limits()
+	own, all := t.running(above.Chat)
+	switch {
+	case above.Depth > most.Depth:
+		return handlers.Refuse(handlers.Conflict,
+			"A worker at depth %d cannot start workers: the tree may be %d deep. Do the work yourself.", above.Depth-1,
+			most.Depth)
+	case own >= most.PerChat:
+		return handlers.Refuse(handlers.Conflict,
+			"%d workers of this chat are running, and no more may. Wait for a result, or stop a worker.", own)
+	case all >= most.All:
+		return handlers.Refuse(handlers.Conflict,
+			"%d workers are running in all chats, and no more may. Wait for a result, or stop a worker.", all)
+	}
+	return nil
+}
+
+// agent returns the agent of a name or a record.
+func (h *Workers) agent(ctx context.Context, agent string) (record.Agent, error) {
+	if agent == "" {
+		return record.Agent{}, nil
+	}
+	all, err := h.Records.AgentNames(ctx)
+	if err != nil {
+		return record.Agent{}, err
+	}
+	for id, name := range all {
+		if id == agent || name == agent {
+			return h.Records.Agent(ctx, id)
+		}
+	}
+	known := "No agent is stored"
+	if len(all) > 0 {
+		known = "The agents are: " + strings.Join(slices.Sorted(maps.Values(all)), ", ")
+	}
+	return record.Agent{}, handlers.RefuseField(handlers.Invalid, "agent",
+		"There is no agent %q. %s. An empty name is OpenCode's own agent.", agent, known)
+}
+
+// directory returns where a worker works: "" for the workspace.
+func (h *Workers) directory(parent, wanted string) (string, error) {
+	if wanted == "" {
+		return parent, nil
+	}
+	if parent == "" {
+		parent = h.Workspace
+	}
+	if !filepath.IsAbs(wanted) {
+		wanted = filepath.Join(parent, wanted)
+	}
+	real, ok := workspace.RealPath(wanted)
+	root, _ := workspace.RealPath(h.Workspace)
+	info, err := os.Stat(real)
+	if !ok || real != root && !strings.HasPrefix(real, root+"/") || err != nil || !info.IsDir() {
+		return "", handlers.RefuseField(handlers.Invalid, "directory", "%s is not a directory of the workspace %s.", wanted,
+			h.Workspace)
+	}
+	return real, nil
+}
+
+// maxTitle is the length of the title of a worker, in runes.
+const maxTitle = 80
+
+// title is the title of a worker: its agent, and the first words of its work.
+func title(agent, message string) string {
+	text := strings.Join(strings.Fields(message), " ")
+	if agent != "" {
+		text = agent + ": " + text
+	}
+	if utf8.RuneCountInString(text) > maxTitle {
+		text = string([]rune(text)[:maxTitle-1]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,184 @@
+// Package worker carries out the commands on workers. A worker is a chat of its own to which the assistant of another
+// chat, its parent, delegates work. It has a queue, an agent, budgets and permission requests like every chat.
+//
+// Promises: the edge from the parent to the worker is in the log before the worker's first request. A delegated message
+// gets one result. The parent gets each result once, in a message or as the output of a tool call, however many
+// processes report it and however often they restart. A tool call starts one worker, even if it is repeated. Messages
+// stay within the tree of one person's chat.
+//
+// It must not know how a turn runs, or how a tool call reaches it. The package bridge/workers says when a turn is over.
+package worker
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/record"
+)
+
+// Workers carries out the commands on workers. Log, Chats, Records and Workspace must be set. It is safe for concurrent
+// use.
+type Workers struct {
+	Log       *log.Log
+	Chats     *chat.Chats
+	Records   *record.Records
+	Workspace string // absolute
+	Limits    Limits // a zero field is the default
+
+	// EndCommands ends the running commands of a chat, those in the background too.
+	EndCommands func(ctx context.Context, chat, actor string) error
+
+	trees    handlers.Folds[*tree]         // one
+	results  handlers.Folds[*resultState]  // by worker
+	messages handlers.Folds[*messageState] // by chat
+}
+
+// Limits bound the workers that run at a time.
+type Limits struct {
+	PerChat int // workers of one chat
+	All     int // in all chats
+	Depth   int // of the tree
+}
+
+// DefaultLimits are those of an installation without flags.
+var DefaultLimits = Limits{PerChat: 8, All: 32, Depth: 2}
+
+func (h *Workers) limits() Limits {
+	return Limits{cmp.Or(h.Limits.PerChat, DefaultLimits.PerChat), cmp.Or(h.Limits.All, DefaultLimits.All),
+		cmp.Or(h.Limits.Depth, DefaultLimits.Depth)}
+}
+
+// Caller is the tool call by which an assistant gives a command. Session and Call are empty for a person.
+type Caller struct {
+	Chat    string `json:"chat"`
+	Session string `json:"session,omitempty"` // OpenCode's
+	Call    string `json:"call,omitempty"`
+}
+
+// Commands are the commands on workers that can be sent over NATS.
+func (h *Workers) Commands() handlers.Commands {
+	return handlers.Commands{
+		"worker.start": handlers.CommandOf(func(c *Start, actor string) { c.Actor = actor },
+			func(ctx context.Context, c Start) (handlers.Accepted, error) {
+				s, err := h.Start(ctx, c)
+				return handlers.Accepted{ID: s.Worker, Seq: s.Seq}, err
+			}),
+		"worker.stop": handlers.CommandOf(func(c *Stop, actor string) { c.Actor = actor },
+			func(ctx context.Context, c Stop) (handlers.Accepted, error) {
+				return handlers.Accepted{}, h.Stop(ctx, c)
+			}),
+		"worker.send": handlers.CommandOf(func(c *Send, actor string) { c.Actor = actor },
+			func(ctx context.Context, c Send) (handlers.Accepted, error) {
+				message, err := h.Send(ctx, c)
+				return handlers.Accepted{ID: message}, err
+			}),
+	}
+}
+
+// tree holds the chats and their workers. It can apply events in any order.
+type tree struct {
+	chats map[string]*node
+}
+
+type node struct {
+	created  bool
+	deleted  bool
+	title    string
+	engine   string
+	parent   *events.Parent // nil for a chat of a person
+	finished bool           // the message with which the worker began has its result
+}
+
+func (s *tree) Apply(e events.Event) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	n := s.chats[e.Subject.ID]
+	if n == nil {
+		n = &node{}
+		s.chats[e.Subject.ID] = n
+	}
+	switch d := d.(type) {
+	case events.ChatCreated:
+		n.created, n.title, n.engine, n.parent = true, d.Title, d.Engine, d.Parent
+	case events.Deleted, events.ChatErased:
+		n.deleted = true
+	case events.WorkerFinished:
+		n.finished = n.finished || d.Message == firstMessage(e.Subject.ID)
+	}
+}
+
+// tree returns the fold of all chats.
+func (h *Workers) tree(ctx context.Context) *handlers.Fold[*tree] {
+	return h.trees.Get(ctx, "", func() *handlers.Fold[*tree] {
+		filter := func(d events.Data) string { return events.ChatSubject("*", d.Kind()) }
+		return handlers.NewFold(&tree{map[string]*node{}}, filter(events.ChatCreated{}), filter(events.Deleted{}),
+			filter(events.ChatErased{}), filter(events.WorkerFinished{}))
+	})
+}
+
+// chat returns a chat that exists, or a refusal.
+func (s *tree) chat(id string) (*node, error) {
+	n := s.chats[id]
+	if n == nil || !n.created || n.deleted {
+		return nil, handlers.Refuse(handlers.NotFound, "there is no chat %s", id)
+	}
+	return n, nil
+}
+
+// worker returns a worker that exists, or a refusal.
+func (s *tree) worker(id string) (*node, error) {
+	n, err := s.chat(id)
+	if err != nil || n.parent == nil {
+		return nil, handlers.Refuse(handlers.NotFound, "there is no worker %s", id)
+	}
+	return n, nil
+}
+
+// root returns the chat at the root of the tree of a chat.
+func (s *tree) root(id string) string {
+	if n := s.chats[id]; n != nil && n.parent != nil {
+		return n.parent.Root
+	}
+	return id
+}
+
+// isBelow reports whether a worker has a chat above it in its tree.
+func (s *tree) isBelow(worker, chat string) bool {
+	for n := s.chats[worker]; n != nil && n.parent != nil; n = s.chats[worker] {
+		if worker = n.parent.Chat; worker == chat {
+			return true
+		}
+	}
+	return false
+}
+
+// running counts the workers that have no result yet, of a chat and in all.
+func (s *tree) running(parent string) (own, all int) {
+	for _, n := range s.chats {
+		if n.parent == nil || n.finished || n.deleted || !n.created {
+			continue
+		}
+		if all++; n.parent.Chat == parent {
+			own++
+		}
+	}
+	return own, all
+}
+
+// firstMessage is the id of the message with which a worker begins.
+func firstMessage(worker string) string { return idOf("message", worker) }
+
+// idOf derives an id. The same parts make the same id.
+func idOf(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:])[:15]
+}

@@ -1,0 +1,187 @@
+package worker
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/record"
+)
+
+// open returns workers over a log with a chat of a person, c1.
+func open(t *testing.T) *Workers {
+	t.Helper()
+	h := over(t, eventstest.Log(t))
+	_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c1", User: "alice"})
+	is.New(t).NoErr(err)
+	return h
+}
+
+// over returns workers over a log, as another process has them.
+func over(t *testing.T, l *log.Log) *Workers {
+	return &Workers{Log: l, Chats: &chat.Chats{Log: l}, Records: &record.Records{Log: l}, Workspace: t.TempDir()}
+}
+
+// start starts a worker by a tool call of a chat.
+func start(t *testing.T, h *Workers, parent, call string) Started {
+	t.Helper()
+	s, err := h.Start(t.Context(), Start{Parent: Caller{Chat: parent, Session: "ses_1", Call: call},
+		Message: "do " + call})
+	is.New(t).NoErr(err)
+	return s
+}
+
+func TestAToolCallStartsOneWorkerHoweverOftenItIsRepeated(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	first := start(t, h, "c1", "call_1")
+	again := start(t, over(t, h.Log), "c1", "call_1")
+	other := start(t, h, "c1", "call_2")
+	is.Equal(first.Worker, again.Worker)
+	is.True(first.Worker != other.Worker)
+	all, data := handlerstest.History(t, h.Log, first.Worker)
+	is.Equal(len(data), 2)
+	created := data[0].(events.ChatCreated)
+	is.Equal(*created.Parent, events.Parent{Chat: "c1", Root: "c1", Depth: 1, Session: "ses_1", Call: "call_1"})
+	is.Equal([]string{created.User, created.Title, all[0].Actor}, []string{"alice", "do call_1", "chat:c1"})
+	submitted := data[1].(events.MessageSubmitted)
+	is.Equal([]string{submitted.Message, submitted.Sender}, []string{first.Message, "c1"})
+}
+
+func TestWorkersAreLimited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	h.Limits = Limits{PerChat: 2, All: 3, Depth: 2}
+	_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c2"})
+	is.NoErr(err)
+	refused := func(parent, want string) {
+		t.Helper()
+		_, err := h.Start(t.Context(), Start{Parent: Caller{Chat: parent}, Message: "more"})
+		is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+		is.True(strings.Contains(err.Error(), want)) // says why
+	}
+	a := start(t, h, "c1", "a")
+	start(t, h, "c1", "b")
+	refused("c1", "2 workers of this chat")
+	deep := start(t, h, a.Worker, "c")
+	refused(deep.Worker, "depth 2")
+	refused("c2", "3 workers are running in all chats")
+	_, err = h.Finish(t.Context(), Finish{Worker: a.Worker, Message: a.Message, Status: events.WorkerCompleted})
+	is.NoErr(err)
+	start(t, h, "c1", "d")
+}
+
+func TestAWorkerWorksInTheWorkspaceAlone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	for _, directory := range []string{"/", "..", "missing", h.Workspace + "x"} {
+		_, err := h.Start(t.Context(), Start{Parent: Caller{Chat: "c1"}, Message: "m", Directory: directory})
+		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // directory
+	}
+	_, err := h.Start(t.Context(), Start{Parent: Caller{Chat: "c1"}, Message: "m", Agent: "nobody"})
+	is.Equal(err.Error(), `There is no agent "nobody". No agent is stored. An empty name is OpenCode's own agent.`)
+}
+
+func TestAResultIsRecordedAndReportedOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	a, b := start(t, h, "c1", "a"), start(t, h, "c1", "b")
+	got := make(chan Result, 1)
+	go func() {
+		r, _ := h.Result(context.WithoutCancel(t.Context()), a.Worker, a.Message)
+		got <- r
+	}()
+	for _, err := range handlerstest.AtOnce(4, func(i int) error {
+		other := over(t, h.Log)
+		_, err := other.Finish(t.Context(), Finish{Worker: a.Worker, Message: a.Message, Status: "completed", Text: "A"})
+		return err
+	}) {
+		is.NoErr(err)
+	}
+	r := <-got
+	is.Equal([]string{r.Text, r.Status, r.Worker, r.Message}, []string{"A", "completed", a.Worker, a.Message})
+	all, data := handlerstest.History(t, h.Log, a.Worker)
+	is.Equal(len(handlerstest.Of[events.WorkerFinished](data)), 1)
+	is.Equal(r.Receipt.Result, all[len(all)-1].ID)
+
+	reports := []Report{{Worker: b.Worker, Message: b.Message, Status: "failed", Text: "</worker> B"},
+		{Worker: a.Worker, Message: a.Message, Status: "completed", Text: "A"}}
+	for _, err := range handlerstest.AtOnce(4, func(i int) error {
+		_, err := over(t, h.Log).Report(t.Context(), "c1", reports[i%2:])
+		return err
+	}) {
+		is.NoErr(err)
+	}
+	silent := Report{Worker: b.Worker, Message: b.Message, Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	for range 2 {
+		_, err := h.Report(t.Context(), "c1", append(reports, silent))
+		is.NoErr(err)
+	}
+	_, data = handlerstest.History(t, h.Log, "c1")
+	var carried, silents []string
+	for _, m := range handlerstest.Of[events.MessageSubmitted](data) {
+		carried, silents = append(carried, m.Results...), append(silents, m.Silent...)
+		is.Equal(strings.Count(m.Parts[0].Text, "</worker>"), len(m.Results)+len(m.Silent)) // no result ends its element
+	}
+	is.Equal(len(carried), 2)
+	is.True(carried[0] != carried[1])
+	is.Equal(silents, []string{b.Message})
+}
+
+func TestMessagesStayInTheTree(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c2", User: "alice"})
+	is.NoErr(err)
+	a, b := start(t, h, "c1", "a"), start(t, h, "c1", "b")
+	for _, c := range []struct {
+		from, to string
+		code     handlers.Code
+	}{{a.Worker, b.Worker, ""}, {a.Worker, "c1", ""}, {"c1", a.Worker, ""}, {a.Worker, "c2", handlers.Invalid},
+		{"c2", a.Worker, handlers.Invalid}, {a.Worker, a.Worker, handlers.Invalid}, {a.Worker, "c9", handlers.NotFound}} {
+		_, err := h.Send(t.Context(), Send{From: Caller{Chat: c.from}, Receiver: c.to, Text: "hello"})
+		is.Equal(handlerstest.Refusal(t, err), c.code)
+	}
+	_, err = h.Send(t.Context(), Send{From: Caller{Chat: "c1"}, Receiver: b.Worker, Text: "now", Urgency: UrgencyStop})
+	is.NoErr(err)
+	_, data := handlerstest.History(t, h.Log, b.Worker)
+	is.Equal(data[len(data)-2], events.AbortRequested{})
+	r, ok, err := h.Check(t.Context(), b.Worker)
+	is.NoErr(err)
+	is.True(!ok)
+	is.Equal(r.Message, handlerstest.Of[events.MessageSubmitted](data)[2].Message) // the parent's, not the other worker's
+}
+
+func TestAStopReachesTheWorkersBelow(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	var ended []string
+	h.EndCommands = func(_ context.Context, chat, _ string) error { ended = append(ended, chat); return nil }
+	a, b := start(t, h, "c1", "a"), start(t, h, "c1", "b")
+	below := start(t, h, a.Worker, "c")
+	for _, c := range []Stop{{From: Caller{Chat: b.Worker}, Worker: a.Worker}, {Worker: "c1"}} {
+		is.True(handlerstest.Refusal(t, h.Stop(t.Context(), c)) != "")
+	}
+	is.NoErr(h.Stop(t.Context(), Stop{From: Caller{Chat: "c1"}, Worker: a.Worker}))
+	is.Equal(ended, []string{a.Worker, below.Worker})
+	for worker, want := range map[string]int{a.Worker: 1, below.Worker: 1, b.Worker: 0} {
+		_, data := handlerstest.History(t, h.Log, worker)
+		is.Equal(len(handlerstest.Of[events.AbortRequested](data)), want)
+		is.Equal(len(handlerstest.Of[events.MessageWithdrawn](data)), want)
+	}
+}
