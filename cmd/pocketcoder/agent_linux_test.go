@@ -29,6 +29,9 @@ func TestAPersonChoosesTheAgentThatAnswers(t *testing.T) {
 	b.visit("/chats/" + chat)
 	b.click("#menu summary")
 	evaluate[bool](b, `(document.querySelector("#chosen-agent").value = "`+agent+`", true)`)
+	admin.say(t, chat, "@@say meanwhile") // the menu is updated, and keeps the choice
+	b.has("meanwhile")
+	p.turnEnds(t, chat)
 	b.click("#chosen-agent + button")
 	expect.Eventually(t, "the chat has the agent", func() bool {
 		return admin.list(t, "chats", `id = "`+chat+`"`)[0]["agent"] == agent

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -174,6 +175,13 @@ func anotherNodeTakesOver(t *testing.T, first, second *process) {
 
 	// A chat over the node without the engine.
 	chat := two.create(t, "chats", record{"title": "two nodes"})
+	defer func() {
+		if t.Failed() {
+			t.Log("the chat has\n"+strings.Join(second.kinds(context.Background(), chat), "\n"),
+				two.do(t, "GET", "/api/collections/executions/records", nil).body,
+				two.do(t, "GET", "/api/health", nil).body)
+		}
+	}()
 	realtime, connected := two.open(t, "/api/realtime", "PB_CONNECT")
 	two.must(t, "POST", "/api/realtime", record{"clientId": connected.id,
 		"subscriptions": []string{"chats/*", "permissions/*"}}, nil)

@@ -148,7 +148,7 @@ func TestReadersCannotCreateOrChangeConsumers(t *testing.T) {
 		core, _ := n.connect(natsconf.Core)
 		js, count := openLog(t, core)
 		is.NoErr(core.Publish("$O.BLOBS.C.x", nil))
-		_, err := js.Publish(t.Context(), "delta.chat.c1.m.p", nil)
+		_, err := js.Publish(t.Context(), "delta.chat.c1.m.p", nil, jetstream.WithRetryAttempts(40))
 		is.NoErr(err)
 		ordered, err := js.OrderedConsumer(t.Context(), "EVENTS",
 			jetstream.OrderedConsumerConfig{FilterSubjects: []string{"evt.>"}})

@@ -12,9 +12,11 @@ const elementsOf = (html) => [...new DOMParser().parseFromString(parser.createHT
 
 // Elements
 
-// A morph leaves alone what the person has typed or unfolded.
+// A morph leaves alone what the person has typed, chosen or unfolded.
 const changedByPerson = (field) =>
-  (field.matches("input, textarea") && field.type !== "hidden" && field.value !== field.defaultValue) || (field.matches("input") && field.checked !== field.defaultChecked);
+  (field.matches("input, textarea") && field.type !== "hidden" && field.value !== field.defaultValue) ||
+  (field.matches("input") && field.checked !== field.defaultChecked) ||
+  (field.matches("select") && field.selectedIndex !== Math.max(0, [...field.options].findIndex((option) => option.defaultSelected)));
 const morphing = {
   ignoreActiveValue: true,
   callbacks: {
@@ -254,6 +256,7 @@ function lock(form) {
     }
     if (accepted) { // what was sent is no longer only the person's: another browser may change it
       form.querySelectorAll("input, textarea").forEach((field) => (field.defaultValue = field.value));
+      form.querySelectorAll("option").forEach((option) => (option.defaultSelected = option.selected));
       form.closest("details[data-closes]")?.removeAttribute("open");
     }
   };
