@@ -9,7 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
-	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/projections"
 	"pocketcoder/projections/questions"
 )
@@ -122,7 +122,7 @@ func (s *System) LastRequest(ctx context.Context, chat string) (id string, err e
 }
 
 // Why asks the running system about an ask, by OpenCode's id or that of its record.
-func (s *System) Why(ctx context.Context, id string) (why permission.Why, err error) {
+func (s *System) Why(ctx context.Context, id string) (why explanation.Why, err error) {
 	last, err := s.Log.Last(ctx)
 	if err != nil {
 		return why, err
@@ -131,6 +131,6 @@ func (s *System) Why(ctx context.Context, id string) (why permission.Why, err er
 	if err := s.Query(ctx, "permission", map[string]any{"permission": id, "after": last}, &found); err != nil {
 		return why, err
 	}
-	return Give[permission.Why](ctx, s, "permission.why", permission.ExplainRequest{Chat: found.Chat,
+	return Give[explanation.Why](ctx, s, "permission.why", explanation.ExplainRequest{Chat: found.Chat,
 		Permission: found.EnginePermission})
 }

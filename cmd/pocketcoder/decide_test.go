@@ -18,6 +18,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
+	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -56,7 +57,7 @@ func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
 		"exec.requested", "exec.finished"} {
 		is.True(slices.Contains(kinds, linked)) // linked
 	}
-	is.True(slices.IsSortedFunc(why.Events, func(a, b permission.WhyEvent) int { return int(a.Seq) - int(b.Seq) }))
+	is.True(slices.IsSortedFunc(why.Events, func(a, b explanation.WhyEvent) int { return int(a.Seq) - int(b.Seq) }))
 	text, _, code := p.cli(t, "", "why", store.RecordID(ask.ID)) // the same by the record's id, for a person
 	is.Equal(code, 0)
 	for _, words := range []string{"-" + ask.Command(), "+" + edited, "$ " + edited, "exit 0", why.Referred.Reason,
@@ -68,7 +69,7 @@ func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
 }
 
 // why asks the command line about an ask.
-func (p *process) why(t testing.TB, id string) (why permission.Why) {
+func (p *process) why(t testing.TB, id string) (why explanation.Why) {
 	t.Helper()
 	stdout, stderr, code := p.cli(t, "", "why", id, "--json")
 	if code != 0 {

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/permission/permissiontest"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
@@ -252,7 +253,7 @@ func TestWhyShowsTheConnection(t *testing.T) {
 	ask := o.asked(1)
 	o.Decide(ask.Permission, events.Authorized)
 	is.NoErr(<-waiting)
-	w, err := o.Gate.Why(t.Context(), "c1", ask.Permission)
+	w, err := explanation.Of(t.Context(), o.Gate, "c1", ask.Permission)
 	is.NoErr(err)
 	is.Equal(w.Ask.Agent, "build")
 	is.Equal(w.Decision.Actor, handlerstest.Alice)

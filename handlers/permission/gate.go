@@ -1,6 +1,5 @@
 // Package permission decides permission requests. The Gate evaluates each request with the rules: it allows, denies,
-// or leaves the request to a person. Permissions carries out a person's decision. Always, the dry run and Why build on
-// both.
+// or leaves the request to a person. Permissions carries out a person's decision. Always and the dry run build on both.
 //
 // Promises: the first decision wins, and a later one is refused. A decision is made from the log and from the
 // workspace's files. Only the arguments of a tool call come from the read model; while they are missing, the request

@@ -12,12 +12,6 @@ import (
 	"pocketcoder/handlers/record/rulebook"
 )
 
-// ExplainRequest is a query for the explanation of a permission request. Its result is a Why.
-type ExplainRequest struct {
-	Chat       string `json:"chat"`
-	Permission string `json:"permission"`
-}
-
 // ListRules is a query for the rules of a scope. Its result is a list of policy.Rule.
 type ListRules struct {
 	Chat  string `json:"chat,omitempty"`
@@ -40,7 +34,6 @@ func (g Gate) Commands() handlers.Commands {
 		"permission.decide":  handlers.CommandOf(func(c *Decide, actor string) { c.Actor, c.Client, c.Admin = actor, commandLine, true }, handlers.SeqOnly(g.Decide)),
 		"permission.propose": handlers.QueryOf(g.ProposeAlways),
 		"permission.always":  handlers.CommandOf(func(c *AllowAlways, actor string) { c.Actor, c.Client = actor, commandLine }, g.allowAlways),
-		"permission.why":     handlers.QueryOf(func(ctx context.Context, c ExplainRequest) (Why, error) { return g.Why(ctx, c.Chat, c.Permission) }),
 		"policy.rules":       handlers.QueryOf(g.listRules),
 		"policy.replay":      handlers.QueryOf(func(ctx context.Context, c ReplayPolicy) (dryrun.Result, error) { return g.DryRun(ctx, c.Rule, c.Chat) }),
 	}

@@ -64,9 +64,7 @@ func TestGateCommandsOverNATS(t *testing.T) {
 	told("policy.rules", permission.ListRules{}, &rules)
 	is.Equal(len(rules), 1+len(g.Rules))
 	is.Equal(rules[0].ID, ids[0])
-	var w permission.Why
-	told("permission.why", permission.ExplainRequest{Chat: "c1", Permission: "per_1"}, &w)
-	is.Equal(w.Decision.Actor, handlerstest.Alice)
-	_, err = handlers.Send(t.Context(), asks, "permission.why", permission.ExplainRequest{Chat: "c1", Permission: "per_9"})
+	_, err = handlers.Send(t.Context(), asks, "permission.propose", permission.AllowAlways{Chat: "c1",
+		Permission: "per_9", Scope: permission.ScopeAll})
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)
 }

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
+	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 )
@@ -52,7 +53,7 @@ func (s *Chats) Routes() []api.Route {
 	return []api.Route{
 		{Method: "POST", Path: "/api/executions/{id}/signal", About: "Send a signal to a command that runs.", Admits: api.Accounts, Body: signalRequest{}, Serve: s.signalExecution},
 		{Method: "POST", Path: "/api/pocketcoder/permission", About: "Ask for a permission: a rule decides at once, or a person later.", Admits: api.Staff, Body: permissionRequest{}, Answer: permissionAnswer{}, Serve: s.requestPermission},
-		{Method: "GET", Path: permissionPath + "/why", About: "What was asked, what every rule says of it, who decided, and what then ran.", Admits: api.Accounts, Answer: permission.Why{}, Serve: s.whyPermission},
+		{Method: "GET", Path: permissionPath + "/why", About: "What was asked, what every rule says of it, who decided, and what then ran.", Admits: api.Accounts, Answer: explanation.Why{}, Serve: s.whyPermission},
 		{Method: "GET", Path: permissionPath + "/always", About: "The rule that would allow this kind from now on, and what it would have allowed so far. Nothing is stored.", Admits: api.Accounts, Query: alwaysQuery, Answer: Proposal{}, Serve: s.proposeAlways},
 		{Method: "POST", Path: permissionPath + "/always", About: "Store that rule, and allow the ask when it still waits.", Admits: api.Accounts, Body: AlwaysRequest{}, Answer: alwaysAnswer{}, Serve: s.allowAlways},
 		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Admits: api.Accounts, Body: replayRequest{}, Answer: dryrun.Result{}, Serve: s.replayPolicy},

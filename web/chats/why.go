@@ -7,6 +7,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/dryrun"
+	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
 	"pocketcoder/web/query"
@@ -18,7 +19,7 @@ func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, caller api
 	if err != nil {
 		return err
 	}
-	why, err := s.Gate.Why(r.Context(), textField(found, "chat"), textField(found, "ai_engine_permission_id"))
+	why, err := explanation.Of(r.Context(), s.Gate, textField(found, "chat"), textField(found, "ai_engine_permission_id"))
 	if err != nil {
 		return err
 	}

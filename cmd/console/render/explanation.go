@@ -9,11 +9,11 @@ import (
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers/exec"
-	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/explanation"
 )
 
 // Why explains a decision: what was requested, what the policy saw, who decided, and what ran.
-func (r *Renderer) Why(w permission.Why) {
+func (r *Renderer) Why(w explanation.Why) {
 	r.Note("", Bold, "%s was requested in chat %s at %s", w.Ask.Type, w.Chat, exactly(w.Ask.At))
 	text := cmp.Or(w.Ask.Command, strings.Join(w.Ask.Patterns, "\n"))
 	r.Line("    ", Plain, printable.Visible(text))
@@ -46,7 +46,7 @@ func (r *Renderer) Why(w permission.Why) {
 }
 
 // whyRules shows every rule: those that match and those that people keep on a line each, the others together.
-func (r *Renderer) whyRules(rules []permission.WhyRule) {
+func (r *Renderer) whyRules(rules []explanation.WhyRule) {
 	others, order := map[string][]string{}, []string{}
 	for _, rule := range rules {
 		switch {
@@ -67,14 +67,14 @@ func (r *Renderer) whyRules(rules []permission.WhyRule) {
 }
 
 // keptAs names the record of a rule and the event that made it so.
-func keptAs(rule permission.WhyRule) string {
+func keptAs(rule explanation.WhyRule) string {
 	if rule.ID == "" {
 		return ""
 	}
 	return fmt.Sprintf("  [%s, event #%d]", rule.ID, rule.Version)
 }
 
-func (r *Renderer) whyDecision(d *permission.WhyDecision) {
+func (r *Renderer) whyDecision(d *explanation.WhyDecision) {
 	if d == nil {
 		r.Note("", Yellow, "It is not decided yet.")
 		return
@@ -106,7 +106,7 @@ func (r *Renderer) whyDecision(d *permission.WhyDecision) {
 	}
 }
 
-func (r *Renderer) whyExecution(x permission.WhyExecution) {
+func (r *Renderer) whyExecution(x explanation.WhyExecution) {
 	r.Note("", Bold, "$ %s", x.Command)
 	if x.Original != "" {
 		r.Note("", Dim, "  (the model gave: %s)", x.Original)

@@ -18,7 +18,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
-	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/permission/explanation"
 )
 
 var update = flag.Bool("update", false, "accept what the tests print as golden")
@@ -309,15 +309,15 @@ func TestWhoDecidedIsAnEmail(t *testing.T) {
 }
 
 func TestWhySaysThatAnApprovedCommandWasNotStarted(t *testing.T) {
-	shown := func(w permission.Why) string {
+	shown := func(w explanation.Why) string {
 		var out bytes.Buffer
 		New(&Screen{Out: &out}).Why(w)
 		return out.String()
 	}
-	w := permission.Why{Ask: permission.WhyAsk{Type: "bash", Command: "make"},
-		Decision: &permission.WhyDecision{Decision: "authorized"}}
+	w := explanation.Why{Ask: explanation.WhyAsk{Type: "bash", Command: "make"},
+		Decision: &explanation.WhyDecision{Decision: "authorized"}}
 	expect.Contains(t, shown(w), "no command has been started on it")
-	w.Executions = []permission.WhyExecution{{Command: "make", Status: "finished"}}
+	w.Executions = []explanation.WhyExecution{{Command: "make", Status: "finished"}}
 	expect.Lacks(t, shown(w), "no command has been started")
 }
 
@@ -325,7 +325,7 @@ func TestWhySaysWhoSentASignal(t *testing.T) {
 	var out bytes.Buffer
 	r := New(&Screen{Out: &out})
 	r.Email = func(string) string { return "a@example.org" }
-	r.whyExecution(permission.WhyExecution{Command: "sleep 100", Status: "cancelled", ExitCode: 143, Cwd: "/w",
-		Signals: []permission.WhySignal{{Signal: "SIGTERM", Actor: "user:u1"}}})
+	r.whyExecution(explanation.WhyExecution{Command: "sleep 100", Status: "cancelled", ExitCode: 143, Cwd: "/w",
+		Signals: []explanation.WhySignal{{Signal: "SIGTERM", Actor: "user:u1"}}})
 	expect.Contains(t, out.String(), "a@example.org sent TERM")
 }

@@ -1,4 +1,10 @@
-package permission
+// Package explanation explains a permission request from the log: its content, the verdict of the policy, the decision,
+// and the executions that followed.
+//
+// Promises: the rules are those of the time when the policy evaluated the request. An explanation changes nothing.
+//
+// It must not know how a request is decided.
+package explanation
 
 import (
 	"cmp"
@@ -12,8 +18,8 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/opencode"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record/rulebook"
 )
 
 // Why explains a permission request: its content, the verdict of the policy, the decision, and the executions that
@@ -101,26 +107,21 @@ type WhyEvent struct {
 	Time time.Time `json:"time"`
 }
 
-// Why computes the explanation of a permission request from the log.
-func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
-	if err := handlers.CheckChat(chat); err != nil {
-		return Why{}, err
-	}
-	r, err := g.Permissions.known(ctx, chat, permission)
+// Of computes the explanation of a permission request.
+func Of(ctx context.Context, g permission.Gate, chat, id string) (Why, error) {
+	r, err := g.Review(ctx, chat, id)
 	if err != nil {
 		return Why{}, err
 	}
-	in, by := g.input(ctx, chat, *r.Ask, r.Direct, 0)
-	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
-	w := &explanation{request: r, execs: map[string]int{}, Why: Why{
-		Chat: chat, Permission: permission, Decision: r.Outcome.why(), Executions: []WhyExecution{},
+	w := &explanation{request: r.Request, execs: map[string]int{}, Why: Why{
+		Chat: chat, Permission: id, Decision: decision(r.Outcome), Executions: []WhyExecution{},
 		Ask: WhyAsk{
-			Type: r.Type, Patterns: r.Ask.Patterns, Metadata: r.Ask.Metadata, Command: in.Command, Agent: by.Agent,
+			Type: r.Type, Patterns: r.Ask.Patterns, Metadata: r.Ask.Metadata, Command: r.Input.Command, Agent: r.Agent,
 			Session: r.Ask.SessionID, Call: r.Ask.Tool.CallID, Request: r.Hash, At: r.At,
 		},
 	}}
 	if r.Type == "bash" && !r.Direct {
-		w.Ask.Cwd = in.Cwd
+		w.Ask.Cwd = r.Input.Cwd
 	}
 	if r.Referral.Seq != 0 {
 		w.Referred = &WhyReferred{r.Referral.Reason, r.Referral.At, r.Referral.RuleRef}
@@ -131,11 +132,7 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	if err := w.name(ctx, g.Permissions.Log); err != nil {
 		return Why{}, err
 	}
-	rules, err := g.InForce(ctx, r.scope(chat, by))
-	if err != nil {
-		return Why{}, err
-	}
-	v, checked := policy.Explain(rules, in)
+	v, checked := policy.Explain(r.Rules, r.Input)
 	w.Verdict, w.Rules = WhyVerdict{v.Action, append([]policy.Rule{}, v.Rules...), v.Reason}, []WhyRule{}
 	for _, l := range checked {
 		w.Rules = append(w.Rules, WhyRule{l.Rule.String(), l.Rule.ID, l.Rule.Version, l.Matched, l.Why})
@@ -143,20 +140,21 @@ func (g Gate) Why(ctx context.Context, chat, permission string) (Why, error) {
 	return w.Why, nil
 }
 
-// scope returns the scope in which the policy evaluated a request. It returns the current scope if the policy has not
-// evaluated it.
-func (r Request) scope(chat string, by caller) rulebook.Scope {
-	s := by.scope(chat)
-	if r.Outcome.Decided != nil && r.Outcome.By == events.ActorPolicy {
-		s.Seq, s.At = r.Outcome.Seq, r.Outcome.At
-	} else if r.Referral.Seq != 0 {
-		s.Seq, s.At = r.Referral.Seq, r.Referral.At
-	}
-	return s
+// ExplainRequest is a query for the explanation of a permission request. Its result is a Why.
+type ExplainRequest struct {
+	Chat       string `json:"chat"`
+	Permission string `json:"permission"`
 }
 
-// why returns the outcome in the form of a Why, nil for a pending request.
-func (outcome Outcome) why() *WhyDecision {
+// Commands are the queries for explanations that can be made over NATS.
+func Commands(g permission.Gate) handlers.Commands {
+	return handlers.Commands{
+		"permission.why": handlers.QueryOf(func(ctx context.Context, c ExplainRequest) (Why, error) { return Of(ctx, g, c.Chat, c.Permission) }),
+	}
+}
+
+// decision returns an outcome in the form of a Why, nil for a pending request.
+func decision(outcome permission.Outcome) *WhyDecision {
 	switch d := outcome.Decided; {
 	case outcome.Seq == 0:
 		return nil
@@ -173,13 +171,13 @@ func (outcome Outcome) why() *WhyDecision {
 // explanation collects a Why from the events of a chat.
 type explanation struct {
 	Why
-	request Request
+	request permission.Request
 	execs   map[string]int
 }
 
 // gather reads the events about the request, in the log's order. The state of the chat lists their sequences up to the
 // start of the execution.
-func (w *explanation) gather(ctx context.Context, g Gate) error {
+func (w *explanation) gather(ctx context.Context, g permission.Gate) error {
 	r, l := w.request, g.Permissions.Log
 	var all []events.Event
 	add := func(e events.Event) error {
@@ -216,7 +214,7 @@ func (w *explanation) gather(ctx context.Context, g Gate) error {
 
 // gatherExecution calls add with the events of the chat's executions, from the first to the last event of the
 // request's own execution.
-func (w *explanation) gatherExecution(ctx context.Context, g Gate, beginning uint64,
+func (w *explanation) gatherExecution(ctx context.Context, g permission.Gate, beginning uint64,
 	add func(events.Event) error) error {
 	l, filter := g.Permissions.Log, events.ChatSubject(w.Chat, "exec.*")
 	last, err := g.LastOfExecution(ctx, w.request.Execution)
@@ -253,14 +251,14 @@ func (w *explanation) apply(e events.Event, d events.Data) bool {
 }
 
 // isAbout reports whether an event of OpenCode makes or answers a request.
-func isAbout(d events.OpenCode, permission string) bool {
+func isAbout(d events.OpenCode, id string) bool {
 	switch d.Type {
 	case events.PermissionAsked:
 		p, err := opencode.Read[events.PermissionAsk](d)
-		return err == nil && p.ID == permission
+		return err == nil && p.ID == id
 	case events.PermissionReplied:
 		p, err := opencode.Read[opencode.PermissionReplied](d)
-		return err == nil && p.RequestID == permission
+		return err == nil && p.RequestID == id
 	}
 	return false
 }

@@ -1,0 +1,40 @@
+package permission
+
+import (
+	"cmp"
+	"context"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+)
+
+// Review holds a request and what the policy evaluates.
+type Review struct {
+	Request
+	Input policy.Ask // by the current files
+	Agent string     // that made the request; empty when it is not known
+	// of the time when the policy evaluated the request; the current ones if it has not
+	Rules []policy.Rule
+}
+
+// Review returns a stored request of a chat. It decides nothing.
+func (g Gate) Review(ctx context.Context, chat, permission string) (r Review, err error) {
+	if err := handlers.CheckChat(chat); err != nil {
+		return r, err
+	}
+	if r.Request, err = g.Permissions.known(ctx, chat, permission); err != nil {
+		return r, err
+	}
+	in, by := g.input(ctx, chat, *r.Ask, r.Direct, 0)
+	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
+	r.Input, r.Agent = in, by.Agent
+	scope := by.scope(chat)
+	if r.Outcome.Decided != nil && r.Outcome.By == events.ActorPolicy {
+		scope.Seq, scope.At = r.Outcome.Seq, r.Outcome.At
+	} else if r.Referral.Seq != 0 {
+		scope.Seq, scope.At = r.Referral.Seq, r.Referral.At
+	}
+	r.Rules, err = g.InForce(ctx, scope)
+	return r, err
+}
