@@ -1,8 +1,8 @@
 // Package budget limits what chats spend. It stores budgets, stops a turn when a limit is reached, and requests a
 // permission for more.
 //
-// Promises: a person is asked once for each time that a limit is reached, however many chats reach it. Only
-// administrators decide about a budget that is not of one chat alone. What was allowed on top counts until it is
+// Promises: there is one request for each time that a limit is reached, however many chats reach it. Only
+// administrators decide about a budget that is not of one chat alone. An approved amount raises the limit until it is
 // spent. A request expires when the day is over or the budget changes.
 //
 // It must not know how spending is added up: callers pass a function.
@@ -18,16 +18,16 @@ import (
 	"strings"
 )
 
-// Budgets carries out the commands on budgets, and asks for more when what may be spent is spent. The zero value but
-// for its parts is ready. It is safe for concurrent use.
+// Budgets carries out the commands on budgets, and requests more when a limit is reached. Only the exported fields must
+// be set. It is safe for concurrent use.
 type Budgets struct {
 	Records     *record.Records
 	Permissions *permission.Permissions
 
-	asks handlers.Folds[*budgetAsks] // one
+	requests handlers.Folds[*budgetRequests] // one fold, with the key ""
 }
 
-// Commands are the commands on budgets that can be given over NATS.
+// Commands returns the commands on budgets for NATS.
 func (h *Budgets) Commands() handlers.Commands {
 	return handlers.Commands{
 		"budget.list":  handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Budget, error) { return h.List(ctx) }),
@@ -36,30 +36,31 @@ func (h *Budgets) Commands() handlers.Commands {
 	}
 }
 
-// Budget is a limit on what may be spent, a record of BudgetCollection. What subagents spend counts to their chat.
+// Budget is a limit on spending, a record of BudgetCollection. The spending of subagents counts for their chat.
 type Budget struct {
 	ID    string `json:"id,omitempty"`
 	Name  string `json:"name"`
 	Scope string `json:"scope"`
-	// that it is about; empty for each chat by itself, of scope day for all together
+	// the only chat that it limits; empty for each chat by itself, with scope day for all chats together
 	Chat   string  `json:"chat,omitempty"`
-	User   string  `json:"user,omitempty"`   // whose chats it is about; empty for everybody's
+	User   string  `json:"user,omitempty"`   // the only account whose chats it limits; empty for all accounts
 	Cost   float64 `json:"cost,omitempty"`   // in the provider's currency, 0 is no limit
 	Tokens float64 `json:"tokens,omitempty"` // input, output and reasoning, 0 is no limit
 	Active bool    `json:"active"`
 
-	seq uint64 // of the event that made it so
+	seq uint64 // of the last event of the record
 }
 
-// shared reports whether the budget is not of one chat alone, or limits an account. Only administrators allow more of
-// it: the owner of the chat that reaches it would decide what others may spend, or about a limit on the owner.
+// shared reports whether the budget limits several chats together, or an account. Only administrators approve more of a
+// shared budget. Otherwise the owner of one chat would decide about the spending of others, or about a limit on the
+// owner.
 func (b Budget) shared() bool { return b.User != "" || b.Scope == record.BudgetOfDay && b.Chat == "" }
 
-// Check refuses a budget that limits nothing, or cannot be read.
+// Check returns a refusal if the budget limits nothing or is not valid.
 func (b Budget) Check() error { return record.CheckBudget(b.Name, b.Scope, b.Cost, b.Tokens) }
 
-// List lists the budgets, by name. One that is not valid is left out: it was refused when it was made, so somebody
-// wrote past this package.
+// List returns the budgets, sorted by name. It skips invalid ones, which only an event from outside this package can
+// contain.
 func (h *Budgets) List(ctx context.Context) ([]Budget, error) {
 	all, err := record.All[Budget](ctx, h.Records, record.BudgetCollection)
 	if err != nil {
@@ -76,7 +77,7 @@ func (h *Budgets) List(ctx context.Context) ([]Budget, error) {
 	return list, nil
 }
 
-// SetBudget makes the budget of a name, or makes it what is given.
+// SetBudget is the command to create or replace the budget with a name.
 type SetBudget struct {
 	handlers.Command
 	Budget Budget `json:"budget"`
@@ -99,7 +100,7 @@ func (h *Budgets) Set(ctx context.Context, c SetBudget) (id string, seq uint64, 
 	})
 }
 
-// ClearBudget takes the budget of a name away. What waits for it goes on.
+// ClearBudget is the command to delete the budget with a name. Messages that wait for it are sent.
 type ClearBudget struct {
 	handlers.Command
 	Name string `json:"name"`

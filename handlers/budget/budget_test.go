@@ -24,7 +24,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// fixture is all that carry out commands on one log, with budgets.
+// fixture holds the handlers of one log, with budgets.
 type fixture struct {
 	*permissiontest.Handlers
 	Budgets *Budgets
@@ -37,12 +37,12 @@ func newFixture(l *log.Log) *fixture {
 
 func openFixture(t testing.TB) *fixture { return newFixture(permissiontest.Open(t).Log) }
 
-// purse is what was spent, as a read model would count it.
-func purse(cost, tokens float64) SpendingFunc {
+// spentFunc returns a SpendingFunc with fixed amounts.
+func spentFunc(cost, tokens float64) SpendingFunc {
 	return func(context.Context, string, string, string) (float64, float64, error) { return cost, tokens, nil }
 }
 
-func budgeted(t testing.TB, h *fixture, b Budget) Budget {
+func setBudget(t testing.TB, h *fixture, b Budget) Budget {
 	t.Helper()
 	is := is.New(t)
 	b.Active = true
@@ -52,8 +52,8 @@ func budgeted(t testing.TB, h *fixture, b Budget) Budget {
 	return b
 }
 
-// reaches tells that a step of a chat's running turn ended.
-func reaches(t testing.TB, h *fixture, chat string, spent SpendingFunc) {
+// endStep calls Pause for a step of the chat's running turn.
+func endStep(t testing.TB, h *fixture, chat string, spent SpendingFunc) {
 	t.Helper()
 	is := is.New(t)
 	last, err := h.Log.Last(t.Context())
@@ -61,7 +61,7 @@ func reaches(t testing.TB, h *fixture, chat string, spent SpendingFunc) {
 	is.NoErr(h.Budgets.Pause(t.Context(), Step{Chat: chat, Seq: last, Time: noon, Turn: true, Began: 1}, noon, spent))
 }
 
-func askedFor(t testing.TB, l *log.Log, chat string) []events.PermissionRequested {
+func requestsIn(t testing.TB, l *log.Log, chat string) []events.PermissionRequested {
 	t.Helper()
 	_, data := handlerstest.History(t, l, chat)
 	return handlerstest.Of[events.PermissionRequested](data)
@@ -74,23 +74,23 @@ func decideMore(t testing.TB, h *fixture, chat, id string, d events.Decision) {
 	is.New(t).NoErr(err)
 }
 
-func TestEachTimeALimitIsReachedIsAskedOnce(t *testing.T) {
+func TestEachReachedLimitHasOneRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	b := budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
-	reaches(t, h, "c1", purse(4.99, 0))
-	is.Equal(len(askedFor(t, h.Log, "c1")), 0)
+	b := setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
+	endStep(t, h, "c1", spentFunc(4.99, 0))
+	is.Equal(len(requestsIn(t, h.Log, "c1")), 0)
 	for range 2 {
-		reaches(t, h, "c1", purse(5, 0))
-		reaches(t, newFixture(h.Log), "c1", purse(5.5, 0)) // as after a restart
+		endStep(t, h, "c1", spentFunc(5, 0))
+		endStep(t, newFixture(h.Log), "c1", spentFunc(5.5, 0)) // after a restart
 	}
-	first := askedFor(t, h.Log, "c1")
+	first := requestsIn(t, h.Log, "c1")
 	is.Equal(len(first), 1)
 	is.Equal(first[0].Type, permission.TypeBudget)
-	var says budgetMetadata
-	is.NoErr(json.Unmarshal(first[0].Metadata, &says))
-	is.Equal(says, budgetMetadata{Budget: b.ID, Name: "a", Scope: "chat", Unit: "cost", Limit: 5, Spent: 5, More: 5})
+	var metadata budgetMetadata
+	is.NoErr(json.Unmarshal(first[0].Metadata, &metadata))
+	is.Equal(metadata, budgetMetadata{Budget: b.ID, Name: "a", Scope: "chat", Unit: "cost", Limit: 5, Spent: 5, More: 5})
 	all, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.AbortRequested](data)), 1)
 	is.Equal([]string{all[len(all)-1].Actor, all[len(all)-1].Cause}, []string{events.ActorPolicy, first[0].Permission})
@@ -99,15 +99,15 @@ func TestEachTimeALimitIsReachedIsAskedOnce(t *testing.T) {
 	stopped, err := h.Budgets.Stopped(t.Context(), first[0].Permission)
 	is.NoErr(err)
 	is.Equal(stopped, []string{"c1"})
-	reaches(t, h, "c1", purse(9.99, 0))
-	is.Equal(len(askedFor(t, h.Log, "c1")), 1)
-	reaches(t, h, "c1", purse(10, 0))
-	again := askedFor(t, h.Log, "c1")
-	is.Equal(len(again), 2)
-	is.True(again[1].Permission != first[0].Permission)
+	endStep(t, h, "c1", spentFunc(9.99, 0))
+	is.Equal(len(requestsIn(t, h.Log, "c1")), 1)
+	endStep(t, h, "c1", spentFunc(10, 0))
+	requests := requestsIn(t, h.Log, "c1")
+	is.Equal(len(requests), 2)
+	is.True(requests[1].Permission != first[0].Permission)
 }
 
-func TestHoweverManyAskAtOnceItIsOneAsk(t *testing.T) {
+func TestConcurrentStepsShareOneRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
@@ -115,7 +115,7 @@ func TestHoweverManyAskAtOnceItIsOneAsk(t *testing.T) {
 		_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: chatID})
 		is.NoErr(err)
 	}
-	budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Tokens: 100})
+	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Tokens: 100})
 	last, err := h.Log.Last(t.Context())
 	is.NoErr(err)
 	var all sync.WaitGroup
@@ -126,13 +126,13 @@ func TestHoweverManyAskAtOnceItIsOneAsk(t *testing.T) {
 			if i%2 == 0 {
 				holds[i] = &MessageHold{}
 				if err := h.Budgets.Pause(t.Context(), Step{Chat: chat, Seq: last, Time: noon, Turn: true, Began: 1}, noon,
-					purse(0, 150)); err != nil {
+					spentFunc(0, 150)); err != nil {
 					t.Error(err)
 				}
 				return
 			}
 			var err error
-			if holds[i], err = h.Budgets.Hold(t.Context(), chat, 1, noon, purse(0, 150)); err != nil || holds[i] == nil {
+			if holds[i], err = h.Budgets.Hold(t.Context(), chat, 1, noon, spentFunc(0, 150)); err != nil || holds[i] == nil {
 				t.Error(holds[i], err)
 			}
 		})
@@ -156,32 +156,32 @@ func TestADeniedBudgetHoldsWhatWasThereAndAsksForWhatComes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
+	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
 	hold := func(seq uint64, at time.Time, spent SpendingFunc) *MessageHold {
 		t.Helper()
 		held, err := h.Budgets.Hold(t.Context(), "c1", seq, at, spent)
 		is.NoErr(err)
 		return held
 	}
-	is.Equal(hold(1, noon, purse(4, 0)), nil)
-	first := hold(1, noon, purse(6, 0))
-	is.Equal(hold(2, noon, purse(6, 0)), first)
+	is.Equal(hold(1, noon, spentFunc(4, 0)), nil)
+	first := hold(1, noon, spentFunc(6, 0))
+	is.Equal(hold(2, noon, spentFunc(6, 0)), first)
 	decideMore(t, h, "c1", first.Permission, events.Denied)
-	denied := hold(1, noon, purse(6, 0))
+	denied := hold(1, noon, spentFunc(6, 0))
 	is.Equal(denied.Permission, first.Permission)
 	is.True(denied.Reason != first.Reason)
 	later, err := h.Log.Last(t.Context())
 	is.NoErr(err)
-	second := hold(later+1, noon, purse(6, 0))
+	second := hold(later+1, noon, spentFunc(6, 0))
 	is.True(second.Permission != first.Permission)
-	is.Equal(hold(1, noon, purse(6, 0)), second) // both wait for it
-	is.Equal(len(askedFor(t, h.Log, "c1")), 2)
+	is.Equal(hold(1, noon, spentFunc(6, 0)), second) // both messages wait for the second request
+	is.Equal(len(requestsIn(t, h.Log, "c1")), 2)
 
 	tomorrow := noon.Add(24 * time.Hour)
-	is.Equal(hold(1, tomorrow, purse(0, 0)), nil)
-	is.NoErr(h.Budgets.Release(t.Context(), noon, purse(6, 0)))
-	is.NoErr(h.Budgets.Release(t.Context(), tomorrow, purse(0, 0)))
-	is.NoErr(h.Budgets.Release(t.Context(), tomorrow, purse(0, 0)))
+	is.Equal(hold(1, tomorrow, spentFunc(0, 0)), nil)
+	is.NoErr(h.Budgets.Release(t.Context(), noon, spentFunc(6, 0)))
+	is.NoErr(h.Budgets.Release(t.Context(), tomorrow, spentFunc(0, 0)))
+	is.NoErr(h.Budgets.Release(t.Context(), tomorrow, spentFunc(0, 0)))
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(handlerstest.Of[events.PermissionExpired](data),
 		[]events.PermissionExpired{{Permission: second.Permission, Reason: "the day is over"}})
@@ -194,22 +194,22 @@ func TestNobodyElseAsksForMore(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	b := budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
+	b := setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
 	forged := permissiontest.SubmitBash("forged", "")
 	forged.Type = permission.TypeBudget
 	_, _, err := h.Permissions.Submit(t.Context(), forged)
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 
 	l := limit{Budget: b, unit: unitCost, chat: "c1"}
-	squat := permissiontest.SubmitBash((&budgetAsks{}).next(l.key()), "true") // its id, for something else
+	squat := permissiontest.SubmitBash((&budgetRequests{}).nextID(l.key()), "true") // its id, for something else
 	_, _, err = h.Permissions.Submit(t.Context(), squat)
 	is.NoErr(err)
-	reaches(t, h, "c1", purse(6, 0))
-	all := askedFor(t, h.Log, "c1")
+	endStep(t, h, "c1", spentFunc(6, 0))
+	all := requestsIn(t, h.Log, "c1")
 	is.Equal(len(all), 2)
 	is.Equal(all[1].Type, permission.TypeBudget)
 	decideMore(t, h, "c1", squat.Permission, events.Authorized)
-	held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, purse(6, 0))
+	held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, spentFunc(6, 0))
 	is.NoErr(err)
 	is.Equal(held.Permission, all[1].Permission)
 }
@@ -218,11 +218,11 @@ func TestNoRuleAllowsMore(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
+	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
 	g := permissiontest.GateOn(h.Handlers)
 	g.Rules = []policy.Rule{{Permission: permission.TypeBudget, Pattern: "*"},
 		{Permission: permission.TypeBudget, Pattern: "a"}}
-	reaches(t, h, "c1", purse(6, 0))
+	endStep(t, h, "c1", spentFunc(6, 0))
 	all, _ := handlerstest.History(t, h.Log, "c1")
 	for _, e := range all {
 		if e.Subject.Kind == (events.PermissionRequested{}).Kind() {
@@ -234,8 +234,7 @@ func TestNoRuleAllowsMore(t *testing.T) {
 	is.Equal(len(handlerstest.Of[events.PermissionReferred](data)), 1)
 }
 
-// The owner of a chat does not decide about what others spend, nor about a limit that an administrator set for the
-// owner.
+// The owner of a chat decides neither about the spending of others nor about a limit on the owner.
 func TestOnlyAdministratorsDecideAboutABudgetOfSeveralChats(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -257,12 +256,12 @@ func TestOnlyAdministratorsDecideAboutABudgetOfSeveralChats(t *testing.T) {
 			_, err := h.Chats.Update(t.Context(), chat.Update{Chat: "c1", User: &owner})
 			is.NoErr(err)
 			c.budget.Name, c.budget.Cost = "a", 5
-			budgeted(t, h, c.budget)
-			reaches(t, h, "c1", purse(6, 0))
-			request := askedFor(t, h.Log, "c1")[0]
+			setBudget(t, h, c.budget)
+			endStep(t, h, "c1", spentFunc(6, 0))
+			request := requestsIn(t, h.Log, "c1")[0]
 			is.Equal(permission.ForAdministrators(request.Type, request.Metadata), c.shared)
 			is.Equal(strings.HasSuffix(request.Message, "? Only an administrator decides."), c.shared)
-			held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, purse(6, 0))
+			held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, spentFunc(6, 0))
 			is.NoErr(err)
 			is.Equal(strings.Contains(held.Reason, "waits until an administrator decides about more"), c.shared)
 			decide := func(admin bool) error {
@@ -279,21 +278,21 @@ func TestOnlyAdministratorsDecideAboutABudgetOfSeveralChats(t *testing.T) {
 	}
 }
 
-// When several limits are reached a person is asked about one, and about the next when there is a reason to.
+// If several limits are reached, one is requested at a time.
 func TestSeveralLimitsAreAskedAboutOneByOne(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
-	budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 8})
-	budgeted(t, h, Budget{Name: "z", Scope: record.BudgetOfDay, Cost: 5})
-	reaches(t, h, "c1", purse(6, 0))
-	reaches(t, h, "c1", purse(9, 0)) // both, and z's ask waits
-	all := askedFor(t, h.Log, "c1")
+	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 8})
+	setBudget(t, h, Budget{Name: "z", Scope: record.BudgetOfDay, Cost: 5})
+	endStep(t, h, "c1", spentFunc(6, 0))
+	endStep(t, h, "c1", spentFunc(9, 0)) // both limits are reached, and the request for z is pending
+	all := requestsIn(t, h.Log, "c1")
 	is.Equal(len(all), 1)
 	is.Equal(all[0].Patterns, []string{"z"})
 	decideMore(t, h, "c1", all[0].Permission, events.Denied)
-	held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, purse(9, 0))
+	held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, spentFunc(9, 0))
 	is.NoErr(err)
-	is.Equal(held.Permission, all[0].Permission) // more of the other would not help
-	is.Equal(len(askedFor(t, h.Log, "c1")), 1)
+	is.Equal(held.Permission, all[0].Permission) // an approval of the other would not help
+	is.Equal(len(requestsIn(t, h.Log, "c1")), 1)
 }

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-func TestWhatTheLimitIsChangedTo(t *testing.T) {
+func TestAChangedLimitReleasesTheChat(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		to     *Budget
@@ -28,8 +28,8 @@ func TestWhatTheLimitIsChangedTo(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			h := openFixture(t)
-			budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
-			reaches(t, h, "c1", purse(6, 0))
+			setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
+			endStep(t, h, "c1", spentFunc(6, 0))
 			var err error
 			if c.to == nil {
 				_, err = h.Budgets.Clear(t.Context(), ClearBudget{Name: "a"})
@@ -37,9 +37,9 @@ func TestWhatTheLimitIsChangedTo(t *testing.T) {
 				_, _, err = h.Budgets.Set(t.Context(), SetBudget{Budget: *c.to})
 			}
 			is.NoErr(err)
-			is.NoErr(h.Budgets.Release(t.Context(), noon, purse(6, 0)))
+			is.NoErr(h.Budgets.Release(t.Context(), noon, spentFunc(6, 0)))
 			_, data := handlerstest.History(t, h.Log, "c1")
-			held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, purse(6, 0))
+			held, err := h.Budgets.Hold(t.Context(), "c1", 1, noon, spentFunc(6, 0))
 			is.NoErr(err)
 			is.Equal(held != nil, c.reason == "")
 			if c.reason == "" {
@@ -47,66 +47,66 @@ func TestWhatTheLimitIsChangedTo(t *testing.T) {
 			} else {
 				is.Equal(handlerstest.Of[events.PermissionExpired](data)[0].Reason, c.reason)
 			}
-			is.Equal(len(askedFor(t, h.Log, "c1")), 1)
+			is.Equal(len(requestsIn(t, h.Log, "c1")), 1)
 		})
 	}
 }
 
-// A limit that was set after the step, or of a day that the step is not of, was not reached with it.
-func TestOldStepsReachNoNewLimit(t *testing.T) {
+// A step does not reach a limit that was set after it, or a limit of another day.
+func TestOlderStepsDoNotReachANewLimit(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
 	last, err := h.Log.Last(t.Context())
 	is.NoErr(err)
-	b := budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
+	b := setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
 	step := Step{Chat: "c1", Seq: last, Time: noon, Turn: true}
-	is.NoErr(h.Budgets.Pause(t.Context(), step, noon, purse(6, 0)))
+	is.NoErr(h.Budgets.Pause(t.Context(), step, noon, spentFunc(6, 0)))
 	step.Seq, step.Time = last+2, noon.Add(-24*time.Hour)
-	is.NoErr(h.Budgets.Pause(t.Context(), step, noon, purse(6, 0)))
-	is.Equal(len(askedFor(t, h.Log, "c1")), 0)
+	is.NoErr(h.Budgets.Pause(t.Context(), step, noon, spentFunc(6, 0)))
+	is.Equal(len(requestsIn(t, h.Log, "c1")), 0)
 	step.Time = noon
-	is.NoErr(h.Budgets.Pause(t.Context(), step, noon, purse(6, 0)))
-	is.Equal(len(askedFor(t, h.Log, "c1")), 1)
+	is.NoErr(h.Budgets.Pause(t.Context(), step, noon, spentFunc(6, 0)))
+	is.Equal(len(requestsIn(t, h.Log, "c1")), 1)
 	is.Equal(b.Name, "a")
 }
 
-func TestADeletedChatHoldsNobodyUp(t *testing.T) {
+func TestARequestOfADeletedChatIsReplaced(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
 	_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c2"})
 	is.NoErr(err)
-	budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
-	reaches(t, h, "c1", purse(6, 0))
+	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
+	endStep(t, h, "c1", spentFunc(6, 0))
 	_, err = h.Chats.Delete(t.Context(), chat.Delete{Chat: "c1"})
 	is.NoErr(err)
-	held, err := h.Budgets.Hold(t.Context(), "c2", 1, noon, purse(6, 0))
+	held, err := h.Budgets.Hold(t.Context(), "c2", 1, noon, spentFunc(6, 0))
 	is.NoErr(err)
-	is.Equal(askedFor(t, h.Log, "c2")[0].Permission, held.Permission) // somebody can be asked there
-	_, err = h.Budgets.Hold(t.Context(), "c1", 1, noon, purse(6, 0))
+	is.Equal(requestsIn(t, h.Log, "c2")[0].Permission, held.Permission) // a request in a chat that exists
+	_, err = h.Budgets.Hold(t.Context(), "c1", 1, noon, spentFunc(6, 0))
 	is.NoErr(err)
-	is.Equal(len(askedFor(t, h.Log, "c1")), 1)
+	is.Equal(len(requestsIn(t, h.Log, "c1")), 1)
 }
 
-func TestWhoseBudgetItIs(t *testing.T) {
+func TestLimitsOfAChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	of := func(b Budget) Budget {
 		b.Name, b.ID, b.Scope, b.Tokens, b.Active = "a", "b1", record.BudgetOfDay, 1, true
 		return b
 	}
-	count := func(b Budget) int { return len(limits([]Budget{of(b)}, "c1", "ann", noon)) }
+	count := func(b Budget) int { return len(limitsOf([]Budget{of(b)}, "c1", "ann", noon)) }
 	is.Equal(count(Budget{}), 1)
 	is.Equal(count(Budget{Cost: 1}), 2) // two units
 	is.Equal(count(Budget{Chat: "c1", User: "ann"}), 1)
 	is.Equal(count(Budget{Chat: "c2"}), 0)
 	is.Equal(count(Budget{User: "bob"}), 0)
 	late := time.Date(2026, 11, 21, 23, 30, 0, 0, time.FixedZone("west", -5*3600))
-	is.Equal(limits([]Budget{of(Budget{})}, "c1", "", late)[0].day, "2026-11-22") // in UTC
+	is.Equal(limitsOf([]Budget{of(Budget{})}, "c1", "", late)[0].day, "2026-11-22") // in UTC
 }
 
-func TestMoreIsEnoughToGoOn(t *testing.T) {
+func TestSuggestedAmountAllowsTheNextStep(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	for _, c := range [][3]float64{{5, 5, 5}, {9.99, 5, 5}, {10, 5, 10}, {23, 5, 20}, {5, 4, 4}} {
@@ -122,19 +122,19 @@ func TestMoreIsEnoughToGoOn(t *testing.T) {
 	is.True(limit{amount: 1, spent: sum}.reached()) // 0.9999999999999999
 }
 
-// Between looking and stopping somebody may have allowed more: then nobody would ever resume what is stopped.
-func TestWhatIsAllowedMeanwhileIsNotStopped(t *testing.T) {
+// If the request was approved before the stop, nothing would resume the stopped turn.
+func TestATurnIsNotStoppedAfterTheApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openFixture(t)
 	_, _, err := h.Chats.Create(t.Context(), chat.Create{Chat: "c2"})
 	is.NoErr(err)
-	budgeted(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
-	reaches(t, h, "c1", purse(6, 0))
-	a := &budgetAsk{id: askedFor(t, h.Log, "c1")[0].Permission, chat: "c1"}
-	is.NoErr(h.Budgets.stopFor(t.Context(), "c2", a))
+	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfDay, Cost: 5})
+	endStep(t, h, "c1", spentFunc(6, 0))
+	a := &budgetRequest{id: requestsIn(t, h.Log, "c1")[0].Permission, chat: "c1"}
+	is.NoErr(h.Budgets.stopTurn(t.Context(), "c2", a))
 	decideMore(t, h, "c1", a.id, events.Authorized)
-	is.NoErr(h.Budgets.stopFor(t.Context(), "c2", a))
+	is.NoErr(h.Budgets.stopTurn(t.Context(), "c2", a))
 	_, data := handlerstest.History(t, h.Log, "c2")
 	is.Equal(len(handlerstest.Of[events.AbortRequested](data)), 1)
 	stopped, err := h.Budgets.Stopped(t.Context(), a.id)

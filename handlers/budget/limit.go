@@ -17,37 +17,37 @@ const (
 	unitTokens = "tokens"
 )
 
-// limit is what a budget means for one chat now, in one unit.
+// limit is a budget applied to one chat, in one unit.
 type limit struct {
 	Budget
 	unit string
-	chat string // whose own it is; empty for one of a day
-	day  string // that it is of; empty for one of a chat
+	chat string // of a limit with scope chat
+	day  string // of a limit with scope day
 
-	base   float64 // what the budget says
-	amount float64 // with what was allowed on top
+	base   float64 // without the approved amounts
+	amount float64 // with the approved amounts
 	spent  float64
 }
 
-// key names what is allowed more by a decision: the limit of this chat, or of this day.
+// key identifies the limit of one chat or of one day. An approval of more raises the limit with this key.
 func (l limit) key() string { return strings.Join([]string{l.ID, l.unit, l.chat, l.day}, "/") }
 
-// reached leaves room for what adding up amounts gets wrong.
+// reached reports whether the limit is reached. It tolerates the rounding errors of a sum.
 func (l limit) reached() bool { return l.spent >= l.amount-1e-9 }
 
-// more is what is suggested on top: the budget once more, or as many times as it takes to go on.
+// more returns the amount to request: the smallest multiple of the budget that allows the chat to continue.
 func (l limit) more() float64 {
 	return l.base * max(1, math.Floor((l.spent-l.amount)/l.base)+1)
 }
 
-// SpendingFunc tells what assistant messages have cost, and the tokens they took; what is empty does not narrow it.
+// SpendingFunc returns the cost and tokens of assistant messages. An empty argument selects all chats, accounts or days.
 type SpendingFunc func(ctx context.Context, chat, user, day string) (cost, tokens float64, err error)
 
-// dayOf is the day that budgets count by.
+// dayOf returns the day of a time for budgets, in UTC.
 func dayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
 
-// limits gives what is limited of a chat, whatever was spent.
-func limits(all []Budget, chat, owner string, at time.Time) (list []limit) {
+// limitsOf returns the limits of a chat, without what was spent.
+func limitsOf(all []Budget, chat, owner string, at time.Time) (list []limit) {
 	for _, b := range all {
 		if !b.Active || b.Chat != "" && b.Chat != chat || b.User != "" && b.User != owner {
 			continue
@@ -80,8 +80,8 @@ func (l *limit) measure(ctx context.Context, spent SpendingFunc) error {
 	return err
 }
 
-// why says why a message waits, in words that stay the same while it does.
-func (l limit) why(denied bool) string {
+// holdReason returns a sentence about why a message waits. It is the same for as long as the request is.
+func (l limit) holdReason(denied bool) string {
 	switch {
 	case !denied && l.shared():
 		return fmt.Sprintf("The budget “%s” is used up: it waits until an administrator decides about more.", l.Name)
@@ -93,7 +93,7 @@ func (l limit) why(denied bool) string {
 	return fmt.Sprintf("The budget “%s” is used up and more was denied: it waits until the limit is raised.", l.Name)
 }
 
-// question is the ask as a person reads it.
+// question returns the text of the permission request.
 func (l limit) question() string {
 	amount := func(v float64) string { return strconv.FormatFloat(math.Round(v*1e4)/1e4, 'f', -1, 64) }
 	what := "All chats together have"

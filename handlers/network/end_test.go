@@ -15,7 +15,7 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// beginAs starts a command that has a network, on a decision of its own.
+// beginAs is begin for a command with a permission of its own.
 func (o *networkFixture) beginAs(exec, permission, command string) *Execution {
 	o.T.Helper()
 	is := is.New(o.T)
@@ -54,15 +54,15 @@ func TestAHostThatACommandNamesIsApprovedWithIt(t *testing.T) {
 	is.Equal(why.Decision.Hosts, []string{"example.org:443"})
 	is.Equal(why.Events[len(why.Events)-1].Type, "exec.connected")
 
-	redirected := o.reaches(x, "other.example:443") // a host that it did not name, as after a redirect
-	is.Equal(o.asked(1).Patterns, []string{"other.example:443"})
-	o.Decide(o.asked(1).Permission, events.Denied)
+	redirected := o.connect(x, "other.example:443") // a host that it did not name, as after a redirect
+	is.Equal(o.hostRequest(1).Patterns, []string{"other.example:443"})
+	o.Decide(o.hostRequest(1).Permission, events.Denied)
 	is.Equal(handlerstest.Refusal(t, <-redirected), handlers.Conflict)
-	port := o.reaches(x, "example.org:22")
-	o.Decide(o.asked(2).Permission, events.Denied)
+	port := o.connect(x, "example.org:22")
+	o.Decide(o.hostRequest(2).Permission, events.Denied)
 	is.Equal(handlerstest.Refusal(t, <-port), handlers.Conflict)
-	other := o.reaches(o.begin("x2"), "example.org:443") // another command
-	o.Decide(o.asked(3).Permission, events.Denied)
+	other := o.connect(o.begin("x2"), "example.org:443") // another command
+	o.Decide(o.hostRequest(3).Permission, events.Denied)
 	is.Equal(handlerstest.Refusal(t, <-other), handlers.Conflict)
 	o.network.Done("x1")
 }
@@ -106,18 +106,18 @@ func TestARequestForAHostExpiresWithTheLastCommandThatWaits(t *testing.T) {
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
 	x1, x2 := o.begin("x1"), o.begin("x2")
-	o.reaches(x1, "example.com:443")
-	first := o.asked(1)
-	o.reaches(x2, "example.com:443")
+	o.connect(x1, "example.com:443")
+	first := o.hostRequest(1)
+	o.connect(x2, "example.com:443")
 	for waits := false; !waits; {
 		x2.deciding.Lock()
-		waits = len(x2.asks) > 0
+		waits = len(x2.requests) > 0
 		x2.deciding.Unlock()
 	}
-	o.network.End(t.Context(), o.run("x1"))
+	o.network.End(t.Context(), o.execRequested("x1"))
 	_, data := handlerstest.History(t, o.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.PermissionExpired](data)), 0) // the other one still waits
-	o.network.End(t.Context(), o.run("x2"))
+	o.network.End(t.Context(), o.execRequested("x2"))
 	_, data = handlerstest.History(t, o.Log, "c1")
 	is.Equal(handlerstest.Of[events.PermissionExpired](data),
 		[]events.PermissionExpired{{Permission: first.Permission, Reason: "the command that needed the host has ended"}})
@@ -125,8 +125,8 @@ func TestARequestForAHostExpiresWithTheLastCommandThatWaits(t *testing.T) {
 		Chat: "c1", Permission: first.Permission, Decision: events.Authorized})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 
-	o.reaches(o.begin("x3"), "example.com:443") // the next command asks again
-	second := o.asked(2)
+	o.connect(o.begin("x3"), "example.com:443") // the next command asks again
+	second := o.hostRequest(2)
 	o.start(permission.NetworkAsks) // the process is killed
 	is.NoErr(o.network.Expire(t.Context(), "c1"))
 	handlerstest.Await(t, o.Log, func(d events.PermissionExpired) bool { return d.Permission == second.Permission })
@@ -141,7 +141,7 @@ func TestAModelReadsWhyItsCommandReachedNoHost(t *testing.T) {
 		_, err := x.CheckAddress(t.Context(), address)
 		is.True(err != nil)
 	}
-	notes := o.network.End(t.Context(), o.run("x1"))
+	notes := o.network.End(t.Context(), o.execRequested("x1"))
 	is.Equal(len(notes), 3) // one for each address
 	is.Equal(notes[0], "denied.example:443 was refused: a rule denies it: deny network: denied.example")
 	is.True(strings.HasPrefix(notes[1], "10.0.0.1:80 was refused: “10.0.0.1” is not a public host"))
@@ -156,7 +156,7 @@ func TestAModelReadsWhyItsCommandReachedNoHost(t *testing.T) {
 	is.Equal(len(off.End(t.Context(), events.ExecRequested{Exec: "x3", Command: "ls"})), 0)
 }
 
-func TestARequestForACommandSaysWhatItReaches(t *testing.T) {
+func TestARequestForACommandListsItsHosts(t *testing.T) {
 	rules := func(texts ...string) (all []policy.Rule) {
 		for _, text := range texts {
 			r, err := policy.ParseRule(text)

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// networkFixture is a network for the commands of chat c1, whose gate runs.
+// networkFixture is a Sandbox for the commands of chat c1, with a running gate.
 type networkFixture struct {
 	*permissiontest.RunningGate
 	network *Sandbox
@@ -32,7 +32,7 @@ func openNetworkFixture(t testing.TB, mode permission.NetworkMode, rules ...stri
 	return o
 }
 
-// start makes the network as a new process would.
+// start replaces the Sandbox, as a restart of the process does.
 func (o *networkFixture) start(mode permission.NetworkMode, rules ...string) {
 	o.T.Helper()
 	is := is.New(o.T)
@@ -51,16 +51,16 @@ func (o *networkFixture) start(mode permission.NetworkMode, rules ...string) {
 	o.network = &Sandbox{Gate: gate, Mode: mode, Proxy: "127.0.0.1:3128", Tail: tail}
 }
 
-func (o *networkFixture) run(exec string) events.ExecRequested {
+func (o *networkFixture) execRequested(exec string) events.ExecRequested {
 	return events.ExecRequested{Exec: exec, Permission: "per_1", Session: "ses_1", Call: "call_per_1",
 		Command: "npm install"}
 }
 
-// begin starts a command that has a network.
+// begin attaches the network of a command.
 func (o *networkFixture) begin(exec string) *Execution {
 	o.T.Helper()
 	is := is.New(o.T)
-	proxy, err := o.network.For(o.T.Context(), "c1", o.run(exec))
+	proxy, err := o.network.For(o.T.Context(), "c1", o.execRequested(exec))
 	is.NoErr(err)
 	u, err := url.Parse(proxy)
 	is.NoErr(err)
@@ -70,15 +70,15 @@ func (o *networkFixture) begin(exec string) *Execution {
 	return x
 }
 
-// reaches tries a connection in the background.
-func (o *networkFixture) reaches(x *Execution, address string) <-chan error {
+// connect checks an address in the background.
+func (o *networkFixture) connect(x *Execution, address string) <-chan error {
 	done := make(chan error, 1)
 	go func() { _, err := x.CheckAddress(o.T.Context(), address); done <- err }()
 	return done
 }
 
-// asked waits for the n-th ask for a host that the policy has left to a person.
-func (o *networkFixture) asked(n int) (d events.PermissionRequested) {
+// hostRequest waits until the policy has referred the n-th request for a host to a person.
+func (o *networkFixture) hostRequest(n int) (d events.PermissionRequested) {
 	o.T.Helper()
 	seen := 0
 	_, d = handlerstest.Await(o.T, o.Log, func(d events.PermissionRequested) bool { seen++; return seen == n })

@@ -27,7 +27,8 @@ import (
 	"pocketcoder/handlers/record/rulebook"
 )
 
-// Sandbox lets commands reach hosts through the egress proxy, which asks it about every connection. nil lets none.
+// Sandbox decides which hosts commands reach through the egress proxy. The proxy checks every connection with it. A nil
+// Sandbox allows no network.
 type Sandbox struct {
 	Gate  permission.Gate
 	Mode  permission.NetworkMode
@@ -36,7 +37,7 @@ type Sandbox struct {
 
 	mu      sync.Mutex
 	running map[string]*Execution
-	ended   []string // tokens of the last that ended
+	ended   []string // tokens of the executions that ended last
 }
 
 // Limits of one execution.
@@ -45,28 +46,28 @@ const (
 	maxHosts       = 256 // addresses it may try
 )
 
-// maxEnded is how many tokens stay concealed when their executions have ended: what those printed may still be on its
-// way into the log.
+// maxEnded limits the tokens that stay concealed after their executions have ended. Their output may not be in the log
+// yet.
 const maxEnded = 64
 
 var ErrWaiting = errors.New("a person has not decided yet")
 
 // Execution is a running command that has a network. It is safe for concurrent use.
 type Execution struct {
-	network *Sandbox
-	chat    string
-	what    events.ExecRequested
-	tool    events.Call // empty of a command that no tool call made
-	agent   string
-	chosen  string // record of the agent that a person has chosen for the turn
-	token   string
+	network   *Sandbox
+	chat      string
+	requested events.ExecRequested
+	tool      events.Call // empty for a person's shell
+	agent     string
+	chosen    string // id of the agent that a person chose for the turn
+	token     string
 
 	connections map[*context.CancelFunc]bool // guarded by the network's lock
 
 	deciding sync.Mutex
-	asks     map[policy.Address]string // the permission that each waited for last
-	hosts    map[string]bool           // what was tried
-	told     map[recordedConnection]bool
+	requests map[policy.Address]string // the id of the last permission request for each address
+	hosts    map[string]bool           // the addresses that the command has tried
+	recorded map[recordedConnection]bool
 
 	noting   sync.Mutex
 	refusals []string // host:port and why, for the model
@@ -85,13 +86,13 @@ func (n *Sandbox) For(ctx context.Context, chat string, request events.ExecReque
 	if n == nil {
 		return "", nil
 	}
-	attachable, err := n.attachable(ctx)
-	if err != nil || !attachable {
+	attach, err := n.mayAttach(ctx)
+	if err != nil || !attach {
 		return "", err
 	}
 	x := &Execution{
-		network: n, chat: chat, what: request, token: rand.Text(), connections: map[*context.CancelFunc]bool{},
-		asks: map[policy.Address]string{}, hosts: map[string]bool{}, told: map[recordedConnection]bool{},
+		network: n, chat: chat, requested: request, token: rand.Text(), connections: map[*context.CancelFunc]bool{},
+		requests: map[policy.Address]string{}, hosts: map[string]bool{}, recorded: map[recordedConnection]bool{},
 	}
 	if err := x.identify(ctx); err != nil {
 		return "", err
@@ -113,7 +114,8 @@ func (n *Sandbox) For(ctx context.Context, chat string, request events.ExecReque
 	return (&url.URL{Scheme: "http", User: url.UserPassword(request.Exec, x.token), Host: n.Proxy}).String(), nil
 }
 
-// Done ends the network of an execution, its connections and its credentials. One that has none is no error.
+// Done ends the network access of an execution: its connections and its credentials. It does nothing if the execution
+// has no network.
 func (n *Sandbox) Done(exec string) {
 	if n == nil {
 		return
@@ -150,7 +152,7 @@ func (n *Sandbox) End(ctx context.Context, request events.ExecRequested) (notes 
 	}
 	n.Done(request.Exec)
 	x.deciding.Lock()
-	waited := len(x.asks) > 0
+	waited := len(x.requests) > 0
 	x.deciding.Unlock()
 	if waited {
 		if err := n.Expire(ctx, x.chat); err != nil {
@@ -169,7 +171,7 @@ func (n *Sandbox) Expire(ctx context.Context, chat string) error {
 	if n == nil {
 		return nil
 	}
-	waits := n.waitedFor(chat)
+	waits := n.neededRequests(chat)
 	c := handlers.Command{Actor: events.ActorPolicy}
 	_, err := n.Gate.Permissions.Chat(ctx, chat).CarryOut(ctx, n.log(), c,
 		func(s *permission.State) (all []events.Event, _ uint64, err error) {
@@ -189,8 +191,8 @@ func (n *Sandbox) Expire(ctx context.Context, chat string) error {
 	return err
 }
 
-// waitedFor are the requests for hosts that running commands of a chat wait for, or have waited for.
-func (n *Sandbox) waitedFor(chat string) map[string]bool {
+// neededRequests returns the requests for hosts that running commands of a chat wait for, or have waited for.
+func (n *Sandbox) neededRequests(chat string) map[string]bool {
 	n.mu.Lock()
 	var running []*Execution
 	for _, x := range n.running {
@@ -202,7 +204,7 @@ func (n *Sandbox) waitedFor(chat string) map[string]bool {
 	waits := map[string]bool{}
 	for _, x := range running {
 		x.deciding.Lock()
-		for _, id := range x.asks {
+		for _, id := range x.requests {
 			waits[id] = true
 		}
 		x.deciding.Unlock()
@@ -210,8 +212,8 @@ func (n *Sandbox) waitedFor(chat string) map[string]bool {
 	return waits
 }
 
-// conceal keeps the tokens out of the log, and those of who begins; left is how many could not be. Where there is room
-// for some alone it is for what runs, then for what begins, then for what has ended last. The lock is held.
+// conceal registers the tokens of running, beginning and recently ended executions for redaction, in this order. It
+// returns how many tokens did not fit. n.mu must be held.
 func (n *Sandbox) conceal(begin ...string) (left int) {
 	var tokens []string
 	for _, x := range n.running {
@@ -224,7 +226,7 @@ func (n *Sandbox) conceal(begin ...string) (left int) {
 	return n.log().Conceal("network", tokens...)
 }
 
-// Running finds the execution that has these credentials.
+// Running returns the running execution with these credentials.
 func (n *Sandbox) Running(exec, token string) (*Execution, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -235,13 +237,13 @@ func (n *Sandbox) Running(exec, token string) (*Execution, bool) {
 	return x, true
 }
 
-// Begin counts a connection; its context ends with the command. It is not ok when there are MaxConnections, or the
-// command has ended.
+// Begin counts a connection. Its context ends with the command. Begin is not ok if the command has MaxConnections or
+// has ended.
 func (x *Execution) Begin(ctx context.Context) (connection context.Context, end func(), ok bool) {
 	n := x.network
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.running[x.what.Exec] != x || len(x.connections) >= MaxConnections {
+	if n.running[x.requested.Exec] != x || len(x.connections) >= MaxConnections {
 		return nil, nil, false
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -254,33 +256,33 @@ func (x *Execution) Begin(ctx context.Context) (connection context.Context, end 
 	}, true
 }
 
-// over says whether the command has ended.
-func (x *Execution) over() bool {
+// hasEnded reports whether the command has ended.
+func (x *Execution) hasEnded() bool {
 	x.network.mu.Lock()
 	defer x.network.mu.Unlock()
-	return x.network.running[x.what.Exec] != x
+	return x.network.running[x.requested.Exec] != x
 }
 
-// attachable says whether any command may have a network: it costs next to nothing where none has one.
-func (n *Sandbox) attachable(ctx context.Context) (found bool, err error) {
+// mayAttach reports whether any command may have a network. This check is cheap if none may.
+func (n *Sandbox) mayAttach(ctx context.Context) (found bool, err error) {
 	if n.Mode != permission.NetworkOff || slices.ContainsFunc(n.Gate.Rules, permission.AllowsHosts) {
 		return true, nil
 	}
 	return n.Gate.Records.HasRules(ctx, permission.TypeNetwork)
 }
 
-// identify finds out which agent runs the command.
+// identify looks up the tool call and the agent of the command.
 func (x *Execution) identify(ctx context.Context) error {
-	if x.what.Session == "" {
-		return nil // a person does
+	if x.requested.Session == "" {
+		return nil // a person's shell
 	}
 	g := x.network.Gate
-	a, ok, err := g.Permissions.OpenCodeRequest(ctx, x.chat, x.what.Permission)
+	a, ok, err := g.Permissions.OpenCodeRequest(ctx, x.chat, x.requested.Permission)
 	if err != nil || !ok {
 		return err
 	}
 	x.tool = a.Tool
-	call, _ := g.Call(ctx, x.what.Session, x.tool, 0)
+	call, _ := g.Call(ctx, x.requested.Session, x.tool, 0)
 	x.agent, x.chosen = call.Agent, call.Chosen
 	return nil
 }

@@ -64,7 +64,7 @@ func TestACommandHasANetworkOnlyWhereTheFlagOrARuleGivesIt(t *testing.T) {
 				}
 				o.saveRule(fields)
 			}
-			proxy, err := o.network.For(t.Context(), "c1", o.run("x1"))
+			proxy, err := o.network.For(t.Context(), "c1", o.execRequested("x1"))
 			is.NoErr(err)
 			is.Equal(proxy != "", c.want)
 			if c.want {
@@ -87,7 +87,7 @@ func TestAWhitelistWithoutTargetsGivesNoNetwork(t *testing.T) {
 	}
 	save("whitelist_actions", map[string]json.RawMessage{"permission": []byte(`"network"`), "kind": []byte(`"strict"`),
 		"value": []byte(`""`), "active": []byte("true")})
-	proxy, err := o.network.For(t.Context(), "c1", o.run("x1"))
+	proxy, err := o.network.For(t.Context(), "c1", o.execRequested("x1"))
 	is.NoErr(err)
 	is.Equal(proxy, "")
 	save("whitelist_targets", map[string]json.RawMessage{"pattern": []byte(`"*.example.com"`), "active": []byte("true")})
@@ -95,7 +95,7 @@ func TestAWhitelistWithoutTargetsGivesNoNetwork(t *testing.T) {
 	is.NoErr(err)
 }
 
-func TestNobodyHasANetworkWithoutOne(t *testing.T) {
+func TestANilSandboxAllowsNoNetwork(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	var none *Sandbox
@@ -105,7 +105,7 @@ func TestNobodyHasANetworkWithoutOne(t *testing.T) {
 	none.Done("x1")
 }
 
-func TestRulesAndTheFlagDecideWithoutAPerson(t *testing.T) {
+func TestRulesAndTheModeDecideWithoutAPerson(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		mode           permission.NetworkMode
@@ -140,7 +140,7 @@ func TestRulesAndTheFlagDecideWithoutAPerson(t *testing.T) {
 				}
 			}
 			all := o.connections()
-			is.Equal(len(all), 1) // however often it tried
+			is.Equal(len(all), 1) // recorded once
 			is.Equal(all[0].Exec, "x1")
 			is.Equal(all[0].Allowed, c.allowed)
 			expect.Contains(t, all[0].Reason, c.says)
@@ -148,7 +148,7 @@ func TestRulesAndTheFlagDecideWithoutAPerson(t *testing.T) {
 	}
 }
 
-func TestWhatIsReachedIsInOneSpelling(t *testing.T) {
+func TestAddressesAreNormalized(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks, "network: example.com")
@@ -157,7 +157,7 @@ func TestWhatIsReachedIsInOneSpelling(t *testing.T) {
 	is.Equal(at, policy.Address{Host: "example.com", Port: 80})
 }
 
-func TestCredentialsAreOneCommandsWhileItRuns(t *testing.T) {
+func TestCredentialsAreValidForOneRunningCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkOpen)
@@ -185,20 +185,20 @@ func TestCredentialsAreNeverInTheLog(t *testing.T) {
 	t.Parallel()
 	o := openNetworkFixture(t, permission.NetworkOpen)
 	x := o.begin("x1")
-	tell := func() {
+	printToken := func() {
 		title := "HTTP_PROXY=http://x1:" + x.token + "@127.0.0.1:3128"
 		handlerstest.Happened(t, o.Log, "c1", handlerstest.Fact{Data: events.ChatUpdated{Title: &title}})
 	}
-	tell()
+	printToken()
 	o.network.Done("x1")
-	tell() // what the command printed comes after its end, too
+	printToken() // output may arrive after the end of the command
 	all, _ := handlerstest.History(t, o.Log, "c1")
 	for _, e := range all {
 		expect.Lacks(t, string(e.Data), x.token)
 	}
 }
 
-func TestWhatRunsIsConcealedFirst(t *testing.T) {
+func TestTokensOfRunningCommandsAreConcealedFirst(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkOpen)
@@ -216,10 +216,10 @@ func TestWhatRunsIsConcealedFirst(t *testing.T) {
 	x3 := o.begin("x3")
 	is.True(concealed(x1) && concealed(x2) && concealed(x3))
 	x4 := o.begin("x4")
-	is.True(!concealed(x1) && concealed(x2) && concealed(x3) && concealed(x4)) // of those that ended, the last
+	is.True(!concealed(x1) && concealed(x2) && concealed(x3) && concealed(x4)) // the token that ended first is dropped
 	x5 := o.begin("x5")
-	for range 10 { // in whatever order they are kept
-		_, err := o.network.For(t.Context(), "c1", o.run("x6"))
+	for range 10 { // map order is random
+		_, err := o.network.For(t.Context(), "c1", o.execRequested("x6"))
 		is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 		is.True(concealed(x3) && concealed(x4) && concealed(x5))
 	}
@@ -230,7 +230,7 @@ func TestWhatRunsIsConcealedFirst(t *testing.T) {
 	is.True(concealed(o.begin("x6")) && !concealed(x3))
 }
 
-func TestConnectionsAreCounted(t *testing.T) {
+func TestConnectionsAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkOpen)
@@ -248,7 +248,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	is.True(ok)
 }
 
-func TestACommandTriesOnlySoManyHosts(t *testing.T) {
+func TestHostsOfACommandAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkOpen)
@@ -267,20 +267,20 @@ func TestACommandTriesOnlySoManyHosts(t *testing.T) {
 	is.Equal([]int{len(x.hosts), len(o.connections())}, []int{maxHosts, 3})
 
 	for i := range 2 * maxHosts {
-		x.told[recordedConnection{address: fmt.Sprintf("localhost:%d", 1000+i)}] = true
+		x.recorded[recordedConnection{address: fmt.Sprintf("localhost:%d", 1000+i)}] = true
 	}
-	n := len(x.told)
+	n := len(x.recorded)
 	_, err = x.CheckAddress(t.Context(), "localhost:80")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	_, err = x.CheckAddress(t.Context(), "not a host:80")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
-	is.Equal([]int{len(x.told), len(o.connections())}, []int{n, 3}) // no more refusals are recorded
+	is.Equal([]int{len(x.recorded), len(o.connections())}, []int{n, 3}) // no more refusals are recorded
 	_, err = x.CheckAddress(t.Context(), "h8.example.com:443")
 	is.NoErr(err)
 	is.Equal(len(o.connections()), 4)
 }
 
-func TestWaitingEndsWithThePatienceOfWhoWaits(t *testing.T) {
+func TestWaitingEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
@@ -288,8 +288,8 @@ func TestWaitingEndsWithThePatienceOfWhoWaits(t *testing.T) {
 	defer cancel()
 	_, err := o.begin("x1").CheckAddress(ctx, "example.com:443")
 	is.True(errors.Is(err, ErrWaiting))
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	_, err = o.begin("x2").CheckAddress(gone, "example.com:443")
+	cancelled, cancelNow := context.WithCancel(t.Context())
+	cancelNow()
+	_, err = o.begin("x2").CheckAddress(cancelled, "example.com:443")
 	is.True(errors.Is(err, context.Canceled))
 }

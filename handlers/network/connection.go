@@ -19,9 +19,9 @@ import (
 // connectDecision is the decision about a connection, or the request that the connection waits for.
 type connectDecision struct {
 	allowed    bool
-	waits      bool
-	asks       bool   // the permission is yet to be asked for
-	permission string // that was asked for it
+	waits      bool   // for the decision of a permission request
+	isNew      bool   // the permission request is yet to be appended
+	permission string // id of the request
 	reason     string
 }
 
@@ -31,7 +31,7 @@ type connectDecision struct {
 func (x *Execution) CheckAddress(ctx context.Context, address string) (policy.Address, error) {
 	at, unreadable := policy.ParseAddress(address)
 	if unreadable != nil {
-		return at, x.conclude(ctx, strings.ToValidUTF8(address[:min(len(address), 256)], "\uFFFD"), 0,
+		return at, x.refuse(ctx, strings.ToValidUTF8(address[:min(len(address), 256)], "\uFFFD"), 0,
 			connectDecision{reason: unreadable.Error()})
 	}
 	for {
@@ -58,14 +58,14 @@ func (x *Execution) Private(policy.Address) bool { return false }
 
 // RecordBlocked records that an allowed host resolved to an address that is not allowed and was not dialled.
 func (x *Execution) RecordBlocked(ctx context.Context, at policy.Address, why error) error {
-	return x.conclude(ctx, at.Host, at.Port, connectDecision{reason: why.Error()})
+	return x.refuse(ctx, at.Host, at.Port, connectDecision{reason: why.Error()})
 }
 
-// conclude records a refusal that nothing can change, and gives it.
-func (x *Execution) conclude(ctx context.Context, host string, port uint16, c connectDecision) error {
+// refuse records that a connection is refused, and returns the refusal.
+func (x *Execution) refuse(ctx context.Context, host string, port uint16, c connectDecision) error {
 	x.deciding.Lock()
 	defer x.deciding.Unlock()
-	if d, untold := x.tell(host, port, c); untold {
+	if d, isNew := x.eventOf(host, port, c); isNew {
 		e, err := events.New(x.chat, events.ActorPolicy, d)
 		if err == nil {
 			_, err = x.network.log().Append(ctx, e)
@@ -73,18 +73,18 @@ func (x *Execution) conclude(ctx context.Context, host string, port uint16, c co
 		if err != nil {
 			return err
 		}
-		x.remember(d)
+		x.markRecorded(d)
 	}
 	return handlers.Refuse(handlers.Invalid, "%s", c.reason)
 }
 
-// tell gives the event of a decision, unless the same was said already: once for each address that the command is let
-// to, and once for each it is kept from, until so much was said that only what it is let to is worth an event.
-func (x *Execution) tell(host string, port uint16, c connectDecision) (d events.ExecConnected, untold bool) {
-	d = events.ExecConnected{Exec: x.what.Exec, Host: host, Port: int(port), Allowed: c.allowed, Permission: c.permission,
+// eventOf returns the event of a decision. isNew reports whether the event is to be appended: once for each allowed
+// and once for each refused address. After 2*maxHosts events, only allowed addresses are recorded.
+func (x *Execution) eventOf(host string, port uint16, c connectDecision) (d events.ExecConnected, isNew bool) {
+	d = events.ExecConnected{Exec: x.requested.Exec, Host: host, Port: int(port), Allowed: c.allowed, Permission: c.permission,
 		Reason: c.reason}
 	key := recordedConnection{policy.Address{Host: host, Port: port}.String(), c.allowed}
-	return d, !x.told[key] && (c.allowed || len(x.told) < 2*maxHosts)
+	return d, !x.recorded[key] && (c.allowed || len(x.recorded) < 2*maxHosts)
 }
 
 // maxNotes limits the refusals that the model sees per execution.
@@ -108,15 +108,15 @@ func (x *Execution) notes() []string {
 	return slices.Clone(x.refusals)
 }
 
-func (x *Execution) remember(d events.ExecConnected) {
+func (x *Execution) markRecorded(d events.ExecConnected) {
 	if !d.Allowed {
 		x.note(addressOf(d), d.Reason)
 	}
-	x.told[recordedConnection{policy.Address{Host: d.Host, Port: uint16(d.Port)}.String(), d.Allowed}] = true
+	x.recorded[recordedConnection{policy.Address{Host: d.Host, Port: uint16(d.Port)}.String(), d.Allowed}] = true
 }
 
-// decide decides about a connection by the rules, the flag and the people, in this order, and records what was decided
-// before anything is dialled, or asks. after is how far the log was read.
+// decide decides about a connection by the rules, the mode and a person's decision, in this order. It records the
+// decision, or appends a permission request. after is the last sequence that was read.
 func (x *Execution) decide(ctx context.Context, at policy.Address) (c connectDecision, after uint64, err error) {
 	x.deciding.Lock()
 	defer x.deciding.Unlock()
@@ -132,18 +132,18 @@ func (x *Execution) decide(ctx context.Context, at policy.Address) (c connectDec
 			if err := s.Missing(x.chat); err != nil {
 				return nil, 0, err
 			}
-			if x.over() {
+			if x.hasEnded() {
 				return nil, 0, handlers.Refuse(handlers.Conflict, "the command has ended")
 			}
-			if c = x.byRule(at, verdict); c.reason == "" {
-				c = x.byPerson(s, at, time.Now())
+			if c = x.decideByRule(at, verdict); c.reason == "" {
+				c = x.decideByPerson(s, at, time.Now())
 			}
-			d, untold := x.tell(at.Host, at.Port, c)
+			d, isNew := x.eventOf(at.Host, at.Port, c)
 			switch {
-			case c.asks:
+			case c.isNew:
 				e, err := events.New(x.chat, events.ActorPolicy, x.request(c.permission, at))
 				return []events.Event{e}, 0, err
-			case c.waits || !untold:
+			case c.waits || !isNew:
 				return nil, after, nil
 			}
 			e, err := events.New(x.chat, events.ActorPolicy, d)
@@ -152,19 +152,19 @@ func (x *Execution) decide(ctx context.Context, at policy.Address) (c connectDec
 	if err != nil {
 		return c, 0, err
 	}
-	if len(x.hosts) < maxHosts { // one that is too many is so each time
+	if len(x.hosts) < maxHosts { // a host beyond the limit is refused each time
 		x.hosts[at.String()] = true
 	}
 	if c.waits {
-		x.asks[at] = c.permission
-	} else if d, untold := x.tell(at.Host, at.Port, c); untold {
-		x.remember(d)
+		x.requests[at] = c.permission
+	} else if d, isNew := x.eventOf(at.Host, at.Port, c); isNew {
+		x.markRecorded(d)
 	}
 	return c, after, nil
 }
 
-// byRule decides what no person has to; without a reason it has not.
-func (x *Execution) byRule(at policy.Address, v policy.Verdict) connectDecision {
+// decideByRule decides by the rules and the mode. A decision without a reason means that a person has to decide.
+func (x *Execution) decideByRule(at policy.Address, v policy.Verdict) connectDecision {
 	switch {
 	case v.Action == policy.Deny:
 		return connectDecision{reason: v.Reason}
@@ -178,7 +178,7 @@ func (x *Execution) byRule(at policy.Address, v policy.Verdict) connectDecision 
 	return connectDecision{}
 }
 
-// await waits for the end of an ask.
+// await waits until a permission request is decided or expires.
 func (x *Execution) await(ctx context.Context, permission string, after uint64) error {
 	return x.network.Tail.Follow(ctx, after, events.ChatSubject(x.chat, "permission.*"), func(e events.Event) error {
 		switch d, _ := events.Decode(e); d := d.(type) {
@@ -195,7 +195,7 @@ func (x *Execution) await(ctx context.Context, permission string, after uint64) 
 	}, func(uint64) error { return nil })
 }
 
-// networkMetadata is what an ask for a host says to clients.
+// networkMetadata is the metadata of a permission request for a host.
 type networkMetadata struct {
 	Exec    string `json:"exec"`
 	Host    string `json:"host"`
@@ -204,11 +204,11 @@ type networkMetadata struct {
 }
 
 func (x *Execution) request(permissionID string, at policy.Address) events.PermissionRequested {
-	metadata, _ := json.Marshal(networkMetadata{x.what.Exec, at.Host, at.Port, x.what.Command}) // texts and a number
+	metadata, _ := json.Marshal(networkMetadata{x.requested.Exec, at.Host, at.Port, x.requested.Command}) // texts and a number
 	return events.PermissionRequested{
 		Permission: permissionID, Type: permission.TypeNetwork, Patterns: []string{at.String()}, Metadata: metadata,
-		Message: "May this reach " + at.String() + "? " + cmp.Or(strings.Join(strings.Fields(x.what.Command), " "), "A person's shell"),
-		Session: x.what.Session, MessageID: x.tool.MessageID, Call: x.what.Call,
+		Message: "May this reach " + at.String() + "? " + cmp.Or(strings.Join(strings.Fields(x.requested.Command), " "), "A person's shell"),
+		Session: x.requested.Session, MessageID: x.tool.MessageID, Call: x.requested.Call,
 	}
 }
 

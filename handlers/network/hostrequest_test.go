@@ -19,31 +19,31 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-func TestAPersonIsAskedOnceForAllThatWait(t *testing.T) {
+func TestConnectionsToOneHostShareARequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
 	x1, x2 := o.begin("x1"), o.begin("x2")
 	var waiting []<-chan error
 	for range 3 {
-		waiting = append(waiting, o.reaches(x1, "example.com:443"), o.reaches(x2, "EXAMPLE.com.:443"))
+		waiting = append(waiting, o.connect(x1, "example.com:443"), o.connect(x2, "EXAMPLE.com.:443"))
 	}
-	ask := o.asked(1)
-	is.Equal(ask.Type, permission.TypeNetwork)
-	is.Equal(ask.Patterns, []string{"example.com:443"})
-	is.Equal([]string{ask.Session, ask.MessageID, ask.Call}, []string{"ses_1", "msg_1", "call_per_1"})
-	var about networkMetadata
-	is.NoErr(json.Unmarshal(ask.Metadata, &about))
-	is.True(about.Exec == "x1" || about.Exec == "x2")
-	is.Equal([]any{about.Host, about.Port, about.Command}, []any{"example.com", uint16(443), "npm install"})
-	for _, x := range []*Execution{x1, x2} { // both have asked before anybody decides
+	request := o.hostRequest(1)
+	is.Equal(request.Type, permission.TypeNetwork)
+	is.Equal(request.Patterns, []string{"example.com:443"})
+	is.Equal([]string{request.Session, request.MessageID, request.Call}, []string{"ses_1", "msg_1", "call_per_1"})
+	var metadata networkMetadata
+	is.NoErr(json.Unmarshal(request.Metadata, &metadata))
+	is.True(metadata.Exec == "x1" || metadata.Exec == "x2")
+	is.Equal([]any{metadata.Host, metadata.Port, metadata.Command}, []any{"example.com", uint16(443), "npm install"})
+	for _, x := range []*Execution{x1, x2} { // both wait before a person decides
 		for waits := false; !waits; {
 			x.deciding.Lock()
-			waits = len(x.asks) > 0
+			waits = len(x.requests) > 0
 			x.deciding.Unlock()
 		}
 	}
-	o.Decide(ask.Permission, events.Authorized)
+	o.Decide(request.Permission, events.Authorized)
 	for _, w := range waiting {
 		is.NoErr(<-w)
 	}
@@ -51,21 +51,21 @@ func TestAPersonIsAskedOnceForAllThatWait(t *testing.T) {
 	is.Equal(len(all), 2) // one for each command
 	for _, c := range all {
 		is.Equal([]any{c.Host, c.Port, c.Allowed, c.Permission, c.Reason},
-			[]any{"example.com", 443, true, ask.Permission, "approved by " + handlerstest.Alice})
+			[]any{"example.com", 443, true, request.Permission, "approved by " + handlerstest.Alice})
 	}
 	_, data := handlerstest.History(t, o.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.PermissionRequested](data)), 1)
 
-	_, err := x1.CheckAddress(t.Context(), "example.com:443") // again, for as long as it runs
+	_, err := x1.CheckAddress(t.Context(), "example.com:443") // the approval is valid while the command runs
 	is.NoErr(err)
-	again := o.reaches(x1, "example.com:22") // another port is another ask
-	other := o.reaches(o.begin("x3"), "example.com:443")
-	is.True(o.asked(2).Permission != o.asked(3).Permission) // and so is another command: what was approved is used up
+	otherPort := o.connect(x1, "example.com:22")
+	otherCommand := o.connect(o.begin("x3"), "example.com:443")
+	is.True(o.hostRequest(2).Permission != o.hostRequest(3).Permission)
 	for i := 2; i <= 3; i++ {
-		o.Decide(o.asked(i).Permission, events.Denied)
+		o.Decide(o.hostRequest(i).Permission, events.Denied)
 	}
-	is.Equal(handlerstest.Refusal(t, <-again), handlers.Conflict)
-	is.Equal(handlerstest.Refusal(t, <-other), handlers.Conflict)
+	is.Equal(handlerstest.Refusal(t, <-otherPort), handlers.Conflict)
+	is.Equal(handlerstest.Refusal(t, <-otherCommand), handlers.Conflict)
 }
 
 func TestADenialHoldsForTheCommandThatWaited(t *testing.T) {
@@ -73,37 +73,37 @@ func TestADenialHoldsForTheCommandThatWaited(t *testing.T) {
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
 	x1 := o.begin("x1")
-	waiting := o.reaches(x1, "example.com:443")
-	ask := o.asked(1)
+	waiting := o.connect(x1, "example.com:443")
+	request := o.hostRequest(1)
 	_, err := o.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
-		Chat: "c1", Permission: ask.Permission, Decision: events.Denied, Reason: "use the mirror"})
+		Chat: "c1", Permission: request.Permission, Decision: events.Denied, Reason: "use the mirror"})
 	is.NoErr(err)
 	is.Equal((<-waiting).Error(), "denied by user:alice: use the mirror")
 	_, err = x1.CheckAddress(t.Context(), "example.com:443")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict) // at once
 	is.Equal(len(o.connections()), 1)
-	is.Equal(o.connections()[0].Permission, ask.Permission)
-	next := o.reaches(o.begin("x2"), "example.com:443")
-	o.Decide(o.asked(2).Permission, events.Authorized)
+	is.Equal(o.connections()[0].Permission, request.Permission)
+	next := o.connect(o.begin("x2"), "example.com:443")
+	o.Decide(o.hostRequest(2).Permission, events.Authorized)
 	is.NoErr(<-next)
 }
 
-func TestARestartKeepsTheAskAndItsApproval(t *testing.T) {
+func TestARestartKeepsTheRequestAndItsApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
-	o.network.Tail = tail.New(o.Log) // it never hears of the decision: its process is killed
-	o.reaches(o.begin("x1"), "example.com:443")
-	ask := o.asked(1)
+	o.network.Tail = tail.New(o.Log) // does not run, as after a kill of the process
+	o.connect(o.begin("x1"), "example.com:443")
+	request := o.hostRequest(1)
 	o.start(permission.NetworkAsks)
-	waiting := o.reaches(o.begin("x2"), "example.com:443")
-	o.Decide(ask.Permission, events.Authorized)
+	waiting := o.connect(o.begin("x2"), "example.com:443")
+	o.Decide(request.Permission, events.Authorized)
 	is.NoErr(<-waiting)
 	_, data := handlerstest.History(t, o.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.PermissionRequested](data)), 1)
 
-	o.reaches(o.begin("x3"), "example.com:443") // used up
-	late := o.asked(2)
+	o.connect(o.begin("x3"), "example.com:443") // used up
+	late := o.hostRequest(2)
 	o.network.Done("x3")
 	o.Decide(late.Permission, events.Authorized)
 	o.start(permission.NetworkAsks)
@@ -130,7 +130,7 @@ func TestNothingButAPersonOrARuleAllowsAHost(t *testing.T) {
 	}
 	o.Decide("i2", events.Authorized)
 	o.Decide("per_9", events.Authorized)
-	waiting := o.reaches(o.begin("x1"), "example.com:443")
+	waiting := o.connect(o.begin("x1"), "example.com:443")
 	_, ask := handlerstest.Await(t, o.Log, func(d events.PermissionRequested) bool { return d.Permission != "i2" })
 	o.Decide(ask.Permission, events.Denied)
 	is.Equal(handlerstest.Refusal(t, <-waiting), handlers.Conflict)
@@ -146,12 +146,12 @@ func TestAnApprovalThatExpiredAllowsNothing(t *testing.T) {
 			Type: permission.TypeNetwork, Patterns: []string{at.String()}}},
 		handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{Permission: "p1",
 			Type: permission.TypeNetwork, Decision: events.Authorized, Expires: expires}})
-	waited := &Execution{asks: map[policy.Address]string{at: "p1"}}
+	waited := &Execution{requests: map[policy.Address]string{at: "p1"}}
 	for name, x := range map[string]*Execution{"it waited": waited, "the next one": {}} {
-		before, after := x.byPerson(s, at, expires.Add(-1)), x.byPerson(s, at, expires)
+		before, after := x.decideByPerson(s, at, expires.Add(-1)), x.decideByPerson(s, at, expires)
 		// for each
 		is.Equal(before, connectDecision{allowed: true, permission: "p1", reason: "approved by " + handlerstest.Alice})
-		if !after.asks || !after.waits || after.allowed || after.permission == "p1" {
+		if !after.isNew || !after.waits || after.allowed || after.permission == "p1" {
 			t.Errorf("%s: %+v", name, after) // a new ask
 		}
 	}
@@ -163,8 +163,8 @@ func TestAnApprovalBeforeAnAbortAllowsNothing(t *testing.T) {
 	o := openNetworkFixture(t, permission.NetworkAsks)
 	x := o.begin("x1")
 	for n := range 2 {
-		waiting := o.reaches(x, "example.com:443")
-		o.Decide(o.asked(n+1).Permission, events.Authorized)
+		waiting := o.connect(x, "example.com:443")
+		o.Decide(o.hostRequest(n+1).Permission, events.Authorized)
 		is.NoErr(<-waiting)
 		handlerstest.Happened(t, o.Log, "c1", handlerstest.Fact{By: handlerstest.Alice,
 			Data: events.AbortRequested{Session: "ses_1"}})
@@ -176,47 +176,47 @@ func TestARuleThatComesWhileAConnectionWaitsDecidesIt(t *testing.T) {
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
 	x := o.begin("x1")
-	waiting := o.reaches(x, "example.com:443")
-	ask := o.asked(1)
+	waiting := o.connect(x, "example.com:443")
+	request := o.hostRequest(1)
 	rules, _, err := o.Gate.AllowAlways(t.Context(),
-		permission.AllowAlways{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: ask.Permission,
+		permission.AllowAlways{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: request.Permission,
 			Scope: permission.ScopeAgent})
-	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // no agent of that name is kept
+	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // no agent of that name is stored
 	is.Equal(len(rules), 0)
 	_, _, err = o.Gate.AllowAlways(t.Context(), permission.AllowAlways{
 		Command: handlers.Command{Actor: handlerstest.Alice},
-		Chat:    "c1", Permission: ask.Permission, Scope: permission.ScopeChat})
+		Chat:    "c1", Permission: request.Permission, Scope: permission.ScopeChat})
 	is.NoErr(err)
 	is.NoErr(<-waiting)
 	is.Equal(o.connections()[0].Reason, "a rule allows it: network: example.com")
 
-	waiting = o.reaches(x, "other.com:443")
-	o.asked(2)
+	waiting = o.connect(x, "other.com:443")
+	o.hostRequest(2)
 	o.saveRule(map[string]any{"tool": "network", "pattern": "*.other.com", "action": "allow", "active": true})
 	id := o.saveRule(map[string]any{"tool": "network", "pattern": "other.com", "action": "allow", "active": true})
 	is.NoErr(<-waiting)
 	_, err = o.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: handlerstest.Alice},
 		Collection: "tool_permissions", Record: id})
 	is.NoErr(err)
-	o.reaches(x, "other.com:443") // the rule is gone, and nobody has approved it
-	o.asked(3)
+	o.connect(x, "other.com:443") // the rule is deleted, and no person has approved the host
+	o.hostRequest(3)
 }
 
-func TestARuleThatWantsAPersonBeatsTheFlag(t *testing.T) {
+func TestAnAskRuleOverridesTheMode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkOpen, "ask network: *.example.com")
 	x := o.begin("x1")
 	_, err := x.CheckAddress(t.Context(), "example.org:443")
 	is.NoErr(err)
-	for i, address := range []string{"a.example.com:443", "example.org:22"} { // nor does the flag reach beyond the web
-		waiting := o.reaches(x, address)
-		o.Decide(o.asked(i+1).Permission, events.Authorized)
+	for i, address := range []string{"a.example.com:443", "example.org:22"} { // NetworkOpen allows ports 80 and 443 only
+		waiting := o.connect(x, address)
+		o.Decide(o.hostRequest(i+1).Permission, events.Authorized)
 		is.NoErr(<-waiting)
 	}
 }
 
-func TestARuleForAnotherAgentSaysNothing(t *testing.T) {
+func TestARuleForAnotherAgentDoesNotApply(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
@@ -224,41 +224,41 @@ func TestARuleForAnotherAgentSaysNothing(t *testing.T) {
 		Collection: "ai_agents", Record: "a2", New: true, Set: map[string]json.RawMessage{"name": []byte(`"plan"`)}})
 	is.NoErr(err)
 	o.saveRule(map[string]any{"tool": "network", "pattern": "*", "action": "deny", "active": true, "agent": "a2"})
-	waiting := o.reaches(o.begin("x1"), "example.com:443") // the agent is build
-	o.Decide(o.asked(1).Permission, events.Authorized)
+	waiting := o.connect(o.begin("x1"), "example.com:443") // the agent is build
+	o.Decide(o.hostRequest(1).Permission, events.Authorized)
 	is.NoErr(<-waiting)
 }
 
-func TestOnlySoManyHostsWaitForAPerson(t *testing.T) {
+func TestPendingHostsAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
 	x := o.begin("x1")
-	for i := range maxOpenAsks {
-		o.reaches(x, fmt.Sprintf("h%d.example.com:443", i))
-		o.asked(i + 1)
+	for i := range maxOpenRequests {
+		o.connect(x, fmt.Sprintf("h%d.example.com:443", i))
+		o.hostRequest(i + 1)
 	}
 	_, err := x.CheckAddress(t.Context(), "h99.example.com:443")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
-	o.Decide(o.asked(3).Permission, events.Denied)
-	o.reaches(x, "h99.example.com:443")
-	o.asked(maxOpenAsks + 1)
+	o.Decide(o.hostRequest(3).Permission, events.Denied)
+	o.connect(x, "h99.example.com:443")
+	o.hostRequest(maxOpenRequests + 1)
 }
 
 func TestWhyShowsTheConnection(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	o := openNetworkFixture(t, permission.NetworkAsks)
-	waiting := o.reaches(o.begin("x1"), "example.com:443")
-	ask := o.asked(1)
-	o.Decide(ask.Permission, events.Authorized)
+	waiting := o.connect(o.begin("x1"), "example.com:443")
+	request := o.hostRequest(1)
+	o.Decide(request.Permission, events.Authorized)
 	is.NoErr(<-waiting)
-	w, err := explanation.Of(t.Context(), o.Gate, "c1", ask.Permission)
+	w, err := explanation.Of(t.Context(), o.Gate, "c1", request.Permission)
 	is.NoErr(err)
 	is.Equal(w.Ask.Agent, "build")
 	is.Equal(w.Decision.Actor, handlerstest.Alice)
 	is.Equal(w.Events[len(w.Events)-1].Type, "exec.connected")
-	run, err := o.Gate.ProposeAlways(t.Context(), permission.AllowAlways{Chat: "c1", Permission: ask.Permission,
+	run, err := o.Gate.ProposeAlways(t.Context(), permission.AllowAlways{Chat: "c1", Permission: request.Permission,
 		Scope: permission.ScopeChat})
 	is.NoErr(err)
 	is.Equal(run.Rules[0].String(), "network: example.com")
