@@ -53,11 +53,11 @@ func (f *finishedQueue) waiting() chan endedExecution {
 }
 
 // take returns all that wait, in the order in which they began. It blocks until one waits or none is closed.
-func (f *finishedQueue) take(none <-chan struct{}) (all []endedExecution) {
+func (f *finishedQueue) take(noMore <-chan struct{}) (all []endedExecution) {
 	select {
 	case e := <-f.waiting():
 		all = append(all, e)
-	case <-none:
+	case <-noMore:
 	}
 	for {
 		select {
@@ -70,8 +70,8 @@ func (f *finishedQueue) take(none <-chan struct{}) (all []endedExecution) {
 	}
 }
 
-// changes has the changes of an execution found out, which nobody waits for. Of a private one nobody asks.
-func (x *Executions) changes(u *run, result wire.Result) {
+// queueChanges has the changes of an execution found out, which nobody waits for. Of a private one nobody asks.
+func (x *Executions) queueChanges(u *run, result wire.Result) {
 	if result.Began == 0 || u.requested.Private {
 		return
 	}
@@ -85,8 +85,8 @@ func (x *Executions) changes(u *run, result wire.Result) {
 // findChanges records what executions that ended have changed, one after the other, until none will end any more and
 // none waits. When ctx ends it says of those that are left that it is not known. A list costs a look at every file of
 // the workspace. So if nothing has changed since one execution began, it makes none for those that began later.
-func (x *Executions) findChanges(ctx context.Context, none <-chan struct{}) {
-	for all := x.finished.take(none); len(all) > 0; all = x.finished.take(none) {
+func (x *Executions) findChanges(ctx context.Context, noMore <-chan struct{}) {
+	for all := x.finished.take(noMore); len(all) > 0; all = x.finished.take(noMore) {
 		for _, e := range all {
 			isChanged, err := x.recordChanges(ctx, e)
 			if err != nil {
@@ -106,16 +106,16 @@ func (x *Executions) recordChanges(ctx context.Context, e endedExecution) (isCha
 	ctx, cancel := context.WithTimeout(ctx, artifactsWithin)
 	defer cancel()
 	var list changeList
-	if err := x.ask(ctx, wire.Request{Op: wire.Changes, Since: e.since}, &list); err != nil {
+	if err := x.askWorkers(ctx, wire.Request{Op: wire.Changes, Since: e.since}, &list); err != nil {
 		return false, err
 	}
 	d := events.ExecChanged{Exec: e.exec, More: list.more}
 	room := int64(maxArtifactsAll)
-	for _, c := range list.found {
+	for _, c := range list.files {
 		a := events.Artifact{Path: c.Path, Size: c.Size, SHA256: c.SHA256}
 		if c.Size > 0 && c.Size <= min(maxArtifact, room) && ctx.Err() == nil {
 			var err error
-			if a.Blob, err = x.keep(ctx, c); err != nil { // that it was changed is known all the same
+			if a.Blob, err = x.storeFile(ctx, c); err != nil { // that it was changed is known all the same
 				x.Logger.Error("keep changed file", "exec", e.exec, "path", c.Path, "err", err)
 			}
 			if a.Blob != nil {
@@ -130,8 +130,8 @@ func (x *Executions) recordChanges(ctx context.Context, e endedExecution) (isCha
 	return true, x.record(ctx, e.chat, d)
 }
 
-// ask asks the workers of the workspace for something else than to run a command.
-func (x *Executions) ask(ctx context.Context, r wire.Request, stdout io.Writer) error {
+// askWorkers asks the workers of the workspace for something else than to run a command.
+func (x *Executions) askWorkers(ctx context.Context, r wire.Request, stdout io.Writer) error {
 	r.Workspace = x.Workspace
 	result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), r, stdout, io.Discard)
 	if err == nil && (result.Reason != wire.Exited || result.ExitCode != 0) {
@@ -140,11 +140,11 @@ func (x *Executions) ask(ctx context.Context, r wire.Request, stdout io.Writer) 
 	return err
 }
 
-// keep stores the content of a file, nil when it is not what it was any more, is gone, or holds a secret: a stored one
+// storeFile stores the content of a file, nil when it is not what it was any more, is gone, or holds a secret: a stored one
 // would stay for ever, and with the secret taken out it would not be the file.
-func (x *Executions) keep(ctx context.Context, c wire.Change) (*events.Blob, error) {
-	content := &limited{most: int(c.Size)}
-	if err := x.ask(ctx, wire.Request{Op: wire.Read, Path: c.Path}, content); err != nil {
+func (x *Executions) storeFile(ctx context.Context, c wire.Change) (*events.Blob, error) {
+	content := &limitedBuffer{limit: int(c.Size)}
+	if err := x.askWorkers(ctx, wire.Request{Op: wire.Read, Path: c.Path}, content); err != nil {
 		return nil, ctx.Err()
 	}
 	b := content.Bytes()
@@ -159,16 +159,16 @@ func (x *Executions) keep(ctx context.Context, c wire.Change) (*events.Blob, err
 	return &blob, nil
 }
 
-// limited takes so many bytes and no more.
-type limited struct {
+// limitedBuffer takes so many bytes and no more.
+type limitedBuffer struct {
 	bytes.Buffer
-	most int
+	limit int
 }
 
 var errTooLarge = errors.New("it is larger than it was")
 
-func (l *limited) Write(p []byte) (int, error) {
-	if l.Len()+len(p) > l.most {
+func (l *limitedBuffer) Write(p []byte) (int, error) {
+	if l.Len()+len(p) > l.limit {
 		return 0, errTooLarge
 	}
 	return l.Buffer.Write(p)
@@ -177,10 +177,10 @@ func (l *limited) Write(p []byte) (int, error) {
 // changeList reads the lines in which a worker names changed files. What is beyond the limits, or cannot be named, is
 // counted: a command chooses the names of its files.
 type changeList struct {
-	found []wire.Change
-	names int // bytes
-	more  int
-	line  []byte // as far as it came, and as far as it may
+	files     []wire.Change
+	nameBytes int // bytes
+	more      int
+	line      []byte // as far as it came, and as far as it may
 }
 
 func (l *changeList) Write(p []byte) (int, error) {
@@ -202,16 +202,16 @@ func (l *changeList) add(line []byte) {
 		l.more += min(c.More, math.MaxInt32-min(l.more, math.MaxInt32))
 		return
 	}
-	if err != nil || !filepath.IsLocal(c.Path) || !utf8.ValidString(c.Path) || c.Size < 0 || !isSum(c.SHA256) ||
-		len(l.found) == maxArtifacts || l.names+len(c.Path) > maxArtifactNames {
+	if err != nil || !filepath.IsLocal(c.Path) || !utf8.ValidString(c.Path) || c.Size < 0 || !isSHA256(c.SHA256) ||
+		len(l.files) == maxArtifacts || l.nameBytes+len(c.Path) > maxArtifactNames {
 		l.more++
 		return
 	}
-	l.found, l.names = append(l.found, c), l.names+len(c.Path)
+	l.files, l.nameBytes = append(l.files, c), l.nameBytes+len(c.Path)
 }
 
-// isSum takes a SHA-256 in hex, and none.
-func isSum(s string) bool {
+// isSHA256 takes a SHA-256 in hex, and none.
+func isSHA256(s string) bool {
 	_, err := hex.DecodeString(s)
 	return err == nil && (s == "" || len(s) == hex.EncodedLen(sha256.Size))
 }

@@ -125,7 +125,7 @@ func TestAListOfChangesIsReadHoweverItIsCut(t *testing.T) {
 			_, err := l.Write(piece)
 			is.NoErr(err)
 		}
-		is.Equal(l.found, []wire.Change{{Path: "a", Size: 1, SHA256: sum}, {Path: "e/f", Size: 2}})
+		is.Equal(l.files, []wire.Change{{Path: "a", Size: 1, SHA256: sum}, {Path: "e/f", Size: 2}})
 		is.Equal(l.more, 6+7)
 		fmt.Fprintf(&l, `{"more":%d}`+"\n"+`{"more":%[1]d}`+"\n", math.MaxInt)
 		is.Equal(l.more, math.MaxInt32)
@@ -174,9 +174,9 @@ func TestAFileThatCannotBeKeptHidesNoOther(t *testing.T) {
 	for _, path := range []string{"a", "b", "c"} {
 		list = append(list, wire.Change{Path: path, Size: 1, SHA256: sha256Of(path)})
 	}
-	var asked []string
+	var read []string
 	s := listing(t, list, func(path string, stdout io.Writer) error {
-		if asked = append(asked, path); path == "b" {
+		if read = append(read, path); path == "b" {
 			cancel() // the time is over
 		}
 		_, err := io.WriteString(stdout, path)
@@ -187,7 +187,7 @@ func TestAFileThatCannotBeKeptHidesNoOther(t *testing.T) {
 	files, more := s.changed("x1")
 	is.Equal([]int{len(files), more}, []int{3, 0})
 	is.True(files["a"].Blob != nil && files["b"].Blob == nil && files["c"].Blob == nil)
-	is.Equal(asked, []string{"a", "b"})
+	is.Equal(read, []string{"a", "b"})
 }
 
 func TestOnlyWhatIsKeptTakesRoom(t *testing.T) {
@@ -215,14 +215,14 @@ func TestWhatIsQueuedWhenWeStopIsFoundOut(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	asked, answer := make(chan struct{}, 2), make(chan struct{})
+	requested, answer := make(chan struct{}, 2), make(chan struct{})
 	nc := s.connect(natsconf.Worker)
 	s.run(nc, func(ctx context.Context) error {
 		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{
 			Info: wire.WorkerInfo{Name: "here", Workspace: s.workspace}, Serves: func(string) bool { return true },
 			Handle: func(ctx context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
 				if r.Op == wire.Changes {
-					asked <- struct{}{}
+					requested <- struct{}{}
 					select {
 					case <-answer:
 						fmt.Fprintln(stdout, `{"path":"a","size":0}`)
@@ -235,7 +235,7 @@ func TestWhatIsQueuedWhenWeStopIsFoundOut(t *testing.T) {
 	})
 	first, second := s.authorized("touch a"), s.authorized("touch a again")
 	s.shell(t.Context(), first)
-	<-asked
+	<-requested
 	s.shell(t.Context(), second)
 	s.finished(s.execOf(second.Call))
 	stopped := make(chan struct{})
@@ -258,14 +258,14 @@ func TestWhatIsQueuedWhenWeStopIsFoundOut(t *testing.T) {
 func TestExecutionsThatWaitShareAListWithoutChanges(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	var asked []int64
+	var listed []int64
 	s := newSystem(t)
 	nc := s.connect(natsconf.Worker)
 	s.run(nc, func(ctx context.Context) error {
 		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{
 			Info: wire.WorkerInfo{Name: "here", Workspace: s.workspace}, Serves: func(string) bool { return true },
 			Handle: func(_ context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
-				if asked = append(asked, r.Since); r.Since <= 10 {
+				if listed = append(listed, r.Since); r.Since <= 10 {
 					fmt.Fprintln(stdout, `{"path":"a","size":0}`)
 				}
 				return wire.Result{}
@@ -279,7 +279,7 @@ func TestExecutionsThatWaitShareAListWithoutChanges(t *testing.T) {
 	none := make(chan struct{})
 	close(none)
 	x.findChanges(t.Context(), none)
-	is.Equal(asked, []int64{10, 20})
+	is.Equal(listed, []int64{10, 20})
 	files, _ := s.changed("x1")
 	is.Equal(len(files), 1)
 }

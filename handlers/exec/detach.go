@@ -14,26 +14,26 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// settles is how long the shell waits for what goes wrong at once, such as a program that is not there, unless Exec
+// detachDelay is how long the shell waits for what goes wrong at once, such as a program that is not there, unless Exec
 // says another.
-const settles = 200 * time.Millisecond
+const detachDelay = 200 * time.Millisecond
 
 // detach lets a command run on by itself, and answers the shell a moment after a worker has taken it. From then on the
 // end of the shell, of the turn or of OpenCode does not end it: a signal does, the end of its chat, its worker's, and
 // ours. A shell that is gone before takes it along.
 func (x *Executions) detach(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
-	took, ended := make(chan wire.Start, 1), make(chan wire.Result, 1)
-	u.took = func(s wire.Start) { took <- s }
+	started, ended := make(chan wire.Start, 1), make(chan wire.Result, 1)
+	u.onStart = func(s wire.Start) { started <- s }
 	alone, giveUp := context.WithCancel(context.WithoutCancel(ctx))
-	shell := listener{gone: make(chan struct{})}
+	shell := shellOutput{left: make(chan struct{})}
 	defer shell.leave()
 	x.running.background.Go(func() {
 		defer giveUp()
-		ended <- x.carry(alone, u, shell.hears(stdout), shell.hears(stderr))
+		ended <- x.runRecorded(alone, u, shell.writerTo(stdout), shell.writerTo(stderr))
 	})
 	var by wire.Start
 	select {
-	case by = <-took:
+	case by = <-started:
 	case result := <-ended:
 		return result
 	case <-ctx.Done():
@@ -44,7 +44,7 @@ func (x *Executions) detach(ctx context.Context, u *run, stdout, stderr io.Write
 	case result := <-ended: // it was quick
 		return result
 	case <-ctx.Done():
-	case <-time.After(cmp.Or(x.settles, settles)):
+	case <-time.After(cmp.Or(x.detachDelay, detachDelay)):
 		shell.leave()
 		// Who does not read it needs not: everything is in the log.
 		_, _ = fmt.Fprintf(stdout, "[PocketCoder] It runs in the background as execution %s (%s, isolation %s). Its output is recorded; a person sees it with: "+
@@ -54,21 +54,21 @@ func (x *Executions) detach(ctx context.Context, u *run, stdout, stderr io.Write
 	return wire.Result{}
 }
 
-// listener hears what is written until it leaves.
-type listener struct {
-	leaving sync.Once
-	gone    chan struct{}
+// shellOutput hears what is written until it leaves.
+type shellOutput struct {
+	leaveOnce sync.Once
+	left      chan struct{}
 }
 
-func (l *listener) leave() { l.leaving.Do(func() { close(l.gone) }) }
+func (l *shellOutput) leave() { l.leaveOnce.Do(func() { close(l.left) }) }
 
-// hears passes on to w what is written while somebody listens. A write that w does not take is waited for until then:
+// writerTo passes on to w what is written while somebody listens. A write that w does not take is waited for until then:
 // who does not read holds up neither the command nor the leaving. w must give up when the request it belongs to is
 // over.
-func (l *listener) hears(w io.Writer) io.Writer {
+func (l *shellOutput) writerTo(w io.Writer) io.Writer {
 	return writer(func(p []byte) (int, error) {
 		select {
-		case <-l.gone:
+		case <-l.left:
 			return len(p), nil
 		default:
 		}
@@ -79,17 +79,17 @@ func (l *listener) hears(w io.Writer) io.Writer {
 		}()
 		select {
 		case <-written:
-		case <-l.gone:
+		case <-l.left:
 		}
 		return len(p), nil
 	})
 }
 
-// endWithTheirChats ends what runs in chats that are deleted after an event, until ctx ends.
-func (x *Executions) endWithTheirChats(ctx context.Context, after uint64) error {
+// endWithDeletedChats ends what runs in chats that are deleted after an event, until ctx ends.
+func (x *Executions) endWithDeletedChats(ctx context.Context, after uint64) error {
 	err := x.Log.Read(ctx, after, []string{events.ChatSubject("*", events.Deleted{}.Kind())}, func(b log.Batch) error {
 		for _, e := range b.Events {
-			x.running.endOf(e.Subject.ID)
+			x.running.endChat(e.Subject.ID)
 		}
 		return nil
 	})

@@ -36,8 +36,8 @@ func (s *system) detached(command string) (exec string, pid int) {
 	exec = s.execOf(r.Call)
 	expect.Contains(s.t, stdout, "[PocketCoder] It runs in the background as execution "+exec+" (here, isolation none).")
 	expect.Contains(s.t, stdout, "pocketcoder sandbox logs "+exec+" -f")
-	expect.Eventually(s.t, "it becomes true", func() bool { return strings.HasSuffix(s.live(exec), "\n") })
-	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(s.live(exec), "up ")))
+	expect.Eventually(s.t, "it becomes true", func() bool { return strings.HasSuffix(s.liveOutput(exec), "\n") })
+	pid, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(s.liveOutput(exec), "up ")))
 	is.NoErr(err)
 	return exec, pid
 }
@@ -64,9 +64,9 @@ func TestDetachedCommandGoesOnByItself(t *testing.T) {
 	d := s.finished(exec)
 	is.Equal([]any{d.ExitCode, d.Reason, d.Worker, d.Isolation}, []any{3, "", "here", "none"})
 	is.Equal([]string{d.Stdout.Text, d.Stderr.Text}, []string{"up " + strconv.Itoa(pid) + "\n", "down\n"})
-	again := s.request("detach " + untilStop)
-	again.Call = "call_per_1"
-	result, _, _ = s.shell(t.Context(), again)
+	repeated := s.request("detach " + untilStop)
+	repeated.Call = "call_per_1"
+	result, _, _ = s.shell(t.Context(), repeated)
 	expect.Contains(t, result.Error, "was executed already") // one decision is for one start
 }
 
@@ -74,7 +74,7 @@ func TestDetachedCommandThatFailsAtOnceSaysSo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
-	s.exec.settles = time.Minute
+	s.exec.detachDelay = time.Minute
 	result, stdout, stderr := s.shell(t.Context(), s.authorized("detach echo oops >&2; exit 9"))
 	is.Equal([]any{result.ExitCode, result.Reason, stdout, stderr}, []any{9, wire.Exited, "", "oops\n"})
 
@@ -94,7 +94,7 @@ func TestOnlyWhatWasAuthorizedDetachedIsDetached(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
-	s.exec.settles = time.Minute
+	s.exec.detachDelay = time.Minute
 	plain := s.authorized("echo a")
 	plain.Command = "detach echo a"
 	result, _, _ := s.shell(t.Context(), plain)
@@ -156,7 +156,7 @@ func TestDetachedCommandOfAKilledWorkerIsLost(t *testing.T) {
 	result, _, _ := s.shell(t.Context(), r)
 	is.Equal(result.ExitCode, 0)
 	exec := s.execOf(r.Call)
-	expect.Eventually(t, "it becomes true", func() bool { return s.live(exec) != "" })
+	expect.Eventually(t, "it becomes true", func() bool { return s.liveOutput(exec) != "" })
 	is.NoErr(worker.Process.Kill())
 	d := s.finished(exec)
 	is.Equal(d.Reason, string(wire.Lost))
@@ -184,8 +184,8 @@ func TestAShellThatDoesNotReadHoldsUpNeitherTheCommandNorTheLeaving(t *testing.T
 	is := is.New(t)
 	unread, blocked := make(chan struct{}), make(chan struct{}, 1)
 	defer close(unread)
-	l := listener{gone: make(chan struct{})}
-	w := l.hears(writer(func(p []byte) (int, error) {
+	l := shellOutput{left: make(chan struct{})}
+	w := l.writerTo(writer(func(p []byte) (int, error) {
 		blocked <- struct{}{}
 		<-unread
 		return len(p), nil

@@ -47,20 +47,20 @@ func (x *Executions) DialAny(ctx context.Context, executions []string, port int)
 }
 
 // servers are the executions of a chat that can be connected to, the newest first.
-func (r *runningExecutions) servers(chat string) (found []*run) {
+func (r *runningExecutions) servers(chat string) (runs []*run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, u := range r.by {
+	for _, u := range r.byExec {
 		if u.chat == chat && u.serving() {
-			found = append(found, u)
+			runs = append(runs, u)
 		}
 	}
-	slices.SortFunc(found, func(a, b *run) int { return b.at.Compare(a.at) })
-	return found
+	slices.SortFunc(runs, func(a, b *run) int { return b.at.Compare(a.at) })
+	return runs
 }
 
 func (u *run) serving() bool {
-	_, began := u.taken()
+	_, began := u.startInfo()
 	return u.request.Ports && began
 }
 
@@ -69,15 +69,15 @@ func (x *Executions) connect(ctx context.Context, execution string, port int) (n
 	ours, theirs := net.Pipe()
 	open, cancel := context.WithCancel(context.Background()) // longer than ctx
 	c := &connection{Conn: ours, cancel: cancel}
-	said, connected, ended := make(chan wire.Input), make(chan bool, 1), make(chan error, 1)
+	input, connected, ended := make(chan wire.Input), make(chan bool, 1), make(chan error, 1)
 	go func() {
-		defer close(said)
-		pump(open, theirs, said)
+		defer close(input)
+		pump(open, theirs, input)
 	}()
 	go func() {
 		defer theirs.Close()
 		defer cancel()
-		r := wire.Request{Op: wire.Dial, Exec: execution, Workspace: x.Workspace, Port: port, Input: said}
+		r := wire.Request{Op: wire.Dial, Exec: execution, Workspace: x.Workspace, Port: port, Input: input}
 		result, err := wire.Call(open, x.Conn, wire.RunSubject(x.Pool), r, theirs, writer(func(p []byte) (int, error) {
 			select {
 			case connected <- true: // there is nothing else to say

@@ -19,22 +19,22 @@ import (
 	"pocketcoder/handlers/handlerstest"
 )
 
-// serves starts a server that goes on by itself, and gives its execution and its port.
-func (s *system) serves(greeting string) (exec string, port int) {
+// startServer starts a server that goes on by itself, and gives its execution and its port.
+func (s *system) startServer(greeting string) (exec string, port int) {
 	s.t.Helper()
 	r := s.authorized("detach HANDLERS_TEST_GREET='" + greeting + "' exec " + os.Args[0])
 	result, _, _ := s.shell(s.t.Context(), r)
 	is.New(s.t).Equal(result.ExitCode, 0)
 	exec = s.execOf(r.Call)
 	expect.Eventually(s.t, "it becomes true", func() bool {
-		port, _ = strconv.Atoi(strings.TrimSpace(s.live(exec)))
+		port, _ = strconv.Atoi(strings.TrimSpace(s.liveOutput(exec)))
 		return port != 0
 	})
 	return exec, port
 }
 
-// live is what is published of an execution's stdout.
-func (s *system) live(exec string) string {
+// liveOutput is what is published of an execution's stdout.
+func (s *system) liveOutput(exec string) string {
 	s.t.Helper()
 	var b strings.Builder
 	_, err := s.Log.FoldDeltas(s.t.Context(), events.ExecDeltaSubject("c1", exec), 0, func(d log.Delta) error {
@@ -51,7 +51,7 @@ func TestPortOfADetachedCommandIsReached(t *testing.T) {
 	s, _ := withWorker(t)
 	_, err := s.exec.Dial(t.Context(), "c1", 80)
 	is.True(errors.Is(err, ErrNotServed)) // nothing runs
-	exec, port := s.serves("hello")
+	exec, port := s.startServer("hello")
 	conn, err := s.exec.Dial(t.Context(), "c1", port)
 	is.NoErr(err)
 	defer conn.Close()
@@ -86,7 +86,7 @@ func TestOfSeveralServersTheOneWithThePortIsReached(t *testing.T) {
 	ports := map[string]int{}
 	for i := range 3 {
 		name := fmt.Sprint("server", i)
-		_, ports[name] = s.serves(name)
+		_, ports[name] = s.startServer(name)
 	}
 	for name, port := range ports {
 		conn, err := s.exec.Dial(t.Context(), "c1", port)

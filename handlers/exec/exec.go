@@ -47,12 +47,12 @@ type Executions struct {
 	HasRoom func() bool
 	Logger  *slog.Logger
 
-	running  runningExecutions
-	shares   shares
-	finished finishedQueue
-	output   int64         // bytes that a command may print; 0 for maxOutput
-	settles  time.Duration // 0 for settles
-	moment   time.Duration // 0 for moment
+	running     runningExecutions
+	shares      shares
+	finished    finishedQueue
+	output      int64         // bytes that a command may print; 0 for maxOutput
+	detachDelay time.Duration // 0 for settles
+	startDelay  time.Duration // 0 for moment
 }
 
 // Run answers exec.request.<engine> until ctx ends. Then it cancels the running commands, and records their results and
@@ -66,7 +66,7 @@ func (x *Executions) Run(ctx context.Context) error {
 		return err
 	}
 	chats := make(chan error, 1)
-	go func() { chats <- x.endWithTheirChats(ctx, last); cancel() }()
+	go func() { chats <- x.endWithDeletedChats(ctx, last); cancel() }()
 	finding, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	none, found := make(chan struct{}), make(chan struct{})
@@ -96,18 +96,18 @@ func (x *Executions) exec(ctx context.Context, r wire.Request, stdout, stderr io
 		return x.refuse(session.Chat, r, err)
 	}
 	if requested.Original != "" {
-		_, _ = io.WriteString(stdout, noticeOf(requested)) // a caller that is gone is handled elsewhere
+		_, _ = io.WriteString(stdout, editNotice(requested)) // a caller that is gone is handled elsewhere
 	}
 	run := x.newRun(session.Chat, owner, requested)
 	if requested.Detached {
 		return x.detach(ctx, run, stdout, stderr)
 	}
-	return x.carry(ctx, run, stdout, stderr)
+	return x.runRecorded(ctx, run, stdout, stderr)
 }
 
-// noticeOf tells the model, before the command's own output, that it was edited and how. It is no part of what is
+// editNotice tells the model, before the command's own output, that it was edited and how. It is no part of what is
 // recorded.
-func noticeOf(d events.ExecRequested) string {
+func editNotice(d events.ExecRequested) string {
 	return "[PocketCoder] A person changed this command before it ran.\n[PocketCoder] Asked for: " + d.Original +
 		"\n[PocketCoder] Ran: " + d.Command + "\n"
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func TestDecisionIsHonouredOnlyWhileItHolds(t *testing.T) {
-	asked, allowed := handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized)
+	request, allowed := handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized)
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	abort := func(session string) handlerstest.Fact {
 		return handlerstest.Fact{By: handlerstest.Alice, Data: events.AbortRequested{Session: session}}
@@ -30,29 +30,29 @@ func TestDecisionIsHonouredOnlyWhileItHolds(t *testing.T) {
 	}
 	started := handlerstest.Fact{Data: events.ExecRequested{Exec: "x1", Permission: "per_1", Session: "ses_1",
 		Call: "call_per_1"}}
-	again := handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{
+	secondDecision := handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{
 		Permission: "per_2", Decision: events.Authorized, Session: "ses_1", Call: "call_per_1", Type: "bash", Command: "ls", Request: handlerstest.Request("ls"),
 	}}
 	for name, c := range map[string]struct {
 		given []handlerstest.Fact
 		says  string // "" runs
 	}{
-		"as decided":                      {[]handlerstest.Fact{asked, allowed}, ""},
-		"before its time is over":         {[]handlerstest.Fact{asked, handlerstest.Approved(events.PermissionDecided{Expires: now.Add(time.Millisecond)})}, ""},
-		"when its time is over":           {[]handlerstest.Fact{asked, handlerstest.Approved(events.PermissionDecided{Expires: now})}, "the approval expired at 2026-01-02T03:00:00Z"},
-		"used":                            {[]handlerstest.Fact{asked, allowed, started}, "was executed already, as x1"},
-		"the call's id used again":        {[]handlerstest.Fact{asked, allowed, started, again}, ""},
-		"used, and asked again":           {[]handlerstest.Fact{asked, again, started, allowed}, "was executed already, as x1"},
-		"after an abort":                  {[]handlerstest.Fact{asked, allowed, abort("")}, "aborted after the approval"},
-		"after the session's abort":       {[]handlerstest.Fact{asked, allowed, abort("ses_1")}, "aborted after the approval"},
-		"after another session's abort":   {[]handlerstest.Fact{asked, allowed, abort("ses_2")}, ""},
-		"after an abort before":           {[]handlerstest.Fact{abort(""), asked, allowed}, ""},
-		"after the turn was lost":         {[]handlerstest.Fact{asked, allowed, lost("ses_1")}, "was lost"},
-		"after another turn was lost":     {[]handlerstest.Fact{asked, allowed, lost("ses_2")}, ""},
-		"after the turn before was lost":  {[]handlerstest.Fact{lost("ses_1"), asked, allowed}, ""},
-		"forgotten":                       {[]handlerstest.Fact{asked, allowed, {Data: events.PermissionInterrupted{Permission: "per_1"}}}, "was lost"},
-		"denied when it was asked again":  {[]handlerstest.Fact{asked, allowed, {By: handlerstest.Alice, Data: handlerstest.Deny(again)}}, "denied by user:alice"},
-		"allowed when it was asked again": {[]handlerstest.Fact{asked, {By: handlerstest.Alice, Data: handlerstest.Deny(allowed)}, again}, ""},
+		"as decided":                      {[]handlerstest.Fact{request, allowed}, ""},
+		"before its time is over":         {[]handlerstest.Fact{request, handlerstest.Approved(events.PermissionDecided{Expires: now.Add(time.Millisecond)})}, ""},
+		"when its time is over":           {[]handlerstest.Fact{request, handlerstest.Approved(events.PermissionDecided{Expires: now})}, "the approval expired at 2026-01-02T03:00:00Z"},
+		"used":                            {[]handlerstest.Fact{request, allowed, started}, "was executed already, as x1"},
+		"the call's id used again":        {[]handlerstest.Fact{request, allowed, started, secondDecision}, ""},
+		"used, and asked again":           {[]handlerstest.Fact{request, secondDecision, started, allowed}, "was executed already, as x1"},
+		"after an abort":                  {[]handlerstest.Fact{request, allowed, abort("")}, "aborted after the approval"},
+		"after the session's abort":       {[]handlerstest.Fact{request, allowed, abort("ses_1")}, "aborted after the approval"},
+		"after another session's abort":   {[]handlerstest.Fact{request, allowed, abort("ses_2")}, ""},
+		"after an abort before":           {[]handlerstest.Fact{abort(""), request, allowed}, ""},
+		"after the turn was lost":         {[]handlerstest.Fact{request, allowed, lost("ses_1")}, "was lost"},
+		"after another turn was lost":     {[]handlerstest.Fact{request, allowed, lost("ses_2")}, ""},
+		"after the turn before was lost":  {[]handlerstest.Fact{lost("ses_1"), request, allowed}, ""},
+		"forgotten":                       {[]handlerstest.Fact{request, allowed, {Data: events.PermissionInterrupted{Permission: "per_1"}}}, "was lost"},
+		"denied when it was asked again":  {[]handlerstest.Fact{request, allowed, {By: handlerstest.Alice, Data: handlerstest.Deny(secondDecision)}}, "denied by user:alice"},
+		"allowed when it was asked again": {[]handlerstest.Fact{request, {By: handlerstest.Alice, Data: handlerstest.Deny(allowed)}, secondDecision}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -210,7 +210,7 @@ func TestACommandWithASecretIsRefusedForThatReason(t *testing.T) {
 }
 
 func TestAuthorizedIsExactlyThisCommand(t *testing.T) {
-	asked := []handlerstest.Fact{handlerstest.AskBash("per_1", "ls -l"), handlerstest.AskBash("per_2", "rm x"),
+	request := []handlerstest.Fact{handlerstest.AskBash("per_1", "ls -l"), handlerstest.AskBash("per_2", "rm x"),
 		handlerstest.AskBash("per_3", "id")}
 	decisions := []handlerstest.Fact{handlerstest.Decided("per_1", "ls -l", events.Authorized),
 		handlerstest.Decided("per_2", "rm x", events.Denied)}
@@ -236,7 +236,7 @@ func TestAuthorizedIsExactlyThisCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			s := permission.NewState()
-			handlerstest.Given(t, s, append(append(asked, decisions...), edit)...)
+			handlerstest.Given(t, s, append(append(request, decisions...), edit)...)
 			outcome, err := authorized(s, wire.Request{Session: c.session, Call: c.call, Command: c.command}, time.Now())
 			is.Equal(handlerstest.Refusal(t, err), c.then)
 			if err != nil {

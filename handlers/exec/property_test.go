@@ -22,15 +22,15 @@ import (
 
 // gateModel is a chat in which things happen in any order, and what of it may run.
 type gateModel struct {
-	t       *rapid.T
-	test    testing.TB
-	log     *log.Log
-	chat    string
-	dirs    []string // the session's directory, and another
-	asks    []events.PermissionAsk
-	h       *permissiontest.Handlers
-	x       *Executions
-	allowed int // execs
+	t        *rapid.T
+	test     testing.TB
+	log      *log.Log
+	chat     string
+	dirs     []string // the session's directory, and another
+	requests []events.PermissionAsk
+	h        *permissiontest.Handlers
+	x        *Executions
+	allowed  int // execs
 }
 
 // start is a new process: it knows what is in the log.
@@ -51,36 +51,36 @@ var commands = []string{"make", "make ", "make test"}
 
 func (g *gateModel) draw(name string, n int) int { return rapid.IntRange(0, n-1).Draw(g.t, name) }
 
-func (g *gateModel) seldom() {
+func (g *gateModel) skipOften() {
 	if g.draw("seldom", 3) > 0 {
 		g.t.Skip()
 	}
 }
 
-// ask is one that was asked, the newest more often than any other.
-func (g *gateModel) ask() events.PermissionAsk {
-	if len(g.asks) == 0 {
+// pickRequest is one that was asked, the newest more often than any other.
+func (g *gateModel) pickRequest() events.PermissionAsk {
+	if len(g.requests) == 0 {
 		g.t.Skip()
 	}
-	return g.asks[len(g.asks)-1-min(g.draw("ask", 6), g.draw("or", 6), g.draw("or", 6), len(g.asks)-1)]
+	return g.requests[len(g.requests)-1-min(g.draw("ask", 6), g.draw("or", 6), g.draw("or", 6), len(g.requests)-1)]
 }
 
 // cwdOf is where the call of an ask runs.
 func (g *gateModel) cwdOf(a events.PermissionAsk) string { return g.dirs[len(a.ID)%2] }
 
-func (g *gateModel) asked(*rapid.T) {
+func (g *gateModel) request(*rapid.T) {
 	command := commands[g.draw("command", len(commands))]
 	a := events.PermissionAsk{
-		ID: fmt.Sprintf("per_%0*d", 2+g.draw("width", 2), len(g.asks)), SessionID: fmt.Sprint("ses_", g.draw("session", 2)), Permission: "bash", Patterns: []string{command},
+		ID: fmt.Sprintf("per_%0*d", 2+g.draw("width", 2), len(g.requests)), SessionID: fmt.Sprint("ses_", g.draw("session", 2)), Permission: "bash", Patterns: []string{command},
 		Metadata: []byte(`{"command":"` + command + `"}`), Tool: events.Call{MessageID: "msg_1", CallID: fmt.Sprint("call_", g.draw("call", 4))},
 	}
 	g.append(handlerstest.OpenCode(events.PermissionAsked, a))
-	g.asks = append(g.asks, a)
-	g.met(a, g.draw("verdict", 8))
+	g.requests = append(g.requests, a)
+	g.evaluate(a, g.draw("verdict", 8))
 }
 
-// met is the policy's reaction: allowed, denied, or left to a person; or none yet.
-func (g *gateModel) met(a events.PermissionAsk, verdict int) {
+// evaluate is the policy's reaction: allowed, denied, or left to a person; or none yet.
+func (g *gateModel) evaluate(a events.PermissionAsk, verdict int) {
 	action := policy.AskPerson
 	switch {
 	case verdict == 0:
@@ -95,15 +95,15 @@ func (g *gateModel) met(a events.PermissionAsk, verdict int) {
 	}
 }
 
-// again is a redelivery of the ask to the policy, which thinks otherwise now.
-func (g *gateModel) again(*rapid.T) { g.met(g.ask(), g.draw("verdict", 8)) }
+// redeliver is a redelivery of the ask to the policy, which thinks otherwise now.
+func (g *gateModel) redeliver(*rapid.T) { g.evaluate(g.pickRequest(), g.draw("verdict", 8)) }
 
 // decide lets one person decide, or two at once.
 func (g *gateModel) decide(*rapid.T) {
 	var all []permission.Decide
 	for i := range 1 + g.draw("people", 2) {
 		c := permission.Decide{Command: handlers.Command{Actor: events.UserActor(fmt.Sprint("u", i))}, Chat: g.chat,
-			Permission: g.ask().ID, Decision: events.Denied}
+			Permission: g.pickRequest().ID, Decision: events.Denied}
 		if g.draw("decision", 4) > 0 {
 			c.Decision = events.Authorized
 			c.Edited = []string{"", "", "make -n", "make"}[g.draw("edit", 4)]
@@ -119,14 +119,14 @@ func (g *gateModel) decide(*rapid.T) {
 }
 
 func (g *gateModel) abort(*rapid.T) {
-	g.seldom()
+	g.skipOften()
 	_, _ = g.h.Chats.AbortTurn(g.test.Context(), chat.AbortTurn{Chat: g.chat,
 		Session: []string{"", "ses_0", "ses_1"}[g.draw("session", 3)]})
 }
 
 func (g *gateModel) lose(*rapid.T) {
-	g.seldom()
-	a := g.ask()
+	g.skipOften()
+	a := g.pickRequest()
 	g.append(handlerstest.Fact{By: "engine:local", Data: events.TurnLost{Session: a.SessionID}})
 	g.append(handlerstest.Fact{By: "engine:local", Data: events.PermissionInterrupted{Permission: a.ID}})
 }
@@ -135,7 +135,7 @@ func (g *gateModel) restart(*rapid.T) { g.start() }
 
 // run asks for a command as the shell does: that of an ask, or another by a byte, or elsewhere; by one shell or two.
 func (g *gateModel) run(*rapid.T) {
-	a := g.ask()
+	a := g.pickRequest()
 	r := wire.Request{Session: a.SessionID, Call: a.Tool.CallID, Command: a.Command(), Cwd: g.cwdOf(a)}
 	switch g.draw("wrong", 9) {
 	case 0:
@@ -245,7 +245,7 @@ func TestNothingRunsThatNoDecisionAllows(t *testing.T) {
 		g := &gateModel{t: r, test: t, log: log, chat: chat, dirs: dirs}
 		g.start()
 		r.Repeat(map[string]func(*rapid.T){
-			"ask": g.asked, "again": g.again, "decide": g.decide, "decide another": g.decide, "abort": g.abort, "lose": g.lose, "restart": g.restart,
+			"ask": g.request, "again": g.redeliver, "decide": g.decide, "decide another": g.decide, "abort": g.abort, "lose": g.lose, "restart": g.restart,
 			"run": g.run, "run another": g.run, "run a third": g.run,
 		})
 		g.check()

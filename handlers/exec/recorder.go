@@ -40,7 +40,7 @@ type recorder struct {
 	most       int64 // bytes that are taken, of both streams
 	taken      atomic.Int64
 	hasRoom    func() bool // Executions.HasRoom
-	cramped    atomic.Bool // there was no room for more
+	outOfSpace atomic.Bool // there was no room for more
 	private    bool
 	streams    map[string]*recordedOutput
 }
@@ -61,14 +61,14 @@ func (r *recorder) tee(stream string, w io.Writer) io.Writer {
 		return w
 	}
 	s := &recordedOutput{recorder: r, stream: stream}
-	s.redact = r.log.Writer(writer(s.keep))
+	s.redact = r.log.Writer(writer(s.write))
 	r.streams[stream] = s
 	return writer(func(p []byte) (int, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		before := r.taken.Add(int64(len(p))) - int64(len(p))
 		p, err := p[:max(0, min(int64(len(p)), r.most-before))], error(nil)
-		if r.lookForRoom(before, before+int64(len(p))); r.isFull() {
+		if r.checkRoom(before, before+int64(len(p))); r.isFull() {
 			err = errMaxOutput
 		}
 		s.redact.Write(p)
@@ -80,18 +80,18 @@ func (r *recorder) tee(stream string, w io.Writer) io.Writer {
 // roomPause is how many bytes a command prints between two looks at the room for them.
 const roomPause = 1 << 20
 
-// lookForRoom notes that there is no room for a large output, which would take the last space from every chat.
-func (r *recorder) lookForRoom(before, after int64) {
+// checkRoom notes that there is no room for a large output, which would take the last space from every chat.
+func (r *recorder) checkRoom(before, after int64) {
 	if r.hasRoom != nil && before/roomPause != after/roomPause && !r.hasRoom() {
-		r.cramped.Store(true)
+		r.outOfSpace.Store(true)
 	}
 }
 
 // isFull reports whether more was printed than is taken, or than there is room for.
-func (r *recorder) isFull() bool { return r.taken.Load() > r.most || r.cramped.Load() }
+func (r *recorder) isFull() bool { return r.taken.Load() > r.most || r.outOfSpace.Load() }
 
-// judged is the result of a command that was ended for its output, and any other as it is.
-func (r *recorder) judged(result wire.Result) wire.Result {
+// withOutputLimit is the result of a command that was ended for its output, and any other as it is.
+func (r *recorder) withOutputLimit(result wire.Result) wire.Result {
 	if r.isFull() && (result.Reason == wire.Cancelled || result.Reason == wire.Exited) {
 		result.Reason = wire.OutputSize
 		// that it heard it and ended well does not make it whole
@@ -140,7 +140,7 @@ type storedOutput struct {
 	err  error
 }
 
-func (s *recordedOutput) keep(p []byte) (int, error) {
+func (s *recordedOutput) write(p []byte) (int, error) {
 	if s.bytes < s.live {
 		// A fragment that is not published is no loss: the closing event has everything.
 		_ = s.log.PublishDelta(log.Delta{

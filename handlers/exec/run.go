@@ -20,13 +20,13 @@ type run struct {
 	requested events.ExecRequested
 	request   wire.Request
 	input     chan wire.Input
-	over      chan struct{}      // closed when it takes no more input
+	closed    chan struct{}      // closed when it takes no more input
 	end       context.CancelFunc // ends it
-	took      func(wire.Start)   // called when a worker has taken it; nil for nothing
+	onStart   func(wire.Start)   // called when a worker has taken it; nil for nothing
 
-	began chan struct{} // closed when a worker has taken it: from then on there are
-	start wire.Start    // who has
-	since time.Time     // and when
+	started chan struct{} // closed when a worker has taken it: from then on there are
+	start   wire.Start    // who has
+	since   time.Time     // and when
 
 	signalling sync.Mutex
 	signals    map[string]recordedSignal // by command id
@@ -37,14 +37,14 @@ const pendingInput = 16
 
 func (x *Executions) newRun(chat, owner string, d events.ExecRequested) *run {
 	u := &run{
-		chat: chat, owner: owner, at: time.Now(), requested: d, input: make(chan wire.Input, pendingInput), over: make(chan struct{}), began: make(chan struct{}),
+		chat: chat, owner: owner, at: time.Now(), requested: d, input: make(chan wire.Input, pendingInput), closed: make(chan struct{}), started: make(chan struct{}),
 		signals: map[string]recordedSignal{},
 	}
 	u.request = wire.Request{
 		Exec: d.Exec, Session: d.Session, Call: d.Call, Command: d.Command, Cwd: d.Cwd, Workspace: x.Workspace, Input: u.input,
 		Started: func(s wire.Start) { x.started(u, s) },
 	}
-	if u.goesOn() {
+	if u.isLasting() {
 		u.request.TimeoutMS, u.request.Ports = noTimeout, true
 	}
 	return u
@@ -53,13 +53,13 @@ func (x *Executions) newRun(chat, owner string, d events.ExecRequested) *run {
 // noTimeout is the longest time there is: 292 years in milliseconds. A request without one gets the worker's own.
 const noTimeout = int64(1<<63-1) / int64(time.Millisecond)
 
-// goesOn says whether it may take days: nobody waits for it, or it is a person's shell.
-func (u *run) goesOn() bool { return u.requested.Detached || u.requested.Terminal }
+// isLasting says whether it may take days: nobody waits for it, or it is a person's shell.
+func (u *run) isLasting() bool { return u.requested.Detached || u.requested.Terminal }
 
-// taken says whether a worker has taken it, and which one.
-func (u *run) taken() (wire.Start, bool) {
+// startInfo says whether a worker has taken it, and which one.
+func (u *run) startInfo() (wire.Start, bool) {
 	select {
-	case <-u.began:
+	case <-u.started:
 		return u.start, true
 	default:
 		return wire.Start{}, false
@@ -69,12 +69,12 @@ func (u *run) taken() (wire.Start, bool) {
 // started is told by the worker that has taken a command.
 func (x *Executions) started(u *run, s wire.Start) {
 	u.start, u.since = s, time.Now()
-	close(u.began)
-	if u.goesOn() {
+	close(u.started)
+	if u.isLasting() {
 		x.recordStart(u)
 	}
-	if u.took != nil {
-		u.took(s)
+	if u.onStart != nil {
+		u.onStart(s)
 	}
 }
 
@@ -85,29 +85,29 @@ func (x *Executions) recordStart(u *run) {
 	}
 }
 
-// moment is how long a command that is waited for runs before its start is recorded, unless Exec says another. Of
+// startDelay is how long a command that is waited for runs before its start is recorded, unless Exec says another. Of
 // those that are over before, and they are most, the result says who has run them: a synced append for each would slow
 // down every command.
-const moment = time.Second
+const startDelay = time.Second
 
 // announce records the start of a command that lasts, so that who looks while it runs sees where. Of one that is over
 // it records nothing.
 func (x *Executions) announce(u *run) {
 	select {
-	case <-u.began:
-	case <-u.over:
+	case <-u.started:
+	case <-u.closed:
 		return
 	}
 	select {
-	case <-time.After(cmp.Or(x.moment, moment)):
+	case <-time.After(cmp.Or(x.startDelay, startDelay)):
 		x.recordStart(u)
-	case <-u.over:
+	case <-u.closed:
 	}
 }
 
-// carry has a command run that was recorded as requested, and records what comes of it. It ends with ctx, or when it
+// runRecorded has a command run that was recorded as requested, and records what comes of it. It ends with ctx, or when it
 // is ended.
-func (x *Executions) carry(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
+func (x *Executions) runRecorded(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
 	ctx, u.end = context.WithCancel(ctx)
 	defer u.end()
 	x.running.add(u)
@@ -118,32 +118,32 @@ func (x *Executions) carry(ctx context.Context, u *run, stdout, stderr io.Writer
 	model := stdout
 	stdout, stderr = out.tee("stdout", stdout), out.tee("stderr", stderr)
 	var announcing sync.WaitGroup
-	if !u.goesOn() {
+	if !u.isLasting() {
 		announcing.Go(func() { x.announce(u) })
 	}
 	result := refused("the command was not run: %v", err)
 	if u.request.Network = network; err == nil {
-		result = u.timed(out.judged(x.runWithinShare(ctx, u, stdout, stderr)))
+		result = u.withDuration(out.withOutputLimit(x.runWithinShare(ctx, u, stdout, stderr)))
 	}
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	if notes := x.Network.End(ended, u.requested); !u.requested.Terminal {
-		tell(model, notes, out)
+		writeNotes(model, notes, out)
 	}
 	x.running.remove(u)
 	announcing.Wait() // it comes before the end in the log, or not at all
 	d := out.finish(result)
-	start, _ := u.taken()
+	start, _ := u.startInfo()
 	d.Worker, d.Isolation = start.Worker, start.Isolation
 	if err := x.record(ctx, u.chat, d); err != nil {
 		x.Logger.Error("record exec", "exec", d.Exec, "err", err)
 	}
-	x.changes(u, result)
+	x.queueChanges(u, result)
 	return result
 }
 
-// tell writes notes for the model after the command's output. The notes are not recorded.
-func tell(model io.Writer, notes []string, printed *recorder) {
+// writeNotes writes notes for the model after the command's output. The notes are not recorded.
+func writeNotes(model io.Writer, notes []string, printed *recorder) {
 	for i, note := range notes {
 		line := "[PocketCoder] " + note + "\n"
 		if i == 0 && printed.taken.Load() > 0 {
@@ -153,9 +153,9 @@ func tell(model io.Writer, notes []string, printed *recorder) {
 	}
 }
 
-// timed gives a lost execution, whose result no worker has measured, the time that it is known to have run.
-func (u *run) timed(result wire.Result) wire.Result {
-	if _, ok := u.taken(); ok && result.Reason == wire.Lost {
+// withDuration gives a lost execution, whose result no worker has measured, the time that it is known to have run.
+func (u *run) withDuration(result wire.Result) wire.Result {
+	if _, ok := u.startInfo(); ok && result.Reason == wire.Lost {
 		result.DurationMS = time.Since(u.since).Milliseconds()
 	}
 	return result
@@ -163,7 +163,7 @@ func (u *run) timed(result wire.Result) wire.Result {
 
 // runWithinShare waits until the chat and its account may run another command, and runs the command.
 func (x *Executions) runWithinShare(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
-	leave, err := x.shares.take(ctx, u.chat, u.owner, u.goesOn())
+	leave, err := x.shares.take(ctx, u.chat, u.owner, u.isLasting())
 	if err != nil {
 		return refused("%v", err)
 	}
@@ -225,8 +225,8 @@ func (x *Executions) RecordLost(ctx context.Context, chat, exec string) error {
 // runningExecutions is what runs now. The zero value is empty.
 type runningExecutions struct {
 	mu         sync.Mutex
-	by         map[string]*run // by exec
-	gone       map[string]bool // chats that were deleted meanwhile
+	byExec     map[string]*run // by exec
+	deleted    map[string]bool // chats that were deleted meanwhile
 	stopping   bool
 	background sync.WaitGroup // those nobody waits for
 }
@@ -235,11 +235,11 @@ type runningExecutions struct {
 func (r *runningExecutions) add(u *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.by == nil {
-		r.by = map[string]*run{}
+	if r.byExec == nil {
+		r.byExec = map[string]*run{}
 	}
-	r.by[u.requested.Exec] = u
-	if r.gone[u.chat] || r.stopping && u.requested.Detached {
+	r.byExec[u.requested.Exec] = u
+	if r.deleted[u.chat] || r.stopping && u.requested.Detached {
 		u.end()
 	}
 }
@@ -247,26 +247,26 @@ func (r *runningExecutions) add(u *run) {
 func (r *runningExecutions) remove(u *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.by, u.requested.Exec)
-	close(u.over)
+	delete(r.byExec, u.requested.Exec)
+	close(u.closed)
 }
 
 func (r *runningExecutions) get(exec string) (*run, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	u, ok := r.by[exec]
+	u, ok := r.byExec[exec]
 	return u, ok
 }
 
-// endOf ends what runs in a chat, and what is about to.
-func (r *runningExecutions) endOf(chat string) {
+// endChat ends what runs in a chat, and what is about to.
+func (r *runningExecutions) endChat(chat string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.gone == nil {
-		r.gone = map[string]bool{}
+	if r.deleted == nil {
+		r.deleted = map[string]bool{}
 	}
-	r.gone[chat] = true
-	for _, u := range r.by {
+	r.deleted[chat] = true
+	for _, u := range r.byExec {
 		if u.chat == chat {
 			u.end()
 		}
@@ -278,7 +278,7 @@ func (r *runningExecutions) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopping = true
-	for _, u := range r.by {
+	for _, u := range r.byExec {
 		if u.requested.Detached {
 			u.end()
 		}

@@ -62,12 +62,12 @@ func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wi
 	u.request.Terminal = r.Terminal
 	go func() {
 		for in := range r.Input { // closed when the person can say nothing more
-			if u.say(ctx, in) != nil {
+			if u.sendInput(ctx, in) != nil {
 				return
 			}
 		}
 	}()
-	return x.carry(ctx, u, stdout, stderr)
+	return x.runRecorded(ctx, u, stdout, stderr)
 }
 
 // shellState is what must be known of a chat to open a shell in it.

@@ -28,8 +28,8 @@ type shellSession struct {
 	screen expect.Buffer
 }
 
-// sit opens a shell of the operator's in chat c1.
-func (s *system) sit(call string) *shellSession {
+// openShell opens a shell of the operator's in chat c1.
+func (s *system) openShell(call string) *shellSession {
 	s.t.Helper()
 	p := &shellSession{system: s, nc: s.connect(natsconf.Operator), input: make(chan wire.Input, 8),
 		done: make(chan wire.Result, 1)}
@@ -45,15 +45,15 @@ func (s *system) sit(call string) *shellSession {
 	return p
 }
 
-func (p *shellSession) sees(text string) {
+func (p *shellSession) awaitText(text string) {
 	p.t.Helper()
 	expect.Eventually(p.t, "the screen shows "+text, func() bool { return strings.Contains(p.screen.String(), text) })
 }
 
-func (p *shellSession) types(text string) { p.input <- wire.Input{Data: []byte(text)} }
+func (p *shellSession) typeText(text string) { p.input <- wire.Input{Data: []byte(text)} }
 
-// sees lets ann into the chats of nobody.
-func sees(_ context.Context, account, owner string) (bool, error) {
+// accountSees lets ann into the chats of nobody.
+func accountSees(_ context.Context, account, owner string) (bool, error) {
 	return account == "ann" && owner == "", nil
 }
 
@@ -63,7 +63,7 @@ func withShells(t *testing.T) *system {
 	s, _ := withWorker(t)
 	conn := s.connect(natsconf.Core)
 	s.run(conn, func(ctx context.Context) error {
-		return s.exec.ServeShells(ctx, conn, events.UserActor("operator"), sees)
+		return s.exec.ServeShells(ctx, conn, events.UserActor("operator"), accountSees)
 	})
 	return s
 }
@@ -72,9 +72,9 @@ func TestAShellEndsWhenItIsToldToEnd(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := withShells(t)
-	p := s.sit("")
-	p.types("echo rea''dy\n")
-	p.sees("ready")
+	p := s.openShell("")
+	p.typeText("echo rea''dy\n")
+	p.awaitText("ready")
 	_, data := handlerstest.History(t, s.Log, "c1")
 	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{Actor: handlerstest.Alice},
 		Execution: handlerstest.Of[events.ExecRequested](data)[0].Exec})
@@ -90,13 +90,13 @@ func TestPersonsShellIsRecordedAsTheirs(t *testing.T) {
 	s := withShells(t)
 	handlerstest.Happened(t, s.Log, "c1", handlerstest.Fact{Data: events.SessionBound{Session: "ses_1",
 		Directory: s.workspace}})
-	p := s.sit("")
-	p.types("stty size; pwd; echo key: " + handlerstest.Canary[:8] + "''" + handlerstest.Canary[8:] + "\n")
-	p.sees("24 80")
-	p.sees(s.workspace)
-	p.sees("key: " + handlerstest.Canary) // the person sees what there is
+	p := s.openShell("")
+	p.typeText("stty size; pwd; echo key: " + handlerstest.Canary[:8] + "''" + handlerstest.Canary[8:] + "\n")
+	p.awaitText("24 80")
+	p.awaitText(s.workspace)
+	p.awaitText("key: " + handlerstest.Canary) // the person sees what there is
 	p.input <- wire.Input{Size: &wire.Terminal{Rows: 50, Cols: 132}}
-	p.types("stty size; exit 4\n")
+	p.typeText("stty size; exit 4\n")
 	result := <-p.done
 	is.Equal(result.ExitCode, 4)
 	d := s.finished()
@@ -148,10 +148,10 @@ func TestOfAPrivateShellOnlyThatItWasIsRecorded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := withShells(t)
-	p := s.sit(PrivateShell)
-	p.types("echo not'' this > file; cat file\n")
-	p.sees("not this")
-	p.types("exit\n")
+	p := s.openShell(PrivateShell)
+	p.typeText("echo not'' this > file; cat file\n")
+	p.awaitText("not this")
+	p.typeText("exit\n")
 	<-p.done
 	d := s.finished()
 	is.Equal([]events.Output{d.Stdout, d.Stderr}, []events.Output{{}, {}})
@@ -185,9 +185,9 @@ func TestPersonsShellEndsWithTheirTerminalAndTheirChat(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s := withShells(t)
-			p := s.sit("")
-			p.types("echo re''ady\n")
-			p.sees("ready")
+			p := s.openShell("")
+			p.typeText("echo re''ady\n")
+			p.awaitText("ready")
 			is.NoErr(end(p))
 			is.Equal(s.finished().Reason, string(wire.Cancelled))
 		})

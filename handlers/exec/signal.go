@@ -41,7 +41,7 @@ func (x *Executions) Signal(ctx context.Context, c Signal) (uint64, error) {
 	if !ok {
 		return 0, handlers.RefuseField(handlers.Conflict, "execution", "execution %s is not running", c.Execution)
 	}
-	if _, ok := u.taken(); !ok {
+	if _, ok := u.startInfo(); !ok {
 		return 0, handlers.RefuseField(handlers.Conflict, "execution", "execution %s has not started yet", c.Execution)
 	}
 	ends := "TERM"
@@ -55,8 +55,8 @@ func (x *Executions) Signal(ctx context.Context, c Signal) (uint64, error) {
 func (x *Executions) signal(ctx context.Context, u *run, c Signal) (uint64, error) {
 	u.signalling.Lock()
 	defer u.signalling.Unlock()
-	s, again := u.signals[c.ID]
-	if !again {
+	s, known := u.signals[c.ID]
+	if !known {
 		e, err := events.New(u.chat, c.Actor, events.ExecSignalled{Exec: c.Execution, Signal: c.Signal})
 		if err != nil {
 			return 0, err
@@ -67,7 +67,7 @@ func (x *Executions) signal(ctx context.Context, u *run, c Signal) (uint64, erro
 	}
 	var err error
 	if !s.sent {
-		err = u.say(ctx, wire.Input{Signal: c.Signal})
+		err = u.sendInput(ctx, wire.Input{Signal: c.Signal})
 		s.sent = err == nil
 	}
 	if c.ID != "" {
@@ -76,12 +76,12 @@ func (x *Executions) signal(ctx context.Context, u *run, c Signal) (uint64, erro
 	return s.seq, err
 }
 
-// say gives the worker input. Of what is over it says nothing: that it ends is what most signals are for.
-func (u *run) say(ctx context.Context, in wire.Input) error {
+// sendInput gives the worker input. Of what is over it says nothing: that it ends is what most signals are for.
+func (u *run) sendInput(ctx context.Context, in wire.Input) error {
 	select {
 	case u.input <- in:
 		return nil
-	case <-u.over:
+	case <-u.closed:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

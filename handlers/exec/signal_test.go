@@ -81,21 +81,21 @@ func TestASignalGivenTwiceIsSentOnce(t *testing.T) {
 	s, _ := withWorker(t)
 	exec, _ := s.detached("n=0; trap 'n=$((n+1))' USR1; trap 'exit $n' TERM; echo up $$; while :; do sleep 0.02; done")
 	u, _ := s.exec.running.get(exec)
-	give := func(id, signal string) uint64 {
+	send := func(id, signal string) uint64 {
 		seq, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{ID: id, Actor: handlerstest.Alice},
 			Execution: exec, Signal: signal})
 		is.NoErr(err)
 		return seq
 	}
-	first := give("cmd1", "USR1")
-	is.Equal(give("cmd1", "USR1"), first)
+	first := send("cmd1", "USR1")
+	is.Equal(send("cmd1", "USR1"), first)
 	_, data := handlerstest.History(t, s.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.ExecSignalled](data)), 1)
-	is.True(give("cmd2", "STOP") > first)
-	one := give("", "CONT")
-	is.True(give("", "CONT") > one) // without an id each is one of its own
+	is.True(send("cmd2", "STOP") > first)
+	one := send("", "CONT")
+	is.True(send("", "CONT") > one) // without an id each is one of its own
 	is.Equal(len(u.signals), 2)
-	give("cmd3", "TERM")
+	send("cmd3", "TERM")
 	is.Equal(s.finished(exec).ExitCode, 1)
 	_, err := s.exec.Signal(t.Context(), Signal{Command: handlers.Command{ID: "cmd3", Actor: handlerstest.Alice},
 		Execution: exec})
@@ -108,7 +108,7 @@ func TestASignalThatCouldNotBeSentIsSentWhenItIsGivenAgain(t *testing.T) {
 	is := is.New(t)
 	x := &Executions{Log: eventstest.Log(t)}
 	u := x.newRun("c1", "", events.ExecRequested{Exec: "x1"})
-	close(u.began)
+	close(u.started)
 	u.end = func() {}
 	x.running.add(u)
 	for range pendingInput {

@@ -16,7 +16,7 @@ func TestCommandThatLastsSaysWhereItRunsWhileItRuns(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
-	s.exec.moment = time.Millisecond
+	s.exec.startDelay = time.Millisecond
 	r, done := s.authorized(untilStop), make(chan wire.Result, 1)
 	go func() {
 		result, _, _ := s.shell(t.Context(), r)
@@ -40,7 +40,7 @@ func TestStartIsRecordedOnceAndBeforeTheEndOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
-	s.exec.moment = 8 * time.Millisecond
+	s.exec.startDelay = 8 * time.Millisecond
 	requests := make([]wire.Request, 32)
 	for i := range requests {
 		requests[i] = s.authorized(fmt.Sprintf("sleep 0.%03d", i/2))
@@ -51,14 +51,14 @@ func TestStartIsRecordedOnceAndBeforeTheEndOrNotAtAll(t *testing.T) {
 	})
 	_, data := handlerstest.History(t, s.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.ExecFinished](data)), len(requests))
-	said := map[string]bool{} // that it started, or that it is over
+	recorded := map[string]bool{} // that it started, or that it is over
 	for _, d := range data {
 		switch d := d.(type) {
 		case events.ExecStarted:
-			is.True(!said[d.Exec])
-			said[d.Exec] = true
+			is.True(!recorded[d.Exec])
+			recorded[d.Exec] = true
 		case events.ExecFinished:
-			said[d.Exec] = true
+			recorded[d.Exec] = true
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestCommandThatIsOverIsNotAnnounced(t *testing.T) {
 	u := s.exec.newRun("c1", "", events.ExecRequested{Exec: "x1"})
 	s.exec.running.remove(u)
 	s.exec.announce(u) // no worker has taken it
-	s.exec.moment = time.Hour
+	s.exec.startDelay = time.Hour
 	s.exec.started(u, wire.Start{Worker: "here"})
 	s.exec.announce(u)
 	_, data := handlerstest.History(t, s.Log, "c1")

@@ -65,7 +65,7 @@ func newSystem(t testing.TB) *system {
 		Session: func(id string) (permission.Session, bool) {
 			return permission.Session{Chat: "c1", Directory: workspace}, id == "ses_1"
 		},
-		moment: time.Hour, // how fast this machine is changes nothing of what is recorded
+		startDelay: time.Hour, // how fast this machine is changes nothing of what is recorded
 	}
 	s.stop = s.run(s.exec.Conn, s.exec.Run)
 	return s
