@@ -115,8 +115,8 @@ func (w *Worker) look() (left int, near bool) {
 		pids := append(found[serial], t.sampler.Group.Processes()...)
 		slices.Sort(pids)
 		use := t.sampler.Sample(slices.Compact(pids), limits, func(pid int) { reap(pid, t.keep) })
-		near = near || quarter.Passed(use) != wire.Exited
-		if reason := limits.Passed(use); reason != wire.Exited {
+		near = near || quarter.Exceeded(use) != wire.Exited
+		if reason := limits.Exceeded(use); reason != wire.Exited {
 			w.stopTree(t, reason)
 		}
 		if over && use.Processes == 0 && t.sampler.Group.Remove() {

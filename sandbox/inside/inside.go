@@ -39,19 +39,19 @@ const ProxyAddress = "127.0.0.1:47100"
 // Argv runs a command under the program, which is in the binary at path.
 func Argv(path string, command []string) []string { return append([]string{path, Name}, command...) }
 
-// answerWithin is how long the program may take, in which it connects on the loopback network, and others wait for
+// answerTimeout is how long the program may take, in which it connects on the loopback network, and others wait for
 // their turn.
-const answerWithin = 5 * time.Second
+const answerTimeout = 5 * time.Second
 
 // Link is the worker's end.
 type Link struct {
-	turn     chan struct{} // holds one while a question is asked or the listener is touched
-	conn     *net.UnixConn
-	listener net.Listener
-	owed     bool          // a question has no answer yet; the next message is that
-	patience time.Duration // answerWithin but in tests
-	ended    chan struct{}
-	end      func() // closes ended, once
+	sem        chan struct{} // holds one while a question is asked or the listener is touched
+	conn       *net.UnixConn
+	listener   net.Listener
+	unanswered bool          // a question has no answer yet; the next message is that
+	timeout    time.Duration // answerWithin but in tests
+	closed     chan struct{}
+	closeOnce  func() // closes ended, once
 }
 
 // Open returns the worker's end and the program's, to be its descriptor 3 and closed here once it was started.
@@ -68,16 +68,16 @@ func Open() (*Link, *os.File, error) {
 		return nil, nil, fmt.Errorf("open socket pair: %w", err)
 	}
 	ended := make(chan struct{})
-	return &Link{turn: make(chan struct{}, 1), conn: conn.(*net.UnixConn), patience: answerWithin, ended: ended,
-		end: sync.OnceFunc(func() { close(ended) })}, theirs, nil
+	return &Link{sem: make(chan struct{}, 1), conn: conn.(*net.UnixConn), timeout: answerTimeout, closed: ended,
+		closeOnce: sync.OnceFunc(func() { close(ended) })}, theirs, nil
 }
 
 // Close ends the listener and the questions; connections that were made live on.
 func (l *Link) Close() {
-	l.end()
+	l.closeOnce()
 	l.conn.Close() // before the turn: it ends a question that is being waited for
-	l.turn <- struct{}{}
-	defer l.leave()
+	l.sem <- struct{}{}
+	defer l.release()
 	if l.listener != nil {
 		shutdown(l.listener)
 		l.listener.Close()
@@ -102,44 +102,44 @@ func (c connection) Close() error {
 	return c.TCPConn.Close()
 }
 
-// enter waits for the turn, at most until ctx is done.
-func (l *Link) enter(ctx context.Context) error {
+// acquire waits for the turn, at most until ctx is done.
+func (l *Link) acquire(ctx context.Context) error {
 	select {
-	case l.turn <- struct{}{}:
+	case l.sem <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for others who ask the sandbox: %w", ctx.Err())
 	}
 }
 
-func (l *Link) leave() { <-l.turn }
+func (l *Link) release() { <-l.sem }
 
 // Dial connects to a port of the command. The answer to a question that was given up may still come: it is thrown
 // away, and nothing else is asked before. Who waits for others waits no longer than for an answer: the command may
 // have stopped the program.
 func (l *Link) Dial(ctx context.Context, port int) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.patience)
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	if err := l.enter(ctx); err != nil {
+	if err := l.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer l.leave()
+	defer l.release()
 	if err := l.listen(ctx); err != nil {
 		return nil, err
 	}
-	if l.owed {
+	if l.unanswered {
 		f, err := l.receive(ctx)
 		if err == nil {
 			f.Close()
 		}
-		if l.owed {
+		if l.unanswered {
 			return nil, err
 		}
 	}
 	if _, err := l.conn.Write([]byte{byte(port >> 8), byte(port)}); err != nil {
 		return nil, fmt.Errorf("ask for port %d: %w", port, err)
 	}
-	l.owed = true
+	l.unanswered = true
 	f, err := l.receive(ctx)
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (l *Link) listen(ctx context.Context) error {
 		return fmt.Errorf("take listener: %w", err)
 	}
 	select {
-	case <-l.ended:
+	case <-l.closed:
 		listener.Close()
 		return net.ErrClosed
 	default:
@@ -197,7 +197,7 @@ func (l *Link) receive(ctx context.Context) (*os.File, error) {
 	case rn == 0 && err != nil:
 		return nil, fmt.Errorf("receive socket from the sandbox: %w", err)
 	}
-	l.owed = false
+	l.unanswered = false
 	var fds []int
 	messages, err := unix.ParseSocketControlMessage(rights[:rn])
 	for _, m := range messages {

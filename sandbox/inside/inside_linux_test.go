@@ -83,8 +83,8 @@ func TestAProgramThatHasEndedIsSaidToHave(t *testing.T) {
 	is.True(err != nil)
 }
 
-// program is a link of which the test has the other end, and has passed a listener out.
-func program(t *testing.T) (*Link, *net.UnixConn, *net.TCPListener) {
+// openProgram is a link of which the test has the other end, and has passed a listener out.
+func openProgram(t *testing.T) (*Link, *net.UnixConn, *net.TCPListener) {
 	t.Helper()
 	is := is.New(t)
 	link, theirs, err := Open()
@@ -111,7 +111,7 @@ func listen(t *testing.T) *net.TCPListener {
 func TestASocketThatTheCommandMadeBlockIsClosed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	link, conn, l := program(t)
+	link, conn, l := openProgram(t)
 	go serve(conn)
 	server := listen(t)
 	dialed, err := link.Dial(t.Context(), server.Addr().(*net.TCPAddr).Port)
@@ -154,14 +154,14 @@ func block(t *testing.T, socket syscall.Conn) {
 func TestALateAnswerIsNotTakenForThatOfTheNextPort(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	link, conn, l := program(t)
+	link, conn, l := openProgram(t)
 	late, next := l.Addr().(*net.TCPAddr).Port, listen(t).Addr().(*net.TCPAddr).Port
-	link.patience = 100 * time.Millisecond
+	link.timeout = 100 * time.Millisecond
 	for range 2 {
 		_, err := link.Dial(t.Context(), late)
 		is.True(errors.Is(err, os.ErrDeadlineExceeded))
 	}
-	link.patience = answerWithin
+	link.timeout = answerTimeout
 	go serve(conn)
 	for _, port := range []int{next, late} {
 		got, err := link.Dial(t.Context(), port)
@@ -175,7 +175,7 @@ func TestALateAnswerIsNotTakenForThatOfTheNextPort(t *testing.T) {
 func TestAGivenUpDialWaitsForNoAnswer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	link, _, _ := program(t)
+	link, _, _ := openProgram(t)
 	first := make(chan error, 1)
 	waits, giveUp := context.WithCancel(t.Context())
 	go func() {

@@ -24,18 +24,18 @@ const acceptPause = 100 * time.Millisecond
 func (l *Link) Serve(address string) error {
 	listener, err := l.proxyListener()
 	if err != nil {
-		return l.unlessEnded(err)
+		return l.unlessClosed(err)
 	}
 	slots := make(chan struct{}, maxConnections)
 	for {
 		select {
 		case slots <- struct{}{}:
-		case <-l.ended:
+		case <-l.closed:
 			return nil
 		}
 		conn, err := l.accept(listener)
 		if err != nil {
-			return l.unlessEnded(fmt.Errorf("accept for the proxy: %w", err))
+			return l.unlessClosed(fmt.Errorf("accept for the proxy: %w", err))
 		}
 		go func() {
 			defer func() { <-slots }()
@@ -44,28 +44,28 @@ func (l *Link) Serve(address string) error {
 	}
 }
 
-// unlessEnded leaves out what comes of Close.
-func (l *Link) unlessEnded(err error) error {
+// unlessClosed leaves out what comes of Close.
+func (l *Link) unlessClosed(err error) error {
 	select {
-	case <-l.ended:
+	case <-l.closed:
 		return nil
 	default:
 		return err
 	}
 }
 
-// lacking are the errors that go away: this process or the machine has too much open, or no memory.
-var lacking = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}
+// temporaryErrors are the errors that go away: this process or the machine has too much open, or no memory.
+var temporaryErrors = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}
 
 // accept waits for a connection, also when there is none to be had for a moment: it stays in the backlog.
 func (l *Link) accept(listener net.Listener) (net.Conn, error) {
 	for {
 		conn, err := listener.Accept()
-		if !slices.ContainsFunc(lacking, func(lack error) bool { return errors.Is(err, lack) }) {
+		if !slices.ContainsFunc(temporaryErrors, func(temporary error) bool { return errors.Is(err, temporary) }) {
 			return conn, err
 		}
 		select {
-		case <-l.ended:
+		case <-l.closed:
 			return nil, err
 		case <-time.After(acceptPause):
 		}
@@ -75,7 +75,7 @@ func (l *Link) accept(listener net.Listener) (net.Conn, error) {
 // join copies both ways until both sides have ended.
 func join(inner net.Conn, address string) {
 	defer inner.Close()
-	outer, err := net.DialTimeout("tcp", address, answerWithin)
+	outer, err := net.DialTimeout("tcp", address, answerTimeout)
 	if err != nil {
 		return
 	}
@@ -94,10 +94,10 @@ func join(inner net.Conn, address string) {
 // proxyListener is the listener, in its turn. It is waited for until Close: on a busy machine the program starts late.
 func (l *Link) proxyListener() (net.Listener, error) {
 	ctx := context.Background()
-	if err := l.enter(ctx); err != nil {
+	if err := l.acquire(ctx); err != nil {
 		return nil, err
 	}
-	defer l.leave()
+	defer l.release()
 	err := l.listen(ctx)
 	return l.listener, err
 }

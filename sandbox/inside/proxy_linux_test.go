@@ -15,7 +15,7 @@ import (
 func TestConnectionsToTheProxyAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	link, _, l := program(t)
+	link, _, l := openProgram(t)
 	proxy := listen(t)
 	served := make(chan error, 1)
 	go func() { served <- link.Serve(proxy.Addr().String()) }()
@@ -68,7 +68,7 @@ func (s *failingListener) Accept() (net.Conn, error) {
 func TestTheProxyOutlivesALackOfDescriptors(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	link, _, _ := program(t)
+	link, _, _ := openProgram(t)
 	l := listen(t)
 	link.listener = &failingListener{l, []error{unix.EMFILE, unix.ENFILE}}
 	proxy := listen(t)
@@ -88,7 +88,7 @@ func TestTheProxyOutlivesALackOfDescriptors(t *testing.T) {
 func TestAProxyThatEndsByItselfSaysWhy(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	link, _, l := program(t)
+	link, _, l := openProgram(t)
 	raw, err := l.SyscallConn()
 	is.NoErr(err)
 	is.NoErr(raw.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_RDWR) })) // as the command may
@@ -102,13 +102,13 @@ func TestAProgramMayStartLate(t *testing.T) {
 	link, theirs, err := Open()
 	is.NoErr(err)
 	defer theirs.Close()
-	link.patience = 20 * time.Millisecond
+	link.timeout = 20 * time.Millisecond
 	served := make(chan error, 1)
 	go func() { served <- link.Serve("127.0.0.1:1") }()
 	select {
 	case err := <-served:
 		t.Fatal(err)
-	case <-time.After(10 * link.patience):
+	case <-time.After(10 * link.timeout):
 	}
 	link.Close()
 	is.NoErr(<-served)

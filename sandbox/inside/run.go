@@ -90,10 +90,10 @@ func serve(c *net.UnixConn) {
 
 // dial connects to a port on either loopback address: programs listen on localhost, which may be one of them alone.
 func dial(port int) (*net.TCPConn, error) {
-	conn, err := net.DialTimeout("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), answerWithin/2)
+	conn, err := net.DialTimeout("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), answerTimeout/2)
 	if err != nil {
 		var other error
-		if conn, other = net.DialTimeout("tcp6", net.JoinHostPort("::1", strconv.Itoa(port)), answerWithin/4); other != nil {
+		if conn, other = net.DialTimeout("tcp6", net.JoinHostPort("::1", strconv.Itoa(port)), answerTimeout/4); other != nil {
 			return nil, err
 		}
 	}
@@ -106,7 +106,7 @@ func pass(c *net.UnixConn, socket interface{ File() (*os.File, error) }) error {
 		return err
 	}
 	defer f.Close()
-	c.SetWriteDeadline(time.Now().Add(answerWithin))
+	c.SetWriteDeadline(time.Now().Add(answerTimeout))
 	_, _, err = c.WriteMsgUnix([]byte{0}, unix.UnixRights(int(f.Fd())), nil)
 	return err
 }

@@ -50,7 +50,7 @@ func OpenGroups(w Worker) (g *Groups, how string) {
 		w.removeDead(parent)
 	}
 	name := w.groupName()
-	g, err = makeGroups(own, name, takeControllers)
+	g, err = makeGroups(own, name, prepareControllers)
 	if g != nil && g.bounded {
 		return g, "cgroup " + g.Dir
 	}
@@ -76,7 +76,7 @@ func makeGroups(parent, name string, controllers func(parent string) error) (*Gr
 	}
 	err := controllers(parent)
 	if err == nil {
-		err = giveControllers(g.Dir)
+		err = enableControllers(g.Dir)
 	}
 	g.bounded = err == nil
 	return g, err
@@ -137,28 +137,28 @@ func listsControllers(dir, file string) error {
 // hasControllers makes sure that a cgroup gives the controllers to those below already.
 func hasControllers(dir string) error { return listsControllers(dir, "cgroup.subtree_control") }
 
-func giveControllers(dir string) error {
+func enableControllers(dir string) error {
 	return writeGroup(dir, "cgroup.subtree_control", "+"+strings.Join(controllers, " +"))
 }
 
-// takeControllers makes memory and pids available to the commands' cgroups. A cgroup that gives its controllers on may
+// prepareControllers makes memory and pids available to the commands' cgroups. A cgroup that gives its controllers on may
 // hold no processes itself, so those in it move into one beside: only our own, or those of a service that systemd has
 // handed the cgroup to.
-func takeControllers(own string) error {
+func prepareControllers(own string) error {
 	if err := listsControllers(own, "cgroup.controllers"); err != nil {
 		return err
 	}
-	err := giveControllers(own)
+	err := enableControllers(own)
 	if errors.Is(err, unix.EBUSY) {
-		if err = moveIntoOwn(own); err == nil {
-			err = giveControllers(own)
+		if err = moveToOwnGroup(own); err == nil {
+			err = enableControllers(own)
 		}
 	}
 	return err
 }
 
-// movable returns an error if a cgroup holds processes that we may not move.
-func movable(dir string, pids []int) error {
+// checkMovable returns an error if a cgroup holds processes that we may not move.
+func checkMovable(dir string, pids []int) error {
 	delegated := make([]byte, 1)
 	if n, _ := unix.Getxattr(dir, "user.delegate", delegated); (n != 1 || delegated[0] != '1') &&
 		!slices.Equal(pids, []int{os.Getpid()}) {
@@ -167,9 +167,9 @@ func movable(dir string, pids []int) error {
 	return nil
 }
 
-func moveIntoOwn(dir string) error {
+func moveToOwnGroup(dir string) error {
 	pids := cgroupProcesses(dir)
-	if err := movable(dir, pids); err != nil {
+	if err := checkMovable(dir, pids); err != nil {
 		return err
 	}
 	into := filepath.Join(dir, ownGroup)
@@ -203,7 +203,7 @@ func Probe() error {
 	if hasControllers(own) == nil {
 		return nil
 	}
-	return movable(own, cgroupProcesses(own))
+	return checkMovable(own, cgroupProcesses(own))
 }
 
 // Close kills what is left in the worker's cgroups and removes them.

@@ -19,9 +19,9 @@ func TestSizesAreReadWithTheirUnits(t *testing.T) {
 			got, err := ParseSize(text)
 			is.NoErr(err)
 			is.Equal(got, want)
-			again, err := ParseSize(got.String())
+			reparsed, err := ParseSize(got.String())
 			is.NoErr(err)
-			is.Equal(again, want)
+			is.Equal(reparsed, want)
 		})
 	}
 	for _, text := range []string{"", "MiB", "-1", "-1GiB", "12 parsecs", "1e9", "0x10", "NaN", "Inf", "1M", "1GiBB",

@@ -21,9 +21,9 @@ type Usage struct {
 	refused   bool          // the kernel refused it a process
 }
 
-// Passed names the limit that is passed. What a command took stays so when all its processes have ended: there is
+// Exceeded names the limit that is passed. What a command took stays so when all its processes have ended: there is
 // nothing to stop then.
-func (l Limits) Passed(u Usage) wire.Reason {
+func (l Limits) Exceeded(u Usage) wire.Reason {
 	switch {
 	case u.Processes == 0:
 	case l.Memory > 0 && u.Memory > l.Memory:
@@ -77,15 +77,15 @@ func (s *Sampler) Sample(pids []int, l Limits, dead func(pid int)) Usage {
 	case s.Group.boundsMemory():
 		u.Memory = 0
 	case l.Memory > 0 && u.Memory > l.Memory:
-		u.Memory = sharedOnce(living)
+		u.Memory = proportionalMemory(living)
 	}
 	s.cpuTime = max(s.cpuTime, s.processorTime(living))
 	u.CPUTime = s.cpuTime
 	return u
 }
 
-// sharedOnce is what processes keep in memory, of which they share some. The kernel walks through all of it to tell.
-func sharedOnce(pids []int) (sum Size) {
+// proportionalMemory is what processes keep in memory, of which they share some. The kernel walks through all of it to tell.
+func proportionalMemory(pids []int) (sum Size) {
 	for _, pid := range pids {
 		share := proc.ReadLines(pid, "smaps_rollup")
 		sum += Size(share.Number("Pss_Anon")+share.Number("Pss_Shmem")+share.Number("SwapPss")) << 10

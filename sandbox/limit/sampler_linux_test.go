@@ -13,6 +13,6 @@ func TestNothingIsStoppedWhenAllProcessesHaveEnded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := Limits{CPUTime: time.Second}
-	is.Equal(l.Passed(Usage{CPUTime: time.Minute, Processes: 1}), wire.CPUTime)
-	is.Equal(l.Passed(Usage{CPUTime: time.Minute}), wire.Exited)
+	is.Equal(l.Exceeded(Usage{CPUTime: time.Minute, Processes: 1}), wire.CPUTime)
+	is.Equal(l.Exceeded(Usage{CPUTime: time.Minute}), wire.Exited)
 }

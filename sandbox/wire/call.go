@@ -38,7 +38,7 @@ var silence = Silence
 // outlive Call. Nothing is taken from r.Input before the start nor after the end, so who writes to it must give up
 // with Call.
 func Call(ctx context.Context, nc *nats.Conn, subject string, r Request, stdout, stderr io.Writer) (Result, error) {
-	e := r.enclose()
+	e := r.withID()
 	if err := e.validate(); err != nil {
 		return Result{}, fmt.Errorf("call %s: %w", subject, err)
 	}
@@ -70,19 +70,19 @@ type call struct {
 	stdout, stderr          output
 	consumed                int64         // cost of the output the writers took
 	credited                int64         // what of it the server was told
-	cut, quiet              time.Duration // how long there has been no connection, and nothing of the server
-	inLine                  int           // how many probes the call has stood in line
+	disconnected, silent    time.Duration // how long there has been no connection, and nothing of the server
+	queuedProbes            int           // how many probes the call has stood in line
 	reconnects              uint64        // of the connection, when the request was sent last
 
 	mu       sync.Mutex
-	asked    int    // how often
-	ask      string // names the last time
+	attempts int    // how often
+	attempt  string // names the last time
 	granted  string // the offer that was granted
 	started  bool   // its server said so
 	isQueued bool   // somebody is full
 	declined string // why somebody did not offer
 	missing  int    // consecutive 503 answers to probes
-	heard    bool   // something arrived since the last probe, or is being worked on
+	received bool   // something arrived since the last probe, or is being worked on
 	busy     bool   // receive is at work
 	done     bool   // result and err are set
 	result   Result
@@ -91,9 +91,9 @@ type call struct {
 	broken chan struct{} // closed by receive: a writer failed
 	ended  chan struct{} // closed with done
 
-	said, taken atomic.Int64  // cost of the input sent, and of what the server took
-	order       atomic.Int64  // of the last input published
-	room        chan struct{} // taken has grown
+	inputSent, inputTaken atomic.Int64  // cost of the input sent, and of what the server took
+	order                 atomic.Int64  // of the last input published
+	room                  chan struct{} // taken has grown
 }
 
 type output struct {
@@ -117,7 +117,7 @@ func (c *call) run(ctx context.Context, subject string, e envelope) (Result, err
 		return Result{}, err
 	}
 	c.mu.Lock()
-	err = c.askAll()
+	err = c.startAttempt()
 	c.mu.Unlock()
 	if err != nil {
 		return Result{}, err
@@ -137,17 +137,17 @@ func (c *call) wait(ctx context.Context) (Result, error) {
 			return c.result, c.err
 		case <-c.start.C:
 			if c.nc.IsConnected() { // else nobody could answer; probe gives up after CutOff
-				c.neverRun(c.noWorker())
+				c.endUngranted(c.noWorker())
 			}
 		case <-done:
-			c.neverRun(ctx.Err()) // first: no grant follows the cancel
+			c.endUngranted(ctx.Err()) // first: no grant follows the cancel
 			c.send(frameCancel, "")
 			done, broken, giveUp = nil, nil, time.After(CancelWait)
 		case <-broken:
 			c.send(frameCancel, "")
 			done, broken, giveUp = nil, nil, time.After(CancelWait)
 		case <-giveUp:
-			c.lose("no result within " + CancelWait.String() + " of cancelling")
+			c.endLost("no result within " + CancelWait.String() + " of cancelling")
 		case <-probe.C:
 			c.probe()
 		}
@@ -164,8 +164,8 @@ func (c *call) noWorker() error {
 	return ErrNoWorker
 }
 
-// neverRun ends the call with err if no server was let run the command; from then on none will be.
-func (c *call) neverRun(err error) {
+// endUngranted ends the call with err if no server was let run the command; from then on none will be.
+func (c *call) endUngranted(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.granted == "" {
@@ -173,9 +173,9 @@ func (c *call) neverRun(err error) {
 	}
 }
 
-// lose ends the call without a word from the server. The command may have run, if it was let.
-func (c *call) lose(why string) {
-	c.neverRun(errors.New(why))
+// endLost ends the call without a word from the server. The command may have run, if it was let.
+func (c *call) endLost(why string) {
+	c.endUngranted(errors.New(why))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end(lost("%s", why), nil)
@@ -193,15 +193,15 @@ func (c *call) end(result Result, err error) {
 // probe asks whether the server still listens to this call, when nothing was heard of it since the last time. Time is
 // counted in probes, so that none passes for a caller that is itself stopped.
 func (c *call) probe() {
-	if c.cut += serverProbe; c.nc.IsConnected() {
-		c.cut = 0
+	if c.disconnected += serverProbe; c.nc.IsConnected() {
+		c.disconnected = 0
 	}
-	if c.nc.IsClosed() || c.cut >= CutOff {
-		c.neverRun(nats.ErrDisconnected)
-		c.lose("the connection to NATS is lost")
+	if c.nc.IsClosed() || c.disconnected >= CutOff {
+		c.endUngranted(nats.ErrDisconnected)
+		c.endLost("the connection to NATS is lost")
 		return
 	}
-	if c.cut > 0 {
+	if c.disconnected > 0 {
 		return // a probe would wait for the connection, and arrive before the worker is back
 	}
 	c.mu.Lock()
@@ -209,23 +209,23 @@ func (c *call) probe() {
 		c.reconnects, c.missing = n, 0
 		if c.granted == "" && !c.done { // what was sent last may be lost
 			c.start.Reset(StartTimeout)
-			c.sayAsk() // what is not sent is sent after the next reconnect
+			c.sendRequest() // what is not sent is sent after the next reconnect
 		}
 	}
-	isGranted, isQuiet := c.granted != "", !c.heard && !c.busy
-	c.heard = false
+	isGranted, isQuiet := c.granted != "", !c.received && !c.busy
+	c.received = false
 	if c.isQueued && !isGranted && !c.done {
-		if c.inLine++; c.inLine%askAgain == 0 {
-			c.sayAsk() // what is not sent is sent the next time
+		if c.queuedProbes++; c.queuedProbes%resendEvery == 0 {
+			c.sendRequest() // what is not sent is sent the next time
 		}
 	}
 	c.mu.Unlock()
-	if c.quiet += serverProbe; !isGranted || !isQuiet {
-		c.quiet = 0
+	if c.silent += serverProbe; !isGranted || !isQuiet {
+		c.silent = 0
 		return
 	}
-	if c.quiet >= silence {
-		c.lose("nothing was heard of the worker for " + silence.String())
+	if c.silent >= silence {
+		c.endLost("nothing was heard of the worker for " + silence.String())
 		return
 	}
 	c.send(frameProbe, c.inbox)

@@ -39,7 +39,7 @@ func TestADrainingWorkerFinishesWhatRunsAndTakesNoMore(t *testing.T) {
 		t.Fatal("it did not wait", err)
 	default:
 	}
-	close(h.let)
+	close(h.release)
 	is.NoErr(<-running)
 	is.NoErr(<-other)
 	is.NoErr(<-a.ended)
@@ -94,7 +94,7 @@ func TestADrainingWorkerHandsBackWhatStandsInLine(t *testing.T) {
 	b.stop()
 	is.True(errors.Is(<-waiting, wire.ErrNoWorker))
 	is.True(errors.Is(<-second, wire.ErrNoWorker))
-	close(h.let)
+	close(h.release)
 	for _, done := range []<-chan error{running, other, a.ended, b.ended} {
 		err := <-done
 		is.True(err == nil || strings.HasPrefix(err.Error(), "cancelled")) // b's time to drain was none
@@ -105,11 +105,11 @@ func TestADrainingWorkerHandsBackWhatStandsInLine(t *testing.T) {
 // declines.
 func withdrawing(t *testing.T, nc *nats.Conn, times int) {
 	t.Helper()
-	asked := map[string]int{}
+	requests := map[string]int{}
 	_, err := nc.Subscribe(subject, func(m *nats.Msg) {
 		var r wire.Request
 		json.Unmarshal(m.Data, &r)
-		if asked[r.Exec]++; asked[r.Exec] > times {
+		if requests[r.Exec]++; requests[r.Exec] > times {
 			nc.PublishMsg(answer(m, "declined", "it is tired"))
 			return
 		}

@@ -71,8 +71,8 @@ func (q *inputQueue) put(kind string, m *nats.Msg) bool {
 	return true
 }
 
-// reaches fails when input is missing that was said before: the last of it had this order.
-func (q *inputQueue) reaches(order string) bool {
+// isComplete fails when input is missing that was said before: the last of it had this order.
+func (q *inputQueue) isComplete(order string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	last, err := strconv.ParseInt(order, 10, 64)
@@ -80,7 +80,7 @@ func (q *inputQueue) reaches(order string) bool {
 	return !q.broken
 }
 
-func (q *inputQueue) lost() bool {
+func (q *inputQueue) isBroken() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.broken
@@ -103,9 +103,9 @@ func (q *inputQueue) remove() {
 	q.waiting = q.waiting[1:]
 }
 
-// handOver gives the handler its input, and the caller credit for what was taken, until ctx is done. It closes the
+// deliverInput gives the handler its input, and the caller credit for what was taken, until ctx is done. It closes the
 // channel.
-func (x *serving) handOver(ctx context.Context) {
+func (x *serving) deliverInput(ctx context.Context) {
 	q := &x.input
 	defer close(q.out)
 	for credited := int64(0); ; {
@@ -139,32 +139,32 @@ func (x *serving) handOver(ctx context.Context) {
 	}
 }
 
-// giveRoom takes the server's running total of the input it took.
-func (c *call) giveRoom(taken string) {
+// handleCredit takes the server's running total of the input it took.
+func (c *call) handleCredit(taken string) {
 	total, err := strconv.ParseInt(taken, 10, 64)
-	if err != nil || total < c.taken.Load() || total > c.said.Load() {
+	if err != nil || total < c.inputTaken.Load() || total > c.inputSent.Load() {
 		return
 	}
-	c.taken.Store(total)
+	c.inputTaken.Store(total)
 	select {
 	case c.room <- struct{}{}:
 	default:
 	}
 }
 
-// speak passes the input on until the caller has no more or the call has ended.
-func (c *call) speak() {
+// sendInput passes the input on until the caller has no more or the call has ended.
+func (c *call) sendInput() {
 	order := int64(0)
-	say := func(kind string, body []byte) bool {
+	send := func(kind string, body []byte) bool {
 		cost := int64(len(body)) + frameCost
-		for c.said.Load()-c.taken.Load()+cost > InputWindow {
+		for c.inputSent.Load()-c.inputTaken.Load()+cost > InputWindow {
 			select {
 			case <-c.room:
 			case <-c.ended:
 				return false
 			}
 		}
-		c.said.Add(cost)
+		c.inputSent.Add(cost)
 		order++
 		header := nats.Header{frameHeader: {kind}, orderHeader: {strconv.FormatInt(order, 10)}}
 		if err := c.nc.PublishMsg(&nats.Msg{Subject: c.control, Header: header, Data: body}); err != nil {
@@ -178,10 +178,10 @@ func (c *call) speak() {
 		select {
 		case in, more := <-c.request.Input:
 			if !more {
-				say(frameEnd, nil)
+				send(frameEnd, nil)
 				return
 			}
-			if !in.each(say) {
+			if !in.sendFrames(send) {
 				return
 			}
 		case <-c.ended:
@@ -190,18 +190,18 @@ func (c *call) speak() {
 	}
 }
 
-// each says one input in frames, until one cannot be said.
-func (in Input) each(say func(kind string, body []byte) bool) bool {
+// sendFrames says one input in frames, until one cannot be said.
+func (in Input) sendFrames(send func(kind string, body []byte) bool) bool {
 	for chunk := range slices.Chunk(in.Data, ChunkSize) {
-		if !say(frameStdin, chunk) {
+		if !send(frameStdin, chunk) {
 			return false
 		}
 	}
 	if in.Size != nil {
 		body, _ := json.Marshal(in.Size) // a struct of numbers and a string
-		if !say(frameSize, body) {
+		if !send(frameSize, body) {
 			return false
 		}
 	}
-	return in.Signal == "" || say(frameSignal, []byte(in.Signal))
+	return in.Signal == "" || send(frameSignal, []byte(in.Signal))
 }

@@ -115,9 +115,9 @@ func TestInputNobodyTakesIsBoundedAndEndsWithTheCall(t *testing.T) {
 	input := make(chan wire.Input)
 	var taken atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
-	gone := make(chan struct{})
+	inputEnded := make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(inputEnded)
 		for {
 			select {
 			case input <- wire.Input{Data: make([]byte, 100)}:
@@ -145,7 +145,7 @@ func TestInputNobodyTakesIsBoundedAndEndsWithTheCall(t *testing.T) {
 	cancel()
 	<-closed
 	is.Equal(<-ended, wire.Cancelled)
-	<-gone
+	<-inputEnded
 }
 
 // Input with a hole is worse than none.
@@ -204,13 +204,13 @@ func TestStartedIsSaidOnceBeforeAnyOutput(t *testing.T) {
 			return wire.Result{}
 		},
 	})
-	var said []string
+	var received []string
 	r := hello
-	r.Started = func(s wire.Start) { said = append(said, s.Worker+" "+s.Isolation) }
+	r.Started = func(s wire.Start) { received = append(received, s.Worker+" "+s.Isolation) }
 	_, err := wire.Call(t.Context(), connect(t, url), subject, r, writer(func(p []byte) (int, error) {
-		said = append(said, "output")
+		received = append(received, "output")
 		return len(p), nil
 	}), io.Discard)
 	is.NoErr(err)
-	is.Equal(said, []string{"w1 bwrap", "output"})
+	is.Equal(received, []string{"w1 bwrap", "output"})
 }

@@ -53,7 +53,7 @@ func TestWhatIsLostOnTheWayIsSaidAgainOrNoticed(t *testing.T) {
 			})
 			m := newMangler(t, nc)
 			var seen atomic.Int64
-			m.times = func(f *nats.Msg, ofCaller bool) int {
+			m.copies = func(f *nats.Msg, ofCaller bool) int {
 				if ofCaller == c.ofCaller && f.Header.Get("Exec-Frame") == c.kind && seen.Add(1) <= c.times {
 					return 0
 				}
@@ -158,12 +158,12 @@ func TestInputThatCannotBeSentLosesTheCommand(t *testing.T) {
 func TestWordsOfAPeerFitATerminal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	for said, want := range map[string]string{
+	for text, want := range map[string]string{
 		"plain ü\n\x1b[31m":            "plain ü  [31m",
 		"a\u202eb\u200fc\u2028d\u2029": "a b c d ",
 		"\xff\xfea":                    "?a",
 	} {
-		is.Equal(wire.OneLine(said), want)
+		is.Equal(wire.OneLine(text), want)
 	}
 	for _, long := range []string{strings.Repeat("\xff", 2000), strings.Repeat("ü\xff", 2000),
 		strings.Repeat("\u202e", 2000), strings.Repeat("x", 2000)} {

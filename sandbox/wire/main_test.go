@@ -74,15 +74,15 @@ func process(t *testing.T, url, role string, env ...string) (cmd *exec.Cmd, last
 	})
 	lines := bufio.NewScanner(out)
 	is.True(lines.Scan())
-	said := make(chan string, 1)
+	lastLine := make(chan string, 1)
 	go func() {
 		line := ""
 		for lines.Scan() {
 			line = lines.Text()
 		}
-		said <- line
+		lastLine <- line
 	}()
-	return cmd, said
+	return cmd, lastLine
 }
 
 // natsServer is a server without accounts; ops/natsconf tests the protocol across the accounts that ship.

@@ -17,16 +17,16 @@ type mangler struct {
 	t                 *testing.T
 	nc                *nats.Conn
 	front             string
-	times             func(f *nats.Msg, ofCaller bool) int // how often a frame arrives
+	copies            func(f *nats.Msg, ofCaller bool) int // how often a frame arrives
 	dropped, repeated atomic.Int64
 }
 
 func newMangler(t *testing.T, nc *nats.Conn) *mangler {
-	return &mangler{t: t, nc: nc, front: "exec.front", times: anyHow}
+	return &mangler{t: t, nc: nc, front: "exec.front", copies: randomCopies}
 }
 
-// anyHow drops or repeats what leads to the start, in three of four cases.
-func anyHow(f *nats.Msg, _ bool) int {
+// randomCopies drops or repeats what leads to the start, in three of four cases.
+func randomCopies(f *nats.Msg, _ bool) int {
 	if kind := f.Header.Get("Exec-Frame"); kind == "grant" || kind == "offer" || kind == "queued" {
 		return rand.IntN(4)
 	}
@@ -70,7 +70,7 @@ func (m *mangler) pass(id string) (done func()) {
 }
 
 func (m *mangler) forward(f *nats.Msg, to, reply string, ofCaller bool) {
-	times := m.times(f, ofCaller)
+	times := m.copies(f, ofCaller)
 	switch times {
 	case 0:
 		m.dropped.Add(1)

@@ -20,8 +20,8 @@ import (
 
 // heldHandler runs commands until they are let go, and says where each runs.
 type heldHandler struct {
-	runs chan string
-	let  chan struct{}
+	runs    chan string
+	release chan struct{}
 }
 
 func newHeldHandler() *heldHandler { return &heldHandler{make(chan string, 1000), make(chan struct{})} }
@@ -30,7 +30,7 @@ func (h *heldHandler) as(name string) wire.Handler {
 	return func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
 		h.runs <- name
 		select {
-		case <-h.let:
+		case <-h.release:
 		case <-ctx.Done():
 			return wire.Result{Reason: wire.Cancelled}
 		}
@@ -69,7 +69,7 @@ func TestTheLeastBusyWorkerIsChosen(t *testing.T) {
 		is.Equal(len(count), min(i+1, 3)) // none has a second before each has one
 	}
 	is.Equal(count, map[string]int{"a": 2, "b": 2, "c": 2})
-	close(h.let)
+	close(h.release)
 	for _, c := range calls {
 		is.NoErr(<-c)
 	}
@@ -87,7 +87,7 @@ func TestCallsAtTheSameTimeGoToDifferentWorkers(t *testing.T) {
 	one, two := call(t, nc, hello), call(t, nc, hello)
 	first, second := <-h.runs, <-h.runs
 	is.True(first != second)
-	close(h.let)
+	close(h.release)
 	is.NoErr(<-one)
 	is.NoErr(<-two)
 }
@@ -96,11 +96,11 @@ func TestAFullWorkerIsWaitedForInOrder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
-	order, let := make(chan string, 10), make(chan struct{})
+	order, release := make(chan string, 10), make(chan struct{})
 	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Capacity: 1},
 		Handle: func(_ context.Context, r wire.Request, _, _ io.Writer) wire.Result {
 			order <- r.Command
-			<-let
+			<-release
 			return wire.Result{}
 		}})
 	nc := connect(t, url)
@@ -118,7 +118,7 @@ func TestAFullWorkerIsWaitedForInOrder(t *testing.T) {
 		is.NoErr(err)
 	}
 	is.Equal(len(order), 0)
-	close(let)
+	close(release)
 	is.Equal(<-order, "2")
 	is.Equal(<-order, "3")
 	for _, done := range []<-chan error{first, second, third} {
@@ -151,7 +151,7 @@ func TestAFullWorkerStillAnswersAndGivesWayToAFreeOne(t *testing.T) {
 	serveAs(t, url, wire.Server{Handle: h.as("free")})
 	third := call(t, nc, hello)
 	is.Equal(<-h.runs, "free") // the third, or the second, which asks again
-	close(h.let)
+	close(h.release)
 	<-h.runs
 	for _, done := range []<-chan error{first, second, third} {
 		is.NoErr(<-done)
@@ -179,7 +179,7 @@ func TestWhoStandsInLineIsTakenByAWorkerThatComesLater(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it still stands in line")
 	}
-	close(h.let)
+	close(h.release)
 	for _, done := range calls {
 		is.NoErr(<-done)
 	}

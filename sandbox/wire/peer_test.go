@@ -139,9 +139,9 @@ func TestNoGrantFollowsACancel(t *testing.T) {
 	_, err := worker.Subscribe(subject, func(m *nats.Msg) {
 		var r wire.Request
 		json.Unmarshal(m.Data, &r)
-		said := ""
+		frames := ""
 		worker.Subscribe(wire.ControlSubject(subject, r.Exec), func(c *nats.Msg) {
-			switch said += c.Header.Get("Exec-Frame"); said {
+			switch frames += c.Header.Get("Exec-Frame"); frames {
 			case "cancelgrant":
 				crossed.Add(1)
 				fallthrough

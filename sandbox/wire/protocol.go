@@ -72,12 +72,12 @@ const (
 	serverProbe  = time.Second
 	declinedWait = 500 * time.Millisecond // how long a Call still waits for an offer when somebody has declined
 	// consecutive 503 answers before the start: one may be a subscription still spreading through a cluster
-	goneAfter = 2
-	maxAsks   = 16 // how often a Call asks, when one server after the other withdraws
-	askAgain  = 3  // probes from one asking of a Call that stands in line to the next
-	maxPath   = 4096
-	maxCallID = 256
-	maxError  = 1024
+	goneAfter   = 2
+	maxAttempts = 16 // how often a Call asks, when one server after the other withdraws
+	resendEvery = 3  // probes from one asking of a Call that stands in line to the next
+	maxPath     = 4096
+	maxCallID   = 256
+	maxError    = 1024
 )
 
 // ExitRefused is the shell's exit code for a command that was not run: "found but not executable" in POSIX shells.

@@ -128,9 +128,9 @@ type envelope struct {
 	Request
 }
 
-// enclose gives the call an id: that of the exec when it is to be run, a fresh one when something else is asked about
+// withID gives the call an id: that of the exec when it is to be run, a fresh one when something else is asked about
 // it.
-func (r Request) enclose() envelope {
+func (r Request) withID() envelope {
 	e := envelope{Request: r, Input: r.Input != nil}
 	switch {
 	case r.Op != Run:

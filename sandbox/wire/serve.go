@@ -114,7 +114,7 @@ func (s *server) accept(m *nats.Msg) {
 		return // nobody to answer, so nobody who waits for a command
 	}
 	if m.Header.Get(frameHeader) == frameWho {
-		s.introduce(m)
+		s.sendInfo(m)
 		return
 	}
 	var e envelope
@@ -126,33 +126,33 @@ func (s *server) accept(m *nats.Msg) {
 		s.refuse(m, err)
 		return
 	}
-	if why := s.notFor(e.Request); why != "" {
-		answerer(s.nc, m).send(frameDeclined, []byte(why))
+	if why := s.declineReason(e.Request); why != "" {
+		replyTo(s.nc, m).send(frameDeclined, []byte(why))
 		return
 	}
-	x, err := s.enter(e, m)
+	x, err := s.addCall(e, m)
 	switch {
 	case err != nil:
 		s.refuse(m, fmt.Errorf("exec %s: %w", e.id(), err))
 	case x != nil:
 		s.group.Go(func() {
-			defer s.leave(e.id(), x)
+			defer s.removeCall(e.id(), x)
 			s.run(x)
 		})
 	}
 }
 
-// answerer answers a request that is not taken up.
-func answerer(nc *nats.Conn, m *nats.Msg) *serving {
+// replyTo answers a request that is not taken up.
+func replyTo(nc *nats.Conn, m *nats.Msg) *serving {
 	return &serving{nc: nc, reply: m.Reply, ask: m.Header.Get(askHeader)}
 }
 
 func (s *server) refuse(m *nats.Msg, why error) {
-	answerer(s.nc, m).finish(refused("%s", why))
+	replyTo(s.nc, m).finish(refused("%s", why))
 }
 
-// notFor says why a request is not for this server; the caller is to hear it when no other takes it.
-func (s *server) notFor(r Request) string {
+// declineReason says why a request is not for this server; the caller is to hear it when no other takes it.
+func (s *server) declineReason(r Request) string {
 	if r.Workspace != "" && s.Serves != nil && !s.Serves(r.Workspace) {
 		return fmt.Sprintf("worker %s serves %s, not %s", s.Info.Name, s.Info.Workspace, r.Workspace)
 	}
@@ -167,12 +167,12 @@ func (s *server) notFor(r Request) string {
 	return ""
 }
 
-// enter gives a new call, or nil when it is known already and goes on.
-func (s *server) enter(e envelope, m *nats.Msg) (*serving, error) {
+// addCall gives a new call, or nil when it is known already and goes on.
+func (s *server) addCall(e envelope, m *nats.Msg) (*serving, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x := s.calls[e.id()]; x != nil {
-		if taken, err := x.again(m); taken || err != nil {
+		if taken, err := x.reattach(m); taken || err != nil {
 			return nil, err
 		}
 	}
@@ -181,7 +181,7 @@ func (s *server) enter(e envelope, m *nats.Msg) (*serving, error) {
 	return x, nil
 }
 
-func (s *server) leave(id string, x *serving) {
+func (s *server) removeCall(id string, x *serving) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.calls[id] == x { // else another came while this one was ending
@@ -202,22 +202,22 @@ func (s *server) run(x *serving) {
 	defer control.Unsubscribe()
 	go x.watchCaller(ctx)
 	if s.Queue == "" && x.request.Op == Run {
-		if !s.slots.take(ctx, s.open, func() { x.tell(frameQueued) }) {
-			x.dropOut(s.open.Err() != nil)
+		if !s.slots.take(ctx, s.open, func() { x.announce(frameQueued) }) {
+			x.withdraw(s.open.Err() != nil)
 			return
 		}
 		defer s.slots.release()
 	}
-	x.tell(frameOffer)
+	x.announce(frameOffer)
 	select {
 	case <-x.granted:
 	case <-s.open.Done():
 	case <-ctx.Done():
 	}
-	if !isDone(x.granted) && x.dropOut(s.open.Err() != nil) {
+	if !isDone(x.granted) && x.withdraw(s.open.Err() != nil) {
 		return
 	}
-	go x.handOver(ctx)
+	go x.deliverInput(ctx)
 	result := s.Handle(ctx, x.request, outputWriter{x, frameStdout, &x.stdout}, outputWriter{x, frameStderr, &x.stderr})
 	x.finish(result)
 }

@@ -25,14 +25,14 @@ type serving struct {
 	reply, ask     string
 	offer          string    // names it in the grant
 	room           sync.Cond // on mu: credit came, or the exec is cancelled
-	said           string    // the frame that is repeated: queued, offer or started
-	over           bool      // it was given up before it started, or has finished
+	state          string    // the frame that is repeated: queued, offer or started
+	ended          bool      // it was given up before it started, or has finished
 	start          []byte    // the body of started
 	cancelled      bool
 	missing        int   // consecutive 503 answers to probes
 	sent, credited int64 // cost of the output sent, and of what the caller consumed
 	taken          int64 // cost of the input the handler took
-	unsent         error // why output could not be sent
+	sendErr        error // why output could not be sent
 	stdout, stderr int64 // bytes sent
 }
 
@@ -62,7 +62,7 @@ func (x *serving) receive(m *nats.Msg) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if m.Header.Get("Status") == "503" {
-		if x.missing++; x.said != frameStarted && x.missing >= goneAfter || x.missing > int(CutOff/callerProbe) {
+		if x.missing++; x.state != frameStarted && x.missing >= goneAfter || x.missing > int(CutOff/callerProbe) {
 			x.giveUp()
 		}
 		return
@@ -77,11 +77,11 @@ func (x *serving) receive(m *nats.Msg) {
 		x.giveUp()
 	case frameCredit:
 		x.credit(m.Data)
-		if x.said == frameStarted && !x.input.reaches(m.Header.Get(orderHeader)) {
+		if x.state == frameStarted && !x.input.isComplete(m.Header.Get(orderHeader)) {
 			x.cancel()
 		}
 	case frameStdin, frameSize, frameSignal, frameEnd:
-		if x.said == frameStarted && !x.input.put(kind, m) {
+		if x.state == frameStarted && !x.input.put(kind, m) {
 			x.cancel()
 		}
 	}
@@ -90,17 +90,17 @@ func (x *serving) receive(m *nats.Msg) {
 // grant hears who runs the command. A grant that comes again changes nothing, nor does one for an offer withdrawn.
 func (x *serving) grant(offer string) {
 	switch {
-	case offer != x.offer && x.said != frameStarted:
+	case offer != x.offer && x.state != frameStarted:
 		x.giveUp()
-	case offer == x.offer && x.said == frameOffer && !x.over:
-		x.say(frameStarted)
+	case offer == x.offer && x.state == frameOffer && !x.ended:
+		x.setState(frameStarted)
 		close(x.granted)
 	}
 }
 
 // giveUp cancels what runs; what does not yet will not. The lock is held.
 func (x *serving) giveUp() {
-	x.over = x.over || x.said != frameStarted
+	x.ended = x.ended || x.state != frameStarted
 	x.cancel()
 }
 
@@ -108,58 +108,58 @@ func (x *serving) giveUp() {
 func (x *serving) isGranted() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.said == frameStarted && !x.over
+	return x.state == frameStarted && !x.ended
 }
 
-// tell says something to the caller and, until something else is said, repeats it.
-func (x *serving) tell(said string) {
+// announce says something to the caller and, until something else is said, repeats it.
+func (x *serving) announce(state string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.say(said)
+	x.setState(state)
 }
 
-// say is tell with the lock held.
-func (x *serving) say(said string) {
-	switch x.said = said; {
-	case x.over || said == "":
-	case said == frameStarted:
-		x.send(said, x.start)
+// setState is tell with the lock held.
+func (x *serving) setState(state string) {
+	switch x.state = state; {
+	case x.ended || state == "":
+	case state == frameStarted:
+		x.send(state, x.start)
 	default:
-		x.send(said, nil)
+		x.send(state, nil)
 	}
 }
 
-// dropOut gives up a call that was not granted, for good; it fails when it was. Unless the caller has chosen another
+// withdraw gives up a call that was not granted, for good; it fails when it was. Unless the caller has chosen another
 // or is gone, it is told, so that it asks again.
-func (x *serving) dropOut(tell bool) bool {
+func (x *serving) withdraw(notify bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.said == frameStarted {
+	if x.state == frameStarted {
 		return false
 	}
-	x.over = true
-	if tell {
+	x.ended = true
+	if notify {
 		x.send(frameWithdrawn, nil)
 	}
 	return true
 }
 
-// again takes a call that is asked for once more, unless it is over: its answers go where they are awaited now. One
+// reattach takes a call that is asked for once more, unless it is over: its answers go where they are awaited now. One
 // that runs already is an error.
-func (x *serving) again(m *nats.Msg) (taken bool, err error) {
+func (x *serving) reattach(m *nats.Msg) (taken bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
-	case x.over:
+	case x.ended:
 		return false, nil
-	case x.said == frameStarted:
+	case x.state == frameStarted:
 		return false, errors.New("it is already running")
 	}
 	x.reply = m.Reply
 	if ask := m.Header.Get(askHeader); ask != x.ask { // else the offer may be granted already
 		x.ask, x.offer = ask, rand.Text()
 	}
-	x.say(x.said)
+	x.setState(x.state)
 	return true, nil
 }
 
@@ -197,7 +197,7 @@ func (x *serving) watchCaller(ctx context.Context) {
 func (x *serving) repeat() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.say(x.said)
+	x.setState(x.state)
 }
 
 // send says something that names the offer, and how far output and input are. Output is sent with the lock held too,
@@ -214,12 +214,12 @@ func (x *serving) send(kind string, body []byte) error {
 func (x *serving) finish(r Result) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.over = true
+	x.ended = true
 	switch {
-	case x.input.lost():
+	case x.input.isBroken():
 		r = lost("input was lost on the way")
-	case x.unsent != nil:
-		r = lost("output could not be sent: %s", x.unsent)
+	case x.sendErr != nil:
+		r = lost("output could not be sent: %s", x.sendErr)
 	}
 	r.StdoutBytes, r.StderrBytes = x.stdout, x.stderr
 	r.Error = oneLine(r.Error)
@@ -253,7 +253,7 @@ func (o outputWriter) Write(p []byte) (int, error) {
 			return written, errCallerGone
 		}
 		if err := o.nc.PublishMsg(&nats.Msg{Subject: o.reply, Header: header, Data: chunk}); err != nil {
-			o.unsent = err
+			o.sendErr = err
 			o.cancel()
 			return written, err
 		}

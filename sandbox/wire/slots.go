@@ -22,12 +22,12 @@ type slots struct {
 
 	mu      sync.Mutex
 	held    int
-	line    []*turn
+	queue   []*waiter
 	changed chan struct{} // closed, and made anew, when a slot or the head of the line may be free
 }
 
-// turn is a place in the line.
-type turn struct{ since time.Time }
+// waiter is a place in the line.
+type waiter struct{ since time.Time }
 
 func newSlots(capacity int) *slots {
 	return &slots{capacity: capacity, step: loadStep, changed: make(chan struct{})}
@@ -35,25 +35,25 @@ func newSlots(capacity int) *slots {
 
 // take waits for a slot, first come first served, and calls full when there is none. It fails when one of the contexts
 // is done.
-func (s *slots) take(ctx, other context.Context, full func()) bool {
-	me := &turn{time.Now()}
+func (s *slots) take(ctx, other context.Context, onFull func()) bool {
+	me := &waiter{time.Now()}
 	s.mu.Lock()
-	s.line = append(s.line, me)
+	s.queue = append(s.queue, me)
 	defer func() {
-		s.line = slices.DeleteFunc(s.line, func(t *turn) bool { return t == me })
-		s.change()
+		s.queue = slices.DeleteFunc(s.queue, func(t *waiter) bool { return t == me })
+		s.wake()
 		s.mu.Unlock()
 	}()
-	for said := false; ctx.Err() == nil && other.Err() == nil; {
+	for notified := false; ctx.Err() == nil && other.Err() == nil; {
 		isFull, wait, changed := s.capacity > 0 && s.held >= s.capacity, s.wait(me), s.changed
 		if !isFull && wait <= 0 {
 			s.held++
 			return true
 		}
 		s.mu.Unlock()
-		if isFull && !said {
-			full()
-			said = true
+		if isFull && !notified {
+			onFull()
+			notified = true
 		}
 		s.sleep(ctx, other, wait, changed)
 		s.mu.Lock()
@@ -62,8 +62,8 @@ func (s *slots) take(ctx, other context.Context, full func()) bool {
 }
 
 // wait is how long it is to somebody's turn, counting from now; only the head of the line has one. The lock is held.
-func (s *slots) wait(t *turn) time.Duration {
-	if s.line[0] != t {
+func (s *slots) wait(t *waiter) time.Duration {
+	if s.queue[0] != t {
 		return time.Hour // until the line moves
 	}
 	return s.step*time.Duration(min(s.held, loadMost)) - time.Since(t.since)
@@ -87,11 +87,11 @@ func (s *slots) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held--
-	s.change()
+	s.wake()
 }
 
-// change wakes all who wait. The lock is held.
-func (s *slots) change() {
+// wake wakes all who wait. The lock is held.
+func (s *slots) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }

@@ -63,7 +63,7 @@ func gather(ctx context.Context, nc *nats.Conn, subject string) (workers []Worke
 	}
 }
 
-func (s *server) introduce(m *nats.Msg) {
+func (s *server) sendInfo(m *nats.Msg) {
 	info := s.Info
 	s.mu.Lock()
 	for _, x := range s.calls {

@@ -38,7 +38,7 @@ func TestWorkersSayWhoTheyAre(t *testing.T) {
 	got, err := wire.Workers(t.Context(), nc, "test")
 	is.NoErr(err)
 	is.Equal(got, []wire.WorkerInfo{two, one})
-	close(h.let)
+	close(h.release)
 	is.NoErr(<-done)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -80,7 +80,7 @@ func TestADialReachesTheWorkerThatRunsTheCommand(t *testing.T) {
 			is.Equal(out.String(), runs+" "+exec+" hello")
 		}
 	}
-	close(h.let)
+	close(h.release)
 	for _, d := range done {
 		is.NoErr(<-d)
 	}

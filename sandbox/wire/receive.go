@@ -14,46 +14,46 @@ func (c *call) receive(m *nats.Msg) {
 	kind, offer := m.Header.Get(frameHeader), m.Header.Get(offerHeader)
 	c.mu.Lock()
 	if m.Header.Get("Status") == "503" {
-		c.nobody()
+		c.handleNoResponders()
 		c.mu.Unlock()
 		return
 	}
 	done, started := c.done, c.started
-	isNow := m.Header.Get(askHeader) == c.ask
-	isHis := c.granted != "" && (offer == c.granted || kind == frameStdout || kind == frameStderr || kind == frameCredit)
-	if isHis {
-		c.heard, c.missing = true, 0
+	isCurrent := m.Header.Get(askHeader) == c.attempt
+	isGranted := c.granted != "" && (offer == c.granted || kind == frameStdout || kind == frameStderr || kind == frameCredit)
+	if isGranted {
+		c.received, c.missing = true, 0
 	}
 	c.busy = true
 	c.mu.Unlock()
 	switch {
 	case done:
 	case kind == frameOffer && offer != "" || kind == frameQueued || kind == frameDeclined || kind == frameWithdrawn:
-		if isNow {
-			c.settle(kind, offer, m.Data)
+		if isCurrent {
+			c.handleAnswer(kind, offer, m.Data)
 		}
-	case kind == frameStarted && isHis:
-		c.begin(m)
-	case kind == frameStdout && started && isHis:
-		c.copy(&c.stdout, m.Data)
-	case kind == frameStderr && started && isHis:
-		c.copy(&c.stderr, m.Data)
-	case kind == frameCredit && started && isHis:
-		c.giveRoom(string(m.Data))
+	case kind == frameStarted && isGranted:
+		c.handleStarted(m)
+	case kind == frameStdout && started && isGranted:
+		c.handleOutput(&c.stdout, m.Data)
+	case kind == frameStderr && started && isGranted:
+		c.handleOutput(&c.stderr, m.Data)
+	case kind == frameCredit && started && isGranted:
+		c.handleCredit(string(m.Data))
 	case kind == frameFinished:
-		c.finish(isHis, m.Data)
+		c.handleFinished(isGranted, m.Data)
 	case kind == frameProbe:
 	default:
-		c.violated(fmt.Sprintf("unexpected frame %q", oneLine(kind)))
+		c.abandonInvalid(fmt.Sprintf("unexpected frame %q", oneLine(kind)))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busy = false
-	c.heard = c.heard || isHis
+	c.received = c.received || isGranted
 }
 
-// nobody handles "no responders": to the request before the start, to a probe after it. The lock is held.
-func (c *call) nobody() {
+// handleNoResponders handles "no responders": to the request before the start, to a probe after it. The lock is held.
+func (c *call) handleNoResponders() {
 	c.missing++
 	switch {
 	case c.granted != "" && c.missing > int(CutOff/serverProbe):
@@ -63,35 +63,35 @@ func (c *call) nobody() {
 	}
 }
 
-// askAll asks, for the first time or after somebody withdrew. The lock is held.
-func (c *call) askAll() error {
-	c.asked++
-	c.granted, c.isQueued, c.declined, c.missing, c.ask = "", false, "", 0, rand.Text()
+// startAttempt asks, for the first time or after somebody withdrew. The lock is held.
+func (c *call) startAttempt() error {
+	c.attempts++
+	c.granted, c.isQueued, c.declined, c.missing, c.attempt = "", false, "", 0, rand.Text()
 	c.start.Reset(StartTimeout)
-	return c.sayAsk()
+	return c.sendRequest()
 }
 
-// sayAsk says the asking again too: to those who know it nothing changes. The lock is held.
-func (c *call) sayAsk() error {
-	return c.nc.PublishMsg(&nats.Msg{Subject: c.subject, Reply: c.inbox, Header: nats.Header{askHeader: {c.ask}},
+// sendRequest says the asking again too: to those who know it nothing changes. The lock is held.
+func (c *call) sendRequest() error {
+	return c.nc.PublishMsg(&nats.Msg{Subject: c.subject, Reply: c.inbox, Header: nats.Header{askHeader: {c.attempt}},
 		Data: c.body})
 }
 
-// settle hears a word of somebody about who runs the command.
-func (c *call) settle(kind, offer string, body []byte) {
+// handleAnswer hears a word of somebody about who runs the command.
+func (c *call) handleAnswer(kind, offer string, body []byte) {
 	switch kind {
 	case frameOffer, frameQueued:
-		c.choose(kind, offer)
+		c.handleOffer(kind, offer)
 	case frameDeclined:
-		c.decline(body)
+		c.handleDeclined(body)
 	case frameWithdrawn:
-		c.withdraw(offer)
+		c.handleWithdrawn(offer)
 	}
 }
 
-// choose grants the first offer. To every later word of somebody who wants to run the command it says again whose it
+// handleOffer grants the first offer. To every later word of somebody who wants to run the command it says again whose it
 // is: he drops out, or, if it is he, has not heard it.
-func (c *call) choose(kind, offer string) {
+func (c *call) handleOffer(kind, offer string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -103,14 +103,14 @@ func (c *call) choose(kind, offer string) {
 		c.start.Reset(StartTimeout)
 	}
 	if c.granted != "" { // a cancel that follows must not overtake it
-		header := nats.Header{frameHeader: {frameGrant}, askHeader: {c.ask}, offerHeader: {c.granted}}
+		header := nats.Header{frameHeader: {frameGrant}, askHeader: {c.attempt}, offerHeader: {c.granted}}
 		c.nc.PublishMsg(&nats.Msg{Subject: c.control, Header: header})
 	}
 }
 
-// decline keeps why somebody does not run the command. Others may; but they need not be waited for as long as a word
+// handleDeclined keeps why somebody does not run the command. Others may; but they need not be waited for as long as a word
 // of anybody.
-func (c *call) decline(why []byte) {
+func (c *call) handleDeclined(why []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.declined == "" && !c.isQueued {
@@ -119,55 +119,55 @@ func (c *call) decline(why []byte) {
 	c.declined = oneLine(string(why))
 }
 
-// withdraw asks again when somebody who was granted the command, or would have been, does not run it after all.
-func (c *call) withdraw(offer string) {
+// handleWithdrawn asks again when somebody who was granted the command, or would have been, does not run it after all.
+func (c *call) handleWithdrawn(offer string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done || c.granted != "" && c.granted != offer || c.started {
 		return
 	}
-	if c.asked == maxAsks {
+	if c.attempts == maxAttempts {
 		c.end(Result{}, ErrNoWorker)
-	} else if err := c.askAll(); err != nil {
+	} else if err := c.startAttempt(); err != nil {
 		c.end(Result{}, err)
 	}
 }
 
-// begin hears that the command runs. It hears so again and again, and each time how far output and input are.
-func (c *call) begin(m *nats.Msg) {
+// handleStarted hears that the command runs. It hears so again and again, and each time how far output and input are.
+func (c *call) handleStarted(m *nats.Msg) {
 	c.mu.Lock()
 	isNew := !c.started
 	c.started = true
 	c.mu.Unlock()
 	if isNew {
-		c.hearStart(m.Data)
+		c.handleStart(m.Data)
 	}
 	if sent, err := strconv.ParseInt(m.Header.Get(sentHeader), 10, 64); err == nil && sent != c.consumed {
 		c.abandon("output was lost on the way")
 		return
 	}
-	c.giveRoom(m.Header.Get(takenHeader))
+	c.handleCredit(m.Header.Get(takenHeader))
 	c.credit()
 }
 
-func (c *call) hearStart(body []byte) {
+func (c *call) handleStart(body []byte) {
 	var start Start
 	if err := json.Unmarshal(body, &start); err != nil {
-		c.violated("start is not JSON")
+		c.abandonInvalid("start is not JSON")
 		return
 	}
 	if c.request.Started != nil {
 		c.request.Started(Start{Worker: oneLine(start.Worker), Isolation: oneLine(start.Isolation)})
 	}
 	if c.request.Input != nil {
-		go c.speak()
+		go c.sendInput()
 	}
 }
 
-// copy hands a chunk to its writer and gives the server credit for it. After a writer failed, output is only counted.
-func (c *call) copy(to *output, chunk []byte) {
+// handleOutput hands a chunk to its writer and gives the server credit for it. After a writer failed, output is only counted.
+func (c *call) handleOutput(to *output, chunk []byte) {
 	if len(chunk) == 0 || len(chunk) > ChunkSize {
-		c.violated(fmt.Sprintf("chunk of %d bytes", len(chunk)))
+		c.abandonInvalid(fmt.Sprintf("chunk of %d bytes", len(chunk)))
 		return
 	}
 	to.bytes += int64(len(chunk))
@@ -189,21 +189,21 @@ func (c *call) credit() {
 	c.nc.PublishMsg(&nats.Msg{Subject: c.control, Header: header, Data: strconv.AppendInt(nil, c.consumed, 10)})
 }
 
-// finish takes the result from whom the command was granted, or a refusal before that.
-func (c *call) finish(isHis bool, body []byte) {
+// handleFinished takes the result from whom the command was granted, or a refusal before that.
+func (c *call) handleFinished(isGranted bool, body []byte) {
 	c.mu.Lock()
 	granted := c.granted
 	c.mu.Unlock()
-	if !isHis && granted != "" {
+	if !isGranted && granted != "" {
 		return
 	}
 	var r Result
 	if err := json.Unmarshal(body, &r); err != nil {
-		c.violated("result is not JSON")
+		c.abandonInvalid("result is not JSON")
 		return
 	}
 	if err := r.validate(); err != nil {
-		c.violated("result: " + err.Error())
+		c.abandonInvalid("result: " + err.Error())
 		return
 	}
 	r.Error, r.Signal = oneLine(r.Error), oneLine(r.Signal)
@@ -213,15 +213,15 @@ func (c *call) finish(isHis bool, body []byte) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if isHis || r.Reason == Refused {
+	if isGranted || r.Reason == Refused {
 		c.end(r, nil)
 	}
 }
 
-func (c *call) violated(how string) { c.abandon("the worker broke the protocol: " + how) }
+func (c *call) abandonInvalid(how string) { c.abandon("the worker broke the protocol: " + how) }
 
 // abandon cancels a command whose result would be worth nothing.
 func (c *call) abandon(why string) {
 	c.send(frameCancel, "")
-	c.lose(why)
+	c.endLost(why)
 }
