@@ -33,7 +33,7 @@ import (
 // model is the demo model behind a proxy that keeps what it is asked.
 func model(t *testing.T) (base string, asked func() string) {
 	t.Helper()
-	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{outbox.Continue}})
+	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{outbox.ContinuePrompt}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func (p *Push) buttons(ctx context.Context, d service.Device, n events.Notice) (
 		rand.Read(b)
 		token := base64.RawURLEncoding.EncodeToString(b)
 		list = append(list, service.Button{Action: name, Title: title, URL: p.Sender.URL + "/api/pocketcoder/act/" + token})
-		return p.keep(ctx, token, action{
+		return p.storeAction(ctx, token, action{
 			Chat: n.Chat, Permission: n.Permission, Decision: decision, User: d.User, Device: d.ID, Expires: time.Now().Add(actionLife).UTC(),
 		})
 	}
@@ -67,7 +67,7 @@ func (p *Push) buttons(ctx context.Context, d service.Device, n events.Notice) (
 	return list, err
 }
 
-func (p *Push) keep(ctx context.Context, token string, a action) error {
+func (p *Push) storeAction(ctx context.Context, token string, a action) error {
 	value, err := json.Marshal(a)
 	if err != nil {
 		return fmt.Errorf("make a button: %w", err)
@@ -82,13 +82,13 @@ func (p *Push) Act(ctx context.Context, token, address string) (events.Decision,
 	if len(token) > maxActionToken {
 		return "", unknownButton()
 	}
-	a, err := p.take(ctx, token)
+	a, err := p.useAction(ctx, token)
 	if err != nil {
 		return "", err
 	}
 	err = p.act(ctx, token, a, address)
 	if err != nil && handlers.CodeOf(err) == "" { // it may work the next time
-		err = errors.Join(err, p.giveBack(context.WithoutCancel(ctx), token, a))
+		err = errors.Join(err, p.restoreAction(context.WithoutCancel(ctx), token, a))
 	}
 	return a.Decision, err
 }
@@ -116,8 +116,8 @@ func (p *Push) act(ctx context.Context, token string, a action, address string) 
 
 func unknownButton() error { return handlers.Refuse(handlers.NotFound, "there is no such button") }
 
-// take uses a token up. Of several who try one succeeds.
-func (p *Push) take(ctx context.Context, token string) (a action, err error) {
+// useAction uses a token up. Of several who try one succeeds.
+func (p *Push) useAction(ctx context.Context, token string) (a action, err error) {
 	key := actionKey(token)
 	old, found, err := p.Secrets.Get(ctx, key)
 	if err != nil {
@@ -144,8 +144,8 @@ func (p *Push) take(ctx context.Context, token string) (a action, err error) {
 	return a, err
 }
 
-// giveBack makes a token that was taken as it was.
-func (p *Push) giveBack(ctx context.Context, token string, a action) error {
+// restoreAction makes a token that was taken as it was.
+func (p *Push) restoreAction(ctx context.Context, token string, a action) error {
 	used, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -193,18 +193,18 @@ func (p *Push) sweep(ctx context.Context) {
 }
 
 func (p *Push) sweepOnce(ctx context.Context) error {
-	var over []string
+	var expired []string
 	err := p.Secrets.Watch(ctx, actionPrefix, func(key string, value []byte) error {
 		var a action
 		switch {
 		case key == "":
 			return events.ErrStop
 		case value != nil && (json.Unmarshal(value, &a) != nil || !time.Now().Before(a.Expires)):
-			over = append(over, key)
+			expired = append(expired, key)
 		}
 		return nil
 	})
-	for _, key := range over {
+	for _, key := range expired {
 		if err := p.Secrets.Delete(ctx, key); err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ func TestAnAskIsPushedWithWhatAppsAndNtfyRead(t *testing.T) {
 	chat := s.chat(ann, "Größe")
 	s.appendRequest(chat, "per_1", "rm -r build")
 
-	got := s.next(r, 0)
+	got := s.awaitRequest(r, 0)
 	is.Equal([]string{got.method, got.path}, []string{"POST", "/topic?up=1"})
 	b := read(t, got.body)
 	is.Equal(b.Title, "Run rm -r build")
@@ -59,7 +59,7 @@ func TestAnAskIsPushedWithWhatAppsAndNtfyRead(t *testing.T) {
 	is.Equal([]string{got.header.Get("Template"), got.header.Get("Message")}, []string{"yes", "{{.message}}"})
 	is.Equal(len(buttons(t, got)), 2)
 
-	s.becomes("evt.chat."+chat, "queued", "sent")
+	s.awaitKinds("evt.chat."+chat, "queued", "sent")
 	is.Equal(s.notificationsAbout("evt.chat." + chat)[1], events.NotificationSent{Notification: b.ID, Device: "d1",
 		Service: "unifiedpush", Host: "127.0.0.1", Attempts: 1})
 }
@@ -91,7 +91,7 @@ func TestNobodyIsToldWho(t *testing.T) {
 			chat := s.chat(ann, "chat")
 			prepare(s, ann, chat)
 			s.appendRequest(chat, "per_1", "ls")
-			s.worked()
+			s.awaitWorker()
 			is.Equal(s.kinds("evt.chat."+chat), nil)
 			is.Equal(len(r.requests()), 0)
 		})
@@ -109,7 +109,7 @@ func TestRulesTurnOffTheirTypeAlone(t *testing.T) {
 	chat := s.chat(ann, "chat")
 	s.question(chat, "que_1")
 	s.appendRequest(chat, "per_1", "ls")
-	is.Equal(read(t, s.next(r, 0).body).Type, "permission")
+	is.Equal(read(t, s.awaitRequest(r, 0).body).Type, "permission")
 	is.Equal(len(r.requests()), 1)
 }
 
@@ -127,16 +127,16 @@ func TestAQuestionIsPushedAndWithdrawnOnceAllOfItIsAnswered(t *testing.T) {
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic?auth=x")
 	chat := s.chat(ann, "chat")
 	s.question(chat, "que_1")
-	got := s.next(r, 0)
+	got := s.awaitRequest(r, 0)
 	b := read(t, got.body)
 	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"question", "chat: a question",
 		"Which port?\n80 / 443\nand 1 more"})
 	is.Equal(got.header.Get("Actions"), "")
 	s.append(chat, events.QuestionAnswered{Question: "que_1", Index: 0, Answers: []string{"80"}})
-	s.worked()
+	s.awaitWorker()
 	is.Equal(len(r.requests()), 1)
 	s.append(chat, events.QuestionAnswered{Question: "que_1", Index: 1, Answers: []string{"yes"}})
-	cleared := s.next(r, 1)
+	cleared := s.awaitRequest(r, 1)
 	is.Equal([]string{cleared.method, cleared.path}, []string{"PUT", "/topic/" + b.ID + "/clear?auth=x"})
 }
 
@@ -162,17 +162,17 @@ func TestWhatIsDecidedElsewhereIsWithdrawn(t *testing.T) {
 			s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 			chat := s.chat(ann, "chat")
 			s.appendRequest(chat, "per_1", "ls")
-			s.becomes("evt.chat."+chat, "queued", "sent")
+			s.awaitKinds("evt.chat."+chat, "queued", "sent")
 			settle(s, chat)
-			is.Equal(s.next(r, 1).path, "/topic/"+read(t, r.requests()[0].body).ID+"/clear")
+			is.Equal(s.awaitRequest(r, 1).path, "/topic/"+read(t, r.requests()[0].body).ID+"/clear")
 			_, active, err := s.record("devices", "d1")
 			is.NoErr(err)
 			is.True(active)
-			s.becomes("evt.chat."+chat, "queued", "sent")
+			s.awaitKinds("evt.chat."+chat, "queued", "sent")
 			s.appendOpenCode(chat, events.PermissionReplied, `{"sessionID":"ses_x","requestID":"per_1","reply":"reject"}`)
-			s.worked()
+			s.awaitWorker()
 			check(t, s.Test(t.Context(), ann, "d1")) // behind it in the device's queue
-			is.Equal(s.next(r, 2).method, http.MethodPost)
+			is.Equal(s.awaitRequest(r, 2).method, http.MethodPost)
 		})
 	}
 }
@@ -186,8 +186,8 @@ func TestAChatWithoutAnOwnerIsTheAdministrators(t *testing.T) {
 		s.device(name, s.user(name, role), "unifiedpush", r.URL+"/"+name)
 	}
 	s.appendRequest(s.chat("", "adopted"), "per_1", "ls")
-	s.next(r, 1)
-	s.worked()
+	s.awaitRequest(r, 1)
+	s.awaitWorker()
 	paths := []string{r.requests()[0].path, r.requests()[1].path}
 	slices.Sort(paths)
 	is.Equal(paths, []string{"/boss", "/root"})
@@ -202,17 +202,17 @@ func TestAToolServerThatWaitsIsPushedToAdministratorsOnce(t *testing.T) {
 	s.device("d2", s.user("ann", account.User), "unifiedpush", r.URL+"/ann")
 	server := map[string]any{"name": "search", "status": "pending", "reason": "to look things up", "image": "mcp/search"}
 	s.save("mcp_servers", "m1", server)
-	b := read(t, s.next(r, 0).body)
+	b := read(t, s.awaitRequest(r, 0).body)
 	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"mcp_request", "May search be used?",
 		"mcp/search\n  to look things up"})
 	s.save("mcp_servers", "m1", map[string]any{"reason": "to look more things up"})
-	s.worked()
+	s.awaitWorker()
 	is.Equal(len(r.requests()), 1) // it still waits
 	s.save("mcp_servers", "m1", map[string]any{"status": "denied"})
-	is.Equal(s.next(r, 1).path, "/root/"+b.ID+"/clear")
+	is.Equal(s.awaitRequest(r, 1).path, "/root/"+b.ID+"/clear")
 	s.save("mcp_servers", "m1", map[string]any{"status": "pending"})
-	is.True(read(t, s.next(r, 2).body).ID != b.ID) // it waits anew
-	s.becomes("evt.config.mcp_servers.m1", "queued", "sent", "queued", "sent")
+	is.True(read(t, s.awaitRequest(r, 2).body).ID != b.ID) // it waits anew
+	s.awaitKinds("evt.config.mcp_servers.m1", "queued", "sent", "queued", "sent")
 }
 
 func TestEndpointsTokensAndSecretsStandInNoEventAndNoLine(t *testing.T) {
@@ -250,7 +250,7 @@ func TestAnAskOfOurOwnIsPushedAndDecidedToo(t *testing.T) {
 	s.append(chat, events.PermissionRequested{Permission: "b1", Type: "budget",
 		Message: "The chat has cost 1.00 of 1.00 today.", Metadata: []byte(`{"limit":1}`)})
 	s.append(chat, events.PermissionReferred{Permission: "b1", Reason: "a budget is reached"})
-	got := s.next(r, 0)
+	got := s.awaitRequest(r, 0)
 	b := read(t, got.body)
 	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"permission", "Allow more spending",
 		"The chat has cost 1.00 of 1.00 today.\na budget is reached\nChat: chat"})
@@ -262,7 +262,7 @@ func TestAnAskOfOurOwnIsPushedAndDecidedToo(t *testing.T) {
 		Message: "May this reach a.example:443? npm install", Patterns: []string{"a.example:443"},
 		Metadata: []byte(`{"host":"a.example","command":"npm install"}`)})
 	s.append(chat, events.PermissionReferred{Permission: "n1", Reason: "no rule allows it"})
-	got = s.next(r, 2) // the first was withdrawn
+	got = s.awaitRequest(r, 2) // the first was withdrawn
 	is.Equal(read(t, got.body).Message, "May this reach a.example:443? npm install\nno rule allows it\nChat: chat")
 	is.Equal(read(t, got.body).Title, "Connect to a.example:443")
 	is.True(buttons(t, got)["Approve"] != "")
@@ -277,7 +277,7 @@ func TestFiguresOfOneAsk(t *testing.T) {
 	for i := range 50 {
 		began := time.Now()
 		s.appendRequest(chat, "per_"+events.NewID(), "ls")
-		s.next(r, i)
+		s.awaitRequest(r, i)
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)
@@ -297,11 +297,11 @@ func TestAdministratorsAreAskedAboutABudgetOfAllChats(t *testing.T) {
 		Permission: "more", Type: permission.TypeBudget, Patterns: []string{"daily"}, Message: "Allow 5 more?", Metadata: json.RawMessage(`{"administrators":true}`),
 	})
 	s.append(chat, events.PermissionReferred{Permission: "more"})
-	got := s.next(roots, 0)
+	got := s.awaitRequest(roots, 0)
 	is.Equal(read(t, got.body).Title, "Allow more spending")
 	_, err := s.Act(t.Context(), token(t, buttons(t, got)["Approve"]), "192.0.2.1")
 	is.NoErr(err)
 	is.Equal(s.count(chat, events.PermissionDecided{}), 1)
-	s.worked()
+	s.awaitWorker()
 	is.Equal(len(owners.requests()), 0)
 }

@@ -22,7 +22,7 @@ func TestAButtonDecidesOnceInItsOwnersName(t *testing.T) {
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 	chat := s.chat(ann, "chat")
 	s.appendRequest(chat, "per_1", "ls")
-	all := buttons(t, s.next(r, 0))
+	all := buttons(t, s.awaitRequest(r, 0))
 
 	decision, err := s.Act(t.Context(), token(t, all["Approve"]), "192.0.2.1")
 	is.NoErr(err)
@@ -56,7 +56,7 @@ func TestOfManyWhoPressAButtonAtOnceOneDecides(t *testing.T) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 	s.appendRequest(s.chat(ann, "chat"), "per_1", "ls")
-	deny := token(t, buttons(t, s.next(r, 0))["Deny"])
+	deny := token(t, buttons(t, s.awaitRequest(r, 0))["Deny"])
 	results := make(chan error)
 	for range 8 {
 		go func() { _, err := s.Act(t.Context(), deny, ""); results <- err }()
@@ -104,7 +104,7 @@ func TestAButtonDoesNothingAnyMore(t *testing.T) {
 			s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 			s.append("c1", events.ChatCreated{Title: "chat", User: ann, Engine: "local"})
 			s.appendRequest("c1", "per_1", "ls")
-			approve := buttons(t, s.next(r, 0))["Approve"]
+			approve := buttons(t, s.awaitRequest(r, 0))["Approve"]
 			before := s.count("c1", events.PermissionDecided{})
 			spoil(s, ann, approve)
 			if name == "when the ask is decided" {
@@ -159,8 +159,8 @@ func TestButtonsThatExpiredAreRemoved(t *testing.T) {
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 	chat := s.chat(ann, "chat")
 	s.appendRequest(chat, "per_1", "ls")
-	s.becomes("evt.chat."+chat, "queued", "sent")
-	s.expire(buttons(t, s.next(r, 0))["Deny"])
+	s.awaitKinds("evt.chat."+chat, "queued", "sent")
+	s.expire(buttons(t, s.awaitRequest(r, 0))["Deny"])
 	s.stop()
 	s.start()
 	s.eventually("the buttons are gone", func() bool {
@@ -188,7 +188,7 @@ func TestApproveIsOfferedOnlyWhereAllOfItIsShown(t *testing.T) {
 		{"curl -H " + modelKey + " x", "curl -H [redacted] x", false}, // a part is hidden
 	} {
 		s.appendRequest(chat, "per_"+string(rune('a'+i)), c.command)
-		got := s.next(r, i)
+		got := s.awaitRequest(r, i)
 		is.Equal(read(t, got.body).Message, c.shown+"\nin /workspace\nno rule allows it\nChat: New chat")
 		all := buttons(t, got)
 		_, offered := all["Approve"]
@@ -227,7 +227,7 @@ func TestApproveIsOfferedOnlyForWhatAPhoneShows(t *testing.T) {
 		{strings.Repeat("漢", 181), strings.Repeat("漢", 181), false}, // two columns each
 	} {
 		s.appendRequest(chat, "per_"+string(rune('a'+i)), c.command)
-		got := s.next(r, i)
+		got := s.awaitRequest(r, i)
 		if c.shown != "" {
 			is.Equal(read(t, got.body).Message, c.shown+"\nin /workspace\nno rule allows it\nChat: New chat") // command
 		}
@@ -274,7 +274,7 @@ func TestAChangeIsShownAsItsDiff(t *testing.T) {
 		s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"s","permission":"edit","patterns":["`+c.name+
 			`"],"metadata":`+string(metadata)+`}`)
 		s.append(chat, events.PermissionReferred{Permission: id})
-		got := s.next(r, i)
+		got := s.awaitRequest(r, i)
 		b := read(t, got.body)
 		is.Equal(b.Title, c.title)
 		if c.message != "" {
@@ -296,7 +296,7 @@ func TestASearchThatIsNotShownWholeIsNotApprovedOnAPhone(t *testing.T) {
 		s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+id+
 			`","sessionID":"s","permission":"grep","patterns":["KEY"],"metadata":`+metadata+`}`)
 		s.append(chat, events.PermissionReferred{Permission: id})
-		is.Equal(buttons(t, s.next(r, i))["Approve"] != "", i == 0)
+		is.Equal(buttons(t, s.awaitRequest(r, i))["Approve"] != "", i == 0)
 	}
 }
 
@@ -315,5 +315,5 @@ func TestTheLargestNotificationFits(t *testing.T) {
 	s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+id+
 		`","sessionID":"s","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`}`)
 	s.append(chat, events.PermissionReferred{Permission: id, Reason: long, Cwd: "/" + long})
-	is.True(len(s.next(r, 0).body) < 3400) // and Web Push adds two buttons
+	is.True(len(s.awaitRequest(r, 0).body) < 3400) // and Web Push adds two buttons
 }

@@ -17,8 +17,8 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-// ask makes a chat of ann's, who has a device at a receiver, with an ask.
-func (s *system) ask(endpoint string) (chat string) {
+// appendFirstRequest makes a chat of ann's, who has a device at a receiver, with an ask.
+func (s *system) appendFirstRequest(endpoint string) (chat string) {
 	s.t.Helper()
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", endpoint)
@@ -40,8 +40,8 @@ func TestAPushServiceThatIsDownIsTriedAgain(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
 	})
-	chat := s.ask(r.URL + "/topic")
-	s.becomes("evt.chat."+chat, "queued", "sent")
+	chat := s.appendFirstRequest(r.URL + "/topic")
+	s.awaitKinds("evt.chat."+chat, "queued", "sent")
 	is.Equal(s.notificationsAbout("evt.chat." + chat)[1].(events.NotificationSent).Attempts, 3)
 	is.Equal(read(t, r.requests()[0].body).ID, read(t, r.requests()[2].body).ID)
 	// each attempt has buttons of its own
@@ -66,19 +66,19 @@ func TestAPushThatIsNotTakenFails(t *testing.T) {
 			is := is.New(t)
 			s := newSystem(t)
 			r := newReceiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.status) })
-			chat := s.ask(r.URL + "/topic")
-			s.becomes("evt.chat."+chat, "queued", "failed")
+			chat := s.appendFirstRequest(r.URL + "/topic")
+			s.awaitKinds("evt.chat."+chat, "queued", "failed")
 			is.Equal(s.notificationsAbout("evt.chat." + chat)[1], events.NotificationFailed{
 				Notification: read(t, r.requests()[0].body).ID, Device: "d1", Service: "unifiedpush", Host: "127.0.0.1", Attempts: c.attempts, Reason: c.reason, Gone: c.gone,
 			})
-			s.worked()
+			s.awaitWorker()
 			d, _, err := s.record("devices", "d1")
 			is.NoErr(err)
 			is.Equal(strings.Contains(string(d.Fields), `"is_active":false`), c.gone)
 			expect.Contains(t, string(d.Fields), "Phone of") // the rest of the record stays
 			s.appendRequest(chat, "per_2", "ls")
 			if c.gone {
-				s.worked()
+				s.awaitWorker()
 				is.Equal(len(r.requests()), 1)
 			}
 		})
@@ -94,13 +94,13 @@ func TestWhatIsDecidedBeforeItCouldBeSentIsNotSent(t *testing.T) {
 		<-tried
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
-	chat := s.ask(r.URL + "/topic")
-	s.next(r, 0)
+	chat := s.appendFirstRequest(r.URL + "/topic")
+	s.awaitRequest(r, 0)
 	s.decide(chat, "per_1", events.Denied)
 	close(tried)
-	s.becomes("evt.chat."+chat, "queued", "failed")
+	s.awaitKinds("evt.chat."+chat, "queued", "failed")
 	is.Equal(s.notificationsAbout("evt.chat." + chat)[1].(events.NotificationFailed).Reason, "it was decided before it could be sent")
-	s.worked()
+	s.awaitWorker()
 	is.Equal(len(r.requests()), 1)
 }
 
@@ -117,9 +117,9 @@ func TestASlowDeviceDelaysNobody(t *testing.T) {
 	for i := range 5 {
 		id := fmt.Sprint("per_", i)
 		s.appendRequest(chat, id, "ls")
-		s.next(fast, 2*i)
+		s.awaitRequest(fast, 2*i)
 		s.decide(chat, id, events.Denied) // nor does a decision wait
-		s.next(fast, 2*i+1)
+		s.awaitRequest(fast, 2*i+1)
 	}
 	is.Equal(len(slow.requests()), 1)
 	close(release)
@@ -135,7 +135,7 @@ func TestTooMuchForADeviceFailsAtOnce(t *testing.T) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 	for i := range 55 {
-		check(t, s.Tell(t.Context(), ann, events.Notice{Type: "news", Message: fmt.Sprint(i)}))
+		check(t, s.SendNotice(t.Context(), ann, events.Notice{Type: "news", Message: fmt.Sprint(i)}))
 	}
 	s.eventually("some failed", func() bool {
 		return strings.Contains(strings.Join(s.kinds("evt.user."+ann), " "), "failed")
@@ -165,8 +165,8 @@ func TestHostileEndpointsAreNotReached(t *testing.T) {
 		{"", "the endpoint is no URL", true},
 	} {
 		s := newSystem(t, func(p *push.Push) { p.Sender.AllowPrivate, p.RetryAfter = c.private, nil })
-		chat := s.ask(c.endpoint)
-		s.becomes("evt.chat."+chat, "queued", "failed")
+		chat := s.appendFirstRequest(c.endpoint)
+		s.awaitKinds("evt.chat."+chat, "queued", "failed")
 		got := s.notificationsAbout("evt.chat." + chat)[1].(events.NotificationFailed)
 		if !strings.Contains(got.Reason, c.reason) || got.Gone {
 			t.Errorf("%s: %+v", c.endpoint, got)
@@ -182,8 +182,8 @@ func TestRedirectsAreNotFollowedAndAnswersNotReadToTheEnd(t *testing.T) {
 	r := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, inner.URL, http.StatusTemporaryRedirect)
 	})
-	chat := s.ask(r.URL + "/topic")
-	s.becomes("evt.chat."+chat, "queued", "failed")
+	chat := s.appendFirstRequest(r.URL + "/topic")
+	s.awaitKinds("evt.chat."+chat, "queued", "failed")
 	is.Equal(s.notificationsAbout("evt.chat." + chat)[1].(events.NotificationFailed).Reason,
 		"307 Temporary Redirect: it redirects, which is not followed")
 	is.Equal(len(inner.requests()), 0)
@@ -197,30 +197,30 @@ func TestRedirectsAreNotFollowedAndAnswersNotReadToTheEnd(t *testing.T) {
 	})
 	s.save("devices", "d1", map[string]any{"push_token": endless.URL})
 	s.appendRequest(chat, "per_2", "ls")
-	s.becomes("evt.chat."+chat, "queued", "failed", "queued", "sent")
+	s.awaitKinds("evt.chat."+chat, "queued", "failed", "queued", "sent")
 }
 
 func TestARestartSendsNothingTwiceAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
-	chat := s.ask(r.URL + "/topic")
-	s.becomes("evt.chat."+chat, "queued", "sent")
+	chat := s.appendFirstRequest(r.URL + "/topic")
+	s.awaitKinds("evt.chat."+chat, "queued", "sent")
 	s.stop()
 	s.appendRequest(chat, "per_2", "ls -l") // while no page is open
 	s.start()
-	s.becomes("evt.chat."+chat, "queued", "sent", "queued", "sent")
+	s.awaitKinds("evt.chat."+chat, "queued", "sent", "queued", "sent")
 	s.stop()
 
 	// As after a crash between noting and sending.
 	s.append(chat, events.NotificationQueued{Notification: "n3", Device: "d1", User: "ann",
 		Notice: events.Notice{Type: "news", Message: "late", Chat: chat}})
 	s.start()
-	is.Equal(read(t, s.next(r, 2).body).Message, "late")
-	s.becomes("evt.chat."+chat, "queued", "sent", "queued", "sent", "queued", "sent")
+	is.Equal(read(t, s.awaitRequest(r, 2).body).Message, "late")
+	s.awaitKinds("evt.chat."+chat, "queued", "sent", "queued", "sent", "queued", "sent")
 	s.stop()
 	s.start()
-	s.worked()
+	s.awaitWorker()
 	is.Equal(len(r.requests()), 3)
 }
 
@@ -228,12 +228,12 @@ func TestWhatTheLogHandsOutAgainIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
-	chat := s.ask(r.URL + "/topic")
-	s.becomes("evt.chat."+chat, "queued", "sent")
+	chat := s.appendFirstRequest(r.URL + "/topic")
+	s.awaitKinds("evt.chat."+chat, "queued", "sent")
 	s.stop()
 	s.forgetWorker()
 	s.start()
-	s.worked()
+	s.awaitWorker()
 	is.Equal(len(r.requests()), 1)
 	is.Equal(s.kinds("evt.chat."+chat), []string{"queued", "sent"})
 }
@@ -245,20 +245,20 @@ func TestSomebodyIsToldSomething(t *testing.T) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 	chat := s.chat(ann, "chat")
-	check(t, s.Tell(t.Context(), ann, events.Notice{Type: "task_complete", Title: "Done {{.x}}", Message: "All\x00 of it",
+	check(t, s.SendNotice(t.Context(), ann, events.Notice{Type: "task_complete", Title: "Done {{.x}}", Message: "All\x00 of it",
 		Chat: chat}))
-	got := s.next(r, 0)
+	got := s.awaitRequest(r, 0)
 	b := read(t, got.body)
 	is.Equal([]string{b.Type, b.Title, b.Message, b.Chat}, []string{"task_complete", "Done {{.x}}", "All␀ of it", chat})
 	is.Equal(got.header.Get("Title"), "Done { { .x}}") // ntfy takes it for a template
 	is.Equal(got.header.Get("Actions"), "")
 	s.save("notification_rules", "r1", map[string]any{"user": ann, "rules": map[string]bool{"news": false, "test": false}})
-	check(t, s.Tell(t.Context(), ann, events.Notice{Type: "news", Message: "not wanted"}))
+	check(t, s.SendNotice(t.Context(), ann, events.Notice{Type: "news", Message: "not wanted"}))
 	check(t, s.Test(t.Context(), ann, "d1"))
-	is.Equal(read(t, s.next(r, 1).body).Type, "test")
+	is.Equal(read(t, s.awaitRequest(r, 1).body).Type, "test")
 	is.True(s.Test(t.Context(), "bob", "d1") != nil)
 	is.True(s.Test(t.Context(), ann, "d2") != nil)
-	s.becomes("evt.user."+ann, "queued", "sent")
+	s.awaitKinds("evt.user."+ann, "queued", "sent")
 }
 
 func TestTheRelayGetsWhatFirebaseNeeds(t *testing.T) {
@@ -272,15 +272,15 @@ func TestTheRelayGetsWhatFirebaseNeeds(t *testing.T) {
 	s.device("d1", ann, "fcm", "firebase-name")
 	chat := s.chat(ann, "chat")
 	s.appendRequest(chat, "per_1", "ls")
-	got := s.next(r, 0)
+	got := s.awaitRequest(r, 0)
 	is.Equal(got.header.Get("X-Relay-Secret"), "shared")
 	is.Equal(got.body, fmt.Sprintf(`{"chat":%q,"id":%q,"message":"ls\nin /workspace\nno rule allows it\nChat: chat","permission":"per_1","service":"fcm","title":"Run ls","token":"firebase-name","type":"permission","user_id":%q}`,
 		chat, s.notificationsAbout("evt.chat." + chat)[0].(events.NotificationQueued).Notification, ann))
-	s.becomes("evt.chat."+chat, "queued", "sent")
+	s.awaitKinds("evt.chat."+chat, "queued", "sent")
 
 	r.answer = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }
 	s.appendRequest(chat, "per_2", "ls")
-	s.becomes("evt.chat."+chat, "queued", "sent", "queued", "failed")
+	s.awaitKinds("evt.chat."+chat, "queued", "sent", "queued", "failed")
 	// the relay is missing, not the device
 	is.True(!s.notificationsAbout("evt.chat." + chat)[3].(events.NotificationFailed).Gone)
 }

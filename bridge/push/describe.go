@@ -11,16 +11,16 @@ import (
 	"pocketcoder/projections"
 )
 
-// describeAsk writes the title and the text of a permission request: what an approval would allow, where, and why a
+// describeRequest writes the title and the text of a permission request: what an approval would allow, where, and why a
 // person is asked. n.Whole reports whether a phone shows all that an approval would allow.
-func (p *Push) describeAsk(n *events.Notice, ask projections.Permission, chat, why string) {
-	about := requestOf(ask.Ask(), ask.Message)
+func (p *Push) describeRequest(n *events.Notice, permission projections.Permission, chat, why string) {
+	about := describe(permission.Ask(), permission.Message)
 	n.Type = typePermission
 	n.Title, _ = p.shown(about.title, maxTitle)
 	n.Message, n.Whole = p.shownLines(about.text, maxShown)
-	n.Whole = n.Whole && !about.partial && !ask.Ask().Redacted()
-	if ask.Permission == "bash" && ask.Source != projections.SourceAPI { // where it runs is part of what is allowed
-		where, whole := p.shown(ask.Cwd, maxLine)
+	n.Whole = n.Whole && !about.partial && !permission.Ask().Redacted()
+	if permission.Permission == "bash" && permission.Source != projections.SourceAPI { // where it runs is part of what is allowed
+		where, whole := p.shown(permission.Cwd, maxLine)
 		n.Whole = n.Whole && whole && where != ""
 		n.Message += "\nin " + cmp.Or(where, "an unknown folder")
 	}
@@ -33,36 +33,36 @@ func (p *Push) describeAsk(n *events.Notice, ask projections.Permission, chat, w
 	}
 }
 
-// request is what a permission request asks for. The text is all that an approval would allow, unless it is partial.
-type request struct {
+// description is what a permission request asks for. The text is all that an approval would allow, unless it is partial.
+type description struct {
 	title, text string
 	partial     bool
 }
 
-func requestOf(ask events.PermissionAsk, message string) request {
-	about, patch := ask.About(), workspace.PatchLines(ask, "", func(string) bool { return false })
+func describe(permission events.PermissionAsk, message string) description {
+	about, patch := permission.About(), workspace.PatchLines(permission, "", func(string) bool { return false })
 	switch {
-	case ask.Permission == "budget":
-		return request{title: "Allow more spending", text: message}
-	case ask.Permission == "network":
-		return request{title: "Connect to " + strings.Join(ask.Patterns, ", "), text: message}
+	case permission.Permission == "budget":
+		return description{title: "Allow more spending", text: message}
+	case permission.Permission == "network":
+		return description{title: "Connect to " + strings.Join(permission.Patterns, ", "), text: message}
 	case about.Command != "":
-		return request{title: "Run " + oneLine(about.Command), text: about.Command}
+		return description{title: "Run " + oneLine(about.Command), text: about.Command}
 	case len(patch) > 1:
-		return request{fmt.Sprintf("Apply a patch to %d files", len(patch)), strings.Join(patch, "\n") + "\n" + about.Diff,
+		return description{fmt.Sprintf("Apply a patch to %d files", len(patch)), strings.Join(patch, "\n") + "\n" + about.Diff,
 			true}
 	case len(patch) == 1 && !strings.HasPrefix(patch[0], "Change "):
-		return request{patch[0], patch[0] + "\n" + about.Diff, true}
+		return description{patch[0], patch[0] + "\n" + about.Diff, true}
 	case about.Diff != "":
 		return change(about.File(), about.Diff)
 	case about.File() != "":
-		return request{title: verbOf(ask.Permission) + " " + path.Base(about.File()), text: about.File()}
+		return description{title: verbOf(permission.Permission) + " " + path.Base(about.File()), text: about.File()}
 	case about.URL != "":
-		return request{title: verbOf(ask.Permission) + " " + about.URL, text: about.URL}
+		return description{title: verbOf(permission.Permission) + " " + about.URL, text: about.URL}
 	}
-	text := cmp.Or(strings.Join(ask.Patterns, "\n"), message, ask.Permission)
-	details := strings.Trim(string(ask.Metadata), "{} \n") // for a search: the folder and the pattern of file names
-	return request{verbOf(ask.Permission) + " " + oneLine(text), text, details != "" && details != "null"}
+	text := cmp.Or(strings.Join(permission.Patterns, "\n"), message, permission.Permission)
+	details := strings.Trim(string(permission.Metadata), "{} \n") // for a search: the folder and the pattern of file names
+	return description{verbOf(permission.Permission) + " " + oneLine(text), text, details != "" && details != "null"}
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
@@ -81,11 +81,11 @@ func verbOf(permission string) string {
 }
 
 // change describes a file's change by its unified diff: Write for a new file, Edit for an existing one.
-func change(file, diff string) request {
+func change(file, diff string) description {
 	diff = strings.TrimRight(diff, "\n")
 	header, hunks, found := strings.Cut(diff, "\n@@")
 	if !found || strings.Count(header, "\n") > 3 { // not the diff of one file
-		return request{title: "Edit " + path.Base(file), text: file + "\n" + diff}
+		return description{title: "Edit " + path.Base(file), text: file + "\n" + diff}
 	}
 	hunks = "@@" + hunks
 	added, removed := 0, 0
@@ -105,5 +105,5 @@ func change(file, diff string) request {
 			hunks = rest // the line numbers of a new file are of no use
 		}
 	}
-	return request{title: fmt.Sprintf("%s %s (+%d −%d)", verb, path.Base(file), added, removed), text: file + "\n" + hunks}
+	return description{title: fmt.Sprintf("%s %s (+%d −%d)", verb, path.Base(file), added, removed), text: file + "\n" + hunks}
 }

@@ -237,8 +237,8 @@ func (s *system) kinds(about string) (kinds []string) {
 	return kinds
 }
 
-// becomes waits until the events about notifications are of these kinds.
-func (s *system) becomes(about string, kinds ...string) {
+// awaitKinds waits until the events about notifications are of these kinds.
+func (s *system) awaitKinds(about string, kinds ...string) {
 	s.t.Helper()
 	want := strings.Join(kinds, " ")
 	defer func() {
@@ -249,8 +249,8 @@ func (s *system) becomes(about string, kinds ...string) {
 	s.eventually(about+" has "+want, func() bool { return strings.Join(s.kinds(about), " ") == want })
 }
 
-// worked waits until everything in the log was looked at.
-func (s *system) worked() {
+// awaitWorker waits until everything in the log was looked at.
+func (s *system) awaitWorker() {
 	s.t.Helper()
 	// A last ask, of a chat nobody owns, shows that everything before it was seen to.
 	e, err := events.New("nobody", events.ActorSystem, events.TurnLost{Session: "ses_none"})

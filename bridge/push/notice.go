@@ -30,8 +30,8 @@ const (
 
 // mcpServers is the collection of the tool servers that administrators let in, and pending what waits for one.
 const (
-	mcpServers = "mcp_servers"
-	pending    = "pending"
+	mcpServers    = "mcp_servers"
+	statusPending = "pending"
 )
 
 // identify returns the id of a notification. It depends only on what the notification is about, so it is the same for
@@ -48,7 +48,7 @@ func ofChat(chat string) events.Subject { return events.Subject{Scope: events.Sc
 // notifyRequest notifies the people of a chat of a pending permission request or question. cause is the id of the event
 // behind it, if known.
 func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice, why string) error {
-	waiting, err := p.waits(ctx, n)
+	waiting, err := p.isPending(ctx, n)
 	if err != nil || !waiting {
 		return err
 	}
@@ -58,14 +58,14 @@ func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice,
 	}
 	owner := chat.User
 	if n.Permission != "" {
-		ask, _, err := p.Model.PermissionIn(ctx, n.Chat, n.Permission)
+		request, _, err := p.Model.PermissionIn(ctx, n.Chat, n.Permission)
 		if err != nil {
 			return err
 		}
-		if permission.ForAdministrators(ask.Permission, json.RawMessage(ask.Metadata)) {
+		if permission.ForAdministrators(request.Permission, json.RawMessage(request.Metadata)) {
 			owner = "" // the owner could not decide it
 		}
-		p.describeAsk(&n, ask, chat.Title, why)
+		p.describeRequest(&n, request, chat.Title, why)
 	} else if err := p.describeQuestion(ctx, &n, chat.Title); err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (p *Push) describeQuestion(ctx context.Context, n *events.Notice, title str
 	}
 	var choices []string
 	_ = json.Unmarshal([]byte(all[0].Choices), &choices) // written as a list
-	n.Type, n.Title = typeQuestion, p.titled(title, "a question")
+	n.Type, n.Title = typeQuestion, p.titleOf(title, "a question")
 	n.Message, _ = p.shownLines(all[0].Question, maxShown/2)
 	if line, _ := p.shown(strings.Join(choices, " / "), maxShown/2); line != "" {
 		n.Message += "\n" + line
@@ -94,16 +94,16 @@ func (p *Push) describeQuestion(ctx context.Context, n *events.Notice, title str
 	return nil
 }
 
-// titled is a title that begins with the chat's.
-func (p *Push) titled(chat, what string) string {
+// titleOf is a title that begins with the chat's.
+func (p *Push) titleOf(chat, what string) string {
 	chat, _ = p.shown(cmp.Or(strings.TrimSpace(chat), "PocketCoder"), maxTitle-len(what))
 	return chat + ": " + what
 }
 
-// ended tells the people of a chat that the turn of its own session is over, if it is: a subagent's does not count,
+// notifyEnded tells the people of a chat that the turn of its own session is over, if it is: a subagent's does not count,
 // nor does one that a person stopped.
-func (p *Push) ended(ctx context.Context, e events.Event) error {
-	if time.Since(e.Time) > stale {
+func (p *Push) notifyEnded(ctx context.Context, e events.Event) error {
+	if time.Since(e.Time) > maxTurnAge {
 		return nil
 	}
 	turn, found, err := turns.Last(ctx, p.Model, e.Subject.ID)
@@ -113,15 +113,15 @@ func (p *Push) ended(ctx context.Context, e events.Event) error {
 	n := events.Notice{Chat: e.Subject.ID}
 	switch {
 	case turn.State == turnstate.Failed, turn.State == turnstate.Lost:
-		n.Type, n.Title = service.TaskError, p.titled(turn.Title, "it went wrong")
+		n.Type, n.Title = service.TaskError, p.titleOf(turn.Title, "it went wrong")
 		n.Message, _ = p.shownLines(cmp.Or(errorText(turn.Error), "The turn ended with an error."), maxShown)
 	case turn.State != turnstate.Completed:
 		return nil
 	case turn.DeniedRequest != "":
-		n.Type, n.Title = service.TaskComplete, p.titled(turn.Title, "stopped: denied")
+		n.Type, n.Title = service.TaskComplete, p.titleOf(turn.Title, "stopped: denied")
 		n.Message, _ = p.shown(turn.DeniedRequest, maxShown)
 	default:
-		n.Type, n.Title = service.TaskComplete, p.titled(turn.Title, "done")
+		n.Type, n.Title = service.TaskComplete, p.titleOf(turn.Title, "done")
 		n.Message, _ = p.shownLines(cmp.Or(lastParagraph(turn.Answer), turn.Preview, "The turn is over."), maxShown)
 	}
 	chat, _, err := p.Model.Chat(ctx, n.Chat)
@@ -153,8 +153,8 @@ func errorText(payload store.JSON) string {
 	return cmp.Or(v.Data.Message, v.Message, v.Name)
 }
 
-// server tells administrators of a tool server that waits to be let in, and takes that back when it does not any more.
-func (p *Push) server(ctx context.Context, e events.Event) error {
+// notifyServer tells administrators of a tool server that waits to be let in, and takes that back when it does not any more.
+func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
 	var now struct{ Name, Status, Reason, Image string }
 	since := uint64(0) // when it began to wait
 	_, err := p.Log.Fold(ctx, events.ConfigSubject(mcpServers, e.Subject.ID, "*"), 0, func(one events.Event) error {
@@ -162,12 +162,12 @@ func (p *Push) server(ctx context.Context, e events.Event) error {
 		if err != nil {
 			return nil
 		}
-		was := now.Status
+		before := now.Status
 		now.Status = ""
 		if saved, ok := d.(events.Saved); ok {
 			_ = json.Unmarshal(saved.Fields, &now) // fields of other types are left empty
 		}
-		if now.Status == pending && was != pending {
+		if now.Status == statusPending && before != statusPending {
 			since = one.Seq
 		}
 		return nil
@@ -177,7 +177,7 @@ func (p *Push) server(ctx context.Context, e events.Event) error {
 	switch {
 	case err != nil || since == 0:
 		return err
-	case now.Status != pending:
+	case now.Status != statusPending:
 		return p.withdraw(ctx, about, id, events.Notice{Type: typeServer, Server: e.Subject.ID})
 	}
 	n := events.Notice{Type: typeServer, Server: e.Subject.ID}
@@ -190,12 +190,12 @@ func (p *Push) server(ctx context.Context, e events.Event) error {
 	return p.notify(ctx, about, id, people, n, e.ID)
 }
 
-// waits says whether what a notice asks for is still to be decided. What asks for nothing always waits.
-func (p *Push) waits(ctx context.Context, n events.Notice) (bool, error) {
+// isPending says whether what a notice asks for is still to be decided. What asks for nothing always waits.
+func (p *Push) isPending(ctx context.Context, n events.Notice) (bool, error) {
 	switch {
 	case n.Permission != "":
-		ask, found, err := p.Model.PermissionIn(ctx, n.Chat, n.Permission)
-		return found && ask.Status == projections.PermissionDraft, err
+		request, found, err := p.Model.PermissionIn(ctx, n.Chat, n.Permission)
+		return found && request.Status == projections.PermissionDraft, err
 	case n.Question != "":
 		all, err := p.questions(ctx, n)
 		for _, q := range all {
@@ -205,8 +205,8 @@ func (p *Push) waits(ctx context.Context, n events.Notice) (bool, error) {
 		}
 		return false, err
 	case n.Server != "":
-		record, found, err := p.kept(ctx, mcpServers, n.Server)
-		return found && record.text("status") == pending, err
+		record, found, err := p.configRecord(ctx, mcpServers, n.Server)
+		return found && record.text("status") == statusPending, err
 	}
 	return true, nil
 }
@@ -221,9 +221,9 @@ func (p *Push) questions(ctx context.Context, n events.Notice) (together []quest
 	return together, err
 }
 
-// settled takes back what told of an ask or a question that does not wait any more.
-func (p *Push) settled(ctx context.Context, n events.Notice) error {
-	waiting, err := p.waits(ctx, n)
+// withdrawDecided takes back what told of an ask or a question that does not wait any more.
+func (p *Push) withdrawDecided(ctx context.Context, n events.Notice) error {
+	waiting, err := p.isPending(ctx, n)
 	if err != nil || waiting {
 		return err
 	}

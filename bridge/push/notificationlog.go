@@ -121,15 +121,15 @@ func (p *Push) record(ctx context.Context, about events.Subject, t target, cause
 	return nil
 }
 
-// resumable is how long after it was queued a notification is still sent that an earlier process did not get to.
-const resumable = 24 * time.Hour
+// maxResumeAge is how long after it was queued a notification is still sent that an earlier process did not get to.
+const maxResumeAge = 24 * time.Hour
 
 // resume opens the queues, and queues again what was queued and neither sent nor failed when the last process ended.
 func (p *Push) resume(ctx context.Context, serves func(chan job)) error {
 	p.queueing.Lock()
 	defer p.queueing.Unlock()
 	p.open(serves)
-	after, err := p.Log.At(ctx, time.Now().Add(-resumable))
+	after, err := p.Log.At(ctx, time.Now().Add(-maxResumeAge))
 	if err != nil {
 		return err
 	}

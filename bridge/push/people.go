@@ -43,8 +43,8 @@ func (r record) flag(name string) (b bool) {
 	return b
 }
 
-// kept gives a record as it is now, and whether there is one.
-func (p *Push) kept(ctx context.Context, collection, id string) (record, bool, error) {
+// configRecord gives a record as it is now, and whether there is one.
+func (p *Push) configRecord(ctx context.Context, collection, id string) (record, bool, error) {
 	all, err := p.Model.Config(ctx, collection)
 	i := slices.IndexFunc(all, func(c projections.Config) bool { return c.RecordID == id })
 	if err != nil || i < 0 {
@@ -55,7 +55,7 @@ func (p *Push) kept(ctx context.Context, collection, id string) (record, bool, e
 
 // device gives an active device, and whether there is one.
 func (p *Push) device(ctx context.Context, id string) (service.Device, bool, error) {
-	r, found, err := p.kept(ctx, devicesCollection, id)
+	r, found, err := p.configRecord(ctx, devicesCollection, id)
 	return newDevice(r), found && r.flag("is_active"), err
 }
 
@@ -74,8 +74,8 @@ func (p *Push) devicesOf(ctx context.Context, user string) (list []service.Devic
 	return list, err
 }
 
-// wants says whether an account wants notifications of a type: all that its rules do not turn off.
-func (p *Push) wants(ctx context.Context, user, typ string) (bool, error) {
+// isEnabled says whether an account wants notifications of a type: all that its rules do not turn off.
+func (p *Push) isEnabled(ctx context.Context, user, typ string) (bool, error) {
 	all, err := p.Model.Config(ctx, rulesCollection)
 	for _, c := range all {
 		if r := newRecord(c); r.text("user") == user {
@@ -93,8 +93,8 @@ func rulesAllow(raw json.RawMessage, typ string) bool {
 	}
 	var rules map[string]any
 	_ = json.Unmarshal(raw, &rules) // what is no map turns nothing off
-	wanted, said := rules[typ].(bool)
-	return wanted || !said
+	enabled, isSet := rules[typ].(bool)
+	return enabled || !isSet
 }
 
 // notify queues a notice for each device of the people who want it and are not looking at the chat. Each person gets a
@@ -102,11 +102,11 @@ func rulesAllow(raw json.RawMessage, typ string) bool {
 func (p *Push) notify(ctx context.Context, about events.Subject, id string, people []string, n events.Notice,
 	cause string) error {
 	for _, user := range people {
-		wanted, err := p.wants(ctx, user, n.Type)
+		enabled, err := p.isEnabled(ctx, user, n.Type)
 		if err != nil {
 			return err
 		}
-		if !wanted {
+		if !enabled {
 			continue
 		}
 		if n.Chat != "" && p.Present(user, n.Chat) {

@@ -76,7 +76,7 @@ func (p *Push) watchPresence(ctx context.Context) {
 
 // withholdPending records the owners of chats with a recent pending request as viewers who have just left.
 func (p *Push) withholdPending(ctx context.Context) error {
-	asks, err := p.Model.Permissions(ctx, "", projections.PermissionDraft)
+	requests, err := p.Model.Permissions(ctx, "", projections.PermissionDraft)
 	if err != nil {
 		return err
 	}
@@ -84,9 +84,9 @@ func (p *Push) withholdPending(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	since := time.Now().Add(-resumable).UTC().Format(events.TimeFormat)
+	since := time.Now().Add(-maxResumeAge).UTC().Format(events.TimeFormat)
 	chats := map[string]bool{}
-	for _, a := range asks {
+	for _, a := range requests {
 		chats[a.Chat] = chats[a.Chat] || a.Created > since
 	}
 	for _, q := range waiting {
@@ -113,11 +113,11 @@ func (p *Push) withholdPending(ctx context.Context) error {
 
 // notifyPending notifies the people of a chat of its pending requests. Devices that were notified already are skipped.
 func (p *Push) notifyPending(ctx context.Context, chat string) error {
-	asks, err := p.Model.Permissions(ctx, chat, projections.PermissionDraft)
+	requests, err := p.Model.Permissions(ctx, chat, projections.PermissionDraft)
 	if err != nil {
 		return err
 	}
-	for _, a := range asks {
+	for _, a := range requests {
 		if !a.Referred {
 			continue // the policy is still deciding; its event will notify
 		}

@@ -22,11 +22,11 @@ func TestWhoLeavesAChatIsNotifiedOfWhatIsStillPending(t *testing.T) {
 	s.appendRequest(chat, "per_pending", "rm -r build")
 	s.question(chat, "que_1")
 	s.decide(chat, "per_decided", events.Denied)
-	s.worked()
+	s.awaitWorker()
 	is.Equal(len(r.requests()), 0)
 
 	s.present.Store("")
-	s.next(r, 1)
+	s.awaitRequest(r, 1)
 	first, second := read(t, r.requests()[0].body), read(t, r.requests()[1].body)
 	is.Equal([]string{first.Data["permission"], second.Data["question"]}, []string{"per_pending", "que_1"})
 	s.eventually("both notifications are sent", func() bool { // one may be sent before the other is queued
@@ -37,9 +37,9 @@ func TestWhoLeavesAChatIsNotifiedOfWhatIsStillPending(t *testing.T) {
 
 	s.present.Store(ann + "/" + chat)
 	s.appendRequest(chat, "per_next", "ls")
-	s.worked()
+	s.awaitWorker()
 	s.present.Store("")
-	s.next(r, 2)
+	s.awaitRequest(r, 2)
 	is.Equal(read(t, r.requests()[2].body).Data["permission"], "per_next") // the others were not sent again
 }
 
@@ -52,9 +52,9 @@ func TestARestartEndsPresence(t *testing.T) {
 	chat := s.chat(ann, "chat")
 	s.present.Store(ann + "/" + chat)
 	s.appendRequest(chat, "per_1", "ls")
-	s.worked()
+	s.awaitWorker()
 	s.stop()
 	s.present.Store("")
 	s.start()
-	is.Equal(read(t, s.next(r, 0).body).Data["permission"], "per_1")
+	is.Equal(read(t, s.awaitRequest(r, 0).body).Data["permission"], "per_1")
 }

@@ -72,8 +72,8 @@ var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * 
 // Worker is the name under which the log remembers what has been looked at.
 const Worker = "push"
 
-// stale is how long after the end of a turn nobody is told of it any more.
-const stale = time.Hour
+// maxTurnAge is how long after the end of a turn nobody is told of it any more.
+const maxTurnAge = time.Hour
 
 // filters are the events that make somebody needed or end that, and those that end a turn.
 var filters = []string{
@@ -120,17 +120,17 @@ func (p *Push) react(ctx context.Context, e events.Event) error {
 	case events.PermissionReferred:
 		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Permission: d.Permission}, d.Reason)
 	case events.PermissionDecided:
-		return p.settled(ctx, events.Notice{Chat: chat, Permission: d.Permission})
+		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.PermissionExpired:
-		return p.settled(ctx, events.Notice{Chat: chat, Permission: d.Permission})
+		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.QuestionAnswered:
-		return p.settled(ctx, events.Notice{Chat: chat, Question: d.Question})
+		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Question: d.Question})
 	case events.QuestionExpired:
-		return p.settled(ctx, events.Notice{Chat: chat, Question: d.Question})
+		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Question: d.Question})
 	case events.TurnLost, events.MessageFailed:
-		return p.ended(ctx, e)
+		return p.notifyEnded(ctx, e)
 	case events.Saved, events.Deleted:
-		return p.server(ctx, e)
+		return p.notifyServer(ctx, e)
 	case events.OpenCode:
 		return p.reactOpenCode(ctx, e, d)
 	}
@@ -147,14 +147,14 @@ func (p *Push) reactOpenCode(ctx context.Context, e events.Event, d events.OpenC
 	case events.QuestionAsk:
 		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: b.ID}, "")
 	case opencode.QuestionReplied:
-		return p.settled(ctx, events.Notice{Chat: chat, Question: b.RequestID})
+		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Question: b.RequestID})
 	case opencode.PermissionReplied:
-		return p.settled(ctx, events.Notice{Chat: chat, Permission: b.RequestID})
+		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Permission: b.RequestID})
 	case opencode.SessionError:
-		return p.ended(ctx, e)
+		return p.notifyEnded(ctx, e)
 	case opencode.SessionStatus:
 		if b.Status.Type == "idle" {
-			return p.ended(ctx, e)
+			return p.notifyEnded(ctx, e)
 		}
 	}
 	return nil

@@ -34,11 +34,11 @@ func (p *Push) queue(ctx context.Context, about events.Subject, id string, d ser
 	if _, known := states[t]; err != nil || known {
 		return err
 	}
-	noted := events.NotificationQueued{Notification: id, Device: d.ID, User: d.User, Notice: n}
-	if err := p.record(ctx, about, t, cause, noted); err != nil {
+	queuedEvent := events.NotificationQueued{Notification: id, Device: d.ID, User: d.User, Notice: n}
+	if err := p.record(ctx, about, t, cause, queuedEvent); err != nil {
 		return err
 	}
-	p.put(ctx, job{about: about, target: t, notice: n, cause: identify(noted.Kind(), id, d.ID)})
+	p.put(ctx, job{about: about, target: t, notice: n, cause: identify(queuedEvent.Kind(), id, d.ID)})
 	return nil
 }
 
@@ -63,12 +63,12 @@ func (p *Push) open(serves func(chan job)) {
 // put hands a job to its device's queue. It never waits: what is too much for the queue has failed. While nothing is
 // served, the job is left to the next Run.
 func (p *Push) put(ctx context.Context, j job) {
-	if !p.fits(j) && !j.withdraw {
+	if !p.enqueue(j) && !j.withdraw {
 		p.fail(ctx, j, service.Device{}, 0, service.PermanentError{Reason: "too much waits for this device"})
 	}
 }
 
-func (p *Push) fits(j job) bool {
+func (p *Push) enqueue(j job) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.serves == nil {
@@ -95,7 +95,7 @@ func (p *Push) serve(ctx context.Context, q chan job) {
 			return
 		case j := <-q:
 			if j.withdraw {
-				p.takeBack(ctx, j)
+				p.sendWithdrawal(ctx, j)
 			} else {
 				p.deliver(ctx, j)
 			}
@@ -108,7 +108,7 @@ func (p *Push) deliver(ctx context.Context, j job) {
 	for attempt := 1; ; attempt++ {
 		d, err := p.attempt(ctx, j)
 		if err == nil {
-			p.note(ctx, j, events.NotificationSent{
+			p.recordResult(ctx, j, events.NotificationSent{
 				Notification: j.target.notification, Device: d.ID, Service: d.Service, Host: p.Sender.Host(d), Attempts: attempt,
 			})
 			return
@@ -138,7 +138,7 @@ func (p *Push) attempt(ctx context.Context, j job) (service.Device, error) {
 	if !active {
 		return service.Device{ID: j.target.device}, service.PermanentError{Reason: "the device is not active any more"}
 	}
-	waiting, err := p.waits(ctx, j.notice)
+	waiting, err := p.isPending(ctx, j.notice)
 	if err != nil {
 		return d, err
 	}
@@ -151,15 +151,15 @@ func (p *Push) attempt(ctx context.Context, j job) (service.Device, error) {
 	}
 	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownGrace, cancel) })()
 	return d, p.Sender.Send(patient, d, service.Message{ID: j.target.notification, Notice: j.notice, Buttons: buttons})
 }
 
-// grace is how long a shutdown waits for the answer to what was sent: without it, it would be sent again.
-const grace = 2 * time.Second
+// shutdownGrace is how long a shutdown waits for the answer to what was sent: without it, it would be sent again.
+const shutdownGrace = 2 * time.Second
 
-// takeBack withdraws what a device was told. That it cannot be withdrawn is no harm: its buttons do nothing any more.
-func (p *Push) takeBack(ctx context.Context, j job) {
+// sendWithdrawal withdraws what a device was told. That it cannot be withdrawn is no harm: its buttons do nothing any more.
+func (p *Push) sendWithdrawal(ctx context.Context, j job) {
 	states, err := p.notifications.of(ctx, p.Log, j.about)
 	if err != nil || states[j.target] != sent {
 		return
@@ -188,7 +188,7 @@ func (p *Push) fail(ctx context.Context, j job, d service.Device, attempts int, 
 			p.Logger.Error("deactivate device", "device", d.ID, "err", err)
 		}
 	}
-	p.note(ctx, j, events.NotificationFailed{
+	p.recordResult(ctx, j, events.NotificationFailed{
 		Notification: j.target.notification, Device: j.target.device, Service: d.Service, Host: p.Sender.Host(d),
 		Attempts: attempts, Reason: cause.Error(), Gone: final.Gone,
 	})
@@ -197,14 +197,14 @@ func (p *Push) fail(ctx context.Context, j job, d service.Device, attempts int, 
 // What could not be recorded is recorded again after notePause; one try may take noteTimeout, which a shutdown waits
 // for.
 const (
-	notePause   = time.Second
-	noteTimeout = 3 * time.Second
+	recordPause   = time.Second
+	recordTimeout = 3 * time.Second
 )
 
-// note records what became of a job, as often as it takes: what is not recorded would be sent again.
-func (p *Push) note(ctx context.Context, j job, d events.Data) {
+// recordResult records what became of a job, as often as it takes: what is not recorded would be sent again.
+func (p *Push) recordResult(ctx context.Context, j job, d events.Data) {
 	for {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 		err := p.record(bounded, j.about, j.target, j.cause, d)
 		cancel()
 		if err == nil || ctx.Err() != nil {
@@ -212,7 +212,7 @@ func (p *Push) note(ctx context.Context, j job, d events.Data) {
 		}
 		p.Logger.Error("push", "err", err)
 		select {
-		case <-time.After(notePause):
+		case <-time.After(recordPause):
 		case <-ctx.Done():
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/events"
 )
 
-// request is one that a receiver got.
-type request struct {
+// description is one that a receiver got.
+type description struct {
 	method, path string
 	header       http.Header
 	body         string
@@ -25,7 +25,7 @@ type receiver struct {
 	URL    string
 	path   string
 	mu     sync.Mutex
-	got    []request
+	got    []description
 	answer func(w http.ResponseWriter, r *http.Request)
 }
 
@@ -39,35 +39,35 @@ func newReceiver(t testing.TB, answer func(w http.ResponseWriter, r *http.Reques
 }
 
 func (r *receiver) ServeHTTP(w http.ResponseWriter, in *http.Request) {
-	path, mine := strings.CutPrefix(in.URL.RequestURI(), r.path)
-	if !mine {
+	path, isOurs := strings.CutPrefix(in.URL.RequestURI(), r.path)
+	if !isOurs {
 		http.NotFound(w, in)
 		return
 	}
 	body, _ := io.ReadAll(in.Body)
 	r.mu.Lock()
-	r.got = append(r.got, request{in.Method, path, in.Header, string(body)})
+	r.got = append(r.got, description{in.Method, path, in.Header, string(body)})
 	r.mu.Unlock()
 	if r.answer != nil {
 		r.answer(w, in)
 	}
 }
 
-func (r *receiver) requests() []request {
+func (r *receiver) requests() []description {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]request(nil), r.got...)
+	return append([]description(nil), r.got...)
 }
 
-// next waits for the nth request, from 0.
-func (s *system) next(r *receiver, n int) request {
+// awaitRequest waits for the nth request, from 0.
+func (s *system) awaitRequest(r *receiver, n int) description {
 	s.t.Helper()
 	s.eventually("the receiver is told", func() bool { return len(r.requests()) > n })
 	return r.requests()[n]
 }
 
 // buttons are the addresses of a notification's buttons, by their labels.
-func buttons(t testing.TB, r request) map[string]string {
+func buttons(t testing.TB, r description) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for one := range strings.SplitSeq(r.header.Get("Actions"), "; ") {

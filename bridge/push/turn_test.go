@@ -75,15 +75,15 @@ func TestTheEndOfATurnIsToldOncePerTurn(t *testing.T) {
 		u.answer(n, 2, "")
 		u.text(n, 2, fmt.Sprint("answer ", n))
 		u.answer(n, 2, completed)
-		s.worked()
+		s.awaitWorker()
 		is.Equal(len(r.requests()), n-1)
 		u.status(u.session, "idle")
 		u.status(u.session, "idle")
-		b := read(t, s.next(r, n-1).body)
+		b := read(t, s.awaitRequest(r, n-1).body)
 		is.Equal([]string{b.Type, b.Title, b.Message, b.Chat}, []string{"task_complete", "chat: done",
 			fmt.Sprint("answer ", n), u.chat})
 	}
-	s.worked()
+	s.awaitWorker()
 	is.Equal(len(r.requests()), 2)
 	is.Equal(r.requests()[0].header.Get("Priority"), "default")
 }
@@ -108,7 +108,7 @@ func TestTheEndOfATurnQuotesTheLastParagraph(t *testing.T) {
 	u.text(1, 1, "I looked around.\n\nEverything works:\n- the tests pass\n")
 	u.answer(1, 1, completed)
 	u.status(u.session, "idle")
-	is.Equal(read(t, s.next(r, 0).body).Message, "Everything works:\n- the tests pass")
+	is.Equal(read(t, s.awaitRequest(r, 0).body).Message, "Everything works:\n- the tests pass")
 }
 
 func TestATurnThatADenialEndedSaysSo(t *testing.T) {
@@ -129,11 +129,11 @@ func TestATurnThatADenialEndedSaysSo(t *testing.T) {
 		u.append(u.chat, events.PermissionReferred{Permission: ask})
 		u.append(u.chat, events.PermissionDecided{Permission: ask, Decision: events.Denied, Reason: reason})
 		u.answer(n, 1, completed)
-		s.worked()
+		s.awaitWorker()
 		s.present.Store("")
-		told := len(r.requests())
+		sent := len(r.requests())
 		u.status(u.session, "idle")
-		b := read(t, s.next(r, told).body)
+		b := read(t, s.awaitRequest(r, sent).body)
 		if reason == "" {
 			is.Equal([]string{b.Title, b.Message}, []string{"chat: stopped: denied", "bash: rm -r build"})
 		} else {
@@ -168,7 +168,7 @@ func TestATurnThatFailsIsTold(t *testing.T) {
 			u.status(u.session, "busy")
 			u.answer(1, 1, completed)
 			u.status(u.session, "idle")
-			u.next(u.receiver, 0)
+			u.awaitRequest(u.receiver, 0)
 			u.append(u.chat, events.MessageSubmitted{Message: "m2", Parts: []events.Part{{Type: "text", Text: "more"}}})
 			u.append(u.chat, events.MessageFailed{Message: "m2", Domain: "infrastructure", Error: "OpenCode does not answer"})
 		}, "OpenCode does not answer"},
@@ -182,7 +182,7 @@ func TestATurnThatFailsIsTold(t *testing.T) {
 			s.device("d1", s.owner(u.chat), "unifiedpush", s.receiver.URL+"/topic")
 			u.submitted(1)
 			c.fail(u)
-			s.worked()
+			s.awaitWorker()
 			s.eventually("OpenCode gets it", func() bool {
 				all := s.receiver.requests()
 				return len(all) > 0 && read(t, all[len(all)-1].body).Type == "task_error"
@@ -206,7 +206,7 @@ func TestATurnThatAPersonStoppedIsNotTold(t *testing.T) {
 	u.status(u.session, "idle")
 	u.answer(1, 1, stopped)
 	u.status(u.session, "idle")
-	s.worked()
+	s.awaitWorker()
 	is.Equal(len(r.requests()), 0)
 }
 
@@ -224,9 +224,9 @@ func TestTheEndOfATurnLongAgoIsNotTold(t *testing.T) {
 			u.session))})
 	check(t, err)
 	e.Time = time.Now().Add(-2 * time.Hour)
-	s.worked()
+	s.awaitWorker()
 	s.present.Store("")
 	s.store(e)
-	s.worked()
+	s.awaitWorker()
 	is.Equal(len(r.requests()), 0)
 }

@@ -79,7 +79,7 @@ func TestWebPushIsReadByTheBrowserAlone(t *testing.T) {
 	s.device("d1", ann, "webpush", b.subscription(r.URL+"/wpush/secret"))
 	chat := s.chat(ann, "chat")
 	s.appendRequest(chat, "per_1", "ls")
-	got := s.next(r, 0)
+	got := s.awaitRequest(r, 0)
 	is.Equal(got.path, "/wpush/secret")
 	is.Equal([]string{got.header.Get("Content-Encoding"), got.header.Get("TTL"), got.header.Get("Urgency")},
 		[]string{"aes128gcm", "86400", "high"})
@@ -91,20 +91,20 @@ func TestWebPushIsReadByTheBrowserAlone(t *testing.T) {
 	is.Equal(shown.Click, baseURL+"/requests/per_1")
 	is.Equal(shown.ID, got.header.Get("Topic"))
 	is.Equal([]string{shown.Actions[0].Action, shown.Actions[1].Action}, []string{"approve", "deny"})
-	s.becomes("evt.chat."+chat, "queued", "sent")
+	s.awaitKinds("evt.chat."+chat, "queued", "sent")
 
 	_, err := s.Act(t.Context(), token(t, shown.Actions[1].URL), "")
 	is.NoErr(err)
-	over := s.next(r, 1)
+	over := s.awaitRequest(r, 1)
 	is.Equal(over.header.Get("Topic"), shown.ID) // it takes the place of the first
 	done := read(t, b.open(t, over.body))
 	is.True(done.Done)
 	is.Equal([]any{done.ID, done.Message, len(done.Actions)}, []any{shown.ID, "It is decided.", 0})
-	s.vouched(r, got.header.Get("Authorization"))
+	s.checkSignature(r, got.header.Get("Authorization"))
 }
 
-// vouched checks that a request is signed with our key, for its receiver alone.
-func (s *system) vouched(r *receiver, authorization string) {
+// checkSignature checks that a request is signed with our key, for its receiver alone.
+func (s *system) checkSignature(r *receiver, authorization string) {
 	s.t.Helper()
 	is := is.New(s.t)
 	signed, key, ok := strings.Cut(strings.TrimPrefix(authorization, "vapid t="), ", k=")
@@ -131,7 +131,7 @@ func TestTheLongestWebPushFits(t *testing.T) {
 	chat := s.chat(ann, strings.Repeat("𝄞", 125))
 	s.appendOpenCode(chat, events.PermissionAsked, `{"id":"per_1","sessionID":"s","permission":"bash","patterns":[],"metadata":{"command":"`+strings.Repeat("𝄞", 200)+`"}}`)
 	s.append(chat, events.PermissionReferred{Permission: "per_1", Reason: strings.Repeat("𝄞", 500)})
-	s.next(r, 1)
+	s.awaitRequest(r, 1)
 	for _, got := range r.requests() {
 		is.True(len(got.body) <= 4096) // what push services take
 	}
@@ -149,7 +149,7 @@ func TestABrokenSubscriptionFailsForGood(t *testing.T) {
 		s.device("d1", ann, "webpush", token)
 		chat := s.chat(ann, "chat")
 		s.appendRequest(chat, "per_1", "ls")
-		s.becomes("evt.chat."+chat, "queued", "failed")
+		s.awaitKinds("evt.chat."+chat, "queued", "failed")
 		if got := s.notificationsAbout("evt.chat." + chat)[1].(events.NotificationFailed); got.Attempts != 1 {
 			t.Errorf("%s: %+v", token, got)
 		}

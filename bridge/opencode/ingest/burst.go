@@ -162,12 +162,12 @@ func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta
 		if json.Unmarshal(e.Properties, &p) != nil || p.Part.Type != "tool" {
 			return d, "", false
 		}
-		again := running[p.Part.ID]
+		wasRunning := running[p.Part.ID]
 		if p.Part.State.Status != "running" {
 			delete(running, p.Part.ID)
 			return d, "", false
 		}
-		if running[p.Part.ID] = true; !again {
+		if running[p.Part.ID] = true; !wasRunning {
 			return d, "", false
 		}
 		key = p.Part.ID
@@ -222,9 +222,9 @@ func (in *Ingest) bindSession(ctx context.Context, info client.Session) (tracked
 		}
 	}
 	named, isFork := chatOf(info)
-	if taken, err := in.taken(ctx, named); err != nil {
+	if isTaken, err := in.hasSession(ctx, named); err != nil {
 		return s, err
-	} else if !taken {
+	} else if !isTaken {
 		s.chat = named
 	}
 	if s.chat != "" && isFork {
@@ -252,9 +252,9 @@ func (in *Ingest) bindSession(ctx context.Context, info client.Session) (tracked
 	return s, nil
 }
 
-// taken says whether a chat has a session that OpenCode still holds. A session that names such a chat was forked in
+// hasSession says whether a chat has a session that OpenCode still holds. A session that names such a chat was forked in
 // OpenCode itself, which copies the metadata: it is no session of the chat's.
-func (in *Ingest) taken(ctx context.Context, chat string) (bool, error) {
+func (in *Ingest) hasSession(ctx context.Context, chat string) (bool, error) {
 	for _, session := range in.tracker.roots(chat) {
 		_, err := in.Current().Session(ctx, session)
 		if !errors.Is(err, client.ErrGone) {

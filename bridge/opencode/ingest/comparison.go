@@ -20,7 +20,7 @@ import (
 // memory is what OpenCode holds in memory only, by id.
 type memory struct {
 	busy      map[string]client.Status // session -> status, of those that are not idle
-	asks      map[string]json.RawMessage
+	requests  map[string]json.RawMessage
 	questions map[string]json.RawMessage
 
 	// unknown are directories whose asks OpenCode cannot list: it answers 400 while one of glob, grep or webfetch without
@@ -29,44 +29,44 @@ type memory struct {
 }
 
 func (in *Ingest) readMemory(ctx context.Context) (memory, error) {
-	there := memory{map[string]client.Status{}, map[string]json.RawMessage{}, map[string]json.RawMessage{},
+	held := memory{map[string]client.Status{}, map[string]json.RawMessage{}, map[string]json.RawMessage{},
 		map[string]bool{}}
 	directories := in.tracker.directories()
 	directories[in.Directory] = true
 	for dir := range directories {
 		busy, err := in.Current().Statuses(ctx, dir)
 		if err != nil {
-			return there, err
+			return held, err
 		}
 		for id, status := range busy {
-			there.busy[id] = status
+			held.busy[id] = status
 		}
-		asks, err := in.Current().PermissionRequests(ctx, dir)
+		requests, err := in.Current().PermissionRequests(ctx, dir)
 		if refusal := (*client.Error)(nil); errors.As(err, &refusal) && refusal.Status == http.StatusBadRequest {
-			there.unknown[dir] = true
+			held.unknown[dir] = true
 		} else if err != nil {
-			return there, err
+			return held, err
 		}
 		questions, err := in.Current().QuestionRequests(ctx, dir)
 		if err != nil {
-			return there, err
+			return held, err
 		}
-		for _, ask := range asks {
-			there.asks[ask.ID] = ask.Raw
+		for _, request := range requests {
+			held.requests[request.ID] = request.Raw
 		}
 		for _, question := range questions {
-			there.questions[question.ID] = question.Raw
+			held.questions[question.ID] = question.Raw
 		}
 	}
-	return there, nil
+	return held, nil
 }
 
 // comparison finds what the read model lacks of what OpenCode holds in memory, and what it has that is gone there.
 type comparison struct {
 	*Ingest
 	memory
-	missing []events.Event
-	stopped []projections.Session // that are idle and were not when OpenCode was last heard
+	missing    []events.Event
+	becameIdle []projections.Session // that are idle and were not when OpenCode was last heard
 }
 
 // reconciled appends an OpenCode event that was missed. It gets a new id, because OpenCode's is not known.
@@ -112,7 +112,7 @@ func (c *comparison) statuses(ctx context.Context) error {
 			continue
 		}
 		if !busy {
-			c.stopped = append(c.stopped, s)
+			c.becameIdle = append(c.becameIdle, s)
 		}
 		if err := c.reconciled(s.ID, "session.status", map[string]any{"sessionID": s.ID, "status": status.Raw}); err != nil {
 			return err
@@ -132,11 +132,11 @@ func (c *comparison) turns(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cut, err := c.cutBetweenSteps(ctx)
+	stopped, err := c.stoppedBetweenSteps(ctx)
 	if err != nil {
 		return err
 	}
-	unfinished = append(unfinished, cut...)
+	unfinished = append(unfinished, stopped...)
 	for _, s := range unfinished {
 		if _, busy := c.busy[s.ID]; busy || s.Engine != c.Engine || begun[s.ID] {
 			continue
@@ -148,20 +148,20 @@ func (c *comparison) turns(ctx context.Context) error {
 	return nil
 }
 
-// cutBetweenSteps returns the sessions that stopped when all calls of an answer had their results and the model had
+// stoppedBetweenSteps returns the sessions that stopped when all calls of an answer had their results and the model had
 // not been asked to go on. All that OpenCode has begun is finished there, so nothing but the answer's finish says that
 // the turn is not.
-func (c *comparison) cutBetweenSteps(ctx context.Context) (cut []projections.Session, err error) {
-	for _, s := range c.stopped {
+func (c *comparison) stoppedBetweenSteps(ctx context.Context) (stopped []projections.Session, err error) {
+	for _, s := range c.becameIdle {
 		step, goesOn, err := turns.UnfinishedStep(ctx, c.Model, s.Chat)
 		if err != nil {
 			return nil, err
 		}
 		if goesOn && step.Session == s.ID && step.EngineStatus == turnstate.Completed && step.Finish == "tool-calls" {
-			cut = append(cut, s)
+			stopped = append(stopped, s)
 		}
 	}
-	return cut, nil
+	return stopped, nil
 }
 
 // resend sends again what OpenCode accepted and nothing has answered, once: it accepts a message before it stores it
@@ -186,8 +186,8 @@ func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
 	return begun, nil
 }
 
-// asks adds requests that were missed, and resolves those that OpenCode no longer has.
-func (c *comparison) asks(ctx context.Context) error {
+// permissions adds requests that were missed, and resolves those that OpenCode no longer has.
+func (c *comparison) permissions(ctx context.Context) error {
 	waiting, err := pending.Requests(ctx, c.Model)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (c *comparison) asks(ctx context.Context) error {
 		return err
 	}
 	for _, p := range append(waiting, decided...) {
-		if _, there := c.memory.asks[p.EnginePermission]; there || p.Interrupted || p.Engine != c.Engine ||
+		if _, held := c.memory.requests[p.EnginePermission]; held || p.Interrupted || p.Engine != c.Engine ||
 			c.unknown[p.Directory] {
 			continue
 		}
@@ -205,17 +205,17 @@ func (c *comparison) asks(ctx context.Context) error {
 			return err
 		}
 	}
-	for id, raw := range c.memory.asks {
+	for id, raw := range c.memory.requests {
 		if _, known, err := c.Model.Permission(ctx, id); err != nil {
 			return err
 		} else if known {
 			continue
 		}
-		var ask events.PermissionAsk
-		if err := json.Unmarshal(raw, &ask); err != nil {
+		var request events.PermissionAsk
+		if err := json.Unmarshal(raw, &request); err != nil {
 			return err
 		}
-		if err := c.reconciled(ask.SessionID, events.PermissionAsked, raw); err != nil {
+		if err := c.reconciled(request.SessionID, events.PermissionAsked, raw); err != nil {
 			return err
 		}
 	}

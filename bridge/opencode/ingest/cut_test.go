@@ -46,9 +46,9 @@ func checkDurable(t *testing.T, s *bridgetest.System, frames [][]byte) {
 			continue
 		}
 		is.True(optional[e.ID] || want[e.ID] == string(e.Data)) // unchanged
-		var about struct{ SessionID string }
-		is.NoErr(json.Unmarshal(e.Data, &about))
-		session := about.SessionID
+		var properties struct{ SessionID string }
+		is.NoErr(json.Unmarshal(e.Data, &properties))
+		session := properties.SessionID
 		if before, ok := last[session]; ok {
 			is.True(e.OpenCodeSeq > before)
 		}
@@ -58,11 +58,11 @@ func checkDurable(t *testing.T, s *bridgetest.System, frames [][]byte) {
 	is.Equal(len(want), 0) // lost
 }
 
-// missed is how many frames nobody hears while the bridge is away.
-const missed = 4
+// missedFrames is how many frames nobody hears while the bridge is away.
+const missedFrames = 4
 
-// apart is how far apart the places are at which a test cuts a recording. Under -short it cuts at a fifth of them.
-func apart(n int) int {
+// step is how far apart the places are at which a test cuts a recording. Under -short it cuts at a fifth of them.
+func step(n int) int {
 	if testing.Short() {
 		return 5 * n
 	}
@@ -71,24 +71,24 @@ func apart(n int) int {
 
 func TestACutOfTheStreamLosesNoDurableEvent(t *testing.T) {
 	frames := recording.Events(t, turn)[1:]
-	for k := 0; k < len(frames); k += apart(3) { // a reconnect takes half a second
+	for k := 0; k < len(frames); k += step(3) { // a reconnect takes half a second
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			s, r := bridgetest.Connected(t)
 			s.Happen(frames[:k]...)
-			rest := min(k+missed, len(frames))
+			rest := min(k+missedFrames, len(frames))
 			s.Reconnected(r, func() { s.AppendUnsent(frames[k:rest]...) })
 			s.Happen(frames[rest:]...)
 			s.Drained()
 			checkDurable(t, s, frames)
-			appendedOnce(s, r)
+			awaitAppendedOnce(s, r)
 		})
 	}
 }
 
-// appendedOnce wants everything in the log to have been appended once: the log would not store it twice within two
+// awaitAppendedOnce wants everything in the log to have been appended once: the log would not store it twice within two
 // minutes whatever the bridges do.
-func appendedOnce(s *bridgetest.System, bridges ...*bridgetest.Running) {
+func awaitAppendedOnce(s *bridgetest.System, bridges ...*bridgetest.Running) {
 	s.T.Helper()
 	last, err := s.Log.Last(s.T.Context())
 	s.Must(err)
@@ -103,7 +103,7 @@ func appendedOnce(s *bridgetest.System, bridges ...*bridgetest.Running) {
 
 func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 	frames := recording.Events(t, turn)[1:]
-	for k := 0; k < len(frames); k += apart(1) {
+	for k := 0; k < len(frames); k += step(1) {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			s, r := bridgetest.Connected(t)
@@ -112,14 +112,14 @@ func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 				s.Drained()
 			}
 			r.Stop()
-			rest := min(k+missed, len(frames))
+			rest := min(k+missedFrames, len(frames))
 			s.AppendUnsent(frames[k:rest]...)
-			again := s.Start().Connected()
+			restarted := s.Start().Connected()
 			s.Happen(frames[rest:]...)
 			s.Drained()
 			checkDurable(t, s, frames)
 			if k%2 == 0 {
-				appendedOnce(s, r, again)
+				awaitAppendedOnce(s, r, restarted)
 			}
 		})
 	}
@@ -127,7 +127,7 @@ func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 
 func TestACutLosesNoSubagentsEvent(t *testing.T) {
 	frames := recording.Events(t, "9i-perm-task")[1:]
-	for k := 3; k < len(frames); k += apart(12) {
+	for k := 3; k < len(frames); k += step(12) {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
@@ -173,7 +173,7 @@ func TestAGapInTheStreamIsFilledFromTheHistory(t *testing.T) {
 			durable = append(durable, i)
 		}
 	}
-	for i := 0; i < len(durable)-1; i += apart(1) { // after the last there is nothing to notice a gap by
+	for i := 0; i < len(durable)-1; i += step(1) { // after the last there is nothing to notice a gap by
 		k := durable[i]
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
@@ -200,7 +200,7 @@ func TestAGapWithinABurstLosesNothingBeforeIt(t *testing.T) {
 		}
 	}
 	end := slices.IndexFunc(all, func(e client.Event) bool { return e.Seq == 26 }) // two before the last
-	for k := 0; k < end; k += apart(1) {
+	for k := 0; k < end; k += step(1) {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)

@@ -42,23 +42,23 @@ func readRecording(frames [][]byte) (facts, deltas []recordedEvent) {
 			s := p.SyncEvent
 			e = recordedEvent{s.ID, s.Type[:strings.LastIndexByte(s.Type, '.')], s.AggregateID, s.Seq, string(s.Data)}
 		}
-		var about struct {
+		var properties struct {
 			SessionID string
 			Part      struct {
 				ID, Type string
 				State    struct{ Status string }
 			}
 		}
-		_ = json.Unmarshal([]byte(e.Properties), &about)
-		e.Session = about.SessionID
-		on := about.Part.Type == "tool" && about.Part.State.Status == "running"
+		_ = json.Unmarshal([]byte(e.Properties), &properties)
+		e.Session = properties.SessionID
+		on := properties.Part.Type == "tool" && properties.Part.State.Status == "running"
 		switch {
 		case p.Type != "sync" && twins[p.ID], noisy(e.Type):
-		case e.Type == "message.part.delta", on && running[about.Part.ID]:
+		case e.Type == "message.part.delta", on && running[properties.Part.ID]:
 			deltas = append(deltas, e)
 		default:
 			facts = append(facts, e)
-			running[about.Part.ID] = on
+			running[properties.Part.ID] = on
 		}
 	}
 	return facts, deltas

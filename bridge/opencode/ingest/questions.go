@@ -22,7 +22,7 @@ func (c *comparison) questions(ctx context.Context) error {
 	}
 	for _, group := range pending.Together(append(waiting, answered...)) {
 		q := group[0]
-		if _, there := c.memory.questions[q.EngineQuestion]; there || q.Interrupted || q.Engine != c.Engine {
+		if _, held := c.memory.questions[q.EngineQuestion]; held || q.Interrupted || q.Engine != c.Engine {
 			continue
 		}
 		if err := c.resolveMissingQuestions(ctx, group); err != nil {

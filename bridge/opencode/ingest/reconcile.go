@@ -15,7 +15,7 @@ func (in *Ingest) reconcile(ctx context.Context) error {
 	if err := in.fetchHistory(ctx); err != nil {
 		return err
 	}
-	there, err := in.readMemory(ctx)
+	held, err := in.readMemory(ctx)
 	if err != nil {
 		return err
 	}
@@ -26,10 +26,10 @@ func (in *Ingest) reconcile(ctx context.Context) error {
 	if err := in.Model.Wait(ctx, in.last.Load()); err != nil {
 		return err
 	}
-	c := comparison{Ingest: in, memory: there}
+	c := comparison{Ingest: in, memory: held}
 	// The statuses are appended before the turns are compared, because the state of a turn depends on the status of its
 	// session.
-	for _, compare := range []func(context.Context) error{c.statuses, c.turns, c.asks, c.questions} {
+	for _, compare := range []func(context.Context) error{c.statuses, c.turns, c.permissions, c.questions} {
 		c.missing = nil
 		err := compare(ctx)
 		if err == nil {

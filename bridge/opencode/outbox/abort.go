@@ -25,8 +25,8 @@ func (o *Outbox) abort(ctx context.Context, f effects.Effect) error {
 	return o.stop(ctx, f.Session)
 }
 
-// settle records how an abort, revert or fork went, unless another try may help. An abort is never given up.
-func (o *Outbox) settle(ctx context.Context, f effects.Effect, err error) error {
+// recordOutcome records how an abort, revert or fork went, unless another try may help. An abort is never given up.
+func (o *Outbox) recordOutcome(ctx context.Context, f effects.Effect, err error) error {
 	if err == nil {
 		return o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID})
 	}
@@ -43,19 +43,19 @@ func (o *Outbox) stop(ctx context.Context, session string) error {
 	if err := o.Current().Abort(ctx, session); err != nil && !errors.Is(err, client.ErrGone) {
 		return err
 	}
-	return o.dropAsks(ctx, session)
+	return o.dropRequests(ctx, session)
 }
 
-// dropAsks ends the requests of an aborted turn. OpenCode keeps listing them as pending, so it gets a rejection too.
+// dropRequests ends the requests of an aborted turn. OpenCode keeps listing them as pending, so it gets a rejection too.
 // If that fails the abort is not repeated, because it could end the next turn.
-func (o *Outbox) dropAsks(ctx context.Context, session string) error {
+func (o *Outbox) dropRequests(ctx context.Context, session string) error {
 	const reason = "the turn was aborted"
-	asks, err := pending.Requests(ctx, o.Model)
+	requests, err := pending.Requests(ctx, o.Model)
 	if err != nil {
 		return err
 	}
-	for _, p := range asks {
-		if !o.below(p.Session, session) {
+	for _, p := range requests {
+		if !o.isWithin(p.Session, session) {
 			continue
 		}
 		if err := o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission,
@@ -73,7 +73,7 @@ func (o *Outbox) dropAsks(ctx context.Context, session string) error {
 	}
 	for _, group := range pending.Together(questions) {
 		q := group[0]
-		if !o.below(q.Session, session) {
+		if !o.isWithin(q.Session, session) {
 			continue
 		}
 		if err := o.dropQuestion(ctx, q, reason); err != nil {
@@ -83,8 +83,8 @@ func (o *Outbox) dropAsks(ctx context.Context, session string) error {
 	return nil
 }
 
-// below says whether a session is the given one or one of its subagents, however deep.
-func (o *Outbox) below(session, root string) bool {
+// isWithin says whether a session is the given one or one of its subagents, however deep.
+func (o *Outbox) isWithin(session, root string) bool {
 	for session != "" && session != root {
 		session = o.Parent(session)
 	}

@@ -20,9 +20,9 @@ func (s *system) abortTurn(chatID, session string) {
 	s.Must(err)
 }
 
-// family is a session with a subagent's below it and one below that, and a session of another chat; each has an ask and
+// startFamily is a session with a subagent's below it and one below that, and a session of another chat; each has an ask and
 // a question.
-func (s *system) family() {
+func (s *system) startFamily() {
 	s.Asking("ses_1", "per_1")
 	s.Session("ses_2", "ses_1")
 	s.Session("ses_3", "ses_2")
@@ -36,8 +36,8 @@ func (s *system) family() {
 	s.Drained()
 }
 
-// settledAsks says which of the family's asks and questions have expired here and were rejected there.
-func (s *system) settledAsks() (expired, rejected string) {
+// endedRequests says which of the family's asks and questions have expired here and were rejected there.
+func (s *system) endedRequests() (expired, rejected string) {
 	s.T.Helper()
 	for _, n := range []string{"1", "2", "3", "4"} {
 		if s.Permission("per_"+n).Status == projections.PermissionExpired {
@@ -66,7 +66,7 @@ func TestAnAbortStopsTheTurnAndSettlesWhatItWaitedFor(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := connected(t)
-	s.family()
+	s.startFamily()
 	s.Silent = true // OpenCode 1.18.33 says nothing about the asks of an aborted turn, and keeps them
 	s.abortTurn(s.ChatOf("ses_1"), "")
 	expect.Eventually(t, "the last question is dismissed", func() bool {
@@ -74,7 +74,7 @@ func TestAnAbortStopsTheTurnAndSettlesWhatItWaitedFor(t *testing.T) {
 	})
 	is.Equal(len(s.Requests("POST", "/session/ses_1/abort")), 1)
 	is.Equal(len(s.Requests("POST", "/abort")), 1)
-	expired, rejected := s.settledAsks()
+	expired, rejected := s.endedRequests()
 	is.Equal(expired, " per_1 per_2 per_3 que_1 que_2 que_3") // the subagents' too, not another chat's
 	is.Equal(rejected, expired)
 }
@@ -83,7 +83,7 @@ func TestAnAbortOfASubagentLeavesItsParentAlone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := connected(t)
-	s.family()
+	s.startFamily()
 	s.Silent = true
 	s.abortTurn(s.ChatOf("ses_1"), "ses_2")
 	expect.Eventually(t, "the last question is dismissed", func() bool {
@@ -91,7 +91,7 @@ func TestAnAbortOfASubagentLeavesItsParentAlone(t *testing.T) {
 	})
 	is.Equal(len(s.Requests("POST", "/session/ses_2/abort")), 1)
 	is.Equal(len(s.Requests("POST", "/abort")), 1)
-	expired, _ := s.settledAsks()
+	expired, _ := s.endedRequests()
 	is.Equal(expired, " per_2 per_3 que_2 que_3")
 }
 
@@ -99,7 +99,7 @@ func TestAnAbortOfAnotherChatsSessionDoesNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := connected(t)
-	s.family()
+	s.startFamily()
 	s.abortTurn(s.ChatOf("ses_1"), "ses_4")
 	s.abortTurn(s.Chat(), "") // nor that of a chat nothing has run in
 	s.abortTurn(s.ChatOf("ses_4"), "")

@@ -21,8 +21,8 @@ import (
 	"pocketcoder/projections/turns"
 )
 
-// GoOn is the prompt that resumes a turn after a used-up budget stopped it and a person allowed more.
-const GoOn = "Your turn was paused because what may be spent was used up. More is allowed now: go on from where you stopped."
+// BudgetPrompt is the prompt that resumes a turn after a used-up budget stopped it and a person allowed more.
+const BudgetPrompt = "Your turn was paused because what may be spent was used up. More is allowed now: go on from where you stopped."
 
 // Budgets enforces budgets until ctx ends: it stops turns, asks a person for more, resumes turns when more is allowed,
 // and withdraws requests that are no longer needed. A step's cost is known only at its end, so the last step may
@@ -120,7 +120,7 @@ func (o *Outbox) moreDecided(ctx context.Context, e events.Event) error {
 		id := store.RecordID("resume/" + d.Permission + "/" + chatID)
 		_, _, err := o.Chats.SubmitMessage(ctx, chat.SubmitMessage{
 			Command: handlers.Command{ID: id, Actor: e.Actor}, Chat: chatID, Message: id, Resumes: d.Permission,
-			Parts: []events.Part{{Type: "text", Text: GoOn}},
+			Parts: []events.Part{{Type: "text", Text: BudgetPrompt}},
 		})
 		if r := (handlers.Refused{}); errors.As(err, &r) && (r.Code == handlers.NotFound || r.Field == "id") {
 			continue // the chat was deleted, or a client has used the id already

@@ -24,8 +24,8 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	s := newSystem(t)
 	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 10})
 	s.Start()
-	one, first := s.works(1)
-	two, second := s.works(2)
+	one, first := s.startTurn(1)
+	two, second := s.startTurn(2)
 	stopped := func(session string, n int) {
 		t.Helper()
 		expect.Eventually(t, "the turn is stopped", func() bool {
@@ -40,8 +40,8 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	s.Happen(waits[:2]...) // for its subagent
 	s.Session("ses_child", second)
 	s.Happen(s.step("ses_child", "tool-calls", 6, 1)...)
-	ask := s.askedForMore(1)
-	is.Equal(ask.Chat, two)
+	request := s.moreRequest(1)
+	is.Equal(request.Chat, two)
 	stopped(second, 1)
 	s.Happen(s.step(first, "tool-calls", 0.5, 1)...)
 	stopped(first, 1)
@@ -49,21 +49,21 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	stopped(first, 2)
 	s.awaitBudgetCheck()
 	is.Equal(len(facts[events.AbortRequested](s, two)), 1)
-	is.Equal(len(s.more()), 1)
+	is.Equal(len(s.moreRequests()), 1)
 	s.Happen(waits[2:]...)
-	s.ended(first)
-	s.ended(second)
+	s.endSession(first)
+	s.endSession(second)
 	three := s.Chat("a third")
-	is.Equal(s.heldIn(three).HeldBy, ask.EnginePermission)
+	is.Equal(s.awaitHeld(three).HeldBy, request.EnginePermission)
 
-	s.decideMore(ask, events.Authorized)
-	got := s.prompted(5)
+	s.decideMore(request, events.Authorized)
+	got := s.awaitPrompts(5)
 	by := map[string]string{}
 	for _, p := range got[2:] {
 		by[s.ChatOf(p.session)] = p.Parts[0].Text
 	}
-	is.Equal(by, map[string]string{one: outbox.GoOn, two: outbox.GoOn, three: "a third"})
-	is.Equal(len(s.more()), 1)
+	is.Equal(by, map[string]string{one: outbox.BudgetPrompt, two: outbox.BudgetPrompt, three: "a third"})
+	is.Equal(len(s.moreRequests()), 1)
 }
 
 func TestTwoChatsThatReachALimitAtOnceAskOnce(t *testing.T) {
@@ -72,18 +72,18 @@ func TestTwoChatsThatReachALimitAtOnceAskOnce(t *testing.T) {
 	s := newSystem(t)
 	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Tokens: 10})
 	s.Start()
-	one, first := s.works(1)
-	two, second := s.works(2)
+	one, first := s.startTurn(1)
+	two, second := s.startTurn(2)
 	s.Happen(append(s.step(first, "stop", 0, 6), s.step(second, "stop", 0, 6)...)...)
-	s.ended(first)
-	s.ended(second)
+	s.endSession(first)
+	s.endSession(second)
 	s.Submit(one, "next")
 	s.Submit(two, "next")
-	is.Equal(s.heldIn(one).HeldBy, s.heldIn(two).HeldBy)
+	is.Equal(s.awaitHeld(one).HeldBy, s.awaitHeld(two).HeldBy)
 	s.awaitBudgetCheck()
-	is.Equal(len(s.more()), 1)
-	s.decideMore(s.more()[0], events.Authorized)
-	is.Equal(texts(s.prompted(4)), []string{"work", "work", "next", "next"})
+	is.Equal(len(s.moreRequests()), 1)
+	s.decideMore(s.moreRequests()[0], events.Authorized)
+	is.Equal(texts(s.awaitPrompts(4)), []string{"work", "work", "next", "next"})
 }
 
 func TestANewDayLetsGo(t *testing.T) {
@@ -97,13 +97,13 @@ func TestANewDayLetsGo(t *testing.T) {
 		func(context.Context, string, string, string) (float64, float64, error) { return 7, 0, nil })
 	is.NoErr(err)
 	is.True(held != nil)
-	is.Equal(len(s.more()), 1)
+	is.Equal(len(s.moreRequests()), 1)
 	s.Start()
-	is.Equal(texts(s.prompted(1)), []string{"late at night"})
+	is.Equal(texts(s.awaitPrompts(1)), []string{"late at night"})
 	expect.Eventually(t, "no request is pending", func() bool {
-		return s.more()[0].Status == projections.PermissionExpired
+		return s.moreRequests()[0].Status == projections.PermissionExpired
 	})
-	is.Equal(s.more()[0].Reason, "the day is over")
+	is.Equal(s.moreRequests()[0].Reason, "the day is over")
 }
 
 // Whoever writes in a chat chooses the ids of messages, and could take that of the prompt that resumes it.
@@ -113,25 +113,25 @@ func TestATakenIDKeepsNoOtherChatFromBeingResumed(t *testing.T) {
 	s := newSystem(t)
 	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
 	s.Start()
-	one, first := s.works(1)
+	one, first := s.startTurn(1)
 	s.Happen(s.step(first, "tool-calls", 6, 1)...)
-	mine := s.askedForMore(1)
-	_, second := s.works(2)
+	firstRequest := s.moreRequest(1)
+	_, second := s.startTurn(2)
 	s.Happen(s.step(second, "tool-calls", 6, 1)...)
-	other := s.askedForMore(2)
-	s.ended(first)
-	s.ended(second)
+	other := s.moreRequest(2)
+	s.endSession(first)
+	s.endSession(second)
 	_, _, err := s.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{
-		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: one, Message: store.RecordID("resume/" + mine.EnginePermission + "/" + one),
+		Command: handlers.Command{Actor: events.UserActor("u1")}, Chat: one, Message: store.RecordID("resume/" + firstRequest.EnginePermission + "/" + one),
 		Parts: []events.Part{{Type: "text", Text: "mine"}},
 	})
 	is.NoErr(err)
-	s.decideMore(mine, events.Authorized)
+	s.decideMore(firstRequest, events.Authorized)
 	s.decideMore(other, events.Authorized)
-	is.Equal(len(texts(s.prompted(4))), 4)
+	is.Equal(len(texts(s.awaitPrompts(4))), 4)
 	resumed := map[string]string{}
-	for _, p := range s.prompted(4)[2:] {
+	for _, p := range s.awaitPrompts(4)[2:] {
 		resumed[p.session] = p.Parts[0].Text
 	}
-	is.Equal(resumed, map[string]string{first: "mine", second: outbox.GoOn})
+	is.Equal(resumed, map[string]string{first: "mine", second: outbox.BudgetPrompt})
 }

@@ -46,22 +46,22 @@ func (s *system) step(session, finish string, cost float64, tokens int) [][]byte
 			tokens))...)
 }
 
-// ended is what OpenCode says of a session that was aborted.
-func (s *system) ended(session string) {
+// endSession is what OpenCode says of a session that was aborted.
+func (s *system) endSession(session string) {
 	s.Happen(bridgetest.Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, session)))
 }
 
-// works makes a chat with a turn running, and gives its session.
-func (s *system) works(n int) (chat, session string) {
+// startTurn makes a chat with a turn running, and gives its session.
+func (s *system) startTurn(n int) (chat, session string) {
 	s.T.Helper()
 	chat = s.Chat("work")
-	session = s.prompted(n)[n-1].session
-	s.delivered(chat, 1)
+	session = s.awaitPrompts(n)[n-1].session
+	s.awaitDelivered(chat, 1)
 	return chat, session
 }
 
-// delivered waits until OpenCode has n messages of a chat, and has said so.
-func (s *system) delivered(chat string, n int) {
+// awaitDelivered waits until OpenCode has n messages of a chat, and has said so.
+func (s *system) awaitDelivered(chat string, n int) {
 	s.T.Helper()
 	expect.Eventually(s.T, fmt.Sprintf("%d are delivered", n), func() bool {
 		return len(facts[events.MessageDelivered](s, chat)) == n
@@ -69,8 +69,8 @@ func (s *system) delivered(chat string, n int) {
 	s.Drained()
 }
 
-// more are the asks for more of all chats, in order.
-func (s *system) more() (all []projections.Permission) {
+// moreRequests are the asks for more of all chats, in order.
+func (s *system) moreRequests() (all []projections.Permission) {
 	s.T.Helper()
 	last, err := s.Log.Last(s.T.Context())
 	s.Must(err)
@@ -86,10 +86,10 @@ func (s *system) more() (all []projections.Permission) {
 }
 
 // asks waits for the nth ask for more, from 1, and gives it.
-func (s *system) askedForMore(n int) projections.Permission {
+func (s *system) moreRequest(n int) projections.Permission {
 	s.T.Helper()
-	expect.Eventually(s.T, fmt.Sprintf("ask %d for more", n), func() bool { return len(s.more()) >= n })
-	return s.more()[n-1]
+	expect.Eventually(s.T, fmt.Sprintf("ask %d for more", n), func() bool { return len(s.moreRequests()) >= n })
+	return s.moreRequests()[n-1]
 }
 
 func (s *system) decideMore(p projections.Permission, d events.Decision) {
@@ -116,7 +116,7 @@ func (s *system) awaitBudgetCheck() {
 }
 
 // held waits until a message of a chat is held, and gives the newest that is.
-func (s *system) heldIn(chat string) (m projections.ShownMessage) {
+func (s *system) awaitHeld(chat string) (m projections.ShownMessage) {
 	s.T.Helper()
 	expect.Eventually(s.T, "a message is held", func() bool {
 		all, err := s.Model.Messages(s.T.Context(), chat)
@@ -137,44 +137,44 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 	s := newSystem(t)
 	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
 	s.Start()
-	chat, session := s.works(1)
+	chat, session := s.startTurn(1)
 	s.Happen(s.step(session, "tool-calls", 3, 10)...)
 	s.awaitBudgetCheck()
-	is.Equal(len(s.more()), 0)
+	is.Equal(len(s.moreRequests()), 0)
 	is.Equal(len(s.Requests("POST", "/abort")), 0)
 
 	crossing := s.step(session, "tool-calls", 2.5, 10)
 	s.Happen(crossing...)
-	ask := s.askedForMore(1)
-	is.Equal(ask.Chat, chat)
-	is.Equal(ask.Status, projections.PermissionDraft)
-	is.Equal(ask.Message, "This chat has cost 5.5; the budget “careful” allows 5. Allow 5 more?")
-	var says map[string]any
-	s.Must(json.Unmarshal([]byte(ask.Metadata), &says))
-	delete(says, "budget")
-	is.Equal(says, map[string]any{"name": "careful", "scope": "chat", "period": "", "unit": "cost", "limit": 5.0,
+	request := s.moreRequest(1)
+	is.Equal(request.Chat, chat)
+	is.Equal(request.Status, projections.PermissionDraft)
+	is.Equal(request.Message, "This chat has cost 5.5; the budget “careful” allows 5. Allow 5 more?")
+	var metadata map[string]any
+	s.Must(json.Unmarshal([]byte(request.Metadata), &metadata))
+	delete(metadata, "budget")
+	is.Equal(metadata, map[string]any{"name": "careful", "scope": "chat", "period": "", "unit": "cost", "limit": 5.0,
 		"spent": 5.5, "more": 5.0})
 	expect.Eventually(t, "the turn is stopped", func() bool { return len(s.Requests("POST", session+"/abort")) == 1 })
 	s.Say(crossing...) // told again
-	s.ended(session)
+	s.endSession(session)
 	s.Submit(chat, "and this")
-	m := s.heldIn(chat)
-	is.Equal([]any{m.UserStatus, m.HeldBy, m.Held}, []any{"pending", ask.EnginePermission,
+	m := s.awaitHeld(chat)
+	is.Equal([]any{m.UserStatus, m.HeldBy, m.Held}, []any{"pending", request.EnginePermission,
 		"The budget “careful” is used up: it waits for a decision about more."})
 	row, _, err := s.Model.Chat(t.Context(), chat)
 	is.NoErr(err)
 	is.Equal(row.Turn, projections.TurnUser) // somebody has to do something
 	s.awaitBudgetCheck()
-	is.Equal(len(s.more()), 1)
-	is.Equal(len(s.prompted(1)), 1)
+	is.Equal(len(s.moreRequests()), 1)
+	is.Equal(len(s.awaitPrompts(1)), 1)
 
-	s.decideMore(ask, events.Authorized)
-	s.delivered(chat, 2)
+	s.decideMore(request, events.Authorized)
+	s.awaitDelivered(chat, 2)
 	s.Happen(s.step(session, "stop", 0.1, 1)...)
-	s.ended(session)
-	is.Equal(texts(s.prompted(3)), []string{"work", "and this", outbox.GoOn})
+	s.endSession(session)
+	is.Equal(texts(s.awaitPrompts(3)), []string{"work", "and this", outbox.BudgetPrompt})
 	resumed := facts[events.MessageSubmitted](s, chat)
-	is.Equal(resumed[2].Resumes, ask.EnginePermission)
+	is.Equal(resumed[2].Resumes, request.EnginePermission)
 	is.Equal(len(facts[events.AbortRequested](s, chat)), 1)
 	is.Equal(len(facts[events.MessageHeld](s, chat)), 1)
 	all, err := s.Model.Messages(t.Context(), chat)
@@ -185,9 +185,9 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 
 	// the limit is 10 now, and so much is spent that one more 5 would not do
 	s.Happen(s.step(session, "tool-calls", 14.5, 1)...)
-	again := s.askedForMore(2)
-	is.Equal(again.Message, "This chat has cost 20.1; the budget “careful” allows 10. Allow 15 more?")
-	is.Equal(len(s.more()), 2)
+	second := s.moreRequest(2)
+	is.Equal(second.Message, "This chat has cost 20.1; the budget “careful” allows 10. Allow 15 more?")
+	is.Equal(len(s.moreRequests()), 2)
 }
 
 func TestATurnThatIsOverIsNotResumed(t *testing.T) {
@@ -196,14 +196,14 @@ func TestATurnThatIsOverIsNotResumed(t *testing.T) {
 	s := newSystem(t)
 	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Tokens: 100})
 	s.Start()
-	chat, session := s.works(1)
+	chat, session := s.startTurn(1)
 	s.Happen(s.step(session, "stop", 0, 150)...)
-	s.ended(session)
-	ask := s.askedForMore(1)
-	is.Equal(ask.Message, "This chat has used 150 tokens; the budget “careful” allows 100. Allow 100 more?")
-	s.decideMore(ask, events.Authorized)
+	s.endSession(session)
+	request := s.moreRequest(1)
+	is.Equal(request.Message, "This chat has used 150 tokens; the budget “careful” allows 100. Allow 100 more?")
+	s.decideMore(request, events.Authorized)
 	s.Submit(chat, "next")
-	is.Equal(texts(s.prompted(2)), []string{"work", "next"})
+	is.Equal(texts(s.awaitPrompts(2)), []string{"work", "next"})
 	is.Equal(len(s.Requests("POST", "/abort")), 0)
 }
 
@@ -213,7 +213,7 @@ func TestATurnThatAPersonStopsIsNotResumed(t *testing.T) {
 	s := newSystem(t)
 	s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
 	s.Start()
-	chatID, session := s.works(1)
+	chatID, session := s.startTurn(1)
 	var may atomic.Bool
 	s.RefuseWith(func(r bridgetest.Request) int {
 		if strings.HasSuffix(r.Path, "/abort") && !may.Load() {
@@ -227,10 +227,10 @@ func TestATurnThatAPersonStopsIsNotResumed(t *testing.T) {
 	s.Happen(s.step(session, "tool-calls", 6, 1)...)
 	s.awaitBudgetCheck()
 	may.Store(true)
-	s.decideMore(s.askedForMore(1), events.Authorized)
-	s.ended(session)
+	s.decideMore(s.moreRequest(1), events.Authorized)
+	s.endSession(session)
 	s.Submit(chatID, "next")
-	is.Equal(texts(s.prompted(2)), []string{"work", "next"})
+	is.Equal(texts(s.awaitPrompts(2)), []string{"work", "next"})
 	is.Equal(len(facts[events.AbortRequested](s, chatID)), 1)
 }
 
@@ -240,38 +240,38 @@ func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) 
 	s := newSystem(t)
 	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 5})
 	s.Start()
-	chat, session := s.works(1)
+	chat, session := s.startTurn(1)
 	s.Happen(s.step(session, "tool-calls", 5, 1)...)
-	ask := s.askedForMore(1)
-	s.ended(session)
+	request := s.moreRequest(1)
+	s.endSession(session)
 	s.Submit(chat, "one")
-	s.heldIn(chat)
-	s.decideMore(ask, events.Denied)
+	s.awaitHeld(chat)
+	s.decideMore(request, events.Denied)
 	expect.Eventually(t, "it says why it waits on", func() bool {
-		return s.heldIn(chat).Held == "The budget “daily” is used up and more was denied: it waits until the limit is raised or the day (UTC) is over."
+		return s.awaitHeld(chat).Held == "The budget “daily” is used up and more was denied: it waits until the limit is raised or the day (UTC) is over."
 	})
-	is.Equal(len(s.more()), 1)
+	is.Equal(len(s.moreRequests()), 1)
 
 	s.Submit(chat, "two")
-	again := s.askedForMore(2)
+	second := s.moreRequest(2)
 	expect.Eventually(t, "both wait for it", func() bool {
 		all, err := s.Model.Messages(t.Context(), chat)
 		is.NoErr(err)
 		waiting := 0
 		for _, m := range all {
-			if m.HeldBy == again.EnginePermission {
+			if m.HeldBy == second.EnginePermission {
 				waiting++
 			}
 		}
 		return waiting == 2
 	})
 	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 50})
-	is.Equal(texts(s.prompted(2)), []string{"work", "one"}) // what was stopped is not resumed: nobody said so
+	is.Equal(texts(s.awaitPrompts(2)), []string{"work", "one"}) // what was stopped is not resumed: nobody said so
 	expect.Eventually(t, "no request is pending", func() bool {
-		return s.more()[1].Status == projections.PermissionExpired
+		return s.moreRequests()[1].Status == projections.PermissionExpired
 	})
-	is.Equal(s.more()[1].Reason, "the limit was raised")
-	is.Equal(len(s.more()), 2)
+	is.Equal(s.moreRequests()[1].Reason, "the limit was raised")
+	is.Equal(len(s.moreRequests()), 2)
 }
 
 // What happened while we were away is looked at as if we had been there.
@@ -284,7 +284,7 @@ func TestAStepThatEndedWhileWeWereAwayStopsTheTurn(t *testing.T) {
 			s := newSystem(t)
 			s.budget(budget.Budget{Name: "careful", Scope: record.BudgetOfChat, Cost: 5})
 			r := s.Start()
-			chat, session := s.works(1)
+			chat, session := s.startTurn(1)
 			s.awaitBudgetCheck()
 			r.Stop()
 			s.AppendUnsent(s.step(session, "tool-calls", 6, 1)...)
@@ -292,16 +292,16 @@ func TestAStepThatEndedWhileWeWereAwayStopsTheTurn(t *testing.T) {
 				s.Forget()
 			}
 			r = s.Start().Connected()
-			ask := s.askedForMore(1)
+			request := s.moreRequest(1)
 			s.awaitBudgetCheck()
 			r.Stop()
-			s.ended(session)
-			s.decideMore(ask, events.Authorized)
+			s.endSession(session)
+			s.decideMore(request, events.Authorized)
 			s.Start().Connected()
-			is.Equal(texts(s.prompted(2)), []string{"work", outbox.GoOn})
+			is.Equal(texts(s.awaitPrompts(2)), []string{"work", outbox.BudgetPrompt})
 			s.Drained()
-			is.Equal(len(s.prompted(2)), 2)
-			is.Equal(len(s.more()), 1)
+			is.Equal(len(s.awaitPrompts(2)), 2)
+			is.Equal(len(s.moreRequests()), 1)
 			is.Equal(len(facts[events.AbortRequested](s, chat)), 1)
 		})
 	}

@@ -90,7 +90,7 @@ var errChanged = errors.New("the queue of the chat has changed")
 // newSending creates the ids under which the message is sent to OpenCode, and appends them.
 func (o *Outbox) newSending(ctx context.Context, m pending.Message, seen uint64) (events.MessageSending, error) {
 	s := events.MessageSending{Message: m.ID}
-	parts, err := submitted(m)
+	parts, err := submittedParts(m)
 	if err != nil {
 		return s, err
 	}
@@ -130,7 +130,7 @@ func earlierSending(m pending.Message) (events.MessageSending, error) {
 	return s, nil
 }
 
-func submitted(m pending.Message) (parts []events.Part, err error) {
+func submittedParts(m pending.Message) (parts []events.Part, err error) {
 	if err := json.Unmarshal([]byte(m.Submitted), &parts); err != nil {
 		return nil, fmt.Errorf("read the parts of message %s: %w", m.ID, err)
 	}
@@ -180,7 +180,7 @@ func (o *Outbox) waitForChat(ctx context.Context, session string) (chat string, 
 }
 
 func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSending) error {
-	parts, err := submitted(m)
+	parts, err := submittedParts(m)
 	if err != nil {
 		return err
 	}

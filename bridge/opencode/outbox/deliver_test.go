@@ -34,7 +34,7 @@ func (s *system) promptsReceived() (all []receivedPrompt) {
 	return all
 }
 
-func (s *system) prompted(n int) []receivedPrompt {
+func (s *system) awaitPrompts(n int) []receivedPrompt {
 	s.T.Helper()
 	expect.Eventually(s.T, fmt.Sprintf("%d prompts", n), func() bool { return len(s.promptsReceived()) >= n })
 	return s.promptsReceived()
@@ -53,7 +53,7 @@ func TestAMessageIsDeliveredUnderOurIDs(t *testing.T) {
 	s := newSystem(t)
 	chat := s.Chat("hello")
 	s.Start()
-	p := s.prompted(1)[0]
+	p := s.awaitPrompts(1)[0]
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	sending := facts[events.MessageSending](s, chat)
 	is.Equal(len(sending), 1)
@@ -87,7 +87,7 @@ func TestARestartWhileSendingSendsTheSameAgain(t *testing.T) {
 	r.Stop()
 	close(hold)
 	s.Start()
-	all := s.prompted(2)
+	all := s.awaitPrompts(2)
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	is.Equal(all[0].MessageID, all[1].MessageID)
 	is.Equal(all[0].Parts, all[1].Parts)
@@ -137,7 +137,7 @@ func TestMessagesOfAChatAreOneTurnAtATimeInOrder(t *testing.T) {
 	s.Start()
 	one := s.Chat("one", "two", "three")
 	other := s.Chat("other")
-	p := s.prompted(2)
+	p := s.awaitPrompts(2)
 	for i, text := range []string{"one", "two", "three"} {
 		var now receivedPrompt
 		expect.Eventually(t, "the prompt "+text, func() bool {
@@ -227,13 +227,13 @@ func TestTwoQuickFirstMessagesShareASession(t *testing.T) {
 		s.Drained()
 	}
 	s.showSessions(1)
-	p := s.prompted(1)
+	p := s.awaitPrompts(1)
 	expect.Eventually(t, "the first is delivered", func() bool {
 		return len(facts[events.MessageDelivered](s, chat)) == 1
 	})
 	s.Happen(s.Durably(p[0].session, "message.updated", bridgetest.UserMessage(p[0].session, p[0].MessageID))...)
 	s.Answer(p[0].session, p[0].MessageID)
-	p = s.prompted(2)
+	p = s.awaitPrompts(2)
 	is.Equal(texts(p), []string{"one", "two"})
 	is.Equal(p[1].session, p[0].session)
 	is.Equal(len(s.Requests("POST", "/session")), 1)

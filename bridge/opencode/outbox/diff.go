@@ -20,7 +20,7 @@ var (
 // connectTimeout limits the wait for an OpenCode that is starting.
 const connectTimeout = 4 * time.Second
 
-var nothing = json.RawMessage("[]")
+var emptyList = json.RawMessage("[]")
 
 // Diff is what the turn of a person's message changed in files, and without a message that of the last one: a list of
 // {file, patch, additions, deletions, status} as OpenCode gives it. message is OpenCode's id. The error may be
@@ -28,7 +28,7 @@ var nothing = json.RawMessage("[]")
 func (o *Outbox) Diff(ctx context.Context, chat, message string) (json.RawMessage, error) {
 	session, err := o.sessionOf(ctx, chat)
 	if err != nil || session == "" {
-		return nothing, err
+		return emptyList, err
 	}
 	if message == "" {
 		if message, err = o.lastPrompt(ctx, chat, session); err != nil {
@@ -36,9 +36,9 @@ func (o *Outbox) Diff(ctx context.Context, chat, message string) (json.RawMessag
 		}
 	}
 	if !strings.HasPrefix(message, "msg") {
-		return nothing, nil // no message of OpenCode's; it would refuse the request
+		return emptyList, nil // no message of OpenCode's; it would refuse the request
 	}
-	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) {
+	return o.fetchList(ctx, func(ctx context.Context) (json.RawMessage, error) {
 		return o.Current().Diff(ctx, session, message)
 	})
 }
@@ -48,9 +48,9 @@ func (o *Outbox) Diff(ctx context.Context, chat, message string) (json.RawMessag
 func (o *Outbox) Todo(ctx context.Context, chat string) (json.RawMessage, error) {
 	session, err := o.sessionOf(ctx, chat)
 	if err != nil || session == "" {
-		return nothing, err
+		return emptyList, err
 	}
-	return o.list(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.Current().Todo(ctx, session) })
+	return o.fetchList(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.Current().Todo(ctx, session) })
 }
 
 // sessionOf returns the session of a chat, "" while nothing has run there.
@@ -76,17 +76,17 @@ func (o *Outbox) lastPrompt(ctx context.Context, chat, session string) (message 
 	return message, err
 }
 
-// list asks OpenCode for a list; of a session that it has lost there is nothing to list.
-func (o *Outbox) list(ctx context.Context, ask func(context.Context) (json.RawMessage,
+// fetchList asks OpenCode for a list; of a session that it has lost there is nothing to list.
+func (o *Outbox) fetchList(ctx context.Context, fetch func(context.Context) (json.RawMessage,
 	error)) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if err := o.WaitConnected(ctx); err != nil {
 		return nil, ErrUnavailable
 	}
-	switch out, err := ask(ctx); {
+	switch out, err := fetch(ctx); {
 	case errors.Is(err, client.ErrGone):
-		return nothing, nil
+		return emptyList, nil
 	case client.Retryable(err):
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	default:

@@ -79,7 +79,7 @@ func TestAMessageWaitsForTheRevertBeforeIt(t *testing.T) {
 	is := is.New(t)
 	s, _ := connected(t)
 	chat := s.Chat("hello")
-	p := s.prompted(1)[0]
+	p := s.awaitPrompts(1)[0]
 	s.Answer(p.session, p.MessageID)
 	s.Drained()
 	arrived, hold := make(chan bool), make(chan bool)
@@ -100,7 +100,7 @@ func TestAMessageWaitsForTheRevertBeforeIt(t *testing.T) {
 	}
 	is.Equal(len(s.promptsReceived()), 1)
 	release()
-	s.prompted(2)
+	s.awaitPrompts(2)
 }
 
 func (s *system) deleteChat(chatID string) {
@@ -114,7 +114,7 @@ func TestNothingIsDeliveredInADeletedChat(t *testing.T) {
 	is := is.New(t)
 	s, _ := connected(t)
 	chat := s.Chat("hello")
-	p := s.prompted(1)[0] // its turn does not end by itself
+	p := s.awaitPrompts(1)[0] // its turn does not end by itself
 	s.Happen(bridgetest.Plain("permission.asked", bridgetest.Ask("per_1", p.session)))
 	s.Submit(chat, "later")
 	s.Drained()
@@ -127,7 +127,7 @@ func TestNothingIsDeliveredInADeletedChat(t *testing.T) {
 	})
 	s.Answer(p.session, p.MessageID)
 	s.Chat("another")
-	s.prompted(2)
+	s.awaitPrompts(2)
 	s.Drained()
 	is.Equal(texts(s.promptsReceived()), []string{"hello", "another"})
 }
@@ -181,7 +181,7 @@ func TestAMessageOfADeletedChatIsNotTriedAgain(t *testing.T) {
 	s.Drained()
 	release()
 	s.Chat("another")
-	s.prompted(2)
+	s.awaitPrompts(2)
 	for range 20 { // a while
 		s.Drained()
 	}
@@ -232,7 +232,7 @@ func TestWhatOpenCodeListsIsAskedOfIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	chat, session := s.forkable()
+	chat, session := s.startForkable()
 	diff, err := r.Diff(t.Context(), chat, "")
 	is.NoErr(err)
 	is.Equal(string(diff), `[{"file": "f"}]`) // as it says it

@@ -15,11 +15,11 @@ import (
 	"pocketcoder/handlers/chat"
 )
 
-// forkable is a chat with one turn that is over, and its session.
-func (s *system) forkable() (chat, session string) {
+// startForkable is a chat with one turn that is over, and its session.
+func (s *system) startForkable() (chat, session string) {
 	s.T.Helper()
 	chat = s.Chat("hello")
-	p := s.prompted(1)[0]
+	p := s.awaitPrompts(1)[0]
 	s.Answer(p.session, p.MessageID)
 	s.Drained()
 	return chat, p.session
@@ -37,7 +37,7 @@ func TestATryToForkThatWasCutOffLeavesNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := connected(t)
-	chat, session := s.forkable()
+	chat, session := s.startForkable()
 	before := s.metadata(session)
 	copied, hold := make(chan string, 2), make(chan bool)
 	release := sync.OnceFunc(func() { close(hold) })
@@ -65,7 +65,7 @@ func TestATryToForkThatWasCutOffLeavesNothing(t *testing.T) {
 	is.Equal(len(s.promptsReceived()), 1) // what was said in the fork waits for it
 	release()
 
-	p := s.prompted(2)[1]
+	p := s.awaitPrompts(2)[1]
 	bound := facts[events.SessionBound](s, into)
 	is.Equal(len(bound), 1)
 	is.Equal(bound[0].Session, p.session)
@@ -94,7 +94,7 @@ func TestAForkOfAChatInWhichNothingHasRunIsAnEmptyChat(t *testing.T) {
 	s, _ := connected(t)
 	into := s.fork(s.Chat())
 	s.Submit(into, "hello")
-	p := s.prompted(1)[0]
+	p := s.awaitPrompts(1)[0]
 	is.Equal(s.ChatOf(p.session), into)
 	is.Equal(len(s.Requests("POST", "/fork")), 0)
 }

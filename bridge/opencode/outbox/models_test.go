@@ -12,8 +12,8 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// choose stores a selection, whether its model exists or not.
-func (s *system) choose(chat, model string) {
+// selectModel stores a selection, whether its model exists or not.
+func (s *system) selectModel(chat, model string) {
 	s.T.Helper()
 	_, _, err := s.Records.Save(s.T.Context(), record.Save{
 		Collection: "model_selection", New: true, Upsert: true,
@@ -36,12 +36,12 @@ func TestEveryPromptNamesTheModelThatAnswers(t *testing.T) {
 			s := newSystem(t)
 			chat := s.Chat("one", "two")
 			if c.selected != "" {
-				s.choose(chat, c.selected)
+				s.selectModel(chat, c.selected)
 			}
 			r := s.Start(func(b *outbox.Outbox) { b.Default = c.configured })
-			p := s.prompted(1)
+			p := s.awaitPrompts(1)
 			s.Answer(p[0].session, p[0].MessageID)
-			for _, p := range s.prompted(2) {
+			for _, p := range s.awaitPrompts(2) {
 				is.Equal(p.Model.ProviderID+"/"+p.Model.ModelID, c.want)
 			}
 			is.True(c.configured != "" || r.Configured() == c.want)
@@ -54,10 +54,10 @@ func TestSelectionThatIsGoneIsReportedInTheChat(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	chat := s.Chat("hello")
-	s.choose(chat, "demo/demo")
+	s.selectModel(chat, "demo/demo")
 	s.RefuseNext("POST", "/prompt_async", 1, 500)
 	s.Start(func(b *outbox.Outbox) { b.Default = "p/new" })
-	s.prompted(2)
+	s.awaitPrompts(2)
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chat)) == 1 })
 	replaced := facts[events.ModelReplaced](s, chat)
 	is.Equal(len(replaced), 1) // though it was sent twice

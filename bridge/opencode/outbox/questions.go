@@ -15,9 +15,9 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// Answered is how the prompt begins that resumes a turn which was lost with questions pending, once a person has
+// AnswersPrompt is how the prompt begins that resumes a turn which was lost with questions pending, once a person has
 // answered them: the questions and the answers follow.
-const Answered = "You asked, and were interrupted before you had an answer. Here it is:"
+const AnswersPrompt = "You asked, and were interrupted before you had an answer. Here it is:"
 
 // questions lists those that have their answers, and those that need none any more.
 func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
@@ -31,30 +31,30 @@ func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
 		if q.Interrupted { // OpenCode may have taken the answers before it forgot the questions
 			key = "resume/" + q.EngineQuestion
 		}
-		open = append(open, s.question(key, q, func(ctx context.Context) error {
-			return s.answers(ctx,
+		open = append(open, s.questionEffects(key, q, func(ctx context.Context) error {
+			return s.sendAnswers(ctx,
 				q.EngineQuestion)
 		})...)
 	}
-	dead, err := pending.ObsoleteQuestions(ctx, s.Model)
-	for _, d := range dead {
+	obsolete, err := pending.ObsoleteQuestions(ctx, s.Model)
+	for _, d := range obsolete {
 		key := fmt.Sprintf("give up/%s/%t", d.EngineQuestion, d.Interrupted)
-		open = append(open, s.question(key, d.Question, func(ctx context.Context) error { return s.giveUp(ctx, d) })...)
+		open = append(open, s.questionEffects(key, d.Question, func(ctx context.Context) error { return s.dropObsolete(ctx, d) })...)
 	}
 	return open, err
 }
 
-// question is what has to be said to this engine about a question, or nothing.
-func (s *schedule) question(key string, q pending.Question, try func(context.Context) error) []effect {
+// questionEffects is what has to be said to this engine about a question, or nothing.
+func (s *schedule) questionEffects(key string, q pending.Question, try func(context.Context) error) []effect {
 	if q.Engine != s.Engine {
 		return nil
 	}
 	return []effect{{key: key, kind: replyKind, chat: q.Chat, seq: q.Position, pause: s.Pause, try: try}}
 }
 
-// answers sends OpenCode the answers to the questions of one tool call, or their rejection. The answers to questions
+// sendAnswers sends OpenCode the answers to the questions of one tool call, or their rejection. The answers to questions
 // that OpenCode forgot go into a prompt. Each try reads the answers again.
-func (o *Outbox) answers(ctx context.Context, question string) error {
+func (o *Outbox) sendAnswers(ctx context.Context, question string) error {
 	group, err := pending.QuestionsOf(ctx, o.Model, question)
 	if err != nil || len(group) == 0 {
 		return err
@@ -74,14 +74,14 @@ func (o *Outbox) answers(ctx context.Context, question string) error {
 		err = o.Current().Answer(ctx, q.Directory, question, all)
 	}
 	if errors.Is(err, client.ErrGone) {
-		return o.goneReply(ctx, question)
+		return o.expireForgotten(ctx, question)
 	}
 	return err
 }
 
-// goneReply is for questions that OpenCode does not know: it has restarted, which the read model says by the time
+// expireForgotten is for questions that OpenCode does not know: it has restarted, which the read model says by the time
 // OpenCode is connected again, or the answers came too late.
-func (o *Outbox) goneReply(ctx context.Context, question string) error {
+func (o *Outbox) expireForgotten(ctx context.Context, question string) error {
 	if err := o.WaitConnected(ctx); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (o *Outbox) goneReply(ctx context.Context, question string) error {
 func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, all [][]string) error {
 	q := group[0]
 	var text strings.Builder
-	text.WriteString(Answered + "\n")
+	text.WriteString(AnswersPrompt + "\n")
 	for i, one := range group {
 		fmt.Fprintf(&text, "\nQuestion: %s\nAnswer: %s\n", one.Question.Question, strings.Join(all[i], ", "))
 	}
@@ -115,9 +115,9 @@ func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, a
 	return err
 }
 
-// giveUp says of a question that it needs no answer any more. One that OpenCode neither waits for nor has forgotten
+// dropObsolete says of a question that it needs no answer any more. One that OpenCode neither waits for nor has forgotten
 // has an end that we shall hear of.
-func (o *Outbox) giveUp(ctx context.Context, d pending.ObsoleteQuestion) error {
+func (o *Outbox) dropObsolete(ctx context.Context, d pending.ObsoleteQuestion) error {
 	if !d.Interrupted {
 		held, err := o.Current().QuestionRequests(ctx, d.Directory)
 		if err != nil {

@@ -18,8 +18,8 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// questioning makes a session whose turn waits for the answer to questions.
-func (s *system) questioning(session string, questions ...string) (chat string) {
+// askQuestions makes a session whose turn waits for the answer to questions.
+func (s *system) askQuestions(session string, questions ...string) (chat string) {
 	s.T.Helper()
 	s.Asking(session)
 	for _, id := range questions {
@@ -45,7 +45,7 @@ func questionTool(session, state string) string {
 	return fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_question","messageID":"msg_%s","sessionID":%q,"type":"tool","tool":"question","callID":"c","state":%s}}`, session, session, session, state)
 }
 
-const answeredPrompt = outbox.Answered + `
+const answeredPrompt = outbox.AnswersPrompt + `
 
 Question: A?
 Answer: first
@@ -65,10 +65,10 @@ func TestAnsweringInterruptedQuestionsResumesTheTurnOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	chat := s.questioning("ses_1", "que_1")
+	chat := s.askQuestions("ses_1", "que_1")
 	s.answerQuestion(chat, "que_1", 1, false, "second") // one before, one after
-	s.restarted(r)
-	s.restarted(r)
+	s.restart(r)
+	s.restart(r)
 	is.True(s.questionRow("que_1").Interrupted)
 	is.Equal(facts[events.QuestionInterrupted](s, chat), []events.QuestionInterrupted{{Question: "que_1"}})
 	is.Equal(len(facts[events.TurnLost](s, chat)), 1)
@@ -78,14 +78,14 @@ func TestAnsweringInterruptedQuestionsResumesTheTurnOnce(t *testing.T) {
 	is.Equal(len(s.promptsReceived()), 0)
 
 	s.answerQuestion(chat, "que_1", 0, false, "first")
-	p := s.prompted(1)
+	p := s.awaitPrompts(1)
 	is.Equal(texts(p), []string{answeredPrompt + "\nGo on with that; there is no need to ask again."})
 	is.Equal(p[0].session, "ses_1")
 	s.Answer("ses_1", p[0].MessageID)
 	s.Drained()
 	r.Stop()
 	r = s.Start().Connected()
-	s.restarted(r)
+	s.restart(r)
 	for range 20 { // a while
 		s.Drained()
 	}
@@ -102,9 +102,9 @@ func TestARejectedInterruptedQuestionResumesNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	chat := s.questioning("ses_1", "que_1", "que_2")
+	chat := s.askQuestions("ses_1", "que_1", "que_2")
 	s.answerQuestion(chat, "que_2", 0, false, "first")
-	s.restarted(r)
+	s.restart(r)
 	s.answerQuestion(chat, "que_1", 0, true)
 	s.answerQuestion(chat, "que_2", 1, true)
 	for range 20 { // a while
@@ -125,25 +125,25 @@ func TestAnswersThatOpenCodeTookAsItDiedResumeTheTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	chat := s.questioning("ses_1", "que_1")
+	chat := s.askQuestions("ses_1", "que_1")
 	s.Locked(func() { s.Silent = true }) // it takes the answers, and dies before the call is over
 	s.answerBoth(chat, "que_1")
-	is.Equal(len(s.repliesTo("que_1")), 1)
+	is.Equal(len(s.awaitReplies("que_1")), 1)
 	s.Locked(func() { s.Silent = false })
-	s.restarted(r)
-	is.True(strings.HasPrefix(texts(s.prompted(1))[0], answeredPrompt))
+	s.restart(r)
+	is.True(strings.HasPrefix(texts(s.awaitPrompts(1))[0], answeredPrompt))
 }
 
 func TestAnswersGivenWhileOpenCodeIsAwayResumeTheTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	chat := s.questioning("ses_1", "que_1")
+	chat := s.askQuestions("ses_1", "que_1")
 	s.RefuseNext("POST", "/reply", 1000, 500) // it is dying
 	s.answerBoth(chat, "que_1")
-	is.True(len(s.repliesTo("que_1")) > 0)
-	s.restarted(r)
-	is.True(strings.HasPrefix(texts(s.prompted(1))[0], answeredPrompt))
+	is.True(len(s.awaitReplies("que_1")) > 0)
+	s.restart(r)
+	is.True(strings.HasPrefix(texts(s.awaitPrompts(1))[0], answeredPrompt))
 	is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
 }
 
@@ -161,12 +161,12 @@ func TestAnswersThatOpenCodeTookUnheardAreNoInterruption(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			s, r := connected(t)
-			chat := s.questioning("ses_1", "que_1")
+			chat := s.askQuestions("ses_1", "que_1")
 			s.Locked(func() { s.Silent = true })
 			s.answerQuestion(chat, "que_1", 0, false, "first")
 			s.answerQuestion(chat, "que_1", 1, after.rejected, map[bool][]string{false: {"second"}}[after.rejected]...)
-			told := map[bool]string{false: "/que_1/reply", true: "/que_1/reject"}[after.rejected]
-			expect.Eventually(t, "OpenCode gets it", func() bool { return len(s.Requests("POST", told)) == 1 })
+			path := map[bool]string{false: "/que_1/reply", true: "/que_1/reject"}[after.rejected]
+			expect.Eventually(t, "OpenCode gets it", func() bool { return len(s.Requests("POST", path)) == 1 })
 			s.Reconnected(r, func() {
 				s.AppendUnsent(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", after.state))...)
 				s.AppendUnsent(bridgetest.Plain("session.status", after.status))
@@ -177,7 +177,7 @@ func TestAnswersThatOpenCodeTookUnheardAreNoInterruption(t *testing.T) {
 			is.True(q.EngineReplied)
 			is.Equal(len(facts[events.MessageSubmitted](s, chat)), 0)
 			is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
-			is.Equal(len(s.Requests("POST", told)), 1)
+			is.Equal(len(s.Requests("POST", path)), 1)
 		})
 	}
 }
@@ -186,7 +186,7 @@ func TestAQuestionAnsweredElsewhereUnheardExpires(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	chat := s.questioning("ses_1", "que_1")
+	chat := s.askQuestions("ses_1", "que_1")
 	s.Reconnected(r, func() {
 		s.AppendUnsent(s.Durably("ses_1", "message.part.updated", questionTool("ses_1",
 			`{"status":"completed","output":"User has answered"}`))...)
@@ -203,9 +203,9 @@ func TestTheSameQuestionAskedAgainReplacesTheInterruptedOne(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	chatID := s.questioning("ses_1", "que_1")
+	chatID := s.askQuestions("ses_1", "que_1")
 	s.answerQuestion(chatID, "que_1", 1, false, "second")
-	s.restarted(r)
+	s.restart(r)
 	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_2", "ses_1")),
 		bridgetest.Plain("question.asked", strings.ReplaceAll(bridgetest.Question("que_3", "ses_1"), "A?", "C?")))
 	expect.Eventually(t, "the first expires", func() bool {
@@ -226,7 +226,7 @@ func TestAQuestionWhoseTurnIsAbortedInOpenCodeExpires(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := connected(t)
-	chat := s.questioning("ses_1", "que_1")
+	chat := s.askQuestions("ses_1", "que_1")
 	// OpenCode 1.18.33 keeps listing the question
 	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`
 	s.Happen(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
@@ -241,25 +241,25 @@ func TestACallThatEndsAsOpenCodeStopsLeavesItsQuestionAnswerable(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	chat := s.questioning("ses_1", "que_1")
+	chat := s.askQuestions("ses_1", "que_1")
 	// it is stopping: it has dropped the question, and says that the call was aborted
 	s.Locked(func() { s.Questions = map[string]client.Request{} })
 	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`
 	s.Happen(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)
 	s.Drained()
-	s.restarted(r)
+	s.restart(r)
 	is.True(s.questionRow("que_1").Interrupted)
 	is.Equal(s.questionRow("que_1").Status, questions.Asked)
 	s.answerBoth(chat, "que_1")
-	is.True(strings.HasPrefix(texts(s.prompted(1))[0], answeredPrompt))
+	is.True(strings.HasPrefix(texts(s.awaitPrompts(1))[0], answeredPrompt))
 }
 
 func TestAnInterruptedQuestionIsDroppedByAnAbortAndWithItsChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	aborted, deleted := s.questioning("ses_1", "que_1"), s.questioning("ses_2", "que_2")
-	s.restarted(r)
+	aborted, deleted := s.askQuestions("ses_1", "que_1"), s.askQuestions("ses_2", "que_2")
+	s.restart(r)
 	s.abortTurn(aborted, "")
 	_, err := s.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{Actor: events.UserActor("u1")},
 		Chat: deleted})
@@ -281,11 +281,11 @@ func TestAnswersToASubagentsInterruptedQuestionAreForItsSuccessor(t *testing.T) 
 	s.Session("ses_2", "ses_1")
 	s.Happen(bridgetest.Plain("question.asked", bridgetest.Question("que_1", "ses_2")))
 	s.Drained()
-	s.restarted(r)
+	s.restart(r)
 	chat := s.ChatOf("ses_1")
 	is.Equal(s.questionRow("que_1").Chat, chat)
 	s.answerBoth(chat, "que_1")
-	p := s.prompted(1)
+	p := s.awaitPrompts(1)
 	is.Equal(p[0].session, "ses_1")
 	is.Equal(texts(p), []string{answeredPrompt +
 		"\nA subagent had asked. It is gone: call it again, with these answers in its prompt."})
@@ -295,7 +295,7 @@ func TestAnAbortedQuestionThatOpenCodeKeepsListingIsNotAskedAgain(t *testing.T) 
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	chat := s.questioning("ses_1", "que_1")
+	chat := s.askQuestions("ses_1", "que_1")
 	s.RefuseNext("POST", "/reject", 1, 500) // that it expired does not reach OpenCode
 	s.abortTurn(chat, "")
 	expect.Eventually(t, "it expires", func() bool { return s.questionRow("que_1").Status == questions.Expired })

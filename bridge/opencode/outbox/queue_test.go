@@ -15,8 +15,8 @@ import (
 	"pocketcoder/handlers/chat"
 )
 
-// queued submits messages to a chat whose turn runs, and returns their ids.
-func (s *system) queued(chatID string, messages ...string) (ids []string) {
+// queueMessages submits messages to a chat whose turn runs, and returns their ids.
+func (s *system) queueMessages(chatID string, messages ...string) (ids []string) {
 	s.T.Helper()
 	for _, text := range messages {
 		id, _, err := s.Chats.SubmitMessage(s.T.Context(), chat.SubmitMessage{
@@ -44,7 +44,7 @@ func (s *system) withdraw(chatID, message string) {
 func (s *system) answerAll(n int) []string {
 	s.T.Helper()
 	for i := range n {
-		p := s.prompted(i + 1)[i]
+		p := s.awaitPrompts(i + 1)[i]
 		s.Answer(p.session, p.MessageID)
 		s.Drained()
 	}
@@ -57,8 +57,8 @@ func TestTheQueueIsSentAsThePersonChangedIt(t *testing.T) {
 	s := newSystem(t)
 	r := s.Start()
 	chatID := s.Chat("one")
-	s.prompted(1)
-	ids := s.queued(chatID, "two", "three", "four", "five")
+	s.awaitPrompts(1)
+	ids := s.queueMessages(chatID, "two", "three", "four", "five")
 	s.change(chat.ChangeMessage{Chat: chatID, Message: ids[2], Before: &ids[0]})
 	s.change(chat.ChangeMessage{Chat: chatID, Message: ids[0], Parts: []events.Part{{Type: "text", Text: "two, edited"}}})
 	s.withdraw(chatID, ids[1])
@@ -78,10 +78,10 @@ func TestASteeredMessageJoinsTheRunningTurn(t *testing.T) {
 	s := newSystem(t)
 	s.Start(func(b *outbox.Outbox) { b.MaxTurns = 1 }) // the turn that it joins is the one that may run
 	chatID := s.Chat("one")
-	first := s.prompted(1)[0]
-	ids := s.queued(chatID, "two", "three", "four")
+	first := s.awaitPrompts(1)[0]
+	ids := s.queueMessages(chatID, "two", "three", "four")
 	s.change(chat.ChangeMessage{Chat: chatID, Message: ids[2], Delivery: events.DeliverySteer})
-	p := s.prompted(2)
+	p := s.awaitPrompts(2)
 	is.Equal(texts(p), []string{"one", "four"})
 	is.Equal(p[1].session, first.session)
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chatID)) == 2 })
@@ -92,7 +92,7 @@ func TestASteeredMessageJoinsTheRunningTurn(t *testing.T) {
 	s.Drained()
 	is.Equal(len(s.promptsReceived()), 2)
 	s.Answer(p[1].session, p[1].MessageID)
-	is.Equal(texts(s.prompted(3)), []string{"one", "four", "two"})
+	is.Equal(texts(s.awaitPrompts(3)), []string{"one", "four", "two"})
 }
 
 func TestASteeredMessageIsSentAgainAfterARestart(t *testing.T) {
@@ -101,16 +101,16 @@ func TestASteeredMessageIsSentAgainAfterARestart(t *testing.T) {
 	s := newSystem(t)
 	r := s.Start()
 	chatID := s.Chat("one")
-	first := s.prompted(1)[0]
+	first := s.awaitPrompts(1)[0]
 	s.Drained()
 	s.RefuseNext("POST", "/prompt_async", 1, 503)
 	_, _, err := s.Chats.SubmitMessage(t.Context(), chat.SubmitMessage{Chat: chatID,
 		Parts: []events.Part{{Type: "text", Text: "two"}}, Delivery: events.DeliverySteer})
 	is.NoErr(err)
-	s.prompted(2)
+	s.awaitPrompts(2)
 	r.Stop()
 	s.Start().Connected()
-	p := s.prompted(3)
+	p := s.awaitPrompts(3)
 	is.Equal(p[1].MessageID, p[2].MessageID)
 	is.Equal(p[2].session, first.session)
 	expect.Eventually(t, "it is delivered", func() bool { return len(facts[events.MessageDelivered](s, chatID)) == 2 })
@@ -130,11 +130,11 @@ func TestAMessageMovedToTheFrontStillWaitsForAnEarlierRevert(t *testing.T) {
 	})
 	s.Start()
 	chatID := s.Chat("one")
-	first := s.prompted(1)[0]
-	ids := s.queued(chatID, "two")
+	first := s.awaitPrompts(1)[0]
+	ids := s.queueMessages(chatID, "two")
 	_, err := s.Chats.Revert(t.Context(), chat.Revert{Chat: chatID, Message: first.MessageID})
 	is.NoErr(err)
-	ids = append(ids, s.queued(chatID, "three")...)
+	ids = append(ids, s.queueMessages(chatID, "three")...)
 	s.change(chat.ChangeMessage{Chat: chatID, Message: ids[1], Before: &ids[0]})
 	s.Answer(first.session, first.MessageID)
 	for n := len(s.Requests("POST", "/revert")); len(s.Requests("POST", "/revert")) < n+3; {
@@ -142,5 +142,5 @@ func TestAMessageMovedToTheFrontStillWaitsForAnEarlierRevert(t *testing.T) {
 	}
 	is.Equal(len(s.promptsReceived()), 1)
 	open.Store(true)
-	is.Equal(texts(s.prompted(2)), []string{"one", "three"})
+	is.Equal(texts(s.awaitPrompts(2)), []string{"one", "three"})
 }

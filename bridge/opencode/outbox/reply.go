@@ -14,12 +14,12 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Continue is the prompt that resumes a turn which was lost with requests pending, once one of them was approved.
-const Continue = "The tool calls of your last answer were interrupted before they could run. They have been approved now: make the same calls again, exactly as they were, and go on."
+// ContinuePrompt is the prompt that resumes a turn which was lost with requests pending, once one of them was approved.
+const ContinuePrompt = "The tool calls of your last answer were interrupted before they could run. They have been approved now: make the same calls again, exactly as they were, and go on."
 
-// Stale begins the prompt that resumes such a turn when a file of the request has changed since. A sentence about the
+// StalePrompt begins the prompt that resumes such a turn when a file of the request has changed since. A sentence about the
 // file follows.
-const Stale = "Your last tool call was interrupted before it could run, and it will not run as it was: "
+const StalePrompt = "Your last tool call was interrupted before it could run, and it will not run as it was: "
 
 // decisions lists what was decided about requests and OpenCode has not confirmed. OpenCode is never told "always":
 // what it asks next is asked of us again.
@@ -34,14 +34,14 @@ func (s *schedule) decisions(ctx context.Context) (open []effect, err error) {
 			key = "resume/" + p.EnginePermission
 		}
 		open = append(open, effect{
-			key: key, kind: replyKind, chat: p.Chat, seq: p.DecidedSeq, pause: s.Pause, try: func(ctx context.Context) error { return s.decision(ctx, p) },
+			key: key, kind: replyKind, chat: p.Chat, seq: p.DecidedSeq, pause: s.Pause, try: func(ctx context.Context) error { return s.sendDecision(ctx, p) },
 		})
 	}
 	return open, err
 }
 
-// decision tells OpenCode what was decided about an ask. An ask it forgot is carried out by a continue prompt.
-func (o *Outbox) decision(ctx context.Context, p pending.Request) error {
+// sendDecision tells OpenCode what was decided about an ask. An ask it forgot is carried out by a continue prompt.
+func (o *Outbox) sendDecision(ctx context.Context, p pending.Request) error {
 	// What is known now counts, not what was when the reply was first tried.
 	now, known, err := o.Model.Permission(ctx, p.EnginePermission)
 	if err != nil || !known {
@@ -55,7 +55,7 @@ func (o *Outbox) decision(ctx context.Context, p pending.Request) error {
 		if why, err := o.Permissions.CheckApproval(ctx, now.Chat, p.EnginePermission); err != nil {
 			return err
 		} else if why != "" {
-			return o.void(ctx, p, now.Interrupted, why)
+			return o.expireInvalid(ctx, p, now.Interrupted, why)
 		}
 		if stale, err = o.Permissions.ChangedFiles(ctx, now.Chat, p.EnginePermission, p.Directory); err != nil {
 			return err
@@ -63,9 +63,9 @@ func (o *Outbox) decision(ctx context.Context, p pending.Request) error {
 	}
 	switch {
 	case now.Interrupted && now.Status == projections.PermissionAuthorized:
-		prompt := Continue
+		prompt := ContinuePrompt
 		if stale != "" {
-			prompt = Stale + stale
+			prompt = StalePrompt + stale
 		}
 		if done, err := o.resumed(ctx, now, prompt); err != nil || done {
 			return err
@@ -93,9 +93,9 @@ func (o *Outbox) decision(ctx context.Context, p pending.Request) error {
 	return err
 }
 
-// void expires a request whose approval is no longer valid. It rejects the request in OpenCode first, which still
+// expireInvalid expires a request whose approval is no longer valid. It rejects the request in OpenCode first, which still
 // waits.
-func (o *Outbox) void(ctx context.Context, p pending.Request, interrupted bool, why string) error {
+func (o *Outbox) expireInvalid(ctx context.Context, p pending.Request, interrupted bool, why string) error {
 	if !interrupted {
 		if err := o.Current().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil &&
 			!errors.Is(err, client.ErrGone) {
@@ -114,25 +114,25 @@ func (o *Outbox) resumed(ctx context.Context, p projections.Permission, prompt s
 		return false, err
 	}
 	for _, id := range together {
-		m, found, err := o.Model.Message(ctx, resumption(id))
+		m, found, err := o.Model.Message(ctx, resumptionID(id))
 		if err != nil {
 			return false, err
 		}
-		if found && (id == p.EnginePermission || m.Position > p.DecidedSeq && prompt == Continue &&
-			strings.Contains(string(m.Parts), Continue)) {
+		if found && (id == p.EnginePermission || m.Position > p.DecidedSeq && prompt == ContinuePrompt &&
+			strings.Contains(string(m.Parts), ContinuePrompt)) {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-func resumption(ask string) string { return store.RecordID("resume/" + ask) }
+func resumptionID(request string) string { return store.RecordID("resume/" + request) }
 
 // resume submits the prompt that resumes a turn, once: its id follows from that of the ask or the questions.
-func (o *Outbox) resume(ctx context.Context, chatID, ask, actor, prompt string) error {
+func (o *Outbox) resume(ctx context.Context, chatID, request, actor, prompt string) error {
 	_, seq, err := o.Chats.SubmitMessage(ctx, chat.SubmitMessage{
-		Command: handlers.Command{ID: ask, Actor: actor}, Chat: chatID,
-		Message: resumption(ask), Resumes: ask,
+		Command: handlers.Command{ID: request, Actor: actor}, Chat: chatID,
+		Message: resumptionID(request), Resumes: request,
 		Parts: []events.Part{{Type: "text", Text: prompt}},
 	})
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// repliesTo are the bodies of what OpenCode was told about a request, once there is one.
-func (s *system) repliesTo(id string) (bodies []string) {
+// awaitReplies are the bodies of what OpenCode was told about a request, once there is one.
+func (s *system) awaitReplies(id string) (bodies []string) {
 	s.T.Helper()
 	expect.Eventually(s.T, "a reply to "+id, func() bool { return len(s.Requests("POST", "/"+id+"/reply")) > 0 })
 	s.Drained()
@@ -39,10 +39,10 @@ func TestADecisionIsToldOnceAndNeverForAlways(t *testing.T) {
 	s.Asking("ses_1", "per_yes", "per_no", "per_words")
 	s.Decide("per_yes", events.Authorized, "fine")
 	s.Decide("per_words", events.Denied, "use git instead")
-	is.Equal(s.repliesTo("per_yes"), []string{`{"reply":"once"}`})
-	is.Equal(s.repliesTo("per_words"), []string{`{"message":"use git instead","reply":"reject"}`})
+	is.Equal(s.awaitReplies("per_yes"), []string{`{"reply":"once"}`})
+	is.Equal(s.awaitReplies("per_words"), []string{`{"message":"use git instead","reply":"reject"}`})
 	s.Decide("per_no", events.Denied, "")
-	is.Equal(s.repliesTo("per_no"), []string{`{"reply":"reject"}`})
+	is.Equal(s.awaitReplies("per_no"), []string{`{"reply":"reject"}`})
 	is.True(s.Permission("per_yes").Replied)
 	for _, r := range s.Requests("POST", "/reply") {
 		expect.Lacks(t, r.Body, "always")
@@ -58,7 +58,7 @@ func TestAReplyIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	s.RefuseNext("POST", "/reply", 2, 500)
 	s.Decide("per_1", events.Authorized, "")
 	expect.Eventually(t, "it is taken", func() bool { return s.Permission("per_1").Replied })
-	is.Equal(len(s.repliesTo("per_1")), 3)
+	is.Equal(len(s.awaitReplies("per_1")), 3)
 }
 
 func TestADecisionIsToldAfterARestart(t *testing.T) {
@@ -70,7 +70,7 @@ func TestADecisionIsToldAfterARestart(t *testing.T) {
 	s.Decide("per_1", events.Authorized, "")
 	is.Equal(len(s.Requests("POST", "/reply")), 0)
 	s.Start().Connected()
-	is.Equal(s.repliesTo("per_1"), []string{`{"reply":"once"}`})
+	is.Equal(s.awaitReplies("per_1"), []string{`{"reply":"once"}`})
 }
 
 func TestADecisionOpenCodeDoesNotWaitForExpires(t *testing.T) {
@@ -83,7 +83,7 @@ func TestADecisionOpenCodeDoesNotWaitForExpires(t *testing.T) {
 	expect.Eventually(t, "it expires", func() bool {
 		return s.Permission("per_1").Status == projections.PermissionExpired
 	})
-	is.Equal(len(s.repliesTo("per_1")), 1)
+	is.Equal(len(s.awaitReplies("per_1")), 1)
 	is.Equal(len(facts[events.PermissionExpired](s, s.ChatOf("ses_1"))), 1)
 }
 
@@ -103,19 +103,19 @@ func TestAnApprovalThatHoldsNoMoreIsNotTold(t *testing.T) {
 	_, err = s.Chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: s.Permission("per_2").Chat})
 	is.NoErr(err)
 	s.Start().Connected()
-	for id, says := range map[string]string{"per_1": "the approval expired at", "per_2": "the turn was aborted"} {
-		for _, body := range s.repliesTo(id) {
+	for id, want := range map[string]string{"per_1": "the approval expired at", "per_2": "the turn was aborted"} {
+		for _, body := range s.awaitReplies(id) {
 			expect.Contains(t, body, `"reply":"reject"`)
-			expect.Contains(t, body, says)
+			expect.Contains(t, body, want)
 		}
 		expired := func() []events.PermissionExpired { return facts[events.PermissionExpired](s, s.Permission(id).Chat) }
 		expect.Eventually(t, "it is recorded", func() bool { return len(expired()) > 0 })
-		expect.Contains(t, expired()[0].Reason, says)
+		expect.Contains(t, expired()[0].Reason, want)
 	}
 }
 
-// changing leaves a request to a person, about a file that was absent, and creates the file.
-func (s *system) changing(id string) {
+// changeReferredFile leaves a request to a person, about a file that was absent, and creates the file.
+func (s *system) changeReferredFile(id string) {
 	s.T.Helper()
 	path := filepath.Join(s.T.TempDir(), "a.md")
 	e, err := events.New(s.Permission(id).Chat, events.ActorPolicy,
@@ -132,9 +132,9 @@ func TestAnApprovalOfAFileThatChangedIsRejected(t *testing.T) {
 	is := is.New(t)
 	s, _ := connected(t)
 	s.Asking("ses_1", "per_1")
-	s.changing("per_1")
+	s.changeReferredFile("per_1")
 	s.Decide("per_1", events.Authorized, "")
-	bodies := s.repliesTo("per_1")
+	bodies := s.awaitReplies("per_1")
 	is.Equal(len(bodies), 1)
 	expect.Contains(t, bodies[0], `"reply":"reject"`)
 	expect.Contains(t, bodies[0], "a.md changed while the request waited. Read it again.")
@@ -150,13 +150,13 @@ func TestAnApprovalOfAFileThatChangedIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	is := is.New(t)
 	s, _ := connected(t)
 	s.Asking("ses_1", "per_1")
-	s.changing("per_1")
+	s.changeReferredFile("per_1")
 	s.RefuseNext("POST", "/reply", 2, 500)
 	s.Decide("per_1", events.Authorized, "")
 	expect.Eventually(t, "it is taken", func() bool {
 		return len(facts[events.PermissionExpired](s, s.ChatOf("ses_1"))) == 1
 	})
-	is.Equal(len(s.repliesTo("per_1")), 3)
+	is.Equal(len(s.awaitReplies("per_1")), 3)
 }
 
 // OpenCode may have taken an approval whose answer was lost: then its own writing is what changed the file.
@@ -165,7 +165,7 @@ func TestAFileThatOpenCodeMayHaveChangedIsNotThePersons(t *testing.T) {
 	is := is.New(t)
 	s, _ := connected(t)
 	s.Asking("ses_1", "per_1")
-	s.changing("per_1")
+	s.changeReferredFile("per_1")
 	s.Forget()
 	s.Decide("per_1", events.Authorized, "")
 	expect.Eventually(t, "it expires", func() bool {
@@ -179,21 +179,21 @@ func TestAForgottenApprovalOfAFileThatChangedResumesTheTurnOnce(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	s.Asking("ses_1", "per_1", "per_2")
-	s.restarted(r)
-	s.changing("per_1")
+	s.restart(r)
+	s.changeReferredFile("per_1")
 	s.Decide("per_1", events.Authorized, "")
-	p := s.prompted(1)
+	p := s.awaitPrompts(1)
 	text := texts(p)[0]
-	is.True(strings.HasPrefix(text, outbox.Stale) && strings.HasSuffix(text,
+	is.True(strings.HasPrefix(text, outbox.StalePrompt) && strings.HasSuffix(text,
 		"a.md changed while the request waited. Read it again."))
 	s.Answer("ses_1", p[0].MessageID)
 	s.Decide("per_2", events.Authorized, "")
-	p = s.prompted(2)
-	is.Equal(texts(p)[1], outbox.Continue)
+	p = s.awaitPrompts(2)
+	is.Equal(texts(p)[1], outbox.ContinuePrompt)
 	s.Answer("ses_1", p[1].MessageID)
 	s.Drained()
 	r.Stop()
-	s.changing("per_2")
+	s.changeReferredFile("per_2")
 	s.Start().Connected()
 	for range 20 { // a while
 		s.Drained()
@@ -207,7 +207,7 @@ func TestATurnThatWasAbortedSinceIsNotContinued(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	s.Asking("ses_1", "per_1")
-	s.restarted(r)
+	s.restart(r)
 	r.Stop()
 	s.Decide("per_1", events.Authorized, "")
 	_, err := s.Chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: s.Permission("per_1").Chat})
@@ -220,8 +220,8 @@ func TestATurnThatWasAbortedSinceIsNotContinued(t *testing.T) {
 	is.Equal(len(s.Requests("POST", "/prompt_async")), 0)
 }
 
-// restarted is an OpenCode that was killed and is there again.
-func (s *system) restarted(r *bridgetest.Running) {
+// restart is an OpenCode that was killed and is there again.
+func (s *system) restart(r *bridgetest.Running) {
 	s.T.Helper()
 	s.Reconnected(r, s.Forget)
 }
@@ -231,12 +231,12 @@ func TestApprovingAnInterruptedAskContinuesTheTurnOnce(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	s.Asking("ses_1", "per_1", "per_2")
-	s.restarted(r)
+	s.restart(r)
 	is.True(s.Permission("per_1").Interrupted)
 	s.Decide("per_1", events.Authorized, "")
 	s.Decide("per_2", events.Denied, "no")
-	p := s.prompted(1)
-	is.Equal(texts(p), []string{outbox.Continue})
+	p := s.awaitPrompts(1)
+	is.Equal(texts(p), []string{outbox.ContinuePrompt})
 	is.Equal(p[0].session, "ses_1")
 	s.Answer("ses_1", p[0].MessageID)
 	s.Drained()
@@ -257,16 +257,16 @@ func TestCallsOfOneAnswerAreMadeAgainTogether(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	s.Asking("ses_1", "per_1", "per_2", "per_3")
-	s.restarted(r)
+	s.restart(r)
 	r.Stop()
 	s.Decide("per_1", events.Authorized, "")
 	s.Decide("per_2", events.Authorized, "")
 	s.Start().Connected()
-	p := s.prompted(1)
+	p := s.awaitPrompts(1)
 	s.Answer("ses_1", p[0].MessageID)
 	s.Drained()
 	s.Decide("per_3", events.Authorized, "") // too late for the first prompt
-	is.Equal(texts(s.prompted(2)), []string{outbox.Continue, outbox.Continue})
+	is.Equal(texts(s.awaitPrompts(2)), []string{outbox.ContinuePrompt, outbox.ContinuePrompt})
 	submitted := facts[events.MessageSubmitted](s, s.ChatOf("ses_1"))
 	is.Equal(len(submitted), 2)
 	is.Equal(submitted[1].Resumes, "per_3")
@@ -279,11 +279,11 @@ func TestAnAskApprovedAsOpenCodeDiesContinuesTheTurn(t *testing.T) {
 	s.Asking("ses_1", "per_1")
 	s.Locked(func() { s.Silent = true }) // it takes the reply, and dies before the tool runs
 	s.Decide("per_1", events.Authorized, "")
-	is.Equal(len(s.repliesTo("per_1")), 1)
+	is.Equal(len(s.awaitReplies("per_1")), 1)
 	s.Locked(func() { s.Silent = false })
-	s.restarted(r)
+	s.restart(r)
 	is.True(s.Permission("per_1").Interrupted)
-	is.Equal(texts(s.prompted(1)), []string{outbox.Continue})
+	is.Equal(texts(s.awaitPrompts(1)), []string{outbox.ContinuePrompt})
 }
 
 func (s *system) answerQuestion(chatID, id string, index int, rejected bool, answers ...string) {
@@ -313,7 +313,7 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	s.answerQuestion(chat, "que_1", 0, false, "first")
 	expect.Eventually(t, "it is taken", func() bool { return len(s.OpenCodeEvents(chat, events.QuestionReplied)) == 1 })
 	// the first try failed
-	is.Equal(s.repliesTo("que_1"), []string{`{"answers":[["first"],["second"]]}`, `{"answers":[["first"],["second"]]}`})
+	is.Equal(s.awaitReplies("que_1"), []string{`{"answers":[["first"],["second"]]}`, `{"answers":[["first"],["second"]]}`})
 
 	s.answerQuestion(chat, "que_2", 0, false, "an answer")
 	s.answerQuestion(chat, "que_2", 1, true)

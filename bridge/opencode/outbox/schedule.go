@@ -85,9 +85,9 @@ type attempt struct {
 
 // attemptState holds the results of the tries of an open effect, and when it may be tried again.
 type attemptState struct {
-	times int
-	after time.Time
-	taken bool // the try succeeded; the event that ends the effect is still to come
+	times     int
+	after     time.Time
+	succeeded bool // the try succeeded; the event that ends the effect is still to come
 
 	budgetsChecked bool      // the budgets were checked, which comes before a message is sent
 	held           bool      // a budget holds the message back
@@ -95,8 +95,8 @@ type attemptState struct {
 	woken          uint64    // the value of Model.Woken before the check
 }
 
-// lookTime is how long a check that found no budget in the way stays valid, even if the read model has changed since.
-const lookTime = time.Second
+// checkValidity is how long a check that found no budget in the way stays valid, even if the read model has changed since.
+const checkValidity = time.Second
 
 // start starts the tries of the effects that are due. Those of one chat run one after the other.
 func (s *schedule) start(ctx context.Context) error {
@@ -164,7 +164,7 @@ func (s *schedule) due(open []effect, running map[string]int) map[string][]effec
 	chats := effectsByChat(open)
 	isLater := map[string]bool{} // chats with an earlier open message
 	for _, e := range open {
-		may := !s.busy[e.chat] && !e.taken && !s.now.Before(e.after)
+		may := !s.busy[e.chat] && !e.succeeded && !s.now.Before(e.after)
 		switch e.kind {
 		case messageKind:
 			may = may && !chats[e.chat].waits(e) && s.mayStart(&e, chats[e.chat], isLater[e.chat], running)
@@ -242,7 +242,7 @@ func (s *schedule) mayStart(e *effect, c *chatEffects, isLater bool, running map
 		if c.aborting {
 			return false
 		}
-		isFree := e.budgetsChecked && !e.held && (e.woken == s.woken || s.now.Sub(e.at) < lookTime)
+		isFree := e.budgetsChecked && !e.held && (e.woken == s.woken || s.now.Sub(e.at) < checkValidity)
 		if !isFree {
 			e.try = func(ctx context.Context) error { return s.checkBudgets(ctx, *m) }
 			return !e.budgetsChecked || e.woken != s.woken
@@ -329,7 +329,7 @@ func (s *schedule) end(a attempt) {
 	t := s.attempts[a.key]
 	switch l := (budgetCheck{}); {
 	case a.err == nil:
-		t.taken = true
+		t.succeeded = true
 	case errors.Is(a.err, errChanged): // the next look at the queue decides
 	case errors.As(a.err, &l) && l.err == nil:
 		t.budgetsChecked, t.held, t.at, t.woken = true, l.held, time.Now(), a.started
@@ -361,7 +361,7 @@ func (s *schedule) commands(ctx context.Context) (open []effect, err error) {
 		case effects.Fork:
 			e.chat, e.from, carryOut = f.Into, f.Chat, s.fork
 		}
-		e.try = func(ctx context.Context) error { return s.settle(ctx, f, carryOut(ctx, f)) }
+		e.try = func(ctx context.Context) error { return s.recordOutcome(ctx, f, carryOut(ctx, f)) }
 		open = append(open, e)
 	}
 	return open, err

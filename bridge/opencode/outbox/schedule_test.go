@@ -16,8 +16,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// hang makes requests with a path suffix wait until release is called.
-func (s *system) hang(suffix string) (arrived <-chan bool, release func()) {
+// blockRequests makes requests with a path suffix wait until release is called.
+func (s *system) blockRequests(suffix string) (arrived <-chan bool, release func()) {
 	came, hold := make(chan bool, 99), make(chan bool)
 	release = sync.OnceFunc(func() { close(hold) })
 	s.T.Cleanup(release)
@@ -34,15 +34,15 @@ func (s *system) hang(suffix string) (arrived <-chan bool, release func()) {
 func TestNoChatWaitsForAnother(t *testing.T) {
 	t.Parallel()
 	s, _ := connected(t)
-	stuck, _ := s.forkable()
+	stuck, _ := s.startForkable()
 	s.Asking("ses_1", "per_1")
 	s.Drained()
-	arrived, _ := s.hang("/revert")
+	arrived, _ := s.blockRequests("/revert")
 	s.revert(stuck, "msg_1")
 	<-arrived
 
 	other := s.Chat("hello")
-	s.prompted(2)
+	s.awaitPrompts(2)
 	s.abortTurn(other, "")
 	s.Decide("per_1", events.Authorized, "")
 	s.revert(s.ChatOf("ses_1"), "")
@@ -54,7 +54,7 @@ func TestNoChatWaitsForAnother(t *testing.T) {
 func TestAnAbortAloneOvertakes(t *testing.T) {
 	t.Parallel()
 	s, _ := connected(t)
-	chat, _ := s.forkable()
+	chat, _ := s.startForkable()
 	s.RefuseNext("POST", "/revert", 1<<20, 500)
 	s.revert(chat, "msg_1")
 	expect.Eventually(t, "it is tried again", func() bool { return len(s.Requests("POST", "/revert")) > 1 })
@@ -81,7 +81,7 @@ func TestTheLogAloneSaysWhatIsToBeDone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	chat, session := s.forkable()
+	chat, session := s.startForkable()
 	s.Asking("ses_1", "per_1", "per_2")
 	s.Drained()
 	s.Decide("per_1", events.Authorized, "")
@@ -116,7 +116,7 @@ func TestTheLogAloneSaysWhatIsToBeDone(t *testing.T) {
 	s.Start().Connected()
 	expect.Eventually(t, "the open one is carried out", func() bool { return ended() == 6 })
 	s.Submit(chat, "goes on")
-	s.prompted(2)
+	s.awaitPrompts(2)
 	s.Drained()
 	is.Equal(s.triedEffects()[len(before):], []string{"/session/" + session + "/revert",
 		"/session/" + session + "/prompt_async"})
@@ -125,7 +125,7 @@ func TestTheLogAloneSaysWhatIsToBeDone(t *testing.T) {
 func TestARevertThatOpenCodeHasDoneIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	s, r := connected(t)
-	chat, session := s.forkable()
+	chat, session := s.startForkable()
 	r.Stop()
 	s.revert(chat, "msg_1") // and an earlier try reached OpenCode, whose answer was lost
 	s.AppendUnsent(s.Durably(session, "session.updated",
@@ -141,7 +141,7 @@ func TestWhatAnEarlierVersionHasCarriedOutIsDone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
-	chat, _ := s.forkable()
+	chat, _ := s.startForkable()
 	r.Stop()
 	s.revert(chat, "msg_1")
 	s.abortTurn(chat, "")
@@ -170,8 +170,8 @@ func TestWhatAnEarlierVersionHasCarriedOutIsDone(t *testing.T) {
 func TestAForkHoldsUpNothingOfTheCopiedChat(t *testing.T) {
 	t.Parallel()
 	s, _ := connected(t)
-	chat, _ := s.forkable()
-	arrived, _ := s.hang("/fork")
+	chat, _ := s.startForkable()
+	arrived, _ := s.blockRequests("/fork")
 	s.fork(chat)
 	<-arrived
 	s.abortTurn(chat, "")

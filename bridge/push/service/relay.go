@@ -42,7 +42,7 @@ func (s *Sender) sendRelay(ctx context.Context, d Device, m Message) error {
 		r.Header.Set("X-Relay-Secret", s.Relay.Secret)
 	}
 	resp, err := relayClient.Do(r)
-	err = judge(resp, err)
+	err = checkResponse(resp, err)
 	// the relay is missing, not the device
 	if final := (PermanentError{}); errors.As(err, &final) && resp != nil && resp.StatusCode == http.StatusNotFound {
 		return PermanentError{Reason: final.Reason}

@@ -97,8 +97,8 @@ func (s *Sender) Host(d Device) string {
 // maxAnswer is how much of an answer is read, in bytes.
 const maxAnswer = 4 << 10
 
-// judge reads the answer of a push service.
-func judge(resp *http.Response, err error) error {
+// checkResponse reads the answer of a push service.
+func checkResponse(resp *http.Response, err error) error {
 	if err != nil {
 		return withoutURL(err)
 	}

@@ -93,7 +93,7 @@ func (s *Sender) sendUnifiedPush(ctx context.Context, d Device, m Message) error
 	for name, value := range header {
 		r.Header.Set(name, value)
 	}
-	return judge(client.Do(r))
+	return checkResponse(client.Do(r))
 }
 
 // lifetime is how long a push service keeps what it cannot deliver, in seconds: a day.
@@ -122,5 +122,5 @@ func (s *Sender) clear(ctx context.Context, client *http.Client, endpoint, id st
 	if err != nil {
 		return PermanentError{Reason: "the endpoint is no URL"}
 	}
-	return judge(client.Do(r))
+	return checkResponse(client.Do(r))
 }

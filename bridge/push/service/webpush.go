@@ -100,7 +100,7 @@ func (s *Sender) sendWebPush(ctx context.Context, d Device, m Message) error {
 	if err != nil && !errors.As(err, new(*url.Error)) { // it was not sent at all: a key of the subscription is none
 		return PermanentError{Reason: "the push_token is no subscription: " + err.Error()}
 	}
-	return judge(resp, err)
+	return checkResponse(resp, err)
 }
 
 // contact is whom a push service may ask about us (RFC 8292, 2.1): the address of this installation, which has TLS

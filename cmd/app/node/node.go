@@ -62,7 +62,7 @@ func (g *Engine) Serve(ctx context.Context) error {
 				return g.Exec.Signal(ctx, r.Signal)
 			})),
 		"tell": handlers.QueryOf(func(ctx context.Context, r noticeRequest) (any, error) {
-			return nil, g.Push.Tell(ctx, r.User, r.Notice)
+			return nil, g.Push.SendNotice(ctx, r.User, r.Notice)
 		}),
 		"test": handlers.QueryOf(func(ctx context.Context, r noticeRequest) (any, error) {
 			return nil, g.Push.Test(ctx, r.User, r.Device)
@@ -155,7 +155,7 @@ func (g *Engine) Dial(ctx context.Context, chat string, port int) (net.Conn, err
 // Tell sends a notice to an account's devices.
 func (g *Engine) Tell(ctx context.Context, user string, n events.Notice) error {
 	if g.Leads() {
-		return g.Push.Tell(ctx, user, n)
+		return g.Push.SendNotice(ctx, user, n)
 	}
 	_, err := g.ask(ctx, "tell", noticeRequest{User: user, Notice: n})
 	return err
