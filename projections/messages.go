@@ -30,7 +30,7 @@ type Message struct {
 	ChosenAgent   string     `db:"chosen_agent" json:"-"` // record of the agent that a person's message is for
 	Provider      string     `db:"provider" json:"provider"`
 	Model         string     `db:"model" json:"model"`
-	usage.Spent
+	usage.Figures
 	Finish      string     `db:"finish" json:"finish"`
 	Submitted   store.JSON `db:"submitted" json:"-"`
 	EngineParts store.JSON `db:"engine_parts" json:"-"`
@@ -48,7 +48,7 @@ func (m Message) usage() usage.Usage {
 	if m.Role != roleAssistant || m.Copied {
 		return usage.Usage{}
 	}
-	return usage.Of(m.Chat, m.Provider, m.Model, m.Spent)
+	return usage.Of(m.Chat, m.Provider, m.Model, m.Figures)
 }
 
 // part is a piece of a message as OpenCode sent it.

@@ -42,7 +42,7 @@ func Ports(ctx context.Context, env Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	address, err := client.Give[string](ctx, s, "port.open", ports.OpenPort{Command: client.NewCommand(), Chat: rest[0],
+	address, err := client.Call[string](ctx, s, "port.open", ports.OpenPort{Command: client.NewCommand(), Chat: rest[0],
 		Port: port})
 	if err != nil {
 		return err

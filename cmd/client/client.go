@@ -99,8 +99,8 @@ func (s *System) Do(ctx context.Context, name string, command any) error {
 	return err
 }
 
-// Give sends a command and returns its result.
-func Give[R any](ctx context.Context, s *System, name string, command any) (result R, err error) {
+// Call sends a command and returns its result.
+func Call[R any](ctx context.Context, s *System, name string, command any) (result R, err error) {
 	a, err := handlers.Send(ctx, s.Conn, name, command)
 	if err != nil {
 		return result, err

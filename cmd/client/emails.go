@@ -9,7 +9,7 @@ import (
 
 // Emails are those of the accounts, by id.
 func (s *System) Emails(ctx context.Context) (map[string]string, error) {
-	accounts, err := Give[[]account.Account](ctx, s, "user.list", struct{}{})
+	accounts, err := Call[[]account.Account](ctx, s, "user.list", struct{}{})
 	emails := map[string]string{}
 	for _, a := range accounts {
 		emails[a.ID] = a.Email

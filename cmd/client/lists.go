@@ -131,6 +131,6 @@ func (s *System) Why(ctx context.Context, id string) (why explanation.Why, err e
 	if err := s.Query(ctx, "permission", map[string]any{"permission": id, "after": last}, &found); err != nil {
 		return why, err
 	}
-	return Give[explanation.Why](ctx, s, "permission.why", explanation.ExplainRequest{Chat: found.Chat,
+	return Call[explanation.Why](ctx, s, "permission.why", explanation.ExplainRequest{Chat: found.Chat,
 		Permission: found.EnginePermission})
 }

@@ -156,7 +156,7 @@ func (c *conversation) propose(ctx context.Context, a *ask, w permission.AllowAl
 	w.Command, w.Chat, w.Permission = client.NewCommand(), c.Chat, a.permission.Ask.ID
 	w.ShownRequest.Request, w.ShownRules = a.permission.Hash, nil
 	w.Scope = cmp.Or(w.Scope, permission.ScopeChat)
-	p, err := client.Give[permission.Proposal](ctx, c.System, "permission.propose", w)
+	p, err := client.Call[permission.Proposal](ctx, c.System, "permission.propose", w)
 	if r := (handlers.Refused{}); errors.As(err, &r) {
 		c.show.Note("", render.Dim, "(%s)", r.Text)
 		return nil

@@ -135,7 +135,7 @@ func (c *conversation) slashModel(ctx context.Context, name string) error {
 	if c.exists {
 		chat = c.Chat
 	}
-	list, err := client.Give[record.Models](ctx, c.System, "model.list", record.ListModels{Chat: chat})
+	list, err := client.Call[record.Models](ctx, c.System, "model.list", record.ListModels{Chat: chat})
 	if err != nil {
 		return err
 	}

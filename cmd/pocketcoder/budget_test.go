@@ -106,7 +106,7 @@ func TestABudgetPausesAndMoreResumes(t *testing.T) {
 		return p.text(t, chat) != "" && strings.Contains(p.text(t, chat), "next")
 	})
 	p.event(t, chat, events.MessageSubmitted{}.Kind(), func(e events.Event) bool {
-		return strings.Contains(string(e.Data), outbox.GoOn)
+		return strings.Contains(string(e.Data), outbox.BudgetPrompt)
 	})
 	p.turnEnds(t, chat)
 	n := p.counts(t, chat)

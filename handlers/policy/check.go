@@ -15,8 +15,8 @@ type check struct {
 	ask Ask
 	in  []string // folders it may run in
 
-	places []files.Place  // the files that its arguments may name
-	reads  []program.Tree // the folders that it reads with all that lies below
+	places []files.Location // the files that its arguments may name
+	reads  []program.Tree   // the folders that it reads with all that lies below
 }
 
 // cause says why the command is asked although a rule matches it; empty when it is not.

@@ -19,7 +19,7 @@ func (e *evaluation) bash() Verdict {
 	if v, done := e.forbidCommand(s); done {
 		return v
 	}
-	cause, commands := s.Cause, []bash.PlacedCommand(nil)
+	cause, commands := s.Cause, []bash.LocatedCommand(nil)
 	if cause == "" {
 		commands, cause = s.Follow(a.workspace(), a.Cwd)
 	}
@@ -84,7 +84,7 @@ func matchCommand(pattern, words []string) bool {
 }
 
 // allowing gives the rules that allow a command and the files the shell opens for it, or the cause why they do not.
-func (e *evaluation) allowing(c bash.PlacedCommand) (rules []Rule, cause string) {
+func (e *evaluation) allowing(c bash.LocatedCommand) (rules []Rule, cause string) {
 	cause = "no rule allows " + display.Quote(c.String())
 	for _, r := range e.rules {
 		if !r.allows("bash") || !matchCommand(r.words, c.Words) {
@@ -142,7 +142,7 @@ func (e *evaluation) kept(k *check) string {
 // protected returns a function that says why a rule keeps a place from being read, or, with alsoWrites, from being
 // written. It returns nil when there is no such rule. Rules that keep all files are for other tools: they would ask
 // for every command.
-func (e *evaluation) protected(alsoWrites bool) func(files.Place) (cause string) {
+func (e *evaluation) protected(alsoWrites bool) func(files.Location) (cause string) {
 	var rules []*compiledRule
 	for _, r := range e.rules {
 		keeps := r.Permission == "read" || writes(r.Permission) && alsoWrites
@@ -153,7 +153,7 @@ func (e *evaluation) protected(alsoWrites bool) func(files.Place) (cause string)
 	if len(rules) == 0 {
 		return nil
 	}
-	return func(at files.Place) string {
+	return func(at files.Location) string {
 		low := e.ask.lower(at)
 		for _, r := range rules {
 			if r.keeps(low) {
@@ -165,7 +165,7 @@ func (e *evaluation) protected(alsoWrites bool) func(files.Place) (cause string)
 }
 
 // opening gives the rules that allow the shell to open a file.
-func (e *evaluation) opening(c bash.PlacedCommand, to bash.Redirect) (rules []Rule, cause string) {
+func (e *evaluation) opening(c bash.LocatedCommand, to bash.Redirect) (rules []Rule, cause string) {
 	a := e.ask
 	if c.Moved && to.Writes {
 		return nil, "it changes the folder and then writes " + display.Quote(to.Target)

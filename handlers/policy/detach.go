@@ -7,7 +7,7 @@ import (
 
 // detaching gives the rule that allows a command, which is allowed already, to run on by itself: one that begins with
 // the word.
-func (e *evaluation) detaching(c bash.PlacedCommand) (rules []Rule, cause string) {
+func (e *evaluation) detaching(c bash.LocatedCommand) (rules []Rule, cause string) {
 	words := append([]string{bash.DetachWord}, c.Words...)
 	for _, r := range e.rules {
 		if r.allows("bash") && len(r.words) > 0 && r.words[0] == bash.DetachWord && matchWords(r.words, words) {

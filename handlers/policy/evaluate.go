@@ -228,7 +228,7 @@ func (a Ask) leaves(r *compiledRule) bool {
 	return a.Type == "external_directory" && slices.ContainsFunc(a.Patterns, func(p string) bool {
 		at, cause := a.workspace().Locate(a.Cwd, strings.TrimSuffix(p, "*"))
 		return cause == "" && (r.keeps(a.lower(at)) ||
-			r.keeps(a.lower(files.Place{Lexical: at.Lexical + "/*", Real: at.Real + "/*"})))
+			r.keeps(a.lower(files.Location{Lexical: at.Lexical + "/*", Real: at.Real + "/*"})))
 	})
 }
 

@@ -127,13 +127,13 @@ func (a Ask) reaches() string {
 	return "it reaches outside the workspace: " + strings.Join(folders, ", ")
 }
 
-// lowercasePlace is a place as a file system that ignores case sees it.
-type lowercasePlace struct {
-	files.Place
+// lowercaseLocation is a place as a file system that ignores case sees it.
+type lowercaseLocation struct {
+	files.Location
 	root string
 }
 
-func (a Ask) lower(at files.Place) lowercasePlace {
-	return lowercasePlace{files.Place{Lexical: strings.ToLower(at.Lexical), Real: strings.ToLower(at.Real)},
+func (a Ask) lower(at files.Location) lowercaseLocation {
+	return lowercaseLocation{files.Location{Lexical: strings.ToLower(at.Lexical), Real: strings.ToLower(at.Real)},
 		strings.ToLower(a.Root)}
 }

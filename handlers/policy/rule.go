@@ -171,6 +171,6 @@ func (c *compiledRule) allows(permission string) bool {
 }
 
 // keeps says whether a rule that denies or asks is about a place, by either of its names.
-func (c *compiledRule) keeps(at lowercasePlace) bool {
+func (c *compiledRule) keeps(at lowercaseLocation) bool {
 	return c.lowercase.matches(at.Real, at.root) || at.Lexical != at.Real && c.lowercase.matches(at.Lexical, at.root)
 }

@@ -65,7 +65,7 @@ func Suggest(a Ask, always []string) []Rule {
 
 // suggestPath gives the files beside one, or it alone where that is the workspace itself. It gives nothing for a name
 // with *, which a rule would take for a pattern.
-func suggestPath(a Ask, at files.Place) string {
+func suggestPath(a Ask, at files.Location) string {
 	folder := path.Dir(at.Real)
 	switch {
 	case strings.Contains(at.Real, "*"):
@@ -109,7 +109,7 @@ func suggestCommands(a Ask, always []string) (rules []Rule) {
 }
 
 // permitted says whether these rules and the default ones allow one command.
-func permitted(a Ask, c bash.PlacedCommand, rules []Rule) bool {
+func permitted(a Ask, c bash.LocatedCommand, rules []Rule) bool {
 	e := evaluation{ask: a}
 	for _, r := range slices.Concat(Defaults, rules) {
 		e.rules = append(e.rules, compile(r))

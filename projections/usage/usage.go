@@ -3,7 +3,7 @@
 // Promises: a message counts once, with its latest figures. A cost that stays the same is exact, because differences
 // are added.
 //
-// It must not know events, or what a message is beside what it spent.
+// It must not know events, or anything of a message but its figures.
 package usage
 
 import "pocketcoder/projections/store"
@@ -16,11 +16,11 @@ type Usage struct {
 	Provider     string `db:"provider" json:"provider"`
 	Model        string `db:"model" json:"model"`
 	Messages     int64  `db:"messages" json:"messages"`
-	Spent
+	Figures
 }
 
-// Spent is what messages cost, in the provider's currency, and the tokens that they took.
-type Spent struct {
+// Figures are the cost of messages, in the provider's currency, and their tokens.
+type Figures struct {
 	Cost             float64 `db:"cost" json:"cost"`
 	TokensInput      int64   `db:"tokens_input" json:"tokens_input"`
 	TokensOutput     int64   `db:"tokens_output" json:"tokens_output"`
@@ -29,12 +29,12 @@ type Spent struct {
 	TokensCacheWrite int64   `db:"tokens_cache_write" json:"tokens_cache_write"`
 }
 
-func Of(chat, provider, model string, s Spent) Usage {
+func Of(chat, provider, model string, s Figures) Usage {
 	return Usage{Record: store.Record{ID: chat + "." + provider + "." + model}, Chat: chat, Provider: provider,
-		Model: model, Messages: 1, Spent: s}
+		Model: model, Messages: 1, Figures: s}
 }
 
-// Update counts a message as it is now, and no longer as it was. The zero Usage counts nothing.
+// Update replaces the figures of one message, was, by now. A zero Usage counts nothing.
 func Update(t *store.Table[Usage], was, now Usage) {
 	if was.ID != now.ID {
 		add(t, was, was, Usage{})

@@ -87,7 +87,7 @@ type budgetStatus struct {
 }
 
 func (b *budgetCommand) list(ctx context.Context, _ []string) error {
-	all, err := client.Give[[]budgetStatus](ctx, b.System, "budget.list", struct{}{})
+	all, err := client.Call[[]budgetStatus](ctx, b.System, "budget.list", struct{}{})
 	if err != nil {
 		return err
 	}

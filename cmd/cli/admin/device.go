@@ -115,7 +115,7 @@ func activity(active bool) string {
 }
 
 func (d *deviceCommand) test(ctx context.Context, args []string) error {
-	result, err := client.Give[push.TestResult](ctx, d.System, "device.test",
+	result, err := client.Call[push.TestResult](ctx, d.System, "device.test",
 		push.TestDevice{Command: client.NewCommand(), Device: args[0]})
 	switch {
 	case err != nil:

@@ -58,7 +58,7 @@ func User(ctx context.Context, env cli.Environment, args []string) error {
 }
 
 func accounts(ctx context.Context, s *client.System) ([]account.Account, error) {
-	return client.Give[[]account.Account](ctx, s, "user.list", struct{}{})
+	return client.Call[[]account.Account](ctx, s, "user.list", struct{}{})
 }
 
 func findAccount(ctx context.Context, s *client.System, email string) (account.Account, error) {
@@ -145,7 +145,7 @@ func (u *userCommand) sessions(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	all, err := client.Give[[]account.Session](ctx, u.System, "user.sessions", account.AccountQuery{Account: a.ID})
+	all, err := client.Call[[]account.Session](ctx, u.System, "user.sessions", account.AccountQuery{Account: a.ID})
 	if err != nil {
 		return err
 	}

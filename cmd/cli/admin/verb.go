@@ -77,7 +77,7 @@ func ownedBy[T any](ctx context.Context, s *client.System,
 	if emails, err = s.Emails(ctx); err != nil {
 		return nil, nil, err
 	}
-	list, err = client.Give[[]T](ctx, s, command, struct{}{})
+	list, err = client.Call[[]T](ctx, s, command, struct{}{})
 	return list, emails, err
 }
 

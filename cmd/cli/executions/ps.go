@@ -95,7 +95,7 @@ func runWorkers(ctx context.Context, env cli.Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	workers, err := client.Give[[]wire.WorkerInfo](ctx, s, "exec.workers", struct{}{})
+	workers, err := client.Call[[]wire.WorkerInfo](ctx, s, "exec.workers", struct{}{})
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func runPolicyList(ctx context.Context, env cli.Environment, args []string) erro
 		return err
 	}
 	if *all {
-		inForce, err := client.Give[[]policy.Rule](ctx, s, "policy.rules", permission.ListRules{})
+		inForce, err := client.Call[[]policy.Rule](ctx, s, "policy.rules", permission.ListRules{})
 		if err != nil {
 			return err
 		}

@@ -181,7 +181,7 @@ func storedRules(ctx context.Context, d datadir.Dir) ([]policy.Rule, error) {
 		return nil, err
 	}
 	defer s.Close()
-	return client.Give[[]policy.Rule](ctx, s, "policy.rules", permissions.ListRules{})
+	return client.Call[[]policy.Rule](ctx, s, "policy.rules", permissions.ListRules{})
 }
 
 // policyAsk is what a person asks for as OpenCode would.

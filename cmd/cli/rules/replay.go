@@ -49,7 +49,7 @@ func runPolicyReplay(ctx context.Context, env cli.Environment, args []string) er
 		return err
 	}
 	defer s.Close()
-	run, err := client.Give[dryrun.Result](ctx, s, "policy.replay", permission.ReplayPolicy{Rule: rule, Chat: *chat})
+	run, err := client.Call[dryrun.Result](ctx, s, "policy.replay", permission.ReplayPolicy{Rule: rule, Chat: *chat})
 	if err != nil {
 		return err
 	}

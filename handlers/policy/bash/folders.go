@@ -9,8 +9,8 @@ import (
 	"pocketcoder/handlers/policy/files"
 )
 
-// PlacedCommand is a command and where it may run.
-type PlacedCommand struct {
+// LocatedCommand is a command and where it may run.
+type LocatedCommand struct {
 	Command
 	Folders []string // more than one when the folder depends on what went before
 	Moved   bool     // a cd stands before it
@@ -18,7 +18,7 @@ type PlacedCommand struct {
 
 // Follow returns the plain commands with the folders that each may run in, when bash starts in cwd. A cd moves those
 // behind it, for certain only behind &&. cause is why the folders are not known, or not all in the workspace.
-func (s Script) Follow(ws files.Workspace, cwd string) (commands []PlacedCommand, cause string) {
+func (s Script) Follow(ws files.Workspace, cwd string) (commands []LocatedCommand, cause string) {
 	switch {
 	case ws.Root == "":
 		return nil, "the workspace is not known"
@@ -27,13 +27,13 @@ func (s Script) Follow(ws files.Workspace, cwd string) (commands []PlacedCommand
 	case !files.Within(ws.Root, cwd):
 		return nil, "it would run in " + display.Quote(cwd) + ", outside the workspace"
 	}
-	start := []files.Place{{Lexical: cwd, Real: cwd}}
+	start := []files.Location{{Lexical: cwd, Real: cwd}}
 	in, ever, moved := start, start, false
 	for i, c := range s.Plain {
 		if i > 0 && c.Line != s.Plain[i-1].Line {
 			in = ever
 		}
-		commands = append(commands, PlacedCommand{Command: c, Folders: folders(in), Moved: moved})
+		commands = append(commands, LocatedCommand{Command: c, Folders: folders(in), Moved: moved})
 		if len(c.Words) == 0 || c.Words[0] != "cd" {
 			continue
 		}
@@ -56,7 +56,7 @@ func (s Script) Follow(ws files.Workspace, cwd string) (commands []PlacedCommand
 
 // enter returns the directories that a cd can lead to. For ".." bash removes the last part of the logical path. With
 // -P, or if no directory has that path, bash uses the parent of the physical directory.
-func enter(ws files.Workspace, from []files.Place, words []string) (to []files.Place, cause string) {
+func enter(ws files.Workspace, from []files.Location, words []string) (to []files.Location, cause string) {
 	physical := false
 	for len(words) > 0 && (words[0] == "-P" || words[0] == "-L") {
 		physical, words = words[0] == "-P", words[1:]
@@ -73,7 +73,7 @@ func enter(ws files.Workspace, from []files.Place, words []string) (to []files.P
 		if cause != "" {
 			return nil, cause
 		}
-		next := []files.Place{{Lexical: real.Real, Real: real.Real}}
+		next := []files.Location{{Lexical: real.Real, Real: real.Real}}
 		if !physical {
 			named, cause := ws.Locate(folder.Lexical, words[0])
 			if cause == "" {
@@ -83,7 +83,7 @@ func enter(ws files.Workspace, from []files.Place, words []string) (to []files.P
 				return nil, cause
 			}
 			if next[0] = named; named.Real != real.Real {
-				next = append(next, files.Place{Lexical: real.Real, Real: real.Real})
+				next = append(next, files.Location{Lexical: real.Real, Real: real.Real})
 			}
 		}
 		for _, at := range next {
@@ -97,16 +97,16 @@ func enter(ws files.Workspace, from []files.Place, words []string) (to []files.P
 }
 
 // union returns the places of both lists, sorted, each once.
-func union(a, b []files.Place) []files.Place {
+func union(a, b []files.Location) []files.Location {
 	all := slices.Concat(a, b)
-	slices.SortFunc(all, func(a, b files.Place) int {
+	slices.SortFunc(all, func(a, b files.Location) int {
 		return cmp.Or(strings.Compare(a.Lexical, b.Lexical), strings.Compare(a.Real, b.Real))
 	})
 	return slices.Compact(all)
 }
 
 // folders are where places really are.
-func folders(in []files.Place) (real []string) {
+func folders(in []files.Location) (real []string) {
 	for _, at := range in {
 		if !slices.Contains(real, at.Real) {
 			real = append(real, at.Real)

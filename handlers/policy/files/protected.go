@@ -127,7 +127,7 @@ func envName(name string) bool {
 func example(name string) bool { return slices.Contains(examples, path.Ext(name)) }
 
 // MayRead returns why a place is never read without a person, or an empty string when a rule may allow it.
-func (w Workspace) MayRead(at Place) string {
+func (w Workspace) MayRead(at Location) string {
 	switch {
 	case at.Lexical == "/dev/null":
 		return ""
@@ -140,7 +140,7 @@ func (w Workspace) MayRead(at Place) string {
 }
 
 // MayWrite returns why a place is never written without a person, or an empty string when a rule may allow it.
-func (w Workspace) MayWrite(at Place) string {
+func (w Workspace) MayWrite(at Location) string {
 	switch {
 	case at.Lexical == "/dev/null":
 		return ""
@@ -154,7 +154,7 @@ func (w Workspace) MayWrite(at Place) string {
 
 // either says whether a place, by one of its two names, is such or lies in one of the places. Where the workspace
 // itself lies says nothing about what is in it.
-func (w Workspace) either(at Place, places []string, such func(string) bool) bool {
+func (w Workspace) either(at Location, places []string, such func(string) bool) bool {
 	for _, p := range []string{at.Lexical, at.Real} {
 		if w.Root != "/" && Within(w.Root, p) {
 			if such != nil && such(strings.TrimPrefix(p, w.Root)) {

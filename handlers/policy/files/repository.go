@@ -85,7 +85,7 @@ func (w Workspace) Tracks(folder string, names []string) bool {
 
 // InRepository returns where a path from the top of the repository around a folder may lead: the top is the folder or
 // one above it.
-func (w Workspace) InRepository(folder, p string) (places []Place) {
+func (w Workspace) InRepository(folder, p string) (places []Location) {
 	for top := folder; ; top = path.Dir(top) {
 		if at, cause := w.Locate(top, p); cause == "" {
 			places = append(places, at)

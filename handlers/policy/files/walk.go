@@ -14,10 +14,10 @@ import (
 type Walk struct {
 	program.Tree
 	Workspace     Workspace
-	Protected     func(Place) (cause string) // why a rule protects a place; nil when no rule does
-	Most          int                        // names that it looks at before it gives up
-	SkipsIgnored  bool                       // it skips what ignore files name
-	OnlyOverrides bool                       // a name that only matches is read, also when an ignore file names it
+	Protected     func(Location) (cause string) // why a rule protects a place; nil when no rule does
+	Most          int                           // names that it looks at before it gives up
+	SkipsIgnored  bool                          // it skips what ignore files name
+	OnlyOverrides bool                          // a name that only matches is read, also when an ignore file names it
 
 	left  int
 	seen  map[string]bool
@@ -69,7 +69,7 @@ func (w *Walk) index(folder string) string {
 		if len(limits) < len(w.Folders) || len(limits) == 0 || slices.ContainsFunc(limits, func(limit string) bool {
 			return Within(limit, p)
 		}) {
-			if cause := w.file(Place{p, p}, false); cause != "" {
+			if cause := w.file(Location{p, p}, false); cause != "" {
 				return cause
 			}
 		}
@@ -146,7 +146,7 @@ func (w *Walk) ignored(folder string, entry Entry) bool {
 }
 
 func (w *Walk) entry(folder string, entry Entry) string {
-	at := Place{Lexical: path.Join(folder, entry.Name)}
+	at := Location{Lexical: path.Join(folder, entry.Name)}
 	at.Real = at.Lexical
 	switch entry.Kind {
 	case Link:
@@ -170,7 +170,7 @@ func (w *Walk) entry(folder string, entry Entry) string {
 }
 
 // file says why one file, or a folder by its name, is not read without a person.
-func (w *Walk) file(at Place, plain bool) string {
+func (w *Walk) file(at Location, plain bool) string {
 	if !w.NoContent && !plain {
 		if cause := w.Workspace.MayRead(at); cause != "" {
 			return cause

@@ -67,9 +67,9 @@ func unsentText(m *projections.ShownMessage) string {
 	return text
 }
 
-func cost(s timeline.Spent) string { return strconv.FormatFloat(s.Cost, 'f', 4, 64) }
+func cost(s timeline.Totals) string { return strconv.FormatFloat(s.Cost, 'f', 4, 64) }
 
-func tokens(s timeline.Spent) string {
+func tokens(s timeline.Totals) string {
 	return fmt.Sprintf(texts.TokensOf, rounded(s.TokensIn), rounded(s.TokensOut))
 }
 
@@ -95,7 +95,7 @@ func (t todo) mark() string {
 	return cmp.Or(map[string]string{"in_progress": "▸", "completed": "✓", "cancelled": "✗"}[t.Status], "·")
 }
 
-func todosOf(w timeline.Work) (all []todo) {
+func todosOf(w timeline.Progress) (all []todo) {
 	_ = json.Unmarshal([]byte(w.Todos), &all) // a list of another form is shown by its tool call alone
 	return all
 }

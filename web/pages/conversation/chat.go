@@ -55,8 +55,8 @@ type chatView struct {
 	entries   []timeline.Entry
 	firstNew  int           // the index of the entry before which the account has seen all; 0 for none
 	news      timeline.News // what happened since then
-	aside     timeline.Aside
-	work      timeline.Work
+	aside     timeline.Sidebar
+	work      timeline.Progress
 	models    timeline.Models
 	agents    []timeline.Agent
 	subagents []timeline.Subagent
@@ -86,7 +86,7 @@ func (c Conversation) showChat(r *http.Request, caller api.Caller) (templ.Compon
 		if v.window, v.earlier, err = timeline.Latest(r.Context(), db, v.chat.ID, before, MaxMessages); err != nil {
 			return err
 		}
-		if v.work, err = timeline.WorkOf(r.Context(), db, v.chat); err != nil {
+		if v.work, err = timeline.ReadProgress(r.Context(), db, v.chat); err != nil {
 			return err
 		}
 		v.entries, err = timeline.Entries(r.Context(), db, v.chat.ID, v.window, 0)
@@ -108,7 +108,7 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, caller api.Cal
 	if v.chat, err = c.Chat(ctx, db, caller, id); err != nil {
 		return v, err
 	}
-	if v.aside, err = timeline.AsideOf(ctx, db, v.chat); err != nil {
+	if v.aside, err = timeline.ReadSidebar(ctx, db, v.chat); err != nil {
 		return v, err
 	}
 	if v.models, err = timeline.ModelsOf(ctx, db, id); err != nil {

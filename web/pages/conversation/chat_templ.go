@@ -373,7 +373,7 @@ func chatMenu(v chatView) templ.Component {
 			templ_7745c5c3_Var14 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		c, spent, answer := v.chat, v.aside.Spent, v.aside.Answer
+		c, spent, answer := v.chat, v.aside.Totals, v.aside.Answer
 		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<details id=\"menu\" class=\"menu\"><summary aria-label=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -990,7 +990,7 @@ func foot(v chatView) templ.Component {
 }
 
 // Todos is the assistant's todo list.
-func Todos(w timeline.Work) templ.Component {
+func Todos(w timeline.Progress) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -41,7 +41,7 @@ func (c Conversation) liveChat(r *http.Request, caller api.Caller) (site.Updates
 		return nil, nil, err
 	}
 	var head site.Changed
-	var work *timeline.Work // changes with the entries
+	var work *timeline.Progress // changes with the entries
 	update := func(ctx context.Context, after uint64) ([]byte, uint64, error) {
 		v, err := c.chatSince(ctx, caller, chat, timeline.Window{From: from}, after, work)
 		if err != nil {
@@ -74,7 +74,7 @@ func appendChanged(ctx context.Context, elements []byte, entries []timeline.Entr
 // chatSince returns a chat with the entries that changed after a sequence. work is what is known about its work, nil
 // for nothing.
 func (c Conversation) chatSince(ctx context.Context, caller api.Caller, chat string, w timeline.Window, after uint64,
-	work *timeline.Work) (v chatView, err error) {
+	work *timeline.Progress) (v chatView, err error) {
 	err = c.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		if v, err = c.chatIn(ctx, db, caller, chat); err != nil {
 			return err
@@ -87,7 +87,7 @@ func (c Conversation) chatSince(ctx context.Context, caller api.Caller, chat str
 			v.work = *work
 			return nil
 		}
-		v.work, err = timeline.WorkOf(ctx, db, v.chat)
+		v.work, err = timeline.ReadProgress(ctx, db, v.chat)
 		return err
 	})
 	return v, err

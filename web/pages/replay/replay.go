@@ -56,7 +56,7 @@ type moment struct {
 	window  timeline.Window
 	earlier bool             // there are messages before the window
 	entries []timeline.Entry // all in the window, or those that changed since the moment before
-	work    timeline.Work
+	work    timeline.Progress
 }
 
 func (m moment) step() step { return m.steps[m.number-1] }
@@ -172,7 +172,7 @@ func momentOf(ctx context.Context, db dbx.Builder, chat string, before int64, sh
 	if m.entries, err = timeline.Entries(ctx, db, chat, m.window, after); err != nil {
 		return m, err
 	}
-	m.work, err = timeline.WorkOf(ctx, db, m.chat)
+	m.work, err = timeline.ReadProgress(ctx, db, m.chat)
 	return m, err
 }
 

@@ -8,9 +8,9 @@ import (
 	"pocketcoder/projections"
 )
 
-// Work is what the parts of a chat's own conversation say about its work. It takes a look at every part, so it costs
-// more than Aside.
-type Work struct {
+// Progress is the state of a chat's work, computed from the parts of its own conversation. Reading it scans every part,
+// so it is slower than ReadSidebar.
+type Progress struct {
 	Todos   string `db:"todos"`   // JSON list of the assistant's todo list, "" for none
 	Changed bool   `db:"changed"` // a turn changed files
 }
@@ -18,8 +18,8 @@ type Work struct {
 const (
 	ownAnswers = ` FROM messages a JOIN parts p ON p.message=a.id AND NOT p.removed
 		WHERE a.chat={:chat} AND a.session={:session} AND a.role='assistant' AND NOT a.removed`
-	changedFiles = ownAnswers + ` AND p.data->>'$.type'='patch'`
-	selectWork   = `SELECT EXISTS (SELECT 1` + changedFiles + `) AS changed, coalesce((SELECT p.data->'$.state.input.todos'` + ownAnswers + `
+	changedFiles   = ownAnswers + ` AND p.data->>'$.type'='patch'`
+	selectProgress = `SELECT EXISTS (SELECT 1` + changedFiles + `) AS changed, coalesce((SELECT p.data->'$.state.input.todos'` + ownAnswers + `
 		AND p.data->>'$.tool'='todowrite' AND p.data->>'$.state.status'='completed' ORDER BY a.position DESC, p.id DESC LIMIT 1), '') AS todos`
 	selectChangedTurns = projections.SelectShown + `m.chat={:chat} AND m.session={:session} AND m.role<>'assistant' AND NOT m.removed
 		AND m.ai_engine_message_id IN (SELECT a.parent_id` + changedFiles + `) ORDER BY m.position DESC LIMIT {:n}`
@@ -29,9 +29,9 @@ const (
 		ORDER BY f.value`
 )
 
-// WorkOf reads what the parts of a chat say about its work.
-func WorkOf(ctx context.Context, db dbx.Builder, c Chat) (Work, error) {
-	return first[Work](ctx, db, "work of "+c.ID, selectWork, dbx.Params{"chat": c.ID, "session": c.Session})
+// ReadProgress returns the progress of a chat.
+func ReadProgress(ctx context.Context, db dbx.Builder, c Chat) (Progress, error) {
+	return first[Progress](ctx, db, "work of "+c.ID, selectProgress, dbx.Params{"chat": c.ID, "session": c.Session})
 }
 
 // ChangedTurns returns the messages that began the last n turns of a chat that changed files, newest first.

@@ -9,11 +9,11 @@ import (
 	"pocketcoder/projections/effects"
 )
 
-// Aside is what a page shows beside the conversation of a chat.
-type Aside struct {
+// Sidebar holds what a page shows beside the conversation of a chat.
+type Sidebar struct {
 	Waiting []projections.ShownMessage // messages of a person that the assistant has not read yet, in order
-	Answer  Answer                     // the newest one
-	Spent   Spent
+	Answer  Answer                     // the newest answer
+	Totals  Totals
 	Prompt  string // OpenCode's id of the last message that can be undone, "" for none
 	Undo    Undo
 }
@@ -25,11 +25,11 @@ type Answer struct {
 	Model    string `db:"model"`
 }
 
-// Spent is what a chat and its subagents spent.
-type Spent struct {
+// Totals are the cost and the tokens of a chat and its subagents.
+type Totals struct {
 	Cost      float64 `db:"cost"`   // in the provider's currency
-	TokensIn  int64   `db:"input"`  // read from the cache or not
-	TokensOut int64   `db:"output"` // reasoning too
+	TokensIn  int64   `db:"input"`  // including the cache
+	TokensOut int64   `db:"output"` // including reasoning
 }
 
 // Undo is the revert that was requested after the chat's last message.
@@ -47,7 +47,7 @@ const (
 		ORDER BY m.position`
 	selectAnswer = `SELECT agent, provider, model FROM messages
 		WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed ORDER BY position DESC LIMIT 1`
-	selectSpent = `SELECT coalesce(sum(cost), 0.0) AS cost, coalesce(sum(tokens_input+tokens_cache_read+tokens_cache_write), 0) AS input,
+	selectTotals = `SELECT coalesce(sum(cost), 0.0) AS cost, coalesce(sum(tokens_input+tokens_cache_read+tokens_cache_write), 0) AS input,
 		coalesce(sum(tokens_output+tokens_reasoning), 0) AS output FROM usage WHERE chat={:chat} AND NOT removed`
 	selectUndo = `SELECT message, state, reason FROM effects WHERE chat={:chat} AND kind='revert' AND NOT removed AND position>(
 			SELECT coalesce(max(position), 0) FROM messages WHERE chat={:chat} AND role='user' AND NOT removed AND session IN ('', {:session}))
@@ -58,8 +58,8 @@ const (
 		ORDER BY position DESC LIMIT 1`
 )
 
-// AsideOf reads what a page shows beside the conversation of a chat.
-func AsideOf(ctx context.Context, db dbx.Builder, c Chat) (a Aside, err error) {
+// ReadSidebar returns the sidebar of a chat.
+func ReadSidebar(ctx context.Context, db dbx.Builder, c Chat) (a Sidebar, err error) {
 	params := dbx.Params{"chat": c.ID, "session": c.Session}
 	if err := list(ctx, db, &a.Waiting, "waiting messages of "+c.ID, selectWaiting, params); err != nil {
 		return a, err
@@ -67,7 +67,7 @@ func AsideOf(ctx context.Context, db dbx.Builder, c Chat) (a Aside, err error) {
 	if a.Answer, err = first[Answer](ctx, db, "newest answer of "+c.ID, selectAnswer, params); err != nil {
 		return a, err
 	}
-	if a.Spent, err = first[Spent](ctx, db, "usage of "+c.ID, selectSpent, dbx.Params{"chat": c.ID}); err != nil {
+	if a.Totals, err = first[Totals](ctx, db, "usage of "+c.ID, selectTotals, dbx.Params{"chat": c.ID}); err != nil {
 		return a, err
 	}
 	if a.Undo, err = first[Undo](ctx, db, "revert of "+c.ID, selectUndo, params); err != nil {
@@ -82,7 +82,7 @@ func AsideOf(ctx context.Context, db dbx.Builder, c Chat) (a Aside, err error) {
 }
 
 // Undone returns OpenCode's id of the first message that is undone, "" if nothing is.
-func (a Aside) Undone() string {
+func (a Sidebar) Undone() string {
 	if a.Undo.State == effects.Failed {
 		return ""
 	}

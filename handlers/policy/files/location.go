@@ -50,8 +50,8 @@ type Entry struct {
 	Shows  []string // of an ignore file: the hidden names that it makes ripgrep read; see program.ShownNames
 }
 
-// Place is where a path leads.
-type Place struct {
+// Location is where a path leads.
+type Location struct {
 	Lexical string // clean, symlinks as they are
 	Real    string // symlinks resolved
 }
@@ -61,7 +61,7 @@ const maxPath = 4 << 10
 
 // Locate returns where a path leads from a folder. cause is why that is not known. A .. goes up from where the symlink
 // before it leads, as the kernel does.
-func (w Workspace) Locate(cwd, p string) (at Place, cause string) {
+func (w Workspace) Locate(cwd, p string) (at Location, cause string) {
 	switch {
 	case p == "":
 		return at, "the path is empty"
