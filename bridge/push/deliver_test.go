@@ -245,8 +245,8 @@ func TestSomebodyIsToldSomething(t *testing.T) {
 	ann := s.user("ann", account.User)
 	s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 	chat := s.chat(ann, "chat")
-	check(t, s.SendNotice(t.Context(), ann, events.Notice{Type: "task_complete", Title: "Done {{.x}}", Message: "All\x00 of it",
-		Chat: chat}))
+	check(t, s.SendNotice(t.Context(), ann, events.Notice{Type: "task_complete", Title: "Done {{.x}}",
+		Message: "All\x00 of it", Chat: chat}))
 	got := s.awaitRequest(r, 0)
 	b := read(t, got.body)
 	is.Equal([]string{b.Type, b.Title, b.Message, b.Chat}, []string{"task_complete", "Done {{.x}}", "All␀ of it", chat})

@@ -13,14 +13,14 @@ import (
 
 // describeRequest writes the title and the text of a permission request: what an approval would allow, where, and why a
 // person is asked. n.Whole reports whether a phone shows all that an approval would allow.
-func (p *Push) describeRequest(n *events.Notice, permission projections.Permission, chat, why string) {
-	about := describe(permission.Ask(), permission.Message)
+func (p *Push) describeRequest(n *events.Notice, request projections.Permission, chat, why string) {
+	about := describe(request.Ask(), request.Message)
 	n.Type = typePermission
 	n.Title, _ = p.shown(about.title, maxTitle)
 	n.Message, n.Whole = p.shownLines(about.text, maxShown)
-	n.Whole = n.Whole && !about.partial && !permission.Ask().Redacted()
-	if permission.Permission == "bash" && permission.Source != projections.SourceAPI { // where it runs is part of what is allowed
-		where, whole := p.shown(permission.Cwd, maxLine)
+	n.Whole = n.Whole && !about.partial && !request.Ask().Redacted()
+	if request.Permission == "bash" && request.Source != projections.SourceAPI { // an approval covers the folder too
+		where, whole := p.shown(request.Cwd, maxLine)
 		n.Whole = n.Whole && whole && where != ""
 		n.Message += "\nin " + cmp.Or(where, "an unknown folder")
 	}
@@ -33,7 +33,8 @@ func (p *Push) describeRequest(n *events.Notice, permission projections.Permissi
 	}
 }
 
-// description is what a permission request asks for. The text is all that an approval would allow, unless it is partial.
+// description is what a permission request asks for. The text is all that an approval would allow, unless it is
+// partial.
 type description struct {
 	title, text string
 	partial     bool
@@ -49,8 +50,8 @@ func describe(permission events.PermissionAsk, message string) description {
 	case about.Command != "":
 		return description{title: "Run " + oneLine(about.Command), text: about.Command}
 	case len(patch) > 1:
-		return description{fmt.Sprintf("Apply a patch to %d files", len(patch)), strings.Join(patch, "\n") + "\n" + about.Diff,
-			true}
+		return description{fmt.Sprintf("Apply a patch to %d files", len(patch)),
+			strings.Join(patch, "\n") + "\n" + about.Diff, true}
 	case len(patch) == 1 && !strings.HasPrefix(patch[0], "Change "):
 		return description{patch[0], patch[0] + "\n" + about.Diff, true}
 	case about.Diff != "":

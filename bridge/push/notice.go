@@ -100,8 +100,8 @@ func (p *Push) titleOf(chat, what string) string {
 	return chat + ": " + what
 }
 
-// notifyEnded tells the people of a chat that the turn of its own session is over, if it is: a subagent's does not count,
-// nor does one that a person stopped.
+// notifyEnded tells the people of a chat that the turn of its own session is over, if it is: a subagent's does not
+// count, nor does one that a person stopped.
 func (p *Push) notifyEnded(ctx context.Context, e events.Event) error {
 	if time.Since(e.Time) > maxTurnAge {
 		return nil
@@ -153,7 +153,8 @@ func errorText(payload store.JSON) string {
 	return cmp.Or(v.Data.Message, v.Message, v.Name)
 }
 
-// notifyServer tells administrators of a tool server that waits to be let in, and takes that back when it does not any more.
+// notifyServer tells administrators of a tool server that waits to be let in, and takes that back when it does not any
+// more.
 func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
 	var now struct{ Name, Status, Reason, Image string }
 	since := uint64(0) // when it began to wait

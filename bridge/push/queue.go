@@ -158,7 +158,8 @@ func (p *Push) attempt(ctx context.Context, j job) (service.Device, error) {
 // shutdownGrace is how long a shutdown waits for the answer to what was sent: without it, it would be sent again.
 const shutdownGrace = 2 * time.Second
 
-// sendWithdrawal withdraws what a device was told. That it cannot be withdrawn is no harm: its buttons do nothing any more.
+// sendWithdrawal withdraws what a device was told. That it cannot be withdrawn is no harm: its buttons do nothing any
+// more.
 func (p *Push) sendWithdrawal(ctx context.Context, j job) {
 	states, err := p.notifications.of(ctx, p.Log, j.about)
 	if err != nil || states[j.target] != sent {

@@ -12,8 +12,8 @@ import (
 	"pocketcoder/handlers"
 )
 
-// SendNotice sends a notice of somebody's own making to an account's devices, unless the account has turned its type off or
-// looks at its chat just now. It returns once that is noted; the devices are told later.
+// SendNotice sends a notice of somebody's own making to an account's devices, unless the account has turned its type
+// off or looks at its chat just now. It returns once that is noted; the devices are told later.
 func (p *Push) SendNotice(ctx context.Context, user string, n events.Notice) error {
 	n.Title, _ = p.shown(n.Title, maxTitle)
 	n.Message, _ = p.shownLines(n.Message, maxShown)

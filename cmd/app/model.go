@@ -35,8 +35,8 @@ func openProvider(ctx context.Context, getenv func(string) string,
 }
 
 func openDemo() (p provider.Provider, isDemo bool, closeModel func(), err error) {
-	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{outbox.ContinuePrompt, outbox.StalePrompt, outbox.AnswersPrompt,
-		outbox.BudgetPrompt}, Provider: providerHelp})
+	resume := []string{outbox.ContinuePrompt, outbox.StalePrompt, outbox.AnswersPrompt, outbox.BudgetPrompt}
+	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: resume, Provider: providerHelp})
 	if err != nil {
 		return p, false, nil, err
 	}

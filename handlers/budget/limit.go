@@ -40,7 +40,8 @@ func (l limit) more() float64 {
 	return l.base * max(1, math.Floor((l.spent-l.amount)/l.base)+1)
 }
 
-// SpendingFunc returns the cost and tokens of assistant messages. An empty argument selects all chats, accounts or days.
+// SpendingFunc returns the cost and tokens of assistant messages. An empty argument selects all chats, accounts or
+// days.
 type SpendingFunc func(ctx context.Context, chat, user, day string) (cost, tokens float64, err error)
 
 // dayOf returns the day of a time for budgets, in UTC.

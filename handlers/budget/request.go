@@ -97,7 +97,8 @@ func (h *Budgets) withRequests(ctx context.Context, fn func(*budgetRequests) err
 
 // addApproved adds the approved amounts to a limit. It returns the last request for more of this limit, nil if there is
 // none.
-func (h *Budgets) addApproved(ctx context.Context, l *limit, requests *budgetRequests) (last *budgetRequest, err error) {
+func (h *Budgets) addApproved(ctx context.Context, l *limit,
+	requests *budgetRequests) (last *budgetRequest, err error) {
 	for _, a := range requests.byKey[l.key()] {
 		if err := h.loadOutcome(ctx, a); err != nil {
 			return nil, err

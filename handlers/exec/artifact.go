@@ -140,8 +140,8 @@ func (x *Executions) askWorkers(ctx context.Context, r wire.Request, stdout io.W
 	return err
 }
 
-// storeFile stores the content of a file, nil when it is not what it was any more, is gone, or holds a secret: a stored one
-// would stay for ever, and with the secret taken out it would not be the file.
+// storeFile stores the content of a file, nil when it is not what it was any more, is gone, or holds a secret: a stored
+// one would stay for ever, and with the secret taken out it would not be the file.
 func (x *Executions) storeFile(ctx context.Context, c wire.Change) (*events.Blob, error) {
 	content := &limitedBuffer{limit: int(c.Size)}
 	if err := x.askWorkers(ctx, wire.Request{Op: wire.Read, Path: c.Path}, content); err != nil {

@@ -62,9 +62,9 @@ type shellOutput struct {
 
 func (l *shellOutput) leave() { l.leaveOnce.Do(func() { close(l.left) }) }
 
-// writerTo passes on to w what is written while somebody listens. A write that w does not take is waited for until then:
-// who does not read holds up neither the command nor the leaving. w must give up when the request it belongs to is
-// over.
+// writerTo passes on to w what is written while somebody listens. A write that w does not take is waited for until
+// then: who does not read holds up neither the command nor the leaving. w must give up when the request it belongs to
+// is over.
 func (l *shellOutput) writerTo(w io.Writer) io.Writer {
 	return writer(func(p []byte) (int, error) {
 		select {

@@ -105,8 +105,8 @@ func (x *Executions) announce(u *run) {
 	}
 }
 
-// runRecorded has a command run that was recorded as requested, and records what comes of it. It ends with ctx, or when it
-// is ended.
+// runRecorded has a command run that was recorded as requested, and records what comes of it. It ends with ctx, or when
+// it is ended.
 func (x *Executions) runRecorded(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
 	ctx, u.end = context.WithCancel(ctx)
 	defer u.end()

@@ -81,8 +81,8 @@ func (x *Execution) refuse(ctx context.Context, host string, port uint16, c conn
 // eventOf returns the event of a decision. isNew reports whether the event is to be appended: once for each allowed
 // and once for each refused address. After 2*maxHosts events, only allowed addresses are recorded.
 func (x *Execution) eventOf(host string, port uint16, c connectDecision) (d events.ExecConnected, isNew bool) {
-	d = events.ExecConnected{Exec: x.requested.Exec, Host: host, Port: int(port), Allowed: c.allowed, Permission: c.permission,
-		Reason: c.reason}
+	d = events.ExecConnected{Exec: x.requested.Exec, Host: host, Port: int(port), Allowed: c.allowed,
+		Permission: c.permission, Reason: c.reason}
 	key := recordedConnection{policy.Address{Host: host, Port: port}.String(), c.allowed}
 	return d, !x.recorded[key] && (c.allowed || len(x.recorded) < 2*maxHosts)
 }
@@ -204,7 +204,7 @@ type networkMetadata struct {
 }
 
 func (x *Execution) request(permissionID string, at policy.Address) events.PermissionRequested {
-	metadata, _ := json.Marshal(networkMetadata{x.requested.Exec, at.Host, at.Port, x.requested.Command}) // texts and a number
+	metadata, _ := json.Marshal(networkMetadata{x.requested.Exec, at.Host, at.Port, x.requested.Command})
 	return events.PermissionRequested{
 		Permission: permissionID, Type: permission.TypeNetwork, Patterns: []string{at.String()}, Metadata: metadata,
 		Message: "May this reach " + at.String() + "? " + cmp.Or(strings.Join(strings.Fields(x.requested.Command), " "), "A person's shell"),

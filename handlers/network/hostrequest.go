@@ -63,7 +63,8 @@ func (x *Execution) applies(s *permission.State, r permission.Request, waited bo
 	case d == nil || !strings.HasPrefix(outcome.By, events.UserActor("")):
 		return false // it expired, or a rule decided it, which decideByRule evaluates again
 	case d.Decision == events.Authorized:
-		return (waited || !r.Connected) && s.WhyInvalid(outcome, now) == "" && !s.AbortedAfter(x.requested.Session, outcome.Seq)
+		return (waited || !r.Connected) && s.WhyInvalid(outcome, now) == "" &&
+			!s.AbortedAfter(x.requested.Session, outcome.Seq)
 	}
 	return waited
 }

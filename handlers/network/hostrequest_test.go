@@ -179,8 +179,8 @@ func TestARuleThatComesWhileAConnectionWaitsDecidesIt(t *testing.T) {
 	waiting := o.connect(x, "example.com:443")
 	request := o.hostRequest(1)
 	rules, _, err := o.Gate.AllowAlways(t.Context(),
-		permission.AllowAlways{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1", Permission: request.Permission,
-			Scope: permission.ScopeAgent})
+		permission.AllowAlways{Command: handlers.Command{Actor: handlerstest.Alice}, Chat: "c1",
+			Permission: request.Permission, Scope: permission.ScopeAgent})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // no agent of that name is stored
 	is.Equal(len(rules), 0)
 	_, _, err = o.Gate.AllowAlways(t.Context(), permission.AllowAlways{

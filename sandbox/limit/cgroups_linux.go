@@ -141,9 +141,9 @@ func enableControllers(dir string) error {
 	return writeGroup(dir, "cgroup.subtree_control", "+"+strings.Join(controllers, " +"))
 }
 
-// prepareControllers makes memory and pids available to the commands' cgroups. A cgroup that gives its controllers on may
-// hold no processes itself, so those in it move into one beside: only our own, or those of a service that systemd has
-// handed the cgroup to.
+// prepareControllers makes memory and pids available to the commands' cgroups. A cgroup that gives its controllers on
+// may hold no processes itself, so those in it move into one beside: only our own, or those of a service that systemd
+// has handed the cgroup to.
 func prepareControllers(own string) error {
 	if err := listsControllers(own, "cgroup.controllers"); err != nil {
 		return err

@@ -84,7 +84,8 @@ func (s *Sampler) Sample(pids []int, l Limits, dead func(pid int)) Usage {
 	return u
 }
 
-// proportionalMemory is what processes keep in memory, of which they share some. The kernel walks through all of it to tell.
+// proportionalMemory is what processes keep in memory, of which they share some. The kernel walks through all of it to
+// tell.
 func proportionalMemory(pids []int) (sum Size) {
 	for _, pid := range pids {
 		share := proc.ReadLines(pid, "smaps_rollup")

@@ -20,7 +20,8 @@ func (c *call) receive(m *nats.Msg) {
 	}
 	done, started := c.done, c.started
 	isCurrent := m.Header.Get(askHeader) == c.attempt
-	isGranted := c.granted != "" && (offer == c.granted || kind == frameStdout || kind == frameStderr || kind == frameCredit)
+	isGranted := c.granted != "" &&
+		(offer == c.granted || kind == frameStdout || kind == frameStderr || kind == frameCredit)
 	if isGranted {
 		c.received, c.missing = true, 0
 	}
@@ -89,8 +90,8 @@ func (c *call) handleAnswer(kind, offer string, body []byte) {
 	}
 }
 
-// handleOffer grants the first offer. To every later word of somebody who wants to run the command it says again whose it
-// is: he drops out, or, if it is he, has not heard it.
+// handleOffer grants the first offer. To every later word of somebody who wants to run the command it says again whose
+// it is: he drops out, or, if it is he, has not heard it.
 func (c *call) handleOffer(kind, offer string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,8 +109,8 @@ func (c *call) handleOffer(kind, offer string) {
 	}
 }
 
-// handleDeclined keeps why somebody does not run the command. Others may; but they need not be waited for as long as a word
-// of anybody.
+// handleDeclined keeps why somebody does not run the command. Others may; but they need not be waited for as long as a
+// word of anybody.
 func (c *call) handleDeclined(why []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +165,8 @@ func (c *call) handleStart(body []byte) {
 	}
 }
 
-// handleOutput hands a chunk to its writer and gives the server credit for it. After a writer failed, output is only counted.
+// handleOutput hands a chunk to its writer and gives the server credit for it. After a writer failed, output is only
+// counted.
 func (c *call) handleOutput(to *output, chunk []byte) {
 	if len(chunk) == 0 || len(chunk) > ChunkSize {
 		c.abandonInvalid(fmt.Sprintf("chunk of %d bytes", len(chunk)))

@@ -252,8 +252,8 @@ func (in *Ingest) bindSession(ctx context.Context, info client.Session) (tracked
 	return s, nil
 }
 
-// hasSession says whether a chat has a session that OpenCode still holds. A session that names such a chat was forked in
-// OpenCode itself, which copies the metadata: it is no session of the chat's.
+// hasSession says whether a chat has a session that OpenCode still holds. A session that names such a chat was forked
+// in OpenCode itself, which copies the metadata: it is no session of the chat's.
 func (in *Ingest) hasSession(ctx context.Context, chat string) (bool, error) {
 	for _, session := range in.tracker.roots(chat) {
 		_, err := in.Current().Session(ctx, session)

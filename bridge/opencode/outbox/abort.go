@@ -46,8 +46,8 @@ func (o *Outbox) stop(ctx context.Context, session string) error {
 	return o.dropRequests(ctx, session)
 }
 
-// dropRequests ends the requests of an aborted turn. OpenCode keeps listing them as pending, so it gets a rejection too.
-// If that fails the abort is not repeated, because it could end the next turn.
+// dropRequests ends the requests of an aborted turn. OpenCode keeps listing them as pending, so it gets a rejection
+// too. If that fails the abort is not repeated, because it could end the next turn.
 func (o *Outbox) dropRequests(ctx context.Context, session string) error {
 	const reason = "the turn was aborted"
 	requests, err := pending.Requests(ctx, o.Model)

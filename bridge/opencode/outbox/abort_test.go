@@ -20,8 +20,8 @@ func (s *system) abortTurn(chatID, session string) {
 	s.Must(err)
 }
 
-// startFamily is a session with a subagent's below it and one below that, and a session of another chat; each has an ask and
-// a question.
+// startFamily is a session with a subagent's below it and one below that, and a session of another chat; each has an
+// ask and a question.
 func (s *system) startFamily() {
 	s.Asking("ses_1", "per_1")
 	s.Session("ses_2", "ses_1")

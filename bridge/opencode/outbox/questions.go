@@ -39,7 +39,8 @@ func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
 	obsolete, err := pending.ObsoleteQuestions(ctx, s.Model)
 	for _, d := range obsolete {
 		key := fmt.Sprintf("give up/%s/%t", d.EngineQuestion, d.Interrupted)
-		open = append(open, s.questionEffects(key, d.Question, func(ctx context.Context) error { return s.dropObsolete(ctx, d) })...)
+		drop := func(ctx context.Context) error { return s.dropObsolete(ctx, d) }
+		open = append(open, s.questionEffects(key, d.Question, drop)...)
 	}
 	return open, err
 }
@@ -52,8 +53,8 @@ func (s *schedule) questionEffects(key string, q pending.Question, try func(cont
 	return []effect{{key: key, kind: replyKind, chat: q.Chat, seq: q.Position, pause: s.Pause, try: try}}
 }
 
-// sendAnswers sends OpenCode the answers to the questions of one tool call, or their rejection. The answers to questions
-// that OpenCode forgot go into a prompt. Each try reads the answers again.
+// sendAnswers sends OpenCode the answers to the questions of one tool call, or their rejection. The answers to
+// questions that OpenCode forgot go into a prompt. Each try reads the answers again.
 func (o *Outbox) sendAnswers(ctx context.Context, question string) error {
 	group, err := pending.QuestionsOf(ctx, o.Model, question)
 	if err != nil || len(group) == 0 {
@@ -115,8 +116,8 @@ func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, a
 	return err
 }
 
-// dropObsolete says of a question that it needs no answer any more. One that OpenCode neither waits for nor has forgotten
-// has an end that we shall hear of.
+// dropObsolete says of a question that it needs no answer any more. One that OpenCode neither waits for nor has
+// forgotten has an end that we shall hear of.
 func (o *Outbox) dropObsolete(ctx context.Context, d pending.ObsoleteQuestion) error {
 	if !d.Interrupted {
 		held, err := o.Current().QuestionRequests(ctx, d.Directory)

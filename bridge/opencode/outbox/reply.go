@@ -17,8 +17,8 @@ import (
 // ContinuePrompt is the prompt that resumes a turn which was lost with requests pending, once one of them was approved.
 const ContinuePrompt = "The tool calls of your last answer were interrupted before they could run. They have been approved now: make the same calls again, exactly as they were, and go on."
 
-// StalePrompt begins the prompt that resumes such a turn when a file of the request has changed since. A sentence about the
-// file follows.
+// StalePrompt begins the prompt that resumes such a turn when a file of the request has changed since. A sentence about
+// the file follows.
 const StalePrompt = "Your last tool call was interrupted before it could run, and it will not run as it was: "
 
 // decisions lists what was decided about requests and OpenCode has not confirmed. OpenCode is never told "always":
@@ -93,8 +93,8 @@ func (o *Outbox) sendDecision(ctx context.Context, p pending.Request) error {
 	return err
 }
 
-// expireInvalid expires a request whose approval is no longer valid. It rejects the request in OpenCode first, which still
-// waits.
+// expireInvalid expires a request whose approval is no longer valid. It rejects the request in OpenCode first, which
+// still waits.
 func (o *Outbox) expireInvalid(ctx context.Context, p pending.Request, interrupted bool, why string) error {
 	if !interrupted {
 		if err := o.Current().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil &&

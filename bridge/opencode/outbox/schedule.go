@@ -95,7 +95,8 @@ type attemptState struct {
 	woken          uint64    // the value of Model.Woken before the check
 }
 
-// checkValidity is how long a check that found no budget in the way stays valid, even if the read model has changed since.
+// checkValidity is how long a check that found no budget in the way stays valid, even if the read model has changed
+// since.
 const checkValidity = time.Second
 
 // start starts the tries of the effects that are due. Those of one chat run one after the other.
