@@ -104,6 +104,7 @@ var mayImport = map[string]string{
 	"bridge/opencode/recording":    "",
 	"bridge/opencode/shells":       "bridge/opencode/shellsocket sandbox/wire",
 	"bridge/opencode/shellsocket":  "",
+	"bridge/mcp":                   "events handlers handlers/account handlers/record",
 	"bridge/egress":                "handlers handlers/network handlers/policy",
 	"bridge/push":                  "bridge/egress bridge/push/service events events/log events/opencode events/secret handlers handlers/account handlers/permission handlers/permission/workspace handlers/policy/display handlers/record projections projections/questions projections/store projections/turns projections/turnstate",
 	"bridge/push/service":          "atomicfile bridge/egress events",
@@ -144,7 +145,7 @@ var mayImport = map[string]string{
 	"ops/bench":             "",
 	"ops/natsconf":          "atomicfile events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": "bridge/egress bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/quorum events/log/tail events/offload events/secret handlers projections/store " +
+	"cmd/app": "bridge/egress bridge/mcp bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/quorum events/log/tail events/offload events/secret handlers projections/store " +
 		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/explanation handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/executions projections/queries projections/toolcalls sandbox/isolation web web/api web/metrics web/ports web/records",
 	"cmd/app/lease":         "",
 	"cmd/app/logdisk":       "cmd/datadir events/log ops/natsconf",

@@ -57,6 +57,12 @@ type Server struct {
 	Logger  *slog.Logger
 	Roots   *x509.CertPool // certificates trusted for requests with a key of a provider; nil for the system's
 
+	// Own answers OpenCode's requests to OwnHost, which lead nowhere else. It checks their secret; nil when there is none.
+	Own http.Handler
+	// Direct says that Own answers requests without credentials of the proxy too: at isolation level none OpenCode uses no
+	// proxy.
+	Direct bool
+
 	resolver *net.Resolver     // nil is the system's
 	instead  map[string]string // where connections to an address go, past all checks: none but in tests
 	patience time.Duration     // 0 is decisionTime
@@ -106,12 +112,26 @@ type client interface {
 	RecordBlocked(ctx context.Context, at policy.Address, why error) error
 }
 
+// OwnHost is the name under which OpenCode reaches Own through the proxy. No name server knows it.
+const OwnHost = "pocketcoder.internal"
+
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
-	if x, ok := s.client(r); ok {
+	x, ok := s.client(r)
+	switch {
+	case ok:
 		s.serve(w, r, x)
-	} else {
+	case s.Direct && s.Own != nil && r.Method != http.MethodConnect && r.URL.Host == "":
+		s.serveOwn(w, r)
+	default:
 		challenge(w, r)
 	}
+}
+
+// serveOwn answers a request to ourselves. The connection ends with the answer, because an idle one would end after a
+// few seconds, perhaps just when the client uses it again.
+func (s *Server) serveOwn(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "close")
+	s.Own.ServeHTTP(w, r)
 }
 
 func challenge(w http.ResponseWriter, r *http.Request) {
@@ -132,6 +152,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x client) {
 		return
 	}
 	defer end()
+	if s.Own != nil && x == client(s.Engine) && r.Method != http.MethodConnect && r.URL.Host == OwnHost {
+		s.serveOwn(w, r.WithContext(ctx))
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	r = r.WithContext(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/egress"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/network"
@@ -146,4 +147,32 @@ func TestTheProxyPutsTheKeysOfProvidersIn(t *testing.T) {
 	is.NoErr(err)
 	answer.Body.Close()
 	is.Equal(answer.StatusCode, 400) // plain text, to a port with TLS
+}
+
+// TestOnlyOpenCodeReachesOurOwnServer asks for it as OpenCode, as a command, and without the proxy.
+func TestOnlyOpenCodeReachesOurOwnServer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t, permission.NetworkOpen)
+	w.Own = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ours at ", r.URL.Path) })
+	engine, command := w.engine(), client(w.begin("exec1"))
+	own := "http://" + egress.OwnHost + "/mcp"
+	status, body, err := fetch(t, engine, own)
+	is.NoErr(err)
+	is.Equal([]any{status, body}, []any{200, "ours at /mcp"})
+	for name, get := range map[string]func() (int, string, error){
+		"a command":            func() (int, string, error) { return fetch(t, command, own) },
+		"without the proxy":    func() (int, string, error) { return fetch(t, http.DefaultClient, "http://"+w.address+"/mcp") },
+		"OpenCode, other port": func() (int, string, error) { return fetch(t, engine, "http://"+egress.OwnHost+":81/mcp") },
+	} {
+		status, body, err := get()
+		is.NoErr(err)
+		if status == 200 || strings.Contains(body, "ours") {
+			t.Errorf("%s: got %d %s", name, status, body)
+		}
+	}
+	w.Direct = true
+	status, body, err = fetch(t, http.DefaultClient, "http://"+w.address+"/mcp")
+	is.NoErr(err)
+	is.Equal([]any{status, body}, []any{200, "ours at /mcp"})
 }

@@ -121,7 +121,7 @@ func (s *Supervisor) plugin() (string, error) {
 		return "", err
 	}
 	hidden, err := json.Marshal(slices.Concat([]string{"OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT",
-		"OPENCODE_AUTH_CONTENT"}, proxyVariables,
+		"OPENCODE_AUTH_CONTENT", callerKey}, proxyVariables,
 		slices.Sorted(maps.Keys(s.Provider.Keys))))
 	if err != nil {
 		return "", err
@@ -138,8 +138,9 @@ func (s *Supervisor) plugin() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\nconst readOnly = %s\nconst followsLinks = %t\nconst maxInstructions = %d\nconst placeholder = %q\n\n%s",
-		file, agent, hidden, names, s.followsLinks(), maxInstructions, provider.PlaceholderPrefix, pluginSource), nil
+	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\nconst readOnly = %s\nconst followsLinks = %t\nconst maxInstructions = %d\nconst placeholder = %q\nconst ownServer = %q\n\n%s",
+		file, agent, hidden, names, s.followsLinks(), maxInstructions, provider.PlaceholderPrefix, s.own.URL,
+		pluginSource), nil
 }
 
 // asks is the permission configuration: every tool call asks, we are the one authority.
@@ -198,6 +199,28 @@ func (s *Supervisor) publicProvider() provider.Provider {
 	return public
 }
 
+// MCPServer is an MCP server of OpenCode's configuration. Its tools are those of PocketCoder: plugin.js signs who calls
+// them.
+type MCPServer struct {
+	URL    string
+	Header string // the value of Authorization
+	Key    string // signs callers
+}
+
+const (
+	mcpName   = "pocketcoder"                // its tools are pocketcoder_NAME
+	callerKey = "POCKETCODER_MCP_CALLER_KEY" // variable of OpenCode's environment with the key of MCPServer
+)
+
+// configuration is the server in OpenCode's configuration.
+func (m MCPServer) configuration() map[string]any {
+	if m.URL == "" {
+		return map[string]any{}
+	}
+	return map[string]any{mcpName: map[string]any{"type": "remote", "url": m.URL, "enabled": true, "oauth": false,
+		"headers": map[string]string{"Authorization": m.Header}}}
+}
+
 // config is OpenCode's whole configuration. Formatters and language servers are programs of the workspace that OpenCode
 // would run outside the sandbox.
 func (s *Supervisor) config() (string, error) {
@@ -220,7 +243,7 @@ func (s *Supervisor) config() (string, error) {
 	}
 	maps.Copy(config, map[string]any{
 		"shell": s.shell(), "permission": asks, "autoupdate": false, "share": "disabled", "formatter": false, "lsp": false,
-		"instructions": instructions,
+		"instructions": instructions, "mcp": s.own.configuration(),
 	})
 	b, err := json.Marshal(config)
 	return string(b), err
@@ -268,6 +291,9 @@ func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, err
 
 		"OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",            // in .agents and .claude of the workspace
 		"BUN_INSPECT_PRELOAD":              s.pluginFile(), // read by Bun, which OpenCode is built with
+	}
+	if s.own.Key != "" {
+		env[callerKey] = s.own.Key
 	}
 	maps.Copy(env, s.gitEnvironment())
 	for _, name := range passedOn {

@@ -117,7 +117,7 @@ func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
 	is.True(errors.Is(err, fs.ErrNotExist))
 	plugin := expect.ReadFile(t, s.pluginFile())
 	expect.Contains(t, plugin, `const agent = {"POCKETCODER_SOCKET":"unix:/\"quoted\""}`)
-	expect.Contains(t, plugin, `const hidden = ["OPENCODE_SERVER_PASSWORD","OPENCODE_CONFIG_CONTENT","OPENCODE_AUTH_CONTENT","HTTP_PROXY","HTTPS_PROXY","http_proxy","https_proxy","XAI_API_KEY"]`)
+	expect.Contains(t, plugin, `const hidden = ["OPENCODE_SERVER_PASSWORD","OPENCODE_CONFIG_CONTENT","OPENCODE_AUTH_CONTENT","POCKETCODER_MCP_CALLER_KEY","HTTP_PROXY","HTTPS_PROXY","http_proxy","https_proxy","XAI_API_KEY"]`)
 	expect.Lacks(t, plugin, `"xai"`)
 }
 
@@ -179,6 +179,7 @@ func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 		"everything allowed":  {strings.Replace(good, `{"*":"ask"}`, `{"*":"allow"}`, 1), `[]`, "permissions map[*:allow]", ""},
 		"one tool allowed":    {strings.Replace(good, `"ask"}`, `"ask","bash":"allow"}`, 1), `[]`, "permissions map[*:ask bash:allow]", ""},
 		"another plugin":      {strings.Replace(good, `[`, `["file:///workspace/evil.js",`, 1), `[]`, "plugins [file:///workspace/evil.js", ""},
+		"another MCP server":  {strings.Replace(good, `{`, `{"mcp":{"pocketcoder":{"url":"http://evil.example"}},`, 1), `[]`, `MCP server pocketcoder at "http://evil.example"`, ""},
 		"without our plugin":  {strings.Replace(good, plugin, "", 1), `[]`, "plugins []", ""},
 		"an agent may":        {good, `[{"name":"evil","permission":[` + asking + `,{"permission":"bash","pattern":"*","action":"allow"}]}]`, `agent "evil" may use "bash"`, ""},
 		"an agent never asks": {good, `[{"name":"evil","permission":[{"permission":"bash","pattern":"*","action":"ask"}]}]`, `agent "evil" may use "*"`, ""},

@@ -1,4 +1,5 @@
 import { Database } from "bun:sqlite"
+import { createHmac, randomBytes } from "node:crypto"
 import { lstatSync, readFileSync, readlinkSync, statSync } from "node:fs"
 import http from "node:http"
 import { dirname, join, resolve } from "node:path"
@@ -29,10 +30,35 @@ globalThis.eval = () => {
 const direct = globalThis.fetch
 const hasPlaceholder = (headers) => [...headers.values()].some((value) => value.includes(placeholder))
 
+// The tools of PocketCoder's own MCP server learn which call of which session calls them. The model cannot choose it, because the
+// argument caller is set before each call. It is short, because the model sees it in its history. The request to the server has the
+// signed caller in its place. OpenCode loads this file twice, so both share the calls.
+const ownTools = "pocketcoder_"
+const ownCalls = (globalThis.pocketcoderCalls ??= new Map())
+
+const note = (tool, sessionID, callID) => {
+  const id = randomBytes(4).toString("hex")
+  ownCalls.set(id, [tool.slice(ownTools.length), sessionID, callID, id])
+  return id
+}
+
+const signCaller = (init) => {
+  const message = JSON.parse(init.body)
+  const id = message.params?.arguments?.caller
+  const call = ownCalls.get(id)
+  if (message.method !== "tools/call" || !call) return init
+  ownCalls.delete(id)
+  const body = Buffer.from(JSON.stringify(call)).toString("base64url")
+  const mac = createHmac("sha256", process.env.POCKETCODER_MCP_CALLER_KEY).update(body).digest("base64url")
+  message.params.arguments.caller = `${body}.${mac}`
+  return { ...init, body: JSON.stringify(message) }
+}
+
 globalThis.fetch = Object.assign(
   (input, init) => {
     const request = input instanceof Request ? input : undefined
     const url = new URL(request?.url ?? input)
+    if (url.href === ownServer && typeof init?.body === "string") return direct(input, signCaller(init))
     const headers = new Headers(init?.headers ?? request?.headers)
     if (url.protocol !== "https:" || !hasPlaceholder(headers)) return direct(input, init)
     const target = `http://${url.hostname}:${url.port || 443}${url.pathname}${url.search}`
@@ -291,9 +317,10 @@ http.Server.prototype.emit = function (event, request, response) {
 
 // Every command of an agent learns whose it is and where to ask; no command learns what OpenCode was started with.
 export const PocketCoder = async ({ directory }) => ({
-  "tool.execute.before": async ({ tool, sessionID }, { args }) => {
+  "tool.execute.before": async ({ tool, sessionID, callID }, { args }) => {
     await turn(sessionID)
     refuseBusy(sessionID)
+    if (tool.startsWith(ownTools)) args.caller = note(tool, sessionID, callID)
     if (tool === "task" && typeof args?.prompt === "string") args.prompt = quoteReferences(args.prompt)
     if (tool === "task" && args?.task_id) refuseForeign(args.task_id, sessionID)
     if (tool === "bash" && typeof args?.command === "string") refuseUnreadable(args.command)

@@ -58,6 +58,9 @@ type Supervisor struct {
 	// Allow receives host:port of OpenCode's model providers before each call of Started, unless nil.
 	Allow func(addresses []string)
 
+	// MCP returns PocketCoder's own MCP server for one start of OpenCode; nil for none.
+	MCP func() MCPServer
+
 	// Conceal receives the password of each start, which must not be stored, unless nil. OpenCode can read it in its
 	// environment.
 	Conceal func(password string)
@@ -66,7 +69,8 @@ type Supervisor struct {
 	GitLimit time.Duration // of each git that OpenCode runs, in whole seconds; zero for one minute
 
 	confinement *isolation.Confinement
-	aliases     []string // of Dir
+	aliases     []string  // of Dir
+	own         MCPServer // of the last start; empty for none
 	trouble     atomic.Pointer[string]
 }
 
@@ -208,6 +212,9 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 
 // start writes what OpenCode will read and starts it.
 func (s *Supervisor) start(log *logFile) (*child, *client.Client, error) {
+	if s.MCP != nil {
+		s.own = s.MCP()
+	}
 	if err := s.prepare(); err != nil {
 		return nil, nil, err
 	}

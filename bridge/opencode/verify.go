@@ -49,6 +49,8 @@ func (s *Supervisor) verifyConfig(ctx context.Context, c *client.Client) error {
 		return fmt.Errorf("opencode's configuration has the permissions %v, not %v", config.Permission, asks)
 	case !reflect.DeepEqual(config.Plugin, plugins):
 		return fmt.Errorf("opencode's configuration has the plugins %v, not %v", config.Plugin, plugins)
+	case config.MCP[mcpName].URL != s.own.URL:
+		return fmt.Errorf("opencode's configuration has the MCP server %s at %q, not ours", mcpName, config.MCP[mcpName].URL)
 	}
 	project, err := c.ProjectID(ctx, s.Workspace)
 	if err != nil {

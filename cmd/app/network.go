@@ -8,7 +8,10 @@ import (
 	"os"
 
 	"pocketcoder/bridge/egress"
+	"pocketcoder/bridge/mcp"
+	"pocketcoder/bridge/opencode"
 	"pocketcoder/handlers/network"
+	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web"
 	"pocketcoder/web/metrics"
 )
@@ -60,8 +63,20 @@ func (s *System) runEgress(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return (&egress.Server{Network: s.exec.Network, Engine: s.outside, Logger: s.o.Logger, Roots: roots}).Serve(ctx,
-		s.leaving)
+	return (&egress.Server{Network: s.exec.Network, Engine: s.outside, Logger: s.o.Logger, Roots: roots, Own: s.tools,
+		Direct: s.isolation.Level == isolation.None}).Serve(ctx, s.leaving)
+}
+
+// renewTools returns PocketCoder's MCP server for the next start of OpenCode. OpenCode reaches it through the egress
+// proxy, which also answers directly when OpenCode is not confined.
+func (s *System) renewTools() opencode.MCPServer {
+	secrets := s.tools.Renew()
+	s.log.Conceal("mcp", secrets.Header, secrets.Key)
+	host := egress.OwnHost
+	if s.isolation.Level == isolation.None {
+		host = s.exec.Network.Proxy
+	}
+	return opencode.MCPServer{URL: "http://" + host + mcp.Path, Header: secrets.Header, Key: secrets.Key}
 }
 
 // rootsWith returns the system's trusted certificates and those of a PEM file, nil without one. OpenCode takes the

@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/oklog/run"
 
+	"pocketcoder/bridge/mcp"
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/install"
@@ -259,6 +260,7 @@ type System struct {
 	exec        *exec.Executions
 	engine      *opencode.Supervisor
 	outside     *network.Engine  // what OpenCode itself reaches
+	tools       *mcp.Server      // PocketCoder's tools for OpenCode
 	isolation   isolation.Choice // how OpenCode is isolated
 	lives       engineGenerations
 	worker      *workerprocess.Process
@@ -299,6 +301,14 @@ func (s *System) wire() {
 		Conceal: func(password string) { s.log.Conceal("opencode", password) },
 		Proxy:   func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
 	}
+	s.tools = &mcp.Server{
+		Engine: engine, Records: s.records, Logger: s.o.Logger,
+		Chat: func(session string) (string, bool) {
+			found, ok := s.ingest.Session(session)
+			return found.Chat, ok
+		},
+	}
+	s.engine.MCP = s.renewTools
 	s.gate = permission.Gate{
 		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.session,
 		Call: askedCall(s.model), History: queries.History(s.model, s.log), LastOfExecution: queries.LastOfExecution(s.model, s.log), Logger: s.o.Logger,

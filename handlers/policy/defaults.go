@@ -1,10 +1,11 @@
 package policy
 
-// Defaults allow looking around inside the workspace, and the model's own notes. What runs the project's code (go test,
-// npm, make) is for a person to add.
+// Defaults allow looking around inside the workspace, the model's own notes, and PocketCoder's own tools (bridge/mcp).
+// What runs the project's code (go test, npm, make) is for a person to add.
 var Defaults = append([]Rule{
 	{Permission: "read", Pattern: Inside}, {Permission: "list", Pattern: Inside}, {Permission: "glob", Pattern: Inside}, {Permission: "grep", Pattern: Inside},
 	{Permission: "todowrite", Pattern: "*"}, {Permission: "todoread", Pattern: "*"},
+	{Permission: "mcp", Pattern: "pocketcoder_propose"}, {Permission: "mcp", Pattern: "pocketcoder_mcp_status"},
 }, commands(
 	"git status*", "git log*", "git diff*", "git show*", "git branch*", "git blame*", "git rev-parse*", "git ls-files*",
 	"git describe*", "git shortlog*",

@@ -11,6 +11,7 @@ type Configuration struct {
 	Shell      string
 	Permission map[string]any
 	Plugin     []any
+	MCP        map[string]struct{ URL string }
 }
 
 func (c *Client) Configuration(ctx context.Context, directory string) (out Configuration, err error) {

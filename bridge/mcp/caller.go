@@ -1,0 +1,56 @@
+package mcp
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"pocketcoder/handlers"
+)
+
+// caller is the tool call of an OpenCode session that calls a tool of ours.
+type caller struct{ Session, Call string }
+
+// callers verifies the callers of one start of OpenCode.
+type callers struct {
+	key []byte
+
+	mu   sync.Mutex
+	used map[string]bool // signatures
+}
+
+// take returns the caller that a signature names, once. A signature is BODY.MAC in base64url without padding: the body
+// is the JSON list of tool, session, call and a random text, and the MAC is its HMAC-SHA256.
+func (c *callers) take(tool, signature string) (caller, error) {
+	refused := func(text string) (caller, error) {
+		return caller{}, handlers.Refuse(handlers.Invalid, "%s Call the tool again, without the argument caller.", text)
+	}
+	body, mac, _ := strings.Cut(signature, ".")
+	sum := hmac.New(sha256.New, c.key)
+	sum.Write([]byte(body))
+	got, err := base64.RawURLEncoding.DecodeString(mac)
+	if err != nil || !hmac.Equal(got, sum.Sum(nil)) {
+		return refused("PocketCoder did not sign this call.")
+	}
+	var list [4]string
+	raw, err := base64.RawURLEncoding.DecodeString(body)
+	if err != nil || json.Unmarshal(raw, &list) != nil || list[1] == "" || list[2] == "" {
+		return refused("PocketCoder cannot read who makes this call.")
+	}
+	if list[0] != tool {
+		return refused("This call is signed for another tool.")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.used[body] {
+		return refused("This call was made already.")
+	}
+	if c.used == nil {
+		c.used = map[string]bool{}
+	}
+	c.used[body] = true
+	return caller{list[1], list[2]}, nil
+}

@@ -1,0 +1,151 @@
+// Package mcp is PocketCoder's own MCP server for OpenCode. With its tools the model proposes procedures and looks up
+// MCP servers. OpenCode shows them to the model as pocketcoder_NAME, and requests a permission for each call, as for
+// any tool.
+//
+// Promises:
+//   - Only the running OpenCode is served: its requests have a secret of its start in a header.
+//   - The caller of a tool is no argument that the model chooses. The plugin in OpenCode adds the session and the call,
+//     signed with a key of the start. A call without a signature, with one for another tool, or with one that was used
+//     is refused.
+//
+// The package must not know how OpenCode is started or confined, or what a permission request is.
+package mcp
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
+)
+
+// Path is the path at which a Server answers.
+const Path = "/mcp"
+
+// Server is the MCP server. Set the fields before serving. It is safe for concurrent use.
+type Server struct {
+	Engine  string
+	Records *record.Records
+	// Chat returns the chat of an OpenCode session
+	Chat   func(session string) (chat string, ok bool)
+	Logger *slog.Logger
+
+	mu    sync.Mutex
+	start *start // nil before the first one
+}
+
+// Secrets are what one start of OpenCode needs to use the server. They must not be stored.
+type Secrets struct {
+	Header string // the value of the header Authorization
+	Key    string // signs callers
+}
+
+// start serves one start of OpenCode.
+type start struct {
+	Secrets
+	server  *mcp.Server
+	handler http.Handler
+	callers callers
+}
+
+// Renew returns new secrets for the next start of OpenCode. It ends the calls of the previous one.
+func (s *Server) Renew() Secrets {
+	next := &start{Secrets: Secrets{Header: "Bearer " + rand.Text(), Key: rand.Text()}}
+	next.callers.key = []byte(next.Key)
+	next.server = mcp.NewServer(&mcp.Implementation{Name: "pocketcoder", Version: "1"},
+		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{}, Logger: s.Logger})
+	s.addTools(next)
+	// The header is the protection. The names of hosts are ours.
+	next.handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return next.server },
+		&mcp.StreamableHTTPOptions{Logger: s.Logger, DisableLocalhostProtection: true})
+	s.mu.Lock()
+	last := s.start
+	s.start = next
+	s.mu.Unlock()
+	if last != nil {
+		for session := range last.server.Sessions() {
+			_ = session.Close() // its client is gone
+		}
+	}
+	return next.Secrets
+}
+
+// ServeHTTP answers the running OpenCode, and nothing else.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	now := s.start
+	s.mu.Unlock()
+	if now == nil || subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(now.Header)) != 1 {
+		http.Error(w, "this server is for OpenCode alone", http.StatusUnauthorized)
+		return
+	}
+	if r.URL.Path != Path {
+		http.NotFound(w, r)
+		return
+	}
+	now.handler.ServeHTTP(w, r)
+}
+
+// arguments are those of a tool. Every tool has the one that the plugin adds.
+type arguments interface{ signature() string }
+
+// signed is embedded in the arguments of each tool.
+type signed struct {
+	Caller string `json:"caller,omitempty" jsonschema:"Filled in by PocketCoder. Leave it out."`
+}
+
+func (s signed) signature() string { return s.Caller }
+
+// call is a verified call of a tool.
+type call struct {
+	caller
+	chat string
+}
+
+// command returns the fields of a command that the call leads to. A call is made once, so a command needs no id.
+func (s *Server) command() handlers.Command {
+	return handlers.Command{Actor: events.EngineActor(s.Engine)}
+}
+
+// tool is the function of a tool. It returns the text for the model.
+type tool[In arguments] func(ctx context.Context, c call, in In) (string, error)
+
+// add adds a tool to a server. A refusal is the model's to read; any other error is logged.
+func add[In arguments](s *Server, to *start, name, description string, run tool[In]) {
+	mcp.AddTool(to.server, &mcp.Tool{Name: name, Description: description},
+		func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
+			c, err := s.verify(to, name, in.signature())
+			if err == nil {
+				var text string
+				if text, err = run(ctx, c, in); err == nil {
+					return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
+				}
+			}
+			if refused := (handlers.Refused{}); !errors.As(err, &refused) && ctx.Err() == nil {
+				s.Logger.Error("call of a tool", "tool", name, "session", c.Session, "err", err)
+				err = fmt.Errorf("PocketCoder failed to carry this out: %w", err)
+			}
+			return nil, nil, err
+		})
+}
+
+// verify returns the call that a signature names.
+func (s *Server) verify(of *start, tool, signature string) (c call, err error) {
+	if c.caller, err = of.callers.take(tool, signature); err != nil {
+		return c, err
+	}
+	var known bool
+	if c.chat, known = s.Chat(c.Session); !known {
+		return c, handlers.Refuse(handlers.NotFound, "This session belongs to no chat.")
+	}
+	return c, nil
+}

@@ -1,0 +1,152 @@
+package mcp_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pocketcoder/bridge/mcp"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
+	"pocketcoder/handlers/record"
+)
+
+// fixture is a server in which session ses_1 is of chat c1.
+type fixture struct {
+	*mcp.Server
+	mcp.Secrets
+	url string
+}
+
+func open(t *testing.T) *fixture {
+	t.Helper()
+	s := &mcp.Server{
+		Engine: "local", Records: &record.Records{Log: eventstest.Log(t)}, Logger: slog.New(slog.DiscardHandler),
+		Chat: func(session string) (string, bool) { return "c1", session == "ses_1" },
+	}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return &fixture{s, s.Renew(), server.URL + mcp.Path}
+}
+
+// withHeader adds the secret of a start to each request.
+type withHeader string
+
+func (h withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", string(h))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// connect returns a client of the server. The test closes it before the server ends.
+func (f *fixture) connect(t *testing.T, header string,
+	notice func(*sdk.ProgressNotificationParams)) (*sdk.ClientSession, error) {
+	t.Helper()
+	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+			if notice != nil {
+				notice(r.Params)
+			}
+		},
+	})
+	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: f.url, MaxRetries: -1,
+		HTTPClient: &http.Client{Transport: withHeader(header)}}, nil)
+	if err == nil {
+		t.Cleanup(func() { session.Close() })
+	}
+	return session, err
+}
+
+// sign makes a caller as plugin.js does.
+func sign(key, tool, session, call, random string) string {
+	list, _ := json.Marshal([]string{tool, session, call, random})
+	body := base64.RawURLEncoding.EncodeToString(list)
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte(body))
+	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+func callTool(t *testing.T, session *sdk.ClientSession, name string, args map[string]any) (text string, failed bool) {
+	t.Helper()
+	r, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: name, Arguments: args})
+	is.New(t).NoErr(err)
+	return r.Content[0].(*sdk.TextContent).Text, r.IsError
+}
+
+func TestOnlyASignedCallOfTheRunningOpenCodeIsServed(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := open(t)
+	session, err := f.connect(t, f.Header, nil)
+	is.NoErr(err)
+	good := sign(f.Key, "mcp_status", "ses_1", "call_1", "a")
+	text, failed := callTool(t, session, "mcp_status", map[string]any{"caller": good})
+	is.True(!failed)
+	is.Equal(text, `{"servers":[]}`)
+	for name, c := range map[string]struct{ caller, says string }{
+		"none":                {"", "did not sign"},
+		"repeated":            {good, "made already"},
+		"of another tool":     {sign(f.Key, "propose", "ses_1", "call_2", "b"), "another tool"},
+		"of another key":      {sign("guess", "mcp_status", "ses_1", "call_2", "c"), "did not sign"},
+		"of an unknown chat":  {sign(f.Key, "mcp_status", "ses_2", "call_2", "d"), "no chat"},
+		"without a session":   {sign(f.Key, "mcp_status", "", "call_2", "e"), "cannot read"},
+		"with another body":   {strings.Split(sign(f.Key, "mcp_status", "ses_2", "x", "f"), ".")[0] + "." + strings.Split(good, ".")[1], "did not sign"},
+		"not in base64":       {"%.%", "did not sign"},
+		"signed, but no list": {signText(f.Key, "x"), "cannot read"},
+	} {
+		text, failed := callTool(t, session, "mcp_status", map[string]any{"caller": c.caller})
+		if !failed {
+			t.Errorf("%s: the call was served: %s", name, text)
+		}
+		expect.Contains(t, text, c.says)
+	}
+}
+
+func signText(key, body string) string {
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte(body))
+	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+func TestEachStartOfOpenCodeHasItsOwnSecrets(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := open(t)
+	for _, header := range []string{"", "Bearer guess"} {
+		_, err := f.connect(t, header, nil)
+		is.True(err != nil)
+	}
+	old, err := f.connect(t, f.Header, nil)
+	is.NoErr(err)
+	before, err := old.ListTools(t.Context(), nil)
+	is.NoErr(err)
+	last, next := f.Secrets, f.Renew()
+	_, err = old.ListTools(t.Context(), nil)
+	is.True(err != nil) // its OpenCode has ended
+	session, err := f.connect(t, next.Header, nil)
+	is.NoErr(err)
+	after, err := session.ListTools(t.Context(), nil)
+	is.NoErr(err)
+	is.Equal(names(before), names(after))
+	text, failed := callTool(t, session, "mcp_status", map[string]any{
+		"caller": sign(last.Key, "mcp_status", "ses_1", "c", "a")})
+	is.True(failed)
+	expect.Contains(t, text, "did not sign")
+}
+
+func names(r *sdk.ListToolsResult) (all []string) {
+	for _, tool := range r.Tools {
+		all = append(all, tool.Name)
+	}
+	return all
+}

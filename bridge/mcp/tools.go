@@ -1,0 +1,96 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
+)
+
+func (s *Server) addTools(to *start) {
+	add(s, to, "propose", "Propose a procedure to the person. It takes effect when a person has approved it.", s.propose)
+	add(s, to, "mcp_status", "List the MCP servers that were requested, and whether a person has approved them.",
+		s.mcpStatus)
+}
+
+// proposals is the collection of proposals.
+const proposals = "proposals"
+
+// The limits of proposals.
+const (
+	maxDrafts   = 100
+	maxProposal = 64 << 10 // bytes
+)
+
+type proposeArguments struct {
+	signed
+	Kind    string `json:"kind" jsonschema:"what is proposed: procedure"`
+	Name    string `json:"name" jsonschema:"short name, such as release-notes"`
+	Content string `json:"content" jsonschema:"the whole text, in Markdown"`
+}
+
+// propose stores a draft. People see it beside those that were made over the API.
+func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (string, error) {
+	switch {
+	case in.Kind != "procedure":
+		return "", handlers.Refuse(handlers.Invalid, "kind: %q cannot be proposed. Use procedure.", in.Kind)
+	case in.Name == "" || in.Content == "":
+		return "", handlers.Refuse(handlers.Invalid, "name and content must not be empty.")
+	case len(in.Name) > 100 || len(in.Content) > maxProposal:
+		return "", handlers.Refuse(handlers.Invalid, "A name has at most 100 bytes, and a content %d KiB.", maxProposal>>10)
+	}
+	type proposal struct{ Status string }
+	all, err := record.All[proposal](ctx, s.Records, proposals)
+	if err != nil {
+		return "", err
+	}
+	drafts := 0
+	for _, p := range all {
+		if p.Value.Status == "draft" {
+			drafts++
+		}
+	}
+	if drafts >= maxDrafts {
+		return "", handlers.Refuse(handlers.Conflict, "%d proposals wait for a person. Propose more after a decision.", drafts)
+	}
+	set := map[string]json.RawMessage{}
+	for name, value := range map[string]string{"name": in.Name, "content": in.Content, "status": "draft"} {
+		if set[name], err = json.Marshal(value); err != nil {
+			return "", err
+		}
+	}
+	id, _, err := s.Records.Save(ctx, record.Save{Command: s.command(), Collection: proposals, Set: set, New: true,
+		Role: account.Agent})
+	if err != nil {
+		return "", err
+	}
+	return "Proposal " + id + " is stored. A person has to approve it.", nil
+}
+
+type noArguments struct{ signed }
+
+// mcpStatus lists the MCP servers and the state of each.
+func (s *Server) mcpStatus(ctx context.Context, _ call, _ noArguments) (string, error) {
+	type server struct {
+		Name   string `json:"name"`
+		Status string `json:"status"`
+		Reason string `json:"reason,omitempty"`
+	}
+	all, err := record.All[server](ctx, s.Records, "mcp_servers")
+	if err != nil {
+		return "", err
+	}
+	list := make([]server, len(all))
+	for i, r := range all {
+		list[i] = r.Value
+	}
+	return encode(map[string]any{"servers": list})
+}
+
+// encode returns the JSON of a result.
+func encode(v any) (string, error) {
+	b, err := json.Marshal(v)
+	return string(b), err
+}
