@@ -3,6 +3,7 @@ package permission
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -215,13 +216,16 @@ func (r Request) hosts(edited string) (hosts []string) {
 	return hosts
 }
 
-// CheckApproval returns why an approval is no longer valid, "" if it is valid.
+// CheckApproval returns why an approval is no longer valid, "" if it is valid. It fails if the replica of the log that
+// answers does not have the decision yet.
 func (h *Permissions) CheckApproval(ctx context.Context, chat, permission string) (why string, err error) {
 	err = h.Chat(ctx, chat).Read(ctx, h.Log, func(s *State) error {
-		outcome := s.Request(permission).Outcome
-		if outcome.Decided == nil || outcome.Decided.Decision != events.Authorized {
+		switch outcome := s.Request(permission).Outcome; {
+		case outcome.Decided == nil:
+			return fmt.Errorf("check the approval of %s: the decision is not there yet", permission)
+		case outcome.Decided.Decision != events.Authorized:
 			why = "it was not approved"
-		} else {
+		default:
 			why = s.WhyInvalid(outcome, time.Now())
 		}
 		return nil
