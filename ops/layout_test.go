@@ -98,6 +98,7 @@ var mayImport = map[string]string{
 	"bridge/opencode/install":      "bridge/opencode/tail",
 	"bridge/opencode/tail":         "",
 	"bridge/opencode/demo":         "",
+	"bridge/opencode/providerlist": "bridge/opencode/client bridge/opencode/outbox events handlers handlers/record projections projections/store",
 	"bridge/opencode/opencodetest": "bridge/opencode/install expect",
 	"bridge/opencode/outbox":       "bridge/opencode/client bridge/opencode/ingest events events/log handlers handlers/budget handlers/chat handlers/permission handlers/permission/workspace handlers/record projections projections/effects projections/pending projections/questions projections/spending projections/store projections/turns",
 	"bridge/opencode/provider":     "bridge/opencode/client handlers/network handlers/record",
@@ -145,13 +146,14 @@ var mayImport = map[string]string{
 	"ops/bench":             "",
 	"ops/natsconf":          "atomicfile events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": "bridge/egress bridge/mcp bridge/opencode bridge/opencode/client bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/quorum events/log/tail events/offload events/secret handlers projections/store " +
-		"handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/explanation handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/executions projections/queries projections/toolcalls sandbox/isolation web web/api web/metrics web/ports web/records",
+	"cmd/app": "bridge/egress bridge/mcp bridge/opencode bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/providerlist bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/progress cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/quorum events/log/tail events/offload events/secret " +
+		"handlers handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/explanation handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/executions projections/queries projections/toolcalls sandbox/isolation web web/api web/metrics web/ports",
 	"cmd/app/lease":         "",
 	"cmd/app/logdisk":       "cmd/datadir events/log ops/natsconf",
 	"cmd/app/logserver":     "cmd/datadir events/recovery ops/natsconf projections/store",
 	"cmd/app/node":          "bridge/opencode/outbox bridge/push events handlers handlers/exec web/api web/chats",
 	"cmd/app/ownshell":      ". cmd/datadir",
+	"cmd/app/progress":      "cmd/datadir cmd/program handlers/account",
 	"cmd/app/workerprocess": "cmd/app/worker cmd/program sandbox/isolation web/api",
 	"cmd/app/worker":        "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
 	"cmd/cli": "bridge/opencode/install bridge/opencode/provider cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/program " +

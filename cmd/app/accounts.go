@@ -30,7 +30,7 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 		return fmt.Errorf("make the administrator of POCKETCODER_ADMIN_EMAIL: %w", err)
 	}
 	if note != "" {
-		s.say.note("accounts", "%s", note)
+		s.say.Note("accounts", "%s", note)
 	}
 	return nil
 }
@@ -48,6 +48,6 @@ func (s *System) offerSetup(ctx context.Context) {
 		return
 	}
 	if needed {
-		s.say.setup(s.reached, link)
+		s.say.Setup(s.reached, link)
 	}
 }

@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
-	"pocketcoder/bridge/opencode"
-	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
@@ -87,7 +84,7 @@ func (s *System) catchUp(ctx context.Context, seq uint64) error {
 		case err := <-reached:
 			return err
 		case <-tick.C:
-			s.say.step("read model", fmt.Sprintf("computed from %d of %d events", s.model.Loaded(), seq))
+			s.say.Step("read model", fmt.Sprintf("computed from %d of %d events", s.model.Loaded(), seq))
 		}
 	}
 }
@@ -152,9 +149,9 @@ func dataHealth(d datadir.Dir) api.Part {
 func (s *System) reportIsolation(status string) {
 	level, reason, _ := strings.Cut(status, ": ")
 	if level == string(isolation.Bwrap) || level == string(isolation.Landlock) {
-		s.say.done("sandbox", "isolation %s: %s", level, reason)
+		s.say.Done("sandbox", "isolation %s: %s", level, reason)
 	} else {
-		s.say.note("sandbox", "isolation %s: %s", level, reason)
+		s.say.Note("sandbox", "isolation %s: %s", level, reason)
 	}
 }
 
@@ -239,54 +236,4 @@ func (s *System) recordHealth(ctx context.Context, health api.Health, recorded m
 		recorded[name] = part.State
 	}
 	return nil
-}
-
-// engineGenerations gives the OpenCode that runs now to those who talk to it.
-type engineGenerations struct {
-	mu      sync.Mutex
-	current *opencode.Generation
-	begun   chan struct{} // closed when the next one begins
-}
-
-// started is told of each life.
-func (l *engineGenerations) started(g opencode.Generation) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.current = &g
-	close(l.next())
-	l.begun = nil
-}
-
-// awaited is closed when the next life begins.
-func (l *engineGenerations) awaited() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.next()
-}
-
-func (l *engineGenerations) next() chan struct{} {
-	if l.begun == nil {
-		l.begun = make(chan struct{})
-	}
-	return l.begun
-}
-
-func (l *engineGenerations) client(ctx context.Context) (*client.Client, error) {
-	for {
-		l.mu.Lock()
-		g, begun := l.current, l.next()
-		l.mu.Unlock()
-		if g != nil {
-			select {
-			case <-g.Exited:
-			default:
-				return g.Client, nil
-			}
-		}
-		select {
-		case <-begun:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }

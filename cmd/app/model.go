@@ -7,6 +7,7 @@ import (
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
+	"pocketcoder/bridge/opencode/providerlist"
 )
 
 // openProvider returns what answers: the model that the operator named, the provider set up for OpenCode on this
@@ -55,6 +56,12 @@ const demoContext = 200_000
 const providerHelp = "Set the key of a provider before `pocketcoder up`, for example `ANTHROPIC_API_KEY=…`, and name a model with `--model anthropic/…` if you like. " +
 	"A server of your own works too: `--model-url http://127.0.0.1:11434/v1 --model NAME`."
 
+// providers records which model providers OpenCode can use.
+func (s *System) providers() *providerlist.Recorder {
+	return &providerlist.Recorder{Outbox: s.outbox, Model: s.model, Records: s.records, Next: s.lives.Next,
+		Logger: s.o.Logger}
+}
+
 // modelHost is the host of --model-url, "" without one.
 func (s *System) modelHost() string {
 	u, err := url.Parse(s.o.Model.URL)
@@ -62,4 +69,18 @@ func (s *System) modelHost() string {
 		return ""
 	}
 	return u.Host
+}
+
+// modelText says to a person what answers.
+func (s *System) modelText() string {
+	model, host := s.outbox.Configured(), s.modelHost()
+	switch {
+	case s.isDemo:
+		return "the demo model (no key of a provider was found): a script, not an AI"
+	case model == "":
+		return "the model that OpenCode recommends"
+	case host != "":
+		return model + " at " + host
+	}
+	return model
 }

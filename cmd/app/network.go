@@ -32,7 +32,7 @@ func (s *System) openMetrics() (err error) {
 		return err
 	}
 	s.closes(func() { s.metrics.Close() })
-	s.say.done("metrics", "http://%s/metrics", s.metrics.Addr())
+	s.say.Done("metrics", "http://%s/metrics", s.metrics.Addr())
 	return nil
 }
 

@@ -116,7 +116,7 @@ func (s *System) keepLease(ctx context.Context) error {
 		return s.lease.Follow(ctx)
 	}
 	return s.lease.Run(ctx, func() error {
-		s.say.done("lease", "this node runs the engine: %s", s.node)
+		s.say.Done("lease", "this node runs the engine: %s", s.node)
 		return s.lead()
 	})
 }

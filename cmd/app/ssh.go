@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"pocketcoder/bridge/ssh"
+	"pocketcoder/cmd/app/progress"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/viewer"
 	"pocketcoder/events"
@@ -16,7 +17,7 @@ import (
 )
 
 // openSSH opens the SSH server, if there is to be one, and finds what its connections need.
-func openSSH(ctx context.Context, o Options, say *progress) (*ssh.Server, error) {
+func openSSH(ctx context.Context, o Options, say *progress.Progress) (*ssh.Server, error) {
 	if err := os.MkdirAll(o.Data.Path("ssh"), 0o700); err != nil || o.SSH == "" {
 		return nil, err
 	}
@@ -27,7 +28,7 @@ func openSSH(ctx context.Context, o Options, say *progress) (*ssh.Server, error)
 	if err != nil {
 		return nil, fmt.Errorf("--ssh: %w", err)
 	}
-	say.done("ssh", "user %s at %s, host key %s", s.User, s.Addr(), s.Fingerprint)
+	say.Done("ssh", "user %s at %s, host key %s", s.User, s.Addr(), s.Fingerprint)
 	return s, nil
 }
 

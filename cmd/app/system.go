@@ -41,6 +41,7 @@ import (
 	"pocketcoder/cmd/app/logserver"
 	"pocketcoder/cmd/app/node"
 	"pocketcoder/cmd/app/ownshell"
+	"pocketcoder/cmd/app/progress"
 	"pocketcoder/cmd/app/workerprocess"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/program"
@@ -71,7 +72,7 @@ import (
 //	   OpenCode ◀─▶ ingest, outbox ─▲       │
 //	      └─ pocketcoder-shell ─▶ exec ─▶ worker (child process)
 func New(ctx context.Context, o Options) (_ *System, err error) {
-	s := &System{o: o, say: newProgress(o.Stderr)}
+	s := &System{o: o, say: progress.New(o.Stderr)}
 	ctx = log.Patient(ctx) // the log may be large, and the machine busy
 	defer func() {
 		if err != nil {
@@ -150,19 +151,19 @@ func (s *System) openLog(ctx context.Context) (err error) {
 		return err
 	}
 	if lost := s.nats.Trouble(); lost != "" {
-		s.say.note("log", "%s", lost)
+		s.say.Note("log", "%s", lost)
 	}
 	s.disk.Opened = s.log.Reopened
 	if s.opened, err = s.log.Last(ctx); err != nil {
 		return err
 	}
-	s.say.done("log", "NATS at %s, %d events", s.url, s.opened)
+	s.say.Done("log", "NATS at %s, %d events", s.url, s.opened)
 	if s.model, err = projections.Open(ctx, string(s.o.Data), s.log); err != nil {
 		return err
 	}
 	s.closes(func() { s.model.Close() })
 	if aside := s.model.ReplacedFile(); aside != "" {
-		s.say.note("read model", "%s", aside)
+		s.say.Note("read model", "%s", aside)
 	}
 	return nil
 }
@@ -190,10 +191,11 @@ func (s *System) Run(ctx context.Context, ready func(datadir.Running)) error {
 	}
 	return s.runActors(ctx, func() {
 		if s.lease == nil {
-			s.say.ready(r, s)
+			s.say.Ready(progress.System{Running: r, Data: s.o.Data, Model: s.modelText(), WorkerPID: s.worker.PID(),
+				OpenCode: s.engine.Tools.OpenCode + " " + s.engine.Tools.Version})
 		} else {
 			holder, _ := s.lease.Holder()
-			s.say.done("ready", "node %s (%s) at %s; the engine runs on node %s", s.node, strings.Join(s.o.Roles, ", "), r.HTTP,
+			s.say.Done("ready", "node %s (%s) at %s; the engine runs on node %s", s.node, strings.Join(s.o.Roles, ", "), r.HTTP,
 				holder.Node)
 		}
 		s.offerSetup(ctx)
@@ -230,7 +232,7 @@ type System struct {
 	closers  []func()     // of the foundations, in the order in which they were opened
 	listener net.Listener // of the web server
 	metrics  net.Listener // for Prometheus; nil without --metrics
-	say      *progress
+	say      *progress.Progress
 	keys     natsconf.Keys
 	url      string
 	nats     *logserver.Server
@@ -262,7 +264,7 @@ type System struct {
 	outside     *network.Engine  // what OpenCode itself reaches
 	tools       *mcp.Server      // PocketCoder's tools for OpenCode
 	isolation   isolation.Choice // how OpenCode is isolated
-	lives       engineGenerations
+	lives       opencode.Generations
 	worker      *workerprocess.Process
 	web         *web.Server
 	push        *push.Push
@@ -284,7 +286,7 @@ func (s *System) wire() {
 	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
 	s.ingest = &ingest.Ingest{
 		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,
-		Client: s.lives.client, Pause: ingest.DefaultPause, Changed: s.change,
+		Client: s.lives.Client, Pause: ingest.DefaultPause, Changed: s.change,
 	}
 	s.outbox = &outbox.Outbox{
 		Ingest: s.ingest, Chats: s.chats, Records: s.records, Permissions: s.permissions, Limits: s.budgets,
@@ -297,7 +299,7 @@ func (s *System) wire() {
 	}
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.engineState(), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,
-		Isolation: s.isolation, Started: s.lives.started, Changed: s.change, Expose: s.o.Expose,
+		Isolation: s.isolation, Started: s.lives.Begin, Changed: s.change, Expose: s.o.Expose,
 		Conceal: func(password string) { s.log.Conceal("opencode", password) },
 		Proxy:   func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
 	}
@@ -398,7 +400,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 	old := offload.Worker{Log: s.log, Dir: s.o.OffloadDir, After: s.o.OffloadAfter, Archived: queries.Archived(s.model),
 		Logger: s.o.Logger}
 	for _, worker := range []func(context.Context) error{
-		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.watchProviders,
+		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,
 		s.push.Run, old.Run,
 	} {
 		g.Add(actor(rest, once(s.prepared, worker)))
@@ -425,19 +427,19 @@ func (s *System) runOpenCode(ctx context.Context) (err error) {
 	var building sync.WaitGroup // beside npm, which mostly waits for the network
 	var noShell error
 	building.Go(func() {
-		s.engine.Shell, noShell = ownshell.Find(ctx, s.o.Data, func(line string) { s.say.step("shell", line) })
+		s.engine.Shell, noShell = ownshell.Find(ctx, s.o.Data, func(line string) { s.say.Step("shell", line) })
 	})
 	s.engine.Tools, err = install.Find(ctx, install.Options{
-		Dir: s.o.Data.Path("npm"), OpenCode: s.o.OpenCode, Progress: func(line string) { s.say.step("opencode", line) },
+		Dir: s.o.Data.Path("npm"), OpenCode: s.o.OpenCode, Progress: func(line string) { s.say.Step("opencode", line) },
 	})
 	building.Wait()
 	if err := errors.Join(err, noShell); err != nil {
 		return err
 	}
 	if s.isolation.Level == isolation.None {
-		s.say.note("opencode", Unconfined)
+		s.say.Note("opencode", Unconfined)
 	}
-	s.say.step("opencode", "starting "+s.engine.Tools.OpenCode)
+	s.say.Step("opencode", "starting "+s.engine.Tools.OpenCode)
 	return s.engine.Run(ctx)
 }
 

@@ -11,11 +11,11 @@ import (
 	"pocketcoder/handlers"
 )
 
-// The config collections of models. A record of model_selection without a chat is for all chats of its user.
-const (
-	modelSelections = "model_selection"
-	modelProviders  = "llm_providers"
-)
+// ModelProviderCollection is the config collection of the providers of models.
+const ModelProviderCollection = "llm_providers"
+
+// modelSelections is the config collection of selected models. A record without a chat is for all chats of its user.
+const modelSelections = "model_selection"
 
 // SelectModel chooses the model of a chat, or, without a chat, of all chats of a user that have no selection of their
 // own. An empty Model clears the selection: the chat follows the configured model again.
@@ -67,7 +67,7 @@ func (h *Records) SelectModel(ctx context.Context, c SelectModel) (id string, se
 	if c.Model == "" {
 		return h.clearModel(ctx, c)
 	}
-	providers, err := All[modelProvider](ctx, h, modelProviders)
+	providers, err := All[modelProvider](ctx, h, ModelProviderCollection)
 	if err != nil {
 		return "", 0, err
 	}
@@ -124,7 +124,7 @@ func (h *Records) SelectedModel(ctx context.Context, chat, owner string, agent A
 
 // Models lists the models that can be used. With a chat it also says which one is selected there.
 func (h *Records) Models(ctx context.Context, c ListModels) (Models, error) {
-	providers, err := All[modelProvider](ctx, h, modelProviders)
+	providers, err := All[modelProvider](ctx, h, ModelProviderCollection)
 	if err != nil {
 		return Models{}, err
 	}

@@ -1,4 +1,4 @@
-package app
+package progress
 
 import (
 	"fmt"
@@ -15,7 +15,9 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-func (p *progress) setup(base string, s account.Setup) {
+// Setup prints the link with which the first administrator is made, on a terminal also as a QR code. base is the URL
+// under which people reach the web server.
+func (p *Progress) Setup(base string, s account.Setup) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	file, ok := p.w.(*os.File)

@@ -1,0 +1,139 @@
+// Package providerlist records which model providers OpenCode knows, and whether OpenCode can use them, as records of
+// llm_providers.
+//
+// Promises: a record is saved only when it has changed. A failure is retried.
+//
+// It must not know keys of providers.
+package providerlist
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/opencode/outbox"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
+)
+
+const (
+	pause = 5 * time.Second // before OpenCode is asked again after a failure
+
+	// delay is the time from a start of OpenCode until it is asked for the providers that it cannot use yet. The
+	// answer (6 MB) takes OpenCode about 2 s, in which it answers nothing else; the first prompt must not wait for it.
+	delay = 30 * time.Second
+)
+
+// Recorder records the providers.
+type Recorder struct {
+	Outbox  *outbox.Outbox
+	Model   *projections.Model
+	Records *record.Records
+	Next    func() <-chan struct{} // closed when OpenCode is started again
+	Logger  *slog.Logger
+}
+
+// Run records the providers after each start of OpenCode until ctx ends. OpenCode learns of a key when it is started
+// with the key.
+func (r *Recorder) Run(ctx context.Context) error {
+	for failures := 0; ; {
+		begun := r.Next()
+		var again <-chan time.Time
+		if err := r.record(ctx, begun); err == nil || ctx.Err() != nil {
+			failures = 0
+		} else {
+			level := slog.LevelInfo // the first failure may be OpenCode's end, which is reported by itself
+			if failures++; failures > 1 {
+				level = slog.LevelWarn
+			}
+			r.Logger.Log(ctx, level, "record providers", "err", err)
+			again = time.After(pause)
+		}
+		select {
+		case <-begun:
+		case <-again:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// record records the providers that OpenCode can use at once, and all others after delay, unless begun is closed
+// meanwhile, which means that OpenCode was started again.
+func (r *Recorder) record(ctx context.Context, begun <-chan struct{}) error {
+	usable, err := r.Outbox.UsableProviders(ctx)
+	if err != nil {
+		return err
+	}
+	disconnect := func(id string) error {
+		return r.save(ctx, id, false, map[string]json.RawMessage{"is_connected": json.RawMessage("false")})
+	}
+	if err := r.saveAll(ctx, usable, disconnect); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(delay):
+	case <-begun:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	all, err := r.Outbox.Providers(ctx)
+	if err != nil {
+		return err
+	}
+	return r.saveAll(ctx, all, func(id string) error {
+		by := handlers.Command{Actor: events.ActorSystem}
+		_, err := r.Records.Delete(ctx, record.Delete{Command: by, Collection: record.ModelProviderCollection, Record: id})
+		return err
+	})
+}
+
+// saveAll saves what has changed since the last time, and calls missing for each record of a provider that is not
+// listed.
+func (r *Recorder) saveAll(ctx context.Context, list []client.ModelProvider, missing func(id string) error) error {
+	kept, err := r.Model.Config(ctx, record.ModelProviderCollection)
+	if err != nil {
+		return err
+	}
+	unlisted := map[string]bool{}
+	for _, known := range kept {
+		unlisted[known.RecordID] = true
+	}
+	for _, p := range list {
+		id := store.RecordID("provider/" + p.ID)
+		if err := r.save(ctx, id, !unlisted[id], fieldsOf(p)); err != nil {
+			return fmt.Errorf("record provider %s: %w", p.ID, err)
+		}
+		delete(unlisted, id)
+	}
+	for id := range unlisted {
+		if err := missing(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Recorder) save(ctx context.Context, id string, isNew bool, set map[string]json.RawMessage) error {
+	save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: record.ModelProviderCollection,
+		Record: id, New: isNew, Set: set}
+	_, _, err := r.Records.Save(ctx, save)
+	return err
+}
+
+func fieldsOf(p client.ModelProvider) map[string]json.RawMessage {
+	set := map[string]json.RawMessage{}
+	for field, value := range map[string]any{
+		"provider_id": p.ID, "name": p.Name, "env_vars": append([]string{}, p.Env...), "models": p.Models, "is_connected": p.Connected,
+	} {
+		set[field], _ = json.Marshal(value) // texts, lists of texts and a bool
+	}
+	return set
+}

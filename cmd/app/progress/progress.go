@@ -1,0 +1,68 @@
+// Package progress prints what happens while the system starts, a line for each thing, what runs once it has started,
+// and the link with which the first administrator is made.
+//
+// Promise: lines of several goroutines do not mix.
+//
+// It must not know how a part starts.
+package progress
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/program"
+)
+
+// Progress prints the progress of a start. It is safe for concurrent use.
+type Progress struct {
+	mu    sync.Mutex
+	w     io.Writer
+	began time.Time
+}
+
+func New(w io.Writer) *Progress { return &Progress{w: w, began: time.Now()} }
+
+func (p *Progress) line(mark, part, format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.w, "%5.1fs %s %-10s %s\n", time.Since(p.began).Seconds(), mark, part, fmt.Sprintf(format, args...))
+}
+
+// Step prints what has begun, Done what has ended, and Note what a person should know.
+func (p *Progress) Step(part, text string)                { p.line("·", part, "%s", text) }
+func (p *Progress) Done(part, format string, args ...any) { p.line("✓", part, format, args...) }
+func (p *Progress) Note(part, format string, args ...any) { p.line("!", part, format, args...) }
+
+// System is a system that has started.
+type System struct {
+	datadir.Running
+	Data      datadir.Dir
+	OpenCode  string // path and version
+	Model     string // what answers, for a person
+	WorkerPID int
+}
+
+// Ready prints what runs where, and what to try next.
+func (p *Progress) Ready(s System) {
+	p.Done("ready", "pid %d", s.PID)
+	fmt.Fprintf(p.w, `
+  web         open %[1]s in a browser (API: %[1]s/docs)
+  log         %[2]s (for the nats CLI: %[8]s admin nats-context)
+  opencode    %[3]s
+  model       %[4]s
+  sandbox     worker pid %[5]d in %[6]s
+  data        %[7]s
+
+Try, in another terminal:
+
+  %[8]s chat               talk, and approve what may run
+  %[8]s chat -m "hello"    one question
+  %[8]s chats
+  %[8]s replay CHAT
+
+Ctrl-C stops everything.
+`, s.HTTP, s.NATS, s.OpenCode, s.Model, s.WorkerPID, s.Workspace, s.Data, program.Name())
+}
