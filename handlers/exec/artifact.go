@@ -21,18 +21,18 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// What is kept of the files that an execution created or changed. Beyond, they are counted, or known by their hash
-// alone.
+// Limits for the files that an execution created or changed. Files beyond maxArtifacts are counted. Contents beyond the
+// other limits are not stored, only their hashes.
 const (
-	maxArtifacts     = wire.MaxChanges // named in exec.changed
-	maxArtifact      = 1 << 20         // bytes of one whose content is kept
-	maxArtifactsAll  = 16 << 20        // bytes that are kept of one execution's
-	maxArtifactNames = 1 << 20         // bytes of all their names: an event holds them, each byte in up to six
-	maxChangeLine    = 64 << 10        // bytes in which a worker names one
+	maxArtifacts     = wire.MaxChanges // named in one exec.changed
+	maxArtifact      = 1 << 20         // bytes of one stored content
+	maxArtifactsAll  = 16 << 20        // bytes of all stored contents of an execution
+	maxArtifactNames = 1 << 20         // bytes of all names; an event has up to six bytes for each
+	maxChangeLine    = 64 << 10        // bytes of one line in a worker's list
 
-	artifactsWithin = 2 * time.Minute // to find them out
-	lastChanges     = 2 * time.Second // to find out, at the end, those that still wait
-	maxFinished     = 1000            // executions that wait for that
+	artifactsWithin = 2 * time.Minute // to list the changes of one execution
+	lastChanges     = 2 * time.Second // to list, at the end of the process, the changes that are still missing
+	maxFinished     = 1000            // executions in the queue
 )
 
 // endedExecution is an execution whose changed files are not listed yet.
@@ -52,7 +52,8 @@ func (f *finishedQueue) waiting() chan endedExecution {
 	return f.queue
 }
 
-// take returns all that wait, in the order in which they began. It blocks until one waits or none is closed.
+// take returns all queued executions, in the order in which they began. It blocks until there is one or noMore is
+// closed.
 func (f *finishedQueue) take(noMore <-chan struct{}) (all []endedExecution) {
 	select {
 	case e := <-f.waiting():
@@ -70,7 +71,7 @@ func (f *finishedQueue) take(noMore <-chan struct{}) (all []endedExecution) {
 	}
 }
 
-// queueChanges has the changes of an execution found out, which nobody waits for. Of a private one nobody asks.
+// queueChanges queues an execution whose changed files are to be listed. Changes of a private execution are not listed.
 func (x *Executions) queueChanges(u *run, result wire.Result) {
 	if result.Began == 0 || u.requested.Private {
 		return
@@ -78,19 +79,19 @@ func (x *Executions) queueChanges(u *run, result wire.Result) {
 	select {
 	case x.finished.waiting() <- endedExecution{u.chat, u.requested.Exec, result.Began}:
 	default:
-		x.Logger.Error("find changed files: too many executions wait for it", "exec", u.requested.Exec)
+		x.Logger.Error("list changed files: the queue is full", "exec", u.requested.Exec)
 	}
 }
 
-// findChanges records what executions that ended have changed, one after the other, until none will end any more and
-// none waits. When ctx ends it says of those that are left that it is not known. A list costs a look at every file of
-// the workspace. So if nothing has changed since one execution began, it makes none for those that began later.
+// findChanges records the changed files of executions that have ended, one execution after the other. It returns when
+// noMore is closed and the queue is empty. When ctx ends, it logs the remaining executions as failed. A list reads
+// every file of the workspace. So if one list is empty, findChanges skips the executions that began later.
 func (x *Executions) findChanges(ctx context.Context, noMore <-chan struct{}) {
 	for all := x.finished.take(noMore); len(all) > 0; all = x.finished.take(noMore) {
 		for _, e := range all {
 			isChanged, err := x.recordChanges(ctx, e)
 			if err != nil {
-				x.Logger.Error("find changed files", "exec", e.exec, "err", err)
+				x.Logger.Error("list changed files", "exec", e.exec, "err", err)
 			} else if !isChanged {
 				break
 			}
@@ -98,10 +99,9 @@ func (x *Executions) findChanges(ctx context.Context, noMore <-chan struct{}) {
 	}
 }
 
-// recordChanges appends exec.changed, unless nothing has changed, and reports whether something has. The list has
-// every file of the workspace that was changed between the execution's start and the making of the list, and is as it
-// then was, whoever changed it: a file that changed while several commands ran is in the list of each, and one that a
-// later command changed before this list was made is in both.
+// recordChanges appends exec.changed, unless nothing has changed, and reports whether something has. The list has every
+// file of the workspace that was changed since the execution began, whoever changed it. A file that changed while
+// several commands ran is in the list of each. The list shows the state of each file when the list was made.
 func (x *Executions) recordChanges(ctx context.Context, e endedExecution) (isChanged bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, artifactsWithin)
 	defer cancel()
@@ -115,8 +115,8 @@ func (x *Executions) recordChanges(ctx context.Context, e endedExecution) (isCha
 		a := events.Artifact{Path: c.Path, Size: c.Size, SHA256: c.SHA256}
 		if c.Size > 0 && c.Size <= min(maxArtifact, room) && ctx.Err() == nil {
 			var err error
-			if a.Blob, err = x.storeFile(ctx, c); err != nil { // that it was changed is known all the same
-				x.Logger.Error("keep changed file", "exec", e.exec, "path", c.Path, "err", err)
+			if a.Blob, err = x.storeFile(ctx, c); err != nil { // the event names the file all the same
+				x.Logger.Error("store changed file", "exec", e.exec, "path", c.Path, "err", err)
 			}
 			if a.Blob != nil {
 				room -= c.Size
@@ -130,7 +130,7 @@ func (x *Executions) recordChanges(ctx context.Context, e endedExecution) (isCha
 	return true, x.record(ctx, e.chat, d)
 }
 
-// askWorkers asks the workers of the workspace for something else than to run a command.
+// askWorkers sends a request other than a command to the workers of the workspace.
 func (x *Executions) askWorkers(ctx context.Context, r wire.Request, stdout io.Writer) error {
 	r.Workspace = x.Workspace
 	result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), r, stdout, io.Discard)
@@ -140,8 +140,8 @@ func (x *Executions) askWorkers(ctx context.Context, r wire.Request, stdout io.W
 	return err
 }
 
-// storeFile stores the content of a file, nil when it is not what it was any more, is gone, or holds a secret: a stored
-// one would stay for ever, and with the secret taken out it would not be the file.
+// storeFile stores the content of a changed file. It returns nil if the file was deleted or has changed again, or if it
+// contains a secret. A stored secret could not be removed, and a redacted file would not match its hash.
 func (x *Executions) storeFile(ctx context.Context, c wire.Change) (*events.Blob, error) {
 	content := &limitedBuffer{limit: int(c.Size)}
 	if err := x.askWorkers(ctx, wire.Request{Op: wire.Read, Path: c.Path}, content); err != nil {
@@ -159,7 +159,7 @@ func (x *Executions) storeFile(ctx context.Context, c wire.Change) (*events.Blob
 	return &blob, nil
 }
 
-// limitedBuffer takes so many bytes and no more.
+// limitedBuffer is a buffer that returns errTooLarge beyond its limit.
 type limitedBuffer struct {
 	bytes.Buffer
 	limit int
@@ -174,13 +174,13 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// changeList reads the lines in which a worker names changed files. What is beyond the limits, or cannot be named, is
-// counted: a command chooses the names of its files.
+// changeList parses a worker's list of changed files, one JSON object a line. It counts the files that are beyond the
+// limits or have invalid names, because a command chooses the names of its files.
 type changeList struct {
 	files     []wire.Change
-	nameBytes int // bytes
+	nameBytes int
 	more      int
-	line      []byte // as far as it came, and as far as it may
+	line      []byte // the incomplete last line, at most maxChangeLine bytes
 }
 
 func (l *changeList) Write(p []byte) (int, error) {
@@ -210,7 +210,7 @@ func (l *changeList) add(line []byte) {
 	l.files, l.nameBytes = append(l.files, c), l.nameBytes+len(c.Path)
 }
 
-// isSHA256 takes a SHA-256 in hex, and none.
+// isSHA256 reports whether s is a SHA-256 in hex, or empty.
 func isSHA256(s string) bool {
 	_, err := hex.DecodeString(s)
 	return err == nil && (s == "" || len(s) == hex.EncodedLen(sha256.Size))

@@ -24,7 +24,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// changed waits for what an execution changed, by path.
+// changed waits for exec.changed of an execution, and returns its files by path.
 func (s *system) changed(exec string) (files map[string]events.Artifact, more int) {
 	s.t.Helper()
 	_, d := handlerstest.Await(s.t, s.Log, func(d events.ExecChanged) bool { return d.Exec == exec })
@@ -32,7 +32,7 @@ func (s *system) changed(exec string) (files map[string]events.Artifact, more in
 	for _, f := range d.Files {
 		files[f.Path] = f
 	}
-	is.New(s.t).Equal(len(files), len(d.Files)) // each once
+	is.New(s.t).Equal(len(files), len(d.Files)) // no file twice
 	return files, d.More
 }
 
@@ -41,7 +41,7 @@ func sha256Of(content string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func TestFilesACommandChangesAreKnownAndSmallOnesKept(t *testing.T) {
+func TestChangedFilesAreListedAndSmallOnesStored(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -79,13 +79,13 @@ func TestFilesACommandChangesAreKnownAndSmallOnesKept(t *testing.T) {
 	files, _ = s.changed(s.execOf(failing.Call))
 	is.Equal(files["old"].SHA256, sha256Of("again"))
 	_, data := handlerstest.History(t, s.Log, "c1")
-	// what the next command has changed by then may be in a list
+	// a list may include the changes of the next command
 	for _, d := range handlerstest.Of[events.ExecChanged](data) {
-		is.True(len(d.Files) > 0) // of nothing, nothing is said
+		is.True(len(d.Files) > 0) // an empty list is not recorded
 	}
 }
 
-func TestMoreFilesThanAreNamedAreCounted(t *testing.T) {
+func TestFilesBeyondTheLimitAreCounted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -95,7 +95,7 @@ func TestMoreFilesThanAreNamedAreCounted(t *testing.T) {
 	is.Equal([]int{len(files), more}, []int{maxArtifacts, 205})
 }
 
-func TestNoMoreIsKeptOfAnExecutionThanItsShare(t *testing.T) {
+func TestStoredContentOfAnExecutionIsLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -111,7 +111,7 @@ func TestNoMoreIsKeptOfAnExecutionThanItsShare(t *testing.T) {
 	is.Equal([]int{len(files), kept}, []int{20, 16})
 }
 
-func TestAListOfChangesIsReadHoweverItIsCut(t *testing.T) {
+func TestAChangeListReadsAnyChunks(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	sum := strings.Repeat("0a", 32)
@@ -143,7 +143,7 @@ func TestAFileWithALongNameHidesNoOther(t *testing.T) {
 	is.Equal([]any{len(files), named, more}, []any{1, true, 1})
 }
 
-// listing has a worker that says these files have changed, and reads them with read.
+// listing starts a worker that lists these changes, and reads files with read.
 func listing(t *testing.T, list []wire.Change, read func(path string, stdout io.Writer) error) *system {
 	t.Helper()
 	s := newSystem(t)
@@ -166,7 +166,7 @@ func listing(t *testing.T, list []wire.Change, read func(path string, stdout io.
 	return s
 }
 
-func TestAFileThatCannotBeKeptHidesNoOther(t *testing.T) {
+func TestAFileThatCannotBeStoredHidesNoOther(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -190,7 +190,7 @@ func TestAFileThatCannotBeKeptHidesNoOther(t *testing.T) {
 	is.Equal(read, []string{"a", "b"})
 }
 
-func TestOnlyWhatIsKeptTakesRoom(t *testing.T) {
+func TestOnlyStoredContentCountsForTheLimit(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	var list []wire.Change
@@ -211,7 +211,7 @@ func TestOnlyWhatIsKeptTakesRoom(t *testing.T) {
 	is.True(files["there"].Blob != nil)
 }
 
-func TestWhatIsQueuedWhenWeStopIsFoundOut(t *testing.T) {
+func TestQueuedChangesAreListedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)

@@ -7,7 +7,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Commands are the commands about executions that can be given over NATS.
+// Commands returns the commands about executions for NATS.
 func (x *Executions) Commands() handlers.Commands {
 	return handlers.Commands{
 		"exec.signal": handlers.CommandOf(func(c *Signal, actor string) { c.Actor = actor }, handlers.SeqOnly(x.Signal)),

@@ -14,13 +14,12 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// detachDelay is how long the shell waits for what goes wrong at once, such as a program that is not there, unless Exec
-// says another.
+// detachDelay is how long the shell waits for an early failure of a detached command, such as a missing program.
 const detachDelay = 200 * time.Millisecond
 
-// detach lets a command run on by itself, and answers the shell a moment after a worker has taken it. From then on the
-// end of the shell, of the turn or of OpenCode does not end it: a signal does, the end of its chat, its worker's, and
-// ours. A shell that is gone before takes it along.
+// detach starts a detached command, and returns a moment after a worker has started it. From then on neither the end of
+// the shell nor of the turn or of OpenCode ends the command. It ends by itself, by a signal, with its chat, with its
+// worker, or with this process. If the shell ends before the start, the command is cancelled.
 func (x *Executions) detach(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
 	started, ended := make(chan wire.Start, 1), make(chan wire.Result, 1)
 	u.onStart = func(s wire.Start) { started <- s }
@@ -41,12 +40,11 @@ func (x *Executions) detach(ctx context.Context, u *run, stdout, stderr io.Write
 		return <-ended
 	}
 	select {
-	case result := <-ended: // it was quick
+	case result := <-ended: // the command has ended already
 		return result
 	case <-ctx.Done():
 	case <-time.After(cmp.Or(x.detachDelay, detachDelay)):
 		shell.leave()
-		// Who does not read it needs not: everything is in the log.
 		_, _ = fmt.Fprintf(stdout, "[PocketCoder] It runs in the background as execution %s (%s, isolation %s). Its output is recorded; a person sees it with: "+
 			"pocketcoder sandbox logs %[1]s -f, and ends it with: pocketcoder sandbox kill %[1]s\n", u.requested.Exec,
 			by.Worker, by.Isolation)
@@ -54,7 +52,7 @@ func (x *Executions) detach(ctx context.Context, u *run, stdout, stderr io.Write
 	return wire.Result{}
 }
 
-// shellOutput hears what is written until it leaves.
+// shellOutput forwards output to a shell until the shell leaves.
 type shellOutput struct {
 	leaveOnce sync.Once
 	left      chan struct{}
@@ -62,8 +60,8 @@ type shellOutput struct {
 
 func (l *shellOutput) leave() { l.leaveOnce.Do(func() { close(l.left) }) }
 
-// writerTo passes on to w what is written while somebody listens. A write that w does not take is waited for until
-// then: who does not read holds up neither the command nor the leaving. w must give up when the request it belongs to
+// writerTo returns a writer that forwards to w until the shell leaves. A Write blocks until w accepts the data or the
+// shell leaves, so a shell that does not read delays neither the command nor its own end. w must fail when its request
 // is over.
 func (l *shellOutput) writerTo(w io.Writer) io.Writer {
 	return writer(func(p []byte) (int, error) {
@@ -75,7 +73,7 @@ func (l *shellOutput) writerTo(w io.Writer) io.Writer {
 		written, own := make(chan struct{}), bytes.Clone(p)
 		go func() {
 			defer close(written)
-			_, _ = w.Write(own) // it is recorded whether that is heard or not
+			_, _ = w.Write(own) // the recorder has the output already
 		}()
 		select {
 		case <-written:
@@ -85,7 +83,7 @@ func (l *shellOutput) writerTo(w io.Writer) io.Writer {
 	})
 }
 
-// endWithDeletedChats ends what runs in chats that are deleted after an event, until ctx ends.
+// endWithDeletedChats ends the executions of chats that are deleted after a sequence, until ctx ends.
 func (x *Executions) endWithDeletedChats(ctx context.Context, after uint64) error {
 	err := x.Log.Read(ctx, after, []string{events.ChatSubject("*", events.Deleted{}.Kind())}, func(b log.Batch) error {
 		for _, e := range b.Events {

@@ -21,10 +21,10 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// untilStop is a command that says up, its pid, and down when there is a file named stop.
+// untilStop is a command that prints up and its pid, and runs until the file stop exists.
 const untilStop = "echo up $$; until test -e stop; do sleep 0.02; done; echo down >&2; exit 3"
 
-// detached starts a command that goes on by itself, and gives its execution and the pid it says.
+// detached starts a detached command, and returns its execution and the pid that it prints.
 func (s *system) detached(command string) (exec string, pid int) {
 	s.t.Helper()
 	is := is.New(s.t)
@@ -42,7 +42,7 @@ func (s *system) detached(command string) (exec string, pid int) {
 	return exec, pid
 }
 
-func TestDetachedCommandGoesOnByItself(t *testing.T) {
+func TestADetachedCommandOutlivesItsShell(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -67,10 +67,10 @@ func TestDetachedCommandGoesOnByItself(t *testing.T) {
 	repeated := s.request("detach " + untilStop)
 	repeated.Call = "call_per_1"
 	result, _, _ = s.shell(t.Context(), repeated)
-	expect.Contains(t, result.Error, "was executed already") // one decision is for one start
+	expect.Contains(t, result.Error, "was executed already") // a decision is valid for one start
 }
 
-func TestDetachedCommandThatFailsAtOnceSaysSo(t *testing.T) {
+func TestAnEarlyFailureOfADetachedCommandIsReported(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -121,13 +121,13 @@ func TestDetachedCommandHasNoTimeLimit(t *testing.T) {
 	exec, pid := s.detached(untilStop)
 	result, _, _ := s.shell(t.Context(), s.authorized("sleep 1000"))
 	is.Equal(result.Reason, wire.TimedOut)
-	is.NoErr(syscall.Kill(pid, 0)) // which began before
+	is.NoErr(syscall.Kill(pid, 0)) // the detached command still runs
 	_, err := s.touch("stop")
 	is.NoErr(err)
 	is.Equal(s.finished(exec).ExitCode, 3)
 }
 
-func TestDetachedCommandEndsWithItsChatAndWithUs(t *testing.T) {
+func TestADetachedCommandEndsWithItsChatAndTheProcess(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*system) error{
 		"the chat is deleted": func(s *system) error {
@@ -161,10 +161,10 @@ func TestDetachedCommandOfAKilledWorkerIsLost(t *testing.T) {
 	d := s.finished(exec)
 	is.Equal(d.Reason, string(wire.Lost))
 	is.True(d.DurationMS > 0)
-	is.True(strings.HasPrefix(d.Stdout.Text, "up ")) // what was heard of it is kept
+	is.True(strings.HasPrefix(d.Stdout.Text, "up ")) // the output so far is recorded
 }
 
-// A shell that goes away while its command is being looked a worker for takes it along: nobody was told that it runs.
+// A shell that ends before a worker has started its command cancels the command.
 func TestDetachedCommandGivenUpBeforeItStartedIsNotStarted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -179,7 +179,7 @@ func TestDetachedCommandGivenUpBeforeItStartedIsNotStarted(t *testing.T) {
 	is.Equal(len(handlerstest.Of[events.ExecStarted](data)), 0)
 }
 
-func TestAShellThatDoesNotReadHoldsUpNeitherTheCommandNorTheLeaving(t *testing.T) {
+func TestAShellThatDoesNotReadBlocksNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	unread, blocked := make(chan struct{}), make(chan struct{}, 1)
@@ -204,5 +204,5 @@ func TestAShellThatDoesNotReadHoldsUpNeitherTheCommandNorTheLeaving(t *testing.T
 	n, err := w.Write([]byte("after"))
 	is.NoErr(err)
 	is.Equal(n, len("after"))
-	is.Equal(len(blocked), 0) // nothing is written any more
+	is.Equal(len(blocked), 0) // the writer is not called after leave
 }

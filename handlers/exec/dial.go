@@ -22,8 +22,8 @@ func (x *Executions) Dial(ctx context.Context, chat string, port int) (net.Conn,
 	return x.DialAny(ctx, x.Servers(chat), port)
 }
 
-// Servers returns the executions of a chat that Dial can reach, the newest first. Only the process that runs them knows
-// them.
+// Servers returns the executions of a chat that Dial can reach, the newest first. Only the process that runs the
+// executions knows them.
 func (x *Executions) Servers(chat string) (executions []string) {
 	for _, u := range x.running.servers(chat) {
 		executions = append(executions, u.requested.Exec)
@@ -46,7 +46,7 @@ func (x *Executions) DialAny(ctx context.Context, executions []string, port int)
 	return nil, fmt.Errorf("%w: %w", ErrNotServed, err)
 }
 
-// servers are the executions of a chat that can be connected to, the newest first.
+// servers returns the runs of a chat that can be connected to, the newest first.
 func (r *runningExecutions) servers(chat string) (runs []*run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,10 +64,10 @@ func (u *run) serving() bool {
 	return u.request.Ports && began
 }
 
-// connect gives a connection whose other end is in the sandbox.
+// connect returns a connection whose other end is in the sandbox.
 func (x *Executions) connect(ctx context.Context, execution string, port int) (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	open, cancel := context.WithCancel(context.Background()) // longer than ctx
+	open, cancel := context.WithCancel(context.Background()) // the connection outlives ctx
 	c := &connection{Conn: ours, cancel: cancel}
 	input, connected, ended := make(chan wire.Input), make(chan bool, 1), make(chan error, 1)
 	go func() {
@@ -80,7 +80,7 @@ func (x *Executions) connect(ctx context.Context, execution string, port int) (n
 		r := wire.Request{Op: wire.Dial, Exec: execution, Workspace: x.Workspace, Port: port, Input: input}
 		result, err := wire.Call(open, x.Conn, wire.RunSubject(x.Pool), r, theirs, writer(func(p []byte) (int, error) {
 			select {
-			case connected <- true: // there is nothing else to say
+			case connected <- true: // stderr of a Dial has no other content
 			default:
 			}
 			return len(p), nil
@@ -98,7 +98,7 @@ func (x *Executions) connect(ctx context.Context, execution string, port int) (n
 	case <-connected:
 		return c, nil
 	case err = <-ended:
-		if err == nil || len(connected) > 0 { // all was said at once
+		if err == nil || len(connected) > 0 { // the connection was made and has ended
 			return c, nil
 		}
 	case <-ctx.Done():
@@ -108,7 +108,7 @@ func (x *Executions) connect(ctx context.Context, execution string, port int) (n
 	return nil, err
 }
 
-// pump passes on what is written until the writer closes.
+// pump copies what from returns to a channel, until from ends.
 func pump(ctx context.Context, from io.Reader, to chan<- wire.Input) {
 	for {
 		b := make([]byte, wire.ChunkSize)
@@ -126,7 +126,7 @@ func pump(ctx context.Context, from io.Reader, to chan<- wire.Input) {
 	}
 }
 
-// connection is one end of a pipe that says why there is nothing at the other.
+// connection is one end of a pipe. Its Read returns the error of the other end instead of EOF.
 type connection struct {
 	net.Conn
 	cancel context.CancelFunc
@@ -141,7 +141,7 @@ func (c *connection) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the call too: its writer is gone, and nothing more is said.
+// Close also ends the call to the worker.
 func (c *connection) Close() error {
 	defer c.cancel()
 	return c.Conn.Close()

@@ -19,7 +19,7 @@ import (
 	"pocketcoder/handlers/handlerstest"
 )
 
-// startServer starts a server that goes on by itself, and gives its execution and its port.
+// startServer starts a detached server, and returns its execution and its port.
 func (s *system) startServer(greeting string) (exec string, port int) {
 	s.t.Helper()
 	r := s.authorized("detach HANDLERS_TEST_GREET='" + greeting + "' exec " + os.Args[0])
@@ -33,7 +33,7 @@ func (s *system) startServer(greeting string) (exec string, port int) {
 	return exec, port
 }
 
-// liveOutput is what is published of an execution's stdout.
+// liveOutput returns the published stdout of an execution.
 func (s *system) liveOutput(exec string) string {
 	s.t.Helper()
 	var b strings.Builder
@@ -45,7 +45,7 @@ func (s *system) liveOutput(exec string) string {
 	return b.String()
 }
 
-func TestPortOfADetachedCommandIsReached(t *testing.T) {
+func TestDialReachesADetachedCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -79,7 +79,7 @@ func TestPortOfADetachedCommandIsReached(t *testing.T) {
 	is.True(errors.Is(err, ErrNotServed))
 }
 
-func TestOfSeveralServersTheOneWithThePortIsReached(t *testing.T) {
+func TestDialReachesTheServerWithThePort(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)

@@ -32,10 +32,10 @@ func TestCommandOfAGoneShellIsKilledAndRecorded(t *testing.T) {
 	go wire.Call(t.Context(), shell, wire.RequestSubject("local"), r, line, io.Discard)
 	pid, err := strconv.Atoi(<-line)
 	is.NoErr(err)
-	shell.Close() // without a word, as after kill -9
+	shell.Close() // without a message, as after kill -9
 	d := s.finished()
 	is.Equal(d.Reason, string(wire.Cancelled))
-	is.Equal(d.Stdout.Text, fmt.Sprintln(pid)) // what it said until then is kept
+	is.Equal(d.Stdout.Text, fmt.Sprintln(pid)) // the output so far is recorded
 	expect.Eventually(t, "it becomes true", func() bool { return syscall.Kill(-pid, 0) == syscall.ESRCH })
 }
 
@@ -95,10 +95,10 @@ func TestCommandOfAKilledWorkerIsLostAndItsOutputKept(t *testing.T) {
 	is.Equal(d.Reason, string(wire.Lost))
 	is.Equal(d.ExitCode, wire.ExitLost)
 	is.True(d.Error != "")
-	is.True(d.DurationMS > 0 && d.DurationMS <= time.Since(began).Milliseconds()) // as far as it is known to have run
+	is.True(d.DurationMS > 0 && d.DurationMS <= time.Since(began).Milliseconds())
 	is.Equal(d.Stdout.Text, fmt.Sprintln(pid))
 	result, _, _ := s.shell(t.Context(), r)
-	is.Equal(result.ExitCode, 126) // and is not run again
+	is.Equal(result.ExitCode, 126) // it does not run again
 }
 
 func TestExecutionOfADeadProcessIsRecordedAsLost(t *testing.T) {
@@ -122,7 +122,7 @@ func TestWithoutAWorkerTheCommandIsRefused(t *testing.T) {
 	is.Equal(s.finished().Reason, string(wire.Refused))
 }
 
-func TestWhyNoWorkerTakesTheCommandIsSaid(t *testing.T) {
+func TestTheRefusalNamesTheReasonOfTheWorker(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
@@ -145,7 +145,7 @@ func TestWhyNoWorkerTakesTheCommandIsSaid(t *testing.T) {
 	expect.Contains(t, log.String(), "worker far serves /srv/other, not "+s.workspace)
 }
 
-// A caller that gives up before a worker is found: the command did not run, and nothing may look as if it had.
+// The caller ends before a worker is found. The result must not look like success.
 func TestCommandGivenUpBeforeItStartedIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -169,7 +169,7 @@ func TestWorkerThatComesBackInTimeRunsTheCommand(t *testing.T) {
 		result, _, _ := s.shell(t.Context(), r)
 		done <- result
 	}()
-	s.execOf(r.Call) // it is being looked for
+	s.execOf(r.Call) // the search for a worker has begun
 	nc := s.connect(natsconf.Worker)
 	s.run(nc, func(ctx context.Context) error {
 		return wire.Serve(ctx, nc, wire.RunSubject("local"),
@@ -185,7 +185,7 @@ func TestWorkerRefusesADirectoryOutsideTheWorkspace(t *testing.T) {
 	is := is.New(t)
 	s, _ := withWorker(t)
 	r := s.approved("pwd", "/", permission.Decide{})
-	r.Workspace = "/" // the shell has no say in what the workspace is
+	r.Workspace = "/" // the shell cannot change the workspace
 	result, _, _ := s.shell(t.Context(), r)
 	is.Equal(result.ExitCode, 126)
 	expect.Contains(t, result.Error, "outside the workspace")

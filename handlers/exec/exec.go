@@ -33,26 +33,25 @@ import (
 
 // Executions is the exec path between OpenCode's shell and the sandbox.
 type Executions struct {
-	Permissions *permission.Permissions // that approve commands
+	Permissions *permission.Permissions // which authorize commands
 
-	Log    *log.Log // where executions are recorded
+	Log    *log.Log
 	Conn   *nats.Conn
 	Engine string
 	Pool   string
-	// where a chat without a session works, absolute; only workers of it are asked. Empty for any
+	// directory of chats without a session, absolute; only workers of this workspace receive requests. Empty for any
 	Workspace string
-	Session   func(id string) (permission.Session, bool) // of a session whose asks are in the log
-	Network   *network.Sandbox                           // nil gives no command one
-	// reports whether large outputs may be stored; nil if they always may
-	HasRoom func() bool
-	Logger  *slog.Logger
+	Session   func(id string) (permission.Session, bool) // returns a session whose requests are in the log
+	Network   *network.Sandbox                           // nil for no network
+	HasRoom   func() bool                                // reports whether large outputs may be stored; nil for always
+	Logger    *slog.Logger
 
 	running     runningExecutions
 	shares      shares
 	finished    finishedQueue
-	output      int64         // bytes that a command may print; 0 for maxOutput
-	detachDelay time.Duration // 0 for settles
-	startDelay  time.Duration // 0 for moment
+	output      int64         // limit of a command's output in bytes; 0 for maxOutput
+	detachDelay time.Duration // 0 for detachDelay
+	startDelay  time.Duration // 0 for startDelay
 }
 
 // Run answers exec.request.<engine> until ctx ends. Then it cancels the running commands, and records their results and
@@ -80,7 +79,7 @@ func (x *Executions) Run(ctx context.Context) error {
 	return errors.Join(served, <-chats)
 }
 
-// recordTimeout bounds the append of a result, which must succeed even when everybody who waited for it is gone.
+// recordTimeout limits the append of a result, which is independent of the context of the caller.
 const recordTimeout = 30 * time.Second
 
 func (x *Executions) exec(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
@@ -96,7 +95,7 @@ func (x *Executions) exec(ctx context.Context, r wire.Request, stdout, stderr io
 		return x.refuse(session.Chat, r, err)
 	}
 	if requested.Original != "" {
-		_, _ = io.WriteString(stdout, editNotice(requested)) // a caller that is gone is handled elsewhere
+		_, _ = io.WriteString(stdout, editNotice(requested))
 	}
 	run := x.newRun(session.Chat, owner, requested)
 	if requested.Detached {
@@ -105,15 +104,15 @@ func (x *Executions) exec(ctx context.Context, r wire.Request, stdout, stderr io
 	return x.runRecorded(ctx, run, stdout, stderr)
 }
 
-// editNotice tells the model, before the command's own output, that it was edited and how. It is no part of what is
+// editNotice returns a notice for the model about an edited command. It comes before the command's output and is not
 // recorded.
 func editNotice(d events.ExecRequested) string {
 	return "[PocketCoder] A person changed this command before it ran.\n[PocketCoder] Asked for: " + d.Original +
 		"\n[PocketCoder] Ran: " + d.Command + "\n"
 }
 
-// authorize records exec.requested if a decision allows exactly this command, there, for this session and call, and
-// nothing was started on it yet.
+// authorize appends exec.requested if a decision allows exactly this command, in this directory, for this session and
+// call, and if the decision was not used yet.
 func (x *Executions) authorize(ctx context.Context, session permission.Session,
 	r wire.Request) (d events.ExecRequested, owner string, err error) {
 	d = events.ExecRequested{Exec: events.NewID(), Session: r.Session, Call: r.Call, Pool: x.Pool}
@@ -122,7 +121,7 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session,
 	decide := func(s *permission.State) (events.Data, uint64, error) {
 		owner = s.Owner
 		if s.CommandRequest(r.Session, r.Call).Execution == d.Exec {
-			return nil, 0, nil // an earlier try stored it, and its answer was lost
+			return nil, 0, nil // an earlier try stored it, but the response was lost
 		}
 		outcome, err := authorized(s, r, time.Now())
 		if errors.Is(err, errOtherCommand) && string(x.Log.Redactor().Bytes([]byte(r.Command))) == outcome.Decided.Command {
@@ -143,13 +142,13 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session,
 		return d, 0, err
 	}
 	for {
-		try, cancel := context.WithTimeout(ctx, authorizeTime) // an answer that was lost with the connection never comes
+		try, cancel := context.WithTimeout(ctx, authorizeTime) // a response that is lost with the connection never arrives
 		_, err = f.CarryOutOne(try, x.Log, session.Chat, c, decide, permission.UseFilter(session.Chat))
 		cancel()
 		if !isUnanswered(err) {
 			return d, owner, err
 		}
-		select { // the server has just come back, and its streams have not
+		select { // the server may be back before its streams are @const ( authorizeTime ::
 		case <-time.After(authorizePause):
 		case <-ctx.Done():
 			return d, owner, err
@@ -157,13 +156,13 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session,
 	}
 }
 
-// An approved command is recorded again, as often as recordTimeout allows, if the log did not answer.
+// The log may not answer when an approved command is to be recorded. The append is repeated for recordTimeout.
 const (
 	authorizeTime  = 10 * time.Second       // for one try
 	authorizePause = 250 * time.Millisecond // between two tries
 )
 
-// isUnanswered reports whether the log did not answer, so that it may have stored the event or not.
+// isUnanswered reports whether the log did not answer. The event may be stored or not.
 func isUnanswered(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
 		errors.Is(err, context.DeadlineExceeded)
@@ -178,8 +177,8 @@ var (
 			"only what was shown may run. Leave the secret out of the command.")
 )
 
-// authorized finds the decision that allows the request. One on an ask that did not come from OpenCode allows none:
-// whoever asked could have named any session and call.
+// authorized returns the decision that allows the request. A decision on a request that did not come from OpenCode
+// allows nothing, because its author could have named any session and call.
 func authorized(s *permission.State, r wire.Request, at time.Time) (outcome permission.Outcome, err error) {
 	if s.Deleted != 0 {
 		return outcome, handlers.Refuse(handlers.NotFound, "the chat was deleted")
@@ -205,8 +204,8 @@ func authorized(s *permission.State, r wire.Request, at time.Time) (outcome perm
 	return outcome, nil
 }
 
-// allowedCwd gives where a command runs, symlinks resolved: where it was authorized to run. A decision that was made
-// before that was known is for the session's directory.
+// allowedCwd returns the directory in which a command runs, symlinks resolved. It returns a refusal if that is not the
+// authorized directory. An old decision without a directory is for the session's directory.
 func allowedCwd(d events.PermissionDecided, directory, cwd string) (string, error) {
 	allowed := cmp.Or(d.Cwd, directory)
 	real, ok := workspace.RealPath(cwd)
@@ -217,7 +216,7 @@ func allowedCwd(d events.PermissionDecided, directory, cwd string) (string, erro
 }
 
 func (x *Executions) refuse(chat string, r wire.Request, why error) wire.Result {
-	// its own: the log may have taken all the time to answer
+	// The time of the caller's context may be used up.
 	ctx, cancel := context.WithTimeout(context.Background(), recordTimeout)
 	defer cancel()
 	d := events.ExecRefused{Exec: events.NewID(), Session: r.Session, Call: r.Call, Command: r.Command, Cwd: r.Cwd,

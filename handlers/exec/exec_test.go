@@ -43,7 +43,7 @@ func TestAuthorizedCommandRunsAndIsRecorded(t *testing.T) {
 	is.Equal(s.started.Load(), int64(1))
 }
 
-func TestWhatWasNotAuthorizedIsNotStarted(t *testing.T) {
+func TestUnauthorizedCommandsAreNotStarted(t *testing.T) {
 	t.Parallel()
 	s, _ := withWorker(t)
 	good := s.authorized("echo good")
@@ -71,7 +71,7 @@ func TestWhatWasNotAuthorizedIsNotStarted(t *testing.T) {
 		result, stdout, stderr := s.shell(t.Context(), c.r)
 		is.Equal(result.ExitCode, 126)
 		is.Equal(result.Reason, wire.Refused)
-		expect.Contains(t, result.Error, c.says) // and says why
+		expect.Contains(t, result.Error, c.says)
 		is.Equal(stdout+stderr, "")
 		_, data := handlerstest.History(t, s.Log, "c1")
 		refused := handlerstest.Of[events.ExecRefused](data)
@@ -80,7 +80,7 @@ func TestWhatWasNotAuthorizedIsNotStarted(t *testing.T) {
 			Cwd: s.workspace, Reason: result.Error})
 	}
 	is := is.New(t)
-	for _, session := range []string{"ses_2", ""} { // of no chat, so there is no place for a record
+	for _, session := range []string{"ses_2", ""} { // without a chat, nothing is recorded
 		result, _, _ := s.shell(t.Context(), change(func(r *wire.Request) { r.Session = session }))
 		is.Equal(result.ExitCode, 126)
 		expect.Contains(t, result.Error, "is not known")
@@ -88,9 +88,9 @@ func TestWhatWasNotAuthorizedIsNotStarted(t *testing.T) {
 	_, data := handlerstest.History(t, s.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.ExecRefused](data)), 7)
 	is.Equal(len(handlerstest.Of[events.ExecRequested](data)), 0)
-	is.Equal(s.started.Load(), int64(0)) // the worker heard of nothing
+	is.Equal(s.started.Load(), int64(0)) // the worker received nothing
 	result, _, _ := s.shell(t.Context(), good)
-	is.Equal(result.ExitCode, 0) // and the decision is still good
+	is.Equal(result.ExitCode, 0) // the decision is still valid
 }
 
 func TestDecisionRunsOneCommandOnce(t *testing.T) {
@@ -118,7 +118,7 @@ func TestDecisionRunsOneCommandOnce(t *testing.T) {
 	is.Equal(len(handlerstest.Of[events.ExecRequested](data)), 1)
 	is.Equal(len(handlerstest.Of[events.ExecRefused](data)), 7)
 
-	s.stop() // a new process knows it from the log
+	s.stop() // a new process reads the log
 	x := &Executions{Permissions: s.Permissions, Log: s.Log, Conn: s.connect(natsconf.Core), Engine: "local",
 		Pool: "local", Logger: handlerstest.Quiet(),
 		Session: func(string) (permission.Session, bool) { return permission.Session{Chat: "c1"}, true }}

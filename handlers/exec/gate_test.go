@@ -19,7 +19,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-func TestDecisionIsHonouredOnlyWhileItHolds(t *testing.T) {
+func TestExpiredAndUsedDecisionsAreRefused(t *testing.T) {
 	request, allowed := handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized)
 	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	abort := func(session string) handlerstest.Fact {
@@ -84,12 +84,12 @@ func TestEditedCommandRunsInPlaceOfTheOriginal(t *testing.T) {
 	is.Equal([]string{requested[0].Original, requested[0].Command, requested[0].Permission},
 		[]string{r.Command, decided.Edited, decided.Permission})
 	finished := s.finished()
-	is.Equal(finished.Stdout.Text, "edited\n") // what the command wrote, and nothing else
+	is.Equal(finished.Stdout.Text, "edited\n") // without the notice
 	is.Equal(finished.Exec, requested[0].Exec)
 	is.Equal(s.started.Load(), int64(1))
 
 	edited := s.approved("echo two", s.workspace, permission.Decide{Edited: "echo three"})
-	edited.Command = "echo three" // the model has not asked for it
+	edited.Command = "echo three" // not the command that the model requested
 	result, stdout, _ = s.shell(t.Context(), edited)
 	is.Equal(result.Reason, wire.Refused)
 	expect.Contains(t, result.Error, "not the one that was authorized")
@@ -97,7 +97,7 @@ func TestEditedCommandRunsInPlaceOfTheOriginal(t *testing.T) {
 	is.Equal(s.started.Load(), int64(1))
 }
 
-func TestCommandRunsWhereItWasAuthorizedTo(t *testing.T) {
+func TestACommandRunsInTheAuthorizedDirectory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -110,7 +110,7 @@ func TestCommandRunsWhereItWasAuthorizedTo(t *testing.T) {
 	elsewhere.Cwd = s.workspace
 	result, _, _ := s.shell(t.Context(), elsewhere)
 	is.Equal(result.Error, "the command was authorized to run in "+sub+", not in "+s.workspace)
-	there.Cwd = link // the same place
+	there.Cwd = link // the same directory
 	result, stdout, _ := s.shell(t.Context(), there)
 	is.Equal(result.ExitCode, 0)
 	is.Equal(stdout, sub+"\n")
@@ -118,11 +118,11 @@ func TestCommandRunsWhereItWasAuthorizedTo(t *testing.T) {
 	moved := s.approved("pwd", sub, permission.Decide{})
 	moved.Cwd = link
 	is.NoErr(os.Remove(link))
-	is.NoErr(os.Symlink(".", link)) // after it was approved
+	is.NoErr(os.Symlink(".", link)) // changed after the approval
 	result, _, _ = s.shell(t.Context(), moved)
 	expect.Contains(t, result.Error, "was authorized to run in "+sub)
 
-	r := s.request("pwd") // decided before anybody knew where: for the session's directory
+	r := s.request("pwd") // decided before its directory was known: valid for the session's directory
 	id := r.Call[len("call_"):]
 	handlerstest.Happened(t, s.Log, "c1", handlerstest.AskBash(id, "pwd"))
 	_, err := s.Permissions.Decide(t.Context(), permission.Decide{Command: handlers.Command{Actor: handlerstest.Alice},
@@ -157,7 +157,7 @@ func TestApprovalThatExpiredOrWasAbortedRunsNothing(t *testing.T) {
 	is.NoErr(err)
 	why, err := s.Permissions.CheckApproval(t.Context(), "c1", hour.Call[len("call_"):])
 	is.NoErr(err)
-	is.Equal(why, "the turn was aborted after the approval") // what OpenCode is told when it was not told before
+	is.Equal(why, "the turn was aborted after the approval") // the outbox rejects it in OpenCode
 	result, _, _ = s.shell(t.Context(), hour)
 	expect.Contains(t, result.Error, "the turn was aborted")
 	is.Equal(s.started.Load(), int64(0))
@@ -167,7 +167,7 @@ func TestApprovalThatExpiredOrWasAbortedRunsNothing(t *testing.T) {
 	is.Equal(result.ExitCode, 0)
 }
 
-func TestGrantCarriesTheEditAndItsEnd(t *testing.T) {
+func TestAGrantKeepsTheEditAndTheExpiry(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	g := permissiontest.OpenGate(t)
@@ -185,7 +185,7 @@ func TestGrantCarriesTheEditAndItsEnd(t *testing.T) {
 	g.AwaitIdle()
 	first, _ := g.Decisions("per_1")
 	found, _ := g.Decisions("per_2")
-	is.Equal(len(found), 0) // it would run elsewhere
+	is.Equal(len(found), 0) // its directory differs
 	found, by := g.Decisions("per_3")
 	is.Equal(len(found), 1)
 	is.Equal(by, []string{handlerstest.Alice})
@@ -209,7 +209,7 @@ func TestACommandWithASecretIsRefusedForThatReason(t *testing.T) {
 	is.Equal(result.Error, "the command is not the one that was authorized")
 }
 
-func TestAuthorizedIsExactlyThisCommand(t *testing.T) {
+func TestOnlyTheExactCommandIsAuthorized(t *testing.T) {
 	request := []handlerstest.Fact{handlerstest.AskBash("per_1", "ls -l"), handlerstest.AskBash("per_2", "rm x"),
 		handlerstest.AskBash("per_3", "id")}
 	decisions := []handlerstest.Fact{handlerstest.Decided("per_1", "ls -l", events.Authorized),
@@ -248,8 +248,8 @@ func TestAuthorizedIsExactlyThisCommand(t *testing.T) {
 	}
 }
 
-// Whoever asks over the API can name any session, call and command. An approval of it runs nothing.
-func TestApprovedRequestRunsNothing(t *testing.T) {
+// A request over the API can name any session, call and command. Its approval allows no command.
+func TestAnApprovedAPIRequestRunsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -269,14 +269,14 @@ func TestApprovedRequestRunsNothing(t *testing.T) {
 	is.Equal(s.started.Load(), int64(0))
 	_, data := handlerstest.History(t, s.Log, "c1")
 	d := handlerstest.Of[events.PermissionDecided](data)[0]
-	is.Equal(d.Session+d.Call, "") // and nobody who reads the decision alone is deceived
+	is.Equal(d.Session+d.Call, "") // the decision names no call
 }
 
-func TestAuthorizedOverlooksWhatOpenCodeDidNotAsk(t *testing.T) {
+func TestADecisionOnAnAPIRequestIsIgnored(t *testing.T) {
 	is := is.New(t)
 	intent := handlerstest.Fact{By: handlerstest.Alice, Data: handlerstest.Requested("i1", "ls")}
 	s := permission.NewState()
-	// even if it names the call
+	// a decision that names a call of OpenCode
 	handlerstest.Given(t, s, intent, handlerstest.Fact{By: handlerstest.Alice, Data: events.PermissionDecided{
 		Permission: "i1", Decision: events.Authorized, Session: "ses_1", Call: "call_per_1", Type: "bash", Command: "ls", Request: handlerstest.Request("ls"),
 	}})

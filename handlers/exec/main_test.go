@@ -51,7 +51,7 @@ func serveWorker(url, keys, workspace string) error {
 	return wire.Serve(context.Background(), nc, wire.RunSubject("local"), wire.Server{Handle: w.Exec})
 }
 
-// greet says at which port it serves, and there the greeting and what it is told until nothing more comes.
+// greet serves on a free port, and prints the port. It writes the greeting to each connection, and echoes its input.
 func greet(greeting string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -63,7 +63,7 @@ func TestOutputIsRecordedWhole(t *testing.T) {
 	}
 }
 
-func TestSecretsAreTakenOutOfWhatIsRecorded(t *testing.T) {
+func TestSecretsAreRedactedInRecordedOutput(t *testing.T) {
 	t.Parallel()
 	s, _ := withWorker(t)
 	half := len(handlerstest.Canary) / 2
@@ -82,12 +82,12 @@ func TestSecretsAreTakenOutOfWhatIsRecorded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			// The command itself holds no secret: it takes it apart.
+			// The text of the command does not contain the secret.
 			r := s.authorized(strings.ReplaceAll(command, handlerstest.Canary,
 				handlerstest.Canary[:half]+"''"+handlerstest.Canary[half:]))
 			_, stdout, stderr := s.shell(t.Context(), r)
 			if name != "base64" {
-				expect.Contains(t, stdout+stderr, handlerstest.Canary) // the model's tool sees what there is
+				expect.Contains(t, stdout+stderr, handlerstest.Canary) // the model receives the secret
 			}
 			d := s.finished(s.execOf(r.Call))
 			recorded := string(s.output(d.Stdout)) + string(s.output(d.Stderr))
@@ -102,7 +102,7 @@ func TestSecretsAreTakenOutOfWhatIsRecorded(t *testing.T) {
 	}
 }
 
-func TestASecretLearnedWhileACommandRunsIsTakenOut(t *testing.T) {
+func TestASecretAddedWhileACommandRunsIsRedacted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := &system{Handlers: permissiontest.New(eventstest.Log(t)), t: t}
@@ -121,7 +121,7 @@ func TestASecretLearnedWhileACommandRunsIsTakenOut(t *testing.T) {
 	is.Equal(string(s.output(d.Stderr)), "key: [redacted]")
 }
 
-func TestOutputIsSeenWhileItComes(t *testing.T) {
+func TestOutputIsPublishedLive(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -131,7 +131,7 @@ func TestOutputIsSeenWhileItComes(t *testing.T) {
 	go func() {
 		watching <- s.Log.FollowDeltas(ctx, events.ChatDeltaFilters("c1"), func(d log.Delta) { seen <- d })
 	}()
-	// Say something every now and then until the watcher has heard it, then go on: the file is made by the test.
+	// The command prints until the test creates the file.
 	r := s.authorized("until test -e seen; do echo tick; sleep 0.02; done; echo last >&2")
 	done := make(chan wire.Result, 1)
 	go func() {
@@ -157,7 +157,7 @@ func TestOutputIsSeenWhileItComes(t *testing.T) {
 	<-watching
 }
 
-func TestALargeOutputIsEndedWithoutRoom(t *testing.T) {
+func TestACommandWithLargeOutputEndsOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -167,13 +167,13 @@ func TestALargeOutputIsEndedWithoutRoom(t *testing.T) {
 	is.Equal(result.Reason, wire.OutputSize)
 	d := s.finished(s.execOf(r.Call))
 	is.Equal(d.Reason, string(wire.OutputSize))
-	is.Equal(int64(len(s.output(d.Stdout))), d.Stdout.Bytes) // what there was is kept
+	is.Equal(int64(len(s.output(d.Stdout))), d.Stdout.Bytes) // the output so far is stored
 	small := s.authorized("head -c 900000 /dev/zero")
 	result, _, _ = s.shell(t.Context(), small)
 	is.Equal(result.Reason, wire.Exited)
 }
 
-func TestACommandThatPrintsMoreThanIsRecordedIsEnded(t *testing.T) {
+func TestACommandThatPrintsTooMuchIsEnded(t *testing.T) {
 	t.Parallel()
 	for name, command := range map[string]string{
 		"for ever":            "yes",
@@ -204,5 +204,5 @@ func TestACommandThatPrintsMoreThanIsRecordedIsEnded(t *testing.T) {
 	s.exec.output = 1 << 20
 	result, stdout, _ := s.shell(t.Context(), s.authorized("head -c 1048576 /dev/zero"))
 	is := is.New(t)
-	is.Equal([]any{result.Reason, result.ExitCode, len(stdout)}, []any{wire.Exited, 0, 1 << 20}) // as much as is recorded
+	is.Equal([]any{result.Reason, result.ExitCode, len(stdout)}, []any{wire.Exited, 0, 1 << 20}) // exactly the limit
 }

@@ -20,7 +20,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// gateModel is a chat in which things happen in any order, and what of it may run.
+// gateModel is a chat with a random history.
 type gateModel struct {
 	t        *rapid.T
 	test     testing.TB
@@ -33,7 +33,7 @@ type gateModel struct {
 	allowed  int // execs
 }
 
-// start is a new process: it knows what is in the log.
+// start replaces the handlers, as a restart does.
 func (g *gateModel) start() {
 	g.h = permissiontest.New(g.log)
 	g.x = &Executions{Permissions: g.h.Permissions, Log: g.log, Engine: "local", Pool: "local",
@@ -57,7 +57,7 @@ func (g *gateModel) skipOften() {
 	}
 }
 
-// pickRequest is one that was asked, the newest more often than any other.
+// pickRequest picks a request, preferably a new one.
 func (g *gateModel) pickRequest() events.PermissionAsk {
 	if len(g.requests) == 0 {
 		g.t.Skip()
@@ -65,7 +65,7 @@ func (g *gateModel) pickRequest() events.PermissionAsk {
 	return g.requests[len(g.requests)-1-min(g.draw("ask", 6), g.draw("or", 6), g.draw("or", 6), len(g.requests)-1)]
 }
 
-// cwdOf is where the call of an ask runs.
+// cwdOf returns the directory of a request's call.
 func (g *gateModel) cwdOf(a events.PermissionAsk) string { return g.dirs[len(a.ID)%2] }
 
 func (g *gateModel) request(*rapid.T) {
@@ -79,7 +79,7 @@ func (g *gateModel) request(*rapid.T) {
 	g.evaluate(a, g.draw("verdict", 8))
 }
 
-// evaluate is the policy's reaction: allowed, denied, or left to a person; or none yet.
+// evaluate records a random verdict of the policy: allow, deny or ask a person.
 func (g *gateModel) evaluate(a events.PermissionAsk, verdict int) {
 	action := policy.AskPerson
 	switch {
@@ -95,10 +95,10 @@ func (g *gateModel) evaluate(a events.PermissionAsk, verdict int) {
 	}
 }
 
-// redeliver is a redelivery of the ask to the policy, which thinks otherwise now.
+// redeliver evaluates a request again, with another verdict.
 func (g *gateModel) redeliver(*rapid.T) { g.evaluate(g.pickRequest(), g.draw("verdict", 8)) }
 
-// decide lets one person decide, or two at once.
+// decide lets one or two persons decide at once.
 func (g *gateModel) decide(*rapid.T) {
 	var all []permission.Decide
 	for i := range 1 + g.draw("people", 2) {
@@ -133,7 +133,8 @@ func (g *gateModel) lose(*rapid.T) {
 
 func (g *gateModel) restart(*rapid.T) { g.start() }
 
-// run asks for a command as the shell does: that of an ask, or another by a byte, or elsewhere; by one shell or two.
+// run runs a command as the shell does, once or twice at once. The command may differ from the request by a byte, or
+// run in another directory.
 func (g *gateModel) run(*rapid.T) {
 	a := g.pickRequest()
 	r := wire.Request{Session: a.SessionID, Call: a.Tool.CallID, Command: a.Command(), Cwd: g.cwdOf(a)}
@@ -162,7 +163,7 @@ func (g *gateModel) run(*rapid.T) {
 	done.Wait()
 }
 
-// check reads the log by itself: every command that ran was allowed by a decision that held, exactly so, and ran once.
+// check reads the log. Every command that ran must match a valid decision exactly, and each decision must be used once.
 func (g *gateModel) check() {
 	type decision struct {
 		events.PermissionDecided
@@ -228,7 +229,7 @@ func (g *gateModel) check() {
 	}
 }
 
-func TestNothingRunsThatNoDecisionAllows(t *testing.T) {
+func TestOnlyAuthorizedCommandsRun(t *testing.T) {
 	t.Parallel()
 	log := eventstest.Log(t)
 	h := permissiontest.New(log)

@@ -17,30 +17,30 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// How much of an execution's output, in bytes, is published for people who watch; all of it is recorded. One that goes
-// on by itself, or is a person's shell, may take days.
+// Limits of the output that is published live, in bytes. All output is recorded. Detached commands and shells may run
+// for days, so their limit is higher.
 const (
 	maxLive     = 8 << 20
 	maxLiveLong = 64 << 20
 )
 
-// maxOutput is how much a command may print, both streams together, in bytes: large for what anybody prints on
-// purpose, and small beside the disk the log is on, which a command that prints for ever fills within minutes.
+// maxOutput limits the output of a command, both streams together, in bytes. Useful output is far below it. It keeps a
+// command that prints forever from filling the disk of the log.
 const maxOutput = 4 << 30
 
 var errMaxOutput = errors.New("the command printed more than is recorded")
 
-// recorder keeps an execution's output in constant memory: small output inline, large output in BLOBS, and the
-// beginning of it live in DELTAS. Secrets are taken out. What is beyond its most it refuses, which ends the command.
-// Of a private one it keeps nothing.
+// recorder records an execution's output in constant memory: small output inline, large output in BLOBS, and the
+// beginning live in DELTAS. It redacts secrets. Output beyond the limit is an error of the writer, which ends the
+// command. A private execution is not recorded.
 type recorder struct {
 	log        *log.Log
 	chat, exec string
-	live       int64 // bytes that are published
-	most       int64 // bytes that are taken, of both streams
+	live       int64 // limit of the published bytes of each stream
+	most       int64 // limit of the recorded bytes of both streams
 	taken      atomic.Int64
 	hasRoom    func() bool // Executions.HasRoom
-	outOfSpace atomic.Bool // there was no room for more
+	outOfSpace atomic.Bool // hasRoom has returned false
 	private    bool
 	streams    map[string]*recordedOutput
 }
@@ -54,8 +54,8 @@ func (x *Executions) newRecorder(chat string, d events.ExecRequested) *recorder 
 	return r
 }
 
-// tee records what is written and passes it on to w. Losing w does not end the recording: that the caller is gone is
-// noticed elsewhere, and the result is recorded all the same.
+// tee returns a writer that records what is written and forwards it to w. It ignores errors of w: the result is
+// recorded even if the caller is gone.
 func (r *recorder) tee(stream string, w io.Writer) io.Writer {
 	if r.private {
 		return w
@@ -77,24 +77,24 @@ func (r *recorder) tee(stream string, w io.Writer) io.Writer {
 	})
 }
 
-// roomPause is how many bytes a command prints between two looks at the room for them.
+// roomPause is how many bytes a command prints between two checks of the free space.
 const roomPause = 1 << 20
 
-// checkRoom notes that there is no room for a large output, which would take the last space from every chat.
+// checkRoom records whether a large output would use the last free space of the disk.
 func (r *recorder) checkRoom(before, after int64) {
 	if r.hasRoom != nil && before/roomPause != after/roomPause && !r.hasRoom() {
 		r.outOfSpace.Store(true)
 	}
 }
 
-// isFull reports whether more was printed than is taken, or than there is room for.
+// isFull reports whether the output exceeds the limit or the free space.
 func (r *recorder) isFull() bool { return r.taken.Load() > r.most || r.outOfSpace.Load() }
 
-// withOutputLimit is the result of a command that was ended for its output, and any other as it is.
+// withOutputLimit sets the reason of the result of a command that was ended because of its output.
 func (r *recorder) withOutputLimit(result wire.Result) wire.Result {
 	if r.isFull() && (result.Reason == wire.Cancelled || result.Reason == wire.Exited) {
 		result.Reason = wire.OutputSize
-		// that it heard it and ended well does not make it whole
+		// a command that handles SIGTERM and exits with 0 has not succeeded
 		result.ExitCode = cmp.Or(result.ExitCode, 128+int(syscall.SIGTERM))
 	}
 	return result
@@ -104,7 +104,7 @@ type writer func([]byte) (int, error)
 
 func (f writer) Write(p []byte) (int, error) { return f(p) }
 
-// finish gives the event of the result. Nothing is written any more.
+// finish returns exec.finished for a result. It must be called after the last write.
 func (r *recorder) finish(result wire.Result) events.ExecFinished {
 	d := events.ExecFinished{
 		Exec: r.exec, ExitCode: result.ExitCode, Signal: result.Signal, Reason: string(result.Reason), Error: result.Error,
@@ -123,7 +123,7 @@ func (r *recorder) finish(result wire.Result) events.ExecFinished {
 	return d
 }
 
-// recordedOutput is the output of an execution on one stream, while it is recorded.
+// recordedOutput records one stream of an execution.
 type recordedOutput struct {
 	*recorder
 	stream string
@@ -142,7 +142,7 @@ type storedOutput struct {
 
 func (s *recordedOutput) write(p []byte) (int, error) {
 	if s.bytes < s.live {
-		// A fragment that is not published is no loss: the closing event has everything.
+		// An error is ignored, because exec.finished holds the whole output.
 		_ = s.log.PublishDelta(log.Delta{
 			Subject: events.ExecDeltaSubject(s.chat, s.exec), Type: log.ExecOutput, Stream: s.stream, Offset: s.bytes, Data: bytes.Clone(p),
 		})
@@ -154,11 +154,11 @@ func (s *recordedOutput) write(p []byte) (int, error) {
 	if s.blob == nil {
 		return s.inline.Write(p)
 	}
-	s.blob.Write(p) // an error is that of the store, and finish reports it
+	s.blob.Write(p) // finish returns the error of the store
 	return len(p), nil
 }
 
-// spill moves the output to BLOBS, what is inline already first.
+// spill moves the output to BLOBS, beginning with the inline output.
 func (s *recordedOutput) spill() {
 	r, w := io.Pipe()
 	s.blob, s.stored = w, make(chan storedOutput, 1)

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// run is an execution on its way from exec.requested to exec.finished.
+// run is an execution between exec.requested and exec.finished.
 type run struct {
 	chat      string
 	owner     string    // account of the chat, empty if it has none
@@ -20,19 +20,19 @@ type run struct {
 	requested events.ExecRequested
 	request   wire.Request
 	input     chan wire.Input
-	closed    chan struct{}      // closed when it takes no more input
-	end       context.CancelFunc // ends it
-	onStart   func(wire.Start)   // called when a worker has taken it; nil for nothing
+	closed    chan struct{}      // closed when the execution accepts no more input
+	end       context.CancelFunc // cancels the execution
+	onStart   func(wire.Start)   // called when a worker has started it; may be nil
 
-	started chan struct{} // closed when a worker has taken it: from then on there are
-	start   wire.Start    // who has
-	since   time.Time     // and when
+	started chan struct{} // closed when a worker has started it; the next fields are set before
+	start   wire.Start    // the worker
+	since   time.Time     // when it started
 
 	signalling sync.Mutex
 	signals    map[string]recordedSignal // by command id
 }
 
-// pendingInput is how many signals, or pieces of what a person types, wait for the worker to take them.
+// pendingInput is the size of the buffer for signals and typed input.
 const pendingInput = 16
 
 func (x *Executions) newRun(chat, owner string, d events.ExecRequested) *run {
@@ -50,13 +50,14 @@ func (x *Executions) newRun(chat, owner string, d events.ExecRequested) *run {
 	return u
 }
 
-// noTimeout is the longest time there is: 292 years in milliseconds. A request without one gets the worker's own.
+// noTimeout is the longest possible time: 292 years in milliseconds. A request without a timeout gets that of the
+// worker.
 const noTimeout = int64(1<<63-1) / int64(time.Millisecond)
 
-// isLasting says whether it may take days: nobody waits for it, or it is a person's shell.
+// isLasting reports whether the execution may run for days: it is detached, or a person's shell.
 func (u *run) isLasting() bool { return u.requested.Detached || u.requested.Terminal }
 
-// startInfo says whether a worker has taken it, and which one.
+// startInfo returns the worker of the execution, and reports whether it has started.
 func (u *run) startInfo() (wire.Start, bool) {
 	select {
 	case <-u.started:
@@ -66,7 +67,7 @@ func (u *run) startInfo() (wire.Start, bool) {
 	}
 }
 
-// started is told by the worker that has taken a command.
+// started handles the start of an execution by a worker.
 func (x *Executions) started(u *run, s wire.Start) {
 	u.start, u.since = s, time.Now()
 	close(u.started)
@@ -85,13 +86,11 @@ func (x *Executions) recordStart(u *run) {
 	}
 }
 
-// startDelay is how long a command that is waited for runs before its start is recorded, unless Exec says another. Of
-// those that are over before, and they are most, the result says who has run them: a synced append for each would slow
-// down every command.
+// startDelay is how long a foreground command runs before its start is recorded. Most commands end earlier, and their
+// result names the worker. A synced append for each start would slow down every command.
 const startDelay = time.Second
 
-// announce records the start of a command that lasts, so that who looks while it runs sees where. Of one that is over
-// it records nothing.
+// announce records the start of a command that is still running after startDelay, so that clients see where it runs.
 func (x *Executions) announce(u *run) {
 	select {
 	case <-u.started:
@@ -105,13 +104,12 @@ func (x *Executions) announce(u *run) {
 	}
 }
 
-// runRecorded has a command run that was recorded as requested, and records what comes of it. It ends with ctx, or when
-// it is ended.
+// runRecorded runs a command whose exec.requested is recorded, and records the result. Both ctx and u.end cancel it.
 func (x *Executions) runRecorded(ctx context.Context, u *run, stdout, stderr io.Writer) wire.Result {
 	ctx, u.end = context.WithCancel(ctx)
 	defer u.end()
 	x.running.add(u)
-	network, err := x.Network.For(ctx, u.chat, u.requested) // first: the recorder learns what not to record
+	network, err := x.Network.For(ctx, u.chat, u.requested) // first, so that the recorder redacts the credentials
 	defer x.Network.Done(u.requested.Exec)
 	out := x.newRecorder(u.chat, u.requested)
 	out.most = cmp.Or(x.output, out.most)
@@ -131,7 +129,7 @@ func (x *Executions) runRecorded(ctx context.Context, u *run, stdout, stderr io.
 		writeNotes(model, notes, out)
 	}
 	x.running.remove(u)
-	announcing.Wait() // it comes before the end in the log, or not at all
+	announcing.Wait() // exec.started comes before exec.finished
 	d := out.finish(result)
 	start, _ := u.startInfo()
 	d.Worker, d.Isolation = start.Worker, start.Isolation
@@ -149,11 +147,11 @@ func writeNotes(model io.Writer, notes []string, printed *recorder) {
 		if i == 0 && printed.taken.Load() > 0 {
 			line = "\n" + line
 		}
-		_, _ = io.WriteString(model, line) // a caller that is gone is handled elsewhere
+		_, _ = io.WriteString(model, line)
 	}
 }
 
-// withDuration gives a lost execution, whose result no worker has measured, the time that it is known to have run.
+// withDuration sets the duration of a lost execution, which no worker has measured.
 func (u *run) withDuration(result wire.Result) wire.Result {
 	if _, ok := u.startInfo(); ok && result.Reason == wire.Lost {
 		result.DurationMS = time.Since(u.since).Milliseconds()
@@ -171,10 +169,10 @@ func (x *Executions) runWithinShare(ctx context.Context, u *run, stdout, stderr 
 	return x.forward(ctx, u.request, stdout, stderr)
 }
 
-// Tries to find a worker: one that is being restarted is back within that time. Nothing has run before it answers.
+// Tries to find a worker. A worker that restarts is back within 3 s. Before a worker answers, nothing has run.
 const (
 	workerTries = 6
-	workerPause = 100 * time.Millisecond // doubled each time: 3 s in all
+	workerPause = 100 * time.Millisecond // doubled after each try: 3 s in all
 )
 
 func (x *Executions) forward(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
@@ -184,7 +182,7 @@ func (x *Executions) forward(ctx context.Context, r wire.Request, stdout, stderr
 		switch {
 		case err == nil:
 			return result
-		case !errors.Is(err, wire.ErrNoWorker): // and it certainly was not run
+		case !errors.Is(err, wire.ErrNoWorker): // the command did not run
 			x.Logger.Error("exec", "exec", r.Exec, "err", err)
 			return refused("the command was not run: %v", err)
 		case try == workerTries || ctx.Err() != nil:
@@ -202,7 +200,7 @@ func (x *Executions) forward(ctx context.Context, r wire.Request, stdout, stderr
 	}
 }
 
-// record appends a fact of the sandbox's, whoever still waits for it.
+// record appends an event of the sandbox, even if ctx has ended.
 func (x *Executions) record(ctx context.Context, chat string, d events.Data) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
@@ -214,7 +212,7 @@ func (x *Executions) record(ctx context.Context, chat string, d events.Data) err
 	return err
 }
 
-// RecordLost records that the result of an execution is unknown, because its handler died while it ran.
+// RecordLost records that the result of an execution is unknown, because its process died while the command ran.
 func (x *Executions) RecordLost(ctx context.Context, chat, exec string) error {
 	err := x.record(ctx, chat, events.ExecFinished{
 		Exec: exec, ExitCode: wire.ExitLost, Reason: string(wire.Lost), Error: "the system stopped while the command was running",
@@ -222,16 +220,16 @@ func (x *Executions) RecordLost(ctx context.Context, chat, exec string) error {
 	return errors.Join(err, x.Network.Expire(ctx, chat))
 }
 
-// runningExecutions is what runs now. The zero value is empty.
+// runningExecutions holds the running executions. The zero value is empty.
 type runningExecutions struct {
 	mu         sync.Mutex
-	byExec     map[string]*run // by exec
-	deleted    map[string]bool // chats that were deleted meanwhile
+	byExec     map[string]*run
+	deleted    map[string]bool // chats that were deleted since the start
 	stopping   bool
-	background sync.WaitGroup // those nobody waits for
+	background sync.WaitGroup // detached executions
 }
 
-// add lets an execution be found. One that must not run any more is ended at once.
+// add adds an execution. It cancels the execution if its chat was deleted or the process is stopping.
 func (r *runningExecutions) add(u *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,7 +256,7 @@ func (r *runningExecutions) get(exec string) (*run, bool) {
 	return u, ok
 }
 
-// endChat ends what runs in a chat, and what is about to.
+// endChat cancels the executions of a deleted chat, also those that are added later.
 func (r *runningExecutions) endChat(chat string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,7 +271,7 @@ func (r *runningExecutions) endChat(chat string) {
 	}
 }
 
-// stop ends what nobody waits for; the others end with who waits.
+// stop cancels the detached executions. The others end with their callers.
 func (r *runningExecutions) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

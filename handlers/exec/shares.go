@@ -9,9 +9,10 @@ import (
 	"pocketcoder/handlers"
 )
 
-// How many commands run at once. A worker runs 64 of all chats, unless its flag --capacity says otherwise. Detached
-// commands and shells last: they may run for days. Few wait for a place, because each that waits has one of the 512
-// connections of pocketcoder-shell. The chats without an owner share what an account gets.
+// Limits of concurrent commands, for each chat and each account. A worker runs 64 commands of all chats, or as many as
+// its flag --capacity says. Detached commands and shells count as lasting, because they may run for days. Few commands
+// wait, because each holds one of the 512 connections of pocketcoder-shell. All chats without an owner share the limits
+// of one account.
 const (
 	chatShare           = 16
 	accountShare        = 48
@@ -21,22 +22,22 @@ const (
 	waitingAccountShare = 96
 )
 
-// lastingPatience is how long a lasting command waits for a place before it is refused.
+// lastingPatience is how long a lasting command waits before it is refused.
 const lastingPatience = 10 * time.Second
 
-// shares keep one chat, and one account, from taking all places of the workers. The zero value is ready.
+// shares keeps one chat, or one account, from using all slots of the workers. The zero value is ready.
 type shares struct {
 	patience time.Duration // 0 for lastingPatience
 
 	mu sync.Mutex
-	// places by chat and by account: of all commands that run, of the lasting ones, of those that wait
+	// slots in use, by chat and by account: of all commands, of lasting commands, of commands that wait
 	held    map[string]int
-	changed chan struct{} // closed when a place is free
+	changed chan struct{} // closed when a slot is free
 }
 
-// take takes a place for a command, and returns the function that frees it. It waits until there is one or ctx ends.
-// It refuses a command if too many wait already, and a lasting command that has waited long enough, because the
-// commands before it may never end.
+// take reserves a slot for a command, and returns the function that frees it. It waits until a slot is free or ctx
+// ends. It refuses a command if too many wait already. It refuses a lasting command after lastingPatience, because the
+// lasting commands before it may never end.
 func (s *shares) take(ctx context.Context, chat, owner string, lasting bool) (leave func(), err error) {
 	limits := limitsOf(chat, owner, lasting)
 	if _, ok := s.tryTake(limits); ok {
@@ -71,7 +72,7 @@ func (s *shares) take(ctx context.Context, chat, owner string, lasting bool) (le
 	}
 }
 
-// limitsOf returns how many commands may run of each kind that a command belongs to.
+// limitsOf returns the limits that apply to a command, by kind.
 func limitsOf(chat, owner string, lasting bool) map[string]int {
 	limits := map[string]int{"chat/" + chat: chatShare, "account/" + owner: accountShare}
 	if lasting {
@@ -80,7 +81,8 @@ func limitsOf(chat, owner string, lasting bool) map[string]int {
 	return limits
 }
 
-// tryTake takes a place of each kind, or none. Without one it returns a channel that is closed when a place is free.
+// tryTake reserves a slot of each kind, or none. If a kind has no free slot, it returns a channel that is closed when
+// one is free.
 func (s *shares) tryTake(limits map[string]int) (changed <-chan struct{}, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/expect"
 )
 
-// fill takes places for as many commands of an account, and returns the functions that free them.
+// fill takes n slots for commands of an account, and returns the functions that free them.
 func fill(t *testing.T, s *shares, most int, chat func(i int) string, owner string) (leave []func()) {
 	t.Helper()
 	for i := range most {
@@ -34,7 +34,7 @@ func waits(s *shares, chat, owner string) bool {
 	return !ok
 }
 
-func TestOneChatLeavesPlacesForOthers(t *testing.T) {
+func TestOneChatLeavesSlotsForOthers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	var s shares
@@ -54,7 +54,7 @@ func TestOneChatLeavesPlacesForOthers(t *testing.T) {
 	is.Equal(len(s.held), 0)
 }
 
-func TestOneAccountLeavesPlacesForOthers(t *testing.T) {
+func TestOneAccountLeavesSlotsForOthers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	var s shares
@@ -66,8 +66,7 @@ func TestOneAccountLeavesPlacesForOthers(t *testing.T) {
 	is.True(!waits(&s, "another", "ann"))
 }
 
-// The commands before it may never end.
-func TestMoreLastingCommandsThanAChatOrAnAccountMayHaveAreRefused(t *testing.T) {
+func TestLastingCommandsAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := shares{patience: time.Millisecond}
@@ -92,7 +91,7 @@ func TestMoreLastingCommandsThanAChatOrAnAccountMayHaveAreRefused(t *testing.T) 
 	}
 	_, err = s.take(t.Context(), "chat9", "ann", true)
 	is.True(err != nil)
-	is.True(!waits(&s, "chat9", "ann")) // commands that end still have places
+	is.True(!waits(&s, "chat9", "ann")) // other commands still get slots
 	_, err = s.take(t.Context(), "chat9", "bob", true)
 	is.NoErr(err)
 }
@@ -118,7 +117,7 @@ func TestACommandIsRefusedWhenTooManyWait(t *testing.T) {
 	}
 	refuses := func(chat string) {
 		t.Helper()
-		soon, cancel := context.WithTimeout(ctx, 10*time.Second) // one that waits gets no error
+		soon, cancel := context.WithTimeout(ctx, 10*time.Second) // a waiting command would get no error
 		defer cancel()
 		_, err := s.take(soon, chat, "ann", false)
 		is.True(err != nil)

@@ -47,7 +47,7 @@ func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wi
 		}
 		ok, err := sees(ctx, r.Account, owner)
 		if err == nil && !ok {
-			err = handlers.Refuse(handlers.NotFound, "there is no account %q that may open a shell in chat %s", r.Account,
+			err = handlers.Refuse(handlers.NotFound, "Account %q may not open a shell in chat %s.", r.Account,
 				r.Session)
 		}
 		return err
@@ -61,7 +61,7 @@ func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wi
 	u := x.newRun(r.Session, owner, d)
 	u.request.Terminal = r.Terminal
 	go func() {
-		for in := range r.Input { // closed when the person can say nothing more
+		for in := range r.Input { // closed when the session ends
 			if u.sendInput(ctx, in) != nil {
 				return
 			}
@@ -70,7 +70,7 @@ func (x *Executions) shell(ctx context.Context, operator string, sees Sees, r wi
 	return x.runRecorded(ctx, u, stdout, stderr)
 }
 
-// shellState is what must be known of a chat to open a shell in it.
+// shellState is the state of a chat that decides whether and where a shell opens.
 type shellState struct {
 	handlers.ChatState
 	directory string // of the chat's own session
@@ -85,7 +85,7 @@ func (s *shellState) Apply(e events.Event) {
 	}
 }
 
-// requestShell records that a person opens a shell in a chat, if they may in the chats of its owner.
+// requestShell appends exec.requested for a person's shell in a chat, unless may returns an error for the chat's owner.
 func (x *Executions) requestShell(ctx context.Context, actor, chat string, private bool,
 	may func(owner string) error) (d events.ExecRequested, owner string, err error) {
 	d = events.ExecRequested{Exec: events.NewID(), Pool: x.Pool, Terminal: true, Private: private}

@@ -28,7 +28,7 @@ type shellSession struct {
 	screen expect.Buffer
 }
 
-// openShell opens a shell of the operator's in chat c1.
+// openShell opens a shell of the operator in chat c1.
 func (s *system) openShell(call string) *shellSession {
 	s.t.Helper()
 	p := &shellSession{system: s, nc: s.connect(natsconf.Operator), input: make(chan wire.Input, 8),
@@ -52,12 +52,12 @@ func (p *shellSession) awaitText(text string) {
 
 func (p *shellSession) typeText(text string) { p.input <- wire.Input{Data: []byte(text)} }
 
-// accountSees lets ann into the chats of nobody.
+// accountSees is a Sees: ann sees the chats without an owner.
 func accountSees(_ context.Context, account, owner string) (bool, error) {
 	return account == "ann" && owner == "", nil
 }
 
-// withShells has a worker, and takes people's shells.
+// withShells returns a system with a worker that serves shells.
 func withShells(t *testing.T) *system {
 	t.Helper()
 	s, _ := withWorker(t)
@@ -68,7 +68,7 @@ func withShells(t *testing.T) *system {
 	return s
 }
 
-func TestAShellEndsWhenItIsToldToEnd(t *testing.T) {
+func TestTheDefaultSignalEndsAShell(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := withShells(t)
@@ -84,7 +84,7 @@ func TestAShellEndsWhenItIsToldToEnd(t *testing.T) {
 	is.Equal(handlerstest.Of[events.ExecSignalled](data)[0].Signal, "SIGHUP") // it would not hear TERM
 }
 
-func TestPersonsShellIsRecordedAsTheirs(t *testing.T) {
+func TestAPersonsShellIsRecorded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := withShells(t)
@@ -94,7 +94,7 @@ func TestPersonsShellIsRecordedAsTheirs(t *testing.T) {
 	p.typeText("stty size; pwd; echo key: " + handlerstest.Canary[:8] + "''" + handlerstest.Canary[8:] + "\n")
 	p.awaitText("24 80")
 	p.awaitText(s.workspace)
-	p.awaitText("key: " + handlerstest.Canary) // the person sees what there is
+	p.awaitText("key: " + handlerstest.Canary) // the person sees the secret
 	p.input <- wire.Input{Size: &wire.Terminal{Rows: 50, Cols: 132}}
 	p.typeText("stty size; exit 4\n")
 	result := <-p.done
@@ -117,7 +117,7 @@ func TestPersonsShellIsRecordedAsTheirs(t *testing.T) {
 	}
 }
 
-func TestShellOfAnAccountIsRecordedAsIts(t *testing.T) {
+func TestTheShellOfAnAccountIsRecordedInItsName(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := withShells(t)
@@ -133,7 +133,7 @@ func TestShellOfAnAccountIsRecordedAsIts(t *testing.T) {
 	result, err = wire.Call(t.Context(), nc, wire.PersonSubject, r, io.Discard, io.Discard)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Refused)
-	expect.Contains(t, result.Error, `no account "bob" that may`)
+	expect.Contains(t, result.Error, `Account "bob" may not open a shell`)
 	all, data := handlerstest.History(t, s.Log, "c1")
 	var actors []string
 	for i := range data {
@@ -144,7 +144,7 @@ func TestShellOfAnAccountIsRecordedAsIts(t *testing.T) {
 	is.Equal(actors, []string{"user:ann"})
 }
 
-func TestOfAPrivateShellOnlyThatItWasIsRecorded(t *testing.T) {
+func TestOutputOfAPrivateShellIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := withShells(t)
@@ -194,7 +194,7 @@ func TestPersonsShellEndsWithTheirTerminalAndTheirChat(t *testing.T) {
 	}
 }
 
-func TestShellThatMakesNoSenseIsRefused(t *testing.T) {
+func TestInvalidShellRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := withShells(t)
 	_, _, err := s.Chats.Create(t.Context(), chat.Create{Chat: "c2"})

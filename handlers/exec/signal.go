@@ -15,7 +15,7 @@ import (
 type Signal struct {
 	handlers.Command
 	Execution string `json:"execution"`
-	// TERM, or SIGTERM; when empty TERM, or HUP for a person's shell, which does not hear TERM
+	// TERM or SIGTERM. If empty: TERM, or HUP for a person's shell, because shells ignore TERM
 	Signal string `json:"signal"`
 }
 
@@ -31,8 +31,8 @@ type recordedSignal struct {
 	sent bool
 }
 
-// Signal carries out the command. It records the signal before it sends it. If the command is repeated while the
-// execution runs, it has no further effect. It is refused after the execution has ended.
+// Signal records the signal and sends it. A repeated command has no further effect. Signal returns a refusal if the
+// execution has ended.
 func (x *Executions) Signal(ctx context.Context, c Signal) (uint64, error) {
 	if c.Signal != "" && !slices.Contains(Signals, SignalName(c.Signal)) {
 		return 0, handlers.RefuseField(handlers.Invalid, "signal", "signal: want one of %s", strings.Join(Signals, ", "))
@@ -76,7 +76,7 @@ func (x *Executions) signal(ctx context.Context, u *run, c Signal) (uint64, erro
 	return s.seq, err
 }
 
-// sendInput gives the worker input. Of what is over it says nothing: that it ends is what most signals are for.
+// sendInput forwards input to the worker. It ignores executions that have ended.
 func (u *run) sendInput(ctx context.Context, in wire.Input) error {
 	select {
 	case u.input <- in:

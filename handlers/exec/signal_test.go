@@ -55,7 +55,7 @@ func TestSignalIsRecordedAndReachesTheCommand(t *testing.T) {
 	is.Equal(err.Error(), "execution "+exec+" is not running")
 }
 
-func TestOnlySomeSignalsCanBeSent(t *testing.T) {
+func TestOtherSignalsAreRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -75,7 +75,7 @@ func TestOnlySomeSignalsCanBeSent(t *testing.T) {
 	is.Equal([]string{d.Signal, d.Reason}, []string{"SIGTERM", ""})
 }
 
-func TestASignalGivenTwiceIsSentOnce(t *testing.T) {
+func TestARepeatedSignalIsSentOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -93,7 +93,7 @@ func TestASignalGivenTwiceIsSentOnce(t *testing.T) {
 	is.Equal(len(handlerstest.Of[events.ExecSignalled](data)), 1)
 	is.True(send("cmd2", "STOP") > first)
 	one := send("", "CONT")
-	is.True(send("", "CONT") > one) // without an id each is one of its own
+	is.True(send("", "CONT") > one) // a command without an id is never a repetition
 	is.Equal(len(u.signals), 2)
 	send("cmd3", "TERM")
 	is.Equal(s.finished(exec).ExitCode, 1)
@@ -102,8 +102,8 @@ func TestASignalGivenTwiceIsSentOnce(t *testing.T) {
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 }
 
-// What is recorded is sent when it is given again, if it could not be before.
-func TestASignalThatCouldNotBeSentIsSentWhenItIsGivenAgain(t *testing.T) {
+// A repeated command sends a recorded signal that could not be sent before.
+func TestAnUnsentSignalIsSentWhenItIsRepeated(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	x := &Executions{Log: eventstest.Log(t)}

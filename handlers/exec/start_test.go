@@ -12,7 +12,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-func TestCommandThatLastsSaysWhereItRunsWhileItRuns(t *testing.T) {
+func TestTheStartOfALongCommandIsRecorded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -35,8 +35,8 @@ func TestCommandThatLastsSaysWhereItRunsWhileItRuns(t *testing.T) {
 	is.Equal(len(handlerstest.Of[events.ExecFinished](data)), 1)
 }
 
-// Commands that end just when they have lasted long enough.
-func TestStartIsRecordedOnceAndBeforeTheEndOrNotAtAll(t *testing.T) {
+// The commands end at about startDelay.
+func TestTheStartIsRecordedBeforeTheEndOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := withWorker(t)
@@ -51,7 +51,7 @@ func TestStartIsRecordedOnceAndBeforeTheEndOrNotAtAll(t *testing.T) {
 	})
 	_, data := handlerstest.History(t, s.Log, "c1")
 	is.Equal(len(handlerstest.Of[events.ExecFinished](data)), len(requests))
-	recorded := map[string]bool{} // that it started, or that it is over
+	recorded := map[string]bool{} // executions whose start or end is recorded
 	for _, d := range data {
 		switch d := d.(type) {
 		case events.ExecStarted:
@@ -63,13 +63,13 @@ func TestStartIsRecordedOnceAndBeforeTheEndOrNotAtAll(t *testing.T) {
 	}
 }
 
-func TestCommandThatIsOverIsNotAnnounced(t *testing.T) {
+func TestTheStartOfAnEndedCommandIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
 	u := s.exec.newRun("c1", "", events.ExecRequested{Exec: "x1"})
 	s.exec.running.remove(u)
-	s.exec.announce(u) // no worker has taken it
+	s.exec.announce(u) // no worker has started it
 	s.exec.startDelay = time.Hour
 	s.exec.started(u, wire.Start{Worker: "here"})
 	s.exec.announce(u)

@@ -29,8 +29,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// system is the whole way of a command: shell, handlers and worker as their own identities on the configuration that
-// ships. Session ses_1 belongs to chat c1.
+// system is the path of a command: shell, handlers and worker as separate NATS identities, with the shipped
+// configuration. Session ses_1 belongs to chat c1.
 type system struct {
 	*permissiontest.Handlers
 	exec      *Executions
@@ -39,11 +39,11 @@ type system struct {
 	keys      natsconf.Keys
 	workspace string
 	stop      func()       // of the exec path
-	started   atomic.Int64 // commands the worker was given
+	started   atomic.Int64 // commands that the worker received
 	calls     int
 }
 
-// newSystem has no worker yet.
+// newSystem returns a system without a worker.
 func newSystem(t testing.TB) *system {
 	t.Helper()
 	is := is.New(t)
@@ -65,7 +65,7 @@ func newSystem(t testing.TB) *system {
 		Session: func(id string) (permission.Session, bool) {
 			return permission.Session{Chat: "c1", Directory: workspace}, id == "ses_1"
 		},
-		startDelay: time.Hour, // how fast this machine is changes nothing of what is recorded
+		startDelay: time.Hour, // so that the speed of the machine does not change what is recorded
 	}
 	s.stop = s.run(s.exec.Conn, s.exec.Run)
 	return s
@@ -82,7 +82,7 @@ func (s *system) connect(id natsconf.Identity) *nats.Conn {
 	return nc
 }
 
-// run serves on nc until the test ends or stop is called, and returns when requests are taken.
+// run serves on nc until the test ends or stop is called. It returns when the subscription exists.
 func (s *system) run(nc *nats.Conn, serve func(context.Context) error) (stop func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -103,7 +103,7 @@ func (s *system) run(nc *nats.Conn, serve func(context.Context) error) (stop fun
 	return stop
 }
 
-// withWorker has a worker in this process, on the connection it returns.
+// withWorker returns a system with a worker in this process, and the worker's connection.
 func withWorker(t testing.TB, change ...func(*sandbox.Config)) (*system, *nats.Conn) {
 	t.Helper()
 	s := newSystem(t)
@@ -130,7 +130,7 @@ func withWorker(t testing.TB, change ...func(*sandbox.Config)) (*system, *nats.C
 	return s, nc
 }
 
-// withWorkerProcess has a worker of its own process.
+// withWorkerProcess returns a system with a worker in another process.
 func withWorkerProcess(t testing.TB) (*system, *exec.Cmd) {
 	t.Helper()
 	s := newSystem(t)
@@ -146,19 +146,19 @@ func withWorkerProcess(t testing.TB) (*system, *exec.Cmd) {
 	return s, cmd
 }
 
-// request is for a command of a new call.
+// request returns a request for a command in a new call.
 func (s *system) request(command string) wire.Request {
 	s.calls++
 	return wire.Request{Session: "ses_1", Call: fmt.Sprint("call_per_", s.calls), Command: command, Cwd: s.workspace}
 }
 
-// authorized is request with a person's approval.
+// authorized returns a request that a person has approved.
 func (s *system) authorized(command string) wire.Request {
 	s.t.Helper()
 	return s.approved(command, s.workspace, permission.Decide{})
 }
 
-// approved is request for a command in a directory, with a person's approval as it is given.
+// approved returns a request for a command in a directory, which a person has approved with c.
 func (s *system) approved(command, cwd string, c permission.Decide) wire.Request {
 	s.t.Helper()
 	r := s.request(command)
@@ -172,7 +172,7 @@ func (s *system) approved(command, cwd string, c permission.Decide) wire.Request
 	return r
 }
 
-// shell asks for a command as the bridge does for pocketcoder-shell.
+// shell runs a command as pocketcoder-shell does.
 func (s *system) shell(ctx context.Context, r wire.Request) (result wire.Result, stdout, stderr string) {
 	s.t.Helper()
 	var out, err bytes.Buffer
@@ -183,21 +183,21 @@ func (s *system) shell(ctx context.Context, r wire.Request) (result wire.Result,
 	return result, out.String(), err.String()
 }
 
-// finished waits for the result of the only command, or of the one that is named.
+// finished waits for the result of the only execution, or of the named one.
 func (s *system) finished(exec ...string) events.ExecFinished {
 	s.t.Helper()
 	_, d := handlerstest.Await(s.t, s.Log, func(d events.ExecFinished) bool { return len(exec) == 0 || d.Exec == exec[0] })
 	return d
 }
 
-// execOf is the id of the exec that a call became.
+// execOf waits for the execution of a call and returns its id.
 func (s *system) execOf(call string) string {
 	s.t.Helper()
 	_, d := handlerstest.Await(s.t, s.Log, func(d events.ExecRequested) bool { return d.Call == call })
 	return d.Exec
 }
 
-// output is what is recorded of a stream, whole.
+// output returns the recorded bytes of a stream.
 func (s *system) output(o events.Output) []byte {
 	s.t.Helper()
 	is := is.New(s.t)
@@ -215,7 +215,7 @@ func (s *system) output(o events.Output) []byte {
 	return []byte(o.Text)
 }
 
-// lineWriter hands on the first line that is written, and blocks nothing.
+// lineWriter sends the first written line to the channel. It never blocks.
 type lineWriter chan string
 
 func (w lineWriter) Write(p []byte) (int, error) {
@@ -226,7 +226,7 @@ func (w lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// touch makes an empty file in the workspace.
+// touch creates an empty file in the workspace.
 func (s *system) touch(name string) (string, error) {
 	path := filepath.Join(s.workspace, name)
 	return path, os.WriteFile(path, nil, 0o600)

@@ -29,32 +29,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is the program's, as the first argument of the binary it is in.
+// Name is the first argument with which the binary runs as this program.
 const Name = "sandbox-inside"
 
-// ProxyAddress is where a command finds its proxy. The network namespace is its own, so any port is free until it
-// takes it.
+// ProxyAddress is the address of the proxy in the command's network namespace. The command has its own namespace, so
+// the port is free when the program starts.
 const ProxyAddress = "127.0.0.1:47100"
 
-// Argv runs a command under the program, which is in the binary at path.
+// Argv returns the arguments to run a command under the program, which is in the binary at path.
 func Argv(path string, command []string) []string { return append([]string{path, Name}, command...) }
 
-// answerTimeout is how long the program may take, in which it connects on the loopback network, and others wait for
-// their turn.
+// answerTimeout limits a Dial: the wait for its turn, and the connection by the program.
 const answerTimeout = 5 * time.Second
 
 // Link is the worker's end.
 type Link struct {
-	sem        chan struct{} // holds one while a question is asked or the listener is touched
+	sem        chan struct{} // holds one value while a question is pending or the listener is used
 	conn       *net.UnixConn
 	listener   net.Listener
-	unanswered bool          // a question has no answer yet; the next message is that
-	timeout    time.Duration // answerWithin but in tests
+	unanswered bool          // a question has no answer yet, so the next message is its answer
+	timeout    time.Duration // answerTimeout, except in tests
 	closed     chan struct{}
-	closeOnce  func() // closes ended, once
+	closeOnce  func() // closes closed
 }
 
-// Open returns the worker's end and the program's, to be its descriptor 3 and closed here once it was started.
+// Open returns the worker's end and the program's end, which becomes its descriptor 3. The caller closes it after the
+// start of the program.
 func Open() (*Link, *os.File, error) {
 	fds, err := pair()
 	if err != nil {
@@ -72,10 +72,10 @@ func Open() (*Link, *os.File, error) {
 		closeOnce: sync.OnceFunc(func() { close(ended) })}, theirs, nil
 }
 
-// Close ends the listener and the questions; connections that were made live on.
+// Close closes the listener and ends pending questions. Connections that were made stay open.
 func (l *Link) Close() {
 	l.closeOnce()
-	l.conn.Close() // before the turn: it ends a question that is being waited for
+	l.conn.Close() // first, because it ends a pending question
 	l.sem <- struct{}{}
 	defer l.release()
 	if l.listener != nil {
@@ -84,8 +84,8 @@ func (l *Link) Close() {
 	}
 }
 
-// shutdown ends all waiting for a socket. Its flags are shared with the sandbox, which may have made it block: then
-// whoever waits for it does so in the kernel, where Close does not reach them and would wait too.
+// shutdown shuts a socket down. The sandbox shares the flags of the socket and may have made it blocking. A read would
+// then block in the kernel, where Close cannot end it and would block too.
 func shutdown(socket any) {
 	if s, ok := socket.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
@@ -94,7 +94,7 @@ func shutdown(socket any) {
 	}
 }
 
-// connection is one that the sandbox has passed.
+// connection is a connection from the sandbox.
 type connection struct{ *net.TCPConn }
 
 func (c connection) Close() error {
@@ -102,21 +102,20 @@ func (c connection) Close() error {
 	return c.TCPConn.Close()
 }
 
-// acquire waits for the turn, at most until ctx is done.
+// acquire locks the link, or returns an error when ctx is done.
 func (l *Link) acquire(ctx context.Context) error {
 	select {
 	case l.sem <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for others who ask the sandbox: %w", ctx.Err())
+		return fmt.Errorf("wait for other connections to the sandbox: %w", ctx.Err())
 	}
 }
 
 func (l *Link) release() { <-l.sem }
 
-// Dial connects to a port of the command. The answer to a question that was given up may still come: it is thrown
-// away, and nothing else is asked before. Who waits for others waits no longer than for an answer: the command may
-// have stopped the program.
+// Dial connects to a port of the command. It fails after answerTimeout, because the command may have stopped the
+// program. The answer to an earlier Dial that timed out may still arrive; it is discarded before the next question.
 func (l *Link) Dial(ctx context.Context, port int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
@@ -152,7 +151,7 @@ func (l *Link) Dial(ctx context.Context, port int) (net.Conn, error) {
 	return connection{conn.(*net.TCPConn)}, nil
 }
 
-// listen takes the listener, which is the first that the program sends.
+// listen receives the listener, which is the first message of the program.
 func (l *Link) listen(ctx context.Context) error {
 	if l.listener != nil {
 		return nil
@@ -176,7 +175,7 @@ func (l *Link) listen(ctx context.Context) error {
 	}
 }
 
-// receive returns the socket that the program sends before ctx is done, or the error it sends in its place.
+// receive returns the socket that the program sends, or the error that it sends instead.
 func (l *Link) receive(ctx context.Context) (*os.File, error) {
 	l.conn.SetReadDeadline(time.Time{})
 	expired := make(chan struct{})
@@ -186,7 +185,7 @@ func (l *Link) receive(ctx context.Context) (*os.File, error) {
 	})
 	defer func() {
 		if !stop() {
-			<-expired // or it would end the next one's waiting
+			<-expired // so that it does not end the next read
 		}
 	}()
 	text, rights := make([]byte, 256), make([]byte, unix.CmsgSpace(4*4))

@@ -2,9 +2,9 @@ package inside
 
 import "errors"
 
-// soDomain is no option here; nothing is passed either, as there is no bubblewrap.
+// soDomain is not an option of macOS. There is no bubblewrap either, so no socket is passed.
 const soDomain = -1
 
 func seal() {}
 
-func pair() ([2]int, error) { return [2]int{}, errors.New("bubblewrap is Linux's") }
+func pair() ([2]int, error) { return [2]int{}, errors.New("bubblewrap needs Linux") }

@@ -4,7 +4,7 @@ import "golang.org/x/sys/unix"
 
 const soDomain = unix.SO_DOMAIN
 
-// seal keeps other processes of the user from reading and changing this one by /proc.
+// seal keeps other processes of the same user from reading or changing this process through /proc.
 func seal() { unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
 func pair() ([2]int, error) {

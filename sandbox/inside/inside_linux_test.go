@@ -19,8 +19,8 @@ import (
 	"pocketcoder/expect"
 )
 
-// What runs inside may be the command itself: all it can send are its own TCP sockets.
-func TestNothingButATCPSocketIsTaken(t *testing.T) {
+// The command may replace the program, so the worker accepts only TCP sockets.
+func TestOnlyTCPSocketsAreAccepted(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open(os.DevNull)
 	if err != nil {
@@ -69,7 +69,7 @@ func TestNothingButATCPSocketIsTaken(t *testing.T) {
 	}
 }
 
-func TestAProgramThatHasEndedIsSaidToHave(t *testing.T) {
+func TestDialFailsAfterTheEndOfTheCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	link, theirs, err := Open()
@@ -83,7 +83,7 @@ func TestAProgramThatHasEndedIsSaidToHave(t *testing.T) {
 	is.True(err != nil)
 }
 
-// openProgram is a link of which the test has the other end, and has passed a listener out.
+// openProgram returns a link that has received a listener, and the program's end of it.
 func openProgram(t *testing.T) (*Link, *net.UnixConn, *net.TCPListener) {
 	t.Helper()
 	is := is.New(t)
@@ -107,8 +107,8 @@ func listen(t *testing.T) *net.TCPListener {
 	return l.(*net.TCPListener)
 }
 
-// The flags of a socket that was passed are the command's too: made to block, one is waited for in the kernel.
-func TestASocketThatTheCommandMadeBlockIsClosed(t *testing.T) {
+// The command shares the flags of a passed socket, and may make it blocking.
+func TestABlockingSocketIsClosed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	link, conn, l := openProgram(t)
@@ -151,7 +151,7 @@ func block(t *testing.T, socket syscall.Conn) {
 }
 
 // The program may be slow, or stopped for a while.
-func TestALateAnswerIsNotTakenForThatOfTheNextPort(t *testing.T) {
+func TestALateAnswerIsDiscarded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	link, conn, l := openProgram(t)
@@ -172,7 +172,7 @@ func TestALateAnswerIsNotTakenForThatOfTheNextPort(t *testing.T) {
 }
 
 // A command can stop the program for good.
-func TestAGivenUpDialWaitsForNoAnswer(t *testing.T) {
+func TestACancelledDialReturns(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	link, _, _ := openProgram(t)
@@ -188,13 +188,13 @@ func TestAGivenUpDialWaitsForNoAnswer(t *testing.T) {
 		_, err := link.Dial(ctx, 80)
 		is.True(err != nil)
 	}
-	is.Equal(len(first), 0) // which still waits
+	is.Equal(len(first), 0) // the first Dial still waits
 	giveUp()
 	is.True(<-first != nil)
 }
 
-// An empty message looks like the end of all, and can carry descriptors.
-func TestWhatComesWithAnEmptyMessageIsClosed(t *testing.T) {
+// An empty message looks like the end of the connection, and can carry descriptors.
+func TestDescriptorsOfAnEmptyMessageAreClosed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	link, theirs, err := Open()
@@ -215,10 +215,10 @@ func TestWhatComesWithAnEmptyMessageIsClosed(t *testing.T) {
 	is.True(err != nil)
 	is.NoErr(r.SetReadDeadline(time.Now().Add(10 * time.Second)))
 	_, err = r.Read(make([]byte, 1))
-	is.Equal(err, io.EOF) // nobody has the other end
+	is.Equal(err, io.EOF) // the other end is closed
 }
 
-func TestWrongStartsAreSaid(t *testing.T) {
+func TestRunWithoutACommandFails(t *testing.T) {
 	is := is.New(t)
 	var stderr bytes.Buffer
 	is.Equal(Run(nil, &stderr), 126)

@@ -11,16 +11,15 @@ import (
 	"time"
 )
 
-// maxConnections is how many of a command's connections to its proxy are open at a time; more wait in the listener's
-// backlog, which is the command's own. Each takes up to six descriptors of the worker's. It is
-// handlers.MaxConnections, what the proxy lets one have.
+// maxConnections limits the open connections of a command to its proxy. Further connections wait in the backlog of the
+// listener. Each connection takes up to six descriptors of the worker. The proxy has the same limit
+// (handlers/network.MaxConnections).
 const maxConnections = 64
 
-// acceptPause is how long a connection waits that this process lacks something for.
+// acceptPause is the pause before accept is tried again after a temporary error.
 const acceptPause = 100 * time.Millisecond
 
-// Serve connects every connection that the command makes to ProxyAddress with address, maxConnections at a time, until
-// Close.
+// Serve forwards every connection of the command to ProxyAddress to address, until Close.
 func (l *Link) Serve(address string) error {
 	listener, err := l.proxyListener()
 	if err != nil {
@@ -44,7 +43,7 @@ func (l *Link) Serve(address string) error {
 	}
 }
 
-// unlessClosed leaves out what comes of Close.
+// unlessClosed returns nil instead of err after Close.
 func (l *Link) unlessClosed(err error) error {
 	select {
 	case <-l.closed:
@@ -54,10 +53,10 @@ func (l *Link) unlessClosed(err error) error {
 	}
 }
 
-// temporaryErrors are the errors that go away: this process or the machine has too much open, or no memory.
+// temporaryErrors are the errors of accept for a lack of descriptors or memory. The connection stays in the backlog.
 var temporaryErrors = []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}
 
-// accept waits for a connection, also when there is none to be had for a moment: it stays in the backlog.
+// accept accepts a connection. It tries again after a temporary error.
 func (l *Link) accept(listener net.Listener) (net.Conn, error) {
 	for {
 		conn, err := listener.Accept()
@@ -91,7 +90,7 @@ func join(inner net.Conn, address string) {
 	<-back
 }
 
-// proxyListener is the listener, in its turn. It is waited for until Close: on a busy machine the program starts late.
+// proxyListener waits for the listener until Close, because the program may start late on a busy machine.
 func (l *Link) proxyListener() (net.Listener, error) {
 	ctx := context.Background()
 	if err := l.acquire(ctx); err != nil {

@@ -36,7 +36,7 @@ func TestConnectionsToTheProxyAreLimited(t *testing.T) {
 			first, outer = inner, conn
 		}
 	}
-	connect() // it waits
+	connect() // waits in the backlog
 	is.NoErr(proxy.SetDeadline(time.Now().Add(200 * time.Millisecond)))
 	_, err := proxy.Accept()
 	is.True(errors.Is(err, os.ErrDeadlineExceeded))
@@ -46,11 +46,11 @@ func TestConnectionsToTheProxyAreLimited(t *testing.T) {
 	conn, err := proxy.Accept()
 	is.NoErr(err)
 	defer conn.Close()
-	link.Close() // all places are taken again
+	link.Close() // while all slots are in use
 	is.NoErr(<-served)
 }
 
-// failingListener is a listener that a connection cannot be taken from at first.
+// failingListener is a listener whose first Accepts fail.
 type failingListener struct {
 	net.Listener
 	errs []error
@@ -65,7 +65,7 @@ func (s *failingListener) Accept() (net.Conn, error) {
 	return s.Listener.Accept()
 }
 
-func TestTheProxyOutlivesALackOfDescriptors(t *testing.T) {
+func TestTheProxySurvivesALackOfDescriptors(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	link, _, _ := openProgram(t)
@@ -85,13 +85,13 @@ func TestTheProxyOutlivesALackOfDescriptors(t *testing.T) {
 	is.NoErr(<-served)
 }
 
-func TestAProxyThatEndsByItselfSaysWhy(t *testing.T) {
+func TestServeReturnsTheErrorOfTheListener(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	link, _, l := openProgram(t)
 	raw, err := l.SyscallConn()
 	is.NoErr(err)
-	is.NoErr(raw.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_RDWR) })) // as the command may
+	is.NoErr(raw.Control(func(fd uintptr) { unix.Shutdown(int(fd), unix.SHUT_RDWR) })) // the command can do this too
 	err = link.Serve("127.0.0.1:1")
 	is.True(err != nil && strings.HasPrefix(err.Error(), "accept for the proxy: "))
 }

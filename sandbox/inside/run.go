@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run runs a command, of which the first word is a path, and returns the status to exit with: the command's, or 128+n
-// when signal n killed it. What goes wrong before is said on stderr, with status 126.
+// Run runs a command, whose first word is a path. It returns the command's exit status, or 128+n after signal n. If the
+// command cannot be started, it prints the error on stderr and returns 126.
 func Run(argv []string, stderr io.Writer) int {
 	status, err := run(argv)
 	if err != nil {
@@ -30,14 +30,14 @@ func run(argv []string) (int, error) {
 		return 0, errors.New("no command")
 	}
 	unix.CloseOnExec(3)
-	seal() // before the command is there
+	seal() // before the command starts
 	control, err := net.FileConn(os.NewFile(3, "control"))
 	if err != nil {
 		return 0, fmt.Errorf("open control socket: %w", err)
 	}
 	c, ok := control.(*net.UnixConn)
 	if !ok {
-		return 0, errors.New("open control socket: it is none")
+		return 0, errors.New("open control socket: descriptor 3 is not a Unix socket")
 	}
 	listener, err := net.Listen("tcp", ProxyAddress)
 	if err != nil {
@@ -46,8 +46,8 @@ func run(argv []string) (int, error) {
 	if err := pass(c, listener.(*net.TCPListener)); err != nil {
 		return 0, fmt.Errorf("pass listener: %w", err)
 	}
-	listener.Close() // what was passed goes on
-	// Signals are for the command. Caught, not ignored, or the command would ignore them too.
+	listener.Close() // the passed listener stays open
+	// Signals are for the command. They are caught and not ignored, because the command would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGUSR1, syscall.SIGUSR2)
 	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
@@ -65,7 +65,7 @@ func run(argv []string) (int, error) {
 	return state.ExitCode(), nil
 }
 
-// serve answers questions for ports until the worker has gone.
+// serve answers questions for ports until the worker closes the connection.
 func serve(c *net.UnixConn) {
 	var port [2]byte
 	for {
@@ -88,7 +88,7 @@ func serve(c *net.UnixConn) {
 	}
 }
 
-// dial connects to a port on either loopback address: programs listen on localhost, which may be one of them alone.
+// dial connects to a port on 127.0.0.1 or ::1, because a program on localhost may listen on one of them only.
 func dial(port int) (*net.TCPConn, error) {
 	conn, err := net.DialTimeout("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), answerTimeout/2)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Group is the cgroup of one command. The methods of a nil Group say that there is none.
+// Group is the cgroup of one command. A nil Group means that there is none.
 type Group struct {
 	dir     string
-	file    *os.File // dir, open for as long as a process may be started in it
+	file    *os.File // dir, for starting processes in it
 	bounded bool
 }
 
-// Make makes the cgroup of one command.
+// Make creates the cgroup of one command.
 func (g *Groups) Make(serial uint32, l Limits) (*Group, error) {
 	if g == nil {
 		return nil, nil
@@ -42,8 +42,8 @@ func (g *Groups) Make(serial uint32, l Limits) (*Group, error) {
 	return c, nil
 }
 
-// bound sets the limits of the controllers (the kernel's Documentation/admin-guide/cgroup-v2.rst). Without swap, which
-// would only make a command that needs too much slow, and with it everything.
+// bound sets the limits of the controllers (the kernel's Documentation/admin-guide/cgroup-v2.rst). It disables swap,
+// which would slow down the command and the whole machine.
 func (g *Group) bound(l Limits) error {
 	if l.Memory > 0 {
 		bytes := strconv.FormatInt(int64(l.Memory), 10)
@@ -51,7 +51,7 @@ func (g *Group) bound(l Limits) error {
 			writeGroup(g.dir, "memory.oom.group", "1")); err != nil {
 			return err
 		}
-		// a kernel without swap
+		// the file is missing on a kernel without swap
 		if err := writeGroup(g.dir, "memory.swap.max", "0"); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -62,7 +62,7 @@ func (g *Group) bound(l Limits) error {
 	return nil
 }
 
-// Attributes make a process start in the cgroup.
+// Attributes returns the attributes that start a process in the cgroup.
 func (g *Group) Attributes() *syscall.SysProcAttr {
 	if g == nil {
 		return &syscall.SysProcAttr{}
@@ -77,7 +77,7 @@ func (g *Group) Processes() []int {
 	return cgroupProcesses(g.dir)
 }
 
-// Kill ends all processes of the cgroup, those included that are born meanwhile.
+// Kill kills all processes of the cgroup, including those that start meanwhile.
 func (g *Group) Kill() {
 	if g != nil {
 		writeGroup(g.dir, "cgroup.kill", "1")
@@ -97,7 +97,7 @@ func (g *Group) Remove() bool {
 	return true
 }
 
-// cpuTime is the processor time its processes took, the dead included.
+// cpuTime returns the processor time of all processes, including ended ones.
 func (g *Group) cpuTime() time.Duration {
 	if g == nil {
 		return 0
@@ -105,20 +105,21 @@ func (g *Group) cpuTime() time.Duration {
 	return time.Duration(g.count("cpu.stat", "usage_usec")) * time.Microsecond
 }
 
-// boundsMemory says that the kernel ends the command when it takes more memory than it may.
+// boundsMemory reports whether the kernel enforces the memory limit.
 func (g *Group) boundsMemory() bool { return g != nil && g.bounded }
 
-// killedForMemory and refusedProcesses say that a limit of the controllers was hit.
+// killedForMemory reports whether the kernel has killed a process because of the memory limit.
 func (g *Group) killedForMemory() bool {
 	// oom_kill alone counts what the kernel ended because the machine had no memory left, too.
 	return g != nil && g.bounded && g.count("memory.events", "oom_kill") > 0 && g.count("memory.events", "oom") > 0
 }
 
+// refusedProcesses reports whether the kernel has refused a process because of the process limit.
 func (g *Group) refusedProcesses() bool {
 	return g != nil && g.bounded && g.count("pids.events", "max") > 0
 }
 
-// writeGroup writes to a file of a cgroup, which exists or else cannot be made.
+// writeGroup writes to an existing file of a cgroup.
 func writeGroup(dir, file, value string) error {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 	if err != nil {
@@ -129,7 +130,7 @@ func writeGroup(dir, file, value string) error {
 	return err
 }
 
-// count is one number of a file of lines with a name and a number.
+// count returns the number after a name in a file of name-number lines.
 func (g *Group) count(file, name string) int64 {
 	data, _ := os.ReadFile(filepath.Join(g.dir, file))
 	for line := range bytes.Lines(data) {
@@ -141,7 +142,7 @@ func (g *Group) count(file, name string) int64 {
 	return 0
 }
 
-// cgroupProcesses lists the processes in a cgroup, not below.
+// cgroupProcesses lists the processes in a cgroup, without those in its children.
 func cgroupProcesses(dir string) (pids []int) {
 	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	for _, line := range bytes.Fields(data) {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// As systemd names them.
-func TestCgroupsOfDeadWorkersAreFoundWhateverTheirParentIsCalled(t *testing.T) {
+// The name of the parent is like those of systemd.
+func TestCgroupsOfDeadWorkersAreRemoved(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	parent := filepath.Join(t.TempDir(), `user\x2d[1000].slice`)
@@ -27,8 +27,8 @@ func TestCgroupsOfDeadWorkersAreFoundWhateverTheirParentIsCalled(t *testing.T) {
 	is.Equal(left[0].Name(), living.groupName())
 }
 
-// TestACgroupThatCannotBeUsedIsRemoved runs alone: nobody can open a file meanwhile.
-func TestACgroupThatCannotBeUsedIsRemoved(t *testing.T) {
+// TestAnUnusableCgroupIsRemoved runs alone, because no file can be opened meanwhile.
+func TestAnUnusableCgroupIsRemoved(t *testing.T) {
 	is := is.New(t)
 	g := &Groups{Dir: t.TempDir()}
 	var limit unix.Rlimit

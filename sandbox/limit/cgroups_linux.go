@@ -17,30 +17,30 @@ import (
 
 const (
 	groupPrefix = "pocketcoder-"
-	ownGroup    = groupPrefix + "self" // where the worker's own processes go when its cgroup is made a parent of others
+	ownGroup    = groupPrefix + "self" // for the worker's own processes, if its cgroup becomes a parent
 )
 
-// Groups are the cgroups of a worker's commands: one each, below the cgroup (version 2) that the worker itself is in.
-// A process cannot leave its cgroup unless it may write to the cgroup file system, which no isolated command sees. So
-// all of a command's processes are known, end at once, and their processor time is exact.
+// Groups are the cgroups of a worker's commands, one for each command, below the worker's own cgroup (version 2). A
+// process cannot leave its cgroup unless it may write to the cgroup file system, which an isolated command does not
+// see. So all processes of a command are known and can be killed at once, and their processor time is exact.
 //
-// Memory and processes are bounded too where the worker's cgroup has these controllers to give: when systemd delegated
-// it (Delegate=yes), or nobody but the worker is in it, as in a container of its own; and for root, who may put
-// cgroups at the top, where systemd gives both.
+// Memory and processes are limited too if the worker's cgroup can enable these controllers: if systemd delegated it
+// (Delegate=yes), or if the worker is alone in it, as in a container. Root may also create cgroups at the top, where
+// systemd enables both controllers.
 type Groups struct {
 	Dir     string // <the worker's cgroup>/pocketcoder-<worker>
-	bounded bool   // memory.max and pids.max hold
+	bounded bool   // memory.max and pids.max are set
 }
 
 // Worker names the worker that Groups are made for.
 type Worker struct {
 	Marker    string                   // unique on this machine
-	Workspace string                   // that it serves
+	Workspace string                   // its workspace
 	IsDead    func(marker string) bool // reports whether a worker has ended
 }
 
-// OpenGroups makes the directory for a worker's cgroups, and removes those of dead workers. It returns nil where there
-// can be none. how is for people: what enforces the limits, and what does not.
+// OpenGroups creates the directory for a worker's cgroups, and removes those of dead workers. It returns nil if no
+// cgroup can be created. how describes for people what enforces the limits, and why not a cgroup.
 func OpenGroups(w Worker) (g *Groups, how string) {
 	own, top, err := ownCgroup()
 	if err != nil {
@@ -63,8 +63,8 @@ func OpenGroups(w Worker) (g *Groups, how string) {
 	return g, fmt.Sprintf("sampling, because no cgroup bounds memory and processes: %v", err)
 }
 
-// makeGroups makes the directory in parent, bounded if controllers returns no error. Even so the error may say why it
-// is not.
+// makeGroups creates the directory in parent. The Groups are bounded if controllers returns no error. The error may
+// come with usable Groups that are not bounded.
 func makeGroups(parent, name string, controllers func(parent string) error) (*Groups, error) {
 	g := &Groups{Dir: filepath.Join(parent, name)}
 	if err := os.Mkdir(g.Dir, 0o755); err != nil {
@@ -82,8 +82,8 @@ func makeGroups(parent, name string, controllers func(parent string) error) (*Gr
 	return g, err
 }
 
-// ownCgroup is the directory of the worker's own cgroup (cgroups(7): the line 0::/path of /proc/self/cgroup, below the
-// mount that /proc/self/mountinfo names), and the top one of that mount.
+// ownCgroup returns the directory of the worker's own cgroup and the top directory of its mount (cgroups(7): the line
+// 0::/path of /proc/self/cgroup, and the mount in /proc/self/mountinfo).
 func ownCgroup() (own, top string, err error) {
 	data, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -118,7 +118,7 @@ func ownCgroup() (own, top string, err error) {
 	return "", "", errors.New("no cgroup of version 2 is mounted")
 }
 
-// controllers are those that bound a command.
+// controllers are needed to limit a command.
 var controllers = []string{"memory", "pids"}
 
 func listsControllers(dir, file string) error {
@@ -134,16 +134,16 @@ func listsControllers(dir, file string) error {
 	return nil
 }
 
-// hasControllers makes sure that a cgroup gives the controllers to those below already.
+// hasControllers returns an error if a cgroup does not enable the controllers for its children.
 func hasControllers(dir string) error { return listsControllers(dir, "cgroup.subtree_control") }
 
 func enableControllers(dir string) error {
 	return writeGroup(dir, "cgroup.subtree_control", "+"+strings.Join(controllers, " +"))
 }
 
-// prepareControllers makes memory and pids available to the commands' cgroups. A cgroup that gives its controllers on
-// may hold no processes itself, so those in it move into one beside: only our own, or those of a service that systemd
-// has handed the cgroup to.
+// prepareControllers enables the controllers for the commands' cgroups. A cgroup with enabled controllers may hold no
+// processes, so its processes move into a child: the worker's own, or those of a service to which systemd delegated the
+// cgroup.
 func prepareControllers(own string) error {
 	if err := listsControllers(own, "cgroup.controllers"); err != nil {
 		return err
@@ -157,7 +157,7 @@ func prepareControllers(own string) error {
 	return err
 }
 
-// checkMovable returns an error if a cgroup holds processes that we may not move.
+// checkMovable returns an error if a cgroup holds processes that this process may not move.
 func checkMovable(dir string, pids []int) error {
 	delegated := make([]byte, 1)
 	if n, _ := unix.Getxattr(dir, "user.delegate", delegated); (n != 1 || delegated[0] != '1') &&
@@ -178,14 +178,14 @@ func moveToOwnGroup(dir string) error {
 	}
 	for _, pid := range pids {
 		err := writeGroup(into, "cgroup.procs", strconv.Itoa(pid))
-		if err != nil && !errors.Is(err, unix.ESRCH) { // it has ended
+		if err != nil && !errors.Is(err, unix.ESRCH) { // the process may have ended
 			return fmt.Errorf("move process %d into %s: %w", pid, into, err)
 		}
 	}
 	return nil
 }
 
-// Probe returns why no cgroup can bound commands of this process, nil if one can. It changes nothing.
+// Probe returns why no cgroup can limit commands of this process, nil if one can. It changes nothing.
 func Probe() error {
 	own, top, err := ownCgroup()
 	if err != nil {
@@ -206,14 +206,14 @@ func Probe() error {
 	return checkMovable(own, cgroupProcesses(own))
 }
 
-// Close kills what is left in the worker's cgroups and removes them.
+// Close kills the processes in the worker's cgroups and removes the cgroups.
 func (g *Groups) Close() {
 	if g != nil {
 		removeGroup(g.Dir)
 	}
 }
 
-// removeGroup kills all processes in a cgroup and below and removes it. The dead leave it a moment after they die.
+// removeGroup kills all processes in a cgroup and its children, and removes it. Dead processes leave it after a moment.
 func removeGroup(dir string) {
 	writeGroup(dir, "cgroup.kill", "1")
 	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -235,17 +235,17 @@ func removeBelow(dir string) {
 	}
 }
 
-// groupName tells a worker's cgroups from others': which worker, and what workspace it serves.
+// groupName returns the name of a worker's cgroups, which identifies the worker and its workspace.
 func (w Worker) groupName() string {
 	hash := fnv.New32a()
 	hash.Write([]byte(w.Workspace))
 	return fmt.Sprintf("%s%s-%08x", groupPrefix, strings.ReplaceAll(w.Marker, "/", "-"), hash.Sum32())
 }
 
-// removeDead removes what dead workers left: their processes too when they served this workspace, else only what
-// is empty.
+// removeDead removes the cgroups of dead workers. It kills processes only if the dead worker had the same workspace;
+// else it removes only empty cgroups.
 func (w Worker) removeDead(parent string) {
-	entries, _ := os.ReadDir(parent) // of what cannot be listed, nothing can be removed
+	entries, _ := os.ReadDir(parent) // without permission to list, there is none to remove
 	for _, e := range entries {
 		if ours, _ := filepath.Match(groupPrefix+"*-*-*-*-*", e.Name()); !ours {
 			continue

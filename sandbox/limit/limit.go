@@ -20,38 +20,37 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Limits are what one command may take, all its processes together where nothing else is said. 0 is no limit. A command
-// that takes more is ended, and its Result names the limit.
-// On macOS none of them holds.
+// Limits bound one command, all its processes together unless a comment says otherwise. 0 is no limit. A command that
+// exceeds a limit is ended, and its Result names the limit. Limits have no effect on macOS.
 type Limits struct {
-	Memory    Size          // what it keeps in memory that is not a file's: heaps, stacks, shared memory, its own tmpfs
-	Processes int64         // threads count, as they do for the kernel
-	FileSize  Size          // of each file it writes
-	CPUTime   time.Duration // processor time, not that on the clock
-	// of each process. At the limit open(2) fails; it is named when the command then fails by itself
+	Memory    Size          // anonymous and shared memory, and its own tmpfs; not the page cache
+	Processes int64         // including threads, as the kernel counts
+	FileSize  Size          // of each file that it writes
+	CPUTime   time.Duration // processor time, not elapsed time
+	// of each process. At the limit open(2) fails; the Result names the limit if the command then fails
 	OpenFiles int64
 }
 
-// Default limits bound accidents, not work: they are far above what builds and tests take and below what makes a
-// machine unusable.
+// Default limits prevent accidents: they are far above what builds and tests need, and below what makes a machine
+// unusable.
 func Default() Limits {
-	// what compiling and linking large C++ and Rust programs takes; a machine that has less keeps a quarter for the rest
+	// enough to compile and link large C++ and Rust programs. A machine with less memory keeps a quarter of it
 	memory := Size(4 << 30)
 	if machine := totalMemory(); machine > 0 {
 		memory = min(memory, machine/4*3)
 	}
 	return Limits{
 		Memory: memory,
-		// a build on 64 processors takes some hundreds; a fork bomb takes all there are
+		// a build on 64 processors has some hundreds of processes
 		Processes: 1024,
-		// large for what a build writes; small beside a disk, which a runaway log fills within minutes
+		// large for a build, small compared to a disk, which a runaway log fills within minutes
 		FileSize:  4 << 30,
 		CPUTime:   time.Duration(runtime.NumCPU()) * time.Hour, // the whole machine for an hour
-		OpenFiles: 4096,                                        // four times what most Linux systems give a process unasked
+		OpenFiles: 4096,                                        // four times the default of most Linux systems
 	}
 }
 
-// Is reports whether a command ended for one of its Limits.
+// Is reports whether a command ended because of its Limits.
 func Is(r wire.Reason) bool {
 	switch r {
 	case wire.Memory, wire.Processes, wire.FileSize, wire.CPUTime, wire.OpenFiles:
@@ -60,7 +59,7 @@ func Is(r wire.Reason) bool {
 	return false
 }
 
-// Size is a number of bytes, as a flag: 512MiB, 4GiB, 1.5GB or plain bytes.
+// Size is a number of bytes. As a flag it is written as 512MiB, 4GiB, 1.5GB or plain bytes.
 type Size int64
 
 var sizeUnits = []struct {
@@ -69,7 +68,7 @@ var sizeUnits = []struct {
 }{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6},
 	{"KB", 1e3}, {"B", 1}, {"", 1}}
 
-// ParseSize reads a size. The units are those of IEC 80000-13, in any case: KiB is 1024 bytes, KB is 1000.
+// ParseSize parses a size. The units are those of IEC 80000-13, in any case: KiB is 1024 bytes, KB is 1000.
 func ParseSize(s string) (Size, error) {
 	number := strings.TrimRight(s, "BIKMGTbikmgt")
 	unit := s[len(number):]
@@ -94,7 +93,7 @@ func (s *Size) Set(text string) (err error) {
 	return err
 }
 
-// String is the shortest text that ParseSize reads as exactly s.
+// String returns the shortest text that ParseSize reads as exactly s.
 func (s Size) String() string {
 	for _, u := range sizeUnits[:4] {
 		if unit := Size(u.bytes); s != 0 && s%unit == 0 {
@@ -104,7 +103,7 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
-// Validate names the first limit that is wrong. The lower bounds are what a shell needs to start at all.
+// Validate returns an error about the first invalid limit. The lower bounds allow a shell to start.
 func (l Limits) Validate() error {
 	switch {
 	case l.Memory < 0 || l.Memory > 0 && l.Memory < 1<<20:

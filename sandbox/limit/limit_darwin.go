@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apply does nothing: macOS sets no limits of another process.
+// Apply does nothing: macOS cannot set the limits of another process.
 func (l Limits) Apply(int) error { return nil }
 
 func Probe() error { return errors.New("macOS has no cgroups") }

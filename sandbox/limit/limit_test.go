@@ -8,7 +8,7 @@ import (
 	"github.com/matryer/is"
 )
 
-func TestSizesAreReadWithTheirUnits(t *testing.T) {
+func TestSizesAreParsed(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Size{
 		"0": 0, "1": 1, "4096": 4096, "7B": 7, "1KiB": 1 << 10, "512MiB": 512 << 20, "4GiB": 4 << 30, "2TiB": 2 << 40, "1KB": 1000, "3GB": 3e9,
@@ -35,7 +35,7 @@ func TestSizesAreReadWithTheirUnits(t *testing.T) {
 	}
 }
 
-func TestLimitsNoShellCouldStartWithAreRefused(t *testing.T) {
+func TestTooLowLimitsAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[string]Limits{
 		"memory of 100 is":       {Memory: 100},

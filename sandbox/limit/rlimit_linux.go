@@ -10,29 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Apply sets limits of the kernel on a process that has not run yet; its children inherit them. It also makes the
-// kernel end these processes first when memory runs out, because the limit of memory is one for each command, not for
-// all.
+// Apply sets the kernel's resource limits of a process that has not run yet. Its children inherit them. Apply also
+// makes the kernel end these processes first when the machine runs out of memory, because the memory limit is for each
+// command, not for all together.
 //
-// The address space (RLIMIT_AS) is not bounded: Go, Java and JavaScript engines reserve hundreds of gigabytes that they
-// never touch.
+// The address space (RLIMIT_AS) is not limited: Go, Java and JavaScript engines reserve hundreds of gigabytes that they
+// never use.
 func (l Limits) Apply(pid int) error {
 	limits := []struct {
 		name     string
 		resource int
 		value    uint64
-		above    uint64 // how far the hard limit is above
+		above    uint64 // difference between the hard and the soft limit
 	}{
 		{"file-size", unix.RLIMIT_FSIZE, uint64(l.FileSize), 0},
 		{"open-files", unix.RLIMIT_NOFILE, uint64(l.OpenFiles), 0},
-		// SIGXCPU, and a second later SIGKILL
+		// SIGXCPU, and SIGKILL one second later
 		{"cpu-time", unix.RLIMIT_CPU, uint64((l.CPUTime + time.Second - 1) / time.Second), 1},
 		{"processes", unix.RLIMIT_NPROC, l.userProcesses(), 0},
 	}
-	if err := lower(pid, unix.RLIMIT_CORE, 0, 0); err != nil { // a core file is the memory of a program in the workspace
+	if err := lower(pid, unix.RLIMIT_CORE, 0, 0); err != nil { // it would hold a program's memory
 		return fmt.Errorf("limit core files: %w", err)
 	}
-	// It is a preference: a machine whose /proc is read-only, or a process that has ended already, needs no error.
+	// An error is ignored: /proc may be read-only, or the process may have ended.
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0)
 	for _, limit := range limits {
 		if limit.value == 0 {
@@ -45,7 +45,7 @@ func (l Limits) Apply(pid int) error {
 	return nil
 }
 
-// lower sets a resource limit, but never above what the process has already.
+// lower sets a resource limit, but never above the current limit of the process.
 func lower(pid, resource int, value, above uint64) error {
 	var limit unix.Rlimit
 	if err := unix.Prlimit(pid, resource, nil, &limit); err != nil {
@@ -56,9 +56,9 @@ func lower(pid, resource int, value, above uint64) error {
 	return unix.Prlimit(pid, resource, &limit, nil)
 }
 
-// userProcesses is the resource limit for processes, which counts all of a user and does not hold for root. It only
-// slows a fork bomb between two looks, so it is generous: all tasks of the machine (the fourth field of /proc/loadavg,
-// proc_loadavg(5)), and room for another command of the same user that has all it may have.
+// userProcesses returns the resource limit for processes. The kernel counts all processes of the user against it, and
+// does not apply it to root. It only slows a fork bomb down between two samples, so it is generous: all tasks of the
+// machine (the fourth field of /proc/loadavg), plus the full limits of two commands.
 func (l Limits) userProcesses() uint64 {
 	data, err := os.ReadFile("/proc/loadavg")
 	fields := bytes.Fields(data)

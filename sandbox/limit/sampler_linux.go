@@ -13,16 +13,15 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Usage is what the live processes of a command take at one moment.
+// Usage is the resource usage of a command's live processes at one moment.
 type Usage struct {
-	Memory    Size // 0 where its cgroup bounds it
+	Memory    Size // 0 if the cgroup limits it
 	Processes int64
-	CPUTime   time.Duration // the most that was seen
-	refused   bool          // the kernel refused it a process
+	CPUTime   time.Duration // the maximum of all samples
+	refused   bool          // the kernel has refused a new process
 }
 
-// Exceeded names the limit that is passed. What a command took stays so when all its processes have ended: there is
-// nothing to stop then.
+// Exceeded returns the limit that a command exceeds, or Exited for none. It returns Exited if no process is left.
 func (l Limits) Exceeded(u Usage) wire.Reason {
 	switch {
 	case u.Processes == 0:
@@ -36,23 +35,23 @@ func (l Limits) Exceeded(u Usage) wire.Reason {
 	return wire.Exited
 }
 
-// Sampler looks at the processes of one command from time to time. It bounds what the command's cgroup does not.
+// Sampler samples the processes of one command. It enforces the limits that the command's cgroup does not.
 //
-// It does not see memory in files (those of /tmp, and those without a name, of memfd_create(2)), nor all of the
-// processor time of processes that nobody waited for.
+// It does not see memory in files (those of /tmp, and those of memfd_create(2)), nor all of the processor time of
+// processes whose parent did not wait for them.
 type Sampler struct {
-	Group   *Group // nil where there is none
+	Group   *Group // nil if there is none
 	cpuTime time.Duration
-	full    atomic.Bool // a process was seen with as many open files as it may have
+	full    atomic.Bool // a process has reached its limit of open files
 }
 
-// Sample adds up what processes take. It calls dead with each that has ended.
+// Sample adds up the usage of processes. It calls dead with each that has ended.
 func (s *Sampler) Sample(pids []int, l Limits, dead func(pid int)) Usage {
 	u := Usage{refused: s.Group.refusedProcesses()}
 	var living []int
 	for _, pid := range pids {
 		if l.Processes > 0 && u.Processes > l.Processes {
-			return u // the rest is no more of interest, and there may be thousands
+			return u // the limit is exceeded, and there may be thousands of processes
 		}
 		status := proc.ReadLines(pid, "status")
 		if state := status.Value("State"); state != "" && state[0] == 'Z' {
@@ -84,8 +83,8 @@ func (s *Sampler) Sample(pids []int, l Limits, dead func(pid int)) Usage {
 	return u
 }
 
-// proportionalMemory is what processes keep in memory, of which they share some. The kernel walks through all of it to
-// tell.
+// proportionalMemory returns the memory of processes, with shared memory counted once. The kernel walks through all of
+// it for the result.
 func proportionalMemory(pids []int) (sum Size) {
 	for _, pid := range pids {
 		share := proc.ReadLines(pid, "smaps_rollup")
@@ -104,9 +103,8 @@ func (s *Sampler) processorTime(pids []int) (sum time.Duration) {
 	return sum
 }
 
-// isFull reports whether a process can open no further file, or no pipe, which takes two. The limit is on their
-// numbers. Shells leave some low ones free, and put single files at the highest, so most numbers must be taken, and
-// the last.
+// isFull reports whether a process cannot open another file or pipe. The limit is on descriptor numbers. Shells leave
+// some low numbers free and use the highest for single files. So most numbers must be in use, and one of the last two.
 func isFull(pid int, limit int64) bool {
 	dir, err := os.Open(proc.Path(pid, "fd"))
 	if err != nil {
@@ -121,9 +119,9 @@ func isFull(pid int, limit int64) bool {
 	return last && int64(len(names)) >= limit/4*3
 }
 
-// Hit names the limit that a command met which failed by itself, with exit code code and after it and the processes it
-// waited for took that much processor time. The kernel ends a process for its file size or processor time by a signal,
-// which a shell reports as 128+n for the last of its commands.
+// Hit returns the limit that a command has met before it failed, or Exited for none. code is its exit code, took its
+// processor time including the children it waited for. The kernel signals a process that exceeds its file size or
+// processor time, and a shell reports the signal as 128+n.
 func (s *Sampler) Hit(code int, took time.Duration, l Limits) wire.Reason {
 	switch {
 	case s.Group.killedForMemory():

@@ -9,7 +9,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-func TestNothingIsStoppedWhenAllProcessesHaveEnded(t *testing.T) {
+func TestNoLimitIsExceededAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := Limits{CPUTime: time.Second}

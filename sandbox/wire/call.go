@@ -22,21 +22,19 @@ type DeclinedError string
 func (d DeclinedError) Error() string { return ErrNoWorker.Error() + ": " + string(d) }
 func (d DeclinedError) Unwrap() error { return ErrNoWorker }
 
-// silence is Silence but in tests.
+// silence is Silence, except in tests.
 var silence = Silence
 
-// Call asks the servers behind subject to run r, copies the command's output to stdout and stderr in the order it
-// comes, and returns how the command ended.
+// Call asks the servers behind subject to run r. It copies the command's output to stdout and stderr in order, and
+// returns how the command ended.
 //
-// An error means that the command certainly was not run: a bad request, ErrNoWorker (nobody listens, all who did
-// declined, or nobody offered within StartTimeout of the last word), a closed connection, or ctx done before the
-// start. After the start there is no error, only a Result: Lost when the server is gone or broke the protocol, and
-// whether the command ended is unknown.
+// An error means that the command did not run: r is invalid, no server took it (ErrNoWorker), the connection is closed,
+// or ctx ended before the start. After the start there is no error, only a Result. Its Reason is Lost if the server is
+// gone or broke the protocol; then it is unknown whether the command ended.
 //
-// When ctx is done or a writer fails, the command is cancelled and Call waits at most CancelWait for its Result, Lost
-// if none comes. Writers and r.Started are called one at a time; only one that blocks for longer than that wait may
-// outlive Call. Nothing is taken from r.Input before the start nor after the end, so who writes to it must give up
-// with Call.
+// If ctx ends or a writer fails, Call cancels the command and waits at most CancelWait for its Result. Writers and
+// r.Started are called one at a time. Only a call of them that blocks for longer may outlive Call. Call receives from
+// r.Input only while the command runs, so senders must stop when Call returns.
 func Call(ctx context.Context, nc *nats.Conn, subject string, r Request, stdout, stderr io.Writer) (Result, error) {
 	e := r.withID()
 	if err := e.validate(); err != nil {
@@ -59,31 +57,31 @@ func Call(ctx context.Context, nc *nats.Conn, subject string, r Request, stdout,
 	return result, nil
 }
 
-// call is one running Call. The frames arrive on one goroutine (receive), the waiting happens on another (wait), and
-// input is sent on a third (speak).
+// call is one running Call. receive handles frames on the goroutine of the subscription, wait runs on the caller's
+// goroutine, and sendInput on a third one.
 type call struct {
 	nc                      *nats.Conn
 	request                 Request
 	body                    []byte // of the request
 	subject, inbox, control string
-	start                   *time.Timer // until then somebody must offer
+	start                   *time.Timer // deadline for the next answer of a server before the start
 	stdout, stderr          output
-	consumed                int64         // cost of the output the writers took
-	credited                int64         // what of it the server was told
-	disconnected, silent    time.Duration // how long there has been no connection, and nothing of the server
-	queuedProbes            int           // how many probes the call has stood in line
+	consumed                int64         // cost of the output that the writers have consumed
+	credited                int64         // the part of consumed that was sent to the server as credit
+	disconnected, silent    time.Duration // time without a connection, and time without a frame of the server
+	queuedProbes            int           // probes since the call was queued
 	reconnects              uint64        // of the connection, when the request was sent last
 
 	mu       sync.Mutex
-	attempts int    // how often
-	attempt  string // names the last time
-	granted  string // the offer that was granted
-	started  bool   // its server said so
-	isQueued bool   // somebody is full
-	declined string // why somebody did not offer
+	attempts int    // number of attempts
+	attempt  string // id of the current attempt
+	granted  string // id of the granted offer
+	started  bool   // the granted server has sent started
+	isQueued bool   // a server has sent queued
+	declined string // reason of a server that declined
 	missing  int    // consecutive 503 answers to probes
-	received bool   // something arrived since the last probe, or is being worked on
-	busy     bool   // receive is at work
+	received bool   // a frame arrived since the last probe, or is being handled
+	busy     bool   // receive is running
 	done     bool   // result and err are set
 	result   Result
 	err      error
@@ -91,9 +89,9 @@ type call struct {
 	broken chan struct{} // closed by receive: a writer failed
 	ended  chan struct{} // closed with done
 
-	inputSent, inputTaken atomic.Int64  // cost of the input sent, and of what the server took
-	order                 atomic.Int64  // of the last input published
-	room                  chan struct{} // taken has grown
+	inputSent, inputTaken atomic.Int64  // cost of the input that was sent, and that the server consumed
+	order                 atomic.Int64  // number of the last input frame
+	room                  chan struct{} // inputTaken has grown
 }
 
 type output struct {
@@ -112,7 +110,7 @@ func (c *call) run(ctx context.Context, subject string, e envelope) (Result, err
 		return Result{}, err
 	}
 	defer frames.Unsubscribe()
-	// An honest server never has more in flight than Window, so these limits drop nothing of it.
+	// A correct server never has more than Window in flight, so these limits drop none of its frames.
 	if err := frames.SetPendingLimits(2*Window/frameCost, 2*Window); err != nil {
 		return Result{}, err
 	}
@@ -136,11 +134,11 @@ func (c *call) wait(ctx context.Context) (Result, error) {
 		case <-c.ended:
 			return c.result, c.err
 		case <-c.start.C:
-			if c.nc.IsConnected() { // else nobody could answer; probe gives up after CutOff
+			if c.nc.IsConnected() { // without a connection, probe ends the call after CutOff
 				c.endUngranted(c.noWorker())
 			}
 		case <-done:
-			c.endUngranted(ctx.Err()) // first: no grant follows the cancel
+			c.endUngranted(ctx.Err()) // first, so that no grant follows the cancel
 			c.send(frameCancel, "")
 			done, broken, giveUp = nil, nil, time.After(CancelWait)
 		case <-broken:
@@ -154,7 +152,7 @@ func (c *call) wait(ctx context.Context) (Result, error) {
 	}
 }
 
-// noWorker is ErrNoWorker with what is known of the reason.
+// noWorker returns ErrNoWorker, with the reason if a server declined.
 func (c *call) noWorker() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +162,7 @@ func (c *call) noWorker() error {
 	return ErrNoWorker
 }
 
-// endUngranted ends the call with err if no server was let run the command; from then on none will be.
+// endUngranted ends the call with err if no offer was granted. No offer is granted afterwards.
 func (c *call) endUngranted(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +171,7 @@ func (c *call) endUngranted(err error) {
 	}
 }
 
-// endLost ends the call without a word from the server. The command may have run, if it was let.
+// endLost ends the call without a result of the server. If an offer was granted, the command may have run.
 func (c *call) endLost(why string) {
 	c.endUngranted(errors.New(why))
 	c.mu.Lock()
@@ -181,7 +179,7 @@ func (c *call) endLost(why string) {
 	c.end(lost("%s", why), nil)
 }
 
-// end settles the result, once. The lock is held.
+// end sets the result, once. c.mu must be held.
 func (c *call) end(result Result, err error) {
 	if c.done {
 		return
@@ -190,8 +188,8 @@ func (c *call) end(result Result, err error) {
 	close(c.ended)
 }
 
-// probe asks whether the server still listens to this call, when nothing was heard of it since the last time. Time is
-// counted in probes, so that none passes for a caller that is itself stopped.
+// probe probes the server if no frame arrived since the last probe. Time is counted in probes, so that no time passes
+// while this process is stopped.
 func (c *call) probe() {
 	if c.disconnected += serverProbe; c.nc.IsConnected() {
 		c.disconnected = 0
@@ -202,21 +200,21 @@ func (c *call) probe() {
 		return
 	}
 	if c.disconnected > 0 {
-		return // a probe would wait for the connection, and arrive before the worker is back
+		return // the server may reconnect later than this side
 	}
 	c.mu.Lock()
 	if n := c.nc.Stats().Reconnects; n != c.reconnects {
 		c.reconnects, c.missing = n, 0
-		if c.granted == "" && !c.done { // what was sent last may be lost
+		if c.granted == "" && !c.done { // the last request may be lost
 			c.start.Reset(StartTimeout)
-			c.sendRequest() // what is not sent is sent after the next reconnect
+			c.sendRequest()
 		}
 	}
 	isGranted, isQuiet := c.granted != "", !c.received && !c.busy
 	c.received = false
 	if c.isQueued && !isGranted && !c.done {
 		if c.queuedProbes++; c.queuedProbes%resendEvery == 0 {
-			c.sendRequest() // what is not sent is sent the next time
+			c.sendRequest()
 		}
 	}
 	c.mu.Unlock()
@@ -225,13 +223,13 @@ func (c *call) probe() {
 		return
 	}
 	if c.silent >= silence {
-		c.endLost("nothing was heard of the worker for " + silence.String())
+		c.endLost("no message from the worker for " + silence.String())
 		return
 	}
 	c.send(frameProbe, c.inbox)
 }
 
-// send drops an error on purpose: what does not arrive is noticed by the probes.
+// send ignores errors: the probes notice a lost message.
 func (c *call) send(kind, reply string) {
 	c.nc.PublishMsg(&nats.Msg{Subject: c.control, Reply: reply, Header: nats.Header{frameHeader: {kind}}})
 }

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-func TestADrainingWorkerFinishesWhatRunsAndTakesNoMore(t *testing.T) {
+func TestADrainingWorkerFinishesItsCommands(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
@@ -26,7 +26,7 @@ func TestADrainingWorkerFinishesWhatRunsAndTakesNoMore(t *testing.T) {
 	running := call(t, nc, hello)
 	is.Equal(<-h.runs, "a")
 	a.stop()
-	expect.Eventually(t, "it becomes true", func() bool { // its request subscription is gone
+	expect.Eventually(t, "it becomes true", func() bool { // its request subscription is removed
 		_, err := nc.Request(subject, nil, time.Second)
 		return errors.Is(err, nats.ErrNoResponders)
 	})
@@ -66,8 +66,8 @@ func TestDrainingEndsWithItsTimeOrASecondStop(t *testing.T) {
 	}
 }
 
-// What was not started yet goes to somebody else, and to nobody when there is none.
-func TestADrainingWorkerHandsBackWhatStandsInLine(t *testing.T) {
+// Queued commands go to another worker, or fail if there is none.
+func TestADrainingWorkerWithdrawsQueuedCommands(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
@@ -97,12 +97,11 @@ func TestADrainingWorkerHandsBackWhatStandsInLine(t *testing.T) {
 	close(h.release)
 	for _, done := range []<-chan error{running, other, a.ended, b.ended} {
 		err := <-done
-		is.True(err == nil || strings.HasPrefix(err.Error(), "cancelled")) // b's time to drain was none
+		is.True(err == nil || strings.HasPrefix(err.Error(), "cancelled")) // b has no time to drain
 	}
 }
 
-// withdrawing is a worker that takes its offer back when it was granted, so many times for each call, and then
-// declines.
+// withdrawing subscribes a worker that withdraws its granted offer so many times for each call, and then declines.
 func withdrawing(t *testing.T, nc *nats.Conn, times int) {
 	t.Helper()
 	requests := map[string]int{}
@@ -125,7 +124,7 @@ func withdrawing(t *testing.T, nc *nats.Conn, times int) {
 	is.New(t).NoErr(nc.Flush())
 }
 
-func TestAGrantThatIsHandedBackGoesToAnother(t *testing.T) {
+func TestAWithdrawnGrantGoesToAnotherWorker(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
@@ -140,7 +139,7 @@ func TestAGrantThatIsHandedBackGoesToAnother(t *testing.T) {
 		done <- err
 	}()
 	err := <-done
-	is.True(errors.Is(err, wire.ErrNoWorker)) // it was the only one
+	is.True(errors.Is(err, wire.ErrNoWorker)) // there is no other worker
 	expect.Contains(t, err.Error(), "it is tired")
 
 	serveAs(t, url, wire.Server{Info: wire.WorkerInfo{Name: "b"},
@@ -156,7 +155,7 @@ func TestAGrantThatIsHandedBackGoesToAnother(t *testing.T) {
 	}
 }
 
-func TestEndlessHandingBackEnds(t *testing.T) {
+func TestRepeatedWithdrawalsEndTheCall(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := connect(t, natsServer(t))

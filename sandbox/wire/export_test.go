@@ -7,10 +7,10 @@ import (
 
 var OneLine = oneLine
 
-// SetSilence is for a test binary's TestMain: nothing else runs then.
+// SetSilence sets Silence. Only TestMain may call it.
 func SetSilence(d time.Duration) { silence = d }
 
-// SetLoadStep is for a test that runs beside no other: what is served then keeps it.
+// SetLoadStep sets loadStep for a test that runs alone.
 func SetLoadStep(t testing.TB, d time.Duration) {
 	before := loadStep
 	loadStep = d

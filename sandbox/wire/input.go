@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// inputQueue holds, on the server's side, what the caller said until the handler takes it. The caller sends no more
-// than InputWindow ahead.
+// inputQueue holds, on the server's side, the input that the handler has not received yet. The caller sends at most
+// InputWindow ahead.
 type inputQueue struct {
 	out chan Input
 
@@ -19,9 +19,9 @@ type inputQueue struct {
 	waiting []frame
 	cost    int64         // of waiting
 	order   int64         // of the last frame
-	ended   bool          // the caller says no more
-	broken  bool          // a frame is missing, or more came than was allowed
-	more    chan struct{} // something is waiting, or it ended
+	ended   bool          // the caller has sent the end
+	broken  bool          // a frame is missing or exceeds the window
+	more    chan struct{} // a frame was added, or the input ended
 }
 
 type frame struct {
@@ -33,13 +33,13 @@ func (q *inputQueue) init(expected bool) {
 	q.out, q.more, q.ended = make(chan Input), make(chan struct{}, 1), !expected
 }
 
-// put takes one frame, in order. It fails when one before it is missing, or when it is no frame of an honest caller.
+// put adds one frame, in order. It returns false if an earlier frame is missing or the frame is invalid.
 func (q *inputQueue) put(kind string, m *nats.Msg) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	order, err := strconv.ParseInt(m.Header.Get(orderHeader), 10, 64)
 	if err == nil && order <= q.order {
-		return true // again
+		return true // a repetition
 	}
 	f := frame{cost: int64(len(m.Data)) + frameCost}
 	switch kind {
@@ -71,7 +71,7 @@ func (q *inputQueue) put(kind string, m *nats.Msg) bool {
 	return true
 }
 
-// isComplete fails when input is missing that was said before: the last of it had this order.
+// isComplete reports whether all frames up to an order have arrived.
 func (q *inputQueue) isComplete(order string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -86,7 +86,7 @@ func (q *inputQueue) isBroken() bool {
 	return q.broken
 }
 
-// next is the frame to hand over; ended says that none will come.
+// next returns the first frame. ended reports that no frame will follow.
 func (q *inputQueue) next() (f frame, ok, ended bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,7 +103,7 @@ func (q *inputQueue) remove() {
 	q.waiting = q.waiting[1:]
 }
 
-// deliverInput gives the handler its input, and the caller credit for what was taken, until ctx is done. It closes the
+// deliverInput sends the input to the handler, and credit for it to the caller, until ctx is done. It closes the
 // channel.
 func (x *serving) deliverInput(ctx context.Context) {
 	q := &x.input
@@ -139,7 +139,7 @@ func (x *serving) deliverInput(ctx context.Context) {
 	}
 }
 
-// handleCredit takes the server's running total of the input it took.
+// handleCredit stores the server's total of the input that it consumed.
 func (c *call) handleCredit(taken string) {
 	total, err := strconv.ParseInt(taken, 10, 64)
 	if err != nil || total < c.inputTaken.Load() || total > c.inputSent.Load() {
@@ -152,7 +152,7 @@ func (c *call) handleCredit(taken string) {
 	}
 }
 
-// sendInput passes the input on until the caller has no more or the call has ended.
+// sendInput sends the input to the server until the input or the call ends.
 func (c *call) sendInput() {
 	order := int64(0)
 	send := func(kind string, body []byte) bool {
@@ -190,7 +190,7 @@ func (c *call) sendInput() {
 	}
 }
 
-// sendFrames says one input in frames, until one cannot be said.
+// sendFrames sends one input as frames, until send returns false.
 func (in Input) sendFrames(send func(kind string, body []byte) bool) bool {
 	for chunk := range slices.Chunk(in.Data, ChunkSize) {
 		if !send(frameStdin, chunk) {

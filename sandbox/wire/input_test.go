@@ -17,7 +17,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// echo writes what it is told.
+// echo writes its input to stdout.
 func echo(_ context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
 	for in := range r.Input {
 		stdout.Write(in.Data)
@@ -57,14 +57,14 @@ func TestInputArrivesWholeAndInOrder(t *testing.T) {
 	is.Equal(errs.String(), "24x80 SIGINT SIGTERM")
 }
 
-func TestWithoutInputThereIsItsEnd(t *testing.T) {
+func TestWithoutInputTheChannelIsClosed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	is.NoErr(<-call(t, pair(t, echo), hello))
 }
 
-// A person may type while a command prints more than anybody reads.
-func TestInputIsHeardWhileOutputIsBlocked(t *testing.T) {
+// A person may type while the output of a command is not read.
+func TestInputArrivesWhileOutputIsBlocked(t *testing.T) {
 	t.Parallel()
 	nc := pair(t, func(ctx context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
 		go func() {
@@ -98,7 +98,7 @@ func TestInputIsHeardWhileOutputIsBlocked(t *testing.T) {
 	<-taken
 }
 
-func TestInputNobodyTakesIsBoundedAndEndsWithTheCall(t *testing.T) {
+func TestUnreadInputIsBoundedAndEndsWithTheCall(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	read, open, closed := make(chan struct{}), make(chan bool, 1), make(chan struct{})
@@ -134,7 +134,7 @@ func TestInputNobodyTakesIsBoundedAndEndsWithTheCall(t *testing.T) {
 		result, _ := wire.Call(ctx, nc, subject, r, io.Discard, io.Discard)
 		ended <- result.Reason
 	}()
-	expect.Eventually(t, "it becomes true", func() bool { // it does not grow any more
+	expect.Eventually(t, "it becomes true", func() bool { // it does not grow further
 		before := taken.Load()
 		time.Sleep(100 * time.Millisecond)
 		return before > 0 && before == taken.Load()
@@ -148,8 +148,8 @@ func TestInputNobodyTakesIsBoundedAndEndsWithTheCall(t *testing.T) {
 	<-inputEnded
 }
 
-// Input with a hole is worse than none.
-func TestInputThatIsLostOrTooMuchLosesTheCommand(t *testing.T) {
+// Input with a hole must not reach the command.
+func TestInvalidInputLosesTheCommand(t *testing.T) {
 	t.Parallel()
 	for name, orders := range map[string][]string{
 		"a hole":    {"1", "1", "3"},
@@ -192,7 +192,7 @@ func TestInputThatIsLostOrTooMuchLosesTheCommand(t *testing.T) {
 	}
 }
 
-func TestStartedIsSaidOnceBeforeAnyOutput(t *testing.T) {
+func TestStartedIsCalledOnceBeforeAnyOutput(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// link is a way to a server whose connections can be cut.
+// link is a TCP proxy in front of a server. Its connections can be cut.
 type link struct {
 	url string
 
@@ -49,7 +49,7 @@ func newLink(t testing.TB, url string) *link {
 	return l
 }
 
-// cut ends the connections there are.
+// cut closes the current connections.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-func TestNobodyListeningIsSaidAtOnce(t *testing.T) {
+func TestACallWithoutAWorkerFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := connect(t, natsServer(t))
@@ -30,8 +30,8 @@ func TestNobodyListeningIsSaidAtOnce(t *testing.T) {
 	is.True(errors.Is(err, nats.ErrConnectionClosed))
 }
 
-// A worker that hangs and comes back late finds that it may not run the command any more.
-func TestAServerThatNeverSaysStartedRunsNothing(t *testing.T) {
+// A worker that hung and continues must not run a command whose caller has ended.
+func TestAServerThatOffersTooLateRunsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
@@ -53,7 +53,7 @@ func TestAServerThatNeverSaysStartedRunsNothing(t *testing.T) {
 	})
 	inbox, err := hung.SubscribeSync(hung.NewInbox())
 	is.NoErr(err)
-	is.NoErr(hung.PublishRequest(subject, inbox.Subject, late.Data)) // now it is taken, and its caller is gone
+	is.NoErr(hung.PublishRequest(subject, inbox.Subject, late.Data)) // the caller of this request has ended
 	offer, err := inbox.NextMsg(5 * time.Second)
 	is.NoErr(err)
 	is.Equal(offer.Header.Get("Exec-Frame"), "offer")
@@ -96,7 +96,7 @@ func TestAStoppedServerIsWaitedFor(t *testing.T) {
 	is.Equal(bytes.Count(out.Bytes(), []byte("tick")), 100)
 }
 
-// A machine that dies says nothing, and neither does a process that is stopped for good.
+// A machine that dies, or a process that is stopped for good, sends no message.
 func TestAServerThatFallsSilentLosesTheCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -114,7 +114,7 @@ func TestAKilledCallerCancelsTheCommand(t *testing.T) {
 	cancelled := make(chan time.Time, 1)
 	serve(t, url, func(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
 		io.WriteString(stdout, "running\n")
-		<-ctx.Done() // a quiet command: only the probes tell
+		<-ctx.Done() // without output, only the probes notice it
 		cancelled <- time.Now()
 		return wire.Result{Reason: wire.Cancelled}
 	})
@@ -172,7 +172,7 @@ func stopFor(p *os.Process, d time.Duration) {
 	time.AfterFunc(d, func() { p.Signal(syscall.SIGCONT) })
 }
 
-// A server of NATS that restarts is back before both sides are. Neither takes the other for gone meanwhile.
+// A NATS server restarts faster than both sides reconnect. Neither side may take the other for dead.
 func TestNATSThatRestartsLosesNoCommand(t *testing.T) {
 	t.Parallel()
 	// between attempts to reconnect; two attempts fit into CutOff
@@ -243,7 +243,7 @@ func TestCommandWaitsForNATSThatIsAway(t *testing.T) {
 	is.Equal(ran.Load(), int64(1))
 }
 
-// A request that is on its way when the connection is cut is made again.
+// A request that is lost with the connection is sent again.
 func TestRequestThatIsLostWithTheConnectionIsRepeated(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -254,7 +254,7 @@ func TestRequestThatIsLostWithTheConnectionIsRepeated(t *testing.T) {
 	var ran atomic.Int64
 	w := connect(t, url)
 	lost := make(chan struct{})
-	first, err := w.Subscribe(subject, func(*nats.Msg) { close(lost) }) // nobody answers the first request
+	first, err := w.Subscribe(subject, func(*nats.Msg) { close(lost) }) // the first request is not answered
 	is.NoErr(err)
 	is.NoErr(first.AutoUnsubscribe(1))
 	is.NoErr(w.Flush())

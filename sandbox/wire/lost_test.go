@@ -15,16 +15,16 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// patience bounds a test of something that would last for ever.
-const patience = time.Minute
+// testTimeout limits a test that would otherwise block forever.
+const testTimeout = time.Minute
 
-// Whatever one connection or the other loses, a command goes on whole or is Lost, and does not hang.
-func TestWhatIsLostOnTheWayIsSaidAgainOrNoticed(t *testing.T) {
+// Whatever a connection loses, a command ends complete or Lost. It does not hang.
+func TestLostFramesAreRepeatedOrNoticed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		kind     string
 		ofCaller bool
-		times    int64 // how many of its kind are lost
+		times    int64 // frames of this kind that are lost
 		want     wire.Reason
 	}{
 		"credit for output":      {"credit", true, 8, wire.Exited},
@@ -45,7 +45,7 @@ func TestWhatIsLostOnTheWayIsSaidAgainOrNoticed(t *testing.T) {
 					if in.Size != nil {
 						io.WriteString(stderr, "sized")
 						if c.want == wire.Lost {
-							<-ctx.Done() // what was lost is noticed before the end
+							<-ctx.Done() // the loss is noticed before the end
 						}
 					}
 				}
@@ -60,7 +60,7 @@ func TestWhatIsLostOnTheWayIsSaidAgainOrNoticed(t *testing.T) {
 				return 1
 			}
 			defer m.pass("x1")()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			input := make(chan wire.Input)
 			data := bytes.Repeat([]byte("all of it "), wire.Window/5) // more than any window
@@ -84,7 +84,7 @@ func TestWhatIsLostOnTheWayIsSaidAgainOrNoticed(t *testing.T) {
 	}
 }
 
-// A cut connection loses what is on its way, and is back before anybody takes the other for dead.
+// A cut connection loses messages in flight, and is back before the other side takes it for dead.
 func TestAReconnectDoesNotStallACommand(t *testing.T) {
 	t.Parallel()
 	for _, side := range []string{"caller", "server"} {
@@ -104,7 +104,7 @@ func TestAReconnectDoesNotStallACommand(t *testing.T) {
 				stdout.Write(make([]byte, size))
 				return wire.Result{}
 			}})
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			got := 0
 			result, err := wire.Call(ctx, caller, subject, hello, writer(func(p []byte) (int, error) {
@@ -142,7 +142,7 @@ func TestInputThatCannotBeSentLosesTheCommand(t *testing.T) {
 	is := is.New(t)
 	url := startNATSWith(t, wire.ChunkSize/2).ClientURL()
 	serve(t, url, echo)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	r := hello
 	input := make(chan wire.Input, 1)
@@ -155,7 +155,7 @@ func TestInputThatCannotBeSentLosesTheCommand(t *testing.T) {
 	is.True(strings.HasPrefix(result.Error, "input could not be sent: "))
 }
 
-func TestWordsOfAPeerFitATerminal(t *testing.T) {
+func TestTextOfAPeerIsSafeForATerminal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	for text, want := range map[string]string{

@@ -58,7 +58,7 @@ func ticking(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire
 	return wire.Result{}
 }
 
-// process starts the test binary in a role and returns when it has written its first line; the last one is to be had.
+// process starts the test binary in a role. It returns after the first line of output; last gets the last line.
 func process(t *testing.T, url, role string, env ...string) (cmd *exec.Cmd, last <-chan string) {
 	t.Helper()
 	is := is.New(t)
@@ -96,13 +96,13 @@ func startNATS(t testing.TB) *server.Server {
 	return startNATSWith(t, 0)
 }
 
-// startNATSAt starts one where another was before.
+// startNATSAt starts a server at the port of an earlier one.
 func startNATSAt(t testing.TB, port int) {
 	t.Helper()
 	startServer(t, &server.Options{Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true})
 }
 
-// startNATSWith starts one that takes messages of at most so many bytes, 0 being its default.
+// startNATSWith starts a server with a maximum message size in bytes; 0 is the default.
 func startNATSWith(t testing.TB, maxPayload int32) *server.Server {
 	t.Helper()
 	return startServer(t, &server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, MaxPayload: maxPayload})
@@ -156,7 +156,7 @@ func serve(t testing.TB, url string, handle wire.Handler) *testServer {
 	return serveAs(t, url, wire.Server{Handle: handle})
 }
 
-// pair is a caller's connection to a server with handle.
+// pair returns a caller's connection to a server with the handler.
 func pair(t testing.TB, handle wire.Handler) *nats.Conn {
 	t.Helper()
 	url := natsServer(t)

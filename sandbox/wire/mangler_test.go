@@ -12,12 +12,12 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// mangler stands between callers, who call its front, and servers.
+// mangler forwards frames between servers and callers, who use its front subject. It drops and repeats some.
 type mangler struct {
 	t                 *testing.T
 	nc                *nats.Conn
 	front             string
-	copies            func(f *nats.Msg, ofCaller bool) int // how often a frame arrives
+	copies            func(f *nats.Msg, ofCaller bool) int // how many copies of a frame arrive
 	dropped, repeated atomic.Int64
 }
 
@@ -25,7 +25,7 @@ func newMangler(t *testing.T, nc *nats.Conn) *mangler {
 	return &mangler{t: t, nc: nc, front: "exec.front", copies: randomCopies}
 }
 
-// randomCopies drops or repeats what leads to the start, in three of four cases.
+// randomCopies drops or repeats frames before the start, in three of four cases.
 func randomCopies(f *nats.Msg, _ bool) int {
 	if kind := f.Header.Get("Exec-Frame"); kind == "grant" || kind == "offer" || kind == "queued" {
 		return rand.IntN(4)
@@ -33,7 +33,7 @@ func randomCopies(f *nats.Msg, _ bool) int {
 	return 1
 }
 
-// pass lets one call through, until done.
+// pass forwards the frames of one call until done is called.
 func (m *mangler) pass(id string) (done func()) {
 	var subs []*nats.Subscription
 	inbox := ""
@@ -53,7 +53,7 @@ func (m *mangler) pass(id string) (done func()) {
 	})
 	on(m.front, func(f *nats.Msg) {
 		if strings.Contains(string(f.Data), fmt.Sprintf(`"exec":%q`, id)) {
-			if inbox == "" { // it asks again with the same
+			if inbox == "" { // later attempts have the same inbox
 				inbox = f.Reply
 			}
 			m.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: answers, Header: f.Header, Data: f.Data})

@@ -18,7 +18,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// heldHandler runs commands until they are let go, and says where each runs.
+// heldHandler runs commands until release is closed, and reports the worker of each.
 type heldHandler struct {
 	runs    chan string
 	release chan struct{}
@@ -38,7 +38,7 @@ func (h *heldHandler) as(name string) wire.Handler {
 	}
 }
 
-// call calls in the background.
+// call calls Call in the background.
 func call(t testing.TB, nc *nats.Conn, r wire.Request) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -51,7 +51,7 @@ func call(t testing.TB, nc *nats.Conn, r wire.Request) <-chan error {
 	return done
 }
 
-// It runs alone, because only then may the time be changed that a busy worker leaves to the others on a slow machine.
+// It runs alone, because it changes loadStep, so that the order of the offers is certain on a slow machine.
 func TestTheLeastBusyWorkerIsChosen(t *testing.T) {
 	wire.SetLoadStep(t, time.Second)
 	is := is.New(t)
@@ -66,7 +66,7 @@ func TestTheLeastBusyWorkerIsChosen(t *testing.T) {
 	for i := range 6 {
 		calls = append(calls, call(t, nc, hello))
 		count[<-h.runs]++
-		is.Equal(len(count), min(i+1, 3)) // none has a second before each has one
+		is.Equal(len(count), min(i+1, 3)) // each worker gets one command before any gets a second
 	}
 	is.Equal(count, map[string]int{"a": 2, "b": 2, "c": 2})
 	close(h.release)
@@ -126,7 +126,7 @@ func TestAFullWorkerIsWaitedForInOrder(t *testing.T) {
 	}
 }
 
-func TestAFullWorkerStillAnswersAndGivesWayToAFreeOne(t *testing.T) {
+func TestAFreeWorkerRunsTheCommandOfAFullOne(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
@@ -150,7 +150,7 @@ func TestAFullWorkerStillAnswersAndGivesWayToAFreeOne(t *testing.T) {
 	is.NoErr(err) // it stands in line
 	serveAs(t, url, wire.Server{Handle: h.as("free")})
 	third := call(t, nc, hello)
-	is.Equal(<-h.runs, "free") // the third, or the second, which asks again
+	is.Equal(<-h.runs, "free") // the third command, or the second one, which is sent again
 	close(h.release)
 	<-h.runs
 	for _, done := range []<-chan error{first, second, third} {
@@ -158,7 +158,7 @@ func TestAFullWorkerStillAnswersAndGivesWayToAFreeOne(t *testing.T) {
 	}
 }
 
-func TestWhoStandsInLineIsTakenByAWorkerThatComesLater(t *testing.T) {
+func TestANewWorkerRunsQueuedCommands(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
@@ -215,7 +215,7 @@ func TestOnlyWorkersOfTheWorkspaceOffer(t *testing.T) {
 	expect.Contains(t, err.Error(), "no worker answers: "+string(why))
 }
 
-// No word is safe: offers and grants are dropped, repeated and late.
+// Offers and grants are dropped, repeated and late.
 func TestEveryCommandRunsOnceWhateverIsLost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -257,8 +257,8 @@ func TestEveryCommandRunsOnceWhateverIsLost(t *testing.T) {
 	is.True(m.dropped.Load() > calls/2 && m.repeated.Load() > calls/2)
 }
 
-// The exec of a caller that gave up too early may be asked for again, by itself or by another, with the same name.
-func TestACallAskedForAgainRunsOnce(t *testing.T) {
+// A caller may repeat the request of an earlier caller that gave up, with the same id.
+func TestARepeatedCallRunsOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
@@ -274,7 +274,7 @@ func TestACallAskedForAgainRunsOnce(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(nc.PublishRequest(subject, before.Subject, []byte(`{"exec":"x1","command":"x","cwd":"/"}`)))
 	_, err = before.NextMsg(5 * time.Second)
-	is.NoErr(err) // an offer, to nobody any more
+	is.NoErr(err) // an offer to the earlier caller
 	is.NoErr(<-call(t, nc, wire.Request{Exec: "x1", Command: "x", Cwd: "/"}))
 	is.Equal(runs.Load(), int64(1))
 }

@@ -17,7 +17,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// finished reads a raw caller's inbox up to the result.
+// finished reads frames from an inbox up to the result.
 func finished(t *testing.T, inbox *nats.Subscription) (r wire.Result) {
 	t.Helper()
 	is := is.New(t)
@@ -31,12 +31,12 @@ func finished(t *testing.T, inbox *nats.Subscription) (r wire.Result) {
 	}
 }
 
-// frame is a frame of the offer "o1", or about it.
+// frame returns a frame about the offer "o1".
 func frame(subject, kind string, body string) *nats.Msg {
 	return &nats.Msg{Subject: subject, Header: nats.Header{"Exec-Frame": {kind}, "Exec-Offer": {"o1"}}, Data: []byte(body)}
 }
 
-// answer is a frame of the offer "o1" about the request m.
+// answer returns a frame of the offer "o1" in answer to the request m.
 func answer(m *nats.Msg, kind string, body string) *nats.Msg {
 	f := frame(m.Reply, kind, body)
 	f.Header.Set("Exec-Ask", m.Header.Get("Exec-Ask"))
@@ -83,7 +83,7 @@ func TestAServerThatBreaksTheProtocolIsLost(t *testing.T) {
 	}
 }
 
-func TestARefusalBeforeTheStartIsAResult(t *testing.T) {
+func TestARefusalBeforeTheStartIsReturned(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := connect(t, natsServer(t))
@@ -94,11 +94,11 @@ func TestARefusalBeforeTheStartIsAResult(t *testing.T) {
 	result, err := wire.Call(t.Context(), nc, subject, hello, io.Discard, io.Discard)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Refused)
-	is.Equal(result.Error, "no [31m way") // a peer's words cannot command the terminal
+	is.Equal(result.Error, "no [31m way") // control characters are replaced
 }
 
-// Only who was granted the command says how it ended; before that anybody may refuse it, and no more.
-func TestAResultOfSomebodyElseIsNone(t *testing.T) {
+// Only the granted server reports the result. Before the grant, any server may refuse the command.
+func TestAResultOfAnotherServerIsIgnored(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := connect(t, natsServer(t))
@@ -127,14 +127,13 @@ func TestAResultOfSomebodyElseIsNone(t *testing.T) {
 	is.Equal(result.ExitCode, 3)
 }
 
-// A caller that gives up while an offer is on its way grants it before it cancels, or not at all: after a cancel a
-// grant is too late.
+// A caller that cancels while an offer arrives may grant it before the cancel, not after.
 func TestNoGrantFollowsACancel(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
 	worker, nc := connect(t, url), connect(t, url)
-	cancel := func() {} // of the call that is being made
+	cancel := func() {} // of the current call
 	var crossed atomic.Int64
 	_, err := worker.Subscribe(subject, func(m *nats.Msg) {
 		var r wire.Request
@@ -193,7 +192,7 @@ func TestBadRequestsOfAPeerAreRefused(t *testing.T) {
 	}
 }
 
-// Credit nobody can have earned does not open the window: the server would hold unlimited output.
+// A caller cannot raise the window with credit that exceeds what was sent.
 func TestFalseCreditIsIgnored(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -222,7 +221,7 @@ func TestFalseCreditIsIgnored(t *testing.T) {
 	}
 	is.NoErr(nc.PublishMsg(frame(control, "nonsense", "")))
 	_, err = presence.NextMsg(5 * time.Second)
-	is.NoErr(err) // a probe later it still waits
+	is.NoErr(err) // one probe later the writer still waits
 	_, err = presence.NextMsg(5 * time.Second)
 	is.NoErr(err)
 	select {

@@ -7,8 +7,8 @@
 //	  ── Request (reply = inbox) ──────────────────────────▶  exec.request.<engine> (one of a queue group gets it) or
 //	                                                          exec.run.<pool> (every worker gets it)
 //	  ◀──────────────────────── offer, queued or declined ──  from each server that got it
-//	  ── grant: names the offer that is taken ─────────────▶  <subject>.<id>: the other servers drop out
-//	  ◀─────────────────────── started, or withdrawn ───────  withdrawn: it did not and will not run, ask the others
+//	  ── grant: names the offer that is taken ─────────────▶  <subject>.<id>: the other servers withdraw
+//	  ◀─────────────────────── started, or withdrawn ───────  withdrawn: the command did not run, ask again
 //	  ◀── stdout / stderr chunks, in order, ≤ ChunkSize ───
 //	  ── credit (consumed so far), cancel ─────────────────▶  <subject>.<id>
 //	  ── stdin chunks, size, signal, in order; end ────────▶  <subject>.<id>
@@ -25,13 +25,13 @@
 //   - A cancelled context cancels the command. Each side notices within seconds that the other was killed, and waits
 //     up to Silence for one that is slow or stopped.
 //
-// An idle worker offers at once and a busy one a little later (see slots). A worker at its capacity says queued and
-// offers when one of its commands has ended.
+// An idle worker offers at once and a busy one a little later (see slots). A worker at its capacity sends queued, and
+// an offer when one of its commands has ended.
 //
 // A server repeats its last message four times a second, and the caller answers each time: an offer with the grant,
 // started with a credit. Started names how much output came before it and how much input was taken; the credit names
 // how much input came before it. So no lost grant or credit stalls a side, and lost output or input is noticed,
-// because NATS keeps the order of one connection's messages to one subscription. A caller that hears only of full
+// because NATS keeps the order of one connection's messages to one subscription. A caller that receives only queued
 // workers repeats its request every few seconds, because a new worker may have started.
 //
 // Liveness: the NATS server answers 503 to a message without a subscriber. The caller probes <subject>.<id>, and the
@@ -58,23 +58,23 @@ const (
 
 	KillGrace    = time.Second     // from asking a cancelled process to end to killing it
 	CancelWait   = 2 * time.Second // how long a cancelled Call still waits for the result
-	StartTimeout = 5 * time.Second // how long a Call waits for an offer, or for the next word of somebody who is full
-	StopTimeout  = 5 * time.Second // how long a stopping Serve waits for the handlers it has cancelled
-	// a side without a connection to NATS for this long gives its execs up, and so does the other side then
+	StartTimeout = 5 * time.Second // how long a Call waits for an offer, or for the next message of a full server
+	StopTimeout  = 5 * time.Second // how long a stopping Serve waits for the cancelled handlers
+	// a side without a connection to NATS for this long ends its commands, and so does the other side
 	CutOff    = 5 * time.Second
-	Silence   = 12 * time.Second // a worker nothing is heard of for this long is lost
-	Gathering = time.Second / 4  // how long Workers listens
+	Silence   = 12 * time.Second // a worker is lost if no message of it arrives for this long
+	Gathering = time.Second / 4  // how long Workers waits for answers
 )
 
 const (
-	frameCost    = 512 // what a message takes besides its bytes, so that many small writes stay within Window too
+	frameCost    = 512 // cost of a message besides its bytes, so that many small writes stay within Window too
 	callerProbe  = 250 * time.Millisecond
 	serverProbe  = time.Second
-	declinedWait = 500 * time.Millisecond // how long a Call still waits for an offer when somebody has declined
-	// consecutive 503 answers before the start: one may be a subscription still spreading through a cluster
+	declinedWait = 500 * time.Millisecond // how long a Call still waits for an offer after a server has declined
+	// consecutive 503 answers before the start; a single one may come while a subscription spreads through a cluster
 	goneAfter   = 2
-	maxAttempts = 16 // how often a Call asks, when one server after the other withdraws
-	resendEvery = 3  // probes from one asking of a Call that stands in line to the next
+	maxAttempts = 16 // attempts of a Call when servers withdraw
+	resendEvery = 3  // probes between two requests of a queued Call
 	maxPath     = 4096
 	maxCallID   = 256
 	maxError    = 1024
@@ -89,19 +89,19 @@ const ExitLost = 255
 // Frame kinds, in the header frameHeader.
 const (
 	frameHeader = "Exec-Frame"
-	// names one asking of a call, in the request and in what is said about it: words of an earlier one are stale
+	// id of the attempt, in the request and in its answers: answers to an earlier attempt are stale
 	askHeader = "Exec-Ask"
-	// names an offer: in what its server says until the output starts and in finished, and in the grant
+	// id of an offer, in the offer and the grant, and in the server's frames before the output and in finished
 	offerHeader = "Exec-Offer"
-	orderHeader = "Exec-Order" // of input: 1 for the first, and so on. In the caller's credit: that of the last before it
-	sentHeader  = "Exec-Sent"  // in what a server repeats: the cost of all output before it
-	takenHeader = "Exec-Taken" // and of all input that was taken
+	orderHeader = "Exec-Order" // number of an input frame, from 1; in the caller's credit: of the last frame before it
+	sentHeader  = "Exec-Sent"  // in repeated frames of a server: cost of all output before it
+	takenHeader = "Exec-Taken" // and of all input that was consumed
 
 	frameWho = "who" // sent to a pool; the answer is a WorkerInfo in JSON
 
 	frameOffer     = "offer"     // of the server; no body
-	frameQueued    = "queued"    // no body: there will be an offer
-	frameDeclined  = "declined"  // why it does not offer, for a person
+	frameQueued    = "queued"    // no body; an offer follows
+	frameDeclined  = "declined"  // the reason, for a person
 	frameWithdrawn = "withdrawn" // no body
 	frameStarted   = "started"   // Start in JSON
 	frameStdout    = "stdout"    // raw bytes
@@ -110,13 +110,13 @@ const (
 
 	frameGrant  = "grant"  // of the caller; no body
 	frameCancel = "cancel" // no body
-	frameProbe  = "probe"  // no body and no answer; the server sends it too
+	frameProbe  = "probe"  // no body and no answer; the server sends probes too
 	frameStdin  = "stdin"  // raw bytes
 	frameSize   = "size"   // Terminal in JSON
 	frameSignal = "signal" // its name
 	frameEnd    = "end"    // of input; no body
 
-	frameCredit = "credit" // of both: the total cost consumed so far, in decimal
+	frameCredit = "credit" // of both sides: the total cost consumed so far, in decimal
 )
 
 // RequestSubject is where the bridge of an engine asks for commands: exec.request.<engine>.
@@ -144,8 +144,8 @@ func IsToken(s string) bool {
 	return len(s) >= 1 && len(s) <= 64
 }
 
-// oneLine makes the words of a peer fit for a terminal: valid UTF-8, at most maxError bytes, nothing that controls it,
-// ends a line or changes how other characters are shown.
+// oneLine makes a peer's text safe for a terminal: one line of valid UTF-8, at most maxError bytes, without control and
+// format characters.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {

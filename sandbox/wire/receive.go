@@ -9,7 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// receive handles one frame. Probes are answered on the same inbox, so a 503 never overtakes the output sent before it.
+// receive handles one frame. Answers to probes arrive at the same inbox as the output, so a 503 never overtakes output
+// that was sent before it.
 func (c *call) receive(m *nats.Msg) {
 	kind, offer := m.Header.Get(frameHeader), m.Header.Get(offerHeader)
 	c.mu.Lock()
@@ -53,18 +54,19 @@ func (c *call) receive(m *nats.Msg) {
 	c.received = c.received || isGranted
 }
 
-// handleNoResponders handles "no responders": to the request before the start, to a probe after it. The lock is held.
+// handleNoResponders handles a 503 answer: to the request before the start, to a probe after it. c.mu must be held.
 func (c *call) handleNoResponders() {
 	c.missing++
 	switch {
 	case c.granted != "" && c.missing > int(CutOff/serverProbe):
 		c.end(lost("the worker is gone"), nil)
-	case c.granted == "" && !c.isQueued: // else the worker may be back within StartTimeout
+	case c.granted == "" && !c.isQueued: // else a worker may be back within StartTimeout
 		c.end(Result{}, ErrNoWorker)
 	}
 }
 
-// startAttempt asks, for the first time or after somebody withdrew. The lock is held.
+// startAttempt sends the request with a new attempt id, for the first time or after a server has withdrawn. c.mu must
+// be held.
 func (c *call) startAttempt() error {
 	c.attempts++
 	c.granted, c.isQueued, c.declined, c.missing, c.attempt = "", false, "", 0, rand.Text()
@@ -72,13 +74,14 @@ func (c *call) startAttempt() error {
 	return c.sendRequest()
 }
 
-// sendRequest says the asking again too: to those who know it nothing changes. The lock is held.
+// sendRequest sends the request of the current attempt. Servers that know the attempt ignore the repetition. c.mu must
+// be held.
 func (c *call) sendRequest() error {
 	return c.nc.PublishMsg(&nats.Msg{Subject: c.subject, Reply: c.inbox, Header: nats.Header{askHeader: {c.attempt}},
 		Data: c.body})
 }
 
-// handleAnswer hears a word of somebody about who runs the command.
+// handleAnswer handles an answer of a server to the request.
 func (c *call) handleAnswer(kind, offer string, body []byte) {
 	switch kind {
 	case frameOffer, frameQueued:
@@ -90,8 +93,8 @@ func (c *call) handleAnswer(kind, offer string, body []byte) {
 	}
 }
 
-// handleOffer grants the first offer. To every later word of somebody who wants to run the command it says again whose
-// it is: he drops out, or, if it is he, has not heard it.
+// handleOffer grants the first offer. It answers each later offer with the same grant: other servers then withdraw, and
+// the granted server may have missed the first grant.
 func (c *call) handleOffer(kind, offer string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,14 +106,13 @@ func (c *call) handleOffer(kind, offer string) {
 		c.isQueued = true
 		c.start.Reset(StartTimeout)
 	}
-	if c.granted != "" { // a cancel that follows must not overtake it
+	if c.granted != "" { // with the lock held, so that no cancel overtakes the grant
 		header := nats.Header{frameHeader: {frameGrant}, askHeader: {c.attempt}, offerHeader: {c.granted}}
 		c.nc.PublishMsg(&nats.Msg{Subject: c.control, Header: header})
 	}
 }
 
-// handleDeclined keeps why somebody does not run the command. Others may; but they need not be waited for as long as a
-// word of anybody.
+// handleDeclined stores the reason of a server that declined. Other servers may still offer, but within a shorter time.
 func (c *call) handleDeclined(why []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +122,8 @@ func (c *call) handleDeclined(why []byte) {
 	c.declined = oneLine(string(why))
 }
 
-// handleWithdrawn asks again when somebody who was granted the command, or would have been, does not run it after all.
+// handleWithdrawn starts another attempt if the granted server has withdrawn, or if a server has withdrawn before any
+// grant.
 func (c *call) handleWithdrawn(offer string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +137,7 @@ func (c *call) handleWithdrawn(offer string) {
 	}
 }
 
-// handleStarted hears that the command runs. It hears so again and again, and each time how far output and input are.
+// handleStarted handles started, which the server repeats. Each repetition has the current cost of output and input.
 func (c *call) handleStarted(m *nats.Msg) {
 	c.mu.Lock()
 	isNew := !c.started
@@ -165,7 +168,7 @@ func (c *call) handleStart(body []byte) {
 	}
 }
 
-// handleOutput hands a chunk to its writer and gives the server credit for it. After a writer failed, output is only
+// handleOutput writes a chunk and sends the server credit for it. After a writer has failed, the output is only
 // counted.
 func (c *call) handleOutput(to *output, chunk []byte) {
 	if len(chunk) == 0 || len(chunk) > ChunkSize {
@@ -184,14 +187,14 @@ func (c *call) handleOutput(to *output, chunk []byte) {
 	}
 }
 
-// credit tells the server what the writers took, and which input was published before this.
+// credit sends the server the cost of the consumed output, and the number of the last input frame.
 func (c *call) credit() {
 	c.credited = c.consumed
 	header := nats.Header{frameHeader: {frameCredit}, orderHeader: {strconv.FormatInt(c.order.Load(), 10)}}
 	c.nc.PublishMsg(&nats.Msg{Subject: c.control, Header: header, Data: strconv.AppendInt(nil, c.consumed, 10)})
 }
 
-// handleFinished takes the result from whom the command was granted, or a refusal before that.
+// handleFinished accepts the result of the granted server. Before a grant it accepts only a refusal.
 func (c *call) handleFinished(isGranted bool, body []byte) {
 	c.mu.Lock()
 	granted := c.granted
@@ -222,7 +225,7 @@ func (c *call) handleFinished(isGranted bool, body []byte) {
 
 func (c *call) abandonInvalid(how string) { c.abandon("the worker broke the protocol: " + how) }
 
-// abandon cancels a command whose result would be worth nothing.
+// abandon cancels a command whose result would be incomplete.
 func (c *call) abandon(why string) {
 	c.send(frameCancel, "")
 	c.endLost(why)

@@ -14,49 +14,50 @@ import (
 	"unicode/utf8"
 )
 
-// Request asks for one command to be run, or, when it names an Op, for something else of a worker.
+// Request is a command to run, or another operation of a worker (Op).
 type Request struct {
-	// names the call on its leg, one token; Call makes one when empty. The handler uses its own towards the worker
+	// id of the execution, one token; Call sets it if it is empty. The handler sends its own id to the worker
 	Exec    string `json:"exec,omitempty"`
 	Op      Op     `json:"op,omitempty"`      // Run when empty
 	Session string `json:"session,omitempty"` // OpenCode's session id, one token
 	// the tool call's id, given by the model provider: at most 256 printable bytes
 	Call string `json:"call,omitempty"`
-	// passed to the shell's -c, byte for byte; UTF-8 without NUL, at most MaxCommand bytes. Empty with a Terminal: the
-	// shell itself
+	// argument of the shell's -c, byte for byte; UTF-8 without NUL, at most MaxCommand bytes. Empty with a Terminal: an
+	// interactive shell
 	Command string `json:"command,omitempty"`
 	Cwd     string `json:"cwd,omitempty"` // absolute
-	// absolute; Cwd must lie inside. Set by the handler: what the shell writes here is ignored. Only workers of it answer
+	// absolute; Cwd must lie inside. The handler sets it and ignores the value of the shell. Only workers of this
+	// workspace answer
 	Workspace string    `json:"workspace,omitempty"`
 	TimeoutMS int64     `json:"timeout_ms,omitempty"`
-	Terminal  *Terminal `json:"terminal,omitempty"` // run it at a terminal: what it prints is stdout
+	Terminal  *Terminal `json:"terminal,omitempty"` // runs the command at a terminal, with all output on stdout
 	// URL of the HTTP proxy the command may use, with credentials; empty is no network
 	Network string `json:"network,omitempty"`
-	Ports   bool   `json:"ports,omitempty"` // what it serves on 127.0.0.1 may be reached with Dial
+	Ports   bool   `json:"ports,omitempty"` // Dial may connect to its ports on 127.0.0.1
 
 	Path  string `json:"path,omitempty"`  // of Read: relative to the workspace
 	Since int64  `json:"since,omitempty"` // of Changes: a Result's Began
 	Port  int    `json:"port,omitempty"`  // of Dial
 
-	Account string `json:"account,omitempty"` // on PersonSubject: whose shell it is; empty for the operator's
+	Account string `json:"account,omitempty"` // on PersonSubject: owner of the shell; empty for the operator
 
-	// what the caller says while the command runs; nil for nothing. Like a body, it is no part of the encoded request
+	// input while the command runs; may be nil. Not part of the encoded request
 	Input   <-chan Input `json:"-"`
-	Started func(Start)  `json:"-"` // called once, before any output, when a worker has taken the command
+	Started func(Start)  `json:"-"` // called once, before any output, when a worker has started the command; may be nil
 }
 
-// Op is what a worker is asked for.
+// Op is an operation of a worker.
 type Op string
 
 const (
 	Run     Op = ""        // run Command
-	Changes Op = "changes" // list the workspace's files changed since Since: stdout is one Change in JSON a line
-	Read    Op = "read"    // stdout is the file at Path
-	// connect to 127.0.0.1:Port where the command Exec runs: Input is sent there, stdout is what comes back
+	Changes Op = "changes" // list the files that changed since Since: one Change in JSON a line on stdout
+	Read    Op = "read"    // write the file at Path to stdout
+	// connect to 127.0.0.1:Port of the execution Exec: Input is sent there, stdout is what is received
 	Dial Op = "dial"
 )
 
-// Connected is what stderr of a Dial says when there is a connection, and all it says.
+// Connected is the whole stderr of a Dial that is connected.
 const Connected = "connected"
 
 // Terminal is the size of a terminal, in characters, and its kind, such as xterm-256color.
@@ -66,8 +67,7 @@ type Terminal struct {
 	Kind string `json:"kind,omitempty"`
 }
 
-// Input is something said to a running command: bytes typed, a new size of its terminal, or a signal to all its
-// processes.
+// Input is input of a running command: typed bytes, a new terminal size, or a signal to all its processes.
 type Input struct {
 	Data   []byte
 	Size   *Terminal
@@ -80,18 +80,18 @@ type Start struct {
 	Isolation string `json:"isolation"` // bwrap, landlock, container or none
 }
 
-// MaxChanges is how many files Changes lists.
+// MaxChanges limits the files that Changes lists.
 const MaxChanges = 1000
 
-// Change is a file that was created or changed; in the last line of a list, instead of one, how many more there are.
+// Change is a created or changed file. The last Change of a list may instead have the number of further files.
 type Change struct {
 	Path   string `json:"path,omitempty"` // relative to the workspace
 	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256,omitempty"` // hex; empty when it is large or could not be read
+	SHA256 string `json:"sha256,omitempty"` // hex; empty if the file is large or could not be read
 	More   int    `json:"more,omitempty"`
 }
 
-// Reason says why a command ended other than by itself.
+// Reason is why a command ended, if not by itself.
 type Reason string
 
 const (
@@ -99,13 +99,13 @@ const (
 	Refused    Reason = "refused"   // never started; Error says why
 	Cancelled  Reason = "cancelled" // the caller gave up: signal, abort or death of the shell
 	TimedOut   Reason = "timeout"
-	Memory     Reason = "memory" // the limits of a command: it needed more of …
+	Memory     Reason = "memory" // this and the next are limits of the command
 	Processes  Reason = "processes"
 	FileSize   Reason = "file-size"
 	CPUTime    Reason = "cpu-time"
 	OpenFiles  Reason = "open-files"
-	OutputSize Reason = "output-size" // more was printed than is recorded
-	Lost       Reason = "lost"        // the server vanished; whether the command ended is unknown
+	OutputSize Reason = "output-size" // the output exceeds what is recorded
+	Lost       Reason = "lost"        // the server is gone; it is unknown whether the command ended
 )
 
 // Result is how a command ended. Serve fills the byte counts.
@@ -113,7 +113,7 @@ type Result struct {
 	ExitCode int    `json:"exit_code"`        // 0-255; 128+n when killed by signal n; ExitRefused when refused
 	Signal   string `json:"signal,omitempty"` // "SIGKILL", …
 	Reason   Reason `json:"reason,omitempty"`
-	// one line for a person, when Reason is Refused or Lost, or does not say enough
+	// one line for a person, if Reason is Refused or Lost or does not explain the result
 	Error       string `json:"error,omitempty"`
 	DurationMS  int64  `json:"duration_ms"`
 	StdoutBytes int64  `json:"stdout_bytes"`
@@ -121,15 +121,14 @@ type Result struct {
 	Began       int64  `json:"began,omitempty"` // when it started, by the worker's clock: Unix time in nanoseconds
 }
 
-// envelope is how a request travels.
+// envelope is the encoded form of a request.
 type envelope struct {
-	ID    string `json:"id,omitempty"`    // names the call on its leg; Exec when empty
-	Input bool   `json:"input,omitempty"` // there will be input
+	ID    string `json:"id,omitempty"`    // id of the call; Exec when empty
+	Input bool   `json:"input,omitempty"` // the call has input
 	Request
 }
 
-// withID gives the call an id: that of the exec when it is to be run, a fresh one when something else is asked about
-// it.
+// withID returns the envelope with the id of the call: the id of the execution for Run, a new id for another Op.
 func (r Request) withID() envelope {
 	e := envelope{Request: r, Input: r.Input != nil}
 	switch {
@@ -143,7 +142,7 @@ func (r Request) withID() envelope {
 
 func (e envelope) id() string { return cmp.Or(e.ID, e.Exec) }
 
-// validate names the first field that is wrong.
+// validate returns an error about the first invalid field.
 func (e envelope) validate() error {
 	r := e.Request
 	switch {
@@ -199,7 +198,7 @@ func (r Request) validateRun() error {
 	return nil
 }
 
-// validate wants a kind that can be a file name of terminfo(5).
+// validate checks that the kind is a valid file name of terminfo(5).
 func (t Terminal) validate() error {
 	ok := len(t.Kind) <= 64
 	for _, r := range t.Kind {
@@ -219,7 +218,7 @@ func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune
 
 func isAbsolute(s string) bool { return path.IsAbs(s) && len(s) <= maxPath && isText(s) }
 
-// validate refuses what no honest server sends.
+// validate checks the values that a faulty server may send.
 func (r Result) validate() error {
 	switch r.Reason {
 	case Exited, Refused, Cancelled, TimedOut, Memory, Processes, FileSize, CPUTime, OpenFiles, OutputSize, Lost:

@@ -12,30 +12,30 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Handler does what one request asks for: it writes the output as it comes and returns how it ended. r.Input is closed
-// when nothing more can come; of a command it need not be read.
+// Handler carries out one request: it writes the output as it comes, and returns the result. r.Input is closed when no
+// input follows; Run need not read it.
 type Handler func(ctx context.Context, r Request, stdout, stderr io.Writer) Result
 
-// Server is what Serve needs to know. Only Handle is required.
+// Server is the configuration of Serve. Only Handle is required.
 type Server struct {
 	Handle Handler
-	// a queue group: one of its members hears a request, and offers at once. Empty: everybody hears it
+	// queue group: one member receives each request, and offers at once. Empty: every server receives each request
 	Queue string
-	// what it says of itself; with a Capacity it runs no more commands at once. Running is filled in
+	// answer to Workers. Capacity limits the concurrent commands. Running is set by Serve
 	Info   WorkerInfo
-	Serves func(workspace string) bool // whether it runs commands there; nil: it does anywhere
-	Drain  time.Duration               // how long commands that run when ctx ends may go on
-	Abort  <-chan struct{}             // closed: they may not any more
+	Serves func(workspace string) bool // reports whether it runs commands of a workspace; nil for every workspace
+	Drain  time.Duration               // how long running commands may continue after ctx has ended
+	Abort  <-chan struct{}             // ends the drain time when it is closed
 }
 
-// Serve takes requests on subject and calls Handle for each it is granted, on its own goroutine, until ctx is done.
-// The context Handle gets is done when the caller cancels or is gone, or when the time to drain is over; Handle must
-// then return soon. Its writers may be used at the same time; they block while the caller is Window behind, and fail
-// once that context is done and the caller takes no more.
+// Serve accepts requests on subject until ctx is done, and calls Handle for each granted request on its own goroutine.
+// The context of Handle is done when the caller cancels or is gone, or when the drain time is over. Handle must then
+// return soon. Its writers may be used concurrently. They block while Window bytes are in flight, and fail after the
+// end of the context if no credit arrives.
 //
-// At the end it withdraws the offers that were not granted, lets the others go on for Drain, cancels what then still
-// runs and waits at most StopTimeout for the results to leave. The error is nil when ctx ended it and everything left.
-// A connection that closes under it is an error, and cancels the running ones too.
+// When ctx is done, Serve withdraws the offers that were not granted. It lets running commands continue for Drain, then
+// cancels them and waits at most StopTimeout for their results. It returns nil if all results were sent. If the
+// connection closes, it cancels running commands and returns an error.
 func Serve(ctx context.Context, nc *nats.Conn, subject string, c Server) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -73,9 +73,9 @@ type server struct {
 	Server
 	nc      *nats.Conn
 	subject string
-	start   []byte          // what is said of itself at the start of a command
-	open    context.Context // Serve's, for the callbacks of its subscription: done when nothing more is taken
-	ctx     context.Context // done when what runs is cancelled
+	start   []byte          // encoded Start
+	open    context.Context // done when no more requests are accepted
+	ctx     context.Context // done when running commands are cancelled
 	cancel  context.CancelFunc
 	slots   *slots
 	group   sync.WaitGroup
@@ -108,10 +108,10 @@ func (s *server) drain(requests *nats.Subscription, closed <-chan nats.Status) e
 	}
 }
 
-// accept takes one request up, or refuses it.
+// accept handles one request: it starts to serve it, or declines or refuses it.
 func (s *server) accept(m *nats.Msg) {
 	if m.Reply == "" {
-		return // nobody to answer, so nobody who waits for a command
+		return // without a reply subject there is no caller
 	}
 	if m.Header.Get(frameHeader) == frameWho {
 		s.sendInfo(m)
@@ -142,7 +142,7 @@ func (s *server) accept(m *nats.Msg) {
 	}
 }
 
-// replyTo answers a request that is not taken up.
+// replyTo returns a serving that only answers the request.
 func replyTo(nc *nats.Conn, m *nats.Msg) *serving {
 	return &serving{nc: nc, reply: m.Reply, ask: m.Header.Get(askHeader)}
 }
@@ -151,7 +151,8 @@ func (s *server) refuse(m *nats.Msg, why error) {
 	replyTo(s.nc, m).finish(refused("%s", why))
 }
 
-// declineReason says why a request is not for this server; the caller is to hear it when no other takes it.
+// declineReason returns why this server does not run a request, "" if it does. The caller shows the reason if no other
+// server runs it.
 func (s *server) declineReason(r Request) string {
 	if r.Workspace != "" && s.Serves != nil && !s.Serves(r.Workspace) {
 		return fmt.Sprintf("worker %s serves %s, not %s", s.Info.Name, s.Info.Workspace, r.Workspace)
@@ -167,7 +168,7 @@ func (s *server) declineReason(r Request) string {
 	return ""
 }
 
-// addCall gives a new call, or nil when it is known already and goes on.
+// addCall returns a new serving for a request. It returns nil if the request is a repetition of a known call.
 func (s *server) addCall(e envelope, m *nats.Msg) (*serving, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,12 +185,12 @@ func (s *server) addCall(e envelope, m *nats.Msg) (*serving, error) {
 func (s *server) removeCall(id string, x *serving) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.calls[id] == x { // else another came while this one was ending
+	if s.calls[id] == x { // else a newer call has the id
 		delete(s.calls, id)
 	}
 }
 
-// run serves one call from the offer to the result. Without a grant it ends silently.
+// run serves one call from the offer to the result. It sends nothing more if the offer is not granted.
 func (s *server) run(x *serving) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// serving is one call on the server's side: what it sends to the caller and what it hears of it.
+// serving is one call on the server's side.
 type serving struct {
 	nc              *nats.Conn
 	request         Request
@@ -23,16 +23,16 @@ type serving struct {
 
 	mu             sync.Mutex
 	reply, ask     string
-	offer          string    // names it in the grant
-	room           sync.Cond // on mu: credit came, or the exec is cancelled
+	offer          string    // id of the offer
+	room           sync.Cond // on mu: credit arrived, or the command was cancelled
 	state          string    // the frame that is repeated: queued, offer or started
-	ended          bool      // it was given up before it started, or has finished
-	start          []byte    // the body of started
+	ended          bool      // withdrawn or cancelled before the start, or finished
+	start          []byte    // body of started
 	cancelled      bool
 	missing        int   // consecutive 503 answers to probes
-	sent, credited int64 // cost of the output sent, and of what the caller consumed
-	taken          int64 // cost of the input the handler took
-	sendErr        error // why output could not be sent
+	sent, credited int64 // cost of the output that was sent, and that the caller consumed
+	taken          int64 // cost of the input that the handler received
+	sendErr        error // of output that could not be sent
 	stdout, stderr int64 // bytes sent
 }
 
@@ -57,7 +57,7 @@ func (x *serving) open(ctx context.Context, cancel context.CancelFunc) {
 	})
 }
 
-// receive handles one frame of the caller, or the 503 answer to a probe. It never blocks.
+// receive handles one frame of the caller, or a 503 answer to a probe. It never blocks.
 func (x *serving) receive(m *nats.Msg) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -87,7 +87,7 @@ func (x *serving) receive(m *nats.Msg) {
 	}
 }
 
-// grant hears who runs the command. A grant that comes again changes nothing, nor does one for an offer withdrawn.
+// grant handles a grant. It ignores a repeated grant and a grant of a withdrawn offer.
 func (x *serving) grant(offer string) {
 	switch {
 	case offer != x.offer && x.state != frameStarted:
@@ -98,27 +98,27 @@ func (x *serving) grant(offer string) {
 	}
 }
 
-// giveUp cancels what runs; what does not yet will not. The lock is held.
+// giveUp cancels the command, or makes sure that it does not start. x.mu must be held.
 func (x *serving) giveUp() {
 	x.ended = x.ended || x.state != frameStarted
 	x.cancel()
 }
 
-// isGranted says whether the command runs here.
+// isGranted reports whether the command runs here.
 func (x *serving) isGranted() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.state == frameStarted && !x.ended
 }
 
-// announce says something to the caller and, until something else is said, repeats it.
+// announce sends a state to the caller. The state is repeated until it changes.
 func (x *serving) announce(state string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.setState(state)
 }
 
-// setState is tell with the lock held.
+// setState is announce with x.mu held.
 func (x *serving) setState(state string) {
 	switch x.state = state; {
 	case x.ended || state == "":
@@ -129,8 +129,8 @@ func (x *serving) setState(state string) {
 	}
 }
 
-// withdraw gives up a call that was not granted, for good; it fails when it was. Unless the caller has chosen another
-// or is gone, it is told, so that it asks again.
+// withdraw ends a call that was not granted. It returns false if the call was granted. notify says whether to send
+// withdrawn, after which the caller starts another attempt.
 func (x *serving) withdraw(notify bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -144,8 +144,8 @@ func (x *serving) withdraw(notify bool) bool {
 	return true
 }
 
-// reattach takes a call that is asked for once more, unless it is over: its answers go where they are awaited now. One
-// that runs already is an error.
+// reattach directs the answers to a repeated request, unless the call has ended. It returns an error if the command is
+// running already.
 func (x *serving) reattach(m *nats.Msg) (taken bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -156,14 +156,14 @@ func (x *serving) reattach(m *nats.Msg) (taken bool, err error) {
 		return false, errors.New("it is already running")
 	}
 	x.reply = m.Reply
-	if ask := m.Header.Get(askHeader); ask != x.ask { // else the offer may be granted already
+	if ask := m.Header.Get(askHeader); ask != x.ask { // otherwise the offer may be granted already
 		x.ask, x.offer = ask, rand.Text()
 	}
 	x.setState(x.state)
 	return true, nil
 }
 
-// credit takes the caller's running total. One that goes back or beyond what was sent is not a caller's, and ignored.
+// credit stores the caller's total. It ignores a total that is lower than before or higher than what was sent.
 func (x *serving) credit(body []byte) {
 	total, err := strconv.ParseInt(string(body), 10, 64)
 	if err != nil || total < x.credited || total > x.sent {
@@ -173,8 +173,8 @@ func (x *serving) credit(body []byte) {
 	x.room.Broadcast()
 }
 
-// watchCaller probes the caller and repeats what was said last, until the call ends. A stopped or slow caller is still
-// subscribed and so still there.
+// watchCaller probes the caller and repeats the state, until the call ends. A stopped or slow caller is still
+// subscribed, so it counts as alive.
 func (x *serving) watchCaller(ctx context.Context) {
 	tick := time.NewTicker(callerProbe)
 	defer tick.Stop()
@@ -193,15 +193,16 @@ func (x *serving) watchCaller(ctx context.Context) {
 	x.cancel()
 }
 
-// repeat also keeps the reply subject of a quiet command from expiring, and the caller from taking silence for death.
+// repeat sends the state again. This also keeps the reply subject of a quiet command from expiring, and shows the
+// caller that the server is alive.
 func (x *serving) repeat() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.setState(x.state)
 }
 
-// send says something that names the offer, and how far output and input are. Output is sent with the lock held too,
-// so what is said here of it is true wherever this arrives.
+// send sends a frame with the offer and the current cost of output and input. Output is sent with x.mu held too, so the
+// costs are correct when the frame arrives.
 func (x *serving) send(kind string, body []byte) error {
 	header := nats.Header{
 		frameHeader: {kind}, askHeader: {x.ask}, offerHeader: {x.offer},
@@ -210,7 +211,7 @@ func (x *serving) send(kind string, body []byte) error {
 	return x.nc.PublishMsg(&nats.Msg{Subject: x.reply, Header: header, Data: body})
 }
 
-// finish drops an error on purpose: a caller that does not hear it finds by its probes that the exec is gone.
+// finish sends the result. It ignores an error: the caller's probes notice that the call has ended.
 func (x *serving) finish(r Result) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -236,8 +237,8 @@ type outputWriter struct {
 
 var errCallerGone = errors.New("write output: the caller cancelled and takes no more")
 
-// Write sends p in chunks. It holds the lock while sending, so that what counts as sent is in the order it was sent
-// in. After a chunk that could not be sent there is a hole, so the command goes on for nobody.
+// Write sends p in chunks. It holds x.mu while it sends, so that the costs match the order of the frames. If a chunk
+// cannot be sent, it cancels the command, because the output would have a hole.
 func (o outputWriter) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,34 +7,33 @@ import (
 	"time"
 )
 
-// A busy server holds its offer back for loadStep per command it runs, up to loadMost of them: long enough that the
-// offer of a less busy one comes first (measured between processes of one machine, an offer is granted within 0.2 ms),
-// short beside a command.
+// A busy server delays its offer by loadStep for each running command, at most loadMost of them. So the offer of a less
+// busy server comes first. On one machine an offer is granted within 0.2 ms (measured).
 var loadStep = 2 * time.Millisecond
 
 const loadMost = 8
 
-// slots are the commands a server may run at once, and the line of those that wait for their turn to offer. An offer
-// holds a slot, because it may be granted at any time.
+// slots are the concurrent commands of a server, and the queue of calls that wait to offer. An offer takes a slot,
+// because it may be granted at any time.
 type slots struct {
 	capacity int           // 0 is no limit
-	step     time.Duration // loadStep when they were made
+	step     time.Duration // loadStep when the slots were created
 
 	mu      sync.Mutex
 	held    int
 	queue   []*waiter
-	changed chan struct{} // closed, and made anew, when a slot or the head of the line may be free
+	changed chan struct{} // closed and replaced when a slot is free or the head of the queue changes
 }
 
-// waiter is a place in the line.
+// waiter is a call in the queue.
 type waiter struct{ since time.Time }
 
 func newSlots(capacity int) *slots {
 	return &slots{capacity: capacity, step: loadStep, changed: make(chan struct{})}
 }
 
-// take waits for a slot, first come first served, and calls full when there is none. It fails when one of the contexts
-// is done.
+// take waits for a slot, in order of arrival. It calls onFull once if there is none. It returns false if one of the
+// contexts is done.
 func (s *slots) take(ctx, other context.Context, onFull func()) bool {
 	me := &waiter{time.Now()}
 	s.mu.Lock()
@@ -61,10 +60,10 @@ func (s *slots) take(ctx, other context.Context, onFull func()) bool {
 	return false
 }
 
-// wait is how long it is to somebody's turn, counting from now; only the head of the line has one. The lock is held.
+// wait returns how long a waiter must still wait. s.mu must be held.
 func (s *slots) wait(t *waiter) time.Duration {
 	if s.queue[0] != t {
-		return time.Hour // until the line moves
+		return time.Hour // until the queue changes
 	}
 	return s.step*time.Duration(min(s.held, loadMost)) - time.Since(t.since)
 }
@@ -90,7 +89,7 @@ func (s *slots) release() {
 	s.wake()
 }
 
-// wake wakes all who wait. The lock is held.
+// wake wakes all waiters. s.mu must be held.
 func (s *slots) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})

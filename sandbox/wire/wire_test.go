@@ -18,7 +18,7 @@ import (
 
 var hello = wire.Request{Command: "hello", Cwd: "/"}
 
-func TestOutputArrivesWholeInOrderAndApart(t *testing.T) {
+func TestOutputArrivesWholeAndInOrder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := pair(t, func(_ context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
@@ -47,7 +47,7 @@ func TestOutputArrivesWholeInOrderAndApart(t *testing.T) {
 	is.Equal(out.String()[256*20_000:], "ses_1|functions.bash:0|echo 'ä\n\x1b'|/tmp/ü|9")
 }
 
-func TestASlowReaderBoundsWhatIsInFlight(t *testing.T) {
+func TestASlowReaderBoundsTheOutputInFlight(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 100_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestASlowReaderBoundsWhatIsInFlight(t *testing.T) {
 			is.NoErr(err)
 			is.Equal(result.StdoutBytes+result.StderrBytes, total)
 			is.Equal(read, total)
-			is.True(most.Load() <= wire.Window) // a message costs more than its bytes, so small ones stay far below
+			is.True(most.Load() <= wire.Window) // a message costs more than its bytes, so many small ones stay far below
 		})
 	}
 }
@@ -88,7 +88,7 @@ func TestCommandsAtTheSameTimeDoNotMix(t *testing.T) {
 	together.Add(many)
 	nc := pair(t, func(_ context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
 		together.Done()
-		together.Wait() // so they do run at the same time
+		together.Wait() // all handlers run at the same time
 		for range 100 {
 			io.WriteString(stdout, r.Command)
 		}
@@ -106,7 +106,7 @@ func TestCommandsAtTheSameTimeDoNotMix(t *testing.T) {
 		})
 	}
 	all.Wait()
-	is.Equal(nc.NumSubscriptions(), 0) // nothing of a call stays
+	is.Equal(nc.NumSubscriptions(), 0) // all subscriptions of the call are removed
 }
 
 func TestCancelReachesTheHandlerAndItsResultComesBack(t *testing.T) {
@@ -165,10 +165,10 @@ func TestAWriterThatBlocksDoesNotBlockCancel(t *testing.T) {
 	}), io.Discard)
 	is.NoErr(err)
 	is.True(<-stopped)
-	is.Equal(result.Reason, wire.Lost) // its result waits behind the blocked writer
+	is.Equal(result.Reason, wire.Lost) // the result waits behind the blocked writer
 }
 
-func TestBadRequestsAreNamedAndNotSent(t *testing.T) {
+func TestBadRequestsAreNotSent(t *testing.T) {
 	t.Parallel()
 	nc := pair(t, func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
 		t.Error("was run")
@@ -205,7 +205,7 @@ func TestTheLargestCommandFits(t *testing.T) {
 	is.Equal(result.DurationMS, int64(wire.MaxCommand))
 }
 
-func TestStoppingServeCancelsAndLetsResultsLeave(t *testing.T) {
+func TestStoppingServeCancelsAndSendsResults(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)

@@ -11,18 +11,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// WorkerInfo is what a worker says of itself.
+// WorkerInfo describes a worker.
 type WorkerInfo struct {
 	Name      string `json:"name"`
 	Isolation string `json:"isolation"`
-	Reason    string `json:"reason,omitempty"` // why that isolation
+	Reason    string `json:"reason,omitempty"` // why it has this isolation level
 	Workspace string `json:"workspace"`
-	Running   int    `json:"running"`  // commands
-	Capacity  int    `json:"capacity"` // most commands at once; 0 is no limit
+	Running   int    `json:"running"`  // running commands
+	Capacity  int    `json:"capacity"` // maximum of running commands; 0 is no limit
 	Version   string `json:"version"`
 }
 
-// Workers lists those of a pool that answer within Gathering, by name. That none does is no error.
+// Workers lists the workers of a pool that answer within Gathering, by name. It returns an empty list if none answers.
 func Workers(ctx context.Context, nc *nats.Conn, pool string) ([]WorkerInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, Gathering)
 	defer cancel()
@@ -54,7 +54,7 @@ func gather(ctx context.Context, nc *nats.Conn, subject string) (workers []Worke
 		}
 		var w WorkerInfo
 		if json.Unmarshal(m.Data, &w) != nil {
-			continue // whoever that was, the others are still there
+			continue // not a worker
 		}
 		for _, s := range []*string{&w.Name, &w.Isolation, &w.Reason, &w.Workspace, &w.Version} {
 			*s = oneLine(*s)

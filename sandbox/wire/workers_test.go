@@ -14,7 +14,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-func TestWorkersSayWhoTheyAre(t *testing.T) {
+func TestWorkersAreListed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	url := natsServer(t)
@@ -32,7 +32,7 @@ func TestWorkersSayWhoTheyAre(t *testing.T) {
 	<-h.runs
 	serveAs(t, url, wire.Server{Info: two, Handle: h.as("a")})
 	_, err = nc.Subscribe(subject, func(m *nats.Msg) { m.Respond([]byte("hello")) })
-	is.NoErr(err) // what speaks no JSON is no worker, and hides none
+	is.NoErr(err) // an answer that is not JSON is ignored
 	is.NoErr(nc.Flush())
 	one.Running, one.Reason = 1, "no bwrap [2J"
 	got, err := wire.Workers(t.Context(), nc, "test")
@@ -47,7 +47,7 @@ func TestWorkersSayWhoTheyAre(t *testing.T) {
 	is.True(errors.Is(err, context.Canceled))
 }
 
-// To connect to a command is to ask the worker that runs it, under the command's name and beside it.
+// A Dial names the execution, and only the worker that runs it offers.
 func TestADialReachesTheWorkerThatRunsTheCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
