@@ -110,7 +110,7 @@ func (g *Group) boundsMemory() bool { return g != nil && g.bounded }
 
 // killedForMemory reports whether the kernel has killed a process because of the memory limit.
 func (g *Group) killedForMemory() bool {
-	// oom_kill alone counts what the kernel ended because the machine had no memory left, too.
+	// oom_kill also counts processes that the kernel killed because the machine had no memory left.
 	return g != nil && g.bounded && g.count("memory.events", "oom_kill") > 0 && g.count("memory.events", "oom") > 0
 }
 
