@@ -8,7 +8,7 @@ import (
 
 	"github.com/a-h/templ"
 
-	"pocketcoder/web/api"
+	"pocketcoder/web/openapi"
 )
 
 // examples has a command to begin with for each group of operations.
@@ -38,12 +38,12 @@ curl -H "Authorization: $TOKEN" -H 'Content-Type: application/json' \
 
 // operationEntry is an operation with where it is found.
 type operationEntry struct {
-	api.Operation
+	openapi.Operation
 	method, path string
 }
 
 // operationsOf are the operations of a group, by path.
-func operationsOf(d api.Document, tag string) (list []operationEntry) {
+func operationsOf(d openapi.Document, tag string) (list []operationEntry) {
 	for _, path := range sorted(d.Paths) {
 		for _, method := range sorted(d.Paths[path]) {
 			if o := d.Paths[path][method]; slices.Contains(o.Tags, tag) {
@@ -55,7 +55,7 @@ func operationsOf(d api.Document, tag string) (list []operationEntry) {
 }
 
 // words say a form that has no parts.
-func words(f api.Form) string {
+func words(f openapi.Form) string {
 	said := cmp.Or(f.Type, "any value")
 	if f.Format != "" {
 		said += " (" + f.Format + ")"
@@ -70,7 +70,7 @@ func words(f api.Form) string {
 }
 
 // presence says whether a property may be absent or written.
-func presence(f api.Form, name string) string {
+func presence(f openapi.Form, name string) string {
 	switch {
 	case f.Properties[name].ReadOnly:
 		return "read only"
@@ -80,7 +80,7 @@ func presence(f api.Form, name string) string {
 	return ""
 }
 
-func formName(f api.Form) string { return f.Ref[strings.LastIndex(f.Ref, "/")+1:] }
+func formName(f openapi.Form) string { return f.Ref[strings.LastIndex(f.Ref, "/")+1:] }
 
 func formID(name string) string { return "form-" + name }
 

@@ -31,6 +31,7 @@ import (
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
 	"pocketcoder/web/export"
+	"pocketcoder/web/openapi"
 	"pocketcoder/web/pages"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/ports"
@@ -116,7 +117,7 @@ func (s *Server) routes() []api.Route {
 // Routes serves the API alone, without the pages and the checks of origin and host.
 func (s *Server) Routes() http.Handler { return s.API.Handler(s.routes()...) }
 
-func (s *Server) Document() api.Document { return s.API.Document(s.routes()...) }
+func (s *Server) Document() openapi.Document { return s.API.Document(s.routes()...) }
 
 // Handler is every page, and the API.
 func (s *Server) Handler() http.Handler {

@@ -12,16 +12,6 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// AnyRecord describes a record in the OpenAPI description. Package query encodes records itself.
-type AnyRecord struct {
-	ID             string         `json:"id"`
-	CollectionID   string         `json:"collectionId"`
-	CollectionName string         `json:"collectionName"`
-	Created        string         `json:"created"` // 2006-01-02 15:04:05.000Z
-	Updated        string         `json:"updated"` // moves forward with every change
-	Expand         map[string]any `json:"expand,omitempty"`
-}
-
 // Collection returns the collection with a name, an alias or an id.
 func (s *Server) Collection(name string) (schema.Collection, error) {
 	c, ok := s.Catalogue.Get(name)

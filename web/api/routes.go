@@ -3,6 +3,9 @@ package api
 import (
 	"net/http"
 	"slices"
+
+	"pocketcoder/handlers/account"
+	"pocketcoder/web/openapi"
 )
 
 // Route is one operation: the function that serves it, and its description.
@@ -11,19 +14,12 @@ type Route struct {
 	About        string
 	Admits       func(Caller) error
 	Early        bool // served also while the read models are computed
-	Query        []Param
-	Body         any             // a value of the type of the request's body, or a Form; nil for none
-	Answer       any             // a value of the type of the answer's body; nil for none
-	Media        string          // of the answer, when it is not JSON
-	Forms        map[string]Form // those that Body refers to, by name
+	Query        []openapi.Param
+	Body         any                     // a value of the type of the request's body, or an openapi.Form; nil for none
+	Answer       any                     // a value of the type of the answer's body; nil for none
+	Media        string                  // of the answer, when it is not JSON
+	Forms        map[string]openapi.Form // those that Body refers to, by name
 	Serve        func(http.ResponseWriter, *http.Request, Caller) error
-}
-
-// Param is a parameter of the query, or a header.
-type Param struct {
-	Name, About string
-	Integer     bool
-	Header      bool
 }
 
 // Anyone admits every caller. Which records a caller sees is up to the rules of the collection.
@@ -66,17 +62,40 @@ func Admins(caller Caller) error {
 }
 
 // ViewQuery are the parameters of every route that answers with a record.
-var ViewQuery = []Param{{Name: "expand", About: "relations to include"},
+var ViewQuery = []openapi.Param{{Name: "expand", About: "relations to include"},
 	{Name: "fields", About: "fields to answer with"}}
 
 // AnyMethod is the method of a route that takes all of them; it is described as a GET.
 const AnyMethod = "ANY"
 
-func (r Route) described() string {
+// described returns the route in the form that is described. Whom it admits is found out with sample callers.
+func (r Route) described() openapi.Route {
+	d := openapi.Route{Method: r.Method, Path: r.Path, About: r.About, Access: openapi.Admin, Query: r.Query,
+		Body: r.Body, Answer: r.Answer, Media: r.Media, Forms: r.Forms}
 	if r.Method == AnyMethod {
-		return http.MethodGet
+		d.Method = http.MethodGet
 	}
-	return r.Method
+	admits := func(role string) bool {
+		return r.Admits(Caller{Identity: &account.Identity{Collection: account.Users, Role: role}}) == nil
+	}
+	switch {
+	case r.Admits(Caller{}) == nil:
+		d.Access = openapi.Public
+	case admits("user"):
+		d.Access = openapi.Account
+	case admits("agent"):
+		d.Access = openapi.Staff
+	}
+	return d
+}
+
+// Document returns the description of the routes of this package and of the others.
+func (s *Server) Document(others ...Route) openapi.Document {
+	var all []openapi.Route
+	for _, r := range s.routes(others) {
+		all = append(all, r.described())
+	}
+	return openapi.Describe(s.Catalogue, Problem{}, all)
 }
 
 const EventStream = "text/event-stream"

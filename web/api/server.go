@@ -1,5 +1,5 @@
-// Package api is the base of PocketCoder's HTTP API: routes, callers, errors, request bodies, slow clients, the OpenAPI
-// description, and the routes of the system itself (health, login, setup, notifications).
+// Package api is the base of PocketCoder's HTTP API: routes, callers, errors, request bodies, slow clients, and the
+// routes of the system itself (health, login, setup, notifications).
 //
 // The packages above it give their routes as values. Handler serves them and Document describes them.
 //

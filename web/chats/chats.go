@@ -18,6 +18,7 @@ import (
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
+	"pocketcoder/web/openapi"
 )
 
 // Chats serves the routes that act on a chat.
@@ -36,13 +37,13 @@ type Engine struct {
 }
 
 var (
-	alwaysQuery = []api.Param{
+	alwaysQuery = []openapi.Param{
 		{Name: "scope", About: "for whom: chat (when absent), agent or all"}, {Name: "for", About: "how long, such as 1h; for ever when absent"},
 		{Name: "pattern", About: "of the rule; the smallest sensible one when absent"},
 	}
-	newsQuery = []api.Param{{Name: "after", Integer: true,
+	newsQuery = []openapi.Param{{Name: "after", Integer: true,
 		About: "sequence of the event; up to where the account has seen the chat when absent"}}
-	fileMessage = []api.Param{{Name: "message", About: "OpenCode's id of the message whose changes are meant; the newest when absent"}}
+	fileMessage = []openapi.Param{{Name: "message", About: "OpenCode's id of the message whose changes are meant; the newest when absent"}}
 )
 
 func (s *Chats) Routes() []api.Route {
@@ -58,7 +59,7 @@ func (s *Chats) Routes() []api.Route {
 		{Method: "POST", Path: permissionPath + "/always", About: "Store that rule, and allow the ask when it still waits.", Admits: api.Accounts, Body: AlwaysRequest{}, Answer: alwaysAnswer{}, Serve: s.allowAlways},
 		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Admits: api.Accounts, Body: replayRequest{}, Answer: dryrun.Result{}, Serve: s.replayPolicy},
 		{Method: "POST", Path: chat + "/abort", About: "Stop the chat's turn.", Admits: api.Accounts, Serve: s.abortChat},
-		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Admits: api.Accounts, Body: forkRequest{}, Answer: api.AnyRecord{}, Serve: s.forkChat},
+		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Admits: api.Accounts, Body: forkRequest{}, Answer: openapi.AnyRecord{}, Serve: s.forkChat},
 		{Method: "POST", Path: chat + "/revert", About: "Take back a message, what followed it, and its changes to files, which are named; without a message, undo that.", Admits: api.Accounts, Body: revertRequest{}, Answer: revertAnswer{}, Serve: s.revertChat},
 		{Method: "GET", Path: chat + "/diff", About: "What the chat's session changed in files.", Admits: api.Accounts, Query: fileMessage, Answer: []json.RawMessage{}, Serve: s.diffChat},
 		{Method: "GET", Path: chat + "/news", About: "What happened in the chat after an event.", Admits: api.Accounts, Query: newsQuery, Answer: timeline.News{}, Serve: s.newsOfChat},

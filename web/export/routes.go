@@ -14,6 +14,7 @@ import (
 	"pocketcoder/projections/executions"
 	"pocketcoder/projections/moments"
 	"pocketcoder/web/api"
+	"pocketcoder/web/openapi"
 	"pocketcoder/web/stream"
 )
 
@@ -53,7 +54,7 @@ const castMedia = "application/x-asciicast"
 
 // Routes are the routes of exports.
 func (x *Exports) Routes() []api.Route {
-	at := []api.Param{{Name: "at", Integer: true, About: "sequence of the last event that counts; the newest when absent"}}
+	at := []openapi.Param{{Name: "at", Integer: true, About: "sequence of the last event that counts; the newest when absent"}}
 	routes := []api.Route{
 		{Method: "GET", Path: "/api/executions/{id}/cast", About: "A command that has ended, as an asciinema recording.", Admits: api.Accounts, Media: castMedia, Serve: x.Execution},
 	}

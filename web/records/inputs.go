@@ -3,7 +3,7 @@ package records
 import (
 	"slices"
 
-	"pocketcoder/web/api"
+	"pocketcoder/web/openapi"
 	"pocketcoder/web/query/schema"
 )
 
@@ -11,8 +11,8 @@ import (
 const inputSuffix = "Input"
 
 // inputForms are the forms of the records that clients send, by name.
-func inputForms() map[string]api.Form {
-	forms := map[string]api.Form{}
+func inputForms() map[string]openapi.Form {
+	forms := map[string]openapi.Form{}
 	for _, c := range collections {
 		if c.writable() {
 			forms[c.Name+inputSuffix] = inputForm(c)
@@ -27,12 +27,12 @@ func (c collection) writable() bool {
 }
 
 // inputForm is the form of a record that a client sends.
-func inputForm(c collection) api.Form {
-	form := api.Form{Type: "object", Properties: map[string]api.Form{"id": {Type: "string",
+func inputForm(c collection) openapi.Form {
+	form := openapi.Form{Type: "object", Properties: map[string]openapi.Form{"id": {Type: "string",
 		Description: "of a new record, when the client makes it"}}}
 	for _, field := range slices.Concat(c.Fields, c.options) {
 		if !field.ReadOnly {
-			form.Properties[field.Name] = api.FieldForm(field)
+			form.Properties[field.Name] = openapi.FieldForm(field)
 		}
 	}
 	return form
@@ -40,13 +40,13 @@ func inputForm(c collection) api.Form {
 
 // recordInput is the body of a create or an update: the input form of one of the collections that allow it. A create
 // needs all required fields.
-func recordInput(create bool) api.Form {
-	form := api.Form{Type: "object"}
+func recordInput(create bool) openapi.Form {
+	form := openapi.Form{Type: "object"}
 	for _, c := range collections {
 		if !c.writable() || create && c.write.create == nil || !create && c.write.update == nil {
 			continue
 		}
-		one := api.Form{Ref: api.FormRef + c.Name + inputSuffix}
+		one := openapi.Form{Ref: openapi.FormRef + c.Name + inputSuffix}
 		for _, field := range c.Fields {
 			// absent, it is the caller
 			if create && field.Required && !field.ReadOnly && !field.Computed && field.Name != "user" {

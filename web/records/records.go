@@ -20,6 +20,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
+	"pocketcoder/web/openapi"
 )
 
 type Records struct {
@@ -33,10 +34,10 @@ type Records struct {
 	batchAnswer int // in place of maxBatchAnswer, for tests
 }
 
-var listQuery = slices.Concat([]api.Param{
+var listQuery = slices.Concat([]openapi.Param{
 	{Name: "page", Integer: true, About: "from 1"}, {Name: "perPage", Integer: true, About: "records of a page, at most 1000; 30 when absent"},
 	{Name: "sort", About: "fields, - before one turns it round; @random"}, {Name: "filter", About: "PocketBase's filter language"},
-}, api.ViewQuery, []api.Param{{Name: "skipTotal", About: "1: do not count"}})
+}, api.ViewQuery, []openapi.Param{{Name: "skipTotal", About: "1: do not count"}})
 
 func (s *Records) Routes() []api.Route {
 	const (
@@ -48,9 +49,9 @@ func (s *Records) Routes() []api.Route {
 		{Method: "GET", Path: "/api/collections", About: "The collections, as a schema.", Admits: api.Admins, Answer: collectionList{}, Serve: s.listCollections},
 		{Method: "GET", Path: collection, About: "A collection's schema.", Admits: api.Admins, Answer: collectionSchema{}, Serve: s.viewCollection},
 		{Method: "GET", Path: list, About: "List records.", Admits: api.Accounts, Query: listQuery, Answer: page{}, Serve: s.listRecords},
-		{Method: "POST", Path: list, About: "Create a record: a command, answered with what became of it.", Admits: api.Accounts, Query: api.ViewQuery, Body: recordInput(true), Forms: inputForms(), Answer: api.AnyRecord{}, Serve: s.createRecord},
-		{Method: "GET", Path: record, About: "View a record.", Admits: api.Accounts, Query: api.ViewQuery, Answer: api.AnyRecord{}, Serve: s.viewRecord},
-		{Method: "PATCH", Path: record, About: "Update a record: a command, answered with what became of it.", Admits: api.Accounts, Query: api.ViewQuery, Body: recordInput(false), Forms: inputForms(), Answer: api.AnyRecord{}, Serve: s.updateRecord},
+		{Method: "POST", Path: list, About: "Create a record: a command, answered with what became of it.", Admits: api.Accounts, Query: api.ViewQuery, Body: recordInput(true), Forms: inputForms(), Answer: openapi.AnyRecord{}, Serve: s.createRecord},
+		{Method: "GET", Path: record, About: "View a record.", Admits: api.Accounts, Query: api.ViewQuery, Answer: openapi.AnyRecord{}, Serve: s.viewRecord},
+		{Method: "PATCH", Path: record, About: "Update a record: a command, answered with what became of it.", Admits: api.Accounts, Query: api.ViewQuery, Body: recordInput(false), Forms: inputForms(), Answer: openapi.AnyRecord{}, Serve: s.updateRecord},
 		{Method: "DELETE", Path: record, About: "Delete a record.", Admits: api.Accounts, Serve: s.deleteRecord},
 		{Method: "POST", Path: "/api/batch", About: "Creates, updates and deletes that happen together or not at all.", Admits: api.Accounts, Body: batch{}, Answer: []batchAnswer{}, Serve: s.runBatch},
 		{Method: "GET", Path: "/api/pocketcoder/ssh_keys", About: "The active public keys of the account's, a line each.", Admits: api.Accounts, Media: "text/plain", Serve: s.listSSHKeys},

@@ -15,6 +15,7 @@ import (
 
 	"pocketcoder/projections/textsearch"
 	"pocketcoder/web/api"
+	"pocketcoder/web/openapi"
 	"pocketcoder/web/query"
 )
 
@@ -37,7 +38,7 @@ type answer struct {
 func (s Search) Routes() []api.Route {
 	return []api.Route{{
 		Method: "GET", Path: "/api/pocketcoder/search", About: "Find texts: all words of the query, the last one as the beginning of a word, in any case.", Admits: api.Accounts,
-		Query: []api.Param{{Name: "q", About: "text, at most 200 characters"}}, Answer: answer{}, Serve: s.serve,
+		Query: []openapi.Param{{Name: "q", About: "text, at most 200 characters"}}, Answer: answer{}, Serve: s.serve,
 	}}
 }
 

@@ -24,6 +24,7 @@ import (
 	"pocketcoder/handlers/exec"
 	"pocketcoder/sandbox/wire"
 	"pocketcoder/web/api"
+	"pocketcoder/web/openapi"
 )
 
 const (
@@ -52,7 +53,7 @@ const about = "A WebSocket to a shell of the caller's own in the sandbox of the 
 func (s *Shells) Routes() []api.Route {
 	return []api.Route{{
 		Method: "GET", Path: "/api/chats/{id}/shell", About: about, Admits: api.Accounts, Answer: Ending{}, Serve: s.Serve,
-		Query: []api.Param{
+		Query: []openapi.Param{
 			{Name: "cols", About: "columns of the terminal, 80 without it", Integer: true}, {Name: "rows", About: "rows of the terminal, 24 without it", Integer: true},
 			{Name: "private", About: "true does not record what the shell prints"},
 		},

@@ -1,4 +1,10 @@
-package api
+// Package openapi describes routes in OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.1.html). The forms of bodies
+// follow from Go types, and those of records from their collections.
+//
+// Promise: equal routes give equal bytes.
+//
+// It must not know how a route is served, or who a caller is.
+package openapi
 
 import (
 	"maps"
@@ -10,8 +16,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Document describes every route in OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.1.html). It has only the
-// properties that we use.
+// Document describes every route. It has only the properties that we use.
 type Document struct {
 	OpenAPI    string                          `json:"openapi"`
 	Info       Info                            `json:"info"`
@@ -32,11 +37,10 @@ type Tag struct {
 }
 
 type Operation struct {
-	ID      string   `json:"operationId"`
-	Tags    []string `json:"tags"`
-	Summary string   `json:"summary"`
-	// who may use it: public, account, staff (agents and administrators) or admin
-	Access     string                `json:"x-access"`
+	ID         string                `json:"operationId"`
+	Tags       []string              `json:"tags"`
+	Summary    string                `json:"summary"`
+	Access     string                `json:"x-access"` // as in Route
 	Security   []map[string][]string `json:"security"`
 	Parameters []Parameter           `json:"parameters,omitempty"`
 	Body       *Body                 `json:"requestBody,omitempty"`
@@ -85,31 +89,68 @@ type SecurityScheme struct {
 	BearerFormat string `json:"bearerFormat,omitempty"`
 }
 
-// Document returns the description of the routes of this package and of the others. Equal routes give equal bytes.
-func (s *Server) Document(others ...Route) Document {
+// Route is one operation to be described.
+type Route struct {
+	Method, Path string
+	About        string
+	Access       string // who may use it: one of the constants below
+	Query        []Param
+	Body         any             // a value of the type of the request's body, or a Form; nil for none
+	Answer       any             // a value of the type of the answer's body; nil for none
+	Media        string          // of the answer, when it is not JSON
+	Forms        map[string]Form // those that Body refers to, by name
+}
+
+// Who may use a route.
+const (
+	Public  = "public"
+	Account = "account"
+	Staff   = "staff" // agents and administrators
+	Admin   = "admin"
+)
+
+// Param is a parameter of the query, or a header.
+type Param struct {
+	Name, About string
+	Integer     bool
+	Header      bool
+}
+
+// AnyRecord stands for a record of any collection in the type of a body.
+type AnyRecord struct {
+	ID             string         `json:"id"`
+	CollectionID   string         `json:"collectionId"`
+	CollectionName string         `json:"collectionName"`
+	Created        string         `json:"created"` // 2006-01-02 15:04:05.000Z
+	Updated        string         `json:"updated"` // moves forward with every change
+	Expand         map[string]any `json:"expand,omitempty"`
+}
+
+// Describe returns the description of routes. problem is a value of the type of the answer to a failed request.
+func Describe(catalogue schema.Catalogue, problem any, routes []Route) Document {
 	f := &forms{named: map[string]Form{}, types: map[string]reflect.Type{}}
-	f.addCollections(s.Catalogue)
+	f.addCollections(catalogue)
 	d := Document{
 		OpenAPI: "3.1.1",
 		Info: Info{Title: "PocketCoder", Version: "1",
 			Description: "The records API and realtime as PocketBase's clients speak them, event streams that resume, and the system's own routes."},
 		Paths: map[string]map[string]Operation{},
 	}
-	for _, r := range s.routes(others) {
+	for _, r := range routes {
 		maps.Copy(f.named, r.Forms)
-		o := f.operation(r, s.Catalogue)
+		o := f.operation(r, catalogue)
 		path := openPath(r.Path)
 		if d.Paths[path] == nil {
 			d.Paths[path] = map[string]Operation{}
 		}
-		d.Paths[path][strings.ToLower(r.described())] = o
+		d.Paths[path][strings.ToLower(r.Method)] = o
 	}
 	for _, name := range headings {
 		d.Tags = append(d.Tags, Tag{name})
 	}
 	d.Components = Components{
 		Schemas:   f.named,
-		Responses: map[string]Response{"Problem": {Description: "It did not work; the fields at fault are named.", Content: f.json(Problem{})}},
+		Responses: map[string]Response{"Problem": {Description: "It did not work; the fields at fault are named.", Content: f.json(problem)}},
 		Security: map[string]SecurityScheme{
 			"token":  {Type: "apiKey", In: "header", Name: "Authorization", Description: "The token of a login, as it is."},
 			"bearer": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "The same after Bearer."},
@@ -119,9 +160,9 @@ func (s *Server) Document(others ...Route) Document {
 }
 
 func (f *forms) operation(r Route, catalogue schema.Catalogue) Operation {
-	o := Operation{ID: operationID(r), Tags: []string{heading(r.Path)}, Summary: r.About, Access: r.access(),
+	o := Operation{ID: operationID(r), Tags: []string{heading(r.Path)}, Summary: r.About, Access: r.Access,
 		Security: []map[string][]string{}}
-	if o.Access != accessPublic {
+	if o.Access != Public {
 		o.Security = append(o.Security, map[string][]string{"token": {}}, map[string][]string{"bearer": {}})
 	}
 	for _, wildcard := range wildcards.FindAllStringSubmatch(r.Path, -1) {
@@ -203,7 +244,7 @@ func (p Param) described() Parameter {
 
 // operationID is the method and the words of the path, such as getChatsIdEvents.
 func operationID(r Route) string {
-	id := strings.ToLower(r.described())
+	id := strings.ToLower(r.Method)
 	for _, word := range strings.FieldsFunc(strings.TrimPrefix(r.Path, "/api/"), func(c rune) bool {
 		return strings.ContainsRune("/{}._-", c)
 	}) {
@@ -232,28 +273,4 @@ func heading(path string) string {
 		}
 	}
 	return "System"
-}
-
-// Whom a route lets in.
-const (
-	accessPublic  = "public"
-	accessAccount = "account"
-	accessStaff   = "staff"
-	accessAdmin   = "admin"
-)
-
-// access returns who may use the route. It calls Admits with sample callers.
-func (r Route) access() string {
-	admits := func(role string) bool {
-		return r.Admits(Caller{Identity: &account.Identity{Collection: account.Users, Role: role}}) == nil
-	}
-	switch {
-	case r.Admits(Caller{}) == nil:
-		return accessPublic
-	case admits("user"):
-		return accessAccount
-	case admits("agent"):
-		return accessStaff
-	}
-	return accessAdmin
 }
