@@ -52,5 +52,7 @@ func TestAPersonChoosesTheAgentThatAnswers(t *testing.T) {
 			systems = append(systems, m.Info.System)
 		}
 	}
-	is.Equal([]string{systems[0], systems[len(systems)-1]}, []string{"", "Review <every> line."})
+	is.Equal(systems[0], `<context chat="review" person="admin" workspace="`+p.workspace+`"/>`)
+	is.Equal(systems[len(systems)-1], "Review <every> line.\n\n"+
+		`<context chat="review" person="admin" agent="Reviewer" workspace="`+p.workspace+`"/>`)
 }

@@ -16,6 +16,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/projections/pending"
+	"pocketcoder/projections/turncontext"
 )
 
 // messages lists the submitted messages that OpenCode has not accepted, in the order of their queues. Each chat runs
@@ -199,7 +200,13 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	if !within(session.Directory, o.Directory) {
 		return fmt.Errorf("this chat works in %s, and PocketCoder was started in %s; start it with --workspace %[1]s, or begin a new chat", session.Directory, o.Directory)
 	}
-	p := client.Prompt{MessageID: s.EngineMessage, Model: model, System: agent.Prompt}
+	where, err := turncontext.Of(ctx, o.Model, m.Chat)
+	if err != nil {
+		return err
+	}
+	where.Agent, where.Workspace = agent.Name, session.Directory
+	p := client.Prompt{MessageID: s.EngineMessage, Model: model,
+		System: strings.TrimLeft(agent.Prompt+"\n\n"+where.String(), "\n")}
 	for i, part := range parts {
 		p.Parts = append(p.Parts, client.PromptPart{ID: s.EngineParts[i], Type: part.Type, Text: part.Text, Mime: part.Mime,
 			URL: part.URL, Filename: part.Filename})

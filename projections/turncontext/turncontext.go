@@ -1,0 +1,91 @@
+// Package turncontext says where a turn happens: in which chat, for which person, as which agent and in which
+// directory. The text goes to the model with every turn.
+//
+// Promises: the text is one XML element of fewer than 200 characters. What it leaves out of a value is marked with "…".
+//
+// It must not know how a turn is sent.
+package turncontext
+
+import (
+	"context"
+	"encoding/xml"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
+)
+
+// Context is where a turn happens. Empty values are left out.
+type Context struct {
+	Chat      string `db:"chat"`   // title
+	Person    string `db:"person"` // name of the chat's owner
+	Agent     string `db:"-"`      // name of the chosen agent
+	Workspace string `db:"-"`      // directory of the session
+}
+
+// Of returns the context of a chat, without its agent and its directory. The person of an account without a name is
+// the part of its email before the @, because the rest is nobody's business but ours.
+func Of(ctx context.Context, m *projections.Model, chat string) (Context, error) {
+	c, _, err := store.First[Context](ctx, m.Model, "context of chat "+chat, `
+		SELECT c.title AS chat, coalesce(nullif(u.name, ''), substr(u.email, 1, instr(u.email, '@')-1), '') AS person
+		FROM chats c LEFT JOIN users u ON u.id=c.user WHERE c.id={:id}`, dbx.Params{"id": chat})
+	return c, err
+}
+
+// maxLength bounds the text, in characters.
+const maxLength = 199
+
+// String returns the context as an XML element. The longest values are cut until the element is short enough.
+func (c Context) String() string {
+	for most := maxLength; ; most-- {
+		if text := c.element(most); utf8.RuneCountInString(text) <= maxLength {
+			return text
+		}
+	}
+}
+
+// element returns the XML element, with values of at most most characters. The end of a path says most about it, so its
+// beginning is cut.
+func (c Context) element(most int) string {
+	var b strings.Builder
+	b.WriteString("<context")
+	for _, a := range []struct {
+		name, value string
+		path        bool
+	}{
+		{"chat", c.Chat, false}, {"person", c.Person, false}, {"agent", c.Agent, false}, {"workspace", c.Workspace, true},
+	} {
+		value := []rune(printable(a.value))
+		switch {
+		case len(value) == 0:
+			continue
+		case len(value) > most && a.path:
+			value = append([]rune("…"), value[len(value)-most+1:]...)
+		case len(value) > most:
+			value = append(value[:most-1:most-1], '…')
+		}
+		b.WriteString(" " + a.name + `="`)
+		_ = xml.EscapeText(&b, []byte(string(value))) // a Builder does not fail
+		b.WriteString(`"`)
+	}
+	b.WriteString("/>")
+	return b.String()
+}
+
+// printable returns a text on one line, without characters that do not show.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, text)
+	return strings.Join(strings.Fields(text), " ")
+}

@@ -1,0 +1,85 @@
+package turncontext_test
+
+import (
+	"encoding/xml"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/matryer/is"
+	"pgregory.net/rapid"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
+	"pocketcoder/projections"
+	"pocketcoder/projections/turncontext"
+)
+
+func TestContextNamesChatPersonAgentAndWorkspace(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]turncontext.Context{
+		`<context/>`: {},
+		`<context chat="fix &lt;b&gt; &amp; &#34;q&#34;" person="Ada" agent="Reviewer" workspace="/work/shop"/>`: {
+			Chat: "fix <b>\n& \"q\"\u202e", Person: "Ada", Agent: "Reviewer", Workspace: "/work/shop",
+		},
+		`<context chat="` + strings.Repeat("t", 76) + `…" person="Ada" workspace="…` + strings.Repeat("d", 71) + `/shop"/>`: {
+			Chat: strings.Repeat("t", 300), Person: "Ada", Workspace: "/" + strings.Repeat("d", 300) + "/shop",
+		},
+	} {
+		is.New(t).Equal(c.String(), want)
+	}
+}
+
+func TestContextIsShortAndWellFormed(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(r *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[<>&"'a-z ]{0,400}`))
+		c := turncontext.Context{Chat: text.Draw(r, "chat"), Person: text.Draw(r, "person"), Agent: text.Draw(r, "agent"),
+			Workspace: text.Draw(r, "workspace")}
+		s := c.String()
+		if n := utf8.RuneCountInString(s); n >= 200 {
+			r.Fatalf("%d characters: %s", n, s)
+		}
+		var element struct {
+			XMLName xml.Name   `xml:"context"`
+			Attrs   []xml.Attr `xml:",any,attr"`
+		}
+		if err := xml.Unmarshal([]byte(s), &element); err != nil || strings.Count(s, "<") != 1 {
+			r.Fatalf("%v: %s", err, s)
+		}
+	})
+}
+
+func TestContextOfAChatHasItsTitleAndItsOwner(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	server := eventstest.Server(t, expect.MemoryDir(t))
+	log := eventstest.Open(t, eventstest.Conn(t, server))
+	m, err := projections.Open(t.Context(), expect.MemoryDir(t), log)
+	is.NoErr(err)
+	defer m.Close()
+	go m.Run(t.Context())
+	var seq uint64
+	for _, chat := range []struct{ id, user, name string }{
+		{"named", "u1", "Ada"}, {"unnamed", "u2", ""}, {"nobodys", "", ""},
+	} {
+		if chat.user != "" {
+			e, err := events.NewUser(chat.user, events.ActorSystem,
+				events.AccountCreated{Email: chat.user + "@example.org", Name: chat.name, Role: "user"})
+			is.NoErr(err)
+			_, err = log.Append(t.Context(), e)
+			is.NoErr(err)
+		}
+		e, err := events.New(chat.id, events.ActorSystem, events.ChatCreated{Title: "title of " + chat.id, User: chat.user})
+		is.NoErr(err)
+		seq, err = log.Append(t.Context(), e)
+		is.NoErr(err)
+	}
+	is.NoErr(m.Wait(t.Context(), seq))
+	for chat, person := range map[string]string{"named": "Ada", "unnamed": "u2", "nobodys": ""} {
+		c, err := turncontext.Of(t.Context(), m, chat)
+		is.NoErr(err)
+		is.Equal(c, turncontext.Context{Chat: "title of " + chat, Person: person})
+	}
+}
