@@ -18,7 +18,7 @@ import (
 	"pocketcoder/handlers/permission"
 )
 
-// action is what one button may do, once, as SECRETS holds it under the SHA-256 of the button's token.
+// action is what a button does, once. SECRETS holds it under the SHA-256 of the button's token.
 type action struct {
 	Chat       string          `json:"chat"`
 	Permission string          `json:"permission"`
@@ -31,12 +31,12 @@ type action struct {
 
 const (
 	actionLife       = 15 * time.Minute
-	actionTokenBytes = 32  // random; OWASP ASVS 5.0, 7.2.3, asks for 16 at least
-	maxActionToken   = 128 // characters that are looked at
+	actionTokenBytes = 32  // random; OWASP ASVS 5.0, 7.2.3, requires at least 16
+	maxActionToken   = 128 // characters; longer tokens are unknown
 	sweepEvery       = 5 * time.Minute
 )
 
-// actionPrefix is where SECRETS holds actions. No account has it as its id.
+// actionPrefix is the prefix of actions in SECRETS. No account has this id.
 const actionPrefix = "act"
 
 func actionKey(token string) string {
@@ -44,7 +44,7 @@ func actionKey(token string) string {
 	return actionPrefix + "." + hex.EncodeToString(sum[:])
 }
 
-// buttons makes the buttons of an ask: to approve it when the notification shows all of it, and to deny it.
+// buttons creates the buttons of a permission request: approve if the notification shows all of it, and deny.
 func (p *Push) buttons(ctx context.Context, d service.Device, n events.Notice) (list []service.Button, err error) {
 	if n.Permission == "" || d.Service == service.FCM {
 		return nil, nil
@@ -70,14 +70,14 @@ func (p *Push) buttons(ctx context.Context, d service.Device, n events.Notice) (
 func (p *Push) storeAction(ctx context.Context, token string, a action) error {
 	value, err := json.Marshal(a)
 	if err != nil {
-		return fmt.Errorf("make a button: %w", err)
+		return fmt.Errorf("create a button: %w", err)
 	}
 	return p.Secrets.Create(ctx, actionKey(token), value)
 }
 
-// Act does what the button with that token says, once. address is where the request came from. It is refused once it
-// was used or has expired, when the ask is decided, and when its account, its device or the account's say in the chat
-// is gone.
+// Act carries out the action of the button with a token, once. address is the origin of the HTTP request. Act returns a
+// refusal if the button was used or has expired, if the request is decided, if the device is not active, or if its
+// account may not decide in the chat any more.
 func (p *Push) Act(ctx context.Context, token, address string) (events.Decision, error) {
 	if len(token) > maxActionToken {
 		return "", unknownButton()
@@ -87,13 +87,13 @@ func (p *Push) Act(ctx context.Context, token, address string) (events.Decision,
 		return "", err
 	}
 	err = p.act(ctx, token, a, address)
-	if err != nil && handlers.CodeOf(err) == "" { // it may work the next time
+	if err != nil && handlers.CodeOf(err) == "" { // another try may succeed
 		err = errors.Join(err, p.restoreAction(context.WithoutCancel(ctx), token, a))
 	}
 	return a.Decision, err
 }
 
-// act decides. It is the same decision however often it is tried.
+// act decides the request. A repetition makes the same decision.
 func (p *Push) act(ctx context.Context, token string, a action, address string) error {
 	d, active, err := p.device(ctx, a.Device)
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *Push) act(ctx context.Context, token string, a action, address string) 
 
 func unknownButton() error { return handlers.Refuse(handlers.NotFound, "there is no such button") }
 
-// useAction uses a token up. Of several who try one succeeds.
+// useAction marks an action as used. If several callers try at once, one succeeds.
 func (p *Push) useAction(ctx context.Context, token string) (a action, err error) {
 	key := actionKey(token)
 	old, found, err := p.Secrets.Get(ctx, key)
@@ -144,7 +144,7 @@ func (p *Push) useAction(ctx context.Context, token string) (a action, err error
 	return a, err
 }
 
-// restoreAction makes a token that was taken as it was.
+// restoreAction marks an action as unused again.
 func (p *Push) restoreAction(ctx context.Context, token string, a action) error {
 	used, err := json.Marshal(a)
 	if err != nil {
@@ -176,7 +176,7 @@ func (p *Push) mayDecide(ctx context.Context, a action) (allowed, admin bool, er
 	return false, false, err
 }
 
-// sweep removes the tokens that have expired, now and then.
+// sweep deletes expired actions periodically.
 func (p *Push) sweep(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()

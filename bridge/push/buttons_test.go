@@ -14,7 +14,7 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-func TestAButtonDecidesOnceInItsOwnersName(t *testing.T) {
+func TestAButtonDecidesOnceInTheNameOfItsOwner(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
@@ -42,14 +42,14 @@ func TestAButtonDecidesOnceInItsOwnersName(t *testing.T) {
 	_, err = s.Act(t.Context(), token(t, all["Approve"]), "")
 	is.Equal(err.Error(), "this button was used already")
 	_, err = s.Act(t.Context(), token(t, all["Deny"]), "")
-	expect.Contains(t, err.Error(), "decided already") // the other one, too late
+	expect.Contains(t, err.Error(), "decided already") // the other button
 	for _, unknown := range []string{"", "x", strings.Repeat("x", 1000), "a.b.>"} {
 		_, err = s.Act(t.Context(), unknown, "")
 		is.Equal(err.Error(), "there is no such button")
 	}
 }
 
-func TestOfManyWhoPressAButtonAtOnceOneDecides(t *testing.T) {
+func TestConcurrentPressesOfAButtonDecideOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
@@ -70,7 +70,7 @@ func TestOfManyWhoPressAButtonAtOnceOneDecides(t *testing.T) {
 	is.Equal(done, 1)
 }
 
-func TestAButtonDoesNothingAnyMore(t *testing.T) {
+func TestInvalidButtonsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(s *system, ann, button string){
 		"when it has expired": func(s *system, _, button string) { s.expire(button) },
@@ -100,7 +100,7 @@ func TestAButtonDoesNothingAnyMore(t *testing.T) {
 			is := is.New(t)
 			s, r := newSystem(t), newReceiver(t, nil)
 			ann := s.user("ann", account.User)
-			s.user("root", account.Admin) // the last administrator stays one
+			s.user("root", account.Admin) // so that ann is not the last administrator
 			s.device("d1", ann, "unifiedpush", r.URL+"/topic")
 			s.append("c1", events.ChatCreated{Title: "chat", User: ann, Engine: "local"})
 			s.appendRequest("c1", "per_1", "ls")
@@ -117,7 +117,7 @@ func TestAButtonDoesNothingAnyMore(t *testing.T) {
 	}
 }
 
-// expire makes the button's time be over.
+// expire makes a button expire.
 func (s *system) expire(button string) {
 	s.t.Helper()
 	keys, err := s.secrets.Keys(s.t.Context(), "act")
@@ -141,7 +141,7 @@ func (s *system) expire(button string) {
 	}
 }
 
-// count counts the events of a kind in a chat.
+// count returns the number of events of a kind in a chat.
 func (s *system) count(chat string, d events.Data) (n int) {
 	s.t.Helper()
 	_, err := s.log.Fold(s.t.Context(), events.ChatSubject(chat, d.Kind()), 0, func(events.Event) error {
@@ -182,10 +182,10 @@ func TestApproveIsOfferedOnlyWhereAllOfItIsShown(t *testing.T) {
 		whole          bool
 	}{
 		{"ls\x1b[2K\n\trm -r / # \u202e\u200b\u3164", "ls␛[2K\n  ␉rm -r / # <U+202E><U+200B><U+3164>", true},
-		{"ls\nin /safe\nChat: x", "ls\n  in /safe\n  Chat: x", true}, // no line of it can be taken for one of ours
-		{strings.Repeat("ä", 450), strings.Repeat("ä", 450), false},  // a phone shows a part
+		{"ls\nin /safe\nChat: x", "ls\n  in /safe\n  Chat: x", true}, // no line looks like one of ours
+		{strings.Repeat("ä", 450), strings.Repeat("ä", 450), false},  // a phone shows a part only
 		{strings.Repeat("ä", 450) + "; rm -r /", strings.Repeat("ä", 450) + "…", false},
-		{"curl -H " + modelKey + " x", "curl -H [redacted] x", false}, // a part is hidden
+		{"curl -H " + modelKey + " x", "curl -H [redacted] x", false}, // a secret is redacted
 	} {
 		s.appendRequest(chat, "per_"+string(rune('a'+i)), c.command)
 		got := s.awaitRequest(r, i)
@@ -197,7 +197,7 @@ func TestApproveIsOfferedOnlyWhereAllOfItIsShown(t *testing.T) {
 	}
 }
 
-// A phone shows some ten lines. What stands below them, or behind a screen full of blanks, is not approved by a button.
+// A phone shows about ten lines. A button must not approve what is below them, or behind a screen of blanks.
 func TestApproveIsOfferedOnlyForWhatAPhoneShows(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -300,7 +300,7 @@ func TestASearchThatIsNotShownWholeIsNotApprovedOnAPhone(t *testing.T) {
 	}
 }
 
-// What is largest still fits into the 4 KiB that push services take.
+// Push services accept 4 KiB.
 func TestTheLargestNotificationFits(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -315,5 +315,5 @@ func TestTheLargestNotificationFits(t *testing.T) {
 	s.appendOpenCode(chat, events.PermissionAsked, `{"id":"`+id+
 		`","sessionID":"s","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`}`)
 	s.append(chat, events.PermissionReferred{Permission: id, Reason: long, Cwd: "/" + long})
-	is.True(len(s.awaitRequest(r, 0).body) < 3400) // and Web Push adds two buttons
+	is.True(len(s.awaitRequest(r, 0).body) < 3400) // Web Push adds two buttons
 }

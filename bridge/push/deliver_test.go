@@ -17,7 +17,7 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-// appendFirstRequest makes a chat of ann's, who has a device at a receiver, with an ask.
+// appendFirstRequest creates an account with a device, and a chat of it with a permission request.
 func (s *system) appendFirstRequest(endpoint string) (chat string) {
 	s.t.Helper()
 	ann := s.user("ann", account.User)
@@ -48,7 +48,7 @@ func TestAPushServiceThatIsDownIsTriedAgain(t *testing.T) {
 	is.True(r.requests()[0].header.Get("Actions") != r.requests()[2].header.Get("Actions"))
 }
 
-func TestAPushThatIsNotTakenFails(t *testing.T) {
+func TestAPushThatIsNotAcceptedFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		status   int
@@ -85,7 +85,7 @@ func TestAPushThatIsNotTakenFails(t *testing.T) {
 	}
 }
 
-func TestWhatIsDecidedBeforeItCouldBeSentIsNotSent(t *testing.T) {
+func TestADecidedRequestIsNotSent(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	tried := make(chan struct{})
@@ -104,7 +104,7 @@ func TestWhatIsDecidedBeforeItCouldBeSentIsNotSent(t *testing.T) {
 	is.Equal(len(r.requests()), 1)
 }
 
-func TestASlowDeviceDelaysNobody(t *testing.T) {
+func TestASlowDeviceDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, fast := newSystem(t), newReceiver(t, nil)
@@ -118,16 +118,16 @@ func TestASlowDeviceDelaysNobody(t *testing.T) {
 		id := fmt.Sprint("per_", i)
 		s.appendRequest(chat, id, "ls")
 		s.awaitRequest(fast, 2*i)
-		s.decide(chat, id, events.Denied) // nor does a decision wait
+		s.decide(chat, id, events.Denied) // a decision is not delayed either
 		s.awaitRequest(fast, 2*i+1)
 	}
 	is.Equal(len(slow.requests()), 1)
 	close(release)
 	s.eventually("the slow one's queue is done", func() bool { return s.count(chat, events.NotificationFailed{}) == 4 })
-	is.Equal(s.count(chat, events.NotificationSent{}), 6) // the rest was decided before its turn came
+	is.Equal(s.count(chat, events.NotificationSent{}), 6) // the others were decided before they were sent
 }
 
-func TestTooMuchForADeviceFailsAtOnce(t *testing.T) {
+func TestAFullQueueFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	release := make(chan struct{})
@@ -157,12 +157,12 @@ func TestHostileEndpointsAreNotReached(t *testing.T) {
 		{strings.Replace(inner.URL, "http://127.0.0.1", "https://localhost", 1), "is not a public address", false},
 		{"https://[::ffff:127.0.0.1]:1/", "127.0.0.1 is not a public address", false},
 		{"https://169.254.169.254/latest", "169.254.169.254 is not a public address", false},
-		{"https://2130706433/", "", false}, // an address as one number is a name that nobody has
+		{"https://2130706433/", "", false}, // not an address but an unknown name
 		{"http://192.0.2.1/x", "http is for loopback and private addresses", true},
-		{"file:///etc/passwd", "the endpoint is no URL", true},
+		{"file:///etc/passwd", "the endpoint is not a URL", true},
 		{"gopher://127.0.0.1/x", "the endpoint must be https", true},
-		{"::", "the endpoint is no URL", true},
-		{"", "the endpoint is no URL", true},
+		{"::", "the endpoint is not a URL", true},
+		{"", "the endpoint is not a URL", true},
 	} {
 		s := newSystem(t, func(p *push.Push) { p.Sender.AllowPrivate, p.RetryAfter = c.private, nil })
 		chat := s.appendFirstRequest(c.endpoint)
@@ -207,12 +207,12 @@ func TestARestartSendsNothingTwiceAndLosesNothing(t *testing.T) {
 	chat := s.appendFirstRequest(r.URL + "/topic")
 	s.awaitKinds("evt.chat."+chat, "queued", "sent")
 	s.stop()
-	s.appendRequest(chat, "per_2", "ls -l") // while no page is open
+	s.appendRequest(chat, "per_2", "ls -l") // while Run is not running
 	s.start()
 	s.awaitKinds("evt.chat."+chat, "queued", "sent", "queued", "sent")
 	s.stop()
 
-	// As after a crash between noting and sending.
+	// As after a crash between queueing and sending.
 	s.append(chat, events.NotificationQueued{Notification: "n3", Device: "d1", User: "ann",
 		Notice: events.Notice{Type: "news", Message: "late", Chat: chat}})
 	s.start()
@@ -224,7 +224,7 @@ func TestARestartSendsNothingTwiceAndLosesNothing(t *testing.T) {
 	is.Equal(len(r.requests()), 3)
 }
 
-func TestWhatTheLogHandsOutAgainIsNotSentAgain(t *testing.T) {
+func TestARedeliveryIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
@@ -238,7 +238,7 @@ func TestWhatTheLogHandsOutAgainIsNotSentAgain(t *testing.T) {
 	is.Equal(s.kinds("evt.chat."+chat), []string{"queued", "sent"})
 }
 
-func TestSomebodyIsToldSomething(t *testing.T) {
+func TestANoticeIsSent(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
@@ -250,7 +250,7 @@ func TestSomebodyIsToldSomething(t *testing.T) {
 	got := s.awaitRequest(r, 0)
 	b := read(t, got.body)
 	is.Equal([]string{b.Type, b.Title, b.Message, b.Chat}, []string{"task_complete", "Done {{.x}}", "All␀ of it", chat})
-	is.Equal(got.header.Get("Title"), "Done { { .x}}") // ntfy takes it for a template
+	is.Equal(got.header.Get("Title"), "Done { { .x}}") // ntfy treats the title as a template
 	is.Equal(got.header.Get("Actions"), "")
 	s.save("notification_rules", "r1", map[string]any{"user": ann, "rules": map[string]bool{"news": false, "test": false}})
 	check(t, s.SendNotice(t.Context(), ann, events.Notice{Type: "news", Message: "not wanted"}))
@@ -261,7 +261,7 @@ func TestSomebodyIsToldSomething(t *testing.T) {
 	s.awaitKinds("evt.user."+ann, "queued", "sent")
 }
 
-func TestTheRelayGetsWhatFirebaseNeeds(t *testing.T) {
+func TestTheRelayReceivesTheMessage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	r := newReceiver(t, nil)

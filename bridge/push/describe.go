@@ -11,8 +11,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// describeRequest writes the title and the text of a permission request: what an approval would allow, where, and why a
-// person is asked. n.Whole reports whether a phone shows all that an approval would allow.
+// describeRequest sets the title and the text of a permission request: what an approval would allow, where, and why a
+// person has to decide. n.Whole reports whether a phone shows all that an approval would allow.
 func (p *Push) describeRequest(n *events.Notice, request projections.Permission, chat, why string) {
 	about := describe(request.Ask(), request.Message)
 	n.Type = typePermission
@@ -33,8 +33,7 @@ func (p *Push) describeRequest(n *events.Notice, request projections.Permission,
 	}
 }
 
-// description is what a permission request asks for. The text is all that an approval would allow, unless it is
-// partial.
+// description describes what an approval would allow. partial means that the text does not show all of it.
 type description struct {
 	title, text string
 	partial     bool
@@ -68,7 +67,7 @@ func describe(permission events.PermissionAsk, message string) description {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// verbOf says in words what a permission is for.
+// verbOf returns a verb for a permission.
 func verbOf(permission string) string {
 	switch permission {
 	case "edit", "write":
@@ -81,7 +80,7 @@ func verbOf(permission string) string {
 	return "Use " + permission + ":"
 }
 
-// change describes a file's change by its unified diff: Write for a new file, Edit for an existing one.
+// change describes the change of a file by its unified diff: Write for a new file, Edit for an existing one.
 func change(file, diff string) description {
 	diff = strings.TrimRight(diff, "\n")
 	header, hunks, found := strings.Cut(diff, "\n@@")
@@ -103,7 +102,7 @@ func change(file, diff string) description {
 		verb = "Write"
 		if first, rest, more := strings.Cut(hunks, "\n"); more && !strings.Contains(rest, "\n@@") &&
 			strings.HasSuffix(first, "@@") {
-			hunks = rest // the line numbers of a new file are of no use
+			hunks = rest // without the useless line numbers of a new file
 		}
 	}
 	return description{title: fmt.Sprintf("%s %s (+%d −%d)", verb, path.Base(file), added, removed), text: file + "\n" + hunks}

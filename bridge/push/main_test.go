@@ -28,8 +28,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// system is notifications over a real log, real read models and real HTTP, without OpenCode: tests append what it
-// would say.
+// system sends notifications with a real log, real read models and real HTTP. Tests append the events of OpenCode.
 type system struct {
 	t           testing.TB
 	conn        *nats.Conn
@@ -41,9 +40,9 @@ type system struct {
 	records     *record.Records
 	permissions *permission.Permissions
 	vapid       service.VAPID
-	lines       expect.Buffer // what is logged
-	present     atomic.Value  // user/chat of who looks at what
-	receiver    *receiver     // of the tests that have one
+	lines       expect.Buffer // the log output
+	present     atomic.Value  // "user/chat" of the viewer
+	receiver    *receiver     // optional
 
 	*push.Push
 	stop func()
@@ -78,7 +77,7 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	return s
 }
 
-// start starts notifications as a new process does.
+// start starts a new Push, as a restart does.
 func (s *system) start(change ...func(*push.Push)) {
 	s.Push = &push.Push{
 		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Permissions: s.permissions,
@@ -107,7 +106,6 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// eventually polls what cannot be waited for.
 func (s *system) eventually(what string, is func() bool) {
 	s.t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -119,7 +117,7 @@ func (s *system) eventually(what string, is func() bool) {
 	}
 }
 
-// user makes an account.
+// user creates an account.
 func (s *system) user(name, role string) (id string) {
 	s.t.Helper()
 	id, seq, err := s.accounts.CreateAccount(s.t.Context(), account.CreateAccount{
@@ -130,7 +128,7 @@ func (s *system) user(name, role string) (id string) {
 	return id
 }
 
-// save saves a record that people keep.
+// save stores a configuration record.
 func (s *system) save(collection, id string, fields map[string]any) {
 	s.t.Helper()
 	set := map[string]json.RawMessage{}
@@ -155,14 +153,14 @@ func (s *system) record(collection, id string) (projections.Config, bool, error)
 	return projections.Config{}, false, err
 }
 
-// device makes a device of an account that a receiver serves.
+// device registers a device of an account.
 func (s *system) device(id, user, service, token string) {
 	s.t.Helper()
 	s.save("devices", id, map[string]any{"user": user, "name": "Phone of " + user, "push_service": service,
 		"push_token": token, "is_active": true})
 }
 
-// chat makes a chat with a session of its own.
+// chat creates a chat with a session.
 func (s *system) chat(owner, title string) string {
 	s.t.Helper()
 	id, _, err := s.chats.Create(s.t.Context(), chat.Create{Command: handlers.Command{Actor: events.ActorSystem},
@@ -172,7 +170,7 @@ func (s *system) chat(owner, title string) string {
 	return id
 }
 
-// append appends a fact of our own about a chat.
+// append appends an event of our own about a chat.
 func (s *system) append(chat string, d events.Data) uint64 {
 	s.t.Helper()
 	e, err := events.New(chat, events.ActorPolicy, d)
@@ -180,7 +178,7 @@ func (s *system) append(chat string, d events.Data) uint64 {
 	return s.store(e)
 }
 
-// appendOpenCode appends what an OpenCode would say about a chat.
+// appendOpenCode appends an OpenCode event of a chat.
 func (s *system) appendOpenCode(chat, typ, properties string) uint64 {
 	s.t.Helper()
 	e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1,
@@ -197,7 +195,7 @@ func (s *system) store(e events.Event) uint64 {
 	return seq
 }
 
-// appendRequest makes OpenCode ask for a command, and the policy leave it to a person.
+// appendRequest appends a permission request for a command, which the policy refers to a person.
 func (s *system) appendRequest(chat, ask, command string) {
 	s.t.Helper()
 	metadata, _ := json.Marshal(map[string]string{"command": command})
@@ -207,7 +205,7 @@ func (s *system) appendRequest(chat, ask, command string) {
 	s.append(chat, events.PermissionReferred{Permission: ask, Reason: "no rule allows it", Cwd: "/workspace"})
 }
 
-// decide decides an ask as a person who has another device at hand.
+// decide decides a request on another device.
 func (s *system) decide(chat, ask string, d events.Decision) {
 	s.t.Helper()
 	seq, err := s.permissions.Decide(s.t.Context(),
@@ -217,7 +215,7 @@ func (s *system) decide(chat, ask string, d events.Decision) {
 	check(s.t, s.model.Wait(s.t.Context(), seq))
 }
 
-// notificationsAbout returns the events about notifications of a chat so far.
+// notificationsAbout returns the notification events about a subject.
 func (s *system) notificationsAbout(about string) (all []events.Data) {
 	s.t.Helper()
 	_, err := s.log.Fold(s.t.Context(), about+".notification.*", 0, func(e events.Event) error {
@@ -229,7 +227,7 @@ func (s *system) notificationsAbout(about string) (all []events.Data) {
 	return all
 }
 
-// kinds gives their kinds, without the common beginning.
+// kinds returns the kinds of the notification events, without their prefix.
 func (s *system) kinds(about string) (kinds []string) {
 	for _, d := range s.notificationsAbout(about) {
 		kinds = append(kinds, strings.TrimPrefix(d.Kind(), "notification."))
@@ -237,7 +235,7 @@ func (s *system) kinds(about string) (kinds []string) {
 	return kinds
 }
 
-// awaitKinds waits until the events about notifications are of these kinds.
+// awaitKinds waits until the notification events have these kinds.
 func (s *system) awaitKinds(about string, kinds ...string) {
 	s.t.Helper()
 	want := strings.Join(kinds, " ")
@@ -249,10 +247,10 @@ func (s *system) awaitKinds(about string, kinds ...string) {
 	s.eventually(about+" has "+want, func() bool { return strings.Join(s.kinds(about), " ") == want })
 }
 
-// awaitWorker waits until everything in the log was looked at.
+// awaitWorker waits until the worker has handled every event of the log.
 func (s *system) awaitWorker() {
 	s.t.Helper()
-	// A last ask, of a chat nobody owns, shows that everything before it was seen to.
+	// A last event of a chat without people shows that all earlier events were handled.
 	e, err := events.New("nobody", events.ActorSystem, events.TurnLost{Session: "ses_none"})
 	check(s.t, err)
 	seq := s.store(e)
@@ -263,7 +261,7 @@ func (s *system) awaitWorker() {
 	})
 }
 
-// forgetWorker makes the log hand out everything again.
+// forgetWorker deletes the durable consumer, so that all events are delivered again.
 func (s *system) forgetWorker() {
 	s.t.Helper()
 	js, err := jetstream.New(s.conn)

@@ -46,7 +46,7 @@ func noticeID(n events.Notice) string { return identify(n.Chat, n.Permission, n.
 func ofChat(chat string) events.Subject { return events.Subject{Scope: events.ScopeChat, ID: chat} }
 
 // notifyRequest notifies the people of a chat of a pending permission request or question. cause is the id of the event
-// behind it, if known.
+// that made it pending, "" if unknown.
 func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice, why string) error {
 	waiting, err := p.isPending(ctx, n)
 	if err != nil || !waiting {
@@ -63,7 +63,7 @@ func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice,
 			return err
 		}
 		if permission.ForAdministrators(request.Permission, json.RawMessage(request.Metadata)) {
-			owner = "" // the owner could not decide it
+			owner = "" // the owner may not decide it
 		}
 		p.describeRequest(&n, request, chat.Title, why)
 	} else if err := p.describeQuestion(ctx, &n, chat.Title); err != nil {
@@ -82,7 +82,7 @@ func (p *Push) describeQuestion(ctx context.Context, n *events.Notice, title str
 		return err
 	}
 	var choices []string
-	_ = json.Unmarshal([]byte(all[0].Choices), &choices) // written as a list
+	_ = json.Unmarshal([]byte(all[0].Choices), &choices) // a JSON list
 	n.Type, n.Title = typeQuestion, p.titleOf(title, "a question")
 	n.Message, _ = p.shownLines(all[0].Question, maxShown/2)
 	if line, _ := p.shown(strings.Join(choices, " / "), maxShown/2); line != "" {
@@ -94,14 +94,14 @@ func (p *Push) describeQuestion(ctx context.Context, n *events.Notice, title str
 	return nil
 }
 
-// titleOf is a title that begins with the chat's.
+// titleOf returns a title that begins with the chat's title.
 func (p *Push) titleOf(chat, what string) string {
 	chat, _ = p.shown(cmp.Or(strings.TrimSpace(chat), "PocketCoder"), maxTitle-len(what))
 	return chat + ": " + what
 }
 
-// notifyEnded tells the people of a chat that the turn of its own session is over, if it is: a subagent's does not
-// count, nor does one that a person stopped.
+// notifyEnded notifies the people of a chat of the end of a turn. It ignores turns of subagents and turns that a person
+// stopped.
 func (p *Push) notifyEnded(ctx context.Context, e events.Event) error {
 	if time.Since(e.Time) > maxTurnAge {
 		return nil
@@ -143,21 +143,21 @@ func lastParagraph(text string) string {
 	return text
 }
 
-// errorText is what an error says, OpenCode's {name, data: {message}} or ours {name, message}.
+// errorText returns the message of an error: OpenCode's {name, data: {message}} or ours {name, message}.
 func errorText(payload store.JSON) string {
 	var v struct {
 		Name, Message string
 		Data          struct{ Message string }
 	}
-	_ = json.Unmarshal([]byte(payload), &v) // any other shape says nothing
+	_ = json.Unmarshal([]byte(payload), &v) // other shapes have no message
 	return cmp.Or(v.Data.Message, v.Message, v.Name)
 }
 
-// notifyServer tells administrators of a tool server that waits to be let in, and takes that back when it does not any
-// more.
+// notifyServer notifies administrators of an MCP server that waits for approval. It withdraws the notification when the
+// server does not wait any more.
 func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
 	var now struct{ Name, Status, Reason, Image string }
-	since := uint64(0) // when it began to wait
+	since := uint64(0) // sequence at which the server began to wait
 	_, err := p.Log.Fold(ctx, events.ConfigSubject(mcpServers, e.Subject.ID, "*"), 0, func(one events.Event) error {
 		d, err := events.Decode(one)
 		if err != nil {
@@ -191,7 +191,8 @@ func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
 	return p.notify(ctx, about, id, people, n, e.ID)
 }
 
-// isPending says whether what a notice asks for is still to be decided. What asks for nothing always waits.
+// isPending reports whether the request, question or server of a notice is undecided. It returns true for other
+// notices.
 func (p *Push) isPending(ctx context.Context, n events.Notice) (bool, error) {
 	switch {
 	case n.Permission != "":
@@ -222,7 +223,7 @@ func (p *Push) questions(ctx context.Context, n events.Notice) (together []quest
 	return together, err
 }
 
-// withdrawDecided takes back what told of an ask or a question that does not wait any more.
+// withdrawDecided withdraws the notifications of a request or question that is not pending any more.
 func (p *Push) withdrawDecided(ctx context.Context, n events.Notice) error {
 	waiting, err := p.isPending(ctx, n)
 	if err != nil || waiting {
@@ -235,7 +236,7 @@ func (p *Push) withdrawDecided(ctx context.Context, n events.Notice) error {
 	return p.withdraw(ctx, ofChat(n.Chat), noticeID(n), n)
 }
 
-// peopleOf gives the accounts that may be told: the owner, or all administrators where there is none.
+// peopleOf returns the accounts to notify: the owner, or all administrators if there is no owner.
 func (p *Push) peopleOf(ctx context.Context, owner string) (people []string, err error) {
 	all, err := p.Accounts.List(ctx)
 	for _, a := range all {

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/events/log"
 )
 
-// notificationLog holds the states of notifications, folded from the log, by the chat, record or account that they
-// are about. The zero value is empty.
+// notificationLog holds the states of notifications, by the chat, record or account that they are about. It folds them
+// from the log. The zero value is empty.
 type notificationLog struct {
 	mu sync.Mutex
 	by map[events.Subject]*history
@@ -34,7 +34,7 @@ const (
 	queued state = iota + 1
 	sent
 	failed
-	withdrawn // known to this process alone
+	withdrawn // not recorded; known in this process only
 )
 
 // maxHistories is the maximal number of cached histories. Beyond it, all are folded again.
@@ -98,8 +98,8 @@ func notifications(about events.Subject) string {
 	return events.ChatSubject(about.ID, kinds)
 }
 
-// record appends a fact about a notification to a device. Its id follows from what it says, so that the server refuses
-// it a second time.
+// record appends an event about a notification to a device. The id of the event is derived from its content, so the
+// server drops a second one.
 func (p *Push) record(ctx context.Context, about events.Subject, t target, cause string, d events.Data) error {
 	var e events.Event
 	var err error
@@ -121,10 +121,11 @@ func (p *Push) record(ctx context.Context, about events.Subject, t target, cause
 	return nil
 }
 
-// maxResumeAge is how long after it was queued a notification is still sent that an earlier process did not get to.
+// maxResumeAge is the maximal age of a notification that an earlier process queued and did not send.
 const maxResumeAge = 24 * time.Hour
 
-// resume opens the queues, and queues again what was queued and neither sent nor failed when the last process ended.
+// resume opens the queues. It queues the notifications again that an earlier process queued and neither sent nor failed
+// to send.
 func (p *Push) resume(ctx context.Context, serves func(chan job)) error {
 	p.queueing.Lock()
 	defer p.queueing.Unlock()

@@ -18,10 +18,10 @@ const (
 	rulesCollection   = "notification_rules"
 )
 
-// maxDevices is how many devices of an account are told, the newest ones.
+// maxDevices limits the devices of an account that are notified, the newest first.
 const maxDevices = 20
 
-// record is one that people keep.
+// record is a configuration record.
 type record struct {
 	id     string
 	fields map[string]json.RawMessage
@@ -29,12 +29,12 @@ type record struct {
 
 func newRecord(c projections.Config) record {
 	r := record{id: c.RecordID}
-	_ = json.Unmarshal([]byte(c.Fields), &r.fields) // the read model has objects alone
+	_ = json.Unmarshal([]byte(c.Fields), &r.fields) // always an object
 	return r
 }
 
 func (r record) text(name string) (s string) {
-	_ = json.Unmarshal(r.fields[name], &s) // what is no text is empty
+	_ = json.Unmarshal(r.fields[name], &s) // "" for other types
 	return s
 }
 
@@ -43,7 +43,7 @@ func (r record) flag(name string) (b bool) {
 	return b
 }
 
-// configRecord gives a record as it is now, and whether there is one.
+// configRecord returns a record, and reports whether it exists.
 func (p *Push) configRecord(ctx context.Context, collection, id string) (record, bool, error) {
 	all, err := p.Model.Config(ctx, collection)
 	i := slices.IndexFunc(all, func(c projections.Config) bool { return c.RecordID == id })
@@ -53,7 +53,7 @@ func (p *Push) configRecord(ctx context.Context, collection, id string) (record,
 	return newRecord(all[i]), true, nil
 }
 
-// device gives an active device, and whether there is one.
+// device returns a device, and reports whether it is active.
 func (p *Push) device(ctx context.Context, id string) (service.Device, bool, error) {
 	r, found, err := p.configRecord(ctx, devicesCollection, id)
 	return newDevice(r), found && r.flag("is_active"), err
@@ -74,7 +74,8 @@ func (p *Push) devicesOf(ctx context.Context, user string) (list []service.Devic
 	return list, err
 }
 
-// isEnabled says whether an account wants notifications of a type: all that its rules do not turn off.
+// isEnabled reports whether an account wants notifications of a type. All types are enabled unless its rules disable
+// them.
 func (p *Push) isEnabled(ctx context.Context, user, typ string) (bool, error) {
 	all, err := p.Model.Config(ctx, rulesCollection)
 	for _, c := range all {
@@ -85,20 +86,21 @@ func (p *Push) isEnabled(ctx context.Context, user, typ string) (bool, error) {
 	return true, err
 }
 
-// rulesAllow reads a map from types to whether they are wanted; clients also write it as a text.
+// rulesAllow reports whether notification rules enable a type. The rules are a map from types to booleans, or such a
+// map encoded as text.
 func rulesAllow(raw json.RawMessage, typ string) bool {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		raw = json.RawMessage(text)
 	}
 	var rules map[string]any
-	_ = json.Unmarshal(raw, &rules) // what is no map turns nothing off
+	_ = json.Unmarshal(raw, &rules) // other values disable nothing
 	enabled, isSet := rules[typ].(bool)
 	return enabled || !isSet
 }
 
-// notify queues a notice for each device of the people who want it and are not looking at the chat. Each person gets a
-// notification once.
+// notify queues a notice for each device of the accounts that have enabled its type and are not viewing the chat. Each
+// device gets a notification once.
 func (p *Push) notify(ctx context.Context, about events.Subject, id string, people []string, n events.Notice,
 	cause string) error {
 	for _, user := range people {

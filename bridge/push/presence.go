@@ -10,7 +10,7 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// DefaultAwayAfter is long enough for a client that reconnects.
+// DefaultAwayAfter allows a client to reconnect.
 const DefaultAwayAfter = 15 * time.Second
 
 // viewer is an account that is viewing a chat.

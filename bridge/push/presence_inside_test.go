@@ -7,7 +7,7 @@ import (
 	"github.com/matryer/is"
 )
 
-func TestWhoReconnectsSoonHasNotLeft(t *testing.T) {
+func TestAnEarlyReconnectIsNoDeparture(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	v, now, away := viewer{"ann", "c1"}, time.Now(), 15*time.Second

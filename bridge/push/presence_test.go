@@ -10,7 +10,7 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-func TestWhoLeavesAChatIsNotifiedOfWhatIsStillPending(t *testing.T) {
+func TestLeavingAChatNotifiesOfPendingRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)

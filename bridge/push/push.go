@@ -40,7 +40,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// Push is the worker. Its zero value but for the exported fields is ready; those must be set.
+// Push sends notifications. All exported fields must be set.
 type Push struct {
 	Log         *log.Log
 	Secrets     *secret.Store
@@ -51,31 +51,31 @@ type Push struct {
 	Logger      *slog.Logger
 
 	Sender     service.Sender
-	Present    func(user, chat string) bool // whether an account looks at a chat just now
+	Present    func(user, chat string) bool // reports whether an account is viewing a chat
 	RetryAfter []time.Duration              // pauses between tries
-	AwayAfter  time.Duration                // an account that is absent for that long has left the chat
+	AwayAfter  time.Duration                // after this time of absence, an account has left the chat
 
 	notifications notificationLog
 	withheld      withheldNotifications
 
-	queueing sync.Mutex // makes those who queue take turns, and wait until Run has taken up what was queued before
+	queueing sync.Mutex // serializes queue, also with the resume in Run
 
 	mu     sync.Mutex
-	queues map[string]chan job // by device; nil while Run does not run
-	serves func(chan job)      // begins to serve a queue
+	queues map[string]chan job // by device; nil unless Run is running
+	serves func(chan job)      // starts to serve a queue
 }
 
-// DefaultRetryAfter are the pauses before a device is given up for one notification: five, 155 s in all.
+// DefaultRetryAfter are the pauses between the tries to send one notification: 155 s in all.
 var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
 	80 * time.Second}
 
-// Worker is the name under which the log remembers what has been looked at.
+// Worker is the name of the durable consumer.
 const Worker = "push"
 
-// maxTurnAge is how long after the end of a turn nobody is told of it any more.
+// maxTurnAge is the maximal age of the end of a turn of which people are notified.
 const maxTurnAge = time.Hour
 
-// filters are the events that make somebody needed or end that, and those that end a turn.
+// filters select the events that need a person or end that need, and those that end a turn.
 var filters = []string{
 	events.ChatSubject("*", "permission.*"), events.ChatOpenCodeSubject("*", events.PermissionReplied),
 	events.ChatSubject("*", "question.*"), events.ChatOpenCodeSubject("*", "question.*"),
@@ -113,7 +113,7 @@ func (p *Push) react(ctx context.Context, e events.Event) error {
 	}
 	d, err := events.Decode(e)
 	if err != nil {
-		return nil // not an event of ours: trying again would not make it readable
+		return nil // a retry would not make it readable
 	}
 	chat := e.Subject.ID
 	switch d := d.(type) {

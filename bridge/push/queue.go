@@ -12,19 +12,20 @@ import (
 	records "pocketcoder/handlers/record"
 )
 
-// job is what a device's queue has to do: tell it something, or take that back.
+// job is an entry of a device's queue: a notification to send or to withdraw.
 type job struct {
 	about    events.Subject
 	target   target
 	notice   events.Notice
-	cause    string // id of the event that says it was queued
+	cause    string // id of notification.queued
 	withdraw bool
 }
 
-// maxQueue is how much waits for one device.
+// maxQueue is the length of a device's queue.
 const maxQueue = 50
 
-// queue notes that a device is to be told something and hands that to its queue, unless it was noted before.
+// queue appends notification.queued and puts the notification into the device's queue. It does nothing if the
+// notification was queued before.
 func (p *Push) queue(ctx context.Context, about events.Subject, id string, d service.Device, n events.Notice,
 	cause string) error {
 	p.queueing.Lock()
@@ -42,7 +43,7 @@ func (p *Push) queue(ctx context.Context, about events.Subject, id string, d ser
 	return nil
 }
 
-// withdraw takes back what devices were told, or are about to be.
+// withdraw withdraws a notification from the devices to which it was sent or for which it is queued.
 func (p *Push) withdraw(ctx context.Context, about events.Subject, id string, n events.Notice) error {
 	states, err := p.notifications.of(ctx, p.Log, about)
 	for t, s := range states {
@@ -53,18 +54,18 @@ func (p *Push) withdraw(ctx context.Context, about events.Subject, id string, n 
 	return err
 }
 
-// open makes queues that serves begins to serve, or with nil none any more.
+// open creates empty queues. serves starts to serve a queue; nil stops queueing.
 func (p *Push) open(serves func(chan job)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.serves, p.queues = serves, map[string]chan job{}
 }
 
-// put hands a job to its device's queue. It never waits: what is too much for the queue has failed. While nothing is
-// served, the job is left to the next Run.
+// put adds a job to its device's queue. It never blocks: a notification for a full queue has failed. If Run is not
+// running, the next Run resumes the notification.
 func (p *Push) put(ctx context.Context, j job) {
 	if !p.enqueue(j) && !j.withdraw {
-		p.fail(ctx, j, service.Device{}, 0, service.PermanentError{Reason: "too much waits for this device"})
+		p.fail(ctx, j, service.Device{}, 0, service.PermanentError{Reason: "the queue of the device is full"})
 	}
 }
 
@@ -103,7 +104,7 @@ func (p *Push) serve(ctx context.Context, q chan job) {
 	}
 }
 
-// deliver tries until the device was told, or will not be.
+// deliver tries to send a notification until it is sent or has failed.
 func (p *Push) deliver(ctx context.Context, j job) {
 	for attempt := 1; ; attempt++ {
 		d, err := p.attempt(ctx, j)
@@ -114,7 +115,7 @@ func (p *Push) deliver(ctx context.Context, j job) {
 			return
 		}
 		if ctx.Err() != nil {
-			return // the next process goes on
+			return // the next process resumes it
 		}
 		if errors.As(err, new(service.PermanentError)) || attempt > len(p.RetryAfter) {
 			p.fail(ctx, j, d, attempt, err)
@@ -129,7 +130,7 @@ func (p *Push) deliver(ctx context.Context, j job) {
 	}
 }
 
-// attempt tells the device once, if it is still there and there is still something to tell.
+// attempt sends a notification once, if its device is active and its request is pending.
 func (p *Push) attempt(ctx context.Context, j job) (service.Device, error) {
 	d, active, err := p.device(ctx, j.target.device)
 	if err != nil {
@@ -155,11 +156,12 @@ func (p *Push) attempt(ctx context.Context, j job) (service.Device, error) {
 	return d, p.Sender.Send(patient, d, service.Message{ID: j.target.notification, Notice: j.notice, Buttons: buttons})
 }
 
-// shutdownGrace is how long a shutdown waits for the answer to what was sent: without it, it would be sent again.
+// shutdownGrace is how long a shutdown waits for the response of a push service. Without the response, the next process
+// would send the notification again.
 const shutdownGrace = 2 * time.Second
 
-// sendWithdrawal withdraws what a device was told. That it cannot be withdrawn is no harm: its buttons do nothing any
-// more.
+// sendWithdrawal withdraws a notification from a device. A failure has no consequence, because the buttons of a decided
+// request do nothing.
 func (p *Push) sendWithdrawal(ctx context.Context, j job) {
 	states, err := p.notifications.of(ctx, p.Log, j.about)
 	if err != nil || states[j.target] != sent {
@@ -169,14 +171,15 @@ func (p *Push) sendWithdrawal(ctx context.Context, j job) {
 	if err != nil || !active {
 		return
 	}
-	p.notifications.withdraw(j.about, j.target) // OpenCode's echo of a decision takes it back no second time
+	p.notifications.withdraw(j.about, j.target) // so that OpenCode's event about the decision does not withdraw it again
 	if err := p.Sender.Send(ctx, d, service.Message{ID: j.target.notification, Notice: j.notice,
 		Done: true}); err != nil && ctx.Err() == nil {
 		p.Logger.Info("withdraw push", "device", d.ID, "host", p.Sender.Host(d), "err", err)
 	}
 }
 
-// fail notes that a device was not told. One that its push service does not know any more is deactivated.
+// fail records that a notification was not sent. If the push service does not know the device any more, fail
+// deactivates the device.
 func (p *Push) fail(ctx context.Context, j job, d service.Device, attempts int, cause error) {
 	var final service.PermanentError
 	errors.As(cause, &final)
@@ -202,7 +205,8 @@ const (
 	recordTimeout = 3 * time.Second
 )
 
-// recordResult records what became of a job, as often as it takes: what is not recorded would be sent again.
+// recordResult records the result of a job. It retries until it succeeds, because an unrecorded notification would be
+// sent again.
 func (p *Push) recordResult(ctx context.Context, j job, d events.Data) {
 	for {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)

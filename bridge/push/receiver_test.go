@@ -11,21 +11,21 @@ import (
 	"pocketcoder/events"
 )
 
-// description is one that a receiver got.
-type description struct {
+// request is a received HTTP request.
+type request struct {
 	method, path string
 	header       http.Header
 	body         string
 }
 
-// receiver is a push service: it stores the requests, and answers with the status that the test sets. Its URL has a
-// path of its own, because its port may have been that of an earlier receiver which still gets requests.
+// receiver is a push service. It stores the requests and answers with answer. Its URL has a unique path, because its
+// port may have been that of an earlier receiver which still gets requests.
 type receiver struct {
 	*httptest.Server
 	URL    string
 	path   string
 	mu     sync.Mutex
-	got    []description
+	got    []request
 	answer func(w http.ResponseWriter, r *http.Request)
 }
 
@@ -46,28 +46,28 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	}
 	body, _ := io.ReadAll(in.Body)
 	r.mu.Lock()
-	r.got = append(r.got, description{in.Method, path, in.Header, string(body)})
+	r.got = append(r.got, request{in.Method, path, in.Header, string(body)})
 	r.mu.Unlock()
 	if r.answer != nil {
 		r.answer(w, in)
 	}
 }
 
-func (r *receiver) requests() []description {
+func (r *receiver) requests() []request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return append([]description(nil), r.got...)
+	return append([]request(nil), r.got...)
 }
 
 // awaitRequest waits for the nth request, from 0.
-func (s *system) awaitRequest(r *receiver, n int) description {
+func (s *system) awaitRequest(r *receiver, n int) request {
 	s.t.Helper()
 	s.eventually("the receiver is told", func() bool { return len(r.requests()) > n })
 	return r.requests()[n]
 }
 
-// buttons are the addresses of a notification's buttons, by their labels.
-func buttons(t testing.TB, r description) map[string]string {
+// buttons returns the URLs of a notification's buttons, by their labels.
+func buttons(t testing.TB, r request) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for one := range strings.SplitSeq(r.header.Get("Actions"), "; ") {
@@ -83,7 +83,7 @@ func buttons(t testing.TB, r description) map[string]string {
 	return all
 }
 
-// token is the secret of a button.
+// token returns the token of a button.
 func token(t testing.TB, address string) string {
 	t.Helper()
 	token, ok := strings.CutPrefix(address, baseURL+"/api/pocketcoder/act/")

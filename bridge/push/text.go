@@ -104,7 +104,7 @@ func shortSigns(text string) string {
 // diffLine reports whether a line is one of a unified diff.
 func diffLine(line string) bool { return line != "" && strings.ContainsRune("+-@ \\", rune(line[0])) }
 
-// visible gives C0 controls as Unicode's pictures of them, and whatever else has no picture of its own by its number.
+// visible returns C0 controls as Unicode's control pictures, and other invisible characters as their code points.
 func visible(r rune) string {
 	switch {
 	case r < ' ':

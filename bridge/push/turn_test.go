@@ -17,7 +17,7 @@ const (
 	broken    = `,"time":{"completed":5},"error":{"name":"APIError","data":{"message":"the provider says no"}}`
 )
 
-// turn is what OpenCode says in one turn of a chat's own session.
+// turn appends the events of one turn in a chat's own session.
 type turn struct {
 	*system
 	chat, session string
@@ -30,7 +30,7 @@ func (s *system) turn() turn {
 	return turn{s, chat, "ses_" + chat}
 }
 
-// submitted is a message of a person's, sent to OpenCode.
+// submitted appends a person's message that was sent to OpenCode.
 func (u turn) submitted(n int) {
 	u.t.Helper()
 	id, engine := fmt.Sprintf("m%d", n), fmt.Sprintf("msg_%d0", n)
@@ -42,7 +42,7 @@ func (u turn) submitted(n int) {
 		engine))
 }
 
-// answer is a step of the answer to the nth message.
+// answer appends a step of the answer to the nth message.
 func (u turn) answer(n, step int, more string) {
 	u.t.Helper()
 	u.appendOpenCode(u.chat, "message.updated", fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_%d%d","role":"assistant","parentID":"msg_%d0"%s}}`, u.session, n, step, n, more))
@@ -61,7 +61,7 @@ func (u turn) status(session, status string) {
 	}
 }
 
-func TestTheEndOfATurnIsToldOncePerTurn(t *testing.T) {
+func TestTheEndOfATurnIsNotifiedOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
@@ -70,7 +70,7 @@ func TestTheEndOfATurnIsToldOncePerTurn(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		u.submitted(n)
 		u.status(u.session, "busy")
-		u.answer(n, 1, completed) // a step, not the end
+		u.answer(n, 1, completed) // a step, not the end of the turn
 		u.status("ses_child", "idle")
 		u.answer(n, 2, "")
 		u.text(n, 2, fmt.Sprint("answer ", n))
@@ -88,7 +88,7 @@ func TestTheEndOfATurnIsToldOncePerTurn(t *testing.T) {
 	is.Equal(r.requests()[0].header.Get("Priority"), "default")
 }
 
-// owner is a chat's.
+// owner returns the owner of a chat.
 func (s *system) owner(chat string) string {
 	s.t.Helper()
 	c, _, err := s.model.Chat(s.t.Context(), chat)
@@ -111,7 +111,7 @@ func TestTheEndOfATurnQuotesTheLastParagraph(t *testing.T) {
 	is.Equal(read(t, s.awaitRequest(r, 0).body).Message, "Everything works:\n- the tests pass")
 }
 
-func TestATurnThatADenialEndedSaysSo(t *testing.T) {
+func TestATurnThatADenialEndedIsNotified(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
@@ -137,12 +137,12 @@ func TestATurnThatADenialEndedSaysSo(t *testing.T) {
 		if reason == "" {
 			is.Equal([]string{b.Title, b.Message}, []string{"chat: stopped: denied", "bash: rm -r build"})
 		} else {
-			is.Equal(b.Title, "chat: done") // the model was told why, and went on
+			is.Equal(b.Title, "chat: done") // the model got the reason, and continued
 		}
 	}
 }
 
-func TestATurnThatFailsIsTold(t *testing.T) {
+func TestAFailedTurnIsNotified(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fail    func(u turn)
@@ -194,7 +194,7 @@ func TestATurnThatFailsIsTold(t *testing.T) {
 	}
 }
 
-func TestATurnThatAPersonStoppedIsNotTold(t *testing.T) {
+func TestAStoppedTurnIsNotNotified(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
@@ -210,7 +210,7 @@ func TestATurnThatAPersonStoppedIsNotTold(t *testing.T) {
 	is.Equal(len(r.requests()), 0)
 }
 
-func TestTheEndOfATurnLongAgoIsNotTold(t *testing.T) {
+func TestAnOldTurnIsNotNotified(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)

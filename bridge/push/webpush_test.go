@@ -25,7 +25,7 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-// browser is who subscribes to Web Push.
+// browser is a Web Push subscriber.
 type browser struct {
 	key  *ecdh.PrivateKey
 	auth []byte
@@ -40,7 +40,7 @@ func newBrowser(t testing.TB) browser {
 	return browser{key, auth}
 }
 
-// subscription is what its PushSubscription is as JSON.
+// subscription returns a PushSubscription in JSON.
 func (b browser) subscription(endpoint string) string {
 	text, _ := json.Marshal(map[string]any{"endpoint": endpoint, "expirationTime": nil, "keys": map[string]string{
 		"p256dh": base64.RawURLEncoding.EncodeToString(b.key.PublicKey().Bytes()), "auth": base64.RawURLEncoding.EncodeToString(b.auth),
@@ -95,15 +95,15 @@ func TestWebPushIsReadByTheBrowserAlone(t *testing.T) {
 
 	_, err := s.Act(t.Context(), token(t, shown.Actions[1].URL), "")
 	is.NoErr(err)
-	over := s.awaitRequest(r, 1)
-	is.Equal(over.header.Get("Topic"), shown.ID) // it takes the place of the first
-	done := read(t, b.open(t, over.body))
+	withdrawal := s.awaitRequest(r, 1)
+	is.Equal(withdrawal.header.Get("Topic"), shown.ID) // it replaces the first message
+	done := read(t, b.open(t, withdrawal.body))
 	is.True(done.Done)
 	is.Equal([]any{done.ID, done.Message, len(done.Actions)}, []any{shown.ID, "It is decided.", 0})
 	s.checkSignature(r, got.header.Get("Authorization"))
 }
 
-// checkSignature checks that a request is signed with our key, for its receiver alone.
+// checkSignature checks that a request is signed with our key, for its receiver only.
 func (s *system) checkSignature(r *receiver, authorization string) {
 	s.t.Helper()
 	is := is.New(s.t)
@@ -133,7 +133,7 @@ func TestTheLongestWebPushFits(t *testing.T) {
 	s.append(chat, events.PermissionReferred{Permission: "per_1", Reason: strings.Repeat("𝄞", 500)})
 	s.awaitRequest(r, 1)
 	for _, got := range r.requests() {
-		is.True(len(got.body) <= 4096) // what push services take
+		is.True(len(got.body) <= 4096) // the limit of push services
 	}
 	s.eventually("both are sent", func() bool { return s.count(chat, events.NotificationSent{}) == 2 })
 }
@@ -156,15 +156,15 @@ func TestABrokenSubscriptionFailsForGood(t *testing.T) {
 	}
 }
 
-func TestKeysOfWebPushAreKeptAndKeptSecret(t *testing.T) {
+func TestWebPushKeysAreStoredInAPrivateFile(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	file := filepath.Join(t.TempDir(), "webpush.json")
 	made, err := service.LoadVAPID(file)
 	is.NoErr(err)
-	again, err := service.LoadVAPID(file)
+	reread, err := service.LoadVAPID(file)
 	is.NoErr(err)
-	is.Equal(again, made)
+	is.Equal(reread, made)
 	info, err := os.Stat(file)
 	is.NoErr(err)
 	is.Equal(info.Mode().Perm(), os.FileMode(0o600))

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 )
 
-// burst is n events of one session in the mix of a long answer that floods: of ten, six text deltas, two updates of a
+// burst returns n events of one session, in the mix of a long answer: of ten events, six text deltas, two updates of a
 // growing tool output, a part and a message.
 func burst(b *testing.B, n int) (events []client.Event) {
 	is := is.New(b)
@@ -43,7 +43,7 @@ func burst(b *testing.B, n int) (events []client.Event) {
 	return events
 }
 
-// BenchmarkIngest takes a burst of 5,000 events, as the stream gives it, into a log that syncs every append.
+// BenchmarkIngest appends a burst of 5,000 events to a log that syncs every append.
 func BenchmarkIngest(b *testing.B) {
 	is := is.New(b)
 	const n = 5000

@@ -13,16 +13,16 @@ import (
 	"pocketcoder/events/log"
 )
 
-// noise has the event types that are counted but not stored: heartbeats, and what OpenCode reports while it starts.
+// noise holds the event types that are counted but not stored: heartbeats, and what OpenCode reports while it starts.
 var noise = map[string]bool{
 	"server.heartbeat": true, "plugin.added": true, "catalog.updated": true, "integration.updated": true, "reference.updated": true,
 }
 
-// errGap says the live stream skipped a durable event: reconcile must fetch it first.
+// errGap means that the live stream skipped a durable event. The caller must fetch the history and try again.
 var errGap = errors.New("the live stream has a gap")
 
-// take appends a burst: what belongs to the log as one batch, in order, and the fragments to DELTAS. After an error
-// nothing of the burst is lost: the caller reconciles and goes on.
+// take appends a burst: its facts as one batch, in order, and its fragments to DELTAS. After an error the caller
+// fetches the history and calls take with the same burst again.
 func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled bool) error {
 	p := sortedBurst{fragments: map[string]log.Delta{}, reached: map[string]int64{}, running: maps.Clone(in.running)}
 	for _, e := range burst {
@@ -34,11 +34,11 @@ func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled boo
 			return err
 		}
 	}
-	in.publish(p.order[:p.leading], p.fragments) // else who watches sees a tool call within the sentence before it
+	in.publish(p.order[:p.leading], p.fragments) // so that clients get the end of a sentence before the tool call
 	if err := in.append(ctx, p.facts); err != nil {
 		return err
 	}
-	in.running = p.running // only now: a burst that failed is taken again
+	in.running = p.running // after the append, because a failed burst is taken again
 	for session, seq := range p.reached {
 		in.tracker.advance(session, seq)
 	}
@@ -46,14 +46,14 @@ func (in *Ingest) take(ctx context.Context, burst []client.Event, reconciled boo
 	return nil
 }
 
-// sortedBurst is a burst, sorted by what is stored how.
+// sortedBurst is a burst, divided into facts and fragments.
 type sortedBurst struct {
 	facts     []events.Event
-	fragments map[string]log.Delta // by key
-	order     []string             // keys of fragments as they came
-	leading   int                  // how many came before the first fact
-	reached   map[string]int64     // durable sequence of each session
-	running   map[string]bool      // tool parts
+	fragments map[string]log.Delta // the newest fragment of each key
+	order     []string             // keys of fragments, in order of arrival
+	leading   int                  // number of fragments before the first fact
+	reached   map[string]int64     // last durable sequence, by session
+	running   map[string]bool      // tool parts that are running
 }
 
 func (in *Ingest) add(ctx context.Context, p *sortedBurst, e client.Event, reconciled bool) error {
@@ -65,7 +65,7 @@ func (in *Ingest) add(ctx context.Context, p *sortedBurst, e client.Event, recon
 		s.seq = seq
 	}
 	if e.Seq >= 0 {
-		if e.Seq <= s.seq { // the log has it already
+		if e.Seq <= s.seq { // the event is already in the log
 			return nil
 		}
 		if e.Seq > s.seq+1 && !reconciled {
@@ -77,7 +77,7 @@ func (in *Ingest) add(ctx context.Context, p *sortedBurst, e client.Event, recon
 		if _, seen := p.fragments[key]; !seen {
 			p.order = append(p.order, key)
 		}
-		p.fragments[key] = d // of a part that only grows, the last says it all
+		p.fragments[key] = d // the newest fragment of a growing part contains the earlier ones
 		return nil
 	}
 	fact, err := in.fact(s.chat, e)
@@ -94,8 +94,8 @@ func (in *Ingest) add(ctx context.Context, p *sortedBurst, e client.Event, recon
 	return nil
 }
 
-// unstorable is the type of a stored event whose own type makes no valid subject, or that has no properties. Its body
-// holds the whole event.
+// unstorable is the type under which an event is stored whole if its own type is not a valid subject, or if it has no
+// properties.
 const unstorable = "unstorable"
 
 func (in *Ingest) fact(chat string, e client.Event) (events.Event, error) {
@@ -104,7 +104,7 @@ func (in *Ingest) fact(chat string, e client.Event) (events.Event, error) {
 	if err == nil {
 		return fact, nil
 	}
-	in.Logger.Error("opencode event is odd", "type", e.Type, "id", e.ID, "err", err)
+	in.Logger.Error("store opencode event under the type unstorable", "type", e.Type, "id", e.ID, "err", err)
 	body, err := json.Marshal(map[string]any{"id": e.ID, "type": e.Type, "session": e.Session, "seq": e.Seq,
 		"properties": string(e.Properties)})
 	if err != nil {
@@ -116,13 +116,12 @@ func (in *Ingest) fact(chat string, e client.Event) (events.Event, error) {
 func (in *Ingest) publish(keys []string, fragments map[string]log.Delta) {
 	for _, key := range keys {
 		if err := in.Log.PublishDelta(fragments[key]); err != nil {
-			in.Logger.Warn("delta not published", "err", err) // the closing event of the part has it all
+			in.Logger.Warn("delta not published", "err", err) // the closing event of the part contains it
 		}
 	}
 }
 
-// append does not give up: an event that OpenCode reported once and does not keep would be lost. What OpenCode says
-// meanwhile waits.
+// append retries until it succeeds or ctx ends, because OpenCode does not keep the events. The stream waits meanwhile.
 func (in *Ingest) append(ctx context.Context, facts []events.Event) error {
 	for {
 		seq, err := in.Log.AppendAll(ctx, facts)
@@ -143,8 +142,8 @@ func (in *Ingest) append(ctx context.Context, facts []events.Event) error {
 	}
 }
 
-// fragment says whether an event is a streaming fragment: a delta, or a tool part that was running and still is. key is
-// equal for fragments of which the later replaces the earlier. running is kept up to date.
+// fragment reports whether an event is a streaming fragment: a delta, or an update of a tool part that was already
+// running. Of fragments with the same key, the later replaces the earlier. fragment updates running.
 func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta, key string, ok bool) {
 	if chat == "" || len(e.Properties) == 0 {
 		return d, "", false
@@ -153,7 +152,7 @@ func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta
 	case "message.part.delta":
 		key = e.ID
 	case "message.part.updated":
-		var p struct { // narrow, because OpenCode sends the whole part again for each chunk of output
+		var p struct { // few fields, because OpenCode sends the whole part for each chunk of output
 			Part struct {
 				ID, Type string
 				State    struct{ Status string }
@@ -178,9 +177,9 @@ func fragment(chat string, e client.Event, running map[string]bool) (d log.Delta
 		Data: e.Properties}, key, true
 }
 
-// findSession returns the session of an event, and binds a new one. An event without a session, or of a session that
-// OpenCode has deleted already, belongs to no chat. OpenCode answers with an error to an id that is not a session's,
-// so such an id is not looked up.
+// findSession returns the session of an event, and binds a new session to a chat. An event without a session, or of a
+// deleted session, belongs to no chat. Only ids that begin with ses_ are looked up, because OpenCode answers other ids
+// with an error.
 func (in *Ingest) findSession(ctx context.Context, e client.Event) (trackedSession, error) {
 	if !strings.HasPrefix(e.Session, "ses_") {
 		return trackedSession{seq: e.Seq - 1}, nil
@@ -198,7 +197,7 @@ func (in *Ingest) findSession(ctx context.Context, e client.Event) (trackedSessi
 	return in.bindSession(ctx, info)
 }
 
-// sessionInfo reads the session from its first event, session.created. It asks OpenCode if that event was missed.
+// sessionInfo reads the session from session.created. It asks OpenCode if that event was missed.
 func (in *Ingest) sessionInfo(ctx context.Context, e client.Event) (client.Session, error) {
 	var created struct{ Info client.Session }
 	if e.Type == "session.created" && json.Unmarshal(e.Properties, &created) == nil && created.Info.ID == e.Session {
@@ -207,8 +206,8 @@ func (in *Ingest) sessionInfo(ctx context.Context, e client.Event) (client.Sessi
 	return in.Current().Session(ctx, e.Session)
 }
 
-// bindSession binds a session to its parent's chat, to the chat in its metadata, or to a new chat (an adopted
-// session). The outbox binds the copy of a fork once it is complete.
+// bindSession binds a session to the chat of its parent, to the chat in its metadata, or to a new chat (an adopted
+// session). The copy of a fork is only tracked; the outbox binds it when it is complete.
 func (in *Ingest) bindSession(ctx context.Context, info client.Session) (trackedSession, error) {
 	s := trackedSession{parent: info.ParentID, directory: info.Directory, seq: -1}
 	if info.ParentID != "" {
@@ -252,8 +251,8 @@ func (in *Ingest) bindSession(ctx context.Context, info client.Session) (tracked
 	return s, nil
 }
 
-// hasSession says whether a chat has a session that OpenCode still holds. A session that names such a chat was forked
-// in OpenCode itself, which copies the metadata: it is no session of the chat's.
+// hasSession reports whether a chat has a session that OpenCode still holds. A second session with that chat in its
+// metadata was forked in OpenCode itself, which copies the metadata, so it does not belong to the chat.
 func (in *Ingest) hasSession(ctx context.Context, chat string) (bool, error) {
 	for _, session := range in.tracker.roots(chat) {
 		_, err := in.Current().Session(ctx, session)
@@ -264,7 +263,7 @@ func (in *Ingest) hasSession(ctx context.Context, chat string) (bool, error) {
 	return false, nil
 }
 
-// chatOf returns the chat that is written in a session's metadata, or "", and whether a fork made the session.
+// chatOf returns the chat in a session's metadata, "" for none, and reports whether the session is the copy of a fork.
 func chatOf(s client.Session) (chat string, isFork bool) {
 	var metadata map[string]any
 	if json.Unmarshal(s.Metadata, &metadata) != nil {

@@ -17,14 +17,14 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-// memory is what OpenCode holds in memory only, by id.
+// memory is the state that OpenCode holds only in memory, by id.
 type memory struct {
-	busy      map[string]client.Status // session -> status, of those that are not idle
+	busy      map[string]client.Status // status of the sessions that are not idle
 	requests  map[string]json.RawMessage
 	questions map[string]json.RawMessage
 
-	// unknown are directories whose asks OpenCode cannot list: it answers 400 while one of glob, grep or webfetch without
-	// its optional arguments is among them (measured). There are some, so it has forgotten none.
+	// unknown are directories whose requests OpenCode cannot list. It answers 400 while a request for glob, grep or
+	// webfetch without optional arguments is pending there (measured). So it has not forgotten the requests.
 	unknown map[string]bool
 }
 
@@ -61,21 +61,21 @@ func (in *Ingest) readMemory(ctx context.Context) (memory, error) {
 	return held, nil
 }
 
-// comparison finds what the read model lacks of what OpenCode holds in memory, and what it has that is gone there.
+// comparison compares the read model with what OpenCode holds in memory, and collects the missing events.
 type comparison struct {
 	*Ingest
 	memory
 	missing    []events.Event
-	becameIdle []projections.Session // that are idle and were not when OpenCode was last heard
+	becameIdle []projections.Session // sessions that became idle while OpenCode was not connected
 }
 
-// reconciled appends an OpenCode event that was missed. It gets a new id, because OpenCode's is not known.
+// reconciled adds an OpenCode event that was missed. It has a new id, because OpenCode's id is not known.
 func (c *comparison) reconciled(session, typ string, properties any) error {
 	s, ok := c.tracker.get(session)
 	if !ok {
-		return nil // its session.created comes through the stream, and what belongs to it after that
+		return nil // the stream will bring session.created, and then the events of the session
 	}
-	// an approval is for the bytes of a request, and the stream has <, > and & as they are
+	// An approval covers the exact bytes of a request, and the stream does not escape <, > and &.
 	body, err := events.Encode(properties)
 	if err != nil {
 		return err
@@ -121,8 +121,8 @@ func (c *comparison) statuses(ctx context.Context) error {
 	return nil
 }
 
-// turns marks turns as lost that OpenCode no longer runs and never completed. It begins a turn again that had not
-// begun.
+// turns records turn.lost for turns that OpenCode no longer runs and has not completed. First it resends messages whose
+// turns have not begun.
 func (c *comparison) turns(ctx context.Context) error {
 	begun, err := c.resend(ctx)
 	if err != nil {
@@ -148,9 +148,9 @@ func (c *comparison) turns(ctx context.Context) error {
 	return nil
 }
 
-// stoppedBetweenSteps returns the sessions that stopped when all calls of an answer had their results and the model had
-// not been asked to go on. All that OpenCode has begun is finished there, so nothing but the answer's finish says that
-// the turn is not.
+// stoppedBetweenSteps returns the sessions that stopped after the results of all tool calls of an answer and before the
+// next step. Everything that OpenCode began is finished there. Only the finish reason of the answer shows that the turn
+// is not over.
 func (c *comparison) stoppedBetweenSteps(ctx context.Context) (stopped []projections.Session, err error) {
 	for _, s := range c.becameIdle {
 		step, goesOn, err := turns.UnfinishedStep(ctx, c.Model, s.Chat)
@@ -164,9 +164,9 @@ func (c *comparison) stoppedBetweenSteps(ctx context.Context) (stopped []project
 	return stopped, nil
 }
 
-// resend sends again what OpenCode accepted and nothing has answered, once: it accepts a message before it stores it
-// (measured), and may have none of it, or half. To OpenCode it is the same message, which it runs once. It returns the
-// sessions whose turns have begun.
+// resend sends messages again that OpenCode accepted and has not answered, each once. OpenCode accepts a message before
+// it stores it (measured), so it may have lost the message. The ids are the same, so OpenCode runs the message once.
+// resend returns the sessions whose turns have begun.
 func (c *comparison) resend(ctx context.Context) (map[string]bool, error) {
 	unanswered, err := pending.UnansweredMessages(ctx, c.Model)
 	if err != nil {
@@ -223,8 +223,8 @@ func (c *comparison) permissions(ctx context.Context) error {
 }
 
 // resolveMissing ends or interrupts a request that OpenCode no longer has. If its session is busy, the request was
-// answered, by us or in OpenCode. If not, OpenCode forgot the request, and a person can still decide it, unless the
-// tool call shows that OpenCode got our reply: then the call must not run again.
+// answered, by PocketCoder or in OpenCode. If not, OpenCode has forgotten the request, and a person can still decide
+// it. The exception is a tool call that shows that OpenCode got the reply: it must not run again.
 func (c *comparison) resolveMissing(ctx context.Context, p pending.Request) error {
 	_, answered := c.busy[p.Session]
 	if p.Status == projections.PermissionDraft && answered {
@@ -271,10 +271,10 @@ func (c *comparison) hasEnded(ctx context.Context, engineMessage, call string) (
 		CallID string
 		State  struct {
 			Status   string
-			Metadata struct{ Interrupted bool } // by an abort or a stop of OpenCode, which also end a call that still waits
+			Metadata struct{ Interrupted bool } // by an abort or a stop of OpenCode, which also end a waiting call
 		}
 	}
-	_ = json.Unmarshal([]byte(m.Parts), &parts) // without a message there are none
+	_ = json.Unmarshal([]byte(m.Parts), &parts) // there are none without a message
 	for _, part := range parts {
 		s := part.State
 		if part.CallID == call && (s.Status == "completed" || s.Status == "error" && !s.Metadata.Interrupted) {

@@ -19,8 +19,8 @@ import (
 
 const turn = "05-perm-bash-once" // one turn with an approved command
 
-// checkDurable wants every durable event of the frames in the log: once, in the order of its session. Repeated updates
-// of a running tool are fragments, unless the first one was forgotten.
+// checkDurable checks that every durable event of the frames is in the log once, in the order of its session. Repeated
+// updates of a running tool are fragments, unless the first update was lost.
 func checkDurable(t *testing.T, s *bridgetest.System, frames [][]byte) {
 	is := is.New(t)
 	is.Helper()
@@ -58,10 +58,10 @@ func checkDurable(t *testing.T, s *bridgetest.System, frames [][]byte) {
 	is.Equal(len(want), 0) // lost
 }
 
-// missedFrames is how many frames nobody hears while the bridge is away.
+// missedFrames is how many frames arrive while the bridge is away.
 const missedFrames = 4
 
-// step is how far apart the places are at which a test cuts a recording. Under -short it cuts at a fifth of them.
+// step returns the distance between the frames at which a test cuts a recording. With -short it is five times as large.
 func step(n int) int {
 	if testing.Short() {
 		return 5 * n
@@ -86,8 +86,8 @@ func TestACutOfTheStreamLosesNoDurableEvent(t *testing.T) {
 	}
 }
 
-// awaitAppendedOnce wants everything in the log to have been appended once: the log would not store it twice within two
-// minutes whatever the bridges do.
+// awaitAppendedOnce waits until the bridges have appended as many events as the log holds. The log itself would drop a
+// duplicate within two minutes.
 func awaitAppendedOnce(s *bridgetest.System, bridges ...*bridgetest.Running) {
 	s.T.Helper()
 	last, err := s.Log.Last(s.T.Context())
@@ -108,7 +108,7 @@ func TestARestartOfTheBridgeLosesNoDurableEvent(t *testing.T) {
 			t.Parallel()
 			s, r := bridgetest.Connected(t)
 			s.Happen(frames[:k]...)
-			if k%2 == 0 { // half of them are stopped in the middle of taking it
+			if k%2 == 0 { // the others are stopped while they take the burst
 				s.Drained()
 			}
 			r.Stop()

@@ -6,7 +6,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 )
 
-// ErrGap is errGap, for the tests, which are outside the package.
+// ErrGap is errGap.
 var ErrGap = errGap
 
 // Unstorable is unstorable.

@@ -12,8 +12,8 @@ import (
 	"pocketcoder/bridge/opencode/client"
 )
 
-// TestWatchersHearAFragmentBeforeTheFactThatFollowsIt: in one burst, the end of a sentence and the tool call after it.
-func TestWatchersHearAFragmentBeforeTheFactThatFollowsIt(t *testing.T) {
+// One burst holds the end of a sentence and the tool call after it.
+func TestFragmentsArePublishedInOrder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := bridgetest.NewSystem(t)

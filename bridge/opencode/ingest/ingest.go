@@ -48,11 +48,11 @@ type Ingest struct {
 	Changed func()        // called when Condition may have changed
 
 	tracker tracker
-	running map[string]bool // tool parts last seen running; of the goroutine that takes bursts
-	resent  map[string]bool // messages sent again because nothing had answered them; of the goroutine that reconciles
+	running map[string]bool // running tool parts; used by the goroutine that takes bursts
+	resent  map[string]bool // messages that were sent again; used by the goroutine that reconciles
 	current atomic.Pointer[client.Client]
 	live    readiness
-	last    atomic.Uint64 // sequence of the newest event we appended
+	last    atomic.Uint64 // sequence of the newest event that Ingest appended
 	stored  atomic.Uint64
 	noise   atomic.Uint64
 	lastErr atomic.Pointer[string]
@@ -62,7 +62,7 @@ const DefaultPause = 500 * time.Millisecond
 
 // The keys under which the metadata of a session that the outbox makes names a chat.
 const (
-	MetadataChat = "pocketcoder_chat" // whose session it is
+	MetadataChat = "pocketcoder_chat" // the chat of the session
 
 	// MetadataFork names the new chat while the session is being forked. OpenCode copies the metadata with the session
 	// (measured), so Ingest knows the copy by its first event, whenever that comes.
@@ -78,8 +78,8 @@ func (in *Ingest) WaitConnected(ctx context.Context) error { return in.live.wait
 // Reconnected returns a channel that is closed when OpenCode is connected the next time.
 func (in *Ingest) Reconnected() <-chan struct{} { return in.live.next() }
 
-// Load learns from the read model which sessions there are and how far the log holds each. The model must have caught
-// up. It comes before everything else.
+// Load reads from the read model which sessions exist and which events of them the log holds. It must be called first,
+// after the read model has caught up.
 func (in *Ingest) Load(ctx context.Context) error {
 	known, err := in.Model.Sessions(ctx, in.Engine)
 	if err != nil {
@@ -118,7 +118,7 @@ func (in *Ingest) connected(ctx context.Context) error {
 	in.current.Store(c)
 	ready := false
 	return c.Stream(ctx, client.Silence, func(burst []client.Event) error {
-		if !ready { // the first is server.connected: from here on nothing is missed, what came before is fetched now
+		if !ready { // the first event is server.connected: from here on no event is missed
 			if err := in.reconcile(ctx); err != nil {
 				return err
 			}

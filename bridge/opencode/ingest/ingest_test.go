@@ -19,15 +19,14 @@ import (
 	"pocketcoder/events"
 )
 
-// recordedEvent is an event as a recording tells it.
+// recordedEvent is an event of a recording.
 type recordedEvent struct {
 	ID, Type, Session string
 	Seq               int64
 	Properties        string
 }
 
-// readRecording reads frames: what belongs to EVENTS, and what to DELTAS, as OpenCode's documentation of the stream has
-// it and without the code under test.
+// readRecording divides frames into facts and fragments, independently of the code under test.
 func readRecording(frames [][]byte) (facts, deltas []recordedEvent) {
 	twins, running := map[string]bool{}, map[string]bool{}
 	for _, f := range frames {
@@ -69,8 +68,8 @@ func noisy(typ string) bool {
 		"reference.updated"}, typ)
 }
 
-// roots maps the sessions of a recording to their root sessions, and gives the frames of what came before it: the
-// history of sessions that were there when the recording began.
+// roots maps the sessions of a recording to their root sessions. It also returns frames with the history of sessions
+// that existed before the recording.
 func roots(o *bridgetest.OpenCode, frames [][]byte) (root map[string]string, before [][]byte) {
 	root = map[string]string{}
 	for _, f := range frames {
@@ -104,7 +103,7 @@ func listen(t *testing.T, nc *nats.Conn) func() []*nats.Msg {
 	is.NoErr(nc.Flush())
 	return func() (all []*nats.Msg) {
 		for {
-			m, err := sub.NextMsg(200 * time.Millisecond) // they are published without waiting for an acknowledgement
+			m, err := sub.NextMsg(200 * time.Millisecond) // fragments are published without an acknowledgement
 			if err != nil {
 				return all
 			}
@@ -120,7 +119,7 @@ func TestEveryEventOfARecordingIsStoredOnceAsItCame(t *testing.T) {
 			is := is.New(t)
 			s := bridgetest.NewSystem(t)
 			deltas := listen(t, s.NC)
-			frames := recording.Events(t, name)[1:] // the connection's own server.connected is that of the script
+			frames := recording.Events(t, name)[1:] // without server.connected, which the script sends
 			root, before := roots(s.OpenCode, frames)
 			s.AppendUnsent(before...)
 			b := s.Start().Connected()
@@ -168,7 +167,7 @@ func TestEveryEventOfARecordingIsStoredOnceAsItCame(t *testing.T) {
 	}
 }
 
-func TestBurstsMakeNoDifferenceToTheFacts(t *testing.T) {
+func TestBurstsDoNotChangeTheFacts(t *testing.T) {
 	for _, n := range []int{1, 2, 7} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
@@ -201,7 +200,8 @@ func TestBurstsMakeNoDifferenceToTheFacts(t *testing.T) {
 	}
 }
 
-// checkDeltas wants every text delta once, in order; of a growing tool output at least the last.
+// checkDeltas checks that every text delta was published once, in order, and at least the last update of a growing tool
+// output.
 func checkDeltas(t *testing.T, got []*nats.Msg, want []recordedEvent, chat func(session string) string) {
 	is := is.New(t)
 	is.Helper()

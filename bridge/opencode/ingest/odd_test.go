@@ -29,7 +29,7 @@ func TestAHugeEventIsStoredWhole(t *testing.T) {
 	is.Equal(len(s.OpenCodeEvents(s.ChatOf("ses_1"), "session.idle")), 1)
 }
 
-func TestOddEventsStopNothing(t *testing.T) {
+func TestUnusualEventsAreStored(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, b := bridgetest.Connected(t)
@@ -49,7 +49,7 @@ func TestOddEventsStopNothing(t *testing.T) {
 		`{"sessionID":"ses_1","info":{"id":"ses_1","directory":"/workspace","title":"last"}}`)...)
 	s.Drained()
 	chat := s.ChatOf("ses_1")
-	is.Equal(len(s.OpenCodeEvents(chat, "message.part.delta")), 0) // whatever their ids are, they are fragments
+	is.Equal(len(s.OpenCodeEvents(chat, "message.part.delta")), 0) // they are fragments, whatever their ids
 	is.Equal(len(s.OpenCodeEvents(chat, "session.compacted")), 1)
 	is.Equal(len(s.OpenCodeEvents(chat, "session.idle")), 1)
 	is.Equal(len(s.OpenCodeEvents(chat, "session.updated")), 1)
@@ -57,16 +57,16 @@ func TestOddEventsStopNothing(t *testing.T) {
 	is.Equal(engine("session.idle"), 1)
 	is.Equal(engine("todo.updated"), 1)
 	is.Equal(engine("workspace.moved"), 1)
-	is.Equal(engine("server.connected"), 1) // none of it cut the connection
-	odd := s.Events(events.EngineOpenCodeSubject(b.Engine, ingest.Unstorable))
-	// the last came plain and as a twin
+	is.Equal(engine("server.connected"), 1) // the connection was not cut
+	stored := s.Events(events.EngineOpenCodeSubject(b.Engine, ingest.Unstorable))
+	// the last event came in both forms
 	types := []string{"an odd > type", "file.edited", "an odd.> type", "an odd.> type"}
-	is.Equal(len(odd), len(types))
+	is.Equal(len(stored), len(types))
 	for i, typ := range types {
-		var kept struct{ Type string }
-		is.NoErr(json.Unmarshal(odd[i].Data, &kept))
-		is.Equal(kept.Type, typ)                   // kept, whatever it is
-		expect.Contains(t, b.Logged.String(), typ) // and reported
+		var body struct{ Type string }
+		is.NoErr(json.Unmarshal(stored[i].Data, &body))
+		is.Equal(body.Type, typ)                   // stored
+		expect.Contains(t, b.Logged.String(), typ) // and logged
 	}
 }
 

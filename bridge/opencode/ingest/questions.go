@@ -10,7 +10,7 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// questions adds those we did not hear of, and settles those OpenCode does not hold any more.
+// questions adds questions that were missed, and resolves those that OpenCode no longer has.
 func (c *comparison) questions(ctx context.Context) error {
 	waiting, err := pending.Questions(ctx, c.Model)
 	if err != nil {
@@ -46,9 +46,9 @@ func (c *comparison) questions(ctx context.Context) error {
 	return nil
 }
 
-// resolveMissingQuestions ends or interrupts questions that OpenCode no longer has. If their session is busy, or the
-// tool call has ended by itself, they were answered, by us or in OpenCode. If not, OpenCode forgot them, and a person
-// can still answer.
+// resolveMissingQuestions ends or interrupts questions that OpenCode no longer has. If their session is busy, or their
+// tool call has ended by itself, they were answered, by PocketCoder or in OpenCode. If not, OpenCode has forgotten
+// them, and a person can still answer.
 func (c *comparison) resolveMissingQuestions(ctx context.Context, group []pending.Question) error {
 	q := group[0]
 	_, answered := c.busy[q.Session]

@@ -7,10 +7,9 @@ import (
 	"pocketcoder/bridge/opencode/client"
 )
 
-// reconcile makes the log hold what OpenCode holds: after a start, a reconnect, a crash on either side. Durable events
-// are fetched by sequence. What OpenCode keeps in memory only (status, asks, questions) is compared with the read
-// model, and the difference appended as the events that would have come. Live events wait behind in the stream
-// meanwhile.
+// reconcile makes the log complete after a start or a reconnect. It fetches durable events by sequence. It compares the
+// state that OpenCode holds only in memory (status, permission requests, questions) with the read model, and appends
+// the difference as the missing events. Live events wait in the stream meanwhile.
 func (in *Ingest) reconcile(ctx context.Context) error {
 	if err := in.fetchHistory(ctx); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"pocketcoder/projections/turnstate"
 )
 
-func TestAStatusThatChangedUnheardIsCorrected(t *testing.T) {
+func TestAMissedStatusIsCorrected(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := bridgetest.Connected(t)
@@ -59,7 +59,7 @@ func TestATurnThatOpenCodeForgotIsLost(t *testing.T) {
 	is.Equal(chat.Turn, projections.TurnUser)
 }
 
-func TestATurnThatEndedUnheardIsNotLost(t *testing.T) {
+func TestAMissedEndOfATurnIsNoLoss(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := bridgetest.Connected(t)
@@ -108,7 +108,7 @@ func TestATurnThatEndsWhileReconcilingIsNotLost(t *testing.T) {
 	})
 	s.Reconnected(r, func() {
 		var once atomic.Bool
-		s.RefuseWith(func(r bridgetest.Request) int { // after the history was fetched, before OpenCode is asked what runs
+		s.RefuseWith(func(r bridgetest.Request) int { // between the history and the status
 			if r.Path == "/session/status" && once.CompareAndSwap(false, true) {
 				s.Happen(s.Durably("ses_1", "message.part.updated", bridgetest.Tool("ses_1", "per_1", `{"status":"completed"}`))...)
 				s.Answer("ses_1", "")
@@ -124,7 +124,7 @@ func TestATurnThatEndsWhileReconcilingIsNotLost(t *testing.T) {
 	is.Equal(len(bridgetest.Facts[events.MessageSubmitted](s, chat)), 0)
 }
 
-func TestAsksAreComparedWithWhatOpenCodeHolds(t *testing.T) {
+func TestRequestsAreComparedWithOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := bridgetest.Connected(t)
@@ -145,7 +145,7 @@ func TestAsksAreComparedWithWhatOpenCodeHolds(t *testing.T) {
 	is.Equal(s.Permission("per_new").Status, projections.PermissionDraft)
 	asked := s.OpenCodeEvents(s.ChatOf("ses_1"), events.PermissionAsked)
 	is.Equal(asked[len(asked)-1].Source, events.SourceReconcile)
-	// byte for byte: an approval of it is good for the same request later
+	// byte for byte, because an approval covers the exact request
 	is.Equal(string(asked[len(asked)-1].Data), missed)
 
 	n := len(s.Events(events.AllEvents))
@@ -153,7 +153,7 @@ func TestAsksAreComparedWithWhatOpenCodeHolds(t *testing.T) {
 	is.Equal(len(s.Events(events.AllEvents)), n+1) // settled once
 }
 
-func TestAsksThatOpenCodeCannotListAreLeftAlone(t *testing.T) {
+func TestRequestsThatOpenCodeCannotListAreIgnored(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := bridgetest.Connected(t)
@@ -167,7 +167,7 @@ func TestAsksThatOpenCodeCannotListAreLeftAlone(t *testing.T) {
 	is.Equal(len(bridgetest.Facts[events.TurnLost](s, s.ChatOf("ses_1"))), 1) // the rest is compared
 }
 
-func TestAReplyThatOpenCodeTookUnheardIsNoInterruption(t *testing.T) {
+func TestAnAcceptedReplyIsNoInterruption(t *testing.T) {
 	for name, after := range map[string]struct {
 		state  string
 		exec   bool
@@ -202,7 +202,7 @@ func TestAReplyThatOpenCodeTookUnheardIsNoInterruption(t *testing.T) {
 			})
 			p := s.Permission("per_1")
 			is.Equal(p.Status, projections.PermissionAuthorized)
-			is.True(!p.Interrupted) // or it would be run again
+			is.True(!p.Interrupted) // otherwise the call would run again
 			is.True(p.Replied)
 			is.Equal(len(bridgetest.Facts[events.MessageSubmitted](s, chat)), 0)
 			is.Equal(len(s.Requests("POST", "/permission/per_1/reply")), 1)
@@ -210,7 +210,7 @@ func TestAReplyThatOpenCodeTookUnheardIsNoInterruption(t *testing.T) {
 	}
 }
 
-func TestQuestionsAreComparedWithWhatOpenCodeHolds(t *testing.T) {
+func TestQuestionsAreComparedWithOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := bridgetest.Connected(t)
@@ -230,13 +230,13 @@ func TestQuestionsAreComparedWithWhatOpenCodeHolds(t *testing.T) {
 		status[q.EngineQuestion] = q.Status
 	}
 	is.Equal(status, map[string]string{"que_kept": "asked", "que_gone": "expired", "que_new": "asked"})
-	is.Equal(len(bridgetest.Facts[events.QuestionExpired](s, chat)), 1) // once for those asked together
+	is.Equal(len(bridgetest.Facts[events.QuestionExpired](s, chat)), 1) // one event for the questions of one tool call
 	s.Reconnected(r, func() {})
 	is.Equal(len(bridgetest.Facts[events.QuestionExpired](s, chat)), 1)
 	is.Equal(len(s.OpenCodeEvents(chat, events.QuestionAsked)), 3)
 }
 
-func TestWhatHappenedWhileNothingRanIsFetchedAtTheStart(t *testing.T) {
+func TestTheHistoryIsFetchedAtTheStart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := bridgetest.NewSystem(t)

@@ -6,7 +6,7 @@ import (
 	"pocketcoder/handlers/permission"
 )
 
-// trackedSession is what ingest must know of an OpenCode session to place its events.
+// trackedSession is what Ingest knows of an OpenCode session.
 type trackedSession struct {
 	chat      string
 	parent    string
@@ -14,8 +14,8 @@ type trackedSession struct {
 	seq       int64 // last durable sequence that is in the log, -1 for none
 }
 
-// tracker holds every session of the engine, kept by ingest and read by everybody. A session is here once its chat is
-// known, which is before its first event is appended.
+// tracker holds every session of the engine. Ingest adds a session when its chat is known, before the first event of
+// the session is appended. It is safe for concurrent use.
 type tracker struct {
 	mu sync.RWMutex
 	by map[string]trackedSession
@@ -37,7 +37,7 @@ func (t *tracker) put(session string, s trackedSession) {
 	t.by[session] = s
 }
 
-// advance notes a durable sequence that is in the log now.
+// advance sets the last durable sequence of a session that is in the log.
 func (t *tracker) advance(session string, seq int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +47,7 @@ func (t *tracker) advance(session string, seq int64) {
 	}
 }
 
-// seqs is the last durable sequence of every session: what History wants to know.
+// seqs returns the last durable sequence of every session.
 func (t *tracker) seqs() map[string]int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -58,7 +58,7 @@ func (t *tracker) seqs() map[string]int64 {
 	return all
 }
 
-// roots are the sessions of a chat that are no subagents'.
+// roots returns the sessions of a chat, without those of subagents.
 func (t *tracker) roots(chat string) (all []string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -80,7 +80,7 @@ func (t *tracker) directories() map[string]bool {
 	return all
 }
 
-// Session is what handlers ask: the chat and the directory of a session.
+// Session returns the chat and the directory of a session.
 func (in *Ingest) Session(id string) (permission.Session, bool) {
 	s, ok := in.tracker.get(id)
 	return permission.Session{Chat: s.chat, Directory: s.directory}, ok

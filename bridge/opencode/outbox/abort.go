@@ -25,7 +25,8 @@ func (o *Outbox) abort(ctx context.Context, f effects.Effect) error {
 	return o.stop(ctx, f.Session)
 }
 
-// recordOutcome records how an abort, revert or fork went, unless another try may help. An abort is never given up.
+// recordOutcome records the outcome of a try to abort, revert or fork. It records no failure if another try may help,
+// and an abort never fails.
 func (o *Outbox) recordOutcome(ctx context.Context, f effects.Effect, err error) error {
 	if err == nil {
 		return o.record(ctx, f.Chat, events.EffectDone{Effect: f.ID})
@@ -46,8 +47,8 @@ func (o *Outbox) stop(ctx context.Context, session string) error {
 	return o.dropRequests(ctx, session)
 }
 
-// dropRequests ends the requests of an aborted turn. OpenCode keeps listing them as pending, so it gets a rejection
-// too. If that fails the abort is not repeated, because it could end the next turn.
+// dropRequests expires the requests and questions of an aborted turn. OpenCode keeps listing them as pending, so it
+// also gets a rejection. If that fails the abort is not repeated, because it could end the next turn.
 func (o *Outbox) dropRequests(ctx context.Context, session string) error {
 	const reason = "the turn was aborted"
 	requests, err := pending.Requests(ctx, o.Model)
@@ -64,7 +65,7 @@ func (o *Outbox) dropRequests(ctx context.Context, session string) error {
 		}
 		if err := o.Current().Reject(ctx, p.Directory, p.EnginePermission, ""); err != nil &&
 			!errors.Is(err, client.ErrGone) {
-			o.Logger.Warn("drop ask", "err", err)
+			o.Logger.Warn("reject the request of an aborted turn", "err", err)
 		}
 	}
 	questions, err := pending.Questions(ctx, o.Model)
@@ -83,7 +84,7 @@ func (o *Outbox) dropRequests(ctx context.Context, session string) error {
 	return nil
 }
 
-// isWithin says whether a session is the given one or one of its subagents, however deep.
+// isWithin reports whether a session is root or one of its subagents, at any depth.
 func (o *Outbox) isWithin(session, root string) bool {
 	for session != "" && session != root {
 		session = o.Parent(session)

@@ -20,8 +20,8 @@ func (s *system) abortTurn(chatID, session string) {
 	s.Must(err)
 }
 
-// startFamily is a session with a subagent's below it and one below that, and a session of another chat; each has an
-// ask and a question.
+// startFamily starts a session with a subagent that has a subagent, and a session of another chat. Each has a pending
+// request and a question.
 func (s *system) startFamily() {
 	s.Asking("ses_1", "per_1")
 	s.Session("ses_2", "ses_1")
@@ -36,7 +36,8 @@ func (s *system) startFamily() {
 	s.Drained()
 }
 
-// endedRequests says which of the family's asks and questions have expired here and were rejected there.
+// endedRequests returns which requests and questions of the family have expired in the log, and which were rejected in
+// OpenCode.
 func (s *system) endedRequests() (expired, rejected string) {
 	s.T.Helper()
 	for _, n := range []string{"1", "2", "3", "4"} {
@@ -62,12 +63,12 @@ func (s *system) endedRequests() (expired, rejected string) {
 	return expired, rejected
 }
 
-func TestAnAbortStopsTheTurnAndSettlesWhatItWaitedFor(t *testing.T) {
+func TestAnAbortEndsTheTurnAndItsRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := connected(t)
 	s.startFamily()
-	s.Silent = true // OpenCode 1.18.33 says nothing about the asks of an aborted turn, and keeps them
+	s.Silent = true // OpenCode 1.18.33 does not report the requests of an aborted turn, and keeps them
 	s.abortTurn(s.ChatOf("ses_1"), "")
 	expect.Eventually(t, "the last question is dismissed", func() bool {
 		return len(s.Requests("POST", "/que_3/reject")) == 1
@@ -75,7 +76,7 @@ func TestAnAbortStopsTheTurnAndSettlesWhatItWaitedFor(t *testing.T) {
 	is.Equal(len(s.Requests("POST", "/session/ses_1/abort")), 1)
 	is.Equal(len(s.Requests("POST", "/abort")), 1)
 	expired, rejected := s.endedRequests()
-	is.Equal(expired, " per_1 per_2 per_3 que_1 que_2 que_3") // the subagents' too, not another chat's
+	is.Equal(expired, " per_1 per_2 per_3 que_1 que_2 que_3") // also the subagents', not those of another chat
 	is.Equal(rejected, expired)
 }
 
@@ -101,7 +102,7 @@ func TestAnAbortOfAnotherChatsSessionDoesNothing(t *testing.T) {
 	s, _ := connected(t)
 	s.startFamily()
 	s.abortTurn(s.ChatOf("ses_1"), "ses_4")
-	s.abortTurn(s.Chat(), "") // nor that of a chat nothing has run in
+	s.abortTurn(s.Chat(), "") // a chat without a session
 	s.abortTurn(s.ChatOf("ses_4"), "")
 	expect.Eventually(t, "the last one is carried out", func() bool {
 		return s.Permission("per_4").Status == projections.PermissionExpired

@@ -21,7 +21,7 @@ import (
 	"pocketcoder/projections/turns"
 )
 
-// BudgetPrompt is the prompt that resumes a turn after a used-up budget stopped it and a person allowed more.
+// BudgetPrompt resumes a turn that a budget had stopped, after a person has approved more.
 const BudgetPrompt = "Your turn was paused because what may be spent was used up. More is allowed now: go on from where you stopped."
 
 // Budgets enforces budgets until ctx ends: it stops turns, asks a person for more, resumes turns when more is allowed,
@@ -170,7 +170,7 @@ type budgetCheck struct {
 	err  error
 }
 
-func (l budgetCheck) Error() string { return fmt.Sprintf("looked at the budgets: %v", l.err) }
+func (l budgetCheck) Error() string { return fmt.Sprintf("check budgets: %v", l.err) }
 
 // checkBudgets checks whether a budget holds back a message that was never sent, and records the reason. It returns a
 // budgetCheck.

@@ -37,7 +37,7 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	s.Happen(s.step(first, "tool-calls", 6, 1)...)
 	s.awaitBudgetCheck()
 	waits := s.step(second, "tool-calls", 0, 0)
-	s.Happen(waits[:2]...) // for its subagent
+	s.Happen(waits[:2]...) // it waits for its subagent
 	s.Session("ses_child", second)
 	s.Happen(s.step("ses_child", "tool-calls", 6, 1)...)
 	request := s.moreRequest(1)
@@ -45,7 +45,7 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	stopped(second, 1)
 	s.Happen(s.step(first, "tool-calls", 0.5, 1)...)
 	stopped(first, 1)
-	s.Happen(s.step(first, "tool-calls", 0.5, 1)...) // it goes on all the same
+	s.Happen(s.step(first, "tool-calls", 0.5, 1)...) // a further step, although the turn was stopped
 	stopped(first, 2)
 	s.awaitBudgetCheck()
 	is.Equal(len(facts[events.AbortRequested](s, two)), 1)
@@ -86,7 +86,7 @@ func TestTwoChatsThatReachALimitAtOnceAskOnce(t *testing.T) {
 	is.Equal(texts(s.awaitPrompts(4)), []string{"work", "work", "next", "next"})
 }
 
-func TestANewDayLetsGo(t *testing.T) {
+func TestANewDayReleasesMessages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
@@ -106,8 +106,8 @@ func TestANewDayLetsGo(t *testing.T) {
 	is.Equal(s.moreRequests()[0].Reason, "the day is over")
 }
 
-// Whoever writes in a chat chooses the ids of messages, and could take that of the prompt that resumes it.
-func TestATakenIDKeepsNoOtherChatFromBeingResumed(t *testing.T) {
+// A client chooses the ids of its messages, and may use the id of the prompt that resumes a chat.
+func TestAUsedIDDoesNotPreventAResume(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)

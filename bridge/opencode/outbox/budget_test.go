@@ -23,7 +23,6 @@ import (
 	"pocketcoder/projections"
 )
 
-// budget sets a budget.
 func (s *system) budget(b budget.Budget) {
 	s.T.Helper()
 	b.Active = true
@@ -32,7 +31,7 @@ func (s *system) budget(b budget.Budget) {
 	s.Must(err)
 }
 
-// step is an assistant message of a session that has ended, and what it cost.
+// step returns the frames of a finished assistant message and its cost.
 func (s *system) step(session, finish string, cost float64, tokens int) [][]byte {
 	id, parent := client.NewID("msg", time.Now()), "msg_0"
 	for _, p := range s.promptsReceived() {
@@ -46,12 +45,12 @@ func (s *system) step(session, finish string, cost float64, tokens int) [][]byte
 			tokens))...)
 }
 
-// endSession is what OpenCode says of a session that was aborted.
+// endSession sends the idle status of an aborted session.
 func (s *system) endSession(session string) {
 	s.Happen(bridgetest.Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, session)))
 }
 
-// startTurn makes a chat with a turn running, and gives its session.
+// startTurn creates a chat with a running turn, and returns its session. It is the nth prompt.
 func (s *system) startTurn(n int) (chat, session string) {
 	s.T.Helper()
 	chat = s.Chat("work")
@@ -60,7 +59,7 @@ func (s *system) startTurn(n int) (chat, session string) {
 	return chat, session
 }
 
-// awaitDelivered waits until OpenCode has n messages of a chat, and has said so.
+// awaitDelivered waits until n messages of a chat are delivered.
 func (s *system) awaitDelivered(chat string, n int) {
 	s.T.Helper()
 	expect.Eventually(s.T, fmt.Sprintf("%d are delivered", n), func() bool {
@@ -69,7 +68,7 @@ func (s *system) awaitDelivered(chat string, n int) {
 	s.Drained()
 }
 
-// moreRequests are the asks for more of all chats, in order.
+// moreRequests returns the requests for more of all chats, in order.
 func (s *system) moreRequests() (all []projections.Permission) {
 	s.T.Helper()
 	last, err := s.Log.Last(s.T.Context())
@@ -85,7 +84,7 @@ func (s *system) moreRequests() (all []projections.Permission) {
 	return all
 }
 
-// asks waits for the nth ask for more, from 1, and gives it.
+// moreRequest waits for the nth request for more, from 1.
 func (s *system) moreRequest(n int) projections.Permission {
 	s.T.Helper()
 	expect.Eventually(s.T, fmt.Sprintf("ask %d for more", n), func() bool { return len(s.moreRequests()) >= n })
@@ -100,7 +99,7 @@ func (s *system) decideMore(p projections.Permission, d events.Decision) {
 	s.Must(err)
 }
 
-// awaitBudgetCheck waits until the bridge has looked at every step so far.
+// awaitBudgetCheck waits until the outbox has handled every step so far.
 func (s *system) awaitBudgetCheck() {
 	s.T.Helper()
 	s.Drained()
@@ -115,7 +114,7 @@ func (s *system) awaitBudgetCheck() {
 	})
 }
 
-// held waits until a message of a chat is held, and gives the newest that is.
+// awaitHeld waits until a message of a chat is held, and returns the newest held one.
 func (s *system) awaitHeld(chat string) (m projections.ShownMessage) {
 	s.T.Helper()
 	expect.Eventually(s.T, "a message is held", func() bool {
@@ -155,7 +154,7 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 	is.Equal(metadata, map[string]any{"name": "careful", "scope": "chat", "period": "", "unit": "cost", "limit": 5.0,
 		"spent": 5.5, "more": 5.0})
 	expect.Eventually(t, "the turn is stopped", func() bool { return len(s.Requests("POST", session+"/abort")) == 1 })
-	s.Say(crossing...) // told again
+	s.Say(crossing...) // a redelivery
 	s.endSession(session)
 	s.Submit(chat, "and this")
 	m := s.awaitHeld(chat)
@@ -163,7 +162,7 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 		"The budget “careful” is used up: it waits for a decision about more."})
 	row, _, err := s.Model.Chat(t.Context(), chat)
 	is.NoErr(err)
-	is.Equal(row.Turn, projections.TurnUser) // somebody has to do something
+	is.Equal(row.Turn, projections.TurnUser) // the chat waits for a person
 	s.awaitBudgetCheck()
 	is.Equal(len(s.moreRequests()), 1)
 	is.Equal(len(s.awaitPrompts(1)), 1)
@@ -183,7 +182,7 @@ func TestAReachedBudgetStopsTheTurnAndAsksOnce(t *testing.T) {
 		is.Equal(m.Held, "")
 	}
 
-	// the limit is 10 now, and so much is spent that one more 5 would not do
+	// the limit is now 10, and another 5 would not be enough
 	s.Happen(s.step(session, "tool-calls", 14.5, 1)...)
 	second := s.moreRequest(2)
 	is.Equal(second.Message, "This chat has cost 20.1; the budget “careful” allows 10. Allow 15 more?")
@@ -234,7 +233,7 @@ func TestATurnThatAPersonStopsIsNotResumed(t *testing.T) {
 	is.Equal(len(facts[events.AbortRequested](s, chatID)), 1)
 }
 
-func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) {
+func TestADeniedMessageWaitsUntilTheLimitIsRaised(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
@@ -266,7 +265,7 @@ func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) 
 		return waiting == 2
 	})
 	s.budget(budget.Budget{Name: "daily", Scope: record.BudgetOfDay, Cost: 50})
-	is.Equal(texts(s.awaitPrompts(2)), []string{"work", "one"}) // what was stopped is not resumed: nobody said so
+	is.Equal(texts(s.awaitPrompts(2)), []string{"work", "one"}) // the turn is not resumed
 	expect.Eventually(t, "no request is pending", func() bool {
 		return s.moreRequests()[1].Status == projections.PermissionExpired
 	})
@@ -274,8 +273,7 @@ func TestWhatWasDeniedWaitsUntilTheLimitIsRaisedOrANewMessageAsks(t *testing.T) 
 	is.Equal(len(s.moreRequests()), 2)
 }
 
-// What happened while we were away is looked at as if we had been there.
-func TestAStepThatEndedWhileWeWereAwayStopsTheTurn(t *testing.T) {
+func TestAStepDuringARestartStopsTheTurn(t *testing.T) {
 	t.Parallel()
 	for name, dies := range map[string]bool{"OpenCode lives": false, "OpenCode dies too": true} {
 		t.Run(name, func(t *testing.T) {

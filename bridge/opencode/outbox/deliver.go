@@ -174,7 +174,7 @@ func (o *Outbox) waitForChat(ctx context.Context, session string) (chat string, 
 			return s.Chat, err
 		}
 		if err := o.Model.Wait(ctx, seq+1); err != nil {
-			return "", &client.Error{Op: "place session " + session, Err: fmt.Errorf("no event of it arrived within %s: %w",
+			return "", &client.Error{Op: "bind session " + session, Err: fmt.Errorf("no event of it arrived within %s: %w",
 				bindTimeout, err)}
 		}
 	}

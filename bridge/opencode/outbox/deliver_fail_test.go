@@ -33,7 +33,7 @@ func TestDeliveryIsTriedAgainAndThenGivenUp(t *testing.T) {
 			failed := facts[events.MessageFailed](s, doomed)[0]
 			is.Equal(failed.Domain, "infrastructure")
 			expect.Contains(t, failed.Error, "503")
-			is.Equal(len(s.Requests("POST", at)), 6) // the first time, and once after each pause
+			is.Equal(len(s.Requests("POST", at)), 6) // three tries for each message
 		})
 	}
 }

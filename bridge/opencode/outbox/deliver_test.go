@@ -23,7 +23,7 @@ type receivedPrompt struct {
 	session   string
 }
 
-// promptsReceived are the prompts OpenCode got, in order.
+// promptsReceived returns the prompts that OpenCode received, in order.
 func (s *system) promptsReceived() (all []receivedPrompt) {
 	for _, r := range s.Requests("POST", "/prompt_async") {
 		var p receivedPrompt
@@ -67,7 +67,7 @@ func TestAMessageIsDeliveredUnderOurIDs(t *testing.T) {
 	})
 }
 
-func TestARestartWhileSendingSendsTheSameAgain(t *testing.T) {
+func TestARestartWhileSendingRepeatsTheMessage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
@@ -103,7 +103,7 @@ func TestAMessageThatOpenCodeHasShownIsNotSentAgain(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	arrived, hold := make(chan bool), make(chan bool)
-	s.RefuseWith(func(r bridgetest.Request) int { // it takes the message, and the answer does not come back
+	s.RefuseWith(func(r bridgetest.Request) int { // OpenCode accepts the message, but its response is lost
 		if strings.HasSuffix(r.Path, "/prompt_async") {
 			var p receivedPrompt
 			_ = json.Unmarshal([]byte(r.Body), &p)
@@ -154,7 +154,7 @@ func TestMessagesOfAChatAreOneTurnAtATimeInOrder(t *testing.T) {
 	is.Equal(len(s.Requests("POST", "/session")), 2) // one for each chat
 }
 
-// sessionChat is the chat of a session, "" while it is not known.
+// sessionChat returns the chat of a session, "" for an unknown session.
 func (s *system) sessionChat(session string) string {
 	row, _, err := s.Model.Session(s.T.Context(), session)
 	s.Must(err)
@@ -165,7 +165,7 @@ func TestNoMoreTurnsRunThanAllowed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.Silent = true // a turn that has not shown yet counts too
+	s.Silent = true // a turn without events counts too
 	chats := []string{s.Chat("a"), s.Chat("b"), s.Chat("c")}
 	s.Start(func(b *outbox.Outbox) { b.MaxTurns = 2 })
 	delivered := func() (n int) {
@@ -186,12 +186,12 @@ func TestNoMoreTurnsRunThanAllowed(t *testing.T) {
 	s.Answer(first.session, first.MessageID)
 	s.showSessions(3)
 	expect.Eventually(t, "the third is delivered", func() bool { return delivered() == 3 })
-	all := texts(s.promptsReceived()) // of messages that come together, those begin whose budgets were checked first
+	all := texts(s.promptsReceived()) // the order depends on which budget check ended first
 	slices.Sort(all)
 	is.Equal(all, []string{"a", "b", "c"})
 }
 
-// showSessions streams the beginning of the sessions made so far, once there are n: OpenCode was silent about them.
+// showSessions waits until OpenCode, which is silent, has created n sessions, and sends their first events.
 func (s *system) showSessions(n int) {
 	s.T.Helper()
 	var frames [][]byte
@@ -223,7 +223,7 @@ func TestTwoQuickFirstMessagesShareASession(t *testing.T) {
 	chat := s.Chat("one", "two")
 	s.Start().Connected()
 	expect.Eventually(t, "a session is made", func() bool { return len(s.Requests("POST", "/session")) > 0 })
-	for range 20 { // a while; and OpenCode's word of it has not come
+	for range 20 { // a while, without an event of the session
 		s.Drained()
 	}
 	s.showSessions(1)

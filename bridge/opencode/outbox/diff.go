@@ -22,9 +22,9 @@ const connectTimeout = 4 * time.Second
 
 var emptyList = json.RawMessage("[]")
 
-// Diff is what the turn of a person's message changed in files, and without a message that of the last one: a list of
-// {file, patch, additions, deletions, status} as OpenCode gives it. message is OpenCode's id. The error may be
-// ErrUnknownChat or ErrUnavailable.
+// Diff returns the file changes of the turn that a person's message began, or of the last turn if message is empty.
+// message is OpenCode's id. The result is OpenCode's list of {file, patch, additions, deletions, status}. The error may
+// be ErrUnknownChat or ErrUnavailable.
 func (o *Outbox) Diff(ctx context.Context, chat, message string) (json.RawMessage, error) {
 	session, err := o.sessionOf(ctx, chat)
 	if err != nil || session == "" {
@@ -36,15 +36,15 @@ func (o *Outbox) Diff(ctx context.Context, chat, message string) (json.RawMessag
 		}
 	}
 	if !strings.HasPrefix(message, "msg") {
-		return emptyList, nil // no message of OpenCode's; it would refuse the request
+		return emptyList, nil // not an id of OpenCode, which would refuse it
 	}
 	return o.fetchList(ctx, func(ctx context.Context) (json.RawMessage, error) {
 		return o.Current().Diff(ctx, session, message)
 	})
 }
 
-// Todo is the assistant's list of what is to do in a chat: {content, status, priority} as OpenCode gives it. The error
-// may be ErrUnknownChat or ErrUnavailable.
+// Todo returns the assistant's todo list of a chat: OpenCode's list of {content, status, priority}. The error may be
+// ErrUnknownChat or ErrUnavailable.
 func (o *Outbox) Todo(ctx context.Context, chat string) (json.RawMessage, error) {
 	session, err := o.sessionOf(ctx, chat)
 	if err != nil || session == "" {
@@ -53,7 +53,7 @@ func (o *Outbox) Todo(ctx context.Context, chat string) (json.RawMessage, error)
 	return o.fetchList(ctx, func(ctx context.Context) (json.RawMessage, error) { return o.Current().Todo(ctx, session) })
 }
 
-// sessionOf returns the session of a chat, "" while nothing has run there.
+// sessionOf returns the session of a chat, "" if it has none yet.
 func (o *Outbox) sessionOf(ctx context.Context, chat string) (string, error) {
 	row, known, err := o.Model.Chat(ctx, chat)
 	if err != nil {
@@ -65,7 +65,7 @@ func (o *Outbox) sessionOf(ctx context.Context, chat string) (string, error) {
 	return row.Session, nil
 }
 
-// lastPrompt is OpenCode's id of the last message of a person in the chat's own conversation, "" when there is none.
+// lastPrompt returns OpenCode's id of the last message of a person in the chat's own conversation, "" for none.
 func (o *Outbox) lastPrompt(ctx context.Context, chat, session string) (message string, err error) {
 	all, err := o.Model.Messages(ctx, chat)
 	for _, m := range all {
@@ -76,7 +76,7 @@ func (o *Outbox) lastPrompt(ctx context.Context, chat, session string) (message 
 	return message, err
 }
 
-// fetchList asks OpenCode for a list; of a session that it has lost there is nothing to list.
+// fetchList waits for OpenCode and fetches a list from it. The list of a lost session is empty.
 func (o *Outbox) fetchList(ctx context.Context, fetch func(context.Context) (json.RawMessage,
 	error)) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)

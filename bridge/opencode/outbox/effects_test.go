@@ -67,7 +67,7 @@ func TestARevertStopsTheTurnThatRuns(t *testing.T) {
 	is.Equal(len(s.Requests("POST", "/ses_1/abort")), 1)
 	is.Equal(s.Permission("per_1").Status, projections.PermissionExpired)
 
-	s.RefuseNext("POST", "/unrevert", 1, 409) // nothing is stopped to undo what the turn has made final
+	s.RefuseNext("POST", "/unrevert", 1, 409) // an unrevert stops no turn
 	s.revert(s.ChatOf("ses_1"), "")
 	s.revert(s.ChatOf("ses_1"), "")
 	expect.Eventually(t, "the next is taken", func() bool { return len(s.Requests("POST", "/unrevert")) == 2 })
@@ -114,7 +114,7 @@ func TestNothingIsDeliveredInADeletedChat(t *testing.T) {
 	is := is.New(t)
 	s, _ := connected(t)
 	chat := s.Chat("hello")
-	p := s.awaitPrompts(1)[0] // its turn does not end by itself
+	p := s.awaitPrompts(1)[0] // its turn does not end
 	s.Happen(bridgetest.Plain("permission.asked", bridgetest.Ask("per_1", p.session)))
 	s.Submit(chat, "later")
 	s.Drained()
@@ -153,7 +153,7 @@ func TestAChatDeletedWhileItsMessageIsSentIsStopped(t *testing.T) {
 	for range 20 { // a while
 		s.Drained()
 	}
-	is.Equal(len(s.Requests("POST", "/abort")), 0) // it would come too early
+	is.Equal(len(s.Requests("POST", "/abort")), 0) // not before the message is sent
 	release()
 	expect.Eventually(t, "it is stopped", func() bool { return len(s.Requests("POST", "/abort")) == 1 })
 	is.Equal(len(s.promptsReceived()), 1)
@@ -189,7 +189,7 @@ func TestAMessageOfADeletedChatIsNotTriedAgain(t *testing.T) {
 	is.Equal(len(facts[events.MessageFailed](s, chat)), 0)
 }
 
-func TestOpenCodeHearsNothingOfAsksOverTheAPI(t *testing.T) {
+func TestRequestsOverTheAPIAreNotSentToOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
@@ -228,16 +228,16 @@ func TestOpenCodeHearsNothingOfAsksOverTheAPI(t *testing.T) {
 	}
 }
 
-func TestWhatOpenCodeListsIsAskedOfIt(t *testing.T) {
+func TestListsAreReadFromOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
 	chat, session := s.startForkable()
 	diff, err := r.Diff(t.Context(), chat, "")
 	is.NoErr(err)
-	is.Equal(string(diff), `[{"file": "f"}]`) // as it says it
+	is.Equal(string(diff), `[{"file": "f"}]`) // byte for byte
 	is.Equal(len(s.Requests("GET", "/"+session+"/diff")), 1)
-	todo, err := r.Todo(t.Context(), chat) // it has lost the session
+	todo, err := r.Todo(t.Context(), chat) // OpenCode has lost the session
 	is.NoErr(err)
 	is.Equal(string(todo), "[]")
 

@@ -12,8 +12,8 @@ import (
 	"pocketcoder/projections/effects"
 )
 
-// fork copies a chat's session into the new chat. The copy's messages come by the stream like any others; the copy
-// becomes the chat's own session once it is whole. After a refusal the new chat begins empty.
+// fork copies a chat's session into the new chat. The messages of the copy arrive through the stream. The copy becomes
+// the session of the new chat when it is complete. If OpenCode refuses, the new chat is empty.
 func (o *Outbox) fork(ctx context.Context, f effects.Effect) error {
 	from, _, err := o.Model.Chat(ctx, f.Chat)
 	if err != nil {
@@ -24,7 +24,7 @@ func (o *Outbox) fork(ctx context.Context, f effects.Effect) error {
 		return err
 	}
 	if from.Session == "" || !known || into.Removed || into.Session != "" {
-		return nil // there is nothing to copy, nowhere to put it, or it is there
+		return nil // nothing to copy, no chat for the copy, or the copy is bound
 	}
 	if err := o.clear(ctx, into.ID); err != nil {
 		return err
@@ -42,8 +42,8 @@ func (o *Outbox) fork(ctx context.Context, f effects.Effect) error {
 	return o.record(ctx, into.ID, events.SessionBound{Session: s.ID, Directory: s.Directory})
 }
 
-// clear deletes copies that an interrupted try left. A copy is not bound yet, so it has no messages of a person. clear
-// deletes its messages one by one, because OpenCode reports no message deletions with a session.
+// clear deletes the copies of an interrupted try. They are not bound, so they have no messages of a person. clear
+// deletes their messages one by one, because OpenCode reports no message deletions when a session is deleted.
 func (o *Outbox) clear(ctx context.Context, chat string) error {
 	known, err := o.Model.Sessions(ctx, o.Engine)
 	if err != nil {
@@ -64,8 +64,8 @@ func (o *Outbox) clear(ctx context.Context, chat string) error {
 	return nil
 }
 
-// copy makes OpenCode fork a session. It copies everything when it does not know the message (measured), so that is
-// asked first. Should the mark stay on the source it does no harm: no chat gets a second session by it.
+// copy forks a session. It checks first that OpenCode knows the message, because OpenCode would otherwise copy
+// everything (measured). If the mark stays in the metadata of the source, it has no effect.
 func (o *Outbox) copy(ctx context.Context, session string, f effects.Effect) (client.Session, error) {
 	c := o.Current()
 	if f.Message != "" {
@@ -78,7 +78,7 @@ func (o *Outbox) copy(ctx context.Context, session string, f effects.Effect) (cl
 		return source, err
 	}
 	metadata := map[string]any{}
-	_ = json.Unmarshal(source.Metadata, &metadata) // OpenCode keeps objects only
+	_ = json.Unmarshal(source.Metadata, &metadata) // OpenCode stores only objects
 	delete(metadata, ingest.MetadataFork)
 	marked := maps.Clone(metadata)
 	marked[ingest.MetadataFork] = f.Into
@@ -92,7 +92,7 @@ func (o *Outbox) copy(ctx context.Context, session string, f effects.Effect) (cl
 	return forked, err
 }
 
-// removeUnfinished takes the running turn's answer out of a copy, in which nothing would ever finish it.
+// removeUnfinished deletes the unfinished answer of a running turn from a copy, where it would never finish.
 func (o *Outbox) removeUnfinished(ctx context.Context, session string) error {
 	return o.removeMessages(ctx, session, func(m client.Message) bool {
 		return m.Info.Role == "assistant" && m.Info.Time.Completed == 0 && len(m.Info.Error) == 0

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/handlers/chat"
 )
 
-// startForkable is a chat with one turn that is over, and its session.
+// startForkable creates a chat with one completed turn, and returns it and its session.
 func (s *system) startForkable() (chat, session string) {
 	s.T.Helper()
 	chat = s.Chat("hello")
@@ -32,8 +32,8 @@ func (s *system) fork(chatID string) (into string) {
 	return into
 }
 
-// TestATryToForkThatWasCutOffLeavesNothing: OpenCode makes a copy and its answer is lost.
-func TestATryToForkThatWasCutOffLeavesNothing(t *testing.T) {
+// OpenCode makes a copy, but its response is lost.
+func TestAnInterruptedForkLeavesNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := connected(t)
@@ -60,9 +60,9 @@ func TestATryToForkThatWasCutOffLeavesNothing(t *testing.T) {
 	s.Submit(into, "goes on")
 	first := <-copied
 	s.Drained()
-	is.Equal(s.ChatOf(first), into) // it is known before its maker has an answer
+	is.Equal(s.ChatOf(first), into) // it is known before the try returns
 	is.Equal(len(facts[events.SessionBound](s, into)), 0)
-	is.Equal(len(s.promptsReceived()), 1) // what was said in the fork waits for it
+	is.Equal(len(s.promptsReceived()), 1) // the message in the new chat waits
 	release()
 
 	p := s.awaitPrompts(2)[1]
@@ -80,7 +80,7 @@ func TestATryToForkThatWasCutOffLeavesNothing(t *testing.T) {
 	is.Equal(row.Session, session)
 	chats, err := s.Model.Chats(t.Context(), 10, 0)
 	is.NoErr(err)
-	is.Equal(len(chats), 2) // nothing was adopted
+	is.Equal(len(chats), 2) // no session was adopted
 }
 
 func (s *system) metadata(session string) (metadata string) {

@@ -22,7 +22,8 @@ func (o *Outbox) models(ctx context.Context) (client.Models, error) {
 	return m, err
 }
 
-// Configured returns the model of chats without a selection, "" until OpenCode has said which one it recommends.
+// Configured returns the model of chats without a selection, "" until OpenCode has reported the model that it
+// recommends.
 func (o *Outbox) Configured() string {
 	known := o.known.Load()
 	if o.Default != "" || known == nil {

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// selectModel stores a selection, whether its model exists or not.
+// selectModel stores a model selection. The model need not exist.
 func (s *system) selectModel(chat, model string) {
 	s.T.Helper()
 	_, _, err := s.Records.Save(s.T.Context(), record.Save{

@@ -7,8 +7,8 @@ import (
 	"pocketcoder/bridge/opencode/client"
 )
 
-// UsableProviders lists the model providers that OpenCode can use by id, once OpenCode is there to say. After that,
-// Configured returns the model that OpenCode recommends.
+// UsableProviders waits for OpenCode and lists the model providers that it can use, by id. Afterwards Configured
+// returns the model that OpenCode recommends.
 func (o *Outbox) UsableProviders(ctx context.Context) ([]client.ModelProvider, error) {
 	if err := o.WaitConnected(ctx); err != nil {
 		return nil, fmt.Errorf("list usable providers: %w", err)
@@ -17,7 +17,7 @@ func (o *Outbox) UsableProviders(ctx context.Context) ([]client.ModelProvider, e
 	return models.Providers, err
 }
 
-// Providers lists the model providers by id, once OpenCode is there to say.
+// Providers waits for OpenCode and lists all model providers, by id.
 func (o *Outbox) Providers(ctx context.Context) ([]client.ModelProvider, error) {
 	if err := o.WaitConnected(ctx); err != nil {
 		return nil, fmt.Errorf("list providers: %w", err)

@@ -15,11 +15,11 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// AnswersPrompt is how the prompt begins that resumes a turn which was lost with questions pending, once a person has
-// answered them: the questions and the answers follow.
+// AnswersPrompt begins the prompt that resumes a turn which was lost with questions pending, after a person has
+// answered them. The questions and answers follow.
 const AnswersPrompt = "You asked, and were interrupted before you had an answer. Here it is:"
 
-// questions lists those that have their answers, and those that need none any more.
+// questions lists the effects of answered questions, and of questions that need no answer any more.
 func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
 	answered, err := pending.AnsweredQuestions(ctx, s.Model)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
 	for _, group := range pending.Together(answered) {
 		q := group[0]
 		key := "answer/" + q.EngineQuestion
-		if q.Interrupted { // OpenCode may have taken the answers before it forgot the questions
+		if q.Interrupted { // a key of its own, because a reply may have been tried before
 			key = "resume/" + q.EngineQuestion
 		}
 		open = append(open, s.questionEffects(key, q, func(ctx context.Context) error {
@@ -38,14 +38,14 @@ func (s *schedule) questions(ctx context.Context) (open []effect, err error) {
 	}
 	obsolete, err := pending.ObsoleteQuestions(ctx, s.Model)
 	for _, d := range obsolete {
-		key := fmt.Sprintf("give up/%s/%t", d.EngineQuestion, d.Interrupted)
+		key := fmt.Sprintf("expire/%s/%t", d.EngineQuestion, d.Interrupted)
 		drop := func(ctx context.Context) error { return s.dropObsolete(ctx, d) }
 		open = append(open, s.questionEffects(key, d.Question, drop)...)
 	}
 	return open, err
 }
 
-// questionEffects is what has to be said to this engine about a question, or nothing.
+// questionEffects returns the effect of a question, none if the question belongs to another engine.
 func (s *schedule) questionEffects(key string, q pending.Question, try func(context.Context) error) []effect {
 	if q.Engine != s.Engine {
 		return nil
@@ -53,8 +53,8 @@ func (s *schedule) questionEffects(key string, q pending.Question, try func(cont
 	return []effect{{key: key, kind: replyKind, chat: q.Chat, seq: q.Position, pause: s.Pause, try: try}}
 }
 
-// sendAnswers sends OpenCode the answers to the questions of one tool call, or their rejection. The answers to
-// questions that OpenCode forgot go into a prompt. Each try reads the answers again.
+// sendAnswers sends OpenCode the answers to the questions of one tool call, or their rejection. If OpenCode has
+// forgotten the questions, the answers go into a prompt. Each try reads the answers again.
 func (o *Outbox) sendAnswers(ctx context.Context, question string) error {
 	group, err := pending.QuestionsOf(ctx, o.Model, question)
 	if err != nil || len(group) == 0 {
@@ -80,14 +80,13 @@ func (o *Outbox) sendAnswers(ctx context.Context, question string) error {
 	return err
 }
 
-// expireForgotten is for questions that OpenCode does not know: it has restarted, which the read model says by the time
-// OpenCode is connected again, or the answers came too late.
+// expireForgotten expires questions that OpenCode does not know, because the answers came too late. If OpenCode has
+// restarted, the questions are interrupted by the time it is connected again, and have another effect.
 func (o *Outbox) expireForgotten(ctx context.Context, question string) error {
 	if err := o.WaitConnected(ctx); err != nil {
 		return err
 	}
 	group, err := pending.QuestionsOf(ctx, o.Model, question)
-	// interrupted ones have a reply of their own
 	if err != nil || len(group) == 0 || group[0].EngineReplied || group[0].Interrupted {
 		return err
 	}
@@ -95,8 +94,8 @@ func (o *Outbox) expireForgotten(ctx context.Context, question string) error {
 		Reason: "OpenCode does not wait for it any more"})
 }
 
-// resumeAnswered sends the model a prompt with the answers to questions that OpenCode forgot. If a subagent asked
-// them, the prompt says so, because that subagent is gone.
+// resumeAnswered submits a prompt with the answers to questions that OpenCode forgot. If a subagent asked the
+// questions, the prompt says so, because the subagent has ended.
 func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, all [][]string) error {
 	q := group[0]
 	var text strings.Builder
@@ -116,8 +115,8 @@ func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, a
 	return err
 }
 
-// dropObsolete says of a question that it needs no answer any more. One that OpenCode neither waits for nor has
-// forgotten has an end that we shall hear of.
+// dropObsolete expires a question that needs no answer any more. If OpenCode neither waits for the question nor has
+// forgotten it, an event about its end will arrive.
 func (o *Outbox) dropObsolete(ctx context.Context, d pending.ObsoleteQuestion) error {
 	if !d.Interrupted {
 		held, err := o.Current().QuestionRequests(ctx, d.Directory)
@@ -131,8 +130,8 @@ func (o *Outbox) dropObsolete(ctx context.Context, d pending.ObsoleteQuestion) e
 	return o.dropQuestion(ctx, d.Question, d.Why)
 }
 
-// dropQuestion expires a question, and tells OpenCode, which keeps waiting for an answer to a call that was aborted.
-// That it does not hear is no reason to try again.
+// dropQuestion expires a question, and dismisses it in OpenCode, which keeps waiting after the call was aborted. A
+// failed dismissal is not repeated.
 func (o *Outbox) dropQuestion(ctx context.Context, q pending.Question, reason string) error {
 	seq, err := o.Chats.ExpireQuestion(ctx, chat.ExpireQuestion{
 		Command: handlers.Command{Actor: events.EngineActor(o.Engine)}, Chat: q.Chat, Question: q.EngineQuestion, Reason: reason,
@@ -144,7 +143,7 @@ func (o *Outbox) dropQuestion(ctx context.Context, q pending.Question, reason st
 		return err
 	}
 	if err := o.Current().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, client.ErrGone) {
-		o.Logger.Warn("drop question", "err", err)
+		o.Logger.Warn("dismiss question", "err", err)
 	}
 	return nil
 }

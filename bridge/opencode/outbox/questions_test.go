@@ -18,7 +18,7 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// askQuestions makes a session whose turn waits for the answer to questions.
+// askQuestions starts a session whose turn waits for the answers to questions.
 func (s *system) askQuestions(session string, questions ...string) (chat string) {
 	s.T.Helper()
 	s.Asking(session)
@@ -29,7 +29,7 @@ func (s *system) askQuestions(session string, questions ...string) (chat string)
 	return s.ChatOf(session)
 }
 
-// questionRow is the first of the questions asked together.
+// questionRow returns the first question of a tool call.
 func (s *system) questionRow(id string) pending.Question {
 	s.T.Helper()
 	group, err := pending.QuestionsOf(s.T.Context(), s.Model, id)
@@ -40,7 +40,7 @@ func (s *system) questionRow(id string) pending.Question {
 	return group[0]
 }
 
-// questionTool is a part of the tool call that asked a question.
+// questionTool returns the part of the tool call that asked a question.
 func questionTool(session, state string) string {
 	return fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_question","messageID":"msg_%s","sessionID":%q,"type":"tool","tool":"question","callID":"c","state":%s}}`, session, session, session, state)
 }
@@ -66,7 +66,7 @@ func TestAnsweringInterruptedQuestionsResumesTheTurnOnce(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	chat := s.askQuestions("ses_1", "que_1")
-	s.answerQuestion(chat, "que_1", 1, false, "second") // one before, one after
+	s.answerQuestion(chat, "que_1", 1, false, "second") // one answer before the restart
 	s.restart(r)
 	s.restart(r)
 	is.True(s.questionRow("que_1").Interrupted)
@@ -116,7 +116,7 @@ func TestARejectedInterruptedQuestionResumesNothing(t *testing.T) {
 		group, err := pending.QuestionsOf(t.Context(), s.Model, id)
 		is.NoErr(err)
 		is.Equal(group[1].Status, questions.Rejected)
-		is.True(group[1].EngineReplied) // nothing is left to do
+		is.True(group[1].EngineReplied) // no effect is left
 	}
 	is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
 }
@@ -126,7 +126,7 @@ func TestAnswersThatOpenCodeTookAsItDiedResumeTheTurn(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	chat := s.askQuestions("ses_1", "que_1")
-	s.Locked(func() { s.Silent = true }) // it takes the answers, and dies before the call is over
+	s.Locked(func() { s.Silent = true }) // OpenCode accepts the answers and dies before the call ends
 	s.answerBoth(chat, "que_1")
 	is.Equal(len(s.awaitReplies("que_1")), 1)
 	s.Locked(func() { s.Silent = false })
@@ -139,7 +139,7 @@ func TestAnswersGivenWhileOpenCodeIsAwayResumeTheTurn(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	chat := s.askQuestions("ses_1", "que_1")
-	s.RefuseNext("POST", "/reply", 1000, 500) // it is dying
+	s.RefuseNext("POST", "/reply", 1000, 500) // OpenCode is dying
 	s.answerBoth(chat, "que_1")
 	is.True(len(s.awaitReplies("que_1")) > 0)
 	s.restart(r)
@@ -147,7 +147,7 @@ func TestAnswersGivenWhileOpenCodeIsAwayResumeTheTurn(t *testing.T) {
 	is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
 }
 
-func TestAnswersThatOpenCodeTookUnheardAreNoInterruption(t *testing.T) {
+func TestAcceptedAnswersAreNoInterruption(t *testing.T) {
 	for name, after := range map[string]struct {
 		state    string
 		status   string
@@ -173,7 +173,7 @@ func TestAnswersThatOpenCodeTookUnheardAreNoInterruption(t *testing.T) {
 			})
 			q := s.questionRow("que_1")
 			is.Equal(q.Status == questions.Rejected, after.rejected)
-			is.True(!q.Interrupted) // or the model would hear it again
+			is.True(!q.Interrupted) // otherwise the model would get the answers twice
 			is.True(q.EngineReplied)
 			is.Equal(len(facts[events.MessageSubmitted](s, chat)), 0)
 			is.Equal(len(facts[events.QuestionExpired](s, chat)), 0)
@@ -182,7 +182,7 @@ func TestAnswersThatOpenCodeTookUnheardAreNoInterruption(t *testing.T) {
 	}
 }
 
-func TestAQuestionAnsweredElsewhereUnheardExpires(t *testing.T) {
+func TestAQuestionAnsweredElsewhereExpires(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
@@ -242,7 +242,7 @@ func TestACallThatEndsAsOpenCodeStopsLeavesItsQuestionAnswerable(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	chat := s.askQuestions("ses_1", "que_1")
-	// it is stopping: it has dropped the question, and says that the call was aborted
+	// OpenCode is stopping: it has dropped the question and aborted the call
 	s.Locked(func() { s.Questions = map[string]client.Request{} })
 	aborted := `{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`
 	s.Happen(s.Durably("ses_1", "message.part.updated", questionTool("ses_1", aborted))...)

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/handlers/chat"
 )
 
-// queueMessages submits messages to a chat whose turn runs, and returns their ids.
+// queueMessages submits messages to a chat with a running turn, and returns their ids.
 func (s *system) queueMessages(chatID string, messages ...string) (ids []string) {
 	s.T.Helper()
 	for _, text := range messages {
@@ -40,7 +40,7 @@ func (s *system) withdraw(chatID, message string) {
 	s.Must(err)
 }
 
-// answerAll answers each prompt once it comes, and returns the texts of n prompts.
+// answerAll answers n prompts one after the other, and returns the texts of all prompts.
 func (s *system) answerAll(n int) []string {
 	s.T.Helper()
 	for i := range n {
@@ -62,7 +62,7 @@ func TestTheQueueIsSentAsThePersonChangedIt(t *testing.T) {
 	s.change(chat.ChangeMessage{Chat: chatID, Message: ids[2], Before: &ids[0]})
 	s.change(chat.ChangeMessage{Chat: chatID, Message: ids[0], Parts: []events.Part{{Type: "text", Text: "two, edited"}}})
 	s.withdraw(chatID, ids[1])
-	r.Stop() // what waits follows from the log alone
+	r.Stop() // a new process reads the queue from the log
 	s.Start().Connected()
 	is.Equal(s.answerAll(4), []string{"one", "four", "two, edited", "five"})
 	s.Drained()
@@ -76,7 +76,7 @@ func TestASteeredMessageJoinsTheRunningTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.Start(func(b *outbox.Outbox) { b.MaxTurns = 1 }) // the turn that it joins is the one that may run
+	s.Start(func(b *outbox.Outbox) { b.MaxTurns = 1 }) // a steered message needs no turn of its own
 	chatID := s.Chat("one")
 	first := s.awaitPrompts(1)[0]
 	ids := s.queueMessages(chatID, "two", "three", "four")

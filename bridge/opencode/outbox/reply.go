@@ -14,15 +14,14 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// ContinuePrompt is the prompt that resumes a turn which was lost with requests pending, once one of them was approved.
+// ContinuePrompt resumes a turn which was lost with requests pending, after one of them was approved.
 const ContinuePrompt = "The tool calls of your last answer were interrupted before they could run. They have been approved now: make the same calls again, exactly as they were, and go on."
 
-// StalePrompt begins the prompt that resumes such a turn when a file of the request has changed since. A sentence about
+// StalePrompt begins the prompt that resumes such a turn if a file of the request has changed since. A sentence about
 // the file follows.
 const StalePrompt = "Your last tool call was interrupted before it could run, and it will not run as it was: "
 
-// decisions lists what was decided about requests and OpenCode has not confirmed. OpenCode is never told "always":
-// what it asks next is asked of us again.
+// decisions lists the decisions that OpenCode has not confirmed.
 func (s *schedule) decisions(ctx context.Context) (open []effect, err error) {
 	decided, err := pending.DecidedRequests(ctx, s.Model)
 	for _, p := range decided {
@@ -30,7 +29,7 @@ func (s *schedule) decisions(ctx context.Context) (open []effect, err error) {
 			continue
 		}
 		key := "reply/" + p.EnginePermission
-		if p.Interrupted { // OpenCode may have taken a reply before it forgot the ask
+		if p.Interrupted { // a key of its own, because a reply may have been tried before
 			key = "resume/" + p.EnginePermission
 		}
 		open = append(open, effect{
@@ -40,9 +39,10 @@ func (s *schedule) decisions(ctx context.Context) (open []effect, err error) {
 	return open, err
 }
 
-// sendDecision tells OpenCode what was decided about an ask. An ask it forgot is carried out by a continue prompt.
+// sendDecision sends a decision to OpenCode. If OpenCode has forgotten the request, an approval resumes the turn with a
+// prompt.
 func (o *Outbox) sendDecision(ctx context.Context, p pending.Request) error {
-	// What is known now counts, not what was when the reply was first tried.
+	// The state may have changed since the effect was listed.
 	now, known, err := o.Model.Permission(ctx, p.EnginePermission)
 	if err != nil || !known {
 		return err
@@ -77,7 +77,7 @@ func (o *Outbox) sendDecision(ctx context.Context, p pending.Request) error {
 		return err
 	case now.Interrupted:
 		return nil
-	case stale != "": // if OpenCode does not wait any more, its own writing may be what changed the file
+	case stale != "": // if OpenCode does not wait, it may have changed the file itself
 		if err = o.Current().Reject(ctx, p.Directory, p.EnginePermission, stale); err == nil {
 			return o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: stale})
 		}
@@ -93,8 +93,8 @@ func (o *Outbox) sendDecision(ctx context.Context, p pending.Request) error {
 	return err
 }
 
-// expireInvalid expires a request whose approval is no longer valid. It rejects the request in OpenCode first, which
-// still waits.
+// expireInvalid expires a request whose approval is no longer valid. If OpenCode still waits, it rejects the request
+// there first.
 func (o *Outbox) expireInvalid(ctx context.Context, p pending.Request, interrupted bool, why string) error {
 	if !interrupted {
 		if err := o.Current().Reject(ctx, p.Directory, p.EnginePermission, why); err != nil &&
@@ -105,9 +105,9 @@ func (o *Outbox) expireInvalid(ctx context.Context, p pending.Request, interrupt
 	return o.record(ctx, p.Chat, events.PermissionExpired{Permission: p.EnginePermission, Reason: why})
 }
 
-// resumed reports whether a prompt has resumed the turn of a request since it was decided. It may be the prompt of
-// another request of the same answer: one prompt resumes all calls of an answer, because there may be hundreds. A
-// request never gets a second prompt of its own, even if the resumed turn has changed the file since.
+// resumed reports whether a prompt has resumed the turn since the request was decided. One prompt resumes all calls of
+// an answer, because there may be hundreds, so it may be the prompt of another request. A request never gets a second
+// prompt of its own, even if the resumed turn has changed the file since.
 func (o *Outbox) resumed(ctx context.Context, p projections.Permission, prompt string) (bool, error) {
 	together, err := pending.InterruptedTogether(ctx, o.Model, p)
 	if err != nil {
@@ -128,7 +128,8 @@ func (o *Outbox) resumed(ctx context.Context, p projections.Permission, prompt s
 
 func resumptionID(request string) string { return store.RecordID("resume/" + request) }
 
-// resume submits the prompt that resumes a turn, once: its id follows from that of the ask or the questions.
+// resume submits the prompt that resumes a turn. The id of the message is derived from the id of the request or
+// questions, so it is submitted once.
 func (o *Outbox) resume(ctx context.Context, chatID, request, actor, prompt string) error {
 	_, seq, err := o.Chats.SubmitMessage(ctx, chat.SubmitMessage{
 		Command: handlers.Command{ID: request, Actor: actor}, Chat: chatID,

@@ -18,7 +18,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// awaitReplies are the bodies of what OpenCode was told about a request, once there is one.
+// awaitReplies waits for replies to a request, and returns their bodies.
 func (s *system) awaitReplies(id string) (bodies []string) {
 	s.T.Helper()
 	expect.Eventually(s.T, "a reply to "+id, func() bool { return len(s.Requests("POST", "/"+id+"/reply")) > 0 })
@@ -32,7 +32,7 @@ func (s *system) awaitReplies(id string) (bodies []string) {
 	return bodies
 }
 
-func TestADecisionIsToldOnceAndNeverForAlways(t *testing.T) {
+func TestADecisionIsSentOnceAndNeverAsAlways(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := connected(t)
@@ -61,7 +61,7 @@ func TestAReplyIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	is.Equal(len(s.awaitReplies("per_1")), 3)
 }
 
-func TestADecisionIsToldAfterARestart(t *testing.T) {
+func TestADecisionIsSentAfterARestart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
@@ -87,7 +87,7 @@ func TestADecisionOpenCodeDoesNotWaitForExpires(t *testing.T) {
 	is.Equal(len(facts[events.PermissionExpired](s, s.ChatOf("ses_1"))), 1)
 }
 
-func TestAnApprovalThatHoldsNoMoreIsNotTold(t *testing.T) {
+func TestAnInvalidApprovalIsRejected(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
@@ -114,7 +114,7 @@ func TestAnApprovalThatHoldsNoMoreIsNotTold(t *testing.T) {
 	}
 }
 
-// changeReferredFile leaves a request to a person, about a file that was absent, and creates the file.
+// changeReferredFile refers a request about an absent file to a person, and creates the file.
 func (s *system) changeReferredFile(id string) {
 	s.T.Helper()
 	path := filepath.Join(s.T.TempDir(), "a.md")
@@ -159,8 +159,8 @@ func TestAnApprovalOfAFileThatChangedIsTriedUntilOpenCodeTakesIt(t *testing.T) {
 	is.Equal(len(s.awaitReplies("per_1")), 3)
 }
 
-// OpenCode may have taken an approval whose answer was lost: then its own writing is what changed the file.
-func TestAFileThatOpenCodeMayHaveChangedIsNotThePersons(t *testing.T) {
+// If OpenCode accepted an approval but its response was lost, OpenCode itself may have changed the file.
+func TestALostResponseToAnApprovalExpiresTheRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, _ := connected(t)
@@ -220,7 +220,7 @@ func TestATurnThatWasAbortedSinceIsNotContinued(t *testing.T) {
 	is.Equal(len(s.Requests("POST", "/prompt_async")), 0)
 }
 
-// restart is an OpenCode that was killed and is there again.
+// restart replaces OpenCode by one that has forgotten its requests.
 func (s *system) restart(r *bridgetest.Running) {
 	s.T.Helper()
 	s.Reconnected(r, s.Forget)
@@ -277,7 +277,7 @@ func TestAnAskApprovedAsOpenCodeDiesContinuesTheTurn(t *testing.T) {
 	is := is.New(t)
 	s, r := connected(t)
 	s.Asking("ses_1", "per_1")
-	s.Locked(func() { s.Silent = true }) // it takes the reply, and dies before the tool runs
+	s.Locked(func() { s.Silent = true }) // OpenCode accepts the reply and dies before the tool runs
 	s.Decide("per_1", events.Authorized, "")
 	is.Equal(len(s.awaitReplies("per_1")), 1)
 	s.Locked(func() { s.Silent = false })
@@ -312,7 +312,7 @@ func TestQuestionsAreAnsweredWhenAllHaveAnAnswer(t *testing.T) {
 	is.Equal(len(s.Requests("POST", "/reply")), 0)
 	s.answerQuestion(chat, "que_1", 0, false, "first")
 	expect.Eventually(t, "it is taken", func() bool { return len(s.OpenCodeEvents(chat, events.QuestionReplied)) == 1 })
-	// the first try failed
+	// two tries, because the first one failed
 	is.Equal(s.awaitReplies("que_1"), []string{`{"answers":[["first"],["second"]]}`, `{"answers":[["first"],["second"]]}`})
 
 	s.answerQuestion(chat, "que_2", 0, false, "an answer")

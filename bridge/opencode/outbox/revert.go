@@ -9,15 +9,15 @@ import (
 	"pocketcoder/projections/effects"
 )
 
-// errStillRuns means that a turn still ran after it was stopped.
+// errStillRuns means that a turn was still running after it was stopped.
 var errStillRuns = errors.New("the turn that is to be taken back still runs")
 
-// revert takes back a message and what came after it, or undoes the last revert. OpenCode says whether an earlier try
-// did it: to do it again would overwrite what people have changed in the files since.
+// revert undoes a message and everything after it, or undoes the last revert. If OpenCode reports that an earlier try
+// was successful, revert does nothing, because another revert would overwrite later changes of files.
 func (o *Outbox) revert(ctx context.Context, f effects.Effect) error {
 	chat, _, err := o.Model.Chat(ctx, f.Chat)
 	if err != nil || chat.Session == "" {
-		return err // nothing has run there yet
+		return err // without a session there is nothing to revert
 	}
 	if f.Message == "" {
 		return o.Current().Unrevert(ctx, chat.Session)
@@ -29,7 +29,7 @@ func (o *Outbox) revert(ctx context.Context, f effects.Effect) error {
 	if err = o.Current().Revert(ctx, chat.Session, f.Message); !isBusy(err) {
 		return err
 	}
-	// What runs comes after the message, or is its turn: it is taken back too.
+	// The running turn is part of what is undone.
 	if err = o.stop(ctx, chat.Session); err == nil {
 		err = o.Current().Revert(ctx, chat.Session, f.Message)
 	}

@@ -95,7 +95,7 @@ type attemptState struct {
 	woken          uint64    // the value of Model.Woken before the check
 }
 
-// checkValidity is how long a check that found no budget in the way stays valid, even if the read model has changed
+// checkValidity is how long a budget check that holds nothing back stays valid, even if the read model has changed
 // since.
 const checkValidity = time.Second
 
@@ -331,14 +331,14 @@ func (s *schedule) end(a attempt) {
 	switch l := (budgetCheck{}); {
 	case a.err == nil:
 		t.succeeded = true
-	case errors.Is(a.err, errChanged): // the next look at the queue decides
+	case errors.Is(a.err, errChanged): // the queue is listed again
 	case errors.As(a.err, &l) && l.err == nil:
 		t.budgetsChecked, t.held, t.at, t.woken = true, l.held, time.Now(), a.started
 	case errors.As(a.err, &l): // the message was not sent, so this does not count as a try
-		s.Logger.Warn("look at budgets", "chat", a.chat, "message", a.message.ID, "err", l.err)
+		s.Logger.Warn("check budgets", "chat", a.chat, "message", a.message.ID, "err", l.err)
 		t.after = time.Now().Add(s.Pause)
 	default:
-		s.Logger.Warn("tell opencode", "effect", a.key, "chat", a.chat, "try", t.times+1, "err", a.err)
+		s.Logger.Warn("carry out effect in opencode", "effect", a.key, "chat", a.chat, "try", t.times+1, "err", a.err)
 		t.times, t.after = t.times+1, time.Now().Add(a.pause)
 		select {
 		case <-a.reconnected: // while it was tried

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// blockRequests makes requests with a path suffix wait until release is called.
+// blockRequests blocks requests with a path suffix until release is called.
 func (s *system) blockRequests(suffix string) (arrived <-chan bool, release func()) {
 	came, hold := make(chan bool, 99), make(chan bool)
 	release = sync.OnceFunc(func() { close(hold) })
@@ -65,7 +65,7 @@ func TestAnAbortAloneOvertakes(t *testing.T) {
 	is.New(t).Equal([]int{len(s.promptsReceived()), len(s.Requests("POST", "/fork"))}, []int{1, 0})
 }
 
-// triedEffects are the requests that change something in OpenCode.
+// triedEffects returns the paths of the requests that change OpenCode.
 func (s *system) triedEffects() (all []string) {
 	for _, r := range s.Requests("POST", "") {
 		if r.Path != "/pocketcoder/history" {
@@ -75,9 +75,8 @@ func (s *system) triedEffects() (all []string) {
 	return all
 }
 
-// TestTheLogAloneSaysWhatIsToBeDone loses what NATS remembers of its readers, and the read model, as a log does that
-// was restored from a copy.
-func TestTheLogAloneSaysWhatIsToBeDone(t *testing.T) {
+// The durable consumers and the read model are lost, as after a restore from a backup.
+func TestOpenEffectsFollowFromTheLogAlone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
@@ -127,7 +126,7 @@ func TestARevertThatOpenCodeHasDoneIsNotRepeated(t *testing.T) {
 	s, r := connected(t)
 	chat, session := s.startForkable()
 	r.Stop()
-	s.revert(chat, "msg_1") // and an earlier try reached OpenCode, whose answer was lost
+	s.revert(chat, "msg_1") // an earlier try was successful, but its response was lost
 	s.AppendUnsent(s.Durably(session, "session.updated",
 		fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"directory":"/workspace","title":"t","revert":{"messageID":"msg_1"}}}`,
 			session, session))...)
@@ -136,8 +135,8 @@ func TestARevertThatOpenCodeHasDoneIsNotRepeated(t *testing.T) {
 	is.New(t).Equal(len(s.Requests("POST", "/revert")), 0)
 }
 
-// Earlier versions recorded no end of an effect. NATS knows how far their workers were.
-func TestWhatAnEarlierVersionHasCarriedOutIsDone(t *testing.T) {
+// Earlier versions recorded no end of an effect, but NATS has the positions of their consumers.
+func TestEffectsOfAnEarlierVersionAreDone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := connected(t)
@@ -167,7 +166,7 @@ func TestWhatAnEarlierVersionHasCarriedOutIsDone(t *testing.T) {
 }
 
 // A fork may take minutes.
-func TestAForkHoldsUpNothingOfTheCopiedChat(t *testing.T) {
+func TestAForkDoesNotDelayTheCopiedChat(t *testing.T) {
 	t.Parallel()
 	s, _ := connected(t)
 	chat, _ := s.startForkable()

@@ -6,7 +6,7 @@ import (
 	"github.com/matryer/is"
 )
 
-// Chats of the machine's operator have no owner and no share.
+// Chats without an owner have no share.
 func TestAnAccountLeavesTurnsForOthers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -7,7 +7,7 @@ import (
 	"pocketcoder/events"
 )
 
-// system is a bridgetest.System with what the tests of this package do and see.
+// system is a bridgetest.System with helpers for this package.
 type system struct{ *bridgetest.System }
 
 func newSystem(t testing.TB) *system {
@@ -22,7 +22,7 @@ func connected(t testing.TB) (*system, *bridgetest.Running) {
 	return &system{s}, r
 }
 
-// facts are the bodies of a chat's events of one kind of our own.
+// facts returns the bodies of a chat's events of one kind.
 func facts[D events.Data](s *system, chat string) []D {
 	s.T.Helper()
 	return bridgetest.Facts[D](s.System, chat)

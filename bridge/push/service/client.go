@@ -12,7 +12,7 @@ import (
 	"pocketcoder/bridge/egress"
 )
 
-// sendTimeout bounds one request to a push service, from the look-up of its name to the end of its answer.
+// sendTimeout limits one request to a push service, including the name lookup and the response.
 const sendTimeout = 10 * time.Second
 
 // clients are the HTTP clients. The zero value is ready.
@@ -21,8 +21,8 @@ type clients struct {
 	public, private, either *http.Client
 }
 
-// guarded makes a client that dials what the guard lets pass. The guard sees the address after the name was looked up,
-// so no name leads elsewhere; a proxy of the environment would hide the address, so none is used.
+// guarded returns a client that dials only addresses that the guard allows. The guard sees the address after the name
+// lookup. The client uses no proxy of the environment, because a proxy would hide the address.
 func guarded(guard func(netip.Addr) error) *http.Client {
 	dialer := net.Dialer{Timeout: sendTimeout, Control: egress.Guard(guard)}
 	return &http.Client{
@@ -35,12 +35,12 @@ func guarded(guard func(netip.Addr) error) *http.Client {
 	}
 }
 
-// client gives the client for an endpoint that a person gave us.
+// client returns the client for the endpoint of a device.
 func (s *Sender) client(endpoint string) (*http.Client, error) {
 	s.clients.open()
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" {
-		return nil, PermanentError{Reason: "the endpoint is no URL"}
+		return nil, PermanentError{Reason: "the endpoint is not a URL"}
 	}
 	switch {
 	case u.Scheme == "https" && s.AllowPrivate:

@@ -10,18 +10,17 @@ import (
 	"pocketcoder/events"
 )
 
-// Relay is an HTTP server that hands messages on to Firebase, whose credentials belong to who publishes the app. The
-// operator chooses it, so it may be anywhere. The zero value is none.
+// Relay is an HTTP server that forwards messages to Firebase with the credentials of the app's publisher. The operator
+// chooses it, so it may have any address. The zero value is no relay.
 type Relay struct {
 	URL    string
 	Secret string // sent as X-Relay-Secret
 }
 
-// relayClient goes where the operator says.
+// relayClient dials any address.
 var relayClient = guarded(func(netip.Addr) error { return nil })
 
-// sendRelay posts a message as the relay of the published app takes it. Firebase replaces by no id of ours, so that
-// what is done with is not sent.
+// sendRelay posts a message to the relay. It sends no withdrawals, because Firebase cannot replace a message by our id.
 func (s *Sender) sendRelay(ctx context.Context, d Device, m Message) error {
 	if s.Relay.URL == "" {
 		return PermanentError{Reason: "there is no relay for fcm: see --push-relay"}
@@ -35,7 +34,7 @@ func (s *Sender) sendRelay(ctx context.Context, d Device, m Message) error {
 			"permission": m.Permission, "id": m.ID,
 		})))
 	if err != nil {
-		return PermanentError{Reason: "the relay's address is no URL"}
+		return PermanentError{Reason: "the relay's address is not a URL"}
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if s.Relay.Secret != "" {

@@ -19,12 +19,12 @@ import (
 	"pocketcoder/events"
 )
 
-// Sender hands messages to push services. The zero value is ready but for what it lacks: no relay, no Web Push.
+// Sender sends messages to push services. With the zero value of a field, that service is not available.
 type Sender struct {
-	URL          string // under which devices reach us, without a / at its end
+	URL          string // public URL of this system, without a / at its end
 	VAPID        VAPID
 	Relay        Relay
-	AllowPrivate bool // endpoints may be at private and loopback addresses, and speak http there
+	AllowPrivate bool // allow endpoints at private and loopback addresses, with http too
 
 	clients clients
 }
@@ -35,11 +35,11 @@ const (
 	WebPush     = "webpush"
 )
 
-// Device is where a person can be notified.
+// Device is a device of an account.
 type Device struct {
 	ID, User, Name string
 	Service        string // FCM, UnifiedPush or WebPush
-	Token          string // its URL, its subscription as JSON, or Firebase's name for it: a secret
+	Token          string // URL, subscription in JSON, or Firebase token: a secret
 }
 
 // The types of a notice that services present in a way of their own.
@@ -48,15 +48,15 @@ const (
 	TaskError    = "task_error"
 )
 
-// Message is what is sent to a device: a notice, or that it is done with.
+// Message is a notice for a device, or its withdrawal.
 type Message struct {
 	events.Notice
 	ID      string // of the notification
 	Buttons []Button
-	Done    bool // what the notice asked for is decided
+	Done    bool // withdraws the notice, because its request is decided
 }
 
-// PermanentError is an error that trying again does not mend.
+// PermanentError is an error for which another try cannot help.
 type PermanentError struct {
 	Reason string
 	Gone   bool // the push service does not know the device any more
@@ -64,7 +64,7 @@ type PermanentError struct {
 
 func (e PermanentError) Error() string { return e.Reason }
 
-// Send hands a message to the device's push service.
+// Send sends a message to the push service of a device.
 func (s *Sender) Send(ctx context.Context, d Device, m Message) error {
 	switch d.Service {
 	case UnifiedPush:
@@ -77,7 +77,7 @@ func (s *Sender) Send(ctx context.Context, d Device, m Message) error {
 	return PermanentError{Reason: fmt.Sprintf("there is no push service %q", d.Service)}
 }
 
-// Host is that of the device's push service: all of an endpoint that may be told.
+// Host returns the host of the device's push service. The rest of the endpoint is secret.
 func (s *Sender) Host(d Device) string {
 	endpoint := d.Token
 	switch d.Service {
@@ -94,10 +94,10 @@ func (s *Sender) Host(d Device) string {
 	return u.Hostname()
 }
 
-// maxAnswer is how much of an answer is read, in bytes.
+// maxAnswer limits how much of a response is read, in bytes.
 const maxAnswer = 4 << 10
 
-// checkResponse reads the answer of a push service.
+// checkResponse returns an error unless the push service has accepted the message.
 func checkResponse(resp *http.Response, err error) error {
 	if err != nil {
 		return withoutURL(err)
@@ -119,12 +119,12 @@ func checkResponse(resp *http.Response, err error) error {
 	}
 }
 
-// status is the code in our words: a hostile endpoint writes its own.
+// status describes a status code with our own text, because a hostile endpoint chooses its text.
 func status(resp *http.Response) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 }
 
-// withoutURL takes the address out of an error of net/http: it is a secret.
+// withoutURL removes the secret URL from an error of net/http.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -12,8 +12,8 @@ import (
 	"pocketcoder/events"
 )
 
-// payload is the JSON that an app gets. The apps there are read type and chat beside the title; data has them as well,
-// as Firebase's messages do.
+// payload is the JSON for an app. Existing apps read type and chat at the top level; data repeats them, as Firebase's
+// messages do.
 type payload struct {
 	ID      string            `json:"id"`
 	Title   string            `json:"title"`
@@ -22,11 +22,11 @@ type payload struct {
 	Chat    string            `json:"chat,omitempty"`
 	Data    map[string]string `json:"data"`
 	Click   string            `json:"click"`
-	Done    bool              `json:"done,omitempty"` // what was asked is decided: an earlier one with the id is to go
+	Done    bool              `json:"done,omitempty"` // the earlier notification with this id is to be removed
 	Actions []Button          `json:"actions,omitempty"`
 }
 
-// Button is what a notification offers to do: a POST to its URL does it.
+// Button is a button of a notification. A POST to its URL carries out the action.
 type Button struct {
 	Action string `json:"action"` // approve, deny
 	Title  string `json:"title"`
@@ -60,9 +60,9 @@ func (s *Sender) click(m Message) string {
 }
 
 // sendUnifiedPush posts to a UnifiedPush endpoint (https://unifiedpush.org/developers/spec/server) or to a topic of an
-// ntfy server (https://docs.ntfy.sh/publish). The body is JSON for an app that takes it from its distributor (?up=1,
-// where ntfy heeds no header); for the rest the headers say the same, and Template makes ntfy show the JSON's message
-// instead of the JSON.
+// ntfy server (https://docs.ntfy.sh/publish). The body is JSON for an app that gets it from its distributor (?up=1,
+// where ntfy ignores headers). Other clients get the same content from the headers, and Template makes ntfy show the
+// JSON's message.
 func (s *Sender) sendUnifiedPush(ctx context.Context, d Device, m Message) error {
 	client, err := s.client(d.Token)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Sender) sendUnifiedPush(ctx context.Context, d Device, m Message) error
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, d.Token, bytes.NewReader(events.MustEncode(s.payload(m))))
 	if err != nil {
-		return PermanentError{Reason: "the endpoint is no URL"}
+		return PermanentError{Reason: "the endpoint is not a URL"}
 	}
 	priority, tags := "high", "raised_hand"
 	switch m.Type {
@@ -96,13 +96,13 @@ func (s *Sender) sendUnifiedPush(ctx context.Context, d Device, m Message) error
 	return checkResponse(client.Do(r))
 }
 
-// lifetime is how long a push service keeps what it cannot deliver, in seconds: a day.
+// lifetime is how long a push service stores an undelivered message, in seconds: a day.
 const lifetime = "86400"
 
-// encodedWord is a header's value, in the form of RFC 2047 when it is not ASCII: ntfy decodes that.
+// encodedWord encodes a header value that is not ASCII (RFC 2047), which ntfy decodes.
 func encodedWord(s string) string { return mime.BEncoding.Encode("UTF-8", s) }
 
-// ntfyActions are buttons in ntfy's short form (https://docs.ntfy.sh/publish/#action-buttons).
+// ntfyActions encodes buttons in ntfy's short form (https://docs.ntfy.sh/publish/#action-buttons).
 func ntfyActions(buttons []Button) string {
 	var all []string
 	for _, b := range buttons {
@@ -111,16 +111,16 @@ func ntfyActions(buttons []Button) string {
 	return strings.Join(all, "; ")
 }
 
-// clear takes a notification from those who were told: PUT <topic>/<sequence id>/clear, ntfy 2.16 and later. Where
-// there is no such thing nothing happens: that the server does not know it says nothing about the device.
+// clear removes a notification: PUT <topic>/<sequence id>/clear, ntfy 2.16 and later. Other servers answer 404, which
+// says nothing about the device.
 func (s *Sender) clear(ctx context.Context, client *http.Client, endpoint, id string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return PermanentError{Reason: "the endpoint is no URL"}
+		return PermanentError{Reason: "the endpoint is not a URL"}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, u.JoinPath(id, "clear").String(), nil)
 	if err != nil {
-		return PermanentError{Reason: "the endpoint is no URL"}
+		return PermanentError{Reason: "the endpoint is not a URL"}
 	}
 	return checkResponse(client.Do(r))
 }

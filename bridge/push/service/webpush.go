@@ -17,14 +17,14 @@ import (
 	"github.com/SherClockHolmes/webpush-go"
 )
 
-// VAPID is the key pair with which push services know us (RFC 8292), each in base64url as browsers take the public
-// one. Who loses it loses every subscription.
+// VAPID is the key pair that identifies this system to push services (RFC 8292), in base64url. Without it, all
+// subscriptions are lost.
 type VAPID struct {
 	Private string `json:"private"`
 	Public  string `json:"public"`
 }
 
-// LoadVAPID reads the keys from a file, and makes them when there is none. A file that others can read is refused.
+// LoadVAPID reads the keys from a file, or creates the file. It returns an error if other users can read the file.
 func LoadVAPID(file string) (VAPID, error) {
 	fail := func(err error) (VAPID, error) { return VAPID{}, fmt.Errorf("load Web Push keys: %w", err) }
 	info, err := os.Lstat(file)
@@ -65,18 +65,17 @@ func createVAPID(file string) (v VAPID, err error) {
 	return v, atomicfile.Write(file, append(body, '\n'))
 }
 
-// subscription reads what a browser's PushSubscription is as JSON.
+// subscription parses a browser's PushSubscription in JSON.
 func subscription(token string) (s webpush.Subscription, err error) {
 	if err := json.Unmarshal([]byte(token), &s); err != nil || s.Endpoint == "" || s.Keys.Auth == "" ||
 		s.Keys.P256dh == "" {
-		return s, PermanentError{Reason: "the push_token is no subscription with endpoint, keys.auth and keys.p256dh"}
+		return s, PermanentError{Reason: "the push_token is not a subscription with endpoint, keys.auth and keys.p256dh"}
 	}
 	return s, nil
 }
 
-// sendWebPush sends a message that only the browser can read (RFC 8291). What is done with has the same topic, so that
-// it takes the place of what was not delivered yet (RFC 8030, 5.4), and the same id, so that the service worker takes
-// away what was.
+// sendWebPush sends a message that only the browser can read (RFC 8291). A withdrawal has the same topic, so it
+// replaces an undelivered message (RFC 8030, 5.4), and the same id, so the service worker removes a delivered one.
 func (s *Sender) sendWebPush(ctx context.Context, d Device, m Message) error {
 	browser, err := subscription(d.Token)
 	if err != nil {
@@ -97,14 +96,13 @@ func (s *Sender) sendWebPush(ctx context.Context, d Device, m Message) error {
 		o.Urgency = webpush.UrgencyNormal
 	}
 	resp, err := webpush.SendNotificationWithContext(ctx, events.MustEncode(body), &browser, &o)
-	if err != nil && !errors.As(err, new(*url.Error)) { // it was not sent at all: a key of the subscription is none
-		return PermanentError{Reason: "the push_token is no subscription: " + err.Error()}
+	if err != nil && !errors.As(err, new(*url.Error)) { // not sent, because a key of the subscription is invalid
+		return PermanentError{Reason: "the push_token is not a subscription: " + err.Error()}
 	}
 	return checkResponse(resp, err)
 }
 
-// contact is whom a push service may ask about us (RFC 8292, 2.1): the address of this installation, which has TLS
-// where browsers reach it.
+// contact returns the contact for push services (RFC 8292, 2.1): the URL of this system.
 func (s *Sender) contact() string {
 	if strings.HasPrefix(s.URL, "https:") {
 		return s.URL

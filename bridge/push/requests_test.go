@@ -17,7 +17,7 @@ import (
 	"pocketcoder/handlers/permission"
 )
 
-// body is what an app reads.
+// body is the JSON that an app reads.
 type body struct {
 	ID, Title, Message, Type, Chat, Click string
 	Data                                  map[string]string
@@ -31,7 +31,7 @@ func read(t testing.TB, text string) (b body) {
 	return b
 }
 
-func TestAnAskIsPushedWithWhatAppsAndNtfyRead(t *testing.T) {
+func TestARequestIsPushedInTheFormatsOfAppsAndNtfy(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
@@ -64,7 +64,7 @@ func TestAnAskIsPushedWithWhatAppsAndNtfyRead(t *testing.T) {
 		Service: "unifiedpush", Host: "127.0.0.1", Attempts: 1})
 }
 
-func TestNobodyIsToldWho(t *testing.T) {
+func TestNoNotificationIsSent(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(s *system, ann, chat string){
 		"looks at the chat": func(s *system, ann, chat string) { s.present.Store(ann + "/" + chat) },
@@ -140,7 +140,7 @@ func TestAQuestionIsPushedAndWithdrawnOnceAllOfItIsAnswered(t *testing.T) {
 	is.Equal([]string{cleared.method, cleared.path}, []string{"PUT", "/topic/" + b.ID + "/clear?auth=x"})
 }
 
-func TestWhatIsDecidedElsewhereIsWithdrawn(t *testing.T) {
+func TestANotificationOfADecidedRequestIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	for name, settle := range map[string]func(s *system, chat string){
 		"decided": func(s *system, chat string) { s.decide(chat, "per_1", events.Denied) },
@@ -155,7 +155,7 @@ func TestWhatIsDecidedElsewhereIsWithdrawn(t *testing.T) {
 			s := newSystem(t)
 			r := newReceiver(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == http.MethodPut {
-					w.WriteHeader(http.StatusNotFound) // an ntfy before 2.16: that says nothing about the device
+					w.WriteHeader(http.StatusNotFound) // as ntfy before 2.16 answers
 				}
 			})
 			ann := s.user("ann", account.User)
@@ -171,13 +171,13 @@ func TestWhatIsDecidedElsewhereIsWithdrawn(t *testing.T) {
 			s.awaitKinds("evt.chat."+chat, "queued", "sent")
 			s.appendOpenCode(chat, events.PermissionReplied, `{"sessionID":"ses_x","requestID":"per_1","reply":"reject"}`)
 			s.awaitWorker()
-			check(t, s.Test(t.Context(), ann, "d1")) // behind it in the device's queue
+			check(t, s.Test(t.Context(), ann, "d1")) // queued after any second withdrawal
 			is.Equal(s.awaitRequest(r, 2).method, http.MethodPost)
 		})
 	}
 }
 
-func TestAChatWithoutAnOwnerIsTheAdministrators(t *testing.T) {
+func TestAdministratorsAreNotifiedOfAChatWithoutAnOwner(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
@@ -207,15 +207,15 @@ func TestAToolServerThatWaitsIsPushedToAdministratorsOnce(t *testing.T) {
 		"mcp/search\n  to look things up"})
 	s.save("mcp_servers", "m1", map[string]any{"reason": "to look more things up"})
 	s.awaitWorker()
-	is.Equal(len(r.requests()), 1) // it still waits
+	is.Equal(len(r.requests()), 1) // still pending
 	s.save("mcp_servers", "m1", map[string]any{"status": "denied"})
 	is.Equal(s.awaitRequest(r, 1).path, "/root/"+b.ID+"/clear")
 	s.save("mcp_servers", "m1", map[string]any{"status": "pending"})
-	is.True(read(t, s.awaitRequest(r, 2).body).ID != b.ID) // it waits anew
+	is.True(read(t, s.awaitRequest(r, 2).body).ID != b.ID) // a new notification
 	s.awaitKinds("evt.config.mcp_servers.m1", "queued", "sent", "queued", "sent")
 }
 
-func TestEndpointsTokensAndSecretsStandInNoEventAndNoLine(t *testing.T) {
+func TestEventsAndLogsContainNoSecrets(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
@@ -240,7 +240,7 @@ func TestEndpointsTokensAndSecretsStandInNoEventAndNoLine(t *testing.T) {
 	}
 }
 
-func TestAnAskOfOurOwnIsPushedAndDecidedToo(t *testing.T) {
+func TestOwnRequestsArePushedAndDecided(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, r := newSystem(t), newReceiver(t, nil)
@@ -262,7 +262,7 @@ func TestAnAskOfOurOwnIsPushedAndDecidedToo(t *testing.T) {
 		Message: "May this reach a.example:443? npm install", Patterns: []string{"a.example:443"},
 		Metadata: []byte(`{"host":"a.example","command":"npm install"}`)})
 	s.append(chat, events.PermissionReferred{Permission: "n1", Reason: "no rule allows it"})
-	got = s.awaitRequest(r, 2) // the first was withdrawn
+	got = s.awaitRequest(r, 2) // after the withdrawal of the first
 	is.Equal(read(t, got.body).Message, "May this reach a.example:443? npm install\nno rule allows it\nChat: chat")
 	is.Equal(read(t, got.body).Title, "Connect to a.example:443")
 	is.True(buttons(t, got)["Approve"] != "")
@@ -284,7 +284,7 @@ func TestFiguresOfOneAsk(t *testing.T) {
 	t.Logf("ask to push sent: p50 %s, p90 %s", took[25], took[45])
 }
 
-// A request that only administrators decide is no use to the owner of the chat.
+// The owner of a chat cannot decide a request that is for administrators only.
 func TestAdministratorsAreAskedAboutABudgetOfAllChats(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

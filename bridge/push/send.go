@@ -12,8 +12,8 @@ import (
 	"pocketcoder/handlers"
 )
 
-// SendNotice sends a notice of somebody's own making to an account's devices, unless the account has turned its type
-// off or looks at its chat just now. It returns once that is noted; the devices are told later.
+// SendNotice sends a notice to an account's devices, unless the account has disabled its type or is viewing its chat.
+// It returns when the notifications are queued.
 func (p *Push) SendNotice(ctx context.Context, user string, n events.Notice) error {
 	n.Title, _ = p.shown(n.Title, maxTitle)
 	n.Message, _ = p.shownLines(n.Message, maxShown)
@@ -24,10 +24,10 @@ func (p *Push) SendNotice(ctx context.Context, user string, n events.Notice) err
 	return p.notify(ctx, about, identify(events.NewID()), []string{user}, n, "")
 }
 
-// typeTest is the type of what tells whether a device can be told anything.
+// typeTest is the type of test notifications.
 const typeTest = "test"
 
-// Test tells one device of an account something, whatever the account's rules say.
+// Test sends a test notification to one device of an account, whatever the account's rules are.
 func (p *Push) Test(ctx context.Context, user, id string) error {
 	d, active, err := p.device(ctx, id)
 	if err != nil {
@@ -52,13 +52,13 @@ type TestResult struct {
 	Host   string `json:"host,omitempty"`   // of the push service
 }
 
-// Commands are the commands about devices that can be given over NATS.
+// Commands returns the commands about devices for NATS.
 func (p *Push) Commands() handlers.Commands {
 	return handlers.Commands{"device.test": handlers.CommandOf(func(c *TestDevice, actor string) { c.Actor = actor },
 		p.testDevice)}
 }
 
-// testTime is how long a test waits for the push service. A slow one is tried again after that.
+// testTime is how long a test waits for the push service. Further tries are made afterwards.
 const testTime = 15 * time.Second
 
 func (p *Push) testDevice(ctx context.Context, c TestDevice) (handlers.Accepted, error) {
