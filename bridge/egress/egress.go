@@ -36,7 +36,7 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/network"
-	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/hostport"
 )
 
 // Limits of a connection.
@@ -107,9 +107,9 @@ func (s *Server) debugLog() *log.Logger {
 // client is the owner of a request's credentials: a command, or OpenCode itself.
 type client interface {
 	Begin(context.Context) (connection context.Context, end func(), ok bool)
-	CheckAddress(ctx context.Context, address string) (policy.Address, error)
-	Private(policy.Address) bool
-	RecordBlocked(ctx context.Context, at policy.Address, why error) error
+	CheckAddress(ctx context.Context, address string) (hostport.Address, error)
+	Private(hostport.Address) bool
+	RecordBlocked(ctx context.Context, at hostport.Address, why error) error
 }
 
 // OwnHost is the name under which OpenCode reaches Own through the proxy. No name server knows it.
@@ -177,7 +177,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x client) {
 	}
 }
 
-func (s *Server) reach(ctx context.Context, x client, address string) (policy.Address, error) {
+func (s *Server) reach(ctx context.Context, x client, address string) (hostport.Address, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, decisionTime))
 	defer cancel()
 	return x.CheckAddress(ctx, address)

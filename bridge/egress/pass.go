@@ -18,14 +18,14 @@ import (
 	"time"
 
 	"pocketcoder/handlers/network"
-	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/hostport"
 )
 
 // connection is one that was decided about.
 type connection struct {
 	*Server
 	client client
-	at     policy.Address
+	at     hostport.Address
 }
 
 // ForbiddenError is the error of an address that is not dialled; it says why not.
@@ -50,7 +50,7 @@ func Guard(allowed func(netip.Addr) error) func(network, address string, c sysca
 // because a server that listens there may trust local callers. It reads the interfaces on each call, because their
 // addresses change.
 func Public(a netip.Addr) error {
-	if !policy.Public(a) {
+	if !hostport.Public(a) {
 		return fmt.Errorf("%s is not a public address", a)
 	}
 	own, err := net.InterfaceAddrs()

@@ -14,6 +14,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/hostport"
 )
 
 // connectDecision is the decision about a connection, or the request that the connection waits for.
@@ -28,8 +29,8 @@ type connectDecision struct {
 // CheckAddress decides whether the command may connect to an address, host:port in any spelling, and returns the
 // address to dial. If no rule decides, it waits for a person. It returns a Refused with a text for the person or model
 // that runs the command, or ErrWaiting if no person has decided before ctx's deadline.
-func (x *Execution) CheckAddress(ctx context.Context, address string) (policy.Address, error) {
-	at, unreadable := policy.ParseAddress(address)
+func (x *Execution) CheckAddress(ctx context.Context, address string) (hostport.Address, error) {
+	at, unreadable := hostport.Parse(address)
 	if unreadable != nil {
 		return at, x.refuse(ctx, strings.ToValidUTF8(address[:min(len(address), 256)], "\uFFFD"), 0,
 			connectDecision{reason: unreadable.Error()})
@@ -54,10 +55,10 @@ func (x *Execution) CheckAddress(ctx context.Context, address string) (policy.Ad
 }
 
 // Private reports whether an address may be private. No command reaches one.
-func (x *Execution) Private(policy.Address) bool { return false }
+func (x *Execution) Private(hostport.Address) bool { return false }
 
 // RecordBlocked records that an allowed host resolved to an address that is not allowed and was not dialled.
-func (x *Execution) RecordBlocked(ctx context.Context, at policy.Address, why error) error {
+func (x *Execution) RecordBlocked(ctx context.Context, at hostport.Address, why error) error {
 	return x.refuse(ctx, at.Host, at.Port, connectDecision{reason: why.Error()})
 }
 
@@ -83,7 +84,7 @@ func (x *Execution) refuse(ctx context.Context, host string, port uint16, c conn
 func (x *Execution) eventOf(host string, port uint16, c connectDecision) (d events.ExecConnected, isNew bool) {
 	d = events.ExecConnected{Exec: x.requested.Exec, Host: host, Port: int(port), Allowed: c.allowed,
 		Permission: c.permission, Reason: c.reason}
-	key := recordedConnection{policy.Address{Host: host, Port: port}.String(), c.allowed}
+	key := recordedConnection{hostport.Address{Host: host, Port: port}.String(), c.allowed}
 	return d, !x.recorded[key] && (c.allowed || len(x.recorded) < 2*maxHosts)
 }
 
@@ -112,12 +113,12 @@ func (x *Execution) markRecorded(d events.ExecConnected) {
 	if !d.Allowed {
 		x.note(addressOf(d), d.Reason)
 	}
-	x.recorded[recordedConnection{policy.Address{Host: d.Host, Port: uint16(d.Port)}.String(), d.Allowed}] = true
+	x.recorded[recordedConnection{hostport.Address{Host: d.Host, Port: uint16(d.Port)}.String(), d.Allowed}] = true
 }
 
 // decide decides about a connection by the rules, the mode and a person's decision, in this order. It records the
 // decision, or appends a permission request. after is the last sequence that was read.
-func (x *Execution) decide(ctx context.Context, at policy.Address) (c connectDecision, after uint64, err error) {
+func (x *Execution) decide(ctx context.Context, at hostport.Address) (c connectDecision, after uint64, err error) {
 	x.deciding.Lock()
 	defer x.deciding.Unlock()
 	rules, err := x.network.Gate.InForce(ctx, x.scope())
@@ -164,7 +165,7 @@ func (x *Execution) decide(ctx context.Context, at policy.Address) (c connectDec
 }
 
 // decideByRule decides by the rules and the mode. A decision without a reason means that a person has to decide.
-func (x *Execution) decideByRule(at policy.Address, v policy.Verdict) connectDecision {
+func (x *Execution) decideByRule(at hostport.Address, v policy.Verdict) connectDecision {
 	switch {
 	case v.Action == policy.Deny:
 		return connectDecision{reason: v.Reason}
@@ -203,7 +204,7 @@ type networkMetadata struct {
 	Command string `json:"command"` // that wants to connect
 }
 
-func (x *Execution) request(permissionID string, at policy.Address) events.PermissionRequested {
+func (x *Execution) request(permissionID string, at hostport.Address) events.PermissionRequested {
 	metadata, _ := json.Marshal(networkMetadata{x.requested.Exec, at.Host, at.Port, x.requested.Command})
 	return events.PermissionRequested{
 		Permission: permissionID, Type: permission.TypeNetwork, Patterns: []string{at.String()}, Metadata: metadata,
@@ -217,5 +218,5 @@ func addressOf(d events.ExecConnected) string {
 	if d.Port == 0 {
 		return d.Host
 	}
-	return policy.Address{Host: d.Host, Port: uint16(d.Port)}.String()
+	return hostport.Address{Host: d.Host, Port: uint16(d.Port)}.String()
 }

@@ -15,6 +15,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/hostport"
 	"pocketcoder/handlers/record/rulebook"
 )
 
@@ -43,7 +44,7 @@ type Credential struct {
 
 // Authorize replaces the placeholders of the keys for an address in the header of a request to it. It reports whether
 // a key of a server with TLS is in the header now.
-func (n *Engine) Authorize(at policy.Address, header http.Header) (encrypt bool) {
+func (n *Engine) Authorize(at hostport.Address, header http.Header) (encrypt bool) {
 	for _, c := range n.Credentials {
 		if !slices.ContainsFunc(c.Addresses, func(pattern string) bool { return matchesAddress(pattern, at) }) {
 			continue
@@ -59,8 +60,8 @@ func (n *Engine) Authorize(at policy.Address, header http.Header) (encrypt bool)
 	return encrypt
 }
 
-func matchesAddress(pattern string, at policy.Address) bool {
-	if address, err := policy.ParseAddress(pattern); err == nil {
+func matchesAddress(pattern string, at hostport.Address) bool {
+	if address, err := hostport.Parse(pattern); err == nil {
 		return address == at
 	}
 	want, got := strings.Split(pattern, "."), strings.Split(at.String(), ".")
@@ -90,7 +91,7 @@ func (n *Engine) Allow(addresses []string) {
 	defer n.mu.Unlock()
 	n.hosts = map[string]bool{}
 	for _, address := range addresses {
-		if at, err := policy.ParseAddress(address); err == nil {
+		if at, err := hostport.Parse(address); err == nil {
 			n.hosts[at.String()] = true
 		}
 	}
@@ -116,17 +117,17 @@ func (n *Engine) Begin(ctx context.Context) (connection context.Context, end fun
 }
 
 // Private reports whether an address may be private, because the operator configured it.
-func (n *Engine) Private(at policy.Address) bool {
+func (n *Engine) Private(at hostport.Address) bool {
 	return slices.ContainsFunc(n.Models, func(model string) bool {
-		m, err := policy.ParseAddress(model)
+		m, err := hostport.Parse(model)
 		return err == nil && m == at
 	})
 }
 
 // CheckAddress decides about a connection to an address, host:port in any spelling, and returns the address to dial. A
 // refusal is a Refused.
-func (n *Engine) CheckAddress(ctx context.Context, address string) (policy.Address, error) {
-	at, err := policy.ParseAddress(address)
+func (n *Engine) CheckAddress(ctx context.Context, address string) (hostport.Address, error) {
+	at, err := hostport.Parse(address)
 	if err != nil {
 		return at, handlers.Refuse(handlers.Invalid, "%s", err)
 	}
@@ -157,7 +158,7 @@ func (n *Engine) CheckAddress(ctx context.Context, address string) (policy.Addre
 }
 
 // RecordBlocked returns the refusal of a private address that an allowed name resolved to.
-func (n *Engine) RecordBlocked(_ context.Context, _ policy.Address, why error) error {
+func (n *Engine) RecordBlocked(_ context.Context, _ hostport.Address, why error) error {
 	return handlers.Refuse(handlers.Invalid, "%s", why)
 }
 
@@ -165,7 +166,7 @@ func (n *Engine) RecordBlocked(_ context.Context, _ policy.Address, why error) e
 const fetchTime = 2*time.Minute + 10*time.Second
 
 // fetched reports whether a webfetch of the host was approved within fetchTime.
-func (n *Engine) fetched(ctx context.Context, at policy.Address) (found bool, err error) {
+func (n *Engine) fetched(ctx context.Context, at hostport.Address) (found bool, err error) {
 	l := n.Network.log()
 	after, err := l.At(ctx, time.Now().Add(-fetchTime))
 	if err != nil {
@@ -194,7 +195,7 @@ func (n *Engine) fetched(ctx context.Context, at policy.Address) (found bool, er
 }
 
 // fetchedBy returns the address that a request for webfetch is about; none for another request.
-func fetchedBy(a events.PermissionAsk) (at policy.Address) {
+func fetchedBy(a events.PermissionAsk) (at hostport.Address) {
 	if a.Permission != "webfetch" || len(a.Patterns) != 1 {
 		return at
 	}
@@ -206,6 +207,6 @@ func fetchedBy(a events.PermissionAsk) (at policy.Address) {
 	if u.Port() == "" {
 		address += map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
 	}
-	at, _ = policy.ParseAddress(address)
+	at, _ = hostport.Parse(address)
 	return at
 }

@@ -8,7 +8,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission"
-	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/hostport"
 )
 
 // maxOpenRequests limits the pending requests for hosts of one chat.
@@ -17,7 +17,7 @@ const maxOpenRequests = 8
 // decideByPerson returns the decision of a person, or the request that the connection waits for. It returns a new
 // request if none is pending. A decision applies to the commands that waited for it. An approval that came when no
 // command waited applies to the next one.
-func (x *Execution) decideByPerson(s *permission.State, at policy.Address, now time.Time) connectDecision {
+func (x *Execution) decideByPerson(s *permission.State, at hostport.Address, now time.Time) connectDecision {
 	if c := x.decideByCommand(s, at, now); c.allowed {
 		return c
 	}
@@ -42,7 +42,7 @@ func (x *Execution) decideByPerson(s *permission.State, at policy.Address, now t
 
 // decideByCommand allows a host that was named in the request for the command, if a person approved that request. The
 // approval is valid for this execution only.
-func (x *Execution) decideByCommand(s *permission.State, at policy.Address, now time.Time) connectDecision {
+func (x *Execution) decideByCommand(s *permission.State, at hostport.Address, now time.Time) connectDecision {
 	outcome := s.Request(x.requested.Permission).Outcome
 	if d := outcome.Decided; d == nil || !slices.Contains(d.Hosts, at.String()) || s.WhyInvalid(outcome, now) != "" {
 		return connectDecision{}

@@ -24,6 +24,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/hostport"
 	"pocketcoder/handlers/record/rulebook"
 )
 
@@ -65,8 +66,8 @@ type Execution struct {
 	connections map[*context.CancelFunc]bool // guarded by the network's lock
 
 	deciding sync.Mutex
-	requests map[policy.Address]string // the id of the last permission request for each address
-	hosts    map[string]bool           // the addresses that the command has tried
+	requests map[hostport.Address]string // the id of the last permission request for each address
+	hosts    map[string]bool             // the addresses that the command has tried
 	recorded map[recordedConnection]bool
 
 	noting   sync.Mutex
@@ -92,7 +93,7 @@ func (n *Sandbox) For(ctx context.Context, chat string, request events.ExecReque
 	}
 	x := &Execution{
 		network: n, chat: chat, requested: request, token: rand.Text(), connections: map[*context.CancelFunc]bool{},
-		requests: map[policy.Address]string{}, hosts: map[string]bool{}, recorded: map[recordedConnection]bool{},
+		requests: map[hostport.Address]string{}, hosts: map[string]bool{}, recorded: map[recordedConnection]bool{},
 	}
 	if err := x.identify(ctx); err != nil {
 		return "", err

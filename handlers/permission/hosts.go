@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/hostport"
 )
 
 // TypeNetwork is the type of the permission that lets a command reach a host. Only the policy requests it, and only a
@@ -26,7 +27,7 @@ func AllowsHosts(r policy.Rule) bool {
 }
 
 // EvaluateAddress returns the policy's verdict on a connection to an address.
-func EvaluateAddress(rules []policy.Rule, at policy.Address) policy.Verdict {
+func EvaluateAddress(rules []policy.Rule, at hostport.Address) policy.Verdict {
 	return judge(rules, policy.Ask{Type: TypeNetwork, Patterns: []string{at.String()}, Address: at.String()})
 }
 
@@ -50,7 +51,7 @@ func (g Gate) UndecidedHosts(rules []policy.Rule, command string) (hosts []strin
 }
 
 // NoNetwork returns a sentence for people and models that says why a command reached no host.
-func NoNetwork(named []policy.Address) string {
+func NoNetwork(named []hostport.Address) string {
 	host := "its hosts"
 	if len(named) > 0 {
 		host = named[0].Host

@@ -4,13 +4,14 @@ import (
 	"slices"
 
 	"pocketcoder/handlers/policy/bash"
+	"pocketcoder/handlers/policy/hostport"
 	"pocketcoder/handlers/policy/program"
 )
 
 // NamedHosts returns the public addresses that a command names and will connect to, each once, and reports whether it
 // runs a program that needs a network. It reads what is written out: a host that a variable or a script holds is not
 // returned.
-func NamedHosts(command string) (named []Address, needs bool) {
+func NamedHosts(command string) (named []hostport.Address, needs bool) {
 	for _, words := range bash.Parse(command).All {
 		urls, connects := program.NetworkUse(words)
 		needs = needs || connects
@@ -19,8 +20,8 @@ func NamedHosts(command string) (named []Address, needs bool) {
 			if cause != "" {
 				continue
 			}
-			at, err := ParseAddress(u.host + ":" + u.port)
-			if err == nil && at.private() == "" && !slices.Contains(named, at) {
+			at, err := hostport.Parse(u.host + ":" + u.port)
+			if err == nil && at.Private() == "" && !slices.Contains(named, at) {
 				named = append(named, at)
 			}
 		}

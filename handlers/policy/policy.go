@@ -10,7 +10,8 @@
 // found out by then is asked.
 //
 // It must not know how an ask arrives, where rules are stored, or what happens after. Package bash reads commands,
-// package program knows programs, and package files finds where paths lead: none of them knows rules.
+// package program knows programs, package files finds where paths lead, and package hostport reads addresses: none of
+// them knows rules.
 package policy
 
 import (

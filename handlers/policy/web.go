@@ -6,11 +6,11 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"pocketcoder/handlers/policy/display"
+	"pocketcoder/handlers/policy/hostport"
 	"pocketcoder/handlers/policy/program"
 )
 
@@ -44,7 +44,7 @@ func readURL(s string) (u webURL, cause string) {
 		return u, display.Quote(s) + " is not a plain address"
 	}
 	authority := strings.ToLower(rest[:end])
-	u.host, u.port = splitPort(authority)
+	u.host, u.port = hostport.SplitPort(authority)
 	if !hostLabels.MatchString(u.host) || strings.Trim(u.port, "0123456789") != "" {
 		return u, display.Quote(rest[:end]) + " is not the plain name of a host"
 	}
@@ -58,15 +58,6 @@ func readURL(s string) (u webURL, cause string) {
 // climbs finds path segments that go up, also encoded, and encoded separators.
 var climbs = regexp.MustCompile(`(?i)(^|/)(\.|%2e){1,2}(/|$|\?|#)|%2f|%5c|%00`)
 
-// splitPort takes a port off; a colon in brackets is part of an IPv6 address.
-func splitPort(authority string) (host, port string) {
-	i := strings.LastIndexByte(authority, ':')
-	if i < 0 || i < strings.LastIndexByte(authority, ']') {
-		return authority, ""
-	}
-	return authority[:i], authority[i+1:]
-}
-
 // private says why a host is not one of the internet; numbers are addresses in any notation.
 func (u webURL) private() string {
 	host := strings.Trim(u.host, "[]")
@@ -75,17 +66,10 @@ func (u webURL) private() string {
 	switch {
 	case err == nil, strings.HasPrefix(last, "0x"), strings.Trim(last, "0123456789") == "":
 		return display.Quote(u.host) + " is a number, not a name"
-	case privateName(host):
+	case hostport.PrivateName(host):
 		return display.Quote(u.host) + " is not a public host"
 	}
 	return ""
-}
-
-// privateName says whether a name is one of no public host.
-func privateName(host string) bool {
-	last := host[strings.LastIndexByte(host, '.')+1:]
-	return last == host || slices.Contains([]string{"localhost", "local", "internal", "lan", "home", "intranet"}, last) ||
-		strings.HasSuffix(host, ".home.arpa") || strings.HasSuffix(host, ".nip.io") || strings.HasSuffix(host, ".sslip.io")
 }
 
 // parseURLPattern reads the pattern of a rule for webfetch: an address whose host may have * as whole labels, and
@@ -102,7 +86,7 @@ func parseURLPattern(s string) (u webURL, wrong *SyntaxError) {
 	if !strings.Contains(rest, "/") {
 		u.path = ""
 	}
-	u.host, u.port = splitPort(strings.ToLower(authority))
+	u.host, u.port = hostport.SplitPort(strings.ToLower(authority))
 	u.port = cmp.Or(u.port, standardPorts[u.scheme])
 	labels := strings.Split(u.host, ".")
 	for i, label := range labels {
