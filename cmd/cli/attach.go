@@ -31,14 +31,14 @@ A shell runs in the sandbox of the commands. It is recorded as the operator's, o
 command.
 `
 
-// attachOptions is what a person may choose.
+// attachOptions are the options of the command attach.
 type attachOptions struct {
 	data  datadir.Dir
-	chat  string // empty for the newest
+	chat  string // empty for the newest chat
 	shell bool
-	user  string // the account it is for; empty for the operator
-	all   bool   // who sees all chats, not only their own
-	key   string // record of the SSH key that logged in; empty without one
+	user  string // the account that attaches; empty for the operator
+	all   bool   // the account sees all chats
+	key   string // id of the SSH key that logged in; empty without one
 }
 
 func attachFlags(env Environment, args []string) (attachOptions, error) {
@@ -114,12 +114,12 @@ func (o attachOptions) open(ctx context.Context, v viewer.Viewer) (session strin
 	if err != nil {
 		return "", fmt.Errorf("attach: %w", err)
 	}
-	// The owner may have changed before the session was there. A later change closes the session.
+	// The chat may have a new owner since. A later change of the owner closes the session.
 	_, err = o.find(ctx, s)
 	return session, err
 }
 
-// find finds the chat that is meant, if the account sees it.
+// find returns the chat to attach to. It returns an error if the account may not see the chat.
 func (o attachOptions) find(ctx context.Context, s *client.System) (chat string, err error) {
 	owner := o.user
 	if o.all {
@@ -133,15 +133,15 @@ func (o attachOptions) find(ctx context.Context, s *client.System) (chat string,
 		return "", err
 	}
 	if owner != "" && row.User != owner {
-		return "", fmt.Errorf("query chat: there is no chat %s", o.chat) // as if it were not there
+		return "", fmt.Errorf("query chat: there is no chat %s", o.chat) // does not reveal that the chat exists
 	}
 	return row.ID, nil
 }
 
-// chatsAtOnce is how many chats are asked for at a time.
+// chatsAtOnce is the page size when chats are listed.
 const chatsAtOnce = 100
 
-// newest is the chat of an account, or of all, with the newest activity.
+// newest returns the chat of an account with the newest activity. An empty user means all accounts.
 func newest(ctx context.Context, s *client.System, user string) (string, error) {
 	for offset := 0; ; offset += chatsAtOnce {
 		var chats []projections.Chat

@@ -68,7 +68,7 @@ func chatFlags(env Environment, args []string) (o console.Options, data datadir.
 	fs.Visit(func(f *flag.Flag) { o.Once = o.Once || f.Name == "m" })
 	if o.Approve == "" {
 		o.Approve = console.ApproveAsk
-		if o.Once || !env.Interactive { // a forgotten variable must not approve what a person came to decide
+		if o.Once || !env.Interactive { // a forgotten variable must not approve requests in an interactive chat
 			o.Approve = Variable(env, "POCKETCODER_APPROVE", console.ApproveAsk)
 		}
 	}

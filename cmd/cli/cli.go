@@ -20,7 +20,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Environment is what a run of the program gets from outside.
+// Environment is the environment of a command.
 type Environment struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -33,11 +33,11 @@ type ExitCode int
 
 func (e ExitCode) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// ErrUsage is the error for wrong arguments. What was wrong is already on stderr.
+// ErrUsage is the error for wrong arguments. Its text is already on stderr.
 var ErrUsage = errors.New("wrong usage")
 
-// Parse reads the flags from args and returns the other arguments, at most most of them. Flags may stand before,
-// between and behind them.
+// Parse parses the flags in args and returns the other arguments, at most most of them. Flags may come before, between
+// and after them.
 func Parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 	var rest []string
 	for {
@@ -63,7 +63,7 @@ func Parse(fs *flag.FlagSet, args []string, most int) ([]string, error) {
 	return rest, nil
 }
 
-// ParseOne is Parse for a command with one argument. missing says on stderr what to name if there is none.
+// ParseOne is Parse for a command with one argument. It prints missing on stderr if there is none.
 func ParseOne(fs *flag.FlagSet, args []string, missing string) (string, error) {
 	rest, err := Parse(fs, args, 1)
 	if err != nil {

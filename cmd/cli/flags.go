@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// internalFlag begins the help of a flag that only our own programs use. -h does not show it.
+// internalFlag begins the help of a flag that only our own programs use. -h hides it.
 const internalFlag = "internal: "
 
-// flagGroup are flags that are shown together.
+// flagGroup is a group of flags in the help.
 type flagGroup struct {
 	name  string
 	flags []string
@@ -27,7 +27,7 @@ func NewFlags(env Environment, name, text string) *flag.FlagSet {
 	return fs
 }
 
-// setFromEnvironment sets flags whose variables, such as POCKETCODER_CPU_TIME for cpu-time, are set.
+// setFromEnvironment sets flags from environment variables, such as cpu-time from POCKETCODER_CPU_TIME.
 func setFromEnvironment(fs *flag.FlagSet, env Environment, names ...string) error {
 	for _, name := range names {
 		variable := "POCKETCODER_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
@@ -65,7 +65,7 @@ func groupFlags(env Environment, fs *flag.FlagSet, text string, all bool, groups
 	}
 }
 
-// helpAll takes the word all behind -h off the arguments.
+// helpAll removes the word "all" after -h from the arguments, and reports whether it was there.
 func helpAll(args []string) (rest []string, all bool) {
 	i := slices.IndexFunc(args, func(a string) bool {
 		return slices.Contains([]string{"-h", "--h", "-help", "--help"}, a)
@@ -76,7 +76,7 @@ func helpAll(args []string) (rest []string, all bool) {
 	return slices.Delete(slices.Clone(args), i+1, i+2), true
 }
 
-// printFlags prints the flags of a set below a title, but for internal ones.
+// printFlags prints the selected flags below a title, without internal ones.
 func printFlags(fs *flag.FlagSet, title string, in func(*flag.Flag) bool) {
 	shown, any := flag.NewFlagSet("", flag.ContinueOnError), false
 	shown.SetOutput(fs.Output())

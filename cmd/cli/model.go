@@ -11,7 +11,7 @@ import (
 	"pocketcoder/cmd/app"
 )
 
-// modelFlags adds the flags. The key has none: the list of processes would show it.
+// modelFlags adds the flags of the model. The key has no flag, because other users of the machine can see flags.
 func modelFlags(m *app.ModelOptions, fs *flag.FlagSet, env Environment) error {
 	m.Key = env.Getenv("POCKETCODER_MODEL_KEY")
 	fs.StringVar(&m.Name, "model", env.Getenv("POCKETCODER_MODEL"),
@@ -28,7 +28,7 @@ func modelFlags(m *app.ModelOptions, fs *flag.FlagSet, env Environment) error {
 	return setFromEnvironment(fs, env, "model-context", "model-output", "model-price")
 }
 
-// parsePrice reads "0.5" for both directions, or "0.5/2".
+// parsePrice parses "0.5" for input and output, or "0.5/2".
 func parsePrice(text string, p *provider.Price) error {
 	input, output, both := strings.Cut(text, "/")
 	if !both {

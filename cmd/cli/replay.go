@@ -35,7 +35,7 @@ Exit status: 0; 1 when there is no such chat or it failed, 2 for wrong usage.
 // replayOptions are the options of the command replay.
 type replayOptions struct {
 	replay.Options
-	html, cast bool // write a file instead
+	html, cast bool // write a file to stdout
 }
 
 func replayFlags(env Environment, args []string) (o replayOptions, data datadir.Dir, err error) {

@@ -139,7 +139,8 @@ func networkFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 		"`address` of the egress proxy of commands and OpenCode; only workers should be able to reach it (POCKETCODER_EGRESS)")
 }
 
-// pushFlags adds the flags about notifications. The relay's secret is no flag: others see those.
+// pushFlags adds the flags about notifications. The relay's secret has no flag, because other users of the machine can
+// see flags.
 func pushFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 	fs.StringVar(&o.Relay.URL, "push-relay", env.Getenv("POCKETCODER_PUSH_RELAY"),
 		"`URL` of the relay that forwards notifications to Firebase; its secret is in POCKETCODER_PUSH_RELAY_SECRET (POCKETCODER_PUSH_RELAY)")
@@ -148,7 +149,7 @@ func pushFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 	o.Relay.Secret = env.Getenv("POCKETCODER_PUSH_RELAY_SECRET")
 }
 
-// sshFlags adds the flags about people who look into the sandbox from elsewhere.
+// sshFlags adds the flags of SSH access to the viewer.
 func sshFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 	fs.StringVar(&o.SSH, "ssh", env.Getenv("POCKETCODER_SSH"),
 		"`address` of an SSH server that runs \"attach\" for the keys of \"pocketcoder key\", such as 0.0.0.0:2222; any address is allowed; none when empty (POCKETCODER_SSH)")
@@ -158,7 +159,7 @@ func sshFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 
 const defaultOffloadAfter = 90 * 24 * time.Hour
 
-// offloadFlags adds the flags about contents of old chats.
+// offloadFlags adds the flags about the contents of archived chats.
 func offloadFlags(o *app.Options, fs *flag.FlagSet, env Environment) (err error) {
 	o.OffloadAfter = defaultOffloadAfter
 	if text := env.Getenv("POCKETCODER_OFFLOAD_AFTER"); text != "" {

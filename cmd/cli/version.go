@@ -15,11 +15,11 @@ const versionUsage = `pocketcoder version: print the versions of this program an
   pocketcoder version --json
 `
 
-// versions is what this program is made of.
+// versions are the versions of this program and its parts.
 type versions struct {
 	PocketCoder string `json:"pocketcoder"`
 	Go          string `json:"go"`
-	OpenCode    string `json:"opencode"` // that it is written for, and installs
+	OpenCode    string `json:"opencode"` // the version that it installs
 	NATSServer  string `json:"nats_server"`
 }
 

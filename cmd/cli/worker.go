@@ -12,7 +12,7 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-// limitFlags adds the flags. Each has a variable in the environment too, which the error names when it is wrong.
+// limitFlags adds the flags of the limits. Each has an environment variable. An error names the invalid variable.
 func limitFlags(fs *flag.FlagSet, env Environment) (*worker.Limits, error) {
 	l := worker.DefaultLimits()
 	fs.Var(&l.Memory, "memory", "maximum memory of a command, such as `512MiB`; 0 is no limit (POCKETCODER_MEMORY)")
@@ -38,10 +38,10 @@ the same workspace. After the first SIGTERM a worker receives no more commands, 
 the second it ends them.
 `
 
-// sandboxCapacity is how many commands at once the worker has been measured with.
+// sandboxCapacity is the default number of concurrent commands. The worker was measured with it.
 const sandboxCapacity = 64
 
-// sandboxDrain is a little more than OpenCode leaves a command unless told otherwise.
+// sandboxDrain is slightly longer than OpenCode's default time limit of a command.
 const sandboxDrain = 3 * time.Minute
 
 // exposeFlag adds the flag --expose, which may be given several times.
@@ -77,10 +77,10 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 		return err
 	}
 	if *url == "" || *key == "" {
-		return WrongUsage(env, "worker: --nats and --key are needed; see pocketcoder worker -h, also for what shows the commands that run")
+		return WrongUsage(env, "worker: --nats and --key are required; see pocketcoder worker -h")
 	}
 	if *capacity < 1 || *drain < 0 {
-		return WrongUsage(env, "sandbox: --capacity must be at least 1, and --drain not negative")
+		return WrongUsage(env, "worker: --capacity must be at least 1, and --drain must not be negative")
 	}
 	if err := limits.Check(); err != nil {
 		return WrongUsage(env, "worker: %v", err)
@@ -94,7 +94,7 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 	}
 	err = worker.Run(ctx, o)
 	if errors.Is(err, isolation.ErrUnknownLevel) {
-		return WrongUsage(env, "sandbox: --isolation: %v", err)
+		return WrongUsage(env, "worker: --isolation: %v", err)
 	}
 	return err
 }

@@ -143,7 +143,7 @@ func TestRuleMadeOfAnAskIsSilentUntilItIsRevoked(t *testing.T) {
 	t.Log(stdout, stderr)
 	is.Equal(code, turn.Completed)
 	is.True(strings.Contains(stdout, "in this chat: bash: touch") &&
-		strings.Contains(stdout, "so far it would have allowed 1 of 1 asks in this chat"))
+		strings.Contains(stdout, "so far it would have allowed 1 of 1 requests in this chat"))
 	kept := p.rulesOf(t, chat)
 	is.Equal(len(kept), 1)
 	is.Equal(kept[0].State, "active")
@@ -239,7 +239,7 @@ func TestPolicyReplaySaysWhatARuleWouldHaveAllowed(t *testing.T) {
 	is.Equal([]int{run.Asks, run.Allowed, len(run.Commands)}, []int{3, 2, 2})
 	text, _, code := p.cli(t, "", "policy", "replay", "bash: mkdir*", "--chat", chat)
 	is.Equal(code, 0)
-	is.True(strings.Contains(text, "bash: mkdir* would have allowed 2 of 3 asks") && strings.Contains(text, "mkdir right"))
+	is.True(strings.Contains(text, "bash: mkdir* would have allowed 2 of 3 requests") && strings.Contains(text, "mkdir right"))
 	for _, wrong := range [][]string{{"policy", "replay"}, {"policy", "replay", "bash"},
 		{"policy", "replay", "bash: mkdir*", "--chat", "a.b"}, {"policy", "pause", "users/x"}, {"why", "a b"},
 		{"why", "a", "b"}} {

@@ -20,7 +20,7 @@ func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
 		memory string
 		says   string
 	}{
-		"no flags": {[]string{"worker"}, "", "worker: --nats and --key are needed; see pocketcoder worker -h"},
+		"no flags": {[]string{"worker"}, "", "worker: --nats and --key are required; see pocketcoder worker -h"},
 		// not guessed at
 		"unknown isolation":    {append(worker, "--isolation", "docker"), "", `there is no isolation "docker"`},
 		"no capacity":          {append(worker, "--capacity", "0"), "", "--capacity must be at least 1"},

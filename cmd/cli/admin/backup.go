@@ -160,8 +160,8 @@ func passphrase(ctx context.Context, env cli.Environment, file string, optional,
 	return first, err
 }
 
-// steps shows the progress of a long command on stderr: a line that is redrawn on a terminal, elsewhere a new line
-// every few seconds.
+// steps shows the progress of a long command on stderr: a line that is redrawn on a terminal, else a new line every few
+// seconds.
 type steps struct {
 	env   cli.Environment
 	name  string

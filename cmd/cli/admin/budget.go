@@ -34,7 +34,7 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 type budgetCommand struct {
 	*client.System
 	env    cli.Environment
-	set    budgets.Budget
+	budget budgets.Budget
 	user   string // an email
 	asJSON bool
 }
@@ -42,45 +42,44 @@ type budgetCommand struct {
 func Budget(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "budget", budgetUsage)
 	data := cli.DataFlag(fs, env)
-	b := budgetCommand{env: env, set: budgets.Budget{Active: true}}
-	fs.StringVar(&b.set.Scope, "scope", record.BudgetOfDay, "set: `period`: day or chat")
-	fs.StringVar(&b.set.Chat, "chat", "", "set: the only `chat` it is about")
-	fs.StringVar(&b.user, "user", "", "set: `email` of the account whose chats it is about")
-	fs.Float64Var(&b.set.Cost, "cost", 0, "set: the most it may cost; 0 is no limit")
-	fs.Float64Var(&b.set.Tokens, "tokens", 0, "set: the most `tokens` it may take; 0 is no limit")
+	b := budgetCommand{env: env, budget: budgets.Budget{Active: true}}
+	fs.StringVar(&b.budget.Scope, "scope", record.BudgetOfDay, "set: `period`: day or chat")
+	fs.StringVar(&b.budget.Chat, "chat", "", "set: the only `chat` that it limits")
+	fs.StringVar(&b.user, "user", "", "set: `email` of the account whose chats it limits")
+	fs.Float64Var(&b.budget.Cost, "cost", 0, "set: maximum cost, in the provider's currency; 0 is no limit")
+	fs.Float64Var(&b.budget.Tokens, "tokens", 0, "set: maximum number of `tokens`; 0 is no limit")
 	fs.BoolVar(&b.asJSON, "json", false, "list: print a JSON list")
 	return runVerb(ctx, env, fs, args, data, map[string]verb{
-		"list": {0, 0, b.list}, "set": {1, 1, b.make}, "clear": {1, 1, b.clear},
+		"list": {0, 0, b.list}, "set": {1, 1, b.set}, "clear": {1, 1, b.clear},
 	}, func(s *client.System) { b.System = s })
 }
 
-func (b *budgetCommand) make(ctx context.Context, args []string) error {
+func (b *budgetCommand) set(ctx context.Context, args []string) error {
 	if b.user != "" {
 		account, err := findAccount(ctx, b.System, b.user)
 		if err != nil {
 			return err
 		}
-		b.set.User = account.ID
+		b.budget.User = account.ID
 	}
-	if b.set.Chat != "" {
-		last, err := b.Log.Last(ctx) // it may have been made just now
+	if b.budget.Chat != "" {
+		last, err := b.Log.Last(ctx) // the chat may be new
 		if err != nil {
 			return err
 		}
-		if err := b.Query(ctx, "chat", map[string]any{"chat": b.set.Chat, "after": last}, &projections.Chat{}); err != nil {
+		if err := b.Query(ctx, "chat", map[string]any{"chat": b.budget.Chat, "after": last}, &projections.Chat{}); err != nil {
 			return err
 		}
 	}
-	b.set.Name = args[0]
-	return b.Do(ctx, "budget.set", budgets.SetBudget{Command: client.NewCommand(), Budget: b.set})
+	b.budget.Name = args[0]
+	return b.Do(ctx, "budget.set", budgets.SetBudget{Command: client.NewCommand(), Budget: b.budget})
 }
 
 func (b *budgetCommand) clear(ctx context.Context, args []string) error {
 	return b.Do(ctx, "budget.clear", budgets.ClearBudget{Command: client.NewCommand(), Name: args[0]})
 }
 
-// budgetStatus is a budget with what was spent of it; of one that is each chat's by itself that is nothing to tell
-// here.
+// budgetStatus is a budget with the amount spent. Spent is nil for a budget that limits each chat by itself.
 type budgetStatus struct {
 	budgets.Budget
 	Spent *spending.Spending `json:"spent,omitempty"`
@@ -116,7 +115,7 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 		})
 }
 
-// limited shows a limit with what was spent of it.
+// limited formats a limit and the amount spent of it.
 func limited(spent string, limit float64) string {
 	if limit == 0 {
 		return "-"
@@ -124,7 +123,7 @@ func limited(spent string, limit float64) string {
 	return spent + amount(limit)
 }
 
-// amount shows a number with at most four decimals.
+// amount formats a number with at most four decimals.
 func amount(v float64) string {
 	text := strconv.FormatFloat(v, 'f', 4, 64)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")

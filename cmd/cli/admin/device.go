@@ -54,7 +54,7 @@ func Device(ctx context.Context, env cli.Environment, args []string) error {
 	}, func(s *client.System) { d.System = s })
 }
 
-// ntfyServer is where a topic is made when the caller names none.
+// ntfyServer is the server of a new topic, unless the caller names a URL.
 const ntfyServer = "https://ntfy.sh"
 
 func (d *deviceCommand) add(ctx context.Context, args []string) error {
@@ -80,7 +80,7 @@ func (d *deviceCommand) add(ctx context.Context, args []string) error {
 	return err
 }
 
-// showQR shows a topic for the camera of a phone: ntfy's app for Android opens such links.
+// showQR shows a topic as a QR code with an ntfy link, which ntfy's Android app opens.
 func (d *deviceCommand) showQR(address string) {
 	u, err := url.Parse(address)
 	file, ok := d.env.Stdout.(*os.File)

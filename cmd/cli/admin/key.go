@@ -33,11 +33,11 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 
 type keyCommand struct {
 	*client.System
-	env    cli.Environment
-	user   string // an email
-	name   string
-	lasts  time.Duration
-	asJSON bool
+	env      cli.Environment
+	user     string // an email
+	name     string
+	validFor time.Duration
+	asJSON   bool
 }
 
 func Key(ctx context.Context, env cli.Environment, args []string) error {
@@ -46,14 +46,14 @@ func Key(ctx context.Context, env cli.Environment, args []string) error {
 	data := cli.DataFlag(fs, env)
 	fs.StringVar(&k.user, "user", "", "add: `email` of the account that logs in with the key")
 	fs.StringVar(&k.name, "name", "", "add: `name` of the device; the key's comment when empty")
-	fs.DurationVar(&k.lasts, "for", 0, "add: `time` until the key expires, such as 720h; 0 is never")
+	fs.DurationVar(&k.validFor, "for", 0, "add: `time` until the key expires, such as 720h; 0 is never")
 	fs.BoolVar(&k.asJSON, "json", false, "list: print a JSON list")
 	return runVerb(ctx, env, fs, args, data, map[string]verb{
 		"add": {1, 1, k.add}, "list": {0, 0, k.list}, "remove": {1, 1, k.remove},
 	}, func(s *client.System) { k.System = s })
 }
 
-// maxKeyFile is more than a file with one public key has, in bytes.
+// maxKeyFile limits the size of a public key file, in bytes.
 const maxKeyFile = 64 << 10
 
 func (k *keyCommand) add(ctx context.Context, args []string) error {
@@ -69,8 +69,8 @@ func (k *keyCommand) add(ctx context.Context, args []string) error {
 		return err
 	}
 	c := record.AddSSHKey{Command: client.NewCommand(), User: owner.ID, Name: k.name, Line: line}
-	if k.lasts > 0 {
-		c.Expires = time.Now().Add(k.lasts)
+	if k.validFor > 0 {
+		c.Expires = time.Now().Add(k.validFor)
 	}
 	a, err := handlers.Send(ctx, k.Conn, "key.add", c)
 	if err != nil {
@@ -109,7 +109,7 @@ func (k *keyCommand) list(ctx context.Context, _ []string) error {
 		})
 }
 
-// recordMinute shows a time of a record in this machine's time zone.
+// recordMinute shows the time of a record in local time.
 func recordMinute(text string) string {
 	at, err := time.Parse(events.TimeFormat, text)
 	if err != nil {

@@ -41,7 +41,7 @@ func runNATSConfig(_ context.Context, env cli.Environment, args []string) error 
 		return err
 	}
 	d := datadir.Dir(datadir.Absolute(*data))
-	if err := d.Prepare(); err != nil { // "up" takes no directory that holds only keys
+	if err := d.Prepare(); err != nil { // "up" refuses a directory that holds only keys
 		return err
 	}
 	keys, err := natsconf.LoadKeys(d.Path("keys"))

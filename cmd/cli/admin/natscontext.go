@@ -66,7 +66,7 @@ func runNATSContext(ctx context.Context, env cli.Environment, args []string) err
 	return c.next(env.Stdout, *name, path)
 }
 
-// observerContext is the context of the identity that may read and nothing else.
+// observerContext returns the context of the read-only identity.
 func observerContext(d datadir.Dir, r datadir.Running, keys natsconf.Keys) natsContext {
 	return natsContext{
 		Description: "PocketCoder at " + string(d) + ", read only",
@@ -97,13 +97,13 @@ func (c natsContext) write(env cli.Environment, name string) (path string, err e
 	return path, datadir.WriteFile(path, body)
 }
 
-// next says what to type.
+// next prints example commands.
 func (c natsContext) next(w io.Writer, name, path string) error {
 	_, err := fmt.Fprintf(w, `wrote %s
 
 With the nats CLI (https://github.com/nats-io/natscli):
 
-  nats --context %[2]s sub 'evt.chat.*.opencode.permission.>'    every ask for permission, as it comes
+  nats --context %[2]s sub 'evt.chat.*.opencode.permission.>'    each permission request, live
   nats --context %[2]s sub 'evt.>'                               everything
   nats --context %[2]s stream view EVENTS                        what is stored
 `, path, name)

@@ -17,10 +17,11 @@ import (
 	"pocketcoder/cmd/cli"
 )
 
-// maxPasswordLine bounds what is read as a password, in bytes; who takes it says what is too long.
+// maxPasswordLine limits the line that is read as a password, in bytes. The handler refuses passwords that are too
+// long.
 const maxPasswordLine = 64 << 10
 
-// password gets a new password: made, typed twice on the terminal, or one line of stdin.
+// password returns a new password: a generated one, one typed twice at the terminal, or one line of stdin.
 func (u *userCommand) password(ctx context.Context) (string, error) {
 	if u.generate {
 		return rand.Text(), nil
@@ -33,13 +34,13 @@ func (u *userCommand) password(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read the password: %w", err)
 	}
 	if line = strings.TrimRight(line, "\r\n"); line == "" {
-		return "", errors.New("read the password: there is no line on stdin; --generate makes one")
+		return "", errors.New("read the password: stdin has no line; --generate creates a password")
 	}
 	return line, nil
 }
 
-// made prints a password that was made, once it is that of an account.
-func (u *userCommand) made(password string, err error) error {
+// printGenerated prints the generated password, unless the command has failed.
+func (u *userCommand) printGenerated(password string, err error) error {
 	if err == nil && u.generate {
 		_, err = fmt.Fprintln(u.env.Stdout, password)
 	}
@@ -58,7 +59,7 @@ func typedTwice(ctx context.Context, terminal *os.File, prompt io.Writer) (strin
 	return first, err
 }
 
-// typed reads a line that the terminal does not show. Ctrl-C ends the wait and leaves the terminal as it was.
+// typed reads a line without echo. Ctrl-C ends it and restores the terminal.
 func typed(ctx context.Context, terminal *os.File, prompt io.Writer, text string) (string, error) {
 	fd := int(terminal.Fd())
 	before, err := term.GetState(fd)

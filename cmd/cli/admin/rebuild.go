@@ -31,7 +31,7 @@ Exit status: 0 when the new read models are byte for byte the old ones, or are p
 wrong usage.
 `
 
-// rebuildSilence bounds the wait for the next progress report of a rebuild.
+// rebuildSilence is how long the command waits for the next progress report of a rebuild.
 const rebuildSilence = time.Minute
 
 func runRebuild(ctx context.Context, env cli.Environment, args []string) error {
@@ -52,7 +52,7 @@ func runRebuild(ctx context.Context, env cli.Environment, args []string) error {
 	return rebuild(ctx, env, s.Conn)
 }
 
-// prepareModels computes the read models of this version, if the running system has another one.
+// prepareModels computes the read models of this version beside those of the running version.
 func prepareModels(ctx context.Context, env cli.Environment, dir string, l *log.Log) error {
 	bar, started := progressBar{env: env}, time.Now()
 	n, err := projections.Prepare(ctx, dir, l, bar.show)
@@ -126,7 +126,7 @@ func report(env cli.Environment, r queries.RebuildResult) error {
 	return nil
 }
 
-// progressBar shows progress: a bar on a terminal, elsewhere a line for every tenth.
+// progressBar shows progress: a bar on a terminal, else a line for every tenth.
 type progressBar struct {
 	env   cli.Environment
 	tenth uint64

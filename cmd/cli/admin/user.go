@@ -34,7 +34,7 @@ A terminal asks for the password twice. A script passes it as one line on stdin,
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// userCommand is what was asked for, and of which system.
+// userCommand holds the flags of the command user and its connection.
 type userCommand struct {
 	env cli.Environment
 	*client.System
@@ -81,7 +81,7 @@ func (u *userCommand) add(ctx context.Context, args []string) error {
 		return err
 	}
 	c := account.CreateAccount{Email: args[0], Name: u.name, Role: u.role, Password: password}
-	return u.made(password, u.Do(ctx, "user.add", c))
+	return u.printGenerated(password, u.Do(ctx, "user.add", c))
 }
 
 func (u *userCommand) passwd(ctx context.Context, args []string) error {
@@ -93,7 +93,7 @@ func (u *userCommand) passwd(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return u.made(password, u.Do(ctx, "user.passwd", account.SetPassword{Account: a.ID, Password: password}))
+	return u.printGenerated(password, u.Do(ctx, "user.passwd", account.SetPassword{Account: a.ID, Password: password}))
 }
 
 func (u *userCommand) setRole(ctx context.Context, args []string) error {

@@ -155,8 +155,8 @@ func TestUserCommandSaysWhatIsWrong(t *testing.T) {
 		{"add alice@example.org", "short\n", "password: want 8 to 1024 bytes, got 5", cli.ErrUsage},
 		{"add alice@example.org --role boss", "correct horse\n", "role: want admin, agent or user", cli.ErrUsage},
 		{"add alice@example.org", strings.Repeat("x", 1<<20), "password: want 8 to 1024 bytes, got 65536", cli.ErrUsage},
-		{"add alice@example.org", "", "there is no line on stdin", nil},
-		{"add alice@example.org", "\n", "there is no line on stdin", nil},
+		{"add alice@example.org", "", "stdin has no line", nil},
+		{"add alice@example.org", "\n", "stdin has no line", nil},
 		{"passwd bob@example.org", "correct horse\n", "there is no account bob@example.org", nil},
 		{"disable \x1b[31m", "", "there is no account ␛[31m", nil},
 	} {

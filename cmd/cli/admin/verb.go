@@ -16,13 +16,13 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// verb is one of the subcommands of a subcommand: how many arguments it takes, and what runs it.
+// verb is a subcommand, such as add in "user add": the number of its arguments, and its function.
 type verb struct {
 	least, most int
 	run         func(context.Context, []string) error
 }
 
-// runVerb parses the arguments of a subcommand, connects to the running system, and runs the verb that the first one
+// runVerb parses the arguments of a command, connects to the running system, and runs the verb that the first argument
 // names.
 func runVerb(ctx context.Context, env cli.Environment, fs *flag.FlagSet, args []string, data *string,
 	verbs map[string]verb, connected func(*client.System)) error {
@@ -52,7 +52,7 @@ func runVerb(ctx context.Context, env cli.Environment, fs *flag.FlagSet, args []
 	return cli.InvalidUsage(env, fs.Name(), err)
 }
 
-// owner finds the account with an email, or the only account that a person can log in with.
+// owner returns the account with an email, or the only account that a person can log in with.
 func owner(ctx context.Context, s *client.System, email string) (account.Account, error) {
 	if email != "" {
 		return findAccount(ctx, s, email)
@@ -71,7 +71,7 @@ func owner(ctx context.Context, s *client.System, email string) (account.Account
 	return account.Account{}, fmt.Errorf("there are %d accounts; name one with --user EMAIL", len(people))
 }
 
-// ownedBy asks for a list of what accounts own, and returns it with the emails of the accounts by their ids.
+// ownedBy returns a list of records with owners, and the emails of the accounts by id.
 func ownedBy[T any](ctx context.Context, s *client.System,
 	command string) (list []T, emails map[string]string, err error) {
 	if emails, err = s.Emails(ctx); err != nil {

@@ -28,15 +28,15 @@ import (
 	"pocketcoder/sandbox/limit"
 )
 
-// dispensable turns what is missing into something optional.
-func (c check) dispensable() check {
+// optionalIfMissing turns the state missing into optional.
+func (c check) optionalIfMissing() check {
 	if c.State == checkMissing {
 		c.State = checkOptional
 	}
 	return c
 }
 
-// checkProgram looks for a program on PATH; absent is what its absence means.
+// checkProgram looks for a program on PATH. absent is the state if there is none.
 func checkProgram(ctx context.Context, absent checkState, name, versionFlag, purpose, get string) check {
 	c := check{Name: name, State: absent, For: purpose, Get: get}
 	path, err := exec.LookPath(name)
@@ -71,7 +71,7 @@ func checkIsolation(level string) check {
 	return c
 }
 
-// checkLimits finds out what limits commands.
+// checkLimits checks what enforces the limits of commands.
 func checkLimits() check {
 	c := check{Name: "limits", State: checkOK, Found: "a cgroup bounds memory and processes of each command",
 		For: "the limits of commands (--memory, --processes, --cpu-time)"}
@@ -90,7 +90,7 @@ func checkNode(ctx context.Context) (node, npm check) {
 		checkProgram(ctx, checkMissing, "npm", "--version", "installing OpenCode and ripgrep", nodeGet)
 }
 
-// installed is where install.Find has put a package's program; empty when it has not.
+// installed returns the path at which install.Find has installed the program of a package, "" if it has not.
 func installed(d datadir.Dir, npmPackage, version string) string {
 	path, err := filepath.EvalSymlinks(d.Path("npm", npmPackage+"-"+version, "program"))
 	if err != nil {
@@ -99,7 +99,7 @@ func installed(d datadir.Dir, npmPackage, version string) string {
 	return path
 }
 
-// checkOpenCode looks where up looks: the path that was named, PATH, the data directory.
+// checkOpenCode looks for OpenCode in the same places as up: the given path, PATH, the data directory.
 func checkOpenCode(ctx context.Context, o doctorOptions, npm bool) check {
 	c := check{Name: "opencode", For: "the reasoning: it runs the turns",
 		Get: "npm install -g opencode-ai@" + install.OpenCodeVersion}
@@ -113,7 +113,7 @@ func checkOpenCode(ctx context.Context, o doctorOptions, npm bool) check {
 		}
 		return c
 	}
-	path, _ := exec.LookPath("opencode") // that it is not there is nothing special
+	path, _ := exec.LookPath("opencode")
 	for _, path := range []string{path, installed(o.data, "opencode-ai", install.OpenCodeVersion)} {
 		if path == "" {
 			continue
@@ -141,7 +141,7 @@ func checkRipgrep(ctx context.Context, o doctorOptions, npm bool) check {
 	return c.toInstall(npm)
 }
 
-// toInstall says of what is not there that up installs it, if it can.
+// toInstall sets the state of a missing program: optional if up can install it, else missing.
 func (c check) toInstall(npm bool) check {
 	if c.State = checkMissing; npm {
 		c.State, c.Get = checkOptional, "nothing to do: pocketcoder up installs it into the data directory; or "+c.Get
@@ -149,22 +149,22 @@ func (c check) toInstall(npm bool) check {
 	return c
 }
 
-// checkData looks whether the data directory can be used, without making it.
+// checkData checks whether the data directory can be used. It does not create it.
 func checkData(d datadir.Dir) check {
-	c := check{Name: "data", State: checkOK, Found: string(d), For: "everything that is kept",
+	c := check{Name: "data", State: checkOK, Found: string(d), For: "the log, the read models and the keys",
 		Get: "choose another with --data"}
 	fail := func(format string, args ...any) check {
 		c.State, c.Found = checkWrong, string(d)+": "+fmt.Sprintf(format, args...)
 		return c
 	}
-	place := existing(string(d))
-	probe, err := os.CreateTemp(place, ".doctor-*")
+	dir := existing(string(d))
+	probe, err := os.CreateTemp(dir, ".doctor-*")
 	if err != nil {
 		return fail("cannot be written: %v", err)
 	}
 	defer os.Remove(probe.Name())
 	probe.Close()
-	if place != string(d) {
+	if dir != string(d) {
 		c.Found += ", which does not exist yet"
 		return c
 	}
@@ -187,7 +187,7 @@ func checkData(d datadir.Dir) check {
 	return c
 }
 
-// existing is the path, or the nearest directory above it that exists.
+// existing returns the path, or its nearest parent that exists.
 func existing(path string) string {
 	for {
 		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
@@ -197,7 +197,7 @@ func existing(path string) string {
 	}
 }
 
-// enoughDisk is what should be free, in bytes: OpenCode takes a third of it, and the log grows for ever.
+// enoughDisk is the recommended free space in bytes. OpenCode needs a third of it, and the log grows forever.
 const enoughDisk = 1 << 30
 
 func checkDisk(d datadir.Dir) check {
@@ -215,7 +215,7 @@ func checkDisk(d datadir.Dir) check {
 	return c
 }
 
-// checkHTTP asks the system that runs how it is, or looks whether the port is free.
+// checkHTTP checks the health of the running system, or whether the port is free.
 func checkHTTP(ctx context.Context, o doctorOptions) check {
 	c := check{Name: "http", State: checkOK, For: "browsers and phones", Get: "choose another with --http"}
 	if r, err := o.data.Running(); err == nil {
@@ -227,7 +227,7 @@ func checkHTTP(ctx context.Context, o doctorOptions) check {
 		return c
 	}
 	l.Close()
-	c.Found = o.http + " is free; nothing runs on this data directory"
+	c.Found = o.http + " is free; no system runs on this data directory"
 	return c
 }
 
@@ -266,10 +266,10 @@ func (c check) health(ctx context.Context, url string) check {
 	return c
 }
 
-// namedEvents is how many events that cannot be read are named.
+// namedEvents limits the unreadable events that are listed.
 const namedEvents = 5
 
-// checkLosses names what the log has lost.
+// checkLosses lists the events that the log has lost.
 func checkLosses(d datadir.Dir) check {
 	c := check{Name: "log", State: checkOK, Found: "no loss is known", For: "keeping every event"}
 	losses, err := recovery.Losses(string(d))
@@ -290,12 +290,12 @@ func checkLosses(d datadir.Dir) check {
 	return c
 }
 
-// checkEvents asks a running system which events cannot be read.
+// checkEvents asks a running system for the events that cannot be read.
 func checkEvents(ctx context.Context, d datadir.Dir) check {
 	c := check{Name: "events", State: checkOK, Found: "all of them can be read",
 		For: "replaying chats, and what is computed from the log"}
 	if _, err := d.Running(); err != nil {
-		c.Found = "not checked: nothing runs on this data directory"
+		c.Found = "not checked: no system runs on this data directory"
 		return c
 	}
 	fail := func(found string) check {
@@ -314,7 +314,7 @@ func checkEvents(ctx context.Context, d datadir.Dir) check {
 	if letters.Count == 0 {
 		return c
 	}
-	named := []string{fmt.Sprintf("%d cannot be read or applied", letters.Count)} // a line each
+	named := []string{fmt.Sprintf("%d cannot be read or applied", letters.Count)} // one line each
 	for _, l := range letters.Oldest {
 		named = append(named, l.Error)
 	}

@@ -28,7 +28,7 @@ Each line says ok, missing (required), optional (not required) or wrong (present
 Exit status: 0; 1 when something is missing or wrong, 2 for wrong usage.
 `
 
-// checkState is how a dependency stands.
+// checkState is the result of a check.
 type checkState string
 
 const (
@@ -38,22 +38,22 @@ const (
 	checkWrong    checkState = "wrong"
 )
 
-// check is one thing that was looked at.
+// check is a check and its result.
 type check struct {
 	Name  string     `json:"name"`
 	State checkState `json:"state"`
-	Found string     `json:"found,omitempty"` // version and place, or what is wrong
-	For   string     `json:"for"`             // what it is needed for
-	Get   string     `json:"get,omitempty"`   // how to get it, or what to do, unless it is ok
+	Found string     `json:"found,omitempty"` // version and path, or what is wrong
+	For   string     `json:"for"`             // purpose
+	Get   string     `json:"get,omitempty"`   // how to install or fix it; not shown if ok
 }
 
-// doctorOptions says what is looked at.
+// doctorOptions are the options of the checks.
 type doctorOptions struct {
 	data      datadir.Dir
 	http      string
 	opencode  string
 	isolation string
-	nats      string // "" is the embedded server
+	nats      string // "" for the embedded server
 }
 
 func Run(ctx context.Context, env cli.Environment, args []string) error {
@@ -89,12 +89,12 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	return nil
 }
 
-// doctor looks at everything, in the order in which it is needed.
+// doctor runs all checks, in the order of a start.
 func doctor(ctx context.Context, o doctorOptions) []check {
 	node, npm := checkNode(ctx)
 	engine, search := checkOpenCode(ctx, o, npm.State == checkOK), checkRipgrep(ctx, o, npm.State == checkOK)
 	if engine.State == checkOK && search.State == checkOK { // nothing is left to install
-		node, npm = node.dispensable(), npm.dispensable()
+		node, npm = node.optionalIfMissing(), npm.optionalIfMissing()
 	}
 	return []check{
 		node, npm, engine, search,

@@ -10,7 +10,7 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// checkNATS looks at the versions of the servers that run, or at that of the server that would.
+// checkNATS checks the versions of the NATS servers, or of the embedded one if no system runs.
 func checkNATS(ctx context.Context, o doctorOptions) check {
 	c := check{Name: "nats", State: checkOK, For: "the log, and who may do what",
 		Get: "upgrade nats-server (https://github.com/nats-io/nats-server/releases)"}

@@ -7,7 +7,7 @@ import (
 	"pocketcoder/cmd/viewer"
 )
 
-// checkTmux looks for a tmux that keeps to itself what is printed in it.
+// checkTmux checks for a tmux that does not forward terminal sequences of the programs in it.
 func checkTmux(ctx context.Context) check {
 	c := checkProgram(ctx, checkOptional, "tmux", "-V", "watching what the sandbox runs (pocketcoder attach)", viewer.Get)
 	if c.State == checkOK && viewer.TooOld(c.Found) {
@@ -16,7 +16,7 @@ func checkTmux(ctx context.Context) check {
 	return c
 }
 
-// checkSSHD looks where up does.
+// checkSSHD looks for sshd in the same places as up.
 func checkSSHD() check {
 	c := check{Name: "sshd", State: checkOptional, For: "watching it from elsewhere (pocketcoder up --ssh)", Get: ssh.Get}
 	if path, err := ssh.Find(); err == nil {

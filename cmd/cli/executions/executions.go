@@ -45,7 +45,7 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 		return strings.Trim(a, "-") == "h" || strings.Trim(a, "-") == "help"
 	})
 	if len(args) > 0 && strings.HasPrefix(args[0], "-") && !help {
-		return cli.Worker(ctx, env, args) // as a worker was called before
+		return cli.Worker(ctx, env, args) // an earlier name of "pocketcoder worker"
 	}
 	if _, err := cli.Parse(cli.NewFlags(env, "sandbox", sandboxUsage), args, 0); err != nil {
 		return err
@@ -53,7 +53,7 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	return cli.WrongUsage(env, "sandbox: which of ps, logs, kill, shell and workers?")
 }
 
-// oneID reads the one argument that names what is meant.
+// oneID returns the only argument, an id.
 func oneID(env cli.Environment, command, what string, rest []string) (string, error) {
 	if len(rest) == 0 {
 		return "", cli.WrongUsage(env, "%s: which %s? See pocketcoder %[1]s -h", command, what)

@@ -55,23 +55,23 @@ func runLogs(ctx context.Context, env cli.Environment, args []string) error {
 	return newOutputPrinter(s.Log, env, x).show(ctx, *follow)
 }
 
-// outputPrinter shows what a command printed, every byte once: the fragments that come while it runs, and what is
-// stored when it has ended of what no fragment had.
+// outputPrinter prints the output of a command, every byte once: live fragments while it runs, and the rest of the
+// recorded output after its end.
 type outputPrinter struct {
-	log     *log.Log
-	run     executions.Run
-	follows bool // to the end, with which comes what is stored
-	notes   io.Writer
-	streams map[string]*printedStream
+	log       *log.Log
+	run       executions.Run
+	following bool // until the end, and then print the rest of the recorded output
+	notes     io.Writer
+	streams   map[string]*printedStream
 }
 
-// printedStreams are in the order in which they are shown when nothing says another.
+// printedStreams is the default order of the streams.
 var printedStreams = []string{"stdout", "stderr"}
 
 type printedStream struct {
 	to      io.Writer
-	bytes   int64 // shown, or missed
-	waits   bool  // for the end, behind a gap
+	bytes   int64 // printed or missed
+	hasGap  bool  // a fragment is missing; the rest is printed after the end
 	cleaner printable.Cleaner
 }
 
@@ -83,10 +83,10 @@ func newOutputPrinter(log *log.Log, env cli.Environment, x executions.Run) *outp
 
 func (p *outputPrinter) show(ctx context.Context, follow bool) error {
 	if p.run.Private {
-		_, err := fmt.Fprintln(p.notes, "it is private: its output is not recorded")
+		_, err := fmt.Fprintln(p.notes, "the shell is private, so its output is not recorded")
 		return err
 	}
-	p.follows = follow
+	p.following = follow
 	subject := events.ExecDeltaSubject(p.run.Chat, p.run.ID)
 	switch {
 	case p.run.Started == "":
@@ -108,20 +108,20 @@ func (p *outputPrinter) show(ctx context.Context, follow bool) error {
 	return p.flush()
 }
 
-// fragment shows what is new in a fragment. What is missing before it is said. Of a stream's beginning, which is too
-// old, nobody waits for the end; behind a later gap, whoever follows has to: what is stored then fills it.
+// fragment prints the new bytes of a fragment. It reports missing bytes. A missing beginning, which is too old, is
+// skipped. After a later gap, a follower prints the rest of the stream from the recorded output.
 func (p *outputPrinter) fragment(d log.Delta) error {
 	s := p.streams[d.Stream]
-	if s == nil || s.waits || s.bytes >= d.Offset+int64(len(d.Data)) {
+	if s == nil || s.hasGap || s.bytes >= d.Offset+int64(len(d.Data)) {
 		return nil
 	}
 	if missed := d.Offset - s.bytes; missed > 0 {
 		end := ""
-		if s.waits = p.follows && s.bytes > 0; s.waits {
-			end = "; they come with what follows them when the command has ended"
+		if s.hasGap = p.following && s.bytes > 0; s.hasGap {
+			end = "; the rest of the output follows after the end of the command"
 		}
 		if _, err := fmt.Fprintf(p.notes, "… %s of %s were missed%s\n", printable.Size(missed), d.Stream, end); err != nil ||
-			s.waits {
+			s.hasGap {
 			return err
 		}
 		if _, err := io.WriteString(s.to, s.cleaner.Flush()); err != nil {
@@ -138,7 +138,7 @@ func (s *printedStream) write(b []byte) error {
 	return err
 }
 
-// follow shows the fragments there are and those that come, until the command has ended.
+// follow prints past and live fragments until the command has ended.
 func (p *outputPrinter) follow(ctx context.Context, subject string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -173,7 +173,7 @@ func (p *outputPrinter) follow(ctx context.Context, subject string) error {
 	}
 }
 
-// finish shows what is stored and was not shown, and how the command ended.
+// finish prints the recorded output that was not printed yet, and how the command ended.
 func (p *outputPrinter) finish(ctx context.Context, d events.ExecFinished) error {
 	for i, out := range []events.Output{d.Stdout, d.Stderr} {
 		if err := p.streams[printedStreams[i]].rest(ctx, p.log, out); err != nil {
@@ -196,7 +196,7 @@ func (s *printedStream) rest(ctx context.Context, log *log.Log, out events.Outpu
 		}
 	}
 	defer stored.Close()
-	if _, err := io.CopyN(io.Discard, stored, s.bytes); errors.Is(err, io.EOF) { // of a lost command, less may be stored
+	if _, err := io.CopyN(io.Discard, stored, s.bytes); errors.Is(err, io.EOF) { // less may be recorded of a lost command
 		return nil
 	} else if err != nil {
 		return err

@@ -50,7 +50,7 @@ func TestFollowedLogsHaveEveryByteOnceAndInOrder(t *testing.T) {
 	is := is.New(t)
 	var out, notes strings.Builder
 	p := newOutputPrinter(nil, cli.Environment{Stdout: &out, Stderr: &notes}, runningOne())
-	p.follows = true
+	p.following = true
 	// one was lost on its way
 	for _, d := range []log.Delta{fragmentAt(100, "a\n"), fragmentAt(100, "a\nb\n"), fragmentAt(109, "c\n"),
 		fragmentAt(120, "d\n")} {
@@ -60,7 +60,7 @@ func TestFollowedLogsHaveEveryByteOnceAndInOrder(t *testing.T) {
 	is.NoErr(p.finish(t.Context(), events.ExecFinished{Exec: "x1",
 		Stdout: events.Output{Text: strings.Repeat("-", 100) + "a\nb\nlost\nc\nand d\n"}}))
 	is.Equal(out.String(), "a\nb\nlost\nc\nand d\n")
-	is.Equal(notes.String(), "… 100 bytes of stdout were missed\n… 5 bytes of stdout were missed; they come with what follows them when the command has ended\nended: exit 0, 0s\n")
+	is.Equal(notes.String(), "… 100 bytes of stdout were missed\n… 5 bytes of stdout were missed; the rest of the output follows after the end of the command\nended: exit 0, 0s\n")
 }
 
 func TestStreamsOfAnEndedCommandHaveAnOrder(t *testing.T) {

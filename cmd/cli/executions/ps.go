@@ -41,7 +41,7 @@ func runPs(ctx context.Context, env cli.Environment, args []string) error {
 		return err
 	}
 	defer s.Close()
-	name, empty := "running", "nothing runs now; --all shows what ran"
+	name, empty := "running", "no command is running; --all lists ended ones too"
 	if *all {
 		name, empty = "latest", "nothing was run yet"
 	}
@@ -63,7 +63,7 @@ func runPs(ctx context.Context, env cli.Environment, args []string) error {
 		})
 }
 
-// kindOf says what an execution is to a person.
+// kindOf describes an execution for people.
 func kindOf(x executions.Run) string {
 	switch {
 	case x.Private:

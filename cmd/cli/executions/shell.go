@@ -42,7 +42,7 @@ func runOwnShell(ctx context.Context, env cli.Environment, args []string) (err e
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGTERM)
 	defer stop()
 	if *stay {
-		defer func() { stays(ctx, env, err) }()
+		defer func() { waitInWindow(ctx, env, err) }()
 	}
 	chat, err := oneID(env, "sandbox shell", "chat", rest)
 	if err != nil {
@@ -78,8 +78,8 @@ func runOwnShell(ctx context.Context, env cli.Environment, args []string) (err e
 	return nil
 }
 
-// stays lets the person read why there is no shell: a window ends with its program.
-func stays(ctx context.Context, env cli.Environment, err error) {
+// waitInWindow shows an error and waits, because the window of a program closes when the program ends.
+func waitInWindow(ctx context.Context, env cli.Environment, err error) {
 	if err == nil || errors.As(err, new(cli.ExitCode)) {
 		return
 	}

@@ -38,21 +38,21 @@ Undo it: pocketcoder policy revoke ID.
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
 
-// addsRule returns the subcommand that creates rules of an action.
-func addsRule(action policy.Action) func(context.Context, cli.Environment, []string) error {
+// ruleAdder returns the subcommand that creates rules with an action.
+func ruleAdder(action policy.Action) func(context.Context, cli.Environment, []string) error {
 	return func(ctx context.Context, env cli.Environment, args []string) error {
 		name := "policy " + string(action)
 		fs := cli.NewFlags(env, name, policyAddUsage)
 		data := cli.DataFlag(fs, env)
 		chat := fs.String("chat", "", "only for this `chat`; default every chat")
-		lasts := fs.Duration("for", 0, "`duration` after which the rule ends, such as 1h; 0 means never")
+		duration := fs.Duration("for", 0, "`duration` after which the rule ends, such as 1h; 0 means never")
 		text, err := cli.ParseOne(fs, args, "the rule is missing; for example: pocketcoder "+name+" 'bash: git push*'")
 		if err != nil {
 			return err
 		}
 		rule, err := parseAction(action, text)
-		if err == nil && *lasts < 0 {
-			err = fmt.Errorf("--for %v: want a duration above 0, such as 1h", *lasts)
+		if err == nil && *duration < 0 {
+			err = fmt.Errorf("--for %v: want a duration above 0, such as 1h", *duration)
 		}
 		if err != nil {
 			return cli.WrongUsage(env, "%s: %v", name, err)
@@ -62,11 +62,11 @@ func addsRule(action policy.Action) func(context.Context, cli.Environment, []str
 			return err
 		}
 		defer s.Close()
-		return addRule(ctx, s, env, rule, *chat, *lasts)
+		return addRule(ctx, s, env, rule, *chat, *duration)
 	}
 }
 
-// parseAction reads a rule whose action is given by the subcommand; the text may repeat it.
+// parseAction parses a rule whose action is that of the subcommand. The text may repeat the action.
 func parseAction(action policy.Action, text string) (policy.Rule, error) {
 	if head, _, _ := strings.Cut(text, ":"); !strings.Contains(strings.TrimSpace(head), " ") {
 		text = string(action) + " " + strings.TrimSpace(text)
@@ -79,7 +79,7 @@ func parseAction(action policy.Action, text string) (policy.Rule, error) {
 }
 
 func addRule(ctx context.Context, s *client.System, env cli.Environment, rule policy.Rule, chat string,
-	lasts time.Duration) error {
+	duration time.Duration) error {
 	fields := map[string]string{
 		"tool": rule.Permission, "pattern": rule.Pattern, "action": string(rule.Action), "chat": chat, "agent": "", "expires_at": "", "note": "pocketcoder policy " + string(rule.Action),
 	}
@@ -90,8 +90,8 @@ func addRule(ctx context.Context, s *client.System, env cli.Environment, rule po
 		}
 		whom = "chat " + chat
 	}
-	if lasts > 0 {
-		fields["expires_at"] = time.Now().UTC().Add(lasts).Format(events.TimeFormat)
+	if duration > 0 {
+		fields["expires_at"] = time.Now().UTC().Add(duration).Format(events.TimeFormat)
 		until = " until " + printable.LocalTime(fields["expires_at"])
 	}
 	set := map[string]json.RawMessage{"active": json.RawMessage("true")}
@@ -105,7 +105,7 @@ func addRule(ctx context.Context, s *client.System, env cli.Environment, rule po
 		return err
 	}
 	if rule.Action == policy.Allow && rule.Pattern == "*" {
-		fmt.Fprintf(env.Stderr, "warning: every %s request is allowed from now on, without a question\n", rule.Permission)
+		fmt.Fprintf(env.Stderr, "warning: every %s request is allowed from now on without asking\n", rule.Permission)
 	}
 	_, err = fmt.Fprintf(env.Stdout, "%s, for %s%s\nundo it with: pocketcoder policy revoke %s/%s\n", rule, whom, until,
 		ruleCollections[0], a.ID)

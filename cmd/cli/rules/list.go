@@ -38,7 +38,7 @@ It applies from the next request on.
 Exit status: 0; 1 when there is no such rule or it failed, 2 for wrong usage.
 `
 
-// listedRule is a rule that somebody keeps.
+// listedRule is a stored rule.
 type listedRule struct {
 	ID      string `json:"id"` // collection/record
 	Rule    string `json:"rule"`
@@ -50,7 +50,7 @@ type listedRule struct {
 	Note    string `json:"note,omitempty"`
 }
 
-// ruleFields are the fields of the three collections that rules are kept in, and the name of an agent.
+// ruleFields are the fields of the rule collections, and the name of an agent.
 type ruleFields struct {
 	Tool, Permission string
 	Pattern, Value   string
@@ -62,7 +62,7 @@ type ruleFields struct {
 	Author, Note     string
 }
 
-// ruleCollections are those, the first is the one whose rules are named without it too.
+// ruleCollections are the collections of rules. A rule of the first one may be named without the collection.
 var ruleCollections = []string{"tool_permissions", "whitelist_actions", "whitelist_targets"}
 
 func runPolicyList(ctx context.Context, env cli.Environment, args []string) error {
@@ -78,7 +78,7 @@ func runPolicyList(ctx context.Context, env cli.Environment, args []string) erro
 		return err
 	}
 	defer s.Close()
-	kept, err := keptRules(ctx, s)
+	kept, err := storedRules(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func runPolicyList(ctx context.Context, env cli.Environment, args []string) erro
 			return err
 		}
 		for _, r := range inForce {
-			if r.ID == "" { // no record: built in, or given when the system started
+			if r.ID == "" { // not stored: built in, or a flag of the running system
 				kept = append(kept, listedRule{Rule: r.String(), State: "built in"})
 			}
 		}
@@ -99,8 +99,8 @@ func runPolicyList(ctx context.Context, env cli.Environment, args []string) erro
 	return printRules(env.Stdout, kept)
 }
 
-// keptRules reads the rules that people keep.
-func keptRules(ctx context.Context, s *client.System) ([]listedRule, error) {
+// storedRules reads the stored rules.
+func storedRules(ctx context.Context, s *client.System) ([]listedRule, error) {
 	last, err := s.Log.Last(ctx)
 	if err != nil {
 		return nil, err
@@ -133,8 +133,8 @@ func keptRules(ctx context.Context, s *client.System) ([]listedRule, error) {
 	return all, nil
 }
 
-// text is the rule as a person writes it. An action without a value is for all targets, and a target is for all such
-// actions.
+// text returns the rule in the syntax of ParseRule. An action without a value matches all targets, and a target matches
+// all actions of its kind.
 func (f ruleFields) text(collection string) string {
 	switch {
 	case collection == "whitelist_targets":
@@ -175,8 +175,8 @@ func printRules(w io.Writer, all []listedRule) error {
 	})
 }
 
-// setsActive returns the subcommand that pauses or resumes a rule.
-func setsActive(name string, active bool) func(context.Context, cli.Environment, []string) error {
+// setActive returns the subcommand that pauses or resumes a rule.
+func setActive(name string, active bool) func(context.Context, cli.Environment, []string) error {
 	return func(ctx context.Context, env cli.Environment, args []string) error {
 		return changeRule(ctx, env, name, args, func(s *client.System, collection, record string) error {
 			return s.Do(ctx, "record.save", records.Save{
@@ -193,7 +193,7 @@ func runPolicyRevoke(ctx context.Context, env cli.Environment, args []string) er
 	})
 }
 
-// changeRule does something to the rule that is named: collection/record, or the record alone of the first collection.
+// changeRule changes the named rule: COLLECTION/RECORD, or RECORD for the first collection.
 func changeRule(ctx context.Context, env cli.Environment, name string, args []string,
 	change func(s *client.System, collection, record string) error) error {
 	fs := cli.NewFlags(env, name, policyListUsage)

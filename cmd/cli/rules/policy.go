@@ -46,12 +46,12 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 var policyVerbs = map[string]func(context.Context, cli.Environment, []string) error{
 	"test":   runPolicyTest,
 	"replay": runPolicyReplay,
-	"allow":  addsRule(policy.Allow),
-	"ask":    addsRule(policy.AskPerson),
-	"deny":   addsRule(policy.Deny),
+	"allow":  ruleAdder(policy.Allow),
+	"ask":    ruleAdder(policy.AskPerson),
+	"deny":   ruleAdder(policy.Deny),
 	"list":   runPolicyList,
-	"pause":  setsActive("policy pause", false),
-	"resume": setsActive("policy resume", true),
+	"pause":  setActive("policy pause", false),
+	"resume": setActive("policy resume", true),
 	"revoke": runPolicyRevoke,
 	"why":    runWhy,
 }
@@ -101,10 +101,10 @@ or read or write files that their words do not name: sh, sudo, xargs, $(…), fi
 Exit status: 0 whatever the decision; 1 when it failed, 2 for wrong usage. An invalid rule is reported on stderr and ignored.
 `
 
-// policyAnswer is what policy test prints.
+// policyAnswer is the output of policy test.
 type policyAnswer struct {
 	Decision policy.Action `json:"decision"`
-	Rule     string        `json:"rule"` // several of a compound command are joined by a comma and a blank
+	Rule     string        `json:"rule"` // rules of a compound command are separated by ", "
 	Reason   string        `json:"reason"`
 }
 
@@ -117,22 +117,22 @@ func runPolicyTest(ctx context.Context, env cli.Environment, args []string) erro
 	workspace := fs.String("workspace", "", "`directory` the assistant works in; --cwd by default, or the current directory")
 	given := fs.String("rules", "", "`rules` instead of the stored ones: a JSON array, or the path of a file with one")
 	asJSON := fs.Bool("json", false, "print JSON")
-	asked, err := cli.ParseOne(fs, args, "what is asked? for example 'git status'")
+	request, err := cli.ParseOne(fs, args, "name the request, for example 'git status'")
 	if err != nil {
 		return err
 	}
-	if asked == "-" {
+	if request == "-" {
 		body, err := io.ReadAll(env.Stdin)
 		if err != nil {
 			return fmt.Errorf("read stdin: %w", err)
 		}
-		asked = strings.TrimSuffix(string(body), "\n")
+		request = strings.TrimSuffix(string(body), "\n")
 	}
 	rules, err := policyRules(ctx, env, datadir.Dir(*data), *given)
 	if err != nil {
 		return err
 	}
-	ask, err := policyAsk(*permission, asked, *cwd, *workspace)
+	ask, err := newAsk(*permission, request, *cwd, *workspace)
 	if err != nil {
 		return err
 	}
@@ -147,10 +147,11 @@ func runPolicyTest(ctx context.Context, env cli.Environment, args []string) erro
 	return err
 }
 
-// policyRules gives the rules of --rules, of the running system, or the default ones, and names the broken among them.
+// policyRules returns the rules of --rules, or else of the running system, or else the built-in ones. It reports
+// invalid rules on stderr.
 func policyRules(ctx context.Context, env cli.Environment, d datadir.Dir, given string) ([]policy.Rule, error) {
 	if given == "" {
-		return storedRules(ctx, d)
+		return runningRules(ctx, d)
 	}
 	body := []byte(given)
 	if !strings.HasPrefix(strings.TrimSpace(given), "[") {
@@ -165,14 +166,14 @@ func policyRules(ctx context.Context, env cli.Environment, d datadir.Dir, given 
 	}
 	for i, r := range rules {
 		if err := r.Check(); err != nil {
-			fmt.Fprintf(env.Stderr, "policy test: rule %d (%s) is broken and decides nothing: %v\n", i+1, r, err)
+			fmt.Fprintf(env.Stderr, "policy test: rule %d (%s) is invalid and ignored: %v\n", i+1, r, err)
 		}
 	}
 	return rules, nil
 }
 
-// storedRules gives the rules of the system that runs on a data directory, and the default ones when none does.
-func storedRules(ctx context.Context, d datadir.Dir) ([]policy.Rule, error) {
+// runningRules returns the rules of the running system, or the built-in ones if no system runs.
+func runningRules(ctx context.Context, d datadir.Dir) ([]policy.Rule, error) {
 	s, err := client.Connect(ctx, d)
 	if errors.Is(err, datadir.ErrNotRunning) {
 		return policy.Defaults, nil
@@ -184,8 +185,8 @@ func storedRules(ctx context.Context, d datadir.Dir) ([]policy.Rule, error) {
 	return client.Call[[]policy.Rule](ctx, s, "policy.rules", permissions.ListRules{})
 }
 
-// policyAsk is what a person asks for as OpenCode would.
-func policyAsk(permission, asked, cwd, workspace string) (policy.Ask, error) {
+// newAsk returns a request as OpenCode would make it.
+func newAsk(permission, request, cwd, workspace string) (policy.Ask, error) {
 	switch {
 	case workspace == "" && cwd == "":
 		cwd, workspace = ".", "."
@@ -194,14 +195,14 @@ func policyAsk(permission, asked, cwd, workspace string) (policy.Ask, error) {
 	case workspace == "":
 		workspace = cwd
 	}
-	a := policy.Ask{Type: permission, Patterns: []string{asked}, Path: asked, URL: asked, Address: asked,
+	a := policy.Ask{Type: permission, Patterns: []string{request}, Path: request, URL: request, Address: request,
 		Resolve: workspaces.RealPath, List: workspaces.ListFolder, Tracked: workspaces.TrackedFiles}
 	switch permission {
 	case "bash":
-		a.Command = asked
+		a.Command = request
 	case "mcp":
-		a.Tool = asked
-	case "glob", "grep": // what is looked for, in the workspace
+		a.Tool = request
+	case "glob", "grep": // the argument is a pattern, not a path
 		a.Path = ""
 	}
 	var root, folder bool
@@ -209,7 +210,7 @@ func policyAsk(permission, asked, cwd, workspace string) (policy.Ask, error) {
 	a.Cwd, folder = workspaces.RealPath(datadir.Absolute(cwd))
 	a.Ignored = workspaces.IgnoredBelow(a.Root)
 	if !root || !folder {
-		return a, fmt.Errorf("find out where %s and %s lead: a symlink leads nowhere, or a folder cannot be read", workspace,
+		return a, fmt.Errorf("resolve %s and %s: a symlink is broken, or a directory cannot be read", workspace,
 			cwd)
 	}
 	return a, nil

@@ -60,8 +60,8 @@ func runWhy(ctx context.Context, env cli.Environment, args []string) error {
 	return show.Err
 }
 
-// requestToExplain is the request that an id names: its own, or its chat's. Without an id it is the last one of the
-// most recently active chat.
+// requestToExplain returns the request with an id, or the last request of the chat with that id. Without an id it
+// returns the last request of the most recently active chat.
 func requestToExplain(ctx context.Context, s *client.System, id string) (string, error) {
 	if id == "" {
 		var chats []projections.Chat
