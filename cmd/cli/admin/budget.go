@@ -67,7 +67,8 @@ func (b *budgetCommand) set(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		if err := b.Query(ctx, "chat", map[string]any{"chat": b.budget.Chat, "after": last}, &projections.Chat{}); err != nil {
+		of := map[string]any{"chat": b.budget.Chat, "after": last}
+		if err := b.Query(ctx, "chat", of, &projections.Chat{}); err != nil {
 			return err
 		}
 	}

@@ -58,8 +58,8 @@ func runPolicyReplay(ctx context.Context, env cli.Environment, args []string) er
 	}
 	show := cli.Renderer(env)
 	does := map[policy.Action]string{policy.Deny: "denied", policy.AskPerson: "asked a person about"}
-	show.Note("", render.Bold, "%s would have %s %d of %d requests", rule, cmp.Or(does[rule.Action], "allowed"), run.Allowed,
-		run.Asks)
+	show.Note("", render.Bold, "%s would have %s %d of %d requests", rule, cmp.Or(does[rule.Action], "allowed"),
+		run.Allowed, run.Asks)
 	show.Commands(run, len(run.Commands))
 	return show.Err
 }
