@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"pocketcoder/events"
 )
@@ -15,10 +16,7 @@ func (s *Server) WhileAllowed(r *http.Request, caller Caller, chat string, since
 	ctx, cancel := context.WithCancel(r.Context())
 	go func() {
 		defer cancel()
-		// What keeps it from going on asking ends the answer too.
-		_ = s.Tail.Follow(ctx, since, events.ChatFilter(chat), func(e events.Event) error {
-			return s.StillAllowed(ctx, e, may)
-		}, func(uint64) error { return nil })
+		s.followWhileAllowed(ctx, chat, since, may)
 	}()
 	go func() {
 		select {
@@ -28,6 +26,30 @@ func (s *Server) WhileAllowed(r *http.Request, caller Caller, chat string, since
 		}
 	}()
 	return ctx, cancel
+}
+
+// allowedTries is how often in a row the log may be unreadable, a second apart. Then the answer ends, because nobody
+// can tell whether it is still allowed.
+const allowedTries = 10
+
+func (s *Server) followWhileAllowed(ctx context.Context, chat string, since uint64, may func() error) {
+	for try := 0; try < allowedTries; try++ {
+		err := s.Tail.Follow(ctx, since, events.ChatFilter(chat), func(e events.Event) error {
+			if err := s.StillAllowed(ctx, e, may); err != nil {
+				return err
+			}
+			since, try = e.Seq, 0
+			return nil
+		}, func(uint64) error { return nil })
+		if err == nil {
+			return
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // StillAllowed calls may again after an event that can change its answer. It returns events.ErrStop when the access
