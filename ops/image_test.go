@@ -146,8 +146,8 @@ func TestNodeListensForWorkersWithTheEgressProxyAlone(t *testing.T) {
 func TestDashboardsOnlyReadAndListenOnThisMachine(t *testing.T) {
 	t.Parallel()
 	dashboards := service(t, "../compose.yaml", "sqlpage")
-	for _, want := range []string{"profiles: [sqlpage]", "data:/data:ro", "?mode=ro", `"127.0.0.1:8080:8080"`,
-		"read_only: true", "cap_drop: [ALL]", "no-new-privileges:true"} {
+	for _, want := range []string{"profiles: [sqlpage]", "volume: {subpath: readmodels}", "?mode=ro",
+		`"127.0.0.1:8080:8080"`, "read_only: true", "cap_drop: [ALL]", "no-new-privileges:true"} {
 		expect.Contains(t, dashboards, want)
 	}
 }

@@ -62,6 +62,7 @@ import (
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
 	"pocketcoder/projections/queries"
+	"pocketcoder/projections/store"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web"
 )
@@ -129,6 +130,10 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	if s.keys, err = natsconf.LoadKeys(s.o.Data.Path("keys")); err != nil {
 		return err
 	}
+	models := s.o.Data.ReadModels() // which earlier versions kept one directory higher
+	if err := errors.Join(os.MkdirAll(models, 0o700), store.Move(string(s.o.Data), models)); err != nil {
+		return err
+	}
 	s.nats, err = logserver.Open(ctx, logserver.Options{Data: s.o.Data, URL: s.o.NATS,
 		Config: NATSConfig(s.o.Data, s.keys), Logger: s.o.Logger}, s.keys)
 	if err != nil {
@@ -158,7 +163,7 @@ func (s *System) openLog(ctx context.Context) (err error) {
 		return err
 	}
 	s.say.Done("log", "NATS at %s, %d events", s.url, s.opened)
-	if s.model, err = projections.Open(ctx, string(s.o.Data), s.log); err != nil {
+	if s.model, err = projections.Open(ctx, s.o.Data.ReadModels(), s.log); err != nil {
 		return err
 	}
 	s.closes(func() { s.model.Close() })

@@ -80,7 +80,7 @@ func OpenStore(ctx context.Context, dir string, keys natsconf.Keys, bulk bool) (
 			return nil, nil, err
 		}
 		config.Check = func(ctx context.Context, streams string) error {
-			return guard.Check(ctx, streams, store.Applied(ctx, data))
+			return guard.Check(ctx, streams, store.Applied(ctx, datadir.Dir(data).ReadModels()))
 		}
 	}
 	server, err := natsconf.Start(ctx, config)

@@ -35,7 +35,7 @@ const LayoutVersion = "1"
 //	nats-address     where it was served last
 //	log-note.json    what is known of the log outside NATS: how far it is, and what it has lost
 //	lost-events/     a report and the damaged files for each loss
-//	readmodel.v<version>.db
+//	readmodels/      what is shown, computed from the log; programs that only read it need no other directory
 //	opencode/        OpenCode's home, configuration, log, and in run/ the socket where pocketcoder-shell asks; npm/ when it was installed by us
 //	home/            HOME of the commands, who share it
 //	bin/             pocketcoder-shell and its source, when it was built by us
@@ -49,6 +49,9 @@ type Dir string
 func (d Dir) Path(elem ...string) string {
 	return filepath.Join(append([]string{string(d)}, elem...)...)
 }
+
+// ReadModels returns the directory of the read models.
+func (d Dir) ReadModels() string { return d.Path("readmodels") }
 
 // ShellSocket returns the path of the socket where pocketcoder-shell asks for commands.
 func (d Dir) ShellSocket() string { return d.Path("opencode", "run", "shell.sock") }

@@ -298,7 +298,7 @@ func (p *process) forgetConsumers(t *testing.T) {
 		forgotten++
 	}
 	is.True(forgotten > 0)
-	models, err := filepath.Glob(p.data.Path("readmodel*"))
+	models, err := filepath.Glob(filepath.Join(p.data.ReadModels(), "readmodel*"))
 	is.NoErr(err)
 	is.True(len(models) > 0)
 	for _, file := range models {

@@ -96,7 +96,7 @@ func damagedReadModel(t *testing.T, p *process) {
 		rows[executions.Run](t, p, "executions", chat)
 	damaged, lost := p.loseBody(t)
 	p.stop()
-	files, err := filepath.Glob(p.data.Path("readmodel.v*.db"))
+	files, err := filepath.Glob(filepath.Join(p.data.ReadModels(), "readmodel.v*.db"))
 	is.NoErr(err)
 	is.Equal(len(files), 1)
 	is.NoErr(os.WriteFile(files[0], []byte(strings.Repeat("no database ", 1000)), 0o600))

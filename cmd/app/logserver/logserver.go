@@ -83,7 +83,7 @@ func (s *Server) start(ctx context.Context) (*natsconf.Server, error) {
 	c := s.o.Config
 	c.Log = s.o.Logger
 	c.Check = func(ctx context.Context, streams string) error {
-		return s.Check(ctx, streams, store.Applied(ctx, string(d)))
+		return s.Check(ctx, streams, store.Applied(ctx, d.ReadModels()))
 	}
 	free := c.Listen
 	last, _ := os.ReadFile(d.Path("nats-address")) // none is as good as one that is taken
@@ -116,7 +116,7 @@ func (s *Server) Compare(ctx context.Context) error {
 	if err != nil || !stale {
 		return err
 	}
-	if err := store.Move(string(s.o.Data), dir); err != nil {
+	if err := store.Move(s.o.Data.ReadModels(), dir); err != nil {
 		return err
 	}
 	return s.MarkReadModelsRenewed()

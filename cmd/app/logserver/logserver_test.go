@@ -74,7 +74,8 @@ func open(t *testing.T, d datadir.Dir) (s system) {
 	s.log, err = log.Open(t.Context(), s.Conn, log.DefaultOptions, secret.NewRedactor())
 	is.NoErr(err)
 	is.NoErr(s.Compare(t.Context()))
-	s.model, err = projections.Open(t.Context(), string(d), s.log)
+	is.NoErr(os.MkdirAll(d.ReadModels(), 0o700))
+	s.model, err = projections.Open(t.Context(), d.ReadModels(), s.log)
 	is.NoErr(err)
 	return s
 }
@@ -127,7 +128,7 @@ func TestReadModelsDoNotKeepWhatTheLogHasLost(t *testing.T) {
 	s.append(t, "one", "two", "three")
 	s.close(t, 3)
 	flip(t, d, "EVENTS", 60)
-	is.Equal(store.Applied(t.Context(), string(d)), uint64(3))
+	is.Equal(store.Applied(t.Context(), d.ReadModels()), uint64(3))
 
 	s = open(t, d)
 	expect.Contains(t, s.Trouble(), "event #3 is lost")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ func runRebuild(ctx context.Context, env cli.Environment, args []string) error {
 	}
 	defer s.Close()
 	if *prepare {
-		return prepareModels(ctx, env, *data, s.Log)
+		return prepareModels(ctx, env, datadir.Dir(*data).ReadModels(), s.Log)
 	}
 	return rebuild(ctx, env, s.Conn)
 }
@@ -55,6 +56,9 @@ func runRebuild(ctx context.Context, env cli.Environment, args []string) error {
 // prepareModels computes the read models of this version beside those of the running version.
 func prepareModels(ctx context.Context, env cli.Environment, dir string, l *log.Log) error {
 	bar, started := progressBar{env: env}, time.Now()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
 	n, err := projections.Prepare(ctx, dir, l, bar.show)
 	bar.end()
 	if errors.Is(err, store.ErrPrepared) {
