@@ -150,7 +150,7 @@ var mayImport = map[string]string{
 	"ops/natsconf":          "atomicfile events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
 	"cmd/app": "bridge/egress bridge/mcp bridge/opencode bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/providerlist bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/progress cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/quorum events/log/tail events/offload events/secret " +
-		"handlers handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/explanation handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/executions projections/queries projections/toolcalls sandbox/isolation web web/api web/metrics web/ports",
+		"handlers handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/explanation handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/executions projections/queries projections/store projections/toolcalls sandbox/isolation web web/api web/metrics web/ports",
 	"cmd/app/lease":         "",
 	"cmd/app/logdisk":       "cmd/datadir events/log ops/natsconf",
 	"cmd/app/logserver":     "cmd/datadir events/recovery ops/natsconf projections/store",

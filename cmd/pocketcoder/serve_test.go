@@ -277,8 +277,10 @@ func withoutAMajorityNothingIsStored(t *testing.T, first, second *process, clust
 	cluster.start(t, 1)
 	cluster.start(t, 2)
 	admin.takesOver(t)
-	_, states := admin.nodeHealth(t)
-	is.Equal(states["log"], "ready")
+	expect.Eventually(t, "health says that the log stores again", func() bool {
+		_, states := admin.nodeHealth(t)
+		return states["log"] == "ready"
+	})
 	admin.say(t, chat, "@@say stored again")
 	second.turnEnds(t, chat)
 	is.Equal(second.text(t, chat), "stored again")
