@@ -10,6 +10,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/filter"
+	"pocketcoder/web/realtime/transcript"
 )
 
 // The hot stream of a chat has the topic chats:<id>. It shows messages of the chat's own session while the assistant
@@ -32,10 +33,10 @@ import (
 type hub struct {
 	source
 	chat       string
-	rows       map[string]bool // records of messages that changed; guarded by registry.mu
-	upTo       uint64          // changes up to this sequence are in rows; guarded by registry.mu
-	owner      string          // owner of the chat when it was last read; used by the hub's goroutine alone
-	transcript transcript      // used by the hub's goroutine alone
+	rows       map[string]bool       // records of messages that changed; guarded by registry.mu
+	upTo       uint64                // changes up to this sequence are in rows; guarded by registry.mu
+	owner      string                // owner of the chat when it was last read; used by the hub's goroutine alone
+	transcript transcript.Transcript // used by the hub's goroutine alone
 }
 
 // newHub starts a hub. registry.mu must be held.
@@ -43,7 +44,7 @@ func (s *Realtime) newHub(ctx context.Context, chat string, now uint64) *hub {
 	ctx, end := context.WithCancel(ctx)
 	h := &hub{
 		source: source{key: chat, subs: map[*subscription]bool{}, done: now, news: make(chan struct{}, 1), end: end},
-		chat:   chat, rows: map[string]bool{}, upTo: now, transcript: newTranscript(now),
+		chat:   chat, rows: map[string]bool{}, upTo: now, transcript: transcript.New(now),
 	}
 	s.registry.hubs[chat] = h
 	go func() {
@@ -80,11 +81,11 @@ func (s *Realtime) runHub(ctx context.Context, h *hub) error {
 		case <-listening.Done():
 			return context.Cause(listening)
 		case d := <-fragments:
-			h.transcript.addDelta(d)
+			h.transcript.AddDelta(d)
 			for range len(fragments) {
-				h.transcript.addDelta(<-fragments)
+				h.transcript.AddDelta(<-fragments)
 			}
-			if len(h.transcript.unknown) > 0 {
+			if len(h.transcript.Unknown) > 0 {
 				err = s.refreshHub(ctx, h)
 			}
 		case <-h.news:
@@ -94,8 +95,8 @@ func (s *Realtime) runHub(ctx context.Context, h *hub) error {
 		if err != nil {
 			return err
 		}
-		messages, next := h.transcript.due(time.Now())
-		s.registry.send(h, messages)
+		all, next := h.transcript.Due(time.Now())
+		s.registry.send(h, all)
 		due.Reset(next)
 	}
 }
@@ -113,7 +114,7 @@ func (s *Realtime) startHub(ctx context.Context, h *hub) (since time.Time, err e
 			Filter: chatFilter(h.chat) + ` && engine_message_status = "processing"`, Sort: "created", Fields: "id,created", SkipTotal: true,
 		})
 		for _, r := range page.Items {
-			h.transcript.unknown[r.ID()] = true
+			h.transcript.Unknown[r.ID()] = true
 			text, _ := r.Get("created").(string)
 			if created, err := time.Parse(events.TimeFormat, text); err == nil && created.Before(since) {
 				since = created
@@ -128,10 +129,11 @@ func (s *Realtime) startHub(ctx context.Context, h *hub) (since time.Time, err e
 func chatFilter(id string) string { return `chat = "` + id + `"` }
 
 // send queues events for the subscribers that have their snapshots.
-func (rt *registry) send(h *hub, messages []*message) {
-	if len(messages) == 0 {
+func (rt *registry) send(h *hub, all []transcript.Event) {
+	if len(all) == 0 {
 		return
 	}
+	messages := messagesOf(all)
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for sub := range h.subs {
@@ -139,4 +141,11 @@ func (rt *registry) send(h *hub, messages []*message) {
 			sub.client.enqueue(sub, messages...)
 		}
 	}
+}
+
+func messagesOf(all []transcript.Event) (messages []*message) {
+	for _, e := range all {
+		messages = append(messages, &message{last: e.Last, data: e.Data, replaces: e.Replaces})
+	}
+	return messages
 }

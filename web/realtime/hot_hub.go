@@ -12,6 +12,7 @@ import (
 	"pocketcoder/projections/store"
 	"pocketcoder/web/query"
 	"pocketcoder/web/query/filter"
+	"pocketcoder/web/realtime/transcript"
 )
 
 // wakeHubs passes the messages that changed to the hubs of their chats.
@@ -65,7 +66,7 @@ func (s *Realtime) changedChats(ctx context.Context, changes []store.Change) (ma
 // messages returns the newest changes of messages after since: at most limit, only of the chat, and only of ids
 // unless ids is nil.
 func (s *Realtime) messages(ctx context.Context, chat string, ids []string, since uint64, limit int,
-	fields string) (rows []messageRecord, err error) {
+	fields string) (rows []transcript.Record, err error) {
 	t := topic{request: filter.Request{Superuser: true}, query: map[string]string{"fields": fields}}
 	t.collection, _ = s.API.Catalogue.Get("messages")
 	if chat != "" {
@@ -77,7 +78,7 @@ func (s *Realtime) messages(ctx context.Context, chat string, ids []string, sinc
 			return nil, err
 		}
 		for _, m := range page {
-			r := messageRecord{first: m.first, last: m.last, removed: m.removed}
+			r := transcript.Record{First: m.first, Last: m.last, Removed: m.removed}
 			if err := json.Unmarshal(m.record, &r); err != nil {
 				return nil, err
 			}
@@ -94,10 +95,10 @@ const maxMissed = 100
 // refreshHub reads what changed, sends it, and brings new subscribers up to date.
 func (s *Realtime) refreshHub(ctx context.Context, h *hub) error {
 	ids, upTo, come, since := s.registry.takeNews(h)
-	for id := range h.transcript.unknown {
+	for id := range h.transcript.Unknown {
 		ids[id] = true
 	}
-	clear(h.transcript.unknown)
+	clear(h.transcript.Unknown)
 	turn, err := s.checkChat(ctx, h, upTo, come)
 	if err != nil {
 		return err
@@ -108,20 +109,20 @@ func (s *Realtime) refreshHub(ctx context.Context, h *hub) error {
 		if err != nil {
 			return err
 		}
-		later = h.transcript.addRecords(rows, upTo)
+		later = h.transcript.AddRecords(rows, upTo)
 	}
-	var missed []messageRecord
+	var missed []transcript.Record
 	if len(come) > 0 {
 		if missed, err = s.messages(ctx, h.chat, nil, since, maxMissed, ""); err != nil {
 			return err
 		}
-		later = h.transcript.addRecords(missed, upTo) || later
+		later = h.transcript.AddRecords(missed, upTo) || later
 	}
-	s.registry.send(h, h.transcript.flush())
+	s.registry.send(h, h.transcript.Flush())
 	s.registry.sendMissed(h, upTo, come, missed)
 	if !later { // after new subscribers have joined: no record tells them
-		h.transcript.endTurn(turn, upTo)
-		s.registry.send(h, h.transcript.flush())
+		h.transcript.EndTurn(turn, upTo)
+		s.registry.send(h, h.transcript.Flush())
 	}
 	return nil
 }
@@ -193,14 +194,14 @@ func (rt *registry) mute(sub *subscription) {
 }
 
 // sendMissed queues what new subscribers missed, and snapshots. From then on they get the same events as all others.
-func (rt *registry) sendMissed(h *hub, upTo uint64, come []*subscription, missed []messageRecord) {
+func (rt *registry) sendMissed(h *hub, upTo uint64, come []*subscription, missed []transcript.Record) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, sub := range come {
 		if !h.subs[sub] {
 			continue
 		}
-		sub.client.enqueue(sub, h.transcript.catchUp(sub.from, upTo, missed)...)
+		sub.client.enqueue(sub, messagesOf(h.transcript.CatchUp(sub.from, upTo, missed))...)
 		sub.joined = true
 		sub.client.mu.Lock()
 		sub.behind = false

@@ -1,4 +1,10 @@
-package realtime
+// Package transcript builds the messages of a chat's own session while the assistant writes them, from deltas and
+// records in any order, and says which events a client gets.
+//
+// Promises: each message ends with one event, and the ends are in order. A snapshot holds the whole text so far.
+//
+// It must not know subscribers, or what time it is.
+package transcript
 
 import (
 	"encoding/json"
@@ -17,22 +23,29 @@ const (
 	snapshotInterval = 50 * time.Millisecond
 )
 
-// transcript builds the messages of a chat's own session while the assistant writes them, from deltas and records in
-// any order. It knows neither the clock nor the subscribers: due returns the events to send.
-type transcript struct {
+// Event is an event for clients.
+type Event struct {
+	Data     []byte // JSON: {"event":…,"data":…}
+	Last     uint64 // sequence of the last change of the record that it is about; 0 for none
+	Replaces string // an earlier event with the same that was not sent yet is needless; empty for none
+}
+
+// Transcript holds the messages of a chat's own session. Due returns the events to send.
+type Transcript struct {
 	messages  map[string]*liveMessage // by OpenCode's id
 	submitted map[string]bool         // records of users' messages that were added
 	failed    map[string]bool         // those of them whose failure was queued
 	since     uint64                  // messages submitted up to this sequence need no answer here
-	unknown   map[string]bool         // records to read: deltas came of messages without a known record
+	Unknown   map[string]bool         // records to read: deltas came of messages without a known record
 	open      uint64                  // sequence of the last message without an end, 0 for none
-	out       []*message              // events to send
+	out       []Event                 // events to send
 	sentAt    time.Time               // when deltas were last queued
 }
 
-func newTranscript(since uint64) transcript {
-	return transcript{messages: map[string]*liveMessage{}, submitted: map[string]bool{}, failed: map[string]bool{},
-		unknown: map[string]bool{}, since: since}
+// New returns the transcript of a chat from an event on.
+func New(since uint64) Transcript {
+	return Transcript{messages: map[string]*liveMessage{}, submitted: map[string]bool{}, failed: map[string]bool{},
+		Unknown: map[string]bool{}, since: since}
 }
 
 // liveMessage is one message of the assistant.
@@ -46,7 +59,7 @@ type liveMessage struct {
 	snapshotAt time.Time
 }
 
-func (t *transcript) message(id string) *liveMessage {
+func (t *Transcript) message(id string) *liveMessage {
 	m := t.messages[id]
 	if m == nil {
 		m = &liveMessage{id: id, parts: map[string]*livePart{}}
@@ -64,7 +77,8 @@ func (m *liveMessage) part(id string) *livePart {
 	return p
 }
 
-func (t *transcript) addDelta(d log.Delta) {
+// AddDelta adds a fragment of a part, or a part as it is now.
+func (t *Transcript) AddDelta(d log.Delta) {
 	var f struct {
 		MessageID, PartID, Field, Delta string
 		Part                            json.RawMessage
@@ -83,7 +97,7 @@ func (t *transcript) addDelta(d log.Delta) {
 		return
 	}
 	if t.messages[f.MessageID] == nil {
-		t.unknown[store.RecordID(f.MessageID)] = true
+		t.Unknown[store.RecordID(f.MessageID)] = true
 	}
 	m := t.message(f.MessageID)
 	if m.ended {
@@ -98,19 +112,19 @@ func (t *transcript) addDelta(d log.Delta) {
 	}
 }
 
-// addRecords adds records: first users' messages, then answers. It skips a message that ended after upTo, so that
+// AddRecords adds records: first users' messages, then answers. It skips a message that ended after upTo, so that
 // ends stay in order, and reports whether it skipped one.
-func (t *transcript) addRecords(rows []messageRecord, upTo uint64) (later bool) {
+func (t *Transcript) AddRecords(rows []Record, upTo uint64) (later bool) {
 	for _, r := range rows {
-		if r.Role != "assistant" && r.Subagent == "" && !t.submitted[r.ID] && r.first <= upTo {
+		if r.Role != "assistant" && r.Subagent == "" && !t.submitted[r.ID] && r.First <= upTo {
 			t.submitted[r.ID] = true
-			if r.isSubmitted() && r.first > t.since {
-				t.open = r.first
+			if r.isSubmitted() && r.First > t.since {
+				t.open = r.First
 			}
 		}
 	}
 	for _, r := range rows {
-		if r.hasEnded() && r.last > upTo {
+		if r.hasEnded() && r.Last > upTo {
 			later = true
 		} else {
 			t.addRecord(r)
@@ -119,7 +133,7 @@ func (t *transcript) addRecords(rows []messageRecord, upTo uint64) (later bool) 
 	return later
 }
 
-func (t *transcript) addRecord(r messageRecord) {
+func (t *Transcript) addRecord(r Record) {
 	switch {
 	case r.Role != "assistant" && r.Subagent == "":
 		if r.failed() && !t.failed[r.ID] {
@@ -128,17 +142,17 @@ func (t *transcript) addRecord(r messageRecord) {
 		}
 	case r.EngineID != "":
 		m := t.message(r.EngineID)
-		if m.ended || r.last <= m.last {
+		if m.ended || r.Last <= m.last {
 			return
 		}
-		m.known, m.last = true, r.last
+		m.known, m.last = true, r.Last
 		processing := r.EngineStatus == "processing"
-		if m.ended = r.Subagent != "" || r.removed || !processing; !m.ended {
+		if m.ended = r.Subagent != "" || r.Removed || !processing; !m.ended {
 			m.addParts(r.Parts)
 			return
 		}
 		m.parts = nil
-		if r.Subagent == "" && !r.removed {
+		if r.Subagent == "" && !r.Removed {
 			t.queueEnd(r)
 		}
 	}
@@ -161,23 +175,23 @@ func (m *liveMessage) addParts(parts []json.RawMessage) {
 	m.dirty = true
 }
 
-// endTurn queues an error if the turn has ended, as of upTo, without an answer.
-func (t *transcript) endTurn(turn string, upTo uint64) {
+// EndTurn queues an error if the turn has ended, as of upTo, without an answer.
+func (t *Transcript) EndTurn(turn string, upTo uint64) {
 	if turn == projections.TurnUser && t.open != 0 && t.open <= upTo {
 		t.open = 0
-		t.queue(&message{data: errorEvent("", "The turn ended without an answer.")})
+		t.queue(Event{Data: encodeError("", "The turn ended without an answer.")})
 	}
 }
 
-func (t *transcript) queueEnd(r messageRecord) {
+func (t *Transcript) queueEnd(r Record) {
 	t.open = 0
 	t.queue(r.endEvent())
 }
 
-func (t *transcript) queue(m *message) { t.out = append(t.out, m) }
+func (t *Transcript) queue(m Event) { t.out = append(t.out, m) }
 
-// due returns the events to send now, and the time after which to call it again.
-func (t *transcript) due(now time.Time) (out []*message, next time.Duration) {
+// Due returns the events to send now, and the time after which to call it again.
+func (t *Transcript) Due(now time.Time) (out []Event, next time.Duration) {
 	next = time.Hour
 	if wait := t.sentAt.Add(deltaInterval).Sub(now); wait > 0 {
 		out, t.out = t.out, nil
@@ -201,24 +215,24 @@ func (t *transcript) due(now time.Time) (out []*message, next time.Duration) {
 	return out, next
 }
 
-func (t *transcript) queueParts(m *liveMessage) {
+func (t *Transcript) queueParts(m *liveMessage) {
 	for _, id := range slices.Sorted(maps.Keys(m.parts)) {
 		p := m.parts[id]
 		if len(p.unsent) > 0 {
-			t.queue(&message{data: hotEvent("text_delta", map[string]any{"messageID": m.id, "partID": id,
+			t.queue(Event{Data: encode("text_delta", map[string]any{"messageID": m.id, "partID": id,
 				"text": string(p.unsent)})})
 			p.unsent = nil
 		}
 		if status := p.info.State.Status; status != p.status {
 			p.status = status
-			t.queue(&message{data: hotEvent("tool_status", map[string]any{"messageID": m.id, "partID": id, "tool": p.info.Tool,
+			t.queue(Event{Data: encode("tool_status", map[string]any{"messageID": m.id, "partID": id, "tool": p.info.Tool,
 				"status": status})})
 		}
 	}
 }
 
-// flush returns all events except snapshots, without regard to the intervals.
-func (t *transcript) flush() (out []*message) {
+// Flush returns all events except snapshots, without regard to the intervals.
+func (t *Transcript) Flush() (out []Event) {
 	for _, id := range slices.Sorted(maps.Keys(t.messages)) {
 		if m := t.messages[id]; m.known && !m.ended {
 			t.queueParts(m)
@@ -228,11 +242,11 @@ func (t *transcript) flush() (out []*message) {
 	return out
 }
 
-// catchUp returns the events for a new subscriber: the messages that ended after since, up to upTo, and snapshots of
+// CatchUp returns the events for a new subscriber: the messages that ended after since, up to upTo, and snapshots of
 // unfinished messages.
-func (t *transcript) catchUp(since, upTo uint64, rows []messageRecord) (all []*message) {
+func (t *Transcript) CatchUp(since, upTo uint64, rows []Record) (all []Event) {
 	for _, r := range rows {
-		if since < r.last && r.last <= upTo && r.hasEnded() {
+		if since < r.Last && r.Last <= upTo && r.hasEnded() {
 			all = append(all, r.endEvent())
 		}
 	}
@@ -244,13 +258,13 @@ func (t *transcript) catchUp(since, upTo uint64, rows []messageRecord) (all []*m
 	return all
 }
 
-func (m *liveMessage) snapshot() *message {
+func (m *liveMessage) snapshot() Event {
 	parts := []json.RawMessage{}
 	for _, id := range slices.Sorted(maps.Keys(m.parts)) {
 		if data := m.parts[id].current(); data != nil {
 			parts = append(parts, data)
 		}
 	}
-	return &message{replaces: m.id, data: hotEvent("message_snapshot",
+	return Event{Replaces: m.id, Data: encode("message_snapshot",
 		map[string]any{"messageID": m.id, "role": "assistant", "parts": parts})}
 }

@@ -1,4 +1,4 @@
-package realtime
+package transcript
 
 import (
 	"encoding/json"
