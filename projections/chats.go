@@ -8,6 +8,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
+	"pocketcoder/projections/delegations"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -31,6 +32,13 @@ type Chat struct {
 	Outbox      int64  `db:"outbox" json:"-"` // messages submitted and still on their way
 	// ids of the messages of a person that wait, in order, with a space between them
 	Queue string `db:"queue" json:"-"`
+
+	Parent    string `db:"parent" json:"parent"`       // of a worker: the chat that delegated to it
+	Root      string `db:"root" json:"root"`           // the chat at the root of its tree: its own id if it is no worker
+	Depth     int64  `db:"depth" json:"depth"`         // in the tree, 0 at its root
+	Directory string `db:"directory" json:"directory"` // where a worker works; empty for the workspace
+	// ids of the delegated messages of a worker that have no result, in order, with a space between them
+	Delegated string `db:"delegated" json:"-"`
 }
 
 // Whose turn it is.
@@ -51,6 +59,7 @@ func updateChats(t *tables, e events.Event, body any) error {
 	if b, ok := body.(events.ChatCreated); ok && !found {
 		c.Title, c.User, c.Engine, c.Agent, c.Adopted = b.Title, b.User, b.Engine, b.Agent, b.Adopted
 		c.Description, c.Archived, c.Tags = b.Description, b.Archived, b.Tags
+		c.place(b.Parent)
 		c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, t.tx.EventTime()
 	} else if b, ok := body.(events.ChatErased); ok && !found {
 		t.chats.Put(erasedChat(t, c, b))
@@ -99,7 +108,16 @@ const erasedTitle = "erased"
 func erasedChat(t *tables, c Chat, b events.ChatErased) Chat {
 	c.Title, c.User, c.Removed = erasedTitle, b.User, b.Deleted
 	c.EngineType, c.Turn, c.LastActive = engineType, TurnUser, t.tx.EventTime()
+	c.place(nil)
 	return c
+}
+
+// place sets where a chat is in the tree of its workers.
+func (c *Chat) place(parent *events.Parent) {
+	c.Root = c.ID
+	if parent != nil {
+		c.Parent, c.Root, c.Depth, c.Directory = parent.Chat, parent.Root, int64(parent.Depth), parent.Directory
+	}
 }
 
 // set changes a field if the event has a value for it.
@@ -149,10 +167,28 @@ func (c *Chat) setPreview(text string) {
 	}
 }
 
-// Chats lists chats that are not deleted, those with the newest activity first.
+// updateDelegations runs after chats.
+func updateDelegations(t *tables, e events.Event, body any) error {
+	c, found := t.chats.Get(e.Subject.ID)
+	if !found {
+		return nil
+	}
+	own, _ := t.sessions.Get(c.Session)
+	c.Delegated = delegations.Update(t.delegations, e, body, delegations.Chat{ID: c.ID, Parent: c.Parent,
+		Open: c.Delegated, Session: own.ID, TurnState: own.TurnState, Outcome: own.Outcome},
+		func(id string) delegations.Message {
+			m, _ := t.messages.Get(id)
+			return delegations.Message{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
+				HasFailed: m.UserStatus == statusFailed}
+		})
+	t.chats.Put(c)
+	return nil
+}
+
+// Chats lists chats of persons that are not deleted, those with the newest activity first.
 func (m *Model) Chats(ctx context.Context, limit, offset int) ([]Chat, error) {
 	return store.List[Chat](ctx, m.Model, "chats",
-		"SELECT * FROM chats WHERE NOT removed ORDER BY last_active DESC, id LIMIT {:limit} OFFSET {:offset}",
+		"SELECT * FROM chats WHERE NOT removed AND parent='' ORDER BY last_active DESC, id LIMIT {:limit} OFFSET {:offset}",
 		dbx.Params{"limit": limit, "offset": offset})
 }
 

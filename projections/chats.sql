@@ -16,6 +16,11 @@ CREATE TABLE chats(
   titled               INTEGER NOT NULL, -- a person gave it its title, which follows the session's no more
   outbox               INTEGER NOT NULL, -- messages submitted and still on their way, held ones not among them
   queue                TEXT NOT NULL,    -- ids of the messages of a person that wait, in order, with a space between them
+  parent               TEXT NOT NULL,    -- of a worker: the chat that delegated to it
+  root                 TEXT NOT NULL,    -- the chat at the root of its tree: its own id if it is no worker
+  depth                INTEGER NOT NULL, -- in the tree, 0 at its root
+  directory            TEXT NOT NULL,    -- where a worker works, absolute; empty for the workspace
+  delegated            TEXT NOT NULL,    -- of a worker: ids of the delegated messages without a result, with a space between them
   created              TEXT NOT NULL,
   updated              TEXT NOT NULL,
   first_seq            INTEGER NOT NULL,
@@ -26,3 +31,5 @@ CREATE INDEX chats_last_active ON chats(last_active DESC, id);
 CREATE INDEX chats_user ON chats(user, last_active DESC);
 CREATE INDEX chats_last ON chats(last_seq);
 CREATE INDEX chats_session ON chats(ai_engine_session_id);
+CREATE INDEX chats_root ON chats(root);
+CREATE INDEX chats_parent ON chats(parent) WHERE parent <> '';

@@ -21,7 +21,8 @@ import (
 func (t *tables) message(engineMessage, session string, e events.Event) Message {
 	m, found := t.messages.Get(t.messageID(engineMessage))
 	if !found {
-		m.Chat, m.Position, m.OCSeq, m.Submitted, m.EngineParts = e.Subject.ID, int64(e.Seq), -1, "[]", "[]"
+		m.Chat, m.Position, m.OCSeq = e.Subject.ID, int64(e.Seq), -1
+		m.Submitted, m.EngineParts, m.Reports = "[]", "[]", "[]"
 	}
 	m.EngineMessage, m.Session = engineMessage, session
 	return m

@@ -3,6 +3,7 @@ package projections
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
@@ -38,6 +39,8 @@ type Message struct {
 	HeldBy      string     `db:"held_by" json:"held_by"`   // the budget's ask that decides about it
 	Notice      string     `db:"notice" json:"notice"`     // a sentence about how it was delivered
 	Delivery    string     `db:"delivery" json:"delivery"` // of a person's: queue, steer
+	Sender      string     `db:"sender" json:"sender"`     // chat whose assistant wrote it; empty for a person
+	Reports     store.JSON `db:"reports" json:"reports"`   // delegated messages whose workers it reports on
 	Copied      bool       `db:"copied" json:"-"`          // by a fork
 	Position    int64      `db:"position" json:"position"` // order within the chat
 	OCSeq       int64      `db:"oc_seq" json:"oc_seq"`
@@ -149,9 +152,10 @@ func submitted(t *tables, e events.Event, b events.MessageSubmitted) error {
 	chat.Outbox++
 	t.chats.Put(chat)
 	m.Chat, m.Role, m.UserStatus = e.Subject.ID, roleUser, statusPending
-	if b.Resumes != "" {
-		m.Role = roleSystem // PocketCoder wrote it, to resume a turn
+	if b.Resumes != "" || b.IsReport() {
+		m.Role = roleSystem // PocketCoder wrote it
 	}
+	m.Sender, m.Reports = b.Sender, encodedList(append(slices.Clone(b.Results), b.Silent...))
 	m.Submitted, m.EngineParts, m.Position, m.OCSeq = encoded(b.Parts), "[]", int64(e.Seq), -1
 	m.Delivery = cmp.Or(b.Delivery, events.DeliveryQueue)
 	t.messages.Put(m)

@@ -26,6 +26,8 @@ CREATE TABLE messages(
   held_by               TEXT NOT NULL,    -- id of the budget's ask that decides about it
   notice                TEXT NOT NULL,    -- a sentence about how it was delivered: another model answers than the selected one
   delivery              TEXT NOT NULL,    -- of a person's message: queue, steer
+  sender                TEXT NOT NULL,    -- chat whose assistant wrote it; empty for a person
+  reports               TEXT NOT NULL,    -- JSON list of the delegated messages whose workers it reports on
   copied                INTEGER NOT NULL, -- by a fork: what it cost was spent where it was written
   position              INTEGER NOT NULL, -- sequence of the event it first appeared in
   oc_seq                INTEGER NOT NULL, -- durable sequence of the newest update applied, -1 for none

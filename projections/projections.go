@@ -132,6 +132,7 @@ var projections = []projection{
 	{"artifacts", events.ScopeChat, func(t *tables, e events.Event, body any) error { artifacts.Update(t.artifacts, e, body); return nil }},
 	{"subagents", events.ScopeChat, nil}, // follow their sessions
 	{"effects", events.ScopeChat, func(t *tables, e events.Event, body any) error { effects.Update(t.effects, e, body); return nil }},
+	{"delegations", events.ScopeChat, updateDelegations},
 	{"usage", events.ScopeChat, nil}, // changes with messages
 	{"config", events.ScopeConfig, updateConfig},
 	{"users", events.ScopeUser, func(t *tables, e events.Event, body any) error { return users.Update(t.users, e, body) }},

@@ -5,6 +5,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections/artifacts"
+	"pocketcoder/projections/delegations"
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/executions"
 	"pocketcoder/projections/questions"
@@ -29,6 +30,7 @@ type tables struct {
 	config        *store.Table[Config]
 	users         *store.Table[users.User]
 	effects       *store.Table[effects.Effect]
+	delegations   *store.Table[delegations.Delegation]
 	usage         *store.Table[usage.Usage]
 	seenPositions *store.Table[SeenPosition]
 }
@@ -55,7 +57,8 @@ func openTables(tx *store.Tx) *tables {
 		config:        store.OpenTable[Config](tx, "config", shown),
 		users:         store.OpenTable[users.User](tx, "users", shown),
 		effects:       store.OpenTable[effects.Effect](tx, "effects", hidden),
-		usage:         store.OpenTable[usage.Usage](tx, "usage", hidden), // it changes with the messages
+		delegations:   store.OpenTable[delegations.Delegation](tx, "delegations", hidden), // clients see the chats of workers
+		usage:         store.OpenTable[usage.Usage](tx, "usage", hidden),                  // it changes with the messages
 		seenPositions: store.OpenTable[SeenPosition](tx, "seen_positions", shown),
 	}
 }

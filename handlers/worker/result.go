@@ -103,7 +103,7 @@ type Finish struct {
 func (h *Workers) Finish(ctx context.Context, c Finish) (uint64, error) {
 	return h.resultsOf(ctx, c.Worker).CarryOutOne(ctx, h.Log, c.Worker, handlers.Command{Actor: events.ActorSystem},
 		func(s *resultState) (events.Data, uint64, error) {
-			if _, done := s.finished[c.Message]; done || s.Deleted != 0 {
+			if _, done := s.finished[c.Message]; done {
 				return nil, 0, nil
 			}
 			return events.WorkerFinished{Message: c.Message, Status: c.Status, Result: c.Text}, 0, nil

@@ -11,16 +11,17 @@ import (
 // ids of the parts in OpenCode, once they are decided.
 type Message struct {
 	projections.Message
-	ChatAgent string `db:"chat_agent"`
-	ChatTitle string `db:"chat_title"`
-	ChatUser  string `db:"chat_user"` // the chat's owner
-	Engine    string `db:"engine"`
-	Bound     string `db:"bound"`     // the chat's own session; empty when it has none yet
-	Directory string `db:"directory"` // of that session
-	Free      bool   `db:"free"`      // no turn is running there but this message's own
+	ChatAgent     string `db:"chat_agent"`
+	ChatTitle     string `db:"chat_title"`
+	ChatUser      string `db:"chat_user"`      // the chat's owner
+	ChatDirectory string `db:"chat_directory"` // where a worker works; empty for the workspace
+	Engine        string `db:"engine"`
+	Bound         string `db:"bound"`     // the chat's own session; empty when it has none yet
+	Directory     string `db:"directory"` // of that session
+	Free          bool   `db:"free"`      // no turn is running there but this message's own
 }
 
-const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.user AS chat_user, c.engine AS engine,
+const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.user AS chat_user, c.directory AS chat_directory, c.engine AS engine,
 		c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
 		coalesce(s.turn_state NOT IN ('running', 'waiting') AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
 	FROM messages m JOIN chats c ON c.id=m.chat AND NOT c.removed LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `

@@ -148,7 +148,7 @@ func (o *Outbox) session(ctx context.Context, m pending.Message) (string, error)
 		}
 	}
 	s, err := o.Current().CreateSession(ctx, client.NewSession{
-		Directory: o.Directory, Title: m.ChatTitle, Metadata: map[string]any{ingest.MetadataChat: m.Chat},
+		Directory: cmp.Or(m.ChatDirectory, o.Directory), Title: m.ChatTitle, Metadata: map[string]any{ingest.MetadataChat: m.Chat},
 	})
 	if err != nil {
 		return "", err

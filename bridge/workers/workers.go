@@ -1,0 +1,178 @@
+// Package workers watches the turns of workers. It records the result of a turn that is over, reports results to a
+// parent that is idle, and reports a worker in which nothing happens.
+//
+// Promises: what is to be done follows from the read models, so a new process goes on where the last one ended. The
+// commands of handlers/worker make sure that nothing is done twice. A result wakes an idle parent at once; results that
+// come together are one message.
+//
+// It must not know how OpenCode is reached, or how a tool call waits for a result.
+package workers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers/worker"
+	"pocketcoder/projections"
+	"pocketcoder/projections/workers"
+)
+
+// Watch watches the turns of workers. All fields but SilentAfter and Pause must be set.
+type Watch struct {
+	Workers     *worker.Workers
+	Log         *log.Log
+	Model       *projections.Model
+	Logger      *slog.Logger
+	SilentAfter time.Duration // 0 for DefaultSilence
+	Pause       time.Duration // after a failure; 0 for a second
+}
+
+// DefaultSilence is the time without an event after which a running worker is reported.
+const DefaultSilence = 10 * time.Minute
+
+// Run watches until ctx ends.
+func (w Watch) Run(ctx context.Context) error {
+	for {
+		woken := w.Model.Woken()
+		next, err := w.look(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			w.Logger.Warn("watch workers", "err", err)
+			next = cmp.Or(w.Pause, time.Second)
+		}
+		waiting, cancel := context.WithTimeout(ctx, next)
+		_ = w.Model.Awake(waiting, woken)
+		cancel()
+	}
+}
+
+// look does what is to be done now. It returns when something may be to be done although nothing has happened.
+func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
+	last, err := w.Log.Last(ctx) // a read model that is computed again shows the past
+	if err == nil {
+		err = w.Model.Wait(ctx, last)
+	}
+	if err == nil {
+		err = w.finish(ctx)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if next, err = w.silent(ctx); err != nil {
+		return 0, err
+	}
+	return next, w.report(ctx)
+}
+
+// finish records the results of turns that are over.
+func (w Watch) finish(ctx context.Context) error {
+	ended, err := workers.EndedTurns(ctx, w.Model)
+	for _, d := range ended {
+		var seq uint64
+		seq, err = w.Workers.Finish(ctx, worker.Finish{Worker: d.Worker, Message: d.Message, Status: d.State,
+			Text: textOf(d)})
+		if err == nil {
+			err = w.Model.Wait(ctx, seq)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// textOf returns the result of a turn, or why there is none.
+func textOf(d workers.Ended) string {
+	if d.State == events.WorkerCompleted && d.Text != "" {
+		return d.Text
+	}
+	why := map[string]string{
+		events.WorkerCompleted: "The worker ended its turn without a text.",
+		events.WorkerAborted:   "The worker was stopped.",
+		events.WorkerLost:      "OpenCode went away in the middle of the turn. What the worker did before is done.",
+		events.WorkerFailed:    "The worker failed.",
+	}[d.State]
+	var e struct {
+		Message string
+		Data    struct{ Message string }
+	}
+	if json.Unmarshal([]byte(d.Error), &e) == nil && d.State == events.WorkerFailed {
+		if m := cmp.Or(e.Data.Message, e.Message); m != "" {
+			why += " " + m
+		}
+	}
+	if d.Text != "" {
+		why += "\nIts last text:\n" + d.Text
+	}
+	return why
+}
+
+// report sends parents what they do not know yet.
+func (w Watch) report(ctx context.Context) error {
+	all, err := workers.UnreportedResults(ctx, w.Model)
+	if err != nil {
+		return err
+	}
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].Parent == all[0].Parent {
+			n++
+		}
+		seq, err := w.Workers.Report(ctx, all[0].Parent, reportsOf(all[:n]))
+		if err == nil {
+			err = w.Model.Wait(ctx, seq)
+		}
+		if err != nil {
+			return err
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+func reportsOf(all []workers.Unreported) (reports []worker.Report) {
+	for _, u := range all {
+		r := worker.Report{Worker: u.Worker, Title: u.Title, Message: u.Message, Status: u.State, Text: u.Text}
+		if u.Silent != "" {
+			r.Since, _ = time.Parse(events.TimeFormat, u.Silent) // a column with a time
+		}
+		reports = append(reports, r)
+	}
+	return reports
+}
+
+// silent records the workers in which nothing has happened for long. It returns when the next one may be silent.
+func (w Watch) silent(ctx context.Context) (next time.Duration, err error) {
+	most := cmp.Or(w.SilentAfter, DefaultSilence)
+	next = most
+	running, err := workers.RunningTurns(ctx, w.Model)
+	for _, d := range running {
+		last, err := w.Log.Newest(ctx, events.ChatFilter(d.Worker))
+		if err != nil {
+			return 0, err
+		}
+		at, err := w.Log.Stored(ctx, last)
+		if err != nil {
+			return 0, err
+		}
+		if left := time.Until(at.Add(most)); left > 0 {
+			next = min(next, left)
+			continue
+		}
+		seq, err := w.Workers.Silent(ctx, d.Worker, d.Message, at)
+		if err == nil {
+			err = w.Model.Wait(ctx, seq)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return next, err
+}

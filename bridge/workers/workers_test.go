@@ -1,0 +1,209 @@
+package workers_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/workers"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/worker"
+	queries "pocketcoder/projections/workers"
+)
+
+// system is a scripted OpenCode with everything around it, and a chat whose turn runs.
+type system struct {
+	*bridgetest.System
+	workers *worker.Workers
+	parent  string
+}
+
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	s := &system{System: bridgetest.NewSystem(t)}
+	s.workers = &worker.Workers{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: t.TempDir()}
+	s.parent = s.Chat("hello")
+	s.Start()
+	s.prompt("hello")
+	return s
+}
+
+// watch runs a watch, as a process does, and returns what stops it.
+func (s *system) watch(silentAfter time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(s.T.Context())
+	done := make(chan struct{})
+	w := workers.Watch{Workers: s.workers, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(), SilentAfter: silentAfter}
+	go func() { defer close(done); w.Run(ctx) }()
+	stop = func() { cancel(); <-done }
+	s.T.Cleanup(stop)
+	return stop
+}
+
+// prompt is a prompt that OpenCode received.
+type prompt struct{ session, message, text string }
+
+// prompt waits for the prompt whose text has these words.
+func (s *system) prompt(words string) (found prompt) {
+	s.T.Helper()
+	expect.Eventually(s.T, "OpenCode is asked: "+words, func() bool {
+		for _, r := range s.Requests("POST", "/prompt_async") {
+			var p struct {
+				MessageID string
+				Parts     []struct{ Text string }
+			}
+			s.Must(json.Unmarshal([]byte(r.Body), &p))
+			if strings.Contains(p.Parts[0].Text, words) {
+				found = prompt{strings.Split(r.Path, "/")[2], p.MessageID, p.Parts[0].Text}
+			}
+		}
+		return found.session != ""
+	})
+	return found
+}
+
+// answer ends the turn of a prompt with a text.
+func (s *system) answer(p prompt, text string) {
+	s.T.Helper()
+	id := client.NewID("msg", time.Now())
+	begun := fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"assistant","parentID":%q,"time":{"created":1}}}`,
+		p.session, id, p.session, p.message)
+	s.Happen(s.Durably(p.session, "message.updated", begun)...)
+	part := fmt.Sprintf(`{"sessionID":%q,"part":{"id":%q,"messageID":%q,"type":"text","text":%q}}`, p.session,
+		client.NewID("prt", time.Now()), id, text)
+	s.Happen(s.Durably(p.session, "message.part.updated", part)...)
+	s.Happen(s.Durably(p.session, "message.updated", strings.Replace(begun, `"created":1`, `"created":1,"completed":2`, 1))...)
+	s.Happen(bridgetest.Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, p.session)))
+}
+
+// delegate starts a worker of a tool call of the parent, and waits for its prompt.
+func (s *system) delegate(text string) (worker.Started, prompt) {
+	s.T.Helper()
+	w, err := s.workers.Start(s.T.Context(), worker.Start{Parent: worker.Caller{Chat: s.parent, Session: "ses_1",
+		Call: "call_" + text}, Message: text})
+	s.Must(err)
+	return w, s.prompt(text)
+}
+
+func (s *system) finished(w worker.Started) worker.Result {
+	s.T.Helper()
+	r, err := s.workers.Result(s.T.Context(), w.Worker, w.Message)
+	s.Must(err)
+	return r
+}
+
+// reports are the messages of the parent that carry results.
+func (s *system) reports() (all []events.MessageSubmitted) {
+	for _, m := range bridgetest.Facts[events.MessageSubmitted](s.System, s.parent) {
+		if m.IsReport() {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func TestResultsReachAnIdleParentInOneMessageInTheirOrder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	stop := s.watch(0)
+	one, first := s.delegate("one")
+	two, second := s.delegate("two")
+	s.answer(second, "result of two")
+	is.Equal(s.finished(two).Text, "result of two")
+	stop()
+	s.watch(0) // another process
+	s.answer(first, "result of one")
+	is.Equal(s.finished(one).Status, events.WorkerCompleted)
+	s.Drained()
+	is.Equal(len(s.reports()), 0) // the parent's turn runs
+
+	s.answer(s.prompt("hello"), "done")
+	report := s.prompt("A report on your workers")
+	is.Equal(report.session, s.prompt("hello").session)
+	is.Equal(s.reports()[0].Results, []string{two.Message, one.Message})
+	is.True(strings.Index(report.text, "result of two") < strings.Index(report.text, "result of one"))
+	s.answer(report, "thank you")
+	s.Drained()
+	s.watch(0)
+	s.Drained()
+	is.Equal(len(s.reports()), 1)
+	list, err := queries.List(t.Context(), s.Model, s.parent, 10)
+	is.NoErr(err)
+	is.Equal([]string{list[0].ID, list[0].State, list[0].Line}, []string{one.Worker, "completed", "result of one"})
+}
+
+func TestAResultThatAToolCallReturnedIsNotReported(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.watch(0)
+	one, first := s.delegate("one")
+	two, second := s.delegate("two")
+	s.answer(first, "result of one")
+	s.answer(second, "result of two")
+	s.finished(two)
+	output, err := json.Marshal(s.finished(one))
+	is.NoErr(err)
+	hello := s.prompt("hello")
+	part := func(call, result string) {
+		s.Happen(s.Durably(hello.session, "message.part.updated", fmt.Sprintf(
+			`{"sessionID":%q,"part":{"id":"prt_%s","messageID":"msg_0","type":"tool","tool":"pocketcoder_handoff","callID":%q,"state":%s}}`,
+			hello.session, call, call, result))...)
+	}
+	part("call_one", fmt.Sprintf(`{"status":"completed","output":%q}`, output))
+	part("call_two", `{"status":"error","error":"MCP error -32001: Request timed out"}`)
+	s.answer(hello, "done")
+	s.prompt("A report on your workers")
+	is.Equal(s.reports()[0].Results, []string{two.Message})
+}
+
+func TestAStoppedOrFailedWorkerSaysSo(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.watch(0)
+	one, first := s.delegate("one")
+	s.answer(s.prompt("hello"), "done")
+	stopped := s.finished
+	is.NoErr(s.workers.Stop(t.Context(), worker.Stop{Worker: one.Worker}))
+	expect.Eventually(t, "the turn is stopped", func() bool { return len(s.Requests("POST", "/abort")) == 1 })
+	s.Happen(s.Durably(first.session, "message.updated", fmt.Sprintf(
+		`{"sessionID":%q,"info":{"id":%q,"sessionID":%[1]q,"role":"assistant","parentID":%q,"time":{"created":1,"completed":2},"error":{"name":"MessageAbortedError","data":{}}}}`,
+		first.session, client.NewID("msg", time.Now()), first.message))...)
+	s.Happen(bridgetest.Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, first.session)))
+	is.Equal(stopped(one).Status, events.WorkerAborted)
+	expect.Contains(t, s.prompt("A report on your workers").text, "The worker was stopped.")
+
+	two, _ := s.delegate("two")
+	_, err := s.Chats.Delete(t.Context(), chat.Delete{Chat: two.Worker})
+	is.NoErr(err)
+	is.Equal(s.finished(two).Status, events.WorkerAborted) // also of a chat that a person deletes
+}
+
+func TestASilentWorkerIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	one, first := s.delegate("one")
+	s.answer(s.prompt("hello"), "done")
+	s.watch(time.Millisecond)
+	report := s.prompt("Nothing has happened in this worker")
+	is.Equal(s.reports()[0].Silent, []string{one.Message})
+	s.answer(report, "I wait")
+	s.Drained()
+	is.Equal(len(bridgetest.Facts[events.WorkerSilent](s.System, one.Worker)), 1)
+	s.answer(first, "at last")
+	s.prompt("at last")
+	is.Equal(s.reports()[1].Results, []string{one.Message})
+	is.Equal(len(s.reports()), 2)
+}

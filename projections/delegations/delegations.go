@@ -1,0 +1,187 @@
+// Package delegations is the read model of the messages that were delegated to workers: how far each is, and whether
+// its parent has the result.
+//
+// Promises: a row says what is still to be done, so that nobody has to remember it. A message is over at the event that
+// ends its turn, whatever happens in the worker afterwards. A turn that is resumed takes that back.
+//
+// It must not know how a result reaches the parent.
+package delegations
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/events/opencode"
+	"pocketcoder/projections/store"
+	"pocketcoder/projections/turnstate"
+)
+
+// Delegation is a message that a parent delegated to a worker.
+type Delegation struct {
+	store.Record        // the id is that of the message
+	Worker       string `db:"worker" json:"worker"` // chat
+	Parent       string `db:"parent" json:"parent"` // chat
+	State        string `db:"state" json:"state"`   // queued, running, then completed, failed, aborted, lost
+	Prompt       string `db:"prompt" json:"-"`      // message whose turn counts: this one, or the one that resumed its turn
+	Answer       string `db:"answer" json:"-"`      // OpenCode's id of the newest message of the answer
+	PausedBy     string `db:"paused_by" json:"-"`   // request of a used-up budget that stopped the turn
+	Result       string `db:"result" json:"result"` // id of the event with the result; empty while there is none
+	ResultSeq    int64  `db:"result_seq" json:"-"`
+	Text         string `db:"text" json:"text"` // of the result
+	// the parent has the result as the output of a tool call
+	Received       bool   `db:"received" json:"received"`
+	Reported       string `db:"reported" json:"reported"` // message that carried the result to the parent
+	SilentSince    string `db:"silent_since" json:"silent_since"`
+	SilentReported string `db:"silent_reported" json:"-"` // message that said so
+	Position       int64  `db:"position" json:"position"`
+}
+
+// Chat is what a delegation depends on in the chat of an event.
+type Chat struct {
+	ID, Parent string
+	Open       string // ids of the delegations without a result, in order, with a space between them
+	Session    string // its own
+	TurnState  string // of that session
+	Outcome    string // of the last turn
+}
+
+// Message is a delegated message as far as it was sent.
+type Message struct {
+	IsWithdrawn, IsWaiting, HasFailed bool
+}
+
+// toolPrefix begins the names of PocketCoder's own tools.
+const toolPrefix = "pocketcoder_"
+
+// Update applies an event of a chat, after the read models of chats, sessions and messages. It returns the open
+// delegations of the chat.
+func Update(t *store.Table[Delegation], e events.Event, body any, c Chat, message func(id string) Message) string {
+	open := strings.Fields(c.Open)
+	change := func(id string, change func(*Delegation)) {
+		if d, found := t.Get(id); found {
+			change(&d)
+			t.Put(d)
+		}
+	}
+	switch b := body.(type) {
+	case events.MessageSubmitted:
+		if c.Parent != "" && b.Sender == c.Parent && b.Delivery != events.DeliverySteer && add(t, e, b, c) {
+			open = append(open, b.Message)
+		}
+		reported(t, b, c)
+		for _, id := range open {
+			change(id, func(d *Delegation) { d.resume(b) })
+		}
+	case events.AbortRequested:
+		for _, id := range open {
+			change(id, func(d *Delegation) { d.pause(e, b) })
+		}
+	case events.WorkerFinished:
+		change(b.Message, func(d *Delegation) { d.finish(e, b) })
+		open = slices.DeleteFunc(open, func(id string) bool { return id == b.Message })
+	case events.WorkerSilent:
+		change(b.Message, func(d *Delegation) { d.SilentSince = b.Since.UTC().Format(events.TimeFormat) })
+	case opencode.MessageUpdated:
+		for _, id := range open {
+			change(id, func(d *Delegation) { d.answer(b, c) })
+		}
+	case opencode.PartUpdated:
+		received(t, b, c)
+	}
+	for _, id := range open {
+		change(id, func(d *Delegation) { d.follow(body, message(d.Prompt), c) })
+	}
+	return strings.Join(open, " ")
+}
+
+func add(t *store.Table[Delegation], e events.Event, b events.MessageSubmitted, c Chat) bool {
+	d, found := t.Get(b.Message)
+	if !found {
+		d.Worker, d.Parent, d.State, d.Prompt, d.Position = c.ID, c.Parent, turnstate.Queued, d.ID, int64(e.Seq)
+		t.Put(d)
+	}
+	return !found
+}
+
+// reported notes the reports that a message of the parent carries.
+func reported(t *store.Table[Delegation], b events.MessageSubmitted, c Chat) {
+	for _, id := range append(slices.Clone(b.Results), b.Silent...) {
+		d, found := t.Get(id)
+		if !found || d.Parent != c.ID {
+			continue
+		}
+		if slices.Contains(b.Results, id) {
+			d.Reported = b.Message
+		} else {
+			d.SilentReported = b.Message
+		}
+		t.Put(d)
+	}
+}
+
+// received notes the results in the output of a tool call of the parent.
+func received(t *store.Table[Delegation], b opencode.PartUpdated, c Chat) {
+	if b.Part.Type != "tool" || !strings.HasPrefix(b.Part.Tool, toolPrefix) {
+		return
+	}
+	var state struct{ Status, Output string }
+	if json.Unmarshal(b.Part.State, &state) != nil || state.Status != "completed" {
+		return
+	}
+	for _, r := range events.ReceiptsIn(state.Output) {
+		if d, found := t.Get(r.Message); found && d.Parent == c.ID && d.Result == r.Result && r.Result != "" {
+			d.Received = true
+			t.Put(d)
+		}
+	}
+}
+
+// resume takes back the end of a turn that a prompt of PocketCoder resumes.
+func (d *Delegation) resume(b events.MessageSubmitted) {
+	if b.Resumes != "" && d.isOver() && d.State != turnstate.Completed {
+		d.State, d.Prompt, d.PausedBy = turnstate.Queued, b.Message, ""
+	}
+}
+
+// pause notes that a used-up budget stops the turn.
+func (d *Delegation) pause(e events.Event, b events.AbortRequested) {
+	if e.Actor == events.ActorPolicy && b.Session == "" && !d.isOver() {
+		d.PausedBy = e.Cause
+	}
+}
+
+func (d *Delegation) finish(e events.Event, b events.WorkerFinished) {
+	if d.Worker == e.Subject.ID && d.Result == "" {
+		d.State, d.Text, d.Result, d.ResultSeq = b.Status, b.Result, e.ID, int64(e.Seq)
+	}
+}
+
+func (d *Delegation) answer(b opencode.MessageUpdated, c Chat) {
+	if b.Info.Role == "assistant" && b.SessionID == c.Session && d.State == turnstate.Running && b.Info.ID > d.Answer {
+		d.Answer = b.Info.ID
+	}
+}
+
+// follow sets the state of a delegation without a result.
+func (d *Delegation) follow(body any, m Message, c Chat) {
+	_, deleted := body.(events.Deleted)
+	switch {
+	case d.isOver():
+	case deleted, m.IsWithdrawn:
+		d.State = turnstate.Aborted
+	case m.IsWaiting:
+		d.State = turnstate.Queued
+	case c.TurnState == turnstate.Running, c.TurnState == turnstate.Waiting:
+		d.State = turnstate.Running
+	case m.HasFailed:
+		d.State = turnstate.Failed
+	case c.Outcome != "":
+		d.State = c.Outcome
+	}
+}
+
+func (d *Delegation) isOver() bool {
+	return d.State != turnstate.Queued && d.State != turnstate.Running
+}

@@ -1,0 +1,88 @@
+package workers
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
+)
+
+// Ended is a delegated message whose turn is over and that has no result yet.
+type Ended struct {
+	Worker  string     `db:"worker"`
+	Message string     `db:"message"`
+	State   string     `db:"state"` // completed, failed, aborted, lost
+	Text    string     `db:"text"`  // the last text of the answer
+	Error   store.JSON `db:"error"` // of the message, or of the answer; empty for none
+}
+
+// isPaused is the condition that a turn ended for now: a person can still resume it by a decision on a request that
+// OpenCode forgot, an answer, or more budget. An approval counts until the prompt that it leads to is there.
+const isPaused = `(d.state='lost' AND (
+		EXISTS (SELECT 1 FROM permissions p WHERE p.chat=d.worker AND p.interrupted AND NOT p.removed AND (p.status='draft'
+			OR p.status='authorized' AND NOT p.grant_used AND NOT EXISTS (SELECT 1 FROM messages r WHERE r.chat=p.chat AND r.role='system' AND r.position>p.decided_seq)))
+		OR EXISTS (SELECT 1 FROM questions q WHERE q.chat=d.worker AND q.interrupted AND q.status='asked'))
+	OR d.state='aborted' AND d.paused_by<>'' AND EXISTS (SELECT 1 FROM permissions b WHERE b.id=d.paused_by AND (b.status='draft'
+		OR b.status='authorized' AND NOT EXISTS (SELECT 1 FROM messages r WHERE r.chat=d.worker AND r.role='system' AND r.position>b.decided_seq))))`
+
+// EndedTurns lists the delegated messages whose turn is over and that have no result yet, in order.
+func EndedTurns(ctx context.Context, m *projections.Model) ([]Ended, error) {
+	return store.List[Ended](ctx, m.Model, "ended turns of workers", `SELECT d.worker, d.id AS message, d.state,
+			coalesce((SELECT p.data->>'$.text' FROM messages a JOIN parts p ON p.message=a.id
+				WHERE a.chat=d.worker AND a.session=c.ai_engine_session_id AND a.role='assistant' AND NOT a.removed AND NOT p.removed
+				AND a.ai_engine_message_id>q.ai_engine_message_id AND a.ai_engine_message_id<=d.answer
+				AND p.data->>'$.type'='text' AND trim(p.data->>'$.text')<>'' ORDER BY a.ai_engine_message_id DESC, p.id DESC LIMIT 1), '') AS text,
+			coalesce(nullif(q.error_payload, ''), (SELECT a.error_payload FROM messages a
+				WHERE a.chat=d.worker AND a.ai_engine_message_id=d.answer AND d.answer<>''), '') AS error
+		FROM delegations d JOIN chats c ON c.id=d.worker JOIN messages q ON q.id=d.id
+		WHERE d.result='' AND d.state IN ('completed', 'failed', 'aborted', 'lost') AND NOT `+isPaused+`
+		ORDER BY d.position`, nil)
+}
+
+// Unreported is a result, or a silence, that the parent does not know of. Nothing runs in the parent.
+type Unreported struct {
+	Parent  string `db:"parent"`
+	Worker  string `db:"worker"`
+	Title   string `db:"title"`
+	Message string `db:"message"`
+	State   string `db:"state"`
+	Text    string `db:"text"`
+	Silent  string `db:"silent"` // when the last event before the silence was; empty for a result
+}
+
+// UnreportedResults lists what parents without a running turn do not know of their workers, by parent, in the order in
+// which the workers finished.
+func UnreportedResults(ctx context.Context, m *projections.Model) ([]Unreported, error) {
+	return store.List[Unreported](ctx, m.Model, "unreported results", `SELECT d.parent, d.worker, w.title, d.id AS message, d.state,
+			CASE WHEN d.result='' THEN '' ELSE d.text END AS text, CASE WHEN d.result='' THEN d.silent_since ELSE '' END AS silent
+		FROM delegations d JOIN chats w ON w.id=d.worker JOIN chats c ON c.id=d.parent AND NOT c.removed
+		LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
+		WHERE (d.result<>'' AND d.reported='' AND NOT d.received OR d.result='' AND d.silent_since<>'' AND d.silent_reported='')
+			AND coalesce(s.turn_state, '') NOT IN ('running', 'waiting') AND coalesce(s.awaiting, '')=''
+		ORDER BY d.parent, CASE WHEN d.result='' THEN d.last_seq ELSE d.result_seq END`, nil)
+}
+
+// Running is a delegated message whose turn runs and waits for no person.
+type Running struct {
+	Worker  string `db:"worker"`
+	Message string `db:"message"`
+}
+
+// RunningTurns lists the delegated messages whose turn runs and that were not reported as silent.
+func RunningTurns(ctx context.Context, m *projections.Model) ([]Running, error) {
+	return store.List[Running](ctx, m.Model, "running workers", `SELECT d.worker, d.id AS message FROM delegations d
+		JOIN chats c ON c.id=d.worker AND NOT c.removed JOIN sessions s ON s.id=c.ai_engine_session_id
+		WHERE d.result='' AND d.state='running' AND d.silent_since='' AND s.turn_state='running' ORDER BY d.position`, nil)
+}
+
+// Commands lists the executions that run in a chat.
+func Commands(ctx context.Context, m *projections.Model, chat string) (ids []string, err error) {
+	rows, err := store.List[struct{ ID string }](ctx, m.Model, "running commands of "+chat,
+		"SELECT id FROM executions WHERE chat={:chat} AND status='executing' ORDER BY position", dbx.Params{"chat": chat})
+	for _, r := range rows {
+		ids = append(ids, r.ID)
+	}
+	return ids, err
+}

@@ -1,0 +1,101 @@
+// Package workers reads the workers of chats from the read models: the tree of a chat, the messages between its chats,
+// and what is to be done about delegated messages.
+//
+// Promises: each list follows from the read models alone. What is to be done stays in its list until an event says that
+// it is done.
+//
+// It must not know who may see a chat, or how something is done.
+package workers
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections"
+	"pocketcoder/projections/store"
+)
+
+// Worker is a worker as a list shows it.
+type Worker struct {
+	ID      string `db:"id" json:"id"` // chat
+	Parent  string `db:"parent" json:"parent"`
+	Root    string `db:"root" json:"root"`
+	Depth   int64  `db:"depth" json:"depth"`
+	Title   string `db:"title" json:"title"`
+	Agent   string `db:"agent" json:"agent"`     // its name; empty for OpenCode's own
+	Session string `db:"session" json:"session"` // OpenCode's
+	// queued, running, waiting (for a person), completed, failed, aborted, lost
+	State   string  `db:"state" json:"state"`
+	Message string  `db:"message" json:"message"` // the newest delegated message
+	Result  string  `db:"result" json:"result"`   // id of its result; empty while there is none
+	Silent  string  `db:"silent" json:"silent"`   // when the last event before a long silence was; empty for none
+	Pending int64   `db:"pending" json:"pending"` // requests and questions that wait for a person
+	Cost    float64 `db:"cost" json:"cost"`
+	Tokens  int64   `db:"tokens" json:"tokens"`
+	Line    string  `db:"line" json:"line"` // of what was said last
+	Created string  `db:"created" json:"created"`
+	Active  string  `db:"active" json:"active"` // time of the last activity
+	Seq     int64   `db:"seq" json:"-"`         // of the last change
+}
+
+const selectWorkers = `SELECT c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active,
+		coalesce((SELECT fields->>'$.name' FROM config WHERE collection='ai_agents' AND record=c.agent), '') AS agent,
+		CASE WHEN s.turn_state IN ('running', 'waiting') THEN s.turn_state ELSE coalesce(d.state, s.turn_state, '') END AS state,
+		coalesce(d.id, '') AS message, coalesce(d.result, '') AS result,
+		CASE WHEN d.result='' THEN d.silent_since ELSE '' END AS silent,
+		(SELECT count(*) FROM permissions p WHERE p.chat=c.id AND NOT p.removed AND p.status='draft' AND (p.referred OR p.interrupted)) +
+		(SELECT count(*) FROM questions q WHERE q.chat=c.id AND NOT q.removed AND q.status='asked') AS pending,
+		coalesce((SELECT sum(cost) FROM usage WHERE chat=c.id AND NOT removed), 0.0) AS cost,
+		coalesce((SELECT sum(tokens_input+tokens_output+tokens_reasoning) FROM usage WHERE chat=c.id AND NOT removed), 0) AS tokens,
+		max(c.last_seq, coalesce(d.last_seq, 0), coalesce(s.last_seq, 0)) AS seq
+	FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
+	LEFT JOIN delegations d ON d.id=(SELECT id FROM delegations WHERE worker=c.id ORDER BY position DESC LIMIT 1)
+	WHERE c.parent<>'' AND NOT c.removed AND `
+
+// List lists the workers of the tree of a chat, in the order in which they were started. Without a chat it lists those
+// of all chats, the newest first.
+func List(ctx context.Context, m *projections.Model, chat string, limit int) ([]Worker, error) {
+	where, order := "c.root=(SELECT root FROM chats WHERE id={:chat})", "c.first_seq"
+	if chat == "" {
+		where, order = "1", "c.first_seq DESC"
+	}
+	return store.List[Worker](ctx, m.Model, "workers of "+chat, selectWorkers+where+" ORDER BY "+order+" LIMIT {:limit}",
+		dbx.Params{"chat": chat, "limit": limit})
+}
+
+// In is List with the db of a page.
+func In(ctx context.Context, db dbx.Builder, chat string) (all []Worker, err error) {
+	err = db.NewQuery(selectWorkers + "c.root=(SELECT root FROM chats WHERE id={:chat}) ORDER BY c.first_seq").
+		WithContext(ctx).Bind(dbx.Params{"chat": chat}).All(&all)
+	return all, err
+}
+
+// One returns a worker, and whether there is one.
+func One(ctx context.Context, m *projections.Model, id string) (Worker, bool, error) {
+	return store.First[Worker](ctx, m.Model, "worker "+id, selectWorkers+"c.id={:id}", dbx.Params{"id": id})
+}
+
+// Letter is a message between the chats of a tree.
+type Letter struct {
+	ID      string `db:"id" json:"id"`
+	Sender  string `db:"sender" json:"sender"` // chat; empty for a report on several workers
+	From    string `db:"sender_title" json:"from"`
+	Text    string `db:"text" json:"text"`
+	State   string `db:"state" json:"state"` // queued, delivered, seen (answered), failed
+	Created string `db:"created" json:"created"`
+}
+
+// Inbox lists the newest messages that other chats of the tree sent to a chat, the newest first.
+func Inbox(ctx context.Context, m *projections.Model, chat string, limit int) ([]Letter, error) {
+	return store.List[Letter](ctx, m.Model, "inbox of "+chat, `SELECT m.id, m.sender, m.created,
+			coalesce((SELECT title FROM chats WHERE id=m.sender), '') AS sender_title,
+			coalesce((SELECT group_concat(value->>'$.text', char(10)) FROM json_each(m.submitted)), '') AS text,
+			CASE WHEN m.user_message_status IN ('pending', 'sending') THEN 'queued'
+				WHEN m.user_message_status='failed' THEN 'failed'
+				WHEN EXISTS (SELECT 1 FROM messages a WHERE a.chat=m.chat AND a.session=m.session AND a.role='assistant'
+					AND a.parent_id>=m.ai_engine_message_id) THEN 'seen'
+				ELSE 'delivered' END AS state
+		FROM messages m WHERE m.chat={:chat} AND NOT m.removed AND (m.sender<>'' OR m.reports NOT IN ('', '[]'))
+		ORDER BY m.position DESC LIMIT {:limit}`, dbx.Params{"chat": chat, "limit": limit})
+}
