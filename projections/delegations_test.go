@@ -17,7 +17,8 @@ func (s *eventBuilder) delegated() []events.Event {
 	all := s.begun()
 	all[0] = s.own(events.ChatCreated{Title: "Worker", User: "ann", Engine: engine,
 		Parent: &events.Parent{Chat: "parent", Root: "parent", Depth: 1}})
-	all[2] = s.own(events.MessageSubmitted{Message: "m1", Sender: "parent", Parts: []events.Part{{Type: "text", Text: "do"}}})
+	all[2] = s.own(events.MessageSubmitted{Message: "m1", Sender: "parent",
+		Parts: []events.Part{{Type: "text", Text: "do"}}})
 	return all
 }
 
@@ -57,13 +58,16 @@ func TestADelegatedMessageIsOverWithItsTurn(t *testing.T) {
 			return []events.Event{s.status(ses, "busy"), s.own(lost),
 				s.own(events.MessageSubmitted{Message: "r", Resumes: "per_1"}), s.sending("r", msg2)}
 		}, "[]"},
-		"the chat is deleted": {func(s *eventBuilder) []events.Event { return []events.Event{s.own(events.Deleted{})} }, "[m1 aborted]"},
+		"the chat is deleted": {func(s *eventBuilder) []events.Event {
+			return []events.Event{s.own(events.Deleted{})}
+		}, "[m1 aborted]"},
 		"it has its result": {func(s *eventBuilder) []events.Event {
 			return []events.Event{s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"),
 				s.own(events.WorkerFinished{Message: "m1", Status: "completed"})}
 		}, "[]"},
 		"steered messages are no work of their own": {func(s *eventBuilder) []events.Event {
-			return []events.Event{s.own(events.MessageSubmitted{Message: "m2", Sender: "parent", Delivery: events.DeliverySteer}),
+			steered := events.MessageSubmitted{Message: "m2", Sender: "parent", Delivery: events.DeliverySteer}
+			return []events.Event{s.own(steered),
 				s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle")}
 		}, "[m1 completed]"},
 	} {

@@ -17,6 +17,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 	"pocketcoder/projections/workers"
@@ -175,4 +176,35 @@ func (w Watch) silent(ctx context.Context) (next time.Duration, err error) {
 		}
 	}
 	return next, err
+}
+
+// killAfter is how long the commands of a stopped worker have to end by themselves.
+const killAfter = 3 * time.Second
+
+// EndCommands ends the commands that run in a chat, those in the background too, but no shell of a person. It kills
+// those that do not end by themselves.
+func EndCommands(ctx context.Context, m *projections.Model, chat string,
+	signal func(ctx context.Context, exec, signal string) error) error {
+	for _, name := range []string{"TERM", "KILL"} {
+		running, err := workers.Commands(ctx, m, chat)
+		if err != nil || len(running) == 0 {
+			return err
+		}
+		for _, exec := range running {
+			if err := signal(ctx, exec, name); err != nil && handlers.CodeOf(err) != handlers.Conflict { // it has ended
+				return err
+			}
+		}
+		waiting, cancel := context.WithTimeout(ctx, killAfter)
+		for waiting.Err() == nil {
+			woken := m.Woken()
+			if running, err = workers.Commands(ctx, m, chat); err != nil || len(running) == 0 {
+				cancel()
+				return err
+			}
+			_ = m.Awake(waiting, woken)
+		}
+		cancel()
+	}
+	return nil
 }

@@ -42,7 +42,8 @@ func newSystem(t *testing.T) *system {
 func (s *system) watch(silentAfter time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(s.T.Context())
 	done := make(chan struct{})
-	w := workers.Watch{Workers: s.workers, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(), SilentAfter: silentAfter}
+	w := workers.Watch{Workers: s.workers, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(),
+		SilentAfter: silentAfter}
 	go func() { defer close(done); w.Run(ctx) }()
 	stop = func() { cancel(); <-done }
 	s.T.Cleanup(stop)
@@ -81,7 +82,8 @@ func (s *system) answer(p prompt, text string) {
 	part := fmt.Sprintf(`{"sessionID":%q,"part":{"id":%q,"messageID":%q,"type":"text","text":%q}}`, p.session,
 		client.NewID("prt", time.Now()), id, text)
 	s.Happen(s.Durably(p.session, "message.part.updated", part)...)
-	s.Happen(s.Durably(p.session, "message.updated", strings.Replace(begun, `"created":1`, `"created":1,"completed":2`, 1))...)
+	whole := strings.Replace(begun, `"created":1`, `"created":1,"completed":2`, 1)
+	s.Happen(s.Durably(p.session, "message.updated", whole)...)
 	s.Happen(bridgetest.Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, p.session)))
 }
 

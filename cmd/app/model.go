@@ -8,6 +8,7 @@ import (
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/providerlist"
+	"pocketcoder/handlers/worker"
 )
 
 // openProvider returns what answers: the model that the operator named, the provider set up for OpenCode on this
@@ -36,7 +37,8 @@ func openProvider(ctx context.Context, getenv func(string) string,
 }
 
 func openDemo() (p provider.Provider, isDemo bool, closeModel func(), err error) {
-	resume := []string{outbox.ContinuePrompt, outbox.StalePrompt, outbox.AnswersPrompt, outbox.BudgetPrompt}
+	resume := []string{outbox.ContinuePrompt, outbox.StalePrompt, outbox.AnswersPrompt, outbox.BudgetPrompt,
+		worker.ReportPrefix}
 	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: resume, Provider: providerHelp})
 	if err != nil {
 		return p, false, nil, err

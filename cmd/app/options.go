@@ -29,29 +29,31 @@ import (
 
 // Options say what the system works on, and how it is reached.
 type Options struct {
-	Data      datadir.Dir
-	HTTP      string
-	PortsURL  string    // template of the addresses of ports; empty for a name below localhost
-	URL       string    // under which people reach the web server; empty for its address
-	Admin     [2]string // email and password of the first administrator; empty for a setup link
-	Workspace string
-	NATS      string
-	Roles     Roles // of a node that shares NATS with others; nil for the whole system
-	OpenCode  string
-	Model     ModelOptions
-	Proxied   bool // a proxy with TLS is in front
-	MaxTurns  int
-	Replicas  int
-	Rules     []policy.Rule
-	Network   permission.NetworkMode
-	Egress    string // address of the egress proxy
-	Isolation string
-	Expose    []string // directories that the sandbox shows besides the workspace and the system's programs
-	Limits    *worker.Limits
-	Relay     service.Relay
-	Logger    *slog.Logger
-	Stderr    io.Writer           // where the progress of the start is shown, and what the worker prints
-	Getenv    func(string) string // finds the model provider that is set up for OpenCode
+	Data          datadir.Dir
+	HTTP          string
+	PortsURL      string    // template of the addresses of ports; empty for a name below localhost
+	URL           string    // under which people reach the web server; empty for its address
+	Admin         [2]string // email and password of the first administrator; empty for a setup link
+	Workspace     string
+	NATS          string
+	Roles         Roles // of a node that shares NATS with others; nil for the whole system
+	OpenCode      string
+	Model         ModelOptions
+	Proxied       bool // a proxy with TLS is in front
+	MaxTurns      int
+	MaxWorkers    int           // at once, in all chats; 0 for the default
+	WorkerSilence time.Duration // without an event, after which a worker is reported; 0 for the default
+	Replicas      int
+	Rules         []policy.Rule
+	Network       permission.NetworkMode
+	Egress        string // address of the egress proxy
+	Isolation     string
+	Expose        []string // directories that the sandbox shows besides the workspace and the system's programs
+	Limits        *worker.Limits
+	Relay         service.Relay
+	Logger        *slog.Logger
+	Stderr        io.Writer           // where the progress of the start is shown, and what the worker prints
+	Getenv        func(string) string // finds the model provider that is set up for OpenCode
 
 	OffloadDir   string        // where contents of archived chats are moved to; empty for none
 	OffloadAfter time.Duration // since the last change of an archived chat

@@ -157,7 +157,7 @@ func (s *System) session(id string) (permission.Session, bool) {
 // commands are those that this node takes from the command line.
 func (s *System) commands() []handlers.Commands {
 	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(),
-		explanation.Commands(s.gate), s.accounts.Commands()}
+		explanation.Commands(s.gate), s.accounts.Commands(), s.workers.Commands()}
 }
 
 // handler is what the web server serves: without the role web only the state of the node.

@@ -59,6 +59,7 @@ import (
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/worker"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
 	"pocketcoder/projections/queries"
@@ -264,6 +265,7 @@ type System struct {
 	ingest      *ingest.Ingest
 	outbox      *outbox.Outbox
 	gate        permission.Gate
+	workers     *worker.Workers
 	exec        *exec.Executions
 	engine      *opencode.Supervisor
 	outside     *network.Engine  // what OpenCode itself reaches
@@ -340,6 +342,7 @@ func (s *System) wire() {
 	})
 	s.wireNetwork()
 	s.wirePush()
+	s.wireWorkers()
 }
 
 func (s *System) change() {
@@ -406,7 +409,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 		Logger: s.o.Logger}
 	for _, worker := range []func(context.Context) error{
 		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,
-		s.push.Run, old.Run,
+		s.push.Run, old.Run, s.watchWorkers,
 	} {
 		g.Add(actor(rest, once(s.prepared, worker)))
 	}

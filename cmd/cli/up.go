@@ -37,7 +37,7 @@ phone can reach. With POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD it 
 // upGroups are the flags of up as -h shows them.
 var upGroups = []flagGroup{
 	{"Basics", []string{"workspace", "data", "http", "url", "allow", "model", "model-url", "model-context", "demo"}},
-	{"Models and turns", []string{"model-output", "model-price", "model-catalogue", "max-turns", "opencode"}},
+	{"Models and turns", []string{"model-output", "model-price", "model-catalogue", "max-turns", "max-workers", "worker-silence", "opencode"}},
 	{"Network", []string{"network", "egress", "behind-proxy", "ports-url", "nats", "replicas", "metrics"}},
 	{"Sandbox", []string{"isolation", "expose"}},
 	{"Limits of commands", []string{"memory", "processes", "file-size", "cpu-time", "open-files", "timeout"}},
@@ -68,6 +68,8 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 		"`address` at which Prometheus reads /metrics, for everybody who reaches it; none when empty (POCKETCODER_METRICS)")
 	fs.IntVar(&o.Replicas, "replicas", 1, "number of servers with a copy of the log: 1, 3 or 5; 3 for a cluster of three")
 	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once; one account gets at most three quarters of them; 0 disables the limit")
+	fs.IntVar(&o.MaxWorkers, "max-workers", 32, "maximum number of workers that run at once, in all chats")
+	fs.DurationVar(&o.WorkerSilence, "worker-silence", 10*time.Minute, "`time` without an event after which a running worker is reported to its parent")
 	fs.StringVar(&o.Isolation, "isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
 	exposeFlag(fs, &o.Expose)
 	err := modelFlags(&o.Model, fs, env)

@@ -24,12 +24,13 @@ type Delegation struct {
 	Worker       string `db:"worker" json:"worker"` // chat
 	Parent       string `db:"parent" json:"parent"` // chat
 	State        string `db:"state" json:"state"`   // queued, running, then completed, failed, aborted, lost
-	Prompt       string `db:"prompt" json:"-"`      // message whose turn counts: this one, or the one that resumed its turn
-	Answer       string `db:"answer" json:"-"`      // OpenCode's id of the newest message of the answer
-	PausedBy     string `db:"paused_by" json:"-"`   // request of a used-up budget that stopped the turn
-	Result       string `db:"result" json:"result"` // id of the event with the result; empty while there is none
-	ResultSeq    int64  `db:"result_seq" json:"-"`
-	Text         string `db:"text" json:"text"` // of the result
+	// message whose turn counts: this one, or the one that resumed its turn
+	Prompt    string `db:"prompt" json:"-"`
+	Answer    string `db:"answer" json:"-"`      // OpenCode's id of the newest message of the answer
+	PausedBy  string `db:"paused_by" json:"-"`   // request of a used-up budget that stopped the turn
+	Result    string `db:"result" json:"result"` // id of the event with the result; empty while there is none
+	ResultSeq int64  `db:"result_seq" json:"-"`
+	Text      string `db:"text" json:"text"` // of the result
 	// the parent has the result as the output of a tool call
 	Received       bool   `db:"received" json:"received"`
 	Reported       string `db:"reported" json:"reported"` // message that carried the result to the parent

@@ -22,6 +22,7 @@ import (
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/workers"
 )
 
 const (
@@ -80,8 +81,17 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			return x, err
 		},
 		"subagents": func(ctx context.Context, q Query) (any, error) { return m.Subagents(ctx, q.Chat) },
-		"usage":     func(ctx context.Context, q Query) (any, error) { return spending.ByModel(ctx, m, q.Chat) },
-		"config":    func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
+		"workers":   func(ctx context.Context, q Query) (any, error) { return workers.List(ctx, m, q.Chat, q.Limit) },
+		"worker": func(ctx context.Context, q Query) (any, error) {
+			w, ok, err := workers.One(ctx, m, q.Chat)
+			if err == nil && !ok {
+				err = fmt.Errorf("there is no worker %s", q.Chat)
+			}
+			return w, err
+		},
+		"inbox":  func(ctx context.Context, q Query) (any, error) { return workers.Inbox(ctx, m, q.Chat, q.Limit) },
+		"usage":  func(ctx context.Context, q Query) (any, error) { return spending.ByModel(ctx, m, q.Chat) },
+		"config": func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
 		"spent": func(ctx context.Context, q Query) (any, error) {
 			return spending.Of(ctx, m, spending.Span{Chat: q.Chat, User: q.User, Day: q.Day})
 		},

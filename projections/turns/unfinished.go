@@ -18,13 +18,15 @@ func Unfinished(ctx context.Context, m *projections.Model) ([]projections.Sessio
 
 // Running counts the running turns of an engine by the account that owns the chat ("" for a chat without an owner). It
 // leaves out turns that wait for a person's decision or answer: those may wait for days, and must not hold up other
-// chats.
+// chats. It also leaves out turns whose tool call waits for a worker: the worker needs a turn to go on.
 func Running(ctx context.Context, m *projections.Model, engine string) (map[string]int, error) {
 	rows, err := store.List[struct {
 		User string
 		N    int
 	}](ctx, m.Model, "running turns", `SELECT coalesce(c.user,'') AS user, count(*) AS n FROM sessions s LEFT JOIN chats c ON c.id=s.chat
-		WHERE s.turn_state='running' AND s.parent='' AND s.engine={:engine} GROUP BY 1`, dbx.Params{"engine": engine})
+		WHERE s.turn_state='running' AND s.parent='' AND s.engine={:engine} AND NOT EXISTS (
+			SELECT 1 FROM chats w JOIN delegations d ON d.worker=w.id AND d.result='' WHERE w.parent=s.chat AND w.parent<>'' AND w.awaited)
+		GROUP BY 1`, dbx.Params{"engine": engine})
 	if err != nil {
 		return nil, err
 	}

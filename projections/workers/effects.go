@@ -77,10 +77,10 @@ func RunningTurns(ctx context.Context, m *projections.Model) ([]Running, error) 
 		WHERE d.result='' AND d.state='running' AND d.silent_since='' AND s.turn_state='running' ORDER BY d.position`, nil)
 }
 
-// Commands lists the executions that run in a chat.
+// Commands lists the executions that run in a chat, but no shell of a person.
 func Commands(ctx context.Context, m *projections.Model, chat string) (ids []string, err error) {
 	rows, err := store.List[struct{ ID string }](ctx, m.Model, "running commands of "+chat,
-		"SELECT id FROM executions WHERE chat={:chat} AND status='executing' ORDER BY position", dbx.Params{"chat": chat})
+		"SELECT id FROM executions WHERE chat={:chat} AND status='executing' AND NOT terminal ORDER BY position", dbx.Params{"chat": chat})
 	for _, r := range rows {
 		ids = append(ids, r.ID)
 	}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/worker"
+	"pocketcoder/projections/workers"
+)
+
+// delegate starts a worker of a chat with a script.
+func (p *process) delegate(t testing.TB, parent, call, script string) (id string) {
+	t.Helper()
+	a, err := handlers.Send(t.Context(), p.Conn, "worker.start", worker.Start{Message: script,
+		Parent: worker.Caller{Chat: parent, Session: "ses_1", Call: call}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.ID
+}
+
+// workers are those of the tree of a chat.
+func (p *process) workers(t testing.TB, chat string) (all []workers.Worker) {
+	t.Helper()
+	last, err := p.Log.Last(t.Context())
+	if err == nil {
+		err = p.Query(t.Context(), "workers", map[string]any{"chat": chat, "after": last}, &all)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// workerReports are the messages of a chat that report on its workers.
+func (p *process) workerReports(t *testing.T, chat string) (all []events.MessageSubmitted) {
+	t.Helper()
+	for _, e := range p.history(t, chat) {
+		d, _ := events.Decode(e)
+		if m, ok := d.(events.MessageSubmitted); ok && m.IsReport() {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func TestWorkersReportToTheirIdleParent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	parent := p.chat(t, "@@say hello\n@@next\n@@say I read one\n@@next\n@@say I read two")
+	p.turnEnds(t, parent)
+	quick := p.delegate(t, parent, "call_1", "@@say quick result")
+	asking := p.delegate(t, parent, "call_2", strings.Replace(bash("echo worked"), "say done", "say asked result", 1))
+	p.waits(t, asking, 0)
+	expect.Eventually(t, "the first result is reported", func() bool { return len(p.workerReports(t, parent)) == 1 })
+	all := p.workers(t, parent)
+	is.Equal([]string{all[0].ID, all[0].State, all[0].Line}, []string{quick, "completed", "quick result"})
+	is.Equal([]string{all[1].ID, all[1].State}, []string{asking, "waiting"})
+	is.Equal(all[1].Pending, int64(1))
+
+	p.decide(t, asking, p.ask(t, asking, 0), events.Authorized, "")
+	expect.Eventually(t, "the second result is reported", func() bool { return len(p.workerReports(t, parent)) == 2 })
+	p.turnEnds(t, parent)
+	reports := p.workerReports(t, parent)
+	expect.Contains(t, reports[0].Parts[0].Text, "quick result")
+	expect.Contains(t, reports[1].Parts[0].Text, "asked result")
+	is.Equal(p.workers(t, asking), p.workers(t, parent)) // the tree, whichever of its chats is named
+	is.Equal(p.row(t, parent).Preview, "I read two")     // the model was asked about both
+}
+
+// A worker that was stopped leaves no process.
+func TestAStoppedWorkerEndsItsProcesses(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	parent := p.chat(t, "@@say hello")
+	p.turnEnds(t, parent)
+	id := p.delegate(t, parent, "call_1", bash("trap '' TERM; sleep 3456 & wait"))
+	ask := p.waits(t, id, 0)
+	p.decide(t, id, ask, events.Authorized, "")
+	p.event(t, id, "exec.requested", nil)
+	expect.Eventually(t, "the command runs", func() bool { return processRuns("sleep\x003456") })
+	is.NoErr(p.Do(t.Context(), "worker.stop", worker.Stop{Worker: id}))
+	expect.Eventually(t, "no process of it is left", func() bool { return !processRuns("sleep\x003456") })
+	expect.Eventually(t, "the parent knows", func() bool { return len(p.workerReports(t, parent)) == 1 })
+	expect.Contains(t, p.workerReports(t, parent)[0].Parts[0].Text, "The worker was stopped.")
+	is.Equal(p.workers(t, parent)[0].State, "aborted")
+}
+
+// processRuns reports whether a process with these arguments runs on this machine.
+func processRuns(args string) bool {
+	entries, _ := os.ReadDir("/proc")
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		pid, err := strconv.Atoi(e.Name())
+		return err == nil && alive(pid) && strings.Contains(strings.Join(procFile(pid, "cmdline"), "\x00"), args)
+	})
+}
