@@ -121,7 +121,7 @@ func (x *Execution) markRecorded(d events.ExecConnected) {
 func (x *Execution) decide(ctx context.Context, at hostport.Address) (c connectDecision, after uint64, err error) {
 	x.deciding.Lock()
 	defer x.deciding.Unlock()
-	rules, err := x.network.Gate.InForce(ctx, x.scope())
+	rules, err := x.network.Gate.RuleSets(ctx, x.scope())
 	if err != nil {
 		return c, 0, err
 	}

@@ -187,7 +187,7 @@ func TestARequestForACommandListsItsHosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			hosts, network := permission.Gate{Network: c.mode}.UndecidedHosts(c.rules, c.command)
+			hosts, network := permission.Gate{Network: c.mode}.UndecidedHosts(permission.RuleSets{c.rules}, c.command)
 			is.Equal(hosts, c.hosts)
 			is.Equal(network, c.network)
 		})

@@ -141,7 +141,7 @@ func (n *Engine) CheckAddress(ctx context.Context, address string) (hostport.Add
 	if err != nil {
 		return at, err
 	}
-	v := permission.EvaluateAddress(rules, at)
+	v := permission.EvaluateAddress(permission.RuleSets{rules}, at)
 	if v.Action == policy.Deny {
 		return at, handlers.Refuse(handlers.Conflict, "%s", v.Reason)
 	}

@@ -98,8 +98,8 @@ func (n *Sandbox) For(ctx context.Context, chat string, request events.ExecReque
 	if err := x.identify(ctx); err != nil {
 		return "", err
 	}
-	rules, err := n.Gate.InForce(ctx, x.scope())
-	if err != nil || n.Mode == permission.NetworkOff && !slices.ContainsFunc(rules, permission.AllowsHosts) {
+	rules, err := n.Gate.RuleSets(ctx, x.scope())
+	if err != nil || n.Mode == permission.NetworkOff && !rules.AllowHosts() {
 		return "", err
 	}
 	n.mu.Lock()

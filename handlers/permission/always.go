@@ -177,11 +177,16 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 		return proposed, handlers.RefuseField(handlers.Conflict, "shown_rules",
 			"The rule would not be the one that was shown: it would be %q now. Nothing was stored.", strings.Join(now, " + "))
 	}
-	inForce, err := g.InForce(ctx, by.scope(c.Chat))
+	inForce, err := g.RuleSets(ctx, by.scope(c.Chat))
 	if err != nil {
 		return proposed, err
 	}
-	v := policy.Evaluate(append(inForce, proposed.rules...), in)
+	for i := range inForce {
+		if i == 0 || c.Scope != ScopeAgent { // what is allowed to an agent is not allowed to the one that delegates to it
+			inForce[i] = append(inForce[i], proposed.rules...)
+		}
+	}
+	v, _ := inForce.Judge(in)
 	switch {
 	case v.Action == policy.Allow && len(proposed.rules) > 0:
 		return proposed, nil

@@ -118,11 +118,12 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 		files = workspace.RequestFingerprints(a) // before input, which may wait for the call
 	}
 	in, by := g.input(ctx, chat, a, direct, callWait)
-	rules, err := g.InForce(ctx, by.scope(chat))
+	rules, err := g.RuleSets(ctx, by.scope(chat))
 	if err != nil {
 		return err
 	}
-	evaluation := NewEvaluation(a, direct, in.Cwd, judge(rules, in))
+	verdict, _ := rules.Judge(in)
+	evaluation := NewEvaluation(a, direct, in.Cwd, verdict)
 	if err := ctx.Err(); err != nil { // it ended the evaluation
 		return err
 	}

@@ -26,14 +26,25 @@ func AllowsHosts(r policy.Rule) bool {
 	return r.Permission == TypeNetwork && (r.Action == policy.Allow || r.Action == "") && r.Check() == nil
 }
 
+// AllowHosts reports whether each set has a rule that allows any host.
+func (sets RuleSets) AllowHosts() bool {
+	for _, rules := range sets {
+		if !slices.ContainsFunc(rules, AllowsHosts) {
+			return false
+		}
+	}
+	return true
+}
+
 // EvaluateAddress returns the policy's verdict on a connection to an address.
-func EvaluateAddress(rules []policy.Rule, at hostport.Address) policy.Verdict {
-	return judge(rules, policy.Ask{Type: TypeNetwork, Patterns: []string{at.String()}, Address: at.String()})
+func EvaluateAddress(rules RuleSets, at hostport.Address) policy.Verdict {
+	v, _ := rules.Judge(policy.Ask{Type: TypeNetwork, Patterns: []string{at.String()}, Address: at.String()})
+	return v
 }
 
 // UndecidedHosts returns the hosts that a command names and that no rule decides. If the command needs a host but has
 // no network, it returns a sentence that says so instead.
-func (g Gate) UndecidedHosts(rules []policy.Rule, command string) (hosts []string, network string) {
+func (g Gate) UndecidedHosts(rules RuleSets, command string) (hosts []string, network string) {
 	named, needs := policy.NamedHosts(command)
 	if g.Network == "" || !needs {
 		return nil, ""
@@ -44,7 +55,7 @@ func (g Gate) UndecidedHosts(rules []policy.Rule, command string) (hosts []strin
 			hosts = append(hosts, at.String())
 		}
 	}
-	if g.Network != NetworkOff || slices.ContainsFunc(rules, AllowsHosts) {
+	if g.Network != NetworkOff || rules.AllowHosts() {
 		return hosts, ""
 	}
 	return nil, NoNetwork(named)

@@ -35,6 +35,7 @@ func (g Gate) Review(ctx context.Context, chat, permission string) (r Review, er
 	} else if r.Referral.Seq != 0 {
 		scope.Seq, scope.At = r.Referral.Seq, r.Referral.At
 	}
-	r.Rules, err = g.InForce(ctx, scope)
+	rules, err := g.RuleSets(ctx, scope)
+	_, r.Rules = rules.Judge(in)
 	return r, err
 }

@@ -64,11 +64,11 @@ func (g Gate) reevaluate(ctx context.Context, chat, permission string) (waits bo
 		return true, nil
 	}
 	in, by := g.input(ctx, chat, *r.Ask, r.Direct, 0)
-	rules, err := g.InForce(ctx, by.scope(chat))
+	rules, err := g.RuleSets(ctx, by.scope(chat))
 	if err != nil {
 		return true, err
 	}
-	v := judge(rules, in)
+	v, _ := rules.Judge(in)
 	if v.Action != policy.Allow {
 		return true, ctx.Err()
 	}

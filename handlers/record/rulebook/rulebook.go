@@ -21,7 +21,8 @@ import (
 
 // Scope says whose rules are wanted, and as of when.
 type Scope struct {
-	Chat string
+	Chat   string
+	Within string // chat of a worker below Chat, whose rules hold, too; empty for none
 	// name of the session's agent; empty when it is not known: then no rule that is for one allows anything
 	Agent string
 	// record of the agent that a person has chosen for the turn: its rules that deny or ask hold for subagents too, and
@@ -243,7 +244,7 @@ func (b *Book) applies(k storedRule, s Scope) bool {
 	switch {
 	case !k.active || k.broken != nil && allows:
 		return false
-	case k.chat != "" && k.chat != s.Chat:
+	case k.chat != "" && k.chat != s.Chat && k.chat != s.Within:
 		return false
 	case !k.expires.IsZero() && !s.At.Before(k.expires):
 		return false

@@ -1,0 +1,96 @@
+package permission
+
+import (
+	"context"
+	"slices"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record/rulebook"
+)
+
+// RuleSets are the rules of a request: first those of its own agent and chat, then, for a worker, those of the agents
+// that delegated. The strictest verdict counts, so a worker may never do more than the one who delegated to it.
+type RuleSets [][]policy.Rule
+
+// ownAgent is the name of OpenCode's agent in a chat for which no person has chosen one.
+const ownAgent = "build"
+
+// RuleSets returns the rules of a scope.
+func (g Gate) RuleSets(ctx context.Context, s rulebook.Scope) (sets RuleSets, err error) {
+	scopes, err := g.scopes(ctx, s)
+	for _, scope := range scopes {
+		rules, err := g.InForce(ctx, scope)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, rules)
+	}
+	return sets, err
+}
+
+// scopes returns a scope, and those of the chats above a worker. The agent of a chat above is the one that was chosen
+// when it delegated, and the one that is chosen now.
+func (g Gate) scopes(ctx context.Context, s rulebook.Scope) (scopes []rulebook.Scope, err error) {
+	scopes = []rulebook.Scope{s}
+	for chat := s.Chat; chat != ""; {
+		parent, _, err := g.placeOf(ctx, chat)
+		if err != nil || parent == nil {
+			return scopes, err
+		}
+		_, agent, err := g.placeOf(ctx, parent.Chat)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range slices.Compact([]string{parent.Agent, agent}) {
+			above := rulebook.Scope{Chat: parent.Chat, Within: s.Chat, Agent: ownAgent, Chosen: id, At: s.At, Seq: s.Seq}
+			if id != "" {
+				names, err := g.Records.AgentNames(ctx)
+				if err != nil {
+					return nil, err
+				}
+				above.Agent = names[id]
+			}
+			scopes = append(scopes, above)
+		}
+		chat = parent.Chat
+	}
+	return scopes, nil
+}
+
+// placeOf returns the parent of a worker, nil for a chat of a person, and the chosen agent of the chat.
+func (g Gate) placeOf(ctx context.Context, chat string) (parent *events.Parent, agent string, err error) {
+	err = g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error {
+		parent, agent = s.Parent, s.Agent
+		return nil
+	})
+	return parent, agent, err
+}
+
+// Judge returns the strictest verdict, and the rules that it follows from.
+func (sets RuleSets) Judge(in policy.Ask) (strictest policy.Verdict, rules []policy.Rule) {
+	for i, set := range sets {
+		v := judge(set, in)
+		if i > 0 && rank(v) <= rank(strictest) {
+			continue
+		}
+		if i > 0 {
+			v.Reason = "what the chat that delegated this may do decides: " + v.Reason
+		}
+		strictest, rules = v, set
+	}
+	return strictest, rules
+}
+
+// rank orders verdicts: deny, then what a rule asks about, then what no rule allows, then allow.
+func rank(v policy.Verdict) int {
+	switch {
+	case v.Action == policy.Deny:
+		return 3
+	case v.Action == policy.AskPerson && len(v.Rules) > 0:
+		return 2
+	case v.Action == policy.AskPerson:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,91 @@
+package permission_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/permission/permissiontest"
+)
+
+// asWorker makes c1 a worker of c2, which is a worker of c3. Each has an agent: own, middle and top.
+func asWorker(t *testing.T, g *permissiontest.RunningGate) {
+	t.Helper()
+	for _, agent := range []string{"own", "middle", "top", "later"} {
+		permissiontest.SaveRecord(t, g.Handlers, "ai_agents", agent, `{"name":"`+agent+`"}`)
+	}
+	worker := func(parent, agent string) *events.Parent {
+		return &events.Parent{Chat: parent, Root: "c3", Agent: agent}
+	}
+	handlerstest.Happened(t, g.Log, "c3", handlerstest.Fact{Data: events.ChatCreated{Agent: "top"}})
+	handlerstest.Happened(t, g.Log, "c2", handlerstest.Fact{Data: events.ChatCreated{Agent: "middle",
+		Parent: worker("c3", "top")}})
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.ChatCreated{Agent: "own",
+		Parent: worker("c2", "middle")}})
+}
+
+func TestAWorkerMayDoNothingThatItsParentsAgentMayNot(t *testing.T) {
+	t.Parallel()
+	rule := func(agent, action, pattern string) string {
+		return `{"agent":"` + agent + `","tool":"bash","pattern":"` + pattern + `","action":"` + action + `","active":true}`
+	}
+	for name, c := range map[string]struct {
+		rules []string
+		want  string // of git status, which a rule of the start allows everybody
+		why   string // a word of the reason
+	}{
+		"all may":                       {nil, "authorized", ""},
+		"the parent may not":            {[]string{rule("middle", "deny", "git *")}, "denied", "the chat that delegated"},
+		"a person decides for the root": {[]string{rule("top", "ask", "git *")}, "", "the chat that delegated"},
+		"the root may not":              {[]string{rule("top", "deny", "git *"), rule("middle", "ask", "git *")}, "denied", "the chat that delegated"},
+		"another agent may not":         {[]string{rule("later", "deny", "git *")}, "authorized", ""},
+		"the parent's agent was chosen since": {[]string{rule("later", "deny", "git *"), "choose"}, "denied",
+			"the chat that delegated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			g := permissiontest.OpenGate(t)
+			asWorker(t, g)
+			for i, fields := range c.rules {
+				if fields == "choose" {
+					later := "later"
+					handlerstest.Happened(t, g.Log, "c2", handlerstest.Fact{Data: events.ChatUpdated{Agent: &later}})
+					continue
+				}
+				permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r"+string(rune('1'+i)), fields)
+			}
+			handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "git status"))
+			g.AwaitIdle()
+			found, _ := g.Decisions("per_1")
+			if c.want == "" {
+				is.Equal(len(found), 0)
+				is.True(strings.Contains(g.Referrals("per_1")[0].Reason, c.why))
+				return
+			}
+			is.Equal(string(found[0].Decision), c.want)
+			is.True(strings.Contains(found[0].Reason, c.why))
+		})
+	}
+}
+
+// What is allowed to the parent's agent alone is not allowed to the worker's.
+func TestAWorkerMayNotDoWhatOnlyItsParentMay(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := permissiontest.OpenGate(t)
+	asWorker(t, g)
+	for _, chat := range []string{"c2", "c3"} {
+		permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r"+chat,
+			`{"chat":"`+chat+`","tool":"bash","pattern":"make","action":"allow","active":true}`)
+	}
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"))
+	g.AwaitIdle()
+	is.Equal(len(g.Referrals("per_1")), 1)
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "rc1",
+		`{"chat":"c1","tool":"bash","pattern":"make","action":"allow","active":true}`)
+	handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == "per_1" })
+}
