@@ -212,9 +212,9 @@ func TestOlderFormsAreReadAsTheNewest(t *testing.T) {
 			is.Equal(fmt.Sprint(e.Form), filepath.Base(filepath.Dir(file)))
 			d, err := Decode(e)
 			is.NoErr(err)
-			again, err := json.Marshal(d)
+			encoded, err := json.Marshal(d)
 			is.NoErr(err)
-			is.Equal(string(again), compact(t, e.Data)) // no field is lost
+			is.Equal(string(encoded), compact(t, e.Data)) // no field is lost
 			shown, err := json.Marshal(e)
 			is.NoErr(err)
 			expect.Contains(t, string(shown), `"data":`+compact(t, body)) // as it is stored

@@ -38,10 +38,10 @@ const patience = 2 * time.Minute
 
 // Eventually waits until a condition holds. It fails the test after two minutes, with what was expected. It looks less
 // and less often, up to 20 times a second: a look may be a request.
-func Eventually(t testing.TB, what string, holds func() bool) {
+func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	pause := time.Millisecond
-	for end := time.Now().Add(patience); !holds(); time.Sleep(pause) {
+	for end := time.Now().Add(patience); !ok(); time.Sleep(pause) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %s: %s", patience, what)
 		}

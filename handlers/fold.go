@@ -178,7 +178,7 @@ func (k *Folds[S]) Get(ctx context.Context, id string, begin func() *Fold[S]) *F
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	kept, ok := k.by[id]
+	entry, ok := k.by[id]
 	if !ok {
 		if k.by == nil {
 			k.by = map[string]*cachedFold[S]{}
@@ -186,20 +186,20 @@ func (k *Folds[S]) Get(ctx context.Context, id string, begin func() *Fold[S]) *F
 		if len(k.by) >= MaxFolds {
 			k.evict()
 		}
-		kept = &cachedFold[S]{Fold: begin()}
-		k.by[id] = kept
+		entry = &cachedFold[S]{Fold: begin()}
+		k.by[id] = entry
 	}
 	k.gets++
-	kept.used = k.gets
-	return kept.Fold
+	entry.used = k.gets
+	return entry.Fold
 }
 
 // evict removes the fold that was used least recently. Its cost is small beside that of folding a history.
 func (k *Folds[S]) evict() {
 	oldest, least := "", k.gets
-	for id, kept := range k.by {
-		if kept.used <= least {
-			oldest, least = id, kept.used
+	for id, entry := range k.by {
+		if entry.used <= least {
+			oldest, least = id, entry.used
 		}
 	}
 	delete(k.by, oldest)

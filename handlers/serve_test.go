@@ -91,7 +91,7 @@ func TestRefusalsComeBackOverNATS(t *testing.T) {
 		name    string
 		command any
 		code    handlers.Code
-		says    string
+		want    string
 	}{
 		{"chat.create", chat.Create{Chat: "c1", Title: "b"}, handlers.Conflict, "chat c1 exists already"},
 		{"message.submit", chat.SubmitMessage{Chat: "c9", Parts: handlerstest.Say("hi")}, handlers.NotFound, "there is no chat c9"},
@@ -105,7 +105,7 @@ func TestRefusalsComeBackOverNATS(t *testing.T) {
 	} {
 		_, err := handlers.Send(t.Context(), nc, c.name, c.command)
 		is.Equal(handlerstest.Refusal(t, err), c.code)
-		is.True(err != nil && strings.Contains(err.Error(), c.says))
+		is.True(err != nil && strings.Contains(err.Error(), c.want))
 	}
 	_, err = handlers.Send(t.Context(), nc, "chat.destroy", struct{}{})
 	is.True(errors.Is(err, nats.ErrNoResponders)) // and says which

@@ -250,14 +250,14 @@ func TestTheTableNamesOnlyPackagesThatExist(t *testing.T) {
 func TestEveryPackageSaysOnceWhatItIs(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
-		var said []string
+		var comments []string
 		for _, path := range p.files() {
 			if parse(t, path).Doc != nil {
-				said = append(said, filepath.Base(path))
+				comments = append(comments, filepath.Base(path))
 			}
 		}
-		if len(said) != 1 {
-			t.Errorf("%s has a package comment in %q, want exactly one", p.name(), said)
+		if len(comments) != 1 {
+			t.Errorf("%s has a package comment in %q, want exactly one", p.name(), comments)
 		}
 	}
 }

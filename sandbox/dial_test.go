@@ -89,9 +89,9 @@ func TestADialedPortGivesWhatItIsAskedFor(t *testing.T) {
 			input <- wire.Input{Data: bytes.Repeat([]byte("abcd"), 8000)}
 		}
 	}()
-	var out, says bytes.Buffer
-	result := w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: exec, Port: port, Input: input}, &out, &says)
-	is.Equal(says.String(), wire.Connected)
+	var out, want bytes.Buffer
+	result := w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: exec, Port: port, Input: input}, &out, &want)
+	is.Equal(want.String(), wire.Connected)
 	is.Equal(result.Reason, wire.Exited)
 	is.True(bytes.Equal(out.Bytes(), append([]byte("hello "), bytes.Repeat([]byte("ABCD"), 800000)...)))
 }
@@ -128,11 +128,11 @@ func TestNobodyListeningIsARefusal(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	l.Close()
-	var says bytes.Buffer
+	var want bytes.Buffer
 	result := w.Handle(t.Context(), wire.Request{Op: wire.Dial, Exec: exec, Port: l.Addr().(*net.TCPAddr).Port},
-		io.Discard, &says)
+		io.Discard, &want)
 	is.Equal(result.Reason, wire.Refused)
-	is.Equal(says.Len(), 0)
+	is.Equal(want.Len(), 0)
 }
 
 func TestConnectionsAreLimited(t *testing.T) {

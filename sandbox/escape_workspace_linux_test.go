@@ -227,9 +227,9 @@ func TestACommandDoesNotDisturbThePersonsGit(t *testing.T) {
 			{"status", "--porcelain", "."}} {
 			git := exec.Command("git", args...)
 			git.Dir = j.workspace
-			said, err := git.CombinedOutput()
-			if err != nil || args[0] == "status" && len(said) > 0 {
-				t.Errorf("git %q: %v\n%s", args, err, said)
+			output, err := git.CombinedOutput()
+			if err != nil || args[0] == "status" && len(output) > 0 {
+				t.Errorf("git %q: %v\n%s", args, err, output)
 			}
 		}
 		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "sub", "go"), nil, 0o644))

@@ -56,17 +56,17 @@ func operationsOf(d openapi.Document, tag string) (list []operationEntry) {
 
 // words say a form that has no parts.
 func words(f openapi.Form) string {
-	said := cmp.Or(f.Type, "any value")
+	text := cmp.Or(f.Type, "any value")
 	if f.Format != "" {
-		said += " (" + f.Format + ")"
+		text += " (" + f.Format + ")"
 	}
 	if len(f.Enum) > 0 {
-		said = `"` + strings.Join(f.Enum, `", "`) + `"`
+		text = `"` + strings.Join(f.Enum, `", "`) + `"`
 	}
 	if f.Description != "" {
-		said += ", " + f.Description
+		text += ", " + f.Description
 	}
-	return said
+	return text
 }
 
 // presence says whether a property may be absent or written.

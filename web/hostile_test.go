@@ -97,14 +97,14 @@ func TestWhatAClientSaysOfItselfChangesNothing(t *testing.T) {
 		}
 		text, err := json.Marshal(body)
 		is.NoErr(err)
-		told := webtest.Request(o.method, o.at("chats")+"?"+query.Encode(), string(text))
+		code := webtest.Request(o.method, o.at("chats")+"?"+query.Encode(), string(text))
 		for name, value := range r.Header {
-			told.Header[name] = value
+			code.Header[name] = value
 		}
-		status, _ := webtest.Ask(s, t, user, told)
+		status, _ := webtest.Ask(s, t, user, code)
 		is.Equal(status, http.StatusForbidden) // a person stays one
-		told.Header.Del("Authorization")
-		status, _ = webtest.Ask(s, t, "", told)
+		code.Header.Del("Authorization")
+		status, _ = webtest.Ask(s, t, "", code)
 		is.Equal(status, http.StatusUnauthorized) // and nobody is nobody
 	}
 	for _, body := range []string{`{"role":"admin"}`, `{"role":"agent"}`, `{"disabled":true}`,

@@ -233,7 +233,7 @@ func turnOf(b *testing.B, chat string, turn int, owner string) (all []events.Eve
 		webtest.Check(b, err)
 		all = append(all, e)
 	}
-	said := func(typ string, properties webtest.Object) {
+	appendEvent := func(typ string, properties webtest.Object) {
 		properties["sessionID"] = session
 		body, err := json.Marshal(properties)
 		webtest.Check(b, err)
@@ -244,7 +244,7 @@ func turnOf(b *testing.B, chat string, turn int, owner string) (all []events.Eve
 	}
 	part := func(message string, part webtest.Object) {
 		part["id"], part["messageID"], part["sessionID"] = "prt_"+id+message, "msg_"+id+message, session
-		said("message.part.updated", webtest.Object{"part": part, "time": 1})
+		appendEvent("message.part.updated", webtest.Object{"part": part, "time": 1})
 	}
 	message := func(n, role, finish string) {
 		info := webtest.Object{"id": "msg_" + id + n, "role": role}
@@ -255,7 +255,7 @@ func turnOf(b *testing.B, chat string, turn int, owner string) (all []events.Eve
 		if finish != "" {
 			info["finish"], info["time"] = finish, webtest.Object{"completed": 2}
 		}
-		said("message.updated", webtest.Object{"info": info})
+		appendEvent("message.updated", webtest.Object{"info": info})
 	}
 	command, call, text := "make "+chat, "call_"+id, strings.Repeat("word ", 60)
 	state := func(status string) webtest.Object {
@@ -268,10 +268,10 @@ func turnOf(b *testing.B, chat string, turn int, owner string) (all []events.Eve
 	}
 	message("0", "user", "")
 	part("0", webtest.Object{"type": "text", "text": text})
-	said("session.status", webtest.Object{"status": webtest.Object{"type": "busy"}})
+	appendEvent("session.status", webtest.Object{"status": webtest.Object{"type": "busy"}})
 	message("1", "assistant", "")
 	part("1", state("running"))
-	said(events.PermissionAsked, webtest.Object{
+	appendEvent(events.PermissionAsked, webtest.Object{
 		"id": "per_" + id, "permission": "bash", "patterns": []string{command}, "always": []string{}, "metadata": webtest.Object{"command": command},
 		"tool": webtest.Object{"messageID": "msg_" + id + "1", "callID": call},
 	})
@@ -286,6 +286,6 @@ func turnOf(b *testing.B, chat string, turn int, owner string) (all []events.Eve
 	message("2", "assistant", "")
 	part("2", webtest.Object{"type": "text", "text": text})
 	message("2", "assistant", "stop")
-	said("session.status", webtest.Object{"status": webtest.Object{"type": "idle"}})
+	appendEvent("session.status", webtest.Object{"status": webtest.Object{"type": "idle"}})
 	return all
 }

@@ -49,7 +49,7 @@ func TestIsolationMatrixInRealtime(t *testing.T) {
 			}
 			wanted[collection+"/"+id] = may
 		}
-		c.hears(t, who, f, wanted)
+		c.expectEvents(t, who, f, wanted)
 	}
 	select {
 	case f := <-nobody.Frames:
@@ -58,9 +58,9 @@ func TestIsolationMatrixInRealtime(t *testing.T) {
 	}
 }
 
-// hears reads what a follower is told until all that is wanted was heard, and one thing more that everybody hears.
-// What is not wanted must not be among it.
-func (c *cast) hears(t *testing.T, who string, f *webtest.Follower, wanted map[string]bool) {
+// expectEvents reads what a follower is told until all that is wanted was heard, and one thing more that everybody
+// hears. What is not wanted must not be among it.
+func (c *cast) expectEvents(t *testing.T, who string, f *webtest.Follower, wanted map[string]bool) {
 	t.Helper()
 	last, _, err := c.Records.Save(t.Context(), record.Save{
 		Command: handlers.Command{Actor: events.ActorSystem}, Collection: "healthchecks", New: true,
@@ -105,7 +105,7 @@ func TestOneRecordInRealtimeIsForThoseWhoMayViewIt(t *testing.T) {
 			t.Fatalf("delete %s: %d %v", topic, status, answer)
 		}
 		for who, f := range f {
-			c.hears(t, who, f, map[string]bool{topic: strings.Contains(matrix[collection].view, who)})
+			c.expectEvents(t, who, f, map[string]bool{topic: strings.Contains(matrix[collection].view, who)})
 		}
 	}
 }

@@ -22,9 +22,9 @@ func TestWhatWasWrittenOfflineIsSentAgainWithoutHarm(t *testing.T) {
 	chat := map[string]any{"id": "abcdefghijklmno", "title": "PocketCoder Main", "user": id, "agent": ""}
 	status, first := s.Call(t, token, "POST", webtest.RecordsOf("chats"), chat)
 	is.Equal(status, 200)
-	status, again := s.Call(t, token, "POST", webtest.RecordsOf("chats"), chat) // the answer was lost
+	status, second := s.Call(t, token, "POST", webtest.RecordsOf("chats"), chat) // the answer was lost
 	is.Equal(status, 200)
-	is.Equal(again, first)
+	is.Equal(second, first)
 	chat["title"] = "another"
 	status, refused := s.Call(t, token, "POST", webtest.RecordsOf("chats"), chat)
 	is.Equal(status, 400) // the id is taken by other content

@@ -21,9 +21,9 @@ func TestDescriptionIsTheSameBytesEveryTime(t *testing.T) {
 	first, err := json.Marshal(web.New(web.Options{}).Document())
 	is.NoErr(err)
 	for range 5 {
-		again, err := json.Marshal(web.New(web.Options{}).Document())
+		second, err := json.Marshal(web.New(web.Options{}).Document())
 		is.NoErr(err)
-		is.Equal(string(again), string(first))
+		is.Equal(string(second), string(first))
 	}
 }
 

@@ -143,7 +143,7 @@ func TestOnlyPublicHostsAreReached(t *testing.T) {
 	for _, c := range []struct {
 		request string
 		status  int
-		says    string
+		want    string
 	}{
 		{"CONNECT 127.0.0.1:" + port, 403, "not a public host"},
 		{"CONNECT LOCALHOST.:" + port, 403, "not a public host"},
@@ -185,7 +185,7 @@ func TestOnlyPublicHostsAreReached(t *testing.T) {
 				c.request, auth)
 			t.Log(answer)
 			is.True(strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", c.status)))
-			expect.Contains(t, answer, c.says)
+			expect.Contains(t, answer, c.want)
 			is.True(c.status != 502 || !strings.Contains(answer, "Blocked by")) // a host that does not answer is not blocked
 			if line, _, _ := strings.Cut(answer, "\r\n"); c.status == 403 && strings.HasPrefix(c.request, "CONNECT") {
 				expect.Contains(t, line, "Blocked by PocketCoder") // all that curl and git show
@@ -220,7 +220,7 @@ func TestAConnectionWaitsForAPersonAndGoesOn(t *testing.T) {
 			results <- result{status, body, err}
 		}()
 	}
-	w.decide(w.asked(1), events.Authorized)
+	w.decide(w.hostRequest(1), events.Authorized)
 	for range 2 {
 		r := <-results
 		is.NoErr(r.err)
@@ -232,7 +232,7 @@ func TestAConnectionWaitsForAPersonAndGoesOn(t *testing.T) {
 		_, _, err := fetch(t, c, "https://evil.example/")
 		results <- result{err: err}
 	}()
-	w.decide(w.asked(2), events.Denied)
+	w.decide(w.hostRequest(2), events.Denied)
 	expect.Contains(t, (<-results).err.Error(), "Blocked by PocketCoder: evil.example:443: denied by user:alice")
 }
 
@@ -246,7 +246,7 @@ func TestWhenNobodyDecidesTheCommandIsToldToComeAgain(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(status, http.StatusGatewayTimeout)
 	expect.Contains(t, body, "still waits for a person")
-	w.decide(w.asked(1), events.Authorized)
+	w.decide(w.hostRequest(1), events.Authorized)
 	w.Network.Done("x1")
 	status, _, err = fetch(t, client(w.begin("x2")), "http://www.other.example/") // the command is repeated
 	is.NoErr(err)

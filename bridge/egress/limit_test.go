@@ -60,7 +60,7 @@ func TestAConnectionWithoutARequestIsNotKept(t *testing.T) {
 	w := openFor(t, permission.NetworkOff, time.Minute, 0, time.Second)
 	w.Instead("www.test.example:80", host(site(t, false).URL))
 	auth := credentials(w.begin("x1"))
-	for name, c := range map[string]struct{ says, hears string }{
+	for name, c := range map[string]struct{ want, response string }{
 		"before the first": {"", ""},
 		"in its header":    {"GET http://www.test.example/ HTTP/1.1\r\nHost: a\r\n", ""},
 		"after one":        {"GET http://www.test.example/ HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic " + auth + "\r\n\r\n", "HTTP/1.1 200 "},
@@ -68,7 +68,7 @@ func TestAConnectionWithoutARequestIsNotKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			is.True(strings.HasPrefix(w.say("%s", c.says), c.hears)) // which ends
+			is.True(strings.HasPrefix(w.say("%s", c.want), c.response)) // which ends
 		})
 	}
 }

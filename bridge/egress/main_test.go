@@ -141,13 +141,13 @@ func (w *proxyFixture) tunnel(proxy *url.URL, host, more string) net.Conn {
 }
 
 // raw is a connection to the proxy on which something was said.
-func (w *proxyFixture) raw(says string) net.Conn {
+func (w *proxyFixture) raw(want string) net.Conn {
 	w.t.Helper()
 	is := is.New(w.t)
 	conn, err := net.Dial("tcp", w.address)
 	is.NoErr(err)
 	w.t.Cleanup(func() { conn.Close() })
-	_, err = io.WriteString(conn, says)
+	_, err = io.WriteString(conn, want)
 	is.NoErr(err)
 	return conn
 }
@@ -172,8 +172,8 @@ func (w *proxyFixture) connected() (all []events.ExecConnected) {
 	return all
 }
 
-// asked waits for the n-th ask that is left to a person.
-func (w *proxyFixture) asked(n int) (permission string) {
+// hostRequest waits for the n-th ask that is left to a person.
+func (w *proxyFixture) hostRequest(n int) (permission string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()

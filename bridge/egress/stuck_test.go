@@ -54,7 +54,7 @@ func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 	w := openFor(t, permission.NetworkOff, time.Minute, 0, time.Second)
 	w.answering("early.test.example:80", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nearly")
 	auth := proxyAuthorization(w.begin("x1"))
-	for name, c := range map[string]struct{ says, hears string }{
+	for name, c := range map[string]struct{ want, response string }{
 		"without credentials":       {posting("http://www.test.example/", ""), "HTTP/1.1 407 "},
 		"to no public host":         {posting("http://localhost/", auth), "HTTP/1.1 403 "},
 		"to a host that answers it": {posting("http://early.test.example/", auth), "HTTP/1.1 200 "},
@@ -62,11 +62,11 @@ func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			conn := w.raw(c.says)
+			conn := w.raw(c.want)
 			is.NoErr(conn.SetReadDeadline(time.Now().Add(long)))
-			said, err := io.ReadAll(conn)
+			response, err := io.ReadAll(conn)
 			is.NoErr(err) // it ends
-			is.True(strings.HasPrefix(string(said), c.hears))
+			is.True(strings.HasPrefix(string(response), c.response))
 		})
 	}
 }
@@ -135,12 +135,12 @@ func TestAConnectionThatWaitsEndsWithItsCommandInSilence(t *testing.T) {
 	is := is.New(t)
 	w := open(t, permission.NetworkAsks)
 	conn := w.tunnel(w.begin("x1"), "www.other.example:443", "")
-	w.asked(1)
+	w.hostRequest(1)
 	w.Network.Done("x1")
 	is.NoErr(conn.SetReadDeadline(time.Now().Add(long)))
-	said, err := io.ReadAll(conn)
+	response, err := io.ReadAll(conn)
 	is.NoErr(err)
-	is.Equal(string(said), "")
+	is.Equal(string(response), "")
 	expect.Lacks(t, w.logged.String(), "level=WARN")
 }
 

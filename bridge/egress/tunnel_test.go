@@ -85,11 +85,11 @@ func TestBodiesAreStreamed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t, permission.NetworkOpen)
-	heard := make(chan struct{})
+	received := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "first\n")
 		_ = http.NewResponseController(w).Flush()
-		<-heard
+		<-received
 		io.WriteString(w, "second\n")
 	}))
 	defer s.Close()
@@ -101,7 +101,7 @@ func TestBodiesAreStreamed(t *testing.T) {
 	line, err := body.ReadString('\n')
 	is.NoErr(err)
 	is.Equal(line, "first\n")
-	close(heard)
+	close(received)
 	line, err = body.ReadString('\n')
 	is.NoErr(err)
 	is.Equal(line, "second\n")

@@ -93,7 +93,7 @@ func TestOnlyASignedCallOfTheRunningOpenCodeIsServed(t *testing.T) {
 	text, failed := callTool(t, session, "mcp_status", map[string]any{"caller": good})
 	is.True(!failed)
 	is.Equal(text, `{"servers":[]}`)
-	for name, c := range map[string]struct{ caller, says string }{
+	for name, c := range map[string]struct{ caller, want string }{
 		"none":                {"", "did not sign"},
 		"repeated":            {good, "made already"},
 		"of another tool":     {sign(f.Key, "propose", "ses_1", "call_2", "b"), "another tool"},
@@ -108,7 +108,7 @@ func TestOnlyASignedCallOfTheRunningOpenCodeIsServed(t *testing.T) {
 		if !failed {
 			t.Errorf("%s: the call was served: %s", name, text)
 		}
-		expect.Contains(t, text, c.says)
+		expect.Contains(t, text, c.want)
 	}
 }
 

@@ -36,8 +36,8 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 	for _, c := range []struct {
 		name, tool string
 		args       map[string]any
-		asked      int
-		says       string
+		requests   int
+		want       string
 	}{
 		{"a change of one line", "edit", map[string]any{"filePath": at("long.txt"), "oldString": "x 50000\n", "newString": "y\n"}, 1, "Edit applied successfully"},
 		{"a large file", "edit", map[string]any{"filePath": at("large.txt"), "oldString": "b", "newString": "y"}, 0, "has more than 2 MiB"},
@@ -55,7 +55,7 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 		is.NoErr(err)
 		b, err := json.Marshal(c.args)
 		is.NoErr(err)
-		asked := turn(t, w.client, w.workspace, session.ID, fmt.Sprintf("@@call %s %s\n@@next\n@@say done", c.tool, b),
+		requests := turn(t, w.client, w.workspace, session.ID, fmt.Sprintf("@@call %s %s\n@@next\n@@say done", c.tool, b),
 			idle(t, w.client, session.ID))
 		messages, err := w.client.Messages(t.Context(), session.ID)
 		is.NoErr(err)
@@ -66,26 +66,26 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 			}
 		}
 		t.Log(c.name, c.tool)
-		expect.Contains(t, strings.Join(parts, "\n"), c.says)
-		is.Equal(len(asked), c.asked)
+		expect.Contains(t, strings.Join(parts, "\n"), c.want)
+		is.Equal(len(requests), c.requests)
 	}
 
 	// Many calls at once that each need a long comparison: most are refused early, and another session works.
-	many := func(n int, call string) (says string, asked int) {
+	many := func(n int, call string) (want string, requests int) {
 		session, err := w.client.CreateSession(t.Context(), client.NewSession{Directory: w.workspace, Title: "a title"})
 		is.NoErr(err)
 		text := lines(n, "@@call "+call) + "@@next\n@@say done" // each is different, because OpenCode asks about equal ones
-		asked = len(turn(t, w.client, w.workspace, session.ID, text, idle(t, w.client, session.ID)))
+		requests = len(turn(t, w.client, w.workspace, session.ID, text, idle(t, w.client, session.ID)))
 		messages, err := w.client.Messages(t.Context(), session.ID)
 		is.NoErr(err)
-		return fmt.Sprintf("%s", messages[1].Parts), asked
+		return fmt.Sprintf("%s", messages[1].Parts), requests
 	}
-	says, _ := many(60, fmt.Sprintf(`edit {"filePath":%q,"oldString":"old","newString":"y%%d","replaceAll":true}`,
+	want, _ := many(60, fmt.Sprintf(`edit {"filePath":%q,"oldString":"old","newString":"y%%d","replaceAll":true}`,
 		at("old.txt")))
-	expect.Contains(t, says, "OpenCode compared very many lines in the last minute")
-	says, asked := many(20, `bash {"command":"true %d","description":"d"}`)
-	expect.Lacks(t, says, "keep OpenCode from answering others")
-	is.Equal(asked, 20)
+	expect.Contains(t, want, "OpenCode compared very many lines in the last minute")
+	want, requests := many(20, `bash {"command":"true %d","description":"d"}`)
+	expect.Lacks(t, want, "keep OpenCode from answering others")
+	is.Equal(requests, 20)
 
 	session, err := w.client.CreateSession(t.Context(), client.NewSession{Directory: w.workspace, Title: "a title"})
 	is.NoErr(err)

@@ -87,9 +87,9 @@ func TestPatchOfAFIFOIsRefused(t *testing.T) {
 		args, err := json.Marshal(map[string]string{"patchText": "*** Begin Patch\n*** Update File: " + name +
 			"\n@@\n-a\n+b\n*** End Patch"})
 		is.NoErr(err)
-		asked := turn(t, c, workspace, session.ID, "@@call apply_patch "+string(args)+"\n@@next\n@@say done",
+		requests := turn(t, c, workspace, session.ID, "@@call apply_patch "+string(args)+"\n@@next\n@@say done",
 			idle(t, c, session.ID))
-		is.Equal(len(asked), 0)
+		is.Equal(len(requests), 0)
 		expect.Eventually(t, "the model learns why", func() bool {
 			return strings.Count(seen(), "is a FIFO. OpenCode opens only") > i
 		})

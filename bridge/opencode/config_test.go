@@ -202,9 +202,9 @@ func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 				is.NoErr(err)
 				is.Equal(models.Addresses, []string{"api.groq.com:443", "models.example:8080"})
 				server.Close()
-				again, err := client.Models(t.Context(), "/workspace")
+				second, err := client.Models(t.Context(), "/workspace")
 				is.NoErr(err) // OpenCode is not asked again
-				is.Equal(again, models)
+				is.Equal(second, models)
 				return
 			}
 			is.True(err != nil)

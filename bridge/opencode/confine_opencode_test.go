@@ -205,7 +205,7 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	c := first.Client
 	session, err := c.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
 	is.NoErr(err)
-	call := func(tool string, args map[string]any) (asked []string) {
+	call := func(tool string, args map[string]any) (permissions []string) {
 		b, err := json.Marshal(args)
 		is.NoErr(err)
 		return turn(t, c, workspace, session.ID, fmt.Sprintf("@@call %s %s\n@@next\n@@say done", tool, b),

@@ -166,18 +166,18 @@ func (w *bridgedOpenCode) shown(chat string) (text string, ids []string) {
 	w.t.Helper()
 	all, err := w.model.Messages(w.t.Context(), chat)
 	w.must(err)
-	var said []string
+	var texts []string
 	for _, m := range all {
 		var parts []struct{ Type, Text string }
 		w.must(json.Unmarshal([]byte(m.Parts), &parts))
 		for _, p := range parts {
 			if p.Type == "text" {
-				said = append(said, p.Text)
+				texts = append(texts, p.Text)
 			}
 		}
 		ids = append(ids, m.EngineMessage)
 	}
-	return strings.Join(said, "|"), ids
+	return strings.Join(texts, "|"), ids
 }
 
 func (w *bridgedOpenCode) shows(chat, text string) {

@@ -157,12 +157,12 @@ func pauseAfter(before time.Duration, wasHealthy bool) time.Duration {
 // lock takes the lock of the directory. Another node that hangs may have it for a while longer, or the server of a
 // shared directory may keep it for a machine that died.
 func (s *Supervisor) lock(ctx context.Context) (unlock func(), err error) {
-	for said := false; ; said = true {
+	for reported := false; ; reported = true {
 		unlock, err = install.Lock(s.path("lock"))
 		if !errors.Is(err, install.ErrLocked) {
 			return unlock, err
 		}
-		if !said {
+		if !reported {
 			s.Logger.Warn("OpenCode starts once the other process lets go of its directory", "err", err)
 		}
 		select {

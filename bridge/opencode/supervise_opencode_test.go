@@ -31,7 +31,7 @@ import (
 )
 
 // model is the demo model behind a proxy that keeps what it is asked.
-func model(t *testing.T) (base string, asked func() string) {
+func model(t *testing.T) (base string, requests func() string) {
 	t.Helper()
 	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{outbox.ContinuePrompt}})
 	if err != nil {
@@ -110,7 +110,7 @@ export const Evil = async () => ({ config: async (c) => { c.permission = { "*": 
 }
 
 // turn sends a message and allows whatever is asked for, until so; it returns the permissions asked for.
-func turn(t *testing.T, c *client.Client, directory, session, text string, so func() bool) (asked []string) {
+func turn(t *testing.T, c *client.Client, directory, session, text string, so func() bool) (requests []string) {
 	t.Helper()
 	now := time.Now()
 	if err := c.Prompt(t.Context(), session, client.Prompt{MessageID: client.NewID("msg", now),
@@ -128,14 +128,14 @@ func turn(t *testing.T, c *client.Client, directory, session, text string, so fu
 			if err := json.Unmarshal(a.Raw, &ask); err != nil {
 				t.Fatal(err)
 			}
-			asked = append(asked, ask.Permission)
+			requests = append(requests, ask.Permission)
 			if err := c.Allow(t.Context(), directory, a.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return so()
 	})
-	return asked
+	return requests
 }
 
 // TestOpenCodeObeysNobodyButUs is one test because each start of OpenCode takes seconds.
@@ -143,7 +143,7 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	tools := opencodetest.Tools(t)
-	base, asked := model(t)
+	base, requests := model(t)
 	workspace, ran := hostile(t)
 	dir, dumps := filepath.Join(t.TempDir(), "linked"), filepath.Join(workspace, "dumps")
 	is.NoErr(os.Mkdir(dumps, 0o755))
@@ -184,8 +184,8 @@ func TestOpenCodeObeysNobodyButUs(t *testing.T) {
 		idle(t, first.Client, session.ID))
 	is.Equal(permissions, []string{"bash", "edit"}) // all that was called asked
 	is.Equal(expect.ReadFile(t, filepath.Join(workspace, "new.txt")), "c")
-	expect.Contains(t, asked(), "Names of rivers are written in capitals.") // AGENTS.md is text for the model
-	expect.Contains(t, asked(), "begins with the word `detach`")            // and so are ours
+	expect.Contains(t, requests(), "Names of rivers are written in capitals.") // AGENTS.md is text for the model
+	expect.Contains(t, requests(), "begins with the word `detach`")            // and so are ours
 	checkNothingRan(t, ran)
 	checkEnvironment(t, expect.ReadFile(t, filepath.Join(dumps, "env")), session.ID, first.Client.Password())
 

@@ -156,10 +156,10 @@ func TestOneThatNeverAnswersIsGivenUp(t *testing.T) {
 func TestAQuestionThatIsNotAnsweredIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	asked := make(chan struct{}, 1)
+	requested := make(chan struct{}, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case asked <- struct{}{}:
+		case requested <- struct{}{}:
 			<-r.Context().Done() // the first is never answered
 		default:
 			fmt.Fprintf(w, `{"healthy":true,"version":%q}`, install.OpenCodeVersion)
@@ -315,15 +315,15 @@ func TestADirectoryHasOneSupervisor(t *testing.T) {
 	first := supervising(t, t.TempDir(), "echo $$ >started; exec sleep 600")
 	stop := first.running(t)
 	pid := writtenPID(t, first.path("home", "started"))
-	var said expect.Buffer
+	var output expect.Buffer
 	second := supervising(t, first.Dir, "echo $$ >started; exec sleep 600")
-	second.Logger = slog.New(slog.NewTextHandler(&said, nil))
+	second.Logger = slog.New(slog.NewTextHandler(&output, nil))
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { ended <- second.Run(ctx) }()
 	expect.Eventually(t, "the second one waits", func() bool {
-		return strings.Contains(said.String(), "in use by another process")
+		return strings.Contains(output.String(), "in use by another process")
 	})
 	is.Equal(writtenPID(t, first.path("home", "started")), pid)
 	is.True(processID(pid) != "") // and the first one goes on

@@ -122,14 +122,14 @@ func TestFileThatCannotBeWrittenLetsNobodyIn(t *testing.T) {
 	missing := filepath.Join(s.dir, "not", "there", "authorized_keys")
 	s.keys.Files = []string{missing, s.keys.Files[0]}
 	is.NoErr(os.WriteFile(s.keys.Files[1], []byte(header+"an old key\n"), 0o600))
-	var told atomic.Int64 // keys
-	s.keys.Written = func(lines map[string]string) { told.Store(int64(len(lines))) }
+	var count atomic.Int64 // keys
+	s.keys.Written = func(lines map[string]string) { count.Store(int64(len(lines))) }
 	s.keep()
 	id := s.register(ann, key, nil)
 	s.eventually("the old file is gone", func() bool { _, err := os.Stat(s.keys.Files[1]); return os.IsNotExist(err) })
-	s.eventually("whom the key lets in is told", func() bool { return told.Load() == 1 })
+	s.eventually("whom the key lets in is told", func() bool { return count.Load() == 1 })
 	s.save(id, false, map[string]any{"is_active": false})
-	s.eventually("that it is taken back too", func() bool { return told.Load() == 0 })
+	s.eventually("that it is taken back too", func() bool { return count.Load() == 0 })
 	s.save(id, false, map[string]any{"is_active": true})
 	is.NoErr(os.MkdirAll(filepath.Dir(missing), 0o700))
 	s.eventually("both are there once they can be", func() bool {
@@ -153,22 +153,22 @@ func TestFileOfSomebodyElseIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	theirs := filepath.Join(s.dir, "theirs")
+	foreign := filepath.Join(s.dir, "theirs")
 	const line = "ssh-ed25519 AAAA the operator's own\n"
-	is.NoErr(os.WriteFile(theirs, []byte(line), 0o600))
+	is.NoErr(os.WriteFile(foreign, []byte(line), 0o600))
 	// what cannot be written would have the next removed
-	s.keys.Files = append(s.keys.Files, filepath.Join(s.dir, "not", "there"), theirs)
+	s.keys.Files = append(s.keys.Files, filepath.Join(s.dir, "not", "there"), foreign)
 	_, key := s.newKey()
 	s.register(s.user("ann", account.User), key, nil)
 	s.keep()
 	s.eventually("ours is there", func() bool { return len(s.file()) == 1 })
 	// a round has ended by then
 	s.eventually("it is said", func() bool { return strings.Count(s.lines.String(), "PocketCoder did not write it") >= 2 })
-	text, err := os.ReadFile(theirs)
+	text, err := os.ReadFile(foreign)
 	is.NoErr(err)
 	is.Equal(string(text), line)
 	for content, ours := range map[string]bool{"": true, line: false, header + line: true} {
-		is.NoErr(os.WriteFile(theirs, []byte(content), 0o600))
-		is.Equal(ssh.Ours(theirs) == nil, ours)
+		is.NoErr(os.WriteFile(foreign, []byte(content), 0o600))
+		is.Equal(ssh.Ours(foreign) == nil, ours)
 	}
 }

@@ -106,16 +106,16 @@ func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
 	err = failed
 	var foreign error
 	for _, path := range k.Files {
-		if theirs := Ours(path); theirs != nil {
-			foreign = errors.Join(foreign, theirs)
+		if conflict := Ours(path); conflict != nil {
+			foreign = errors.Join(foreign, conflict)
 			continue
 		}
 		if err == nil {
 			err = replace(path, text)
 		}
 		if err != nil {
-			if gone := os.Remove(path); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
-				err = errors.Join(err, gone)
+			if removal := os.Remove(path); removal != nil && !errors.Is(removal, fs.ErrNotExist) {
+				err = errors.Join(err, removal)
 			}
 		}
 	}

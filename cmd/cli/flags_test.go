@@ -92,12 +92,12 @@ func TestLimitsComeFromFlagsBeforeTheEnvironment(t *testing.T) {
 	is.Equal(*l, want)
 
 	fs = NewFlags(env, "worker", "")
-	again, err := limitFlags(fs, Environment{Getenv: func(string) string { return "" }})
+	parsed, err := limitFlags(fs, Environment{Getenv: func(string) string { return "" }})
 	is.NoErr(err)
-	is.Equal(*again, *worker.DefaultLimits())
+	is.Equal(*parsed, *worker.DefaultLimits())
 	_, err = Parse(fs, l.Args(), 0)
 	is.NoErr(err)
-	is.Equal(*again, want) // the worker has what up was given
+	is.Equal(*parsed, want) // the worker has what up was given
 }
 
 func TestBadLimitsAreNamed(t *testing.T) {

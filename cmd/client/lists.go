@@ -74,9 +74,9 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 		&permissions); err != nil {
 		return nil, err
 	}
-	var asked []questions.Question
+	var open []questions.Question
 	if err := s.Query(ctx, "questions", map[string]any{"status": questions.Asked, "after": last},
-		&asked); err != nil {
+		&open); err != nil {
 		return nil, err
 	}
 	all := []Request{}
@@ -86,7 +86,7 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 				p.ReferredReason, p.Created})
 		}
 	}
-	for _, q := range asked {
+	for _, q := range open {
 		all = append(all, Request{Chat: q.Chat, ID: q.ID, Type: "question", What: q.Question, Since: q.Created})
 	}
 	slices.SortStableFunc(all, func(a, b Request) int { return cmp.Compare(a.Since, b.Since) })

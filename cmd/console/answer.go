@@ -74,12 +74,12 @@ func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 		}
 	}
 	c.addDue()
-	var asked []render.Question
+	var open []render.Question
 	args["status"] = questions.Asked
-	if err := c.Query(ctx, "questions", args, &asked); err != nil {
+	if err := c.Query(ctx, "questions", args, &open); err != nil {
 		return err
 	}
-	for _, q := range asked {
+	for _, q := range open {
 		c.waiting = append(c.waiting, ask{question: q})
 	}
 	return nil
@@ -98,11 +98,11 @@ func (c *conversation) addQuestions(e events.Event) error {
 	if typ, ok := e.Subject.OpenCodeType(); !ok || typ != events.QuestionAsked || e.Seq <= c.joined {
 		return nil
 	}
-	var asked events.QuestionAsk
-	if err := json.Unmarshal(e.Data, &asked); err != nil {
+	var question events.QuestionAsk
+	if err := json.Unmarshal(e.Data, &question); err != nil {
 		return err
 	}
-	for _, q := range render.Questions(asked) {
+	for _, q := range render.Questions(question) {
 		if !slices.ContainsFunc(c.waiting, func(w ask) bool { return w.is(q.ID, q.Index) }) {
 			c.waiting = append(c.waiting, ask{question: q})
 		}

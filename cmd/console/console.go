@@ -208,21 +208,21 @@ func readLines(ctx context.Context, r io.Reader) lines {
 // farewell says on stderr what a script or a person should know of an end that is not the usual one.
 func (c *conversation) farewell(code turn.End) {
 	w := c.Err
-	again := "pocketcoder chat " + c.Chat
+	command := "pocketcoder chat " + c.Chat
 	switch code {
 	case turn.Failed:
 		fmt.Fprintln(w, "the turn failed:", printable.OneLine(c.turn.Failure, 500))
 	case turn.Denied:
-		fmt.Fprintln(w, "it was denied, and the turn stopped; go on with:", again)
+		fmt.Fprintln(w, "it was denied, and the turn stopped; go on with:", command)
 	case turn.Aborted:
-		fmt.Fprintln(w, "the turn was aborted; go on with:", again)
+		fmt.Fprintln(w, "the turn was aborted; go on with:", command)
 	case turn.Lost:
-		fmt.Fprintln(w, "the turn was lost: OpenCode went away in the middle of it; go on with:", again)
+		fmt.Fprintln(w, "the turn was lost: OpenCode went away in the middle of it; go on with:", command)
 	case turn.Pending:
-		fmt.Fprintln(w, "a request is still pending; answer it with:", again)
+		fmt.Fprintln(w, "a request is still pending; answer it with:", command)
 	default:
 		if c.exists && !c.Once {
-			fmt.Fprintln(w, "go on with:", again)
+			fmt.Fprintln(w, "go on with:", command)
 		}
 	}
 }

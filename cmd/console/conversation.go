@@ -199,12 +199,12 @@ func (c *conversation) over() (turn.End, bool) {
 
 // take shows events, and finds out whether the turn has ended.
 func (c *conversation) take(ctx context.Context, b log.Batch) error {
-	var asked uint64 // the newest event with which the turn may have ended
+	var last uint64 // the newest event with which the turn may have ended
 	for _, e := range b.Events {
 		c.show.Live = e.Seq > c.joined
 		c.show.Event(e)
 		if c.turn.Apply(e) && e.Seq > c.joined {
-			asked = e.Seq
+			last = e.Seq
 		}
 		c.settle(e)
 		if err := c.addQuestions(e); err != nil {
@@ -223,10 +223,10 @@ func (c *conversation) take(ctx context.Context, b log.Batch) error {
 	if c.show.Live, c.caughtUp = true, c.caughtUp || b.Behind == 0; c.caughtUp {
 		c.addDue()
 	}
-	if asked == 0 || !c.working {
+	if last == 0 || !c.working {
 		return nil
 	}
-	return c.check(ctx, asked)
+	return c.check(ctx, last)
 }
 
 // check asks the read model, at an event or later, whose turn it is. The read model may be ahead of what was taken: a

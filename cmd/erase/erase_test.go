@@ -262,9 +262,9 @@ func TestTheTextOfAnErasedChatIsGoneAndAllElseIsTheSame(t *testing.T) {
 		is.NoErr(db.QueryRow("SELECT count(*) FROM " + table).Scan(&n))
 		is.Equal(n, want) // table
 	}
-	again, err := Run(t.Context(), options(d))
+	repeated, err := Run(t.Context(), options(d))
 	is.NoErr(err)
-	is.Equal(again.Blobs+again.Sessions, 0)
+	is.Equal(repeated.Blobs+repeated.Sessions, 0)
 }
 
 // keysWith counts the chunks of blobs, by whether chat1 alone has them.

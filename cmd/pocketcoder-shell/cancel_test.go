@@ -70,11 +70,11 @@ func TestABridgeThatStopsCancelsAndAnswers(t *testing.T) {
 	is.Equal(cmd.ProcessState.ExitCode(), 137)
 	is.Equal(errs.String(), "pocketcoder-shell: stopped: the command was cancelled\n")
 
-	again := s.shell("-c", "true")
-	again.Env = cmd.Env
-	_, said, code := run(t, again)
+	second := s.shell("-c", "true")
+	second.Env = cmd.Env
+	_, stderr, code := run(t, second)
 	is.Equal(code, wire.ExitRefused)
-	expect.Contains(t, said, "not run: connect to PocketCoder: "+s.socket+": connection refused")
+	expect.Contains(t, stderr, "not run: connect to PocketCoder: "+s.socket+": connection refused")
 }
 
 func TestAShellThatIsGoneCancels(t *testing.T) {

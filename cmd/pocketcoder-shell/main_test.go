@@ -178,12 +178,12 @@ pwd -P; exit 7`
 	is.Equal(out, "a\x00b\xff$HOME ü\n"+real+"\n")
 	is.Equal(errs, "it's\n")
 	is.Equal(code, 7)
-	asked := <-s.asked
-	is.Equal(asked.Command, command)
-	is.Equal(asked.Cwd, real) // the physical path, whatever $PWD says
-	is.Equal(asked.Session, "ses_1")
-	is.Equal(asked.Call, "call_72_0")
-	is.Equal(asked.Workspace, "")
+	request := <-s.asked
+	is.Equal(request.Command, command)
+	is.Equal(request.Cwd, real) // the physical path, whatever $PWD says
+	is.Equal(request.Session, "ses_1")
+	is.Equal(request.Call, "call_72_0")
+	is.Equal(request.Workspace, "")
 }
 
 func TestMuchOutputToASlowReaderArrivesWhole(t *testing.T) {

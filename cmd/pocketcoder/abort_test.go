@@ -43,12 +43,12 @@ func TestAbortKillsTheCommand(t *testing.T) {
 	p.approve(t, chat, 0)
 	pids := pidsIn(t, path, 2)
 	p.abort(t, chat)
-	asked := time.Now()
+	requested := time.Now()
 	finished := p.finished(t, chat, 0)
 	for _, pid := range pids {
 		is.True(!alive(pid)) // the result is recorded when all of them are gone
 	}
-	is.True(time.Since(asked) < 2*killTime) // two seconds, and as much for a loaded machine
+	is.True(time.Since(requested) < 2*killTime) // two seconds, and as much for a loaded machine
 	is.Equal(finished.Reason, "cancelled")
 	is.Equal(finished.Stdout.Text, "begun\n")
 	p.turnEnds(t, chat)

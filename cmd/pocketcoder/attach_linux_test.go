@@ -216,7 +216,7 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 	_, _, err := runApp(t, "attach", "--data", string(p.data))
 	expect.Contains(t, err.Error(), "it needs a terminal")
 	mistyped := filepath.Join(t.TempDir(), "mistyped")
-	for _, c := range []struct{ data, chat, says string }{
+	for _, c := range []struct{ data, chat, want string }{
 		{mistyped, "nosuchchat", "pocketcoder up"},
 		{string(p.data), "nosuchchat", "there is no chat nosuchchat"},
 		{t.TempDir(), "nosuchchat", "pocketcoder up"},
@@ -225,7 +225,7 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 	} {
 		p := process{data: datadir.Dir(c.data)}
 		s := p.attach(t, c.chat)
-		s.sees(c.says)
+		s.sees(c.want)
 		s.leaves()
 	}
 	_, err = os.Stat(mistyped)

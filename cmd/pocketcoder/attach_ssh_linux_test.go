@@ -134,17 +134,17 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	expect.Eventually(t, "the window is closed", onlyTranscript)
 	owned.presses(v, chat, "d")
 	owned.leaves()
-	for account, says := range map[string]string{ann.id: "no account", "nobody": "no account"} {
+	for account, want := range map[string]string{ann.id: "no account", "nobody": "no account"} {
 		refused := p.ownShell(t, "--user", account, others)
-		refused.sees(says)
+		refused.sees(want)
 		refused.leaves()
 	}
 
-	for command, says := range map[string]string{
+	for command, want := range map[string]string{
 		others: "there is no chat", "ls": "there is no chat ls", "sh -c 'touch ran'": "the only command is the id of a chat", "$(id)": "want 1 to 64 letters", " --shell": "there is no chat --shell",
 	} {
 		refused := startTerminal(t, dial(t, port, key, command))
-		refused.sees(says)
+		refused.sees(want)
 		refused.leaves()
 	}
 	named := startTerminal(t, dial(t, port, key, chat))
@@ -155,9 +155,9 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	ann.must(t, "DELETE", recordPath("ssh_keys", id), nil, nil)
 	s.leaves() // who is in is cut
 	named.leaves()
-	again := startTerminal(t, dial(t, port, key))
-	again.sees("Permission denied")
-	again.leaves()
+	second := startTerminal(t, dial(t, port, key))
+	second.sees("Permission denied")
+	second.leaves()
 }
 
 // sshChat makes an account with a key and a chat of its own.
@@ -194,9 +194,9 @@ func newOwnerClosesViewerAndShells(t *testing.T, p *process) {
 	local.leaves()
 	p.finished(t, chat, 0) // the shell
 	is.True(v.run(t.Context(), "has-session", "-t", "="+chat) != nil)
-	again := startTerminal(t, dial(t, port, key, chat))
-	again.sees("there is no chat")
-	again.leaves()
+	second := startTerminal(t, dial(t, port, key, chat))
+	second.sees("there is no chat")
+	second.leaves()
 	local = p.attach(t, chat) // the operator sees every chat
 	local.sees("the commands of chat " + chat)
 }

@@ -22,9 +22,9 @@ func restoredSystemShowsTheSameChat(t *testing.T, p *process) {
 	p.approve(t, chat, 0)
 	p.turnEnds(t, chat)
 	const canary = "text-that-goes-away"
-	gone := p.chat(t, bash("echo "+canary))
-	p.approve(t, gone, 0)
-	p.turnEnds(t, gone)
+	deleted := p.chat(t, bash("echo "+canary))
+	p.approve(t, deleted, 0)
+	p.turnEnds(t, deleted)
 	dir := t.TempDir()
 	backup, file := filepath.Join(dir, "backup"), filepath.Join(dir, "passphrase")
 	is.NoErr(os.WriteFile(file, []byte("correct horse\n"), 0o600))
@@ -33,17 +33,17 @@ func restoredSystemShowsTheSameChat(t *testing.T, p *process) {
 	is.NoErr(json.Unmarshal([]byte(stdout), &result))
 	to := strconv.FormatUint(result.Events, 10)
 	before, _, _ := p.cli(t, "", "replay", chat, "--json", "--to", to)
-	said := p.text(t, chat)
+	text := p.text(t, chat)
 
 	r := prepareInside(t, dir)
 	r.env = nil // the account comes from the backup
 	stdout = r.reports(t, "restore", backup, "--passphrase-file", file)
 	expect.Contains(t, stdout, "start it with: pocketcoder up --data "+string(r.data))
-	stdout = r.reports(t, "admin", "erase", gone, "--yes")
-	expect.Contains(t, stdout, "erased chat "+gone)
+	stdout = r.reports(t, "admin", "erase", deleted, "--yes")
+	expect.Contains(t, stdout, "erased chat "+deleted)
 	r.runForTest()
-	is.Equal(r.row(t, gone).Title, "erased")
-	erased, _, _ := r.cli(t, "", "replay", gone)
+	is.Equal(r.row(t, deleted).Title, "erased")
+	erased, _, _ := r.cli(t, "", "replay", deleted)
 	expect.Contains(t, erased, "message.submitted: erased by an operator, SHA-256 ")
 	expect.Lacks(t, erased, "cannot be read")
 	is.NoErr(filepath.WalkDir(string(r.data), func(path string, e fs.DirEntry, err error) error {
@@ -57,7 +57,7 @@ func restoredSystemShowsTheSameChat(t *testing.T, p *process) {
 	is.Equal(states.code, http.StatusOK) // nothing counts as lost
 	after, _, _ := r.cli(t, "", "replay", chat, "--json", "--to", to)
 	is.True(before != "" && after == before)
-	is.Equal(r.text(t, chat), said)
+	is.Equal(r.text(t, chat), text)
 	r.login(t, adminEmail, adminPassword) // the password is one of the secrets
 	r.submit(t, chat, call("bash", map[string]any{"command": "echo afterwards", "description": "test"})+
 		"\n@@next\n@@say it works")

@@ -52,10 +52,10 @@ func residentMiB(b *testing.B, pid int) float64 {
 // BenchmarkIdle measures what our two processes hold on a fresh log, ready and idle. OpenCode is not ours.
 func BenchmarkIdle(b *testing.B) {
 	p := start(b)
-	said, pid, found := strings.Cut(p.output.String(), "worker pid ")
+	before, pid, found := strings.Cut(p.output.String(), "worker pid ")
 	worker, err := strconv.Atoi(strings.Fields(pid + " ")[0])
 	if !found || err != nil {
-		b.Fatalf("up did not name the worker: %s", said)
+		b.Fatalf("up did not name the worker: %s", before)
 	}
 	var ours float64
 	for b.Loop() {

@@ -103,7 +103,7 @@ func (l login) everyEntry(t testing.TB) (chat string) {
 		for _, ask := range l.list(t, "permissions", `chat = "`+chat+`" && status = "draft" && referred = true`) {
 			decide(ask)
 		}
-		return strings.Contains(l.says(t, chat), "|> It is all there.")
+		return strings.Contains(l.messageTexts(t, chat), "|> It is all there.")
 	})
 	l.say(t, chat, "@@status 400 no such model")
 	expect.Eventually(t, "a turn failed", func() bool {

@@ -73,7 +73,7 @@ func (p *process) newBrowser(t testing.TB, size screen) *tab {
 	t.Cleanup(cancel)
 	b := &tab{process: p, t: t, ctx: ctx, size: size}
 	b.do(chromedp.EmulateViewport(size.width, size.height))
-	if err := chromedp.Listen(ctx, b.heard); err != nil {
+	if err := chromedp.Listen(ctx, b.handleEvent); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -84,8 +84,8 @@ func (p *process) newBrowser(t testing.TB, size screen) *tab {
 	return b
 }
 
-// heard notes what must not happen on any page.
-func (b *tab) heard(event any) {
+// handleEvent notes what must not happen on any page.
+func (b *tab) handleEvent(event any) {
 	fault := ""
 	switch e := event.(type) {
 	case *page.EventJavascriptDialogOpening:
@@ -164,11 +164,11 @@ func (b *tab) click(selector string) {
 
 func (b *tab) fill(selector, text string) {
 	b.t.Helper()
-	b.again(chromedp.SendKeys(chromedp.CSS(selector), text))
+	b.retry(chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
-// again takes a step on an element, once more if the page replaced the element meanwhile.
-func (b *tab) again(step chromedp.Action[chromedp.Void]) {
+// retry takes a step on an element, once more if the page replaced the element meanwhile.
+func (b *tab) retry(step chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	var err error
 	for range 20 {
@@ -195,8 +195,8 @@ func evaluate[T any](b *tab, expression string) T {
 func (b *tab) sees(what, condition string) {
 	b.t.Helper()
 	expect.Eventually(b.t, what, func() bool {
-		holds, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](condition))
-		return err == nil && holds // while a page is loaded, the elements of the condition may be missing
+		ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](condition))
+		return err == nil && ok // while a page is loaded, the elements of the condition may be missing
 	})
 }
 

@@ -158,10 +158,10 @@ func TestASubagentSpendsWhatItsChatMay(t *testing.T) {
 	ask := p.askedForMore(t, chat, 1)
 	p.turnEnds(t, chat)
 	is.Equal(p.counts(t, chat)["abort.requested"], 1)
-	var says struct{ Spent, Limit float64 }
-	is.NoErr(json.Unmarshal([]byte(ask.Metadata), &says))
-	is.True(says.Spent >= 60000)
-	is.Equal(says.Limit, 50000.0)
+	var want struct{ Spent, Limit float64 }
+	is.NoErr(json.Unmarshal([]byte(ask.Metadata), &want))
+	is.True(want.Spent >= 60000)
+	is.Equal(want.Limit, 50000.0)
 	agents := rows[projections.Subagent](t, p, "subagents", chat)
 	is.Equal(len(agents), 1)
 	is.True(agents[0].Status != projections.SubagentRunning)
@@ -175,7 +175,7 @@ func TestAConversationAsksForMore(t *testing.T) {
 	for name, c := range map[string]struct {
 		stdin, approve string
 		code           cli.ExitCode
-		said           string
+		output         string
 	}{
 		"allowed":           {"y\n", console.ApproveAsk, turn.Completed, "over"},
 		"everything is":     {"", console.ApproveAll, turn.Completed, "over"},
@@ -191,7 +191,7 @@ func TestAConversationAsksForMore(t *testing.T) {
 			t.Log(stdout, stderr)
 			is.Equal(cli.ExitCode(code), c.code)
 			expect.Contains(t, stdout, "the budget “"+name+"” allows 25000")
-			is.Equal(strings.Contains(stdout, "over"), c.said != "")
+			is.Equal(strings.Contains(stdout, "over"), c.output != "")
 		})
 	}
 }
@@ -235,7 +235,7 @@ func TestBudgetsAreSetListedAndCleared(t *testing.T) {
 	p.budget(t, "clear", "one chat")
 	p.budget(t, "clear", "a person")
 	expect.Lacks(t, p.budget(t, "list"), "one chat")
-	for said, args := range map[string][]string{
+	for output, args := range map[string][]string{
 		"needs one of them above 0":   {"set", "x"},
 		"want \"chat\" or \"day\"":    {"set", "x", "--scope", "week", "--cost", "1"},
 		"or a number from 1e-06":      {"set", "x", "--cost", "-1"},
@@ -247,7 +247,7 @@ func TestBudgetsAreSetListedAndCleared(t *testing.T) {
 	} {
 		_, stderr, code := p.cli(t, "", append([]string{"budget"}, args...)...)
 		is.True(code != 0)
-		expect.Contains(t, stderr, said) // it says what is wrong
+		expect.Contains(t, stderr, output) // it says what is wrong
 	}
 }
 
@@ -264,15 +264,15 @@ func spentToday(t *testing.T, p *process) int64 {
 // Whenever everything is killed: one ask, one continue prompt, and nothing is sent in any chat before the decision.
 func TestKilledAtAnyMomentABudgetAsksAndResumesOnce(t *testing.T) {
 	t.Parallel()
-	says := func(kind, words string) func(events.Event) bool {
+	want := func(kind, words string) func(events.Event) bool {
 		return func(e events.Event) bool { return e.Subject.Kind == kind && strings.Contains(string(e.Data), words) }
 	}
 	p := start(t, "--allow", "todowrite: *")
 	for name, at := range map[string]func(events.Event) bool{
-		"crossed": says("opencode.message.updated", `"output":50000`),
-		"asked":   says("permission.requested", ""),
-		"decided": says("permission.decided", `"type":"budget"`),
-		"resumed": says("message.submitted", "resumes"),
+		"crossed": want("opencode.message.updated", `"output":50000`),
+		"asked":   want("permission.requested", ""),
+		"decided": want("permission.decided", `"type":"budget"`),
+		"resumed": want("message.submitted", "resumes"),
 	} {
 		if !t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -303,7 +303,7 @@ func TestKilledAtAnyMomentABudgetAsksAndResumesOnce(t *testing.T) {
 				is.Equal(p.text(t, other), "")
 				p.allow(t, ask.Chat, ask)
 			}
-			p.event(t, chat, "message.submitted", says("message.submitted", "resumes"))
+			p.event(t, chat, "message.submitted", want("message.submitted", "resumes"))
 			p.budget(t, "clear", name) // what comes after is not this test's
 			expect.Eventually(t, "the other chat goes on", func() bool { return p.text(t, other) == "hello" })
 			p.turnEnds(t, chat)

@@ -25,7 +25,7 @@ func TestConversationOfAScriptEndsAsItsTurnDoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		script, stdin, approve string
 		code                   int
-		said                   []string // on stdout
+		output                 []string // on stdout
 	}{
 		"everything is allowed":  {bash("echo al''lowed"), "", "all", turn.Completed, []string{"allowed\n", "done"}},
 		"everything is denied":   {bash("echo al''lowed"), "", "none", turn.Completed, []string{"denied", "done"}},
@@ -42,11 +42,11 @@ func TestConversationOfAScriptEndsAsItsTurnDoes(t *testing.T) {
 			stdout, stderr, code := p.cli(t, c.stdin, "chat", "-m", c.script, "--approve", c.approve, "--title", name)
 			t.Log(stdout, stderr)
 			is.Equal(code, c.code)
-			for _, words := range c.said {
+			for _, words := range c.output {
 				expect.Contains(t, stdout, words) // words
 			}
 			ran := strings.Contains(stdout, "allowed\n")
-			is.Equal(ran, strings.Contains(strings.Join(c.said, ""), "allowed\n"))
+			is.Equal(ran, strings.Contains(strings.Join(c.output, ""), "allowed\n"))
 			if c.code == turn.Failed {
 				expect.Contains(t, stderr, "no credit")
 			}
@@ -76,7 +76,7 @@ func TestReplayShowsTheWholeTurnFromTheLog(t *testing.T) {
 	stdout, stderr, code := p.cli(t, "", "replay", chat, "--json")
 	is.Equal([]any{code, stderr}, []any{0, ""})
 	bodies := map[string]string{}
-	var asked uint64
+	var request uint64
 	for line := range strings.Lines(stdout) {
 		var e struct {
 			Sequence uint64
@@ -88,7 +88,7 @@ func TestReplayShowsTheWholeTurnFromTheLog(t *testing.T) {
 		is.Equal(e.Subject, events.ChatSubject(chat, e.Type))
 		bodies[e.Type] += string(e.Data)
 		if e.Type == "opencode."+events.PermissionAsked {
-			asked = e.Sequence
+			request = e.Sequence
 		}
 	}
 	for kind, words := range map[string]string{
@@ -103,7 +103,7 @@ func TestReplayShowsTheWholeTurnFromTheLog(t *testing.T) {
 	stdout, _, code = p.cli(t, "", "replay", chat)
 	is.Equal(code, 0)
 	is.True(strings.Contains(stdout, "replayed\n") && strings.Contains(stdout, "done"))
-	at, _, code := p.cli(t, "", "replay", chat, "--at", strconv.FormatUint(asked, 10), "--json")
+	at, _, code := p.cli(t, "", "replay", chat, "--at", strconv.FormatUint(request, 10), "--json")
 	is.Equal(code, 0)
 	var then struct{ Permissions []events.PermissionAsk }
 	is.NoErr(json.Unmarshal([]byte(at), &then))
@@ -218,7 +218,7 @@ func TestCommandLineNamesWhatIsWrongWithAMessage(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		args        []string
-		stdin, says string
+		stdin, want string
 		code        int
 	}{
 		"unknown chat":          {[]string{"chat", "nosuch", "-m", "hi"}, "", "there is no chat nosuch", 1},
@@ -232,7 +232,7 @@ func TestCommandLineNamesWhatIsWrongWithAMessage(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			stdout, stderr, code := p.cli(t, c.stdin, c.args...)
-			expect.Contains(t, stdout+stderr, c.says) // c.says
+			expect.Contains(t, stdout+stderr, c.want) // c.says
 			is.Equal(code, c.code)
 		})
 	}

@@ -201,7 +201,7 @@ func (p *process) checkMessages(t *testing.T, all []events.Event) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if has := said(t, held); !slices.Equal(has, sent[session]) {
+		if has := assistantTexts(t, held); !slices.Equal(has, sent[session]) {
 			t.Errorf("session %s was sent %q and has %q", session, sent[session], has)
 		}
 	}
@@ -220,8 +220,8 @@ func reordered(queue []string, message, before string) []string {
 	return slices.Insert(queue, at, message)
 }
 
-// said lists the user messages among what OpenCode holds, by id and text.
-func said(t *testing.T, held []opencode.Message) (texts []string) {
+// assistantTexts lists the user messages among what OpenCode holds, by id and text.
+func assistantTexts(t *testing.T, held []opencode.Message) (texts []string) {
 	t.Helper()
 	for _, m := range held {
 		if m.Info.Role != "user" {

@@ -41,11 +41,11 @@ func (p *process) answers(t *testing.T, chat string) {
 func finishedOrLost(t *testing.T, p *process, chat string) {
 	t.Helper()
 	runs := p.timesRun(t, p.row(t, chat).Title)
-	switch said := p.text(t, chat); {
-	case runs == 1 && said == "done":
+	switch text := p.text(t, chat); {
+	case runs == 1 && text == "done":
 	case runs <= 1 && len(p.lost(t, chat)) == 1:
 	default:
-		t.Fatalf("the command ran %d times, the assistant said %q, turns lost: %d", runs, said, len(p.lost(t, chat)))
+		t.Fatalf("the command ran %d times, the assistant said %q, turns lost: %d", runs, text, len(p.lost(t, chat)))
 	}
 }
 
@@ -95,15 +95,15 @@ func questionsSurvive(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
 	p.forgotten(t, chat)
-	asked := rows[questions.Question](t, p, "questions", chat)
-	is.Equal(len(asked), 2)
-	for i, q := range asked {
+	open := rows[questions.Question](t, p, "questions", chat)
+	is.Equal(len(open), 2)
+	for i, q := range open {
 		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Index: i,
 			Answers: []string{"my own"}}))
 	}
 	expect.Eventually(t, "the turn goes on", func() bool { return p.text(t, chat) == "thanks" })
 	p.turnEnds(t, chat)
-	is.Equal(p.resumes(t, chat), map[string]int{asked[0].EngineQuestion: 1})
+	is.Equal(p.resumes(t, chat), map[string]int{open[0].EngineQuestion: 1})
 	is.Equal(len(p.lost(t, chat)), 1)
 }
 

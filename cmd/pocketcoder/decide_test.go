@@ -35,8 +35,8 @@ func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
 	is.Equal(code, turn.Completed)
 	is.True(strings.Contains(stdout, "-"+ask.Command()) && strings.Contains(stdout, "+"+edited)) // the difference is shown
 	is.True(strings.Contains(stdout, "│ edited\n") && strings.Contains(stdout, "done"))
-	told := p.tools(t, chat)[0].State.Output // what the model sees
-	is.True(strings.Contains(told, ask.Command()) && strings.Contains(told, edited))
+	output := p.tools(t, chat)[0].State.Output // what the model sees
+	is.True(strings.Contains(output, ask.Command()) && strings.Contains(output, edited))
 	is.Equal(p.finished(t, chat, 0).Stdout.Text, "edited\n") // and what is recorded is the command's own
 
 	why := p.why(t, ask.ID)
@@ -144,17 +144,17 @@ func TestRuleMadeOfAnAskIsSilentUntilItIsRevoked(t *testing.T) {
 	is.Equal(code, turn.Completed)
 	is.True(strings.Contains(stdout, "in this chat: bash: touch") &&
 		strings.Contains(stdout, "so far it would have allowed 1 of 1 requests in this chat"))
-	kept := p.rulesOf(t, chat)
-	is.Equal(len(kept), 1)
-	is.Equal(kept[0].State, "active")
+	stored := p.rulesOf(t, chat)
+	is.Equal(len(stored), 1)
+	is.Equal(stored[0].State, "active")
 
 	p.submit(t, chat, bash("touch two"))
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "done|done")
 	asks := rows[projections.Permission](t, p, "permissions", chat)
 	is.Equal([]any{asks[1].Status, asks[1].DecidedBy, asks[1].RuleID, asks[1].Referred},
-		[]any{projections.PermissionAuthorized, events.ActorPolicy, kept[0].ID, false})
-	is.Equal(p.why(t, asks[1].ID).Decision.RuleID, kept[0].ID)
+		[]any{projections.PermissionAuthorized, events.ActorPolicy, stored[0].ID, false})
+	is.Equal(p.why(t, asks[1].ID).Decision.RuleID, stored[0].ID)
 
 	other := p.chat(t, bash("touch three")) // it is this chat's alone
 	p.decide(t, other, p.ask(t, other, 0), events.Denied, "")
@@ -163,7 +163,7 @@ func TestRuleMadeOfAnAskIsSilentUntilItIsRevoked(t *testing.T) {
 		verb  string
 		asked bool
 	}{{"pause", true}, {"resume", false}, {"revoke", true}} {
-		_, stderr, code := p.cli(t, "", "policy", step.verb, kept[0].ID)
+		_, stderr, code := p.cli(t, "", "policy", step.verb, stored[0].ID)
 		is.Equal([]any{code, stderr}, []any{0, ""})
 		before := len(rows[projections.Permission](t, p, "permissions", chat))
 		p.submit(t, chat, bash("touch three"))
@@ -210,15 +210,15 @@ func TestRuleForATimeAsksAgainAfterwards(t *testing.T) {
 		permission.AllowAlways{Chat: chat, Permission: ask.ID, Scope: permission.ScopeChat, For: "2s"})
 	is.NoErr(err)
 	p.turnEnds(t, chat)
-	kept := p.rulesOf(t, chat)
-	until, err := time.Parse(events.TimeFormat, kept[0].Expires)
+	stored := p.rulesOf(t, chat)
+	until, err := time.Parse(events.TimeFormat, stored[0].Expires)
 	is.NoErr(err)
 	expect.Eventually(t, "the rule expires", func() bool { return time.Now().After(until) })
 	is.Equal(p.rulesOf(t, chat)[0].State, "expired")
 	p.submit(t, chat, bash("touch two"))
-	again := p.ask(t, chat, 1)
-	p.referred(t, chat, again)
-	p.decide(t, chat, again, events.Denied, "")
+	second := p.ask(t, chat, 1)
+	p.referred(t, chat, second)
+	p.decide(t, chat, second, events.Denied, "")
 	p.turnEnds(t, chat)
 }
 
@@ -267,17 +267,17 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 	}
 
 	create("allow", "bash: touch *", "--chat", chat, "--for", "1h")
-	kept := p.rulesOf(t, chat)
-	is.Equal(len(kept), 1)
-	is.Equal([]any{kept[0].Rule, kept[0].State, kept[0].Expires != ""}, []any{"bash: touch *", "active", true})
+	stored := p.rulesOf(t, chat)
+	is.Equal(len(stored), 1)
+	is.Equal([]any{stored[0].Rule, stored[0].State, stored[0].Expires != ""}, []any{"bash: touch *", "active", true})
 	p.submit(t, chat, bash("touch two"))
 	p.turnEnds(t, chat)
 	asks := rows[projections.Permission](t, p, "permissions", chat)
-	is.Equal([]any{asks[1].Status, asks[1].RuleID}, []any{projections.PermissionAuthorized, kept[0].ID})
+	is.Equal([]any{asks[1].Status, asks[1].RuleID}, []any{projections.PermissionAuthorized, stored[0].ID})
 
 	create("deny", "deny bash: touch *", "--chat", chat) // the same rule with another action, for ever
 	now := p.rulesOf(t, chat)
-	is.Equal([]any{len(now), now[0].ID, now[0].Rule, now[0].Expires}, []any{1, kept[0].ID, "deny bash: touch *", ""})
+	is.Equal([]any{len(now), now[0].ID, now[0].Rule, now[0].Expires}, []any{1, stored[0].ID, "deny bash: touch *", ""})
 	p.submit(t, chat, bash("touch three"))
 	p.turnEnds(t, chat)
 	asks = rows[projections.Permission](t, p, "permissions", chat)

@@ -49,9 +49,9 @@ func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
 	expect.Contains(t, must("test", id), "accepted the notification")
 	is.Equal(phone.next(t).Type, "test")
 
-	gone := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(gone.Close)
-	must("add", "Gone", gone.URL+"/topic")
+	missing := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(missing.Close)
+	must("add", "Gone", missing.URL+"/topic")
 	var broken string
 	for _, d := range devices() {
 		if d.Name == "Gone" {
@@ -73,7 +73,7 @@ func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
 	expect.Contains(t, made, "\n  https://ntfy.sh/pocketcoder-")
 	must("remove", id)
 	is.Equal(len(devices()), 2)
-	for said, args := range map[string][]string{
+	for want, args := range map[string][]string{
 		"must be that of an ntfy topic": {"add", "x", "topic", "--user", ann.email},
 		"needs a name":                  {"add", " ", "--user", ann.email},
 		"there is no account":           {"add", "x", "--user", "nobody@example.org"},
@@ -83,7 +83,7 @@ func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
 	} {
 		_, stderr, code := p.cli(t, "", append([]string{"device"}, args...)...)
 		is.True(code != 0)
-		expect.Contains(t, stderr, said) // it says what is wrong
+		expect.Contains(t, stderr, want) // it says what is wrong
 	}
 }
 
@@ -123,7 +123,7 @@ func TestKeysAreAddedListedAndRemovedOnTheCommandLine(t *testing.T) {
 	is.True(keys[0]["expires_at"] != "")
 	listed, _, _ := p.cli(t, "", "key", "list")
 	expect.Contains(t, listed, keys[0]["fingerprint"].(string))
-	for said, args := range map[string][]string{
+	for want, args := range map[string][]string{
 		"is registered already":     {"add", file, "--user", ann.email},
 		"this is a private key":     {"add", private, "--user", ann.email},
 		"no such file":              {"add", file + "x", "--user", ann.email},
@@ -133,7 +133,7 @@ func TestKeysAreAddedListedAndRemovedOnTheCommandLine(t *testing.T) {
 	} {
 		_, stderr, code := p.cli(t, "no key", append([]string{"key"}, args...)...)
 		is.True(code != 0)
-		expect.Contains(t, stderr, said) // it says what is wrong
+		expect.Contains(t, stderr, want) // it says what is wrong
 	}
 	_, _, code = p.cli(t, "", "key", "remove", keys[0]["id"].(string))
 	is.Equal(code, 0)

@@ -56,9 +56,9 @@ func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 	waiting := p.chat(t, bash("echo ran >>ran"))
 	ask := p.ask(t, waiting, 0)
 	p.referred(t, waiting, ask)
-	kept := map[string][]string{}
+	stored := map[string][]string{}
 	for _, chat := range []string{done, waiting} {
-		kept[chat] = p.kinds(t.Context(), chat)
+		stored[chat] = p.kinds(t.Context(), chat)
 	}
 
 	remove := eventstest.FillDisk(t, string(p.data), 200)
@@ -103,7 +103,7 @@ func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 	p.decide(t, waiting, ask, events.Authorized, "")
 	p.turnEnds(t, waiting)
 	is.Equal(p.finished(t, waiting, 0).ExitCode, 0)
-	for chat, kinds := range kept {
+	for chat, kinds := range stored {
 		is.Equal(p.kinds(t.Context(), chat)[:len(kinds)], kinds)
 	}
 	select {

@@ -103,7 +103,7 @@ func TestAStoppedWorkerFinishesItsCommands(t *testing.T) {
 
 func TestAWorkerStoppedAgainEndsItsCommands(t *testing.T) {
 	t.Parallel()
-	for name, again := range map[string]func(*remoteWorker) error{
+	for name, stop := range map[string]func(*remoteWorker) error{
 		"second signal": func(w *remoteWorker) error { return w.cmd.Process.Signal(syscall.SIGINT) },
 		"lifeline":      func(w *remoteWorker) error { return w.lifeline.Close() },
 	} {
@@ -114,7 +114,7 @@ func TestAWorkerStoppedAgainEndsItsCommands(t *testing.T) {
 			ended := w.runs()
 			is.NoErr(w.cmd.Process.Signal(syscall.SIGTERM))
 			w.refuses()
-			is.NoErr(again(w))
+			is.NoErr(stop(w))
 			is.Equal((<-ended).Reason, wire.Cancelled)
 			is.NoErr(w.cmd.Wait())
 		})

@@ -80,7 +80,7 @@ func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
 		}
 		return call(tool, args)
 	}
-	for name, c := range map[string]struct{ script, permission, says string }{
+	for name, c := range map[string]struct{ script, permission, want string }{
 		"grep outside":                      {grep(outside), "grep", "no rule allows it"},
 		"grep of a secret file":             {grep(p.workspace + "/.env"), "grep", "may hold secrets"},
 		"grep of a folder with a secret":    {grep(p.workspace), "grep", "may hold secrets"},
@@ -98,8 +98,8 @@ func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
 			is := is.New(t)
 			request := p.denied(t, c.script)
 			is.Equal(request.Permission, c.permission)
-			if !strings.Contains(request.ReferredReason, c.says) {
-				t.Errorf("%q does not say %q", request.ReferredReason, c.says)
+			if !strings.Contains(request.ReferredReason, c.want) {
+				t.Errorf("%q does not say %q", request.ReferredReason, c.want)
 			}
 		})
 	}

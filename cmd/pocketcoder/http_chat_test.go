@@ -53,10 +53,10 @@ func TestMomentsOfATurnAreSeenAgain(t *testing.T) {
 	before := admin.moment(t, chat, at("opencode.permission.asked")-1)
 	is.Equal(len(before.Permissions), 0)
 	is.Equal(before.Chat["turn"], "assistant")
-	asked := admin.moment(t, chat, at("opencode.permission.asked"))
-	is.Equal(len(asked.Permissions), 1)
-	is.Equal([]any{asked.Permissions[0]["status"], asked.Permissions[0]["approved_by"]}, []any{"draft", ""})
-	is.Equal(len(asked.Executions), 0)
+	requested := admin.moment(t, chat, at("opencode.permission.asked"))
+	is.Equal(len(requested.Permissions), 1)
+	is.Equal([]any{requested.Permissions[0]["status"], requested.Permissions[0]["approved_by"]}, []any{"draft", ""})
+	is.Equal(len(requested.Executions), 0)
 	decided := admin.moment(t, chat, at("permission.decided"))
 	is.Equal([]any{decided.Permissions[0]["status"], decided.Permissions[0]["approved_by"]}, []any{"authorized", admin.id})
 	is.Equal(len(decided.Executions), 0)
@@ -161,8 +161,8 @@ func inRepository(t *testing.T, args ...string) *process {
 	return p
 }
 
-// says is the text parts of a chat's messages, in the order of the conversation.
-func (l login) says(t testing.TB, chat string) string {
+// messageTexts is the text parts of a chat's messages, in the order of the conversation.
+func (l login) messageTexts(t testing.TB, chat string) string {
 	t.Helper()
 	var page struct {
 		Items []struct {
@@ -170,15 +170,15 @@ func (l login) says(t testing.TB, chat string) string {
 		}
 	}
 	l.must(t, "GET", "/api/collections/messages/records?sort=position&filter="+"chat%3D%22"+chat+"%22", nil, &page)
-	var said []string
+	var texts []string
 	for _, m := range page.Items {
 		for _, part := range m.Parts {
 			if part.Type == "text" {
-				said = append(said, part.Text)
+				texts = append(texts, part.Text)
 			}
 		}
 	}
-	return strings.Join(said, "|")
+	return strings.Join(texts, "|")
 }
 
 func TestChatIsForkedAndTakenBack(t *testing.T) {
@@ -217,10 +217,10 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 	fork := forked["id"].(string)
 	is.Equal([]any{forked["title"], forked["user"]}, []any{"another river", admin.id})
 	expect.Eventually(t, "the fork has the history", func() bool {
-		return admin.says(t, fork) == write("Rhine")+"|wrote Rhine"
+		return admin.messageTexts(t, fork) == write("Rhine")+"|wrote Rhine"
 	})
 	say(fork, "@@say of the fork")
-	is.Equal(admin.says(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork")
+	is.Equal(admin.messageTexts(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork")
 
 	river := func() string { // while OpenCode reverts, git removes the file and writes it again
 		content, err := os.ReadFile(filepath.Join(p.workspace, "river.txt"))
@@ -229,7 +229,7 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 		}
 		return string(content)
 	}
-	whole := admin.says(t, chat)
+	whole := admin.messageTexts(t, chat)
 	is.True(strings.HasSuffix(whole, "|noted"))
 	is.Equal(river(), "Danube\n")
 	var reverted struct{ Files []string }
@@ -238,30 +238,30 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 	expect.Eventually(t, "the file is as it was", func() bool { return river() == "Rhine\n" })
 	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{}).code, http.StatusOK)
 	expect.Eventually(t, "the file is back", func() bool { return river() == "Danube\n" })
-	is.Equal(admin.says(t, chat), whole)
+	is.Equal(admin.messageTexts(t, chat), whole)
 	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{"message": second}).code, http.StatusOK)
 	say(chat, "@@say instead")
 	is.Equal(river(), "Rhine\n")
-	is.Equal(admin.says(t, chat), write("Rhine")+"|wrote Rhine|@@say instead|instead")
-	is.Equal(admin.says(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork") // it is a chat of its own
+	is.Equal(admin.messageTexts(t, chat), write("Rhine")+"|wrote Rhine|@@say instead|instead")
+	is.Equal(admin.messageTexts(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork")
 
 	// The log alone says what was carried out: NATS may forget its readers, as in a log that was restored from a copy.
 	admin.must(t, "POST", route(chat, "abort"), nil, nil)
 	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{"message": second}).code, http.StatusOK)
-	effects := func() (asked, ended int) {
+	effects := func() (requested, ended int) {
 		for _, e := range p.history(t, chat) {
 			switch e.Subject.Kind {
 			case events.AbortRequested{}.Kind(), events.RevertRequested{}.Kind(), events.ForkRequested{}.Kind():
-				asked++
+				requested++
 			case events.EffectDone{}.Kind():
 				ended++
 			}
 		}
-		return asked, ended
+		return requested, ended
 	}
 	expect.Eventually(t, "all is carried out", func() bool {
-		asked, ended := effects()
-		return asked == ended && asked == 6
+		requested, ended := effects()
+		return requested == ended && requested == 6
 	})
 	p.stop()
 	p.forgetConsumers(t)
@@ -269,9 +269,9 @@ func TestChatIsForkedAndTakenBack(t *testing.T) {
 	p.restart()
 	say(chat, "@@say after the restart")
 	is.Equal(river(), "Rhône\n")
-	asked, ended := effects()
-	is.Equal([]int{asked, ended}, []int{6, 6})
-	is.Equal(strings.Count(admin.says(t, chat), "after the restart"), 2)
+	requested, ended := effects()
+	is.Equal([]int{requested, ended}, []int{6, 6})
+	is.Equal(strings.Count(admin.messageTexts(t, chat), "after the restart"), 2)
 }
 
 // forgetConsumers deletes what NATS remembers of the readers of a stopped system's log, and the read models.

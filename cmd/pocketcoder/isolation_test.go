@@ -18,7 +18,7 @@ func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		args   []string
 		memory string
-		says   string
+		want   string
 	}{
 		"no flags": {[]string{"worker"}, "", "worker: --nats and --key are required; see pocketcoder worker -h"},
 		// not guessed at
@@ -36,7 +36,7 @@ func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
 			is := is.New(t)
 			env, output := clitest.Environment(map[string]string{"POCKETCODER_MEMORY": c.memory})
 			is.Equal(run(t.Context(), env, c.args), cli.ErrUsage)
-			expect.Contains(t, output.String(), c.says) // c.says
+			expect.Contains(t, output.String(), c.want) // c.says
 		})
 	}
 }

@@ -168,7 +168,7 @@ func TestModelThatCannotBeUsedStopsTheStart(t *testing.T) {
 	key := []string{"POCKETCODER_MODEL_KEY=" + foreignKey}
 	for name, c := range map[string]struct {
 		args, env []string
-		says      string
+		want      string
 		code      int
 	}{
 		"wrong key":       {with("--model-url", server, "--model", "other"), []string{"POCKETCODER_MODEL_KEY=sk-wrong-key"}, "/v1/models answered 401: the key in POCKETCODER_MODEL_KEY is wrong", 1},
@@ -197,7 +197,7 @@ func TestModelThatCannotBeUsedStopsTheStart(t *testing.T) {
 			env := append([]string{"PATH=" + filepath.Dir(opencodetest.Tools(t).Ripgrep) + ":" + os.Getenv("PATH")}, c.env...)
 			_, stderr, code := runProgram(t, env, "", append(args, c.args...)...)
 			t.Log(stderr)
-			expect.Contains(t, stderr, c.says) // c.says
+			expect.Contains(t, stderr, c.want) // c.says
 			is.Equal(code, c.code)
 			expect.Lacks(t, stderr, foreignKey)
 		})

@@ -41,10 +41,10 @@ func TestAPersonDecidesWhereACommandConnects(t *testing.T) {
 	p := openSystem.system(t)
 	chat := p.chat(t, bash(knock))
 	p.approve(t, chat, 0)
-	var asked events.PermissionRequested
-	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.requested", nil).Data, &asked))
-	is.Equal(asked.Patterns, []string{"api.example.com:443"})
-	p.decide(t, chat, asked.Ask(), events.Denied, "use the mirror")
+	var request events.PermissionRequested
+	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.requested", nil).Data, &request))
+	is.Equal(request.Patterns, []string{"api.example.com:443"})
+	p.decide(t, chat, request.Ask(), events.Denied, "use the mirror")
 	p.finished(t, chat, 0)
 	p.turnEnds(t, chat)
 	out := outputsOf(t, rows[executions.Run](t, p, "executions", chat)[0]).Stdout.Text
@@ -56,9 +56,9 @@ func TestAPersonDecidesWhereACommandConnects(t *testing.T) {
 	var connected events.ExecConnected
 	is.NoErr(json.Unmarshal(p.event(t, chat, "exec.connected", nil).Data, &connected))
 	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission},
-		[]any{"api.example.com", 443, false, asked.Permission})
+		[]any{"api.example.com", 443, false, request.Permission})
 
-	shown, _, code := p.cli(t, "", "why", asked.Permission)
+	shown, _, code := p.cli(t, "", "why", request.Permission)
 	is.Equal(code, 0)
 	expect.Contains(t, shown, "api.example.com:443")
 }
@@ -95,17 +95,17 @@ func TestACommandWithoutANetworkSaysSo(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("curl -sS https://api.example.com/a; echo done"))
-	const says = "The command has no network. Start PocketCoder with --network ask, or add a rule that allows api.example.com."
+	const want = "The command has no network. Start PocketCoder with --network ask, or add a rule that allows api.example.com."
 	ask := p.ask(t, chat, 0)
 	var referred events.PermissionReferred
 	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.referred", nil).Data, &referred))
-	is.Equal(referred.Network, says)
-	is.True(strings.HasSuffix(referred.Reason, says))
+	is.Equal(referred.Network, want)
+	is.True(strings.HasSuffix(referred.Reason, want))
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.turnEnds(t, chat)
 	output := p.tools(t, chat)[0].State.Output // curl's complaint may come after done: they are two streams
 	expect.Contains(t, output, "done\n")
-	expect.Contains(t, output, "\n\n[PocketCoder] "+says+"\n")
+	expect.Contains(t, output, "\n\n[PocketCoder] "+want+"\n")
 	expect.Lacks(t, outputsOf(t, rows[executions.Run](t, p, "executions", chat)[0]).Stdout.Text, "[PocketCoder]")
 }
 

@@ -73,7 +73,7 @@ func shellChangesAreKnown(t *testing.T, p *process) {
 	person.types("echo mine > file; echo do''ne\n")
 	person.sees("done")
 	p.stop()
-	said := strings.Contains(p.output.String(), "find changed files")
+	reported := strings.Contains(p.output.String(), "find changed files")
 	p.restart()
 	is.Equal(p.finished(t, chat, 0).Reason, "cancelled")
 	var changed events.ExecChanged
@@ -84,7 +84,7 @@ func shellChangesAreKnown(t *testing.T, p *process) {
 			changed = d.(events.ExecChanged)
 		}
 	}
-	is.True(said || len(changed.Files) == 1 && changed.Files[0].Path == "file")
+	is.True(reported || len(changed.Files) == 1 && changed.Files[0].Path == "file")
 }
 
 func TestOwnShellOfAnUnknownChatIsRefused(t *testing.T) {

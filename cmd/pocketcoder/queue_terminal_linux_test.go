@@ -50,16 +50,16 @@ func TestAPersonChangesTheQueueInTheTerminal(t *testing.T) {
 	expect.Eventually(t, "the queue is empty", func() bool { return len(queued(t, p, chat)) == 0 })
 	s.types("/queue delete 1\r")
 	s.sees("This message was sent already. It can no longer be changed.")
-	says := ""
+	want := ""
 	for _, m := range rows[projections.ShownMessage](t, p, "messages", chat) {
 		for _, part := range partsOf(t, m) {
 			if m.Role == "user" {
-				says += part.Text + "|"
+				want += part.Text + "|"
 			}
 		}
 	}
-	expect.Contains(t, says, "|@@say 2 and a half|@@say three|")
-	expect.Lacks(t, says, "@@say one")
+	expect.Contains(t, want, "|@@say 2 and a half|@@say three|")
+	expect.Lacks(t, want, "@@say one")
 	is.Equal(p.row(t, chat).Turn, projections.TurnUser)
 	s.types("/quit\r")
 	s.leaves()

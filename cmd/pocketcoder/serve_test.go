@@ -290,7 +290,7 @@ func TestServeNamesWhatKeepsItFromStarting(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args  []string
-		says  string
+		want  string
 		usage bool // the command line is wrong
 	}{
 		"no such role":       {[]string{"--nats", "nats://127.0.0.1:1", "--roles", "web,boss"}, `"boss" is not a role; want some of engine,handlers,web`, true},
@@ -311,7 +311,7 @@ func TestServeNamesWhatKeepsItFromStarting(t *testing.T) {
 			_, stderr, err := runApp(t, serve...)
 			t.Log(stderr, err)
 			is.Equal(errors.Is(err, cli.ErrUsage), c.usage)
-			expect.Contains(t, fmt.Sprint(stderr, err), strings.ReplaceAll(c.says, "DIR", dir))
+			expect.Contains(t, fmt.Sprint(stderr, err), strings.ReplaceAll(c.want, "DIR", dir))
 		})
 	}
 }

@@ -36,7 +36,7 @@ func saves(t testing.TB, path, content string) {
 
 // staysAsSaved approves the waiting request of a chat, whose file a person has changed, and checks that the file
 // stays, that the model reads the sentence, and that the person sees the reason everywhere.
-func (p *process) staysAsSaved(t *testing.T, chat string, ask events.PermissionAsk, path string, says string) {
+func (p *process) staysAsSaved(t *testing.T, chat string, ask events.PermissionAsk, path string, want string) {
 	t.Helper()
 	is := is.New(t)
 	before := read(t, path)
@@ -46,20 +46,20 @@ func (p *process) staysAsSaved(t *testing.T, chat string, ask events.PermissionA
 	p.event(t, chat, events.PermissionExpired{}.Kind(), nil)
 	tools := p.tools(t, chat)
 	is.Equal(tools[len(tools)-1].State.Status, "error")
-	expect.Contains(t, tools[len(tools)-1].State.Error, says) // the model reads it
+	expect.Contains(t, tools[len(tools)-1].State.Error, want) // the model reads it
 	is.Equal(p.text(t, chat), "done")                         // and goes on
 	shown := func() projections.Permission {
 		all := rows[projections.Permission](t, p, "permissions", chat)
 		return all[slices.IndexFunc(all, func(a projections.Permission) bool { return a.EnginePermission == ask.ID })]
 	}
-	is.Equal([]string{shown().Status, shown().Reason}, []string{projections.PermissionExpired, says})
+	is.Equal([]string{shown().Status, shown().Reason}, []string{projections.PermissionExpired, want})
 	is.True(shown().Replied)
 	for _, command := range [][]string{{"why", ask.ID}, {"replay", chat}} {
 		text, _, code := p.cli(t, "", command...)
 		is.Equal(code, 0)
-		expect.Contains(t, text, says) // command
+		expect.Contains(t, text, want) // command
 	}
-	is.Equal(p.why(t, ask.ID).Expired.Reason, says)
+	is.Equal(p.why(t, ask.ID).Expired.Reason, want)
 }
 
 func TestFileThatChangedWhileItsRequestWaitedIsNotOverwritten(t *testing.T) {
@@ -129,11 +129,11 @@ func fileChangedMeanwhileIsShown(t *testing.T, p *process) {
 	saves(t, path, "a\n"+personsLine)
 	p.decide(t, chat, first, events.Authorized, "")
 
-	again := p.waits(t, chat, 1)
-	expect.Contains(t, string(again.Metadata), strings.TrimSpace(personsLine)) // the person sees what would be lost
+	second := p.waits(t, chat, 1)
+	expect.Contains(t, string(second.Metadata), strings.TrimSpace(personsLine)) // the person sees what would be lost
 	is.Equal(read(t, path), "a\n"+personsLine)
 	is.Equal(p.resumes(t, chat), map[string]int{first.ID: 1})
-	p.decide(t, chat, again, events.Authorized, "")
+	p.decide(t, chat, second, events.Authorized, "")
 	p.turnEnds(t, chat)
 	is.Equal(read(t, path), "b\n")
 	is.Equal(p.text(t, chat), "done")

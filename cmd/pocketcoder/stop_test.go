@@ -59,10 +59,10 @@ func stopLeavesNothing(t *testing.T, p *process) {
 		is.True(left[pid] != "") // the test would notice it
 	}
 	seen := p.all(t)
-	asked := time.Now()
+	requested := time.Now()
 	is.NoErr(p.cmd.Process.Signal(syscall.SIGINT))
 	<-p.exited
-	is.True(time.Since(asked) < stopTimeLimit)
+	is.True(time.Since(requested) < stopTimeLimit)
 	for pid, args := range left {
 		if alive(pid) {
 			t.Errorf("left behind: %d %s", pid, args)
@@ -133,7 +133,7 @@ func damagedReadModel(t *testing.T, p *process) {
 
 // loseBody stores an event with a body in BLOBS, removes the body as a damaged disk does, and returns what readers say
 // of the event.
-func (p *process) loseBody(t *testing.T) (chat, says string) {
+func (p *process) loseBody(t *testing.T) (chat, want string) {
 	t.Helper()
 	is := is.New(t)
 	chat = p.create(t, "loses a body")

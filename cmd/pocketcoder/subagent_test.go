@@ -56,15 +56,15 @@ func TestSubagentAsksInTheChatOfItsParent(t *testing.T) {
 	is.Equal([]string{runs[0].Session, runs[1].Session}, []string{below.SessionID, above.SessionID})
 	is.Equal(outputsOf(t, runs[0]).Stdout.Text, "from below\n")
 	is.Equal(p.row(t, chat).Preview, "all done")
-	said := map[string]string{}
+	texts := map[string]string{}
 	for _, m := range rows[projections.ShownMessage](t, p, "messages", chat) {
 		for _, part := range partsOf(t, m) {
 			if m.Role == "assistant" && part.Type == "text" {
-				said[part.Text] = m.Subagent
+				texts[part.Text] = m.Subagent
 			}
 		}
 	}
-	is.Equal(said, map[string]string{"done": below.SessionID, "all done": ""})
+	is.Equal(texts, map[string]string{"done": below.SessionID, "all done": ""})
 }
 
 // OpenCode would add the files to the prompt without a request.

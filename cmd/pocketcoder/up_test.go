@@ -18,7 +18,7 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare func(t *testing.T, dir string) (args, env []string)
-		says    string // DIR is the test's directory
+		want    string // DIR is the test's directory
 		code    int
 	}{
 		"port in use":          {portInUse, "address already in use; choose another with --http", 1},
@@ -64,7 +64,7 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 				"--http", "127.0.0.1:0"}
 			_, stderr, code := runProgram(t, env, "", append(up, args...)...)
 			t.Log(stderr)
-			expect.Contains(t, stderr, strings.ReplaceAll(c.says, "DIR", dir)) // c.says
+			expect.Contains(t, stderr, strings.ReplaceAll(c.want, "DIR", dir)) // c.says
 			expect.Lacks(t, stderr, "goroutine ")
 			is.Equal(code, c.code)
 			_, err := os.Stat(filepath.Join(dir, "data", "running.json"))

@@ -49,12 +49,12 @@ func Open(ctx context.Context, data datadir.Dir) (Viewer, error) {
 	if v.tmux, err = exec.LookPath("tmux"); err != nil {
 		return v, errors.New("tmux is not on PATH; " + Get)
 	}
-	said, err := program.VersionOf(ctx, v.tmux, "-V")
+	version, err := program.VersionOf(ctx, v.tmux, "-V")
 	if err != nil {
 		return v, err
 	}
-	if TooOld(said) {
-		return v, fmt.Errorf("%s lets what is printed pass through to your terminal; %s", said, Get)
+	if TooOld(version) {
+		return v, fmt.Errorf("%s lets what is printed pass through to your terminal; %s", version, Get)
 	}
 	if v.self, err = os.Executable(); err != nil {
 		return v, err

@@ -75,8 +75,8 @@ func TestRestoredEventsAreTheSameByteForByte(t *testing.T) {
 
 	is.Equal(storedMessage(t, restored.Conn, 5), storedMessage(t, nc, 5)) // and so the client library has it
 
-	again := eventstest.Open(t, restored.Conn) // the log goes on behind the last event
-	next, err := again.AppendAll(t.Context(), messages(t, 1))
+	reopened := eventstest.Open(t, restored.Conn) // the log goes on behind the last event
+	next, err := reopened.AppendAll(t.Context(), messages(t, 1))
 	is.NoErr(err)
 	is.Equal(next, last+1)
 }

@@ -172,12 +172,12 @@ func (g *Guard) observe(ctx context.Context, s jetstream.Stream) error {
 	if missing := state.LastSeq - state.Msgs; missing != g.missing || !g.observed {
 		known := g.note.lost(state.LastSeq)
 		if missing > known.Count() {
-			gone, err := deleted(ctx, s)
+			deletedRanges, err := deleted(ctx, s)
 			if err != nil {
 				return err
 			}
-			if gone = gone.without(known); len(gone) > 0 {
-				if err := g.noteLoss(Loss{Sequences: gone, Reason: "NATS does not have them"}); err != nil {
+			if deletedRanges = deletedRanges.without(known); len(deletedRanges) > 0 {
+				if err := g.noteLoss(Loss{Sequences: deletedRanges, Reason: "NATS does not have them"}); err != nil {
 					return err
 				}
 			}

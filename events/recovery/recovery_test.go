@@ -553,9 +553,9 @@ func TestACheckOfADamagedBlockBlocksNobodyAndEndsWithItsContext(t *testing.T) {
 	go func() { checked <- guard.Check(ctx, filepath.Dir(s.stream()), 0) }()
 	block, err := os.OpenFile(s.block(1), os.O_WRONLY, 0) // returns when the check reads it
 	is.NoErr(err)
-	asked := make(chan string, 1)
-	go func() { asked <- guard.Trouble() }()
-	within(t, "the guard answers", asked)
+	requests := make(chan string, 1)
+	go func() { requests <- guard.Trouble() }()
+	within(t, "the guard answers", requests)
 
 	slow := bytes.Repeat([]byte{0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 700_000) // each could begin a record of 4 MiB
 	_, err = block.Write(slow)

@@ -21,7 +21,7 @@ import (
 // sequence twice.
 func (g *Guard) repair(ctx context.Context, s store, known uint64) error {
 	known = max(known, s.last)
-	var holds Ranges
+	var contained Ranges
 	var reasons []string
 	last, torn := uint64(0), false
 	indices := map[uint32]bool{}
@@ -29,9 +29,9 @@ func (g *Guard) repair(ctx context.Context, s store, known uint64) error {
 		indices[b.Index] = true
 		last = max(last, b.Last)
 		if b.Last > 0 && len(b.holds) == 0 { // as noted
-			holds = holds.union(Ranges{{b.First, b.Last}})
+			contained = contained.union(Ranges{{b.First, b.Last}})
 		}
-		holds = holds.union(b.holds)
+		contained = contained.union(b.holds)
 		if b.damaged && b.torn {
 			torn = true
 		} else if b.damaged {
@@ -41,7 +41,7 @@ func (g *Guard) repair(ctx context.Context, s store, known uint64) error {
 	var lost Ranges
 	if s.stream == log.EventsStream && known > 0 {
 		knownLost, blocks := g.noted(known)
-		lost = Ranges{{1, known}}.without(holds).without(knownLost)
+		lost = Ranges{{1, known}}.without(contained).without(knownLost)
 		for _, n := range blocks {
 			if !indices[n.Index] && len(lost) > 0 { // a copy of a log can have other files
 				reasons = append(reasons, fmt.Sprintf("the file %d.blk is missing", n.Index))

@@ -32,13 +32,13 @@ func TestEveryStretchThatSecretsCoverIsReplaced(t *testing.T) {
 			}
 		}
 		got := string(secret.NewRedactor(secrets...).Bytes([]byte(in)))
-		var kept strings.Builder // what no secret covers stays, in its order, and nothing else
+		var rest strings.Builder // what no secret covers stays, in its order, and nothing else
 		for i := range in {
 			if !covered[i] {
-				kept.WriteByte(in[i])
+				rest.WriteByte(in[i])
 			}
 		}
-		if left := strings.ReplaceAll(got, "[redacted]", ""); left != kept.String() {
+		if left := strings.ReplaceAll(got, "[redacted]", ""); left != rest.String() {
 			t.Fatalf("%q with %q: %q", in, secrets, got)
 		}
 		if (len(begins) > 0) != strings.Contains(got, "[redacted]") {

@@ -128,21 +128,21 @@ func TestWatchGivesWhatIsThereAndThenWhatChanges(t *testing.T) {
 	is.NoErr(s.Put(t.Context(), "b.1", []byte("other")))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	heard, done := make(chan string, 10), make(chan error, 1)
+	changes, done := make(chan string, 10), make(chan error, 1)
 	go func() {
 		done <- s.Watch(ctx, "a", func(key string, value []byte) error {
-			heard <- fmt.Sprintf("%s %t %s", key, value != nil, value)
+			changes <- fmt.Sprintf("%s %t %s", key, value != nil, value)
 			return nil
 		})
 	}()
-	is.Equal(<-heard, "a.1 true one")
-	is.Equal(<-heard, "a.2 true ") // empty, and there
-	is.Equal(<-heard, " false ")   // that was all
+	is.Equal(<-changes, "a.1 true one")
+	is.Equal(<-changes, "a.2 true ") // empty, and there
+	is.Equal(<-changes, " false ")   // that was all
 	is.NoErr(s.Put(t.Context(), "a.1", []byte("two")))
-	is.Equal(<-heard, "a.1 true two")
+	is.Equal(<-changes, "a.1 true two")
 	is.NoErr(s.Put(t.Context(), "b.1", []byte("not asked for")))
 	is.NoErr(s.Delete(t.Context(), "a.1"))
-	is.Equal(<-heard, "a.1 false ")
+	is.Equal(<-changes, "a.1 false ")
 	cancel()
 	is.True(errors.Is(<-done, context.Canceled))
 }

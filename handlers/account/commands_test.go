@@ -28,9 +28,9 @@ func TestAccountIsWhatWasCreated(t *testing.T) {
 	is.Equal(list[0], Account{ID: id, Email: "Alice@Example.org", Name: "Alice", Role: Agent, Created: s.time})
 
 	create.Account = id
-	again, seq2, err := s.CreateAccount(t.Context(), create) // the answer was lost
+	repeated, seq2, err := s.CreateAccount(t.Context(), create) // the answer was lost
 	is.NoErr(err)
-	is.Equal([]any{again, seq2}, []any{id, seq})
+	is.Equal([]any{repeated, seq2}, []any{id, seq})
 	all, data := s.history()
 	is.Equal(data, []events.Data{events.AccountCreated{Email: "Alice@Example.org", Name: "Alice", Role: Agent}})
 	is.Equal(all[0].Actor, root.Actor)
@@ -45,7 +45,7 @@ func TestBadAccountIsRefusedWithTheField(t *testing.T) {
 	for _, c := range []struct {
 		change func(*CreateAccount)
 		code   handlers.Code
-		says   string
+		want   string
 	}{
 		{func(c *CreateAccount) { c.Account = "*" }, handlers.Invalid, `account: parse id "*"`},
 		{func(c *CreateAccount) { c.Account = "a.b" }, handlers.Invalid, "account: parse id"},
@@ -76,8 +76,8 @@ func TestBadAccountIsRefusedWithTheField(t *testing.T) {
 		_, _, err := s.CreateAccount(t.Context(), create)
 		code, text := refusal(t, err)
 		is.Equal(code, c.code)                   // c.says
-		is.True(strings.HasPrefix(text, c.says)) // c.says
-		if !strings.HasPrefix(c.says, "password: it is the email") {
+		is.True(strings.HasPrefix(text, c.want)) // c.says
+		if !strings.HasPrefix(c.want, "password: it is the email") {
 			is.True(!strings.Contains(text, create.Password) || create.Password == "") // a refusal does not repeat a password
 		}
 	}
@@ -136,10 +136,10 @@ func TestUpdateChangesWhatItNames(t *testing.T) {
 	seq, err := s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "bob", Name: ptr(" Robert "),
 		Email: ptr("BOB@example.org")})
 	is.NoErr(err)
-	again, err := s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "bob", Name: ptr("Robert"),
+	repeated, err := s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "bob", Name: ptr("Robert"),
 		Role: ptr(User), Disabled: ptr(false)})
 	is.NoErr(err)
-	is.Equal(again, seq) // it is so already
+	is.Equal(repeated, seq) // it is so already
 	is.Equal(len(of[events.AccountUpdated](s)), 1)
 	bob, err := s.find(t.Context(), "bob")
 	is.NoErr(err)
@@ -148,7 +148,7 @@ func TestUpdateChangesWhatItNames(t *testing.T) {
 	for _, c := range []struct {
 		update UpdateAccount
 		code   handlers.Code
-		says   string
+		want   string
 	}{
 		{UpdateAccount{Account: "nobody"}, handlers.NotFound, "account: "},
 		{UpdateAccount{Account: ">"}, handlers.Invalid, "account: "},
@@ -160,7 +160,7 @@ func TestUpdateChangesWhatItNames(t *testing.T) {
 		_, err := s.UpdateAccount(t.Context(), c.update)
 		code, text := refusal(t, err)
 		is.Equal(code, c.code)                   // c.says
-		is.True(strings.HasPrefix(text, c.says)) // c.says
+		is.True(strings.HasPrefix(text, c.want)) // c.says
 	}
 }
 
@@ -193,9 +193,9 @@ func TestDeletedAccountIsGoneAndItsEmailIsFree(t *testing.T) {
 	token := s.login("alice")
 	seq, err := s.DeleteAccount(t.Context(), DeleteAccount{Command: root, Account: "alice"})
 	is.NoErr(err)
-	again, err := s.DeleteAccount(t.Context(), DeleteAccount{Command: root, Account: "alice"})
+	repeated, err := s.DeleteAccount(t.Context(), DeleteAccount{Command: root, Account: "alice"})
 	is.NoErr(err)
-	is.Equal(again, seq)
+	is.Equal(repeated, seq)
 	is.True(!s.valid(token))
 	is.True(s.ended(token))
 	_, err = s.tryLogin("alice", password)

@@ -228,7 +228,7 @@ func TestPasswordIsChanged(t *testing.T) {
 	is := is.New(t)
 	s := start(t)
 	s.add("alice", User)
-	other, mine := s.login("alice"), s.login("alice")
+	other, current := s.login("alice"), s.login("alice")
 	set := func(c SetPassword) error {
 		c.Command, c.Account, c.Client = handlers.Command{Actor: "user:alice"}, "alice", phone
 		_, err := s.SetPassword(t.Context(), c)
@@ -242,10 +242,10 @@ func TestPasswordIsChanged(t *testing.T) {
 	is.Equal(text, "password: it is the email")
 	is.True(s.valid(other))
 
-	is.NoErr(set(SetPassword{Password: "battery staple", Old: ptr(password), Keep: mine.Identity.Session}))
+	is.NoErr(set(SetPassword{Password: "battery staple", Old: ptr(password), Keep: current.Identity.Session}))
 	is.True(!s.valid(other))
 	is.True(s.ended(other))
-	is.True(s.valid(mine))
+	is.True(s.valid(current))
 	_, err := s.tryLogin("alice", password)
 	is.Equal(err, ErrCredentials)
 	_, err = s.tryLogin("alice", "battery staple")
@@ -254,7 +254,7 @@ func TestPasswordIsChanged(t *testing.T) {
 	is.Equal(of[events.SessionClosed](s), []events.SessionClosed{{Session: other.Identity.Session, Reason: "password"}})
 
 	is.NoErr(set(SetPassword{Password: password})) // an administrator need not know the old one
-	is.True(!s.valid(mine))
+	is.True(!s.valid(current))
 
 	for range freeFailures { // the old password is guessed as slowly as at a login
 		code, _ := refusal(t, set(SetPassword{Password: "battery staple", Old: ptr("wrong horse")}))

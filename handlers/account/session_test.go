@@ -181,14 +181,14 @@ func TestTokensHoldAcrossAStart(t *testing.T) {
 	is := is.New(t)
 	s := start(t)
 	s.add("alice", User)
-	kept, revoked := s.login("alice"), s.login("alice")
+	remaining, revoked := s.login("alice"), s.login("alice")
 	is.NoErr(s.Revoke(t.Context(), RevokeSession{Command: root, Account: "alice", Session: revoked.Identity.Session}))
 	after := reopen(t, s.server)
-	is.True(after.valid(kept) && !after.ended(kept))
+	is.True(after.valid(remaining) && !after.ended(remaining))
 	is.True(!after.valid(revoked) && after.ended(revoked))
 	after.login("alice")
 	is.NoErr(s.secrets.Delete(t.Context(), tokenKey))
-	is.True(!reopen(t, s.server).valid(kept)) // another key, other tokens
+	is.True(!reopen(t, s.server).valid(remaining)) // another key, other tokens
 }
 
 // The first request after a login reaches a node that has not heard of the login yet.
@@ -224,7 +224,7 @@ func TestAnotherProcessHearsOfIt(t *testing.T) {
 	s.add("root", Admin)
 	s.add("alice", User)
 	there := func(token Token) func() bool { return func() bool { return other.valid(token) } }
-	gone := func(token Token) func() bool { return func() bool { return !other.valid(token) && other.ended(token) } }
+	hasEnded := func(token Token) func() bool { return func() bool { return !other.valid(token) && other.ended(token) } }
 	one, two := s.login("alice"), s.login("alice")
 	expect.Eventually(t, "the other process does not know the sessions", func() bool {
 		return other.valid(one) && other.valid(two)
@@ -234,11 +234,11 @@ func TestAnotherProcessHearsOfIt(t *testing.T) {
 	is.NoErr(err)
 	expect.Eventually(t, "nor the new token", there(refreshed))
 	is.NoErr(s.Revoke(t.Context(), RevokeSession{Command: root, Account: "alice", Session: one.Identity.Session}))
-	expect.Eventually(t, "a revoked session goes on", gone(one))
+	expect.Eventually(t, "a revoked session goes on", hasEnded(one))
 	is.True(other.valid(two))
 	_, err = s.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "alice", Disabled: ptr(true)})
 	is.NoErr(err)
-	expect.Eventually(t, "a session of a disabled account goes on", gone(two))
+	expect.Eventually(t, "a session of a disabled account goes on", hasEnded(two))
 
 	// And back: the other one enables, and somebody logs in there.
 	_, err = other.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "alice", Disabled: ptr(false)})

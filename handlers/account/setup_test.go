@@ -186,7 +186,7 @@ func TestNoSecretReachesTheLog(t *testing.T) {
 		Password: first, Client: phone})
 	is.NoErr(err)
 	id := token.Identity
-	again, err := s.Refresh(t.Context(), id, phone)
+	refreshed, err := s.Refresh(t.Context(), id, phone)
 	is.NoErr(err)
 	for _, l := range []Login{{Identity: "root@example.org", Password: wrong}, {Identity: name, Password: wrong},
 		{Identity: wrong, Password: first}} {
@@ -205,7 +205,7 @@ func TestNoSecretReachesTheLog(t *testing.T) {
 	is.NoErr(s.Revoke(t.Context(), RevokeSession{Command: root, Account: id.Account}))
 	_, err = s.DeleteAccount(t.Context(), DeleteAccount{Command: root, Account: "alice"})
 	is.NoErr(err)
-	secret = append(secret, token.Text, again.Text, id.secret, string(s.key), "argon2id")
+	secret = append(secret, token.Text, refreshed.Text, id.secret, string(s.key), "argon2id")
 
 	all, _ := s.history()
 	is.True(len(all) > 10)
@@ -222,7 +222,7 @@ func TestNoSecretReachesTheLog(t *testing.T) {
 			return err
 		}
 		body, err := os.ReadFile(path)
-		for _, secret := range []string{first, second, wrong, name, setup.Token, token.Text, again.Text, id.secret} {
+		for _, secret := range []string{first, second, wrong, name, setup.Token, token.Text, refreshed.Text, id.secret} {
 			is.True(!bytes.Contains(body, []byte(secret))) // secret
 		}
 		return err
@@ -269,7 +269,7 @@ func TestCommandsOverNATS(t *testing.T) {
 		name    string
 		command any
 		code    handlers.Code
-		says    string
+		want    string
 	}{
 		{"user.add", CreateAccount{Email: "x", Role: User, Password: password}, handlers.Invalid, "email: "},
 		{"user.add", map[string]any{"email": "x", "admin": true}, handlers.Invalid, `unknown field "admin"`},
@@ -281,7 +281,7 @@ func TestCommandsOverNATS(t *testing.T) {
 		_, err := handlers.Send(t.Context(), nc, c.name, c.command)
 		code, text := refusal(t, err)
 		is.Equal(code, c.code)           // c.says
-		expect.Contains(t, text, c.says) // c.says
+		expect.Contains(t, text, c.want) // c.says
 	}
 	_, err = handlers.Send(t.Context(), nc, "user.delete", AccountQuery{added.ID})
 	is.True(errors.Is(err, nats.ErrNoResponders))

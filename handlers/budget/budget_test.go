@@ -119,12 +119,12 @@ func TestConcurrentStepsShareOneRequest(t *testing.T) {
 	last, err := h.Log.Last(t.Context())
 	is.NoErr(err)
 	var all sync.WaitGroup
-	holds := make([]*MessageHold, 30)
-	for i := range holds {
+	results := make([]*MessageHold, 30)
+	for i := range results {
 		all.Go(func() {
 			chat := fmt.Sprint("c", 1+i%3)
 			if i%2 == 0 {
-				holds[i] = &MessageHold{}
+				results[i] = &MessageHold{}
 				if err := h.Budgets.Pause(t.Context(), Step{Chat: chat, Seq: last, Time: noon, Turn: true, Began: 1}, noon,
 					spentFunc(0, 150)); err != nil {
 					t.Error(err)
@@ -132,8 +132,8 @@ func TestConcurrentStepsShareOneRequest(t *testing.T) {
 				return
 			}
 			var err error
-			if holds[i], err = h.Budgets.Hold(t.Context(), chat, 1, noon, spentFunc(0, 150)); err != nil || holds[i] == nil {
-				t.Error(holds[i], err)
+			if results[i], err = h.Budgets.Hold(t.Context(), chat, 1, noon, spentFunc(0, 150)); err != nil || results[i] == nil {
+				t.Error(results[i], err)
 			}
 		})
 	}
@@ -145,9 +145,9 @@ func TestConcurrentStepsShareOneRequest(t *testing.T) {
 			stopped+len(handlerstest.Of[events.AbortRequested](data))
 	}
 	is.Equal([]int{n, stopped}, []int{1, 3})
-	for i, held := range holds {
+	for i, held := range results {
 		if i%2 == 1 {
-			is.Equal(held.Permission, holds[1].Permission)
+			is.Equal(held.Permission, results[1].Permission)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestCheckParts(t *testing.T) {
 	file := func(mime, url string) []events.Part { return []events.Part{{Type: "file", Mime: mime, URL: url}} }
 	for name, c := range map[string]struct {
 		parts []events.Part
-		says  string // "" is taken
+		want  string // "" is taken
 	}{
 		"text":              {[]events.Part{text("hi")}, ""},
 		"file":              {file("text/plain", "data:text/plain;base64,aGk="), ""},
@@ -97,11 +97,11 @@ func TestCheckParts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			err := CheckParts(c.parts)
-			is.Equal(err != nil, c.says != "")
+			is.Equal(err != nil, c.want != "")
 			if err != nil {
 				is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
 				is.Equal(err.(handlers.Refused).Field, "parts")
-				expect.Contains(t, err.Error(), c.says)
+				expect.Contains(t, err.Error(), c.want)
 			}
 		})
 	}

@@ -24,15 +24,15 @@ func TestChatIsUpdatedAndRepeatsChangeNothing(t *testing.T) {
 		Archived: new(true)}
 	seq, err := h.Chats.Update(t.Context(), update)
 	is.NoErr(err)
-	again, err := h.Chats.Update(t.Context(), update)
+	repeated, err := h.Chats.Update(t.Context(), update)
 	is.NoErr(err)
-	is.Equal(again, seq)
+	is.Equal(repeated, seq)
 	_, err = h.Chats.Update(t.Context(), chat.Update{Chat: "c1", Title: new(" ")})
 	is.NoErr(err)
 	_, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(handlerstest.Of[events.ChatUpdated](data), []events.ChatUpdated{{Title: new("renamed"), Archived: new(true)},
 		{Title: new(chat.DefaultTitle)}})
-	for says, bad := range map[string]chat.Update{
+	for want, bad := range map[string]chat.Update{
 		"title: want at most 500 bytes":             {Chat: "c1", Title: new(strings.Repeat("x", 501))},
 		"description: want at most 5000 characters": {Chat: "c1", Description: new(strings.Repeat("ä", 5001))},
 		"tags: want":      {Chat: "c1", Tags: new("\xff")},
@@ -42,7 +42,7 @@ func TestChatIsUpdatedAndRepeatsChangeNothing(t *testing.T) {
 	} {
 		_, err := h.Chats.Update(t.Context(), bad)
 		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
-		expect.Contains(t, err.Error(), says)
+		expect.Contains(t, err.Error(), want)
 	}
 }
 
@@ -53,10 +53,10 @@ func TestDeletedChatIsStoppedAndGone(t *testing.T) {
 	seq, err := h.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice},
 		Chat: "c1"})
 	is.NoErr(err)
-	again, err := h.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{ID: "cmd2",
+	repeated, err := h.Chats.Delete(t.Context(), chat.Delete{Command: handlers.Command{ID: "cmd2",
 		Actor: handlerstest.Alice}, Chat: "c1"})
 	is.NoErr(err)
-	is.Equal(again, seq)
+	is.Equal(repeated, seq)
 	all, data := handlerstest.History(t, h.Log, "c1")
 	is.Equal(data[len(data)-2:], []events.Data{events.AbortRequested{}, events.Deleted{}})
 	for _, e := range all[len(all)-2:] {
@@ -123,10 +123,10 @@ func TestRevertIsRecorded(t *testing.T) {
 	first, err := h.Chats.Revert(t.Context(), chat.Revert{Command: handlers.Command{ID: "cmd1",
 		Actor: handlerstest.Alice}, Chat: "c1", Message: "msg_1"})
 	is.NoErr(err)
-	again, err := h.Chats.Revert(t.Context(), chat.Revert{Command: handlers.Command{ID: "cmd1",
+	repeated, err := h.Chats.Revert(t.Context(), chat.Revert{Command: handlers.Command{ID: "cmd1",
 		Actor: handlerstest.Alice}, Chat: "c1", Message: "msg_1"})
 	is.NoErr(err)
-	is.Equal(again, first)
+	is.Equal(repeated, first)
 	_, err = h.Chats.Revert(t.Context(), chat.Revert{Chat: "c1"})
 	is.NoErr(err)
 	_, data := handlerstest.History(t, h.Log, "c1")
@@ -149,10 +149,10 @@ func TestForkIsANewChatAndAWish(t *testing.T) {
 	fork := chat.Fork{Command: handlers.Command{ID: "cmd1", Actor: handlerstest.Alice}, Chat: "c1", Message: "msg_1"}
 	chatID, seq, err := h.Chats.Fork(t.Context(), fork)
 	is.NoErr(err)
-	same, again, err := h.Chats.Fork(t.Context(), fork)
+	same, repeated, err := h.Chats.Fork(t.Context(), fork)
 	is.NoErr(err)
 	is.Equal(same, chatID)
-	is.Equal(again, seq)
+	is.Equal(repeated, seq)
 	fork = chat.Fork{Chat: "c1", Message: "msg_2", Into: "c3", Title: "mine"}
 	for range 2 { // with an id of the caller's, twice is once
 		_, _, err = h.Chats.Fork(t.Context(), fork)
@@ -250,10 +250,10 @@ func TestChatIsCreatedOnce(t *testing.T) {
 	chatID, seq, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice},
 		Title: "  a  ", User: "alice"})
 	is.NoErr(err)
-	again, same, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice},
+	repeated, same, err := h.Chats.Create(t.Context(), chat.Create{Command: handlers.Command{Actor: handlerstest.Alice},
 		Chat: chatID, Title: "a", User: "alice"})
 	is.NoErr(err)
-	is.Equal(again, chatID)
+	is.Equal(repeated, chatID)
 	is.Equal(same, seq)
 	_, _, err = h.Chats.Create(t.Context(), chat.Create{Chat: chatID, Title: "b", User: "alice"})
 	is.Equal(err, handlers.Refused{Code: handlers.Conflict, Text: "chat " + chatID + " exists already", Field: "id"})
@@ -280,9 +280,9 @@ func TestRepeatedCreationUndoesNoLaterChange(t *testing.T) {
 	_, err = h.Chats.Update(t.Context(), chat.Update{Chat: "c1", Description: new("about b"), Archived: new(false),
 		Tags: new("z")})
 	is.NoErr(err)
-	_, again, err := h.Chats.Create(t.Context(), create)
+	_, repeated, err := h.Chats.Create(t.Context(), create)
 	is.NoErr(err)
-	is.Equal(again, first)
+	is.Equal(repeated, first)
 	create.Tags = "z"
 	_, _, err = h.Chats.Create(t.Context(), create)
 	// other content is another chat, even if it is what the chat has come to

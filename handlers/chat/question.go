@@ -130,21 +130,21 @@ func (s *questions) answer(c AnswerQuestion) (events.Data, uint64, error) {
 }
 
 func (c AnswerQuestion) check(q events.Question) error {
-	said := strings.Join(c.Answers, "")
+	text := strings.Join(c.Answers, "")
 	switch {
 	case c.Rejected && len(c.Answers) > 0:
 		return handlers.RefuseField(handlers.Invalid, "reply", "a question is answered or rejected, not both")
 	case c.Rejected:
 		return nil
-	case strings.TrimSpace(said) == "":
+	case strings.TrimSpace(text) == "":
 		return handlers.RefuseField(handlers.Invalid, "reply", "the answer is empty")
 	case len(c.Answers) > 1 && !q.Multiple:
 		return handlers.RefuseField(handlers.Invalid, "reply", "question %s/%d takes one answer, got %d", c.Question,
 			c.Index, len(c.Answers))
-	case len(said) > MaxAnswer:
-		return handlers.RefuseField(handlers.Invalid, "reply", "the answer is %d bytes; the limit is %d", len(said),
+	case len(text) > MaxAnswer:
+		return handlers.RefuseField(handlers.Invalid, "reply", "the answer is %d bytes; the limit is %d", len(text),
 			MaxAnswer)
-	case !utf8.ValidString(said):
+	case !utf8.ValidString(text):
 		return handlers.RefuseField(handlers.Invalid, "reply", "the answer is not UTF-8")
 	}
 	for i, answer := range c.Answers {

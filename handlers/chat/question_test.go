@@ -34,7 +34,7 @@ func TestAnswerQuestion(t *testing.T) {
 		given []handlerstest.Fact
 		when  AnswerQuestion
 		then  handlers.Code
-		says  string
+		want  string
 	}{
 		"one answer":            {[]handlerstest.Fact{handlerstest.AsksTwo}, answers(1, "yes"), "", ""},
 		"several":               {[]handlerstest.Fact{handlerstest.AsksTwo}, answers(0, "a", "b"), "", ""},
@@ -72,7 +72,7 @@ func TestAnswerQuestion(t *testing.T) {
 			d, _, err := s.answer(c.when)
 			is.Equal(handlerstest.Refusal(t, err), c.then)
 			if err != nil {
-				expect.Contains(t, err.Error(), c.says)
+				expect.Contains(t, err.Error(), c.want)
 				is.Equal(d, nil)
 				return
 			}

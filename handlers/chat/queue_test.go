@@ -43,7 +43,7 @@ func TestOnlyAMessageThatWaitsIsChanged(t *testing.T) {
 		of     string // a when empty
 		then   []events.Data
 		code   handlers.Code
-		says   string
+		want   string
 	}{
 		"edited":                        {change: edit("new"), then: []events.Data{events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}}},
 		"edited while held":             {given: []events.Data{events.MessageHeld{Message: "a"}}, change: edit("new"), then: []events.Data{events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}}},
@@ -51,28 +51,28 @@ func TestOnlyAMessageThatWaitsIsChanged(t *testing.T) {
 		"edited into the same":          {change: edit("a")},
 		"steered":                       {change: steer, then: []events.Data{events.MessageSteered{Message: "a"}}},
 		"steered twice":                 {change: steer, of: "s"},
-		"back into the queue":           {change: chat.ChangeMessage{Delivery: events.DeliveryQueue}, of: "s", code: handlers.Conflict, says: "This message is being sent at once. It cannot go back into the queue."},
+		"back into the queue":           {change: chat.ChangeMessage{Delivery: events.DeliveryQueue}, of: "s", code: handlers.Conflict, want: "This message is being sent at once. It cannot go back into the queue."},
 		"left in the queue":             {change: chat.ChangeMessage{Delivery: events.DeliveryQueue}},
 		"moved":                         {change: move("b"), then: []events.Data{events.MessageMoved{Message: "a", Before: "b"}}},
 		"moved to the end":              {change: move(""), then: []events.Data{events.MessageMoved{Message: "a"}}},
 		"moved before itself":           {change: move("a")},
-		"moved before one that is sent": {given: []events.Data{sending("b")}, change: move("b"), code: handlers.Conflict, says: "The other message does not wait any more. Look at the queue again."},
+		"moved before one that is sent": {given: []events.Data{sending("b")}, change: move("b"), code: handlers.Conflict, want: "The other message does not wait any more. Look at the queue again."},
 		"all at once": {change: chat.ChangeMessage{Parts: handlerstest.Say("new"), Delivery: events.DeliverySteer,
 			Before: new("")}, then: []events.Data{
 			events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}, events.MessageSteered{Message: "a"},
 			events.MessageMoved{Message: "a"}}},
-		"edited once it is sent":         {given: []events.Data{sending("a")}, change: edit("new"), code: handlers.Conflict, says: sent},
-		"steered once it is sent":        {given: []events.Data{sending("a")}, change: steer, code: handlers.Conflict, says: sent},
-		"moved once it is sent":          {given: []events.Data{sending("a")}, change: move("b"), code: handlers.Conflict, says: sent},
+		"edited once it is sent":         {given: []events.Data{sending("a")}, change: edit("new"), code: handlers.Conflict, want: sent},
+		"steered once it is sent":        {given: []events.Data{sending("a")}, change: steer, code: handlers.Conflict, want: sent},
+		"moved once it is sent":          {given: []events.Data{sending("a")}, change: move("b"), code: handlers.Conflict, want: sent},
 		"repeated once it is sent":       {given: []events.Data{sending("a")}, change: edit("a")},
 		"repeated after an edit":         {given: []events.Data{events.MessageEdited{Message: "a", Parts: handlerstest.Say("new")}, sending("a")}, change: edit("new")},
-		"edited once it has failed":      {given: []events.Data{events.MessageFailed{Message: "a"}}, change: edit("new"), code: handlers.Conflict, says: failed},
-		"edited once it was withdrawn":   {given: []events.Data{events.MessageWithdrawn{Message: "a"}}, change: edit("new"), code: handlers.Conflict, says: deleted},
-		"a prompt that resumes a turn":   {given: []events.Data{events.MessageSubmitted{Message: "r", Parts: handlerstest.Say("r"), Resumes: "per_1"}}, of: "r", change: edit("new"), code: handlers.Conflict, says: "PocketCoder wrote this message. It cannot be changed."},
-		"a message that does not exist":  {of: "none", change: edit("new"), code: handlers.NotFound, says: "there is no message none in chat c1"},
-		"a message of a deleted chat":    {given: []events.Data{events.Deleted{}}, change: edit("new"), code: handlers.NotFound, says: "there is no chat c1"},
-		"without content":                {change: edit(" "), code: handlers.Invalid, says: "the message is empty"},
-		"delivered in an unknown manner": {change: chat.ChangeMessage{Delivery: "soon"}, code: handlers.Invalid, says: `delivery: want queue or steer, got "soon"`},
+		"edited once it has failed":      {given: []events.Data{events.MessageFailed{Message: "a"}}, change: edit("new"), code: handlers.Conflict, want: failed},
+		"edited once it was withdrawn":   {given: []events.Data{events.MessageWithdrawn{Message: "a"}}, change: edit("new"), code: handlers.Conflict, want: deleted},
+		"a prompt that resumes a turn":   {given: []events.Data{events.MessageSubmitted{Message: "r", Parts: handlerstest.Say("r"), Resumes: "per_1"}}, of: "r", change: edit("new"), code: handlers.Conflict, want: "PocketCoder wrote this message. It cannot be changed."},
+		"a message that does not exist":  {of: "none", change: edit("new"), code: handlers.NotFound, want: "there is no message none in chat c1"},
+		"a message of a deleted chat":    {given: []events.Data{events.Deleted{}}, change: edit("new"), code: handlers.NotFound, want: "there is no chat c1"},
+		"without content":                {change: edit(" "), code: handlers.Invalid, want: "the message is empty"},
+		"delivered in an unknown manner": {change: chat.ChangeMessage{Delivery: "soon"}, code: handlers.Invalid, want: `delivery: want queue or steer, got "soon"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +91,7 @@ func TestOnlyAMessageThatWaitsIsChanged(t *testing.T) {
 				_, err := h.Chats.ChangeMessage(t.Context(), c.change)
 				is.Equal(handlers.CodeOf(err), c.code)
 				if err != nil {
-					is.Equal(err.Error(), c.says)
+					is.Equal(err.Error(), c.want)
 				}
 				_, after := handlerstest.History(t, h.Log, "c1")
 				is.Equal(after[len(before):], append([]events.Data{}, c.then...))
@@ -111,9 +111,9 @@ func TestAWithdrawnMessageIsNotSentNorSubmittedAgain(t *testing.T) {
 	}
 	seq, err := withdraw("a")
 	is.NoErr(err)
-	again, err := withdraw("a")
+	repeated, err := withdraw("a")
 	is.NoErr(err)
-	is.Equal(again, seq)
+	is.Equal(repeated, seq)
 	_, err = withdraw("b")
 	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	_, err = h.Chats.SendMessage(t.Context(), chat.SendMessage{Chat: "c1", Sending: sending("a"), Seen: seq})

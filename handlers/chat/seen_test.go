@@ -27,14 +27,14 @@ func TestWhatAnAccountHasSeenOnlyMovesForward(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(at, first+1)
 	for _, seq := range []uint64{first, 0} { // as another device reports it late
-		again, err := seen("ann", id, seq)
+		repeated, err := seen("ann", id, seq)
 		is.NoErr(err)
-		is.Equal(again, at)
+		is.Equal(repeated, at)
 	}
 	h = &chat.Chats{Log: log} // after a restart
-	again, err := seen("ann", id, first)
+	repeated, err := seen("ann", id, first)
 	is.NoErr(err)
-	is.Equal(again, at)
+	is.Equal(repeated, at)
 	other, err := seen("bob", id, first)
 	is.NoErr(err)
 	is.Equal(other, at+1)

@@ -65,9 +65,9 @@ func TestChangedFilesAreListedAndSmallOnesStored(t *testing.T) {
 	for path, content := range want {
 		f := files[path]
 		is.Equal([]any{f.Size, f.SHA256}, []any{int64(len(content)), sha256Of(content)})
-		kept := path == "old" || path == "out/ä b/c"
-		is.Equal(f.Blob != nil, kept)
-		if kept {
+		stored := path == "old" || path == "out/ä b/c"
+		is.Equal(f.Blob != nil, stored)
+		if stored {
 			is.Equal(*f.Blob, events.Blob{Name: "sha256-" + f.SHA256, Size: f.Size, SHA256: f.SHA256})
 			is.Equal(string(s.output(events.Output{Blob: f.Blob})), content)
 		}
@@ -102,13 +102,13 @@ func TestStoredContentOfAnExecutionIsLimited(t *testing.T) {
 	r := s.authorized("for i in $(seq 20); do head -c 1048576 /dev/urandom > f$i; done")
 	s.shell(t.Context(), r)
 	files, _ := s.changed(s.execOf(r.Call))
-	kept := 0
+	stored := 0
 	for _, f := range files {
 		if f.Blob != nil {
-			kept++
+			stored++
 		}
 	}
-	is.Equal([]int{len(files), kept}, []int{20, 16})
+	is.Equal([]int{len(files), stored}, []int{20, 16})
 }
 
 func TestAChangeListReadsAnyChunks(t *testing.T) {

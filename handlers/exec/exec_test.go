@@ -57,7 +57,7 @@ func TestUnauthorizedCommandsAreNotStarted(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		r    wire.Request
-		says string
+		want string
 	}{
 		{"never asked", wire.Request{Session: "ses_1", Call: "call_9", Command: "id", Cwd: s.workspace}, "no permission was decided for call call_9"},
 		{"waits for a person", wire.Request{Session: "ses_1", Call: "call_per_3", Command: "echo waiting", Cwd: s.workspace}, "no permission was decided"},
@@ -71,7 +71,7 @@ func TestUnauthorizedCommandsAreNotStarted(t *testing.T) {
 		result, stdout, stderr := s.shell(t.Context(), c.r)
 		is.Equal(result.ExitCode, 126)
 		is.Equal(result.Reason, wire.Refused)
-		expect.Contains(t, result.Error, c.says)
+		expect.Contains(t, result.Error, c.want)
 		is.Equal(stdout+stderr, "")
 		_, data := handlerstest.History(t, s.Log, "c1")
 		refused := handlerstest.Of[events.ExecRefused](data)

@@ -35,7 +35,7 @@ func TestExpiredAndUsedDecisionsAreRefused(t *testing.T) {
 	}}
 	for name, c := range map[string]struct {
 		given []handlerstest.Fact
-		says  string // "" runs
+		want  string // "" runs
 	}{
 		"as decided":                      {[]handlerstest.Fact{request, allowed}, ""},
 		"before its time is over":         {[]handlerstest.Fact{request, handlerstest.Approved(events.PermissionDecided{Expires: now.Add(time.Millisecond)})}, ""},
@@ -59,9 +59,9 @@ func TestExpiredAndUsedDecisionsAreRefused(t *testing.T) {
 			s := permission.NewState()
 			handlerstest.Given(t, s, c.given...)
 			_, err := authorized(s, wire.Request{Session: "ses_1", Call: "call_per_1", Command: "ls"}, now)
-			is.Equal(err != nil, c.says != "")
+			is.Equal(err != nil, c.want != "")
 			if err != nil {
-				expect.Contains(t, err.Error(), c.says)
+				expect.Contains(t, err.Error(), c.want)
 			}
 		})
 	}
@@ -219,7 +219,7 @@ func TestOnlyTheExactCommandIsAuthorized(t *testing.T) {
 	for name, c := range map[string]struct {
 		session, call, command string
 		then                   handlers.Code
-		says                   string
+		want                   string
 	}{
 		"as decided":        {"ses_1", "call_per_1", "ls -l", "", ""},
 		"a byte more":       {"ses_1", "call_per_1", "ls -l ", handlers.Conflict, "not the one that was authorized"},
@@ -240,7 +240,7 @@ func TestOnlyTheExactCommandIsAuthorized(t *testing.T) {
 			outcome, err := authorized(s, wire.Request{Session: c.session, Call: c.call, Command: c.command}, time.Now())
 			is.Equal(handlerstest.Refusal(t, err), c.then)
 			if err != nil {
-				expect.Contains(t, err.Error(), c.says)
+				expect.Contains(t, err.Error(), c.want)
 				return
 			}
 			is.Equal(outcome.Decided.Permission, "per_1")

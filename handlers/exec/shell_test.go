@@ -205,7 +205,7 @@ func TestInvalidShellRequestsAreRefused(t *testing.T) {
 	terminal := &wire.Terminal{Rows: 1, Cols: 1}
 	for name, c := range map[string]struct {
 		r    wire.Request
-		says string
+		want string
 	}{
 		"no terminal":     {wire.Request{Session: "c1", Cwd: "/", Command: "id"}, "want a terminal"},
 		"half private":    {wire.Request{Session: "c1", Cwd: "/", Call: "Private", Terminal: terminal}, "want a terminal"},
@@ -217,7 +217,7 @@ func TestInvalidShellRequestsAreRefused(t *testing.T) {
 		result, err := wire.Call(t.Context(), nc, wire.PersonSubject, c.r, io.Discard, io.Discard)
 		is.NoErr(err)
 		is.Equal(result.Reason, wire.Refused)
-		if !strings.Contains(result.Error, c.says) {
+		if !strings.Contains(result.Error, c.want) {
 			t.Errorf("%s: %q", name, result.Error)
 		}
 	}

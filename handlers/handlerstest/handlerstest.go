@@ -195,14 +195,14 @@ func Fields(object string) map[string]json.RawMessage {
 }
 
 // Records is what was said of a collection's records, in order.
-func Records(t *testing.T, l *log.Log, collection string) (said []string) {
+func Records(t *testing.T, l *log.Log, collection string) (lines []string) {
 	t.Helper()
 	_, err := l.Fold(t.Context(), events.ConfigSubject(collection, "*", "*"), 0, func(e events.Event) error {
-		said = append(said, e.Subject.ID+" "+e.Subject.Kind+" "+string(e.Data))
+		lines = append(lines, e.Subject.ID+" "+e.Subject.Kind+" "+string(e.Data))
 		return nil
 	})
 	is.New(t).NoErr(err)
-	return said
+	return lines
 }
 
 // Deny is the decision the other way round.

@@ -26,7 +26,7 @@ func TestACommandHasANetworkOnlyWhereTheFlagOrARuleGivesIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode  permission.NetworkMode
 		rules []string
-		kept  map[string]any
+		rule  map[string]any
 		want  bool
 	}{
 		"off":                        {mode: permission.NetworkOff},
@@ -36,22 +36,22 @@ func TestACommandHasANetworkOnlyWhereTheFlagOrARuleGivesIt(t *testing.T) {
 		"a rule for something else":  {mode: permission.NetworkOff, rules: []string{"webfetch: https://example.com/*"}},
 		"a rule that denies":         {mode: permission.NetworkOff, rules: []string{"deny network: example.com"}},
 		"a rule that asks":           {mode: permission.NetworkOff, rules: []string{"ask network: *"}},
-		"a kept rule":                {mode: permission.NetworkOff, kept: map[string]any{}, want: true},
-		"one for this chat":          {mode: permission.NetworkOff, kept: map[string]any{"chat": "c1"}, want: true},
-		"one for another chat":       {mode: permission.NetworkOff, kept: map[string]any{"chat": "c2"}},
-		"one for this agent":         {mode: permission.NetworkOff, kept: map[string]any{"agent": "a1"}, want: true},
-		"one for another agent":      {mode: permission.NetworkOff, kept: map[string]any{"agent": "a2"}},
-		"one that has expired":       {mode: permission.NetworkOff, kept: map[string]any{"expires_at": "2020-01-01 00:00:00.000Z"}},
-		"one that is paused":         {mode: permission.NetworkOff, kept: map[string]any{"active": false}},
-		"one that is broken":         {mode: permission.NetworkOff, kept: map[string]any{"pattern": "*"}},
-		"an empty pattern":           {mode: permission.NetworkOff, kept: map[string]any{"pattern": ""}},
-		"one for a host in our hall": {mode: permission.NetworkOff, kept: map[string]any{"pattern": "localhost"}},
+		"a kept rule":                {mode: permission.NetworkOff, rule: map[string]any{}, want: true},
+		"one for this chat":          {mode: permission.NetworkOff, rule: map[string]any{"chat": "c1"}, want: true},
+		"one for another chat":       {mode: permission.NetworkOff, rule: map[string]any{"chat": "c2"}},
+		"one for this agent":         {mode: permission.NetworkOff, rule: map[string]any{"agent": "a1"}, want: true},
+		"one for another agent":      {mode: permission.NetworkOff, rule: map[string]any{"agent": "a2"}},
+		"one that has expired":       {mode: permission.NetworkOff, rule: map[string]any{"expires_at": "2020-01-01 00:00:00.000Z"}},
+		"one that is paused":         {mode: permission.NetworkOff, rule: map[string]any{"active": false}},
+		"one that is broken":         {mode: permission.NetworkOff, rule: map[string]any{"pattern": "*"}},
+		"an empty pattern":           {mode: permission.NetworkOff, rule: map[string]any{"pattern": ""}},
+		"one for a host in our hall": {mode: permission.NetworkOff, rule: map[string]any{"pattern": "localhost"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			o := openNetworkFixture(t, c.mode, c.rules...)
-			if c.kept != nil {
+			if c.rule != nil {
 				for id, agent := range map[string]string{"a1": "build", "a2": "plan"} {
 					_, _, err := o.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
 						Collection: "ai_agents", Record: id, New: true,
@@ -59,7 +59,7 @@ func TestACommandHasANetworkOnlyWhereTheFlagOrARuleGivesIt(t *testing.T) {
 					is.NoErr(err)
 				}
 				fields := map[string]any{"tool": "network", "pattern": "example.com", "action": "allow", "active": true}
-				for k, v := range c.kept {
+				for k, v := range c.rule {
 					fields[k] = v
 				}
 				o.saveRule(fields)
@@ -111,7 +111,7 @@ func TestRulesAndTheModeDecideWithoutAPerson(t *testing.T) {
 		mode           permission.NetworkMode
 		rules, address string
 		allowed        bool
-		says           string
+		want           string
 	}{
 		{permission.NetworkAsks, "network: *.example.com", "A.Example.com.:443", true, "a rule allows it: network: *.example.com"},
 		{permission.NetworkOpen, "", "example.com:443", true, "--network allow"},
@@ -136,14 +136,14 @@ func TestRulesAndTheModeDecideWithoutAPerson(t *testing.T) {
 				is.Equal(err == nil, c.allowed)
 				if err != nil {
 					is.True(handlerstest.Refusal(t, err) != "")
-					expect.Contains(t, err.Error(), c.says)
+					expect.Contains(t, err.Error(), c.want)
 				}
 			}
 			all := o.connections()
 			is.Equal(len(all), 1) // recorded once
 			is.Equal(all[0].Exec, "x1")
 			is.Equal(all[0].Allowed, c.allowed)
-			expect.Contains(t, all[0].Reason, c.says)
+			expect.Contains(t, all[0].Reason, c.want)
 		})
 	}
 }

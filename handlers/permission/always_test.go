@@ -180,7 +180,7 @@ func TestAlwaysThatWouldNotAllowIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*permission.AllowAlways)
 		code   handlers.Code
-		says   string
+		want   string
 	}{
 		"another pattern":     {func(c *permission.AllowAlways) { c.Pattern = "go test*" }, handlers.Invalid, "would not allow this"},
 		"a pattern unread":    {func(c *permission.AllowAlways) { c.Pattern = "make && rm*" }, handlers.Invalid, "column"},
@@ -198,7 +198,7 @@ func TestAlwaysThatWouldNotAllowIsRefused(t *testing.T) {
 			c.change(&asked)
 			_, err := g.Gate.ProposeAlways(t.Context(), asked)
 			is.Equal(handlerstest.Refusal(t, err), c.code)
-			expect.Contains(t, err.Error(), c.says)
+			expect.Contains(t, err.Error(), c.want)
 			_, _, err = g.Gate.AllowAlways(t.Context(), asked)
 			is.Equal(handlerstest.Refusal(t, err), c.code)
 		})

@@ -25,20 +25,20 @@ func TestDecidePermission(t *testing.T) {
 		given []handlerstest.Fact
 		when  Decide
 		then  handlers.Code // "" is decided
-		says  string
+		want  string
 	}{
 		"an open ask":             {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls")}, when: authorize},
 		"an interrupted ask":      {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), {Data: events.PermissionInterrupted{Permission: "per_1"}}}, when: authorize},
 		"beside another decision": {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "ls"), handlerstest.Decided("per_2", "ls", events.Denied)}, when: authorize},
-		"nothing asked":           {when: authorize, then: handlers.NotFound, says: "no permission ask per_1"},
+		"nothing asked":           {when: authorize, then: handlers.NotFound, want: "no permission ask per_1"},
 		"another ask":             {given: []handlerstest.Fact{handlerstest.AskBash("per_2", "ls")}, when: authorize, then: handlers.NotFound},
-		"authorized by a rule":    {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), {By: events.ActorPolicy, Data: handlerstest.Decided("per_1", "ls", events.Authorized).Data}}, when: authorize, then: handlers.Conflict, says: "authorized by policy"},
-		"for another reason":      {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized)}, when: Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized, Reason: "why not"}, then: handlers.Conflict, says: "authorized by user:alice"},
-		"denied before":           {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Denied)}, when: authorize, then: handlers.Conflict, says: "denied by user:alice"},
-		"expired":                 {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), {Data: events.PermissionExpired{Permission: "per_1", Reason: "its turn is over"}}}, when: authorize, then: handlers.Conflict, says: "its turn is over"},
-		"answered in OpenCode":    {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Replied("per_1")}, when: authorize, then: handlers.Conflict, says: "answered in OpenCode: once"},
+		"authorized by a rule":    {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), {By: events.ActorPolicy, Data: handlerstest.Decided("per_1", "ls", events.Authorized).Data}}, when: authorize, then: handlers.Conflict, want: "authorized by policy"},
+		"for another reason":      {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized)}, when: Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized, Reason: "why not"}, then: handlers.Conflict, want: "authorized by user:alice"},
+		"denied before":           {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Denied)}, when: authorize, then: handlers.Conflict, want: "denied by user:alice"},
+		"expired":                 {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), {Data: events.PermissionExpired{Permission: "per_1", Reason: "its turn is over"}}}, when: authorize, then: handlers.Conflict, want: "its turn is over"},
+		"answered in OpenCode":    {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Replied("per_1")}, when: authorize, then: handlers.Conflict, want: "answered in OpenCode: once"},
 		"OpenCode echoed": {
-			given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Denied), handlerstest.Replied("per_1")}, when: authorize, then: handlers.Conflict, says: "denied by user:alice",
+			given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Denied), handlerstest.Replied("per_1")}, when: authorize, then: handlers.Conflict, want: "denied by user:alice",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestDecidePermission(t *testing.T) {
 			d, _, err := s.Decide(c.when)
 			is.Equal(handlerstest.Refusal(t, err), c.then)
 			if c.then != "" {
-				expect.Contains(t, err.Error(), c.says)
+				expect.Contains(t, err.Error(), c.want)
 				is.Equal(d, nil)
 				return
 			}
@@ -89,19 +89,19 @@ func TestADecisionIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
 	for name, c := range map[string]struct {
 		permission string
 		shown      ShownRequest
-		says       string // of the refusal; "" is decided
+		want       string // of the refusal; "" is decided
 		field      string
 	}{
 		"nothing is said to be shown":      {permission: "per_2"},
 		"the command":                      {permission: "per_2", shown: ShownRequest{Command: "rm -rf build"}},
 		"the hash":                         {permission: "per_2", shown: ShownRequest{Request: handlerstest.Request("rm -rf build")}},
 		"both":                             {permission: "per_1", shown: ShownRequest{Command: "ls", Request: handlerstest.Request("ls")}},
-		"another command":                  {permission: "per_2", shown: ShownRequest{Command: "ls"}, says: `Request per_2 is not the one that was shown: its command is "rm -rf build". Nothing was decided.`, field: "shown_command"},
-		"another hash":                     {permission: "per_2", shown: ShownRequest{Request: handlerstest.Request("ls")}, says: "Request per_2 is not the one that was shown: its hash is " + handlerstest.Request("rm -rf build"), field: "shown_request"},
-		"the command with another hash":    {permission: "per_2", shown: ShownRequest{Command: "rm -rf build", Request: handlerstest.Request("ls")}, says: "its hash is", field: "shown_request"},
-		"a command in place of an edit":    {permission: "per_3", shown: ShownRequest{Command: "ls"}, says: "it is for edit, not for a command", field: "shown_command"},
-		"a command that begins the same":   {permission: "per_2", shown: ShownRequest{Command: "rm -rf"}, says: "its command is", field: "shown_command"},
-		"a command that differs in blanks": {permission: "per_1", shown: ShownRequest{Command: "ls "}, says: "its command is", field: "shown_command"},
+		"another command":                  {permission: "per_2", shown: ShownRequest{Command: "ls"}, want: `Request per_2 is not the one that was shown: its command is "rm -rf build". Nothing was decided.`, field: "shown_command"},
+		"another hash":                     {permission: "per_2", shown: ShownRequest{Request: handlerstest.Request("ls")}, want: "Request per_2 is not the one that was shown: its hash is " + handlerstest.Request("rm -rf build"), field: "shown_request"},
+		"the command with another hash":    {permission: "per_2", shown: ShownRequest{Command: "rm -rf build", Request: handlerstest.Request("ls")}, want: "its hash is", field: "shown_request"},
+		"a command in place of an edit":    {permission: "per_3", shown: ShownRequest{Command: "ls"}, want: "it is for edit, not for a command", field: "shown_command"},
+		"a command that begins the same":   {permission: "per_2", shown: ShownRequest{Command: "rm -rf"}, want: "its command is", field: "shown_command"},
+		"a command that differs in blanks": {permission: "per_1", shown: ShownRequest{Command: "ls "}, want: "its command is", field: "shown_command"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -109,13 +109,13 @@ func TestADecisionIsOnlyAboutTheRequestThatWasShown(t *testing.T) {
 				s := NewState()
 				handlerstest.Given(t, s, facts...)
 				d, _, err := s.Decide(Decide{Chat: "c1", Permission: c.permission, Decision: decision, ShownRequest: c.shown})
-				if c.says == "" {
+				if c.want == "" {
 					is.NoErr(err)
 					is.Equal(d.(events.PermissionDecided).Decision, decision)
 					continue
 				}
 				is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
-				expect.Contains(t, err.Error(), c.says)
+				expect.Contains(t, err.Error(), c.want)
 				is.Equal(err.(handlers.Refused).Field, c.field)
 			}
 		})
@@ -135,15 +135,15 @@ func TestDecisionCarriesWhatThePersonChanged(t *testing.T) {
 		given []handlerstest.Fact
 		when  Decide
 		then  handlers.Code
-		says  string
+		want  string
 	}{
 		"edited":                       {when: Decide{Permission: "per_1", Decision: events.Authorized, Edited: "ls -l"}},
-		"an edit of a file":            {given: []handlerstest.Fact{edit}, when: Decide{Permission: "per_2", Decision: events.Authorized, Edited: "ls -l"}, then: handlers.Invalid, says: "not for a command"},
-		"after its turn was aborted":   {given: []handlerstest.Fact{abort}, when: Decide{Permission: "per_1", Decision: events.Authorized}, then: handlers.Conflict, says: "its turn was aborted"},
+		"an edit of a file":            {given: []handlerstest.Fact{edit}, when: Decide{Permission: "per_2", Decision: events.Authorized, Edited: "ls -l"}, then: handlers.Invalid, want: "not for a command"},
+		"after its turn was aborted":   {given: []handlerstest.Fact{abort}, when: Decide{Permission: "per_1", Decision: events.Authorized}, then: handlers.Conflict, want: "its turn was aborted"},
 		"denied after that":            {given: []handlerstest.Fact{abort}, when: Decide{Permission: "per_1", Decision: events.Denied}},
 		"after another was aborted":    {given: []handlerstest.Fact{{By: handlerstest.Alice, Data: events.AbortRequested{Session: "ses_2"}}}, when: Decide{Permission: "per_1", Decision: events.Authorized}},
 		"forgotten before the abort":   {given: []handlerstest.Fact{{Data: events.PermissionInterrupted{Permission: "per_1"}}, abort}, when: Decide{Permission: "per_1", Decision: events.Authorized}},
-		"an edit of what was approved": {given: []handlerstest.Fact{handlerstest.Decided("per_1", "ls", events.Authorized)}, when: Decide{Permission: "per_1", Decision: events.Authorized, Edited: "ls -l"}, then: handlers.Conflict, says: "decided already"},
+		"an edit of what was approved": {given: []handlerstest.Fact{handlerstest.Decided("per_1", "ls", events.Authorized)}, when: Decide{Permission: "per_1", Decision: events.Authorized, Edited: "ls -l"}, then: handlers.Conflict, want: "decided already"},
 		"no edit of what was approved": {given: []handlerstest.Fact{handlerstest.Decided("per_1", "ls", events.Authorized)}, when: Decide{Permission: "per_1", Decision: events.Authorized, Edited: "ls"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestDecisionCarriesWhatThePersonChanged(t *testing.T) {
 			d, _, err := given(t, c.given...).Decide(c.when)
 			is.Equal(handlerstest.Refusal(t, err), c.then)
 			if err != nil {
-				expect.Contains(t, err.Error(), c.says)
+				expect.Contains(t, err.Error(), c.want)
 				return
 			}
 			if d != nil {
@@ -174,7 +174,7 @@ func TestBadDecisionsAreRefused(t *testing.T) {
 	secret := secret.NewRedactor(handlerstest.Canary)
 	for name, c := range map[string]struct {
 		when Decide
-		says string // "" is taken
+		want string // "" is taken
 	}{
 		"an hour":             {Decide{Decision: events.Authorized, For: "1h"}, ""},
 		"the longest":         {Decide{Decision: events.Authorized, Edited: strings.Repeat("x", wire.MaxCommand)}, ""},
@@ -194,10 +194,10 @@ func TestBadDecisionsAreRefused(t *testing.T) {
 			is := is.New(t)
 			c.when.Chat = "c1"
 			err := c.when.check(secret)
-			is.Equal(err != nil, c.says != "")
+			is.Equal(err != nil, c.want != "")
 			if err != nil {
 				is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
-				expect.Contains(t, err.Error(), c.says)
+				expect.Contains(t, err.Error(), c.want)
 			}
 		})
 	}

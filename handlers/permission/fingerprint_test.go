@@ -20,7 +20,7 @@ func TestApprovalOfAnEditHoldsForTheFilesAsTheyWere(t *testing.T) {
 	const old, new = "a\n", "a\na person's line\n"
 	for name, c := range map[string]struct {
 		change func(t testing.TB, dir string)
-		says   string
+		want   string
 	}{
 		"nothing":              {func(testing.TB, string) {}, ""},
 		"another file":         {func(t testing.TB, dir string) { handlerstest.Write(t, dir+"/other", new) }, ""},
@@ -75,9 +75,9 @@ func TestApprovalOfAnEditHoldsForTheFilesAsTheyWere(t *testing.T) {
 				g.Decide(id, events.Authorized)
 			}
 			c.change(t, dir)
-			is.Equal(g.Repeat("per_all"), c.says)
-			is.Equal(g.Repeat("per_edit") != "", strings.HasPrefix(c.says, "a"))
-			is.Equal(g.Repeat("per_new") != "", strings.HasPrefix(c.says, "new"))
+			is.Equal(g.Repeat("per_all"), c.want)
+			is.Equal(g.Repeat("per_edit") != "", strings.HasPrefix(c.want, "a"))
+			is.Equal(g.Repeat("per_new") != "", strings.HasPrefix(c.want, "new"))
 		})
 	}
 }

@@ -35,7 +35,7 @@ func TestBadCommandsAreRefusedAndChangeNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error
 		code  handlers.Code
-		says  string
+		want  string
 		field string
 	}{
 		"message to an unknown chat":    {submit("c9", "m1", "hi"), handlers.NotFound, "there is no chat c9", ""},
@@ -67,7 +67,7 @@ func TestBadCommandsAreRefusedAndChangeNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			is.Equal(handlerstest.Refusal(t, c.err), c.code)
-			is.True(c.err != nil && strings.Contains(c.err.Error(), c.says))
+			is.True(c.err != nil && strings.Contains(c.err.Error(), c.want))
 			is.Equal(c.err.(handlers.Refused).Field, c.field)
 			is.True(len(c.err.Error()) < 300)
 		})

@@ -74,7 +74,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*permission.Submit)
 		code   handlers.Code
-		says   string
+		want   string
 	}{
 		"other content":        {func(c *permission.Submit) { c.Permission, c.Patterns = "i1", []string{"rm"} }, handlers.Conflict, "other content"},
 		"OpenCode's id":        {func(c *permission.Submit) { c.Permission = "per_1" }, handlers.Invalid, "OpenCode's"},
@@ -97,7 +97,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 			c.change(&r)
 			_, _, err := h.Permissions.Submit(t.Context(), r)
 			is.Equal(handlerstest.Refusal(t, err), c.code)
-			expect.Contains(t, err.Error(), c.says)
+			expect.Contains(t, err.Error(), c.want)
 		})
 	}
 	_, data := handlerstest.History(t, h.Log, "c1")

@@ -141,7 +141,7 @@ func TestWhatOpenCodeCannotUseIsDenied(t *testing.T) {
 	everything := policy.Rule{Permission: "read", Pattern: "/**"}
 	for name, c := range map[string]struct {
 		ask  policy.Ask
-		says string // of the denial; "" is no denial
+		want string // of the denial; "" is no denial
 	}{
 		"a FIFO":            {policy.Ask{Type: "read", Path: "pipe"}, "“/workspace/pipe” is a FIFO. OpenCode opens only regular files and directories."},
 		"a FIFO to search":  {policy.Ask{Type: "grep", Path: "pipe", Patterns: []string{"x"}}, "is a FIFO"},
@@ -156,8 +156,8 @@ func TestWhatOpenCodeCannotUseIsDenied(t *testing.T) {
 			is := is.New(t)
 			c.ask.Cwd, c.ask.Root, c.ask.Irregular, c.ask.Visible = "/workspace", "/workspace", irregular, visible
 			v := policy.Evaluate(append([]policy.Rule{everything}, policy.Defaults...), c.ask)
-			is.Equal(v.Action == policy.Deny, c.says != "")
-			expect.Contains(t, v.Reason, c.says)
+			is.Equal(v.Action == policy.Deny, c.want != "")
+			expect.Contains(t, v.Reason, c.want)
 		})
 	}
 }

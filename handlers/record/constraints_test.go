@@ -20,18 +20,18 @@ func TestSavedRecordsObeyTheConstraintsOfTheirCollection(t *testing.T) {
 	h := permissiontest.New(eventstest.Log(t))
 	for name, c := range map[string]struct {
 		collection, role, first, fields string
-		says                            string // "" for a record that is saved
+		want                            string // "" for a record that is saved
 	}{
-		"an agent approves a server":                   {collection: "mcp_servers", role: account.Agent, fields: `{"name":"m","status":"approved"}`, says: "an administrator decides"},
+		"an agent approves a server":                   {collection: "mcp_servers", role: account.Agent, fields: `{"name":"m","status":"approved"}`, want: "an administrator decides"},
 		"an administrator approves one":                {collection: "mcp_servers", role: account.Admin, fields: `{"name":"m","status":"approved"}`},
-		"an account approves a proposal":               {collection: "proposals", role: account.User, fields: `{"name":"p","status":"approved"}`, says: "an administrator approves"},
-		"a command without a role approves a proposal": {collection: "proposals", fields: `{"name":"p","status":"approved"}`, says: "an administrator approves"},
-		"a second agent of a name":                     {collection: "ai_agents", first: `{"name":"a"}`, fields: `{"name":"a"}`, says: "name: another record has the same"},
+		"an account approves a proposal":               {collection: "proposals", role: account.User, fields: `{"name":"p","status":"approved"}`, want: "an administrator approves"},
+		"a command without a role approves a proposal": {collection: "proposals", fields: `{"name":"p","status":"approved"}`, want: "an administrator approves"},
+		"a second agent of a name":                     {collection: "ai_agents", first: `{"name":"a"}`, fields: `{"name":"a"}`, want: "name: another record has the same"},
 		"a second device of a token":                   {collection: "devices", first: `{"user":"u","push_token":"t"}`, fields: `{"user":"u","push_token":"t","name":"n"}`},
-		"a rule that cannot be read":                   {collection: "tool_permissions", fields: `{"tool":"bash","pattern":"git 'status","action":"allow"}`, says: "column 5"},
-		"a budget that limits nothing":                 {collection: "budgets", fields: `{"name":"b","scope":"day"}`, says: "a budget needs one of them"},
-		"an invalid SSH key":                           {collection: "ssh_keys", fields: `{"public_key":"ssh-ed25519 x"}`, says: "one public key on one line"},
-		"the value of a provider's key":                {collection: "llm_keys", fields: `{"user":"u","provider_id":"p","env_vars":{"A":"secret"}}`, says: "The value of A is a secret"},
+		"a rule that cannot be read":                   {collection: "tool_permissions", fields: `{"tool":"bash","pattern":"git 'status","action":"allow"}`, want: "column 5"},
+		"a budget that limits nothing":                 {collection: "budgets", fields: `{"name":"b","scope":"day"}`, want: "a budget needs one of them"},
+		"an invalid SSH key":                           {collection: "ssh_keys", fields: `{"public_key":"ssh-ed25519 x"}`, want: "one public key on one line"},
+		"the value of a provider's key":                {collection: "llm_keys", fields: `{"user":"u","provider_id":"p","env_vars":{"A":"secret"}}`, want: "The value of A is a secret"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -44,12 +44,12 @@ func TestSavedRecordsObeyTheConstraintsOfTheirCollection(t *testing.T) {
 			}
 			save.Set = handlerstest.Fields(c.fields)
 			_, _, err := h.Records.Save(t.Context(), save)
-			if c.says == "" {
+			if c.want == "" {
 				is.NoErr(err)
 				return
 			}
 			is.Equal(handlerstest.Refusal(t, err) == "", false)
-			expect.Contains(t, err.Error(), c.says)
+			expect.Contains(t, err.Error(), c.want)
 		})
 	}
 }

@@ -129,7 +129,7 @@ func TestRefusalOfAModelNamesThoseThatCanBeUsed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := openWithModels(t)
-	for model, says := range map[string]string{
+	for model, want := range map[string]string{
 		"nope":       `There is no model "nope". Available: local/large, local/small, remote/large, remote/org/huge.`,
 		"local/best": `There is no model "local/best". Available: local/large, `,
 		"dear/best":  `Provider dear has no key: set DEAR_KEY and start again. Available: local/large, `,
@@ -137,7 +137,7 @@ func TestRefusalOfAModelNamesThoseThatCanBeUsed(t *testing.T) {
 	} {
 		_, _, err := h.Records.SelectModel(t.Context(), record.SelectModel{Chat: "mine", Model: model})
 		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
-		is.True(strings.HasPrefix(err.Error(), says)) // says
+		is.True(strings.HasPrefix(err.Error(), want)) // says
 	}
 	_, _, err := h.Records.SelectModel(t.Context(), record.SelectModel{Chat: "none", Model: "small"})
 	is.Equal(handlerstest.Refusal(t, err), handlers.NotFound)

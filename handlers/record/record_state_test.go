@@ -29,24 +29,24 @@ func TestSaveRecord(t *testing.T) {
 		then  string // "" is no event
 		seq   uint64
 		code  handlers.Code
-		says  string
+		want  string
 	}{
 		"a new one":                    {given: []handlerstest.Fact{a}, when: Save{Record: "c", New: true}, set: `{"b":2,"a":1}`, id: "c", then: `{"a":1,"b":2}`},
 		"a new one without fields":     {when: Save{Record: "c", New: true}, set: `{}`, id: "c", then: `{}`},
 		"the same as new":              {given: []handlerstest.Fact{a}, when: Save{Record: "a", New: true}, set: `{"tool":"bash","name":"l\u0073","n":1}`, id: "a", seq: 1},
-		"less, as new":                 {given: []handlerstest.Fact{a}, when: Save{Record: "a", New: true}, set: `{"name":"ls"}`, code: handlers.Conflict, says: "id: record a exists"},
-		"other, as new":                {given: []handlerstest.Fact{a}, when: Save{Record: "a", New: true}, set: `{"name":"ls","n":1,"tool":"sh"}`, code: handlers.Conflict, says: "id: "},
+		"less, as new":                 {given: []handlerstest.Fact{a}, when: Save{Record: "a", New: true}, set: `{"name":"ls"}`, code: handlers.Conflict, want: "id: record a exists"},
+		"other, as new":                {given: []handlerstest.Fact{a}, when: Save{Record: "a", New: true}, set: `{"name":"ls","n":1,"tool":"sh"}`, code: handlers.Conflict, want: "id: "},
 		"what was deleted, as new":     {given: []handlerstest.Fact{b, gone}, when: Save{Record: "b", New: true}, set: `{"name":"x"}`, id: "b", then: `{"name":"x"}`},
 		"one field":                    {given: []handlerstest.Fact{a}, when: Save{Record: "a"}, set: `{"n":3}`, id: "a", then: `{"n":3,"name":"ls","tool":"bash"}`},
 		"another field":                {given: []handlerstest.Fact{a}, when: Save{Record: "a"}, set: `{"env":{"z":1,"a":"<&>"}}`, id: "a", then: `{"env":{"z":1,"a":"<&>"},"n":1,"name":"ls","tool":"bash"}`},
 		"what is true":                 {given: []handlerstest.Fact{a, b}, when: Save{Record: "a"}, set: `{"n":1}`, id: "a", seq: 1},
 		"nothing":                      {given: []handlerstest.Fact{a, b}, when: Save{Record: "b"}, set: `{}`, id: "b", seq: 2},
-		"what is not there":            {given: []handlerstest.Fact{a}, when: Save{Record: "c"}, set: `{"n":1}`, code: handlers.NotFound, says: "no record c in tools"},
+		"what is not there":            {given: []handlerstest.Fact{a}, when: Save{Record: "c"}, set: `{"n":1}`, code: handlers.NotFound, want: "no record c in tools"},
 		"what was deleted":             {given: []handlerstest.Fact{b, gone}, when: Save{Record: "b"}, set: `{"n":1}`, code: handlers.NotFound},
 		"the command again":            {given: []handlerstest.Fact{{By: "a", Cause: "cmd1", Data: a.Data}, saved("a", `{}`)}, when: Save{Command: by, Record: "x", New: true}, set: `{"n":1}`, id: "a", seq: 1},
 		"unique":                       {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name", "n"}}, set: `{"name":"ls","n":2}`, id: "c", then: `{"n":2,"name":"ls"}`},
-		"not unique":                   {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name", "n"}}, set: `{"n":1,"name":"ls"}`, code: handlers.Conflict, says: "name, n: another record has the same"},
-		"not unique any more":          {given: []handlerstest.Fact{a, b}, when: Save{Record: "b", unique: []string{"name"}}, set: `{"name":"ls"}`, code: handlers.Conflict, says: "name: "},
+		"not unique":                   {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name", "n"}}, set: `{"n":1,"name":"ls"}`, code: handlers.Conflict, want: "name, n: another record has the same"},
+		"not unique any more":          {given: []handlerstest.Fact{a, b}, when: Save{Record: "b", unique: []string{"name"}}, set: `{"name":"ls"}`, code: handlers.Conflict, want: "name: "},
 		"unique as itself":             {given: []handlerstest.Fact{a, b}, when: Save{Record: "a", unique: []string{"name"}}, set: `{"n":5}`, id: "a", then: `{"n":5,"name":"ls","tool":"bash"}`},
 		"not unique, in what is empty": {given: []handlerstest.Fact{b}, when: Save{Record: "c", New: true, unique: []string{"name", "tool", "x"}}, set: `{"name":"id","tool":""}`, code: handlers.Conflict},
 		"unique beside the deleted":    {given: []handlerstest.Fact{a, b, gone}, when: Save{Record: "c", New: true, unique: []string{"name"}}, set: `{"name":"id"}`, id: "c", then: `{"name":"id"}`},
@@ -72,7 +72,7 @@ func TestSaveRecord(t *testing.T) {
 			is.Equal(seq, c.seq)
 			is.Equal(now != nil, c.then != "")
 			if err != nil {
-				expect.Contains(t, err.Error(), c.says)
+				expect.Contains(t, err.Error(), c.want)
 			}
 			if now != nil {
 				body, err := now.encode()

@@ -56,7 +56,7 @@ func TestBadRecordsAreRefused(t *testing.T) {
 	t.Parallel()
 	h := permissiontest.New(eventstest.Log(t))
 	value := func(v string) map[string]json.RawMessage { return map[string]json.RawMessage{"f": json.RawMessage(v)} }
-	for says, bad := range map[string]record.Save{
+	for want, bad := range map[string]record.Save{
 		"collection: parse id":           {Collection: "a.b", Record: "a", New: true},
 		"id: parse id \"*\"":             {Collection: "c", Record: "*", New: true},
 		"id: parse id \"\"":              {Collection: "c"},
@@ -64,11 +64,11 @@ func TestBadRecordsAreRefused(t *testing.T) {
 		`JSON in UTF-8`:                  {Collection: "c", New: true, Set: value("\"\xff\"")},
 		"1048582 bytes; the limit is 10": {Collection: "c", New: true, Set: value(`"` + strings.Repeat("x", 1<<20-2) + `"`)},
 	} {
-		t.Run(says, func(t *testing.T) {
+		t.Run(want, func(t *testing.T) {
 			is := is.New(t)
 			_, _, err := h.Records.Save(t.Context(), bad)
 			is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
-			expect.Contains(t, err.Error(), says)
+			expect.Contains(t, err.Error(), want)
 		})
 	}
 	is := is.New(t)

@@ -65,7 +65,7 @@ func TestWeakAndOddSSHKeysAreRefused(t *testing.T) {
 	is.NoErr(err)
 	certificate := &ssh.Certificate{Key: public, CertType: ssh.UserCert}
 	is.NoErr(certificate.SignCert(rand.Reader, authority))
-	for _, c := range []struct{ line, says string }{
+	for _, c := range []struct{ line, want string }{
 		{sshLine(t, short), "2048 bits"},
 		{sshLine(t, old), "ssh-dss"},
 		{strings.TrimSpace(string(ssh.MarshalAuthorizedKey(certificate))), "cert-v01"},
@@ -77,6 +77,6 @@ func TestWeakAndOddSSHKeysAreRefused(t *testing.T) {
 		{line + strings.Repeat(" x", 9000), "one line"},
 	} {
 		_, err := record.ParseSSHKey(c.line)
-		is.True(err != nil && strings.Contains(err.Error(), c.says))
+		is.True(err != nil && strings.Contains(err.Error(), c.want))
 	}
 }

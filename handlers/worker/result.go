@@ -35,7 +35,7 @@ func (s *resultState) Apply(e events.Event) {
 	}
 	switch d := d.(type) {
 	case events.WorkerFinished:
-		if _, again := s.finished[d.Message]; !again {
+		if _, isKnown := s.finished[d.Message]; !isKnown {
 			s.finished[d.Message] = resultOf(e, d)
 		}
 	case events.WorkerSilent:

@@ -168,8 +168,8 @@ func measure(r run) (got map[string]map[string]float64, missing map[string]strin
 	}
 	got, missing = map[string]map[string]float64{}, map[string]string{}
 	for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
-		if _, said, ok := strings.Cut(lines.Text(), "not measured: "); ok {
-			what, why, _ := strings.Cut(said, ": ")
+		if _, reason, ok := strings.Cut(lines.Text(), "not measured: "); ok {
+			what, why, _ := strings.Cut(reason, ": ")
 			missing[what] = why
 		}
 		fields := strings.Fields(lines.Text())
@@ -212,14 +212,14 @@ func (l line) bound() string {
 }
 
 func (l line) verdict(value float64) string {
-	kept := value <= l.budget
+	ok := value <= l.budget
 	if l.atLeast {
-		kept = value >= l.budget
+		ok = value >= l.budget
 	}
 	switch {
 	case l.budget == 0:
 		return ""
-	case kept:
+	case ok:
 		return "kept"
 	}
 	return "MISSED"

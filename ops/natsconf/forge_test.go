@@ -51,10 +51,10 @@ func TestReplySubjectsForgeNothing(t *testing.T) {
 				for _, reply := range forgeries {
 					is.NoErr(nc.PublishRequest(subject, reply, []byte(reply)))
 					is.NoErr(nc.Flush())
-					for heard := isAPI; !heard; {
+					for received := isAPI; !received; {
 						m := <-answered
 						is.True(strings.HasPrefix(m.Reply, "_R_.")) // the server's reply subject, not the asker's
-						heard = string(m.Data) == reply
+						received = string(m.Data) == reply
 					}
 				}
 			}

@@ -170,9 +170,9 @@ func (c asker) publishes(r right) {
 	c.t.Helper()
 	ways := map[string]*nats.Msg{
 		"publish": {Subject: r.subject},
-		"request": {Subject: r.subject, Reply: c.mine(), Data: []byte("{}")},
-		"trace":   {Subject: c.mine(), Header: nats.Header{"Nats-Trace-Dest": {r.subject}}},
-		"silent":  {Subject: c.mine(), Header: nats.Header{"Nats-Trace-Dest": {r.subject}, "Nats-Trace-Only": {"true"}}},
+		"request": {Subject: r.subject, Reply: c.ownSubject(), Data: []byte("{}")},
+		"trace":   {Subject: c.ownSubject(), Header: nats.Header{"Nats-Trace-Dest": {r.subject}}},
+		"silent":  {Subject: c.ownSubject(), Header: nats.Header{"Nats-Trace-Dest": {r.subject}, "Nats-Trace-Only": {"true"}}},
 	}
 	if strings.ContainsAny(r.subject, "*>") { // no trace is sent to such a subject
 		delete(ways, "trace")
@@ -180,7 +180,7 @@ func (c asker) publishes(r right) {
 	}
 	for how, m := range ways {
 		got := c.whatIsDenied(func() error { return c.PublishMsg(m) })
-		c.holds(r, how, got, fmt.Sprintf("publish to %q", r.subject))
+		c.check(r, how, got, fmt.Sprintf("publish to %q", r.subject))
 	}
 }
 
@@ -198,13 +198,13 @@ func (c asker) subscribes(r right) {
 			sub, err = c.QueueSubscribeSync(r.subject, queue)
 			return err
 		})
-		c.holds(r, "queue "+queue, got, want)
+		c.check(r, "queue "+queue, got, want)
 		sub.Unsubscribe()
 	}
 }
 
-// mine is a subject this identity may publish to.
-func (c asker) mine() string {
+// ownSubject is a subject this identity may publish to.
+func (c asker) ownSubject() string {
 	for _, r := range mayPublish {
 		if r.has(c.id) {
 			return r.subject
@@ -235,7 +235,7 @@ func (c asker) whatIsDenied(do func() error) string {
 	}
 }
 
-func (c asker) holds(r right, how, got, denial string) {
+func (c asker) check(r right, how, got, denial string) {
 	c.t.Helper()
 	switch denied := strings.Contains(got, strings.ToLower(denial)); {
 	case denied && r.has(c.id):

@@ -25,7 +25,7 @@ func TestAllWorkersOfAPoolAreHeardAcrossTheAccounts(t *testing.T) {
 	var mu sync.Mutex
 	runs := map[string]int{} // by exec
 	all := make(chan string, 3)
-	let := make(chan struct{})
+	release := make(chan struct{})
 	for i := range 3 {
 		nc, d := n.connect(natsconf.Worker)
 		denied = append(denied, d)
@@ -44,7 +44,7 @@ func TestAllWorkersOfAPoolAreHeardAcrossTheAccounts(t *testing.T) {
 				mu.Unlock()
 				if r.Command == "wait" {
 					all <- name
-					<-let
+					<-release
 				}
 				return wire.Result{}
 			}})
@@ -87,7 +87,7 @@ func TestAllWorkersOfAPoolAreHeardAcrossTheAccounts(t *testing.T) {
 			}
 		})
 	}
-	close(let)
+	close(release)
 	calls.Wait()
 	is.Equal(len(runs), 63)
 	for exec, times := range runs {

@@ -162,8 +162,8 @@ func TestAChatIsForkedFromAMessage(t *testing.T) {
 	chat := s.ChatWithAnswer(t, token)
 	path := "/chats/" + chat
 	asks(t, s, chat, "msg_1", "make a file")
-	said, _, _ := strings.Cut(b.visit(t, path).body, `<pre id="part-prt_msg_1"`)
-	_, form, _ := strings.Cut(said, `<article id="m-`)
+	page, _, _ := strings.Cut(b.visit(t, path).body, `<pre id="part-prt_msg_1"`)
+	_, form, _ := strings.Cut(page, `<article id="m-`)
 	expect.Contains(t, form, `action="`+path+`/fork"`)
 	expect.Contains(t, form, `name="message" value="msg_1"`)
 	fork := b.submit(t, path+"/fork", url.Values{"message": {"msg_1"}})

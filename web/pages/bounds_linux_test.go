@@ -18,7 +18,7 @@ func TestARefusedPageSaysSoAndTriesLessAndLessOften(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
 	chat := s.ChatWithAnswer(t, token)
-	says(t, s, chat, "msg_1", written("Shown."))
+	submitMessage(t, s, chat, "msg_1", written("Shown."))
 	s.Web.Site.LivePages = 1
 	other := openLive(t, loggedIn(t, s, "ada"))
 	is.Equal(other.StatusCode, http.StatusOK)
@@ -26,8 +26,8 @@ func TestARefusedPageSaysSoAndTriesLessAndLessOften(t *testing.T) {
 	sees := func(what, condition string) {
 		t.Helper()
 		expect.Eventually(t, what, func() bool {
-			holds, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition))
-			return err == nil && holds
+			ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool](condition))
+			return err == nil && ok
 		})
 	}
 	sees("the banner", `!document.querySelector("#offline").hidden`)

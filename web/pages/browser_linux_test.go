@@ -19,7 +19,7 @@ func TestEarlierMessagesComeWhenAPersonScrollsUp(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	chat := s.ChatWithAnswer(t, token)
 	for i := range 450 {
-		says(t, s, chat, fmt.Sprintf("msg_%04d", i), written(fmt.Sprintf("number %d.", i)))
+		submitMessage(t, s, chat, fmt.Sprintf("msg_%04d", i), written(fmt.Sprintf("number %d.", i)))
 	}
 	ctx := openPage(t, s, "/chats/"+chat)
 	evaluate := func(expression string) (value string) {
@@ -43,7 +43,7 @@ func TestEarlierMessagesOfAMomentComeWhenAPersonScrollsUp(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	chat := s.ChatWithAnswer(t, token)
 	for i := range 450 {
-		says(t, s, chat, fmt.Sprintf("msg_%04d", i), written(fmt.Sprintf("number %d.", i)))
+		submitMessage(t, s, chat, fmt.Sprintf("msg_%04d", i), written(fmt.Sprintf("number %d.", i)))
 	}
 	ctx := openPage(t, s, "/chats/"+chat+"/replay")
 	evaluate := func(expression string) (value string) {

@@ -31,9 +31,9 @@ func TestTheChangesOfOtherTurnsAreShownWhenOneCannotBeRead(t *testing.T) {
 				`a","sessionID":"ses_own","type":"patch","hash":"x","files":["/w/<`+n+`>.go"]}}`)
 	}
 	failure := errors.New("no blob")
-	var asked []string
+	var requested []string
 	s.Web.Chats.Engine.Diff = func(_ context.Context, _, message string) (json.RawMessage, error) {
-		asked = append(asked, message)
+		requested = append(requested, message)
 		if message == "msg_3" {
 			return nil, failure
 		}
@@ -45,10 +45,10 @@ func TestTheChangesOfOtherTurnsAreShownWhenOneCannotBeRead(t *testing.T) {
 	expect.Contains(t, got.body, "+of msg_1")
 	expect.Contains(t, got.body, "/w/&lt;3&gt;.go")
 	is.Equal(strings.Count(got.body, "These lines are missing."), 1)
-	failure, asked = api.ErrUnavailable, nil
+	failure, requested = api.ErrUnavailable, nil
 	got = b.visit(t, "/chats/"+chat+"/changes")
 	is.Equal(got.status, http.StatusOK)
 	expect.Contains(t, got.body, "+of msg_5")
 	is.Equal(strings.Count(got.body, "These lines are missing. OpenCode does not answer; try again."), 2)
-	is.Equal(asked, []string{"msg_5", "msg_3"}) // and not for each turn
+	is.Equal(requested, []string{"msg_5", "msg_3"}) // and not for each turn
 }

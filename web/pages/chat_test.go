@@ -17,8 +17,8 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// says appends an answer of the assistant that has ended, with these parts.
-func says(t *testing.T, s *webtest.System, chat, message string, parts ...map[string]any) {
+// submitMessage appends an answer of the assistant that has ended, with these parts.
+func submitMessage(t *testing.T, s *webtest.System, chat, message string, parts ...map[string]any) {
 	t.Helper()
 	s.AppendOpenCode(t, chat, "message.updated",
 		`{"sessionID":"ses_`+chat+`","info":{"id":"`+message+`","sessionID":"ses_`+chat+
@@ -62,14 +62,14 @@ func TestAChatShowsWhatWasSaidInOrder(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
 	b.submit(t, "/chats/"+chat+"/messages", url.Values{"id": {"said1"}, "text": {"*please* <b>tidy</b>"}})
-	says(t, s, chat, "msg_1",
+	submitMessage(t, s, chat, "msg_1",
 		map[string]any{"type": "reasoning", "text": "I *think*", "time": map[string]any{"end": 2}},
 		written("Some **bold** text, and a [link](https://example.org/x)."),
 		map[string]any{"type": "tool", "tool": "bash", "callID": "c",
 			"state": map[string]any{"status": "completed", "input": map[string]any{"command": "ls -la"}, "output": "a\x1b[31mb"}},
 	)
 	request := needed(t, s, chat, "per_1", "rm -r build")
-	says(t, s, chat, "msg_2", written("Done."))
+	submitMessage(t, s, chat, "msg_2", written("Done."))
 
 	page := b.visit(t, "/chats/"+chat).body
 	at := 0
@@ -272,7 +272,7 @@ func TestALongChatShowsItsEndFirst(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
 	for i := range 250 {
-		says(t, s, chat, fmt.Sprintf("msg_%03d", i), written(fmt.Sprintf("answer %03d.", i)))
+		submitMessage(t, s, chat, fmt.Sprintf("msg_%03d", i), written(fmt.Sprintf("answer %03d.", i)))
 	}
 	newest := b.visit(t, "/chats/"+chat).body
 	is.Equal(strings.Count(newest, "<article"), 200)
@@ -310,7 +310,7 @@ func TestMarkdownLeadsNowhereUnseen(t *testing.T) {
 		{"[local](http://127.0.0.1:8090/) [port](https://example.org:8443/x)", `<span class="host">(example.org:8443)</span>`, ""},
 		{strings.Repeat(">", 20_000) + "deep", "deep", ""},
 	} {
-		says(t, s, chat, fmt.Sprintf("msg_%d", i), written(c.markdown))
+		submitMessage(t, s, chat, fmt.Sprintf("msg_%d", i), written(c.markdown))
 		page := b.visit(t, "/chats/"+chat).body
 		expect.Contains(t, page, c.shown)
 		if c.lacks != "" {
@@ -332,7 +332,7 @@ func TestATextThatIsNoMarkdownIsShownAsItIs(t *testing.T) {
 		strings.Repeat(">", 60_000), strings.Repeat("[a](", 15_000), strings.Repeat("*a_ ", 15_000),
 		strings.Repeat("a", 100_000),
 	} {
-		says(t, s, chat, fmt.Sprintf("msg_%d", i), written(text))
+		submitMessage(t, s, chat, fmt.Sprintf("msg_%d", i), written(text))
 		expect.Contains(t, b.visit(t, "/chats/"+chat).body, "<pre>"+html.EscapeString(text)+"</pre>")
 	}
 }

@@ -17,7 +17,7 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "admin")
 	chat := s.ChatWithAnswer(t, token)
-	says(t, s, chat, "msg_1", written("Hello."))
+	submitMessage(t, s, chat, "msg_1", written("Hello."))
 	ctx := openPage(t, s, "/chats/"+chat)
 	evaluate := func(expression string) (value string) {
 		t.Helper()

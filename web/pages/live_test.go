@@ -98,9 +98,9 @@ func TestAChatIsFollowedFromTheMomentOfItsPage(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
-	says(t, s, chat, "msg_1", written("before the page"))
+	submitMessage(t, s, chat, "msg_1", written("before the page"))
 	page := b.visit(t, "/chats/"+chat)
-	says(t, s, chat, "msg_2", written("after the page"))
+	submitMessage(t, s, chat, "msg_2", written("after the page"))
 	stream := b.follow(t, page)
 	all := stream.until("after the page")
 	is.True(!strings.Contains(all, "before the page"))
@@ -115,11 +115,11 @@ func TestAChatIsFollowedFromTheMomentOfItsPage(t *testing.T) {
 	s.AppendOpenCode(t, chat, "message.removed", `{"sessionID":"ses_`+chat+`","messageID":"msg_2"}`)
 	expect.Contains(t, stream.until("data-removed"), "<i id=\"m-")
 
-	again := b.stream(t, "/chats/"+chat+"/live?after=1&from=0", missed)
-	all = again.elements()
+	resumed := b.stream(t, "/chats/"+chat+"/live?after=1&from=0", missed)
+	all = resumed.elements()
 	is.True(strings.Contains(all, "denied by") && strings.Contains(all, "data-removed"))
 	is.True(!strings.Contains(all, "before the page"))
-	is.Equal(again.last, stream.last)
+	is.Equal(resumed.last, stream.last)
 }
 
 func TestTextIsSentWhileItIsWritten(t *testing.T) {
@@ -244,8 +244,8 @@ func TestAStreamEndsWithItsRights(t *testing.T) {
 	reloads(stream)
 	reloads(b.follow(t, page))
 
-	mine := s.Chat(t, token, "Mine")
-	own := b.visit(t, "/chats/"+mine)
+	ownChat := s.Chat(t, token, "Mine")
+	own := b.visit(t, "/chats/"+ownChat)
 	stream = b.follow(t, own)
 	stream.elements()
 	b.submit(t, "/logout", nil)

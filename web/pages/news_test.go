@@ -20,7 +20,7 @@ func TestAPageSaysWhatHappenedSinceAPersonWasHere(t *testing.T) {
 	_, bob := s.User(t, "bob", "user")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
-	says(t, s, chat, "msg_1", written("One."))
+	submitMessage(t, s, chat, "msg_1", written("One."))
 	is.Equal(b.submit(t, "/chats/"+chat+"/seen",
 		url.Values{"seq": {newestOf(t, b.visit(t, "/chats/"+chat).body)}}).status, 200)
 	status, news := s.Call(t, token, "GET", "/api/pocketcoder/chats/"+chat+"/news", nil)
@@ -40,11 +40,11 @@ func TestAPageSaysWhatHappenedSinceAPersonWasHere(t *testing.T) {
 		s.Append(t, chat, events.ExecRequested{Exec: exec, Permission: "per_a", Session: "ses_1", Command: "ls", Cwd: "/w"})
 		s.Append(t, chat, events.ExecFinished{Exec: exec, Status: "completed", ExitCode: code})
 	}
-	says(t, s, chat, "msg_2", written("Two."), map[string]any{"type": "patch", "files": []string{"/w/a", "/w/b"}},
+	submitMessage(t, s, chat, "msg_2", written("Two."), map[string]any{"type": "patch", "files": []string{"/w/a", "/w/b"}},
 		map[string]any{"type": "patch", "files": []string{"/w/b"}})
-	const said = "1 turn ended · 1 request approved by ada@example.org · 1 request denied by ada@example.org · 1 request approved by rules · " +
+	const want = "1 turn ended · 1 request approved by ada@example.org · 1 request denied by ada@example.org · 1 request approved by rules · " +
 		"2 commands ran · 1 command failed · 2 files changed · 1 new message"
-	expect.Contains(t, b.visit(t, "/chats/"+chat).body, "<small>"+said+"</small>")
+	expect.Contains(t, b.visit(t, "/chats/"+chat).body, "<small>"+want+"</small>")
 	expect.Lacks(t, b.visit(t, "/").body, "While you were away") // it was a moment ago
 	_, news = s.Call(t, token, "GET", "/api/pocketcoder/chats/"+chat+"/news", nil)
 	is.Equal([]any{news["commands"], news["commands_failed"], news["files"], len(news["decisions"].([]any))},
@@ -69,7 +69,7 @@ func TestTheListSaysWhatHappenedWhileAPersonWasAway(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(s.Model.Wait(t.Context(), seq))
 	expect.Lacks(t, b.visit(t, "/").body, "While you were away") // nothing happened
-	says(t, s, chat, "msg_2", written("Two."))
+	submitMessage(t, s, chat, "msg_2", written("Two."))
 	page := b.visit(t, "/").body
 	expect.Contains(t, page, "While you were away")
 	expect.Contains(t, page, "<p>1 turn ended · 1 new message</p>")

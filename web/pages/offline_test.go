@@ -74,9 +74,9 @@ func TestAFormOfAnotherAccountIsRefused(t *testing.T) {
 	s.User(t, "root", "admin")
 	chat := s.Chat(t, token, "Tidy up")
 	request := s.AppendReferral(t, chat, "per_1")
-	_, asked := s.Call(t, token, "GET", webtest.RecordsOf("permissions")+"/"+request, nil)
+	_, stored := s.Call(t, token, "GET", webtest.RecordsOf("permissions")+"/"+request, nil)
 	decide := func(b *browser) (int, string) {
-		form := url.Values{"decision": {"authorized"}, "shown_request": {asked["request"].(string)}, "from": {"chat"}}
+		form := url.Values{"decision": {"authorized"}, "shown_request": {stored["request"].(string)}, "from": {"chat"}}
 		r, err := http.NewRequestWithContext(t.Context(), "POST", b.url+"/chats/"+chat+"/requests/"+request,
 			strings.NewReader(form.Encode()))
 		is.NoErr(err)
@@ -99,7 +99,7 @@ func TestAFormOfAnotherAccountIsRefused(t *testing.T) {
 	_, other := s.Call(t, token, "PATCH", webtest.RecordsOf("permissions")+"/"+request, map[string]any{"status": "denied"})
 	is.True(other["data"] != nil)
 	refused := ada.submit(t, "/chats/"+chat+"/requests/"+request,
-		url.Values{"decision": {"denied"}, "shown_request": {asked["request"].(string)}})
+		url.Values{"decision": {"denied"}, "shown_request": {stored["request"].(string)}})
 	is.Equal(refused.status, http.StatusBadRequest)
 	expect.Contains(t, refused.body, ">The permission is authorized already.<")
 }

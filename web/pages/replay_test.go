@@ -36,7 +36,7 @@ func newReplayed(t *testing.T) (r replayed) {
 	s.Append(t, r.chat, events.SessionBound{Session: "ses_" + r.chat, Directory: "/workspace"})
 	s.Append(t, r.chat, events.MessageSubmitted{Message: "m1", Parts: []events.Part{{Type: "text", Text: "please tidy"}}})
 	s.Append(t, r.chat, events.MessageFailed{Message: "m1", Domain: "infrastructure", Error: "no engine"})
-	says(t, s, r.chat, "msg_1", written("I **will**."), map[string]any{"type": "tool", "tool": "bash",
+	submitMessage(t, s, r.chat, "msg_1", written("I **will**."), map[string]any{"type": "tool", "tool": "bash",
 		"callID": "call_per_1", "state": map[string]any{"status": "running",
 			"input": map[string]any{"command": "rm -r build"}}})
 	request := needed(t, s, r.chat, "per_1", "rm -r build")
@@ -51,7 +51,7 @@ func newReplayed(t *testing.T) (r replayed) {
 		Call: "call_per_1", Command: "rm -r build", Cwd: "/workspace"})
 	s.Append(t, r.chat, events.ExecFinished{Exec: "exec1", ExitCode: 3, DurationMS: 1500,
 		Stdout: events.Output{Bytes: 24, Text: "gone\n\x1b]52;c;AAAA\a\x1b[31mred"}})
-	says(t, s, r.chat, "msg_2", written("Done."))
+	submitMessage(t, s, r.chat, "msg_2", written("Done."))
 	needed(t, s, r.chat, "per_2", "touch x")
 	s.AppendOpenCode(t, r.chat, "question.asked", `{"id":"que_1","sessionID":"ses_`+r.chat+
 		`","questions":[{"question":"Which?","header":"Colour","options":[{"label":"Red"},{"label":"Blue"}]}]}`)
@@ -245,13 +245,13 @@ func TestAReplayOfALongChatIsBounded(t *testing.T) {
 	var all []events.Event
 	for i := range 1500 {
 		body := fmt.Sprintf(`{"sessionID":"ses_%s","info":{"id":"msg_%04d","sessionID":"ses_%[1]s","role":"assistant","time":{"created":1,"completed":2}}}`, chat, i)
-		said, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1,
+		event, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1,
 			events.OpenCode{Type: "message.updated", Properties: []byte(body)})
 		is.NoErr(err)
 		ran, err := events.New(chat, events.ActorSystem, events.ExecRequested{Exec: fmt.Sprint("exec", i),
 			Session: "ses_" + chat, Command: "make", Cwd: "/"})
 		is.NoErr(err)
-		all = append(all, said, ran)
+		all = append(all, event, ran)
 	}
 	seq, err := s.Log.AppendAll(t.Context(), all)
 	is.NoErr(err)

@@ -44,11 +44,11 @@ func TestTextsAreFoundInTheChatsThatAnAccountSees(t *testing.T) {
 	_, root := s.User(t, "root", "admin")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Rivers of Europe")
-	says(t, s, chat, "msg_1", written("The Rhône flows <b>south</b>."), written("max_open_conns is the setting."),
+	submitMessage(t, s, chat, "msg_1", written("The Rhône flows <b>south</b>."), written("max_open_conns is the setting."),
 		map[string]any{"type": "tool", "tool": "bash", "callID": "c",
 			"state": map[string]any{"status": "completed", "input": map[string]any{"command": "wc -l delta.txt"},
 				"output": "7 lagoon\u202e"}})
-	says(t, s, chat, "msg_2", written("The Rhine flows north."))
+	submitMessage(t, s, chat, "msg_2", written("The Rhine flows north."))
 	id := needed(t, s, chat, "per_1", "make everything")
 	status, _ := s.Call(t, token, "PATCH", webtest.RecordsOf("permissions")+"/"+id,
 		map[string]any{"status": "denied", "reason": "use the estuary instead"})
@@ -92,7 +92,7 @@ func TestTextsAreFoundInTheChatsThatAnAccountSees(t *testing.T) {
 	expect.Contains(t, b.visit(t, "/").body, `action="/search"`)
 
 	// what was said before is not there any more
-	says(t, s, chat, "msg_2", written("The Elbe does."), written("What else?"))
+	submitMessage(t, s, chat, "msg_2", written("The Elbe does."), written("What else?"))
 	is.Equal(found(t, s, token, "rhine"), nil)
 	is.Equal(found(t, s, token, "elbe"), []string{"message The [Elbe] does."})
 	s.AppendOpenCode(t, chat, "message.removed", `{"sessionID":"ses_`+chat+`","messageID":"msg_2"}`)
@@ -114,7 +114,7 @@ func TestASearchLeadsToThePlaceOfAText(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Numbers")
 	for i := range 450 {
-		says(t, s, chat, fmt.Sprintf("msg_%03d", i), written(fmt.Sprintf("answer n%03d.", i)))
+		submitMessage(t, s, chat, fmt.Sprintf("msg_%03d", i), written(fmt.Sprintf("answer n%03d.", i)))
 	}
 	open := func(word string) string {
 		page := b.visit(t, "/search?q="+word).body

@@ -26,22 +26,23 @@ func newLongChat(t testing.TB, n int) (b *browser, path string) {
 		webtest.Check(t, err)
 		all = append(all, e)
 	}
-	said := func(typ, body string, values ...any) {
+	appendEvent := func(typ, body string, values ...any) {
 		add(events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1, events.OpenCode{Type: typ,
 			Properties: []byte(fmt.Sprintf(body, values...))}))
 	}
 	const part = `{"sessionID":"ses_%s","part":{"id":"prt_%05d_%d","messageID":"msg_%05[2]d","sessionID":"ses_%[1]s",%[4]s}}`
 	for i := 0; len(all) < n; i++ {
-		said("message.updated", `{"sessionID":"ses_%s","info":{"id":"msg_%05d","sessionID":"ses_%[1]s","role":"assistant","time":{"created":1}}}`, chat, i)
-		said("message.part.updated", part, chat, i, 0, `"type":"text","text":"I **look** at it, and `+"`make`"+` tells."`)
-		said("message.part.updated", part, chat, i, 1, fmt.Sprintf(`"type":"tool","tool":"bash","callID":"call_%d","state":{"status":"running","input":{"command":"make"}}`, i))
+		appendEvent("message.updated", `{"sessionID":"ses_%s","info":{"id":"msg_%05d","sessionID":"ses_%[1]s","role":"assistant","time":{"created":1}}}`, chat, i)
+		appendEvent("message.part.updated", part, chat, i, 0,
+			`"type":"text","text":"I **look** at it, and `+"`make`"+` tells."`)
+		appendEvent("message.part.updated", part, chat, i, 1, fmt.Sprintf(`"type":"tool","tool":"bash","callID":"call_%d","state":{"status":"running","input":{"command":"make"}}`, i))
 		add(events.New(chat, events.ActorSystem, events.ExecRequested{Exec: fmt.Sprint("exec", i), Session: "ses_" + chat,
 			Call: fmt.Sprint("call_", i), Command: "make", Cwd: "/"}))
 		add(events.New(chat, events.ActorSystem, events.ExecFinished{Exec: fmt.Sprint("exec", i), DurationMS: 15,
 			Stdout: events.Output{Bytes: 5, Text: "done\n"}}))
-		said("message.part.updated", part, chat, i, 1, fmt.Sprintf(`"type":"tool","tool":"bash","callID":"call_%d","state":{"status":"completed","input":{"command":"make"},"output":"done"}`, i))
-		said("message.part.updated", part, chat, i, 2, `"type":"text","text":"It is built: - one - two","time":{"start":1,"end":2}`)
-		said("message.updated", `{"sessionID":"ses_%s","info":{"id":"msg_%05d","sessionID":"ses_%[1]s","role":"assistant","time":{"created":1,"completed":2},"finish":"stop"}}`, chat, i)
+		appendEvent("message.part.updated", part, chat, i, 1, fmt.Sprintf(`"type":"tool","tool":"bash","callID":"call_%d","state":{"status":"completed","input":{"command":"make"},"output":"done"}`, i))
+		appendEvent("message.part.updated", part, chat, i, 2, `"type":"text","text":"It is built: - one - two","time":{"start":1,"end":2}`)
+		appendEvent("message.updated", `{"sessionID":"ses_%s","info":{"id":"msg_%05d","sessionID":"ses_%[1]s","role":"assistant","time":{"created":1,"completed":2},"finish":"stop"}}`, chat, i)
 	}
 	last, err := s.Log.AppendAll(t.Context(), all)
 	webtest.Check(t, err)

@@ -39,17 +39,17 @@ func TestWhatIsNewSinceAPersonWasHereIsMarked(t *testing.T) {
 		one, _, _ := strings.Cut(rest, "</li>")
 		return one
 	}
-	says(t, s, chat, "msg_1", written("One."))
-	says(t, s, other, "msg_a", written("Before."))
+	submitMessage(t, s, chat, "msg_1", written("One."))
+	submitMessage(t, s, other, "msg_a", written("Before."))
 	page := b.visit(t, "/chats/"+chat).body
 	expect.Lacks(t, page, line) // of a person who has seen no chat yet, nothing is unread
 	expect.Lacks(t, row(chat), "unread")
 
 	is.Equal(b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {newestOf(t, page)}}).path, "/chats/"+chat)
 	expect.Lacks(t, row(other), "unread") // it was there when the person saw the first chat
-	says(t, s, chat, "msg_2", written("Two."))
-	says(t, s, chat, "msg_3", written("Three."))
-	says(t, s, other, "msg_b", written("After."))
+	submitMessage(t, s, chat, "msg_2", written("Two."))
+	submitMessage(t, s, chat, "msg_3", written("Three."))
+	submitMessage(t, s, other, "msg_b", written("After."))
 	page = b.visit(t, "/chats/"+chat).body
 	at := strings.Index(page, line)
 	is.True(strings.Index(page, "One.") < at && at < strings.Index(page, "Two."))
@@ -88,11 +88,11 @@ func TestAnAnswerThatIsWrittenToItsEndIsNewAgain(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
-	says(t, s, chat, "msg_1", written("One."))
+	submitMessage(t, s, chat, "msg_1", written("One."))
 	s.Assistant(t, chat, "msg_2", "")
 	b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {newestOf(t, b.visit(t, "/chats/"+chat).body)}})
 	expect.Lacks(t, b.visit(t, "/").body, "1 new")
-	says(t, s, chat, "msg_2", written("Two."))
+	submitMessage(t, s, chat, "msg_2", written("Two."))
 	page := b.visit(t, "/chats/"+chat).body
 	at := strings.Index(page, `id="new-line"`)
 	is.True(strings.Index(page, "One.") < at && at < strings.Index(page, "Two."))
@@ -105,10 +105,10 @@ func TestTheListShowsLiveThatAnotherDeviceHasSeenAChat(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	b := loggedIn(t, s, "ada")
 	chat := s.Chat(t, token, "Tidy up")
-	says(t, s, chat, "msg_1", written("One."))
+	submitMessage(t, s, chat, "msg_1", written("One."))
 	b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {newestOf(t, b.visit(t, "/chats/"+chat).body)}})
 	list := b.follow(t, b.visit(t, "/"))
-	says(t, s, chat, "msg_2", written("Two."))
+	submitMessage(t, s, chat, "msg_2", written("Two."))
 	list.until("1 new")
 	b.submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {fmt.Sprint(s.Model.Seq())}})
 	expect.Lacks(t, list.elements(), "new<")

@@ -34,9 +34,9 @@ func TestTheSetupLinkLeadsToTheListAsItsAdministrator(t *testing.T) {
 	differ := b.submit(t, "/setup", form)
 	is.Equal(differ.status, http.StatusUnprocessableEntity)
 	expect.Contains(t, differ.body, "The two passwords differ.")
-	for _, kept := range []string{`value="` + setup.Token + `"`, `value="ada@example.org"`, `value="Ada"`,
+	for _, value := range []string{`value="` + setup.Token + `"`, `value="ada@example.org"`, `value="Ada"`,
 		`<div hidden>`} {
-		expect.Contains(t, differ.body, kept)
+		expect.Contains(t, differ.body, value)
 	}
 	expect.Lacks(t, differ.body, webtest.Password)
 	form.Set("password", "short")

@@ -309,14 +309,14 @@ func (v portAccess) confine(answer *http.Response) error {
 func hostCookie(line string) (string, bool) {
 	parts := strings.Split(line, ";")
 	name, _, _ := strings.Cut(parts[0], "=")
-	kept := parts[:1]
+	rest := parts[:1]
 	for _, attribute := range parts[1:] {
 		key, _, _ := strings.Cut(attribute, "=")
 		if !strings.EqualFold(strings.TrimSpace(key), "domain") {
-			kept = append(kept, attribute)
+			rest = append(rest, attribute)
 		}
 	}
-	return strings.Join(kept, ";"), !ownPortCookie(strings.TrimSpace(name))
+	return strings.Join(rest, ";"), !ownPortCookie(strings.TrimSpace(name))
 }
 
 // OpenPort is the operator's command to open a port. Its result is a URL.

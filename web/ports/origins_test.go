@@ -81,8 +81,8 @@ func TestAPortHasAnOriginWhereLinksCookiesAndStorageWork(t *testing.T) {
 	}))
 	host, ticket := portURL(s, t, owner, chat, port)
 	is.True(strings.HasPrefix(host, fmt.Sprint(port)+"-"))
-	again, _ := portURL(s, t, owner, chat, port)
-	is.Equal(again, host) // what the page stored is there the next time
+	second, _ := portURL(s, t, owner, chat, port)
+	is.Equal(second, host) // what the page stored is there the next time
 
 	b := &browser{s: s, host: host}
 	resp, _ := b.do(t, "GET", "/")

@@ -21,7 +21,7 @@ func Allowed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema
 	}
 	q := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c}
 	q.where = append(q.where, c.IDColumn("t")+" = "+q.Bind(id))
-	return q.holds(rule)
+	return q.matches(rule)
 }
 
 // AllowedNew says whether the rule holds for a record that does not exist yet, with these values of fields.
@@ -39,10 +39,10 @@ func AllowedNew(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c sch
 		q.c.Fields = append(q.c.Fields, f)
 	}
 	q.c.Table = "(SELECT " + strings.Join(columns, ", ") + ")"
-	return q.holds(rule)
+	return q.matches(rule)
 }
 
-func (q *snapshotQuery) holds(rule *string) (bool, error) {
+func (q *snapshotQuery) matches(rule *string) (bool, error) {
 	err := q.conditions(rule, "")
 	if err != nil {
 		return false, err

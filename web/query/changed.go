@@ -28,24 +28,24 @@ func Changed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema
 	}
 	var found []Record
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
-		asked.Tombstones = true
+		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
+		query.Tombstones = true
 		if ids == nil {
-			asked.driver = "(SELECT id FROM " + c.Table + " WHERE last_seq > " + asked.Bind(since) + ") AS k_ CROSS JOIN " +
+			query.driver = "(SELECT id FROM " + c.Table + " WHERE last_seq > " + query.Bind(since) + ") AS k_ CROSS JOIN " +
 				c.Table + " AS t ON t.id = k_.id"
 		} else {
 			list, err := json.Marshal(ids)
 			if err != nil {
 				return err
 			}
-			asked.driver = "json_each(" + asked.Bind(string(list)) + ") AS k_ CROSS JOIN " + c.Table + " AS t ON " +
+			query.driver = "json_each(" + query.Bind(string(list)) + ") AS k_ CROSS JOIN " + c.Table + " AS t ON " +
 				c.IDColumn("t") + " = k_.value"
-			asked.where = append(asked.where, "t.last_seq > "+asked.Bind(since))
+			query.where = append(query.where, "t.last_seq > "+query.Bind(since))
 		}
-		if err := asked.conditions(rule, q.Filter); err != nil {
+		if err := query.conditions(rule, q.Filter); err != nil {
 			return err
 		}
-		found, err = asked.read(q, order{by: "t.last_seq, t.first_seq", limit: limit})
+		found, err = query.read(q, order{by: "t.last_seq, t.first_seq", limit: limit})
 		return err
 	})
 	if err != nil {

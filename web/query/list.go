@@ -56,21 +56,21 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	offset := (min(page.Page, 1<<31) - 1) * page.PerPage
 
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
-		if err := asked.conditions(c.List, q.Filter); err != nil {
+		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
+		if err := query.conditions(c.List, q.Filter); err != nil {
 			return err
 		}
-		from, by, err := asked.Order(c, q.Sort)
+		from, by, err := query.Order(c, q.Sort)
 		if err != nil {
 			return err
 		}
-		page.Items, err = asked.page(q, order{from: from, by: by, limit: page.PerPage, offset: offset})
+		page.Items, err = query.page(q, order{from: from, by: by, limit: page.PerPage, offset: offset})
 		if err != nil || q.SkipTotal {
 			return err
 		}
 		page.TotalItems = offset + len(page.Items)
 		if len(page.Items) == page.PerPage || len(page.Items) == 0 && offset > 0 { // else this was the last page
-			if page.TotalItems, err = asked.count(); err != nil {
+			if page.TotalItems, err = query.count(); err != nil {
 				return err
 			}
 		}
@@ -92,12 +92,12 @@ func View(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	}
 	var found []Record
 	err := within(ctx, patience, func(ctx context.Context) (err error) {
-		asked := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
-		asked.where = append(asked.where, c.IDColumn("t")+" = "+asked.Bind(id))
-		if err := asked.conditions(c.View, ""); err != nil {
+		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
+		query.where = append(query.where, c.IDColumn("t")+" = "+query.Bind(id))
+		if err := query.conditions(c.View, ""); err != nil {
 			return err
 		}
-		found, err = asked.read(q, order{by: "1", limit: 1})
+		found, err = query.read(q, order{by: "1", limit: 1})
 		return err
 	})
 	if err != nil {

@@ -138,7 +138,7 @@ func TestATurnThatEndsWithoutAWordIsTold(t *testing.T) {
 	_, ann := s.User(t, "ann", account.User)
 	for name, c := range map[string]struct {
 		ends func(chat string)
-		says string
+		want string
 	}{
 		"lost while speaking": {func(chat string) {
 			s.Assistant(t, chat, "msg_1", "")
@@ -166,7 +166,7 @@ func TestATurnThatEndsWithoutAWordIsTold(t *testing.T) {
 			for got.Data.Event != "message_error" {
 				got = f.Next(t)
 			}
-			is.Equal(got.Data.Data["error"], map[string]any{"message": c.says})
+			is.Equal(got.Data.Data["error"], map[string]any{"message": c.want})
 			s.AppendFailure(t, chat, "end")
 			is.Equal(f.Endings(t), nil) // once
 		})

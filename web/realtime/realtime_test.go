@@ -133,7 +133,7 @@ func TestSubscribingRefusesWhatIsWrong(t *testing.T) {
 		token  string
 		body   any
 		status int
-		says   string
+		want   string
 	}{
 		"no client":       {ann, map[string]any{"subscriptions": []string{}}, 400, `"clientId"`},
 		"unknown client":  {ann, map[string]any{"clientId": "nobody"}, 404, "Missing or invalid client id."},
@@ -147,7 +147,7 @@ func TestSubscribingRefusesWhatIsWrong(t *testing.T) {
 		"an unknown name": {ann, `{"clientId":"x","other":1}`, 400, `"other"`},
 		"no JSON":         {ann, `{`, 400, `"message"`},
 	} {
-		if status, answer := post(c.token, c.body); status != c.status || !strings.Contains(answer, c.says) {
+		if status, answer := post(c.token, c.body); status != c.status || !strings.Contains(answer, c.want) {
 			t.Errorf("%s: %d %s", name, status, answer)
 		}
 	}

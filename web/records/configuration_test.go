@@ -220,9 +220,9 @@ func TestOnlyAdministratorsApproveProposals(t *testing.T) {
 	_, approved := s.Call(t, root, "PATCH", webtest.RecordsOf("proposals")+"/"+bots["id"].(string),
 		map[string]any{"status": "approved"})
 	is.True(approved["approved_at"] != "")
-	_, again := s.Call(t, root, "PATCH", webtest.RecordsOf("proposals")+"/"+bots["id"].(string),
+	_, second := s.Call(t, root, "PATCH", webtest.RecordsOf("proposals")+"/"+bots["id"].(string),
 		map[string]any{"status": "approved", "description": "d"})
-	is.Equal(again["approved_at"], approved["approved_at"])
+	is.Equal(second["approved_at"], approved["approved_at"])
 	_, given := s.Call(t, root, "POST", webtest.RecordsOf("proposals"), body("approved"))
 	is.Equal(given["approved_at"], "2026-01-02 03:04:05.000Z")
 }

@@ -25,9 +25,9 @@ func TestModelOfAChatIsSelectedByItsOwnerOrAnAdministrator(t *testing.T) {
 	status, chosen := s.Call(t, token, "POST", all, map[string]any{"chat": chat, "model": "small"})
 	is.Equal(status, 200)
 	is.Equal([]any{chosen["model"], chosen["chat"], chosen["user"]}, []any{"local/small", chat, ada})
-	status, again := s.Call(t, admin, "POST", all, map[string]any{"chat": chat, "model": "local/large"})
+	status, second := s.Call(t, admin, "POST", all, map[string]any{"chat": chat, "model": "local/large"})
 	is.Equal(status, 200)
-	is.Equal([]any{again["id"], again["model"], again["user"]}, []any{chosen["id"], "local/large", ada})
+	is.Equal([]any{second["id"], second["model"], second["user"]}, []any{chosen["id"], "local/large", ada})
 	for _, other := range []string{bob, agent} {
 		status, _ = s.Call(t, other, "POST", all, map[string]any{"chat": chat, "model": "local/small"})
 		is.Equal(status, 400)

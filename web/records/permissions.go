@@ -16,8 +16,8 @@ import (
 func decidePermission(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	status, given := w.text("status")
 	now, edited := w.oldText("status"), w.edited()
-	_, said := w.set["edited"]
-	edits := said && edited != w.oldText("edited")
+	_, isSet := w.set["edited"]
+	edits := isSet && edited != w.oldText("edited")
 	switch {
 	case given && status != now && now != "draft":
 		return "", 0, api.BadField("status", "validation_conflict", "The permission is %s already.", now)
@@ -30,14 +30,14 @@ func decidePermission(s *Records, ctx context.Context, w change) (string, uint64
 	case !given || status == now:
 		return w.id, 0, nil
 	}
-	holds, err := holdsFor(w.set["expires_in"], status)
+	duration, err := holdsFor(w.set["expires_in"], status)
 	if err != nil {
 		return "", 0, err
 	}
 	reason, _ := w.text("reason")
 	seq, err := s.Gate.Decide(ctx, permission.Decide{
 		Command: w.Command, Chat: w.oldText("chat"), Permission: w.oldText("ai_engine_permission_id"), Decision: events.Decision(status), Reason: reason,
-		Edited: edited, For: holds, Client: w.who.Client, Admin: w.who.Is(account.Admin), ShownRequest: permission.ShownRequest{Command: textOf(w.set["shown_command"]), Request: textOf(w.set["shown_request"])},
+		Edited: edited, For: duration, Client: w.who.Client, Admin: w.who.Is(account.Admin), ShownRequest: permission.ShownRequest{Command: textOf(w.set["shown_command"]), Request: textOf(w.set["shown_request"])},
 	})
 	return w.id, seq, err
 }

@@ -61,7 +61,7 @@ func TestAnswersOfTheWrongShapeAreRefused(t *testing.T) {
 	s.AppendOpenCode(t, s.Chat(t, ada, "x"), "question.asked", threeQuestions)
 	for _, c := range []struct {
 		index, status, reply string
-		field, says          string
+		field, want          string
 	}{
 		{"0", "replied", `["Red","Blue"]`, "reply", "takes one answer, got 2"},
 		{"0", "replied", " \n", "reply", "the answer is empty"},
@@ -77,7 +77,7 @@ func TestAnswersOfTheWrongShapeAreRefused(t *testing.T) {
 		is.Equal(status, 400) // c
 		at, ok := answer["data"].(webtest.Object)[c.field].(webtest.Object)
 		is.True(ok)                                        // the field is named
-		expect.Contains(t, at["message"].(string), c.says) // c
+		expect.Contains(t, at["message"].(string), c.want) // c
 	}
 	for index, reply := range map[string]string{"0": "Red and then Blue", "1": `["B","my own"]`, "2": "Yes"} {
 		status, _ := s.Call(t, ada, "PATCH", webtest.RecordsOf("questions")+"/"+store.RecordID("que_1/"+index),

@@ -71,8 +71,8 @@ func updateUser(s *Records, ctx context.Context, w change) (string, uint64, erro
 
 // newPassword returns the password of a body, empty for none.
 func newPassword(w change) (string, error) {
-	password, again := textOf(w.set["password"]), textOf(w.set["passwordConfirm"])
-	if _, given := w.set["passwordConfirm"]; given && again != password {
+	password, confirm := textOf(w.set["password"]), textOf(w.set["passwordConfirm"])
+	if _, given := w.set["passwordConfirm"]; given && confirm != password {
 		return "", api.BadField("passwordConfirm", "validation_values_mismatch", "Values don't match.")
 	}
 	return password, nil

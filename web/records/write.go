@@ -120,7 +120,7 @@ func (s *Records) create(ctx context.Context, caller api.Caller, c collection, b
 	if err != nil {
 		return "", 0, err
 	}
-	if mine := c.inCreatedChat && fresh.has("chats", textOf(w.set["chat"])); !allowed && !mine {
+	if isCreator := c.inCreatedChat && fresh.has("chats", textOf(w.set["chat"])); !allowed && !isCreator {
 		return "", 0, api.BadRequest("Failed to create record.")
 	}
 	id, seq, err := c.write.create(s, ctx, w)

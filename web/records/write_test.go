@@ -18,7 +18,7 @@ func TestABatchHappensWholeOrNotAtAll(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, ada := s.User(t, "ada", account.User)
 	_, bob := s.User(t, "bob", account.User)
-	theirs := s.Chat(t, bob, "bob's")
+	bobs := s.Chat(t, bob, "bob's")
 
 	status, list, _ := s.Batch(t, ada,
 		webtest.Object{"method": "POST", "url": "/api/collections/chats/records",
@@ -40,7 +40,7 @@ func TestABatchHappensWholeOrNotAtAll(t *testing.T) {
 	is.Equal(list[4].(webtest.Object)["status"], 204.0)
 
 	for name, bad := range map[string]webtest.Object{
-		"somebody else's chat":   {"method": "PATCH", "url": "/api/collections/chats/records/" + theirs, "body": webtest.Object{"title": "mine"}},
+		"somebody else's chat":   {"method": "PATCH", "url": "/api/collections/chats/records/" + bobs, "body": webtest.Object{"title": "mine"}},
 		"a permission":           {"method": "POST", "url": "/api/collections/permissions/records", "body": webtest.Object{"chat": "chat0000000000x", "permission": "bash", "metadata": webtest.Object{"command": "git status"}}},
 		"another's rule":         {"method": "POST", "url": "/api/collections/tool_permissions/records", "body": webtest.Object{"tool": "bash", "pattern": "*", "action": "allow"}},
 		"a url elsewhere":        {"method": "POST", "url": "http://evil.example/api/collections/chats/records"},
@@ -210,7 +210,7 @@ func TestAnIDIsThatOfTheFirstRecordThatHadIt(t *testing.T) {
 	_, ada := s.User(t, "ada", account.User)
 	_, bob := s.User(t, "bob", account.User)
 	_, agent := s.User(t, "poco", account.Agent)
-	mine, theirs := s.Chat(t, ada, "ada's"), s.Chat(t, bob, "bob's")
+	adas, bobs := s.Chat(t, ada, "ada's"), s.Chat(t, bob, "bob's")
 	for _, one := range []struct {
 		collection    string
 		first, second string
@@ -220,7 +220,7 @@ func TestAnIDIsThatOfTheFirstRecordThatHadIt(t *testing.T) {
 		{"permissions", agent, agent, webtest.Object{"id": "permission00001", "permission": "bash", "metadata": webtest.Object{"command": "ls"}}},
 	} {
 		fields := maps.Clone(one.fields)
-		fields["chat"] = mine
+		fields["chat"] = adas
 		var before webtest.Object
 		for range 2 { // once more is no other
 			status, made := s.Call(t, one.first, "POST", webtest.RecordsOf(one.collection), fields)
@@ -229,11 +229,11 @@ func TestAnIDIsThatOfTheFirstRecordThatHadIt(t *testing.T) {
 			is.True(before == nil || before["created"] == made["created"])
 			before = made
 		}
-		fields["chat"] = theirs
+		fields["chat"] = bobs
 		status, refused := s.Call(t, one.second, "POST", webtest.RecordsOf(one.collection), fields)
 		is.Equal(status, 400)
 		is.Equal(refused["data"].(webtest.Object)["id"].(webtest.Object)["code"], "validation_not_unique")
 		_, after := s.Call(t, ada, "GET", webtest.RecordsOf(one.collection)+"/"+fields["id"].(string), nil)
-		is.Equal(after["chat"], mine)
+		is.Equal(after["chat"], adas)
 	}
 }

@@ -108,11 +108,11 @@ func TestAShellThatPrintsForEverWaitsForItsClient(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "Tidy up")
-	heard, ended := make(chan struct{}), make(chan struct{})
+	output, ended := make(chan struct{}), make(chan struct{})
 	answer(t, s, func(ctx context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
 		go func() {
 			for range r.Input {
-				heard <- struct{}{}
+				output <- struct{}{}
 			}
 		}()
 		var err error
@@ -137,7 +137,7 @@ func TestAShellThatPrintsForEverWaitsForItsClient(t *testing.T) {
 	for range 300 { // time enough for a server that does not wait
 		say(t, conn, websocket.MessageBinary, "x")
 		select {
-		case <-heard:
+		case <-output:
 		case <-ended:
 			t.Fatal("it printed more than its client has room for")
 		}

@@ -177,12 +177,12 @@ type fragment struct {
 }
 
 func (s *Streams) sendDeltas(ctx context.Context, out *EventWriter, filters []string) error {
-	kept := make(chan log.Delta, maxFragments)
+	buffered := make(chan log.Delta, maxFragments)
 	done := make(chan error, 1)
 	go func() {
 		done <- s.Log.FollowDeltas(ctx, filters, func(d log.Delta) {
 			select {
-			case kept <- d:
+			case buffered <- d:
 			default:
 			}
 		})
@@ -191,7 +191,7 @@ func (s *Streams) sendDeltas(ctx context.Context, out *EventWriter, filters []st
 		select {
 		case err := <-done:
 			return err
-		case d := <-kept:
+		case d := <-buffered:
 			f := fragment{Subject: d.Subject, Type: d.Type, Stream: d.Stream, Offset: d.Offset, Data: d.Data}
 			if d.Type != log.ExecOutput && json.Valid(d.Data) {
 				f.Data = json.RawMessage(d.Data)

@@ -32,11 +32,11 @@ const (
 func (l *liveOutput) serve(ctx context.Context, tail *tail.Tail, since uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	heard, ended, failed := make(chan struct{}, 1), make(chan events.ExecFinished, 1), make(chan error, 2)
+	woken, ended, failed := make(chan struct{}, 1), make(chan events.ExecFinished, 1), make(chan error, 2)
 	go func() {
 		failed <- l.log.FollowDeltas(ctx, []string{events.ExecDeltaSubject(l.chat, l.exec)}, func(log.Delta) {
 			select {
-			case heard <- struct{}{}:
+			case woken <- struct{}{}:
 			default:
 			}
 		})
@@ -51,7 +51,7 @@ func (l *liveOutput) serve(ctx context.Context, tail *tail.Tail, since uint64) e
 			return err
 		}
 		select {
-		case <-heard:
+		case <-woken:
 			wait = fragmentIsStored
 		case <-time.After(wait):
 			wait = fragmentUnheard

@@ -67,11 +67,11 @@ func TestInterruptedTourAsksTheSameAgain(t *testing.T) {
 	c := person("hi")
 	first := s.ask(t.Context(), c)
 	c = c.played(first, "[Tool execution was interrupted]").add("user", resume)
-	again := s.ask(t.Context(), c)
-	expect.Contains(t, again.text, "interrupted")
-	is.Equal(again.calls[0].Function, first.calls[0].Function) // byte for byte
-	is.True(again.calls[0].ID != first.calls[0].ID)
-	is.Equal(s.ask(t.Context(), c.played(again, "Linux")).calls[0].Function.Name, "write") // and goes on
+	repeated := s.ask(t.Context(), c)
+	expect.Contains(t, repeated.text, "interrupted")
+	is.Equal(repeated.calls[0].Function, first.calls[0].Function) // byte for byte
+	is.True(repeated.calls[0].ID != first.calls[0].ID)
+	is.Equal(s.ask(t.Context(), c.played(repeated, "Linux")).calls[0].Function.Name, "write") // and goes on
 }
 
 func TestInterruptedQuestionIsAnsweredByThePrompt(t *testing.T) {
@@ -80,9 +80,9 @@ func TestInterruptedQuestionIsAnsweredByThePrompt(t *testing.T) {
 	for _, interrupted := range []string{"[Tool execution was interrupted]", "Tool execution aborted"} { // killed, stopped
 		s := open(t, &Model{Continue: []string{"Here is your answer:"}})
 		c := person("one").add("assistant", "done").add("user", "two").add("assistant", "done").add("user", "three")
-		asked := s.ask(t.Context(), c)
-		is.Equal(asked.calls[0].Function.Name, "question")
-		c = c.played(asked, interrupted).add("user", "Here is your answer: Just watch")
+		first := s.ask(t.Context(), c)
+		is.Equal(first.calls[0].Function.Name, "question")
+		c = c.played(first, interrupted).add("user", "Here is your answer: Just watch")
 		a := s.ask(t.Context(), c)
 		is.Equal(len(a.calls), 0) // it does not ask again
 		expect.Contains(t, a.text, "Just watch")

@@ -110,11 +110,11 @@ func TestInterruptedCallsOfAScriptAreMadeAgain(t *testing.T) {
 	c.Messages[len(c.Messages)-3]["content"] = "a ran"
 	for range 2 { // it is interrupted twice
 		c = c.add("user", resume)
-		again := s.ask(t.Context(), c)
-		is.Equal(len(again.calls), 1)
-		is.Equal(again.calls[0].Function, first.calls[1].Function) // byte for byte
-		is.Equal(again.text, "")
-		c = c.played(again, "Tool execution aborted")
+		repeated := s.ask(t.Context(), c)
+		is.Equal(len(repeated.calls), 1)
+		is.Equal(repeated.calls[0].Function, first.calls[1].Function) // byte for byte
+		is.Equal(repeated.text, "")
+		c = c.played(repeated, "Tool execution aborted")
 	}
 	c.Messages[len(c.Messages)-1]["content"] = "b ran"
 	is.Equal(s.ask(t.Context(), c).text, "done")

@@ -143,10 +143,10 @@ func TestRequestsAreComparedWithOpenCode(t *testing.T) {
 	is.Equal(s.Permission("per_forgotten").Status, projections.PermissionDraft)
 	is.True(s.Permission("per_forgotten").Interrupted)
 	is.Equal(s.Permission("per_new").Status, projections.PermissionDraft)
-	asked := s.OpenCodeEvents(s.ChatOf("ses_1"), events.PermissionAsked)
-	is.Equal(asked[len(asked)-1].Source, events.SourceReconcile)
+	requests := s.OpenCodeEvents(s.ChatOf("ses_1"), events.PermissionAsked)
+	is.Equal(requests[len(requests)-1].Source, events.SourceReconcile)
 	// byte for byte, because an approval covers the exact request
-	is.Equal(string(asked[len(asked)-1].Data), missed)
+	is.Equal(string(requests[len(requests)-1].Data), missed)
 
 	n := len(s.Events(events.AllEvents))
 	s.Reconnected(r, func() {})

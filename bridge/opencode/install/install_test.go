@@ -172,8 +172,8 @@ func TestWhatACrashLeftHalfInstalledIsMadeAnew(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(tools.OpenCode, filepath.Join(dir, "node_modules", plainOpenCode()))
 	is.Equal(strings.Count(expect.ReadFile(t, calls), "opencode-ai@"), 1)
-	for _, gone := range []string{dir + ".new", filepath.Join(dir, "junk")} {
-		_, err := os.Stat(gone)
+	for _, path := range []string{dir + ".new", filepath.Join(dir, "junk")} {
+		_, err := os.Stat(path)
 		is.True(errors.Is(err, os.ErrNotExist))
 	}
 }
@@ -185,14 +185,14 @@ func TestInstalledToolsAreFoundWithoutNPM(t *testing.T) {
 	installed, err := in.run(t)
 	is.NoErr(err)
 	onPath(t, nil)
-	again, lines := installation(t)
-	again.Dir = in.Dir
+	second, lines := installation(t)
+	second.Dir = in.Dir
 	unlock, err := Lock(filepath.Join(in.Dir, "lock")) // and while another process installs something else
 	is.NoErr(err)
 	defer unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	found, err := Find(ctx, again)
+	found, err := Find(ctx, second)
 	is.NoErr(err)
 	is.Equal(found, installed)
 	is.Equal(lines(), "")

@@ -122,14 +122,14 @@ func (in Options) runNPM(ctx context.Context, p npmPackage, dir string) error {
 
 // lock keeps other processes from installing into Dir meanwhile, and waits while one of them does.
 func (in Options) lock(ctx context.Context) (unlock func(), err error) {
-	for told := false; ; {
+	for reported := false; ; {
 		unlock, err = Lock(filepath.Join(in.Dir, "lock"))
 		if !errors.Is(err, ErrLocked) {
 			return unlock, err
 		}
-		if !told {
+		if !reported {
 			in.Progress("waiting for another process that is installing into " + in.Dir)
-			told = true
+			reported = true
 		}
 		select {
 		case <-time.After(200 * time.Millisecond):

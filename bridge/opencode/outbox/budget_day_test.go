@@ -29,9 +29,9 @@ func TestTheLimitOfADayStopsEveryChat(t *testing.T) {
 	stopped := func(session string, n int) {
 		t.Helper()
 		expect.Eventually(t, "the turn is stopped", func() bool {
-			asked, done := s.Events(events.ChatSubject("*", events.AbortRequested{}.Kind())),
+			requested, done := s.Events(events.ChatSubject("*", events.AbortRequested{}.Kind())),
 				s.Events(events.ChatSubject("*", events.EffectDone{}.Kind()))
-			return len(s.Requests("POST", session+"/abort")) == n && len(done) == len(asked)
+			return len(s.Requests("POST", session+"/abort")) == n && len(done) == len(requested)
 		})
 	}
 	s.Happen(s.step(first, "tool-calls", 6, 1)...)

@@ -58,11 +58,11 @@ func TestLoginsAreTakenButThoseThatFetchConfiguration(t *testing.T) {
 	p, found, err := OfUser(user(t, logins, nil))
 	is.NoErr(err)
 	is.True(found)
-	var kept map[string]map[string]any
-	is.NoErr(json.Unmarshal([]byte(p.Auth), &kept))
-	is.Equal(len(kept), 2)
-	is.Equal(kept["openai"]["key"], "sk-of-openai")
-	is.Equal(kept["github-copilot"]["expires"], 17.0)
+	var stored map[string]map[string]any
+	is.NoErr(json.Unmarshal([]byte(p.Auth), &stored))
+	is.Equal(len(stored), 2)
+	is.Equal(stored["openai"]["key"], "sk-of-openai")
+	is.Equal(stored["github-copilot"]["expires"], 17.0)
 
 	elsewhere := t.TempDir()
 	expect.WriteFile(t, filepath.Join(elsewhere, "opencode", "auth.json"), `{"xai":{"type":"api","key":"xai-key"}}`)

@@ -44,7 +44,7 @@ type Recorder struct {
 func (r *Recorder) Run(ctx context.Context) error {
 	for failures := 0; ; {
 		begun := r.Next()
-		var again <-chan time.Time
+		var retry <-chan time.Time
 		if err := r.record(ctx, begun); err == nil || ctx.Err() != nil {
 			failures = 0
 		} else {
@@ -53,11 +53,11 @@ func (r *Recorder) Run(ctx context.Context) error {
 				level = slog.LevelWarn
 			}
 			r.Logger.Log(ctx, level, "record providers", "err", err)
-			again = time.After(pause)
+			retry = time.After(pause)
 		}
 		select {
 		case <-begun:
-		case <-again:
+		case <-retry:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -98,12 +98,12 @@ func (r *Recorder) record(ctx context.Context, begun <-chan struct{}) error {
 // saveAll saves what has changed since the last time, and calls missing for each record of a provider that is not
 // listed.
 func (r *Recorder) saveAll(ctx context.Context, list []client.ModelProvider, missing func(id string) error) error {
-	kept, err := r.Model.Config(ctx, record.ModelProviderCollection)
+	stored, err := r.Model.Config(ctx, record.ModelProviderCollection)
 	if err != nil {
 		return err
 	}
 	unlisted := map[string]bool{}
-	for _, known := range kept {
+	for _, known := range stored {
 		unlisted[known.RecordID] = true
 	}
 	for _, p := range list {

@@ -15,7 +15,7 @@ import (
 
 func TestPasswordIsTypedTwiceUnseen(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ first, second, says string }{
+	for _, c := range []struct{ first, second, want string }{
 		{"correct horse", "correct horse", ""},
 		{"correct horse", "correct house", "the two passwords differ"},
 	} {
@@ -39,8 +39,8 @@ func TestPasswordIsTypedTwiceUnseen(t *testing.T) {
 			fmt.Fprintln(person, typed)
 		}
 		r := <-done
-		if c.says != "" {
-			is.True(r.err != nil && strings.Contains(r.err.Error(), c.says))
+		if c.want != "" {
+			is.True(r.err != nil && strings.Contains(r.err.Error(), c.want))
 		} else {
 			is.NoErr(r.err)
 			is.Equal(r.password, c.first)

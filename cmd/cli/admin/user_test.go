@@ -141,7 +141,7 @@ func TestUserCommandSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		args  string
 		stdin string
-		says  string
+		want  string
 		err   error // nil for any other than wrong usage
 	}{
 		{"", "", "pocketcoder user add EMAIL", cli.ErrUsage},
@@ -165,11 +165,11 @@ func TestUserCommandSaysWhatIsWrong(t *testing.T) {
 		is.True(err != nil) // c.args
 		if c.err != nil {
 			is.True(errors.Is(err, c.err))     // c.args
-			expect.Contains(t, stderr, c.says) // c.args
+			expect.Contains(t, stderr, c.want) // c.args
 			continue
 		}
 		is.True(!errors.Is(err, cli.ErrUsage))
-		expect.Contains(t, err.Error(), c.says) // c.args
+		expect.Contains(t, err.Error(), c.want) // c.args
 	}
 	is := is.New(t)
 	_, _, err := user(t, datadir.Dir(t.TempDir()), "", "list")

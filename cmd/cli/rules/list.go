@@ -78,7 +78,7 @@ func runPolicyList(ctx context.Context, env cli.Environment, args []string) erro
 		return err
 	}
 	defer s.Close()
-	kept, err := storedRules(ctx, s)
+	stored, err := storedRules(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -89,14 +89,14 @@ func runPolicyList(ctx context.Context, env cli.Environment, args []string) erro
 		}
 		for _, r := range inForce {
 			if r.ID == "" { // not stored: built in, or a flag of the running system
-				kept = append(kept, listedRule{Rule: r.String(), State: "built in"})
+				stored = append(stored, listedRule{Rule: r.String(), State: "built in"})
 			}
 		}
 	}
 	if *asJSON {
-		return cli.PrintJSON(env.Stdout, kept)
+		return cli.PrintJSON(env.Stdout, stored)
 	}
-	return printRules(env.Stdout, kept)
+	return printRules(env.Stdout, stored)
 }
 
 // storedRules reads the stored rules.

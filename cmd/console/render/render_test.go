@@ -63,13 +63,13 @@ func TestTheLengthOfALongCommandStandsBelowIt(t *testing.T) {
 		is.NoErr(err)
 		body, err := json.Marshal(events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash", Metadata: about})
 		is.NoErr(err)
-		asked, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
+		request, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
 			events.OpenCode{Type: events.PermissionAsked, Properties: body})
 		is.NoErr(err)
 		return rendered([]events.Event{
 			cmdtest.Own(t, 1, "user:u", events.ChatCreated{}),
 			cmdtest.Own(t, 2, "engine:local", events.SessionBound{Session: "ses_1", Directory: "/workspace"}),
-			cmdtest.Numbered(asked, 3),
+			cmdtest.Numbered(request, 3),
 			cmdtest.Own(t, 4, events.ActorPolicy, events.PermissionReferred{Permission: "per_1", Reason: "no rule allows it"}),
 		})
 	}
@@ -122,7 +122,7 @@ func TestWholeStoryOfACommandIsShown(t *testing.T) {
 		Metadata: json.RawMessage(`{"command":"make\u001b[2K\rtest"}`), Tool: events.Call{CallID: "c1"}}
 	body, err := json.Marshal(ask)
 	is.NoErr(err)
-	asked, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
+	request, err := events.NewOpenCode("chat1", "local", "evt_1", -1,
 		events.OpenCode{Type: events.PermissionAsked, Properties: body})
 	is.NoErr(err)
 	got := rendered([]events.Event{
@@ -130,7 +130,7 @@ func TestWholeStoryOfACommandIsShown(t *testing.T) {
 		cmdtest.Own(t, 2, "user:u", events.MessageSubmitted{Message: "m1",
 			Parts: []events.Part{{Type: "text", Text: "do\nit"}, {Type: "file", Filename: "a.png", Mime: "image/png"}}}),
 		cmdtest.Own(t, 3, "engine:local", events.SessionBound{Session: "ses_1", Directory: "/workspace"}),
-		cmdtest.Numbered(asked, 4),
+		cmdtest.Numbered(request, 4),
 		cmdtest.Own(t, 5, events.ActorPolicy, events.PermissionReferred{Permission: "per_1",
 			Reason: "no rule says what “make” may do", Cwd: "/workspace/sub"}),
 		cmdtest.Own(t, 5, "user:u", events.PermissionDecided{Permission: "per_1", Decision: events.Authorized, Type: "bash",

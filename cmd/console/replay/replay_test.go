@@ -120,7 +120,8 @@ func TestUnknownChatIsNotReplayed(t *testing.T) {
 func TestMomentHasWhatWasPendingThen(t *testing.T) {
 	is := is.New(t)
 	log, all := logged(t, "perm-bash-once")
-	asked := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" }) + 1
+	request := 1 + slices.IndexFunc(all,
+		func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" })
 	at := func(seq int) (m struct {
 		Turn        string
 		Permissions []events.PermissionAsk
@@ -128,28 +129,28 @@ func TestMomentHasWhatWasPendingThen(t *testing.T) {
 		is.NoErr(json.Unmarshal([]byte(replayed(t, log, Options{Chat: "chat1", At: uint64(seq), JSON: true})), &m))
 		return m
 	}
-	is.Equal(len(at(asked-1).Permissions), 0)
-	m := at(asked)
+	is.Equal(len(at(request-1).Permissions), 0)
+	m := at(request)
 	is.Equal(m.Turn, "assistant")
 	is.Equal(len(m.Permissions), 1)
 	is.Equal(m.Permissions[0].Command(), "echo permitted")
 	m = at(len(all))
 	is.Equal(m.Turn, "user")
 	is.Equal(len(m.Permissions), 0)
-	text := replayed(t, log, Options{Chat: "chat1", At: uint64(asked)})
+	text := replayed(t, log, Options{Chat: "chat1", At: uint64(request)})
 	expect.Contains(t, text, "? bash  echo permitted\n")
-	is.True(strings.HasSuffix(text, fmt.Sprintf("— at #%d: the turn is the assistant's; pending: permissions 1, questions 0\n", asked)))
+	is.True(strings.HasSuffix(text, fmt.Sprintf("— at #%d: the turn is the assistant's; pending: permissions 1, questions 0\n", request)))
 }
 
 func TestMomentHasPendingQuestions(t *testing.T) {
 	is := is.New(t)
 	all, _ := cmdtest.Trace(t, "question")
-	asked := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
-	is.Equal(len(pendingQuestions(all[:asked+1])), 2)
+	request := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
+	is.Equal(len(pendingQuestions(all[:request+1])), 2)
 	is.Equal(len(pendingQuestions(all)), 0)
-	id := strings.TrimSuffix(pendingQuestions(all[:asked+1])[0], "/0")
+	id := strings.TrimSuffix(pendingQuestions(all[:request+1])[0], "/0")
 	one := cmdtest.Own(t, 100, "user:u", events.QuestionAnswered{Question: id, Index: 0, Answers: []string{"Red"}})
-	is.Equal(pendingQuestions(append(all[:asked+1:asked+1], one)), []string{id + "/1"})
+	is.Equal(pendingQuestions(append(all[:request+1:request+1], one)), []string{id + "/1"})
 }
 
 func TestRemovedMessageIsNotInTheMoment(t *testing.T) {
@@ -186,16 +187,16 @@ func TestACallComesAfterItsRequestInTheMoment(t *testing.T) {
 	for _, e := range all {
 		f.apply(e)
 	}
-	asked, completed := 0, 0
+	request, completed := 0, 0
 	for i, e := range f.events() {
 		p := payload.Read(events.OpenCode{Properties: e.Data})
 		if typ, _ := e.Subject.OpenCodeType(); typ == events.PermissionAsked {
-			asked = i
+			request = i
 		} else if p.Part.Type == "tool" {
 			completed = i
 		}
 	}
-	is.True(0 < asked && asked < completed)
+	is.True(0 < request && request < completed)
 }
 
 func TestPauseKeepsTheSpeedAndHasAnEnd(t *testing.T) {

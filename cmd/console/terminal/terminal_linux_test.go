@@ -217,9 +217,9 @@ func TestHistoryHoldsMessagesAndIsPrivate(t *testing.T) {
 	info, err := os.Stat(s.History.path)
 	is.NoErr(err)
 	is.Equal(info.Mode().Perm(), os.FileMode(0o600))
-	again, err := LoadHistory(s.History.path)
+	reloaded, err := LoadHistory(s.History.path)
 	is.NoErr(err)
-	is.Equal(again.lines, []string{"first", "two␤lines"})
+	is.Equal(reloaded.lines, []string{"first", "two␤lines"})
 }
 
 func TestHistoryHasAnEnd(t *testing.T) {

@@ -23,15 +23,15 @@ func waitingTitle(n int) string {
 // textIn returns the text of a message, and whether the message has nothing else.
 func textIn(m *projections.ShownMessage) (text string, whole bool) {
 	whole = true
-	var said []string
+	var words []string
 	for _, p := range partsOf(m) {
 		if p.Type == "text" {
-			said = append(said, p.Text)
+			words = append(words, p.Text)
 		} else {
 			whole = false
 		}
 	}
-	return strings.Join(said, "\n"), whole
+	return strings.Join(words, "\n"), whole
 }
 
 // maxWords is the length of the beginning of a message that waits, in runes.

@@ -43,12 +43,12 @@ func awayIn(ctx context.Context, db dbx.Builder, user string, chats []timeline.C
 
 // summary says what happened in one line, "" for nothing.
 func summary(n timeline.News) string {
-	var said []string
+	var parts []string
 	say := func(n int64, one, more, rest string) {
 		if n == 1 {
-			said = append(said, one+rest)
+			parts = append(parts, one+rest)
 		} else if n > 1 {
-			said = append(said, fmt.Sprintf(more, n)+rest)
+			parts = append(parts, fmt.Sprintf(more, n)+rest)
 		}
 	}
 	say(n.Ended, texts.TurnEnded, texts.TurnsEnded, "")
@@ -66,5 +66,5 @@ func summary(n timeline.News) string {
 	say(n.CommandsFailed, texts.CommandFailed, texts.CommandsFailed, "")
 	say(n.Files, texts.FileChanged, texts.FilesChanged, "")
 	say(n.Answers, texts.OneAnswer, texts.SomeAnswers, "")
-	return strings.Join(said, " · ")
+	return strings.Join(parts, " · ")
 }

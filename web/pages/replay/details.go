@@ -183,11 +183,11 @@ func (f *finder) rows(body events.Data) ([]row, error) {
 
 // textOf returns the beginning of what a person wrote.
 func textOf(parts []events.Part) string {
-	var said []string
+	var words []string
 	for _, p := range parts {
-		said = append(said, cmp.Or(p.Text, p.Filename))
+		words = append(words, cmp.Or(p.Text, p.Filename))
 	}
-	return firstOf(strings.Join(said, "\n"))
+	return firstOf(strings.Join(words, "\n"))
 }
 
 // request returns a permission request by OpenCode's id, or ours. The event follows from it.

@@ -123,8 +123,8 @@ func textOf(value json.RawMessage) string {
 }
 
 // editLines compares the command that runs with the one that was asked for.
-func editLines(asked, edited string) []visible.DiffLine {
-	diff := udiff.Unified("", "", strings.TrimSuffix(asked, "\n")+"\n", strings.TrimSuffix(edited, "\n")+"\n")
+func editLines(original, edited string) []visible.DiffLine {
+	diff := udiff.Unified("", "", strings.TrimSuffix(original, "\n")+"\n", strings.TrimSuffix(edited, "\n")+"\n")
 	_, hunks, _ := strings.Cut(diff, "@@\n") // above it are the names of files
 	return visible.DiffLines(hunks)
 }
