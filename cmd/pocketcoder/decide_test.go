@@ -296,5 +296,5 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 		1)
 
 	_, stderr, code := p.cli(t, "", "policy", "allow", "todowrite: *", "--chat", chat)
-	is.Equal([]any{code, stderr}, []any{0, "warning: every todowrite request is allowed from now on, without a question\n"})
+	is.Equal([]any{code, stderr}, []any{0, "warning: every todowrite request is allowed from now on without asking\n"})
 }
