@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -46,15 +48,16 @@ type tab struct {
 	faults []string // scripts that failed, were refused or opened a dialog
 }
 
-// openBrowser starts a Chromium and logs the administrator in on the login page.
+// openBrowser starts a Chromium in which the administrator is logged in.
 func (p *process) openBrowser(t testing.TB, size screen) *tab {
 	t.Helper()
 	b := p.newBrowser(t, size)
+	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, network.SetCookie, network.SetCookieParams{Name: "pocketcoder",
+			Value: p.admin(t).token, URL: p.HTTP})
+		return err
+	}))
 	b.visit("/")
-	b.shot("login")
-	b.fill("#email", adminEmail)
-	b.fill("#password", adminPassword)
-	b.click("main button")
 	b.sees("the list of chats", `document.querySelector("#chats") !== null`)
 	return b
 }
