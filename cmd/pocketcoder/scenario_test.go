@@ -182,9 +182,10 @@ func (p *process) cli(t testing.TB, stdin string, args ...string) (stdout, stder
 // runProgram runs the real program to its end. env comes on top of the test's own.
 func runProgram(t testing.TB, env []string, stdin string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	program := built(t, "pocketcoder") // which takes its time on a fresh machine
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, built(t, "pocketcoder"), args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	var out, errs bytes.Buffer
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = append(os.Environ(), env...), strings.NewReader(stdin), &out, &errs
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
