@@ -117,6 +117,9 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		s.Running("exec_" + chat)
 		s.Append(t, chat, events.ExecChanged{Exec: "exec_" + chat,
 			Files: []events.Artifact{{Path: "notes.txt", Size: 5, SHA256: webtest.Sha256Of("notes")}}})
+	case strings.Contains(o.path, "/agents/"):
+		_, agent := s.Call(t, token, "POST", webtest.RecordsOf("ai_agents"), map[string]any{"name": "of " + chat})
+		f["id"] = agent["id"]
 	case strings.Contains(o.path, "/ports/"):
 		f["port"] = s.Serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "hello")

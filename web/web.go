@@ -23,11 +23,13 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/agentfile"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
 	"pocketcoder/web/export"
@@ -111,7 +113,8 @@ func New(o Options) *Server {
 // routes are all routes besides those of api itself.
 func (s *Server) routes() []api.Route {
 	return slices.Concat(s.Chats.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
-		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(), search.Search{API: s.API}.Routes())
+		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(),
+		agents.Agents{Files: agentfile.Agents{Records: s.Records.Records}}.Routes(), search.Search{API: s.API}.Routes())
 }
 
 // Routes serves the API alone, without the pages and the checks of origin and host.

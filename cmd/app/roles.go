@@ -15,6 +15,7 @@ import (
 
 	"pocketcoder/cmd/app/lease"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/agentfile"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/web/api"
@@ -157,7 +158,8 @@ func (s *System) session(id string) (permission.Session, bool) {
 // commands are those that this node takes from the command line.
 func (s *System) commands() []handlers.Commands {
 	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(),
-		explanation.Commands(s.gate), s.accounts.Commands(), s.workers.Commands()}
+		explanation.Commands(s.gate), s.accounts.Commands(), s.workers.Commands(),
+		agentfile.Agents{Records: s.records}.Commands()}
 }
 
 // handler is what the web server serves: without the role web only the state of the node.

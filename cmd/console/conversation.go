@@ -40,6 +40,7 @@ type conversation struct {
 	covered     bool            // output was printed below the first of them, which is shown again therefore
 	ended       bool            // stdin
 	since       time.Time       // when the assistant began to work; zero when it does not
+	agent       string          // record; for the chat that the first message creates
 	model       string          // to select when the first message creates the chat
 	queued      []queuedMessage // as /queue listed them last
 	undone      string          // the message with which the undone turns begin, by OpenCode's id
@@ -281,7 +282,7 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 // open creates the chat. It is named after its first message unless a person gave it a title.
 func (c *conversation) open(ctx context.Context, text string) error {
 	title := cmp.Or(c.Title, printable.OneLine(text, titleLength))
-	err := c.Do(ctx, "chat.create", chat.Create{Command: client.NewCommand(), Chat: c.Chat, Title: title})
+	err := c.Do(ctx, "chat.create", chat.Create{Command: client.NewCommand(), Chat: c.Chat, Title: title, Agent: c.agent})
 	c.exists = c.exists || err == nil
 	return err
 }

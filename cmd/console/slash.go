@@ -26,6 +26,7 @@ const slashHelp = `/help        this list
 /requests    list the requests of all chats that wait for a person
 /why [ID]    explain a request: why it was allowed, denied or asked; without an ID the last one of this chat
 /model       list the models; /model NAME or its number chooses one for this chat
+/agent       list the agents; /agent NAME chooses one for this chat, /agent none OpenCode's own
 /queue       list the messages that wait; change number N of that list with
              /queue edit N TEXT, /queue delete N, /queue up N, or /queue now N to send it at once
 /undo        take the last turn back, with its changes to files
@@ -44,6 +45,7 @@ var slashCommands = map[string]func(*conversation, context.Context, string) erro
 	"/requests": (*conversation).slashRequests,
 	"/why":      (*conversation).slashWhy,
 	"/model":    (*conversation).slashModel,
+	"/agent":    (*conversation).slashAgent,
 	"/queue":    (*conversation).slashQueue,
 	"/undo":     (*conversation).slashUndo,
 	"/redo":     (*conversation).slashRedo,

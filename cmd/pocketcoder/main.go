@@ -34,6 +34,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder chats          list chats, with the side that must act
   pocketcoder requests       list the requests and questions that wait for a person
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
+  pocketcoder agent          agents as Markdown files: list, show, add, edit, export
   pocketcoder policy         rules: allow, ask, deny, test, replay, list, pause, resume, revoke; why explains a request
   pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder device         phones that get notifications: add, list, test, remove
@@ -109,6 +110,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"chats":    cli.Chats,
 		"user":     admin.User,
 		"budget":   admin.Budget,
+		"agent":    admin.Agent,
 		"policy":   rules.Run,
 		"device":   admin.Device,
 		"key":      admin.Key,

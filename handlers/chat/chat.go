@@ -77,6 +77,7 @@ type Chats struct {
 func (h *Chats) Commands() handlers.Commands {
 	return handlers.Commands{
 		"chat.create":      handlers.CommandOf(func(c *Create, actor string) { c.Actor = actor }, handlers.Created(h.Create)),
+		"chat.update":      handlers.CommandOf(func(c *Update, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Update)),
 		"chat.revert":      handlers.CommandOf(func(c *Revert, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Revert)),
 		"message.change":   handlers.CommandOf(func(c *ChangeMessage, actor string) { c.Actor = actor }, handlers.SeqOnly(h.ChangeMessage)),
 		"message.submit":   handlers.CommandOf(func(c *SubmitMessage, actor string) { c.Actor = actor }, handlers.Created(h.SubmitMessage)),

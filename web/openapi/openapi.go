@@ -263,7 +263,7 @@ func heading(path string) string {
 	for _, h := range []struct{ word, name string }{
 		{"/auth-", "Accounts"}, {"/setup", "Accounts"}, {"/sessions", "Accounts"}, {"/ssh_keys", "Accounts"},
 		{"/policy", "Permissions"}, {"/push", "Notifications"}, {"/act/", "Notifications"},
-		{"/collections", "Records"}, {"/batch", "Records"},
+		{"/collections", "Records"}, {"/agents", "Records"}, {"/batch", "Records"},
 		{"/realtime", "Streams"}, {"/events", "Streams"}, {"/replay", "Streams"}, {"/executions", "Executions"}, {"/ports", "Executions"},
 		{"/permission", "Permissions"},
 		{"/pocketcoder/chats", "Chats"}, {"/artifact", "Workspace"}, {"/files", "Workspace"},

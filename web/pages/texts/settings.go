@@ -6,6 +6,7 @@ const (
 	NewRecord     = "New"
 	Save          = "Save"
 	Delete        = "Delete"
+	ExportAgent   = "Export as Markdown"
 	ReallyDelete  = "Delete for good"
 	Yes           = "yes"
 	No            = "no"

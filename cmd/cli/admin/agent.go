@@ -1,0 +1,208 @@
+package admin
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"pocketcoder/atomicfile"
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/agentfile"
+)
+
+const agentUsage = `pocketcoder agent: the agents of the running system, as Markdown files in OpenCode's format.
+
+  pocketcoder agent list                  the agents
+  pocketcoder agent show NAME             print an agent
+  pocketcoder agent export NAME FILE      write an agent to a file
+  pocketcoder agent add FILE              create an agent from a file, or change the agent of its name; - is stdin
+  pocketcoder agent edit NAME             change an agent in $VISUAL or $EDITOR
+
+add shows what changes in an agent that exists, and asks; --yes does not ask. A file is front matter and a prompt:
+
+  ---
+  name: Reviewer
+  description: Reviews changes before they are committed
+  model: anthropic/claude-sonnet-4-5
+  permission:
+    edit: deny
+    bash:
+      "*": ask
+      git diff*: allow
+  ---
+
+  Review every line. Report bugs first.
+
+Choose an agent in a chat with /agent NAME.
+
+Exit status: 0; 1 when it failed or was not confirmed, 2 for wrong usage.
+`
+
+type agentCommand struct {
+	*client.System
+	env         cli.Environment
+	asJSON, yes bool
+}
+
+func Agent(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "agent", agentUsage)
+	data := cli.DataFlag(fs, env)
+	a := agentCommand{env: env}
+	fs.BoolVar(&a.asJSON, "json", false, "list: print a JSON list")
+	fs.BoolVar(&a.yes, "yes", false, "add, edit: change an agent without asking")
+	return runVerb(ctx, env, fs, args, data, map[string]verb{
+		"list": {0, 0, a.list}, "show": {1, 1, a.show}, "export": {1, 2, a.export}, "add": {1, 1, a.add}, "edit": {1, 1, a.edit},
+	}, func(s *client.System) { a.System = s })
+}
+
+func (a *agentCommand) list(ctx context.Context, _ []string) error {
+	all, err := client.Call[[]agentfile.Listed](ctx, a.System, "agent.list", struct{}{})
+	if err != nil {
+		return err
+	}
+	const empty = "no agents; make one with: pocketcoder agent add FILE"
+	return cli.PrintList(a.env, a.asJSON, all, empty, "NAME\tMODEL\tRULES\tDESCRIPTION\tID",
+		func(l agentfile.Listed) []string {
+			return []string{printable.OneLine(l.Name, 40), printable.OneLine(cmp.Or(l.Model, "-"), 40), fmt.Sprint(l.Rules),
+				printable.OneLine(l.Description, 60), l.ID}
+		})
+}
+
+func (a *agentCommand) file(ctx context.Context, name string) (agentfile.Exported, error) {
+	return client.Call[agentfile.Exported](ctx, a.System, "agent.export", agentfile.Export{Name: name})
+}
+
+func (a *agentCommand) show(ctx context.Context, args []string) error {
+	e, err := a.file(ctx, args[0])
+	if err == nil {
+		_, err = io.WriteString(a.env.Stdout, a.shown(e.Text))
+	}
+	return err
+}
+
+// shown makes a text safe for a terminal. A file or another program gets it as it is.
+func (a *agentCommand) shown(text string) string {
+	if a.env.Interactive {
+		return printable.Visible(text)
+	}
+	return text
+}
+
+func (a *agentCommand) export(ctx context.Context, args []string) error {
+	if len(args) == 1 {
+		return a.show(ctx, args)
+	}
+	e, err := a.file(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(args[1], []byte(e.Text))
+}
+
+// maxAgentFile bounds a file that is imported, in bytes.
+const maxAgentFile = 1 << 20
+
+func (a *agentCommand) add(ctx context.Context, args []string) error {
+	var from io.Reader = a.env.Stdin
+	name := ""
+	if args[0] != "-" {
+		f, err := os.Open(args[0])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		from, name = f, strings.TrimSuffix(filepath.Base(args[0]), ".md")
+	}
+	text, err := io.ReadAll(io.LimitReader(from, maxAgentFile+1))
+	if err != nil {
+		return err
+	}
+	if len(text) > maxAgentFile {
+		return fmt.Errorf("%s has more than %d KiB", args[0], maxAgentFile>>10)
+	}
+	return a.importFile(ctx, agentfile.Import{Command: client.NewCommand(), Text: string(text), Name: name},
+		a.yes || args[0] == "-")
+}
+
+// importFile checks a file, shows what it changes in an agent that exists, and imports it. yes does not ask.
+func (a *agentCommand) importFile(ctx context.Context, c agentfile.Import, yes bool) error {
+	c.Check = true
+	checked, err := client.Call[agentfile.Imported](ctx, a.System, "agent.import", c)
+	if err != nil {
+		return err
+	}
+	for _, note := range checked.Notes {
+		fmt.Fprintln(a.env.Stderr, "note:", printable.VisibleLine(note))
+	}
+	name := printable.OneLine(checked.Name, 100)
+	if checked.Diff == "" {
+		_, err := fmt.Fprintf(a.env.Stdout, "agent %s is as in the file\n", name)
+		return err
+	}
+	if !checked.New {
+		fmt.Fprint(a.env.Stdout, printable.Visible(checked.Diff))
+		if !yes && !a.confirms(name) {
+			return cli.ExitCode(1)
+		}
+	}
+	c.Check, c.Base = false, &checked.Before
+	done, err := handlers.Send(ctx, a.Conn, "agent.import", c)
+	if err != nil {
+		return err
+	}
+	verb := map[bool]string{true: "created", false: "changed"}[checked.New]
+	_, err = fmt.Fprintf(a.env.Stdout, "%s agent %s (%s)\n", verb, name, done.ID)
+	return err
+}
+
+func (a *agentCommand) confirms(name string) bool {
+	if !a.env.Interactive {
+		fmt.Fprintln(a.env.Stderr, "nothing was changed; --yes changes the agent")
+		return false
+	}
+	fmt.Fprintf(a.env.Stdout, "Change agent %s? [y/N] ", name)
+	answer, _ := bufio.NewReader(a.env.Stdin).ReadString('\n') // no answer is no
+	return strings.EqualFold(strings.TrimSpace(answer), "y")
+}
+
+// edit opens the file of an agent in an editor, and imports it. A file that is refused stays, so that nothing that a
+// person wrote is lost.
+func (a *agentCommand) edit(ctx context.Context, args []string) error {
+	editor := cmp.Or(a.env.Getenv("VISUAL"), a.env.Getenv("EDITOR"), "vi")
+	e, err := a.file(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "pocketcoder-agent-")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, "agent.md")
+	if err := os.WriteFile(path, []byte(e.Text), 0o600); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", path)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.env.Stdin, a.env.Stdout, a.env.Stderr
+	if err := cmd.Run(); err != nil {
+		return errors.Join(fmt.Errorf("run the editor %q: %w", editor, err), os.RemoveAll(dir))
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	c := agentfile.Import{Command: client.NewCommand(), Text: string(text), Name: e.Name, Base: &e.Text}
+	if err := a.importFile(ctx, c, true); err != nil {
+		return fmt.Errorf("%w (your text is in %s)", err, path)
+	}
+	return os.RemoveAll(dir)
+}

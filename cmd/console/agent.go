@@ -1,0 +1,73 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/console/render"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers/agentfile"
+	chats "pocketcoder/handlers/chat"
+	"pocketcoder/projections"
+)
+
+// noAgent is the name by which a person chooses OpenCode's own agent.
+const noAgent = "none"
+
+// slashAgent lists the agents, or chooses one for the chat.
+func (c *conversation) slashAgent(ctx context.Context, name string) error {
+	all, err := client.Call[[]agentfile.Listed](ctx, c.System, "agent.list", struct{}{})
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		return c.showAgents(ctx, all)
+	}
+	i := slices.IndexFunc(all, func(a agentfile.Listed) bool { return a.Name == name })
+	id := ""
+	switch {
+	case i >= 0:
+		id = all[i].ID
+	case name != noAgent:
+		var names []string
+		for _, a := range all {
+			names = append(names, a.Name)
+		}
+		return fmt.Errorf("there is no agent %q; available: %s", name, strings.Join(append(names, noAgent), ", "))
+	}
+	if c.exists {
+		err := c.Do(ctx, "chat.update", chats.Update{Command: client.NewCommand(), Chat: c.Chat, Agent: &id})
+		if err != nil {
+			return err
+		}
+	}
+	c.agent = id // of the chat that the first message creates
+	c.show.Note("", render.Dim, "(agent of the next messages: %s)", printable.OneLine(name, 100))
+	return nil
+}
+
+func (c *conversation) showAgents(ctx context.Context, all []agentfile.Listed) error {
+	chosen := c.agent
+	if c.exists {
+		last, err := c.Log.Last(ctx)
+		if err != nil {
+			return err
+		}
+		var chat projections.Chat
+		if err := c.Query(ctx, "chat", map[string]any{"chat": c.Chat, "after": last}, &chat); err != nil {
+			return err
+		}
+		chosen = chat.Agent
+	}
+	for _, a := range append(all, agentfile.Listed{Name: noAgent, Description: "OpenCode's own agent"}) {
+		mark, st := " ", render.Plain
+		if a.ID == chosen {
+			mark, st = "*", render.Bold
+		}
+		c.show.Note("", st, "%s %-20s %s", mark, printable.OneLine(a.Name, 100), printable.OneLine(a.Description, 200))
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package agentfile_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
+)
+
+const reviewer = `---
+description: Reviews changes
+mode: subagent
+model: anthropic/claude-sonnet-4-5
+temperature: 0.1
+color: blue
+permission:
+  edit: deny
+  bash:
+    "*": ask
+    git status*: allow
+    git push*: deny
+  webfetch: {"https://docs.example.org/*": allow}
+  github_list: allow
+tools:
+  write: false
+  bash: true
+---
+
+Review every line.
+`
+
+// reviewerStored is the reviewer as it is exported.
+const reviewerStored = `---
+name: reviewer
+description: Reviews changes
+mode: subagent
+model: anthropic/claude-sonnet-4-5
+temperature: 0.1
+permission:
+  bash:
+    '*': ask
+    git status*: allow
+    git push*: deny
+  edit: deny
+  github_list: allow
+  webfetch:
+    '*': ask
+    https://docs.example.org/*: allow
+---
+
+Review every line.
+`
+
+func rules(f agentfile.File) (all []string) {
+	for _, r := range f.Rules {
+		all = append(all, r.String())
+	}
+	return all
+}
+
+func TestAFileOfOpenCodeIsRead(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f, notes, err := agentfile.Parse(reviewer, "reviewer")
+	is.NoErr(err)
+	is.Equal([]string{f.Name, f.Description, f.Mode, f.Model, f.Prompt},
+		[]string{"reviewer", "Reviews changes", "subagent", "anthropic/claude-sonnet-4-5", "Review every line."})
+	is.Equal(*f.Temperature, 0.1)
+	is.Equal(rules(f), []string{"deny edit: *", "bash: git status*", "deny bash: git push*",
+		"webfetch: https://docs.example.org/*", "mcp: github_list"})
+	is.Equal(notes, []string{
+		"temperature is stored, and has no effect on turns yet.",
+		"color is left out: it has no meaning in PocketCoder.",
+		"tools: bash: true allows nothing. To allow it, write permission: bash: allow.",
+	})
+}
+
+func TestWhatAFileCannotSayIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ front, note string }{
+		"an exception":        {`permission: {bash: {"*": deny, "git *": allow}}`, `permission: bash: "git *": allow does not apply where "*": deny does: deny beats ask, and ask beats allow.`},
+		"a star in a path":    {`permission: {read: {"*.env": deny}}`, `permission: read: "*.env": deny is about one folder, because * does not match /. Write ** for any folders.`},
+		"all subagents":       {`permission: {task: allow}`, `permission: task: allow is left out: column 1: name it exactly, without *.`},
+		"every page":          {`permission: {webfetch: allow}`, `permission: webfetch: allow is left out: column 1: want an address such as https://docs.example.com/*.`},
+		"everything":          {`permission: allow`, `permission: *: allow is left out: only a rule that denies or asks is for every permission, and its pattern is *.`},
+		"of primary and sub":  {`mode: all`, `mode: all is stored as primary. Every agent can also be given work by another one.`},
+		"a key without sense": {`steps: 7`, `steps is left out: it has no meaning in PocketCoder.`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			_, notes, err := agentfile.Parse("---\n"+c.front+"\n---\n", "a")
+			is.NoErr(err)
+			is.Equal(notes, []string{c.note})
+		})
+	}
+}
+
+func TestAFileWithAMistakeIsRefused(t *testing.T) {
+	t.Parallel()
+	for text, says := range map[string]string{
+		"Review.":        "must begin with front matter",
+		"---\nname: a\n": "must begin with front matter",
+		"---\nfoo: 1\ndescription: d\nbar: 2\n---\n":            `keys that no agent has: "foo", "bar". Known keys are name, description,`,
+		"---\nname: [a\n---\n":                                  "is not YAML: line 1",
+		"---\n- a\n---\n":                                       "must be keys with values",
+		"---\nname: a\ntemperature: hot\n---\n":                 "temperature: the value in line 3",
+		"---\nname: a/b\n---\n":                                 "without /",
+		"---\nname: ' '\n---\n":                                 "has no name",
+		"---\nname: a\nmodel: sonnet\n---\n":                    `"sonnet" is not PROVIDER/MODEL`,
+		"---\nname: a\nmode: boss\n---\n":                       `"boss" is not primary`,
+		"---\nname: a\npermission: {bash: maybe}\n---\n":        `"maybe" is not allow, ask or deny`,
+		"---\nname: a\npermission: {bash: [allow]}\n---\n":      "must be an action or an object",
+		"---\nname: a\npermission: {read: {../x: deny}}\n---\n": "cannot be stored: column 1",
+		"---\nname: a\ntools: {bash: 7}\n---\n":                 "object of true and false",
+	} {
+		_, _, err := agentfile.Parse(text, "")
+		if r := (handlers.Refused{}); !errors.As(err, &r) || !strings.Contains(r.Text, says) {
+			t.Errorf("%q: got %v, want %q", text, err, says)
+		}
+	}
+}
+
+// system returns agents over a log of its own.
+func system(t *testing.T) agentfile.Agents {
+	return agentfile.Agents{Records: &record.Records{Log: eventstest.Log(t)}}
+}
+
+func TestAnExportedAgentIsImportedAsItWas(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := system(t)
+	first, err := h.Import(t.Context(), agentfile.Import{Text: reviewer, Name: "reviewer"})
+	is.NoErr(err)
+	is.True(first.New)
+	exported, err := h.Export(t.Context(), agentfile.Export{Name: "reviewer"})
+	is.NoErr(err)
+	is.Equal(exported.Text, reviewerStored)
+	again, err := h.Import(t.Context(), agentfile.Import{Text: exported.Text})
+	is.NoErr(err)
+	is.Equal([]any{again.Diff, again.Record, again.Seq, again.New}, []any{"", first.Record, uint64(0), false})
+
+	elsewhere := system(t)
+	_, err = elsewhere.Import(t.Context(), agentfile.Import{Text: exported.Text})
+	is.NoErr(err)
+	there, err := elsewhere.Export(t.Context(), agentfile.Export{Name: "reviewer"})
+	is.NoErr(err)
+	is.Equal(there, exported)
+	a, err := elsewhere.Records.Agent(t.Context(), mustList(t, elsewhere)[0].ID)
+	is.NoErr(err)
+	is.Equal(a, record.Agent{ID: a.ID, Name: "reviewer", Prompt: "Review every line.",
+		Model: "anthropic/claude-sonnet-4-5"})
+}
+
+func mustList(t *testing.T, h agentfile.Agents) []agentfile.Listed {
+	all, err := h.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestAnImportChangesTheAgentOfItsName(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := system(t)
+	first, err := h.Import(t.Context(), agentfile.Import{Text: reviewer, Name: "reviewer"})
+	is.NoErr(err)
+	_, _, err = h.Records.Save(t.Context(), record.Save{Collection: "tool_permissions", New: true,
+		Set: map[string]json.RawMessage{"agent": json.RawMessage(`"` + first.Record + `"`), "tool": json.RawMessage(`"bash"`),
+			"pattern": json.RawMessage(`"make"`), "action": json.RawMessage(`"allow"`), "chat": json.RawMessage(`"c1"`)}})
+	is.NoErr(err)
+	changed := agentfile.Import{Text: "---\nname: reviewer\npermission:\n  edit: ask\n---\nBe brief.\n", Check: true}
+	checked, err := h.Import(t.Context(), changed)
+	is.NoErr(err)
+	is.Equal(checked.Record, first.Record)
+	for _, line := range []string{"-  edit: deny\n", "+  edit: ask\n", "-Review every line.\n", "+Be brief.\n",
+		"# Not in this file: 1 rules"} {
+		expect.Contains(t, checked.Diff, line)
+	}
+	is.Equal(mustList(t, h)[0].Rules, 5) // nothing has changed yet
+
+	stale := "another"
+	changed.Check, changed.Base = false, &stale
+	_, err = h.Import(t.Context(), changed)
+	is.Equal(handlers.CodeOf(err), handlers.Conflict)
+	changed.Base = &checked.Before
+	_, err = h.Import(t.Context(), changed)
+	is.NoErr(err)
+	is.Equal(len(mustList(t, h)), 1)
+	is.Equal(mustList(t, h)[0].Rules, 1)
+	stored, err := record.All[struct {
+		Tool, Chat string
+		Action     policy.Action
+	}](t.Context(), h.Records, "tool_permissions")
+	is.NoErr(err)
+	is.Equal(len(stored), 2) // that of the chat stays
+	_, err = h.Export(t.Context(), agentfile.Export{Name: "nobody"})
+	expect.Contains(t, err.Error(), `There is no agent "nobody". The agents are: reviewer.`)
+}

@@ -1,0 +1,301 @@
+package agentfile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/rulebook"
+)
+
+// Agents lists, exports and imports agents.
+type Agents struct{ Records *record.Records }
+
+// Commands are the commands that can be given over NATS.
+func (h Agents) Commands() handlers.Commands {
+	return handlers.Commands{
+		"agent.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Listed, error) { return h.List(ctx) }),
+		"agent.export": handlers.QueryOf(h.Export),
+		"agent.import": handlers.CommandOf(func(c *Import, actor string) { c.Actor = actor },
+			func(ctx context.Context, c Import) (handlers.Accepted, error) {
+				i, err := h.Import(ctx, c)
+				if err != nil {
+					return handlers.Accepted{}, err
+				}
+				body, err := json.Marshal(i)
+				return handlers.Accepted{ID: i.Record, Seq: i.Seq, Result: body}, err
+			}),
+	}
+}
+
+// Listed is an agent in a list.
+type Listed struct {
+	ID          string `json:"id"` // of its record
+	Name        string `json:"name"`
+	Description string `json:"description,omitempty"`
+	Model       string `json:"model,omitempty"` // "provider/model"
+	Rules       int    `json:"rules"`           // of its own, in force in every chat
+}
+
+// Export asks for the file of an agent, by its name or its record.
+type Export struct {
+	Name string `json:"name"`
+}
+
+// Exported is an agent as a Markdown file.
+type Exported struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// Import creates an agent from a file, or changes the agent that has its name.
+type Import struct {
+	handlers.Command
+	Text  string  `json:"text"`
+	Name  string  `json:"name,omitempty"`  // of an agent whose file does not name it
+	Base  *string `json:"base,omitempty"`  // the import is refused if the agent's file is not this one any more
+	Check bool    `json:"check,omitempty"` // only say what would change
+}
+
+// Imported is the result of an import.
+type Imported struct {
+	Name   string   `json:"name"`
+	Record string   `json:"record,omitempty"` // empty for an agent that does not exist
+	New    bool     `json:"new"`              // the agent did not exist before
+	Before string   `json:"before"`           // its file before; empty for a new agent
+	Diff   string   `json:"diff"`             // unified; empty if nothing changes
+	Notes  []string `json:"notes,omitempty"`  // what the file says and the agent will not do
+	Seq    uint64   `json:"seq,omitempty"`    // of the last change
+}
+
+// agentFields is a record of ai_agents.
+type agentFields struct {
+	Name, Description, Mode string
+	Prompt, Model           string // records
+	Temperature             *float64
+	TopP                    *float64 `json:"top_p"`
+}
+
+// ruleFields is a record of tool_permissions.
+type ruleFields struct {
+	Agent, Chat, Tool, Pattern string
+	Action                     policy.Action
+	Active                     bool
+	Expires                    string `json:"expires_at"`
+}
+
+// rule returns the rule of a record, as policy reads it.
+func (r ruleFields) rule() policy.Rule {
+	return policy.Rule{Permission: r.Tool, Pattern: r.Pattern, Action: r.Action}.OfTool()
+}
+
+// lasting reports whether the rule is for every chat, without an end.
+func (r ruleFields) lasting() bool { return r.Active && r.Chat == "" && r.Expires == "" }
+
+// List lists the agents by name.
+func (h Agents) List(ctx context.Context) (list []Listed, err error) {
+	list = []Listed{}
+	all, err := record.All[agentFields](ctx, h.Records, rulebook.Agents)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		f, err := h.file(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Listed{a.ID, f.Name, f.Description, f.Model, len(f.Rules)})
+	}
+	slices.SortFunc(list, func(a, b Listed) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// Export returns the file of an agent.
+func (h Agents) Export(ctx context.Context, c Export) (Exported, error) {
+	all, err := record.All[agentFields](ctx, h.Records, rulebook.Agents)
+	if err != nil {
+		return Exported{}, err
+	}
+	var names []string
+	for _, a := range all {
+		if a.ID == c.Name || a.Value.Name == c.Name {
+			f, err := h.file(ctx, a)
+			return Exported{f.Name, f.Markdown()}, err
+		}
+		names = append(names, a.Value.Name)
+	}
+	known := "No agent is stored."
+	if slices.Sort(names); len(names) > 0 {
+		known = "The agents are: " + strings.Join(names, ", ") + "."
+	}
+	return Exported{}, handlers.RefuseField(handlers.NotFound, "name", "There is no agent %q. %s", c.Name, known)
+}
+
+// file returns the file of an agent.
+func (h Agents) file(ctx context.Context, a record.StoredRecord[agentFields]) (f File, err error) {
+	whole, err := h.Records.Agent(ctx, a.ID)
+	if err != nil {
+		return f, err
+	}
+	v := a.Value
+	f = File{Name: v.Name, Description: v.Description, Mode: recordMode(v.Mode), Model: whole.Model, Prompt: whole.Prompt,
+		Temperature: v.Temperature, TopP: v.TopP}
+	rules, err := record.All[ruleFields](ctx, h.Records, rulebook.ToolPermissions)
+	if err != nil {
+		return f, err
+	}
+	left := 0
+	for _, r := range rules {
+		switch {
+		case r.Value.Agent != a.ID:
+		case r.Value.lasting():
+			f.Rules = append(f.Rules, r.Value.rule())
+		default:
+			left++
+		}
+	}
+	if left > 0 {
+		f.Comments = []string{fmt.Sprintf("Not in this file: %d rules of the agent that are paused, end, or are for one chat.", left)}
+	}
+	return f, nil
+}
+
+// Import carries out the command. The rules of the agent become those of the file, but for rules that are paused, end,
+// or are for one chat.
+func (h Agents) Import(ctx context.Context, c Import) (i Imported, err error) {
+	f, notes, err := Parse(c.Text, c.Name)
+	if err != nil {
+		return i, err
+	}
+	agents, err := record.All[agentFields](ctx, h.Records, rulebook.Agents)
+	if err != nil {
+		return i, err
+	}
+	now := record.StoredRecord[agentFields]{}
+	at := slices.IndexFunc(agents, func(a record.StoredRecord[agentFields]) bool { return a.Value.Name == f.Name })
+	i = Imported{Name: f.Name, Notes: notes, New: at < 0}
+	if at >= 0 {
+		now = agents[at]
+		old, err := h.file(ctx, now)
+		if err != nil {
+			return i, err
+		}
+		i.Record, i.Before, f.Comments = now.ID, old.Markdown(), old.Comments
+	}
+	if c.Base != nil && *c.Base != i.Before {
+		return i, handlers.Refuse(handlers.Conflict, "The agent %s was changed meanwhile. Look at it, and try again.", f.Name)
+	}
+	i.Diff = udiff.Unified("stored", "file", i.Before, f.Markdown())
+	if c.Check || i.Diff == "" {
+		return i, nil
+	}
+	i.Record, i.Seq, err = h.save(ctx, c.Command, f, now, agents)
+	return i, err
+}
+
+// save stores a file as the agent now, which is empty for a new one.
+func (h Agents) save(ctx context.Context, by handlers.Command, f File, now record.StoredRecord[agentFields],
+	agents []record.StoredRecord[agentFields]) (id string, seq uint64, err error) {
+	s := saver{h.Records, handlers.Command{Actor: by.Actor}, 0}
+	fields := map[string]any{"name": f.Name, "description": f.Description, "mode": modes[f.Mode],
+		"temperature": f.Temperature, "top_p": f.TopP, "prompt": "", "model": ""}
+	if f.Prompt != "" {
+		shared := slices.ContainsFunc(agents, func(a record.StoredRecord[agentFields]) bool {
+			return a.ID != now.ID && a.Value.Prompt == now.Value.Prompt
+		})
+		prompt := now.Value.Prompt
+		if shared {
+			prompt = ""
+		}
+		values := map[string]any{"name": f.Name, "body": f.Prompt}
+		if fields["prompt"], err = s.save(ctx, "ai_prompts", prompt, values); err != nil {
+			return "", 0, err
+		}
+	}
+	if f.Model != "" {
+		if fields["model"], err = s.model(ctx, f.Model); err != nil {
+			return "", 0, err
+		}
+	}
+	if id, err = s.save(ctx, rulebook.Agents, now.ID, fields); err != nil {
+		return "", 0, err
+	}
+	err = s.rules(ctx, id, f.Rules)
+	return id, s.seq, err
+}
+
+// saver stores the records of an agent.
+type saver struct {
+	*record.Records
+	by  handlers.Command
+	seq uint64 // of the last change
+}
+
+// save changes a record, or creates it if it has no id.
+func (s *saver) save(ctx context.Context, collection, id string, values map[string]any) (string, error) {
+	set := map[string]json.RawMessage{}
+	for name, value := range values {
+		set[name], _ = json.Marshal(value) // a text, a number or a truth value
+	}
+	id, seq, err := s.Save(ctx, record.Save{Command: s.by, Collection: collection, Record: id, New: id == "", Set: set,
+		Upsert: collection == rulebook.ToolPermissions})
+	s.seq = max(s.seq, seq)
+	return id, err
+}
+
+// model returns the record of a model, which it creates if there is none.
+func (s *saver) model(ctx context.Context, identifier string) (string, error) {
+	all, err := record.All[struct{ Identifier string }](ctx, s.Records, "ai_models")
+	if err != nil {
+		return "", err
+	}
+	for _, m := range all {
+		if m.Value.Identifier == identifier {
+			return m.ID, nil
+		}
+	}
+	return s.save(ctx, "ai_models", "", map[string]any{"name": identifier, "identifier": identifier})
+}
+
+// rules makes the lasting rules of an agent those of a file. It deletes last, so that no rule that denies is missing
+// meanwhile.
+func (s *saver) rules(ctx context.Context, agent string, rules []policy.Rule) error {
+	all, err := record.All[ruleFields](ctx, s.Records, rulebook.ToolPermissions)
+	if err != nil {
+		return err
+	}
+	for _, r := range rules {
+		stored := slices.ContainsFunc(all, func(have record.StoredRecord[ruleFields]) bool {
+			return have.Value.Agent == agent && have.Value.lasting() && have.Value.rule() == r
+		})
+		if stored {
+			continue
+		}
+		_, err := s.save(ctx, rulebook.ToolPermissions, "", map[string]any{"agent": agent, "chat": "", "tool": r.Permission,
+			"pattern": r.Pattern, "action": r.Action, "active": true, "expires_at": "", "note": "from the agent's file"})
+		if err != nil {
+			return err
+		}
+	}
+	if all, err = record.All[ruleFields](ctx, s.Records, rulebook.ToolPermissions); err != nil {
+		return err
+	}
+	for _, have := range all {
+		if have.Value.Agent != agent || !have.Value.lasting() || slices.Contains(rules, have.Value.rule()) {
+			continue
+		}
+		seq, err := s.Delete(ctx, record.Delete{Command: s.by, Collection: rulebook.ToolPermissions, Record: have.ID})
+		if err != nil {
+			return err
+		}
+		s.seq = max(s.seq, seq)
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+// Package agentfile exports agents as Markdown files with front matter, in the format of OpenCode's own agents, and
+// imports such files. A file holds the agent, its prompt, the name of its model, and its rules.
+//
+// Promises: an exported file that is imported again changes nothing. What a file says and an agent cannot hold is named
+// in a note, or the file is refused; a rule that denies is never left out. An import that failed half way can be
+// repeated.
+//
+// It must not know how files are read or shown.
+package agentfile
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+)
+
+// File is an agent as a file holds it.
+type File struct {
+	Name, Description string
+	Mode              string // as OpenCode names it: primary, subagent; empty for none
+	Model             string // "provider/model"; empty for none
+	Temperature, TopP *float64
+	Rules             []policy.Rule
+	Prompt            string
+
+	Comments []string // what the agent has and the file does not hold
+}
+
+// The modes of an agent: as OpenCode and as the records name them.
+var modes = map[string]string{"primary": "primary", "subagent": "sandbox_agent"}
+
+// knownKeys are the keys of front matter that an agent can hold.
+var knownKeys = []string{"name", "description", "mode", "model", "temperature", "top_p", "permission", "tools"}
+
+// unusedKeys are keys of OpenCode that have no meaning here.
+var unusedKeys = []string{"color", "disable", "hidden", "maxSteps", "options", "prompt", "steps", "variant"}
+
+const fence = "---\n"
+
+// Parse reads a file. The notes say in one sentence each what the agent will not do although the file says it. name is
+// that of an agent whose file does not name it.
+func Parse(text, name string) (f File, notes []string, err error) {
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
+	rest, found := strings.CutPrefix(text, fence)
+	front, body, closed := strings.Cut("\n"+rest, "\n"+fence)
+	if !closed {
+		front, closed = strings.CutSuffix("\n"+rest, "\n---")
+	}
+	if !found || !closed {
+		return f, nil, refuse("text", "The file must begin with front matter: a line ---, keys such as description, and a line ---.")
+	}
+	f = File{Name: name, Prompt: strings.Trim(body, "\n")}
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(front), &document); err != nil {
+		return f, nil, refuse("text", "The front matter is not YAML: %s.", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if len(document.Content) == 0 {
+		return f, nil, f.check()
+	}
+	keys := document.Content[0]
+	if keys.Kind != yaml.MappingNode {
+		return f, nil, refuse("text", "The front matter must be keys with values, such as description: Reviews changes.")
+	}
+	if err := refuseUnknown(keys); err != nil {
+		return f, nil, err
+	}
+	for key, value := range pairs(keys) {
+		more, err := f.set(key, value)
+		if err != nil {
+			return f, nil, err
+		}
+		notes = append(notes, more...)
+	}
+	return f, notes, f.check()
+}
+
+func refuse(field, format string, args ...any) error {
+	return handlers.RefuseField(handlers.Invalid, field, format, args...)
+}
+
+func refuseUnknown(keys *yaml.Node) error {
+	var unknown []string
+	for key := range pairs(keys) {
+		if !slices.Contains(knownKeys, key) && !slices.Contains(unusedKeys, key) {
+			unknown = append(unknown, fmt.Sprintf("%q", key))
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	return refuse("text", "The front matter has keys that no agent has: %s. Known keys are %s.",
+		strings.Join(unknown, ", "), strings.Join(knownKeys, ", "))
+}
+
+// pairs iterates over the keys and values of a mapping, in their order.
+func pairs(n *yaml.Node) func(yield func(string, *yaml.Node) bool) {
+	return func(yield func(string, *yaml.Node) bool) {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if !yield(n.Content[i].Value, n.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
+
+// set sets what a key of the front matter says.
+func (f *File) set(key string, value *yaml.Node) (notes []string, err error) {
+	switch key {
+	case "name":
+		err = value.Decode(&f.Name)
+	case "description":
+		err = value.Decode(&f.Description)
+	case "model":
+		err = value.Decode(&f.Model)
+	case "mode":
+		if err = value.Decode(&f.Mode); f.Mode == "all" {
+			f.Mode = "primary"
+			notes = []string{"mode: all is stored as primary. Every agent can also be given work by another one."}
+		}
+	case "temperature":
+		err = value.Decode(&f.Temperature)
+		notes = []string{"temperature is stored, and has no effect on turns yet."}
+	case "top_p":
+		err = value.Decode(&f.TopP)
+		notes = []string{"top_p is stored, and has no effect on turns yet."}
+	case "permission":
+		return f.permissions(value)
+	case "tools":
+		return f.tools(value)
+	default:
+		notes = []string{key + " is left out: it has no meaning in PocketCoder."}
+	}
+	if err != nil {
+		return nil, refuse("text", "%s: the value in line %d is not of the right type.", key, value.Line)
+	}
+	return notes, nil
+}
+
+// Limits of the texts of an agent, in bytes.
+const (
+	maxName   = 100
+	maxPrompt = 256 << 10
+)
+
+func (f *File) check() error {
+	f.Name, f.Description = strings.TrimSpace(f.Name), strings.TrimSpace(f.Description)
+	provider, model, found := strings.Cut(f.Model, "/")
+	switch {
+	case f.Name == "":
+		return refuse("name", "The agent has no name. Add name: to the front matter.")
+	case len(f.Name) > maxName || strings.ContainsAny(f.Name, "/\n\x00"):
+		return refuse("name", "The name must be at most %d bytes on one line, without /.", maxName)
+	case len(f.Prompt) > maxPrompt:
+		return refuse("text", "The prompt has %d KiB, and may have %d.", len(f.Prompt)>>10, maxPrompt>>10)
+	case f.Model != "" && (!found || provider == "" || model == ""):
+		return refuse("model", "model: %q is not PROVIDER/MODEL.", f.Model)
+	case f.Mode != "" && modes[f.Mode] == "":
+		return refuse("mode", "mode: %q is not primary, subagent or all.", f.Mode)
+	}
+	return nil
+}
+
+// Markdown returns the file.
+func (f File) Markdown() string {
+	keys := &yaml.Node{Kind: yaml.MappingNode}
+	add := func(key string, value any) {
+		var n yaml.Node
+		_ = n.Encode(value) // a text or a number
+		keys.Content = append(keys.Content, scalar(key), &n)
+	}
+	add("name", f.Name)
+	for _, text := range [][2]string{{"description", f.Description}, {"mode", f.Mode}, {"model", f.Model}} {
+		if text[1] != "" {
+			add(text[0], text[1])
+		}
+	}
+	if f.Temperature != nil {
+		add("temperature", *f.Temperature)
+	}
+	if f.TopP != nil {
+		add("top_p", *f.TopP)
+	}
+	if len(f.Rules) > 0 {
+		keys.Content = append(keys.Content, scalar("permission"), permissionNode(f.Rules))
+	}
+	var b bytes.Buffer
+	b.WriteString(fence)
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	_ = e.Encode(keys) // nodes made here
+	for _, c := range f.Comments {
+		b.WriteString("# " + c + "\n")
+	}
+	b.WriteString(fence)
+	if f.Prompt != "" {
+		b.WriteString("\n" + strings.Trim(f.Prompt, "\n") + "\n")
+	}
+	return b.String()
+}
+
+func scalar(text string) *yaml.Node {
+	var n yaml.Node
+	_ = n.Encode(text) // a text
+	return &n
+}
+
+// recordMode returns the mode of OpenCode that a record's mode stands for.
+func recordMode(mode string) string {
+	for _, name := range slices.Sorted(maps.Keys(modes)) {
+		if modes[name] == mode {
+			return name
+		}
+	}
+	return ""
+}
