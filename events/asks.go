@@ -151,6 +151,27 @@ type QuestionAsk struct {
 	Tool      Call       `json:"tool"`
 }
 
+// QuestionAskOf returns the questions that an event asks, none for an event that asks nothing.
+func QuestionAskOf(e Event) (ask QuestionAsk, err error) {
+	if typ, ok := e.Subject.OpenCodeType(); ok && typ == QuestionAsked {
+		return ask, json.Unmarshal(e.Data, &ask)
+	}
+	if e.Subject.Kind != (QuestionRequested{}).Kind() {
+		return ask, nil
+	}
+	d, err := Decode(e)
+	if requested, ok := d.(QuestionRequested); ok {
+		return requested.Ask(), nil
+	}
+	return ask, err
+}
+
+// Ask returns a question of the tool ask_person in the form of OpenCode's questions.
+func (d QuestionRequested) Ask() QuestionAsk {
+	return QuestionAsk{ID: d.Question, SessionID: d.Session, Questions: d.Questions,
+		Tool: Call{MessageID: d.MessageID, CallID: d.Call}}
+}
+
 // Question is one of the questions that the model asked together.
 type Question struct {
 	Question string   `json:"question"`

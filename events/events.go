@@ -13,7 +13,8 @@
 //	            host). permission.referred (to a person). Then permission.decided or permission.expired, and
 //	            opencode.permission.replied. permission.interrupted says that OpenCode forgot it; then an approval leads to
 //	            message.submitted, which resumes the turn. An approval can expire too
-//	question    opencode.question.asked, question.interrupted, then question.answered or question.expired
+//	question    opencode.question.asked or question.requested (by the tool ask_person), question.interrupted, then
+//	            question.answered or question.expired
 //	execution   exec.refused; or exec.requested, exec.started, exec.connected, exec.signalled, exec.finished, exec.changed
 //	effect      abort.requested, revert.requested or fork.requested, then effect.done or effect.failed
 //	worker      created with a parent, and message.submitted with a sender. Then worker.finished for each delegated message,
@@ -178,16 +179,27 @@ type ModelReplaced struct {
 	Reason   string `json:"reason"`   // a sentence for the person
 }
 
+// QuestionRequested is a question that the model asks a person with the tool ask_person. OpenCode does not know it: the
+// tool call waits for the answers.
+type QuestionRequested struct {
+	Question  string     `json:"question"` // id: que_…
+	Session   string     `json:"session"`
+	MessageID string     `json:"message_id,omitempty"` // OpenCode's id of the message with the call
+	Call      string     `json:"call"`
+	Questions []Question `json:"questions"`
+}
+
 // QuestionAnswered is a person's answer to one of the questions that the model asked together: labels or free text.
 // OpenCode receives the answers once every question has one. A rejection rejects all of them.
 type QuestionAnswered struct {
-	Question string   `json:"question"` // OpenCode's que_… id
+	Question string   `json:"question"` // que_…
 	Index    int      `json:"index"`    // which of them, from 0
 	Answers  []string `json:"answers,omitempty"`
 	Rejected bool     `json:"rejected,omitempty"`
 }
 
-// QuestionInterrupted says OpenCode forgot the questions because it restarted; they can still be answered.
+// QuestionInterrupted says OpenCode restarted and forgot the questions, or the call that waits for their answers. They
+// can still be answered.
 type QuestionInterrupted struct {
 	Question string `json:"question"`
 }
@@ -254,6 +266,7 @@ func (PermissionReferred) Kind() string    { return "permission.referred" }
 func (PermissionDecided) Kind() string     { return "permission.decided" }
 func (PermissionInterrupted) Kind() string { return "permission.interrupted" }
 func (PermissionExpired) Kind() string     { return "permission.expired" }
+func (QuestionRequested) Kind() string     { return "question.requested" }
 func (QuestionAnswered) Kind() string      { return "question.answered" }
 func (QuestionInterrupted) Kind() string   { return "question.interrupted" }
 func (QuestionExpired) Kind() string       { return "question.expired" }
@@ -267,7 +280,7 @@ var catalogue = kinds(
 	MessageSubmitted{}, MessageSending{}, MessageDelivered{}, MessageFailed{}, MessageHeld{}, ModelReplaced{},
 	MessageEdited{}, MessageMoved{}, MessageSteered{}, MessageWithdrawn{},
 	PermissionReferred{}, PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
-	QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},
+	QuestionRequested{}, QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecStarted{}, ExecSignalled{}, ExecConnected{}, ExecChanged{}, ExecFinished{},
 	TurnLost{}, AbortRequested{},
 	ChatUpdated{}, Deleted{}, ChatErased{}, PermissionRequested{}, RevertRequested{}, ForkRequested{}, EffectDone{},

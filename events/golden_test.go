@@ -73,6 +73,9 @@ var filled = []Data{
 	},
 	PermissionInterrupted{Permission: "per_1"},
 	PermissionExpired{Permission: "per_1", Reason: "asked again as per_2"},
+	QuestionRequested{Question: "que_1", Session: "ses_1", MessageID: "msg_1", Call: "call_1", Questions: []Question{
+		{Question: "Which <colour>?", Header: "Colour", Options: []Option{{Label: "Red", Description: "warm"}},
+			Multiple: true, Custom: ptr(true)}}},
 	QuestionAnswered{Question: "que_1", Index: 2, Answers: []string{"yes", "free text"}, Rejected: true},
 	QuestionInterrupted{Question: "que_1"},
 	QuestionExpired{Question: "que_1", Reason: "its turn is over"},

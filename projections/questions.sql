@@ -20,6 +20,7 @@ CREATE TABLE questions(
   replied_by            TEXT NOT NULL,    -- actor
   request               TEXT NOT NULL,    -- SHA-256 of those asked together: see events.QuestionAsk
   engine_replied        INTEGER NOT NULL, -- OpenCode has its answer, or is owed none
+  own                   INTEGER NOT NULL, -- asked by the tool ask_person, whose call waits for the answer
   position              INTEGER NOT NULL, -- sequence of the event that asked
   created               TEXT NOT NULL,
   updated               TEXT NOT NULL,

@@ -1,17 +1,20 @@
-// Package mcp is PocketCoder's own MCP server for OpenCode. With its tools the model proposes procedures and looks up
-// MCP servers. OpenCode shows them to the model as pocketcoder_NAME, and requests a permission for each call, as for
-// any tool.
+// Package mcp is PocketCoder's own MCP server for OpenCode. With its tools the model asks a person, proposes procedures
+// and looks up MCP servers. OpenCode shows them to the model as pocketcoder_NAME, and requests a permission for each
+// call, as for any tool.
 //
 // Promises:
 //   - Only the running OpenCode is served: its requests have a secret of its start in a header.
 //   - The caller of a tool is no argument that the model chooses. The plugin in OpenCode adds the session and the call,
 //     signed with a key of the start. A call without a signature, with one for another tool, or with one that was used
 //     is refused.
+//   - A call that waits reports its progress, so that OpenCode's limit of 60 s does not end it.
+//   - A question whose call has ended is not lost. It is in the log, and the outbox sends its answer.
 //
 // The package must not know how OpenCode is started or confined, or what a permission request is.
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -20,12 +23,15 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
+	"pocketcoder/projections"
 )
 
 // Path is the path at which a Server answers.
@@ -34,7 +40,11 @@ const Path = "/mcp"
 // Server is the MCP server. Set the fields before serving. It is safe for concurrent use.
 type Server struct {
 	Engine  string
+	Chats   *chat.Chats
 	Records *record.Records
+	Model   *projections.Model
+	// Every is the time between two reports of progress; 0 for DefaultEvery.
+	Every time.Duration
 	// Chat returns the chat of an OpenCode session
 	Chat   func(session string) (chat string, ok bool)
 	Logger *slog.Logger
@@ -49,18 +59,25 @@ type Secrets struct {
 	Key    string // signs callers
 }
 
+// DefaultEvery is far below OpenCode's limit of 60 s without progress.
+const DefaultEvery = 10 * time.Second
+
 // start serves one start of OpenCode.
 type start struct {
 	Secrets
 	server  *mcp.Server
 	handler http.Handler
 	callers callers
+
+	life context.Context // ends with it
+	end  context.CancelFunc
 }
 
 // Renew returns new secrets for the next start of OpenCode. It ends the calls of the previous one.
 func (s *Server) Renew() Secrets {
 	next := &start{Secrets: Secrets{Header: "Bearer " + rand.Text(), Key: rand.Text()}}
 	next.callers.key = []byte(next.Key)
+	next.life, next.end = context.WithCancel(context.Background())
 	next.server = mcp.NewServer(&mcp.Implementation{Name: "pocketcoder", Version: "1"},
 		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{}, Logger: s.Logger})
 	s.addTools(next)
@@ -72,6 +89,7 @@ func (s *Server) Renew() Secrets {
 	s.start = next
 	s.mu.Unlock()
 	if last != nil {
+		last.end() // the calls that run: Close waits for them
 		for session := range last.server.Sessions() {
 			_ = session.Close() // its client is gone
 		}
@@ -108,7 +126,9 @@ func (s signed) signature() string { return s.Caller }
 // call is a verified call of a tool.
 type call struct {
 	caller
-	chat string
+	chat     string
+	every    time.Duration // between two reports of progress
+	progress func(text string)
 }
 
 // command returns the fields of a command that the call leads to. A call is made once, so a command needs no id.
@@ -122,9 +142,13 @@ type tool[In arguments] func(ctx context.Context, c call, in In) (string, error)
 // add adds a tool to a server. A refusal is the model's to read; any other error is logged.
 func add[In arguments](s *Server, to *start, name, description string, run tool[In]) {
 	mcp.AddTool(to.server, &mcp.Tool{Name: name, Description: description},
-		func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
+		func(ctx context.Context, r *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(to.life, cancel)()
 			c, err := s.verify(to, name, in.signature())
 			if err == nil {
+				c.progress, c.every = progressOf(ctx, r), cmp.Or(s.Every, DefaultEvery)
 				var text string
 				if text, err = run(ctx, c, in); err == nil {
 					return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
@@ -148,4 +172,33 @@ func (s *Server) verify(of *start, tool, signature string) (c call, err error) {
 		return c, handlers.Refuse(handlers.NotFound, "This session belongs to no chat.")
 	}
 	return c, nil
+}
+
+// progressOf returns a function that reports the progress of a call, if its client wants to know.
+func progressOf(ctx context.Context, r *mcp.CallToolRequest) func(text string) {
+	token, n := r.Params.GetProgressToken(), 0.0
+	return func(text string) {
+		if token == nil {
+			return
+		}
+		n++
+		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: n, Message: text})
+	}
+}
+
+// await calls until, and reports the progress of the call while it runs. The first report is made at once.
+func (c call) await(text string, until func() error) error {
+	c.progress(text)
+	tick := time.NewTicker(c.every)
+	defer tick.Stop()
+	done := make(chan error, 1)
+	go func() { done <- until() }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			c.progress(text)
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 )
 
 func (s *Server) addTools(to *start) {
+	add(s, to, "ask_person", "Ask the person a question, and wait for the answer. The person may take hours.", s.askPerson)
 	add(s, to, "propose", "Propose a procedure to the person. It takes effect when a person has approved it.", s.propose)
 	add(s, to, "mcp_status", "List the MCP servers that were requested, and whether a person has approved them.",
 		s.mcpStatus)

@@ -123,6 +123,8 @@ func (p *Push) react(ctx context.Context, e events.Event) error {
 		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Permission: d.Permission})
 	case events.PermissionExpired:
 		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Permission: d.Permission})
+	case events.QuestionRequested:
+		return p.notifyRequest(ctx, e.ID, events.Notice{Chat: chat, Question: d.Question}, "")
 	case events.QuestionAnswered:
 		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Question: d.Question})
 	case events.QuestionExpired:

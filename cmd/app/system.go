@@ -311,7 +311,7 @@ func (s *System) wire() {
 		Proxy:   func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
 	}
 	s.tools = &mcp.Server{
-		Engine: engine, Records: s.records, Logger: s.o.Logger,
+		Engine: engine, Chats: s.chats, Records: s.records, Model: s.model, Logger: s.o.Logger,
 		Chat: func(session string) (string, bool) {
 			found, ok := s.ingest.Session(session)
 			return found.Chat, ok

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -95,11 +94,11 @@ func (c *conversation) addDue() {
 }
 
 func (c *conversation) addQuestions(e events.Event) error {
-	if typ, ok := e.Subject.OpenCodeType(); !ok || typ != events.QuestionAsked || e.Seq <= c.joined {
+	if e.Seq <= c.joined {
 		return nil
 	}
-	var question events.QuestionAsk
-	if err := json.Unmarshal(e.Data, &question); err != nil {
+	question, err := events.QuestionAskOf(e)
+	if err != nil {
 		return err
 	}
 	for _, q := range render.Questions(question) {

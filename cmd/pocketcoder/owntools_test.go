@@ -5,8 +5,12 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/cmd/console/turn"
+	"pocketcoder/events"
 	"pocketcoder/expect"
+	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections"
+	"pocketcoder/projections/questions"
 )
 
 // ownTool is a script that calls a tool of PocketCoder's own MCP server and says done.
@@ -67,4 +71,79 @@ func TestOwnToolsWorkAtEveryIsolationLevel(t *testing.T) {
 			is.Equal(p.outputOf(t, chat, 1), `{"servers":[]}`)
 		})
 	}
+}
+
+var asksColour = call("pocketcoder_ask_person", map[string]any{
+	"question": "Which colour?", "options": []string{"Red", "Blue"},
+}) + "\n@@next\n@@say thanks"
+
+// askedBy waits for the question of ask_person in a chat.
+func (p *process) askedBy(t testing.TB, chat string) questions.Question {
+	t.Helper()
+	p.event(t, chat, events.QuestionRequested{}.Kind(), nil)
+	asked := rows[questions.Question](t, p, "questions", chat)
+	return asked[len(asked)-1]
+}
+
+func TestModelAsksAPersonAndWaitsForTheAnswer(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, asksColour)
+	q := p.askedBy(t, chat)
+	is.Equal([]string{q.Question, string(q.Choices), q.Status},
+		[]string{"Which colour?", `["Red","Blue"]`, questions.Asked})
+	shown := p.admin(t).list(t, "questions", `chat = "`+chat+`"`)[0]
+	p.admin(t).must(t, "PATCH", recordPath("questions", shown["id"].(string)),
+		record{"status": "replied", "reply": "Blue"}, nil)
+	is.Equal(p.outputOf(t, chat, 0), "Blue")
+	is.Equal(p.text(t, chat), "thanks")
+	is.True(rows[questions.Question](t, p, "questions", chat)[0].EngineReplied)
+	is.Equal(len(p.resumes(t, chat)), 0)
+
+	refused := p.chat(t, asksColour)
+	q = p.askedBy(t, refused)
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: refused, Question: q.EngineQuestion, Rejected: true}))
+	expect.Contains(t, p.outputOf(t, refused, 0), "does not want to answer")
+	is.Equal(p.text(t, refused), "thanks") // the model goes on
+
+	aborted := p.chat(t, asksColour)
+	p.askedBy(t, aborted)
+	p.abort(t, aborted)
+	p.event(t, aborted, "question.expired", nil)
+	p.turnEnds(t, aborted)
+	is.Equal(rows[questions.Question](t, p, "questions", aborted)[0].Reason, "the turn was aborted")
+}
+
+// TestAnswerToAskPersonSurvivesRestarts ends OpenCode, or all, while the question waits.
+func TestAnswerToAskPersonSurvivesRestarts(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for _, r := range restarts {
+		t.Run(r.name, func(t *testing.T) {
+			is := is.New(t)
+			p.t = t
+			chat := p.chat(t, asksColour)
+			q := p.askedBy(t, chat)
+			r.do(t, p)
+			p.forgotten(t, chat)
+			is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Answers: []string{"Red"}}))
+			expect.Eventually(t, "the model goes on", func() bool { return p.text(t, chat) == "thanks" })
+			p.turnEnds(t, chat)
+			is.Equal(p.resumes(t, chat), map[string]int{q.EngineQuestion: 1})
+		})
+	}
+	p.t = t
+}
+
+func TestTerminalShowsAndAnswersAskPerson(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, asksColour)
+	p.askedBy(t, chat)
+	stdout, _, code := p.cli(t, "2\n", "chat", chat)
+	is.Equal(code, turn.Completed)
+	expect.Contains(t, stdout, "Which colour?")
+	is.Equal(p.outputOf(t, chat, 0), "Blue")
 }

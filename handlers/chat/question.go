@@ -30,6 +30,13 @@ type ExpireQuestion struct {
 	Chat, Question, Reason string
 }
 
+// RequestQuestion asks a person a question of the tool ask_person.
+type RequestQuestion struct {
+	handlers.Command
+	Chat string
+	events.QuestionRequested
+}
+
 type questions struct {
 	handlers.ChatState
 	asks     map[string]events.QuestionAsk
@@ -55,6 +62,8 @@ func (s *questions) Apply(e events.Event) {
 		return
 	}
 	switch d := d.(type) {
+	case events.QuestionRequested:
+		s.asks[d.Question] = d.Ask()
 	case events.QuestionAnswered:
 		if s.answered[d.Question] == nil {
 			s.answered[d.Question] = map[int]answerRecord{}
@@ -81,6 +90,52 @@ func (s *questions) applyOpenCode(d events.OpenCode) {
 			s.over[reply.RequestID] = "answered in OpenCode"
 		}
 	}
+}
+
+// RequestQuestion carries out the command. It does not ask a question again that was asked under the same id.
+func (h *Chats) RequestQuestion(ctx context.Context, c RequestQuestion) (uint64, error) {
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	return h.onQuestions(ctx, c.Chat, c.Command, func(s *questions) (events.Data, uint64, error) {
+		if err := s.Missing(c.Chat); err != nil {
+			return nil, 0, err
+		}
+		if _, asked := s.asks[c.Question]; asked {
+			return nil, 0, handlers.RefuseField(handlers.Conflict, "question", "question %s was asked already", c.Question)
+		}
+		return c.QuestionRequested, 0, nil
+	})
+}
+
+// The limits of a question of the tool ask_person.
+const (
+	maxQuestion = 4 << 10 // bytes
+	maxOptions  = 20
+	maxOption   = 500 // bytes
+)
+
+func (c RequestQuestion) check() error {
+	for _, q := range c.Questions {
+		if strings.TrimSpace(q.Question) == "" || len(q.Question) > maxQuestion || !utf8.ValidString(q.Question) {
+			return handlers.RefuseField(handlers.Invalid, "question", "question: want 1 to %d bytes of UTF-8, got %d",
+				maxQuestion, len(q.Question))
+		}
+		if len(q.Options) > maxOptions {
+			return handlers.RefuseField(handlers.Invalid, "options", "options: want at most %d, got %d", maxOptions,
+				len(q.Options))
+		}
+		for i, o := range q.Options {
+			if strings.TrimSpace(o.Label) == "" || len(o.Label) > maxOption || !utf8.ValidString(o.Label) {
+				return handlers.RefuseField(handlers.Invalid, "options", "option %d: want 1 to %d bytes of UTF-8, got %d", i+1,
+					maxOption, len(o.Label))
+			}
+			if slices.ContainsFunc(q.Options[:i], func(other events.Option) bool { return other.Label == o.Label }) {
+				return handlers.RefuseField(handlers.Invalid, "options", "option %d: %.100q is offered twice", i+1, o.Label)
+			}
+		}
+	}
+	return nil
 }
 
 func (h *Chats) AnswerQuestion(ctx context.Context, c AnswerQuestion) (uint64, error) {

@@ -5,7 +5,7 @@ package policy
 var Defaults = append([]Rule{
 	{Permission: "read", Pattern: Inside}, {Permission: "list", Pattern: Inside}, {Permission: "glob", Pattern: Inside}, {Permission: "grep", Pattern: Inside},
 	{Permission: "todowrite", Pattern: "*"}, {Permission: "todoread", Pattern: "*"},
-	{Permission: "mcp", Pattern: "pocketcoder_propose"}, {Permission: "mcp", Pattern: "pocketcoder_mcp_status"},
+	{Permission: "mcp", Pattern: "pocketcoder_ask_person"}, {Permission: "mcp", Pattern: "pocketcoder_propose"}, {Permission: "mcp", Pattern: "pocketcoder_mcp_status"},
 }, commands(
 	"git status*", "git log*", "git diff*", "git show*", "git branch*", "git blame*", "git rev-parse*", "git ls-files*",
 	"git describe*", "git shortlog*",

@@ -32,11 +32,18 @@ func Questions(ctx context.Context, m *projections.Model) ([]Question, error) {
 }
 
 // AnsweredQuestions lists the questions whose answers OpenCode can receive: all questions that were asked together are
-// answered or rejected. Questions that were asked together are neighbours, in order.
+// answered or rejected. Questions that were asked together are neighbours, in order. A call of ask_person takes its
+// answer itself, unless it was interrupted.
 func AnsweredQuestions(ctx context.Context, m *projections.Model) ([]Question, error) {
-	return store.List[Question](ctx, m.Model, "answered questions", selectQuestions+`NOT q.engine_replied AND q.status <> 'expired'
+	return store.List[Question](ctx, m.Model, "answered questions", selectQuestions+`NOT q.engine_replied AND q.status <> 'expired' AND (q.interrupted OR NOT q.own)
 		AND NOT EXISTS (SELECT 1 FROM questions o WHERE o.ai_engine_question_id=q.ai_engine_question_id AND o.position=q.position AND o.status='asked')
 		ORDER BY q.position, q.idx`, nil)
+}
+
+// OwnQuestions lists the questions of ask_person whose calls have not returned and were not interrupted, oldest first.
+func OwnQuestions(ctx context.Context, m *projections.Model) ([]Question, error) {
+	return store.List[Question](ctx, m.Model, "questions of ask_person", selectQuestions+
+		"NOT q.engine_replied AND q.status <> 'expired' AND q.own AND NOT q.interrupted ORDER BY q.position, q.idx", nil)
 }
 
 // ObsoleteQuestion is an unanswered question that needs no answer any more, with the reason. If it was not interrupted,

@@ -41,6 +41,7 @@ type Question struct {
 	RepliedBy      string     `db:"replied_by" json:"replied_by"`
 	Request        string     `db:"request" json:"-"`                     // SHA-256, see events.QuestionAsk
 	EngineReplied  bool       `db:"engine_replied" json:"engine_replied"` // OpenCode has its answer, or is owed none
+	Own            bool       `db:"own" json:"-"`                         // asked by the tool ask_person
 	Position       int64      `db:"position" json:"position"`
 }
 
@@ -64,7 +65,11 @@ func Update(questions *store.Table[Question], setWaiting func(session, question 
 	t := table{questions, setWaiting}
 	switch b := body.(type) {
 	case events.QuestionAsk:
-		t.add(e, b)
+		t.add(e, b, false)
+	case events.QuestionRequested:
+		t.add(e, b.Ask(), true)
+	case opencode.PartUpdated:
+		t.endCall(b)
 	case opencode.QuestionReplied:
 		t.change(b.RequestID, func(i int, q *Question) { q.engineReplied(i, e, b) })
 	case events.QuestionAnswered:
@@ -106,7 +111,28 @@ func (t table) change(engineQuestion string, fn func(int, *Question)) {
 	}
 }
 
-func (t table) add(e events.Event, b events.QuestionAsk) {
+// AskPerson is the name of the tool ask_person in OpenCode.
+const AskPerson = "pocketcoder_ask_person"
+
+// OwnID returns the id of the question of a call of the tool ask_person.
+func OwnID(session, engineMessage, call string) string {
+	return "que_" + store.RecordID(session+"/"+engineMessage+"/"+call)
+}
+
+// endCall records that a call of the tool ask_person has returned its answer. A question without an answer stays: it
+// expires, because its call was aborted.
+func (t table) endCall(b opencode.PartUpdated) {
+	var state struct{ Status string }
+	if b.Part.Tool != AskPerson || json.Unmarshal(b.Part.State, &state) != nil ||
+		state.Status != "completed" && state.Status != "error" {
+		return
+	}
+	t.change(OwnID(b.SessionID, b.Part.MessageID, b.Part.CallID), func(_ int, q *Question) {
+		q.EngineReplied = q.EngineReplied || q.Status != Asked
+	})
+}
+
+func (t table) add(e events.Event, b events.QuestionAsk, own bool) {
 	for i, asked := range b.Questions {
 		q, found := t.Get(recordID(b.ID, i))
 		if found { // seen again after a reconnect
@@ -119,6 +145,7 @@ func (t table) add(e events.Event, b events.QuestionAsk) {
 		q.EngineQuestion, q.Index, q.Session, q.Chat = b.ID, int64(i), b.SessionID, e.Subject.ID
 		q.EngineMessage, q.Call, q.Request = b.Tool.MessageID, b.Tool.CallID, b.Request()
 		q.Question, q.Header, q.Choices, q.Descriptions = asked.Question, asked.Header, encode(labels), encode(descriptions)
+		q.Own = own
 		q.Multiple, q.Custom, q.Reply, q.Status, q.Position = asked.Multiple, asked.Free(), "[]", Asked, int64(e.Seq)
 		t.put(q)
 	}

@@ -50,3 +50,31 @@ func Await(ctx context.Context, m *projections.Model, session, engineMessage, ca
 		}
 	}
 }
+
+// maxRunning is among how many of the newest messages of a session a running call is looked for.
+const maxRunning = 10
+
+// AwaitRunning returns OpenCode's id of the message with a call that runs, once the read model has it.
+func AwaitRunning(ctx context.Context, m *projections.Model, chat, session,
+	call string) (engineMessage string, err error) {
+	type row struct {
+		Message string `db:"message"`
+	}
+	for {
+		seq := m.Seq()
+		found, ok, err := store.First[row](ctx, m.Model, "running call "+call, `SELECT m.ai_engine_message_id AS message FROM (
+				SELECT * FROM messages
+				WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed
+				ORDER BY position DESC LIMIT {:most}) m
+			JOIN parts p ON p.message=m.id WHERE NOT p.removed AND json_extract(p.data,'$.type')='tool'
+				AND json_extract(p.data,'$.callID')={:call} AND json_extract(p.data,'$.state.status')='running'
+			ORDER BY m.position DESC LIMIT 1`,
+			dbx.Params{"chat": chat, "session": session, "call": call, "most": maxRunning})
+		if err != nil || ok {
+			return found.Message, err
+		}
+		if err := m.Wait(ctx, seq+1); err != nil {
+			return "", err
+		}
+	}
+}

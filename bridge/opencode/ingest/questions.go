@@ -12,6 +12,9 @@ import (
 
 // questions adds questions that were missed, and resolves those that OpenCode no longer has.
 func (c *comparison) questions(ctx context.Context) error {
+	if err := c.ownQuestions(ctx); err != nil {
+		return err
+	}
 	waiting, err := pending.Questions(ctx, c.Model)
 	if err != nil {
 		return err
@@ -22,7 +25,7 @@ func (c *comparison) questions(ctx context.Context) error {
 	}
 	for _, group := range pending.Together(append(waiting, answered...)) {
 		q := group[0]
-		if _, held := c.memory.questions[q.EngineQuestion]; held || q.Interrupted || q.Engine != c.Engine {
+		if _, held := c.memory.questions[q.EngineQuestion]; held || q.Own || q.Interrupted || q.Engine != c.Engine {
 			continue
 		}
 		if err := c.resolveMissingQuestions(ctx, group); err != nil {
@@ -40,6 +43,27 @@ func (c *comparison) questions(ctx context.Context) error {
 			return err
 		}
 		if err := c.reconciled(ask.SessionID, events.QuestionAsked, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownQuestions interrupts questions of the tool ask_person whose calls OpenCode forgot. A person can still answer.
+func (c *comparison) ownQuestions(ctx context.Context) error {
+	own, err := pending.OwnQuestions(ctx, c.Model)
+	if err != nil {
+		return err
+	}
+	for _, q := range own {
+		if _, busy := c.busy[q.Session]; busy || q.Engine != c.Engine {
+			continue
+		}
+		ended, err := c.hasEnded(ctx, q.EngineMessage, q.Call)
+		if err == nil && !ended {
+			err = c.record(q.Chat, events.QuestionInterrupted{Question: q.EngineQuestion})
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -118,7 +118,7 @@ func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, a
 // dropObsolete expires a question that needs no answer any more. If OpenCode neither waits for the question nor has
 // forgotten it, an event about its end will arrive.
 func (o *Outbox) dropObsolete(ctx context.Context, d pending.ObsoleteQuestion) error {
-	if !d.Interrupted {
+	if !d.Interrupted && !d.Own {
 		held, err := o.Current().QuestionRequests(ctx, d.Directory)
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (o *Outbox) dropQuestion(ctx context.Context, q pending.Question, reason st
 	if err == nil {
 		err = o.Model.Wait(ctx, seq)
 	}
-	if err != nil || q.Interrupted {
+	if err != nil || q.Interrupted || q.Own {
 		return err
 	}
 	if err := o.Current().Dismiss(ctx, q.Directory, q.EngineQuestion); err != nil && !errors.Is(err, client.ErrGone) {

@@ -19,10 +19,8 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 		return
 	case events.QuestionAsked:
 		var ask events.QuestionAsk
-		if json.Unmarshal(d.Properties, &ask) == nil && !r.Live { // live, it is shown when it is its turn to be answered
-			for _, q := range Questions(ask) {
-				r.ShowQuestion(q)
-			}
+		if json.Unmarshal(d.Properties, &ask) == nil {
+			r.asked(ask)
 		}
 		return
 	}
@@ -53,6 +51,16 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 		r.replied(p)
 	case events.QuestionReplied, events.QuestionRejected:
 		r.questionReplied(p)
+	}
+}
+
+// asked shows questions, unless the renderer is live: then each is shown when it is its turn to be answered.
+func (r *Renderer) asked(ask events.QuestionAsk) {
+	if r.Live {
+		return
+	}
+	for _, q := range Questions(ask) {
+		r.ShowQuestion(q)
 	}
 }
 

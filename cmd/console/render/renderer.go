@@ -115,6 +115,8 @@ func (r *Renderer) Event(e events.Event) {
 	case events.PermissionExpired:
 		r.settle(d.Permission, Yellow, "the request "+r.askName(d.Permission)+" expired: "+d.Reason+" · "+
 			recordOf(d.Permission))
+	case events.QuestionRequested:
+		r.asked(d.Ask())
 	case events.QuestionAnswered:
 		r.questionAnswered(e, d)
 	case events.QuestionInterrupted:

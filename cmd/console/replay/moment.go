@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -125,6 +124,10 @@ func (f *fold) events() []events.Event {
 func pendingQuestions(all []events.Event) []string {
 	open := map[string]bool{}
 	for _, e := range all {
+		ask, _ := events.QuestionAskOf(e) // one that cannot be read asks nothing
+		for i := range ask.Questions {
+			open[questionKey(ask.ID, i)] = true
+		}
 		switch d, _ := events.Decode(e); d := d.(type) {
 		case events.QuestionAnswered:
 			delete(open, questionKey(d.Question, d.Index))
@@ -135,12 +138,6 @@ func pendingQuestions(all []events.Event) []string {
 			closeQuestion(open, d.Question)
 		case events.OpenCode:
 			switch d.Type {
-			case events.QuestionAsked:
-				var ask events.QuestionAsk
-				_ = json.Unmarshal(d.Properties, &ask) // one that cannot be read asks nothing
-				for i := range ask.Questions {
-					open[questionKey(ask.ID, i)] = true
-				}
 			case events.QuestionReplied, events.QuestionRejected:
 				closeQuestion(open, payload.Read(d).RequestID)
 			}

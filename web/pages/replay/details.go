@@ -102,11 +102,7 @@ func openCodeRows(b events.OpenCode) []row {
 		return []row{{texts.TheRequest, ask.Permission}, {texts.TheCommand, ask.Text()}}
 	case events.QuestionAsked:
 		ask, _ := opencode.Read[events.QuestionAsk](b)
-		var all []row
-		for _, q := range ask.Questions {
-			all = append(all, row{texts.TheRequest, q.Question})
-		}
-		return all
+		return questionRows(ask)
 	case "message.part.updated":
 		part, _ := opencode.Read[opencode.PartUpdated](b)
 		var state struct{ Status, Title string }
@@ -118,6 +114,13 @@ func openCodeRows(b events.OpenCode) []row {
 		return []row{{texts.Outcome, status.Status.Type}}
 	}
 	return nil
+}
+
+func questionRows(ask events.QuestionAsk) (all []row) {
+	for _, q := range ask.Questions {
+		all = append(all, row{texts.TheRequest, q.Question})
+	}
+	return all
 }
 
 // maxText is how much of a message is shown beside the event, in bytes.
@@ -165,6 +168,8 @@ func (f *finder) rows(body events.Data) ([]row, error) {
 	case events.PermissionExpired:
 		p, err := f.request(b.Permission)
 		return []row{{texts.TheCommand, p.Ask().Text()}, {texts.Reason, b.Reason}}, err
+	case events.QuestionRequested:
+		return questionRows(b.Ask()), nil
 	case events.QuestionAnswered:
 		return []row{{texts.Answer, strings.Join(b.Answers, ", ")}}, nil
 	case events.MessageSending:

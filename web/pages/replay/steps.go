@@ -28,8 +28,8 @@ type steps []step
 // marks are the kinds of events with a mark.
 var marks = map[string]string{
 	"opencode." + events.PermissionAsked: "request", events.PermissionRequested{}.Kind(): "request",
-	"opencode." + events.QuestionAsked: "request",
-	events.PermissionDecided{}.Kind():  "decision", events.PermissionExpired{}.Kind(): "decision",
+	"opencode." + events.QuestionAsked: "request", events.QuestionRequested{}.Kind(): "request",
+	events.PermissionDecided{}.Kind(): "decision", events.PermissionExpired{}.Kind(): "decision",
 	events.QuestionAnswered{}.Kind(): "decision",
 	events.ExecRequested{}.Kind():    "execution", events.ExecRefused{}.Kind(): "execution",
 }

@@ -1,0 +1,76 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/projections/pending"
+	"pocketcoder/projections/questions"
+	"pocketcoder/projections/toolcalls"
+)
+
+type askArguments struct {
+	signed
+	Question string   `json:"question" jsonschema:"one question, in plain words"`
+	Options  []string `json:"options,omitempty" jsonschema:"answers to choose from; leave it out for free text"`
+}
+
+// reportTime bounds how long OpenCode may take to report the call that it makes. It reports it before.
+const reportTime = 30 * time.Second
+
+// askPerson asks a question, and waits for the answer. If the call ends before, the question waits in the chat.
+func (s *Server) askPerson(ctx context.Context, c call, in askArguments) (string, error) {
+	within, cancel := context.WithTimeout(ctx, reportTime)
+	defer cancel()
+	message, err := toolcalls.AwaitRunning(within, s.Model, c.chat, c.Session, c.Call)
+	if err != nil {
+		return "", fmt.Errorf("find call %s: %w", c.Call, err)
+	}
+	question := events.Question{Question: in.Question, Options: []events.Option{}}
+	for _, label := range in.Options {
+		question.Options = append(question.Options, events.Option{Label: label})
+	}
+	id := questions.OwnID(c.Session, message, c.Call)
+	seq, err := s.Chats.RequestQuestion(ctx, chat.RequestQuestion{Command: s.command(), Chat: c.chat,
+		QuestionRequested: events.QuestionRequested{Question: id, Session: c.Session, MessageID: message, Call: c.Call,
+			Questions: []events.Question{question}}})
+	if err != nil {
+		return "", err
+	}
+	var answer string
+	err = c.await("A person has been asked: "+id, func() (err error) {
+		answer, err = s.awaitAnswer(ctx, id, seq)
+		return err
+	})
+	return answer, err
+}
+
+// awaitAnswer waits until the question that was asked at seq has an answer, or none is to come.
+func (s *Server) awaitAnswer(ctx context.Context, id string, seq uint64) (string, error) {
+	for {
+		if err := s.Model.Wait(ctx, seq); err != nil {
+			return "", err
+		}
+		seq = s.Model.Seq() + 1
+		group, err := pending.QuestionsOf(ctx, s.Model, id)
+		if err != nil {
+			return "", err
+		}
+		for _, q := range group {
+			switch q.Status {
+			case questions.Replied:
+				answers, err := q.Answers()
+				return strings.Join(answers, ", "), err
+			case questions.Rejected:
+				return "", handlers.Refuse(handlers.Conflict, "The person does not want to answer this question.")
+			case questions.Expired:
+				return "", handlers.Refuse(handlers.Conflict, "The question expired: %s.", q.Reason)
+			}
+		}
+	}
+}
