@@ -9,13 +9,13 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// openAccounts opens the secrets and the accounts, and makes the administrator that the environment names. The values
-// of llm_keys that administrators stored are redacted in all events from now on.
+// openAccounts opens the secrets and the accounts, and creates the administrator that the environment names. From then
+// on, stored provider keys are redacted in all events.
 func (s *System) openAccounts(ctx context.Context) (err error) {
 	if s.secrets, err = secret.Open(ctx, s.nc, streamOptions(s.o).Replicas); err != nil {
 		return err
 	}
-	s.log.Conceal("admin", s.o.Admin[1]) // before those of people: there is room for so many
+	s.log.Conceal("admin", s.o.Admin[1]) // first, because the number of redacted secrets is limited
 	if err := s.providerKeys().Restore(ctx); err != nil {
 		return err
 	}
@@ -27,15 +27,15 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 	}
 	note, err := s.accounts.EnsureAdmin(ctx, s.o.Admin[0], s.o.Admin[1])
 	if err != nil {
-		return fmt.Errorf("make the administrator of POCKETCODER_ADMIN_EMAIL: %w", err)
+		return fmt.Errorf("create the administrator of POCKETCODER_ADMIN_EMAIL: %w", err)
 	}
 	if note != "" {
-		s.say.Note("accounts", "%s", note)
+		s.progress.Note("accounts", "%s", note)
 	}
 	return nil
 }
 
-// providerKeys keeps what accounts store for providers of models.
+// providerKeys returns the store of the accounts' keys for model providers.
 func (s *System) providerKeys() record.ProviderKeys {
 	return record.ProviderKeys{Log: s.log, Secrets: s.secrets, Logger: s.o.Logger,
 		Paths: []string{s.o.Workspace, string(s.o.Data)}}
@@ -48,6 +48,6 @@ func (s *System) offerSetup(ctx context.Context) {
 		return
 	}
 	if needed {
-		s.say.Setup(s.reached, link)
+		s.progress.Setup(s.publicURL, link)
 	}
 }

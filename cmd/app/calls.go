@@ -13,8 +13,9 @@ import (
 	"pocketcoder/projections/toolcalls"
 )
 
-// askedCall is what the gate asks about a tool call. It is told by events that come after the ask, so it is waited for.
-func askedCall(model *projections.Model) func(ctx context.Context, session string, tool events.Call,
+// findCall returns the function with which the gate looks up a tool call. OpenCode reports the call after the
+// permission request, so the function can wait for it.
+func findCall(model *projections.Model) func(ctx context.Context, session string, tool events.Call,
 	wait time.Duration) (permission.Call, bool) {
 	return func(ctx context.Context, session string, tool events.Call, wait time.Duration) (permission.Call, bool) {
 		found, ok, err := toolcalls.Find(ctx, model, session, tool.MessageID, tool.CallID)

@@ -19,11 +19,11 @@ import (
 	"pocketcoder/web/api"
 )
 
-// operator is who gives commands with the operator's key.
+// operator is the actor of commands that use the operator's key.
 var operator = events.UserActor("operator")
 
-// load gets ready what must be known before anything goes out or is decided: the read model has caught up with what the
-// log held at the start, and then, once this node leads, prepare.
+// load waits until the read model has caught up with the log as it was at the start. Once this node leads, it calls
+// prepare.
 func (s *System) load(ctx context.Context) error {
 	last, err := s.log.Last(ctx)
 	if err != nil {
@@ -48,10 +48,10 @@ func (s *System) load(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// prepare gets the engine's workers ready: ingest knows its sessions, and commands that ran when the system or the
-// node before this one died are lost.
+// prepare prepares the actors of the engine. It loads the sessions into ingest, and records commands as lost that ran
+// when the previous process or node died.
 func (s *System) prepare(ctx context.Context) error {
-	last, err := s.log.Last(ctx) // nothing follows from the node before: it has stopped
+	last, err := s.log.Last(ctx) // the previous node has stopped, so no later event of it follows
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (s *System) prepare(ctx context.Context) error {
 	return nil
 }
 
-// catchUp waits until the read models hold an event, and shows the progress.
+// catchUp waits until the read models include an event. It shows the progress.
 func (s *System) catchUp(ctx context.Context, seq uint64) error {
 	reached := make(chan error, 1)
 	go func() { reached <- s.model.Wait(ctx, seq) }()
@@ -84,7 +84,7 @@ func (s *System) catchUp(ctx context.Context, seq uint64) error {
 		case err := <-reached:
 			return err
 		case <-tick.C:
-			s.say.Step("read model", fmt.Sprintf("computed from %d of %d events", s.model.Loaded(), seq))
+			s.progress.Step("read model", fmt.Sprintf("computed from %d of %d events", s.model.Loaded(), seq))
 		}
 	}
 }
@@ -111,17 +111,17 @@ func (s *System) health() api.Health {
 	return h
 }
 
-// engineDetail is what administrators see of OpenCode and its model.
+// engineDetail is the state of OpenCode and its model, for administrators.
 type engineDetail struct {
 	ingest.Condition
 	// "provider/model" of chats without a selection; empty until OpenCode recommends one
 	Model     string          `json:"model"`
 	ModelHost string          `json:"model_host,omitempty"` // of --model-url
 	Isolation isolation.Level `json:"isolation"`
-	Reason    string          `json:"reason"` // why this level
+	Reason    string          `json:"reason"` // why OpenCode has this isolation level
 }
 
-// Unconfined is what a person must know of an OpenCode without isolation.
+// Unconfined is the warning about an OpenCode without isolation.
 const Unconfined = "OpenCode is not confined: its file tools and plugins have the rights and the network of this process"
 
 func (s *System) engineHealth() api.Part {
@@ -149,9 +149,9 @@ func dataHealth(d datadir.Dir) api.Part {
 func (s *System) reportIsolation(status string) {
 	level, reason, _ := strings.Cut(status, ": ")
 	if level == string(isolation.Bwrap) || level == string(isolation.Landlock) {
-		s.say.Done("sandbox", "isolation %s: %s", level, reason)
+		s.progress.Done("sandbox", "isolation %s: %s", level, reason)
 	} else {
-		s.say.Note("sandbox", "isolation %s: %s", level, reason)
+		s.progress.Note("sandbox", "isolation %s: %s", level, reason)
 	}
 }
 
@@ -184,10 +184,11 @@ func either(is bool, then, otherwise api.State) api.State {
 	return otherwise
 }
 
-// healthPause is how often the parts are looked at when nothing says that one changed.
+// healthPause is how often the parts are checked if no change is reported.
 const healthPause = 5 * time.Second
 
-// watchHealth records every change of a part's state, so that clients see it, and calls ready once, when every part is.
+// watchHealth records every change of a part's state, so that clients see it. It calls ready once, when every part is
+// ready.
 func (s *System) watchHealth(ctx context.Context, ready func()) error {
 	tick := time.NewTicker(healthPause)
 	defer tick.Stop()
@@ -198,7 +199,7 @@ func (s *System) watchHealth(ctx context.Context, ready func()) error {
 			announced = true
 			ready()
 		}
-		if s.disk.Refusal() != nil || !s.leads() { // nothing can be recorded, or another node records
+		if s.disk.Refusal() != nil || !s.leads() { // the log refuses events, or another node records
 		} else if err := s.recordHealth(ctx, health, recorded); err != nil && ctx.Err() == nil {
 			s.o.Logger.Error("record health", "err", err)
 		}
@@ -211,7 +212,7 @@ func (s *System) watchHealth(ctx context.Context, ready func()) error {
 	}
 }
 
-// recordHealth saves the parts whose state is not the one recorded.
+// recordHealth saves the parts whose recorded state is out of date.
 func (s *System) recordHealth(ctx context.Context, health api.Health, recorded map[string]api.State) error {
 	for name, part := range health {
 		if recorded[name] == part.State {
@@ -221,7 +222,7 @@ func (s *System) recordHealth(ctx context.Context, health api.Health, recorded m
 		for field, value := range map[string]string{
 			"name": name, "status": string(part.State), "last_ping": time.Now().UTC().Format(events.TimeFormat),
 		} {
-			set[field], _ = json.Marshal(value) // a text
+			set[field], _ = json.Marshal(value)
 		}
 		save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "healthchecks", Record: name,
 			Set: set}

@@ -10,7 +10,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-// NATSConfig is the configuration of the embedded server, and the beginning of that of an external one.
+// NATSConfig returns the configuration of the embedded server, which is also the base of that of an external one.
 func NATSConfig(d datadir.Dir, keys natsconf.Keys) natsconf.Config {
 	return natsconf.Config{
 		Name: "pocketcoder", Listen: "127.0.0.1:0", StoreDir: d.Path("nats"), Keys: keys.Public,
@@ -18,7 +18,8 @@ func NATSConfig(d datadir.Dir, keys natsconf.Keys) natsconf.Config {
 	}
 }
 
-// streamOptions leaves most of a small disk to the facts: the fragments get an eighth of what is free.
+// streamOptions returns the limits of the streams. Fragments get an eighth of the free space, so that a small disk is
+// left to the events.
 func streamOptions(o Options) log.Options {
 	streams := log.DefaultOptions
 	streams.Replicas = o.Replicas
@@ -28,8 +29,8 @@ func streamOptions(o Options) log.Options {
 	return streams
 }
 
-// logHealth is offline while nothing is stored, and degraded while the disk is almost full, and after a loss until a
-// person has acknowledged it.
+// logHealth returns the state of the log. It is offline while nothing is stored. It is degraded while the disk is
+// almost full, and after a loss until a person has acknowledged the loss.
 func (s *System) logHealth() api.Part {
 	detail := map[string]any{"url": s.url}
 	part := api.Part{State: either(s.nc.IsConnected(), api.Ready, api.Offline), Detail: detail}

@@ -36,12 +36,12 @@ func TestTheLogIsOpenedAgainAfterAFailedWrite(t *testing.T) {
 	is.NoErr(err)
 	t.Cleanup(opened.Close)
 	s := &System{nats: opened, nc: opened.Conn, disk: &logdisk.Disk{Data: d, Server: opened.Embedded,
-		Rotten: opened.HasDamage, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}}
+		Damaged: opened.HasDamage, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	options := log.DefaultOptions
 	options.Refuse = s.disk.Refusal
 	s.log, err = log.Open(t.Context(), opened.Conn, options, secret.NewRedactor())
 	is.NoErr(err)
-	s.disk.Opened = s.log.Reopened
+	s.disk.Reopened = s.log.Reopened
 	n := 0
 	commit := func() error {
 		n++

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/handlers/worker"
 )
 
-// openProvider returns what answers: the model that the operator named, the provider set up for OpenCode on this
-// machine, or the demo model when there is neither.
+// openProvider returns the provider of the model: the one that the operator configured, the one that OpenCode uses on
+// this machine, or the demo model.
 func openProvider(ctx context.Context, getenv func(string) string,
 	m ModelOptions) (p provider.Provider, isDemo bool, closeModel func(), err error) {
 	p, found, err := provider.OfUser(getenv)
@@ -49,10 +49,10 @@ func openDemo() (p provider.Provider, isDemo bool, closeModel func(), err error)
 	return p, true, func() { server.Close() }, nil
 }
 
-// demoPrice makes what the demo model does cost something, so that budgets can be tried with it.
+// demoPrice is the price of the demo model, so that people can try budgets.
 const demoPrice = 10
 
-// demoContext is more than a script ever fills.
+// demoContext is larger than any script of the demo model.
 const demoContext = 200_000
 
 const providerHelp = "Set the key of a provider before `pocketcoder up`, for example `ANTHROPIC_API_KEY=…`, and name a model with `--model anthropic/…` if you like. " +
@@ -64,7 +64,7 @@ func (s *System) providers() *providerlist.Recorder {
 		Logger: s.o.Logger}
 }
 
-// modelHost is the host of --model-url, "" without one.
+// modelHost returns the host of --model-url, "" without one.
 func (s *System) modelHost() string {
 	u, err := url.Parse(s.o.Model.URL)
 	if err != nil || s.isDemo {
@@ -73,7 +73,7 @@ func (s *System) modelHost() string {
 	return u.Host
 }
 
-// modelText says to a person what answers.
+// modelText describes the model to a person.
 func (s *System) modelText() string {
 	model, host := s.outbox.Configured(), s.modelHost()
 	switch {

@@ -31,8 +31,8 @@ func (s *System) openMetrics() (err error) {
 	if s.metrics, err = listen("metrics", s.o.Metrics, "--metrics"); err != nil {
 		return err
 	}
-	s.closes(func() { s.metrics.Close() })
-	s.say.Done("metrics", "http://%s/metrics", s.metrics.Addr())
+	s.onClose(func() { s.metrics.Close() })
+	s.progress.Done("metrics", "http://%s/metrics", s.metrics.Addr())
 	return nil
 }
 
@@ -45,16 +45,16 @@ func (s *System) serveMetrics(ctx context.Context) error {
 		Logger: s.o.Logger}))
 }
 
-// wireNetwork makes what lets commands reach hosts, once the API's tail of the log is there.
+// wireNetwork creates the network access of commands. It comes after the API, which has the tail of the log.
 func (s *System) wireNetwork() {
-	host, _, _ := net.SplitHostPort(s.o.Egress) // it was checked
-	_, port, _ := net.SplitHostPort(s.leaving.Addr().String())
+	host, _, _ := net.SplitHostPort(s.o.Egress) // checked by Options.Check
+	_, port, _ := net.SplitHostPort(s.egress.Addr().String())
 	s.exec.Network = &network.Sandbox{Gate: s.gate, Mode: s.o.Network, Proxy: net.JoinHostPort(host, port),
 		Tail: s.web.API.Tail}
 	_, credentials := s.provider.Withhold()
-	s.outside = &network.Engine{Network: s.exec.Network, Credentials: credentials}
+	s.engineNetwork = &network.Engine{Network: s.exec.Network, Credentials: credentials}
 	if address := s.provider.ModelAddress(); address != "" {
-		s.outside.Models = []string{address}
+		s.engineNetwork.Models = []string{address}
 	}
 }
 
@@ -63,8 +63,8 @@ func (s *System) runEgress(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return (&egress.Server{Network: s.exec.Network, Engine: s.outside, Logger: s.o.Logger, Roots: roots, Own: s.tools,
-		Direct: s.isolation.Level == isolation.None}).Serve(ctx, s.leaving)
+	return (&egress.Server{Network: s.exec.Network, Engine: s.engineNetwork, Logger: s.o.Logger, Roots: roots, Own: s.tools,
+		Direct: s.isolation.Level == isolation.None}).Serve(ctx, s.egress)
 }
 
 // renewTools returns PocketCoder's MCP server for the next start of OpenCode. OpenCode reaches it through the egress
@@ -79,8 +79,8 @@ func (s *System) renewTools() opencode.MCPServer {
 	return opencode.MCPServer{URL: "http://" + host + mcp.Path, Header: secrets.Header, Key: secrets.Key}
 }
 
-// rootsWith returns the system's trusted certificates and those of a PEM file, nil without one. OpenCode takes the
-// file by the same variable.
+// rootsWith returns the system's trusted certificates and those of a PEM file, nil if path is empty. OpenCode reads the
+// same environment variable.
 func rootsWith(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil

@@ -27,12 +27,12 @@ import (
 	"pocketcoder/web/ports"
 )
 
-// Options say what the system works on, and how it is reached.
+// Options are the options of a system.
 type Options struct {
 	Data          datadir.Dir
 	HTTP          string
-	PortsURL      string    // template of the addresses of ports; empty for a name below localhost
-	URL           string    // under which people reach the web server; empty for its address
+	PortsURL      string    // URL template of ports; empty for names below localhost
+	URL           string    // public URL; empty for the address of the web server
 	Admin         [2]string // email and password of the first administrator; empty for a setup link
 	Workspace     string
 	NATS          string
@@ -41,21 +41,21 @@ type Options struct {
 	Model         ModelOptions
 	Proxied       bool // a proxy with TLS is in front
 	MaxTurns      int
-	MaxWorkers    int           // at once, in all chats; 0 for the default
+	MaxWorkers    int           // concurrent workers of all chats; 0 for the default
 	WorkerSilence time.Duration // without an event, after which a worker is reported; 0 for the default
 	Replicas      int
 	Rules         []policy.Rule
 	Network       permission.NetworkMode
 	Egress        string // address of the egress proxy
 	Isolation     string
-	Expose        []string // directories that the sandbox shows besides the workspace and the system's programs
+	Expose        []string // further directories that the sandbox can read
 	Limits        *worker.Limits
 	Relay         service.Relay
 	Logger        *slog.Logger
-	Stderr        io.Writer           // where the progress of the start is shown, and what the worker prints
-	Getenv        func(string) string // finds the model provider that is set up for OpenCode
+	Stderr        io.Writer           // for the progress of the start, and the output of the worker
+	Getenv        func(string) string // environment, which may configure a model provider for OpenCode
 
-	OffloadDir   string        // where contents of archived chats are moved to; empty for none
+	OffloadDir   string        // directory for contents of archived chats; empty for none
 	OffloadAfter time.Duration // since the last change of an archived chat
 
 	EngineState string // directory with OpenCode's files; empty for one in Data
@@ -67,7 +67,7 @@ type Options struct {
 	AuthorizedKeys string // a second authorized_keys file
 }
 
-// Check names the flag whose value is wrong, whatever there is on this machine.
+// Check returns an error that names the first invalid flag. It does not look at the machine.
 func (o Options) Check() error {
 	host, _, err := net.SplitHostPort(o.HTTP)
 	if err != nil {
@@ -115,8 +115,8 @@ func (o Options) Check() error {
 	return nil
 }
 
-// CheckPlaces refuses a workspace that is none, and a data directory that commands could look into, whatever links
-// lead there.
+// CheckPlaces returns an error if the workspace is not a directory, or if commands could read the data directory. It
+// resolves symlinks.
 func (o Options) CheckPlaces() error {
 	if err := o.checkAuthorizedKeys(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (o Options) CheckPlaces() error {
 		checkHidden("--opencode-state", o.EngineState, workspace, expose))
 }
 
-// checkHidden returns an error if commands could read a path. An empty path is no error.
+// checkHidden returns an error if commands could read a path. It ignores an empty path.
 func checkHidden(flag, path, workspace string, expose []string) error {
 	if path == "" {
 		return nil
@@ -212,7 +212,7 @@ func (o Options) sandboxNetwork() permission.NetworkMode {
 	return o.Network
 }
 
-// networkOption returns the flag that lets commands reach a host, or an empty string.
+// networkOption returns the flag that gives commands network access, "" for none.
 func (o Options) networkOption() string {
 	if o.Network != permission.NetworkOff {
 		return "--network " + string(o.Network)
@@ -233,16 +233,16 @@ func (o Options) checkPush() error {
 	return nil
 }
 
-// reached is the URL under which people reach the web server, which listens at address.
-func (o Options) reached(address string) string {
+// publicURL returns the URL under which people reach the web server, which listens at address.
+func (o Options) publicURL(address string) string {
 	if o.URL != "" {
 		return strings.TrimSuffix(o.URL, "/")
 	}
 	return "http://" + address
 }
 
-// portTemplate is the template of the addresses of ports, when the web server listens at address. Behind a proxy there
-// is none unless the operator names one: only the operator knows which names lead here.
+// portTemplate returns the URL template of ports, when the web server listens at address. Behind a proxy it is empty
+// unless the operator sets it, because only the operator knows which names lead here.
 func (o Options) portTemplate(address string) string {
 	if o.PortsURL != "" || o.Proxied {
 		return o.PortsURL
@@ -254,7 +254,7 @@ func (o Options) portTemplate(address string) string {
 	return "http://{port}.localhost:" + port
 }
 
-// hosts are the names besides those of loopback under which the web server is asked.
+// hosts returns the names, besides loopback names, under which the web server is reached.
 func (o Options) hosts() []string {
 	if u, err := url.Parse(o.URL); err == nil && u.Hostname() != "" {
 		return []string{u.Hostname()}
@@ -274,8 +274,8 @@ func (o Options) checkSSH() error {
 	return nil
 }
 
-// checkAuthorizedKeys refuses a file with keys that PocketCoder did not write. It would overwrite them, and their
-// owners could not log in any more.
+// checkAuthorizedKeys returns an error if the file has keys that PocketCoder did not write. It would overwrite them,
+// and their owners could not log in any more.
 func (o Options) checkAuthorizedKeys() error {
 	if o.AuthorizedKeys == "" {
 		return nil
@@ -289,12 +289,12 @@ func (o Options) checkAuthorizedKeys() error {
 	return nil
 }
 
-// ModelOptions say which model answers.
+// ModelOptions select the model.
 type ModelOptions struct {
 	Name    string
 	URL     string         // base URL of an OpenAI-compatible server; empty for a provider that OpenCode knows
-	Key     string         // for url
-	Context int            // tokens, 0 for what the server says
+	Key     string         // for URL
+	Context int            // in tokens; 0 for the server's value
 	Output  int            // tokens
 	Price   provider.Price // of a million tokens
 	Demo    bool
@@ -302,7 +302,7 @@ type ModelOptions struct {
 	Catalogue string // path of the file with the providers and models that OpenCode knows; empty for OpenCode's own
 }
 
-// check names the flag whose value is wrong.
+// check returns an error that names the first invalid flag.
 func (m ModelOptions) check() error {
 	if m.Context < 0 || m.Output < 0 {
 		return errors.New("--model-context and --model-output: want a number of tokens, or 0 for the default")

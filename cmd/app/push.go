@@ -12,18 +12,18 @@ import (
 	"pocketcoder/web/api"
 )
 
-// wirePush creates the sender of notifications. It comes after the API, which knows the users that have a chat open.
+// wirePush creates the sender of notifications. It comes after the API, which knows which users are viewing a chat.
 func (s *System) wirePush() {
 	s.push = &push.Push{
 		Log: s.log, Secrets: s.secrets, Model: s.model, Accounts: s.accounts, Records: s.records, Permissions: s.permissions, Logger: s.o.Logger,
-		Sender:  service.Sender{URL: s.reached, VAPID: s.vapid, Relay: s.o.Relay, AllowPrivate: s.o.PushPrivate},
+		Sender:  service.Sender{URL: s.publicURL, VAPID: s.vapid, Relay: s.o.Relay, AllowPrivate: s.o.PushPrivate},
 		Present: s.web.Realtime.IsViewing, RetryAfter: push.DefaultRetryAfter, AwayAfter: push.DefaultAwayAfter,
 	}
-	s.anywhere.Push = s.push
-	s.web.API.Push = api.Push{Key: s.vapid.Public, Tell: s.anywhere.Tell, Test: s.anywhere.Test, Act: s.push.Act}
+	s.engineNode.Push = s.push
+	s.web.API.Push = api.Push{Key: s.vapid.Public, Tell: s.engineNode.SendNotice, Test: s.engineNode.Test, Act: s.push.Act}
 }
 
-// openVAPID loads the keys for Web Push. Nodes share those of the first one, because a browser subscribes with them.
+// openVAPID loads the keys for Web Push. All nodes use the keys of the first one, because browsers subscribe with them.
 func (s *System) openVAPID(ctx context.Context) (err error) {
 	const shared = "webpush"
 	file := s.o.Data.Path("keys", "webpush.json")

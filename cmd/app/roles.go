@@ -27,7 +27,7 @@ type Roles []string
 
 // The roles.
 const (
-	// OpenCode, what carries effects out and reacts to events, a worker: on the node with the lease
+	// OpenCode, the workers that carry out effects and react to events, a sandbox worker; on the node with the lease
 	RoleEngine   = "engine"
 	RoleHandlers = "handlers" // commands and queries of the command line
 	RoleWeb      = "web"      // the API, realtime and the pages
@@ -35,7 +35,7 @@ const (
 
 var allRoles = Roles{RoleEngine, RoleHandlers, RoleWeb}
 
-// ParseRoles reads a list with commas.
+// ParseRoles parses a comma-separated list of roles.
 func ParseRoles(list string) (Roles, error) {
 	roles := Roles{}
 	for role := range strings.SplitSeq(list, ",") {
@@ -52,7 +52,7 @@ func ParseRoles(list string) (Roles, error) {
 
 func (r Roles) has(role string) bool { return r == nil || slices.Contains(r, role) }
 
-// checkRoles checks what only a node of several needs.
+// checkRoles checks the options of a node with roles.
 func (o Options) checkRoles() error {
 	if o.Roles != nil && o.NATS == "" {
 		return errors.New("--nats: name the NATS servers that the nodes share, such as nats://nats1:4222,nats://nats2:4222")
@@ -63,11 +63,11 @@ func (o Options) checkRoles() error {
 // engineState is the directory with the files of OpenCode.
 func (o Options) engineState() string { return cmp.Or(o.EngineState, o.Data.Path("opencode")) }
 
-// shellSocket is where pocketcoder-shell asks for commands.
+// shellSocket returns the path of the socket at which pocketcoder-shell requests commands.
 func (o Options) shellSocket() string { return filepath.Join(o.engineState(), "run", "shell.sock") }
 
-// openLease opens the lease of the engine. A system with all roles, which has its data to itself, needs none and leads
-// at once.
+// openLease opens the lease of the engine. A system without Options.Roles owns its data alone. It needs no lease and
+// leads at once.
 func (s *System) openLease(ctx context.Context) (err error) {
 	s.leading = make(chan struct{})
 	if s.o.Roles == nil {
@@ -77,7 +77,7 @@ func (s *System) openLease(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("name this node: %w", err)
 	}
-	// another one after each start: what the process before it did is over
+	// The name is new at each start, because the work of the earlier process has ended.
 	s.node = host + "-" + strings.ToLower(rand.Text()[:6])
 	if s.lease, err = lease.Open(ctx, s.nc, streamOptions(s.o).Replicas, engine, s.node); err != nil {
 		return err
@@ -86,12 +86,12 @@ func (s *System) openLease(ctx context.Context) (err error) {
 	s.lease.Expired = func(err error) {
 		time.AfterFunc(100*time.Millisecond, func() { os.Exit(1) }) // even if writing the log line blocks
 		s.o.Logger.Error("this node ends at once, because another one may run the engine; start it again", "err", err)
-		os.Exit(1) // as after a crash: OpenCode and the worker die with this process, and what they began is found in the log
+		os.Exit(1) // OpenCode and the worker die with this process; the log shows what they began
 	}
 	return nil
 }
 
-// lead opens what OpenCode needs, and lets the workers of the engine begin.
+// lead opens the socket of pocketcoder-shell, and starts the actors of the engine.
 func (s *System) lead() (err error) {
 	if s.shells, err = openShells(s.o, s.isolation); err != nil {
 		return err
@@ -111,18 +111,18 @@ func (s *System) leads() bool {
 	}
 }
 
-// keepLease takes and renews the lease, or follows who has it if this node is not to run an engine.
+// keepLease takes and renews the lease. A node without the role engine only follows it.
 func (s *System) keepLease(ctx context.Context) error {
 	if !s.o.Roles.has(RoleEngine) {
 		return s.lease.Follow(ctx)
 	}
 	return s.lease.Run(ctx, func() error {
-		s.say.Done("lease", "this node runs the engine: %s", s.node)
+		s.progress.Done("lease", "this node runs the engine: %s", s.node)
 		return s.lead()
 	})
 }
 
-// once runs a worker after a channel is closed.
+// once returns a function that waits for a channel to close and then runs a worker.
 func once(begun <-chan struct{}, worker func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
@@ -134,7 +134,7 @@ func once(begun <-chan struct{}, worker func(context.Context) error) func(contex
 	}
 }
 
-// leaseHealth is degraded while the engine has no node, because the others serve chats meanwhile.
+// leaseHealth returns the state of the lease. It is degraded while no node has it, because chats are still served.
 func (s *System) leaseHealth() api.Part {
 	holder, held := s.lease.Holder()
 	part := api.Part{State: either(holder.Node == "", api.Starting, either(held, api.Ready, api.Degraded))}
@@ -143,7 +143,7 @@ func (s *System) leaseHealth() api.Part {
 	return part
 }
 
-// session returns an OpenCode session. On a node without the engine only the read model knows it.
+// session returns an OpenCode session, from ingest or else from the read model.
 func (s *System) session(id string) (permission.Session, bool) {
 	if found, ok := s.ingest.Session(id); ok {
 		return found, true
@@ -155,14 +155,14 @@ func (s *System) session(id string) (permission.Session, bool) {
 	return permission.Session{Chat: row.Chat, Directory: row.Directory}, ok && !row.Removed
 }
 
-// commands are those that this node takes from the command line.
+// commands returns the commands that this node serves over NATS.
 func (s *System) commands() []handlers.Commands {
 	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(),
 		explanation.Commands(s.gate), s.accounts.Commands(), s.workers.Commands(),
 		agentfile.Agents{Records: s.records}.Commands()}
 }
 
-// handler is what the web server serves: without the role web only the state of the node.
+// handler returns the HTTP handler. A node without the role web serves only its health.
 func (s *System) handler() http.Handler {
 	if s.o.Roles.has(RoleWeb) {
 		return s.web.Handler()

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-// openSSH opens the SSH server, if there is to be one, and finds what its connections need.
+// openSSH opens the SSH server if it is configured, and finds the programs that its connections need.
 func openSSH(ctx context.Context, o Options, say *progress.Progress) (*ssh.Server, error) {
 	if err := os.MkdirAll(o.Data.Path("ssh"), 0o700); err != nil || o.SSH == "" {
 		return nil, err
@@ -32,7 +32,7 @@ func openSSH(ctx context.Context, o Options, say *progress.Progress) (*ssh.Serve
 	return s, nil
 }
 
-// keepSSHKeys keeps authorized_keys, with and without a server of ours.
+// keepSSHKeys keeps authorized_keys up to date, with and without a server of ours.
 func (s *System) keepSSHKeys(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *System) keepSSHKeys(ctx context.Context) error {
 	return k.Run(ctx)
 }
 
-// sees is an exec.Sees: administrators see all chats, users their own, and agents have no terminal.
+// sees is an exec.Sees: administrators see all chats, users see their own, and agents may not use a terminal.
 func (s *System) sees(ctx context.Context, id, owner string) (bool, error) {
 	all, err := s.accounts.List(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *System) closeViewers(ctx context.Context) error {
 			} else if changed, ok := d.(events.ChatUpdated); ok && changed.User == nil {
 				continue
 			}
-			if err := s.model.Wait(ctx, e.Seq); err != nil { // from here on "attach" finds the new owner
+			if err := s.model.Wait(ctx, e.Seq); err != nil { // so that a new "attach" sees the new owner
 				return err
 			}
 			if err := viewer.End(ctx, s.o.Data, e.Subject.ID); err != nil {
@@ -93,8 +93,7 @@ func (s *System) closeViewers(ctx context.Context) error {
 	})
 }
 
-// runSSH takes connections. When it ends, so does the tmux server, with whatever is open in it: it shows a system that
-// is gone.
+// runSSH runs the SSH server. At its end it stops the tmux server, which would show a system that has stopped.
 func (s *System) runSSH(ctx context.Context) error {
 	defer viewer.Stop(s.o.Data)
 	if s.ssh == nil {

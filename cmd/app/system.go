@@ -74,8 +74,8 @@ import (
 //	   OpenCode ◀─▶ ingest, outbox ─▲       │
 //	      └─ pocketcoder-shell ─▶ exec ─▶ worker (child process)
 func New(ctx context.Context, o Options) (_ *System, err error) {
-	s := &System{o: o, say: progress.New(o.Stderr)}
-	ctx = log.Patient(ctx) // the log may be large, and the machine busy
+	s := &System{o: o, progress: progress.New(o.Stderr)}
+	ctx = log.Patient(ctx) // opening a large log on a busy machine takes long
 	defer func() {
 		if err != nil {
 			s.close()
@@ -85,27 +85,27 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.closes(release)
+	s.onClose(release)
 	if s.listener, err = listen("web server", o.HTTP, "--http"); err != nil {
 		return nil, err
 	}
-	s.closes(func() { s.listener.Close() })
+	s.onClose(func() { s.listener.Close() })
 	if err := s.openMetrics(); err != nil {
 		return nil, err
 	}
 	// with --network off too: a rule may allow a chat a host
-	if s.leaving, err = listen("egress proxy", o.Egress, "--egress"); err != nil {
+	if s.egress, err = listen("egress proxy", o.Egress, "--egress"); err != nil {
 		return nil, err
 	}
-	s.closes(func() { s.leaving.Close() })
+	s.onClose(func() { s.egress.Close() })
 	if s.isolation, err = isolation.Choose(o.Isolation); err != nil {
 		return nil, fmt.Errorf("isolate OpenCode: %w", err)
 	}
-	viewer.Stop(o.Data) // a crash leaves it
-	if s.ssh, err = openSSH(ctx, o, s.say); err != nil {
+	viewer.Stop(o.Data) // after a crash, the tmux server still runs
+	if s.ssh, err = openSSH(ctx, o, s.progress); err != nil {
 		return nil, err
 	}
-	s.closes(func() { s.ssh.Close() })
+	s.onClose(func() { s.ssh.Close() })
 	if err := s.openLog(ctx); err != nil {
 		return nil, err
 	}
@@ -116,9 +116,9 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 		return nil, err
 	}
 	s.log.Conceal("push", s.vapid.Private, o.Relay.Secret)
-	s.reached, s.ports = o.reached(s.listener.Addr().String()), o.portTemplate(s.listener.Addr().String())
+	s.publicURL, s.ports = o.publicURL(s.listener.Addr().String()), o.portTemplate(s.listener.Addr().String())
 	s.wire()
-	s.closes(func() {
+	s.onClose(func() {
 		if s.leads() {
 			s.shells.Close()
 		}
@@ -126,7 +126,7 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	return s, s.openLease(ctx)
 }
 
-// openLog opens NATS, the log, what answers for the model provider, and the read model.
+// openLog opens NATS, the log, the model provider and the read model.
 func (s *System) openLog(ctx context.Context) (err error) {
 	if s.keys, err = natsconf.LoadKeys(s.o.Data.Path("keys")); err != nil {
 		return err
@@ -140,14 +140,14 @@ func (s *System) openLog(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.closes(s.nats.Close)
+	s.onClose(s.nats.Close)
 	s.nc, s.url = s.nats.Conn, s.nats.URL
-	s.disk = &logdisk.Disk{Data: s.o.Data, Server: s.nats.Embedded, Rotten: s.nats.HasDamage, Logger: s.o.Logger}
+	s.disk = &logdisk.Disk{Data: s.o.Data, Server: s.nats.Embedded, Damaged: s.nats.HasDamage, Logger: s.o.Logger}
 	var closeModel func()
 	if s.provider, s.isDemo, closeModel, err = openProvider(ctx, s.o.Getenv, s.o.Model); err != nil {
 		return err
 	}
-	s.closes(closeModel)
+	s.onClose(closeModel)
 	streams := streamOptions(s.o)
 	streams.Refuse = s.disk.Refusal
 	if s.log, err = log.Open(ctx, s.nc, streams, secret.NewRedactor(s.provider.Secrets()...)); err != nil {
@@ -157,27 +157,27 @@ func (s *System) openLog(ctx context.Context) (err error) {
 		return err
 	}
 	if lost := s.nats.Trouble(); lost != "" {
-		s.say.Note("log", "%s", lost)
+		s.progress.Note("log", "%s", lost)
 	}
-	s.disk.Opened = s.log.Reopened
+	s.disk.Reopened = s.log.Reopened
 	if s.opened, err = s.log.Last(ctx); err != nil {
 		return err
 	}
-	s.say.Done("log", "NATS at %s, %d events", s.url, s.opened)
+	s.progress.Done("log", "NATS at %s, %d events", s.url, s.opened)
 	if s.model, err = projections.Open(ctx, s.o.Data.ReadModels(), s.log); err != nil {
 		return err
 	}
-	s.closes(func() { s.model.Close() })
+	s.onClose(func() { s.model.Close() })
 	if aside := s.model.ReplacedFile(); aside != "" {
-		s.say.Note("read model", "%s", aside)
+		s.progress.Note("read model", "%s", aside)
 	}
 	return nil
 }
 
-// closes adds a function that close calls, before those that were added earlier.
-func (s *System) closes(fn func()) { s.closers = append(s.closers, fn) }
+// onClose adds a function for close. close calls the functions in reverse order.
+func (s *System) onClose(fn func()) { s.closers = append(s.closers, fn) }
 
-// close closes the foundations, the newest first.
+// close closes the foundations in reverse order.
 func (s *System) close() {
 	for _, fn := range slices.Backward(s.closers) {
 		fn()
@@ -185,8 +185,8 @@ func (s *System) close() {
 	s.closers = nil
 }
 
-// Run runs the actors until one of them ends, a signal comes or ctx ends, and then closes the foundations. It calls
-// ready once everything works.
+// Run runs the actors until one of them ends, a signal arrives or ctx ends. Then it closes the foundations. It calls
+// ready once every part works.
 func (s *System) Run(ctx context.Context, ready func(datadir.Running)) error {
 	defer s.close()
 	r := datadir.Running{
@@ -197,11 +197,11 @@ func (s *System) Run(ctx context.Context, ready func(datadir.Running)) error {
 	}
 	return s.runActors(ctx, func() {
 		if s.lease == nil {
-			s.say.Ready(progress.System{Running: r, Data: s.o.Data, Model: s.modelText(), WorkerPID: s.worker.PID(),
+			s.progress.Ready(progress.System{Running: r, Data: s.o.Data, Model: s.modelText(), WorkerPID: s.worker.PID(),
 				OpenCode: s.engine.Tools.OpenCode + " " + s.engine.Tools.Version})
 		} else {
 			holder, _ := s.lease.Holder()
-			s.say.Done("ready", "node %s (%s) at %s; the engine runs on node %s", s.node, strings.Join(s.o.Roles, ", "), r.HTTP,
+			s.progress.Done("ready", "node %s (%s) at %s; the engine runs on node %s", s.node, strings.Join(s.o.Roles, ", "), r.HTTP,
 				holder.Node)
 		}
 		s.offerSetup(ctx)
@@ -215,8 +215,8 @@ type shellListener struct {
 	address, secret string
 }
 
-// openShells listens for pocketcoder-shell. At the levels without mounts of their own OpenCode gets no Unix sockets,
-// because they would lead to the machine's, and uses TCP with a secret.
+// openShells listens for pocketcoder-shell. At isolation levels without mounts of their own, OpenCode gets no Unix
+// sockets, because it could reach those of the machine. There it uses TCP with a secret.
 func openShells(o Options, confined isolation.Choice) (s shellListener, err error) {
 	if confined.Level != isolation.Landlock && confined.Level != isolation.Container {
 		s.address = shellsocket.Unix + o.shellSocket()
@@ -232,57 +232,57 @@ func openShells(o Options, confined isolation.Choice) (s shellListener, err erro
 	return s, nil
 }
 
-// System is everything that runs, wired.
+// System holds the parts of a running system.
 type System struct {
-	o        Options
-	closers  []func()     // of the foundations, in the order in which they were opened
-	listener net.Listener // of the web server
-	metrics  net.Listener // for Prometheus; nil without --metrics
-	say      *progress.Progress
-	keys     natsconf.Keys
-	url      string
-	nats     *logserver.Server
-	nc       *nats.Conn
-	disk     *logdisk.Disk
-	log      *log.Log
-	quorum   quorum.Watch
-	opened   uint64 // sequence of the last event when the log was opened
-	model    *projections.Model
-	secrets  *secret.Store
-	accounts *account.Accounts
-	provider provider.Provider
-	isDemo   bool
-	vapid    service.VAPID
-	reached  string       // the URL under which people reach the web server
-	ports    string       // template of the URLs of ports
-	leaving  net.Listener // of the proxy through which commands reach hosts
-	shells   shellListener
+	o         Options
+	closers   []func()     // functions that close the foundations, in the order in which they were opened
+	listener  net.Listener // of the web server
+	metrics   net.Listener // for Prometheus; nil without --metrics
+	progress  *progress.Progress
+	keys      natsconf.Keys
+	url       string
+	nats      *logserver.Server
+	nc        *nats.Conn
+	disk      *logdisk.Disk
+	log       *log.Log
+	quorum    quorum.Watch
+	opened    uint64 // sequence of the last event when the log was opened
+	model     *projections.Model
+	secrets   *secret.Store
+	accounts  *account.Accounts
+	provider  provider.Provider
+	isDemo    bool
+	vapid     service.VAPID
+	publicURL string       // URL under which people reach the web server
+	ports     string       // template of the URLs of ports
+	egress    net.Listener // listener of the egress proxy
+	shells    shellListener
 
-	chats       *chat.Chats
-	records     *record.Records
-	permissions *permission.Permissions
-	budgets     *budget.Budgets
-	ingest      *ingest.Ingest
-	outbox      *outbox.Outbox
-	gate        permission.Gate
-	workers     *worker.Workers
-	exec        *exec.Executions
-	engine      *opencode.Supervisor
-	outside     *network.Engine  // what OpenCode itself reaches
-	tools       *mcp.Server      // PocketCoder's tools for OpenCode
-	isolation   isolation.Choice // how OpenCode is isolated
-	lives       opencode.Generations
-	worker      *workerprocess.Process
-	web         *web.Server
-	push        *push.Push
-	ssh         *ssh.Server   // nil without --ssh
-	anywhere    *node.Engine  // the engine, whichever node has it
-	lease       *lease.Lease  // nil without Options.Roles
-	node        string        // the name of this node in the lease
-	leading     chan struct{} // closed once this node runs the engine
-	loaded      chan struct{} // closed once the read model has caught up
-	prepared    chan struct{} // closed once it leads, and ingest knows its sessions
-	changed     chan struct{} // a part's state may have changed
+	chats         *chat.Chats
+	records       *record.Records
+	permissions   *permission.Permissions
+	budgets       *budget.Budgets
+	ingest        *ingest.Ingest
+	outbox        *outbox.Outbox
+	gate          permission.Gate
+	workers       *worker.Workers
+	exec          *exec.Executions
+	engine        *opencode.Supervisor
+	engineNetwork *network.Engine  // network access of OpenCode itself
+	tools         *mcp.Server      // PocketCoder's tools for OpenCode
+	isolation     isolation.Choice // how OpenCode is isolated
+	lives         opencode.Generations
+	worker        *workerprocess.Process
+	web           *web.Server
+	push          *push.Push
+	ssh           *ssh.Server   // nil without --ssh
+	engineNode    *node.Engine  // the engine, on whichever node it runs
+	lease         *lease.Lease  // nil without Options.Roles
+	node          string        // the name of this node in the lease
+	leading       chan struct{} // closed once this node runs the engine
+	loaded        chan struct{} // closed once the read model has caught up
+	prepared      chan struct{} // closed once it leads, and ingest knows its sessions
+	changed       chan struct{} // a part's state may have changed
 }
 
 func (s *System) wire() {
@@ -308,7 +308,7 @@ func (s *System) wire() {
 		Dir: s.o.engineState(), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,
 		Isolation: s.isolation, Started: s.lives.Begin, Changed: s.change, Expose: s.o.Expose,
 		Conceal: func(password string) { s.log.Conceal("opencode", password) },
-		Proxy:   func() *url.URL { return s.outside.Renew() }, Allow: func(hosts []string) { s.outside.Allow(hosts) },
+		Proxy:   func() *url.URL { return s.engineNetwork.Renew() }, Allow: func(hosts []string) { s.engineNetwork.Allow(hosts) },
 	}
 	s.tools = &mcp.Server{
 		Engine: engine, Chats: s.chats, Records: s.records, Model: s.model, Logger: s.o.Logger,
@@ -320,7 +320,7 @@ func (s *System) wire() {
 	s.engine.MCP = s.renewTools
 	s.gate = permission.Gate{
 		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.session,
-		Call: askedCall(s.model), History: queries.History(s.model, s.log), LastOfExecution: queries.LastOfExecution(s.model, s.log), Logger: s.o.Logger,
+		Call: findCall(s.model), History: queries.History(s.model, s.log), LastOfExecution: queries.LastOfExecution(s.model, s.log), Logger: s.o.Logger,
 		Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
 	}
 	s.worker = &workerprocess.Process{
@@ -334,10 +334,10 @@ func (s *System) wire() {
 	for _, dir := range s.o.Expose {
 		s.worker.Args = append(s.worker.Args, "--expose", dir)
 	}
-	s.anywhere = &node.Engine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec, Logger: s.o.Logger}
+	s.engineNode = &node.Engine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec, Logger: s.o.Logger}
 	s.web = web.New(web.Options{
 		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys(),
-		Engine: s.anywhere.Chats(), Signal: s.anywhere.Signal, Dial: s.anywhere.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
+		Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
 		Workspace: s.o.Workspace, PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
 	s.wireNetwork()
@@ -352,12 +352,12 @@ func (s *System) change() {
 	}
 }
 
-// stopTime bounds how long an actor may take to end before the next one is stopped.
+// stopTime limits how long an actor may take to end before the next one is stopped.
 const stopTime = 6 * time.Second
 
-// runActors starts the actors. They are stopped in the order in which they stand here, each before the next: OpenCode
-// first, while what it has to say is still heard, then its commands, and people's shells before exec, which finds out
-// what they changed.
+// runActors starts the actors. They stop one after the other, in the order of their addition. OpenCode stops first,
+// while its events are still ingested, then its commands. People's shells stop before exec, which lists the files that
+// they changed.
 func (s *System) runActors(ctx context.Context, ready func()) error {
 	var g run.Group
 	rest := log.Patient(context.WithoutCancel(ctx))
@@ -385,7 +385,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	g.Add(actor(rest, s.model.Run))
 	g.Add(actor(rest, s.nats.Run))
 	g.Add(actor(rest, s.disk.Run))
-	if s.disk.Server == nil { // the embedded server says itself whether it stores
+	if s.disk.Server == nil { // the embedded server reports it itself
 		g.Add(actor(rest, s.quorum.Run))
 	}
 	g.Add(actor(rest, func(ctx context.Context) error { return s.watchHealth(ctx, ready) }))
@@ -397,7 +397,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 	return err
 }
 
-// addEngine adds what only one node at a time runs, and last what keeps the lease for it.
+// addEngine adds the actors of the engine, which run on one node at a time, and last the actor that keeps the lease.
 func (s *System) addEngine(g *run.Group, rest context.Context) {
 	g.Add(actor(rest, once(s.leading, s.runOpenCode)))
 	g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {
@@ -420,7 +420,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 		})))
 	}
 	if s.lease != nil {
-		g.Add(actor(rest, once(s.prepared, s.anywhere.Serve)))
+		g.Add(actor(rest, once(s.prepared, s.engineNode.Serve)))
 		g.Add(actor(rest, s.providerKeys().Follow))
 		g.Add(actor(rest, s.keepLease))
 	}
@@ -430,24 +430,25 @@ func (s *System) serveShells(ctx context.Context) error {
 	return s.exec.ServeShells(ctx, s.nc, operator, s.sees)
 }
 
-// runOpenCode finds what OpenCode needs, or gets it, and keeps OpenCode running. The rest of the system does not wait.
+// runOpenCode finds or installs OpenCode and its tools, and keeps OpenCode running. The rest of the system does not
+// wait for it.
 func (s *System) runOpenCode(ctx context.Context) (err error) {
-	var building sync.WaitGroup // beside npm, which mostly waits for the network
+	var building sync.WaitGroup // parallel to npm, which mostly waits for the network
 	var noShell error
 	building.Go(func() {
-		s.engine.Shell, noShell = ownshell.Find(ctx, s.o.Data, func(line string) { s.say.Step("shell", line) })
+		s.engine.Shell, noShell = ownshell.Find(ctx, s.o.Data, func(line string) { s.progress.Step("shell", line) })
 	})
 	s.engine.Tools, err = install.Find(ctx, install.Options{
-		Dir: s.o.Data.Path("npm"), OpenCode: s.o.OpenCode, Progress: func(line string) { s.say.Step("opencode", line) },
+		Dir: s.o.Data.Path("npm"), OpenCode: s.o.OpenCode, Progress: func(line string) { s.progress.Step("opencode", line) },
 	})
 	building.Wait()
 	if err := errors.Join(err, noShell); err != nil {
 		return err
 	}
 	if s.isolation.Level == isolation.None {
-		s.say.Note("opencode", Unconfined)
+		s.progress.Note("opencode", Unconfined)
 	}
-	s.say.Step("opencode", "starting "+s.engine.Tools.OpenCode)
+	s.progress.Step("opencode", "starting "+s.engine.Tools.OpenCode)
 	return s.engine.Run(ctx)
 }
 

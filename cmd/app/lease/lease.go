@@ -24,9 +24,9 @@ import (
 const (
 	bucket = "LEASES"
 
-	pause = time.Second // between two renewals
-	holds = 4           // pauses after which a holder without a renewal must have stopped
-	takes = 5           // pauses after which a candidate takes a lease that is not renewed
+	pause           = time.Second // between two renewals
+	holderPauses    = 4           // pauses after which a holder that cannot renew must have stopped
+	candidatePauses = 5           // pauses after which a candidate takes a lease that is not renewed
 )
 
 // Holder is the node that holds a lease.
@@ -35,10 +35,10 @@ type Holder struct {
 	Since time.Time `json:"since"` // by the clock of the node; for people
 }
 
-// Lease is one node's view of the lease of an engine. Use Run or Follow, once.
+// Lease is one node's view of the lease of an engine. Call either Run or Follow, once.
 type Lease struct {
-	// Expired is called when the lease may be another node's soon and could not be renewed. It must end at once what the
-	// lease permits.
+	// Expired is called if the lease could not be renewed in time, before another node can take it. It must stop at once
+	// what the lease permits.
 	Expired func(error)
 	Changed func() // called when Holder may have changed
 
@@ -46,14 +46,14 @@ type Lease struct {
 	engine string
 	node   string // unique among all processes
 	pause  time.Duration
-	holder atomic.Pointer[Holder] // the last one; nil if there was none
-	held   atomic.Bool            // whether it still holds the lease
+	holder atomic.Pointer[Holder] // the last holder; nil for none
+	held   atomic.Bool            // the holder still holds the lease
 
 	revision uint64    // of the record, as last read or written; 0 if there is none
 	read     time.Time // when this revision was first read
 }
 
-// Open opens the bucket, which has so many replicas, and returns the lease of an engine for a node.
+// Open opens the bucket with so many replicas, and returns the lease of an engine for a node.
 func Open(ctx context.Context, nc *nats.Conn, replicas int, engine, node string) (*Lease, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -72,7 +72,7 @@ func Config(replicas int) jetstream.KeyValueConfig {
 		Storage: jetstream.FileStorage, Replicas: replicas}
 }
 
-// Holder returns the last node that is known to have held the lease, and whether it holds the lease still.
+// Holder returns the last known holder, and reports whether it still holds the lease.
 func (l *Lease) Holder() (h Holder, held bool) {
 	if last := l.holder.Load(); last != nil {
 		h = *last
@@ -80,10 +80,10 @@ func (l *Lease) Holder() (h Holder, held bool) {
 	return h, l.held.Load()
 }
 
-// Follow keeps Holder current until ctx ends, and never takes the lease.
+// Follow updates Holder until ctx ends. It never takes the lease.
 func (l *Lease) Follow(ctx context.Context) error {
 	for {
-		_, _ = l.look(ctx) // the next look is soon
+		_, _ = l.check(ctx) // the next look is soon
 		if err := sleep(ctx, l.pause/2); err != nil {
 			return err
 		}
@@ -97,8 +97,8 @@ func (l *Lease) Run(ctx context.Context, taken func() error) error {
 	if err != nil {
 		return err
 	}
-	deadline := time.AfterFunc(time.Until(sent.Add(holds*l.pause)), func() {
-		l.Expired(fmt.Errorf("the lease of engine %s could not be renewed for %s", l.engine, holds*l.pause))
+	deadline := time.AfterFunc(time.Until(sent.Add(holderPauses*l.pause)), func() {
+		l.Expired(fmt.Errorf("the lease of engine %s could not be renewed for %s", l.engine, holderPauses*l.pause))
 	})
 	defer deadline.Stop()
 	defer l.release(context.WithoutCancel(ctx))
@@ -110,10 +110,10 @@ func (l *Lease) Run(ctx context.Context, taken func() error) error {
 			return err
 		}
 		if sent, err := l.write(ctx); err == nil {
-			deadline.Reset(time.Until(sent.Add(holds * l.pause)))
+			deadline.Reset(time.Until(sent.Add(holderPauses * l.pause)))
 			continue
 		}
-		if err := l.lookForThief(ctx); err != nil {
+		if err := l.checkStolen(ctx); err != nil {
 			l.Expired(err)
 		}
 	}
@@ -122,7 +122,7 @@ func (l *Lease) Run(ctx context.Context, taken func() error) error {
 // take waits until this node holds the lease. It returns the time before the record was sent.
 func (l *Lease) take(ctx context.Context) (sent time.Time, err error) {
 	for {
-		if free, err := l.look(ctx); err == nil && free {
+		if free, err := l.check(ctx); err == nil && free {
 			if sent, err := l.write(ctx); err == nil {
 				return sent, nil
 			}
@@ -133,8 +133,8 @@ func (l *Lease) take(ctx context.Context) (sent time.Time, err error) {
 	}
 }
 
-// look reads the record, and reports whether this node may take the lease.
-func (l *Lease) look(ctx context.Context) (free bool, err error) {
+// check reads the record, and reports whether this node may take the lease.
+func (l *Lease) check(ctx context.Context) (free bool, err error) {
 	holder, revision, err := l.get(ctx)
 	if err != nil {
 		return false, err
@@ -142,15 +142,15 @@ func (l *Lease) look(ctx context.Context) (free bool, err error) {
 	if revision != l.revision || l.read.IsZero() {
 		l.revision, l.read = revision, time.Now()
 	}
-	expired := time.Since(l.read) >= takes*l.pause
+	expired := time.Since(l.read) >= candidatePauses*l.pause
 	if expired {
 		holder = nil
 	}
-	l.show(holder)
-	return holder == nil || holder.Node == l.node, nil // its own, if the answer to write was lost
+	l.setHolder(holder)
+	return holder == nil || holder.Node == l.node, nil // its own record, if the response to write was lost
 }
 
-// get returns the record and its revision, nil and 0 if there is none.
+// get returns the record and its revision, nil and 0 for none.
 func (l *Lease) get(ctx context.Context) (*Holder, uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*l.pause)
 	defer cancel()
@@ -168,8 +168,8 @@ func (l *Lease) get(ctx context.Context) (*Holder, uint64, error) {
 	return &h, entry.Revision(), nil
 }
 
-// write takes or renews the lease, unless another node has written since this one has read or written. It returns the
-// time before it sent the record.
+// write takes or renews the lease, unless another node has written the record since this node read or wrote it. It
+// returns the time before it sent the record.
 func (l *Lease) write(ctx context.Context) (sent time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*l.pause)
 	defer cancel()
@@ -192,35 +192,35 @@ func (l *Lease) write(ctx context.Context) (sent time.Time, err error) {
 		return sent, fmt.Errorf("write lease of %s: %w", l.engine, err)
 	}
 	l.revision, l.read = revision, time.Now()
-	l.show(&h)
+	l.setHolder(&h)
 	return sent, nil
 }
 
-// lookForThief returns an error if another node has taken the lease. A renewal whose answer was lost has changed the
-// revision.
-func (l *Lease) lookForThief(ctx context.Context) error {
+// checkStolen returns an error if another node has taken the lease. If only the revision has changed, the response to a
+// renewal was lost.
+func (l *Lease) checkStolen(ctx context.Context) error {
 	h, revision, err := l.get(ctx)
-	if err != nil || revision != 0 && revision <= l.revision { // a replica may be behind
+	if err != nil || revision != 0 && revision <= l.revision { // a replica may lag behind
 		return nil
 	}
 	if h == nil || h.Node != l.node {
-		return fmt.Errorf("the lease of engine %s is not this node's any more, but of %q", l.engine,
+		return fmt.Errorf("the lease of engine %s was taken by node %q", l.engine,
 			cmp.Or(h, &Holder{}).Node)
 	}
 	l.revision = revision
 	return nil
 }
 
-// release ends the lease. If it fails, the others wait.
+// release ends the lease. If it fails, another node takes the lease later.
 func (l *Lease) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*l.pause)
 	defer cancel()
 	_ = l.kv.Delete(ctx, l.engine, jetstream.LastRevision(l.revision))
-	l.show(nil)
+	l.setHolder(nil)
 }
 
-// show notes who holds the lease, nil for no node.
-func (l *Lease) show(h *Holder) {
+// setHolder sets the holder, nil for no node.
+func (l *Lease) setHolder(h *Holder) {
 	before, held := l.Holder()
 	if h != nil {
 		l.holder.Store(h)

@@ -61,7 +61,7 @@ func TestOneNodeHoldsTheLeaseAndTheNextTakesItWhenItIsReleased(t *testing.T) {
 	expect.Eventually(t, "b knows the holder", func() bool { h, ok := b.Holder(); return ok && h.Node == "a" })
 	before := a.revisionNow(t)
 	expect.Eventually(t, "a has renewed the lease for longer than b would wait", func() bool {
-		return a.revisionNow(t) > before+takes+2
+		return a.revisionNow(t) > before+candidatePauses+2
 	})
 	is.True(a.holds.Load() && !b.holds.Load())
 	a.stop()
@@ -132,7 +132,7 @@ func TestANodeWhoseAnswerWasLostHoldsTheLease(t *testing.T) {
 	_, err := a.kv.Put(t.Context(), "e1", []byte(`{"node":"a"}`)) // as its renewal
 	is.New(t).NoErr(err)
 	before := a.revisionNow(t)
-	expect.Eventually(t, "a goes on", func() bool { return a.revisionNow(t) > before+holds+1 })
+	expect.Eventually(t, "a goes on", func() bool { return a.revisionNow(t) > before+holderPauses+1 })
 	is.New(t).True(a.holds.Load())
 	a.stop()
 }

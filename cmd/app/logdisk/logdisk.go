@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	diskPause     = time.Second      // between two looks at the disk
-	reopenPause   = 10 * time.Second // between two tries to open the log again
+	diskPause     = time.Second      // between two checks of the disk
+	reopenPause   = 10 * time.Second // between two tries to reopen the log
 	lowDisk       = 256 << 20        // bytes
 	diskIsFull    = log.Unavailable("The disk of the data directory is full; free some space.")
 	logReopens    = log.Unavailable("The disk of the data directory was full, and the log is not open again yet; try again in a few seconds.")
@@ -28,17 +28,17 @@ const (
 	logHasStopped = log.Unavailable("The log does not store events any more; an administrator finds the reason in /api/health.")
 )
 
-// Disk watches the disk of the embedded server, and opens the log again after a failed write, and to repair damaged
-// files. With --nats it does nothing: the log is elsewhere.
+// Disk watches the disk of the embedded server. It reopens the log after a failed write, and to repair damaged files.
+// With --nats it does nothing.
 type Disk struct {
-	Data   datadir.Dir
-	Server *natsconf.Server // nil with --nats
-	Rotten func() bool      // reports whether files are damaged
-	Opened func()           // is called when the server has opened the log again
-	Logger *slog.Logger
+	Data     datadir.Dir
+	Server   *natsconf.Server // nil with --nats
+	Damaged  func() bool      // reports whether files are damaged
+	Reopened func()           // called after the server has reopened the log
+	Logger   *slog.Logger
 
-	failed atomic.Pointer[error] // why the server does not store; nil if it does
-	next   time.Time             // when the log may be opened again
+	failed atomic.Pointer[error] // why the server does not store events; nil if it does
+	next   time.Time             // when the log may be reopened
 }
 
 // Run watches the disk until ctx ends.
@@ -67,16 +67,16 @@ func (d *Disk) Run(ctx context.Context) error {
 	}
 }
 
-// Check notes whether the server stores. After a failed write it opens the log again once there is space, and so it
-// does if files are damaged, which repairs them. It returns the trouble.
+// Check checks whether the server stores events. It reopens the log after a failed write once there is space, and to
+// repair damaged files. It returns Trouble.
 func (d *Disk) Check(ctx context.Context) string {
 	err := d.Server.WriteError()
-	failed := natsconf.IsWriteFailed(err) || !d.Server.JetStreamEnabled() || d.Rotten()
+	failed := natsconf.IsWriteFailed(err) || !d.Server.JetStreamEnabled() || d.Damaged()
 	if free, _ := d.free(); failed && free >= natsconf.MinFree && time.Now().After(d.next) {
 		d.next = time.Now().Add(reopenPause)
 		if failed := d.Server.Reopen(ctx); failed == nil {
 			err = d.Server.WriteError()
-			d.Opened()
+			d.Reopened()
 		} else if ctx.Err() == nil {
 			d.Logger.Error(failed.Error())
 		}
@@ -94,7 +94,7 @@ func (d *Disk) free() (uint64, error) { return natsconf.Free(string(d.Data)) }
 // HasRoom reports whether large outputs may be stored.
 func (d *Disk) HasRoom() bool { return d.Server == nil || natsconf.HasRoom(string(d.Data)) }
 
-// Refusal returns why no command is stored now, nil if they are.
+// Refusal returns why commands are refused, nil if they are accepted.
 func (d *Disk) Refusal() error {
 	if d.Server == nil {
 		return nil
@@ -112,7 +112,7 @@ func (d *Disk) Refusal() error {
 	return logHasStopped
 }
 
-// Trouble returns why commands are refused, with all details; it is empty if they are accepted.
+// Trouble returns why commands are refused, with details, "" if they are accepted.
 func (d *Disk) Trouble() string {
 	if d.Server == nil {
 		return ""
@@ -127,7 +127,7 @@ func (d *Disk) Trouble() string {
 	return ""
 }
 
-// AlmostFull says how little space is left, if it is little.
+// AlmostFull returns a warning if little space is left, else "".
 func (d *Disk) AlmostFull() string {
 	if free, err := d.free(); err == nil && free < lowDisk && d.Server != nil {
 		return fmt.Sprintf("the disk of %s is almost full: %d MiB are free", d.Data, free>>20)

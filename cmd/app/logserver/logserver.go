@@ -26,26 +26,26 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Options say which server to open.
+// Options select the server.
 type Options struct {
 	Data   datadir.Dir
-	URL    string          // of a server elsewhere; "" for the embedded one
+	URL    string          // of an external server; "" for the embedded one
 	Config natsconf.Config // of the embedded one
 	Logger *slog.Logger
 }
 
-// Server is a connection to the server of the log.
+// Server is the NATS server of the log, and a connection to it.
 type Server struct {
 	*nats.Conn
 	*recovery.Guard
-	Embedded *natsconf.Server // nil if the server is elsewhere
+	Embedded *natsconf.Server // nil for an external server
 	URL      string
 	o        Options
 	js       jetstream.JetStream
 	compared bool
 }
 
-// Open checks the files and starts the embedded server, or connects to the one that o names.
+// Open checks the files and starts the embedded server, or connects to an external one.
 func Open(ctx context.Context, o Options, keys natsconf.Keys) (s *Server, err error) {
 	s = &Server{o: o, URL: o.URL}
 	if s.Guard, err = recovery.Open(string(o.Data), o.Logger); err != nil {
@@ -76,8 +76,8 @@ func Open(ctx context.Context, o Options, keys natsconf.Keys) (s *Server, err er
 	return s, nil
 }
 
-// start starts the embedded server, where it was the last time if that is free: who waits for the system to come back
-// finds it there, and so does a context of the nats CLI.
+// start starts the embedded server at its last address if that is free. Clients that reconnect, and contexts of the
+// nats CLI, then find it again.
 func (s *Server) start(ctx context.Context) (*natsconf.Server, error) {
 	d := s.o.Data
 	c := s.o.Config
@@ -86,7 +86,7 @@ func (s *Server) start(ctx context.Context) (*natsconf.Server, error) {
 		return s.Check(ctx, streams, store.Applied(ctx, d.ReadModels()))
 	}
 	free := c.Listen
-	last, _ := os.ReadFile(d.Path("nats-address")) // none is as good as one that is taken
+	last, _ := os.ReadFile(d.Path("nats-address")) // "" if there is none
 	if at, err := netip.ParseAddrPort(strings.TrimSpace(string(last))); err == nil && at.Addr().IsLoopback() {
 		c.Listen = at.String()
 	}
@@ -105,8 +105,8 @@ func (s *Server) start(ctx context.Context) (*natsconf.Server, error) {
 	return server, nil
 }
 
-// Compare compares the log with what is noted of it, once its streams are open. It moves the files of the read models
-// aside if they may show events that the log has lost, and removes those of another log.
+// Compare compares the log with the note about it, after its streams were opened. It moves the files of the read models
+// aside if they may show lost events, and removes those of another log.
 func (s *Server) Compare(ctx context.Context) error {
 	if err := s.Observe(ctx, s.js); err != nil {
 		return err
@@ -130,10 +130,10 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Guard.Run(ctx, s.js)
 }
 
-// lastNote bounds the wait for the log at the end.
+// lastNote limits the wait for the log at the end.
 const lastNote = 2 * time.Second
 
-// Close notes how far the log is, closes the connection, and stops the embedded server.
+// Close notes the position of the log, closes the connection, and stops the embedded server.
 func (s *Server) Close() {
 	if s.compared {
 		ctx, cancel := context.WithTimeout(context.Background(), lastNote)

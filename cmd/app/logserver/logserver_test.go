@@ -56,7 +56,7 @@ func TestTheLogIsServedWhereItWasIfThatIsFree(t *testing.T) {
 	}
 }
 
-// system is what an installation opens at a start.
+// system is an installation.
 type system struct {
 	*logserver.Server
 	log   *log.Log
@@ -80,7 +80,7 @@ func open(t *testing.T, d datadir.Dir) (s system) {
 	return s
 }
 
-// close stops the system. It first waits until the read models hold the event at seq.
+// close waits until the read models include the event at seq, and stops the system.
 func (s system) close(t *testing.T, seq uint64) {
 	t.Helper()
 	is := is.New(t)

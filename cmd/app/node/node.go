@@ -22,11 +22,11 @@ import (
 	"pocketcoder/web/chats"
 )
 
-// Engine is an engine, on this node or on another.
+// Engine is the engine of the system, on this node or on another one.
 type Engine struct {
 	ID     string
 	Conn   *nats.Conn
-	Leads  func() bool // reports whether this node has the engine; the parts below do its work then
+	Leads  func() bool // reports whether this node has the engine; then the next fields do its work
 	Outbox *outbox.Outbox
 	Exec   *exec.Executions
 	Push   *push.Push
@@ -37,20 +37,20 @@ type Engine struct {
 type (
 	chatRequest struct {
 		Chat    string `json:"chat"`
-		Message string `json:"message,omitempty"` // of diff
+		Message string `json:"message,omitempty"` // for diff
 	}
 	signalRequest struct {
 		exec.Signal
-		By string `json:"by"` // its actor
+		By string `json:"by"` // the actor
 	}
 	noticeRequest struct {
 		User   string        `json:"user"`
-		Device string        `json:"device,omitempty"` // of test
-		Notice events.Notice `json:"notice"`           // of tell
+		Device string        `json:"device,omitempty"` // for test
+		Notice events.Notice `json:"notice"`           // for tell
 	}
 )
 
-// Serve answers other nodes until ctx ends.
+// Serve answers the requests of other nodes until ctx ends.
 func (g *Engine) Serve(ctx context.Context) error {
 	return handlers.Commands{
 		"diff":    handlers.QueryOf(g.diff),
@@ -70,7 +70,7 @@ func (g *Engine) Serve(ctx context.Context) error {
 	}.ServeEngine(ctx, g.Conn, g.ID, g.Logger)
 }
 
-// diff and todo make an OpenCode that does not answer a refusal, which other nodes receive as one.
+// diff and todo return a refusal if OpenCode does not answer, because only a refusal keeps its type over NATS.
 func (g *Engine) diff(ctx context.Context, r chatRequest) (json.RawMessage, error) {
 	out, err := g.Outbox.Diff(ctx, r.Chat, r.Message)
 	return out, refusalOf(err)
@@ -88,8 +88,8 @@ func refusalOf(err error) error {
 	return err
 }
 
-// ask gives a command to the node with the engine.
-func (g *Engine) ask(ctx context.Context, name string, command any) (handlers.Accepted, error) {
+// send sends a command to the node with the engine.
+func (g *Engine) send(ctx context.Context, name string, command any) (handlers.Accepted, error) {
 	a, err := handlers.SendToEngine(ctx, g.Conn, g.ID, name, command)
 	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) {
 		err = errors.Join(api.ErrUnavailable, err)
@@ -97,7 +97,7 @@ func (g *Engine) ask(ctx context.Context, name string, command any) (handlers.Ac
 	return a, unavailable(err)
 }
 
-// unavailable uses the API's error for an OpenCode that does not answer.
+// unavailable adds the API's error if OpenCode does not answer.
 func unavailable(err error) error {
 	if errors.Is(err, outbox.ErrUnavailable) || handlers.CodeOf(err) == handlers.Unavailable {
 		return errors.Join(api.ErrUnavailable, err)
@@ -105,7 +105,7 @@ func unavailable(err error) error {
 	return err
 }
 
-// Chats returns what the API asks of OpenCode.
+// Chats returns the functions of the API that need OpenCode.
 func (g *Engine) Chats() chats.Engine {
 	return chats.Engine{
 		Diff: func(ctx context.Context, chat, message string) (json.RawMessage, error) {
@@ -113,7 +113,7 @@ func (g *Engine) Chats() chats.Engine {
 				out, err := g.Outbox.Diff(ctx, chat, message)
 				return out, unavailable(err)
 			}
-			a, err := g.ask(ctx, "diff", chatRequest{chat, message})
+			a, err := g.send(ctx, "diff", chatRequest{chat, message})
 			return a.Result, err
 		},
 		Todo: func(ctx context.Context, chat string) (json.RawMessage, error) {
@@ -121,27 +121,27 @@ func (g *Engine) Chats() chats.Engine {
 				out, err := g.Outbox.Todo(ctx, chat)
 				return out, unavailable(err)
 			}
-			a, err := g.ask(ctx, "todo", chatRequest{Chat: chat})
+			a, err := g.send(ctx, "todo", chatRequest{Chat: chat})
 			return a.Result, err
 		},
 	}
 }
 
-// Signal sends a signal to a command that runs.
+// Signal sends a signal to a running command.
 func (g *Engine) Signal(ctx context.Context, c exec.Signal) (uint64, error) {
 	if g.Leads() {
 		return g.Exec.Signal(ctx, c)
 	}
-	a, err := g.ask(ctx, "signal", signalRequest{c, c.Actor})
+	a, err := g.send(ctx, "signal", signalRequest{c, c.Actor})
 	return a.Seq, err
 }
 
-// Dial connects to a port of a chat's commands. The connection goes over NATS to the worker, from whichever node.
+// Dial connects to a port of a chat's commands. The connection goes over NATS to the worker.
 func (g *Engine) Dial(ctx context.Context, chat string, port int) (net.Conn, error) {
 	if g.Leads() {
 		return g.Exec.Dial(ctx, chat, port)
 	}
-	a, err := g.ask(ctx, "servers", chatRequest{Chat: chat})
+	a, err := g.send(ctx, "servers", chatRequest{Chat: chat})
 	if err != nil {
 		return nil, err
 	}
@@ -152,20 +152,20 @@ func (g *Engine) Dial(ctx context.Context, chat string, port int) (net.Conn, err
 	return g.Exec.DialAny(ctx, executions, port)
 }
 
-// Tell sends a notice to an account's devices.
-func (g *Engine) Tell(ctx context.Context, user string, n events.Notice) error {
+// SendNotice sends a notice to an account's devices.
+func (g *Engine) SendNotice(ctx context.Context, user string, n events.Notice) error {
 	if g.Leads() {
 		return g.Push.SendNotice(ctx, user, n)
 	}
-	_, err := g.ask(ctx, "tell", noticeRequest{User: user, Notice: n})
+	_, err := g.send(ctx, "tell", noticeRequest{User: user, Notice: n})
 	return err
 }
 
-// Test notifies one device of an account.
+// Test sends a test notification to one device of an account.
 func (g *Engine) Test(ctx context.Context, user, device string) error {
 	if g.Leads() {
 		return g.Push.Test(ctx, user, device)
 	}
-	_, err := g.ask(ctx, "test", noticeRequest{User: user, Device: device})
+	_, err := g.send(ctx, "test", noticeRequest{User: user, Device: device})
 	return err
 }

@@ -20,8 +20,8 @@ import (
 
 const shellName = "pocketcoder-shell"
 
-// Find returns the path of pocketcoder-shell: the file beside this program, or else one built from the source that this
-// program contains. The current directory and PATH have no influence: a program found there may be any program.
+// Find returns the path of pocketcoder-shell: the file beside this program, or one that it builds from the source in
+// this program. It ignores the current directory and PATH, where an attacker could place another program.
 func Find(ctx context.Context, d datadir.Dir, progress func(string)) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -37,21 +37,21 @@ func Find(ctx context.Context, d datadir.Dir, progress func(string)) (string, er
 	return buildShell(ctx, d.Path("bin"), progress)
 }
 
-// buildSays is how often a build says that it goes on.
-const buildSays = 2 * time.Second
+// reportEvery is how often a build reports its progress.
+const reportEvery = 2 * time.Second
 
-// buildShell builds the shell in dir. It takes a fraction of a second when nothing has changed, and some ten with an
-// empty build cache.
+// buildShell builds the shell in dir. It takes a fraction of a second if nothing has changed, and about ten seconds
+// with an empty build cache.
 func buildShell(ctx context.Context, dir string, progress func(string)) (string, error) {
 	const what = "building pocketcoder-shell from source"
 	progress(what)
-	began, say := time.Now(), time.NewTicker(buildSays)
+	began, ticker := time.Now(), time.NewTicker(reportEvery)
 	done := make(chan struct{})
-	defer func() { say.Stop(); close(done) }()
+	defer func() { ticker.Stop(); close(done) }()
 	go func() {
 		for {
 			select {
-			case <-say.C:
+			case <-ticker.C:
 				progress(fmt.Sprintf("%s: %.0fs", what, time.Since(began).Seconds()))
 			case <-done:
 				return

@@ -27,10 +27,10 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Ready begins the line a worker prints once it takes commands: ready <isolation>: <why>.
+// Ready begins the line that a worker prints when it accepts commands: ready <isolation>: <reason>.
 const Ready = "ready"
 
-// Options say what a worker runs commands in, and for whom.
+// Options are the options of a worker.
 type Options struct {
 	NATS, Key       string // URL, and the file with the nkey seed
 	Pool            string
@@ -38,14 +38,14 @@ type Options struct {
 	Isolation       string
 	Expose          []string
 	Limits          *Limits
-	Capacity        int           // most commands at once
-	Drain           time.Duration // how long running commands may go on after the first signal
-	Lifeline        io.Reader     // the worker ends when this does; nil for one that ends with signals alone
+	Capacity        int           // maximum of concurrent commands
+	Drain           time.Duration // how long running commands may continue after the first signal
+	Lifeline        io.Reader     // the worker ends at its EOF; nil for none
 	Stdout, Stderr  io.Writer
 }
 
-// Run runs a sandbox worker in this process, until a signal comes or ctx ends. It returns isolation.ErrUnknown if
-// there is no such isolation level.
+// Run runs a sandbox worker in this process, until a signal arrives or ctx ends. It returns isolation.ErrUnknownLevel
+// if there is no such isolation level.
 func Run(ctx context.Context, o Options) error {
 	choice, err := chooseIsolation(o.Isolation)
 	if err != nil {
@@ -81,8 +81,8 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// chooseIsolation finds a level. When there is none the worker runs all the same, and refuses every command with the
-// reason.
+// chooseIsolation chooses the isolation level. Without a usable level, the worker runs and refuses every command with
+// the reason.
 func chooseIsolation(level string) (isolation.Choice, error) {
 	choice, err := isolation.Choose(level)
 	if err != nil && !errors.Is(err, isolation.ErrUnknownLevel) {

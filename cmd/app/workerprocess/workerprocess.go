@@ -25,28 +25,28 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Process runs a worker as a child. The worker ends when its stdin does.
+// Process runs a worker as a child process. The worker ends when its stdin is closed.
 type Process struct {
 	Args    []string // of "pocketcoder worker"
 	Pool    string
 	Stderr  io.Writer
 	Logger  *slog.Logger
-	Changed func()                 // is called when the worker is ready, or not any more
-	Ready   func(isolation string) // is called when the isolation level is known or has changed
+	Changed func()                 // called when the worker becomes ready or ends
+	Ready   func(isolation string) // called when the isolation level is known or changes
 
-	pid    atomic.Int64           // 0 while none is ready
-	status atomic.Pointer[string] // its isolation level and the reason, as it reported them
+	pid    atomic.Int64           // 0 while no worker is ready
+	status atomic.Pointer[string] // the isolation level and the reason, as the worker reported them
 }
 
-// PID returns the worker's process id, 0 while none is ready.
+// PID returns the worker's process id, 0 while no worker is ready.
 func (w *Process) PID() int { return int(w.pid.Load()) }
 
 const (
-	workerStop  = 3 * time.Second // to cancel what runs and go
-	workerPause = time.Second     // before a worker that ended by itself is started again
+	workerStop  = 3 * time.Second // for a worker to cancel its commands and end
+	workerPause = time.Second     // before a worker that ended is started again
 )
 
-// Run starts the worker, again when it ends, until ctx ends.
+// Run starts the worker, and restarts it when it ends, until ctx ends.
 func (w *Process) Run(ctx context.Context) error {
 	for {
 		err := w.once(ctx)
@@ -64,7 +64,7 @@ func (w *Process) Run(ctx context.Context) error {
 	}
 }
 
-// announce records a worker that is ready. It prints the isolation level if the level has changed.
+// announce stores the status of a worker that is ready. It calls Ready if the isolation level has changed.
 func (w *Process) announce(pid int, status string) {
 	if before := w.status.Swap(&status); before == nil || *before != status {
 		w.Ready(status)
@@ -83,7 +83,7 @@ func (w *Process) once(ctx context.Context) error {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "USER=" + os.Getenv("USER"),
 		"LANG=" + os.Getenv("LANG"),
 		isolation.ContainerMark + "=" + os.Getenv(isolation.ContainerMark)}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us, who then stop it in order
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // this process stops the worker after Ctrl-C, in order
 	cmd.Stderr = w.Stderr
 	lifeline, err := cmd.StdinPipe()
 	if err != nil {
@@ -121,8 +121,8 @@ func (w *Process) once(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Health reports the worker and its isolation level. A worker without a level reports "refused" (isolation.Choice) and
-// refuses every command.
+// Health returns the state of the worker and its isolation level. A worker without a level reports "refused"
+// (isolation.Choice) and refuses every command.
 func (w *Process) Health() api.Part {
 	pid := w.pid.Load()
 	part := api.Part{State: api.Starting}
