@@ -63,8 +63,8 @@ func (s *System) runEgress(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return (&egress.Server{Network: s.exec.Network, Engine: s.engineNetwork, Logger: s.o.Logger, Roots: roots, Own: s.tools,
-		Direct: s.isolation.Level == isolation.None}).Serve(ctx, s.egress)
+	return (&egress.Server{Network: s.exec.Network, Engine: s.engineNetwork, Logger: s.o.Logger, Roots: roots,
+		Own: s.tools, Direct: s.isolation.Level == isolation.None}).Serve(ctx, s.egress)
 }
 
 // renewTools returns PocketCoder's MCP server for the next start of OpenCode. OpenCode reaches it through the egress

@@ -201,8 +201,8 @@ func (s *System) Run(ctx context.Context, ready func(datadir.Running)) error {
 				OpenCode: s.engine.Tools.OpenCode + " " + s.engine.Tools.Version})
 		} else {
 			holder, _ := s.lease.Holder()
-			s.progress.Done("ready", "node %s (%s) at %s; the engine runs on node %s", s.node, strings.Join(s.o.Roles, ", "), r.HTTP,
-				holder.Node)
+			s.progress.Done("ready", "node %s (%s) at %s; the engine runs on node %s", s.node, strings.Join(s.o.Roles, ", "),
+				r.HTTP, holder.Node)
 		}
 		s.offerSetup(ctx)
 		ready(r)

@@ -24,7 +24,8 @@ func (s *System) endCommands(ctx context.Context, chat, actor string) error {
 		return err
 	}
 	return workers.EndCommands(ctx, s.model, chat, func(ctx context.Context, id, signal string) error {
-		_, err := s.engineNode.Signal(ctx, exec.Signal{Command: handlers.Command{Actor: actor}, Execution: id, Signal: signal})
+		c := exec.Signal{Command: handlers.Command{Actor: actor}, Execution: id, Signal: signal}
+		_, err := s.engineNode.Signal(ctx, c)
 		return err
 	})
 }
