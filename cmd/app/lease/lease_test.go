@@ -120,7 +120,7 @@ func TestAHolderFindsThatItsLeaseWasTaken(t *testing.T) {
 	expect.Eventually(t, "a holds the lease", a.holds.Load)
 	_, err := a.kv.Put(t.Context(), "e1", []byte(`{"node":"b"}`))
 	is.NoErr(err)
-	expect.Contains(t, (<-a.expired).Error(), `but of "b"`)
+	expect.Contains(t, (<-a.expired).Error(), `taken by node "b"`)
 }
 
 // The record is stored, and the connection ends before the answer.
