@@ -5,7 +5,10 @@ package expect
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +34,21 @@ func Lacks(t testing.TB, text, unwanted string) {
 	if strings.Contains(text, unwanted) {
 		t.Fatalf("the text contains %q:\n%s", unwanted, text)
 	}
+}
+
+// Address returns a loopback address on which nothing listens. Its port is below 32768: from there on the kernel gives
+// ports to connections, by default, and one that is free now may be taken soon.
+func Address(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.N(20_000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // patience is how long Eventually waits. A machine with much to do takes its time: no test ends sooner because of it.

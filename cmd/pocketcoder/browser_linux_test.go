@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -354,11 +353,7 @@ func TestARequestDecidedElsewhereChangesInFrontOfAPerson(t *testing.T) {
 
 func TestAPageGoesOnAfterTheServerWasKilledInTheMiddleOfAnAnswer(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	is.NoErr(err)
-	is.NoErr(l.Close())
-	p := start(t, "--http", l.Addr().String())
+	p := start(t, "--http", expect.Address(t))
 	b := p.openBrowser(t, phoneScreen)
 	b.fill("#text", "@@text n=400 delay=25")
 	b.click(".new button")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,11 +18,7 @@ import (
 func startExternalNATS(t *testing.T, p *process) (restart func()) {
 	t.Helper()
 	is := is.New(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	is.NoErr(err)
-	address := free.Addr().String()
-	is.NoErr(free.Close())
-	dir := t.TempDir()
+	address, dir := expect.Address(t), t.TempDir()
 	conf, stderr, code := p.cli(t, "", "admin", "nats-config", "--listen", address, "--store", filepath.Join(dir, "store"))
 	t.Log(stderr)
 	is.Equal(code, 0)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -38,10 +37,7 @@ func startNATSCluster(t *testing.T, p *process) *natsCluster {
 	is := is.New(t)
 	var addresses []string
 	for range 6 { // for clients, and for the other servers
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		is.NoErr(err)
-		addresses = append(addresses, l.Addr().String())
-		is.NoErr(l.Close())
+		addresses = append(addresses, expect.Address(t))
 	}
 	dir := t.TempDir()
 	secret := filepath.Join(dir, "secret")

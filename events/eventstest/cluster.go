@@ -3,8 +3,8 @@ package eventstest
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,21 +30,17 @@ type Cluster struct {
 // OpenCluster starts a cluster and opens a fresh log. Options are those of the log.
 func OpenCluster(t testing.TB) *Cluster {
 	t.Helper()
-	c, name := &Cluster{t: t}, nuid.Next() // another test may take a port before this cluster listens there
-	var listeners []net.Listener
+	c, name := &Cluster{t: t}, nuid.Next()
 	var routes []*url.URL
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		routes = append(routes, &url.URL{Scheme: "nats", Host: expect.Address(t)})
+	}
+	urls := ""
+	for i, route := range routes {
+		port, err := strconv.Atoi(route.Port())
 		if err != nil {
 			t.Fatal(err)
 		}
-		listeners = append(listeners, l)
-		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
-	}
-	urls := ""
-	for i, l := range listeners {
-		port := l.Addr().(*net.TCPAddr).Port
-		l.Close()
 		s, err := server.NewServer(&server.Options{
 			ServerName: fmt.Sprint(name, i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: expect.MemoryDir(t), NoSigs: true, NoLog: true,
 			Cluster: server.ClusterOpts{Name: name, Host: "127.0.0.1", Port: port}, Routes: routes,
@@ -57,8 +53,8 @@ func OpenCluster(t testing.TB) *Cluster {
 		c.Servers = append(c.Servers, s)
 	}
 	for _, s := range c.Servers {
-		if !s.ReadyForConnections(10 * time.Second) {
-			t.Fatal("nats-server is not ready after 10 s")
+		if !s.ReadyForConnections(time.Minute) {
+			t.Fatal("nats-server is not ready after a minute")
 		}
 		urls += s.ClientURL() + ","
 	}

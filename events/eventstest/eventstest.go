@@ -26,7 +26,7 @@ func Server(t testing.TB, dir string) *server.Server {
 	}
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("nats-server is not ready after 10 s")
 	}
 	return s

@@ -54,7 +54,7 @@ func TestTheServersStorageLimitIsASentenceAndPassesWithoutARestart(t *testing.T)
 	is.NoErr(err)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	is.True(s.ReadyForConnections(10 * time.Second))
+	is.True(s.ReadyForConnections(time.Minute))
 	options := log.DefaultOptions
 	options.DeltaMaxBytes = 1 << 20
 	l, err := log.Open(t.Context(), eventstest.Conn(t, s), options, secret.NewRedactor())

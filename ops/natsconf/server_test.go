@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -65,10 +64,7 @@ func cluster(t testing.TB) *testServer {
 	t.Helper()
 	var addresses []string
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		is.New(t).NoErr(err)
-		addresses = append(addresses, l.Addr().String())
-		l.Close()
+		addresses = append(addresses, expect.Address(t))
 	}
 	var members []*natsconf.Cluster
 	for _, a := range addresses {
@@ -104,7 +100,7 @@ func external(t testing.TB, edit func(text string) string, members ...*natsconf.
 		n.servers = append(n.servers, s)
 	}
 	for _, s := range n.servers {
-		is.True(s.ReadyForConnections(10 * time.Second))
+		is.True(s.ReadyForConnections(time.Minute))
 	}
 	n.Server = n.servers[0]
 	return n

@@ -112,7 +112,7 @@ func startServer(t testing.TB, o *server.Options) *server.Server {
 	t.Helper()
 	s := must(server.NewServer(o))
 	go s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("no NATS server")
 	}
 	t.Cleanup(s.Shutdown)
