@@ -9,17 +9,17 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// check is a command that a rule matches, looked at for what no rule of that kind reaches.
+// check checks a command that a rule matches for effects that the rule does not cover.
 type check struct {
 	program.Call
 	ask Ask
-	in  []string // folders it may run in
+	in  []string // folders in which it may run
 
 	places []files.Location // the files that its arguments may name
-	reads  []program.Tree   // the folders that it reads with all that lies below
+	reads  []program.Tree   // folders that it reads recursively
 }
 
-// cause says why the command is asked although a rule matches it; empty when it is not.
+// cause returns why a person must decide about the command although a rule matches it, "" if the rule is enough.
 func (k *check) cause() string {
 	name := k.Words[0]
 	if cause := program.AskCause(name); cause != "" {
@@ -31,13 +31,13 @@ func (k *check) cause() string {
 		if cause != "" {
 			return cause
 		}
-		return k.files(files, false)
+		return k.filesCause(files, false)
 	case name == "curl":
-		return k.curl()
+		return k.curlCause()
 	case name == "git":
-		return k.git()
+		return k.gitCause()
 	case name == "cd":
-		return "" // followed when the commands are put in their folders
+		return "" // bash.Follow handles it
 	}
 	inner, cause := k.SubCommand()
 	if cause != "" {
@@ -55,15 +55,15 @@ func (k *check) cause() string {
 	if cause != "" {
 		return cause
 	}
-	if cause := k.files(u.Files, u.ReadsOnly); cause != "" {
+	if cause := k.filesCause(u.Files, u.ReadsOnly); cause != "" {
 		return cause
 	}
 	k.reads = append(k.reads, u.Trees...)
 	return ""
 }
 
-// curl decides about a request of curl: the rule must name the host of each URL.
-func (k *check) curl() string {
+// curlCause checks the URLs of curl: the rule must name the host of each.
+func (k *check) curlCause() string {
 	urls, cause := k.ReadCurl()
 	if len(urls) == 0 || slices.ContainsFunc(urls, func(u string) bool { return !k.namesHost(u) }) {
 		return "“curl” sends to other machines; a rule reaches that only when it names the host"
@@ -71,25 +71,25 @@ func (k *check) curl() string {
 	return cause
 }
 
-// namesHost says whether a word of the rule's pattern names the host of a URL.
+// namesHost reports whether a word of the rule's pattern names the host of a URL.
 func (k *check) namesHost(url string) bool {
 	u, cause := readURL(url)
 	if cause != "" {
 		return false
 	}
 	for word := range k.Named {
-		if p, wrong := parseURLPattern(word); wrong == nil && !strings.Contains(p.host, "*") && p.matches(u) && p.reaches(u) {
+		if p, wrong := parseURLPattern(word); wrong == nil && !strings.Contains(p.host, "*") && p.matches(u) && p.allows(u) {
 			return true
 		}
 	}
 	return false
 }
 
-// files looks at where arguments lead, from every folder the command may run in. Any argument may be a file.
-func (k *check) files(args []program.Argument, readsOnly bool) string {
+// filesCause checks where arguments lead, from every folder in which the command may run. Any argument may be a file.
+func (k *check) filesCause(args []program.Argument, readsOnly bool) string {
 	for _, a := range args {
 		for _, candidate := range candidates(a) {
-			if cause := k.file(candidate, readsOnly); cause != "" {
+			if cause := k.fileCause(candidate, readsOnly); cause != "" {
 				return cause
 			}
 		}
@@ -97,7 +97,7 @@ func (k *check) files(args []program.Argument, readsOnly bool) string {
 	return ""
 }
 
-func (k *check) file(p string, readsOnly bool) string {
+func (k *check) fileCause(p string, readsOnly bool) string {
 	if p == "" || p == "-" || p == "/dev/null" {
 		return ""
 	}
@@ -126,7 +126,8 @@ func (k *check) file(p string, readsOnly bool) string {
 	return ""
 }
 
-// candidates are the paths an argument may name: itself, and what stands behind =, :, comma or @ and leads away.
+// candidates returns the paths that an argument may name: the argument itself, and parts after =, :, comma or @ that
+// lead outside.
 func candidates(a program.Argument) []string {
 	list := []string{a.Value}
 	attached := len(a.Word) > 2 && a.Word[0] == '-' && a.Word[1] != '-' && strings.HasSuffix(a.Word, a.Value)

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// bash decides about a command: every simple command in it, and every file the shell opens for it.
+// bash evaluates a command: every simple command in it, and every file that the shell opens for it.
 func (e *evaluation) bash() Verdict {
 	a := e.ask
 	s := bash.Read(a.Command)
@@ -29,10 +29,10 @@ func (e *evaluation) bash() Verdict {
 	}
 	var verdict = Verdict{Action: Allow}
 	for _, c := range commands {
-		rules, cause := e.allowing(c)
+		rules, cause := e.commandRules(c)
 		if cause == "" && s.Detached {
 			var also []Rule
-			also, cause = e.detaching(c)
+			also, cause = e.detachRules(c)
 			rules = append(rules, also...)
 		}
 		if cause != "" {
@@ -55,9 +55,9 @@ func (e *evaluation) bash() Verdict {
 	return verdict
 }
 
-// mentions says whether a rule matches a command anywhere in the text.
+// mentions reports whether a rule matches any simple command of the text.
 func mentions(s bash.Script, r *compiledRule) bool {
-	return r.everything() || slices.ContainsFunc(s.All, func(words []string) bool {
+	return r.coversAll() || slices.ContainsFunc(s.All, func(words []string) bool {
 		if strings.Contains(words[0], "/") {
 			words = append([]string{path.Base(words[0])}, words[1:]...)
 		}
@@ -65,7 +65,8 @@ func mentions(s bash.Script, r *compiledRule) bool {
 	})
 }
 
-// forbidCommand looks for rules that deny or ask, at every command anywhere in the text and every file it opens.
+// forbidCommand evaluates the rules that deny or ask, for every simple command of the text and every file that it
+// opens.
 func (e *evaluation) forbidCommand(s bash.Script) (v Verdict, done bool) {
 	a := e.ask
 	return e.forbid([]string{"bash", "edit", "write", "read"}, func(r *compiledRule) bool {
@@ -74,7 +75,7 @@ func (e *evaluation) forbidCommand(s bash.Script) (v Verdict, done bool) {
 		}
 		return slices.ContainsFunc(s.Redirects, func(to bash.Redirect) bool {
 			at, cause := a.workspace().Locate(a.Cwd, to.Target)
-			return to.Writes == writes(r.Permission) && (r.everything() || cause == "" && r.keeps(a.lower(at)))
+			return to.Writes == writes(r.Permission) && (r.coversAll() || cause == "" && r.covers(a.lower(at)))
 		})
 	})
 }
@@ -83,8 +84,9 @@ func matchCommand(pattern, words []string) bool {
 	return len(words) > 0 && (matchWords(pattern, words) || matchWords(pattern, program.WithoutQuiet(words)))
 }
 
-// allowing gives the rules that allow a command and the files the shell opens for it, or the cause why they do not.
-func (e *evaluation) allowing(c bash.LocatedCommand) (rules []Rule, cause string) {
+// commandRules returns the rules that allow a command and the files that the shell opens for it. cause is why they do
+// not.
+func (e *evaluation) commandRules(c bash.LocatedCommand) (rules []Rule, cause string) {
 	cause = "no rule allows " + display.Quote(c.String())
 	for _, r := range e.rules {
 		if !r.allows("bash") || !matchCommand(r.words, c.Words) {
@@ -95,10 +97,10 @@ func (e *evaluation) allowing(c bash.LocatedCommand) (rules []Rule, cause string
 			k.Named[word], k.Named[strings.TrimRight(word, "*")] = true, true
 		}
 		if cause = k.cause(); cause == "" {
-			cause = e.kept(&k)
+			cause = e.protectedArgument(&k)
 		}
 		if cause == "" {
-			cause = e.below(&k)
+			cause = e.treeCause(&k)
 		}
 		if cause == "" {
 			rules = append(rules, r.Rule)
@@ -110,15 +112,15 @@ func (e *evaluation) allowing(c bash.LocatedCommand) (rules []Rule, cause string
 			break
 		}
 		var opened []Rule
-		opened, cause = e.opening(c, to)
+		opened, cause = e.redirectRules(c, to)
 		rules = append(rules, opened...)
 	}
 	return rules, cause
 }
 
-// kept looks whether an argument names a file that another rule keeps from being read, or, by a program that may write,
-// from being written.
-func (e *evaluation) kept(k *check) string {
+// protectedArgument returns why an argument names a file that another rule protects from reading, or from writing if
+// the program may write.
+func (e *evaluation) protectedArgument(k *check) string {
 	protected := e.protected(!k.OnlyReads())
 	if protected == nil {
 		return ""
@@ -139,9 +141,9 @@ func (e *evaluation) kept(k *check) string {
 	return ""
 }
 
-// protected returns a function that says why a rule keeps a place from being read, or, with alsoWrites, from being
-// written. It returns nil when there is no such rule. Rules that keep all files are for other tools: they would ask
-// for every command.
+// protected returns a function that says why a rule protects a location from reading, or with alsoWrites from writing.
+// It returns nil if there is no such rule. A rule that covers all files is meant for other tools. It is skipped,
+// because it would make every command ask.
 func (e *evaluation) protected(alsoWrites bool) func(files.Location) (cause string) {
 	var rules []*compiledRule
 	for _, r := range e.rules {
@@ -156,7 +158,7 @@ func (e *evaluation) protected(alsoWrites bool) func(files.Location) (cause stri
 	return func(at files.Location) string {
 		low := e.ask.lower(at)
 		for _, r := range rules {
-			if r.keeps(low) {
+			if r.covers(low) {
 				return display.QuotePath(low.Lexical) + " is protected by a rule: " + r.String()
 			}
 		}
@@ -164,8 +166,8 @@ func (e *evaluation) protected(alsoWrites bool) func(files.Location) (cause stri
 	}
 }
 
-// opening gives the rules that allow the shell to open a file.
-func (e *evaluation) opening(c bash.LocatedCommand, to bash.Redirect) (rules []Rule, cause string) {
+// redirectRules returns the rules that allow the shell to open a file.
+func (e *evaluation) redirectRules(c bash.LocatedCommand, to bash.Redirect) (rules []Rule, cause string) {
 	a := e.ask
 	if c.Moved && to.Writes {
 		return nil, "it changes the folder and then writes " + display.Quote(to.Target)

@@ -1,7 +1,7 @@
 package policy
 
-// Defaults allow looking around inside the workspace, the model's own notes, and PocketCoder's own tools (bridge/mcp).
-// What runs the project's code (go test, npm, make) is for a person to add.
+// Defaults allow reading in the workspace, the model's own notes, and PocketCoder's own tools (bridge/mcp). Commands
+// that run the project's code (go test, npm, make) need a rule of a person.
 var Defaults = append([]Rule{
 	{Permission: "read", Pattern: Inside}, {Permission: "list", Pattern: Inside}, {Permission: "glob", Pattern: Inside}, {Permission: "grep", Pattern: Inside},
 	{Permission: "todowrite", Pattern: "*"}, {Permission: "todoread", Pattern: "*"},

@@ -5,9 +5,8 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// detaching gives the rule that allows a command, which is allowed already, to run on by itself: one that begins with
-// the word.
-func (e *evaluation) detaching(c bash.LocatedCommand) (rules []Rule, cause string) {
+// detachRules returns the rule that allows an allowed command to run detached. Its pattern begins with the word detach.
+func (e *evaluation) detachRules(c bash.LocatedCommand) (rules []Rule, cause string) {
 	words := append([]string{bash.DetachWord}, c.Words...)
 	for _, r := range e.rules {
 		if r.allows("bash") && len(r.words) > 0 && r.words[0] == bash.DetachWord && matchWords(r.words, words) {
@@ -18,7 +17,7 @@ func (e *evaluation) detaching(c bash.LocatedCommand) (rules []Rule, cause strin
 		bash.DetachWord + " …” too"
 }
 
-// suggestDetached adds to the rules that would allow the commands those that let them run on by themselves.
+// suggestDetached adds, for each suggested rule, the rule that allows the command to run detached.
 func suggestDetached(rules []Rule, plain []bash.Command) []Rule {
 	for _, c := range plain {
 		patterns := suggestions(c.Words, nil)

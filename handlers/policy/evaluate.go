@@ -9,12 +9,12 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// Explain says what the rules make of an ask, and for every rule whether it matched and why.
+// Explain evaluates a request. It also returns for every rule whether it matched, and why.
 func Explain(rules []Rule, a Ask) (Verdict, []CheckedRule) {
 	e := evaluation{ask: a.bounded(), rules: make([]*compiledRule, len(rules)), looked: make([]CheckedRule, len(rules))}
 	for i, r := range rules {
 		e.looked[i] = CheckedRule{Rule: r}
-		if concerns(r.Permission, a.Type) {
+		if applies(r.Permission, a.Type) {
 			e.rules[i] = compile(r)
 		} else {
 			e.rules[i] = &compiledRule{Rule: r}
@@ -33,28 +33,28 @@ func Explain(rules []Rule, a Ask) (Verdict, []CheckedRule) {
 	return v, e.looked
 }
 
-// concerns says whether rules for a permission may be looked at for an ask of a type: its own, and for commands,
-// searches and writes those about files.
-func concerns(permission, asked string) bool {
-	return permission == asked || permission == "*" || permission == "mcp" ||
-		(permission == "read" || writes(permission)) && (asked == "bash" || writes(asked)) || permission == "read" &&
-		asked == "grep"
+// applies reports whether rules with a permission are checked for a request of a type: those of its own type, and for
+// commands, searches and writes also those about files.
+func applies(permission, requested string) bool {
+	return permission == requested || permission == "*" || permission == "mcp" ||
+		(permission == "read" || writes(permission)) && (requested == "bash" || writes(requested)) || permission == "read" &&
+		requested == "grep"
 }
 
-// evaluation is one ask against all rules.
+// evaluation is the evaluation of one request with all rules.
 type evaluation struct {
 	ask    Ask
 	rules  []*compiledRule
 	looked []CheckedRule
-	walks  map[string]string // the causes of whole folders that were walked
+	walks  map[string]string // causes of the folders that were walked
 }
 
-// decide chooses by permission type how an ask is read.
+// decide evaluates the request by its permission type.
 func (e *evaluation) decide() Verdict {
 	if e.ask.Refused != "" {
 		return Verdict{Action: Deny, Reason: e.ask.Refused}
 	}
-	if cause := e.ask.unusable(); cause != "" {
+	if cause := e.ask.unusableCause(); cause != "" {
 		return Verdict{Action: Deny, Reason: cause}
 	}
 	switch t := e.ask.Type; {
@@ -71,11 +71,11 @@ func (e *evaluation) decide() Verdict {
 	case t == "network":
 		return e.network()
 	default:
-		return e.named()
+		return e.byName()
 	}
 }
 
-// matching gives the rules of one action that match what is asked, and keeps for every rule what came of it.
+// matching returns the rules with an action that match the request, and records the result for every rule.
 func (e *evaluation) matching(action Action, types []string, matches func(*compiledRule) bool) (found []Rule) {
 	for i, r := range e.rules {
 		l := &e.looked[i]
@@ -95,7 +95,7 @@ func (e *evaluation) matching(action Action, types []string, matches func(*compi
 	return found
 }
 
-// forbid gives the verdict of the rules that deny or ask, when one matches.
+// forbid returns the verdict of the rules that deny or ask, if one matches.
 func (e *evaluation) forbid(types []string, matches func(*compiledRule) bool) (v Verdict, done bool) {
 	denied := e.matching(Deny, types, matches)
 	asking := e.matching(AskPerson, types, matches)
@@ -108,7 +108,7 @@ func (e *evaluation) forbid(types []string, matches func(*compiledRule) bool) (v
 	return v, false
 }
 
-// permit gives the verdict of the rules that allow, unless there is a cause why none may.
+// permit returns the verdict of the rules that allow, unless there is a cause to ask.
 func (e *evaluation) permit(types []string, cause string, matches func(*compiledRule) bool) Verdict {
 	allowed := e.matching(Allow, types, matches)
 	switch {
@@ -122,9 +122,9 @@ func (e *evaluation) permit(types []string, cause string, matches func(*compiled
 
 func askFor(cause string) Verdict { return Verdict{Action: AskPerson, Reason: cause} }
 
-// unusable says why OpenCode's tool can do nothing with a path, whatever the rules and people say: it would wait for
-// ever for what is no file, or the path does not exist for it.
-func (a Ask) unusable() string {
+// unusableCause returns why OpenCode's tool cannot use a path, whatever the verdict is: the path does not exist for it,
+// or is not a regular file, on which it would block forever.
+func (a Ask) unusableCause() string {
 	if !slices.Contains(fileTypes, a.Type) {
 		return ""
 	}
@@ -145,7 +145,7 @@ func (a Ask) unusable() string {
 	return ""
 }
 
-// paths are the files and folders that a request of a file tool is about.
+// paths returns the files and folders of a request of a file tool.
 func (a Ask) paths() []string {
 	switch {
 	case writes(a.Type) && len(a.Patterns) > 1:
@@ -156,8 +156,8 @@ func (a Ask) paths() []string {
 	return []string{a.Path}
 }
 
-// external decides about a tool that leaves the workspace. Where the tool's own request is decided for the same paths,
-// a person sees that request only. Rules that deny or ask still count.
+// external evaluates a request to leave the workspace. If the tool makes its own request for the same paths, a person
+// sees only that one. Rules that deny or ask still apply.
 func (e *evaluation) external() Verdict {
 	v := e.path()
 	if own := e.ask.Own; v.Action == AskPerson && len(v.Rules) == 0 && own != "" {
@@ -166,21 +166,21 @@ func (e *evaluation) external() Verdict {
 	return v
 }
 
-// path decides about reading, writing and the like of one file or folder. A person is told where a link leads: what is
-// asked names the link alone.
+// path evaluates a request for one file or folder. The reason names the target of a symlink, because the request names
+// only the link.
 func (e *evaluation) path() Verdict {
 	return e.withTarget(e.file())
 }
 
-// withTarget adds to the reason of a question where the links of the request lead.
+// withTarget adds the targets of symlinks to the reason of a question.
 func (e *evaluation) withTarget(v Verdict) Verdict {
-	if leads := e.ask.leads(); leads != "" && v.Action == AskPerson {
+	if leads := e.ask.linkCause(); leads != "" && v.Action == AskPerson {
 		v.Reason = leads + "; " + v.Reason
 	}
 	return v
 }
 
-// file decides by where the file really is. What denies or asks for edits does so for writes, and the other way round.
+// file evaluates the real location of the file. Rules that deny or ask about edit also apply to write, and the reverse.
 func (e *evaluation) file() Verdict {
 	a := e.ask
 	at, cause := a.workspace().Locate(a.Cwd, a.Path)
@@ -190,12 +190,12 @@ func (e *evaluation) file() Verdict {
 	case cause == "" && len(a.Patterns) > 1:
 		cause = "it is about several files at once"
 	case a.Type == "external_directory" && a.Path == "" && len(a.Patterns) > 0:
-		cause = a.reaches()
+		cause = a.outsideCause()
 	}
 	found := cause == ""
 	matches := func(r *compiledRule) bool { return found && r.path.matches(at.Real, a.Root) }
 	either := func(r *compiledRule) bool {
-		return r.everything() || found && r.keeps(a.lower(at)) || a.leaves(r) || a.writesSeveral(r)
+		return r.coversAll() || found && r.covers(a.lower(at)) || a.coversOutside(r) || a.writesSeveral(r)
 	}
 	types := []string{a.Type}
 	if writes(a.Type) {
@@ -214,28 +214,28 @@ func (e *evaluation) file() Verdict {
 	return e.permit([]string{a.Type, a.Also}, cause, matches)
 }
 
-// writesSeveral reports whether a rule that denies or asks is about one of several files that a patch writes.
+// writesSeveral reports whether a rule that denies or asks covers one of the files of a patch.
 func (a Ask) writesSeveral(r *compiledRule) bool {
 	return writes(a.Type) && len(a.Patterns) > 1 && slices.ContainsFunc(a.Patterns, func(p string) bool {
 		at, cause := a.workspace().Locate(a.Cwd, p)
-		return cause == "" && r.keeps(a.lower(at))
+		return cause == "" && r.covers(a.lower(at))
 	})
 }
 
-// leaves reports whether a rule that denies or asks is about one of the folders that a command leaves the workspace
-// for. OpenCode writes each as folder/*.
-func (a Ask) leaves(r *compiledRule) bool {
+// coversOutside reports whether a rule that denies or asks covers one of the folders outside the workspace that a
+// command uses. OpenCode writes each as folder/*.
+func (a Ask) coversOutside(r *compiledRule) bool {
 	return a.Type == "external_directory" && slices.ContainsFunc(a.Patterns, func(p string) bool {
 		at, cause := a.workspace().Locate(a.Cwd, strings.TrimSuffix(p, "*"))
-		return cause == "" && (r.keeps(a.lower(at)) ||
-			r.keeps(a.lower(files.Location{Lexical: at.Lexical + "/*", Real: at.Real + "/*"})))
+		return cause == "" && (r.covers(a.lower(at)) ||
+			r.covers(a.lower(files.Location{Lexical: at.Lexical + "/*", Real: at.Real + "/*"})))
 	})
 }
 
 func writes(permission string) bool { return permission == "edit" || permission == "write" }
 
-// search decides about finding files and text: inside the workspace the pattern says nothing of a place. OpenCode
-// searches the folder of the path, symlinks resolved, or the folder around it when the path is a file.
+// search evaluates a search for files or text. OpenCode searches the folder of the path, symlinks resolved, or the
+// parent folder if the path is a file.
 func (e *evaluation) search() Verdict {
 	return e.withTarget(e.tree())
 }
@@ -261,7 +261,7 @@ func (e *evaluation) tree() Verdict {
 		switch clean, _ := a.workspace().Locate(a.Cwd, at.Lexical); {
 		case why != "":
 			cause = why
-		case clean.Real != at.Real: // OpenCode takes the one for some tools, and the other for others
+		case clean.Real != at.Real: // OpenCode's tools resolve such a path in different ways
 			cause = display.QuotePath(a.Path) + " leads to two places: " + display.QuotePath(at.Real) + " and " +
 				display.QuotePath(clean.Real)
 		default:
@@ -271,28 +271,28 @@ func (e *evaluation) tree() Verdict {
 		}
 	}
 	matches := func(r *compiledRule) bool {
-		return r.everything() || r.Pattern == Inside && (folder == "" || files.Within(a.Root, folder))
+		return r.coversAll() || r.Pattern == Inside && (folder == "" || files.Within(a.Root, folder))
 	}
 	if v, done := e.forbid([]string{a.Type}, matches); done {
 		return v
 	}
 	if cause == "" {
-		cause = e.searched(folder)
+		cause = e.searchCause(folder)
 	}
 	return e.permit([]string{a.Type}, cause, matches)
 }
 
 func (e *evaluation) webfetch() Verdict {
 	u, cause := readURL(e.ask.URL)
-	matches := func(r *compiledRule) bool { return r.everything() || cause == "" && r.url.matches(u) }
+	matches := func(r *compiledRule) bool { return r.coversAll() || cause == "" && r.url.matches(u) }
 	if v, done := e.forbid([]string{"webfetch"}, matches); done {
 		return v
 	}
-	return e.permit([]string{"webfetch"}, cause, func(r *compiledRule) bool { return matches(r) && r.url.reaches(u) })
+	return e.permit([]string{"webfetch"}, cause, func(r *compiledRule) bool { return matches(r) && r.url.allows(u) })
 }
 
-// named decides about what has a name and nothing else a rule could look at: a tool, a subagent, a skill, notes.
-func (e *evaluation) named() Verdict {
+// byName evaluates a request that has only a name: a tool, a subagent, a skill, notes.
+func (e *evaluation) byName() Verdict {
 	a := e.ask
 	names, types := a.Patterns, []string{a.Type}
 	if a.Type != "" && !slices.Contains(slices.Concat([]string{"task", "skill"}, noteTypes, neverTypes), a.Type) {
@@ -302,7 +302,7 @@ func (e *evaluation) named() Verdict {
 		}
 	}
 	if v, done := e.forbid(types, func(r *compiledRule) bool {
-		return r.everything() || slices.ContainsFunc(names, func(name string) bool { return program.Glob(r.Pattern, name) })
+		return r.coversAll() || slices.ContainsFunc(names, func(name string) bool { return program.Glob(r.Pattern, name) })
 	}); done {
 		return v
 	}
@@ -311,7 +311,7 @@ func (e *evaluation) named() Verdict {
 	}
 	cause := ""
 	if a.Type == "lsp" && a.Path != "" {
-		cause = a.inside(a.Path)
+		cause = a.readCause(a.Path)
 	}
 	return e.permit(types, cause, func(r *compiledRule) bool {
 		return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
@@ -320,8 +320,8 @@ func (e *evaluation) named() Verdict {
 	})
 }
 
-// inside says why a path is not read without a person: it leads out of the workspace, or to what is secret.
-func (a Ask) inside(p string) string {
+// readCause returns why only a person may allow reading a path: it leads out of the workspace, or may hold secrets.
+func (a Ask) readCause(p string) string {
 	at, cause := a.workspace().Locate(a.Cwd, p)
 	switch {
 	case cause != "":

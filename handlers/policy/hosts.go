@@ -8,9 +8,8 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// NamedHosts returns the public addresses that a command names and will connect to, each once, and reports whether it
-// runs a program that needs a network. It reads what is written out: a host that a variable or a script holds is not
-// returned.
+// NamedHosts returns the public addresses in the text of a command to which it will connect, each once, and reports
+// whether it runs a program that needs a network. It does not find hosts in variables or scripts.
 func NamedHosts(command string) (named []hostport.Address, needs bool) {
 	for _, words := range bash.Parse(command).All {
 		urls, connects := program.NetworkUse(words)

@@ -8,14 +8,14 @@ import (
 	"pocketcoder/handlers/policy/hostport"
 )
 
-// hostPattern is the pattern of a rule for network.
+// hostPattern is the parsed pattern of a network rule.
 type hostPattern struct {
-	host  string // without *. in front
-	below bool   // the names that end in it, not it
-	port  uint16 // 0 when it names none
+	host  string // without the leading *.
+	below bool   // matches the names below host, not host itself
+	port  uint16 // 0 for none
 }
 
-// parseHostPattern reads api.example.org, *.example.org or git.example.org:22.
+// parseHostPattern parses a pattern such as api.example.org, *.example.org or git.example.org:22.
 func parseHostPattern(s string, allow bool) (p hostPattern, wrong *SyntaxError) {
 	at := func(column int, err error) *SyntaxError { return &SyntaxError{column, err.Error()} }
 	host, port := hostport.SplitPort(s)
@@ -48,8 +48,9 @@ func parseHostPattern(s string, allow bool) (p hostPattern, wrong *SyntaxError) 
 	return p, nil
 }
 
-// matches says whether a rule is about an address. One that names no port is about every port when it denies or asks,
-// and about the web's when it allows; a name in other letters, which may look like another, is allowed only by itself.
+// matches reports whether a rule matches an address. Without a port, a rule that denies or asks matches every port, and
+// a rule that allows matches the ports of the web. A name with other letters than ASCII may look like another name, so
+// only its exact pattern allows it.
 func (p hostPattern) matches(a hostport.Address, allow bool) bool {
 	if p.port != a.Port && (p.port != 0 || allow && !a.Web()) {
 		return false
@@ -61,7 +62,7 @@ func (p hostPattern) matches(a hostport.Address, allow bool) bool {
 	return below && !(allow && strings.Contains("."+name, ".xn--"))
 }
 
-// network decides about a connection of a command that was allowed to run.
+// network evaluates a connection of a running command.
 func (e *evaluation) network() Verdict {
 	at, err := hostport.Parse(e.ask.Address)
 	if err != nil {
@@ -72,7 +73,7 @@ func (e *evaluation) network() Verdict {
 	}
 	types := []string{"network"}
 	if v, done := e.forbid(types, func(r *compiledRule) bool {
-		return r.everything() || r.host.matches(at, false)
+		return r.coversAll() || r.host.matches(at, false)
 	}); done {
 		return v
 	}

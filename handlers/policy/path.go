@@ -10,8 +10,8 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// checkPath says what is wrong with the pattern of a rule about files: absolute, or relative to the workspace, with *
-// for any name or a part of one and ** for any folders.
+// checkPath checks the pattern of a file rule: absolute, or relative to the workspace, with * for a name or a part of
+// it and ** for any folders.
 func checkPath(pattern string) *SyntaxError {
 	if pattern == Inside {
 		return nil
@@ -37,9 +37,9 @@ func checkPath(pattern string) *SyntaxError {
 	return nil
 }
 
-// pathPattern is the pattern of a rule about files, taken apart.
+// pathPattern is the parsed pattern of a file rule.
 type pathPattern struct {
-	inside   bool // is Inside
+	inside   bool // the pattern is Inside
 	absolute bool
 	parts    []string
 }
@@ -50,7 +50,7 @@ func parsePathPattern(pattern string) pathPattern {
 		strings.Split(strings.TrimPrefix(clean, "/"), "/")}
 }
 
-// matches compares with an absolute, clean path, by component.
+// matches compares the pattern with an absolute, clean path, by component.
 func (p pathPattern) matches(at, root string) bool {
 	switch {
 	case p.inside:
@@ -68,8 +68,8 @@ func (p pathPattern) matches(at, root string) bool {
 	return matchParts(p.parts, strings.Split(at, "/"))
 }
 
-// matchParts lets ** stand for any folders, none too; at the end it stands for at least one name. It goes back to the
-// last ** only: what an earlier one could take besides, that one can take too.
+// matchParts lets ** match any number of folders, at the end at least one name. It backtracks to the last ** only,
+// which can match everything that an earlier one could.
 func matchParts(pattern, parts []string) bool {
 	if parts[0] == "" { // the folder itself
 		return pattern[0] == ""
@@ -93,9 +93,9 @@ func matchParts(pattern, parts []string) bool {
 	return p == len(pattern)
 }
 
-// leads says where the file that is asked about really is, when symlinks lead elsewhere than its path says. Of several
-// files it names the first such that lies outside the workspace, or else the first.
-func (a Ask) leads() (cause string) {
+// linkCause says where the requested file really is, if symlinks lead elsewhere. Of several files it names the first
+// outside the workspace, else the first.
+func (a Ask) linkCause() (cause string) {
 	paths := []string{a.Path}
 	if len(a.Patterns) > 1 {
 		paths = a.Patterns
@@ -118,8 +118,8 @@ func (a Ask) leads() (cause string) {
 	return cause
 }
 
-// reaches names the folders outside the workspace that a command is about: OpenCode tells only them, each as folder/*.
-func (a Ask) reaches() string {
+// outsideCause names the folders outside the workspace that a command uses. OpenCode reports each as folder/*.
+func (a Ask) outsideCause() string {
 	var folders []string
 	for _, p := range a.Patterns {
 		folders = append(folders, display.QuotePath(path.Clean(strings.TrimSuffix(p, "*"))))
@@ -127,7 +127,7 @@ func (a Ask) reaches() string {
 	return "it reaches outside the workspace: " + strings.Join(folders, ", ")
 }
 
-// lowercaseLocation is a place as a file system that ignores case sees it.
+// lowercaseLocation is a location on a file system that ignores case.
 type lowercaseLocation struct {
 	files.Location
 	root string

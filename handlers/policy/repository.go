@@ -11,9 +11,9 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// git decides about a command of git: by its words, by the repositories whose configuration git obeys, and by what it
+// gitCause checks a git command: its words, the repositories whose configuration git reads, and the content that it
 // shows.
-func (k *check) git() string {
+func (k *check) gitCause() string {
 	g, cause := program.ReadGit(k.Call)
 	if cause != "" || g.Alone {
 		return cause
@@ -27,15 +27,14 @@ func (k *check) git() string {
 	if k.ask.List != nil && g.ShowsURLs() && k.ask.workspace().HoldsSecrets() {
 		return fmt.Sprintf("“git %s” shows the URLs of remotes, and the repository's configuration may hold secrets", g.Sub)
 	}
-	if cause := k.gitReads(g); cause != "" {
+	if cause := k.addGitReads(g); cause != "" {
 		return cause
 	}
-	return k.files(g.Usage())
+	return k.filesCause(g.Usage())
 }
 
-// otherRepository returns why a command of git is asked that obeys another repository's configuration than the
-// workspace's own: git runs programs that a configuration names, and only that of the workspace's repository is
-// protected.
+// otherRepository returns why a git command asks if it uses a repository other than the workspace's own. Git runs
+// programs that a configuration names, and only the configuration of the workspace's repository is protected.
 func (k *check) otherRepository(g program.Git) string {
 	sub := g.Sub
 	if k.ask.List == nil || sub == "version" {
@@ -73,12 +72,12 @@ func (k *check) otherRepository(g program.Git) string {
 	return ""
 }
 
-// relative returns a path as a person names it: from the workspace if it lies there.
+// relative returns a path relative to the workspace if it lies there.
 func (a Ask) relative(p string) string { return strings.TrimPrefix(p, a.Root+"/") }
 
-// gitReads notes the files in revisions that a command names, and the folders whose files it shows. It returns why
-// content of revisions is asked: they may hold files that git no longer tracks.
-func (k *check) gitReads(g program.Git) (cause string) {
+// addGitReads adds the files in revisions that a git command names, and the folders whose files it shows. cause is why
+// a person must decide about content of revisions, which may hold files that git no longer tracks.
+func (k *check) addGitReads(g program.Git) (cause string) {
 	ws := k.ask.workspace()
 	for _, p := range g.RevisionPaths() {
 		for _, folder := range k.in {

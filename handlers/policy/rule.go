@@ -9,7 +9,7 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// Inside, as the pattern of a rule about files, matches everything in the workspace.
+// Inside is the pattern of a file rule that matches everything in the workspace.
 const Inside = "<workspace>"
 
 // Permission types by what their patterns are. Every other type is a tool of an MCP server: "mcp" with the tool's name
@@ -21,11 +21,11 @@ var (
 	fileTypes  = []string{"read", "list", "edit", "write", "glob", "grep", "lsp"}
 	nameTypes  = []string{"mcp", "task", "skill"}
 	noteTypes  = []string{"todowrite", "todoread", "websearch", "codesearch", "lsp"}
-	neverTypes = []string{"doom_loop", "budget", "question"} // are there to be seen by a person
+	neverTypes = []string{"doom_loop", "budget", "question"} // always decided by a person
 )
 
-// OfTool gives the rule that is meant by one whose permission is the name of a tool of an MCP server and whose pattern
-// is *: any use of that tool.
+// OfTool converts a rule whose permission is the name of an MCP tool and whose pattern is * into the mcp rule for that
+// tool.
 func (r Rule) OfTool() Rule {
 	known := slices.Concat([]string{"", "*", "bash", "webfetch", "network"}, pathTypes, searchTypes, nameTypes, noteTypes,
 		neverTypes)
@@ -35,7 +35,7 @@ func (r Rule) OfTool() Rule {
 	return r
 }
 
-// SyntaxError says where a rule is wrong.
+// SyntaxError is an error in a rule.
 type SyntaxError struct {
 	// of the pattern, in runes, from 1; of the whole text in an error of ParseRule; 0 when the pattern is not at fault
 	Column int
@@ -49,8 +49,8 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("column %d: %s", e.Column, e.Text)
 }
 
-// ParseRule reads a rule as a person writes it: "bash: git status*", "deny bash: rm*", "ask edit: docs/**". Its errors
-// wrap a *SyntaxError.
+// ParseRule parses a rule such as "bash: git status*", "deny bash: rm*" or "ask edit: docs/**". Its errors wrap a
+// *SyntaxError.
 func ParseRule(s string) (Rule, error) {
 	head, pattern, found := strings.Cut(s, ":")
 	r := Rule{Permission: strings.TrimSpace(head), Pattern: strings.TrimSpace(pattern), Action: Allow}
@@ -87,8 +87,8 @@ func (r Rule) action() Action {
 	return r.Action
 }
 
-// Check says what is wrong with a rule, with a *SyntaxError; a rule that is wrong matches nothing. What only an allow
-// rule may not say is fine where a rule denies or asks: there "*" means everything, and a permission may be any name.
+// Check returns a *SyntaxError if a rule is invalid. An invalid rule matches nothing. Some restrictions apply only to
+// rules that allow: other rules may have the pattern "*" and any permission name.
 func (r Rule) Check() error {
 	if wrong := compile(r).wrong; wrong != nil {
 		return wrong
@@ -96,20 +96,20 @@ func (r Rule) Check() error {
 	return nil
 }
 
-// compiledRule is a rule whose pattern was read.
+// compiledRule is a rule with its parsed pattern.
 type compiledRule struct {
 	Rule
 	wrong     *SyntaxError
 	words     []string    // bash
 	url       webURL      // webfetch
 	host      hostPattern // network
-	path      pathPattern // of files
-	lowercase pathPattern // the same in lower case: what keeps files from use does so in any case
+	path      pathPattern // for file rules
+	lowercase pathPattern // in lower case: rules that deny or ask ignore case
 }
 
 func compile(r Rule) *compiledRule {
 	c := &compiledRule{Rule: r, wrong: r.checkText()}
-	if c.wrong != nil || c.everything() {
+	if c.wrong != nil || c.coversAll() {
 		return c
 	}
 	allow := r.action() == Allow
@@ -143,7 +143,7 @@ func compile(r Rule) *compiledRule {
 	return c
 }
 
-// checkText says what is wrong with a rule whatever its permission is.
+// checkText checks what does not depend on the permission type.
 func (r Rule) checkText() *SyntaxError {
 	switch {
 	case r.action() != Allow && r.action() != AskPerson && r.action() != Deny:
@@ -162,15 +162,15 @@ func (r Rule) checkText() *SyntaxError {
 	return nil
 }
 
-// everything says whether the rule is about all asks of its permission.
-func (c *compiledRule) everything() bool { return c.Pattern == "*" && c.action() != Allow }
+// coversAll reports whether the rule denies or asks about all requests of its permission.
+func (c *compiledRule) coversAll() bool { return c.Pattern == "*" && c.action() != Allow }
 
-// allows says whether the rule is one that allows asks of a permission type.
+// allows reports whether the rule allows requests of a permission type.
 func (c *compiledRule) allows(permission string) bool {
 	return c.wrong == nil && c.Permission == permission && c.action() == Allow
 }
 
-// keeps says whether a rule that denies or asks is about a place, by either of its names.
-func (c *compiledRule) keeps(at lowercaseLocation) bool {
+// covers reports whether a rule that denies or asks covers a location, by its lexical or its real path.
+func (c *compiledRule) covers(at lowercaseLocation) bool {
 	return c.lowercase.matches(at.Real, at.root) || at.Lexical != at.Real && c.lowercase.matches(at.Lexical, at.root)
 }

@@ -11,11 +11,11 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// Suggest gives the smallest sensible rules that would have allowed an ask, beside the default ones: for a command one
-// for each simple command that Defaults do not allow, with OpenCode's own proposals where they fit (always, such as
-// "git push *"). It gives nil when no rules would.
+// Suggest returns the smallest sensible rules that would have allowed a request, besides Defaults. For a command it
+// suggests one rule for each simple command that Defaults do not allow, and prefers OpenCode's own proposals (always,
+// such as "git push *"). It returns nil if no rules would allow the request.
 func Suggest(a Ask, always []string) []Rule {
-	a = a.bounded() // one for all that is tried
+	a = a.bounded() // one budget for all tries
 	var rules []Rule
 	switch t := a.Type; {
 	case t == "bash":
@@ -64,8 +64,8 @@ func Suggest(a Ask, always []string) []Rule {
 	return rules
 }
 
-// suggestPath gives the files beside one, or it alone where that is the workspace itself. It gives nothing for a name
-// with *, which a rule would take for a pattern.
+// suggestPath suggests a pattern for the files in the folder of a file, or for the file alone if the folder is the
+// workspace itself. It suggests nothing for a name with *.
 func suggestPath(a Ask, at files.Location) string {
 	folder := path.Dir(at.Real)
 	switch {
@@ -79,8 +79,8 @@ func suggestPath(a Ask, at files.Location) string {
 	return strings.TrimPrefix(folder, a.Root+"/") + "/*"
 }
 
-// suggestCommands tries for each simple command the patterns from the general to the exact one, and takes the first
-// that allows it.
+// suggestCommands tries the patterns for each simple command, from the most general to the exact one, and takes the
+// first that allows the command.
 func suggestCommands(a Ask, always []string) (rules []Rule) {
 	s := bash.Read(a.Command)
 	if s.Cause != "" {
@@ -109,19 +109,19 @@ func suggestCommands(a Ask, always []string) (rules []Rule) {
 	return rules
 }
 
-// permitted says whether these rules and the default ones allow one command.
+// permitted reports whether these rules and Defaults allow one command.
 func permitted(a Ask, c bash.LocatedCommand, rules []Rule) bool {
 	e := evaluation{ask: a}
 	for _, r := range slices.Concat(Defaults, rules) {
 		e.rules = append(e.rules, compile(r))
 	}
 	e.looked = make([]CheckedRule, len(e.rules))
-	_, cause := e.allowing(c)
+	_, cause := e.commandRules(c)
 	return cause == ""
 }
 
-// suggestions are patterns for a command: OpenCode's that match it and name more than the program, then its first
-// words, one more each time, and last the command itself.
+// suggestions returns patterns for a command: OpenCode's patterns that match it and name more than the program, then
+// its first words, one more each time, and last the whole command.
 func suggestions(words []string, always []string) (patterns []string) {
 	for _, p := range always {
 		if pattern, wrong := bashPattern(p); wrong == nil && len(pattern) > 0 && pattern[0] != "*" &&
@@ -130,7 +130,7 @@ func suggestions(words []string, always []string) (patterns []string) {
 		}
 	}
 	words = program.WithoutQuiet(words)
-	least := 1 // words that say what is done
+	least := 1 // number of words that name the action
 	if program.TakesSubCommand(words[0]) {
 		least = 2
 	}

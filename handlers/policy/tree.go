@@ -9,16 +9,16 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// How many names below a folder are looked at before a command that reads them all is asked, and a search of
-// OpenCode's own.
+// Limits of the names below a folder that are checked before a command that reads them all asks, and a search of
+// OpenCode.
 const (
 	maxTree   = 20_000
 	maxSearch = 100_000
 )
 
-// below says why a command that reads folders with all that lies below them is asked: a rule keeps a file there, it may
-// hold secrets, or there is more than can be looked at.
-func (e *evaluation) below(k *check) string {
+// treeCause returns why a command that reads folders recursively asks: a rule protects a file there, a file may hold
+// secrets, or there are too many names to check.
+func (e *evaluation) treeCause(k *check) string {
 	for _, r := range k.reads {
 		same := fmt.Sprintf("%#v %q %t", r, k.in, k.OnlyReads())
 		cause, walked := e.walks[same]
@@ -49,9 +49,9 @@ func (e *evaluation) walk(k *check, r program.Tree) (cause string) {
 	return ""
 }
 
-// searched says why a search of OpenCode's grep is asked: it runs ripgrep, which reads hidden names, skips .git and
-// what ignore files name, and follows no symlinks. With include it reads all files that match, ignored ones as well.
-func (e *evaluation) searched(folder string) string {
+// searchCause returns why a search of OpenCode's grep asks. Grep runs ripgrep, which reads hidden names, skips .git and
+// ignored files, and follows no symlinks. With include it reads all matching files, also ignored ones.
+func (e *evaluation) searchCause(folder string) string {
 	a := e.ask
 	if a.Type != "grep" || a.List == nil || !files.Within(a.Root, folder) {
 		return ""

@@ -16,16 +16,16 @@ import (
 
 var standardPorts = map[string]string{"http": "80", "https": "443"}
 
-// webURL is a URL, or the pattern of one, in parts that are compared one by one.
+// webURL is a parsed URL, or a parsed pattern of URLs.
 type webURL struct {
 	scheme, host, port string
 	path               string // with the query and fragment
 }
 
-// hostLabels is a host as it is written in an ordinary URL: names, or an IPv6 address in brackets.
+// hostLabels matches the host of an ordinary URL: names, or an IPv6 address in brackets.
 var hostLabels = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*|\[[0-9a-f:.]+\])$`)
 
-// readURL takes a URL apart, or says why it cannot be trusted to lead where it seems to.
+// readURL parses a URL. cause is why a person may take it for another one.
 func readURL(s string) (u webURL, cause string) {
 	if cause := display.Misleading(s, false); cause != "" {
 		return u, "the address cannot be trusted: " + cause
@@ -49,17 +49,17 @@ func readURL(s string) (u webURL, cause string) {
 		return u, display.Quote(rest[:end]) + " is not the plain name of a host"
 	}
 	u.port = cmp.Or(u.port, standardPorts[u.scheme])
-	if climbs.MatchString(u.path) {
+	if parentSegments.MatchString(u.path) {
 		return u, display.Quote(u.path) + " goes up in the path"
 	}
 	return u, ""
 }
 
-// climbs finds path segments that go up, also encoded, and encoded separators.
-var climbs = regexp.MustCompile(`(?i)(^|/)(\.|%2e){1,2}(/|$|\?|#)|%2f|%5c|%00`)
+// parentSegments matches path segments that go up, also encoded ones, and encoded separators.
+var parentSegments = regexp.MustCompile(`(?i)(^|/)(\.|%2e){1,2}(/|$|\?|#)|%2f|%5c|%00`)
 
-// private says why a host is not one of the internet; numbers are addresses in any notation.
-func (u webURL) private() string {
+// privateCause returns why a host is not public. It accepts addresses in any numeric notation.
+func (u webURL) privateCause() string {
 	host := strings.Trim(u.host, "[]")
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	_, err := netip.ParseAddr(host)
@@ -72,8 +72,8 @@ func (u webURL) private() string {
 	return ""
 }
 
-// parseURLPattern reads the pattern of a rule for webfetch: an address whose host may have * as whole labels, and
-// whose path may have *.
+// parseURLPattern parses the pattern of a webfetch rule: a URL whose host may have * as whole labels, and whose path
+// may have *.
 func parseURLPattern(s string) (u webURL, wrong *SyntaxError) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	u.scheme = strings.ToLower(scheme)
@@ -104,7 +104,7 @@ func parseURLPattern(s string) (u webURL, wrong *SyntaxError) {
 	return u, nil
 }
 
-// matches compares an address with a pattern: scheme and port exactly, the host name by name, the path with *.
+// matches compares a URL with the pattern: scheme and port exactly, the host by label, the path with *.
 func (p webURL) matches(u webURL) bool {
 	if p.scheme != u.scheme || p.port != u.port || !p.matchesHost(u.host) {
 		return false
@@ -117,9 +117,9 @@ func (p webURL) matches(u webURL) bool {
 	return program.Glob(pattern, path)
 }
 
-// reaches says whether a rule may open an address: one that is not public only when the rule names this machine.
-func (p webURL) reaches(u webURL) bool {
-	return u.private() == "" || p.host == u.host && (u.host == "localhost" || u.host == "127.0.0.1" || u.host == "[::1]")
+// allows reports whether a rule may allow a URL. A host that is not public needs a rule that names it exactly.
+func (p webURL) allows(u webURL) bool {
+	return u.privateCause() == "" || p.host == u.host && (u.host == "localhost" || u.host == "127.0.0.1" || u.host == "[::1]")
 }
 
 func (p webURL) matchesHost(host string) bool {

@@ -14,8 +14,7 @@ const (
 	syntaxBytes = shellSyntax + `'"`
 )
 
-// bashPattern cuts a pattern for commands into words, as the shell would: blanks separate, quotes group. A * stays in
-// it.
+// bashPattern splits a command pattern into words, as the shell does with blanks and quotes. It keeps *.
 func bashPattern(s string) (words []string, wrong *SyntaxError) {
 	if !strings.ContainsAny(s, syntaxBytes) {
 		return strings.Fields(s), nil
@@ -55,13 +54,13 @@ func bashPattern(s string) (words []string, wrong *SyntaxError) {
 	return words, nil
 }
 
-// matchWords compares a command, word by word, with a pattern. A closing * stands for any further words; at the end of
-// a word it does not let a name go on: ls* is about ls, not lsof. Elsewhere a * stays within its word.
+// matchWords compares a command with a pattern, word by word. A final * matches any further words. At the end of a word
+// it does not extend a name: ls* matches ls, not lsof. Elsewhere * matches within its word.
 func matchWords(pattern, words []string) bool {
 	for i, p := range pattern {
 		if i == len(pattern)-1 && strings.HasSuffix(p, "*") {
 			prefix := strings.TrimRight(p, "*")
-			return prefix == "" || i < len(words) && (program.Glob(prefix, words[i]) || !nameGoesOn(prefix) &&
+			return prefix == "" || i < len(words) && (program.Glob(prefix, words[i]) || !nameContinues(prefix) &&
 				program.Glob(p, words[i]))
 		}
 		if i >= len(words) || !program.Glob(p, words[i]) {
@@ -71,7 +70,7 @@ func matchWords(pattern, words []string) bool {
 	return len(words) == len(pattern)
 }
 
-func nameGoesOn(prefix string) bool {
+func nameContinues(prefix string) bool {
 	c := prefix[len(prefix)-1]
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf
 }

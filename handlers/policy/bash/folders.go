@@ -9,15 +9,16 @@ import (
 	"pocketcoder/handlers/policy/files"
 )
 
-// LocatedCommand is a command and where it may run.
+// LocatedCommand is a command and the folders in which it may run.
 type LocatedCommand struct {
 	Command
-	Folders []string // more than one when the folder depends on what went before
-	Moved   bool     // a cd stands before it
+	Folders []string // several if the folder depends on earlier commands
+	Moved   bool     // a cd comes before it
 }
 
-// Follow returns the plain commands with the folders that each may run in, when bash starts in cwd. A cd moves those
-// behind it, for certain only behind &&. cause is why the folders are not known, or not all in the workspace.
+// Follow returns the plain commands with the folders in which each may run, if bash starts in cwd. A cd moves the
+// commands after it, with certainty only those after &&. cause is why the folders are unknown, or not all in the
+// workspace.
 func (s Script) Follow(ws files.Workspace, cwd string) (commands []LocatedCommand, cause string) {
 	switch {
 	case ws.Root == "":
@@ -96,7 +97,7 @@ func enter(ws files.Workspace, from []files.Location, words []string) (to []file
 	return to, ""
 }
 
-// union returns the places of both lists, sorted, each once.
+// union returns the locations of both lists, sorted, each once.
 func union(a, b []files.Location) []files.Location {
 	all := slices.Concat(a, b)
 	slices.SortFunc(all, func(a, b files.Location) int {
@@ -105,7 +106,7 @@ func union(a, b []files.Location) []files.Location {
 	return slices.Compact(all)
 }
 
-// folders are where places really are.
+// folders returns the real paths of locations.
 func folders(in []files.Location) (real []string) {
 	for _, at := range in {
 		if !slices.Contains(real, at.Real) {

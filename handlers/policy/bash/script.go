@@ -21,50 +21,50 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// Command is a simple command as bash runs it.
+// Command is a simple command.
 type Command struct {
-	Words     []string // quotes removed
-	Line      int      // the statement it is in, from 0
-	Piped     bool     // it reads what the command before it prints
-	Sure      bool     // what follows it in the statement runs only when it worked, and in the same shell
+	Words     []string // without quotes
+	Line      int      // index of its statement, from 0
+	Piped     bool     // reads the output of the command before it
+	Sure      bool     // the next command of the statement runs only if this one succeeds, in the same shell
 	Redirects []Redirect
 }
 
 func (c Command) String() string { return strings.Join(c.Words, " ") }
 
-// Redirect is a file that the shell opens for a command, to read or to write it.
+// Redirect is a file that the shell opens for a command.
 type Redirect struct {
 	Writes bool
 	Target string
 }
 
-// maxCommand is the length of the longest command that is read, in bytes. A person reads longer ones.
+// maxCommand limits the length of a command, in bytes. A person decides about longer ones.
 const maxCommand = 4 << 10
 
-// maxCommands is how many simple commands a text may hold.
+// maxCommands limits the simple commands of a text.
 const maxCommands = 64
 
-// Script is a command's text as bash reads it.
+// Script is the parsed text of a command.
 type Script struct {
-	Plain     []Command  // in order; complete only without a cause
-	Cause     string     // why the text is more than plain commands
-	All       [][]string // every simple command anywhere in it, as far as its words are known
-	Redirects []Redirect // every redirect anywhere in it, likewise
-	Detached  bool       // it runs in the background: the text begins with DetachWord
+	Plain     []Command  // in order; complete only if Cause is empty
+	Cause     string     // why the text is not only plain commands
+	All       [][]string // every simple command of the text, as far as its words are known
+	Redirects []Redirect // every redirect of the text
+	Detached  bool       // runs in the background: the text begins with DetachWord
 }
 
-// DetachWord stands in front of a command that runs in the background, so that the caller does not wait for it.
+// DetachWord begins a command that runs in the background, so that the caller does not wait for it.
 const DetachWord = "detach"
 
-// Detached returns the command behind "detach " at the very beginning of a text. ok is false for a text without it.
-// Anywhere else, or in quotes, the word is the name of a program, which does not exist.
+// Detached returns the command after "detach " at the very beginning of a text. ok is false for another text.
+// Elsewhere, or in quotes, the word is the name of a program, which does not exist.
 func Detached(command string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(command, DetachWord+" ")
 	return rest, ok && strings.TrimSpace(rest) != ""
 }
 
-// Read reads a command's text, which may begin with DetachWord. Plain then holds the commands without the word, and
-// All holds each command both with the word and without.
+// Read parses a command that may begin with DetachWord. Plain then has the commands without the word, and All has each
+// command with and without it.
 func Read(text string) Script {
 	rest, detached := Detached(text)
 	if !detached {
@@ -78,7 +78,7 @@ func Read(text string) Script {
 	return s
 }
 
-// Parse reads a command's text as bash does. DetachWord is the name of a program to it.
+// Parse parses a command as bash does. It takes DetachWord as the name of a program.
 func Parse(text string) (s Script) {
 	switch {
 	case strings.TrimSpace(text) == "":

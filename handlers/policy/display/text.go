@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 )
 
-// Misleading returns why a person may see another text than the program that gets it. It returns an empty string when
-// both see the same. Line ends and tabs are fine in a command only.
+// Misleading returns why a person may see another text than the program that receives it, "" if both see the same. Line
+// ends and tabs are allowed in a command only.
 func Misleading(text string, isCommand bool) string {
 	if !utf8.ValidString(text) {
 		return "it is not valid text"
@@ -32,8 +32,8 @@ func Misleading(text string, isCommand bool) string {
 	return ""
 }
 
-// Blank reports whether a character shows nothing although Unicode calls it a letter, mark or symbol: fillers,
-// joiners, and variation selectors other than U+FE0F, with which emoji end.
+// Blank reports whether a character is invisible although Unicode calls it a letter, mark or symbol: fillers, joiners,
+// and variation selectors other than U+FE0F, which ends emoji.
 func Blank(c rune) bool {
 	return c == 0x2800 || c != 0xFE0F && unicode.In(c, unicode.Variation_Selector,
 		unicode.Other_Default_Ignorable_Code_Point)
@@ -47,7 +47,7 @@ func Visible(c rune) bool {
 	return unicode.IsPrint(c) && !Blank(c)
 }
 
-// maxQuoted is the longest text in a sentence, in runes.
+// maxQuoted is the length of a quoted text, in runes.
 const maxQuoted = 60
 
 // Quote quotes a text for a sentence, on one line. It cuts off the end of a long text.
@@ -90,9 +90,9 @@ var (
 	emptyRun = regexp.MustCompile(`\n([\t\p{Zs}]*\n)+`)
 )
 
-// Width is the most columns that a terminal or a phone draws for a character. Programs disagree about characters that
-// join: a row of Hangul U+1100 is one letter to Unicode, and some terminals draw each of them. So everything counts by
-// itself, and from there on, where the wide characters begin, as wide.
+// Width returns the maximal number of columns that a terminal or a phone needs for a character. Programs disagree about
+// joined characters: a sequence of Hangul U+1100 is one letter to Unicode, and some terminals draw each of them. So
+// each character counts by itself, and from U+1100 on as wide.
 func Width(c rune) int {
 	switch {
 	case c == '\t':

@@ -2,15 +2,14 @@ package files
 
 import "strings"
 
-// TooLong is why a person is asked once a budget is spent.
+// TooLong is the cause when a budget is spent.
 const TooLong = "it takes too long to find out what this reads"
 
-// Budget bounds how much one evaluation looks at, and remembers what it found. Once it is spent, a Workspace finds
-// nothing more: every path and folder has TooLong as its cause, or cannot be read. A nil Budget has no bound and
-// remembers nothing.
+// Budget limits the work of one evaluation, and caches its results. After it is spent, every path and folder has the
+// cause TooLong or cannot be read. A nil Budget has no limit and no cache.
 type Budget struct {
-	steps int         // left: about one for each name, line or path that is compared
-	over  func() bool // reports whether the evaluation must end before they are spent
+	steps int         // left; about one for each compared name, line or path
+	over  func() bool // reports whether the evaluation must end earlier
 	spent bool
 
 	resolved     map[string]resolution
@@ -35,7 +34,7 @@ type tracking struct {
 	ok    bool
 }
 
-// NewBudget returns a budget of so many steps. over reports whether the evaluation must end earlier.
+// NewBudget returns a budget with a number of steps. over reports whether the evaluation must end earlier.
 func NewBudget(steps int, over func() bool) *Budget {
 	return &Budget{
 		steps: steps, over: over,
@@ -43,7 +42,7 @@ func NewBudget(steps int, over func() bool) *Budget {
 	}
 }
 
-// Spend takes steps from the budget. It reports whether the evaluation may go on.
+// Spend takes steps from the budget. It reports whether the evaluation may continue.
 func (b *Budget) Spend(steps int) bool {
 	if b == nil {
 		return true
@@ -53,13 +52,13 @@ func (b *Budget) Spend(steps int) bool {
 	return !b.spent
 }
 
-// Spent reports whether the budget was not enough.
+// Spent reports whether the budget is spent.
 func (b *Budget) Spent() bool { return b != nil && b.spent }
 
 // A name that is read from disk costs more than one that is remembered, for its time and its memory.
 const (
 	readCost    = 8
-	scansByStep = 16 // remembered names that are looked through for one step
+	scansByStep = 16 // cached names that are compared for one step
 )
 
 func (w Workspace) resolve(p string) (string, bool) {

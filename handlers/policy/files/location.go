@@ -1,11 +1,11 @@
-// Package files is the file system as the policy sees it: where a path leads, which places are protected or hold
-// secrets, and what lies below a folder. It does no I/O of its own: the caller gives the functions that look.
+// Package files is the file system as the policy sees it: where a path leads, which files are protected or hold
+// secrets, and what is below a folder. It does no I/O: the caller provides the functions that read the file system.
 //
-// Promises: paths are compared by component, by their own name and by where their symlinks lead. A place that cannot
-// be resolved, a folder that cannot be listed, and a tree that is too large have a cause.
+// Promises: paths are compared by component, both the lexical and the real path. There is a cause to ask if a path
+// cannot be resolved, a folder cannot be listed, or a tree is too large.
 //
-// It must not know rules or how programs read their arguments: a Walk gets what a command reads as a program.Tree, and
-// what rules protect as a function.
+// It must not know rules or how programs read their arguments. A Walk gets the folders that a command reads as a
+// program.Tree, and the protected files as a function.
 package files
 
 import (
@@ -15,52 +15,53 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// Workspace is the folder that the assistant works in, and the file system around it as the caller shows it.
+// Workspace is the folder in which the assistant works, and the file system around it.
 type Workspace struct {
 	Root    string                                                   // absolute, symlinks resolved
-	Resolve func(path string) (real string, ok bool)                 // nil takes paths as they are
-	List    func(folder string, most int) (entries []Entry, ok bool) // the names in a folder, at most so many
-	// the files that git tracks around a folder; may be nil
+	Resolve func(path string) (real string, ok bool)                 // nil returns paths unchanged
+	List    func(folder string, most int) (entries []Entry, ok bool) // at most so many names of a folder
+	// files that git tracks around a folder; may be nil
 	Tracked func(folder string) (paths []string, ok bool)
 	Ignored Ignored // may be nil
-	Budget  *Budget // of the evaluation; nil has no bound
+	Budget  *Budget // of the evaluation; nil for no limit
 }
 
-// Ignored reports whether an ignore file names a path below root. It calls spend with the number of lines before it
-// compares them, and returns false once spend does.
+// Ignored reports whether an ignore file names a path below root. It calls spend with a number of lines before it
+// compares them, and returns false when spend does.
 type Ignored func(path string, folder bool, spend func(steps int) bool) bool
 
-// Kind is what a name in a folder is.
+// Kind is the type of a folder's entry.
 type Kind byte
 
 // Everything that is neither a folder nor a symlink is a file.
 const (
+	// everything else
 	File Kind = iota
 	Folder
 	Link
 )
 
-// Entry is a name in a folder.
+// Entry is an entry of a folder.
 type Entry struct {
 	Name   string
 	Kind   Kind
-	Plain  bool     // its name is a secret one, but its content was read and holds none
-	Runs   bool     // of .git: git may run programs that it names
-	Secret bool     // of .git: its configuration may hold a secret, such as a token in the URL of a remote
-	Shows  []string // of an ignore file: the hidden names that it makes ripgrep read; see program.ShownNames
+	Plain  bool     // its name is that of a secret file, but its content has no secret
+	Runs   bool     // of .git: git may run programs that its configuration names
+	Secret bool     // of .git: its configuration may hold a secret, such as a token in a URL
+	Shows  []string // of an ignore file: hidden names that it makes ripgrep read; see program.ShownNames
 }
 
-// Location is where a path leads.
+// Location is the result of resolving a path.
 type Location struct {
-	Lexical string // clean, symlinks as they are
+	Lexical string // clean, symlinks unresolved
 	Real    string // symlinks resolved
 }
 
-// maxPath is the length of the longest path that the policy reads, in bytes. A person reads longer ones.
+// maxPath limits the length of a path, in bytes. A person decides about longer ones.
 const maxPath = 4 << 10
 
-// Locate returns where a path leads from a folder. cause is why that is not known. A .. goes up from where the symlink
-// before it leads, as the kernel does.
+// Locate resolves a path relative to a folder. cause is why the location is unknown. As in the kernel, .. leads to the
+// parent of a symlink's target.
 func (w Workspace) Locate(cwd, p string) (at Location, cause string) {
 	switch {
 	case p == "":
@@ -107,7 +108,7 @@ func (w Workspace) Locate(cwd, p string) (at Location, cause string) {
 	return at, ""
 }
 
-// Within reports whether a path is root or lies below it. It compares by component: /workspace2 is not in /workspace.
+// Within reports whether a path is root or below it. It compares by component: /workspace2 is not in /workspace.
 func Within(root, p string) bool {
 	return root != "" && (p == root || root == "/" || strings.HasPrefix(p, root+"/"))
 }

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/sandbox/protected"
 )
 
-// protectedNames are files and folders that programs read as configuration: who writes them decides what a later
-// command runs. They are protected wherever they are, as absent ones too. The sandbox protects the same names.
+// protectedNames are files and folders that programs read as configuration. Writing them decides what later commands
+// run. They are protected everywhere, also if they do not exist. The sandbox protects the same names.
 var protectedNames = foldedSet(protected.Project, protected.Instructions, protected.Home, protected.Asked)
 
 // secretNames are files and folders that hold keys and tokens.
@@ -27,11 +27,11 @@ var secretNames = foldedSet(strings.Fields(`
 var secretEndings = []string{".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".gpg", ".age",
 	".tfstate", ".tfvars", ".ovpn", ".kubeconfig", ".env"}
 
-// backups are the endings of files in which editors and people keep an older version of a file.
-var backups = []string{"~", ".bak", ".orig", ".save", ".swp"}
+// backupSuffixes are the suffixes of older versions of a file.
+var backupSuffixes = []string{"~", ".bak", ".orig", ".save", ".swp"}
 
-// examples are the endings of files that only show what a secret one looks like.
-var examples = []string{".example", ".sample", ".template", ".dist", ".tmpl"}
+// exampleSuffixes are the suffixes of example files without secrets.
+var exampleSuffixes = []string{".example", ".sample", ".template", ".dist", ".tmpl"}
 
 // systemPlaces hold what is the machine's: processes and devices are neither read nor written without a person, the
 // rest is not written.
@@ -43,27 +43,28 @@ var systemPlaces = struct{ read, write []string }{
 func foldedSet(lists ...[]string) map[string]bool {
 	s := map[string]bool{}
 	for _, name := range slices.Concat(lists...) {
-		s[fold(name)] = true
+		s[foldName(name)] = true
 	}
 	return s
 }
 
-// fold gives the name a file system that ignores case, closing dots and blanks, or streams would take for the same.
-func fold(name string) string {
+// foldName returns the form of a name that a file system may treat as equal: without case, final dots and blanks, and
+// streams.
+func foldName(name string) string {
 	name, _, _ = strings.Cut(name, ":")
 	return strings.ToLower(strings.ToUpper(strings.TrimRight(name, " .")))
 }
 
-// configures says whether a path is, or lies in, what configures programs. A file HEAD makes its folder a git
-// repository, whose configuration git obeys.
-func configures(p string) bool {
+// isProtected reports whether a path is, or lies in, a configuration of programs. A file HEAD makes its folder a git
+// repository, whose configuration git reads.
+func isProtected(p string) bool {
 	parts := strings.Split(p, "/")
 	for i, part := range parts {
-		name := fold(part)
+		name := foldName(part)
 		switch {
-		case protectedNames[name], strings.HasPrefix(name, ".env.") && !example(name), strings.HasPrefix(name, ".aider"),
+		case protectedNames[name], strings.HasPrefix(name, ".env.") && !isExample(name), strings.HasPrefix(name, ".aider"),
 			strings.HasPrefix(name, "copilot-instructions"), strings.HasSuffix(name, ".code-workspace"),
-			name == "workflows" && i > 0 && fold(parts[i-1]) == ".github",
+			name == "workflows" && i > 0 && foldName(parts[i-1]) == ".github",
 			name == "head" && i == len(parts)-1:
 			return true
 		}
@@ -71,12 +72,12 @@ func configures(p string) bool {
 	return false
 }
 
-// Secret reports whether a path is, or lies in, what holds keys and tokens.
+// Secret reports whether a path is, or lies in, a file or folder with keys and tokens.
 func Secret(p string) bool {
 	parts := strings.Split(p, "/")
 	inGit := false
 	for i, part := range parts {
-		name := fold(part)
+		name := foldName(part)
 		if secretName(name, i == len(parts)-1, inGit) {
 			return true
 		}
@@ -85,28 +86,27 @@ func Secret(p string) bool {
 	return false
 }
 
-// secretName reports whether a folded name, or the name of the file that it is a backup of, is one of what holds
-// secrets.
+// secretName reports whether a folded name, or the name without a backup suffix, is that of a secret file.
 func secretName(name string, last, inGit bool) bool {
 	for swapped := false; ; {
 		// vim puts a dot in front
 		if holdsSecret(name, last, inGit) || swapped && holdsSecret(strings.TrimPrefix(name, "."), last, inGit) {
 			return true
 		}
-		i := slices.IndexFunc(backups, func(ending string) bool { return strings.HasSuffix(name, ending) })
+		i := slices.IndexFunc(backupSuffixes, func(ending string) bool { return strings.HasSuffix(name, ending) })
 		if i < 0 {
 			return false
 		}
-		swapped = swapped || backups[i] == ".swp"
-		name = strings.TrimSuffix(name, backups[i])
+		swapped = swapped || backupSuffixes[i] == ".swp"
+		name = strings.TrimSuffix(name, backupSuffixes[i])
 	}
 }
 
-// holdsSecret compares a folded name itself. Names without a dot are common for folders of source code: they count for
-// files. Below a folder .git, files may hold the URLs of remotes.
+// holdsSecret compares the folded name itself. Names without a dot are common for folders of source code, so they count
+// for files only. Below .git, files may hold the URLs of remotes.
 func holdsSecret(name string, last, inGit bool) bool {
 	switch {
-	case example(name):
+	case isExample(name):
 		return false
 	case secretNames[name] && (last || strings.HasPrefix(name, ".")), envName(name),
 		last && slices.Contains(secretEndings, path.Ext(name)),
@@ -117,44 +117,44 @@ func holdsSecret(name string, last, inGit bool) bool {
 	return false
 }
 
-// envName reports whether a name is .env with more behind it: .env-prod, .env~, but not .environment.
+// envName reports whether a name is .env with a suffix: .env-prod, .env~, but not .environment.
 func envName(name string) bool {
 	rest, ok := strings.CutPrefix(name, ".env")
 	next, _ := utf8.DecodeRuneInString(rest)
 	return ok && rest != "" && !unicode.IsLetter(next) && !unicode.IsDigit(next)
 }
 
-func example(name string) bool { return slices.Contains(examples, path.Ext(name)) }
+func isExample(name string) bool { return slices.Contains(exampleSuffixes, path.Ext(name)) }
 
-// MayRead returns why a place is never read without a person, or an empty string when a rule may allow it.
+// MayRead returns why only a person may allow reading a location, "" if a rule may.
 func (w Workspace) MayRead(at Location) string {
 	switch {
 	case at.Lexical == "/dev/null":
 		return ""
-	case w.either(at, systemPlaces.read, nil):
+	case w.matchesEither(at, systemPlaces.read, nil):
 		return display.QuotePath(at.Lexical) + " belongs to the system"
-	case w.either(at, nil, Secret):
+	case w.matchesEither(at, nil, Secret):
 		return display.QuotePath(at.Lexical) + " may hold secrets"
 	}
 	return ""
 }
 
-// MayWrite returns why a place is never written without a person, or an empty string when a rule may allow it.
+// MayWrite returns why only a person may allow writing a location, "" if a rule may.
 func (w Workspace) MayWrite(at Location) string {
 	switch {
 	case at.Lexical == "/dev/null":
 		return ""
-	case w.either(at, systemPlaces.write, nil):
+	case w.matchesEither(at, systemPlaces.write, nil):
 		return display.QuotePath(at.Lexical) + " belongs to the system"
-	case w.either(at, nil, configures):
+	case w.matchesEither(at, nil, isProtected):
 		return display.QuotePath(at.Lexical) + " configures what programs do"
 	}
 	return w.MayRead(at)
 }
 
-// either says whether a place, by one of its two names, is such or lies in one of the places. Where the workspace
-// itself lies says nothing about what is in it.
-func (w Workspace) either(at Location, places []string, such func(string) bool) bool {
+// matchesEither reports whether the lexical or the real path of a location matches, or lies in one of the places. The
+// path of the workspace itself does not count.
+func (w Workspace) matchesEither(at Location, places []string, such func(string) bool) bool {
 	for _, p := range []string{at.Lexical, at.Real} {
 		if w.Root != "/" && Within(w.Root, p) {
 			if such != nil && such(strings.TrimPrefix(p, w.Root)) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// maxEntries is how many names of a folder are read to look for a repository or a file.
+// maxEntries limits the names of a folder that are read to find a repository or a file.
 const maxEntries = 20_000
 
 // NamesPrograms reports whether the workspace's repository may name programs that git runs.
@@ -21,8 +21,8 @@ func (w Workspace) HoldsSecrets() bool {
 	return !ok || found && git.Secret
 }
 
-// repository returns the entry .git of the workspace's repository, whose top is the workspace or a folder above. ok is
-// false when the repository has none that can be seen.
+// repository returns the entry .git of the workspace's repository, whose top is the workspace or a parent of it. ok is
+// false if the repository has no visible .git.
 func (w Workspace) repository() (git Entry, found, ok bool) {
 	for dir := w.Root; ; dir = path.Dir(dir) {
 		if w.IsRepository(dir) {
@@ -39,8 +39,8 @@ func (w Workspace) repository() (git Entry, found, ok bool) {
 	}
 }
 
-// IsRepository reports whether git may take a folder for the top of a repository, or for a repository without files of
-// its own. It is true for a folder with too many names to see them all.
+// IsRepository reports whether git may take a folder as the top of a repository or as a bare repository. It returns
+// true for a folder with too many names.
 func (w Workspace) IsRepository(dir string) bool {
 	if w.Budget == nil {
 		return w.looksLikeRepository(dir)
@@ -74,7 +74,7 @@ func (w Workspace) Exists(folder, p string) bool {
 	return ok && slices.ContainsFunc(entries, func(e Entry) bool { return e.Name == path.Base(at.Lexical) })
 }
 
-// Tracks reports whether git tracks a file by each of these names, in the repository around a folder.
+// Tracks reports whether git tracks a file with each of these names in the repository around a folder.
 func (w Workspace) Tracks(folder string, names []string) bool {
 	paths, ok := w.TrackedFiles(folder)
 	return ok && !slices.ContainsFunc(names, func(name string) bool {
@@ -83,8 +83,8 @@ func (w Workspace) Tracks(folder string, names []string) bool {
 	})
 }
 
-// InRepository returns where a path from the top of the repository around a folder may lead: the top is the folder or
-// one above it.
+// InRepository returns the possible locations of a path in the repository around a folder, whose top is the folder or a
+// parent of it.
 func (w Workspace) InRepository(folder, p string) (places []Location) {
 	for top := folder; ; top = path.Dir(top) {
 		if at, cause := w.Locate(top, p); cause == "" {

@@ -10,35 +10,35 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// Walk looks at what lies below folders.
+// Walk checks the files below folders.
 type Walk struct {
 	program.Tree
 	Workspace     Workspace
-	Protected     func(Location) (cause string) // why a rule protects a place; nil when no rule does
-	Most          int                           // names that it looks at before it gives up
-	SkipsIgnored  bool                          // it skips what ignore files name
-	OnlyOverrides bool                          // a name that only matches is read, also when an ignore file names it
+	Protected     func(Location) (cause string) // why a rule protects a location; nil for no rule
+	Most          int                           // limit of checked names
+	SkipsIgnored  bool                          // skips the names in ignore files
+	OnlyOverrides bool                          // reads a name that matches Only even if an ignore file names it
 
 	left  int
 	seen  map[string]bool
-	shows map[string]bool // hidden names that it reads all the same
+	shows map[string]bool // hidden names that are read
 }
 
-// From returns why the command, started in a folder, may not read the folders it names without a person.
+// From returns why only a person may allow the command to read its folders, if it starts in a folder.
 func (w *Walk) From(folder string) (cause string) {
 	w.start()
 	if w.Tracked {
-		return w.index(folder)
+		return w.trackedCause(folder)
 	}
 	for _, name := range w.Folders {
 		at, cause := w.Workspace.Locate(folder, name)
 		if cause == "" && !Within(w.Workspace.Root, at.Real) {
-			continue // no folder of the workspace: its arguments were looked at already
+			continue // not a folder of the workspace; its arguments were checked already
 		}
 		for dir := at.Real; cause == "" && w.Shown && !w.Hidden && dir != w.Workspace.Root; {
 			dir = path.Dir(dir)
 			entries, _ := w.Workspace.Entries(dir, w.left+1)
-			w.show(entries)
+			w.addShown(entries)
 		}
 		if cause == "" {
 			cause = w.Folder(at.Real)
@@ -50,8 +50,8 @@ func (w *Walk) From(folder string) (cause string) {
 	return ""
 }
 
-// index looks at what git tracks, or at the whole workspace where that is not known.
-func (w *Walk) index(folder string) string {
+// trackedCause checks the files that git tracks, or the whole workspace if they are unknown.
+func (w *Walk) trackedCause(folder string) string {
 	paths, known := w.Workspace.TrackedFiles(folder)
 	if !known {
 		return w.Folder(w.Workspace.Root)
@@ -69,7 +69,7 @@ func (w *Walk) index(folder string) string {
 		if len(limits) < len(w.Folders) || len(limits) == 0 || slices.ContainsFunc(limits, func(limit string) bool {
 			return Within(limit, p)
 		}) {
-			if cause := w.file(Location{p, p}, false); cause != "" {
+			if cause := w.fileCause(Location{p, p}, false); cause != "" {
 				return cause
 			}
 		}
@@ -83,7 +83,7 @@ func (w *Walk) start() {
 	}
 }
 
-// Folder returns why one of the files below a folder may not be read without a person.
+// Folder returns why only a person may allow reading the files below a folder.
 func (w *Walk) Folder(folder string) (cause string) {
 	w.start()
 	if w.seen[folder] {
@@ -94,7 +94,7 @@ func (w *Walk) Folder(folder string) (cause string) {
 	if !ok {
 		return display.Quote(folder) + " cannot be listed"
 	}
-	w.show(entries)
+	w.addShown(entries)
 	for _, entry := range entries {
 		if !w.Workspace.Budget.Spend(1) {
 			return TooLong
@@ -108,15 +108,15 @@ func (w *Walk) Folder(folder string) (cause string) {
 		if entry.Kind == Folder && w.ignored(folder, entry) {
 			continue
 		}
-		if cause := w.entry(folder, entry); cause != "" && !w.ignored(folder, entry) {
+		if cause := w.entryCause(folder, entry); cause != "" && !w.ignored(folder, entry) {
 			return cause
 		}
 	}
 	return ""
 }
 
-// show notes the hidden names that the ignore files among entries make ripgrep read.
-func (w *Walk) show(entries []Entry) {
+// addShown adds the hidden names that ignore files make ripgrep read.
+func (w *Walk) addShown(entries []Entry) {
 	for _, entry := range entries {
 		for _, name := range entry.Shows {
 			switch {
@@ -134,7 +134,7 @@ func (w *Walk) skipsHidden(name string) bool {
 	return !w.Hidden && strings.HasPrefix(name, ".") && !w.shows[strings.ToLower(name)]
 }
 
-// ignored reports whether an ignore file keeps a name from being read.
+// ignored reports whether an ignore file makes the command skip a name.
 func (w *Walk) ignored(folder string, entry Entry) bool {
 	switch {
 	case !w.SkipsIgnored || w.Workspace.Ignored == nil:
@@ -145,7 +145,7 @@ func (w *Walk) ignored(folder string, entry Entry) bool {
 	return w.Workspace.Ignored(path.Join(folder, entry.Name), entry.Kind == Folder, w.Workspace.Budget.Spend)
 }
 
-func (w *Walk) entry(folder string, entry Entry) string {
+func (w *Walk) entryCause(folder string, entry Entry) string {
 	at := Location{Lexical: path.Join(folder, entry.Name)}
 	at.Real = at.Lexical
 	switch entry.Kind {
@@ -162,15 +162,15 @@ func (w *Walk) entry(folder string, entry Entry) string {
 			return ""
 		}
 	}
-	cause := w.file(at, entry.Plain)
+	cause := w.fileCause(at, entry.Plain)
 	if cause == "" && entry.Kind != File {
 		cause = w.Folder(at.Real)
 	}
 	return cause
 }
 
-// file says why one file, or a folder by its name, is not read without a person.
-func (w *Walk) file(at Location, plain bool) string {
+// fileCause returns why only a person may allow reading one file, or a folder with this name.
+func (w *Walk) fileCause(at Location, plain bool) string {
 	if !w.NoContent && !plain {
 		if cause := w.Workspace.MayRead(at); cause != "" {
 			return cause

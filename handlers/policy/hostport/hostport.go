@@ -1,7 +1,7 @@
-// Package hostport reads addresses of hosts, in every spelling that a program reads, and tells which of them are on the
-// internet.
+// Package hostport parses addresses of hosts, in every spelling that a program accepts, and reports which of them are
+// on the internet.
 //
-// Promise: an address that a person could take for another one is refused.
+// Promise: it refuses an address that a person could take for another one.
 //
 // It must not know rules, or who connects.
 package hostport
@@ -19,14 +19,14 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// Address is where a command connects to: the name of a host in lower case, without a dot at its end, or an IP address
-// as netip writes it; and a port.
+// Address is the address of a connection: a host name in lower case without a final dot, or an IP address as netip
+// writes it, and a port.
 type Address struct {
 	Host string
 	Port uint16
 }
 
-// String is host:port, with an IPv6 address in brackets.
+// String returns host:port, with an IPv6 address in brackets.
 func (a Address) String() string { return Bracketed(a.Host) + ":" + strconv.Itoa(int(a.Port)) }
 
 // Bracketed returns a host with brackets around an IPv6 address.
@@ -37,11 +37,11 @@ func Bracketed(host string) string {
 	return host
 }
 
-// Web says whether the port is one of the web's.
+// Web reports whether the port is 80 or 443.
 func (a Address) Web() bool { return a.Port == 80 || a.Port == 443 }
 
-// Parse reads host:port in any spelling there is of it; without a port it is 443. Its error says what is wrong in a
-// sentence: what it refuses cannot be trusted to be what a person sees.
+// Parse parses host:port in any spelling; the default port is 443. It returns an error, a sentence, for an address that
+// may not be what a person sees.
 func Parse(s string) (a Address, err error) {
 	if cause := display.Misleading(s, false); cause != "" {
 		return a, errors.New("the address cannot be trusted: " + cause)
@@ -57,7 +57,7 @@ func Parse(s string) (a Address, err error) {
 	return a, err
 }
 
-// ParsePort reads a port, which is not 0.
+// ParsePort parses a port other than 0.
 func ParsePort(s string) (uint16, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 {
@@ -72,7 +72,7 @@ var hostName = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a
 
 const maxHostName = 253 // characters
 
-// ParseHost reads the name of a host or an IP address, and returns it as Address has it.
+// ParseHost parses a host name or an IP address, and returns it in the form of Address.
 func ParseHost(s string) (string, error) {
 	if strings.ContainsFunc(s, func(c rune) bool { return c >= utf8.RuneSelf }) {
 		return "", fmt.Errorf("%s is not a plain name: one in other letters than a to z is written xn--…", display.Quote(s))
@@ -87,8 +87,8 @@ func ParseHost(s string) (string, error) {
 	return name, nil
 }
 
-// parseIP reads an IP address as programs do: IPv6 in brackets, IPv4 as inet_aton does, in one to four numbers that are
-// decimal, octal or hexadecimal, the last of which fills what is left.
+// parseIP parses an IP address as programs do: IPv6 in brackets, IPv4 as inet_aton does, with one to four numbers in
+// decimal, octal or hexadecimal, the last of which fills the rest.
 func parseIP(s string) (ip netip.Addr, ok bool) {
 	if inside, v6 := strings.CutPrefix(s, "["); v6 {
 		inside, closed := strings.CutSuffix(inside, "]")
@@ -139,7 +139,7 @@ func prefixes(list ...string) (all []netip.Prefix) {
 	return all
 }
 
-// Public says whether an address is one of the internet's. Those of cloud metadata services are link-local or private.
+// Public reports whether an address is on the internet. Addresses of cloud metadata services are link-local or private.
 func Public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !slices.ContainsFunc(specialAddresses, func(p netip.Prefix) bool {
@@ -147,7 +147,7 @@ func Public(a netip.Addr) bool {
 	})
 }
 
-// Private says why no command reaches a host, "" when that is for rules and people to say.
+// Private returns why no command may reach the host, "" if rules and people decide.
 func (a Address) Private() string {
 	ip, err := netip.ParseAddr(a.Host)
 	if err == nil && !Public(ip) || err != nil && PrivateName(a.Host) {
@@ -156,7 +156,7 @@ func (a Address) Private() string {
 	return ""
 }
 
-// SplitPort takes a port off; a colon in brackets is part of an IPv6 address.
+// SplitPort splits a port off. A colon in brackets is part of an IPv6 address.
 func SplitPort(authority string) (host, port string) {
 	i := strings.LastIndexByte(authority, ':')
 	if i < 0 || i < strings.LastIndexByte(authority, ']') {
@@ -165,7 +165,7 @@ func SplitPort(authority string) (host, port string) {
 	return authority[:i], authority[i+1:]
 }
 
-// PrivateName says whether a name is one of no public host.
+// PrivateName reports whether a name cannot be that of a public host.
 func PrivateName(host string) bool {
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	return last == host || slices.Contains([]string{"localhost", "local", "internal", "lan", "home", "intranet"}, last) ||

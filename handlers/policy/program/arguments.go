@@ -5,43 +5,44 @@ import (
 	"strings"
 )
 
-// program is what must be known of a program's arguments to tell the harmless from the rest. Letters are those of
-// short options, names those of long ones, without dashes. A program that has options is known by them alone: every
-// other option asks. The fields from danger to valued describe a program that only a rule of a person allows.
+// program describes the arguments of a program. Letters are short options, names are long ones, without dashes. If
+// options are listed, every other option asks. The fields from danger to valued describe a program that only a rule of
+// a person allows.
 type program struct {
 	options options
 	// long options that run, write or read something else; also when abbreviated, as GNU programs allow
 	danger    []string
-	exact     []string    // long options that look like an abbreviation of one of those, and are harmless
-	letters   string      // short options of that kind
-	known     bool        // its options were read through: an option not named here is harmless
+	exact     []string    // harmless long options that look like an abbreviation of one of those
+	letters   string      // short options of the same kind
+	known     bool        // an option that is not listed here is harmless
 	valued    string      // letters that take a value
-	words     []string    // long options whose value is the next word, when it does not follow a =
-	free      []string    // options, letters or names, whose value is text or a pattern, never a file
-	pattern   []string    // the first argument is a pattern, unless one of these options is there
+	words     []string    // long options whose value is the next word, unless it follows a =
+	free      []string    // options, letters or names, whose value is never a file
+	pattern   []string    // the first argument is a pattern, unless one of these options is given
 	freely    bool        // no argument is a file
-	oneDash   bool        // long options begin with one dash
-	alone     bool        // a short option takes its value from the next word only
-	most      int         // arguments it takes before one names a file it writes; 0 is any number
-	readsOnly bool        // it changes no file
-	trees     treeOptions // which folders it reads with all that lies below
+	oneDash   bool        // long options have one dash
+	alone     bool        // a short option takes its value only from the next word
+	most      int         // arguments before the one that names an output file; 0 for no limit
+	readsOnly bool        // changes no file
+	trees     treeOptions // folders that it reads recursively
 	also      func(Call, []Argument) string
 }
 
-// valueKind is what an option takes.
+// valueKind is the kind of an option's value.
 type valueKind byte
 
 const (
 	nothing  valueKind = iota
-	attached           // text in the same word, or nothing
+	attached           // optional text in the same word
 	text               // text, in the same word or the next one
-	file               // a file, likewise
+	file               // a file, in the same word or the next one
 )
 
 // options are the harmless options of a program. "#" stands for a number, as in head -5.
 type options map[string]valueKind
 
-// harmless reads a list of options: "a" takes nothing, "b=?" text in the same word or nothing, "c=" text, "d:" a file.
+// harmless parses a list of options: "a" has no value, "b=?" has an optional text in the same word, "c=" a text, "d:" a
+// file.
 func harmless(lists ...string) options {
 	o := options{}
 	for _, list := range lists {
@@ -61,18 +62,18 @@ func harmless(lists ...string) options {
 	return o
 }
 
-// Argument is one of a command's arguments as the program would read it.
+// Argument is an argument as the program reads it.
 type Argument struct {
-	option   string // letter or name; empty when it is no option
-	given    string // the option as it was given, perhaps abbreviated
+	option   string // letter or name; empty for other arguments
+	given    string // the option as given, perhaps abbreviated
 	Value    string // of the option, or the argument
 	hasValue bool
 	text     bool   // the value is text, never a file
-	unknown  bool   // the program has options, and this is none of them
-	Word     string // it came from
+	unknown  bool   // looks like an option, but is not listed
+	Word     string // the word that contains it
 }
 
-// read cuts the arguments of a command (words without the name) into options and others.
+// read divides the arguments of a command (its words without the name) into options and others.
 func (p program) read(words []string) (args []Argument) {
 	for i := 0; i < len(words); i++ {
 		w := words[i]
@@ -167,8 +168,7 @@ func (p program) has(option string) bool {
 	return ok
 }
 
-// takesWord gives the full name of an option that takes the next word as its value; GNU programs know it abbreviated
-// too.
+// takesWord returns the full name of an option whose value is the next word. GNU programs also accept abbreviations.
 func (p program) takesWord(option string) string {
 	if slices.Contains(p.words, option) {
 		return option
@@ -180,7 +180,7 @@ func (p program) takesWord(option string) string {
 	return p.words[i]
 }
 
-// cluster reads short options joined in one word. What is no letter begins a value, even where none is known of.
+// cluster reads short options that are joined in one word. A character that is not a letter begins a value.
 func (p program) cluster(args []Argument, w, next string) (_ []Argument, used bool) {
 	for i := 1; i < len(w); i++ {
 		a := Argument{option: w[i : i+1], Word: w}
@@ -205,7 +205,7 @@ func (p program) cluster(args []Argument, w, next string) (_ []Argument, used bo
 	return args, used
 }
 
-// dangerous says whether an option is one of the program's dangerous ones, in full, abbreviated or as a letter.
+// dangerous reports whether an option is a dangerous one, in full, abbreviated or as a letter.
 func (p program) dangerous(a Argument) bool {
 	switch {
 	case a.option == "" || p.options != nil:
@@ -233,7 +233,7 @@ func (p program) files(args []Argument) (files []Argument) {
 	return files
 }
 
-// positionals are the arguments that are no options.
+// positionals returns the arguments that are not options.
 func positionals(args []Argument) (values []string) {
 	for _, a := range args {
 		if a.option == "" {
@@ -243,7 +243,7 @@ func positionals(args []Argument) (values []string) {
 	return values
 }
 
-// has says whether one of these options is there, by its exact name.
+// has reports whether one of these options is given with its exact name.
 func has(args []Argument, options ...string) bool {
 	return slices.ContainsFunc(args, func(a Argument) bool { return a.option != "" && slices.Contains(options, a.option) })
 }

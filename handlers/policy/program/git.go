@@ -19,7 +19,7 @@ var (
 	gitRemotes = set(`fetch pull push ls-remote`)
 )
 
-// gitOptions are those by which any sub-command of git runs a program, reads its configuration elsewhere, or writes a
+// gitOptions are the options with which any sub-command of git runs a program, reads another configuration, or writes a
 // file.
 var gitOptions = program{
 	known: true,
@@ -67,7 +67,7 @@ const (
 	gitRefs = `count= sort= format= color=? points-at= merged=? no-merged=? contains=? no-contains=? ignore-case`
 )
 
-// gitHarmless are the harmless options of each of these sub-commands. Every other option asks.
+// gitHarmless are the harmless options of each sub-command. Every other option asks.
 var gitHarmless = map[string]options{
 	"log": harmless(gitDiffs, gitLogs, gitDecorates), "whatchanged": harmless(gitDiffs, gitLogs, gitDecorates), "show": harmless(gitDiffs, gitLogs, gitDecorates), "stash list": harmless(gitDiffs, gitLogs, gitDecorates),
 	"diff": harmless(gitDiffs, "1 2 3 0 base ours theirs no-color-moved-ws"), "range-diff": harmless(gitDiffs, gitLogs, "creation-factor= no-dual-color"),
@@ -100,17 +100,17 @@ var gitHarmless = map[string]options{
 	"version":       harmless("build-options"),
 }
 
-// gitForces overwrite or delete what is not in git: a rule reaches them only when it names them.
+// gitForces are options that overwrite or delete data that git does not hold. A rule must name them.
 var gitForces = map[string][]string{
 	"push":  {"f", "d", "force", "force-with-lease", "force-if-includes", "mirror", "delete", "prune"},
 	"reset": {"hard"},
 }
 
-// gitQuiet are options before the sub-command that change nothing but how git shows what it found.
+// gitQuiet are options before the sub-command that only change how git shows its result.
 var gitQuiet = []string{"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"}
 
-// WithoutQuiet returns a command without the options before git's sub-command that change only how git shows its
-// result. It returns commands of other programs as they are.
+// WithoutQuiet returns a git command without the options that only change how git shows its result. It returns other
+// commands unchanged.
 func WithoutQuiet(words []string) []string {
 	i := 1
 	for words[0] == "git" && i < len(words) && slices.Contains(gitQuiet, words[i]) {
@@ -124,14 +124,14 @@ func WithoutQuiet(words []string) []string {
 
 type Git struct {
 	call    Call
-	Alone   bool     // git is given no sub-command
+	Alone   bool     // no sub-command is given
 	Sub     string   // the sub-command
-	words   []string // that follow it
+	words   []string // words after the sub-command
 	args    []Argument
 	program program
 }
 
-// ReadGit reads a command of git. cause is why git may read it in another way.
+// ReadGit parses a git command. cause is why git may parse it in another way.
 func ReadGit(c Call) (g Git, cause string) {
 	words := WithoutQuiet(c.Words)
 	if len(words) == 1 || len(words) == 2 && words[1] == "--version" {
@@ -155,7 +155,7 @@ func ReadGit(c Call) (g Git, cause string) {
 // Cause returns why the words of the command are not harmless.
 func (g Git) Cause() string {
 	for i, a := range g.args {
-		changes := g.Sub == "branch" || g.Sub == "tag" // what a rule names there it reaches
+		changes := g.Sub == "branch" || g.Sub == "tag" // the rule covers the names after these
 		switch {
 		case a.unknown && !changes:
 			return fmt.Sprintf("%s is not an option of “git %s” that is known to be harmless", display.Quote(a.Word), g.Sub)
@@ -174,7 +174,7 @@ func (g Git) Cause() string {
 	return g.subCause()
 }
 
-// Usage returns the arguments that may name files, and whether the sub-command changes none of them.
+// Usage returns the arguments that may name files, and reports whether the sub-command changes none of them.
 func (g Git) Usage() (files []Argument, readsOnly bool) {
 	args := g.args
 	if g.Sub != "mv" {
@@ -184,7 +184,7 @@ func (g Git) Usage() (files []Argument, readsOnly bool) {
 	return g.program.files(args), gitLooks[g.Sub] || gitKeeps[g.Sub]
 }
 
-// EntersSubmodules reports whether the command runs git in the submodules of the repository as well.
+// EntersSubmodules reports whether the command also runs git in submodules.
 func (g Git) EntersSubmodules() bool {
 	return gitEnters[g.Sub] && !slices.ContainsFunc(g.args, func(a Argument) bool {
 		return a.option == "ignore-submodules" && (a.Value == "" || a.Value == "all" || a.Value == "dirty")
@@ -194,15 +194,14 @@ func (g Git) EntersSubmodules() bool {
 // ShowsURLs reports whether the command shows the URLs of remotes.
 func (g Git) ShowsURLs() bool { return g.Sub == "remote" && len(g.args) > 0 || g.Sub == "ls-remote" }
 
-// gitEnters are the sub-commands that run git in the submodules of a repository as well.
+// gitEnters are the sub-commands that also run git in submodules.
 var gitEnters = set(`status diff diff-files diff-index describe add commit checkout switch restore reset rm mv merge rebase cherry-pick revert stash pull`)
 
-// gitMagic returns why an argument that begins with ":" is asked: git may take it for a pathspec with magic, which is
-// read from the top of the repository and matches more than its words. Only show and cat-file take a plain file of the
-// index.
+// gitMagic returns why an argument that begins with ":" asks. Git may take it as a pathspec with magic, which starts at
+// the top of the repository and matches more than its words. Only show and cat-file take a plain file of the index.
 func gitMagic(sub string, words []string, args []Argument) string {
 	if gitRemotes[sub] {
-		return "" // it is a refspec
+		return "" // a refspec
 	}
 	for _, n := range positionals(args) {
 		inIndex := (sub == "show" || sub == "cat-file") && revisionPath.MatchString(n) && !slices.Contains(words, "--")
@@ -213,13 +212,13 @@ func gitMagic(sub string, words []string, args []Argument) string {
 	return ""
 }
 
-// gitFormats are the options with a format in which git shows what it found.
+// gitFormats are the options with an output format.
 var gitFormats = set("format pretty sort group")
 
-// gitVerifies finds the fields of a format that show whether a signature is good.
+// gitVerifies matches the fields of a format that verify a signature.
 var gitVerifies = regexp.MustCompile(`%[-+ ]?G|signature`)
 
-// gitProgram is how a sub-command of git, the first of the words, reads its arguments.
+// gitProgram describes the arguments of a sub-command of git, which is the first word.
 func gitProgram(words []string) program {
 	sub := words[0]
 	p := gitOptions
@@ -261,17 +260,17 @@ func (g Git) subCause() string {
 	return ""
 }
 
-// plainSetting are settings of git that hold no secrets.
+// plainSetting matches settings of git without secrets.
 var plainSetting = regexp.MustCompile(`(?i)^(user\.(name|email)|(core|init|branch|pull|push|commit|diff|merge)\.[\w./-]+)$`)
 
-// remoteName is a remote, without anything that would make it an address.
+// remoteName matches the name of a remote, which cannot be an address.
 var remoteName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 // gitList is a sub-command that lists or changes, depending on its arguments.
 type gitList struct {
-	verbs   []string // of the first argument, that only look
-	options []string // that make it list whatever its arguments are
-	looks   []string // other options that only say how or which to list
+	verbs   []string // first arguments that only list
+	options []string // options that make it list, whatever its arguments are
+	looks   []string // other options that only affect the list
 }
 
 var gitLists = map[string]gitList{

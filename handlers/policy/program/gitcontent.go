@@ -18,22 +18,23 @@ var (
 		"quiet", "raw", "dirstat", "compact-summary"}
 )
 
-// revisionPath is a file in a revision: HEAD:go.mod, :2:go.mod.
+// revisionPath matches a file in a revision: HEAD:go.mod, :2:go.mod.
 var revisionPath = regexp.MustCompile(`^[^:(]*:(\d:)?[A-Za-z0-9_.][A-Za-z0-9_./ -]*$`)
 
-// gitObject is a name of an object. git show writes a file's object in full, also with --stat and the like.
+// gitObject matches the name of an object. git show prints the whole object of a file, also with --stat and similar
+// options.
 var gitObject = regexp.MustCompile(`(?i)(^|-g)[0-9a-f]{4,64}(\^\{.*)?$`)
 
-// GitContent is what a command of git shows of the content of files.
+// GitContent is the content of files that a git command shows.
 type GitContent struct {
 	Trees      []Tree
-	Limits     []string // the paths behind --; none when git may take one of them for a pattern
-	OnlyLimits bool     // when git tracks the files in limits, their content is all that is shown
+	Limits     []string // the paths after --; none if git may take one of them as a pattern
+	OnlyLimits bool     // if git tracks the files in Limits, only their content is shown
 	Revisions  bool     // the content is from revisions, which may hold files that git no longer tracks
-	Names      []string // each of these is a revision, unless a file has that name
+	Names      []string // revisions, unless a file has the same name
 }
 
-// RevisionPaths returns the paths of files in revisions that the command names, from the top of the repository.
+// RevisionPaths returns the paths of files in revisions that the command names, relative to the top of the repository.
 func (g Git) RevisionPaths() (paths []string) {
 	for _, n := range positionals(g.args) {
 		for i := range n {
@@ -45,8 +46,8 @@ func (g Git) RevisionPaths() (paths []string) {
 	return paths
 }
 
-// Content returns what the command shows of the content of files that it does not name as files in a revision. all is
-// a folder that holds everything that git may search. ok is false when the command shows no content.
+// Content returns the content of files that the command shows, besides files that it names in a revision. all is a
+// folder with everything that git may search. ok is false if the command shows no content.
 func (g Git) Content(all string) (c GitContent, ok bool) {
 	named := positionals(g.args)
 	if !gitShows(g.Sub, named, g.args) {
@@ -97,14 +98,14 @@ func (g Git) Content(all string) (c GitContent, ok bool) {
 	return c, true
 }
 
-// mayBeFolder reports whether a path that is a file now is likely to have been a folder in an old revision: git then
-// shows the files that were in it.
+// mayBeFolder reports whether a path of a file may have been a folder in an old revision. Git then shows the files in
+// it.
 func mayBeFolder(p string) bool {
 	name := path.Base(p)
 	return strings.HasPrefix(name, ".") || len(path.Ext(name)) < 2
 }
 
-// patterned reports whether git may take a word for a pattern of paths.
+// patterned reports whether git may take a word as a pattern of paths.
 func patterned(word string) bool { return strings.ContainsAny(word, ":*?[\\") }
 
 // gitShows reports whether a sub-command shows the content of files, or tells whether it matches a pattern.

@@ -7,8 +7,8 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// jqWords are what a filter of jq may name besides fields, variables and the keys of objects: keywords, and functions
-// that look at their input alone.
+// jqWords are the words of a harmless jq filter, besides fields, variables and keys: keywords, and functions that only
+// read their input.
 var jqWords = set(`
 	if then elif else end and or not as def reduce foreach try catch label break null true false empty error add any all flatten range floor sqrt pow log
 	tostring tonumber type infinite nan isinfinite isnan isnormal sort sort_by group_by min max min_by max_by unique unique_by reverse contains inside
@@ -22,8 +22,7 @@ var jqWords = set(`
 // jqWord is a field, a variable, a format or a name.
 var jqWord = regexp.MustCompile(`^(\.|@|\$ *)?[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*`)
 
-// jqFilter looks at the filter, the first argument: a word that it does not know may read the environment or other
-// files.
+// jqFilter checks the filter, which is the first argument. An unknown word may read the environment or other files.
 func jqFilter(_ Call, args []Argument) string {
 	n := positionals(args)
 	if len(n) == 0 {
@@ -35,9 +34,9 @@ func jqFilter(_ Call, args []Argument) string {
 	return ""
 }
 
-// jqUnknown returns what it does not know of a filter, or nothing when it knows all of it.
+// jqUnknown returns the first unknown part of a filter, "" if there is none.
 func jqUnknown(filter string) string {
-	var open []byte // brackets around the place; a quote is a text with a filter inside
+	var open []byte // open brackets; a quote is a text that may contain a filter
 	inText, before := false, byte(0)
 	for i := 0; i < len(filter); i++ {
 		c := filter[i]

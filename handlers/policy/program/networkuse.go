@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// networkPrograms are the programs that do nothing without a network. Of those with sub-commands, only these need one.
+// networkPrograms are the programs that need a network. A program with sub-commands needs one only for those listed.
 var networkPrograms = map[string][]string{
 	"curl": nil, "wget": nil, "npx": nil, "ssh": nil, "scp": nil, "rsync": nil, "ping": nil,
 	"git": {"clone", "fetch", "pull", "push", "ls-remote"},
@@ -16,11 +16,11 @@ var networkPrograms = map[string][]string{
 	"apt": {"install", "update"}, "apt-get": {"install", "update"},
 }
 
-// notConnected are the options of curl and wget whose value is a URL that they do not connect to.
+// notConnected are the options of curl and wget whose value is a URL to which they do not connect.
 var notConnected = set("-d --data --data-raw --data-binary --data-urlencode --json -F --form -H --header -e --referer -A --user-agent -x --proxy -b --cookie")
 
-// NetworkUse returns the URLs that the arguments of a command name and that it will connect to, and reports whether
-// the command does nothing without a network.
+// NetworkUse returns the URLs in the arguments of a command to which it will connect. It also reports whether the
+// command needs a network.
 func NetworkUse(words []string) (urls []string, needs bool) {
 	name, rest := unwrapped(words)
 	subs, known := networkPrograms[name]
@@ -37,7 +37,7 @@ func NetworkUse(words []string) (urls []string, needs bool) {
 	return urls, true
 }
 
-// argumentURL returns the URL that an argument names, given the word before it, or an empty string.
+// argumentURL returns the URL in an argument, "" for none. before is the previous word.
 func argumentURL(name, before, word string) string {
 	fetches := name == "curl" || name == "wget"
 	switch {
@@ -52,8 +52,7 @@ func argumentURL(name, before, word string) string {
 	return ""
 }
 
-// unwrapped returns the base name of the program that a command runs, and its arguments, without what only starts
-// another program.
+// unwrapped returns the base name and the arguments of the program that a command runs, without wrappers such as env.
 func unwrapped(words []string) (name string, rest []string) {
 	for len(words) > 0 {
 		switch base := path.Base(words[0]); {

@@ -17,27 +17,27 @@ import (
 	"pocketcoder/handlers/policy/display"
 )
 
-// Call is the start of a program: its name and its arguments.
+// Call is the command line of a program.
 type Call struct {
 	Words []string        // the program's name first
-	Named map[string]bool // words that the caller approves one by one, because a person wrote each of them
+	Named map[string]bool // words that a rule names exactly, so that a person approved each
 	Piped bool            // its input comes from another command
 }
 
-// Usage is what a program does with its arguments.
+// Usage describes what a program does with its arguments.
 type Usage struct {
-	Files     []Argument // that may name files
-	ReadsOnly bool       // it changes none of them
-	Trees     []Tree     // the folders that it reads with all that lies below
+	Files     []Argument // arguments that may name files
+	ReadsOnly bool       // changes none of them
+	Trees     []Tree     // folders that it reads recursively
 }
 
-// plainName is what a program may be called; a path to one is not its name.
+// plainName matches the name of a program, not a path.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_:][A-Za-z0-9_.+-]*$`)
 
-// scriptName is a script or package an interpreter is given by name.
+// scriptName matches the name of a script or package that an interpreter runs.
 var scriptName = regexp.MustCompile(`^[A-Za-z0-9_@.][A-Za-z0-9_@./:-]*$`)
 
-// Usage reads the arguments. cause is why an argument is not harmless, or not known to be.
+// Usage reads the arguments. cause is why an argument is unknown or not harmless.
 func (c Call) Usage() (u Usage, cause string) {
 	p, described := programs[c.Words[0]]
 	if _, ok := tools[c.Words[0]]; ok {
@@ -89,8 +89,8 @@ func (c Call) OnlyReads() bool {
 	return p.readsOnly || p.freely || c.Words[0] == "cd"
 }
 
-// Script returns the arguments of an interpreter that may name files. cause is why it is not known what the
-// interpreter runs: the caller must approve the script's name.
+// Script returns the arguments of an interpreter that may name files. cause is why it is unknown what the interpreter
+// runs; then a rule must name the script.
 func (c Call) Script() (files []Argument, cause string) {
 	rest := c.Words[1:]
 	if len(rest) == 1 && rest[0] == "--version" && c.Named[rest[0]] {
@@ -111,8 +111,8 @@ func TakesSubCommand(name string) bool {
 	return isTool || name == "git" || name == "make"
 }
 
-// SubCommand reads the sub-command of a program that has some. cause is why it is not harmless. inner is the command
-// that a sub-command such as “uv run” starts, or nil.
+// SubCommand reads the sub-command of a program. cause is why it is not harmless. inner is the command that a
+// sub-command such as “uv run” starts, or nil.
 func (c Call) SubCommand() (inner []string, cause string) {
 	t, ok := tools[c.Words[0]]
 	if !ok || len(c.Words) < 2 {

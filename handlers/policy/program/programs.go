@@ -1,8 +1,7 @@
 package program
 
-// programs are those whose arguments are known well enough to be reached by a rule on their name. Each that Defaults
-// allow has the list of its harmless options, from GNU's and ripgrep's manuals. An option that is missing in the list
-// asks.
+// programs are the programs that a rule on their name can allow. Each program in Defaults has the list of its harmless
+// options, from the manuals of GNU and ripgrep. An option that is not listed asks.
 var programs = map[string]program{
 	"echo":     {known: true, freely: true},
 	"pwd":      {known: true, freely: true},
@@ -131,15 +130,14 @@ var packages = program{oneDash: true, letters: "Cgcr", exact: []string{"producti
 		"browser", "init-module", "onload-script", "location", "dir", "cwd", "use-yarnrc", "config", "eval", "preload",
 		"require"}}
 
-// tool is a program whose first argument says what it does. A rule reaches a sub-command that is in no list only when
-// its pattern names it.
+// tool is a program with sub-commands. A sub-command that is not listed needs a rule that names it.
 type tool struct {
-	freely []string // one or two words: reached by any rule that matches
-	never  []string // reached by none
-	groups []string // whose next word says what is done
-	wholly []string // the pattern must name every argument: they fetch code and run it
-	runs   []string // what follows is another command
-	bare   bool     // without a sub-command its options are as those of any program
+	freely []string // one or two words that any matching rule allows
+	never  []string // sub-commands that no rule allows
+	groups []string // words whose next word is the action
+	wholly []string // sub-commands that fetch and run code: a rule must name every argument
+	runs   []string // sub-commands before another command
+	bare   bool     // without a sub-command, it takes options like any program
 }
 
 var tools = map[string]tool{

@@ -29,7 +29,7 @@ func findPredicates(c Call, _ []Argument) string {
 	return ""
 }
 
-// dateSets refuses what sets the clock: any argument that is no format.
+// dateSets refuses arguments that set the clock: all that are not a format.
 func dateSets(_ Call, args []Argument) string {
 	for _, n := range positionals(args) {
 		if !strings.HasPrefix(n, "+") {
@@ -39,7 +39,7 @@ func dateSets(_ Call, args []Argument) string {
 	return ""
 }
 
-// tailFollows refuses the options with which tail never ends, unless the caller approves them by name.
+// tailFollows refuses the options with which tail never ends, unless a rule names them.
 func tailFollows(c Call, args []Argument) string {
 	for _, a := range args {
 		if slices.Contains([]string{"f", "F", "follow", "retry"}, a.option) && !c.Named[a.Word] {
@@ -49,8 +49,7 @@ func tailFollows(c Call, args []Argument) string {
 	return ""
 }
 
-// printfPlain is a format in which every conversion prints. %n stores a number in a variable of the shell, such as
-// PATH.
+// printfPlain matches a format whose conversions only print. %n stores a number in a shell variable such as PATH.
 var printfPlain = regexp.MustCompile(`^([^%]|%%|%[-+ #0']*(\*|\d+)?(\.(\*|\d+)?)?[diouxXeEfFgGcsbqQ])*$`)
 
 // printfFormat refuses the option that sets a variable, and formats that do.
@@ -67,7 +66,7 @@ func printfFormat(c Call, _ []Argument) string {
 	return ""
 }
 
-// testPlain are the operators of test that look at files, texts and numbers. -v and -R expand what they are given.
+// testPlain are the operators of test on files, texts and numbers. -v and -R evaluate their argument.
 var testPlain = set("-a -b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -O -G -L -N -S -nt -ot -ef -z -n -eq -ne -lt -le -gt -ge -o")
 
 func testOperators(c Call, _ []Argument) string {
@@ -79,8 +78,7 @@ func testOperators(c Call, _ []Argument) string {
 	return ""
 }
 
-// withoutVariables takes the variables out of the arguments of jq: --arg and --argjson are followed by a name and a
-// value.
+// withoutVariables removes variables from the arguments of jq: a name and a value follow --arg and --argjson.
 func withoutVariables(words []string) (rest []string) {
 	for i := 0; i < len(words); i++ {
 		switch {
@@ -98,7 +96,7 @@ func withoutVariables(words []string) (rest []string) {
 	return rest
 }
 
-// sedScripts looks at the scripts: those of -e, or the first argument.
+// sedScripts checks the scripts: those of -e, or the first argument.
 func sedScripts(_ Call, args []Argument) string {
 	var scripts []string
 	for _, a := range args {
@@ -117,8 +115,7 @@ func sedScripts(_ Call, args []Argument) string {
 	return ""
 }
 
-// dashes gives tar's first argument, which may be letters without a dash whose values follow in their order, as
-// options.
+// dashes turns tar's first argument, which may be letters without a dash followed by their values, into options.
 func dashes(words []string) []string {
 	if len(words) == 0 || strings.HasPrefix(words[0], "-") {
 		return words
@@ -160,7 +157,7 @@ func goFlags(c Call, args []Argument) string {
 	return ""
 }
 
-// makeVariables refuses what is given for a variable of the makefile: SHELL is one, and any may be part of a recipe.
+// makeVariables refuses variables of the makefile. SHELL is one, and any may be part of a recipe.
 func makeVariables(c Call, args []Argument) string {
 	for _, n := range positionals(args) {
 		if strings.Contains(n, "=") && !c.Named[n] {

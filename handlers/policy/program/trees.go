@@ -6,34 +6,34 @@ import (
 	"strings"
 )
 
-// treeOptions say when a program reads a folder with all that lies below it.
+// treeOptions describe when a program reads folders recursively.
 type treeOptions struct {
-	options   []string // one of these makes it do so
-	always    bool     // it does so without an option
-	here      bool     // it reads the current folder when its arguments name none
-	follows   []string // options with which it follows symlinks below; "*" is always
-	visible   []string // options without which it skips names that begin with a dot; nil skips none
+	options   []string // options that make it recursive
+	always    bool     // recursive without an option
+	here      bool     // reads the current folder if no argument names one
+	follows   []string // options with which it follows symlinks; "*" for always
+	visible   []string // options without which it skips hidden names; nil skips none
 	skips     []string // options that name folders to skip
 	only      []string // options that name the files to read
-	noContent bool     // it shows no content: what rules keep counts, what may hold secrets does not
+	noContent bool     // shows no content, so only the rules count and not possible secrets
 }
 
-// Tree says which folders a command reads with all that lies below, and what it skips there.
+// Tree describes the folders that a command reads recursively, and what it skips.
 type Tree struct {
 	Folders   []string // as the command names them
-	Hidden    bool     // also names that begin with a dot
-	Follow    bool     // also what symlinks lead to
-	NoContent bool     // it shows no content, so that secrets do not count
-	Shown     bool     // of hidden names, only what an ignore file shows
-	Tracked   bool     // only what git tracks; without folders all of it
-	Skips     []string // names of folders
-	Only      []string // patterns of names; nil is all
+	Hidden    bool     // also hidden names
+	Follow    bool     // also the targets of symlinks
+	NoContent bool     // shows no content, so secrets do not count
+	Shown     bool     // of hidden names, only those that an ignore file shows
+	Tracked   bool     // only tracked files; all of them if Folders is empty
+	Skips     []string // names of folders that are skipped
+	Only      []string // patterns of names; nil for all
 }
 
-// plainGlob matches a pattern for names that all programs read alike.
+// plainGlob matches a name pattern that all programs interpret alike.
 var plainGlob = regexp.MustCompile(`^[A-Za-z0-9_.*-]+$`)
 
-// trees returns the folders that the command reads with all that lies below.
+// trees returns the folders that the command reads recursively.
 func (c Call) trees(p program, args []Argument) []Tree {
 	t := p.trees
 	if !t.always && !has(args, t.options...) || c.Words[0] == "rg" && has(args, "files", "type-list") {
@@ -66,7 +66,7 @@ func (c Call) trees(p program, args []Argument) []Tree {
 	return []Tree{r}
 }
 
-// visibleTypes are the types of ripgrep that name no file with secrets. With any other type it may read hidden ones.
+// visibleTypes are the file types of ripgrep without secret files. With another type it may read hidden ones.
 var visibleTypes = set("c cpp cs css go h html java js kotlin md markdown php py python rust swift ts")
 
 // ripgrep notes that rg reads hidden names that match a glob or a type, and only those that match a glob.
@@ -95,8 +95,7 @@ func (r *Tree) ripgrep(args []Argument) {
 	}
 }
 
-// GlobNames returns patterns for the names of the files that a glob of ripgrep matches, or nil when the glob may match
-// any.
+// GlobNames returns patterns for the names that a glob of ripgrep matches, nil if it may match any name.
 func GlobNames(include string) (names []string) {
 	for _, pattern := range expandBraces(include) {
 		name := pattern[strings.LastIndexByte(pattern, '/')+1:]
@@ -108,7 +107,7 @@ func GlobNames(include string) (names []string) {
 	return names
 }
 
-// expandBraces returns the alternatives of a pattern with one pair of braces, and every other pattern as it is.
+// expandBraces returns the alternatives of a pattern with one pair of braces. It returns other patterns unchanged.
 func expandBraces(pattern string) (all []string) {
 	head, rest, opened := strings.Cut(pattern, "{")
 	list, tail, closed := strings.Cut(rest, "}")
@@ -121,11 +120,11 @@ func expandBraces(pattern string) (all []string) {
 	return all
 }
 
-// plainIgnored is a line of an ignore file that all versions of ripgrep read alike.
+// plainIgnored matches a line of an ignore file that all versions of ripgrep interpret alike.
 var plainIgnored = regexp.MustCompile(`^[A-Za-z0-9_./*-]*$`)
 
-// ShownNames returns the hidden names, in lower case, that an ignore file with this text makes ripgrep read: a line
-// with ! overrides that it skips hidden names. It returns "*" for a line that may show any hidden name.
+// ShownNames returns the hidden names, in lower case, that an ignore file makes ripgrep read with lines that begin with
+// !. It returns "*" for a line that may show any hidden name.
 func ShownNames(text string) (names []string) {
 	for _, line := range strings.Split(text, "\n") {
 		pattern, negated := strings.CutPrefix(strings.TrimSpace(strings.TrimPrefix(line, "\ufeff")), "!")
