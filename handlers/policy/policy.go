@@ -2,7 +2,7 @@
 // verdict and the rules that it follows from. It does no I/O. A clock only ends an evaluation that takes too long.
 //
 // Promises:
-//   - A request that no rule allows asks a person. Deny beats ask, and ask beats allow, whatever the order of the rules.
+//   - A request that no rule allows asks a person. Deny beats ask, and ask beats allow, whatever the order.
 //   - A rule allows only requests of its own permission type.
 //   - A command is parsed as bash parses it, and every simple command in it must be allowed. A command asks, whatever
 //     the rules, if the parser cannot read all of it, or if it runs or writes more than its words show.

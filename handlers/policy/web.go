@@ -119,7 +119,8 @@ func (p webURL) matches(u webURL) bool {
 
 // allows reports whether a rule may allow a URL. A host that is not public needs a rule that names it exactly.
 func (p webURL) allows(u webURL) bool {
-	return u.privateCause() == "" || p.host == u.host && (u.host == "localhost" || u.host == "127.0.0.1" || u.host == "[::1]")
+	return u.privateCause() == "" ||
+		p.host == u.host && (u.host == "localhost" || u.host == "127.0.0.1" || u.host == "[::1]")
 }
 
 func (p webURL) matchesHost(host string) bool {
