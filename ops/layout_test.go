@@ -110,7 +110,7 @@ var mayImport = map[string]string{
 	"bridge/opencode/recording":    "",
 	"bridge/opencode/shells":       "bridge/opencode/shellsocket sandbox/wire",
 	"bridge/opencode/shellsocket":  "",
-	"bridge/mcp":                   "events handlers handlers/account handlers/chat handlers/record projections projections/pending projections/questions projections/toolcalls",
+	"bridge/mcp":                   "events handlers handlers/account handlers/chat handlers/record handlers/worker projections projections/pending projections/questions projections/toolcalls projections/workers",
 	"bridge/egress":                "handlers handlers/network handlers/policy/hostport",
 	"bridge/workers":               "events events/log handlers handlers/worker projections projections/workers",
 	"bridge/push":                  "bridge/egress bridge/push/service events events/log events/opencode events/secret handlers handlers/account handlers/permission handlers/permission/workspace handlers/policy/display handlers/record projections projections/questions projections/store projections/turns projections/turnstate",

@@ -11,15 +11,16 @@ import (
 	"pocketcoder/handlers"
 )
 
-// caller is the tool call of an OpenCode session that calls a tool of ours.
-type caller struct{ Session, Call string }
+// caller is the tool call of an OpenCode session that calls a tool of ours. Some models give several calls of a session
+// one id. ID is that id for the first of them, and another one for each further call.
+type caller struct{ Session, Call, ID string }
 
 // callers verifies the callers of one start of OpenCode.
 type callers struct {
 	key []byte
 
 	mu   sync.Mutex
-	used map[string]bool // signatures
+	used map[string]bool // signatures, and calls
 }
 
 // take returns the caller that a signature names, once. A signature is BODY.MAC in base64url without padding: the body
@@ -51,6 +52,12 @@ func (c *callers) take(tool, signature string) (caller, error) {
 	if c.used == nil {
 		c.used = map[string]bool{}
 	}
+	from := caller{Session: list[1], Call: list[2], ID: list[2]}
+	if key := from.Session + " " + from.Call; c.used[key] {
+		from.ID += "-" + list[3]
+	} else {
+		c.used[key] = true
+	}
 	c.used[body] = true
-	return caller{list[1], list[2]}, nil
+	return from, nil
 }

@@ -1,6 +1,6 @@
-// Package mcp is PocketCoder's own MCP server for OpenCode. With its tools the model asks a person, proposes procedures
-// and looks up MCP servers. OpenCode shows them to the model as pocketcoder_NAME, and requests a permission for each
-// call, as for any tool.
+// Package mcp is PocketCoder's own MCP server for OpenCode. With its tools the model delegates work to workers, asks a
+// person, proposes procedures and looks up MCP servers. OpenCode shows them to the model as pocketcoder_NAME, and
+// requests a permission for each call, as for any tool.
 //
 // Promises:
 //   - Only the running OpenCode is served: its requests have a secret of its start in a header.
@@ -8,7 +8,8 @@
 //     signed with a key of the start. A call without a signature, with one for another tool, or with one that was used
 //     is refused.
 //   - A call that waits reports its progress, so that OpenCode's limit of 60 s does not end it.
-//   - A question whose call has ended is not lost. It is in the log, and the outbox sends its answer.
+//   - A question or a delegation whose call has ended is not lost. It is in the log, and the answer or the result comes
+//     as a message.
 //
 // The package must not know how OpenCode is started or confined, or what a permission request is.
 package mcp
@@ -31,6 +32,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 )
 
@@ -42,6 +44,7 @@ type Server struct {
 	Engine  string
 	Chats   *chat.Chats
 	Records *record.Records
+	Workers *worker.Workers
 	Model   *projections.Model
 	// Every is the time between two reports of progress; 0 for DefaultEvery.
 	Every time.Duration

@@ -10,6 +10,13 @@ import (
 )
 
 func (s *Server) addTools(to *start) {
+	add(s, to, "handoff", "Delegate a task to a worker, and wait for its result. assign does not wait.", s.handoff)
+	add(s, to, "assign", "Delegate a task to a worker, and go on. Its result comes as a message.", s.assign)
+	add(s, to, "send_message", "Send a message to a worker, to a worker of the same parent, or to the parent.", s.sendMessage)
+	add(s, to, "check_inbox", "List the newest messages from workers and the parent, and whether each was read.", s.checkInbox)
+	add(s, to, "list_workers", "List the workers of this chat and how each is.", s.listWorkers)
+	add(s, to, "check_worker", "Return how a worker is, and its result if there is one.", s.checkWorker)
+	add(s, to, "stop_worker", "Stop a worker, and the workers that it started.", s.stopWorker)
 	add(s, to, "ask_person", "Ask the person a question, and wait for the answer. The person may take hours.", s.askPerson)
 	add(s, to, "propose", "Propose a procedure to the person. It takes effect when a person has approved it.", s.propose)
 	add(s, to, "mcp_status", "List the MCP servers that were requested, and whether a person has approved them.",

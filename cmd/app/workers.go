@@ -12,6 +12,7 @@ import (
 func (s *System) wireWorkers() {
 	s.workers = &worker.Workers{Log: s.log, Chats: s.chats, Records: s.records, Workspace: s.o.Workspace,
 		Limits: worker.Limits{All: s.o.MaxWorkers}, EndCommands: s.endCommands}
+	s.tools.Workers = s.workers
 }
 
 // endCommands ends the commands of a chat in the name of an actor.

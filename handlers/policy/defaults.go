@@ -5,6 +5,8 @@ package policy
 var Defaults = append([]Rule{
 	{Permission: "read", Pattern: Inside}, {Permission: "list", Pattern: Inside}, {Permission: "glob", Pattern: Inside}, {Permission: "grep", Pattern: Inside},
 	{Permission: "todowrite", Pattern: "*"}, {Permission: "todoread", Pattern: "*"},
+	{Permission: "mcp", Pattern: "pocketcoder_handoff"}, {Permission: "mcp", Pattern: "pocketcoder_assign"}, {Permission: "mcp", Pattern: "pocketcoder_send_message"}, {Permission: "mcp", Pattern: "pocketcoder_check_inbox"},
+	{Permission: "mcp", Pattern: "pocketcoder_list_workers"}, {Permission: "mcp", Pattern: "pocketcoder_check_worker"}, {Permission: "mcp", Pattern: "pocketcoder_stop_worker"},
 	{Permission: "mcp", Pattern: "pocketcoder_ask_person"}, {Permission: "mcp", Pattern: "pocketcoder_propose"}, {Permission: "mcp", Pattern: "pocketcoder_mcp_status"},
 }, commands(
 	"git status*", "git log*", "git diff*", "git show*", "git branch*", "git blame*", "git rev-parse*", "git ls-files*",

@@ -33,7 +33,7 @@ func (r request) results(index int, resume []string) []result {
 			c := calls[m.CallID]
 			out = append(out, result{tool: c.Name, args: c.Arguments, text: string(m.Content)})
 		}
-		if last := len(out) - 1; last >= 0 && asksPerson(out[last].tool) && out[last].interrupted() && m.Role == "user" &&
+		if last := len(out) - 1; last >= 0 && resultComes(out[last].tool) && out[last].interrupted() && m.Role == "user" &&
 			resumes(resume, userText(m)) {
 			out[last].text = userText(m)
 		}
@@ -73,6 +73,8 @@ func (r result) story() string {
 	return fmt.Sprintf("The `%s` tool answered:\n\n```text\n%s\n```", r.tool, text)
 }
 
-// asksPerson reports whether a tool asks a person. Its call is not repeated after an interruption, because the prompt
-// that resumes the turn holds the answer.
-func asksPerson(tool string) bool { return tool == "question" || tool == "pocketcoder_ask_person" }
+// resultComes reports whether the result of a call comes after an interruption in the prompt that resumes the turn. Such
+// a call is not repeated.
+func resultComes(tool string) bool {
+	return tool == "question" || tool == "pocketcoder_ask_person" || tool == "pocketcoder_handoff"
+}

@@ -124,7 +124,7 @@ func (r request) turn(resume []string) turn {
 		case "assistant":
 			var interrupted []function
 			for _, c := range m.Calls { // the prompt that resumes a question holds its answer
-				if !asksPerson(c.Function.Name) && results[c.ID].interrupted() {
+				if !resultComes(c.Function.Name) && results[c.ID].interrupted() {
 					interrupted = append(interrupted, c.Function)
 				}
 			}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/expect"
+	"pocketcoder/projections/workers"
+)
+
+// handoffResult is what the model is told of a delegation.
+type handoffResult struct {
+	Event        string `json:"_pocketcoder_sys_event"`
+	Success      bool   `json:"success"`
+	Message      string `json:"message"`
+	Output       string `json:"output"`
+	TerminalID   string `json:"terminal_id"`
+	SubagentID   string `json:"subagent_id"`
+	TmuxWindowID int    `json:"tmux_window_id"`
+	Status       string `json:"status"`
+}
+
+// workersOf waits for the n workers of a chat.
+func (p *process) workersOf(t testing.TB, chat string, n int) (all []workers.Worker) {
+	t.Helper()
+	expect.Eventually(t, fmt.Sprintf("chat %s has %d workers", chat, n), func() bool {
+		all = p.workers(t, chat)
+		return len(all) == n
+	})
+	return all
+}
+
+func handoffOf(t testing.TB, output string) (d handoffResult) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(output), &d); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	return d
+}
+
+// TestParentGetsTheResultOfAHandoff lets the worker run a command that a person approves.
+func TestParentGetsTheResultOfAHandoff(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, ownTool("handoff", map[string]any{"message": call("bash", map[string]any{
+		"command": "touch made-by-a-worker", "description": "test"}) + "\n@@next\n@@say the work is done"}))
+	w := p.workersOf(t, chat, 1)[0]
+	p.approve(t, w.ID, 0)
+	d := handoffOf(t, p.outputOf(t, chat, 0))
+	is.Equal(d.Output, "the work is done")
+	is.Equal([]any{d.Event, d.Success, d.TerminalID, d.TmuxWindowID, d.Status},
+		[]any{"handoff_complete", true, w.ID, 1, "completed"})
+	is.True(strings.HasPrefix(d.SubagentID, "ses_"))
+	is.Equal(p.text(t, chat), "done")
+	is.Equal(p.finished(t, w.ID, 0).ExitCode, 0)
+	is.Equal(len(p.workerReports(t, chat)), 0) // it has the result already
+}
+
+func TestResultOfAnAssignmentWakesTheParent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	work := func(says string) string {
+		return call("pocketcoder_assign", map[string]any{"message": call("bash", map[string]any{
+			"command": "touch assigned", "description": "test"}) + "\n@@next\n@@say " + says})
+	}
+	chat := p.chat(t, work("one")+"\n@@next\n@@say waiting\n@@next\n"+ownTool("list_workers", map[string]any{}))
+	d := handoffOf(t, p.outputOf(t, chat, 0))
+	is.Equal([]any{d.Event, d.Success}, []any{"assigned", true})
+	is.Equal(p.text(t, chat), "waiting")
+	p.approve(t, d.TerminalID, 0)
+	expect.Eventually(t, "the parent was woken", func() bool { return p.text(t, chat) == "waiting|done" })
+	p.turnEnds(t, chat)
+	expect.Contains(t, p.outputOf(t, chat, 1), `"line":"one"`)
+	is.Equal(len(p.workerReports(t, chat)), 1)
+}
+
+// TestResultAfterTheTimeoutOfAHandoffIsSent also has the model stop a second worker.
+func TestResultAfterTheTimeoutOfAHandoffIsSent(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, call("pocketcoder_handoff", map[string]any{"timeout": 1, "message": call("bash", map[string]any{
+		"command": "touch late", "description": "test"}) + "\n@@next\n@@say late result"})+
+		"\n@@next\n@@say it takes long\n@@next\n@@say now I have it")
+	d := handoffOf(t, p.outputOf(t, chat, 0))
+	is.True(!d.Success)
+	expect.Contains(t, d.Message, "no result after 1 s")
+	is.Equal(p.text(t, chat), "it takes long")
+	p.approve(t, d.TerminalID, 0)
+	expect.Eventually(t, "the result is sent", func() bool { return p.text(t, chat) == "it takes long|now I have it" })
+	is.Equal(len(p.workerReports(t, chat)), 1)
+}
+
+// TestHandoffWhoseConnectionDiesKeepsItsResult ends OpenCode, or all, while the call waits and the worker waits for a
+// person.
+func TestHandoffWhoseConnectionDiesKeepsItsResult(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for _, r := range restarts {
+		t.Run(r.name, func(t *testing.T) {
+			is := is.New(t)
+			p.t = t
+			chat := p.chat(t, call("pocketcoder_handoff", map[string]any{"message": call("bash", map[string]any{
+				"command": "touch survived", "description": "test"}) + "\n@@next\n@@say the result"})+
+				"\n@@next\n@@say I have it")
+			w := p.workersOf(t, chat, 1)[0]
+			p.ask(t, w.ID, 0)
+			r.do(t, p)
+			p.event(t, w.ID, "permission.interrupted", nil)
+			p.approve(t, w.ID, 0)
+			expect.Eventually(t, "the parent has the result", func() bool { return p.text(t, chat) == "I have it" })
+			p.turnEnds(t, chat)
+			is.Equal(len(p.workerReports(t, chat)), 1)
+			is.Equal(len(p.workers(t, chat)), 1)
+		})
+	}
+	p.t = t
+}
