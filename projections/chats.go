@@ -16,20 +16,20 @@ import (
 type Chat struct {
 	store.Record
 	Title       string `db:"title" json:"title"`
-	Session     string `db:"ai_engine_session_id" json:"ai_engine_session_id"` // its own session: the last one bound
+	Session     string `db:"ai_engine_session_id" json:"ai_engine_session_id"` // the last session that was bound to it
 	EngineType  string `db:"engine_type" json:"engine_type"`
 	Engine      string `db:"engine" json:"engine"`
 	User        string `db:"user" json:"user"` // owner; empty for an adopted chat
 	Agent       string `db:"agent" json:"agent"`
 	LastActive  string `db:"last_active" json:"last_active"`
-	Preview     string `db:"preview" json:"preview"` // one line of what was said last
-	Turn        string `db:"turn" json:"turn"`       // user, assistant
+	Preview     string `db:"preview" json:"preview"` // the newest text, as one line
+	Turn        string `db:"turn" json:"turn"`       // side that must act: user, assistant
 	Description string `db:"description" json:"description"`
 	Archived    bool   `db:"archived" json:"archived"`
 	Tags        string `db:"tags" json:"tags"`
 	Adopted     bool   `db:"adopted" json:"adopted"`
-	Titled      bool   `db:"titled" json:"-"` // a person gave it its title
-	Outbox      int64  `db:"outbox" json:"-"` // messages submitted and still on their way
+	Titled      bool   `db:"titled" json:"-"` // a person set the title
+	Outbox      int64  `db:"outbox" json:"-"` // submitted messages that OpenCode does not have yet
 	// ids of the messages of a person that wait, in order, with a space between them
 	Queue string `db:"queue" json:"-"`
 
@@ -78,7 +78,7 @@ func updateChats(t *tables, e events.Event, body any) error {
 		c.Session = b.Session
 		t.putTurn(c, before)
 	case events.MessageSubmitted:
-		if m, _ := t.messages.Get(b.Message); m.Position != int64(e.Seq) { // its id was another's: nothing was said
+		if m, _ := t.messages.Get(b.Message); m.Position != int64(e.Seq) { // its id was in use, so there is no new message
 			return nil
 		}
 		c.LastActive = max(c.LastActive, t.tx.EventTime())

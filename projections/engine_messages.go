@@ -61,14 +61,14 @@ func applyMessage(t *tables, e events.Event, b opencode.MessageUpdated) {
 		if s.Answer(m.ID, b.Info); m.Removed {
 			s.Processing = s.Processing.With(m.ID, false)
 		}
-		t.forgive(m.Parent)
+		t.clearError(m.Parent)
 	} else {
 		if first {
 			m.Role = roleUser
 			s.Unanswered = max(s.Unanswered, m.EngineMessage)
 		}
 		notSent := m.UserStatus == statusFailed && m.ErrorDomain == domainInfrastructure
-		if first || notSent || m.undelivered() { // OpenCode has it, whatever we thought
+		if first || notSent || m.undelivered() { // OpenCode has the message
 			t.setUserStatus(&m, statusDelivered)
 			m.ErrorDomain, m.ErrorPayload = "", ""
 		}
@@ -91,9 +91,9 @@ func (t *tables) chosenAgent(s Session, prompt string) (record, name string) {
 	return root.ChosenAgent, root.ChosenName
 }
 
-// forgive takes an error back from a user message that is answered after all: it was about the message before. OpenCode
-// reports some errors twice, the second time when the next message may already be on its way.
-func (t *tables) forgive(engineMessage string) {
+// clearError removes the error from a user message that is answered after all, because the error belonged to the
+// message before. OpenCode reports some errors twice, the second time when the next message may already be sent.
+func (t *tables) clearError(engineMessage string) {
 	m, found := t.messages.Get(t.messageID(engineMessage))
 	if found && m.UserStatus == statusFailed && m.ErrorDomain == domainProvider {
 		m.UserStatus, m.ErrorDomain, m.ErrorPayload = statusDelivered, "", ""
@@ -178,8 +178,8 @@ func applyPartRemoved(t *tables, e events.Event, b opencode.PartRemoved) {
 	t.putSession(s)
 }
 
-// applyError is about the user message that waits for an answer. For an unknown agent OpenCode sends this and nothing
-// else.
+// applyError sets the error of the user message that waits for an answer. For an unknown agent, OpenCode sends this
+// event only.
 func applyError(t *tables, e events.Event, b opencode.SessionError) {
 	if b.SessionID == "" {
 		return
@@ -198,8 +198,8 @@ func applyError(t *tables, e events.Event, b opencode.SessionError) {
 	t.messages.Put(m)
 }
 
-// endTurn ends what a session was doing when OpenCode will not: its running messages get the status and the error, and
-// so does a delivered one that nothing has answered. One that is still being sent is not lost: it will be sent again.
+// endTurn ends the turn of a session that OpenCode will not finish. Running messages, and a delivered message without
+// an answer, get the status and the error. A message that is being sent is not affected, because it will be sent again.
 func endTurn(t *tables, e events.Event, session, outcome string, payload store.JSON) {
 	s := t.session(session, e)
 	for _, id := range s.Processing.All() {

@@ -35,8 +35,8 @@ type Message struct {
 	Finish      string     `db:"finish" json:"finish"`
 	Submitted   store.JSON `db:"submitted" json:"-"`
 	EngineParts store.JSON `db:"engine_parts" json:"-"`
-	Held        string     `db:"held" json:"held"`         // why it is pending although nothing runs
-	HeldBy      string     `db:"held_by" json:"held_by"`   // the budget's ask that decides about it
+	Held        string     `db:"held" json:"held"`         // why it is pending
+	HeldBy      string     `db:"held_by" json:"held_by"`   // request for more budget that it waits for
 	Notice      string     `db:"notice" json:"notice"`     // a sentence about how it was delivered
 	Delivery    string     `db:"delivery" json:"delivery"` // of a person's: queue, steer
 	Sender      string     `db:"sender" json:"sender"`     // chat whose assistant wrote it; empty for a person
@@ -46,7 +46,7 @@ type Message struct {
 	OCSeq       int64      `db:"oc_seq" json:"oc_seq"`
 }
 
-// usage returns what a message counts as. An answer that a fork copied was spent in the chat that it was copied from.
+// usage returns the usage of a message. A copy of a fork has none, because the source chat has it.
 func (m Message) usage() usage.Usage {
 	if m.Role != roleAssistant || m.Copied {
 		return usage.Usage{}
@@ -94,7 +94,7 @@ const (
 func updateMessages(t *tables, e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.MessageSubmitted:
-		return submitted(t, e, b)
+		return addSubmitted(t, e, b)
 	case events.MessageEdited:
 		return edited(t, e, b)
 	case events.MessageMoved:
@@ -106,15 +106,15 @@ func updateMessages(t *tables, e events.Event, body any) error {
 	case events.MessageSending:
 		return sending(t, e, b)
 	case events.MessageDelivered:
-		return delivered(t, e, b)
+		return recordDelivered(t, e, b)
 	case events.MessageFailed:
 		return undelivered(t, e, b)
 	case events.MessageHeld:
-		return held(t, e, b)
+		return recordHeld(t, e, b)
 	case events.ModelReplaced:
 		return modelReplaced(t, e, b)
 	case events.TurnLost:
-		endTurn(t, e, b.Session, turnstate.Lost, encoded(ourError{"TurnLost",
+		endTurn(t, e, b.Session, turnstate.Lost, encoded(ownError{"TurnLost",
 			"OpenCode went away in the middle of the turn"}))
 	case opencode.SessionDeleted:
 		endTurn(t, e, b.SessionID, turnstate.Aborted, "")
@@ -132,15 +132,15 @@ func updateMessages(t *tables, e events.Event, body any) error {
 	return nil
 }
 
-// ourError is the error_payload of what we report ourselves.
-type ourError struct {
+// ownError is the error_payload of what we report ourselves.
+type ownError struct {
 	Name    string `json:"name"`
 	Message string `json:"message"`
 }
 
-// submitted makes the row. Whoever submits a message chooses its id: under one that another message has it gets no
-// row, so it is never delivered. That is no error: anybody could fill the dead letters.
-func submitted(t *tables, e events.Event, b events.MessageSubmitted) error {
+// addSubmitted adds the row of a submitted message. The client chooses the id. A message whose id is in use gets no
+// row, so it is never delivered. This is not an error, because a client could otherwise fill the dead letters.
+func addSubmitted(t *tables, e events.Event, b events.MessageSubmitted) error {
 	m, found := t.messages.Get(b.Message)
 	if found {
 		return nil
@@ -189,8 +189,8 @@ func sending(t *tables, e events.Event, b events.MessageSending) error {
 	return nil
 }
 
-// delivered changes nothing if OpenCode has already reported the message, or an error about it.
-func delivered(t *tables, e events.Event, b events.MessageDelivered) error {
+// recordDelivered changes nothing if OpenCode has already reported the message, or an error about it.
+func recordDelivered(t *tables, e events.Event, b events.MessageDelivered) error {
 	m, err := t.submittedMessage(e, b.Message)
 	if err != nil {
 		return err
@@ -202,13 +202,13 @@ func delivered(t *tables, e events.Event, b events.MessageDelivered) error {
 	return nil
 }
 
-// held is old news when the message is on its way again.
-func held(t *tables, e events.Event, b events.MessageHeld) error {
+// recordHeld changes nothing if the message is being sent already.
+func recordHeld(t *tables, e events.Event, b events.MessageHeld) error {
 	m, err := t.submittedMessage(e, b.Message)
 	if err != nil || m.UserStatus != statusPending {
 		return err
 	}
-	t.changeOnItsWay(&m, func() { m.Held, m.HeldBy = b.Reason, b.Permission })
+	t.changeOutbox(&m, func() { m.Held, m.HeldBy = b.Reason, b.Permission })
 	t.messages.Put(m)
 	return nil
 }
@@ -231,7 +231,7 @@ func undelivered(t *tables, e events.Event, b events.MessageFailed) error {
 		return nil
 	}
 	t.setUserStatus(&m, statusFailed)
-	m.ErrorDomain, m.ErrorPayload = b.Domain, encoded(ourError{"MessageFailed", b.Error})
+	m.ErrorDomain, m.ErrorPayload = b.Domain, encoded(ownError{"MessageFailed", b.Error})
 	t.messages.Put(m)
 	chat, _ := t.chats.Get(m.Chat)
 	if s, found := t.sessions.Get(cmp.Or(m.Session, chat.Session)); found {
@@ -249,12 +249,12 @@ func (t *tables) setUserStatus(m *Message, status string) {
 	if m.UserStatus == statusPending && status != statusPending {
 		t.setQueue(m.Chat, t.queueWithout(*m))
 	}
-	t.changeOnItsWay(m, func() { m.UserStatus, m.Held, m.HeldBy = status, "", "" })
+	t.changeOutbox(m, func() { m.UserStatus, m.Held, m.HeldBy = status, "", "" })
 }
 
-// changeOnItsWay also counts the chat's messages that are still on their way. One that is held is not: it waits for a
+// changeOutbox also counts the chat's messages that OpenCode does not have yet, without held ones, which wait for a
 // person.
-func (t *tables) changeOnItsWay(m *Message, change func()) {
+func (t *tables) changeOutbox(m *Message, change func()) {
 	onItsWay := func() bool { return m.undelivered() && m.Held == "" }
 	was := onItsWay()
 	change()

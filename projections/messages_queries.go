@@ -16,8 +16,8 @@ type ShownMessage struct {
 	Subagent string `db:"subagent" json:"subagent"`
 }
 
-// Messages lists a chat's messages in order, subagents' among them. Of a person's message OpenCode does not have yet,
-// the parts are as they were submitted.
+// Messages lists the messages of a chat and its subagents, in order. The parts of a message that OpenCode does not have
+// yet are those that were submitted.
 func (m *Model) Messages(ctx context.Context, chat string) ([]ShownMessage, error) {
 	return store.List[ShownMessage](ctx, m.Model, "messages of "+chat,
 		SelectShown+"m.chat={:chat} AND NOT m.removed AND m.role<>'' ORDER BY m.position", dbx.Params{"chat": chat})
@@ -35,8 +35,8 @@ func (m *Model) Message(ctx context.Context, id string) (ShownMessage, bool, err
 		SelectShown+"m.id={:id} AND NOT m.removed AND m.role<>''", dbx.Params{"id": id})
 }
 
-// ChatOf gives the chat of the row of messages or permissions with an id, of a removed one too, and whether there is
-// one: if not, a new one may have the id.
+// ChatOf returns the chat of the message or permission request with an id, also of a removed one. It reports whether
+// there is one; if not, the id is unused.
 func (m *Model) ChatOf(ctx context.Context, table, id string) (chat string, ok bool, err error) {
 	row, ok, err := store.First[struct{ Chat string }](ctx, m.Model, "chat of "+table+" "+id,
 		"SELECT chat FROM "+table+" WHERE id={:id}", dbx.Params{"id": id})

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Permission is an ask, of OpenCode's or over the API, and what became of it.
+// Permission is a permission request of OpenCode or over the API, and its outcome.
 type Permission struct {
 	store.Record
 	// the record's own id for an ask over the API
@@ -34,18 +34,18 @@ type Permission struct {
 	Rule           string     `db:"rule" json:"rule"` // that decided when the policy did, or says to ask
 	RuleID         string     `db:"rule_id" json:"rule_id"`
 	RuleVersion    int64      `db:"rule_version" json:"rule_version"` // sequence of the event that made it so
-	Cwd            string     `db:"cwd" json:"cwd"`                   // bash: where it may run, or would
-	Edited         string     `db:"edited" json:"edited"`             // bash: what runs instead
-	Expires        string     `db:"expires" json:"expires"`           // the approval allows nothing after that
+	Cwd            string     `db:"cwd" json:"cwd"`                   // bash: directory of the command
+	Edited         string     `db:"edited" json:"edited"`             // bash: the command that runs instead
+	Expires        string     `db:"expires" json:"expires"`           // end of the approval
 	DecidedBy      string     `db:"decided_by" json:"decided_by"`     // actor
 	Source         string     `db:"source" json:"source"`             // opencode, api
-	Message        string     `db:"message" json:"message"`           // the ask in one readable line
+	Message        string     `db:"message" json:"message"`           // the request as one line
 	Challenge      string     `db:"challenge" json:"challenge"`
 	ApprovedBy     string     `db:"approved_by" json:"approved_by"` // user who authorized it
 	ApprovedAt     string     `db:"approved_at" json:"approved_at"`
 	Device         string     `db:"device" json:"device"`         // with which a person decided
 	Request        string     `db:"request" json:"request"`       // SHA-256, see events.PermissionAsk
-	GrantUsed      bool       `db:"grant_used" json:"grant_used"` // its approval answered the same request asked again
+	GrantUsed      bool       `db:"grant_used" json:"grant_used"` // its approval was used for a repetition of the request
 	AskedSeq       int64      `db:"asked_seq" json:"asked_seq"`
 	DecidedSeq     int64      `db:"decided_seq" json:"decided_seq"` // 0 until it is decided
 }
@@ -58,7 +58,7 @@ const (
 	PermissionExpired    = "expired"
 )
 
-// Ask returns what was asked, as the event says it.
+// Ask returns the content of the request in the form of the event.
 func (p Permission) Ask() events.PermissionAsk {
 	a := events.PermissionAsk{
 		ID: p.EnginePermission, SessionID: p.Session, Permission: p.Permission, Metadata: json.RawMessage(p.Metadata),
@@ -74,13 +74,13 @@ func updatePermissions(t *tables, e events.Event, body any) error {
 	case events.PermissionAsk:
 		return addRequest(t, e, b)
 	case events.PermissionRequested:
-		return requested(t, e, b)
+		return addSubmittedRequest(t, e, b)
 	case opencode.PermissionReplied:
-		return replied(t, e, b)
+		return recordReply(t, e, b)
 	case events.PermissionReferred:
-		referred(t, e, b)
+		recordReferred(t, e, b)
 	case events.PermissionDecided:
-		return decided(t, e, b)
+		return recordDecision(t, e, b)
 	case events.PermissionInterrupted:
 		return t.changePermission(e, b.Permission, func(p *Permission) { p.Interrupted = true })
 	case events.PermissionExpired:
@@ -120,7 +120,7 @@ func (t *tables) changePermission(e events.Event, id string, change func(*Permis
 	return nil
 }
 
-// addRequest makes the row; an ask seen a second time, after a reconnect, is the same ask.
+// addRequest adds the row of a request. It ignores a repetition after a reconnect.
 func addRequest(t *tables, e events.Event, b events.PermissionAsk) error {
 	if p, found := t.permission(e, b.ID); found && p.Source == SourceAPI {
 		return fmt.Errorf("permission %s of chat %s was asked over the API", b.ID, e.Subject.ID)
@@ -141,13 +141,13 @@ func addRequest(t *tables, e events.Event, b events.PermissionAsk) error {
 	return nil
 }
 
-// SourceAPI is the source of an ask that came over the API.
+// SourceAPI is the source of a request over the API.
 const SourceAPI = "api"
 
-// requested creates the row of a request that came over the API. OpenCode needs no reply to it. The caller chooses the
+// addSubmittedRequest creates the row of a request that came over the API. OpenCode needs no reply to it. The caller chooses the
 // id. A request whose id is taken gets no row, and is no error, because a caller could otherwise fill the dead
 // letters.
-func requested(t *tables, e events.Event, b events.PermissionRequested) error {
+func addSubmittedRequest(t *tables, e events.Event, b events.PermissionRequested) error {
 	_, taken := t.permission(e, b.Permission)
 	p, found := t.permissions.Get(b.Permission)
 	if taken || found {
@@ -162,8 +162,8 @@ func requested(t *tables, e events.Event, b events.PermissionRequested) error {
 	return nil
 }
 
-// referred records that a user must decide. A request whose id another request has has no row, so nothing is recorded.
-func referred(t *tables, e events.Event, b events.PermissionReferred) {
+// recordReferred records that a user must decide. A request whose id another request has has no row, so nothing is recorded.
+func recordReferred(t *tables, e events.Event, b events.PermissionReferred) {
 	if p, found := t.permission(e, b.Permission); found && p.Status == PermissionDraft {
 		p.Referred, p.ReferredReason, p.Cwd, p.Metadata = true, b.Reason, b.Cwd, withNetwork(p.Metadata, b)
 		p.decideBy(b.RuleRef)
@@ -171,7 +171,7 @@ func referred(t *tables, e events.Event, b events.PermissionReferred) {
 	}
 }
 
-// withNetwork adds to the metadata of a command which hosts an approval lets it reach, or why it will reach none.
+// withNetwork adds the hosts that an approval allows, or why the command has no network, to the metadata of a command.
 func withNetwork(metadata store.JSON, b events.PermissionReferred) store.JSON {
 	fields := map[string]json.RawMessage{}
 	if len(b.Hosts) == 0 && b.Network == "" || json.Unmarshal([]byte(metadata), &fields) != nil {
@@ -190,8 +190,8 @@ func withNetwork(metadata store.JSON, b events.PermissionReferred) store.JSON {
 	return store.JSON(all)
 }
 
-// decided records a decision. Only the first one counts.
-func decided(t *tables, e events.Event, b events.PermissionDecided) error {
+// recordDecision records a decision. Only the first one counts.
+func recordDecision(t *tables, e events.Event, b events.PermissionDecided) error {
 	if b.Grant != "" {
 		if err := t.changePermission(e, b.Grant, func(p *Permission) { p.GrantUsed = true }); err != nil {
 			return err
@@ -213,9 +213,9 @@ func (p *Permission) decideBy(r events.RuleRef) {
 	p.Rule, p.RuleID, p.RuleVersion = r.Rule, r.RuleID, int64(r.RuleVersion)
 }
 
-// replied records OpenCode's reply. A request without a decision of ours was decided in OpenCode's own interface, or by
+// recordReply records OpenCode's reply. A request without a decision of ours was decided in OpenCode's own interface, or by
 // OpenCode: when one request is rejected, OpenCode rejects all others of the session.
-func replied(t *tables, e events.Event, b opencode.PermissionReplied) error {
+func recordReply(t *tables, e events.Event, b opencode.PermissionReplied) error {
 	p, found := t.permissions.Get(store.RecordID(b.RequestID))
 	if !found {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Permissions lists asks in the order they were asked; an empty chat or status does not narrow.
+// Permissions lists requests in the order in which they were made. An empty chat or status selects all.
 func (m *Model) Permissions(ctx context.Context, chat, status string) ([]Permission, error) {
 	by := dbx.Params{"chat": chat, "status": status}
 	return store.List[Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions"+store.Narrowed(by)+

@@ -82,7 +82,7 @@ func updateSessions(t *tables, e events.Event, body any) error {
 		s.Awaiting, s.ChosenAgent, s.ChosenName = b.EngineMessage, b.Agent, b.AgentName
 		t.putSession(s)
 	case events.EffectDone:
-		stopped(t, e, b)
+		endWait(t, e, b)
 	case opencode.SessionUpdated:
 		applySessionInfo(t, e, b)
 	case opencode.SessionStatus:
@@ -101,9 +101,9 @@ func updateSessions(t *tables, e events.Event, body any) error {
 	return nil
 }
 
-// stopped ends the wait of a message for its answer when the turn that it had joined was stopped: OpenCode says
-// nothing about it.
-func stopped(t *tables, e events.Event, b events.EffectDone) {
+// endWait ends the wait of a message for an answer if the turn that it had joined was stopped, because OpenCode reports
+// no end for it.
+func endWait(t *tables, e events.Event, b events.EffectDone) {
 	f, found := t.effects.Get(b.Effect)
 	if !found || f.Chat != e.Subject.ID || f.Session != "" || f.Kind == effects.Fork {
 		return

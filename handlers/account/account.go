@@ -35,7 +35,7 @@ const (
 	User  = "user"
 )
 
-// Account is one who may log in.
+// Account is an account that may log in.
 type Account struct {
 	ID       string    `json:"id"`
 	Email    string    `json:"email"`
@@ -45,35 +45,35 @@ type Account struct {
 	Created  time.Time `json:"created"`
 }
 
-// account is what the events say of one.
+// account is the state of an account, folded from the log.
 type account struct {
 	Account
 	deleted bool
 	changed uint64 // sequence of the newest event about it
-	ended   uint64 // that of the newest one that ended its sessions
+	ended   uint64 // sequence of the newest event that ended all its sessions
 
-	password uint64 // sequence of its newest other password, which ended its sessions as well
-	kept     string // but for this one, by its public id,
-	floor    uint64 // unless it was over already: it was opened before this sequence
+	password    uint64 // sequence of its newest password event, which also ended its sessions
+	keptSession string // except the session with this public id
+	floor       uint64 // if it was opened at or after this sequence
 }
 
-// known is the sequence of the newest event that a session opened now takes account of.
+// known returns the sequence of the newest event that a session opened now takes into account.
 func (k *account) known() uint64 { return max(k.changed, k.password) }
 
-// over says whether a session was ended by what happened to the account.
-func (k *account) over(s Session) bool {
-	return s.Since < k.ended || s.Since < k.password && (s.ID != k.kept || s.Since < k.floor)
+// hasEnded reports whether an event about the account has ended a session.
+func (k *account) hasEnded(s Session) bool {
+	return s.Since < k.ended || s.Since < k.password && (s.ID != k.keptSession || s.Since < k.floor)
 }
 
-// changePassword ends the account's sessions but one.
+// changePassword ends the account's sessions except one.
 func (k *account) changePassword(d events.PasswordChanged, seq uint64) {
-	if d.Keep != k.kept {
+	if d.Keep != k.keptSession {
 		k.floor = k.password
 	}
-	k.password, k.kept = seq, d.Keep
+	k.password, k.keptSession = seq, d.Keep
 }
 
-// update applies a change, and says whether it ended the account's sessions.
+// update applies a change, and reports whether it ended the account's sessions.
 func (k *account) update(d events.AccountUpdated, seq uint64) bool {
 	ends := (d.Disabled != nil && *d.Disabled) || (d.Role != nil && *d.Role != k.Role)
 	set(&k.Email, d.Email)
@@ -95,31 +95,31 @@ func set[T any](field *T, value *T) {
 
 func (k *account) active() bool { return k != nil && !k.deleted && !k.Disabled }
 
-// Accounts is safe for concurrent use.
+// Accounts carries out the commands on accounts. It is safe for concurrent use.
 type Accounts struct {
-	HashMemory uint32 // of the hash of a password, in KiB, as Open sets it; tests hash with less
+	HashMemory uint32 // memory of a password hash, in KiB; Open sets it, and tests lower it
 
 	log     *log.Log
 	secrets *secret.Store
 	now     func() time.Time
 	key     []byte // signs tokens
 	parser  *jwt.Parser
-	hashing chan struct{} // holds one for each password that is being hashed
+	hashing chan struct{} // holds one value for each running hash
 
-	deciding sync.Mutex    // makes commands of this process take turns; locked before mu
-	folded   *log.Position // how far the log is in accounts at least; guarded by deciding
+	deciding sync.Mutex    // serializes the commands of this process; locked before mu
+	folded   *log.Position // position of the log that the accounts include at least; guarded by deciding
 
-	mu       sync.RWMutex // guards what follows
+	mu       sync.RWMutex // guards the next fields
 	accounts map[string]*account
 	sessions map[string]*session // by their key in SECRETS
-	public   map[string]*session // by their public id
+	public   map[string]*session // by public id
 
-	trying    sync.Mutex           // guards what follows
-	attempts  map[string]*attempts // by account
-	strangers map[string]*attempts // by a name that nobody has
+	trying       sync.Mutex           // guards the next fields
+	attempts     map[string]*attempts // by account
+	unknownNames map[string]*attempts // by unknown name
 }
 
-// changes is what decisions about accounts are made on, and guarded by.
+// changes are the events on which decisions about accounts depend. Appends are conditional on them.
 var changes = events.UserSubject("*", "account.*")
 
 // deletions are folded together with the changes: who sees a change sees the deletions before it. They need no guard
@@ -129,13 +129,13 @@ var deletions = events.UserSubject("*", events.Deleted{}.Kind())
 // passwords need no guard, because no decision is made on them.
 var passwords = events.UserSubject("*", events.PasswordChanged{}.Kind())
 
-// Open reads the accounts from the log and the sessions from secrets.
+// Open reads the accounts from the log and the sessions from SECRETS.
 func Open(ctx context.Context, l *log.Log, secrets *secret.Store) (*Accounts, error) {
 	a := &Accounts{
 		HashMemory: hashMemory, log: l, secrets: secrets, now: time.Now, hashing: make(chan struct{}, maxHashing),
 		accounts: map[string]*account{}, folded: log.Start(changes, deletions, passwords),
 		sessions: map[string]*session{}, public: map[string]*session{},
-		attempts: map[string]*attempts{}, strangers: map[string]*attempts{},
+		attempts: map[string]*attempts{}, unknownNames: map[string]*attempts{},
 	}
 	if err := a.openTokens(ctx); err != nil {
 		return nil, fmt.Errorf("open accounts: %w", err)
@@ -149,8 +149,7 @@ func Open(ctx context.Context, l *log.Log, secrets *secret.Store) (*Accounts, er
 	return a, nil
 }
 
-// Run keeps up with what other processes do to accounts and sessions, and removes sessions that are over, until ctx
-// ends.
+// Run applies changes by other processes, and removes sessions that have ended, until ctx ends.
 func (a *Accounts) Run(ctx context.Context) error {
 	return handlers.RunAll(ctx, a.followAccounts, a.followSessions, a.sweepSessions)
 }

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/events/log"
 )
 
-// After freeFailures within failureWindow an account makes those who guess wait, each time twice as long as the last.
-// After a day without a failure it begins anew.
+// After freeFailures within failureWindow, each further attempt on an account waits twice as long as the one before.
+// After a day without a failure the count begins anew.
 const (
 	freeFailures  = 5
 	failureWindow = 5 * time.Minute
@@ -21,9 +21,9 @@ const (
 	forgetAfter   = 24 * time.Hour
 )
 
-// maxStrangers bounds the memory of names that nobody has. They are made to wait as accounts are, or an answer would
-// tell which is which.
-const maxStrangers = 4096
+// maxUnknownNames limits the memory for unknown names. They wait like accounts, so that the answer does not reveal
+// which names exist.
+const maxUnknownNames = 4096
 
 // ErrBackoff is the answer to a login that came too soon after others that failed. The password was not looked at.
 type ErrBackoff struct {
@@ -34,16 +34,16 @@ func (e ErrBackoff) Error() string {
 	return fmt.Sprintf("too many failed logins: try again in %s", (e.RetryAfter + time.Second - 1).Truncate(time.Second))
 }
 
-// attempts is what went before on an account.
+// attempts is the state of the login attempts on an account.
 type attempts struct {
 	taken  chan struct{} // holds one value while a login attempt runs
 	folded *log.Position // nil until the first attempt on an account
 	failures
 }
 
-// failures counts what failed.
+// failures counts failed attempts.
 type failures struct {
-	recent []time.Time // until the first wait: those within the window
+	recent []time.Time // the failures within the window, until the first wait
 	waits  int
 	until  time.Time
 }
@@ -62,9 +62,9 @@ func (f *failures) add(at time.Time) {
 	f.waits++
 }
 
-// recall brings what went before up to date with the log. An account's failures count wherever they happened. A login,
-// and a new password, begin the count anew, so nothing before them is read.
-func (a *Accounts) recall(ctx context.Context, turn *attempts, owner *account) error {
+// updateAttempts updates the attempts of an account from the log, so that failures in other processes count. A login or
+// a new password resets the count, so earlier events are not read.
+func (a *Accounts) updateAttempts(ctx context.Context, turn *attempts, owner *account) error {
 	if owner == nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (a *Accounts) recall(ctx context.Context, turn *attempts, owner *account) e
 		return nil
 	})
 	if err != nil {
-		turn.folded, turn.failures = nil, failures{} // the position includes what was not counted
+		turn.folded, turn.failures = nil, failures{} // the position may include uncounted events
 		return err
 	}
 	slices.SortFunc(news, func(x, y events.Event) int { return cmp.Compare(x.Seq, y.Seq) })

@@ -12,8 +12,8 @@ import (
 	"pocketcoder/handlers"
 )
 
-// CreateAccount makes an account. Account is its id, made by the caller or empty: creating the same account under the
-// same id again is creating it once.
+// CreateAccount is the command to create an account. The caller may choose the id. A repetition with the same id
+// changes nothing.
 type CreateAccount struct {
 	handlers.Command
 	Account  string `json:"account,omitempty"`
@@ -27,7 +27,7 @@ func (a *Accounts) CreateAccount(ctx context.Context, c CreateAccount) (account 
 	return a.create(ctx, c, func() error { return nil })
 }
 
-// create makes an account if also allowed agrees; it is called with mu held.
+// create creates an account if allowed, which is called with mu held, returns nil.
 func (a *Accounts) create(ctx context.Context, c CreateAccount,
 	allowed func() error) (account string, seq uint64, err error) {
 	c.Account = cmp.Or(c.Account, events.NewID())
@@ -49,7 +49,7 @@ func (a *Accounts) create(ctx context.Context, c CreateAccount,
 	_, _, err = decide()
 	a.mu.RUnlock()
 	if err != nil {
-		return "", 0, err // before a password is hashed for nothing
+		return "", 0, err // before the password is hashed
 	}
 	made, err := a.createPassword(ctx, c.Account, c.Password)
 	if err != nil {
@@ -62,8 +62,8 @@ func (a *Accounts) create(ctx context.Context, c CreateAccount,
 	return c.Account, seq, err
 }
 
-// createPassword keeps the password of an account that is about to be created: an account in the log always has one. A
-// password that is there already is from the same command, given before, or this is another one.
+// createPassword stores the password of an account before the account is appended, so an account in the log always has
+// one. An existing password must be the same, as in a repeated command.
 func (a *Accounts) createPassword(ctx context.Context, account, password string) (made bool, err error) {
 	hash, err := a.hash(ctx, password)
 	if err != nil {
@@ -91,7 +91,7 @@ func (a *Accounts) decideCreate(c CreateAccount) ([]events.Data, uint64, error) 
 		}
 		return nil, known.changed, nil
 	}
-	if a.named(c.Email) != nil {
+	if a.byEmail(c.Email) != nil {
 		return nil, 0, taken(c.Email)
 	}
 	return []events.Data{events.AccountCreated{Email: c.Email, Name: c.Name, Role: c.Role}}, 0, nil
@@ -105,8 +105,8 @@ func taken(email string) error {
 	return handlers.Refuse(handlers.Conflict, "email: %s belongs to another account", email)
 }
 
-// UpdateAccount changes an account; a nil field stays as it is. Disabling it and giving it another role end its
-// sessions.
+// UpdateAccount is the command to change an account; a nil field is unchanged. Disabling the account or changing its
+// role ends its sessions.
 type UpdateAccount struct {
 	handlers.Command
 	Account  string  `json:"account"`
@@ -116,7 +116,7 @@ type UpdateAccount struct {
 	Disabled *bool   `json:"disabled,omitempty"`
 }
 
-// UpdateAccount carries out the command. What is so already is not changed again.
+// UpdateAccount changes an account. It appends nothing if nothing changes.
 func (a *Accounts) UpdateAccount(ctx context.Context, c UpdateAccount) (uint64, error) {
 	c.Email, c.Name = trimmed(c.Email), trimmed(c.Name)
 	if err := c.check(); err != nil {
@@ -156,10 +156,10 @@ func (a *Accounts) decideUpdate(c UpdateAccount) (events.AccountUpdated, uint64,
 	if known == nil || known.deleted {
 		return d, 0, notFound(c.Account)
 	}
-	d.Email, d.Name = different(known.Email, c.Email), different(known.Name, c.Name)
-	d.Role, d.Disabled = different(known.Role, c.Role), different(known.Disabled, c.Disabled)
+	d.Email, d.Name = changedValue(known.Email, c.Email), changedValue(known.Name, c.Name)
+	d.Role, d.Disabled = changedValue(known.Role, c.Role), changedValue(known.Disabled, c.Disabled)
 	if d.Email != nil {
-		if other := a.named(*d.Email); other != nil && other != known {
+		if other := a.byEmail(*d.Email); other != nil && other != known {
 			return d, 0, taken(*d.Email)
 		}
 	}
@@ -174,21 +174,22 @@ func (a *Accounts) decideUpdate(c UpdateAccount) (events.AccountUpdated, uint64,
 	return d, known.changed, nil
 }
 
-// different gives what is wanted, or nil when it is so.
-func different[T comparable](is T, wanted *T) *T {
+// changedValue returns the wanted value, nil if it is the current one.
+func changedValue[T comparable](is T, wanted *T) *T {
 	if wanted == nil || *wanted == is {
 		return nil
 	}
 	return wanted
 }
 
-// DeleteAccount takes an account away, with its password and its sessions. Its id is not used again, its email may be.
+// DeleteAccount is the command to delete an account with its password and sessions. Its id is never used again; its
+// email may be.
 type DeleteAccount struct {
 	handlers.Command
 	Account string `json:"account"`
 }
 
-// DeleteAccount carries out the command. Deleting it again changes nothing.
+// DeleteAccount deletes an account. A repetition changes nothing.
 func (a *Accounts) DeleteAccount(ctx context.Context, c DeleteAccount) (uint64, error) {
 	if err := checkID(c.Account); err != nil {
 		return 0, err
@@ -219,7 +220,7 @@ func (a *Accounts) decideDelete(c DeleteAccount) ([]events.Data, uint64, error) 
 	return []events.Data{events.AccountUpdated{Disabled: &disabled}, events.Deleted{}}, 0, nil
 }
 
-// List gives the accounts, the oldest first.
+// List returns the accounts, the oldest first.
 func (a *Accounts) List(ctx context.Context) ([]Account, error) {
 	if err := a.refresh(ctx); err != nil {
 		return nil, err

@@ -10,23 +10,23 @@ import (
 	"pocketcoder/handlers"
 )
 
-// refresh brings the accounts up to date with the log.
+// refresh applies the new events of the log.
 func (a *Accounts) refresh(ctx context.Context) error {
 	a.deciding.Lock()
 	defer a.deciding.Unlock()
 	return a.advance(ctx)
 }
 
-// advance is refresh for who holds deciding.
+// advance is refresh with deciding locked.
 func (a *Accounts) advance(ctx context.Context) error {
 	return a.log.Advance(ctx, a.folded, func(e events.Event) error { a.apply(e); return nil })
 }
 
-// apply takes in an event. It may come twice: from a command and from Run.
+// apply applies an event. It may be called twice with an event, by a command and by Run.
 func (a *Accounts) apply(e events.Event) {
 	d, err := events.Decode(e)
 	if err != nil {
-		return // it says nothing of an account
+		return // not an event about an account
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,11 +54,12 @@ func (a *Accounts) apply(e events.Event) {
 	}
 }
 
-// tries is how often a command is decided again because another process was first.
+// tries limits how often a command is decided again after a conflict with another process.
 const tries = 5
 
-// decide is the loop of every command on accounts: bring them up to date, decide, append what was decided, whole,
-// expecting no account changed, or begin again. An f that gives no event found everything as it should be, since seq.
+// decide carries out a command: it applies new events, calls f, and appends the events of f at once, on the condition
+// that no account has changed. After a conflict it begins again. If f returns no events, decide returns the sequence of
+// f.
 func (a *Accounts) decide(ctx context.Context, c handlers.Command, id string,
 	f func() (all []events.Data, seq uint64, err error)) (uint64, error) {
 	a.deciding.Lock()
@@ -98,16 +99,16 @@ func (a *Accounts) event(id string, c handlers.Command, d events.Data) (events.E
 	return e.CausedBy(c.ID), err
 }
 
-// record appends a fact about an account that needs no decision.
+// record appends an event that needs no decision.
 func (a *Accounts) record(ctx context.Context, id string, c handlers.Command, d events.Data) (uint64, error) {
 	e, err := a.event(id, c, d)
 	if err != nil {
 		return 0, err
 	}
-	return a.log.Append(ctx, e) // also while the disk is almost full: it may be what locks somebody out
+	return a.log.Append(ctx, e) // also while the disk is almost full, because failed logins must count
 }
 
-// find gives an account, as it is now, that was not deleted.
+// find returns an account that is not deleted.
 func (a *Accounts) find(ctx context.Context, id string) (account, error) {
 	if err := a.refresh(ctx); err != nil {
 		return account{}, err
@@ -120,8 +121,8 @@ func (a *Accounts) find(ctx context.Context, id string) (account, error) {
 	return account{}, notFound(id)
 }
 
-// named gives the account with that email, in any case of letters. mu is held.
-func (a *Accounts) named(email string) *account {
+// byEmail returns the account with an email, ignoring case. mu must be held.
+func (a *Accounts) byEmail(email string) *account {
 	email = fold(email)
 	for _, known := range a.accounts {
 		if !known.deleted && fold(known.Email) == email {
@@ -131,10 +132,10 @@ func (a *Accounts) named(email string) *account {
 	return nil
 }
 
-// fold is how emails are compared.
+// fold returns the form of an email for comparisons.
 func fold(email string) string { return strings.ToLower(strings.TrimSpace(email)) }
 
-// admins counts those who can act as an administrator. mu is held.
+// admins returns the number of administrators who can log in. mu must be held.
 func (a *Accounts) admins() (n int) {
 	for _, known := range a.accounts {
 		if known.active() && known.Role == Admin {

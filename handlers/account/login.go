@@ -19,11 +19,11 @@ const (
 	Superusers = "_superusers" // admins only
 )
 
-// ErrCredentials is the answer to a login whose name or password is wrong, or that is not allowed: it does not say
+// ErrCredentials means that the name or the password is wrong, or that the account may not log in. It does not say
 // which.
 var ErrCredentials = errors.New("the email or the password is wrong")
 
-// Login is a person's wish for a session. Identity is the email; Collection is Users when empty.
+// Login is the command to open a session. Identity is the email. An empty Collection means Users.
 type Login struct {
 	Identity   string
 	Password   string
@@ -31,7 +31,7 @@ type Login struct {
 	Client     events.Client
 }
 
-// Login opens a session, or fails with ErrCredentials or ErrBackoff.
+// Login opens a session. It returns ErrCredentials or ErrBackoff if the login is refused.
 func (a *Accounts) Login(ctx context.Context, l Login) (Token, error) {
 	l.Collection = cmp.Or(l.Collection, Users)
 	if l.Collection != Users && l.Collection != Superusers {
@@ -48,7 +48,7 @@ func (a *Accounts) Login(ctx context.Context, l Login) (Token, error) {
 	}
 	defer release()
 	hash, err := a.try(ctx, turn, attempt{owner, l.Password, l.Client, func() string {
-		return owner.mayNot(l.Collection)
+		return owner.loginCause(l.Collection)
 	}})
 	if err != nil {
 		return Token{}, err
@@ -70,11 +70,11 @@ func (a *Accounts) Login(ctx context.Context, l Login) (Token, error) {
 	return Token{}, ErrCredentials
 }
 
-// owner is the account with that email as it is now, nil for none.
+// owner returns the account with an email, nil for none.
 func (a *Accounts) owner(email string) *account {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	known := a.named(email)
+	known := a.byEmail(email)
 	if known == nil {
 		return nil
 	}
@@ -82,8 +82,8 @@ func (a *Accounts) owner(email string) *account {
 	return &now
 }
 
-// mayNot says why the owner may not log in to a collection, "" when they may.
-func (k *account) mayNot(collection string) string {
+// loginCause returns why the account may not log in to a collection, "" if it may.
+func (k *account) loginCause(collection string) string {
 	switch {
 	case k.Disabled:
 		return "disabled"
@@ -93,24 +93,24 @@ func (k *account) mayNot(collection string) string {
 	return ""
 }
 
-// attempt is a password that was given for an account, nil for one that does not exist.
+// attempt is a password for an account. The account is nil if it does not exist.
 type attempt struct {
-	owner    *account
-	password string
-	client   events.Client
-	mayNot   func() string // of an owner whose password is right
+	owner      *account
+	password   string
+	client     events.Client
+	loginCause func() string // of an owner whose password is right
 }
 
-// try carries out an attempt, in its turn, and gives the hash that matched. Whatever fails is recorded, also when who
-// tried has gone meanwhile.
+// try carries out an attempt, after earlier attempts on the account. It returns the hash that matched. It records a
+// failure even if ctx has ended.
 func (a *Accounts) try(ctx context.Context, turn *attempts, t attempt) (hash string, err error) {
-	if err := a.recall(ctx, turn, t.owner); err != nil {
+	if err := a.updateAttempts(ctx, turn, t.owner); err != nil {
 		return "", err
 	}
 	if wait := turn.until.Sub(a.now()); wait > 0 {
-		return "", a.failed(ctx, t, "backoff", ErrBackoff{wait})
+		return "", a.recordFailure(ctx, t, "backoff", ErrBackoff{wait})
 	}
-	hash = a.ofNobody()
+	hash = a.dummyHash()
 	if t.owner != nil {
 		stored, ok, err := a.secrets.Get(ctx, passwordKey(t.owner.ID))
 		if err != nil {
@@ -127,21 +127,21 @@ func (a *Accounts) try(ctx context.Context, turn *attempts, t attempt) (hash str
 	var reason string
 	switch {
 	case t.owner == nil:
-		turn.add(a.now()) // no event tells of it by name
+		turn.add(a.now()) // not recorded with its name
 		reason = "unknown"
 	case !right:
 		reason = "password"
 	default:
-		reason = t.mayNot()
+		reason = t.loginCause()
 	}
 	if reason != "" {
-		return "", a.failed(context.WithoutCancel(ctx), t, reason, ErrCredentials)
+		return "", a.recordFailure(context.WithoutCancel(ctx), t, reason, ErrCredentials)
 	}
 	return hash, nil
 }
 
-// failed records an attempt that came to nothing, and gives the answer to it, or why it could not be recorded.
-func (a *Accounts) failed(ctx context.Context, t attempt, reason string, answer error) error {
+// recordFailure records a failed attempt. It returns ErrCredentials, or the error of the append.
+func (a *Accounts) recordFailure(ctx context.Context, t attempt, reason string, answer error) error {
 	d := events.LoginFailed{Reason: reason, Client: clip(t.client)}
 	by := handlers.Command{Actor: events.ActorNobody}
 	if t.owner != nil {
@@ -160,7 +160,7 @@ func (a *Accounts) failed(ctx context.Context, t attempt, reason string, answer 
 	return answer
 }
 
-// maxClient bounds, in bytes, what a client says of itself: it is kept for ever.
+// maxClient limits the description of a client, in bytes, because events are permanent.
 const maxClient = 255
 
 func clip(c events.Client) events.Client {
@@ -168,8 +168,8 @@ func clip(c events.Client) events.Client {
 	return events.Client{Address: short(c.Address), Device: short(c.Device)}
 }
 
-// takeTurn waits until nobody else tries the password of an account, or of a name nobody has: so that guesses made at
-// once are counted before the next.
+// takeTurn waits until no other attempt on the account or unknown name is running, so that concurrent guesses are
+// counted one after the other.
 func (a *Accounts) takeTurn(ctx context.Context, owner *account,
 	name string) (turn *attempts, release func(), err error) {
 	turn = a.attemptsOn(owner, name)
@@ -183,14 +183,14 @@ func (a *Accounts) takeTurn(ctx context.Context, owner *account,
 
 func (a *Accounts) attemptsOn(owner *account, name string) *attempts {
 	sum := sha256.Sum256([]byte(fold(name)))
-	all, key := a.strangers, hex.EncodeToString(sum[:])
+	all, key := a.unknownNames, hex.EncodeToString(sum[:])
 	if owner != nil {
 		all, key = a.attempts, owner.ID
 	}
 	a.trying.Lock()
 	defer a.trying.Unlock()
-	if len(a.strangers) > maxStrangers {
-		clear(a.strangers)
+	if len(a.unknownNames) > maxUnknownNames {
+		clear(a.unknownNames)
 	}
 	if all[key] == nil {
 		all[key] = &attempts{taken: make(chan struct{}, 1)}

@@ -206,10 +206,10 @@ func TestNamesNobodyHasTakeBoundedMemory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := start(t)
-	for i := range 3 * maxStrangers {
+	for i := range 3 * maxUnknownNames {
 		s.attemptsOn(nil, fmt.Sprint(i))
 	}
-	is.True(len(s.strangers) <= maxStrangers+1)
+	is.True(len(s.unknownNames) <= maxUnknownNames+1)
 }
 
 func TestLongClientIsCutShort(t *testing.T) {

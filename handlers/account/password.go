@@ -18,25 +18,26 @@ import (
 
 // Argon2id as OWASP ASVS 5.0 asks for it: 46 MiB, one pass, one lane.
 const (
-	hashMemory = 46 << 10 // KiB; Accounts.HashMemory, unless a test sets less
+	hashMemory = 46 << 10 // KiB; Accounts.HashMemory, except in tests
 	hashPasses = 1
 	hashLanes  = 1
 	saltBytes  = 16
 	hashBytes  = 32
 )
 
-// maxHashing bounds the memory that hashing takes to 184 MiB.
+// maxHashing limits the memory for hashing to 184 MiB.
 const maxHashing = 4
 
-// ofNobody is a hash in PHC's form that no password is known to have: it is compared with where there is no account.
-func (a *Accounts) ofNobody() string {
+// dummyHash returns a hash of an unknown password in PHC's form. A login without an account compares with it, so that
+// it takes as long.
+func (a *Accounts) dummyHash() string {
 	return a.phc(make([]byte, saltBytes), make([]byte, hashBytes))
 }
 
-// passwordKey is where SECRETS holds the hash of an account's password.
+// passwordKey returns the key of an account's password hash in SECRETS.
 func passwordKey(account string) string { return "password." + account }
 
-// hash gives the password's hash in PHC's form.
+// hash returns the hash of a password in PHC's form.
 func (a *Accounts) hash(ctx context.Context, password string) (string, error) {
 	salt := make([]byte, saltBytes)
 	rand.Read(salt)
@@ -65,35 +66,36 @@ func (a *Accounts) matches(ctx context.Context, stored, password string) (bool, 
 	return err == nil && subtle.ConstantTimeCompare(sum, want) == 1, err
 }
 
-// argon2 waits until fewer than maxHashing others are at it.
+// argon2 computes a hash. At most maxHashing run at once.
 func (a *Accounts) argon2(ctx context.Context, password string, salt []byte) ([]byte, error) {
 	select {
 	case a.hashing <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("hash password: %w", ctx.Err())
 	}
-	defer a.hashed()
+	defer a.releaseMemory()
 	return argon2.IDKey([]byte(password), salt, hashPasses, a.HashMemory, hashLanes, hashBytes), nil
 }
 
-// hashed gives the memory back at once when nobody else is hashing: it is as much as everything else here takes.
-func (a *Accounts) hashed() {
+// releaseMemory returns memory to the system when no other hash is running, because hashing needs as much as everything
+// else.
+func (a *Accounts) releaseMemory() {
 	if <-a.hashing; len(a.hashing) == 0 && a.HashMemory == hashMemory {
 		debug.FreeOSMemory()
 	}
 }
 
-// SetPassword gives an account another password and ends its sessions but Keep.
+// SetPassword is the command to change a password. It ends the account's sessions except Keep.
 type SetPassword struct {
 	handlers.Command
 	Account  string        `json:"account"`
 	Password string        `json:"password"`
-	Old      *string       `json:"old,omitempty"`  // must be the password so far, unless nil
-	Keep     string        `json:"keep,omitempty"` // public id of the session that may go on
+	Old      *string       `json:"old,omitempty"`  // nil, or the current password
+	Keep     string        `json:"keep,omitempty"` // public id of the session that stays open
 	Client   events.Client `json:"-"`
 }
 
-// SetPassword carries out the command. A wrong Old is a failed login, and may be answered with ErrBackoff.
+// SetPassword changes a password. A wrong Old counts as a failed login, and may return ErrBackoff.
 func (a *Accounts) SetPassword(ctx context.Context, c SetPassword) (uint64, error) {
 	owner, err := a.find(ctx, c.Account)
 	if err != nil {

@@ -9,31 +9,33 @@ import (
 	"pocketcoder/handlers"
 )
 
-// over is closed: that of a session nobody has.
-var over = func() chan struct{} {
+// closedChannel is a closed channel, for unknown sessions.
+var closedChannel = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// Ended is closed once a session, by its public id, is over: revoked, expired (up to a minute late), or its account was
-// disabled, deleted, or given another role or password. Streams that were opened with it end then.
+// Ended returns a channel that is closed when the session with a public id has ended: revoked, expired (up to a minute
+// late), or because its account was disabled, deleted, or got another role or password. Streams of the session end
+// then.
 func (a *Accounts) Ended(session string) <-chan struct{} {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	if s := a.public[session]; s != nil {
 		return s.ended
 	}
-	return over
+	return closedChannel
 }
 
-// storedSession is a session with its key in SECRETS.
+// storedSession is a session and its key in SECRETS.
 type storedSession struct {
 	key string
 	Session
 }
 
-// storedSessions reads the sessions of an account from SECRETS: those opened by other processes a moment ago are in it.
+// storedSessions reads the sessions of an account from SECRETS, which also has those that other processes have just
+// opened.
 func (a *Accounts) storedSessions(ctx context.Context, account string) ([]storedSession, error) {
 	found := map[string]storedSession{}
 	err := a.secrets.Watch(ctx, sessionPrefix(account), func(key string, value []byte) error {
@@ -54,7 +56,7 @@ func (a *Accounts) storedSessions(ctx context.Context, account string) ([]stored
 	return list, err
 }
 
-// Sessions gives the sessions of an account that hold, those used last first.
+// Sessions returns the valid sessions of an account, the last used first.
 func (a *Accounts) Sessions(ctx context.Context, account string) ([]Session, error) {
 	owner, err := a.find(ctx, account)
 	if err != nil {
@@ -66,7 +68,7 @@ func (a *Accounts) Sessions(ctx context.Context, account string) ([]Session, err
 	}
 	list := []Session{}
 	for _, s := range all {
-		if a.now().Before(s.Expires) && !owner.over(s.Session) {
+		if a.now().Before(s.Expires) && !owner.hasEnded(s.Session) {
 			list = append(list, s.Session)
 		}
 	}
@@ -93,7 +95,7 @@ func (a *Accounts) Revoke(ctx context.Context, c RevokeSession) error {
 	})
 }
 
-// closeSessions ends the sessions of an account that which is true of, and records why.
+// closeSessions ends the matching sessions of an account, and records the reason.
 func (a *Accounts) closeSessions(ctx context.Context, c handlers.Command, account, reason string,
 	which func(Session) bool) error {
 	all, err := a.storedSessions(ctx, account)
@@ -114,8 +116,8 @@ func (a *Accounts) closeSessions(ctx context.Context, c handlers.Command, accoun
 	return nil
 }
 
-// remove takes a session out of SECRETS and ends it here. It is forgotten when SECRETS tells of its end, not before:
-// what SECRETS told earlier may still be on its way, and would bring it back.
+// remove deletes a session from SECRETS and ends it in this process. The session stays in memory until SECRETS reports
+// the deletion, because an earlier report of it may still arrive and would restore it.
 func (a *Accounts) remove(ctx context.Context, key string) error {
 	if err := a.secrets.Delete(ctx, key); err != nil {
 		return err

@@ -144,10 +144,10 @@ func TestRevokedSessionIsNotBroughtBackByOldNews(t *testing.T) {
 	old, _, err := s.secrets.Get(t.Context(), key)
 	is.NoErr(err)
 	is.NoErr(s.Revoke(t.Context(), RevokeSession{Command: root, Account: "alice"}))
-	s.keep(key, old)
+	s.applySession(key, old)
 	is.True(!s.valid(token) && s.ended(token))
-	s.keep(key, nil)
+	s.applySession(key, nil)
 	is.True(!s.valid(token) && s.ended(token))
-	s.keep("session.x.y", []byte("nonsense"))
+	s.applySession("session.x.y", []byte("nonsense"))
 	is.Equal(len(s.sessions), 0)
 }

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Limits of what people choose, in bytes. A password is 8 at least, and its composition is free (OWASP ASVS 5.0, 6.2).
+// Limits of names, emails and passwords, in bytes. A password has at least 8 bytes of any kind (OWASP ASVS 5.0, 6.2).
 const (
 	maxEmail    = 255
 	maxName     = 255

@@ -6,12 +6,12 @@ import (
 	"pocketcoder/handlers"
 )
 
-// AccountQuery asks for what belongs to an account.
+// AccountQuery is a query about an account.
 type AccountQuery struct {
 	Account string `json:"account"`
 }
 
-// Commands are the commands about accounts that can be given over NATS.
+// Commands returns the commands about accounts for NATS.
 func (a *Accounts) Commands() handlers.Commands {
 	return handlers.Commands{
 		"user.add":      handlers.CommandOf(func(c *CreateAccount, actor string) { c.Actor = actor }, handlers.Created(a.CreateAccount)),

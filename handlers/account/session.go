@@ -16,23 +16,23 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Session is a login that holds, as SECRETS keeps it.
+// Session is a valid login session, as SECRETS stores it.
 type Session struct {
-	ID            string    `json:"id"` // public: who knows it cannot act as it
+	ID            string    `json:"id"` // public; it gives no access
 	Account       string    `json:"account"`
 	Collection    string    `json:"collection"`
-	Since         uint64    `json:"since"` // sequence of what was known of the account when it was opened
+	Since         uint64    `json:"since"` // sequence of the newest event about the account when the session was opened
 	Opened        time.Time `json:"opened"`
 	Refreshed     time.Time `json:"refreshed"`
 	Expires       time.Time `json:"expires"`
-	events.Client           // who opened or refreshed it last
+	events.Client           // the client that opened or refreshed it last
 }
 
-// session is one that may still be in use here.
+// session is a session that may be in use in this process.
 type session struct {
 	Session
 	over  bool
-	ended chan struct{} // closed when it is over
+	ended chan struct{} // closed when it has ended
 }
 
 func (s *session) end() {
@@ -42,13 +42,13 @@ func (s *session) end() {
 	}
 }
 
-// maxSessions is how many an account may hold. One more ends that which was refreshed the longest ago.
+// maxSessions limits the sessions of an account. Beyond it, the session that was refreshed the longest ago ends.
 const maxSessions = 100
 
-// sessionSecretBytes are random; OWASP ASVS 5.0, 7.2.3, asks for 16 at least.
+// sessionSecretBytes is the length of a session secret; OWASP ASVS 5.0, 7.2.3, requires at least 16.
 const sessionSecretBytes = 32
 
-// sessionPrefix is where SECRETS holds an account's sessions.
+// sessionPrefix returns the prefix of an account's sessions in SECRETS.
 func sessionPrefix(account string) string { return "session." + account }
 
 func sessionKey(account, secret string) string {
@@ -62,9 +62,9 @@ func newSecret() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// keep takes in what SECRETS holds of a session, nil when it is gone. It may come late: a session that is over stays
-// so.
-func (a *Accounts) keep(key string, value []byte) {
+// applySession applies the value of a session in SECRETS, nil if it was deleted. The value may be late: a session that
+// has ended stays ended.
+func (a *Accounts) applySession(key string, value []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.sessions[key]
@@ -78,22 +78,22 @@ func (a *Accounts) keep(key string, value []byte) {
 	}
 	var stored Session
 	if json.Unmarshal(value, &stored) != nil {
-		return // unreadable, so nobody has it
+		return // an unreadable session is invalid
 	}
 	if s == nil {
 		s = &session{ended: make(chan struct{})}
 		a.sessions[key], a.public[stored.ID] = s, s
 	}
 	s.Session = stored
-	if owner := a.accounts[s.Account]; owner != nil && owner.over(s.Session) {
+	if owner := a.accounts[s.Account]; owner != nil && owner.hasEnded(s.Session) {
 		s.end()
 	}
 }
 
-// endSessions ends those that were opened before the account's sessions ended. mu is held.
+// endSessions ends the sessions that were opened before the account's sessions ended. mu must be held.
 func (a *Accounts) endSessions(owner *account) {
 	for _, s := range a.sessions {
-		if s.Account == owner.ID && owner.over(s.Session) {
+		if s.Account == owner.ID && owner.hasEnded(s.Session) {
 			s.end()
 		}
 	}
@@ -104,7 +104,7 @@ func (a *Accounts) loadSessions(ctx context.Context) error {
 		if key == "" {
 			return events.ErrStop
 		}
-		a.keep(key, value)
+		a.applySession(key, value)
 		return nil
 	})
 }
@@ -112,13 +112,13 @@ func (a *Accounts) loadSessions(ctx context.Context) error {
 func (a *Accounts) followSessions(ctx context.Context) error {
 	return a.secrets.Watch(ctx, "session", func(key string, value []byte) error {
 		if key != "" {
-			a.keep(key, value)
+			a.applySession(key, value)
 		}
 		return nil
 	})
 }
 
-// sweepEvery is how often sessions that are over are removed, and so how late Ended tells of one that expired.
+// sweepEvery is how often expired sessions are removed, and the maximal delay of Ended for them.
 const sweepEvery = time.Minute
 
 func (a *Accounts) sweepSessions(ctx context.Context) error {
@@ -156,7 +156,7 @@ func (a *Accounts) sweep(ctx context.Context) error {
 	return nil
 }
 
-// openSession begins a session. It is over at once if the account was ended since it was looked up.
+// openSession opens a session. The session ends at once if the account's sessions have ended since it was looked up.
 func (a *Accounts) openSession(ctx context.Context, owner account, collection, method string,
 	client events.Client) (Token, error) {
 	if err := a.makeRoom(ctx, owner.ID); err != nil {
@@ -175,7 +175,7 @@ func (a *Accounts) openSession(ctx context.Context, owner account, collection, m
 	if err := a.secrets.Create(ctx, key, value); err != nil {
 		return Token{}, err
 	}
-	a.keep(key, value)
+	a.applySession(key, value)
 	by := handlers.Command{Actor: events.UserActor(owner.ID)}
 	seq, err := a.record(ctx, owner.ID, by, events.SessionOpened{Session: s.ID, Method: method, Expires: s.Expires,
 		Client: s.Client})
@@ -193,7 +193,7 @@ func (a *Accounts) token(owner Account, s Session, secret string, seq uint64) (T
 	return Token{text, identity(owner, s, secret, s.Expires), seq}, nil
 }
 
-// makeRoom ends the session that was refreshed the longest ago when the account has as many as it may.
+// makeRoom ends the session that was refreshed the longest ago if the account has maxSessions.
 func (a *Accounts) makeRoom(ctx context.Context, account string) error {
 	var held []Session
 	a.mu.RLock()
@@ -211,8 +211,8 @@ func (a *Accounts) makeRoom(ctx context.Context, account string) error {
 	return a.closeSessions(ctx, by, account, "replaced", func(s Session) bool { return s.ID == oldest.ID })
 }
 
-// Refresh extends the session of who was checked, and gives a new token for it; it fails with ErrToken when the
-// session is over. Earlier tokens hold as long as they say.
+// Refresh extends the session of an identity and returns a new token for it. It returns ErrToken if the session has
+// ended. Earlier tokens stay valid until they expire.
 func (a *Accounts) Refresh(ctx context.Context, id Identity, client events.Client) (Token, error) {
 	owner, err := a.find(ctx, id.Account)
 	if errors.As(err, new(handlers.Refused)) {
@@ -229,7 +229,7 @@ func (a *Accounts) Refresh(ctx context.Context, id Identity, client events.Clien
 		}
 		var s Session
 		now := a.now().UTC()
-		if json.Unmarshal(old, &s) != nil || owner.over(s) || !now.Before(s.Expires) {
+		if json.Unmarshal(old, &s) != nil || owner.hasEnded(s) || !now.Before(s.Expires) {
 			return Token{}, ErrToken
 		}
 		s.Refreshed, s.Expires, s.Client = now, now.Add(tokenLife).Truncate(time.Second), clip(client)
@@ -237,12 +237,12 @@ func (a *Accounts) Refresh(ctx context.Context, id Identity, client events.Clien
 		if err != nil {
 			return Token{}, fmt.Errorf("refresh session: %w", err)
 		}
-		swapped, err := a.secrets.Swap(ctx, key, old, value) // never a session that was revoked meanwhile
+		swapped, err := a.secrets.Swap(ctx, key, old, value) // fails if the session was revoked meanwhile
 		if err != nil {
 			return Token{}, err
 		}
 		if swapped {
-			a.keep(key, value)
+			a.applySession(key, value)
 			return a.refreshed(ctx, owner.Account, s, id.secret)
 		}
 	}

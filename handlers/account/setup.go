@@ -13,25 +13,25 @@ import (
 	"pocketcoder/handlers"
 )
 
-// setupLife is how long the link for the first administrator holds.
+// setupLife is how long the link for the first administrator is valid.
 const setupLife = 30 * time.Minute
 
-// setupKey is where SECRETS holds the SHA-256 of the setup token.
+// setupKey is the key of the setup token's SHA-256 in SECRETS.
 const setupKey = "setup"
 
-// Setup permits whoever has its token to make the first administrator, once.
+// Setup is a token for creating the first administrator, once.
 type Setup struct {
 	Token   string
 	Expires time.Time
 }
 
-// storedSetup is what is kept of one.
+// storedSetup is the stored form of a Setup.
 type storedSetup struct {
 	Hash    []byte    `json:"hash"`
 	Expires time.Time `json:"expires"`
 }
 
-// Setup makes a token for the first administrator when there is none who can log in. One made earlier is void then.
+// Setup creates a token for the first administrator if no administrator can log in. It invalidates an earlier token.
 func (a *Accounts) Setup(ctx context.Context) (s Setup, needed bool, err error) {
 	if err := a.refresh(ctx); err != nil {
 		return Setup{}, false, err
@@ -51,7 +51,7 @@ func (a *Accounts) Setup(ctx context.Context) (s Setup, needed bool, err error) 
 	return s, true, a.secrets.Put(ctx, setupKey, value)
 }
 
-// CompleteSetup makes the first administrator, and logs them in.
+// CompleteSetup is the command to create the first administrator and log in.
 type CompleteSetup struct {
 	Token    string
 	Email    string
@@ -60,11 +60,11 @@ type CompleteSetup struct {
 	Client   events.Client
 }
 
-// errSetupDone is the answer to who comes second.
+// errSetupDone is the refusal of a second setup.
 var errSetupDone = handlers.Refuse(handlers.Conflict, "token: the setup is done; log in as the administrator")
 
-// CompleteSetup carries out the command. Its token is used up when it succeeds: of two who race the log takes one,
-// because it takes an administrator only while there is none. A wrong email or password leaves the token as it was.
+// CompleteSetup creates the first administrator, which uses the token up. Of two concurrent calls one succeeds, because
+// the log accepts the administrator only while there is none. After a wrong email or password the token is still valid.
 func (a *Accounts) CompleteSetup(ctx context.Context, c CompleteSetup) (Token, error) {
 	valid, err := a.validSetup(ctx, c.Token)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *Accounts) CompleteSetup(ctx context.Context, c CompleteSetup) (Token, e
 	}
 	if !valid {
 		err := handlers.Refuse(handlers.NotFound, "token: this setup link is not valid, or not any more; start again for a new one")
-		return Token{}, a.failed(ctx, attempt{client: c.Client}, "setup", err)
+		return Token{}, a.recordFailure(ctx, attempt{client: c.Client}, "setup", err)
 	}
 	id, _, err := a.create(ctx, CreateAccount{
 		Command: handlers.Command{Actor: events.ActorNobody}, Email: c.Email, Name: c.Name, Role: Admin, Password: c.Password,
@@ -83,7 +83,7 @@ func (a *Accounts) CompleteSetup(ctx context.Context, c CompleteSetup) (Token, e
 		return nil
 	})
 	if errors.Is(err, errSetupDone) {
-		return Token{}, a.failed(ctx, attempt{client: c.Client}, "setup", errSetupDone)
+		return Token{}, a.recordFailure(ctx, attempt{client: c.Client}, "setup", errSetupDone)
 	}
 	if err != nil {
 		return Token{}, err
@@ -111,8 +111,8 @@ func (a *Accounts) validSetup(ctx context.Context, token string) (bool, error) {
 	return subtle.ConstantTimeCompare(sum[:], s.Hash) == 1 && a.now().Before(s.Expires), nil
 }
 
-// EnsureAdmin makes an administrator with this email unless the email has an account. Such an account stays as it is,
-// and the note says where it differs.
+// EnsureAdmin creates an administrator with this email unless an account has the email. It does not change an existing
+// account; note describes how the account differs.
 func (a *Accounts) EnsureAdmin(ctx context.Context, email, password string) (note string, err error) {
 	if err := a.refresh(ctx); err != nil {
 		return "", err

@@ -12,26 +12,26 @@ import (
 	"pocketcoder/events/secret"
 )
 
-// tokenLife is how long a token holds, and a session that is not refreshed.
+// tokenLife is the lifetime of a token, and of a session that is not refreshed.
 const tokenLife = 14 * 24 * time.Hour
 
-// maxToken is the longest text, in bytes, that is looked at as a token; ours have about 400.
+// maxToken limits the length of a token, in bytes; ours have about 400.
 const maxToken = 4096
 
-// tokenKey is where SECRETS holds the key that signs tokens. Who deletes it logs everybody out at the next start.
+// tokenKey is the key in SECRETS of the key that signs tokens. Deleting it ends all logins at the next start.
 const tokenKey = "token.key"
 
-// ErrToken says a token is not one of ours, or not any more.
+// ErrToken means that a token is invalid or has expired.
 var ErrToken = errors.New("the token is not valid")
 
-// Token is what a client shows with each request: a signed JWT in the form PocketBase's clients understand.
+// Token is a signed JWT in the form that PocketBase's clients accept.
 type Token struct {
 	Text     string
 	Identity Identity
-	Seq      uint64 // of the event that tells of it
+	Seq      uint64 // of the event of the login
 }
 
-// Identity is who a token stands for, as the account is now.
+// Identity is the account of a token, with its current state.
 type Identity struct {
 	Account    string
 	Email      string
@@ -39,13 +39,13 @@ type Identity struct {
 	Role       string
 	Collection string    // Users or Superusers
 	Session    string    // public id
-	Opened     time.Time // when the session was
+	Opened     time.Time // of the session
 	Expires    time.Time // of the token
 
 	secret string // of the session
 }
 
-// claims are the contents of a token. Only the session's secret counts; the others are for clients to read.
+// claims are the contents of a token. Only the session's secret is checked; the others are for clients.
 type claims struct {
 	Account        string `json:"id"`
 	Type           string `json:"type"`
@@ -56,10 +56,10 @@ type claims struct {
 	jwt.RegisteredClaims
 }
 
-// authToken is the type of token that PocketBase's clients expect.
+// authToken is the token type that PocketBase's clients expect.
 const authToken = "auth"
 
-// openTokens finds the key that signs tokens, or makes it.
+// openTokens reads the key that signs tokens, or creates it.
 func (a *Accounts) openTokens(ctx context.Context) error {
 	key := make([]byte, 32)
 	rand.Read(key)
@@ -88,7 +88,7 @@ func (a *Accounts) sign(s Session, secret string) (string, error) {
 	return jwt.NewWithClaims(jwt.SigningMethodHS256, c).SignedString(a.key)
 }
 
-// Check says whom a token stands for, or fails with ErrToken. It is quick, and does no I/O.
+// Check returns the identity of a token, or ErrToken. It is fast and does no I/O.
 func (a *Accounts) Check(token string) (Identity, error) {
 	c, err := a.claims(token)
 	if err != nil {
@@ -98,8 +98,8 @@ func (a *Accounts) Check(token string) (Identity, error) {
 	return id, err
 }
 
-// arrival is how long a session that another process opened may take until it is known here.
-const arrival = 2 * time.Second
+// sessionDelay is the maximal time until this process knows a session that another process has opened.
+const sessionDelay = 2 * time.Second
 
 // Await is Check for a request that may be the first after a login at another node: if SECRETS has the session, Await
 // waits until the session and its account are known here too.
@@ -112,12 +112,12 @@ func (a *Accounts) Await(ctx context.Context, token string) (Identity, error) {
 	if err == nil || known {
 		return id, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, arrival)
+	ctx, cancel := context.WithTimeout(ctx, sessionDelay)
 	defer cancel()
 	if _, found, err := a.secrets.Get(ctx, sessionKey(c.Account, c.Secret)); err != nil || !found {
 		return Identity{}, ErrToken
 	}
-	tick := time.NewTicker(arrival / 200)
+	tick := time.NewTicker(sessionDelay / 200)
 	defer tick.Stop()
 	for !known {
 		select {
@@ -130,7 +130,7 @@ func (a *Accounts) Await(ctx context.Context, token string) (Identity, error) {
 	return id, err
 }
 
-// claims returns what a token that we signed says, or ErrToken.
+// claims returns the claims of a token that we signed, or ErrToken.
 func (a *Accounts) claims(token string) (c claims, err error) {
 	if len(token) > maxToken {
 		return c, ErrToken
@@ -142,7 +142,7 @@ func (a *Accounts) claims(token string) (c claims, err error) {
 	return c, nil
 }
 
-// check looks for the session and the account of a token. known says that both are known here, valid or not.
+// check looks up the session and the account of a token. known reports that both are known, valid or not.
 func (a *Accounts) check(c claims) (id Identity, known bool, err error) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

@@ -1,6 +1,6 @@
 // Package dryrun tries rules on the permission requests that were made so far, and counts what they would have allowed.
 //
-// It reads the history of requests that the caller gives, and stores nothing. It must not know which rules are in
+// It reads a history of requests from the caller, and stores nothing. It must not know which rules are in
 // force.
 package dryrun
 
@@ -18,54 +18,54 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// Result is what rules, by themselves, would have allowed of what was asked so far: on files as they are now. Of rules
-// that deny or ask it is what they would have denied or asked.
+// Result counts the requests that rules alone would have allowed, with the current files. For rules that deny or ask,
+// it counts the requests that they would have denied or asked about.
 type Result struct {
-	Asks     int       `json:"asks"` // in all
+	Asks     int       `json:"asks"` // all requests
 	Allowed  int       `json:"allowed"`
-	Commands []Command `json:"commands"` // those allowed, the most frequent first, at most 100
+	Commands []Command `json:"commands"` // the allowed ones, the most frequent first, at most 100
 }
 
-// Command is one thing that would have been allowed, however often it was asked for.
+// Command is a group of requests for the same, which would have been allowed.
 type Command struct {
 	Type    string         `json:"type"` // bash, edit, …
-	Text    string         `json:"text"` // the command, the path or the address, or else the patterns
+	Text    string         `json:"text"` // the command, path or URL, or else the patterns
 	Count   int            `json:"count"`
 	Last    time.Time      `json:"last"`
-	Decided map[string]int `json:"decided"` // how often each events.RequestOutcome
+	Decided map[string]int `json:"decided"` // number of requests by events.RequestOutcome
 }
 
-// maxDryRunCommands is how many things a dry run shows.
+// maxDryRunCommands limits the groups that a dry run returns.
 const maxDryRunCommands = 100
 
-// Trial tries rules on the requests that were made so far.
+// Trial tries rules on past requests.
 type Trial struct {
 	History   History
 	Rules     []policy.Rule
-	Directory func(chat, session string) string                         // where a session works
-	Ask       func(a events.PermissionAsk, directory string) policy.Ask // a request as the policy looks at it
+	Directory func(chat, session string) string                         // returns the directory of a session
+	Ask       func(a events.PermissionAsk, directory string) policy.Ask // returns a request as the policy evaluates it
 }
 
 // History calls each with the requests of a chat, or of all chats if chat is empty.
 type History func(ctx context.Context, chat string, each func(events.PastRequest)) error
 
-// scan is a trial that reads the history.
+// scan is a running trial.
 type scan struct {
 	Trial
-	verdicts map[[sha256.Size]byte]bool // of requests that look the same to the policy
+	verdicts map[[sha256.Size]byte]bool // by the request as the policy evaluates it
 
-	all   *tally
-	chat  *tally // of one chat among all
-	which string // that chat
+	all    *tally
+	chat   *tally // of one chat
+	chatID string // the id of that chat
 }
 
-// Chat tries the rules on everything that was requested in a chat, or in all chats when chat is empty.
+// Chat tries the rules on the requests of a chat, or of all chats if chat is empty.
 func (t Trial) Chat(ctx context.Context, chat string) (Result, error) {
 	all, _, err := t.run(ctx, chat, "")
 	return all, err
 }
 
-// Both tries the rules on everything that was requested, and counts one of the chats by itself, too.
+// Both tries the rules on all requests, and also counts those of one chat.
 func (t Trial) Both(ctx context.Context, chat string) (all, one Result, err error) {
 	return t.run(ctx, "", chat)
 }
@@ -76,7 +76,7 @@ func (t Trial) run(ctx context.Context, chat, which string) (all, one Result, er
 			return all, one, err
 		}
 	}
-	c := &scan{Trial: t, which: which, verdicts: map[[sha256.Size]byte]bool{}, all: newTally(), chat: newTally()}
+	c := &scan{Trial: t, chatID: which, verdicts: map[[sha256.Size]byte]bool{}, all: newTally(), chat: newTally()}
 	err = t.History(ctx, chat, c.count)
 	return c.all.result(), c.chat.result(), err
 }
@@ -84,7 +84,7 @@ func (t Trial) run(ctx context.Context, chat, which string) (all, one Result, er
 // count evaluates the rules on a request.
 func (t *scan) count(r events.PastRequest) {
 	tallies := []*tally{t.all}
-	if r.Chat == t.which {
+	if r.Chat == t.chatID {
 		tallies = append(tallies, t.chat)
 	}
 	matches := t.matches(r.Chat, r.Ask, r.Cwd)
@@ -95,8 +95,8 @@ func (t *scan) count(r events.PastRequest) {
 	}
 }
 
-// matches says whether the rules, alone, do with an ask what they say. What nothing is known of any more is taken for
-// the workspace's.
+// matches reports whether the rules alone would have had their effect on a request. A request with an unknown session
+// counts as one in the workspace.
 func (t *scan) matches(chat string, a events.PermissionAsk, cwd string) bool {
 	directory, is := t.Directory(chat, a.SessionID), a.About()
 	like := sha256.Sum256([]byte(strings.Join(append([]string{a.Permission, directory, cwd, is.Command, is.Filepath,
