@@ -144,9 +144,9 @@ func addRequest(t *tables, e events.Event, b events.PermissionAsk) error {
 // SourceAPI is the source of a request over the API.
 const SourceAPI = "api"
 
-// addSubmittedRequest creates the row of a request that came over the API. OpenCode needs no reply to it. The caller chooses the
-// id. A request whose id is taken gets no row, and is no error, because a caller could otherwise fill the dead
-// letters.
+// addSubmittedRequest creates the row of a request that came over the API. OpenCode needs no reply to it. The caller
+// chooses the id. A request whose id is taken gets no row, and is no error, because a caller could otherwise fill the
+// dead letters.
 func addSubmittedRequest(t *tables, e events.Event, b events.PermissionRequested) error {
 	_, taken := t.permission(e, b.Permission)
 	p, found := t.permissions.Get(b.Permission)
@@ -162,7 +162,8 @@ func addSubmittedRequest(t *tables, e events.Event, b events.PermissionRequested
 	return nil
 }
 
-// recordReferred records that a user must decide. A request whose id another request has has no row, so nothing is recorded.
+// recordReferred records that a user must decide. A request whose id another request has has no row, so nothing is
+// recorded.
 func recordReferred(t *tables, e events.Event, b events.PermissionReferred) {
 	if p, found := t.permission(e, b.Permission); found && p.Status == PermissionDraft {
 		p.Referred, p.ReferredReason, p.Cwd, p.Metadata = true, b.Reason, b.Cwd, withNetwork(p.Metadata, b)
@@ -213,8 +214,8 @@ func (p *Permission) decideBy(r events.RuleRef) {
 	p.Rule, p.RuleID, p.RuleVersion = r.Rule, r.RuleID, int64(r.RuleVersion)
 }
 
-// recordReply records OpenCode's reply. A request without a decision of ours was decided in OpenCode's own interface, or by
-// OpenCode: when one request is rejected, OpenCode rejects all others of the session.
+// recordReply records OpenCode's reply. A request without a decision of ours was decided in OpenCode's own interface,
+// or by OpenCode: when one request is rejected, OpenCode rejects all others of the session.
 func recordReply(t *tables, e events.Event, b opencode.PermissionReplied) error {
 	p, found := t.permissions.Get(store.RecordID(b.RequestID))
 	if !found {
