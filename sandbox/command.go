@@ -17,8 +17,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// bufferSize is what one stream of one command may hold here, beside its pipe: what a pipe holds by default (pipe(7)).
-// A full buffer is one message of the protocol.
+// bufferSize is the size of the buffer for one stream of a command: as much as a pipe holds by default (pipe(7)). A
+// full buffer is one message of the protocol.
 const bufferSize = wire.ChunkSize
 
 // Once a stream has brought more than bufferSize, copy waits gatherTime for the rest of a buffer, and the pipe holds
@@ -29,22 +29,22 @@ const (
 	pipeSize   = 256 << 10
 )
 
-// buffers are used again: measured with 64 short commands at once, clearing new ones costs a third of the throughput.
+// buffers are reused: with 64 short commands at once, clearing new ones costs a third of the throughput (measured).
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
-// killPoll is how often the survivors of a cancelled command are counted: nothing tells when a process that is not our
-// child has ended.
+// killPoll is how often the survivors of a cancelled command are counted, because nothing reports the end of a process
+// that is not a child.
 const killPoll = 10 * time.Millisecond
 
-// command is one running command. Its shell stays unreaped until reap, so that pid keeps naming it and its group.
+// command is a running command. Its shell is not reaped before reap, so pid keeps naming the shell and its group.
 type command struct {
 	*tree
 	process        *os.Process
 	stdout, stderr *os.File
 	exited         chan struct{}
-	grace          time.Duration // from asking it to end to killing it
-	unread         atomic.Bool   // more was typed than is kept
-	link           *inside.Link  // where it has a network of its own that somebody may use
+	grace          time.Duration // between the request to end and the kill
+	inputOverflow  atomic.Bool   // more input was typed than is buffered
+	link           *inside.Link  // the connection to its network namespace, if it has one
 }
 
 func (w *Worker) copy(ctx context.Context, to io.Writer, from *screen, exec string) {
@@ -76,7 +76,7 @@ func (w *Worker) copy(ctx context.Context, to io.Writer, from *screen, exec stri
 	}
 }
 
-// wait returns why the command is over, or has to be.
+// wait returns why the command has ended or must be ended.
 func (c *command) wait(ctx context.Context, most time.Duration, finished <-chan struct{}) wire.Reason {
 	var expired <-chan time.Time
 	if most > 0 {
@@ -91,27 +91,27 @@ func (c *command) wait(ctx context.Context, most time.Duration, finished <-chan 
 		reason = wire.Cancelled
 	case <-expired:
 		reason = wire.TimedOut
-	case reason = <-c.over:
+	case reason = <-c.exceeded:
 		return reason
 	}
 	if !isClosed(finished) {
 		return reason
 	}
 	select {
-	case reason = <-c.over: // it was killed
+	case reason = <-c.exceeded: // it was killed
 		return reason
 	default:
 		return wire.Exited
 	}
 }
 
-// end kills the command's whole tree and waits until its output is passed on. Who gave up on it leaves it a moment to
-// clean up; a limit does not, as the command could take more meanwhile.
+// end kills the process tree of the command and waits until its output is sent. A cancelled command first gets time to
+// clean up. A command that exceeds a limit does not, because it could use more meanwhile.
 func (c *command) end(reason wire.Reason, finished <-chan struct{}) {
 	if !limit.Is(reason) {
 		c.ask(finished)
 	}
-	syscall.Kill(-c.shell, syscall.SIGKILL) // of bubblewrap: the kernel then kills all in its namespaces
+	syscall.Kill(-c.shell, syscall.SIGKILL) // of bubblewrap: the kernel then kills all processes in its namespaces
 	c.kill()
 	// All that could write is dead, so what the pipes hold is read at once; only a process that none of this reached
 	// could keep them open, and it must not keep the result back.
@@ -121,7 +121,7 @@ func (c *command) end(reason wire.Reason, finished <-chan struct{}) {
 	<-finished
 }
 
-// ask asks the command to end, and returns when it has or may be waited for no longer.
+// ask asks the command to end, and returns when it has ended or the grace time is over.
 func (c *command) ask(finished <-chan struct{}) {
 	c.signal(syscall.SIGTERM)
 	grace := time.NewTimer(c.grace)
@@ -130,7 +130,7 @@ func (c *command) ask(finished <-chan struct{}) {
 		select {
 		case <-grace.C:
 			return
-		case <-c.over:
+		case <-c.exceeded:
 			return
 		case <-time.After(killPoll):
 			if isClosed(finished) && len(c.alive()) == 0 {
@@ -140,7 +140,7 @@ func (c *command) ask(finished <-chan struct{}) {
 	}
 }
 
-// needsWake says whether a signal asks to end: a process that is stopped hears that only once it goes on.
+// needsWake reports whether a signal asks to end. A stopped process receives it only after SIGCONT.
 func needsWake(s syscall.Signal) bool { return s == syscall.SIGTERM || s == syscall.SIGHUP }
 
 func isClosed(c <-chan struct{}) bool {
@@ -152,10 +152,10 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// reap takes the shell's status from wait(2). ExitCode is 128+n for signal n, as shells have it.
+// reap takes the shell's status from wait(2). ExitCode is 128+n for signal n, as in shells.
 //
-// Bubblewrap does not end by the signal that ended the command, but exits with 128+n. A command may exit with that of
-// its own will, so it is taken for a signal only when we ended the command.
+// If a signal ends the command, bubblewrap exits with 128+n. A command may exit with such a code by itself, so the code
+// counts as a signal only if the worker ended the command.
 func (c *command) reap(reason wire.Reason, l limit.Limits) wire.Result {
 	state, err := c.process.Wait()
 	if err != nil {
@@ -169,7 +169,7 @@ func (c *command) reap(reason wire.Reason, l limit.Limits) wire.Result {
 	if r.Reason == wire.Exited && r.ExitCode != 0 {
 		r.Reason = c.hit(r.ExitCode, state.UserTime()+state.SystemTime(), l)
 	}
-	if limit.Is(r.Reason) && r.ExitCode == 0 { // not of what was killed, but of a shell that had left it behind
+	if limit.Is(r.Reason) && r.ExitCode == 0 { // the shell had exited before its processes were killed
 		r.ExitCode, r.Signal = 128+int(syscall.SIGKILL), unix.SignalName(syscall.SIGKILL)
 	}
 	if c.monitored && r.Reason != wire.Exited && r.Signal == "" && r.ExitCode > 128 {

@@ -11,17 +11,17 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// How many connections to commands are open at a time: to one, more than the tabs of a browser make, and to all of
-// them what leaves most of the 1,024 descriptors that a process commonly has to the commands themselves. Each takes
-// one, and another while it is made.
+// Limits of the open connections: to one command, more than the tabs of a browser need, and to all commands, few enough
+// to leave most of the usual 1,024 descriptors to the commands. Each connection takes one descriptor, and another while
+// it is made.
 const (
 	maxDials       = 64
 	maxWorkerDials = 256
 )
 
-// dial connects to what a running command serves, and says so on stderr: r.Input goes there, and what comes back to
-// stdout, until the server has no more to say or the command has ended. When the input ends the server is told, and
-// may go on.
+// dial connects to a port of a running command, and writes Connected to stderr. It copies r.Input to the port and the
+// response to stdout, until the server closes the connection or the command ends. The end of the input closes only the
+// sending side.
 func (w *Worker) dial(ctx context.Context, r wire.Request, stdout, stderr io.Writer) error {
 	s, err := w.admit(r.Exec)
 	if err != nil {
@@ -43,7 +43,7 @@ func (w *Worker) dial(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 	go func() {
 		for in := range r.Input {
 			if _, err := conn.Write(in.Data); err != nil {
-				return // and reading ends too, or goes on until the server has said all
+				return // the response may continue
 			}
 		}
 		if c, ok := conn.(interface{ CloseWrite() error }); ok {
@@ -56,7 +56,7 @@ func (w *Worker) dial(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 	return nil
 }
 
-// admit takes a place for one connection to a command, until dismiss.
+// admit counts a connection to a command, until dismiss.
 func (w *Worker) admit(exec string) (*server, error) {
 	if w.config.Isolation.Level == isolation.Landlock {
 		return nil, errors.New("a command serves nothing behind Landlock: install bubblewrap on the worker's machine")

@@ -11,26 +11,26 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Markers in the environment of every process of a command, by which it is found again.
+// Markers in the environment of every process of a command, by which the worker finds the process.
 const (
 	execMarker      = "POCKETCODER_EXEC"      // the exec id
-	workerMarker    = "POCKETCODER_WORKER"    // which worker, see identity
+	workerMarker    = "POCKETCODER_WORKER"    // the worker, see identity
 	workspaceMarker = "POCKETCODER_WORKSPACE" // absolute, symlinks resolved
 )
 
 var systemPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
-// environment is all a command gets. Of the worker's own only what a command sees of PATH is taken over, so no secret
-// can come along, whatever its name.
+// environment returns the whole environment of a command. Of the worker's environment it uses only PATH, so no secret
+// can leak, whatever its name.
 //
-// HOME is neither the user's, whose keys and credentials are no command's business, nor inside the workspace, where
-// caches and dot files would end up in the project. It is kept between commands, so that package caches work.
+// HOME is not the user's home, which has keys and credentials, and not in the workspace, where caches and dot files
+// would appear in the project. It is kept between commands, so that package caches work.
 func (w *Worker) environment(r wire.Request) []string {
 	name, terminal := userName(), "dumb"
 	more := w.proxyEnvironment(r)
 	if r.Terminal != nil {
 		terminal = cmp.Or(r.Terminal.Kind, terminal)
-		more = append(more, "HISTFILE=/dev/null", `PS1=\u:\w\$ `) // what is typed is kept in the log, or nowhere
+		more = append(more, "HISTFILE=/dev/null", `PS1=\u:\w\$ `) // a shell history would be a second, unredacted record
 	}
 	return append(more,
 		"PATH="+w.path,
@@ -44,7 +44,7 @@ func (w *Worker) environment(r wire.Request) []string {
 		"LANG=C.UTF-8",
 		"LC_ALL=C.UTF-8",
 		"TERM="+terminal,
-		"OPENCODE=1", // OpenCode sets these two in its own shell; tools turn prompts and colours off for an agent
+		"OPENCODE=1", // as in OpenCode's own shell; tools disable prompts and colours for an agent
 		"AGENT=1",
 		execMarker+"="+r.Exec,
 		workerMarker+"="+w.id.marker,
@@ -59,8 +59,8 @@ func userName() string {
 	return "user"
 }
 
-// commandPath is the worker's path, then what it lacks of the system's. Relative entries would make a command's meaning
-// depend on its directory and are left out.
+// commandPath returns the worker's PATH and the missing directories of the system. It omits relative entries, which
+// would depend on the command's directory.
 func commandPath(own string) string {
 	var dirs []string
 	for _, dir := range append(filepath.SplitList(own), systemPath...) {

@@ -14,9 +14,9 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Exec runs one command and returns how it ended. stdout and stderr are written from two goroutines, which have ended
-// when it returns; a Write that blocks must return when ctx is done. When a Write fails the command sees a broken pipe.
-// The Result's byte counts are left to wire.Serve.
+// Exec runs one command and returns its result. It writes stdout and stderr from two goroutines, which have ended when
+// it returns. A Write that blocks must return when ctx is done. If a Write fails, the command gets a broken pipe.
+// wire.Serve sets the byte counts of the Result.
 func (w *Worker) Exec(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
 	began := time.Now()
 	c, err := w.start(ctx, r)
@@ -54,7 +54,7 @@ func (w *Worker) Exec(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 	}
 	result := c.reap(reason, w.config.Limits)
 	c.ended.Store(true)
-	if c.unread.Load() && result.Reason == wire.Cancelled {
+	if c.inputOverflow.Load() && result.Reason == wire.Cancelled {
 		result.Error = errUnread.Error()
 	}
 	result.DurationMS, result.Began = time.Since(began).Milliseconds(), began.UnixNano()
@@ -110,7 +110,7 @@ func (w *Worker) check(r wire.Request) error {
 	return nil
 }
 
-// contains compares by path component; both paths have their symlinks resolved.
+// contains compares by path component. Both paths must have their symlinks resolved.
 func contains(workspace, dir string) bool {
 	rel, err := filepath.Rel(workspace, dir)
 	return err == nil && filepath.IsLocal(rel)

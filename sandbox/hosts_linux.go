@@ -12,15 +12,16 @@ import (
 	"pocketcoder/sandbox/proc"
 )
 
-// loopback are the addresses of localhost, each followed by the others that take connections to it: the kernel gives a
-// connection to the first of them that somebody listens on.
+// loopback are the addresses of localhost, each with the other addresses that accept connections to it. The kernel
+// gives a connection to the first of them with a listener.
 var loopback = [][]netip.Addr{
 	{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv4Unspecified(), netip.IPv6Unspecified()},
 	{netip.IPv6Loopback(), netip.IPv6Unspecified()},
 }
 
-// hosts are the addresses of the machine's localhost where a connection to port comes to the command. That it listens
-// on the port is not enough: another chat's may on another address, or on the same (SO_REUSEPORT).
+// hosts returns the addresses of localhost at which a connection to port reaches the command. The command may listen on
+// the port and still not get the connection, because a command of another chat may listen on another address, or on the
+// same one (SO_REUSEPORT).
 func (t *tree) hosts(port int) (hosts []string) {
 	all := listeners(port)
 	if len(all) == 0 {
@@ -36,12 +37,11 @@ func (t *tree) hosts(port int) (hosts []string) {
 	return hosts
 }
 
-// listeners are the sockets of this network that listen on port, by address, named as descriptors are:
-// "socket:[inode]".
+// listeners returns the sockets that listen on port, by address, named as descriptors are: "socket:[inode]".
 func listeners(port int) map[netip.Addr][]string {
 	found := map[netip.Addr][]string{}
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		table, _ := os.ReadFile(file) // there is none for a protocol that the machine has not
+		table, _ := os.ReadFile(file) // missing if the machine lacks the protocol
 		for line := range strings.Lines(string(table)) {
 			// proc_pid_net(5): the second is the local address, the fourth the state, the tenth the inode
 			fields := strings.Fields(line)
@@ -57,7 +57,7 @@ func listeners(port int) map[netip.Addr][]string {
 	return found
 }
 
-// readAddress reads an address as the kernel prints it: words of four bytes, each as a number in the machine's byte
+// readAddress parses an address as the kernel prints it: words of four bytes, each a number in the machine's byte
 // order.
 func readAddress(words string) netip.Addr {
 	b, _ := hex.DecodeString(words)
@@ -68,12 +68,12 @@ func readAddress(words string) netip.Addr {
 	return address.Unmap()
 }
 
-// sockets are those that processes have open.
+// sockets returns the open sockets of processes.
 func sockets(pids []int) map[string]bool {
 	found := map[string]bool{}
 	for _, pid := range pids {
 		dir := proc.Path(pid, "fd/")
-		descriptors, _ := os.ReadDir(dir) // of one that has ended there are none
+		descriptors, _ := os.ReadDir(dir) // missing if the process has ended
 		for _, fd := range descriptors {
 			if target, _ := os.Readlink(dir + fd.Name()); strings.HasPrefix(target, "socket:") {
 				found[target] = true

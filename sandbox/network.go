@@ -15,16 +15,16 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// proxyVariables are those that programs look for an HTTP proxy in; the lower ones are curl's, which takes no
+// proxyVariables are the environment variables for an HTTP proxy. The lower-case ones are for curl, which ignores
 // HTTP_PROXY.
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
 
-// proxyEnvironment names the proxy to the command: behind bubblewrap not where it is, but where the command's own
-// network has it.
+// proxyEnvironment returns the variables with the address of the proxy. In bubblewrap it is the address in the
+// command's own network.
 func (w *Worker) proxyEnvironment(r wire.Request) (variables []string) {
 	proxy, err := url.Parse(r.Network)
 	if r.Network == "" || err != nil || w.config.Isolation.Level == isolation.Landlock {
-		return nil // Landlock knows ports, not addresses: a host that listens on the proxy's port would be let through
+		return nil // Landlock checks ports, not addresses: other hosts would be reachable on the proxy's port
 	}
 	if w.config.Isolation.Level == isolation.Bwrap {
 		proxy.Host = inside.ProxyAddress
@@ -36,20 +36,20 @@ func (w *Worker) proxyEnvironment(r wire.Request) (variables []string) {
 	return append(variables, "NO_PROXY="+local, "no_proxy="+local)
 }
 
-// proxyAddress is the host and port of a proxy.
+// proxyAddress returns host:port of a proxy.
 func proxyAddress(network string) (address string, err error) {
 	proxy, err := url.Parse(network)
 	if err != nil {
-		return "", errors.New("the proxy for the network is no URL") // which holds a password
+		return "", errors.New("the address of the proxy is not a URL") // without the URL, which has a password
 	}
 	n, err := strconv.ParseUint(proxy.Port(), 10, 16)
 	if proxy.Scheme != "http" || proxy.Hostname() == "" || err != nil || n == 0 {
-		return "", errors.New("the proxy for the network is not http://host:port")
+		return "", errors.New("the address of the proxy is not http://host:port")
 	}
 	return proxy.Host, nil
 }
 
-// serveProxy passes on what the command sends to its proxy.
+// serveProxy forwards the command's connections to its proxy.
 func (c *command) serveProxy(network string, log *slog.Logger) {
 	address, err := proxyAddress(network)
 	if err == nil {
@@ -60,10 +60,10 @@ func (c *command) serveProxy(network string, log *slog.Logger) {
 	}
 }
 
-// server is a command whose ports may be reached.
+// server is a command whose ports can be reached.
 type server struct {
 	command *command
-	dials   int             // connections to it
+	dials   int             // open connections to it
 	ctx     context.Context // ends when the command is forgotten
 	end     context.CancelFunc
 }

@@ -63,7 +63,7 @@ func TestIsolationAllowsConnectionsToTheProxyOnly(t *testing.T) {
 		r.Network = "http://nowhere"
 		result := j.Exec(t.Context(), r, io.Discard, io.Discard)
 		is.Equal(result.Reason, wire.Refused)
-		is.Equal(result.Error[strings.LastIndex(result.Error, ": ")+2:], "the proxy for the network is not http://host:port")
+		is.Equal(result.Error[strings.LastIndex(result.Error, ": ")+2:], "the address of the proxy is not http://host:port")
 	})
 }
 

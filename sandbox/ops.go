@@ -12,7 +12,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Handle does what a request asks for: it is the handler for wire.Serve.
+// Handle carries out a request. It is the handler for wire.Serve.
 func (w *Worker) Handle(ctx context.Context, r wire.Request, stdout, stderr io.Writer) wire.Result {
 	if r.Op == wire.Run {
 		return w.Exec(ctx, r, stdout, stderr)
@@ -44,12 +44,13 @@ func (w *Worker) other(ctx context.Context, r wire.Request, stdout, stderr io.Wr
 	return fmt.Errorf("op %q is unknown", r.Op)
 }
 
-// Serves says whether commands of a workspace run here: it may be named as it was given to Open or by its real path.
+// Serves reports whether commands of a workspace run here. The workspace may be named by the path given to Open or by
+// its real path.
 func (w *Worker) Serves(workspace string) bool {
 	return filepath.Clean(workspace) == filepath.Clean(w.config.Workspace) || workspace == w.workspace
 }
 
-// Info is what the worker says of itself to wire.Workers; how many commands it takes is for its caller to add.
+// Info describes the worker for wire.Workers. The caller adds its capacity.
 func (w *Worker) Info() wire.WorkerInfo {
 	host, _ := os.Hostname()
 	return wire.WorkerInfo{

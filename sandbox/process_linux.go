@@ -15,8 +15,8 @@ import (
 	"pocketcoder/sandbox/proc"
 )
 
-// openDir opens a directory and returns the path the kernel reached it by, symlinks resolved. What is checked is what
-// is opened, so a swap afterwards changes nothing.
+// openDir opens a directory and returns its path, symlinks resolved. The path is that of the open directory, so a later
+// swap changes nothing.
 func openDir(path string) (dir *os.File, real string, err error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -31,14 +31,14 @@ func openDir(path string) (dir *os.File, real string, err error) {
 	return dir, real, nil
 }
 
-// enter is the path by which a child of this process enters dir: the open directory itself, not its name.
+// enter returns the path by which a child process enters dir: the open directory itself, not its name.
 func enter(dir *os.File, _ string) string { return fdPath(int(dir.Fd())) }
 
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// startStopped starts a process in its own session, to be killed when this thread ends, and halted before its first
-// instruction so that it can be labelled before it makes children. Without that, measured with 64 starting at once,
-// four in five had children before. Some hardened systems forbid tracing: there it is not halted.
+// startStopped starts a process in its own session. The process is killed when this thread ends. It is stopped before
+// its first instruction, so that it can be labelled before it has children. Without that, four in five of 64 concurrent
+// processes had children before (measured). On systems that forbid tracing, the process is not stopped.
 func startStopped(argv []string, attr *os.ProcAttr) (*os.Process, error) {
 	attr.Sys.Setsid, attr.Sys.Pdeathsig, attr.Sys.Ptrace = true, syscall.SIGKILL, true
 	p, err := os.StartProcess(argv[0], argv, attr)
@@ -62,9 +62,9 @@ func await(pid, change int) {
 	}
 }
 
-// identity tells one worker's processes from every other's. marker is the pid namespace, pid and start time of the
-// worker's process, which name it for as long as the machine runs, and the number of the worker in it. The upper half
-// of tag is that number, the lower is left for commands.
+// identity identifies a worker. marker is the pid namespace, pid and start time of its process, which are unique while
+// the machine runs, and the number of the worker in the process. The upper half of tag is that number; the lower half
+// is for commands.
 type identity struct {
 	marker string
 	tag    uint64
@@ -77,10 +77,10 @@ func newIdentity() identity {
 	return identity{fmt.Sprintf("%s/%d/%s/%x", namespace, os.Getpid(), start, number), number << 32}
 }
 
-// label is what all processes of a command, or of a worker, have in common: a marker in the environment, and a soft
-// RLIMIT_RTTIME whose bits under mask are tag. That limit is inherited by every descendant, whatever it does to its
-// environment, session or parent, needs no privilege, and limits only real-time processes, here to no less than 146,000
-// years of processor time.
+// label marks all processes of a command or of a worker: a marker in the environment, and a soft RLIMIT_RTTIME whose
+// bits under mask are tag. Every descendant inherits this limit, whatever it does to its environment, session or
+// parent. It needs no privilege, and limits only real-time processes, here to no less than 146,000 years of processor
+// time.
 type label struct {
 	markers   []string
 	tag, mask uint64
@@ -94,8 +94,8 @@ func (i identity) command(exec string, serial uint32) label {
 	return label{append(i.label().markers, execMarker+"="+exec), i.tag | uint64(serial), ^uint64(0)}
 }
 
-// owns says whether a process with that soft RLIMIT_RTTIME is of one of the worker's commands; the lower half is its
-// serial.
+// owns reports whether a process with that soft RLIMIT_RTTIME belongs to one of the worker's commands. The lower half
+// is the serial of the command.
 func (i identity) owns(limit uint64) bool { return limit&i.label().mask == i.tag }
 
 func (l label) serial() uint32 { return uint32(l.tag) }
@@ -139,7 +139,7 @@ func (l label) on(pid int) bool {
 	return true
 }
 
-// enlargePipe makes a pipe hold pipeSize bytes, if the system allows it. It does nothing to a terminal.
+// enlargePipe sets the size of a pipe to pipeSize, if the system allows it. It does nothing to a terminal.
 func enlargePipe(f *os.File) {
 	if raw, err := f.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, pipeSize) })

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// spawn starts the isolated shell. The thread that forks must outlive it, because the kernel sends the
-// parent-death signal when that thread ends, not the process: so it stays locked until the shell has exited.
+// spawn starts the isolated shell. The forking thread stays locked until the shell has exited, because the kernel sends
+// the parent-death signal when that thread ends.
 func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*command, error) {
 	c := &command{tree: t, grace: w.grace, exited: make(chan struct{})}
 	stdio, err := c.open(r)
@@ -48,7 +48,7 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 			started <- err
 			return
 		}
-		w.setShell(r.Exec, p.Pid) // before it is labelled: a labelled zombie that is no shell is reaped as an orphan
+		w.setShell(r.Exec, p.Pid) // first, because a labelled zombie that is not a shell is reaped as an orphan
 		if err := c.stick(p.Pid, w.config.Limits); err != nil {
 			p.Wait()
 			started <- err
@@ -110,7 +110,8 @@ func (w *Worker) confinedCommand(r wire.Request, c *command,
 	return confined, linked, err
 }
 
-// interactive is a person's own shell. It reads no start-up files: commands could have written them.
+// interactive returns the arguments of a person's shell. It reads no start-up files, because commands could have
+// written them.
 func interactive(shell string) []string {
 	if filepath.Base(shell) == "bash" {
 		return []string{shell, "--norc", "--noprofile"}
@@ -118,7 +119,7 @@ func interactive(shell string) []string {
 	return []string{shell}
 }
 
-// onThread runs fn on a thread that starts a command. A confined thread is never used again.
+// onThread runs fn on a thread that starts a command. A confined thread is not used again.
 func (w *Worker) onThread(prepared *isolation.PreparedCommand, fn func()) {
 	if prepared.Confine != nil {
 		isolation.RunOnThread(fn)

@@ -22,7 +22,7 @@ const (
 	maxTyped = 1 << 20
 )
 
-// isAtTerminal says whether the command has one file for stdin, stdout and stderr, whose other side is c.stdout.
+// isAtTerminal reports whether the command runs at a terminal.
 func (c *command) isAtTerminal() bool { return c.stderr == nil }
 
 // screen is what a command prints, into a pipe or at a terminal, with all that was printed before its deadline: that
@@ -68,7 +68,7 @@ func readNow(f *os.File, buffer []byte) (n int) {
 	return n
 }
 
-// listen does what is said to a command, until it has finished or nothing more can be said.
+// listen handles the input of a command until the command or its input ends.
 func (w *Worker) listen(c *command, exec string, input <-chan wire.Input, finished <-chan struct{}) {
 	keys := &keyboard{more: make(chan struct{}, 1)}
 	if c.isAtTerminal() {
@@ -95,15 +95,15 @@ func (w *Worker) listen(c *command, exec string, input <-chan wire.Input, finish
 
 var errUnread = errors.New("the command did not read what was typed, and was ended")
 
-// keyboard types what a person types, in order, apart from all else that is said: a program that does not read what is
-// typed can still be signalled.
+// keyboard writes typed input to a terminal, in order, on its own goroutine, so that a program that does not read can
+// still receive signals.
 type keyboard struct {
 	mu    sync.Mutex
 	typed []byte
-	more  chan struct{} // something was typed
+	more  chan struct{} // input was typed
 }
 
-// press fails when more waits than is kept.
+// press returns false if the buffer is full.
 func (k *keyboard) press(p []byte) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -140,10 +140,10 @@ func (c *command) hear(in wire.Input, keys *keyboard) error {
 		return errors.New("the command has no terminal")
 	}
 	if len(in.Data) > 0 && !keys.press(in.Data) {
-		c.unread.Store(true)
+		c.inputOverflow.Store(true)
 		select {
-		case c.over <- wire.Cancelled:
-		default: // it is over already
+		case c.exceeded <- wire.Cancelled:
+		default: // it has ended
 		}
 		return errUnread
 	}
@@ -163,7 +163,7 @@ func (c *command) hear(in wire.Input, keys *keyboard) error {
 	return nil
 }
 
-// hangUp tells all at a terminal that whoever sat there is gone: an interactive shell does not end by SIGTERM.
+// hangUp sends SIGHUP to the processes at a terminal, because an interactive shell ignores SIGTERM.
 func (c *command) hangUp() {
 	if c.isAtTerminal() {
 		c.signal(syscall.SIGHUP)

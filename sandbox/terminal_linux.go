@@ -10,14 +10,13 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// openTerminal makes a pseudo-terminal (pty(7)): its keyboard and screen are ours, the line they hang on is a
-// command's.
+// openTerminal creates a pseudo-terminal (pty(7)). The worker has the master, and the command gets the slave.
 func openTerminal(size wire.Terminal) (ours, theirs *os.File, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open a terminal: %w", err)
 	}
-	ours = os.NewFile(uintptr(fd), "/dev/ptmx") // not blocking, so that it can be closed while it is read
+	ours = os.NewFile(uintptr(fd), "/dev/ptmx") // non-blocking, so that Close ends a Read
 	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	if err == nil {
 		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
@@ -35,7 +34,7 @@ func openTerminal(size wire.Terminal) (ours, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// resize tells the command at the terminal that the window has another size.
+// resize sets the window size of the terminal.
 func resize(ours *os.File, size wire.Terminal) error {
 	raw, err := ours.SyscallConn()
 	if err != nil {

@@ -15,7 +15,7 @@ type tree struct {
 	exec      string
 	shell     int
 	monitored bool
-	over      chan wire.Reason // never written
+	exceeded  chan wire.Reason // never written
 	release   func()           // frees what the isolation of the shell uses
 	began     atomic.Bool
 	ended     atomic.Bool

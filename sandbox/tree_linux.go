@@ -17,19 +17,19 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// tree is all processes of one command, for as long as one of them lives: its shell, what that started, and the daemons
-// that outlive both.
+// tree is the process tree of one command, until its last process has ended: its shell, the processes that the shell
+// started, and daemons that outlive both.
 type tree struct {
 	label
 	exec      string
-	sampler   limit.Sampler      // and its cgroup
-	shell     int                // pid of the process we started, also when that is not yet the shell
+	sampler   limit.Sampler      // with its cgroup
+	shell     int                // pid of the process that the worker started
 	monitored bool               // that process is bubblewrap's, outside its namespaces
-	over      chan wire.Reason   // holds the limit it passed
-	keep      func(pid int) bool // the shells: only their Execs may reap them
+	exceeded  chan wire.Reason   // holds the exceeded limit
+	isShell   func(pid int) bool // reports whether a process is a shell, which only its Exec may reap
 	release   func()             // frees what the isolation of the shell uses
-	began     atomic.Bool        // its first process is no copy of ours any more
-	ended     atomic.Bool        // its Exec is over
+	began     atomic.Bool        // its first process runs a program of its own
+	ended     atomic.Bool        // its Exec has returned
 }
 
 // groups are the cgroups of a worker's commands.
@@ -39,23 +39,23 @@ func (w *Worker) openGroups() (*groups, string) {
 	return limit.OpenGroups(limit.Worker{Marker: w.id.marker, Workspace: w.workspace, IsDead: workerIsDead})
 }
 
-// hit names the limit that a command met which failed by itself.
+// hit returns the limit that a failed command has met.
 func (t *tree) hit(code int, took time.Duration, l limit.Limits) wire.Reason {
 	return t.sampler.Hit(code, took, l)
 }
 
 func (t *tree) attributes() *syscall.SysProcAttr { return t.sampler.Group.Attributes() }
 
-// alive lists the processes of the tree that live, and reaps the dead but for the shell.
+// alive lists the live processes of the tree, and reaps dead ones except the shell.
 func (t *tree) alive() []int {
-	pids := append(t.sampler.Group.Processes(), slices.Collect(members(t.on, t.keep))...)
+	pids := append(t.sampler.Group.Processes(), slices.Collect(members(t.on, t.isShell))...)
 	slices.Sort(pids)
 	return slices.Compact(pids)
 }
 
-// signal sends a signal to every process of the tree, one by one, because an isolated shell is not in the group of
-// the process we started. The monitor is left out: it would die and take all others with it at once. The init of its
-// namespace gets nothing that it does not handle but SIGKILL and SIGSTOP, which end or stop all (pid_namespaces(7)).
+// signal sends a signal to every process of the tree. An isolated shell is not in the group of the started process. The
+// monitor of bubblewrap gets no signal, because its death would kill all others. The init of its namespace receives
+// only signals that it handles, and SIGKILL and SIGSTOP, which end or stop all (pid_namespaces(7)).
 func (t *tree) signal(s syscall.Signal) {
 	for _, pid := range t.alive() {
 		p, err := os.FindProcess(pid) // holds the process: from here on the pid cannot mean another
@@ -71,10 +71,10 @@ func (t *tree) signal(s syscall.Signal) {
 
 func (t *tree) kill() {
 	t.sampler.Group.Kill()
-	kill(t.on, t.keep)
+	kill(t.on, t.isShell)
 }
 
-// isLeftover says whether pid is of this user and belongs to a command of the workspace whose worker is dead.
+// isLeftover reports whether a process of this user belongs to a command of the workspace whose worker is dead.
 func isLeftover(pid int, workspace string) bool {
 	var owner unix.Stat_t
 	if unix.Stat(proc.Path(pid, ""), &owner) != nil || int(owner.Uid) != os.Getuid() {
@@ -84,8 +84,8 @@ func isLeftover(pid int, workspace string) bool {
 	return proc.Variable(env, workspaceMarker) == workspace && workerIsDead(proc.Variable(env, workerMarker))
 }
 
-// workerIsDead judges a worker by its marker, see identity. One in another pid namespace cannot be seen, and is not
-// dead.
+// workerIsDead reports whether the worker with a marker is dead. A worker in another pid namespace cannot be checked
+// and counts as alive.
 func workerIsDead(marker string) bool {
 	worker := strings.Split(marker, "/")
 	if len(worker) != 4 {
@@ -107,9 +107,9 @@ const (
 	killForever = 20 * time.Second
 )
 
-// kill sends SIGKILL to every matching process until none is left, and returns how many there were. It outruns a fork
-// bomb: a process that was sent a signal cannot fork any more, and one born while all are walked through has a higher
-// pid and is met later in the same walk; walking past a process takes a hundredth of the time to make one (measured).
+// kill sends SIGKILL to every matching process until none is left, and returns their number. It is faster than a fork
+// bomb: a signalled process cannot fork, and a new process has a higher pid and is found later in the same walk.
+// Checking a process takes a hundredth of the time to create one (measured).
 func kill(match, keep func(pid int) bool) int {
 	victims := map[int]bool{}
 	began := time.Now()
@@ -133,8 +133,8 @@ func kill(match, keep func(pid int) bool) int {
 	return len(victims)
 }
 
-// members are the live processes that match. On the way it reaps those dead ones that are our children, but for those
-// to keep (it may be nil).
+// members returns the live processes that match. It reaps dead children, except those for which keep returns true; keep
+// may be nil.
 func members(match, keep func(pid int) bool) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for pid := range proc.All() {
@@ -154,7 +154,7 @@ func members(match, keep func(pid int) bool) iter.Seq[int] {
 	}
 }
 
-// reap collects a dead process if it is our child and not one to keep.
+// reap reaps a dead process if it is a child and not to be kept.
 func reap(pid int, keep func(pid int) bool) {
 	if keep == nil || !keep(pid) {
 		unix.Wait4(pid, nil, unix.WNOHANG, nil)

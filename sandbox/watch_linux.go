@@ -16,33 +16,33 @@ import (
 // How often the processes of all commands are looked at: every lookEvery while one is new or takes a quarter of what it
 // may, at least every lookAtLeast, and no more often than makes a fiftieth of one processor's time.
 const (
-	lookEvery   = 50 * time.Millisecond
-	lookAtLeast = 250 * time.Millisecond
-	lookShare   = 50
+	sampleEvery   = 50 * time.Millisecond
+	sampleAtLeast = 250 * time.Millisecond
+	lookShare     = 50
 )
 
-// plant makes the tree of a command that is about to start. From now on it is watched.
+// plant adds the tree of a command that is about to start, and watches it.
 func (w *Worker) plant(exec string, l label) (*tree, error) {
 	group, err := w.groups.Make(l.serial(), w.config.Limits)
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{label: l, exec: exec, sampler: limit.Sampler{Group: group}, over: make(chan wire.Reason, 1),
-		keep: w.isShell, release: func() {}}
+	t := &tree{label: l, exec: exec, sampler: limit.Sampler{Group: group}, exceeded: make(chan wire.Reason, 1),
+		isShell: w.isShell, release: func() {}}
 	w.mu.Lock()
 	w.trees[l.serial()] = t
 	w.mu.Unlock()
 	select {
 	case w.planted <- struct{}{}:
-	default: // it will look anyway
+	default: // the watch will run anyway
 	}
 	return t, nil
 }
 
-// watch looks at the trees for as long as there are any. Where it may, as root, its thread goes before all that is not
-// real-time: against the thousand processes of a fork bomb it would else get a thousandth of the processors.
+// watch checks the trees while there are any. As root, its thread has real-time priority. Beside the thousand processes
+// of a fork bomb it would otherwise get a thousandth of the processor time.
 func (w *Worker) watch() {
-	runtime.LockOSThread() // and never unlocked: the thread ends with the watch
+	runtime.LockOSThread() // never unlocked, so the thread ends with the watch
 	unix.SchedSetAttr(0, &unix.SchedAttr{
 		Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK,
 	}, 0)
@@ -52,10 +52,10 @@ func (w *Worker) watch() {
 			return
 		case <-w.planted:
 		}
-		pause := lookEvery
+		pause := sampleEvery
 		for left := 1; left > 0; {
 			if w.pause(pause) {
-				pause = lookEvery
+				pause = sampleEvery
 			}
 			if isClosed(w.stop) {
 				return
@@ -64,17 +64,17 @@ func (w *Worker) watch() {
 			var near bool
 			left, near = w.look()
 			if pause *= 2; near {
-				pause = lookEvery
+				pause = sampleEvery
 			}
-			pause = min(max(pause, lookShare*time.Since(began)), lookAtLeast)
+			pause = min(max(pause, lookShare*time.Since(began)), sampleAtLeast)
 		}
 	}
 }
 
-// pause waits, and says whether it was cut short because a command has started.
+// pause waits, and reports whether the start of a command has ended the wait.
 func (w *Worker) pause(d time.Duration) bool {
-	for ; d > 0 && !isClosed(w.stop); d -= lookEvery {
-		nap(lookEvery)
+	for ; d > 0 && !isClosed(w.stop); d -= sampleEvery {
+		nap(sampleEvery)
 		select {
 		case <-w.planted:
 			return true
@@ -84,16 +84,14 @@ func (w *Worker) pause(d time.Duration) bool {
 	return false
 }
 
-// nap sleeps in the kernel. Go's timers are no use here: they fire on some other thread, which a fork bomb keeps from
-// running.
+// nap sleeps in the kernel. Go's timers fire on another thread, which a fork bomb may keep from running.
 func nap(d time.Duration) {
 	t := unix.NsecToTimespec(int64(d))
 	unix.Nanosleep(&t, nil) // a signal may cut it short
 }
 
-// look walks through all processes of the machine once, reaps the daemons that ended, holds each tree to its limits,
-// and forgets those that are over and of which nothing is left. It returns how many it still has to look at, and
-// whether one of them comes close to a limit.
+// look checks all processes of the machine once: it reaps ended daemons, checks the limits of each tree, and forgets
+// trees without processes. It returns the number of trees that are left, and whether one of them is close to a limit.
 func (w *Worker) look() (left int, near bool) {
 	limits := w.config.Limits
 	quarter := limit.Limits{Memory: limits.Memory / 4, Processes: limits.Processes / 4, CPUTime: limits.CPUTime / 4}
@@ -108,13 +106,13 @@ func (w *Worker) look() (left int, near bool) {
 		}
 	}
 	for serial, t := range trees {
-		over := t.ended.Load() // asked first: what ends meanwhile is looked at once more
+		over := t.ended.Load() // first, so that a tree that ends meanwhile is checked once more
 		if !over && !t.began.Load() {
-			continue // until it executes the shell, what it has is ours
+			continue // before it executes the shell, its resources are the worker's
 		}
 		pids := append(found[serial], t.sampler.Group.Processes()...)
 		slices.Sort(pids)
-		use := t.sampler.Sample(slices.Compact(pids), limits, func(pid int) { reap(pid, t.keep) })
+		use := t.sampler.Sample(slices.Compact(pids), limits, func(pid int) { reap(pid, t.isShell) })
 		near = near || quarter.Exceeded(use) != wire.Exited
 		if reason := limits.Exceeded(use); reason != wire.Exited {
 			w.stopTree(t, reason)
@@ -131,10 +129,10 @@ func (w *Worker) look() (left int, near bool) {
 	return len(w.trees), near
 }
 
-// stopTree kills a command that passed a limit, or its daemons when it is over.
+// stopTree kills a command that exceeds a limit, or its daemons after its end.
 func (w *Worker) stopTree(t *tree, reason wire.Reason) {
 	select {
-	case t.over <- reason: // before it is killed: Exec must not take it for one that ended by itself
+	case t.exceeded <- reason: // before it is killed: Exec must not take it for one that ended by itself
 	default:
 	}
 	t.kill()

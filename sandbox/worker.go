@@ -48,20 +48,20 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Config is what a Worker needs to know. Workspace and Isolation are required.
+// Config is the configuration of a Worker. Workspace and Isolation are required.
 type Config struct {
 	Workspace string // absolute; commands run in it or below
 	// HOME of every command, made if missing; default pocketcoder/home in the user's cache directory
 	Home      string
 	Shell     string           // called with -c and the command; default bash, else sh
-	Timeout   time.Duration    // for requests that name none; 0 is no limit
+	Timeout   time.Duration    // default time limit; 0 is no limit
 	Limits    limit.Limits     // for each command
 	Isolation isolation.Choice // required
-	Expose    []string         // directories that commands may read besides the system's and the workspace
+	Expose    []string         // directories that commands may read, besides the workspace and the system's
 	Log       *slog.Logger     // default slog.Default()
 }
 
-// Worker runs the commands of one workspace. Its methods may be called from many goroutines.
+// Worker runs the commands of one workspace. It is safe for concurrent use.
 type Worker struct {
 	config      Config
 	workspace   string // Config.Workspace with symlinks resolved
