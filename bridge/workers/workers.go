@@ -61,6 +61,9 @@ func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
 		err = w.Model.Wait(ctx, last)
 	}
 	if err == nil {
+		err = w.stopOrphans(ctx)
+	}
+	if err == nil {
 		err = w.finish(ctx)
 	}
 	if err != nil {
@@ -70,6 +73,18 @@ func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
 		return 0, err
 	}
 	return next, w.report(ctx)
+}
+
+// stopOrphans stops the workers of chats that were deleted.
+func (w Watch) stopOrphans(ctx context.Context) error {
+	orphans, err := workers.Orphans(ctx, w.Model)
+	for _, id := range orphans {
+		c := handlers.Command{ID: "orphan " + id, Actor: events.ActorSystem} // once, however often it is found
+		if err := w.Workers.Stop(ctx, worker.Stop{Command: c, Worker: id}); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // finish records the results of turns that are over.

@@ -209,3 +209,23 @@ func TestASilentWorkerIsReportedOnce(t *testing.T) {
 	is.Equal(s.reports()[1].Results, []string{one.Message})
 	is.Equal(len(s.reports()), 2)
 }
+
+func TestTheWorkersOfADeletedChatAreStopped(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.watch(0)
+	one, first := s.delegate("one")
+	_, err := s.Chats.Delete(t.Context(), chat.Delete{Chat: s.parent})
+	is.NoErr(err)
+	expect.Eventually(t, "the worker is stopped", func() bool {
+		for _, r := range s.Requests("POST", "/abort") {
+			if strings.Contains(r.Path, first.session) {
+				return true
+			}
+		}
+		return false
+	})
+	s.Drained()
+	is.Equal(len(bridgetest.Facts[events.AbortRequested](s.System, one.Worker)), 1)
+}

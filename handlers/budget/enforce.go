@@ -20,9 +20,11 @@ type Step struct {
 
 // Pause stops the turn if its chat has reached a limit, and requests more. There is one request for each time that a
 // limit is reached, however many chats reach it and however often Pause is called. Limits set after the step are
-// ignored.
+// ignored. A limit of a chat counts what the chat and its workers spend. The request for more is in the chat of the
+// person, whichever worker reaches the limit.
 func (h *Budgets) Pause(ctx context.Context, s Step, now time.Time, spent SpendingFunc) error {
-	return h.withReachedLimit(ctx, s.Chat, now, spent, func(l limit, last *budgetRequest, requests *budgetRequests) error {
+	return h.withReachedLimit(ctx, s.Chat, now, spent, func(root string, l limit, last *budgetRequest,
+		requests *budgetRequests) error {
 		switch {
 		case last != nil && !last.isClosed():
 			if s.Turn && requests.lastStop(s.Chat) < s.Began {
@@ -32,7 +34,11 @@ func (h *Budgets) Pause(ctx context.Context, s Step, now time.Time, spent Spendi
 		case l.seq > s.Seq, l.day != "" && l.day != dayOf(s.Time):
 			return nil
 		}
-		return h.requestMore(ctx, s.Chat, l, requests.nextID(l.key()), s.Turn)
+		own, id := root == s.Chat, requests.nextID(l.key())
+		if err := h.requestMore(ctx, root, l, id, s.Turn && own); err != nil || own || !s.Turn {
+			return err
+		}
+		return h.stopTurn(ctx, s.Chat, &budgetRequest{id: id, chat: root}) // after a crash the next step does it
 	})
 }
 
@@ -46,14 +52,15 @@ type MessageHold struct {
 // request if there is none yet, or if the last one was denied before the message was submitted.
 func (h *Budgets) Hold(ctx context.Context, chat string, seq uint64, now time.Time,
 	spent SpendingFunc) (held *MessageHold, err error) {
-	err = h.withReachedLimit(ctx, chat, now, spent, func(l limit, last *budgetRequest, requests *budgetRequests) error {
+	err = h.withReachedLimit(ctx, chat, now, spent, func(root string, l limit, last *budgetRequest,
+		requests *budgetRequests) error {
 		held = &MessageHold{}
 		if last != nil && !last.isClosed() && (last.decided == "" || seq < last.seq) {
 			held.Permission, held.Reason = last.id, l.holdReason(last.decided == events.Denied)
 			return nil
 		}
 		held.Permission, held.Reason = requests.nextID(l.key()), l.holdReason(false)
-		return h.requestMore(ctx, chat, l, held.Permission, false)
+		return h.requestMore(ctx, root, l, held.Permission, false)
 	})
 	if handlers.CodeOf(err) == handlers.NotFound { // the chat was deleted
 		return nil, nil
@@ -61,15 +68,15 @@ func (h *Budgets) Hold(ctx context.Context, chat string, seq uint64, now time.Ti
 	return held, err
 }
 
-// withReachedLimit calls fn if a limit of the chat is reached, with that limit and the last request for more of it. If
+// withReachedLimit calls fn if a limit of the chat is reached, with the root of its tree, that limit and the last request for more of it. If
 // several limits are reached, it chooses one with a pending request, else one with a denied request, else any. Calls of
 // fn do not overlap.
 func (h *Budgets) withReachedLimit(ctx context.Context, chat string, now time.Time, spent SpendingFunc,
-	fn func(limit, *budgetRequest, *budgetRequests) error) error {
+	fn func(root string, l limit, last *budgetRequest, requests *budgetRequests) error) error {
 	if all, err := h.List(ctx); err != nil || len(all) == 0 {
 		return err
 	}
-	owner, err := h.owner(ctx, chat)
+	root, owner, err := h.rootOf(ctx, chat)
 	if err != nil {
 		return err
 	}
@@ -81,7 +88,7 @@ func (h *Budgets) withReachedLimit(ctx context.Context, chat string, now time.Ti
 		var over bool
 		var counts limit
 		var last *budgetRequest
-		for _, l := range limitsOf(all, chat, owner, now) {
+		for _, l := range limitsOf(all, root, owner, now) {
 			a, err := h.addApproved(ctx, &l, requests)
 			if err == nil {
 				err = l.measure(ctx, spent)
@@ -96,16 +103,20 @@ func (h *Budgets) withReachedLimit(ctx context.Context, chat string, now time.Ti
 		if !over {
 			return nil
 		}
-		return fn(counts, last, requests)
+		return fn(root, counts, last, requests)
 	})
 }
 
-func (h *Budgets) owner(ctx context.Context, chat string) (owner string, err error) {
+// rootOf returns the chat at the root of the tree of a chat, which is the chat itself unless it is a worker, and the
+// owner of the chat.
+func (h *Budgets) rootOf(ctx context.Context, chat string) (root, owner string, err error) {
 	err = h.Permissions.Chat(ctx, chat).Read(ctx, h.Permissions.Log, func(s *permission.State) error {
-		owner = s.Owner
+		if root, owner = chat, s.Owner; s.Parent != nil {
+			root = s.Parent.Root
+		}
 		return nil
 	})
-	return owner, err
+	return root, owner, err
 }
 
 // Stopped returns the chats whose turns an approved request for more had stopped, none if it was not approved.
@@ -150,7 +161,7 @@ func (h *Budgets) Release(ctx context.Context, now time.Time, spent SpendingFunc
 
 func (h *Budgets) release(ctx context.Context, a *budgetRequest, all []Budget, requests *budgetRequests, now time.Time,
 	spent SpendingFunc) error {
-	owner, err := h.owner(ctx, a.chat)
+	_, owner, err := h.rootOf(ctx, a.chat)
 	if err != nil {
 		return err
 	}

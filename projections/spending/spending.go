@@ -24,7 +24,7 @@ type Spending struct {
 
 // Span selects messages. An empty field selects all.
 type Span struct {
-	Chat string // its subagents included
+	Chat string // its subagents and workers included
 	User string // who owns the chats now
 	Day  string // 2006-01-02, in UTC: messages that began then
 }
@@ -37,7 +37,7 @@ func Of(ctx context.Context, m *projections.Model, in Span) (Spending, error) {
 	}
 	query := "SELECT coalesce(sum(cost), 0) AS cost, coalesce(sum(tokens_input + tokens_output + tokens_reasoning), 0) AS tokens FROM " + from
 	for _, narrow := range []struct{ by, condition string }{
-		{in.Chat, " AND chat={:chat}"},
+		{in.Chat, " AND (chat={:chat} OR chat IN (SELECT id FROM chats WHERE root={:chat}))"},
 		{in.User, " AND (SELECT user FROM chats WHERE id=m.chat)={:user}"},
 		{in.Day, " AND created >= {:day} AND created < {:day} || '~'"},
 	} {

@@ -1,0 +1,47 @@
+package budget
+
+import (
+	"context"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/record"
+)
+
+// A worker that reaches the budget of the person's chat is stopped, and the person is asked in that chat.
+func TestABudgetOfAChatCountsItsWorkers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := openFixture(t)
+	for _, worker := range []string{"w1", "w2"} {
+		handlerstest.Happened(t, h.Log, worker, handlerstest.Fact{Data: events.ChatCreated{
+			Parent: &events.Parent{Chat: "c1", Root: "c1", Depth: 1}}})
+	}
+	setBudget(t, h, Budget{Name: "a", Scope: record.BudgetOfChat, Cost: 5})
+	var chats []string
+	spent := func(_ context.Context, chat, _, _ string) (float64, float64, error) {
+		chats = append(chats, chat)
+		return 5, 0, nil
+	}
+	endStep(t, h, "w1", spent)
+	is.Equal(chats, []string{"c1"}) // what the tree has spent
+	requests := requestsIn(t, h.Log, "c1")
+	is.Equal(len(requests), 1)
+	is.Equal(len(requestsIn(t, h.Log, "w1")), 0)
+	aborts := func(chat string) int {
+		_, data := handlerstest.History(t, h.Log, chat)
+		return len(handlerstest.Of[events.AbortRequested](data))
+	}
+	is.Equal([]int{aborts("w1"), aborts("c1")}, []int{1, 0})
+	endStep(t, newFixture(h.Log), "w2", spent)
+	is.Equal(aborts("w2"), 1) // for the same request
+	is.Equal(len(requestsIn(t, h.Log, "c1")), 1)
+
+	decideMore(t, h, "c1", requests[0].Permission, events.Authorized)
+	stopped, err := h.Budgets.Stopped(t.Context(), requests[0].Permission)
+	is.NoErr(err)
+	is.Equal(len(stopped), 2) // both go on
+}
