@@ -28,6 +28,7 @@ import (
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
@@ -42,6 +43,7 @@ import (
 	"pocketcoder/web/search"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
+	"pocketcoder/web/workers"
 )
 
 // Options are the parts of the system that the server uses, and its settings.
@@ -64,6 +66,8 @@ type Options struct {
 	Loading func() error // why most of the API cannot be served yet, nil when it can; nil for never
 	Logger  *slog.Logger
 
+	Workers *worker.Workers
+
 	ProviderKeys record.ProviderKeys
 	Workspace    string // the directory whose files are served, absolute
 	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckURL
@@ -82,6 +86,7 @@ type Server struct {
 	Ports    *ports.Ports
 	Shells   *shell.Shells
 	Exports  *export.Exports
+	Workers  *workers.Workers
 	Site     *site.Site
 	hosts    []string
 }
@@ -105,14 +110,15 @@ func New(o Options) *Server {
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
+	s.Workers = &workers.Workers{API: core, Chats: o.Chats, Workers: o.Workers}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
-		Ports: s.Ports, Shells: s.Shells}
+		Workers: s.Workers, Ports: s.Ports, Shells: s.Shells}
 	return s
 }
 
 // routes are all routes besides those of api itself.
 func (s *Server) routes() []api.Route {
-	return slices.Concat(s.Chats.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
+	return slices.Concat(s.Chats.Routes(), s.Workers.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
 		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(),
 		agents.Agents{Files: agentfile.Agents{Records: s.Records.Records}}.Routes(), search.Search{API: s.API}.Routes())
 }

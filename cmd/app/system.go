@@ -334,15 +334,15 @@ func (s *System) wire() {
 	for _, dir := range s.o.Expose {
 		s.worker.Args = append(s.worker.Args, "--expose", dir)
 	}
+	s.wireWorkers()
 	s.engineNode = &node.Engine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec, Logger: s.o.Logger}
 	s.web = web.New(web.Options{
 		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys(),
 		Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
-		Workspace: s.o.Workspace, PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
+		Workers: s.workers, Workspace: s.o.Workspace, PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
 	s.wireNetwork()
 	s.wirePush()
-	s.wireWorkers()
 }
 
 func (s *System) change() {

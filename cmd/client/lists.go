@@ -12,9 +12,10 @@ import (
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/projections"
 	"pocketcoder/projections/questions"
+	"pocketcoder/projections/workers"
 )
 
-// Chat is a chat with the number of its requests that wait for a person.
+// Chat is a chat with the number of requests that wait for a person, those of its workers too.
 type Chat struct {
 	projections.Chat
 	Requests int `json:"requests"`
@@ -29,9 +30,16 @@ func (s *System) Chats(ctx context.Context, limit int) ([]Chat, error) {
 	if err != nil {
 		return nil, err
 	}
-	waiting := map[string]int{}
+	var below []workers.Worker
+	if err := s.Query(ctx, "workers", map[string]any{"limit": 10_000}, &below); err != nil {
+		return nil, err
+	}
+	roots, waiting := map[string]string{}, map[string]int{}
+	for _, w := range below {
+		roots[w.ID] = w.Root
+	}
 	for _, r := range pending {
-		waiting[r.Chat]++
+		waiting[cmp.Or(roots[r.Chat], r.Chat)]++
 	}
 	all := make([]Chat, 0, len(rows))
 	for _, c := range rows {

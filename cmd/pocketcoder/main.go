@@ -21,6 +21,7 @@ import (
 	"pocketcoder/cmd/cli/doctor"
 	"pocketcoder/cmd/cli/executions"
 	"pocketcoder/cmd/cli/rules"
+	"pocketcoder/cmd/cli/workers"
 	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/inside"
 	"pocketcoder/sandbox/isolation"
@@ -33,6 +34,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder chat           talk to the assistant, approve what it may do
   pocketcoder chats          list chats, with the side that must act
   pocketcoder requests       list the requests and questions that wait for a person
+  pocketcoder workers        workers to which assistants delegate: list, check, stop
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
   pocketcoder agent          agents as Markdown files: list, show, add, edit, export
   pocketcoder policy         rules: allow, ask, deny, test, replay, list, pause, resume, revoke; why explains a request
@@ -108,6 +110,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"sandbox":  executions.Run,
 		"chat":     cli.Chat,
 		"chats":    cli.Chats,
+		"workers":  workers.Run,
 		"user":     admin.User,
 		"budget":   admin.Budget,
 		"agent":    admin.Agent,

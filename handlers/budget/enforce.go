@@ -68,9 +68,9 @@ func (h *Budgets) Hold(ctx context.Context, chat string, seq uint64, now time.Ti
 	return held, err
 }
 
-// withReachedLimit calls fn if a limit of the chat is reached, with the root of its tree, that limit and the last request for more of it. If
-// several limits are reached, it chooses one with a pending request, else one with a denied request, else any. Calls of
-// fn do not overlap.
+// withReachedLimit calls fn if a limit of the chat is reached, with the root of its tree, that limit and the last
+// request for more of it. If several limits are reached, it chooses one with a pending request, else one with a denied
+// request, else any. Calls of fn do not overlap.
 func (h *Budgets) withReachedLimit(ctx context.Context, chat string, now time.Time, spent SpendingFunc,
 	fn func(root string, l limit, last *budgetRequest, requests *budgetRequests) error) error {
 	if all, err := h.List(ctx); err != nil || len(all) == 0 {

@@ -14,7 +14,7 @@ import (
 type Chat struct {
 	projections.Chat
 	State   string `db:"state"`   // of its own session's last turn, in the words of package turnstate
-	Pending int64  `db:"pending"` // requests and questions that wait for a person, those of subagents too
+	Pending int64  `db:"pending"` // requests and questions that wait for a person, those of subagents and workers too
 	Seen    int64  `db:"seen"`    // sequence up to which the reader has seen it, or need not have
 	Opened  bool   `db:"opened"`  // the reader has seen something of it
 	Unread  int64  `db:"unread"`  // messages of the assistant that the reader has not seen, or not seen to their end
@@ -27,6 +27,9 @@ const (
 	pendingQuestion = "NOT q.removed AND q.status='asked'"
 )
 
+// treeOf are chat c and the workers below it.
+const treeOf = "(SELECT c.id UNION SELECT w.id FROM chats w WHERE w.root=c.id OR w.parent=c.id)"
+
 // seenBy is up to where the reader has seen chat c. In a chat that the reader never saw, only what happened since the
 // reader saw the first chat at all is new: nothing, if there was none.
 const seenBy = `coalesce((SELECT seq FROM seen_positions WHERE user={:reader} AND chat=c.id),
@@ -38,8 +41,8 @@ const answers = `FROM messages m WHERE m.chat=c.id AND m.role='assistant' AND NO
 
 // An answer that was there when the reader left, and was written to its end afterwards, is unread too.
 const selectChats = `SELECT c.*, coalesce((SELECT turn_state FROM sessions WHERE id=c.ai_engine_session_id), '') AS state,
-		(SELECT count(*) FROM permissions p WHERE p.chat=c.id AND ` + pendingRequest + `) +
-		(SELECT count(*) FROM questions q WHERE q.chat=c.id AND ` + pendingQuestion + `) AS pending,
+		(SELECT count(*) FROM permissions p WHERE p.chat IN ` + treeOf + ` AND ` + pendingRequest + `) +
+		(SELECT count(*) FROM questions q WHERE q.chat IN ` + treeOf + ` AND ` + pendingQuestion + `) AS pending,
 		(SELECT count(*) ` + answers + ` AND m.position>c.seen) +
 		coalesce((SELECT m.last_seq>c.seen ` + answers + ` AND m.position<=c.seen ORDER BY m.position DESC LIMIT 1), 0) AS unread,
 		max(coalesce((SELECT m.last_seq ` + answers + ` ORDER BY m.position DESC LIMIT 1), 0),

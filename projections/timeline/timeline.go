@@ -20,7 +20,8 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// Entry is a message of a chat's own conversation, a permission request or a question. One of the three is set unless
+// Entry is a message of a chat's own conversation, or a permission request or a question of the chat or of a worker
+// below it. One of the three is set unless
 // the entry was removed.
 type Entry struct {
 	ID       string
@@ -37,7 +38,7 @@ type Entry struct {
 // Request is a permission request with the names that a card shows.
 type Request struct {
 	projections.Permission
-	Asker     string `db:"asker"`      // title of the subagent that asks; empty for the chat's own conversation
+	Asker     string `db:"asker"`      // title of the subagent or worker that asks; empty for the chat's own conversation
 	Decider   string `db:"decider"`    // email of the account that decided; empty when no account did
 	ChatTitle string `db:"chat_title"` // of its chat
 }
@@ -119,10 +120,20 @@ func Entries(ctx context.Context, db dbx.Builder, chat string, w Window, after u
 	return entries, nil
 }
 
-// inWindow is the condition on rows whose position is in a column.
+// inWindow is the condition on rows of the chat whose position is in a column.
 func inWindow(table, column string) string {
+	return table + ".chat={:chat} AND " + positioned(table, column)
+}
+
+// inTree is inWindow for rows of the chat and of the workers below it.
+func inTree(table, column string) string {
+	return "(" + table + ".chat={:chat} OR " + table + ".chat IN (SELECT id FROM chats WHERE root={:chat} OR parent={:chat})) AND " +
+		positioned(table, column)
+}
+
+func positioned(table, column string) string {
 	position := table + "." + column
-	return table + ".chat={:chat} AND " + table + ".last_seq>{:after} AND " + position +
+	return table + ".last_seq>{:after} AND " + position +
 		">={:from} AND ({:before}=0 OR " + position + "<{:before})"
 }
 
@@ -143,8 +154,11 @@ const selectRequests = `SELECT p.*, c.title AS chat_title, coalesce((SELECT titl
 
 func requestEntries(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {
 	var rows []Request
-	err = list(ctx, db, &rows, "requests", selectRequests+inWindow("p", "asked_seq"), params)
+	err = list(ctx, db, &rows, "requests", selectRequests+inTree("p", "asked_seq"), params)
 	for _, r := range rows {
+		if r.Chat != params["chat"] {
+			r.Asker = r.ChatTitle
+		}
 		if r.concernsPerson() {
 			entries = append(entries, r.entry())
 		}
@@ -158,8 +172,11 @@ const selectQuestions = `SELECT q.*, c.title AS chat_title, coalesce((SELECT tit
 
 func questionEntries(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {
 	var rows []Question
-	err = list(ctx, db, &rows, "questions", selectQuestions+inWindow("q", "position"), params)
+	err = list(ctx, db, &rows, "questions", selectQuestions+inTree("q", "position"), params)
 	for _, q := range rows {
+		if q.Chat != params["chat"] {
+			q.Asker = q.ChatTitle
+		}
 		entries = append(entries, q.entry())
 	}
 	return entries, err

@@ -14,6 +14,7 @@ import (
 
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/turnstate"
 )
 
 // Worker is a worker as a list shows it.
@@ -39,7 +40,10 @@ type Worker struct {
 	Seq     int64   `db:"seq" json:"-"`         // of the last change
 }
 
-const selectWorkers = `SELECT c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active,
+// Runs reports whether a worker can be stopped.
+func (w Worker) Runs() bool { return !turnstate.Ended(w.State) }
+
+const columns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active,
 		coalesce((SELECT fields->>'$.name' FROM config WHERE collection='ai_agents' AND record=c.agent), '') AS agent,
 		CASE WHEN s.turn_state IN ('running', 'waiting') THEN s.turn_state ELSE coalesce(d.state, s.turn_state, '') END AS state,
 		coalesce(d.id, '') AS message, coalesce(d.result, '') AS result,
@@ -48,10 +52,14 @@ const selectWorkers = `SELECT c.id, c.parent, c.root, c.depth, c.title, c.ai_eng
 		(SELECT count(*) FROM questions q WHERE q.chat=c.id AND NOT q.removed AND q.status='asked') AS pending,
 		coalesce((SELECT sum(cost) FROM usage WHERE chat=c.id AND NOT removed), 0.0) AS cost,
 		coalesce((SELECT sum(tokens_input+tokens_output+tokens_reasoning) FROM usage WHERE chat=c.id AND NOT removed), 0) AS tokens,
-		max(c.last_seq, coalesce(d.last_seq, 0), coalesce(s.last_seq, 0)) AS seq
+		max(c.last_seq, coalesce(d.last_seq, 0), coalesce(s.last_seq, 0)) AS seq`
+
+const from = `
 	FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
 	LEFT JOIN delegations d ON d.id=(SELECT id FROM delegations WHERE worker=c.id ORDER BY position DESC LIMIT 1)
 	WHERE c.parent<>'' AND NOT c.removed AND `
+
+const selectWorkers = "SELECT " + columns + from
 
 // List lists the workers of the tree of a chat, in the order in which they were started. Without a chat it lists those
 // of all chats, the newest first.
@@ -71,9 +79,16 @@ func In(ctx context.Context, db dbx.Builder, chat string) (all []Worker, err err
 	return all, err
 }
 
+// Detail is a worker with the result of its newest delegated message.
+type Detail struct {
+	Worker
+	Text string `db:"text" json:"text"` // empty while there is no result
+}
+
 // One returns a worker, and whether there is one.
-func One(ctx context.Context, m *projections.Model, id string) (Worker, bool, error) {
-	return store.First[Worker](ctx, m.Model, "worker "+id, selectWorkers+"c.id={:id}", dbx.Params{"id": id})
+func One(ctx context.Context, m *projections.Model, id string) (Detail, bool, error) {
+	return store.First[Detail](ctx, m.Model, "worker "+id,
+		"SELECT coalesce(d.text, '') AS text, "+columns+from+"c.id={:id}", dbx.Params{"id": id})
 }
 
 // Letter is a message between the chats of a tree.

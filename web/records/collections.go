@@ -90,7 +90,8 @@ var collections = []collection{
 			Fields: fields(text("title"), fixed(text("ai_engine_session_id")), fixed(choice("engine_type", "opencode", "claude-code", "cursor", "custom")),
 				required(relation("user", "users")), relation("agent", "ai_agents"), fixed(date("last_active")),
 				fixed(text("preview")),
-				fixed(choice("turn", "user", "assistant")), text("description"), flag("archived"), text("tags"))},
+				fixed(choice("turn", "user", "assistant")), text("description"), flag("archived"), text("tags"),
+				fixed(relation("parent", "chats")), fixed(relation("root", "chats")), fixed(number("depth")))},
 		write: writer{createChat, updateChat, deleteChat},
 	},
 	{
@@ -110,7 +111,7 @@ var collections = []collection{
 				fixed(number("tokens_cache_write")),
 				fixed(text("finish")), fixed(number("position")), fixed(text("held")), fixed(text("held_by")),
 				fixed(text("notice")),
-				choice("delivery", events.DeliveryQueue, events.DeliverySteer))},
+				choice("delivery", events.DeliveryQueue, events.DeliverySteer), fixed(text("sender")), fixed(raw("reports")))},
 		write: writer{createMessage, updateMessage, withdrawMessage}, inCreatedChat: true,
 		options: fields(text("before")), // see chat.ChangeMessage
 	},

@@ -16,6 +16,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/projections/timeline"
+	"pocketcoder/projections/workers"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 )
@@ -41,6 +42,7 @@ func (c Conversation) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /chats/{id}/subagents/{subagent}", c.Page(c.showSubagent))
 	mux.Handle("GET /chats/{id}/subagents/{subagent}/live", c.Live(c.liveSubagent))
 	mux.Handle("POST /chats/{id}/subagents/{subagent}/stop", c.Command(c.stopSubagent))
+	mux.Handle("POST /chats/{id}/stop", c.Command(c.stopWorker))
 }
 
 // MaxMessages is the number of messages that a page shows at once.
@@ -60,6 +62,7 @@ type chatView struct {
 	models    timeline.Models
 	agents    []timeline.Agent
 	subagents []timeline.Subagent
+	workers   []workers.Worker // of its tree
 	seq       uint64
 }
 
@@ -118,6 +121,9 @@ func (c Conversation) chatIn(ctx context.Context, db dbx.Builder, caller api.Cal
 		return v, err
 	}
 	if v.subagents, err = timeline.Subagents(ctx, db, id); err != nil {
+		return v, err
+	}
+	if v.workers, err = workers.In(ctx, db, id); err != nil {
 		return v, err
 	}
 	waiting, err := c.Pending(ctx, db, caller)

@@ -156,3 +156,11 @@ func delivery(m *projections.ShownMessage) string {
 	}
 	return visible.Plain(m.Notice)
 }
+
+// noteTitle says what a message that PocketCoder wrote is about.
+func noteTitle(m *projections.ShownMessage) string {
+	if m.Reports != "" && m.Reports != "[]" {
+		return texts.WorkerReport
+	}
+	return texts.Resumed
+}

@@ -28,6 +28,7 @@ import (
 	"pocketcoder/web/records"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
+	"pocketcoder/web/workers"
 )
 
 // Site holds the parts of the system that pages use.
@@ -38,6 +39,7 @@ type Site struct {
 	Pool    string     // of the workers
 	Records *records.Records
 	Chats   *chats.Chats
+	Workers *workers.Workers
 	Ports   *ports.Ports
 	Shells  *shell.Shells
 

@@ -1,0 +1,159 @@
+// Package workers holds the command "pocketcoder workers": it lists the workers of chats, prints the result of one, and
+// stops one.
+//
+// It must not know how work is delegated, or how a turn runs.
+package workers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/events"
+	"pocketcoder/handlers/worker"
+	"pocketcoder/projections/workers"
+)
+
+const usage = `pocketcoder workers: the workers to which the assistants of chats delegate work.
+
+  pocketcoder workers                          the newest workers of all chats
+  pocketcoder workers h2k0x9c3v7m1q5z          the tree of a chat
+  pocketcoder workers check 8f3kq0z2m4c6x1a    the state of one worker, and its result
+  pocketcoder workers stop 8f3kq0z2m4c6x1a     stop a worker, its commands, and the workers below it
+
+A worker is a chat of its own: "pocketcoder chat ID" talks to it, "pocketcoder attach ID" watches its commands. STATE is queued,
+running, waiting (for a person), completed, failed, aborted or lost. The parent gets the result of each worker once.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+// Run is the command workers.
+func Run(ctx context.Context, env cli.Environment, args []string) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "check":
+			return check(ctx, env, args[1:])
+		case "stop":
+			return stop(ctx, env, args[1:])
+		}
+	}
+	return list(ctx, env, args)
+}
+
+func list(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "workers", usage)
+	data := cli.DataFlag(fs, env)
+	limit := fs.Int("limit", 50, "list at most this `number` of workers")
+	asJSON := fs.Bool("json", false, "print a JSON list")
+	rest, err := cli.Parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	chat := strings.Join(rest, "")
+	if _, err := events.ParseID(chat); chat != "" && err != nil {
+		return cli.WrongUsage(env, "workers: %v", err)
+	}
+	if *limit < 1 || *limit > 1000 {
+		return cli.WrongUsage(env, "workers: --limit must be 1 to 1000, got %d", *limit)
+	}
+	var all []workers.Worker
+	if err := query(ctx, *data, "workers", map[string]any{"chat": chat, "limit": *limit}, &all); err != nil {
+		return err
+	}
+	return cli.PrintList(env, *asJSON, all, "no assistant has delegated work here",
+		"WORKER\tSTATE\tAGENT\tCOST\tREQUESTS\tACTIVE\tTITLE\tLAST LINE", row)
+}
+
+func row(w workers.Worker) []string {
+	return []string{w.ID, w.State, cmp.Or(printable.OneLine(w.Agent, 20), "-"), strconv.FormatFloat(w.Cost, 'f', 4, 64),
+		strconv.FormatInt(w.Pending, 10), printable.LocalTime(w.Active),
+		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40), printable.OneLine(w.Line, 60)}
+}
+
+func check(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "workers check", usage)
+	data := cli.DataFlag(fs, env)
+	asJSON := fs.Bool("json", false, "print JSON")
+	rest, err := cli.Parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	id, err := idIn(env, "workers check", rest)
+	if err != nil {
+		return err
+	}
+	var w workers.Detail
+	if err := query(ctx, *data, "worker", map[string]any{"chat": id}, &w); err != nil {
+		return err
+	}
+	if *asJSON {
+		return cli.PrintJSON(env.Stdout, w)
+	}
+	fmt.Fprintf(env.Stdout, "%s  %s  %s\n", w.ID, w.State, printable.OneLine(w.Title, 80))
+	if w.Silent != "" {
+		fmt.Fprintln(env.Stdout, "silent since:", w.Silent)
+	}
+	if w.Pending > 0 {
+		fmt.Fprintf(env.Stdout, "requests that wait for you: %d; decide them with: pocketcoder chat %s\n", w.Pending, w.ID)
+	}
+	if w.Text != "" {
+		fmt.Fprintf(env.Stdout, "\n%s\n", printable.Visible(w.Text))
+	}
+	return nil
+}
+
+func stop(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "workers stop", usage)
+	data := cli.DataFlag(fs, env)
+	rest, err := cli.Parse(fs, args, 1)
+	if err != nil {
+		return err
+	}
+	id, err := idIn(env, "workers stop", rest)
+	if err != nil {
+		return err
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.Do(ctx, "worker.stop", worker.Stop{Worker: id}); err != nil {
+		return err
+	}
+	fmt.Fprintln(env.Stderr, "stopped:", id)
+	return nil
+}
+
+// idIn returns the one worker that is named.
+func idIn(env cli.Environment, command string, rest []string) (string, error) {
+	if len(rest) == 0 {
+		return "", cli.WrongUsage(env, "%s: which worker? See pocketcoder workers -h", command)
+	}
+	id, err := events.ParseID(rest[0])
+	if err != nil {
+		return "", cli.WrongUsage(env, "%s: %v", command, err)
+	}
+	return id, nil
+}
+
+// query asks the running system.
+func query(ctx context.Context, data, name string, args map[string]any, out any) error {
+	s, err := client.Connect(ctx, datadir.Dir(data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	last, err := s.Log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	args["after"] = last
+	return s.Query(ctx, name, args, out)
+}

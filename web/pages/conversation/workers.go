@@ -1,0 +1,36 @@
+package conversation
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"pocketcoder/projections/workers"
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/site"
+)
+
+// stopWorker stops a worker and those below it.
+func (c Conversation) stopWorker(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	id := r.PathValue("id")
+	return site.ChatPath(id), c.Workers.Stop(r, caller, id)
+}
+
+// workerLine is what the tree says about a worker: agent, state, cost and requests that wait.
+func workerLine(w workers.Worker) string {
+	parts := []string{w.State}
+	if w.Agent != "" {
+		parts = append([]string{w.Agent}, parts...)
+	}
+	if w.Silent != "" {
+		parts = append(parts, "silent since "+w.Silent)
+	}
+	if w.Cost > 0 {
+		parts = append(parts, "cost "+strconv.FormatFloat(w.Cost, 'f', 4, 64))
+	}
+	if w.Pending > 0 {
+		parts = append(parts, fmt.Sprintf("%d waiting for you", w.Pending))
+	}
+	return strings.Join(parts, " · ")
+}

@@ -1,0 +1,65 @@
+package pages_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers/worker"
+	"pocketcoder/web/webtest"
+)
+
+func TestAChatShowsItsWorkersAndTheirRequests(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ada := s.User(t, "ada", "user")
+	_, bob := s.User(t, "bob", "user")
+	chat := s.Chat(t, ada, "Parent")
+	started, err := s.Web.Workers.Workers.Start(t.Context(), worker.Start{Parent: worker.Caller{Chat: chat},
+		Message: "look at the tests"})
+	is.NoErr(err)
+	id := started.Worker
+	request := needed(t, s, id, "per_1", "make worker")
+	b := loggedIn(t, s, "ada")
+	list := b.visit(t, "/").body
+	expect.Lacks(t, list, `href="/chats/`+id+`"`)                          // it is found in the chat that delegated
+	expect.Contains(t, list, `<span class="state"><b class="count">1</b>`) // that of the worker
+	page := b.visit(t, "/chats/"+chat).body
+	for _, want := range []string{"Workers (1)", `href="/chats/` + id + `"`, "make worker", "1 waiting for you"} {
+		expect.Contains(t, page, want)
+	}
+	card := element(t, page, "r-"+request)
+	expect.Contains(t, card, "look at the tests") // says who asks
+	expect.Contains(t, b.visit(t, "/chats/"+id).body, "The chat that they work for")
+
+	status, all := s.Raw(t, ada, "GET", "/api/agents/workers?chat="+chat, nil)
+	is.Equal(status, 200)
+	expect.Contains(t, string(all), id)
+	status, _ = s.Raw(t, bob, "GET", "/api/agents/workers?chat="+chat, nil)
+	is.Equal(status, 404)
+	below := "?filter=" + webtest.Escape(`parent = "`+chat+`"`)
+	status, records := s.Raw(t, ada, "GET", webtest.RecordsOf("chats")+below, nil)
+	is.Equal(status, 200)
+	expect.Contains(t, string(records), `"id":"`+id+`"`)
+	status, inbox := s.Raw(t, ada, "GET", "/api/agents/workers/"+id+"/inbox", nil)
+	is.Equal(status, 200)
+	expect.Contains(t, string(inbox), "look at the tests")
+
+	for _, token := range []string{bob, ada} {
+		status, _ = s.Raw(t, token, "POST", "/api/agents/workers/"+id+"/stop", nil)
+		is.Equal(status, map[string]int{bob: 404, ada: 204}[token])
+	}
+	b.submit(t, "/chats/"+id+"/stop", url.Values{})
+	_, err = s.Web.Workers.Workers.Finish(t.Context(), worker.Finish{Worker: id, Message: started.Message,
+		Status: events.WorkerAborted, Text: "It was stopped."})
+	is.NoErr(err)
+	expect.Eventually(t, "the result is there", func() bool {
+		_, one := s.Raw(t, ada, "GET", "/api/agents/workers/"+id+"/result", nil)
+		return strings.Contains(string(one), `"text":"It was stopped."`) && strings.Contains(string(one), `"state":"aborted"`)
+	})
+}

@@ -1,0 +1,141 @@
+// Package workers serves the routes of the workers of chats: the tree of a chat, a worker with its result, its stop,
+// and the messages between the chats of a tree.
+//
+// Promises: who may see a chat may see its workers, and who may change it may stop them.
+//
+// It must not know how work is delegated or reported.
+package workers
+
+import (
+	"net/http"
+	"strconv"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/worker"
+	queries "pocketcoder/projections/workers"
+	"pocketcoder/web/api"
+	"pocketcoder/web/openapi"
+)
+
+// Workers serves the routes of workers.
+type Workers struct {
+	API     *api.Server
+	Chats   *chat.Chats
+	Workers *worker.Workers
+}
+
+// maxWorkers is the number of workers or messages of an answer.
+const maxWorkers = 200
+
+// letterRequest is a person's message to a worker.
+type letterRequest struct {
+	Text    string `json:"text"`
+	Urgency string `json:"urgency,omitempty"` // queue, steer or stop
+}
+
+type letterAnswer struct {
+	Message string `json:"message"`
+}
+
+func (s *Workers) Routes() []api.Route {
+	const one, inbox = "/api/agents/workers/{id}", "/api/agents/workers/{id}/inbox"
+	return []api.Route{
+		{Method: "GET", Path: "/api/agents/workers", About: "The workers of the tree of a chat, in the order in which they were started.", Admits: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "any chat of the tree"}}, Answer: []queries.Worker{}, Serve: s.list},
+		{Method: "GET", Path: one + "/result", About: "A worker, with its result once there is one.", Admits: api.Accounts, Answer: queries.Detail{}, Serve: s.one},
+		{Method: "POST", Path: one + "/stop", About: "Stop a worker, its commands, and the workers below it.", Admits: api.Accounts, Serve: s.stop},
+		{Method: "GET", Path: inbox, About: "The newest messages that other chats of the tree sent to a chat, with how far each is.", Admits: api.Accounts, Query: []openapi.Param{{Name: "limit", Integer: true, About: "at most 200; 20 when absent"}}, Answer: []queries.Letter{}, Serve: s.inbox},
+		{Method: "POST", Path: inbox, About: "Write to a worker: queue waits for its turn, steer reaches the running turn, stop ends that turn first.", Admits: api.Accounts, Body: letterRequest{}, Answer: letterAnswer{}, Serve: s.write},
+	}
+}
+
+func (s *Workers) list(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	id := r.URL.Query().Get("chat")
+	if err := s.API.MayView(r.Context(), caller, "chats", id); err != nil {
+		return err
+	}
+	all, err := queries.List(r.Context(), s.API.Model, id, maxWorkers)
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, all)
+}
+
+func (s *Workers) one(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	if err := s.API.MayView(r.Context(), caller, "chats", r.PathValue("id")); err != nil {
+		return err
+	}
+	found, ok, err := queries.One(r.Context(), s.API.Model, r.PathValue("id"))
+	if err == nil && !ok {
+		err = handlers.Refuse(handlers.NotFound, "Chat %s is not a worker.", r.PathValue("id"))
+	}
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, found)
+}
+
+func (s *Workers) stop(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	if err := s.Stop(r, caller, r.PathValue("id")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// Stop stops a worker that the caller may change.
+func (s *Workers) Stop(r *http.Request, caller api.Caller, id string) error {
+	if err := s.API.MayWrite(r, caller, id); err != nil {
+		return err
+	}
+	return s.Workers.Stop(r.Context(), worker.Stop{Command: handlers.Command{Actor: caller.Actor()}, Worker: id})
+}
+
+func (s *Workers) inbox(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	id, limit := r.PathValue("id"), 20
+	if err := s.API.MayView(r.Context(), caller, "chats", id); err != nil {
+		return err
+	}
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxWorkers {
+			return api.BadField("limit", "validation_invalid_value", "want a number from 1 to %d", maxWorkers)
+		}
+		limit = n
+	}
+	all, err := queries.Inbox(r.Context(), s.API.Model, id, limit)
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, all)
+}
+
+func (s *Workers) write(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	id := r.PathValue("id")
+	if err := s.API.MayWrite(r, caller, id); err != nil {
+		return err
+	}
+	var body letterRequest
+	if err := api.DecodeBody(r, &body); err != nil {
+		return err
+	}
+	c := handlers.Command{Actor: caller.Actor()}
+	submit := chat.SubmitMessage{Command: c, Chat: id, Parts: []events.Part{{Type: "text", Text: body.Text}}}
+	switch body.Urgency {
+	case "", worker.UrgencyQueue:
+	case worker.UrgencySteer:
+		submit.Delivery = events.DeliverySteer
+	case worker.UrgencyStop:
+		if _, err := s.Chats.AbortTurn(r.Context(), chat.AbortTurn{Command: c, Chat: id}); err != nil {
+			return err
+		}
+	default:
+		return api.BadField("urgency", "validation_invalid_value", "want queue, steer or stop")
+	}
+	message, _, err := s.Chats.SubmitMessage(r.Context(), submit)
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, letterAnswer{message})
+}
