@@ -3,6 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -95,6 +98,43 @@ func TestResultAfterTheTimeoutOfAHandoffIsSent(t *testing.T) {
 	p.approve(t, d.TerminalID, 0)
 	expect.Eventually(t, "the result is sent", func() bool { return p.text(t, chat) == "it takes long|now I have it" })
 	is.Equal(len(p.workerReports(t, chat)), 1)
+}
+
+// blocks returns the code blocks of a language in a page of the documentation.
+func blocks(t testing.TB, page, language string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// TestThreeAgentsOfTheDocumentation follows docs/agents.md.
+func TestThreeAgentsOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	for i, name := range []string{"Builder", "Tester"} {
+		path := filepath.Join(t.TempDir(), strings.ToLower(name)+".md")
+		is.NoErr(os.WriteFile(path, []byte(blocks(t, "agents.md", "markdown")[i]), 0o600))
+		stdout, stderr, _ := p.cli(t, "", "agent", "add", path)
+		expect.Contains(t, stdout+stderr, "created agent "+name)
+	}
+	chat := p.chat(t, blocks(t, "agents.md", "text")[0])
+	byAgent := map[string]string{}
+	for _, w := range p.workersOf(t, chat, 2) {
+		byAgent[w.Agent] = w.ID
+	}
+	p.approve(t, byAgent["Builder"], 0)
+	expect.Eventually(t, "the chat goes on", func() bool {
+		return p.text(t, chat) == "The builder is done. The tester still works."
+	})
+	p.approve(t, byAgent["Tester"], 0)
+	expect.Eventually(t, "the chat was woken", func() bool { return strings.HasSuffix(p.text(t, chat), "|Both are done.") })
 }
 
 // TestHandoffWhoseConnectionDiesKeepsItsResult ends OpenCode, or all, while the call waits and the worker waits for a

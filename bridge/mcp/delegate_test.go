@@ -1,0 +1,167 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/worker"
+	"pocketcoder/projections"
+)
+
+// delegating is a fixture with workers, whose turns do not run. Its client notes the progress of its calls.
+type delegating struct {
+	*fixture
+	t       *testing.T
+	session *sdk.ClientSession
+	calls   int
+
+	mu       sync.Mutex
+	progress []string
+}
+
+func openDelegating(t *testing.T) *delegating {
+	t.Helper()
+	is := is.New(t)
+	f := &delegating{fixture: open(t), t: t}
+	log := eventstest.Log(t)
+	model, err := projections.Open(t.Context(), expect.MemoryDir(t), log)
+	is.NoErr(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { model.Run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended; model.Close() })
+	f.Records, f.Chats, f.Model, f.Every = &record.Records{Log: log}, &chat.Chats{Log: log}, model, time.Millisecond
+	f.Workers = &worker.Workers{Log: log, Chats: f.Chats, Records: f.Records, Workspace: t.TempDir()}
+	for _, id := range []string{"c1", "c2"} {
+		_, _, err = f.Chats.Create(t.Context(), chat.Create{Chat: id})
+		is.NoErr(err)
+	}
+	f.session, err = f.connect(t, f.Header, func(p *sdk.ProgressNotificationParams) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.progress = append(f.progress, p.Message)
+	})
+	is.NoErr(err)
+	return f
+}
+
+// call calls a tool as session ses_1 of chat c1. Without a call id the call has one of its own.
+func (f *delegating) call(tool, id string, args map[string]any) (text string, failed bool) {
+	f.t.Helper()
+	f.calls++
+	if id == "" {
+		id = fmt.Sprint("call_", f.calls)
+	}
+	args["caller"] = sign(f.Key, tool, "ses_1", id, fmt.Sprint(f.calls))
+	params := &sdk.CallToolParams{Name: tool, Arguments: args}
+	params.SetProgressToken(id)
+	r, err := f.session.CallTool(f.t.Context(), params)
+	is.New(f.t).NoErr(err)
+	return r.Content[0].(*sdk.TextContent).Text, r.IsError
+}
+
+// result is what handoff, assign and check_worker return.
+type result struct {
+	Message      string `json:"message"`
+	Result       string `json:"result_id"`
+	Output       string `json:"output"`
+	Worker       string `json:"terminal_id"`
+	TmuxWindowID int    `json:"tmux_window_id"`
+	Status       string `json:"status"`
+	Success      bool   `json:"success"`
+}
+
+func (f *delegating) ok(tool, id string, args map[string]any) (r result) {
+	f.t.Helper()
+	text, failed := f.call(tool, id, args)
+	if failed || json.Unmarshal([]byte(text), &r) != nil {
+		f.t.Fatalf("%s: %s", tool, text)
+	}
+	return r
+}
+
+func TestHandoffThatWaitsReportsItsProgress(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := openDelegating(t)
+	r := f.ok("handoff", "", map[string]any{"message": "work", "timeout": 1})
+	is.True(!r.Success)
+	expect.Contains(t, r.Message, "no result after 1 s")
+	f.mu.Lock()
+	reports := len(f.progress)
+	is.True(reports > 2) // so that OpenCode's limit of 60 s does not fire
+	expect.Contains(t, f.progress[0], "Worker "+r.Worker+" was started")
+	f.mu.Unlock()
+
+	is.Equal(f.ok("check_worker", "", map[string]any{"worker": r.Worker}).Result, "")
+	w, _, err := f.Workers.Check(t.Context(), r.Worker)
+	is.NoErr(err)
+	seq, err := f.Workers.Finish(t.Context(), worker.Finish{Worker: r.Worker, Message: w.Message, Status: "completed",
+		Text: strings.Repeat("long ", 10_000)})
+	is.NoErr(err)
+	is.NoErr(f.Model.Wait(t.Context(), seq))
+	late := f.ok("check_worker", "", map[string]any{"worker": r.Worker})
+	is.Equal([]any{len(late.Output), late.Success, late.Status, late.Result != ""}, []any{50_000, true, "completed", true})
+}
+
+func TestEachCallStartsAWorker(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := openDelegating(t)
+	first := f.ok("assign", "call_a", map[string]any{"message": "one"})
+	second := f.ok("assign", "call_a", map[string]any{"message": "two"}) // some models repeat the ids of their calls
+	is.True(first.Worker != second.Worker)
+	is.Equal([]int{first.TmuxWindowID, second.TmuxWindowID}, []int{1, 2})
+	text, failed := f.call("list_workers", "", map[string]any{})
+	is.True(!failed)
+	expect.Contains(t, text, first.Worker)
+	expect.Contains(t, text, second.Worker)
+	text, failed = f.call("stop_worker", "", map[string]any{"worker": second.Worker})
+	is.True(!failed)
+	expect.Contains(t, text, "is being stopped")
+	text, failed = f.call("send_message", "", map[string]any{"receiver": first.Worker, "message": "hurry"})
+	is.True(!failed)
+	expect.Contains(t, text, `"state":"queued"`)
+}
+
+func TestCallsThatMakeNoSenseAreRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := openDelegating(t)
+	other, err := f.Workers.Start(t.Context(), worker.Start{Parent: worker.Caller{Chat: "c2"}, Message: "of another tree"})
+	is.NoErr(err)
+	is.NoErr(f.Model.Wait(t.Context(), other.Seq))
+	for name, c := range map[string]struct {
+		tool, says string
+		args       map[string]any
+	}{
+		"a timeout of a day":        {"handoff", "1 to 3600", map[string]any{"message": "m", "timeout": 86400}},
+		"an agent that is none":     {"assign", "There is no agent", map[string]any{"message": "m", "agent_profile": "Nobody"}},
+		"a directory elsewhere":     {"assign", "not a directory of the workspace", map[string]any{"message": "m", "working_directory": "/etc"}},
+		"no message":                {"assign", "", map[string]any{"message": ""}},
+		"a worker of another tree":  {"check_worker", "no worker", map[string]any{"worker": other.Worker}},
+		"a stop in another tree":    {"stop_worker", "not a worker of this chat", map[string]any{"worker": other.Worker}},
+		"a message to another tree": {"send_message", "does not belong", map[string]any{"receiver": other.Worker, "message": "m"}},
+		"a parent that is none":     {"send_message", "no parent", map[string]any{"receiver": "parent", "message": "m"}},
+		"an urgency that is none":   {"send_message", "", map[string]any{"receiver": other.Worker, "message": "m", "urgency": "now"}},
+		"a limit that is none":      {"check_inbox", "1 to 100", map[string]any{"limit": 1000}},
+		"a proposal without a kind": {"propose", "cannot be proposed", map[string]any{"kind": "", "name": "n", "content": "c"}},
+	} {
+		text, failed := f.call(c.tool, "", c.args)
+		if !failed || !strings.Contains(text, c.says) {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
