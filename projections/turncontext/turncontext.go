@@ -25,14 +25,16 @@ type Context struct {
 	Person    string `db:"person"` // name of the chat's owner
 	Agent     string `db:"-"`      // name of the chosen agent
 	Workspace string `db:"-"`      // directory of the session
+	Parent    string `db:"parent"` // of a worker: the title of the chat that delegated to it
 }
 
 // Of returns the context of a chat, without its agent and its directory. The person of an account without a name is
 // the part of its email before the @, because the rest is nobody's business but ours.
 func Of(ctx context.Context, m *projections.Model, chat string) (Context, error) {
 	c, _, err := store.First[Context](ctx, m.Model, "context of chat "+chat, `
-		SELECT c.title AS chat, coalesce(nullif(u.name, ''), substr(u.email, 1, instr(u.email, '@')-1), '') AS person
-		FROM chats c LEFT JOIN users u ON u.id=c.user WHERE c.id={:id}`, dbx.Params{"id": chat})
+		SELECT c.title AS chat, coalesce(nullif(u.name, ''), substr(u.email, 1, instr(u.email, '@')-1), '') AS person,
+			coalesce(p.title, '') AS parent
+		FROM chats c LEFT JOIN users u ON u.id=c.user LEFT JOIN chats p ON p.id=c.parent AND c.parent<>'' WHERE c.id={:id}`, dbx.Params{"id": chat})
 	return c, err
 }
 
@@ -58,6 +60,7 @@ func (c Context) element(most int) string {
 		path        bool
 	}{
 		{"chat", c.Chat, false}, {"person", c.Person, false}, {"agent", c.Agent, false}, {"workspace", c.Workspace, true},
+		{"parent", c.Parent, false},
 	} {
 		value := []rune(printable(a.value))
 		switch {

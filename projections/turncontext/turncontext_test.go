@@ -62,7 +62,7 @@ func TestContextOfAChatHasItsTitleAndItsOwner(t *testing.T) {
 	go m.Run(t.Context())
 	var seq uint64
 	for _, chat := range []struct{ id, user, name string }{
-		{"named", "u1", "Ada"}, {"unnamed", "u2", ""}, {"nobodys", "", ""},
+		{"named", "u1", "Ada"}, {"unnamed", "u2", ""}, {"nobodys", "", ""}, {"worker", "", ""},
 	} {
 		if chat.user != "" {
 			e, err := events.NewUser(chat.user, events.ActorSystem,
@@ -71,7 +71,11 @@ func TestContextOfAChatHasItsTitleAndItsOwner(t *testing.T) {
 			_, err = log.Append(t.Context(), e)
 			is.NoErr(err)
 		}
-		e, err := events.New(chat.id, events.ActorSystem, events.ChatCreated{Title: "title of " + chat.id, User: chat.user})
+		created := events.ChatCreated{Title: "title of " + chat.id, User: chat.user}
+		if chat.id == "worker" {
+			created.Parent = &events.Parent{Chat: "named", Root: "named", Depth: 1}
+		}
+		e, err := events.New(chat.id, events.ActorSystem, created)
 		is.NoErr(err)
 		seq, err = log.Append(t.Context(), e)
 		is.NoErr(err)
@@ -82,4 +86,7 @@ func TestContextOfAChatHasItsTitleAndItsOwner(t *testing.T) {
 		is.NoErr(err)
 		is.Equal(c, turncontext.Context{Chat: "title of " + chat, Person: person})
 	}
+	c, err := turncontext.Of(t.Context(), m, "worker")
+	is.NoErr(err)
+	is.Equal(c, turncontext.Context{Chat: "title of worker", Parent: "title of named"})
 }
