@@ -113,11 +113,11 @@ func TestTheProxyPutsTheKeysOfProvidersIn(t *testing.T) {
 	w.Instead("other.test.example:80", host(plain.URL)) // a rule allows *.test.example
 	c := w.engine(host(plain.URL))
 	w.Engine.Allow([]string{"api.example.com:443", "eu.example.com:443"})
-	w.Engine.Credentials = []network.Credential{
+	w.Engine.SetCredentials([]network.Credential{
 		{Placeholder: "held.example.key", Value: "sk-example", Addresses: []string{"API.example.com:443"}, TLS: true},
 		{Placeholder: "held.eu.key", Value: "sk-eu", Addresses: []string{"*.example.com:443"}, TLS: true},
 		{Placeholder: "held.own.key", Value: "sk-own", Addresses: []string{host(plain.URL)}},
-	}
+	})
 	for name, c2 := range map[string]struct {
 		url, sent, want string
 	}{

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -181,7 +182,12 @@ func (c connection) forward(w http.ResponseWriter, r *http.Request) {
 	stop := context.AfterFunc(r.Context(), func() { client.Close() })
 	defer stop()
 	scheme, port := "http", ":80"
-	if engine, ok := c.client.(*network.Engine); ok && engine.Authorize(c.at, r.Header) {
+	var used []network.Credential
+	engine, isEngine := c.client.(*network.Engine)
+	if isEngine {
+		used = engine.Authorize(c.at, r.Header)
+	}
+	if slices.ContainsFunc(used, func(k network.Credential) bool { return k.TLS }) {
 		scheme, port = "https", ":443"
 	}
 	body := &upload{ReadCloser: r.Body}
@@ -201,6 +207,14 @@ func (c connection) forward(w http.ResponseWriter, r *http.Request) {
 			p.Out.Host = strings.TrimSuffix(c.at.String(), port)
 			p.Out.Header.Del("Connection") // the proxy takes these away, but for a change of protocol
 			p.Out.Header.Del("Upgrade")
+		},
+		ModifyResponse: func(answer *http.Response) error {
+			for _, k := range used {
+				if engine.Answered != nil {
+					engine.Answered(k, answer.StatusCode)
+				}
+			}
+			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { c.refuse(w, r, c.at.String(), err) },
 	}).ServeHTTP(w, r)

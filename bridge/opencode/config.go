@@ -76,8 +76,8 @@ func (s *Supervisor) prepare() error {
 			return err
 		}
 	}
-	if s.Provider.Catalogue != nil {
-		if err := os.WriteFile(s.catalogueFile(), s.Provider.Catalogue, 0o600); err != nil {
+	if s.current().Catalogue != nil {
+		if err := os.WriteFile(s.catalogueFile(), s.current().Catalogue, 0o600); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (s *Supervisor) plugin() (string, error) {
 	}
 	hidden, err := json.Marshal(slices.Concat([]string{"OPENCODE_SERVER_PASSWORD", "OPENCODE_CONFIG_CONTENT",
 		"OPENCODE_AUTH_CONTENT", callerKey}, proxyVariables,
-		slices.Sorted(maps.Keys(s.Provider.Keys))))
+		slices.Sorted(maps.Keys(s.current().Keys))))
 	if err != nil {
 		return "", err
 	}
@@ -193,9 +193,9 @@ func (s *Supervisor) checkFiles() error {
 // requests.
 func (s *Supervisor) publicProvider() provider.Provider {
 	if !s.hasProxy() {
-		return s.Provider
+		return s.current()
 	}
-	public, _ := s.Provider.Withhold()
+	public, _ := s.current().Withhold()
 	return public
 }
 

@@ -41,7 +41,7 @@ type Supervisor struct {
 	Shell     string // absolute: runs the commands of agents, as Shell -c COMMAND; not named bash, zsh, fish or nu
 	// ShellAddress is the address of the shells.Server that answers Shell, such as unix:/data/shell.sock.
 	ShellAddress string
-	Provider     provider.Provider
+	Provider     provider.Provider // until Replace
 	Logger       *slog.Logger
 	Launcher     []string         // optional: a program that executes the command line that follows its own
 	Started      func(Generation) // called when OpenCode is ready, each time; must not block
@@ -72,6 +72,9 @@ type Supervisor struct {
 	aliases     []string  // of Dir
 	own         MCPServer // of the last start; empty for none
 	trouble     atomic.Pointer[string]
+	replaced    atomic.Pointer[provider.Provider] // what Replace was given
+	given       atomic.Pointer[provider.Provider] // of the running OpenCode, as it got it
+	endLife     atomic.Pointer[context.CancelCauseFunc]
 }
 
 // Generation is one life of OpenCode. A new one has forgotten pending asks and questions, and left unfinished turns as
@@ -132,6 +135,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		}
 		if up {
 			ready++
+		}
+		if errors.Is(err, errRestart) {
+			s.Logger.Info("opencode stopped; starting it again", "reason", err)
+			continue
 		}
 		if ready == 0 && (try == firstTries || !errors.Is(err, errEnded)) {
 			return err
@@ -195,7 +202,9 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 	}
 	s.Logger.Info("opencode is ready", "url", api.URL(), "pid", c.cmd.Process.Pid)
 	s.Started(Generation{n, api, c.cmd.Process.Pid, c.exited})
-	watched, stop := context.WithCancel(ctx)
+	life, end := s.lifeOf(ctx)
+	defer end()
+	watched, stop := context.WithCancel(life)
 	defer stop()
 	silent := make(chan error, 1)
 	go func() { silent <- s.watch(watched, api, c.cmd.Process.Pid) }()
@@ -203,6 +212,9 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 	case <-c.exited:
 		err = fmt.Errorf("opencode exited unexpectedly: %v; its last lines:\n%s", c.err, log.last())
 	case err = <-silent:
+		if cause := context.Cause(life); ctx.Err() == nil && cause != nil {
+			err = cause
+		}
 		return true, err
 	}
 	stop()
@@ -226,6 +238,8 @@ func (s *Supervisor) start(log *logFile) (*child, *client.Client, error) {
 	if s.Conceal != nil {
 		s.Conceal(password)
 	}
+	public := s.publicProvider()
+	s.given.Store(&public)
 	proxy, address := s.proxy()
 	env, err := s.environment(password, proxy)
 	if err != nil {

@@ -21,7 +21,7 @@ func (s *Supervisor) verify(ctx context.Context, c *client.Client) (client.Model
 		return client.Models{}, err
 	}
 	models, err := c.Models(ctx, s.Workspace)
-	if err != nil && s.Provider.Catalogue != nil {
+	if err != nil && s.current().Catalogue != nil {
 		err = fmt.Errorf("OpenCode may not understand the file of --model-catalogue; want entries as at https://models.dev/api.json: %w", err)
 	}
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Supervisor) verifyConfig(ctx context.Context, c *client.Client) error {
 
 // verifyModel refuses a model that OpenCode cannot use. The error lists those that it can.
 func (s *Supervisor) verifyModel(ctx context.Context, c *client.Client, models client.Models) error {
-	p := s.Provider
+	p := s.current()
 	if p.Model == "" {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (s *Supervisor) unusable(ctx context.Context, c *client.Client, models clie
 	if err != nil {
 		return err
 	}
-	provider, model, _ := strings.Cut(s.Provider.Model, "/")
+	provider, model, _ := strings.Cut(s.current().Model, "/")
 	reason := fmt.Sprintf("there is no provider %s", provider)
 	for _, p := range all {
 		if p.ID != provider {
@@ -115,7 +115,7 @@ func (s *Supervisor) unusable(ctx context.Context, c *client.Client, models clie
 	if len(models.Usable) > 0 {
 		usable = "Models that can be used: " + record.ListOfModels(models.Usable)
 	}
-	return fmt.Errorf("--model %s cannot be used: %s. %s", s.Provider.Model, reason, usable)
+	return fmt.Errorf("--model %s cannot be used: %s. %s", s.current().Model, reason, usable)
 }
 
 // unasked returns a permission that an agent's rules allow after the last that asks for everything; "*" when none does.

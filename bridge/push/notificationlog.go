@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	records "pocketcoder/handlers/record"
 )
 
 // notificationLog holds the states of notifications, by the chat, record or account that they are about. It folds them
@@ -136,6 +137,7 @@ func (p *Push) resume(ctx context.Context, serves func(chan job)) error {
 	}
 	for _, every := range []events.Subject{
 		{Scope: events.ScopeChat, ID: "*"}, {Scope: events.ScopeUser, ID: "*"}, {Scope: events.ScopeConfig, Collection: mcpServers, ID: "*"},
+		{Scope: events.ScopeConfig, Collection: records.ModelProviderCollection, ID: "*"},
 	} {
 		open := map[target]job{}
 		var order []target

@@ -82,6 +82,7 @@ var filters = []string{
 	events.ChatOpenCodeSubject("*", sessionStatus), events.ChatOpenCodeSubject("*", sessionError),
 	events.ChatSubject("*", events.TurnLost{}.Kind()), events.ChatSubject("*", events.MessageFailed{}.Kind()),
 	events.ConfigSubject(mcpServers, "*", "*"),
+	events.ConfigSubject(records.ModelProviderCollection, "*", events.Saved{}.Kind()),
 }
 
 // The OpenCode events after which a turn may have ended: session.idle always follows a session.status.
@@ -131,7 +132,12 @@ func (p *Push) react(ctx context.Context, e events.Event) error {
 		return p.withdrawDecided(ctx, events.Notice{Chat: chat, Question: d.Question})
 	case events.TurnLost, events.MessageFailed:
 		return p.notifyEnded(ctx, e)
-	case events.Saved, events.Deleted:
+	case events.Saved:
+		if e.Subject.Collection == records.ModelProviderCollection {
+			return p.notifyKey(ctx, e, d)
+		}
+		return p.notifyServer(ctx, e)
+	case events.Deleted:
 		return p.notifyServer(ctx, e)
 	case events.OpenCode:
 		return p.reactOpenCode(ctx, e, d)

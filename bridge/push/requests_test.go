@@ -215,6 +215,24 @@ func TestAToolServerThatWaitsIsPushedToAdministratorsOnce(t *testing.T) {
 	s.awaitKinds("evt.config.mcp_servers.m1", "queued", "sent", "queued", "sent")
 }
 
+func TestARefusedKeyIsPushedToAdministratorsOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, r := newSystem(t), newReceiver(t, nil)
+	s.device("d1", s.user("root", account.Admin), "unifiedpush", r.URL+"/root")
+	s.device("d2", s.user("ann", account.User), "unifiedpush", r.URL+"/ann")
+	s.save("llm_providers", "p1", map[string]any{"provider_id": "openai", "is_connected": true})
+	s.save("llm_providers", "p1", map[string]any{"key_error": "openai refuses the key OPENAI_API_KEY (status 401)."})
+	b := read(t, s.awaitRequest(r, 0).body)
+	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"provider_key", "The key of openai is refused",
+		"openai refuses the key OPENAI_API_KEY (status 401)."})
+	s.save("llm_providers", "p1", map[string]any{"models": []string{"m"}})
+	s.awaitWorker()
+	is.Equal(len(r.requests()), 1) // still the same refusal
+	s.save("llm_providers", "p1", map[string]any{"key_error": ""})
+	is.Equal(s.awaitRequest(r, 1).path, "/root/"+b.ID+"/clear")
+}
+
 func TestEventsAndLogsContainNoSecrets(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

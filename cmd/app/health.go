@@ -117,6 +117,8 @@ type engineDetail struct {
 	// "provider/model" of chats without a selection; empty until OpenCode recommends one
 	Model     string          `json:"model"`
 	ModelHost string          `json:"model_host,omitempty"` // of --model-url
+	KeyErrors []string        `json:"key_errors,omitempty"` // what providers say of keys that they refuse
+	Restart   string          `json:"restart,omitempty"`    // why OpenCode is started again soon
 	Isolation isolation.Level `json:"isolation"`
 	Reason    string          `json:"reason"` // why OpenCode has this isolation level
 }
@@ -130,11 +132,19 @@ func (s *System) engineHealth() api.Part {
 	if trouble := s.engine.Trouble(); trouble != "" {
 		connection.Error, part.State = trouble, api.Degraded
 	}
+	refused, restart := s.modelKeys.Errors(), ""
+	if s.engine.NeedsRestart() {
+		restart = "for a new key of a provider, once no turn runs"
+	}
+	if len(refused) > 0 && part.State == api.Ready {
+		part.State = api.Degraded
+	}
 	reason := s.isolation.Reason
 	if s.isolation.Level == isolation.None {
 		reason = Unconfined
 	}
-	part.Detail = engineDetail{connection, s.outbox.Configured(), s.modelHost(), s.isolation.Level, reason}
+	part.Detail = engineDetail{connection, s.outbox.Configured(), s.modelHost(), refused, restart, s.isolation.Level,
+		reason}
 	return part
 }
 

@@ -7,6 +7,7 @@ import (
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
+	"pocketcoder/bridge/opencode/providerkeys"
 	"pocketcoder/bridge/opencode/providerlist"
 	"pocketcoder/handlers/worker"
 )
@@ -34,6 +35,26 @@ func openProvider(ctx context.Context, getenv func(string) string,
 		p, err = p.LookUp(ctx)
 	}
 	return p, false, func() {}, err
+}
+
+// useStoredKeys takes the providers whose keys administrators have stored in place of the demo model that would answer
+// without a key.
+func (s *System) useStoredKeys(ctx context.Context) error {
+	if !s.isDemo || s.o.Model.Demo {
+		return nil
+	}
+	values, err := s.providerKeys().Values(ctx)
+	base := provider.Provider{Catalogue: s.provider.Catalogue}
+	if err == nil && len(base.With(values).Keys) > 0 {
+		s.provider, s.isDemo = base, false
+	}
+	return err
+}
+
+// newModelKeys returns what gives OpenCode the stored keys of providers, once the proxy is wired.
+func (s *System) newModelKeys() *providerkeys.Keys {
+	return &providerkeys.Keys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys(), Records: s.records,
+		Model: s.model, Engine: s.engineNetwork, Server: s.engine, Logger: s.o.Logger, Changed: s.change}
 }
 
 func openDemo() (p provider.Provider, isDemo bool, closeModel func(), err error) {

@@ -51,8 +51,7 @@ func (s *System) wireNetwork() {
 	_, port, _ := net.SplitHostPort(s.egress.Addr().String())
 	s.exec.Network = &network.Sandbox{Gate: s.gate, Mode: s.o.Network, Proxy: net.JoinHostPort(host, port),
 		Tail: s.web.API.Tail}
-	_, credentials := s.provider.Withhold()
-	s.engineNetwork = &network.Engine{Network: s.exec.Network, Credentials: credentials}
+	s.engineNetwork = &network.Engine{Network: s.exec.Network}
 	if address := s.provider.ModelAddress(); address != "" {
 		s.engineNetwork.Models = []string{address}
 	}

@@ -31,6 +31,7 @@ import (
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/provider"
+	"pocketcoder/bridge/opencode/providerkeys"
 	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/push"
@@ -112,12 +113,19 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	if err := s.openAccounts(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.useStoredKeys(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.openVAPID(ctx); err != nil {
 		return nil, err
 	}
 	s.log.Conceal("push", s.vapid.Private, o.Relay.Secret)
 	s.publicURL, s.ports = o.publicURL(s.listener.Addr().String()), o.portTemplate(s.listener.Addr().String())
 	s.wire()
+	s.modelKeys = s.newModelKeys()
+	if err := s.modelKeys.Load(ctx); err != nil {
+		return nil, err
+	}
 	s.onClose(func() {
 		if s.leads() {
 			s.shells.Close()
@@ -268,8 +276,9 @@ type System struct {
 	workers       *worker.Workers
 	exec          *exec.Executions
 	engine        *opencode.Supervisor
-	engineNetwork *network.Engine  // network access of OpenCode itself
-	tools         *mcp.Server      // PocketCoder's tools for OpenCode
+	engineNetwork *network.Engine // network access of OpenCode itself
+	tools         *mcp.Server     // PocketCoder's tools for OpenCode
+	modelKeys     *providerkeys.Keys
 	isolation     isolation.Choice // how OpenCode is isolated
 	lives         opencode.Generations
 	worker        *workerprocess.Process
@@ -409,7 +418,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 		Logger: s.o.Logger}
 	for _, worker := range []func(context.Context) error{
 		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,
-		s.push.Run, old.Run, s.watchWorkers,
+		s.modelKeys.Run, s.push.Run, old.Run, s.watchWorkers,
 	} {
 		g.Add(actor(rest, once(s.prepared, worker)))
 	}

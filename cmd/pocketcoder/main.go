@@ -37,6 +37,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder workers        workers to which assistants delegate: list, check, stop
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
   pocketcoder agent          agents as Markdown files: list, show, add, edit, export
+  pocketcoder model          models: list, use, reset
   pocketcoder policy         rules: allow, ask, deny, test, replay, list, pause, resume, revoke; why explains a request
   pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder device         phones that get notifications: add, list, test, remove
@@ -114,6 +115,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"user":     admin.User,
 		"budget":   admin.Budget,
 		"agent":    admin.Agent,
+		"model":    admin.Model,
 		"policy":   rules.Run,
 		"device":   admin.Device,
 		"key":      admin.Key,

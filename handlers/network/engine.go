@@ -25,39 +25,57 @@ type Engine struct {
 	Network *Sandbox
 	Models  []string // host:port of the model URLs that the operator configured. These may have private addresses
 
-	Credentials []Credential // the keys that OpenCode does not have
+	// Answered receives the status with which a server answered a request that had a key, unless nil. It must not block.
+	Answered func(Credential, int)
 
-	mu    sync.Mutex
-	token string
-	life  context.Context // ends with the run of OpenCode that has the token
-	end   context.CancelFunc
-	hosts map[string]bool // host:port of providers
+	mu          sync.Mutex
+	credentials []Credential // the keys that OpenCode does not have
+	token       string
+	life        context.Context // ends with the run of OpenCode that has the token
+	end         context.CancelFunc
+	hosts       map[string]bool // host:port of providers
 }
 
 // Credential is a key of a model provider. OpenCode sends Placeholder in its place, so that the key is neither in
 // OpenCode's memory nor in its environment.
 type Credential struct {
 	Placeholder, Value string
+	Key                string   // names the key for people: the variable that holds it, or its login
+	Providers          []string // that it is a key of
 	Addresses          []string // host:port of the servers that get the key. A * stands for one part of a name
 	TLS                bool     // of these servers. OpenCode sends the proxy its requests in plain text
 }
 
-// Authorize replaces the placeholders of the keys for an address in the header of a request to it. It reports whether
-// a key of a server with TLS is in the header now.
-func (n *Engine) Authorize(at hostport.Address, header http.Header) (encrypt bool) {
-	for _, c := range n.Credentials {
+// SetCredentials replaces the keys that OpenCode does not have. The next request has the new ones.
+func (n *Engine) SetCredentials(all []Credential) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.credentials = all
+}
+
+// Authorize replaces the placeholders of the keys for an address in the header of a request to it. It returns the keys
+// that are in the header now.
+func (n *Engine) Authorize(at hostport.Address, header http.Header) (used []Credential) {
+	n.mu.Lock()
+	all := n.credentials
+	n.mu.Unlock()
+	for _, c := range all {
 		if !slices.ContainsFunc(c.Addresses, func(pattern string) bool { return matchesAddress(pattern, at) }) {
 			continue
 		}
+		found := false
 		for _, values := range header {
 			for i, value := range values {
 				if strings.Contains(value, c.Placeholder) {
-					values[i], encrypt = strings.ReplaceAll(value, c.Placeholder, c.Value), encrypt || c.TLS
+					values[i], found = strings.ReplaceAll(value, c.Placeholder, c.Value), true
 				}
 			}
 		}
+		if found {
+			used = append(used, c)
+		}
 	}
-	return encrypt
+	return used
 }
 
 func matchesAddress(pattern string, at hostport.Address) bool {

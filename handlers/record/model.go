@@ -14,11 +14,12 @@ import (
 // ModelProviderCollection is the config collection of the providers of models.
 const ModelProviderCollection = "llm_providers"
 
-// modelSelections is the config collection of selected models. A record without a chat is for all chats of its user.
+// modelSelections is the config collection of selected models. A record without a chat is for all chats of its user,
+// and one without a user too for all chats.
 const modelSelections = "model_selection"
 
 // SelectModel chooses the model of a chat, or, without a chat, of all chats of a user that have no selection of their
-// own. An empty Model clears the selection: the chat follows the configured model again.
+// own, or, without a user too, of all such chats. An empty Model clears the selection.
 type SelectModel struct {
 	handlers.Command
 	Chat   string `json:"chat,omitempty"`
@@ -37,7 +38,7 @@ type Models struct {
 	Models []string `json:"models"` // "provider/model", sorted
 	// the model of chats without a selection; empty while OpenCode starts
 	Configured string `json:"configured,omitempty"`
-	Selected   string `json:"selected,omitempty"` // the chat's selection, else that of its agent, else its owner's
+	Selected   string `json:"selected,omitempty"` // the chat's selection, or that of its agent, its owner or all chats
 }
 
 // modelProvider is a record of llm_providers.
@@ -104,22 +105,24 @@ func (h *Records) clearModel(ctx context.Context, c SelectModel) (id string, seq
 }
 
 // SelectedModel returns the model selected for a chat: the chat's own, else that of its agent, else the one its owner
-// selected for all chats, else "".
+// selected for all chats, else the one selected for everybody's chats, else "".
 func (h *Records) SelectedModel(ctx context.Context, chat, owner string, agent Agent) (string, error) {
 	selections, err := All[modelSelection](ctx, h, modelSelections)
 	if err != nil {
 		return "", err
 	}
-	ofChat, ofOwner := "", ""
+	ofChat, ofOwner, ofAll := "", "", ""
 	for _, s := range selections {
 		switch {
-		case s.Value.Chat == chat:
+		case s.Value.Chat == chat && chat != "":
 			ofChat = s.Value.Model
 		case s.Value.Chat == "" && s.Value.User == owner && owner != "":
 			ofOwner = s.Value.Model
+		case s.Value.Chat == "" && s.Value.User == "":
+			ofAll = s.Value.Model
 		}
 	}
-	return cmp.Or(ofChat, agent.Model, ofOwner), nil
+	return cmp.Or(ofChat, agent.Model, ofOwner, ofAll), nil
 }
 
 // Models lists the models that can be used. With a chat it also says which one is selected there.
@@ -133,7 +136,8 @@ func (h *Records) Models(ctx context.Context, c ListModels) (Models, error) {
 		m.Configured = h.Configured()
 	}
 	if c.Chat == "" {
-		return m, nil
+		m.Selected, err = h.SelectedModel(ctx, "", "", Agent{})
+		return m, err
 	}
 	s, err := h.chat(ctx, c.Chat)
 	if err != nil {

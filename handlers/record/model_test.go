@@ -86,6 +86,18 @@ func TestSelectionForAllChatsOfAUserCountsWhereTheChatHasNone(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(selected("mine", "ada"), "local/small")
 	is.Equal(selected("hers too", "ada"), "")
+	_, _, err = h.Records.SelectModel(t.Context(), record.SelectModel{Model: "remote/large"}) // for everybody
+	is.NoErr(err)
+	_, _, err = h.Records.SelectModel(t.Context(), record.SelectModel{User: "ada", Model: "local/large"})
+	is.NoErr(err)
+	is.Equal([]string{selected("mine", "ada"), selected("hers too", "ada"), selected("other", "bob"), selected("nobodys", "")},
+		[]string{"local/small", "local/large", "remote/large", "remote/large"})
+	models, err := h.Records.Models(t.Context(), record.ListModels{})
+	is.NoErr(err)
+	is.Equal(models.Selected, "remote/large")
+	_, _, err = h.Records.SelectModel(t.Context(), record.SelectModel{})
+	is.NoErr(err)
+	is.Equal([]string{selected("hers too", "ada"), selected("other", "bob")}, []string{"local/large", ""})
 }
 
 func TestTheModelOfAnAgentCountsBeforeThatOfAUserAndAfterThatOfAChat(t *testing.T) {

@@ -264,6 +264,45 @@ func (k ProviderKeys) Follow(ctx context.Context) error {
 	})
 }
 
+// Values returns the variables that administrators have stored. Of several values of a variable it is the one whose
+// record changed last.
+func (k ProviderKeys) Values(ctx context.Context) (map[string]string, error) {
+	byAdmin, err := k.named(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := All[struct{ User string }](ctx, &Records{Log: k.Log}, ProviderKeysCollection)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, r := range keys {
+		key := providerKey(r.Value.User, r.ID)
+		if !byAdmin[key] {
+			continue
+		}
+		raw, _, err := k.Secrets.Get(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		var values map[string]string
+		_ = json.Unmarshal(raw, &values) // written by Store, or there is none
+		maps.Copy(all, values)
+	}
+	return all, nil
+}
+
+// Watch calls changed after each change of stored values until ctx ends, and once at the start.
+func (k ProviderKeys) Watch(ctx context.Context, changed func()) error {
+	started := false
+	return k.Secrets.Watch(ctx, providerKeysPrefix, func(key string, _ []byte) error {
+		if started = started || key == ""; started {
+			changed()
+		}
+		return nil
+	})
+}
+
 // named returns the secrets that records of existing accounts name, and whether the account is an administrator.
 func (k ProviderKeys) named(ctx context.Context) (byAdmin map[string]bool, err error) {
 	gone, roles := map[string]bool{}, map[string]string{}

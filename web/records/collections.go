@@ -233,7 +233,7 @@ var collections = []collection{
 		kept(record.ProviderKeysCollection, rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin),
 			required(text("provider_id")), raw("env_vars"), required(relation("user", "users"))))),
 	kept("llm_providers", rules(authed, authed, never, never, never), fixed(text("provider_id")), fixed(text("name")),
-		fixed(raw("env_vars")), fixed(raw("models")), fixed(flag("is_connected"))),
+		fixed(raw("env_vars")), fixed(raw("models")), fixed(flag("is_connected")), fixed(text("key_error"))),
 	writtenBy(writer{saveModelSelection, saveModelSelection, deleteRecord},
 		kept("model_selection", rules(ownOrStaff, ownOrStaff, selectsOwn, ownOrAdmin, ownOrAdmin),
 			required(text("model")), required(relation("user", "users")), nullable(relation("chat", "chats")))),

@@ -186,9 +186,9 @@ func TestOpenCodeGetsPlaceholdersForKeys(t *testing.T) {
 		"rare":           {"type": "api", "key": "sk-rare"},
 	})
 	is.Equal(credentials, []network.Credential{
-		{Placeholder: "held-by-the-proxy.model-url.key", Value: "sk-own", Addresses: []string{"models.example.com:443"}, TLS: true},
-		{Placeholder: "held-by-the-proxy.login-openai.key", Value: "sk-openai", Addresses: []string{"api.openai.com:443"}, TLS: true},
-		{Placeholder: "held-by-the-proxy.ZHIPU_API_KEY.key", Value: "sk-zhipu", Addresses: []string{"api.z.ai:443", "open.bigmodel.cn:443"}, TLS: true},
+		{Placeholder: "held-by-the-proxy.model-url.key", Value: "sk-own", Key: "POCKETCODER_MODEL_KEY", Providers: []string{"own"}, Addresses: []string{"models.example.com:443"}, TLS: true},
+		{Placeholder: "held-by-the-proxy.login-openai.key", Value: "sk-openai", Key: "login openai", Providers: []string{"openai"}, Addresses: []string{"api.openai.com:443"}, TLS: true},
+		{Placeholder: "held-by-the-proxy.ZHIPU_API_KEY.key", Value: "sk-zhipu", Key: "ZHIPU_API_KEY", Providers: []string{"zai", "zai-coding-plan", "zhipuai", "zhipuai-coding-plan"}, Addresses: []string{"api.z.ai:443", "open.bigmodel.cn:443"}, TLS: true},
 	})
 	is.Equal(p.Keys["ZHIPU_API_KEY"], "sk-zhipu") // p is as it was
 }

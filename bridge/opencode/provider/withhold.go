@@ -2,6 +2,7 @@ package provider
 
 import (
 	"encoding/json"
+	"maps"
 	"net"
 	"strings"
 
@@ -39,20 +40,43 @@ var keys = []struct{ logins, variables, hosts []string }{
 // PlaceholderPrefix is how the placeholder of a key begins.
 const PlaceholderPrefix = "held-by-the-proxy."
 
+// ModelKey is the variable that holds the key of BaseURL.
+const ModelKey = "POCKETCODER_MODEL_KEY"
+
+// With returns p with keys that are stored as values of variables. A stored key replaces that of the environment.
+// Variables that no provider here takes are left out.
+func (p Provider) With(values map[string]string) Provider {
+	p.Keys = maps.Clone(p.Keys)
+	if p.Keys == nil {
+		p.Keys = map[string]string{}
+	}
+	for _, k := range keys {
+		for _, name := range k.variables {
+			if value := values[name]; value != "" {
+				p.Keys[name] = value
+			}
+		}
+	}
+	if value := values[ModelKey]; value != "" && p.BaseURL != "" {
+		p.APIKey = value
+	}
+	return p
+}
+
 // Withhold returns p for OpenCode, with a placeholder in place of each key, and the keys for the egress proxy, which
 // puts them into requests. Logins with more than a key are not withheld, because OpenCode renews them, nor are logins
 // of providers whose hosts are not known here.
 func (p Provider) Withhold() (public Provider, credentials []network.Credential) {
 	public = p
-	withhold := func(name, value string, tls bool, addresses []string) (placeholder string) {
-		placeholder = PlaceholderPrefix + name + ".key" // none is a part of another
-		credentials = append(credentials, network.Credential{Placeholder: placeholder, Value: value, Addresses: addresses,
-			TLS: tls})
-		return placeholder
+	withhold := func(name string, c network.Credential) (placeholder string) {
+		c.Placeholder = PlaceholderPrefix + name + ".key" // none is a part of another
+		credentials = append(credentials, c)
+		return c.Placeholder
 	}
 	if p.APIKey != "" {
-		public.APIKey = withhold("model-url", p.APIKey, strings.HasPrefix(strings.ToLower(p.BaseURL), "https:"),
-			[]string{p.ModelAddress()})
+		name, _, _ := strings.Cut(p.Model, "/")
+		public.APIKey = withhold("model-url", network.Credential{Value: p.APIKey, Key: ModelKey, Providers: []string{name},
+			TLS: strings.HasPrefix(strings.ToLower(p.BaseURL), "https:"), Addresses: []string{p.ModelAddress()}})
 	}
 	public.Keys = map[string]string{}
 	var logins map[string]json.RawMessage
@@ -64,14 +88,16 @@ func (p Provider) Withhold() (public Provider, credentials []network.Credential)
 		}
 		for _, name := range k.variables {
 			if value := p.Keys[name]; value != "" {
-				public.Keys[name] = withhold(name, value, true, addresses)
+				public.Keys[name] = withhold(name, network.Credential{Value: value, Key: name, Providers: k.logins,
+					Addresses: addresses, TLS: true})
 			}
 		}
 		for _, name := range k.logins {
 			var login map[string]any
 			_ = json.Unmarshal(logins[name], &login) // there may be none, or one without a key
 			if value, _ := login["key"].(string); value != "" {
-				login["key"] = withhold("login-"+name, value, true, addresses)
+				login["key"] = withhold("login-"+name, network.Credential{Value: value, Key: "login " + name,
+					Providers: []string{name}, Addresses: addresses, TLS: true})
 				logins[name], _ = json.Marshal(login) // read from JSON
 			}
 		}

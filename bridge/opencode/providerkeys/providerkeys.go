@@ -1,0 +1,237 @@
+// Package providerkeys gives OpenCode the keys of model providers that administrators store, and reports keys that a
+// provider refuses.
+//
+// Promises: OpenCode gets placeholders, unless it has no proxy of ours. A new value of a key that OpenCode has is used
+// by the next request. A key that OpenCode does not have yet is used after a restart of OpenCode, which waits until no
+// turn runs. A refused key is reported once, until it works or is replaced.
+//
+// It must not know how keys are stored, or how requests are sent.
+package providerkeys
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/bridge/opencode/provider"
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/record"
+	"pocketcoder/projections"
+	"pocketcoder/projections/turns"
+)
+
+// Keys applies the stored keys. All fields must be set. Load must be called before OpenCode starts.
+type Keys struct {
+	Base    provider.Provider // what the operator has set up
+	Fixed   bool              // the stored keys are not used
+	Stored  record.ProviderKeys
+	Records *record.Records
+	Model   *projections.Model
+	Engine  *network.Engine
+	Server  *opencode.Supervisor
+	Logger  *slog.Logger
+	Changed func() // called when Errors may have changed; must not block
+
+	credentials []network.Credential // in use
+	answers     chan answer
+	restart     chan struct{} // a restart is wanted
+	errors      atomic.Pointer[[]string]
+}
+
+// answer is the status with which a provider answered a request with a key.
+type answer struct {
+	network.Credential
+	status int
+}
+
+// maxAnswers is the number of answers that wait to be reported. More are dropped: the next request has one too.
+const maxAnswers = 100
+
+// Load applies the stored keys for the first time.
+func (k *Keys) Load(ctx context.Context) error {
+	k.answers, k.restart = make(chan answer, maxAnswers), make(chan struct{}, 1)
+	k.Engine.Answered = k.answered
+	_, err := k.apply(ctx)
+	return err
+}
+
+// answered takes an answer of a provider. It does not block.
+func (k *Keys) answered(c network.Credential, status int) {
+	select {
+	case k.answers <- answer{c, status}:
+	default:
+	}
+}
+
+// Run applies changes of the stored keys, and reports what providers say of them, until ctx ends.
+func (k *Keys) Run(ctx context.Context) error {
+	if err := k.refresh(ctx); err != nil {
+		return err
+	}
+	changed := make(chan struct{}, 1)
+	return handlers.RunAll(ctx, k.restartWhenIdle,
+		func(ctx context.Context) error { return k.Stored.Watch(ctx, func() { signal(changed) }) },
+		func(ctx context.Context) error {
+			for {
+				var err error
+				select {
+				case <-changed:
+					err = k.change(ctx)
+				case a := <-k.answers:
+					err = k.report(ctx, a)
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				if err != nil && ctx.Err() == nil {
+					k.Logger.Error("apply keys of providers", "err", err)
+				}
+			}
+		})
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// change applies the stored keys. What was said of a key that has another value now is withdrawn.
+func (k *Keys) change(ctx context.Context) error {
+	before, err := k.apply(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range before {
+		same := slices.ContainsFunc(k.credentials, func(now network.Credential) bool {
+			return now.Placeholder == c.Placeholder && now.Value == c.Value
+		})
+		if !same {
+			if err := k.report(ctx, answer{c, http.StatusOK}); err != nil {
+				return err
+			}
+		}
+	}
+	if k.Server.NeedsRestart() {
+		k.Logger.Info("the keys of providers have changed; OpenCode is started again once no turn runs")
+		signal(k.restart)
+	}
+	return nil
+}
+
+// apply gives the keys to the proxy and to the next start of OpenCode. It returns those that were in use before.
+func (k *Keys) apply(ctx context.Context) (before []network.Credential, err error) {
+	p := k.Base
+	if !k.Fixed {
+		values, err := k.Stored.Values(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read stored keys of providers: %w", err)
+		}
+		p = p.With(values)
+	}
+	_, credentials := p.Withhold()
+	k.Server.Replace(p)
+	k.Engine.SetCredentials(credentials)
+	before, k.credentials = k.credentials, credentials
+	return before, nil
+}
+
+// restartWhenIdle starts OpenCode again, after it was asked to, once no turn runs or waits for a person.
+func (k *Keys) restartWhenIdle(ctx context.Context) error {
+	for {
+		select {
+		case <-k.restart:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		for k.Server.NeedsRestart() {
+			seq := k.Model.Seq()
+			unfinished, err := turns.Unfinished(ctx, k.Model)
+			if err == nil && len(unfinished) == 0 {
+				k.Server.Restart()
+				break
+			}
+			if err == nil {
+				err = k.Model.Wait(ctx, seq+1)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// modelProvider is a record of llm_providers.
+type modelProvider struct {
+	ID        string `json:"provider_id"`
+	Connected bool   `json:"is_connected"`
+	KeyError  string `json:"key_error"`
+}
+
+// report stores what a provider says of a key with the provider: a refusal, or nothing when the key works. Other
+// failures say nothing about the key.
+func (k *Keys) report(ctx context.Context, a answer) error {
+	refused := a.status == http.StatusUnauthorized || a.status == http.StatusForbidden
+	if !refused && a.status/100 != 2 {
+		return nil
+	}
+	all, err := record.All[modelProvider](ctx, k.Records, record.ModelProviderCollection)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		text := ""
+		if refused {
+			text = fmt.Sprintf("%s refuses the key %s (status %d). Store another one under Settings, Provider keys.",
+				p.Value.ID, a.Key, a.status)
+		}
+		if !p.Value.Connected || !slices.Contains(a.Providers, p.Value.ID) || p.Value.KeyError == text {
+			continue
+		}
+		if refused {
+			k.Logger.Warn("a provider refuses its key", "provider", p.Value.ID, "key", a.Key, "status", a.status)
+		}
+		body, _ := json.Marshal(text) // a text
+		_, _, err := k.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem},
+			Collection: record.ModelProviderCollection, Record: p.ID, Set: map[string]json.RawMessage{"key_error": body}})
+		if err != nil {
+			return fmt.Errorf("record the key of provider %s: %w", p.Value.ID, err)
+		}
+		if err := k.refresh(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Errors returns what providers say of keys that they refuse.
+func (k *Keys) Errors() []string {
+	if list := k.errors.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// refresh reads what Errors returns.
+func (k *Keys) refresh(ctx context.Context) error {
+	all, err := record.All[modelProvider](ctx, k.Records, record.ModelProviderCollection)
+	if err != nil {
+		return err
+	}
+	var list []string
+	for _, p := range all {
+		if p.Value.Connected && p.Value.KeyError != "" {
+			list = append(list, p.Value.KeyError)
+		}
+	}
+	k.errors.Store(&list)
+	k.Changed()
+	return nil
+}

@@ -1,0 +1,83 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/handlers/record"
+)
+
+const modelUsage = `pocketcoder model: the models of the running system, and which one answers.
+
+  pocketcoder model list                            the models that can be used; * answers
+  pocketcoder model use PROVIDER/NAME               in all chats without a selection
+  pocketcoder model use PROVIDER/NAME --user EMAIL  in all chats of an account
+  pocketcoder model use PROVIDER/NAME --chat ID     in one chat
+  pocketcoder model reset                           return to the configured model; with --user or --chat, undo that
+
+A chat uses its own selection, else the model of its agent, else the selection of its owner, else that for all chats,
+else the model of "pocketcoder up --model".
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+type modelCommand struct {
+	*client.System
+	env        cli.Environment
+	chat, user string // user is an email
+	asJSON     bool
+}
+
+func Model(ctx context.Context, env cli.Environment, args []string) error {
+	fs := cli.NewFlags(env, "model", modelUsage)
+	data := cli.DataFlag(fs, env)
+	m := modelCommand{env: env}
+	fs.StringVar(&m.chat, "chat", "", "the only `chat` it is about")
+	fs.StringVar(&m.user, "user", "", "use, reset: `email` of the account whose chats it is about")
+	fs.BoolVar(&m.asJSON, "json", false, "list: print JSON")
+	return runVerb(ctx, env, fs, args, data, map[string]verb{
+		"list": {0, 0, m.list}, "use": {1, 1, m.use}, "reset": {0, 0, m.reset},
+	}, func(s *client.System) { m.System = s })
+}
+
+func (m *modelCommand) list(ctx context.Context, _ []string) error {
+	all, err := client.Call[record.Models](ctx, m.System, "model.list", record.ListModels{Chat: m.chat})
+	if err != nil {
+		return err
+	}
+	if m.asJSON {
+		return cli.PrintJSON(m.env.Stdout, all)
+	}
+	if len(all.Models) == 0 {
+		return errors.New("OpenCode has not listed its models yet; try again in a moment")
+	}
+	for _, model := range all.Models {
+		mark := " "
+		if model == cmp.Or(all.Selected, all.Configured) {
+			mark = "*"
+		}
+		fmt.Fprintf(m.env.Stdout, "%s %s\n", mark, model)
+	}
+	return nil
+}
+
+func (m *modelCommand) use(ctx context.Context, args []string) error { return m.choose(ctx, args[0]) }
+
+func (m *modelCommand) reset(ctx context.Context, _ []string) error { return m.choose(ctx, "") }
+
+// choose selects a model, or with an empty name clears the selection.
+func (m *modelCommand) choose(ctx context.Context, model string) error {
+	c := record.SelectModel{Command: client.NewCommand(), Chat: m.chat, Model: model}
+	if m.user != "" {
+		a, err := findAccount(ctx, m.System, m.user)
+		if err != nil {
+			return err
+		}
+		c.User = a.ID
+	}
+	return m.Do(ctx, "model.select", c)
+}

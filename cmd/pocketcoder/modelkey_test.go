@@ -1,0 +1,139 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	records "pocketcoder/handlers/record"
+	"pocketcoder/projections"
+)
+
+// A provider replaces its key. Until an administrator stores the new one, messages fail, and administrators are told.
+func TestAStoredKeyReplacesARefusedOne(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	const newKey = "sk-replaced-0123456789abcdef"
+	var wanted atomic.Value
+	wanted.Store(foreignKey)
+	model := foreignHandler(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+wanted.Load().(string) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		r.Header.Set("Authorization", "Bearer "+foreignKey)
+		model.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	p := prepare(t, t.TempDir())
+	p.args = slices.DeleteFunc(p.args, func(arg string) bool { return arg == "--demo" })
+	p.args = append(p.args, "--model-url", server.URL+"/v1", "--model", "org/gpt-5-scripted")
+	p.env = append(p.env, "POCKETCODER_MODEL_KEY="+foreignKey)
+	p.runForTest()
+	admin := p.admin(t)
+	chat := p.chat(t, "@@say one")
+	p.turnEnds(t, chat)
+	is.Equal(p.text(t, chat), "one")
+	_, pid := p.engine(t)
+
+	wanted.Store(newKey)
+	const refusal = "custom refuses the key POCKETCODER_MODEL_KEY (status 401)"
+	for range 2 {
+		p.submit(t, chat, "@@say two")
+		p.turnEnds(t, chat)
+	}
+	all := rows[projections.ShownMessage](t, p, "messages", chat)
+	is.Equal(all[len(all)-1].EngineStatus, "failed")
+	keyError := func() string {
+		list := admin.list(t, "llm_providers", `provider_id = "custom"`)
+		text, _ := list[0]["key_error"].(string)
+		return text
+	}
+	expect.Eventually(t, "the refusal is recorded", func() bool { return strings.HasPrefix(keyError(), refusal) })
+	health := func() string { return admin.do(t, "GET", "/api/health", nil).body }
+	expect.Eventually(t, "health has the refusal", func() bool { return strings.Contains(health(), refusal) })
+
+	key := admin.create(t, "llm_keys", record{"provider_id": "custom", "user": admin.id,
+		"env_vars": map[string]string{"POCKETCODER_MODEL_KEY": newKey}})
+	expect.Eventually(t, "the refusal is withdrawn", func() bool { return keyError() == "" })
+	p.submit(t, chat, "@@say three\n@@say "+newKey)
+	p.turnEnds(t, chat)
+	is.True(strings.HasPrefix(p.text(t, chat), "one|three")) // the messages before failed
+	expect.Lacks(t, health(), refusal)
+	_, now := p.engine(t)
+	is.Equal(now, pid) // the value of a key needs no restart
+	said := 0
+	_, err := p.Log.Fold(t.Context(), events.ConfigSubject("llm_providers", "*", "*"), 0, func(e events.Event) error {
+		said += strings.Count(string(e.Data), refusal)
+		return nil
+	})
+	is.NoErr(err)
+	is.Equal(said, 1) // though two messages failed
+	_, err = p.Log.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error {
+		is.True(!strings.Contains(string(e.Data), newKey))
+		return nil
+	})
+	is.NoErr(err)
+
+	anotherProviderIsConnected(t, p, admin, pid)
+	is.Equal(admin.do(t, "DELETE", "/api/collections/llm_keys/records/"+key, nil).code, 204)
+}
+
+// anotherProviderIsConnected stores the key of a provider that OpenCode has no key of. OpenCode is started again, but
+// not while a turn runs.
+func anotherProviderIsConnected(t *testing.T, p *process, admin login, pid int) {
+	t.Helper()
+	is := is.New(t)
+	busy := p.chat(t, bash("touch waits.txt"))
+	request := admin.awaitRequest(t, busy)
+	admin.create(t, "llm_keys", record{"provider_id": "anthropic", "user": admin.id,
+		"env_vars": map[string]string{"ANTHROPIC_API_KEY": "sk-ant-0123456789abcdefghij"}})
+	expect.Eventually(t, "the restart waits", func() bool {
+		return strings.Contains(admin.do(t, "GET", "/api/health", nil).body, "for a new key of a provider, once no turn runs")
+	})
+	_, now := p.engine(t)
+	is.Equal(now, pid)
+	admin.authorize(t, request)
+	p.turnEnds(t, busy)
+	expect.Eventually(t, "the provider is connected", func() bool {
+		list := admin.list(t, "llm_providers", `provider_id = "anthropic"`)
+		return len(list) == 1 && list[0]["is_connected"] == true
+	})
+	_, now = p.engine(t)
+	is.True(now != pid)
+	modelIsSelectedForAllChats(t, p)
+	after := p.chat(t, "@@say after the restart")
+	p.turnEnds(t, after)
+	is.Equal(p.text(t, after), "after the restart")
+}
+
+// modelIsSelectedForAllChats selects another model for all chats, and takes that back.
+func modelIsSelectedForAllChats(t *testing.T, p *process) {
+	t.Helper()
+	is := is.New(t)
+	run := func(args ...string) string {
+		t.Helper()
+		stdout, stderr, code := p.cli(t, "", append([]string{"model"}, args...)...)
+		if code != 0 {
+			t.Fatalf("model %v: %d %s", args, code, stderr)
+		}
+		return stdout
+	}
+	var all records.Models
+	decode(t, run("list", "--json"), &all)
+	i := slices.IndexFunc(all.Models, func(model string) bool { return strings.HasPrefix(model, "anthropic/") })
+	is.True(i >= 0)
+	expect.Contains(t, run("list"), "* custom/org/gpt-5-scripted\n")
+	run("use", all.Models[i])
+	expect.Contains(t, run("list"), "* "+all.Models[i]+"\n")
+	run("reset")
+	expect.Contains(t, run("list"), "* custom/org/gpt-5-scripted\n")
+}
