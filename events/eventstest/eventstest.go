@@ -27,7 +27,7 @@ func Server(t testing.TB, dir string) *server.Server {
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(time.Minute) {
-		t.Fatal("nats-server is not ready after 10 s")
+		t.Fatal("nats-server is not ready after a minute")
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package permission
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"pocketcoder/events"
@@ -58,9 +59,13 @@ func (g Gate) scopes(ctx context.Context, s rulebook.Scope) (scopes []rulebook.S
 	return scopes, nil
 }
 
-// placeOf returns the parent of a worker, nil for a chat of a person, and the chosen agent of the chat.
+// placeOf returns the parent of a worker, nil for a chat of a person, and the chosen agent of the chat. It fails if the
+// replica of the log that answers does not have the chat yet.
 func (g Gate) placeOf(ctx context.Context, chat string) (parent *events.Parent, agent string, err error) {
 	err = g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error {
+		if s.Created == 0 {
+			return fmt.Errorf("look up who delegated to chat %s: the chat is not there yet", chat)
+		}
 		parent, agent = s.Parent, s.Agent
 		return nil
 	})
