@@ -17,7 +17,7 @@ import (
 // commandPrefix is where commands are taken over NATS: cmd.<name>, request/reply, JSON both ways.
 const commandPrefix = "cmd."
 
-// enginePrefix is where the node that runs an engine is asked by other nodes: engine.<engine>.<name>. Only core may
+// enginePrefix returns the prefix of requests to the node that runs an engine: engine.<engine>.<name>. Only core may
 // publish there.
 func enginePrefix(engine string) string { return "engine." + engine + "." }
 
@@ -28,7 +28,7 @@ type Accepted struct {
 	Result json.RawMessage `json:"result,omitempty"` // what a command that asks was told
 }
 
-// answer is what goes over the wire: one of the two.
+// answer is the encoded response: a result or a refusal.
 type answer struct {
 	Accepted *Accepted `json:"accepted,omitempty"`
 	Refused  *Refused  `json:"refused,omitempty"`

@@ -11,7 +11,7 @@ import (
 // MaxTransaction is the most commands a transaction takes; PocketBase takes as many requests in a batch.
 const MaxTransaction = 50
 
-// transaction is what commands have decided together and not yet appended.
+// transaction holds the events that commands have decided together and not yet appended.
 type transaction struct {
 	commands int
 	writes   []log.Write
@@ -80,7 +80,7 @@ func (t *transaction) add(writes []log.Write, seq uint64) error {
 	return nil
 }
 
-// matches says whether a subject matches a filter with * in the place of tokens.
+// matches reports whether a subject matches a filter, in which * matches one token.
 func matches(filter, subject string) bool {
 	want, have := strings.Split(filter, "."), strings.Split(subject, ".")
 	if len(want) != len(have) {

@@ -31,7 +31,7 @@ func (s *eventBuilder) decides(actor, id string, d events.Decision) events.Event
 		RuleRef: events.RuleRef{Rule: "echo *"}, Session: ses, Type: "bash"})
 }
 
-// fate is what became of an ask.
+// fate returns the outcome of a request.
 func fate(t testing.TB, m *projections.Model, id string) string {
 	t.Helper()
 	p, found, err := m.Permission(t.Context(), id)

@@ -85,7 +85,7 @@ func own(t testing.TB, actor string, d events.Data) events.Event {
 	return e
 }
 
-// started gives the first session and the first message of a person that a recording names.
+// started returns the first session and the first message of a person in a recording.
 func started(all []events.Event) (session, prompt string) {
 	for _, e := range all {
 		switch b, _ := projections.Decode(e); b := b.(type) {
@@ -183,7 +183,7 @@ func work(t testing.TB, m *projections.Model) (stop func()) {
 	})
 }
 
-// copies gives the events n times over, each time with ids of its own.
+// copies returns the events n times, each time with new ids.
 func copies(t testing.TB, all []events.Event, n int) []events.Event {
 	t.Helper()
 	ids := regexp.MustCompile(`\b((?:ses|msg|prt|per|que|evt)_\w+|call_\w+)\b`)

@@ -12,7 +12,7 @@ import (
 	"github.com/matryer/is"
 )
 
-// transcript says in a few words per row what clients are shown of the chat.
+// transcript returns a short text for each row that clients see of the chat.
 func transcript(t testing.TB, m *projections.Model) []string {
 	t.Helper()
 	is := is.New(t)

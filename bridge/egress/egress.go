@@ -41,41 +41,41 @@ import (
 
 // Limits of a connection.
 const (
-	decisionTime = 2 * time.Minute // to wait for a person
+	decisionTime = 2 * time.Minute // for a person's decision
 	dialTime     = 15 * time.Second
-	requestTime  = 10 * time.Second // for a request to come: until then a connection is nobody's
+	requestTime  = 10 * time.Second // for a request to arrive
 	idleTime     = 5 * time.Minute
 	longest      = 6 * time.Hour
-	maxHeader    = 64 << 10                    // bytes, of a request or an answer
-	maxOpen      = 16 * network.MaxConnections // whoever's: what 16 commands may have
+	maxHeader    = 64 << 10                    // bytes of the header of a request or response
+	maxOpen      = 16 * network.MaxConnections // of all commands
 )
 
-// Server is the proxy. Its zero value but for the exported fields is ready.
+// Server is the proxy. Only the exported fields must be set.
 type Server struct {
 	Network *network.Sandbox
-	Engine  *network.Engine // of OpenCode itself; nil when it has no network
+	Engine  *network.Engine // of OpenCode itself; nil for no network
 	Logger  *slog.Logger
-	Roots   *x509.CertPool // certificates trusted for requests with a key of a provider; nil for the system's
+	Roots   *x509.CertPool // trusted certificates for requests with a provider's key; nil for the system's
 
-	// Own answers OpenCode's requests to OwnHost, which lead nowhere else. It checks their secret; nil when there is none.
+	// Own answers OpenCode's requests to OwnHost, and checks their secret. May be nil
 	Own http.Handler
-	// Direct says that Own answers requests without credentials of the proxy too: at isolation level none OpenCode uses no
-	// proxy.
+	// Direct means that Own also answers requests without credentials of the proxy, because OpenCode without isolation
+	// uses no proxy
 	Direct bool
 
-	resolver *net.Resolver     // nil is the system's
-	instead  map[string]string // where connections to an address go, past all checks: none but in tests
-	patience time.Duration     // 0 is decisionTime
-	quiet    time.Duration     // 0 is idleTime
-	most     int               // 0 is maxOpen
-	requests time.Duration     // 0 is requestTime
+	resolver        *net.Resolver     // nil for the system's
+	redirects       map[string]string // in tests: other addresses to dial, without checks
+	decisionTimeout time.Duration     // 0 for decisionTime
+	idleTimeout     time.Duration     // 0 for idleTime
+	maxOpen         int               // 0 for maxOpen
+	requestTimeout  time.Duration     // 0 for requestTime
 }
 
-// Serve answers until ctx ends, and ends all connections then.
+// Serve serves until ctx ends, and then closes all connections.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	within := cmp.Or(s.requests, requestTime)
+	within := cmp.Or(s.requestTimeout, requestTime)
 	server := &http.Server{
 		Handler: http.HandlerFunc(s.handle), BaseContext: func(net.Listener) context.Context { return base },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -89,17 +89,17 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		server.Close()
 	})
 	defer stop()
-	if err := server.Serve(limit(l, cmp.Or(s.most, maxOpen), cmp.Or(s.quiet, idleTime))); !errors.Is(err,
+	if err := server.Serve(limit(l, cmp.Or(s.maxOpen, maxOpen), cmp.Or(s.idleTimeout, idleTime))); !errors.Is(err,
 		http.ErrServerClosed) {
 		return fmt.Errorf("serve egress proxy: %w", err)
 	}
 	return ctx.Err()
 }
 
-// connKey is where the context of a request has its connection.
+// connKey is the context key of a request's connection.
 type connKey struct{}
 
-// debugLog takes what net/http says of clients and hosts that do not keep to the protocol.
+// debugLog returns the logger for net/http's messages about clients and hosts that violate the protocol.
 func (s *Server) debugLog() *log.Logger {
 	return slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug)
 }
@@ -112,7 +112,7 @@ type client interface {
 	RecordBlocked(ctx context.Context, at hostport.Address, why error) error
 }
 
-// OwnHost is the name under which OpenCode reaches Own through the proxy. No name server knows it.
+// OwnHost is the host name with which OpenCode reaches Own through the proxy. It does not exist in the DNS.
 const OwnHost = "pocketcoder.internal"
 
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
@@ -127,8 +127,8 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveOwn answers a request to ourselves. The connection ends with the answer, because an idle one would end after a
-// few seconds, perhaps just when the client uses it again.
+// serveOwn answers a request to OwnHost and closes the connection. An idle connection would be closed after a few
+// seconds, perhaps when the client uses it again.
 func (s *Server) serveOwn(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
 	s.Own.ServeHTTP(w, r)
@@ -143,7 +143,7 @@ func challenge(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, x client) {
 	ctx, end, ok := x.Begin(r.Context())
 	if !ok {
-		if _, ok := s.client(r); !ok { // the client has just ended
+		if _, ok := s.client(r); !ok { // the client has ended meanwhile
 			challenge(w, r)
 			return
 		}
@@ -178,12 +178,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x client) {
 }
 
 func (s *Server) reach(ctx context.Context, x client, address string) (hostport.Address, error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, decisionTime))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.decisionTimeout, decisionTime))
 	defer cancel()
 	return x.CheckAddress(ctx, address)
 }
 
-// client finds the client whose credentials a request has.
+// client returns the client with the credentials of a request.
 func (s *Server) client(r *http.Request) (client, bool) {
 	scheme, encoded, _ := strings.Cut(r.Header.Get("Proxy-Authorization"), " ")
 	credentials, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
@@ -197,7 +197,7 @@ func (s *Server) client(r *http.Request) (client, bool) {
 	return s.Network.Running(user, token)
 }
 
-// target is the address that a request is for, as it is written there.
+// target returns the address of a request, as written there.
 func target(r *http.Request) (address string, err error) {
 	switch {
 	case r.URL.User != nil:
@@ -218,7 +218,7 @@ func hasPort(host string) bool {
 	return strings.LastIndexByte(host, ':') > strings.LastIndexByte(host, ']')
 }
 
-// refuse answers a request that does not get to its address, in words for whoever reads what the program says.
+// refuse answers a request that may not reach its address, with a text for people and models.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, address string, why error) {
 	refused, dns := handlers.Refused{}, (*net.DNSError)(nil)
 	switch {
@@ -228,7 +228,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, address string, 
 		answer(w, r, http.StatusGatewayTimeout, fmt.Sprintf("%s: it still waits for a person to allow it; run the command again when it is allowed", address))
 	case errors.As(why, &dns) && dns.IsNotFound:
 		answer(w, r, http.StatusBadGateway, fmt.Sprintf("%s: there is no such host", address))
-	case r.Context().Err() != nil: // nobody listens any more, or may
+	case r.Context().Err() != nil: // the client has ended
 		panic(http.ErrAbortHandler)
 	default:
 		s.Logger.Warn("host cannot be reached", "address", address, "err", why)
@@ -236,10 +236,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, address string, 
 	}
 }
 
-// answer says something of ours instead of what was asked for. What is left of the request must come soon: net/http
-// reads it before and after the answer, for as long as that takes.
+// answer sends a response of our own. The rest of the request must arrive soon, because net/http reads it before and
+// after the response.
 func answer(w http.ResponseWriter, r *http.Request, status int, text string) {
-	if status == http.StatusBadGateway { // nothing forbids the address
+	if status == http.StatusBadGateway { // the address is not forbidden
 		text = "PocketCoder's proxy: " + text
 	} else {
 		text = "Blocked by PocketCoder: " + text
@@ -263,14 +263,14 @@ func answer(w http.ResponseWriter, r *http.Request, status int, text string) {
 		status, phrase(text), challenge, len(text)+1, text)
 }
 
-// expectRest bounds the time in which the rest of a request must come, by the time in which its header had to come.
+// expectRest limits the time for the rest of a request.
 func expectRest(w http.ResponseWriter, r *http.Request) {
 	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(server.ReadHeaderTimeout))
 	}
 }
 
-// phrase makes a text fit for a status line.
+// phrase makes a text safe for a status line.
 func phrase(text string) string {
 	text = strings.NewReplacer("“", "'", "”", "'", "…", "...").Replace(text)
 	text = strings.Map(func(c rune) rune {

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// limited is a listener with a limit of open connections. Further connections wait in the backlog. Its connections can
-// be closed in one direction, unlike those of golang.org/x/net/netutil.
-type limited struct {
+// limitedListener is a listener with a limit of open connections. Further connections wait in the backlog. Unlike those
+// of golang.org/x/net/netutil, its connections can be closed in one direction.
+type limitedListener struct {
 	net.Listener
-	slots chan struct{}
-	quiet time.Duration // how long a connection may take nothing of what is written
-	ended chan struct{}
-	end   func() // closes ended, once
+	slots        chan struct{}
+	writeTimeout time.Duration // how long a connection may take nothing of what is written
+	ended        chan struct{}
+	end          func() // closes ended
 }
 
-func limit(l net.Listener, most int, quiet time.Duration) limited {
+func limit(l net.Listener, most int, quiet time.Duration) limitedListener {
 	ended := make(chan struct{})
-	return limited{l, make(chan struct{}, most), quiet, ended, sync.OnceFunc(func() { close(ended) })}
+	return limitedListener{l, make(chan struct{}, most), quiet, ended, sync.OnceFunc(func() { close(ended) })}
 }
 
-func (l limited) Accept() (net.Conn, error) {
+func (l limitedListener) Accept() (net.Conn, error) {
 	select {
 	case l.slots <- struct{}{}:
 	case <-l.ended:
@@ -32,24 +32,24 @@ func (l limited) Accept() (net.Conn, error) {
 		<-l.slots
 		return nil, err
 	}
-	return slotConn{conn, l.quiet, sync.OnceFunc(func() { <-l.slots })}, nil
+	return slotConn{conn, l.writeTimeout, sync.OnceFunc(func() { <-l.slots })}, nil
 }
 
-// Close ends a wait for one of the connections too.
-func (l limited) Close() error {
+// Close also ends a wait for a free slot.
+func (l limitedListener) Close() error {
 	l.end()
 	return l.Listener.Close()
 }
 
-// slotConn is a connection that gives its place back, and does not wait for ever for a client that does not read.
+// slotConn is a connection that frees its slot when it is closed. Its writes have a time limit.
 type slotConn struct {
 	net.Conn
-	quiet time.Duration
-	free  func()
+	writeTimeout time.Duration
+	free         func()
 }
 
 func (c slotConn) Write(p []byte) (int, error) {
-	_ = c.SetWriteDeadline(time.Now().Add(c.quiet)) // one that is closed says so when it is written to
+	_ = c.SetWriteDeadline(time.Now().Add(c.writeTimeout)) // one that is closed says so when it is written to
 	return c.Conn.Write(p)
 }
 

@@ -22,18 +22,18 @@ import (
 	"pocketcoder/handlers/policy/hostport"
 )
 
-// connection is one that was decided about.
+// connection is an allowed connection.
 type connection struct {
 	*Server
 	client client
 	at     hostport.Address
 }
 
-// ForbiddenError is the error of an address that is not dialled; it says why not.
+// ForbiddenError is the error for an address that may not be dialled.
 type ForbiddenError struct{ error }
 
-// Guard makes the Control of a net.Dialer, which sees each address that a name leads to when it is about to be
-// dialled: so no name leads elsewhere than was checked. What allowed returns an error for is Forbidden.
+// Guard returns the Control function of a net.Dialer. It sees each address just before it is dialled, so no name can
+// resolve to an unchecked address. If allowed returns an error, the dial fails with a ForbiddenError.
 func Guard(allowed func(netip.Addr) error) func(network, address string, c syscall.RawConn) error {
 	return func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
@@ -66,7 +66,7 @@ func Public(a netip.Addr) error {
 	return nil
 }
 
-// dial connects to the address. The dot makes the name a whole one: nothing of this machine's domain is put behind it.
+// dial connects to the address. A final dot makes the name absolute, so that no search domain is appended.
 func (c connection) dial(ctx context.Context) (net.Conn, error) {
 	host := c.at.Host
 	if _, err := netip.ParseAddr(host); err != nil && !c.client.Private(c.at) {
@@ -77,7 +77,7 @@ func (c connection) dial(ctx context.Context) (net.Conn, error) {
 	if c.client.Private(c.at) {
 		dialer.Control = nil
 	}
-	if to, ok := c.instead[c.at.String()]; ok {
+	if to, ok := c.redirects[c.at.String()]; ok {
 		dialer.Control, address = nil, to
 	}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
@@ -88,10 +88,10 @@ func (c connection) dial(ctx context.Context) (net.Conn, error) {
 	case err != nil:
 		return nil, err
 	}
-	return idleConn{conn, cmp.Or(c.quiet, idleTime)}, nil
+	return idleConn{conn, cmp.Or(c.idleTimeout, idleTime)}, nil
 }
 
-// tunnel connects the command with the address, both ways.
+// tunnel copies between the command and the address in both directions.
 func (c connection) tunnel(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	there, err := c.dial(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c connection) tunnel(ctx context.Context, w http.ResponseWriter, r *http.R
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	here := idleConn{hijacked, cmp.Or(c.quiet, idleTime)}
+	here := idleConn{hijacked, cmp.Or(c.idleTimeout, idleTime)}
 	defer here.Close()
 	stop := context.AfterFunc(ctx, func() {
 		here.Close()
@@ -118,15 +118,15 @@ func (c connection) tunnel(ctx context.Context, w http.ResponseWriter, r *http.R
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		pour(there, io.MultiReader(early, here), here)
+		copyAll(there, io.MultiReader(early, here), here)
 	}()
-	pour(here, there, there)
+	copyAll(here, there, there)
 	<-sent
 }
 
-// pour copies until the source has ended, and then ends the other side. It closes the source if the other side is gone,
-// or if nothing arrives for too long.
-func pour(to net.Conn, from io.Reader, source net.Conn) {
+// copyAll copies until the source ends, and then closes the writing side of the other. It closes the source if the
+// other side is gone or if no data arrives for too long.
+func copyAll(to net.Conn, from io.Reader, source net.Conn) {
 	_, err := io.Copy(to, from)
 	half, ok := to.(interface{ CloseWrite() error })
 	if err != nil || !ok || half.CloseWrite() != nil {
@@ -135,7 +135,7 @@ func pour(to net.Conn, from io.Reader, source net.Conn) {
 	}
 }
 
-// idleConn is a connection that ends when nothing has passed in either direction for a time.
+// idleConn is a connection that ends after a time without data in both directions.
 type idleConn struct {
 	net.Conn
 	time time.Duration
@@ -156,7 +156,7 @@ func (c idleConn) CloseWrite() error { return c.Conn.(interface{ CloseWrite() er
 // upload is the body of a request.
 type upload struct {
 	io.ReadCloser
-	isWhole atomic.Bool // all of it was read
+	isWhole atomic.Bool // it was read to its end
 }
 
 func (u *upload) Read(p []byte) (int, error) {
@@ -167,16 +167,16 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// leave has what is left come soon, when it has been answered. Who still waits for a part of it is done with first:
+// limitRest has what is left come soon, when it has been answered. Who still waits for a part of it is done with first:
 // else net/http would end that wait, and our deadline with it.
-func (u *upload) leave(w http.ResponseWriter, r *http.Request) {
+func (u *upload) limitRest(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	_, _ = u.Read(make([]byte, 1))
 	expectRest(w, r)
 }
 
-// forward passes on one request and its answer. Every request has a connection of its own, so that none meets
-// another's. The client's is closed when the command ends, because it may be waited for in either direction.
+// forward forwards one request and its response. Each request has a connection of its own. The client's connection is
+// closed when the command ends.
 func (c connection) forward(w http.ResponseWriter, r *http.Request) {
 	client := r.Context().Value(connKey{}).(net.Conn)
 	stop := context.AfterFunc(r.Context(), func() { client.Close() })
@@ -219,6 +219,6 @@ func (c connection) forward(w http.ResponseWriter, r *http.Request) {
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { c.refuse(w, r, c.at.String(), err) },
 	}).ServeHTTP(w, r)
 	if stop(); !body.isWhole.Load() {
-		body.leave(w, r)
+		body.limitRest(w, r)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // added.
 const (
 	maxTitle = 120
-	maxShown = 900 // of what is asked for or said
+	maxShown = 900 // of the request or the answer
 	maxLine  = 150 // of each line that is added to that: where, why, which chat
 )
 

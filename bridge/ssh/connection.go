@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// How many connections are taken at once. Those that do not log in are over after LoginGraceTime, and so that they
-// shut nobody out they have places of their own, of which an address has a few.
+// Limits of concurrent connections. Connections before the login have limits of their own, also for each address, so
+// that they shut nobody out. They end after LoginGraceTime.
 const (
-	maxConnections = 64 // of people who have logged in
-	maxOfAccount   = 16 // of these of one account
-	maxWaiting     = 32 // of those who have not yet
-	maxWaitingFrom = 8  // of these from one address
+	maxConnections       = 64 // logged in
+	maxPerAccount        = 16 // logged in, of one account
+	maxWaiting           = 32 // before the login
+	maxWaitingPerAddress = 8  // before the login, from one address
 )
 
 // connectionStop is how long the sshd of a connection may take to end.
 const connectionStop = 2 * time.Second
 
-// Run takes connections until ctx ends, and cuts those that are open then.
+// Run accepts connections until ctx ends, and then closes the open ones.
 func (s *Server) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.Close)()
 	var busy sync.WaitGroup
@@ -39,7 +39,7 @@ func (s *Server) Run(ctx context.Context) error {
 		if errors.Is(err, net.ErrClosed) {
 			return ctx.Err()
 		}
-		if err != nil { // such as no file left to open: it may be over soon
+		if err != nil { // for example a lack of descriptors, which may be temporary
 			s.logger.Error("accept ssh connection", "err", err)
 			select {
 			case <-time.After(time.Second):
@@ -62,45 +62,45 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Keep is told of the lines of authorized_keys, by fingerprint. It cuts every connection whose key has no line any
-// more, or not the one it came in with, which says what it gives.
+// Keep receives the lines of authorized_keys, by fingerprint. It closes every connection whose key has no line any
+// more, or another one, because the line defines what the key opens.
 func (s *Server) Keep(lines map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := s.kept == nil
-	s.kept = lines
+	first := s.lines == nil
+	s.lines = lines
 	for c := range s.open {
-		if first { // there was no file before: these lines are the first that its sshd may find
+		if first { // the file did not exist before
 			c.lines = lines
 		}
-		s.cutUnlessKept(c)
+		s.cutIfChanged(c)
 	}
 }
 
-// cutUnlessKept cuts a connection whose key is known and whose line is not as it was. The caller holds s.mu.
-func (s *Server) cutUnlessKept(c *connection) {
-	if line := s.kept[c.key]; c.key != "" && s.kept != nil && (line == "" || line != c.lines[c.key]) {
+// cutIfChanged closes a connection whose key's line has changed. s.mu must be held.
+func (s *Server) cutIfChanged(c *connection) {
+	if line := s.lines[c.key]; c.key != "" && s.lines != nil && (line == "" || line != c.lines[c.key]) {
 		s.logger.Warn("ssh connection cut: its key is no longer taken, or gives something else", "from", c.from, "key", c.key)
 		c.cut()
 	}
 }
 
-// cutBeyondShare cuts a connection of an account that has its share already. The caller holds s.mu.
-func (s *Server) cutBeyondShare(c *connection) {
+// cutAboveLimit closes a connection of an account that has maxPerAccount others. s.mu must be held.
+func (s *Server) cutAboveLimit(c *connection) {
 	others := 0
 	for other := range s.open {
 		if other != c && other.key != "" && other.account() == c.account() {
 			others++
 		}
 	}
-	if others >= maxOfAccount {
+	if others >= maxPerAccount {
 		s.logger.Warn("ssh connection cut: its account has as many as one may have", "from", c.from, "key", c.key, "most",
-			maxOfAccount)
+			maxPerAccount)
 		c.cut()
 	}
 }
 
-// account is whose key let the connection in: the comment of the key's line.
+// account returns the account of the connection's key: the comment of the key's line.
 func (c *connection) account() string {
 	fields := strings.Fields(c.lines[c.key])
 	if len(fields) == 0 {
@@ -123,15 +123,15 @@ func (s *Server) admit(c *connection) bool {
 			waitingFrom++
 		}
 	}
-	if in >= maxConnections || waiting >= maxWaiting || waitingFrom >= maxWaitingFrom {
+	if in >= maxConnections || waiting >= maxWaiting || waitingFrom >= maxWaitingPerAddress {
 		return false
 	}
-	c.lines = s.kept
+	c.lines = s.lines
 	s.open[c] = true
 	return true
 }
 
-// host is an address without its port.
+// host returns an address without its port.
 func host(address string) string {
 	host, _, _ := net.SplitHostPort(address)
 	return host
@@ -143,20 +143,20 @@ func (s *Server) forget(c *connection) {
 	delete(s.open, c)
 }
 
-// connection is one, and what its sshd says on stderr.
+// connection is an SSH connection with its sshd.
 type connection struct {
 	server *Server
 	from   string
 	cut    context.CancelFunc
 
-	key string // fingerprint of the key that let it in; guarded by the server's mu, like cut
+	key string // fingerprint of its key; guarded by the server's mu, like cut
 	// the server's when it came, before sshd looked: a line that has changed since may be the one it found
-	lines map[string]string
-	said  []byte // the beginning of a line
+	lines   map[string]string
+	partial []byte // the incomplete last line of stderr
 }
 
-// run is the life of a connection. All its processes but the viewer's are one group; that has a terminal, which is
-// hung up.
+// run runs the connection to its end. All its processes except the viewer are in one process group. The viewer has a
+// terminal, which is hung up.
 func (c *connection) run(ctx context.Context, conn *net.TCPConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -178,31 +178,31 @@ func (c *connection) run(ctx context.Context, conn *net.TCPConn) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start sshd: %w", err)
 	}
-	_ = cmd.Wait() // its status says how the person left
+	_ = cmd.Wait() // the status only says how the person left
 	return nil
 }
 
-// accepted is how sshd says that it let somebody in, since OpenSSH 6.8.
-var accepted = regexp.MustCompile(`^Accepted publickey for .* (SHA256:\S+)`)
+// acceptedLine matches sshd's message about a login, since OpenSSH 6.8.
+var acceptedLine = regexp.MustCompile(`^Accepted publickey for .* (SHA256:\S+)`)
 
-// noteworthy is what an operator should know of what sshd says: who came, and why somebody with a good key could not.
+// noteworthy matches the messages of sshd for the operator: logins, and why a valid key was refused.
 var noteworthy = regexp.MustCompile(`^Accepted |refused|failed|^(error|fatal): `)
 
-// Write takes what sshd says, and passes it on to our log line by line.
+// Write forwards sshd's messages to the log, line by line.
 func (c *connection) Write(piece []byte) (int, error) {
-	c.said = append(c.said, piece...)
+	c.partial = append(c.partial, piece...)
 	for {
-		line, rest, whole := bytes.Cut(c.said, []byte("\n"))
+		line, rest, whole := bytes.Cut(c.partial, []byte("\n"))
 		if !whole {
 			return len(piece), nil
 		}
-		c.said = rest
+		c.partial = rest
 		text := string(bytes.TrimRight(line, "\r"))
-		if key := accepted.FindStringSubmatch(text); key != nil {
+		if key := acceptedLine.FindStringSubmatch(text); key != nil {
 			c.server.mu.Lock()
 			c.key = key[1]
-			c.server.cutUnlessKept(c) // it may have been taken back since sshd looked
-			c.server.cutBeyondShare(c)
+			c.server.cutIfChanged(c) // the key may have been revoked since sshd checked it
+			c.server.cutAboveLimit(c)
 			c.server.mu.Unlock()
 		}
 		level := slog.LevelInfo

@@ -18,11 +18,11 @@ func TestWhoDoesNotLogInShutsNobodyOut(t *testing.T) {
 	}
 
 	s = &Server{open: map[*connection]bool{}} // one address
-	for port := range maxWaitingFrom {
+	for port := range maxWaitingPerAddress {
 		_, ok := come(1, port)
 		is.True(ok)
 	}
-	_, ok := come(1, maxWaitingFrom)
+	_, ok := come(1, maxWaitingPerAddress)
 	is.True(!ok)
 	_, ok = come(2, 0) // has taken its own places
 	is.True(ok)
@@ -52,7 +52,7 @@ func TestWhoDoesNotLogInShutsNobodyOut(t *testing.T) {
 func TestAnAccountHasAShareOfTheConnections(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := &Server{open: map[*connection]bool{}, logger: slog.New(slog.DiscardHandler), kept: map[string]string{
+	s := &Server{open: map[*connection]bool{}, logger: slog.New(slog.DiscardHandler), lines: map[string]string{
 		"SHA256:a1": `restrict,command="x" ssh-ed25519 A alice` + "\n", "SHA256:a2": `restrict,command="x" ssh-ed25519 B alice` + "\n",
 		"SHA256:b": `restrict,command="x" ssh-ed25519 C bob` + "\n",
 	}}
@@ -63,7 +63,7 @@ func TestAnAccountHasAShareOfTheConnections(t *testing.T) {
 		return isCut
 	}
 	is.True(!come("SHA256:a2"))
-	for range maxOfAccount - 1 {
+	for range maxPerAccount - 1 {
 		is.True(!come("SHA256:a1"))
 	}
 	is.True(come("SHA256:a1"))

@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// othersCannotWrite checks a directory and its parents as sshd's StrictModes does before it reads authorized_keys, up
+// checkModes checks a directory and its parents as sshd's StrictModes does before it reads authorized_keys, up
 // to the user's home or the root. Each must belong to the user or to root, and no other user may write to it. The
 // sticky bit of /tmp makes no difference (OpenSSH's safe_path). If a check fails, sshd would start and refuse every
 // key.
-func othersCannotWrite(dir string, me *user.User) error {
+func checkModes(dir string, me *user.User) error {
 	home, err := filepath.EvalSymlinks(me.HomeDir)
 	if err != nil {
 		home = "" // then up to the root
@@ -31,7 +31,7 @@ func othersCannotWrite(dir string, me *user.User) error {
 		}
 		if mode := info.Mode(); mode.Perm()&0o022 != 0 {
 			err := fmt.Errorf("sshd would refuse every key: other users may write to %s (%v), which holds %s; choose another data directory", above, mode, dir)
-			if mode&os.ModeSticky == 0 { // what is sticky, as /tmp, is meant for others to write to
+			if mode&os.ModeSticky == 0 { // a sticky directory such as /tmp is meant to be writable
 				err = fmt.Errorf("%w, or: chmod go-w %s", err, above)
 			}
 			return err

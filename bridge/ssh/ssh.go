@@ -31,26 +31,26 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Keys keeps authorized_keys files.
+// Keys writes authorized_keys files.
 type Keys struct {
 	Model    *projections.Model
 	Accounts *account.Accounts
-	Files    []string // paths; each is written the same, if it is Ours
+	Files    []string // paths of the files, all with the same content
 	// the program and its arguments that a key, by the id of its record, runs
 	Command func(owner account.Account, key string) []string
 	// called with the files' lines by fingerprint, each time the lines are computed; may be nil
 	Written func(lines map[string]string)
 	Logger  *slog.Logger
 
-	left map[string]bool // keys that were left out, of which that was said
+	leftOut map[string]bool // keys whose omission is logged
 }
 
 const (
-	keysRetry = time.Second // before a file that could not be written is tried again
-	keysWait  = time.Minute // at most until a key expires: a computer that sleeps does not count its sleep
+	keysRetry = time.Second // before a failed write is repeated
+	keysWait  = time.Minute // maximal wait for the expiry of a key, because a suspended computer does not count its sleep
 )
 
-// Run keeps the files until ctx ends. The read models must have caught up.
+// Run keeps the files up to date until ctx ends. The read models must have caught up.
 func (k *Keys) Run(ctx context.Context) error {
 	changes := k.Model.Feed()
 	defer changes.Close()
@@ -69,7 +69,7 @@ func (k *Keys) Run(ctx context.Context) error {
 	}
 }
 
-// await waits until a key or an account changed, or until a time when there is one.
+// await waits until a key or an account changes, or until a time unless it is zero.
 func await(ctx context.Context, changes *store.Feed, until time.Time) error {
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	if !until.IsZero() {
@@ -97,10 +97,10 @@ func await(ctx context.Context, changes *store.Feed, until time.Time) error {
 
 func pause(now, until time.Time) time.Duration { return min(until.Sub(now), keysWait) }
 
-// collection is where keys are registered.
+// collection is the collection of registered keys.
 const collection = records.SSHKeyCollection
 
-// write writes the files as they must be now, and says when that changes by itself; never is the zero time.
+// write writes the files, and returns when they will change by themselves, zero for never.
 func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
 	text, lines, next, failed := k.text(ctx, time.Now())
 	err = failed
@@ -119,17 +119,16 @@ func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
 			}
 		}
 	}
-	if failed == nil && k.Written != nil { // whatever became of the files: a key that was taken back is over
+	if failed == nil && k.Written != nil { // also after a failed write, because a key may be revoked
 		k.Written(lines)
 	}
 	return next, errors.Join(err, foreign)
 }
 
-// header is how a file of ours begins.
+// header is the first line of our files.
 const header = "# Written by pocketcoder from the collection ssh_keys; changes made here are lost.\n"
 
-// Ours is an error when a file has something in it that we did not write, such as the keys with which the operator
-// logs in.
+// Ours returns an error if a file has content that PocketCoder did not write, such as the operator's own keys.
 func Ours(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (len(text) == 0 || strings.HasPrefix(string(text), header)) {
@@ -141,7 +140,7 @@ func Ours(path string) error {
 	return fmt.Errorf("leave %s alone: %w", path, err)
 }
 
-// record are the fields of a registered key that matter here.
+// record is a registered key.
 type record struct {
 	User      string `json:"user"`
 	PublicKey string `json:"public_key"`
@@ -154,7 +153,7 @@ type record struct {
 	owner          account.Account
 }
 
-// text is the file as it must be at a time, its lines by the fingerprints of their keys, and when it changes by itself.
+// text returns the content of the file at a time, its lines by fingerprint, and when the content changes by itself.
 func (k *Keys) text(ctx context.Context, now time.Time) (text string, lines map[string]string, next time.Time,
 	err error) {
 	keys, err := k.valid(ctx, now)
@@ -176,7 +175,7 @@ func (k *Keys) text(ctx context.Context, now time.Time) (text string, lines map[
 			next = key.expires
 		}
 		if len(holders[key.Fingerprint]) > 1 {
-			k.leaveOut(key.id, fmt.Errorf("%s is held by more than one account", key.Fingerprint))
+			k.warnLeftOut(key.id, fmt.Errorf("%s is held by more than one account", key.Fingerprint))
 			continue
 		}
 		line, err := k.line(key)
@@ -189,7 +188,7 @@ func (k *Keys) text(ctx context.Context, now time.Time) (text string, lines map[
 	return b.String(), lines, next, nil
 }
 
-// valid are the keys that may let somebody in at a time.
+// valid returns the keys that are valid at a time.
 func (k *Keys) valid(ctx context.Context, now time.Time) (keys []record, err error) {
 	records, err := k.Model.Config(ctx, collection)
 	if err != nil {
@@ -208,7 +207,7 @@ func (k *Keys) valid(ctx context.Context, now time.Time) (keys []record, err err
 	for _, r := range records {
 		key, err := readKey(r)
 		if err != nil {
-			k.leaveOut(r.RecordID, err)
+			k.warnLeftOut(r.RecordID, err)
 			continue
 		}
 		owner, ok := active[key.User]
@@ -236,7 +235,7 @@ func readKey(r projections.Config) (key record, err error) {
 	return key, nil
 }
 
-// line is what lets one key in. The key's own comment stays out of it.
+// line returns the line of a key. It omits the key's own comment.
 func (k *Keys) line(key record) (string, error) {
 	command, err := shellLine(k.Command(key.owner, key.id))
 	if err != nil {
@@ -247,18 +246,18 @@ func (k *Keys) line(key record) (string, error) {
 		"\n", nil
 }
 
-// leaveOut says once of a key that it is left out.
-func (k *Keys) leaveOut(id string, err error) {
-	if k.left == nil {
-		k.left = map[string]bool{}
+// warnLeftOut logs once that a key is left out.
+func (k *Keys) warnLeftOut(id string, err error) {
+	if k.leftOut == nil {
+		k.leftOut = map[string]bool{}
 	}
-	if !k.left[id] {
-		k.left[id] = true
+	if !k.leftOut[id] {
+		k.leftOut[id] = true
 		k.Logger.Warn("an ssh key is left out", "key", id, "err", err)
 	}
 }
 
-// shellLine writes words as a POSIX shell reads them, which is how sshd runs a command.
+// shellLine quotes words for a POSIX shell, with which sshd runs a command.
 func shellLine(words []string) (string, error) {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -270,7 +269,7 @@ func shellLine(words []string) (string, error) {
 	return strings.Join(quoted, " "), nil
 }
 
-// replace writes a file whole or not at all, of mode 0600; one that is so already is left alone.
+// replace writes a file atomically with mode 0600, unless it has this content and mode already.
 func replace(path, text string) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == text {
 		if info, err := os.Lstat(path); err == nil && info.Mode() == 0o600 {

@@ -22,19 +22,19 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Server takes connections and hands each to an sshd of its own, as inetd does: so none is left when we are gone, and
-// we know whose key opened which. Opened by OpenServer.
+// Server accepts connections and runs an sshd for each, as inetd does. So no sshd outlives this process, and the key of
+// each connection is known. OpenServer opens it.
 type Server struct {
 	Fingerprint string // of the host key: SHA256:…
-	User        string // under which people log in
+	User        string // user name for the login
 
 	sshd, config string // paths
 	listener     *net.TCPListener
 	logger       *slog.Logger
 
-	mu   sync.Mutex
-	open map[*connection]bool
-	kept map[string]string // of Keep; nil before the first
+	mu    sync.Mutex
+	open  map[*connection]bool
+	lines map[string]string // of the last Keep; nil before the first
 }
 
 // Paths of what a server keeps in its directory.
@@ -45,13 +45,13 @@ const (
 	AuthorizedKeys = "authorized_keys"
 )
 
-// Get is how to get sshd.
+// Get tells how to install sshd.
 const Get = "apt install openssh-server"
 
-// Find looks for sshd, which is rarely on the PATH of anybody but root.
+// Find finds sshd, which is usually not on the PATH of users other than root.
 func Find() (path string, err error) {
 	if path, err = exec.LookPath("sshd"); err == nil {
-		return filepath.Abs(path) // sshd starts itself again, and wants to know from where
+		return filepath.Abs(path) // sshd executes itself again by this path
 	}
 	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/sbin"} {
 		if path, err := exec.LookPath(filepath.Join(dir, "sshd")); err == nil {
@@ -74,13 +74,13 @@ func OpenServer(ctx context.Context, address, dir string, logger *slog.Logger) (
 	if err != nil {
 		return fail(fmt.Errorf("sshd needs the name of this user: %w", err))
 	}
-	if err := mayLogIn(me.Username); err != nil {
+	if err := checkLoginShell(me.Username); err != nil {
 		return fail(err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fail(err)
 	}
-	if err := othersCannotWrite(dir, me); err != nil {
+	if err := checkModes(dir, me); err != nil {
 		return fail(err)
 	}
 	s := &Server{User: me.Username, sshd: sshd, config: filepath.Join(dir, configFile), logger: logger,
@@ -111,16 +111,16 @@ func OpenServer(ctx context.Context, address, dir string, logger *slog.Logger) (
 
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close stops listening; a server that was never opened has nothing to stop.
+// Close stops listening. It does nothing for a nil Server.
 func (s *Server) Close() {
 	if s != nil {
 		s.listener.Close()
 	}
 }
 
-// mayLogIn looks at the login shell, with which sshd runs whatever a key gives. Of users who are kept elsewhere sshd
-// has to say it.
-func mayLogIn(name string) error {
+// checkLoginShell checks the login shell, with which sshd runs the command of a key. For users outside /etc/passwd,
+// sshd checks it.
+func checkLoginShell(name string) error {
 	text, _ := os.ReadFile("/etc/passwd")
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Split(strings.TrimSpace(line), ":")
@@ -178,7 +178,7 @@ ClientAliveCountMax 3
 `, nil
 }
 
-// hostKey makes the server's key, if there is none yet, and gives its fingerprint.
+// hostKey creates the server's key if there is none, and returns its fingerprint.
 func hostKey(path string) (fingerprint string, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -204,11 +204,11 @@ func hostKey(path string) (fingerprint string, err error) {
 	return ssh.FingerprintSHA256(signer.PublicKey()), nil
 }
 
-// missingDir is how sshd, started by root, names the directory it wants to lock a part of itself into.
+// missingDir matches sshd's message about its missing privilege separation directory.
 var missingDir = regexp.MustCompile(`Missing privilege separation directory: (\S+)`)
 
-// check lets sshd look at its configuration. That directory is made at boot where the machine's own sshd runs, and by
-// us where not.
+// check lets sshd check its configuration. As root it creates the missing privilege separation directory, which is
+// otherwise created at boot.
 func (s *Server) check(ctx context.Context) error {
 	for try := 1; ; try++ {
 		out, err := exec.CommandContext(ctx, s.sshd, "-t", "-f", s.config).CombinedOutput()

@@ -87,7 +87,7 @@ func (h *Chats) Commands() handlers.Commands {
 	}
 }
 
-// chatState is the life of a chat, and what is said about it.
+// chatState is the state of a chat.
 type chatState struct {
 	handlers.ChatState
 	last   uint64             // sequence of the last change
@@ -134,7 +134,7 @@ func change[T any](field *T, to *T) {
 	}
 }
 
-// differing is want if it is something else than what is now.
+// differing returns the wanted value, nil if it is the current one.
 func differing[T comparable](now T, want *T) *T {
 	if want == nil || *want == now {
 		return nil
@@ -142,7 +142,7 @@ func differing[T comparable](now T, want *T) *T {
 	return want
 }
 
-// chat returns the kept fold of a chat.
+// chat returns the cached fold of a chat.
 func (h *Chats) chat(ctx context.Context, chat string) *handlers.Fold[*chatState] {
 	return h.chats.Get(ctx, chat, func() *handlers.Fold[*chatState] {
 		return handlers.NewFold(&chatState{}, handlers.ChatFilter(chat))
@@ -191,7 +191,7 @@ func (c *Create) check() (err error) {
 	return checkText("tags", c.Tags)
 }
 
-// checkTitle gives the title as it is stored.
+// checkTitle returns the title in its stored form.
 func checkTitle(title string) (string, error) {
 	if title = strings.TrimSpace(title); title == "" {
 		title = DefaultTitle

@@ -93,7 +93,7 @@ func (c *Fork) check() (err error) {
 	return err
 }
 
-// fork gives the new chat, or the place where it was made already for the same fork.
+// fork returns the event of the new chat, or the sequence of the event if the fork is a repetition.
 func (s *forkState) fork(c Fork) (created events.ChatCreated, seq uint64, err error) {
 	if earlier, ok := s.done[c.Into]; ok && earlier.message == c.Message && s.into.Deleted == 0 {
 		return created, earlier.seq, nil

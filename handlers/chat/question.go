@@ -11,7 +11,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-// AnswerQuestion answers one of the questions the model asked together, or rejects all of them. The first answer wins.
+// AnswerQuestion is the command to answer one question of a tool call, or to reject all of them. The first answer wins.
 type AnswerQuestion struct {
 	handlers.Command
 	Chat     string   `json:"chat"`

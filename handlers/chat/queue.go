@@ -54,7 +54,7 @@ type message struct {
 	internal  bool // PocketCoder wrote it: to resume a turn, or to report on workers
 }
 
-// waitState says what has ended the wait of a message.
+// waitState is how the wait of a message has ended.
 type waitState int
 
 const (
@@ -118,7 +118,7 @@ func (s *messageState) change(e events.Event, id string, apply func(*message)) {
 	}
 }
 
-// messagesOf returns the kept fold of a chat's messages.
+// messagesOf returns the cached fold of a chat's messages.
 func (h *Chats) messagesOf(ctx context.Context, chat string) *handlers.Fold[*messageState] {
 	return h.messages.Get(ctx, chat, func() *handlers.Fold[*messageState] {
 		s := &messageState{messages: map[string]*message{}, causes: map[string]uint64{}}

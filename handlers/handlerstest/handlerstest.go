@@ -22,7 +22,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Fact is an event as the log gives it.
+// Fact is an event to append.
 type Fact struct {
 	Data      events.Data
 	By, Cause string
@@ -68,7 +68,7 @@ func OpenCode(typ string, properties any) Fact {
 	return Fact{Data: events.OpenCode{Type: typ, Properties: body}}
 }
 
-// Asks is OpenCode's ask whether it may use a tool; metadata tells what for.
+// Asks returns OpenCode's permission request for a tool.
 func Asks(id, session, call, typ string, patterns []string, metadata any) Fact {
 	return OpenCode(events.PermissionAsked, map[string]any{
 		"id": id, "sessionID": session, "permission": typ, "patterns": patterns, "metadata": metadata, "always": []string{},
@@ -76,7 +76,7 @@ func Asks(id, session, call, typ string, patterns []string, metadata any) Fact {
 	})
 }
 
-// AskBash is the ask for a command; its call is called after it.
+// AskBash returns OpenCode's permission request for a command. The id of its call is derived from that of the request.
 func AskBash(id, command string) Fact {
 	return Asks(id, "ses_1", "call_"+id, "bash", []string{command}, map[string]string{"command": command})
 }
@@ -152,21 +152,21 @@ var AsksTwo = OpenCode(events.QuestionAsked, map[string]any{"id": "que_1", "sess
 		{"question": "Which?", "multiple": true, "options": []map[string]string{{"label": "a"}, {"label": "b"}}}, {"question": "Sure?"},
 	}})
 
-// Decided is a person's decision on an ask of askBash.
+// Decided returns a person's decision on a request of AskBash.
 func Decided(id, command string, d events.Decision) Fact {
 	return Fact{By: Alice, Cause: "cmd_" + id, Data: events.PermissionDecided{
 		Permission: id, Decision: d, Session: "ses_1", Call: "call_" + id, Type: "bash", Command: command, Request: Request(command),
 	}}
 }
 
-// Approved is a person's approval of ls, the ask per_1, as d says.
+// Approved returns a person's approval of the request per_1 for ls, with the fields of d.
 func Approved(d events.PermissionDecided) Fact {
 	d.Permission, d.Decision, d.Session, d.Call, d.Type, d.Command, d.Request = "per_1", events.Authorized, "ses_1",
 		"call_per_1", "bash", "ls", Request("ls")
 	return Fact{By: Alice, Data: d}
 }
 
-// Request is the hash of an ask for a command.
+// Request returns the hash of a request for a command.
 func Request(command string) string {
 	return events.PermissionAsk{Permission: "bash", Patterns: []string{command},
 		Metadata: []byte(`{"command":"` + command + `"}`)}.Request()
@@ -174,7 +174,7 @@ func Request(command string) string {
 
 func Say(words string) []events.Part { return []events.Part{{Type: "text", Text: words}} }
 
-// at once calls give n times at once and returns the errors.
+// AtOnce calls f n times at once and returns the errors.
 func AtOnce(n int, give func(int) error) []error {
 	errs := make([]error, n)
 	var group sync.WaitGroup
@@ -194,7 +194,7 @@ func Fields(object string) map[string]json.RawMessage {
 	return f
 }
 
-// Records is what was said of a collection's records, in order.
+// Records returns the events about a collection's records as text, in order.
 func Records(t *testing.T, l *log.Log, collection string) (lines []string) {
 	t.Helper()
 	_, err := l.Fold(t.Context(), events.ConfigSubject(collection, "*", "*"), 0, func(e events.Event) error {

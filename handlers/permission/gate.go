@@ -114,7 +114,7 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 		return err
 	}
 	var files []events.FileFingerprint
-	if !direct { // nobody runs what is requested over the API
+	if !direct { // a request over the API runs nothing
 		files = workspace.RequestFingerprints(a) // before input, which may wait for the call
 	}
 	in, by := g.input(ctx, chat, a, direct, callWait)
@@ -176,7 +176,7 @@ func (g Gate) InForce(ctx context.Context, s rulebook.Scope) ([]policy.Rule, err
 type Evaluation struct {
 	ask     events.PermissionAsk
 	direct  bool
-	cwd     string // of a command that somebody will run
+	cwd     string // directory of a command that will run
 	verdict policy.Verdict
 	hosts   []string // host:port that a command names and only a person can allow
 	network string   // why a command that needs a host will reach none

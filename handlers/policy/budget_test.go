@@ -14,7 +14,7 @@ import (
 
 const tooLong = "it takes too long to find out what this reads"
 
-// ofMany is an ask in a workspace with 20,000 files. Its clock stands still.
+// ofMany returns a request in a workspace with 20,000 files. Its clock stands still.
 func ofMany(a policy.Ask) policy.Ask {
 	names := []string{".git/config"}
 	for i := range 19_700 {

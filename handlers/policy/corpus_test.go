@@ -13,7 +13,7 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// permissionCase is one line of the corpora: a rule, or several, and what must come of an ask.
+// permissionCase is one line of a corpus: rules, a request, and the expected verdict.
 type permissionCase struct {
 	ID         string                            `json:"id"`
 	Action     string                            `json:"rule_action"`
@@ -57,7 +57,7 @@ func (c permissionCase) rules() []policy.Rule {
 	return rules
 }
 
-// ask is what a case asks for, in a workspace without any files but its symlinks.
+// ask returns the request of a case, in a workspace without files except its symlinks.
 func (c permissionCase) ask() policy.Ask {
 	a := policy.Ask{Type: c.Permission, Patterns: []string{c.Asked}, Cwd: c.Cwd, Root: "/workspace"}
 	switch c.Permission {

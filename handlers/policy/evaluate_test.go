@@ -10,7 +10,7 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// bash is an ask to run a command in the workspace.
+// bash returns a request to run a command in the workspace.
 func bash(command string) policy.Ask {
 	return policy.Ask{Type: "bash", Patterns: []string{command}, Command: command, Cwd: "/workspace", Root: "/workspace"}
 }

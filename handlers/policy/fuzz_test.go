@@ -64,7 +64,7 @@ var runningOptions = map[string]*regexp.Regexp{
 	"make": regexp.MustCompile(`\s--(ev|eval)(=|\s|$)`),
 }
 
-// mustAsk gives the first token that must never be allowed.
+// mustAsk returns the first token of a command that must never be allowed.
 func mustAsk(command string) string {
 	for _, q := range inQuotes.FindAllString(command, -1) {
 		if q[0] == '"' && quotedUp.MatchString(q) {

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/handlers/policy/program"
 )
 
-// withFiles adds a workspace with these files to an ask; a name with an arrow is a symlink.
+// withFiles adds a workspace with these files to a request; a name with an arrow is a symlink.
 func withFiles(a policy.Ask, names ...string) policy.Ask {
 	folders := map[string]map[string]files.Entry{}
 	links := map[string]string{}

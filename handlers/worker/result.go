@@ -12,7 +12,7 @@ import (
 	"pocketcoder/handlers"
 )
 
-// Result is what became of a delegated message. Its receipt comes first in the output of a tool call that returns it.
+// Result is the result of a delegated message. Its receipt comes first in the output of the tool call that returns it.
 type Result struct {
 	events.Receipt
 	Worker string `json:"worker"`

@@ -45,7 +45,7 @@ func New(l *log.Log) *Handlers {
 		Permissions: &permission.Permissions{Log: l}}
 }
 
-// Open gives handlers on a log that holds one chat with two asks and two questions.
+// Open returns handlers on a log with one chat that has two requests and two questions.
 func Open(t testing.TB) *Handlers {
 	t.Helper()
 	h := New(eventstest.Log(t))
@@ -57,7 +57,7 @@ func Open(t testing.TB) *Handlers {
 	return h
 }
 
-// SaveRecord makes or changes a record that is a rule, and gives the place of that.
+// SaveRecord creates or changes a rule record, and returns the sequence of the event.
 func SaveRecord(t testing.TB, h *Handlers, collection, id, fields string) uint64 {
 	t.Helper()
 	is := is.New(t)
@@ -121,7 +121,7 @@ func withModel(ctx context.Context, l *log.Log, fn func(*projections.Model) erro
 	return fn(m)
 }
 
-// GateOn is a gate that is asked and does not run. It works in /.
+// GateOn returns a gate that does not run. It works in /.
 func GateOn(h *Handlers) permission.Gate {
 	return permission.Gate{
 		History: history(h.Log), LastOfExecution: lastOfExecution(h.Log),
