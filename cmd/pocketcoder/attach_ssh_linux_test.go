@@ -134,7 +134,7 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	expect.Eventually(t, "the window is closed", onlyTranscript)
 	owned.presses(v, chat, "d")
 	owned.leaves()
-	for account, want := range map[string]string{ann.id: "no account", "nobody": "no account"} {
+	for account, want := range map[string]string{ann.id: "may not open a shell", "nobody": "may not open a shell"} {
 		refused := p.ownShell(t, "--user", account, others)
 		refused.sees(want)
 		refused.leaves()

@@ -73,7 +73,7 @@ func shellChangesAreKnown(t *testing.T, p *process) {
 	person.types("echo mine > file; echo do''ne\n")
 	person.sees("done")
 	p.stop()
-	reported := strings.Contains(p.output.String(), "find changed files")
+	reported := strings.Contains(p.output.String(), "list changed files")
 	p.restart()
 	is.Equal(p.finished(t, chat, 0).Reason, "cancelled")
 	var changed events.ExecChanged
