@@ -104,3 +104,34 @@ func processRuns(args string) bool {
 		return err == nil && alive(pid) && strings.Contains(strings.Join(procFile(pid, "cmdline"), "\x00"), args)
 	})
 }
+
+// The example of docs/workers.md, as a newcomer plays it.
+func TestTheExampleOfTheWorkersPagePlays(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	page, err := os.ReadFile("../../docs/workers.md")
+	is.NoErr(err)
+	_, script, _ := strings.Cut(string(page), "```text\n")
+	script, _, _ = strings.Cut(script, "```")
+	p := sharedSystem(t)
+	chat := p.chat(t, script)
+	expect.Eventually(t, "the chief has read both results", func() bool {
+		return p.row(t, chat).Preview == "Both workers are done."
+	})
+	p.turnEnds(t, chat)
+	reports := p.workerReports(t, chat) // of assign alone: handoff returned the other result
+	is.Equal(len(reports), 1)
+	expect.Contains(t, reports[0].Parts[0].Text, "The tests pass.")
+	all := p.workers(t, chat)
+	is.Equal([]string{all[0].State, all[1].State}, []string{"completed", "completed"})
+	out, _, code := p.cli(t, "", "workers", chat)
+	is.Equal(code, 0)
+	expect.Contains(t, out, "The docs are complete.")
+	out, _, _ = p.cli(t, "", "workers", "check", all[1].ID)
+	expect.Contains(t, out, "\nThe docs are complete.\n")
+	out, _, _ = p.cli(t, "", "chats")
+	expect.Lacks(t, out, all[1].ID)
+	_, stderr, code := p.cli(t, "", "workers", "stop", chat)
+	is.Equal(code, 1)
+	expect.Contains(t, stderr, "there is no worker "+chat)
+}
