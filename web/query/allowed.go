@@ -12,8 +12,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Allowed says whether the living record of that id is there and the rule holds for it. A nil rule holds for
-// superusers alone.
+// Allowed reports whether a record exists, is not deleted, and matches a rule. A nil rule matches for superusers only.
 func Allowed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, id string, rule *string,
 	req filter.Request) (bool, error) {
 	if rule == nil && !req.Superuser {
@@ -24,7 +23,7 @@ func Allowed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema
 	return q.matches(rule)
 }
 
-// AllowedNew says whether the rule holds for a record that does not exist yet, with these values of fields.
+// AllowedNew reports whether a record that does not exist yet, with these field values, matches a rule.
 func AllowedNew(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, values map[string]any,
 	rule *string, req filter.Request) (bool, error) {
 	if rule == nil || req.Superuser {
@@ -54,7 +53,7 @@ func (q *snapshotQuery) matches(rule *string) (bool, error) {
 	return found, nil
 }
 
-// stored is a value as a column would hold it.
+// stored returns a value in the form in which its column holds it.
 func stored(f schema.Field, v any, s *filter.Statement) any {
 	switch {
 	case v == nil && f.Kind == schema.Autodate:
@@ -73,7 +72,7 @@ func stored(f schema.Field, v any, s *filter.Statement) any {
 	return single(v)
 }
 
-// single is a value that SQL can compare: lists and objects are JSON text.
+// single returns a value that SQL can compare. Lists and objects become JSON text.
 func single(v any) any {
 	switch v.(type) {
 	case nil, string, bool, float64, int, int64:

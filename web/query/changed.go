@@ -10,7 +10,8 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Change is a record as it is now, whose last change has the sequence Last in the log and whose first one First.
+// Change is a record in its current state. First and Last are the sequences in the log of its first and its last
+// change.
 type Change struct {
 	Record
 	ID          string
@@ -18,16 +19,16 @@ type Change struct {
 	Removed     bool
 }
 
-// Changed gives the records that have changed after a sequence, in the order of their changes, removed ones included,
-// as far as the rule and the query's filter show them: of ids alone, or of all if that is nil. Errors are Invalid,
-// ErrSuperusers, or of the database.
+// Changed returns the records that have changed after a sequence, in the order of their changes. It includes removed
+// records. It returns only records that match the rule and the query's filter, and only those in ids unless ids is nil.
+// Errors are Invalid, ErrSuperusers, or errors of the database.
 func Changed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, req filter.Request,
 	rule *string, q Query, ids []string, since int64, limit int) ([]Change, error) {
 	if rule == nil && !req.Superuser {
 		return nil, ErrSuperusers
 	}
 	var found []Record
-	err := within(ctx, patience, func(ctx context.Context) (err error) {
+	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
 		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
 		query.Tombstones = true
 		if ids == nil {

@@ -6,7 +6,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// MarshalJSON gives the page as PocketBase does. AppendJSON is the same and quicker.
+// MarshalJSON returns the page in PocketBase's form. AppendJSON does the same and is faster.
 func (p Page) MarshalJSON() ([]byte, error) { return p.AppendJSON(nil), nil }
 
 // AppendJSON appends the page as JSON on one line.
@@ -29,7 +29,7 @@ func (p Page) AppendJSON(b []byte) []byte {
 	return append(b, "]}"...)
 }
 
-// MarshalJSON gives the record as PocketBase does. AppendJSON is the same and quicker.
+// MarshalJSON returns the record in PocketBase's form. AppendJSON does the same and is faster.
 func (r Record) MarshalJSON() ([]byte, error) { return r.AppendJSON(nil), nil }
 
 // AppendJSON appends the record as JSON on one line.
@@ -61,7 +61,7 @@ func (r Record) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendText appends one of the fields every record has, after a comma.
+// appendText appends a comma and one of the fields that every record has.
 func (r Record) appendText(b []byte, name, value string) []byte {
 	p, ok := r.shape.pick.take(name)
 	if !ok {
@@ -97,7 +97,7 @@ func (r Record) appendExpanded(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendField appends a value as its kind of field shows it. JSON that is none is null.
+// appendField appends a value in the form of its field's kind. Invalid JSON becomes null.
 func appendField(b []byte, f schema.Field, v any) []byte {
 	switch {
 	case f.Kind == schema.JSON:

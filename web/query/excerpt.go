@@ -9,7 +9,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// excerpt cuts a text, with its HTML taken out, to so many runes.
+// excerpt removes the HTML from a text and cuts the text to a number of runes.
 type excerpt struct {
 	runes    int
 	ellipsis bool
@@ -47,9 +47,9 @@ func (e *excerpt) of(s string) string {
 	return s
 }
 
-// unread are elements whose content nobody reads, inline those that do not part words.
+// hidden are elements whose content is not shown. inline are elements that do not separate words.
 var (
-	unread = words("head style script iframe embed applet object svg img picture dialog template button form textarea input select option")
+	hidden = words("head style script iframe embed applet object svg img picture dialog template button form textarea input select option")
 	inline = words("a abbr acronym b bdo big br button cite code em i label q small span strong strike sub sup time")
 )
 
@@ -61,7 +61,7 @@ func words(list string) map[string]bool {
 	return set
 }
 
-// withoutTags is the text of HTML.
+// withoutTags returns the text of HTML.
 func withoutTags(s string) string {
 	var b strings.Builder
 	for s != "" {
@@ -75,14 +75,14 @@ func withoutTags(s string) string {
 	return b.String()
 }
 
-// afterTag skips the tag that rest begins with, and what is in it if nobody reads that.
+// afterTag skips the tag at the start of rest. It also skips the content of an element that is not shown.
 func afterTag(b *strings.Builder, rest string) string {
 	name := strings.TrimPrefix(rest, "/")
 	if comment, ok := strings.CutPrefix(rest, "!--"); ok {
 		_, rest, _ = strings.Cut(comment, "-->")
 		return rest
 	}
-	if name == "" || name[0] != '!' && !unicode.IsLetter(rune(name[0])) { // no tag: a < b
+	if name == "" || name[0] != '!' && !unicode.IsLetter(rune(name[0])) { // not a tag: a < b
 		b.WriteByte('<')
 		return rest
 	}
@@ -92,7 +92,7 @@ func afterTag(b *strings.Builder, rest string) string {
 	if !inline[name] {
 		b.WriteByte(' ')
 	}
-	if void := name == "img" || name == "input" || name == "embed"; unread[name] && !void && rest[0] != '/' {
+	if void := name == "img" || name == "input" || name == "embed"; hidden[name] && !void && rest[0] != '/' {
 		end := strings.Index(strings.ToLower(after), "</"+name)
 		if end < 0 {
 			return ""

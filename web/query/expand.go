@@ -13,7 +13,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// branches are the relations to expand, and below each one those of the records it leads to.
+// branches are the relations to expand. Below each relation are those to expand in its related records.
 type branches map[string]branches
 
 // parseExpand reads a list like "chat.user,prompt".
@@ -44,15 +44,15 @@ func parseExpand(text string) (branches, error) {
 	return root, nil
 }
 
-// expander adds to records what they are related to, as far as the view rules show that. It asks once for each
-// relation of a level.
+// expander adds related records to records, as far as the view rules allow. It runs one query for each relation of a
+// level.
 type expander struct {
 	ctx  context.Context
 	db   dbx.Builder
 	cat  schema.Catalogue
 	req  filter.Request
-	left int // records it may still read
-	most int // bytes that each reading may give, 0 for any
+	left int // number of records that it may still read
+	most int // limit in bytes of each read, 0 for none
 }
 
 func pointers(list []Record) []*Record {
@@ -63,8 +63,7 @@ func pointers(list []Record) []*Record {
 	return all
 }
 
-// expand follows the branches from records of a collection. Relations that are not there are no mistake, as in
-// PocketBase.
+// expand follows the branches from records of a collection. It ignores relations that do not exist, as PocketBase does.
 func (e *expander) expand(c schema.Collection, parents []*Record, tree branches, shown *fieldSelection) error {
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		p, ok := shown.take(name)
@@ -96,7 +95,7 @@ func (e *expander) expand(c schema.Collection, parents []*Record, tree branches,
 	return nil
 }
 
-// attach gives each parent, by its id, its related records, having expanded those.
+// attach expands the related records, and adds them to their parents. The parents are found by id.
 func (e *expander) attach(to schema.Collection, name string, several bool, parents []*Record,
 	links map[string][]*Record, tree branches, shown *fieldSelection) error {
 	below, ok := shown.take("expand")
@@ -126,7 +125,7 @@ func unique(list []*Record) []*Record {
 	})
 }
 
-// forward reads the records that a relation of the parents points to.
+// forward reads the records to which a relation of the parents points.
 func (e *expander) forward(to schema.Collection, f schema.Field, parents []*Record, tree branches,
 	shown *fieldSelection) (map[string][]*Record, error) {
 	wanted := map[string]bool{}
@@ -154,14 +153,14 @@ func (e *expander) forward(to schema.Collection, f schema.Field, parents []*Reco
 	return links, nil
 }
 
-// back reads the records whose relation points to the parents, the oldest of each parent first.
+// back reads the records whose relation points to the parents. The oldest record of each parent comes first.
 func (e *expander) back(from schema.Collection, f schema.Field, parents []*Record, tree branches,
 	shown *fieldSelection) (map[string][]*Record, error) {
 	ids := make([]string, len(parents))
 	for i, parent := range parents {
 		ids[i] = parent.id
 	}
-	more := branches{f.Name: branches{}} // to be read, to know whose it is
+	more := branches{f.Name: branches{}} // reads the relation, which names the parent
 	maps.Copy(more, tree)
 	found, err := e.read(from, more, shown, ids, func(q *snapshotQuery, list string) string {
 		q.group = from.Column(f, "t")
@@ -179,7 +178,7 @@ func (e *expander) back(from schema.Collection, f schema.Field, parents []*Recor
 	return links, nil
 }
 
-// read reads the records of a collection that meet a condition on a list of ids and that its view rule shows.
+// read reads the records of a collection that match a condition on a list of ids and the view rule.
 func (e *expander) read(c schema.Collection, tree branches, shown *fieldSelection, ids []string,
 	on func(q *snapshotQuery, list string) string) ([]*Record, error) {
 	if c.View == nil && !e.req.Superuser || len(ids) == 0 {

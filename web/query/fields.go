@@ -8,15 +8,14 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// fieldSelection is which parts of a record are shown. Nil is all of it.
+// fieldSelection selects the parts of a record that are shown. Nil selects all.
 type fieldSelection struct {
 	whole   bool
-	excerpt *excerpt // of a whole text
+	excerpt *excerpt // of the whole text
 	parts   map[string]*fieldSelection
 }
 
-// parseFields reads a list like "id,expand.chat.title,body:excerpt(200,true)". Fields that are not there are no
-// mistake.
+// parseFields reads a list like "id,expand.chat.title,body:excerpt(200,true)". It ignores fields that do not exist.
 func parseFields(text string) (*fieldSelection, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -52,7 +51,7 @@ func parseFields(text string) (*fieldSelection, error) {
 	return root, nil
 }
 
-// splitFields splits at the commas that are in no parentheses.
+// splitFields splits at the commas outside parentheses.
 func splitFields(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		from, depth := 0, 0
@@ -73,7 +72,7 @@ func splitFields(text string) func(yield func(string) bool) {
 	}
 }
 
-// take says whether a part is shown, and which parts of that; nil means all.
+// take reports whether a part is shown, and returns the selection within it. A nil selection selects all.
 func (p *fieldSelection) take(name string) (*fieldSelection, bool) {
 	if p == nil {
 		return nil, true
@@ -97,7 +96,7 @@ func (p *fieldSelection) text(s string) string {
 	return p.excerpt.of(s)
 }
 
-// append appends the picked parts of a field's value: parts there are only in JSON, excerpts only of text.
+// append appends the selected parts of a field's value. Only JSON has parts, and only text has excerpts.
 func (p *fieldSelection) append(b []byte, f schema.Field, v any) []byte {
 	if f.Kind != schema.JSON {
 		if p.excerpt != nil && f.Kind != schema.Bool && f.Kind != schema.Number {
@@ -116,7 +115,7 @@ func (p *fieldSelection) append(b []byte, f schema.Field, v any) []byte {
 	return append(b, out...)
 }
 
-// of is the picked part of decoded JSON: of the objects in a list, each one's.
+// of returns the selected parts of decoded JSON. From a list it selects those of each object.
 func (p *fieldSelection) of(v any) any {
 	if p == nil {
 		return v

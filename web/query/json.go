@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// appendJSON appends src without the white space between its tokens, or instead if src is no JSON.
+// appendJSON appends src without the white space between its tokens. It appends instead if src is not JSON.
 func appendJSON(b []byte, src, instead string) []byte {
 	compacted := bytes.NewBuffer(b)
 	if json.Compact(compacted, []byte(src)) != nil {
@@ -17,7 +17,7 @@ func appendJSON(b []byte, src, instead string) []byte {
 
 const hex = "0123456789abcdef"
 
-// appendString appends text as a JSON string. What is no UTF-8 becomes the replacement character.
+// appendString appends text as a JSON string. Invalid UTF-8 becomes the replacement character.
 func appendString(b []byte, text string) []byte {
 	b = append(b, '"')
 	from := 0

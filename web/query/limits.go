@@ -7,24 +7,23 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// What a client may ask for. Those marked with PocketBase are its own limits.
+// Limits of a client's queries. Those marked with PocketBase are PocketBase's own.
 const (
 	defaultPerPage = 30   // PocketBase
 	maxPerPage     = 1000 // PocketBase
 	maxExpand      = 20   // paths
 	maxFields      = 100
-	maxBack        = 1000 // records a back-relation expands to, PocketBase
+	maxBack        = 1000 // records that a back-relation expands to, PocketBase
 	maxExpanded    = 10_000
-	maxFirst       = 4000 // rows of a table that are tried for a page: reading them takes a few ms
-	// patience is how long one question may take: no answer a person waits for needs longer, and what does is a filter
-	// made to be slow.
-	patience = 3 * time.Second
-	// maxAnswer is how many bytes the records of one answer may have, what they expand to included.
+	maxFirst       = 4000 // rows of a table that are tried for a page; reading them takes a few ms
+	// queryTimeout limits a query. Ordinary queries are faster; a slower filter is likely an attack.
+	queryTimeout = 3 * time.Second
+	// maxAnswer limits the records of a response in bytes, with the records that they expand to.
 	maxAnswer = 32 << 20
 )
 
-// TooLarge reports whether an error says that the records of an answer are too large or expand to too many. Fewer of
-// them, or the records without what they expand to, may not be.
+// TooLarge reports whether an error means that the records of a response are too large or expand to too many. A smaller
+// page, or the same page without expand, may succeed.
 func TooLarge(err error) bool {
 	var i schema.Invalid
 	return errors.As(err, &i) && (i.Code == codeTooLarge || i.Code == codeTooMany)

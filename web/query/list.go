@@ -12,15 +12,15 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Query says which records are wanted and how. The texts are PocketBase's query parameters of the same names.
+// Query selects records and their order. The texts are PocketBase's query parameters of the same names.
 type Query struct {
 	Filter, Sort, Expand, Fields string
-	Page, PerPage                int // from 1, and 30 unless given, at most 1,000
+	Page, PerPage                int // Page counts from 1; PerPage is 30 by default, at most 1,000
 	SkipTotal                    bool
-	Large                        bool // the records may have any size
+	Large                        bool // no limit on the size of the records
 }
 
-// most is how many bytes the records may have, 0 for any.
+// most returns the limit of the records in bytes, 0 for none.
 func (q Query) most() int {
 	if q.Large {
 		return 0
@@ -29,20 +29,20 @@ func (q Query) most() int {
 }
 
 var (
-	// ErrNotFound is the answer for a record that is not there or not to be seen.
+	// ErrNotFound means that there is no such record, or that the client may not see it.
 	ErrNotFound = errors.New("there is no such record")
-	// ErrSuperusers is the answer to anyone else where the rule is nil.
+	// ErrSuperusers means that the rule is nil, so that only superusers may do this.
 	ErrSuperusers = errors.New("only superusers can perform this action")
 )
 
-// Page is a page of a list. The totals are -1 where they were not asked for.
+// Page is a page of a list. The totals are -1 if the query skips them.
 type Page struct {
 	Page, PerPage, TotalItems, TotalPages int
 	Items                                 []Record
 }
 
-// List gives a page of the records that the list rule and the query's filter let through. Errors are Invalid,
-// ErrSuperusers, or of the database.
+// List returns a page of the records that match the list rule and the query's filter. Errors are Invalid,
+// ErrSuperusers, or errors of the database.
 func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, req filter.Request,
 	q Query) (Page, error) {
 	if c.List == nil && !req.Superuser {
@@ -55,7 +55,7 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	page.PerPage = min(page.PerPage, maxPerPage)
 	offset := (min(page.Page, 1<<31) - 1) * page.PerPage
 
-	err := within(ctx, patience, func(ctx context.Context) (err error) {
+	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
 		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
 		if err := query.conditions(c.List, q.Filter); err != nil {
 			return err
@@ -83,15 +83,15 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	return page, nil
 }
 
-// View gives one record. Errors are Invalid, ErrSuperusers, ErrNotFound when there is no such record or the view rule
-// hides it, or of the database.
+// View returns one record. Errors are Invalid, ErrSuperusers, ErrNotFound if there is no such record or the view rule
+// hides it, or errors of the database.
 func View(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Collection, id string,
 	req filter.Request, q Query) (Record, error) {
 	if c.View == nil && !req.Superuser {
 		return Record{}, ErrSuperusers
 	}
 	var found []Record
-	err := within(ctx, patience, func(ctx context.Context) (err error) {
+	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
 		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
 		query.where = append(query.where, c.IDColumn("t")+" = "+query.Bind(id))
 		if err := query.conditions(c.View, ""); err != nil {
@@ -109,7 +109,7 @@ func View(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	return found[0], nil
 }
 
-// within bounds how long run takes.
+// within runs run, and cancels it after limit.
 func within(parent context.Context, limit time.Duration, run func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Record is one record as read, of which only what the client may see and asked for is known.
+// Record is a record that was read. It holds only what the client selected and may see.
 type Record struct {
 	shape            *shape
 	id               string
@@ -22,22 +22,22 @@ type Record struct {
 	expanded         []expansion
 }
 
-// expansion is what a relation of a record leads to.
+// expansion holds the records to which a relation of a record leads.
 type expansion struct {
 	name    string
 	several bool
 	records []*Record
 }
 
-// shape is what the records of one answer have in common.
+// shape is what the records of one response have in common.
 type shape struct {
 	c      schema.Collection
 	fields []schema.Field
-	leads  []string // of each field, the JSON before its value
+	leads  []string // for each field, the JSON before its value
 	pick   *fieldSelection
 }
 
-// newShape chooses the fields to read: those to be shown, and those to expand.
+// newShape selects the fields to read: those to show, and those to expand.
 func newShape(c schema.Collection, p *fieldSelection, expand branches) *shape {
 	s := &shape{c: c, pick: p}
 	for _, f := range c.Fields {
@@ -55,7 +55,7 @@ func newShape(c schema.Collection, p *fieldSelection, expand branches) *shape {
 
 func lead(name string) string { return string(appendString([]byte{','}, name)) + ":" }
 
-// columns are what scan reads.
+// columns returns the columns that scan reads.
 func (s *shape) columns(alias string) string {
 	created, _ := s.c.Field("created")
 	updated, _ := s.c.Field("updated")
@@ -67,7 +67,7 @@ func (s *shape) columns(alias string) string {
 	return strings.Join(list, ", ")
 }
 
-// scan reads rows of at most so many bytes, 0 for any.
+// scan reads rows. Their records may have at most most bytes, 0 for no limit.
 func (s *shape) scan(rows *sql.Rows, most int) (list []Record, err error) {
 	list = []Record{}
 	left := most
@@ -89,7 +89,7 @@ func (s *shape) scan(rows *sql.Rows, most int) (list []Record, err error) {
 	return list, rows.Err()
 }
 
-// size is about how many bytes the record has as JSON, with what it expands to; it stops counting beyond most.
+// size estimates the bytes of the record as JSON, with the records that it expands to. It stops counting beyond most.
 func (r *Record) size(most int) int {
 	n := 128 + 32*len(r.values) // names, id and dates
 	for _, v := range r.values {
@@ -113,7 +113,8 @@ func (r *Record) size(most int) int {
 
 func (r Record) ID() string { return r.id }
 
-// Get gives the value of a field: a string, int64, float64, bool or json.RawMessage, and nil for one that was not read.
+// Get returns the value of a field: a string, int64, float64, bool or json.RawMessage, and nil for a field that was not
+// read.
 func (r Record) Get(name string) any {
 	switch name {
 	case "id":
@@ -141,7 +142,7 @@ func (r Record) Get(name string) any {
 	return textOf(r.values[i])
 }
 
-// related is the id in a relation, empty for none.
+// related returns the id in a relation, empty for none.
 func (r *Record) related(f schema.Field) string {
 	i := slices.IndexFunc(r.shape.fields, func(own schema.Field) bool { return own.Name == f.Name })
 	if i < 0 {
@@ -162,7 +163,7 @@ func truth(v any) bool {
 	return false
 }
 
-// numeric is a number as int64 or float64; what is none is 0.
+// numeric returns a number as int64 or float64, and 0 for any other value.
 func numeric(v any) any {
 	switch v := v.(type) {
 	case int64:
@@ -193,7 +194,7 @@ func textOf(v any) string {
 	return ""
 }
 
-// Names are the names of the record's own fields.
+// Names returns the names of the record's own fields.
 func (r Record) Names() (all []string) {
 	if r.shape != nil {
 		for _, f := range r.shape.fields {

@@ -12,25 +12,25 @@ import (
 // operand is one side of a comparison.
 type operand struct {
 	sql     string
-	literal bool // value is known
+	literal bool // value is set
 	value   any  // string, float64, int, bool or nil
 	nulls   nullMode
-	nobody  bool // a property of who asks, and nobody is signed in
-	many    bool // it looks at a relation to many
-	all     bool // of which all have to match
+	nobody  bool // a property of the caller, who is not logged in
+	many    bool // it reads a relation that may lead to several records
+	all     bool // all of these records must match
 }
 
-// nullMode says how an operand that may be NULL meets the empty text.
+// nullMode is how an operand that may be NULL compares with the empty text.
 type nullMode int
 
 const (
-	alike    nullMode = iota // NULL and '' are the same
-	distinct                 // they are not: JSON
+	alike    nullMode = iota // NULL and '' are equal
+	distinct                 // they differ: JSON
 )
 
 func (o operand) empty() bool { return o.literal && (o.value == nil || o.value == "") }
 
-// known says that the operand is certainly not empty.
+// known reports whether the operand is certainly not empty.
 func (o operand) known() bool { return o.literal && !o.empty() }
 
 // bothTexts says that the comparison can be made now.
@@ -61,8 +61,8 @@ func (s *Scope) compare(left operand, op fexpr.SignOp, right operand) (string, e
 	return left.sql + " " + strings.TrimPrefix(string(op), "?") + " " + right.sql, nil
 }
 
-// equal compares as PocketBase does: NULL equals the empty text, except in JSON. Other than there, nobody owns what
-// has no owner.
+// equal compares like PocketBase: NULL equals the empty text, except in JSON. Unlike in PocketBase, a record without an
+// owner does not belong to a caller who is not logged in.
 func equal(left, right operand) string {
 	switch {
 	case left.nobody && !right.literal || right.nobody && !left.literal:
@@ -101,7 +101,7 @@ func notEqual(left, right operand) string {
 	return fmt.Sprintf("coalesce(%s, '') IS NOT coalesce(%s, '')", left.sql, right.sql)
 }
 
-// text is the SQL with the empty text for NULL, where that is known.
+// text returns the operand as SQL. A literal NULL becomes the empty text.
 func (o operand) text() string {
 	if o.empty() {
 		return "''"
@@ -109,7 +109,8 @@ func (o operand) text() string {
 	return o.sql
 }
 
-// like searches the text of the right operand in that of the left one, or matches it where it has a % of its own.
+// like searches for the text of the right operand in that of the left one. If the right text has a wildcard, like
+// matches it against the whole left text.
 func (s *Scope) like(left operand, op string, right operand) (string, error) {
 	pattern := fmt.Sprintf("('%%' || substr(%s, 1, %d) || '%%')", right.sql, maxPattern)
 	if right.literal && right.value != nil {
@@ -125,7 +126,7 @@ func (s *Scope) like(left operand, op string, right operand) (string, error) {
 	return left.sql + " " + op + " " + pattern + ` ESCAPE '\'`, nil
 }
 
-// plain is a literal as text.
+// plain returns a literal as text.
 func plain(v any) string {
 	if f, ok := v.(float64); ok {
 		return strconv.FormatFloat(f, 'f', -1, 64)
@@ -133,7 +134,7 @@ func plain(v any) string {
 	return fmt.Sprint(v)
 }
 
-// hasWildcard says whether there is a % that no backslash escapes.
+// hasWildcard reports whether a text has a % without a backslash before it.
 func hasWildcard(s string) bool {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
@@ -146,8 +147,8 @@ func hasWildcard(s string) bool {
 	return false
 }
 
-// escapeLike escapes what LIKE would not take literally and is not escaped yet. It reads from the end: a backslash
-// belongs to what follows it.
+// escapeLike escapes the wildcards of LIKE that are not escaped yet. It reads from the end, because a backslash belongs
+// to the character after it.
 func escapeLike(s string) string {
 	b := make([]byte, 0, len(s)+8)
 	for i := len(s) - 1; i >= 0; i-- {

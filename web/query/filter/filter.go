@@ -20,7 +20,7 @@ import (
 	"github.com/ganigeorgiev/fexpr"
 )
 
-// parse reads an expression. What only a client could send is checked before the parser, which descends into
+// parse reads an expression. It checks the limits before it calls the parser, because the parser recurses into
 // parentheses.
 func (s *Scope) parse(text string) ([]fexpr.ExprGroup, error) {
 	if !s.trusted && len(text) > MaxText {
@@ -42,7 +42,7 @@ func (s *Scope) parse(text string) ([]fexpr.ExprGroup, error) {
 	return groups, nil
 }
 
-// nesting counts how deep parentheses stand within each other, outside quoted texts and comments.
+// nesting returns how deep parentheses are nested, outside quoted texts and comments.
 func nesting(text string) (deepest int) {
 	var quote byte
 	for i, depth := 0, 0; i < len(text); i++ {
@@ -71,7 +71,7 @@ func nesting(text string) (deepest int) {
 	return deepest
 }
 
-// group compiles what stands between two && or ||, and says whether it looks at a relation to many.
+// group compiles a group of comparisons, and reports whether it reads a relation that may lead to several records.
 func (s *Scope) group(g fexpr.ExprGroup, depth int) (sql string, many bool, err error) {
 	if depth > maxNesting+1 {
 		return "", false, s.invalid("too_deep", "it has more than %d parentheses within each other", maxNesting)
@@ -96,8 +96,8 @@ func (s *Scope) group(g fexpr.ExprGroup, depth int) (sql string, many bool, err 
 	return "", false, s.invalid("invalid_syntax", "unexpected %T", g.Item)
 }
 
-// junction joins the compiled parts of a group. What is certain by itself goes: a rule that says "or an administrator"
-// then lets SQLite plan as if it did not.
+// junction joins the compiled parts of a group. It omits parts whose result is certain: SQLite then plans a rule like
+// "… or an administrator" as if that part were not there.
 func junction(groups []fexpr.ExprGroup, parts []string) string {
 	uniform := true
 	for i, g := range groups {
@@ -122,7 +122,7 @@ func junction(groups []fexpr.ExprGroup, parts []string) string {
 	return "(" + strings.Join(left, op) + ")"
 }
 
-// mixed joins parts with both && and ||, of which && binds closer.
+// mixed joins parts with both && and ||. && binds closer.
 func mixed(groups []fexpr.ExprGroup, parts []string) string {
 	var b strings.Builder
 	for i, part := range parts {
@@ -138,8 +138,8 @@ func mixed(groups []fexpr.ExprGroup, parts []string) string {
 	return "(" + b.String() + ")"
 }
 
-// expression compiles a comparison. Where an operand leads to many records and the operator has no ?, one of them has
-// to match and none may fail to.
+// expression compiles a comparison. If an operand leads to several records and the operator has no ?, at least one must
+// match and none may fail.
 func (s *Scope) expression(e fexpr.Expr) (sql string, many bool, err error) {
 	left, err := s.operand(e.Left, s.joins)
 	if err != nil {

@@ -17,7 +17,7 @@ func (s *Scope) function(t fexpr.Token, j *joins) (operand, error) {
 	return operand{}, s.invalid("unknown_function", "unknown function %q", t.Literal)
 }
 
-// strftime is SQLite's function of that name: a format, a time (else it is now) and modifiers.
+// strftime compiles SQLite's function of that name. Its arguments are a format, a time (by default now) and modifiers.
 func (s *Scope) strftime(args []fexpr.Token, j *joins) (operand, error) {
 	if len(args) < 1 || len(args) > maxArguments {
 		return operand{}, s.invalid("invalid_arguments", "strftime takes 1 to %d arguments, got %d", maxArguments, len(args))

@@ -30,7 +30,7 @@ func day(year int, month time.Month, day int) string {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Format(events.TimeFormat)
 }
 
-// endOf is the last millisecond of a day.
+// endOf returns the last millisecond of a day.
 func endOf(year int, month time.Month, day int) string {
 	return time.Date(year, month, day, 23, 59, 59, 999e6, time.UTC).Format(events.TimeFormat)
 }

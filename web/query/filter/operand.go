@@ -9,7 +9,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// operand compiles one side of a comparison. The records it looks at are added to j.
+// operand compiles one side of a comparison. It adds the records that it reads to j.
 func (s *Scope) operand(t fexpr.Token, j *joins) (operand, error) {
 	switch t.Type {
 	case fexpr.TokenText:
@@ -36,7 +36,7 @@ func (s *Scope) identifier(name string, j *joins) (operand, error) {
 	if err == nil {
 		return o, nil
 	}
-	switch strings.ToLower(name) { // a field of that name comes first
+	switch strings.ToLower(name) { // a field of the same name has precedence
 	case "null":
 		return s.literal(nil), nil
 	case "true":
@@ -47,7 +47,7 @@ func (s *Scope) identifier(name string, j *joins) (operand, error) {
 	return operand{}, err
 }
 
-// path compiles a field, wherever it starts.
+// path compiles a field, at the end of any path.
 func (s *Scope) path(name string, j *joins) (operand, error) {
 	segments := strings.Split(name, ".")
 	root := segments[0]
@@ -68,7 +68,7 @@ func (s *Scope) path(name string, j *joins) (operand, error) {
 	return w.from(joinedRow{collection: s.base, alias: s.alias}, "", segments)
 }
 
-// other compiles a field of any record of a collection, related or not. An alias makes it a second one of the same.
+// other compiles a field of any record of a collection, related or not. Each alias stands for another record of it.
 func (s *Scope) other(named string, segments []string, j *joins) (operand, error) {
 	name, _, _ := strings.Cut(named, ":")
 	c, ok := s.Cat.Get(name)

@@ -15,7 +15,7 @@ type walk struct {
 	name  string // the whole path, for errors
 }
 
-// from follows the segments from a place that path names.
+// from follows the segments from a row that a path has reached.
 func (w *walk) from(p joinedRow, path string, segments []string) (operand, error) {
 	for i, segment := range segments {
 		if i == len(segments)-1 {
@@ -77,7 +77,7 @@ func (w *walk) back(p joinedRow, path, segment string) (next joinedRow, ok bool,
 	return next, true, err
 }
 
-// field is the end of a path.
+// field compiles the field at the end of a path.
 func (w *walk) field(p joinedRow, path, segment string) (operand, error) {
 	name, modifier, err := w.splitModifier(segment)
 	if err != nil {
@@ -104,7 +104,7 @@ func (w *walk) field(p joinedRow, path, segment string) (operand, error) {
 	return o, nil
 }
 
-// json looks into a JSON field: numbers are places in a list, the others are keys.
+// json compiles a path inside a JSON field. Numbers are indexes of a list, other segments are keys.
 func (w *walk) json(p joinedRow, f schema.Field, keys []string) (operand, error) {
 	var b strings.Builder
 	b.WriteString("$")
@@ -119,7 +119,7 @@ func (w *walk) json(p joinedRow, f schema.Field, keys []string) (operand, error)
 		all: p.all}, nil
 }
 
-// extract is the value in JSON at a path. Text that is no JSON is its own value, and has nothing inside.
+// extract returns the value at a path in JSON. Text that is not JSON is its own value, and has no parts.
 func extract(sql, path string) string {
 	if path == "" {
 		return fmt.Sprintf("(CASE WHEN json_valid(%s) THEN json_extract(%[1]s, '$') ELSE %[1]s END)", sql)
@@ -127,7 +127,7 @@ func extract(sql, path string) string {
 	return fmt.Sprintf("(CASE WHEN json_valid(%s) THEN json_extract(%[1]s, %[2]s) END)", sql, path)
 }
 
-// listOf is a value as a JSON list, that of a single value has it alone.
+// listOf returns a value as a JSON list. A single value becomes a list of one.
 func listOf(sql string) string {
 	return fmt.Sprintf("CASE WHEN iif(json_valid(%s), json_type(%[1]s) = 'array', 0) THEN %[1]s ELSE json_array(%[1]s) END", sql)
 }

@@ -4,15 +4,15 @@ import (
 	"time"
 )
 
-// Auth is who asks.
+// Auth is the account that makes a request.
 type Auth struct {
 	ID, Email, Name, Role string
-	Collection            string // name of the auth collection they are a record of
+	Collection            string // name of the account's auth collection
 }
 
-// Request is what rules may look at besides the record.
+// Request is what rules can read besides the record.
 type Request struct {
-	Auth      *Auth     // nil for someone not signed in
-	Superuser bool      // no rule applies to them
-	Now       time.Time // what the date macros say; zero is the time it is
+	Auth      *Auth     // nil if the caller is not logged in
+	Superuser bool      // rules do not apply to the caller
+	Now       time.Time // for the date macros; zero is the current time
 }

@@ -9,23 +9,23 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Scope compiles expressions over one row. A filter that names the same relation twice means the same related record,
-// so a scope follows each path once: the ones that lead to at most one record are joined to the row, the others are
-// looked through in an EXISTS.
+// Scope compiles expressions over one row. A filter that names a relation twice means the same related record, so a
+// scope follows each path once. It joins paths that lead to at most one record to the row, and searches the others in
+// an EXISTS.
 type Scope struct {
 	*Statement
 	base  schema.Collection
 	alias string
-	// trusted is for rules. In others each relation leads only to what the client may list.
+	// trusted is for rules. Without it, a relation leads only to records that the client may list.
 	trusted     bool
-	parameter   string // that a mistake is blamed on
+	parameter   string // named in errors
 	joins       *joins
 	expressions int
 	plain       []string // conditions without a relation to many
-	inner       []string // conditions with one
+	inner       []string // conditions with such a relation
 }
 
-// joins are the related records that conditions look at.
+// joins are the related records that conditions read.
 type joins struct {
 	one, many []string // LEFT JOIN …
 	places    map[string]joinedRow
@@ -35,8 +35,8 @@ type joins struct {
 type joinedRow struct {
 	collection schema.Collection
 	alias      string
-	many       bool // there may be several
-	all        bool // all of which have to match
+	many       bool // there may be several such rows
+	all        bool // all of them must match
 }
 
 func newJoins() *joins { return &joins{places: map[string]joinedRow{}} }
@@ -52,16 +52,16 @@ func (s *Scope) invalid(code, format string, args ...any) schema.Invalid {
 	return schema.NewInvalid(s.parameter, code, format, args...)
 }
 
-// sees says whether everyone's records may be looked at.
+// sees reports whether the scope may read everyone's records.
 func (s *Scope) sees() bool { return s.trusted || s.Req.Superuser }
 
-// add compiles an expression, which has to hold too.
+// add compiles an expression, which is added with AND.
 func (s *Scope) add(text string) error {
 	groups, err := s.parse(text)
 	if err != nil {
 		return err
 	}
-	apart := true // each condition of a top-level && may stand by itself
+	apart := true // conditions joined by a top-level && are independent
 	for i, g := range groups {
 		apart = apart && (i == 0 || g.Join == fexpr.JoinAnd)
 	}
@@ -84,7 +84,7 @@ func (s *Scope) add(text string) error {
 	return nil
 }
 
-// Where gives what to join and the conditions to place in a statement over the row.
+// Where returns the joins and conditions for a statement over the row.
 func (s *Scope) Where() (from string, conditions []string) {
 	conditions = s.plain
 	if len(s.plain)+len(s.inner) == 0 {
@@ -97,7 +97,7 @@ func (s *Scope) Where() (from string, conditions []string) {
 	return strings.Join(s.joins.one, ""), conditions
 }
 
-// whole is the conditions as one that joins nothing to the statement around it, empty if there are none.
+// whole returns the conditions as one that needs no joins in the surrounding statement. It is empty if there are none.
 func (s *Scope) whole() string {
 	from, conditions := s.Where()
 	sql := strings.Join(conditions, " AND ")
@@ -107,25 +107,25 @@ func (s *Scope) whole() string {
 	return sql
 }
 
-// Filter is a scope of a client's filter over the row.
+// Filter compiles a client's filter over the row.
 func (s *Statement) Filter(c schema.Collection, alias, filter string) (*Scope, error) {
 	sc := s.scope(c, alias, "filter")
 	return sc, sc.add(filter)
 }
 
-// Rule is a scope of the rule over the row; a nil rule and superusers are the caller's matter.
+// Rule compiles a rule over the row. The caller must handle nil rules and superusers.
 func (s *Statement) Rule(c schema.Collection, alias, rule string) (*Scope, error) {
 	sc := s.scope(c, alias, "rule")
 	if rule == "" {
 		return sc, nil
 	}
 	if err := sc.add(rule); err != nil {
-		return nil, fmt.Errorf("rule of %s %q: %v", c.Name, rule, err) // the mistake is not the client's
+		return nil, fmt.Errorf("rule of %s %q: %v", c.Name, rule, err) // the client did not cause the error
 	}
 	return sc, nil
 }
 
-// join reaches the rows of a collection for which on holds, under the name of the path that leads there.
+// join joins the rows of a collection for which on is true, under the name of the path that leads there.
 func (s *Scope) join(j *joins, path string, from joinedRow, to schema.Collection, many, all bool,
 	on func(alias string) string) (joinedRow, error) {
 	if p, ok := j.places[path]; ok {
@@ -154,7 +154,7 @@ func (s *Scope) join(j *joins, path string, from joinedRow, to schema.Collection
 	return p, s.keep(j, path, p, " LEFT JOIN "+to.Table+" AS "+p.alias+" ON "+strings.Join(conditions, " AND "))
 }
 
-// joinEach reaches the values of a JSON list.
+// joinEach joins the values of a JSON list.
 func (s *Scope) joinEach(j *joins, path string, from joinedRow, all bool, list string) (joinedRow, error) {
 	if p, ok := j.places[path]; ok {
 		return p, nil

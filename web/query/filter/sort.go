@@ -6,8 +6,8 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Order compiles a sort. What is equal in it stays in the order it was made in, so that pages neither repeat nor skip
-// a record.
+// Order compiles a sort. Records that it finds equal are in the order of their creation, so that pages neither repeat
+// nor skip a record.
 func (s *Statement) Order(c schema.Collection, sort string) (from, by string, err error) {
 	sc := s.scope(c, "t", "sort")
 	var names, terms []string
@@ -56,7 +56,7 @@ func (s *Scope) sortTerm(name string) (string, error) {
 	if err != nil || !o.many {
 		return o.sql, err
 	}
-	apart := newJoins() // of several values the least counts
+	apart := newJoins() // the least of several values counts
 	if o, err = s.path(name, apart); err != nil {
 		return "", err
 	}

@@ -9,14 +9,14 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Statement is one SQL statement while it is put together: the values bound to it and the aliases given out in it.
+// Statement is an SQL statement under construction, with its bound values and its aliases.
 type Statement struct {
 	Cat        schema.Catalogue
 	Req        Request
 	Now        time.Time
 	Params     dbx.Params
 	aliases    int
-	Tombstones bool // removed records count as related ones too
+	Tombstones bool // relations also lead to removed records
 }
 
 // New returns an empty statement over the collections of a catalogue.
@@ -28,7 +28,7 @@ func New(cat schema.Catalogue, req Request) *Statement {
 	return s
 }
 
-// Bind gives the placeholder of a value.
+// Bind returns the placeholder of a value.
 func (s *Statement) Bind(v any) string {
 	if b, ok := v.(bool); ok {
 		v = 0
@@ -41,7 +41,7 @@ func (s *Statement) Bind(v any) string {
 	return "{:" + name + "}"
 }
 
-// alias gives a new alias for a table. Aliases start with j_, which no table of a catalogue does.
+// alias returns a new alias for a table. Aliases start with j_, which no table of a catalogue does.
 func (s *Statement) alias() string {
 	s.aliases++
 	return "j_" + strconv.Itoa(s.aliases)

@@ -40,20 +40,20 @@ type Field struct {
 	Nullable bool // shown as null while it is empty
 }
 
-// Rules say who may do what, in PocketBase's filter language. Nil is for superusers alone, "" is for everyone.
+// Rules are the access rules of a collection, in PocketBase's filter language. Nil allows only superusers, "" everyone.
 type Rules struct{ List, View, Create, Update, Delete *string }
 
-// Rule is a rule for the literal.
+// Rule returns a pointer to a rule.
 func Rule(s string) *string { return &s }
 
 // Collection is a named set of records of one shape.
 type Collection struct {
-	ID, Name, Alias string // ID is by default the name; Alias is a second name it is served under
+	ID, Name, Alias string // ID is by default the name; Alias is a second name
 	Type            string // base, auth or view
 	Table           string // read as t; it has the columns created, updated, first_seq, last_seq and removed
 	Key             string // SQL of the record's id over t, by default t.id
-	Where           string // SQL condition over t that holds for every row of the collection, may be empty
-	Live            string // SQL condition over t that holds for rows that have not been removed, may be empty
+	Where           string // SQL condition over t that selects the collection's rows, may be empty
+	Live            string // SQL condition over t that selects rows that have not been removed, may be empty
 	Fields          []Field
 	Rules
 }
@@ -91,7 +91,7 @@ func (c Collection) AllFields() []Field {
 
 type Catalogue []Collection
 
-// Get finds a collection by name, alias or id. One asked for by its alias bears that as its name.
+// Get returns a collection by name, alias or id. If it is found by its alias, its Name is the alias.
 func (c Catalogue) Get(nameOrID string) (Collection, bool) {
 	if nameOrID == "" {
 		return Collection{}, false

@@ -51,8 +51,8 @@ func (c Collection) IDColumn(alias string) string {
 	return over(c.Key, alias)
 }
 
-// Column is the SQL of a field's value. What JSON or a subquery does not have reads as empty, as in the columns of
-// PocketBase.
+// Column returns the SQL of a field's value. Values that JSON or a subquery does not have read as empty, as
+// PocketBase's columns do.
 func (c Collection) Column(f Field, alias string) string {
 	if f.SQL == "" {
 		if f.Name == "id" {
@@ -73,7 +73,7 @@ func (c Collection) Column(f Field, alias string) string {
 	return "coalesce(" + sql + ", '')"
 }
 
-// Conditions are those under which a row of the table is a record of the collection.
+// Conditions returns the conditions under which a row of the table is a record of the collection.
 func (c Collection) Conditions(alias string, tombstones bool) (list []string) {
 	if c.Where != "" {
 		list = append(list, "("+over(c.Where, alias)+")")
@@ -86,7 +86,7 @@ func (c Collection) Conditions(alias string, tombstones bool) (list []string) {
 
 var via = regexp.MustCompile(`^(\w+)_via_(\w+)$`)
 
-// BackRelation finds the collection and field that collection_via_field names, if the field points to c.
+// BackRelation returns the collection and field that collection_via_field names, if the field points to c.
 func (c Catalogue) BackRelation(to Collection, segment string) (Collection, Field, bool) {
 	parts := via.FindStringSubmatch(segment)
 	if parts == nil {

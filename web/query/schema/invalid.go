@@ -2,7 +2,7 @@ package schema
 
 import "fmt"
 
-// Invalid says what is wrong with what a client sent.
+// Invalid is an error in a client's query or value.
 type Invalid struct {
 	Field   string // the parameter at fault: filter, sort, expand, fields
 	Code    string // for programs

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/events"
 )
 
-// maxValue is how many bytes a value of a field may have.
+// maxValue limits the value of a field in bytes.
 const maxValue = 1 << 20
 
 // Normalize returns a value of the field as it is stored; null becomes the empty value of the kind. Errors are Invalid.
@@ -77,7 +77,7 @@ func (f Field) normalizeText(v string) (json.RawMessage, error) {
 var timeFormats = []string{events.TimeFormat, "2006-01-02 15:04:05Z07:00", time.RFC3339Nano, "2006-01-02T15:04:05",
 	"2006-01-02 15:04:05", time.DateOnly}
 
-// ParseTime reads a time as clients send it.
+// ParseTime reads a time in any of the formats that clients send.
 func ParseTime(v string) (time.Time, bool) {
 	for _, format := range timeFormats {
 		if at, err := time.Parse(format, v); err == nil && at.Year() >= 0 && at.Year() <= 9999 {

@@ -18,22 +18,22 @@ type snapshotQuery struct {
 	ctx context.Context
 	db  dbx.Builder
 	c   schema.Collection
-	// what the rows are found by, with t joined to it, when SQLite must not choose: it would begin with a person's chats
+	// what SQLite must read first, with t joined to it; empty lets SQLite choose. It would begin with a person's chats
 	driver string
-	from   string // what is joined to t
+	from   string // joined to t
 	where  []string
-	most   int    // bytes that the records may have, 0 for any
-	group  string // SQL of what no more than maxBack records may share, if any
+	most   int    // limit of the records in bytes, 0 for none
+	group  string // SQL; at most maxBack records may have the same value of it; empty for no limit
 }
 
-// order says which of the rows are read, and in what order.
+// order selects a part of the rows, and their order.
 type order struct {
-	// what is joined for it, and the terms; by is not for rows in groups, and empty for that of the outer loop
+	// from is joined for the terms in by. by is empty to keep the order of the outer loop, and unused for rows in groups
 	from, by      string
 	limit, offset int
 }
 
-// conditions adds those of the collection, of a rule and of a filter.
+// conditions adds the conditions of the collection, of a rule and of a filter.
 func (q *snapshotQuery) conditions(rule *string, filter string) error {
 	q.where = append(q.where, q.c.Conditions("t", q.Tombstones)...)
 	if rule != nil && !q.Req.Superuser {
@@ -60,7 +60,7 @@ func (q *snapshotQuery) narrow(sc *filter.Scope) {
 	q.where = append(q.where, conditions...)
 }
 
-// rows is the FROM and WHERE of the statement.
+// rows returns the FROM and WHERE clauses of the statement.
 func (q *snapshotQuery) rows() string {
 	return q.joined("")
 }
@@ -103,8 +103,8 @@ func (q *snapshotQuery) page(wanted Query, o order) ([]Record, error) {
 	return q.read(wanted, o)
 }
 
-// read gives the records in that order. It finds the keys first: fields are read, and
-// subqueries in them run, only for the rows of the page. The outer loop is the page, so its order stays.
+// read returns the records in an order. It finds their keys first, so that SQLite reads fields and runs subqueries only
+// for the rows of the page. The outer loop reads the page, which keeps the order.
 func (q *snapshotQuery) read(wanted Query, o order) ([]Record, error) {
 	fields, err := parseFields(wanted.Fields)
 	if err != nil {
@@ -127,7 +127,7 @@ func (q *snapshotQuery) read(wanted Query, o order) ([]Record, error) {
 	if err := e.expand(q.c, pointers(found), expand, under); err != nil || q.most == 0 {
 		return found, err
 	}
-	left := q.most // what several records lead to is shown with each of them
+	left := q.most // a record that several records lead to is shown with each of them
 	for i := range found {
 		if left -= found[i].size(left); left < 0 {
 			return nil, tooLarge()
