@@ -41,8 +41,8 @@ func (s *Supervisor) pluginFile() string {
 // catalogueFile is OpenCode's catalogue of models. Without the file OpenCode uses the one that is built in.
 func (s *Supervisor) catalogueFile() string { return filepath.Join(s.configDir(), "models.json") }
 
-// prepare writes the configuration directory anew, with our plugin and instructions, and empties the temporary one,
-// where OpenCode leaves the libraries it unpacks at each start.
+// prepare writes the configuration directory anew, with our plugin and instructions. It also empties the directory for
+// temporary files, where OpenCode unpacks libraries at each start.
 func (s *Supervisor) prepare() error {
 	for _, dir := range []string{s.configDir(), s.path("tmp")} {
 		if err := os.RemoveAll(dir); err != nil {
@@ -90,8 +90,9 @@ func (s *Supervisor) prepare() error {
 	return s.prepareData()
 }
 
-// prepareData makes OpenCode's log file, which it never shortens, lead nowhere: it logs to stderr too, and that we
-// keep. It removes the locks that the git of a killed OpenCode left. With one, OpenCode makes no snapshot.
+// prepareData makes OpenCode's log file a link to /dev/null. OpenCode never truncates the file, and we keep what it
+// logs to stderr. prepareData also removes the locks that the git of a killed OpenCode left: OpenCode makes no snapshot
+// while there is one.
 func (s *Supervisor) prepareData() error {
 	root, err := os.OpenRoot(s.path("data")) // OpenCode writes there, and a symlink that it makes must not lead outside
 	if err != nil {
@@ -114,7 +115,8 @@ func (s *Supervisor) prepareData() error {
 	return root.Symlink(os.DevNull, log)
 }
 
-// plugin is the source of our plugin, with what it tells commands and what it hides from them.
+// plugin returns the source of our plugin, with the variables that it sets for commands and those that it hides from
+// them.
 func (s *Supervisor) plugin() (string, error) {
 	agent, err := json.Marshal(map[string]string{shellsocket.Variable: s.ShellAddress})
 	if err != nil {
@@ -143,15 +145,15 @@ func (s *Supervisor) plugin() (string, error) {
 		pluginSource), nil
 }
 
-// asks is the permission configuration: every tool call asks, we are the one authority.
-var asks = map[string]any{"*": "ask"}
+// askAll is the permission configuration: OpenCode asks PocketCoder about every tool call.
+var askAll = map[string]any{"*": "ask"}
 
-// maxInstructions bounds a file of instructions, in bytes. OpenCode reads it whole: one of 150 MB kept it from
-// answering for 30 s.
+// maxInstructions limits a file of instructions, in bytes. OpenCode reads the whole file; a file of 150 MB blocked it
+// for 30 s.
 const maxInstructions = 256 << 10
 
-// maxParsed bounds the files that OpenCode parses at the first message, in bytes. It does not use what they say, but
-// 57 MB of front matter kept it busy until it was restarted.
+// maxParsed limits the files that OpenCode parses at the first message, in bytes. It does not use their content, but 57
+// MB of front matter blocked it until it was restarted.
 const maxParsed = 4 << 20
 
 // readAtStart are the files and folders of a project that OpenCode parses, and the files of a repository that OpenCode
@@ -212,7 +214,7 @@ const (
 	callerKey = "POCKETCODER_MCP_CALLER_KEY" // variable of OpenCode's environment with the key of MCPServer
 )
 
-// configuration is the server in OpenCode's configuration.
+// configuration returns the server's part of OpenCode's configuration.
 func (m MCPServer) configuration() map[string]any {
 	if m.URL == "" {
 		return map[string]any{}
@@ -221,8 +223,8 @@ func (m MCPServer) configuration() map[string]any {
 		"headers": map[string]string{"Authorization": m.Header}}}
 }
 
-// config is OpenCode's whole configuration. Formatters and language servers are programs of the workspace that OpenCode
-// would run outside the sandbox.
+// config returns OpenCode's whole configuration. It disables formatters and language servers: these are programs of the
+// workspace, and OpenCode would run them outside the sandbox.
 func (s *Supervisor) config() (string, error) {
 	if err := s.checkFiles(); err != nil {
 		return "", err
@@ -242,7 +244,7 @@ func (s *Supervisor) config() (string, error) {
 		instructions = append(instructions, path)
 	}
 	maps.Copy(config, map[string]any{
-		"shell": s.shell(), "permission": asks, "autoupdate": false, "share": "disabled", "formatter": false, "lsp": false,
+		"shell": s.shell(), "permission": askAll, "autoupdate": false, "share": "disabled", "formatter": false, "lsp": false,
 		"instructions": instructions, "mcp": s.own.configuration(),
 	})
 	b, err := json.Marshal(config)
@@ -254,15 +256,16 @@ func (s *Supervisor) followsLinks() bool {
 	return s.Isolation.Level == isolation.None || s.confinement == nil || s.confinement.NoSymlinksError() != nil
 }
 
-// passedOn are the variables of our environment that OpenCode gets.
+// passedOn are the variables of our environment that OpenCode inherits.
 var passedOn = []string{
 	"LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
 }
 
-// proxyVariables name the proxy of a program. OpenCode gets ours, and at isolation none those of our environment.
+// proxyVariables name the proxy of a program. OpenCode gets our proxy; with isolation it inherits none of these
+// variables.
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
 
-// environment is all that OpenCode finds in its environment.
+// environment returns OpenCode's whole environment.
 func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, error) {
 	config, err := s.config()
 	if err != nil {

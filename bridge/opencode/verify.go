@@ -45,8 +45,8 @@ func (s *Supervisor) verifyConfig(ctx context.Context, c *client.Client) error {
 	switch {
 	case config.Shell != s.shell():
 		return fmt.Errorf("opencode's configuration names the shell %q, not ours", config.Shell)
-	case !reflect.DeepEqual(config.Permission, asks):
-		return fmt.Errorf("opencode's configuration has the permissions %v, not %v", config.Permission, asks)
+	case !reflect.DeepEqual(config.Permission, askAll):
+		return fmt.Errorf("opencode's configuration has the permissions %v, not %v", config.Permission, askAll)
 	case !reflect.DeepEqual(config.Plugin, plugins):
 		return fmt.Errorf("opencode's configuration has the plugins %v, not %v", config.Plugin, plugins)
 	case config.MCP[mcpName].URL != s.own.URL:

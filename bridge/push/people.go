@@ -12,7 +12,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// The collections that say who is told what, and where.
+// The collections with the people's devices, and the rules about which notifications they get.
 const (
 	devicesCollection = records.DeviceCollection
 	rulesCollection   = "notification_rules"

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// BudgetCollection is the config collection of the limits on what is spent.
+// BudgetCollection is the config collection of the limits on spending.
 const BudgetCollection = "budgets"
 
 // The scopes of a budget.
 const (
-	BudgetOfChat = "chat" // what a chat spends in all
-	BudgetOfDay  = "day"  // what is spent from midnight to midnight UTC
+	BudgetOfChat = "chat" // all that a chat spends
+	BudgetOfDay  = "day"  // spending from midnight to midnight UTC
 )
 
-// maxAmount keeps amounts where a float64 counts one by one.
+// maxAmount keeps amounts in the range in which a float64 represents every integer.
 const maxAmount = 1 << 50
 
-// minAmount keeps what is spent a sensible multiple of a limit.
+// minAmount keeps the ratio of spending to a limit in a sensible range.
 const minAmount = 1e-6
 
 // CheckBudget refuses a budget that limits nothing, or cannot be read.

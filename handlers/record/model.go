@@ -125,7 +125,7 @@ func (h *Records) SelectedModel(ctx context.Context, chat, owner string, agent A
 	return cmp.Or(ofChat, agent.Model, ofOwner, ofAll), nil
 }
 
-// Models lists the models that can be used. With a chat it also says which one is selected there.
+// Models lists the models that can be used. For a chat, it also names the model that the chat has selected.
 func (h *Records) Models(ctx context.Context, c ListModels) (Models, error) {
 	providers, err := All[modelProvider](ctx, h, ModelProviderCollection)
 	if err != nil {
@@ -200,7 +200,7 @@ func findModel(name string, providers []StoredRecord[modelProvider]) (string, er
 		name, ListOfModels(same))
 }
 
-// unusable is a sentence that says why a model cannot be used.
+// unusable returns a sentence that says why a model cannot be used.
 func unusable(name string, providers []StoredRecord[modelProvider]) string {
 	provider, model, _ := strings.Cut(name, "/")
 	for _, record := range providers {

@@ -215,8 +215,8 @@ func (k ProviderKeys) isSecret(s string) bool {
 		!slices.ContainsFunc(k.Paths, func(path string) bool { return strings.Contains(path, s) })
 }
 
-// Restore redacts, after a start, what is stored. It deletes values without a record: the process ended before it
-// could, or their account was deleted.
+// Restore redacts the stored values after a start. It deletes values without a record. Such values are left if the
+// process ended too early, or if their account was deleted.
 func (k ProviderKeys) Restore(ctx context.Context) error {
 	byAdmin, err := k.named(ctx)
 	if err != nil {

@@ -82,7 +82,7 @@ const (
 	maxBytes   = 4 << 20
 )
 
-// collection is what decisions on its records need: all of them, because what is unique is so among all.
+// collection is the state of a collection. Decisions on a record need all of its records, because fields can be unique.
 type collection struct {
 	records map[string]record
 	saved   map[string]saveResult // by command
@@ -92,7 +92,7 @@ type record struct {
 	seq     uint64 // of its last change
 	deleted bool
 	fields  fields
-	author  string // who made it
+	author  string // creator
 	size    int    // in bytes of its JSON
 }
 
@@ -163,8 +163,8 @@ func All[T any](ctx context.Context, h *Records, name string) (all []StoredRecor
 	return all, err
 }
 
-// Save carries out the command and gives the id of the record that was saved. A new record that exists already with
-// the same fields is not saved again, nor is one in which nothing changes: seq is that of its last change.
+// Save carries out the command, and returns the id of the record. If nothing changes, or a new record with the same
+// fields already exists, Save stores nothing and returns the sequence of the record's last change.
 func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err error) {
 	if c.Record == "" && c.New {
 		c.Record = events.NewID()
@@ -229,7 +229,7 @@ func checkRecordID(collection, record string) error {
 	return nil
 }
 
-// fields gives what a command sets as it will be stored: compact, without secrets.
+// fields returns the fields of a command in their stored form: compact, without secrets.
 func (h *Records) fields(set map[string]json.RawMessage) (fields, error) {
 	clean := fields{}
 	for name, value := range set {
@@ -242,7 +242,7 @@ func (h *Records) fields(set map[string]json.RawMessage) (fields, error) {
 	return clean, nil
 }
 
-// encode gives the fields as JSON, sorted by name.
+// encode returns the fields as JSON, sorted by name.
 func (f fields) encode() ([]byte, error) {
 	body, err := events.Encode(f)
 	if err != nil {
@@ -254,7 +254,8 @@ func (f fields) encode() ([]byte, error) {
 	return body, nil
 }
 
-// save gives the record that is meant and its fields from now on, nil when it stays as it has been since seq.
+// save returns the id of the record to save and its new fields. They are nil if nothing changes; seq is then the
+// sequence of the record's last change.
 func (s *collection) save(c Save, set fields) (id string, now fields, seq uint64, err error) {
 	if earlier, ok := s.saved[c.ID]; ok {
 		return earlier.record, nil, earlier.seq, nil
@@ -350,7 +351,7 @@ func (f fields) text(name string) (text string) {
 	return text
 }
 
-// value gives a field for comparison: one that is missing or null is as one that is empty.
+// value returns a field for comparison. A missing or null field equals an empty one.
 func (f fields) value(name string) json.RawMessage {
 	if v, ok := f[name]; ok && string(v) != "null" {
 		return v
@@ -358,7 +359,7 @@ func (f fields) value(name string) json.RawMessage {
 	return json.RawMessage(`""`)
 }
 
-// sameJSON says whether two values are the same, however they are written.
+// sameJSON reports whether two values are equal in any notation.
 func sameJSON(a, b json.RawMessage) bool {
 	return bytes.Equal(a, b) || bytes.Equal(canonical(a), canonical(b))
 }

@@ -12,14 +12,14 @@ import (
 	"pocketcoder/handlers/record/rulebook"
 )
 
-// A rule of the policy and what it says, for those who know the policy by its handlers alone.
+// A rule of the policy, and its action, for packages that must not import policy.
 type (
 	Rule   = policy.Rule
 	Action = policy.Action
 )
 
-// CheckRule refuses a rule that cannot be read. The field is pattern, and the text names the column, where that is at
-// fault; else it is permission.
+// CheckRule refuses a rule that cannot be read. If the pattern is wrong, the field is pattern and the text names the
+// column. Otherwise the field is permission.
 func CheckRule(r Rule) error {
 	err := r.Check()
 	if err == nil {
@@ -60,8 +60,8 @@ func (h *Records) HasRules(ctx context.Context, permission string) (found bool, 
 	return found, err
 }
 
-// RuleChange returns what an event of the configuration changed about the rules. The change is zero for an event that
-// is about no rule.
+// RuleChange returns what an event of the configuration changed about the rules. The change is zero if the event does
+// not concern a rule.
 func (h *Records) RuleChange(ctx context.Context, e events.Event) (c rulebook.Change, err error) {
 	if !rulebook.Concerns(e.Subject.Collection) {
 		return c, nil

@@ -35,15 +35,15 @@ const maxSSHKey = 16 << 10
 // minRSABits is what NIST SP 800-131A asks for since 2014.
 const minRSABits = 2048
 
-// sshKeyBits are the kinds of keys there may be, and their sizes. Not among them are DSA, which OpenSSH has given up,
-// and certificates.
+// sshKeyBits are the allowed kinds of keys, and their sizes. DSA, which OpenSSH has abandoned, and certificates are not
+// allowed.
 var sshKeyBits = map[string]int{
 	ssh.KeyAlgoED25519: 256, ssh.KeyAlgoECDSA256: 256, ssh.KeyAlgoECDSA384: 384, ssh.KeyAlgoECDSA521: 521,
 	ssh.KeyAlgoSKED25519: 256, ssh.KeyAlgoSKECDSA256: 256, ssh.KeyAlgoRSA: 0, // its own
 }
 
-// ParseSSHKey reads one public key on one line, without options. The parser passes over lines it cannot read, and who
-// serves the line would serve those too, so the line is written anew.
+// ParseSSHKey reads one public key on one line, without options. The parser skips lines that it cannot read, and a
+// server of the stored line would serve those too. So ParseSSHKey writes the line anew.
 func ParseSSHKey(line string) (SSHKey, error) {
 	fail := func(reason string) (SSHKey, error) { return SSHKey{}, errors.New("parse ssh key: " + reason) }
 	line = strings.TrimSpace(line)

@@ -37,21 +37,21 @@ func LoadKeys(dir string) (Keys, error) {
 	return k, nil
 }
 
-// SeedFile is where the seed of an identity is.
+// SeedFile returns the path of the seed of an identity.
 func (k Keys) SeedFile(id Identity) string { return filepath.Join(k.Dir, string(id)+".nk") }
 
-// connectTime bounds one attempt to connect, as the configuration bounds the server's part of it. Where nobody listens
-// the attempt ends at once.
+// connectTime limits an attempt to connect. The configuration limits the server's part of it in the same way. If
+// nothing listens at the address, the attempt fails at once.
 const connectTime = 10 * time.Second
 
-// Options connect as an identity, with its key of k.
+// Options returns the options to connect as an identity with its key of k.
 func (k Keys) Options(id Identity, name string) ([]nats.Option, error) {
 	return Options(k.SeedFile(id), id, name)
 }
 
-// Options connect as an identity: the key in seedFile, its inbox prefix, and the name the server shows for the
-// connection. The connection comes back by itself, for ever, after the server was away; that a server's machine died
-// without a word is noticed after 10 to 15 s.
+// Options returns the options to connect as an identity: the key in seedFile, its inbox prefix, and the name that the
+// server shows for the connection. The connection reconnects without limit. It notices within 10 to 15 s that the
+// server's machine has died.
 func Options(seedFile string, id Identity, name string) ([]nats.Option, error) {
 	key, err := nats.NkeyOptionFromSeed(seedFile)
 	if err != nil {

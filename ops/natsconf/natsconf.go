@@ -1,8 +1,8 @@
-// Package natsconf is the one place that says who may do what in NATS: it makes the identities' keys, the text of the
+// Package natsconf defines who may do what in NATS: it makes the identities' keys, the text of the
 // server's configuration, and the embedded server itself. The same text configures an external cluster.
 //
 // Promises: every connection authenticates with an nkey, in-process ones too, and there is no anonymous user. Each
-// account sees only what this table says, because what crosses accounts is a service or a stream it imports:
+// account sees only what this table says, because it imports everything from other accounts as a service or a stream:
 //
 //	identity  account  may
 //	core      APP      everything in APP: the streams, exec.run.>, exec.request.>, and answering cmd.>, query.> and exec.shell
@@ -58,7 +58,7 @@ const ReaderAPI = "READ.API"
 // InboxPrefix is the only prefix under which an identity may subscribe to replies.
 func InboxPrefix(id Identity) string { return "_INBOX_" + strings.ToUpper(string(id)) }
 
-// Config is what a server's configuration depends on.
+// Config configures a server.
 type Config struct {
 	Name       string              // of the server: one token, unique in a cluster
 	Listen     string              // host:port for clients, port 0 for any; "" for in-process connections only
@@ -66,7 +66,7 @@ type Config struct {
 	Keys       map[Identity]string // public nkeys, of Keys.Public
 	Pools      []string            // of sandbox workers
 	Cluster    *Cluster            // nil for one server
-	Bulk       bool                // sync no write to disk: the caller syncs all files once the server is closed
+	Bulk       bool                // syncs no write to disk; the caller syncs all files once the server is closed
 	StopWithin time.Duration       // how long Close waits; 0 for 10 s
 	Log        *slog.Logger        // receives warnings and errors of the embedded server; nil drops them
 
@@ -74,12 +74,12 @@ type Config struct {
 	Check func(ctx context.Context, streams string) error
 }
 
-// Cluster joins servers. Name and Secret are the same on each.
+// Cluster joins servers. Name and Secret are the same on each of them.
 type Cluster struct {
 	Name   string
 	Listen string   // host:port for the other servers
 	Routes []string // host:port of the other servers
-	Secret string   // what they must know to join: one token
+	Secret string   // one token; servers need it to join
 }
 
 //go:embed nats.conf.tmpl
@@ -98,7 +98,7 @@ var confTemplate = template.Must(template.New("nats.conf").Funcs(template.FuncMa
 // readable are the streams operator and observer read; OBJ_BLOBS is behind the bucket BLOBS.
 var readable = []string{"EVENTS", "DELTAS", "OBJ_BLOBS"}
 
-// reads are the requests of the JetStream API that read and change nothing.
+// reads returns the requests of the JetStream API that change nothing.
 func reads() []string {
 	list := []string{"INFO", "STREAM.NAMES", "STREAM.LIST"}
 	for _, s := range readable {
@@ -108,7 +108,7 @@ func reads() []string {
 	return list
 }
 
-// Text is the configuration in nats-server's format.
+// Text returns the configuration in nats-server's format.
 func (c Config) Text() (string, error) {
 	if err := c.validate(); err != nil {
 		return "", fmt.Errorf("write NATS configuration: %w", err)
@@ -128,7 +128,7 @@ func (c Config) Text() (string, error) {
 	return b.String(), nil
 }
 
-// anyPort spells port 0 as nats-server does.
+// anyPort replaces port 0 with nats-server's notation for it.
 func anyPort(listen string) string {
 	if host, ok := strings.CutSuffix(listen, ":0"); ok {
 		return host + ":-1"

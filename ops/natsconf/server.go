@@ -26,7 +26,7 @@ var ErrAddressInUse = errors.New("the address is taken")
 // crash, measured.
 const readyReport = 10 * time.Second
 
-const defaultStopWithin = 10 * time.Second // it writes an index of its files
+const defaultStopWithin = 10 * time.Second // the server writes an index of its files
 
 // account is where the streams are.
 const account = "APP"
@@ -42,7 +42,7 @@ type Server struct {
 }
 
 // Start runs a server in this process and returns when it takes connections. It logs warnings and errors to c.Log and
-// handles no signals. It also returns, with an error, soon after ctx ends. An error says what stood in the way: the
+// handles no signals. It also returns, with an error, soon after ctx ends. The error names the cause: the
 // store in use (ErrInUse) or without room, the address taken, the files damaged, the server too old.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := CheckVersion(Embedded); err != nil {
@@ -143,7 +143,7 @@ func (s *Server) stop() bool {
 	}
 }
 
-// lockStore makes the directory and holds it for this process; the kernel lets go of the lock when the process ends.
+// lockStore makes the directory and locks it for this process. The kernel releases the lock when the process ends.
 func lockStore(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// validate names the first thing that is wrong. What it lets through can be quoted in the configuration as it is.
+// validate returns the first error of the configuration. Valid values can be quoted in the configuration as they are.
 func (c Config) validate() error {
 	if !wire.IsToken(c.Name) {
 		return fmt.Errorf("server name %q is not 1 to 64 letters, digits, _ or -", c.Name)

@@ -27,8 +27,8 @@ type release [3]int
 
 func (r release) String() string { return fmt.Sprintf("%d.%d.%d", r[0], r[1], r[2]) }
 
-// CheckVersion refuses a server that is older than it may be, and what is no release: whether a pre-release has the
-// repairs its version does not tell.
+// CheckVersion refuses servers that are too old, and versions that are not releases: the version of a pre-release does
+// not tell whether it has the repairs.
 func CheckVersion(version string) error {
 	v, err := parseRelease(version)
 	if err != nil {
@@ -67,7 +67,7 @@ func parseRelease(version string) (r release, err error) {
 	return r, nil
 }
 
-// serversAnswer bounds the wait for the servers of a cluster: one that just died still counts as active.
+// serversAnswer limits the wait for the servers of a cluster. A server that has just died still counts as active.
 const serversAnswer = time.Second
 
 // CheckServers returns the versions, by server name, of the servers at url and of the cluster behind it that answer
@@ -94,7 +94,7 @@ func CheckServers(ctx context.Context, url string, keys Keys) (map[string]string
 	return versions, nil
 }
 
-// askServers adds what the servers of the cluster say, until all that are known to be active have answered.
+// askServers adds the versions of the cluster's servers, until all active servers have answered.
 func askServers(ctx context.Context, nc *nats.Conn, versions map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, serversAnswer)
 	defer cancel()

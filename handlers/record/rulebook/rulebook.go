@@ -1,7 +1,7 @@
 // Package rulebook folds the rules that are stored as records, and the agents that they are for, from the log.
 //
-// Promises: a rule that cannot be read allows nothing, and asks where it would have denied or asked. A rule names its
-// record and the event that made it so.
+// Promises: a rule that cannot be read allows nothing; if it may have denied or asked, it asks. A rule names its record
+// and the event of its last change.
 //
 // It must not know how a record is saved, or what a rule decides about a request.
 package rulebook
@@ -19,17 +19,17 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// Scope says whose rules are wanted, and as of when.
+// Scope selects the rules of a chat, an agent and a time.
 type Scope struct {
 	Chat   string
-	Within string // chat of a worker below Chat, whose rules hold, too; empty for none
-	// name of the session's agent; empty when it is not known: then no rule that is for one allows anything
+	Within string // chat of a worker below Chat, whose rules apply too; empty for none
+	// name of the session's agent. It is empty if unknown; rules for an agent then allow nothing
 	Agent string
-	// record of the agent that a person has chosen for the turn: its rules that deny or ask hold for subagents too, and
-	// whatever its name is now
+	// record of the agent that a person has chosen for the turn. Its rules that deny or ask apply to subagents too, also
+	// after it was renamed
 	Chosen string
-	At     time.Time // a rule that has expired by then does not count
-	Seq    uint64    // the rules as they were after this event; 0 is now
+	At     time.Time // rules that have expired by then do not count
+	Seq    uint64    // selects the rules as of this event; 0 is now
 }
 
 // The collections that hold rules, and the agents they name.
@@ -40,10 +40,10 @@ const (
 	Agents           = "ai_agents"
 )
 
-// Collections are those whose records are active unless they say otherwise.
+// Collections are the collections of rules. Their records are active unless a field says otherwise.
 var Collections = []string{ToolPermissions, WhitelistActions, WhitelistTargets}
 
-// Concerns reports whether the events of a collection change rules, or whom they are for.
+// Concerns reports whether the events of a collection change rules, or to whom rules apply.
 func Concerns(collection string) bool {
 	return collection == Agents || slices.Contains(Collections, collection)
 }
@@ -65,24 +65,24 @@ type Book struct {
 	last    uint64 // sequence of the newest event of all
 }
 
-// storedRule is a record of tool_permissions: a rule, and whom it is for.
+// storedRule is a record of tool_permissions: a rule, and to whom it applies.
 type storedRule struct {
 	rule    policy.Rule
 	agent   string // record; empty is every agent
 	chat    string // empty is every chat
 	active  bool
 	expires time.Time // zero is never
-	broken  error     // why the rule is not the one the record tells
+	broken  error     // why the rule differs from the record
 }
 
-// whitelistAction allows a permission: what its rule says, or, without a pattern, every target.
+// whitelistAction allows a permission: for the pattern of its rule, or without a pattern for every target.
 type whitelistAction struct {
 	rule   policy.Rule
 	active bool
 	broken error
 }
 
-// whitelistTarget is what actions without a pattern are allowed on.
+// whitelistTarget is a target that actions without a pattern allow.
 type whitelistTarget struct {
 	pattern string
 	version uint64
@@ -140,8 +140,8 @@ func (b *Book) Apply(e events.Event) {
 	}
 }
 
-// lose replaces a record whose newest version cannot be read. A rule may have denied or asked, so it asks about
-// everything.
+// lose replaces a record whose newest version cannot be read. The rule may have denied or asked, so its replacement
+// asks about everything.
 func (b *Book) lose(e events.Event) {
 	record := e.Subject.ID
 	switch e.Subject.Collection {
@@ -258,7 +258,7 @@ func (b *Book) applies(k storedRule, s Scope) bool {
 	return agent.name != "" && agent.name == s.Agent && !(agent.deleted && allows)
 }
 
-// allowed gives the rules an action of the whitelist stands for.
+// allowed returns the rules that an action of the whitelist stands for.
 func (b *Book) allowed(action policy.Rule) (rules []policy.Rule) {
 	if action.Pattern != "" {
 		return []policy.Rule{action}
@@ -286,8 +286,8 @@ func (b *Book) Has(permission string) (found bool) {
 
 // Change is what an event changed about the rules.
 type Change struct {
-	Newest bool  // the event is the newest of all that change rules
-	Broken error // why the record that the event changed is not in force as it stands; nil when it is
+	Newest bool  // the event is the last one that changed rules
+	Broken error // why the changed record is not in force as written; nil if it is
 }
 
 // Change returns what an event changed about the rules.
@@ -295,7 +295,7 @@ func (b *Book) Change(e events.Event) Change {
 	return Change{e.Seq == b.last, b.broken(e.Subject, e.Seq)}
 }
 
-// broken says why the record that an event changed is not in force as it stands.
+// broken returns why the record that an event changed is not in force as written.
 func (b *Book) broken(s events.Subject, seq uint64) error {
 	switch k, a := b.rules[s.ID], b.actions[s.ID]; {
 	case s.Collection == ToolPermissions && k.rule.Version == seq:
