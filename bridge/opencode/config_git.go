@@ -87,7 +87,7 @@ func (s *Supervisor) gitEnvironment() map[string]string {
 // error.
 func (s *Supervisor) makeOtherGit() error {
 	dir := s.otherGitDir()
-	if strings.ContainsRune(dir, os.PathListSeparator) { // git puts it on PATH
+	if strings.ContainsRune(dir, os.PathListSeparator) { // git puts dir on PATH
 		return fmt.Errorf("the directory %s holds %q, which separates directories", dir, os.PathListSeparator)
 	}
 	if err := os.RemoveAll(dir); err != nil {

@@ -32,18 +32,18 @@ type child struct {
 	cmd     *exec.Cmd
 	listens *announcement
 	exited  chan struct{} // closed when it has ended
-	err     error         // how; set before exited is closed
+	err     error         // how it has ended; set before exited is closed
 
 	prepared *isolation.PreparedCommand // how it was isolated
 	link     *inside.Link               // into its network namespace, at bwrap
 }
 
-// announcement reads what OpenCode prints until it says that it listens at its address. What answers there before is
-// another program, which has taken the port and is to see no password.
+// announcement reads OpenCode's output until OpenCode has printed that it listens at url. Until then, another program
+// may have taken the port, which must not receive the password.
 type announcement struct {
 	url     string
 	printed tail.Buffer
-	made    chan struct{} // closed then
+	made    chan struct{} // closed when OpenCode listens
 }
 
 func (a *announcement) Write(p []byte) (int, error) {
@@ -94,11 +94,11 @@ func (c *child) release() {
 	}
 }
 
-// stop ends the child: cleanly when it answers, by force when it does not.
+// stop ends the child: cleanly if it responds, by force otherwise.
 func (c *child) stop(api *client.Client) {
 	if isDone(c.listens.made) && !isDone(c.exited) { // otherwise another program may have its port
 		ctx, cancel := context.WithTimeout(context.Background(), disposeTime)
-		api.Dispose(ctx) // a server that cannot is killed all the same
+		api.Dispose(ctx) // if this fails, the server is killed without it
 		cancel()
 	}
 	all := processTree(c.cmd.Process.Pid)

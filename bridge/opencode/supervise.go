@@ -77,13 +77,13 @@ type Supervisor struct {
 	endLife     atomic.Pointer[context.CancelCauseFunc]
 }
 
-// Generation is one life of OpenCode. A new one has forgotten pending asks and questions, and left unfinished turns as
-// they were.
+// Generation is one run of OpenCode. A new generation has forgotten the pending requests and questions of the previous
+// one. It leaves unfinished turns as they are.
 type Generation struct {
 	N      int // 1 for the first
 	Client *client.Client
 	PID    int
-	Exited <-chan struct{} // closed when this one is gone
+	Exited <-chan struct{} // closed when this generation has ended
 }
 
 const (

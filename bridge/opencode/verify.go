@@ -13,9 +13,9 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// verify asks OpenCode for the configuration it has in effect, whatever it was made from (an administrator's
-// /etc/opencode is merged too), and refuses one that leaves a tool unasked, another shell, or other plugins than ours.
-// It returns the models that OpenCode can use.
+// verify reads OpenCode's effective configuration, which may include an administrator's /etc/opencode. It refuses a
+// configuration that lets a tool run without asking, has another shell, or has other plugins than ours. It returns the
+// models that OpenCode can use.
 func (s *Supervisor) verify(ctx context.Context, c *client.Client) (client.Models, error) {
 	if err := s.verifyConfig(ctx, c); err != nil {
 		return client.Models{}, err
@@ -35,7 +35,8 @@ func (s *Supervisor) verify(ctx context.Context, c *client.Client) (client.Model
 // workspace, because git runs the programs that the repository's configuration names.
 var projectID = regexp.MustCompile(`^([0-9a-f]+|global)$`)
 
-// verifyConfig refuses a configuration under which a tool runs unasked, and a foreign project.
+// verifyConfig refuses a configuration that lets a tool run without asking, and a project id that OpenCode did not
+// make.
 func (s *Supervisor) verifyConfig(ctx context.Context, c *client.Client) error {
 	config, err := c.Configuration(ctx, s.Workspace)
 	if err != nil {
@@ -118,7 +119,8 @@ func (s *Supervisor) unusable(ctx context.Context, c *client.Client, models clie
 	return fmt.Errorf("--model %s cannot be used: %s. %s", s.current().Model, reason, usable)
 }
 
-// unasked returns a permission that an agent's rules allow after the last that asks for everything; "*" when none does.
+// unasked returns a permission that an agent's rules allow after the last rule that asks about everything. It returns
+// "*" if no rule asks about everything.
 func unasked(rules []client.AgentRule) string {
 	found := "*"
 	for _, rule := range rules {

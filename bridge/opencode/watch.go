@@ -9,8 +9,8 @@ import (
 	"pocketcoder/bridge/opencode/client"
 )
 
-// HealthLimits say when an OpenCode that runs and does not answer is reported and restarted. Zero durations are the
-// default.
+// HealthLimits configure when an OpenCode that runs but does not respond is reported and restarted. A zero duration
+// stands for the default.
 type HealthLimits struct {
 	Ask     time.Duration // pause between two health requests
 	Report  time.Duration // without an answer, until Trouble says so

@@ -43,8 +43,8 @@ type Client struct {
 	models   sync.Map // directory -> Models
 }
 
-// New returns a client of the server at base, such as http://127.0.0.1:4096, which asks for password with Basic
-// authentication under OpenCode's default user name.
+// New returns a client of the server at base, such as http://127.0.0.1:4096. It sends password with Basic
+// authentication and OpenCode's default user name.
 func New(base, password string) *Client {
 	return &Client{base: strings.TrimRight(base, "/"), password: password, http: &http.Client{Transport: &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
@@ -54,16 +54,17 @@ func New(base, password string) *Client {
 	}}}
 }
 
-// HTTP returns what reaches the server, also from outside its sandbox.
+// HTTP returns the HTTP client that reaches the server, also from outside its sandbox.
 func (c *Client) HTTP() *http.Client { return c.http }
 
 func (c *Client) Password() string { return c.password }
 
 func (c *Client) URL() string { return c.base }
 
-// Error is a request that failed. Status is the HTTP status, or 0 when no whole answer came; then Err is the cause.
+// Error is a failed request. Status is the HTTP status. It is 0 if there was no complete response; Err is then the
+// cause.
 type Error struct {
-	Op      string // what was tried: "prompt session ses_x"
+	Op      string // the operation: "prompt session ses_x"
 	Status  int
 	Name    string // OpenCode's name for the error: "NotFoundError"
 	Message string
@@ -79,7 +80,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether e means target; only ErrGone is known.
+// Is reports whether e means target. It knows only ErrGone.
 func (e *Error) Is(target error) bool {
 	return target == ErrGone && e.Status == http.StatusNotFound && strings.HasSuffix(e.Name, "NotFoundError")
 }
@@ -94,7 +95,7 @@ func Retryable(err error) bool {
 	return e.Status == 0 || e.Status >= 500 || e.Status == http.StatusTooManyRequests
 }
 
-// Health asks whether the server is up and returns its version.
+// Health returns the version of the server, or an error if the server is not up.
 func (c *Client) Health(ctx context.Context) (version string, err error) {
 	var out struct {
 		Healthy bool   `json:"healthy"`
@@ -109,8 +110,8 @@ func (c *Client) Health(ctx context.Context) (version string, err error) {
 	return out.Version, nil
 }
 
-// Dispose ends every instance cleanly: running tools get SIGTERM, unfinished messages are completed as aborted. Killing
-// the server without it leaves both as they are for ever.
+// Dispose ends every instance cleanly: OpenCode sends SIGTERM to running tools, and completes unfinished messages as
+// aborted. A server that is killed without it does neither.
 func (c *Client) Dispose(ctx context.Context) error {
 	return c.do(ctx, call{op: "dispose opencode", method: "POST", path: "/global/dispose"})
 }

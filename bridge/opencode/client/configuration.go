@@ -25,7 +25,7 @@ type Agent struct {
 	Permission []AgentRule
 }
 
-// AgentRule says what an agent may do. The action is "allow", "ask" or "deny".
+// AgentRule is a rule about what an agent may do. The action is "allow", "ask" or "deny".
 type AgentRule struct{ Permission, Pattern, Action string }
 
 // Agents lists the agents that OpenCode knows in a directory.
@@ -41,15 +41,15 @@ func (c *Client) ProjectID(ctx context.Context, directory string) (string, error
 	return out.ID, err
 }
 
-// Diff returns what the turn of a person's message changed in files: a list of {file, patch, additions, deletions,
-// status}, as OpenCode gives it.
+// Diff returns the files that the turn of a person's message changed: a list of {file, patch, additions, deletions,
+// status} in OpenCode's form.
 func (c *Client) Diff(ctx context.Context, session, message string) (list json.RawMessage, err error) {
 	err = c.do(ctx, call{op: "get diff of " + message, path: sessionPath(session, "/diff"),
 		query: url.Values{"messageID": {message}}, out: &list})
 	return list, err
 }
 
-// Todo returns the assistant's list of what is to do in a session: {content, status, priority}, as OpenCode gives it.
+// Todo returns the assistant's to-do list of a session: {content, status, priority} in OpenCode's form.
 func (c *Client) Todo(ctx context.Context, session string) (list json.RawMessage, err error) {
 	err = c.do(ctx, call{op: "get todo list of session " + session, path: sessionPath(session, "/todo"), out: &list})
 	return list, err

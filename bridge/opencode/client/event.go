@@ -11,12 +11,12 @@ type Event struct {
 	ID         string // evt_…, ascending in order of arrival
 	Type       string // without the version that a durable event has in the history: "message.updated"
 	Form       int    // that version; 0 when the event is not durable
-	Session    string // empty when it belongs to none
+	Session    string // empty if the event belongs to no session
 	Seq        int64  // the session's gapless count of durable events, from 0; -1 when the event is not durable
 	Properties json.RawMessage
 }
 
-// size is what an event weighs in a buffer, in bytes.
+// size estimates the size of an event in a buffer, in bytes.
 func (e Event) size() int { return len(e.Properties) + 256 }
 
 // durable reports whether OpenCode stores events of this type and announces each twice on the live stream: plain, and
@@ -61,7 +61,7 @@ func ParseEvent(data []byte) (e Event, ok bool, err error) {
 	return Event{ID: p.ID, Type: p.Type, Session: sessionOf(p.Properties), Seq: -1, Properties: p.Properties}, true, nil
 }
 
-// sessionOf is the session an event that is not durable names, if any.
+// sessionOf returns the session that an event names, if any. The event is not durable.
 func sessionOf(properties json.RawMessage) string {
 	var p struct{ SessionID string }
 	if json.Unmarshal(properties, &p) != nil {

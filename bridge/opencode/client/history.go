@@ -90,8 +90,7 @@ func (c *Client) historyPage(ctx context.Context, sessions []string, held map[st
 	return inOrder(page), nil
 }
 
-// inOrder sorts events that are in order within each session by event id. Should the clock have
-// gone back, an event stays behind those of its session that precede it.
+// inOrder sorts events by id. Events of one session are in order already and stay so, also if the clock went back.
 func inOrder(events []Event) []Event {
 	type keyed struct {
 		Event
@@ -110,7 +109,7 @@ func inOrder(events []Event) []Event {
 	return events
 }
 
-// eachElement calls fn for every element of the JSON array dec stands before; fn decodes it.
+// eachElement calls fn for every element of the JSON array at which dec stands; fn decodes it.
 func eachElement(dec *json.Decoder, fn func(*json.Decoder) error) error {
 	if t, err := dec.Token(); err != nil {
 		return err

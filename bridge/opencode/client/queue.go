@@ -42,7 +42,7 @@ func (q *queue) push(e Event) error {
 	return nil
 }
 
-// finish says that no more will come, and why.
+// finish records that no more events will come, and why.
 func (q *queue) finish(end error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -58,7 +58,8 @@ func (q *queue) stop() {
 	q.change.Broadcast()
 }
 
-// drain gives fn everything, in batches of what is there, and returns fn's error or the end's.
+// drain calls fn with all events, in batches of those that have arrived. It returns fn's error, or the one given to
+// finish.
 func (q *queue) drain(fn func([]Event) error) error {
 	for {
 		batch, end := q.take()
@@ -71,7 +72,7 @@ func (q *queue) drain(fn func([]Event) error) error {
 	}
 }
 
-// take waits for events and returns up to maxBatch of them; none means the end.
+// take waits for events and returns up to maxBatch of them. It returns none at the end.
 func (q *queue) take() ([]Event, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,7 +82,7 @@ func (q *queue) take() ([]Event, error) {
 	n := min(len(q.events), maxBatch)
 	batch := q.events[:n:n]
 	if q.events = q.events[n:]; len(q.events) == 0 {
-		q.events = nil // so that what was taken is not kept alive
+		q.events = nil // releases the memory of the events
 	}
 	for _, e := range batch {
 		q.bytes -= e.size()

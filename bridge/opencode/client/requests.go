@@ -7,7 +7,7 @@ import (
 	"net/url"
 )
 
-// Request is a permission or a question that OpenCode waits for. Raw holds the properties of permission.asked or
+// Request is a pending permission or question of OpenCode. Raw holds the properties of permission.asked or
 // question.asked.
 type Request struct {
 	ID        string          `json:"id"`
@@ -22,21 +22,21 @@ func (r *Request) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*fields)(r))
 }
 
-// PermissionRequests lists the permissions waited for in a directory. A restart of OpenCode empties the list; an abort
-// may leave a dead entry behind.
+// PermissionRequests lists the pending permissions of a directory. A restart of OpenCode empties the list. An abort may
+// leave a dead entry.
 func (c *Client) PermissionRequests(ctx context.Context, directory string) ([]Request, error) {
 	var out []Request
 	err := c.do(ctx, call{op: "list asks in " + directory, path: "/permission", query: inDirectory(directory), out: &out})
 	return out, err
 }
 
-// Allow lets the tool call that asked run, this once. directory is the session's.
+// Allow lets a tool call run once. directory is that of the session.
 func (c *Client) Allow(ctx context.Context, directory, ask string) error {
 	return c.replyAsk(ctx, "allow", directory, ask, map[string]string{"reply": "once"})
 }
 
-// Reject refuses an ask, and with it all other pending asks of its session. With a message the model reads it and goes
-// on; without one the turn stops.
+// Reject denies a request, and all other pending requests of its session. With a message, the model reads it and
+// continues; without one, the turn stops.
 func (c *Client) Reject(ctx context.Context, directory, ask, message string) error {
 	in := map[string]string{"reply": "reject"}
 	if message != "" {
@@ -50,7 +50,7 @@ func (c *Client) replyAsk(ctx context.Context, verb, directory, ask string, in m
 		path: "/permission/" + url.PathEscape(ask) + "/reply", query: inDirectory(directory), in: in})
 }
 
-// QuestionRequests lists the questions waited for in a directory.
+// QuestionRequests lists the pending questions of a directory.
 func (c *Client) QuestionRequests(ctx context.Context, directory string) ([]Request, error) {
 	var out []Request
 	err := c.do(ctx, call{op: "list questions in " + directory, path: "/question", query: inDirectory(directory),
@@ -58,14 +58,14 @@ func (c *Client) QuestionRequests(ctx context.Context, directory string) ([]Requ
 	return out, err
 }
 
-// Answer answers a question: for each of its questions the labels chosen, or free text.
+// Answer answers the questions of a request, each with the chosen labels or free text.
 func (c *Client) Answer(ctx context.Context, directory, question string, answers [][]string) error {
 	return c.do(ctx, call{op: "answer question " + question, method: "POST",
 		path: "/question/" + url.PathEscape(question) + "/reply", query: inDirectory(directory),
 		in: map[string]any{"answers": answers}})
 }
 
-// Dismiss refuses to answer a question; the turn stops.
+// Dismiss declines to answer. The turn then stops.
 func (c *Client) Dismiss(ctx context.Context, directory, question string) error {
 	return c.do(ctx, call{op: "dismiss question " + question, method: "POST",
 		path: "/question/" + url.PathEscape(question) + "/reject", query: inDirectory(directory)})

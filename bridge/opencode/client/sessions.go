@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Session is what we look at in OpenCode's session object; Raw is all of it.
+// Session holds the fields of OpenCode's session object that we read. Raw is the whole object.
 type Session struct {
 	ID        string          `json:"id"`
 	ParentID  string          `json:"parentID"` // of a subagent's session
@@ -20,7 +20,7 @@ type Session struct {
 	Agent     string          `json:"agent"`
 	Metadata  json.RawMessage `json:"metadata"`
 	Revert    struct {
-		MessageID string `json:"messageID"` // the message that was taken back, empty for none
+		MessageID string `json:"messageID"` // the reverted message, empty for none
 	} `json:"revert"`
 	Raw json.RawMessage `json:"-"`
 }
@@ -86,7 +86,7 @@ type PromptPart struct {
 	Filename string `json:"filename,omitempty"`
 }
 
-// Prompt hands a message to a session and returns as soon as OpenCode has accepted it.
+// Prompt sends a message to a session, and returns as soon as OpenCode has accepted it.
 func (c *Client) Prompt(ctx context.Context, session string, p Prompt) error {
 	in := map[string]any{"messageID": p.MessageID, "parts": p.Parts}
 	if p.Model != nil {
@@ -99,7 +99,7 @@ func (c *Client) Prompt(ctx context.Context, session string, p Prompt) error {
 		path: sessionPath(session, "/prompt_async"), in: in})
 }
 
-// Status is what a session that is not idle is doing: "busy" (waiting for an ask is busy too) or "retry".
+// Status is the state of a session that is not idle: "busy", also while it waits for a decision, or "retry".
 type Status struct {
 	Type string          `json:"type"`
 	Raw  json.RawMessage `json:"-"`
@@ -112,7 +112,7 @@ func (s *Status) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*fields)(s))
 }
 
-// Statuses maps the sessions of a directory that are not idle to what they are doing.
+// Statuses returns the states of a directory's sessions that are not idle.
 func (c *Client) Statuses(ctx context.Context, directory string) (map[string]Status, error) {
 	var out map[string]Status
 	err := c.do(ctx, call{op: "get session status in " + directory, path: "/session/status",
@@ -120,7 +120,7 @@ func (c *Client) Statuses(ctx context.Context, directory string) (map[string]Sta
 	return out, err
 }
 
-// Message is a message with its parts; both are as message.updated and message.part.updated carry them.
+// Message is a message with its parts, both in the form of message.updated and message.part.updated.
 type Message struct {
 	Info  MessageInfo       `json:"info"`
 	Parts []json.RawMessage `json:"parts"`
@@ -145,7 +145,7 @@ func (m *MessageInfo) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*fields)(m))
 }
 
-// messagePage is how many messages one request asks for.
+// messagePage is the number of messages that one request reads.
 const messagePage = 100
 
 // Messages returns the messages of a session, oldest first.
@@ -175,8 +175,8 @@ func (c *Client) Messages(ctx context.Context, session string) ([]Message, error
 
 func sessionPath(id, rest string) string { return "/session/" + url.PathEscape(id) + rest }
 
-// Fork copies a session: its messages before the given one, or all of them, under new ids. OpenCode reports the copy
-// like any other session. The answer comes when the copy is whole.
+// Fork copies a session under new ids: all its messages, or those before the given one. It returns when the copy is
+// complete. OpenCode reports the copy like any other session.
 func (c *Client) Fork(ctx context.Context, session, message string) (s Session, err error) {
 	in := map[string]string{}
 	if message != "" {
@@ -206,8 +206,8 @@ func messagePath(session, message string) string {
 	return sessionPath(session, "/message/"+url.PathEscape(message))
 }
 
-// Revert takes back a message of a session, what came after it, and what they changed in files. OpenCode keeps the
-// messages until the next prompt, and refuses while a turn is running. A message it does not know changes nothing.
+// Revert reverts a message of a session, all later messages, and their changes to files. OpenCode keeps the messages
+// until the next prompt, and refuses while a turn is running. An unknown message has no effect.
 func (c *Client) Revert(ctx context.Context, session, message string) error {
 	return c.do(ctx, call{op: "revert session " + session, method: "POST", path: sessionPath(session, "/revert"),
 		in: map[string]string{"messageID": message}})

@@ -2,9 +2,9 @@ package client
 
 import "io"
 
-// maxDepth is how deep the JSON may nest that OpenCode sends. A model decides about the arguments of a tool call, and
-// package json reads no more than 10,000 levels: one such call would end the stream of events again and again, for all
-// chats.
+// maxDepth limits how deep the JSON from OpenCode may be nested. A model chooses the arguments of a tool call, and
+// package json reads at most 10,000 levels. Without the limit, one such call would end the stream of events for all
+// chats, again and again.
 const maxDepth = 1000
 
 // depthReader reads JSON values and leaves "" in place of what is nested deeper than maxDepth.
@@ -24,7 +24,7 @@ func (s *depthReader) Read(p []byte) (int, error) {
 	}
 }
 
-// cut removes what is nested too deep from p, in place, and returns what is left.
+// cut removes values that are nested too deep from p, in place, and returns the length of the rest.
 func (s *depthReader) cut(p []byte) (left int) {
 	for _, c := range p {
 		keep := s.depth <= maxDepth

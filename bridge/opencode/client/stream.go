@@ -15,8 +15,8 @@ const (
 	// Silence ends a stream on which nothing arrives: OpenCode sends a heartbeat every 10 s.
 	Silence = 30 * time.Second
 
-	maxEvent   = 256 << 20 // bytes of one event; memory is proportional to the event, so there must be an end
-	maxBatch   = 1000      // events given at once: as many as one atomic batch of JetStream holds
+	maxEvent   = 256 << 20 // bytes of one event; the event is held in memory
+	maxBatch   = 1000      // events of one call; an atomic batch of JetStream holds as many
 	maxPending = 16 << 20  // bytes read ahead of the consumer; OpenCode queues the rest
 )
 
@@ -90,8 +90,8 @@ func (w watchedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// eachData calls fn with the data of every server-sent event of r, until EOF. OpenCode writes an event as one data
-// line, of any length up to limit bytes, and uses no other field. data is valid until fn returns.
+// eachData calls fn with the data of every server-sent event of r, until EOF. OpenCode writes each event as one line of
+// data, and uses no other field. A line may have up to limit bytes. data is valid until fn returns.
 func eachData(r io.Reader, limit int, fn func(data []byte) error) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var long []byte // a line longer than the reader's buffer
@@ -105,7 +105,7 @@ func eachData(r io.Reader, limit int, fn func(data []byte) error) error {
 			continue
 		}
 		if errors.Is(err, io.EOF) {
-			return nil // what is left is no whole line
+			return nil // the rest is not a whole line
 		}
 		if err != nil {
 			return err

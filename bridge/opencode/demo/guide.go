@@ -101,7 +101,7 @@ func (g guidedRequest) ending() string {
 
 var directory = regexp.MustCompile(`(?m)^\s*Working directory: (/.*)$`)
 
-// directory is where OpenCode's system prompt says the session works, or "".
+// directory returns where the session works according to OpenCode's system prompt, or "".
 func (r request) directory() string {
 	if found := directory.FindStringSubmatch(r.system()); found != nil {
 		return strings.TrimSpace(found[1])
@@ -128,7 +128,7 @@ func (s step) and(tool, args string) step {
 	return s
 }
 
-// arguments is a JSON object of strings, given as keys and values.
+// arguments returns a JSON object of strings, from keys and values.
 func arguments(pairs ...string) string {
 	object := map[string]string{}
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -101,7 +101,7 @@ func (r *reply) call(a action, chunk int) error {
 	return nil
 }
 
-// prefix is the length in bytes of the first n characters of s.
+// prefix returns the length in bytes of the first n characters of s.
 func prefix(s string, n int) int {
 	size := 0
 	for ; n > 0 && size < len(s); n-- {

@@ -35,7 +35,8 @@ type message struct {
 	CallID  string     `json:"tool_call_id"`
 }
 
-// content is a message's text. On the wire it is a string, a list of parts of which the text ones count, or null.
+// content is the text of a message. In a request it is a string, a list of parts, or null. Only parts of type text
+// count.
 type content string
 
 func (c *content) UnmarshalJSON(data []byte) error {
