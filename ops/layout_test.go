@@ -107,7 +107,9 @@ var mayImport = map[string]string{
 	"bridge/opencode/opencodetest": "bridge/opencode/install expect",
 	"bridge/opencode/outbox":       "bridge/opencode/client bridge/opencode/ingest events events/log handlers handlers/budget handlers/chat handlers/permission handlers/permission/workspace handlers/record projections projections/effects projections/pending projections/questions projections/spending projections/store projections/turncontext projections/turns",
 	"bridge/opencode/provider":     "bridge/opencode/client handlers/network handlers/record",
-	"bridge/opencode/providerkeys": "bridge/opencode bridge/opencode/provider events handlers handlers/network handlers/record projections projections/turns",
+	"bridge/opencode/procedures":   "bridge/opencode events events/log handlers handlers/record",
+	"bridge/opencode/restarts":     "bridge/opencode projections projections/turns",
+	"bridge/opencode/providerkeys": "bridge/opencode bridge/opencode/provider events handlers handlers/network handlers/record",
 	"bridge/opencode/recording":    "",
 	"bridge/opencode/shells":       "bridge/opencode/shellsocket sandbox/wire",
 	"bridge/opencode/shellsocket":  "",
@@ -157,7 +159,7 @@ var mayImport = map[string]string{
 	"ops/bench":             "",
 	"ops/natsconf":          "atomicfile events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": "bridge/egress bridge/mcp bridge/opencode bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/providerkeys bridge/opencode/providerlist bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/progress cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/quorum events/log/tail events/offload events/secret " +
+	"cmd/app": "bridge/egress bridge/mcp bridge/opencode bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/procedures bridge/opencode/providerkeys bridge/opencode/providerlist bridge/opencode/restarts bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/progress cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/quorum events/log/tail events/offload events/secret " +
 		"handlers handlers/agentfile handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/explanation handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/executions projections/queries projections/store projections/toolcalls sandbox/isolation web web/api web/metrics web/ports bridge/workers handlers/worker",
 	"cmd/app/lease":         "",
 	"cmd/app/logdisk":       "cmd/datadir events/log ops/natsconf",

@@ -3,22 +3,56 @@ package opencode
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
 
 	"pocketcoder/bridge/opencode/provider"
 )
 
 // errRestart ends a life of OpenCode that Restart ends.
-var errRestart = errors.New("it is started with other keys")
+var errRestart = errors.New("it is started with another configuration")
 
 // Replace sets the provider for the next starts of OpenCode.
 func (s *Supervisor) Replace(p provider.Provider) { s.replaced.Store(&p) }
 
-// NeedsRestart reports whether the running OpenCode has another provider than the next one gets. It has not if only
-// keys differ that OpenCode does not get.
+// SetSkills sets the skills for the next starts of OpenCode: the content of SKILL.md by the name of the skill.
+func (s *Supervisor) SetSkills(skills map[string]string) { s.skills.Store(&skills) }
+
+// configured is what OpenCode reads at its start only.
+type configured struct {
+	provider provider.Provider // as OpenCode gets it
+	skills   map[string]string
+}
+
+// next returns what the next OpenCode gets.
+func (s *Supervisor) next() configured {
+	c := configured{provider: s.publicProvider()}
+	if skills := s.skills.Load(); skills != nil {
+		c.skills = *skills
+	}
+	return c
+}
+
+// NeedsRestart reports whether the next OpenCode gets another provider or other skills than the running one. Keys that
+// OpenCode does not get make no difference.
 func (s *Supervisor) NeedsRestart() bool {
 	given := s.given.Load()
-	return given != nil && !reflect.DeepEqual(*given, s.publicProvider())
+	return given != nil && !reflect.DeepEqual(*given, s.next())
+}
+
+// writeSkills writes the skills into the configuration directory, which is empty.
+func (s *Supervisor) writeSkills(skills map[string]string) error {
+	for name, content := range skills {
+		dir := filepath.Join(s.configDir(), "skill", name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // current returns the provider for the next start.

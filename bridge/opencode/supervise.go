@@ -73,7 +73,8 @@ type Supervisor struct {
 	own         MCPServer // of the last start; empty for none
 	trouble     atomic.Pointer[string]
 	replaced    atomic.Pointer[provider.Provider] // what Replace was given
-	given       atomic.Pointer[provider.Provider] // of the running OpenCode, as it got it
+	given       atomic.Pointer[configured]        // of the running OpenCode
+	skills      atomic.Pointer[map[string]string]
 	endLife     atomic.Pointer[context.CancelCauseFunc]
 }
 
@@ -238,8 +239,11 @@ func (s *Supervisor) start(log *logFile) (*child, *client.Client, error) {
 	if s.Conceal != nil {
 		s.Conceal(password)
 	}
-	public := s.publicProvider()
-	s.given.Store(&public)
+	given := s.next()
+	s.given.Store(&given)
+	if err := s.writeSkills(given.skills); err != nil {
+		return nil, nil, err
+	}
 	proxy, address := s.proxy()
 	env, err := s.environment(password, proxy)
 	if err != nil {

@@ -134,7 +134,7 @@ func (s *System) engineHealth() api.Part {
 	}
 	refused, restart := s.modelKeys.Errors(), ""
 	if s.engine.NeedsRestart() {
-		restart = "for a new key of a provider, once no turn runs"
+		restart = "for other keys of providers or procedures, once no turn runs"
 	}
 	if len(refused) > 0 && part.State == api.Ready {
 		part.State = api.Degraded

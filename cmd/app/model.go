@@ -6,9 +6,11 @@ import (
 
 	"pocketcoder/bridge/opencode/demo"
 	"pocketcoder/bridge/opencode/outbox"
+	"pocketcoder/bridge/opencode/procedures"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/providerkeys"
 	"pocketcoder/bridge/opencode/providerlist"
+	"pocketcoder/bridge/opencode/restarts"
 	"pocketcoder/handlers/worker"
 )
 
@@ -51,10 +53,18 @@ func (s *System) useStoredKeys(ctx context.Context) error {
 	return err
 }
 
-// newModelKeys returns what gives OpenCode the stored keys of providers, once the proxy is wired.
-func (s *System) newModelKeys() *providerkeys.Keys {
-	return &providerkeys.Keys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys(), Records: s.records,
-		Model: s.model, Engine: s.engineNetwork, Server: s.engine, Logger: s.o.Logger, Changed: s.change}
+// configureEngine gives OpenCode the stored keys of providers and the sealed procedures, once its network is wired.
+func (s *System) configureEngine(ctx context.Context) error {
+	s.restarts = restarts.New(s.engine, s.model)
+	s.modelKeys = &providerkeys.Keys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys(),
+		Records: s.records, Engine: s.engineNetwork, Server: s.engine, Logger: s.o.Logger, Changed: s.change,
+		Restart: s.restarts.Want}
+	s.procedures = &procedures.Procedures{Log: s.log, Records: s.records, Server: s.engine, Restart: s.restarts.Want,
+		Logger: s.o.Logger}
+	if err := s.modelKeys.Load(ctx); err != nil {
+		return err
+	}
+	return s.procedures.Load(ctx)
 }
 
 func openDemo() (p provider.Provider, isDemo bool, closeModel func(), err error) {

@@ -30,8 +30,10 @@ import (
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/outbox"
+	"pocketcoder/bridge/opencode/procedures"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/providerkeys"
+	"pocketcoder/bridge/opencode/restarts"
 	"pocketcoder/bridge/opencode/shells"
 	"pocketcoder/bridge/opencode/shellsocket"
 	"pocketcoder/bridge/push"
@@ -122,8 +124,7 @@ func New(ctx context.Context, o Options) (_ *System, err error) {
 	s.log.Conceal("push", s.vapid.Private, o.Relay.Secret)
 	s.publicURL, s.ports = o.publicURL(s.listener.Addr().String()), o.portTemplate(s.listener.Addr().String())
 	s.wire()
-	s.modelKeys = s.newModelKeys()
-	if err := s.modelKeys.Load(ctx); err != nil {
+	if err := s.configureEngine(ctx); err != nil {
 		return nil, err
 	}
 	s.onClose(func() {
@@ -279,6 +280,8 @@ type System struct {
 	engineNetwork *network.Engine // network access of OpenCode itself
 	tools         *mcp.Server     // PocketCoder's tools for OpenCode
 	modelKeys     *providerkeys.Keys
+	procedures    *procedures.Procedures
+	restarts      *restarts.Restarts
 	isolation     isolation.Choice // how OpenCode is isolated
 	lives         opencode.Generations
 	worker        *workerprocess.Process
@@ -418,7 +421,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 		Logger: s.o.Logger}
 	for _, worker := range []func(context.Context) error{
 		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,
-		s.modelKeys.Run, s.push.Run, old.Run, s.watchWorkers,
+		s.modelKeys.Run, s.procedures.Run, s.restarts.Run, s.push.Run, old.Run, s.watchWorkers,
 	} {
 		g.Add(actor(rest, once(s.prepared, worker)))
 	}

@@ -113,12 +113,17 @@ func (s *collection) complete(c Save, set fields) (fields, error) {
 	return ch.set, nil
 }
 
-// completeSOP stores the hash of the content, so that a reader can check that the content is the approved one.
+// completeSOP stores the hash of the content, so that a reader can check that the content is the approved one. It also
+// stores which account changed it.
 func completeSOP(c change) error {
 	delete(c.set, "signature")
 	if _, given := c.set["content"]; given {
 		sum := sha256.Sum256([]byte(c.set.text("content")))
 		c.put("signature", hex.EncodeToString(sum[:]))
+		if id, byAccount := c.account(); byAccount {
+			c.put("sealed_by", id)
+			c.put("sealed_at", FormatTime(time.Now()))
+		}
 	}
 	return nil
 }

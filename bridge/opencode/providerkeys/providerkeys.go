@@ -23,8 +23,6 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/record"
-	"pocketcoder/projections"
-	"pocketcoder/projections/turns"
 )
 
 // Keys applies the stored keys. All fields must be set. Load must be called before OpenCode starts.
@@ -33,15 +31,14 @@ type Keys struct {
 	Fixed   bool              // the stored keys are not used
 	Stored  record.ProviderKeys
 	Records *record.Records
-	Model   *projections.Model
 	Engine  *network.Engine
 	Server  *opencode.Supervisor
+	Restart func() // asks for a restart of OpenCode
 	Logger  *slog.Logger
 	Changed func() // called when Errors may have changed; must not block
 
 	credentials []network.Credential // in use
 	answers     chan answer
-	restart     chan struct{} // a restart is wanted
 	errors      atomic.Pointer[[]string]
 }
 
@@ -56,7 +53,7 @@ const maxAnswers = 100
 
 // Load applies the stored keys for the first time.
 func (k *Keys) Load(ctx context.Context) error {
-	k.answers, k.restart = make(chan answer, maxAnswers), make(chan struct{}, 1)
+	k.answers = make(chan answer, maxAnswers)
 	k.Engine.Answered = k.answered
 	_, err := k.apply(ctx)
 	return err
@@ -76,7 +73,7 @@ func (k *Keys) Run(ctx context.Context) error {
 		return err
 	}
 	changed := make(chan struct{}, 1)
-	return handlers.RunAll(ctx, k.restartWhenIdle,
+	return handlers.RunAll(ctx,
 		func(ctx context.Context) error { return k.Stored.Watch(ctx, func() { signal(changed) }) },
 		func(ctx context.Context) error {
 			for {
@@ -120,8 +117,7 @@ func (k *Keys) change(ctx context.Context) error {
 		}
 	}
 	if k.Server.NeedsRestart() {
-		k.Logger.Info("the keys of providers have changed; OpenCode is started again once no turn runs")
-		signal(k.restart)
+		k.Restart()
 	}
 	return nil
 }
@@ -141,31 +137,6 @@ func (k *Keys) apply(ctx context.Context) (before []network.Credential, err erro
 	k.Engine.SetCredentials(credentials)
 	before, k.credentials = k.credentials, credentials
 	return before, nil
-}
-
-// restartWhenIdle starts OpenCode again, after it was asked to, once no turn runs or waits for a person.
-func (k *Keys) restartWhenIdle(ctx context.Context) error {
-	for {
-		select {
-		case <-k.restart:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		for k.Server.NeedsRestart() {
-			seq := k.Model.Seq()
-			unfinished, err := turns.Unfinished(ctx, k.Model)
-			if err == nil && len(unfinished) == 0 {
-				k.Server.Restart()
-				break
-			}
-			if err == nil {
-				err = k.Model.Wait(ctx, seq+1)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
 }
 
 // modelProvider is a record of llm_providers.

@@ -1,0 +1,170 @@
+// Package procedures seals the proposals that people approve, and gives OpenCode the sealed procedures as skills.
+//
+// Promises: a procedure is what a person approved: its SHA-256, who approved it and when are stored with it, and a
+// procedure whose text has another hash is no skill. OpenCode reads skills when it starts, so a change restarts it once
+// no turn runs.
+//
+// It must not know how a person approves a proposal.
+package procedures
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
+)
+
+// The config collections of proposals and of sealed procedures.
+const (
+	proposals = "proposals"
+	sealed    = "sops"
+)
+
+// Procedures seals proposals. All fields must be set. Load must be called before OpenCode starts.
+type Procedures struct {
+	Log     *log.Log
+	Records *record.Records
+	Server  *opencode.Supervisor
+	Restart func() // asks for a restart of OpenCode if it needs one
+	Logger  *slog.Logger
+}
+
+// Worker is the name of the durable consumer.
+const Worker = "procedures"
+
+// Run seals what is approved, and gives OpenCode what is sealed, until ctx ends.
+func (p *Procedures) Run(ctx context.Context) error {
+	filters := []string{events.ConfigSubject(proposals, "*", events.Saved{}.Kind()), events.ConfigSubject(sealed, "*", "*")}
+	return p.Log.WorkAll(ctx, Worker, filters, func(ctx context.Context, e events.Event) error {
+		if e.Subject.Collection == proposals {
+			return p.seal(ctx, e)
+		}
+		if err := p.Load(ctx); err != nil {
+			return err
+		}
+		p.Restart()
+		return nil
+	}, func(e events.Event, err error) { p.Logger.Error("seal procedures", "seq", e.Seq, "err", err) })
+}
+
+// proposal is a record of proposals.
+type proposal struct {
+	Name, Description, Content, Status string
+	Approved                           string `json:"approved_at"`
+}
+
+// seal stores an approved proposal as the procedure of its name. The version of a procedure is the sequence of its
+// approval, so that an older approval that is seen again changes nothing.
+func (p *Procedures) seal(ctx context.Context, e events.Event) error {
+	d, err := events.Decode(e)
+	if err != nil {
+		return nil // a retry would not make it readable
+	}
+	var approved proposal
+	if json.Unmarshal(d.(events.Saved).Fields, &approved) != nil || approved.Status != "approved" {
+		return nil
+	}
+	now, err := record.All[procedure](ctx, p.Records, sealed)
+	if err != nil {
+		return err
+	}
+	for _, known := range now {
+		version, _ := strconv.ParseUint(known.Value.Version, 10, 64) // 0 for one that a person made
+		if known.Value.Name == approved.Name && (version >= e.Seq || known.Seq > e.Seq) {
+			return nil
+		}
+	}
+	set := map[string]json.RawMessage{}
+	for field, value := range map[string]string{
+		"name": approved.Name, "description": description(approved), "content": approved.Content, "proposal": e.Subject.ID,
+		"approved_at": approved.Approved, "sealed_at": record.FormatTime(e.Time), "version": strconv.FormatUint(e.Seq, 10),
+		"sealed_by": strings.TrimPrefix(e.Actor, events.UserActor("")),
+	} {
+		set[field], _ = json.Marshal(value) // a text
+	}
+	_, _, err = p.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: sealed,
+		Set: set, New: true, Upsert: true})
+	return err
+}
+
+// maxDescription bounds a description that is made from the text, in runes.
+const maxDescription = 200
+
+// description returns that of a proposal, or else the first line of its text.
+func description(p proposal) string {
+	first, _, _ := strings.Cut(strings.TrimLeft(strings.TrimSpace(body(p.Content)), "# "), "\n")
+	if text := []rune(first); len(text) > maxDescription {
+		first = string(text[:maxDescription])
+	}
+	return cmp.Or(strings.TrimSpace(p.Description), first, p.Name)
+}
+
+// procedure is a record of sealed procedures.
+type procedure struct{ Name, Description, Content, Signature, Version string }
+
+// isSealed reports whether the text is the one that was approved.
+func (p procedure) isSealed() bool {
+	sum := sha256.Sum256([]byte(p.Content))
+	return p.Signature == hex.EncodeToString(sum[:])
+}
+
+// Load gives the next start of OpenCode the sealed procedures. Of two whose names are the same skill, it takes the one
+// that changed last.
+func (p *Procedures) Load(ctx context.Context) error {
+	all, err := record.All[procedure](ctx, p.Records, sealed)
+	if err != nil {
+		return fmt.Errorf("read procedures: %w", err)
+	}
+	skills := map[string]string{}
+	for _, r := range all {
+		name := skillName(r.Value.Name)
+		if name == "" || !r.Value.isSealed() {
+			p.Logger.Warn("a procedure is no skill: its name has no letters, or its text is not the one that was approved",
+				"procedure", r.Value.Name)
+			continue
+		}
+		skills[name] = skill(name, r.Value)
+	}
+	p.Server.SetSkills(skills)
+	return nil
+}
+
+// maxSkillName is the longest name of a skill in OpenCode.
+const maxSkillName = 64
+
+// skillName returns the name of a procedure as OpenCode takes it: small letters, digits and single hyphens.
+func skillName(name string) string {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+	text := strings.Join(words, "-")
+	return strings.Trim(text[:min(len(text), maxSkillName)], "-")
+}
+
+// skill returns the SKILL.md of a procedure. A JSON text is a YAML text.
+func skill(name string, p procedure) string {
+	about, _ := json.Marshal(p.Description) // a text
+	front := "---\nname: " + name + "\ndescription: " + string(about) + "\n---\n\n"
+	return front + strings.TrimSpace(body(p.Content)) + "\n"
+}
+
+// body returns a text without its front matter, which a proposal of a whole SKILL.md has.
+func body(content string) string {
+	if rest, found := strings.CutPrefix(content, "---\n"); found {
+		if _, after, closed := strings.Cut(rest, "\n---\n"); closed {
+			return after
+		}
+	}
+	return content
+}

@@ -1,0 +1,21 @@
+package procedures
+
+import (
+	"testing"
+
+	"github.com/matryer/is"
+)
+
+func TestAProcedureBecomesASkill(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for name, want := range map[string]string{
+		"Release notes": "release-notes", "  a--B/../c ": "a-b-c", "…": "", "x1": "x1",
+	} {
+		is.Equal(skillName(name), want)
+	}
+	const text = "---\nname: other\n---\n# How to release\n\nTag it.\n"
+	is.Equal(description(proposal{Name: "n", Content: text}), "How to release")
+	is.Equal(skill("release", procedure{Description: "say \"so\"\n---\n", Content: text}),
+		"---\nname: release\ndescription: \"say \\\"so\\\"\\n---\\n\"\n---\n\n# How to release\n\nTag it.\n")
+}

@@ -1,0 +1,60 @@
+// Package restarts starts OpenCode again for a configuration that it reads at its start only, such as the keys of
+// providers and procedures.
+//
+// Promises: OpenCode is not started again while a turn runs or waits for a person, unless the turn begins at that
+// moment.
+//
+// It must not know what has changed in the configuration.
+package restarts
+
+import (
+	"context"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/projections"
+	"pocketcoder/projections/turns"
+)
+
+// Restarts starts OpenCode again once no turn runs. Use New.
+type Restarts struct {
+	server *opencode.Supervisor
+	model  *projections.Model
+	wanted chan struct{}
+}
+
+func New(server *opencode.Supervisor, model *projections.Model) *Restarts {
+	return &Restarts{server, model, make(chan struct{}, 1)}
+}
+
+// Want asks for a restart if the running OpenCode needs one. It does not block.
+func (r *Restarts) Want() {
+	select {
+	case r.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// Run restarts OpenCode, after it was asked to, once no turn runs or waits for a person, until ctx ends.
+func (r *Restarts) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-r.wanted:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		for r.server.NeedsRestart() {
+			seq := r.model.Seq()
+			unfinished, err := turns.Unfinished(ctx, r.model)
+			if err == nil && len(unfinished) == 0 {
+				r.server.Restart()
+				break
+			}
+			if err == nil {
+				err = r.model.Wait(ctx, seq+1)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
