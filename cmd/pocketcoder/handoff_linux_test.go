@@ -162,3 +162,36 @@ func TestHandoffWhoseConnectionDiesKeepsItsResult(t *testing.T) {
 	}
 	p.t = t
 }
+
+// TestParentAndWorkersSendMessages has a worker report in the middle of its work, and the parent stop another worker.
+func TestParentAndWorkersSendMessages(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	work := bash("sleep 0.1") // asks a person
+	chat := p.chat(t, call("pocketcoder_assign", map[string]any{"message": strings.Replace(work, "@@say done",
+		call("pocketcoder_send_message", map[string]any{"receiver": "parent", "message": "@@say heard"})+
+			"\n@@next\n@@say finished", 1)})+"\n@@next\n@@say assigned")
+	w := p.workersOf(t, chat, 1)[0]
+	p.turnEnds(t, chat)
+	p.approve(t, w.ID, 0)
+	expect.Eventually(t, "the message and the result were read", func() bool {
+		return strings.HasPrefix(p.text(t, chat), "assigned|heard") && len(p.workerReports(t, chat)) == 1
+	})
+	p.turnEnds(t, chat)
+	calls := len(p.tools(t, chat))
+	p.submit(t, chat, ownTool("check_inbox", map[string]any{}))
+	expect.Eventually(t, "the inbox was read", func() bool { return len(p.tools(t, chat)) == calls+1 })
+	inbox := p.outputOf(t, chat, calls)
+	expect.Contains(t, inbox, `"text":"@@say heard","state":"seen"`)
+
+	p.submit(t, chat, ownTool("assign", map[string]any{"message": work}))
+	second := p.workersOf(t, chat, 2)[1]
+	p.ask(t, second.ID, 0)
+	p.turnEnds(t, chat)
+	calls = len(p.tools(t, chat))
+	p.submit(t, chat, ownTool("stop_worker", map[string]any{"worker": second.ID}))
+	expect.Eventually(t, "the second result is reported", func() bool { return len(p.workerReports(t, chat)) == 2 })
+	expect.Contains(t, p.tools(t, chat)[calls].State.Output, "is being stopped")
+	is.Equal(p.workers(t, chat)[1].State, "aborted")
+}
