@@ -179,7 +179,8 @@ func (r *Renderer) toolOutput(session, output string) {
 }
 
 // toolArguments are those that say in a word what a call is about, the best first.
-var toolArguments = []string{"command", "filePath", "path", "pattern", "url", "description", "name"}
+var toolArguments = []string{"command", "filePath", "path", "pattern", "url", "description", "name", "question",
+	"message", "worker"}
 
 func toolSummary(part payload.Part) string {
 	for _, name := range toolArguments {

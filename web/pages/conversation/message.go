@@ -76,7 +76,7 @@ func (p part) elementID() string { return "part-" + p.ID }
 
 // input decodes the arguments of a tool call that summaries name.
 func (s toolState) input() (in struct {
-	Command, FilePath, Path, Pattern, URL, Query, Description, Prompt string
+	Command, FilePath, Path, Pattern, URL, Query, Description, Prompt, Question, Message string
 }) {
 	_ = json.Unmarshal(s.Input, &in) // arguments of another form have no summary
 	return in
@@ -86,7 +86,7 @@ func (s toolState) input() (in struct {
 func (p part) summary() string {
 	in := p.State.input()
 	return visible.Line(cmp.Or(in.Command, in.FilePath, strings.TrimSpace(in.Pattern+" "+in.Path), in.URL, in.Query,
-		in.Description, in.Prompt, p.State.Title))
+		in.Description, in.Prompt, in.Question, in.Message, p.State.Title))
 }
 
 // arguments returns the command of a tool call, or all of its arguments.
