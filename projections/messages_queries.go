@@ -43,7 +43,7 @@ func (m *Model) ChatOf(ctx context.Context, table, id string) (chat string, ok b
 	return row.Chat, ok, err
 }
 
-// SelectShown selects ShownMessages from messages m. A condition on m follows it.
+// SelectShown selects the shown content of messages m. A condition on m follows it.
 const SelectShown = `SELECT m.*, coalesce(
 		(SELECT '['||group_concat(data, ',')||']' FROM (SELECT data FROM parts WHERE message=m.id AND NOT removed ORDER BY id)), m.submitted) AS shown,
 		coalesce((SELECT id FROM sessions WHERE id=m.session AND parent<>''), '') AS subagent

@@ -13,12 +13,13 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// How often the processes of all commands are looked at: every lookEvery while one is new or takes a quarter of what it
-// may, at least every lookAtLeast, and no more often than makes a fiftieth of one processor's time.
+// How often the processes of all commands are sampled: every sampleEvery while a command is new or uses a quarter of a
+// limit, otherwise every sampleAtLeast. If sampling takes more than 1/sampleShare of one processor's time, the interval
+// grows, to sampleAtLeast at most.
 const (
 	sampleEvery   = 50 * time.Millisecond
 	sampleAtLeast = 250 * time.Millisecond
-	lookShare     = 50
+	sampleShare   = 50
 )
 
 // plant adds the tree of a command that is about to start, and watches it.
@@ -66,7 +67,7 @@ func (w *Worker) watch() {
 			if pause *= 2; near {
 				pause = sampleEvery
 			}
-			pause = min(max(pause, lookShare*time.Since(began)), sampleAtLeast)
+			pause = min(max(pause, sampleShare*time.Since(began)), sampleAtLeast)
 		}
 	}
 }

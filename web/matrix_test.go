@@ -127,7 +127,7 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 	return map[string]any{"name": unique}
 }
 
-// change is what an update of a record says.
+// updates are fields to update in a record of each collection.
 var updates = map[string]map[string]any{
 	"users": {"name": "other"}, "chats": {"title": "other"}, "messages": {}, "permissions": {"status": "denied"}, "questions": {"status": "replied", "reply": "Red"},
 	"ai_prompts": {"body": "other"}, "ai_models": {"identifier": "other"}, "ai_agents": {"description": "other"}, "tool_permissions": {"active": false},

@@ -70,7 +70,7 @@ type Options struct {
 
 	ProviderKeys record.ProviderKeys
 	Workspace    string // the directory whose files are served, absolute
-	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckURL
+	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckPortsURL
 	PortsURL string
 	Hosts    []string // names a request may use besides IP addresses of loopback and localhost; for a proxy in front
 	Proxied  bool     // a proxy in front names the client in X-Forwarded-For

@@ -50,7 +50,7 @@ func newBridgedOpenCode(t *testing.T) *bridgedOpenCode {
 	return w
 }
 
-// newDisconnected is newWhole before Ingest is connected.
+// newDisconnected is newBridgedOpenCode before Ingest is connected.
 func newDisconnected(t *testing.T) *bridgedOpenCode {
 	t.Helper()
 	tools := opencodetest.Tools(t)

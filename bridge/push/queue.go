@@ -198,8 +198,8 @@ func (p *Push) fail(ctx context.Context, j job, d service.Device, attempts int, 
 	})
 }
 
-// What could not be recorded is recorded again after notePause; one try may take noteTimeout, which a shutdown waits
-// for.
+// A result that could not be recorded is recorded again after recordPause. Each try takes at most recordTimeout, and a
+// shutdown waits for it.
 const (
 	recordPause   = time.Second
 	recordTimeout = 3 * time.Second

@@ -20,7 +20,7 @@ func (s *System) wirePush() {
 		Present: s.web.Realtime.IsViewing, RetryAfter: push.DefaultRetryAfter, AwayAfter: push.DefaultAwayAfter,
 	}
 	s.engineNode.Push = s.push
-	s.web.API.Push = api.Push{Key: s.vapid.Public, Tell: s.engineNode.SendNotice, Test: s.engineNode.Test, Act: s.push.Act}
+	s.web.API.Push = api.Push{Key: s.vapid.Public, Send: s.engineNode.SendNotice, Test: s.engineNode.Test, Act: s.push.Act}
 }
 
 // openVAPID loads the keys for Web Push. All nodes use the keys of the first one, because browsers subscribe with them.

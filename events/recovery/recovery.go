@@ -104,7 +104,7 @@ func (g *Guard) Trouble() string {
 }
 
 // Stale reports whether the read models may show events that the log does not have, and returns the directory where
-// their files belong. They are of no use if dir is empty. Call Renewed when the files are gone.
+// their files belong. They are of no use if dir is empty. Call MarkReadModelsRenewed when the files are gone.
 func (g *Guard) Stale() (dir string, stale bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -241,7 +241,7 @@ const (
 )
 
 // Verify reads all blocks that NATS does not write to any more, again and again until ctx ends. Damage that came after
-// the start is noted, so that Rotten reports it and the next Check reads all blocks.
+// the start is noted, so that HasDamage reports it and the next Check reads all blocks.
 func (g *Guard) Verify(ctx context.Context) {
 	for {
 		for _, stream := range []string{log.EventsStream, log.BlobsStream} { // those whose old blocks stay

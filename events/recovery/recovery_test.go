@@ -270,7 +270,7 @@ func firstRecord(written int) damage {
 	}
 }
 
-// first and last sequences of the blocks of the test log.
+// bounds returns the first sequences of the blocks of the test log.
 func bounds(t *testing.T) (first [4]uint64) {
 	text, err := os.ReadFile(filepath.Join(stopped(t).data, "log-note.json"))
 	is.New(t).NoErr(err)

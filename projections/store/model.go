@@ -76,8 +76,8 @@ type Model struct {
 	trouble   string
 }
 
-// Open opens the file in dir, or creates an empty one. It moves an unusable file aside, and SetAside returns the
-// reason.
+// Open opens the file in dir, or creates an empty one. It moves an unusable file aside, and ReplacedFile then returns
+// the reason.
 func Open(ctx context.Context, dir string, log *log.Log, d Definition) (*Model, error) {
 	m := &Model{definition: d, log: log, dir: dir, moved: make(chan struct{}), feeds: map[*Feed]bool{}}
 	last, err := log.Last(ctx)

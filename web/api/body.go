@@ -28,20 +28,20 @@ const (
 // BoundBody limits the size of a request body and the time that it may take to arrive. The answer is not limited: it
 // may be a stream.
 func BoundBody(w http.ResponseWriter, r *http.Request, caller Caller) {
-	most, patience := int64(maxBody), bodyPatience
+	most, timeout := int64(maxBody), bodyPatience
 	if caller.Identity == nil {
-		most, patience = maxGuestBody, guestPatience
+		most, timeout = maxGuestBody, guestPatience
 	}
-	r.Body = http.MaxBytesReader(w, awaitBody(w, r, patience), most)
+	r.Body = http.MaxBytesReader(w, awaitBody(w, r, timeout), most)
 }
 
 // awaitBody returns a body that must arrive in time. A read timeout of the server would also end long answers.
-func awaitBody(w http.ResponseWriter, r *http.Request, patience time.Duration) io.ReadCloser {
+func awaitBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) io.ReadCloser {
 	b := deadlineBody{r.Body, http.NewResponseController(w)}
 	if r.ContentLength == 0 {
 		b.end()
 	} else {
-		_ = b.control.SetReadDeadline(time.Now().Add(patience)) // what has no deadline is no connection
+		_ = b.control.SetReadDeadline(time.Now().Add(timeout)) // what has no deadline is no connection
 	}
 	return b
 }

@@ -11,11 +11,11 @@ import (
 
 // Push sends notifications to devices.
 type Push struct {
-	// public, with which browsers subscribe
+	// public key with which browsers subscribe
 	Key  string
-	Tell func(ctx context.Context, user string, n events.Notice) error // somebody, where they want it
-	Test func(ctx context.Context, user, device string) error          // one device of theirs
-	// does what a notification's button says, once
+	Send func(ctx context.Context, user string, n events.Notice) error // to an account, on the devices that it has chosen
+	Test func(ctx context.Context, user, device string) error          // to one device of the account
+	// carries out the action of a notification's button, once
 	Act func(ctx context.Context, token, address string) (d events.Decision, e error)
 }
 
@@ -61,7 +61,7 @@ func (s *Server) pushTo(w http.ResponseWriter, r *http.Request, caller Caller) e
 	if body.Chat != "" && s.MayView(r.Context(), caller, "chats", body.Chat) != nil {
 		return BadField("chat", "validation_missing_rel_records", "There is no such chat.")
 	}
-	if err := s.Push.Tell(r.Context(), body.User, events.Notice{Type: body.Type, Title: body.Title, Message: body.Message,
+	if err := s.Push.Send(r.Context(), body.User, events.Notice{Type: body.Type, Title: body.Title, Message: body.Message,
 		Chat: body.Chat}); err != nil {
 		return err
 	}

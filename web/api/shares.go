@@ -7,10 +7,10 @@ import (
 	"github.com/pocketbase/dbx"
 )
 
-// How many slow reads run at once: lists, because a page of large records is slow without a filter too, expansions,
-// replays and what changed of a topic. The other views stay free for quick reads: records by id, and those of writes.
+// How many slow reads run at once: lists (a page of large records is slow even without a filter), expansions,
+// replays and the changes of a topic. The other views stay free for quick reads: records by id, and reads by writes.
 const (
-	maxAsking = 6 // of the 8 views there are
+	maxAsking = 6 // of 8 views
 	maxShare  = 2 // of an account, or of an address without one
 )
 
@@ -29,22 +29,23 @@ type share struct {
 
 // Ask reads the read models within the share of a holder.
 func (s *Server) Ask(ctx context.Context, holder string, question func(db dbx.Builder, seq uint64) error) error {
-	give, err := s.shares.take(ctx, holder)
+	release, err := s.shares.take(ctx, holder)
 	if err != nil {
 		return err
 	}
-	defer give()
+	defer release()
 	return s.Model.View(ctx, question)
 }
 
-// Share waits until a holder may run a slow query. The caller must call give when the query has ended. The empty
+// Share waits until a holder may run a slow query. The caller must call release when the query has ended. The empty
 // holder is the server.
-func (s *Server) Share(ctx context.Context, holder string) (give func(), err error) {
+func (s *Server) Share(ctx context.Context, holder string) (release func(), err error) {
 	return s.shares.take(ctx, holder)
 }
 
-// take waits until the holder may ask; give is called once it has. The empty holder is the server itself.
-func (s *shares) take(ctx context.Context, holder string) (give func(), err error) {
+// take waits until the holder may run a query. The caller must call release when it has ended. The empty holder is the
+// server.
+func (s *shares) take(ctx context.Context, holder string) (release func(), err error) {
 	own, all := s.enter(holder)
 	for _, slots := range []chan struct{}{own, all} {
 		select {

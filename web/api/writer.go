@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A client that does not take a piece of an answer within the patience is dropped. Pieces are small, so one behind a
+// A client that does not take a piece of an answer within writePatience is dropped. Pieces are small, so one behind a
 // slow line is not.
 const (
 	writePatience = 10 * time.Second

@@ -27,7 +27,7 @@ type browser struct {
 	cookies []*http.Cookie
 }
 
-// get does a request at the host, wherever its name leads: the connection goes to the system.
+// do sends a request to the host. It connects to the system, whatever address the host's name has.
 func (b *browser) do(t testing.TB, method, path string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, b.s.URL+path, nil)

@@ -197,7 +197,7 @@ func ids(list []Record) string {
 	return strings.Join(all, " ")
 }
 
-// listed asks for a list.
+// list returns a page of a collection.
 func list(ctx context.Context, t testing.TB, db dbx.Builder, name string, req filter.Request, q Query) (Page, error) {
 	t.Helper()
 	return List(ctx, db, testCatalogue(), get(t, name), req, q)

@@ -26,7 +26,7 @@ const (
 	maxQuery    = 200 // characters
 	chatsAtOnce = 1000
 	maxChats    = 5 * chatsAtOnce // those with the newest activity
-	patience    = 5 * time.Second
+	timeout     = 5 * time.Second
 )
 
 // answer describes the answer in the OpenAPI description.
@@ -58,7 +58,7 @@ func (s Search) Find(ctx context.Context, caller api.Caller, text string) (hits 
 	if utf8.RuneCountInString(text) > maxQuery {
 		return nil, api.BadField("q", "validation_max_text_constraint", "Must be no more than %d characters.", maxQuery)
 	}
-	short, cancel := context.WithTimeout(ctx, patience)
+	short, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err = s.API.Ask(short, caller.Key(), func(db dbx.Builder, _ uint64) error {
 		chats, err := s.chats(short, db, caller)
@@ -69,7 +69,7 @@ func (s Search) Find(ctx context.Context, caller api.Caller, text string) (hits 
 		return err
 	})
 	if err != nil && ctx.Err() == nil && short.Err() != nil {
-		return nil, api.BadField("q", "too_slow", "The search takes longer than %v. Use a rarer word.", patience)
+		return nil, api.BadField("q", "too_slow", "The search takes longer than %v. Use a rarer word.", timeout)
 	}
 	return hits, err
 }

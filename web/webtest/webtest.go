@@ -118,7 +118,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 		Sender:  service.Sender{URL: "http://" + s.Server.Listener.Addr().String(), AllowPrivate: true},
 		Present: s.Web.Realtime.IsViewing, AwayAfter: 50 * time.Millisecond,
 	}
-	s.Web.API.Push = api.Push{Key: "public", Tell: pushes.SendNotice, Test: pushes.Test, Act: pushes.Act}
+	s.Web.API.Push = api.Push{Key: "public", Send: pushes.SendNotice, Test: pushes.Test, Act: pushes.Act}
 	for _, fill := range before {
 		fill(s)
 	}

@@ -9,7 +9,6 @@ import (
 	"pocketcoder/bridge/opencode/recording"
 )
 
-// recorded returns the data of every server-sent event of a recording of /global/event.
 func TestEveryDurableEventIsFollowedByItsTwin(t *testing.T) {
 	type payload struct {
 		Payload struct {

@@ -54,7 +54,7 @@ func replayed(t *testing.T, log *log.Log, o Options) string {
 	return out.String()
 }
 
-// rendered shows events as they happen.
+// renderedLive shows events as they happen.
 func renderedLive(all []events.Event) string {
 	var out bytes.Buffer
 	r := render.New(render.NewScreen(&out, false, false))
