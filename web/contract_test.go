@@ -21,6 +21,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/worker"
 	"pocketcoder/web/openapi"
 	"pocketcoder/web/webtest"
 )
@@ -117,6 +118,12 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		s.Running("exec_" + chat)
 		s.Append(t, chat, events.ExecChanged{Exec: "exec_" + chat,
 			Files: []events.Artifact{{Path: "notes.txt", Size: 5, SHA256: webtest.Sha256Of("notes")}}})
+	case strings.Contains(o.path, "/agents/workers"):
+		started, err := s.Web.Workers.Workers.Start(t.Context(),
+			worker.Start{Parent: worker.Caller{Chat: chat}, Message: "do"})
+		webtest.Check(t, err)
+		webtest.Check(t, s.Model.Wait(t.Context(), started.Seq))
+		f["id"], f["chat"], f["limit"], f["urgency"] = started.Worker, chat, 5, worker.UrgencySteer
 	case strings.Contains(o.path, "/agents/"):
 		_, agent := s.Call(t, token, "POST", webtest.RecordsOf("ai_agents"), map[string]any{"name": "of " + chat})
 		f["id"] = agent["id"]

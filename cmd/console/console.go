@@ -63,6 +63,9 @@ func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.
 		return 0, err
 	}
 	defer c.leave()
+	if err := c.joinWorkers(ctx); err != nil {
+		return 0, err
+	}
 	if o.Once {
 		if err := c.submit(ctx, o.Message); err != nil {
 			return 0, err

@@ -19,6 +19,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/projections"
+	"pocketcoder/projections/workers"
 )
 
 // conversation is a person (or a script) at a chat. One goroutine does everything.
@@ -51,13 +52,16 @@ type conversation struct {
 	fragments  chan log.Delta
 	failed     chan error
 	connected  <-chan bool // whether there is a connection, as it changes
+
+	waitingWorkers chan workers.Worker // that begin to wait for a person
 }
 
 func newConversation(s *client.System, o Options, interrupts <-chan os.Signal) *conversation {
 	return &conversation{
 		System: s, Options: o, interrupts: interrupts,
 		show: render.New(render.NewScreen(o.Out, o.Interactive, o.Colours)), turn: turn.New(""),
-		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 2),
+		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 3),
+		waitingWorkers: make(chan workers.Worker),
 	}
 }
 
@@ -73,6 +77,7 @@ func (c *conversation) follow(ctx context.Context, after uint64) {
 			return client.Send(ctx, c.arrived, b)
 		})
 	}()
+	go func(chat string) { c.failed <- c.followWorkers(ctx, chat) }(c.Chat)
 	c.connected = c.Connected()
 }
 
@@ -98,6 +103,9 @@ func (c *conversation) run(ctx context.Context) (turn.End, error) {
 			if err := c.take(ctx, b); err != nil {
 				return 0, err
 			}
+		case w := <-c.waitingWorkers:
+			c.drain()
+			c.noteWorker(w)
 		case d := <-c.fragments:
 			c.show.Fragment(d)
 		case line, ok := <-c.lines():

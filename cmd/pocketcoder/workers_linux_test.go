@@ -67,6 +67,9 @@ func TestWorkersReportToTheirIdleParent(t *testing.T) {
 	is.Equal([]string{all[1].ID, all[1].State}, []string{asking, "waiting"})
 	is.Equal(all[1].Pending, int64(1))
 
+	out, _, _ := p.cli(t, "", "chat", parent)
+	expect.Contains(t, out, "waits for you; decide with: pocketcoder chat "+asking)
+
 	p.decide(t, asking, p.ask(t, asking, 0), events.Authorized, "")
 	expect.Eventually(t, "the second result is reported", func() bool { return len(p.workerReports(t, parent)) == 2 })
 	p.turnEnds(t, parent)

@@ -43,6 +43,9 @@ type Worker struct {
 // Runs reports whether a worker can be stopped.
 func (w Worker) Runs() bool { return !turnstate.Ended(w.State) }
 
+// IsBelow reports whether a chat is the parent or the root of a worker.
+func (w Worker) IsBelow(chat string) bool { return w.Parent == chat || w.Root == chat }
+
 const columns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active,
 		coalesce((SELECT fields->>'$.name' FROM config WHERE collection='ai_agents' AND record=c.agent), '') AS agent,
 		CASE WHEN s.turn_state IN ('running', 'waiting') THEN s.turn_state ELSE coalesce(d.state, s.turn_state, '') END AS state,
@@ -70,6 +73,13 @@ func List(ctx context.Context, m *projections.Model, chat string, limit int) ([]
 	}
 	return store.List[Worker](ctx, m.Model, "workers of "+chat, selectWorkers+where+" ORDER BY "+order+" LIMIT {:limit}",
 		dbx.Params{"chat": chat, "limit": limit})
+}
+
+// OfUser lists the workers in the chats of an account, or in all chats if user is empty, the newest first.
+func OfUser(ctx context.Context, m *projections.Model, user string, limit int) ([]Worker, error) {
+	return store.List[Worker](ctx, m.Model, "workers of "+user,
+		selectWorkers+"({:user}='' OR c.user={:user}) ORDER BY c.first_seq DESC LIMIT {:limit}",
+		dbx.Params{"user": user, "limit": limit})
 }
 
 // In is List with the db of a page.

@@ -42,6 +42,10 @@ func TestAChatShowsItsWorkersAndTheirRequests(t *testing.T) {
 	expect.Contains(t, string(all), id)
 	status, _ = s.Raw(t, bob, "GET", "/api/agents/workers?chat="+chat, nil)
 	is.Equal(status, 404)
+	status, all = s.Raw(t, bob, "GET", "/api/agents/workers", nil) // of all chats that bob sees
+	is.Equal([]any{status, strings.TrimSpace(string(all))}, []any{200, "[]"})
+	_, all = s.Raw(t, ada, "GET", "/api/agents/workers", nil)
+	expect.Contains(t, string(all), id)
 	below := "?filter=" + webtest.Escape(`parent = "`+chat+`"`)
 	status, records := s.Raw(t, ada, "GET", webtest.RecordsOf("chats")+below, nil)
 	is.Equal(status, 200)

@@ -12,6 +12,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/worker"
 	queries "pocketcoder/projections/workers"
@@ -42,7 +43,7 @@ type letterAnswer struct {
 func (s *Workers) Routes() []api.Route {
 	const one, inbox = "/api/agents/workers/{id}", "/api/agents/workers/{id}/inbox"
 	return []api.Route{
-		{Method: "GET", Path: "/api/agents/workers", About: "The workers of the tree of a chat, in the order in which they were started.", Admits: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "any chat of the tree"}}, Answer: []queries.Worker{}, Serve: s.list},
+		{Method: "GET", Path: "/api/agents/workers", About: "The workers of the tree of a chat, in the order in which they were started, or the newest of all chats.", Admits: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "any chat of the tree; the newest workers of all chats when absent"}}, Answer: []queries.Worker{}, Serve: s.list},
 		{Method: "GET", Path: one + "/result", About: "A worker, with its result once there is one.", Admits: api.Accounts, Answer: queries.Detail{}, Serve: s.one},
 		{Method: "POST", Path: one + "/stop", About: "Stop a worker, its commands, and the workers below it.", Admits: api.Accounts, Serve: s.stop},
 		{Method: "GET", Path: inbox, About: "The newest messages that other chats of the tree sent to a chat, with how far each is.", Admits: api.Accounts, Query: []openapi.Param{{Name: "limit", Integer: true, About: "at most 200; 20 when absent"}}, Answer: []queries.Letter{}, Serve: s.inbox},
@@ -52,10 +53,26 @@ func (s *Workers) Routes() []api.Route {
 
 func (s *Workers) list(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	id := r.URL.Query().Get("chat")
+	if id == "" {
+		return s.listAll(w, r, caller)
+	}
 	if err := s.API.MayView(r.Context(), caller, "chats", id); err != nil {
 		return err
 	}
 	all, err := queries.List(r.Context(), s.API.Model, id, maxWorkers)
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, all)
+}
+
+// listAll lists the workers in all chats that the caller sees.
+func (s *Workers) listAll(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	user := caller.Account
+	if caller.Is(account.Admin) || caller.Is(account.Agent) {
+		user = ""
+	}
+	all, err := queries.OfUser(r.Context(), s.API.Model, user, maxWorkers)
 	if err != nil {
 		return err
 	}
