@@ -103,6 +103,9 @@ func anotherProviderIsConnected(t *testing.T, p *process, admin login, pid int) 
 	is.Equal(now, pid)
 	admin.authorize(t, request)
 	p.turnEnds(t, busy)
+	for _, e := range p.history(t, busy) {
+		is.True(e.Subject.Kind != events.TurnLost{}.Kind() && e.Subject.Kind != events.PermissionExpired{}.Kind())
+	}
 	expect.Eventually(t, "the provider is connected", func() bool {
 		list := admin.list(t, "llm_providers", `provider_id = "anthropic"`)
 		return len(list) == 1 && list[0]["is_connected"] == true
