@@ -89,3 +89,20 @@ func TestAWorkerMayNotDoWhatOnlyItsParentMay(t *testing.T) {
 		`{"chat":"c1","tool":"bash","pattern":"make","action":"allow","active":true}`)
 	handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == "per_1" })
 }
+
+// A report on workers begins a turn that no person began. It does not end an approval.
+func TestAReportOnWorkersEndsNoApproval(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := permissiontest.OpenGate(t)
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.AskBash("per_1", "make"),
+		handlerstest.Fact{Data: events.PermissionInterrupted{Permission: "per_1"}})
+	g.AwaitIdle()
+	g.Decide("per_1", events.Authorized)
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.MessageSubmitted{Message: "m1",
+		Parts: handlerstest.Say("report"), Results: []string{"d1"}}}, handlerstest.AskBash("per_2", "make"))
+	g.AwaitIdle()
+	found, _ := g.Decisions("per_2")
+	is.Equal(len(found), 1)
+	is.Equal(found[0].Grant, "per_1")
+}

@@ -78,7 +78,7 @@ type State struct {
 	calls    map[call]map[string]*Request // by the tool call that a request, or the decision about it, names, and by id
 	aborted  map[string]uint64            // sequence of the last abort of a session; of the whole chat under ""
 	lost     map[string]uint64            // sequence of the last loss of a session's turn
-	turned   uint64                       // sequence of the newest revert, or message that does not resume a turn
+	turned   uint64                       // sequence of the newest revert, or message of a person
 
 	unreadable uint64 // sequence of the newest event of ours that cannot be read: it may have ended what came before
 }
@@ -177,7 +177,7 @@ func (s *State) Apply(e events.Event) {
 	case events.AbortRequested:
 		s.aborted[d.Session] = e.Seq
 	case events.MessageSubmitted:
-		if d.Resumes == "" {
+		if d.Resumes == "" && !d.IsReport() {
 			s.turned = max(s.turned, e.Seq)
 		}
 	case events.RevertRequested:
