@@ -1,7 +1,10 @@
 package events
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -45,6 +48,24 @@ func (WorkerSilent) Kind() string   { return "worker.silent" }
 
 // ChatActor is chat:<id>, the actor of what the assistant of a chat does by a tool of PocketCoder.
 func ChatActor(id string) string { return "chat:" + id }
+
+// WorkerOf returns the id of the worker that a tool call starts. The same call starts one worker.
+func WorkerOf(chat, session, engineMessage, call string) string {
+	return idOf("worker", chat, session, engineMessage, call)
+}
+
+// MessageOf returns the id of the message that a tool call sends. The same call sends one message.
+func MessageOf(chat, session, engineMessage, call string) string {
+	return idOf("send", chat, session, engineMessage, call)
+}
+
+// FirstMessageOf returns the id of the message with which a worker begins.
+func FirstMessageOf(worker string) string { return idOf("message", worker) }
+
+func idOf(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:])[:15]
+}
 
 // Receipt begins the output of a tool call that returns a result to the parent. It names the result, so that the log
 // shows that the parent has received it.

@@ -25,11 +25,9 @@ const reportTime = 30 * time.Second
 
 // askPerson asks a question, and waits for the answer. If the call ends before, the question waits in the chat.
 func (s *Server) askPerson(ctx context.Context, c call, in askArguments) (string, error) {
-	within, cancel := context.WithTimeout(ctx, reportTime)
-	defer cancel()
-	message, err := toolcalls.AwaitRunning(within, s.Model, c.chat, c.Session, c.Call)
+	message, err := s.messageOf(ctx, c)
 	if err != nil {
-		return "", fmt.Errorf("find call %s: %w", c.Call, err)
+		return "", err
 	}
 	question := events.Question{Question: in.Question, Options: []events.Option{}}
 	for _, label := range in.Options {
@@ -48,6 +46,17 @@ func (s *Server) askPerson(ctx context.Context, c call, in askArguments) (string
 		return err
 	})
 	return answer, err
+}
+
+// messageOf returns OpenCode's id of the message with a call that runs.
+func (s *Server) messageOf(ctx context.Context, c call) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, reportTime)
+	defer cancel()
+	message, err := toolcalls.AwaitRunning(ctx, s.Model, c.chat, c.Session, c.Call)
+	if err != nil {
+		return "", fmt.Errorf("find call %s: %w", c.Call, err)
+	}
+	return message, nil
 }
 
 // awaitAnswer waits until the question that was asked at seq has an answer, or none is to come.

@@ -100,7 +100,11 @@ func (s *Server) assign(ctx context.Context, c call, in delegateArguments) (stri
 
 // startWorker starts a worker, and waits until the read models show it.
 func (s *Server) startWorker(ctx context.Context, c call, in delegateArguments, wait bool) (worker.Started, error) {
-	started, err := s.Workers.Start(ctx, worker.Start{Parent: c.from(), Agent: in.Agent, Message: in.Message,
+	from, err := s.from(ctx, c)
+	if err != nil {
+		return worker.Started{}, err
+	}
+	started, err := s.Workers.Start(ctx, worker.Start{Parent: from, Agent: in.Agent, Message: in.Message,
 		Directory: in.Directory, Wait: wait})
 	if err == nil {
 		err = s.Model.Wait(ctx, started.Seq)
@@ -109,8 +113,9 @@ func (s *Server) startWorker(ctx context.Context, c call, in delegateArguments, 
 }
 
 // from returns the call as the handlers of workers know it.
-func (c call) from() worker.Caller {
-	return worker.Caller{Chat: c.chat, Session: c.Session, Call: c.ID}
+func (s *Server) from(ctx context.Context, c call) (worker.Caller, error) {
+	message, err := s.messageOf(ctx, c)
+	return worker.Caller{Chat: c.chat, Session: c.Session, Message: message, Call: c.ID}, err
 }
 
 // conclude says how a worker that has finished did.
@@ -185,7 +190,11 @@ func (s *Server) checkWorker(ctx context.Context, c call, in workerArguments) (s
 
 // stopWorker stops a worker of the caller, and its workers.
 func (s *Server) stopWorker(ctx context.Context, c call, in workerArguments) (string, error) {
-	if err := s.Workers.Stop(ctx, worker.Stop{From: c.from(), Worker: in.Worker}); err != nil {
+	from, err := s.from(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	if err := s.Workers.Stop(ctx, worker.Stop{From: from, Worker: in.Worker}); err != nil {
 		return "", err
 	}
 	return "Worker " + in.Worker + " is being stopped.", nil
@@ -213,7 +222,11 @@ func (s *Server) sendMessage(ctx context.Context, c call, in messageArguments) (
 		}
 		in.Receiver = own.Parent
 	}
-	message, err := s.Workers.Send(ctx, worker.Send{From: c.from(), Receiver: in.Receiver, Text: in.Message,
+	from, err := s.from(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	message, err := s.Workers.Send(ctx, worker.Send{From: from, Receiver: in.Receiver, Text: in.Message,
 		Urgency: in.Urgency})
 	if err != nil {
 		return "", err

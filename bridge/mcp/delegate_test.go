@@ -12,7 +12,9 @@ import (
 	"github.com/matryer/is"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
@@ -24,6 +26,7 @@ import (
 type delegating struct {
 	*fixture
 	t       *testing.T
+	log     *log.Log
 	session *sdk.ClientSession
 	calls   int
 
@@ -34,16 +37,15 @@ type delegating struct {
 func openDelegating(t *testing.T) *delegating {
 	t.Helper()
 	is := is.New(t)
-	f := &delegating{fixture: open(t), t: t}
-	log := eventstest.Log(t)
-	model, err := projections.Open(t.Context(), expect.MemoryDir(t), log)
+	f := &delegating{fixture: open(t), t: t, log: eventstest.Log(t)}
+	model, err := projections.Open(t.Context(), expect.MemoryDir(t), f.log)
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { model.Run(ctx); close(ended) }()
 	t.Cleanup(func() { cancel(); <-ended; model.Close() })
-	f.Records, f.Chats, f.Model, f.Every = &record.Records{Log: log}, &chat.Chats{Log: log}, model, time.Millisecond
-	f.Workers = &worker.Workers{Log: log, Chats: f.Chats, Records: f.Records, Workspace: t.TempDir()}
+	f.Records, f.Chats, f.Model, f.Every = &record.Records{Log: f.log}, &chat.Chats{Log: f.log}, model, time.Millisecond
+	f.Workers = &worker.Workers{Log: f.log, Chats: f.Chats, Records: f.Records, Workspace: t.TempDir()}
 	for _, id := range []string{"c1", "c2"} {
 		_, _, err = f.Chats.Create(t.Context(), chat.Create{Chat: id})
 		is.NoErr(err)
@@ -64,12 +66,33 @@ func (f *delegating) call(tool, id string, args map[string]any) (text string, fa
 	if id == "" {
 		id = fmt.Sprint("call_", f.calls)
 	}
+	f.running(id)
 	args["caller"] = sign(f.Key, tool, "ses_1", id, fmt.Sprint(f.calls))
 	params := &sdk.CallToolParams{Name: tool, Arguments: args}
 	params.SetProgressToken(id)
 	r, err := f.session.CallTool(f.t.Context(), params)
 	is.New(f.t).NoErr(err)
 	return r.Content[0].(*sdk.TextContent).Text, r.IsError
+}
+
+// running lets OpenCode report a message with the call, which runs.
+func (f *delegating) running(call string) {
+	f.t.Helper()
+	is := is.New(f.t)
+	message := fmt.Sprint("msg_", f.calls)
+	for _, o := range []events.OpenCode{
+		{Type: "message.updated", Properties: fmt.Appendf(nil, `{"sessionID":"ses_1","info":{"id":%q,"sessionID":"ses_1",
+			"role":"assistant","parentID":"msg_0","time":{"created":1}}}`, message)},
+		{Type: "message.part.updated", Properties: fmt.Appendf(nil, `{"sessionID":"ses_1","part":{"id":"prt_%d",
+			"sessionID":"ses_1","messageID":%q,"type":"tool","tool":"t","callID":%q,"state":{"status":"running"}}}`, f.calls,
+			message, call)},
+	} {
+		e, err := events.NewOpenCode("c1", "local", fmt.Sprint("evt_", f.calls, o.Type), -1, o)
+		is.NoErr(err)
+		seq, err := f.log.Append(f.t.Context(), e)
+		is.NoErr(err)
+		is.NoErr(f.Model.Wait(f.t.Context(), seq))
+	}
 }
 
 // result is what handoff, assign and check_worker return.

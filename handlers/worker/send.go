@@ -54,7 +54,7 @@ func (h *Workers) Send(ctx context.Context, c Send) (message string, err error) 
 	submit := chat.SubmitMessage{Command: c.Command, Chat: c.Receiver, Sender: c.From.Chat,
 		Parts: []events.Part{{Type: "text", Text: c.Text}}}
 	if c.From.Call != "" {
-		submit.Message = idOf("send", c.From.Chat, c.From.Session, c.From.Call)
+		submit.Message = events.MessageOf(c.From.Chat, c.From.Session, c.From.Message, c.From.Call)
 	}
 	switch c.Urgency {
 	case "", UrgencyQueue:

@@ -62,9 +62,9 @@ func (h *Workers) Start(ctx context.Context, c Start) (s Started, err error) {
 	}
 	s = Started{Worker: events.NewID(), Agent: agent.Name}
 	if c.Parent.Call != "" {
-		s.Worker = idOf("worker", c.Parent.Chat, c.Parent.Session, c.Parent.Call)
+		s.Worker = events.WorkerOf(c.Parent.Chat, c.Parent.Session, c.Parent.Message, c.Parent.Call)
 	}
-	s.Message = firstMessage(s.Worker)
+	s.Message = events.FirstMessageOf(s.Worker)
 	if c.Actor == "" {
 		c.Actor = events.ChatActor(c.Parent.Chat)
 	}

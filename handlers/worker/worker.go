@@ -12,9 +12,6 @@ package worker
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"strings"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -55,10 +52,11 @@ func (h *Workers) limits() Limits {
 		cmp.Or(h.Limits.Depth, DefaultLimits.Depth)}
 }
 
-// Caller is the tool call by which an assistant gives a command. Session and Call are empty for a person.
+// Caller is the tool call by which an assistant gives a command. Session, Message and Call are empty for a person.
 type Caller struct {
 	Chat    string `json:"chat"`
 	Session string `json:"session,omitempty"` // OpenCode's
+	Message string `json:"message,omitempty"` // OpenCode's id of the message with the call: models use ids of calls again
 	Call    string `json:"call,omitempty"`
 }
 
@@ -112,7 +110,7 @@ func (s *tree) Apply(e events.Event) {
 	case events.Deleted, events.ChatErased:
 		n.deleted = true
 	case events.WorkerFinished:
-		n.finished = n.finished || d.Message == firstMessage(e.Subject.ID)
+		n.finished = n.finished || d.Message == events.FirstMessageOf(e.Subject.ID)
 	}
 }
 
@@ -172,13 +170,4 @@ func (s *tree) running(parent string) (own, all int) {
 		}
 	}
 	return own, all
-}
-
-// firstMessage is the id of the message with which a worker begins.
-func firstMessage(worker string) string { return idOf("message", worker) }
-
-// idOf derives an id. The same parts make the same id.
-func idOf(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return hex.EncodeToString(sum[:])[:15]
 }

@@ -51,6 +51,8 @@ func OwnQuestions(ctx context.Context, m *projections.Model) ([]Question, error)
 type ObsoleteQuestion struct {
 	Question
 	Why string `db:"why"`
+	// a question of ask_person whose call ended, but nobody aborted the turn: a person can still answer
+	Answerable bool `db:"answerable"`
 }
 
 // ObsoleteQuestions lists unanswered questions that need no answer any more. A tool call that ended without an answer
@@ -65,7 +67,9 @@ func ObsoleteQuestions(ctx context.Context, m *projections.Model) ([]ObsoleteQue
 			WHEN EXISTS (SELECT 1 FROM messages m JOIN parts p ON p.message=m.id
 				WHERE q.message_id<>'' AND m.ai_engine_message_id=q.message_id AND json_extract(p.data,'$.callID')=q.call_id
 				AND json_extract(p.data,'$.state.status') IN ('completed','error')) THEN 'the turn was aborted'
-			END AS why
+			END AS why,
+			q.own AND NOT q.interrupted AND NOT c.removed AND NOT coalesce(s.removed,0) AND NOT EXISTS (
+				SELECT 1 FROM effects e WHERE e.chat=q.chat AND e.kind='abort' AND e.position>q.position) AS answerable
 		FROM questions q JOIN chats c ON c.id=q.chat LEFT JOIN sessions s ON s.id=q.session_id WHERE q.status='asked')
 		WHERE why IS NOT NULL ORDER BY position, idx`, nil)
 }

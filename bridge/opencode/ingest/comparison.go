@@ -12,6 +12,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/executions"
 	"pocketcoder/projections/pending"
+	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
@@ -247,10 +248,23 @@ func (c *comparison) resolveMissing(ctx context.Context, p pending.Request) erro
 	return c.reconciled(p.Session, events.PermissionReplied, reply)
 }
 
-// hasRun reports whether the tool call of the request has ended by itself, or its command was started.
+// hasRun reports whether the tool call of the request has ended by itself, or what it does has begun: its command, its
+// question to a person, its worker or its message.
 func (c *comparison) hasRun(ctx context.Context, p pending.Request) (bool, error) {
 	if over, err := c.hasEnded(ctx, p.EngineMessage, p.Call); err != nil || over {
 		return over, err
+	}
+	asked, err := pending.QuestionsOf(ctx, c.Model, questions.OwnID(p.Session, p.EngineMessage, p.Call))
+	if err != nil || len(asked) > 0 {
+		return len(asked) > 0, err
+	}
+	_, delegated, err := c.Model.Chat(ctx, events.WorkerOf(p.Chat, p.Session, p.EngineMessage, p.Call))
+	if err != nil || delegated {
+		return delegated, err
+	}
+	_, sent, err := c.Model.Message(ctx, events.MessageOf(p.Chat, p.Session, p.EngineMessage, p.Call))
+	if err != nil || sent {
+		return sent, err
 	}
 	started, err := executions.Of(ctx, c.Model.Model, p.Chat)
 	if err != nil {

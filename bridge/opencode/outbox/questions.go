@@ -116,8 +116,12 @@ func (o *Outbox) resumeAnswered(ctx context.Context, group []pending.Question, a
 }
 
 // dropObsolete expires a question that needs no answer any more. If OpenCode neither waits for the question nor has
-// forgotten it, an event about its end will arrive.
+// forgotten it, an event about its end will arrive. A question of ask_person whose call ended is interrupted instead:
+// its answer goes to the model as a message.
 func (o *Outbox) dropObsolete(ctx context.Context, d pending.ObsoleteQuestion) error {
+	if d.Answerable {
+		return o.record(ctx, d.Chat, events.QuestionInterrupted{Question: d.EngineQuestion})
+	}
 	if !d.Interrupted && !d.Own {
 		held, err := o.Current().QuestionRequests(ctx, d.Directory)
 		if err != nil {
