@@ -16,6 +16,7 @@
 //	question    opencode.question.asked or question.requested (by the tool ask_person), question.interrupted, then
 //	            question.answered or question.expired
 //	execution   exec.refused; or exec.requested, exec.started, exec.connected, exec.signalled, exec.finished, exec.changed
+//	tool        mcp.called, then mcp.returned: a call of a tool of an MCP server
 //	effect      abort.requested, revert.requested or fork.requested, then effect.done or effect.failed
 //	worker      created with a parent, and message.submitted with a sender. Then worker.finished for each delegated message,
 //	            or worker.silent before; and in the parent message.submitted with the results
@@ -290,6 +291,7 @@ var catalogue = kinds(
 	SessionOpened{}, SessionRefreshed{}, SessionClosed{}, LoginFailed{}, ChatSeen{},
 	NotificationQueued{}, NotificationSent{}, NotificationFailed{},
 	WorkerFinished{}, WorkerSilent{},
+	MCPCalled{}, MCPReturned{},
 )
 
 func kinds(data ...Data) map[string]reflect.Type {

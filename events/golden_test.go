@@ -117,6 +117,10 @@ var filled = []Data{
 	SessionClosed{Session: "s1", Reason: "revoked"},
 	LoginFailed{Reason: "password", Client: Client{Address: "192.0.2.1", Device: "Phone/1"}},
 	ChatSeen{Chat: "c1", Seq: 812},
+	MCPCalled{Server: "s1", Name: "lab", Tool: "echo", SHA256: "00ff", Session: "ses_1", Call: "call_1",
+		Arguments: json.RawMessage(`{"text":"a"}`)},
+	MCPReturned{Session: "ses_1", Call: "call_1", Result: json.RawMessage(`{"content":[]}`), Error: "it has ended",
+		DurationMS: 7},
 	NotificationQueued{
 		Notification: "n1", Device: "d1", User: "u1",
 		Notice: Notice{Type: "permission", Title: "May I?", Message: "rm <x>", Chat: "c1", Permission: "per_1", Question: "que_1", Server: "s1", Whole: true},

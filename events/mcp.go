@@ -1,0 +1,26 @@
+package events
+
+import "encoding/json"
+
+// MCPCalled means that a tool call is sent to an MCP server of the gateway.
+type MCPCalled struct {
+	Server    string          `json:"server"` // record of mcp_servers
+	Name      string          `json:"name"`   // of the server
+	Tool      string          `json:"tool"`   // as the server names it
+	SHA256    string          `json:"sha256"` // of the pinned tool
+	Session   string          `json:"session"`
+	Call      string          `json:"call"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// MCPReturned is the result of an mcp.called with the same session and call.
+type MCPReturned struct {
+	Session    string          `json:"session"`
+	Call       string          `json:"call"`
+	Result     json.RawMessage `json:"result,omitempty"` // CallToolResult
+	Error      string          `json:"error,omitempty"`  // why there is no result
+	DurationMS int64           `json:"duration_ms"`
+}
+
+func (MCPCalled) Kind() string   { return "mcp.called" }
+func (MCPReturned) Kind() string { return "mcp.returned" }
