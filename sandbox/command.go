@@ -41,6 +41,7 @@ type command struct {
 	*tree
 	process        *os.Process
 	stdout, stderr *os.File
+	stdin          *os.File // nil unless the request has Stdin
 	exited         chan struct{}
 	grace          time.Duration // between the request to end and the kill
 	inputOverflow  atomic.Bool   // more input was typed than is buffered

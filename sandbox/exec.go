@@ -40,7 +40,7 @@ func (w *Worker) Exec(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 		<-c.exited
 		close(finished)
 	}()
-	if r.Input != nil {
+	if r.Input != nil || c.stdin != nil {
 		go w.listen(c, r.Exec, r.Input, finished)
 	}
 	limit := w.config.Timeout

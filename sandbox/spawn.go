@@ -148,7 +148,7 @@ func (c *command) open(r wire.Request) (files []*os.File, err error) {
 		c.stdout = ours
 		return []*os.File{theirs, theirs, theirs}, err
 	}
-	stdin, err := os.Open(os.DevNull)
+	stdin, err := c.openInput(r)
 	if err != nil {
 		return nil, err
 	}
@@ -165,8 +165,17 @@ func (c *command) open(r wire.Request) (files []*os.File, err error) {
 	return files, nil
 }
 
+// openInput returns stdin of a command without a terminal: a pipe, or nothing to read.
+func (c *command) openInput(r wire.Request) (stdin *os.File, err error) {
+	if !r.Stdin {
+		return os.Open(os.DevNull)
+	}
+	stdin, c.stdin, err = os.Pipe()
+	return stdin, err
+}
+
 func (c *command) close() {
-	for _, f := range []*os.File{c.stdout, c.stderr} {
+	for _, f := range []*os.File{c.stdin, c.stdout, c.stderr} {
 		if f != nil {
 			f.Close()
 		}

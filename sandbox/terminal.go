@@ -78,6 +78,10 @@ func (w *Worker) listen(c *command, exec string, input <-chan wire.Input, finish
 			}
 		}()
 	}
+	if c.stdin != nil {
+		defer c.stdin.Close()
+		go func() { <-finished; c.stdin.Close() }() // ends a write that nobody reads
+	}
 	for {
 		select {
 		case in, more := <-input:
@@ -136,6 +140,10 @@ func (k *keyboard) typeTo(terminal io.Writer, finished <-chan struct{}) error {
 }
 
 func (c *command) hear(in wire.Input, keys *keyboard) error {
+	if c.stdin != nil && len(in.Data) > 0 {
+		_, err := c.stdin.Write(in.Data) // a caller has to wait until the command reads
+		return err
+	}
 	if (len(in.Data) > 0 || in.Size != nil) && !c.isAtTerminal() {
 		return errors.New("the command has no terminal")
 	}

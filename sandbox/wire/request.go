@@ -31,6 +31,7 @@ type Request struct {
 	Workspace string    `json:"workspace,omitempty"`
 	TimeoutMS int64     `json:"timeout_ms,omitempty"`
 	Terminal  *Terminal `json:"terminal,omitempty"` // runs the command at a terminal, with all output on stdout
+	Stdin     bool      `json:"stdin,omitempty"`    // without a Terminal: Input is what the command reads, until its end
 	// URL of the HTTP proxy the command may use, with credentials; empty is no network
 	Network string `json:"network,omitempty"`
 	Ports   bool   `json:"ports,omitempty"` // Dial may connect to its ports on 127.0.0.1
