@@ -31,7 +31,7 @@ var constraintsOf = map[string]constraints{
 	BudgetCollection:          {unique: []string{"name"}, complete: completeBudget},
 	"proposals":               {complete: completeProposal},
 	"sops":                    {unique: []string{"name"}, complete: completeSOP},
-	"mcp_servers":             {complete: completeMCPServer},
+	MCPServerCollection:       {complete: completeMCPServer},
 	"notification_rules":      {unique: []string{"user"}, upsert: true},
 	DeviceCollection:          {unique: []string{"user", "push_token"}, upsert: true},
 	ProviderKeysCollection:    {unique: []string{"provider_id", "user"}, upsert: true, complete: completeProviderKey},
@@ -124,27 +124,6 @@ func completeSOP(c change) error {
 			c.put("sealed_by", id)
 			c.put("sealed_at", FormatTime(time.Now()))
 		}
-	}
-	return nil
-}
-
-// completeMCPServer stores who requested and who approved a server. Only administrators decide about one.
-func completeMCPServer(c change) error {
-	delete(c.set, "approved_by")
-	delete(c.set, "approved_at")
-	if c.New {
-		c.stamp("requested_by")
-	}
-	if !c.changes("status") {
-		return nil
-	}
-	status := c.text("status")
-	if status != "pending" && !c.admin() {
-		return invalid("status", "Must be pending: an administrator decides.")
-	}
-	if status == "approved" {
-		c.stamp("approved_by")
-		c.put("approved_at", FormatTime(time.Now()))
 	}
 	return nil
 }

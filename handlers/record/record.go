@@ -47,6 +47,7 @@ func (h *Records) Commands() handlers.Commands {
 		"key.add":       handlers.CommandOf(func(c *AddSSHKey, actor string) { c.Actor = actor }, handlers.Created(h.AddSSHKey)),
 		"key.list":      handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]RegisteredKey, error) { return h.SSHKeys(ctx) }),
 		"key.used":      handlers.CommandOf(func(c *UseSSHKey, actor string) { c.Actor = actor }, handlers.SeqOnly(h.UseSSHKey)),
+		"mcp.list":      handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]MCPServer, error) { return h.MCPServers(ctx) }),
 		"model.list":    handlers.QueryOf(h.Models),
 		"model.select":  handlers.CommandOf(func(c *SelectModel, actor string) { c.Actor = actor }, handlers.Created(h.SelectModel)),
 	}

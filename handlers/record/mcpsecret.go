@@ -1,0 +1,88 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"pocketcoder/events/secret"
+	"pocketcoder/handlers"
+)
+
+// MCPSecrets stores the values of the names in the environment of MCP servers: one secret for each server, a JSON
+// object. The values are redacted in all events. Records has the names.
+type MCPSecrets struct {
+	Records *Records
+	Secrets *secret.Store
+}
+
+// SetMCPSecret stores the value of a name in the environment of an MCP server. An empty value deletes it.
+type SetMCPSecret struct {
+	handlers.Command
+	Server string `json:"server"` // name
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+}
+
+// Commands are the commands on the values. Only the operator's identity may give them.
+func (m MCPSecrets) Commands() handlers.Commands {
+	return handlers.Commands{
+		"mcp.secret": handlers.CommandOf(func(c *SetMCPSecret, actor string) { c.Actor = actor },
+			func(ctx context.Context, c SetMCPSecret) (handlers.Accepted, error) {
+				return handlers.Accepted{}, m.Set(ctx, c)
+			}),
+	}
+}
+
+// MCPSecretPrefix is the prefix of the secrets of MCP servers. The record follows.
+const MCPSecretPrefix = "mcp"
+
+// Set carries out the command.
+func (m MCPSecrets) Set(ctx context.Context, c SetMCPSecret) error {
+	all, err := m.Records.MCPServers(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(s MCPServer) bool { return s.Runs() && s.Name == c.Server })
+	switch {
+	case i < 0:
+		return handlers.RefuseField(handlers.NotFound, "server", "No MCP server has the name %q.", c.Server)
+	case !slices.Contains(all[i].Environment, c.Name):
+		return handlers.RefuseField(handlers.Invalid, "name", "The environment of the MCP server %s has no %q. It has: %s.",
+			c.Server, c.Name, strings.Join(all[i].Environment, ", "))
+	case len(c.Value) > maxVariable || strings.ContainsAny(c.Value, "\x00\r\n"):
+		return handlers.RefuseField(handlers.Invalid, "value", "The value must be one line of at most %d bytes.", maxVariable)
+	}
+	values, err := m.Values(ctx, all[i])
+	if err != nil {
+		return err
+	}
+	values[c.Name] = c.Value
+	maps.DeleteFunc(values, func(_, value string) bool { return value == "" })
+	body, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	m.Records.Log.Conceal(secretOf(all[i]), slices.Sorted(maps.Values(values))...)
+	return m.Secrets.Put(ctx, secretOf(all[i]), body)
+}
+
+func secretOf(s MCPServer) string { return MCPSecretPrefix + "." + s.ID }
+
+// Values returns the values of the names in the environment of a server, as far as they are stored. From then on they
+// are redacted in events.
+func (m MCPSecrets) Values(ctx context.Context, s MCPServer) (values map[string]string, err error) {
+	raw, _, err := m.Secrets.Get(ctx, secretOf(s))
+	if err != nil {
+		return nil, err
+	}
+	_ = json.Unmarshal(raw, &values) // Set wrote it, or there is none
+	if values == nil {
+		values = map[string]string{}
+	}
+	maps.DeleteFunc(values, func(name, _ string) bool { return !slices.Contains(s.Environment, name) })
+	m.Records.Log.Conceal(secretOf(s), slices.Sorted(maps.Values(values))...)
+	return values, nil
+}

@@ -1,0 +1,169 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/record/mcpserver"
+)
+
+// MCPServerCollection is the config collection of the MCP servers that were requested, and what was decided about them.
+const MCPServerCollection = "mcp_servers"
+
+// reportedFields are those of a server that only its own reports set, and an approval.
+var reportedFields = []string{"version", "tools", "found_version", "found_tools", "difference", "problem", "not_offered"}
+
+// completeMCPServer stores who requested and who approved a server. Only administrators decide about one. An approval
+// pins what the server reported last. A changed command, URL or environment needs a new approval.
+func completeMCPServer(c change) error {
+	for _, name := range append([]string{"approved_by", "approved_at"}, reportedFields...) {
+		delete(c.set, name)
+	}
+	if c.New {
+		c.stamp("requested_by")
+	}
+	if err := c.redefine(); err != nil {
+		return err
+	}
+	if !c.changes("status") {
+		return nil
+	}
+	status := c.text("status")
+	if status != mcpserver.Pending && !c.admin() {
+		return invalid("status", "Must be pending: an administrator decides.")
+	}
+	if status == mcpserver.Approved {
+		c.stamp("approved_by")
+		c.put("approved_at", FormatTime(time.Now()))
+		c.pinReported()
+	}
+	return nil
+}
+
+// redefine checks a server that the gateway runs. If what is approved changes, the server is pending again, and nothing
+// is pinned.
+func (c change) redefine() error {
+	if !c.New && !c.changes("name", "command", "url", "environment") {
+		return nil
+	}
+	server, err := readServer(c.old.with(c.set))
+	if err != nil {
+		return invalid("environment", "Must be a list of names.")
+	}
+	if !server.Runs() {
+		return nil
+	}
+	if err := server.Check(); err != nil {
+		return err
+	}
+	for id, r := range c.all.records {
+		other, err := readServer(r.fields)
+		if id != c.Record && !r.deleted && err == nil && other.Runs() && other.Name == server.Name {
+			return invalid("name", "Another MCP server has this name.")
+		}
+	}
+	if c.New {
+		return nil
+	}
+	for _, name := range reportedFields {
+		c.set[name] = json.RawMessage("null")
+	}
+	if c.old.text("status") == mcpserver.Approved {
+		c.put("status", mcpserver.Pending)
+	}
+	return nil
+}
+
+// pinReported pins what the server reported last in place of what was pinned.
+func (c change) pinReported() {
+	now := c.old.with(c.set)
+	if tools := now.value("found_tools"); string(tools) != `""` {
+		c.set["tools"], c.set["version"] = tools, now.value("found_version")
+	}
+	for _, name := range []string{"found_version", "found_tools", "difference", "problem"} {
+		if _, has := now[name]; has {
+			c.set[name] = json.RawMessage("null")
+		}
+	}
+}
+
+func readServer(f fields) (s mcpserver.Server, err error) {
+	body, err := json.Marshal(f)
+	if err == nil {
+		err = json.Unmarshal(body, &s)
+	}
+	return s, err
+}
+
+// MCPServer is a stored MCP server.
+type MCPServer struct {
+	ID string `json:"id"`
+	mcpserver.Server
+}
+
+// MCPServers lists the MCP servers in the order of their last changes.
+func (h *Records) MCPServers(ctx context.Context) ([]MCPServer, error) {
+	all, err := All[mcpserver.Server](ctx, h, MCPServerCollection)
+	list := []MCPServer{}
+	for _, r := range all {
+		list = append(list, MCPServer{r.ID, r.Value})
+	}
+	return list, err
+}
+
+// ReportMCPServer records what a started server says of itself.
+type ReportMCPServer struct {
+	handlers.Command
+	Record string
+	Of     mcpserver.Server // as it was approved when it was started
+	mcpserver.Report
+}
+
+// ReportMCPServer carries out the command. It returns the server as it is afterwards. It has no effect on a server that
+// is not approved any more, or that is defined otherwise by now.
+func (h *Records) ReportMCPServer(ctx context.Context, c ReportMCPServer) (now mcpserver.Server, err error) {
+	_, err = h.collection(ctx, MCPServerCollection).CarryOut(ctx, h.Log, c.Command,
+		func(s *collection) ([]events.Event, uint64, error) {
+			r := s.records[c.Record]
+			have, err := readServer(r.fields)
+			if now = have; err != nil || r.deleted || have.Status != mcpserver.Approved || !sameDefinition(have, c.Of) {
+				return nil, r.seq, err
+			}
+			now = have.Apply(c.Report)
+			after, err := h.reported(r.fields, now)
+			if err != nil || maps.EqualFunc(r.fields, after, sameJSON) {
+				return nil, r.seq, err
+			}
+			body, err := after.encode()
+			if err != nil {
+				return nil, 0, err
+			}
+			e, err := events.NewConfig(MCPServerCollection, c.Record, c.Actor, events.Saved{Fields: body})
+			return []events.Event{e}, 0, err
+		})
+	return now, err
+}
+
+func sameDefinition(a, b mcpserver.Server) bool {
+	return a.Name == b.Name && a.Command == b.Command && a.URL == b.URL && slices.Equal(a.Environment, b.Environment)
+}
+
+// reported returns the fields with the status and what a server has reported, without secrets.
+func (h *Records) reported(before fields, s mcpserver.Server) (fields, error) {
+	after := fields{}
+	maps.Copy(after, before)
+	var list any
+	if s.FoundTools != nil {
+		list = s.FoundTools
+	}
+	set, err := h.fields(mustFields(map[string]any{"status": s.Status, "version": s.Version, "tools": s.Tools,
+		"found_version": s.FoundVersion, "found_tools": list, "difference": s.Difference, "problem": s.Problem,
+		"not_offered": s.NotOffered}))
+	maps.Copy(after, set)
+	return after, err
+}

@@ -1,0 +1,94 @@
+package mcpserver_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/expect"
+	"pocketcoder/handlers/record/mcpserver"
+)
+
+func tool(name, description, schema string) mcpserver.Tool {
+	return mcpserver.Tool{Name: name, Description: description, InputSchema: json.RawMessage(schema)}
+}
+
+func TestExactlyADifferentToolHasAnotherHash(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	hash := func(one mcpserver.Tool) string {
+		all, err := mcpserver.Canonical([]mcpserver.Tool{one})
+		is.NoErr(err)
+		return all[0].SHA256
+	}
+	first := hash(tool("a", "b", `{"type":"object","properties":{"x":{"maximum":1.0}}}`))
+	is.Equal(first, hash(tool("a", "b", ` {"properties": {"x":{"maximum":1.0}}, "type":"object"}`)))
+	for _, other := range []mcpserver.Tool{
+		tool("b", "b", `{"type":"object","properties":{"x":{"maximum":1.0}}}`),
+		tool("a", "b ", `{"type":"object","properties":{"x":{"maximum":1.0}}}`),
+		tool("a", "b", `{"type":"object","properties":{"x":{"maximum":1.1}}}`),
+	} {
+		is.True(first != hash(other))
+	}
+}
+
+func TestAServerIsRefusedUnlessItsVersionIsExact(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for command, says := range map[string]string{
+		"npx -y @scope/server@1.2.3":   "",
+		"npx -y @scope/server@1.2.3 x": "",
+		"uvx server==1.2":              "",
+		"/opt/server --fast":           "",
+		"npx -y @scope/server":         "exact version",
+		"npx -y @scope/server@latest":  "exact version",
+		"npx server@1":                 "exact version",
+		"uvx server":                   "exact version",
+		"npx -y":                       "names no package",
+		"a\nb":                         "one line",
+	} {
+		err := mcpserver.Server{Name: "m", Command: command}.Check()
+		if says == "" {
+			is.NoErr(err)
+			continue
+		}
+		is.True(err != nil)
+		expect.Contains(t, err.Error(), says)
+	}
+	for says, s := range map[string]mcpserver.Server{
+		"1 to 24 letters":     {Name: "my_server", Command: "x"},
+		"no name of a vari":   {Name: "m", Command: "x", Environment: []string{"a b"}},
+		"no name of a header": {Name: "m", URL: "https://example.org/mcp", Environment: []string{"A_B"}},
+		"not both":            {Name: "m", Command: "x", URL: "https://example.org/mcp"},
+		"http://":             {Name: "m", URL: "ftp://example.org/mcp"},
+		"no user name":        {Name: "m", URL: "https://a:b@example.org/mcp"},
+	} {
+		err := s.Check()
+		is.True(err != nil)
+		expect.Contains(t, err.Error(), says)
+	}
+}
+
+func TestToolsThatCannotBeOfferedAreRefusedWithASentence(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := mcpserver.Server{Name: "lab", Status: mcpserver.Approved, Command: "x"}.Apply(mcpserver.Report{Tools: []mcpserver.Tool{
+		tool("echo", "", `{"type":"object"}`), tool("a.b", "", `{}`), tool("a/b", "", `{}`),
+		tool(strings.Repeat("x", 50), "", `{}`), tool("mine", "", `{"properties":{"caller":{}}}`),
+	}})
+	offered, refused := s.Offered()
+	is.Equal(len(offered), 2)
+	is.Equal(offered["mcp_lab_echo"].Name, "echo")
+	is.Equal(offered["mcp_lab_a_b"].Name, "a.b")
+	is.Equal(len(refused), 3)
+	all := strings.Join(refused, "\n")
+	is.Equal(s.NotOffered, all)
+	for _, says := range []string{`"a.b" and "a/b" would have the same name`, "is too long", "argument caller"} {
+		expect.Contains(t, all, says)
+	}
+	s.Status = mcpserver.Revoked
+	offered, _ = s.Offered()
+	is.Equal(len(offered), 0)
+}
