@@ -75,7 +75,8 @@ var mayImport = map[string]string{
 	"handlers/permission/permissiontest": "events events/eventstest events/log handlers handlers/chat handlers/handlerstest handlers/permission handlers/permission/dryrun handlers/policy handlers/record handlers/record/rulebook projections projections/queries",
 	"handlers/permission/workspace":      "events handlers/policy handlers/policy/files handlers/policy/program",
 	"handlers/agentfile":                 "handlers handlers/policy handlers/record handlers/record/rulebook",
-	"handlers/record":                    "events events/log events/secret handlers handlers/account handlers/policy handlers/record/rulebook",
+	"handlers/record":                    "events events/log events/secret handlers handlers/account handlers/policy handlers/record/mcpserver handlers/record/rulebook",
+	"handlers/record/mcpserver":          "handlers",
 	"handlers/record/rulebook":           "events handlers/policy",
 	"handlers/policy":                    "handlers/policy/bash handlers/policy/display handlers/policy/files handlers/policy/hostport handlers/policy/program",
 	"handlers/policy/bash":               "handlers/policy/display handlers/policy/files handlers/policy/program",
@@ -113,7 +114,8 @@ var mayImport = map[string]string{
 	"bridge/opencode/recording":    "",
 	"bridge/opencode/shells":       "bridge/opencode/shellsocket sandbox/wire",
 	"bridge/opencode/shellsocket":  "",
-	"bridge/mcp":                   "events handlers handlers/account handlers/chat handlers/record handlers/worker projections projections/pending projections/questions projections/toolcalls projections/workers",
+	"bridge/mcp":                   "bridge/mcp/gateway events handlers handlers/account handlers/chat handlers/record handlers/worker projections projections/pending projections/questions projections/toolcalls projections/workers",
+	"bridge/mcp/gateway":           "events events/log handlers handlers/network handlers/record handlers/record/mcpserver sandbox/wire",
 	"bridge/egress":                "handlers handlers/network handlers/policy/hostport",
 	"bridge/workers":               "events events/log handlers handlers/worker projections projections/workers",
 	"bridge/push":                  "bridge/egress bridge/push/service events events/log events/opencode events/secret handlers handlers/account handlers/permission handlers/permission/workspace handlers/policy/display handlers/record projections projections/questions projections/store projections/turns projections/turnstate",
@@ -159,7 +161,7 @@ var mayImport = map[string]string{
 	"ops/bench":             "",
 	"ops/natsconf":          "atomicfile events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": "bridge/egress bridge/mcp bridge/opencode bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/procedures bridge/opencode/providerkeys bridge/opencode/providerlist bridge/opencode/restarts bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/progress cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/quorum events/log/tail events/offload events/secret " +
+	"cmd/app": "bridge/mcp/gateway bridge/egress bridge/mcp bridge/opencode bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/outbox bridge/opencode/provider bridge/opencode/procedures bridge/opencode/providerkeys bridge/opencode/providerlist bridge/opencode/restarts bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/progress cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/quorum events/log/tail events/offload events/secret " +
 		"handlers handlers/agentfile handlers/account handlers/budget handlers/chat handlers/exec handlers/network handlers/permission handlers/permission/explanation handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/executions projections/queries projections/store projections/toolcalls sandbox/isolation web web/api web/metrics web/ports bridge/workers handlers/worker",
 	"cmd/app/lease":         "",
 	"cmd/app/logdisk":       "cmd/datadir events/log ops/natsconf",
@@ -171,7 +173,7 @@ var mayImport = map[string]string{
 	"cmd/app/worker":        "cmd/program ops/natsconf sandbox sandbox/isolation sandbox/limit sandbox/wire",
 	"cmd/cli": "bridge/opencode/install bridge/opencode/provider cmd/app cmd/app/worker cmd/client cmd/console cmd/console/render cmd/console/replay cmd/console/turn cmd/datadir cmd/program " +
 		"cmd/viewer events handlers handlers/chat handlers/permission handlers/policy handlers/record projections projections/moments sandbox/isolation web/export web/ports",
-	"cmd/cli/admin":      "bridge/push cmd/app cmd/backup cmd/cli cmd/client cmd/datadir cmd/erase cmd/printable cmd/program events events/log handlers handlers/account handlers/budget handlers/record ops/natsconf projections projections/queries projections/spending projections/store atomicfile handlers/agentfile",
+	"cmd/cli/admin":      "atomicfile bridge/push cmd/app cmd/backup cmd/cli cmd/client cmd/datadir cmd/erase cmd/printable cmd/program events events/log handlers handlers/account handlers/agentfile handlers/budget handlers/record handlers/record/mcpserver ops/natsconf projections projections/queries projections/spending projections/store",
 	"cmd/backup":         "cmd/datadir cmd/program events events/archive events/log events/recovery ops/natsconf projections/store",
 	"cmd/erase":          "atomicfile cmd/backup cmd/datadir events events/archive events/log events/recovery ops/natsconf",
 	"cmd/cli/clitest":    "cmd/cli",

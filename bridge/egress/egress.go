@@ -53,7 +53,8 @@ const (
 // Server is the proxy. Only the exported fields must be set.
 type Server struct {
 	Network *network.Sandbox
-	Engine  *network.Engine // of OpenCode itself; nil for no network
+	Engine  *network.Engine  // of OpenCode itself; nil for no network
+	Servers *network.Servers // of the MCP gateway; nil without one
 	Logger  *slog.Logger
 	Roots   *x509.CertPool // trusted certificates for requests with a provider's key; nil for the system's
 
@@ -104,7 +105,7 @@ func (s *Server) debugLog() *log.Logger {
 	return slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug)
 }
 
-// client is the owner of a request's credentials: a command, or OpenCode itself.
+// client is the owner of a request's credentials: a command, OpenCode itself, or the MCP gateway.
 type client interface {
 	Begin(context.Context) (connection context.Context, end func(), ok bool)
 	CheckAddress(ctx context.Context, address string) (hostport.Address, error)
@@ -193,6 +194,9 @@ func (s *Server) client(r *http.Request) (client, bool) {
 	user, token, _ := strings.Cut(string(credentials), ":")
 	if s.Engine.Is(user, token) {
 		return s.Engine, true
+	}
+	if s.Servers.Is(user, token) {
+		return s.Servers, true
 	}
 	return s.Network.Running(user, token)
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"pocketcoder/bridge/mcp/gateway"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
@@ -49,11 +50,13 @@ type Server struct {
 	// Every is the time between two reports of progress; 0 for DefaultEvery.
 	Every time.Duration
 	// Chat returns the chat of an OpenCode session
-	Chat   func(session string) (chat string, ok bool)
-	Logger *slog.Logger
+	Chat    func(session string) (chat string, ok bool)
+	Gateway *gateway.Gateway // calls the tools of Offer; nil without one
+	Logger  *slog.Logger
 
-	mu    sync.Mutex
-	start *start // nil before the first one
+	mu      sync.Mutex
+	start   *start         // nil before the first one
+	offered []gateway.Tool // of other MCP servers
 }
 
 // Secrets are what one start of OpenCode needs to use the server. They must not be stored.
@@ -90,6 +93,7 @@ func (s *Server) Renew() Secrets {
 	s.mu.Lock()
 	last := s.start
 	s.start = next
+	s.replace(next, nil)
 	s.mu.Unlock()
 	if last != nil {
 		last.end() // the calls that run: Close waits for them

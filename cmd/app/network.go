@@ -9,8 +9,10 @@ import (
 
 	"pocketcoder/bridge/egress"
 	"pocketcoder/bridge/mcp"
+	"pocketcoder/bridge/mcp/gateway"
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/record"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web"
 	"pocketcoder/web/metrics"
@@ -57,13 +59,28 @@ func (s *System) wireNetwork() {
 	}
 }
 
+// wireGateway makes the gateway to MCP servers. Remote ones are reached through the egress proxy.
+func (s *System) wireGateway() {
+	_, port, _ := net.SplitHostPort(s.egress.Addr().String())
+	s.gateway = &gateway.Gateway{
+		Engine: engine, Log: s.log, Records: s.records, Secrets: s.mcpSecrets(), Conn: s.nc, Pool: Pool,
+		Workspace: s.o.Workspace, Hosts: &network.Servers{Network: s.exec.Network}, Proxy: net.JoinHostPort("127.0.0.1", port),
+		Offer: s.tools.Offer, Logger: s.o.Logger,
+	}
+	s.tools.Gateway = s.gateway
+}
+
+func (s *System) mcpSecrets() record.MCPSecrets {
+	return record.MCPSecrets{Records: s.records, Secrets: s.secrets}
+}
+
 func (s *System) runEgress(ctx context.Context) error {
 	roots, err := rootsWith(s.o.Getenv("NODE_EXTRA_CA_CERTS"))
 	if err != nil {
 		return err
 	}
-	return (&egress.Server{Network: s.exec.Network, Engine: s.engineNetwork, Logger: s.o.Logger, Roots: roots,
-		Own: s.tools, Direct: s.isolation.Level == isolation.None}).Serve(ctx, s.egress)
+	return (&egress.Server{Network: s.exec.Network, Engine: s.engineNetwork, Servers: s.gateway.Hosts,
+		Logger: s.o.Logger, Roots: roots, Own: s.tools, Direct: s.isolation.Level == isolation.None}).Serve(ctx, s.egress)
 }
 
 // renewTools returns PocketCoder's MCP server for the next start of OpenCode. OpenCode reaches it through the egress

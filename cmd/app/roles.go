@@ -158,7 +158,7 @@ func (s *System) session(id string) (permission.Session, bool) {
 // commands returns the commands that this node serves over NATS.
 func (s *System) commands() []handlers.Commands {
 	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(),
-		explanation.Commands(s.gate), s.accounts.Commands(), s.workers.Commands(),
+		explanation.Commands(s.gate), s.accounts.Commands(), s.mcpSecrets().Commands(), s.workers.Commands(),
 		agentfile.Agents{Records: s.records}.Commands()}
 }
 

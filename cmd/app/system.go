@@ -26,6 +26,7 @@ import (
 	"github.com/oklog/run"
 
 	"pocketcoder/bridge/mcp"
+	"pocketcoder/bridge/mcp/gateway"
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/install"
@@ -282,6 +283,7 @@ type System struct {
 	modelKeys     *providerkeys.Keys
 	procedures    *procedures.Procedures
 	restarts      *restarts.Restarts
+	gateway       *gateway.Gateway // runs the approved MCP servers
 	isolation     isolation.Choice // how OpenCode is isolated
 	lives         opencode.Generations
 	worker        *workerprocess.Process
@@ -354,6 +356,7 @@ func (s *System) wire() {
 		Workers: s.workers, Workspace: s.o.Workspace, PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
 	s.wireNetwork()
+	s.wireGateway()
 	s.wirePush()
 }
 
@@ -425,6 +428,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 	} {
 		g.Add(actor(rest, once(s.prepared, worker)))
 	}
+	g.Add(actor(rest, once(s.prepared, s.gateway.Run)))
 	g.Add(actor(rest, once(s.leading, s.worker.Run)))
 	for _, commands := range []handlers.Commands{s.push.Commands(), s.exec.Commands()} {
 		g.Add(actor(rest, once(s.leading, func(ctx context.Context) error {

@@ -42,6 +42,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder device         phones that get notifications: add, list, test, remove
   pocketcoder key            SSH keys: add, list, remove
+  pocketcoder mcp            MCP servers: add, list, show, approve, deny, revoke, secret
   pocketcoder ports CHAT PORT  print the address of a web server that a chat's command runs
   pocketcoder replay CHAT    show a chat again, from the log; --follow prints the output of its commands
   pocketcoder attach [CHAT]  watch the commands of a chat in tmux, and open a shell in the sandbox
@@ -119,6 +120,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"policy":   rules.Run,
 		"device":   admin.Device,
 		"key":      admin.Key,
+		"mcp":      admin.MCP,
 		"ports":    cli.Ports,
 		"requests": cli.Requests,
 		"replay":   cli.Replay,

@@ -1,0 +1,287 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/matryer/is"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pocketcoder/bridge/egress"
+	"pocketcoder/bridge/mcp/gateway"
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/events/log/tail"
+	"pocketcoder/events/secret"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/sandbox"
+	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/wire"
+)
+
+// fixture is a gateway with a worker and an egress proxy. Chat c1 exists.
+type fixture struct {
+	*gateway.Gateway
+	t *testing.T
+
+	mu      sync.Mutex
+	offered []string
+}
+
+func open(t *testing.T) *fixture {
+	t.Helper()
+	is := is.New(t)
+	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
+	l := eventstest.Open(t, nc)
+	_, _, err := (&chat.Chats{Log: l}).Create(t.Context(), chat.Create{Chat: "c1"})
+	is.NoErr(err)
+	secrets, err := secret.Open(t.Context(), nc, 1)
+	is.NoErr(err)
+	workspace, err := filepath.EvalSymlinks(t.TempDir())
+	is.NoErr(err)
+	quiet := slog.New(slog.DiscardHandler)
+	worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: t.TempDir(), Log: quiet,
+		Isolation: isolation.Choice{Level: isolation.None}})
+	is.NoErr(err)
+	t.Cleanup(worker.Close)
+	records := &record.Records{Log: l}
+	proxy, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	gate := permission.Gate{Permissions: &permission.Permissions{Log: l}, Records: records, Logger: quiet}
+	hosts := &network.Servers{Network: &network.Sandbox{Gate: gate, Tail: tail.New(l)}}
+	f := &fixture{t: t}
+	f.Gateway = &gateway.Gateway{Engine: "local", Log: l, Records: records, Conn: nc, Pool: "local", Workspace: workspace,
+		Secrets: record.MCPSecrets{Records: records, Secrets: secrets}, Hosts: hosts, Proxy: proxy.Addr().String(),
+		Logger: quiet, Offer: f.offer}
+	out := &egress.Server{Network: hosts.Network, Servers: hosts, Logger: quiet}
+	runTogether(t, f.Run, func(ctx context.Context) error { return out.Serve(ctx, proxy) }, func(ctx context.Context) error {
+		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{Handle: worker.Exec})
+	})
+	return f
+}
+
+func runTogether(t *testing.T, all ...func(context.Context) error) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, len(all))
+	for _, run := range all {
+		go func() { ended <- run(ctx) }()
+	}
+	t.Cleanup(func() {
+		cancel()
+		for range all {
+			<-ended
+		}
+	})
+}
+
+func (f *fixture) offer(tools []gateway.Tool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.offered = nil
+	for _, t := range tools {
+		f.offered = append(f.offered, t.Name)
+	}
+}
+
+// offers waits until exactly these tools are offered.
+func (f *fixture) offers(names ...string) {
+	f.t.Helper()
+	expect.Eventually(f.t, "offered: "+strings.Join(names, ", "), func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return slices.Equal(f.offered, names)
+	})
+}
+
+// save changes a server as an administrator, or makes one.
+func (f *fixture) save(id string, fields map[string]any) string {
+	f.t.Helper()
+	body, err := json.Marshal(fields)
+	is.New(f.t).NoErr(err)
+	id, _, err = f.Records.Save(f.t.Context(), record.Save{Command: handlers.Command{Actor: handlerstest.Alice},
+		Role: account.Admin, Collection: record.MCPServerCollection, Record: id, New: id == "",
+		Set: handlerstest.Fields(string(body))})
+	is.New(f.t).NoErr(err)
+	return id
+}
+
+// server waits for a condition of the only server.
+func (f *fixture) server(what string, is func(mcpserver.Server) bool) (s mcpserver.Server) {
+	f.t.Helper()
+	expect.Eventually(f.t, what, func() bool {
+		all, err := f.Records.MCPServers(f.t.Context())
+		if err == nil && len(all) == 1 {
+			s = all[0].Server
+		}
+		return is(s)
+	})
+	return s
+}
+
+func (f *fixture) call(tool, text string) (string, error) {
+	f.t.Helper()
+	body, err := json.Marshal(map[string]string{"text": text})
+	is.New(f.t).NoErr(err)
+	r, err := f.Call(f.t.Context(), gateway.Call{Chat: "c1", Session: "ses_1", Call: events.NewID(), Tool: tool,
+		Arguments: body})
+	if err != nil {
+		return "", err
+	}
+	return r.Content[0].(*sdk.TextContent).Text, nil
+}
+
+// lab returns the path of the server of the tests.
+var lab = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "lab")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "lab")
+	command := exec.Command("go", "build", "-o", path, "./testdata/lab")
+	command.Stderr = os.Stderr
+	return path, command.Run()
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := lab(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+var labTools = []string{"mcp_lab_change", "mcp_lab_dial", "mcp_lab_echo", "mcp_lab_exit", "mcp_lab_variable"}
+
+func TestAnApprovedServerRunsUntilOneOfItsToolsChanges(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	path, err := lab()
+	is.NoErr(err)
+	f := open(t)
+	id := f.save("", map[string]any{"name": "lab", "command": path, "status": "pending"})
+	_, err = f.call("mcp_lab_echo", "hello")
+	is.True(err != nil) // it is not approved
+	f.save(id, map[string]any{"status": "approved"})
+	f.offers(labTools...)
+	is.Equal(f.server("active", func(s mcpserver.Server) bool { return s.State() == "active" }).Version, "1.0.0")
+	text, err := f.call("mcp_lab_echo", "hello")
+	is.NoErr(err)
+	is.Equal(text, "hello")
+
+	_, err = f.call("mcp_lab_change", "says it back, and mails it")
+	is.NoErr(err)
+	s := f.server("pending", func(s mcpserver.Server) bool { return s.Status == mcpserver.Pending })
+	expect.Contains(t, s.Difference, `+ echo, description: "says it back, and mails it"`)
+	f.offers()
+	_, err = f.call("mcp_lab_echo", "hello")
+	is.True(err != nil)
+
+	f.save(id, map[string]any{"status": "approved"}) // the started server has the first description: it differs again
+	s = f.server("pending again", func(s mcpserver.Server) bool { return s.Status == mcpserver.Pending })
+	expect.Contains(t, s.Difference, `- echo, description: "says it back, and mails it"`)
+	f.save(id, map[string]any{"status": "approved"})
+	f.offers(labTools...)
+	f.save(id, map[string]any{"status": "revoked"})
+	f.offers()
+}
+
+func TestEachCallIsRecordedWithItsResult(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	path, err := lab()
+	is.NoErr(err)
+	f := open(t)
+	id := f.save("", map[string]any{"name": "lab", "command": path, "status": "approved", "environment": []string{"LAB_SECRET"}})
+	s := f.server("without the value", func(s mcpserver.Server) bool { return s.Problem != "" })
+	is.Equal(s.Problem, "LAB_SECRET has no value; set it with: pocketcoder mcp secret lab LAB_SECRET")
+	is.NoErr(f.Secrets.Set(t.Context(), record.SetMCPSecret{Server: "lab", Name: "LAB_SECRET", Value: "wonderful-8231"}))
+	f.offers(labTools...)
+	text, err := f.call("mcp_lab_variable", "LAB_SECRET")
+	is.NoErr(err)
+	is.Equal(text, "wonderful-8231")
+	_, err = f.call("mcp_lab_echo", "it is wonderful-8231")
+	is.NoErr(err)
+	_, err = f.call("mcp_lab_exit", "")
+	is.True(err != nil)
+	f.offers(labTools...) // it was started again
+
+	var called []events.MCPCalled
+	var returned []events.MCPReturned
+	_, err = f.Log.Fold(t.Context(), events.ChatSubject("c1", "mcp.*"), 0, func(e events.Event) error {
+		is.True(!strings.Contains(string(e.Data), "wonderful")) // it is redacted
+		d, err := events.Decode(e)
+		is.NoErr(err)
+		switch d := d.(type) {
+		case events.MCPCalled:
+			called = append(called, d)
+		case events.MCPReturned:
+			returned = append(returned, d)
+		}
+		return nil
+	})
+	is.NoErr(err)
+	is.Equal([]int{len(called), len(returned)}, []int{3, 3})
+	is.Equal([]string{called[1].Server, called[1].Tool, string(called[1].Arguments)},
+		[]string{id, "echo", `{"text":"it is [redacted]"}`})
+	expect.Contains(t, string(returned[1].Result), `it is [redacted]`)
+	is.Equal(returned[1].Call, called[1].Call)
+	is.True(returned[2].Error != "")
+}
+
+func TestARemoteServerIsReachedThroughTheEgressProxyOnly(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	path, err := lab()
+	is.NoErr(err)
+	remote := exec.Command(path, "127.0.0.1:0")
+	remote.Env = append(os.Environ(), "LAB_SECRET=wonderful-8231")
+	out, err := remote.StdoutPipe()
+	is.NoErr(err)
+	is.NoErr(remote.Start())
+	t.Cleanup(func() { remote.Process.Kill(); remote.Wait() })
+	address, err := bufio.NewReader(out).ReadString('\n')
+	is.NoErr(err)
+	f := open(t)
+	id := f.save("", map[string]any{"name": "lab", "url": "http://" + strings.TrimSpace(address), "status": "approved",
+		"environment": []string{"X-Lab"}})
+	is.NoErr(f.Secrets.Set(t.Context(), record.SetMCPSecret{Server: "lab", Name: "X-Lab", Value: "wonderful-8231"}))
+	f.offers(labTools...)
+	text, err := f.call("mcp_lab_echo", "hello")
+	is.NoErr(err)
+	is.Equal(text, "hello")
+	_, err = f.Hosts.CheckAddress(t.Context(), strings.TrimSpace(address))
+	is.NoErr(err)
+	f.save(id, map[string]any{"status": "revoked"})
+	f.offers()
+	expect.Eventually(t, "its address is refused", func() bool {
+		_, err = f.Hosts.CheckAddress(t.Context(), strings.TrimSpace(address))
+		return err != nil
+	})
+}
+
+// A command that does not speak MCP is started again and again, with longer and longer pauses.
+func TestACommandThatEndsSaysWhy(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.save("", map[string]any{"name": "lab", "command": "echo no such module >&2; exit 7", "status": "approved"})
+	s := f.server("its problem", func(s mcpserver.Server) bool { return s.Problem != "" })
+	expect.Contains(t, s.Problem, "exit code 7: no such module")
+}

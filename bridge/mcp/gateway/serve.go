@@ -1,0 +1,193 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/mcpserver"
+)
+
+// Times of a server.
+const (
+	startTime = 2 * time.Minute // to start, to initialize and to list its tools: npx may have to install it
+	firstWait = time.Second     // before it is started again; doubled after each failure
+	longWait  = 5 * time.Minute
+)
+
+// serve runs a server until ctx ends. A server that ended is started again.
+func (g *Gateway) serve(ctx context.Context, c *connection) {
+	defer close(c.ended)
+	for wait := firstWait; ; wait = min(2*wait, longWait) {
+		began := time.Now()
+		err := g.serveOnce(ctx, c)
+		g.set(c, nil, nil)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > longWait {
+			wait = firstWait
+		}
+		g.Logger.Warn("MCP server ended", "server", c.Name, "err", err)
+		if _, failed := g.report(ctx, c, mcpserver.Report{Problem: err.Error()}); failed != nil {
+			g.Logger.Error("record the state of an MCP server", "server", c.Name, "err", failed)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// serveOnce starts a server and offers its tools until it ends, or until a tool has changed.
+func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	values, err := g.Secrets.Values(ctx, c.MCPServer)
+	if err != nil {
+		return err
+	}
+	for _, name := range c.Environment {
+		if values[name] == "" {
+			return fmt.Errorf("%s has no value; set it with: pocketcoder mcp secret %s %[1]s", name, c.Name)
+		}
+	}
+	changed := make(chan struct{}, 1)
+	client := mcp.NewClient(&mcp.Implementation{Name: "pocketcoder", Version: "1"}, &mcp.ClientOptions{
+		Logger: g.Logger, Capabilities: &mcp.ClientCapabilities{},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		},
+	})
+	var session *mcp.ClientSession
+	if c.Command != "" {
+		p := g.start(ctx, c.MCPServer, values)
+		defer p.end()
+		if session, err = connect(ctx, client, p.transport()); err != nil {
+			return p.explain(err)
+		}
+	} else if session, err = connect(ctx, client, g.remote(c.MCPServer, values)); err != nil {
+		return err
+	}
+	defer session.Close()
+	return g.offerTools(ctx, c, session, changed)
+}
+
+// connect initializes a session. It returns an error after startTime.
+func connect(ctx context.Context, client *mcp.Client, t mcp.Transport) (*mcp.ClientSession, error) {
+	type connected struct {
+		session *mcp.ClientSession
+		err     error
+	}
+	done := make(chan connected, 1)
+	go func() {
+		session, err := client.Connect(ctx, t, nil)
+		done <- connected{session, err}
+	}()
+	select {
+	case r := <-done:
+		return r.session, r.err
+	case <-time.After(startTime):
+		return nil, fmt.Errorf("it did not answer within %s", startTime)
+	}
+}
+
+// offerTools offers the pinned tools of a session until it ends, and lists them again whenever they change.
+func (g *Gateway) offerTools(ctx context.Context, c *connection, session *mcp.ClientSession,
+	changed <-chan struct{}) error {
+	ended := make(chan error, 1)
+	go func() { ended <- session.Wait() }()
+	for {
+		r, err := list(ctx, session)
+		if err != nil {
+			return err
+		}
+		now, err := g.report(ctx, c, r)
+		if err != nil {
+			return err
+		}
+		offered, _ := now.Offered()
+		g.set(c, session, offered)
+		if now.Status != mcpserver.Approved {
+			<-ctx.Done() // its event ends the server
+			return ctx.Err()
+		}
+		select {
+		case <-changed:
+		case err := <-ended:
+			return errors.Join(errors.New("it has ended"), err)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// list returns the version of a server and its tools.
+func list(ctx context.Context, session *mcp.ClientSession) (r mcpserver.Report, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	if init := session.InitializeResult(); init != nil && init.ServerInfo != nil {
+		r.Version = init.ServerInfo.Version
+	}
+	for t, err := range session.Tools(ctx, nil) {
+		if err != nil {
+			return r, fmt.Errorf("list its tools: %w", err)
+		}
+		schema, err := json.Marshal(t.InputSchema)
+		if err != nil {
+			return r, fmt.Errorf("encode the input schema of %s: %w", t.Name, err)
+		}
+		r.Tools = append(r.Tools, mcpserver.Tool{Name: t.Name, Description: t.Description, InputSchema: schema})
+	}
+	return r, nil
+}
+
+func (g *Gateway) report(ctx context.Context, c *connection, r mcpserver.Report) (mcpserver.Server, error) {
+	return g.Records.ReportMCPServer(ctx, record.ReportMCPServer{
+		Command: handlers.Command{Actor: events.EngineActor(g.Engine)}, Record: c.ID, Of: c.Server, Report: r})
+}
+
+// remote is the transport to a server with a URL. It follows no redirects, because the secrets are for the URL alone.
+func (g *Gateway) remote(s record.MCPServer, headers map[string]string) mcp.Transport {
+	proxy := g.Hosts.URL(g.Proxy)
+	transport := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return proxy, nil },
+		ResponseHeaderTimeout: startTime}
+	return &mcp.StreamableClientTransport{Endpoint: s.URL, HTTPClient: &http.Client{
+		Transport:     withHeaders{transport, headers},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// withHeaders adds headers to each request.
+type withHeaders struct {
+	http.RoundTripper
+	headers map[string]string
+}
+
+func (h withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, value := range h.headers {
+		r.Header.Set(name, value)
+	}
+	return h.RoundTripper.RoundTrip(r)
+}
+
+// lastLine returns the last line of a text that is not blank.
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}

@@ -1,0 +1,70 @@
+// Command lab is the MCP server of the tests: over stdio, or over HTTP at the address in its argument.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+type text struct {
+	Text string `json:"text"`
+}
+
+func say(text string) (*mcp.CallToolResult, any, error) {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
+}
+
+func addEcho(to *mcp.Server, description string) {
+	mcp.AddTool(to, &mcp.Tool{Name: "echo", Description: description},
+		func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
+			return say(in.Text)
+		})
+}
+
+func main() {
+	server := mcp.NewServer(&mcp.Implementation{Name: "lab", Version: "1.0.0"}, nil)
+	addEcho(server, "says it back")
+	add := func(name, description string, run func(string) string) {
+		mcp.AddTool(server, &mcp.Tool{Name: name, Description: description},
+			func(_ context.Context, _ *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
+				return say(run(in.Text))
+			})
+	}
+	add("variable", "returns a variable of the environment", os.Getenv)
+	add("dial", "connects to an address", func(address string) string {
+		_, err := net.DialTimeout("tcp", address, time.Second)
+		return fmt.Sprint(err)
+	})
+	add("change", "changes the description of echo", func(description string) string {
+		addEcho(server, description)
+		return "changed"
+	})
+	add("exit", "ends the server", func(string) string {
+		fmt.Fprintln(os.Stderr, "asked to exit")
+		os.Exit(3)
+		return ""
+	})
+	if len(os.Args) < 2 {
+		_ = server.Run(context.Background(), &mcp.StdioTransport{})
+		return
+	}
+	l, err := net.Listen("tcp", os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(l.Addr())
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+	_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Lab") != os.Getenv("LAB_SECRET") {
+			http.Error(w, "who are you", http.StatusUnauthorized)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+}

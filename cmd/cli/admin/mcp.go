@@ -1,0 +1,174 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/mcpserver"
+)
+
+const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may call. Each call still asks for a permission, as for any tool.
+
+  pocketcoder mcp add lab 'npx -y @example/lab@1.2.3'       a command, which runs in the sandbox
+  pocketcoder mcp add docs https://example.org/mcp          a remote server
+  pocketcoder mcp add lab './lab --stdio' --env API_TOKEN   with a secret; repeat --env for more
+  pocketcoder mcp secret lab API_TOKEN < token.txt          its value: the first line of stdin
+  pocketcoder mcp list                                      the servers and their states
+  pocketcoder mcp show lab                                  what is pinned, and what has changed
+  pocketcoder mcp approve lab                               run it, and pin its version and its tools
+  pocketcoder mcp deny lab                                  refuse a server that an agent requested
+  pocketcoder mcp revoke lab                                stop it
+
+add makes a pending server. An approved server becomes pending again when its version or one of its tools changes: show
+prints the difference, approve accepts it. With a URL, --env names a header, such as Authorization.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+type mcpCommand struct {
+	*client.System
+	env         cli.Environment
+	environment names
+	reason      string
+	asJSON      bool
+}
+
+// names is a flag that may be repeated.
+type names []string
+
+func (n *names) String() string { return strings.Join(*n, " ") }
+
+func (n *names) Set(name string) error {
+	*n = append(*n, name)
+	return nil
+}
+
+func MCP(ctx context.Context, env cli.Environment, args []string) error {
+	m := mcpCommand{env: env, environment: names{}}
+	fs := cli.NewFlags(env, "mcp", mcpUsage)
+	data := cli.DataFlag(fs, env)
+	fs.Var(&m.environment, "env", "add: `name` of a variable of its environment; may be repeated")
+	fs.StringVar(&m.reason, "reason", "", "add: `text`: what it is for")
+	fs.BoolVar(&m.asJSON, "json", false, "list, show: print JSON")
+	return runVerb(ctx, env, fs, args, data, map[string]verb{
+		"add": {2, 2, m.add}, "secret": {2, 2, m.secret}, "list": {0, 0, m.list}, "show": {1, 1, m.show},
+		"approve": {1, 1, m.decide(mcpserver.Approved)}, "deny": {1, 1, m.decide(mcpserver.Denied)},
+		"revoke": {1, 1, m.decide(mcpserver.Revoked)},
+	}, func(s *client.System) { m.System = s })
+}
+
+func (m *mcpCommand) add(ctx context.Context, args []string) error {
+	definition := "command"
+	if strings.HasPrefix(args[1], "http://") || strings.HasPrefix(args[1], "https://") {
+		definition = "url"
+	}
+	return m.save(ctx, "", map[string]any{"name": args[0], definition: args[1], "environment": m.environment,
+		"reason": m.reason, "status": mcpserver.Pending})
+}
+
+// save makes a server, or changes the fields of one.
+func (m *mcpCommand) save(ctx context.Context, id string, values map[string]any) error {
+	set := map[string]json.RawMessage{}
+	for name, value := range values {
+		body, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		set[name] = body
+	}
+	_, err := handlers.Send(ctx, m.Conn, "record.save", record.Save{Command: client.NewCommand(),
+		Collection: record.MCPServerCollection, Record: id, New: id == "", Set: set})
+	return err
+}
+
+func (m *mcpCommand) all(ctx context.Context) ([]record.MCPServer, error) {
+	return client.Call[[]record.MCPServer](ctx, m.System, "mcp.list", struct{}{})
+}
+
+func (m *mcpCommand) named(ctx context.Context, name string) (record.MCPServer, error) {
+	all, err := m.all(ctx)
+	if err != nil {
+		return record.MCPServer{}, err
+	}
+	i := slices.IndexFunc(all, func(s record.MCPServer) bool { return s.Name == name || s.ID == name })
+	if i < 0 {
+		return record.MCPServer{}, fmt.Errorf("no MCP server has the name %q; list them with: pocketcoder mcp list", name)
+	}
+	return all[i], nil
+}
+
+func (m *mcpCommand) decide(status string) func(context.Context, []string) error {
+	return func(ctx context.Context, args []string) error {
+		server, err := m.named(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return m.save(ctx, server.ID, map[string]any{"status": status})
+	}
+}
+
+func (m *mcpCommand) secret(ctx context.Context, args []string) error {
+	line, err := bufio.NewReader(m.env.Stdin).ReadString('\n')
+	if err != nil && err != io.EOF {
+		return fmt.Errorf("read the value: %w", err)
+	}
+	return m.Do(ctx, "mcp.secret", record.SetMCPSecret{Command: client.NewCommand(), Server: args[0], Name: args[1],
+		Value: strings.TrimRight(line, "\r\n")})
+}
+
+func (m *mcpCommand) list(ctx context.Context, _ []string) error {
+	all, err := m.all(ctx)
+	if err != nil {
+		return err
+	}
+	const empty = "no MCP servers; add one with: pocketcoder mcp add NAME COMMAND"
+	return cli.PrintList(m.env, m.asJSON, all, empty, "NAME\tSTATE\tTOOLS\tRUNS\tPROBLEM", func(s record.MCPServer) []string {
+		problem := s.Problem
+		if s.Difference != "" {
+			problem = "it has changed; see: pocketcoder mcp show " + s.Name
+		}
+		return []string{printable.OneLine(s.Name, 24), s.State(), fmt.Sprint(len(s.Tools)),
+			printable.OneLine(s.Command+s.URL, 50), printable.OneLine(problem, 60)}
+	})
+}
+
+func (m *mcpCommand) show(ctx context.Context, args []string) error {
+	s, err := m.named(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	if m.asJSON {
+		return cli.PrintJSON(m.env.Stdout, s)
+	}
+	var b strings.Builder
+	for _, line := range [][2]string{
+		{"name", s.Name}, {"state", s.State()}, {"reason", s.Reason}, {"command", s.Command}, {"url", s.URL},
+		{"environment", strings.Join(s.Environment, " ")}, {"version", s.Version}, {"problem", s.Problem},
+	} {
+		if line[1] != "" {
+			fmt.Fprintf(&b, "%-12s %s\n", line[0], printable.VisibleLine(line[1]))
+		}
+	}
+	for _, t := range s.Tools {
+		fmt.Fprintf(&b, "\n%s  %s\n  %s\n  %s\n", printable.VisibleLine(s.OfferedName(t.Name)), t.SHA256,
+			printable.VisibleLine(t.Description), printable.VisibleLine(string(t.InputSchema)))
+	}
+	if s.NotOffered != "" {
+		fmt.Fprintf(&b, "\nNot offered:\n%s\n", printable.Visible(s.NotOffered))
+	}
+	if s.Difference != "" {
+		fmt.Fprintf(&b, "\nChanged since the approval:\n%s\n", printable.Visible(s.Difference))
+	}
+	_, err = io.WriteString(m.env.Stdout, b.String())
+	return err
+}
