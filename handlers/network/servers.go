@@ -93,7 +93,8 @@ func (n *Servers) CheckAddress(ctx context.Context, address string) (hostport.Ad
 	if err != nil {
 		return at, err
 	}
-	if v := permission.EvaluateAddress(permission.RuleSets{rules}, at); v.Action == policy.Deny && (len(v.Rules) > 0 || !n.Private(at)) {
+	v := permission.EvaluateAddress(permission.RuleSets{rules}, at)
+	if v.Action == policy.Deny && (len(v.Rules) > 0 || !n.Private(at)) {
 		return at, handlers.Refuse(handlers.Conflict, "%s", v.Reason)
 	}
 	return at, nil

@@ -16,7 +16,8 @@ import (
 const MCPServerCollection = "mcp_servers"
 
 // reportedFields are those of a server that only its own reports set, and an approval.
-var reportedFields = []string{"version", "tools", "found_version", "found_tools", "difference", "problem", "not_offered"}
+var reportedFields = []string{"version", "tools", "found_version", "found_tools", "difference", "problem",
+	"not_offered"}
 
 // completeMCPServer stores who requested and who approved a server. Only administrators decide about one. An approval
 // pins what the server reported last. A changed command, URL or environment needs a new approval.

@@ -214,8 +214,8 @@ type Call struct {
 func (g *Gateway) Call(ctx context.Context, c Call) (*mcp.CallToolResult, error) {
 	session, server, tool := g.find(c.Tool)
 	if session == nil {
-		return nil, handlers.Refuse(handlers.NotFound, "The tool %s is not available: its MCP server does not run, or is not approved.",
-			c.Tool)
+		return nil, handlers.Refuse(handlers.NotFound,
+			"The tool %s is not available: its MCP server does not run, or is not approved.", c.Tool)
 	}
 	called := events.MCPCalled{Server: server.ID, Name: server.Name, Tool: tool.Name, SHA256: tool.SHA256, Session: c.Session,
 		Call: c.Call, Arguments: c.Arguments}

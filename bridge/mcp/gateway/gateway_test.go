@@ -72,9 +72,10 @@ func open(t *testing.T) *fixture {
 		Secrets: record.MCPSecrets{Records: records, Secrets: secrets}, Hosts: hosts, Proxy: proxy.Addr().String(),
 		Logger: quiet, Offer: f.offer}
 	out := &egress.Server{Network: hosts.Network, Servers: hosts, Logger: quiet}
-	runTogether(t, f.Run, func(ctx context.Context) error { return out.Serve(ctx, proxy) }, func(ctx context.Context) error {
-		return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{Handle: worker.Exec})
-	})
+	runTogether(t, f.Run, func(ctx context.Context) error { return out.Serve(ctx, proxy) },
+		func(ctx context.Context) error {
+			return wire.Serve(ctx, nc, wire.RunSubject("local"), wire.Server{Handle: worker.Exec})
+		})
 	return f
 }
 
@@ -209,7 +210,8 @@ func TestEachCallIsRecordedWithItsResult(t *testing.T) {
 	path, err := lab()
 	is.NoErr(err)
 	f := open(t)
-	id := f.save("", map[string]any{"name": "lab", "command": path, "status": "approved", "environment": []string{"LAB_SECRET"}})
+	id := f.save("", map[string]any{"name": "lab", "command": path, "status": "approved",
+		"environment": []string{"LAB_SECRET"}})
 	s := f.server("without the value", func(s mcpserver.Server) bool { return s.Problem != "" })
 	is.Equal(s.Problem, "LAB_SECRET has no value; set it with: pocketcoder mcp secret lab LAB_SECRET")
 	is.NoErr(f.Secrets.Set(t.Context(), record.SetMCPSecret{Server: "lab", Name: "LAB_SECRET", Value: "wonderful-8231"}))

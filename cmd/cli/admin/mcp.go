@@ -132,7 +132,8 @@ func (m *mcpCommand) list(ctx context.Context, _ []string) error {
 		return err
 	}
 	const empty = "no MCP servers; add one with: pocketcoder mcp add NAME COMMAND"
-	return cli.PrintList(m.env, m.asJSON, all, empty, "NAME\tSTATE\tTOOLS\tRUNS\tPROBLEM", func(s record.MCPServer) []string {
+	const header = "NAME\tSTATE\tTOOLS\tRUNS\tPROBLEM"
+	return cli.PrintList(m.env, m.asJSON, all, empty, header, func(s record.MCPServer) []string {
 		problem := s.Problem
 		if s.Difference != "" {
 			problem = "it has changed; see: pocketcoder mcp show " + s.Name

@@ -249,7 +249,8 @@ func (s Server) offered(tools []Tool) (offered map[string]Tool, refused []string
 		case t.Name == "":
 			refused = append(refused, "A tool has no name.")
 		case len(prefix)+len(name) > maxToolName:
-			refused = append(refused, fmt.Sprintf("The name %s of the tool %q is too long: with %s it has %d bytes, and %d are allowed.",
+			refused = append(refused, fmt.Sprintf(
+				"The name %s of the tool %q is too long: with %s it has %d bytes, and %d are allowed.",
 				name, t.Name, prefix, len(prefix)+len(name), maxToolName))
 		case taken:
 			refused = append(refused, fmt.Sprintf("The tools %q and %q would have the same name %s. Only the first is offered.",

@@ -74,7 +74,8 @@ func TestAServerIsRefusedUnlessItsVersionIsExact(t *testing.T) {
 func TestToolsThatCannotBeOfferedAreRefusedWithASentence(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := mcpserver.Server{Name: "lab", Status: mcpserver.Approved, Command: "x"}.Apply(mcpserver.Report{Tools: []mcpserver.Tool{
+	s := mcpserver.Server{Name: "lab", Status: mcpserver.Approved, Command: "x"}
+	s = s.Apply(mcpserver.Report{Tools: []mcpserver.Tool{
 		tool("echo", "", `{"type":"object"}`), tool("a.b", "", `{}`), tool("a/b", "", `{}`),
 		tool(strings.Repeat("x", 50), "", `{}`), tool("mine", "", `{"properties":{"caller":{}}}`),
 	}})
