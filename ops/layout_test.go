@@ -136,7 +136,7 @@ var mayImport = map[string]string{
 	"web/pages/login":              "events handlers handlers/account web/api web/pages/site web/pages/texts web/pages/visible web/query",
 	"web/pages/offline":            "web/api web/pages/site web/pages/texts web/static",
 	"web/pages/replay":             "events events/log events/opencode projections projections/moments projections/timeline web/api web/export web/pages/conversation web/pages/requests web/pages/site web/pages/texts web/pages/visible",
-	"web/pages/requests":           "events handlers/permission handlers/permission/dryrun handlers/record projections projections/questions projections/timeline web/api web/chats web/pages/site web/pages/texts web/pages/visible web/query",
+	"web/pages/requests":           "events handlers/permission handlers/permission/dryrun handlers/record handlers/record/mcpserver projections projections/questions projections/timeline web/api web/chats web/pages/site web/pages/texts web/pages/visible web/query",
 	"web/pages/search":             "projections/textsearch web/api web/pages/site web/pages/texts web/pages/visible web/search",
 	"web/pages/site":               "events events/log handlers/account projections/timeline projections/turnstate web/api web/chats web/pages/texts web/pages/visible web/ports web/query web/records web/shell web/stream web/workers",
 	"web/pages/terminal":           "events events/log projections/executions projections/timeline web/api web/pages/conversation web/pages/site web/pages/texts web/pages/visible",

@@ -41,6 +41,10 @@ type Request struct {
 	Asker     string `db:"asker"`      // title of the subagent or worker that asks; empty for the chat's own conversation
 	Decider   string `db:"decider"`    // email of the account that decided; empty when no account did
 	ChatTitle string `db:"chat_title"` // of its chat
+
+	// JSON object with the arguments of a call of a tool of PocketCoder or of an MCP server; empty until OpenCode has
+	// reported them, and if the model gave two calls one id
+	Arguments string `db:"arguments"`
 }
 
 // Question is a question with the names that a card shows.
@@ -149,7 +153,12 @@ func messageEntries(ctx context.Context, db dbx.Builder, params dbx.Params) (ent
 }
 
 const selectRequests = `SELECT p.*, c.title AS chat_title, coalesce((SELECT title FROM subagents WHERE subagent_id=p.session_id AND chat=p.chat), '') AS asker,
-		coalesce((SELECT email FROM users WHERE 'user:'||id=p.decided_by), '') AS decider
+		coalesce((SELECT email FROM users WHERE 'user:'||id=p.decided_by), '') AS decider,
+		CASE WHEN p.permission GLOB 'pocketcoder_*' THEN coalesce((
+			SELECT CASE WHEN count(*)=1 AND NOT max(t.reused) THEN max(json_remove(t.data -> '$.state.input', '$.caller')) END
+			FROM messages m JOIN parts t ON t.message=m.id
+			WHERE m.chat=p.chat AND m.ai_engine_message_id=p.message_id AND NOT t.removed AND t.data ->> '$.type'='tool'
+			AND t.data ->> '$.callID'=p.call_id AND t.data ->> '$.state.status'<>'pending'), '') ELSE '' END AS arguments
 	FROM permissions p JOIN chats c ON c.id=p.chat WHERE `
 
 func requestEntries(ctx context.Context, db dbx.Builder, params dbx.Params) (entries []Entry, err error) {

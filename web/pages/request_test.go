@@ -8,6 +8,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/web/webtest"
 )
@@ -61,4 +62,27 @@ func TestThePageOfARequestFollowsItsDecision(t *testing.T) {
 	b.submit(t, "/chats/"+chat+"/requests/"+id, url.Values{"decision": {"authorized"},
 		"shown_request": {shownRequest(page.body)}})
 	stream.until("approved by ada@example.org")
+}
+
+func TestARequestForAToolOfAnMCPServerShowsItsArguments(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat := s.Chat(t, token, "Tidy up")
+	s.AppendOpenCode(t, chat, "permission.asked", `{"id":"per_1","sessionID":"ses_`+chat+`","permission":"pocketcoder_mcp_lab_send_mail",
+		"patterns":["*"],"always":["*"],"metadata":{},"tool":{"messageID":"msg_1","callID":"call_1"}}`)
+	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "no rule allows it"})
+	b := loggedIn(t, s, "ada")
+	expect.Lacks(t, b.visit(t, "/requests/per_1").body, "ann@example.org") // OpenCode reports the arguments later
+	call := func() map[string]any {
+		return map[string]any{"type": "tool", "tool": "pocketcoder_mcp_lab_send_mail", "callID": "call_1",
+			"state": map[string]any{"status": "running", "time": map[string]any{"start": 1},
+				"input": map[string]any{"to": "ann@example.org", "caller": "signed"}}}
+	}
+	submitMessage(t, s, chat, "msg_1", call())
+	page := b.visit(t, "/requests/per_1").body
+	expect.Contains(t, page, "Use send_mail of the MCP server lab")
+	is.True(strings.Contains(page, "ann@example.org"))
+	expect.Lacks(t, page, "signed")
 }

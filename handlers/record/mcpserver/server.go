@@ -232,6 +232,14 @@ func (s Server) OfferedName(tool string) string {
 	return "mcp_" + s.Name + "_" + unnamed.ReplaceAllString(tool, "_")
 }
 
+// OfPermission returns the server and the tool of a permission request, as OpenCode names it. ok is false for another
+// request.
+func OfPermission(permission string) (server, tool string, ok bool) {
+	name, isOffered := strings.CutPrefix(permission, prefix+"mcp_")
+	server, tool, ok = strings.Cut(name, "_")
+	return server, tool, ok && isOffered
+}
+
 // Offered returns the pinned tools of an approved server by the names under which they are offered, and a sentence for
 // each tool that is not offered.
 func (s Server) Offered() (offered map[string]Tool, refused []string) {

@@ -14,6 +14,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/projections"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/timeline"
@@ -52,12 +53,31 @@ func describe(r *timeline.Request) (a requestContent) {
 		a = requestContent{title: diffTitle(about), text: about.Diff, diff: true, details: patchedFiles(about)}
 		a.details = append(a.details, detail{texts.Patterns, strings.Join(ask.Patterns, "\n")})
 		a.details = append(a.details, otherDetails(ask, "diff", "files", "filepath")...)
+	case r.Arguments != "":
+		a = requestContent{title: toolTitle(r.Permission.Permission), text: indented(r.Arguments), details: otherDetails(ask)}
 	default:
 		a = requestContent{title: fmt.Sprintf(texts.Use, r.Permission.Permission), text: strings.Join(ask.Patterns, "\n"),
 			details: otherDetails(ask)}
 	}
 	a.title = visible.Line(a.title)
 	return a
+}
+
+// toolTitle names a tool of PocketCoder, or the MCP server of another tool.
+func toolTitle(permission string) string {
+	if server, tool, ok := mcpserver.OfPermission(permission); ok {
+		return fmt.Sprintf(texts.UseOfServer, tool, server)
+	}
+	return fmt.Sprintf(texts.Use, permission)
+}
+
+// indented returns a JSON object with one line for each value.
+func indented(object string) string {
+	var b bytes.Buffer
+	if json.Indent(&b, []byte(object), "", "  ") != nil {
+		return object
+	}
+	return b.String()
 }
 
 func commandTitle(command string) string {

@@ -55,6 +55,8 @@ const (
 	Edit     = "Change %s (+%d −%d)"
 	Use      = "Use %s"
 
+	UseOfServer = "Use %s of the MCP server %s"
+
 	NoRequests = "Nothing waits for you."
 
 	Waits          = "waits for you"
