@@ -215,10 +215,10 @@ func (g *Gateway) Call(ctx context.Context, c Call) (*mcp.CallToolResult, error)
 	session, server, tool := g.find(c.Tool)
 	if session == nil {
 		return nil, handlers.Refuse(handlers.NotFound,
-			"The tool %s is not available: its MCP server does not run, or is not approved.", c.Tool)
+			"The tool %s is not available: its MCP server does not run or is not approved.", c.Tool)
 	}
-	called := events.MCPCalled{Server: server.ID, Name: server.Name, Tool: tool.Name, SHA256: tool.SHA256, Session: c.Session,
-		Call: c.Call, Arguments: c.Arguments}
+	called := events.MCPCalled{Server: server.ID, Name: server.Name, Tool: tool.Name, SHA256: tool.SHA256,
+		Session: c.Session, Call: c.Call, Arguments: c.Arguments}
 	if err := g.record(ctx, c.Chat, called); err != nil {
 		return nil, err
 	}

@@ -187,7 +187,8 @@ func (s Server) Check() error {
 	case s.URL != "":
 		names, what = headerName, "a header, such as Authorization"
 		u, err := url.Parse(s.URL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
+			u.Fragment != "" {
 			return refuse("url", "The URL must begin with http:// or https:// and have no user name.")
 		}
 	}
@@ -213,7 +214,7 @@ func checkExact(command string) error {
 		if !strings.HasPrefix(word, "-") {
 			if !pinned.MatchString(word) {
 				return handlers.RefuseField(handlers.Invalid, "command",
-					"The command must name the exact version of its package, such as %s@1.2.3.", strings.SplitN(word, "@", 2)[0])
+					"The command must name the exact version of its package %s, such as 1.2.3.", word)
 			}
 			return nil
 		}
