@@ -140,7 +140,11 @@ func (g *Gateway) update(ctx context.Context) error {
 			var serving context.Context
 			serving, c.end = context.WithCancel(ctx)
 			g.running[id] = c
-			go g.serve(serving, c)
+			go func() {
+				if g.serve(serving, c) {
+					g.restart(ctx, c)
+				}
+			}()
 		}
 	}
 	return nil
@@ -172,6 +176,14 @@ func (g *Gateway) stop(c *connection) {
 	defer g.mu.Unlock()
 	if g.running[c.ID] == c {
 		delete(g.running, c.ID)
+	}
+}
+
+// restart forgets a server that ended because it needs an approval, and starts it if it has one by now.
+func (g *Gateway) restart(ctx context.Context, c *connection) {
+	g.stop(c)
+	if err := g.update(ctx); err != nil && ctx.Err() == nil {
+		g.Logger.Error("start an MCP server again", "server", c.Name, "err", err)
 	}
 }
 

@@ -25,15 +25,19 @@ const (
 	longWait  = 5 * time.Minute
 )
 
-// serve runs a server until ctx ends. A server that ended is started again.
-func (g *Gateway) serve(ctx context.Context, c *connection) {
+// errUnapproved ends a server that is not approved any more.
+var errUnapproved = errors.New("it is not approved any more")
+
+// serve runs a server until ctx ends. A server that ended is started again, unless it needs an approval: then serve
+// returns true.
+func (g *Gateway) serve(ctx context.Context, c *connection) (unapproved bool) {
 	defer close(c.ended)
 	for wait := firstWait; ; wait = min(2*wait, longWait) {
 		began := time.Now()
 		err := g.serveOnce(ctx, c)
 		g.set(c, nil, nil)
-		if ctx.Err() != nil {
-			return
+		if errors.Is(err, errUnapproved) || ctx.Err() != nil {
+			return ctx.Err() == nil
 		}
 		if time.Since(began) > longWait {
 			wait = firstWait
@@ -45,7 +49,7 @@ func (g *Gateway) serve(ctx context.Context, c *connection) {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
 }
@@ -123,8 +127,7 @@ func (g *Gateway) offerTools(ctx context.Context, c *connection, session *mcp.Cl
 		offered, _ := now.Offered()
 		g.set(c, session, offered)
 		if now.Status != mcpserver.Approved {
-			<-ctx.Done() // its event ends the server
-			return ctx.Err()
+			return errUnapproved
 		}
 		select {
 		case <-changed:
