@@ -51,6 +51,28 @@ func run(t *testing.T, w *Worker, command string) (result wire.Result, stdout, s
 	return result, out.String(), err.String()
 }
 
+func TestACommandReadsItsInputToTheEnd(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := open(t)
+	large := strings.Repeat("x", 1<<20) // more than a pipe holds
+	input := make(chan wire.Input, 2)
+	input <- wire.Input{Data: []byte("first ")}
+	input <- wire.Input{Data: []byte(large)}
+	close(input)
+	r := w.request("head -c 6; wc -c; cat")
+	r.Stdin, r.Input = true, input
+	var out bytes.Buffer
+	is.Equal(w.Exec(t.Context(), r, &out, io.Discard).Reason, wire.Exited)
+	is.Equal(strings.Fields(out.String()), []string{"first", fmt.Sprint(len(large))})
+
+	deaf := w.request("sleep 0.1") // reads nothing
+	input = make(chan wire.Input, 1)
+	input <- wire.Input{Data: []byte(large)}
+	deaf.Stdin, deaf.Input = true, input
+	is.Equal(w.Exec(t.Context(), deaf, io.Discard, io.Discard).Reason, wire.Exited)
+}
+
 func TestCommandsBehaveAsInPlainShell(t *testing.T) {
 	t.Parallel()
 	w := open(t)
