@@ -15,13 +15,15 @@ type Message struct {
 	ChatTitle     string `db:"chat_title"`
 	ChatUser      string `db:"chat_user"`      // the chat's owner
 	ChatDirectory string `db:"chat_directory"` // where a worker works; empty for the workspace
+	ChatParent    string `db:"chat_parent"`    // of a worker
+	ChatRoot      string `db:"chat_root"`      // of the tree of its workers
 	Engine        string `db:"engine"`
 	Bound         string `db:"bound"`     // the chat's own session; empty when it has none yet
 	Directory     string `db:"directory"` // of that session
 	Free          bool   `db:"free"`      // no turn is running there but this message's own
 }
 
-const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.user AS chat_user, c.directory AS chat_directory, c.engine AS engine,
+const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.user AS chat_user, c.directory AS chat_directory, c.parent AS chat_parent, c.root AS chat_root, c.engine AS engine,
 		c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
 		coalesce(s.turn_state NOT IN ('running', 'waiting') AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
 	FROM messages m JOIN chats c ON c.id=m.chat AND NOT c.removed LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `
