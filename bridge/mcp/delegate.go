@@ -204,7 +204,7 @@ type messageArguments struct {
 	signed
 	Receiver string `json:"receiver" jsonschema:"terminal_id of a worker, or parent"`
 	Message  string `json:"message"`
-	Urgency  string `json:"urgency,omitempty" jsonschema:"queue (after its turn, the default), steer (at its next step) or stop (its turn is stopped first)"`
+	Urgency  string `json:"urgency,omitempty" jsonschema:"queue (after its turn, the default), steer (at its next step) or stop (the turn of a worker below is stopped first)"`
 }
 
 // parentReceiver is the receiver that stands for the parent of the caller.

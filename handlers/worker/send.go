@@ -22,7 +22,7 @@ type Send struct {
 const (
 	UrgencyQueue = "queue" // the receiver reads it after its running turn
 	UrgencySteer = "steer" // the receiver reads it at the next step of its running turn
-	UrgencyStop  = "stop"  // the running turn of the receiver is stopped before
+	UrgencyStop  = "stop"  // the running turn of the receiver, a worker below, is stopped before
 )
 
 // Send carries out the command. It returns the id of the message.
@@ -43,6 +43,11 @@ func (h *Workers) Send(ctx context.Context, c Send) (message string, err error) 
 			return handlers.RefuseField(handlers.Invalid, "receiver",
 				"Chat %s does not belong to this tree of workers. list_workers names those that do.", c.Receiver)
 		}
+		if c.Urgency == UrgencyStop && !t.isBelow(c.Receiver, c.From.Chat) {
+			return handlers.RefuseField(handlers.Invalid, "urgency",
+				"Chat %s is not a worker of this chat, so it cannot be stopped. Use %s or %s.", c.Receiver, UrgencyQueue,
+				UrgencySteer)
+		}
 		return nil
 	})
 	if err != nil {
@@ -61,6 +66,9 @@ func (h *Workers) Send(ctx context.Context, c Send) (message string, err error) 
 	case UrgencySteer:
 		submit.Delivery = events.DeliverySteer
 	case UrgencyStop:
+		if err := chat.CheckParts(submit.Parts); err != nil {
+			return "", err
+		}
 		if _, err := h.Chats.AbortTurn(ctx, chat.AbortTurn{Command: c.Command, Chat: c.Receiver}); err != nil {
 			return "", err
 		}

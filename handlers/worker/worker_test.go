@@ -166,6 +166,24 @@ func TestMessagesStayInTheTree(t *testing.T) {
 	is.Equal(r.Message, handlerstest.Of[events.MessageSubmitted](data)[2].Message) // the parent's, not the other worker's
 }
 
+// What a worker may not stop with stop_worker, it may not stop with a message either.
+func TestAMessageStopsOnlyWorkersBelow(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := open(t)
+	a, b := start(t, h, "c1", "a"), start(t, h, "c1", "b")
+	for _, to := range []string{"c1", b.Worker} {
+		_, err := h.Send(t.Context(), Send{From: Caller{Chat: a.Worker}, Receiver: to, Text: "stop", Urgency: UrgencyStop})
+		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
+	}
+	_, err := h.Send(t.Context(), Send{From: Caller{Chat: "c1"}, Receiver: a.Worker, Urgency: UrgencyStop})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // the message is empty
+	for _, chat := range []string{"c1", a.Worker, b.Worker} {
+		_, data := handlerstest.History(t, h.Log, chat)
+		is.Equal(len(handlerstest.Of[events.AbortRequested](data)), 0)
+	}
+}
+
 func TestAStopReachesTheWorkersBelow(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
