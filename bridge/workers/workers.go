@@ -18,6 +18,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 	"pocketcoder/projections/workers"
@@ -61,7 +62,7 @@ func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
 		err = w.Model.Wait(ctx, last)
 	}
 	if err == nil {
-		err = w.stopOrphans(ctx)
+		err = w.deleteOrphans(ctx)
 	}
 	if err == nil {
 		err = w.finish(ctx)
@@ -75,12 +76,15 @@ func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
 	return next, w.report(ctx)
 }
 
-// stopOrphans stops the workers of chats that were deleted.
-func (w Watch) stopOrphans(ctx context.Context) error {
+// deleteOrphans deletes the workers of chats that were deleted, which also stops them. Those below them follow.
+func (w Watch) deleteOrphans(ctx context.Context) error {
 	orphans, err := workers.Orphans(ctx, w.Model)
 	for _, id := range orphans {
-		c := handlers.Command{ID: "orphan " + id, Actor: events.ActorSystem} // once, however often it is found
-		if err := w.Workers.Stop(ctx, worker.Stop{Command: c, Worker: id}); err != nil {
+		seq, err := w.Workers.Chats.Delete(ctx, chat.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Chat: id})
+		if err == nil {
+			err = w.Model.Wait(ctx, seq)
+		}
+		if err != nil {
 			return err
 		}
 	}

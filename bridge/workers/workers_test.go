@@ -229,3 +229,23 @@ func TestTheWorkersOfADeletedChatAreStopped(t *testing.T) {
 	s.Drained()
 	is.Equal(len(bridgetest.Facts[events.AbortRequested](s.System, one.Worker)), 1)
 }
+
+// Who deletes a chat does not want to find its text in the list of workers, or by a search.
+func TestTheWorkersOfADeletedChatAreDeleted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.watch(0)
+	one, first := s.delegate("one")
+	below, err := s.workers.Start(t.Context(), worker.Start{Parent: worker.Caller{Chat: one.Worker}, Message: "below"})
+	is.NoErr(err)
+	s.answer(s.prompt("below"), "done")
+	s.answer(first, "done")
+	s.finished(one)
+	_, err = s.Chats.Delete(t.Context(), chat.Delete{Chat: s.parent})
+	is.NoErr(err)
+	expect.Eventually(t, "all are deleted", func() bool {
+		return len(bridgetest.Facts[events.Deleted](s.System, one.Worker)) == 1 &&
+			len(bridgetest.Facts[events.Deleted](s.System, below.Worker)) == 1
+	})
+}

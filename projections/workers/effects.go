@@ -87,11 +87,10 @@ func Commands(ctx context.Context, m *projections.Model, chat string) (ids []str
 	return ids, err
 }
 
-// Orphans lists the workers with work whose parent was deleted.
+// Orphans lists the workers whose parent was deleted.
 func Orphans(ctx context.Context, m *projections.Model) (ids []string, err error) {
-	rows, err := store.List[struct{ ID string }](ctx, m.Model, "workers without a parent", `SELECT c.id FROM delegations d
-		JOIN chats c ON c.id=d.worker AND NOT c.removed JOIN chats p ON p.id=c.parent AND p.removed
-		WHERE d.result='' AND d.state IN ('queued', 'running') GROUP BY c.id ORDER BY c.first_seq`, nil)
+	rows, err := store.List[struct{ ID string }](ctx, m.Model, "workers without a parent", `SELECT c.id FROM chats c
+		JOIN chats p ON p.id=c.parent AND p.removed WHERE c.parent<>'' AND NOT c.removed ORDER BY c.first_seq`, nil)
 	for _, r := range rows {
 		ids = append(ids, r.ID)
 	}
