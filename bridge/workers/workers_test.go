@@ -142,6 +142,9 @@ func TestResultsReachAnIdleParentInOneMessageInTheirOrder(t *testing.T) {
 	list, err := queries.List(t.Context(), s.Model, s.parent, 10)
 	is.NoErr(err)
 	is.Equal([]string{list[0].ID, list[0].State, list[0].Line}, []string{one.Worker, "completed", "result of one"})
+	list, err = queries.List(t.Context(), s.Model, s.parent, 1)
+	is.NoErr(err)
+	is.Equal(list[0].ID, two.Worker) // the newest: a full list must not hide those that run
 }
 
 func TestAResultThatAToolCallReturnedIsNotReported(t *testing.T) {

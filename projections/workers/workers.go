@@ -9,6 +9,7 @@ package workers
 
 import (
 	"context"
+	"slices"
 
 	"github.com/pocketbase/dbx"
 
@@ -64,15 +65,19 @@ const from = `
 
 const selectWorkers = "SELECT " + columns + from
 
-// List lists the workers of the tree of a chat, in the order in which they were started. Without a chat it lists those
-// of all chats, the newest first.
+// List lists the newest workers of the tree of a chat, in the order in which they were started. Without a chat it lists
+// those of all chats, the newest first.
 func List(ctx context.Context, m *projections.Model, chat string, limit int) ([]Worker, error) {
-	where, order := "c.root=(SELECT root FROM chats WHERE id={:chat})", "c.first_seq"
+	where := "c.root=(SELECT root FROM chats WHERE id={:chat})"
 	if chat == "" {
-		where, order = "1", "c.first_seq DESC"
+		where = "1"
 	}
-	return store.List[Worker](ctx, m.Model, "workers of "+chat, selectWorkers+where+" ORDER BY "+order+" LIMIT {:limit}",
-		dbx.Params{"chat": chat, "limit": limit})
+	all, err := store.List[Worker](ctx, m.Model, "workers of "+chat,
+		selectWorkers+where+" ORDER BY c.first_seq DESC LIMIT {:limit}", dbx.Params{"chat": chat, "limit": limit})
+	if chat != "" {
+		slices.Reverse(all)
+	}
+	return all, err
 }
 
 // OfUser lists the workers in the chats of an account, or in all chats if user is empty, the newest first.
