@@ -42,8 +42,8 @@ func golden(t *testing.T, name, got string) {
 var filled = []Data{
 	ChatCreated{Title: "Fix <the> \"build\" & more", User: "u1", Engine: "local", Agent: "build", Adopted: true,
 		Description: "what it is about", Archived: true, Tags: "a,b",
-		Parent: &Parent{Chat: "c1", Root: "c0", Depth: 2, Session: "ses_1", Call: "call_1", Agent: "agent1", Wait: true,
-			Directory: "/w"}},
+		Parent: &Parent{Chat: "c1", Root: "c0", Depth: 2, Session: "ses_1", Call: "call_1", Agent: "agent1",
+			Subagent: "explore", Wait: true, Directory: "/w"}},
 	SessionBound{Session: "ses_1", Directory: "/work space"},
 	MessageSubmitted{
 		Message: "m1", Resumes: "per_1", Delivery: DeliverySteer, Sender: "c1",

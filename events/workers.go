@@ -16,6 +16,7 @@ type Parent struct {
 	Session   string `json:"session,omitempty"`   // OpenCode's session that delegated
 	Call      string `json:"call,omitempty"`      // its tool call
 	Agent     string `json:"agent,omitempty"`     // record of the agent that delegated, as it was chosen then
+	Subagent  string `json:"subagent,omitempty"`  // name of OpenCode's agent, if a subagent of the chat delegated
 	Wait      bool   `json:"wait,omitempty"`      // the call waits for the result
 	Directory string `json:"directory,omitempty"` // where the worker works, absolute; empty for the workspace
 }

@@ -11,6 +11,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/worker"
+	"pocketcoder/projections/toolcalls"
 	"pocketcoder/projections/workers"
 )
 
@@ -115,7 +116,17 @@ func (s *Server) startWorker(ctx context.Context, c call, in delegateArguments, 
 // from returns the call as the handlers of workers know it.
 func (s *Server) from(ctx context.Context, c call) (worker.Caller, error) {
 	message, err := s.messageOf(ctx, c)
-	return worker.Caller{Chat: c.chat, Session: c.Session, Message: message, Call: c.ID}, err
+	if err != nil {
+		return worker.Caller{}, err
+	}
+	from := worker.Caller{Chat: c.chat, Session: c.Session, Message: message, Call: c.ID}
+	session, _, err := s.Model.Session(ctx, c.Session)
+	if err == nil && session.Parent != "" {
+		var made toolcalls.Call
+		made, _, err = toolcalls.Find(ctx, s.Model, c.Session, message, c.Call)
+		from.Subagent = made.Agent
+	}
+	return from, err
 }
 
 // conclude says how a worker that has finished did.

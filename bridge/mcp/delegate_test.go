@@ -17,6 +17,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
@@ -29,6 +30,7 @@ type delegating struct {
 	log     *log.Log
 	session *sdk.ClientSession
 	calls   int
+	agent   string // of the session
 
 	mu       sync.Mutex
 	progress []string
@@ -82,7 +84,7 @@ func (f *delegating) running(call string) {
 	message := fmt.Sprint("msg_", f.calls)
 	for _, o := range []events.OpenCode{
 		{Type: "message.updated", Properties: fmt.Appendf(nil, `{"sessionID":"ses_1","info":{"id":%q,"sessionID":"ses_1",
-			"role":"assistant","parentID":"msg_0","time":{"created":1}}}`, message)},
+			"role":"assistant","agent":%q,"parentID":"msg_0","time":{"created":1}}}`, message, f.agent)},
 		{Type: "message.part.updated", Properties: fmt.Appendf(nil, `{"sessionID":"ses_1","part":{"id":"prt_%d",
 			"sessionID":"ses_1","messageID":%q,"type":"tool","tool":"t","callID":%q,"state":{"status":"running"}}}`, f.calls,
 			message, call)},
@@ -157,6 +159,21 @@ func TestEachCallStartsAWorker(t *testing.T) {
 	text, failed = f.call("send_message", "", map[string]any{"receiver": first.Worker, "message": "hurry"})
 	is.True(!failed)
 	expect.Contains(t, text, `"state":"queued"`)
+}
+
+func TestTheSubagentThatDelegatesIsRecorded(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := openDelegating(t)
+	e, err := events.NewOpenCode("c1", "local", "evt_sub", -1, events.OpenCode{Type: "session.created",
+		Properties: []byte(`{"sessionID":"ses_1","info":{"id":"ses_1","parentID":"ses_0","title":"t","directory":"/w","time":{"created":1,"updated":1}}}`)})
+	is.NoErr(err)
+	_, err = f.log.Append(t.Context(), e)
+	is.NoErr(err)
+	f.agent = "explore"
+	r := f.ok("assign", "", map[string]any{"message": "work"})
+	_, data := handlerstest.History(t, f.log, r.Worker)
+	is.Equal(data[0].(events.ChatCreated).Parent.Subagent, "explore")
 }
 
 func TestCallsThatMakeNoSenseAreRefused(t *testing.T) {

@@ -31,7 +31,7 @@ func (g Gate) RuleSets(ctx context.Context, s rulebook.Scope) (sets RuleSets, er
 }
 
 // scopes returns a scope, and those of the chats above a worker. The agent of a chat above is the one that was chosen
-// when it delegated, and the one that is chosen now.
+// when it delegated, and the one that is chosen now. If a subagent delegated, its rules count too.
 func (g Gate) scopes(ctx context.Context, s rulebook.Scope) (scopes []rulebook.Scope, err error) {
 	scopes = []rulebook.Scope{s}
 	for chat := s.Chat; chat != ""; {
@@ -53,6 +53,10 @@ func (g Gate) scopes(ctx context.Context, s rulebook.Scope) (scopes []rulebook.S
 				above.Agent = names[id]
 			}
 			scopes = append(scopes, above)
+		}
+		if parent.Subagent != "" {
+			scopes = append(scopes, rulebook.Scope{Chat: parent.Chat, Within: s.Chat, Agent: parent.Subagent,
+				Chosen: parent.Agent, At: s.At, Seq: s.Seq})
 		}
 		chat = parent.Chat
 	}

@@ -90,6 +90,22 @@ func TestAWorkerMayNotDoWhatOnlyItsParentMay(t *testing.T) {
 	handlerstest.Await(t, g.Log, func(d events.PermissionDecided) bool { return d.Permission == "per_1" })
 }
 
+// OpenCode's subagents have no more than their own rules allow, and cannot get more by a worker.
+func TestAWorkerMayDoNothingThatTheSubagentThatDelegatedMayNot(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	g := permissiontest.OpenGate(t)
+	permissiontest.SaveRecord(t, g.Handlers, "ai_agents", "e", `{"name":"explore"}`)
+	permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
+		`{"agent":"e","tool":"bash","pattern":"git *","action":"deny","active":true}`)
+	handlerstest.Happened(t, g.Log, "c2", handlerstest.Fact{Data: events.ChatCreated{}})
+	handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.ChatCreated{
+		Parent: &events.Parent{Chat: "c2", Root: "c2", Subagent: "explore"}}}, handlerstest.AskBash("per_1", "git status"))
+	g.AwaitIdle()
+	found, _ := g.Decisions("per_1")
+	is.Equal(string(found[0].Decision), "denied")
+}
+
 // A report on workers begins a turn that no person began. It does not end an approval.
 func TestAReportOnWorkersEndsNoApproval(t *testing.T) {
 	t.Parallel()

@@ -53,7 +53,7 @@ func (h *Workers) Start(ctx context.Context, c Start) (s Started, err error) {
 		return s, err
 	}
 	above := events.Parent{Chat: c.Parent.Chat, Root: c.Parent.Chat, Depth: 1, Session: c.Parent.Session,
-		Call: c.Parent.Call, Agent: parent.Agent, Wait: c.Wait}
+		Call: c.Parent.Call, Agent: parent.Agent, Subagent: c.Parent.Subagent, Wait: c.Wait}
 	if p := parent.Parent; p != nil {
 		above.Root, above.Depth, above.Directory = p.Root, p.Depth+1, p.Directory
 	}

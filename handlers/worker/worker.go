@@ -58,6 +58,8 @@ type Caller struct {
 	Session string `json:"session,omitempty"` // OpenCode's
 	Message string `json:"message,omitempty"` // OpenCode's id of the message with the call: models use ids of calls again
 	Call    string `json:"call,omitempty"`
+
+	Subagent string `json:"subagent,omitempty"` // name of OpenCode's agent, if the session is that of a subagent
 }
 
 // Commands are the commands on workers that can be sent over NATS.
