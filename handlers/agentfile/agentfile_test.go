@@ -206,3 +206,15 @@ func TestAnImportChangesTheAgentOfItsName(t *testing.T) {
 	_, err = h.Export(t.Context(), agentfile.Export{Name: "nobody"})
 	expect.Contains(t, err.Error(), `There is no agent "nobody". The agents are: reviewer.`)
 }
+
+// An alias stands for a value, whatever the anchor is called. A merged mapping would be left out.
+func TestAliasesAreReadAsWhatTheyStandFor(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	const before = "---\nname: a\ndescription: &allow deny\npermission:\n"
+	f, _, err := agentfile.Parse(before+"  bash:\n    \"rm *\": *allow\n---\n", "")
+	is.NoErr(err)
+	is.Equal(f.Rules, []policy.Rule{{Permission: "bash", Pattern: "rm *", Action: policy.Deny}})
+	_, _, err = agentfile.Parse(before+"  <<: {bash: deny}\n---\n", "")
+	is.True(err != nil)
+}

@@ -99,11 +99,15 @@ func refuseUnknown(keys *yaml.Node) error {
 		strings.Join(unknown, ", "), strings.Join(knownKeys, ", "))
 }
 
-// pairs iterates over the keys and values of a mapping, in their order.
+// pairs iterates over the keys and values of a mapping, in their order. An alias is the value that it stands for.
 func pairs(n *yaml.Node) func(yield func(string, *yaml.Node) bool) {
 	return func(yield func(string, *yaml.Node) bool) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			if !yield(n.Content[i].Value, n.Content[i+1]) {
+			value := n.Content[i+1]
+			if value.Kind == yaml.AliasNode {
+				value = value.Alias
+			}
+			if !yield(n.Content[i].Value, value) {
 				return
 			}
 		}

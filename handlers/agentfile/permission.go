@@ -47,6 +47,9 @@ func (f *File) permissions(value *yaml.Node) (notes []string, err error) {
 	return notes, nil
 }
 
+// mergeKey merges another mapping in YAML.
+const mergeKey = "<<"
+
 // pattern is an action for a pattern, which is empty for an action for the whole permission.
 type pattern struct{ text, action string }
 
@@ -60,6 +63,9 @@ func (p pattern) String() string {
 // add adds the rules of a permission. In OpenCode the last pattern that matches decides. Here deny beats ask, and ask
 // beats allow, and what no rule allows is asked about.
 func (f *File) add(permission string, all []pattern) (notes []string, err error) {
+	if permission == mergeKey {
+		return nil, refuse("text", "permission: write the values of %s out.", mergeKey)
+	}
 	allows := slices.ContainsFunc(all, func(p pattern) bool { return p.action == "allow" })
 	for i, p := range all {
 		r := policy.Rule{Permission: permission, Pattern: p.text, Action: policy.Action(p.action)}
