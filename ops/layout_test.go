@@ -117,7 +117,7 @@ var mayImport = map[string]string{
 	"bridge/mcp":                   "bridge/mcp/gateway events handlers handlers/account handlers/chat handlers/record handlers/worker projections projections/pending projections/questions projections/toolcalls projections/workers",
 	"bridge/mcp/gateway":           "events events/log handlers handlers/network handlers/record handlers/record/mcpserver sandbox/wire",
 	"bridge/egress":                "handlers handlers/network handlers/policy/hostport",
-	"bridge/workers":               "events events/log handlers handlers/worker projections projections/workers",
+	"bridge/workers":               "events events/log handlers handlers/chat handlers/worker projections projections/workers",
 	"bridge/push":                  "bridge/egress bridge/push/service events events/log events/opencode events/secret handlers handlers/account handlers/permission handlers/permission/workspace handlers/policy/display handlers/record projections projections/questions projections/store projections/turns projections/turnstate",
 	"bridge/push/service":          "atomicfile bridge/egress events",
 	"bridge/ssh":                   "atomicfile events handlers handlers/account handlers/record projections projections/store",

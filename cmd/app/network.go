@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 
 	"pocketcoder/bridge/egress"
 	"pocketcoder/bridge/mcp"
@@ -87,7 +88,7 @@ func (s *System) runEgress(ctx context.Context) error {
 // proxy, which also answers directly when OpenCode is not confined.
 func (s *System) renewTools() opencode.MCPServer {
 	secrets := s.tools.Renew()
-	s.log.Conceal("mcp", secrets.Header, secrets.Key)
+	s.log.Conceal("mcp", strings.TrimPrefix(secrets.Header, "Bearer "), secrets.Key)
 	host := egress.OwnHost
 	if s.isolation.Level == isolation.None {
 		host = s.exec.Network.Proxy

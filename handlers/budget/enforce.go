@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"pocketcoder/events"
@@ -111,6 +112,9 @@ func (h *Budgets) withReachedLimit(ctx context.Context, chat string, now time.Ti
 // owner of the chat.
 func (h *Budgets) rootOf(ctx context.Context, chat string) (root, owner string, err error) {
 	err = h.Permissions.Chat(ctx, chat).Read(ctx, h.Permissions.Log, func(s *permission.State) error {
+		if s.Created == 0 && s.Deleted == 0 {
+			return fmt.Errorf("look up the budget of chat %s: the replica of the log does not have the chat yet", chat)
+		}
 		if root, owner = chat, s.Owner; s.Parent != nil {
 			root = s.Parent.Root
 		}
