@@ -47,7 +47,7 @@ type Server struct {
 	Records *record.Records
 	Workers *worker.Workers
 	Model   *projections.Model
-	// Every is the time between two reports of progress; 0 for DefaultEvery.
+	// Every is the time between two reports of progress; 0 for defaultEvery.
 	Every time.Duration
 	// Chat returns the chat of an OpenCode session
 	Chat    func(session string) (chat string, ok bool)
@@ -65,8 +65,8 @@ type Secrets struct {
 	Key    string // signs callers
 }
 
-// DefaultEvery is far below OpenCode's limit of 60 s without progress.
-const DefaultEvery = 10 * time.Second
+// defaultEvery is far below OpenCode's limit of 60 s without progress.
+const defaultEvery = 10 * time.Second
 
 // start serves one start of OpenCode.
 type start struct {
@@ -155,7 +155,7 @@ func add[In arguments](s *Server, to *start, name, description string, run tool[
 			defer context.AfterFunc(to.life, cancel)()
 			c, err := s.verify(to, name, in.signature())
 			if err == nil {
-				c.progress, c.every = progressOf(ctx, r), cmp.Or(s.Every, DefaultEvery)
+				c.progress, c.every = progressOf(ctx, r), cmp.Or(s.Every, defaultEvery)
 				var text string
 				if text, err = run(ctx, c, in); err == nil {
 					return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil

@@ -95,7 +95,7 @@ func (s *Server) callOffered(ctx context.Context, of *start, name string,
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(of.life, cancel)()
-	c.progress, c.every = progressOf(ctx, r), cmp.Or(s.Every, DefaultEvery)
+	c.progress, c.every = progressOf(ctx, r), cmp.Or(s.Every, defaultEvery)
 	err = c.await("waiting for the MCP server", func() (err error) {
 		result, err = s.Gateway.Call(ctx, gateway.Call{Chat: c.chat, Session: c.Session, Call: c.Call, Tool: name,
 			Arguments: body})

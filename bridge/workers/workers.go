@@ -30,12 +30,12 @@ type Watch struct {
 	Log         *log.Log
 	Model       *projections.Model
 	Logger      *slog.Logger
-	SilentAfter time.Duration // 0 for DefaultSilence
+	SilentAfter time.Duration // 0 for defaultSilence
 	Pause       time.Duration // after a failure; 0 for a second
 }
 
-// DefaultSilence is the time without an event after which a running worker is reported.
-const DefaultSilence = 10 * time.Minute
+// defaultSilence is the time without an event after which a running worker is reported.
+const defaultSilence = 10 * time.Minute
 
 // Run watches until ctx ends.
 func (w Watch) Run(ctx context.Context) error {
@@ -170,7 +170,7 @@ func reportsOf(all []workers.Unreported) (reports []worker.Report) {
 
 // silent records the workers in which nothing has happened for long. It returns when the next one may be silent.
 func (w Watch) silent(ctx context.Context) (next time.Duration, err error) {
-	most := cmp.Or(w.SilentAfter, DefaultSilence)
+	most := cmp.Or(w.SilentAfter, defaultSilence)
 	next = most
 	running, err := workers.RunningTurns(ctx, w.Model)
 	for _, d := range running {

@@ -28,10 +28,9 @@ type Start struct {
 
 // Started is a worker that was started.
 type Started struct {
-	Worker  string `json:"worker"`  // id of its chat
-	Message string `json:"message"` // id of the delegated message
-	Agent   string `json:"agent"`   // name; empty for OpenCode's own
-	Seq     uint64 `json:"seq"`
+	Worker  string // id of its chat
+	Message string // id of the delegated message
+	Seq     uint64
 }
 
 // Start carries out the command. The same tool call starts one worker.
@@ -60,7 +59,7 @@ func (h *Workers) Start(ctx context.Context, c Start) (s Started, err error) {
 	if above.Directory, err = h.directory(above.Directory, c.Directory); err != nil {
 		return s, err
 	}
-	s = Started{Worker: events.NewID(), Agent: agent.Name}
+	s.Worker = events.NewID()
 	if c.Parent.Call != "" {
 		s.Worker = events.WorkerOf(c.Parent.Chat, c.Parent.Session, c.Parent.Message, c.Parent.Call)
 	}

@@ -44,12 +44,12 @@ type Limits struct {
 	Depth   int // of the tree
 }
 
-// DefaultLimits are those of an installation without flags.
-var DefaultLimits = Limits{PerChat: 8, All: 32, Depth: 2}
+// defaultLimits are those of an installation without flags.
+var defaultLimits = Limits{PerChat: 8, All: 32, Depth: 2}
 
 func (h *Workers) limits() Limits {
-	return Limits{cmp.Or(h.Limits.PerChat, DefaultLimits.PerChat), cmp.Or(h.Limits.All, DefaultLimits.All),
-		cmp.Or(h.Limits.Depth, DefaultLimits.Depth)}
+	return Limits{cmp.Or(h.Limits.PerChat, defaultLimits.PerChat), cmp.Or(h.Limits.All, defaultLimits.All),
+		cmp.Or(h.Limits.Depth, defaultLimits.Depth)}
 }
 
 // Caller is the tool call by which an assistant gives a command. Session, Message and Call are empty for a person.
@@ -73,11 +73,6 @@ func (h *Workers) Commands() handlers.Commands {
 		"worker.stop": handlers.CommandOf(func(c *Stop, actor string) { c.Actor = actor },
 			func(ctx context.Context, c Stop) (handlers.Accepted, error) {
 				return handlers.Accepted{}, h.Stop(ctx, c)
-			}),
-		"worker.send": handlers.CommandOf(func(c *Send, actor string) { c.Actor = actor },
-			func(ctx context.Context, c Send) (handlers.Accepted, error) {
-				message, err := h.Send(ctx, c)
-				return handlers.Accepted{ID: message}, err
 			}),
 	}
 }

@@ -89,7 +89,6 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 			}
 			return w, err
 		},
-		"inbox":  func(ctx context.Context, q Query) (any, error) { return workers.Inbox(ctx, m, q.Chat, q.Limit) },
 		"usage":  func(ctx context.Context, q Query) (any, error) { return spending.ByModel(ctx, m, q.Chat) },
 		"config": func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
 		"spent": func(ctx context.Context, q Query) (any, error) {
