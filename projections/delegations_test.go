@@ -65,6 +65,10 @@ func TestADelegatedMessageIsOverWithItsTurn(t *testing.T) {
 			return []events.Event{s.status(ses, "busy"), s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle"),
 				s.own(events.WorkerFinished{Message: "m1", Status: "completed"})}
 		}, "[]"},
+		"a message of another worker is no work": {func(s *eventBuilder) []events.Event {
+			return []events.Event{s.own(events.MessageSubmitted{Message: "m2", Sender: "another"}), s.status(ses, "busy"),
+				s.assistant(ses, "msg_a", msg1, ended), s.status(ses, "idle")}
+		}, "[m1 completed]"},
 		"steered messages are no work of their own": {func(s *eventBuilder) []events.Event {
 			steered := events.MessageSubmitted{Message: "m2", Sender: "parent", Delivery: events.DeliverySteer}
 			return []events.Event{s.own(steered),

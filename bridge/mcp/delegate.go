@@ -183,15 +183,15 @@ func (s *Server) checkWorker(ctx context.Context, c call, in workerArguments) (s
 		if w.ID != in.Worker {
 			continue
 		}
-		r, finished, err := s.Workers.Check(ctx, w.ID)
+		one, _, err := workers.One(ctx, s.Model, w.ID)
 		if err != nil {
 			return "", err
 		}
-		d := delegated{Event: workerStatus, Message: "The worker has no result yet. It last wrote: " + w.Line}
-		if finished {
-			d.Receipt, d.Status = r.Receipt, r.Status
+		d := delegated{Event: workerStatus, Message: "The worker has no result yet. It last wrote: " + one.Line}
+		if one.Result != "" {
+			d.Receipt, d.Status = events.Receipt{Message: one.Message, Result: one.Result}, one.Outcome
 			d.conclude()
-			d.Output = r.Text
+			d.Output = one.Text
 		}
 		return s.describe(ctx, w.ID, d)
 	}

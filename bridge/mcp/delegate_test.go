@@ -131,10 +131,8 @@ func TestHandoffThatWaitsReportsItsProgress(t *testing.T) {
 	f.mu.Unlock()
 
 	is.Equal(f.ok("check_worker", "", map[string]any{"worker": r.Worker}).Result, "")
-	w, _, err := f.Workers.Check(t.Context(), r.Worker)
-	is.NoErr(err)
-	seq, err := f.Workers.Finish(t.Context(), worker.Finish{Worker: r.Worker, Message: w.Message, Status: "completed",
-		Text: strings.Repeat("long ", 10_000)})
+	seq, err := f.Workers.Finish(t.Context(), worker.Finish{Worker: r.Worker, Message: events.FirstMessageOf(r.Worker),
+		Status: "completed", Text: strings.Repeat("long ", 10_000)})
 	is.NoErr(err)
 	is.NoErr(f.Model.Wait(t.Context(), seq))
 	late := f.ok("check_worker", "", map[string]any{"worker": r.Worker})

@@ -56,14 +56,8 @@ func (h *Workers) resultsOf(ctx context.Context, worker string) *handlers.Fold[*
 	})
 }
 
-// Result waits until a delegated message of a worker has a result, or ctx ends. Without a message it is about the
-// newest one.
+// Result waits until a delegated message of a worker has a result, or ctx ends.
 func (h *Workers) Result(ctx context.Context, worker, message string) (r Result, err error) {
-	if message == "" {
-		if message, err = h.newest(ctx, worker); err != nil {
-			return r, err
-		}
-	}
 	err = h.Log.Read(ctx, 0, []string{resultsFilter(worker)}, func(b log.Batch) error {
 		for _, e := range b.Events {
 			d, _ := events.Decode(e)
@@ -75,22 +69,6 @@ func (h *Workers) Result(ctx context.Context, worker, message string) (r Result,
 		return nil
 	})
 	return r, err
-}
-
-// Check returns the result of the newest delegated message of a worker, and whether there is one already.
-func (h *Workers) Check(ctx context.Context, worker string) (r Result, ok bool, err error) {
-	message, err := h.newest(ctx, worker)
-	if err != nil {
-		return r, false, err
-	}
-	err = h.resultsOf(ctx, worker).Read(ctx, h.Log, func(s *resultState) error {
-		r, ok = s.finished[message]
-		return nil
-	})
-	if !ok {
-		r.Worker, r.Message = worker, message
-	}
-	return r, ok, err
 }
 
 // Finish records the result of a delegated message. A second result of the message has no effect.

@@ -12,10 +12,10 @@ import (
 // Send sends a message to another chat of the tree: the parent, a worker, or a worker of the same parent.
 type Send struct {
 	handlers.Command
-	From     Caller `json:"from"`
-	Receiver string `json:"receiver"` // chat
-	Text     string `json:"text"`
-	Urgency  string `json:"urgency,omitempty"` // one of the Urgency… constants; empty for the first
+	From     Caller
+	Receiver string // chat
+	Text     string
+	Urgency  string // one of the Urgency… constants; empty for the first
 }
 
 // The urgencies of a message.
@@ -80,13 +80,11 @@ func (h *Workers) Send(ctx context.Context, c Send) (message string, err error) 
 	return message, err
 }
 
-// messageState holds the messages of a chat: those that wait, those that were delegated, and the reports that they
-// carry.
+// messageState holds the messages of a chat that wait, and the reports that its messages carry.
 type messageState struct {
 	handlers.ChatState
-	waiting  []string          // ids, in order
-	newest   map[string]string // by sender: the newest message that did not steer
-	reported map[string]bool   // by key
+	waiting  []string        // ids, in order
+	reported map[string]bool // by key
 }
 
 func (s *messageState) Apply(e events.Event) {
@@ -98,9 +96,6 @@ func (s *messageState) Apply(e events.Event) {
 	switch d := d.(type) {
 	case events.MessageSubmitted:
 		s.waiting = append(s.waiting, d.Message)
-		if d.Sender != "" && d.Delivery != events.DeliverySteer {
-			s.newest[d.Sender] = d.Message
-		}
 		for _, m := range d.Results {
 			s.reported[reportKey(m, false)] = true
 		}
@@ -122,22 +117,7 @@ func (s *messageState) ends(message string) {
 
 func (h *Workers) messagesOf(ctx context.Context, chat string) *handlers.Fold[*messageState] {
 	return h.messages.Get(ctx, chat, func() *handlers.Fold[*messageState] {
-		return handlers.NewFold(&messageState{newest: map[string]string{}, reported: map[string]bool{}},
+		return handlers.NewFold(&messageState{reported: map[string]bool{}},
 			events.ChatSubject(chat, "message.*"), handlers.ChatFilter(chat))
 	})
-}
-
-// newest returns the newest message that the parent delegated to a worker.
-func (h *Workers) newest(ctx context.Context, worker string) (message string, err error) {
-	if err := handlers.CheckChat(worker); err != nil {
-		return "", err
-	}
-	err = h.messagesOf(ctx, worker).Read(ctx, h.Log, func(s *messageState) error {
-		if s.Created == 0 || s.Deleted != 0 || s.Parent == nil {
-			return handlers.Refuse(handlers.NotFound, "there is no worker %s", worker)
-		}
-		message = s.newest[s.Parent.Chat]
-		return nil
-	})
-	return message, err
 }

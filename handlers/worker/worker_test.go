@@ -160,10 +160,6 @@ func TestMessagesStayInTheTree(t *testing.T) {
 	is.NoErr(err)
 	_, data := handlerstest.History(t, h.Log, b.Worker)
 	is.Equal(data[len(data)-2], events.AbortRequested{})
-	r, ok, err := h.Check(t.Context(), b.Worker)
-	is.NoErr(err)
-	is.True(!ok)
-	is.Equal(r.Message, handlerstest.Of[events.MessageSubmitted](data)[2].Message) // the parent's, not the other worker's
 }
 
 // What a worker may not stop with stop_worker, it may not stop with a message either.

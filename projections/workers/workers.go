@@ -38,7 +38,6 @@ type Worker struct {
 	Line    string  `db:"line" json:"line"` // of what was said last
 	Created string  `db:"created" json:"created"`
 	Active  string  `db:"active" json:"active"` // time of the last activity
-	Seq     int64   `db:"seq" json:"-"`         // of the last change
 }
 
 // Runs reports whether a worker can be stopped.
@@ -55,8 +54,7 @@ const columns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_i
 		(SELECT count(*) FROM permissions p WHERE p.chat=c.id AND NOT p.removed AND p.status='draft' AND (p.referred OR p.interrupted)) +
 		(SELECT count(*) FROM questions q WHERE q.chat=c.id AND NOT q.removed AND q.status='asked') AS pending,
 		coalesce((SELECT sum(cost) FROM usage WHERE chat=c.id AND NOT removed), 0.0) AS cost,
-		coalesce((SELECT sum(tokens_input+tokens_output+tokens_reasoning) FROM usage WHERE chat=c.id AND NOT removed), 0) AS tokens,
-		max(c.last_seq, coalesce(d.last_seq, 0), coalesce(s.last_seq, 0)) AS seq`
+		coalesce((SELECT sum(tokens_input+tokens_output+tokens_reasoning) FROM usage WHERE chat=c.id AND NOT removed), 0) AS tokens`
 
 const from = `
 	FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
@@ -97,13 +95,15 @@ func In(ctx context.Context, db dbx.Builder, chat string) (all []Worker, err err
 // Detail is a worker with the result of its newest delegated message.
 type Detail struct {
 	Worker
-	Text string `db:"text" json:"text"` // empty while there is no result
+	Text    string `db:"text" json:"text"` // empty while there is no result
+	Outcome string `db:"outcome" json:"-"` // completed, failed, aborted, lost; empty while there is no result
 }
 
 // One returns a worker, and whether there is one.
 func One(ctx context.Context, m *projections.Model, id string) (Detail, bool, error) {
 	return store.First[Detail](ctx, m.Model, "worker "+id,
-		"SELECT coalesce(d.text, '') AS text, "+columns+from+"c.id={:id}", dbx.Params{"id": id})
+		"SELECT coalesce(d.text, '') AS text, CASE WHEN d.result<>'' THEN d.state ELSE '' END AS outcome, "+columns+from+"c.id={:id}",
+		dbx.Params{"id": id})
 }
 
 // Letter is a message between the chats of a tree.
