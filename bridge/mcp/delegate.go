@@ -201,11 +201,8 @@ func (s *Server) checkWorker(ctx context.Context, c call, in workerArguments) (s
 
 // stopWorker stops a worker of the caller, and its workers.
 func (s *Server) stopWorker(ctx context.Context, c call, in workerArguments) (string, error) {
-	from, err := s.from(ctx, c)
+	err := s.Workers.Stop(ctx, worker.Stop{From: c.chat, Worker: in.Worker})
 	if err != nil {
-		return "", err
-	}
-	if err := s.Workers.Stop(ctx, worker.Stop{From: from, Worker: in.Worker}); err != nil {
 		return "", err
 	}
 	return "Worker " + in.Worker + " is being stopped.", nil

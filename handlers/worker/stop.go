@@ -14,7 +14,7 @@ import (
 // end.
 type Stop struct {
 	handlers.Command
-	From   Caller `json:"from,omitzero"` // zero for a person
+	From   string `json:"-"` // chat whose assistant stops it; empty for a person
 	Worker string `json:"worker"`
 }
 
@@ -28,7 +28,7 @@ func (h *Workers) Stop(ctx context.Context, c Stop) error {
 		if _, err := t.worker(c.Worker); err != nil {
 			return err
 		}
-		if c.From.Chat != "" && !t.isBelow(c.Worker, c.From.Chat) {
+		if c.From != "" && !t.isBelow(c.Worker, c.From) {
 			return handlers.RefuseField(handlers.Invalid, "worker", "Chat %s is not a worker of this chat.", c.Worker)
 		}
 		for id, n := range t.chats {
@@ -43,7 +43,7 @@ func (h *Workers) Stop(ctx context.Context, c Stop) error {
 		return err
 	}
 	if c.Actor == "" {
-		c.Actor = events.ChatActor(c.From.Chat)
+		c.Actor = events.ChatActor(c.From)
 	}
 	for _, worker := range all { // the upper ones first, so that they start no further workers
 		if err := h.stop(ctx, worker, c.Command); err != nil {

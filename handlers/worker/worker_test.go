@@ -188,10 +188,10 @@ func TestAStopReachesTheWorkersBelow(t *testing.T) {
 	h.EndCommands = func(_ context.Context, chat, _ string) error { ended = append(ended, chat); return nil }
 	a, b := start(t, h, "c1", "a"), start(t, h, "c1", "b")
 	below := start(t, h, a.Worker, "c")
-	for _, c := range []Stop{{From: Caller{Chat: b.Worker}, Worker: a.Worker}, {Worker: "c1"}} {
+	for _, c := range []Stop{{From: b.Worker, Worker: a.Worker}, {Worker: "c1"}} {
 		is.True(handlerstest.Refusal(t, h.Stop(t.Context(), c)) != "")
 	}
-	is.NoErr(h.Stop(t.Context(), Stop{From: Caller{Chat: "c1"}, Worker: a.Worker}))
+	is.NoErr(h.Stop(t.Context(), Stop{From: "c1", Worker: a.Worker}))
 	is.Equal(ended, []string{a.Worker, below.Worker})
 	for worker, want := range map[string]int{a.Worker: 1, below.Worker: 1, b.Worker: 0} {
 		_, data := handlerstest.History(t, h.Log, worker)
