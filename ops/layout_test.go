@@ -126,7 +126,7 @@ var mayImport = map[string]string{
 	"web/api":                      "events events/log events/log/tail handlers handlers/account projections web/openapi web/query web/query/filter web/query/schema",
 	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/permission/explanation handlers/record projections projections/store projections/timeline projections/turns web/api web/openapi web/query",
 	"web/export":                   "events events/log projections projections/executions projections/moments projections/timeline web/api web/openapi web/pages/conversation web/pages/requests web/pages/site web/pages/texts web/pages/visible web/static web/stream",
-	"web/workers":                  "events handlers handlers/account handlers/chat handlers/worker projections/workers web/api web/openapi",
+	"web/workers":                  "handlers handlers/account handlers/worker projections/workers web/api web/openapi",
 	"web/metrics":                  "events/log projections web/api",
 	"web/pages":                    "web/export web/pages/changes web/pages/conversation web/pages/login web/pages/offline web/pages/operations web/pages/replay web/pages/requests web/pages/search web/pages/settings web/pages/site web/pages/terminal",
 	"web/pages/operations":         "handlers/account projections/spending projections/store sandbox/wire web/api web/metrics web/pages/site web/pages/texts web/pages/visible",

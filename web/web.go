@@ -110,7 +110,7 @@ func New(o Options) *Server {
 		hosts:    o.Hosts,
 	}
 	core.Ticket = s.Ports.Ticket
-	s.Workers = &workers.Workers{API: core, Chats: o.Chats, Workers: o.Workers}
+	s.Workers = &workers.Workers{API: core, Workers: o.Workers}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
 		Workers: s.Workers, Ports: s.Ports, Shells: s.Shells}
 	return s

@@ -9,10 +9,11 @@ import (
 	"pocketcoder/handlers/chat"
 )
 
-// Send sends a message to another chat of the tree: the parent, a worker, or a worker of the same parent.
+// Send sends a message to another chat of the tree: the parent, a worker, or a worker of the same parent. A person may
+// send one to any chat.
 type Send struct {
 	handlers.Command
-	From     Caller
+	From     Caller // zero for a person
 	Receiver string // chat
 	Text     string
 	Urgency  string // one of the Urgency… constants; empty for the first
@@ -27,13 +28,11 @@ const (
 
 // Send carries out the command. It returns the id of the message.
 func (h *Workers) Send(ctx context.Context, c Send) (message string, err error) {
-	for _, id := range []string{c.From.Chat, c.Receiver} {
-		if err := handlers.CheckChat(id); err != nil {
-			return "", err
-		}
+	if err := handlers.CheckChat(c.Receiver); err != nil {
+		return "", err
 	}
 	err = h.tree(ctx).Read(ctx, h.Log, func(t *tree) error {
-		if _, err := t.chat(c.Receiver); err != nil {
+		if _, err := t.chat(c.Receiver); err != nil || c.From.Chat == "" {
 			return err
 		}
 		if c.Receiver == c.From.Chat {

@@ -10,10 +10,8 @@ import (
 	"net/http"
 	"strconv"
 
-	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
-	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/worker"
 	queries "pocketcoder/projections/workers"
 	"pocketcoder/web/api"
@@ -23,7 +21,6 @@ import (
 // Workers serves the routes of workers.
 type Workers struct {
 	API     *api.Server
-	Chats   *chat.Chats
 	Workers *worker.Workers
 }
 
@@ -137,20 +134,8 @@ func (s *Workers) write(w http.ResponseWriter, r *http.Request, caller api.Calle
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	c := handlers.Command{Actor: caller.Actor()}
-	submit := chat.SubmitMessage{Command: c, Chat: id, Parts: []events.Part{{Type: "text", Text: body.Text}}}
-	switch body.Urgency {
-	case "", worker.UrgencyQueue:
-	case worker.UrgencySteer:
-		submit.Delivery = events.DeliverySteer
-	case worker.UrgencyStop:
-		if _, err := s.Chats.AbortTurn(r.Context(), chat.AbortTurn{Command: c, Chat: id}); err != nil {
-			return err
-		}
-	default:
-		return api.BadField("urgency", "validation_invalid_value", "want queue, steer or stop")
-	}
-	message, _, err := s.Chats.SubmitMessage(r.Context(), submit)
+	message, err := s.Workers.Send(r.Context(), worker.Send{Command: handlers.Command{Actor: caller.Actor()},
+		Receiver: id, Text: body.Text, Urgency: body.Urgency})
 	if err != nil {
 		return err
 	}
