@@ -33,7 +33,7 @@ type Keys struct {
 	Records *record.Records
 	Engine  *network.Engine
 	Server  *opencode.Supervisor
-	Restart func() // asks for a restart of OpenCode
+	Restart func() // asks for a restart of OpenCode if it needs one
 	Logger  *slog.Logger
 	Changed func() // called when Errors may have changed; must not block
 
@@ -116,9 +116,7 @@ func (k *Keys) change(ctx context.Context) error {
 			}
 		}
 	}
-	if k.Server.NeedsRestart() {
-		k.Restart()
-	}
+	k.Restart()
 	return nil
 }
 
