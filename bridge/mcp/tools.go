@@ -63,12 +63,7 @@ func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (stri
 	if drafts >= maxDrafts {
 		return "", handlers.Refuse(handlers.Conflict, "%d proposals wait for a person. Propose more after a decision.", drafts)
 	}
-	set := map[string]json.RawMessage{}
-	for name, value := range map[string]string{"name": in.Name, "content": in.Content, "status": "draft"} {
-		if set[name], err = json.Marshal(value); err != nil {
-			return "", err
-		}
-	}
+	set := record.Fields(map[string]any{"name": in.Name, "content": in.Content, "status": "draft"})
 	id, _, err := s.Records.Save(ctx, record.Save{Command: s.command(), Collection: proposals, Set: set, New: true,
 		Role: account.Agent})
 	if err != nil {

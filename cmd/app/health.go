@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -228,12 +227,9 @@ func (s *System) recordHealth(ctx context.Context, health api.Health, recorded m
 		if recorded[name] == part.State {
 			continue
 		}
-		set := map[string]json.RawMessage{}
-		for field, value := range map[string]string{
+		set := record.Fields(map[string]any{
 			"name": name, "status": string(part.State), "last_ping": time.Now().UTC().Format(events.TimeFormat),
-		} {
-			set[field], _ = json.Marshal(value)
-		}
+		})
 		save := record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: "healthchecks", Record: name,
 			Set: set}
 		_, _, err := s.records.Save(ctx, save)

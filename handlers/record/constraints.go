@@ -63,7 +63,7 @@ func (c change) stamp(field string) {
 	}
 }
 
-func (c change) put(field, value string) { maps.Copy(c.set, mustFields(map[string]any{field: value})) }
+func (c change) put(field, value string) { maps.Copy(c.set, Fields(map[string]any{field: value})) }
 
 // text returns a text of the record after the change, "" for any other value.
 func (c change) text(field string) string { return c.old.with(c.set).text(field) }

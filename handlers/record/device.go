@@ -50,7 +50,7 @@ func (h *Records) AddDevice(ctx context.Context, c AddDevice) (id string, seq ui
 	}
 	return h.Save(ctx, Save{
 		Command: c.Command, Collection: DeviceCollection, New: true,
-		Set: mustFields(map[string]any{"user": c.User, "name": strings.TrimSpace(c.Name), "push_service": ServiceUnifiedPush, "push_token": c.URL, "is_active": true}),
+		Set: Fields(map[string]any{"user": c.User, "name": strings.TrimSpace(c.Name), "push_service": ServiceUnifiedPush, "push_token": c.URL, "is_active": true}),
 	})
 }
 

@@ -162,7 +162,7 @@ func (h *Records) reported(before fields, s mcpserver.Server) (fields, error) {
 	if s.FoundTools != nil {
 		list = s.FoundTools
 	}
-	set, err := h.fields(mustFields(map[string]any{"status": s.Status, "version": s.Version, "tools": s.Tools,
+	set, err := h.fields(Fields(map[string]any{"status": s.Status, "version": s.Version, "tools": s.Tools,
 		"found_version": s.FoundVersion, "found_tools": list, "difference": s.Difference, "problem": s.Problem,
 		"not_offered": s.NotOffered}))
 	maps.Copy(after, set)

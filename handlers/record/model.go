@@ -77,7 +77,7 @@ func (h *Records) SelectModel(ctx context.Context, c SelectModel) (id string, se
 		return "", 0, err
 	}
 	save := Save{Command: c.Command, Collection: modelSelections, Record: c.Record, New: true}
-	save.Set = mustFields(map[string]any{"model": model, "user": c.User, "chat": c.Chat})
+	save.Set = Fields(map[string]any{"model": model, "user": c.User, "chat": c.Chat})
 	if c.Chat == "" {
 		save.Set["chat"] = json.RawMessage("null")
 	} else {

@@ -118,7 +118,7 @@ func (k ProviderKeys) Save(ctx context.Context, h *Records, c Save) (id string, 
 		for name := range values {
 			names[name] = ""
 		}
-		c.Set = fields(c.Set).with(mustFields(map[string]any{"env_vars": names}))
+		c.Set = fields(c.Set).with(Fields(map[string]any{"env_vars": names}))
 	}
 	h.keys.Lock()
 	defer h.keys.Unlock()

@@ -104,6 +104,19 @@ type saveResult struct {
 
 type fields map[string]json.RawMessage
 
+// Fields encodes values that always have a JSON form.
+func Fields(values map[string]any) map[string]json.RawMessage {
+	set := make(map[string]json.RawMessage, len(values))
+	for name, value := range values {
+		body, err := json.Marshal(value)
+		if err != nil {
+			panic(err)
+		}
+		set[name] = body
+	}
+	return set
+}
+
 func newCollection() *collection {
 	return &collection{map[string]record{}, map[string]saveResult{}}
 }

@@ -106,7 +106,7 @@ func (h *Records) AllowRule(ctx context.Context, c AllowRule) (rule string, err 
 			"action": string(policy.Allow)})
 	}
 	record, _, err = h.Save(ctx, Save{
-		Command: c.Command, Collection: rulebook.ToolPermissions, Record: record, Set: mustFields(set), New: isNew,
+		Command: c.Command, Collection: rulebook.ToolPermissions, Record: record, Set: Fields(set), New: isNew,
 	})
 	return rulebook.ToolPermissions + "/" + record, err
 }

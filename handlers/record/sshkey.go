@@ -80,21 +80,8 @@ const SSHKeyCollection = "ssh_keys"
 
 // Fields returns what a record says about the key itself.
 func (k SSHKey) Fields() map[string]json.RawMessage {
-	return mustFields(map[string]any{"public_key": k.Line, "fingerprint": k.Fingerprint, "algorithm": k.Algorithm,
+	return Fields(map[string]any{"public_key": k.Line, "fingerprint": k.Fingerprint, "algorithm": k.Algorithm,
 		"key_size": k.Bits, "comment": k.Comment})
-}
-
-// mustFields encodes values that always have a JSON form.
-func mustFields(values map[string]any) map[string]json.RawMessage {
-	set := make(map[string]json.RawMessage, len(values))
-	for name, value := range values {
-		body, err := json.Marshal(value)
-		if err != nil {
-			panic(err)
-		}
-		set[name] = body
-	}
-	return set
 }
 
 // AddSSHKey registers a public key for an account.
@@ -115,7 +102,7 @@ func (h *Records) AddSSHKey(ctx context.Context, c AddSSHKey) (id string, seq ui
 	if _, err := events.ParseID(c.User); err != nil {
 		return "", 0, handlers.RefuseField(handlers.Invalid, "user", "user: %v", err)
 	}
-	set := mustFields(map[string]any{
+	set := Fields(map[string]any{
 		"public_key": c.Line, "user": c.User, "device_name": cmp.Or(c.Name, key.Comment), "is_active": true, "expires_at": FormatTime(c.Expires),
 	})
 	id, seq, err = h.Save(ctx, Save{Command: c.Command, Collection: SSHKeyCollection, Set: set, New: true})
@@ -151,7 +138,7 @@ func (h *Records) UseSSHKey(ctx context.Context, c UseSSHKey) (uint64, error) {
 		return keys[i].Seq, nil
 	}
 	_, seq, err := h.Save(ctx, Save{
-		Command: c.Command, Collection: SSHKeyCollection, Record: c.Key, Set: mustFields(map[string]any{"last_used": FormatTime(now)}),
+		Command: c.Command, Collection: SSHKeyCollection, Record: c.Key, Set: Fields(map[string]any{"last_used": FormatTime(now)}),
 	})
 	return seq, err
 }

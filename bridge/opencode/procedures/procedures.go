@@ -85,14 +85,11 @@ func (p *Procedures) seal(ctx context.Context, e events.Event) error {
 			return nil
 		}
 	}
-	set := map[string]json.RawMessage{}
-	for field, value := range map[string]string{
+	set := record.Fields(map[string]any{
 		"name": approved.Name, "description": description(approved), "content": approved.Content, "proposal": e.Subject.ID,
 		"approved_at": approved.Approved, "sealed_at": record.FormatTime(e.Time), "version": strconv.FormatUint(e.Seq, 10),
 		"sealed_by": strings.TrimPrefix(e.Actor, events.UserActor("")),
-	} {
-		set[field], _ = json.Marshal(value) // a text
-	}
+	})
 	_, _, err = p.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem}, Collection: sealed,
 		Set: set, New: true, Upsert: true})
 	return err

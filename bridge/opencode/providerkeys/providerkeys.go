@@ -10,7 +10,6 @@ package providerkeys
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -167,9 +166,8 @@ func (k *Keys) report(ctx context.Context, a answer) error {
 		if refused {
 			k.Logger.Warn("a provider refuses its key", "provider", p.Value.ID, "key", a.Key, "status", a.status)
 		}
-		body, _ := json.Marshal(text) // a text
 		_, _, err := k.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem},
-			Collection: record.ModelProviderCollection, Record: p.ID, Set: map[string]json.RawMessage{"key_error": body}})
+			Collection: record.ModelProviderCollection, Record: p.ID, Set: record.Fields(map[string]any{"key_error": text})})
 		if err != nil {
 			return fmt.Errorf("record the key of provider %s: %w", p.Value.ID, err)
 		}

@@ -72,7 +72,7 @@ func (r *Recorder) record(ctx context.Context, begun <-chan struct{}) error {
 		return err
 	}
 	disconnect := func(id string) error {
-		return r.save(ctx, id, false, map[string]json.RawMessage{"is_connected": json.RawMessage("false")})
+		return r.save(ctx, id, false, record.Fields(map[string]any{"is_connected": false}))
 	}
 	if err := r.saveAll(ctx, usable, disconnect); err != nil {
 		return err
@@ -129,11 +129,7 @@ func (r *Recorder) save(ctx context.Context, id string, isNew bool, set map[stri
 }
 
 func fieldsOf(p client.ModelProvider) map[string]json.RawMessage {
-	set := map[string]json.RawMessage{}
-	for field, value := range map[string]any{
+	return record.Fields(map[string]any{
 		"provider_id": p.ID, "name": p.Name, "env_vars": append([]string{}, p.Env...), "models": p.Models, "is_connected": p.Connected,
-	} {
-		set[field], _ = json.Marshal(value) // texts, lists of texts and a bool
-	}
-	return set
+	})
 }
