@@ -178,6 +178,8 @@ func TestCallsThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	f := openDelegating(t)
+	own, err := f.Workers.Start(t.Context(), worker.Start{Parent: worker.Caller{Chat: "c1"}, Message: "of this tree"})
+	is.NoErr(err)
 	other, err := f.Workers.Start(t.Context(), worker.Start{Parent: worker.Caller{Chat: "c2"}, Message: "of another tree"})
 	is.NoErr(err)
 	is.NoErr(f.Model.Wait(t.Context(), other.Seq))
@@ -188,12 +190,12 @@ func TestCallsThatMakeNoSenseAreRefused(t *testing.T) {
 		"a timeout of a day":        {"handoff", "1 to 3600", map[string]any{"message": "m", "timeout": 86400}},
 		"an agent that is none":     {"assign", "There is no agent", map[string]any{"message": "m", "agent_profile": "Nobody"}},
 		"a directory elsewhere":     {"assign", "not a directory of the workspace", map[string]any{"message": "m", "working_directory": "/etc"}},
-		"no message":                {"assign", "", map[string]any{"message": ""}},
+		"no message":                {"assign", "the message is empty", map[string]any{"message": ""}},
 		"a worker of another tree":  {"check_worker", "no worker", map[string]any{"worker": other.Worker}},
 		"a stop in another tree":    {"stop_worker", "not a worker of this chat", map[string]any{"worker": other.Worker}},
 		"a message to another tree": {"send_message", "does not belong", map[string]any{"receiver": other.Worker, "message": "m"}},
 		"a parent that is none":     {"send_message", "no parent", map[string]any{"receiver": "parent", "message": "m"}},
-		"an urgency that is none":   {"send_message", "", map[string]any{"receiver": other.Worker, "message": "m", "urgency": "now"}},
+		"an urgency that is none":   {"send_message", "want queue, steer or stop", map[string]any{"receiver": own.Worker, "message": "m", "urgency": "now"}},
 		"a limit that is none":      {"check_inbox", "1 to 100", map[string]any{"limit": 1000}},
 		"a proposal without a kind": {"propose", "cannot be proposed", map[string]any{"kind": "", "name": "n", "content": "c"}},
 	} {

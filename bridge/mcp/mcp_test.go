@@ -70,7 +70,10 @@ func (f *fixture) connect(t *testing.T, header string,
 // sign makes a caller as plugin.js does.
 func sign(key, tool, session, call, random string) string {
 	list, _ := json.Marshal([]string{tool, session, call, random})
-	body := base64.RawURLEncoding.EncodeToString(list)
+	return signText(key, base64.RawURLEncoding.EncodeToString(list))
+}
+
+func signText(key, body string) string {
 	mac := hmac.New(sha256.New, []byte(key))
 	mac.Write([]byte(body))
 	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
@@ -110,12 +113,6 @@ func TestOnlyASignedCallOfTheRunningOpenCodeIsServed(t *testing.T) {
 		}
 		expect.Contains(t, text, c.want)
 	}
-}
-
-func signText(key, body string) string {
-	mac := hmac.New(sha256.New, []byte(key))
-	mac.Write([]byte(body))
-	return body + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
 func TestEachStartOfOpenCodeHasItsOwnSecrets(t *testing.T) {
