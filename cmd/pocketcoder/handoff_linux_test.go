@@ -83,7 +83,6 @@ func TestResultOfAnAssignmentWakesTheParent(t *testing.T) {
 	is.Equal(len(p.workerReports(t, chat)), 1)
 }
 
-// TestResultAfterTheTimeoutOfAHandoffIsSent also has the model stop a second worker.
 func TestResultAfterTheTimeoutOfAHandoffIsSent(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -112,12 +112,8 @@ func processRuns(args string) bool {
 func TestTheExampleOfTheWorkersPagePlays(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	page, err := os.ReadFile("../../docs/workers.md")
-	is.NoErr(err)
-	_, script, _ := strings.Cut(string(page), "```text\n")
-	script, _, _ = strings.Cut(script, "```")
 	p := sharedSystem(t)
-	chat := p.chat(t, script)
+	chat := p.chat(t, blocks(t, "workers.md", "text")[0])
 	expect.Eventually(t, "the chief has read both results", func() bool {
 		return p.row(t, chat).Preview == "Both workers are done."
 	})
