@@ -93,6 +93,16 @@ func (s *System) Query(ctx context.Context, name string, args map[string]any, ou
 	return nil
 }
 
+// QueryNow is Query for an answer that includes all events there are.
+func (s *System) QueryNow(ctx context.Context, name string, args map[string]any, out any) error {
+	last, err := s.Log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	args["after"] = last
+	return s.Query(ctx, name, args, out)
+}
+
 // Do sends a command that has no result.
 func (s *System) Do(ctx context.Context, name string, command any) error {
 	_, err := handlers.Send(ctx, s.Conn, name, command)

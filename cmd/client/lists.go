@@ -73,18 +73,13 @@ type Request struct {
 
 // Requests lists what waits for a person, the oldest first.
 func (s *System) Requests(ctx context.Context) ([]Request, error) {
-	last, err := s.Log.Last(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var permissions []projections.Permission
-	if err := s.Query(ctx, "permissions", map[string]any{"status": projections.PermissionDraft, "after": last},
+	if err := s.QueryNow(ctx, "permissions", map[string]any{"status": projections.PermissionDraft},
 		&permissions); err != nil {
 		return nil, err
 	}
 	var open []questions.Question
-	if err := s.Query(ctx, "questions", map[string]any{"status": questions.Asked, "after": last},
-		&open); err != nil {
+	if err := s.QueryNow(ctx, "questions", map[string]any{"status": questions.Asked}, &open); err != nil {
 		return nil, err
 	}
 	all := []Request{}
@@ -131,12 +126,8 @@ func (s *System) LastRequest(ctx context.Context, chat string) (id string, err e
 
 // Why asks the running system about an ask, by OpenCode's id or that of its record.
 func (s *System) Why(ctx context.Context, id string) (why explanation.Why, err error) {
-	last, err := s.Log.Last(ctx)
-	if err != nil {
-		return why, err
-	}
 	var found projections.Permission
-	if err := s.Query(ctx, "permission", map[string]any{"permission": id, "after": last}, &found); err != nil {
+	if err := s.QueryNow(ctx, "permission", map[string]any{"permission": id}, &found); err != nil {
 		return why, err
 	}
 	return Call[explanation.Why](ctx, s, "permission.why", explanation.ExplainRequest{Chat: found.Chat,

@@ -52,12 +52,8 @@ func (c *conversation) slashAgent(ctx context.Context, name string) error {
 func (c *conversation) showAgents(ctx context.Context, all []agentfile.Listed) error {
 	chosen := c.agent
 	if c.exists {
-		last, err := c.Log.Last(ctx)
-		if err != nil {
-			return err
-		}
 		var chat projections.Chat
-		if err := c.Query(ctx, "chat", map[string]any{"chat": c.Chat, "after": last}, &chat); err != nil {
+		if err := c.QueryNow(ctx, "chat", map[string]any{"chat": c.Chat}, &chat); err != nil {
 			return err
 		}
 		chosen = chat.Agent

@@ -63,12 +63,8 @@ func (b *budgetCommand) set(ctx context.Context, args []string) error {
 		b.budget.User = account.ID
 	}
 	if b.budget.Chat != "" {
-		last, err := b.Log.Last(ctx) // the chat may be new
-		if err != nil {
-			return err
-		}
-		of := map[string]any{"chat": b.budget.Chat, "after": last}
-		if err := b.Query(ctx, "chat", of, &projections.Chat{}); err != nil {
+		of := map[string]any{"chat": b.budget.Chat} // it may be new
+		if err := b.QueryNow(ctx, "chat", of, &projections.Chat{}); err != nil {
 			return err
 		}
 	}

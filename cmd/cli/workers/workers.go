@@ -150,10 +150,5 @@ func query(ctx context.Context, data, name string, args map[string]any, out any)
 		return err
 	}
 	defer s.Close()
-	last, err := s.Log.Last(ctx)
-	if err != nil {
-		return err
-	}
-	args["after"] = last
-	return s.Query(ctx, name, args, out)
+	return s.QueryNow(ctx, name, args, out)
 }
