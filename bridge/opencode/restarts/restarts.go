@@ -9,6 +9,7 @@ package restarts
 
 import (
 	"context"
+	"time"
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/projections"
@@ -45,12 +46,15 @@ func (r *Restarts) Run(ctx context.Context) error {
 		for r.server.NeedsRestart() {
 			seq := r.model.Seq()
 			unfinished, err := turns.Unfinished(ctx, r.model)
-			if err == nil && len(unfinished) == 0 {
-				r.server.Restart()
-				break
-			}
-			if err == nil {
+			switch {
+			case err == nil && len(unfinished) > 0:
 				err = r.model.Wait(ctx, seq+1)
+			case err == nil: // again, if an OpenCode that was about to start has the former configuration
+				r.server.Restart()
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+				}
 			}
 			if err != nil {
 				return err
