@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -57,7 +58,11 @@ func (l *Log) Append(ctx context.Context, e events.Event, expect ...Expect) (uin
 	for _, x := range expect {
 		opts = append(opts, jetstream.WithExpectLastSequenceForSubject(x.Last, x.Filter))
 	}
-	seq, err := l.untilAnswered(ctx, Write{Event: e}, func(ctx context.Context) (uint64, error) {
+	w := Write{Event: e}
+	if len(expect) > 0 {
+		w.Expect = expect[0]
+	}
+	seq, err := l.untilAnswered(ctx, w, func(ctx context.Context) (uint64, error) {
 		return l.publish(ctx, m, opts...)
 	})
 	if err != nil {
@@ -147,6 +152,9 @@ func (l *Log) appendAtomic(ctx context.Context, writes []Write) (uint64, error) 
 		batch[i] = m
 	}
 	last := writes[len(writes)-1]
+	if i := slices.IndexFunc(writes, func(w Write) bool { return w.Expect.Filter != "" }); i >= 0 {
+		last.Expect = writes[i].Expect
+	}
 	seq, err := l.untilAnswered(ctx, last, func(ctx context.Context) (uint64, error) { return l.publishBatch(ctx, batch) })
 	if err != nil {
 		return 0, appendError(last.Event, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -37,9 +38,9 @@ const (
 	tryPause   = 100 * time.Millisecond
 )
 
-// untilAnswered repeats an append until the server has stored or refused it. last is its last event. The server
-// recognizes the ids of stored events, so it stores them once. But it compares expectations first, and refuses a batch
-// with a stored event.
+// untilAnswered repeats an append until the server has stored or refused it. last is its last event, with the first
+// expectation of the append. The server recognizes the ids of stored events, so it stores them once. But it compares
+// expectations first, and refuses a batch with a stored event.
 func (l *Log) untilAnswered(ctx context.Context, last Write,
 	try func(context.Context) (uint64, error)) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, appendTime)
@@ -81,7 +82,13 @@ func isCode(err error, codes ...jetstream.ErrorCode) bool {
 // sequenceOf returns the sequence of an event that an earlier try may have stored. If it was not, sequenceOf returns
 // the error of the later try.
 func (l *Log) sequenceOf(ctx context.Context, w Write, later error) (seq uint64, err error) {
-	_, err = l.Fold(ctx, w.Event.RawSubject, w.Expect.Last, func(e events.Event) error {
+	filter, isBehind := w.Event.RawSubject, false
+	if f := w.Expect.Filter; f != "" && events.MatchesFilter(strings.Split(f, "."), strings.Split(filter, ".")) {
+		// The server refused the later try because of an event that is newer than the expected one, perhaps this one.
+		filter, isBehind = f, true
+	}
+	_, err = l.Fold(ctx, filter, w.Expect.Last, func(e events.Event) error {
+		isBehind = false
 		if e.ID == w.Event.ID {
 			seq = e.Seq
 		}
@@ -90,7 +97,7 @@ func (l *Log) sequenceOf(ctx context.Context, w Write, later error) (seq uint64,
 	switch {
 	case err != nil || seq != 0:
 		return seq, err
-	case isCode(later, codeBatchDuplicate): // the replica that was read has not stored it yet
+	case isCode(later, codeBatchDuplicate), isBehind: // the replica that was read has not stored it yet
 		return 0, &jetstream.APIError{ErrorCode: codeBeingStored}
 	}
 	return 0, later
