@@ -20,10 +20,10 @@ type askArguments struct {
 	Options  []string `json:"options,omitempty" jsonschema:"answers to choose from; leave it out for free text"`
 }
 
-// reportTime bounds how long OpenCode may take to report the call that it makes. It reports it before.
+// reportTime bounds the wait for OpenCode's event about a call. OpenCode sends that event before it makes the call.
 const reportTime = 30 * time.Second
 
-// askPerson asks a question, and waits for the answer. If the call ends before, the question waits in the chat.
+// askPerson asks a question, and waits for the answer. If the call ends before, the question stays open in the chat.
 func (s *Server) askPerson(ctx context.Context, c call, in askArguments) (string, error) {
 	message, err := s.messageOf(ctx, c)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Server) askPerson(ctx context.Context, c call, in askArguments) (string
 	return answer, err
 }
 
-// messageOf returns OpenCode's id of the message with a call that runs.
+// messageOf returns OpenCode's id of the message that contains a running call.
 func (s *Server) messageOf(ctx context.Context, c call) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTime)
 	defer cancel()
@@ -59,7 +59,7 @@ func (s *Server) messageOf(ctx context.Context, c call) (string, error) {
 	return message, nil
 }
 
-// awaitAnswer waits until the question that was asked at seq has an answer, or none is to come.
+// awaitAnswer waits until the question of the event at seq was answered, was rejected or has expired.
 func (s *Server) awaitAnswer(ctx context.Context, id string, seq uint64) (string, error) {
 	for {
 		if err := s.Model.Wait(ctx, seq); err != nil {

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/handlers"
 )
 
-// caller is the tool call of an OpenCode session that calls a tool of ours. Some models give several calls of a session
-// one id. ID is that id for the first of them, and another one for each further call.
+// caller identifies a call of one of PocketCoder's tools. Some models give several calls of a session the same id,
+// which is Call. ID is Call for the first of them, and Call with a suffix for each further one.
 type caller struct{ Session, Call, ID string }
 
 // callers verifies the callers of one start of OpenCode.
@@ -20,11 +20,12 @@ type callers struct {
 	key []byte
 
 	mu   sync.Mutex
-	used map[string]bool // signatures, and calls
+	used map[string]bool // bodies of signatures, and "SESSION CALL"
 }
 
-// take returns the caller that a signature names, once. A signature is BODY.MAC in base64url without padding: the body
-// is the JSON list of tool, session, call and a random text, and the MAC is its HMAC-SHA256.
+// take checks a signature, and returns the caller that it names. It refuses a signature that it took before. A
+// signature is BODY.MAC in base64url without padding. The body is the JSON list of tool, session, call and a random
+// text. The MAC is the HMAC-SHA256 of the encoded body.
 func (c *callers) take(tool, signature string) (caller, error) {
 	refused := func(text string) (caller, error) {
 		return caller{}, handlers.Refuse(handlers.Invalid, "%s Call the tool again, without the argument caller.", text)
@@ -39,7 +40,7 @@ func (c *callers) take(tool, signature string) (caller, error) {
 	var list [4]string
 	raw, err := base64.RawURLEncoding.DecodeString(body)
 	if err != nil || json.Unmarshal(raw, &list) != nil || list[1] == "" || list[2] == "" {
-		return refused("PocketCoder cannot read who makes this call.")
+		return refused("PocketCoder cannot read the signature of this call.")
 	}
 	if list[0] != tool {
 		return refused("This call is signed for another tool.")

@@ -3,10 +3,10 @@
 // requests a permission for each call, as for any tool.
 //
 // Promises:
-//   - Only the running OpenCode is served: its requests have a secret of its start in a header.
-//   - The caller of a tool is no argument that the model chooses. The plugin in OpenCode adds the session and the call,
-//     signed with a key of the start. A call without a signature, with one for another tool, or with one that was used
-//     is refused.
+//   - The server answers only the running OpenCode. Each start of OpenCode gets a new secret, which its requests carry
+//     in a header.
+//   - The model cannot choose the caller of a tool. The plugin in OpenCode adds the session and the call, signed with a
+//     key that is new at each start. The server refuses a call whose signature is missing, used, or for another tool.
 //   - A call that waits reports its progress, so that OpenCode's limit of 60 s does not end it.
 //   - A question or a delegation whose call has ended is not lost. It is in the log, and the answer or the result comes
 //     as a message.
@@ -59,7 +59,7 @@ type Server struct {
 	offered []gateway.Tool // of other MCP servers
 }
 
-// Secrets are what one start of OpenCode needs to use the server. They must not be stored.
+// Secrets authenticate the requests and the callers of one start of OpenCode. They must not be stored.
 type Secrets struct {
 	Header string // the value of the header Authorization
 	Key    string // signs callers
@@ -75,7 +75,7 @@ type start struct {
 	handler http.Handler
 	callers callers
 
-	life context.Context // ends with it
+	life context.Context // done once the next start is served
 	end  context.CancelFunc
 }
 
@@ -87,7 +87,7 @@ func (s *Server) Renew() Secrets {
 	next.server = mcp.NewServer(&mcp.Implementation{Name: "pocketcoder", Version: "1"},
 		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{}, Logger: s.Logger})
 	s.addTools(next)
-	// The header is the protection. The names of hosts are ours.
+	// The header authenticates OpenCode, and OpenCode uses a host name that only its proxy knows.
 	next.handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return next.server },
 		&mcp.StreamableHTTPOptions{Logger: s.Logger, DisableLocalhostProtection: true})
 	s.mu.Lock()
@@ -96,7 +96,7 @@ func (s *Server) Renew() Secrets {
 	s.replace(next, nil)
 	s.mu.Unlock()
 	if last != nil {
-		last.end() // the calls that run: Close waits for them
+		last.end() // before Close, which waits for the running calls
 		for session := range last.server.Sessions() {
 			_ = session.Close() // its client is gone
 		}
@@ -110,7 +110,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := s.start
 	s.mu.Unlock()
 	if now == nil || subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte(now.Header)) != 1 {
-		http.Error(w, "this server is for OpenCode alone", http.StatusUnauthorized)
+		http.Error(w, "only the running OpenCode may use this server", http.StatusUnauthorized)
 		return
 	}
 	if r.URL.Path != Path {
@@ -120,7 +120,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now.handler.ServeHTTP(w, r)
 }
 
-// arguments are those of a tool. Every tool has the one that the plugin adds.
+// arguments are the arguments of a tool. Each tool has the argument caller, which the plugin adds.
 type arguments interface{ signature() string }
 
 // signed is embedded in the arguments of each tool.
@@ -146,7 +146,7 @@ func (s *Server) command() handlers.Command {
 // tool is the function of a tool. It returns the text for the model.
 type tool[In arguments] func(ctx context.Context, c call, in In) (string, error)
 
-// add adds a tool to a server. A refusal is the model's to read; any other error is logged.
+// add adds a tool to a server. The model gets a refusal as it is. Any other error is also logged.
 func add[In arguments](s *Server, to *start, name, description string, run tool[In]) {
 	mcp.AddTool(to.server, &mcp.Tool{Name: name, Description: description},
 		func(ctx context.Context, r *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
@@ -163,13 +163,13 @@ func add[In arguments](s *Server, to *start, name, description string, run tool[
 			}
 			if refused := (handlers.Refused{}); !errors.As(err, &refused) && ctx.Err() == nil {
 				s.Logger.Error("call of a tool", "tool", name, "session", c.Session, "err", err)
-				err = fmt.Errorf("PocketCoder failed to carry this out: %w", err)
+				err = fmt.Errorf("PocketCoder could not carry out this call: %w", err)
 			}
 			return nil, nil, err
 		})
 }
 
-// verify returns the call that a signature names.
+// verify checks a signature, and returns the call that it names.
 func (s *Server) verify(of *start, tool, signature string) (c call, err error) {
 	if c.caller, err = of.callers.take(tool, signature); err != nil {
 		return c, err
@@ -181,7 +181,7 @@ func (s *Server) verify(of *start, tool, signature string) (c call, err error) {
 	return c, nil
 }
 
-// progressOf returns a function that reports the progress of a call, if its client wants to know.
+// progressOf returns a function that reports the progress of a call, if its client requested reports.
 func progressOf(ctx context.Context, r *mcp.CallToolRequest) func(text string) {
 	token, n := r.Params.GetProgressToken(), 0.0
 	return func(text string) {

@@ -10,12 +10,12 @@ import (
 )
 
 func (s *Server) addTools(to *start) {
-	add(s, to, "handoff", "Delegate a task to a worker, and wait for its result. assign does not wait.", s.handoff)
-	add(s, to, "assign", "Delegate a task to a worker, and go on. Its result comes as a message.", s.assign)
+	add(s, to, "handoff", "Delegate a task to a worker, and wait for its result. To continue without waiting, use assign.", s.handoff)
+	add(s, to, "assign", "Delegate a task to a worker, and continue. Its result comes as a message.", s.assign)
 	add(s, to, "send_message", "Send a message to a worker, to a worker of the same parent, or to the parent.", s.sendMessage)
 	add(s, to, "check_inbox", "List the newest messages from workers and the parent, and whether each was read.", s.checkInbox)
-	add(s, to, "list_workers", "List the workers of this chat and how each is.", s.listWorkers)
-	add(s, to, "check_worker", "Return how a worker is, and its result if there is one.", s.checkWorker)
+	add(s, to, "list_workers", "List the workers of this chat's tree, with the state of each.", s.listWorkers)
+	add(s, to, "check_worker", "Return the state of a worker, and its result if it has one.", s.checkWorker)
 	add(s, to, "stop_worker", "Stop a worker, and the workers that it started.", s.stopWorker)
 	add(s, to, "ask_person", "Ask the person a question, and wait for the answer. The person may take hours.", s.askPerson)
 	add(s, to, "propose", "Propose a procedure to the person. It takes effect when a person has approved it.", s.propose)
@@ -47,7 +47,7 @@ func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (stri
 	case in.Name == "" || in.Content == "":
 		return "", handlers.Refuse(handlers.Invalid, "name and content must not be empty.")
 	case len(in.Name) > 100 || len(in.Content) > maxProposal:
-		return "", handlers.Refuse(handlers.Invalid, "A name has at most 100 bytes, and a content %d KiB.", maxProposal>>10)
+		return "", handlers.Refuse(handlers.Invalid, "name may have at most 100 bytes, and content at most %d KiB.", maxProposal>>10)
 	}
 	type proposal struct{ Status string }
 	all, err := record.All[proposal](ctx, s.Records, proposals)

@@ -1,9 +1,9 @@
 // Package workers watches the turns of workers. It records the result of a turn that is over, reports results to a
 // parent that is idle, and reports a worker in which nothing happens.
 //
-// Promises: what is to be done follows from the read models, so a new process goes on where the last one ended. The
-// commands of handlers/worker make sure that nothing is done twice. A result wakes an idle parent at once; results that
-// come together are one message.
+// Promises: pending work follows from the read models, so a new process continues where the last one stopped. The
+// commands of handlers/worker have no effect the second time. A result wakes an idle parent at once. Results that are
+// ready at the same time are sent in one message.
 //
 // It must not know how OpenCode is reached, or how a tool call waits for a result.
 package workers
@@ -55,9 +55,9 @@ func (w Watch) Run(ctx context.Context) error {
 	}
 }
 
-// look does what is to be done now. It returns when something may be to be done although nothing has happened.
+// look carries out the pending work. next is the time after which it must run again even without an event.
 func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
-	last, err := w.Log.Last(ctx) // a read model that is computed again shows the past
+	last, err := w.Log.Last(ctx) // a read model that is being rebuilt is behind the log
 	if err == nil {
 		err = w.Model.Wait(ctx, last)
 	}
@@ -116,7 +116,7 @@ func textOf(d workers.Ended) string {
 	why := map[string]string{
 		events.WorkerCompleted: "The worker ended its turn without a text.",
 		events.WorkerAborted:   "The worker was stopped.",
-		events.WorkerLost:      "OpenCode went away in the middle of the turn. What the worker did before is done.",
+		events.WorkerLost:      "OpenCode went away in the middle of the turn. The worker's changes until then remain.",
 		events.WorkerFailed:    "The worker failed.",
 	}[d.State]
 	var e struct {
@@ -134,7 +134,7 @@ func textOf(d workers.Ended) string {
 	return why
 }
 
-// report sends parents what they do not know yet.
+// report sends idle parents the results and silences that were not reported to them.
 func (w Watch) report(ctx context.Context) error {
 	all, err := workers.UnreportedResults(ctx, w.Model)
 	if err != nil {
@@ -161,14 +161,15 @@ func reportsOf(all []workers.Unreported) (reports []worker.Report) {
 	for _, u := range all {
 		r := worker.Report{Worker: u.Worker, Title: u.Title, Message: u.Message, Status: u.State, Text: u.Text}
 		if u.Silent != "" {
-			r.Since, _ = time.Parse(events.TimeFormat, u.Silent) // a column with a time
+			r.Since, _ = time.Parse(events.TimeFormat, u.Silent) // the column always holds a time
 		}
 		reports = append(reports, r)
 	}
 	return reports
 }
 
-// silent records the workers in which nothing has happened for long. It returns when the next one may be silent.
+// silent records the running workers without an event for SilentAfter. next is the time until the next worker may be
+// silent.
 func (w Watch) silent(ctx context.Context) (next time.Duration, err error) {
 	most := cmp.Or(w.SilentAfter, defaultSilence)
 	next = most
@@ -200,8 +201,8 @@ func (w Watch) silent(ctx context.Context) (next time.Duration, err error) {
 // killAfter is how long the commands of a stopped worker have to end by themselves.
 const killAfter = 3 * time.Second
 
-// EndCommands ends the commands that run in a chat, those in the background too, but no shell of a person. It kills
-// those that do not end by themselves.
+// EndCommands ends the running commands of a chat, including those in the background, but not the shells of people. It
+// sends TERM, and KILL to the commands that still run after killAfter.
 func EndCommands(ctx context.Context, m *projections.Model, chat string,
 	signal func(ctx context.Context, exec, signal string) error) error {
 	for _, name := range []string{"TERM", "KILL"} {

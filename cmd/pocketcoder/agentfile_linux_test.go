@@ -41,7 +41,7 @@ func TestAnAgentIsAMarkdownFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "auditor.md")
 	expect.WriteFile(t, path, auditor)
 	expect.Contains(t, run(nil, "", "agent", "add", path), "created agent Auditor")
-	expect.Contains(t, run(nil, "", "agent", "add", path), "agent Auditor is as in the file")
+	expect.Contains(t, run(nil, "", "agent", "add", path), "agent Auditor is already as in the file")
 	var agents []agentfile.Listed
 	decode(t, run(nil, "", "agent", "list", "--json"), &agents)
 	id := ""

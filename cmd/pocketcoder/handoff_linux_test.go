@@ -117,9 +117,9 @@ func TestThreeAgentsOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	for i, name := range []string{"Builder", "Tester"} {
+	for i, name := range []string{"Builder", "Tester"} { // the page begins with another file
 		path := filepath.Join(t.TempDir(), strings.ToLower(name)+".md")
-		is.NoErr(os.WriteFile(path, []byte(blocks(t, "agents.md", "markdown")[i]), 0o600))
+		is.NoErr(os.WriteFile(path, []byte(blocks(t, "agents.md", "markdown")[i+1]), 0o600))
 		stdout, stderr, _ := p.cli(t, "", "agent", "add", path)
 		expect.Contains(t, stdout+stderr, "created agent "+name)
 	}

@@ -34,7 +34,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder chat           talk to the assistant, approve what it may do
   pocketcoder chats          list chats, with the side that must act
   pocketcoder requests       list the requests and questions that wait for a person
-  pocketcoder workers        workers to which assistants delegate: list, check, stop
+  pocketcoder workers        chats to which assistants delegate work: list, check, stop
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
   pocketcoder agent          agents as Markdown files: list, show, add, edit, export
   pocketcoder model          models: list, use, reset

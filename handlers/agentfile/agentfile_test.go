@@ -80,7 +80,7 @@ func TestAFileOfOpenCodeIsRead(t *testing.T) {
 	is.Equal(notes, []string{
 		"temperature is stored, and has no effect on turns yet.",
 		"color is left out: it has no meaning in PocketCoder.",
-		"tools: bash: true allows nothing. To allow it, write permission: bash: allow.",
+		"tools: bash: true allows nothing. To allow the tool, add bash: allow below permission.",
 	})
 }
 
@@ -88,11 +88,11 @@ func TestWhatAFileCannotSayIsNamed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ front, note string }{
 		"an exception":        {`permission: {bash: {"*": deny, "git *": allow}}`, `permission: bash: "git *": allow does not apply where "*": deny does: deny beats ask, and ask beats allow.`},
-		"a star in a path":    {`permission: {read: {"*.env": deny}}`, `permission: read: "*.env": deny is about one folder, because * does not match /. Write ** for any folders.`},
+		"a star in a path":    {`permission: {read: {"*.env": deny}}`, `permission: read: "*.env": deny applies to one folder only, because * does not match /. Write ** for any folders.`},
 		"all subagents":       {`permission: {task: allow}`, `permission: task: allow is left out: column 1: name it exactly, without *.`},
 		"every page":          {`permission: {webfetch: allow}`, `permission: webfetch: allow is left out: column 1: want an address such as https://docs.example.com/*.`},
 		"everything":          {`permission: allow`, `permission: *: allow is left out: only a rule that denies or asks is for every permission, and its pattern is *.`},
-		"of primary and sub":  {`mode: all`, `mode: all is stored as primary. Every agent can also be given work by another one.`},
+		"of primary and sub":  {`mode: all`, `mode: all is stored as primary. Agents can delegate work to every agent, whatever its mode.`},
 		"a key without sense": {`steps: 7`, `steps is left out: it has no meaning in PocketCoder.`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestAFileWithAMistakeIsRefused(t *testing.T) {
 	for text, says := range map[string]string{
 		"Review.":        "must begin with front matter",
 		"---\nname: a\n": "must begin with front matter",
-		"---\nfoo: 1\ndescription: d\nbar: 2\n---\n":            `keys that no agent has: "foo", "bar". Known keys are name, description,`,
+		"---\nfoo: 1\ndescription: d\nbar: 2\n---\n":            `unknown keys: "foo", "bar". Known keys are name, description,`,
 		"---\nname: [a\n---\n":                                  "is not YAML: line 1",
 		"---\n- a\n---\n":                                       "must be keys with values",
 		"---\nname: a\ntemperature: hot\n---\n":                 "temperature: the value in line 3",
@@ -183,7 +183,7 @@ func TestAnImportChangesTheAgentOfItsName(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(checked.Record, first.Record)
 	for _, line := range []string{"-  edit: deny\n", "+  edit: ask\n", "-Review every line.\n", "+Be brief.\n",
-		"# Not in this file: 1 rules"} {
+		"# Rules of the agent that are not in this file, because they are paused, expire or are for one chat: 1."} {
 		expect.Contains(t, checked.Diff, line)
 	}
 	is.Equal(mustList(t, h)[0].Rules, 5) // nothing has changed yet

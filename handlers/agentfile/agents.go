@@ -18,7 +18,7 @@ import (
 // Agents lists, exports and imports agents.
 type Agents struct{ Records *record.Records }
 
-// Commands are the commands that can be given over NATS.
+// Commands are the commands that can be sent over NATS.
 func (h Agents) Commands() handlers.Commands {
 	return handlers.Commands{
 		"agent.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Listed, error) { return h.List(ctx) }),
@@ -44,7 +44,7 @@ type Listed struct {
 	Rules       int    `json:"rules"`           // of its own, in force in every chat
 }
 
-// Export asks for the file of an agent, by its name or its record.
+// Export requests the file of an agent, by its name or its record id.
 type Export struct {
 	Name string `json:"name"`
 }
@@ -59,9 +59,9 @@ type Exported struct {
 type Import struct {
 	handlers.Command
 	Text  string  `json:"text"`
-	Name  string  `json:"name,omitempty"`  // of an agent whose file does not name it
-	Base  *string `json:"base,omitempty"`  // the import is refused if the agent's file is not this one any more
-	Check bool    `json:"check,omitempty"` // only say what would change
+	Name  string  `json:"name,omitempty"`  // of the agent, if the file has no key name
+	Base  *string `json:"base,omitempty"`  // the import is refused if the agent's file is another one by now
+	Check bool    `json:"check,omitempty"` // return the changes without making them
 }
 
 // Imported is the result of an import.
@@ -71,7 +71,7 @@ type Imported struct {
 	New    bool     `json:"new"`              // the agent did not exist before
 	Before string   `json:"before"`           // its file before; empty for a new agent
 	Diff   string   `json:"diff"`             // unified; empty if nothing changes
-	Notes  []string `json:"notes,omitempty"`  // what the file says and the agent will not do
+	Notes  []string `json:"notes,omitempty"`  // as of Parse
 	Seq    uint64   `json:"seq,omitempty"`    // of the last change
 }
 
@@ -96,7 +96,7 @@ func (r ruleFields) rule() policy.Rule {
 	return policy.Rule{Permission: r.Tool, Pattern: r.Pattern, Action: r.Action}.OfTool()
 }
 
-// lasting reports whether the rule is for every chat, without an end.
+// lasting reports whether the rule is active in every chat, and never expires.
 func (r ruleFields) lasting() bool { return r.Active && r.Chat == "" && r.Expires == "" }
 
 // List lists the agents by name.
@@ -162,13 +162,13 @@ func (h Agents) file(ctx context.Context, a record.StoredRecord[agentFields]) (f
 		}
 	}
 	if left > 0 {
-		f.Comments = []string{fmt.Sprintf("Not in this file: %d rules of the agent that are paused, end, or are for one chat.", left)}
+		f.Comments = []string{fmt.Sprintf("Rules of the agent that are not in this file, because they are paused, expire or are for one chat: %d.", left)}
 	}
 	return f, nil
 }
 
-// Import carries out the command. The rules of the agent become those of the file, but for rules that are paused, end,
-// or are for one chat.
+// Import carries out the command. The rules of the file replace those of the agent. Rules that are paused, expire or
+// are for one chat stay.
 func (h Agents) Import(ctx context.Context, c Import) (i Imported, err error) {
 	f, notes, err := Parse(c.Text, c.Name)
 	if err != nil {
@@ -190,7 +190,8 @@ func (h Agents) Import(ctx context.Context, c Import) (i Imported, err error) {
 		i.Record, i.Before, f.Comments = now.ID, old.Markdown(), old.Comments
 	}
 	if c.Base != nil && *c.Base != i.Before {
-		return i, handlers.Refuse(handlers.Conflict, "The agent %s was changed meanwhile. Look at it, and try again.", f.Name)
+		return i, handlers.Refuse(handlers.Conflict,
+			"The agent %s has changed since its file was read. Read it again, and repeat your change.", f.Name)
 	}
 	i.Diff = udiff.Unified("stored", "file", i.Before, f.Markdown())
 	if c.Check || i.Diff == "" {
@@ -200,7 +201,7 @@ func (h Agents) Import(ctx context.Context, c Import) (i Imported, err error) {
 	return i, err
 }
 
-// save stores a file as the agent now, which is empty for a new one.
+// save stores a file in the record now, which is empty for a new agent.
 func (h Agents) save(ctx context.Context, by handlers.Command, f File, now record.StoredRecord[agentFields],
 	agents []record.StoredRecord[agentFields]) (id string, seq uint64, err error) {
 	s := saver{h.Records, handlers.Command{Actor: by.Actor}, 0}
@@ -264,8 +265,8 @@ func (s *saver) model(ctx context.Context, identifier string) (string, error) {
 	return s.save(ctx, "ai_models", "", map[string]any{"name": identifier, "identifier": identifier})
 }
 
-// rules makes the lasting rules of an agent those of a file. It deletes last, so that no rule that denies is missing
-// meanwhile.
+// rules replaces the lasting rules of an agent with the rules of a file. It deletes last, so that the agent is never
+// without a rule that denies.
 func (s *saver) rules(ctx context.Context, agent string, rules []policy.Rule) error {
 	all, err := record.All[ruleFields](ctx, s.Records, rulebook.ToolPermissions)
 	if err != nil {

@@ -1,9 +1,8 @@
 // Package agentfile exports agents as Markdown files with front matter, in the format of OpenCode's own agents, and
 // imports such files. A file holds the agent, its prompt, the name of its model, and its rules.
 //
-// Promises: an exported file that is imported again changes nothing. What a file says and an agent cannot hold is named
-// in a note, or the file is refused; a rule that denies is never left out. An import that failed half way can be
-// repeated.
+// Promises: an exported file that is imported again changes nothing. If an agent cannot hold a part of a file, a note
+// names that part, or the file is refused. A rule that denies is never left out. A failed import can be repeated.
 //
 // It must not know how files are read or shown.
 package agentfile
@@ -33,7 +32,7 @@ type File struct {
 	Comments []string // what the agent has and the file does not hold
 }
 
-// The modes of an agent: as OpenCode and as the records name them.
+// modes maps OpenCode's names of modes to the names in records.
 var modes = map[string]string{"primary": "primary", "subagent": "sandbox_agent"}
 
 // knownKeys are the keys of front matter that an agent can hold.
@@ -44,8 +43,8 @@ var unusedKeys = []string{"color", "disable", "hidden", "maxSteps", "options", "
 
 const fence = "---\n"
 
-// Parse reads a file. The notes say in one sentence each what the agent will not do although the file says it. name is
-// that of an agent whose file does not name it.
+// Parse parses a file. Each note is a sentence about a part of the file that has no effect, or another effect than in
+// OpenCode. name is the name of the agent if the file has no key name.
 func Parse(text, name string) (f File, notes []string, err error) {
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
 	rest, found := strings.CutPrefix(text, fence)
@@ -95,7 +94,7 @@ func refuseUnknown(keys *yaml.Node) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return refuse("text", "The front matter has keys that no agent has: %s. Known keys are %s.",
+	return refuse("text", "The front matter has unknown keys: %s. Known keys are %s.",
 		strings.Join(unknown, ", "), strings.Join(knownKeys, ", "))
 }
 
@@ -114,7 +113,7 @@ func pairs(n *yaml.Node) func(yield func(string, *yaml.Node) bool) {
 	}
 }
 
-// set sets what a key of the front matter says.
+// set sets the field that belongs to a key of the front matter.
 func (f *File) set(key string, value *yaml.Node) (notes []string, err error) {
 	switch key {
 	case "name":
@@ -126,7 +125,7 @@ func (f *File) set(key string, value *yaml.Node) (notes []string, err error) {
 	case "mode":
 		if err = value.Decode(&f.Mode); f.Mode == "all" {
 			f.Mode = "primary"
-			notes = []string{"mode: all is stored as primary. Every agent can also be given work by another one."}
+			notes = []string{"mode: all is stored as primary. Agents can delegate work to every agent, whatever its mode."}
 		}
 	case "temperature":
 		err = value.Decode(&f.Temperature)
@@ -142,7 +141,7 @@ func (f *File) set(key string, value *yaml.Node) (notes []string, err error) {
 		notes = []string{key + " is left out: it has no meaning in PocketCoder."}
 	}
 	if err != nil {
-		return nil, refuse("text", "%s: the value in line %d is not of the right type.", key, value.Line)
+		return nil, refuse("text", "%s: the value in line %d has the wrong type.", key, value.Line)
 	}
 	return notes, nil
 }
@@ -162,7 +161,7 @@ func (f *File) check() error {
 	case len(f.Name) > maxName || strings.ContainsAny(f.Name, "/\n\x00"):
 		return refuse("name", "The name must be at most %d bytes on one line, without /.", maxName)
 	case len(f.Prompt) > maxPrompt:
-		return refuse("text", "The prompt has %d KiB, and may have %d.", len(f.Prompt)>>10, maxPrompt>>10)
+		return refuse("text", "The prompt has %d KiB. It may have at most %d KiB.", len(f.Prompt)>>10, maxPrompt>>10)
 	case f.Model != "" && (!found || provider == "" || model == ""):
 		return refuse("model", "model: %q is not PROVIDER/MODEL.", f.Model)
 	case f.Mode != "" && modes[f.Mode] == "":
@@ -215,7 +214,7 @@ func scalar(text string) *yaml.Node {
 	return &n
 }
 
-// recordMode returns the mode of OpenCode that a record's mode stands for.
+// recordMode returns OpenCode's name of a record's mode.
 func recordMode(mode string) string {
 	for _, name := range slices.Sorted(maps.Keys(modes)) {
 		if modes[name] == mode {

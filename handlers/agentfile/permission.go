@@ -11,7 +11,7 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-// Permissions whose rules are about files. A single permission for one of them means the whole workspace.
+// Permissions whose rules are about files. An allow without a pattern covers the whole workspace, and nothing outside.
 var (
 	pathPermissions = []string{"read", "list", "edit", "write", "external_directory"}
 	workspaceWide   = append([]string{"glob", "grep"}, pathPermissions...)
@@ -97,7 +97,7 @@ func (f *File) add(permission string, all []pattern) (notes []string, err error)
 	return notes, nil
 }
 
-// noteOn says where a rule means less than in OpenCode.
+// noteOn returns notes on a pattern that applies to less than in OpenCode.
 func noteOn(permission string, earlier []pattern, p pattern) (notes []string) {
 	strictness := map[string]int{"allow": 0, "ask": 1, "deny": 2}
 	for i, e := range earlier {
@@ -111,12 +111,12 @@ func noteOn(permission string, earlier []pattern, p pattern) (notes []string) {
 	if slices.Contains(pathPermissions, permission) && p.action != "allow" && p.text != "*" &&
 		strings.Contains(bare, "*") {
 		notes = append(notes, fmt.Sprintf(
-			"permission: %s: %s is about one folder, because * does not match /. Write ** for any folders.", permission, p))
+			"permission: %s: %s applies to one folder only, because * does not match /. Write ** for any folders.", permission, p))
 	}
 	return notes
 }
 
-// tools reads the key tools, by which older versions of OpenCode turn tools off.
+// tools reads the key tools, with which files for older versions of OpenCode turn tools off.
 func (f *File) tools(value *yaml.Node) (notes []string, err error) {
 	var all map[string]bool
 	if err := value.Decode(&all); err != nil {
@@ -124,7 +124,7 @@ func (f *File) tools(value *yaml.Node) (notes []string, err error) {
 	}
 	for tool := range pairs(value) {
 		if all[tool] {
-			notes = append(notes, fmt.Sprintf("tools: %s: true allows nothing. To allow it, write permission: %[1]s: allow.", tool))
+			notes = append(notes, fmt.Sprintf("tools: %s: true allows nothing. To allow the tool, add %[1]s: allow below permission.", tool))
 			continue
 		}
 		permission := tool
@@ -138,8 +138,8 @@ func (f *File) tools(value *yaml.Node) (notes []string, err error) {
 	return notes, nil
 }
 
-// permissionNode returns the rules as OpenCode's permissions. Of those that match the last decides there, so those that
-// allow come first.
+// permissionNode returns the rules as OpenCode's permissions. In OpenCode the last matching pattern decides, so rules
+// that allow come first.
 func permissionNode(rules []policy.Rule) *yaml.Node {
 	order := map[policy.Action]int{policy.Allow: 0, policy.AskPerson: 1, policy.Deny: 2}
 	rules = slices.Clone(rules)

@@ -16,7 +16,7 @@ type Send struct {
 	From     Caller // zero for a person
 	Receiver string // chat
 	Text     string
-	Urgency  string // one of the Urgency… constants; empty for the first
+	Urgency  string // one of the Urgency… constants; empty for UrgencyQueue
 }
 
 // The urgencies of a message.
@@ -40,7 +40,7 @@ func (h *Workers) Send(ctx context.Context, c Send) (message string, err error) 
 		}
 		if t.root(c.Receiver) != t.root(c.From.Chat) {
 			return handlers.RefuseField(handlers.Invalid, "receiver",
-				"Chat %s does not belong to this tree of workers. list_workers names those that do.", c.Receiver)
+				"Chat %s does not belong to this tree of workers. list_workers lists the chats that do.", c.Receiver)
 		}
 		if c.Urgency == UrgencyStop && !t.isBelow(c.Receiver, c.From.Chat) {
 			return handlers.RefuseField(handlers.Invalid, "urgency",

@@ -33,7 +33,7 @@ type Started struct {
 	Seq     uint64
 }
 
-// Start carries out the command. The same tool call starts one worker.
+// Start carries out the command. A tool call that is repeated starts no second worker.
 func (h *Workers) Start(ctx context.Context, c Start) (s Started, err error) {
 	if err := handlers.CheckChat(c.Parent.Chat); err != nil {
 		return s, err
@@ -90,26 +90,26 @@ func (h *Workers) Start(ctx context.Context, c Start) (s Started, err error) {
 	return s, err
 }
 
-// withinLimits refuses a worker that is too many or too deep.
+// withinLimits refuses a worker that would exceed a limit.
 func (h *Workers) withinLimits(t *tree, above events.Parent) error {
 	most := h.limits()
 	own, all := t.running(above.Chat)
 	switch {
 	case above.Depth > most.Depth:
 		return handlers.Refuse(handlers.Conflict,
-			"A worker at depth %d cannot start workers: the tree may be %d deep. Do the work yourself.", above.Depth-1,
+			"A worker at depth %d cannot start workers: the limit of the depth is %d. Do the work yourself.", above.Depth-1,
 			most.Depth)
 	case own >= most.PerChat:
 		return handlers.Refuse(handlers.Conflict,
-			"%d workers of this chat are running, and no more may. Wait for a result, or stop a worker.", own)
+			"This chat has %d running workers, which is the limit. Wait for a result, or stop a worker.", own)
 	case all >= most.All:
 		return handlers.Refuse(handlers.Conflict,
-			"%d workers are running in all chats, and no more may. Wait for a result, or stop a worker.", all)
+			"All chats together have %d running workers, which is the limit. Wait for a result, or stop a worker.", all)
 	}
 	return nil
 }
 
-// agent returns the agent of a name or a record.
+// agent returns the agent with a name or a record id.
 func (h *Workers) agent(ctx context.Context, agent string) (record.Agent, error) {
 	if agent == "" {
 		return record.Agent{}, nil
@@ -128,10 +128,10 @@ func (h *Workers) agent(ctx context.Context, agent string) (record.Agent, error)
 		known = "The agents are: " + strings.Join(slices.Sorted(maps.Values(all)), ", ")
 	}
 	return record.Agent{}, handlers.RefuseField(handlers.Invalid, "agent",
-		"There is no agent %q. %s. An empty name is OpenCode's own agent.", agent, known)
+		"There is no agent %q. %s. An empty name means OpenCode's own agent.", agent, known)
 }
 
-// directory returns where a worker works: "" for the workspace.
+// directory returns the directory of a worker. An empty one means the workspace.
 func (h *Workers) directory(parent, wanted string) (string, error) {
 	if wanted == "" {
 		return parent, nil
@@ -146,7 +146,7 @@ func (h *Workers) directory(parent, wanted string) (string, error) {
 	root, _ := workspace.RealPath(h.Workspace)
 	info, err := os.Stat(real)
 	if !ok || real != root && !strings.HasPrefix(real, root+"/") || err != nil || !info.IsDir() {
-		return "", handlers.RefuseField(handlers.Invalid, "directory", "%s is not a directory of the workspace %s.", wanted,
+		return "", handlers.RefuseField(handlers.Invalid, "directory", "%s is not a directory in the workspace %s.", wanted,
 			h.Workspace)
 	}
 	return real, nil
@@ -155,7 +155,7 @@ func (h *Workers) directory(parent, wanted string) (string, error) {
 // maxTitle is the length of the title of a worker, in runes.
 const maxTitle = 80
 
-// title is the title of a worker: its agent, and the first words of its work.
+// title returns the title of a worker: its agent, and the first words of its task.
 func title(agent, message string) string {
 	text := strings.Join(strings.Fields(message), " ")
 	if agent != "" {

@@ -10,8 +10,8 @@ import (
 	"pocketcoder/handlers/chat"
 )
 
-// Stop stops a worker and the workers below it: their messages that wait are withdrawn, their turns and their commands
-// end.
+// Stop stops a worker and the workers below it. It withdraws their waiting messages, and ends their turns and their
+// commands.
 type Stop struct {
 	handlers.Command
 	From   string `json:"-"` // chat whose assistant stops it; empty for a person
@@ -65,7 +65,8 @@ func (h *Workers) stop(ctx context.Context, worker string, c handlers.Command) e
 	for _, message := range waiting {
 		_, err := h.Chats.WithdrawMessage(ctx, chat.WithdrawMessage{Command: handlers.Command{Actor: c.Actor}, Chat: worker,
 			Message: message})
-		if refused := (handlers.Refused{}); err != nil && !errors.As(err, &refused) { // one that was sent is aborted
+		// a message that was sent meanwhile: AbortTurn ends its turn
+		if refused := (handlers.Refused{}); err != nil && !errors.As(err, &refused) {
 			return err
 		}
 	}

@@ -1,7 +1,7 @@
 // Package worker carries out the commands on workers. A worker is a chat of its own to which the assistant of another
 // chat, its parent, delegates work. It has a queue, an agent, budgets and permission requests like every chat.
 //
-// Promises: the edge from the parent to the worker is in the log before the worker's first request. A delegated message
+// Promises: the log holds the parent of a worker before the worker's first request. A delegated message
 // gets one result. The parent gets each result once, in a message or as the output of a tool call, however many
 // processes report it and however often they restart. A tool call starts one worker, even if it is repeated. Messages
 // stay within the tree of one person's chat.
@@ -52,11 +52,12 @@ func (h *Workers) limits() Limits {
 		cmp.Or(h.Limits.Depth, defaultLimits.Depth)}
 }
 
-// Caller is the tool call by which an assistant gives a command. Session, Message and Call are empty for a person.
+// Caller identifies the tool call with which an assistant sends a command. For a person, Session, Message and Call are
+// empty.
 type Caller struct {
 	Chat    string `json:"chat"`
 	Session string `json:"session,omitempty"` // OpenCode's
-	Message string `json:"message,omitempty"` // OpenCode's id of the message with the call: models use ids of calls again
+	Message string `json:"message,omitempty"` // OpenCode's id of the message with the call: models reuse ids of calls
 	Call    string `json:"call,omitempty"`
 
 	Subagent string `json:"subagent,omitempty"` // name of OpenCode's agent, if the session is that of a subagent
@@ -88,7 +89,7 @@ type node struct {
 	title    string
 	engine   string
 	parent   *events.Parent // nil for a chat of a person
-	finished bool           // the message with which the worker began has its result
+	finished bool           // the worker's first message has a result
 }
 
 func (s *tree) Apply(e events.Event) {

@@ -73,10 +73,10 @@ func TestWorkersAreLimited(t *testing.T) {
 	}
 	a := start(t, h, "c1", "a")
 	start(t, h, "c1", "b")
-	refused("c1", "2 workers of this chat")
+	refused("c1", "has 2 running workers")
 	deep := start(t, h, a.Worker, "c")
 	refused(deep.Worker, "depth 2")
-	refused("c2", "3 workers are running in all chats")
+	refused("c2", "have 3 running workers")
 	_, err = h.Finish(t.Context(), Finish{Worker: a.Worker, Message: a.Message, Status: events.WorkerCompleted})
 	is.NoErr(err)
 	start(t, h, "c1", "d")
@@ -91,7 +91,7 @@ func TestAWorkerWorksInTheWorkspaceAlone(t *testing.T) {
 		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // directory
 	}
 	_, err := h.Start(t.Context(), Start{Parent: Caller{Chat: "c1"}, Message: "m", Agent: "nobody"})
-	is.Equal(err.Error(), `There is no agent "nobody". No agent is stored. An empty name is OpenCode's own agent.`)
+	is.Equal(err.Error(), `There is no agent "nobody". No agent is stored. An empty name means OpenCode's own agent.`)
 }
 
 func TestAResultIsRecordedAndReportedOnce(t *testing.T) {

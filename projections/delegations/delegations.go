@@ -1,8 +1,8 @@
-// Package delegations is the read model of the messages that were delegated to workers: how far each is, and whether
+// Package delegations is the read model of the messages that were delegated to workers: the state of each, and whether
 // its parent has the result.
 //
-// Promises: a row says what is still to be done, so that nobody has to remember it. A message is over at the event that
-// ends its turn, whatever happens in the worker afterwards. A turn that is resumed takes that back.
+// Promises: the rows alone show which work is pending. A delegation ends at the event that ends its turn. Later events
+// in the worker do not change its state, unless a prompt resumes that turn.
 //
 // It must not know how a result reaches the parent.
 package delegations
@@ -35,11 +35,11 @@ type Delegation struct {
 	Received       bool   `db:"received" json:"received"`
 	Reported       string `db:"reported" json:"reported"` // message that carried the result to the parent
 	SilentSince    string `db:"silent_since" json:"silent_since"`
-	SilentReported string `db:"silent_reported" json:"-"` // message that said so
+	SilentReported string `db:"silent_reported" json:"-"` // message that reported the silence
 	Position       int64  `db:"position" json:"position"`
 }
 
-// Chat is what a delegation depends on in the chat of an event.
+// Chat is the state of an event's chat, as far as delegations depend on it.
 type Chat struct {
 	ID, Parent string
 	Open       string // ids of the delegations without a result, in order, with a space between them
@@ -48,7 +48,7 @@ type Chat struct {
 	Outcome    string // of the last turn
 }
 
-// Message is a delegated message as far as it was sent.
+// Message is the state in which the sending of a message is.
 type Message struct {
 	IsWithdrawn, IsWaiting, HasFailed bool
 }
@@ -56,8 +56,8 @@ type Message struct {
 // toolPrefix begins the names of PocketCoder's own tools.
 const toolPrefix = "pocketcoder_"
 
-// Update applies an event of a chat, after the read models of chats, sessions and messages. It returns the open
-// delegations of the chat.
+// Update applies an event of a chat. The read models of chats, sessions and messages must have applied the event
+// before. It returns the open delegations of the chat, in the form of Chat.Open.
 func Update(t *store.Table[Delegation], e events.Event, body any, c Chat, message func(id string) Message) string {
 	open := strings.Fields(c.Open)
 	change := func(id string, change func(*Delegation)) {
@@ -106,7 +106,7 @@ func add(t *store.Table[Delegation], e events.Event, b events.MessageSubmitted, 
 	return !found
 }
 
-// reported notes the reports that a message of the parent carries.
+// reported records the reports that a message of the parent carries.
 func reported(t *store.Table[Delegation], b events.MessageSubmitted, c Chat) {
 	for _, id := range append(slices.Clone(b.Results), b.Silent...) {
 		d, found := t.Get(id)
@@ -122,7 +122,7 @@ func reported(t *store.Table[Delegation], b events.MessageSubmitted, c Chat) {
 	}
 }
 
-// received notes the results in the output of a tool call of the parent.
+// received records the results in the output of a tool call of the parent.
 func received(t *store.Table[Delegation], b opencode.PartUpdated, c Chat) {
 	if b.Part.Type != "tool" || !strings.HasPrefix(b.Part.Tool, toolPrefix) {
 		return
@@ -139,14 +139,14 @@ func received(t *store.Table[Delegation], b opencode.PartUpdated, c Chat) {
 	}
 }
 
-// resume takes back the end of a turn that a prompt of PocketCoder resumes.
+// resume reopens a delegation whose turn a prompt of PocketCoder resumes.
 func (d *Delegation) resume(b events.MessageSubmitted) {
 	if b.Resumes != "" && d.isOver() && d.State != turnstate.Completed {
 		d.State, d.Prompt, d.PausedBy = turnstate.Queued, b.Message, ""
 	}
 }
 
-// pause notes that a used-up budget stops the turn.
+// pause records that a used-up budget stops the turn.
 func (d *Delegation) pause(e events.Event, b events.AbortRequested) {
 	if e.Actor == events.ActorPolicy && b.Session == "" && !d.isOver() {
 		d.PausedBy = e.Cause

@@ -1,4 +1,4 @@
-// Package turncontext says where a turn happens: in which chat, for which person, as which agent and in which
+// Package turncontext describes where a turn happens: in which chat, for which person, as which agent and in which
 // directory. The text goes to the model with every turn.
 //
 // Promises: the text is one XML element of fewer than 200 characters. What it leaves out of a value is marked with "…".
@@ -29,7 +29,7 @@ type Context struct {
 }
 
 // Of returns the context of a chat, without its agent and its directory. The person of an account without a name is
-// the part of its email before the @, because the rest is nobody's business but ours.
+// the part of its email before the @, because the model needs no address.
 func Of(ctx context.Context, m *projections.Model, chat string) (Context, error) {
 	c, _, err := store.First[Context](ctx, m.Model, "context of chat "+chat, `
 		SELECT c.title AS chat, coalesce(nullif(u.name, ''), substr(u.email, 1, instr(u.email, '@')-1), '') AS person,

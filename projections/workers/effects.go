@@ -18,8 +18,9 @@ type Ended struct {
 	Error   store.JSON `db:"error"` // of the message, or of the answer; empty for none
 }
 
-// isPaused is the condition that a turn ended for now: a person can still resume it by a decision on a request that
-// OpenCode forgot, an answer, or more budget. An approval counts until the prompt that it leads to is there.
+// isPaused is the SQL condition that a person can still resume an ended turn: by a decision on a request that OpenCode
+// forgot, by an answer, or by more budget. An approval counts until the read model has the prompt that resumes the
+// turn.
 const isPaused = `(d.state='lost' AND (
 		EXISTS (SELECT 1 FROM permissions p WHERE p.chat=d.worker AND p.interrupted AND NOT p.removed AND (p.status='draft'
 			OR p.status='authorized' AND NOT p.grant_used AND NOT EXISTS (SELECT 1 FROM messages r WHERE r.chat=p.chat AND r.role='system' AND r.position>p.decided_seq)))
@@ -41,7 +42,7 @@ func EndedTurns(ctx context.Context, m *projections.Model) ([]Ended, error) {
 		ORDER BY d.position`, nil)
 }
 
-// Unreported is a result, or a silence, that the parent does not know of. Nothing runs in the parent.
+// Unreported is a result or a silence of a worker that its parent does not know yet. No turn runs in the parent.
 type Unreported struct {
 	Parent  string `db:"parent"`
 	Worker  string `db:"worker"`
@@ -52,8 +53,8 @@ type Unreported struct {
 	Silent  string `db:"silent"` // when the last event before the silence was; empty for a result
 }
 
-// UnreportedResults lists what parents without a running turn do not know of their workers, by parent, in the order in
-// which the workers finished.
+// UnreportedResults lists the results and silences that parents without a running turn do not know yet, by parent.
+// Those of a parent are in the order in which the workers finished.
 func UnreportedResults(ctx context.Context, m *projections.Model) ([]Unreported, error) {
 	return store.List[Unreported](ctx, m.Model, "unreported results", `SELECT d.parent, d.worker, w.title, d.id AS message, d.state,
 			CASE WHEN d.result='' THEN '' ELSE d.text END AS text, CASE WHEN d.result='' THEN d.silent_since ELSE '' END AS silent
@@ -77,10 +78,11 @@ func RunningTurns(ctx context.Context, m *projections.Model) ([]Running, error) 
 		WHERE d.result='' AND d.state='running' AND d.silent_since='' AND s.turn_state='running' ORDER BY d.position`, nil)
 }
 
-// Commands lists the executions that run in a chat, but no shell of a person.
+// Commands lists the executions that run in a chat, without the shells of people.
 func Commands(ctx context.Context, m *projections.Model, chat string) (ids []string, err error) {
 	rows, err := store.List[struct{ ID string }](ctx, m.Model, "running commands of "+chat,
-		"SELECT id FROM executions WHERE chat={:chat} AND status='executing' AND NOT terminal ORDER BY position", dbx.Params{"chat": chat})
+		"SELECT id FROM executions WHERE chat={:chat} AND status='executing' AND NOT terminal ORDER BY position",
+		dbx.Params{"chat": chat})
 	for _, r := range rows {
 		ids = append(ids, r.ID)
 	}

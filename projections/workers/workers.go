@@ -1,10 +1,10 @@
 // Package workers reads the workers of chats from the read models: the tree of a chat, the messages between its chats,
-// and what is to be done about delegated messages.
+// and the pending work of delegated messages.
 //
-// Promises: each list follows from the read models alone. What is to be done stays in its list until an event says that
-// it is done.
+// Promises: each list follows from the read models alone. Pending work stays in its list until an event records that it
+// is done.
 //
-// It must not know who may see a chat, or how something is done.
+// It must not know who may see a chat, or how pending work is carried out.
 package workers
 
 import (
@@ -35,7 +35,7 @@ type Worker struct {
 	Pending int64   `db:"pending" json:"pending"` // requests and questions that wait for a person
 	Cost    float64 `db:"cost" json:"cost"`
 	Tokens  int64   `db:"tokens" json:"tokens"`
-	Line    string  `db:"line" json:"line"` // of what was said last
+	Line    string  `db:"line" json:"line"` // preview of the newest message
 	Created string  `db:"created" json:"created"`
 	Active  string  `db:"active" json:"active"` // time of the last activity
 }
@@ -85,7 +85,7 @@ func OfUser(ctx context.Context, m *projections.Model, user string, limit int) (
 		dbx.Params{"user": user, "limit": limit})
 }
 
-// In is List with the db of a page.
+// In is List without a limit, with the database connection of a page.
 func In(ctx context.Context, db dbx.Builder, chat string) (all []Worker, err error) {
 	err = db.NewQuery(selectWorkers + "c.root=(SELECT root FROM chats WHERE id={:chat}) ORDER BY c.first_seq").
 		WithContext(ctx).Bind(dbx.Params{"chat": chat}).All(&all)

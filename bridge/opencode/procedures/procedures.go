@@ -1,8 +1,8 @@
 // Package procedures seals the proposals that people approve, and gives OpenCode the sealed procedures as skills.
 //
-// Promises: a procedure is what a person approved: its SHA-256, who approved it and when are stored with it, and a
-// procedure whose text has another hash is no skill. OpenCode reads skills when it starts, so a change restarts it once
-// no turn runs.
+// Promises: OpenCode gets only texts that a person approved. A procedure is stored with the SHA-256 of its text, the
+// approver and the time. OpenCode does not get a procedure whose text has another hash. OpenCode reads skills when it
+// starts, so a change restarts it once no turn runs.
 //
 // It must not know how a person approves a proposal.
 package procedures
@@ -43,9 +43,10 @@ type Procedures struct {
 // Worker is the name of the durable consumer.
 const Worker = "procedures"
 
-// Run seals what is approved, and gives OpenCode what is sealed, until ctx ends.
+// Run seals approved proposals, and gives OpenCode the sealed procedures, until ctx ends.
 func (p *Procedures) Run(ctx context.Context) error {
-	filters := []string{events.ConfigSubject(proposals, "*", events.Saved{}.Kind()), events.ConfigSubject(sealed, "*", "*")}
+	filters := []string{events.ConfigSubject(proposals, "*", events.Saved{}.Kind()),
+		events.ConfigSubject(sealed, "*", "*")}
 	return p.Log.WorkAll(ctx, Worker, filters, func(ctx context.Context, e events.Event) error {
 		if e.Subject.Collection == proposals {
 			return p.seal(ctx, e)
@@ -64,8 +65,8 @@ type proposal struct {
 	Approved                           string `json:"approved_at"`
 }
 
-// seal stores an approved proposal as the procedure of its name. The version of a procedure is the sequence of its
-// approval, so that an older approval that is seen again changes nothing.
+// seal stores an approved proposal as the procedure with its name. The version of a procedure is the sequence of its
+// approval, so that an older approval that is delivered again changes nothing.
 func (p *Procedures) seal(ctx context.Context, e events.Event) error {
 	d, err := events.Decode(e)
 	if err != nil {
@@ -98,7 +99,7 @@ func (p *Procedures) seal(ctx context.Context, e events.Event) error {
 // maxDescription bounds a description that is made from the text, in runes.
 const maxDescription = 200
 
-// description returns that of a proposal, or else the first line of its text.
+// description returns the description of a proposal, or else the first line of its text.
 func description(p proposal) string {
 	first, _, _ := strings.Cut(strings.TrimLeft(strings.TrimSpace(body(p.Content)), "# "), "\n")
 	if text := []rune(first); len(text) > maxDescription {
@@ -116,8 +117,8 @@ func (p procedure) isSealed() bool {
 	return p.Signature == hex.EncodeToString(sum[:])
 }
 
-// Load gives the next start of OpenCode the sealed procedures. Of two whose names are the same skill, it takes the one
-// that changed last.
+// Load gives the next start of OpenCode the sealed procedures. If two names make the same skill name, the procedure
+// that changed last wins.
 func (p *Procedures) Load(ctx context.Context) error {
 	all, err := record.All[procedure](ctx, p.Records, sealed)
 	if err != nil {
@@ -127,7 +128,7 @@ func (p *Procedures) Load(ctx context.Context) error {
 	for _, r := range all {
 		name := skillName(r.Value.Name)
 		if name == "" || !r.Value.isSealed() {
-			p.Logger.Warn("a procedure is no skill: its name has no letters, or its text is not the one that was approved",
+			p.Logger.Warn("OpenCode does not get a procedure: its name has no letter a-z or digit, or its text is not the approved one",
 				"procedure", r.Value.Name)
 			continue
 		}
@@ -140,7 +141,8 @@ func (p *Procedures) Load(ctx context.Context) error {
 // maxSkillName is the longest name of a skill in OpenCode.
 const maxSkillName = 64
 
-// skillName returns the name of a procedure as OpenCode takes it: small letters, digits and single hyphens.
+// skillName returns the name of a procedure in the form that OpenCode accepts: small letters, digits and single
+// hyphens.
 func skillName(name string) string {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
@@ -149,7 +151,7 @@ func skillName(name string) string {
 	return strings.Trim(text[:min(len(text), maxSkillName)], "-")
 }
 
-// skill returns the SKILL.md of a procedure. A JSON text is a YAML text.
+// skill returns the SKILL.md of a procedure. A JSON string is also a YAML string.
 func skill(name string, p procedure) string {
 	about, _ := json.Marshal(p.Description) // a text
 	front := "---\nname: " + name + "\ndescription: " + string(about) + "\n---\n\n"

@@ -1,9 +1,9 @@
-// Package providerkeys gives OpenCode the keys of model providers that administrators store, and reports keys that a
-// provider refuses.
+// Package providerkeys applies the keys of model providers that administrators store, and reports keys that a provider
+// refuses.
 //
-// Promises: OpenCode gets placeholders, unless it has no proxy of ours. A new value of a key that OpenCode has is used
-// by the next request. A key that OpenCode does not have yet is used after a restart of OpenCode, which waits until no
-// turn runs. A refused key is reported once, until it works or is replaced.
+// Promises: OpenCode gets placeholders, unless it does not use PocketCoder's proxy. The next request uses the new value
+// of a key that OpenCode already has. A key that OpenCode does not have yet is used after a restart of OpenCode, which
+// waits until no turn runs. A refused key is reported once. After it worked or was replaced, it can be reported again.
 //
 // It must not know how keys are stored, or how requests are sent.
 package providerkeys
@@ -47,7 +47,8 @@ type answer struct {
 	status int
 }
 
-// maxAnswers is the number of answers that wait to be reported. More are dropped: the next request has one too.
+// maxAnswers is the number of answers that wait to be reported. Further ones are dropped, because the next request has
+// an answer too.
 const maxAnswers = 100
 
 // Load applies the stored keys for the first time.
@@ -66,7 +67,7 @@ func (k *Keys) answered(c network.Credential, status int) {
 	}
 }
 
-// Run applies changes of the stored keys, and reports what providers say of them, until ctx ends.
+// Run applies changes of the stored keys, and reports the providers' answers about them, until ctx ends.
 func (k *Keys) Run(ctx context.Context) error {
 	if err := k.refresh(ctx); err != nil {
 		return err
@@ -99,7 +100,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// change applies the stored keys. What was said of a key that has another value now is withdrawn.
+// change applies the stored keys. It clears the error of a key whose value has changed.
 func (k *Keys) change(ctx context.Context) error {
 	before, err := k.apply(ctx)
 	if err != nil {
@@ -119,7 +120,7 @@ func (k *Keys) change(ctx context.Context) error {
 	return nil
 }
 
-// apply gives the keys to the proxy and to the next start of OpenCode. It returns those that were in use before.
+// apply passes the keys to the proxy and to the next start of OpenCode. It returns the credentials used before.
 func (k *Keys) apply(ctx context.Context) (before []network.Credential, err error) {
 	p := k.Base
 	if !k.Fixed {
@@ -143,8 +144,8 @@ type modelProvider struct {
 	KeyError  string `json:"key_error"`
 }
 
-// report stores what a provider says of a key with the provider: a refusal, or nothing when the key works. Other
-// failures say nothing about the key.
+// report stores in a provider's record that the provider refuses a key. If the key works, it clears that. It ignores
+// other failures, which say nothing about the key.
 func (k *Keys) report(ctx context.Context, a answer) error {
 	refused := a.status == http.StatusUnauthorized || a.status == http.StatusForbidden
 	if !refused && a.status/100 != 2 {
@@ -157,7 +158,7 @@ func (k *Keys) report(ctx context.Context, a answer) error {
 	for _, p := range all {
 		text := ""
 		if refused {
-			text = fmt.Sprintf("%s refuses the key %s (status %d). Store another one under Settings, Provider keys.",
+			text = fmt.Sprintf("%s refuses the key %s (status %d). Store another key under Settings, Provider keys.",
 				p.Value.ID, a.Key, a.status)
 		}
 		if !p.Value.Connected || !slices.Contains(a.Providers, p.Value.ID) || p.Value.KeyError == text {
@@ -178,7 +179,7 @@ func (k *Keys) report(ctx context.Context, a answer) error {
 	return nil
 }
 
-// Errors returns what providers say of keys that they refuse.
+// Errors returns a sentence for each key that its provider refuses.
 func (k *Keys) Errors() []string {
 	if list := k.errors.Load(); list != nil {
 		return *list
@@ -186,7 +187,7 @@ func (k *Keys) Errors() []string {
 	return nil
 }
 
-// refresh reads what Errors returns.
+// refresh reads the sentences that Errors returns.
 func (k *Keys) refresh(ctx context.Context) error {
 	all, err := record.All[modelProvider](ctx, k.Records, record.ModelProviderCollection)
 	if err != nil {

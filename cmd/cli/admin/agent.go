@@ -20,15 +20,16 @@ import (
 	"pocketcoder/handlers/agentfile"
 )
 
-const agentUsage = `pocketcoder agent: the agents of the running system, as Markdown files in OpenCode's format.
+const agentUsage = `pocketcoder agent: list, add, change and export agents, as Markdown files in OpenCode's format.
 
-  pocketcoder agent list                  the agents
+  pocketcoder agent list                  list the agents
   pocketcoder agent show NAME             print an agent
   pocketcoder agent export NAME FILE      write an agent to a file
-  pocketcoder agent add FILE              create an agent from a file, or change the agent of its name; - is stdin
+  pocketcoder agent add FILE              create an agent from a file, or replace the agent with its name; - is stdin
   pocketcoder agent edit NAME             change an agent in $VISUAL or $EDITOR
 
-add shows what changes in an agent that exists, and asks; --yes does not ask. A file is front matter and a prompt:
+If the agent exists, add shows what would change, and asks. With --yes or from stdin it does not ask. edit never asks. The
+system must run. A file has front matter and a prompt:
 
   ---
   name: Reviewer
@@ -43,7 +44,7 @@ add shows what changes in an agent that exists, and asks; --yes does not ask. A 
 
   Review every line. Report bugs first.
 
-Choose an agent in a chat with /agent NAME.
+/agent NAME in "pocketcoder chat" chooses an agent for a chat. A worker gets the agent that its parent names.
 
 Exit status: 0; 1 when it failed or was not confirmed, 2 for wrong usage.
 `
@@ -59,7 +60,7 @@ func Agent(ctx context.Context, env cli.Environment, args []string) error {
 	data := cli.DataFlag(fs, env)
 	a := agentCommand{env: env}
 	fs.BoolVar(&a.asJSON, "json", false, "list: print a JSON list")
-	fs.BoolVar(&a.yes, "yes", false, "add, edit: change an agent without asking")
+	fs.BoolVar(&a.yes, "yes", false, "add: replace an agent without asking")
 	return runVerb(ctx, env, fs, args, data, map[string]verb{
 		"list": {0, 0, a.list}, "show": {1, 1, a.show}, "export": {1, 2, a.export}, "add": {1, 1, a.add}, "edit": {1, 1, a.edit},
 	}, func(s *client.System) { a.System = s })
@@ -70,7 +71,7 @@ func (a *agentCommand) list(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	const empty = "no agents; make one with: pocketcoder agent add FILE"
+	const empty = "no agent is stored; create one with: pocketcoder agent add FILE"
 	return cli.PrintList(a.env, a.asJSON, all, empty, "NAME\tMODEL\tRULES\tDESCRIPTION\tID",
 		func(l agentfile.Listed) []string {
 			return []string{printable.OneLine(l.Name, 40), printable.OneLine(cmp.Or(l.Model, "-"), 40), fmt.Sprint(l.Rules),
@@ -128,7 +129,7 @@ func (a *agentCommand) add(ctx context.Context, args []string) error {
 		return err
 	}
 	if len(text) > maxAgentFile {
-		return fmt.Errorf("%s has more than %d KiB", args[0], maxAgentFile>>10)
+		return fmt.Errorf("%s has more than %d KiB, which is the limit of a file", args[0], maxAgentFile>>10)
 	}
 	return a.importFile(ctx, agentfile.Import{Command: client.NewCommand(), Text: string(text), Name: name},
 		a.yes || args[0] == "-")
@@ -146,7 +147,7 @@ func (a *agentCommand) importFile(ctx context.Context, c agentfile.Import, yes b
 	}
 	name := printable.OneLine(checked.Name, 100)
 	if checked.Diff == "" {
-		_, err := fmt.Fprintf(a.env.Stdout, "agent %s is as in the file\n", name)
+		_, err := fmt.Fprintf(a.env.Stdout, "agent %s is already as in the file\n", name)
 		return err
 	}
 	if !checked.New {
@@ -167,7 +168,7 @@ func (a *agentCommand) importFile(ctx context.Context, c agentfile.Import, yes b
 
 func (a *agentCommand) confirms(name string) bool {
 	if !a.env.Interactive {
-		fmt.Fprintln(a.env.Stderr, "nothing was changed; --yes changes the agent")
+		fmt.Fprintln(a.env.Stderr, "the agent exists, and nothing was changed; to replace it, add --yes")
 		return false
 	}
 	fmt.Fprintf(a.env.Stdout, "Change agent %s? [y/N] ", name)

@@ -11,13 +11,14 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-const modelUsage = `pocketcoder model: the models of the running system, and which one answers.
+const modelUsage = `pocketcoder model: list the models, and select the model that answers.
 
-  pocketcoder model list                            the models that can be used; * answers
+  pocketcoder model list                            list the models; * marks the one for all chats
+  pocketcoder model list --chat ID                  * marks the one of a chat
   pocketcoder model use PROVIDER/NAME               in all chats without a selection
   pocketcoder model use PROVIDER/NAME --user EMAIL  in all chats of an account
   pocketcoder model use PROVIDER/NAME --chat ID     in one chat
-  pocketcoder model reset                           return to the configured model; with --user or --chat, undo that
+  pocketcoder model reset                           undo the selection for all chats; --user or --chat undoes that one
 
 A chat uses its own selection, else the model of its agent, else the selection of its owner, else that for all chats,
 else the model of "pocketcoder up --model".
@@ -36,8 +37,8 @@ func Model(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "model", modelUsage)
 	data := cli.DataFlag(fs, env)
 	m := modelCommand{env: env}
-	fs.StringVar(&m.chat, "chat", "", "the only `chat` it is about")
-	fs.StringVar(&m.user, "user", "", "use, reset: `email` of the account whose chats it is about")
+	fs.StringVar(&m.chat, "chat", "", "list, use, reset: only for this `chat`")
+	fs.StringVar(&m.user, "user", "", "use, reset: only for the chats of the account with this `email`")
 	fs.BoolVar(&m.asJSON, "json", false, "list: print JSON")
 	return runVerb(ctx, env, fs, args, data, map[string]verb{
 		"list": {0, 0, m.list}, "use": {1, 1, m.use}, "reset": {0, 0, m.reset},

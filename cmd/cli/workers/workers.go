@@ -20,15 +20,16 @@ import (
 	"pocketcoder/projections/workers"
 )
 
-const usage = `pocketcoder workers: the workers to which the assistants of chats delegate work.
+const usage = `pocketcoder workers: list the workers to which the assistants of chats delegate work, print the result of one, stop one.
 
-  pocketcoder workers                          the newest workers of all chats
-  pocketcoder workers h2k0x9c3v7m1q5z          the tree of a chat
-  pocketcoder workers check 8f3kq0z2m4c6x1a    the state of one worker, and its result
+  pocketcoder workers                          list the newest workers of all chats
+  pocketcoder workers h2k0x9c3v7m1q5z          list the workers of a chat, and those below them
+  pocketcoder workers check 8f3kq0z2m4c6x1a    print the state of one worker, and its result
   pocketcoder workers stop 8f3kq0z2m4c6x1a     stop a worker, its commands, and the workers below it
 
 A worker is a chat of its own: "pocketcoder chat ID" talks to it, "pocketcoder attach ID" watches its commands. STATE is queued,
-running, waiting (for a person), completed, failed, aborted or lost. The parent gets the result of each worker once.
+running, waiting (for a person), completed, failed, aborted or lost. The parent is
+the chat that delegated; it gets each result once. "pocketcoder sandbox workers" lists the programs that run commands.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
@@ -66,7 +67,7 @@ func list(ctx context.Context, env cli.Environment, args []string) error {
 	if err := query(ctx, *data, "workers", map[string]any{"chat": chat, "limit": *limit}, &all); err != nil {
 		return err
 	}
-	return cli.PrintList(env, *asJSON, all, "no assistant has delegated work here",
+	return cli.PrintList(env, *asJSON, all, "no assistant has delegated work",
 		"WORKER\tSTATE\tAGENT\tCOST\tREQUESTS\tACTIVE\tTITLE\tLAST LINE", row)
 }
 
@@ -100,7 +101,7 @@ func check(ctx context.Context, env cli.Environment, args []string) error {
 		fmt.Fprintln(env.Stdout, "silent since:", w.Silent)
 	}
 	if w.Pending > 0 {
-		fmt.Fprintf(env.Stdout, "requests that wait for you: %d; decide them with: pocketcoder chat %s\n", w.Pending, w.ID)
+		fmt.Fprintf(env.Stdout, "%d requests or questions wait for you; answer with: pocketcoder chat %s\n", w.Pending, w.ID)
 	}
 	if w.Text != "" {
 		fmt.Fprintf(env.Stdout, "\n%s\n", printable.Visible(w.Text))
@@ -131,10 +132,10 @@ func stop(ctx context.Context, env cli.Environment, args []string) error {
 	return nil
 }
 
-// idIn returns the one worker that is named.
+// idIn returns the id of the worker in the arguments.
 func idIn(env cli.Environment, command string, rest []string) (string, error) {
 	if len(rest) == 0 {
-		return "", cli.WrongUsage(env, "%s: which worker? See pocketcoder workers -h", command)
+		return "", cli.WrongUsage(env, "%s: the id of the worker is missing; \"pocketcoder workers\" lists the workers", command)
 	}
 	id, err := events.ParseID(rest[0])
 	if err != nil {
@@ -143,7 +144,7 @@ func idIn(env cli.Environment, command string, rest []string) (string, error) {
 	return id, nil
 }
 
-// query asks the running system.
+// query queries the running system, and includes all events of the log.
 func query(ctx context.Context, data, name string, args map[string]any, out any) error {
 	s, err := client.Connect(ctx, datadir.Dir(data))
 	if err != nil {

@@ -40,8 +40,8 @@ var SettingsGroups = []struct {
 		{"ai_agents", "Agents", "with their prompts and models"},
 		{"ai_prompts", "Prompts", "texts for agents"},
 		{"ai_models", "Models of agents", "names and identifiers"},
-		{"sops", "Procedures", "that were approved"},
-		{"proposals", "Proposals", "for procedures"},
+		{"sops", "Procedures", "that OpenCode gets as skills"},
+		{"proposals", "Proposals", "for procedures, to read and approve"},
 		{"mcp_servers", "MCP servers", "that agents asked for"},
 	}},
 	{"People and devices", []Collection{
