@@ -161,6 +161,12 @@ func (s *Store) Keys(ctx context.Context, prefix string) ([]string, error) {
 	return slices.Collect(maps.Keys(found)), err
 }
 
+// How often, and how long after a failure, a watch is begun again.
+const (
+	watchTries = 10
+	watchPause = time.Second
+)
+
 // Watch calls fn with every key under a prefix that has a value, then once with an empty key, then with each change,
 // until ctx ends or fn returns an error. events.ErrStop ends it without an error. A nil value means that the key was
 // deleted, perhaps long ago. A caller that changes a secret receives its own change later.
@@ -171,6 +177,13 @@ func (s *Store) Watch(ctx context.Context, prefix string, fn func(key string, va
 		}
 	}
 	w, err := s.kv.Watch(ctx, strings.TrimPrefix(prefix+".>", "."))
+	for try := 1; err != nil && try < watchTries && ctx.Err() == nil; try++ {
+		select { // a cluster that has just got its majority back does not answer yet
+		case <-time.After(watchPause):
+		case <-ctx.Done():
+		}
+		w, err = s.kv.Watch(ctx, strings.TrimPrefix(prefix+".>", "."))
+	}
 	if err != nil {
 		return secretError("watch", prefix, err)
 	}
