@@ -72,7 +72,7 @@ var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * 
 // Worker is the name of the durable consumer.
 const Worker = "push"
 
-// maxTurnAge is the maximal age of the end of a turn of which people are notified.
+// maxTurnAge is the maximal age of the end of a turn about which people are notified.
 const maxTurnAge = time.Hour
 
 // filters select the events that need a person or end that need, and those that end a turn.

@@ -127,7 +127,7 @@ func TestFileThatCannotBeWrittenLetsNobodyIn(t *testing.T) {
 	s.keep()
 	id := s.register(ann, key, nil)
 	s.eventually("the old file is gone", func() bool { _, err := os.Stat(s.keys.Files[1]); return os.IsNotExist(err) })
-	s.eventually("whom the key lets in is told", func() bool { return count.Load() == 1 })
+	s.eventually("the owner of the key gets the notice", func() bool { return count.Load() == 1 })
 	s.save(id, false, map[string]any{"is_active": false})
 	s.eventually("that it is taken back too", func() bool { return count.Load() == 0 })
 	s.save(id, false, map[string]any{"is_active": true})

@@ -53,7 +53,7 @@ func (s *System) useStoredKeys(ctx context.Context) error {
 	return err
 }
 
-// configureEngine gives OpenCode the stored keys of providers and the sealed procedures, once its network is wired.
+// configureEngine sets the stored keys of providers and the sealed procedures for OpenCode. wireNetwork comes first.
 func (s *System) configureEngine(ctx context.Context) error {
 	s.restarts = restarts.New(s.engine, s.model)
 	s.modelKeys = &providerkeys.Keys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys(),

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/projections/workers"
 )
 
-// handoffResult is what the model is told of a delegation.
+// handoffResult is the output of a tool that delegates.
 type handoffResult struct {
 	Event        string `json:"_pocketcoder_sys_event"`
 	Success      bool   `json:"success"`

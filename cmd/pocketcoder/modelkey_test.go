@@ -16,7 +16,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// A provider replaces its key. Until an administrator stores the new one, messages fail, and administrators are told.
+// A provider replaces its key. Until an administrator stores the new one, messages fail. Administrators get a notice.
 func TestAStoredKeyReplacesARefusedOne(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -18,7 +18,7 @@ func ownTool(name string, args map[string]any) string {
 	return call("pocketcoder_"+name, args) + "\n@@next\n@@say done"
 }
 
-// outputOf waits for the end of the turn and returns what the model was told by its n-th tool call.
+// outputOf waits for the end of the turn and returns the output of its n-th tool call.
 func (p *process) outputOf(t testing.TB, chat string, n int) string {
 	t.Helper()
 	p.turnEnds(t, chat)

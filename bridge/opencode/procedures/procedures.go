@@ -117,7 +117,7 @@ func (p procedure) isSealed() bool {
 	return p.Signature == hex.EncodeToString(sum[:])
 }
 
-// Load gives the next start of OpenCode the sealed procedures. If two names make the same skill name, the procedure
+// Load sets the sealed procedures for the next start of OpenCode. If two names make the same skill name, the procedure
 // that changed last wins.
 func (p *Procedures) Load(ctx context.Context) error {
 	all, err := record.All[procedure](ctx, p.Records, sealed)
