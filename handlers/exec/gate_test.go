@@ -158,6 +158,8 @@ func TestApprovalThatExpiredOrWasAbortedRunsNothing(t *testing.T) {
 	why, err := s.Permissions.CheckApproval(t.Context(), "c1", hour.Call[len("call_"):])
 	is.NoErr(err)
 	is.Equal(why, "the turn was aborted after the approval") // the outbox rejects it in OpenCode
+	_, err = s.Permissions.CheckApproval(t.Context(), "c1", "per_elsewhere")
+	is.True(err != nil) // a replica that lags lacks the decision, which is not the same as no approval
 	result, _, _ = s.shell(t.Context(), hour)
 	expect.Contains(t, result.Error, "the turn was aborted")
 	is.Equal(s.started.Load(), int64(0))
