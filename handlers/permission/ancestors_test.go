@@ -1,14 +1,17 @@
 package permission_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission/permissiontest"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 // asWorker makes c1 a worker of c2, which is a worker of c3. Each has an agent: own, middle and top.
@@ -121,4 +124,12 @@ func TestAReportOnWorkersEndsNoApproval(t *testing.T) {
 	found, _ := g.Decisions("per_2")
 	is.Equal(len(found), 1)
 	is.Equal(found[0].Grant, "per_1")
+}
+
+// A replica of the log that lags may not have the worker's chat yet. Its rules alone would allow too much.
+func TestRulesAreNotJudgedWithoutTheChatsAbove(t *testing.T) {
+	t.Parallel()
+	g := permissiontest.OpenGate(t)
+	_, err := g.Gate.RuleSets(t.Context(), rulebook.Scope{Chat: "not-there-yet"})
+	expect.Contains(t, fmt.Sprint(err), "the chat is not there yet")
 }
