@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	records "pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/projections"
 )
 
@@ -27,30 +29,48 @@ func (p *process) mcp(t testing.TB, args ...string) (stdout string) {
 	return stdout
 }
 
-// mcpState waits until the only MCP server has a state.
-func (p *process) mcpState(t testing.TB, state string) (s records.MCPServer) {
+// mcpState waits until an MCP server has a state.
+func (p *process) mcpState(t testing.TB, name, state string) (s records.MCPServer) {
 	t.Helper()
-	expect.Eventually(t, "the MCP server is "+state, func() bool {
+	expect.Eventually(t, "the MCP server "+name+" is "+state, func() bool {
 		var all []records.MCPServer
-		return json.Unmarshal([]byte(p.mcp(t, "list", "--json")), &all) == nil && len(all) == 1 &&
-			func() bool { s = all[0]; return s.State() == state }()
+		if json.Unmarshal([]byte(p.mcp(t, "list", "--json")), &all) != nil {
+			return false
+		}
+		i := slices.IndexFunc(all, func(s records.MCPServer) bool { return s.Name == name })
+		if i >= 0 {
+			s = all[i]
+		}
+		return s.State() == state
 	})
 	return s
 }
 
-// TestModelCallsToolsOfAnApprovedMCPServer runs the server in the sandbox.
-func TestModelCallsToolsOfAnApprovedMCPServer(t *testing.T) {
+// calledServer returns the first mcp.called of a chat.
+func (p *process) calledServer(t testing.TB, chat string) (called events.MCPCalled) {
+	t.Helper()
+	e := p.event(t, chat, called.Kind(), func(events.Event) bool { return true })
+	is.New(t).NoErr(json.Unmarshal(e.Data, &called))
+	return called
+}
+
+func TestModelCallsToolsOfApprovedMCPServers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := startInside(t)
 	build := exec.Command("go", "build", "-o", filepath.Join(p.workspace, "lab"), "../../bridge/mcp/gateway/testdata/lab")
 	build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
 	is.NoErr(build.Run())
+	inTurn(t, p, stage{"in the sandbox", callsServerInSandbox}, stage{"from npm", callsServerFromNPM},
+		stage{"remote", callsRemoteServer})
+}
 
+func callsServerInSandbox(t *testing.T, p *process) {
+	is := is.New(t)
 	p.mcp(t, "add", "lab", "./lab", "--reason", "to test")
-	is.Equal(p.mcpState(t, "pending").Reason, "to test")
+	is.Equal(p.mcpState(t, "lab", "pending").Reason, "to test")
 	p.mcp(t, "approve", "lab")
-	is.Equal(len(p.mcpState(t, "active").Tools), 5)
+	is.Equal(len(p.mcpState(t, "lab", "active").Tools), 5)
 
 	const echo = "pocketcoder_mcp_lab_echo"
 	chat := p.chat(t, ownTool("mcp_lab_echo", map[string]any{"text": "hello"}))
@@ -58,8 +78,7 @@ func TestModelCallsToolsOfAnApprovedMCPServer(t *testing.T) {
 	is.Equal(asked.Permission, echo)
 	is.Equal(p.outputOf(t, chat, 0), "hello")
 	is.Equal(p.text(t, chat), "done")
-	var called events.MCPCalled
-	is.NoErr(json.Unmarshal(p.event(t, chat, "mcp.called", func(events.Event) bool { return true }).Data, &called))
+	called := p.calledServer(t, chat)
 	is.Equal([]string{called.Name, called.Tool, string(called.Arguments)}, []string{"lab", "echo", `{"text":"hello"}`})
 	returned := p.event(t, chat, "mcp.returned", func(events.Event) bool { return true })
 	expect.Contains(t, string(returned.Data), `"text":"hello"`)
@@ -74,9 +93,65 @@ func TestModelCallsToolsOfAnApprovedMCPServer(t *testing.T) {
 	chat = p.chat(t, ownTool("mcp_lab_change", map[string]any{"text": "mails it"}))
 	p.approve(t, chat, 0)
 	is.Equal(p.outputOf(t, chat, 0), "changed")
-	p.mcpState(t, "pending")
+	p.mcpState(t, "lab", "pending")
 	expect.Contains(t, p.mcp(t, "show", "lab"), `+ echo, description: "mails it"`)
 	chat = p.chat(t, ownTool("mcp_lab_echo", map[string]any{"text": "hello"}))
 	p.turnEnds(t, chat)
 	is.Equal(slices.Contains(p.kinds(t.Context(), chat), "mcp.called"), false)
+}
+
+// everything is a server from npm with the tools of the protocol's authors.
+const everything = "@modelcontextprotocol/server-everything@2026.8.31"
+
+// callsServerFromNPM runs npx in the sandbox, which has no network: the package is in the workspace.
+func callsServerFromNPM(t *testing.T, p *process) {
+	is := is.New(t)
+	install := exec.Command("npm", "install", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund",
+		"--prefix", p.workspace, everything)
+	out, err := install.CombinedOutput()
+	if err != nil {
+		t.Fatalf("npm install: %v\n%s", err, out)
+	}
+	p.mcp(t, "add", "everything", "npx -y "+everything+" stdio")
+	p.mcp(t, "approve", "everything")
+	s := p.mcpState(t, "everything", "active")
+	is.True(s.Version != "")
+	const sum = "get-sum"
+	is.True(slices.ContainsFunc(s.Tools, func(t mcpserver.Tool) bool { return t.Name == sum }))
+
+	chat := p.chat(t, ownTool("mcp_everything_"+sum, map[string]any{"a": 2, "b": 40}))
+	is.Equal(p.approve(t, chat, 0).Permission, "pocketcoder_mcp_everything_"+sum)
+	is.Equal(p.outputOf(t, chat, 0), "The sum of 2 and 40 is 42.")
+	is.Equal(p.text(t, chat), "done")
+	called := p.calledServer(t, chat)
+	is.Equal([]string{called.Name, called.Tool, string(called.Arguments)},
+		[]string{"everything", sum, `{"a":2,"b":40}`})
+	returned := p.event(t, chat, "mcp.returned", func(events.Event) bool { return true })
+	expect.Contains(t, string(returned.Data), "is 42.")
+	p.mcp(t, "revoke", "everything")
+}
+
+// callsRemoteServer runs the server outside. An address of this machine may be approved by number.
+func callsRemoteServer(t *testing.T, p *process) {
+	is := is.New(t)
+	remote := exec.Command(filepath.Join(p.workspace, "lab"), "127.0.0.1:0")
+	remote.Env = append(os.Environ(), "LAB_SECRET=wonderful-8231")
+	out, err := remote.StdoutPipe()
+	is.NoErr(err)
+	is.NoErr(remote.Start())
+	defer func() { remote.Process.Kill(); remote.Wait() }()
+	address, err := bufio.NewReader(out).ReadString('\n')
+	is.NoErr(err)
+	p.mcp(t, "add", "remote", "http://"+strings.TrimSpace(address), "--env", "X-Lab")
+	_, stderr, code := p.cli(t, "wonderful-8231\n", "mcp", "secret", "remote", "X-Lab")
+	is.Equal([]any{stderr, code}, []any{"", 0})
+	p.mcp(t, "approve", "remote")
+	p.mcpState(t, "remote", "active")
+
+	chat := p.chat(t, ownTool("mcp_remote_echo", map[string]any{"text": "it is wonderful-8231"}))
+	is.Equal(p.approve(t, chat, 0).Permission, "pocketcoder_mcp_remote_echo")
+	is.Equal(p.outputOf(t, chat, 0), "it is [redacted]") // in the log, for a person; the server sent it
+	is.Equal(string(p.calledServer(t, chat).Arguments), `{"text":"it is [redacted]"}`)
+	returned := p.event(t, chat, "mcp.returned", func(events.Event) bool { return true })
+	expect.Contains(t, string(returned.Data), "it is [redacted]")
 }
