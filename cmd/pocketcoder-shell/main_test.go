@@ -143,7 +143,7 @@ func (c counter) Write(p []byte) (int, error) {
 
 func (s *system) shell(args ...string) *exec.Cmd {
 	cmd := exec.Command(binary, args...)
-	cmd.Env = s.env
+	cmd.Env = slices.Clone(s.env) // tests in parallel append to it
 	return cmd
 }
 
