@@ -114,7 +114,7 @@ var mayImport = map[string]string{
 	"bridge/opencode/recording":    "",
 	"bridge/opencode/shells":       "bridge/opencode/shellsocket sandbox/wire",
 	"bridge/opencode/shellsocket":  "",
-	"bridge/mcp":                   "bridge/mcp/gateway events handlers handlers/account handlers/chat handlers/record handlers/worker projections projections/pending projections/questions projections/toolcalls projections/workers",
+	"bridge/mcp":                   "bridge/mcp/gateway events handlers handlers/account handlers/chat handlers/record handlers/record/mcpserver handlers/worker projections projections/pending projections/questions projections/toolcalls projections/workers",
 	"bridge/mcp/gateway":           "events events/log handlers handlers/network handlers/record handlers/record/mcpserver sandbox/wire",
 	"bridge/egress":                "handlers handlers/network handlers/policy/hostport",
 	"bridge/workers":               "events events/log handlers handlers/chat handlers/worker projections projections/workers",

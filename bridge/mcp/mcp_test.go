@@ -6,9 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +21,9 @@ import (
 	"pocketcoder/bridge/mcp"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/mcpserver"
 )
 
 // fixture is a server in which session ses_1 is of chat c1.
@@ -113,6 +118,64 @@ func TestOnlyASignedCallOfTheRunningOpenCodeIsServed(t *testing.T) {
 		}
 		expect.Contains(t, text, c.want)
 	}
+}
+
+func TestEveryOwnToolIsAllowedByDefault(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := open(t)
+	session, err := f.connect(t, f.Header, nil)
+	is.NoErr(err)
+	all, err := session.ListTools(t.Context(), nil)
+	is.NoErr(err)
+	is.Equal(names(all), slices.Sorted(slices.Values(policy.OwnTools)))
+}
+
+func TestAnMCPServerThatTheModelRequestsWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := open(t)
+	session, err := f.connect(t, f.Header, nil)
+	is.NoErr(err)
+	calls := 0
+	call := func(name string, args map[string]any) (string, bool) {
+		calls++
+		args["caller"] = sign(f.Key, name, "ses_1", fmt.Sprint("call_", calls), fmt.Sprint(calls))
+		return callTool(t, session, name, args)
+	}
+	lab := map[string]any{"name": "lab", "command": "npx -y @example/lab@1.2.3", "reason": "to measure",
+		"environment": []string{"API_TOKEN"}, "status": "approved"}
+	_, failed := call("mcp_request", maps.Clone(lab))
+	is.True(failed) // there is no argument status
+	delete(lab, "status")
+	text, failed := call("mcp_request", maps.Clone(lab))
+	is.Equal(failed, false)
+	is.Equal(text, "The MCP server lab waits for a person. mcp_catalog says when it is active.")
+	all, err := f.Records.MCPServers(t.Context())
+	is.NoErr(err)
+	is.Equal(len(all), 1)
+	is.Equal([]string{all[0].Status, all[0].Command, all[0].Reason},
+		[]string{mcpserver.Pending, "npx -y @example/lab@1.2.3", "to measure"})
+	text, _ = call("mcp_catalog", map[string]any{})
+	is.Equal(text, `{"servers":[{"name":"lab","state":"pending"}]}`)
+
+	for says, args := range map[string]map[string]any{
+		"exists already":           lab,
+		"exact version":            {"name": "other", "command": "npx -y @example/lab", "reason": "r"},
+		"either a command or a":    {"name": "other", "command": "x", "url": "https://example.org/mcp", "reason": "r"},
+		"Give a reason":            {"name": "other", "command": "x", "reason": ""},
+		"1 to 24 letters":          {"name": "not a name", "command": "x", "reason": "r"},
+		"is no name of a variable": {"name": "other", "command": "x", "reason": "r", "environment": []string{"A=b"}},
+	} {
+		text, failed := call("mcp_request", maps.Clone(args))
+		is.True(failed)
+		expect.Contains(t, text, says)
+	}
+	for i := range 30 {
+		text, failed = call("mcp_request", map[string]any{"name": fmt.Sprint("n", i), "command": "x", "reason": "r"})
+	}
+	is.True(failed)
+	expect.Contains(t, text, "20 MCP servers wait for a person.")
 }
 
 func TestEachStartOfOpenCodeHasItsOwnSecrets(t *testing.T) {

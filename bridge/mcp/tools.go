@@ -3,10 +3,15 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/mcpserver"
 )
 
 func (s *Server) addTools(to *start) {
@@ -21,6 +26,9 @@ func (s *Server) addTools(to *start) {
 	add(s, to, "propose", "Propose a procedure to the person. It takes effect when a person has approved it.", s.propose)
 	add(s, to, "mcp_status", "List the MCP servers that were requested, and whether a person has approved them.",
 		s.mcpStatus)
+	add(s, to, "mcp_catalog", "List the MCP servers, and the tools of those that work.", s.mcpCatalog)
+	add(s, to, "mcp_request", "Request an MCP server, whose tools you can call once a person has approved it.",
+		s.mcpRequest)
 }
 
 // proposals is the collection of proposals.
@@ -90,6 +98,81 @@ func (s *Server) mcpStatus(ctx context.Context, _ call, _ noArguments) (string, 
 		list[i] = r.Value
 	}
 	return encode(map[string]any{"servers": list})
+}
+
+// maxLine is the longest description of a tool in the catalogue, in bytes.
+const maxLine = 160
+
+// mcpCatalog lists the MCP servers. It describes only tools that a person has approved, because a description is text
+// for the model.
+func (s *Server) mcpCatalog(ctx context.Context, _ call, _ noArguments) (string, error) {
+	type tool struct {
+		Name        string `json:"name"`
+		Description string `json:"description"`
+	}
+	type server struct {
+		Name  string `json:"name"`
+		State string `json:"state"`
+		Tools []tool `json:"tools,omitempty"`
+	}
+	all, err := s.Records.MCPServers(ctx)
+	if err != nil {
+		return "", err
+	}
+	list := make([]server, len(all))
+	for i, m := range all {
+		list[i] = server{Name: m.Name, State: m.State()}
+		offered, _ := m.Offered()
+		for _, name := range slices.Sorted(maps.Keys(offered)) {
+			line, _, _ := strings.Cut(strings.TrimSpace(offered[name].Description), "\n")
+			line = strings.ToValidUTF8(line[:min(len(line), maxLine)], "")
+			list[i].Tools = append(list[i].Tools, tool{mcpserver.OwnPrefix + name, line})
+		}
+	}
+	return encode(map[string]any{"servers": list})
+}
+
+// maxPending bounds the MCP servers that wait for an approval.
+const maxPending = 20
+
+type requestArguments struct {
+	signed
+	Name        string   `json:"name" jsonschema:"1 to 24 letters, digits and -"`
+	Command     string   `json:"command,omitempty" jsonschema:"runs in the sandbox, without network, and speaks MCP on stdin and stdout: npx -y PACKAGE@1.2.3"`
+	URL         string   `json:"url,omitempty" jsonschema:"of a remote server, in place of a command"`
+	Environment []string `json:"environment,omitempty" jsonschema:"names of secrets that it needs, or of headers for the URL; the person sets the values"`
+	Reason      string   `json:"reason" jsonschema:"what it is for, in a sentence for the person"`
+}
+
+// mcpRequest stores a pending server, which an administrator decides about.
+func (s *Server) mcpRequest(ctx context.Context, c call, in requestArguments) (string, error) {
+	if (in.Command == "") == (in.URL == "") || in.Reason == "" {
+		return "", handlers.Refuse(handlers.Invalid, "Give a reason, and either a command or a URL.")
+	}
+	all, err := s.Records.MCPServers(ctx)
+	if err != nil {
+		return "", err
+	}
+	pending := 0
+	for _, m := range all {
+		if m.Status == mcpserver.Pending {
+			pending++
+		}
+		if m.Name == in.Name {
+			return "", handlers.Refuse(handlers.Conflict, "The MCP server %s exists already. Its state is %s.", m.Name, m.State())
+		}
+	}
+	if pending >= maxPending {
+		return "", handlers.Refuse(handlers.Conflict, "%d MCP servers wait for a person. Request more after a decision.", pending)
+	}
+	_, _, err = s.Records.Save(ctx, record.Save{Command: s.command(), Collection: record.MCPServerCollection, New: true,
+		Role: account.Agent, Set: record.Fields(map[string]any{"name": in.Name, "command": in.Command, "url": in.URL,
+			"environment": append([]string{}, in.Environment...), "reason": in.Reason, "status": mcpserver.Pending,
+			"requested_by": events.ChatActor(c.chat)})})
+	if err != nil {
+		return "", err
+	}
+	return "The MCP server " + in.Name + " waits for a person. mcp_catalog says when it is active.", nil
 }
 
 // encode returns the JSON of a result.

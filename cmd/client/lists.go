@@ -61,11 +61,11 @@ func (c Chat) NextTurn() string {
 	return c.Turn
 }
 
-// Request is a request for permission, or a question, that waits for a person.
+// Request is a request for permission, a question or an MCP server that waits for a person.
 type Request struct {
 	Chat  string `json:"chat"`
 	ID    string `json:"id"`   // of its record: "pocketcoder policy why" takes that of a permission
-	Type  string `json:"type"` // bash, edit, …, or question
+	Type  string `json:"type"` // bash, edit, …, question, or mcp_server
 	What  string `json:"what"`
 	Why   string `json:"why,omitempty"` // the policy left it to a person
 	Since string `json:"since"`
@@ -91,6 +91,15 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 	}
 	for _, q := range open {
 		all = append(all, Request{Chat: q.Chat, ID: q.ID, Type: "question", What: q.Question, Since: q.Created})
+	}
+	servers, err := Call[[]struct{ ID, Name, Status, Command, URL, Reason string }](ctx, s, "mcp.list", struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range servers {
+		if m.Status == "pending" {
+			all = append(all, Request{ID: m.ID, Type: "mcp_server", What: m.Name + ": " + m.Command + m.URL, Why: m.Reason})
+		}
 	}
 	slices.SortStableFunc(all, func(a, b Request) int { return cmp.Compare(a.Since, b.Since) })
 	return all, nil

@@ -46,6 +46,12 @@ func (p *process) mcpState(t testing.TB, name, state string) (s records.MCPServe
 	return s
 }
 
+// approveMCP approves an MCP server as mcp show prints it.
+func (p *process) approveMCP(t testing.TB, name string) {
+	t.Helper()
+	p.mcp(t, "approve", name, p.mcpState(t, name, "pending").Definition)
+}
+
 // calledServer returns the first mcp.called of a chat.
 func (p *process) calledServer(t testing.TB, chat string) (called events.MCPCalled) {
 	t.Helper()
@@ -67,11 +73,19 @@ func TestModelCallsToolsOfApprovedMCPServers(t *testing.T) {
 
 func callsServerInSandbox(t *testing.T, p *process) {
 	is := is.New(t)
-	p.mcp(t, "add", "lab", "./lab", "--reason", "to test")
+	requested := p.chat(t, ownTool("mcp_request", map[string]any{"name": "lab", "command": "./lab", "reason": "to test"}))
+	expect.Contains(t, p.outputOf(t, requested, 0), "waits for a person")
 	is.Equal(p.mcpState(t, "lab", "pending").Reason, "to test")
-	p.mcp(t, "approve", "lab")
+	stdout, _, _ := p.cli(t, "", "requests")
+	expect.Contains(t, stdout, "lab: ./lab")
+	_, stderr, code := p.cli(t, "", "mcp", "approve", "lab")
+	is.Equal(code, 1)
+	expect.Contains(t, stderr, "nothing is approved yet")
+	p.approveMCP(t, "lab")
 	is.Equal(len(p.mcpState(t, "lab", "active").Tools), 5)
 
+	catalogue := p.chat(t, ownTool("mcp_catalog", map[string]any{}))
+	expect.Contains(t, p.outputOf(t, catalogue, 0), `{"name":"pocketcoder_mcp_lab_echo","description":"says it back"}`)
 	const echo = "pocketcoder_mcp_lab_echo"
 	chat := p.chat(t, ownTool("mcp_lab_echo", map[string]any{"text": "hello"}))
 	asked := p.approve(t, chat, 0)
@@ -113,7 +127,7 @@ func callsServerFromNPM(t *testing.T, p *process) {
 		t.Fatalf("npm install: %v\n%s", err, out)
 	}
 	p.mcp(t, "add", "everything", "npx -y "+everything+" stdio")
-	p.mcp(t, "approve", "everything")
+	p.approveMCP(t, "everything")
 	s := p.mcpState(t, "everything", "active")
 	is.True(s.Version != "")
 	const sum = "get-sum"
@@ -145,7 +159,7 @@ func callsRemoteServer(t *testing.T, p *process) {
 	p.mcp(t, "add", "remote", "http://"+strings.TrimSpace(address), "--env", "X-Lab")
 	_, stderr, code := p.cli(t, "wonderful-8231\n", "mcp", "secret", "remote", "X-Lab")
 	is.Equal([]any{stderr, code}, []any{"", 0})
-	p.mcp(t, "approve", "remote")
+	p.approveMCP(t, "remote")
 	p.mcpState(t, "remote", "active")
 
 	chat := p.chat(t, ownTool("mcp_remote_echo", map[string]any{"text": "it is wonderful-8231"}))

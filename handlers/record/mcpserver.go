@@ -19,12 +19,27 @@ const MCPServerCollection = "mcp_servers"
 var reportedFields = []string{"version", "tools", "found_version", "found_tools", "difference", "problem",
 	"not_offered"}
 
+// ShownDefinition is the field of a command that approves a server: the definition that was shown. It is not stored.
+const ShownDefinition = "shown_definition"
+
 // completeMCPServer stores who requested and who approved a server. Only administrators decide about one. An approval
 // pins what the server reported last. A changed command, URL or environment needs a new approval.
 func completeMCPServer(c change) error {
-	for _, name := range append([]string{"approved_by", "approved_at"}, reportedFields...) {
+	var shown string
+	_ = json.Unmarshal(c.set[ShownDefinition], &shown) // any other value is none
+	for _, name := range append([]string{"approved_by", "approved_at", "definition", ShownDefinition}, reportedFields...) {
 		delete(c.set, name)
 	}
+	if err := c.decideMCPServer(shown); err != nil {
+		return err
+	}
+	if now, err := readServer(c.old.with(c.set)); err == nil && now.Runs() {
+		c.put("definition", now.Hash())
+	}
+	return nil
+}
+
+func (c change) decideMCPServer(shown string) error {
 	if c.New {
 		c.stamp("requested_by")
 	}
@@ -39,11 +54,27 @@ func completeMCPServer(c change) error {
 		return invalid("status", "Must be pending: an administrator decides.")
 	}
 	if status == mcpserver.Approved {
+		if err := c.checkShown(shown); err != nil {
+			return err
+		}
 		c.stamp("approved_by")
 		c.put("approved_at", FormatTime(time.Now()))
 		c.pinReported()
 	}
 	return nil
+}
+
+// checkShown refuses to approve a server that differs from the one that was shown. A new server is defined by the
+// command itself, and a server that the gateway does not run has no definition.
+func (c change) checkShown(shown string) error {
+	switch now := c.old.text("definition"); {
+	case c.New || now == "" || now == shown:
+		return nil
+	case shown == "":
+		return invalid(ShownDefinition, "Must be the definition of the MCP server that was shown.")
+	}
+	return handlers.RefuseField(handlers.Conflict, ShownDefinition,
+		"The MCP server is not as it was shown: it has changed meanwhile. Look at it again. Nothing was decided.")
 }
 
 // redefine checks a server that the gateway runs. If what is approved changes, the server is pending again, and nothing
@@ -164,7 +195,7 @@ func (h *Records) reported(before fields, s mcpserver.Server) (fields, error) {
 	}
 	set, err := h.fields(Fields(map[string]any{"status": s.Status, "version": s.Version, "tools": s.Tools,
 		"found_version": s.FoundVersion, "found_tools": list, "difference": s.Difference, "problem": s.Problem,
-		"not_offered": s.NotOffered}))
+		"not_offered": s.NotOffered, "definition": s.Hash()}))
 	maps.Copy(after, set)
 	return after, err
 }

@@ -2,6 +2,7 @@ package record_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/matryer/is"
@@ -41,6 +42,12 @@ func (s *servers) save(role string, isNew bool, fields string) string {
 	return id
 }
 
+// approve approves the server as it is.
+func (s *servers) approve() {
+	s.t.Helper()
+	s.save(account.Admin, false, `{"status":"approved","shown_definition":"`+s.now().Definition+`"}`)
+}
+
 func (s *servers) now() mcpserver.Server {
 	s.t.Helper()
 	all, err := s.MCPServers(s.t.Context())
@@ -64,7 +71,7 @@ func TestAChangedToolMakesAnApprovedServerPending(t *testing.T) {
 	s := newServers(t)
 	is.Equal(s.report(s.now(), "says it back").Status, mcpserver.Pending) // not approved: nothing is pinned
 	is.Equal(len(s.now().Tools), 0)
-	s.save(account.Admin, false, `{"status":"approved"}`)
+	s.approve()
 	is.Equal(s.now().State(), "approved")
 	s.report(s.now(), "says it back")
 	is.Equal(s.now().State(), "active")
@@ -79,17 +86,45 @@ func TestAChangedToolMakesAnApprovedServerPending(t *testing.T) {
 
 	_, err := s.try(account.Agent, false, `{"status":"approved"}`)
 	is.True(err != nil)
-	s.save(account.Admin, false, `{"status":"approved"}`)
+	s.approve()
 	now = s.now()
 	is.Equal([]any{now.State(), now.Difference, now.Tools[0].Description, len(now.FoundTools)},
 		[]any{"active", "", "says it back, and mails it", 0})
+}
+
+func TestAnApprovalIsOfTheDefinitionThatWasShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newServers(t)
+	approve := func(definition string) handlers.Refused {
+		_, err := s.try(account.Admin, false, `{"status":"approved","shown_definition":"`+definition+`"}`)
+		refused := handlers.Refused{}
+		is.True(errors.As(err, &refused))
+		is.Equal([]string{refused.Field, s.now().Status}, []string{record.ShownDefinition, mcpserver.Pending})
+		return refused
+	}
+	is.Equal(approve("").Code, handlers.Invalid)
+	shown := s.now().Definition
+	s.save(account.Admin, false, `{"command":"lab --other"}`)
+	is.Equal(approve(shown).Code, handlers.Conflict)
+	s.save(account.Admin, false, `{"definition":"`+shown+`"}`) // only the system sets it
+	is.Equal(approve(shown).Code, handlers.Conflict)
+	s.approve()
+	s.report(s.now(), "says it back")
+
+	s.report(s.now(), "says it back, and mails it")
+	shown = s.now().Definition
+	s.save(account.Admin, false, `{"environment":["API_KEY"]}`)
+	is.Equal(approve(shown).Code, handlers.Conflict)
+	s.approve()
+	is.Equal(s.now().Status, mcpserver.Approved)
 }
 
 func TestAChangedCommandNeedsANewApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newServers(t)
-	s.save(account.Admin, false, `{"status":"approved"}`)
+	s.approve()
 	before := s.now()
 	s.report(before, "says it back")
 	s.save(account.Admin, false, `{"reason":"to test"}`)
@@ -97,7 +132,7 @@ func TestAChangedCommandNeedsANewApproval(t *testing.T) {
 	for _, fields := range []string{`{"command":"lab --other"}`, `{"environment":["API_KEY"]}`, `{"command":"","url":"https://example.org/mcp","environment":[]}`} {
 		s.save(account.Admin, false, fields)
 		is.Equal([]any{s.now().Status, len(s.now().Tools)}, []any{mcpserver.Pending, 0})
-		s.save(account.Admin, false, `{"status":"approved"}`)
+		s.approve()
 		s.report(before, "of the old command")
 		is.Equal(len(s.now().Tools), 0)
 		s.report(s.now(), "of the new command")

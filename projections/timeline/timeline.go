@@ -20,9 +20,8 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// Entry is a message of a chat's own conversation, or a permission request or a question of the chat or of a worker
-// below it. One of the three is set unless
-// the entry was removed.
+// Entry is a message of a chat's own conversation, a permission request or a question of the chat or of a worker below
+// it, or an MCP server that waits for an approval. One of the four is set unless the entry was removed.
 type Entry struct {
 	ID       string
 	Position int64 // sequence of the event in which it first appeared: the order of a chat
@@ -33,6 +32,14 @@ type Entry struct {
 	Message  *projections.ShownMessage
 	Request  *Request
 	Question *Question
+	Server   *Server
+}
+
+// Server is an MCP server that waits for an approval.
+type Server struct {
+	Record   string `db:"record"`
+	Fields   string `db:"fields"` // JSON object
+	Position int64  `db:"last_seq"`
 }
 
 // Request is a permission request with the names that a card shows.
@@ -191,8 +198,8 @@ func questionEntries(ctx context.Context, db dbx.Builder, params dbx.Params) (en
 	return entries, err
 }
 
-// Pending returns those of the requests and questions with these ids that wait for a person, oldest first.
-func Pending(ctx context.Context, db dbx.Builder, requestIDs, questionIDs []string) ([]Entry, error) {
+// Pending returns those of the requests, questions and MCP servers with these ids that wait for a person, oldest first.
+func Pending(ctx context.Context, db dbx.Builder, requestIDs, questionIDs, serverIDs []string) ([]Entry, error) {
 	const among = " AND %s.id IN (SELECT value FROM json_each({:ids}))"
 	var requests []Request
 	err := list(ctx, db, &requests, "pending requests", selectRequests+pendingRequest+fmt.Sprintf(among, "p"),
@@ -206,12 +213,22 @@ func Pending(ctx context.Context, db dbx.Builder, requestIDs, questionIDs []stri
 	if err != nil {
 		return nil, err
 	}
+	var servers []Server
+	err = list(ctx, db, &servers, "pending MCP servers", `SELECT record, fields, last_seq FROM config
+		WHERE collection='mcp_servers' AND NOT removed AND record IN (SELECT value FROM json_each({:ids}))`,
+		dbx.Params{"ids": jsonList(serverIDs)})
+	if err != nil {
+		return nil, err
+	}
 	var entries []Entry
 	for _, r := range requests {
 		entries = append(entries, r.entry())
 	}
 	for _, q := range open {
 		entries = append(entries, q.entry())
+	}
+	for _, s := range servers {
+		entries = append(entries, Entry{ID: s.Record, Position: s.Position, Seq: s.Position, Server: &s})
 	}
 	slices.SortFunc(entries, inOrder)
 	return entries, nil

@@ -44,3 +44,45 @@ func TestOnePageHasTheRequestsOfAllChats(t *testing.T) {
 	is.Equal([]any{after.status, after.path}, []any{http.StatusOK, "/requests"})
 	is.True(!strings.Contains(after.body, "make a") && strings.Contains(after.body, "make b"))
 }
+
+func TestAnAdministratorApprovesTheMCPServerThatThePageShows(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, admin := s.User(t, "root", "admin")
+	s.User(t, "ada", "user")
+	_, made := s.Call(t, admin, "POST", webtest.RecordsOf("mcp_servers"), webtest.Object{"name": "lab",
+		"status": "pending", "command": "lab --stdio", "reason": "to measure\x1b[2K"})
+	id := made["id"].(string)
+	at := webtest.RecordsOf("mcp_servers") + "/" + id
+	expect.Contains(t, loggedIn(t, s, "ada").visit(t, "/requests").body, "Nothing waits for you.")
+
+	b := loggedIn(t, s, "root")
+	page := b.visit(t, "/requests").body
+	for _, want := range []string{"Run the MCP server lab", "lab --stdio", `to measure<b class="hidden">␛</b>[2K`,
+		`<b class="count">1</b>`} {
+		expect.Contains(t, page, want)
+	}
+	settings := formOf(t, b.visit(t, "/settings/mcp_servers").body, "/settings/mcp_servers/"+id)
+	form := formOf(t, page, "/servers/"+id)
+	form.Set("decision", "authorized")
+	status, _ := s.Call(t, admin, "PATCH", at, webtest.Object{"command": "lab --other"}) // meanwhile
+	is.Equal(status, http.StatusOK)
+	expect.Contains(t, b.submit(t, "/servers/"+id, form).body, "it has changed meanwhile")
+	settings.Set("status", "approved")
+	expect.Contains(t, b.submit(t, "/settings/mcp_servers/"+id, settings).body, "it has changed meanwhile")
+	status, answer := s.Call(t, admin, "PATCH", at, webtest.Object{"status": "approved",
+		"shown_definition": form.Get("shown_definition")})
+	is.Equal(status, http.StatusBadRequest)
+	is.Equal(answer["data"].(map[string]any)["shown_definition"].(map[string]any)["code"], "validation_conflict")
+	_, now := s.Call(t, admin, "GET", at, nil)
+	is.Equal(now["status"], "pending")
+
+	form = formOf(t, b.visit(t, "/requests").body, "/servers/"+id)
+	form.Set("decision", "authorized")
+	after := b.submit(t, "/servers/"+id, form)
+	is.Equal([]any{after.status, after.path}, []any{http.StatusOK, "/requests"})
+	expect.Contains(t, after.body, "Nothing waits for you.")
+	_, now = s.Call(t, admin, "GET", at, nil)
+	is.Equal(now["status"], "approved")
+}

@@ -221,12 +221,12 @@ var collections = []collection{
 		required(choice("session_mode", "existing", "new")), relation("chat", "chats"), relation("agent", "ai_agents"),
 		required(relation("user", "users")), flag("enabled"),
 		fixed(date("last_executed")), fixed(text("last_status")), fixed(text("last_error")))),
-	kept("mcp_servers", rules(workers, workers, workers, admin, admin), required(text("name")),
+	withOptions(fields(text(record.ShownDefinition)), kept("mcp_servers", rules(workers, workers, workers, admin, admin), required(text("name")),
 		required(choice("status", "pending", "approved", "denied", "revoked")),
 		text("requested_by"), relation("approved_by", "users"), date("approved_at"), raw("config"), text("catalog"),
 		text("reason"), text("image"), raw("config_schema"), text("command"), text("url"), raw("environment"),
 		fixed(text("version")), fixed(raw("tools")), fixed(text("found_version")), fixed(raw("found_tools")),
-		fixed(text("difference")), fixed(text("problem")), fixed(text("not_offered"))),
+		fixed(text("difference")), fixed(text("problem")), fixed(text("not_offered")), fixed(text("definition")))),
 	kept("devices", rules(own, own, own, own, own), required(relation("user", "users")), required(text("name")),
 		required(text("push_token")),
 		required(choice("push_service", "fcm", "unifiedpush", "webpush")), flag("is_active")),
@@ -264,6 +264,11 @@ func aliased(alias string, c collection) collection { c.Alias = alias; return c 
 func writtenBy(w writer, c collection) collection   { c.write = w; return c }
 func notInBatch(c collection) collection            { c.notInBatch = true; return c }
 func ofAllUsers(c collection) collection            { c.ofAllUsers = true; return c }
+
+func withOptions(o []schema.Field, c collection) collection {
+	c.options = o
+	return c
+}
 
 // The kinds of fields.
 func fields(list ...schema.Field) []schema.Field { return list }

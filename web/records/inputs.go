@@ -61,7 +61,8 @@ func recordInput(create bool) openapi.Form {
 // Form is what clients may write of a collection.
 type Form struct {
 	Fields                 []schema.Field
-	Create, Update, Delete bool // whether any client may
+	Fixed                  []schema.Field // that only the system writes
+	Create, Update, Delete bool           // whether any client may
 }
 
 // FormOf returns what clients may write of a collection.
@@ -72,7 +73,9 @@ func FormOf(name string) (f Form, found bool) {
 	}
 	c := collections[i]
 	for _, field := range slices.Concat(c.Fields, c.options) {
-		if !field.ReadOnly {
+		if field.ReadOnly {
+			f.Fixed = append(f.Fixed, field)
+		} else {
 			f.Fields = append(f.Fields, field)
 		}
 	}

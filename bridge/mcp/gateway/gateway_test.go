@@ -124,6 +124,14 @@ func (f *fixture) save(id string, fields map[string]any) string {
 	return id
 }
 
+// approve approves the only server as it is.
+func (f *fixture) approve(id string) {
+	f.t.Helper()
+	all, err := f.Records.MCPServers(f.t.Context())
+	is.New(f.t).NoErr(err)
+	f.save(id, map[string]any{"status": "approved", record.ShownDefinition: all[0].Definition})
+}
+
 // server waits for a condition of the only server.
 func (f *fixture) server(what string, is func(mcpserver.Server) bool) (s mcpserver.Server) {
 	f.t.Helper()
@@ -180,7 +188,7 @@ func TestAnApprovedServerRunsUntilOneOfItsToolsChanges(t *testing.T) {
 	id := f.save("", map[string]any{"name": "lab", "command": path, "status": "pending"})
 	_, err = f.call("mcp_lab_echo", "hello")
 	is.True(err != nil) // it is not approved
-	f.save(id, map[string]any{"status": "approved"})
+	f.approve(id)
 	f.offers(labTools...)
 	is.Equal(f.server("active", func(s mcpserver.Server) bool { return s.State() == "active" }).Version, "1.0.0")
 	text, err := f.call("mcp_lab_echo", "hello")
@@ -195,10 +203,10 @@ func TestAnApprovedServerRunsUntilOneOfItsToolsChanges(t *testing.T) {
 	_, err = f.call("mcp_lab_echo", "hello")
 	is.True(err != nil)
 
-	f.save(id, map[string]any{"status": "approved"}) // the started server has the first description: it differs again
+	f.approve(id) // the started server has the first description: it differs again
 	s = f.server("pending again", func(s mcpserver.Server) bool { return s.Status == mcpserver.Pending })
 	expect.Contains(t, s.Difference, `- echo, description: "says it back, and mails it"`)
-	f.save(id, map[string]any{"status": "approved"})
+	f.approve(id)
 	f.offers(labTools...)
 	f.save(id, map[string]any{"status": "revoked"})
 	f.offers()

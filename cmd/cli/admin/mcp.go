@@ -25,12 +25,12 @@ const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may cal
   pocketcoder mcp secret lab API_TOKEN < token.txt          its value: the first line of stdin
   pocketcoder mcp list                                      the servers and their states
   pocketcoder mcp show lab                                  what is pinned, and what has changed
-  pocketcoder mcp approve lab                               run it, and pin its version and its tools
+  pocketcoder mcp approve lab 1f2e3d4c                      run it, and pin what show printed with this definition
   pocketcoder mcp deny lab                                  refuse a server that an agent requested
   pocketcoder mcp revoke lab                                stop it
 
 add makes a pending server. An approved server becomes pending again when its version or one of its tools changes: show
-prints the difference, approve accepts it. With a URL, --env names a header, such as Authorization.
+prints the difference, approve accepts it. approve refuses a server that has changed since show printed its definition. With a URL, --env names a header, such as Authorization.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
@@ -62,7 +62,7 @@ func MCP(ctx context.Context, env cli.Environment, args []string) error {
 	fs.BoolVar(&m.asJSON, "json", false, "list, show: print JSON")
 	return runVerb(ctx, env, fs, args, data, map[string]verb{
 		"add": {2, 2, m.add}, "secret": {2, 2, m.secret}, "list": {0, 0, m.list}, "show": {1, 1, m.show},
-		"approve": {1, 1, m.decide(mcpserver.Approved)}, "deny": {1, 1, m.decide(mcpserver.Denied)},
+		"approve": {1, 2, m.approve}, "deny": {1, 1, m.decide(mcpserver.Denied)},
 		"revoke": {1, 1, m.decide(mcpserver.Revoked)},
 	}, func(s *client.System) { m.System = s })
 }
@@ -117,6 +117,31 @@ func (m *mcpCommand) decide(status string) func(context.Context, []string) error
 	}
 }
 
+// shortDefinition is how much of a definition is shown and must be given at least, in characters.
+const shortDefinition = 8
+
+// approve approves a server with the definition that was shown. Without one it shows the server.
+func (m *mcpCommand) approve(ctx context.Context, args []string) error {
+	server, err := m.named(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	switch now := server.Definition; {
+	case now == "": // another gateway runs it
+	case len(args) == 1:
+		if err := m.show(ctx, args); err != nil {
+			return err
+		}
+		return fmt.Errorf("nothing is approved yet; approve what is shown with: pocketcoder mcp approve %s %s", server.Name,
+			now[:shortDefinition])
+	case len(args[1]) < shortDefinition || !strings.HasPrefix(now, args[1]):
+		return fmt.Errorf("the MCP server %s does not have the definition %q; look at it again with: pocketcoder mcp show %[1]s",
+			server.Name, args[1])
+	}
+	return m.save(ctx, server.ID, map[string]any{"status": mcpserver.Approved,
+		record.ShownDefinition: server.Definition})
+}
+
 func (m *mcpCommand) secret(ctx context.Context, args []string) error {
 	line, err := bufio.NewReader(m.env.Stdin).ReadString('\n')
 	if err != nil && err != io.EOF {
@@ -155,6 +180,7 @@ func (m *mcpCommand) show(ctx context.Context, args []string) error {
 	for _, line := range [][2]string{
 		{"name", s.Name}, {"state", s.State()}, {"reason", s.Reason}, {"command", s.Command}, {"url", s.URL},
 		{"environment", strings.Join(s.Environment, " ")}, {"version", s.Version}, {"problem", s.Problem},
+		{"definition", s.Definition},
 	} {
 		if line[1] != "" {
 			fmt.Fprintf(&b, "%-12s %s\n", line[0], printable.VisibleLine(line[1]))

@@ -46,6 +46,9 @@ type Server struct {
 	FoundTools   []Tool `json:"found_tools,omitempty"`
 	Difference   string `json:"difference,omitempty"` // lines for a person
 
+	// Hash, as it is stored. An approval names the one that was shown
+	Definition string `json:"definition,omitempty"`
+
 	Problem    string `json:"problem,omitempty"`     // why it does not work, for a person
 	NotOffered string `json:"not_offered,omitempty"` // a line for each tool that is not offered
 }
@@ -59,6 +62,17 @@ func (s Server) State() string {
 		return "active"
 	}
 	return s.Status
+}
+
+// Hash returns the SHA-256 of all that an approval would pin.
+func (s Server) Hash() string {
+	body, err := json.Marshal([]any{s.Name, s.Command, s.URL, s.Environment, s.Version, s.Tools, s.FoundVersion,
+		s.FoundTools})
+	if err != nil {
+		panic(err) // the schemas of tools were decoded
+	}
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
 }
 
 // Tool is a tool as a server lists it.
@@ -222,10 +236,10 @@ func checkExact(command string) error {
 	return handlers.RefuseField(handlers.Invalid, "command", "The command names no package.")
 }
 
-// maxToolName is the longest name, in bytes, that model providers accept. OpenCode adds the prefix to a name.
+// maxToolName is the longest name, in bytes, that model providers accept. OpenCode adds OwnPrefix to a name.
 const (
 	maxToolName = 64
-	prefix      = "pocketcoder_"
+	OwnPrefix   = "pocketcoder_"
 )
 
 // OfferedName returns the name under which PocketCoder's MCP server offers a tool.
@@ -236,7 +250,7 @@ func (s Server) OfferedName(tool string) string {
 // OfPermission returns the server and the tool of a permission request, as OpenCode names it. ok is false for another
 // request.
 func OfPermission(permission string) (server, tool string, ok bool) {
-	name, isOffered := strings.CutPrefix(permission, prefix+"mcp_")
+	name, isOffered := strings.CutPrefix(permission, OwnPrefix+"mcp_")
 	server, tool, ok = strings.Cut(name, "_")
 	return server, tool, ok && isOffered
 }
@@ -257,10 +271,10 @@ func (s Server) offered(tools []Tool) (offered map[string]Tool, refused []string
 		switch other, taken := offered[name]; {
 		case t.Name == "":
 			refused = append(refused, "A tool has no name.")
-		case len(prefix)+len(name) > maxToolName:
+		case len(OwnPrefix)+len(name) > maxToolName:
 			refused = append(refused, fmt.Sprintf(
 				"The name %s of the tool %q is too long: with %s it has %d bytes, and %d are allowed.",
-				name, t.Name, prefix, len(prefix)+len(name), maxToolName))
+				name, t.Name, OwnPrefix, len(OwnPrefix)+len(name), maxToolName))
 		case taken:
 			refused = append(refused, fmt.Sprintf("The tools %q and %q would have the same name %s. Only the first is offered.",
 				other.Name, t.Name, name))

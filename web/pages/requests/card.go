@@ -149,6 +149,21 @@ func editLines(original, edited string) []visible.DiffLine {
 	return visible.DiffLines(hunks)
 }
 
+// describeServer returns the fields of a pending MCP server that an approval would accept, its name first, the lines in
+// which it differs from the approved one, and its definition.
+func describeServer(s *timeline.Server) (fields []detail, difference, definition string) {
+	var values map[string]json.RawMessage
+	_ = json.Unmarshal([]byte(s.Fields), &values) // the column is an object
+	text := func(name string) string { return textOf(json.RawMessage(cmp.Or(string(values[name]), `""`))) }
+	fields = []detail{{"name", text("name")}}
+	for _, name := range []string{"command", "url", "image", "catalog", "environment", "reason", "requested_by"} {
+		if value := text(name); value != "" && value != "null" && value != "[]" {
+			fields = append(fields, detail{strings.ReplaceAll(name, "_", " "), value})
+		}
+	}
+	return fields, text("difference"), text("definition")
+}
+
 // editable reports whether a person sees in a text field all that a command holds.
 func editable(command string) bool {
 	return !slices.ContainsFunc(visible.Exact(command), func(p visible.Piece) bool { return p.Hidden })

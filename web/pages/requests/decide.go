@@ -48,6 +48,15 @@ func (q Requests) decideGroup(_ http.ResponseWriter, r *http.Request, caller api
 	return "/requests", failed
 }
 
+// decideServer decides about an MCP server as the form shows it: the API refuses to approve any other definition.
+func (q Requests) decideServer(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	fields := map[string]any{"status": "denied"}
+	if r.PostFormValue("decision") == "authorized" {
+		fields = map[string]any{"status": "approved", "shown_definition": r.PostFormValue("shown_definition")}
+	}
+	return "/requests", q.Records.Update(r.Context(), caller, "mcp_servers", r.PathValue("id"), fields)
+}
+
 func (q Requests) answerQuestion(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	fields := map[string]any{"status": "rejected"}
 	if r.PostFormValue("decision") != "rejected" {

@@ -1,5 +1,5 @@
-// Package requests serves permission requests and questions: their cards, the page of all that wait, and the page of
-// one request.
+// Package requests serves permission requests, questions and pending MCP servers: their cards, the page of all that
+// wait, and the page of one request.
 //
 // Promises: a card shows exactly what an approval would allow, whole, and with hidden characters visible. A decision
 // names the request that its form showed, and is refused for any other.
@@ -32,6 +32,7 @@ func (q Requests) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /requests/{id}/live", q.Live(q.liveRequest))
 	mux.Handle("GET /requests/{id}/always", q.Page(q.showAlways))
 	mux.Handle("POST /requests/{id}/always", q.Command(q.saveAlways))
+	mux.Handle("POST /servers/{id}", q.Command(q.decideServer))
 	mux.Handle("POST /chats/{id}/requests/{request}", q.Command(q.decide))
 	mux.Handle("POST /chats/{id}/questions/{question}", q.Command(q.answerQuestion))
 }
@@ -71,7 +72,7 @@ func (q Requests) liveRequests(_ *http.Request, caller api.Caller) (site.Updates
 	}, nil, nil
 }
 
-// groups puts requests for exactly the same together, where the first of them is. Questions are alone.
+// groups puts requests for exactly the same together, where the first of them is. Other entries are alone.
 func groups(entries []timeline.Entry) (all [][]timeline.Entry) {
 	at := map[string]int{} // by hash of the request
 	for _, e := range entries {

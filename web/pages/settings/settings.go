@@ -67,6 +67,7 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	}
 	v := view{about: about, related: map[string][]relatedRecord{}}
 	v.form, _ = records.FormOf(about.Name)
+	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return f.Name == shownDefinition })
 	err = s.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		page, err := s.list(r.Context(), db, caller, about.Name)
 		if err != nil {
@@ -163,6 +164,9 @@ func (s Settings) update(_ http.ResponseWriter, r *http.Request, caller api.Call
 	if err != nil || len(fields) == 0 {
 		return path(about.Name), err
 	}
+	if r.PostForm.Has(shownDefinition) {
+		fields[shownDefinition] = site.Field(r, shownDefinition)
+	}
 	return path(about.Name), s.Records.Update(r.Context(), caller, about.Name, r.PathValue("id"), fields)
 }
 
@@ -173,6 +177,9 @@ func (s Settings) remove(_ http.ResponseWriter, r *http.Request, caller api.Call
 	}
 	return path(about.Name), s.Records.Delete(r.Context(), caller, about.Name, r.PathValue("id"))
 }
+
+// shownDefinition is the field with which a save names the definition of an MCP server that the form showed.
+const shownDefinition = "shown_definition"
 
 // shownPrefix is before the name of a field in the name of the hidden field with the text that the form showed. It
 // differs from that of the record if another person has changed the record since, or if the record has hidden
@@ -188,6 +195,9 @@ func fieldsIn(r *http.Request, collection string, now func(schema.Field) string)
 	form, _ := records.FormOf(collection)
 	fields := map[string]any{}
 	for _, f := range form.Fields {
+		if f.Name == shownDefinition { // with other fields only
+			continue
+		}
 		text := site.Field(r, f.Name)
 		before := now(f)
 		if r.PostForm.Has(shownPrefix + f.Name) {

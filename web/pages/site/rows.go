@@ -17,7 +17,7 @@ import (
 // MaxPending is the number of requests, and of questions, that the page of what waits shows at most.
 const MaxPending = 200
 
-// Pending returns what waits for a person in the chats that an account sees.
+// Pending returns what waits for a person in the chats that an account sees, and the MCP servers that it may approve.
 func (s *Site) Pending(ctx context.Context, db dbx.Builder, caller api.Caller) ([]timeline.Entry, error) {
 	requests, err := s.Visible(ctx, db, caller, "permissions", query.Query{Sort: "created", Filter: `status = "draft"`,
 		PerPage: MaxPending})
@@ -29,7 +29,12 @@ func (s *Site) Pending(ctx context.Context, db dbx.Builder, caller api.Caller) (
 	if err != nil {
 		return nil, err
 	}
-	return timeline.Pending(ctx, db, requests, questions)
+	servers, err := s.Visible(ctx, db, caller, "mcp_servers", query.Query{Sort: "created", Filter: `status = "pending"`,
+		PerPage: MaxPending})
+	if err != nil {
+		return nil, err
+	}
+	return timeline.Pending(ctx, db, requests, questions, servers)
 }
 
 // Visible returns the ids of the records that the rules let an account list.
@@ -74,6 +79,8 @@ func ElementID(e timeline.Entry) string {
 		return "m-" + e.ID
 	case e.Request != nil:
 		return "r-" + e.ID
+	case e.Server != nil:
+		return "s-" + e.ID
 	}
 	return "q-" + e.ID
 }

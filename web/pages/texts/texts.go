@@ -57,6 +57,9 @@ const (
 
 	UseOfServer = "Use %s of the MCP server %s"
 
+	RunServer     = "Run the MCP server %s"
+	ServerChanged = "It has changed since it was approved:"
+
 	NoRequests = "Nothing waits for you."
 
 	Waits          = "waits for you"
