@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -11,27 +13,41 @@ import (
 	"pocketcoder/expect"
 )
 
-// twoWorkers delegates to two workers and reads their results as they come.
-var twoWorkers = call("pocketcoder_assign", map[string]any{"agent_profile": "", "message": "@@say result one"}) + "\n" +
-	call("pocketcoder_assign", map[string]any{"agent_profile": "", "message": "@@text n=5 delay=20"}) +
+// twoWorkers delegates to two workers, first with assign and then with handoff, and reads the results.
+var twoWorkers = call("pocketcoder_assign", map[string]any{"agent_profile": "", "message": "@@say result one"}) +
+	"\n@@next\n" + call("pocketcoder_handoff", map[string]any{"agent_profile": "", "message": "@@text n=40 delay=20"}) +
 	"\n@@next\n@@say delegated\n@@next\n@@say read\n@@next\n@@say read again"
 
-// killAfter are numbers of events after which everything is killed. The chats are elsewhere at each.
-var killAfter = []int{40, 100, 160}
+// workerMoment is a moment at which everything is killed: a chief or one of its workers has an event of a kind.
+type workerMoment struct {
+	worker int // in the order in which they were started; -1 for the chief
+	kind   string
+	holds  string // a text that the event holds
+}
 
-// Whenever everything is killed, each worker has one result, and its parent gets it once.
+// workerKills are kills. Each comes when the last of its plays is at its moment. The play before was at its own moment
+// a little earlier.
+var workerKills = [][]workerMoment{
+	{{0, "message.submitted", ""}, {1, "message.delivered", ""}},                                    // in a handoff
+	{{-1, "message.submitted", `"results"`}, {1, "opencode.message.part.updated", `"type":"text"`}}, // in a handoff
+	{{1, "worker.finished", ""}, {-1, "opencode.message.part.updated", `result_id`}},
+}
+
+// Whenever everything is killed, each worker has one result, and its parent gets it once. The package bridge/workers
+// has the same test for every event, with an OpenCode that is a script.
 func TestKillLosesAndRepeatsNoResultOfAWorker(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	var seen []events.Event
-	for i, n := range killAfter {
-		chats := []string{p.create(t, fmt.Sprint("first ", i)), p.create(t, fmt.Sprint("second ", i))}
+	for i, moments := range workerKills {
+		var chats []string
 		last, err := p.Log.Last(t.Context())
 		is.New(t).NoErr(err)
-		for _, chat := range chats {
-			p.submit(t, chat, twoWorkers)
+		for j, m := range moments {
+			chats = append(chats, p.create(t, fmt.Sprint(i, " ", j)))
+			p.submit(t, chats[j], twoWorkers)
+			p.reaches(t, last, chats[j], m)
 		}
-		p.afterEvents(t, last, n)
 		seen = p.all(t)
 		p.kill()
 		p.restart()
@@ -43,12 +59,20 @@ func TestKillLosesAndRepeatsNoResultOfAWorker(t *testing.T) {
 	p.checkWorkers(t)
 }
 
-// afterEvents waits until n events are in the log after a sequence.
-func (p *process) afterEvents(t *testing.T, last uint64, n int) {
+// reaches waits until a chief that began after a sequence reaches a moment.
+func (p *process) reaches(t *testing.T, after uint64, chief string, m workerMoment) {
 	t.Helper()
-	err := p.Log.Read(t.Context(), last, nil, func(b log.Batch) error {
-		if n -= len(b.Events); n <= 0 {
-			return events.ErrStop
+	chats := map[string]int{chief: -1}
+	err := p.Log.Read(t.Context(), after, nil, func(b log.Batch) error {
+		for _, e := range b.Events {
+			d, _ := events.Decode(e)
+			if c, ok := d.(events.ChatCreated); ok && c.Parent != nil && c.Parent.Chat == chief {
+				chats[e.Subject.ID] = len(chats) - 1
+			}
+			worker, isOurs := chats[e.Subject.ID]
+			if isOurs && worker == m.worker && e.Subject.Kind == m.kind && strings.Contains(string(e.Data), m.holds) {
+				return events.ErrStop
+			}
 		}
 		return nil
 	})
@@ -60,18 +84,38 @@ func (p *process) workersAreDone(t *testing.T, chat string) bool {
 	if p.row(t, chat).Turn != "user" {
 		return false
 	}
-	carried := map[string]bool{}
-	for _, m := range p.workerReports(t, chat) {
-		for _, id := range m.Results {
-			carried[id] = true
-		}
-	}
+	reached := resultsReached(p.history(t, chat))
 	for _, w := range p.workers(t, chat) {
-		if w.Result == "" || !carried[w.Message] || p.row(t, w.ID).Turn != "user" {
+		if w.Result == "" || reached[w.Message] == 0 || p.row(t, w.ID).Turn != "user" {
 			return false
 		}
 	}
 	return true
+}
+
+// resultsReached counts by delegated message how often its result reached a chief: in a message, or as the output of a
+// call.
+func resultsReached(all []events.Event) map[string]int {
+	count := map[string]int{}
+	for _, e := range all {
+		d, _ := events.Decode(e)
+		if m, ok := d.(events.MessageSubmitted); ok {
+			for _, id := range m.Results {
+				count[id]++
+			}
+		}
+		if e.Subject.Kind != "opencode.message.part.updated" {
+			continue
+		}
+		var b struct {
+			Part struct{ State struct{ Output string } }
+		}
+		_ = json.Unmarshal(e.Data, &b)
+		for _, r := range events.ReceiptsIn(b.Part.State.Output) {
+			count[r.Message]++
+		}
+	}
+	return count
 }
 
 // checkWorkers says that each call started one worker, that each worker has one result, and that its parent got the
@@ -79,8 +123,9 @@ func (p *process) workersAreDone(t *testing.T, chat string) bool {
 func (p *process) checkWorkers(t *testing.T) {
 	t.Helper()
 	is := is.New(t)
-	calls, results, carried := map[string]int{}, map[string]int{}, map[string]int{}
-	for _, e := range p.all(t) {
+	all := p.all(t)
+	calls, results, reached := map[string]int{}, map[string]int{}, resultsReached(all)
+	for _, e := range all {
 		switch d, _ := events.Decode(e); d := d.(type) {
 		case events.ChatCreated:
 			if d.Parent != nil {
@@ -88,15 +133,12 @@ func (p *process) checkWorkers(t *testing.T) {
 			}
 		case events.WorkerFinished:
 			results[d.Message]++
-		case events.MessageSubmitted:
-			for _, id := range d.Results {
-				carried[id]++
-			}
 		}
 	}
-	is.True(len(calls) > 0)
+	is.True(len(calls) > len(workerKills))
 	is.Equal(len(results), len(calls))
-	for _, count := range []map[string]int{calls, results, carried} {
+	is.Equal(len(reached), len(calls))
+	for _, count := range []map[string]int{calls, results, reached} {
 		for id, n := range count {
 			is.Equal([]any{id, n}, []any{id, 1})
 		}

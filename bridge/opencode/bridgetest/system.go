@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/bridge/opencode/client"
@@ -36,26 +37,52 @@ type System struct {
 	Records     *record.Records
 	Permissions *permission.Permissions
 	Budgets     *budget.Budgets
+
+	server  *server.Server
+	models  string   // directory of the read models
+	secrets []string // that the log conceals
+	logConn *nats.Conn
+	close   func() // ends the read models
 }
 
 // NewSystem opens a log, and everything over it. The log conceals the secrets.
 func NewSystem(t testing.TB, secrets ...string) *System {
 	t.Helper()
-	server := eventstest.Server(t, expect.MemoryDir(t))
-	s := &System{OpenCode: newOpenCode(t), NC: eventstest.Conn(t, server),
-		Log: eventstest.Open(t, eventstest.Conn(t, server), secrets...)}
+	s := &System{OpenCode: newOpenCode(t), server: eventstest.Server(t, expect.MemoryDir(t)), models: expect.MemoryDir(t),
+		secrets: secrets}
+	s.open()
+	return s
+}
+
+// open opens the log and everything over it.
+func (s *System) open() {
+	s.NC, s.logConn = eventstest.Conn(s.T, s.server), eventstest.Conn(s.T, s.server)
+	s.Log = eventstest.Open(s.T, s.logConn, s.secrets...)
 	s.Chats, s.Records, s.Permissions = &chat.Chats{Log: s.Log}, &record.Records{Log: s.Log},
 		&permission.Permissions{Log: s.Log}
 	s.Budgets = &budget.Budgets{Records: s.Records, Permissions: s.Permissions}
 	var err error
-	if s.Model, err = projections.Open(t.Context(), expect.MemoryDir(t), s.Log); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); s.Model.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done; s.Model.Close() })
-	return s
+	s.Model, err = projections.Open(s.T.Context(), s.models, s.Log)
+	s.Must(err)
+	ctx, cancel := context.WithCancel(s.T.Context())
+	done, model := make(chan struct{}), s.Model
+	go func() { defer close(done); model.Run(ctx) }()
+	s.close = sync.OnceFunc(func() { cancel(); <-done; model.Close() })
+	s.T.Cleanup(s.close)
+}
+
+// Killed does to this system what a kill of its process does, and returns the system of the next process: the same
+// log, read models and OpenCode, and nothing that was in memory. From now on, nothing of the old system reaches the
+// log. What runs must be stopped by stop, which is called when that is so.
+func (s *System) Killed(stop func()) *System {
+	s.T.Helper()
+	s.logConn.Close()
+	s.NC.Close()
+	stop()
+	s.close()
+	next := &System{OpenCode: s.OpenCode, server: s.server, models: s.models, secrets: s.secrets}
+	next.open()
+	return next
 }
 
 // Running is an outbox and its ingest, with their workers.
@@ -100,7 +127,7 @@ func (s *System) Start(change ...func(*outbox.Outbox)) *Running {
 		"run": b.Run, "carry out": b.CarryOut, "budgets": b.Budgets,
 	} {
 		workers.Go(func() {
-			if err := work(ctx); ctx.Err() == nil {
+			if err := work(ctx); ctx.Err() == nil && !s.logConn.IsClosed() {
 				s.T.Errorf("%s ended: %v", name, err)
 			}
 		})
@@ -225,4 +252,9 @@ func (s *System) Submit(chatID string, messages ...string) {
 		})
 		s.Must(err)
 	}
+}
+
+// Observer opens the log as another process does. No kill of the system ends it.
+func (s *System) Observer() *log.Log {
+	return eventstest.Open(s.T, eventstest.Conn(s.T, s.server), s.secrets...)
 }

@@ -1,0 +1,330 @@
+package workers_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode/bridgetest"
+	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/bridge/workers"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/expect"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/worker"
+	"pocketcoder/projections"
+)
+
+// play is a chief with two workers, one of assign and one of handoff, and a system that is killed in the middle. The
+// kill takes everything but the log, the read models and OpenCode's database.
+type play struct {
+	t     *testing.T
+	chief string // its chat
+	root  *bridgetest.System
+	both  bool // the kill takes OpenCode too
+
+	mu      sync.Mutex
+	system  *bridgetest.System // of the process that runs
+	workers *worker.Workers
+	running *bridgetest.Running
+	stop    func() // ends what runs
+	played  map[string]bool
+	asked   []string // texts of the prompts, in order
+	playing int      // turns that are played now
+	life    int      // of OpenCode, counted from 0
+}
+
+// newPlay starts the play.
+func newPlay(t *testing.T, both bool) *play {
+	s := bridgetest.NewSystem(t)
+	p := &play{t: t, root: s, system: s, both: both, played: map[string]bool{}}
+	s.RefuseWith(func(r bridgetest.Request) int {
+		if strings.HasSuffix(r.Path, "/prompt_async") {
+			go p.take(r)
+		}
+		return 0
+	})
+	p.start()
+	return p
+}
+
+// start runs what a process runs.
+func (p *play) start() {
+	s := p.system
+	p.workers = &worker.Workers{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: "/"}
+	running := s.Start()
+	p.running = running
+	ctx, cancel := context.WithCancel(p.t.Context())
+	done := make(chan struct{})
+	w := workers.Watch{Workers: p.workers, Log: s.Log, Model: s.Model, Logger: handlerstest.Quiet(),
+		Pause: time.Millisecond}
+	go func() { defer close(done); w.Run(ctx) }()
+	p.stop = func() { cancel(); running.Stop(); <-done }
+	p.t.Cleanup(p.stop)
+}
+
+// kill kills the process, and starts the next.
+func (p *play) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.both {
+		p.life++
+		p.root.Forget()
+	}
+	p.system = p.system.Killed(p.stop)
+	p.start()
+}
+
+// now returns the commands of the process that runs.
+func (p *play) now() *worker.Workers {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.workers
+}
+
+// take plays the turn of a prompt, once.
+func (p *play) take(r bridgetest.Request) {
+	var body struct {
+		MessageID string
+		Parts     []struct{ Text string }
+	}
+	if json.Unmarshal([]byte(r.Body), &body) != nil {
+		p.t.Errorf("prompt %s", r.Body)
+		return
+	}
+	p.mu.Lock()
+	isKnown, life := p.played[body.MessageID], p.life
+	p.played[body.MessageID] = true
+	if isKnown {
+		p.mu.Unlock()
+		return
+	}
+	p.asked = append(p.asked, body.Parts[0].Text)
+	p.playing++
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.playing--
+	}()
+	expect.Eventually(p.t, "OpenCode has the prompt", func() bool {
+		for _, h := range p.root.Recorded() {
+			if strings.Contains(string(h), body.MessageID) {
+				return true
+			}
+		}
+		return false
+	})
+	a := answer{p, life, strings.Split(r.Path, "/")[2], client.NewID("msg", time.Now()), body.MessageID}
+	a.message("")
+	if body.Parts[0].Text == "lead" {
+		a.delegate("assign", "one")
+		a.delegate("handoff", "two")
+	}
+	a.part("text", `"text":"said"`)
+	a.message(`,"completed":2`)
+	a.happen(bridgetest.Plain("session.status", fmt.Sprintf(`{"sessionID":%q,"status":{"type":"idle"}}`, a.session)))
+}
+
+// answer is an assistant message of OpenCode.
+type answer struct {
+	*play
+	life                int // of OpenCode in which it is written
+	session, id, prompt string
+}
+
+// happen makes the frames true, unless OpenCode was killed.
+func (a answer) happen(frames ...[]byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.life == a.play.life {
+		a.root.Happen(frames...)
+	}
+}
+
+func (a answer) message(completed string) {
+	a.happen(a.root.Durably(a.session, "message.updated", fmt.Sprintf(
+		`{"sessionID":%q,"info":{"id":%q,"sessionID":%[1]q,"role":"assistant","parentID":%[3]q,"time":{"created":1%[4]s}}}`,
+		a.session, a.id, a.prompt, completed))...)
+}
+
+func (a answer) part(typ, fields string) {
+	a.happen(a.root.Durably(a.session, "message.part.updated", fmt.Sprintf(
+		`{"sessionID":%q,"part":{"id":"prt_%s_%s","messageID":%[3]q,"type":%[2]q,%[4]s}}`, a.session, typ, a.id, fields))...)
+}
+
+// delegate plays a call of assign or handoff. Its error is that of a connection that ended with our process.
+func (a answer) delegate(tool, text string) {
+	call := tool + a.id
+	part := func(state string) {
+		a.happen(a.root.Durably(a.session, "message.part.updated", fmt.Sprintf(
+			`{"sessionID":%q,"part":{"id":"prt_%s","messageID":%q,"type":"tool","tool":"pocketcoder_%s","callID":%[2]q,"state":%[5]s}}`,
+			a.session, call, a.id, tool, state))...)
+	}
+	part(`{"status":"running","input":{}}`)
+	var out any
+	w, wait := a.now(), tool == "handoff"
+	started, err := w.Start(a.t.Context(), worker.Start{Message: text, Wait: wait,
+		Parent: worker.Caller{Chat: a.chief, Session: a.session, Message: a.id, Call: call}})
+	if out = started; err == nil && wait {
+		out, err = w.Result(a.t.Context(), started.Worker, started.Message)
+	}
+	if err != nil {
+		part(`{"status":"error","error":"the connection ended"}`)
+		return
+	}
+	output, err := json.Marshal(out)
+	a.root.Must(err)
+	part(fmt.Sprintf(`{"status":"completed","output":%q}`, output))
+}
+
+// run lets the chief begin, kills the process when the log has n events, and returns how many there are in the end. For
+// n = 0 it kills nothing.
+func (p *play) run(n int) (total int) {
+	observer := p.root.Observer()
+	p.chief = p.root.Chat()
+	p.root.Submit(p.chief, "lead")
+	if n > 0 {
+		left := n
+		p.root.Must(observer.Read(p.t.Context(), 0, nil, func(b log.Batch) error {
+			if left -= len(b.Events); left <= 0 {
+				return events.ErrStop
+			}
+			return nil
+		}))
+		p.kill()
+	}
+	p.running.Connected() // else a marker of Drained has no reader
+	expect.Eventually(p.t, fmt.Sprint("everything ends, after a kill at ", n), func() bool {
+		if !p.hasEnded() {
+			return false
+		}
+		p.system.Drained()
+		return p.hasEnded()
+	})
+	p.check(n)
+	return len(p.system.Events(events.AllEvents))
+}
+
+// hasEnded reports whether the chief's turn is over and every worker has a result that reached the chief.
+func (p *play) hasEnded() bool {
+	last, err := p.system.Log.Last(p.t.Context())
+	p.root.Must(err)
+	p.root.Must(p.system.Model.Wait(p.t.Context(), last))
+	chief, _, err := p.system.Model.Chat(p.t.Context(), p.chief)
+	p.root.Must(err)
+	if chief.Turn != projections.TurnUser || !p.hasPlayed("lead") {
+		return false
+	}
+	results, carried, received := p.count()
+	for _, w := range p.started() {
+		m := events.FirstMessageOf(w)
+		if results[m] == 0 || carried[m]+received[m] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// hasPlayed reports whether OpenCode was asked a text, and plays nothing.
+func (p *play) hasPlayed(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.playing == 0 && slices.Contains(p.asked, text)
+}
+
+// started lists the workers of the log.
+func (p *play) started() (ids []string) {
+	for _, e := range p.system.Events(events.ChatSubject("*", events.ChatCreated{}.Kind())) {
+		if d, _ := events.Decode(e); d.(events.ChatCreated).Parent != nil {
+			ids = append(ids, e.Subject.ID)
+		}
+	}
+	return ids
+}
+
+// count counts by delegated message: the results, the messages that carried one to the chief, and the outputs of calls
+// that did.
+func (p *play) count() (results, carried, received map[string]int) {
+	results, carried, received = map[string]int{}, map[string]int{}, map[string]int{}
+	for _, e := range p.system.Events(events.AllEvents) {
+		switch d, _ := events.Decode(e); d := d.(type) {
+		case events.WorkerFinished:
+			results[d.Message]++
+		case events.MessageSubmitted:
+			for _, id := range d.Results {
+				carried[id]++
+			}
+		}
+	}
+	for _, e := range p.system.OpenCodeEvents(p.chief, "message.part.updated") {
+		var b struct {
+			Part struct {
+				State struct{ Status, Output string }
+			}
+		}
+		p.root.Must(json.Unmarshal(e.Data, &b))
+		for _, r := range events.ReceiptsIn(b.Part.State.Output) {
+			received[r.Message]++
+		}
+	}
+	return results, carried, received
+}
+
+// check says that no worker and no result is lost or doubled, and that OpenCode was asked each message once.
+func (p *play) check(n int) {
+	p.t.Helper()
+	is := is.New(p.t)
+	started := p.started()
+	results, carried, received := p.count()
+	if n == 0 {
+		is.Equal(len(started), 2)
+	}
+	is.Equal(len(results), len(started))
+	for _, w := range started {
+		m := events.FirstMessageOf(w)
+		is.Equal([]int{n, results[m], carried[m] + received[m]}, []int{n, 1, 1}) // killed at, results, that reached the chief
+	}
+	sent, times := map[string]int{}, map[string]int{}
+	for _, e := range p.system.Events(events.ChatSubject("*", events.MessageSending{}.Kind())) {
+		d, _ := events.Decode(e)
+		sent[d.(events.MessageSending).Message]++
+	}
+	for id, count := range sent {
+		is.Equal([]any{n, id, count}, []any{n, id, 1})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	is.Equal([]int{n, len(p.asked)}, []int{n, len(sent)})
+	for _, text := range p.asked {
+		times[text]++
+		is.Equal([]any{n, text, times[text]}, []any{n, text, 1})
+	}
+}
+
+// A kill at any event loses no result of a worker and repeats none, in the middle of a handoff too. Under -short the
+// kill comes at every tenth event.
+func TestAKillAtAnyEventLosesAndRepeatsNoResult(t *testing.T) {
+	t.Parallel()
+	for name, both := range map[string]bool{"PocketCoder": false, "PocketCoder and OpenCode": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			total, step := 0, 1
+			t.Run("no kill", func(t *testing.T) { total = newPlay(t, both).run(0) })
+			if testing.Short() {
+				step = 10
+			}
+			for n := 1; n <= total; n += step {
+				t.Run(fmt.Sprint(n), func(t *testing.T) { newPlay(t, both).run(n) })
+			}
+		})
+	}
+}
