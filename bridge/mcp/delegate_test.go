@@ -21,6 +21,7 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
+	"pocketcoder/projections/pending"
 )
 
 // delegating is a fixture with workers, whose turns do not run. Its client notes the progress of its calls.
@@ -115,6 +116,42 @@ func (f *delegating) ok(tool, id string, args map[string]any) (r result) {
 		f.t.Fatalf("%s: %s", tool, text)
 	}
 	return r
+}
+
+func TestTheCallsOfAChatThatWaitAreLimited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := openDelegating(t)
+	asked, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 32)
+	for range cap(ended) {
+		f.calls++
+		id := fmt.Sprint("call_", f.calls)
+		f.running(id)
+		args := map[string]any{"question": "Which?", "caller": sign(f.Key, "ask_person", "ses_1", id, id)}
+		go func() {
+			_, err := f.session.CallTool(asked, &sdk.CallToolParams{Name: "ask_person", Arguments: args})
+			ended <- err
+		}()
+	}
+	waiting := func() int {
+		all, err := pending.OwnQuestions(t.Context(), f.Model)
+		is.NoErr(err)
+		return len(all)
+	}
+	expect.Eventually(t, "all calls wait", func() bool { return waiting() == cap(ended) })
+	text, failed := f.call("mcp_status", "", map[string]any{})
+	is.True(failed)
+	expect.Contains(t, text, "32 calls of this chat still run, which is the limit.")
+	cancel()
+	for range cap(ended) {
+		is.True(<-ended != nil)
+	}
+	expect.Eventually(t, "a call is served again", func() bool {
+		_, failed := f.call("mcp_status", "", map[string]any{})
+		return !failed
+	})
 }
 
 func TestHandoffThatWaitsReportsItsProgress(t *testing.T) {

@@ -57,6 +57,40 @@ type Server struct {
 	mu      sync.Mutex
 	start   *start         // nil before the first one
 	offered []gateway.Tool // of other MCP servers
+	running map[string]int // calls, by chat, and of all chats under ""
+}
+
+// The limits of calls that run. Each holds a connection of the egress proxy.
+const (
+	maxChatCalls = 32
+	maxCalls     = 512
+)
+
+// begin counts a call of a chat until end is called. It refuses a call above a limit.
+func (s *Server) begin(chat string) (end func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.running[chat] >= maxChatCalls:
+		return nil, handlers.Refuse(handlers.Conflict,
+			"%d calls of this chat still run, which is the limit. Wait for a result, or do not make this call.", maxChatCalls)
+	case s.running[""] >= maxCalls:
+		return nil, handlers.Refuse(handlers.Conflict,
+			"%d calls of all chats still run, which is the limit. Make this call again later.", maxCalls)
+	}
+	if s.running == nil {
+		s.running = map[string]int{}
+	}
+	s.running[chat]++
+	s.running[""]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.running[""]--
+		if s.running[chat]--; s.running[chat] == 0 {
+			delete(s.running, chat)
+		}
+	}, nil
 }
 
 // Secrets authenticate the requests and the callers of one start of OpenCode. They must not be stored.
@@ -153,8 +187,9 @@ func add[In arguments](s *Server, to *start, name, description string, run tool[
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(to.life, cancel)()
-			c, err := s.verify(to, name, in.signature())
+			c, end, err := s.verify(to, name, in.signature())
 			if err == nil {
+				defer end()
 				c.progress, c.every = progressOf(ctx, r), cmp.Or(s.Every, defaultEvery)
 				var text string
 				if text, err = run(ctx, c, in); err == nil {
@@ -169,16 +204,17 @@ func add[In arguments](s *Server, to *start, name, description string, run tool[
 		})
 }
 
-// verify checks a signature, and returns the call that it names.
-func (s *Server) verify(of *start, tool, signature string) (c call, err error) {
+// verify checks a signature, and returns the call that it names. end must be called when the call has ended.
+func (s *Server) verify(of *start, tool, signature string) (c call, end func(), err error) {
 	if c.caller, err = of.callers.take(tool, signature); err != nil {
-		return c, err
+		return c, nil, err
 	}
 	var known bool
 	if c.chat, known = s.Chat(c.Session); !known {
-		return c, handlers.Refuse(handlers.NotFound, "This session belongs to no chat.")
+		return c, nil, handlers.Refuse(handlers.NotFound, "This session belongs to no chat.")
 	}
-	return c, nil
+	end, err = s.begin(c.chat)
+	return c, end, err
 }
 
 // progressOf returns a function that reports the progress of a call, if its client requested reports.

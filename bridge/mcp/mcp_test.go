@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/matryer/is"
@@ -72,9 +74,12 @@ func (f *fixture) connect(t *testing.T, header string,
 	return session, err
 }
 
+// signed counts the signatures.
+var signed atomic.Int64
+
 // sign makes a caller as plugin.js does.
 func sign(key, tool, session, call, random string) string {
-	list, _ := json.Marshal([]string{tool, session, call, random})
+	list, _ := json.Marshal([]string{tool, session, call, random, strconv.FormatInt(signed.Add(1), 10)})
 	return signText(key, base64.RawURLEncoding.EncodeToString(list))
 }
 

@@ -84,10 +84,11 @@ func (s *Server) callOffered(ctx context.Context, of *start, name string,
 	var signature string
 	_ = json.Unmarshal(arguments["caller"], &signature) // verify refuses an empty one
 	delete(arguments, "caller")
-	c, err := s.verify(of, name, signature)
+	c, end, err := s.verify(of, name, signature)
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	body, err := json.Marshal(arguments)
 	if err != nil {
 		return nil, err

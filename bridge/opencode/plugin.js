@@ -35,9 +35,12 @@ const hasPlaceholder = (headers) => [...headers.values()].some((value) => value.
 // signed caller in its place. OpenCode loads this file twice, so both share the calls.
 const ownTools = "pocketcoder_"
 const ownCalls = (globalThis.pocketcoderCalls ??= new Map())
+const signatures = (globalThis.pocketcoderSignatures ??= { made: 0 })
+const mostCalls = 10_000 // that were noted and not made, because a person denied them
 
 const note = (tool, sessionID, callID) => {
   const id = randomBytes(4).toString("hex")
+  if (ownCalls.size >= mostCalls) ownCalls.delete(ownCalls.keys().next().value)
   ownCalls.set(id, [tool.slice(ownTools.length), sessionID, callID, id])
   return id
 }
@@ -48,7 +51,7 @@ const signCaller = (init) => {
   const call = ownCalls.get(id)
   if (message.method !== "tools/call" || !call) return init
   ownCalls.delete(id)
-  const body = Buffer.from(JSON.stringify(call)).toString("base64url")
+  const body = Buffer.from(JSON.stringify([...call, String(++signatures.made)])).toString("base64url")
   const mac = createHmac("sha256", process.env.POCKETCODER_MCP_CALLER_KEY).update(body).digest("base64url")
   message.params.arguments.caller = `${body}.${mac}`
   return { ...init, body: JSON.stringify(message) }
