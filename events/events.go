@@ -24,6 +24,7 @@
 //	account     account.created, account.updated, password.changed, deleted; session.opened, session.refreshed, session.closed;
 //	            login.failed, also about no account; chat.seen (up to which event the account has seen a chat)
 //	record      saved, deleted: about a configuration record
+//	schedule    fired or skipped: about the record of a schedule; fired comes with message.submitted
 //
 // The package is pure: it has no connection and does no I/O. events/log stores events, and events/secret redacts them
 // before.
@@ -106,6 +107,8 @@ type MessageSubmitted struct {
 	// whose workers it says that they are silent.
 	Results []string `json:"results,omitempty"`
 	Silent  []string `json:"silent,omitempty"`
+
+	Schedule string `json:"schedule,omitempty"` // record of the schedule that submitted it; empty for a person
 }
 
 // IsReport reports whether PocketCoder wrote the message to report on workers.
@@ -292,6 +295,7 @@ var catalogue = kinds(
 	NotificationQueued{}, NotificationSent{}, NotificationFailed{},
 	WorkerFinished{}, WorkerSilent{},
 	MCPCalled{}, MCPReturned{},
+	ScheduleFired{}, ScheduleSkipped{},
 )
 
 func kinds(data ...Data) map[string]reflect.Type {

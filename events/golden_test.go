@@ -47,7 +47,7 @@ var filled = []Data{
 	SessionBound{Session: "ses_1", Directory: "/work space"},
 	MessageSubmitted{
 		Message: "m1", Resumes: "per_1", Delivery: DeliverySteer, Sender: "c1",
-		Results: []string{"m2"}, Silent: []string{"m3"},
+		Results: []string{"m2"}, Silent: []string{"m3"}, Schedule: "s1",
 		Parts: []Part{{Type: "text", Text: "ä\n€", Mime: "text/plain", URL: "file:///a", Filename: "a"}},
 	},
 	MessageEdited{Message: "m1", Parts: []Part{{Type: "text", Text: "ö", Mime: "text/plain", URL: "data:,a",
@@ -130,6 +130,10 @@ var filled = []Data{
 		Reason: "410 Gone", Gone: true},
 	WorkerFinished{Message: "m1", Status: WorkerCompleted, Result: "done <ä>"},
 	WorkerSilent{Message: "m1", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+	ScheduleFired{Due: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), First: time.Date(2026, 1, 1, 3, 4, 5, 0, time.UTC),
+		Chat: "c1", Message: "m1", New: true, Manual: true, MaxCost: 0.5},
+	ScheduleSkipped{Due: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), First: time.Date(2026, 1, 1, 3, 4, 5, 0, time.UTC),
+		Reason: "its last run is not over"},
 }
 
 // empty are the kinds that say everything by being there.

@@ -9,6 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/delegations"
+	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turnstate"
 )
@@ -40,6 +41,8 @@ type Chat struct {
 	Awaited   bool   `db:"awaited" json:"awaited"`     // the tool call that started a worker waits for its result
 	// ids of the delegated messages of a worker that have no result, in order, with a space between them
 	Delegated string `db:"delegated" json:"-"`
+	// ids of the runs of schedules in the chat that are not over, with a space between them
+	Scheduled string `db:"scheduled" json:"-"`
 }
 
 // Whose turn it is.
@@ -183,6 +186,27 @@ func updateDelegations(t *tables, e events.Event, body any) error {
 			return delegations.Message{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
 				HasFailed: m.UserStatus == statusFailed}
 		})
+	t.chats.Put(c)
+	return nil
+}
+
+// updateScheduleRuns runs after chats.
+func updateScheduleRuns(t *tables, e events.Event, body any) error {
+	c, found := t.chats.Get(e.Subject.ID)
+	if b, ok := body.(events.MessageSubmitted); !found || c.Scheduled == "" && (!ok || b.Schedule == "") {
+		return nil
+	}
+	own, _ := t.sessions.Get(c.Session)
+	open, changed := schedules.Follow(t.scheduleRuns, e, body, t.tx.EventTime(), schedules.Chat{ID: c.ID,
+		Open: c.Scheduled, TurnState: own.TurnState, Outcome: own.Outcome}, func(id string) turnstate.Prompt {
+		m, _ := t.messages.Get(id)
+		return turnstate.Prompt{IsWithdrawn: m.UserStatus == statusWithdrawn, IsWaiting: m.undelivered(),
+			HasFailed: m.UserStatus == statusFailed}
+	})
+	for _, schedule := range changed {
+		t.config.Touch(schedules.Collection + "/" + schedule)
+	}
+	c.Scheduled = open
 	t.chats.Put(c)
 	return nil
 }

@@ -22,6 +22,7 @@ CREATE TABLE chats(
   directory            TEXT NOT NULL,    -- where a worker works, absolute; empty for the workspace
   awaited              INTEGER NOT NULL, -- of a worker: the tool call that started it waits for its result
   delegated            TEXT NOT NULL,    -- of a worker: ids of the delegated messages without a result, with a space between them
+  scheduled            TEXT NOT NULL,    -- ids of the runs of schedules in it that are not over, with a space between them
   created              TEXT NOT NULL,
   updated              TEXT NOT NULL,
   first_seq            INTEGER NOT NULL,

@@ -8,6 +8,7 @@ import (
 	"github.com/pocketbase/dbx"
 
 	"pocketcoder/events"
+	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/store"
 )
 
@@ -44,6 +45,9 @@ func updateConfig(t *tables, e events.Event, body any) error {
 		}
 		c.Removed = true
 		t.config.Put(c)
+	case events.ScheduleFired, events.ScheduleSkipped:
+		schedules.Fire(t.scheduleRuns, e, body, t.tx.EventTime())
+		t.config.Touch(c.ID) // its record shows the last run
 	}
 	return nil
 }

@@ -41,6 +41,7 @@ type Message struct {
 	Delivery    string     `db:"delivery" json:"delivery"` // of a person's: queue, steer
 	Sender      string     `db:"sender" json:"sender"`     // chat whose assistant wrote it; empty for a person
 	Reports     store.JSON `db:"reports" json:"reports"`   // delegated messages whose workers it reports on
+	Schedule    string     `db:"schedule" json:"schedule"` // record of the schedule that submitted it
 	Copied      bool       `db:"copied" json:"-"`          // by a fork
 	Position    int64      `db:"position" json:"position"` // order within the chat
 	OCSeq       int64      `db:"oc_seq" json:"oc_seq"`
@@ -157,7 +158,7 @@ func addSubmitted(t *tables, e events.Event, b events.MessageSubmitted) error {
 	}
 	m.Sender, m.Reports = b.Sender, encodedList(append(slices.Clone(b.Results), b.Silent...))
 	m.Submitted, m.EngineParts, m.Position, m.OCSeq = encoded(b.Parts), "[]", int64(e.Seq), -1
-	m.Delivery = cmp.Or(b.Delivery, events.DeliveryQueue)
+	m.Delivery, m.Schedule = cmp.Or(b.Delivery, events.DeliveryQueue), b.Schedule
 	t.messages.Put(m)
 	if m.Role == roleUser {
 		t.enqueue(m)

@@ -133,7 +133,8 @@ var projections = []projection{
 	{"subagents", events.ScopeChat, nil}, // follow their sessions
 	{"effects", events.ScopeChat, func(t *tables, e events.Event, body any) error { effects.Update(t.effects, e, body); return nil }},
 	{"delegations", events.ScopeChat, updateDelegations},
-	{"usage", events.ScopeChat, nil}, // changes with messages
+	{"schedule_runs", events.ScopeChat, updateScheduleRuns}, // and begin with config
+	{"usage", events.ScopeChat, nil},                        // changes with messages
 	{"config", events.ScopeConfig, updateConfig},
 	{"users", events.ScopeUser, func(t *tables, e events.Event, body any) error { return users.Update(t.users, e, body) }},
 	{"seen_positions", events.ScopeUser, updateSeenPositions},

@@ -7,24 +7,28 @@ import (
 	"pocketcoder/events"
 )
 
-// The queue of a chat holds the messages of a person that wait, in the order of their positions. A change of the order
+// The queue of a chat holds the messages of persons and schedules that wait, in the order of their positions: first
+// those that are sent at once, then those of schedules. A change of the order
 // distributes the positions of these messages among them, so that nothing else in the chat moves.
 
-// enqueue adds a new message to the queue of its chat: to the end, or behind those that are sent at once.
+// enqueue adds a new message to the queue of its chat: to the end, or behind those of its kind that come first.
 func (t *tables) enqueue(m Message) {
-	if m.Delivery == events.DeliverySteer {
-		t.moveToFront(m)
-	} else {
+	switch {
+	case m.Delivery == events.DeliverySteer:
+		t.moveBehind(m, func(other Message) bool { return other.Delivery == events.DeliverySteer })
+	case m.Schedule != "":
+		t.moveBehind(m, func(other Message) bool { return other.Delivery == events.DeliverySteer || other.Schedule != "" })
+	default:
 		t.move(m, "")
 	}
 }
 
-// moveToFront puts a message that is sent at once behind the others of this kind.
-func (t *tables) moveToFront(m Message) {
+// moveBehind puts a message behind the others of this kind at the front of the queue.
+func (t *tables) moveBehind(m Message, isKind func(other Message) bool) {
 	queue := t.queueWithout(m)
 	at := slices.IndexFunc(queue, func(id string) bool {
 		other, _ := t.messages.Get(id)
-		return other.Delivery != events.DeliverySteer
+		return !isKind(other)
 	})
 	if at < 0 {
 		t.move(m, "")
@@ -95,7 +99,7 @@ func steered(t *tables, e events.Event, b events.MessageSteered) error {
 	if err == nil && waits {
 		m.Delivery = events.DeliverySteer
 		t.messages.Put(m)
-		t.moveToFront(m)
+		t.enqueue(m)
 	}
 	return err
 }

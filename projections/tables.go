@@ -9,6 +9,7 @@ import (
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/executions"
 	"pocketcoder/projections/questions"
+	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/usage"
 	"pocketcoder/projections/users"
@@ -31,6 +32,7 @@ type tables struct {
 	users         *store.Table[users.User]
 	effects       *store.Table[effects.Effect]
 	delegations   *store.Table[delegations.Delegation]
+	scheduleRuns  *store.Table[schedules.Run]
 	usage         *store.Table[usage.Usage]
 	seenPositions *store.Table[SeenPosition]
 }
@@ -58,7 +60,8 @@ func openTables(tx *store.Tx) *tables {
 		users:         store.OpenTable[users.User](tx, "users", shown),
 		effects:       store.OpenTable[effects.Effect](tx, "effects", hidden),
 		delegations:   store.OpenTable[delegations.Delegation](tx, "delegations", hidden), // clients see the chats of workers
-		usage:         store.OpenTable[usage.Usage](tx, "usage", hidden),                  // it changes with the messages
+		scheduleRuns:  store.OpenTable[schedules.Run](tx, "schedule_runs", shown),
+		usage:         store.OpenTable[usage.Usage](tx, "usage", hidden), // it changes with the messages
 		seenPositions: store.OpenTable[SeenPosition](tx, "seen_positions", shown),
 	}
 }

@@ -45,6 +45,7 @@ var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"sops":               {"oxaA", "oxaA", "A", "A", "A"},
 	"ssh_keys":           {"oA", "oA", "o", "oA", "oA"},
 	"schedules":          {"oA", "oA", "o", "oA", "oA"},
+	"schedule_runs":      {"oA", "oA", "", "", ""},
 	"mcp_servers":        {"aA", "aA", "aA", "A", "A"},
 	"devices":            {"o", "o", "o", "o", "o"},
 	"notification_rules": {"o", "o", "o", "o", "o"},
@@ -169,6 +170,14 @@ func (c *cast) record(t *testing.T, collection string) string {
 		c.AppendOpenCode(t, chat, "message.updated", `{"sessionID":"ses_1","info":{"id":"msg_`+unique+
 			`","role":"assistant","providerID":"p","modelID":"m","cost":1,"time":{}}}`)
 		return chat + ".p.m"
+	case "schedule_runs":
+		e, err := events.NewConfig("schedules", c.record(t, "schedules"), events.ActorSystem,
+			events.ScheduleSkipped{Reason: "missed"})
+		webtest.Check(t, err)
+		seq, err := c.Log.Append(t.Context(), e)
+		webtest.Check(t, err)
+		webtest.Check(t, c.Model.Wait(t.Context(), seq))
+		return e.ID
 	case "llm_providers", "healthchecks":
 		id, seq, err := c.Records.Save(t.Context(), record.Save{
 			Command: handlers.Command{Actor: events.ActorSystem}, Collection: collection, New: true,

@@ -63,6 +63,7 @@ import (
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/schedule"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/ops/natsconf"
 	"pocketcoder/projections"
@@ -276,6 +277,7 @@ type System struct {
 	outbox        *outbox.Outbox
 	gate          permission.Gate
 	workers       *worker.Workers
+	schedules     *schedule.Schedules
 	exec          *exec.Executions
 	engine        *opencode.Supervisor
 	engineNetwork *network.Engine // network access of OpenCode itself
@@ -349,6 +351,7 @@ func (s *System) wire() {
 		s.worker.Args = append(s.worker.Args, "--expose", dir)
 	}
 	s.wireWorkers()
+	s.wireSchedules()
 	s.engineNode = &node.Engine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec, Logger: s.o.Logger}
 	s.web = web.New(web.Options{
 		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys(),
@@ -387,6 +390,7 @@ func (s *System) runActors(ctx context.Context, ready func()) error {
 			g.Add(actor(rest, func(ctx context.Context) error { return commands.Serve(ctx, s.nc, operator, s.o.Logger) }))
 		}
 		g.Add(actor(rest, func(ctx context.Context) error { return queries.Serve(ctx, s.nc, s.model, s.loading) }))
+		g.Add(actor(rest, once(s.loaded, s.watchSchedules)))
 	}
 	g.Add(actor(rest, func(ctx context.Context) error { return web.Serve(ctx, s.listener, s.handler()) }))
 	if s.o.Roles.has(RoleWeb) {

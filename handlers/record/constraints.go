@@ -13,6 +13,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/record/schedules"
 )
 
 // constraints are what every saved record of a collection obeys.
@@ -36,8 +37,9 @@ var constraintsOf = map[string]constraints{
 	DeviceCollection:          {unique: []string{"user", "push_token"}, upsert: true},
 	ProviderKeysCollection:    {unique: []string{"provider_id", "user"}, upsert: true, complete: completeProviderKey},
 	// among all accounts: a key identifies one
-	SSHKeyCollection: {unique: []string{"fingerprint"}, complete: completeSSHKey},
-	modelSelections:  {unique: []string{"user", "chat"}, upsert: true},
+	SSHKeyCollection:     {unique: []string{"fingerprint"}, complete: completeSSHKey},
+	schedules.Collection: {complete: completeSchedule},
+	ModelSelections:      {unique: []string{"user", "chat"}, upsert: true},
 }
 
 // change is a Save that is being decided.
@@ -195,6 +197,14 @@ func (c change) checkRule(r Rule, permission, pattern string, others ...string) 
 		return refused
 	}
 	return err
+}
+
+// completeSchedule refuses a schedule that could not run. A new one is enabled unless the command says otherwise.
+func completeSchedule(c change) error {
+	if _, given := c.set["enabled"]; c.New && !given {
+		c.set["enabled"] = json.RawMessage("true")
+	}
+	return schedules.CheckChange(c.old.with(c.set), c.New, c.changes(schedules.Timing...))
 }
 
 // completeBudget refuses a budget that limits nothing.

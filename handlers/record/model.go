@@ -14,9 +14,9 @@ import (
 // ModelProviderCollection is the config collection of the providers of models.
 const ModelProviderCollection = "llm_providers"
 
-// modelSelections is the config collection of selected models. A record without a chat is for all chats of its user,
+// ModelSelections is the config collection of selected models. A record without a chat is for all chats of its user,
 // and one without a user too for all chats.
-const modelSelections = "model_selection"
+const ModelSelections = "model_selection"
 
 // SelectModel chooses the model of a chat, or, without a chat, of all chats of a user that have no selection of their
 // own, or, without a user too, of all such chats. An empty Model clears the selection.
@@ -76,7 +76,7 @@ func (h *Records) SelectModel(ctx context.Context, c SelectModel) (id string, se
 	if err != nil {
 		return "", 0, err
 	}
-	save := Save{Command: c.Command, Collection: modelSelections, Record: c.Record, New: true}
+	save := Save{Command: c.Command, Collection: ModelSelections, Record: c.Record, New: true}
 	save.Set = Fields(map[string]any{"model": model, "user": c.User, "chat": c.Chat})
 	if c.Chat == "" {
 		save.Set["chat"] = json.RawMessage("null")
@@ -88,7 +88,7 @@ func (h *Records) SelectModel(ctx context.Context, c SelectModel) (id string, se
 
 // clearModel deletes the selection that c names. It returns sequence 0 when there is none.
 func (h *Records) clearModel(ctx context.Context, c SelectModel) (id string, seq uint64, err error) {
-	selections, err := All[modelSelection](ctx, h, modelSelections)
+	selections, err := All[modelSelection](ctx, h, ModelSelections)
 	if err != nil {
 		return "", 0, err
 	}
@@ -97,7 +97,7 @@ func (h *Records) clearModel(ctx context.Context, c SelectModel) (id string, seq
 			continue
 		}
 		id = s.ID
-		if seq, err = h.Delete(ctx, Delete{Command: c.Command, Collection: modelSelections, Record: id}); err != nil {
+		if seq, err = h.Delete(ctx, Delete{Command: c.Command, Collection: ModelSelections, Record: id}); err != nil {
 			return "", 0, err
 		}
 	}
@@ -107,7 +107,7 @@ func (h *Records) clearModel(ctx context.Context, c SelectModel) (id string, seq
 // SelectedModel returns the model selected for a chat: the chat's own, else that of its agent, else the one its owner
 // selected for all chats, else the one selected for everybody's chats, else "".
 func (h *Records) SelectedModel(ctx context.Context, chat, owner string, agent Agent) (string, error) {
-	selections, err := All[modelSelection](ctx, h, modelSelections)
+	selections, err := All[modelSelection](ctx, h, ModelSelections)
 	if err != nil {
 		return "", err
 	}

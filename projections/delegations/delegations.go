@@ -165,21 +165,13 @@ func (d *Delegation) answer(b opencode.MessageUpdated, c Chat) {
 	}
 }
 
-// follow sets the state of a delegation without a result.
+// follow sets the state of a delegation without a result. It is running, too, while its turn waits for a person.
 func (d *Delegation) follow(body any, m Message, c Chat) {
-	_, deleted := body.(events.Deleted)
-	switch {
-	case d.isOver():
-	case deleted, m.IsWithdrawn:
-		d.State = turnstate.Aborted
-	case m.IsWaiting:
-		d.State = turnstate.Queued
-	case c.TurnState == turnstate.Running, c.TurnState == turnstate.Waiting:
+	_, isDeleted := body.(events.Deleted)
+	d.State = turnstate.Prompt{IsWithdrawn: m.IsWithdrawn, IsWaiting: m.IsWaiting, HasFailed: m.HasFailed,
+		IsDeleted: isDeleted, Session: c.TurnState, Outcome: c.Outcome}.State(d.State)
+	if d.State == turnstate.Waiting {
 		d.State = turnstate.Running
-	case m.HasFailed:
-		d.State = turnstate.Failed
-	case c.Outcome != "":
-		d.State = c.Outcome
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/executions"
 	"pocketcoder/projections/questions"
+	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/workers"
@@ -37,6 +38,7 @@ type Query struct {
 	Collection string `json:"collection,omitempty"` // of config records
 	Permission string `json:"permission,omitempty"` // OpenCode's id or the record's
 	Execution  string `json:"execution,omitempty"`
+	Schedule   string `json:"schedule,omitempty"`
 	Status     string `json:"status,omitempty"`
 	User       string `json:"user,omitempty"`
 	Day        string `json:"day,omitempty"` // 2006-01-02, in UTC
@@ -88,6 +90,9 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 				err = fmt.Errorf("there is no worker %s", q.Chat)
 			}
 			return w, err
+		},
+		"schedule_runs": func(ctx context.Context, q Query) (any, error) {
+			return schedules.Of(ctx, m.Model, q.Schedule, q.Limit)
 		},
 		"usage":  func(ctx context.Context, q Query) (any, error) { return spending.ByModel(ctx, m, q.Chat) },
 		"config": func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },

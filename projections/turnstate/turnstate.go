@@ -136,3 +136,32 @@ func (l IDs) With(id string, on bool) IDs {
 	slices.Sort(ids)
 	return IDs(strings.Join(ids, " "))
 }
+
+// Prompt is what the turn of one message depends on, when later messages may begin further turns.
+type Prompt struct {
+	IsWithdrawn, IsWaiting, HasFailed bool // the message: before it is sent, on its way, not sent
+
+	IsDeleted bool   // the chat
+	Session   string // state of the turn of the chat's own session
+	Outcome   string // of that session's last turn
+}
+
+// State returns the state of the message's turn after an event. now is the state before the event. A turn that is over
+// stays over.
+func (p Prompt) State(now string) string {
+	switch {
+	case Ended(now):
+		return now
+	case p.IsDeleted, p.IsWithdrawn:
+		return Aborted
+	case p.IsWaiting:
+		return Queued
+	case p.Session == Running, p.Session == Waiting:
+		return p.Session
+	case p.HasFailed:
+		return Failed
+	case p.Outcome != "":
+		return p.Outcome
+	}
+	return now
+}

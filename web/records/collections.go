@@ -6,6 +6,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/record"
+	"pocketcoder/projections/schedules"
 	"pocketcoder/web/query/schema"
 )
 
@@ -57,6 +58,7 @@ var (
 	selectsOwn = schema.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` + isAdmin +
 		`)`)
 	// what is of a chat, its members see
+	runOfMine     = schema.Rule(`schedule.user = @request.auth.id || ` + isAdmin)
 	unlessChats   = schema.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff + `)`)
 	budgetsOfMine = schema.Rule(isStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && (chat = "" || chat.user = @request.auth.id))`)
 	ranInMyChat   = schema.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)
@@ -111,7 +113,8 @@ var collections = []collection{
 				fixed(number("tokens_cache_write")),
 				fixed(text("finish")), fixed(number("position")), fixed(text("held")), fixed(text("held_by")),
 				fixed(text("notice")),
-				choice("delivery", events.DeliveryQueue, events.DeliverySteer), fixed(text("sender")), fixed(raw("reports")))},
+				choice("delivery", events.DeliveryQueue, events.DeliverySteer), fixed(text("sender")), fixed(raw("reports")),
+				fixed(relation("schedule", schedules.Collection)))},
 		write: writer{createMessage, updateMessage, withdrawMessage}, inCreatedChat: true,
 		options: fields(text("before")), // see chat.ChangeMessage
 	},
@@ -216,11 +219,24 @@ var collections = []collection{
 		rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), relation("user", "users"),
 		required(text("public_key")), text("device_name"), computed(required(text("fingerprint"))), text("algorithm"),
 		number("key_size"), text("comment"), date("expires_at"), date("last_used"), flag("is_active"))),
-	aliased("cron_jobs", kept("schedules", rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin),
-		required(text("name")), text("description"), required(text("cron_expression")), required(text("prompt")),
-		required(choice("session_mode", "existing", "new")), relation("chat", "chats"), relation("agent", "ai_agents"),
-		required(relation("user", "users")), flag("enabled"),
-		fixed(date("last_executed")), fixed(text("last_status")), fixed(text("last_error")))),
+	aliased("cron_jobs", kept(schedules.Collection, rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin),
+		required(text("name")), text("description"), text("cron_expression"), text("every"), date("at"),
+		text("time_zone"), date("starts"), choice("missed", "skip", "once"),
+		choice("overlap", "skip", "queue"), required(text("prompt")),
+		required(choice("session_mode", "existing", "new")), relation("chat", "chats"),
+		relation("agent", "ai_agents"), text("model"), number("max_cost"), required(relation("user", "users")),
+		flag("enabled"),
+		as(fixed(date("last_executed")), ofLastRun("started", " AND started<>''")),
+		as(fixed(text("last_status")), ofLastRun("state", "")),
+		as(fixed(text("last_error")), ofLastRun("reason", "")))),
+	{
+		Collection: schema.Collection{Name: "schedule_runs", Table: "schedule_runs", Rules: rules(runOfMine, runOfMine, never, never, never),
+			Fields: fields(fixed(relation("schedule", schedules.Collection)), fixed(relation("chat", "chats")), fixed(date("due")), fixed(date("first_due")),
+				fixed(flag("manual")),
+				fixed(choice("state", "queued", "running", "waiting", "completed", "failed", "aborted", "lost", schedules.Skipped)),
+				fixed(text("reason")), fixed(date("started")), fixed(date("finished")), fixed(number("max_cost")),
+				as(fixed(number("cost")), schedules.Cost))},
+	},
 	withOptions(fields(text(record.ShownDefinition)), kept("mcp_servers", rules(workers, workers, workers, admin, admin), required(text("name")),
 		required(choice("status", "pending", "approved", "denied", "revoked")),
 		text("requested_by"), relation("approved_by", "users"), date("approved_at"), raw("config"), text("catalog"),
@@ -249,6 +265,9 @@ const ConfigTable = "config"
 // kept is a collection of configuration records, which are JSON objects.
 func kept(name string, r schema.Rules, list ...schema.Field) collection {
 	for i, f := range list {
+		if f.SQL != "" {
+			continue
+		}
 		list[i].SQL = "json_extract(t.fields, '$." + f.Name + "')"
 		if f.Kind == schema.JSON {
 			list[i].SQL = "t.fields -> '$." + f.Name + "'"
@@ -258,6 +277,12 @@ func kept(name string, r schema.Rules, list ...schema.Field) collection {
 	return collection{
 		Collection: schema.Collection{Name: name, Table: ConfigTable, Key: "t.record", Where: where, Rules: r, Fields: list}, write: configuration,
 	}
+}
+
+// ofLastRun is SQL for a column of the last run of a schedule t, of those that a condition selects.
+func ofLastRun(column, condition string) string {
+	return "coalesce((SELECT " + column + " FROM schedule_runs WHERE schedule=t.record" + condition +
+		" ORDER BY position DESC LIMIT 1), '')"
 }
 
 func aliased(alias string, c collection) collection { c.Alias = alias; return c }

@@ -1,0 +1,37 @@
+package events
+
+import "time"
+
+// ScheduleFired means that a schedule has submitted its message. It is appended in one batch with the message, and with
+// the chat if the schedule creates one. It is an event about the record of the schedule.
+type ScheduleFired struct {
+	Due     time.Time `json:"due"`
+	First   time.Time `json:"first,omitzero"` // the first due time that this run covers, if it is earlier
+	Chat    string    `json:"chat"`
+	Message string    `json:"message"`
+	New     bool      `json:"new,omitempty"`      // the chat was created for it
+	Manual  bool      `json:"manual,omitempty"`   // a person or an agent started it
+	MaxCost float64   `json:"max_cost,omitempty"` // in the provider's currency, 0 is no limit
+}
+
+// ScheduleSkipped means that a schedule was due and started nothing.
+type ScheduleSkipped struct {
+	Due    time.Time `json:"due"`
+	First  time.Time `json:"first,omitzero"` // the first due time that was skipped, if it is earlier
+	Reason string    `json:"reason"`         // a sentence for the person
+}
+
+func (ScheduleFired) Kind() string   { return "fired" }
+func (ScheduleSkipped) Kind() string { return "skipped" }
+
+// ScheduleActor is schedule:<id>, the actor of what a schedule starts.
+func ScheduleActor(id string) string { return "schedule:" + id }
+
+// ScheduledMessage returns the id of the message that a schedule submits for a due time. run is empty, or tells runs
+// that a person starts from each other.
+func ScheduledMessage(schedule string, due time.Time, run string) string {
+	return idOf("scheduled message", schedule, due.UTC().Format(time.RFC3339Nano), run)
+}
+
+// ScheduledChat returns the id of the chat that a schedule creates for a message.
+func ScheduledChat(message string) string { return idOf("scheduled chat", message) }

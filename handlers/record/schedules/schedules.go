@@ -1,0 +1,136 @@
+// Package schedules has the fields of the records of schedules, and checks them.
+//
+// It must not know how a record is saved, or what a schedule starts.
+package schedules
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/record/rulebook"
+	"pocketcoder/handlers/schedule/due"
+)
+
+// Collection is the config collection of schedules.
+const Collection = "schedules"
+
+// Schedule is a record of Collection. Exactly one of Cron, Every and At says when it is due.
+type Schedule struct {
+	Name        string  `json:"name"`
+	Description string  `json:"description,omitempty"`
+	Cron        string  `json:"cron_expression,omitempty"` // five fields, or six with seconds first
+	Every       string  `json:"every,omitempty"`           // such as 15m, 24h or 7d
+	At          string  `json:"at,omitempty"`              // once; a time as records hold it
+	TimeZone    string  `json:"time_zone,omitempty"`       // IANA name; empty for that of the server
+	Starts      string  `json:"starts,omitempty"`          // not due before; an interval counts from it
+	Missed      string  `json:"missed,omitempty"`          // Skip, Once; empty for the default
+	Overlap     string  `json:"overlap,omitempty"`         // Skip, Queue; empty for the first
+	Prompt      string  `json:"prompt"`
+	Mode        string  `json:"session_mode"`   // New, Existing
+	Chat        string  `json:"chat,omitempty"` // of Existing
+	Agent       string  `json:"agent,omitempty"`
+	Model       string  `json:"model,omitempty"` // "provider/model"
+	MaxCost     float64 `json:"max_cost,omitempty"`
+	User        string  `json:"user,omitempty"` // owner; empty for the operator of the system
+	Enabled     bool    `json:"enabled"`
+}
+
+// Where a schedule submits its message.
+const (
+	New      = "new"      // each run has a chat of its own
+	Existing = "existing" // all runs share a chat, and with it the context
+)
+
+// What a schedule does about a run that was missed, or whose predecessor is not over.
+const (
+	Skip  = "skip"
+	Once  = "once"  // run once for all that was missed
+	Queue = "queue" // start it anyway: in an existing chat its message waits for the running turn
+)
+
+// RunsMissed reports whether a schedule runs once for what was missed. A schedule that is due once does by default.
+func (s Schedule) RunsMissed() bool {
+	return s.Missed == Once || s.Missed == "" && s.At != ""
+}
+
+// Fields returns the due times in the form of package due.
+func (s Schedule) Fields() (f due.Fields, err error) {
+	f = due.Fields{Cron: s.Cron, Every: s.Every, TimeZone: s.TimeZone}
+	for field, value := range map[string]*time.Time{"at": &f.At, "starts": &f.Starts} {
+		text := map[string]string{"at": s.At, "starts": s.Starts}[field]
+		if *value, err = rulebook.ParseDate(text); err != nil {
+			return f, invalid(field, "%s: %.40q is not a time. Write it as 2026-01-02 15:04:05.000Z, in UTC.", field, text)
+		}
+	}
+	return f, nil
+}
+
+// maxCost keeps amounts in the range in which a float64 represents every integer.
+const maxCost = 1 << 50
+
+func invalid(field, format string, args ...any) error {
+	return handlers.RefuseField(handlers.Invalid, field, format, args...)
+}
+
+// maxPrompt is the longest prompt of a schedule, in bytes.
+const maxPrompt = 64 << 10
+
+// Check refuses a schedule that could not run.
+func (s Schedule) Check() error {
+	switch {
+	case strings.TrimSpace(s.Name) == "":
+		return invalid("name", "name: a schedule needs one")
+	case strings.TrimSpace(s.Prompt) == "" || len(s.Prompt) > maxPrompt || !utf8.ValidString(s.Prompt):
+		return invalid("prompt", "prompt: want 1 to %d bytes of UTF-8", maxPrompt)
+	case s.Mode != New && s.Mode != Existing:
+		return invalid("session_mode", "session_mode: want %s or %s, got %.40q", New, Existing, s.Mode)
+	case s.Mode == Existing && s.Chat == "":
+		return invalid("chat", "chat: session_mode %s needs a chat", Existing)
+	case s.Mode == Existing && (s.Agent != "" || s.Model != ""):
+		return invalid("agent", "An existing chat has its own agent and model. Leave out agent and model, or choose session_mode %s.",
+			New)
+	case s.Model != "" && strings.Index(s.Model, "/") < 1:
+		return invalid("model", "model: want provider/model, got %.60q", s.Model)
+	case s.Missed != "" && s.Missed != Skip && s.Missed != Once:
+		return invalid("missed", "missed: want %s or %s, got %.40q", Skip, Once, s.Missed)
+	case s.Overlap != "" && s.Overlap != Skip && s.Overlap != Queue:
+		return invalid("overlap", "overlap: want %s or %s, got %.40q", Skip, Queue, s.Overlap)
+	case math.IsNaN(s.MaxCost) || s.MaxCost < 0 || s.MaxCost > maxCost:
+		return invalid("max_cost", "max_cost: want 0 (no limit) or a positive number")
+	}
+	f, err := s.Fields()
+	if err == nil {
+		_, err = due.Parse(f, time.Now(), time.Local)
+	}
+	return err
+}
+
+// Timing are the fields that say when a schedule is due.
+var Timing = []string{"cron_expression", "every", "at", "starts", "time_zone"}
+
+// CheckChange refuses the fields of a record that could not run. A record with a mistake, which an earlier version
+// stored, can still be disabled. retimed reports whether a field of Timing changes.
+func CheckChange(fields map[string]json.RawMessage, isNew, retimed bool) error {
+	body, err := json.Marshal(fields)
+	var s Schedule
+	if err == nil {
+		err = json.Unmarshal(body, &s)
+	}
+	if err != nil {
+		return invalid("name", "The fields of the schedule cannot be read: %v.", err)
+	}
+	if !isNew && !s.Enabled {
+		return nil
+	}
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if f, _ := s.Fields(); !f.At.IsZero() && retimed && !f.At.After(time.Now()) {
+		return invalid("at", "at: %s is over. Choose a time in the future.", f.At.UTC().Format(time.RFC3339))
+	}
+	return nil
+}

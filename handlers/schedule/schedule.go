@@ -1,0 +1,336 @@
+// Package schedule carries out the commands on schedules: it submits the message of a schedule that is due, or that a
+// person starts.
+//
+// Promises: each due time starts one run or is skipped once, however many processes decide about it and however often
+// they restart: the decision, the chat and the message are one atomic batch, on the condition that no other decision
+// came before. A downtime of any length leads to one run at most. A schedule starts nothing for an account that is
+// disabled, and nothing in a chat that its account does not own.
+//
+// It must not know how long a turn runs, or how a process waits for a due time.
+package schedule
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/schedules"
+	"pocketcoder/handlers/schedule/due"
+)
+
+// Schedules carries out the commands on schedules. Log and Accounts must be set. It is safe for concurrent use.
+type Schedules struct {
+	Log      *log.Log
+	Accounts *account.Accounts
+	Now      func() time.Time // nil for the clock of the machine
+
+	states handlers.Folds[*state] // one
+}
+
+// Commands are the commands on schedules that can be sent over NATS.
+func (h *Schedules) Commands() handlers.Commands {
+	return handlers.Commands{
+		"schedule.run": handlers.CommandOf(func(c *Run, actor string) { c.Actor, c.Manual = actor, true },
+			func(ctx context.Context, c Run) (handlers.Accepted, error) {
+				r, err := h.Run(ctx, c)
+				return handlers.Accepted{ID: r.Chat, Seq: r.Seq}, err
+			}),
+	}
+}
+
+// now returns the time of the wall clock. Differences to it include the time in which the machine slept.
+func (h *Schedules) now() time.Time {
+	if h.Now != nil {
+		return h.Now()
+	}
+	return time.Now().Round(0)
+}
+
+// state holds the schedules, and up to when each is decided.
+type state struct {
+	schedules map[string]*schedule
+	started   map[string]Started // by the command of a person
+}
+
+type schedule struct {
+	schedules.Schedule
+	spec    due.Spec
+	invalid bool // it is never due
+	deleted bool
+	decided time.Time // due times up to here have started a run or were skipped
+	created time.Time // anchor of an interval: when its due times changed last
+	next    time.Time // zero for never
+}
+
+func (s *state) Apply(e events.Event) {
+	d, err := events.Decode(e)
+	if err != nil {
+		return
+	}
+	k := s.schedules[e.Subject.ID]
+	switch d := d.(type) {
+	case events.Saved:
+		if k == nil || k.deleted {
+			k = &schedule{}
+			s.schedules[e.Subject.ID] = k
+		}
+		k.save(d, e.Time)
+	case events.Deleted:
+		if k != nil {
+			k.deleted = true
+		}
+	case events.ScheduleFired:
+		if d.Manual {
+			s.started[e.Cause] = Started{Chat: d.Chat, Message: d.Message, Seq: e.Seq}
+		} else if k != nil {
+			k.decide(d.Due)
+		}
+	case events.ScheduleSkipped:
+		if k != nil {
+			k.decide(d.Due)
+		}
+	}
+}
+
+// save takes the fields of a record. Due times before a change of them, or before the schedule was enabled, do not
+// count.
+func (k *schedule) save(d events.Saved, at time.Time) {
+	before := k.Schedule
+	k.Schedule = schedules.Schedule{}
+	k.invalid = json.Unmarshal(d.Fields, &k.Schedule) != nil
+	isNew := k.created.IsZero()
+	if isNew || before.Cron != k.Cron || before.Every != k.Every || before.At != k.At || before.Starts != k.Starts ||
+		before.TimeZone != k.TimeZone {
+		k.created, k.decided = at, at
+	}
+	if !before.Enabled && k.Enabled {
+		k.decided = at
+	}
+	f, err := k.Fields()
+	if err == nil {
+		k.spec, err = due.Parse(f, k.created, time.Local)
+	}
+	k.invalid = k.invalid || err != nil
+	k.decide(k.decided)
+}
+
+// decide takes the due times up to a time as decided.
+func (k *schedule) decide(until time.Time) {
+	if k.decided, k.next = until, (time.Time{}); !k.invalid {
+		k.next = k.spec.Next(k.decided)
+	}
+}
+
+// isDue reports whether a schedule has a due time that is not decided.
+func (k *schedule) isDue(now time.Time) bool {
+	return k.Enabled && !k.deleted && !k.next.IsZero() && !k.next.After(now)
+}
+
+func (h *Schedules) state(ctx context.Context) *handlers.Fold[*state] {
+	return h.states.Get(ctx, "", func() *handlers.Fold[*state] {
+		return handlers.NewFold(&state{map[string]*schedule{}, map[string]Started{}},
+			events.ConfigSubject(schedules.Collection, "*", "*"))
+	})
+}
+
+// Due returns the schedules that are due now, and the time at which the next one is due. It is zero for none.
+func (h *Schedules) Due(ctx context.Context) (ids []string, next time.Time, err error) {
+	now := h.now()
+	err = h.state(ctx).Read(ctx, h.Log, func(s *state) error {
+		for id, k := range s.schedules {
+			switch {
+			case k.isDue(now):
+				ids = append(ids, id)
+			case k.Enabled && !k.deleted && !k.next.IsZero() && (next.IsZero() || k.next.Before(next)):
+				next = k.next
+			}
+		}
+		return nil
+	})
+	slices.Sort(ids)
+	return ids, next, err
+}
+
+// Next returns the next due times of a schedule, at most n, in its time zone. It returns none if it is not enabled.
+func (h *Schedules) Next(ctx context.Context, id string, n int) (all []time.Time, err error) {
+	now := h.now()
+	err = h.state(ctx).Read(ctx, h.Log, func(s *state) error {
+		if k := s.schedules[id]; k != nil && !k.deleted && k.Enabled && !k.invalid {
+			from := k.decided
+			if now.After(from) {
+				from = now
+			}
+			all = k.spec.NextRuns(from, n)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Run starts a run of a schedule: because it is due, or because a person or an agent wants it now (Manual).
+type Run struct {
+	handlers.Command
+	Schedule string `json:"schedule"`
+	Manual   bool   `json:"-"`
+	Busy     bool   `json:"-"` // its last run is not over
+}
+
+// Started is a run that was started. It is empty if there was nothing to start.
+type Started struct {
+	Chat    string
+	Message string
+	Seq     uint64
+}
+
+// late is how long after its due time a run counts as missed.
+const late = time.Minute
+
+// Run carries out the command. A schedule that is not due, because another process was first, starts nothing. Seq is
+// the sequence of the last event, also if the run was skipped.
+func (h *Schedules) Run(ctx context.Context, c Run) (r Started, err error) {
+	if _, err := events.ParseID(c.Schedule); err != nil {
+		return r, handlers.RefuseField(handlers.Invalid, "schedule", "schedule: %v", err)
+	}
+	if c.Actor == "" {
+		c.Actor = events.ScheduleActor(c.Schedule)
+	}
+	seq, err := h.state(ctx).CarryOut(ctx, h.Log, c.Command, func(s *state) ([]events.Event, uint64, error) {
+		if earlier, ok := s.started[c.ID]; ok && c.ID != "" {
+			r = earlier
+			return nil, earlier.Seq, nil
+		}
+		k := s.schedules[c.Schedule]
+		if k == nil || k.deleted {
+			return nil, 0, handlers.Refuse(handlers.NotFound, "there is no schedule %s", c.Schedule)
+		}
+		problem, err := h.problemOf(ctx, k)
+		if err != nil {
+			return nil, 0, err
+		}
+		if c.Manual {
+			if problem != "" {
+				return nil, 0, handlers.Refuse(handlers.Conflict, "%s", problem)
+			}
+			var all []events.Event
+			all, r, err = k.start(c, events.ScheduleFired{Due: h.now(), Manual: true})
+			return all, 0, err
+		}
+		var all []events.Event
+		all, r, err = k.onTime(c, h.now(), problem)
+		return all, 0, err
+	})
+	r.Seq = max(r.Seq, seq)
+	return r, err
+}
+
+// onTime returns the events of a schedule that is due: those of a run, or why it is skipped.
+func (k *schedule) onTime(c Run, now time.Time, problem string) (all []events.Event, r Started, err error) {
+	if !k.isDue(now) {
+		return nil, r, nil
+	}
+	latest, first := k.spec.Latest(k.decided, now)
+	if latest.IsZero() {
+		return nil, r, nil
+	}
+	if first.Equal(latest) {
+		first = time.Time{}
+	}
+	reason := ""
+	switch {
+	case now.Sub(latest) > late && !k.RunsMissed():
+		reason = "PocketCoder did not run at that time."
+	case problem != "":
+		reason = problem
+	case c.Busy && k.Overlap != schedules.Queue:
+		reason = "The last run was not over."
+	default:
+		return k.start(c, events.ScheduleFired{Due: latest, First: first})
+	}
+	e, err := events.NewConfig(schedules.Collection, c.Schedule, c.Actor,
+		events.ScheduleSkipped{Due: latest, First: first, Reason: reason})
+	return []events.Event{e}, r, err
+}
+
+// start returns the events of a run: it has fired, its chat if that is new, and its message.
+func (k *schedule) start(c Run, fired events.ScheduleFired) (all []events.Event, r Started, err error) {
+	run := ""
+	if fired.Manual {
+		run = events.NewID()
+	}
+	fired.Due = fired.Due.UTC()
+	if !fired.First.IsZero() {
+		fired.First = fired.First.UTC()
+	}
+	fired.Message = events.ScheduledMessage(c.Schedule, fired.Due, run)
+	fired.Chat, fired.MaxCost, fired.New = k.Chat, k.MaxCost, k.Mode == schedules.New
+	if fired.New {
+		fired.Chat = events.ScheduledChat(fired.Message)
+	}
+	add := func(e events.Event, failed error) {
+		all = append(all, e)
+		if err == nil {
+			err = failed
+		}
+	}
+	add(events.NewConfig(schedules.Collection, c.Schedule, c.Actor, fired))
+	if fired.New {
+		add(events.New(fired.Chat, c.Actor, events.ChatCreated{Title: k.Name, User: k.User, Engine: chat.DefaultEngine,
+			Agent: k.Agent}))
+		if k.Model != "" {
+			add(k.selection(c, fired.Chat))
+		}
+	}
+	add(events.New(fired.Chat, c.Actor, events.MessageSubmitted{Message: fired.Message, Schedule: c.Schedule,
+		Parts: []events.Part{{Type: "text", Text: k.Prompt}}}))
+	return all, Started{Chat: fired.Chat, Message: fired.Message}, err
+}
+
+// selection returns the event that selects the model of a new chat.
+func (k *schedule) selection(c Run, chat string) (events.Event, error) {
+	body, err := json.Marshal(record.Fields(map[string]any{"model": k.Model, "user": k.User, "chat": chat}))
+	if err != nil {
+		return events.Event{}, err
+	}
+	return events.NewConfig(record.ModelSelections, events.NewID(), c.Actor, events.Saved{Fields: body})
+}
+
+// problemOf returns why a schedule may not start anything now, as a sentence, or "".
+func (h *Schedules) problemOf(ctx context.Context, k *schedule) (string, error) {
+	if k.invalid {
+		return "The schedule cannot be read. Save it again.", nil
+	}
+	role := account.Admin // the operator's
+	if k.User != "" {
+		all, err := h.Accounts.List(ctx)
+		if err != nil {
+			return "", err
+		}
+		i := slices.IndexFunc(all, func(a account.Account) bool { return a.ID == k.User && !a.Disabled })
+		if i < 0 {
+			return "The account of the schedule is disabled or deleted.", nil
+		}
+		role = all[i].Role
+	}
+	if k.Mode == schedules.New {
+		return "", nil
+	}
+	var s handlers.ChatState
+	err := handlers.NewFold(&s, handlers.ChatFilter(k.Chat)).Read(ctx, h.Log,
+		func(s *handlers.ChatState) error { return s.Missing(k.Chat) })
+	switch {
+	case handlers.CodeOf(err) == handlers.NotFound:
+		return "The chat of the schedule was deleted.", nil
+	case err != nil:
+		return "", err
+	case s.Owner != k.User && role != account.Admin:
+		return "The chat of the schedule belongs to another account.", nil
+	}
+	return "", nil
+}

@@ -1,0 +1,148 @@
+// Package schedules is the read model of the runs of schedules: what each started, and how its turn ended.
+//
+// Promises: a run ends at the event that ends the turn of its message. Later events in its chat do not change it. A due
+// time that was skipped is a run with the state skipped.
+//
+// It must not know when a schedule is due.
+package schedules
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
+	"pocketcoder/projections/store"
+	"pocketcoder/projections/turnstate"
+)
+
+// Skipped is the state of a run that was due and started nothing. The other states are those of a turn.
+const Skipped = "skipped"
+
+// Collection is the config collection of the schedules.
+const Collection = "schedules"
+
+// Run is a run of a schedule.
+type Run struct {
+	store.Record        // the id is that of the message, or of the event that skipped the run
+	Schedule     string `db:"schedule" json:"schedule"` // record
+	Chat         string `db:"chat" json:"chat"`
+	Due          string `db:"due" json:"due"`
+	FirstDue     string `db:"first_due" json:"first_due"` // the first due time that it covers; empty for its own alone
+	Manual       bool   `db:"manual" json:"manual"`       // a person or an agent started it
+	State        string `db:"state" json:"state"`
+	Reason       string `db:"reason" json:"reason"`     // why it was skipped or stopped
+	Started      string `db:"started" json:"started"`   // when its message was sent first; empty before
+	Finished     string `db:"finished" json:"finished"` // empty while it is not over
+	// in the provider's currency, 0 is no limit
+	MaxCost  float64 `db:"max_cost" json:"max_cost"`
+	Began    int64   `db:"began" json:"-"` // sequences of these events, 0 for none
+	Ended    int64   `db:"ended" json:"-"`
+	Position int64   `db:"position" json:"-"`
+}
+
+// IsOver reports whether nothing more happens in a run.
+func (r Run) IsOver() bool { return r.State == Skipped || turnstate.Ended(r.State) }
+
+// Chat is the state of an event's chat, as far as runs depend on it.
+type Chat struct {
+	ID        string
+	Open      string // ids of the runs that are not over, with a space between them
+	TurnState string // of the chat's own session
+	Outcome   string // of the last turn
+}
+
+// Fire applies an event about a schedule. at is the time of the event.
+func Fire(t *store.Table[Run], e events.Event, body any, at string) {
+	switch b := body.(type) {
+	case events.ScheduleFired:
+		r, found := t.Get(b.Message)
+		if found {
+			return // the event was appended twice
+		}
+		r.Schedule, r.Chat, r.Due, r.FirstDue = e.Subject.ID, b.Chat, text(b.Due), text(b.First)
+		r.Manual, r.MaxCost, r.State, r.Position = b.Manual, b.MaxCost, turnstate.Queued, int64(e.Seq)
+		t.Put(r)
+	case events.ScheduleSkipped:
+		r, _ := t.Get(e.ID)
+		r.Schedule, r.Due, r.FirstDue, r.State, r.Reason = e.Subject.ID, text(b.Due), text(b.First), Skipped, b.Reason
+		r.Finished, r.Position = at, int64(e.Seq)
+		t.Put(r)
+	}
+}
+
+func text(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(events.TimeFormat)
+}
+
+// Follow applies an event of a chat. The read models of chats, sessions and messages must have applied the event
+// before. It returns the open runs of the chat, in the form of Chat.Open, and the schedules of the runs that changed.
+func Follow(t *store.Table[Run], e events.Event, body any, at string, c Chat,
+	message func(id string) turnstate.Prompt) (stillOpen string, changed []string) {
+	open := strings.Fields(c.Open)
+	if b, ok := body.(events.MessageSubmitted); ok && b.Schedule != "" {
+		if r, found := t.Get(b.Message); found && r.Chat == c.ID && !r.IsOver() && !slices.Contains(open, r.ID) {
+			open = append(open, r.ID)
+		}
+	}
+	_, isDeleted := body.(events.Deleted)
+	return strings.Join(slices.DeleteFunc(open, func(id string) bool {
+		r, _ := t.Get(id)
+		before := r.State
+		p := message(id)
+		p.IsDeleted, p.Session, p.Outcome = isDeleted, c.TurnState, c.Outcome
+		r.State = p.State(r.State)
+		r.stopBy(e, body)
+		if b, ok := body.(events.MessageSending); ok && b.Message == id && r.Began == 0 {
+			r.Began, r.Started = int64(e.Seq), at
+		}
+		if r.IsOver() {
+			r.Ended, r.Finished = int64(e.Seq), at
+		}
+		if r.State != before {
+			changed = append(changed, r.Schedule)
+		}
+		t.Put(r)
+		return r.IsOver()
+	}), " "), changed
+}
+
+// stopBy records that the run is being stopped because its own budget is spent.
+func (r *Run) stopBy(e events.Event, body any) {
+	_, isAbort := body.(events.AbortRequested)
+	if isAbort && e.Actor == events.ScheduleActor(r.Schedule) && e.Cause == StopOf(r.ID) {
+		r.Reason = "The budget of this run is spent."
+	}
+}
+
+// StopOf returns the id of the command that stops a run whose budget is spent.
+func StopOf(run string) string { return "spent-" + run }
+
+// Cost is SQL for what a run t cost, in its chat, its subagents and its workers.
+const Cost = `coalesce((SELECT sum(m.cost) FROM chats c JOIN messages m ON m.chat=c.id WHERE c.root=(SELECT root FROM chats WHERE id=t.chat)
+	AND m.role='assistant' AND NOT m.copied AND t.began>0 AND m.position>=t.began AND (t.ended=0 OR m.position<=t.ended)), 0.0)`
+
+// PricedRun is a run with what it cost so far.
+type PricedRun struct {
+	Run
+	Cost float64 `db:"cost" json:"cost"`
+}
+
+// Of lists the newest runs of a schedule, or of all schedules, the newest first.
+func Of(ctx context.Context, m *store.Model, schedule string, limit int) ([]PricedRun, error) {
+	return store.List[PricedRun](ctx, m, "runs of schedules", "SELECT t.*, "+Cost+" AS cost FROM schedule_runs t"+
+		store.Narrowed(dbx.Params{"schedule": schedule})+" ORDER BY t.position DESC LIMIT {:limit}",
+		dbx.Params{"schedule": schedule, "limit": limit})
+}
+
+// Open lists the runs that are not over, with what each cost so far.
+func Open(ctx context.Context, m *store.Model) ([]PricedRun, error) {
+	return store.List[PricedRun](ctx, m, "open runs of schedules", "SELECT t.*, "+Cost+
+		" AS cost FROM schedule_runs t WHERE t.finished='' ORDER BY t.position", nil)
+}
