@@ -78,6 +78,7 @@ var mayImport = map[string]string{
 	"handlers/agentfile":                 "handlers handlers/policy handlers/record handlers/record/rulebook",
 	"handlers/schedule":                  "events events/log handlers handlers/account handlers/chat handlers/record handlers/record/schedules handlers/schedule/due",
 	"handlers/schedule/due":              "handlers",
+	"handlers/schedule/preview":          "events handlers handlers/permission handlers/policy handlers/record/schedules handlers/schedule/due",
 	"handlers/record":                    "events events/log events/secret handlers handlers/account handlers/policy handlers/record/mcpserver handlers/record/rulebook handlers/record/schedules",
 	"handlers/record/mcpserver":          "handlers",
 	"handlers/record/schedules":          "handlers handlers/record/rulebook handlers/schedule/due",

@@ -95,3 +95,18 @@ func outcome(p projections.Permission) events.RequestOutcome {
 	}
 	return events.RequestDenied
 }
+
+// ChatsOf returns a function that returns the ids of the chats of an account, or of all accounts if user is empty. If
+// agent is not empty, it returns those of the agent alone.
+func ChatsOf(m *projections.Model) func(ctx context.Context, user, agent string) (map[string]bool, error) {
+	return func(ctx context.Context, user, agent string) (map[string]bool, error) {
+		rows, err := store.List[struct{ ID string }](ctx, m.Model, "chats of "+user,
+			"SELECT id FROM chats"+store.Narrowed(dbx.Params{"user": user, "agent": agent}),
+			dbx.Params{"user": user, "agent": agent})
+		ids := map[string]bool{}
+		for _, row := range rows {
+			ids[row.ID] = true
+		}
+		return ids, err
+	}
+}

@@ -1,0 +1,38 @@
+package permission
+
+import (
+	"context"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/record/rulebook"
+)
+
+// PastVerdict returns a function that evaluates a past request with the rules that a chat has now, or that a new chat
+// with an agent would have if chat is empty. It assumes that an unknown session worked in the workspace.
+func (g Gate) PastVerdict(ctx context.Context, chat, agent string) (func(events.PastRequest) policy.Verdict, error) {
+	if chat != "" {
+		var err error
+		if _, agent, err = g.placeOf(ctx, chat); err != nil {
+			return nil, err
+		}
+	}
+	s := rulebook.Scope{Chat: chat, Agent: ownAgent, Chosen: agent, At: time.Now()}
+	if agent != "" {
+		names, err := g.Records.AgentNames(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.Agent = names[agent]
+	}
+	sets, err := g.RuleSets(ctx, s)
+	return func(r events.PastRequest) policy.Verdict {
+		in := g.askOn(r.Ask, g.directory(r.Chat, r.Ask.SessionID, true))
+		if r.Cwd != "" {
+			in.Cwd = r.Cwd
+		}
+		v, _ := sets.Judge(in)
+		return v
+	}, err
+}
