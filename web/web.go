@@ -28,6 +28,8 @@ import (
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/schedule"
+	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 	"pocketcoder/web/agents"
@@ -40,6 +42,7 @@ import (
 	"pocketcoder/web/ports"
 	"pocketcoder/web/realtime"
 	"pocketcoder/web/records"
+	"pocketcoder/web/schedules"
 	"pocketcoder/web/search"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
@@ -66,7 +69,9 @@ type Options struct {
 	Loading func() error // why most of the API cannot be served yet, nil when it can; nil for never
 	Logger  *slog.Logger
 
-	Workers *worker.Workers
+	Workers   *worker.Workers
+	Schedules *schedule.Schedules
+	Previews  preview.Schedules
 
 	ProviderKeys record.ProviderKeys
 	Workspace    string // the directory whose files are served, absolute
@@ -87,8 +92,10 @@ type Server struct {
 	Shells   *shell.Shells
 	Exports  *export.Exports
 	Workers  *workers.Workers
-	Site     *site.Site
-	hosts    []string
+	// of schedules, besides their records
+	Schedules *schedules.Schedules
+	Site      *site.Site
+	hosts     []string
 }
 
 // New returns a server with all routes.
@@ -111,6 +118,7 @@ func New(o Options) *Server {
 	}
 	core.Ticket = s.Ports.Ticket
 	s.Workers = &workers.Workers{API: core, Workers: o.Workers}
+	s.Schedules = &schedules.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
 		Workers: s.Workers, Ports: s.Ports, Shells: s.Shells}
 	return s
@@ -118,7 +126,8 @@ func New(o Options) *Server {
 
 // routes are all routes besides those of api itself.
 func (s *Server) routes() []api.Route {
-	return slices.Concat(s.Chats.Routes(), s.Workers.Routes(), s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
+	return slices.Concat(s.Chats.Routes(), s.Workers.Routes(), s.Schedules.Routes(),
+		s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
 		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(),
 		agents.Agents{Files: agentfile.Agents{Records: s.Records.Records}}.Routes(), search.Search{API: s.API}.Routes())
 }

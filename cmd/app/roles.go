@@ -159,7 +159,7 @@ func (s *System) session(id string) (permission.Session, bool) {
 func (s *System) commands() []handlers.Commands {
 	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(),
 		explanation.Commands(s.gate), s.accounts.Commands(), s.mcpSecrets().Commands(), s.workers.Commands(),
-		s.schedules.Commands(),
+		s.schedules.Commands(), s.previews().Commands(),
 		agentfile.Agents{Records: s.records}.Commands()}
 }
 

@@ -5,10 +5,17 @@ import (
 
 	"pocketcoder/bridge/schedules"
 	"pocketcoder/handlers/schedule"
+	"pocketcoder/handlers/schedule/preview"
+	"pocketcoder/projections/queries"
 )
 
 func (s *System) wireSchedules() {
 	s.schedules = &schedule.Schedules{Log: s.log, Accounts: s.accounts}
+}
+
+// previews makes previews of schedules.
+func (s *System) previews() preview.Schedules {
+	return preview.Schedules{Gate: s.gate, ChatsOf: queries.ChatsOf(s.model)}
 }
 
 // watchSchedules runs on each node that handles commands. They start each run once.

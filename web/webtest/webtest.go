@@ -39,6 +39,8 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/schedule"
+	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 	"pocketcoder/projections/queries"
@@ -103,6 +105,8 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	s.Web = web.New(web.Options{
 		Log: s.Log, Conn: s.Conn, Pool: "default", Tail: tail.New(s.Log), Model: s.Model, Chats: s.Chats, Records: s.Records, Gate: gate, Accounts: s.Accounts,
 		Workers:      &worker.Workers{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: s.Workspace},
+		Schedules:    &schedule.Schedules{Log: s.Log, Accounts: s.Accounts},
+		Previews:     preview.Schedules{Gate: gate, ChatsOf: queries.ChatsOf(s.Model)},
 		ProviderKeys: record.ProviderKeys{Log: s.Log, Secrets: secrets, Logger: slog.New(slog.DiscardHandler), Paths: []string{s.Workspace}},
 		Workspace:    s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
