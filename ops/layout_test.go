@@ -188,6 +188,7 @@ var mayImport = map[string]string{
 	"cmd/cli/executions": "cmd/cli cmd/client cmd/console/render cmd/datadir cmd/printable cmd/viewer events events/log handlers handlers/exec projections/executions sandbox/wire",
 	"cmd/cli/rules": "cmd/cli cmd/client cmd/console/render cmd/datadir cmd/printable events " +
 		"handlers handlers/permission handlers/permission/dryrun handlers/permission/workspace handlers/policy handlers/record projections",
+	"cmd/cli/schedules":    "cmd/cli cmd/client cmd/datadir cmd/printable events handlers handlers/record handlers/record/schedules handlers/schedule handlers/schedule/preview projections projections/schedules",
 	"cmd/cli/workers":      "cmd/cli cmd/client cmd/datadir cmd/printable events handlers/worker projections/workers",
 	"cmd/client":           "cmd/datadir events events/log events/opencode handlers handlers/account handlers/permission/explanation ops/natsconf projections projections/questions projections/workers",
 	"cmd/cmdtest":          "events events/log",
@@ -198,7 +199,7 @@ var mayImport = map[string]string{
 	"cmd/console/terminal": "atomicfile cmd/printable",
 	"cmd/console/turn":     "cmd/console/payload events events/opencode handlers handlers/permission projections projections/turnstate",
 	"cmd/datadir":          "atomicfile",
-	"cmd/pocketcoder":      "cmd/cli cmd/cli/admin cmd/cli/doctor cmd/cli/executions cmd/cli/rules cmd/program sandbox/inside sandbox/isolation cmd/cli/workers",
+	"cmd/pocketcoder":      "cmd/cli cmd/cli/admin cmd/cli/doctor cmd/cli/executions cmd/cli/rules cmd/program sandbox/inside sandbox/isolation cmd/cli/workers cmd/cli/schedules",
 	"cmd/printable":        "events handlers/policy/display",
 	"cmd/program":          "",
 	"cmd/viewer":           "cmd/client cmd/datadir cmd/program sandbox/wire",

@@ -21,6 +21,7 @@ import (
 	"pocketcoder/cmd/cli/doctor"
 	"pocketcoder/cmd/cli/executions"
 	"pocketcoder/cmd/cli/rules"
+	"pocketcoder/cmd/cli/schedules"
 	"pocketcoder/cmd/cli/workers"
 	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/inside"
@@ -35,6 +36,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder chats          list chats, with the side that must act
   pocketcoder requests       list the requests and questions that wait for a person
   pocketcoder workers        chats to which assistants delegate work: list, check, stop
+  pocketcoder schedule       start work at a time: add, preview, list, show, pause, resume, run, cancel
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
   pocketcoder agent          agents as Markdown files: list, show, add, edit, export
   pocketcoder model          models: list, use, reset
@@ -113,6 +115,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"chat":     cli.Chat,
 		"chats":    cli.Chats,
 		"workers":  workers.Run,
+		"schedule": schedules.Run,
 		"user":     admin.User,
 		"budget":   admin.Budget,
 		"agent":    admin.Agent,

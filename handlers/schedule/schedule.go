@@ -42,7 +42,16 @@ func (h *Schedules) Commands() handlers.Commands {
 				r, err := h.Run(ctx, c)
 				return handlers.Accepted{ID: r.Chat, Seq: r.Seq}, err
 			}),
+		"schedule.next": handlers.QueryOf(func(ctx context.Context, q NextRuns) ([]time.Time, error) {
+			return h.Next(ctx, q.Schedule, q.Runs)
+		}),
 	}
+}
+
+// NextRuns asks for the next due times of a schedule.
+type NextRuns struct {
+	Schedule string `json:"schedule"`
+	Runs     int    `json:"runs"`
 }
 
 // now returns the time of the wall clock. Differences to it include the time in which the machine slept.

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/expect"
+	"pocketcoder/handlers/record/schedules"
+	runs "pocketcoder/projections/schedules"
+)
+
+// scheduleRuns are the runs of a schedule, the newest first.
+func (p *process) scheduleRuns(t testing.TB, id string) (all []runs.PricedRun) {
+	t.Helper()
+	if err := p.QueryNow(t.Context(), "schedule_runs", map[string]any{"schedule": id, "limit": 100}, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestAScheduleOfTheCommandLine(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	out, errOut, status := p.cli(t, "", "schedule", "add", "Greeting", "--cron", "0 0 30 2 *", "--prompt", "@@say hi")
+	is.Equal(status, 2)
+	expect.Contains(t, errOut, "there is no such date")
+	out, errOut, status = p.cli(t, "", "schedule", "add", "Greeting", "--every", "24h", "--prompt", "@@say good morning")
+	is.Equal([]any{status, strings.Count(out, "\n")}, []any{2, 6}) // five runs, and the requests
+	expect.Contains(t, errOut, "nothing is saved")
+	out, errOut, status = p.cli(t, "", "schedule", "add", "Greeting", "--every", "24h", "--prompt", "@@say good morning",
+		"--yes")
+	is.Equal([]any{status, errOut}, []any{0, ""})
+	lines := strings.Fields(out)
+	id := lines[len(lines)-1]
+	out, _, _ = p.cli(t, "", "schedule", "run", id)
+	chat := strings.TrimSpace(out)
+	p.turnEnds(t, chat)
+	expect.Eventually(t, "the run is over", func() bool { return p.scheduleRuns(t, id)[0].State == "completed" })
+	is.Equal(p.row(t, chat).Preview, "good morning")
+	out, _, _ = p.cli(t, "", "schedule", "show", "Greeting")
+	for _, want := range []string{"completed", chat, "every 24h"} {
+		expect.Contains(t, out, want)
+	}
+	p.cli(t, "", "schedule", "pause", id)
+	out, _, _ = p.cli(t, "", "schedule", "list")
+	expect.Contains(t, out, "paused")
+	_, errOut, _ = p.cli(t, "", "schedule", "cancel", id)
+	expect.Contains(t, errOut, "cancelled")
+
+	at := time.Now().Add(3 * time.Second).UTC().Format(time.RFC3339)
+	out, _, status = p.cli(t, "", "schedule", "add", "Once", "--at", at, "--chat", chat, "--prompt", "@@say once", "--yes")
+	is.Equal(status, 0)
+	lines = strings.Fields(out)
+	id = lines[len(lines)-1]
+	expect.Eventually(t, "the run is over", func() bool {
+		all := p.scheduleRuns(t, id)
+		return len(all) == 1 && all[0].State == "completed"
+	})
+	is.Equal(p.row(t, chat).Preview, "once")
+}
+
+// awaitFired waits until a schedule has fired after a sequence.
+func (p *process) awaitFired(t *testing.T, last uint64) {
+	t.Helper()
+	filter := events.ConfigSubject(schedules.Collection, "*", events.ScheduleFired{}.Kind())
+	err := p.Log.Read(t.Context(), last, []string{filter}, func(b log.Batch) error {
+		if len(b.Events) > 0 {
+			return events.ErrStop
+		}
+		return nil
+	})
+	is.New(t).NoErr(err)
+}
+
+// Everything is killed right after a schedule has fired, before OpenCode has its message.
+func TestKillLosesAndRepeatsNoRunOfASchedule(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	_, _, status := p.cli(t, "", "schedule", "add", "Often", "--every", "10s", "--prompt", "@@say run", "--yes",
+		"--overlap", "queue")
+	is.Equal(status, 0)
+	for range 2 {
+		last, err := p.Log.Last(t.Context())
+		is.NoErr(err)
+		p.awaitFired(t, last)
+		p.kill()
+		p.restart()
+	}
+	p.cli(t, "", "schedule", "pause", "Often")
+	id := ""
+	var fired []events.ScheduleFired
+	submitted := map[string]int{}
+	for _, e := range p.all(t) {
+		switch d, _ := events.Decode(e); d := d.(type) {
+		case events.ScheduleFired:
+			fired, id = append(fired, d), e.Subject.ID
+		case events.MessageSubmitted:
+			submitted[d.Message]++
+		}
+	}
+	is.True(len(fired) >= 2)
+	due := map[time.Time]bool{}
+	for _, f := range fired {
+		is.Equal(submitted[f.Message], 1)
+		is.True(!due[f.Due])
+		due[f.Due] = true
+		p.turnEnds(t, f.Chat)
+		is.Equal(p.row(t, f.Chat).Preview, "run")
+	}
+	expect.Eventually(t, "all runs are over", func() bool {
+		for _, r := range p.scheduleRuns(t, id) {
+			if !r.IsOver() {
+				return false
+			}
+		}
+		return true
+	})
+}
