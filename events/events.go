@@ -20,6 +20,7 @@
 //	effect      abort.requested, revert.requested or fork.requested, then effect.done or effect.failed
 //	worker      created with a parent, and message.submitted with a sender. Then worker.finished for each delegated message,
 //	            or worker.silent before; and in the parent message.submitted with the results
+//	channel     channel.queued, channel.sending, channel.delayed, then channel.sent or channel.failed: a message that leaves through a messenger
 //	notice      notification.queued, then notification.sent or notification.failed: also about an account or a record
 //	account     account.created, account.updated, password.changed, deleted; session.opened, session.refreshed, session.closed;
 //	            login.failed, also about no account; chat.seen (up to which event the account has seen a chat)
@@ -108,7 +109,8 @@ type MessageSubmitted struct {
 	Results []string `json:"results,omitempty"`
 	Silent  []string `json:"silent,omitempty"`
 
-	Schedule string `json:"schedule,omitempty"` // record of the schedule that submitted it; empty for a person
+	Schedule string  `json:"schedule,omitempty"` // record of the schedule that submitted it; empty for a person
+	Origin   *Origin `json:"origin,omitempty"`   // of a message that a person wrote in a messenger
 }
 
 // IsReport reports whether PocketCoder wrote the message to report on workers.
@@ -294,6 +296,7 @@ var catalogue = kinds(
 	SessionOpened{}, SessionRefreshed{}, SessionClosed{}, LoginFailed{}, ChatSeen{},
 	NotificationQueued{}, NotificationSent{}, NotificationFailed{},
 	WorkerFinished{}, WorkerSilent{},
+	ChannelQueued{}, ChannelSending{}, ChannelDelayed{}, ChannelSent{}, ChannelFailed{},
 	MCPCalled{}, MCPReturned{},
 	ScheduleFired{}, ScheduleSkipped{},
 )

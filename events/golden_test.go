@@ -47,7 +47,7 @@ var filled = []Data{
 	SessionBound{Session: "ses_1", Directory: "/work space"},
 	MessageSubmitted{
 		Message: "m1", Resumes: "per_1", Delivery: DeliverySteer, Sender: "c1",
-		Results: []string{"m2"}, Silent: []string{"m3"}, Schedule: "s1",
+		Results: []string{"m2"}, Silent: []string{"m3"}, Schedule: "s1", Origin: &Origin{Channel: "ch1", Name: "phone", Sender: "Ada"},
 		Parts: []Part{{Type: "text", Text: "ä\n€", Mime: "text/plain", URL: "file:///a", Filename: "a"}},
 	},
 	MessageEdited{Message: "m1", Parts: []Part{{Type: "text", Text: "ö", Mime: "text/plain", URL: "data:,a",
@@ -121,6 +121,11 @@ var filled = []Data{
 		Arguments: json.RawMessage(`{"text":"a"}`)},
 	MCPReturned{Session: "ses_1", Call: "call_1", Result: json.RawMessage(`{"content":[]}`), Error: "it has ended",
 		DurationMS: 7},
+	ChannelQueued{Message: "o1", Channel: "ch1", Place: "-100", Type: OutgoingPermission, Text: "Run ls", About: "per_1", Whole: true},
+	ChannelSending{Message: "o1"},
+	ChannelDelayed{Message: "o1", Reason: "429", Attempts: 1},
+	ChannelSent{Message: "o1", Receipt: "17", Attempts: 2},
+	ChannelFailed{Message: "o1", Reason: "the bot was blocked", Attempts: 1, Unknown: true},
 	NotificationQueued{
 		Notification: "n1", Device: "d1", User: "u1",
 		Notice: Notice{Type: "permission", Title: "May I?", Message: "rm <x>", Chat: "c1", Permission: "per_1", Question: "que_1", Server: "s1", Whole: true},

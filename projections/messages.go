@@ -42,6 +42,7 @@ type Message struct {
 	Sender      string     `db:"sender" json:"sender"`     // chat whose assistant wrote it; empty for a person
 	Reports     store.JSON `db:"reports" json:"reports"`   // delegated messages whose workers it reports on
 	Schedule    string     `db:"schedule" json:"schedule"` // record of the schedule that submitted it
+	Origin      store.JSON `db:"origin" json:"-"`          // of a person's in a messenger: events.Origin
 	Copied      bool       `db:"copied" json:"-"`          // by a fork
 	Position    int64      `db:"position" json:"position"` // order within the chat
 	OCSeq       int64      `db:"oc_seq" json:"oc_seq"`
@@ -159,6 +160,9 @@ func addSubmitted(t *tables, e events.Event, b events.MessageSubmitted) error {
 	m.Sender, m.Reports = b.Sender, encodedList(append(slices.Clone(b.Results), b.Silent...))
 	m.Submitted, m.EngineParts, m.Position, m.OCSeq = encoded(b.Parts), "[]", int64(e.Seq), -1
 	m.Delivery, m.Schedule = cmp.Or(b.Delivery, events.DeliveryQueue), b.Schedule
+	if b.Origin != nil {
+		m.Origin = encoded(b.Origin)
+	}
 	t.messages.Put(m)
 	if m.Role == roleUser {
 		t.enqueue(m)

@@ -27,6 +27,7 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/effects"
+	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/users"
@@ -134,7 +135,8 @@ var projections = []projection{
 	{"effects", events.ScopeChat, func(t *tables, e events.Event, body any) error { effects.Update(t.effects, e, body); return nil }},
 	{"delegations", events.ScopeChat, updateDelegations},
 	{"schedule_runs", events.ScopeChat, updateScheduleRuns}, // and begin with config
-	{"usage", events.ScopeChat, nil},                        // changes with messages
+	{"channel_messages", events.ScopeChat, func(t *tables, e events.Event, body any) error { outgoing.Update(t.outgoing, e, body); return nil }},
+	{"usage", events.ScopeChat, nil}, // changes with messages
 	{"config", events.ScopeConfig, updateConfig},
 	{"users", events.ScopeUser, func(t *tables, e events.Event, body any) error { return users.Update(t.users, e, body) }},
 	{"seen_positions", events.ScopeUser, updateSeenPositions},

@@ -8,6 +8,7 @@ import (
 	"pocketcoder/projections/delegations"
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/executions"
+	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/store"
@@ -33,6 +34,7 @@ type tables struct {
 	effects       *store.Table[effects.Effect]
 	delegations   *store.Table[delegations.Delegation]
 	scheduleRuns  *store.Table[schedules.Run]
+	outgoing      *store.Table[outgoing.Message]
 	usage         *store.Table[usage.Usage]
 	seenPositions *store.Table[SeenPosition]
 }
@@ -61,6 +63,7 @@ func openTables(tx *store.Tx) *tables {
 		effects:       store.OpenTable[effects.Effect](tx, "effects", hidden),
 		delegations:   store.OpenTable[delegations.Delegation](tx, "delegations", hidden), // clients see the chats of workers
 		scheduleRuns:  store.OpenTable[schedules.Run](tx, "schedule_runs", shown),
+		outgoing:      store.OpenTable[outgoing.Message](tx, "channel_messages", shown),
 		usage:         store.OpenTable[usage.Usage](tx, "usage", hidden), // it changes with the messages
 		seenPositions: store.OpenTable[SeenPosition](tx, "seen_positions", shown),
 	}

@@ -24,6 +24,7 @@ import (
 	"pocketcoder/events/log/tail"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/permission"
@@ -74,6 +75,7 @@ type Options struct {
 	Previews  preview.Schedules
 
 	ProviderKeys record.ProviderKeys
+	Channels     *channel.Channels
 	Workspace    string // the directory whose files are served, absolute
 	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckPortsURL
 	PortsURL string
@@ -107,7 +109,7 @@ func New(o Options) *Server {
 		API:   core,
 		Chats: &chats.Chats{API: core, Chats: o.Chats, Gate: o.Gate, Engine: o.Engine, Signal: o.Signal},
 		Records: &records.Records{
-			API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys,
+			API: core, Log: o.Log, Chats: o.Chats, Records: o.Records, Gate: o.Gate, ProviderKeys: o.ProviderKeys, Channels: o.Channels,
 		},
 		Realtime: &realtime.Realtime{API: core, Log: o.Log},
 		Streams:  &stream.Streams{API: core, Log: o.Log, Workspace: o.Workspace},

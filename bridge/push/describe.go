@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"unicode/utf8"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/permission/workspace"
@@ -31,6 +32,13 @@ func (p *Push) describeRequest(n *events.Notice, request projections.Permission,
 	if chat, _ = p.shown(strings.TrimSpace(chat), maxLine); chat != "" {
 		n.Message += "\nChat: " + chat
 	}
+}
+
+// Describe describes a permission request in a title and a text. Invisible characters are shown as visible signs. whole
+// reports whether the text shows all that an approval would allow.
+func Describe(ask events.PermissionAsk, message string) (title, text string, whole bool) {
+	d := describe(ask, message)
+	return Visible(oneLine(d.title)), Visible(d.text), !d.partial && !ask.Redacted() && utf8.ValidString(d.text)
 }
 
 // description describes what an approval would allow. partial means that the text does not show all of it.

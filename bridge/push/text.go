@@ -87,6 +87,9 @@ func (p *Push) show(text string, most int, newline string) (shown string, whole 
 	return b.String(), clean == text && utf8.ValidString(text)
 }
 
+// Visible replaces invisible characters other than line breaks with signs, and long runs of blanks with their length.
+func Visible(text string) string { return shortSigns(text) }
+
 // shortSigns replaces invisible characters other than line breaks with signs, and then long runs of blanks with their
 // length.
 func shortSigns(text string) string {

@@ -160,7 +160,7 @@ func (s *System) commands() []handlers.Commands {
 	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(),
 		explanation.Commands(s.gate), s.accounts.Commands(), s.mcpSecrets().Commands(), s.workers.Commands(),
 		s.schedules.Commands(), s.previews().Commands(),
-		agentfile.Agents{Records: s.records}.Commands()}
+		agentfile.Agents{Records: s.records}.Commands(), s.channels.Commands()}
 }
 
 // handler returns the HTTP handler. A node without the role web serves only its health.

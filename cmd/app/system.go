@@ -58,6 +58,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/budget"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/network"
@@ -291,6 +292,7 @@ type System struct {
 	worker        *workerprocess.Process
 	web           *web.Server
 	push          *push.Push
+	channels      *channel.Channels
 	ssh           *ssh.Server   // nil without --ssh
 	engineNode    *node.Engine  // the engine, on whichever node it runs
 	lease         *lease.Lease  // nil without Options.Roles
@@ -352,9 +354,10 @@ func (s *System) wire() {
 	}
 	s.wireWorkers()
 	s.wireSchedules()
+	s.wireChannels()
 	s.engineNode = &node.Engine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec, Logger: s.o.Logger}
 	s.web = web.New(web.Options{
-		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys(),
+		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys(), Channels: s.channels,
 		Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
 		Workers: s.workers, Schedules: s.schedules, Previews: s.previews(), Workspace: s.o.Workspace, PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
@@ -428,7 +431,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 		Logger: s.o.Logger}
 	for _, worker := range []func(context.Context) error{
 		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,
-		s.modelKeys.Run, s.procedures.Run, s.restarts.Run, s.push.Run, old.Run, s.watchWorkers,
+		s.modelKeys.Run, s.procedures.Run, s.restarts.Run, s.push.Run, s.runChannels, old.Run, s.watchWorkers,
 	} {
 		g.Add(actor(rest, once(s.prepared, worker)))
 	}

@@ -18,6 +18,7 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/cli/admin"
+	"pocketcoder/cmd/cli/channels"
 	"pocketcoder/cmd/cli/doctor"
 	"pocketcoder/cmd/cli/executions"
 	"pocketcoder/cmd/cli/rules"
@@ -43,6 +44,8 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder policy         rules: allow, ask, deny, test, replay, list, pause, resume, revoke; why explains a request
   pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder device         phones that get notifications: add, list, test, remove
+  pocketcoder channel        messengers: add, list, enable, disable, token, messages, remove
+  pocketcoder pair           people who use a messenger: pair, list, revoke
   pocketcoder key            SSH keys: add, list, remove
   pocketcoder mcp            MCP servers: add, list, show, approve, deny, revoke, secret
   pocketcoder ports CHAT PORT  print the address of a web server that a chat's command runs
@@ -122,6 +125,8 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"model":    admin.Model,
 		"policy":   rules.Run,
 		"device":   admin.Device,
+		"channel":  channels.Run,
+		"pair":     channels.Pair,
 		"key":      admin.Key,
 		"mcp":      admin.MCP,
 		"ports":    cli.Ports,

@@ -19,11 +19,12 @@ import (
 // second message with the same id and content has no effect.
 type SubmitMessage struct {
 	handlers.Command
-	Chat    string        `json:"chat"`
-	Message string        `json:"message,omitempty"`
-	Parts   []events.Part `json:"parts"`
-	Resumes string        `json:"-"` // the interrupted request whose approval it carries out
-	Sender  string        `json:"-"` // chat whose assistant wrote it; empty for a person
+	Chat    string         `json:"chat"`
+	Message string         `json:"message,omitempty"`
+	Parts   []events.Part  `json:"parts"`
+	Resumes string         `json:"-"` // the interrupted request whose approval it carries out
+	Sender  string         `json:"-"` // chat whose assistant wrote it; empty for a person
+	Origin  *events.Origin `json:"-"` // of a message from a messenger
 
 	Delivery string `json:"delivery,omitempty"` // events.DeliveryQueue, events.DeliverySteer, or empty for the first
 }
@@ -43,7 +44,8 @@ func (h *Chats) SubmitMessage(ctx context.Context, c SubmitMessage) (message str
 	if err := checkDelivery(c.Delivery); err != nil {
 		return "", 0, err
 	}
-	d := events.MessageSubmitted{Message: c.Message, Parts: c.Parts, Resumes: c.Resumes, Sender: c.Sender}
+	d := events.MessageSubmitted{Message: c.Message, Parts: c.Parts, Resumes: c.Resumes, Sender: c.Sender,
+		Origin: c.Origin}
 	if c.Delivery == events.DeliverySteer {
 		d.Delivery = c.Delivery
 	}

@@ -39,6 +39,7 @@ var constraintsOf = map[string]constraints{
 	// among all accounts: a key identifies one
 	SSHKeyCollection:     {unique: []string{"fingerprint"}, complete: completeSSHKey},
 	schedules.Collection: {complete: completeSchedule},
+	"channels":           {unique: []string{"name"}},
 	ModelSelections:      {unique: []string{"user", "chat"}, upsert: true},
 }
 

@@ -19,6 +19,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/executions"
+	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/schedules"
 	"pocketcoder/projections/spending"
@@ -94,8 +95,9 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 		"schedule_runs": func(ctx context.Context, q Query) (any, error) {
 			return schedules.Of(ctx, m.Model, q.Schedule, q.Limit)
 		},
-		"usage":  func(ctx context.Context, q Query) (any, error) { return spending.ByModel(ctx, m, q.Chat) },
-		"config": func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
+		"usage":    func(ctx context.Context, q Query) (any, error) { return spending.ByModel(ctx, m, q.Chat) },
+		"config":   func(ctx context.Context, q Query) (any, error) { return m.Config(ctx, q.Collection) },
+		"outgoing": func(ctx context.Context, q Query) (any, error) { return outgoing.List(ctx, m.Model, q.Limit) },
 		"spent": func(ctx context.Context, q Query) (any, error) {
 			return spending.Of(ctx, m, spending.Span{Chat: q.Chat, User: q.User, Day: q.Day})
 		},

@@ -1,5 +1,5 @@
-// Package turncontext describes where a turn happens: in which chat, for which person, as which agent and in which
-// directory. The text goes to the model with every turn.
+// Package turncontext describes where a turn happens: in which chat, for which person, from which channel, as which
+// agent and in which directory. The text goes to the model with every turn.
 //
 // Promises: the text is one XML element of fewer than 200 characters. What it leaves out of a value is marked with "…".
 //
@@ -26,15 +26,20 @@ type Context struct {
 	Agent     string `db:"-"`      // name of the chosen agent
 	Workspace string `db:"-"`      // directory of the session
 	Parent    string `db:"parent"` // of a worker: the title of the chat that delegated to it
+
+	// Of a message from a messenger: the name of the channel, and who wrote it there.
+	Channel string `db:"channel"`
+	Speaker string `db:"speaker"`
 }
 
-// Of returns the context of a chat, without its agent and its directory. The person of an account without a name is
-// the part of its email before the @, because the model needs no address.
-func Of(ctx context.Context, m *projections.Model, chat string) (Context, error) {
+// Of returns the context of a message in a chat, without its agent and its directory. The person of an account without
+// a name is the part of its email before the @, because the model needs no address.
+func Of(ctx context.Context, m *projections.Model, chat, message string) (Context, error) {
 	c, _, err := store.First[Context](ctx, m.Model, "context of chat "+chat, `
 		SELECT c.title AS chat, coalesce(nullif(u.name, ''), substr(u.email, 1, instr(u.email, '@')-1), '') AS person,
-			coalesce(p.title, '') AS parent
-		FROM chats c LEFT JOIN users u ON u.id=c.user LEFT JOIN chats p ON p.id=c.parent AND c.parent<>'' WHERE c.id={:id}`, dbx.Params{"id": chat})
+			coalesce(p.title, '') AS parent, coalesce(s.origin->>'$.name', '') AS channel, coalesce(s.origin->>'$.sender', '') AS speaker
+		FROM chats c LEFT JOIN users u ON u.id=c.user LEFT JOIN chats p ON p.id=c.parent AND c.parent<>''
+		LEFT JOIN messages s ON s.id={:message} AND s.origin<>'' WHERE c.id={:id}`, dbx.Params{"id": chat, "message": message})
 	return c, err
 }
 
@@ -60,7 +65,7 @@ func (c Context) element(most int) string {
 		path        bool
 	}{
 		{"chat", c.Chat, false}, {"person", c.Person, false}, {"agent", c.Agent, false}, {"workspace", c.Workspace, true},
-		{"parent", c.Parent, false},
+		{"parent", c.Parent, false}, {"channel", c.Channel, false}, {"speaker", c.Speaker, false},
 	} {
 		value := []rune(printable(a.value))
 		switch {

@@ -82,11 +82,20 @@ func TestContextOfAChatHasItsTitleAndItsOwner(t *testing.T) {
 	}
 	is.NoErr(m.Wait(t.Context(), seq))
 	for chat, person := range map[string]string{"named": "Ada", "unnamed": "u2", "nobodys": ""} {
-		c, err := turncontext.Of(t.Context(), m, chat)
+		c, err := turncontext.Of(t.Context(), m, chat, "")
 		is.NoErr(err)
 		is.Equal(c, turncontext.Context{Chat: "title of " + chat, Person: person})
 	}
-	c, err := turncontext.Of(t.Context(), m, "worker")
+	said, err := events.New("named", events.UserActor("u1"), events.MessageSubmitted{Message: "m1",
+		Parts: []events.Part{{Type: "text", Text: "hello"}}, Origin: &events.Origin{Channel: "ch1", Name: "phone", Sender: "Bob"}})
+	is.NoErr(err)
+	seq, err = log.Append(t.Context(), said)
+	is.NoErr(err)
+	is.NoErr(m.Wait(t.Context(), seq))
+	c, err := turncontext.Of(t.Context(), m, "named", "m1")
+	is.NoErr(err)
+	is.Equal(c.String(), `<context chat="title of named" person="Ada" channel="phone" speaker="Bob"/>`)
+	c, err = turncontext.Of(t.Context(), m, "worker", "")
 	is.NoErr(err)
 	is.Equal(c, turncontext.Context{Chat: "title of worker", Parent: "title of named"})
 }

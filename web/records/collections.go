@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections/schedules"
 	"pocketcoder/web/query/schema"
@@ -250,6 +251,26 @@ var collections = []collection{
 	notInBatch(writtenBy(writer{saveProviderKey, saveProviderKey, deleteProviderKey},
 		kept(record.ProviderKeysCollection, rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin),
 			required(text("provider_id")), raw("env_vars"), required(relation("user", "users"))))),
+	withOptions(fields(text("token")), notInBatch(writtenBy(writer{saveChannel, saveChannel, deleteChannel},
+		kept(channel.Collection, rules(authed, authed, admin, admin, admin), required(text("name")),
+			required(choice("kind", channel.Telegram)), flag("enabled"), text("server"), text("trigger"),
+			fixed(date("token_changed")))))),
+	writtenBy(writer{nil, nil, deleteRecord}, kept(channel.Pairings,
+		rules(ownOrAdmin, ownOrAdmin, never, never, ownOrAdmin), fixed(relation("channel", channel.Collection)),
+		fixed(text("name")), fixed(text("address")), fixed(text("place")), fixed(flag("group")),
+		fixed(relation("user", "users")), fixed(date("expires_at")))),
+	writtenBy(writer{}, kept(channel.Conversations, rules(ownOrAdmin, ownOrAdmin, never, never, never),
+		fixed(relation("channel", channel.Collection)), fixed(text("place")), fixed(relation("chat", "chats")),
+		fixed(relation("user", "users")))),
+	{
+		Collection: schema.Collection{Name: "channel_messages", Table: "channel_messages", Live: ofLivingChat,
+			Rules: rules(chatMember, chatMember, never, never, never),
+			Fields: fields(fixed(relation("chat", "chats")), fixed(relation("channel", channel.Collection)),
+				fixed(text("place")), fixed(choice("type", "answer", "error", "permission", "question", "notice")),
+				fixed(text("text")), fixed(text("about")),
+				fixed(choice("state", "queued", "sending", "sent", "failed", "unknown")), fixed(text("reason")),
+				fixed(number("attempts")), fixed(number("position")))},
+	},
 	kept("llm_providers", rules(authed, authed, never, never, never), fixed(text("provider_id")), fixed(text("name")),
 		fixed(raw("env_vars")), fixed(raw("models")), fixed(flag("is_connected")), fixed(text("key_error"))),
 	writtenBy(writer{saveModelSelection, saveModelSelection, deleteRecord},

@@ -51,6 +51,17 @@ func deleteProviderKey(s *Records, ctx context.Context, w change) (string, uint6
 	return w.id, seq, err
 }
 
+// saveChannel saves a channel: its record, and its token among the secrets.
+func saveChannel(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	id, seq, err := s.Channels.Save(ctx, w.save())
+	return id, seq, fieldProblem(err)
+}
+
+func deleteChannel(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	seq, err := s.Channels.Delete(ctx, w.delete())
+	return w.id, seq, err
+}
+
 // saveModelSelection selects a model. The chat and the user of a selection cannot change.
 func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	c := record.SelectModel{Command: w.Command, Chat: w.will("chat"), User: w.will("user"), Model: w.will("model")}

@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"pocketcoder/events/log"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
@@ -30,6 +31,7 @@ type Records struct {
 	Records      *record.Records
 	Gate         permission.Gate
 	ProviderKeys record.ProviderKeys
+	Channels     *channel.Channels
 
 	batchAnswer int // in place of maxBatchAnswer, for tests
 }

@@ -200,7 +200,7 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	if !within(session.Directory, o.Directory) {
 		return fmt.Errorf("this chat works in %s, and PocketCoder was started in %s; start it with --workspace %[1]s, or begin a new chat", session.Directory, o.Directory)
 	}
-	where, err := turncontext.Of(ctx, o.Model, m.Chat)
+	where, err := turncontext.Of(ctx, o.Model, m.Chat, m.ID)
 	if err != nil {
 		return err
 	}

@@ -263,8 +263,10 @@ func textOf(value any) string {
 	return ""
 }
 
-// isPassword reports whether a field holds a password, of which the API has no kind.
-func isPassword(f schema.Field) bool { return strings.Contains(strings.ToLower(f.Name), "password") }
+// isPassword reports whether a field holds a password or a token, of which the API has no kind.
+func isPassword(f schema.Field) bool {
+	return f.Name == "token" || strings.Contains(strings.ToLower(f.Name), "password")
+}
 
 // isLong reports whether a field holds a text of several lines.
 func isLong(f schema.Field) bool {

@@ -50,6 +50,12 @@ var SettingsGroups = []struct {
 		{"ssh_keys", "SSH keys", "that give people access to the sandbox"},
 		{"notification_rules", "Notification rules", "what you are notified about"},
 	}},
+	{"Messengers", []Collection{
+		{"channels", "Channels", "bots through which people talk to the assistant"},
+		{"pairings", "Pairings", "people in messengers who act for an account"},
+		{"conversations", "Conversations", "and the chats that they write to"},
+		{"channel_messages", "Sent messages", "what has left, waits or failed"},
+	}},
 	{"Work", []Collection{
 		{"schedules", "Schedules", "prompts with a start time"},
 	}},

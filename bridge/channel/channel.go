@@ -1,0 +1,249 @@
+// Package channel connects messengers: what people write there reaches the chat of the conversation, and answers,
+// permission requests and questions of that chat leave through it.
+//
+// Promises:
+//   - What leaves follows from the read models: final answers, errors, requests and questions of the chat of a
+//     conversation in which a sender is paired. No tool call leaves, and no text in <internal>…</internal>.
+//   - Nothing is lost when the process ends at any moment, and nothing is sent twice. A message whose sending began
+//     before a crash is unknown: the conversation is told so, and it is not sent again.
+//   - Conversations do not wait for each other. At most 100 messages of one wait; then the oldest is dropped, which is
+//     recorded. While a platform cannot be reached, messages wait.
+//
+// It must not know any platform: each is a package below this one. It must not know HTTP routes.
+package channel
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/channel"
+	"pocketcoder/projections"
+	"pocketcoder/projections/outgoing"
+)
+
+// Platform is the connection of one channel to its messenger. Its methods are safe for concurrent use.
+type Platform interface {
+	// Run hands over what people do until ctx ends, or an error that does not go away. It confirms a message to the
+	// messenger only when Receive or Press has returned without an error.
+	Run(ctx context.Context, to Receiver) error
+	// Send sends a message to a conversation and returns the messenger's id of it. Its errors are a PermanentError, a
+	// RetryError, or any other if the messenger may have the message.
+	Send(ctx context.Context, place string, m Message) (receipt string, err error)
+	Typing(ctx context.Context, place string) error
+	Split(text string) []string // into the texts of several messages
+}
+
+// Receiver takes what people do in a messenger.
+type Receiver interface {
+	Receive(ctx context.Context, in channel.Incoming) error
+	Press(ctx context.Context, in channel.Incoming, token string) (said string, err error)
+}
+
+// Message is a plain text with buttons.
+type Message struct {
+	Text    string
+	Buttons []Button
+}
+
+// Button is a button of a message. The messenger hands its token to Press.
+type Button struct{ Title, Token string }
+
+// PermanentError is the error of a message that the messenger refuses for good.
+type PermanentError struct{ Reason string }
+
+func (e PermanentError) Error() string { return e.Reason }
+
+// RetryError is the error of a message that the messenger does not have. It may be sent again after a time, 0 for the
+// next of the usual pauses.
+type RetryError struct {
+	Err   error
+	After time.Duration
+}
+
+func (e RetryError) Error() string { return e.Err.Error() }
+func (e RetryError) Unwrap() error { return e.Err }
+
+// Hub runs the enabled channels. All exported fields must be set.
+type Hub struct {
+	Channels *channel.Channels
+	Model    *projections.Model
+	Logger   *slog.Logger
+	URL      string // public URL of this system, without a / at its end
+	// Connect makes the platform of a channel with its token.
+	Connect    func(c channel.Channel, token string, logger *slog.Logger) (Platform, error)
+	RetryAfter []time.Duration // pauses between tries; the last one repeats
+
+	mu      sync.Mutex
+	running map[string]*connection // by channel
+	sending map[outgoing.Place]bool
+	looked  uint64 // sequence up to which pending rows were read
+	busy    sync.WaitGroup
+}
+
+// connection is a running channel.
+type connection struct {
+	Platform
+	channel channel.Channel
+	stop    context.CancelFunc
+}
+
+// DefaultRetryAfter are the pauses between the tries to send one message.
+var DefaultRetryAfter = []time.Duration{time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second,
+	40 * time.Second, 80 * time.Second, 5 * time.Minute}
+
+const (
+	lookAgain   = time.Minute // also without an event, because pairings expire
+	typingEvery = 4 * time.Second
+	sweepEvery  = time.Hour
+	connectWait = 5 * time.Second // before a channel that failed is connected again
+)
+
+// Run connects the channels until ctx ends. The read models must have caught up.
+func (h *Hub) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer h.busy.Wait()
+	defer cancel()
+	h.running, h.sending = map[string]*connection{}, map[outgoing.Place]bool{}
+	if err := h.retrying(ctx, "settle what was being sent", h.settle); err != nil {
+		return err
+	}
+	h.busy.Go(func() { h.every(ctx, typingEvery, h.showTyping) })
+	h.busy.Go(func() { h.every(ctx, sweepEvery, h.Channels.Sweep) })
+	for ctx.Err() == nil {
+		woken := h.Model.Woken()
+		if err := h.retrying(ctx, "channels", h.look); err != nil {
+			return err
+		}
+		waiting, done := context.WithTimeout(ctx, lookAgain)
+		_ = h.Model.Awake(waiting, woken)
+		done()
+	}
+	return ctx.Err()
+}
+
+// retrying calls fn until it returns no error. It returns the error of ctx.
+func (h *Hub) retrying(ctx context.Context, what string, fn func(context.Context) error) error {
+	for {
+		err := fn(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			return nil
+		}
+		h.Logger.Error(what, "err", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (h *Hub) every(ctx context.Context, pause time.Duration, fn func(context.Context) error) {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := fn(ctx); err != nil && ctx.Err() == nil {
+			h.Logger.Warn("channels", "err", err)
+		}
+	}
+}
+
+// look connects the channels that changed, queues what is pending, and sends what is queued.
+func (h *Hub) look(ctx context.Context) error {
+	if err := h.connect(ctx); err != nil {
+		return err
+	}
+	if err := h.queue(ctx); err != nil {
+		return err
+	}
+	return h.send(ctx)
+}
+
+// connect starts and stops connections, so that those of the enabled channels run as they are now.
+func (h *Hub) connect(ctx context.Context) error {
+	all, err := h.Channels.List(ctx)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wanted := map[string]bool{}
+	for _, c := range all {
+		wanted[c.ID] = c.Enabled
+		now := h.running[c.ID]
+		if !c.Enabled || now != nil && now.channel.Seq == c.Seq {
+			continue
+		}
+		token, err := h.Channels.Token(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		if now != nil {
+			now.stop()
+			delete(h.running, c.ID)
+		}
+		if token == "" {
+			continue
+		}
+		platform, err := h.Connect(c, token, h.Logger)
+		if err != nil {
+			h.Logger.Error("connect channel", "channel", c.Name, "err", err)
+			continue
+		}
+		running, stop := context.WithCancel(ctx)
+		h.running[c.ID] = &connection{platform, c, stop}
+		h.busy.Go(func() { h.receive(running, platform, c) })
+	}
+	for id, now := range h.running {
+		if !wanted[id] {
+			now.stop()
+			delete(h.running, id)
+		}
+	}
+	return nil
+}
+
+func (h *Hub) receive(ctx context.Context, p Platform, c channel.Channel) {
+	for {
+		err := p.Run(ctx, h.Channels)
+		if ctx.Err() != nil {
+			return
+		}
+		h.Logger.Error("channel", "channel", c.Name, "err", err)
+		select {
+		case <-time.After(connectWait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *Hub) platform(id string) Platform {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c := h.running[id]; c != nil {
+		return c.Platform
+	}
+	return nil
+}
+
+// showTyping shows in the conversations with a running turn that the assistant is at work.
+func (h *Hub) showTyping(ctx context.Context) error {
+	all, err := outgoing.Busy(ctx, h.Model.Model, time.Now().UTC().Format(events.TimeFormat))
+	for _, at := range all {
+		if p := h.platform(at.Channel); p != nil {
+			err = errors.Join(err, p.Typing(ctx, at.Place))
+		}
+	}
+	return err
+}

@@ -1,0 +1,150 @@
+package channel
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"pocketcoder/bridge/push"
+	"pocketcoder/events"
+	"pocketcoder/projections"
+	"pocketcoder/projections/outgoing"
+	"pocketcoder/projections/questions"
+	"pocketcoder/projections/store"
+)
+
+// maxOpen is the number of messages of a conversation that may wait to be sent.
+const maxOpen = 100
+
+// queue queues what conversations have not been told yet.
+func (h *Hub) queue(ctx context.Context) error {
+	seq := h.Model.Seq()
+	all, err := outgoing.ListPending(ctx, h.Model.Model, h.looked, time.Now().UTC().Format(events.TimeFormat))
+	if err != nil {
+		return err
+	}
+	told := map[string]bool{}
+	for _, p := range all {
+		platform := h.platform(p.Channel)
+		if platform == nil || told[p.Chat+p.About] { // a chat has one conversation
+			continue
+		}
+		told[p.Chat+p.About] = true
+		d, err := h.describe(ctx, p)
+		if err != nil {
+			return err
+		}
+		d.Channel, d.Place, d.Type, d.About = p.Channel, p.Place, p.Type, p.About
+		for i, text := range platform.Split(d.Text) {
+			d.Text, d.Message = text, events.ChannelID(p.Chat, p.About, fmt.Sprint(i))
+			if err := h.Channels.Queue(ctx, p.Chat, d); err != nil {
+				return err
+			}
+		}
+	}
+	h.looked = seq
+	return nil
+}
+
+// describe returns the text of what is pending.
+func (h *Hub) describe(ctx context.Context, p outgoing.Pending) (d events.ChannelQueued, err error) {
+	switch p.Type {
+	case events.OutgoingPermission:
+		return h.describePermission(ctx, p)
+	case events.OutgoingQuestion:
+		return h.describeQuestion(ctx, p)
+	case events.OutgoingError:
+		d.Text = "It went wrong: " + cmp.Or(errorText(p.Error), "the turn ended with an error.")
+		if p.Domain == "infrastructure" {
+			d.Text = "OpenCode stopped in the middle of the turn. Decide what it asked before, or write again to go on."
+		}
+	default:
+		d.Text = cmp.Or(withoutInternal(p.Text), "The turn is over, without a text.")
+	}
+	d.Text = string(h.Channels.Log.Redactor().Bytes([]byte(d.Text)))
+	return d, nil
+}
+
+var internal = regexp.MustCompile(`(?s)<internal>.*?(</internal>|$)`)
+
+// withoutInternal removes what the assistant marks as not for the conversation.
+func withoutInternal(text string) string {
+	return strings.TrimSpace(internal.ReplaceAllString(text, ""))
+}
+
+// maxRequest is the longest text of a request, in bytes, so that it is one message with its buttons.
+const maxRequest = 3000
+
+func (h *Hub) describePermission(ctx context.Context, p outgoing.Pending) (d events.ChannelQueued, err error) {
+	request, _, err := h.Model.FindPermission(ctx, p.About)
+	if err != nil {
+		return d, err
+	}
+	title, text, whole := push.Describe(request.Ask(), request.Message)
+	if request.Permission == "bash" && request.Source != projections.SourceAPI { // an approval covers the folder too
+		text += "\nin " + cmp.Or(push.Visible(request.Cwd), "an unknown folder")
+		whole = whole && request.Cwd != ""
+	}
+	clean := string(h.Channels.Log.Redactor().Bytes([]byte(text)))
+	d.Whole = whole && clean == text && len(text) <= maxRequest
+	if len(clean) > maxRequest {
+		clean = strings.ToValidUTF8(clean[:maxRequest], "") + "…"
+	}
+	title = string(h.Channels.Log.Redactor().Bytes([]byte(title)))
+	d.Text = "May the assistant do this? " + cut(title, 200) + "\n\n" + clean
+	if request.ReferredReason != "" {
+		d.Text += "\n\n" + cut(push.Visible(request.ReferredReason), 300)
+	}
+	if !d.Whole {
+		d.Text += "\n\nThis is not all of it. To approve it, open " + h.requestURL(request.ID)
+	}
+	return d, nil
+}
+
+func (h *Hub) requestURL(id string) string { return h.URL + "/requests/" + url.PathEscape(id) }
+
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+func (h *Hub) question(ctx context.Context, id string) (questions.Question, bool, error) {
+	return store.First[questions.Question](ctx, h.Model.Model, "question "+id, "SELECT * FROM questions WHERE id={:id}",
+		map[string]any{"id": id})
+}
+
+func (h *Hub) describeQuestion(ctx context.Context, p outgoing.Pending) (d events.ChannelQueued, err error) {
+	q, _, err := h.question(ctx, p.About)
+	if err != nil {
+		return d, err
+	}
+	d.Text = cut(push.Visible(q.Question), maxRequest)
+	if q.Multiple || len(choicesOf(q)) == 0 {
+		d.Text += "\n\nAnswer it here: " + h.URL + "/?chat=" + url.QueryEscape(q.Chat)
+	}
+	d.Text = string(h.Channels.Log.Redactor().Bytes([]byte(d.Text)))
+	return d, nil
+}
+
+// choicesOf returns the labels that a question offers.
+func choicesOf(q questions.Question) (labels []string) {
+	_ = json.Unmarshal([]byte(q.Choices), &labels) // a JSON list
+	return labels
+}
+
+// errorText returns the message of an error: OpenCode's {name, data: {message}} or ours {name, message}.
+func errorText(payload string) string {
+	var v struct {
+		Name, Message string
+		Data          struct{ Message string }
+	}
+	_ = json.Unmarshal([]byte(payload), &v) // other shapes have no message
+	return cmp.Or(v.Data.Message, v.Message, v.Name)
+}

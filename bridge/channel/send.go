@@ -1,0 +1,199 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/channel"
+	"pocketcoder/projections"
+	"pocketcoder/projections/outgoing"
+	"pocketcoder/projections/questions"
+)
+
+// settle ends the messages that an earlier process was sending: the platform may have them, and cannot be asked.
+func (h *Hub) settle(ctx context.Context) error {
+	all, err := outgoing.Open(ctx, h.Model.Model)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.State == outgoing.Sending {
+			if err := h.unknown(ctx, m, "PocketCoder stopped while it sent this message"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unknown records that it is not known whether a platform has a message, and tells the conversation.
+func (h *Hub) unknown(ctx context.Context, m outgoing.Message, why string) error {
+	if m.Type != events.OutgoingNotice {
+		err := h.Channels.Queue(ctx, m.Chat, events.ChannelQueued{
+			Message: events.ChannelID(m.ID, "unknown"), Channel: m.Channel, Place: m.Place, Type: events.OutgoingNotice,
+			Text: "A message may not have reached you. Read it here: " + h.URL + "/?chat=" + url.QueryEscape(m.Chat)})
+		if err != nil {
+			return err
+		}
+	}
+	return h.Channels.Record(ctx, m.Chat, m.ID,
+		events.ChannelFailed{Message: m.ID, Reason: why, Unknown: true, Attempts: int(m.Attempts)})
+}
+
+// send starts to send the queued messages of each conversation in which nothing is being sent, and drops the oldest
+// where too many wait.
+func (h *Hub) send(ctx context.Context) error {
+	all, err := outgoing.Open(ctx, h.Model.Model)
+	if err != nil {
+		return err
+	}
+	by := map[outgoing.Place][]outgoing.Message{}
+	for _, m := range all {
+		at := outgoing.Place{Channel: m.Channel, Place: m.Place}
+		by[at] = append(by[at], m)
+	}
+	for at, open := range by {
+		for len(open) > maxOpen { // the first may be on its way
+			if err := h.fail(ctx, open[1], fmt.Sprintf("more than %d messages waited for this conversation", maxOpen)); err != nil {
+				return err
+			}
+			open = open[1:]
+		}
+		h.mu.Lock()
+		if !h.sending[at] && h.running[at.Channel] != nil {
+			h.sending[at] = true
+			h.busy.Go(func() { h.serve(ctx, at) })
+		}
+		h.mu.Unlock()
+	}
+	return nil
+}
+
+// serve sends the messages of a conversation until none waits. One that was queued while serve ended is sent too.
+func (h *Hub) serve(ctx context.Context, at outgoing.Place) {
+	for again := true; again; {
+		h.drain(ctx, at)
+		h.mu.Lock()
+		delete(h.sending, at)
+		h.mu.Unlock()
+		open, err := outgoing.OpenOf(ctx, h.Model.Model, at.Channel, at.Place)
+		h.mu.Lock()
+		again = ctx.Err() == nil && err == nil && len(open) > 0 && h.running[at.Channel] != nil && !h.sending[at]
+		h.sending[at] = h.sending[at] || again
+		h.mu.Unlock()
+	}
+}
+
+// drain sends the messages of a conversation one after the other.
+func (h *Hub) drain(ctx context.Context, at outgoing.Place) {
+	for attempt := 1; ctx.Err() == nil; {
+		open, err := outgoing.OpenOf(ctx, h.Model.Model, at.Channel, at.Place)
+		p := h.platform(at.Channel)
+		if err == nil && (len(open) == 0 || p == nil) {
+			return
+		}
+		var again RetryError
+		if err == nil {
+			err = h.deliver(ctx, p, open[0])
+		}
+		if err == nil {
+			attempt = 1
+			continue
+		}
+		pause := h.RetryAfter[min(attempt, len(h.RetryAfter))-1]
+		if errors.As(err, &again) && again.After > 0 {
+			pause = again.After
+		}
+		attempt++
+		h.Logger.Warn("send to channel", "channel", at.Channel, "attempt", attempt-1, "again", pause, "err", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Limits of what a shutdown waits for: the response of the platform, and then a record of it.
+const (
+	shutdownGrace = 2 * time.Second
+	recordTimeout = 3 * time.Second
+)
+
+// deliver sends a message and records what became of it. It returns an error if the message still waits.
+func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error {
+	buttons, pending, err := h.buttons(ctx, m)
+	if err != nil {
+		return err
+	}
+	if !pending {
+		return h.fail(ctx, m, "it was decided before it could be sent")
+	}
+	m.Attempts++
+	if err := h.Channels.Record(ctx, m.Chat, m.ID, events.ChannelSending{Message: m.ID}); err != nil {
+		return err
+	}
+	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownGrace, cancel) })()
+	receipt, err := p.Send(patient, m.Place, Message{Text: m.Text, Buttons: buttons})
+	recording, done := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer done()
+	switch {
+	case err == nil:
+		return h.Channels.Record(recording, m.Chat, m.ID, events.ChannelSent{Message: m.ID, Receipt: receipt,
+			Attempts: int(m.Attempts)})
+	case errors.As(err, new(PermanentError)):
+		return h.fail(recording, m, err.Error())
+	case errors.As(err, new(RetryError)):
+		return errors.Join(err, h.Channels.Record(recording, m.Chat, m.ID,
+			events.ChannelDelayed{Message: m.ID, Reason: err.Error(), Attempts: int(m.Attempts)}))
+	}
+	return h.unknown(recording, m, err.Error())
+}
+
+func (h *Hub) fail(ctx context.Context, m outgoing.Message, reason string) error {
+	return h.Channels.Record(ctx, m.Chat, m.ID, events.ChannelFailed{Message: m.ID, Reason: reason,
+		Attempts: int(m.Attempts)})
+}
+
+// buttons creates the buttons of a message, and reports whether what it is about is still to be decided.
+func (h *Hub) buttons(ctx context.Context, m outgoing.Message) (list []Button, pending bool, err error) {
+	offer := func(title string, b channel.Button) {
+		if err != nil {
+			return
+		}
+		b.Channel, b.Place = m.Channel, m.Place
+		var token string
+		token, err = h.Channels.CreateButton(ctx, b)
+		list = append(list, Button{title, token})
+	}
+	switch m.Type {
+	case events.OutgoingPermission:
+		request, found, err := h.Model.FindPermission(ctx, m.About)
+		if err != nil || !found || request.Status != projections.PermissionDraft {
+			return nil, false, err
+		}
+		b := channel.Button{Chat: request.Chat, Permission: request.EnginePermission, Request: request.Request}
+		if b.Decision = events.Authorized; m.Whole {
+			offer("Approve", b)
+		}
+		b.Decision = events.Denied
+		offer("Deny", b)
+	case events.OutgoingQuestion:
+		q, found, err := h.question(ctx, m.About)
+		if err != nil || !found || q.Status != questions.Asked {
+			return nil, false, err
+		}
+		if q.Multiple {
+			break
+		}
+		for _, label := range choicesOf(q) {
+			offer(label, channel.Button{Chat: q.Chat, Question: q.EngineQuestion, Index: int(q.Index), Answer: label})
+		}
+	}
+	return list, err == nil, err
+}

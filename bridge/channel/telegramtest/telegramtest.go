@@ -1,0 +1,355 @@
+// Package telegramtest is a server that speaks the part of Telegram's Bot API that a bot needs, as documented at
+// https://core.telegram.org/bots/api. Tests use it in place of Telegram.
+//
+// Promises: an update is repeated until a request for updates has a larger offset. A message that Telegram would refuse
+// is refused.
+package telegramtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf16"
+)
+
+// Token is the token of the bot, and Name its user name.
+const (
+	Token = "123456789:AAexampleExampleExampleExample_0123"
+	Name  = "example_bot"
+)
+
+// Server is the Bot API for one bot.
+type Server struct {
+	*httptest.Server
+
+	mu        sync.Mutex
+	changed   chan struct{} // closed on each change
+	updates   []map[string]any
+	confirmed []map[string]any
+	last      int64
+	Offset    int64 // the largest that was asked for
+	messages  []Message
+	said      []string // answers to presses of buttons
+	typing    int
+	before    func(method string, w http.ResponseWriter) (answered bool)
+	after     func(method string)
+	files     map[string][]byte
+}
+
+// Message is a message that the bot has sent.
+type Message struct {
+	ID      int
+	Chat    string
+	Text    string
+	Buttons []Button
+}
+
+// Button is an inline button.
+type Button struct{ Title, Data string }
+
+// New starts a server that ends with the test.
+func New(t testing.TB) *Server {
+	s := &Server{changed: make(chan struct{}), last: 100, files: map[string][]byte{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Close ends the requests for updates that wait, and then the server.
+func (s *Server) Close() {
+	s.CloseClientConnections()
+	s.Server.Close()
+}
+
+// Before sets what is called before a method is carried out. It may answer in its place, and then returns true.
+func (s *Server) Before(fn func(method string, w http.ResponseWriter) (answered bool)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = fn
+}
+
+// After sets what is called before the answer to a method that was carried out.
+func (s *Server) After(fn func(method string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = fn
+}
+
+func (s *Server) change() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Say adds the update of a message from a person in a conversation. Equal ids are a private conversation.
+func (s *Server) Say(chat, from int64, text string) (update int64) {
+	return s.add("message", s.message(chat, from, map[string]any{"text": text}))
+}
+
+// SendFile adds the update of a message with a document. Telegram states the size of the file.
+func (s *Server) SendFile(chat, from int64, name, typ string, body []byte, size int) (update int64) {
+	s.mu.Lock()
+	id := fmt.Sprintf("file%d", len(s.files))
+	s.files[id] = body
+	s.mu.Unlock()
+	document := map[string]any{"file_id": id, "file_unique_id": id, "file_name": name, "mime_type": typ, "file_size": size}
+	return s.add("message", s.message(chat, from, map[string]any{"document": document}))
+}
+
+func (s *Server) message(chat, from int64, content map[string]any) map[string]any {
+	typ := "private"
+	if chat != from {
+		typ = "group"
+	}
+	content["message_id"], content["date"] = from, 1
+	content["chat"] = map[string]any{"id": chat, "type": typ}
+	content["from"] = map[string]any{"id": from, "is_bot": false, "first_name": fmt.Sprintf("Person %d", from)}
+	return content
+}
+
+// Press adds the update of a person who presses a button of a message.
+func (s *Server) Press(m Message, from int64, title string) (update int64) {
+	chat, _ := strconv.ParseInt(m.Chat, 10, 64)
+	data := ""
+	for _, b := range m.Buttons {
+		if b.Title == title {
+			data = b.Data
+		}
+	}
+	return s.add("callback_query", map[string]any{
+		"id": fmt.Sprint(from, title), "data": data, "chat_instance": "1", "from": map[string]any{"id": from, "is_bot": false, "first_name": "P"},
+		"message": map[string]any{"message_id": m.ID, "date": 1, "chat": map[string]any{"id": chat, "type": "private"}},
+	})
+}
+
+func (s *Server) add(kind string, body map[string]any) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	s.updates = append(s.updates, map[string]any{"update_id": s.last, kind: body})
+	s.change()
+	return s.last
+}
+
+// Forget takes back that updates from an id on are confirmed: the bot gets those again that Telegram has kept.
+func (s *Server) Forget(update int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, u := range s.confirmed {
+		if u["update_id"].(int64) >= update {
+			s.updates = append(s.updates, u)
+		}
+	}
+	s.change()
+}
+
+// Await waits until the sent messages are as wanted, and returns them.
+func (s *Server) Await(t testing.TB, what string, is func([]Message) bool) []Message {
+	t.Helper()
+	s.await(t, what, func() bool { return is(s.messages) })
+	return s.Messages()
+}
+
+// AwaitText waits for a message with a text, and returns the newest.
+func (s *Server) AwaitText(t testing.TB, text string) (found Message) {
+	t.Helper()
+	s.await(t, fmt.Sprintf("a message has %q", text), func() bool {
+		for _, m := range slices.Backward(s.messages) {
+			if strings.Contains(m.Text, text) {
+				found = m
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// AwaitSaid waits for n answers to presses of buttons, and returns them.
+func (s *Server) AwaitSaid(t testing.TB, n int) []string {
+	t.Helper()
+	s.await(t, fmt.Sprintf("%d buttons are answered", n), func() bool { return len(s.said) >= n })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.said)
+}
+
+// AwaitConfirmed waits until an update is confirmed.
+func (s *Server) AwaitConfirmed(t testing.TB, update int64) {
+	t.Helper()
+	s.await(t, fmt.Sprintf("update %d is confirmed", update), func() bool { return s.Offset > update })
+}
+
+func (s *Server) await(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	limit := time.After(90 * time.Second)
+	for {
+		s.mu.Lock()
+		ok, changed, messages := is(), s.changed, slices.Clone(s.messages)
+		s.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			t.Fatalf("not within 90 s: %s; the bot has sent %+v", what, messages)
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		}
+	}
+}
+
+// Messages returns the messages that the bot has sent.
+func (s *Server) Messages() []Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.messages)
+}
+
+// Typing returns how often the bot has shown that it is writing.
+func (s *Server) Typing() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.typing
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if id, ok := strings.CutPrefix(r.URL.Path, "/file/bot"+Token+"/"); ok {
+		s.mu.Lock()
+		body := s.files[id]
+		s.mu.Unlock()
+		w.Write(body)
+		return
+	}
+	method, ok := strings.CutPrefix(r.URL.Path, "/bot"+Token+"/")
+	if !ok {
+		Refuse(w, http.StatusUnauthorized, "Unauthorized", 0)
+		return
+	}
+	_ = r.FormValue("x") // reads the form, of either type
+	s.mu.Lock()
+	before, after := s.before, s.after
+	s.mu.Unlock()
+	if before != nil && before(method, w) {
+		return
+	}
+	result, problem := s.carryOut(r, method)
+	if problem != "" {
+		Refuse(w, http.StatusBadRequest, "Bad Request: "+problem, 0)
+		return
+	}
+	if after != nil {
+		after(method)
+	}
+	json.NewEncoder(w).Encode(map[string]any{"ok": true, "result": result})
+}
+
+// Refuse answers as Telegram refuses a request. retryAfter is in seconds.
+func Refuse(w http.ResponseWriter, code int, description string, retryAfter int) {
+	w.WriteHeader(code)
+	body := map[string]any{"ok": false, "error_code": code, "description": description}
+	if retryAfter > 0 {
+		body["parameters"] = map[string]any{"retry_after": retryAfter}
+	}
+	json.NewEncoder(w).Encode(body)
+}
+
+func (s *Server) carryOut(r *http.Request, method string) (result any, problem string) {
+	switch method {
+	case "getMe":
+		return map[string]any{"id": 123456789, "is_bot": true, "first_name": "Example", "username": Name}, ""
+	case "getUpdates":
+		return s.getUpdates(r), ""
+	case "sendMessage":
+		return s.sendMessage(r)
+	case "getFile":
+		id := r.FormValue("file_id")
+		return map[string]any{"file_id": id, "file_unique_id": id, "file_path": id}, ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch method {
+	case "answerCallbackQuery":
+		s.said = append(s.said, r.FormValue("text"))
+	case "sendChatAction":
+		s.typing++
+	case "editMessageReplyMarkup":
+	default:
+		return nil, "method not found"
+	}
+	s.change()
+	return true, ""
+}
+
+func (s *Server) getUpdates(r *http.Request) any {
+	offset, _ := strconv.ParseInt(r.FormValue("offset"), 10, 64)
+	seconds, _ := strconv.Atoi(r.FormValue("timeout"))
+	limit := time.After(time.Duration(seconds) * time.Second)
+	for {
+		s.mu.Lock()
+		if offset > s.Offset {
+			s.Offset = offset
+			s.change()
+		}
+		s.updates = slices.DeleteFunc(s.updates, func(u map[string]any) bool {
+			if u["update_id"].(int64) < offset {
+				s.confirmed = append(s.confirmed, u)
+				return true
+			}
+			return false
+		})
+		list, changed := slices.Clone(s.updates), s.changed
+		s.mu.Unlock()
+		if len(list) > 0 {
+			return list[:min(len(list), 100)]
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			return []any{}
+		case <-r.Context().Done():
+			return []any{}
+		}
+	}
+}
+
+func (s *Server) sendMessage(r *http.Request) (any, string) {
+	text := r.FormValue("text")
+	switch {
+	case strings.TrimSpace(text) == "":
+		return nil, "message text is empty"
+	case len(utf16.Encode([]rune(text))) > 4096:
+		return nil, "message is too long"
+	}
+	var markup struct {
+		Rows [][]struct {
+			Text string `json:"text"`
+			Data string `json:"callback_data"`
+		} `json:"inline_keyboard"`
+	}
+	_ = json.Unmarshal([]byte(r.FormValue("reply_markup")), &markup)
+	m := Message{Chat: r.FormValue("chat_id"), Text: text}
+	for _, row := range markup.Rows {
+		for _, b := range row {
+			if len(b.Data) > 64 || b.Data == "" {
+				return nil, "BUTTON_DATA_INVALID"
+			}
+			m.Buttons = append(m.Buttons, Button{b.Text, b.Data})
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.ID = 1000 + len(s.messages)
+	s.messages = append(s.messages, m)
+	s.change()
+	chat, _ := strconv.ParseInt(m.Chat, 10, 64)
+	at := map[string]any{"id": chat, "type": "private"}
+	return map[string]any{"message_id": m.ID, "date": 1, "chat": at, "text": text}, ""
+}

@@ -1,0 +1,31 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+
+	bridge "pocketcoder/bridge/channel"
+	"pocketcoder/bridge/channel/telegram"
+	"pocketcoder/handlers/channel"
+	"pocketcoder/projections/outgoing"
+)
+
+// wireChannels creates the channels to messengers. It comes before the web server, which changes their records.
+func (s *System) wireChannels() {
+	s.channels = &channel.Channels{
+		Log: s.log, Secrets: s.secrets, Records: s.records, Chats: s.chats, Accounts: s.accounts, Permissions: s.permissions,
+		Settled: s.model.Wait,
+		Waiting: func(ctx context.Context, chat string) (int, error) { return outgoing.Waiting(ctx, s.model.Model, chat) },
+	}
+}
+
+// runChannels connects the channels, on the node with the engine.
+func (s *System) runChannels(ctx context.Context) error {
+	hub := &bridge.Hub{
+		Channels: s.channels, Model: s.model, Logger: s.o.Logger, URL: s.publicURL, RetryAfter: bridge.DefaultRetryAfter,
+		Connect: func(c channel.Channel, token string, logger *slog.Logger) (bridge.Platform, error) {
+			return telegram.New(c, token, s.o.PushPrivate, logger)
+		},
+	}
+	return hub.Run(ctx)
+}

@@ -1,0 +1,142 @@
+package channel
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+)
+
+// Button is what a button of a message does, once: it decides a permission request, or answers a question. SECRETS
+// holds it under the SHA-256 of its token.
+type Button struct {
+	Chat       string          `json:"chat"` // of the request or the question
+	Channel    string          `json:"channel"`
+	Place      string          `json:"place"`
+	Permission string          `json:"permission,omitempty"`
+	Decision   events.Decision `json:"decision,omitempty"`
+	Request    string          `json:"request,omitempty"` // hash of the request that is shown
+	Question   string          `json:"question,omitempty"`
+	Index      int             `json:"index,omitempty"`
+	Answer     string          `json:"answer,omitempty"`
+	Expires    time.Time       `json:"expires"`
+	UsedBy     string          `json:"used_by,omitempty"` // the update that used it
+}
+
+const (
+	buttonPrefix = "btn"
+	buttonLife   = 24 * time.Hour
+	buttonToken  = 24 // random bytes
+	maxButton    = 64 // characters of a token
+)
+
+// CreateButton stores a button and returns its token.
+func (h *Channels) CreateButton(ctx context.Context, b Button) (token string, err error) {
+	random := make([]byte, buttonToken)
+	rand.Read(random)
+	token, b.Expires = base64.RawURLEncoding.EncodeToString(random), time.Now().Add(buttonLife).UTC()
+	value, err := json.Marshal(b)
+	if err != nil {
+		return "", err
+	}
+	return token, h.Secrets.Create(ctx, hashed(buttonPrefix, token), value)
+}
+
+// Press carries out what a button does, in the name of the account with which the sender is paired. It returns a
+// sentence for the sender, "" for a stranger. An error means that another try may succeed.
+func (h *Channels) Press(ctx context.Context, in Incoming, token string) (said string, err error) {
+	p, who, paired, err := h.pairing(ctx, in)
+	if err != nil || !paired || len(token) > maxButton {
+		return "", err
+	}
+	key := hashed(buttonPrefix, token)
+	old, found, err := h.Secrets.Get(ctx, key)
+	var b Button
+	switch {
+	case err != nil:
+		return "", err
+	case !found || json.Unmarshal(old, &b) != nil || b.Channel != in.Channel.ID || b.Place != in.Place:
+		return "PocketCoder does not know this button any more.", nil
+	case b.UsedBy != "" && b.UsedBy != in.Update:
+		return "This button was used already.", nil
+	case b.UsedBy == "" && !time.Now().Before(b.Expires):
+		return "This button has expired. Decide in the app.", nil
+	}
+	allowed, err := h.mayDecide(ctx, b.Chat, who)
+	if err != nil || !allowed {
+		return "Your account may not decide this.", err
+	}
+	if b.UsedBy == "" {
+		b.UsedBy = in.Update
+		value, err := json.Marshal(b)
+		if err != nil {
+			return "", err
+		}
+		if swapped, err := h.Secrets.Swap(ctx, key, old, value); err != nil || !swapped {
+			return "This button was used already.", err
+		}
+	}
+	said, err = h.press(ctx, b, who, handlers.Command{ID: events.ChannelID("press", token), Actor: events.UserActor(p.User)},
+		in.Channel.Name)
+	if code := handlers.CodeOf(err); code != "" && code != handlers.Unavailable {
+		return err.Error(), nil
+	}
+	return said, err
+}
+
+func (h *Channels) press(ctx context.Context, b Button, who account.Account, by handlers.Command,
+	channel string) (string, error) {
+	if b.Question != "" {
+		_, err := h.Chats.AnswerQuestion(ctx, chat.AnswerQuestion{Command: by, Chat: b.Chat, Question: b.Question,
+			Index: b.Index, Answers: []string{b.Answer}})
+		return "Answered: " + b.Answer, err
+	}
+	_, err := h.Permissions.Decide(ctx, permission.Decide{
+		Command: by, Chat: b.Chat, Permission: b.Permission, Decision: b.Decision, ShownRequest: permission.ShownRequest{Request: b.Request},
+		Client: events.Client{Device: channel}, Admin: who.Role == account.Admin,
+	})
+	if b.Decision == events.Authorized {
+		return "Approved.", err
+	}
+	return "Denied.", err
+}
+
+// mayDecide reports whether an account decides in a chat: it owns the chat, or the chat above a worker, or is an
+// administrator.
+func (h *Channels) mayDecide(ctx context.Context, chat string, who account.Account) (bool, error) {
+	state, err := h.state(ctx, chat)
+	if err != nil || state.Missing(chat) != nil {
+		return false, err
+	}
+	return who.Role == account.Admin || state.Owner == who.ID, nil
+}
+
+// Sweep deletes expired buttons and codes.
+func (h *Channels) Sweep(ctx context.Context) error {
+	for _, prefix := range []string{buttonPrefix, codePrefix} {
+		keys, err := h.Secrets.Keys(ctx, prefix)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			raw, found, err := h.Secrets.Get(ctx, key)
+			var one struct{ Expires time.Time }
+			if err != nil {
+				return err
+			}
+			if found && (json.Unmarshal(raw, &one) != nil || time.Since(one.Expires) > codeLife) {
+				if err := h.Secrets.Delete(ctx, key); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

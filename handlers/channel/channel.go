@@ -1,0 +1,255 @@
+// Package channel carries out the commands on channels: messengers through which people talk to the assistant. It pairs
+// people with accounts, takes what they write, decides what their buttons say, and records what leaves.
+//
+// Promises: a person is who the platform says, never what a message says. Nothing that an unpaired sender does is
+// answered or stored. An update of a platform that comes twice has one effect. A pairing code and a button work once. A
+// button decides the request that was shown with it, for a sender who is paired with an account that may decide.
+//
+// It must not know how a platform is spoken to, or HTTP.
+package channel
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/events/secret"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/record"
+)
+
+// The config collections of channels. Clients write the first; the other two follow from what happens.
+const (
+	Collection    = "channels"
+	Pairings      = "pairings"
+	Conversations = "conversations"
+)
+
+// Telegram is a kind of channel: a bot of Telegram.
+const Telegram = "telegram"
+
+// Channel is a messenger that people write to. Its token is a secret.
+type Channel struct {
+	ID      string `json:"id"`
+	Seq     uint64 `json:"-"` // of its last change
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`
+	Enabled bool   `json:"enabled"`
+	Server  string `json:"server"`  // URL of a server of one's own in place of the platform's
+	Trigger string `json:"trigger"` // word that begins a message to the assistant in a group
+}
+
+// Pairing says that a sender in a conversation of a channel acts for an account.
+type Pairing struct {
+	ID      string `json:"id"`
+	Channel string `json:"channel"`
+	Address string `json:"address"` // the platform's id of the sender
+	Place   string `json:"place"`   // the platform's id of the conversation
+	User    string `json:"user"`
+	Name    string `json:"name"` // of the sender, as the platform showed it
+	Group   bool   `json:"group"`
+	Expires string `json:"expires_at"` // 2006-01-02 15:04:05.000Z
+}
+
+// conversation is the chat of a conversation of a channel.
+type conversation struct {
+	Channel string `json:"channel"`
+	Place   string `json:"place"`
+	Chat    string `json:"chat"`
+	User    string `json:"user"` // owner of the chat
+}
+
+// Channels carries out the commands on channels. All exported fields but Lifetime must be set.
+type Channels struct {
+	Log         *log.Log
+	Secrets     *secret.Store
+	Records     *record.Records
+	Chats       *chat.Chats
+	Accounts    *account.Accounts
+	Permissions *permission.Permissions
+
+	// Settled waits until the read models have an event, and Waiting counts the messages of a chat that wait.
+	Settled func(ctx context.Context, seq uint64) error
+	Waiting func(ctx context.Context, chat string) (int, error)
+
+	wrong guesses
+	pair  sync.Mutex // held while a code is used
+}
+
+// Commands are the commands that the operator's identity may give over NATS.
+func (h *Channels) Commands() handlers.Commands {
+	return handlers.Commands{
+		"channel.save": handlers.CommandOf(func(c *record.Save, actor string) { c.Actor, c.Role = actor, account.Admin },
+			handlers.Created(h.Save)),
+		"channel.delete": handlers.CommandOf(func(c *record.Delete, actor string) { c.Actor = actor },
+			handlers.SeqOnly(h.Delete)),
+		"channel.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Channel, error) { return h.List(ctx) }),
+		"pairing.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Pairing, error) { return h.Pairings(ctx) }),
+		"pairing.code":   handlers.QueryOf(h.CreateCode),
+		"pairing.revoke": handlers.CommandOf(func(c *record.Delete, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Revoke)),
+	}
+}
+
+// List returns the channels in the order of their last changes.
+func (h *Channels) List(ctx context.Context) ([]Channel, error) {
+	all, err := record.All[Channel](ctx, h.Records, Collection)
+	list := []Channel{}
+	for _, r := range all {
+		r.Value.ID, r.Value.Seq = r.ID, r.Seq
+		list = append(list, r.Value)
+	}
+	return list, err
+}
+
+// Pairings returns the pairings in the order of their last changes, expired ones too.
+func (h *Channels) Pairings(ctx context.Context) ([]Pairing, error) {
+	all, err := record.All[Pairing](ctx, h.Records, Pairings)
+	list := []Pairing{}
+	for _, r := range all {
+		r.Value.ID = r.ID
+		list = append(list, r.Value)
+	}
+	return list, err
+}
+
+const (
+	maxToken   = 256 // bytes
+	maxTrigger = 32  // bytes
+)
+
+// Save saves a channel. The field token is stored among the secrets, and never in the record. The record says when it
+// changed, so that a running connection learns of it.
+func (h *Channels) Save(ctx context.Context, c record.Save) (id string, seq uint64, err error) {
+	set := maps.Clone(c.Set)
+	var token string
+	if raw, given := set["token"]; given && json.Unmarshal(raw, &token) != nil {
+		return "", 0, invalid("token", "Must be a text.")
+	}
+	delete(set, "token")
+	if err := check(set, token); err != nil {
+		return "", 0, err
+	}
+	if _, given := set["enabled"]; c.New && !given {
+		set["enabled"] = json.RawMessage("true")
+	}
+	c.Collection, c.Set = Collection, set
+	if id, seq, err = h.Records.Save(ctx, c); err != nil || token == "" {
+		return id, seq, err
+	}
+	h.Log.Conceal(tokenKey(id), token)
+	if err := h.Secrets.Put(ctx, tokenKey(id), []byte(token)); err != nil {
+		return "", 0, err
+	}
+	c.ID, c.Record, c.New = "", id, false
+	c.Set = record.Fields(map[string]any{"token_changed": record.FormatTime(time.Now())})
+	return h.Records.Save(ctx, c)
+}
+
+func check(set map[string]json.RawMessage, token string) error {
+	text := func(name string) (value string, given bool) {
+		raw, given := set[name]
+		_ = json.Unmarshal(raw, &value) // "" for other types
+		return value, given
+	}
+	if kind, given := text("kind"); given && kind != Telegram {
+		return invalid("kind", "Must be %s.", Telegram)
+	}
+	if trigger, _ := text("trigger"); len(trigger) > maxTrigger || !utf8.ValidString(trigger) {
+		return invalid("trigger", "Must be at most %d bytes.", maxTrigger)
+	}
+	if server, _ := text("server"); server != "" {
+		u, err := url.Parse(server)
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" {
+			return invalid("server", "Must be a URL such as https://bots.example.org.")
+		}
+	}
+	if len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }) {
+		return invalid("token", "Must be at most %d printable characters, without blanks and /.", maxToken)
+	}
+	return nil
+}
+
+func invalid(field, format string, args ...any) error {
+	return handlers.RefuseField(handlers.Invalid, field, format, args...)
+}
+
+func tokenKey(id string) string { return "channel." + id }
+
+// Token returns the token of a channel, "" if there is none. From then on it is redacted in events.
+func (h *Channels) Token(ctx context.Context, id string) (string, error) {
+	token, _, err := h.Secrets.Get(ctx, tokenKey(id))
+	h.Log.Conceal(tokenKey(id), string(token))
+	return string(token), err
+}
+
+// Delete deletes a channel, its token and its pairings. Its conversations remain as chats.
+func (h *Channels) Delete(ctx context.Context, c record.Delete) (seq uint64, err error) {
+	c.Collection = Collection
+	if seq, err = h.Records.Delete(ctx, c); err != nil {
+		return 0, err
+	}
+	all, err := h.Pairings(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range all {
+		if p.Channel == c.Record {
+			if seq, err = h.Records.Delete(ctx, record.Delete{Command: handlers.Command{Actor: c.Actor}, Collection: Pairings,
+				Record: p.ID}); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return seq, h.Secrets.Delete(ctx, tokenKey(c.Record))
+}
+
+// Revoke ends a pairing. From then on the sender is a stranger, and the answers of the chat stay here.
+func (h *Channels) Revoke(ctx context.Context, c record.Delete) (uint64, error) {
+	c.Collection = Pairings
+	return h.Records.Delete(ctx, c)
+}
+
+// pairing returns the pairing of a sender in a conversation, and its account. found is false if there is none, if it
+// has expired, or if its account is disabled, deleted or an agent.
+func (h *Channels) pairing(ctx context.Context, in Incoming) (p Pairing, who account.Account, found bool, err error) {
+	all, err := h.Pairings(ctx)
+	if err != nil {
+		return p, who, false, err
+	}
+	i := slices.IndexFunc(all, func(p Pairing) bool {
+		return p.Channel == in.Channel.ID && p.Address == in.Address && p.Place == in.Place && !p.expired()
+	})
+	if i < 0 {
+		return p, who, false, nil
+	}
+	who, found, err = h.person(ctx, all[i].User)
+	return all[i], who, found, err
+}
+
+func (p Pairing) expired() bool {
+	expires, err := time.Parse(events.TimeFormat, p.Expires)
+	return err != nil || !time.Now().Before(expires)
+}
+
+// person returns an account with which a person may log in.
+func (h *Channels) person(ctx context.Context, id string) (account.Account, bool, error) {
+	all, err := h.Accounts.List(ctx)
+	i := slices.IndexFunc(all, func(a account.Account) bool {
+		return a.ID == id && !a.Disabled && a.Role != account.Agent
+	})
+	if err != nil || i < 0 {
+		return account.Account{}, false, err
+	}
+	return all[i], true, nil
+}

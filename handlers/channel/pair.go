@@ -1,0 +1,205 @@
+package channel
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
+)
+
+// NewCode requests a code with which a person pairs an account with a messenger.
+type NewCode struct {
+	Channel string `json:"channel"` // id or name
+	User    string `json:"user"`    // id of the account
+}
+
+// Code is a pairing code. The person sends it to the channel from the conversation to pair.
+type Code struct {
+	Code    string    `json:"code"`
+	Expires time.Time `json:"expires"`
+}
+
+// pairingCode is what a code does, once. SECRETS holds it under the SHA-256 of the code.
+type pairingCode struct {
+	Channel string    `json:"channel"`
+	User    string    `json:"user"`
+	Expires time.Time `json:"expires"`
+	UsedBy  string    `json:"used_by,omitempty"` // the update that used it
+}
+
+const (
+	codeLife       = 10 * time.Minute // OWASP ASVS 5.0, 6.5
+	codeLength     = 12               // characters of 5 bits
+	codePrefix     = "pair"
+	pairingLife    = 90 * 24 * time.Hour
+	maxGuesses     = 5 // wrong codes of a sender in guessWindow
+	maxAllGuesses  = 100
+	guessWindow    = 10 * time.Minute
+	maxNameOfPeer  = 100 // bytes
+	pairedNotice   = "You are paired. Write a message to talk to the assistant. /new begins a new chat, /stop stops the turn."
+	otherOwnerText = "This conversation belongs to another account, so the code was not used."
+)
+
+func hashed(prefix, token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return prefix + "." + hex.EncodeToString(sum[:])
+}
+
+// CreateCode creates a code that works once, within ten minutes.
+func (h *Channels) CreateCode(ctx context.Context, c NewCode) (code Code, err error) {
+	all, err := h.List(ctx)
+	if err != nil {
+		return code, err
+	}
+	found := false
+	for _, one := range all {
+		if one.ID == c.Channel || one.Name == c.Channel {
+			found, c.Channel = true, one.ID
+		}
+	}
+	if !found {
+		return code, handlers.RefuseField(handlers.NotFound, "channel", "There is no channel %q.", c.Channel)
+	}
+	if _, person, err := h.person(ctx, c.User); err != nil || !person {
+		if err == nil {
+			err = handlers.RefuseField(handlers.Invalid, "user", "Only an enabled account of a person can be paired.")
+		}
+		return code, err
+	}
+	code = Code{Code: rand.Text()[:codeLength], Expires: time.Now().Add(codeLife).UTC()}
+	value, err := json.Marshal(pairingCode{Channel: c.Channel, User: c.User, Expires: code.Expires})
+	if err != nil {
+		return code, err
+	}
+	return code, h.Secrets.Create(ctx, hashed(codePrefix, code.Code), value)
+}
+
+// codeIn returns the pairing code of a message: "/start CODE", "/pair CODE", or the code alone.
+func codeIn(text string) (code string, found bool) {
+	words := strings.Fields(text)
+	if len(words) == 2 && (command(words[0]) == "/start" || command(words[0]) == "/pair") {
+		words = words[1:]
+	}
+	if len(words) != 1 {
+		return "", false
+	}
+	code = strings.ToUpper(words[0])
+	return code, len(code) == codeLength && strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+}
+
+// command returns a command without the name of the bot, which Telegram adds in groups: /new@example_bot.
+func command(word string) string {
+	name, _, _ := strings.Cut(word, "@")
+	return strings.ToLower(name)
+}
+
+// redeem pairs the sender of a code. It reports whether the code was right, and does nothing for any other.
+func (h *Channels) redeem(ctx context.Context, in Incoming, code string) (bool, error) {
+	h.pair.Lock()
+	defer h.pair.Unlock()
+	if h.wrong.tooMany(in) {
+		return false, nil
+	}
+	key := hashed(codePrefix, code)
+	old, found, err := h.Secrets.Get(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	var c pairingCode
+	if !found || json.Unmarshal(old, &c) != nil || c.Channel != in.Channel.ID {
+		h.wrong.add(in)
+		return false, nil
+	}
+	if c.UsedBy != "" && c.UsedBy != in.Update || c.UsedBy == "" && !time.Now().Before(c.Expires) {
+		return false, nil
+	}
+	who, person, err := h.person(ctx, c.User)
+	if err != nil || !person {
+		return false, err
+	}
+	if c.UsedBy == "" {
+		c.UsedBy = in.Update
+		value, err := json.Marshal(c)
+		if err != nil {
+			return false, err
+		}
+		if swapped, err := h.Secrets.Swap(ctx, key, old, value); err != nil || !swapped {
+			return false, err
+		}
+	}
+	return true, h.pairWith(ctx, in, who)
+}
+
+// pairWith stores the pairing of a sender with an account, and begins the chat of the conversation. A pairing that is
+// there is replaced, so that what happened before is not sent.
+func (h *Channels) pairWith(ctx context.Context, in Incoming, who account.Account) error {
+	actor := events.UserActor(who.ID)
+	id, taken, err := h.chatOf(ctx, in, who)
+	if err != nil {
+		return err
+	}
+	if !taken {
+		return h.Notify(ctx, id, in, "refused", otherOwnerText)
+	}
+	all, err := h.Pairings(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		if p.Channel == in.Channel.ID && p.Address == in.Address && p.Place == in.Place {
+			if _, err := h.Revoke(ctx, record.Delete{Command: handlers.Command{Actor: actor}, Record: p.ID}); err != nil {
+				return err
+			}
+		}
+	}
+	set := record.Fields(map[string]any{
+		"channel": in.Channel.ID, "address": in.Address, "place": in.Place, "user": who.ID, "name": shorten(in.Sender, maxNameOfPeer),
+		"group": in.Group, "expires_at": record.FormatTime(time.Now().Add(pairingLife)),
+	})
+	_, seq, err := h.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: actor}, Collection: Pairings, Set: set,
+		New: true})
+	if err == nil {
+		err = h.Settled(ctx, seq)
+	}
+	if err != nil {
+		return err
+	}
+	return h.Notify(ctx, id, in, "paired", pairedNotice)
+}
+
+func shorten(text string, most int) string {
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
+
+// guesses are the wrong codes of the last minutes, by sender. A new process begins to count again.
+type guesses struct {
+	mu    sync.Mutex
+	since time.Time
+	by    map[string]int
+	all   int
+}
+
+func (g *guesses) tooMany(in Incoming) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Since(g.since) > guessWindow {
+		g.since, g.by, g.all = time.Now(), map[string]int{}, 0
+	}
+	return g.by[in.Channel.ID+" "+in.Address] >= maxGuesses || g.all >= maxAllGuesses
+}
+
+func (g *guesses) add(in Incoming) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.by[in.Channel.ID+" "+in.Address]++
+	g.all++
+}

@@ -1,0 +1,210 @@
+package channel
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/record"
+)
+
+// Incoming is a message that a person wrote in a messenger.
+type Incoming struct {
+	Channel   Channel
+	Update    string // the platform's id of the message or event
+	Address   string // the platform's id of the sender
+	Place     string // the platform's id of the conversation
+	Sender    string // name of the sender
+	Group     bool   // several people read the conversation
+	Addressed bool   // in a group: the message is to the bot
+	Text      string
+
+	// Files returns the files of the message. Its error is a sentence for the sender, unless ctx has ended. It is called
+	// for a paired sender only.
+	Files func(context.Context) ([]events.Part, error)
+}
+
+// maxWaiting is the number of messages of a conversation that may wait. Further ones are refused.
+const maxWaiting = 20
+
+// Receive takes a message. It returns an error only if another try may succeed. A second call with the same update has
+// no further effect.
+func (h *Channels) Receive(ctx context.Context, in Incoming) error {
+	if code, found := codeIn(in.Text); found {
+		if right, err := h.redeem(ctx, in, code); right || err != nil {
+			return err
+		}
+	}
+	p, who, paired, err := h.pairing(ctx, in)
+	if err != nil || !paired {
+		return err
+	}
+	if in.Group && !in.takeTrigger() {
+		return nil
+	}
+	id, allowed, err := h.chatOf(ctx, in, who)
+	if err != nil || !allowed {
+		return err
+	}
+	err = h.take(ctx, in, p, id)
+	if r := handlers.CodeOf(err); r != "" && r != handlers.Unavailable {
+		return h.Notify(ctx, id, in, "refused", err.Error())
+	}
+	return err
+}
+
+// takeTrigger removes the trigger word of a message in a group. It reports whether the message is to the assistant.
+func (in *Incoming) takeTrigger() bool {
+	text := strings.TrimSpace(in.Text)
+	first := text
+	if end := strings.IndexAny(text, " \n\t"); end > 0 {
+		first = text[:end]
+	}
+	rest := text[len(first):]
+	if in.Channel.Trigger != "" && strings.EqualFold(strings.TrimRight(first, ",:"), in.Channel.Trigger) {
+		in.Text = strings.TrimSpace(rest)
+		return true
+	}
+	return in.Addressed
+}
+
+// take carries out what a paired sender wrote in the chat of the conversation.
+func (h *Channels) take(ctx context.Context, in Incoming, p Pairing, id string) error {
+	by := handlers.Command{ID: updateID(in, "command"), Actor: events.UserActor(p.User)}
+	switch command(in.Text) {
+	case "/new":
+		return h.begin(ctx, in, id)
+	case "/stop":
+		if _, err := h.Chats.AbortTurn(ctx, chat.AbortTurn{Command: by, Chat: id}); err != nil {
+			return err
+		}
+		return h.Notify(ctx, id, in, "stopped", "The turn is stopped.")
+	case "/start", "/help":
+		return h.Notify(ctx, id, in, "help", pairedNotice)
+	}
+	if waiting, err := h.Waiting(ctx, id); err != nil || waiting >= maxWaiting {
+		if err == nil {
+			err = handlers.Refuse(handlers.Conflict, "%d messages wait already, so this one was not taken.", waiting)
+		}
+		return err
+	}
+	parts, err := in.parts(ctx)
+	if err != nil {
+		return err
+	}
+	_, seq, err := h.Chats.SubmitMessage(ctx, chat.SubmitMessage{
+		Command: by, Chat: id, Message: updateID(in, "message"), Parts: parts,
+		Origin: &events.Origin{Channel: in.Channel.ID, Name: in.Channel.Name, Sender: shorten(in.Sender, maxNameOfPeer)},
+	})
+	if err != nil {
+		return err
+	}
+	return h.Settled(ctx, seq) // so that the next one counts it
+}
+
+// parts returns the content of a message.
+func (in Incoming) parts(ctx context.Context) (parts []events.Part, err error) {
+	if in.Files != nil {
+		if parts, err = in.Files(ctx); ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			return nil, handlers.Refuse(handlers.Invalid, "The message was not taken: %v.", err)
+		}
+	}
+	if strings.TrimSpace(in.Text) != "" {
+		parts = slices.Insert(parts, 0, events.Part{Type: "text", Text: strings.ToValidUTF8(in.Text, "\uFFFD")})
+	}
+	return parts, nil
+}
+
+// updateID returns the id of what an update makes. The same update makes it once.
+func updateID(in Incoming, what string) string {
+	return events.ChannelID(in.Channel.ID, in.Update, what)
+}
+
+// chatOf returns the chat of a conversation. It begins one if there is none, or if the chat was deleted. allowed is
+// false if the account may not write there: another account owns the chat, and it is no administrator.
+func (h *Channels) chatOf(ctx context.Context, in Incoming, who account.Account) (id string, allowed bool, err error) {
+	c, _, found, err := h.conversation(ctx, in)
+	if err != nil {
+		return "", false, err
+	}
+	if found {
+		state, err := h.state(ctx, c.Chat)
+		if err != nil {
+			return "", false, err
+		}
+		if state.Missing(c.Chat) == nil {
+			return c.Chat, state.Owner == who.ID || who.Role == account.Admin, nil
+		}
+		if c.User != who.ID && who.Role != account.Admin {
+			return c.Chat, false, nil
+		}
+	}
+	id, err = h.create(ctx, in, who.ID)
+	return id, true, err
+}
+
+// state returns the state of a chat.
+func (h *Channels) state(ctx context.Context, id string) (state handlers.ChatState, err error) {
+	err = handlers.NewFold(&state, handlers.ChatFilter(id)).Read(ctx, h.Log,
+		func(*handlers.ChatState) error { return nil })
+	return state, err
+}
+
+// begin begins a new chat for a conversation, in place of the one with an id.
+func (h *Channels) begin(ctx context.Context, in Incoming, id string) error {
+	state, err := h.state(ctx, id)
+	if err != nil {
+		return err
+	}
+	if id, err = h.create(ctx, in, state.Owner); err != nil {
+		return err
+	}
+	return h.Notify(ctx, id, in, "new", "This is a new chat.")
+}
+
+// create creates the chat of a conversation, and stores that it is.
+func (h *Channels) create(ctx context.Context, in Incoming, owner string) (id string, err error) {
+	by := handlers.Command{Actor: events.UserActor(owner)}
+	id = updateID(in, "chat")
+	if _, _, err = h.Chats.Create(ctx, chat.Create{Command: by, Chat: id, User: owner,
+		Title: fmt.Sprintf("%s: %s", in.Channel.Name, shorten(in.Sender, maxNameOfPeer))}); err != nil {
+		return "", err
+	}
+	_, of, found, err := h.conversation(ctx, in)
+	if err != nil {
+		return "", err
+	}
+	set := record.Fields(map[string]any{"channel": in.Channel.ID, "place": in.Place, "chat": id, "user": owner})
+	_, seq, err := h.Records.Save(ctx, record.Save{Command: by, Collection: Conversations, Record: of, New: !found,
+		Set: set})
+	if err != nil {
+		return "", err
+	}
+	return id, h.Settled(ctx, seq)
+}
+
+// conversation returns the record of a conversation and its id.
+func (h *Channels) conversation(ctx context.Context, in Incoming) (c conversation, id string, found bool, err error) {
+	id = events.ChannelID(in.Channel.ID, in.Place)
+	all, err := record.All[conversation](ctx, h.Records, Conversations)
+	for _, r := range all {
+		if r.ID == id {
+			return r.Value, id, true, err
+		}
+	}
+	return c, id, false, err
+}
+
+// Notify queues a message of PocketCoder's own to the conversation of a message.
+func (h *Channels) Notify(ctx context.Context, chat string, in Incoming, what, text string) error {
+	return h.Queue(ctx, chat, events.ChannelQueued{Message: updateID(in, what), Channel: in.Channel.ID, Place: in.Place,
+		Type: events.OutgoingNotice, Text: text})
+}

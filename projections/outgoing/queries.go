@@ -1,0 +1,100 @@
+package outgoing
+
+import (
+	"context"
+
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/projections/store"
+)
+
+// Pending is what a conversation has not been told yet: an answer, an error, a permission request or a question.
+type Pending struct {
+	Chat    string `db:"chat"` // of the conversation
+	Channel string `db:"channel"`
+	Place   string `db:"place"`
+	Type    string `db:"type"`
+	About   string `db:"about"`
+	Text    string `db:"text"`   // of an answer
+	Domain  string `db:"domain"` // of an error: infrastructure, provider
+	Error   string `db:"error"`  // JSON of an error
+	Seq     int64  `db:"seq"`
+}
+
+// conversations are the conversations with a sender who is paired, each with the sequence from which on it is told what
+// happens.
+const conversations = `WITH c AS (
+	SELECT v.fields->>'$.chat' AS chat, v.fields->>'$.channel' AS channel, v.fields->>'$.place' AS place, min(p.first_seq) AS since
+	FROM config v JOIN config p ON p.collection='pairings' AND NOT p.removed AND p.fields->>'$.channel'=v.fields->>'$.channel'
+		AND p.fields->>'$.place'=v.fields->>'$.place' AND p.fields->>'$.expires_at'>{:now}
+	JOIN config k ON k.collection='channels' AND NOT k.removed AND k.record=v.fields->>'$.channel'
+	JOIN chats h ON h.id=v.fields->>'$.chat' AND NOT h.removed
+	WHERE v.collection='conversations' AND NOT v.removed GROUP BY v.id) `
+
+// ListPending returns what conversations have not been told yet, in the order in which it happened. It reads only rows
+// that changed after a sequence. now is the present time in the form of records.
+func ListPending(ctx context.Context, m *store.Model, after uint64, now string) ([]Pending, error) {
+	return store.List[Pending](ctx, m, "pending channel messages", conversations+`
+		SELECT * FROM (
+			SELECT c.chat, c.channel, c.place, CASE m.engine_message_status WHEN 'failed' THEN 'error' ELSE 'answer' END AS type, m.id AS about,
+				coalesce((SELECT data->>'$.text' FROM parts WHERE message=m.id AND data->>'$.type'='text' AND NOT removed ORDER BY id DESC LIMIT 1), '') AS text,
+				m.error_domain AS domain, m.error_payload AS error, m.position AS seq
+			FROM messages m JOIN c ON c.chat=m.chat JOIN sessions s ON s.id=m.session AND s.parent=''
+			WHERE m.last_seq>{:after} AND m.role='assistant' AND NOT m.removed AND NOT m.copied AND m.position>c.since AND m.agent<>'compaction'
+				AND (m.engine_message_status='failed' OR m.engine_message_status='completed' AND m.finish NOT IN ('tool-calls', 'unknown', ''))
+			UNION ALL
+			SELECT c.chat, c.channel, c.place, 'error', m.id, '', m.error_domain, m.error_payload, m.position
+			FROM messages m JOIN c ON c.chat=m.chat
+			WHERE m.last_seq>{:after} AND m.role='user' AND NOT m.removed AND m.position>c.since AND m.user_message_status='failed'
+			UNION ALL
+			SELECT c.chat, c.channel, c.place, 'permission', p.id, '', '', '', p.asked_seq
+			FROM permissions p JOIN chats w ON w.id=p.chat AND NOT w.removed JOIN c ON c.chat=coalesce(nullif(w.root, ''), w.id)
+			WHERE p.last_seq>{:after} AND p.status='draft' AND p.referred AND NOT p.removed AND p.asked_seq>c.since
+			UNION ALL
+			SELECT c.chat, c.channel, c.place, 'question', q.id, '', '', '', q.position
+			FROM questions q JOIN chats w ON w.id=q.chat AND NOT w.removed JOIN c ON c.chat=coalesce(nullif(w.root, ''), w.id)
+			WHERE q.last_seq>{:after} AND q.status='asked' AND NOT q.removed AND q.position>c.since
+		) x WHERE NOT EXISTS (SELECT 1 FROM channel_messages o WHERE o.chat=x.chat AND o.about=x.about) ORDER BY seq, about`,
+		dbx.Params{"after": after, "now": now})
+}
+
+// Open returns the messages that wait to be sent or are being sent, the oldest first.
+func Open(ctx context.Context, m *store.Model) ([]Message, error) {
+	return store.List[Message](ctx, m, "open channel messages",
+		"SELECT * FROM channel_messages WHERE state IN ('queued', 'sending') ORDER BY position, id", nil)
+}
+
+// OpenOf returns the open messages of a conversation, the oldest first.
+func OpenOf(ctx context.Context, m *store.Model, channel, place string) ([]Message, error) {
+	return store.List[Message](ctx, m, "open channel messages",
+		"SELECT * FROM channel_messages WHERE state IN ('queued', 'sending') AND channel={:channel} AND place={:place} ORDER BY position, id",
+		dbx.Params{"channel": channel, "place": place})
+}
+
+// Place is a conversation of a channel.
+type Place struct {
+	Channel string `db:"channel"`
+	Place   string `db:"place"`
+}
+
+// Busy returns the conversations whose chat has a running turn.
+func Busy(ctx context.Context, m *store.Model, now string) ([]Place, error) {
+	return store.List[Place](ctx, m, "busy conversations", conversations+`
+		SELECT c.channel, c.place FROM c JOIN chats h ON h.id=c.chat JOIN sessions s ON s.id=h.ai_engine_session_id WHERE s.turn_state='running'`,
+		dbx.Params{"now": now})
+}
+
+// Waiting counts the messages of a chat that wait.
+func Waiting(ctx context.Context, m *store.Model, chat string) (int, error) {
+	row, _, err := store.First[struct {
+		N int `db:"n"`
+	}](ctx, m, "waiting messages of chat "+chat, `SELECT count(*) AS n FROM messages
+		WHERE user_message_status IN ('pending', 'sending') AND chat={:chat} AND role='user' AND NOT removed`, dbx.Params{"chat": chat})
+	return row.N, err
+}
+
+// List returns the newest messages, the newest first.
+func List(ctx context.Context, m *store.Model, limit int) ([]Message, error) {
+	return store.List[Message](ctx, m, "channel messages",
+		"SELECT * FROM channel_messages ORDER BY position DESC, id LIMIT {:limit}", dbx.Params{"limit": limit})
+}
