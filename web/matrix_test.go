@@ -53,6 +53,10 @@ var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"llm_providers":      {"oxaA", "oxaA", "", "", ""},
 	"model_selection":    {"oaA", "oaA", "o", "oA", "oA"},
 	"healthchecks":       {"oxaA", "oxaA", "", "", ""},
+	"channels":           {"oxaA", "oxaA", "A", "A", "A"},
+	"pairings":           {"oA", "oA", "", "", "oA"},
+	"conversations":      {"oA", "oA", "", "", ""},
+	"channel_messages":   {"oaA", "oaA", "", "", ""},
 }
 
 // cast are the accounts of the matrix; ada owns every record.
@@ -120,6 +124,8 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 		return map[string]any{"user": c.ada, "rules": map[string]bool{"permission": true}}
 	case "llm_keys":
 		return map[string]any{"user": c.ada, "provider_id": unique, "env_vars": map[string]string{"KEY": "value-" + unique}}
+	case "channels":
+		return map[string]any{"name": unique, "kind": "telegram", "token": "1:" + unique}
 	case "seen_positions":
 		return map[string]any{"user": c.ada, "chat": chat(), "seq": 1}
 	case "model_selection":
@@ -134,7 +140,7 @@ var updates = map[string]map[string]any{
 	"ai_prompts": {"body": "other"}, "ai_models": {"identifier": "other"}, "ai_agents": {"description": "other"}, "tool_permissions": {"active": false},
 	"whitelist_actions": {"active": false}, "whitelist_targets": {"active": false}, "budgets": {"cost": 6}, "proposals": {"status": "approved", "approved_at": "2026-01-02T03:04:05"},
 	"sops": {"version": "2"}, "ssh_keys": {"is_active": false}, "schedules": {"enabled": false}, "mcp_servers": {"status": "denied"},
-	"devices": {"is_active": false}, "notification_rules": {"rules": map[string]bool{}}, "llm_keys": {"env_vars": map[string]string{"KEY": "x-other-value"}}, "model_selection": {"model": "p/other"}, "seen_positions": {"seq": 2},
+	"devices": {"is_active": false}, "notification_rules": {"rules": map[string]bool{}}, "llm_keys": {"env_vars": map[string]string{"KEY": "x-other-value"}}, "model_selection": {"model": "p/other"}, "channels": {"enabled": false}, "seen_positions": {"seq": 2},
 }
 
 // record makes a record of ada's, in whatever way such a record comes to be.
@@ -178,10 +184,13 @@ func (c *cast) record(t *testing.T, collection string) string {
 		webtest.Check(t, err)
 		webtest.Check(t, c.Model.Wait(t.Context(), seq))
 		return e.ID
-	case "llm_providers", "healthchecks":
+	case "channel_messages":
+		c.Append(t, c.Chat(t, c.tokens["o"], unique), events.ChannelQueued{Message: unique, Type: events.OutgoingNotice, Text: "t"})
+		return unique
+	case "llm_providers", "healthchecks", "pairings", "conversations":
 		id, seq, err := c.Records.Save(t.Context(), record.Save{
 			Command: handlers.Command{Actor: events.ActorSystem}, Collection: collection, New: true,
-			Set: map[string]json.RawMessage{"name": json.RawMessage(`"` + unique + `"`)},
+			Set: map[string]json.RawMessage{"name": json.RawMessage(`"` + unique + `"`), "user": json.RawMessage(`"` + c.ada + `"`)},
 		})
 		webtest.Check(t, err)
 		webtest.Check(t, c.Model.Wait(t.Context(), seq))

@@ -35,6 +35,7 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
@@ -108,6 +109,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 		Schedules:    &schedule.Schedules{Log: s.Log, Accounts: s.Accounts},
 		Previews:     preview.Schedules{Gate: gate, ChatsOf: queries.ChatsOf(s.Model)},
 		ProviderKeys: record.ProviderKeys{Log: s.Log, Secrets: secrets, Logger: slog.New(slog.DiscardHandler), Paths: []string{s.Workspace}},
+		Channels:     &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: s.Chats, Accounts: s.Accounts},
 		Workspace:    s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
 		Engine: chats.Engine{
