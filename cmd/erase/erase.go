@@ -31,6 +31,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/place"
 	"pocketcoder/events/recovery"
 	"pocketcoder/ops/natsconf"
 )
@@ -101,7 +102,7 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 			return r, err
 		}
 		// Before the log is replaced: after a kill, the next run finds the sessions and the files only in the old log.
-		if err := errors.Join(forget(ctx, o.Data, found.sessions), removeAll(found.files)); err != nil {
+		if err := errors.Join(forget(ctx, o.Data, found.sessions), removeOffloaded(ctx, found.files)); err != nil {
 			return r, err
 		}
 		if err := os.Rename(o.Data.Path(current), o.Data.Path(former)); err != nil {
@@ -124,9 +125,10 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 	return r, o.Data.Finish()
 }
 
-func removeAll(files []string) (err error) {
+// removeOffloaded removes files and objects.
+func removeOffloaded(ctx context.Context, files []string) (err error) {
 	for _, f := range files {
-		err = errors.Join(err, os.RemoveAll(f))
+		err = errors.Join(err, place.At(f).Remove(ctx))
 	}
 	return err
 }
@@ -139,7 +141,10 @@ func exists(path string) bool {
 // removeReadModels removes the read models, also those that were moved aside, because they hold the text.
 func removeReadModels(d datadir.Dir) error {
 	files, err := filepath.Glob(d.Path("readmodel*"))
-	return errors.Join(err, removeAll(files))
+	for _, f := range files {
+		err = errors.Join(err, os.RemoveAll(f))
+	}
+	return err
 }
 
 // rewrite writes the new log beside the old one and reads it back.

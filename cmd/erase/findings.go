@@ -30,7 +30,7 @@ type findings struct {
 	large    map[uint64]json.RawMessage // marks of the events whose body is in BLOBS, by sequence
 	chunks   map[string]bool            // subjects of the contents of blobs
 	metas    map[string][]byte          // what replaces the blob's description, by subject
-	files    []string                   // with contents of blobs that were offloaded
+	files    []string                   // and URLs of objects with contents of blobs that were offloaded
 }
 
 // mark returns the mark that replaces an event's body. The body may be in BLOBS.

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log/file"
+	"pocketcoder/events/log/place"
 )
 
 // How a blob is cut into messages, in bytes, and how many of them are on their way at once. The server syncs the disk
@@ -61,7 +60,9 @@ func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blo
 	}
 	if before != nil {
 		l.purgeChunks(ctx, before.NUID)
-		_ = os.Remove(OffloadedTo(before)) // nothing names the file any more
+		if path := OffloadedTo(before); path != "" {
+			_ = place.At(path).Remove(ctx) // nothing names it any more
+		}
 	}
 	return events.Blob{Name: name, Size: int64(info.Size), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
 }
@@ -144,8 +145,11 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", name, err)
 	}
-	if path := OffloadedTo(&info); path != "" { // no reader waits for a disk that is not mounted
-		r, err := file.Open(path)
+	if path := OffloadedTo(&info); path != "" { // no reader waits for a disk that is not mounted, or for a store
+		r, err := place.At(path).Open(ctx)
+		if errors.Is(err, place.ErrUnavailable) {
+			return nil, fmt.Errorf("open blob %s: %w", name, err)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNoBlob, err)
 		}
@@ -169,7 +173,7 @@ func (l *Log) BlobEnd(ctx context.Context, name string, n int) (end []byte, err 
 		return nil, fmt.Errorf("read the end of blob %s: %w", name, err)
 	}
 	if path := OffloadedTo(&info); path != "" {
-		return file.ReadEnd(path, n)
+		return place.At(path).ReadEnd(ctx, int(min(uint64(n), info.Size)))
 	}
 	for back := uint64(2); ; back *= 8 { // its messages are before its description, among those of other blobs
 		after := seq - min(seq, back)
@@ -243,7 +247,7 @@ func (l *Log) KeepBlob(ctx context.Context, body []byte) (events.Blob, error) {
 func (l *Log) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b events.Blob) (bool, error) {
 	if path := OffloadedTo(info); path != "" {
 		sum, err := hex.DecodeString(b.SHA256)
-		return err == nil && file.Holds(path, sum), nil
+		return err == nil && place.At(path).Holds(ctx, sum), nil
 	}
 	stream, err := l.js.Stream(ctx, BlobsStream)
 	if err != nil {
@@ -268,7 +272,7 @@ func (l *Log) putBody(ctx context.Context, body []byte) ([]byte, error) {
 
 // isLost reports whether an error of readBody means that the body is missing or damaged.
 func isLost(err error) bool {
-	return errors.Is(err, ErrNoBlob) || errors.Is(err, ErrDamaged) || errors.Is(err, file.ErrUnreadable)
+	return errors.Is(err, ErrNoBlob) || errors.Is(err, ErrDamaged) || errors.Is(err, place.ErrUnreadable)
 }
 
 // fetchBody returns the body that a reference names. The server that answers may lag behind the others of a cluster,
@@ -276,7 +280,7 @@ func isLost(err error) bool {
 func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
 	for began := time.Now(); ; time.Sleep(replicaPause) {
 		body, err := l.readBody(ctx, reference)
-		if !isLost(err) || errors.Is(err, file.ErrUnreadable) { // no other server can read it
+		if !isLost(err) || errors.Is(err, place.ErrUnreadable) { // no other server can read it
 			return body, err
 		}
 		patience, asked := l.bodyPatience(ctx, reference)

@@ -5,22 +5,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"pocketcoder/events/log/file"
+	"pocketcoder/events/log/place"
 )
 
-// fileKey is the key under which the metadata of a blob's description holds the path of the file with its content.
+// fileKey is the key under which the metadata of a blob's description holds the path of the file with its content, or
+// the URL of the object.
 const fileKey = "file"
 
-// OffloadedTo returns the path of the file that holds the content of a blob, or "" if the bucket holds it.
+// OffloadedTo returns the path of the file, or the URL of the object, that holds the content of a blob. It returns ""
+// if the bucket holds it.
 func OffloadedTo(info *jetstream.ObjectInfo) string { return info.Metadata[fileKey] }
 
-// Offload moves the content of a blob to a file in dir. The file has the name of the blob, and OpenBlob reads it
-// there. It reports whether it moved the content now. The bucket has the content until the file is complete on disk.
+// Offload moves the content of a blob to a file in dir, or to an object if dir is the URL of a store. It reports
+// whether it moved the content now. The bucket has the content until the file or the object is complete.
 func (l *Log) Offload(ctx context.Context, name, dir string) (moved bool, err error) {
 	if moved, err = l.offload(ctx, name, dir); err != nil {
 		err = fmt.Errorf("offload blob %s to %s: %w", name, dir, err)
@@ -29,14 +30,11 @@ func (l *Log) Offload(ctx context.Context, name, dir string) (moved bool, err er
 }
 
 func (l *Log) offload(ctx context.Context, name, dir string) (moved bool, err error) {
-	if name != filepath.Base(name) {
-		return false, errors.New("its name is not that of a file")
-	}
 	info, seq, err := l.describe(ctx, name)
 	if err != nil {
 		return false, err
 	}
-	if OffloadedTo(&info) != "" {
+	if OffloadedTo(&info) != "" || info.Size == 0 { // nothing to move
 		l.purgeChunks(ctx, info.NUID) // of a process that was killed before it did this
 		return false, nil
 	}
@@ -49,8 +47,8 @@ func (l *Log) offload(ctx context.Context, name, dir string) (moved bool, err er
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	path := filepath.Join(dir, name)
-	if err := file.Write(path, content, want); errors.Is(err, file.ErrMismatch) {
+	path, err := place.Write(ctx, dir, name, content, int64(info.Size), want)
+	if errors.Is(err, place.ErrMismatch) {
 		return false, fmt.Errorf("%w: %w", ErrDamaged, err)
 	} else if err != nil {
 		return false, err

@@ -1,9 +1,10 @@
-// Package offload moves large contents of old chats out of the log, to files in a directory of the operator.
+// Package offload moves large contents of old chats out of the log, to files in a directory of the operator, or
+// to objects of an S3-compatible store.
 //
 // It moves what the events of a chat name (outputs of commands and changed files), and OpenCode's diffs, once the chat
 // has been archived for long. Read models need none of these.
 //
-// Promises: events do not change. The log has a content until its file is complete on disk, and readers find it there
+// Promises: events do not change. The log has a content until its file or object is complete, and readers find it there
 // afterwards.
 //
 // It must not know how chats are archived, or which directory is a good one.
@@ -22,7 +23,7 @@ import (
 // Worker offloads the contents of chats. Without Dir it does nothing; the other fields must be set.
 type Worker struct {
 	Log    *log.Log
-	Dir    string        // absolute
+	Dir    string        // absolute, or the URL of a store (package events/log/s3)
 	After  time.Duration // since the last change of an archived chat
 	Logger *slog.Logger
 

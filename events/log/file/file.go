@@ -9,6 +9,7 @@ package file
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -26,8 +27,12 @@ var (
 	ErrMismatch = errors.New("it does not match its hash")
 )
 
-// Write writes a file and waits until it is on disk. want is the SHA-256 of the content.
-func Write(path string, content io.Reader, want []byte) error {
+// Path is the path of a file.
+type Path string
+
+// Write writes the file and waits until it is on disk. want is the SHA-256 of the content. It does not use the size.
+func (p Path) Write(_ context.Context, content io.Reader, _ int64, want []byte) error {
+	path := string(p)
 	part, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
@@ -51,8 +56,9 @@ func Write(path string, content io.Reader, want []byte) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Open opens a file.
-func Open(path string) (io.ReadCloser, error) {
+// Open opens the file.
+func (p Path) Open(context.Context) (io.ReadCloser, error) {
+	path := string(p)
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // a FIFO would block
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
@@ -68,9 +74,9 @@ func Open(path string) (io.ReadCloser, error) {
 	return reader{f}, nil
 }
 
-// ReadEnd returns the end of a file, at most n bytes.
-func ReadEnd(path string, n int) ([]byte, error) {
-	r, err := Open(path)
+// ReadEnd returns the end of the file, at most n bytes.
+func (p Path) ReadEnd(ctx context.Context, n int) ([]byte, error) {
+	r, err := p.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +105,9 @@ func (r reader) Read(p []byte) (int, error) {
 
 func (r reader) Close() error { return r.file.Close() }
 
-// Holds reports whether a file has the content with a SHA-256.
-func Holds(path string, want []byte) bool {
-	r, err := Open(path)
+// Holds reports whether the file has the content with a SHA-256.
+func (p Path) Holds(ctx context.Context, want []byte) bool {
+	r, err := p.Open(ctx)
 	if err != nil {
 		return false
 	}
@@ -110,3 +116,6 @@ func Holds(path string, want []byte) bool {
 	_, err = io.Copy(sum, r)
 	return err == nil && bytes.Equal(sum.Sum(nil), want)
 }
+
+// Remove removes the file. It is no error if there is none.
+func (p Path) Remove(context.Context) error { return os.RemoveAll(string(p)) }
