@@ -33,6 +33,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/schedule"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
 )
@@ -46,7 +47,9 @@ type Server struct {
 	Chats   *chat.Chats
 	Records *record.Records
 	Workers *worker.Workers
-	Model   *projections.Model
+	// of the tools on scheduled tasks
+	Schedules *schedule.Schedules
+	Model     *projections.Model
 	// Every is the time between two reports of progress; 0 for defaultEvery.
 	Every time.Duration
 	// Chat returns the chat of an OpenCode session

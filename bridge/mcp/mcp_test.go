@@ -21,8 +21,10 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pocketcoder/bridge/mcp"
+	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
+	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/mcpserver"
@@ -125,7 +127,7 @@ func TestOnlyASignedCallOfTheRunningOpenCodeIsServed(t *testing.T) {
 	}
 }
 
-func TestEveryOwnToolIsAllowedByDefault(t *testing.T) {
+func TestEveryOwnToolIsAllowedOrAskedAboutByDefault(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	f := open(t)
@@ -133,7 +135,19 @@ func TestEveryOwnToolIsAllowedByDefault(t *testing.T) {
 	is.NoErr(err)
 	all, err := session.ListTools(t.Context(), nil)
 	is.NoErr(err)
-	is.Equal(names(all), slices.Sorted(slices.Values(policy.OwnTools)))
+	is.Equal(names(all), slices.Sorted(slices.Values(slices.Concat(policy.OwnTools, policy.AskedTools))))
+	for _, name := range policy.AskedTools {
+		is.Equal(verdictOn(name), policy.AskPerson)
+	}
+	for _, name := range policy.OwnTools {
+		is.Equal(verdictOn(name), policy.Allow)
+	}
+}
+
+// verdictOn returns what the default rules do with a call of an own tool.
+func verdictOn(name string) policy.Action {
+	ask := events.PermissionAsk{Permission: "pocketcoder_" + name, Patterns: []string{"*"}}
+	return policy.Evaluate(policy.Defaults, workspace.Ask(ask, "/workspace")).Action
 }
 
 func TestAnMCPServerThatTheModelRequestsWaitsForAPerson(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 func (s *System) wireSchedules() {
 	s.schedules = &schedule.Schedules{Log: s.log, Accounts: s.accounts}
+	s.tools.Schedules = s.schedules
 }
 
 // previews makes previews of schedules.

@@ -2,9 +2,14 @@ package policy
 
 import "slices"
 
-// OwnTools are the names of PocketCoder's own tools (bridge/mcp). What they lead to has requests of its own.
+// OwnTools are the names of PocketCoder's own tools (bridge/mcp) that are allowed by default. What they lead to has
+// requests of its own.
 var OwnTools = []string{"handoff", "assign", "send_message", "check_inbox", "list_workers", "check_worker",
-	"stop_worker", "ask_person", "propose", "mcp_status", "mcp_catalog", "mcp_request"}
+	"stop_worker", "ask_person", "propose", "mcp_status", "mcp_catalog", "mcp_request", "list_tasks"}
+
+// AskedTools are the names of PocketCoder's own tools about which a person is asked by default: they decide what
+// happens when nobody looks.
+var AskedTools = []string{"schedule_task", "pause_task", "resume_task", "cancel_task"}
 
 // Defaults allow reading in the workspace, the model's own notes, and PocketCoder's own tools. Commands
 // that run the project's code (go test, npm, make) need a rule of a person.

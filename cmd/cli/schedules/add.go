@@ -7,13 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"strings"
-	"time"
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
-	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/schedules"
@@ -50,18 +48,11 @@ func (f flags) schedule(ctx context.Context, s *client.System, name string) (sch
 	if f.Chat != "" {
 		f.Mode = schedules.Existing
 	}
-	zone := time.Local
-	if f.TimeZone != "" {
-		var err error
-		if zone, err = time.LoadLocation(f.TimeZone); err != nil {
-			return f.Schedule, fmt.Errorf("--time-zone: %.60q is not a time zone; write an IANA name, such as Europe/Berlin", f.TimeZone)
-		}
-	}
 	var err error
-	if f.At, err = timeIn(f.at, zone, "--at"); err != nil {
+	if f.At, err = schedules.ParseTime("at", f.at, f.TimeZone); err != nil {
 		return f.Schedule, err
 	}
-	if f.Starts, err = timeIn(f.starts, zone, "--starts"); err != nil {
+	if f.Starts, err = schedules.ParseTime("starts", f.starts, f.TimeZone); err != nil {
 		return f.Schedule, err
 	}
 	if f.user != "" {
@@ -77,19 +68,6 @@ func (f flags) schedule(ctx context.Context, s *client.System, name string) (sch
 		f.Agent, err = agentNamed(ctx, s, f.agent)
 	}
 	return f.Schedule, err
-}
-
-// timeIn returns a time as records hold it.
-func timeIn(text string, zone *time.Location, flag string) (string, error) {
-	if text == "" {
-		return "", nil
-	}
-	for _, layout := range []string{"2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", time.RFC3339} {
-		if at, err := time.ParseInLocation(layout, text, zone); err == nil {
-			return at.UTC().Format(events.TimeFormat), nil
-		}
-	}
-	return "", fmt.Errorf("%s: %.40q is not a time; write it as \"2026-12-24 09:00\"", flag, text)
 }
 
 // agentNamed returns the record of the agent with a name.

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record/rulebook"
 	"pocketcoder/handlers/schedule/due"
@@ -74,6 +75,26 @@ const maxCost = 1 << 50
 
 func invalid(field, format string, args ...any) error {
 	return handlers.RefuseField(handlers.Invalid, field, format, args...)
+}
+
+// ParseTime returns a time that a person wrote, as records hold it. zone is an IANA name; empty for that of the server.
+func ParseTime(field, text, zone string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	in := time.Local
+	if zone != "" {
+		var err error
+		if in, err = time.LoadLocation(zone); err != nil {
+			return "", invalid("time_zone", "time_zone: %.60q is not a time zone. Write an IANA name, such as Europe/Berlin.", zone)
+		}
+	}
+	for _, layout := range []string{"2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", time.RFC3339} {
+		if at, err := time.ParseInLocation(layout, text, in); err == nil {
+			return at.UTC().Format(events.TimeFormat), nil
+		}
+	}
+	return "", invalid(field, "%s: %.40q is not a time. Write it as 2026-12-24 09:00.", field, text)
 }
 
 // maxPrompt is the longest prompt of a schedule, in bytes.

@@ -1,0 +1,189 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/schedules"
+	runs "pocketcoder/projections/schedules"
+)
+
+type taskArguments struct {
+	signed
+	Name     string  `json:"name" jsonschema:"short name, such as nightly tests"`
+	Prompt   string  `json:"prompt" jsonschema:"the whole task: in a new chat, the run sees nothing else"`
+	Cron     string  `json:"cron_expression,omitempty" jsonschema:"five fields: minute, hour, day of month, month, day of week; or six, with seconds first"`
+	Every    string  `json:"every,omitempty" jsonschema:"an interval in place of cron_expression, such as 15m, 24h or 7d"`
+	At       string  `json:"at,omitempty" jsonschema:"once, in place of cron_expression, such as 2026-12-24 09:00"`
+	TimeZone string  `json:"time_zone,omitempty" jsonschema:"IANA name, such as Europe/Berlin; that of the server when left out"`
+	Session  string  `json:"session_mode,omitempty" jsonschema:"new (a chat for each run, the default) or existing (this chat)"`
+	MaxCost  float64 `json:"max_cost,omitempty" jsonschema:"stop a run that costs this amount"`
+}
+
+// maxTasks is the number of schedules of a person up to which assistants may add more.
+const maxTasks = 50
+
+// scheduleTask stores a schedule for the person of the chat.
+func (s *Server) scheduleTask(ctx context.Context, c call, in taskArguments) (string, error) {
+	own, user, err := s.tasks(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	if len(own) >= maxTasks {
+		return "", handlers.Refuse(handlers.Conflict, "There are %d scheduled tasks, which is the limit. Cancel others first.", len(own))
+	}
+	at, err := schedules.ParseTime("at", in.At, in.TimeZone)
+	if err != nil {
+		return "", err
+	}
+	task := schedules.Schedule{Name: in.Name, Prompt: in.Prompt, Cron: in.Cron, Every: in.Every, At: at,
+		TimeZone: in.TimeZone, Mode: in.Session, MaxCost: in.MaxCost, User: user, Enabled: true}
+	if task.Mode == "" {
+		task.Mode = schedules.New
+	}
+	if task.Mode == schedules.Existing {
+		task.Chat = c.chat
+	}
+	set, err := fieldsOf(task)
+	if err != nil {
+		return "", err
+	}
+	id, _, err := s.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ChatActor(c.chat)},
+		Collection: schedules.Collection, Set: set, New: true, Role: account.Agent})
+	if err != nil {
+		return "", err
+	}
+	next, err := s.Schedules.Next(ctx, id, 5)
+	if err != nil {
+		return "", err
+	}
+	return encode(map[string]any{"task_id": id, "status": "scheduled", "next": next})
+}
+
+func fieldsOf(s schedules.Schedule) (set map[string]json.RawMessage, err error) {
+	body, err := json.Marshal(s)
+	if err == nil {
+		err = json.Unmarshal(body, &set)
+	}
+	return set, err
+}
+
+// tasks returns the schedules of the person of a chat, and the person's account. It is empty in a chat of the operator.
+func (s *Server) tasks(ctx context.Context, c call) (own []record.StoredRecord[schedules.Schedule], user string,
+	err error) {
+	chat, _, err := s.Model.Chat(ctx, c.chat)
+	if err != nil {
+		return nil, "", err
+	}
+	all, err := record.All[schedules.Schedule](ctx, s.Records, schedules.Collection)
+	for _, r := range all {
+		if r.Value.User == chat.User {
+			own = append(own, r)
+		}
+	}
+	return own, chat.User, err
+}
+
+// task is a schedule as list_tasks shows it.
+type task struct {
+	ID       string      `json:"id"`
+	Name     string      `json:"name"`
+	Cron     string      `json:"cron_expression,omitempty"`
+	Every    string      `json:"every,omitempty"`
+	At       string      `json:"at,omitempty"`
+	Prompt   string      `json:"prompt"`
+	Session  string      `json:"session_mode"`
+	Enabled  bool        `json:"enabled"`
+	Next     []time.Time `json:"next"`
+	Executed string      `json:"last_executed,omitempty"`
+	Status   string      `json:"last_status,omitempty"`
+	Reason   string      `json:"last_error,omitempty"`
+}
+
+func (s *Server) listTasks(ctx context.Context, c call, _ noArguments) (string, error) {
+	own, _, err := s.tasks(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	list := []task{}
+	for _, r := range own {
+		v := r.Value
+		t := task{ID: r.ID, Name: v.Name, Cron: v.Cron, Every: v.Every, At: v.At, Prompt: v.Prompt, Session: v.Mode,
+			Enabled: v.Enabled}
+		if t.Next, err = s.Schedules.Next(ctx, r.ID, 1); err != nil {
+			return "", err
+		}
+		last, err := runs.Of(ctx, s.Model.Model, r.ID, 1)
+		if err != nil {
+			return "", err
+		}
+		if len(last) > 0 {
+			t.Executed, t.Status, t.Reason = last[0].Started, last[0].State, last[0].Reason
+		}
+		list = append(list, t)
+	}
+	return encode(map[string]any{"tasks": list})
+}
+
+type taskIDArguments struct {
+	signed
+	Task string `json:"task_id" jsonschema:"id of the task, from list_tasks"`
+}
+
+// ownTask refuses a schedule that does not belong to the person of the chat.
+func (s *Server) ownTask(ctx context.Context, c call, id string) error {
+	own, _, err := s.tasks(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, r := range own {
+		if r.ID == id {
+			return nil
+		}
+	}
+	return handlers.Refuse(handlers.NotFound, "There is no scheduled task %.40q. list_tasks lists the tasks.", id)
+}
+
+func (s *Server) pauseTask(ctx context.Context, c call, in taskIDArguments) (string, error) {
+	return s.enableTask(ctx, c, in.Task, false)
+}
+
+func (s *Server) resumeTask(ctx context.Context, c call, in taskIDArguments) (string, error) {
+	return s.enableTask(ctx, c, in.Task, true)
+}
+
+func (s *Server) enableTask(ctx context.Context, c call, id string, on bool) (string, error) {
+	if err := s.ownTask(ctx, c, id); err != nil {
+		return "", err
+	}
+	_, _, err := s.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ChatActor(c.chat)},
+		Collection: schedules.Collection, Record: id, Set: record.Fields(map[string]any{"enabled": on}), Role: account.Agent})
+	if err != nil {
+		return "", err
+	}
+	if !on {
+		return encode(map[string]any{"task_id": id, "status": "paused"})
+	}
+	next, err := s.Schedules.Next(ctx, id, 5)
+	if err != nil {
+		return "", err
+	}
+	return encode(map[string]any{"task_id": id, "status": "resumed", "next": next})
+}
+
+func (s *Server) cancelTask(ctx context.Context, c call, in taskIDArguments) (string, error) {
+	if err := s.ownTask(ctx, c, in.Task); err != nil {
+		return "", err
+	}
+	_, err := s.Records.Delete(ctx, record.Delete{Command: handlers.Command{Actor: events.ChatActor(c.chat)},
+		Collection: schedules.Collection, Record: in.Task})
+	if err != nil {
+		return "", err
+	}
+	return encode(map[string]any{"task_id": in.Task, "status": "cancelled"})
+}

@@ -1,0 +1,54 @@
+package mcp_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/schedule"
+)
+
+func TestAnAssistantSchedulesForThePersonOfItsChatAlone(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := openDelegating(t)
+	f.Schedules = &schedule.Schedules{Log: f.log}
+	other, _, err := f.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
+		Collection: "schedules", New: true, Set: handlerstest.Fields(
+			`{"name":"other","prompt":"p","session_mode":"new","every":"1h","user":"bob"}`)})
+	is.NoErr(err)
+	text, failed := f.call("schedule_task", "", map[string]any{"name": "tests", "prompt": "run the tests",
+		"cron_expression": "0 3 * * *", "time_zone": "Europe/Berlin", "session_mode": "existing"})
+	is.True(!failed)
+	var made struct {
+		Task string   `json:"task_id"`
+		Next []string `json:"next"`
+	}
+	is.NoErr(json.Unmarshal([]byte(text), &made))
+	is.Equal(len(made.Next), 5)
+	lines := handlerstest.Records(t, f.log, "schedules")
+	expect.Contains(t, lines[1], `"chat":"c1"`)
+
+	text, failed = f.call("schedule_task", "", map[string]any{"name": "never", "prompt": "p",
+		"cron_expression": "0 0 30 2 *"})
+	is.True(failed)
+	expect.Contains(t, text, "there is no such date")
+	list := func() string { text, _ := f.call("list_tasks", "", map[string]any{}); return text }
+	expect.Contains(t, list(), made.Task)
+	expect.Lacks(t, list(), other)
+	for _, tool := range []string{"pause_task", "resume_task", "cancel_task"} {
+		text, failed = f.call(tool, "", map[string]any{"task_id": other})
+		is.True(failed)
+		expect.Contains(t, text, "There is no scheduled task")
+		text, failed = f.call(tool, "", map[string]any{"task_id": made.Task})
+		is.True(!failed)
+		expect.Contains(t, text, made.Task)
+	}
+	is.Equal(list(), `{"tasks":[]}`)
+}
