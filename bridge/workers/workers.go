@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -55,38 +56,34 @@ func (w Watch) Run(ctx context.Context) error {
 	}
 }
 
-// look carries out the pending work. next is the time after which it must run again even without an event.
+// look carries out the pending work. An error of one worker does not keep it from the others. next is the time after which it must run again even without an event.
 func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
 	last, err := w.Log.Last(ctx) // a read model that is being rebuilt is behind the log
 	if err == nil {
 		err = w.Model.Wait(ctx, last)
 	}
-	if err == nil {
-		err = w.deleteOrphans(ctx)
-	}
-	if err == nil {
-		err = w.finish(ctx)
-	}
 	if err != nil {
 		return 0, err
 	}
-	if next, err = w.silent(ctx); err != nil {
-		return 0, err
+	err = errors.Join(w.deleteOrphans(ctx), w.finish(ctx))
+	next, silent := w.silent(ctx)
+	return next, errors.Join(err, silent, w.report(ctx))
+}
+
+// shown waits until the read model has what a command appended at seq. It returns the command's error, if there is one.
+func (w Watch) shown(ctx context.Context, seq uint64, err error) error {
+	if err != nil {
+		return err
 	}
-	return next, w.report(ctx)
+	return w.Model.Wait(ctx, seq)
 }
 
 // deleteOrphans deletes the workers of chats that were deleted, which also stops them. Those below them follow.
 func (w Watch) deleteOrphans(ctx context.Context) error {
 	orphans, err := workers.Orphans(ctx, w.Model)
 	for _, id := range orphans {
-		seq, err := w.Workers.Chats.Delete(ctx, chat.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Chat: id})
-		if err == nil {
-			err = w.Model.Wait(ctx, seq)
-		}
-		if err != nil {
-			return err
-		}
+		seq, failed := w.Workers.Chats.Delete(ctx, chat.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Chat: id})
+		err = errors.Join(err, w.shown(ctx, seq, failed))
 	}
 	return err
 }
@@ -95,15 +92,9 @@ func (w Watch) deleteOrphans(ctx context.Context) error {
 func (w Watch) finish(ctx context.Context) error {
 	ended, err := workers.EndedTurns(ctx, w.Model)
 	for _, d := range ended {
-		var seq uint64
-		seq, err = w.Workers.Finish(ctx, worker.Finish{Worker: d.Worker, Message: d.Message, Status: d.State,
+		seq, failed := w.Workers.Finish(ctx, worker.Finish{Worker: d.Worker, Message: d.Message, Status: d.State,
 			Text: textOf(d)})
-		if err == nil {
-			err = w.Model.Wait(ctx, seq)
-		}
-		if err != nil {
-			return err
-		}
+		err = errors.Join(err, w.shown(ctx, seq, failed))
 	}
 	return err
 }
@@ -137,24 +128,16 @@ func textOf(d workers.Ended) string {
 // report sends idle parents the results and silences that were not reported to them.
 func (w Watch) report(ctx context.Context) error {
 	all, err := workers.UnreportedResults(ctx, w.Model)
-	if err != nil {
-		return err
-	}
 	for len(all) > 0 {
 		n := 1
 		for n < len(all) && all[n].Parent == all[0].Parent {
 			n++
 		}
-		seq, err := w.Workers.Report(ctx, all[0].Parent, reportsOf(all[:n]))
-		if err == nil {
-			err = w.Model.Wait(ctx, seq)
-		}
-		if err != nil {
-			return err
-		}
+		seq, failed := w.Workers.Report(ctx, all[0].Parent, reportsOf(all[:n]))
+		err = errors.Join(err, w.shown(ctx, seq, failed))
 		all = all[n:]
 	}
-	return nil
+	return err
 }
 
 func reportsOf(all []workers.Unreported) (reports []worker.Report) {
@@ -171,31 +154,32 @@ func reportsOf(all []workers.Unreported) (reports []worker.Report) {
 // silent records the running workers without an event for SilentAfter. next is the time until the next worker may be
 // silent.
 func (w Watch) silent(ctx context.Context) (next time.Duration, err error) {
-	most := cmp.Or(w.SilentAfter, defaultSilence)
-	next = most
+	next = cmp.Or(w.SilentAfter, defaultSilence)
 	running, err := workers.RunningTurns(ctx, w.Model)
 	for _, d := range running {
-		last, err := w.Log.Newest(ctx, events.ChatFilter(d.Worker))
-		if err != nil {
-			return 0, err
-		}
-		at, err := w.Log.Stored(ctx, last)
-		if err != nil {
-			return 0, err
-		}
-		if left := time.Until(at.Add(most)); left > 0 {
+		left, failed := w.silentOne(ctx, d)
+		if err = errors.Join(err, failed); left > 0 {
 			next = min(next, left)
-			continue
-		}
-		seq, err := w.Workers.Silent(ctx, d.Worker, d.Message, at)
-		if err == nil {
-			err = w.Model.Wait(ctx, seq)
-		}
-		if err != nil {
-			return 0, err
 		}
 	}
 	return next, err
+}
+
+// silentOne records that a running worker is silent. It returns the time until the worker may be, 0 if it is silent.
+func (w Watch) silentOne(ctx context.Context, d workers.Running) (left time.Duration, err error) {
+	last, err := w.Log.Newest(ctx, events.ChatFilter(d.Worker))
+	if err != nil {
+		return 0, err
+	}
+	at, err := w.Log.Stored(ctx, last)
+	if err != nil {
+		return 0, err
+	}
+	if left := time.Until(at.Add(cmp.Or(w.SilentAfter, defaultSilence))); left > 0 {
+		return left, nil
+	}
+	seq, err := w.Workers.Silent(ctx, d.Worker, d.Message, at)
+	return 0, w.shown(ctx, seq, err)
 }
 
 // killAfter is how long the commands of a stopped worker have to end by themselves.

@@ -252,3 +252,41 @@ func TestTheWorkersOfADeletedChatAreDeleted(t *testing.T) {
 			len(bridgetest.Facts[events.Deleted](s.System, below.Worker)) == 1
 	})
 }
+
+// A worker that a message wakes runs as one that was started.
+func TestAMessageWakesNoMoreWorkersThanMayRun(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.workers.Limits = worker.Limits{PerChat: 2}
+	s.workers.Active = func(ctx context.Context) ([]string, error) {
+		s.Drained()
+		return queries.Active(ctx, s.Model)
+	}
+	s.watch(0)
+	one, first := s.delegate("one")
+	s.answer(first, "done")
+	s.finished(one)
+	two, second := s.delegate("two")
+	s.delegate("three")
+	send := func(from, to, urgency string) error {
+		_, err := s.workers.Send(t.Context(), worker.Send{From: worker.Caller{Chat: from}, Receiver: to, Text: "again",
+			Urgency: urgency})
+		return err
+	}
+	for _, urgency := range []string{worker.UrgencyQueue, worker.UrgencySteer, worker.UrgencyStop} {
+		expect.Contains(t, fmt.Sprint(send(s.parent, one.Worker, urgency)), "has 2 running workers")
+	}
+	expect.Contains(t, fmt.Sprint(send(two.Worker, one.Worker, "")), "has 2 running workers")
+	is.NoErr(send(s.parent, two.Worker, "")) // which runs
+	is.NoErr(send(two.Worker, s.parent, "")) // which is no worker
+	s.answer(second, "done")
+	s.finished(two)
+	s.answer(s.prompt("again"), "done") // to the running worker
+	expect.Eventually(t, "two is idle", func() bool { return send(s.parent, one.Worker, "") == nil })
+	expect.Contains(t, fmt.Sprint(send(s.parent, two.Worker, "")), "has 2 running workers") // one was woken
+	_, err := s.workers.Start(t.Context(), worker.Start{Parent: worker.Caller{Chat: s.parent}, Message: "four"})
+	expect.Contains(t, fmt.Sprint(err), "has 2 running workers")
+	_, err = s.workers.Send(t.Context(), worker.Send{Receiver: two.Worker, Text: "a person may"})
+	is.NoErr(err)
+}

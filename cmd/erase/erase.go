@@ -50,6 +50,8 @@ type Result struct {
 	Deltas   uint64 `json:"deltas"`
 	Blobs    int    `json:"blobs"`
 	Sessions int    `json:"sessions"` // of OpenCode
+
+	Workers []string `json:"workers"` // chats to which it delegated, whose text stays
 }
 
 // erasureOf names an unfinished erasure in datadir.Unfinished.
@@ -122,6 +124,9 @@ func run(ctx context.Context, o Options) (r Result, err error) {
 	if err := os.RemoveAll(o.Data.Path(former)); err != nil {
 		return r, err
 	}
+	if r.Workers, err = workersOf(ctx, o.Data, o.Chat); err != nil { // not by rewrite, which a resumed run skips
+		return r, err
+	}
 	return r, o.Data.Finish()
 }
 
@@ -184,7 +189,7 @@ func rewrite(ctx context.Context, o Options) (found *findings, r Result, err err
 	if err != nil {
 		return fail(err)
 	}
-	return found, Result{o.Chat, w.events, w.deltas, len(found.blobs), len(found.sessions)}, nil
+	return found, Result{o.Chat, w.events, w.deltas, len(found.blobs), len(found.sessions), nil}, nil
 }
 
 // rewriter copies streams and replaces bodies.

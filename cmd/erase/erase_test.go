@@ -401,3 +401,28 @@ func TestKilledProcess(t *testing.T) {
 	_, err := Run(t.Context(), o)
 	t.Fatal(err)
 }
+
+// An erasure names the workers of the chat, whose text stays, also if it is repeated.
+func TestAnErasureNamesTheWorkers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	d := installation(t)
+	opened(t, d, func(_ *nats.Conn, l *log.Log) {
+		for worker, parent := range map[string]string{"worker1": "chat1", "worker2": "chat2", "below": "worker1"} {
+			e, err := events.New(worker, "chat:"+parent, events.ChatCreated{Parent: &events.Parent{Chat: parent, Root: "chat1"}})
+			is.NoErr(err)
+			_, err = l.Append(t.Context(), e)
+			is.NoErr(err)
+		}
+	})
+	for range 2 {
+		result, err := Run(t.Context(), options(d))
+		is.NoErr(err)
+		is.Equal(result.Workers, []string{"worker1"})
+	}
+	o := options(d)
+	o.Chat, o.Command = "worker1", "pocketcoder admin erase worker1"
+	result, err := Run(t.Context(), o)
+	is.NoErr(err)
+	is.Equal(result.Workers, []string{"below"})
+}

@@ -13,9 +13,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"pocketcoder/cmd/backup"
+	"pocketcoder/cmd/datadir"
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
 	"pocketcoder/events/log"
+	"pocketcoder/ops/natsconf"
 )
 
 // findings holds what belongs to a chat in the log.
@@ -68,6 +71,32 @@ func look(ctx context.Context, nc *nats.Conn, chat string) (*findings, error) {
 		return nil, err
 	}
 	return f, f.findBlobs(ctx, nc)
+}
+
+// workersOf returns the chats to which a chat delegated, from the current log.
+func workersOf(ctx context.Context, d datadir.Dir, chat string) (ids []string, err error) {
+	keys, err := natsconf.LoadKeys(d.Path("keys"))
+	if err != nil {
+		return nil, err
+	}
+	server, nc, err := backup.OpenStore(ctx, d.Path(current), keys, false)
+	if err != nil {
+		return nil, err
+	}
+	defer server.Close()
+	defer nc.Close()
+	l, err := log.Attach(nc, "$JS.API")
+	if err != nil {
+		return nil, err
+	}
+	_, err = l.Fold(ctx, events.ChatSubject("*", events.ChatCreated{}.Kind()), 0, func(e events.Event) error {
+		d, _ := events.Decode(e)
+		if c, ok := d.(events.ChatCreated); ok && c.Parent != nil && c.Parent.Chat == chat {
+			ids = append(ids, e.Subject.ID)
+		}
+		return nil
+	})
+	return ids, err
 }
 
 // add records what an event of the chat names. e.Data holds the body even if the log stores it in BLOBS.

@@ -31,14 +31,19 @@ func (g Gate) RuleSets(ctx context.Context, s rulebook.Scope) (sets RuleSets, er
 }
 
 // scopes returns a scope, and those of the chats above a worker. The agent of a chat above is the one that was chosen
-// when it delegated, and the one that is chosen now. If a subagent delegated, its rules count too.
+// when it delegated, and the one that is chosen now. If a subagent delegated, its rules count too. An erased chat has
+// no chat above but the root of the tree, which its workers name.
 func (g Gate) scopes(ctx context.Context, s rulebook.Scope) (scopes []rulebook.Scope, err error) {
 	scopes = []rulebook.Scope{s}
-	for chat := s.Chat; chat != ""; {
+	for chat, root := s.Chat, s.Chat; chat != ""; {
 		parent, _, err := g.placeOf(ctx, chat)
+		if parent == nil && chat != root {
+			parent = &events.Parent{Chat: root, Root: root}
+		}
 		if err != nil || parent == nil {
 			return scopes, err
 		}
+		root = parent.Root
 		_, agent, err := g.placeOf(ctx, parent.Chat)
 		if err != nil {
 			return nil, err
@@ -63,11 +68,11 @@ func (g Gate) scopes(ctx context.Context, s rulebook.Scope) (scopes []rulebook.S
 	return scopes, nil
 }
 
-// placeOf returns the parent of a worker, nil for a chat of a person, and the chosen agent of the chat. It fails if the
-// replica of the log that answers does not have the chat yet.
+// placeOf returns the parent of a worker, nil for a chat of a person or an erased chat, and the chosen agent of the
+// chat. It fails if the replica of the log that answers does not have the chat yet.
 func (g Gate) placeOf(ctx context.Context, chat string) (parent *events.Parent, agent string, err error) {
 	err = g.Permissions.Chat(ctx, chat).Read(ctx, g.Permissions.Log, func(s *State) error {
-		if s.Created == 0 {
+		if s.Created == 0 && s.Deleted == 0 { // an erased chat has no readable event but the erasure, which is Deleted
 			return fmt.Errorf("look up who delegated to chat %s: the chat is not there yet", chat)
 		}
 		parent, agent = s.Parent, s.Agent

@@ -133,3 +133,25 @@ func TestRulesAreNotJudgedWithoutTheChatsAbove(t *testing.T) {
 	_, err := g.Gate.RuleSets(t.Context(), rulebook.Scope{Chat: "not-there-yet"})
 	expect.Contains(t, fmt.Sprint(err), "the chat is not there yet")
 }
+
+// The text of an erased chat is gone, and with it the agent. Its workers keep what they say of it.
+func TestTheWorkersOfAnErasedChatAreJudged(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	for _, agent := range []string{"top", "middle"} {
+		g := permissiontest.OpenGate(t)
+		for _, agent := range []string{"middle", "top"} {
+			permissiontest.SaveRecord(t, g.Handlers, "ai_agents", agent, `{"name":"`+agent+`"}`)
+		}
+		permissiontest.SaveRecord(t, g.Handlers, "tool_permissions", "r1",
+			`{"agent":"`+agent+`","tool":"bash","pattern":"git *","action":"deny","active":true}`)
+		handlerstest.Happened(t, g.Log, "c3", handlerstest.Fact{Data: events.ChatCreated{Agent: "top"}})
+		handlerstest.Happened(t, g.Log, "c2", handlerstest.Fact{Data: events.ChatErased{}})
+		handlerstest.Happened(t, g.Log, "c1", handlerstest.Fact{Data: events.ChatCreated{
+			Parent: &events.Parent{Chat: "c2", Root: "c3", Agent: "middle"}}}, handlerstest.AskBash("per_1", "git status"))
+		g.AwaitIdle()
+		found, _ := g.Decisions("per_1")
+		is.Equal(len(found), 1)
+		is.Equal(string(found[0].Decision), "denied")
+	}
+}

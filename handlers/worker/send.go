@@ -26,13 +26,21 @@ const (
 	UrgencyStop  = "stop"  // the running turn of the receiver, a worker below, is stopped before
 )
 
-// Send carries out the command. It returns the id of the message.
+// Send carries out the command. It returns the id of the message. A message of an assistant that wakes a worker counts
+// against the limits of running workers.
 func (h *Workers) Send(ctx context.Context, c Send) (message string, err error) {
 	if err := handlers.CheckChat(c.Receiver); err != nil {
 		return "", err
 	}
+	h.starting.Lock()
+	defer h.starting.Unlock()
+	active, err := h.active(ctx)
+	if err != nil {
+		return "", err
+	}
 	err = h.tree(ctx).Read(ctx, h.Log, func(t *tree) error {
-		if _, err := t.chat(c.Receiver); err != nil || c.From.Chat == "" {
+		to, err := t.chat(c.Receiver)
+		if err != nil || c.From.Chat == "" {
 			return err
 		}
 		if c.Receiver == c.From.Chat {
@@ -47,7 +55,10 @@ func (h *Workers) Send(ctx context.Context, c Send) (message string, err error) 
 				"Chat %s is not a worker of this chat, so it cannot be stopped. Use %s or %s.", c.Receiver, UrgencyQueue,
 				UrgencySteer)
 		}
-		return nil
+		if to.parent == nil || !to.finished || slices.Contains(active, c.Receiver) {
+			return nil
+		}
+		return h.mayRun(t, to.parent.Chat, active)
 	})
 	if err != nil {
 		return "", err

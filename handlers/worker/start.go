@@ -67,6 +67,12 @@ func (h *Workers) Start(ctx context.Context, c Start) (s Started, err error) {
 	if c.Actor == "" {
 		c.Actor = events.ChatActor(c.Parent.Chat)
 	}
+	h.starting.Lock()
+	defer h.starting.Unlock()
+	active, err := h.active(ctx)
+	if err != nil {
+		return s, err
+	}
 	s.Seq, err = h.tree(ctx).CarryOut(ctx, h.Log, c.Command, func(t *tree) ([]events.Event, uint64, error) {
 		if n := t.chats[s.Worker]; n != nil && n.created {
 			return nil, 0, nil
@@ -75,7 +81,7 @@ func (h *Workers) Start(ctx context.Context, c Start) (s Started, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if err := h.withinLimits(t, above); err != nil {
+		if err := h.withinLimits(t, above, active); err != nil {
 			return nil, 0, err
 		}
 		created, err := events.New(s.Worker, c.Actor, events.ChatCreated{Title: title(agent.Name, c.Message),
@@ -91,17 +97,23 @@ func (h *Workers) Start(ctx context.Context, c Start) (s Started, err error) {
 }
 
 // withinLimits refuses a worker that would exceed a limit.
-func (h *Workers) withinLimits(t *tree, above events.Parent) error {
-	most := h.limits()
-	own, all := t.running(above.Chat)
-	switch {
-	case above.Depth > most.Depth:
+func (h *Workers) withinLimits(t *tree, above events.Parent, active []string) error {
+	if most := h.limits().Depth; above.Depth > most {
 		return handlers.Refuse(handlers.Conflict,
 			"A worker at depth %d cannot start workers: the limit of the depth is %d. Do the work yourself.", above.Depth-1,
-			most.Depth)
+			most)
+	}
+	return h.mayRun(t, above.Chat, active)
+}
+
+// mayRun refuses a further running worker of a chat that would exceed a limit.
+func (h *Workers) mayRun(t *tree, parent string, active []string) error {
+	most := h.limits()
+	own, all := t.running(parent, active)
+	switch {
 	case own >= most.PerChat:
 		return handlers.Refuse(handlers.Conflict,
-			"This chat has %d running workers, which is the limit. Wait for a result, or stop a worker.", own)
+			"The chat has %d running workers, which is the limit. Wait for a result, or stop a worker.", own)
 	case all >= most.All:
 		return handlers.Refuse(handlers.Conflict,
 			"All chats together have %d running workers, which is the limit. Wait for a result, or stop a worker.", all)

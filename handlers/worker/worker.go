@@ -12,6 +12,8 @@ package worker
 import (
 	"cmp"
 	"context"
+	"slices"
+	"sync"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -31,6 +33,11 @@ type Workers struct {
 
 	// EndCommands ends the running commands of a chat, those in the background too.
 	EndCommands func(ctx context.Context, chat, actor string) error
+
+	// Active returns the workers that have a message that waits or a turn that runs, at the end of the log.
+	Active func(ctx context.Context) ([]string, error)
+
+	starting sync.Mutex // held while the limits are checked and used
 
 	trees    handlers.Folds[*tree]         // one
 	results  handlers.Folds[*resultState]  // by worker
@@ -157,10 +164,10 @@ func (s *tree) isBelow(worker, chat string) bool {
 	return false
 }
 
-// running counts the workers that have no result yet, of a chat and in all.
-func (s *tree) running(parent string) (own, all int) {
-	for _, n := range s.chats {
-		if n.parent == nil || n.finished || n.deleted || !n.created {
+// running counts the workers that have no result yet or are active, of a chat and in all.
+func (s *tree) running(parent string, active []string) (own, all int) {
+	for id, n := range s.chats {
+		if n.parent == nil || n.deleted || !n.created || n.finished && !slices.Contains(active, id) {
 			continue
 		}
 		if all++; n.parent.Chat == parent {
@@ -168,4 +175,12 @@ func (s *tree) running(parent string) (own, all int) {
 		}
 	}
 	return own, all
+}
+
+// active returns the workers that Active returns.
+func (h *Workers) active(ctx context.Context) ([]string, error) {
+	if h.Active == nil {
+		return nil, nil
+	}
+	return h.Active(ctx)
 }

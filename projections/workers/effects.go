@@ -78,6 +78,19 @@ func RunningTurns(ctx context.Context, m *projections.Model) ([]Running, error) 
 		WHERE d.result='' AND d.state='running' AND d.silent_since='' AND s.turn_state='running' ORDER BY d.position`, nil)
 }
 
+// Active lists the workers that have a message that waits or a turn that runs.
+func Active(ctx context.Context, m *projections.Model) (ids []string, err error) {
+	rows, err := store.List[struct{ ID string }](ctx, m.Model, "active workers", `SELECT c.id FROM chats c
+		LEFT JOIN sessions s ON s.id=c.ai_engine_session_id WHERE c.parent<>'' AND NOT c.removed
+			AND (s.turn_state IN ('queued', 'running', 'waiting')
+				OR EXISTS (SELECT 1 FROM messages m WHERE m.chat=c.id AND NOT m.removed AND m.user_message_status IN ('pending', 'sending')))
+		ORDER BY c.first_seq`, nil)
+	for _, r := range rows {
+		ids = append(ids, r.ID)
+	}
+	return ids, err
+}
+
 // Commands lists the executions that run in a chat, without the shells of people.
 func Commands(ctx context.Context, m *projections.Model, chat string) (ids []string, err error) {
 	rows, err := store.List[struct{ ID string }](ctx, m.Model, "running commands of "+chat,

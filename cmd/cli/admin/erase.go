@@ -18,6 +18,7 @@ const eraseUsage = `pocketcoder admin erase CHAT: permanently remove the text of
 
   pocketcoder admin erase h2k0x9c3v7m1q5z          asks for the chat's id again
   pocketcoder admin erase h2k0x9c3v7m1q5z --yes    for scripts
+  pocketcoder admin erase --workers h2k0x9c3v7m1q5z    erase the workers to which the chat delegated, too
   pocketcoder replay h2k0x9c3v7m1q5z               afterwards: erased by an operator, SHA-256 …
 
 It writes a new log. A mark with size and SHA-256 replaces the bodies of the chat's events, its streaming fragments, and the outputs,
@@ -29,6 +30,7 @@ Also removed: the read models, which the next start computes again; the chat's s
 Not removed:
   the workspace, and what commands wrote to their home directory
   the copy of a forked chat: erase that chat too
+  workers, unless you name --workers: their ids are printed
   rules, prompts and other records that were made from the chat
   OpenCode's snapshots of workspace files and its files with long tool outputs (opencode/data/opencode/snapshot, tool-output)
   what was typed at a terminal (the file history in the data directory)
@@ -43,6 +45,7 @@ func runErase(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "admin erase", eraseUsage)
 	data := cli.DataFlag(fs, env)
 	yes := fs.Bool("yes", false, "do not ask")
+	workers := fs.Bool("workers", false, "erase the chats to which it delegated, too")
 	asJSON := fs.Bool("json", false, "print JSON")
 	id, err := cli.ParseOne(fs, args, `which chat? "pocketcoder chats" lists them while the system runs`)
 	if err != nil {
@@ -57,23 +60,66 @@ func runErase(ctx context.Context, env cli.Environment, args []string) error {
 			return err
 		}
 	}
-	d := datadir.Dir(datadir.Absolute(*data))
-	steps := &steps{env: env}
+	e := eraser{env: env, data: datadir.Dir(datadir.Absolute(*data)), workers: *workers}
+	if err := e.erase(ctx, chat); err != nil {
+		return err
+	}
+	if !*asJSON {
+		return e.print()
+	}
+	for _, r := range e.done {
+		if err := cli.PrintJSON(env.Stdout, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eraser erases a chat, and its workers if workers is set.
+type eraser struct {
+	env     cli.Environment
+	data    datadir.Dir
+	workers bool
+	done    []erase.Result
+	took    []time.Duration
+}
+
+// erase erases a chat before its workers, which name it: if it is interrupted, the next run finds them.
+func (e *eraser) erase(ctx context.Context, chat string) error {
+	steps := &steps{env: e.env}
 	began := time.Now()
 	result, err := erase.Run(ctx, erase.Options{
-		Data: d, Chat: chat, Actor: events.UserActor("operator"), Progress: steps.show,
-		Command: fmt.Sprintf("pocketcoder admin erase %s --yes --data %s", chat, d),
+		Data: e.data, Chat: chat, Actor: events.UserActor("operator"), Progress: steps.show,
+		Command: fmt.Sprintf("pocketcoder admin erase %s --yes --data %s", chat, e.data),
 	})
 	steps.end()
 	if err != nil {
 		return err
 	}
-	if *asJSON {
-		return cli.PrintJSON(env.Stdout, result)
+	e.done, e.took = append(e.done, result), append(e.took, time.Since(began))
+	if !e.workers {
+		return nil
 	}
-	_, err = fmt.Fprintf(env.Stdout, "erased chat %s: %d events, %d fragments, %d large contents, %d sessions of OpenCode, in %s\n"+
-		"backups that were made before still hold its text\n",
-		chat, result.Events, result.Deltas, result.Blobs, result.Sessions, time.Since(began).Round(time.Millisecond))
+	for _, worker := range result.Workers {
+		if err := e.erase(ctx, worker); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *eraser) print() error {
+	var text strings.Builder
+	for i, r := range e.done {
+		fmt.Fprintf(&text, "erased chat %s: %d events, %d fragments, %d large contents, %d sessions of OpenCode, in %s\n",
+			r.Chat, r.Events, r.Deltas, r.Blobs, r.Sessions, e.took[i].Round(time.Millisecond))
+		if !e.workers && len(r.Workers) > 0 {
+			fmt.Fprintf(&text, "its workers still hold their text: %s\nerase them with: pocketcoder admin erase --workers %s\n",
+				strings.Join(r.Workers, ", "), r.Chat)
+		}
+	}
+	text.WriteString("backups that were made before still hold the text\n")
+	_, err := fmt.Fprint(e.env.Stdout, text.String())
 	return err
 }
 
