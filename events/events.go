@@ -19,7 +19,8 @@
 //	tool        mcp.called, then mcp.returned: a call of a tool of an MCP server
 //	effect      abort.requested, revert.requested or fork.requested, then effect.done or effect.failed
 //	worker      created with a parent, and message.submitted with a sender. Then worker.finished for each delegated message,
-//	            or worker.silent before; and in the parent message.submitted with the results
+//	            or worker.silent before; and in the parent message.submitted with the results. worktree.closed after the
+//	            worker was deleted
 //	channel     channel.queued, channel.sending, channel.delayed, then channel.sent or channel.failed: a message that leaves through a messenger
 //	notice      notification.queued, then notification.sent or notification.failed: also about an account or a record
 //	account     account.created, account.updated, password.changed, deleted; session.opened, session.refreshed, session.closed;
@@ -295,7 +296,7 @@ var catalogue = kinds(
 	AccountCreated{}, AccountUpdated{}, PasswordChanged{},
 	SessionOpened{}, SessionRefreshed{}, SessionClosed{}, LoginFailed{}, ChatSeen{},
 	NotificationQueued{}, NotificationSent{}, NotificationFailed{},
-	WorkerFinished{}, WorkerSilent{},
+	WorkerFinished{}, WorkerSilent{}, WorktreeClosed{},
 	ChannelQueued{}, ChannelSending{}, ChannelDelayed{}, ChannelSent{}, ChannelFailed{},
 	MCPCalled{}, MCPReturned{},
 	ScheduleFired{}, ScheduleSkipped{},

@@ -43,7 +43,8 @@ var filled = []Data{
 	ChatCreated{Title: "Fix <the> \"build\" & more", User: "u1", Engine: "local", Agent: "build", Adopted: true,
 		Description: "what it is about", Archived: true, Tags: "a,b",
 		Parent: &Parent{Chat: "c1", Root: "c0", Depth: 2, Session: "ses_1", Call: "call_1", Agent: "agent1",
-			Subagent: "explore", Wait: true, Directory: "/w"}},
+			Subagent: "explore", Wait: true, Directory: "/w/.worktrees/w1", Worktree: "/w/.worktrees/w1",
+			Branch: "pocketcoder/w1"}},
 	SessionBound{Session: "ses_1", Directory: "/work space"},
 	MessageSubmitted{
 		Message: "m1", Resumes: "per_1", Delivery: DeliverySteer, Sender: "c1",
@@ -134,6 +135,7 @@ var filled = []Data{
 	NotificationFailed{Notification: "n1", Device: "d1", Service: "webpush", Host: "push.example.org", Attempts: 6,
 		Reason: "410 Gone", Gone: true},
 	WorkerFinished{Message: "m1", Status: WorkerCompleted, Result: "done <ä>"},
+	WorktreeClosed{Worktree: "/w/.worktrees/w1", Kept: "it holds changes", Branch: "pocketcoder/w1"},
 	WorkerSilent{Message: "m1", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 	ScheduleFired{Due: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), First: time.Date(2026, 1, 1, 3, 4, 5, 0, time.UTC),
 		Chat: "c1", Message: "m1", New: true, Manual: true, MaxCost: 0.5},

@@ -19,6 +19,8 @@ type Parent struct {
 	Subagent  string `json:"subagent,omitempty"`  // name of OpenCode's agent, if a subagent of the chat delegated
 	Wait      bool   `json:"wait,omitempty"`      // the call waits for the result
 	Directory string `json:"directory,omitempty"` // where the worker works, absolute; empty for the workspace
+	Worktree  string `json:"worktree,omitempty"`  // root of the worker's git worktree, absolute; empty for none
+	Branch    string `json:"branch,omitempty"`    // git branch of the worktree
 }
 
 // WorkerFinished means that the turn of a worker that answered a delegated message is over. Its result belongs to the
@@ -44,6 +46,14 @@ type WorkerSilent struct {
 	Since   time.Time `json:"since"`   // of the last event before
 }
 
+// WorktreeClosed means that the git worktree of a deleted worker was removed, or is kept because it holds changes.
+type WorktreeClosed struct {
+	Worktree string `json:"worktree"`
+	Kept     string `json:"kept,omitempty"`   // why it is kept; empty if it was removed
+	Branch   string `json:"branch,omitempty"` // branch that is kept because of its commits; empty for none
+}
+
+func (WorktreeClosed) Kind() string { return "worktree.closed" }
 func (WorkerFinished) Kind() string { return "worker.finished" }
 func (WorkerSilent) Kind() string   { return "worker.silent" }
 

@@ -38,6 +38,8 @@ type Chat struct {
 	Root      string `db:"root" json:"root"`           // the chat at the root of its tree: its own id if it is no worker
 	Depth     int64  `db:"depth" json:"depth"`         // in the tree, 0 at its root
 	Directory string `db:"directory" json:"directory"` // where a worker works; empty for the workspace
+	Worktree  string `db:"worktree" json:"worktree"`   // root of a worker's git worktree, until it is closed
+	Branch    string `db:"branch" json:"branch"`       // of the worktree
 	Awaited   bool   `db:"awaited" json:"awaited"`     // the tool call that started a worker waits for its result
 	// ids of the delegated messages of a worker that have no result, in order, with a space between them
 	Delegated string `db:"delegated" json:"-"`
@@ -76,6 +78,8 @@ func updateChats(t *tables, e events.Event, body any) error {
 		c.update(b)
 	case events.Deleted:
 		c.Removed = true
+	case events.WorktreeClosed:
+		c.Worktree = ""
 	case events.SessionBound:
 		before, _ := t.sessions.Get(c.Session)
 		c.Session = b.Session
@@ -121,7 +125,7 @@ func (c *Chat) place(parent *events.Parent) {
 	c.Root = c.ID
 	if parent != nil {
 		c.Parent, c.Root, c.Depth, c.Directory = parent.Chat, parent.Root, int64(parent.Depth), parent.Directory
-		c.Awaited = parent.Wait
+		c.Awaited, c.Worktree, c.Branch = parent.Wait, parent.Worktree, parent.Branch
 	}
 }
 

@@ -26,6 +26,7 @@ type delegateArguments struct {
 	Agent     string `json:"agent_profile,omitempty" jsonschema:"name of the worker's agent; OpenCode's own agent when left out"`
 	Message   string `json:"message" jsonschema:"the whole task: the worker sees nothing else of this chat"`
 	Directory string `json:"working_directory,omitempty" jsonschema:"directory in the workspace; the directory of this chat when left out"`
+	Worktree  bool   `json:"worktree,omitempty" jsonschema:"true: the worker works in a git worktree with a branch of its own, which begins at HEAD without uncommitted changes"`
 }
 
 type handoffArguments struct {
@@ -46,6 +47,8 @@ type delegated struct {
 	TmuxWindowID int    `json:"tmux_window_id"` // its number in the tree, from 1
 	AgentProfile string `json:"agent_profile"`
 	Status       string `json:"status"`
+	Directory    string `json:"working_directory,omitempty"`
+	Branch       string `json:"branch,omitempty"` // of the worktree
 }
 
 // The values of delegated.Event.
@@ -106,7 +109,7 @@ func (s *Server) startWorker(ctx context.Context, c call, in delegateArguments, 
 		return worker.Started{}, err
 	}
 	started, err := s.Workers.Start(ctx, worker.Start{Parent: from, Agent: in.Agent, Message: in.Message,
-		Directory: in.Directory, Wait: wait})
+		Directory: in.Directory, Worktree: in.Worktree, Wait: wait})
 	if err == nil {
 		err = s.Model.Wait(ctx, started.Seq)
 	}
@@ -150,7 +153,7 @@ func (s *Server) describe(ctx context.Context, id string, d delegated) (string, 
 	for i, w := range all {
 		if w.ID == id {
 			d.TerminalID, d.SubagentID, d.TmuxWindowID, d.AgentProfile = w.ID, w.Session, i+1, w.Agent
-			d.Status = cmp.Or(d.Status, w.State)
+			d.Status, d.Directory, d.Branch = cmp.Or(d.Status, w.State), w.Directory, w.Branch
 		}
 	}
 	return encode(d)

@@ -56,7 +56,8 @@ func (w Watch) Run(ctx context.Context) error {
 	}
 }
 
-// look carries out the pending work. An error of one worker does not keep it from the others. next is the time after which it must run again even without an event.
+// look carries out the pending work. An error of one worker does not keep it from the others. next is the time after
+// which it must run again even without an event.
 func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
 	last, err := w.Log.Last(ctx) // a read model that is being rebuilt is behind the log
 	if err == nil {
@@ -65,7 +66,7 @@ func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	err = errors.Join(w.deleteOrphans(ctx), w.finish(ctx))
+	err = errors.Join(w.deleteOrphans(ctx), w.finish(ctx), w.closeWorktrees(ctx))
 	next, silent := w.silent(ctx)
 	return next, errors.Join(err, silent, w.report(ctx))
 }
@@ -82,7 +83,23 @@ func (w Watch) shown(ctx context.Context, seq uint64, err error) error {
 func (w Watch) deleteOrphans(ctx context.Context) error {
 	orphans, err := workers.Orphans(ctx, w.Model)
 	for _, id := range orphans {
-		seq, failed := w.Workers.Chats.Delete(ctx, chat.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Chat: id})
+		c := chat.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Chat: id}
+		seq, failed := w.Workers.Chats.Delete(ctx, c)
+		err = errors.Join(err, w.shown(ctx, seq, failed))
+	}
+	return err
+}
+
+// closeWorktrees removes the git worktrees of deleted workers.
+func (w Watch) closeWorktrees(ctx context.Context) error {
+	open, err := workers.OpenWorktrees(ctx, w.Model)
+	for _, t := range open {
+		closed, seq, failed := w.Workers.CloseWorktree(ctx, worker.CloseWorktree{Worker: t.Worker, Worktree: t.Worktree,
+			Branch: t.Branch})
+		if failed == nil && closed.Kept != "" {
+			w.Logger.Warn("the git worktree of a deleted worker is kept", "worker", t.Worker, "worktree", closed.Worktree,
+				"branch", closed.Branch, "reason", closed.Kept)
+		}
 		err = errors.Join(err, w.shown(ctx, seq, failed))
 	}
 	return err
@@ -180,6 +197,18 @@ func (w Watch) silentOne(ctx context.Context, d workers.Running) (left time.Dura
 	}
 	seq, err := w.Workers.Silent(ctx, d.Worker, d.Message, at)
 	return 0, w.shown(ctx, seq, err)
+}
+
+// Active returns the workers that have a message that waits or a turn that runs, at the end of the log.
+func Active(ctx context.Context, l *log.Log, m *projections.Model) ([]string, error) {
+	last, err := l.Last(ctx)
+	if err == nil {
+		err = m.Wait(ctx, last)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return workers.Active(ctx, m)
 }
 
 // killAfter is how long the commands of a stopped worker have to end by themselves.

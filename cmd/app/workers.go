@@ -7,25 +7,13 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/worker"
-	queries "pocketcoder/projections/workers"
 )
 
 func (s *System) wireWorkers() {
 	s.workers = &worker.Workers{Log: s.log, Chats: s.chats, Records: s.records, Workspace: s.o.Workspace,
-		Limits: worker.Limits{All: s.o.MaxWorkers}, EndCommands: s.endCommands, Active: s.activeWorkers}
+		Limits: worker.Limits{All: s.o.MaxWorkers}, EndCommands: s.endCommands, Git: s.exec.RunOwn,
+		Active: func(ctx context.Context) ([]string, error) { return workers.Active(ctx, s.log, s.model) }}
 	s.tools.Workers = s.workers
-}
-
-// activeWorkers returns the workers that are active at the end of the log.
-func (s *System) activeWorkers(ctx context.Context) ([]string, error) {
-	last, err := s.log.Last(ctx)
-	if err == nil {
-		err = s.model.Wait(ctx, last)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return queries.Active(ctx, s.model)
 }
 
 // endCommands ends the commands of a chat in the name of an actor.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -193,4 +194,54 @@ func TestParentAndWorkersSendMessages(t *testing.T) {
 	expect.Eventually(t, "the second result is reported", func() bool { return len(p.workerReports(t, chat)) == 2 })
 	expect.Contains(t, p.tools(t, chat)[calls].State.Output, "is being stopped")
 	is.Equal(p.workers(t, chat)[1].State, "aborted")
+}
+
+// A worker commits in a worktree of its own. Its parent gets the branch, and finds the commit there.
+func TestAWorkerCommitsInAWorktreeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	expect.Program(t, "git")
+	p := sharedSystem(t)
+	repository := filepath.Join(p.workspace, "repository")
+	git := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("git", append([]string{"-C", repository, "-c", "user.name=n",
+			"-c", "user.email=n@example.org"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	expect.WriteFile(t, repository+"/a", "a\n")
+	git("init", "-q", "-b", "main")
+	git("add", ".")
+	git("commit", "-q", "-m", "first")
+
+	commit := "echo b >b && git add b && git -c user.name=n -c user.email=n@example.org commit -q -m second && pwd"
+	chat := p.chat(t, ownTool("handoff", map[string]any{"working_directory": "repository", "worktree": true,
+		"message": call("write", map[string]any{"filePath": "c", "content": "c"}) + "\n@@next\n" +
+			call("bash", map[string]any{"command": commit, "description": "test"}) + "\n@@next\n@@say committed"}))
+	w := p.workersOf(t, chat, 1)[0]
+	is.Equal(w.Branch, "pocketcoder/"+w.ID)
+	is.True(strings.HasSuffix(w.Directory, "/.worktrees/"+w.ID))
+	edit := p.approve(t, w.ID, 0)
+	is.Equal(edit.Permission, "edit") // and no request for a directory outside
+	p.approve(t, w.ID, 1)
+	d := handoffOf(t, p.outputOf(t, chat, 0))
+	is.Equal([]string{d.Status, d.Output}, []string{"completed", "committed"})
+	is.Equal(git("log", "-1", "--format=%s", w.Branch), "second")
+	is.Equal(git("status", "--porcelain"), "")
+	is.Equal(expect.ReadFile(t, w.Directory+"/c"), "c")
+	out, _, _ := p.cli(t, "", "workers", "check", w.ID)
+	expect.Contains(t, out, "branch: "+w.Branch)
+
+	is.NoErr(os.Remove(w.Directory + "/c")) // else it is kept
+	p.admin(t).must(t, "DELETE", recordPath("chats", w.ID), nil, nil)
+	closed := p.event(t, w.ID, "worktree.closed", nil)
+	expect.Contains(t, string(closed.Data), w.Branch) // kept, because it is not merged
+	_, err := os.Stat(w.Directory)
+	is.True(os.IsNotExist(err))
+
+	plain := p.chat(t, ownTool("assign", map[string]any{"worktree": true, "message": "@@say no"}))
+	expect.Contains(t, p.outputOf(t, plain, 0), "No git worktree can be made of")
 }

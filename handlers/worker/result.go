@@ -25,6 +25,7 @@ type resultState struct {
 	handlers.ChatState
 	finished map[string]Result // by message
 	silent   map[string]bool   // messages
+	closed   bool              // the worktree
 }
 
 func (s *resultState) Apply(e events.Event) {
@@ -40,6 +41,8 @@ func (s *resultState) Apply(e events.Event) {
 		}
 	case events.WorkerSilent:
 		s.silent[d.Message] = true
+	case events.WorktreeClosed:
+		s.closed = true
 	}
 }
 
@@ -52,7 +55,7 @@ func resultsFilter(worker string) string { return events.ChatSubject(worker, "wo
 func (h *Workers) resultsOf(ctx context.Context, worker string) *handlers.Fold[*resultState] {
 	return h.results.Get(ctx, worker, func() *handlers.Fold[*resultState] {
 		return handlers.NewFold(&resultState{finished: map[string]Result{}, silent: map[string]bool{}},
-			resultsFilter(worker), handlers.ChatFilter(worker))
+			resultsFilter(worker), handlers.ChatFilter(worker), events.ChatSubject(worker, events.WorktreeClosed{}.Kind()))
 	})
 }
 

@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -23,6 +25,7 @@ type Start struct {
 	Agent     string `json:"agent,omitempty"` // name or record; empty for OpenCode's own agent
 	Message   string `json:"message"`
 	Directory string `json:"directory,omitempty"` // absolute or relative to that of the parent, which is the default
+	Worktree  bool   `json:"worktree,omitempty"`  // in a git worktree of its own, made of the repository of Directory
 	Wait      bool   `json:"wait,omitempty"`      // the tool call waits for the result
 }
 
@@ -34,66 +37,94 @@ type Started struct {
 }
 
 // Start carries out the command. A tool call that is repeated starts no second worker.
-func (h *Workers) Start(ctx context.Context, c Start) (s Started, err error) {
-	if err := handlers.CheckChat(c.Parent.Chat); err != nil {
-		return s, err
-	}
-	parts := []events.Part{{Type: "text", Text: c.Message}}
-	if err := chat.CheckParts(parts); err != nil {
-		return s, err
-	}
-	var parent handlers.ChatState
-	f := handlers.NewFold(&parent, handlers.ChatFilter(c.Parent.Chat))
-	if err := f.Read(ctx, h.Log, func(s *handlers.ChatState) error { return s.Missing(c.Parent.Chat) }); err != nil {
-		return s, err
-	}
-	agent, err := h.agent(ctx, c.Agent)
+func (h *Workers) Start(ctx context.Context, c Start) (Started, error) {
+	w, err := h.plan(ctx, c)
 	if err != nil {
-		return s, err
-	}
-	above := events.Parent{Chat: c.Parent.Chat, Root: c.Parent.Chat, Depth: 1, Session: c.Parent.Session,
-		Call: c.Parent.Call, Agent: parent.Agent, Subagent: c.Parent.Subagent, Wait: c.Wait}
-	if p := parent.Parent; p != nil {
-		above.Root, above.Depth, above.Directory = p.Root, p.Depth+1, p.Directory
-	}
-	if above.Directory, err = h.directory(above.Directory, c.Directory); err != nil {
-		return s, err
-	}
-	s.Worker = events.NewID()
-	if c.Parent.Call != "" {
-		s.Worker = events.WorkerOf(c.Parent.Chat, c.Parent.Session, c.Parent.Message, c.Parent.Call)
-	}
-	s.Message = events.FirstMessageOf(s.Worker)
-	if c.Actor == "" {
-		c.Actor = events.ChatActor(c.Parent.Chat)
+		return Started{}, err
 	}
 	h.starting.Lock()
 	defer h.starting.Unlock()
 	active, err := h.active(ctx)
 	if err != nil {
-		return s, err
+		return Started{}, err
 	}
-	s.Seq, err = h.tree(ctx).CarryOut(ctx, h.Log, c.Command, func(t *tree) ([]events.Event, uint64, error) {
-		if n := t.chats[s.Worker]; n != nil && n.created {
-			return nil, 0, nil
-		}
-		from, err := t.chat(c.Parent.Chat)
-		if err != nil {
-			return nil, 0, err
-		}
-		if err := h.withinLimits(t, above, active); err != nil {
-			return nil, 0, err
-		}
-		created, err := events.New(s.Worker, c.Actor, events.ChatCreated{Title: title(agent.Name, c.Message),
-			User: parent.Owner, Engine: from.engine, Agent: agent.ID, Parent: &above})
-		if err != nil {
-			return nil, 0, err
-		}
-		submitted, err := events.New(s.Worker, c.Actor, events.MessageSubmitted{Message: s.Message, Parts: parts,
-			Sender: c.Parent.Chat})
-		return []events.Event{created, submitted}, 0, err
+	seq, err := h.tree(ctx).CarryOut(ctx, h.Log, w.Command, func(t *tree) ([]events.Event, uint64, error) {
+		return w.start(h, t, active)
 	})
-	return s, err
+	if refused := (handlers.Refused{}); c.Worktree && errors.As(err, &refused) {
+		_, closing := h.closeTree(ctx, worktree{w.parent.Worktree, w.parent.Branch})
+		err = errors.Join(err, closing)
+	}
+	return Started{w.worker, events.FirstMessageOf(w.worker), seq}, err
+}
+
+// newWorker is a worker that Start is about to start.
+type newWorker struct {
+	Start
+	worker string // id of its chat
+	owner  string
+	agent  record.Agent
+	parent events.Parent
+}
+
+// plan checks a command and makes the worktree, if it wants one.
+func (h *Workers) plan(ctx context.Context, c Start) (w newWorker, err error) {
+	if err := handlers.CheckChat(c.Parent.Chat); err != nil {
+		return w, err
+	}
+	if err := chat.CheckParts(partsOf(c.Message)); err != nil {
+		return w, err
+	}
+	var parent handlers.ChatState
+	f := handlers.NewFold(&parent, handlers.ChatFilter(c.Parent.Chat))
+	if err := f.Read(ctx, h.Log, func(s *handlers.ChatState) error { return s.Missing(c.Parent.Chat) }); err != nil {
+		return w, err
+	}
+	w = newWorker{Start: c, worker: events.NewID(), owner: parent.Owner}
+	if w.agent, err = h.agent(ctx, c.Agent); err != nil {
+		return w, err
+	}
+	if c.Parent.Call != "" {
+		w.worker = events.WorkerOf(c.Parent.Chat, c.Parent.Session, c.Parent.Message, c.Parent.Call)
+	}
+	w.Actor = cmp.Or(c.Actor, events.ChatActor(c.Parent.Chat))
+	w.parent = events.Parent{Chat: c.Parent.Chat, Root: c.Parent.Chat, Depth: 1, Session: c.Parent.Session,
+		Call: c.Parent.Call, Agent: parent.Agent, Subagent: c.Parent.Subagent, Wait: c.Wait}
+	if p := parent.Parent; p != nil {
+		w.parent.Root, w.parent.Depth, w.parent.Directory = p.Root, p.Depth+1, p.Directory
+	}
+	if w.parent.Directory, err = h.directory(w.parent.Directory, c.Directory); err == nil && c.Worktree {
+		t := h.worktreeOf(w.worker)
+		w.parent.Worktree, w.parent.Branch = t.root, t.branch
+		w.parent.Directory, err = h.addWorktree(ctx, w.parent.Directory, t)
+	}
+	return w, err
+}
+
+func partsOf(message string) []events.Part {
+	return []events.Part{{Type: "text", Text: message}}
+}
+
+// start returns the events that start the worker, none if it was started before.
+func (w newWorker) start(h *Workers, t *tree, active []string) ([]events.Event, uint64, error) {
+	if n := t.chats[w.worker]; n != nil && n.created {
+		return nil, 0, nil
+	}
+	from, err := t.chat(w.parent.Chat)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := h.withinLimits(t, w.parent, active); err != nil {
+		return nil, 0, err
+	}
+	created, err := events.New(w.worker, w.Actor, events.ChatCreated{Title: title(w.agent.Name, w.Message),
+		User: w.owner, Engine: from.engine, Agent: w.agent.ID, Parent: &w.parent})
+	if err != nil {
+		return nil, 0, err
+	}
+	submitted, err := events.New(w.worker, w.Actor, events.MessageSubmitted{Message: events.FirstMessageOf(w.worker),
+		Parts: partsOf(w.Message), Sender: w.parent.Chat})
+	return []events.Event{created, submitted}, 0, err
 }
 
 // withinLimits refuses a worker that would exceed a limit.

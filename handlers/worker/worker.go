@@ -37,6 +37,10 @@ type Workers struct {
 	// Active returns the workers that have a message that waits or a turn that runs, at the end of the log.
 	Active func(ctx context.Context) ([]string, error)
 
+	// Git runs a script in a directory of the workspace, in the sandbox, and returns its output. If the script fails, it
+	// returns a refusal with what the script wrote to stderr.
+	Git func(ctx context.Context, directory, script string) (string, error)
+
 	starting sync.Mutex // held while the limits are checked and used
 
 	trees    handlers.Folds[*tree]         // one

@@ -78,6 +78,22 @@ func RunningTurns(ctx context.Context, m *projections.Model) ([]Running, error) 
 		WHERE d.result='' AND d.state='running' AND d.silent_since='' AND s.turn_state='running' ORDER BY d.position`, nil)
 }
 
+// Worktree is the git worktree of a deleted worker.
+type Worktree struct {
+	Worker   string `db:"worker"`
+	Worktree string `db:"worktree"` // its root
+	Branch   string `db:"branch"`
+}
+
+// OpenWorktrees lists the worktrees of deleted workers whose turn is over, until an event says that
+// they are closed.
+func OpenWorktrees(ctx context.Context, m *projections.Model) ([]Worktree, error) {
+	return store.List[Worktree](ctx, m.Model, "worktrees of deleted workers", `SELECT c.id AS worker, c.worktree, c.branch
+		FROM chats c LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
+		WHERE c.worktree<>'' AND c.removed AND coalesce(s.turn_state, '') NOT IN ('running', 'waiting')
+			AND NOT EXISTS (SELECT 1 FROM executions x WHERE x.chat=c.id AND x.status='executing') ORDER BY c.first_seq`, nil)
+}
+
 // Active lists the workers that have a message that waits or a turn that runs.
 func Active(ctx context.Context, m *projections.Model) (ids []string, err error) {
 	rows, err := store.List[struct{ ID string }](ctx, m.Model, "active workers", `SELECT c.id FROM chats c

@@ -38,6 +38,9 @@ type Worker struct {
 	Line    string  `db:"line" json:"line"` // preview of the newest message
 	Created string  `db:"created" json:"created"`
 	Active  string  `db:"active" json:"active"` // time of the last activity
+
+	Directory string `db:"directory" json:"directory"` // where it works; empty for the workspace
+	Branch    string `db:"branch" json:"branch"`       // of its git worktree; empty for none
 }
 
 // Runs reports whether a worker can be stopped.
@@ -46,7 +49,7 @@ func (w Worker) Runs() bool { return !turnstate.Ended(w.State) }
 // IsBelow reports whether a chat is the parent or the root of a worker.
 func (w Worker) IsBelow(chat string) bool { return w.Parent == chat || w.Root == chat }
 
-const columns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active,
+const columns = `c.id, c.parent, c.root, c.depth, c.title, c.ai_engine_session_id AS session, c.preview AS line, c.created, c.last_active AS active, c.directory, c.branch,
 		coalesce((SELECT fields->>'$.name' FROM config WHERE collection='ai_agents' AND record=c.agent), '') AS agent,
 		CASE WHEN s.turn_state IN ('running', 'waiting') THEN s.turn_state ELSE coalesce(d.state, s.turn_state, '') END AS state,
 		coalesce(d.id, '') AS message, coalesce(d.result, '') AS result,

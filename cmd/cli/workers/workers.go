@@ -68,12 +68,12 @@ func list(ctx context.Context, env cli.Environment, args []string) error {
 		return err
 	}
 	return cli.PrintList(env, *asJSON, all, "no assistant has delegated work",
-		"WORKER\tSTATE\tAGENT\tCOST\tREQUESTS\tACTIVE\tTITLE\tLAST LINE", row)
+		"WORKER\tSTATE\tAGENT\tCOST\tREQUESTS\tACTIVE\tBRANCH\tTITLE\tLAST LINE", row)
 }
 
 func row(w workers.Worker) []string {
 	return []string{w.ID, w.State, cmp.Or(printable.OneLine(w.Agent, 20), "-"), strconv.FormatFloat(w.Cost, 'f', 4, 64),
-		strconv.FormatInt(w.Pending, 10), printable.LocalTime(w.Active),
+		strconv.FormatInt(w.Pending, 10), printable.LocalTime(w.Active), cmp.Or(w.Branch, "-"),
 		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40), printable.OneLine(w.Line, 60)}
 }
 
@@ -97,6 +97,12 @@ func check(ctx context.Context, env cli.Environment, args []string) error {
 		return cli.PrintJSON(env.Stdout, w)
 	}
 	fmt.Fprintf(env.Stdout, "%s  %s  %s\n", w.ID, w.State, printable.OneLine(w.Title, 80))
+	if w.Directory != "" {
+		fmt.Fprintln(env.Stdout, "directory:", printable.OneLine(w.Directory, 200))
+	}
+	if w.Branch != "" {
+		fmt.Fprintln(env.Stdout, "branch:", w.Branch)
+	}
 	if w.Silent != "" {
 		fmt.Fprintln(env.Stdout, "silent since:", w.Silent)
 	}

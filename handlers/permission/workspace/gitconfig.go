@@ -64,6 +64,25 @@ func runsPrograms(dir string) bool {
 	return false
 }
 
+// RepositoryRunsPrograms reports whether git may run a program that the repository of a directory names. It looks for
+// the repository in the directory and those above, up to root. Both paths must have their symlinks resolved.
+func RepositoryRunsPrograms(root, directory string) bool {
+	for ; directory == root || strings.HasPrefix(directory, root+"/"); directory = filepath.Dir(directory) {
+		git := filepath.Join(directory, ".git")
+		info, err := os.Lstat(git)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return true
+		case info.IsDir():
+			return runsPrograms(git)
+		default:
+			return fileRunsPrograms(git)
+		}
+	}
+	return false
+}
+
 // fileRunsPrograms is runsPrograms for a .git that is a file.
 func fileRunsPrograms(file string) bool {
 	folder, err := filepath.EvalSymlinks(filepath.Dir(file))

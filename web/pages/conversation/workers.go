@@ -23,6 +23,12 @@ func workerLine(w workers.Worker) string {
 	if w.Agent != "" {
 		parts = append([]string{w.Agent}, parts...)
 	}
+	if w.Branch != "" {
+		parts = append(parts, "branch "+w.Branch)
+	}
+	if w.Directory != "" {
+		parts = append(parts, "in "+w.Directory)
+	}
 	if w.Silent != "" {
 		parts = append(parts, "silent since "+w.Silent)
 	}

@@ -1,0 +1,119 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/permission/workspace"
+)
+
+// worktrees is the directory of the git worktrees of workers, in the workspace. There, the sandbox, the policy and
+// OpenCode treat a worktree as any directory of the workspace. Git ignores the directory.
+const worktrees = ".worktrees"
+
+// branchPrefix begins the branches of worktrees.
+const branchPrefix = "pocketcoder/"
+
+// worktree is the git worktree of a worker.
+type worktree struct{ root, branch string }
+
+func (h *Workers) worktreeOf(worker string) worktree {
+	return worktree{filepath.Join(h.Workspace, worktrees, worker), branchPrefix + worker}
+}
+
+// addScript adds a worktree at $w, with the branch $b, to the repository of the current directory. A worktree that
+// exists stays. It writes the path of the current directory in the repository.
+const addScript = `set -eu
+prefix=$(git rev-parse --show-prefix)
+git rev-parse -q --verify HEAD >/dev/null || { echo "the repository has no commit" >&2; exit 1; }
+mkdir -p "${w%/*}"
+printf '*\n' >"${w%/*}/.gitignore"
+[ -e "$w/.git" ] || git worktree add -q --no-track -b "$b" "$w" HEAD
+[ -d "$w/$prefix" ] || prefix=
+printf %s "$prefix"`
+
+// closeScript removes the worktree at $w unless it holds changes, and then the branch $b unless it holds commits that
+// are nowhere else. It writes "branch" if the branch stays.
+const closeScript = `set -eu
+git=$(git rev-parse --path-format=absolute --git-common-dir)
+cd /
+git --git-dir="$git" worktree remove "$w"
+git --git-dir="$git" branch -q -d "$b" 2>/dev/null || printf branch`
+
+// gitEnvironment keeps git from what the repository and the home directory name: hooks, a file monitor, and the
+// settings of the machine.
+const gitEnvironment = `export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_CONFIG_COUNT=3
+export GIT_CONFIG_KEY_0=core.hooksPath GIT_CONFIG_VALUE_0=/dev/null GIT_CONFIG_KEY_1=core.fsmonitor GIT_CONFIG_VALUE_1=false
+export GIT_CONFIG_KEY_2=safe.bareRepository GIT_CONFIG_VALUE_2=explicit
+`
+
+// run runs a script for a worktree in the sandbox, with the repository of a directory. Nobody decides about the script,
+// so it refuses a repository whose configuration may name a program, such as a filter.
+func (h *Workers) run(ctx context.Context, directory, script string, t worktree) (string, error) {
+	root, _ := workspace.RealPath(h.Workspace)
+	if real, ok := workspace.RealPath(directory); !ok || workspace.RepositoryRunsPrograms(root, real) {
+		return "", handlers.Refuse(handlers.Conflict, "the configuration of its repository may name programs that git runs")
+	}
+	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+	return h.Git(ctx, directory, gitEnvironment+fmt.Sprintf("w=%s b=%s\n%s", quote(t.root), quote(t.branch), script))
+}
+
+// addWorktree adds the worktree of a worker to the repository of a directory. It returns the directory of the worker in
+// it. The script runs in the sandbox, because git runs programs that a repository names.
+func (h *Workers) addWorktree(ctx context.Context, directory string, t worktree) (string, error) {
+	if directory == "" {
+		directory = h.Workspace
+	}
+	within, err := h.run(ctx, directory, addScript, t)
+	if handlers.CodeOf(err) != "" {
+		return "", handlers.RefuseField(handlers.Invalid, "worktree",
+			"No git worktree can be made of %s: %v. Call again without worktree, or with the directory of a git repository.",
+			directory, err)
+	}
+	if err != nil {
+		return "", err
+	}
+	return h.directory("", filepath.Join(t.root, within))
+}
+
+// closeTree removes a worktree. It returns what closeScript writes.
+func (h *Workers) closeTree(ctx context.Context, t worktree) (string, error) {
+	if _, err := os.Lstat(t.root); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return h.run(ctx, t.root, closeScript, t)
+}
+
+// CloseWorktree removes the git worktree of a deleted worker, unless it holds changes, and records it.
+type CloseWorktree struct{ Worker, Worktree, Branch string }
+
+// CloseWorktree carries out the command.
+func (h *Workers) CloseWorktree(ctx context.Context, c CloseWorktree) (closed events.WorktreeClosed, seq uint64,
+	err error) {
+	t := worktree{c.Worktree, c.Branch}
+	closed.Worktree = t.root
+	out, err := h.closeTree(ctx, t)
+	switch {
+	case handlers.CodeOf(err) != "":
+		closed.Kept, closed.Branch = err.Error(), t.branch
+	case err != nil:
+		return closed, 0, err
+	case out != "":
+		closed.Branch = t.branch
+	}
+	seq, err = h.resultsOf(ctx, c.Worker).CarryOutOne(ctx, h.Log, c.Worker, handlers.Command{Actor: events.ActorSystem},
+		func(s *resultState) (events.Data, uint64, error) {
+			if s.closed || s.Deleted == 0 {
+				return nil, 0, nil
+			}
+			return closed, 0, nil
+		})
+	return closed, seq, err
+}

@@ -1,0 +1,162 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/handlerstest"
+)
+
+// withGit returns workers whose workspace is a git repository with a commit. Scripts run without a sandbox.
+func withGit(t *testing.T) *Workers {
+	t.Helper()
+	expect.Program(t, "git")
+	h := open(t)
+	h.Workspace, _ = filepath.EvalSymlinks(h.Workspace)
+	h.Git = func(ctx context.Context, directory, script string) (string, error) {
+		cmd := exec.CommandContext(ctx, "sh", "-c", script)
+		var stderr bytes.Buffer
+		cmd.Dir, cmd.Stderr = directory, &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			err = handlers.Refuse(handlers.Conflict, "%s", strings.TrimSpace(stderr.String()))
+		}
+		return string(out), err
+	}
+	git(t, h.Workspace, "init", "-q", "-b", "main")
+	expect.WriteFile(t, h.Workspace+"/sub/a", "a")
+	commit(t, h.Workspace)
+	return h
+}
+
+func git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	as := []string{"-C", dir, "-c", "user.name=n", "-c", "user.email=e@example.org"}
+	cmd := exec.Command("git", append(as, args...)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %v: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func commit(t *testing.T, dir string) {
+	t.Helper()
+	git(t, dir, "add", ".")
+	git(t, dir, "commit", "-q", "-m", "c")
+}
+
+// startIn starts a worker in a worktree, and returns its parent as the log has it.
+func startIn(t *testing.T, h *Workers, call, directory string) (Started, events.Parent) {
+	t.Helper()
+	s, err := h.Start(t.Context(), Start{Parent: Caller{Chat: "c1", Session: "ses_1", Call: call}, Message: "m",
+		Directory: directory, Worktree: true})
+	is.New(t).NoErr(err)
+	_, data := handlerstest.History(t, h.Log, s.Worker)
+	return s, *data[0].(events.ChatCreated).Parent
+}
+
+func TestAWorkerWorksInAWorktreeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := withGit(t)
+	s, p := startIn(t, h, "one", "sub")
+	_, again := startIn(t, h, "one", "sub") // the call is repeated
+	is.Equal(again, p)
+	is.Equal(p.Worktree, h.Workspace+"/.worktrees/"+s.Worker)
+	is.Equal(p.Directory, p.Worktree+"/sub")
+	is.Equal(git(t, p.Directory, "branch", "--show-current"), p.Branch)
+	is.Equal(p.Branch, "pocketcoder/"+s.Worker)
+	is.Equal(git(t, h.Workspace, "status", "--porcelain"), "") // the chat above does not see it
+	_, other := startIn(t, h, "two", "")
+	is.Equal(other.Directory, other.Worktree)
+	is.True(other.Worktree != p.Worktree)
+}
+
+func TestAWorktreeIsRefusedWithAReason(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := withGit(t)
+	plain := over(t, h.Log)
+	plain.Git = h.Git
+	refused := func(h *Workers, directory, why string) {
+		t.Helper()
+		_, err := h.Start(t.Context(), Start{Parent: Caller{Chat: "c1"}, Message: "m", Directory: directory, Worktree: true})
+		is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
+		expect.Contains(t, err.Error(), why)
+	}
+	refused(plain, "", "not a git repository")
+	git(t, h.Workspace, "init", "-q", "empty")
+	refused(h, "empty", "has no commit")
+
+	// A repository in the workspace can have been made by the assistant.
+	git(t, h.Workspace, "init", "-q", "evil")
+	expect.WriteFile(t, h.Workspace+"/evil/a", "a")
+	commit(t, h.Workspace+"/evil")
+	expect.WriteFile(t, h.Workspace+"/evil/.git/hooks/post-checkout", "#!/bin/sh\ntouch "+h.Workspace+"/ran\n")
+	is.NoErr(os.Chmod(h.Workspace+"/evil/.git/hooks/post-checkout", 0o700))
+	startIn(t, h, "hook", "evil")
+	_, err := os.Stat(h.Workspace + "/ran")
+	is.True(errors.Is(err, fs.ErrNotExist)) // no hook ran
+	git(t, h.Workspace+"/evil", "config", "filter.x.smudge", "touch "+h.Workspace+"/ran")
+	refused(h, "evil", "may name programs")
+	is.NoErr(os.Symlink("/", h.Workspace+"/link"))
+	refused(h, "link", "is not a directory in the workspace")
+
+	h.Limits.PerChat = 1
+	_, err = h.Start(t.Context(), Start{Parent: Caller{Chat: "c1", Call: "more"}, Message: "m", Worktree: true})
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+	_, err = os.Stat(h.worktreeOf(events.WorkerOf("c1", "", "", "more")).root)
+	is.True(errors.Is(err, fs.ErrNotExist)) // a worker that is refused leaves no worktree
+}
+
+func TestTheWorktreeOfADeletedWorkerIsRemovedIfItIsClean(t *testing.T) {
+	t.Parallel()
+	h := withGit(t)
+	for name, c := range map[string]struct {
+		change       func(dir string)
+		kept, branch bool
+	}{
+		"clean": {func(string) {}, false, false},
+		"dirty": {func(dir string) { expect.WriteFile(t, dir+"/new", "n") }, true, true},
+		"committed": {func(dir string) {
+			expect.WriteFile(t, dir+"/new", "n")
+			commit(t, dir)
+		}, false, true},
+		"gone": {func(dir string) { os.RemoveAll(dir) }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			s, p := startIn(t, h, name, "")
+			c.change(p.Worktree)
+			_, err := h.Chats.Delete(t.Context(), chat.Delete{Chat: s.Worker})
+			is.NoErr(err)
+			for range 2 {
+				_, _, err = h.CloseWorktree(t.Context(), CloseWorktree{s.Worker, p.Worktree, p.Branch})
+				is.NoErr(err)
+			}
+			_, data := handlerstest.History(t, h.Log, s.Worker)
+			closed := handlerstest.Of[events.WorktreeClosed](data)
+			is.Equal(len(closed), 1)
+			is.Equal([]bool{closed[0].Kept != "", closed[0].Branch != ""}, []bool{c.kept, c.branch})
+			_, err = os.Stat(p.Worktree)
+			is.Equal(err == nil, c.kept)
+			if name != "gone" {
+				is.Equal(git(t, h.Workspace, "branch", "--list", p.Branch) != "", c.branch)
+			}
+		})
+	}
+}
