@@ -28,19 +28,19 @@ func QueryOf(r *http.Request) (q query.Query, err error) {
 	for name, into := range map[string]*int{"page": &q.Page, "perPage": &q.PerPage} {
 		if text := v.Get(name); text != "" {
 			if *into, err = strconv.Atoi(text); err != nil || *into < 0 {
-				return q, BadField(name, "validation_invalid_type", "want a number, got %q", Shortened(text, 40))
+				return q, BadField(name, "validation_invalid_type", "want a number, got %q", Truncate(text, 40))
 			}
 		}
 	}
 	if text := v.Get("skipTotal"); text != "" {
 		if q.SkipTotal, err = strconv.ParseBool(text); err != nil {
-			return q, BadField("skipTotal", "validation_invalid_type", "want true or false, got %q", Shortened(text, 40))
+			return q, BadField("skipTotal", "validation_invalid_type", "want true or false, got %q", Truncate(text, 40))
 		}
 	}
 	return q, nil
 }
 
-// View returns one record as the caller may view it, with the expansions and fields that the request asks for.
+// View returns one record as the caller may view it, with the expansions and fields that the request names.
 func (s *Server) View(r *http.Request, caller Caller, c schema.Collection, id string) (found query.Record, err error) {
 	read := func(db dbx.Builder, _ uint64) (err error) {
 		found, err = s.ViewIn(db, r, caller, c, id)
@@ -49,7 +49,7 @@ func (s *Server) View(r *http.Request, caller Caller, c schema.Collection, id st
 	if !r.URL.Query().Has("expand") {
 		err = s.Model.View(r.Context(), read)
 	} else { // an expansion can be slow
-		err = s.Ask(r.Context(), caller.Key(), read)
+		err = s.SlowView(r.Context(), caller.Key(), read)
 	}
 	return found, err
 }
@@ -83,9 +83,9 @@ func (s *Server) Find(ctx context.Context, caller Caller, collection, id string)
 	return found, err
 }
 
-// Changeable returns a record that the caller may view and that a rule lets them change. Otherwise the error is that
-// the record is not found, as in PocketBase.
-func (s *Server) Changeable(ctx context.Context, caller Caller, c schema.Collection, id string,
+// FindChangeable returns a record that the caller may view and that a rule lets them change. Otherwise the error is
+// that the record is not found, as in PocketBase.
+func (s *Server) FindChangeable(ctx context.Context, caller Caller, c schema.Collection, id string,
 	rule *string) (found query.Record, err error) {
 	if rule == nil && !caller.Superuser() {
 		return found, Forbidden("Only superusers can perform this action.")
@@ -107,7 +107,7 @@ func (s *Server) Changeable(ctx context.Context, caller Caller, c schema.Collect
 // MayWrite returns a Problem if the caller may not do what the owner of a chat may do.
 func (s *Server) MayWrite(r *http.Request, caller Caller, chat string) error {
 	c, _ := s.Catalogue.Get("chats")
-	_, err := s.Changeable(r.Context(), caller, c, chat, c.Delete)
+	_, err := s.FindChangeable(r.Context(), caller, c, chat, c.Delete)
 	return err
 }
 
@@ -117,7 +117,7 @@ func (s *Server) PersonMayWrite(r *http.Request, caller Caller, chat string) err
 		return err
 	}
 	if caller.Is("agent") {
-		return Forbidden("This is for people to do.")
+		return Forbidden("Agent accounts may not do this.")
 	}
 	return nil
 }

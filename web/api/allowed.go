@@ -28,8 +28,8 @@ func (s *Server) WhileAllowed(r *http.Request, caller Caller, chat string, since
 	return ctx, cancel
 }
 
-// allowedTries is how often in a row the log may be unreadable, a second apart. Then the answer ends, because nobody
-// can tell whether it is still allowed.
+// allowedTries is how often in a row the log may be unreadable, a second apart. Then the answer ends, because it is
+// unknown whether it is still allowed.
 const allowedTries = 10
 
 func (s *Server) followWhileAllowed(ctx context.Context, chat string, since uint64, may func() error) {

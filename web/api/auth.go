@@ -49,7 +49,7 @@ type setupRequest struct {
 // session is a login that has not ended. Its id is public: it is not a token.
 type session struct {
 	account.Session
-	Current bool `json:"current"` // it is the one that asks
+	Current bool `json:"current"` // the session that sent the request
 }
 
 // authCollection returns the collection of accounts that a path names: users or _superusers.
@@ -139,7 +139,7 @@ func (s *Server) answerToken(w http.ResponseWriter, r *http.Request, token accou
 		return err
 	}
 	c, _ := s.Catalogue.Get(account.Users)
-	c.Name = token.Identity.Collection // administrators who log in at _superusers are told they are records of it
+	c.Name = token.Identity.Collection // a login at _superusers gets a record of that collection
 	record, err := s.View(r, Caller{Identity: &token.Identity}, c, token.Identity.Account)
 	if err != nil {
 		return err

@@ -15,33 +15,34 @@ import (
 	"time"
 )
 
-// What a request's body may be. A message of 1 MiB in the worst JSON escaping is refused by its own limit, not by this
-// one. A caller without an account has little to say, a login or what they would follow, and anybody can open many
-// connections.
+// Limits of a request's body. A message of 1 MiB fits into maxBody even in the worst JSON escaping, so that its own
+// limit refuses a larger one. A guest only sends a login or realtime topics, and can open many connections without an
+// account.
 const (
-	maxBody       = 8 << 20 // bytes
-	bodyPatience  = 30 * time.Second
-	maxGuestBody  = 64 << 10
-	guestPatience = 10 * time.Second
+	maxBody          = 8 << 20 // bytes
+	bodyTimeout      = 30 * time.Second
+	maxGuestBody     = 64 << 10
+	guestBodyTimeout = 10 * time.Second
 )
 
 // BoundBody limits the size of a request body and the time that it may take to arrive. The answer is not limited: it
 // may be a stream.
 func BoundBody(w http.ResponseWriter, r *http.Request, caller Caller) {
-	most, timeout := int64(maxBody), bodyPatience
+	limit, timeout := int64(maxBody), bodyTimeout
 	if caller.Identity == nil {
-		most, timeout = maxGuestBody, guestPatience
+		limit, timeout = maxGuestBody, guestBodyTimeout
 	}
-	r.Body = http.MaxBytesReader(w, awaitBody(w, r, timeout), most)
+	r.Body = http.MaxBytesReader(w, limitBodyTime(w, r, timeout), limit)
 }
 
-// awaitBody returns a body that must arrive in time. A read timeout of the server would also end long answers.
-func awaitBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) io.ReadCloser {
+// limitBodyTime returns the request's body with a deadline for reading it. A read timeout of the server would also end
+// long answers.
+func limitBodyTime(w http.ResponseWriter, r *http.Request, timeout time.Duration) io.ReadCloser {
 	b := deadlineBody{r.Body, http.NewResponseController(w)}
 	if r.ContentLength == 0 {
 		b.end()
 	} else {
-		_ = b.control.SetReadDeadline(time.Now().Add(timeout)) // what has no deadline is no connection
+		_ = b.control.SetReadDeadline(time.Now().Add(timeout)) // fails only in tests, without a connection
 	}
 	return b
 }
@@ -131,14 +132,15 @@ func readAll(r io.Reader) ([]byte, error) {
 			return nil, err
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, Problem{Status: http.StatusRequestTimeout, Message: "The request body did not come in time."}
+			return nil, Problem{Status: http.StatusRequestTimeout, Message: "The request body did not arrive in time."}
 		}
 		return nil, BadRequest("The body could not be read.")
 	}
 	return body, nil
 }
 
-// jsonPayload is the part of a form that holds the body as JSON, as the SDKs send it where files could come along.
+// jsonPayload is the part of a form that holds the body as JSON, as the SDKs send it for collections that could have
+// files.
 const jsonPayload = "@jsonPayload"
 
 // readForm returns a multipart body as JSON: the object in @jsonPayload, and the other parts as texts. Files are
@@ -154,7 +156,7 @@ func readForm(form *multipart.Reader) ([]byte, error) {
 			return nil, BadRequest("The form could not be read.")
 		}
 		if part.FileName() != "" {
-			return nil, BadField(part.FormName(), "validation_invalid_type", "files are not taken")
+			return nil, BadField(part.FormName(), "validation_invalid_type", "files are not accepted")
 		}
 		text, err := readAll(part)
 		if err != nil {
@@ -172,11 +174,11 @@ func readForm(form *multipart.Reader) ([]byte, error) {
 	}
 }
 
-// MustJSON encodes a text, a number, a bool or what was decoded from JSON.
+// MustJSON encodes a text, a number, a bool or a value that was decoded from JSON.
 func MustJSON(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // v came out of JSON, or is a text, a number or a bool
+		panic(err) // impossible for these types
 	}
 	return b
 }

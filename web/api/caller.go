@@ -14,7 +14,7 @@ import (
 type Caller struct {
 	*account.Identity // nil for a guest
 	Client            events.Client
-	forged            bool // the request has an invalid token
+	invalidToken      bool // the request has an invalid token
 }
 
 // caller identifies the caller by the token, with or without "Bearer " before it. A caller with an invalid token is a
@@ -28,14 +28,14 @@ func (s *Server) caller(r *http.Request) Caller {
 
 // Guest returns the caller of a request without a token.
 func (s *Server) Guest(r *http.Request) Caller {
-	return Caller{Client: events.Client{Address: s.address(r), Device: Shortened(r.UserAgent(), maxDevice)}}
+	return Caller{Client: events.Client{Address: s.address(r), Device: Truncate(r.UserAgent(), maxDevice)}}
 }
 
 // CallerWith identifies the caller by a token. A caller with an invalid token is a guest.
 func (s *Server) CallerWith(r *http.Request, token string) Caller {
 	caller := s.Guest(r)
 	identity, err := s.Accounts.Await(r.Context(), strings.TrimSpace(token))
-	if caller.forged = err != nil; err == nil {
+	if caller.invalidToken = err != nil; err == nil {
 		caller.Identity = &identity
 	}
 	return caller
@@ -60,11 +60,11 @@ func (s *Server) TokenOf(r *http.Request) (token string, sent bool) {
 	return token, true
 }
 
-// maxDevice is how much of a User-Agent is kept, in bytes.
+// maxDevice is the largest part of a User-Agent that is stored, in bytes.
 const maxDevice = 200
 
-// Shortened returns at most n bytes of s, as valid UTF-8.
-func Shortened(s string, n int) string {
+// Truncate returns at most n bytes of s, as valid UTF-8.
+func Truncate(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]
 	}
@@ -100,7 +100,7 @@ func (c Caller) Is(role string) bool { return c.Identity != nil && c.Role == rol
 // caller.
 func (c Caller) Superuser() bool { return c.Is(account.Admin) && c.Collection == account.Superusers }
 
-// Request is what the rules may look at besides the record.
+// Request returns the data that rules can read besides the record.
 func (c Caller) Request() filter.Request {
 	q := filter.Request{Superuser: c.Superuser()}
 	if c.Identity != nil {

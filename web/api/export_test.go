@@ -4,15 +4,15 @@ import (
 	"context"
 )
 
-// Fill counts as many bytes of unread answers to an account as it may have, until release is called.
+// Fill counts maxUnsent bytes of unread answers to an account until release is called.
 func (s *Server) Fill(collection, account string) (release func(), err error) {
-	return s.answers.hold(collection+"/"+account, maxHeld)
+	return s.unsent.reserve(collection+"/"+account, maxUnsent)
 }
 
-// Occupy takes an account's share of the views.
+// Occupy acquires all query slots of an account.
 func (s *Server) Occupy(ctx context.Context, collection, account string) error {
-	for range maxShare {
-		if _, err := s.shares.take(ctx, collection+"/"+account); err != nil {
+	for range maxSlowQueriesPerAccount {
+		if _, err := s.querySlots.acquire(ctx, collection+"/"+account); err != nil {
 			return err
 		}
 	}

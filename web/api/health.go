@@ -12,7 +12,7 @@ type State string
 const (
 	Starting State = "starting"
 	Ready    State = "ready"
-	Degraded State = "degraded" // it works, and something wants attention
+	Degraded State = "degraded" // it works, but needs attention
 	Offline  State = "offline"
 )
 
@@ -35,8 +35,8 @@ func (h Health) Ready() bool {
 	return true
 }
 
-// outside returns the states without details, for callers who are not administrators.
-func (h Health) outside() Health {
+// withoutDetails returns the states without details, for callers who are not administrators.
+func (h Health) withoutDetails() Health {
 	states := Health{}
 	for name, part := range h {
 		states[name] = Part{State: part.State}
@@ -55,7 +55,7 @@ type healthAnswer struct {
 func (s *Server) health(w http.ResponseWriter, _ *http.Request, caller Caller) error {
 	a := healthAnswer{http.StatusOK, "API is healthy.", s.Health()}
 	if !caller.Is(account.Admin) {
-		a.Data = a.Data.outside()
+		a.Data = a.Data.withoutDetails()
 	}
 	if !a.Data.Ready() {
 		a.Code, a.Message = http.StatusServiceUnavailable, "Not every part is ready."

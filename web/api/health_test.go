@@ -25,7 +25,7 @@ func TestHealthIsOKOnceEveryPartIsReady(t *testing.T) {
 	}
 	code, body := health(api.Health{"a": {State: api.Ready}, "b": {State: api.Starting}})
 	is.Equal(code, http.StatusServiceUnavailable)
-	is.Equal(body["code"], float64(code)) // as PocketBase says it
+	is.Equal(body["code"], float64(code)) // as in PocketBase
 	code, body = health(api.Health{"a": {State: api.Ready}, "b": {State: api.Degraded, Detail: "x"}})
 	is.Equal(code, http.StatusOK)
 	is.Equal(body["data"].(map[string]any)["b"], map[string]any{"state": "degraded"})

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How often one address may use the routes that check a password or a token: a burst, then so many a second. Behind it
-// every account has a back-off of its own, which no change of address gets around.
+// Rate limit of one address on the routes that check a password or a token. Each account also has its own back-off,
+// which applies from every address.
 const (
 	authRate  = 2
 	authBurst = 20
@@ -24,15 +24,15 @@ type limits struct {
 }
 
 // Limit refuses an address that has used routes which check a password or a token too often.
-func (s *Server) Limit(address string) error { return s.limits.take(address) }
+func (s *Server) Limit(address string) error { return s.limits.allow(address) }
 
-func (l *limits) take(address string) error {
+func (l *limits) allow(address string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	limiter, ok := l.by[address]
 	if !ok {
 		if l.by == nil || len(l.by) >= maxAddresses {
-			l.forgetIdle()
+			l.removeIdle()
 		}
 		limiter = rate.NewLimiter(authRate, authBurst)
 		l.by[address] = limiter
@@ -43,8 +43,8 @@ func (l *limits) take(address string) error {
 	return nil
 }
 
-// forgetIdle removes the addresses whose limiter is full again. If none is, it removes all.
-func (l *limits) forgetIdle() {
+// removeIdle removes the addresses whose limiter is full again. If none is, it removes all.
+func (l *limits) removeIdle() {
 	kept := map[string]*rate.Limiter{}
 	for address, limiter := range l.by {
 		if limiter.Tokens() < authBurst {

@@ -21,7 +21,7 @@ import (
 type Problem struct {
 	Status  int            `json:"status"`
 	Message string         `json:"message"`
-	Data    map[string]any `json:"data"` // a fault for each field at fault
+	Data    map[string]any `json:"data"` // a Fault for each invalid field
 	Retry   time.Duration  `json:"-"`    // after which the client may try again; 0 for none
 }
 
@@ -55,7 +55,7 @@ func Unauthorized() Problem {
 	return Problem{Status: http.StatusUnauthorized, Message: "The request requires valid record authorization token."}
 }
 
-// BadRequest refuses a request that cannot be carried out as it is.
+// BadRequest refuses an invalid request.
 func BadRequest(format string, args ...any) Problem {
 	return Problem{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
 }
@@ -107,7 +107,7 @@ func ProblemOf(err error) Problem {
 	case errors.Is(err, ErrUnavailable):
 		return Problem{Status: http.StatusServiceUnavailable, Message: "OpenCode does not answer; try again.",
 			Retry: time.Second}
-	case log.IsUnavailable(err): // while it was read
+	case log.IsUnavailable(err): // a read that failed
 		return Problem{Status: http.StatusServiceUnavailable,
 			Message: "It took too long, or the log does not answer; try again.", Retry: 2 * time.Second}
 	}
@@ -128,7 +128,7 @@ func problemOfRefusal(r handlers.Refused) Problem {
 	return p
 }
 
-// SetRetry sets the header that says when to try again, if the problem says so.
+// SetRetry sets the Retry-After header if the problem has a retry time.
 func (p Problem) SetRetry(h http.Header) {
 	if p.Retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((p.Retry+time.Second-1)/time.Second)))
@@ -144,5 +144,5 @@ func WriteProblem(w http.ResponseWriter, p Problem) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(b) // a client that went away misses it
+	_, _ = w.Write(b) // the client may have disconnected
 }

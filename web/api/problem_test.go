@@ -14,7 +14,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-func TestALogThatDoesNotAnswerIsNoFaultOfTheServer(t *testing.T) {
+func TestUnavailableLogAnswers503(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	for _, err := range []error{

@@ -40,7 +40,7 @@ type pushAnswer struct {
 	OK bool `json:"ok"`
 }
 
-func (s *Server) pushTo(w http.ResponseWriter, r *http.Request, caller Caller) error {
+func (s *Server) sendPush(w http.ResponseWriter, r *http.Request, caller Caller) error {
 	var body pushRequest
 	if err := DecodeBody(r, &body); err != nil {
 		return err

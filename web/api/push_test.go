@@ -14,7 +14,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-func TestANotificationsButtonDecidesOnceWithoutALogin(t *testing.T) {
+func TestNotificationButtonDecidesOnceWithoutLogin(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, p := webtest.NewSystem(t), webtest.NewPhone(t)
@@ -25,7 +25,7 @@ func TestANotificationsButtonDecidesOnceWithoutALogin(t *testing.T) {
 	is.True(strings.HasPrefix(approve, s.URL+"/api/pocketcoder/act/"))
 	path := strings.TrimPrefix(approve, s.URL)
 
-	for _, method := range []string{"GET", "HEAD", "PUT", "DELETE"} { // a preview of the link is no decision
+	for _, method := range []string{"GET", "HEAD", "PUT", "DELETE"} { // a link preview must not decide
 		status, _ := s.Raw(t, "", method, path, nil)
 		is.Equal(status, http.StatusNotFound)
 	}
@@ -46,7 +46,7 @@ func TestANotificationsButtonDecidesOnceWithoutALogin(t *testing.T) {
 	is.Equal(status, http.StatusNotFound)
 }
 
-func TestWhoGuessesButtonsIsSlowedDown(t *testing.T) {
+func TestGuessingButtonTokensIsRateLimited(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	for range 100 {
@@ -54,10 +54,10 @@ func TestWhoGuessesButtonsIsSlowedDown(t *testing.T) {
 			return
 		}
 	}
-	t.Error("100 guesses at once are taken")
+	t.Error("100 guesses at once are accepted")
 }
 
-func TestWhoLooksAtAChatIsNotNotified(t *testing.T) {
+func TestViewerOfChatIsNotNotified(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -80,7 +80,7 @@ func TestWhoLooksAtAChatIsNotNotified(t *testing.T) {
 	is.True(!s.Web.Realtime.IsViewing(ann, chat))
 }
 
-func TestWhoStopsFollowingAChatIsNotifiedOfWhatIsPendingThere(t *testing.T) {
+func TestUserIsNotifiedOfPendingRequestAfterLeavingTheChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, p := webtest.NewSystem(t), webtest.NewPhone(t)
@@ -107,7 +107,7 @@ func TestWhoStopsFollowingAChatIsNotifiedOfWhatIsPendingThere(t *testing.T) {
 	})
 }
 
-func TestPeopleNotifyThemselvesAndStaffNotifiesAll(t *testing.T) {
+func TestUsersNotifyOnlyThemselvesAndStaffNotifiesAll(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s, p := webtest.NewSystem(t), webtest.NewPhone(t)

@@ -22,12 +22,13 @@ type Route struct {
 	Serve        func(http.ResponseWriter, *http.Request, Caller) error
 }
 
-// Anyone admits every caller. Which records a caller sees is up to the rules of the collection.
+// Anyone admits every caller. The rules of a collection decide which records a caller sees.
 func Anyone(Caller) error { return nil }
 
-// Guests admits accounts and callers without a token. It refuses an invalid token: such a client would wait in vain.
+// Guests admits accounts and callers without a token. It refuses an invalid token, because such a client would wait
+// for events that never come.
 func Guests(caller Caller) error {
-	if caller.forged {
+	if caller.invalidToken {
 		return Unauthorized()
 	}
 	return nil
@@ -65,11 +66,12 @@ func Admins(caller Caller) error {
 var ViewQuery = []openapi.Param{{Name: "expand", About: "relations to include"},
 	{Name: "fields", About: "fields to answer with"}}
 
-// AnyMethod is the method of a route that takes all of them; it is described as a GET.
+// AnyMethod is the method of a route that accepts every method. The description shows it as a GET.
 const AnyMethod = "ANY"
 
-// described returns the route in the form that is described. Whom it admits is found out with sample callers.
-func (r Route) described() openapi.Route {
+// describe returns the route in the form of package openapi. It calls Admits with sample callers to find out which
+// roles are admitted.
+func (r Route) describe() openapi.Route {
 	d := openapi.Route{Method: r.Method, Path: r.Path, About: r.About, Access: openapi.Admin, Query: r.Query,
 		Body: r.Body, Answer: r.Answer, Media: r.Media, Forms: r.Forms}
 	if r.Method == AnyMethod {
@@ -89,18 +91,18 @@ func (r Route) described() openapi.Route {
 	return d
 }
 
-// Document returns the description of the routes of this package and of the others.
+// Document returns the OpenAPI description of the routes of this package and of the others.
 func (s *Server) Document(others ...Route) openapi.Document {
 	var all []openapi.Route
 	for _, r := range s.routes(others) {
-		all = append(all, r.described())
+		all = append(all, r.describe())
 	}
 	return openapi.Describe(s.Catalogue, Problem{}, all)
 }
 
 const EventStream = "text/event-stream"
 
-// routes are those of this package, and the others.
+// routes returns the routes of this package and the others.
 func (s *Server) routes(others []Route) []Route {
 	const (
 		collection = "/api/collections/{collection}"
@@ -111,17 +113,17 @@ func (s *Server) routes(others []Route) []Route {
 		return WriteJSON(w, http.StatusOK, s.Document(others...))
 	}
 	return slices.Concat([]Route{
-		{Method: "GET", Path: "/api/health", About: "How the parts of the system are.", Admits: Anyone, Early: true, Answer: healthAnswer{}, Serve: s.health},
+		{Method: "GET", Path: "/api/health", About: "The state of each part of the system.", Admits: Anyone, Early: true, Answer: healthAnswer{}, Serve: s.health},
 		{Method: "GET", Path: "/api/openapi.json", About: "This description.", Admits: Anyone, Early: true, Answer: map[string]any{}, Serve: describe},
 		{Method: "GET", Path: collection + "/auth-methods", About: "How an account can log in.", Admits: Anyone, Early: true, Answer: authMethods{}, Serve: s.authMethods},
 		{Method: "POST", Path: collection + "/auth-with-password", About: "Log in.", Admits: Anyone, Query: ViewQuery, Body: passwordLogin{}, Answer: authAnswer{}, Serve: s.logIn},
 		{Method: "POST", Path: collection + "/auth-refresh", About: "Exchange a token for a newer one of the same session.", Admits: Accounts, Query: ViewQuery, Answer: authAnswer{}, Serve: s.refresh},
-		{Method: "POST", Path: "/api/pocketcoder/setup", About: "Make the first administrator, with the one-time link that a new system shows.", Admits: Anyone, Body: setupRequest{}, Answer: authAnswer{}, Serve: s.setUp},
+		{Method: "POST", Path: "/api/pocketcoder/setup", About: "Create the first administrator, with the one-time link that a new system shows.", Admits: Anyone, Body: setupRequest{}, Answer: authAnswer{}, Serve: s.setUp},
 		{Method: "GET", Path: sessions, About: "The sessions of the account.", Admits: Accounts, Answer: []session{}, Serve: s.listSessions},
 		{Method: "DELETE", Path: sessions + "/{id}", About: "End a session of the account: its token and its open streams.", Admits: Accounts, Serve: s.endSession},
 		{Method: "GET", Path: push + "/key", About: "The public key with which a browser subscribes to Web Push.", Admits: Accounts, Answer: pushKey{}, Serve: s.pushKey},
-		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or looks at the chat.", Admits: Accounts, Body: pushRequest{}, Answer: pushAnswer{}, Serve: s.pushTo},
-		{Method: "POST", Path: push + "/test", About: "Notify one device of the account's, to see whether that works.", Admits: Accounts, Body: pushTestRequest{}, Answer: pushAnswer{}, Serve: s.testPush},
-		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Do what a notification's button says, once.", Admits: Anyone, Answer: actAnswer{}, Serve: s.act},
+		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or is viewing the chat.", Admits: Accounts, Body: pushRequest{}, Answer: pushAnswer{}, Serve: s.sendPush},
+		{Method: "POST", Path: push + "/test", About: "Send a test notification to one device of the account.", Admits: Accounts, Body: pushTestRequest{}, Answer: pushAnswer{}, Serve: s.testPush},
+		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Carry out the action of a notification's button, once.", Admits: Anyone, Answer: actAnswer{}, Serve: s.act},
 	}, others)
 }

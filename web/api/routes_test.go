@@ -7,7 +7,7 @@ import (
 	"github.com/matryer/is"
 )
 
-func TestDescriptionAndRoutesAreTheSame(t *testing.T) {
+func TestEveryRouteIsDescribed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := &Server{}
@@ -19,7 +19,7 @@ func TestDescriptionAndRoutesAreTheSame(t *testing.T) {
 		}
 	}
 	for _, r := range s.routes(others) {
-		operation := r.described().Method + " " + strings.ReplaceAll(r.Path, "...}", "}")
+		operation := r.describe().Method + " " + strings.ReplaceAll(r.Path, "...}", "}")
 		is.True(described[operation]) // the route
 		delete(described, operation)
 	}

@@ -1,12 +1,12 @@
 // Package api is the base of PocketCoder's HTTP API: routes, callers, errors, request bodies, slow clients, and the
 // routes of the system itself (health, login, setup, notifications).
 //
-// The packages above it give their routes as values. Handler serves them and Document describes them.
+// The packages above it pass their routes as values. Handler serves them and Document describes them.
 //
 // Promises: a route is public only if its Admits says so. A caller reads a record only if the rules of its collection
 // allow it. Every answer that is not a success is PocketBase's error object, with a fitting status and the field at
-// fault. No request makes a 500. A slow client is dropped; nothing waits for it. An account has a share of the read
-// models for lists and other slow queries.
+// fault. No request makes a 500. A slow client is dropped; nothing waits for it. Lists and other slow queries of an
+// account run at most two at a time.
 //
 // It must not know which collections exist, how events are stored or how OpenCode is reached. It decides nothing:
 // handlers do.
@@ -34,16 +34,16 @@ type Server struct {
 	Accounts  *account.Accounts
 	Catalogue schema.Catalogue
 	Health    func() Health
-	Loading   func() error // why most routes cannot be served yet, nil when they can; nil for never
+	Loading   func() error // why most routes cannot be served yet, nil when they can; a nil function for always ready
 	Push      Push
-	// the login that a ticket in the path stands for; nil for none
+	// the token that belongs to a ticket in the path; nil if there are no tickets
 	Ticket  func(r *http.Request) (token string, found bool)
 	Proxied bool // a proxy in front names the client in X-Forwarded-For
 	Logger  *slog.Logger
 
-	limits  limits
-	shares  shares
-	answers answers
+	limits     limits
+	querySlots querySlots
+	unsent     unsentBytes
 }
 
 // ErrUnavailable is the error while OpenCode does not answer.
@@ -58,11 +58,11 @@ func (s *Server) Handler(others ...Route) http.Handler {
 		mux.HandleFunc(strings.TrimPrefix(r.Method+" ", AnyMethod+" ")+r.Path,
 			func(w http.ResponseWriter, req *http.Request) { s.answer(w, req, r) })
 		if above, ok := strings.CutSuffix(r.Path, "/{path...}"); ok && r.Method == AnyMethod {
-			mux.HandleFunc(above, missing) // else the mux redirects to what is below
+			mux.HandleFunc(above, missing) // otherwise the mux redirects to the routes below this path
 		}
 	}
 	routed := cleanPaths(mux)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { routed.ServeHTTP(NewPatientWriter(w), r) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { routed.ServeHTTP(NewDeadlineWriter(w), r) })
 }
 
 // FilesRoot is the path of the workspace itself; what follows it is a path in there.
@@ -87,8 +87,8 @@ func cleanPaths(next http.Handler) http.Handler {
 // answer identifies the caller, checks that the route admits the caller, and serves the route.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	caller := s.caller(r)
-	p := NewPatientWriter(w)
-	p.hold = func(n int) (func(), error) { return s.answers.hold(caller.Key(), n) }
+	p := NewDeadlineWriter(w)
+	p.reserve = func(n int) (func(), error) { return s.unsent.reserve(caller.Key(), n) }
 	w = p
 	err := route.Admits(caller)
 	if err == nil && !route.Early && s.Loading != nil {
@@ -102,8 +102,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 		return
 	}
 	problem := ProblemOf(err)
-	// 502 is a fault of what a command serves. That the log is unavailable was logged when it began, and up shows the
-	// progress of the read models.
+	// 502 is an error of a command's own web server. An unavailable log was logged when the outage began, and up shows
+	// the progress of the read models.
 	known := errors.As(err, new(log.Unavailable)) || errors.As(err, new(projections.Loading))
 	if problem.Status >= http.StatusInternalServerError && problem.Status != http.StatusBadGateway && !known {
 		s.Logger.Error("serve", "route", route.Method+" "+route.Path, "err", err)
@@ -111,15 +111,17 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	WriteProblem(w, problem)
 }
 
-// AnswerShared answers with the JSON of what build returns. It reads and encodes within the caller's share, so that
-// few answers are built at once, and writes outside it, so that a slow client does not keep the share.
-func (s *Server) AnswerShared(w http.ResponseWriter, r *http.Request, caller Caller, build func() (any, error)) error {
-	give, err := s.Share(r.Context(), caller.Key())
+// AnswerSlowQuery answers with the JSON of what build returns. It reads and encodes while it holds a query slot of the
+// caller, so that few answers are built at once. It releases the slot before it writes, so that a slow client does not
+// occupy it.
+func (s *Server) AnswerSlowQuery(w http.ResponseWriter, r *http.Request, caller Caller,
+	build func() (any, error)) error {
+	release, err := s.AcquireQuerySlot(r.Context(), caller.Key())
 	if err != nil {
 		return err
 	}
 	b, err := func() ([]byte, error) {
-		defer give()
+		defer release()
 		body, err := build()
 		if err != nil {
 			return nil, err
@@ -149,9 +151,10 @@ func encode(body any) ([]byte, error) {
 	return json.Marshal(body)
 }
 
-// Write answers with a body that may not be cached. It returns a Problem instead if the account has too much to read.
+// Write answers with a body that may not be cached. It returns a Problem instead if too many bytes wait for the
+// account already.
 func Write(w http.ResponseWriter, status int, media string, b []byte) error {
-	p := NewPatientWriter(w)
+	p := NewDeadlineWriter(w)
 	release, err := p.begin(len(b))
 	if err != nil {
 		return err
@@ -160,6 +163,6 @@ func Write(w http.ResponseWriter, status int, media string, b []byte) error {
 	p.Header().Set("Content-Type", media)
 	p.Header().Set("Cache-Control", "no-store")
 	p.WriteHeader(status)
-	_, _ = p.Write(b) // a client that went away misses it
+	_, _ = p.Write(b) // the client may have disconnected
 	return nil
 }

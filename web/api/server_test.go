@@ -17,14 +17,14 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-func TestOnesSlowQuestionsKeepNobodyElseWaiting(t *testing.T) {
+func TestSlowQueriesOfOneAccountDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	eveID, eve := s.User(t, "eve", account.User)
 	_, ann := s.User(t, "ann", account.User)
 	chat := s.Chat(t, eve, "eve's")
-	heard := s.Connect(t).Follow(t, ann, "chats/*")
+	changes := s.Connect(t).Follow(t, ann, "chats/*")
 	is.NoErr(s.Web.API.Occupy(t.Context(), account.Users, eveID))
 	chats := webtest.RecordsOf("chats")
 	for _, path := range []string{chats, chats + "?sort=title", chats + "/" + chat + "?expand=user",
@@ -34,19 +34,19 @@ func TestOnesSlowQuestionsKeepNobodyElseWaiting(t *testing.T) {
 		is.NoErr(err)
 		r.Header.Set("Authorization", eve)
 		_, err = http.DefaultClient.Do(r)
-		is.True(err != nil) // it waits for its turn
+		is.True(err != nil) // it waits for a query slot
 		cancel()
 	}
-	status, _ := s.Call(t, eve, "GET", chats+"/"+chat, nil) // what is quick does not
+	status, _ := s.Call(t, eve, "GET", chats+"/"+chat, nil) // a quick read does not wait
 	is.Equal(status, http.StatusOK)
 	s.Rename(t, eve, chat, "renamed")
 	status, _ = s.Call(t, ann, "GET", chats, nil)
 	is.Equal(status, http.StatusOK)
 	s.Chat(t, ann, "ann's")
-	is.Equal(heard.Next(t).String(), "chats/* create ann's")
+	is.Equal(changes.Next(t).String(), "chats/* create ann's")
 }
 
-func TestLargeAnswersOfAnAccountWaitUntilItHasReadOthers(t *testing.T) {
+func TestLargeAnswerIsRefusedWhileOthersAreUnread(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -69,7 +69,7 @@ func TestLargeAnswersOfAnAccountWaitUntilItHasReadOthers(t *testing.T) {
 	is.Equal(answer.StatusCode, http.StatusOK)
 }
 
-func TestAClientThatDoesNotReadItsAnswerIsDropped(t *testing.T) {
+func TestClientThatDoesNotReadIsDropped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -97,11 +97,11 @@ func TestAClientThatDoesNotReadItsAnswerIsDropped(t *testing.T) {
 	select {
 	case <-closed:
 	case <-time.After(20 * time.Second):
-		t.Fatal("it is still waited for after 20 s")
+		t.Fatal("the connection is still open after 20 s")
 	}
 }
 
-func TestPathsThatAreNotCleanAreNotFound(t *testing.T) {
+func TestUncleanPathsAreNotFound(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -6,54 +6,55 @@ import (
 	"time"
 )
 
-// A client that does not take a piece of an answer within writePatience is dropped. Pieces are small, so one behind a
-// slow line is not.
+// A client that does not read a piece of an answer within writeTimeout is dropped. Pieces are small, so that a client
+// with a slow connection can read one in time.
 const (
-	writePatience = 10 * time.Second
-	WritePiece    = 64 << 10 // bytes
+	writeTimeout = 10 * time.Second
+	WritePiece   = 64 << 10 // bytes
 
-	PingEvery = 20 * time.Second // less than proxies wait, 60 s mostly
+	PingEvery = 20 * time.Second // less than the idle timeout of proxies, mostly 60 s
 )
 
 // ErrGone is the error of a write to a client that has disconnected or is too slow.
 var ErrGone = errors.New("the client is gone")
 
-// PatientWriter writes an answer to a client that may be slow. Every route gets one. A client that does not take a
-// piece of the answer within writePatience is dropped.
-type PatientWriter struct {
+// DeadlineWriter writes an answer to a client that may be slow. Every route gets one. A client that does not read a
+// piece of the answer within writeTimeout is dropped.
+type DeadlineWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
-	hold    func(n int) (release func(), err error) // counts a whole answer; nil for none
-	end     time.Time                               // of a whole answer, after which its client is dropped; zero for none
+	reserve func(n int) (release func(), err error) // counts a whole answer; nil for none
+	// of a whole answer, after which its client is dropped; zero for none
+	deadline time.Time
 }
 
-// NewPatientWriter returns w itself if it is one already.
-func NewPatientWriter(w http.ResponseWriter) *PatientWriter {
-	if p, ok := w.(*PatientWriter); ok {
+// NewDeadlineWriter returns w itself if it is one already.
+func NewDeadlineWriter(w http.ResponseWriter) *DeadlineWriter {
+	if p, ok := w.(*DeadlineWriter); ok {
 		return p
 	}
-	return &PatientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+	return &DeadlineWriter{ResponseWriter: w, control: http.NewResponseController(w)}
 }
 
 // Unwrap is for http.ResponseController.
-func (p *PatientWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (p *DeadlineWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // begin begins a whole answer of n bytes: it is counted until release is called, and its client has a limited time for
-// all of it. An answer of one piece is not counted, so that small requests work while an account has too much to read.
-func (p *PatientWriter) begin(n int) (release func(), err error) {
-	p.end = time.Now().Add(answerPatience + time.Duration(n)*time.Second/answerRate)
-	if p.hold == nil || n <= WritePiece {
+// all of it. An answer of one piece is not counted, so that small requests work while the account's limit is reached.
+func (p *DeadlineWriter) begin(n int) (release func(), err error) {
+	p.deadline = time.Now().Add(answerTimeout + time.Duration(n)*time.Second/answerRate)
+	if p.reserve == nil || n <= WritePiece {
 		return func() {}, nil
 	}
-	return p.hold(n)
+	return p.reserve(n)
 }
 
-// await gives the client time for what is written next. What has no deadline is no connection, and keeps nobody
-// waiting.
-func (p *PatientWriter) await() error {
-	deadline := time.Now().Add(writePatience)
-	if !p.end.IsZero() && p.end.Before(deadline) {
-		deadline = p.end
+// extendDeadline sets the deadline of the next write. A writer without deadlines is not a connection, so its writes do
+// not block.
+func (p *DeadlineWriter) extendDeadline() error {
+	deadline := time.Now().Add(writeTimeout)
+	if !p.deadline.IsZero() && p.deadline.Before(deadline) {
+		deadline = p.deadline
 	}
 	err := p.control.SetWriteDeadline(deadline)
 	if errors.Is(err, http.ErrNotSupported) {
@@ -62,15 +63,15 @@ func (p *PatientWriter) await() error {
 	return err
 }
 
-func (p *PatientWriter) WriteHeader(status int) {
-	_ = p.await() // of a connection that is gone, the next write says so
+func (p *DeadlineWriter) WriteHeader(status int) {
+	_ = p.extendDeadline() // if the connection is gone, the next write returns an error
 	p.ResponseWriter.WriteHeader(status)
 }
 
-func (p *PatientWriter) Write(b []byte) (n int, err error) {
+func (p *DeadlineWriter) Write(b []byte) (n int, err error) {
 	for err == nil && n < len(b) {
 		piece := b[n:min(n+WritePiece, len(b))]
-		if err = p.await(); err == nil {
+		if err = p.extendDeadline(); err == nil {
 			_, err = p.ResponseWriter.Write(piece)
 			n += len(piece)
 		}
@@ -82,8 +83,8 @@ func (p *PatientWriter) Write(b []byte) (n int, err error) {
 }
 
 // Flush sends all that was written.
-func (p *PatientWriter) Flush() error {
-	err := p.await()
+func (p *DeadlineWriter) Flush() error {
+	err := p.extendDeadline()
 	if err == nil {
 		err = p.control.Flush()
 	}

@@ -21,11 +21,11 @@ func (s *Chats) newsOfChat(w http.ResponseWriter, r *http.Request, caller api.Ca
 	if text != "" {
 		if after, err = strconv.ParseInt(text, 10, 64); err != nil || after < 0 {
 			return api.BadField("after", "validation_invalid_type", "want the sequence of an event, got %q",
-				api.Shortened(text, 40))
+				api.Truncate(text, 40))
 		}
 	}
 	var news timeline.News
-	err = s.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
+	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		if text == "" {
 			found, err := timeline.Chats(r.Context(), db, caller.Account, []string{id})
 			if err != nil {

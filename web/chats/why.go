@@ -71,7 +71,7 @@ func (s *Chats) ProposeAlways(r *http.Request, caller api.Caller, id string, req
 	if err != nil {
 		return p, err
 	}
-	give, err := s.API.Share(r.Context(), caller.Key()) // it reads the whole history
+	give, err := s.API.AcquireQuerySlot(r.Context(), caller.Key()) // it reads the whole history
 	if err != nil {
 		return p, err
 	}
@@ -118,7 +118,7 @@ func (s *Chats) AllowAlways(r *http.Request, caller api.Caller, id string, reque
 func (s *Chats) always(r *http.Request, caller api.Caller, id string,
 	request AlwaysRequest) (c permission.AllowAlways, err error) {
 	permissions, _ := s.API.Collection("permissions")
-	about, err := s.API.Changeable(r.Context(), caller, permissions, id, permissions.Update)
+	about, err := s.API.FindChangeable(r.Context(), caller, permissions, id, permissions.Update)
 	if err != nil {
 		return c, err
 	}
@@ -172,7 +172,7 @@ func (s *Chats) mayReplay(r *http.Request, caller api.Caller, chat string) error
 }
 
 func (s *Chats) dryRun(ctx context.Context, caller api.Caller, rule record.Rule, chat string) (dryrun.Result, error) {
-	give, err := s.API.Share(ctx, caller.Key())
+	give, err := s.API.AcquireQuerySlot(ctx, caller.Key())
 	if err != nil {
 		return dryrun.Result{}, err
 	}

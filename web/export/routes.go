@@ -31,7 +31,8 @@ const maxDownloads = 2
 
 // take takes a slot for a download.
 func (x *Exports) take(caller api.Caller) (release func(), err error) {
-	return x.downloads.Take(caller, maxDownloads, "Two exports of this account are being downloaded. Wait for one to end.")
+	return x.downloads.Acquire(caller, maxDownloads,
+		"Two exports of this account are being downloaded. Wait for one to end.")
 }
 
 // format is a form of a file of a chat.
@@ -54,7 +55,8 @@ const castMedia = "application/x-asciicast"
 
 // Routes are the routes of exports.
 func (x *Exports) Routes() []api.Route {
-	at := []openapi.Param{{Name: "at", Integer: true, About: "sequence of the last event that counts; the newest when absent"}}
+	at := []openapi.Param{{Name: "at", Integer: true,
+		About: "sequence of the last event that counts; the newest when absent"}}
 	routes := []api.Route{
 		{Method: "GET", Path: "/api/executions/{id}/cast", About: "A command that has ended, as an asciinema recording.", Admits: api.Accounts, Media: castMedia, Serve: x.Execution},
 	}
@@ -126,7 +128,7 @@ func (x *Exports) at(r *http.Request) (uint64, error) {
 	at, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || at == 0 || at > last {
 		return 0, api.BadField("at", "validation_invalid_value", "want the sequence of an event, from 1 to %d, got %q", last,
-			api.Shortened(text, 40))
+			api.Truncate(text, 40))
 	}
 	return at, nil
 }
@@ -136,13 +138,13 @@ func (x *Exports) at(r *http.Request) (uint64, error) {
 // connection.
 func (x *Exports) send(w http.ResponseWriter, r *http.Request, caller api.Caller, media, name string,
 	write func(context.Context, io.Writer) error) error {
-	give, err := x.API.Share(r.Context(), caller.Key())
+	give, err := x.API.AcquireQuerySlot(r.Context(), caller.Key())
 	if err != nil {
 		return err
 	}
 	give = sync.OnceFunc(give)
 	defer give()
-	f := &file{to: api.NewPatientWriter(w), begin: func() {
+	f := &file{to: api.NewDeadlineWriter(w), begin: func() {
 		give()
 		asFile(w.Header(), media, name)
 	}}
@@ -165,7 +167,7 @@ func (x *Exports) send(w http.ResponseWriter, r *http.Request, caller api.Caller
 // for the client.
 func (x *Exports) sendWhole(w http.ResponseWriter, r *http.Request, caller api.Caller, media, name string,
 	write func(context.Context, io.Writer) error) error {
-	give, err := x.API.Share(r.Context(), caller.Key())
+	give, err := x.API.AcquireQuerySlot(r.Context(), caller.Key())
 	if err != nil {
 		return err
 	}
@@ -196,7 +198,7 @@ func asFile(h http.Header, media, name string) {
 
 // file is an answer that begins with its first piece.
 type file struct {
-	to    *api.PatientWriter
+	to    *api.DeadlineWriter
 	begin func()
 	begun bool
 	piece bytes.Buffer

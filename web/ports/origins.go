@@ -165,7 +165,7 @@ func (s *Ports) PortOrigins(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		w = api.NewPatientWriter(w)
+		w = api.NewDeadlineWriter(w)
 		if err := s.servePortOrigin(w, r, label); err != nil && r.Context().Err() == nil {
 			api.WriteProblem(w, api.ProblemOf(err))
 		}

@@ -112,7 +112,7 @@ func (s *Ports) portOf(r *http.Request, caller api.Caller) (int, error) {
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || port == 0 || strconv.FormatUint(port, 10) != text {
 		return 0, api.BadField("port", "validation_invalid_value", "want a port from 1 to 65535, got %q",
-			api.Shortened(text, 40))
+			api.Truncate(text, 40))
 	}
 	return int(port), nil
 }

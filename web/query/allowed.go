@@ -33,7 +33,7 @@ func AllowedNew(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c sch
 	q.c.Key, q.c.Where, q.c.Live, q.c.Fields = `t."id"`, "", "", nil
 	var columns []string
 	for _, f := range c.AllFields() {
-		columns = append(columns, q.Bind(stored(f, values[f.Name], q.Statement))+` AS "`+f.Name+`"`)
+		columns = append(columns, q.Bind(columnForm(f, values[f.Name], q.Statement))+` AS "`+f.Name+`"`)
 		f.SQL = ""
 		q.c.Fields = append(q.c.Fields, f)
 	}
@@ -48,13 +48,13 @@ func (q *snapshotQuery) matches(rule *string) (bool, error) {
 	}
 	var found bool
 	if err := q.query("SELECT EXISTS (SELECT 1" + q.rows() + ")").Row(&found); err != nil {
-		return false, described("ask a rule of", q.c, err)
+		return false, describeError("evaluate a rule of", q.c, err)
 	}
 	return found, nil
 }
 
-// stored returns a value in the form in which its column holds it.
-func stored(f schema.Field, v any, s *filter.Statement) any {
+// columnForm returns a value in the form in which its column holds it.
+func columnForm(f schema.Field, v any, s *filter.Statement) any {
 	switch {
 	case v == nil && f.Kind == schema.Autodate:
 		return s.Now.Format(events.TimeFormat)
@@ -69,11 +69,11 @@ func stored(f schema.Field, v any, s *filter.Statement) any {
 	case v == nil:
 		return ""
 	}
-	return single(v)
+	return scalar(v)
 }
 
-// single returns a value that SQL can compare. Lists and objects become JSON text.
-func single(v any) any {
+// scalar returns a value that SQL can compare. Lists and objects become JSON text.
+func scalar(v any) any {
 	switch v.(type) {
 	case nil, string, bool, float64, int, int64:
 		return v

@@ -9,8 +9,8 @@ import (
 	"github.com/pocketbase/dbx"
 )
 
-// busy is a database with 40 chats of 250 messages of about 2 KB.
-func busy(b *testing.B) *dbx.DB {
+// newBenchDatabase returns a database with 40 chats of 250 messages of about 2 KB.
+func newBenchDatabase(b *testing.B) *dbx.DB {
 	b.Helper()
 	is := is.New(b)
 	db := open(b)
@@ -39,7 +39,7 @@ func busy(b *testing.B) *dbx.DB {
 }
 
 func BenchmarkListOf50Messages(b *testing.B) {
-	db := busy(b)
+	db := newBenchDatabase(b)
 	for _, bench := range []struct {
 		name string
 		q    Query
@@ -55,7 +55,7 @@ func BenchmarkListOf50Messages(b *testing.B) {
 			is := is.New(b)
 			var out []byte
 			for b.Loop() {
-				page, err := list(b.Context(), b, db, "messages", as("ann"), bench.q)
+				page, err := list(b.Context(), b, db, "messages", requestOf("ann"), bench.q)
 				is.NoErr(err)
 				out = page.AppendJSON(out[:0])
 			}

@@ -29,7 +29,7 @@ func Changed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema
 	}
 	var found []Record
 	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
-		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
+		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, maxBytes: q.maxBytes()}
 		query.Tombstones = true
 		if ids == nil {
 			query.driver = "(SELECT id FROM " + c.Table + " WHERE last_seq > " + query.Bind(since) + ") AS k_ CROSS JOIN " +
@@ -50,7 +50,7 @@ func Changed(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema
 		return err
 	})
 	if err != nil {
-		return nil, described("read changes of", c, err)
+		return nil, describeError("read changes of", c, err)
 	}
 	changes := make([]Change, len(found))
 	for i, r := range found {

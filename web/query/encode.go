@@ -42,13 +42,13 @@ func (r Record) AppendJSON(b []byte) []byte {
 	b = r.appendText(b, "collectionName", r.shape.c.Name)
 	b = r.appendText(b, "id", r.id)
 	for i, f := range r.shape.fields {
-		p, ok := r.shape.pick.take(f.Name)
+		p, ok := r.shape.pick.selected(f.Name)
 		switch {
 		case !ok:
 		case p == nil:
-			b = appendField(append(b, r.shape.leads[i]...), f, r.values[i])
+			b = appendField(append(b, r.shape.openings[i]...), f, r.values[i])
 		default:
-			b = p.append(append(b, r.shape.leads[i]...), f, r.values[i])
+			b = p.append(append(b, r.shape.openings[i]...), f, r.values[i])
 		}
 	}
 	b = r.appendText(b, "created", r.created)
@@ -63,7 +63,7 @@ func (r Record) AppendJSON(b []byte) []byte {
 
 // appendText appends a comma and one of the fields that every record has.
 func (r Record) appendText(b []byte, name, value string) []byte {
-	p, ok := r.shape.pick.take(name)
+	p, ok := r.shape.pick.selected(name)
 	if !ok {
 		return b
 	}
@@ -101,16 +101,16 @@ func (r Record) appendExpanded(b []byte) []byte {
 func appendField(b []byte, f schema.Field, v any) []byte {
 	switch {
 	case f.Kind == schema.JSON:
-		return appendJSON(b, textOf(v), "null")
+		return appendJSON(b, toText(v), "null")
 	case f.Kind == schema.Bool:
-		return strconv.AppendBool(b, truth(v))
+		return strconv.AppendBool(b, toBool(v))
 	case f.Kind == schema.Number:
-		if n, ok := numeric(v).(float64); ok {
+		if n, ok := toNumber(v).(float64); ok {
 			return strconv.AppendFloat(b, n, 'g', -1, 64)
 		}
-		return strconv.AppendInt(b, numeric(v).(int64), 10)
+		return strconv.AppendInt(b, toNumber(v).(int64), 10)
 	}
-	text := textOf(v)
+	text := toText(v)
 	if f.Nullable && text == "" {
 		return append(b, "null"...)
 	}

@@ -47,12 +47,12 @@ func parseExpand(text string) (branches, error) {
 // expander adds related records to records, as far as the view rules allow. It runs one query for each relation of a
 // level.
 type expander struct {
-	ctx  context.Context
-	db   dbx.Builder
-	cat  schema.Catalogue
-	req  filter.Request
-	left int // number of records that it may still read
-	most int // limit in bytes of each read, 0 for none
+	ctx       context.Context
+	db        dbx.Builder
+	cat       schema.Catalogue
+	req       filter.Request
+	remaining int // number of records that may still be read
+	maxBytes  int // limit in bytes of each read; 0 for none
 }
 
 func pointers(list []Record) []*Record {
@@ -66,7 +66,7 @@ func pointers(list []Record) []*Record {
 // expand follows the branches from records of a collection. It ignores relations that do not exist, as PocketBase does.
 func (e *expander) expand(c schema.Collection, parents []*Record, tree branches, shown *fieldSelection) error {
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
-		p, ok := shown.take(name)
+		p, ok := shown.selected(name)
 		if !ok || len(parents) == 0 {
 			continue
 		}
@@ -98,7 +98,7 @@ func (e *expander) expand(c schema.Collection, parents []*Record, tree branches,
 // attach expands the related records, and adds them to their parents. The parents are found by id.
 func (e *expander) attach(to schema.Collection, name string, several bool, parents []*Record,
 	links map[string][]*Record, tree branches, shown *fieldSelection) error {
-	below, ok := shown.take("expand")
+	below, ok := shown.selected("expand")
 	if len(tree) > 0 && ok {
 		var all []*Record
 		for _, related := range links {
@@ -188,17 +188,17 @@ func (e *expander) read(c schema.Collection, tree branches, shown *fieldSelectio
 	if err != nil {
 		return nil, err
 	}
-	q := snapshotQuery{ctx: e.ctx, db: e.db, Statement: filter.New(e.cat, e.req), c: c, most: e.most}
+	q := snapshotQuery{ctx: e.ctx, db: e.db, Statement: filter.New(e.cat, e.req), c: c, maxBytes: e.maxBytes}
 	q.where = append(q.where, on(&q, "SELECT value FROM json_each("+q.Bind(string(list))+")"))
 	if err := q.conditions(c.View, ""); err != nil {
 		return nil, err
 	}
-	found, err := q.scan(newShape(c, shown, tree), order{by: "t.first_seq, k", limit: e.left + 1})
+	found, err := q.scan(newShape(c, shown, tree), order{by: "t.first_seq, k", limit: e.remaining + 1})
 	if err != nil {
 		return nil, err
 	}
-	if e.left -= len(found); e.left < 0 {
-		return nil, schema.NewInvalid("expand", codeTooMany, "it leads to more than %d records: ask for smaller pages",
+	if e.remaining -= len(found); e.remaining < 0 {
+		return nil, schema.NewInvalid("expand", codeTooMany, "it leads to more than %d records: request smaller pages",
 			maxExpanded)
 	}
 	return pointers(found), nil

@@ -72,8 +72,8 @@ func splitFields(text string) func(yield func(string) bool) {
 	}
 }
 
-// take reports whether a part is shown, and returns the selection within it. A nil selection selects all.
-func (p *fieldSelection) take(name string) (*fieldSelection, bool) {
+// selected reports whether a part is shown, and returns the selection within it. A nil selection selects all.
+func (p *fieldSelection) selected(name string) (*fieldSelection, bool) {
 	if p == nil {
 		return nil, true
 	}
@@ -100,12 +100,12 @@ func (p *fieldSelection) text(s string) string {
 func (p *fieldSelection) append(b []byte, f schema.Field, v any) []byte {
 	if f.Kind != schema.JSON {
 		if p.excerpt != nil && f.Kind != schema.Bool && f.Kind != schema.Number {
-			v = p.excerpt.of(textOf(v))
+			v = p.excerpt.of(toText(v))
 		}
 		return appendField(b, f, v)
 	}
 	var decoded any
-	if err := json.Unmarshal([]byte(textOf(v)), &decoded); err != nil {
+	if err := json.Unmarshal([]byte(toText(v)), &decoded); err != nil {
 		return appendField(b, f, v)
 	}
 	out, err := json.Marshal(p.of(decoded))
@@ -129,7 +129,7 @@ func (p *fieldSelection) of(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for key := range v {
-			if part, ok := p.take(key); ok {
+			if part, ok := p.selected(key); ok {
 				v[key] = part.of(v[key])
 			} else {
 				delete(v, key)

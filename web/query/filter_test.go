@@ -8,7 +8,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// filters are what a client asks for and the ids it gets. Unless who says otherwise, a superuser asks.
+// filters lists filters and the ids that match. The caller is a superuser unless who is set.
 var filters = []struct{ collection, who, filter, want string }{
 	// every operator
 	{"chats", "super", `title = "Gamma"`, "c3"},
@@ -42,7 +42,7 @@ var filters = []struct{ collection, who, filter, want string }{
 	{"chats", "super", `n ?>= 3`, "c3 c4"},
 	{"chats", "super", `n ?< 2`, "c1"},
 	{"chats", "super", `n ?<= 2`, "c1 c2"},
-	// joining, grouping, comments
+	// joins, groups, comments
 	{"chats", "super", `n > 1 && n < 3`, "c1 c2"},
 	{"chats", "super", `n < 2 || n > 3`, "c1 c4"},
 	{"chats", "super", `n = 1.5 || n = 2 && archived = false`, "c1"},
@@ -115,7 +115,7 @@ var filters = []struct{ collection, who, filter, want string }{
 	{"agents", "super", `prompt.body = "Do."`, "a1"},
 	{"agents", "super", `prompt.body != "Do."`, "a2"},
 	{"messages", "super", `chat.title = chat.title`, "m1 m2 m3 m4 m5 m6 m7"},
-	// back-relations: without ? every one has to match
+	// back-relations: without ? every related record must match
 	{"chats", "super", `messages_via_chat.role ?= "assistant"`, "c1"},
 	{"chats", "super", `messages_via_chat.role = "assistant"`, ""},
 	{"chats", "super", `messages_via_chat.role = "user"`, "c2 c3 c4"},
@@ -155,7 +155,7 @@ var filters = []struct{ collection, who, filter, want string }{
 	{"users", "super", `docs_via_owner.title ?= "one"`, "ann"},
 	// modifiers
 	{"chats", "super", `title:lower = "gamma"`, "c3"},
-	{"chats", "super", `title:length = "Gamma"`, "c3"}, // no list: as if it were not there
+	{"chats", "super", `title:length = "Gamma"`, "c3"}, // no list: the modifier is ignored
 	{"messages", "super", `chat.title:lower ~ "gamma"`, "m5 m6"},
 	{"chats", "super", `messages_via_chat.role:lower ?= "assistant"`, "c1"},
 	// the request
@@ -187,11 +187,11 @@ var filters = []struct{ collection, who, filter, want string }{
 	{"chats", "super", `sandbox_agents_via_chat.id = null`, "c1 c2 c3 c4"},
 }
 
-func TestFiltersFindWhatPocketBaseWouldFind(t *testing.T) {
+func TestFiltersMatchAsInPocketBase(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	for _, f := range filters {
-		page, err := list(t.Context(), t, db, f.collection, as(f.who), Query{Filter: f.filter})
+		page, err := list(t.Context(), t, db, f.collection, requestOf(f.who), Query{Filter: f.filter})
 		if err != nil {
 			t.Errorf("%s by %q: %s: %v", f.collection, f.who, f.filter, err)
 			continue
@@ -205,7 +205,7 @@ func TestFiltersFindWhatPocketBaseWouldFind(t *testing.T) {
 	}
 }
 
-func TestMistakesInFiltersAreNamed(t *testing.T) {
+func TestInvalidFiltersAreRefused(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	for _, f := range []struct{ who, filter, code string }{
@@ -221,7 +221,7 @@ func TestMistakesInFiltersAreNamed(t *testing.T) {
 		{"ann", `user.keys_via_user.value ?= "sesame"`, "not_allowed"}, {"ann", `@collection.keys.value ?= "sesame"`, "not_allowed"},
 	} {
 		is := is.New(t)
-		_, err := list(t.Context(), t, db, "chats", as(f.who), Query{Filter: f.filter})
+		_, err := list(t.Context(), t, db, "chats", requestOf(f.who), Query{Filter: f.filter})
 		i, ok := err.(schema.Invalid)
 		if !ok {
 			t.Errorf("%s: got %v", f.filter, err)

@@ -38,8 +38,8 @@ CREATE TABLE config(collection TEXT NOT NULL, record TEXT NOT NULL, fields TEXT 
   PRIMARY KEY(collection, record)) STRICT, WITHOUT ROWID;
 `
 
-// content is what the tests ask for. Every row's created is its first sequence in seconds after noon, 2026-03-04, but
-// those of messages: they come in pairs of the same time.
+// content holds the rows of the tests. A row is created as many seconds after noon, 2026-03-04, as its first sequence.
+// Messages come in pairs with the same time.
 const content = `
 INSERT INTO users VALUES
  ('ann','ann@x.org','Ann','user','s1','c1',at(1),at(1),1,1,0), ('bob','bob@x.org','Bob','user','s2','c3',at(2),at(2),2,2,0),
@@ -67,18 +67,18 @@ INSERT INTO config VALUES
  ('keys','k1','{"user":"ann","value":"sesame"}',at(67),at(67),67,67,0), ('keys','k2','{"user":"bob","value":"mellon"}',at(68),at(68),68,68,0);
 `
 
-// noon is when the tests happen.
+// noon is the current time of the tests.
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 var (
-	public     = schema.Rule("")
-	authed     = schema.Rule(`@request.auth.id != ""`)
-	own        = schema.Rule(`user = @request.auth.id || @request.auth.role = "admin"`)
-	ofOwnChat  = schema.Rule(`chat.user = @request.auth.id || @request.auth.role = "admin"`)
-	readerOnly = schema.Rule(`readers:each ?= @request.auth.id || owner = @request.auth.id`)
+	public        = schema.Rule("")
+	authed        = schema.Rule(`@request.auth.id != ""`)
+	ownerOnly     = schema.Rule(`user = @request.auth.id || @request.auth.role = "admin"`)
+	chatOwnerOnly = schema.Rule(`chat.user = @request.auth.id || @request.auth.role = "admin"`)
+	readerOnly    = schema.Rule(`readers:each ?= @request.auth.id || owner = @request.auth.id`)
 )
 
-func kept(name string, rules schema.Rules, fields ...schema.Field) schema.Collection {
+func configTable(name string, rules schema.Rules, fields ...schema.Field) schema.Collection {
 	for i, f := range fields {
 		fields[i].SQL = "json_extract(t.fields,'$." + f.Name + "')"
 		if f.Kind == schema.JSON {
@@ -94,39 +94,40 @@ func table(name string, rules schema.Rules, fields ...schema.Field) schema.Colle
 		Rules: rules, Fields: fields}
 }
 
-// reads counts how often the parts of a message were put together.
+// reads counts how often the parts of a message were read.
 var reads atomic.Int64
 
 func testCatalogue() schema.Catalogue {
 	all := func(r *string) schema.Rules { return schema.Rules{List: r, View: r, Create: r, Update: r, Delete: r} }
-	subagents := kept("subagents", all(authed), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"})
+	subagents := configTable("subagents", all(authed), schema.Field{Name: "chat", Kind: schema.Relation,
+		Relation: "chats"})
 	subagents.Alias = "sandbox_agents"
 	return schema.Catalogue{
 		table("users", all(schema.Rule(`id = @request.auth.id || @request.auth.role = "admin"`)),
 			schema.Field{Name: "email", Kind: schema.Email}, schema.Field{Name: "name", Kind: schema.Text},
 			schema.Field{Name: "role", Kind: schema.Select, Values: []string{"user", "agent", "admin"}},
 			schema.Field{Name: "favourite", Kind: schema.Relation, Relation: "chats", Nullable: true}),
-		table("chats", all(own), schema.Field{Name: "title", Kind: schema.Text},
+		table("chats", all(ownerOnly), schema.Field{Name: "title", Kind: schema.Text},
 			schema.Field{Name: "user", Kind: schema.Relation, Relation: "users"},
 			schema.Field{Name: "archived", Kind: schema.Bool}, schema.Field{Name: "n", Kind: schema.Number}),
-		table("messages", all(ofOwnChat), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"},
+		table("messages", all(chatOwnerOnly), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"},
 			schema.Field{Name: "role", Kind: schema.Text}, schema.Field{Name: "status", Kind: schema.Text},
 			schema.Field{Name: "parts", Kind: schema.JSON,
 				SQL: "(SELECT '['||group_concat(counted(data), ',' ORDER BY id)||']' FROM parts WHERE message = t.id)"},
 			schema.Field{Name: "error", Kind: schema.JSON}),
-		table("permissions", all(ofOwnChat), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"},
+		table("permissions", all(chatOwnerOnly), schema.Field{Name: "chat", Kind: schema.Relation, Relation: "chats"},
 			schema.Field{Name: "patterns", Kind: schema.JSON}, schema.Field{Name: "metadata", Kind: schema.JSON},
 			schema.Field{Name: "status", Kind: schema.Select}),
-		kept("agents", all(authed), schema.Field{Name: "name", Kind: schema.Text},
+		configTable("agents", all(authed), schema.Field{Name: "name", Kind: schema.Text},
 			schema.Field{Name: "prompt", Kind: schema.Relation, Relation: "prompts"},
 			schema.Field{Name: "temperature", Kind: schema.Number},
 			schema.Field{Name: "on", Kind: schema.Bool}, schema.Field{Name: "notes", Kind: schema.JSON}),
-		kept("prompts", schema.Rules{List: authed, View: public}, schema.Field{Name: "name", Kind: schema.Text},
+		configTable("prompts", schema.Rules{List: authed, View: public}, schema.Field{Name: "name", Kind: schema.Text},
 			schema.Field{Name: "body", Kind: schema.Text}),
-		kept("docs", all(readerOnly), schema.Field{Name: "title", Kind: schema.Text},
+		configTable("docs", all(readerOnly), schema.Field{Name: "title", Kind: schema.Text},
 			schema.Field{Name: "tags", Kind: schema.JSON}, schema.Field{Name: "readers", Kind: schema.JSON},
 			schema.Field{Name: "owner", Kind: schema.Relation, Relation: "users"}),
-		kept("keys", schema.Rules{}, schema.Field{Name: "user", Kind: schema.Relation, Relation: "users"},
+		configTable("keys", schema.Rules{}, schema.Field{Name: "user", Kind: schema.Relation, Relation: "users"},
 			schema.Field{Name: "value", Kind: schema.Text}),
 		subagents,
 	}
@@ -165,8 +166,8 @@ func at(seconds int) string {
 	return noon.Add(time.Duration(seconds) * time.Second).Format(events.TimeFormat)
 }
 
-// as is a request of one of the users, of nobody, or of a superuser.
-func as(who string) filter.Request {
+// requestOf returns a request of a user, of a guest, or of a superuser.
+func requestOf(who string) filter.Request {
 	r := filter.Request{Now: noon}
 	switch who {
 	case "":

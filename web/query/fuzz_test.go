@@ -8,12 +8,12 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// FuzzFilter looks for filters that crash, that SQLite does not understand, or that show what belongs to others.
+// FuzzFilter looks for filters that crash, that SQLite rejects, or that show records of others.
 func FuzzFilter(f *testing.F) {
 	for _, c := range filters {
 		f.Add(c.filter, "-created", "chat.user")
 	}
-	for _, text := range hostile {
+	for _, text := range hostileTexts {
 		f.Add(text, text, text)
 	}
 	f.Add(`chat.user ?= "bob" || 1=1`, "chat.title,@random", "chat.messages_via_chat.chat")
@@ -23,7 +23,7 @@ func FuzzFilter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, filter, sort, expand string) {
 		for _, name := range []string{"messages", "docs", "permissions", "chats", "agents"} {
 			c, _ := cat.Get(name)
-			page, err := List(t.Context(), db, cat, c, as("ann"), Query{Filter: filter, Sort: sort, Expand: expand})
+			page, err := List(t.Context(), db, cat, c, requestOf("ann"), Query{Filter: filter, Sort: sort, Expand: expand})
 			var i schema.Invalid
 			if errors.As(err, &i) {
 				if i.Field == "" || i.Code == "" || i.Message == "" {

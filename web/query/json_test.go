@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestStoredJSONIsCheckedAndPutOnOneLine(t *testing.T) {
+func TestStoredJSONIsValidatedAndCompacted(t *testing.T) {
 	t.Parallel()
 	for _, text := range jsonTexts {
 		checkJSON(t, text)
@@ -24,7 +24,7 @@ var jsonTexts = []string{
 	`"\u`, "'a'",
 }
 
-// checkJSON holds appendJSON against encoding/json.
+// checkJSON compares appendJSON with encoding/json.
 func checkJSON(t *testing.T, text string) {
 	t.Helper()
 	got := string(appendJSON([]byte("before"), text, "null"))
@@ -47,7 +47,7 @@ func FuzzStoredJSON(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if len(text) < 9000 { // depth is counted one apart
+		if len(text) < 9000 { // encoding/json counts the depth differently by one
 			checkJSON(t, text)
 		}
 		var back string
@@ -58,5 +58,5 @@ func FuzzStoredJSON(f *testing.F) {
 	})
 }
 
-// eachToReplacement is text with one replacement character for each byte that is no UTF-8.
+// eachToReplacement replaces each byte that is not UTF-8 with a replacement character.
 func eachToReplacement(text string) string { return string([]rune(text)) }

@@ -7,7 +7,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Limits of a client's queries. Those marked with PocketBase are PocketBase's own.
+// Limits of a client's queries. Those marked with PocketBase have PocketBase's values.
 const (
 	defaultPerPage = 30   // PocketBase
 	maxPerPage     = 1000 // PocketBase
@@ -15,7 +15,7 @@ const (
 	maxFields      = 100
 	maxBack        = 1000 // records that a back-relation expands to, PocketBase
 	maxExpanded    = 10_000
-	maxFirst       = 4000 // rows of a table that are tried for a page; reading them takes a few ms
+	maxFirst       = 4000 // rows of a table that are searched first for a page; this takes a few ms
 	// queryTimeout limits a query. Ordinary queries are faster; a slower filter is likely an attack.
 	queryTimeout = 3 * time.Second
 	// maxAnswer limits the records of a response in bytes, with the records that they expand to.
@@ -36,5 +36,5 @@ const (
 
 func tooLarge() schema.Invalid {
 	return schema.NewInvalid("perPage", codeTooLarge,
-		"the records have more than %d bytes: ask for fewer of them, or for fewer fields", maxAnswer)
+		"the records have more than %d bytes: request fewer records, or fewer fields", maxAnswer)
 }

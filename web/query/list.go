@@ -20,8 +20,8 @@ type Query struct {
 	Large                        bool // no limit on the size of the records
 }
 
-// most returns the limit of the records in bytes, 0 for none.
-func (q Query) most() int {
+// maxBytes returns the limit of the records in bytes, 0 for none.
+func (q Query) maxBytes() int {
 	if q.Large {
 		return 0
 	}
@@ -29,7 +29,7 @@ func (q Query) most() int {
 }
 
 var (
-	// ErrNotFound means that there is no such record, or that the client may not see it.
+	// ErrNotFound means that the record does not exist, or that the client may not see it.
 	ErrNotFound = errors.New("there is no such record")
 	// ErrSuperusers means that the rule is nil, so that only superusers may do this.
 	ErrSuperusers = errors.New("only superusers can perform this action")
@@ -56,7 +56,7 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	offset := (min(page.Page, 1<<31) - 1) * page.PerPage
 
 	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
-		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
+		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, maxBytes: q.maxBytes()}
 		if err := query.conditions(c.List, q.Filter); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 			return err
 		}
 		page.TotalItems = offset + len(page.Items)
-		if len(page.Items) == page.PerPage || len(page.Items) == 0 && offset > 0 { // else this was the last page
+		if len(page.Items) == page.PerPage || len(page.Items) == 0 && offset > 0 { // otherwise this was the last page
 			if page.TotalItems, err = query.count(); err != nil {
 				return err
 			}
@@ -78,7 +78,7 @@ func List(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 		return nil
 	})
 	if err != nil {
-		return Page{}, described("list", c, err)
+		return Page{}, describeError("list", c, err)
 	}
 	return page, nil
 }
@@ -92,7 +92,7 @@ func View(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 	}
 	var found []Record
 	err := within(ctx, queryTimeout, func(ctx context.Context) (err error) {
-		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, most: q.most()}
+		query := snapshotQuery{ctx: ctx, db: db, Statement: filter.New(cat, req), c: c, maxBytes: q.maxBytes()}
 		query.where = append(query.where, c.IDColumn("t")+" = "+query.Bind(id))
 		if err := query.conditions(c.View, ""); err != nil {
 			return err
@@ -101,7 +101,7 @@ func View(ctx context.Context, db dbx.Builder, cat schema.Catalogue, c schema.Co
 		return err
 	})
 	if err != nil {
-		return Record{}, described("view", c, err)
+		return Record{}, describeError("view", c, err)
 	}
 	if len(found) == 0 {
 		return Record{}, ErrNotFound
@@ -115,12 +115,12 @@ func within(parent context.Context, limit time.Duration, run func(context.Contex
 	defer cancel()
 	err := run(ctx)
 	if err != nil && ctx.Err() != nil && parent.Err() == nil {
-		return schema.NewInvalid("filter", "too_slow", "it takes longer than %v: make it narrower", limit)
+		return schema.NewInvalid("filter", "too_slow", "it takes longer than %v: use a narrower filter", limit)
 	}
 	return err
 }
 
-func described(verb string, c schema.Collection, err error) error {
+func describeError(verb string, c schema.Collection, err error) error {
 	var i schema.Invalid
 	if errors.As(err, &i) {
 		return i

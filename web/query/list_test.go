@@ -24,25 +24,25 @@ func TestListsAreSorted(t *testing.T) {
 		{"messages", "error.code,id", "m1 m2 m4 m5 m6 m7 m3"}, {"chats", "-n", "c4 c3 c2 c1"}, {"chats", "title:lower", "c1 c2 c3 c4"}, {"chats", "messages_via_chat.status", "c1 c2 c3 c4"},
 		{"agents", "-created", "a2 a1"}, {"docs", "-tags:length", "d1 d2 d3"},
 	} {
-		page, err := list(t.Context(), t, db, c.collection, as("super"), Query{Sort: c.sort})
+		page, err := list(t.Context(), t, db, c.collection, requestOf("super"), Query{Sort: c.sort})
 		if err != nil || ids(page.Items) != c.want {
 			t.Errorf("%s by %q: got %q, %v, want %q", c.collection, c.sort, ids(page.Items), err, c.want)
 		}
 	}
-	page, err := list(t.Context(), t, db, "messages", as("super"), Query{Sort: "@random"})
+	page, err := list(t.Context(), t, db, "messages", requestOf("super"), Query{Sort: "@random"})
 	if err != nil || len(page.Items) != 7 {
 		t.Errorf("random: %q, %v", ids(page.Items), err)
 	}
 	for _, sort := range []string{"nothing", "-", ",", "created,", "@now", "@request.auth.id", "@collection.users.id",
 		"null", "1", "created;drop table users", "chat.nothing", "secret", "(created)", "created desc", "\x00"} {
-		if _, err := list(t.Context(), t, db, "users", as("ann"), Query{Sort: sort}); err == nil ||
+		if _, err := list(t.Context(), t, db, "users", requestOf("ann"), Query{Sort: sort}); err == nil ||
 			err.(schema.Invalid).Field != "sort" {
 			t.Errorf("sort by %q: %v", sort, err)
 		}
 	}
 }
 
-func TestListsComeInPages(t *testing.T) {
+func TestPaging(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	db := open(t)
@@ -57,33 +57,33 @@ func TestListsComeInPages(t *testing.T) {
 		{Query{PerPage: -5, Page: -5}, "m1 m2 m3 m4 m5 m6 m7", [4]int{1, 30, 7, 1}}, {Query{PerPage: 1e9, Page: 1 << 62}, "", [4]int{1 << 62, 1000, 7, 1}},
 		{Query{Filter: "1=2"}, "", [4]int{1, 30, 0, 0}},
 	} {
-		page, err := list(t.Context(), t, db, "messages", as("super"), c.q)
+		page, err := list(t.Context(), t, db, "messages", requestOf("super"), c.q)
 		is.NoErr(err)
 		is.Equal(ids(page.Items), c.ids)
 		is.Equal([4]int{page.Page, page.PerPage, page.TotalItems, page.TotalPages}, c.total)
 	}
-	page, err := list(t.Context(), t, db, "messages", as("super"), Query{Filter: "1=2"})
+	page, err := list(t.Context(), t, db, "messages", requestOf("super"), Query{Filter: "1=2"})
 	is.NoErr(err)
 	is.Equal(string(page.AppendJSON(nil)), `{"page":1,"perPage":30,"totalItems":0,"totalPages":0,"items":[]}`)
 }
 
-func TestOnlyThePageIsReadInFull(t *testing.T) {
+func TestOnlyRecordsOfThePageAreReadInFull(t *testing.T) {
 	is := is.New(t)
 	db := open(t)
 	before := reads.Load()
-	_, err := list(t.Context(), t, db, "messages", as("super"),
+	_, err := list(t.Context(), t, db, "messages", requestOf("super"),
 		Query{PerPage: 1, Sort: "-created,chat.title", Filter: `chat.user.name != "x"`})
 	is.NoErr(err)
 	is.Equal(reads.Load(), before) // the last message has no parts
-	_, err = list(t.Context(), t, db, "messages", as("super"), Query{PerPage: 1, Page: 2, Sort: "created"})
+	_, err = list(t.Context(), t, db, "messages", requestOf("super"), Query{PerPage: 1, Page: 2, Sort: "created"})
 	is.NoErr(err)
 	is.Equal(reads.Load(), before+1) // that of m2
-	_, err = list(t.Context(), t, db, "messages", as("super"), Query{Fields: "id,role"})
+	_, err = list(t.Context(), t, db, "messages", requestOf("super"), Query{Fields: "id,role"})
 	is.NoErr(err)
 	is.Equal(reads.Load(), before+1) // not asked for
 }
 
-func TestRecordsLookAsPocketBaseWritesThem(t *testing.T) {
+func TestRecordsHavePocketBasesForm(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	db := open(t)
@@ -103,21 +103,21 @@ func TestRecordsLookAsPocketBaseWritesThem(t *testing.T) {
 		{"docs", "d1", `{"collectionId":"pbc_docs","collectionName":"docs","id":"d1","title":"one","tags":["red","blue"],"readers":["ann","bob"],"owner":"ann",` +
 			`"created":"2026-03-04 12:01:04.000Z","updated":"2026-03-04 12:01:04.000Z"}`},
 	} {
-		r, err := View(t.Context(), db, testCatalogue(), get(t, c.collection), c.id, as("super"), Query{})
+		r, err := View(t.Context(), db, testCatalogue(), get(t, c.collection), c.id, requestOf("super"), Query{})
 		is.NoErr(err)
 		is.Equal(string(r.AppendJSON(nil)), c.want)
 		text, err := json.Marshal(r)
 		is.NoErr(err)
 		is.True(json.Valid(text))
 	}
-	r, err := View(t.Context(), db, testCatalogue(), get(t, "users"), "root", as("root"), Query{})
+	r, err := View(t.Context(), db, testCatalogue(), get(t, "users"), "root", requestOf("root"), Query{})
 	is.NoErr(err)
 	text := string(r.AppendJSON(nil))
 	expect.Contains(t, text, `"favourite":null`)       // nullable
 	is.Equal(r.Get("nothing"), nil)                    //
 	is.Equal(Record{}.Get("id"), "")                   //
 	is.Equal(string(Record{}.AppendJSON(nil)), "null") //
-	page, err := list(t.Context(), t, db, "sandbox_agents", as("ann"), Query{})
+	page, err := list(t.Context(), t, db, "sandbox_agents", requestOf("ann"), Query{})
 	is.NoErr(err)
 	is.Equal(len(page.Items), 0)
 	alias, _ := testCatalogue().Get("sandbox_agents")
@@ -126,21 +126,21 @@ func TestRecordsLookAsPocketBaseWritesThem(t *testing.T) {
 		[]string{"sandbox_agents", "pbc_subagents", "subagents", "pbc_subagents"})
 }
 
-func TestGetGivesValuesOfTheirKind(t *testing.T) {
+func TestGetReturnsValuesOfTheFieldsKind(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	db := open(t)
-	r, err := View(t.Context(), db, testCatalogue(), get(t, "agents"), "a1", as("super"), Query{})
+	r, err := View(t.Context(), db, testCatalogue(), get(t, "agents"), "a1", requestOf("super"), Query{})
 	is.NoErr(err)
 	is.Equal([]any{r.Get("id"), r.Get("name"), r.Get("on"), r.Get("temperature"), r.Get("notes"), r.Get("created")},
 		[]any{"a1", "poco", true, 0.5, json.RawMessage(`{"k":[1,2]}`), "2026-03-04 12:01:00.000Z"})
 }
 
-// picked are the records of a collection as JSON.
-func picked(t *testing.T, collection, who string, q Query) []map[string]any {
+// selectFields returns the records of a collection as JSON.
+func selectFields(t *testing.T, collection, who string, q Query) []map[string]any {
 	t.Helper()
 	is := is.New(t)
-	page, err := list(t.Context(), t, open(t), collection, as(who), q)
+	page, err := list(t.Context(), t, open(t), collection, requestOf(who), q)
 	is.NoErr(err)
 	var decoded struct{ Items []map[string]any }
 	is.NoErr(json.Unmarshal(page.AppendJSON(nil), &decoded))
@@ -150,31 +150,31 @@ func picked(t *testing.T, collection, who string, q Query) []map[string]any {
 func TestRelationsAreExpanded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	m := picked(t, "messages", "ann", Query{Filter: `id = "m1"`,
+	m := selectFields(t, "messages", "ann", Query{Filter: `id = "m1"`,
 		Expand: "chat.user, chat.messages_via_chat ,,nothing,role,chat.nothing"})[0]
 	chat := m["expand"].(map[string]any)["chat"].(map[string]any)
 	is.Equal(chat["title"], "Alpha 100%")
 	is.Equal(chat["collectionName"], "chats")
 	is.Equal(chat["expand"].(map[string]any)["user"].(map[string]any)["name"], "Ann")
 	back := chat["expand"].(map[string]any)["messages_via_chat"].([]any)
-	is.Equal(len(back), 3) // the removed one is not among them
+	is.Equal(len(back), 3) // without the removed one
 	is.Equal(back[2].(map[string]any)["id"], "m3")
 
-	agents := picked(t, "agents", "ann", Query{Expand: "prompt"})
+	agents := selectFields(t, "agents", "ann", Query{Expand: "prompt"})
 	is.Equal(agents[0]["expand"].(map[string]any)["prompt"].(map[string]any)["body"], "Do.")
 	is.Equal(agents[1]["expand"], nil)
 
-	docs := picked(t, "docs", "super", Query{Expand: "readers,owner.docs_via_owner"})
+	docs := selectFields(t, "docs", "super", Query{Expand: "readers,owner.docs_via_owner"})
 	is.Equal(docs[2]["expand"].(map[string]any)["readers"], nil) // no relation
 	owner := docs[2]["expand"].(map[string]any)["owner"].(map[string]any)
 	is.Equal(owner["id"], "bob")
 	is.Equal(len(owner["expand"].(map[string]any)["docs_via_owner"].([]any)), 2)
 }
 
-func TestExpandShowsOnlyWhatMayBeViewed(t *testing.T) {
+func TestExpandFollowsTheViewRules(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	docs := picked(t, "docs", "ann", Query{Expand: "owner.chats_via_user,owner.keys_via_user"})
+	docs := selectFields(t, "docs", "ann", Query{Expand: "owner.chats_via_user,owner.keys_via_user"})
 	is.Equal(len(docs), 2)
 	owner := docs[0]["expand"].(map[string]any)["owner"].(map[string]any)
 	is.Equal(len(owner["expand"].(map[string]any)["chats_via_user"].([]any)), 2)
@@ -182,7 +182,7 @@ func TestExpandShowsOnlyWhatMayBeViewed(t *testing.T) {
 	is.Equal(docs[1]["expand"], nil)                                 // Bob
 }
 
-func TestFieldsPickParts(t *testing.T) {
+func TestFieldsSelectPartsOfRecords(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	db := open(t)
@@ -202,7 +202,7 @@ func TestFieldsPickParts(t *testing.T) {
 		{"chats", `id="c2"`, "user", "expand.*", `{"expand":{"user":{"collectionId":"pbc_users","collectionName":"users","id":"ann","email":"ann@x.org","name":"Ann","role":"user","favourite":"c1","created":"2026-03-04 12:00:01.000Z","updated":"2026-03-04 12:00:01.000Z"}}}`},
 		{"docs", `id="d1"`, "", "tags,readers.x", `{"tags":["red","blue"],"readers":["ann","bob"]}`},
 	} {
-		page, err := list(t.Context(), t, db, c.collection, as("ann"),
+		page, err := list(t.Context(), t, db, c.collection, requestOf("ann"),
 			Query{Filter: c.filter, Expand: c.expand, Fields: c.fields})
 		is.NoErr(err)
 		if got := string(page.Items[0].AppendJSON(nil)); got != c.want {
@@ -211,14 +211,14 @@ func TestFieldsPickParts(t *testing.T) {
 	}
 	for _, fields := range []string{"id:upper", "id:excerpt", "id:excerpt()", "id:excerpt(0)", "id:excerpt(-1)",
 		"id:excerpt(1,2,3)", "id:excerpt(x)", strings.Repeat("a,", 101)} {
-		if _, err := list(t.Context(), t, db, "chats", as("ann"), Query{Fields: fields}); err == nil ||
+		if _, err := list(t.Context(), t, db, "chats", requestOf("ann"), Query{Fields: fields}); err == nil ||
 			err.(schema.Invalid).Field != "fields" {
 			t.Errorf("%s: %v", fields, err)
 		}
 	}
 }
 
-func TestExcerptsAreTextWithoutTags(t *testing.T) {
+func TestExcerptsHaveNoTags(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		text, want string
@@ -235,13 +235,13 @@ func TestExcerptsAreTextWithoutTags(t *testing.T) {
 	}
 }
 
-func TestBackRelationsExpandToALimit(t *testing.T) {
+func TestExpandedBackRelationsAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	db := open(t)
 	_, err := db.NewQuery("WITH RECURSIVE n(i) AS (SELECT 1000 UNION ALL SELECT i+1 FROM n WHERE i < 2009) INSERT INTO messages SELECT 'x'||i, iif(i < 2005, 'c1', 'c3'), '', '', '', '', '', i, i, 0 FROM n").Execute()
 	is.NoErr(err)
-	page, err := list(t.Context(), t, db, "chats", as("root"), Query{Expand: "messages_via_chat",
+	page, err := list(t.Context(), t, db, "chats", requestOf("root"), Query{Expand: "messages_via_chat",
 		Fields: "id,expand.messages_via_chat.id"})
 	is.NoErr(err)
 	for i, want := range []int{1000, 1, 7, 1} {
@@ -250,14 +250,14 @@ func TestBackRelationsExpandToALimit(t *testing.T) {
 	is.Equal(page.Items[0].expanded[0].records[0].ID(), "m1") // the oldest ones
 }
 
-func TestExpandReadsSoManyRecords(t *testing.T) {
+func TestRecordsReadByExpandAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	db, c := open(t), get(t, "chats")
 	for left, want := range map[int]string{0: "too_many_records", 11: "too_many_records", 12: ""} {
-		page, err := list(t.Context(), t, db, "chats", as("super"), Query{})
+		page, err := list(t.Context(), t, db, "chats", requestOf("super"), Query{})
 		is.NoErr(err)
-		e := expander{ctx: t.Context(), db: db, cat: testCatalogue(), req: as("super"), left: left}
+		e := expander{ctx: t.Context(), db: db, cat: testCatalogue(), req: requestOf("super"), remaining: left}
 		// 7 messages, 2 users, their 3 chats
 		err = e.expand(c, pointers(page.Items), branches{"messages_via_chat": nil, "user": {"chats_via_user": nil}}, nil)
 		i, _ := err.(schema.Invalid)
@@ -274,7 +274,7 @@ func TestPagesNeitherRepeatNorSkip(t *testing.T) {
 	for _, sort := range []string{"created", "-created", "role,-status", ""} {
 		var seen []string
 		for page := 1; page <= 8; page++ {
-			p, err := list(t.Context(), t, db, "messages", as("super"),
+			p, err := list(t.Context(), t, db, "messages", requestOf("super"),
 				Query{Filter: `role = "same"`, Sort: sort, PerPage: 7, Page: page})
 			is.NoErr(err)
 			seen = append(seen, strings.Fields(ids(p.Items))...)
@@ -284,7 +284,7 @@ func TestPagesNeitherRepeatNorSkip(t *testing.T) {
 	}
 }
 
-func TestAPageIsTheSameWhetherOrNotItsRecordsAreAmongTheFirstOfTheTable(t *testing.T) {
+func TestFastPathReturnsTheSamePage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	db := open(t)
@@ -306,7 +306,7 @@ func TestAPageIsTheSameWhetherOrNotItsRecordsAreAmongTheFirstOfTheTable(t *testi
 		2: fmt.Sprintf("new%d new%d", maxFirst-1, maxFirst-2),
 		4: fmt.Sprintf("new%d new%d m4 m3", maxFirst-1, maxFirst-2),
 	} {
-		page, err := list(t.Context(), t, db, "messages", as("ann"),
+		page, err := list(t.Context(), t, db, "messages", requestOf("ann"),
 			Query{Sort: "-created", PerPage: perPage, SkipTotal: true})
 		is.NoErr(err)
 		is.Equal(ids(page.Items), want)

@@ -31,10 +31,10 @@ type expansion struct {
 
 // shape is what the records of one response have in common.
 type shape struct {
-	c      schema.Collection
-	fields []schema.Field
-	leads  []string // for each field, the JSON before its value
-	pick   *fieldSelection
+	c        schema.Collection
+	fields   []schema.Field
+	openings []string // for each field, the JSON before its value
+	pick     *fieldSelection
 }
 
 // newShape selects the fields to read: those to show, and those to expand.
@@ -45,15 +45,15 @@ func newShape(c schema.Collection, p *fieldSelection, expand branches) *shape {
 		if builtIn {
 			continue
 		}
-		if _, shown := p.take(f.Name); shown || expand[f.Name] != nil {
+		if _, shown := p.selected(f.Name); shown || expand[f.Name] != nil {
 			s.fields = append(s.fields, f)
-			s.leads = append(s.leads, lead(f.Name))
+			s.openings = append(s.openings, openingOf(f.Name))
 		}
 	}
 	return s
 }
 
-func lead(name string) string { return string(appendString([]byte{','}, name)) + ":" }
+func openingOf(name string) string { return string(appendString([]byte{','}, name)) + ":" }
 
 // columns returns the columns that scan reads.
 func (s *shape) columns(alias string) string {
@@ -135,11 +135,11 @@ func (r Record) Get(name string) any {
 	case f.Kind == schema.JSON:
 		return json.RawMessage(appendField(nil, f, r.values[i]))
 	case f.Kind == schema.Bool:
-		return truth(r.values[i])
+		return toBool(r.values[i])
 	case f.Kind == schema.Number:
-		return numeric(r.values[i])
+		return toNumber(r.values[i])
 	}
-	return textOf(r.values[i])
+	return toText(r.values[i])
 }
 
 // related returns the id in a relation, empty for none.
@@ -148,10 +148,10 @@ func (r *Record) related(f schema.Field) string {
 	if i < 0 {
 		return ""
 	}
-	return textOf(r.values[i])
+	return toText(r.values[i])
 }
 
-func truth(v any) bool {
+func toBool(v any) bool {
 	switch v := v.(type) {
 	case int64:
 		return v != 0
@@ -163,8 +163,8 @@ func truth(v any) bool {
 	return false
 }
 
-// numeric returns a number as int64 or float64, and 0 for any other value.
-func numeric(v any) any {
+// toNumber returns a number as int64 or float64, and 0 for any other value.
+func toNumber(v any) any {
 	switch v := v.(type) {
 	case int64:
 		return v
@@ -174,13 +174,13 @@ func numeric(v any) any {
 		}
 	case string:
 		if f, err := strconv.ParseFloat(v, 64); err == nil {
-			return numeric(f)
+			return toNumber(f)
 		}
 	}
 	return int64(0)
 }
 
-func textOf(v any) string {
+func toText(v any) string {
 	switch v := v.(type) {
 	case string:
 		return v

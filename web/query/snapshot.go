@@ -18,12 +18,13 @@ type snapshotQuery struct {
 	ctx context.Context
 	db  dbx.Builder
 	c   schema.Collection
-	// what SQLite must read first, with t joined to it; empty lets SQLite choose. It would begin with a person's chats
-	driver string
-	from   string // joined to t
-	where  []string
-	most   int    // limit of the records in bytes, 0 for none
-	group  string // SQL; at most maxBack records may have the same value of it; empty for no limit
+	// the table that SQLite must read first, with t joined to it. If empty, SQLite chooses, and would begin with the
+	// caller's chats
+	driver   string
+	from     string // joined to t
+	where    []string
+	maxBytes int    // limit of the records in bytes, 0 for none
+	group    string // SQL; at most maxBack records may have the same value of it; empty for no limit
 }
 
 // order selects a part of the rows, and their order.
@@ -83,8 +84,8 @@ func (q *snapshotQuery) query(sql string) *dbx.Query {
 }
 
 // page returns the records of a page. SQLite evaluates a rule about the chat of a record by reading all records of the
-// caller's chats, and then it sorts them. If these are many, most pages are among the first rows of the table, which
-// an index has in the order of creation. If they are few, that way is short.
+// caller's chats, and then it sorts them. If there are many, most pages are among the first rows of the table, which
+// an index has in the order of creation. If there are few, SQLite's way is fast.
 func (q *snapshotQuery) page(wanted Query, o order) ([]Record, error) {
 	sort := strings.TrimLeft(wanted.Sort, "+-")
 	if q.from == "" || q.driver != "" || wanted.Filter != "" || sort != "" && sort != "created" {
@@ -95,7 +96,7 @@ func (q *snapshotQuery) page(wanted Query, o order) ([]Record, error) {
 	first.driver = "(SELECT " + key + " AS k FROM " + q.c.Table + " AS t ORDER BY " + o.by + " LIMIT " +
 		strconv.Itoa(maxFirst) + ") AS first_ CROSS JOIN " +
 		q.c.Table + " AS t ON " + key + " = first_.k"
-	// the outer loop is in that order, and ends with the page
+	// the outer loop has that order and ends after the page
 	found, err := first.read(wanted, order{limit: o.limit, offset: o.offset})
 	if err != nil || len(found) == o.limit {
 		return found, err
@@ -114,7 +115,7 @@ func (q *snapshotQuery) read(wanted Query, o order) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	under, shown := fields.take("expand")
+	under, shown := fields.selected("expand")
 	if !shown {
 		expand = nil
 	}
@@ -122,12 +123,12 @@ func (q *snapshotQuery) read(wanted Query, o order) ([]Record, error) {
 	if err != nil || len(expand) == 0 {
 		return found, err
 	}
-	e := expander{ctx: q.ctx, db: q.db, cat: q.Cat, req: q.Req, left: maxExpanded, most: q.most}
+	e := expander{ctx: q.ctx, db: q.db, cat: q.Cat, req: q.Req, remaining: maxExpanded, maxBytes: q.maxBytes}
 	e.req.Now = q.Now
-	if err := e.expand(q.c, pointers(found), expand, under); err != nil || q.most == 0 {
+	if err := e.expand(q.c, pointers(found), expand, under); err != nil || q.maxBytes == 0 {
 		return found, err
 	}
-	left := q.most // a record that several records lead to is shown with each of them
+	left := q.maxBytes // a related record is shown with each record that refers to it
 	for i := range found {
 		if left -= found[i].size(left); left < 0 {
 			return nil, tooLarge()
@@ -147,7 +148,7 @@ func (q *snapshotQuery) scan(shape *shape, o order) ([]Record, error) {
 		return nil, err
 	}
 	defer rows.Close()
-	return shape.scan(rows.Rows, q.most)
+	return shape.scan(rows.Rows, q.maxBytes)
 }
 
 func (q *snapshotQuery) keys(o order) string {

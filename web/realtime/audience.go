@@ -20,7 +20,7 @@ type audience struct {
 // newAudience starts an audience for changes after the sequence now. registry.mu must be held.
 func (s *Realtime) newAudience(ctx context.Context, key string, t topic, now uint64) *audience {
 	ctx, end := context.WithCancel(ctx)
-	a := &audience{source: source{key: key, subs: map[*subscription]bool{}, done: now, news: make(chan struct{}, 1),
+	a := &audience{source: source{key: key, subs: map[*subscription]bool{}, done: now, wake: make(chan struct{}, 1),
 		end: end}, topic: t, group: groupOfCollection(t.collection)}
 	s.registry.audiences[key] = a
 	go s.runAudience(ctx, a)
@@ -33,7 +33,7 @@ func (s *Realtime) runAudience(ctx context.Context, a *audience) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-a.news:
+		case <-a.wake:
 		}
 		for more := true; more; {
 			page, upTo, further, err := s.changes(ctx, a.topic, a.topic.ids(), a.done)
@@ -61,13 +61,13 @@ func (rt *registry) distribute(a *audience, page []*message, upTo uint64) {
 	a.done = max(a.done, upTo)
 }
 
-// failSubscriptions disconnects all subscribers of a source after an error. Clients reconnect and get what they
-// missed.
+// failSubscriptions disconnects all subscribers of a source after an error. Clients reconnect and get the changes that
+// they missed.
 func (s *Realtime) failSubscriptions(ctx context.Context, from *source, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if !errors.As(err, new(schema.Invalid)) { // a filter that takes too long is not our fault
+	if !errors.As(err, new(schema.Invalid)) { // a slow filter is the client's error: do not log it
 		s.API.Logger.Error("follow changes", "err", err)
 	}
 	s.registry.mu.Lock()
@@ -77,20 +77,20 @@ func (s *Realtime) failSubscriptions(ctx context.Context, from *source, err erro
 	}
 }
 
-// pageOfChanges is how many records are read at once.
-const pageOfChanges = 100
+// changesPerPage is the number of records that are read at once.
+const changesPerPage = 100
 
 // changes returns a page of the changes of a topic after since, in order, only of ids unless ids is nil. The page is
 // complete up to upTo; more reports whether there are later changes.
 func (s *Realtime) changes(ctx context.Context, t topic, ids []string,
 	since uint64) (page []*message, upTo uint64, more bool, err error) {
-	err = s.API.Ask(ctx, t.holder, func(db dbx.Builder, seq uint64) error {
+	err = s.API.SlowView(ctx, t.slotKey, func(db dbx.Builder, seq uint64) error {
 		var found []query.Change
 		found, more, err = s.readChanges(ctx, db, t, ids, since)
 		if upTo = seq; more {
 			upTo = uint64(found[len(found)-1].Last)
 		}
-		for _, c := range found { // within the share of the holder, so that few pages are built at once
+		for _, c := range found { // in a query slot of the account, so that few pages are built at once
 			m := &message{record: c.AppendJSON(nil), first: uint64(c.First), last: uint64(c.Last), removed: c.Removed}
 			page = append(page, m)
 		}
@@ -105,7 +105,7 @@ func (s *Realtime) changes(ctx context.Context, t topic, ids []string,
 func (s *Realtime) readChanges(
 	ctx context.Context, db dbx.Builder, t topic, ids []string, since uint64,
 ) (found []query.Change, more bool, err error) {
-	limit, smallest, wanted := pageOfChanges, 2, t.wants()
+	limit, smallest, wanted := changesPerPage, 2, t.includes()
 	for {
 		found, err = query.Changed(
 			ctx, db, s.API.Catalogue, t.collection, t.request, t.rule(), wanted, ids, int64(since), limit)

@@ -14,7 +14,7 @@ import (
 const (
 	maxClients        = 20_000
 	maxGuests         = 2_000
-	maxAddressClients = 1_500 // of an address, while they are nobody's
+	maxAddressClients = 1_500 // guests of one address
 	maxAccountClients = 2_000
 	maxAccountCostly  = 50 // topics of an account with a filter or an expand
 )
@@ -31,44 +31,44 @@ func (rt *registry) connect(c *client, address string) error {
 		return api.Problem{Status: http.StatusServiceUnavailable,
 			Message: "Too many clients are connected; try again later.", Retry: time.Minute}
 	}
-	c.holder = "address " + address
-	if rt.held[c.holder] >= cmp.Or(rt.addressClients, maxAddressClients) {
+	c.countedFor = "address " + address
+	if rt.startedAt[c.countedFor] >= cmp.Or(rt.addressClients, maxAddressClients) {
 		return tooMany("Too many clients of this address are connected and have not logged in.")
 	}
 	rt.clients[c.id] = c
-	rt.held[c.holder]++
+	rt.startedAt[c.countedFor]++
 	rt.guests++
 	return nil
 }
 
 // assign makes the client of a guest the client of an account. mu must be held.
 func (rt *registry) assign(c *client, identity account.Identity) error {
-	if c.who != nil {
+	if c.identity != nil {
 		return nil
 	}
 	holder := "account " + api.AccountKey(identity)
-	if rt.held[holder] >= cmp.Or(rt.accountClients, maxAccountClients) {
+	if rt.startedAt[holder] >= cmp.Or(rt.accountClients, maxAccountClients) {
 		return tooMany("Too many clients of this account are connected.")
 	}
 	rt.release(c)
-	c.holder = holder
-	rt.held[holder]++
+	c.countedFor = holder
+	rt.startedAt[holder]++
 	return nil
 }
 
-// release removes a client from the count of its holder. mu must be held.
+// release removes a client from the count of its address or account. mu must be held.
 func (rt *registry) release(c *client) {
-	if c.who == nil {
+	if c.identity == nil {
 		rt.guests--
 	}
-	if rt.held[c.holder]--; rt.held[c.holder] == 0 {
-		delete(rt.held, c.holder)
+	if rt.startedAt[c.countedFor]--; rt.startedAt[c.countedFor] == 0 {
+		delete(rt.startedAt, c.countedFor)
 	}
 }
 
-// boundCostly refuses topics if the account would have too many costly ones: each one is read separately at every
-// change. mu must be held.
-func (rt *registry) boundCostly(c *client, identity account.Identity, topics []topic) error {
+// limitCostly refuses topics if the account would have too many costly ones. Each costly topic needs a query of its
+// own at every change. mu must be held.
+func (rt *registry) limitCostly(c *client, identity account.Identity, topics []topic) error {
 	costly := map[string]bool{}
 	for _, t := range topics {
 		if t.costly() {
@@ -79,10 +79,10 @@ func (rt *registry) boundCostly(c *client, identity account.Identity, topics []t
 		return nil
 	}
 	for _, other := range rt.clients {
-		if other == c || other.who == nil || api.AccountKey(*other.who) != api.AccountKey(identity) {
+		if other == c || other.identity == nil || api.AccountKey(*other.identity) != api.AccountKey(identity) {
 			continue
 		}
-		for text, sub := range other.follows {
+		for text, sub := range other.subscriptions {
 			if sub.topic.costly() {
 				costly[text] = true
 			}

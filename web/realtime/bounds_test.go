@@ -14,9 +14,9 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// What somebody may take of what all share.
+// Limits of shared resources.
 
-func TestNothingIsKeptForAGuest(t *testing.T) {
+func TestGuestHasNoSubscriptions(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -26,10 +26,10 @@ func TestNothingIsKeptForAGuest(t *testing.T) {
 		topics[i] = fmt.Sprintf("chats/%d?options=", i) + strings.Repeat("x", 2400)
 	}
 	f := s.Connect(t).Follow(t, "", topics[:20]...)
-	is.Equal(s.Web.Realtime.Followed(f.ID), 0)
+	is.Equal(s.Web.Realtime.TopicCount(f.ID), 0)
 	f.Follow(t, ann, topics...)
-	is.Equal(s.Web.Realtime.Followed(f.ID), len(topics))
-	status, _ := f.Try(t, ann, append(topics, make([]string, 10)...)...) // empty ones are none
+	is.Equal(s.Web.Realtime.TopicCount(f.ID), len(topics))
+	status, _ := f.Try(t, ann, append(topics, make([]string, 10)...)...) // empty topics are ignored
 	is.Equal(status, http.StatusNoContent)
 	for i := range topics {
 		topics = append(topics, fmt.Sprintf("messages/%d?options=", i)+strings.Repeat("x", 2400))
@@ -39,13 +39,13 @@ func TestNothingIsKeptForAGuest(t *testing.T) {
 	is.True(answer["data"].(map[string]any)["subscriptions"] != nil)
 }
 
-func TestClientsOfAnAddressAndOfAnAccountAreBounded(t *testing.T) {
+func TestClientsPerAddressAndPerAccountAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
 	_, bob := s.User(t, "bob", account.User)
-	s.Web.Realtime.HoldFewer(5, 10)
+	s.Web.Realtime.SetClientLimits(5, 10)
 	connect := func() int {
 		// from an address of its own each time
 		status, _ := webtest.Ask(s, t, "", webtest.Request("GET", "/api/realtime", ""))
@@ -63,17 +63,17 @@ func TestClientsOfAnAddressAndOfAnAccountAreBounded(t *testing.T) {
 		f.Follow(t, ann, "chats/*")
 	}
 	for range 5 {
-		clients = append(clients, s.Connect(t).Follow(t, ann, "chats/*")) // who has logged in counts for the account
+		clients = append(clients, s.Connect(t).Follow(t, ann, "chats/*")) // after a login the client counts for the account
 	}
 	f := s.Connect(t)
 	status, _ = f.Try(t, ann, "chats/*")
 	is.Equal(status, http.StatusTooManyRequests)
 	f.Follow(t, bob, "chats/*")
-	left(clients[0], t, ann)
+	waitForDisconnect(clients[0], t, ann)
 	s.Connect(t).Follow(t, ann, "chats/*")
 }
 
-func TestTopicsOfAnAccountThatCostMuchAreBounded(t *testing.T) {
+func TestCostlyTopicsPerAccountAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -97,14 +97,14 @@ func TestTopicsOfAnAccountThatCostMuchAreBounded(t *testing.T) {
 	s.Connect(t).Follow(t, bob, filtered(50, 50)...)
 	one.Follow(t, ann, filtered(100, 50)[:20]...)
 	expanded := "chats/*?options=" + webtest.Escape(`{"query":{"expand":"user"}}`)
-	status, _ = two.Try(t, ann, append(filtered(20, 30), expanded)...) // it costs as much to read
+	status, _ = two.Try(t, ann, append(filtered(20, 30), expanded)...) // it is as costly
 	is.Equal(status, http.StatusBadRequest)
 	s.Chat(t, ann, "100")
 	is.Equal(one.Next(t).Data.Record["title"], "100")
 }
 
-// chatty makes a chat with n messages, and returns a topic that shows each of them with all of them.
-func chatty(s *webtest.System, t testing.TB, token string, n int) (chat string, topic func(i int) string) {
+// addLargeChat makes a chat with n messages, and returns a topic that shows each of them with all of them.
+func addLargeChat(s *webtest.System, t testing.TB, token string, n int) (chat string, topic func(i int) string) {
 	t.Helper()
 	chat = s.Chat(t, token, "chatty")
 	for range n {
@@ -120,13 +120,13 @@ func chatty(s *webtest.System, t testing.TB, token string, n int) (chat string, 
 	}
 }
 
-// A list or a view that is as large is refused.
-func TestARecordThatExpandsToTooMuchIsSentAlone(t *testing.T) {
+// A list or a view of this size is refused.
+func TestRecordWithTooLargeExpansionIsSentWithoutIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
-	large, topic := chatty(s, t, ann, 32)
+	large, topic := addLargeChat(s, t, ann, 32)
 	small := s.Chat(t, ann, "small")
 	small = "chats/" + small + "?options=" + webtest.Escape(`{"query":{"expand":"user"}}`)
 	f := s.Connect(t).Follow(t, ann, topic(0), small)
@@ -134,7 +134,7 @@ func TestARecordThatExpandsToTooMuchIsSentAlone(t *testing.T) {
 	got := f.Next(t)
 	is.Equal(got.String(), topic(0)+" update renamed")
 	is.Equal(got.Data.Record["expand"], nil)
-	left(f, t, ann)
+	waitForDisconnect(f, t, ann)
 
 	s.Rename(t, ann, large, "missed")
 	s.Rename(t, ann, small[len("chats/"):strings.Index(small, "?")], "missed too")
@@ -145,15 +145,15 @@ func TestARecordThatExpandsToTooMuchIsSentAlone(t *testing.T) {
 	}
 }
 
-func TestLargeRecordsThatWereMissedComeInParts(t *testing.T) {
+func TestMissedLargeRecordsAreSentInPages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
 	topic := "messages/*?options=" + webtest.Escape(`{"query":{"expand":"chat.messages_via_chat"}}`)
-	left(s.Connect(t).Follow(t, ann, topic), t, ann)
+	waitForDisconnect(s.Connect(t).Follow(t, ann, topic), t, ann)
 	const messages = 32
-	chatty(s, t, ann, messages)
+	addLargeChat(s, t, ann, messages)
 	f := s.Connect(t).Follow(t, ann, topic)
 	seen := map[any]bool{}
 	for range messages {
@@ -164,14 +164,14 @@ func TestLargeRecordsThatWereMissedComeInParts(t *testing.T) {
 	is.Equal(len(seen), messages)
 }
 
-// Clients that read nothing keep their records in memory.
-func TestUnreadRecordsOfAnAccountAreBounded(t *testing.T) {
+// Records for clients that do not read stay in memory.
+func TestUnsentRecordsPerAccountAreLimited(t *testing.T) {
 	t.Parallel()
 	webtest.LeaveOutWhenShort(t)
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
-	chat, topic := chatty(s, t, ann, 25) // 25 MB
+	chat, topic := addLargeChat(s, t, ann, 25) // 25 MB
 	silent, unread := make([]*webtest.Follower, 8), make([]*bufio.Reader, 8)
 	for i := range silent {
 		silent[i], unread[i] = s.ConnectSilent(t)
@@ -179,7 +179,7 @@ func TestUnreadRecordsOfAnAccountAreBounded(t *testing.T) {
 	}
 	s.Rename(t, ann, chat, "renamed")
 	gone := map[int]bool{}
-	expect.Eventually(t, "those beyond the share of the account are disconnected", func() bool {
+	expect.Eventually(t, "clients beyond the limit of the account are disconnected", func() bool {
 		for i, f := range silent {
 			if status, _ := f.Try(t, ann, "\n"); status == http.StatusNotFound { // a mistake, while the client is there
 				gone[i] = true

@@ -14,39 +14,39 @@ import (
 type client struct {
 	api         *api.Server
 	id          string
-	news        chan struct{} // holds one when there is something to do
-	subscribing sync.Mutex    // makes requests about it take turns
+	wake        chan struct{} // capacity 1: signals that the client has work
+	subscribing sync.Mutex    // serializes the requests about this client
 
-	holder  string                   // the address or account that it counts for; guarded by registry.mu
-	who     *account.Identity        // nil until somebody subscribes; guarded by registry.mu
-	follows map[string]*subscription // by topic; guarded by registry.mu
+	countedFor    string                   // the address or account that it counts for; guarded by registry.mu
+	identity      *account.Identity        // nil for a guest; guarded by registry.mu
+	subscriptions map[string]*subscription // by topic; guarded by registry.mu
 
-	mu      sync.Mutex
-	ended   <-chan struct{} // closed when the session is over
-	expires time.Time       // of the token; zero for none
-	account string          // api.AccountKey, whose share the queue takes
-	behind  []*subscription // those that are to catch up before anything else is sent
-	queue   []frame         // frames to send
-	sending []frame         // frames taken from queue, until they are sent
-	bytes   int             // of the queue
-	counted int             // bytes of queue that are counted for the account
-	pending int             // bytes of sending that are counted for the account
-	failed  error           // why nothing is queued any more
+	mu         sync.Mutex
+	ended      <-chan struct{} // closed when the session ends
+	expires    time.Time       // of the token; zero for none
+	account    string          // api.AccountKey, to which the queued bytes are charged
+	catchingUp []*subscription // subscriptions to catch up before other events are sent
+	queue      []frame         // frames to send
+	sending    []frame         // frames taken from queue, until they are sent
+	bytes      int             // of the queue
+	counted    int             // bytes of queue that are counted for the account
+	pending    int             // bytes of sending that are counted for the account
+	err        error           // why the connection ends; nothing is queued after it is set
 }
 
 // subscription is one topic of one client.
 type subscription struct {
-	*source // nil when nothing is ever sent
+	*source // nil if the topic has no events
 	client  *client
 	topic   topic
 	lead    []byte // of each of its events: everything before the data
 	joined  bool   // to a hub: the snapshots were queued; guarded by registry.mu
 
 	// Guarded by the client's mu.
-	from   uint64 // changes up to here were sent, or are not wanted
-	behind bool   // later changes are read before anything else is sent
-	missed uint64 // the first change that was not queued, 0 for none
-	over   bool
+	from        uint64 // changes up to here were sent or are not needed
+	catchUp     bool   // later changes are read before anything else is sent
+	firstMissed uint64 // the first change that was not queued, 0 for none
+	ended       bool
 }
 
 // source is an audience or a hub, with its subscriptions. registry.mu guards it.
@@ -54,7 +54,7 @@ type source struct {
 	key  string
 	subs map[*subscription]bool
 	done uint64        // changes up to here were passed to the subscriptions
-	news chan struct{} // holds one when rows changed
+	wake chan struct{} // capacity 1: signals that rows changed
 	end  context.CancelFunc
 }
 
@@ -72,15 +72,15 @@ type message struct {
 	known       uint64 // sequence up to which changes were sent before
 	removed     bool
 	data        []byte
-	replaces    string // an earlier message with the same that was not sent yet is needless
+	replaces    string // an earlier message with the same value is dropped if it was not sent yet
 }
 
 // frame is a message for one client.
 type frame struct {
 	sub *subscription
 	*message
-	counted int    // bytes that are counted for the account
-	had     uint64 // the client has everything up to here
+	charged   int    // bytes that are counted for the account
+	clientHas uint64 // sequence up to which the client has all changes
 }
 
 // appendTo appends the event as PocketBase writes it.
@@ -103,7 +103,7 @@ func (f frame) action() string {
 	switch {
 	case f.removed:
 		return "delete"
-	case f.first > f.had:
+	case f.first > f.clientHas:
 		return "create"
 	}
 	return "update"
@@ -111,8 +111,8 @@ func (f frame) action() string {
 
 // The largest queue of a client.
 const (
-	maxWaiting      = 1024 // events
-	maxWaitingBytes = 4 << 20
+	maxQueued      = 1024 // events
+	maxQueuedBytes = 4 << 20
 )
 
 // enqueue queues messages for a subscription. It never blocks: a full queue ends the connection.
@@ -120,7 +120,7 @@ func (c *client) enqueue(sub *subscription, messages ...*message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, m := range messages {
-		if sub.over || m.last > 0 && m.last <= sub.from {
+		if sub.ended || m.last > 0 && m.last <= sub.from {
 			continue
 		}
 		c.dropReplaced(sub, m.replaces)
@@ -129,18 +129,18 @@ func (c *client) enqueue(sub *subscription, messages ...*message) {
 		if c.bytes+size > api.WritePiece { // small events arrive while the account has too much to read
 			counted = size
 		}
-		if c.failed == nil && (len(c.queue) >= maxWaiting || c.bytes+size > maxWaitingBytes && len(c.queue) > 0 ||
+		if c.err == nil && (len(c.queue) >= maxQueued || c.bytes+size > maxQueuedBytes && len(c.queue) > 0 ||
 			counted > 0 && !c.api.AddUnsent(c.account, counted)) {
-			c.failed = errSlow
+			c.err = errSlow
 		}
-		if c.failed == nil {
-			c.queue = append(c.queue, frame{sub: sub, message: m, counted: counted})
+		if c.err == nil {
+			c.queue = append(c.queue, frame{sub: sub, message: m, charged: counted})
 			c.bytes, c.counted = c.bytes+size, c.counted+counted
-		} else if sub.missed == 0 {
-			sub.missed = m.last
+		} else if sub.firstMissed == 0 {
+			sub.firstMissed = m.last
 		}
 	}
-	wake(c.news)
+	wake(c.wake)
 }
 
 // dropReplaced removes the queued message that another one replaces. mu must be held.
@@ -148,8 +148,8 @@ func (c *client) dropReplaced(sub *subscription, replaced string) {
 	for i := len(c.queue) - 1; i >= 0 && replaced != ""; i-- {
 		if f := c.queue[i]; f.sub == sub && f.replaces == replaced {
 			c.bytes -= len(f.data)
-			c.counted -= f.counted
-			c.api.RemoveUnsent(c.account, f.counted)
+			c.counted -= f.charged
+			c.api.RemoveUnsent(c.account, f.charged)
 			c.queue = append(c.queue[:i], c.queue[i+1:]...)
 			return
 		}
@@ -160,22 +160,22 @@ func (c *client) dropReplaced(sub *subscription, replaced string) {
 func (c *client) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed == nil {
-		c.failed = err
+	if c.err == nil {
+		c.err = err
 	}
-	wake(c.news)
+	wake(c.wake)
 }
 
-// delivered returns the sequence up to which all changes were sent, as far as we know. registry.mu must be held.
+// delivered returns the sequence up to which all changes are known to be sent. registry.mu must be held.
 func (c *client) delivered(sub *subscription) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if sub.behind {
+	if sub.catchUp {
 		return sub.from
 	}
 	at := sub.done
-	if sub.missed > 0 {
-		at = min(at, sub.missed-1)
+	if sub.firstMissed > 0 {
+		at = min(at, sub.firstMissed-1)
 	}
 	for _, waiting := range [][]frame{c.sending, c.queue} {
 		for _, f := range waiting {
@@ -189,8 +189,8 @@ func (c *client) delivered(sub *subscription) uint64 {
 
 // The reasons why a connection ends, besides api.ErrGone.
 var (
-	errClosed = errors.New("the client closed the connection")
-	errSlow   = errors.New("the client is too slow")
-	errOver   = errors.New("the session is over")
-	errIdle   = errors.New("nothing happened for a while")
+	errClosed      = errors.New("the client closed the connection")
+	errSlow        = errors.New("the client is too slow")
+	errSessionOver = errors.New("the session is over")
+	errIdle        = errors.New("nothing happened for a while")
 )

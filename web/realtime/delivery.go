@@ -9,18 +9,18 @@ import (
 	"pocketcoder/web/api"
 )
 
-// timeouts are the times of a connection.
+// timeouts are the time limits of a connection.
 type timeouts struct {
-	ping time.Duration // between signs of life
-	idle time.Duration // without an event, after which it ends: PocketBase's 5 minutes
-	anon time.Duration // after which one ends that is still nobody's
+	ping  time.Duration // between two pings
+	idle  time.Duration // a connection without an event ends after this time, 5 minutes as in PocketBase
+	guest time.Duration // a connection that is still a guest's ends after this time
 }
 
-var defaultTimeouts = timeouts{ping: api.PingEvery, idle: 5 * time.Minute, anon: 2 * time.Minute}
+var defaultTimeouts = timeouts{ping: api.PingEvery, idle: 5 * time.Minute, guest: 2 * time.Minute}
 
 // stream sends queued events until the connection ends, and returns why it ended.
-func (s *Realtime) stream(ctx context.Context, out *api.PatientWriter, c *client, p timeouts) error {
-	ping, idle, anon := time.NewTicker(p.ping), time.NewTimer(p.idle), time.NewTimer(p.anon)
+func (s *Realtime) stream(ctx context.Context, out *api.DeadlineWriter, c *client, p timeouts) error {
+	ping, idle, anon := time.NewTicker(p.ping), time.NewTimer(p.idle), time.NewTimer(p.guest)
 	defer ping.Stop()
 	defer idle.Stop()
 	defer anon.Stop()
@@ -32,7 +32,7 @@ func (s *Realtime) stream(ctx context.Context, out *api.PatientWriter, c *client
 		case <-ctx.Done():
 			return probeClose(out)
 		case <-ended:
-			return errOver
+			return errSessionOver
 		case <-idle.C:
 			return errIdle
 		case <-anon.C:
@@ -41,10 +41,10 @@ func (s *Realtime) stream(ctx context.Context, out *api.PatientWriter, c *client
 			}
 		case now := <-ping.C:
 			if !expires.IsZero() && now.After(expires) {
-				return errOver
+				return errSessionOver
 			}
 			err = send(out, []byte(": ping\n\n"))
-		case <-c.news:
+		case <-c.wake:
 			sent, err = s.deliver(ctx, out, c)
 		}
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // the client closed the connection between two pages
@@ -59,9 +59,9 @@ func (s *Realtime) stream(ctx context.Context, out *api.PatientWriter, c *client
 	}
 }
 
-// probeClose tells a client that closed the connection from a client that is gone. A write to the first still
-// succeeds, so that client has received everything.
-func probeClose(out *api.PatientWriter) error {
+// probeClose reports whether the client closed the connection itself. A write to such a client still succeeds, so the
+// client has received everything. A write to a dead connection fails.
+func probeClose(out *api.DeadlineWriter) error {
 	if err := send(out, []byte(": bye\n\n")); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func probeClose(out *api.PatientWriter) error {
 }
 
 // send passes b to the kernel.
-func send(out *api.PatientWriter, b []byte) error {
+func send(out *api.DeadlineWriter, b []byte) error {
 	if _, err := out.Write(b); err != nil {
 		return err
 	}
@@ -82,9 +82,9 @@ func (c *client) session() (ended <-chan struct{}, expires time.Time) {
 	return c.ended, c.expires
 }
 
-// deliver sends everything that is due, and reports whether there was anything.
-func (s *Realtime) deliver(ctx context.Context, out *api.PatientWriter, c *client) (sent bool, err error) {
-	for _, sub := range c.takeBehind() {
+// deliver sends all queued events and catch-ups, and reports whether it sent any.
+func (s *Realtime) deliver(ctx context.Context, out *api.DeadlineWriter, c *client) (sent bool, err error) {
+	for _, sub := range c.dequeueCatchUps() {
 		any, err := s.catchUp(ctx, out, sub)
 		if sent = sent || any; err != nil {
 			return sent, err
@@ -105,11 +105,11 @@ func (s *Realtime) deliver(ctx context.Context, out *api.PatientWriter, c *clien
 	return sent || len(queue) > 0, nil
 }
 
-func (c *client) takeBehind() []*subscription {
+func (c *client) dequeueCatchUps() []*subscription {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	behind := c.behind
-	c.behind = nil
+	behind := c.catchingUp
+	c.catchingUp = nil
 	return behind
 }
 
@@ -117,12 +117,12 @@ func (c *client) takeBehind() []*subscription {
 func (c *client) dequeue() (queue []frame, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed != nil {
-		return nil, c.failed
+	if c.err != nil {
+		return nil, c.err
 	}
 	for _, f := range c.queue {
-		if !f.sub.over && (f.last == 0 || f.last > f.sub.from) {
-			f.had = max(f.known, f.sub.from)
+		if !f.sub.ended && (f.last == 0 || f.last > f.sub.from) {
+			f.clientHas = max(f.known, f.sub.from)
 			queue = append(queue, f)
 		}
 	}
@@ -132,7 +132,7 @@ func (c *client) dequeue() (queue []frame, err error) {
 }
 
 // sendFrames sends frames together, in pieces of the size that the writer uses.
-func sendFrames(out *api.PatientWriter, frames []frame) error {
+func sendFrames(out *api.DeadlineWriter, frames []frame) error {
 	var piece []byte
 	for i, f := range frames {
 		if piece == nil {
@@ -156,14 +156,14 @@ func (sub *subscription) stopped() (bool, error) {
 	defer c.mu.Unlock()
 	select {
 	case <-c.ended:
-		return true, errOver
+		return true, errSessionOver
 	default:
-		return sub.over, nil
+		return sub.ended, nil
 	}
 }
 
 // catchUp sends the changes that a subscription missed, page by page.
-func (s *Realtime) catchUp(ctx context.Context, out *api.PatientWriter, sub *subscription) (sent bool, err error) {
+func (s *Realtime) catchUp(ctx context.Context, out *api.DeadlineWriter, sub *subscription) (sent bool, err error) {
 	begun := sub.from
 	for more := true; more; {
 		if stop, err := sub.stopped(); stop {
@@ -179,25 +179,25 @@ func (s *Realtime) catchUp(ctx context.Context, out *api.PatientWriter, sub *sub
 		}
 		sent = sent || len(page) > 0
 		sub.client.mu.Lock()
-		sub.from, sub.behind = max(sub.from, upTo), more
+		sub.from, sub.catchUp = max(sub.from, upTo), more
 		sub.client.mu.Unlock()
 	}
 	return sent, nil
 }
 
 // sendPage sends changes after begun, and counts their bytes meanwhile.
-func (s *Realtime) sendPage(out *api.PatientWriter, sub *subscription, page []*message, begun uint64) error {
+func (s *Realtime) sendPage(out *api.DeadlineWriter, sub *subscription, page []*message, begun uint64) error {
 	frames, size := make([]frame, len(page)), 0
 	for i, m := range page {
-		frames[i] = frame{sub: sub, message: m, had: begun}
+		frames[i] = frame{sub: sub, message: m, clientHas: begun}
 		size += len(m.record)
 	}
 	if size <= api.WritePiece {
 		return sendFrames(out, frames)
 	}
-	if !s.API.AddUnsent(sub.topic.holder, size) {
+	if !s.API.AddUnsent(sub.topic.slotKey, size) {
 		return errSlow
 	}
-	defer s.API.RemoveUnsent(sub.topic.holder, size)
+	defer s.API.RemoveUnsent(sub.topic.slotKey, size)
 	return sendFrames(out, frames)
 }

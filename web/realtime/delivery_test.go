@@ -16,14 +16,14 @@ import (
 	"pocketcoder/web/api"
 )
 
-func TestAnIdleConnectionIsKeptWarmAndEnds(t *testing.T) {
+func TestIdleConnectionGetsPingsAndEnds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	ended := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &client{api: new(api.Server), news: make(chan struct{}, 1)}
-		ended <- new(Realtime).stream(r.Context(), api.NewPatientWriter(w), c,
-			timeouts{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond, anon: time.Minute})
+		c := &client{api: new(api.Server), wake: make(chan struct{}, 1)}
+		ended <- new(Realtime).stream(r.Context(), api.NewDeadlineWriter(w), c,
+			timeouts{ping: 10 * time.Millisecond, idle: 200 * time.Millisecond, guest: time.Minute})
 	}))
 	defer server.Close()
 	resp, err := http.Get(server.URL)
@@ -35,37 +35,37 @@ func TestAnIdleConnectionIsKeptWarmAndEnds(t *testing.T) {
 	is.True(errors.Is(<-ended, errIdle))
 }
 
-func TestATokenThatExpiresEndsTheConnection(t *testing.T) {
+func TestConnectionEndsWhenTheTokenExpires(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	c := &client{api: new(api.Server), news: make(chan struct{}, 1), expires: time.Now()}
-	err := new(Realtime).stream(t.Context(), api.NewPatientWriter(httptest.NewRecorder()), c,
-		timeouts{ping: time.Millisecond, idle: time.Minute, anon: time.Minute})
-	is.True(errors.Is(err, errOver))
+	c := &client{api: new(api.Server), wake: make(chan struct{}, 1), expires: time.Now()}
+	err := new(Realtime).stream(t.Context(), api.NewDeadlineWriter(httptest.NewRecorder()), c,
+		timeouts{ping: time.Millisecond, idle: time.Minute, guest: time.Minute})
+	is.True(errors.Is(err, errSessionOver))
 }
 
-func TestASnapshotTakesTheEarlierOnesPlace(t *testing.T) {
+func TestSnapshotReplacesAQueuedSnapshot(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	c := &client{api: new(api.Server), news: make(chan struct{}, 1)}
+	c := &client{api: new(api.Server), wake: make(chan struct{}, 1)}
 	sub := &subscription{client: c, source: &source{}}
-	for i := range 3 * maxWaiting {
+	for i := range 3 * maxQueued {
 		c.enqueue(sub, &message{data: []byte(fmt.Sprint(i)), replaces: "msg_1"})
 	}
 	queue, err := c.dequeue()
 	is.NoErr(err)
 	is.Equal(len(queue), 1)
-	is.Equal(string(queue[0].data), fmt.Sprint(3*maxWaiting-1))
+	is.Equal(string(queue[0].data), fmt.Sprint(3*maxQueued-1))
 }
 
-func TestAConnectionThatStaysNobodysEnds(t *testing.T) {
+func TestGuestConnectionEndsAfterATimeout(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	p := timeouts{ping: time.Minute, idle: time.Minute, anon: time.Millisecond}
-	c := &client{api: new(api.Server), news: make(chan struct{}, 1)}
-	is.True(errors.Is(new(Realtime).stream(t.Context(), api.NewPatientWriter(httptest.NewRecorder()), c, p), errIdle))
+	p := timeouts{ping: time.Minute, idle: time.Minute, guest: time.Millisecond}
+	c := &client{api: new(api.Server), wake: make(chan struct{}, 1)}
+	is.True(errors.Is(new(Realtime).stream(t.Context(), api.NewDeadlineWriter(httptest.NewRecorder()), c, p), errIdle))
 	c.ended = make(chan struct{}) // a session's
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	is.True(!errors.Is(new(Realtime).stream(ctx, api.NewPatientWriter(httptest.NewRecorder()), c, p), errIdle))
+	is.True(!errors.Is(new(Realtime).stream(ctx, api.NewDeadlineWriter(httptest.NewRecorder()), c, p), errIdle))
 }

@@ -8,26 +8,26 @@ import (
 	"pocketcoder/handlers/account"
 )
 
-// uncertainty is how long a connection may seem open after the other side is gone, so that what was sent meanwhile is
-// lost: Linux gives up a connection that acknowledges nothing after 924 s (net.ipv4.tcp_retries2).
-const uncertainty = 16 * time.Minute
+// deliveryDoubt is how long a connection may seem open after the client is gone. Events sent meanwhile are lost. Linux
+// ends a connection without acknowledgements after 924 s (net.ipv4.tcp_retries2).
+const deliveryDoubt = 16 * time.Minute
 
 // disconnect removes a client and stores its resume points. Delivery is certain only if the client itself closed the
-// connection, and no proxy can have done it in its place.
+// connection and no proxy is in between.
 func (s *Realtime) disconnect(ctx context.Context, c *client, certain bool) {
 	rt := &s.registry
 	doubtful := uint64(math.MaxUint64)
 	if !certain {
 		var err error
-		if doubtful, err = s.Log.At(ctx, time.Now().Add(-uncertainty)); err != nil {
+		if doubtful, err = s.Log.At(ctx, time.Now().Add(-deliveryDoubt)); err != nil {
 			doubtful = 0
 		}
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	for text, sub := range c.follows {
+	for text, sub := range c.subscriptions {
 		if sub.source != nil {
-			rt.ended.Add(c.who.Session, text, min(c.delivered(sub), doubtful), time.Now())
+			rt.ended.Add(c.identity.Session, text, min(c.delivered(sub), doubtful), time.Now())
 		}
 		rt.unfollow(c, sub)
 	}
@@ -47,10 +47,10 @@ func (rt *registry) resumeAfter(c *client, identity account.Identity, topic stri
 		since = math.MaxUint64
 	}
 	for _, other := range rt.clients {
-		if other == c || other.who == nil || other.who.Session != identity.Session {
+		if other == c || other.identity == nil || other.identity.Session != identity.Session {
 			continue
 		}
-		if sub := other.follows[topic]; sub != nil && sub.source != nil {
+		if sub := other.subscriptions[topic]; sub != nil && sub.source != nil {
 			since = min(since, doubtful, other.delivered(sub))
 		}
 	}

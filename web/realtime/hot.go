@@ -24,8 +24,8 @@ import (
 //
 // messageID is OpenCode's. One of the last two events ends every message, after its record says so. One also ends a
 // user's message without an answer, and a turn without any message. A new subscriber first gets the messages that
-// ended since the last connection of its session, and a snapshot of each unfinished message. A snapshot replaces an
-// earlier one that is still in the queue of a client.
+// ended since its session's last connection, and a snapshot of each unfinished message. A snapshot replaces an earlier
+// one that is still in the queue of a client.
 //
 // One hub serves all subscribers of a chat. It reads text deltas from DELTAS and everything else from the read models.
 
@@ -43,14 +43,14 @@ type hub struct {
 func (s *Realtime) newHub(ctx context.Context, chat string, now uint64) *hub {
 	ctx, end := context.WithCancel(ctx)
 	h := &hub{
-		source: source{key: chat, subs: map[*subscription]bool{}, done: now, news: make(chan struct{}, 1), end: end},
+		source: source{key: chat, subs: map[*subscription]bool{}, done: now, wake: make(chan struct{}, 1), end: end},
 		chat:   chat, rows: map[string]bool{}, upTo: now, transcript: transcript.New(now),
 	}
 	s.registry.hubs[chat] = h
 	go func() {
 		err := s.runHub(ctx, h)
 		s.registry.mu.Lock()
-		s.registry.removeSource(&h.source) // later subscribers get a new hub
+		s.registry.removeSource(&h.source) // a later subscriber starts a new hub
 		s.registry.mu.Unlock()
 		s.failSubscriptions(ctx, &h.source, err)
 	}()
@@ -88,7 +88,7 @@ func (s *Realtime) runHub(ctx context.Context, h *hub) error {
 			if len(h.transcript.Unknown) > 0 {
 				err = s.refreshHub(ctx, h)
 			}
-		case <-h.news:
+		case <-h.wake:
 			err = s.refreshHub(ctx, h)
 		case <-due.C:
 		}
@@ -105,11 +105,11 @@ func (s *Realtime) runHub(ctx context.Context, h *hub) error {
 // differ.
 const clockSkew = 10 * time.Second
 
-// startHub notes the unfinished messages and returns the time since which deltas matter.
+// startHub reads the unfinished messages and returns the time from which deltas are needed.
 func (s *Realtime) startHub(ctx context.Context, h *hub) (since time.Time, err error) {
 	since = time.Now()
 	messages, _ := s.API.Catalogue.Get("messages")
-	err = s.API.Ask(ctx, "", func(db dbx.Builder, _ uint64) error {
+	err = s.API.SlowView(ctx, "", func(db dbx.Builder, _ uint64) error {
 		page, err := query.List(ctx, db, s.API.Catalogue, messages, filter.Request{Superuser: true}, query.Query{
 			Filter: chatFilter(h.chat) + ` && engine_message_status = "processing"`, Sort: "created", Fields: "id,created", SkipTotal: true,
 		})

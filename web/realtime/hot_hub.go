@@ -27,7 +27,7 @@ func (s *Realtime) wakeHubs(ctx context.Context, changes []store.Change, seq uin
 				h.rows[id] = true
 			}
 			h.upTo = seq
-			wake(h.news)
+			wake(h.wake)
 		}
 	}
 	rt.mu.Unlock()
@@ -94,7 +94,7 @@ const maxMissed = 100
 
 // refreshHub reads what changed, sends it, and brings new subscribers up to date.
 func (s *Realtime) refreshHub(ctx context.Context, h *hub) error {
-	ids, upTo, come, since := s.registry.takeNews(h)
+	ids, upTo, come, since := s.registry.takeChanges(h)
 	for id := range h.transcript.Unknown {
 		ids[id] = true
 	}
@@ -120,16 +120,16 @@ func (s *Realtime) refreshHub(ctx context.Context, h *hub) error {
 	}
 	s.registry.send(h, h.transcript.Flush())
 	s.registry.sendMissed(h, upTo, come, missed)
-	if !later { // after new subscribers have joined: no record tells them
+	if !later { // after new subscribers have joined, because no record contains it
 		h.transcript.EndTurn(turn, upTo)
 		s.registry.send(h, h.transcript.Flush())
 	}
 	return nil
 }
 
-// takeNews returns the records that changed and the sequence up to which, the new subscribers, and the earliest
+// takeChanges returns the records that changed and the sequence up to which, the new subscribers, and the earliest
 // sequence that one of them needs.
-func (rt *registry) takeNews(h *hub) (ids map[string]bool, upTo uint64, come []*subscription, since uint64) {
+func (rt *registry) takeChanges(h *hub) (ids map[string]bool, upTo uint64, come []*subscription, since uint64) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	ids, upTo, since = h.rows, h.upTo, math.MaxUint64
@@ -142,7 +142,7 @@ func (rt *registry) takeNews(h *hub) (ids map[string]bool, upTo uint64, come []*
 	return ids, upTo, come, since
 }
 
-// checkChat returns whose turn it is as of upTo, or "" if the chat changed later. It ends the subscriptions of
+// checkChat returns the chat's turn as of upTo, or "" if the chat changed later. It ends the subscriptions of
 // accounts that may no longer see the chat.
 func (s *Realtime) checkChat(ctx context.Context, h *hub, upTo uint64, come []*subscription) (turn string, err error) {
 	t := topic{request: filter.Request{Superuser: true}, id: h.chat}
@@ -162,7 +162,7 @@ func (s *Realtime) checkChat(ctx context.Context, h *hub, upTo uint64, come []*s
 	}
 	for _, sub := range check {
 		allowed := false
-		err := s.API.Ask(ctx, "", func(db dbx.Builder, _ uint64) (err error) {
+		err := s.API.SlowView(ctx, "", func(db dbx.Builder, _ uint64) (err error) {
 			allowed, err = query.Allowed(ctx, db, s.API.Catalogue, t.collection, h.chat, t.collection.View, sub.topic.request)
 			return err
 		})
@@ -185,7 +185,7 @@ func (rt *registry) subscriptions(h *hub) []*subscription {
 	return slices.Collect(maps.Keys(h.subs))
 }
 
-// mute ends the events of a subscription without ending the subscription.
+// mute stops the events of a subscription without removing it.
 func (rt *registry) mute(sub *subscription) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -193,7 +193,8 @@ func (rt *registry) mute(sub *subscription) {
 	sub.source = nil
 }
 
-// sendMissed queues what new subscribers missed, and snapshots. From then on they get the same events as all others.
+// sendMissed queues missed events and snapshots for new subscribers. From then on they get the same events as all
+// others.
 func (rt *registry) sendMissed(h *hub, upTo uint64, come []*subscription, missed []transcript.Record) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -204,7 +205,7 @@ func (rt *registry) sendMissed(h *hub, upTo uint64, come []*subscription, missed
 		sub.client.enqueue(sub, messagesOf(h.transcript.CatchUp(sub.from, upTo, missed))...)
 		sub.joined = true
 		sub.client.mu.Lock()
-		sub.behind = false
+		sub.catchUp = false
 		sub.client.mu.Unlock()
 	}
 	h.done = max(h.done, upTo)

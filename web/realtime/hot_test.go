@@ -12,7 +12,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-func TestEveryTurnEndsOnTheHotStream(t *testing.T) {
+func TestHotStreamReportsTheEndOfEveryTurn(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
@@ -53,7 +53,7 @@ func TestEveryTurnEndsOnTheHotStream(t *testing.T) {
 	}
 }
 
-func TestALateFollowerHearsTheWholeMessage(t *testing.T) {
+func TestLateSubscriberGetsTheWholeMessage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -77,7 +77,7 @@ func TestALateFollowerHearsTheWholeMessage(t *testing.T) {
 	is.Equal(second.Endings(t), []string{"completed: text one two three."})
 }
 
-func TestRunningToolsAreShown(t *testing.T) {
+func TestHotStreamShowsRunningTools(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -107,14 +107,14 @@ func TestRunningToolsAreShown(t *testing.T) {
 	shows("running", "a")
 	s.Delta(t, chat, "message.part.updated", tool("running", "ab"))
 	shows("running", "ab")
-	s.TextPart(t, chat, "msg_1", "prt_u", "x", "") // what is older in the record does not hide what is newer
+	s.TextPart(t, chat, "msg_1", "prt_u", "x", "") // an older state in the record does not hide a newer delta
 	f.AwaitText(t, "x")
 	s.AppendOpenCode(t, chat, "message.part.updated", tool("completed", "abc"))
 	shows("completed", "abc")
 	is.Equal(seen, []string{"bash running", "bash completed"})
 }
 
-func TestWhatEndedMeanwhileIsTold(t *testing.T) {
+func TestReconnectingSubscriberGetsMessagesThatEnded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -125,14 +125,14 @@ func TestWhatEndedMeanwhileIsTold(t *testing.T) {
 	s.Assistant(t, chat, "msg_1", "")
 	s.TextPart(t, chat, "msg_1", "prt_1", "begun", "")
 	f.AwaitText(t, "begun")
-	left(f, t, ann)
+	waitForDisconnect(f, t, ann)
 	s.Assistant(t, chat, "msg_1", webtest.Ended)
 	f = s.Connect(t).Follow(t, ann, "chats:"+chat)
 	s.AppendFailure(t, chat, "end")
 	is.Equal(f.Endings(t), []string{"completed: text begun"})
 }
 
-func TestATurnThatEndsWithoutAWordIsTold(t *testing.T) {
+func TestHotStreamReportsATurnWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
@@ -147,7 +147,8 @@ func TestATurnThatEndsWithoutAWordIsTold(t *testing.T) {
 		"lost before": {func(chat string) { s.Fact(t, chat, events.TurnLost{Session: "ses_own"}) },
 			"OpenCode went away in the middle of the turn"},
 		"refused": {func(chat string) {
-			s.AppendOpenCode(t, chat, "session.error", `{"sessionID":"ses_own","error":{"name":"UnknownError","data":{"message":"no such agent"}}}`)
+			s.AppendOpenCode(t, chat, "session.error",
+				`{"sessionID":"ses_own","error":{"name":"UnknownError","data":{"message":"no such agent"}}}`)
 		}, "no such agent"},
 		"session deleted": {func(chat string) {
 			s.AppendOpenCode(t, chat, "session.deleted", `{"sessionID":"ses_own","info":{"id":"ses_own"}}`)
@@ -173,7 +174,7 @@ func TestATurnThatEndsWithoutAWordIsTold(t *testing.T) {
 	}
 }
 
-func TestAHotStreamIsForThoseWhoSeeTheChat(t *testing.T) {
+func TestHotStreamNeedsAccessToTheChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -192,5 +193,5 @@ func TestAHotStreamIsForThoseWhoSeeTheChat(t *testing.T) {
 	b.Follow(t, bob).Follow(t, bob, "chats:"+chat)
 	s.AppendFailure(t, chat, "end")
 	is.Equal(b.Endings(t), nil)
-	is.Equal(len(a.Frames), 0) // ann sees it no more
+	is.Equal(len(a.Frames), 0) // ann may no longer see it
 }

@@ -2,18 +2,18 @@ package realtime
 
 import "strings"
 
-// IsViewing reports whether an account is looking at a chat: one of its clients follows the hot stream, the record of
+// IsViewing reports whether an account is viewing a chat: one of its clients follows the hot stream, the record of
 // the chat, or a list with a filter for the chat.
 func (s *Realtime) IsViewing(user, chat string) bool {
 	rt := &s.registry
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, c := range rt.clients {
-		if c.who == nil || c.who.Account != user {
+		if c.identity == nil || c.identity.Account != user {
 			continue
 		}
-		for _, sub := range c.follows {
-			if sub.topic.admitted && sub.topic.about(chat) {
+		for _, sub := range c.subscriptions {
+			if sub.topic.admitted && sub.topic.concerns(chat) {
 				return true
 			}
 		}
@@ -21,7 +21,7 @@ func (s *Realtime) IsViewing(user, chat string) bool {
 	return false
 }
 
-// about reports whether a topic concerns one chat alone.
-func (t topic) about(chat string) bool {
+// concerns reports whether a topic concerns one chat alone.
+func (t topic) concerns(chat string) bool {
 	return t.chat == chat || t.collection.Name == "chats" && t.id == chat || strings.Contains(t.query["filter"], chat)
 }

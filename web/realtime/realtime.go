@@ -1,10 +1,10 @@
-// Package realtime serves realtime as PocketBase's clients speak it: changes of records, and what a chat's assistant is
-// writing.
+// Package realtime serves PocketBase's realtime protocol: changes of records, and messages of a chat while the
+// assistant writes them.
 //
-// Promises: a change is sent after its commit, once, in order. A client gets only what its account may see at that
-// moment. A client that reconnects with the same login gets what it missed. A client that falls behind is
-// disconnected; nothing waits for it. The number of clients of an address and of an account is bounded, and so is what
-// waits for them.
+// Promises: a change is sent after its commit, once, in order. A client gets only events that its account may see at
+// that moment. A client that reconnects with the same login gets the events that it missed. A client that falls behind
+// is disconnected; nothing waits for it. The number of clients of an address and of an account is limited, and so are
+// the bytes queued for them.
 //
 // It must not write: it reads the read models and the deltas.
 package realtime
@@ -24,18 +24,18 @@ import (
 )
 
 // The protocol is PocketBase's (https://pocketbase.io/docs/api-realtime). A client connects as a guest and gets an id.
-// A request with that id and a token says what the client follows; the client then sees what the account may see. A
-// topic is <collection>, <collection>/* or <collection>/<id>, with ?options= for a filter, expand and fields. An event
-// has the topic byte for byte. Any other topic is accepted and has no events, except chats:<id> (hot.go).
+// A request with that id and a token sets the topics that the client follows. The client then gets the events that the
+// account may see. A topic is <collection>, <collection>/* or <collection>/<id>, with ?options= for a filter, expand
+// and fields. An event has the topic byte for byte. Any other topic is accepted and has no events, except chats:<id>
+// (hot.go).
 //
 // A change of a row is sent after its commit, once, in the order of changes. An audience (audience.go) is all
 // subscriptions of one account to one topic: it reads and encodes a change once. Nothing waits for a client. A client
-// whose queue is full is disconnected, and so is one whose events are too much together with all that waits for the
-// clients of its account.
+// is disconnected if its queue is full, or if the bytes queued for all clients of its account exceed the limit.
 //
-// A reconnecting client first gets what it missed, page by page; PocketBase loses these changes. endings.go remembers
-// how far each topic of a session got. A record that changed several times is sent once, as it is now. A record that
-// may have been lost in transit is sent again, whole.
+// A reconnecting client first gets the changes that it missed, page by page; PocketBase loses these changes.
+// endings.go stores the sequence up to which each topic of a session was delivered. A record that changed several
+// times is sent once, in its current state. A record that may have been lost in transit is sent again, whole.
 
 // Realtime serves realtime. Run must run while it serves.
 type Realtime struct {
@@ -47,8 +47,8 @@ type Realtime struct {
 
 func (s *Realtime) Routes() []api.Route {
 	return []api.Route{
-		{Method: "GET", Path: "/api/realtime", About: "Changes of records, and what chats are just saying. The first event gives the client id.", Admits: api.Guests, Media: api.EventStream, Serve: s.connectRealtime},
-		{Method: "POST", Path: "/api/realtime", About: "Say what a connected client follows.", Admits: api.Guests, Body: subscribe{}, Serve: s.subscribeRealtime},
+		{Method: "GET", Path: "/api/realtime", About: "Changes of records, and messages of chats while they are written. The first event has the client id.", Admits: api.Guests, Media: api.EventStream, Serve: s.connectRealtime},
+		{Method: "POST", Path: "/api/realtime", About: "Replace the topics that a connected client follows.", Admits: api.Guests, Body: subscribe{}, Serve: s.subscribeRealtime},
 	}
 }
 
@@ -60,10 +60,10 @@ type registry struct {
 	hubs      map[string]*hub      // by chat
 	ended     resume.Points
 	running   chan struct{}  // closed when Run follows the read models
-	started   time.Time      // when that was
-	before    uint64         // where sessions of an earlier process go on
-	held      map[string]int // how many clients there are, by their holder
-	guests    int            // how many of all are nobody's
+	started   time.Time      // when that happened
+	before    uint64         // sequence at which sessions of an earlier process resume
+	startedAt map[string]int // number of clients, by address or account
+	guests    int            // number of guests
 
 	addressClients, accountClients int // in place of the constants, for tests
 }
@@ -72,13 +72,13 @@ type registry struct {
 func (rt *registry) open() {
 	if rt.clients == nil {
 		rt.clients, rt.audiences, rt.hubs = map[string]*client{}, map[string]*audience{}, map[string]*hub{}
-		rt.held = map[string]int{}
+		rt.startedAt = map[string]int{}
 		rt.running = make(chan struct{})
 	}
 }
 
-// Running returns a channel that is closed when Run follows the read models. Clients that connect before wait for it:
-// they would miss changes.
+// Running returns a channel that is closed when Run follows the read models. Clients that connect earlier wait for it,
+// because they would miss changes.
 func (s *Realtime) Running() <-chan struct{} {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *Realtime) findRestartPoint(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before, err := s.Log.At(ctx, last.Add(-uncertainty))
+	before, err := s.Log.At(ctx, last.Add(-deliveryDoubt))
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (rt *registry) wake(changes []store.Change) {
 	defer rt.mu.Unlock()
 	for _, a := range rt.audiences {
 		if ids := rows[a.group]; ids != nil && (a.topic.id == "" || ids[a.topic.id]) {
-			wake(a.news)
+			wake(a.wake)
 		}
 	}
 }
@@ -148,15 +148,15 @@ func (s *Realtime) connectRealtime(w http.ResponseWriter, r *http.Request, calle
 	case <-r.Context().Done():
 		return r.Context().Err()
 	}
-	c := &client{api: s.API, id: rand.Text() + rand.Text(), news: make(chan struct{}, 1),
-		follows: map[string]*subscription{}}
+	c := &client{api: s.API, id: rand.Text() + rand.Text(), wake: make(chan struct{}, 1),
+		subscriptions: map[string]*subscription{}}
 	if err := s.registry.connect(c, caller.Client.Address); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", api.EventStream)
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
-	out := api.NewPatientWriter(w)
+	w.Header().Set("X-Accel-Buffering", "no") // otherwise nginx buffers the stream
+	out := api.NewDeadlineWriter(w)
 	err := send(out, []byte("id:"+c.id+"\nevent:PB_CONNECT\ndata:{\"clientId\":\""+c.id+"\"}\n\n"))
 	if err == nil {
 		err = s.stream(r.Context(), out, c, defaultTimeouts)

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-func TestRealtimeIsPocketBasesOnTheWire(t *testing.T) {
+func TestWireFormatIsPocketBases(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -33,7 +33,7 @@ func TestRealtimeIsPocketBasesOnTheWire(t *testing.T) {
 	is.Equal(gone.Data.Record["id"], chat)
 }
 
-func TestTopicsComeBackByteForByte(t *testing.T) {
+func TestEventsRepeatTheTopicByteForByte(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -64,7 +64,7 @@ func TestTopicsComeBackByteForByte(t *testing.T) {
 		"expand": map[string]any{"user": map[string]any{"email": "ann@example.org"}}})
 	is.Equal(got["chats/*"].Data.Record["user"], user)
 	s.Rename(t, ann, other, "no match")
-	for range 6 { // all but the ones of the other chat, and the filter
+	for range 6 { // all except those of the other chat and of the filter
 		next := f.Next(t)
 		is.Equal(next.Data.Record["title"], "no match")
 		is.True(next.Event != topics[3])
@@ -89,7 +89,7 @@ func TestAliasesAreTopics(t *testing.T) {
 	is.Equal(names, map[any]any{"cron_jobs/*": "cron_jobs", "schedules/*": "schedules"})
 }
 
-func TestNobodySeesWhatIsNotTheirs(t *testing.T) {
+func TestEventsFollowTheAccessRules(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -107,18 +107,18 @@ func TestNobodySeesWhatIsNotTheirs(t *testing.T) {
 	is.Equal(all.Until(t, "title", "end"), []string{"chats/* update secret"})
 	seen := map[string]bool{}
 	for len(seen) < 3 {
-		if topic := a.Next(t).Event; topic != "users/*" { // ann may still see that her own account was made
+		if topic := a.Next(t).Event; topic != "users/*" { // ann may still see that her own account was created
 			seen[topic] = true
 		}
 	}
 	is.Equal(seen, map[string]bool{"chats/*": true, "chats/" + annsChat: true, "permissions/*": true})
 	is.Equal(len(guest.Frames), 0)
-	guest.Follow(t, s.Login(t, "bob"), "chats/*") // who was nobody may become somebody
+	guest.Follow(t, s.Login(t, "bob"), "chats/*") // a guest may log in
 	s.Rename(t, bob, bobsChat, "bob again")
 	is.Equal(guest.Next(t).String(), "chats/* update bob again")
 }
 
-func TestSubscribingRefusesWhatIsWrong(t *testing.T) {
+func TestInvalidSubscriptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
@@ -155,7 +155,7 @@ func TestSubscribingRefusesWhatIsWrong(t *testing.T) {
 	is.New(t).Equal(f.Next(t).String(), "chats/* create still followed")
 }
 
-func TestSubscriptionsReplaceEachOther(t *testing.T) {
+func TestSubscribingReplacesTheEarlierTopics(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -171,7 +171,7 @@ func TestSubscriptionsReplaceEachOther(t *testing.T) {
 	is.Equal(f.Next(t).String(), "chats/"+one+" update told again")
 }
 
-func TestARevokedSessionsStreamEnds(t *testing.T) {
+func TestStreamEndsWhenTheSessionIsRevoked(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

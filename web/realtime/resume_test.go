@@ -22,8 +22,8 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// left waits until a client that closed its connection is known to have done so.
-func left(f *webtest.Follower, t testing.TB, token string) {
+// waitForDisconnect waits until the server has noticed that a client closed its connection.
+func waitForDisconnect(f *webtest.Follower, t testing.TB, token string) {
 	t.Helper()
 	f.Close()
 	expect.Eventually(t, "the connection is gone", func() bool {
@@ -32,7 +32,7 @@ func left(f *webtest.Follower, t testing.TB, token string) {
 	})
 }
 
-func TestChangesDuringTheGapComeFirst(t *testing.T) {
+func TestReconnectingClientGetsMissedChangesFirst(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -41,7 +41,7 @@ func TestChangesDuringTheGapComeFirst(t *testing.T) {
 	f := s.Connect(t).Follow(t, ann, "chats/*", "chats/"+doomed)
 	s.Rename(t, ann, old, "seen")
 	is.Equal(f.Next(t).String(), "chats/* update seen")
-	left(f, t, ann)
+	waitForDisconnect(f, t, ann)
 
 	s.Rename(t, ann, old, "missed")
 	s.Chat(t, ann, "new")
@@ -63,14 +63,14 @@ func TestChangesDuringTheGapComeFirst(t *testing.T) {
 	is.Equal(one, []string{"chats/" + doomed + " delete doomed"})
 	is.Equal(other.Next(t).String(), "chats/* create end")
 
-	left(f, t, ann)
+	waitForDisconnect(f, t, ann)
 	f = s.Connect(t).Follow(t, ann, "chats/*") // nothing happened
 	s.Chat(t, ann, "later")
 	is.Equal(f.Next(t).String(), "chats/* create later")
 	is.Equal(other.Next(t).String(), "chats/* create later")
 }
 
-func TestNothingIsLostOrTwiceWhileReconnecting(t *testing.T) {
+func TestReconnectingLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -92,28 +92,29 @@ func TestNothingIsLostOrTwiceWhileReconnecting(t *testing.T) {
 	close(begun)
 	for len(got) < chats {
 		f, err := webtest.ReadFrame(body)
-		if err == io.EOF { // the server has said its last
+		if err == io.EOF { // the server sends nothing more
 			conn, body = dial(s, t, ann, "chats/*")
 			continue
 		}
 		is.NoErr(err)
 		if got = append(got, f.String()); len(got)%7 == 0 {
-			if err := conn.CloseWrite(); !errors.Is(err, syscall.ENOTCONN) { // it is, if the server has closed too
+			// all was read if the server has closed the connection too
+			if err := conn.CloseWrite(); !errors.Is(err, syscall.ENOTCONN) {
 				is.NoErr(err)
 			}
 		}
 	}
 	is.Equal(got, want)
-	<-ended // the last create is heard of before it is answered
+	<-ended // the event of the last create can arrive before its answer
 }
 
-func TestALargeGapComesWhole(t *testing.T) {
+func TestReconnectingAfterManyChangesLosesNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
 	f := s.Connect(t).Follow(t, ann, "permissions/*")
-	left(f, t, ann)
+	waitForDisconnect(f, t, ann)
 	chat := s.Chat(t, ann, "one")
 	var want []string
 	for i := range 250 {
@@ -128,19 +129,19 @@ func TestALargeGapComesWhole(t *testing.T) {
 }
 
 // A phone that changed networks leaves a connection behind that seems open for a long time.
-func TestWhatWentToADeadConnectionComesAgain(t *testing.T) {
+func TestChangesSentToADeadConnectionAreSentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
 	dead := s.Connect(t).Follow(t, ann, "chats/*")
 	s.Chat(t, ann, "on its way")
-	is.Equal(dead.Next(t).String(), "chats/* create on its way") // nobody knows whether it arrived
+	is.Equal(dead.Next(t).String(), "chats/* create on its way") // it is unknown whether the event arrived
 	f := s.Connect(t).Follow(t, ann, "chats/*")
 	is.Equal(f.Next(t).String(), "chats/* create on its way")
 }
 
-func TestSessionsGoOnAfterARestart(t *testing.T) {
+func TestSessionsResumeAfterARestart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -154,15 +155,16 @@ func TestSessionsGoOnAfterARestart(t *testing.T) {
 	t.Cleanup(restarted.Server.Close)
 	t.Cleanup(restarted.Server.CloseClientConnections)
 	expect.Eventually(t, "it runs", func() bool {
-		return nextWithin(restarted.Connect(t).Follow(t, ann, "chats/*"), 100*time.Millisecond) == "chats/* create before"
+		return nextOrNothing(restarted.Connect(t).Follow(t, ann, "chats/*"), 100*time.Millisecond) == "chats/* create before"
 	})
-	late := restarted.Connect(t).Follow(t, s.Login(t, "ann"), "chats/*") // opened since: there is nothing to go on from
+	// opened after the restart: there is nothing to resume
+	late := restarted.Connect(t).Follow(t, s.Login(t, "ann"), "chats/*")
 	s.Chat(t, ann, "after")
 	is.Equal(late.Next(t).String(), "chats/* create after")
 }
 
-// nextWithin describes the next event, if there is one soon.
-func nextWithin(f *webtest.Follower, d time.Duration) string {
+// nextOrNothing describes the next event, if there is one soon.
+func nextOrNothing(f *webtest.Follower, d time.Duration) string {
 	select {
 	case got := <-f.Frames:
 		return got.String()
@@ -188,7 +190,7 @@ func dial(s *webtest.System, t testing.TB, token string, topics ...string) (*net
 	return conn.(*net.TCPConn), body
 }
 
-func TestWhatAClientLeftUnreadComesAgain(t *testing.T) {
+func TestUnreadChangesAreSentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -198,7 +200,7 @@ func TestWhatAClientLeftUnreadComesAgain(t *testing.T) {
 	s.Chat(t, ann, "unread")
 	seen.Next(t)
 	first := make([]byte, 1)
-	_, err := conn.Read(first) // it has arrived, and the rest of it is thrown away
+	_, err := conn.Read(first) // it has arrived; the rest is discarded
 	is.NoErr(err)
 	is.NoErr(conn.SetLinger(0)) // a reset, as from a program that was killed
 	is.NoErr(conn.Close())
@@ -206,7 +208,7 @@ func TestWhatAClientLeftUnreadComesAgain(t *testing.T) {
 	is.Equal(f.Next(t).String(), "chats/* create unread")
 }
 
-func TestASlowClientIsDroppedAndAFastOneIsNot(t *testing.T) {
+func TestOnlyTheSlowClientIsDropped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -238,16 +240,16 @@ func TestASlowClientIsDroppedAndAFastOneIsNot(t *testing.T) {
 	for range messages - 1 {
 		f.Next(t)
 	}
-	is.Equal(f.Next(t).Data.Record["id"], last) // it comes again, and has lost nothing
+	is.Equal(f.Next(t).Data.Record["id"], last) // it reconnects and has lost nothing
 }
 
-func TestAThousandClientsHearOfOneChange(t *testing.T) {
+func TestOneChangeReachesAThousandClients(t *testing.T) {
 	webtest.LeaveOutWhenShort(t)
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
 	chat := s.Chat(t, ann, "one")
-	clients, staff := make([]*webtest.Follower, 1000), make([]string, 10) // each with as many clients as it may have
+	clients, staff := make([]*webtest.Follower, 1000), make([]string, 10) // each account has its maximum of clients
 	for i := range staff {
 		_, staff[i] = s.User(t, fmt.Sprint("admin", i), account.Admin)
 	}

@@ -8,7 +8,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-// subscribe is the request to replace what a client follows.
+// subscribe is the request to replace the topics of a client.
 type subscribe struct {
 	ClientID      string   `json:"clientId"`
 	Subscriptions []string `json:"subscriptions"`
@@ -60,30 +60,30 @@ func (s *Realtime) subscribe(r *http.Request, c *client, caller api.Caller, topi
 	}
 	doubtful := uint64(0) // changes sent over another open connection have arrived, up to here
 	if len(fresh) > 0 {
-		if doubtful, err = s.Log.At(r.Context(), time.Now().Add(-uncertainty)); err != nil {
+		if doubtful, err = s.Log.At(r.Context(), time.Now().Add(-deliveryDoubt)); err != nil {
 			return err
 		}
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if err := rt.checkOwner(c, caller); err != nil { // it may have gone meanwhile
+	if err := rt.checkOwner(c, caller); err != nil { // it may have disconnected meanwhile
 		return err
 	}
-	if err := rt.boundCostly(c, *caller.Identity, topics); err != nil {
+	if err := rt.limitCostly(c, *caller.Identity, topics); err != nil {
 		return err
 	}
 	if err := rt.assign(c, *caller.Identity); err != nil {
 		return err
 	}
-	rt.keepOnly(c, topics)
+	rt.removeOthers(c, topics)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.who = caller.Identity
-	c.ended, c.expires, c.account = s.API.Accounts.Ended(c.who.Session), c.who.Expires, caller.Key()
+	c.identity = caller.Identity
+	c.ended, c.expires, c.account = s.API.Accounts.Ended(c.identity.Session), c.identity.Expires, caller.Key()
 	for _, t := range fresh {
 		s.follow(r.Context(), c, caller, t, doubtful)
 	}
-	wake(c.news)
+	wake(c.wake)
 	return nil
 }
 
@@ -93,7 +93,7 @@ func (rt *registry) checkOwner(c *client, caller api.Caller) error {
 	if rt.clients[c.id] != c {
 		return api.Problem{Status: http.StatusNotFound, Message: "Missing or invalid client id."}
 	}
-	if was := c.who; was != nil && (caller.Identity == nil || caller.Account != was.Account ||
+	if was := c.identity; was != nil && (caller.Identity == nil || caller.Account != was.Account ||
 		caller.Collection != was.Collection) {
 		return api.Forbidden("The current and the previous request authorization don't match.")
 	}
@@ -108,20 +108,20 @@ func (rt *registry) newTopics(c *client, caller api.Caller, topics []topic) (fre
 		return nil, err
 	}
 	for _, t := range topics {
-		if c.follows[t.text] == nil {
+		if c.subscriptions[t.text] == nil {
 			fresh = append(fresh, t)
 		}
 	}
 	return fresh, nil
 }
 
-// keepOnly ends the subscriptions that are not among topics. mu must be held.
-func (rt *registry) keepOnly(c *client, topics []topic) {
+// removeOthers ends the subscriptions that are not among topics. mu must be held.
+func (rt *registry) removeOthers(c *client, topics []topic) {
 	kept := map[string]bool{}
 	for _, t := range topics {
 		kept[t.text] = true
 	}
-	for text, sub := range c.follows {
+	for text, sub := range c.subscriptions {
 		if !kept[text] {
 			rt.unfollow(c, sub)
 		}
@@ -131,9 +131,9 @@ func (rt *registry) keepOnly(c *client, topics []topic) {
 // unfollow ends a subscription. mu is held.
 func (rt *registry) unfollow(c *client, sub *subscription) {
 	c.mu.Lock()
-	sub.over = true
+	sub.ended = true
 	c.mu.Unlock()
-	delete(c.follows, sub.topic.text)
+	delete(c.subscriptions, sub.topic.text)
 	if sub.source != nil {
 		rt.leave(sub)
 	}
@@ -156,17 +156,17 @@ func (rt *registry) removeSource(s *source) {
 	}
 }
 
-// follow starts a subscription. If its session had one before, it starts with what the session missed. The mutexes of
-// the registry and of the client must be held.
+// follow starts a subscription. If its session had one before, it starts with the changes that the session missed. The
+// mutexes of the registry and of the client must be held.
 func (s *Realtime) follow(ctx context.Context, c *client, caller api.Caller, t topic, doubtful uint64) {
 	rt, now := &s.registry, s.API.Model.Seq()
 	sub := &subscription{client: c, topic: t, from: now, lead: []byte("id:" + c.id + "\nevent:" + t.text + "\ndata:")}
-	c.follows[t.text] = sub
+	c.subscriptions[t.text] = sub
 	if !t.admitted {
 		return
 	}
 	since, known := rt.resumeAfter(c, *caller.Identity, t.text, doubtful)
-	if known { // it may be after now: changes can be read before Seq says so
+	if known { // may be after now: changes are readable shortly before Seq includes them
 		sub.from = since
 	}
 	ctx = context.WithoutCancel(ctx) // the audience lives longer than this request
@@ -175,9 +175,9 @@ func (s *Realtime) follow(ctx context.Context, c *client, caller api.Caller, t t
 		if h == nil {
 			h = s.newHub(ctx, t.chat, now)
 		}
-		sub.source, sub.behind = &h.source, true // until the snapshots are queued
+		sub.source, sub.catchUp = &h.source, true // until the snapshots are queued
 		h.subs[sub] = true
-		wake(h.news)
+		wake(h.wake)
 		return
 	}
 	key := api.AccountKey(*caller.Identity) + "\n" + t.text
@@ -188,7 +188,7 @@ func (s *Realtime) follow(ctx context.Context, c *client, caller api.Caller, t t
 	sub.source = &a.source
 	a.subs[sub] = true
 	if sub.from < now {
-		sub.behind = true
-		c.behind = append(c.behind, sub)
+		sub.catchUp = true
+		c.catchingUp = append(c.catchingUp, sub)
 	}
 }

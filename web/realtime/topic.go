@@ -23,13 +23,13 @@ import (
 // topic is what a client follows: the text, and what it means.
 type topic struct {
 	text       string
-	collection schema.Collection // without a table when it is about no records
+	collection schema.Collection // without a table if the topic is not about records
 	id         string            // of one record; empty for all
 	query      map[string]string // of the options
-	holder     string            // whose share of the views it takes; empty for the server's own
+	slotKey    string            // the key whose query slots it uses; empty for the server's
 	request    filter.Request    // on whose behalf it is followed
-	chat       string            // whose hot stream it is
-	admitted   bool              // something of it may be seen
+	chat       string            // set for a hot stream
+	admitted   bool              // the account may see events of the topic
 }
 
 const (
@@ -54,7 +54,7 @@ func parseTopics(catalogue schema.Catalogue, texts []string) (topics []topic, er
 			return nil, api.BadField("subscriptions", "validation_length_too_long", "the length of all must be no more than %d",
 				maxAllTopics)
 		}
-		if strings.ContainsAny(text, "\r\n\x00") { // it would end the line of the event that names it
+		if strings.ContainsAny(text, "\r\n\x00") { // a line break would end the event's line
 			return nil, api.BadField("subscriptions", "validation_match_invalid", "%d: a topic is one line", i)
 		}
 		if !seen[text] {
@@ -111,7 +111,7 @@ func optionText(v any) string {
 // admit sets the account of a topic and whether the account may follow it. A filter with a mistake is an error; a
 // chat that the account may not see is silent.
 func (s *Realtime) admit(r *http.Request, caller api.Caller, t *topic) error {
-	t.holder, t.request = caller.Key(), caller.Request()
+	t.slotKey, t.request = caller.Key(), caller.Request()
 	if t.chat == "" && t.collection.Table == "" {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (s *Realtime) admit(r *http.Request, caller api.Caller, t *topic) error {
 			t.admitted, err = query.Allowed(r.Context(), db, s.API.Catalogue, chats, t.chat, chats.View, t.request)
 			return err
 		}
-		_, err = query.Changed(r.Context(), db, s.API.Catalogue, t.collection, t.request, t.rule(), t.wants(), t.ids(),
+		_, err = query.Changed(r.Context(), db, s.API.Catalogue, t.collection, t.request, t.rule(), t.includes(), t.ids(),
 			math.MaxInt64, 1)
 		t.admitted = err == nil
 		return err
@@ -147,7 +147,7 @@ func (t topic) ids() []string {
 	return []string{t.id}
 }
 
-func (t topic) wants() query.Query {
+func (t topic) includes() query.Query {
 	return query.Query{Filter: t.query["filter"], Expand: t.query["expand"], Fields: t.query["fields"]}
 }
 

@@ -8,7 +8,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-func TestAnAccountOfRoleAgentCannotChooseItsRules(t *testing.T) {
+func TestAgentAccountCannotChooseItsRules(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -61,7 +61,7 @@ func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, caller api.Ca
 	}
 	var done []writeResult
 	seq, err := handlers.Transaction(r.Context(), s.Log, func(ctx context.Context) error {
-		done = nil // decided again when somebody else was first
+		done = nil // repeated after a conflict with another write
 		fresh := createdRecords{}
 		for i, one := range body.Requests {
 			result, err := s.runOne(ctx, r, caller, one, fresh)
@@ -78,7 +78,7 @@ func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, caller api.Ca
 	if err != nil {
 		return err
 	}
-	return s.API.AnswerShared(w, r, caller, func() (any, error) {
+	return s.API.AnswerSlowQuery(w, r, caller, func() (any, error) {
 		var answers []batchAnswer
 		err := s.API.Model.View(r.Context(), func(db dbx.Builder, _ uint64) (err error) {
 			answers, err = s.batchAnswers(db, caller, done)
@@ -88,8 +88,8 @@ func (s *Records) runBatch(w http.ResponseWriter, r *http.Request, caller api.Ca
 	})
 }
 
-// batchAnswers reads the records of a batch. It leaves out those beyond maxBatchAnswer: the batch has happened, so that
-// it cannot be refused.
+// batchAnswers reads the records of a batch. It leaves out those beyond maxBatchAnswer: the batch is stored already,
+// so it cannot be refused.
 func (s *Records) batchAnswers(db dbx.Builder, caller api.Caller, done []writeResult) ([]batchAnswer, error) {
 	answers, left := make([]batchAnswer, len(done)), cmp.Or(s.batchAnswer, maxBatchAnswer)
 	for i, one := range done {
@@ -101,7 +101,7 @@ func (s *Records) batchAnswers(db dbx.Builder, caller api.Caller, done []writeRe
 			continue
 		}
 		record, err := s.API.ViewIn(db, one.r, caller, one.c.Collection, one.id)
-		if errors.Is(err, query.ErrNotFound) { // a later request of the batch took it away
+		if errors.Is(err, query.ErrNotFound) { // a later request of the batch made it invisible to the caller
 			continue
 		}
 		if err != nil {
@@ -167,7 +167,7 @@ func (s *Records) runMethod(ctx context.Context, done *writeResult, caller api.C
 	case one.Method == http.MethodPatch && done.id != "":
 		done.id, _, err = s.update(ctx, caller, done.c, done.id, one.Body, fresh)
 	case one.Method == http.MethodPut && done.id == "": // create, or update what has the id
-		id := textOf(one.Body["id"])
+		id := textValue(one.Body["id"])
 		if done.id, _, err = s.update(ctx, caller, done.c, id, one.Body, fresh); errors.Is(err, query.ErrNotFound) ||
 			api.ProblemOf(err).Status == http.StatusNotFound {
 			done.id, _, err = s.create(ctx, caller, done.c, one.Body, fresh)
@@ -176,7 +176,7 @@ func (s *Records) runMethod(ctx context.Context, done *writeResult, caller api.C
 		done.delete = true
 		_, err = s.remove(ctx, caller, done.c, done.id, fresh)
 	default:
-		return api.BadField("method", "validation_invalid_value", "%s cannot be done there", api.Shortened(one.Method, 10))
+		return api.BadField("method", "validation_invalid_value", "%s cannot be done there", api.Truncate(one.Method, 10))
 	}
 	return err
 }

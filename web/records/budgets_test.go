@@ -16,7 +16,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-func TestBudgetsThatLimitNothingAreRefused(t *testing.T) {
+func TestBudgetWithoutALimitIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -39,7 +39,7 @@ func TestBudgetsThatLimitNothingAreRefused(t *testing.T) {
 	status, made := s.Call(t, root, "POST", webtest.RecordsOf("budgets"),
 		map[string]any{"name": "a", "scope": "chat", "tokens": 100})
 	is.Equal(status, 200)
-	is.Equal(made["user"], "") // everybody's
+	is.Equal(made["user"], "") // for all users
 	path := webtest.RecordsOf("budgets") + "/" + made["id"].(string)
 	status, _ = s.Call(t, root, "PATCH", path, map[string]any{"tokens": 0})
 	is.Equal(status, 400)
@@ -50,7 +50,7 @@ func TestBudgetsThatLimitNothingAreRefused(t *testing.T) {
 	is.Equal(status, 400) // the name is taken
 }
 
-func TestABudgetOfOthersIsNotShown(t *testing.T) {
+func TestBudgetOfAnotherUserIsHidden(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -72,8 +72,8 @@ func TestABudgetOfOthersIsNotShown(t *testing.T) {
 	}
 }
 
-// A message says why it waits, and the ask is one like any other; nobody but the budget makes one.
-func TestWhatABudgetHoldsIsShown(t *testing.T) {
+// The message shows why it waits. Its permission request is an ordinary one, but only the budget can create it.
+func TestMessageHeldByABudgetShowsWhy(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -101,7 +101,7 @@ func TestWhatABudgetHoldsIsShown(t *testing.T) {
 	is.Equal(row["turn"], "user")
 }
 
-func TestAnAdministratorDecidesAboutABudgetOfAllChats(t *testing.T) {
+func TestOnlyAdministratorsDecideAboutAGlobalBudget(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -10,11 +10,10 @@ import (
 	"pocketcoder/web/api"
 )
 
-// checkAgent refuses the choice of an agent by an account of role agent: it could choose the rules that hold for
-// itself.
+// checkAgent refuses the choice of an agent by an account with the role agent: it could choose its own rules.
 func checkAgent(w change) error {
 	agent, given := w.text("agent")
-	if given && agent != w.oldText("agent") && w.who.Is("agent") {
+	if given && agent != w.oldText("agent") && w.caller.Is("agent") {
 		return api.BadField("agent", "validation_invalid_value", "Only a person may choose the agent of a chat.")
 	}
 	return nil
@@ -35,7 +34,7 @@ func createChat(s *Records, ctx context.Context, w change) (string, uint64, erro
 }
 
 func updateChat(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	if user, given := w.text("user"); given && user != w.oldText("user") && !w.who.Is("admin") {
+	if user, given := w.text("user"); given && user != w.oldText("user") && !w.caller.Is("admin") {
 		return "", 0, api.BadField("user", "validation_invalid_value",
 			"Only an administrator may give a chat to another account.")
 	}
@@ -96,8 +95,8 @@ func (s *Records) checkID(ctx context.Context, w change, chat string) error {
 	return err
 }
 
-// updateMessage changes a message that waits to be sent. Clients also send back a message as they were shown it, which
-// changes nothing.
+// updateMessage changes a message that waits to be sent. Clients may send back an unchanged message, which changes
+// nothing.
 func updateMessage(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	c, changed := chat.ChangeMessage{Command: w.Command, Chat: w.oldText("chat"), Message: w.id}, w.changed()
 	for name := range changed {
@@ -124,8 +123,8 @@ func updateMessage(s *Records, ctx context.Context, w change) (string, uint64, e
 	return w.id, seq, err
 }
 
-// withdrawMessage deletes a message that waits to be sent.
-func withdrawMessage(s *Records, ctx context.Context, w change) (string, uint64, error) {
+// deleteQueuedMessage deletes a message that waits to be sent.
+func deleteQueuedMessage(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	seq, err := s.Chats.WithdrawMessage(ctx, chat.WithdrawMessage{Command: w.Command, Chat: w.oldText("chat"),
 		Message: w.id})
 	return w.id, seq, err
@@ -176,12 +175,12 @@ func answerQuestion(s *Records, ctx context.Context, w change) (string, uint64, 
 		return "", 0, api.BadField("status", "validation_invalid_value", "Must be replied or rejected.")
 	}
 	c := chat.AnswerQuestion{Command: w.Command, Chat: w.oldText("chat"), Question: w.oldText("ai_engine_question_id")}
-	if index, ok := w.now("index").(int64); ok {
+	if index, ok := w.oldValue("index").(int64); ok {
 		c.Index = int(index)
 	}
 	if c.Rejected = status == "rejected"; !c.Rejected {
 		c.Answers = []string{reply}
-		var several []string // a question that takes several answers may get them as a JSON list
+		var several []string // a question with several answers may get them as a JSON list
 		if json.Unmarshal([]byte(reply), &several) == nil && several != nil {
 			c.Answers = several
 		}

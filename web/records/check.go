@@ -17,14 +17,14 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// bookkeeping are fields that clients send along with a cached record. They are ignored.
-var bookkeeping = []string{
+// ignoredFields are fields that clients send along with a cached record. They are ignored.
+var ignoredFields = []string{
 	"id", "collectionId", "collectionName", "expand", "created", "updated", // of every record
 	"synced", "isNew", "deleted", "noSync", "retryCount", // of the offline cache of the Dart client
 }
 
 // checkFields returns the values that a body sets, normalized. It ignores read-only fields, because clients send back
-// what they were shown.
+// whole records.
 func checkFields(c collection, body map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	set, faults := map[string]json.RawMessage{}, map[string]any{}
 	for name, value := range body {
@@ -33,21 +33,21 @@ func checkFields(c collection, body map[string]json.RawMessage) (map[string]json
 			f, known = c.options[i], true
 		}
 		switch {
-		case slices.Contains(bookkeeping, name), known && f.ReadOnly:
+		case slices.Contains(ignoredFields, name), known && f.ReadOnly:
 		case !known:
 			faults[name] = api.Fault{Code: "validation_unknown_field", Message: "There is no such field."}
 		default:
 			normal, err := f.Normalize(value)
 			if wrong := (schema.Invalid{}); errors.As(err, &wrong) {
 				faults[name] = api.Fault{Code: wrong.Code, Message: wrong.Message}
-			} else if id := textOf(normal); f.Kind == schema.Relation && id != "" && !isID(id) {
+			} else if id := textValue(normal); f.Kind == schema.Relation && id != "" && !isID(id) {
 				faults[name] = api.Fault{Code: "validation_missing_rel_records",
 					Message: "Failed to find all relation records with the provided ids."}
 			}
 			set[name] = normal
 		}
 	}
-	return set, faulty(faults)
+	return set, invalidFields(faults)
 }
 
 func isID(s string) bool {
@@ -55,7 +55,7 @@ func isID(s string) bool {
 	return err == nil
 }
 
-func faulty(faults map[string]any) error {
+func invalidFields(faults map[string]any) error {
 	if len(faults) == 0 {
 		return nil
 	}
@@ -72,14 +72,14 @@ func checkRequired(c collection, set map[string]json.RawMessage, isNew bool) err
 			faults[f.Name] = api.Fault{Code: "validation_required", Message: "Cannot be blank."}
 		}
 	}
-	return faulty(faults)
+	return invalidFields(faults)
 }
 
 // checkRelations refuses a relation to a record that the caller may not view, as if there were no such record.
 func checkRelations(ctx context.Context, db dbx.Builder, c collection, set map[string]json.RawMessage,
 	req filter.Request, fresh createdRecords) error {
 	for _, f := range c.Fields {
-		to := textOf(set[f.Name])
+		to := textValue(set[f.Name])
 		if f.Kind != schema.Relation || to == "" || fresh.has(f.Relation, to) {
 			continue
 		}
@@ -99,18 +99,18 @@ func checkRelations(ctx context.Context, db dbx.Builder, c collection, set map[s
 	return nil
 }
 
-// plain decodes values for rules.
-func plain(set map[string]json.RawMessage) map[string]any {
+// decodeValues decodes values for rules.
+func decodeValues(set map[string]json.RawMessage) map[string]any {
 	values := map[string]any{}
 	for name, raw := range set {
 		var v any
-		_ = json.Unmarshal(raw, &v) // it was parsed before
+		_ = json.Unmarshal(raw, &v) // valid: it was parsed before
 		values[name] = v
 	}
 	return values
 }
 
-func textOf(raw json.RawMessage) string {
+func textValue(raw json.RawMessage) string {
 	var v string
 	_ = json.Unmarshal(raw, &v) // anything else is no text
 	return v

@@ -55,14 +55,15 @@ var (
 	chatMember = schema.Rule(`chat.user = @request.auth.id || ` + isStaff)
 	chatOwner  = schema.Rule(`chat.user = @request.auth.id || ` + isAdmin)
 	// agents never approve
-	personOfIt = schema.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin)
-	selectsOwn = schema.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` + isAdmin +
+	chatOwnerNotAgent = schema.Rule(`(chat.user = @request.auth.id && @request.auth.role != "agent") || ` + isAdmin)
+	ownSelection      = schema.Rule(`user = @request.auth.id && (chat = "" || chat.user = @request.auth.id || ` + isAdmin +
 		`)`)
-	// what is of a chat, its members see
-	runOfMine     = schema.Rule(`schedule.user = @request.auth.id || ` + isAdmin)
-	unlessChats   = schema.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff + `)`)
-	budgetsOfMine = schema.Rule(isStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && (chat = "" || chat.user = @request.auth.id))`)
-	ranInMyChat   = schema.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)
+	// chat members see records of the chat
+	runOfOwnSchedule = schema.Rule(`schedule.user = @request.auth.id || ` + isAdmin)
+	globalOrOwnChat  = schema.Rule(`@request.auth.id != "" && (chat = "" || chat.user = @request.auth.id || ` + isStaff +
+		`)`)
+	ownBudgets   = schema.Rule(isStaff + ` || (@request.auth.id != "" && (user = "" || user = @request.auth.id) && (chat = "" || chat.user = @request.auth.id))`)
+	ranInOwnChat = schema.Rule(`executions_via_command.chat.user ?= @request.auth.id || ` + isStaff)
 )
 
 const (
@@ -116,11 +117,11 @@ var collections = []collection{
 				fixed(text("notice")),
 				choice("delivery", events.DeliveryQueue, events.DeliverySteer), fixed(text("sender")), fixed(raw("reports")),
 				fixed(relation("schedule", schedules.Collection)))},
-		write: writer{createMessage, updateMessage, withdrawMessage}, inCreatedChat: true,
+		write: writer{createMessage, updateMessage, deleteQueuedMessage}, inCreatedChat: true,
 		options: fields(text("before")), // see chat.ChangeMessage
 	},
 	{
-		Collection: schema.Collection{Name: "permissions", Table: "permissions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, workers, personOfIt, never),
+		Collection: schema.Collection{Name: "permissions", Table: "permissions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, workers, chatOwnerNotAgent, never),
 			Fields: fields(text("ai_engine_permission_id"), as(text("opencode_id"), "t.ai_engine_permission_id"), text("session_id"),
 				required(text("permission")), raw("patterns"), raw("metadata"), fixed(raw("always")),
 				choice("status", "draft", "authorized", "denied", "expired"), text("message"), text("reason"),
@@ -136,7 +137,7 @@ var collections = []collection{
 		options: fields(number("expires_in"), text("shown_command"), text("shown_request")),
 	},
 	{
-		Collection: schema.Collection{Name: "questions", Table: "questions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, personOfIt, never),
+		Collection: schema.Collection{Name: "questions", Table: "questions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, chatOwnerNotAgent, never),
 			Fields: fields(fixed(relation("chat", "chats")), fixed(text("question")), fixed(text("header")), fixed(raw("choices")), fixed(raw("descriptions")),
 				fixed(flag("multiple")), fixed(flag("custom")), as(text("reply"),
 					`coalesce((SELECT group_concat(value, ', ') FROM json_each(t.reply)), '')`),
@@ -165,11 +166,11 @@ var collections = []collection{
 				fixed(text("blob")))},
 	},
 	{
-		Collection: schema.Collection{Name: "commands", Table: "commands", Rules: rules(ranInMyChat, ranInMyChat, never, never, never),
+		Collection: schema.Collection{Name: "commands", Table: "commands", Rules: rules(ranInOwnChat, ranInOwnChat, never, never, never),
 			Fields: fields(fixed(text("hash")), fixed(text("command")), fixed(number("uses")))},
 	},
 	{
-		Collection: schema.Collection{Name: "subagents", Alias: "sandbox_agents", Table: "subagents", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, never, personOfIt),
+		Collection: schema.Collection{Name: "subagents", Alias: "sandbox_agents", Table: "subagents", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, never, chatOwnerNotAgent),
 			Fields: fields(fixed(text("subagent_id")), as(fixed(text("sandbox_agent_id")), "t.subagent_id"), fixed(text("delegating_agent_id")), fixed(number("tmux_window_id")),
 				fixed(relation("chat", "chats")), as(fixed(relation("delegating_agent", "ai_agents")), "''"), fixed(text("agent")),
 				fixed(text("title")),
@@ -191,36 +192,40 @@ var collections = []collection{
 		write: writer{createSeenPosition, updateSeenPosition, nil},
 	},
 
-	kept("ai_prompts", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("body"))),
-	kept("ai_models", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("identifier"))),
-	kept("ai_agents", rules(authed, authed, admin, admin, admin), required(text("name")), text("description"),
+	configCollection("ai_prompts", rules(authed, authed, admin, admin, admin), required(text("name")),
+		required(text("body"))),
+	configCollection("ai_models", rules(authed, authed, admin, admin, admin), required(text("name")),
+		required(text("identifier"))),
+	configCollection("ai_agents", rules(authed, authed, admin, admin, admin), required(text("name")), text("description"),
 		choice("mode", "primary", "sandbox_agent"),
 		number("temperature"), number("top_p"), flag("is_init"),
 		relation("prompt", "ai_prompts"), relation("model", "ai_models")),
-	kept("tool_permissions", rules(unlessChats, unlessChats, personOfIt, personOfIt, personOfIt),
+	configCollection("tool_permissions", rules(globalOrOwnChat, globalOrOwnChat, chatOwnerNotAgent, chatOwnerNotAgent,
+		chatOwnerNotAgent),
 		relation("agent", "ai_agents"), required(text("tool")), required(text("pattern")),
 		required(choice("action", "allow", "ask", "deny")), flag("active"), relation("chat", "chats"), date("expires_at"),
 		fixed(relation("author", "users")), text("note")),
-	kept("whitelist_actions", rules(authed, authed, admin, admin, admin), required(text("permission")),
+	configCollection("whitelist_actions", rules(authed, authed, admin, admin, admin), required(text("permission")),
 		choice("kind", "strict", "pattern"), text("value"), flag("active")),
-	kept("whitelist_targets", rules(authed, authed, admin, admin, admin), required(text("name")),
+	configCollection("whitelist_targets", rules(authed, authed, admin, admin, admin), required(text("name")),
 		required(text("pattern")), flag("active")),
-	ofAllUsers(kept("budgets", rules(budgetsOfMine, budgetsOfMine, admin, admin, admin), required(text("name")),
+	ofAllUsers(configCollection("budgets", rules(ownBudgets, ownBudgets, admin, admin, admin), required(text("name")),
 		required(choice("scope", "chat", "day")), relation("chat", "chats"),
 		relation("user", "users"), number("cost"), number("tokens"), flag("active"))),
-	kept("proposals", rules(authed, authed, authed, admin, admin), required(text("name")), text("description"),
+	configCollection("proposals", rules(authed, authed, authed, admin, admin), required(text("name")), text("description"),
 		required(text("content")),
 		required(choice("authored_by", "human", "poco")), required(choice("status", "draft", "approved")),
 		date("approved_at")),
-	kept("sops", rules(authed, authed, admin, admin, admin), required(text("name")), required(text("description")),
+	configCollection("sops", rules(authed, authed, admin, admin, admin), required(text("name")),
+		required(text("description")),
 		required(text("content")),
 		computed(required(text("signature"))), date("approved_at"), relation("proposal", "proposals"), date("sealed_at"),
 		text("sealed_by"), text("version")),
-	writtenBy(writer{saveSSHKey, saveSSHKey, deleteRecord}, kept("ssh_keys",
+	writtenBy(writer{saveSSHKey, saveSSHKey, deleteRecord}, configCollection("ssh_keys",
 		rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), relation("user", "users"),
 		required(text("public_key")), text("device_name"), computed(required(text("fingerprint"))), text("algorithm"),
 		number("key_size"), text("comment"), date("expires_at"), date("last_used"), flag("is_active"))),
-	aliased("cron_jobs", kept(schedules.Collection, rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin),
+	aliased("cron_jobs", configCollection(schedules.Collection, rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin),
 		required(text("name")), text("description"), text("cron_expression"), text("every"), date("at"),
 		text("time_zone"), date("starts"), choice("missed", "skip", "once"),
 		choice("overlap", "skip", "queue"), required(text("prompt")),
@@ -231,35 +236,38 @@ var collections = []collection{
 		as(fixed(text("last_status")), ofLastRun("state", "")),
 		as(fixed(text("last_error")), ofLastRun("reason", "")))),
 	{
-		Collection: schema.Collection{Name: "schedule_runs", Table: "schedule_runs", Rules: rules(runOfMine, runOfMine, never, never, never),
+		Collection: schema.Collection{Name: "schedule_runs", Table: "schedule_runs", Rules: rules(runOfOwnSchedule, runOfOwnSchedule, never, never, never),
 			Fields: fields(fixed(relation("schedule", schedules.Collection)), fixed(relation("chat", "chats")), fixed(date("due")), fixed(date("first_due")),
 				fixed(flag("manual")),
 				fixed(choice("state", "queued", "running", "waiting", "completed", "failed", "aborted", "lost", schedules.Skipped)),
 				fixed(text("reason")), fixed(date("started")), fixed(date("finished")), fixed(number("max_cost")),
 				as(fixed(number("cost")), schedules.Cost))},
 	},
-	withOptions(fields(text(record.ShownDefinition)), kept("mcp_servers", rules(workers, workers, workers, admin, admin), required(text("name")),
+	withOptions(fields(text(record.ShownDefinition)), configCollection("mcp_servers",
+		rules(workers, workers, workers, admin, admin), required(text("name")),
 		required(choice("status", "pending", "approved", "denied", "revoked")),
 		text("requested_by"), relation("approved_by", "users"), date("approved_at"), raw("config"), text("catalog"),
 		text("reason"), text("image"), raw("config_schema"), text("command"), text("url"), raw("environment"),
 		fixed(text("version")), fixed(raw("tools")), fixed(text("found_version")), fixed(raw("found_tools")),
 		fixed(text("difference")), fixed(text("problem")), fixed(text("not_offered")), fixed(text("definition")))),
-	kept("devices", rules(own, own, own, own, own), required(relation("user", "users")), required(text("name")),
+	configCollection("devices", rules(own, own, own, own, own), required(relation("user", "users")),
+		required(text("name")),
 		required(text("push_token")),
 		required(choice("push_service", "fcm", "unifiedpush", "webpush")), flag("is_active")),
-	kept("notification_rules", rules(own, own, own, own, own), required(relation("user", "users")), raw("rules")),
+	configCollection("notification_rules", rules(own, own, own, own, own), required(relation("user", "users")),
+		raw("rules")),
 	notInBatch(writtenBy(writer{saveProviderKey, saveProviderKey, deleteProviderKey},
-		kept(record.ProviderKeysCollection, rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin),
+		configCollection(record.ProviderKeysCollection, rules(ownOrAdmin, ownOrAdmin, own, own, ownOrAdmin),
 			required(text("provider_id")), raw("env_vars"), required(relation("user", "users"))))),
 	withOptions(fields(text("token")), notInBatch(writtenBy(writer{saveChannel, saveChannel, deleteChannel},
-		kept(channel.Collection, rules(authed, authed, admin, admin, admin), required(text("name")),
+		configCollection(channel.Collection, rules(authed, authed, admin, admin, admin), required(text("name")),
 			required(choice("kind", channel.Telegram)), flag("enabled"), text("server"), text("trigger"),
 			fixed(date("token_changed")))))),
-	writtenBy(writer{nil, nil, deleteRecord}, kept(channel.Pairings,
+	writtenBy(writer{nil, nil, deleteRecord}, configCollection(channel.Pairings,
 		rules(ownOrAdmin, ownOrAdmin, never, never, ownOrAdmin), fixed(relation("channel", channel.Collection)),
 		fixed(text("name")), fixed(text("address")), fixed(text("place")), fixed(flag("group")),
 		fixed(relation("user", "users")), fixed(date("expires_at")))),
-	writtenBy(writer{}, kept(channel.Conversations, rules(ownOrAdmin, ownOrAdmin, never, never, never),
+	writtenBy(writer{}, configCollection(channel.Conversations, rules(ownOrAdmin, ownOrAdmin, never, never, never),
 		fixed(relation("channel", channel.Collection)), fixed(text("place")), fixed(relation("chat", "chats")),
 		fixed(relation("user", "users")))),
 	{
@@ -271,20 +279,21 @@ var collections = []collection{
 				fixed(choice("state", "queued", "sending", "sent", "failed", "unknown")), fixed(text("reason")),
 				fixed(number("attempts")), fixed(number("position")))},
 	},
-	kept("llm_providers", rules(authed, authed, never, never, never), fixed(text("provider_id")), fixed(text("name")),
+	configCollection("llm_providers", rules(authed, authed, never, never, never), fixed(text("provider_id")),
+		fixed(text("name")),
 		fixed(raw("env_vars")), fixed(raw("models")), fixed(flag("is_connected")), fixed(text("key_error"))),
 	writtenBy(writer{saveModelSelection, saveModelSelection, deleteRecord},
-		kept("model_selection", rules(ownOrStaff, ownOrStaff, selectsOwn, ownOrAdmin, ownOrAdmin),
+		configCollection("model_selection", rules(ownOrStaff, ownOrStaff, ownSelection, ownOrAdmin, ownOrAdmin),
 			required(text("model")), required(relation("user", "users")), nullable(relation("chat", "chats")))),
-	kept("healthchecks", rules(authed, authed, never, never, never), fixed(text("name")),
+	configCollection("healthchecks", rules(authed, authed, never, never, never), fixed(text("name")),
 		fixed(choice("status", "starting", "ready", "degraded", "offline", "error")), fixed(date("last_ping"))),
 }
 
 // ConfigTable is the table of the configuration records of all collections.
 const ConfigTable = "config"
 
-// kept is a collection of configuration records, which are JSON objects.
-func kept(name string, r schema.Rules, list ...schema.Field) collection {
+// configCollection returns a collection of configuration records, which are JSON objects.
+func configCollection(name string, r schema.Rules, list ...schema.Field) collection {
 	for i, f := range list {
 		if f.SQL != "" {
 			continue

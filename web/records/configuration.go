@@ -9,7 +9,7 @@ import (
 	"pocketcoder/web/api"
 )
 
-// configuration is the writer of most configuration records. What a record must obey is decided in package record.
+// configuration is the writer of most configuration records. Package handlers/record validates the records.
 var configuration = writer{saveRecord, saveRecord, deleteRecord}
 
 func saveRecord(s *Records, ctx context.Context, w change) (string, uint64, error) {
@@ -18,7 +18,7 @@ func saveRecord(s *Records, ctx context.Context, w change) (string, uint64, erro
 }
 
 func (w change) save() record.Save {
-	return record.Save{Command: w.Command, Role: w.who.Role, Collection: w.c.ID, Record: w.id, Set: w.set, New: w.isNew}
+	return record.Save{Command: w.Command, Role: w.caller.Role, Collection: w.c.ID, Record: w.id, Set: w.set, New: w.isNew}
 }
 
 func deleteRecord(s *Records, ctx context.Context, w change) (string, uint64, error) {
@@ -64,7 +64,8 @@ func deleteChannel(s *Records, ctx context.Context, w change) (string, uint64, e
 
 // saveModelSelection selects a model. The chat and the user of a selection cannot change.
 func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	c := record.SelectModel{Command: w.Command, Chat: w.will("chat"), User: w.will("user"), Model: w.will("model")}
+	c := record.SelectModel{Command: w.Command, Chat: w.newText("chat"), User: w.newText("user"),
+		Model: w.newText("model")}
 	switch {
 	case w.isNew:
 		c.Record = w.id

@@ -19,7 +19,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// values are what is kept of a key, by the names of its variables; nil when nothing is.
+// values returns the stored values of a key, by the names of its variables; nil if none is stored.
 func values(s *webtest.System, t *testing.T, user string, key any) (values map[string]string) {
 	t.Helper()
 	raw, found, err := s.Web.Records.ProviderKeys.Secrets.Get(t.Context(), "llm."+user+"."+key.(string))
@@ -38,7 +38,7 @@ func variables(list ...string) map[string]any {
 	return map[string]any{"env_vars": values}
 }
 
-func TestKeyKeepsWhatItsRecordNames(t *testing.T) {
+func TestProviderKeyStoresTheVariablesOfItsRecord(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -54,11 +54,12 @@ func TestKeyKeepsWhatItsRecordNames(t *testing.T) {
 		body map[string]any
 		want map[string]string
 	}{
-		{variables("A", "value-a-2", "B", ""), map[string]string{"A": "value-a-2", "B": "value-b-1"}}, // B as it is shown
+		// B as the API shows it
+		{variables("A", "value-a-2", "B", ""), map[string]string{"A": "value-a-2", "B": "value-b-1"}},
 		{map[string]any{}, map[string]string{"A": "value-a-2", "B": "value-b-1"}},
 		{map[string]any{"provider_id": "q"}, map[string]string{"A": "value-a-2", "B": "value-b-1"}},
 		{variables("B", ""), map[string]string{"B": "value-b-1"}},
-		{variables("A", "", "B", ""), map[string]string{"B": "value-b-1"}}, // what was removed does not come back
+		{variables("A", "", "B", ""), map[string]string{"B": "value-b-1"}}, // a removed value does not come back
 		{variables(), nil},
 		{variables("C", "value-c-1"), map[string]string{"C": "value-c-1"}},
 	} {
@@ -66,7 +67,7 @@ func TestKeyKeepsWhatItsRecordNames(t *testing.T) {
 		is.Equal(status, 200)
 		is.Equal(values(s, t, user, id), step.want)
 		for name := range step.want {
-			is.Equal(answer["env_vars"].(map[string]any)[name], "") // named, not shown
+			is.Equal(answer["env_vars"].(map[string]any)[name], "") // the names without the values
 		}
 	}
 	body["env_vars"] = map[string]any{"Z": "value-z-1"}
@@ -79,7 +80,7 @@ func TestKeyKeepsWhatItsRecordNames(t *testing.T) {
 	is.Equal(values(s, t, user, id), nil)
 }
 
-func TestKeyIsBounded(t *testing.T) {
+func TestProviderKeySizeIsLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -113,11 +114,11 @@ func TestKeyIsBounded(t *testing.T) {
 	is.Equal(status, 400)
 	status, _ = s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"),
 		map[string]any{"provider_id": "p7", "env_vars": map[string]any{"A": "x"}})
-	is.Equal(status, 200) // it is one of them
+	is.Equal(status, 200) // the key is in the list
 }
 
-// Redaction concerns every chat, so an account must not be able to hide text of other chats with a value that it calls
-// a key.
+// Redaction concerns every chat, so an account must not be able to hide text of other chats by storing that text as a
+// key.
 func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -159,11 +160,11 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 	status, _ = s.Call(t, root, "PATCH", webtest.RecordsOf("llm_keys")+"/"+key["id"].(string),
 		variables("F", "sk-another-0123456789"))
 	is.Equal(status, 200)
-	is.Equal(shown(), words+" "+secret+" "+s.Workspace) // it is a key no longer
+	is.Equal(shown(), words+" "+secret+" "+s.Workspace) // the value is no longer a key
 }
 
-// The process ended between a deletion and what follows from it.
-func TestValuesWithoutARecordAreRemovedAtTheStart(t *testing.T) {
+// The process ended after it deleted the record and before it deleted the values.
+func TestOrphanedSecretsAreRemovedAtStart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -227,7 +228,7 @@ func TestOnlyAdministratorsApproveProposals(t *testing.T) {
 	is.Equal(given["approved_at"], "2026-01-02 03:04:05.000Z")
 }
 
-func TestSSHKeyIsOneLine(t *testing.T) {
+func TestSSHKeyIsNormalizedToOneLine(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -1,4 +1,4 @@
 package records
 
-// BoundBatchAnswer sets how many bytes the records in the answer to a batch have at most.
-func (s *Records) BoundBatchAnswer(n int) { s.batchAnswer = n }
+// SetMaxBatchAnswer sets how many bytes the records in the answer to a batch have at most.
+func (s *Records) SetMaxBatchAnswer(n int) { s.batchAnswer = n }

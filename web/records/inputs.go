@@ -48,7 +48,7 @@ func recordInput(create bool) openapi.Form {
 		}
 		one := openapi.Form{Ref: openapi.FormRef + c.Name + inputSuffix}
 		for _, field := range c.Fields {
-			// absent, it is the caller
+			// default: the caller
 			if create && field.Required && !field.ReadOnly && !field.Computed && field.Name != "user" {
 				one.Required = append(one.Required, field.Name)
 			}
@@ -58,14 +58,14 @@ func recordInput(create bool) openapi.Form {
 	return form
 }
 
-// Form is what clients may write of a collection.
+// Form describes what clients may write in a collection.
 type Form struct {
 	Fields                 []schema.Field
 	Fixed                  []schema.Field // that only the system writes
 	Create, Update, Delete bool           // whether any client may
 }
 
-// FormOf returns what clients may write of a collection.
+// FormOf returns the Form of a collection.
 func FormOf(name string) (f Form, found bool) {
 	i := slices.IndexFunc(collections, func(c collection) bool { return c.Name == name })
 	if i < 0 {

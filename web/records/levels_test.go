@@ -20,7 +20,7 @@ func nested(levels int) json.RawMessage {
 }
 
 // SQLite fails on more than 1,000 levels, and the log takes no event of 10,000.
-func TestValuesOfTooManyLevelsAreRefusedInEveryJSONField(t *testing.T) {
+func TestTooDeeplyNestedValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, admin := s.User(t, "ada", account.Admin)

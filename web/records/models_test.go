@@ -45,7 +45,7 @@ func TestModelOfAChatIsSelectedByItsOwnerOrAnAdministrator(t *testing.T) {
 	is.Equal(selected, "")
 }
 
-func TestModelThatDoesNotExistIsRefusedWithThoseThatDo(t *testing.T) {
+func TestUnknownModelIsRefusedWithTheAvailableModels(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -11,11 +11,11 @@ import (
 	"pocketcoder/web/api"
 )
 
-// decidePermission decides a pending permission request. The first decision counts; the same decision again is
-// accepted. Other fields are ignored, because a client that was offline sends the whole record.
+// decidePermission decides a pending permission request. The first decision counts. A repetition of the same decision
+// is accepted. Other fields are ignored, because a client that was offline sends the whole record.
 func decidePermission(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	status, given := w.text("status")
-	now, edited := w.oldText("status"), w.edited()
+	now, edited := w.oldText("status"), w.editedCommand()
 	_, isSet := w.set["edited"]
 	edits := isSet && edited != w.oldText("edited")
 	switch {
@@ -30,35 +30,35 @@ func decidePermission(s *Records, ctx context.Context, w change) (string, uint64
 	case !given || status == now:
 		return w.id, 0, nil
 	}
-	duration, err := holdsFor(w.set["expires_in"], status)
+	duration, err := approvalDuration(w.set["expires_in"], status)
 	if err != nil {
 		return "", 0, err
 	}
 	reason, _ := w.text("reason")
 	seq, err := s.Gate.Decide(ctx, permission.Decide{
 		Command: w.Command, Chat: w.oldText("chat"), Permission: w.oldText("ai_engine_permission_id"), Decision: events.Decision(status), Reason: reason,
-		Edited: edited, For: duration, Client: w.who.Client, Admin: w.who.Is(account.Admin), ShownRequest: permission.ShownRequest{Command: textOf(w.set["shown_command"]), Request: textOf(w.set["shown_request"])},
+		Edited: edited, For: duration, Client: w.caller.Client, Admin: w.caller.Is(account.Admin), ShownRequest: permission.ShownRequest{Command: textValue(w.set["shown_command"]), Request: textValue(w.set["shown_request"])},
 	})
 	return w.id, seq, err
 }
 
-// edited is the command to run instead of the requested one, empty if they are equal.
-func (w change) edited() string {
+// editedCommand is the command to run instead of the requested one, empty if they are equal.
+func (w change) editedCommand() string {
 	var about struct{ Command string }
-	if raw, ok := w.now("metadata").(json.RawMessage); ok {
-		_ = json.Unmarshal(raw, &about) // of another shape, it is not about a command
+	if raw, ok := w.oldValue("metadata").(json.RawMessage); ok {
+		_ = json.Unmarshal(raw, &about) // without this field the request is not about a command
 	}
-	if edited := textOf(w.set["edited"]); edited != about.Command {
+	if edited := textValue(w.set["edited"]); edited != about.Command {
 		return edited
 	}
 	return ""
 }
 
-// maxHolds is the longest time for which an approval can be limited, in seconds.
-const maxHolds = 366 * 24 * 60 * 60
+// maxApprovalSeconds is the longest time for which an approval can be limited, in seconds.
+const maxApprovalSeconds = 366 * 24 * 60 * 60
 
-// holdsFor returns how long an approval is valid, "" for no limit.
-func holdsFor(raw json.RawMessage, status string) (string, error) {
+// approvalDuration returns how long an approval is valid, "" for no limit.
+func approvalDuration(raw json.RawMessage, status string) (string, error) {
 	var seconds float64
 	_ = json.Unmarshal(raw, &seconds) // it was checked to be a number
 	switch {
@@ -66,8 +66,8 @@ func holdsFor(raw json.RawMessage, status string) (string, error) {
 		return "", nil
 	case status != string(events.Authorized):
 		return "", api.BadField("expires_in", "validation_invalid_value", "Only an approval can expire.")
-	case seconds < 1 || seconds > maxHolds:
-		return "", api.BadField("expires_in", "validation_invalid_value", "Must be 1 to %d seconds.", maxHolds)
+	case seconds < 1 || seconds > maxApprovalSeconds:
+		return "", api.BadField("expires_in", "validation_invalid_value", "Must be 1 to %d seconds.", maxApprovalSeconds)
 	}
 	return (time.Duration(seconds) * time.Second).String(), nil
 }

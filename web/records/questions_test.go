@@ -20,7 +20,7 @@ const threeQuestions = `{"id":"que_1","sessionID":"ses_1","questions":[
 	{"question":"Now?","header":"N","custom":false,"options":[{"label":"Yes","description":""},{"label":"No","description":""}]}],
 	"tool":{"messageID":"msg_1","callID":"call_1"}}`
 
-func TestQuestionsShowAllThereIsToKnowForAnAnswer(t *testing.T) {
+func TestQuestionsShowEverythingNeededForAnAnswer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -53,7 +53,7 @@ func TestQuestionsShowAllThereIsToKnowForAnAnswer(t *testing.T) {
 	}
 }
 
-func TestAnswersOfTheWrongShapeAreRefused(t *testing.T) {
+func TestInvalidAnswersAreRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

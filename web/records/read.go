@@ -45,7 +45,7 @@ func (s *Records) listRecords(w http.ResponseWriter, r *http.Request, caller api
 	if err != nil {
 		return err
 	}
-	return s.API.AnswerShared(w, r, caller, func() (any, error) {
+	return s.API.AnswerSlowQuery(w, r, caller, func() (any, error) {
 		var found query.Page
 		err := s.API.Model.View(r.Context(), func(db dbx.Builder, _ uint64) error {
 			found, err = query.List(r.Context(), db, Catalogue, c.Collection, caller.Request(), q)

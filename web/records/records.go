@@ -3,11 +3,10 @@
 //
 // Promises: a list and a view come from one snapshot of the read models. A write becomes a command of handlers; its
 // answer is the record once the read models hold the event. A batch is one transaction: all of its writes happen, or
-// none. Clients may send back all that they were shown: fields that they cannot write are ignored, unknown fields are
-// refused.
+// none. Clients may send back whole records: read-only fields are ignored, unknown fields are refused.
 //
-// The table in collections.go has one value for each collection: its fields, the rules that say who may do what, and
-// its writer. What a configuration record must obey besides is decided in handlers/record.
+// The table in collections.go has one value for each collection: its fields, its access rules and its writer. Package
+// handlers/record validates configuration records further.
 //
 // It must not know how events are stored or how OpenCode is reached.
 package records
@@ -37,9 +36,9 @@ type Records struct {
 }
 
 var listQuery = slices.Concat([]openapi.Param{
-	{Name: "page", Integer: true, About: "from 1"}, {Name: "perPage", Integer: true, About: "records of a page, at most 1000; 30 when absent"},
-	{Name: "sort", About: "fields, - before one turns it round; @random"}, {Name: "filter", About: "PocketBase's filter language"},
-}, api.ViewQuery, []openapi.Param{{Name: "skipTotal", About: "1: do not count"}})
+	{Name: "page", Integer: true, About: "from 1"}, {Name: "perPage", Integer: true, About: "records of a page, at most 1000; default 30"},
+	{Name: "sort", About: "fields, a - before one sorts it in descending order; @random"}, {Name: "filter", About: "PocketBase's filter language"},
+}, api.ViewQuery, []openapi.Param{{Name: "skipTotal", About: "1: do not count the records"}})
 
 func (s *Records) Routes() []api.Route {
 	const (
@@ -51,11 +50,11 @@ func (s *Records) Routes() []api.Route {
 		{Method: "GET", Path: "/api/collections", About: "The collections, as a schema.", Admits: api.Admins, Answer: collectionList{}, Serve: s.listCollections},
 		{Method: "GET", Path: collection, About: "A collection's schema.", Admits: api.Admins, Answer: collectionSchema{}, Serve: s.viewCollection},
 		{Method: "GET", Path: list, About: "List records.", Admits: api.Accounts, Query: listQuery, Answer: page{}, Serve: s.listRecords},
-		{Method: "POST", Path: list, About: "Create a record: a command, answered with what became of it.", Admits: api.Accounts, Query: api.ViewQuery, Body: recordInput(true), Forms: inputForms(), Answer: openapi.AnyRecord{}, Serve: s.createRecord},
+		{Method: "POST", Path: list, About: "Create a record. The answer is the new record.", Admits: api.Accounts, Query: api.ViewQuery, Body: recordInput(true), Forms: inputForms(), Answer: openapi.AnyRecord{}, Serve: s.createRecord},
 		{Method: "GET", Path: record, About: "View a record.", Admits: api.Accounts, Query: api.ViewQuery, Answer: openapi.AnyRecord{}, Serve: s.viewRecord},
-		{Method: "PATCH", Path: record, About: "Update a record: a command, answered with what became of it.", Admits: api.Accounts, Query: api.ViewQuery, Body: recordInput(false), Forms: inputForms(), Answer: openapi.AnyRecord{}, Serve: s.updateRecord},
+		{Method: "PATCH", Path: record, About: "Update a record. The answer is the changed record.", Admits: api.Accounts, Query: api.ViewQuery, Body: recordInput(false), Forms: inputForms(), Answer: openapi.AnyRecord{}, Serve: s.updateRecord},
 		{Method: "DELETE", Path: record, About: "Delete a record.", Admits: api.Accounts, Serve: s.deleteRecord},
 		{Method: "POST", Path: "/api/batch", About: "Creates, updates and deletes that happen together or not at all.", Admits: api.Accounts, Body: batch{}, Answer: []batchAnswer{}, Serve: s.runBatch},
-		{Method: "GET", Path: "/api/pocketcoder/ssh_keys", About: "The active public keys of the account's, a line each.", Admits: api.Accounts, Media: "text/plain", Serve: s.listSSHKeys},
+		{Method: "GET", Path: "/api/pocketcoder/ssh_keys", About: "The active public keys of the account, one on each line.", Admits: api.Accounts, Media: "text/plain", Serve: s.listSSHKeys},
 	}
 }

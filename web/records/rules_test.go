@@ -11,7 +11,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// faultOf gives the message about a field of a refusal.
+// faultOf returns the message about a field in a refusal.
 func faultOf(answer webtest.Object, field string) string {
 	data, _ := answer["data"].(webtest.Object)
 	fault, _ := data[field].(webtest.Object)
@@ -19,7 +19,7 @@ func faultOf(answer webtest.Object, field string) string {
 	return message
 }
 
-func TestBrokenRulesAreRefusedWithTheColumnOfTheError(t *testing.T) {
+func TestInvalidRulesAreRefusedWithTheColumnOfTheError(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, root := s.User(t, "root", account.Admin)
@@ -50,7 +50,7 @@ func TestBrokenRulesAreRefusedWithTheColumnOfTheError(t *testing.T) {
 	}
 }
 
-func TestRuleThatIsChangedIsCheckedAndOneThatIsPausedIsNot(t *testing.T) {
+func TestChangedRuleIsCheckedAndPausedRuleIsNot(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -65,15 +65,15 @@ func TestRuleThatIsChangedIsCheckedAndOneThatIsPausedIsNot(t *testing.T) {
 	is.Equal(status, 400)
 	status, paused := s.Call(t, token, "PATCH", at, webtest.Object{"active": false})
 	is.Equal([]any{status, paused["active"]}, []any{200, false})
-	rule["active"] = true // a whole record, as a client has cached it
+	rule["active"] = true // the whole record, as a client has cached it
 	status, _ = s.Call(t, token, "PATCH", at, rule)
 	is.Equal(status, 200)
 	status, _ = s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"),
 		webtest.Object{"tool": "bash", "pattern": "git status*", "action": "deny"})
-	is.Equal(status, 400) // there is one for this
+	is.Equal(status, 400) // there is a rule with this value
 }
 
-func TestRulesOfAChatBelongToItsPeople(t *testing.T) {
+func TestRulesOfAChatBelongToItsOwner(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -95,7 +95,7 @@ func TestRulesOfAChatBelongToItsPeople(t *testing.T) {
 	}
 	for _, token := range []string{adas, bobs, bots} {
 		status, _ := s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"), body(""))
-		is.Equal(status, 400) // for everybody, administrators decide
+		is.Equal(status, 400) // only administrators create rules for everybody
 	}
 	status, rule := s.Call(t, adas, "POST", webtest.RecordsOf("tool_permissions"), body(chat))
 	is.Equal([]any{status, rule["author"], rule["chat"]}, []any{200, ada, chat})
@@ -112,7 +112,7 @@ func TestRulesOfAChatBelongToItsPeople(t *testing.T) {
 	}
 	for name, f := range followers {
 		first := f.Next(t).Data.Record["id"]
-		is.Equal(first == rule["id"], name != "bob") // bob hears of the other alone
+		is.Equal(first == rule["id"], name != "bob") // bob gets only the event of the other rule
 	}
 
 	for _, change := range []webtest.Object{{"chat": ""}, {"chat": other}} {
@@ -131,7 +131,7 @@ func TestRulesOfAChatBelongToItsPeople(t *testing.T) {
 	is.Equal(status, 204)
 }
 
-func TestEditedApprovalSaysWhatRunsInstead(t *testing.T) {
+func TestEditedApprovalNamesTheCommandThatRuns(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -150,7 +150,7 @@ func TestEditedApprovalSaysWhatRunsInstead(t *testing.T) {
 	_, cached := s.Call(t, ada, "GET", at, nil)
 	is.Equal([]any{cached["status"], cached["edited"]}, []any{"draft", ""})
 
-	// the client showed another request
+	// the client shows another request
 	for field, shown := range map[string]string{"shown_command": "id", "shown_request": "another"} {
 		for _, status := range []string{"authorized", "denied"} {
 			code, answer := s.Call(t, ada, "PATCH", at, webtest.Object{"status": status, field: shown})
@@ -169,16 +169,16 @@ func TestEditedApprovalSaysWhatRunsInstead(t *testing.T) {
 	is.NoErr(err)
 	is.True(time.Until(expires) > 50*time.Minute && time.Until(expires) < time.Hour)
 
-	status, _ = s.Call(t, ada, "PATCH", at, edit) // repeats what is true
+	status, _ = s.Call(t, ada, "PATCH", at, edit) // repeats the decision
 	is.Equal(status, 200)
-	status, _ = s.Call(t, ada, "PATCH", at, decided) // and so does the whole record
+	status, _ = s.Call(t, ada, "PATCH", at, decided) // so does a PATCH with the whole record
 	is.Equal(status, 200)
 	same := webtest.RecordsOf("permissions") + "/" + s.AppendRequest(t, chat, "per_2")
-	for range 2 { // the command as it was asked is no edit
+	for range 2 { // the requested command itself is no edit
 		status, plain := s.Call(t, ada, "PATCH", same, webtest.Object{"status": "authorized", "edited": "ls"})
 		is.Equal([]any{status, plain["edited"]}, []any{200, ""})
 	}
-	cached["status"] = "authorized" // another device allowed the command as it was asked
+	cached["status"] = "authorized" // another device allowed the requested command
 	for _, late := range []webtest.Object{cached, {"status": "authorized"}, {"status": "authorized", "edited": "ls -a"},
 		{"status": "denied"}, {"edited": "ls"}} {
 		status, answer := s.Call(t, root, "PATCH", at, late)
@@ -195,7 +195,8 @@ func TestOnlyCommandsAreEdited(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, ada := s.User(t, "ada", account.User)
 	chat := s.Chat(t, ada, "x")
-	s.AppendOpenCode(t, chat, "permission.asked", `{"id":"per_e","sessionID":"ses_1","permission":"edit","patterns":["a.txt"],"always":["*"],"metadata":{"filepath":"/w/a.txt","diff":"+x"},"tool":{"messageID":"m","callID":"c"}}`)
+	s.AppendOpenCode(t, chat, "permission.asked",
+		`{"id":"per_e","sessionID":"ses_1","permission":"edit","patterns":["a.txt"],"always":["*"],"metadata":{"filepath":"/w/a.txt","diff":"+x"},"tool":{"messageID":"m","callID":"c"}}`)
 	_, list := s.Call(t, ada, "GET", webtest.RecordsOf("permissions"), nil)
 	at := webtest.RecordsOf("permissions") + "/" + list["items"].([]any)[0].(webtest.Object)["id"].(string)
 	status, answer := s.Call(t, ada, "PATCH", at, webtest.Object{"status": "authorized", "edited": "ls"})

@@ -9,11 +9,11 @@ import (
 	"pocketcoder/web/api"
 )
 
-// createSeenPosition records up to where the caller has seen a chat, also if that is known already. The id follows
-// from the account and the chat.
+// createSeenPosition records up to which event the caller has seen a chat. It also updates an existing position. The
+// id follows from the account and the chat.
 func createSeenPosition(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	chatID, _ := w.text("chat")
-	id := projections.SeenPositionID(w.who.Account, chatID)
+	id := projections.SeenPositionID(w.caller.Account, chatID)
 	if w.id != "" && w.id != id {
 		return "", 0, api.BadField("id", "validation_invalid_value",
 			"The id follows from the account and the chat: it is %s.", id)
@@ -22,7 +22,7 @@ func createSeenPosition(s *Records, ctx context.Context, w change) (string, uint
 	return id, seq, err
 }
 
-// updateSeenPosition moves a position forward. It ignores one that is before the known one.
+// updateSeenPosition moves a position forward. It ignores a position before the known one.
 func updateSeenPosition(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	for name := range w.changed() {
 		if name != "seq" {
@@ -37,7 +37,7 @@ func updateSeenPosition(s *Records, ctx context.Context, w change) (string, uint
 }
 
 func (s *Records) markSeen(ctx context.Context, w change, chatID string) (uint64, error) {
-	c := chat.MarkSeen{Command: w.Command, User: w.who.Account, Chat: chatID}
+	c := chat.MarkSeen{Command: w.Command, User: w.caller.Account, Chat: chatID}
 	if err := json.Unmarshal(w.set["seq"], &c.Seq); err != nil {
 		return 0, api.BadField("seq", "validation_invalid_type", "want the sequence of an event")
 	}

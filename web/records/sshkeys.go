@@ -17,7 +17,7 @@ func saveSSHKey(s *Records, ctx context.Context, w change) (string, uint64, erro
 	id, seq, err := saveRecord(s, ctx, w)
 	if r := (handlers.Refused{}); errors.As(err, &r) && r.Code == handlers.Conflict && r.Field == "fingerprint" {
 		return "", 0, api.BadField("public_key", "validation_not_unique",
-			"This key is registered already, by you or by another account; a key belongs to one.")
+			"This key is registered already, by you or by another account. A key belongs to one account.")
 	}
 	return id, seq, err
 }
@@ -26,7 +26,7 @@ func saveSSHKey(s *Records, ctx context.Context, w change) (string, uint64, erro
 func (s *Records) listSSHKeys(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	c, _ := s.API.Collection("ssh_keys")
 	var text []byte
-	err := s.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
+	err := s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		q := query.Query{Filter: `is_active = true && (expires_at = "" || expires_at > @now)`, Sort: "created",
 			PerPage: 1000, SkipTotal: true}
 		found, err := query.List(r.Context(), db, Catalogue, c, caller.Request(), q)

@@ -40,7 +40,7 @@ func updateUser(s *Records, ctx context.Context, w change) (string, uint64, erro
 		disabled := string(raw) == "true"
 		c.Disabled = &disabled
 	}
-	if (c.Role != nil || c.Disabled != nil) && !w.who.Is(account.Admin) {
+	if (c.Role != nil || c.Disabled != nil) && !w.caller.Is(account.Admin) {
 		return "", 0, api.Forbidden("Only administrators change the role of an account, or disable it.")
 	}
 	password, err := newPassword(w)
@@ -53,13 +53,13 @@ func updateUser(s *Records, ctx context.Context, w change) (string, uint64, erro
 	}
 	if c.Email != nil || c.Name != nil || c.Role != nil || c.Disabled != nil {
 		return "", 0, api.BadField("password", "validation_invalid_value",
-			"The password is changed by itself: both could not be taken back together.")
+			"A password must be changed in a request of its own, without other fields.")
 	}
 	set := account.SetPassword{Command: w.Command, Account: w.id, Password: password}
-	if w.id == w.who.Account {
-		set.Keep = w.who.Session
+	if w.id == w.caller.Account {
+		set.Keep = w.caller.Session
 	}
-	if old, given := w.text("oldPassword"); given || !w.who.Is(account.Admin) {
+	if old, given := w.text("oldPassword"); given || !w.caller.Is(account.Admin) {
 		set.Old = &old
 	}
 	seq, err := s.API.Accounts.SetPassword(ctx, set)
@@ -71,7 +71,7 @@ func updateUser(s *Records, ctx context.Context, w change) (string, uint64, erro
 
 // newPassword returns the password of a body, empty for none.
 func newPassword(w change) (string, error) {
-	password, confirm := textOf(w.set["password"]), textOf(w.set["passwordConfirm"])
+	password, confirm := textValue(w.set["password"]), textValue(w.set["passwordConfirm"])
 	if _, given := w.set["passwordConfirm"]; given && confirm != password {
 		return "", api.BadField("passwordConfirm", "validation_values_mismatch", "Values don't match.")
 	}

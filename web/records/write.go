@@ -18,13 +18,13 @@ import (
 // change is a create, an update or a delete that the rules allow, with checked fields.
 type change struct {
 	handlers.Command
-	who   api.Caller
-	c     collection
-	id    string
-	set   map[string]json.RawMessage // the fields that are given and may be written, normalized
-	isNew bool
-	old   query.Record   // what is there
-	made  map[string]any // instead of old, of a record that the same batch has made
+	caller        api.Caller
+	c             collection
+	id            string
+	set           map[string]json.RawMessage // the writable fields of the body, normalized
+	isNew         bool
+	old           query.Record   // the stored record
+	createdFields map[string]any // in place of old, for a record that the same batch created
 }
 
 func (s *Records) createRecord(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
@@ -78,7 +78,7 @@ func (s *Records) deleteRecord(w http.ResponseWriter, r *http.Request, caller ap
 	return nil
 }
 
-// checkQuery refuses a query with a mistake before anything is written: the answer could not be made.
+// checkQuery refuses an invalid query before anything is written, because the answer could not be built.
 func (s *Records) checkQuery(r *http.Request, caller api.Caller, c collection) error {
 	if _, err := s.API.View(r, caller, c.Collection, ""); !errors.Is(err, query.ErrNotFound) {
 		return err
@@ -96,7 +96,7 @@ func (s *Records) create(ctx context.Context, caller api.Caller, c collection, b
 	if err != nil {
 		return "", 0, err
 	}
-	w := change{Command: handlers.Command{Actor: caller.Actor()}, who: caller, c: c, id: id, isNew: true}
+	w := change{Command: handlers.Command{Actor: caller.Actor()}, caller: caller, c: c, id: id, isNew: true}
 	if w.set, err = checkFields(c, body); err != nil {
 		return "", 0, err
 	}
@@ -104,7 +104,7 @@ func (s *Records) create(ctx context.Context, caller api.Caller, c collection, b
 	if err := checkRequired(c, w.set, true); err != nil {
 		return "", 0, err
 	}
-	values := plain(w.set)
+	values := decodeValues(w.set)
 	// The read models do not hold the batch's own records yet, so checkID does not find them.
 	if other := fresh.of(c.ID, id); other != nil && other["chat"] != values["chat"] {
 		return "", 0, api.BadField("id", "validation_not_unique", "The id is taken.")
@@ -120,11 +120,11 @@ func (s *Records) create(ctx context.Context, caller api.Caller, c collection, b
 	if err != nil {
 		return "", 0, err
 	}
-	if isCreator := c.inCreatedChat && fresh.has("chats", textOf(w.set["chat"])); !allowed && !isCreator {
+	if isCreator := c.inCreatedChat && fresh.has("chats", textValue(w.set["chat"])); !allowed && !isCreator {
 		return "", 0, api.BadRequest("Failed to create record.")
 	}
 	id, seq, err := c.write.create(s, ctx, w)
-	if err == nil && seq == 0 { // a record that was there before may be another's by now
+	if err == nil && seq == 0 { // an existing record may belong to another account by now
 		fresh.add(c.ID, id, values)
 	}
 	return id, seq, err
@@ -173,16 +173,17 @@ func (s *Records) remove(ctx context.Context, caller api.Caller, c collection, i
 // the record, as in PocketBase.
 func (s *Records) changeOf(ctx context.Context, caller api.Caller, c collection, id string, rule *string,
 	fresh createdRecords) (w change, err error) {
-	w = change{Command: handlers.Command{Actor: caller.Actor()}, who: caller, c: c, id: id, made: fresh.of(c.ID, id)}
-	if w.made == nil {
-		w.old, err = s.API.Changeable(ctx, caller, c.Collection, id, rule)
+	w = change{Command: handlers.Command{Actor: caller.Actor()}, caller: caller, c: c, id: id,
+		createdFields: fresh.of(c.ID, id)}
+	if w.createdFields == nil {
+		w.old, err = s.API.FindChangeable(ctx, caller, c.Collection, id, rule)
 		return w, err
 	}
 	if rule == nil && !caller.Superuser() {
 		return w, api.Forbidden("Only superusers can perform this action.")
 	}
 	return w, s.API.Model.View(ctx, func(db dbx.Builder, _ uint64) error {
-		allowed, err := query.AllowedNew(ctx, db, Catalogue, c.Collection, w.made, rule, caller.Request())
+		allowed, err := query.AllowedNew(ctx, db, Catalogue, c.Collection, w.createdFields, rule, caller.Request())
 		if err == nil && !allowed {
 			err = api.NotFound()
 		}
@@ -211,8 +212,8 @@ func clientID(body map[string]json.RawMessage) (string, error) {
 
 // defaultUser sets the caller as the user of a record without one.
 func (w change) defaultUser() {
-	if f, ok := w.c.Field("user"); ok && !f.ReadOnly && !w.c.ofAllUsers && textOf(w.set["user"]) == "" {
-		w.set["user"] = api.MustJSON(w.who.Account)
+	if f, ok := w.c.Field("user"); ok && !f.ReadOnly && !w.c.ofAllUsers && textValue(w.set["user"]) == "" {
+		w.set["user"] = api.MustJSON(w.caller.Account)
 	}
 }
 
@@ -220,7 +221,7 @@ func (w change) defaultUser() {
 func (w change) changed() map[string]json.RawMessage {
 	changed := map[string]json.RawMessage{}
 	for name, value := range w.set {
-		if !sameJSON(value, api.MustJSON(w.now(name))) {
+		if !sameJSON(value, api.MustJSON(w.oldValue(name))) {
 			changed[name] = value
 		}
 	}
@@ -230,27 +231,27 @@ func (w change) changed() map[string]json.RawMessage {
 // text returns a text of the given fields, and whether it was given.
 func (w change) text(name string) (value string, ok bool) {
 	raw, ok := w.set[name]
-	return strings.TrimSpace(textOf(raw)), ok
+	return strings.TrimSpace(textValue(raw)), ok
 }
 
-// will returns a text of the record after the change.
-func (w change) will(name string) string {
+// newText returns a text of the record after the change.
+func (w change) newText(name string) string {
 	if raw, given := w.set[name]; given {
-		return textOf(raw)
+		return textValue(raw)
 	}
 	return w.oldText(name)
 }
 
-// now returns a field of the record before the change.
-func (w change) now(name string) any {
-	if w.made != nil {
-		return w.made[name]
+// oldValue returns a field of the record before the change.
+func (w change) oldValue(name string) any {
+	if w.createdFields != nil {
+		return w.createdFields[name]
 	}
 	return w.old.Get(name)
 }
 
 func (w change) oldText(name string) string {
-	text, _ := w.now(name).(string)
+	text, _ := w.oldValue(name).(string)
 	return text
 }
 

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-func TestABatchHappensWholeOrNotAtAll(t *testing.T) {
+func TestBatchIsAtomic(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -36,17 +36,17 @@ func TestABatchHappensWholeOrNotAtAll(t *testing.T) {
 	is.Equal(status, 200)
 	is.Equal(len(list), 6)
 	is.Equal(list[2].(webtest.Object)["body"], webtest.Object{"title": "two"})
-	is.Equal(list[3].(webtest.Object)["body"], nil) // it is gone again
+	is.Equal(list[3].(webtest.Object)["body"], nil) // it does not exist
 	is.Equal(list[4].(webtest.Object)["status"], 204.0)
 
 	for name, bad := range map[string]webtest.Object{
-		"somebody else's chat":   {"method": "PATCH", "url": "/api/collections/chats/records/" + bobs, "body": webtest.Object{"title": "mine"}},
-		"a permission":           {"method": "POST", "url": "/api/collections/permissions/records", "body": webtest.Object{"chat": "chat0000000000x", "permission": "bash", "metadata": webtest.Object{"command": "git status"}}},
-		"another's rule":         {"method": "POST", "url": "/api/collections/tool_permissions/records", "body": webtest.Object{"tool": "bash", "pattern": "*", "action": "allow"}},
-		"a url elsewhere":        {"method": "POST", "url": "http://evil.example/api/collections/chats/records"},
-		"an account":             {"method": "POST", "url": "/api/collections/users/records", "body": webtest.Object{"email": "x@example.org"}},
-		"a method of its own":    {"method": "GET", "url": "/api/collections/chats/records"},
-		"fields that make sense": {"method": "POST", "url": "/api/collections/chats/records?fields=title:nonsense", "body": webtest.Object{"title": "x"}},
+		"the chat of another user": {"method": "PATCH", "url": "/api/collections/chats/records/" + bobs, "body": webtest.Object{"title": "mine"}},
+		"a permission":             {"method": "POST", "url": "/api/collections/permissions/records", "body": webtest.Object{"chat": "chat0000000000x", "permission": "bash", "metadata": webtest.Object{"command": "git status"}}},
+		"another's rule":           {"method": "POST", "url": "/api/collections/tool_permissions/records", "body": webtest.Object{"tool": "bash", "pattern": "*", "action": "allow"}},
+		"a url elsewhere":          {"method": "POST", "url": "http://evil.example/api/collections/chats/records"},
+		"an account":               {"method": "POST", "url": "/api/collections/users/records", "body": webtest.Object{"email": "x@example.org"}},
+		"a method of its own":      {"method": "GET", "url": "/api/collections/chats/records"},
+		"fields that make sense":   {"method": "POST", "url": "/api/collections/chats/records?fields=title:nonsense", "body": webtest.Object{"title": "x"}},
 	} {
 		status, _, refused := s.Batch(t, ada,
 			webtest.Object{"method": "POST", "url": "/api/collections/chats/records",
@@ -61,8 +61,8 @@ func TestABatchHappensWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// The former owner repeats the creation, which changes nothing and proves nothing.
-func TestABatchGivesNobodyAChatThatTheyGaveAway(t *testing.T) {
+// The former owner repeats the creation. That changes nothing and gives no access.
+func TestBatchDoesNotReturnAChatToItsFormerOwner(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -87,7 +87,7 @@ func TestABatchGivesNobodyAChatThatTheyGaveAway(t *testing.T) {
 	is.Equal([]any{status, chat["title"]}, []any{200, "plan"})
 }
 
-func TestABatchDoesNotCreateOneIDInTwoChats(t *testing.T) {
+func TestBatchCannotCreateOneIDInTwoChats(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -103,19 +103,19 @@ func TestABatchDoesNotCreateOneIDInTwoChats(t *testing.T) {
 	request := refused["data"].(webtest.Object)["requests"].(webtest.Object)["1"].(webtest.Object)
 	is.Equal(request["response"].(webtest.Object)["data"].(webtest.Object)["id"].(webtest.Object)["code"],
 		"validation_not_unique")
-	// a repetition is harmless, and nothing was stored before
+	// a repetition changes nothing, and nothing was stored before
 	status, _, _ = s.Batch(t, ada, message(second), message(second))
 	is.Equal(status, 200)
 }
 
-func TestTheAnswerToABatchIsBounded(t *testing.T) {
+func TestBatchAnswerIsLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, ada := s.User(t, "ada", account.User)
 	fields := webtest.Object{"title": "plan"}
 	_, one := s.Raw(t, ada, "POST", webtest.RecordsOf("chats"), fields)
-	s.Web.Records.BoundBatchAnswer(7 * len(one) / 2)
+	s.Web.Records.SetMaxBatchAnswer(7 * len(one) / 2)
 	request := webtest.Object{"method": "POST", "url": webtest.RecordsOf("chats"), "body": fields}
 	status, list, _ := s.Batch(t, ada, request, request, request, request, request)
 	is.Equal(status, 200)
@@ -127,7 +127,7 @@ func TestTheAnswerToABatchIsBounded(t *testing.T) {
 	is.Equal(shown, []bool{true, true, true, false, false})
 }
 
-func TestNothingIsWrittenWhenTheAnswerCouldNotBe(t *testing.T) {
+func TestInvalidQueryPreventsTheWrite(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -139,7 +139,7 @@ func TestNothingIsWrittenWhenTheAnswerCouldNotBe(t *testing.T) {
 	is.Equal(status, 404)
 }
 
-func TestAnOldTokenDoesNotKeepAnybodyFromLoggingIn(t *testing.T) {
+func TestLoginIgnoresAnExpiredToken(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -158,7 +158,7 @@ func TestAnOldTokenDoesNotKeepAnybodyFromLoggingIn(t *testing.T) {
 	is.Equal(status, 200)
 }
 
-func TestPeopleChangeTheirOwnAccountAndNoMore(t *testing.T) {
+func TestUsersChangeOnlyTheirOwnAccount(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -186,7 +186,7 @@ func TestPeopleChangeTheirOwnAccountAndNoMore(t *testing.T) {
 	is.Equal(status, 200)
 }
 
-func TestEachOfTheQuestionsAskedTogetherHasItsOwnAnswer(t *testing.T) {
+func TestQuestionsAskedTogetherAreAnsweredSeparately(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -202,8 +202,8 @@ func TestEachOfTheQuestionsAskedTogetherHasItsOwnAnswer(t *testing.T) {
 	is.Equal(first["status"], "asked")
 }
 
-// Clients make ids: the first record with one keeps it, whoever wants it next.
-func TestAnIDIsThatOfTheFirstRecordThatHadIt(t *testing.T) {
+// Clients choose ids. The first record with an id keeps it.
+func TestTakenIDIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -222,7 +222,7 @@ func TestAnIDIsThatOfTheFirstRecordThatHadIt(t *testing.T) {
 		fields := maps.Clone(one.fields)
 		fields["chat"] = adas
 		var before webtest.Object
-		for range 2 { // once more is no other
+		for range 2 { // a repeated create is no second record
 			status, made := s.Call(t, one.first, "POST", webtest.RecordsOf(one.collection), fields)
 			is.Equal(status, 200)
 			is.Equal(made["id"], fields["id"])

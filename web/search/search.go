@@ -60,7 +60,7 @@ func (s Search) Find(ctx context.Context, caller api.Caller, text string) (hits 
 	}
 	short, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err = s.API.Ask(short, caller.Key(), func(db dbx.Builder, _ uint64) error {
+	err = s.API.SlowView(short, caller.Key(), func(db dbx.Builder, _ uint64) error {
 		chats, err := s.chats(short, db, caller)
 		if err != nil {
 			return err

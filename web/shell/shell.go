@@ -121,14 +121,14 @@ func requestOf(r *http.Request, caller api.Caller) (q wire.Request, err error) {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || n < 1 || n > maxSide {
 			return q, api.BadField(name, "validation_invalid_value", "want a number from 1 to %d, got %q", maxSide,
-				api.Shortened(text, 40))
+				api.Truncate(text, 40))
 		}
 		*side = uint16(n)
 	}
 	if text := r.URL.Query().Get("private"); text != "" {
 		private, err := strconv.ParseBool(text)
 		if err != nil {
-			return q, api.BadField("private", "validation_invalid_type", "want true or false, got %q", api.Shortened(text, 40))
+			return q, api.BadField("private", "validation_invalid_type", "want true or false, got %q", api.Truncate(text, 40))
 		}
 		if private {
 			q.Call = exec.PrivateShell

@@ -32,7 +32,7 @@ func (s *Streams) executionArtifact(w http.ResponseWriter, r *http.Request, call
 		return err
 	}
 	defer content.Close()
-	oneRange(r)
+	dropMultipleRanges(r)
 	w.Header().Set("ETag", `"`+a.SHA256+`"`)
 	serveFile(w, r, a.Path, time.Time{}, content)
 	return nil
@@ -46,10 +46,10 @@ func (s *Streams) openArtifact(r *http.Request, a artifacts.Artifact) (io.ReadSe
 		return inlineContent{bytes.NewReader(nil)}, nil
 	case a.SHA256 == "":
 		return nil, api.Problem{Status: http.StatusGone,
-			Message: "No copy was kept, and nothing by which to tell whether the file is still what the command left: it was too large for that."}
+			Message: "The file was too large to copy or to hash, so it is unknown whether it is still what the command left."}
 	}
 	changed := api.Problem{Status: http.StatusGone,
-		Message: "The file is not what the command left any more, and no copy was kept: it was too large, or held a secret."}
+		Message: "The file has changed since the command left it, and no copy was stored: it was too large, or held a secret."}
 	f, info, err := s.openFile(a.Path)
 	if errors.As(err, new(api.Problem)) {
 		return nil, changed

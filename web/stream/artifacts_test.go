@@ -16,7 +16,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-func TestArtifactIsWhatTheCommandLeft(t *testing.T) {
+func TestArtifactIsTheFileAsTheCommandLeftIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -89,7 +89,7 @@ func TestArtifactIsWhatTheCommandLeft(t *testing.T) {
 		is.Equal(resp.Header.Get("X-Content-Type-Options"), "nosniff")
 	}
 	_, body := get(owner, "unhashed.bin", "")
-	expect.Contains(t, body, "nothing by which to tell")
+	expect.Contains(t, body, "it is unknown whether")
 	resp, _ := get(owner, "out/a%20b.html", "")
 	is.Equal(resp.Header.Get("Content-Type"), "application/octet-stream")
 	is.Equal(resp.Header.Get("Content-Disposition"), `attachment; filename="a b.html"`)

@@ -14,7 +14,7 @@ import (
 // It is safe for concurrent use. Its errors are api.ErrGone.
 type EventWriter struct {
 	mu  sync.Mutex
-	out *api.PatientWriter
+	out *api.DeadlineWriter
 }
 
 // Send writes one event and flushes it. An event with an empty id does not change where the client resumes. No
@@ -45,7 +45,7 @@ func ServeEvents(
 	server *api.Server, w http.ResponseWriter, r *http.Request, ended <-chan struct{},
 	parts ...func(context.Context, *EventWriter) error,
 ) error {
-	out := &EventWriter{out: api.NewPatientWriter(w)}
+	out := &EventWriter{out: api.NewDeadlineWriter(w)}
 	w.Header().Set("Content-Type", api.EventStream)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
@@ -65,12 +65,12 @@ func ServeEvents(
 	}
 	cancel()
 	for range parts {
-		<-done // nobody may write once the answer has ended
+		<-done // nothing may write after the answer has ended
 	}
 	return nil
 }
 
-// untilDone waits for the end of the stream and sends pings. It puts what it takes from done back.
+// untilDone waits for the end of the stream and sends pings. It puts a value that it receives from done back.
 func (e *EventWriter) untilDone(ctx context.Context, done chan error, ended <-chan struct{}) error {
 	ticker := time.NewTicker(api.PingEvery)
 	defer ticker.Stop()

@@ -23,7 +23,7 @@ import (
 type directory struct {
 	Path      string  `json:"path"` // from the workspace; empty for itself
 	Entries   []entry `json:"entries"`
-	Truncated bool    `json:"truncated"` // there are more
+	Truncated bool    `json:"truncated"` // the directory has more entries
 }
 
 type entry struct {
@@ -50,7 +50,7 @@ func (s *Streams) listFiles(w http.ResponseWriter, r *http.Request, _ api.Caller
 			return err
 		}
 		if !info.IsDir() {
-			return api.BadRequest("%q is not a directory.", api.Shortened(name, 200))
+			return api.BadRequest("%q is not a directory.", api.Truncate(name, 200))
 		}
 	}
 	within, err := root.OpenRoot(cmp.Or(name, "."))
@@ -81,7 +81,7 @@ func list(root *os.Root) (directory, error) {
 	for _, name := range names[:min(len(names), maxEntries)] {
 		info, err := root.Lstat(name)
 		if err != nil {
-			continue // it is gone already
+			continue // it was deleted meanwhile
 		}
 		e := entry{Name: strings.ToValidUTF8(name, "\uFFFD"), Type: "other",
 			Modified: info.ModTime().UTC().Format(events.TimeFormat)}
@@ -99,8 +99,8 @@ func list(root *os.Root) (directory, error) {
 	return listing, nil
 }
 
-// shown are the types of files that a browser may show: it cannot run them. Other files are downloads.
-var shown = map[string]string{
+// inlineTypes are the types of files that a browser may show: it cannot run them. Other files are downloads.
+var inlineTypes = map[string]string{
 	".txt": "text/plain; charset=utf-8", ".md": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8",
 	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp", ".pdf": "application/pdf",
 }
@@ -126,11 +126,12 @@ func (s *Streams) openFile(name string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	notFile := api.BadRequest("%q is not a file.", api.Shortened(name, 200))
+	notFile := api.BadRequest("%q is not a file.", api.Truncate(name, 200))
 	if !info.Mode().IsRegular() {
 		return nil, nil, notFile
 	}
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that took its place would wait for a writer
+	// if a pipe has replaced the file, opening it must not wait for a writer
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, fileProblem(err)
 	}
@@ -144,7 +145,7 @@ func (s *Streams) openFile(name string) (*os.File, fs.FileInfo, error) {
 // serveFile answers with a file that we do not trust, or ranges of it.
 func serveFile(w http.ResponseWriter, r *http.Request, name string, modified time.Time, content io.ReadSeeker) {
 	h := w.Header()
-	media, ok := shown[strings.ToLower(path.Ext(name))]
+	media, ok := inlineTypes[strings.ToLower(path.Ext(name))]
 	if !ok {
 		media = "application/octet-stream"
 		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
@@ -153,7 +154,7 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string, modified tim
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 	h.Set("Cache-Control", "private, no-cache")
-	http.ServeContent(api.NewPatientWriter(w), r, "", modified, content)
+	http.ServeContent(api.NewDeadlineWriter(w), r, "", modified, content)
 }
 
 func (s *Streams) openWorkspace() (*os.Root, error) {
@@ -168,7 +169,7 @@ func (s *Streams) openWorkspace() (*os.Root, error) {
 // the workspace.
 func lookUp(root *os.Root, name string) (info fs.FileInfo, err error) {
 	if len(name) > maxPath || !fs.ValidPath(name) || strings.ContainsAny(name, "\x00\\") {
-		return nil, api.Forbidden("A path is names with a slash between them, of a file in the workspace.")
+		return nil, api.Forbidden("A path must be names of a file in the workspace with slashes between them.")
 	}
 	parts := strings.Split(name, "/")
 	for i := range parts {
@@ -186,7 +187,7 @@ func lookUp(root *os.Root, name string) (info fs.FileInfo, err error) {
 // maxPath is the longest path in bytes; the system's own limit is the same.
 const maxPath = 4096
 
-// fileProblem is the answer if a file cannot be read. It does not say why: that is not the client's concern.
+// fileProblem is the answer if a file cannot be read. It hides the reason from the client.
 func fileProblem(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG) {
 		return api.NotFound()

@@ -54,7 +54,7 @@ func TestListingOfTheWorkspace(t *testing.T) {
 	is.Equal(status, http.StatusUnauthorized)
 }
 
-func TestListingOfALargeDirectoryIsCutAndSaysSo(t *testing.T) {
+func TestListingOfALargeDirectoryIsTruncated(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -69,7 +69,7 @@ func TestListingOfALargeDirectoryIsCutAndSaysSo(t *testing.T) {
 	is.Equal(got["truncated"], true)
 }
 
-func TestArtifactIsTheFileAndNothingABrowserRuns(t *testing.T) {
+func TestArtifactIsServedSoThatABrowserCannotRunIt(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -103,7 +103,7 @@ func TestArtifactIsTheFileAndNothingABrowserRuns(t *testing.T) {
 	is.Equal(body, "")
 }
 
-func TestPathsLeadNowhereElse(t *testing.T) {
+func TestPathsOutsideTheWorkspaceAreRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -133,7 +133,7 @@ func TestPathsLeadNowhereElse(t *testing.T) {
 	} {
 		for _, route := range []string{filesPath, artifactPath} {
 			resp, body := s.Get(t, token, route+path)
-			if resp.StatusCode/100 == 3 { // the router cleaned it; what it leads to is within the API
+			if resp.StatusCode/100 == 3 { // the router cleaned the path; the result is within the API
 				is.True(strings.HasPrefix(resp.Header.Get("Location"), "/api/"))
 				continue
 			}

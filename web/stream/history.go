@@ -48,7 +48,8 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, caller ap
 	if err != nil {
 		return err
 	}
-	release, err := s.open.Take(caller, maxStreams, "Too many event streams of this account are open. Close some of them.")
+	release, err := s.open.Acquire(caller, maxStreams,
+		"Too many event streams of this account are open. Close some of them.")
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func (s *Streams) serveHistory(w http.ResponseWriter, r *http.Request, caller ap
 	fragments := func(ctx context.Context, out *EventWriter) error {
 		select {
 		case <-caughtUp:
-			return s.sendDeltas(ctx, out, deltasOf(filter))
+			return s.sendDeltas(ctx, out, deltaFilters(filter))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -99,7 +100,7 @@ func (s *Streams) resumeAfter(r *http.Request) (uint64, error) {
 	}
 	if after > last {
 		p := api.BadField(field, "validation_other_log",
-			"the log ends at #%d, so #%d is an event of another one: begin at 0", last, after)
+			"the log ends at #%d, so #%d is an event of another log: begin at 0", last, after)
 		p.Status = http.StatusConflict
 		return 0, p
 	}
@@ -114,7 +115,7 @@ func sequenceOf(field, text string) (uint64, error) {
 	seq, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		return 0, api.BadField(field, "validation_invalid_type", "want the sequence of an event, got %q",
-			api.Shortened(text, 40))
+			api.Truncate(text, 40))
 	}
 	return seq, nil
 }
@@ -126,7 +127,7 @@ func boolOf(r *http.Request, field string) (bool, error) {
 	}
 	is, err := strconv.ParseBool(text)
 	if err != nil {
-		return false, api.BadField(field, "validation_invalid_type", "want true or false, got %q", api.Shortened(text, 40))
+		return false, api.BadField(field, "validation_invalid_type", "want true or false, got %q", api.Truncate(text, 40))
 	}
 	return is, nil
 }
@@ -152,8 +153,8 @@ func sendEvent(out *EventWriter, e events.Event) error {
 	return out.Send(strconv.FormatUint(e.Seq, 10), name, data)
 }
 
-// deltasOf returns the filters for the deltas of the chats that a filter of events matches.
-func deltasOf(filter string) []string {
+// deltaFilters returns the filters for the deltas of the chats that a filter of events matches.
+func deltaFilters(filter string) []string {
 	words := strings.Split(filter, ".")
 	switch {
 	case len(words) > 2 && words[1] == "chat" && words[2] != ">":

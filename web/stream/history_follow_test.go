@@ -39,7 +39,7 @@ func TestStreamEndsWithTheSession(t *testing.T) {
 	is.Equal(s.Open(t, token, webtest.EventsOf(chat), "").StatusCode, http.StatusUnauthorized)
 }
 
-func TestFragmentsComeBetweenTheEventsWithoutAnID(t *testing.T) {
+func TestFragmentsAreSentWithoutAnID(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -50,7 +50,7 @@ func TestFragmentsComeBetweenTheEventsWithoutAnID(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan bool)
-	go func() { // until it is heard: only what comes from then on is sent
+	go func() { // until it arrives: only later deltas are sent
 		defer close(done)
 		for ctx.Err() == nil {
 			for _, d := range []log.Delta{
@@ -86,13 +86,13 @@ func TestFragmentsComeBetweenTheEventsWithoutAnID(t *testing.T) {
 	}
 }
 
-// pipes is a listener whose connections keep nothing that was not read.
-type pipes struct {
+// pipeListener is a listener whose connections buffer nothing.
+type pipeListener struct {
 	net.Listener
 	dialed chan net.Conn
 }
 
-func (p pipes) Accept() (net.Conn, error) {
+func (p pipeListener) Accept() (net.Conn, error) {
 	conn, open := <-p.dialed
 	if !open {
 		return nil, net.ErrClosed
@@ -100,14 +100,14 @@ func (p pipes) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-func TestSlowReaderIsDroppedAndSlowsNobody(t *testing.T) {
+func TestOnlyTheSlowReaderIsDropped(t *testing.T) {
 	webtest.LeaveOutWhenShort(t)
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", account.User)
 	chat := s.Chat(t, token, "mine")
-	listener, served := pipes{s.Listener, make(chan net.Conn, 1)}, make(chan bool)
+	listener, served := pipeListener{s.Listener, make(chan net.Conn, 1)}, make(chan bool)
 	handler := s.Web.Routes()
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r)
@@ -119,7 +119,7 @@ func TestSlowReaderIsDroppedAndSlowsNobody(t *testing.T) {
 	listener.dialed <- end
 	_, err := fmt.Fprintf(slow, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\n\r\n", webtest.EventsOf(chat), token)
 	is.NoErr(err)
-	_, err = io.ReadFull(slow, make([]byte, 100)) // the answer has begun, and nobody reads on
+	_, err = io.ReadFull(slow, make([]byte, 100)) // the answer has begun, and the client stops reading
 	is.NoErr(err)
 	fast := s.Stream(t, token, webtest.EventsOf(chat), "")
 	s.Append(t, chat, events.TurnLost{Session: "ses_1"})
@@ -130,7 +130,7 @@ func TestSlowReaderIsDroppedAndSlowsNobody(t *testing.T) {
 	is.NoErr(err) // the connection is closed
 }
 
-func TestEventStreamsOfAnAccountAreBounded(t *testing.T) {
+func TestEventStreamsPerAccountAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-func TestHistoryIsTheLogThenTheMarkerThenWhatComes(t *testing.T) {
+func TestHistorySendsStoredEventsThenTheMarkerThenNewEvents(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -49,14 +49,14 @@ func TestHistoryIsTheLogThenTheMarkerThenWhatComes(t *testing.T) {
 	is.Equal(raw, s.Wire(t, events.ChatSubject(chat, "turn.lost"), 0)) // live and stored are the same bytes
 }
 
-func TestHistoryThatIsKilledAndResumedIsByteEqual(t *testing.T) {
+func TestInterruptedAndResumedHistoryIsComplete(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", account.User)
 	chat := s.Chat(t, token, "mine")
 	s.Fill(t, chat, 300)
-	go s.Fill(t, chat, 300) // while it is read
+	go s.Fill(t, chat, 300) // while a client reads
 	random := rand.New(rand.NewPCG(1, 2))
 	got, last, end := "", "", ""
 	for got == "" || !strings.Contains(got, end) || end == "" {
@@ -81,10 +81,10 @@ func TestHistoryThatIsKilledAndResumedIsByteEqual(t *testing.T) {
 			end = s.Wire(t, events.ChatSubject(chat, "turn.lost"), 0)
 		}
 	}
-	is.True(got == s.Wire(t, events.ChatFilter(chat), 0)) // every byte of it, once
+	is.True(got == s.Wire(t, events.ChatFilter(chat), 0)) // every byte, once
 }
 
-// cutReader gives so many bytes, and then no more.
+// cutReader returns a number of bytes and then io.EOF.
 type cutReader struct {
 	io.Reader
 	left int
@@ -99,7 +99,7 @@ func (c *cutReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestNobodyReadsTheHistoryOfAnothers(t *testing.T) {
+func TestHistoryNeedsAccessToTheChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -125,11 +125,11 @@ func TestNobodyReadsTheHistoryOfAnothers(t *testing.T) {
 		}
 	}
 	_, _, err := stream.Frame()
-	is.Equal(err, io.EOF) // the chat is another's now
+	is.Equal(err, io.EOF) // the chat now belongs to another account
 	is.Equal(s.Open(t, ada, webtest.EventsOf(chat), "").StatusCode, http.StatusNotFound)
 }
 
-func TestPlaceToResumeFromIsChecked(t *testing.T) {
+func TestSequenceToResumeAfterIsChecked(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", account.Admin)

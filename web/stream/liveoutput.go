@@ -12,20 +12,21 @@ import (
 )
 
 // liveOutput writes one output stream of a running command, every byte once. It reads stored deltas while the command
-// runs, and the stored output for bytes that no delta has. A slow client costs no memory.
+// runs, and the stored output for bytes that are missing in the deltas. A slow client costs no memory.
 type liveOutput struct {
 	log          *log.Log
 	chat, exec   string
 	stream       string
-	out          *api.PatientWriter
+	out          *api.DeadlineWriter
 	written      int64  // bytes
-	nextFragment uint64 // place after which to read fragments
+	nextFragment uint64 // sequence after which to read fragments
 }
 
-// How long to wait for word of a fragment before looking anyway: one is stored a moment after it is heard of.
+// A fragment is stored shortly after it is published, so a reader waits storeDelay. Without a published fragment it
+// reads after pollInterval.
 const (
-	fragmentIsStored = 10 * time.Millisecond
-	fragmentUnheard  = time.Second
+	storeDelay   = 10 * time.Millisecond
+	pollInterval = time.Second
 )
 
 // serve returns when the command has ended. The end comes after the sequence since.
@@ -46,15 +47,15 @@ func (l *liveOutput) serve(ctx context.Context, tail *tail.Tail, since uint64) e
 			failed <- err
 		}
 	}()
-	for wait := fragmentUnheard; ; {
+	for wait := pollInterval; ; {
 		if err := l.writeFragments(ctx); err != nil {
 			return err
 		}
 		select {
 		case <-woken:
-			wait = fragmentIsStored
+			wait = storeDelay
 		case <-time.After(wait):
-			wait = fragmentUnheard
+			wait = pollInterval
 		case d := <-ended:
 			return l.writeRest(ctx, d)
 		case err := <-failed:
@@ -66,7 +67,7 @@ func (l *liveOutput) serve(ctx context.Context, tail *tail.Tail, since uint64) e
 func (l *liveOutput) followEnd(ctx context.Context, tail *tail.Tail, since uint64,
 	ended chan<- events.ExecFinished) error {
 	return tail.Follow(ctx, since, events.ChatSubject(l.chat, events.ExecFinished{}.Kind()), func(e events.Event) error {
-		body, _ := events.Decode(e) // what is no such event is not the end of this one
+		body, _ := events.Decode(e) // any other event does not end this execution
 		if d, ok := body.(events.ExecFinished); ok && d.Exec == l.exec {
 			ended <- d
 			return events.ErrStop
@@ -104,7 +105,7 @@ func (l *liveOutput) writeRest(ctx context.Context, d events.ExecFinished) error
 		return err
 	}
 	defer content.Close()
-	if size, err := content.Seek(0, io.SeekEnd); err != nil || size <= l.written { // of a lost command, less may be stored
+	if size, err := content.Seek(0, io.SeekEnd); err != nil || size <= l.written { // less may be stored of a lost command
 		return err
 	}
 	if _, err := content.Seek(l.written, io.SeekStart); err != nil {

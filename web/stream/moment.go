@@ -17,7 +17,7 @@ import (
 
 // moment describes a chat at an event in the OpenAPI description. Package query encodes its records.
 type moment struct {
-	Sequence    uint64              `json:"sequence"` // of the last event that counts
+	Sequence    uint64              `json:"sequence"` // of the last event included
 	Chat        openapi.AnyRecord   `json:"chat"`
 	Messages    []openapi.AnyRecord `json:"messages"`
 	Permissions []openapi.AnyRecord `json:"permissions"`
@@ -41,10 +41,10 @@ func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, caller api.
 	if err != nil {
 		return err
 	}
-	// Who may see the chat now may see all it was, whoever it belonged to then.
+	// A caller who may see the chat now may see its whole history, whoever owned it then.
 	request := caller.Request()
 	request.Superuser = true
-	return s.API.AnswerShared(w, r, caller, func() (any, error) { return s.momentAt(r.Context(), chat, at, request) })
+	return s.API.AnswerSlowQuery(w, r, caller, func() (any, error) { return s.momentAt(r.Context(), chat, at, request) })
 }
 
 // momentAt returns a chat as it was at an event.
@@ -78,7 +78,7 @@ func (s *Streams) momentOf(r *http.Request) (uint64, error) {
 	at, err := sequenceOf("at", text)
 	if err == nil && (at == 0 || at > last) {
 		err = api.BadField("at", "validation_invalid_value", "want the sequence of an event, from 1 to %d, got %q", last,
-			api.Shortened(text, 40))
+			api.Truncate(text, 40))
 	}
 	return at, err
 }

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-func TestReplayIsWhatTheRecordsSaidThen(t *testing.T) {
+func TestReplayEqualsTheRecordsOfThatTime(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -65,7 +65,7 @@ func asJSON(t testing.TB, v any) string {
 	return string(b)
 }
 
-func TestReplayOfAMomentThatIsNone(t *testing.T) {
+func TestReplayRefusesInvalidSequences(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -74,7 +74,7 @@ func TestReplayOfAMomentThatIsNone(t *testing.T) {
 	before := s.Model.Seq()
 	chat := s.Chat(t, token, "second")
 	status, _ := s.Call(t, token, "GET", fmt.Sprint("/api/chats/", chat, "/replay?at=", before), nil)
-	is.Equal(status, http.StatusNotFound) // it was not there yet
+	is.Equal(status, http.StatusNotFound) // it did not exist yet
 	for _, at := range []string{"0", "-1", "x", "", "1.5", "%00", "99999999999999999999",
 		fmt.Sprint(s.Model.Seq() + 1000)} {
 		status, p := s.Call(t, token, "GET", fmt.Sprint("/api/chats/", first, "/replay?at=", at), nil)
@@ -83,7 +83,7 @@ func TestReplayOfAMomentThatIsNone(t *testing.T) {
 	}
 }
 
-func TestReplayOfALongChatHasAllOfIt(t *testing.T) {
+func TestReplayOfALongChatIsComplete(t *testing.T) {
 	webtest.LeaveOutWhenShort(t)
 	t.Parallel()
 	is := is.New(t)

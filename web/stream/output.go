@@ -19,9 +19,9 @@ import (
 func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	stream := cmp.Or(r.URL.Query().Get("stream"), stdout)
 	if stream != stdout && stream != stderr {
-		return api.BadField("stream", "validation_invalid_value", "want stdout or stderr, got %q", api.Shortened(stream, 40))
+		return api.BadField("stream", "validation_invalid_value", "want stdout or stderr, got %q", api.Truncate(stream, 40))
 	}
-	since := s.API.Model.Seq() // before the record is read: the end is in the record or comes later
+	since := s.API.Model.Seq() // taken before the record is read, so the end is in the record or follows
 	x, err := s.API.Find(r.Context(), caller, "executions", r.PathValue("id"))
 	if err != nil {
 		return err
@@ -36,7 +36,8 @@ func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, caller
 		return s.API.MayView(r.Context(), caller, "executions", x.ID())
 	})
 	defer cancel()
-	release, err := s.open.Take(caller, maxStreams, "Too many outputs of this account are being read. Close some of them.")
+	release, err := s.open.Acquire(caller, maxStreams,
+		"Too many outputs of this account are being read. Close some of them.")
 	if err != nil {
 		return err
 	}
@@ -44,12 +45,12 @@ func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, caller
 	w.Header().Set("Content-Type", plainText)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it back
 	w.WriteHeader(http.StatusOK)
-	live := &liveOutput{log: s.Log, chat: chat, exec: x.ID(), stream: stream, out: api.NewPatientWriter(w)}
+	live := &liveOutput{log: s.Log, chat: chat, exec: x.ID(), stream: stream, out: api.NewDeadlineWriter(w)}
 	if err := live.serve(ctx, s.API.Tail, since); err != nil {
 		if ctx.Err() == nil && !errors.Is(err, api.ErrGone) {
 			s.API.Logger.Error("stream output", "exec", live.exec, "err", err)
 		}
-		panic(http.ErrAbortHandler) // the one way to tell the client that what it has is not all
+		panic(http.ErrAbortHandler) // only an aborted connection tells the client that the output is incomplete
 	}
 	return nil
 }
@@ -77,13 +78,13 @@ func (s *Streams) serveStored(w http.ResponseWriter, r *http.Request, x query.Re
 	if o.Base64 != nil {
 		w.Header().Set("Content-Type", "application/octet-stream")
 	}
-	oneRange(r)
-	http.ServeContent(api.NewPatientWriter(w), r, "", time.Time{}, content)
+	dropMultipleRanges(r)
+	http.ServeContent(api.NewDeadlineWriter(w), r, "", time.Time{}, content)
 	return nil
 }
 
-// oneRange removes a request for several ranges: each would read the blob from the beginning.
-func oneRange(r *http.Request) {
+// dropMultipleRanges removes a request for several ranges: each would read the blob from the beginning.
+func dropMultipleRanges(r *http.Request) {
 	if strings.Contains(r.Header.Get("Range"), ",") {
 		r.Header.Del("Range")
 	}

@@ -71,16 +71,16 @@ func TestStoredOutputIsServedInRanges(t *testing.T) {
 	}
 }
 
-// run is a command that writes to stdout as the exec path would publish and record it.
-type run struct {
+// testCommand is a command that writes to stdout as the exec path would publish and record it.
+type testCommand struct {
 	*webtest.System
 	chat, exec string
 	all        []byte
 	stderr     int64
 }
 
-// write publishes what follows as fragments of at most 1,000 bytes. Those that lost says are lost.
-func (r *run) write(t testing.TB, p []byte, lost func(i int) bool) {
+// write publishes p as fragments of at most 1,000 bytes. It omits those for which lost returns true.
+func (r *testCommand) write(t testing.TB, p []byte, lost func(i int) bool) {
 	t.Helper()
 	for i := 0; len(p) > 0; i++ {
 		n := min(len(p), 1000)
@@ -96,15 +96,15 @@ func (r *run) write(t testing.TB, p []byte, lost func(i int) bool) {
 	}
 }
 
-func none(int) bool { return false }
+func discardCommand(int) bool { return false }
 
-func TestOutputOfARunningCommandIsEveryByteOnce(t *testing.T) {
+func TestOutputOfARunningCommandIsComplete(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", account.User)
 	chat := s.Chat(t, token, "mine")
 	for name, lost := range map[string]func(int) bool{
-		"nothing is lost":        none,
+		"nothing is lost":        discardCommand,
 		"the first is lost":      func(i int) bool { return i == 0 },
 		"every seventh is lost":  func(i int) bool { return i%7 == 6 },
 		"everything later is":    func(i int) bool { return i > 40 },
@@ -112,9 +112,9 @@ func TestOutputOfARunningCommandIsEveryByteOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			x := &run{System: s, chat: chat, exec: events.NewID()}
+			x := &testCommand{System: s, chat: chat, exec: events.NewID()}
 			s.AppendExecution(t, chat, x.exec, nil)
-			x.write(t, []byte("begun\n"), none)
+			x.write(t, []byte("begun\n"), discardCommand)
 			resp := s.Open(t, token, webtest.OutputOf(x.exec), "")
 			is.Equal(resp.StatusCode, http.StatusOK)
 			is.Equal(resp.Header.Get("Content-Type"), "text/plain; charset=utf-8")
@@ -125,7 +125,7 @@ func TestOutputOfARunningCommandIsEveryByteOnce(t *testing.T) {
 			x.write(t, webtest.Noise(300<<10), lost)
 			blob, err := s.Log.PutBlob(t.Context(), x.exec+".stdout", bytes.NewReader(x.all))
 			is.NoErr(err)
-			s.Append(t, chat, events.ExecFinished{Exec: events.NewID()}) // another's end
+			s.Append(t, chat, events.ExecFinished{Exec: events.NewID()}) // the end of another execution
 			s.Append(t, chat, events.ExecFinished{Exec: x.exec, Stdout: events.Output{Bytes: blob.Size, Blob: &blob}})
 			rest, err := io.ReadAll(resp.Body)
 			is.NoErr(err)
@@ -134,15 +134,15 @@ func TestOutputOfARunningCommandIsEveryByteOnce(t *testing.T) {
 	}
 }
 
-func TestOutputOfACommandThatWasLostIsWhatWasSeenOfIt(t *testing.T) {
+func TestOutputOfALostCommandIsWhatWasReceived(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", account.User)
 	chat := s.Chat(t, token, "mine")
-	x := &run{System: s, chat: chat, exec: events.NewID()}
+	x := &testCommand{System: s, chat: chat, exec: events.NewID()}
 	s.AppendExecution(t, chat, x.exec, nil)
-	x.write(t, []byte("begun\n"), none)
+	x.write(t, []byte("begun\n"), discardCommand)
 	resp := s.Open(t, token, webtest.OutputOf(x.exec), "")
 	head := make([]byte, len("begun\n"))
 	_, err := io.ReadFull(resp.Body, head)
@@ -153,7 +153,7 @@ func TestOutputOfACommandThatWasLostIsWhatWasSeenOfIt(t *testing.T) {
 	is.Equal(len(rest), 0)
 }
 
-func TestOutputBelongsToWhoMaySeeTheChat(t *testing.T) {
+func TestOutputNeedsAccessToTheChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)
@@ -181,13 +181,13 @@ func TestOutputBelongsToWhoMaySeeTheChat(t *testing.T) {
 		User: &stranger})
 	is.NoErr(err)
 	_, err = io.ReadAll(given.Body)
-	is.Equal(err, io.ErrUnexpectedEOF) // cut off, and seen to be
+	is.Equal(err, io.ErrUnexpectedEOF) // an aborted answer
 	is.NoErr(s.Accounts.Revoke(t.Context(), account.RevokeSession{Account: id, Session: identity.Session}))
 	_, err = io.ReadAll(running.Body)
 	is.Equal(err, io.ErrUnexpectedEOF)
 }
 
-func TestWatcherOfOutputWhoLeavesEndsNothing(t *testing.T) {
+func TestDisconnectingReaderEndsNoCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := webtest.NewSystem(t)

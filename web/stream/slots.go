@@ -8,31 +8,32 @@ import (
 	"pocketcoder/web/api"
 )
 
-// Slots bounds how many streams or downloads each account has at once. The zero value is ready.
+// Slots limits how many streams or downloads each account has at once. The zero value is ready.
 type Slots struct {
 	mu   sync.Mutex
 	used map[string]int // by Caller.Key
 }
 
-// Take takes a slot of a caller until release is called. A caller that has most slots already is refused with the text.
-func (s *Slots) Take(caller api.Caller, most int, refusal string) (release func(), err error) {
-	holder := caller.Key()
+// Acquire occupies a slot of a caller until release is called. It refuses a caller that has limit slots already, with
+// the text refusal.
+func (s *Slots) Acquire(caller api.Caller, limit int, refusal string) (release func(), err error) {
+	key := caller.Key()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used[holder] >= most {
+	if s.used[key] >= limit {
 		return nil, api.Problem{Status: http.StatusTooManyRequests, Message: refusal, Retry: 10 * time.Second}
 	}
 	if s.used == nil {
 		s.used = map[string]int{}
 	}
-	s.used[holder]++
-	return func() { s.release(holder) }, nil
+	s.used[key]++
+	return func() { s.release(key) }, nil
 }
 
-func (s *Slots) release(holder string) {
+func (s *Slots) release(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used[holder]--; s.used[holder] == 0 {
-		delete(s.used, holder)
+	if s.used[key]--; s.used[key] == 0 {
+		delete(s.used, key)
 	}
 }

@@ -2,9 +2,9 @@
 // an event, the output of a command, and files of the workspace.
 //
 // Promises: an event stream resumes after the sequence that the client names, without loss or repetition. A stream
-// ends with the login, and with the right to see the chat. Output comes byte by byte in order, also while the command
-// runs. A file path leads to a regular file inside the workspace, never through a symbolic link. Memory per client is
-// bounded.
+// ends when the login ends, or when the account may no longer see the chat. Output comes byte by byte in order, also
+// while the command runs. A file path leads to a regular file inside the workspace, never through a symbolic link.
+// Memory per client is bounded.
 //
 // It must not change anything: it only reads.
 package stream
@@ -31,9 +31,9 @@ const maxStreams = 200
 
 var (
 	streamQuery = []openapi.Param{
-		{Name: "after", Integer: true, About: "sequence after which to begin; 0 when absent"},
-		{Name: "deltas", About: "1: live fragments too, as events without id"},
-		{Name: "Last-Event-ID", Header: true, About: "as after, and before it; what a client that reconnects sends"},
+		{Name: "after", Integer: true, About: "sequence after which to begin; default 0"},
+		{Name: "deltas", About: "1: also send live deltas, as events without an id"},
+		{Name: "Last-Event-ID", Header: true, About: "as after, and has precedence over it; a reconnecting client sends it"},
 	}
 	subjectQuery = []openapi.Param{{Name: "subject", About: "filter, such as evt.chat.*.opencode.permission.>"}}
 )
@@ -41,11 +41,11 @@ var (
 func (s *Streams) Routes() []api.Route {
 	const execution = "/api/executions/{id}"
 	return []api.Route{
-		{Method: "GET", Path: "/api/chats/{id}/events", About: "A chat's history from the log and what comes, resumable by sequence.", Admits: api.Accounts, Query: streamQuery, Media: api.EventStream, Serve: s.chatEvents},
-		{Method: "GET", Path: "/api/events", About: "The log and what comes, resumable by sequence.", Admits: api.Admins, Query: slices.Concat(subjectQuery, streamQuery), Media: api.EventStream, Serve: s.allEvents},
-		{Method: "GET", Path: "/api/chats/{id}/replay", About: "A chat as it stood after an event.", Admits: api.Accounts, Query: []openapi.Param{{Name: "at", Integer: true, About: "sequence"}}, Answer: moment{}, Serve: s.replayChat},
-		{Method: "GET", Path: execution + "/output", About: "What a command wrote, and what it writes while it runs; byte ranges of what is stored.", Admits: api.Accounts, Query: []openapi.Param{{Name: "stream", About: "stdout (when absent) or stderr"}, {Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.executionOutput},
-		{Method: "GET", Path: execution + "/artifacts/{path...}", About: "A file that a command created or changed, as it left it.", Admits: api.Accounts, Query: []openapi.Param{{Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.executionArtifact},
+		{Method: "GET", Path: "/api/chats/{id}/events", About: "The stored and the new events of a chat, resumable by sequence.", Admits: api.Accounts, Query: streamQuery, Media: api.EventStream, Serve: s.chatEvents},
+		{Method: "GET", Path: "/api/events", About: "The stored and the new events of the log, resumable by sequence.", Admits: api.Admins, Query: slices.Concat(subjectQuery, streamQuery), Media: api.EventStream, Serve: s.allEvents},
+		{Method: "GET", Path: "/api/chats/{id}/replay", About: "A chat as it was after an event.", Admits: api.Accounts, Query: []openapi.Param{{Name: "at", Integer: true, About: "sequence"}}, Answer: moment{}, Serve: s.replayChat},
+		{Method: "GET", Path: execution + "/output", About: "The output of a command, also while it runs. Stored output can be read in byte ranges.", Admits: api.Accounts, Query: []openapi.Param{{Name: "stream", About: "stdout (default) or stderr"}, {Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.executionOutput},
+		{Method: "GET", Path: execution + "/artifacts/{path...}", About: "A file that a command created or changed, as the command left it.", Admits: api.Accounts, Query: []openapi.Param{{Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.executionArtifact},
 		{Method: "GET", Path: api.FilesRoot + "{path...}", About: "The entries of a directory of the workspace.", Admits: api.Accounts, Answer: directory{}, Serve: s.listFiles},
 		{Method: "GET", Path: "/api/pocketcoder/artifact/{path...}", About: "A file of the workspace.", Admits: api.Accounts, Media: "*/*", Serve: s.artifact},
 	}

@@ -119,7 +119,7 @@ func (c Changes) showChanges(r *http.Request, caller api.Caller) (templ.Componen
 	v := chatChanges{}
 	var prompts []projections.ShownMessage
 	var names map[string][]string
-	err := c.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
+	err := c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
 		if v.chat, err = c.Chat(r.Context(), db, caller, r.PathValue("id")); err != nil {
 			return err
 		}

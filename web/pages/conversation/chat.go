@@ -76,7 +76,7 @@ func (c Conversation) showChat(r *http.Request, caller api.Caller) (templ.Compon
 		return nil, err
 	}
 	var v chatView
-	err = c.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
+	err = c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		if v, err = c.chatIn(r.Context(), db, caller, r.PathValue("id")); err != nil {
 			return err
 		}

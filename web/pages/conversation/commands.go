@@ -59,7 +59,7 @@ func commandIn(text string) (c command, argument string, ok bool) {
 // undoLast takes back the last message, and what followed it.
 func (c Conversation) undoLast(r *http.Request, caller api.Caller, _ string) (string, error) {
 	var v chatView
-	err := c.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
+	err := c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
 		v, err = c.chatIn(r.Context(), db, caller, r.PathValue("id"))
 		return err
 	})
@@ -107,7 +107,7 @@ func (c Conversation) selectModel(_ http.ResponseWriter, r *http.Request, caller
 		return c.useModel(r, caller, model)
 	}
 	var models timeline.Models
-	err := c.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
+	err := c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
 		if _, err := c.Chat(r.Context(), db, caller, id); err != nil {
 			return err
 		}

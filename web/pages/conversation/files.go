@@ -24,7 +24,7 @@ func filesIn(r *http.Request) (parts []events.Part, err error) {
 		}
 		content, err := contentOf(h)
 		if err != nil {
-			return nil, api.BadRequest("The file %q could not be read: %v.", api.Shortened(h.Filename, 80), err)
+			return nil, api.BadRequest("The file %q could not be read: %v.", api.Truncate(h.Filename, 80), err)
 		}
 		is := typeOf(h, content)
 		parts = append(parts, events.Part{

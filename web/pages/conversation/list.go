@@ -47,7 +47,7 @@ func (c Conversation) listChats(r *http.Request, caller api.Caller) (templ.Compo
 	if err != nil {
 		return nil, err
 	}
-	err = c.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
+	err = c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		l.away, err = awayIn(r.Context(), db, caller.Account, l.chats, time.Now())
 		return err
 	})
@@ -83,7 +83,7 @@ func (l chatList) livePath() string {
 
 func (c Conversation) chatList(ctx context.Context, caller api.Caller, which listFilter) (l chatList, err error) {
 	l.listFilter = which
-	err = c.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) error {
+	err = c.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, seq uint64) error {
 		l.seq = seq
 		filter := `parent = "" && archived = ` + strconv.FormatBool(l.archived) // a worker is shown in its parent
 		q := query.Query{Sort: "-last_active", Filter: filter, PerPage: maxChats}

@@ -75,7 +75,7 @@ func appendChanged(ctx context.Context, elements []byte, entries []timeline.Entr
 // for nothing.
 func (c Conversation) chatSince(ctx context.Context, caller api.Caller, chat string, w timeline.Window, after uint64,
 	work *timeline.Progress) (v chatView, err error) {
-	err = c.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
+	err = c.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		if v, err = c.chatIn(ctx, db, caller, chat); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (c Conversation) chatSince(ctx context.Context, caller api.Caller, chat str
 // writingSince returns the time since which fragments of a chat matter: since the answer began that is being written.
 func (c Conversation) writingSince(ctx context.Context, caller api.Caller, chat string) (time.Time, error) {
 	since := time.Now()
-	err := c.API.Ask(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
+	err := c.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
 		if _, err := c.chatIn(ctx, db, caller, chat); err != nil {
 			return err
 		}

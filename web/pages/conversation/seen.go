@@ -15,7 +15,7 @@ func (c Conversation) markSeen(_ http.ResponseWriter, r *http.Request, caller ap
 	seq, err := strconv.ParseInt(r.PostFormValue("seq"), 10, 64)
 	if err != nil || seq < 0 {
 		return "", api.BadField("seq", "validation_invalid_type", "want the sequence of an event, got %q",
-			api.Shortened(r.PostFormValue("seq"), 40))
+			api.Truncate(r.PostFormValue("seq"), 40))
 	}
 	_, err = c.Records.Create(r.Context(), caller, "seen_positions", map[string]any{"chat": chat, "seq": seq})
 	return site.ChatPath(chat), err

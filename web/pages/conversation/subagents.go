@@ -27,7 +27,7 @@ type transcript struct {
 
 func (c Conversation) showSubagent(r *http.Request, caller api.Caller) (templ.Component, error) {
 	var t transcript
-	err := c.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
+	err := c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		if t, err = c.subagentIn(r.Context(), db, caller, r.PathValue("id"), r.PathValue("subagent")); err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (c Conversation) liveSubagent(r *http.Request, caller api.Caller) (site.Upd
 	var head site.Changed
 	return func(ctx context.Context, after uint64) ([]byte, uint64, error) {
 		var t transcript
-		err := c.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
+		err := c.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 			if t, err = c.subagentIn(ctx, db, caller, r.PathValue("id"), r.PathValue("subagent")); err != nil {
 				return err
 			}

@@ -93,7 +93,7 @@ func clientName(userAgent string) string {
 	case strings.TrimSpace(userAgent) == "":
 		return texts.UnknownClient
 	}
-	return visible.Line(api.Shortened(userAgent, 80))
+	return visible.Line(api.Truncate(userAgent, 80))
 }
 
 // rowTime is a time as rows of the read models have it.

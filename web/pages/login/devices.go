@@ -31,7 +31,7 @@ func (l Login) browsers(r *http.Request, caller api.Caller) (all []device, err e
 	if err != nil {
 		return nil, err
 	}
-	err = l.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
+	err = l.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		q := query.Query{Sort: "created", Filter: `push_service = "webpush"`, PerPage: maxBrowsers, SkipTotal: true}
 		page, err := query.List(r.Context(), db, l.API.Catalogue, c, caller.Request(), q)
 		for _, record := range page.Items {

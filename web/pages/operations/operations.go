@@ -72,7 +72,7 @@ func (o Operations) show(r *http.Request, caller api.Caller) (templ.Component, e
 	ctx := r.Context()
 	v := view{health: o.API.Health()}
 	since := time.Now().UTC().AddDate(0, 0, 1-days).Format(time.DateOnly)
-	err := o.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
+	err := o.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		v.seq = seq
 		for by, into := range map[spending.Grouping]*[]spending.Share{spending.PerDay: &v.byDay,
 			spending.PerModel: &v.byModel, spending.PerPerson: &v.byPerson} {

@@ -88,7 +88,7 @@ func storedText(body json.RawMessage) string {
 		b.Write(body)
 	}
 	text := b.String()
-	if short := api.Shortened(text, maxStored); short != text {
+	if short := api.Truncate(text, maxStored); short != text {
 		return short + fmt.Sprintf("\n"+texts.LeftOut, len(text)-len(short))
 	}
 	return text
@@ -127,7 +127,7 @@ func questionRows(ask events.QuestionAsk) (all []row) {
 const maxText = 400
 
 func firstOf(text string) string {
-	if short := api.Shortened(text, maxText); short != text {
+	if short := api.Truncate(text, maxText); short != text {
 		return short + "…"
 	}
 	return text

@@ -111,7 +111,7 @@ func (p Replay) moments(r *http.Request, caller api.Caller, more int) (all []mom
 	if err := p.API.MayView(ctx, caller, "chats", chat); err != nil {
 		return nil, err
 	}
-	give, err := p.API.Share(ctx, caller.Key())
+	give, err := p.API.AcquireQuerySlot(ctx, caller.Key())
 	if err != nil {
 		return nil, err
 	}

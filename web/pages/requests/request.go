@@ -37,7 +37,7 @@ func (q Requests) request(ctx context.Context, caller api.Caller, id string) (v 
 	if err != nil {
 		return v, err
 	}
-	err = q.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) error {
+	err = q.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, seq uint64) error {
 		v.seq = seq
 		filter := "ai_engine_permission_id = " + string(text) + " || id = " + string(text)
 		ids, err := q.Visible(ctx, db, caller, "permissions", query.Query{Sort: "-created", Filter: filter, PerPage: 1})

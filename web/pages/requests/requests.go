@@ -52,7 +52,7 @@ func (q Requests) listRequests(r *http.Request, caller api.Caller) (templ.Compon
 }
 
 func (q Requests) requestList(ctx context.Context, caller api.Caller) (l requestList, err error) {
-	err = q.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
+	err = q.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		l.seq = seq
 		l.entries, err = q.Pending(ctx, db, caller)
 		return err

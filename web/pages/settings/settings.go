@@ -68,7 +68,7 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	v := view{about: about, related: map[string][]relatedRecord{}}
 	v.form, _ = records.FormOf(about.Name)
 	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return f.Name == shownDefinition })
-	err = s.API.Ask(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
+	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		page, err := s.list(r.Context(), db, caller, about.Name)
 		if err != nil {
 			return err
@@ -224,7 +224,7 @@ func valueOf(f schema.Field, text string) (any, error) {
 		}
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: "+texts.NotANumber, f.Name, api.Shortened(text, 40))
+			return nil, api.BadField(f.Name, "validation_invalid_type", "%s: "+texts.NotANumber, f.Name, api.Truncate(text, 40))
 		}
 		return n, nil
 	case schema.Bool:

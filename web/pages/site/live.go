@@ -49,7 +49,7 @@ func (s *Site) Live(open func(*http.Request, api.Caller) (Updates, []Source, err
 		if err != nil {
 			return err
 		}
-		release, err := s.live.Take(caller, cmp.Or(s.LivePages, defaultLivePages), texts.TooManyPages)
+		release, err := s.live.Acquire(caller, cmp.Or(s.LivePages, defaultLivePages), texts.TooManyPages)
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *Site) resumeAfter(r *http.Request) (uint64, error) {
 	after, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		return 0, api.BadField("after", "validation_invalid_type", "want the sequence of an event, got %q",
-			api.Shortened(text, 40))
+			api.Truncate(text, 40))
 	}
 	return after, nil
 }

@@ -67,7 +67,7 @@ func PositionOf(r *http.Request, name string) (int64, error) {
 	position, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || position < 0 {
 		return 0, api.BadField(name, "validation_invalid_type", "want the sequence of an event, got %q",
-			api.Shortened(text, 40))
+			api.Truncate(text, 40))
 	}
 	return position, nil
 }
@@ -99,7 +99,7 @@ func Order(e timeline.Entry) string {
 
 // PendingCount returns the number of requests and questions that wait for a person in the chats that an account sees.
 func (s *Site) PendingCount(ctx context.Context, caller api.Caller) (n int, err error) {
-	err = s.API.Ask(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
+	err = s.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
 		waiting, err := s.Pending(ctx, db, caller)
 		n = len(waiting)
 		return err

@@ -31,7 +31,7 @@ func portOf(r *http.Request) (string, error) {
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || port == 0 {
 		return "", api.BadField("port", "validation_invalid_value", "want a port from 1 to 65535, got %q",
-			api.Shortened(text, 40))
+			api.Truncate(text, 40))
 	}
 	return strconv.FormatUint(port, 10), nil
 }

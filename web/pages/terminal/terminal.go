@@ -77,7 +77,7 @@ func (t Terminal) show(r *http.Request, caller api.Caller) (templ.Component, err
 // read returns a chat that the account may view, with executions.
 func (t Terminal) read(ctx context.Context, caller api.Caller, chat string,
 	executions func(dbx.Builder, string) ([]execution, bool, error)) (v view, err error) {
-	err = t.API.Ask(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
+	err = t.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, seq uint64) (err error) {
 		v.seq = seq
 		if v.chat, err = t.Chat(ctx, db, caller, chat); err != nil {
 			return err
@@ -141,7 +141,7 @@ func (t Terminal) printed(chat string, since time.Time) site.Source {
 // runningSince returns the time since which fragments of output matter: since the oldest execution began that runs.
 func (t Terminal) runningSince(ctx context.Context, caller api.Caller, chat string) (time.Time, error) {
 	since := time.Now()
-	err := t.API.Ask(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
+	err := t.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
 		if _, err := t.Chat(ctx, db, caller, chat); err != nil {
 			return err
 		}

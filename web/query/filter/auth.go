@@ -21,7 +21,7 @@ func (s *Scope) auth(segments []string) (operand, error) {
 		return operand{}, s.invalid("unknown_field", "unknown field %q", "@request."+strings.Join(segments, "."))
 	case s.Req.Auth == nil:
 		o := s.literal(nil)
-		o.nobody = true
+		o.guest = true
 		return o, nil
 	}
 	return s.literal(value), nil

@@ -15,8 +15,8 @@ type operand struct {
 	literal bool // value is set
 	value   any  // string, float64, int, bool or nil
 	nulls   nullMode
-	nobody  bool // a property of the caller, who is not logged in
-	many    bool // it reads a relation that may lead to several records
+	guest   bool // a property of the caller, who is not logged in
+	many    bool // the operand reads a relation that may lead to several records
 	all     bool // all of these records must match
 }
 
@@ -24,17 +24,17 @@ type operand struct {
 type nullMode int
 
 const (
-	alike    nullMode = iota // NULL and '' are equal
-	distinct                 // they differ: JSON
+	nullEqualsEmpty      nullMode = iota // NULL and '' are equal
+	nullDiffersFromEmpty                 // they differ: JSON
 )
 
 func (o operand) empty() bool { return o.literal && (o.value == nil || o.value == "") }
 
-// known reports whether the operand is certainly not empty.
-func (o operand) known() bool { return o.literal && !o.empty() }
+// nonEmpty reports whether the operand is certainly not empty.
+func (o operand) nonEmpty() bool { return o.literal && !o.empty() }
 
-// bothTexts says that the comparison can be made now.
-func bothTexts(left, right operand) bool {
+// bothConstant reports whether both operands are constant texts, so that the comparison can be made now.
+func bothConstant(left, right operand) bool {
 	_, l := left.value.(string)
 	_, r := right.value.(string)
 	return l && r
@@ -65,15 +65,15 @@ func (s *Scope) compare(left operand, op fexpr.SignOp, right operand) (string, e
 // owner does not belong to a caller who is not logged in.
 func equal(left, right operand) string {
 	switch {
-	case left.nobody && !right.literal || right.nobody && !left.literal:
+	case left.guest && !right.literal || right.guest && !left.literal:
 		return "0"
-	case left.nulls == distinct || right.nulls == distinct:
+	case left.nulls == nullDiffersFromEmpty || right.nulls == nullDiffersFromEmpty:
 		return left.sql + " IS " + right.sql
-	case left.empty() && right.empty() || bothTexts(left, right) && left.value == right.value:
+	case left.empty() && right.empty() || bothConstant(left, right) && left.value == right.value:
 		return "1"
-	case bothTexts(left, right):
+	case bothConstant(left, right):
 		return "0"
-	case left.known() || right.known():
+	case left.nonEmpty() || right.nonEmpty():
 		return left.text() + " = " + right.text()
 	case left.empty():
 		return fmt.Sprintf("(%s = '' OR %[1]s IS NULL)", right.sql)
@@ -85,13 +85,13 @@ func equal(left, right operand) string {
 
 func notEqual(left, right operand) string {
 	switch {
-	case left.nulls == distinct || right.nulls == distinct:
+	case left.nulls == nullDiffersFromEmpty || right.nulls == nullDiffersFromEmpty:
 		return left.sql + " IS NOT " + right.sql
-	case left.empty() && right.empty() || bothTexts(left, right) && left.value == right.value:
+	case left.empty() && right.empty() || bothConstant(left, right) && left.value == right.value:
 		return "0"
-	case bothTexts(left, right):
+	case bothConstant(left, right):
 		return "1"
-	case left.known() || right.known():
+	case left.nonEmpty() || right.nonEmpty():
 		return left.text() + " IS NOT " + right.text()
 	case left.empty():
 		return fmt.Sprintf("(%s IS NOT '' AND %[1]s IS NOT NULL)", right.sql)
@@ -114,7 +114,7 @@ func (o operand) text() string {
 func (s *Scope) like(left operand, op string, right operand) (string, error) {
 	pattern := fmt.Sprintf("('%%' || substr(%s, 1, %d) || '%%')", right.sql, maxPattern)
 	if right.literal && right.value != nil {
-		text := plain(right.value)
+		text := literalText(right.value)
 		if len(text) > maxPattern {
 			return "", s.invalid("too_long", "the text after ~ is %d bytes long, at most %d", len(text), maxPattern)
 		}
@@ -126,8 +126,8 @@ func (s *Scope) like(left operand, op string, right operand) (string, error) {
 	return left.sql + " " + op + " " + pattern + ` ESCAPE '\'`, nil
 }
 
-// plain returns a literal as text.
-func plain(v any) string {
+// literalText returns a literal as text.
+func literalText(v any) string {
 	if f, ok := v.(float64); ok {
 		return strconv.FormatFloat(f, 'f', -1, 64)
 	}

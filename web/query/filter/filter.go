@@ -2,11 +2,10 @@
 // Access rules are written in the same language.
 //
 // Promises: every value is bound. Rules are trusted and see all records; a client's filter sees only records that the
-// client may list. Limits bound the length, depth and number of relations of what a client sends.
+// client may list. Limits apply to the length, the depth and the number of relations of a client's filter.
 //
-// Two things differ from PocketBase on purpose. No field equals @request.auth.… while nobody is logged in, so a record
-// without an owner is not public. :each and :length work on JSON fields. Of the request, only the account is known:
-// @request.auth.
+// Two things differ from PocketBase on purpose. No field equals @request.auth.… for a guest, so a record without an
+// owner is not public. :each and :length work on JSON fields. The only request data is the account: @request.auth.
 //
 // It must not run SQL.
 package filter
@@ -27,7 +26,7 @@ func (s *Scope) parse(text string) ([]fexpr.ExprGroup, error) {
 		return nil, TooLong(s.parameter, text)
 	}
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return nil, s.invalid("invalid_text", "it has bytes that are no text")
+		return nil, s.invalid("invalid_text", "it has invalid UTF-8")
 	}
 	if nesting(text) > maxNesting {
 		return nil, s.invalid("too_deep", "it has more than %d parentheses within each other", maxNesting)
@@ -97,7 +96,7 @@ func (s *Scope) group(g fexpr.ExprGroup, depth int) (sql string, many bool, err 
 }
 
 // junction joins the compiled parts of a group. It omits parts whose result is certain: SQLite then plans a rule like
-// "… or an administrator" as if that part were not there.
+// "… or an administrator" without that part.
 func junction(groups []fexpr.ExprGroup, parts []string) string {
 	uniform := true
 	for i, g := range groups {

@@ -27,7 +27,7 @@ func (s *Scope) strftime(args []fexpr.Token, j *joins) (operand, error) {
 	for i, arg := range args {
 		isTime := i == 1 && (arg.Type == fexpr.TokenIdentifier || arg.Type == fexpr.TokenNumber)
 		if arg.Type != fexpr.TokenText && !isTime {
-			return operand{}, s.invalid("invalid_arguments", "argument %d of strftime is %q, which it does not take there", i+1,
+			return operand{}, s.invalid("invalid_arguments", "argument %d of strftime is %q, which is not accepted there", i+1,
 				arg.Literal)
 		}
 		o, err := s.operand(arg, j)

@@ -6,7 +6,7 @@ import (
 	"pocketcoder/events"
 )
 
-// macros are names for moments, in UTC.
+// macros are names for points in time, in UTC.
 var macros = map[string]func(now time.Time) any{
 	"@now":        func(t time.Time) any { return t.Format(events.TimeFormat) },
 	"@yesterday":  func(t time.Time) any { return t.AddDate(0, 0, -1).Format(events.TimeFormat) },

@@ -17,7 +17,7 @@ func (s *Scope) operand(t fexpr.Token, j *joins) (operand, error) {
 	case fexpr.TokenNumber:
 		f, err := strconv.ParseFloat(t.Literal, 64)
 		if err != nil {
-			return operand{}, s.invalid("invalid_number", "%q is no number", t.Literal)
+			return operand{}, s.invalid("invalid_number", "%q is not a number", t.Literal)
 		}
 		return s.literal(f), nil
 	case fexpr.TokenFunction:
@@ -53,14 +53,14 @@ func (s *Scope) path(name string, j *joins) (operand, error) {
 	root := segments[0]
 	for i, segment := range segments {
 		if !schema.IsWord(strings.ReplaceAll(strings.TrimPrefix(segment, "@"), ":", "_")) || i > 0 && segment[0] == '@' {
-			return operand{}, s.invalid("unknown_field", "%q is no field", name)
+			return operand{}, s.invalid("unknown_field", "%q is not a field", name)
 		}
 	}
 	switch {
 	case root == "@request" && len(segments) > 1:
 		return s.auth(segments[1:])
 	case root == "@collection" && len(segments) > 2:
-		return s.other(segments[1], segments[2:], j)
+		return s.otherRecord(segments[1], segments[2:], j)
 	case root[0] == '@':
 		return operand{}, s.invalid("unknown_field", "unknown field %q", name)
 	}
@@ -68,8 +68,9 @@ func (s *Scope) path(name string, j *joins) (operand, error) {
 	return w.from(joinedRow{collection: s.base, alias: s.alias}, "", segments)
 }
 
-// other compiles a field of any record of a collection, related or not. Each alias stands for another record of it.
-func (s *Scope) other(named string, segments []string, j *joins) (operand, error) {
+// otherRecord compiles a field of any record of a collection, related or not. Each alias stands for another record of
+// it.
+func (s *Scope) otherRecord(named string, segments []string, j *joins) (operand, error) {
 	name, _, _ := strings.Cut(named, ":")
 	c, ok := s.Cat.Get(name)
 	if !ok {

@@ -96,7 +96,7 @@ func (w *walk) field(p joinedRow, path, segment string) (operand, error) {
 		each, err := w.joinEach(w.joins, path+"."+segment, p, true, listOf(o.sql))
 		return operand{sql: each.alias + ".value", many: true, all: each.all}, err
 	case f.Kind == schema.JSON:
-		o.sql, o.nulls = extract(o.sql, ""), distinct
+		o.sql, o.nulls = extract(o.sql, ""), nullDiffersFromEmpty
 	}
 	if modifier == "lower" {
 		o.sql = "lower(" + o.sql + ")"
@@ -115,8 +115,9 @@ func (w *walk) json(p joinedRow, f schema.Field, keys []string) (operand, error)
 			b.WriteString(`."` + key + `"`)
 		}
 	}
-	return operand{sql: extract(p.collection.Column(f, p.alias), w.Bind(b.String())), nulls: distinct, many: p.many,
-		all: p.all}, nil
+	return operand{sql: extract(p.collection.Column(f, p.alias), w.Bind(b.String())), nulls: nullDiffersFromEmpty,
+		many: p.many,
+		all:  p.all}, nil
 }
 
 // extract returns the value at a path in JSON. Text that is not JSON is its own value, and has no parts.

@@ -52,8 +52,8 @@ func (s *Scope) invalid(code, format string, args ...any) schema.Invalid {
 	return schema.NewInvalid(s.parameter, code, format, args...)
 }
 
-// sees reports whether the scope may read everyone's records.
-func (s *Scope) sees() bool { return s.trusted || s.Req.Superuser }
+// unrestricted reports whether the scope may read all records.
+func (s *Scope) unrestricted() bool { return s.trusted || s.Req.Superuser }
 
 // add compiles an expression, which is added with AND.
 func (s *Scope) add(text string) error {
@@ -97,8 +97,9 @@ func (s *Scope) Where() (from string, conditions []string) {
 	return strings.Join(s.joins.one, ""), conditions
 }
 
-// whole returns the conditions as one that needs no joins in the surrounding statement. It is empty if there are none.
-func (s *Scope) whole() string {
+// selfContained returns the conditions as one that needs no joins in the surrounding statement. It is empty if there
+// are none.
+func (s *Scope) selfContained() string {
 	from, conditions := s.Where()
 	sql := strings.Join(conditions, " AND ")
 	if from != "" {
@@ -136,22 +137,22 @@ func (s *Scope) join(j *joins, path string, from joinedRow, to schema.Collection
 	if on != nil {
 		conditions = append([]string{on(p.alias)}, conditions...)
 	}
-	if !s.sees() {
+	if !s.unrestricted() {
 		if to.List == nil {
-			return joinedRow{}, s.invalid("not_allowed", "only superusers can look at %s", to.Name)
+			return joinedRow{}, s.invalid("not_allowed", "only superusers can read %s", to.Name)
 		}
 		guard, err := s.Statement.Rule(to, p.alias, *to.List)
 		if err != nil {
 			return joinedRow{}, err
 		}
-		if condition := guard.whole(); condition != "" {
+		if condition := guard.selfContained(); condition != "" {
 			conditions = append(conditions, condition)
 		}
 	}
 	if len(conditions) == 0 {
 		conditions = []string{"1"}
 	}
-	return p, s.keep(j, path, p, " LEFT JOIN "+to.Table+" AS "+p.alias+" ON "+strings.Join(conditions, " AND "))
+	return p, s.addJoin(j, path, p, " LEFT JOIN "+to.Table+" AS "+p.alias+" ON "+strings.Join(conditions, " AND "))
 }
 
 // joinEach joins the values of a JSON list.
@@ -160,10 +161,10 @@ func (s *Scope) joinEach(j *joins, path string, from joinedRow, all bool, list s
 		return p, nil
 	}
 	p := joinedRow{alias: s.Statement.alias(), many: true, all: from.all || all}
-	return p, s.keep(j, path, p, " LEFT JOIN json_each("+list+") AS "+p.alias)
+	return p, s.addJoin(j, path, p, " LEFT JOIN json_each("+list+") AS "+p.alias)
 }
 
-func (s *Scope) keep(j *joins, path string, p joinedRow, sql string) error {
+func (s *Scope) addJoin(j *joins, path string, p joinedRow, sql string) error {
 	if p.many {
 		j.many = append(j.many, sql)
 	} else {

@@ -6,8 +6,8 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// Order compiles a sort. Records that it finds equal are in the order of their creation, so that pages neither repeat
-// nor skip a record.
+// Order compiles a sort. Equal records are in the order of their creation, so that pages neither repeat nor skip a
+// record.
 func (s *Statement) Order(c schema.Collection, sort string) (from, by string, err error) {
 	sc := s.scope(c, "t", "sort")
 	var names, terms []string
@@ -19,7 +19,7 @@ func (s *Statement) Order(c schema.Collection, sort string) (from, by string, er
 	}
 	direction := ""
 	for _, name := range names {
-		name, direction = signed(name)
+		name, direction = parseDirection(name)
 		term, err := sc.sortTerm(name)
 		if err != nil {
 			return "", "", err
@@ -30,8 +30,8 @@ func (s *Statement) Order(c schema.Collection, sort string) (from, by string, er
 	return strings.Join(sc.joins.one, ""), strings.Join(terms, ", "), nil
 }
 
-// signed splits -name and +name.
-func signed(name string) (rest, direction string) {
+// parseDirection splits -name and +name.
+func parseDirection(name string) (rest, direction string) {
 	name = strings.TrimSpace(name)
 	if rest, ok := strings.CutPrefix(name, "-"); ok {
 		return rest, " DESC"
@@ -56,7 +56,7 @@ func (s *Scope) sortTerm(name string) (string, error) {
 	if err != nil || !o.many {
 		return o.sql, err
 	}
-	apart := newJoins() // the least of several values counts
+	apart := newJoins() // sorts by the smallest of several values
 	if o, err = s.path(name, apart); err != nil {
 		return "", err
 	}

@@ -17,16 +17,16 @@ type pipeWriter struct{ net.Conn }
 func (pipeWriter) Header() http.Header { return http.Header{} }
 func (pipeWriter) WriteHeader(int)     {}
 
-// A client that takes every piece in time, but slowly, is dropped too. Its answer is counted until then.
-func TestAWholeAnswerIsReadInTime(t *testing.T) {
+// A client that reads every piece in time, but slowly, is dropped too. Its answer is counted until then.
+func TestSlowReaderOfLargeAnswerIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		is := is.New(t)
 		const size = 20 * answerRate
-		var a answers
+		var a unsentBytes
 		client, server := net.Pipe()
 		defer client.Close()
-		w := NewPatientWriter(pipeWriter{server})
-		w.hold = func(n int) (func(), error) { return a.hold("eve", n) }
+		w := NewDeadlineWriter(pipeWriter{server})
+		w.reserve = func(n int) (func(), error) { return a.reserve("eve", n) }
 		written := make(chan time.Duration)
 		go func() {
 			begun := time.Now()
@@ -34,14 +34,14 @@ func TestAWholeAnswerIsReadInTime(t *testing.T) {
 			written <- time.Since(begun)
 		}()
 		synctest.Wait()
-		is.Equal(a.held["eve"], size)
+		is.Equal(a.byKey["eve"], size)
 		piece := make([]byte, WritePiece)
 		for {
-			time.Sleep(writePatience / 2) // of the bubble's clock
+			time.Sleep(writeTimeout / 2) // of the bubble's clock
 			select {
 			case took := <-written:
-				is.Equal(took, answerPatience+20*time.Second)
-				is.Equal(len(a.held), 0)
+				is.Equal(took, answerTimeout+20*time.Second)
+				is.Equal(len(a.byKey), 0)
 				return
 			default:
 				_, _ = client.Read(piece)
@@ -50,21 +50,21 @@ func TestAWholeAnswerIsReadInTime(t *testing.T) {
 	})
 }
 
-func TestUnreadAnswersOfAnAccountAreBounded(t *testing.T) {
+func TestUnsentAnswersPerAccountAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	var a answers
-	refused := func(holder string, n int) bool {
-		_, err := a.hold(holder, n)
+	var a unsentBytes
+	refused := func(key string, n int) bool {
+		_, err := a.reserve(key, n)
 		var p Problem
 		return errors.As(err, &p) && p.Status == http.StatusTooManyRequests && p.Retry > 0
 	}
-	release, err := a.hold("eve", maxHeld+1) // by itself
+	release, err := a.reserve("eve", maxUnsent+1) // a single answer above the limit
 	is.NoErr(err)
 	is.True(refused("eve", 1))
-	is.True(!refused("ann", maxHeld-1))
+	is.True(!refused("ann", maxUnsent-1))
 	is.True(!refused("ann", 1))
 	is.True(refused("ann", 1))
 	release()
-	is.True(!refused("eve", maxHeld))
+	is.True(!refused("eve", maxUnsent))
 }
