@@ -115,14 +115,7 @@ func (p *play) take(r bridgetest.Request) {
 		defer p.mu.Unlock()
 		p.playing--
 	}()
-	expect.Eventually(p.t, "OpenCode has the prompt", func() bool {
-		for _, h := range p.root.Recorded() {
-			if strings.Contains(string(h), body.MessageID) {
-				return true
-			}
-		}
-		return false
-	})
+	p.root.AwaitPrompt(body.MessageID)
 	a := answer{p, life, strings.Split(r.Path, "/")[2], client.NewID("msg", time.Now()), body.MessageID}
 	a.message("")
 	if body.Parts[0].Text == "lead" {

@@ -75,6 +75,7 @@ func (s *system) prompt(words string) (found prompt) {
 // answer ends the turn of a prompt with a text.
 func (s *system) answer(p prompt, text string) {
 	s.T.Helper()
+	s.AwaitPrompt(p.message)
 	id := client.NewID("msg", time.Now())
 	begun := fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"assistant","parentID":%q,"time":{"created":1}}}`,
 		p.session, id, p.session, p.message)

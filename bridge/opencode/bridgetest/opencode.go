@@ -222,6 +222,16 @@ func (o *OpenCode) durablyLocked(session, typ, properties string) [][]byte {
 	}
 }
 
+// AwaitPrompt waits until a prompt that was received is accepted. What answers it must not come before.
+func (o *OpenCode) AwaitPrompt(message string) {
+	o.T.Helper()
+	expect.Eventually(o.T, "prompt "+message+" is accepted", func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.prompts[message]
+	})
+}
+
 // UserMessage holds the properties of message.updated for a user message.
 func UserMessage(session, message string) string {
 	return fmt.Sprintf(`{"sessionID":%q,"info":{"id":%q,"sessionID":%q,"role":"user","time":{"created":1}}}`, session,
