@@ -57,6 +57,20 @@ func TestSpentCountsWhatWasWrittenHere(t *testing.T) {
 	is.Equal(spent(spending.Span{Chat: chatID}).Cost, all.Cost+4)
 }
 
+// What a worker spends counts for the chat at the root of its tree.
+func TestSpentCountsTheWorkersOfAChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	m, s := still(t), &eventBuilder{t: t}
+	feed(t, m, s.delegated()...) // by the chat "parent"
+	feed(t, m, s.assistant(ses, "msg_a", msg1, `,"cost":2,"tokens":{"input":1,"output":2},"time":{"created":1,"completed":2}`))
+	for chat, cost := range map[string]float64{"parent": 2, chatID: 2, "another": 0} {
+		got, err := spending.Of(t.Context(), m, spending.Span{Chat: chat})
+		is.NoErr(err)
+		is.Equal([]any{chat, got.Cost}, []any{chat, cost})
+	}
+}
+
 func TestAHeldMessageIsThePersonsTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -28,7 +28,7 @@ type system struct {
 	parent  string
 }
 
-func newSystem(t *testing.T) *system {
+func newSystem(t testing.TB) *system {
 	t.Helper()
 	s := &system{System: bridgetest.NewSystem(t)}
 	s.workers = &worker.Workers{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: t.TempDir()}

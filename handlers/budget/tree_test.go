@@ -45,3 +45,11 @@ func TestABudgetOfAChatCountsItsWorkers(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(len(stopped), 2) // both go on
 }
+
+// A replica of the log that lags may not have a worker's chat yet. The budget of its tree must not be passed over.
+func TestTheTreeOfAChatIsNotGuessed(t *testing.T) {
+	t.Parallel()
+	h := openFixture(t)
+	_, _, err := h.Budgets.rootOf(t.Context(), "not-there-yet")
+	is.New(t).True(err != nil)
+}

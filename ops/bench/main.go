@@ -41,6 +41,10 @@ var runs = []run{
 	{"./bridge/opencode/ingest", "Ingest", "5x", []line{
 		{name: "burst of OpenCode events into the log, events/s", metric: "events/s", budget: 20_000, atLeast: true},
 	}},
+	{"./bridge/workers", "Reflex", "300x", []line{
+		{name: "worker done → model of its idle parent asked, p50 ms", metric: "p50-ms", budget: 50},
+		{name: "worker done → model of its idle parent asked, p99 ms", metric: "p99-ms", budget: 250},
+	}},
 	{"./projections", "Rebuild", "2x", []line{
 		{name: "rebuild of the read models of 1 M events in 1,000 chats, events/s", metric: "events/s", budget: 25_000, atLeast: true},
 	}},
