@@ -52,6 +52,7 @@ var mayImport = map[string]string{
 	"projections/workers":                "projections projections/store projections/turnstate",
 	"projections/moments":                "events events/log projections projections/store",
 	"projections/pending":                "projections projections/effects projections/questions projections/store",
+	"projections/projectionstest":        "events/log projections",
 	"projections/queries":                "projections/outgoing events events/log projections projections/executions projections/questions projections/schedules projections/spending projections/store projections/workers",
 	"projections/questions":              "events events/opencode projections/store",
 	"projections/schedules":              "events projections/store projections/turnstate",
@@ -77,7 +78,7 @@ var mayImport = map[string]string{
 	"handlers/permission":                "events events/log events/opencode events/secret handlers handlers/permission/dryrun handlers/permission/workspace handlers/policy handlers/policy/hostport handlers/record handlers/record/rulebook sandbox/wire",
 	"handlers/permission/dryrun":         "events handlers handlers/permission/workspace handlers/policy",
 	"handlers/permission/explanation":    "events events/log events/opencode handlers handlers/permission handlers/policy sandbox/wire",
-	"handlers/permission/permissiontest": "events events/eventstest events/log handlers handlers/chat handlers/handlerstest handlers/permission handlers/permission/dryrun handlers/policy handlers/record handlers/record/rulebook projections projections/queries",
+	"handlers/permission/permissiontest": "events events/eventstest events/log handlers handlers/chat handlers/handlerstest handlers/permission handlers/permission/dryrun handlers/policy handlers/record handlers/record/rulebook projections projections/projectionstest projections/queries",
 	"handlers/permission/workspace":      "events handlers/policy handlers/policy/files handlers/policy/program",
 	"handlers/agentfile":                 "handlers handlers/policy handlers/record handlers/record/rulebook",
 	"handlers/schedule":                  "events events/log handlers handlers/account handlers/chat handlers/record handlers/record/schedules handlers/schedule/due",
@@ -107,7 +108,7 @@ var mayImport = map[string]string{
 	"bridge/opencode": "bridge/opencode/client bridge/opencode/install bridge/opencode/provider bridge/opencode/shellsocket bridge/opencode/tail " +
 		"handlers/permission/workspace handlers/record sandbox/inside sandbox/isolation sandbox/protected",
 	"bridge/opencode/bridgetest": "bridge/opencode/client bridge/opencode/ingest bridge/opencode/outbox events events/eventstest events/log expect handlers " +
-		"handlers/budget handlers/chat handlers/permission handlers/record projections",
+		"handlers/budget handlers/chat handlers/permission handlers/record projections projections/projectionstest",
 	"bridge/opencode/client":       "",
 	"bridge/opencode/ingest":       "bridge/opencode/client events events/log handlers/permission projections projections/executions projections/pending projections/questions projections/store projections/turns projections/turnstate",
 	"bridge/opencode/install":      "bridge/opencode/tail",
@@ -170,7 +171,7 @@ var mayImport = map[string]string{
 	"web/shell":                    "handlers/exec sandbox/wire web/api web/openapi",
 	"web/stream":                   "events events/log events/log/tail projections projections/artifacts projections/moments web/api web/openapi web/query web/query/filter",
 	"web/webtest": "handlers/channel bridge/opencode/recording bridge/push bridge/push/service events events/eventstest events/log events/log/tail events/secret expect handlers " +
-		"handlers/account handlers/chat handlers/exec handlers/permission handlers/policy handlers/record handlers/schedule handlers/schedule/preview handlers/worker projections projections/queries projections/store web web/api web/chats",
+		"handlers/account handlers/chat handlers/exec handlers/permission handlers/policy handlers/record handlers/schedule handlers/schedule/preview handlers/worker projections projections/projectionstest projections/queries projections/store web web/api web/chats",
 	"ops":                   "",
 	"ops/bench":             "",
 	"ops/natsconf":          "atomicfile events sandbox/wire",

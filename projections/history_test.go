@@ -23,6 +23,7 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/projectionstest"
 )
 
 const (
@@ -137,7 +138,7 @@ func model(t testing.TB, all []events.Event) *projections.Model {
 // still opens read models without a worker: feed applies events to them.
 func still(t testing.TB) *projections.Model {
 	t.Helper()
-	m, err := projections.Open(t.Context(), expect.MemoryDir(t), eventstest.Log(t))
+	m, err := projectionstest.Open(t.Context(), expect.MemoryDir(t), eventstest.Log(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func feed(t testing.TB, m *projections.Model, all ...events.Event) {
 // running opens read models and runs their worker until the test ends.
 func running(t testing.TB, dir string, log *log.Log) *projections.Model {
 	t.Helper()
-	m, err := projections.Open(t.Context(), dir, log)
+	m, err := projectionstest.Open(t.Context(), dir, log)
 	if err != nil {
 		t.Fatal(err)
 	}

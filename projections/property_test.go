@@ -17,6 +17,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/store"
 )
 
@@ -77,7 +78,7 @@ func longEnough(t testing.TB) *log.Log {
 
 // opened opens read models for a property. The caller closes them.
 func opened(r *rapid.T, dir string, log *log.Log) *projections.Model {
-	m, err := projections.Open(context.Background(), dir, log)
+	m, err := projectionstest.Open(context.Background(), dir, log)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -20,8 +20,8 @@ import (
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/worker"
-	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
+	"pocketcoder/projections/projectionstest"
 )
 
 // delegating is a fixture with workers, whose turns do not run. Its client notes the progress of its calls.
@@ -41,7 +41,7 @@ func openDelegating(t *testing.T) *delegating {
 	t.Helper()
 	is := is.New(t)
 	f := &delegating{fixture: open(t), t: t, log: eventstest.Log(t)}
-	model, err := projections.Open(t.Context(), expect.MemoryDir(t), f.log)
+	model, err := projectionstest.Open(t.Context(), expect.MemoryDir(t), f.log)
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

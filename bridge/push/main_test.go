@@ -26,6 +26,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/projectionstest"
 )
 
 // system sends notifications with a real log, real read models and real HTTP. Tests append the events of OpenCode.
@@ -61,7 +62,7 @@ func newSystem(t testing.TB, change ...func(*push.Push)) *system {
 	var err error
 	s.secrets, err = secret.Open(t.Context(), nc, 1)
 	check(t, err)
-	s.model, err = projections.Open(t.Context(), expect.MemoryDir(t), s.log)
+	s.model, err = projectionstest.Open(t.Context(), expect.MemoryDir(t), s.log)
 	check(t, err)
 	s.accounts, err = account.Open(t.Context(), s.log, s.secrets)
 	check(t, err)

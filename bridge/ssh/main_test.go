@@ -23,6 +23,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/projectionstest"
 )
 
 // system is keys over a real log and real read models, and an sshd that gives a shell script.
@@ -48,7 +49,7 @@ func newSystem(t *testing.T) *system {
 	log := eventstest.Open(t, nc, "sk-live-0123456789")
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	check(t, err)
-	s.model, err = projections.Open(t.Context(), expect.MemoryDir(t), log)
+	s.model, err = projectionstest.Open(t.Context(), expect.MemoryDir(t), log)
 	check(t, err)
 	s.accounts, err = account.Open(t.Context(), log, secrets)
 	check(t, err)

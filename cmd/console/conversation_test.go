@@ -17,6 +17,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/projections"
+	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/queries"
 )
 
@@ -26,7 +27,7 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	eventLog := eventstest.Open(t, nc)
-	model, err := projections.Open(t.Context(), expect.MemoryDir(t), eventLog)
+	model, err := projectionstest.Open(t.Context(), expect.MemoryDir(t), eventLog)
 	is.NoErr(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var workers sync.WaitGroup

@@ -16,6 +16,7 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/projections"
 	"pocketcoder/projections/executions"
+	"pocketcoder/projections/projectionstest"
 )
 
 // system is a log whose read models answer queries.
@@ -31,7 +32,7 @@ func newSystem(t *testing.T) system {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
-	m, err := projections.Open(t.Context(), expect.MemoryDir(t), l)
+	m, err := projectionstest.Open(t.Context(), expect.MemoryDir(t), l)
 	is.NoErr(err)
 	t.Cleanup(func() { m.Close() })
 	ctx, cancel := context.WithCancel(context.Background())

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
-	"pocketcoder/projections"
+	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/turncontext"
 )
 
@@ -56,7 +56,7 @@ func TestContextOfAChatHasItsTitleAndItsOwner(t *testing.T) {
 	is := is.New(t)
 	server := eventstest.Server(t, expect.MemoryDir(t))
 	log := eventstest.Open(t, eventstest.Conn(t, server))
-	m, err := projections.Open(t.Context(), expect.MemoryDir(t), log)
+	m, err := projectionstest.Open(t.Context(), expect.MemoryDir(t), log)
 	is.NoErr(err)
 	defer m.Close()
 	go m.Run(t.Context())

@@ -44,6 +44,7 @@ import (
 	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
+	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/queries"
 	"pocketcoder/projections/store"
 	"pocketcoder/web"
@@ -80,7 +81,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	s.Conn, s.Log = nc, eventstest.Open(t, nc)
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	Check(t, err)
-	s.Model, err = projections.Open(t.Context(), expect.MemoryDir(t), s.Log)
+	s.Model, err = projectionstest.Open(t.Context(), expect.MemoryDir(t), s.Log)
 	Check(t, err)
 	s.Accounts, err = account.Open(t.Context(), s.Log, secrets)
 	Check(t, err)

@@ -25,6 +25,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/projectionstest"
 )
 
 // System holds the real log, read model and handlers, and OpenCode as a script.
@@ -62,7 +63,7 @@ func (s *System) open() {
 		&permission.Permissions{Log: s.Log}
 	s.Budgets = &budget.Budgets{Records: s.Records, Permissions: s.Permissions}
 	var err error
-	s.Model, err = projections.Open(s.T.Context(), s.models, s.Log)
+	s.Model, err = projectionstest.Open(s.T.Context(), s.models, s.Log)
 	s.Must(err)
 	ctx, cancel := context.WithCancel(s.T.Context())
 	done, model := make(chan struct{}), s.Model

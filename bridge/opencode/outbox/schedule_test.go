@@ -13,7 +13,7 @@ import (
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/projections"
+	"pocketcoder/projections/projectionstest"
 )
 
 // blockRequests blocks requests with a path suffix until release is called.
@@ -109,7 +109,7 @@ func TestOpenEffectsFollowFromTheLogAlone(t *testing.T) {
 	for name := range stream.ConsumerNames(t.Context()).Name() {
 		is.NoErr(stream.DeleteConsumer(t.Context(), name))
 	}
-	s.Model, err = projections.Open(t.Context(), expect.MemoryDir(t), s.Log)
+	s.Model, err = projectionstest.Open(t.Context(), expect.MemoryDir(t), s.Log)
 	is.NoErr(err)
 	go s.Model.Run(t.Context())
 	s.Start().Connected()

@@ -29,6 +29,7 @@ import (
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/rulebook"
 	"pocketcoder/projections"
+	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/queries"
 )
 
@@ -109,7 +110,7 @@ func withModel(ctx context.Context, l *log.Log, fn func(*projections.Model) erro
 		return err
 	}
 	defer os.RemoveAll(dir)
-	m, err := projections.Open(ctx, dir, l)
+	m, err := projectionstest.Open(ctx, dir, l)
 	if err != nil {
 		return err
 	}
