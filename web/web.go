@@ -35,6 +35,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
+	"pocketcoder/web/channels"
 	"pocketcoder/web/chats"
 	"pocketcoder/web/export"
 	"pocketcoder/web/openapi"
@@ -96,6 +97,7 @@ type Server struct {
 	Workers  *workers.Workers
 	// of schedules, besides their records
 	Schedules *schedules.Schedules
+	Channels  *channels.Channels
 	Site      *site.Site
 	hosts     []string
 }
@@ -120,6 +122,7 @@ func New(o Options) *Server {
 	}
 	core.Ticket = s.Ports.Ticket
 	s.Workers = &workers.Workers{API: core, Workers: o.Workers}
+	s.Channels = &channels.Channels{API: core, Channels: o.Channels}
 	s.Schedules = &schedules.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
 		Workers: s.Workers, Ports: s.Ports, Shells: s.Shells}
@@ -128,7 +131,7 @@ func New(o Options) *Server {
 
 // routes are all routes besides those of api itself.
 func (s *Server) routes() []api.Route {
-	return slices.Concat(s.Chats.Routes(), s.Workers.Routes(), s.Schedules.Routes(),
+	return slices.Concat(s.Chats.Routes(), s.Workers.Routes(), s.Schedules.Routes(), s.Channels.Routes(),
 		s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
 		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(),
 		agents.Agents{Files: agentfile.Agents{Records: s.Records.Records}}.Routes(), search.Search{API: s.API}.Routes())

@@ -228,6 +228,13 @@ func (h *Hub) receive(ctx context.Context, p Platform, c channel.Channel) {
 	}
 }
 
+// connected reports whether a channel runs.
+func (h *Hub) connected() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.running) > 0
+}
+
 func (h *Hub) platform(id string) Platform {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -239,6 +246,9 @@ func (h *Hub) platform(id string) Platform {
 
 // showTyping shows in the conversations with a running turn that the assistant is at work.
 func (h *Hub) showTyping(ctx context.Context) error {
+	if !h.connected() {
+		return nil
+	}
 	all, err := outgoing.Busy(ctx, h.Model.Model, time.Now().UTC().Format(events.TimeFormat))
 	for _, at := range all {
 		if p := h.platform(at.Channel); p != nil {

@@ -23,6 +23,9 @@ const maxOpen = 100
 
 // queue queues what conversations have not been told yet.
 func (h *Hub) queue(ctx context.Context) error {
+	if !h.connected() {
+		return nil
+	}
 	seq := h.Model.Seq()
 	all, err := outgoing.ListPending(ctx, h.Model.Model, h.looked, time.Now().UTC().Format(events.TimeFormat))
 	if err != nil {

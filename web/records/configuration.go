@@ -62,6 +62,17 @@ func deleteChannel(s *Records, ctx context.Context, w change) (string, uint64, e
 	return w.id, seq, err
 }
 
+// saveWebhook saves a webhook: its record, and its secret among the secrets.
+func saveWebhook(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	id, seq, err := s.Channels.SaveWebhook(ctx, w.save())
+	return id, seq, fieldProblem(err)
+}
+
+func deleteWebhook(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	seq, err := s.Channels.DeleteWebhook(ctx, w.delete())
+	return w.id, seq, err
+}
+
 // saveModelSelection selects a model. The chat and the user of a selection cannot change.
 func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	c := record.SelectModel{Command: w.Command, Chat: w.newText("chat"), User: w.newText("user"),

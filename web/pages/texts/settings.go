@@ -52,6 +52,7 @@ var SettingsGroups = []struct {
 	}},
 	{"Messengers", []Collection{
 		{"channels", "Channels", "bots through which people talk to the assistant"},
+		{"webhooks", "Webhooks", "through which other systems write to the assistant"},
 		{"pairings", "Pairings", "people in messengers who act for an account"},
 		{"conversations", "Conversations", "and the chats that they write to"},
 		{"channel_messages", "Sent messages", "what has left, waits or failed"},

@@ -1,0 +1,152 @@
+package channels_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/web/webtest"
+)
+
+const (
+	secret  = "0123456789abcdef-example"
+	hooks   = "/api/collections/webhooks/records"
+	records = "/api/collections/channels/records"
+)
+
+// post posts to a webhook and returns the status and the answer.
+func post(t *testing.T, s *webtest.System, id, body string, headers ...string) (int, map[string]any) {
+	t.Helper()
+	r, err := http.NewRequest(http.MethodPost, s.URL+"/api/hooks/"+id, strings.NewReader(body))
+	webtest.Check(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	webtest.Check(t, err)
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	webtest.Check(t, err)
+	var answer map[string]any
+	_ = json.Unmarshal(raw, &answer)
+	return resp.StatusCode, answer
+}
+
+func signed(body string) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(body))
+	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// texts returns the texts of the submitted messages.
+func texts(t *testing.T, s *webtest.System) (all []string) {
+	t.Helper()
+	_, err := s.Log.Fold(t.Context(), events.ChatSubject("*", "message.submitted"), 0, func(e events.Event) error {
+		d, err := events.Decode(e)
+		all = append(all, d.(events.MessageSubmitted).Parts[0].Text)
+		return err
+	})
+	webtest.Check(t, err)
+	return all
+}
+
+func TestARequestToAWebhookIsOneMessage(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	ada, token := s.User(t, "ada", "user")
+	chat := s.Chat(t, token, "alerts")
+	status, made := s.Call(t, token, "POST", hooks, map[string]any{"name": "ci", "user": ada,
+		"chat": chat, "prompt": "Look into this alert.", "token": secret})
+	is.Equal(status, 200)
+	id := made["id"].(string)
+	_, has := made["token"]
+	is.True(!has)
+
+	const body = `{"state":"failed"}`
+	status, first := post(t, s, id, body, "X-Hub-Signature-256", signed(body), "Idempotency-Key", "k1")
+	is.Equal(status, 200)
+	is.Equal(first["chat"], chat)
+	status, again := post(t, s, id, `{"state":"failed"}`, "Authorization", "Bearer "+secret, "Idempotency-Key", "k1")
+	is.Equal(status, 200)
+	is.Equal(again, first)
+	is.Equal(len(texts(t, s)), 1)
+	expect.Contains(t, texts(t, s)[0], "Look into this alert.")
+	expect.Contains(t, texts(t, s)[0], "data from outside")
+	expect.Contains(t, texts(t, s)[0], `{"state":"failed"}`)
+	status, _ = post(t, s, id, `{"state":"other"}`, "Authorization", "Bearer "+secret, "Idempotency-Key", "k1")
+	is.Equal(status, 400) // the key names another message
+
+	for name, headers := range map[string][]string{
+		"no secret":                   {},
+		"another secret":              {"Authorization", "Bearer x"},
+		"an empty secret":             {"Authorization", "Bearer "},
+		"a signature of another body": {"X-Hub-Signature-256", signed("other")},
+	} {
+		status, answer := post(t, s, id, "text", headers...)
+		is.Equal([]any{name, status}, []any{name, 404})
+		expect.Contains(t, answer["message"].(string), "There is no such webhook")
+	}
+	status, _ = post(t, s, "unknown", "text", "Authorization", "Bearer "+secret)
+	is.Equal(status, 404)
+	status, _ = post(t, s, id, strings.Repeat("x", 65<<10), "Authorization", "Bearer "+secret)
+	is.Equal(status, 400)
+	is.Equal(len(texts(t, s)), 1)
+
+	status, _ = s.Call(t, token, "PATCH", hooks+"/"+id, map[string]any{"enabled": false})
+	is.Equal(status, 200)
+	status, _ = post(t, s, id, "text", "Authorization", "Bearer "+secret)
+	is.Equal(status, 404)
+}
+
+func TestAWebhookOfAnotherAccountsChatIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	chat := s.Chat(t, token, "private")
+	bob, other := s.User(t, "bob", "user")
+	status, made := s.Call(t, other, "POST", hooks, map[string]any{"name": "ci", "user": bob, "chat": chat,
+		"token": secret})
+	if status == 200 {
+		status, _ = post(t, s, made["id"].(string), "text", "Authorization", "Bearer "+secret)
+	}
+	is.True(status >= 400)
+	is.Equal(len(texts(t, s)), 0)
+	status, made = s.Call(t, other, "POST", hooks, map[string]any{"name": "ci", "user": bob, "token": secret})
+	is.Equal(status, 200)
+	status, one := post(t, s, made["id"].(string), "text", "Authorization", "Bearer "+secret)
+	is.Equal(status, 200)
+	_, two := post(t, s, made["id"].(string), "text", "Authorization", "Bearer "+secret)
+	is.True(one["chat"] != two["chat"]) // a chat for each
+	status, _ = s.Call(t, other, "POST", hooks, map[string]any{"name": "ci", "user": bob, "token": "short"})
+	is.Equal(status, 400)
+}
+
+func TestTheCodeOfARouteIsForItsCaller(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, admin := s.User(t, "root", "admin")
+	_, token := s.User(t, "ada", "user")
+	_, agent := s.User(t, "worker", "agent")
+	status, _ := s.Call(t, admin, "POST", records, map[string]any{"name": "phone", "kind": "telegram",
+		"token": "1:a"})
+	is.Equal(status, 200)
+	status, code := s.Call(t, token, "POST", "/api/pocketcoder/pair", map[string]any{"channel": "phone"})
+	is.Equal(status, 200)
+	is.Equal(len(code["code"].(string)), 12)
+	status, _ = s.Call(t, agent, "POST", "/api/pocketcoder/pair", map[string]any{"channel": "phone"})
+	is.Equal(status, 400)
+	status, _ = s.Call(t, token, "POST", "/api/pocketcoder/pair", map[string]any{"channel": "none"})
+	is.Equal(status, 404)
+}
