@@ -45,6 +45,7 @@ type Chat struct {
 	Delegated string `db:"delegated" json:"-"`
 	// ids of the runs of schedules in the chat that are not over, with a space between them
 	Scheduled string `db:"scheduled" json:"-"`
+	Started   int64  `db:"started" json:"-"` // sequence of the last message.sending
 }
 
 // Whose turn it is.
@@ -96,6 +97,8 @@ func updateChats(t *tables, e events.Event, body any) error {
 		for _, p := range b.Parts {
 			c.setPreview(p.Text)
 		}
+	case events.MessageSending:
+		c.Started = int64(e.Seq)
 	case opencode.SessionUpdated:
 		if c.Adopted && !c.Titled && b.SessionID == c.Session {
 			s, _ := t.sessions.Get(b.SessionID)

@@ -25,6 +25,7 @@ CREATE TABLE chats(
   awaited              INTEGER NOT NULL, -- of a worker: the tool call that started it waits for its result
   delegated            TEXT NOT NULL,    -- of a worker: ids of the delegated messages without a result, with a space between them
   scheduled            TEXT NOT NULL,    -- ids of the runs of schedules in it that are not over, with a space between them
+  started              INTEGER NOT NULL, -- sequence of the event that sent its last message to OpenCode, 0 for none
   created              TEXT NOT NULL,
   updated              TEXT NOT NULL,
   first_seq            INTEGER NOT NULL,
@@ -33,6 +34,7 @@ CREATE TABLE chats(
 ) STRICT;
 CREATE INDEX chats_last_active ON chats(last_active DESC, id);
 CREATE INDEX chats_user ON chats(user, last_active DESC);
+CREATE INDEX chats_started ON chats(user, started);
 CREATE INDEX chats_last ON chats(last_seq);
 CREATE INDEX chats_session ON chats(ai_engine_session_id);
 CREATE INDEX chats_root ON chats(root);

@@ -21,9 +21,13 @@ type Message struct {
 	Bound         string `db:"bound"`     // the chat's own session; empty when it has none yet
 	Directory     string `db:"directory"` // of that session
 	Free          bool   `db:"free"`      // no turn is running there but this message's own
+	// sequences of the last messages that were sent, of the chat and of all chats of its owner
+	ChatStarted int64 `db:"chat_started"`
+	UserStarted int64 `db:"user_started"`
 }
 
 const selectOutbox = `SELECT m.*, c.agent AS chat_agent, c.title AS chat_title, c.user AS chat_user, c.directory AS chat_directory, c.parent AS chat_parent, c.root AS chat_root, c.engine AS engine,
+		c.started AS chat_started, (SELECT max(started) FROM chats WHERE user=c.user) AS user_started,
 		c.ai_engine_session_id AS bound, coalesce(s.directory,'') AS directory,
 		coalesce(s.turn_state NOT IN ('running', 'waiting') AND s.awaiting IN ('', m.ai_engine_message_id), 1) AS free
 	FROM messages m JOIN chats c ON c.id=m.chat AND NOT c.removed LEFT JOIN sessions s ON s.id=c.ai_engine_session_id `

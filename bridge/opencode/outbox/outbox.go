@@ -13,6 +13,7 @@
 //     and forks of its chat. A message that steers waits for no turn and for no message that is not under way. A
 //     revert or a fork waits for the earlier aborts, reverts and forks. An abort or a reply waits for none.
 //   - One effect of a chat is tried at a time. Chats do not wait for each other, unless MaxTurns turns are running.
+//     Then accounts take turns, and so do the chats of each account.
 //   - The ids of a message are in the log before it is sent, so OpenCode runs it once, however often it is sent. They
 //     are appended on the condition that the queue is as it was when the message was chosen. After message.sending the
 //     message cannot be changed.

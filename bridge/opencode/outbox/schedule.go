@@ -156,7 +156,42 @@ func (s *schedule) openEffects(ctx context.Context) (open []effect, err error) {
 	}
 	s.attempts = known // drops effects that are not open any more
 	slices.SortStableFunc(open, func(a, b effect) int { return cmp.Compare(a.seq, b.seq) })
+	takeTurns(open)
 	return open, nil
+}
+
+// takeTurns orders the messages among effects in log order, so that accounts take turns, and the chats of an account
+// do: first the one that began a turn least recently. The messages of a chat keep their order. The order follows from
+// the log alone.
+func takeTurns(open []effect) {
+	var places []int // of messages in open
+	perChat := map[string]int{}
+	type entry struct {
+		effect
+		round int // of the chat: how many of its messages come before
+	}
+	var messages []entry
+	for i, e := range open {
+		if e.kind == messageKind {
+			places = append(places, i)
+			messages = append(messages, entry{e, perChat[e.chat]})
+			perChat[e.chat]++
+		}
+	}
+	slices.SortStableFunc(messages, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.message.ChatStarted, b.message.ChatStarted))
+	})
+	perUser := map[string]int{}
+	for i, m := range messages { // from here, the round is that of the account
+		messages[i].round = perUser[m.message.ChatUser]
+		perUser[m.message.ChatUser]++
+	}
+	slices.SortStableFunc(messages, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.message.UserStarted, b.message.UserStarted))
+	})
+	for i, place := range places {
+		open[place] = messages[i].effect
+	}
 }
 
 // due returns the effects that may be tried now, by chat. Replies come last.
