@@ -151,6 +151,13 @@ type QuestionAsk struct {
 	Tool      Call       `json:"tool"`
 }
 
+// ElicitationPrefix begins the ids of questions that an MCP server asks while a tool of it is called. They end with the
+// call: their answers are for the server alone.
+const ElicitationPrefix = "que_mcp_"
+
+// IsElicitation reports whether an MCP server asks a question.
+func IsElicitation(question string) bool { return strings.HasPrefix(question, ElicitationPrefix) }
+
 // QuestionAskOf returns the questions that an event asks, none for an event that asks nothing.
 func QuestionAskOf(e Event) (ask QuestionAsk, err error) {
 	if typ, ok := e.Subject.OpenCodeType(); ok && typ == QuestionAsked {

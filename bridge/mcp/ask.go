@@ -40,12 +40,20 @@ func (s *Server) askPerson(ctx context.Context, c call, in askArguments) (string
 	if err != nil {
 		return "", err
 	}
-	var answer string
+	var a answers
 	err = c.await("A person has been asked: "+id, func() (err error) {
-		answer, err = s.awaitAnswer(ctx, id, seq)
+		a, err = s.awaitAnswers(ctx, id, seq)
 		return err
 	})
-	return answer, err
+	switch {
+	case err != nil:
+		return "", err
+	case a.status == questions.Rejected:
+		return "", handlers.Refuse(handlers.Conflict, "The person does not want to answer this question.")
+	case a.status == questions.Expired:
+		return "", handlers.Refuse(handlers.Conflict, "The question expired: %s.", a.reason)
+	}
+	return strings.Join(a.texts[0], ", "), nil
 }
 
 // messageOf returns OpenCode's id of the message that contains a running call.
@@ -59,27 +67,34 @@ func (s *Server) messageOf(ctx context.Context, c call) (string, error) {
 	return message, nil
 }
 
-// awaitAnswer waits until the question of the event at seq was answered, was rejected or has expired.
-func (s *Server) awaitAnswer(ctx context.Context, id string, seq uint64) (string, error) {
+// answers is the end of questions that were asked together.
+type answers struct {
+	status string     // replied, rejected or expired
+	reason string     // why they expired
+	texts  [][]string // of each question
+}
+
+// awaitAnswers waits until the questions of the event at seq were answered, were rejected or have expired.
+func (s *Server) awaitAnswers(ctx context.Context, id string, seq uint64) (a answers, err error) {
 	for {
 		if err := s.Model.Wait(ctx, seq); err != nil {
-			return "", err
+			return a, err
 		}
 		seq = s.Model.Seq() + 1
 		group, err := pending.QuestionsOf(ctx, s.Model, id)
 		if err != nil {
-			return "", err
+			return a, err
 		}
+		a = answers{status: questions.Replied}
 		for _, q := range group {
-			switch q.Status {
-			case questions.Replied:
-				answers, err := q.Answers()
-				return strings.Join(answers, ", "), err
-			case questions.Rejected:
-				return "", handlers.Refuse(handlers.Conflict, "The person does not want to answer this question.")
-			case questions.Expired:
-				return "", handlers.Refuse(handlers.Conflict, "The question expired: %s.", q.Reason)
+			if q.Status != questions.Replied {
+				a.status, a.reason = q.Status, q.Reason
+				break
 			}
+		}
+		if len(group) > 0 && a.status != questions.Asked {
+			a.texts, _, err = pending.AnswersTo(group)
+			return a, err
 		}
 	}
 }

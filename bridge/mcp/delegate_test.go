@@ -125,7 +125,12 @@ func TestTheCallsOfAChatThatWaitAreLimited(t *testing.T) {
 	asked, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 32)
-	for range cap(ended) {
+	waiting := func() int {
+		all, err := pending.OwnQuestions(t.Context(), f.Model)
+		is.NoErr(err)
+		return len(all)
+	}
+	for i := range cap(ended) {
 		f.calls++
 		id := fmt.Sprint("call_", f.calls)
 		f.running(id)
@@ -134,13 +139,8 @@ func TestTheCallsOfAChatThatWaitAreLimited(t *testing.T) {
 			_, err := f.session.CallTool(asked, &sdk.CallToolParams{Name: "ask_person", Arguments: args})
 			ended <- err
 		}()
+		expect.Eventually(t, "the call waits", func() bool { return waiting() == i+1 })
 	}
-	waiting := func() int {
-		all, err := pending.OwnQuestions(t.Context(), f.Model)
-		is.NoErr(err)
-		return len(all)
-	}
-	expect.Eventually(t, "all calls wait", func() bool { return waiting() == cap(ended) })
 	text, failed := f.call("mcp_status", "", map[string]any{})
 	is.True(failed)
 	expect.Contains(t, text, "32 calls of this chat still run, which is the limit.")

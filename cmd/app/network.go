@@ -66,7 +66,7 @@ func (s *System) wireGateway() {
 	s.gateway = &gateway.Gateway{
 		Engine: engine, Log: s.log, Records: s.records, Secrets: s.mcpSecrets(), Conn: s.nc, Pool: Pool,
 		Workspace: s.o.Workspace, Hosts: &network.Servers{Network: s.exec.Network}, Proxy: net.JoinHostPort("127.0.0.1", port),
-		Offer: s.tools.Offer, Logger: s.o.Logger,
+		Offer: s.tools.Offer, Elicit: s.tools.Elicit, Logger: s.o.Logger,
 	}
 	s.tools.Gateway = s.gateway
 }

@@ -14,9 +14,11 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
+	chats "pocketcoder/handlers/chat"
 	records "pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/projections"
+	"pocketcoder/projections/questions"
 )
 
 // mcp runs a subcommand of mcp, which must succeed.
@@ -82,7 +84,7 @@ func callsServerInSandbox(t *testing.T, p *process) {
 	is.Equal(code, 1)
 	expect.Contains(t, stderr, "nothing is approved yet")
 	p.approveMCP(t, "lab")
-	is.Equal(len(p.mcpState(t, "lab", "active").Tools), 5)
+	is.Equal(len(p.mcpState(t, "lab", "active").Tools), 6)
 
 	catalogue := p.chat(t, ownTool("mcp_catalog", map[string]any{}))
 	expect.Contains(t, p.outputOf(t, catalogue, 0), `{"name":"pocketcoder_mcp_lab_echo","description":"says it back"}`)
@@ -104,6 +106,8 @@ func callsServerInSandbox(t *testing.T, p *process) {
 	p.approve(t, chat, 0)
 	expect.Contains(t, p.outputOf(t, chat, 0), "dial tcp") // it has no network
 
+	serverAsksPerson(t, p)
+
 	chat = p.chat(t, ownTool("mcp_lab_change", map[string]any{"text": "mails it"}))
 	p.approve(t, chat, 0)
 	is.Equal(p.outputOf(t, chat, 0), "changed")
@@ -112,6 +116,38 @@ func callsServerInSandbox(t *testing.T, p *process) {
 	chat = p.chat(t, ownTool("mcp_lab_echo", map[string]any{"text": "hello"}))
 	p.turnEnds(t, chat)
 	is.Equal(slices.Contains(p.kinds(t.Context(), chat), "mcp.called"), false)
+}
+
+// serverAsksPerson lets the server lab ask for an age, a colour and a note.
+func serverAsksPerson(t *testing.T, p *process) {
+	is := is.New(t)
+	ask := ownTool("mcp_lab_ask", map[string]any{"text": "For the label"})
+	chat := p.chat(t, ask)
+	p.approve(t, chat, 0)
+	p.askedBy(t, chat)
+	form := rows[questions.Question](t, p, "questions", chat)
+	is.Equal(len(form), 3)
+	is.Equal([]string{form[0].Header, form[0].Question, form[1].Question, string(form[1].Choices), string(form[2].Choices)},
+		[]string{"MCP server lab", "For the label\n\nAge (integer)", "For the label\n\ncolour: the best one",
+			`["red","blue"]`, `["Leave it out"]`})
+	for i, text := range []string{"36", "blue", "Leave it out"} {
+		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: form[0].EngineQuestion, Index: i,
+			Answers: []string{text}}))
+	}
+	is.Equal(p.outputOf(t, chat, 0), `accept {"age":36,"colour":"blue"}`)
+
+	chat = p.chat(t, ask)
+	p.approve(t, chat, 0)
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: p.askedBy(t, chat).EngineQuestion, Rejected: true}))
+	is.Equal(p.outputOf(t, chat, 0), "decline null")
+
+	chat = p.chat(t, ask)
+	p.approve(t, chat, 0)
+	p.askedBy(t, chat)
+	p.abort(t, chat)
+	p.event(t, chat, "question.expired", nil)
+	p.turnEnds(t, chat)
+	is.Equal(rows[questions.Question](t, p, "questions", chat)[0].Status, questions.Expired)
 }
 
 // everything is a server from npm with the tools of the protocol's authors.
@@ -142,6 +178,9 @@ func callsServerFromNPM(t *testing.T, p *process) {
 		[]string{"everything", sum, `{"a":2,"b":40}`})
 	returned := p.event(t, chat, "mcp.returned", func(events.Event) bool { return true })
 	expect.Contains(t, string(returned.Data), "is 42.")
+	chat = p.chat(t, ownTool("mcp_everything_trigger-elicitation-request", map[string]any{}))
+	p.approve(t, chat, 0)
+	expect.Contains(t, p.outputOf(t, chat, 0), "PocketCoder declined a question of the MCP server everything")
 	p.mcp(t, "revoke", "everything")
 }
 

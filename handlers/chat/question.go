@@ -74,6 +74,10 @@ func (s *questions) Apply(e events.Event) {
 		}
 	case events.QuestionExpired:
 		s.over[d.Question] = "expired: " + d.Reason
+	case events.QuestionInterrupted:
+		if events.IsElicitation(d.Question) {
+			s.over[d.Question] = "expired: the MCP server does not wait for it any more"
+		}
 	case events.OpenCode:
 		s.applyOpenCode(d)
 	}

@@ -155,6 +155,10 @@ func (t table) add(e events.Event, b events.QuestionAsk, own bool) {
 func (t table) interrupt(b events.QuestionInterrupted) {
 	rejected := false
 	t.change(b.Question, func(_ int, q *Question) {
+		if events.IsElicitation(b.Question) && q.Status == Asked {
+			q.Status, q.Reason = Expired, "the MCP server does not wait for it any more"
+			return
+		}
 		q.Interrupted = true
 		rejected = rejected || q.Status == Rejected
 	})
@@ -187,7 +191,8 @@ func (t table) answer(e events.Event, b events.QuestionAnswered) error {
 		return fmt.Errorf("question %s has no index %d", b.Question, b.Index)
 	}
 	t.change(b.Question, func(i int, q *Question) {
-		q.EngineReplied = q.EngineReplied || b.Rejected && q.Interrupted
+		q.EngineReplied = q.EngineReplied || b.Rejected && q.Interrupted ||
+			events.IsElicitation(b.Question) && (b.Rejected || i == b.Index)
 		switch {
 		case q.Status != Asked:
 		case b.Rejected:

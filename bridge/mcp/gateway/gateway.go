@@ -7,6 +7,7 @@
 //   - Only an approved server runs. Its tools are offered once they are pinned. If a tool changes, the server ends, and
 //     a person has to approve it again.
 //   - Every call is recorded before it is sent, and its result before it is returned.
+//   - A question of a server reaches only the person of the chat that calls it.
 //   - Values of the environment come from the secrets. They are not in the command, and they are redacted in events.
 //
 // The package must not know OpenCode, or what a permission request is.
@@ -47,7 +48,9 @@ type Gateway struct {
 	Hosts     *network.Servers // decides about addresses of remote servers
 	Proxy     string           // host:port of the egress proxy
 	Offer     func([]Tool)     // receives all tools that are offered, after each change
-	Logger    *slog.Logger
+	// Elicit asks a person what a server wants to know, and may return a sentence for the model
+	Elicit func(context.Context, Elicitation) (result *mcp.ElicitResult, notice string, err error)
+	Logger *slog.Logger
 
 	mu      sync.Mutex
 	running map[string]*connection // by record
@@ -68,6 +71,7 @@ type connection struct {
 	// of the gateway's mu
 	session *mcp.ClientSession        // nil while it does not run
 	offered map[string]mcpserver.Tool // by the name under which it is offered
+	calls   []*runningCall
 }
 
 // Run keeps the approved servers running until ctx ends.
@@ -224,11 +228,13 @@ type Call struct {
 
 // Call calls a tool. It refuses a tool that is not offered any more.
 func (g *Gateway) Call(ctx context.Context, c Call) (*mcp.CallToolResult, error) {
-	session, server, tool := g.find(c.Tool)
+	server, session, tool := g.find(c.Tool)
 	if session == nil {
 		return nil, handlers.Refuse(handlers.NotFound,
 			"The tool %s is not available: its MCP server does not run or is not approved.", c.Tool)
 	}
+	running := g.begin(ctx, server, c)
+	defer g.end(server, running)
 	called := events.MCPCalled{Server: server.ID, Name: server.Name, Tool: tool.Name, SHA256: tool.SHA256,
 		Session: c.Session, Call: c.Call, Arguments: c.Arguments}
 	if err := g.record(ctx, c.Chat, called); err != nil {
@@ -236,6 +242,9 @@ func (g *Gateway) Call(ctx context.Context, c Call) (*mcp.CallToolResult, error)
 	}
 	began := time.Now()
 	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: tool.Name, Arguments: c.Arguments})
+	if err == nil {
+		result.Content = append(result.Content, g.end(server, running)...)
+	}
 	returned := events.MCPReturned{Session: c.Session, Call: c.Call, DurationMS: time.Since(began).Milliseconds()}
 	if err != nil {
 		returned.Error = err.Error()
@@ -250,15 +259,15 @@ func (g *Gateway) Call(ctx context.Context, c Call) (*mcp.CallToolResult, error)
 }
 
 // find returns the running server of a tool. session is nil if there is none.
-func (g *Gateway) find(name string) (session *mcp.ClientSession, s record.MCPServer, t mcpserver.Tool) {
+func (g *Gateway) find(name string) (c *connection, session *mcp.ClientSession, t mcpserver.Tool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, c := range g.running {
 		if t, offered := c.offered[name]; offered {
-			return c.session, c.MCPServer, t
+			return c, c.session, t
 		}
 	}
-	return nil, s, t
+	return nil, nil, t
 }
 
 // recordTime limits the append of an event.

@@ -177,7 +177,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var labTools = []string{"mcp_lab_change", "mcp_lab_dial", "mcp_lab_echo", "mcp_lab_exit", "mcp_lab_variable"}
+var labTools = []string{"mcp_lab_ask", "mcp_lab_change", "mcp_lab_dial", "mcp_lab_echo", "mcp_lab_exit",
+	"mcp_lab_variable"}
 
 func TestAnApprovedServerRunsUntilOneOfItsToolsChanges(t *testing.T) {
 	t.Parallel()

@@ -70,6 +70,9 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 	changed := make(chan struct{}, 1)
 	client := mcp.NewClient(&mcp.Implementation{Name: "pocketcoder", Version: "1"}, &mcp.ClientOptions{
 		Logger: g.Logger, Capabilities: &mcp.ClientCapabilities{},
+		ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			return g.elicit(ctx, c, r.Params)
+		},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
 			select {
 			case changed <- struct{}{}:

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,6 +20,11 @@ type text struct {
 func say(text string) (*mcp.CallToolResult, any, error) {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 }
+
+// form is what the tool ask asks for.
+var form = json.RawMessage(`{"type":"object","required":["age","colour"],"properties":{
+	"age":{"type":"integer","title":"Age"},"colour":{"type":"string","enum":["red","blue"],"description":"the best one"},
+	"note":{"type":"string"}}}`)
 
 func addEcho(to *mcp.Server, description string) {
 	mcp.AddTool(to, &mcp.Tool{Name: "echo", Description: description},
@@ -45,6 +51,19 @@ func main() {
 		addEcho(server, description)
 		return "changed"
 	})
+	mcp.AddTool(server, &mcp.Tool{Name: "ask", Description: "asks the person"},
+		func(_ context.Context, r *mcp.CallToolRequest, in text) (*mcp.CallToolResult, any, error) {
+			answer, answered := r.Params.InputResponses["form"].(*mcp.ElicitResult)
+			if !answered {
+				return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{
+					"form": &mcp.ElicitParams{Mode: "form", Message: in.Text, RequestedSchema: form}}}, nil, nil
+			}
+			content, err := json.Marshal(answer.Content)
+			if err != nil {
+				return nil, nil, err
+			}
+			return say(answer.Action + " " + string(content))
+		})
 	add("exit", "ends the server", func(string) string {
 		fmt.Fprintln(os.Stderr, "asked to exit")
 		os.Exit(3)

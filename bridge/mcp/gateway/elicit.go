@@ -1,0 +1,66 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Elicitation is a question of a server to a person, while a tool of the server is called.
+type Elicitation struct {
+	Call
+	Server string
+	Params *mcp.ElicitParams
+}
+
+// runningCall is a call that a server has not answered yet.
+type runningCall struct {
+	Call
+	ctx     context.Context
+	notices []mcp.Content // for the model, about questions of the server
+}
+
+func (g *Gateway) begin(ctx context.Context, s *connection, c Call) *runningCall {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	running := &runningCall{Call: c, ctx: ctx}
+	s.calls = append(s.calls, running)
+	return running
+}
+
+// end ends a call, and returns its notices.
+func (g *Gateway) end(s *connection, running *runningCall) []mcp.Content {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s.calls = slices.DeleteFunc(s.calls, func(c *runningCall) bool { return c == running })
+	return running.notices
+}
+
+// elicit asks the person of the only running call. The protocol does not say which call a question belongs to, and a
+// person must not see that of another chat.
+func (g *Gateway) elicit(ctx context.Context, s *connection, p *mcp.ElicitParams) (*mcp.ElicitResult, error) {
+	g.mu.Lock()
+	calls := slices.Clone(s.calls)
+	g.mu.Unlock()
+	notify := func(c *runningCall, notice string) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		c.notices = append(c.notices, &mcp.TextContent{Text: notice})
+	}
+	if len(calls) != 1 {
+		for _, c := range calls {
+			notify(c, "PocketCoder declined a question of the MCP server "+s.Name+
+				", because several calls of its tools ran at once. Call it again, alone.")
+		}
+		return &mcp.ElicitResult{Action: "decline"}, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(calls[0].ctx, cancel)()
+	result, notice, err := g.Elicit(ctx, Elicitation{Call: calls[0].Call, Server: s.Name, Params: p})
+	if notice != "" {
+		notify(calls[0], notice)
+	}
+	return result, err
+}
