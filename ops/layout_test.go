@@ -148,7 +148,7 @@ var mayImport = map[string]string{
 	"web/pages/operations":         "handlers/account projections/spending projections/store sandbox/wire web/api web/metrics web/pages/site web/pages/texts web/pages/visible",
 	"web/pages/settings":           "web/api web/pages/site web/pages/texts web/pages/visible web/query web/query/schema web/records handlers/record/rulebook web/agents",
 	"web/pages/changes":            "events projections projections/timeline web/api web/pages/conversation web/pages/site web/pages/texts web/pages/visible",
-	"web/pages/conversation":       "events events/log handlers/chat projections projections/store projections/timeline web/api web/pages/requests web/pages/site web/pages/texts web/pages/visible web/query projections/workers",
+	"web/pages/conversation":       "events events/log handlers/chat handlers/record/mcpserver projections projections/store projections/timeline web/api web/pages/requests web/pages/site web/pages/texts web/pages/visible web/query projections/workers",
 	"web/pages/login":              "events handlers handlers/account web/api web/pages/site web/pages/texts web/pages/visible web/query",
 	"web/pages/offline":            "web/api web/pages/site web/pages/texts web/static",
 	"web/pages/replay":             "events events/log events/opencode projections projections/moments projections/timeline web/api web/export web/pages/conversation web/pages/requests web/pages/site web/pages/texts web/pages/visible",

@@ -90,6 +90,35 @@ func TestAChatShowsWhatWasSaidInOrder(t *testing.T) {
 	is.Equal(loggedIn(t, s, "bob").visit(t, "/chats/"+chat).status, http.StatusNotFound)
 }
 
+func TestACallOfAnMCPServerIsShownInTheChatAndInItsReplay(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Measure")
+	submitMessage(t, s, chat, "msg_1", map[string]any{"type": "tool", "tool": "pocketcoder_mcp_lab_echo", "callID": "c",
+		"state": map[string]any{"status": "completed", "input": map[string]any{"text": "hello", "caller": "0badc0de"},
+			"output": "hello back"}})
+	page := b.visit(t, "/chats/"+chat).body
+	for _, want := range []string{"echo (MCP server lab)", "hello back", `&#34;text&#34;: &#34;hello&#34;`} {
+		expect.Contains(t, page, want)
+	}
+	expect.Lacks(t, page, "0badc0de")
+
+	s.Append(t, chat, events.MCPCalled{Name: "lab", Tool: "echo", Session: "ses_1", Call: "c",
+		Arguments: json.RawMessage(`{"text":"hello"}`)})
+	replay := b.visit(t, "/chats/"+chat+"/replay").body
+	for _, want := range []string{`class="event execution"`, "echo (MCP server lab)", `{&#34;text&#34;:&#34;hello&#34;}`} {
+		expect.Contains(t, replay, want)
+	}
+	s.Append(t, chat, events.MCPReturned{Session: "ses_1", Call: "c", DurationMS: 1500,
+		Result: json.RawMessage(`{"content":[{"type":"text","text":"hello back"}]}`)})
+	replay = b.visit(t, "/chats/"+chat+"/replay").body
+	for _, want := range []string{"answered after 1.5s", "hello back"} {
+		expect.Contains(t, replay, want)
+	}
+}
+
 func TestARequestIsDecidedByTheFormsOfItsCard(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)

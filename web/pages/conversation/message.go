@@ -9,7 +9,9 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/events"
+	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/projections"
+	"pocketcoder/web/api"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 )
@@ -82,6 +84,14 @@ func (s toolState) input() (in struct {
 	return in
 }
 
+// name names the tool of a call, with its MCP server if it has one.
+func (p part) name() string {
+	if server, tool, ok := mcpserver.OfPermission(p.Tool); ok {
+		return visible.Line(fmt.Sprintf(texts.ToolOfServer, tool, server))
+	}
+	return visible.Line(p.Tool)
+}
+
 // summary says in one line what a tool call is about.
 func (p part) summary() string {
 	in := p.State.input()
@@ -94,8 +104,14 @@ func (p part) arguments() string {
 	if command := p.State.input().Command; command != "" {
 		return command
 	}
+	input := p.State.Input
+	var values map[string]json.RawMessage
+	if strings.HasPrefix(p.Tool, mcpserver.OwnPrefix) && json.Unmarshal(input, &values) == nil {
+		delete(values, "caller") // PocketCoder added it
+		input = api.MustJSON(values)
+	}
 	var b bytes.Buffer
-	if len(p.State.Input) == 0 || json.Indent(&b, p.State.Input, "", "  ") != nil || b.String() == "{}" {
+	if len(input) == 0 || json.Indent(&b, input, "", "  ") != nil || b.String() == "{}" {
 		return ""
 	}
 	return b.String()

@@ -172,6 +172,13 @@ func (f *finder) rows(body events.Data) ([]row, error) {
 		return questionRows(b.Ask()), nil
 	case events.QuestionAnswered:
 		return []row{{texts.Answer, strings.Join(b.Answers, ", ")}}, nil
+	case events.MCPCalled:
+		return []row{{texts.Tool, fmt.Sprintf(texts.ToolOfServer, b.Tool, b.Name)},
+			{texts.Text, firstOf(string(b.Arguments))}}, nil
+	case events.MCPReturned:
+		took := time.Duration(b.DurationMS) * time.Millisecond
+		return []row{{texts.Outcome, fmt.Sprintf(texts.AnsweredAfter, took)}, {texts.Text, firstOf(string(b.Result))},
+			{texts.Reason, b.Error}}, nil
 	case events.MessageSending:
 		return nil, f.message(b.Message)
 	case events.MessageDelivered:

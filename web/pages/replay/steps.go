@@ -32,6 +32,7 @@ var marks = map[string]string{
 	events.PermissionDecided{}.Kind(): "decision", events.PermissionExpired{}.Kind(): "decision",
 	events.QuestionAnswered{}.Kind(): "decision",
 	events.ExecRequested{}.Kind():    "execution", events.ExecRefused{}.Kind(): "execution",
+	events.MCPCalled{}.Kind(): "execution",
 }
 
 // markOrder is the order in which marks are shown, from top to bottom.

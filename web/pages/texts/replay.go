@@ -48,6 +48,8 @@ const (
 	AsStored   = "As it is stored"
 	Ended      = "%s after %s"
 	ExitCode   = "exit code %d"
+
+	AnsweredAfter = "answered after %s"
 )
 
 // The names of marks, decisions and actors.

@@ -57,6 +57,7 @@ const (
 
 	UseOfServer = "Use %s of the MCP server %s"
 
+	ToolOfServer  = "%s (MCP server %s)"
 	RunServer     = "Run the MCP server %s"
 	ServerChanged = "It has changed since it was approved:"
 
