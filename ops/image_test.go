@@ -151,3 +151,23 @@ func TestDashboardsOnlyReadAndListenOnThisMachine(t *testing.T) {
 		expect.Contains(t, dashboards, want)
 	}
 }
+
+func TestOnlyItsProxyReachesTheDockerSocket(t *testing.T) {
+	t.Parallel()
+	const file = "compose.mcp.yaml"
+	proxy := service(t, file, "docker-socket")
+	for _, want := range []string{"docker.sock:ro", "networks: [docker]", "image: tecnativa/docker-socket-proxy:0."} {
+		expect.Contains(t, proxy, want)
+	}
+	for _, never := range []string{"EXEC", "VOLUMES", "SECRETS", "ports:"} {
+		expect.Lacks(t, proxy, never)
+	}
+	gateway := service(t, file, "mcp-gateway")
+	for _, want := range []string{"image: docker/mcp-gateway:v0.", "tcp://docker-socket:2375", "AUTH_TOKEN:?"} {
+		expect.Contains(t, gateway, want)
+	}
+	expect.Contains(t, service(t, file, "pocketcoder"), "networks: [default, tools]")
+	for _, name := range []string{"pocketcoder", "mcp-gateway"} {
+		expect.Lacks(t, service(t, file, name), "docker.sock")
+	}
+}
