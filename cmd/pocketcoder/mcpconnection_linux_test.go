@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+)
+
+// closeConnections closes the accepted connections of a listener of this process, and returns how many there were.
+func closeConnections(t *testing.T, address string) (n int) {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	is.New(t).NoErr(err)
+	entries, err := os.ReadDir("/proc/self/fd")
+	is.New(t).NoErr(err)
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		local, err := syscall.Getsockname(fd)
+		if err != nil {
+			continue
+		}
+		at, isTCP := local.(*syscall.SockaddrInet4)
+		if _, err := syscall.Getpeername(fd); err == nil && isTCP && strconv.Itoa(at.Port) == port {
+			is.New(t).NoErr(syscall.Shutdown(fd, syscall.SHUT_RDWR))
+			n++
+		}
+	}
+	return n
+}
+
+// TestAWorkerOutlivesTheMCPConnectionOfItsParent closes the connections of a handoff that waits. OpenCode, which lives
+// on, fails the call after its limit of 60 s without progress.
+func TestAWorkerOutlivesTheMCPConnectionOfItsParent(t *testing.T) {
+	t.Parallel()
+	expect.Long(t, "waits for OpenCode's limit of a call")
+	is := is.New(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	is.NoErr(err)
+	proxy := l.Addr().String()
+	l.Close()
+	p := startInside(t, "--egress", proxy)
+	worked := strings.Replace(bash("echo worked"), "say done", "say the result", 1)
+	parent := p.chat(t, ownTool("handoff", map[string]any{"message": worked}))
+	expect.Eventually(t, "the worker is started", func() bool { return len(p.workers(t, parent)) == 1 })
+	id := p.workers(t, parent)[0].ID
+	ask := p.waits(t, id, 0)
+
+	is.True(closeConnections(t, proxy) > 0)
+	out, _, code := p.cli(t, "", "workers", parent)
+	is.Equal(code, 0)
+	expect.Contains(t, out, id)
+	p.decide(t, id, ask, events.Authorized, "")
+	p.turnEnds(t, id)
+	out, _, _ = p.cli(t, "", "workers", "check", id)
+	expect.Contains(t, out, "the result")
+
+	var text string
+	for range 2 { // patience is shorter than the limit of the call
+		if text == "" {
+			p.event(t, parent, events.MessageSubmitted{}.Kind(), func(e events.Event) bool {
+				d, _ := events.Decode(e)
+				m, ok := d.(events.MessageSubmitted)
+				return ok && m.IsReport()
+			})
+			text = fmt.Sprint(p.workerReports(t, parent)[0].Parts)
+		}
+	}
+	expect.Contains(t, text, "the result")
+	p.turnEnds(t, parent)
+	failed := p.tools(t, parent)[0].State
+	is.Equal(failed.Status, "error")
+	t.Log("OpenCode told the model: " + failed.Error)
+
+	p.submit(t, parent, ownTool("mcp_status", map[string]any{})) // OpenCode connects again
+	expect.Eventually(t, "the tool is called", func() bool { return len(p.tools(t, parent)) == 2 })
+	is.Equal(p.outputOf(t, parent, 1), `{"servers":[]}`)
+	is.Equal(len(p.workerReports(t, parent)), 1)
+}
