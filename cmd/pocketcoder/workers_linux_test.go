@@ -11,20 +11,13 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
-	"pocketcoder/handlers"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections/workers"
 )
 
-// delegate starts a worker of a chat with a script.
-func (p *process) delegate(t testing.TB, parent, call, script string) (id string) {
-	t.Helper()
-	a, err := handlers.Send(t.Context(), p.Conn, "worker.start", worker.Start{Message: script,
-		Parent: worker.Caller{Chat: parent, Session: "ses_1", Call: call}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a.ID
+// assign is a step of a script that starts a worker with a script.
+func assign(script string) string {
+	return call("pocketcoder_assign", map[string]any{"message": script}) + "\n@@next\n"
 }
 
 // workers are those of the tree of a chat.
@@ -56,13 +49,15 @@ func TestWorkersReportToTheirIdleParent(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	parent := p.chat(t, "@@say hello\n@@next\n@@say I read one\n@@next\n@@say I read two")
+	parent := p.chat(t, assign("@@say quick result")+
+		assign(strings.Replace(bash("echo worked"), "say done", "say asked result", 1))+
+		"@@say hello\n@@next\n@@say I read one\n@@next\n@@say I read two")
 	p.turnEnds(t, parent)
-	quick := p.delegate(t, parent, "call_1", "@@say quick result")
-	asking := p.delegate(t, parent, "call_2", strings.Replace(bash("echo worked"), "say done", "say asked result", 1))
+	all := p.workersOf(t, parent, 2)
+	quick, asking := all[0].ID, all[1].ID
 	p.waits(t, asking, 0)
 	expect.Eventually(t, "the first result is reported", func() bool { return len(p.workerReports(t, parent)) == 1 })
-	all := p.workers(t, parent)
+	all = p.workers(t, parent)
 	is.Equal([]string{all[0].ID, all[0].State, all[0].Line}, []string{quick, "completed", "quick result"})
 	is.Equal([]string{all[1].ID, all[1].State}, []string{asking, "waiting"})
 	is.Equal(all[1].Pending, int64(1))
@@ -85,9 +80,9 @@ func TestAStoppedWorkerEndsItsProcesses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	parent := p.chat(t, "@@say hello")
+	parent := p.chat(t, assign(bash("trap '' TERM; sleep 3456 & wait"))+"@@say hello")
 	p.turnEnds(t, parent)
-	id := p.delegate(t, parent, "call_1", bash("trap '' TERM; sleep 3456 & wait"))
+	id := p.workersOf(t, parent, 1)[0].ID
 	ask := p.waits(t, id, 0)
 	p.decide(t, id, ask, events.Authorized, "")
 	p.event(t, id, "exec.requested", nil)

@@ -1,9 +1,11 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"slices"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -232,6 +234,20 @@ func (h *Chats) WithdrawMessage(ctx context.Context, c WithdrawMessage) (seq uin
 			}
 			return events.MessageWithdrawn{Message: c.Message}, 0, nil
 		})
+}
+
+// Waiting returns the ids of the messages in the queue of a chat, in the order in which they were submitted.
+func (h *Chats) Waiting(ctx context.Context, chat string) (ids []string, err error) {
+	err = h.messagesOf(ctx, chat).Read(ctx, h.Log, func(s *messageState) error {
+		for id, m := range s.messages {
+			if m.state == waiting && !m.internal {
+				ids = append(ids, id)
+			}
+		}
+		slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(s.messages[a].submitted, s.messages[b].submitted) })
+		return nil
+	})
+	return ids, err
 }
 
 // SendMessage carries out the command. It refuses a message that does not wait any more, and every message if the queue

@@ -116,10 +116,35 @@ const (
 	maxText    = 32 << 10 // bytes of one result
 )
 
+// reportState holds the reports that the messages of a chat carry.
+type reportState struct {
+	handlers.ChatState
+	reported map[string]bool // by key
+}
+
+func (s *reportState) Apply(e events.Event) {
+	s.ChatState.Apply(e)
+	d, _ := events.Decode(e)
+	m, _ := d.(events.MessageSubmitted)
+	for _, id := range m.Results {
+		s.reported[reportKey(id, false)] = true
+	}
+	for _, id := range m.Silent {
+		s.reported[reportKey(id, true)] = true
+	}
+}
+
+func (h *Workers) reportsIn(ctx context.Context, chat string) *handlers.Fold[*reportState] {
+	return h.reports.Get(ctx, chat, func() *handlers.Fold[*reportState] {
+		return handlers.NewFold(&reportState{reported: map[string]bool{}},
+			events.ChatSubject(chat, events.MessageSubmitted{}.Kind()), handlers.ChatFilter(chat))
+	})
+}
+
 // Report submits one message in the parent's chat, with the reports that no earlier message carried, in their order.
 func (h *Workers) Report(ctx context.Context, parent string, reports []Report) (uint64, error) {
-	return h.messagesOf(ctx, parent).CarryOutOne(ctx, h.Log, parent, handlers.Command{Actor: events.ActorSystem},
-		func(s *messageState) (events.Data, uint64, error) {
+	return h.reportsIn(ctx, parent).CarryOutOne(ctx, h.Log, parent, handlers.Command{Actor: events.ActorSystem},
+		func(s *reportState) (events.Data, uint64, error) {
 			if s.Created == 0 || s.Deleted != 0 {
 				return nil, 0, nil
 			}

@@ -21,12 +21,12 @@ import (
 // Start delegates a message to a new worker.
 type Start struct {
 	handlers.Command
-	Parent    Caller `json:"parent"`
-	Agent     string `json:"agent,omitempty"` // name or record; empty for OpenCode's own agent
-	Message   string `json:"message"`
-	Directory string `json:"directory,omitempty"` // absolute or relative to that of the parent, which is the default
-	Worktree  bool   `json:"worktree,omitempty"`  // in a git worktree of its own, made of the repository of Directory
-	Wait      bool   `json:"wait,omitempty"`      // the tool call waits for the result
+	Parent    Caller
+	Agent     string // name or record; empty for OpenCode's own agent
+	Message   string
+	Directory string // absolute or relative to that of the parent, which is the default
+	Worktree  bool   // in a git worktree of its own, made of the repository of Directory
+	Wait      bool   // the tool call waits for the result
 }
 
 // Started is a worker that was started.

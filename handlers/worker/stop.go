@@ -54,11 +54,7 @@ func (h *Workers) Stop(ctx context.Context, c Stop) error {
 }
 
 func (h *Workers) stop(ctx context.Context, worker string, c handlers.Command) error {
-	var waiting []string
-	err := h.messagesOf(ctx, worker).Read(ctx, h.Log, func(s *messageState) error {
-		waiting = slices.Clone(s.waiting)
-		return nil
-	})
+	waiting, err := h.Chats.Waiting(ctx, worker)
 	if err != nil {
 		return err
 	}

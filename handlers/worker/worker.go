@@ -43,9 +43,9 @@ type Workers struct {
 
 	starting sync.Mutex // held while the limits are checked and used
 
-	trees    handlers.Folds[*tree]         // one
-	results  handlers.Folds[*resultState]  // by worker
-	messages handlers.Folds[*messageState] // by chat
+	trees   handlers.Folds[*tree]        // one
+	results handlers.Folds[*resultState] // by worker
+	reports handlers.Folds[*reportState] // by chat
 }
 
 // Limits bound the workers that run at a time.
@@ -66,22 +66,17 @@ func (h *Workers) limits() Limits {
 // Caller identifies the tool call with which an assistant sends a command. For a person, Session, Message and Call are
 // empty.
 type Caller struct {
-	Chat    string `json:"chat"`
-	Session string `json:"session,omitempty"` // OpenCode's
-	Message string `json:"message,omitempty"` // OpenCode's id of the message with the call: models reuse ids of calls
-	Call    string `json:"call,omitempty"`
+	Chat    string
+	Session string // OpenCode's
+	Message string // OpenCode's id of the message with the call: models reuse ids of calls
+	Call    string
 
-	Subagent string `json:"subagent,omitempty"` // name of OpenCode's agent, if the session is that of a subagent
+	Subagent string // name of OpenCode's agent, if the session is that of a subagent
 }
 
 // Commands are the commands on workers that can be sent over NATS.
 func (h *Workers) Commands() handlers.Commands {
 	return handlers.Commands{
-		"worker.start": handlers.CommandOf(func(c *Start, actor string) { c.Actor = actor },
-			func(ctx context.Context, c Start) (handlers.Accepted, error) {
-				s, err := h.Start(ctx, c)
-				return handlers.Accepted{ID: s.Worker, Seq: s.Seq}, err
-			}),
 		"worker.stop": handlers.CommandOf(func(c *Stop, actor string) { c.Actor = actor },
 			func(ctx context.Context, c Stop) (handlers.Accepted, error) {
 				return handlers.Accepted{}, h.Stop(ctx, c)
