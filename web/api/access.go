@@ -101,6 +101,9 @@ func (s *Server) FindChangeable(ctx context.Context, caller Caller, c schema.Col
 		}
 		return err
 	})
+	if errors.Is(err, query.ErrNotFound) {
+		err = NotFound()
+	}
 	return found, err
 }
 
