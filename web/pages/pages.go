@@ -20,6 +20,7 @@ import (
 	"pocketcoder/web/pages/operations"
 	"pocketcoder/web/pages/replay"
 	"pocketcoder/web/pages/requests"
+	"pocketcoder/web/pages/schedules"
 	"pocketcoder/web/pages/search"
 	"pocketcoder/web/pages/settings"
 	"pocketcoder/web/pages/site"
@@ -35,6 +36,7 @@ func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports) {
 	search.Search{Site: s}.Handle(mux)
 	changes.Changes{Site: s}.Handle(mux)
 	terminal.Terminal{Site: s}.Handle(mux)
+	schedules.Schedules{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)
 	operations.Operations{Site: s}.Handle(mux)
 	replay.New(s, exports).Handle(mux)

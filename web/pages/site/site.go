@@ -26,6 +26,7 @@ import (
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/ports"
 	"pocketcoder/web/records"
+	"pocketcoder/web/schedules"
 	"pocketcoder/web/shell"
 	"pocketcoder/web/stream"
 	"pocketcoder/web/workers"
@@ -40,8 +41,10 @@ type Site struct {
 	Records *records.Records
 	Chats   *chats.Chats
 	Workers *workers.Workers
-	Ports   *ports.Ports
-	Shells  *shell.Shells
+	// the routes of schedules besides their records
+	Schedules *schedules.Schedules
+	Ports     *ports.Ports
+	Shells    *shell.Shells
 
 	LivePages int          // most live pages of an account; 0 is defaultLivePages
 	live      stream.Slots // the streams of live pages

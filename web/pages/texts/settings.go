@@ -57,7 +57,7 @@ var SettingsGroups = []struct {
 		{"conversations", "Conversations", "and the chats that they write to"},
 		{"channel_messages", "Sent messages", "what has left, waits or failed"},
 	}},
-	{"Work", []Collection{
-		{"schedules", "Schedules", "prompts with a start time"},
+	{WorkGroup, []Collection{
+		{"schedules", "Records of schedules", "every field of them"},
 	}},
 }

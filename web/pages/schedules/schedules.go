@@ -1,0 +1,176 @@
+// Package schedules serves the pages of schedules: their list, one with its next and last runs, and a form that shows
+// what a schedule would do before it is saved.
+//
+// Promises: a page changes a schedule only as the API does.
+//
+// It must not know when a schedule is due.
+package schedules
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/handlers/record/schedules"
+	"pocketcoder/handlers/schedule/preview"
+	runs "pocketcoder/projections/schedules"
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/query"
+)
+
+// Schedules serves the pages.
+type Schedules struct{ *site.Site }
+
+// Handle adds the pages to a mux.
+func (s Schedules) Handle(mux *http.ServeMux) {
+	mux.Handle("GET /schedules", s.Page(s.list))
+	mux.Handle("POST /schedules", s.Command(s.save))
+	mux.Handle("POST /schedules/preview", s.Page(s.preview))
+	mux.Handle("GET /schedules/{id}", s.Page(s.one))
+	mux.Handle("POST /schedules/{id}/{command}", s.Command(s.command))
+}
+
+// maxShown is the number of schedules, and of the runs of one, that a page shows.
+const maxShown = 100
+
+func (s Schedules) list(r *http.Request, caller api.Caller) (templ.Component, error) {
+	c, err := s.API.Collection(schedules.Collection)
+	if err != nil {
+		return nil, err
+	}
+	var all []query.Record
+	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
+		page, err := query.List(r.Context(), db, s.API.Catalogue, c, caller.Request(),
+			query.Query{Sort: "-created", PerPage: maxShown, SkipTotal: true})
+		all = page.Items
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	pending, err := s.PendingCount(r.Context(), caller)
+	return listPage(caller, pending, all), err
+}
+
+// view is a schedule with its runs.
+type view struct {
+	record query.Record
+	next   []time.Time
+	runs   []runs.PricedRun
+}
+
+func (s Schedules) one(r *http.Request, caller api.Caller) (templ.Component, error) {
+	id := r.PathValue("id")
+	record, err := s.API.Find(r.Context(), caller, schedules.Collection, id)
+	if err != nil {
+		return nil, err
+	}
+	v := view{record: record}
+	if v.next, err = s.Schedules.Schedules.Next(r.Context(), id, 5); err != nil {
+		return nil, err
+	}
+	if v.runs, err = runs.Of(r.Context(), s.API.Model.Model, id, maxShown); err != nil {
+		return nil, err
+	}
+	pending, err := s.PendingCount(r.Context(), caller)
+	return onePage(caller, pending, v), err
+}
+
+// form returns the schedule of a form, and its fields as the API takes them.
+func form(r *http.Request) (one schedules.Schedule, fields map[string]any, err error) {
+	text := func(name string) string { return strings.TrimSpace(site.Field(r, name)) }
+	one = schedules.Schedule{Name: text("name"), Prompt: text("prompt"), Cron: text("cron_expression"),
+		Every: text("every"), TimeZone: text("time_zone"), Chat: text("chat"), Mode: schedules.New, Enabled: true}
+	if one.Chat != "" {
+		one.Mode = schedules.Existing
+	}
+	if one.At, err = schedules.ParseTime("at", text("at"), one.TimeZone); err != nil {
+		return one, nil, err
+	}
+	if cost := text("max_cost"); cost != "" {
+		if one.MaxCost, err = strconv.ParseFloat(cost, 64); err != nil {
+			return one, nil, api.BadField("max_cost", "validation_invalid_type", "max_cost: "+texts.NotANumber,
+				api.Truncate(cost, 40))
+		}
+	}
+	return one, map[string]any{"name": one.Name, "prompt": one.Prompt, "cron_expression": one.Cron, "every": one.Every,
+		"at": one.At, "time_zone": one.TimeZone, "chat": one.Chat, "session_mode": one.Mode, "max_cost": one.MaxCost,
+		"enabled": true}, nil
+}
+
+func (s Schedules) preview(r *http.Request, caller api.Caller) (templ.Component, error) {
+	if err := site.ParseForm(r); err != nil {
+		return nil, err
+	}
+	one, _, err := form(r)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.Schedules.Preview(r, caller, one)
+	if err != nil {
+		return nil, err
+	}
+	pending, err := s.PendingCount(r.Context(), caller)
+	return previewPage(caller, pending, func(name string) string { return site.Field(r, name) }, v), err
+}
+
+func (s Schedules) save(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	_, fields, err := form(r)
+	if err != nil {
+		return "", err
+	}
+	id, err := s.Records.Create(r.Context(), caller, schedules.Collection, fields)
+	return path(id), err
+}
+
+func (s Schedules) command(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	id := r.PathValue("id")
+	switch r.PathValue("command") {
+	case "pause":
+		return path(id), s.Records.Update(r.Context(), caller, schedules.Collection, id, map[string]any{"enabled": false})
+	case "resume":
+		return path(id), s.Records.Update(r.Context(), caller, schedules.Collection, id, map[string]any{"enabled": true})
+	case "delete":
+		return "/schedules", s.Records.Delete(r.Context(), caller, schedules.Collection, id)
+	case "run":
+		run, err := s.Schedules.Run(r, caller, id)
+		return site.ChatPath(run.Chat), err
+	}
+	return "", api.NotFound()
+}
+
+func path(id string) string { return "/schedules/" + url.PathEscape(id) }
+
+// textOf returns a text of a record, "" for any other value.
+func textOf(r query.Record, name string) string {
+	text, _ := r.Get(name).(string)
+	return text
+}
+
+func isOn(r query.Record) bool {
+	on, _ := r.Get("enabled").(bool)
+	return on
+}
+
+// dueText returns when a schedule is due, in one line.
+func dueText(r query.Record) string {
+	switch {
+	case textOf(r, "every") != "":
+		return fmt.Sprintf(texts.ScheduleDueEvery, textOf(r, "every"))
+	case textOf(r, "at") != "":
+		return fmt.Sprintf(texts.ScheduleDueAt, textOf(r, "at")[:16])
+	}
+	return strings.TrimSpace(textOf(r, "cron_expression") + " " + textOf(r, "time_zone"))
+}
+
+func asked(h preview.History) string {
+	return fmt.Sprintf(texts.PastRequests, h.Requests, h.Days, h.Allowed, h.Asked, h.Denied)
+}

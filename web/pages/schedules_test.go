@@ -1,0 +1,49 @@
+package pages_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/expect"
+	"pocketcoder/web/webtest"
+)
+
+func TestAScheduleIsPreviewedSavedPausedAndRun(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ada := s.User(t, "ada", "user")
+	s.User(t, "bob", "user")
+	needed(t, s, s.Chat(t, ada, "Before"), "per_1", "make <all>")
+	b := loggedIn(t, s, "ada")
+	expect.Contains(t, b.visit(t, "/settings").body, `href="/schedules"`)
+	form := url.Values{"name": {"Nightly <b>"}, "prompt": {"run the tests"}, "cron_expression": {"30 2 * * *"},
+		"time_zone": {"Europe/Berlin"}}
+	page := b.submit(t, "/schedules/preview", form).body
+	for _, want := range []string{"02:30:00 CE", "1 permission requests", "make &lt;all&gt;", `value="30 2 * * *"`,
+		`formaction="/schedules"`} {
+		expect.Contains(t, page, want)
+	}
+	expect.Lacks(t, b.visit(t, "/schedules").body, "Nightly")
+	form.Set("cron_expression", "0 0 30 2 *")
+	expect.Contains(t, b.submit(t, "/schedules/preview", form).body, "there is no such date")
+	form.Set("cron_expression", "30 2 * * *")
+	page = b.submit(t, "/schedules", form).body
+	expect.Contains(t, page, "Nightly &lt;b&gt;")
+	expect.Contains(t, page, "It has not run yet.")
+	list := b.visit(t, "/schedules").body
+	_, after, _ := strings.Cut(list, `href="/schedules/`)
+	id, _, _ := strings.Cut(after, `"`)
+	expect.Contains(t, b.submit(t, "/schedules/"+id+"/pause", nil).body, "paused")
+	expect.Contains(t, b.visit(t, "/schedules/"+id).body, "It does not run any more.")
+	b.submit(t, "/schedules/"+id+"/resume", nil)
+	expect.Contains(t, b.submit(t, "/schedules/"+id+"/run", nil).body, "run the tests") // its chat
+	expect.Contains(t, b.visit(t, "/schedules/"+id).body, "queued")
+	other := loggedIn(t, s, "bob")
+	is.Equal(other.visit(t, "/schedules/"+id).status, 404)
+	expect.Lacks(t, other.visit(t, "/schedules").body, id)
+	expect.Lacks(t, b.submit(t, "/schedules/"+id+"/delete", nil).body, id)
+}

@@ -1,0 +1,35 @@
+package texts
+
+// The texts of the pages of schedules.
+const (
+	WorkGroup          = "Work"
+	ScheduledWork      = "Schedules"
+	AboutScheduledWork = "prompts that start at a time: next runs, last runs, run now"
+
+	Schedules        = "Schedules"
+	NewSchedule      = "New schedule"
+	NoSchedules      = "There are no schedules."
+	ScheduleName     = "Name"
+	SchedulePrompt   = "Prompt that each run submits"
+	ScheduleCron     = "Cron expression: minute, hour, day of month, month, day of week"
+	ScheduleEvery    = "or an interval, such as 15m, 24h or 7d"
+	ScheduleAt       = "or once, such as 2026-12-24 09:00"
+	ScheduleZone     = "Time zone, such as Europe/Berlin; empty for that of the server"
+	ScheduleChat     = "Id of a chat in which it runs; empty for a new chat each time"
+	ScheduleMaxCost  = "Cost after which a run is stopped; 0 for no limit"
+	ShowPreview      = "Preview"
+	Preview          = "What it would do"
+	NextRuns         = "Next runs"
+	NoNextRuns       = "It does not run any more."
+	Paused           = "paused"
+	PastRequests     = "%d permission requests of the last %d days: with the rules as they are now, %d allowed, %d asked, %d denied."
+	ScheduleTimes    = "%d× %s"
+	Runs             = "Runs"
+	NoRuns           = "It has not run yet."
+	RunNow           = "Run now"
+	SchedulePause    = "Pause"
+	ScheduleResume   = "Resume"
+	ScheduleCost     = "cost %s"
+	ScheduleDueEvery = "every %s"
+	ScheduleDueAt    = "at %s UTC"
+)
