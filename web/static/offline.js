@@ -112,12 +112,31 @@ function storePage() {
   tellWorker({ store: location.origin + location.pathname });
 }
 
+// A page that was loaded before a new version loads itself again when nobody looks and nothing is typed.
+let outdated = false;
+let hadWorker = serviceWorker?.controller;
+
+function onNewWorker() {
+  storePage();
+  outdated = Boolean(hadWorker);
+  hadWorker = true;
+  renew();
+}
+
+function renew() {
+  const typed = [...document.querySelectorAll("input, textarea, select")].some(changedByPerson);
+  if (outdated && document.hidden && !typed) {
+    location.reload();
+  }
+}
+
 if (serviceWorker) {
   serviceWorker.register(parser.createScriptURL("")).catch(() => {}); // the browser may forbid it
   serviceWorker.addEventListener("message", (event) => receiveState(event.data));
-  serviceWorker.addEventListener("controllerchange", storePage); // this page was loaded before
+  serviceWorker.addEventListener("controllerchange", onNewWorker);
   serviceWorker.startMessages();
   document.addEventListener("updated", showDecisions);
+  document.addEventListener("visibilitychange", renew);
   document.addEventListener("visibilitychange", () => document.hidden && page?.dataset.live !== loaded && storePage());
   window.addEventListener("online", () => tellWorker({}));
   window.addEventListener("pageshow", () => tellWorker({}));

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"pocketcoder/events"
@@ -47,10 +46,7 @@ func (c Conversation) listChats(r *http.Request, caller api.Caller) (templ.Compo
 	if err != nil {
 		return nil, err
 	}
-	err = c.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
-		l.away, err = awayIn(r.Context(), db, caller.Account, l.chats, time.Now())
-		return err
-	})
+	l.away, err = c.away(r.Context(), caller, l.chats)
 	return listPage(caller, l), err
 }
 

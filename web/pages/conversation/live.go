@@ -20,12 +20,20 @@ import (
 func (c Conversation) liveChats(r *http.Request, caller api.Caller) (site.Updates, []site.Source, error) {
 	var sent site.Changed
 	which := listedIn(r)
+	var away *absenceSummary // when the page connected
 	return func(ctx context.Context, _ uint64) ([]byte, uint64, error) {
 		l, err := c.chatList(ctx, caller, which)
 		if err != nil {
 			return nil, 0, err
 		}
-		b, err := sent.Render(ctx, site.RequestsLink(l.pending, "/"), chatRows(l))
+		if away == nil {
+			a, err := c.away(ctx, caller, l.chats)
+			if err != nil {
+				return nil, 0, err
+			}
+			away = &a
+		}
+		b, err := sent.Render(ctx, site.RequestsLink(l.pending, "/"), whileAway(*away), chatRows(l))
 		return b, l.seq, err
 	}, nil, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/projections/timeline"
+	"pocketcoder/web/api"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 )
@@ -18,10 +19,19 @@ import (
 const awayAfter = 10 * time.Minute
 
 // absenceSummary says what happened in the chats of the list since the account saw the last event. It is computed when
-// the page is served.
+// the page is served, and when its stream begins.
 type absenceSummary struct {
 	news  timeline.News
 	since string // time; "" for nothing to say
+}
+
+func (c Conversation) away(ctx context.Context, caller api.Caller,
+	chats []timeline.Chat) (a absenceSummary, err error) {
+	err = c.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, _ uint64) (err error) {
+		a, err = awayIn(ctx, db, caller.Account, chats, time.Now())
+		return err
+	})
+	return a, err
 }
 
 func awayIn(ctx context.Context, db dbx.Builder, user string, chats []timeline.Chat,
