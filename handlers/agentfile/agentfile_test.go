@@ -218,3 +218,21 @@ func TestAliasesAreReadAsWhatTheyStandFor(t *testing.T) {
 	_, _, err = agentfile.Parse(before+"  <<: {bash: deny}\n---\n", "")
 	is.True(err != nil)
 }
+
+// A new agent that a chat could use without its rules would have more rights for a moment.
+func TestANewAgentIsStoredAfterItsRules(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := system(t)
+	_, err := h.Import(t.Context(), agentfile.Import{Text: reviewer, Name: "reviewer"})
+	is.NoErr(err)
+	agents, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")
+	is.NoErr(err)
+	rules, err := record.All[struct{ Agent string }](t.Context(), h.Records, "tool_permissions")
+	is.NoErr(err)
+	is.Equal(len(rules), 5)
+	for _, r := range rules {
+		is.True(r.Seq < agents[0].Seq)
+		is.Equal(r.Value.Agent, agents[0].ID)
+	}
+}

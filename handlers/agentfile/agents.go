@@ -9,6 +9,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
@@ -225,10 +226,16 @@ func (h Agents) save(ctx context.Context, by handlers.Command, f File, now recor
 			return "", 0, err
 		}
 	}
-	if id, err = s.save(ctx, rulebook.Agents, now.ID, fields); err != nil {
+	if id = now.ID; id == "" {
+		id = events.NewID()
+	}
+	if err = s.addRules(ctx, id, f.Rules); err != nil {
 		return "", 0, err
 	}
-	err = s.rules(ctx, id, f.Rules)
+	if err = s.put(ctx, rulebook.Agents, id, now.ID == "", fields); err != nil {
+		return "", 0, err
+	}
+	err = s.deleteRules(ctx, id, f.Rules)
 	return id, s.seq, err
 }
 
@@ -239,16 +246,24 @@ type saver struct {
 	seq uint64 // of the last change
 }
 
-// save changes a record, or creates it if it has no id.
+// save changes a record, or creates it if it has no id. It returns the id.
 func (s *saver) save(ctx context.Context, collection, id string, values map[string]any) (string, error) {
+	if id != "" {
+		return id, s.put(ctx, collection, id, false, values)
+	}
+	id = events.NewID()
+	return id, s.put(ctx, collection, id, true, values)
+}
+
+func (s *saver) put(ctx context.Context, collection, id string, isNew bool, values map[string]any) error {
 	set := map[string]json.RawMessage{}
 	for name, value := range values {
 		set[name], _ = json.Marshal(value) // a text, a number or a truth value
 	}
-	id, seq, err := s.Save(ctx, record.Save{Command: s.by, Collection: collection, Record: id, New: id == "", Set: set,
+	_, seq, err := s.Save(ctx, record.Save{Command: s.by, Collection: collection, Record: id, New: isNew, Set: set,
 		Upsert: collection == rulebook.ToolPermissions})
 	s.seq = max(s.seq, seq)
-	return id, err
+	return err
 }
 
 // model returns the record of a model, which it creates if there is none.
@@ -265,9 +280,9 @@ func (s *saver) model(ctx context.Context, identifier string) (string, error) {
 	return s.save(ctx, "ai_models", "", map[string]any{"name": identifier, "identifier": identifier})
 }
 
-// rules replaces the lasting rules of an agent with the rules of a file. It deletes last, so that the agent is never
-// without a rule that denies.
-func (s *saver) rules(ctx context.Context, agent string, rules []policy.Rule) error {
+// addRules stores the rules of a file that the agent does not have. It comes before the agent itself, so that the agent
+// is never without a rule that denies.
+func (s *saver) addRules(ctx context.Context, agent string, rules []policy.Rule) error {
 	all, err := record.All[ruleFields](ctx, s.Records, rulebook.ToolPermissions)
 	if err != nil {
 		return err
@@ -285,7 +300,13 @@ func (s *saver) rules(ctx context.Context, agent string, rules []policy.Rule) er
 			return err
 		}
 	}
-	if all, err = record.All[ruleFields](ctx, s.Records, rulebook.ToolPermissions); err != nil {
+	return nil
+}
+
+// deleteRules deletes the lasting rules of an agent that are not in its file.
+func (s *saver) deleteRules(ctx context.Context, agent string, rules []policy.Rule) error {
+	all, err := record.All[ruleFields](ctx, s.Records, rulebook.ToolPermissions)
+	if err != nil {
 		return err
 	}
 	for _, have := range all {
