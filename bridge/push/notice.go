@@ -156,7 +156,7 @@ func errorText(payload store.JSON) string {
 // notifyServer notifies administrators of an MCP server that waits for approval. It withdraws the notification when the
 // server does not wait any more.
 func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
-	var now struct{ Name, Status, Reason, Image string }
+	var now struct{ Name, Status, Reason, Image, Command, URL string }
 	since := uint64(0) // sequence at which the server began to wait
 	_, err := p.Log.Fold(ctx, events.ConfigSubject(mcpServers, e.Subject.ID, "*"), 0, func(one events.Event) error {
 		d, err := events.Decode(one)
@@ -183,7 +183,7 @@ func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
 	}
 	n := events.Notice{Type: typeServer, Server: e.Subject.ID}
 	n.Title, _ = p.shown("May "+now.Name+" be used?", maxTitle)
-	n.Message, _ = p.shownLines(strings.TrimSpace(now.Image+"\n"+now.Reason), maxShown)
+	n.Message, _ = p.shownLines(strings.TrimSpace(now.Image+now.Command+now.URL+"\n"+now.Reason), maxShown)
 	people, err := p.peopleOf(ctx, "")
 	if err != nil {
 		return err

@@ -200,11 +200,12 @@ func TestAToolServerThatWaitsIsPushedToAdministratorsOnce(t *testing.T) {
 	s, r := newSystem(t), newReceiver(t, nil)
 	s.device("d1", s.user("root", account.Admin), "unifiedpush", r.URL+"/root")
 	s.device("d2", s.user("ann", account.User), "unifiedpush", r.URL+"/ann")
-	server := map[string]any{"name": "search", "status": "pending", "reason": "to look things up", "image": "mcp/search"}
+	server := map[string]any{"name": "search", "status": "pending", "reason": "to look things up",
+		"command": "npx -y search@1.2.3"}
 	s.save("mcp_servers", "m1", server)
 	b := read(t, s.awaitRequest(r, 0).body)
 	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"mcp_request", "May search be used?",
-		"mcp/search\n  to look things up"})
+		"npx -y search@1.2.3\n  to look things up"})
 	s.save("mcp_servers", "m1", map[string]any{"reason": "to look more things up"})
 	s.awaitWorker()
 	is.Equal(len(r.requests()), 1) // still pending
