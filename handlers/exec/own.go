@@ -18,7 +18,7 @@ const ownLimit = 2 * time.Minute
 
 // RunOwn runs a script of PocketCoder's own in a directory of the workspace, in the sandbox and without network. It
 // returns the output. The script is no execution of a chat, and nobody decides about it, so it must run nothing that a
-// model chooses. If the script fails, RunOwn returns a refusal with what it wrote to stderr.
+// model chooses. If the script fails or takes too long, RunOwn returns a refusal with the reason.
 func (x *Executions) RunOwn(ctx context.Context, directory, script string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), wire.Request{Exec: events.NewID(), Command: script,
@@ -26,6 +26,8 @@ func (x *Executions) RunOwn(ctx context.Context, directory, script string) (stri
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("run a script in the sandbox: %w", err)
+	case result.Reason == wire.TimedOut:
+		return "", handlers.Refuse(handlers.Conflict, "it took longer than %s", ownLimit)
 	case result.Reason != wire.Exited:
 		return "", fmt.Errorf("run a script in the sandbox: %s %s", result.Reason, result.Error)
 	case result.ExitCode != 0:
