@@ -241,6 +241,8 @@ func TestAWorkerCommitsInAWorktreeOfItsOwn(t *testing.T) {
 	expect.Contains(t, string(closed.Data), w.Branch) // kept, because it is not merged
 	_, err := os.Stat(w.Directory)
 	is.True(os.IsNotExist(err))
+	out, _, _ = p.cli(t, "", "replay", w.ID)
+	expect.Contains(t, out, "its branch "+w.Branch+" is kept for its commits")
 
 	plain := p.chat(t, ownTool("assign", map[string]any{"worktree": true, "message": "@@say no"}))
 	expect.Contains(t, p.outputOf(t, plain, 0), "No git worktree can be made of")

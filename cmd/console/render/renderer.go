@@ -89,6 +89,8 @@ func (r *Renderer) Event(e events.Event) {
 		r.Note("", Dim, "chat %s: %s", e.Subject.ID, d.Title)
 	case events.ChatErased:
 		r.Note("", Dim, "chat %s: an operator erased its text", e.Subject.ID)
+	case events.WorktreeClosed:
+		r.worktreeClosed(d)
 	case events.SessionBound:
 		r.depth[d.Session], r.directory[d.Session] = 0, d.Directory
 	case events.MessageSubmitted:
@@ -331,4 +333,15 @@ func MessageText(d events.MessageSubmitted) string {
 		text = append(text, p.Text)
 	}
 	return strings.Join(text, "\n")
+}
+
+func (r *Renderer) worktreeClosed(d events.WorktreeClosed) {
+	switch {
+	case d.Kept != "":
+		r.Note("", Yellow, "the git worktree %s with the branch %s is kept: %s", d.Worktree, d.Branch, d.Kept)
+	case d.Branch != "":
+		r.Note("", Yellow, "the git worktree %s was removed; its branch %s is kept for its commits", d.Worktree, d.Branch)
+	default:
+		r.Note("", Dim, "the git worktree %s and its branch were removed", d.Worktree)
+	}
 }
