@@ -22,6 +22,7 @@
 //	            or worker.silent before; and in the parent message.submitted with the results. worktree.closed after the
 //	            worker was deleted
 //	channel     channel.queued, channel.sending, channel.delayed, then channel.sent or channel.failed: a message that leaves through a messenger
+//	webhook     webhook.delivered, webhook.failed, webhook.replayed: about a record of webhook_targets
 //	notice      notification.queued, then notification.sent or notification.failed: also about an account or a record
 //	account     account.created, account.updated, password.changed, deleted; session.opened, session.refreshed, session.closed;
 //	            login.failed, also about no account; chat.seen (up to which event the account has seen a chat)
@@ -298,6 +299,7 @@ var catalogue = kinds(
 	NotificationQueued{}, NotificationSent{}, NotificationFailed{},
 	WorkerFinished{}, WorkerSilent{}, WorktreeClosed{},
 	ChannelQueued{}, ChannelSending{}, ChannelDelayed{}, ChannelSent{}, ChannelFailed{},
+	WebhookDelivered{}, WebhookFailed{}, WebhookReplayed{},
 	MCPCalled{}, MCPReturned{},
 	ScheduleFired{}, ScheduleSkipped{},
 )

@@ -127,6 +127,9 @@ var filled = []Data{
 	ChannelDelayed{Message: "o1", Reason: "429", Attempts: 1},
 	ChannelSent{Message: "o1", Receipt: "17", Attempts: 2},
 	ChannelFailed{Message: "o1", Reason: "the bot was blocked", Attempts: 1, Unknown: true},
+	WebhookDelivered{Event: 7, Attempts: 2},
+	WebhookFailed{Event: 8, Type: "permission.referred", Attempts: 6, Reason: "500 Internal Server Error"},
+	WebhookReplayed{From: 3},
 	NotificationQueued{
 		Notification: "n1", Device: "d1", User: "u1",
 		Notice: Notice{Type: "permission", Title: "May I?", Message: "rm <x>", Chat: "c1", Permission: "per_1", Question: "que_1", Server: "s1", Whole: true},

@@ -55,6 +55,7 @@ var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"healthchecks":       {"oxaA", "oxaA", "", "", ""},
 	"channels":           {"oxaA", "oxaA", "A", "A", "A"},
 	"webhooks":           {"oA", "oA", "o", "oA", "oA"},
+	"webhook_targets":    {"A", "A", "A", "A", "A"},
 	"pairings":           {"oA", "oA", "", "", "oA"},
 	"conversations":      {"oA", "oA", "", "", ""},
 	"channel_messages":   {"oaA", "oaA", "", "", ""},
@@ -127,6 +128,9 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 		return map[string]any{"user": c.ada, "provider_id": unique, "env_vars": map[string]string{"KEY": "value-" + unique}}
 	case "webhooks":
 		return map[string]any{"user": c.ada, "name": unique, "token": "0123456789abcdef" + unique}
+	case "webhook_targets":
+		return map[string]any{"name": unique, "url": "https://example.org/" + unique, "types": "turn.lost",
+			"token": "0123456789abcdef"}
 	case "channels":
 		return map[string]any{"name": unique, "kind": "telegram", "token": "1:" + unique}
 	case "seen_positions":
@@ -143,7 +147,7 @@ var updates = map[string]map[string]any{
 	"ai_prompts": {"body": "other"}, "ai_models": {"identifier": "other"}, "ai_agents": {"description": "other"}, "tool_permissions": {"active": false},
 	"whitelist_actions": {"active": false}, "whitelist_targets": {"active": false}, "budgets": {"cost": 6}, "proposals": {"status": "approved", "approved_at": "2026-01-02T03:04:05"},
 	"sops": {"version": "2"}, "ssh_keys": {"is_active": false}, "schedules": {"enabled": false}, "mcp_servers": {"status": "denied"},
-	"devices": {"is_active": false}, "notification_rules": {"rules": map[string]bool{}}, "llm_keys": {"env_vars": map[string]string{"KEY": "x-other-value"}}, "model_selection": {"model": "p/other"}, "channels": {"enabled": false}, "webhooks": {"enabled": false}, "seen_positions": {"seq": 2},
+	"devices": {"is_active": false}, "notification_rules": {"rules": map[string]bool{}}, "llm_keys": {"env_vars": map[string]string{"KEY": "x-other-value"}}, "model_selection": {"model": "p/other"}, "channels": {"enabled": false}, "webhook_targets": {"enabled": false}, "webhooks": {"enabled": false}, "seen_positions": {"seq": 2},
 }
 
 // record makes a record of ada's, in whatever way such a record comes to be.

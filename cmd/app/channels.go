@@ -6,6 +6,7 @@ import (
 
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/bridge/channel/telegram"
+	"pocketcoder/bridge/webhook"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections/outgoing"
 )
@@ -28,4 +29,11 @@ func (s *System) runChannels(ctx context.Context) error {
 		},
 	}
 	return hub.Run(ctx)
+}
+
+// runWebhooks posts events to the URLs that subscribe to them, on the node with the engine.
+func (s *System) runWebhooks(ctx context.Context) error {
+	sender := &webhook.Sender{Channels: s.channels, Log: s.log, Model: s.model, Logger: s.o.Logger,
+		RetryAfter: webhook.DefaultRetryAfter, AllowPrivate: s.o.PushPrivate}
+	return sender.Run(ctx)
 }

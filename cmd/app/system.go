@@ -431,7 +431,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 		Logger: s.o.Logger}
 	for _, worker := range []func(context.Context) error{
 		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,
-		s.modelKeys.Run, s.procedures.Run, s.restarts.Run, s.push.Run, s.runChannels, old.Run, s.watchWorkers,
+		s.modelKeys.Run, s.procedures.Run, s.restarts.Run, s.push.Run, s.runChannels, s.runWebhooks, old.Run, s.watchWorkers,
 	} {
 		g.Add(actor(rest, once(s.prepared, worker)))
 	}

@@ -46,6 +46,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder device         phones that get notifications: add, list, test, remove
   pocketcoder channel        messengers: add, list, enable, disable, token, messages, remove
   pocketcoder pair           people who use a messenger: pair, list, revoke
+  pocketcoder webhook        URLs that get events: list, failed, replay
   pocketcoder key            SSH keys: add, list, remove
   pocketcoder mcp            MCP servers: add, list, show, approve, deny, revoke, secret
   pocketcoder ports CHAT PORT  print the address of a web server that a chat's command runs
@@ -127,6 +128,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"device":   admin.Device,
 		"channel":  channels.Run,
 		"pair":     channels.Pair,
+		"webhook":  channels.Webhook,
 		"key":      admin.Key,
 		"mcp":      admin.MCP,
 		"ports":    cli.Ports,

@@ -73,6 +73,17 @@ func deleteWebhook(s *Records, ctx context.Context, w change) (string, uint64, e
 	return w.id, seq, err
 }
 
+// saveTarget saves a target of webhooks: its record, and its secret among the secrets.
+func saveTarget(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	id, seq, err := s.Channels.SaveTarget(ctx, w.save())
+	return id, seq, fieldProblem(err)
+}
+
+func deleteTarget(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	seq, err := s.Channels.DeleteTarget(ctx, w.delete())
+	return w.id, seq, err
+}
+
 // saveModelSelection selects a model. The chat and the user of a selection cannot change.
 func saveModelSelection(s *Records, ctx context.Context, w change) (string, uint64, error) {
 	c := record.SelectModel{Command: w.Command, Chat: w.newText("chat"), User: w.newText("user"),

@@ -1,5 +1,5 @@
-// Package channels holds the commands "pocketcoder channel" and "pocketcoder pair": they list and change the channels
-// to messengers, show what leaves through them, and pair people with accounts.
+// Package channels holds the commands "pocketcoder channel", "pocketcoder pair" and "pocketcoder webhook": they list
+// and change the channels to messengers, show what leaves through them, pair people with accounts, and replay webhooks.
 //
 // It must not know how a messenger is spoken to.
 package channels

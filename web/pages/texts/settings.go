@@ -53,6 +53,7 @@ var SettingsGroups = []struct {
 	{"Messengers", []Collection{
 		{"channels", "Channels", "bots through which people talk to the assistant"},
 		{"webhooks", "Webhooks", "through which other systems write to the assistant"},
+		{"webhook_targets", "Webhook targets", "URLs that get the events of chats"},
 		{"pairings", "Pairings", "people in messengers who act for an account"},
 		{"conversations", "Conversations", "and the chats that they write to"},
 		{"channel_messages", "Sent messages", "what has left, waits or failed"},

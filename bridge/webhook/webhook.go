@@ -1,0 +1,235 @@
+// Package webhook posts events to the URLs that subscribe to their types.
+//
+// Promises: a target gets the events of its types in order. Each is signed with the secret of the target. An event that
+// a target does not accept is tried again, and then recorded as failed; the next one follows. No target waits for
+// another. A crash between the response and its record sends an event twice: its sequence says so. A target is reached
+// over https at a public address or not at all, and redirects are not followed.
+//
+// It must not know who may change targets.
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"pocketcoder/bridge/egress"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers/channel"
+	"pocketcoder/projections"
+)
+
+// Sender posts events to the enabled targets. All fields but AllowPrivate must be set.
+type Sender struct {
+	Channels     *channel.Channels
+	Log          *log.Log
+	Model        *projections.Model // wakes the sender when targets change
+	Logger       *slog.Logger
+	RetryAfter   []time.Duration // pauses between tries
+	AllowPrivate bool            // targets may be at private addresses, with http too
+
+	http    *http.Client
+	running map[string]delivery // by target
+	busy    sync.WaitGroup
+}
+
+// delivery is the running delivery to a target as it was at a sequence.
+type delivery struct {
+	seq  uint64
+	stop context.CancelFunc
+}
+
+// DefaultRetryAfter are the pauses between the tries to send one event.
+var DefaultRetryAfter = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
+	80 * time.Second}
+
+const (
+	sendTimeout = 10 * time.Second
+	maxAnswer   = 4 << 10 // bytes of a response that are read
+	failPause   = time.Second
+)
+
+// Run posts events until ctx ends.
+func (s *Sender) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer s.busy.Wait()
+	defer cancel()
+	guard := egress.Public
+	if s.AllowPrivate {
+		guard = func(netip.Addr) error { return nil }
+	}
+	dialer := net.Dialer{Timeout: sendTimeout, Control: egress.Guard(guard)}
+	s.http = &http.Client{Timeout: sendTimeout,
+		Transport: &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: sendTimeout,
+			IdleConnTimeout: time.Minute},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	s.running = map[string]delivery{}
+	for ctx.Err() == nil {
+		woken := s.Model.Woken()
+		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+			s.Logger.Error("webhooks", "err", err)
+			pause(ctx, failPause)
+			continue
+		}
+		_ = s.Model.Awake(ctx, woken)
+	}
+	return ctx.Err()
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// look starts and stops deliveries, so that those of the enabled targets run as they are now.
+func (s *Sender) look(ctx context.Context) error {
+	all, err := s.Channels.ListTargets(ctx)
+	if err != nil {
+		return err
+	}
+	now := map[string]uint64{}
+	for _, t := range all {
+		if t.Enabled {
+			now[t.ID] = t.Seq
+		}
+	}
+	for id, d := range s.running {
+		if now[id] != d.seq {
+			d.stop()
+			delete(s.running, id)
+		}
+	}
+	for _, t := range all {
+		if _, runs := s.running[t.ID]; runs || !t.Enabled {
+			continue
+		}
+		serving, stop := context.WithCancel(ctx)
+		s.running[t.ID] = delivery{t.Seq, stop}
+		s.busy.Go(func() { s.serve(serving, t) })
+	}
+	return nil
+}
+
+// serve posts the events of a target until ctx ends.
+func (s *Sender) serve(ctx context.Context, t channel.Target) {
+	for ctx.Err() == nil {
+		if err := s.follow(ctx, t); err != nil && ctx.Err() == nil {
+			s.Logger.Error("webhook", "target", t.Name, "err", err)
+			pause(ctx, failPause)
+		}
+	}
+}
+
+func (s *Sender) follow(ctx context.Context, t channel.Target) error {
+	secret, err := s.Channels.TargetSecret(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	if len(secret) == 0 {
+		<-ctx.Done() // storing one changes the target
+		return ctx.Err()
+	}
+	position, err := s.Channels.Position(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	return s.Log.Read(ctx, position, t.Filters(), func(b log.Batch) error {
+		for _, e := range b.Events {
+			if err := s.deliver(ctx, t, secret, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// deliver posts an event until the target accepts it or has failed, and records that.
+func (s *Sender) deliver(ctx context.Context, t channel.Target, secret []byte, e events.Event) error {
+	for attempt := 1; ; attempt++ {
+		err := s.post(ctx, t, secret, e)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			return s.Channels.RecordDelivery(ctx, t.ID, events.WebhookDelivered{Event: e.Seq, Attempts: attempt})
+		}
+		if attempt > len(s.RetryAfter) {
+			return s.Channels.RecordDelivery(ctx, t.ID, events.WebhookFailed{Event: e.Seq, Type: e.Subject.Kind,
+				Attempts: attempt, Reason: err.Error()})
+		}
+		s.Logger.Warn("webhook", "target", t.Name, "event", e.Seq, "attempt", attempt, "err", err)
+		pause(ctx, s.RetryAfter[attempt-1])
+	}
+}
+
+// Posted is the body of a request to a target.
+type Posted struct {
+	Seq   uint64          `json:"seq"`
+	Type  string          `json:"type"`
+	Chat  string          `json:"chat"`
+	Time  time.Time       `json:"time"`
+	Actor string          `json:"actor"`
+	Data  json.RawMessage `json:"data"`
+}
+
+// post posts an event once. No error names the URL, which may have a secret in it.
+func (s *Sender) post(ctx context.Context, t channel.Target, secret []byte, e events.Event) error {
+	u, err := url.Parse(t.URL)
+	if err != nil || u.Scheme != "https" && !s.AllowPrivate {
+		return errors.New("the URL must be https")
+	}
+	if e.Malformed != nil {
+		return nil
+	}
+	body, err := events.Encode(Posted{e.Seq, e.Subject.Kind, e.Subject.ID, e.Time, e.Actor, e.Data})
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.URL, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("the URL is not one")
+	}
+	at := strconv.FormatInt(time.Now().Unix(), 10)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", strconv.FormatUint(e.Seq, 10))
+	r.Header.Set("X-PocketCoder-Timestamp", at)
+	r.Header.Set("X-PocketCoder-Signature", "sha256="+Sign(secret, at, body))
+	resp, err := s.http.Do(r)
+	if at := (*url.Error)(nil); errors.As(err, &at) {
+		err = at.Err
+	}
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer) // so that the connection can be used again
+	if resp.StatusCode >= 300 {
+		return fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+	}
+	return nil
+}
+
+// Sign returns the HMAC-SHA256 of a timestamp, a dot and a body, in hex.
+func Sign(secret []byte, timestamp string, body []byte) string {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(timestamp + "."))
+	mac.Write(body)
+	return hex.EncodeToString(mac.Sum(nil))
+}

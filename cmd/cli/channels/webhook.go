@@ -1,0 +1,75 @@
+package channels
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers/channel"
+)
+
+const webhookUsage = `pocketcoder webhook: the URLs that get the events of chats. Add them on the page of the settings or over the API.
+
+  pocketcoder webhook list                  list the targets
+  pocketcoder webhook failed                list the events that a target did not accept
+  pocketcoder webhook replay builds 1204    send the events from a sequence on again
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+// Webhook is the command webhook.
+func Webhook(ctx context.Context, env cli.Environment, args []string) error {
+	c := command{env: env}
+	fs := cli.NewFlags(env, "webhook", webhookUsage)
+	data := cli.DataFlag(fs, env)
+	fs.BoolVar(&c.asJSON, "json", false, "list, failed: print a JSON list")
+	rest, err := cli.Parse(fs, args, 3)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(rest) == 1 && rest[0] == "list":
+		return c.connected(ctx, *data, func() error { return c.targets(ctx) })
+	case len(rest) == 1 && rest[0] == "failed":
+		return c.connected(ctx, *data, func() error { return c.failed(ctx) })
+	case len(rest) == 3 && rest[0] == "replay":
+		from, err := strconv.ParseUint(rest[2], 10, 64)
+		if err != nil {
+			return cli.WrongUsage(env, "webhook replay: %q is no sequence", rest[2])
+		}
+		return c.connected(ctx, *data, func() error {
+			return c.Do(ctx, "target.replay", channel.Replay{Command: client.NewCommand(), Target: rest[1], From: from})
+		})
+	}
+	return cli.WrongUsage(env, "webhook: want list, failed, or replay with a target and a sequence")
+}
+
+func (c *command) targets(ctx context.Context) error {
+	all, err := client.Call[[]channel.Target](ctx, c.System, "target.list", struct{}{})
+	if err != nil {
+		return err
+	}
+	return cli.PrintList(c.env, c.asJSON, all, "no targets", "NAME\tSTATE\tTYPES\tURL", func(t channel.Target) []string {
+		state := "disabled"
+		if t.Enabled {
+			state = "enabled"
+		}
+		return []string{printable.OneLine(t.Name, 40), state, printable.OneLine(t.Types, 60), printable.OneLine(t.URL, 60)}
+	})
+}
+
+func (c *command) failed(ctx context.Context) error {
+	all, err := client.Call[[]channel.FailedDelivery](ctx, c.System, "target.failed", struct{}{})
+	if err != nil {
+		return err
+	}
+	const header = "FAILED\tTARGET\tEVENT\tTYPE\tTRIES\tREASON"
+	return cli.PrintList(c.env, c.asJSON, all, "no event has failed", header, func(f channel.FailedDelivery) []string {
+		return []string{f.At.Local().Format(time.DateTime), printable.OneLine(f.Target, 40), fmt.Sprint(f.Event), f.Type,
+			fmt.Sprint(f.Attempts), printable.OneLine(f.Reason, 60)}
+	})
+}

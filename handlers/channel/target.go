@@ -1,0 +1,218 @@
+package channel
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
+)
+
+// Targets is the config collection of URLs that get the events of subscribed types.
+const Targets = "webhook_targets"
+
+// Target is a URL that gets events. Its secret, with which they are signed, is not in the record.
+type Target struct {
+	ID      string `json:"id"`
+	Seq     uint64 `json:"-"` // of its last change
+	Name    string `json:"name"`
+	URL     string `json:"url"`
+	Types   string `json:"types"` // of events of chats, with blanks between them
+	Enabled bool   `json:"enabled"`
+}
+
+// Filters returns the subjects of the events of a target.
+func (t Target) Filters() (filters []string) {
+	for _, typ := range strings.Fields(t.Types) {
+		filters = append(filters, events.ChatSubject("*", typ))
+	}
+	return filters
+}
+
+// FailedDelivery is an event that a target did not accept.
+type FailedDelivery struct {
+	At     time.Time `json:"at"`
+	Target string    `json:"target"` // name
+	events.WebhookFailed
+}
+
+// Replay sends the events of a target again.
+type Replay struct {
+	handlers.Command
+	Target string `json:"target"` // name or id
+	From   uint64 `json:"from"`   // sequence of the first event
+}
+
+const maxTypes = 20
+
+var typePattern = regexp.MustCompile(`^[a-z_]+(\.[a-z_]+)*$`)
+
+// SaveTarget saves a target. The field token is its secret, which is stored among the secrets.
+func (h *Channels) SaveTarget(ctx context.Context, c record.Save) (id string, seq uint64, err error) {
+	set := maps.Clone(c.Set)
+	var token, address, types string
+	for name, value := range map[string]*string{"token": &token, "url": &address, "types": &types} {
+		if raw, given := set[name]; given && json.Unmarshal(raw, value) != nil {
+			return "", 0, invalid(name, "Must be a text.")
+		}
+	}
+	delete(set, "token")
+	u, err := url.Parse(address)
+	all := strings.Fields(types)
+	slices.Sort(all)
+	switch {
+	case (c.New || token != "") && (len(token) < minSecret || len(token) > maxToken):
+		return "", 0, invalid("token", "Must be a secret of %d to %d bytes.", minSecret, maxToken)
+	case (c.New || address != "") && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http"):
+		return "", 0, invalid("url", "Must be a URL such as https://example.org/events.")
+	case (c.New || types != "") && !validTypes(all):
+		return "", 0, invalid("types", "Must be 1 to %d types of events, such as permission.referred, each once.", maxTypes)
+	}
+	if _, given := set["enabled"]; c.New && !given {
+		set["enabled"] = json.RawMessage("true")
+	}
+	c.Collection, c.Set = Targets, set
+	if id, seq, err = h.Records.Save(ctx, c); err != nil || token == "" {
+		return id, seq, err
+	}
+	h.Log.Conceal(targetKey(id), token)
+	if err := h.Secrets.Put(ctx, targetKey(id), []byte(token)); err != nil {
+		return "", 0, err
+	}
+	return h.touch(ctx, c.Actor, id)
+}
+
+// validTypes reports whether sorted types of events can be subscribed to.
+func validTypes(all []string) bool {
+	return len(all) > 0 && len(all) <= maxTypes && len(slices.Compact(slices.Clone(all))) == len(all) &&
+		!slices.ContainsFunc(all, func(typ string) bool { return !typePattern.MatchString(typ) })
+}
+
+// touch changes a target, so that its deliveries begin anew.
+func (h *Channels) touch(ctx context.Context, actor, id string) (string, uint64, error) {
+	return h.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: actor}, Collection: Targets, Record: id,
+		Role: account.Admin, Set: record.Fields(map[string]any{"restart": events.NewID()})})
+}
+
+func targetKey(id string) string { return "target." + id }
+
+// TargetSecret returns the secret of a target. From then on it is redacted in events.
+func (h *Channels) TargetSecret(ctx context.Context, id string) ([]byte, error) {
+	secret, _, err := h.Secrets.Get(ctx, targetKey(id))
+	h.Log.Conceal(targetKey(id), string(secret))
+	return secret, err
+}
+
+// DeleteTarget deletes a target and its secret.
+func (h *Channels) DeleteTarget(ctx context.Context, c record.Delete) (uint64, error) {
+	c.Collection = Targets
+	seq, err := h.Records.Delete(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	return seq, h.Secrets.Delete(ctx, targetKey(c.Record))
+}
+
+// ListTargets returns the targets in the order of their last changes.
+func (h *Channels) ListTargets(ctx context.Context) ([]Target, error) {
+	all, err := record.All[Target](ctx, h.Records, Targets)
+	list := []Target{}
+	for _, r := range all {
+		r.Value.ID, r.Value.Seq = r.ID, r.Seq
+		list = append(list, r.Value)
+	}
+	return list, err
+}
+
+// Position returns the sequence of the last event that a target has or will not get. A new target gets the events after
+// its creation.
+func (h *Channels) Position(ctx context.Context, id string) (position uint64, err error) {
+	_, err = h.Log.Fold(ctx, events.ConfigSubject(Targets, id, "saved"), 0, func(e events.Event) error {
+		if position == 0 {
+			position = e.Seq
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	_, err = h.Log.Fold(ctx, events.ConfigSubject(Targets, id, "webhook.*"), 0, func(e events.Event) error {
+		d, err := events.Decode(e)
+		if err != nil {
+			return nil
+		}
+		switch d := d.(type) {
+		case events.WebhookDelivered:
+			position = d.Event
+		case events.WebhookFailed:
+			position = d.Event
+		case events.WebhookReplayed:
+			position = max(d.From, 1) - 1
+		}
+		return nil
+	})
+	return position, err
+}
+
+// RecordDelivery records what became of an event for a target.
+func (h *Channels) RecordDelivery(ctx context.Context, target string, d events.Data) error {
+	e, err := events.NewConfig(Targets, target, events.ActorSystem, d)
+	if err == nil {
+		_, err = h.Log.Append(ctx, e)
+	}
+	return err
+}
+
+// Replay carries out the command.
+func (h *Channels) Replay(ctx context.Context, c Replay) (uint64, error) {
+	all, err := h.ListTargets(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range all {
+		if t.ID != c.Target && t.Name != c.Target {
+			continue
+		}
+		e, err := events.NewConfig(Targets, t.ID, c.Actor, events.WebhookReplayed{From: c.From})
+		if err == nil {
+			_, err = h.Log.Append(ctx, e.CausedBy(c.ID))
+		}
+		if err != nil {
+			return 0, err
+		}
+		_, seq, err := h.touch(ctx, c.Actor, t.ID)
+		return seq, err
+	}
+	return 0, handlers.RefuseField(handlers.NotFound, "target", "There is no webhook target %q.", c.Target)
+}
+
+// FailedDeliveries returns the events that targets did not accept, the oldest first.
+func (h *Channels) FailedDeliveries(ctx context.Context) ([]FailedDelivery, error) {
+	targets, err := h.ListTargets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := []FailedDelivery{}
+	for _, t := range targets {
+		subject := events.ConfigSubject(Targets, t.ID, events.WebhookFailed{}.Kind())
+		_, err := h.Log.Fold(ctx, subject, 0, func(e events.Event) error {
+			if d, err := events.Decode(e); err == nil {
+				list = append(list, FailedDelivery{At: e.Time, Target: t.Name, WebhookFailed: d.(events.WebhookFailed)})
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(list, func(a, b FailedDelivery) int { return a.At.Compare(b.At) })
+	return list, nil
+}
