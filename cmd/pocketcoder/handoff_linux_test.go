@@ -13,6 +13,8 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	chats "pocketcoder/handlers/chat"
+	"pocketcoder/projections/questions"
 	"pocketcoder/projections/workers"
 )
 
@@ -137,30 +139,51 @@ func TestThreeAgentsOfTheDocumentation(t *testing.T) {
 	expect.Eventually(t, "the chat was woken", func() bool { return strings.HasSuffix(p.text(t, chat), "|Both are done.") })
 }
 
-// TestHandoffWhoseConnectionDiesKeepsItsResult ends OpenCode, or all, while the call waits and the worker waits for a
-// person.
-func TestHandoffWhoseConnectionDiesKeepsItsResult(t *testing.T) {
+// TestCallsThatWaitSurviveRestarts ends OpenCode, or all, while two calls wait: a handoff to a worker that waits for a
+// person, and ask_person.
+func TestCallsThatWaitSurviveRestarts(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	for _, r := range restarts {
 		t.Run(r.name, func(t *testing.T) {
-			is := is.New(t)
 			p.t = t
-			chat := p.chat(t, call("pocketcoder_handoff", map[string]any{"message": call("bash", map[string]any{
+			parent := p.chat(t, call("pocketcoder_handoff", map[string]any{"message": call("bash", map[string]any{
 				"command": "touch survived", "description": "test"}) + "\n@@next\n@@say the result"})+
 				"\n@@next\n@@say I have it")
-			w := p.workersOf(t, chat, 1)[0]
+			w := p.workersOf(t, parent, 1)[0]
 			p.ask(t, w.ID, 0)
+			asking := p.chat(t, asksColour)
+			q := p.askedBy(t, asking)
 			r.do(t, p)
-			p.event(t, w.ID, "permission.interrupted", nil)
-			p.approve(t, w.ID, 0)
-			expect.Eventually(t, "the parent has the result", func() bool { return p.text(t, chat) == "I have it" })
-			p.turnEnds(t, chat)
-			is.Equal(len(p.workerReports(t, chat)), 1)
-			is.Equal(len(p.workers(t, chat)), 1)
+			p.handoffKeepsItsResult(t, parent, w.ID)
+			p.answerResumes(t, asking, q)
 		})
 	}
 	p.t = t
+}
+
+// handoffKeepsItsResult checks that the parent gets the result of a worker, once, after the worker's request was
+// interrupted.
+func (p *process) handoffKeepsItsResult(t *testing.T, parent, worker string) {
+	t.Helper()
+	is := is.New(t)
+	p.event(t, worker, "permission.interrupted", nil)
+	p.approve(t, worker, 0)
+	expect.Eventually(t, "the parent has the result", func() bool { return p.text(t, parent) == "I have it" })
+	p.turnEnds(t, parent)
+	is.Equal(len(p.workerReports(t, parent)), 1)
+	is.Equal(len(p.workers(t, parent)), 1)
+}
+
+// answerResumes checks that the answer to an interrupted question of ask_person resumes the turn once.
+func (p *process) answerResumes(t *testing.T, chat string, q questions.Question) {
+	t.Helper()
+	is := is.New(t)
+	p.forgotten(t, chat)
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Answers: []string{"Red"}}))
+	expect.Eventually(t, "the model goes on", func() bool { return p.text(t, chat) == "thanks" })
+	p.turnEnds(t, chat)
+	is.Equal(p.resumes(t, chat), map[string]int{q.EngineQuestion: 1})
 }
 
 // TestParentAndWorkersSendMessages has a worker report in the middle of its work, and the parent stop another worker.

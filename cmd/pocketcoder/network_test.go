@@ -108,13 +108,3 @@ func TestACommandWithoutANetworkSaysSo(t *testing.T) {
 	expect.Contains(t, output, "\n\n[PocketCoder] "+want+"\n")
 	expect.Lacks(t, outputsOf(t, rows[executions.Run](t, p, "executions", chat)[0]).Stdout.Text, "[PocketCoder]")
 }
-
-// At landlock pocketcoder-shell reaches the bridge over TCP, not over a Unix socket.
-func TestACommandRunsAtLandlock(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := startInside(t, "--isolation", "landlock")
-	run, call := p.runs(t, map[string]any{"command": "echo one; exit 3"})
-	is.Equal([]any{run.Isolation, run.ExitCode, call.State.Status}, []any{"landlock", int64(3), "completed"})
-	is.Equal(outputsOf(t, run).Stdout.Text, "one\n")
-}

@@ -54,23 +54,34 @@ func TestModelCannotChooseTheCallerOfATool(t *testing.T) {
 	is.Equal(p.text(t, chat), "done")
 }
 
-// TestOwnToolsWorkAtEveryIsolationLevel uses them again after OpenCode was killed, because its next start has secrets
-// of its own.
-func TestOwnToolsWorkAtEveryIsolationLevel(t *testing.T) {
+func TestCommandsAndOwnToolsWorkAtLandlock(t *testing.T) {
 	t.Parallel()
-	for name, p := range map[string]*process{
-		"none": unconfinedSystem.system(t), "landlock": startInside(t, "--isolation", "landlock"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			is := is.New(t)
-			chat := p.chat(t, ownTool("mcp_status", map[string]any{}))
-			is.Equal(p.outputOf(t, chat, 0), `{"servers":[]}`)
-			killOpenCode(t, p)
-			p.submit(t, chat, ownTool("mcp_status", map[string]any{}))
-			expect.Eventually(t, "the second call is answered", func() bool { return p.text(t, chat) == "done|done" })
-			is.Equal(p.outputOf(t, chat, 1), `{"servers":[]}`)
-		})
-	}
+	inTurn(t, startInside(t, "--isolation", "landlock"), stage{"a command runs", commandRunsAtLandlock},
+		stage{"own tools work", ownToolsWork})
+}
+
+func TestOwnToolsWorkWithoutIsolation(t *testing.T) {
+	t.Parallel()
+	ownToolsWork(t, unconfinedSystem.system(t))
+}
+
+// commandRunsAtLandlock checks that pocketcoder-shell reaches the bridge over TCP, not over a Unix socket.
+func commandRunsAtLandlock(t *testing.T, p *process) {
+	is := is.New(t)
+	run, call := p.runs(t, map[string]any{"command": "echo one; exit 3"})
+	is.Equal([]any{run.Isolation, run.ExitCode, call.State.Status}, []any{"landlock", int64(3), "completed"})
+	is.Equal(outputsOf(t, run).Stdout.Text, "one\n")
+}
+
+// ownToolsWork uses them again after OpenCode was killed, because its next start has secrets of its own.
+func ownToolsWork(t *testing.T, p *process) {
+	is := is.New(t)
+	chat := p.chat(t, ownTool("mcp_status", map[string]any{}))
+	is.Equal(p.outputOf(t, chat, 0), `{"servers":[]}`)
+	killOpenCode(t, p)
+	p.submit(t, chat, ownTool("mcp_status", map[string]any{}))
+	expect.Eventually(t, "the second call is answered", func() bool { return p.text(t, chat) == "done|done" })
+	is.Equal(p.outputOf(t, chat, 1), `{"servers":[]}`)
 }
 
 var asksColour = call("pocketcoder_ask_person", map[string]any{
@@ -113,27 +124,6 @@ func TestModelAsksAPersonAndWaitsForTheAnswer(t *testing.T) {
 	p.event(t, aborted, "question.expired", nil)
 	p.turnEnds(t, aborted)
 	is.Equal(rows[questions.Question](t, p, "questions", aborted)[0].Reason, "the turn was aborted")
-}
-
-// TestAnswerToAskPersonSurvivesRestarts ends OpenCode, or all, while the question waits.
-func TestAnswerToAskPersonSurvivesRestarts(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	for _, r := range restarts {
-		t.Run(r.name, func(t *testing.T) {
-			is := is.New(t)
-			p.t = t
-			chat := p.chat(t, asksColour)
-			q := p.askedBy(t, chat)
-			r.do(t, p)
-			p.forgotten(t, chat)
-			is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Answers: []string{"Red"}}))
-			expect.Eventually(t, "the model goes on", func() bool { return p.text(t, chat) == "thanks" })
-			p.turnEnds(t, chat)
-			is.Equal(p.resumes(t, chat), map[string]int{q.EngineQuestion: 1})
-		})
-	}
-	p.t = t
 }
 
 func TestTerminalShowsAndAnswersAskPerson(t *testing.T) {
