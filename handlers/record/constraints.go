@@ -2,9 +2,9 @@ package record
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -121,8 +121,7 @@ func (s *collection) complete(c Save, set fields) (fields, error) {
 func completeSOP(c change) error {
 	delete(c.set, "signature")
 	if _, given := c.set["content"]; given {
-		sum := sha256.Sum256([]byte(c.set.text("content")))
-		c.put("signature", hex.EncodeToString(sum[:]))
+		c.put("signature", fmt.Sprintf("%x", sha256.Sum256([]byte(c.set.text("content")))))
 		if id, byAccount := c.account(); byAccount {
 			c.put("sealed_by", id)
 			c.put("sealed_at", FormatTime(time.Now()))
@@ -131,7 +130,8 @@ func completeSOP(c change) error {
 	return nil
 }
 
-// completeProposal lets only administrators approve, and stores when. The author of an agent's proposal is poco.
+// completeProposal lets only administrators decide, about the definition that was shown. The author of an agent's
+// proposal is poco.
 func completeProposal(c change) error {
 	if c.Role == account.Agent {
 		c.put("authored_by", "poco")
@@ -142,10 +142,20 @@ func completeProposal(c change) error {
 			return invalid("status", "Must be draft: an administrator approves.")
 		}
 	}
+	if c.changes("status") && c.old.text("status") == "approved" {
+		return invalid("status", "Must be approved: the procedure exists already. Change or delete the procedure.")
+	}
+	shown := c.set.text(ShownDefinition)
+	delete(c.set, ShownDefinition)
+	if err := c.checkShown("proposal", shown); shown != "" && err != nil {
+		return err
+	}
 	if c.changes("status") && c.text("status") == "approved" && c.set.text("approved_at") == "" {
 		c.put("approved_at", FormatTime(time.Now()))
 	}
-	return nil
+	body, err := json.Marshal([]string{c.text("name"), c.text("description"), c.text("content")})
+	c.put("definition", fmt.Sprintf("%x", sha256.Sum256(body)))
+	return err
 }
 
 // completeToolPermission stores the author of a rule. Only administrators move a rule to another chat.

@@ -19,7 +19,7 @@ const MCPServerCollection = "mcp_servers"
 var reportedFields = []string{"version", "tools", "found_version", "found_tools", "difference", "problem",
 	"not_offered"}
 
-// ShownDefinition is the field of a command that approves a server: the definition that was shown. It is not stored.
+// ShownDefinition is the field with which a command decides: the definition that was shown. It is not stored.
 const ShownDefinition = "shown_definition"
 
 // completeMCPServer stores who requested and who approved a server. Only administrators decide about one. An approval
@@ -54,7 +54,7 @@ func (c change) decideMCPServer(shown string) error {
 		return invalid("status", "Must be pending: an administrator decides.")
 	}
 	if status == mcpserver.Approved {
-		if err := c.checkShown(shown); err != nil {
+		if err := c.checkShown("MCP server", shown); err != nil {
 			return err
 		}
 		c.stamp("approved_by")
@@ -64,17 +64,17 @@ func (c change) decideMCPServer(shown string) error {
 	return nil
 }
 
-// checkShown refuses to approve a server that differs from the one that was shown. A new server is defined by the
+// checkShown refuses to decide about a record that differs from the one that was shown. A new server is defined by the
 // command itself, and a server that the gateway does not run has no definition.
-func (c change) checkShown(shown string) error {
+func (c change) checkShown(what, shown string) error {
 	switch now := c.old.text("definition"); {
 	case c.New || now == "" || now == shown:
 		return nil
 	case shown == "":
-		return invalid(ShownDefinition, "Must be the definition of the MCP server that was shown.")
+		return invalid(ShownDefinition, "Must be the definition of the %s that was shown.", what)
 	}
 	return handlers.RefuseField(handlers.Conflict, ShownDefinition,
-		"The MCP server is not as it was shown: it has changed meanwhile. Look at it again. Nothing was decided.")
+		"The %s is not as it was shown: it has changed meanwhile. Look at it again. Nothing was decided.", what)
 }
 
 // redefine checks a server that the gateway runs. If what is approved changes, the server is pending again, and nothing

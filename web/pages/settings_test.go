@@ -10,6 +10,7 @@ import (
 	"github.com/matryer/is"
 	"golang.org/x/net/html"
 
+	"pocketcoder/expect"
 	"pocketcoder/web/webtest"
 )
 
@@ -93,4 +94,32 @@ func TestASaveOfTheSettingsChangesOnlyWhatAPersonChanged(t *testing.T) {
 	is.Equal(b.submit(t, path, old).status, http.StatusOK)
 	after = record(at)
 	is.Equal([]any{after["active"], after["pattern"]}, []any{false, "rm *"}) // what another person changed meanwhile stays
+}
+
+// The page shows what a proposal changes. A decision about a proposal that has changed since is refused.
+func TestAProposalIsDecidedAsThePageShowsIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "root", "admin")
+	b := loggedIn(t, s, "root")
+	s.Call(t, token, "POST", webtest.RecordsOf("sops"),
+		webtest.Object{"name": "n", "description": "d", "content": "old\n"})
+	_, p := s.Call(t, token, "POST", webtest.RecordsOf("proposals"), webtest.Object{"name": "n", "content": "new\n",
+		"authored_by": "human", "status": "draft"})
+	path, at := "/settings/proposals/"+p["id"].(string), webtest.RecordsOf("proposals")+"/"+p["id"].(string)
+	page := b.visit(t, "/settings/proposals").body
+	expect.Contains(t, page, `<span class="removed">-old`)
+	expect.Contains(t, page, `<span class="added">+new`)
+	form := formOf(t, page, path)
+	s.Call(t, token, "PATCH", at, webtest.Object{"content": "newer\n"})
+	form.Set("status", "approved")
+	b.submit(t, path, form)
+	_, now := s.Call(t, token, "GET", at, nil)
+	is.Equal(now["status"], "draft")
+	form = formOf(t, b.visit(t, "/settings/proposals").body, path)
+	form.Set("status", "approved")
+	is.Equal(b.submit(t, path, form).status, http.StatusOK)
+	_, now = s.Call(t, token, "GET", at, nil)
+	is.Equal([]any{now["status"], now["content"]}, []any{"approved", "newer\n"})
 }

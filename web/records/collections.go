@@ -76,6 +76,10 @@ func rules(list, view, create, update, remove *string) schema.Rules {
 	return schema.Rules{List: list, View: view, Create: create, Update: update, Delete: remove}
 }
 
+// inForce is the text of the procedure that has the name of a proposal.
+const inForce = `coalesce((SELECT s.fields ->> '$.content' FROM config AS s WHERE s.collection = 'sops' AND NOT s.removed
+	AND s.fields ->> '$.name' = t.fields ->> '$.name' ORDER BY s.last_seq DESC LIMIT 1), '')`
+
 // ofLivingChat excludes the records of deleted chats.
 const ofLivingChat = "NOT t.removed AND NOT EXISTS (SELECT 1 FROM chats AS living WHERE living.id = t.chat AND living.removed)"
 
@@ -212,10 +216,10 @@ var collections = []collection{
 	ofAllUsers(configCollection("budgets", rules(ownBudgets, ownBudgets, admin, admin, admin), required(text("name")),
 		required(choice("scope", "chat", "day")), relation("chat", "chats"),
 		relation("user", "users"), number("cost"), number("tokens"), flag("active"))),
-	configCollection("proposals", rules(authed, authed, authed, admin, admin), required(text("name")), text("description"),
-		required(text("content")),
-		required(choice("authored_by", "human", "poco")), required(choice("status", "draft", "approved")),
-		date("approved_at")),
+	withOptions(fields(text(record.ShownDefinition)), configCollection("proposals",
+		rules(authed, authed, authed, admin, admin), required(text("name")), text("description"), required(text("content")),
+		required(choice("authored_by", "human", "poco")), required(choice("status", "draft", "approved", "denied")),
+		date("approved_at"), fixed(text("definition")), fixed(as(text("in_force"), inForce)))),
 	configCollection("sops", rules(authed, authed, admin, admin, admin), required(text("name")),
 		required(text("description")),
 		required(text("content")),

@@ -228,6 +228,38 @@ func TestOnlyAdministratorsApproveProposals(t *testing.T) {
 	is.Equal(given["approved_at"], "2026-01-02 03:04:05.000Z")
 }
 
+// An approval that names what was shown does not approve another text.
+func TestAProposalIsApprovedAsItWasShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ann := s.User(t, "ann", account.User)
+	_, root := s.User(t, "root", account.Admin)
+	_, _ = s.Call(t, root, "POST", webtest.RecordsOf("sops"), map[string]any{"name": "n", "description": "d",
+		"content": "in force"})
+	_, first := s.Call(t, ann, "POST", webtest.RecordsOf("proposals"), map[string]any{"name": "n", "content": "c",
+		"authored_by": "human", "status": "draft"})
+	is.Equal(first["in_force"], "in force")
+	path := webtest.RecordsOf("proposals") + "/" + first["id"].(string)
+	status, edited := s.Call(t, root, "PATCH", path, map[string]any{"content": "other"})
+	is.Equal(status, 200)
+	is.True(edited["definition"] != first["definition"])
+	decide := func(decision string, shown any) int {
+		status, _ := s.Call(t, root, "PATCH", path, map[string]any{"status": decision, "shown_definition": shown})
+		return status
+	}
+	is.True(decide("approved", first["definition"]) >= 400)
+	_, now := s.Call(t, root, "GET", path, nil)
+	is.Equal(now["status"], "draft")
+	is.Equal(decide("approved", edited["definition"]), 200)
+	is.Equal(decide("denied", edited["definition"]), 400) // the procedure exists
+	_, second := s.Call(t, ann, "POST", webtest.RecordsOf("proposals"), map[string]any{"name": "o", "content": "c",
+		"authored_by": "human", "status": "draft"})
+	path = webtest.RecordsOf("proposals") + "/" + second["id"].(string)
+	is.Equal(second["in_force"], "")
+	is.Equal(decide("denied", second["definition"]), 200)
+}
+
 func TestSSHKeyIsNormalizedToOneLine(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

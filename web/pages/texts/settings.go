@@ -2,19 +2,20 @@ package texts
 
 // The texts of the settings.
 const (
-	Settings      = "Settings"
-	NewRecord     = "New"
-	Save          = "Save"
-	Delete        = "Delete"
-	ExportAgent   = "Export as Markdown"
-	ReallyDelete  = "Delete for good"
-	Yes           = "yes"
-	No            = "no"
-	NoRecords     = "There are no records."
-	FirstRecords  = "The page shows only the first %d records."
-	NotANumber    = "must be a number, not %q"
-	NotJSON       = "must be JSON"
-	NobodyChanges = "Only the system writes these records."
+	Settings           = "Settings"
+	NewRecord          = "New"
+	Save               = "Save"
+	Delete             = "Delete"
+	ExportAgent        = "Export as Markdown"
+	ReallyDelete       = "Delete for good"
+	Yes                = "yes"
+	No                 = "no"
+	NoRecords          = "There are no records."
+	FirstRecords       = "The page shows only the first %d records."
+	NotANumber         = "must be a number, not %q"
+	NotJSON            = "must be JSON"
+	ProposalDifference = "What the approval changes in the procedure of this name:"
+	NobodyChanges      = "Only the system writes these records."
 )
 
 // Collection names a collection of the settings.
