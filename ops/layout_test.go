@@ -138,7 +138,7 @@ var mayImport = map[string]string{
 	"bridge/push/service":          "atomicfile bridge/egress events",
 	"bridge/ssh":                   "atomicfile events handlers handlers/account handlers/record projections projections/store",
 	"web":                          "web/channels handlers/channel events/log events/log/tail events/secret handlers handlers/account handlers/chat handlers/exec handlers/permission handlers/record projections web/api web/chats web/export web/openapi web/pages web/pages/site web/ports web/realtime web/records web/search web/shell web/static web/stream handlers/agentfile web/agents handlers/worker web/workers handlers/schedule handlers/schedule/preview web/schedules",
-	"web/agents":                   "handlers/agentfile web/api",
+	"web/agents":                   "handlers handlers/agentfile web/api",
 	"web/api":                      "events events/log events/log/tail handlers handlers/account projections web/openapi web/query web/query/filter web/query/schema",
 	"web/channels":                 "handlers/channel web/api",
 	"web/chats":                    "events handlers handlers/chat handlers/exec handlers/permission handlers/permission/dryrun handlers/permission/explanation handlers/record projections projections/store projections/timeline projections/turns web/api web/openapi web/query",

@@ -134,7 +134,8 @@ func (s *Server) routes() []api.Route {
 	return slices.Concat(s.Chats.Routes(), s.Workers.Routes(), s.Schedules.Routes(), s.Channels.Routes(),
 		s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
 		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(),
-		agents.Agents{Files: agentfile.Agents{Records: s.Records.Records}}.Routes(), search.Search{API: s.API}.Routes())
+		agents.Agents{Files: agentfile.Agents{Records: s.Records.Records}, Wait: s.API.Model.Wait}.Routes(),
+		search.Search{API: s.API}.Routes())
 }
 
 // Routes serves the API alone, without the pages and the checks of origin and host.

@@ -1,28 +1,58 @@
-// Package agents serves agents as files.
+// Package agents serves agents as files, and imports them.
 //
-// Promises: every account can read an agent, its prompt and its rules, as in the collections.
+// Promises: every account can read an agent, its prompt and its rules, as in the collections. Only administrators import
+// one.
 //
 // It must not know what is in a file: agentfile writes it.
 package agents
 
 import (
+	"context"
 	"mime"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/agentfile"
 	"pocketcoder/web/api"
 )
 
 // Agents serves agents as files.
-type Agents struct{ Files agentfile.Agents }
+type Agents struct {
+	Files agentfile.Agents
+	Wait  func(ctx context.Context, seq uint64) error // until the read model includes an event
+}
 
 // Path returns the path at which an agent is exported.
 func Path(agent string) string { return "/api/agents/" + url.PathEscape(agent) + "/export" }
 
 func (s Agents) Routes() []api.Route {
-	return []api.Route{{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Admits: api.Accounts, Media: media, Serve: s.export}}
+	return []api.Route{{Method: "POST", Path: "/api/agents/import", About: "Create an agent from Markdown with front matter in OpenCode's format, or change the agent of its name. The answer has the change as a diff.", Admits: api.Admins, Body: importRequest{}, Answer: agentfile.Imported{}, Serve: s.importFile},
+		{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Admits: api.Accounts, Media: media, Serve: s.export}}
+}
+
+type importRequest struct {
+	Text  string  `json:"text"`
+	Name  string  `json:"name,omitempty"`  // of the agent, if the text has no key name
+	Base  *string `json:"base,omitempty"`  // the import is refused if the agent's file is another one by now
+	Check bool    `json:"check,omitempty"` // return the change without making it
+}
+
+func (s Agents) importFile(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	var body importRequest
+	if err := api.DecodeBody(r, &body); err != nil {
+		return err
+	}
+	done, err := s.Files.Import(r.Context(), agentfile.Import{Command: handlers.Command{Actor: caller.Actor()},
+		Text: body.Text, Name: body.Name, Base: body.Base, Check: body.Check})
+	if err != nil {
+		return err
+	}
+	if err := s.Wait(r.Context(), done.Seq); err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, done)
 }
 
 const media = "text/markdown"
