@@ -134,7 +134,7 @@ func (s *Server) routes() []api.Route {
 	return slices.Concat(s.Chats.Routes(), s.Workers.Routes(), s.Schedules.Routes(), s.Channels.Routes(),
 		s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
 		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(),
-		agents.Agents{Files: agentfile.Agents{Records: s.Records.Records}, Wait: s.API.Model.Wait}.Routes(),
+		agents.Agents{API: s.API, Files: agentfile.Agents{Records: s.Records.Records}}.Routes(),
 		search.Search{API: s.API}.Routes())
 }
 

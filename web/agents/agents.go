@@ -1,13 +1,12 @@
 // Package agents serves agents as files, and imports them.
 //
-// Promises: every account can read an agent, its prompt and its rules, as in the collections. Only administrators import
-// one.
+// Promises: every account can read an agent, its prompt and its rules, as in the collections. Only administrators
+// import one.
 //
 // It must not know what is in a file: agentfile writes it.
 package agents
 
 import (
-	"context"
 	"mime"
 	"net/http"
 	"net/url"
@@ -20,8 +19,8 @@ import (
 
 // Agents serves agents as files.
 type Agents struct {
+	API   *api.Server
 	Files agentfile.Agents
-	Wait  func(ctx context.Context, seq uint64) error // until the read model includes an event
 }
 
 // Path returns the path at which an agent is exported.
@@ -49,7 +48,7 @@ func (s Agents) importFile(w http.ResponseWriter, r *http.Request, caller api.Ca
 	if err != nil {
 		return err
 	}
-	if err := s.Wait(r.Context(), done.Seq); err != nil {
+	if err := s.API.Model.Wait(r.Context(), done.Seq); err != nil {
 		return err
 	}
 	return api.WriteJSON(w, http.StatusOK, done)
