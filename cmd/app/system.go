@@ -81,7 +81,7 @@ import (
 //	      └─ pocketcoder-shell ─▶ exec ─▶ worker (child process)
 func New(ctx context.Context, o Options) (_ *System, err error) {
 	s := &System{o: o, progress: progress.New(o.Stderr)}
-	ctx = log.Patient(ctx) // opening a large log on a busy machine takes long
+	ctx = log.WithoutTimeout(ctx) // opening a large log on a busy machine takes long
 	defer func() {
 		if err != nil {
 			s.close()
@@ -381,7 +381,7 @@ const stopTime = 6 * time.Second
 // they changed.
 func (s *System) runActors(ctx context.Context, ready func()) error {
 	var g run.Group
-	rest := log.Patient(context.WithoutCancel(ctx))
+	rest := log.WithoutTimeout(context.WithoutCancel(ctx))
 	s.addEngine(&g, rest)
 	for _, worker := range []func(context.Context) error{s.keepSSHKeys, s.closeViewers} {
 		g.Add(actor(rest, once(s.loaded, worker)))

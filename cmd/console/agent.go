@@ -14,7 +14,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// noAgent is the name by which a person chooses OpenCode's own agent.
+// noAgent is the name with which a person chooses OpenCode's own agent.
 const noAgent = "none"
 
 // slashAgent lists the agents, or chooses one for the chat.
@@ -44,7 +44,7 @@ func (c *conversation) slashAgent(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	c.agent = id // of the chat that the first message creates
+	c.agent = id // for the chat that the first message creates
 	c.show.Note("", render.Dim, "(agent of the next messages: %s)", printable.OneLine(name, 100))
 	return nil
 }

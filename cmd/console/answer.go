@@ -20,44 +20,44 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// ask is what waits for a person: a permission, or one of the questions asked together.
-type ask struct {
+// pendingItem is a permission request or a question that waits for a person.
+type pendingItem struct {
 	permission *render.Request
 	question   render.Question
 
-	editing bool                     // the next line is the command that shall run instead
-	always  *permissions.AllowAlways // the next line says whether this becomes a rule
-	shown   permissions.Proposal     // of it
+	awaitsCommand bool                     // the next line is the command to run instead
+	proposal      *permissions.AllowAlways // the rule that the next line accepts or refuses
+	shown         permissions.Proposal     // of it
 }
 
-// name tells one prompt from every other: an answer to one is none to another.
-func (a ask) name() string {
+// name returns a unique name of the prompt. An answer applies only to the prompt with this name.
+func (a pendingItem) name() string {
 	switch {
 	case a.permission == nil:
 		return fmt.Sprintf("%s/%d", a.question.ID, a.question.Index)
-	case a.editing:
+	case a.awaitsCommand:
 		return a.permission.Ask.ID + "/edit"
-	case a.always != nil:
-		return strings.Join([]string{a.permission.Ask.ID, "rule", a.always.Pattern, a.always.Scope, a.always.For}, "/")
+	case a.proposal != nil:
+		return strings.Join([]string{a.permission.Ask.ID, "rule", a.proposal.Pattern, a.proposal.Scope, a.proposal.For}, "/")
 	}
 	return a.permission.Ask.ID
 }
 
-func (a ask) summary() string {
+func (a pendingItem) summary() string {
 	if a.permission == nil {
 		return printable.OneLine(a.question.Text, 200)
 	}
 	return a.permission.Ask.Permission + " " + printable.OneLine(render.Subject(a.permission.Ask), 200)
 }
 
-func (a ask) is(id string, index int) bool {
+func (a pendingItem) is(id string, index int) bool {
 	if a.permission != nil {
 		return a.permission.Ask.ID == id
 	}
 	return a.question.ID == id && (index < 0 || a.question.Index == index)
 }
 
-// joinPending finds what waits already.
+// joinPending reads the requests and questions that wait already.
 func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 	var permissions []projections.Permission
 	args := map[string]any{"chat": c.Chat, "status": projections.PermissionDraft, "after": after}
@@ -72,23 +72,23 @@ func (c *conversation) joinPending(ctx context.Context, after uint64) error {
 			a.Message = p.Message
 		}
 	}
-	c.addDue()
+	c.addReferred()
 	var open []render.Question
 	args["status"] = questions.Asked
 	if err := c.Query(ctx, "questions", args, &open); err != nil {
 		return err
 	}
 	for _, q := range open {
-		c.waiting = append(c.waiting, ask{question: q})
+		c.pending = append(c.pending, pendingItem{question: q})
 	}
 	return nil
 }
 
-// addDue takes up the permission asks that the policy has left to a person.
-func (c *conversation) addDue() {
+// addReferred adds the permission requests that the policy has left to a person.
+func (c *conversation) addReferred() {
 	for _, a := range c.show.Due() {
-		if !slices.ContainsFunc(c.waiting, func(w ask) bool { return w.permission == a }) {
-			c.waiting = append(c.waiting, ask{permission: a})
+		if !slices.ContainsFunc(c.pending, func(w pendingItem) bool { return w.permission == a }) {
+			c.pending = append(c.pending, pendingItem{permission: a})
 		}
 	}
 }
@@ -102,15 +102,15 @@ func (c *conversation) addQuestions(e events.Event) error {
 		return err
 	}
 	for _, q := range render.Questions(question) {
-		if !slices.ContainsFunc(c.waiting, func(w ask) bool { return w.is(q.ID, q.Index) }) {
-			c.waiting = append(c.waiting, ask{question: q})
+		if !slices.ContainsFunc(c.pending, func(w pendingItem) bool { return w.is(q.ID, q.Index) }) {
+			c.pending = append(c.pending, pendingItem{question: q})
 		}
 	}
 	return nil
 }
 
-// settle takes out what nobody waits for any more, whoever settled it.
-func (c *conversation) settle(e events.Event) {
+// removeDecided removes requests and questions that were decided, by anybody.
+func (c *conversation) removeDecided(e events.Event) {
 	switch d, _ := events.Decode(e); d := d.(type) {
 	case events.PermissionDecided:
 		c.remove(d.Permission, -1)
@@ -123,8 +123,8 @@ func (c *conversation) settle(e events.Event) {
 		}
 		c.remove(d.Question, index)
 	case events.QuestionInterrupted:
-		for i := range c.waiting {
-			c.waiting[i].question.Interrupted = c.waiting[i].question.Interrupted || c.waiting[i].is(d.Question, -1)
+		for i := range c.pending {
+			c.pending[i].question.Interrupted = c.pending[i].question.Interrupted || c.pending[i].is(d.Question, -1)
 		}
 	case events.QuestionExpired:
 		c.remove(d.Question, -1)
@@ -137,22 +137,22 @@ func (c *conversation) settle(e events.Event) {
 }
 
 func (c *conversation) remove(id string, index int) {
-	if len(c.waiting) > 0 && c.waiting[0].is(id, index) {
+	if len(c.pending) > 0 && c.pending[0].is(id, index) {
 		c.prompted = false
 	}
-	c.waiting = slices.DeleteFunc(c.waiting, func(a ask) bool { return a.is(id, index) })
+	c.pending = slices.DeleteFunc(c.pending, func(a pendingItem) bool { return a.is(id, index) })
 }
 
 // promptWriter is the screen's writer of prompts.
 const promptWriter = "prompt"
 
-// next answers what --approve answers, and shows what a person has to answer, or that it is their turn.
+// next answers requests as --approve says. It shows the next request for the person, or the prompt for a message.
 func (c *conversation) next(ctx context.Context) error {
-	for c.caughtUp && c.Approve != ApproveAsk && len(c.waiting) > 0 {
-		if a := c.waiting[0]; a.permission == nil && c.Approve == ApproveAll {
+	for c.caughtUp && c.Approve != ApproveAsk && len(c.pending) > 0 {
+		if a := c.pending[0]; a.permission == nil && c.Approve == ApproveAll {
 			break // no approval answers a question
 		}
-		if err := c.answerAlone(ctx, c.waiting[0]); err != nil {
+		if err := c.answerAlone(ctx, c.pending[0]); err != nil {
 			return err
 		}
 	}
@@ -160,39 +160,39 @@ func (c *conversation) next(ctx context.Context) error {
 	case c.terminal != nil:
 		c.promptTerminal()
 	case c.show.Writing == promptWriter || !c.caughtUp:
-	case len(c.waiting) == 0:
+	case len(c.pending) == 0:
 		if c.Interactive && !c.Once && !c.working {
 			c.show.Flow(promptWriter, "", render.Cyan, "› ")
 		}
 	default:
-		c.show.Flow(promptWriter, "", render.Bold, c.showWaiting(c.waiting[0]))
+		c.show.Flow(promptWriter, "", render.Bold, c.showWaiting(c.pending[0]))
 	}
 	return nil
 }
 
-// promptTerminal shows what waits, or that a message can be typed. What was suggested is typed below it.
+// promptTerminal shows the next request, or the prompt for a message. It puts a suggested text into the line.
 func (c *conversation) promptTerminal() {
-	if c.answerPrompt() != c.promptedFor { // output was held for a request that does not wait any more
+	if c.answerPrompt() != c.promptedFor { // output was held for a request that is decided now
 		c.covered = c.terminal.Release() || c.covered
 	}
 	c.promptedFor = c.answerPrompt()
-	if !c.caughtUp || len(c.waiting) == 0 {
+	if !c.caughtUp || len(c.pending) == 0 {
 		c.covered = false
 		c.terminal.Prompt(c.show.Paint(render.Cyan, "› "), "")
 		return
 	}
-	switch a := c.waiting[0]; {
-	case !c.covered, a.editing:
-	case a.always != nil:
+	switch a := c.pending[0]; {
+	case !c.covered, a.awaitsCommand:
+	case a.proposal != nil:
 		c.covered = false
-		c.show.Proposal(*a.always, a.shown)
+		c.show.Proposal(*a.proposal, a.shown)
 	default:
 		c.covered, c.prompted = false, false
 		if a.permission != nil {
 			a.permission.Shown = false
 		}
 	}
-	text := c.showWaiting(c.waiting[0])
+	text := c.showWaiting(c.pending[0])
 	c.terminal.Prompt(c.show.Paint(render.Bold, text), c.answerPrompt())
 	if c.suggestion != "" {
 		c.terminal.Suggest(c.suggestion)
@@ -200,8 +200,8 @@ func (c *conversation) promptTerminal() {
 	}
 }
 
-// showWaiting shows what waits, whole the first time, and returns the prompt for the answer.
-func (c *conversation) showWaiting(a ask) (prompt string) {
+// showWaiting shows a request or question, in full the first time, and returns the prompt for the answer.
+func (c *conversation) showWaiting(a pendingItem) (prompt string) {
 	switch {
 	case a.permission != nil:
 		c.show.ShowRequest(a.permission)
@@ -216,10 +216,10 @@ func (c *conversation) showWaiting(a ask) (prompt string) {
 	return prompt
 }
 
-func (c *conversation) answerAlone(ctx context.Context, a ask) error {
+func (c *conversation) answerAlone(ctx context.Context, a pendingItem) error {
 	switch {
 	case a.permission == nil:
-		return c.give(ctx, a, "question.answer", chat.AnswerQuestion{Command: client.NewCommand(), Chat: c.Chat,
+		return c.sendAnswer(ctx, a, "question.answer", chat.AnswerQuestion{Command: client.NewCommand(), Chat: c.Chat,
 			Question: a.question.ID, Rejected: true})
 	case c.Approve == ApproveAll:
 		return c.decide(ctx, a, permissions.Decide{Decision: events.Authorized})
@@ -228,27 +228,27 @@ func (c *conversation) answerAlone(ctx context.Context, a ask) error {
 		Reason: "everything is denied in this conversation"})
 }
 
-// answer takes a person's words for the first that waits.
+// answer applies a person's input to the first pending item.
 func (c *conversation) answer(ctx context.Context, words string) error {
 	if !c.Interactive {
 		c.show.Flow(promptWriter, "", render.Plain, printable.Visible(words)+"\n")
 	}
-	a := &c.waiting[0]
+	a := &c.pending[0]
 	if a.permission == nil {
 		answers, rejected, problem := parseAnswer(a.question, words)
 		if problem != "" {
 			c.show.Note("", render.Dim, "(%s; - dismisses the question)", problem)
 			return nil
 		}
-		return c.give(ctx, *a, "question.answer", chat.AnswerQuestion{
+		return c.sendAnswer(ctx, *a, "question.answer", chat.AnswerQuestion{
 			Command: client.NewCommand(), Chat: c.Chat, Question: a.question.ID, Index: a.question.Index, Answers: answers, Rejected: rejected,
 		})
 	}
 	return c.answerPermission(ctx, a, words)
 }
 
-// parseAnswer reads the numbers of labels, a label, or free text where the question takes it. It returns what is wrong
-// with another answer.
+// parseAnswer reads the numbers of labels, a label, or free text where the question takes it. It returns the reason if
+// the answer is invalid.
 func parseAnswer(q render.Question, words string) (answers []string, rejected bool, problem string) {
 	if words == "-" {
 		return nil, true, ""
@@ -280,8 +280,8 @@ func parseAnswer(q render.Question, words string) (answers []string, rejected bo
 	return answers, false, ""
 }
 
-// give sends an answer. That somebody else was first is no error: their event says so.
-func (c *conversation) give(ctx context.Context, a ask, name string, command any) error {
+// sendAnswer sends an answer. A conflict with an earlier answer is no error: the event of that answer is shown.
+func (c *conversation) sendAnswer(ctx context.Context, a pendingItem, name string, command any) error {
 	err := c.Do(ctx, name, command)
 	r := handlers.Refused{}
 	if errors.As(err, &r) {
@@ -289,7 +289,7 @@ func (c *conversation) give(ctx context.Context, a ask, name string, command any
 		err = nil
 	}
 	switch answer, _ := command.(chat.AnswerQuestion); {
-	case r.Code == handlers.Invalid, r.Code == handlers.Unavailable: // it still waits for an answer
+	case r.Code == handlers.Invalid, r.Code == handlers.Unavailable: // the question still waits
 	case a.permission != nil:
 		a.permission.Settled = true
 		if d, ok := command.(permissions.Decide); ok && err == nil && r.Code == "" && d.Decision == events.Denied {
@@ -300,7 +300,7 @@ func (c *conversation) give(ctx context.Context, a ask, name string, command any
 		c.remove(a.question.ID, -1)
 	default:
 		c.remove(a.question.ID, a.question.Index)
-		last := !slices.ContainsFunc(c.waiting, func(w ask) bool { return w.is(a.question.ID, -1) })
+		last := !slices.ContainsFunc(c.pending, func(w pendingItem) bool { return w.is(a.question.ID, -1) })
 		c.working = c.working || a.question.Interrupted && last && r.Code == "" // the turn is resumed
 	}
 	return err

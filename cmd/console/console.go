@@ -1,9 +1,8 @@
-// Package console is a conversation: a person, or a script, at a chat. It shows what happens, asks for decisions and
-// answers, and sends messages.
+// Package console is the terminal client of a chat, for a person or a script. It shows the events of the chat, reads
+// decisions and answers, and sends messages.
 //
-// Promises: one goroutine does everything, so what happens, what is typed and what is shown keep their order. An
-// answer counts only for the request that was shown when the person began to type it. The terminal is restored however
-// the conversation ends.
+// Promises: one goroutine handles everything, so events, input and output keep their order. An answer applies only to
+// the request that was shown when the person began to type it. The terminal is restored however the conversation ends.
 //
 // It must not know flags, environment variables or the data directory.
 package console
@@ -25,14 +24,14 @@ import (
 	"pocketcoder/projections"
 )
 
-// What happens to requests for permission: the person decides each one, all are approved, or all are denied.
+// How permission requests are answered: the person decides each one, all are approved, or all are denied.
 const (
 	ApproveAsk  = "ask"
 	ApproveAll  = "all"
 	ApproveNone = "none"
 )
 
-// Options says what a conversation is about, and with whom.
+// Options are the settings of a conversation.
 type Options struct {
 	Chat    string // empty for a new one
 	Message string
@@ -59,7 +58,7 @@ func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.
 		return 0, err
 	}
 	c.follow(ctx, after)
-	if err := c.sit(ctx); err != nil {
+	if err := c.openInput(ctx); err != nil {
 		return 0, err
 	}
 	defer c.leave()
@@ -72,19 +71,19 @@ func Run(ctx context.Context, s *client.System, o Options, interrupts <-chan os.
 		}
 	}
 	code, err := c.run(ctx)
-	if err == nil && code == turn.Pending && len(c.waiting) == 0 {
+	if err == nil && code == turn.Pending && len(c.pending) == 0 {
 		code, err = c.heldExit(ctx)
 	}
 	c.show.Finish()
 	c.leave()
 	if err == nil {
-		c.farewell(code)
+		c.printEnd(code)
 	}
 	return code, errors.Join(err, c.show.Err)
 }
 
-// heldExit is the exit status when messages are held and nothing waits here: more than the budget allows may have been
-// denied before, in another chat too.
+// heldExit returns the exit status when messages are held and no request waits here. The request for more budget may
+// have been denied before, or in another chat.
 func (c *conversation) heldExit(ctx context.Context) (turn.End, error) {
 	for _, request := range c.turn.Held {
 		var row projections.Permission
@@ -98,8 +97,8 @@ func (c *conversation) heldExit(ctx context.Context) (turn.End, error) {
 	return turn.Pending, nil
 }
 
-// join finds the chat, or names a new one, and returns the sequence after which to read. Of a chat that exists the last
-// turn is shown again, and what waits for a person.
+// join finds the chat, or names a new one, and returns the sequence after which to read. Of an existing chat it shows
+// the last turn and the pending requests again.
 func (c *conversation) join(ctx context.Context) (after uint64, err error) {
 	last, err := c.Log.Last(ctx)
 	if err != nil {
@@ -132,7 +131,8 @@ func (c *conversation) join(ctx context.Context) (after uint64, err error) {
 	return after, c.joinSessions(ctx, after)
 }
 
-// joinSessions learns where the chat's own session works and which are its subagents, as far as it is not shown.
+// joinSessions reads, from events that are not shown, the directory of the chat's own session and which sessions are
+// its subagents.
 func (c *conversation) joinSessions(ctx context.Context, until uint64) error {
 	w := c.show.Out
 	c.show.Out = io.Discard
@@ -152,8 +152,8 @@ func (c *conversation) joinSessions(ctx context.Context, until uint64) error {
 	return nil
 }
 
-// sit begins to read stdin: at a terminal with a line that can be edited.
-func (c *conversation) sit(ctx context.Context) error {
+// openInput begins to read stdin, at a terminal with an editable line.
+func (c *conversation) openInput(ctx context.Context) error {
 	h, err := terminal.LoadHistory(c.History)
 	if err != nil {
 		return fmt.Errorf("read the history of what was typed: %w", err)
@@ -177,10 +177,10 @@ func (c *conversation) leave() {
 	}
 }
 
-// lines are what stdin has: whole lines, and its end.
+// lines delivers the lines of stdin and its end.
 type lines <-chan terminal.Line
 
-// readLines reads lines until stdin ends; one that ends with a backslash goes on in the next.
+// readLines reads lines until stdin ends. A line that ends with a backslash continues in the next.
 func readLines(ctx context.Context, r io.Reader) lines {
 	out := make(chan terminal.Line)
 	go func() {
@@ -208,8 +208,8 @@ func readLines(ctx context.Context, r io.Reader) lines {
 	return out
 }
 
-// farewell says on stderr what a script or a person should know of an end that is not the usual one.
-func (c *conversation) farewell(code turn.End) {
+// printEnd reports on stderr an end that is not the usual one.
+func (c *conversation) printEnd(code turn.End) {
 	w := c.Err
 	command := "pocketcoder chat " + c.Chat
 	switch code {

@@ -22,28 +22,28 @@ import (
 	"pocketcoder/projections/workers"
 )
 
-// conversation is a person (or a script) at a chat. One goroutine does everything.
+// conversation is the state of a person (or a script) at a chat. One goroutine handles everything.
 type conversation struct {
 	*client.System
 	Options
 	show        *render.Renderer
 	terminal    *terminal.Terminal // nil when stdin is none
-	suggestion  string             // what is typed for the person below the next prompt
+	suggestion  string             // text that is put into the line below the next prompt
 	turn        *turn.Turn
 	exists      bool            // the chat
-	joined      uint64          // the log's last sequence when we came
+	joined      uint64          // the log's last sequence when the conversation began
 	caughtUp    bool            // with it
 	working     bool            // it is the assistant's turn, as far as the read model has said
 	stopping    bool            // an abort was asked for
-	waiting     []ask           // for a person, oldest first
-	prompted    bool            // the first of them is on the screen
-	promptedFor string          // what the terminal's prompt asks; see asked
-	covered     bool            // output was printed below the first of them, which is shown again therefore
+	pending     []pendingItem   // for a person, oldest first
+	prompted    bool            // the first of pending is on the screen
+	promptedFor string          // name of the item that the terminal's prompt shows
+	covered     bool            // output was printed below the first item, so it is shown again
 	ended       bool            // stdin
 	since       time.Time       // when the assistant began to work; zero when it does not
 	agent       string          // record; for the chat that the first message creates
 	model       string          // to select when the first message creates the chat
-	queued      []queuedMessage // as /queue listed them last
+	listedQueue []queuedMessage // as /queue listed them last
 	undone      string          // the message with which the undone turns begin, by OpenCode's id
 
 	input      lines
@@ -81,7 +81,7 @@ func (c *conversation) follow(ctx context.Context, after uint64) {
 	c.connected = c.Connected()
 }
 
-// run goes on until the conversation is over, and says how.
+// run handles events and input until the conversation is over, and returns its end.
 func (c *conversation) run(ctx context.Context) (turn.End, error) {
 	var lost <-chan time.Time
 	tick, aborts, stop := c.atTerminal()
@@ -90,7 +90,7 @@ func (c *conversation) run(ctx context.Context) (turn.End, error) {
 		if err := c.next(ctx); err != nil {
 			return 0, err
 		}
-		if code, over := c.over(); over {
+		if code, over := c.isOver(); over {
 			return code, nil
 		}
 		select {
@@ -99,12 +99,12 @@ func (c *conversation) run(ctx context.Context) (turn.End, error) {
 		case err := <-c.failed:
 			return 0, err
 		case b := <-c.arrived:
-			c.drain()
-			if err := c.take(ctx, b); err != nil {
+			c.showFragments()
+			if err := c.applyBatch(ctx, b); err != nil {
 				return 0, err
 			}
 		case w := <-c.waitingWorkers:
-			c.drain()
+			c.showFragments()
 			c.noteWorker(w)
 		case d := <-c.fragments:
 			c.show.Fragment(d)
@@ -118,7 +118,7 @@ func (c *conversation) run(ctx context.Context) (turn.End, error) {
 			}
 		case cleared := <-aborts:
 			if cleared && !c.working {
-				break // it was for the line
+				break // Ctrl-C cleared the line
 			}
 			if code, leave, err := c.interrupt(ctx); leave || err != nil {
 				return code, err
@@ -140,7 +140,7 @@ func (c *conversation) run(ctx context.Context) (turn.End, error) {
 	}
 }
 
-// atTerminal returns what only a terminal has: a tick for the status, and Ctrl-C as a key.
+// atTerminal returns the channels of a terminal: a tick for the status, and Ctrl-C as a key.
 func (c *conversation) atTerminal() (tick <-chan time.Time, aborts <-chan bool, stop func()) {
 	if c.terminal == nil {
 		return nil, nil, func() {}
@@ -149,7 +149,7 @@ func (c *conversation) atTerminal() (tick <-chan time.Time, aborts <-chan bool, 
 	return t.C, c.terminal.Aborts, t.Stop
 }
 
-// status says what goes on while nothing is printed.
+// status returns the status line for the time in which nothing is printed.
 func (c *conversation) status(now time.Time) string {
 	if !c.working {
 		c.since = time.Time{}
@@ -161,7 +161,7 @@ func (c *conversation) status(now time.Time) string {
 	if n := c.terminal.HeldLines(); n > 0 {
 		return c.show.Paint(render.Dim, fmt.Sprintf("%d more lines are shown once you have answered", n))
 	}
-	if len(c.waiting) > 0 || now.Sub(c.terminal.PrintedAt()) < time.Second {
+	if len(c.pending) > 0 || now.Sub(c.terminal.PrintedAt()) < time.Second {
 		return ""
 	}
 	text := fmt.Sprintf("working %s", now.Sub(c.since).Round(time.Second))
@@ -174,8 +174,8 @@ func (c *conversation) status(now time.Time) string {
 	return c.show.Paint(render.Dim, text+"  (Ctrl-C stops)")
 }
 
-// drain shows the fragments that are here: what they show came before the events that are here.
-func (c *conversation) drain() {
+// showFragments shows the fragments that have arrived. They precede the events that have arrived.
+func (c *conversation) showFragments() {
 	for {
 		select {
 		case d := <-c.fragments:
@@ -186,28 +186,28 @@ func (c *conversation) drain() {
 	}
 }
 
-// lines is stdin while a line is wanted: always of a person at a terminal; of a script only when it has to say
-// something, so that its answers and messages keep their order.
+// lines returns the channel of stdin if a line may be read: always for a person at a terminal; for a script only when
+// an answer or a message is needed, so that these keep their order.
 func (c *conversation) lines() lines {
-	if c.caughtUp && !c.ended && (c.Interactive || len(c.waiting) > 0 || !c.Once && !c.working) {
+	if c.caughtUp && !c.ended && (c.Interactive || len(c.pending) > 0 || !c.Once && !c.working) {
 		return c.input
 	}
 	return nil
 }
 
-// over says whether there is nothing left to do, and how it ended.
-func (c *conversation) over() (turn.End, bool) {
+// isOver reports whether the conversation has ended, and how.
+func (c *conversation) isOver() (turn.End, bool) {
 	switch {
-	case c.ended && len(c.waiting) > 0:
+	case c.ended && len(c.pending) > 0:
 		return turn.Pending, true
-	case c.working || len(c.waiting) > 0 || !c.caughtUp:
+	case c.working || len(c.pending) > 0 || !c.caughtUp:
 		return 0, false
 	}
 	return c.turn.End(), c.Once || c.ended
 }
 
-// take shows events, and finds out whether the turn has ended.
-func (c *conversation) take(ctx context.Context, b log.Batch) error {
+// applyBatch shows events, and checks whether the turn has ended.
+func (c *conversation) applyBatch(ctx context.Context, b log.Batch) error {
 	var last uint64 // the newest event with which the turn may have ended
 	for _, e := range b.Events {
 		c.show.Live = e.Seq > c.joined
@@ -215,7 +215,7 @@ func (c *conversation) take(ctx context.Context, b log.Batch) error {
 		if c.turn.Apply(e) && e.Seq > c.joined {
 			last = e.Seq
 		}
-		c.settle(e)
+		c.removeDecided(e)
 		if err := c.addQuestions(e); err != nil {
 			return err
 		}
@@ -225,12 +225,12 @@ func (c *conversation) take(ctx context.Context, b log.Batch) error {
 		case events.MessageSending:
 			c.working = c.working || e.Seq > c.joined // it may have been held
 			if c.show.Quiet[d.Message] {
-				c.turn.Begin() // whatever came before was another turn
+				c.turn.Begin() // earlier events belong to another turn
 			}
 		}
 	}
 	if c.show.Live, c.caughtUp = true, c.caughtUp || b.Behind == 0; c.caughtUp {
-		c.addDue()
+		c.addReferred()
 	}
 	if last == 0 || !c.working {
 		return nil
@@ -238,8 +238,8 @@ func (c *conversation) take(ctx context.Context, b log.Batch) error {
 	return c.check(ctx, last)
 }
 
-// check asks the read model, at an event or later, whose turn it is. The read model may be ahead of what was taken: a
-// turn whose end is still to come here goes on.
+// check asks the read model, at an event or later, whose turn it is. The read model may be ahead of the events shown
+// here: a turn whose end is not shown yet is still running.
 func (c *conversation) check(ctx context.Context, seq uint64) error {
 	var row projections.Chat
 	if err := c.Query(ctx, "chat", map[string]any{"chat": c.Chat, "after": seq}, &row); err != nil {
@@ -252,7 +252,7 @@ func (c *conversation) check(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// titleLength is that of a title made from a message, in runes.
+// titleLength is the length of a title made from a message, in runes.
 const titleLength = 60
 
 // submit sends a message; the first one of a new chat opens it.
@@ -287,7 +287,7 @@ func (c *conversation) submit(ctx context.Context, text string) error {
 	return nil
 }
 
-// open creates the chat. It is named after its first message unless a person gave it a title.
+// open creates the chat. Its title is the beginning of its first message unless Options has one.
 func (c *conversation) open(ctx context.Context, text string) error {
 	title := cmp.Or(c.Title, printable.OneLine(text, titleLength))
 	err := c.Do(ctx, "chat.create", chat.Create{Command: client.NewCommand(), Chat: c.Chat, Title: title, Agent: c.agent})
@@ -295,7 +295,7 @@ func (c *conversation) open(ctx context.Context, text string) error {
 	return err
 }
 
-// line does what a line of stdin says; ok is false at its end.
+// line handles a line of stdin; ok is false at the end of stdin.
 func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (code turn.End, leave bool, err error) {
 	if c.terminal != nil || c.Interactive && c.show.Writing == promptWriter {
 		c.show.Writing = "" // the terminal has ended the line
@@ -311,7 +311,7 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 	case !ok:
 		c.ended = true
 	case words == "/quit":
-		if len(c.waiting) > 0 {
+		if len(c.pending) > 0 {
 			return turn.Pending, true, nil
 		}
 		return c.turn.End(), true, nil
@@ -322,11 +322,11 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 		return 0, false, c.slash(ctx, words)
 	case line.Typed && line.Shown != "" && line.Shown != c.answerPrompt():
 		c.refuseStale(words)
-	case len(c.waiting) > 0 && (!line.Typed || line.Shown != ""):
-		return 0, false, c.answer(ctx, unslashed(line, words))
+	case len(c.pending) > 0 && (!line.Typed || line.Shown != ""):
+		return 0, false, c.answer(ctx, removeSlashEscape(line, words))
 	case words == "":
 	case c.Once, c.working && (words == "y" || words == "n"):
-		if len(c.waiting) > 0 {
+		if len(c.pending) > 0 {
 			c.prompted = false
 			c.show.Note("", render.Yellow, "%q was not used: you began this line before the request came. Please answer again.",
 				words)
@@ -334,7 +334,7 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 			c.show.Note("", render.Dim, "(nothing waits for an answer)")
 		}
 	default:
-		text := unslashed(line, line.Text)
+		text := removeSlashEscape(line, line.Text)
 		c.remember(line.Text)
 		err = c.submit(ctx, text)
 		if r := (handlers.Refused{}); c.Interactive && errors.As(err, &r) { // a script must notice
@@ -348,21 +348,21 @@ func (c *conversation) line(ctx context.Context, line terminal.Line, ok bool) (c
 // answerPrompt returns the name of the request or question that the first prompt shows, "" if none waits. An answer
 // applies only to it.
 func (c *conversation) answerPrompt() string {
-	if len(c.waiting) == 0 {
+	if len(c.pending) == 0 {
 		return ""
 	}
-	return c.waiting[0].name()
+	return c.pending[0].name()
 }
 
-// refuseStale says that an answer was not used, because what it was typed for no longer waits.
+// refuseStale reports that an answer was not used, because its request was decided meanwhile.
 func (c *conversation) refuseStale(words string) {
 	c.prompted = false
 	if words == "" {
 		return
 	}
 	c.show.Note("", render.Yellow, "%q was not used: the request it answers was decided before you pressed Enter.", words)
-	if len(c.waiting) > 0 {
-		c.show.Note("", render.Yellow, "Now this waits: %s", c.waiting[0].summary())
+	if len(c.pending) > 0 {
+		c.show.Note("", render.Yellow, "Now this waits: %s", c.pending[0].summary())
 	}
 }
 
@@ -376,7 +376,7 @@ func (c *conversation) remember(line string) {
 	}
 }
 
-// interrupt is Ctrl-C: it stops the turn, and when there is none or it was asked before, the conversation.
+// interrupt handles Ctrl-C: it stops the turn. Without a running turn, or the second time, it ends the conversation.
 func (c *conversation) interrupt(ctx context.Context) (code turn.End, leave bool, err error) {
 	if c.terminal != nil {
 		c.covered = c.terminal.Release() || c.covered

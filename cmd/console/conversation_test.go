@@ -21,8 +21,8 @@ import (
 	"pocketcoder/projections/queries"
 )
 
-// The read model holds the whole of a turn, in which the model went on after a denial, before the turn is shown.
-func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
+// The read model holds a whole turn before it is shown. In this turn the model continued after a denial.
+func TestConversationEndsAfterTheEndIsShown(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
@@ -52,9 +52,9 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 	c.working, c.caughtUp = true, true
 	over := false
 	for i, e := range all {
-		is.NoErr(c.take(t.Context(), log.Batch{Events: []events.Event{cmdtest.Numbered(e, i+1)}}))
+		is.NoErr(c.applyBatch(t.Context(), log.Batch{Events: []events.Event{cmdtest.Numbered(e, i+1)}}))
 		var code turn.End
-		if code, over = c.over(); over {
+		if code, over = c.isOver(); over {
 			is.Equal(code, turn.End(turn.Completed))
 			is.True(bytes.Contains(out.Bytes(), []byte("done")))
 		}
@@ -62,7 +62,7 @@ func TestConversationIsNotOverBeforeItsEndIsShown(t *testing.T) {
 	is.True(over)
 }
 
-func TestUndoNamesTheFilesThatItPutsBack(t *testing.T) {
+func TestUndoListsTheRestoredFiles(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))

@@ -17,12 +17,12 @@ import (
 	"pocketcoder/projections"
 )
 
-// promptText asks for what the ask waits for.
-func (a ask) promptText() string {
+// promptText returns the prompt for the next input about the item.
+func (a pendingItem) promptText() string {
 	switch {
-	case a.editing:
+	case a.awaitsCommand:
 		return "run instead (an empty line: back): "
-	case a.always != nil:
+	case a.proposal != nil:
 		return "store this rule and allow? y, n, or chat, agent, all, a time such as 1h, another pattern: "
 	case a.permission.Ask.Permission == permission.TypeBudget:
 		return "allow it? y, n, n REASON: "
@@ -32,12 +32,12 @@ func (a ask) promptText() string {
 	return "allow it? y, n, n REASON, a (always): "
 }
 
-// answerPermission takes a person's words about an ask.
-func (c *conversation) answerPermission(ctx context.Context, a *ask, words string) error {
+// answerPermission applies a person's input to a permission request.
+func (c *conversation) answerPermission(ctx context.Context, a *pendingItem, words string) error {
 	switch {
-	case a.editing:
+	case a.awaitsCommand:
 		return c.edit(ctx, a, words)
-	case a.always != nil:
+	case a.proposal != nil:
 		return c.answerProposal(ctx, a, words)
 	}
 	s, ok := parseDecision(words)
@@ -58,7 +58,7 @@ func (c *conversation) answerPermission(ctx context.Context, a *ask, words strin
 	case s.edit:
 		return c.edit(ctx, a, s.edited)
 	case s.always:
-		return c.propose(ctx, a, permission.AllowAlways{Scope: s.scope, For: s.lasts})
+		return c.propose(ctx, a, permission.AllowAlways{Scope: s.scope, For: s.validFor})
 	}
 	return c.decide(ctx, *a, permission.Decide{Decision: s.decision, Reason: s.reason})
 }
@@ -69,10 +69,10 @@ type decisionInput struct {
 	reason   string
 
 	edit   bool
-	edited string // empty: it comes on the next line
+	edited string // empty: the next line has it
 
-	always       bool
-	scope, lasts string
+	always          bool
+	scope, validFor string
 }
 
 // parseDecision reads "y", "n", "n REASON", "e", "e COMMAND", "a" with a scope and a time, or just a reason of several
@@ -89,13 +89,13 @@ func parseDecision(words string) (s decisionInput, ok bool) {
 		return decisionInput{edit: true, edited: rest}, first == "e"
 	case "a":
 		if scope, lasts, ok := parseScope(rest); ok {
-			return decisionInput{always: true, scope: scope, lasts: lasts}, true
+			return decisionInput{always: true, scope: scope, validFor: lasts}, true
 		}
 	}
 	return decisionInput{decision: events.Denied, reason: words}, several
 }
 
-// parseScope reads for whom a rule shall be and how long: "", "all", "agent 2h", "1h". ok is false for anything else.
+// parseScope reads the scope and the validity of a rule: "", "all", "agent 2h", "1h". ok is false for anything else.
 func parseScope(words string) (scope, lasts string, ok bool) {
 	for _, word := range strings.Fields(words) {
 		d, err := time.ParseDuration(word)
@@ -111,25 +111,27 @@ func parseScope(words string) (scope, lasts string, ok bool) {
 	return scope, lasts, true
 }
 
-// decide gives a decision about an ask; which one it is about is filled in.
-func (c *conversation) decide(ctx context.Context, a ask, d permission.Decide) error {
+// decide sends a decision about a request. It fills in the request's id.
+func (c *conversation) decide(ctx context.Context, a pendingItem, d permission.Decide) error {
 	d.Command, d.Chat, d.Permission = client.NewCommand(), c.Chat, a.permission.Ask.ID
 	d.ShownRequest.Request = a.permission.Hash
 	if d.Decision == events.Authorized {
 		c.resumes(a)
 	}
-	return c.give(ctx, a, "permission.decide", d)
+	return c.sendAnswer(ctx, a, "permission.decide", d)
 }
 
-// resumes takes into account that approving an interrupted ask resumes its turn, and what a budget holds up goes on.
-func (c *conversation) resumes(a ask) {
+// resumes notes that approving an interrupted request resumes its turn, and that approving a budget request releases
+// held messages.
+func (c *conversation) resumes(a pendingItem) {
 	c.turn.Grant(a.permission.Ask.ID)
 	c.working = c.working || a.permission.Interrupted || c.turn.Whose() == projections.TurnAssistant
 }
 
-// beginEdit lets the next line be the command that runs instead. At a terminal the asked command is there to be edited.
-func (c *conversation) beginEdit(a *ask) {
-	a.editing = true
+// beginEdit lets the next line be the command that runs instead. At a terminal the line holds the requested command to
+// be edited.
+func (c *conversation) beginEdit(a *pendingItem) {
+	a.awaitsCommand = true
 	if c.terminal == nil {
 		return
 	}
@@ -140,9 +142,9 @@ func (c *conversation) beginEdit(a *ask) {
 	c.suggestion = line
 }
 
-// edit allows a command in place of the one that was asked for. The asked command itself is approved as it is.
-func (c *conversation) edit(ctx context.Context, a *ask, command string) error {
-	switch a.editing = false; command {
+// edit approves a request with another command. If the command is unchanged, it approves the request without an edit.
+func (c *conversation) edit(ctx context.Context, a *pendingItem, command string) error {
+	switch a.awaitsCommand = false; command {
 	case "":
 		return nil
 	case strings.TrimSpace(a.permission.Ask.Command()):
@@ -151,8 +153,9 @@ func (c *conversation) edit(ctx context.Context, a *ask, command string) error {
 	return c.decide(ctx, *a, permission.Decide{Decision: events.Authorized, Edited: command})
 }
 
-// propose shows the rule that would answer asks of this kind from now on, and what it would have allowed so far.
-func (c *conversation) propose(ctx context.Context, a *ask, w permission.AllowAlways) error {
+// propose shows a rule that would allow requests of this kind from now on, and the earlier requests that it would have
+// allowed.
+func (c *conversation) propose(ctx context.Context, a *pendingItem, w permission.AllowAlways) error {
 	w.Command, w.Chat, w.Permission = client.NewCommand(), c.Chat, a.permission.Ask.ID
 	w.ShownRequest.Request, w.ShownRules = a.permission.Hash, nil
 	w.Scope = cmp.Or(w.Scope, permission.ScopeChat)
@@ -165,22 +168,22 @@ func (c *conversation) propose(ctx context.Context, a *ask, w permission.AllowAl
 		return fmt.Errorf("propose a rule: %w", err)
 	}
 	w.ShownRules = p.Rules
-	a.always, a.shown, c.covered = &w, p, false
+	a.proposal, a.shown, c.covered = &w, p, false
 	c.show.Proposal(w, p)
 	return nil
 }
 
-// answerProposal stores the proposed rule, lets it be, or proposes another.
-func (c *conversation) answerProposal(ctx context.Context, a *ask, words string) error {
-	w := *a.always
+// answerProposal stores the proposed rule, discards it, or proposes another.
+func (c *conversation) answerProposal(ctx context.Context, a *pendingItem, words string) error {
+	w := *a.proposal
 	switch strings.ToLower(words) {
 	case "":
 		return nil
 	case "y", "yes":
 		c.resumes(*a)
-		return c.give(ctx, *a, "permission.always", w)
+		return c.sendAnswer(ctx, *a, "permission.always", w)
 	case "n", "no":
-		a.always = nil
+		a.proposal = nil
 		return nil
 	}
 	scope, lasts, ok := parseScope(words)

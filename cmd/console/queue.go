@@ -20,7 +20,7 @@ type queuedMessage struct {
 	ID       string        `json:"id"`
 	Parts    []events.Part `json:"parts"`
 	Delivery string        `json:"delivery"`
-	Held     string        `json:"held"` // why it waits although nothing runs
+	Held     string        `json:"held"` // why it waits although no turn runs
 }
 
 // slashQueue lists the messages that wait, or changes one of them. Numbers are those of the list that was shown last,
@@ -39,10 +39,10 @@ func (c *conversation) slashQueue(ctx context.Context, words string) error {
 	switch {
 	case err != nil || text != "" && name != "edit":
 		return errors.New("write /queue, or /queue with edit N TEXT, delete N, up N or now N")
-	case len(c.queued) == 0:
+	case len(c.listedQueue) == 0:
 		return errors.New("list the queue first: /queue shows the numbers of the messages")
-	case n < 1 || n > len(c.queued):
-		return fmt.Errorf("choose a number from 1 to %d", len(c.queued))
+	case n < 1 || n > len(c.listedQueue):
+		return fmt.Errorf("choose a number from 1 to %d", len(c.listedQueue))
 	}
 	seq, err := c.changeQueue(ctx, name, n-1, strings.TrimSpace(text))
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *conversation) slashQueue(ctx context.Context, words string) error {
 
 // changeQueue changes the message at an index of the list that was shown last, and returns the sequence of the change.
 func (c *conversation) changeQueue(ctx context.Context, name string, i int, text string) (seq uint64, err error) {
-	m := c.queued[i]
+	m := c.listedQueue[i]
 	change := chat.ChangeMessage{Command: client.NewCommand(), Chat: c.Chat, Message: m.ID}
 	switch {
 	case name == "delete":
@@ -67,7 +67,7 @@ func (c *conversation) changeQueue(ctx context.Context, name string, i int, text
 	case name == "up" && i == 0:
 		return 0, errors.New("this message is the first already")
 	case name == "up":
-		change.Before = &c.queued[i-1].ID
+		change.Before = &c.listedQueue[i-1].ID
 	case name == "now":
 		change.Delivery = events.DeliverySteer
 	default:
@@ -79,16 +79,16 @@ func (c *conversation) changeQueue(ctx context.Context, name string, i int, text
 
 // showQueue lists the messages that wait, as they are after the event with a sequence.
 func (c *conversation) showQueue(ctx context.Context, seq uint64) error {
-	c.queued = nil
+	c.listedQueue = nil
 	if c.exists {
-		if err := c.Query(ctx, "queue", map[string]any{"chat": c.Chat, "after": seq}, &c.queued); err != nil {
+		if err := c.Query(ctx, "queue", map[string]any{"chat": c.Chat, "after": seq}, &c.listedQueue); err != nil {
 			return err
 		}
 	}
-	if len(c.queued) == 0 {
+	if len(c.listedQueue) == 0 {
 		c.show.Note("", render.Dim, "(no message waits)")
 	}
-	for i, m := range c.queued {
+	for i, m := range c.listedQueue {
 		c.show.Note("", render.Plain, "%3d  %s", i+1, printable.OneLine(m.text(), 200))
 		if m.Delivery == events.DeliverySteer {
 			c.show.Note("", render.Dim, "     (the assistant reads it after its current step)")

@@ -53,21 +53,21 @@ var slashCommands = map[string]func(*conversation, context.Context, string) erro
 
 // isSlash reports whether a line is a command and no message. The command that is edited may begin with a slash.
 func (c *conversation) isSlash(words string) bool {
-	if len(c.waiting) > 0 && (c.waiting[0].editing || c.waiting[0].always != nil) {
+	if len(c.pending) > 0 && (c.pending[0].awaitsCommand || c.pending[0].proposal != nil) {
 		return false
 	}
 	return strings.HasPrefix(words, "/") && !strings.HasPrefix(words, "//")
 }
 
-// unslashed removes the first of the two slashes with which a person begins a message that is no command.
-func unslashed(line terminal.Line, text string) string {
+// removeSlashEscape removes the first of the two slashes with which a person begins a message that is no command.
+func removeSlashEscape(line terminal.Line, text string) string {
 	if line.Typed && strings.HasPrefix(text, "//") {
 		return text[1:]
 	}
 	return text
 }
 
-// slash carries out a command. What is wrong with it is no end of the conversation.
+// slash runs a command. An error of the command does not end the conversation.
 func (c *conversation) slash(ctx context.Context, words string) error {
 	name, rest, _ := strings.Cut(words, " ")
 	run, ok := slashCommands[name]
@@ -202,7 +202,7 @@ func (c *conversation) showModels(list record.Models) {
 	}
 }
 
-// slashUndo takes back the newest turn that is not taken back yet.
+// slashUndo reverts the newest turn that is not reverted yet.
 func (c *conversation) slashUndo(ctx context.Context, _ string) error {
 	if c.working {
 		return errors.New("the turn still runs; stop it first with /abort")
@@ -273,7 +273,7 @@ func (c *conversation) slashRedo(ctx context.Context, _ string) error {
 	return nil
 }
 
-// revert takes a message back with all that follows; an empty one undoes that.
+// revert reverts a message and all that follows. An empty message undoes the last revert.
 func (c *conversation) revert(ctx context.Context, message string) error {
 	return c.Do(ctx, "chat.revert", chats.Revert{Command: client.NewCommand(), Chat: c.Chat, Message: message})
 }

@@ -13,7 +13,7 @@ import (
 	permissions "pocketcoder/handlers/permission"
 )
 
-func TestModelIsFoundInTheList(t *testing.T) {
+func TestListedModel(t *testing.T) {
 	models := []string{"a/large", "a/org/x", "a/small", "b/large"}
 	for name, want := range map[string]string{"a/large": "a/large", "small": "a/small", "org/x": "a/org/x", "large": "",
 		"x": "", "c/small": ""} {
@@ -24,7 +24,7 @@ func TestModelIsFoundInTheList(t *testing.T) {
 	}
 }
 
-func TestDecisionIsReadFromAPersonsWords(t *testing.T) {
+func TestParseDecision(t *testing.T) {
 	authorized, denied := decisionInput{decision: events.Authorized}, func(reason string) decisionInput {
 		return decisionInput{decision: events.Denied, reason: reason}
 	}
@@ -33,8 +33,8 @@ func TestDecisionIsReadFromAPersonsWords(t *testing.T) {
 		"n use make": denied("use make"), "No, use make": denied("use make"), "use make instead": denied("use make instead"),
 		"e": {edit: true}, "E": {edit: true}, "e git status": {edit: true, edited: "git status"}, "e echo a\necho b": {edit: true, edited: "echo a\necho b"},
 		"edit the file instead": denied("edit the file instead"), // words, not a command
-		"a":                     {always: true}, "a all": {always: true, scope: permissions.ScopeAll}, "a 90m": {always: true, lasts: "90m"},
-		"a agent 1h": {always: true, scope: permissions.ScopeAgent, lasts: "1h"}, "a 1h chat": {always: true, scope: permissions.ScopeChat, lasts: "1h"},
+		"a":                     {always: true}, "a all": {always: true, scope: permissions.ScopeAll}, "a 90m": {always: true, validFor: "90m"},
+		"a agent 1h": {always: true, scope: permissions.ScopeAgent, validFor: "1h"}, "a 1h chat": {always: true, scope: permissions.ScopeChat, validFor: "1h"},
 		"a better way is make": denied("a better way is make"), "a all chat": denied("a all chat"), "a -1h": denied("a -1h"),
 		"always use make": denied("always use make"),
 	} {
@@ -51,7 +51,7 @@ func TestDecisionIsReadFromAPersonsWords(t *testing.T) {
 	}
 }
 
-func TestAnswerIsNumbersOrWords(t *testing.T) {
+func TestParseAnswer(t *testing.T) {
 	one := render.Question{Labels: []string{"Red", "Blue"}}
 	many := render.Question{Labels: []string{"Red", "Blue"}, Multiple: true}
 	own := render.Question{Labels: []string{"Red", "Blue"}, Custom: true}
@@ -74,7 +74,7 @@ func TestAnswerIsNumbersOrWords(t *testing.T) {
 	}
 }
 
-func TestLineThatEndsWithABackslashGoesOn(t *testing.T) {
+func TestBackslashContinuesALine(t *testing.T) {
 	is := is.New(t)
 	var got []string
 	for line := range readLines(t.Context(), strings.NewReader("one\ntwo\\\nthree\r\n\nlast\\")) {
@@ -83,7 +83,7 @@ func TestLineThatEndsWithABackslashGoesOn(t *testing.T) {
 	is.Equal(got, []string{"one", "two\nthree", "", `last\`})
 }
 
-func TestNoRuleIsOfferedForMoreThanABudget(t *testing.T) {
-	a := ask{permission: &render.Request{Ask: events.PermissionAsk{Permission: permissions.TypeBudget}}}
+func TestNoRuleIsProposedForABudgetRequest(t *testing.T) {
+	a := pendingItem{permission: &render.Request{Ask: events.PermissionAsk{Permission: permissions.TypeBudget}}}
 	expect.Lacks(t, a.promptText(), "always")
 }

@@ -35,7 +35,7 @@ func (c *conversation) followWorkers(ctx context.Context, chat string) error {
 	return c.Log.Read(ctx, c.joined, filters, func(b log.Batch) error {
 		for _, e := range b.Events {
 			var w workers.Worker
-			// a chat that is no worker has no answer
+			// a chat that is not a worker has no record
 			err := c.Query(ctx, "worker", map[string]any{"chat": e.Subject.ID, "after": e.Seq}, &w)
 			if err != nil || !w.IsBelow(chat) || w.Pending == 0 {
 				continue

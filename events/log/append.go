@@ -36,7 +36,7 @@ const (
 	codeBeingStored               = 10158 // the server stores an earlier copy of the message
 	codeInsufficientResources     = 10023 // the server has reached its limit of stored bytes
 	codeInsufficientStorage       = 10047 // what an account or a stream reserves does not fit into that limit
-	codeNotOpen                   = 10120 // the server opens its streams again: it says that the account may not have any
+	codeNotOpen                   = 10120 // the server reopens its streams: it says that the account may have none
 	// messages of an atomic batch are missing; with a full disk the server cannot keep them
 	codeBatchIncomplete = 10176
 )
@@ -62,7 +62,7 @@ func (l *Log) Append(ctx context.Context, e events.Event, expect ...Expect) (uin
 	if len(expect) > 0 {
 		w.Expect = expect[0]
 	}
-	seq, err := l.untilAnswered(ctx, w, func(ctx context.Context) (uint64, error) {
+	seq, err := l.retryAppend(ctx, w, func(ctx context.Context) (uint64, error) {
 		return l.publish(ctx, m, opts...)
 	})
 	if err != nil {
@@ -109,7 +109,8 @@ func (l *Log) appendBatch(ctx context.Context, batch []events.Event) (uint64, er
 		}
 	}
 	var last uint64
-	for _, e := range batch { // alone, or one of them is stored already and the server refuses the batch as a whole
+	// one by one: a single event, or the server refuses the batch because one event is stored already
+	for _, e := range batch {
 		seq, err := l.Append(ctx, e)
 		if err != nil {
 			return last, err
@@ -139,7 +140,8 @@ func (l *Log) Commit(ctx context.Context, writes []Write) (uint64, error) {
 
 // appendAtomic stores the events as one atomic batch.
 func (l *Log) appendAtomic(ctx context.Context, writes []Write) (uint64, error) {
-	batch := make([]*nats.Msg, len(writes)) // all of them first: the server waits 10 s between two messages of a batch
+	// prepared before the batch: the server waits at most 10 s between two of its messages
+	batch := make([]*nats.Msg, len(writes))
 	for i, w := range writes {
 		m, err := l.message(ctx, w.Event)
 		if err != nil {
@@ -155,7 +157,7 @@ func (l *Log) appendAtomic(ctx context.Context, writes []Write) (uint64, error) 
 	if i := slices.IndexFunc(writes, func(w Write) bool { return w.Expect.Filter != "" }); i >= 0 {
 		last.Expect = writes[i].Expect
 	}
-	seq, err := l.untilAnswered(ctx, last, func(ctx context.Context) (uint64, error) { return l.publishBatch(ctx, batch) })
+	seq, err := l.retryAppend(ctx, last, func(ctx context.Context) (uint64, error) { return l.publishBatch(ctx, batch) })
 	if err != nil {
 		return 0, appendError(last.Event, err)
 	}
@@ -225,7 +227,7 @@ func appendError(e events.Event, err error) error {
 		case codeWrongLastSequence, codeWrongLastSequenceConstant:
 			err = ErrConflict
 		case codeInsufficientResources, codeInsufficientStorage:
-			err = fmt.Errorf("%w (%w)", errNoRoom, err)
+			err = fmt.Errorf("%w (%w)", errStorageLimit, err)
 		}
 	}
 	return fmt.Errorf("append %s: %w", e.RawSubject, err)

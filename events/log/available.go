@@ -20,9 +20,9 @@ type Unavailable string
 
 func (u Unavailable) Error() string { return string(u) }
 
-// errNoRoom is the error of an append beyond a limit of the server. The log stores events again as soon as the server
-// does.
-const errNoRoom = Unavailable("The NATS server has reached its storage limit. An administrator must raise max_file_store of the server, or free space and restart it.")
+// errStorageLimit is the error of an append beyond a limit of the server. The log stores events again as soon as the
+// server does.
+const errStorageLimit = Unavailable("The NATS server has reached its storage limit. An administrator must raise max_file_store of the server, or free space and restart it.")
 
 // The errors of an append that the server did not confirm in time.
 const (
@@ -30,24 +30,24 @@ const (
 	errMayStore  = Unavailable("The log did not confirm this in time. It may still be stored: look whether it is there before you try again, or try again with the same id.")
 )
 
-// appendTime bounds all tries of an append, tryTime one of them: an append may wait behind slow syncs, or be lost
+// appendTimeout bounds all tries of an append, tryTime one of them: an append may wait behind slow syncs, or be lost
 // while a cluster elects a leader.
 const (
-	appendTime = 9 * time.Second
-	tryTime    = 3 * time.Second
-	tryPause   = 100 * time.Millisecond
+	appendTimeout  = 9 * time.Second
+	attemptTimeout = 3 * time.Second
+	retryPause     = 100 * time.Millisecond
 )
 
-// untilAnswered repeats an append until the server has stored or refused it. last is its last event, with the first
+// retryAppend repeats an append until the server has stored or refused it. last is its last event, with the first
 // expectation of the append. The server recognizes the ids of stored events, so it stores them once. But it compares
 // expectations first, and refuses a batch with a stored event.
-func (l *Log) untilAnswered(ctx context.Context, last Write,
+func (l *Log) retryAppend(ctx context.Context, last Write,
 	try func(context.Context) (uint64, error)) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, appendTime)
+	ctx, cancel := context.WithTimeout(ctx, appendTimeout)
 	defer cancel()
 	refusal := errNotStored
 	for {
-		trying, end := context.WithTimeout(ctx, tryTime)
+		trying, end := context.WithTimeout(ctx, attemptTimeout)
 		seq, err := try(trying)
 		if refusal == errMayStore && isCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant, codeBatchDuplicate) {
 			seq, err = l.sequenceOf(trying, last, err)
@@ -61,7 +61,7 @@ func (l *Log) untilAnswered(ctx context.Context, last Write,
 			refusal = errMayStore
 		}
 		select {
-		case <-time.After(tryPause):
+		case <-time.After(retryPause):
 		case <-ctx.Done():
 			l.observe(err)
 			return 0, fmt.Errorf("%w (%w)", refusal, err)
@@ -103,14 +103,14 @@ func (l *Log) sequenceOf(ctx context.Context, w Write, later error) (seq uint64,
 	return 0, later
 }
 
-// never is a last sequence that no stream has. (Never use an unknown last message id: a cluster of 2.15.2 loses its
-// leader for good, measured.)
-const never = 1 << 62
+// noSequence is a last sequence that no stream has. (An unknown last message id is no alternative: with it, a cluster
+// of 2.15.2 loses its leader until a restart (measured).)
+const noSequence = 1 << 62
 
 // Probe returns what the server that leads EVENTS knows of the stream's other servers, nil if there are none. It fails
 // if that server does not answer an append. It stores nothing, because the server refuses the event.
 func (l *Log) Probe(ctx context.Context) (*jetstream.ClusterInfo, error) {
-	_, err := l.publish(ctx, nats.NewMsg(events.AuditSubject("probe")), jetstream.WithExpectLastSequence(never))
+	_, err := l.publish(ctx, nats.NewMsg(events.AuditSubject("probe")), jetstream.WithExpectLastSequence(noSequence))
 	if !isCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant) {
 		return nil, fmt.Errorf("probe %s: %w", EventsStream, err)
 	}
@@ -125,8 +125,8 @@ func (l *Log) Probe(ctx context.Context) (*jetstream.ClusterInfo, error) {
 	return s.CachedInfo().Cluster, nil
 }
 
-// Accepting returns an Unavailable while commands are refused. Append and AppendAll are not refused: they store what
-// has happened already, and the last free space is for them.
+// Accepting returns an Unavailable while commands are refused. Append and AppendAll are not refused: they store facts
+// that have happened already, and the last free space is for them.
 func (l *Log) Accepting(ctx context.Context) error {
 	if last, _ := ctx.Value(lastSpaceKey{}).(bool); last || l.refuse == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"pocketcoder/expect"
 )
 
-func TestCommandsAreRefusedAndFactsAreStored(t *testing.T) {
+func TestOnlyCommandsAreRefusedOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	var refusal error
@@ -25,7 +25,7 @@ func TestCommandsAreRefusedAndFactsAreStored(t *testing.T) {
 	l, err := log.Open(t.Context(), eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))), options,
 		secret.NewRedactor())
 	is.NoErr(err)
-	commit := func(id string) []log.Write { return []log.Write{{Event: sized(t, id, 10)}} }
+	commit := func(id string) []log.Write { return []log.Write{{Event: eventOfSize(t, id, 10)}} }
 	_, err = l.Commit(t.Context(), commit("evt_1"))
 	is.NoErr(err)
 
@@ -34,7 +34,7 @@ func TestCommandsAreRefusedAndFactsAreStored(t *testing.T) {
 	var u log.Unavailable
 	is.True(errors.As(err, &u))
 	is.Equal(u.Error(), "The disk is full.")
-	_, err = l.Append(t.Context(), sized(t, "evt_3", 10))
+	_, err = l.Append(t.Context(), eventOfSize(t, "evt_3", 10))
 	is.NoErr(err)
 	_, err = l.Commit(log.UseLastSpace(t.Context()), commit("evt_4"))
 	is.NoErr(err)
@@ -45,7 +45,7 @@ func TestCommandsAreRefusedAndFactsAreStored(t *testing.T) {
 	is.Equal(len(read(t, l, 0)), 4)
 }
 
-func TestTheServersStorageLimitIsASentenceAndPassesWithoutARestart(t *testing.T) {
+func TestStorageLimitOfTheServerIsReported(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	limit := &server.Options{DontListen: true, JetStream: true, StoreDir: t.TempDir(), SyncAlways: true, NoSigs: true,
@@ -62,7 +62,7 @@ func TestTheServersStorageLimitIsASentenceAndPassesWithoutARestart(t *testing.T)
 	n := 0
 	event := func(size int) events.Event {
 		n++
-		return sized(t, fmt.Sprint("evt_", n), size)
+		return eventOfSize(t, fmt.Sprint("evt_", n), size)
 	}
 	for range 100 {
 		if _, err = l.Append(t.Context(), event(200_000)); err != nil {
@@ -77,7 +77,7 @@ func TestTheServersStorageLimitIsASentenceAndPassesWithoutARestart(t *testing.T)
 		is.Equal(u.Error(), "The NATS server has reached its storage limit. An administrator must raise max_file_store of the server, or free space and restart it.")
 		is.True(log.IsUnavailable(err))
 	}
-	_, err = l.Failing() // health shows it
+	_, err = l.Failing() // health reports it
 	is.True(log.IsUnavailable(err))
 
 	limit.JetStreamMaxStore = 64 << 20
@@ -85,7 +85,7 @@ func TestTheServersStorageLimitIsASentenceAndPassesWithoutARestart(t *testing.T)
 	_, err = l.Probe(t.Context())
 	is.NoErr(err)
 	_, err = l.Failing()
-	is.True(log.IsUnavailable(err)) // an answer proves nothing
+	is.True(log.IsUnavailable(err)) // an answer of the server does not end the failure
 	other, err := log.Open(t.Context(), eventstest.Conn(t, s), options, secret.NewRedactor())
 	is.NoErr(err)
 	_, err = other.Append(t.Context(), event(10))

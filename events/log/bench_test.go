@@ -15,8 +15,8 @@ import (
 	"pocketcoder/events/secret"
 )
 
-// bodies makes n events of one chat with bodies of 500 bytes.
-func bodies(b *testing.B, round, n int) []events.Event {
+// benchEvents makes n events of one chat with bodies of 500 bytes.
+func benchEvents(b *testing.B, round, n int) []events.Event {
 	b.Helper()
 	body, _ := json.Marshal(strings.Repeat("x", 498))
 	all := make([]events.Event, 0, n)
@@ -39,7 +39,7 @@ func perSecond(b *testing.B, n int) {
 func BenchmarkAppend(b *testing.B) {
 	l := eventstest.Log(b)
 	for i := 0; b.Loop(); i++ {
-		if _, err := l.Append(b.Context(), bodies(b, i, 1)[0]); err != nil {
+		if _, err := l.Append(b.Context(), benchEvents(b, i, 1)[0]); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -52,7 +52,7 @@ func BenchmarkAppendAll(b *testing.B) {
 	const burst = 5000
 	for i := 0; b.Loop(); i++ {
 		b.StopTimer()
-		all := bodies(b, i, burst)
+		all := benchEvents(b, i, burst)
 		b.StartTimer()
 		if _, err := l.AppendAll(b.Context(), all); err != nil {
 			b.Fatal(err)
@@ -65,7 +65,7 @@ func BenchmarkAppendAll(b *testing.B) {
 func BenchmarkRead(b *testing.B) {
 	l := eventstest.Log(b)
 	const stored = 20_000
-	if _, err := l.AppendAll(b.Context(), bodies(b, 0, stored)); err != nil {
+	if _, err := l.AppendAll(b.Context(), benchEvents(b, 0, stored)); err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
@@ -76,7 +76,7 @@ func BenchmarkRead(b *testing.B) {
 	perSecond(b, stored)
 }
 
-// From the call of Append until a reader that follows the log has the event.
+// Time from the call of Append until a reader has the event.
 func BenchmarkAppendVisible(b *testing.B) {
 	l := eventstest.Log(b)
 	ctx, cancel := context.WithCancel(b.Context())
@@ -95,7 +95,7 @@ func BenchmarkAppendVisible(b *testing.B) {
 	<-caughtUp
 	var took []time.Duration
 	for i := 0; b.Loop(); i++ {
-		e := bodies(b, i, 1)[0]
+		e := benchEvents(b, i, 1)[0]
 		began := time.Now()
 		if _, err := l.Append(b.Context(), e); err != nil {
 			b.Fatal(err)
@@ -113,7 +113,7 @@ func BenchmarkAppendVisible(b *testing.B) {
 	<-done
 }
 
-// One event at a time, with as many secrets to look for as there may be, and with none.
+// One event at a time, with the largest number of known secrets and with none.
 func BenchmarkAppendKnowing(b *testing.B) {
 	for _, n := range []int{0, secret.MaxConcealed} {
 		b.Run(fmt.Sprint(n, " secrets"), func(b *testing.B) {
@@ -124,7 +124,7 @@ func BenchmarkAppendKnowing(b *testing.B) {
 			}
 			l.Conceal("all", all...)
 			for i := 0; b.Loop(); i++ {
-				if _, err := l.Append(b.Context(), bodies(b, i, 1)[0]); err != nil {
+				if _, err := l.Append(b.Context(), benchEvents(b, i, 1)[0]); err != nil {
 					b.Fatal(err)
 				}
 			}

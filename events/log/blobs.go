@@ -30,10 +30,10 @@ const (
 )
 
 // PutBlob stores the content of r under name, in constant memory, and returns the reference for an event. It redacts
-// nothing: write the content through Writer before. What has the name already is replaced.
+// nothing: write the content through Writer before. It replaces a blob with the same name.
 //
-// It writes what the object store's client would write (ADR-20). That client has up to 512 MiB in flight, and says
-// that a blob is there before it knows that it is.
+// It writes what the object store's client would write (ADR-20). That client has up to 512 MiB in flight, and reports
+// success before the blob is stored.
 func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blob, error) {
 	bucket, err := l.bucket()
 	if err != nil {
@@ -61,7 +61,7 @@ func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blo
 	if before != nil {
 		l.purgeChunks(ctx, before.NUID)
 		if path := OffloadedTo(before); path != "" {
-			_ = place.At(path).Remove(ctx) // nothing names it any more
+			_ = place.At(path).Remove(ctx) // nothing refers to it any more
 		}
 	}
 	return events.Blob{Name: name, Size: int64(info.Size), SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
@@ -117,7 +117,7 @@ func (l *Log) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Re
 	}
 }
 
-// purgeChunks removes the content of a blob that no name leads to any more. What it cannot remove is never read.
+// purgeChunks removes content that no blob refers to any more. Content that it cannot remove is never read.
 func (l *Log) purgeChunks(ctx context.Context, nuid string) {
 	if stream, err := l.js.Stream(ctx, BlobsStream); err == nil {
 		_ = stream.Purge(ctx, jetstream.WithPurgeSubject(chunkSubject(nuid)))
@@ -145,7 +145,7 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", name, err)
 	}
-	if path := OffloadedTo(&info); path != "" { // no reader waits for a disk that is not mounted, or for a store
+	if path := OffloadedTo(&info); path != "" { // no reader waits for an unmounted disk, or for a store
 		r, err := place.At(path).Open(ctx)
 		if errors.Is(err, place.ErrUnavailable) {
 			return nil, fmt.Errorf("open blob %s: %w", name, err)
@@ -189,7 +189,7 @@ func (l *Log) BlobEnd(ctx context.Context, name string, n int) (end []byte, err 
 	}
 }
 
-// describe returns what the bucket says of a blob, and the sequence of that message.
+// describe returns the bucket's description of a blob, and the sequence of that message.
 func (l *Log) describe(ctx context.Context, name string) (info jetstream.ObjectInfo, seq uint64, err error) {
 	_, err = l.direct().Read(ctx, BlobsStream, metaSubject(name), 0, func(m *nats.Msg, at uint64) error {
 		info = jetstream.ObjectInfo{} // a restored bucket may hold an older one, too
@@ -204,7 +204,7 @@ func (l *Log) describe(ctx context.Context, name string) (info jetstream.ObjectI
 	return info, seq, err
 }
 
-// ErrNoBlob means that no blob has the name. ErrDamaged means that the content differs from what was stored.
+// ErrNoBlob means that no blob has the name. ErrDamaged means that the content differs from the stored content.
 var (
 	ErrNoBlob  = errors.New("no such blob")
 	ErrDamaged = errors.New("the stored content is damaged")
@@ -280,10 +280,10 @@ func isLost(err error) bool {
 func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
 	for began := time.Now(); ; time.Sleep(replicaPause) {
 		body, err := l.readBody(ctx, reference)
-		if !isLost(err) || errors.Is(err, place.ErrUnreadable) { // no other server can read it
+		if !isLost(err) || errors.Is(err, place.ErrUnreadable) { // no other server has a copy
 			return body, err
 		}
-		patience, asked := l.bodyPatience(ctx, reference)
+		patience, asked := l.bodyTimeout(ctx, reference)
 		if asked != nil {
 			return nil, fmt.Errorf("look for a body: %w", asked)
 		}
@@ -293,14 +293,14 @@ func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
 	}
 }
 
-// How long a body is read again that the leader has: a server alone is right about its disk.
+// How long a body is read again if the leader has it. A single server has no lagging replica, so its time is short.
 const (
-	alonePatience   = time.Second
-	clusterPatience = 30 * time.Second
+	singleServerTimeout = time.Second
+	clusterTimeout      = 30 * time.Second
 )
 
-// bodyPatience returns how long a missing or damaged body is read again, 0 if the leader of the stream has none.
-func (l *Log) bodyPatience(ctx context.Context, reference []byte) (time.Duration, error) {
+// bodyTimeout returns how long a missing or damaged body is read again, 0 if the leader of the stream has none.
+func (l *Log) bodyTimeout(ctx context.Context, reference []byte) (time.Duration, error) {
 	var b events.Blob
 	if json.Unmarshal(reference, &b) != nil {
 		return 0, nil
@@ -316,9 +316,9 @@ func (l *Log) bodyPatience(ctx context.Context, reference []byte) (time.Duration
 	case len(info.State.Subjects) == 0:
 		return 0, nil
 	case info.Config.Replicas > 1:
-		return clusterPatience, nil
+		return clusterTimeout, nil
 	}
-	return alonePatience, nil
+	return singleServerTimeout, nil
 }
 
 // readBody reads the body of a stored reference, and checks its hash.

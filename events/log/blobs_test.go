@@ -24,13 +24,13 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// sized makes an OpenCode event with a body of exactly n bytes.
-func sized(t *testing.T, id string, n int) events.Event {
+// eventOfSize makes an OpenCode event with a body of exactly n bytes.
+func eventOfSize(t *testing.T, id string, n int) events.Event {
 	t.Helper()
-	return sizedOf(t, "chat1", id, n)
+	return eventOfChatOfSize(t, "chat1", id, n)
 }
 
-func sizedOf(t *testing.T, chat, id string, n int) events.Event {
+func eventOfChatOfSize(t *testing.T, chat, id string, n int) events.Event {
 	t.Helper()
 	body := `"` + strings.Repeat("x", n-2) + `"`
 	e, err := events.NewOpenCode(chat, "local", id, -1, events.OpenCode{Type: "session.updated",
@@ -62,14 +62,14 @@ func TestBodyIsInlineUpToTheLimit(t *testing.T) {
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
 	is.Equal(log.MaxInline, 262_144) // the limit that the stored form promises
-	at, over := sized(t, "evt_at", log.MaxInline), sized(t, "evt_over", log.MaxInline+1)
+	at, over := eventOfSize(t, "evt_at", log.MaxInline), eventOfSize(t, "evt_over", log.MaxInline+1)
 	_, err := l.Append(t.Context(), at)
 	is.NoErr(err)
 	names, _ := blobNames(t, nc)
 	is.Equal(len(names), 0)
 	_, err = l.Append(t.Context(), over)
 	is.NoErr(err)
-	_, err = l.Append(t.Context(), sized(t, "evt_again", log.MaxInline+1))
+	_, err = l.Append(t.Context(), eventOfSize(t, "evt_again", log.MaxInline+1))
 	is.NoErr(err)
 	names, _ = blobNames(t, nc)
 	sum := sha256.Sum256(over.Data)
@@ -81,15 +81,15 @@ func TestBodyIsInlineUpToTheLimit(t *testing.T) {
 	}
 }
 
-// What is damaged on the disk, or missing in a restored copy, must not stop the system for ever.
-func TestAnEventWhoseBodyIsLostIsMalformedAndTheRestIsRead(t *testing.T) {
+// A blob that is damaged on disk, or missing in a restored copy, must not stop the system.
+func TestEventWithALostBodyIsMalformed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
 	reader, err := log.Attach(nc, "$JS.API")
 	is.NoErr(err)
-	for _, e := range []events.Event{sized(t, "evt_over", log.MaxInline+1), sized(t, "evt_after", 10)} {
+	for _, e := range []events.Event{eventOfSize(t, "evt_over", log.MaxInline+1), eventOfSize(t, "evt_after", 10)} {
 		_, err := l.Append(t.Context(), e)
 		is.NoErr(err)
 	}
@@ -108,7 +108,7 @@ func TestAnEventWhoseBodyIsLostIsMalformedAndTheRestIsRead(t *testing.T) {
 			is.Equal(len(got), 2)
 			is.True(errors.Is(got[0].Malformed, want))
 			expect.Contains(t, got[0].Malformed.Error(), "read #1 evt.chat.chat1.opencode.session.updated: "+text)
-			is.Equal([]any{got[0].Seq, got[0].ID}, []any{uint64(1), "evt_over"}) // what is known of it
+			is.Equal([]any{got[0].Seq, got[0].ID}, []any{uint64(1), "evt_over"}) // the reference is known
 			is.Equal(got[1].Malformed, nil)
 		}
 	}
@@ -128,7 +128,7 @@ func TestAnEventWhoseBodyIsLostIsMalformedAndTheRestIsRead(t *testing.T) {
 }
 
 // A reader attached with the operator's or the observer's rights, which end at reading.
-func TestReaderWithTheRightsThatShip(t *testing.T) {
+func TestReaderWithReadOnlyRights(t *testing.T) {
 	is := is.New(t)
 	keys, err := natsconf.LoadKeys(t.TempDir())
 	is.NoErr(err)
@@ -141,7 +141,7 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 		opts, err := keys.Options(id, "test")
 		is.NoErr(err)
 		opts = append(opts, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrPermissionViolation) { // not what a server that restarts does to a connection
+			if errors.Is(err, nats.ErrPermissionViolation) { // unlike a restarting server, it closes the connection at once
 				t.Errorf("%s: %v", id, err)
 			}
 		}))
@@ -151,8 +151,8 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 		return nc
 	}
 	owner := eventstest.Open(t, connect(natsconf.Core))
-	large := sized(t, "evt_2", 2<<20)
-	for _, e := range []events.Event{sized(t, "evt_1", 10), large, sized(t, "evt_3", 10)} {
+	large := eventOfSize(t, "evt_2", 2<<20)
+	for _, e := range []events.Event{eventOfSize(t, "evt_1", 10), large, eventOfSize(t, "evt_3", 10)} {
 		_, err := owner.Append(t.Context(), e)
 		is.NoErr(err)
 	}
@@ -211,7 +211,7 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 	s.Close()
 	s, err = natsconf.Start(t.Context(), config)
 	is.NoErr(err)
-	appended := sized(t, "evt_4", 10)
+	appended := eventOfSize(t, "evt_4", 10)
 	expect.Eventually(t, "the owner is connected again", func() bool {
 		_, err := owner.Append(t.Context(), appended)
 		return err == nil
@@ -220,7 +220,7 @@ func TestReaderWithTheRightsThatShip(t *testing.T) {
 }
 
 // The server refuses what it has not stored yet beyond 128 MiB.
-func TestABodyThatTheServerCannotTakeAtOnceIsStoredWhole(t *testing.T) {
+func TestBodyLargerThanTheServersQueueIsStored(t *testing.T) {
 	expect.Long(t, "stores 300 MiB")
 	is := is.New(t)
 	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))))
@@ -237,7 +237,7 @@ func TestABodyThatTheServerCannotTakeAtOnceIsStoredWhole(t *testing.T) {
 	is.Equal([]any{n, hex.EncodeToString(sum.Sum(nil))}, []any{int64(len(body)), b.SHA256})
 }
 
-func TestABodyOfWhichAPartIsMissingIsStoredAgain(t *testing.T) {
+func TestIncompleteBodyIsStoredAgain(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
@@ -260,7 +260,7 @@ func TestABodyOfWhichAPartIsMissingIsStoredAgain(t *testing.T) {
 	is.True(bytes.Equal(got, body))
 }
 
-func TestTheEndOfABlobIsReadAmongOthers(t *testing.T) {
+func TestBlobEndReadsOnlyItsBlob(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))))

@@ -7,12 +7,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The server hands out events again, and not in order, after a restart or when a lease has ended.
-func TestEventsOfAChatStartBySequence(t *testing.T) {
+// The server delivers events again, and out of order, after a restart or when a lease has ended.
+func TestEventsOfAChatStartInOrder(t *testing.T) {
 	is := is.New(t)
 	closed := &nats.Conn{} // leases cannot be extended, which changes nothing here
 	var q chatQueues
-	add := func(chat string, seq uint64) bool { return q.add(chat, delivery{nc: closed, seq: seq, reply: "r"}) }
+	add := func(chat string, seq uint64) bool { return q.enqueue(chat, delivery{nc: closed, seq: seq, reply: "r"}) }
 	is.True(add("a", 7))
 	is.True(add("b", 8)) // another chat
 	for _, seq := range []uint64{12, 9, 7, 12, 3, 9} {

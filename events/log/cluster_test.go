@@ -16,10 +16,10 @@ import (
 	"pocketcoder/expect"
 )
 
-// longest is the longest time in which a client must have an answer.
-const longest = 10 * time.Second
+// maxAnswerTime is the longest time in which a client must have an answer.
+const maxAnswerTime = 10 * time.Second
 
-func TestEveryAppendIsStoredOnceWhileTheLeaderChanges(t *testing.T) {
+func TestAppendsAreStoredOnceWhileTheLeaderChanges(t *testing.T) {
 	expect.Long(t, "runs a cluster of three servers")
 	t.Parallel()
 	is := is.New(t)
@@ -35,10 +35,10 @@ func TestEveryAppendIsStoredOnceWhileTheLeaderChanges(t *testing.T) {
 		writing.Go(func() {
 			chat, last := fmt.Sprint("chat", w), uint64(0)
 			for i := 0; ctx.Err() == nil; i++ {
-				batch := []log.Write{{Event: sizedOf(t, chat, fmt.Sprintf("evt_%d_%d", w, i), 100),
+				batch := []log.Write{{Event: eventOfChatOfSize(t, chat, fmt.Sprintf("evt_%d_%d", w, i), 100),
 					Expect: log.Expect{Filter: events.ChatFilter(chat), Last: last}}}
 				if w%2 == 0 {
-					batch = append(batch, log.Write{Event: sizedOf(t, chat, fmt.Sprintf("evt_%d_%d_b", w, i), 100)})
+					batch = append(batch, log.Write{Event: eventOfChatOfSize(t, chat, fmt.Sprintf("evt_%d_%d_b", w, i), 100)})
 				}
 				began := time.Now()
 				seq, err := c.Commit(t.Context(), batch)
@@ -66,14 +66,14 @@ func TestEveryAppendIsStoredOnceWhileTheLeaderChanges(t *testing.T) {
 		c.Leader()
 		c.StepDown()
 	}
-	leader := c.Leader() // it is gone, and the others elect another one
+	leader := c.Leader() // the leader has stopped, and the others elect another one
 	leader.Shutdown()
 	leader.WaitForShutdown()
 	c.Leader()
 	stop()
 	writing.Wait()
 	t.Log("slowest append:", slowest, "acknowledged:", len(acknowledged), "failed:", len(failed))
-	is.True(slowest < longest)
+	is.True(slowest < maxAnswerTime)
 	times := map[string]int{}
 	_, err := c.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error { times[e.ID]++; return nil })
 	is.NoErr(err)
@@ -86,12 +86,12 @@ func TestEveryAppendIsStoredOnceWhileTheLeaderChanges(t *testing.T) {
 	is.True(len(times) <= len(acknowledged)+len(failed))
 }
 
-func TestAClusterWithoutAMajoritySaysThatItDoesNotStore(t *testing.T) {
+func TestClusterWithoutAMajorityIsUnavailable(t *testing.T) {
 	expect.Long(t, "runs a cluster of three servers")
 	t.Parallel()
 	is := is.New(t)
 	c := eventstest.OpenCluster(t)
-	_, err := c.Append(t.Context(), sized(t, "evt_1", 10))
+	_, err := c.Append(t.Context(), eventOfSize(t, "evt_1", 10))
 	is.NoErr(err)
 	_, err = c.Failing()
 	is.NoErr(err)
@@ -104,8 +104,8 @@ func TestAClusterWithoutAMajoritySaysThatItDoesNotStore(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	_, err = c.Append(t.Context(), sized(t, "evt_2", 10))
-	is.True(time.Since(began) < longest)
+	_, err = c.Append(t.Context(), eventOfSize(t, "evt_2", 10))
+	is.True(time.Since(began) < maxAnswerTime)
 	var u log.Unavailable
 	is.True(errors.As(err, &u))
 	t.Log(err)
@@ -114,6 +114,6 @@ func TestAClusterWithoutAMajoritySaysThatItDoesNotStore(t *testing.T) {
 	is.True(log.IsUnavailable(err))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err = c.Commit(ctx, []log.Write{{Event: sized(t, "evt_3", 10)}, {Event: sized(t, "evt_4", 10)}})
+	_, err = c.Commit(ctx, []log.Write{{Event: eventOfSize(t, "evt_3", 10)}, {Event: eventOfSize(t, "evt_4", 10)}})
 	is.True(errors.As(err, &u))
 }

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/events/log"
 )
 
-func TestCommitIsAllOrNothing(t *testing.T) {
+func TestCommitIsAtomic(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	write := func(chat string, size int, last uint64) log.Write {

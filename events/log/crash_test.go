@@ -70,7 +70,7 @@ func appendForever(dir string) error {
 	}
 }
 
-func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
+func TestAcknowledgedEventsSurviveAKill(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir := t.TempDir()
@@ -87,7 +87,7 @@ func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			is.Equal(lines.Text(), fmt.Sprint("evt_", seen))
 			if seen++; seen == 80*(round+1) {
-				is.NoErr(child.Process.Kill()) // and read on: what it still said before it died counts
+				is.NoErr(child.Process.Kill()) // read on: ids that it printed before it died count
 			}
 		}
 		child.Wait()
@@ -98,6 +98,6 @@ func TestWhatWasAcknowledgedSurvivesKill(t *testing.T) {
 	is.True(len(stored) >= acknowledged)
 	for i, e := range stored {
 		is.NoErr(e.Malformed)
-		is.Equal(e.ID, fmt.Sprint("evt_", i)) // none lost, none twice, in order
+		is.Equal(e.ID, fmt.Sprint("evt_", i)) // none lost, none repeated, in order
 	}
 }

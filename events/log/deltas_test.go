@@ -15,7 +15,8 @@ import (
 	"pocketcoder/expect"
 )
 
-// publishUntilSeen publishes d again and again until a follower, who hears only what comes after it began, has it.
+// publishUntilSeen publishes d again and again until a follower has it. A follower receives only fragments published
+// after it began.
 func publishUntilSeen(t *testing.T, l *log.Log, d log.Delta, seen <-chan log.Delta) log.Delta {
 	t.Helper()
 	for range 2000 {
@@ -30,7 +31,7 @@ func publishUntilSeen(t *testing.T, l *log.Log, d log.Delta, seen <-chan log.Del
 	return log.Delta{}
 }
 
-func TestFollowerSeesItsChatAndNoOther(t *testing.T) {
+func TestFollowDeltasFiltersByChat(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t, "sk-canary-0123456789")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -48,7 +49,7 @@ func TestFollowerSeesItsChatAndNoOther(t *testing.T) {
 		is.NoErr(l.PublishDelta(d))
 	}
 	got := <-seen
-	for got.Type != log.ExecOutput { // what publishUntilSeen sent too much
+	for got.Type != log.ExecOutput { // the repetitions of publishUntilSeen
 		got = <-seen
 	}
 	is.Equal(got, log.Delta{
@@ -71,7 +72,7 @@ func TestFragmentsAreStoredRedacted(t *testing.T) {
 	s, err := js.Stream(t.Context(), "DELTAS")
 	is.NoErr(err)
 	var m *jetstream.RawStreamMsg
-	for range 2000 { // nobody waits for the acknowledgement of a fragment
+	for range 2000 { // fragments are stored without an acknowledgement
 		if m, err = s.GetLastMsgForSubject(t.Context(), subject); err == nil {
 			break
 		}
@@ -81,7 +82,7 @@ func TestFragmentsAreStoredRedacted(t *testing.T) {
 	is.Equal(string(m.Data), `{"delta":"[redacted]"}`)
 }
 
-func TestStoredFragmentsAreReadInOrderFromAPlace(t *testing.T) {
+func TestFoldDeltasReadsInOrderAfterASequence(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	for i := range 1200 {
@@ -109,7 +110,7 @@ func TestStoredFragmentsAreReadInOrderFromAPlace(t *testing.T) {
 	is.Equal(place, uint64(1200))
 }
 
-func TestReaderGetsFragmentsSinceATimeInOrderOnce(t *testing.T) {
+func TestReadDeltasReadsInOrderSinceATime(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l, attached := ownerAndReader(t)

@@ -114,7 +114,7 @@ func (s *smallLog) append() error {
 	s.n++
 	ctx, cancel := context.WithTimeout(s.t.Context(), 500*time.Millisecond)
 	defer cancel()
-	e := sized(s.t, fmt.Sprint("evt_", s.n), 2000)
+	e := eventOfSize(s.t, fmt.Sprint("evt_", s.n), 2000)
 	_, err := s.Append(ctx, e)
 	if err == nil {
 		s.acknowledged = append(s.acknowledged, e.ID)
@@ -157,7 +157,7 @@ func (s *smallLog) check() {
 	is.Equal(len(slices.Compact(stored)), len(stored)) // none is stored twice
 }
 
-func TestLogIsOpenedAgainAfterAFullDisk(t *testing.T) {
+func TestLogReopensAfterAFullDisk(t *testing.T) {
 	expect.Long(t, "fills a disk")
 	t.Parallel()
 	is := is.New(t)
@@ -175,15 +175,15 @@ func TestLogIsOpenedAgainAfterAFullDisk(t *testing.T) {
 			}
 		}
 		is.True(errors.Is(err, context.DeadlineExceeded))   // the server does not answer
-		is.True(s.server.JetStreamEnabled())                // and does not say why
-		is.True(natsconf.IsDiskFull(s.server.WriteError())) // but here
+		is.True(s.server.JetStreamEnabled())                // its answer has no reason
+		is.True(natsconf.IsDiskFull(s.server.WriteError())) // the reason is in its log
 		expect.Contains(t, strings.Join(s.stderr.list(), "\n"), "no space left on device")
 		_, err = s.Failing()
 		is.True(errors.Is(err, context.DeadlineExceeded))
-		is.True(s.server.Reopen(t.Context()) != nil) // there is no space
+		is.True(s.server.Reopen(t.Context()) != nil) // there is still no space
 
 		remove()
-		is.True(s.append() != nil) // space alone changes nothing
+		is.True(s.append() != nil) // free space alone is not enough
 		is.NoErr(s.server.Reopen(t.Context()))
 		is.NoErr(s.server.WriteError())
 		s.Reopened()
@@ -202,7 +202,7 @@ func received(t *testing.T, s *natsconf.Server) int64 {
 	return v.InMsgs
 }
 
-func TestWhatIsAskedWhileTheLogIsOpenedAgainIsAnsweredAfterwards(t *testing.T) {
+func TestRequestsDuringAReopenAreAnsweredLater(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := openSmallLog(t)
@@ -223,8 +223,8 @@ func TestWhatIsAskedWhileTheLogIsOpenedAgainIsAnsweredAfterwards(t *testing.T) {
 	is.NoErr(<-ended)
 }
 
-// Everything goes on if the log is opened again while it is used.
-func TestOpeningTheLogAgainLosesNothing(t *testing.T) {
+// Readers and appends continue if the log is reopened while it is used.
+func TestReopeningLosesNoEvent(t *testing.T) {
 	expect.Long(t, "opens the log some hundred times")
 	t.Parallel()
 	is := is.New(t)
@@ -261,7 +261,7 @@ func TestOpeningTheLogAgainLosesNothing(t *testing.T) {
 }
 
 // The server would otherwise store three quarters of what was free when it started, or was opened again.
-func TestTheDiskIsTheOnlyLimitOfTheLog(t *testing.T) {
+func TestTheDiskIsTheOnlyStorageLimit(t *testing.T) {
 	expect.Long(t, "fills a disk")
 	t.Parallel()
 	for name, prepare := range map[string]func(*natsconf.Server, context.Context) error{
@@ -278,7 +278,7 @@ func TestTheDiskIsTheOnlyLimitOfTheLog(t *testing.T) {
 			const size = 250_000
 			var all []events.Event
 			for i := range smallDiskSize / size { // the store compresses them
-				all = append(all, sized(t, fmt.Sprint("evt_large_", i), size))
+				all = append(all, eventOfSize(t, fmt.Sprint("evt_large_", i), size))
 			}
 			_, err := s.AppendAll(t.Context(), all)
 			is.NoErr(err)

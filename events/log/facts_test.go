@@ -19,7 +19,7 @@ import (
 	"pocketcoder/expect"
 )
 
-// Facts about the server that this package is built on. One that changes with a new version of it turns red here.
+// Facts about the server on which this package depends. A test fails if a new version of the server changes one.
 
 // openStream makes a log and gives JetStream as the server has it, past this package.
 func openStream(t *testing.T) (*nats.Conn, jetstream.JetStream, jetstream.Stream) {
@@ -33,8 +33,8 @@ func openStream(t *testing.T) (*nats.Conn, jetstream.JetStream, jetstream.Stream
 	return nc, js, s
 }
 
-// code is the JetStream API error code, 0 for none.
-func code(t *testing.T, err error) int {
+// apiErrorCode is the JetStream API error code, 0 for none.
+func apiErrorCode(t *testing.T, err error) int {
 	t.Helper()
 	var api *jetstream.APIError
 	if err != nil && !errors.As(err, &api) {
@@ -56,7 +56,7 @@ func TestSequenceIsCheckedBeforeDuplicates(t *testing.T) {
 	// The same append again, as after a lost answer: a conflict, though its id is known.
 	_, err = js.Publish(t.Context(), subject, nil, jetstream.WithMsgID("1"),
 		jetstream.WithExpectLastSequenceForSubject(0, "evt.chat.c1.>"))
-	is.Equal(code(t, err), 10071)
+	is.Equal(apiErrorCode(t, err), 10071)
 	again, err := js.Publish(t.Context(), subject, nil, jetstream.WithMsgID("1"))
 	is.NoErr(err)
 	is.True(again.Duplicate)
@@ -88,7 +88,7 @@ func batch(t *testing.T, nc *nats.Conn, ids ...string) (answer struct {
 	return answer
 }
 
-func TestAtomicBatchWithAStoredMessageIsRefusedWhole(t *testing.T) {
+func TestAtomicBatchWithAStoredMessageIsRefused(t *testing.T) {
 	is := is.New(t)
 	nc, _, s := openStream(t)
 	got := batch(t, nc, "1", "2", "3")
@@ -105,7 +105,7 @@ func TestAtomicBatchWithAStoredMessageIsRefusedWhole(t *testing.T) {
 
 // Every message of a batch may carry an expectation of its own, and each is compared with what was stored before the
 // batch; only one on a literal subject that the batch has written already is refused.
-func TestAtomicBatchKeepsEveryExpectation(t *testing.T) {
+func TestAtomicBatchChecksEveryExpectation(t *testing.T) {
 	type message struct {
 		subject, filter string
 		last            int
@@ -161,7 +161,7 @@ func TestAtomicBatchKeepsEveryExpectation(t *testing.T) {
 	}
 }
 
-func TestWhatIsStoredCannotBeDeleted(t *testing.T) {
+func TestStoredEventsCannotBeDeleted(t *testing.T) {
 	is := is.New(t)
 	_, js, s := openStream(t)
 	ack, err := js.Publish(t.Context(), "evt.chat.c1.created", nil)
@@ -169,21 +169,21 @@ func TestWhatIsStoredCannotBeDeleted(t *testing.T) {
 	for _, err := range []error{s.DeleteMsg(t.Context(), ack.Sequence), s.SecureDeleteMsg(t.Context(), ack.Sequence)} {
 		is.True(err != nil && strings.Contains(err.Error(), "err_code=10057")) // not permitted
 	}
-	is.True(code(t, s.Purge(t.Context())) != 0)
+	is.True(apiErrorCode(t, s.Purge(t.Context())) != 0)
 	open := log.EventsConfig(log.DefaultOptions)
 	open.DenyDelete = false
 	_, err = js.UpdateStream(t.Context(), open)
-	is.Equal(code(t, err), 10052) // and the denial cannot be taken back
+	is.Equal(apiErrorCode(t, err), 10052) // and the setting cannot be undone
 	open = log.EventsConfig(log.DefaultOptions)
 	open.DenyPurge = false
 	_, err = js.UpdateStream(t.Context(), open)
-	is.Equal(code(t, err), 10052)
+	is.Equal(apiErrorCode(t, err), 10052)
 	info, err := s.Info(t.Context())
 	is.NoErr(err)
 	is.Equal(info.State.Msgs, uint64(1))
 }
 
-func TestFullStreamRefusesAndForgetsNothing(t *testing.T) {
+func TestFullStreamRefusesAppends(t *testing.T) {
 	is := is.New(t)
 	_, js, s := openStream(t)
 	full := log.EventsConfig(log.DefaultOptions)
@@ -194,15 +194,15 @@ func TestFullStreamRefusesAndForgetsNothing(t *testing.T) {
 		_, err = js.Publish(t.Context(), "evt.chat.c1.created", nil)
 		is.Equal(err != nil, i == 2)
 	}
-	is.Equal(code(t, err), 10077) // maximum messages exceeded
+	is.Equal(apiErrorCode(t, err), 10077) // maximum messages exceeded
 	info, err := s.Info(t.Context())
 	is.NoErr(err)
 	is.Equal(info.State.FirstSeq, uint64(1))
 	is.Equal(info.State.Msgs, uint64(2))
 }
 
-// The two streams live beside each other on a server that syncs always, and each keeps its own way.
-func TestServerSyncsFactsAndNotFragments(t *testing.T) {
+// A server that always syncs can have both streams, each with its own durability.
+func TestServerSyncsEventsAndNotDeltas(t *testing.T) {
 	is := is.New(t)
 	dir := t.TempDir()
 	server := eventstest.Server(t, dir)
@@ -220,7 +220,7 @@ func TestServerSyncsFactsAndNotFragments(t *testing.T) {
 	both := log.EventsConfig(log.DefaultOptions)
 	both.Name, both.Subjects, both.PersistMode = "BOTH", []string{"both.>"}, jetstream.AsyncPersistMode
 	_, err = js.CreateStream(t.Context(), both)
-	is.True(code(t, err) != 0) // async persistence and atomic batches exclude each other
+	is.True(apiErrorCode(t, err) != 0) // async persistence and atomic batches exclude each other
 
 	_, err = js.Publish(t.Context(), "evt.chat.c1.created", []byte("a fact that is on disk when it is acknowledged"))
 	is.NoErr(err)
@@ -233,7 +233,7 @@ func TestServerSyncsFactsAndNotFragments(t *testing.T) {
 }
 
 // An ordered consumer outlives Stop, and a stream takes a limited number: readers must remove theirs.
-func TestReadersLeaveNoConsumerBehind(t *testing.T) {
+func TestReadersRemoveTheirConsumers(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)

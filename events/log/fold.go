@@ -10,8 +10,8 @@ import (
 	"pocketcoder/events/log/direct"
 )
 
-// Position is how far a reader has read the events that match some filters. A reader that keeps its position pays for
-// new events only, however long the log is.
+// Position is how far a reader has read the events that match some filters. A reader that stores its position reads
+// only new events, however long the log is.
 type Position = direct.Position
 
 // Start returns the position before the first event.
@@ -20,9 +20,9 @@ func Start(filters ...string) *Position { return direct.Start(filters...) }
 // StartAfter returns the position behind a sequence.
 func StartAfter(seq uint64, filters ...string) *Position { return direct.StartAfter(seq, filters...) }
 
-// Patient returns a context whose readers wait for the server without a limit. A server that is busy can take long to
-// find the few events of a filter among millions.
-func Patient(ctx context.Context) context.Context { return direct.Patient(ctx) }
+// WithoutTimeout returns a context whose readers wait for the server without a limit. A server that is busy can take
+// long to find the few events of a filter among millions.
+func WithoutTimeout(ctx context.Context) context.Context { return direct.Patient(ctx) }
 
 // Fold calls fn with every event that is stored now after the given sequence and matches filter, in order. It returns
 // the sequence of the last one, or after if there is none. It needs no consumer.

@@ -2,14 +2,14 @@
 // BLOBS. No other package reads or appends events. events/archive copies whole streams, and events/recovery checks and
 // repairs their files.
 //
-// EVENTS holds facts, for ever. DELTAS holds streaming fragments, for a week. BLOBS holds bodies over 256 KiB. An
-// event's body is its JSON and nothing else; its metadata are CloudEvents headers.
+// EVENTS holds facts without a time limit. DELTAS holds streaming fragments for a week. BLOBS holds bodies over 256
+// KiB. An event's body is its JSON and nothing else; its metadata are CloudEvents headers.
 //
 // Promises: an event that Append acknowledged is on disk (sync-always server), and a running system never changes or
 // removes it. A batch is stored whole, in order, or not at all. Append with an Expect returns ErrConflict if another
-// writer was first. Read calls its function with every stored event from a sequence on, in order, once, and says when
-// it has caught up; it does not stop on a message that it cannot read. Large bodies are moved to BLOBS and back here,
-// and nowhere else. Known secrets are redacted before anything is stored.
+// writer was first. Read calls its function with every stored event from a sequence on, in order, once, and reports
+// when it has caught up. It does not stop on a message that it cannot read. Only this package moves large bodies to
+// BLOBS and back. Known secrets are redacted before anything is stored.
 //
 // It must not know what a decision, a read model or an OpenCode server is.
 package log
@@ -41,8 +41,8 @@ type Log struct {
 	prefix   string // of the JetStream API
 	attached bool   // for reading, without the right to create a consumer
 	blobs    jetstream.ObjectStore
-	chunks   jetstream.JetStream     // what puts blobs
-	refuse   func() error            // nil if nothing is refused
+	chunks   jetstream.JetStream     // stores blobs
+	refuse   func() error            // nil if no command is refused
 	replicas int                     // of EVENTS; 0 for a reader
 	failed   atomic.Pointer[failure] // the appends that failed since the last success; nil for none
 	probed   atomic.Uint64           // the last sequence at the last Probe; 0 for none
@@ -92,13 +92,13 @@ func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
 // requestTimeout bounds one request to the server; an append may wait behind slow syncs.
 const requestTimeout = 15 * time.Second
 
-// Last returns the sequence of the newest event, 0 for an empty log. It asks several times, because a server that
-// opens its streams again never answers what it was asked meanwhile.
+// Last returns the sequence of the newest event, 0 for an empty log. It sends the request several times, because a
+// server that reopens its streams never answers earlier requests.
 func (l *Log) Last(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for {
-		trying, end := context.WithTimeout(ctx, tryTime)
+		trying, end := context.WithTimeout(ctx, attemptTimeout)
 		s, err := l.js.Stream(trying, EventsStream)
 		end()
 		switch {

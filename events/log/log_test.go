@@ -46,7 +46,7 @@ func read(t testing.TB, l *log.Log, after uint64, filters ...string) []events.Ev
 	return got
 }
 
-func TestAppendedEventIsReadBackAsItWas(t *testing.T) {
+func TestAppendedEventIsReadBackUnchanged(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	e, err := events.New("chat1", events.UserActor("u1"), events.ChatCreated{Title: "t", Engine: "local"})
@@ -65,12 +65,12 @@ func TestAppendedEventIsReadBackAsItWas(t *testing.T) {
 	is.Equal(d, events.ChatCreated{Title: "t", Engine: "local"})
 }
 
-func TestEmptyLogIsCaughtUpAtOnce(t *testing.T) {
+func TestReaderOfAnEmptyLogIsCaughtUp(t *testing.T) {
 	is := is.New(t)
 	is.Equal(len(read(t, eventstest.Log(t), 0)), 0)
 }
 
-func TestSecondWriterIsRefused(t *testing.T) {
+func TestSecondWriterGetsAConflict(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	e := openCode(t, "chat1", "evt_1", 0, 10)
@@ -81,12 +81,12 @@ func TestSecondWriterIsRefused(t *testing.T) {
 	is.True(errors.Is(err, log.ErrConflict))
 	_, err = l.Append(t.Context(), openCode(t, "chat2", "evt_3", 0, 10),
 		log.Expect{Filter: events.ChatFilter("chat2"), Last: 0})
-	is.NoErr(err) // another chat is another story
+	is.NoErr(err) // an append to another chat is no conflict
 	_, err = l.Append(t.Context(), openCode(t, "chat1", "evt_2", 1, 10), log.Expect{Filter: filter, Last: seq})
 	is.NoErr(err)
 }
 
-func TestBurstIsStoredInOrderAndOnce(t *testing.T) {
+func TestAppendAllStoresInOrderAndOnce(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	var all []events.Event
@@ -105,7 +105,7 @@ func TestBurstIsStoredInOrderAndOnce(t *testing.T) {
 	}
 }
 
-func TestLargeBodyGoesToBlobsAndComesBackWhole(t *testing.T) {
+func TestLargeBodyIsStoredInBlobs(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	big := openCode(t, "chat1", "evt_big", 0, 32<<20)
@@ -124,7 +124,7 @@ func TestLargeBodyGoesToBlobsAndComesBackWhole(t *testing.T) {
 	is.True(n > 32<<20)
 }
 
-func TestReadGoesOnWithWhatComes(t *testing.T) {
+func TestReadContinuesWithNewEvents(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -152,7 +152,7 @@ func TestReadGoesOnWithWhatComes(t *testing.T) {
 	is.True(errors.Is(<-done, context.Canceled))
 }
 
-func TestFoldSeesOnlyItsFilterAndResumes(t *testing.T) {
+func TestFoldFiltersAndResumes(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	for i := range 1300 {
@@ -172,7 +172,7 @@ func TestFoldSeesOnlyItsFilterAndResumes(t *testing.T) {
 	is.Equal(n, 650)
 }
 
-func TestForeignMessageIsHandedOverAsMalformed(t *testing.T) {
+func TestForeignMessageIsMalformed(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
@@ -202,7 +202,7 @@ func TestSecretsNeverReachTheLog(t *testing.T) {
 	is.Equal(got, map[string]string{"plain": "a [redacted] z", "ok": "short"})
 }
 
-func TestConcealedSecretIsReplacedFromThenOn(t *testing.T) {
+func TestConcealedSecretIsRedactedFromThenOn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t, "first-secret")
@@ -215,7 +215,7 @@ func TestConcealedSecretIsReplacedFromThenOn(t *testing.T) {
 	}
 	expect.Contains(t, say("first-secret second-secret"), "[redacted] second-secret")
 	var all sync.WaitGroup
-	for i := range 20 { // while others write, and each other
+	for i := range 20 { // while other writers append
 		all.Go(func() { l.Conceal(fmt.Sprint(i), fmt.Sprintf("secret-of-%d", i), "second-secret"); say("anything") })
 	}
 	all.Wait()

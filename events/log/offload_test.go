@@ -31,7 +31,7 @@ func contentOf(t *testing.T, l *log.Log, name string) string {
 	return string(body)
 }
 
-func TestAnOffloadedBlobIsReadFromItsFile(t *testing.T) {
+func TestOffloadedBlobIsReadFromItsFile(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
@@ -88,7 +88,7 @@ func TestAnOffloadedBlobIsReadFromItsFile(t *testing.T) {
 	is.Equal(contentOf(t, reader, stored.Name), text)
 }
 
-func TestOffloadLeavesTheBlobIfItFails(t *testing.T) {
+func TestFailedOffloadLeavesTheBlob(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
@@ -120,12 +120,12 @@ func TestOffloadLeavesTheBlobIfItFails(t *testing.T) {
 	is.Equal(len(left), 0)
 }
 
-func TestAnEventWhoseFileIsGoneIsMalformed(t *testing.T) {
+func TestEventWithAMissingFileIsMalformed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l, dir := eventstest.Open(t, nc), expect.MemoryDir(t)
-	e := sized(t, "evt_over", log.MaxInline+1)
+	e := eventOfSize(t, "evt_over", log.MaxInline+1)
 	_, err := l.Append(t.Context(), e)
 	is.NoErr(err)
 	_, err = l.Offload(t.Context(), log.ContentName(e.Data), dir)
@@ -141,15 +141,15 @@ func TestAnEventWhoseFileIsGoneIsMalformed(t *testing.T) {
 
 // A file can be open and yet not readable: its disk fails, or its server is gone. The event counts as lost, and
 // readers go on.
-func TestAReaderPassesAnOffloadedBodyThatCannotBeRead(t *testing.T) {
+func TestReaderSkipsAnUnreadableOffloadedBody(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l, dir := eventstest.Open(t, nc), expect.MemoryDir(t)
-	e := sized(t, "evt_large", log.MaxInline+1)
+	e := eventOfSize(t, "evt_large", log.MaxInline+1)
 	_, err := l.Append(t.Context(), e)
 	is.NoErr(err)
-	_, err = l.Append(t.Context(), sized(t, "evt_next", 100))
+	_, err = l.Append(t.Context(), eventOfSize(t, "evt_next", 100))
 	is.NoErr(err)
 	name := log.ContentName(e.Data)
 	_, err = l.Offload(t.Context(), name, dir)
@@ -176,7 +176,7 @@ func TestAReaderPassesAnOffloadedBodyThatCannotBeRead(t *testing.T) {
 }
 
 // A restored bucket holds an older description of a blob behind which a newer one follows.
-func TestTheLastDescriptionOfABlobCounts(t *testing.T) {
+func TestLastDescriptionOfABlobIsUsed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))

@@ -16,8 +16,7 @@ func (l *Log) At(ctx context.Context, t time.Time) (uint64, error) {
 	return l.before(ctx, EventsStream, events.AllEvents, t)
 }
 
-// before returns a sequence of a stream. Of the messages that match filter, those that were stored since t come after
-// it.
+// before returns a sequence of a stream. Messages that match filter and were stored since t come after it.
 func (l *Log) before(ctx context.Context, stream, filter string, t time.Time) (uint64, error) {
 	fail := func(err error) (uint64, error) {
 		return 0, fmt.Errorf("find the last message of %s before %s: %w", stream, t.Format(time.RFC3339), err)

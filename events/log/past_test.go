@@ -10,7 +10,7 @@ import (
 	"pocketcoder/events/eventstest"
 )
 
-func TestLogKnowsWhatWasStoredBeforeATime(t *testing.T) {
+func TestAtReturnsTheSequenceBeforeATime(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)

@@ -104,7 +104,7 @@ func covering(filters []string) string {
 		return filters[0]
 	}
 	common := strings.Split(filters[0], ".")
-	for _, f := range filters { // the first, too: its last word is not common
+	for _, f := range filters { // checked for the first filter, too, because its last word is not common
 		words, n := strings.Split(f, "."), 0
 		for n < min(len(common), len(words)-1) && common[n] == words[n] {
 			n++

@@ -116,7 +116,7 @@ func (l *Log) read(ctx context.Context, after uint64, filters []string, fn func(
 		return fmt.Errorf("read log after %d: %w", after, err)
 	}
 	defer func() {
-		// Stop may wait for a request that the server lost, 10 s (nats.go 1.55)
+		// Stop may wait 10 s for a request that the server lost (nats.go 1.55)
 		if errors.Is(context.Cause(ctx), errReopened) {
 			go consuming.Stop()
 			return

@@ -25,7 +25,7 @@ func ownerAndReader(t *testing.T) (owner, reader *log.Log) {
 	return eventstest.Open(t, nc), reader
 }
 
-func TestReaderThatIsUpToDateHearsSoAtOnce(t *testing.T) {
+func TestReaderThatIsUpToDateIsToldAtOnce(t *testing.T) {
 	is := is.New(t)
 	l, attached := ownerAndReader(t)
 	appendLost(t, l, "chat1", 0, 3)
@@ -68,7 +68,7 @@ func TestBehindCountsDownToZeroOnce(t *testing.T) {
 	}
 }
 
-func TestTwoFiltersAreOneOrder(t *testing.T) {
+func TestTwoFiltersAreReadInOneOrder(t *testing.T) {
 	is := is.New(t)
 	l, attached := ownerAndReader(t)
 	for i := range 6 {
@@ -83,7 +83,7 @@ func TestTwoFiltersAreOneOrder(t *testing.T) {
 	}
 }
 
-func TestReadEndsWithTheErrorOfItsReader(t *testing.T) {
+func TestReadReturnsTheErrorOfItsFunction(t *testing.T) {
 	is := is.New(t)
 	l, attached := ownerAndReader(t)
 	appendLost(t, l, "chat1", 0, 1)
@@ -109,7 +109,7 @@ func TestLogIsTheSameAfterARestart(t *testing.T) {
 	is.Equal(last, uint64(3))
 }
 
-func TestReaderThatBeginsAgainReceivesEachEventOnce(t *testing.T) {
+func TestRestartedReaderReceivesEachEventOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)

@@ -20,14 +20,15 @@ const (
 type Options struct {
 	Replicas      int           // of EVENTS and BLOBS: 1 embedded, 3 in a cluster
 	DeltaMaxAge   time.Duration // how long streaming fragments are kept
-	DeltaMaxBytes int64         // and at most how much of them; the server sets that much disk aside
-	Refuse        func() error  // returns why no command is stored now (an Unavailable), nil if they are; nil stores all
+	DeltaMaxBytes int64         // maximum bytes of fragments; the server reserves that much disk space
+	// returns why commands are refused now (an Unavailable), nil if they are stored; a nil function refuses none
+	Refuse func() error
 }
 
 // DefaultOptions are those of a single node.
 var DefaultOptions = Options{Replicas: 1, DeltaMaxAge: 7 * 24 * time.Hour, DeltaMaxBytes: 1 << 30}
 
-// EventsConfig returns the configuration of the stream of facts. Events are stored for ever and never rewritten; a
+// EventsConfig returns the configuration of the stream of facts. Events have no time limit and are never rewritten; a
 // full stream refuses new ones. Sync to disk on every append is a setting of the server (sync_interval: always), not
 // of the stream.
 func EventsConfig(o Options) jetstream.StreamConfig {

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	workRetry = time.Second     // pause before work that failed is tried again
-	workAsk   = 5 * time.Second // how long one request for work stands
-	// after a crash the event is handed out again so much later; extended while the work goes on
+	workRetry       = time.Second     // pause before work that failed is tried again
+	workRequestTime = 5 * time.Second // how long one request for work is valid
+	// after a crash the event is delivered again after this time; extended while the work runs
 	workLease = 3 * time.Second
 )
 
 // Work calls fn with every event that matches filter, one at a time and in order. The server stores its progress under
-// name, so it continues after a restart. An event is done when fn returns nil. After a crash or an error it is tried
-// again, so fn must find out what an earlier try did. failed receives each error.
+// name, so it continues after a restart. An event is done when fn returns nil. After a crash or an error it is
+// retried, so fn must find out what an earlier attempt did. failed receives each error.
 func (l *Log) Work(ctx context.Context, name, filter string, fn func(context.Context, events.Event) error,
 	failed func(events.Event, error)) error {
 	return l.WorkAll(ctx, name, []string{filter}, fn, failed)
@@ -38,8 +38,8 @@ func (l *Log) WorkAll(ctx context.Context, name string, filters []string, fn fun
 	})
 }
 
-// untilOpen repeats a request of a reader or worker that begins. A server that opens its streams, or elects a leader,
-// never answers one that came meanwhile.
+// untilOpen repeats a request of a reader or worker that starts. A server that opens its streams or elects a leader
+// never answers earlier requests.
 func untilOpen(ctx context.Context, open func(context.Context) error) error {
 	for {
 		trying, end := context.WithTimeout(ctx, requestTimeout/3)
@@ -49,14 +49,14 @@ func untilOpen(ctx context.Context, open func(context.Context) error) error {
 			return err
 		}
 		select {
-		case <-time.After(tryPause):
+		case <-time.After(retryPause):
 		case <-ctx.Done():
 			return err
 		}
 	}
 }
 
-// takeWork calls take with each event that the server hands out, at most so many before they are finished.
+// takeWork calls take with each event that the server delivers, at most limit before they are finished.
 func (l *Log) takeWork(ctx context.Context, name string, filters []string, most int,
 	take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	var consumer jetstream.Consumer
@@ -72,7 +72,7 @@ func (l *Log) takeWork(ctx context.Context, name string, filters []string, most 
 	}
 	// On a busy machine the server sometimes delivers the next event only with the next request (measured, 2.15.2), so
 	// requests are short. A late heartbeat is no reason to stop.
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(workAsk),
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(workRequestTime),
 		jetstream.WithMessagesErrOnMissingHeartbeat(false))
 	if err != nil {
 		return fmt.Errorf("run worker %s: %w", name, err)
@@ -151,7 +151,7 @@ func attempt(m workMessage, fn func() error) error {
 			case <-done:
 				return
 			case <-tick.C:
-				_ = m.InProgress() // one that is lost costs another attempt
+				_ = m.InProgress() // if it is lost, the event is attempted again
 			}
 		}
 	}()

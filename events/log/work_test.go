@@ -54,13 +54,13 @@ func work(t *testing.T, l *log.Log, filter string, fn func(n int, session string
 
 const lostFilter = "evt.chat.*.turn.lost"
 
-func TestWorkIsDoneInOrderAndGoesOnAfterARestart(t *testing.T) {
+func TestWorkRunsInOrderAndContinuesAfterARestart(t *testing.T) {
 	is := is.New(t)
 	dir := expect.MemoryDir(t)
 	s := eventstest.Server(t, dir)
 	l := eventstest.Open(t, eventstest.Conn(t, s))
 	appendLost(t, l, "chat1", 0, 5)
-	// The worker dies while it does the third: its work is not done until it said so.
+	// The worker dies during the third event, which is not done before its acknowledgement.
 	given, failures := work(t, l, lostFilter, func(n int, _ string) (error, bool) {
 		if n == 3 {
 			return errors.New("killed"), true
@@ -84,7 +84,7 @@ func restart(t *testing.T, s *server.Server, dir string) *log.Log {
 	return eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, dir)))
 }
 
-func TestFailedWorkIsTriedAgainAndTheNextWaits(t *testing.T) {
+func TestFailedWorkIsRetriedBeforeTheNext(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	appendLost(t, l, "chat1", 0, 3)
@@ -98,7 +98,7 @@ func TestFailedWorkIsTriedAgainAndTheNextWaits(t *testing.T) {
 	is.Equal(fmt.Sprint(failures), "[try 2 try 3]")
 }
 
-func TestWorkPassesOverWhatIsNoEventOrNotItsOwn(t *testing.T) {
+func TestWorkSkipsForeignMessages(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
@@ -113,7 +113,7 @@ func TestWorkPassesOverWhatIsNoEventOrNotItsOwn(t *testing.T) {
 	is.Equal(len(failures), 0)
 }
 
-// Two processes share the work of one name; what one of them is at, the other one is not given.
+// Two processes share the work of one name. An event that one of them works on is not delivered to the other.
 func TestLongWorkIsNotHandedOutTwice(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -126,7 +126,7 @@ func TestLongWorkIsNotHandedOutTwice(t *testing.T) {
 			ended <- l.Work(ctx, "worker", lostFilter, func(_ context.Context, e events.Event) error {
 				given <- string(e.Data)
 				if e.Seq == 1 {
-					<-time.After(5 * time.Second) // longer than the server waits without a word
+					<-time.After(5 * time.Second) // longer than the server waits for a sign of progress
 				}
 				return nil
 			}, func(events.Event, error) {})
@@ -141,7 +141,7 @@ func TestLongWorkIsNotHandedOutTwice(t *testing.T) {
 	is.Equal(len(given), 0)
 }
 
-func TestWorkedTellsHowFarAWorkerIs(t *testing.T) {
+func TestLastAckedReturnsTheProgressOfAWorker(t *testing.T) {
 	is := is.New(t)
 	l := eventstest.Log(t)
 	worked := func() uint64 {
@@ -153,13 +153,13 @@ func TestWorkedTellsHowFarAWorkerIs(t *testing.T) {
 	is.Equal(worked(), uint64(0)) // there is none yet
 	appendLost(t, l, "chat1", 0, 3)
 	work(t, l, lostFilter, func(n int, _ string) (error, bool) {
-		is.True(worked() < uint64(n)) // what it is about to do is not done
+		is.True(worked() < uint64(n)) // an event in work is not counted
 		return nil, n == 3
 	})
 	is.True(worked() >= 2)
 }
 
-func TestWorkOnSeveralFiltersIsInOrderAndTakesOverFromOne(t *testing.T) {
+func TestWorkAllContinuesTheProgressOfOneFilter(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)
@@ -185,7 +185,7 @@ func TestWorkOnSeveralFiltersIsInOrderAndTakesOverFromOne(t *testing.T) {
 	is.Equal(kinds, []string{"turn.lost", "permission.interrupted", "turn.lost"})
 }
 
-func TestAChatWhoseWorkTakesLongDelaysNoOther(t *testing.T) {
+func TestSlowWorkOfOneChatDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)
@@ -219,7 +219,7 @@ func TestAChatWhoseWorkTakesLongDelaysNoOther(t *testing.T) {
 	is.True(errors.Is(<-ended, context.Canceled))
 }
 
-func TestWorkByChatTriesAgainWhatFailed(t *testing.T) {
+func TestWorkByChatRetriesFailedEvents(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)

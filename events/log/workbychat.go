@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// chatWorkTaken is how many events WorkByChat takes before they are finished. A waiting event has no body and no
+	// maxTakenEvents is how many events WorkByChat takes before they are finished. A waiting event has no body and no
 	// goroutine. Measured with 16,000 waiting events of one chat: 264 bytes of memory for each, in client and embedded
 	// server together, and 5 % of one core for their leases.
-	chatWorkTaken  = 1 << 14
-	chatWorkAtOnce = 256              // how many chats are worked on at the same time
+	maxTakenEvents = 1 << 14
+	maxChatsAtOnce = 256              // how many chats are worked on at the same time
 	waitingLease   = 15 * time.Second // after a crash the server hands out a waiting event again after this time
 	replicaPause   = 100 * time.Millisecond
 )
@@ -46,7 +46,7 @@ func (l *Log) WorkByChat(ctx context.Context, name, filter string, fn func(conte
 	defer working.Wait()
 	defer cancel(nil)
 	working.Go(func() { queues.extendLeases(ctx) })
-	places := make(chan struct{}, chatWorkAtOnce)
+	places := make(chan struct{}, maxChatsAtOnce)
 	one := func(d delivery, read func(context.Context) (events.Event, error)) error {
 		e := events.Event{Seq: d.seq}
 		err := attempt(d, func() error {
@@ -64,14 +64,14 @@ func (l *Log) WorkByChat(ctx context.Context, name, filter string, fn func(conte
 		})
 		return finish(ctx, d, e, err, failed)
 	}
-	return l.takeWork(ctx, name, []string{filter}, chatWorkTaken,
+	return l.takeWork(ctx, name, []string{filter}, maxTakenEvents,
 		func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
 			subject, _ := events.ParseSubject(m.Subject()) // one that is not valid is finished without work
 			d := delivery{nc: l.nc, seq: meta.Sequence.Stream, reply: m.Reply()}
-			if !queues.add(subject.ID, d) {
+			if !queues.enqueue(subject.ID, d) {
 				return nil
 			}
 			read := func(ctx context.Context) (events.Event, error) {
@@ -133,9 +133,9 @@ type chatQueue struct {
 	waiting []delivery // ordered by sequence
 }
 
-// add reports whether the caller shall start the event now, because its chat has none in work. Otherwise the event
-// waits. An event that the server hands out a second time takes no second place.
-func (q *chatQueues) add(chat string, d delivery) (start bool) {
+// enqueue reports whether the caller must start the event now, because its chat has none in work. Otherwise the event
+// waits. An event that is delivered twice is queued once.
+func (q *chatQueues) enqueue(chat string, d delivery) (start bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	c := q.chats[chat]

@@ -28,7 +28,7 @@ func appendManyLost(t *testing.T, l *log.Log, chat string, first, n int) {
 	is.NoErr(err)
 }
 
-func TestAThousandWaitingEventsOfOneChatDelayNoOther(t *testing.T) {
+func TestManyWaitingEventsOfOneChatDelayNoOther(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	l := eventstest.Log(t)

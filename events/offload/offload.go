@@ -79,7 +79,7 @@ func (w *Worker) pass(ctx context.Context, done map[string]string) (err error) {
 // offload moves the contents of a chat. If one cannot be moved, the others are moved all the same.
 func (w *Worker) offload(ctx context.Context, chat string) (failed error) {
 	names := map[string]bool{}
-	_, err := w.Log.Fold(log.Patient(ctx), events.ChatFilter(chat), 0, func(e events.Event) error {
+	_, err := w.Log.Fold(log.WithoutTimeout(ctx), events.ChatFilter(chat), 0, func(e events.Event) error {
 		if e.Malformed != nil {
 			return nil
 		}

@@ -1,7 +1,7 @@
 // Package admin holds the commands that manage an installation: accounts, phones, SSH keys, budgets, the read models,
 // and access to NATS.
 //
-// It must not know how the system carries these commands out.
+// It must not know how the system implements these commands.
 package admin
 
 import (
@@ -36,5 +36,5 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	if _, err := cli.Parse(cli.NewFlags(env, "admin", adminUsage), args, 0); err != nil {
 		return err
 	}
-	return cli.WrongUsage(env, "admin: which of rebuild, erase, nats-context and nats-config?")
+	return cli.WrongUsage(env, "admin: name a command: rebuild, erase, nats-context or nats-config")
 }

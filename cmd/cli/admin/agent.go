@@ -91,7 +91,7 @@ func (a *agentCommand) show(ctx context.Context, args []string) error {
 	return err
 }
 
-// shown makes a text safe for a terminal. A file or another program gets it as it is.
+// shown makes a text safe for a terminal. A file or another program gets it unchanged.
 func (a *agentCommand) shown(text string) string {
 	if a.env.Interactive {
 		return printable.Visible(text)
@@ -152,7 +152,7 @@ func (a *agentCommand) importFile(ctx context.Context, c agentfile.Import, yes b
 	}
 	if !checked.New {
 		fmt.Fprint(a.env.Stdout, printable.Visible(checked.Diff))
-		if !yes && !a.confirms(name) {
+		if !yes && !a.confirm(name) {
 			return cli.ExitCode(1)
 		}
 	}
@@ -166,7 +166,7 @@ func (a *agentCommand) importFile(ctx context.Context, c agentfile.Import, yes b
 	return err
 }
 
-func (a *agentCommand) confirms(name string) bool {
+func (a *agentCommand) confirm(name string) bool {
 	if !a.env.Interactive {
 		fmt.Fprintln(a.env.Stderr, "the agent exists, and nothing was changed; to replace it, add --yes")
 		return false
@@ -176,8 +176,8 @@ func (a *agentCommand) confirms(name string) bool {
 	return strings.EqualFold(strings.TrimSpace(answer), "y")
 }
 
-// edit opens the file of an agent in an editor, and imports it. A file that is refused stays, so that nothing that a
-// person wrote is lost.
+// edit opens the file of an agent in an editor, and imports it. A refused file is kept, so that the person's text is
+// not lost.
 func (a *agentCommand) edit(ctx context.Context, args []string) error {
 	editor := cmp.Or(a.env.Getenv("VISUAL"), a.env.Getenv("EDITOR"), "vi")
 	e, err := a.file(ctx, args[0])

@@ -90,7 +90,7 @@ func Restore(ctx context.Context, env cli.Environment, args []string) error {
 	without := fs.Bool("without-secrets", false, "leave secrets and keys out")
 	asJSON := fs.Bool("json", false, "print JSON")
 	file := passphraseFlag(fs)
-	dir, err := cli.ParseOne(fs, args, "from which directory?")
+	dir, err := cli.ParseOne(fs, args, "name the directory of the backup")
 	if err != nil {
 		return err
 	}
@@ -149,11 +149,11 @@ func passphrase(ctx context.Context, env cli.Environment, file string, optional,
 	if optional {
 		prompt = "Passphrase for secrets and keys (empty leaves them out): "
 	}
-	first, err := typed(ctx, terminal, env.Stderr, prompt)
+	first, err := readHidden(ctx, terminal, env.Stderr, prompt)
 	if err != nil || first == "" || !isNew {
 		return first, err
 	}
-	second, err := typed(ctx, terminal, env.Stderr, "Repeat the passphrase: ")
+	second, err := readHidden(ctx, terminal, env.Stderr, "Repeat the passphrase: ")
 	if err == nil && first != second {
 		err = errors.New("the two passphrases differ")
 	}

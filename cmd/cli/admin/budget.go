@@ -63,7 +63,7 @@ func (b *budgetCommand) set(ctx context.Context, args []string) error {
 		b.budget.User = account.ID
 	}
 	if b.budget.Chat != "" {
-		of := map[string]any{"chat": b.budget.Chat} // it may be new
+		of := map[string]any{"chat": b.budget.Chat} // the budget may be new
 		if err := b.QueryNow(ctx, "chat", of, &projections.Chat{}); err != nil {
 			return err
 		}
@@ -107,13 +107,13 @@ func (b *budgetCommand) list(ctx context.Context, _ []string) error {
 				cost, tokens = amount(s.Spent.Cost)+" of ", amount(float64(s.Spent.Tokens))+" of "
 			}
 			state := map[bool]string{true: "active", false: "paused"}[s.Active]
-			return []string{printable.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, limited(cost, s.Cost),
-				limited(tokens, s.Tokens), state}
+			return []string{printable.OneLine(s.Name, 40), s.Scope, s.Chat, s.User, formatSpent(cost, s.Cost),
+				formatSpent(tokens, s.Tokens), state}
 		})
 }
 
-// limited formats a limit and the amount spent of it.
-func limited(spent string, limit float64) string {
+// formatSpent formats a limit and the amount spent of it.
+func formatSpent(spent string, limit float64) string {
 	if limit == 0 {
 		return "-"
 	}

@@ -58,7 +58,7 @@ func MCP(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "mcp", mcpUsage)
 	data := cli.DataFlag(fs, env)
 	fs.Var(&m.environment, "env", "add: `name` of a variable of its environment; may be repeated")
-	fs.StringVar(&m.reason, "reason", "", "add: `text`: what it is for")
+	fs.StringVar(&m.reason, "reason", "", "add: the purpose of the server, as `text`")
 	fs.BoolVar(&m.asJSON, "json", false, "list, show: print JSON")
 	return runVerb(ctx, env, fs, args, data, map[string]verb{
 		"add": {2, 2, m.add}, "secret": {2, 2, m.secret}, "list": {0, 0, m.list}, "show": {1, 1, m.show},
@@ -76,7 +76,7 @@ func (m *mcpCommand) add(ctx context.Context, args []string) error {
 		"reason": m.reason, "status": mcpserver.Pending})
 }
 
-// save makes a server, or changes the fields of one.
+// save creates a server, or changes its fields.
 func (m *mcpCommand) save(ctx context.Context, id string, values map[string]any) error {
 	set := map[string]json.RawMessage{}
 	for name, value := range values {
@@ -95,7 +95,7 @@ func (m *mcpCommand) all(ctx context.Context) ([]record.MCPServer, error) {
 	return client.Call[[]record.MCPServer](ctx, m.System, "mcp.list", struct{}{})
 }
 
-func (m *mcpCommand) named(ctx context.Context, name string) (record.MCPServer, error) {
+func (m *mcpCommand) find(ctx context.Context, name string) (record.MCPServer, error) {
 	all, err := m.all(ctx)
 	if err != nil {
 		return record.MCPServer{}, err
@@ -109,7 +109,7 @@ func (m *mcpCommand) named(ctx context.Context, name string) (record.MCPServer, 
 
 func (m *mcpCommand) decide(status string) func(context.Context, []string) error {
 	return func(ctx context.Context, args []string) error {
-		server, err := m.named(ctx, args[0])
+		server, err := m.find(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ const shortDefinition = 8
 
 // approve approves a server with the definition that was shown. Without one it shows the server.
 func (m *mcpCommand) approve(ctx context.Context, args []string) error {
-	server, err := m.named(ctx, args[0])
+	server, err := m.find(ctx, args[0])
 	if err != nil {
 		return err
 	}
@@ -132,10 +132,10 @@ func (m *mcpCommand) approve(ctx context.Context, args []string) error {
 		if err := m.show(ctx, args); err != nil {
 			return err
 		}
-		return fmt.Errorf("nothing is approved yet; approve what is shown with: pocketcoder mcp approve %s %s", server.Name,
+		return fmt.Errorf("nothing is approved yet; to approve this definition: pocketcoder mcp approve %s %s", server.Name,
 			now[:shortDefinition])
 	case len(args[1]) < shortDefinition || !strings.HasPrefix(now, args[1]):
-		return fmt.Errorf("the MCP server %s does not have the definition %q; look at it again with: pocketcoder mcp show %[1]s",
+		return fmt.Errorf("the definition of the MCP server %s is not %q; show it with: pocketcoder mcp show %[1]s",
 			server.Name, args[1])
 	}
 	return m.save(ctx, server.ID, map[string]any{"status": mcpserver.Approved,
@@ -169,7 +169,7 @@ func (m *mcpCommand) list(ctx context.Context, _ []string) error {
 }
 
 func (m *mcpCommand) show(ctx context.Context, args []string) error {
-	s, err := m.named(ctx, args[0])
+	s, err := m.find(ctx, args[0])
 	if err != nil {
 		return err
 	}

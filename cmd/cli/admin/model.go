@@ -54,7 +54,7 @@ func (m *modelCommand) list(ctx context.Context, _ []string) error {
 		return cli.PrintJSON(m.env.Stdout, all)
 	}
 	if len(all.Models) == 0 {
-		return errors.New("OpenCode has not listed its models yet; try again in a moment")
+		return errors.New("OpenCode has not listed its models yet; try again in a few seconds")
 	}
 	for _, model := range all.Models {
 		mark := " "

@@ -16,7 +16,7 @@ import (
 
 func TestNATSContextIsReadOnly(t *testing.T) {
 	is := is.New(t)
-	d, config := announced(t), t.TempDir()
+	d, config := announcedDirectory(t), t.TempDir()
 	env, out := clitest.Environment(map[string]string{"XDG_CONFIG_HOME": config})
 	is.NoErr(runNATSContext(t.Context(), env, []string{"--data", string(d)}))
 	path := filepath.Join(config, "nats", "context", "pocketcoder.json")
@@ -39,7 +39,7 @@ func TestNATSContextIsReadOnly(t *testing.T) {
 
 func TestPrintedNATSContextWritesNothing(t *testing.T) {
 	is := is.New(t)
-	d, config := announced(t), t.TempDir()
+	d, config := announcedDirectory(t), t.TempDir()
 	env, out := clitest.Environment(map[string]string{"XDG_CONFIG_HOME": config})
 	is.NoErr(runNATSContext(t.Context(), env, []string{"--data", string(d), "--print"}))
 	is.True(json.Valid(out.Bytes()))
@@ -48,8 +48,8 @@ func TestPrintedNATSContextWritesNothing(t *testing.T) {
 	is.Equal(len(left), 0)
 }
 
-// announced is a data directory that says that this process runs on it.
-func announced(t *testing.T) datadir.Dir {
+// announcedDirectory returns a data directory that names this process as its running system.
+func announcedDirectory(t *testing.T) datadir.Dir {
 	t.Helper()
 	d := datadir.Dir(t.TempDir())
 	if err := d.Announce(datadir.Running{PID: os.Getpid(), NATS: "nats://127.0.0.1:4333"}); err != nil {

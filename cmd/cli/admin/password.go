@@ -27,7 +27,7 @@ func (u *userCommand) password(ctx context.Context) (string, error) {
 		return rand.Text(), nil
 	}
 	if f, ok := u.env.Stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		return typedTwice(ctx, f, u.env.Stderr)
+		return readTwice(ctx, f, u.env.Stderr)
 	}
 	line, err := bufio.NewReader(io.LimitReader(u.env.Stdin, maxPasswordLine)).ReadString('\n')
 	if err != nil && err != io.EOF {
@@ -47,20 +47,20 @@ func (u *userCommand) printGenerated(password string, err error) error {
 	return err
 }
 
-func typedTwice(ctx context.Context, terminal *os.File, prompt io.Writer) (string, error) {
-	first, err := typed(ctx, terminal, prompt, "New password: ")
+func readTwice(ctx context.Context, terminal *os.File, prompt io.Writer) (string, error) {
+	first, err := readHidden(ctx, terminal, prompt, "New password: ")
 	if err != nil {
 		return "", err
 	}
-	second, err := typed(ctx, terminal, prompt, "Repeat the new password: ")
+	second, err := readHidden(ctx, terminal, prompt, "Repeat the new password: ")
 	if err == nil && first != second {
 		err = errors.New("the two passwords differ")
 	}
 	return first, err
 }
 
-// typed reads a line without echo. Ctrl-C ends it and restores the terminal.
-func typed(ctx context.Context, terminal *os.File, prompt io.Writer, text string) (string, error) {
+// readHidden reads a line without echo. Ctrl-C ends it and restores the terminal.
+func readHidden(ctx context.Context, terminal *os.File, prompt io.Writer, text string) (string, error) {
 	fd := int(terminal.Fd())
 	before, err := term.GetState(fd)
 	if err != nil {

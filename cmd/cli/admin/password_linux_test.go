@@ -13,7 +13,7 @@ import (
 	"pocketcoder/expect"
 )
 
-func TestPasswordIsTypedTwiceUnseen(t *testing.T) {
+func TestPasswordIsReadTwiceWithoutEcho(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ first, second, want string }{
 		{"correct horse", "correct horse", ""},

@@ -32,8 +32,8 @@ Exit status: 0 when the new read models are byte for byte the old ones, or are p
 wrong usage.
 `
 
-// rebuildSilence is how long the command waits for the next progress report of a rebuild.
-const rebuildSilence = time.Minute
+// progressTimeout is how long the command waits for the next progress report of a rebuild.
+const progressTimeout = time.Minute
 
 func runRebuild(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "admin rebuild", rebuildUsage)
@@ -100,7 +100,7 @@ func rebuild(ctx context.Context, env cli.Environment, nc *nats.Conn) error {
 }
 
 func nextAnswer(ctx context.Context, answers *nats.Subscription) (a queries.RebuildAnswer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, rebuildSilence)
+	ctx, cancel := context.WithTimeout(ctx, progressTimeout)
 	defer cancel()
 	m, err := answers.NextMsgWithContext(ctx)
 	if err != nil {

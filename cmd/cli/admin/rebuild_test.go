@@ -15,8 +15,8 @@ import (
 	"pocketcoder/expect"
 )
 
-// rebuilding answers query.rebuild with the given messages.
-func rebuilding(t *testing.T, answers ...*nats.Msg) *nats.Conn {
+// answerRebuild answers query.rebuild with the given messages.
+func answerRebuild(t *testing.T, answers ...*nats.Msg) *nats.Conn {
 	t.Helper()
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	_, err := nc.Subscribe("query.rebuild", func(m *nats.Msg) {
@@ -35,23 +35,23 @@ func TestRebuildReportsProgressAndEquality(t *testing.T) {
 	is := is.New(t)
 	step := func(text string) *nats.Msg { return &nats.Msg{Data: []byte(text)} }
 	env, out := clitest.Environment(nil)
-	nc := rebuilding(t, step(`{"done":5,"total":10}`), step(`{"done":5,"total":10}`),
+	nc := answerRebuild(t, step(`{"done":5,"total":10}`), step(`{"done":5,"total":10}`),
 		step(`{"done":10,"total":10,"rebuilt":{"events":10,"seconds":0.5,"before":"aa","after":"aa"}}`))
 	is.NoErr(rebuild(t.Context(), env, nc))
 	is.Equal(out.String(), "5 of 10 events\n10 events in 0.50 s: 20 events/s\nbefore  aa\nafter   aa\nthe read models are the same, byte for byte\n")
 
 	env, out = clitest.Environment(nil)
-	nc = rebuilding(t, step(`{"rebuilt":{"events":1,"seconds":1,"before":"aa","after":"bb"}}`))
+	nc = answerRebuild(t, step(`{"rebuilt":{"events":1,"seconds":1,"before":"aa","after":"bb"}}`))
 	is.True(errors.Is(rebuild(t.Context(), env, nc), cli.ExitCode(1)))
 	expect.Contains(t, out.String(), "DIFFER")
 }
 
-func TestRebuildThatFailsSaysWhy(t *testing.T) {
+func TestFailedRebuildReportsTheReason(t *testing.T) {
 	is := is.New(t)
 	env, _ := clitest.Environment(nil)
 	failed := nats.NewMsg("")
 	failed.Header.Set("Error", "another rebuild is running")
-	err := rebuild(t.Context(), env, rebuilding(t, failed))
+	err := rebuild(t.Context(), env, answerRebuild(t, failed))
 	is.True(err != nil)
 	expect.Contains(t, err.Error(), "another rebuild is running")
 
@@ -60,10 +60,10 @@ func TestRebuildThatFailsSaysWhy(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	is.True(errors.Is(rebuild(ctx, env, rebuilding(t)), context.Canceled))
+	is.True(errors.Is(rebuild(ctx, env, answerRebuild(t)), context.Canceled))
 }
 
-func TestPrepareSaysWhatIsLeftToDo(t *testing.T) {
+func TestPreparePrintsTheNextSteps(t *testing.T) {
 	is := is.New(t)
 	log, dir := eventstest.Log(t), t.TempDir()
 	e, err := events.New("chat1", "user:ann", events.ChatCreated{Title: "Chat"})

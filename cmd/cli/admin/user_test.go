@@ -26,7 +26,7 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// serveAccounts runs what the user command talks to, and nothing else, on a data directory.
+// serveAccounts runs only the services that the user command needs, on a data directory.
 func serveAccounts(t *testing.T) (datadir.Dir, *account.Accounts) {
 	t.Helper()
 	is := is.New(t)
@@ -71,7 +71,7 @@ func user(t *testing.T, d datadir.Dir, stdin string, args ...string) (stdout, st
 	return out.String(), problems.String(), err
 }
 
-func TestUsersAreKeptFromTheCommandLine(t *testing.T) {
+func TestUserCommandManagesAccounts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	d, accounts := serveAccounts(t)
@@ -102,7 +102,7 @@ func TestUsersAreKeptFromTheCommandLine(t *testing.T) {
 
 	list := must("", "list")
 	is.True(strings.Contains(list, "alice@example.org") && strings.Contains(list, "enabled"))
-	expect.Lacks(t, list, "\x1b") // nobody's name writes on our terminal
+	expect.Lacks(t, list, "\x1b") // control characters of a name do not reach the terminal
 	var all []account.Account
 	is.NoErr(json.Unmarshal([]byte(must("", "list", "--json")), &all))
 	is.Equal([]string{all[0].Email, all[0].Role}, []string{"alice@example.org", account.User})
@@ -135,7 +135,7 @@ func TestUsersAreKeptFromTheCommandLine(t *testing.T) {
 	is.True(err != nil && strings.Contains(err.Error(), "is the last admin"))
 }
 
-func TestUserCommandSaysWhatIsWrong(t *testing.T) {
+func TestUserCommandReportsErrors(t *testing.T) {
 	t.Parallel()
 	d, _ := serveAccounts(t)
 	for _, c := range []struct {
@@ -173,7 +173,7 @@ func TestUserCommandSaysWhatIsWrong(t *testing.T) {
 	}
 	is := is.New(t)
 	_, _, err := user(t, datadir.Dir(t.TempDir()), "", "list")
-	is.True(err != nil && !errors.Is(err, nats.ErrNoServers)) // nothing runs there, and it says so in our words
+	is.True(err != nil && !errors.Is(err, nats.ErrNoServers)) // no system runs there, and the error says so
 	_, _, err = user(t, datadir.Dir(t.TempDir()), "correct horse\n", "add", "alice@example.org")
 	is.True(err != nil)
 	expect.Lacks(t, err.Error(), "correct horse")

@@ -10,7 +10,7 @@ import (
 	"github.com/matryer/is"
 )
 
-func TestListedRulesSayWhomTheyAreForAndCannotTouchTheTerminal(t *testing.T) {
+func TestListedRulesShowTheirScopeAndEscapeControlCharacters(t *testing.T) {
 	is := is.New(t)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for fields, want := range map[string]string{

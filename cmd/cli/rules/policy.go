@@ -1,7 +1,7 @@
 // Package rules holds the commands of "pocketcoder policy": they create, list, try and remove rules, and explain a
 // decision.
 //
-// It must not know how rules decide.
+// It must not know how rules are evaluated.
 package rules
 
 import (
@@ -132,7 +132,7 @@ func runPolicyTest(ctx context.Context, env cli.Environment, args []string) erro
 	if err != nil {
 		return err
 	}
-	ask, err := newAsk(*permission, request, *cwd, *workspace)
+	ask, err := newRequest(*permission, request, *cwd, *workspace)
 	if err != nil {
 		return err
 	}
@@ -185,8 +185,8 @@ func runningRules(ctx context.Context, d datadir.Dir) ([]policy.Rule, error) {
 	return client.Call[[]policy.Rule](ctx, s, "policy.rules", permissions.ListRules{})
 }
 
-// newAsk returns a request as OpenCode would make it.
-func newAsk(permission, request, cwd, workspace string) (policy.Ask, error) {
+// newRequest returns a request as OpenCode would make it.
+func newRequest(permission, request, cwd, workspace string) (policy.Ask, error) {
 	switch {
 	case workspace == "" && cwd == "":
 		cwd, workspace = ".", "."

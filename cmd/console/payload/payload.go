@@ -1,7 +1,7 @@
-// Package payload reads what the terminal shows of OpenCode's events.
+// Package payload decodes the fields of OpenCode's events that the terminal shows.
 //
-// Promises: a payload of another shape gives what could be read of it: what is not understood is not shown, and stays
-// in the log.
+// Promises: of a payload with another shape it returns the fields that it can read. The other fields are not shown, and
+// stay in the log.
 //
 // It must not know how a payload is shown.
 package payload

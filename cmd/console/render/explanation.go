@@ -14,7 +14,7 @@ import (
 
 // Why explains a decision: what was requested, what the policy saw, who decided, and what ran.
 func (r *Renderer) Why(w explanation.Why) {
-	r.Note("", Bold, "%s was requested in chat %s at %s", w.Ask.Type, w.Chat, exactly(w.Ask.At))
+	r.Note("", Bold, "%s was requested in chat %s at %s", w.Ask.Type, w.Chat, formatMillis(w.Ask.At))
 	text := cmp.Or(w.Ask.Command, strings.Join(w.Ask.Patterns, "\n"))
 	r.Line("    ", Plain, printable.Visible(text))
 	if w.Ask.Cwd != "" {
@@ -26,11 +26,11 @@ func (r *Renderer) Why(w explanation.Why) {
 	r.Note("", Bold, "the policy says %s: %s", w.Verdict.Action, w.Verdict.Reason)
 	r.whyRules(w.Rules)
 	if w.Referred != nil {
-		r.Note("", Bold, "left to a person at %s: %s", exactly(w.Referred.At), w.Referred.Reason)
+		r.Note("", Bold, "left to a person at %s: %s", formatMillis(w.Referred.At), w.Referred.Reason)
 	}
 	r.whyDecision(w.Decision)
 	if w.Expired != nil {
-		r.Note("", Bold, "not carried out, at %s: %s", exactly(w.Expired.At), w.Expired.Reason)
+		r.Note("", Bold, "not carried out, at %s: %s", formatMillis(w.Expired.At), w.Expired.Reason)
 	}
 	for _, x := range w.Executions {
 		r.whyExecution(x)
@@ -41,7 +41,7 @@ func (r *Renderer) Why(w explanation.Why) {
 	}
 	r.Note("", Bold, "events of chat %s", w.Chat)
 	for _, e := range w.Events {
-		r.Note("", Plain, "  #%d  %s  %s", e.Seq, exactly(e.Time), e.Type)
+		r.Note("", Plain, "  #%d  %s  %s", e.Seq, formatMillis(e.Time), e.Type)
 	}
 }
 
@@ -51,9 +51,9 @@ func (r *Renderer) whyRules(rules []explanation.WhyRule) {
 	for _, rule := range rules {
 		switch {
 		case rule.Matched:
-			r.Note("", Plain, "  ✓ %s%s  %s", rule.Rule, keptAs(rule), rule.Why)
+			r.Note("", Plain, "  ✓ %s%s  %s", rule.Rule, recordReference(rule), rule.Why)
 		case rule.ID != "":
-			r.Note("", Dim, "  · %s%s  %s", rule.Rule, keptAs(rule), rule.Why)
+			r.Note("", Dim, "  · %s%s  %s", rule.Rule, recordReference(rule), rule.Why)
 		default:
 			if others[rule.Why] == nil {
 				order = append(order, rule.Why)
@@ -66,8 +66,8 @@ func (r *Renderer) whyRules(rules []explanation.WhyRule) {
 	}
 }
 
-// keptAs names the record of a rule and the event that made it so.
-func keptAs(rule explanation.WhyRule) string {
+// recordReference returns the record of a rule and the event that created or changed it.
+func recordReference(rule explanation.WhyRule) string {
 	if rule.ID == "" {
 		return ""
 	}
@@ -83,7 +83,7 @@ func (r *Renderer) whyDecision(d *explanation.WhyDecision) {
 	if d.By != "" && d.By != by {
 		by += " (" + d.By + ")"
 	}
-	text := fmt.Sprintf("%s by %s at %s", d.Decision, by, exactly(d.At))
+	text := fmt.Sprintf("%s by %s at %s", d.Decision, by, formatMillis(d.At))
 	if d.Device != "" {
 		text += ", from " + d.Device
 	}
@@ -102,7 +102,7 @@ func (r *Renderer) whyDecision(d *explanation.WhyDecision) {
 		r.diff("", edits(d.Command, d.Edited))
 	}
 	if !d.Expires.IsZero() {
-		r.Note("", Plain, "  until %s", exactly(d.Expires))
+		r.Note("", Plain, "  until %s", formatMillis(d.Expires))
 	}
 }
 
@@ -124,5 +124,5 @@ func (r *Renderer) whyExecution(x explanation.WhyExecution) {
 	r.Note("", Plain, "%s", text)
 }
 
-// exactly shows a time to the millisecond in this machine's time zone.
-func exactly(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
+// formatMillis formats a time to the millisecond in this machine's time zone.
+func formatMillis(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/expect"
 )
 
-// shown is what prose makes of a text that comes in pieces of n bytes at most. Styles are shown as <b>, <c>, <d>.
+// shown returns the output of prose for a text in pieces of at most n bytes. Styles are shown as <b>, <c>, <d>.
 func shown(p prose, text string, n int) string {
 	p.markup = true
 	var b strings.Builder
@@ -71,7 +71,7 @@ func TestMarkdownIsStyledLightly(t *testing.T) {
 	}
 }
 
-func TestProseWithoutATerminalIsAsItWasGiven(t *testing.T) {
+func TestProseWithoutATerminalIsUnchanged(t *testing.T) {
 	is := is.New(t)
 	const text = "# A **heading** that is long, `code`\n* item  \n"
 	is.Equal(shown(prose{}, text, 3), text)

@@ -35,7 +35,7 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 	case "session.error":
 		if p.Error.Aborted() {
 			r.stopped[p.SessionID] = true
-			r.sayStopped(p.SessionID)
+			r.showStopped(p.SessionID)
 		} else {
 			r.Note(p.SessionID, Red, "error: %s", p.Error)
 		}
@@ -54,7 +54,7 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 	}
 }
 
-// asked shows questions, unless the renderer is live: then each is shown when it is its turn to be answered.
+// asked shows questions, unless the renderer is live: then the conversation shows each when it is to be answered.
 func (r *Renderer) asked(ask events.QuestionAsk) {
 	if r.Live {
 		return
@@ -115,7 +115,7 @@ func (r *Renderer) tool(part payload.Part) {
 	case "completed":
 		r.toolCompleted(part, before)
 	case "error":
-		if a := r.askOf(part.SessionID, part.CallID); a == nil || !a.denied {
+		if a := r.requestOfCall(part.SessionID, part.CallID); a == nil || !a.denied {
 			r.Note(part.SessionID, Red, "✗ %s: %s", strings.TrimSpace(part.Tool+" "+toolSummary(part)), part.State.Error)
 		}
 	}
@@ -139,7 +139,7 @@ func (r *Renderer) toolCompleted(part payload.Part, before string) {
 
 // toolResult shows what a tool gave: what it changed, unless that was asked for, or its output.
 func (r *Renderer) toolResult(part payload.Part) {
-	a := r.askOf(part.SessionID, part.CallID)
+	a := r.requestOfCall(part.SessionID, part.CallID)
 	switch {
 	case part.State.Metadata.Diff == "":
 		r.toolOutput(part.SessionID, part.State.Output)
@@ -148,7 +148,7 @@ func (r *Renderer) toolResult(part payload.Part) {
 	}
 }
 
-// todo shows the model's list of what is to be done, and reports whether the call has one.
+// todo shows the model's todo list, and reports whether the call has one.
 func (r *Renderer) todo(part payload.Part) bool {
 	var list struct {
 		Todos []struct{ Content, Status string }

@@ -18,15 +18,16 @@ const shownCommands = 8
 // Proposal shows the rules that would be made from a request, and what they would have allowed.
 func (r *Renderer) Proposal(w permission.AllowAlways, p permission.Proposal) {
 	for _, rule := range p.Rules {
-		r.Note("", Bold, "  from now on%s: %s", ruleReach(w), rule)
+		r.Note("", Bold, "  from now on%s: %s", ruleScope(w), rule)
 	}
-	r.Note("", Plain, "  so far it would have allowed %d of %d requests in this chat, %d of %d in all chats", p.Chat.Allowed,
+	r.Note("", Plain, "  so far it would have allowed %d of %d requests in this chat, %d of %d in all chats",
+		p.Chat.Allowed,
 		p.Chat.Asks, p.All.Allowed, p.All.Asks)
 	r.Commands(p.All, shownCommands)
 }
 
-// ruleReach says for whom a rule is, and how long.
-func ruleReach(w permission.AllowAlways) string {
+// ruleScope returns the scope and the validity of a rule.
+func ruleScope(w permission.AllowAlways) string {
 	text := map[string]string{permission.ScopeChat: ", in this chat", permission.ScopeAgent: ", for this agent",
 		permission.ScopeAll: ", everywhere"}[w.Scope]
 	if w.For != "" {
@@ -35,7 +36,7 @@ func ruleReach(w permission.AllowAlways) string {
 	return text
 }
 
-// Commands shows at most so many of the commands that a rule would have allowed, the most frequent first.
+// Commands shows at most limit of the commands that a rule would have allowed, the most frequent first.
 func (r *Renderer) Commands(d dryrun.Result, most int) {
 	for i, c := range d.Commands {
 		if i == most {
@@ -47,7 +48,7 @@ func (r *Renderer) Commands(d dryrun.Result, most int) {
 	}
 }
 
-// decidedText is how the asks for a command ended: "authorized 3, denied 1".
+// decidedText returns how the requests for a command ended: "authorized 3, denied 1".
 func decidedText(decided map[string]int) string {
 	var text []string
 	for _, how := range slices.Sorted(maps.Keys(decided)) {

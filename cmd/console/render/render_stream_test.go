@@ -31,7 +31,7 @@ func streamed(all []events.Event, deltas []log.Delta, at []int) string {
 	return out.String()
 }
 
-func TestStreamedTextIsWholeWheneverItsFragmentsCome(t *testing.T) {
+func TestStreamedTextIsCompleteForAnyOrderOfFragments(t *testing.T) {
 	all, deltas := cmdtest.Trace(t, "reasoning")
 	want := streamed(all, nil, nil)
 	rapid.Check(t, func(t *rapid.T) {

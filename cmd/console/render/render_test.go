@@ -37,7 +37,7 @@ func rendered(all []events.Event) string {
 	return out.String()
 }
 
-func TestTracesAreShownAsAPersonSeesThem(t *testing.T) {
+func TestGoldenTraces(t *testing.T) {
 	for _, name := range []string{"perm-bash-once", "perm-bash-reject-message", "child-shell", "perm-edit", "question",
 		"abort-text", "error-401", "reasoning"} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestTracesAreShownAsAPersonSeesThem(t *testing.T) {
 	}
 }
 
-func TestTheLengthOfALongCommandStandsBelowIt(t *testing.T) {
+func TestLengthOfALongCommandIsShownBelowIt(t *testing.T) {
 	is := is.New(t)
 	shown := func(lines int) string {
 		about, err := json.Marshal(map[string]string{"command": "rm -rf important\n" + strings.Repeat("true\n", lines-2) +
@@ -79,7 +79,7 @@ func TestTheLengthOfALongCommandStandsBelowIt(t *testing.T) {
 }
 
 // Blanks in a command, a diff or a name push what stands before them off the screen, and what follows begins a row.
-func TestNoRowOfARequestLooksLikeAnotherRequest(t *testing.T) {
+func TestRowOfARequestCannotLookLikeAnotherRequest(t *testing.T) {
 	t.Parallel()
 	blanks := strings.Repeat(" ", 1970)
 	for name, metadata := range map[string]map[string]string{
@@ -116,7 +116,7 @@ func TestNoRowOfARequestLooksLikeAnotherRequest(t *testing.T) {
 	}
 }
 
-func TestWholeStoryOfACommandIsShown(t *testing.T) {
+func TestLifecycleOfACommandIsShown(t *testing.T) {
 	is := is.New(t)
 	ask := events.PermissionAsk{ID: "per_1", SessionID: "ses_1", Permission: "bash", Patterns: []string{"make"},
 		Metadata: json.RawMessage(`{"command":"make\u001b[2K\rtest"}`), Tool: events.Call{CallID: "c1"}}
@@ -167,7 +167,7 @@ the turn was lost: OpenCode went away in the middle of it
 `, "\n"))
 }
 
-func TestWhatBecomesOfExecutionsIsShown(t *testing.T) {
+func TestExecutionEventsAreShown(t *testing.T) {
 	is := is.New(t)
 	var many []events.Artifact
 	for i := range 12 {
@@ -214,7 +214,7 @@ $ yes
 `, "\n"))
 }
 
-func TestWhatARuleAllowedIsOneLine(t *testing.T) {
+func TestDecisionByARuleIsOneLine(t *testing.T) {
 	is := is.New(t)
 	all, _ := cmdtest.Trace(t, "perm-bash-once")
 	at := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" })
@@ -276,7 +276,7 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
-func TestAReplayShowsOutputBeforeTheSignalThatCutIt(t *testing.T) {
+func TestReplayShowsOutputBeforeASignal(t *testing.T) {
 	is := is.New(t)
 	got := rendered([]events.Event{
 		cmdtest.Own(t, 1, "engine:local", events.ExecRequested{Exec: "x1", Command: "sleep 100"}),
@@ -287,7 +287,7 @@ func TestAReplayShowsOutputBeforeTheSignalThatCutIt(t *testing.T) {
 	is.Equal(got, "$ sleep 100\n  │ begun\n  · u sent TERM\n  └ cancelled, TERM, 0s\n")
 }
 
-func TestTodosAreAList(t *testing.T) {
+func TestTodosAreShownAsAList(t *testing.T) {
 	is := is.New(t)
 	part := `{"sessionID":"s","part":{"id":"p","sessionID":"s","type":"tool","tool":"todowrite","callID":"c","state":{"status":"completed","output":"[…]",` +
 		`"input":{"todos":[{"content":"read","status":"completed"},{"content":"write\u001b[2J","status":"in_progress"},{"content":"test","status":"pending"}]}}}}`
@@ -297,7 +297,7 @@ func TestTodosAreAList(t *testing.T) {
 	is.Equal(rendered([]events.Event{cmdtest.Numbered(e, 1)}), "● todo\n  ☑ read\n  ▶ write␛[2J\n  ☐ test\n")
 }
 
-func TestWhoDecidedIsAnEmail(t *testing.T) {
+func TestActorIsShownAsAnEmail(t *testing.T) {
 	is := is.New(t)
 	var out bytes.Buffer
 	r := New(&Screen{Out: &out})
@@ -308,7 +308,7 @@ func TestWhoDecidedIsAnEmail(t *testing.T) {
 	is.Equal(out.String(), "a␛@example.org asked to stop\noperator asked to stop\npolicy asked to stop\n")
 }
 
-func TestWhySaysThatAnApprovedCommandWasNotStarted(t *testing.T) {
+func TestWhyReportsAnApprovedCommandThatWasNotStarted(t *testing.T) {
 	shown := func(w explanation.Why) string {
 		var out bytes.Buffer
 		New(&Screen{Out: &out}).Why(w)
@@ -321,7 +321,7 @@ func TestWhySaysThatAnApprovedCommandWasNotStarted(t *testing.T) {
 	expect.Lacks(t, shown(w), "no command has been started")
 }
 
-func TestWhySaysWhoSentASignal(t *testing.T) {
+func TestWhyReportsTheSenderOfASignal(t *testing.T) {
 	var out bytes.Buffer
 	r := New(&Screen{Out: &out})
 	r.Email = func(string) string { return "a@example.org" }

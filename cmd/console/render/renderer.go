@@ -54,10 +54,10 @@ func New(s *Screen) *Renderer {
 	}
 }
 
-// indent is what every line about a session begins with.
+// indent returns the indentation of lines about a session.
 func (r *Renderer) indent(session string) string { return strings.Repeat("    ", r.level(session)) }
 
-// level is the depth of a session; one that nothing was said about yet is a subagent, unless it is the first.
+// level returns the depth of a session. An unknown session is a subagent, unless it is the first.
 func (r *Renderer) level(session string) int {
 	if d, ok := r.depth[session]; ok || session == "" || len(r.depth) == 0 {
 		return d
@@ -73,7 +73,7 @@ func (r *Renderer) Note(session string, st Style, format string, args ...any) {
 	r.Line(r.indent(session), st, printable.Visible(fmt.Sprintf(format, args...)))
 }
 
-// Event shows what an event of the chat adds to what is on the screen.
+// Event shows an event of the chat, without the parts that are on the screen already.
 func (r *Renderer) Event(e events.Event) {
 	d, err := events.Decode(e)
 	if e.IsErased() {
@@ -113,9 +113,10 @@ func (r *Renderer) Event(e events.Event) {
 		if a := r.asks[d.Permission]; a != nil {
 			a.Interrupted = true
 		}
-		r.Note("", Yellow, "OpenCode restarted and forgot the request %s; it can still be decided", r.askName(d.Permission))
+		r.Note("", Yellow, "OpenCode restarted and forgot the request %s; it can still be decided",
+			r.requestName(d.Permission))
 	case events.PermissionExpired:
-		r.settle(d.Permission, Yellow, "the request "+r.askName(d.Permission)+" expired: "+d.Reason+" · "+
+		r.showOutcome(d.Permission, Yellow, "the request "+r.requestName(d.Permission)+" expired: "+d.Reason+" · "+
 			recordOf(d.Permission))
 	case events.QuestionRequested:
 		r.asked(d.Ask())
@@ -160,7 +161,7 @@ func (r *Renderer) message(d events.MessageSubmitted) {
 	case strings.HasPrefix(d.Resumes, "que_"):
 		r.Note("", Dim, "(the turn is resumed: its question was answered)")
 	case d.Resumes != "":
-		r.Note("", Dim, "(the turn is resumed: %s was approved)", r.askName(d.Resumes))
+		r.Note("", Dim, "(the turn is resumed: %s was approved)", r.requestName(d.Resumes))
 	default:
 		r.userText("", MessageText(d))
 	}
@@ -189,7 +190,7 @@ type shownPart struct {
 	early   []string // fragments that came before the event that opens it
 	opened  bool
 	done    bool
-	text    string // as it was given; the screen has it but for what cleaner and prose hold back
+	text    string // text so far; the screen shows it except for the end that cleaner and prose hold back
 	cleaner printable.Cleaner
 	prose   prose
 }
@@ -230,7 +231,7 @@ func (r *Renderer) prose(id string, p *shownPart, text string) {
 	r.Flow(id, in, Plain, p.prose.write(text))
 }
 
-// setPart shows what a part's event has that its fragments had not.
+// setPart shows the text of a part's event that its fragments lacked.
 func (r *Renderer) setPart(p *shownPart, part payload.Part) {
 	if p.done {
 		return
@@ -257,7 +258,7 @@ func (r *Renderer) setPart(p *shownPart, part payload.Part) {
 	}
 	if p.done = part.Time.End != 0; p.done {
 		r.closePart(part.ID, p)
-		r.sayStopped(p.session)
+		r.showStopped(p.session)
 	}
 }
 
@@ -272,18 +273,18 @@ func (r *Renderer) closePart(id string, p *shownPart) {
 	p.text = ""
 }
 
-// closeParts ends the parts of a session that nothing will close any more.
+// closeParts ends the open parts of a session.
 func (r *Renderer) closeParts(session string) {
 	for id, p := range r.parts {
 		if p.opened && !p.done && p.session == session {
 			r.closePart(id, p)
 		}
 	}
-	r.sayStopped(session)
+	r.showStopped(session)
 }
 
-// sayStopped says that a session was stopped, after what it had written by then.
-func (r *Renderer) sayStopped(session string) {
+// showStopped shows that a session was stopped, after the text that it had written.
+func (r *Renderer) showStopped(session string) {
 	if !r.stopped[session] {
 		return
 	}
@@ -296,7 +297,7 @@ func (r *Renderer) sayStopped(session string) {
 	r.Note(session, Dim, "(stopped)")
 }
 
-// Finish shows what waited for events that did not come.
+// Finish shows the lines that were held for events that did not come.
 func (r *Renderer) Finish() {
 	for session := range r.stopped {
 		r.closeParts(session)

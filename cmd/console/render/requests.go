@@ -19,8 +19,8 @@ import (
 
 type Request struct {
 	Ask         events.PermissionAsk
-	seq         uint64 // when it was asked
-	Message     string // with which it was asked over the API
+	seq         uint64 // when it was requested
+	Message     string // message of a request over the API
 	Referred    bool   // the policy has left it to a person
 	Why         string // the policy left it to a person
 	Directory   string // where the command would run, when the policy has found out
@@ -56,15 +56,15 @@ func (r *Renderer) Due() []*Request {
 	return slices.DeleteFunc(r.Pending(), func(a *Request) bool { return !a.Referred })
 }
 
-// referred takes the policy's word that a person is needed.
+// referred notes that the policy has left a request to a person.
 func (r *Renderer) referred(d events.PermissionReferred) {
 	if a := r.asks[d.Permission]; a != nil {
 		a.Referred, a.Why, a.Directory = true, d.Reason, d.Cwd
 	}
 }
 
-// mayScroll is the number of rows above which the length of a request is said: it may not fit on a screen.
-const mayScroll = 12
+// longRequestRows is the number of rows above which the length of a request is said: it may not fit on a screen.
+const longRequestRows = 12
 
 // maxName is the longest name of a permission that is shown, in runes.
 const maxName = 40
@@ -78,15 +78,15 @@ func (r *Renderer) ShowRequest(a *Request) {
 	a.Shown = true
 	session, in := a.Ask.SessionID, r.indent(a.Ask.SessionID)
 	about := map[string]json.RawMessage{}
-	_ = json.Unmarshal(a.Ask.Metadata, &about) // of another shape: the patterns say what it is about
-	what, title, rows := a.what(about), "? "+printable.OneLine(a.Ask.Permission, maxName), 0
+	_ = json.Unmarshal(a.Ask.Metadata, &about) // of another shape: the patterns are shown
+	what, title, rows := a.summary(about), "? "+printable.OneLine(a.Ask.Permission, maxName), 0
 	if strings.Contains(what, "\n") {
 		r.Line(in, Yellow, title)
 		rows = r.rows(in+"    ", "", in+"    ", Bold, what)
 	} else {
 		rows = r.rows(in, title+"  ", in+"    ", Bold, what)
 	}
-	rows += r.askDetails(a, about)
+	rows += r.requestDetails(a, about)
 	var why []string
 	reason := a.Why
 	if reason != "" {
@@ -94,10 +94,10 @@ func (r *Renderer) ShowRequest(a *Request) {
 	}
 	// Said below the text, because the first rows of a long one have scrolled away.
 	length := ""
-	if rows > mayScroll {
+	if rows > longRequestRows {
 		length = fmt.Sprintf("%d lines, read all of them", rows)
 	}
-	for _, text := range []string{length, reason, r.askPlace(a), recordOf(a.Ask.ID)} {
+	for _, text := range []string{length, reason, r.directoryOf(a), recordOf(a.Ask.ID)} {
 		if text != "" {
 			why = append(why, text)
 		}
@@ -108,8 +108,8 @@ func (r *Renderer) ShowRequest(a *Request) {
 	}
 }
 
-// what says what is asked for: the command, the file with the number of changed lines, or the patterns.
-func (a *Request) what(about map[string]json.RawMessage) string {
+// summary returns what is requested: the command, the file with the number of changed lines, or the patterns.
+func (a *Request) summary(about map[string]json.RawMessage) string {
 	if c := a.Ask.Command(); c != "" {
 		return c
 	}
@@ -145,9 +145,9 @@ func changedLines(diff string) (added, removed int) {
 	return added, removed
 }
 
-// askDetails shows what else belongs to a decision: the diff, and what only the metadata says. It returns the number
+// requestDetails shows the diff and the remaining metadata of a request. It returns the number
 // of rows.
-func (r *Renderer) askDetails(a *Request, about map[string]json.RawMessage) (rows int) {
+func (r *Renderer) requestDetails(a *Request, about map[string]json.RawMessage) (rows int) {
 	if a.byPolicy() {
 		return 0
 	}
@@ -202,8 +202,8 @@ func cutToWidth(line string, width int) (rows []string) {
 	return append(rows, line[begin:])
 }
 
-// askPlace is where a tool call would work.
-func (r *Renderer) askPlace(a *Request) string {
+// directoryOf returns the directory in which a tool call would work.
+func (r *Renderer) directoryOf(a *Request) string {
 	if cwd := cmp.Or(a.Directory, r.cwd(a.Ask)); cwd != "" {
 		return "in " + cwd
 	}
@@ -246,8 +246,8 @@ func (r *Renderer) diff(session, text string) (rows int) {
 	return rows
 }
 
-// askOf finds the ask of a tool call.
-func (r *Renderer) askOf(session, call string) *Request {
+// requestOfCall returns the request of a tool call.
+func (r *Renderer) requestOfCall(session, call string) *Request {
 	for _, a := range r.asks {
 		if a.Ask.SessionID == session && a.Ask.Tool.CallID == call {
 			return a
@@ -256,8 +256,8 @@ func (r *Renderer) askOf(session, call string) *Request {
 	return nil
 }
 
-// askName says in a word which ask is meant.
-func (r *Renderer) askName(id string) string {
+// requestName returns a short name of a request.
+func (r *Renderer) requestName(id string) string {
 	if a := r.asks[id]; a != nil {
 		return a.Ask.Permission + " " + printable.OneLine(Subject(a.Ask), 80)
 	}
@@ -286,7 +286,7 @@ func (r *Renderer) decided(e events.Event, d events.PermissionDecided) {
 	if a.denied = d.Decision == events.Denied; a.denied {
 		mark, st = "✗", Red
 	}
-	text := fmt.Sprintf("%s %s: %s by %s", mark, r.askName(d.Permission), d.Decision, r.Actor(e.Actor))
+	text := fmt.Sprintf("%s %s: %s by %s", mark, r.requestName(d.Permission), d.Decision, r.Actor(e.Actor))
 	if d.Edited != "" {
 		text += ", edited"
 	}
@@ -299,26 +299,27 @@ func (r *Renderer) decided(e events.Event, d events.PermissionDecided) {
 	if d.Reason != "" {
 		text += ": " + d.Reason
 	}
-	r.settle(d.Permission, st, text+" · "+recordOf(d.Permission))
+	r.showOutcome(d.Permission, st, text+" · "+recordOf(d.Permission))
 	if d.Edited != "" {
 		r.diff(a.Ask.SessionID, edits(d.Command, d.Edited))
 	}
 }
 
-// edits is what became of a command, as a diff of its lines.
+// edits returns the changes of an edited command, as a diff of its lines.
 func edits(original, edited string) string {
 	return "-" + strings.ReplaceAll(original, "\n", "\n-") + "\n+" + strings.ReplaceAll(edited, "\n", "\n+")
 }
 
-// replied is news only about an ask that nobody decided here.
+// replied shows an answer that was given in OpenCode itself.
 func (r *Renderer) replied(p payload.Payload) {
 	if a := r.asks[p.RequestID]; a != nil && !a.Settled {
 		r.ShowRequest(a)
-		r.settle(p.RequestID, Yellow, fmt.Sprintf("%s was answered in OpenCode: %s", r.askName(p.RequestID), p.Reply))
+		r.showOutcome(p.RequestID, Yellow, fmt.Sprintf("%s was answered in OpenCode: %s", r.requestName(p.RequestID),
+			p.Reply))
 	}
 }
 
-func (r *Renderer) settle(id string, st Style, text string) {
+func (r *Renderer) showOutcome(id string, st Style, text string) {
 	session := ""
 	if a := r.asks[id]; a != nil {
 		session, a.Settled = a.Ask.SessionID, true

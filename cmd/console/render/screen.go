@@ -21,8 +21,8 @@ const (
 	Cyan   Style = "\x1b[36m"
 )
 
-// Screen is where a person reads. Several write on it at once (an answer, commands, subagents), each on lines of its
-// own. The text given to it is safe already.
+// Screen is the output that a person reads. Several writers (an answer, commands, subagents) use it at once, each on
+// separate lines. The text given to it is safe already.
 type Screen struct {
 	Out     io.Writer
 	colours bool
@@ -61,8 +61,8 @@ func (s *Screen) width(prefix int) int {
 // minProse is the least width that prose is wrapped to.
 const minProse = 20
 
-// Flow writes text that goes on where the same writer left off. Another writer's unfinished line is ended first. Each
-// line begins with prefix.
+// Flow writes text that continues the last line of the same writer. Another writer's unfinished line is ended first.
+// Each line begins with prefix.
 func (s *Screen) Flow(writer, prefix string, st Style, text string) {
 	if text == "" {
 		return

@@ -26,7 +26,7 @@ func Table[T any](w io.Writer, items []T, empty, header string, row func(T) []st
 }
 
 func Chats(w io.Writer, chats []client.Chat) error {
-	return Table(w, chats, "no chats yet; begin one with: pocketcoder chat", "CHAT\tTURN\tLAST ACTIVE\tTITLE\tPREVIEW",
+	return Table(w, chats, "no chats yet; start one with: pocketcoder chat", "CHAT\tTURN\tLAST ACTIVE\tTITLE\tPREVIEW",
 		func(c client.Chat) []string {
 			return []string{c.ID, c.NextTurn(), printable.LocalTime(c.LastActive), printable.OneLine(c.Title, 30),
 				printable.OneLine(c.Preview, 60)}

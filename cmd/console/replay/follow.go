@@ -19,7 +19,7 @@ import (
 	"pocketcoder/events/log"
 )
 
-// FollowOptions says whose commands are followed.
+// FollowOptions selects the commands that are followed.
 type FollowOptions struct {
 	Chat    string
 	Session string      // empty for all
@@ -27,9 +27,9 @@ type FollowOptions struct {
 	Data    datadir.Dir // of the tmux server
 }
 
-// Follow shows what a chat's commands print, as they run, until ctx or the chat ends.
+// Follow shows the output of a chat's commands while they run, until ctx or the chat ends.
 func Follow(ctx context.Context, s *client.System, show *render.Renderer, o FollowOptions) error {
-	if err := inLog(ctx, s.Log, o.Chat); err != nil {
+	if err := checkChatExists(ctx, s.Log, o.Chat); err != nil {
 		return err
 	}
 	t := newTranscript(show, s, o)
@@ -42,25 +42,24 @@ func Follow(ctx context.Context, s *client.System, show *render.Renderer, o Foll
 	return t.run(ctx)
 }
 
-// transcript shows a chat's commands. One goroutine does everything, so what happens and what is shown keep their
-// order.
+// transcript shows a chat's commands. One goroutine handles everything, so events and output keep their order.
 type transcript struct {
 	FollowOptions
 	*client.System
 	show   *render.Renderer
-	out    io.Writer     // where it shows what is not too long ago
+	out    io.Writer     // sequence from which it shows commands
 	viewer viewer.Viewer // with windows
 
-	from     uint64               // sequence of the first command that is shown
-	joined   time.Time            // when the newest event of all was stored before we came
-	patience time.Duration        // fragmentsWait
-	allowed  map[string]string    // permission -> who allowed it
-	hidden   map[string]bool      // executions that are not shown
-	running  map[string]time.Time // executions without an end, and when they began
-	agents   map[string]string    // subagents' sessions -> their agents
-	busy     map[string]bool      // sessions at work
-	opened   map[string]bool      // subagents' sessions with a window
-	caughtUp bool
+	from          uint64               // sequence of the first command that is shown
+	joinedAt      time.Time            // when the newest event was stored before the transcript began
+	outputTimeout time.Duration        // fragmentsWait
+	allowed       map[string]string    // permission -> who allowed it
+	hidden        map[string]bool      // executions that are not shown
+	running       map[string]time.Time // executions without an end, and when they began
+	agents        map[string]string    // subagents' sessions -> their agents
+	busy          map[string]bool      // sessions at work
+	opened        map[string]bool      // subagents' sessions with a window
+	caughtUp      bool
 
 	arrived   chan log.Batch
 	fragments chan log.Delta
@@ -69,7 +68,7 @@ type transcript struct {
 
 func newTranscript(show *render.Renderer, s *client.System, o FollowOptions) *transcript {
 	t := &transcript{
-		FollowOptions: o, System: s, show: show, out: show.Out, patience: fragmentsWait,
+		FollowOptions: o, System: s, show: show, out: show.Out, outputTimeout: outputTimeout,
 		allowed: map[string]string{}, hidden: map[string]bool{}, running: map[string]time.Time{},
 		agents: map[string]string{}, busy: map[string]bool{}, opened: map[string]bool{},
 		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 2),
@@ -87,7 +86,7 @@ func (t *transcript) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if t.joined, err = t.Log.Stored(ctx, last); err != nil {
+	if t.joinedAt, err = t.Log.Stored(ctx, last); err != nil {
 		return err
 	}
 	var begun []uint64
@@ -101,7 +100,7 @@ func (t *transcript) join(ctx context.Context) error {
 	return nil
 }
 
-// run shows the chat's commands until ctx or the chat ends, or the system has been away for too long.
+// run shows the chat's commands until ctx or the chat ends, or the connection has been lost for too long.
 func (t *transcript) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -123,7 +122,7 @@ func (t *transcript) run(ctx context.Context) error {
 		case d := <-t.fragments:
 			t.fragment(d)
 		case b := <-t.arrived:
-			if over, err := t.take(ctx, b); over || err != nil {
+			if over, err := t.applyBatch(ctx, b); over || err != nil {
 				return err
 			}
 		case up := <-connection:
@@ -138,7 +137,7 @@ func (t *transcript) run(ctx context.Context) error {
 	return t.show.Err
 }
 
-// filters are the events that say something about commands, who allowed them, and the sessions that run them.
+// filters returns the subjects of the events about commands, their approvals, and the sessions that run them.
 func (t *transcript) filters() []string {
 	return []string{
 		events.ChatSubject(t.Chat, "exec.*"), events.ChatSubject(t.Chat, events.PermissionDecided{}.Kind()),
@@ -148,9 +147,9 @@ func (t *transcript) filters() []string {
 	}
 }
 
-// take shows events. Once it has caught up with them, it follows what the commands print that run by then.
-func (t *transcript) take(ctx context.Context, b log.Batch) (over bool, err error) {
-	t.drain()
+// applyBatch shows events. Once it has caught up, it follows the output of the commands that run then.
+func (t *transcript) applyBatch(ctx context.Context, b log.Batch) (over bool, err error) {
+	t.showFragments()
 	for _, e := range b.Events {
 		if t.show.Out = t.out; e.Seq < t.from {
 			t.show.Out = io.Discard
@@ -162,7 +161,7 @@ func (t *transcript) take(ctx context.Context, b log.Batch) (over bool, err erro
 	}
 	if b.Behind == 0 && !t.caughtUp {
 		t.caughtUp = true
-		since := t.joined
+		since := t.joinedAt
 		for _, began := range t.running {
 			if began.Before(since) {
 				since = began
@@ -180,8 +179,8 @@ func (t *transcript) take(ctx context.Context, b log.Batch) (over bool, err erro
 	return t.Session != "" && !t.busy[t.Session], t.openWindows(ctx)
 }
 
-// drain shows the fragments that are here: what they show came before the events that are here.
-func (t *transcript) drain() {
+// showFragments shows the fragments that have arrived. They precede the events that have arrived.
+func (t *transcript) showFragments() {
 	for {
 		select {
 		case d := <-t.fragments:

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/events/log"
 )
 
-// event shows what an event says about commands, and says whether it was the chat's last.
+// event shows an event about commands, and reports whether it was the chat's last.
 func (t *transcript) event(ctx context.Context, e events.Event) (over bool) {
 	d, err := events.Decode(e)
 	if err != nil {
@@ -24,7 +24,7 @@ func (t *transcript) event(ctx context.Context, e events.Event) (over bool) {
 	case events.Deleted:
 		return true
 	case events.PermissionDecided:
-		t.allowed[d.Permission] = t.allower(e, d)
+		t.allowed[d.Permission] = t.allowedBy(e, d)
 	case events.TurnLost:
 		delete(t.busy, d.Session)
 	case events.OpenCode:
@@ -32,7 +32,7 @@ func (t *transcript) event(ctx context.Context, e events.Event) (over bool) {
 	case events.ExecRequested:
 		t.requested(e, d)
 	case events.ExecRefused:
-		if !t.hides(d.Session) {
+		if !t.isHidden(d.Session) {
 			t.heading(e, d.Session, "", d.Cwd)
 			t.show.Event(e)
 		}
@@ -49,11 +49,11 @@ func (t *transcript) event(ctx context.Context, e events.Event) (over bool) {
 	return false
 }
 
-// hides says whether what a session does is not shown.
-func (t *transcript) hides(session string) bool { return t.Session != "" && session != t.Session }
+// isHidden reports whether the commands of a session are not shown.
+func (t *transcript) isHidden(session string) bool { return t.Session != "" && session != t.Session }
 
-// allower says who allowed something.
-func (t *transcript) allower(e events.Event, d events.PermissionDecided) string {
+// allowedBy returns who allowed a command.
+func (t *transcript) allowedBy(e events.Event, d events.PermissionDecided) string {
 	switch {
 	case d.Decision != events.Authorized:
 		return ""
@@ -63,7 +63,7 @@ func (t *transcript) allower(e events.Event, d events.PermissionDecided) string 
 	return "approved by " + t.show.Actor(e.Actor)
 }
 
-// openCode learns which sessions there are, and which are at work.
+// openCode tracks the sessions, and which of them are running.
 func (t *transcript) openCode(e events.Event, d events.OpenCode) {
 	p := payload.Read(d)
 	if d.Type == "session.status" {
@@ -80,7 +80,7 @@ func (t *transcript) openCode(e events.Event, d events.OpenCode) {
 	t.show.Event(e)
 }
 
-// heading says when something began, who asked for it, who allowed it, and where it runs.
+// heading returns when a command began, who requested and who allowed it, and its directory.
 func (t *transcript) heading(e events.Event, session, allowed, cwd string) {
 	who := "the assistant"
 	if agent, ok := t.agents[session]; ok {
@@ -99,7 +99,7 @@ func (t *transcript) heading(e events.Event, session, allowed, cwd string) {
 }
 
 func (t *transcript) requested(e events.Event, d events.ExecRequested) {
-	if t.hidden[d.Exec] = t.hides(d.Session); t.hidden[d.Exec] {
+	if t.hidden[d.Exec] = t.isHidden(d.Session); t.hidden[d.Exec] {
 		return
 	}
 	t.running[d.Exec] = e.Time
@@ -125,9 +125,9 @@ func (t *transcript) fragment(d log.Delta) {
 	t.show.FragmentAfterGap(d)
 }
 
-// fragmentsWait is how long output that is only kept as a blob is waited for when its command has ended: fragments
-// come by a way of their own.
-const fragmentsWait = 2 * time.Second
+// outputTimeout is how long the transcript waits for the fragments of a command that has ended. Fragments arrive
+// separately from events.
+const outputTimeout = 2 * time.Second
 
 func (t *transcript) finished(ctx context.Context, e events.Event, d events.ExecFinished) {
 	began, known := t.running[d.Exec]
@@ -139,7 +139,7 @@ func (t *transcript) finished(ctx context.Context, e events.Event, d events.Exec
 		}
 		return
 	}
-	late := time.After(t.patience)
+	late := time.After(t.outputTimeout)
 	for waiting := t.caughtUp && known; waiting && t.show.OutputMissing(d); {
 		select {
 		case f := <-t.fragments:

@@ -19,7 +19,7 @@ import (
 	"pocketcoder/expect"
 )
 
-// followed is a transcript of chat1 over a log of its own.
+// followed is a transcript of chat1 over its own log.
 type followed struct {
 	t    *testing.T
 	log  *log.Log
@@ -36,7 +36,7 @@ func followTranscript(t *testing.T, o FollowOptions, before ...events.Data) *fol
 	o.Chat = "chat1"
 	transcript := newTranscript(render.New(render.NewScreen(&f.seen, false, false)), &client.System{Conn: nc, Log: f.log},
 		o)
-	transcript.patience = 90 * time.Second // on a busy machine fragments take their time
+	transcript.outputTimeout = 90 * time.Second // on a busy machine fragments take their time
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); transcript.run(ctx) }()
@@ -71,7 +71,7 @@ func (f *followed) shows(text string) {
 	expect.Eventually(f.t, "it shows "+text, func() bool { return strings.Contains(f.seen.String(), text) })
 }
 
-func TestTranscriptShowsOutputOfAnySizeOnceAndInOrder(t *testing.T) {
+func TestTranscriptShowsAllOutputOnceAndInOrder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	line := strings.Repeat("x", 1023) + "\n"
@@ -100,7 +100,7 @@ func TestTranscriptShowsOutputOfAnySizeOnceAndInOrder(t *testing.T) {
 	expect.Contains(t, f.seen.String(), "the assistant · allowed by the rule bash: make* · /workspace/sub\n$ make\n")
 }
 
-func TestTranscriptOfACommandThatRunsBeginsWithWhatItHasPrinted(t *testing.T) {
+func TestTranscriptShowsEarlierOutputOfARunningCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	f := followTranscript(t, FollowOptions{}, events.ExecRequested{Exec: "x0", Session: "ses_1", Command: "true"},
@@ -130,7 +130,7 @@ func TestTranscriptBeginsWithTheLastCommands(t *testing.T) {
 	expect.Contains(t, f.seen.String(), "echo x10.")
 }
 
-func TestTranscriptShowsOfOwnShellsThatTheyWere(t *testing.T) {
+func TestTranscriptHidesOutputOfPrivateShells(t *testing.T) {
 	t.Parallel()
 	f := followTranscript(t, FollowOptions{}, events.ExecRequested{Exec: "x1", Terminal: true},
 		events.ExecRequested{Exec: "x2", Terminal: true, Private: true})
@@ -141,10 +141,10 @@ func TestTranscriptShowsOfOwnShellsThatTheyWere(t *testing.T) {
 	expect.Lacks(t, f.seen.String(), "drawn")
 }
 
-func TestTranscriptOfASubagentIsOverWithItsTurn(t *testing.T) {
+func TestTranscriptOfASubagentEndsWithItsTurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	log, _ := logged(t, "child-shell")
+	log, _ := openLogWithTrace(t, "child-shell")
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	var child string
 	_, err := log.Fold(t.Context(), events.ChatOpenCodeSubject("chat1", "session.created"), 0, func(e events.Event) error {

@@ -58,27 +58,27 @@ func replayAt(ctx context.Context, log *log.Log, o Options, show *render.Rendere
 	return show.Err
 }
 
-// fold keeps the events of a chat that still hold. A part stands where it last changed, so that a call follows its
-// request and its command. Everything else stands where it first appeared.
+// fold holds the events of a chat that are still valid. A part has the position of its last change, so that a call
+// follows its request and its command. Everything else has the position of its first event.
 type fold struct {
-	standing []standing
-	places   map[string]int  // key -> index
-	removed  map[string]bool // OpenCode's ids of messages and parts, for ever
+	entries []entry
+	indexes map[string]int  // key -> index
+	removed map[string]bool // OpenCode's ids of messages and parts, for ever
 }
 
-// standing is the last event about a thing.
-type standing struct {
+// entry is the last event about a thing.
+type entry struct {
 	key     string // OpenCode's id of what it is about, or the event's own
 	message string // of a part
 	isEnded bool   // of a part: a tool call that has ended
-	isMoved bool   // it stands further down
+	isMoved bool   // its position has moved
 	event   events.Event
 }
 
-func newFold() *fold { return &fold{places: map[string]int{}, removed: map[string]bool{}} }
+func newFold() *fold { return &fold{indexes: map[string]int{}, removed: map[string]bool{}} }
 
 func (f *fold) apply(e events.Event) {
-	s := standing{key: e.ID, event: e}
+	s := entry{key: e.ID, event: e}
 	if typ, ok := e.Subject.OpenCodeType(); ok && e.Malformed == nil {
 		p := payload.Read(events.OpenCode{Type: typ, Properties: e.Data})
 		switch typ {
@@ -95,24 +95,24 @@ func (f *fold) apply(e events.Event) {
 		case "message.part.removed":
 			f.removed[p.PartID] = true
 			return
-		case "session.status", "session.idle", "session.diff": // they do not last
+		case "session.status", "session.idle", "session.diff": // deltas are not part of the state
 			return
 		}
 	}
-	switch i, known := f.places[s.key]; {
-	case known && (s.message == "" || f.standing[i].isEnded):
-		f.standing[i] = s
+	switch i, known := f.indexes[s.key]; {
+	case known && (s.message == "" || f.entries[i].isEnded):
+		f.entries[i] = s
 		return
 	case known:
-		f.standing[i].isMoved = true
+		f.entries[i].isMoved = true
 	}
-	f.places[s.key] = len(f.standing)
-	f.standing = append(f.standing, s)
+	f.indexes[s.key] = len(f.entries)
+	f.entries = append(f.entries, s)
 }
 
 func (f *fold) events() []events.Event {
 	var all []events.Event
-	for _, s := range f.standing {
+	for _, s := range f.entries {
 		if !s.isMoved && !f.removed[s.key] && !f.removed[s.message] {
 			all = append(all, s.event)
 		}
@@ -120,7 +120,7 @@ func (f *fold) events() []events.Event {
 	return all
 }
 
-// pendingQuestions gives the questions that wait for an answer, sorted.
+// pendingQuestions returns the questions that wait for an answer, sorted.
 func pendingQuestions(all []events.Event) []string {
 	open := map[string]bool{}
 	for _, e := range all {

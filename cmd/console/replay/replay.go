@@ -1,5 +1,5 @@
-// Package replay shows a chat again from the log: as it was shown, as JSON, or as it stood after an event. Follow
-// shows what its commands print, as they run.
+// Package replay shows a chat from the log: as it was shown, as JSON, or as it was after an event. Follow shows the
+// output of its commands while they run.
 //
 // Promises: only the log is read, never the read model.
 //
@@ -19,7 +19,7 @@ import (
 	"pocketcoder/events/log"
 )
 
-// Options says what is shown of a chat.
+// Options selects what is shown of a chat.
 type Options struct {
 	Chat     string
 	From, To uint64
@@ -30,7 +30,7 @@ type Options struct {
 
 // Show shows a chat from the log with show, or writes it to out as JSON.
 func Show(ctx context.Context, log *log.Log, o Options, show *render.Renderer, out io.Writer) error {
-	if err := inLog(ctx, log, o.Chat); err != nil {
+	if err := checkChatExists(ctx, log, o.Chat); err != nil {
 		return err
 	}
 	switch {
@@ -42,8 +42,7 @@ func Show(ctx context.Context, log *log.Log, o Options, show *render.Renderer, o
 	return replayText(ctx, show, log, o)
 }
 
-// replayText shows the events at the pace that was asked for. What came before the first of them is known and not
-// shown.
+// replayText shows the events at the requested speed. It applies the earlier events without showing them.
 func replayText(ctx context.Context, show *render.Renderer, log *log.Log, o Options) error {
 	first, shown, begun := o.From, show.Out, false
 	o.From, show.Out = 0, io.Discard
@@ -54,7 +53,7 @@ func replayText(ctx context.Context, show *render.Renderer, log *log.Log, o Opti
 			show.EndLine()
 			show.Out, begun = shown, true
 		case begun:
-			if err := sleep(ctx, wait(e.Time.Sub(before), o.Speed)); err != nil {
+			if err := sleep(ctx, pauseAt(e.Time.Sub(before), o.Speed)); err != nil {
 				return err
 			}
 		}
@@ -75,8 +74,8 @@ func replayText(ctx context.Context, show *render.Renderer, log *log.Log, o Opti
 	return show.Err
 }
 
-// inLog looks for the chat's first event.
-func inLog(ctx context.Context, log *log.Log, chat string) error {
+// checkChatExists returns an error if the log has no event of the chat.
+func checkChatExists(ctx context.Context, log *log.Log, chat string) error {
 	_, err := log.Fold(ctx, events.ChatFilter(chat), 0, func(events.Event) error { return events.ErrStop })
 	if errors.Is(err, events.ErrStop) {
 		return nil
@@ -87,7 +86,7 @@ func inLog(ctx context.Context, log *log.Log, chat string) error {
 	return err
 }
 
-// eachEvent gives the chat's events from o.from to o.to in order.
+// eachEvent calls fn with the chat's events from o.From to o.To in order.
 func eachEvent(ctx context.Context, log *log.Log, o Options, fn func(events.Event) error) error {
 	_, err := log.Fold(ctx, events.ChatFilter(o.Chat), max(o.From, 1)-1, func(e events.Event) error {
 		if e.Seq > o.To {
@@ -101,11 +100,11 @@ func eachEvent(ctx context.Context, log *log.Log, o Options, fn func(events.Even
 	return err
 }
 
-// longestPause is how long a replay stands still at most.
+// longestPause is the longest pause of a replay.
 const longestPause = 3 * time.Second
 
-// wait is how long a gap between two events lasts at a speed.
-func wait(gap time.Duration, speed float64) time.Duration {
+// pauseAt returns the pause for a gap between two events at a speed.
+func pauseAt(gap time.Duration, speed float64) time.Duration {
 	seconds := min(gap.Seconds()/speed, longestPause.Seconds())
 	return time.Duration(max(seconds, 0) * float64(time.Second))
 }

@@ -22,8 +22,8 @@ import (
 	"pocketcoder/expect"
 )
 
-// logged puts a trace, with the facts of ours around it, into a fresh log.
-func logged(t *testing.T, name string) (*log.Log, []events.Event) {
+// openLogWithTrace opens a new log with a trace and PocketCoder's own events.
+func openLogWithTrace(t *testing.T, name string) (*log.Log, []events.Event) {
 	t.Helper()
 	log := eventstest.Log(t)
 	all, _ := cmdtest.Trace(t, name)
@@ -68,14 +68,14 @@ func renderedLive(all []events.Event) string {
 	return out.String()
 }
 
-func TestReplayShowsWhatALivePersonSaw(t *testing.T) {
+func TestReplayShowsTheSameAsTheLiveView(t *testing.T) {
 	is := is.New(t)
-	log, all := logged(t, "child-shell")
+	log, all := openLogWithTrace(t, "child-shell")
 	is.Equal(replayed(t, log, Options{Chat: "chat1"}), renderedLive(all))
 }
 
-func TestReplayFromTheMiddleKnowsTheSubagents(t *testing.T) {
-	log, _ := logged(t, "child-shell")
+func TestReplayFromTheMiddleIndentsSubagents(t *testing.T) {
+	log, _ := openLogWithTrace(t, "child-shell")
 	all := replayed(t, log, Options{Chat: "chat1"})
 	for from := range uint64(60) {
 		part := replayed(t, log, Options{Chat: "chat1", From: from})
@@ -85,9 +85,9 @@ func TestReplayFromTheMiddleKnowsTheSubagents(t *testing.T) {
 	}
 }
 
-func TestReplayedJSONIsEveryEvent(t *testing.T) {
+func TestReplayAsJSONHasEveryEvent(t *testing.T) {
 	is := is.New(t)
-	log, all := logged(t, "perm-bash-once")
+	log, all := openLogWithTrace(t, "perm-bash-once")
 	var got []string
 	for line := range strings.Lines(replayed(t, log, Options{Chat: "chat1", JSON: true, From: 3, To: 7})) {
 		var e struct {
@@ -108,7 +108,7 @@ func TestReplayedJSONIsEveryEvent(t *testing.T) {
 
 func TestUnknownChatIsNotReplayed(t *testing.T) {
 	is := is.New(t)
-	log, _ := logged(t, "error-401")
+	log, _ := openLogWithTrace(t, "error-401")
 	show := render.New(render.NewScreen(io.Discard, false, false))
 	err := Show(t.Context(), log, Options{Chat: "chat2", To: math.MaxUint64}, show, io.Discard)
 	is.True(err != nil)
@@ -117,9 +117,9 @@ func TestUnknownChatIsNotReplayed(t *testing.T) {
 	is.NoErr(err) // the chat is there, that part of it is empty
 }
 
-func TestMomentHasWhatWasPendingThen(t *testing.T) {
+func TestReplayAtShowsPendingRequests(t *testing.T) {
 	is := is.New(t)
-	log, all := logged(t, "perm-bash-once")
+	log, all := openLogWithTrace(t, "perm-bash-once")
 	request := 1 + slices.IndexFunc(all,
 		func(e events.Event) bool { return e.Subject.Kind == "opencode.permission.asked" })
 	at := func(seq int) (m struct {
@@ -142,7 +142,7 @@ func TestMomentHasWhatWasPendingThen(t *testing.T) {
 	is.True(strings.HasSuffix(text, fmt.Sprintf("— at #%d: the turn is the assistant's; pending: permissions 1, questions 0\n", request)))
 }
 
-func TestMomentHasPendingQuestions(t *testing.T) {
+func TestReplayAtShowsPendingQuestions(t *testing.T) {
 	is := is.New(t)
 	all, _ := cmdtest.Trace(t, "question")
 	request := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.question.asked" })
@@ -153,7 +153,7 @@ func TestMomentHasPendingQuestions(t *testing.T) {
 	is.Equal(pendingQuestions(append(all[:request+1:request+1], one)), []string{id + "/1"})
 }
 
-func TestRemovedMessageIsNotInTheMoment(t *testing.T) {
+func TestReplayAtOmitsRemovedMessages(t *testing.T) {
 	is := is.New(t)
 	f := newFold()
 	all, _ := cmdtest.Trace(t, "perm-bash-once")
@@ -180,7 +180,7 @@ func TestRemovedMessageIsNotInTheMoment(t *testing.T) {
 	}
 }
 
-func TestACallComesAfterItsRequestInTheMoment(t *testing.T) {
+func TestReplayAtShowsACallAfterItsRequest(t *testing.T) {
 	is := is.New(t)
 	f := newFold()
 	all, _ := cmdtest.Trace(t, "perm-bash-once")
@@ -199,11 +199,11 @@ func TestACallComesAfterItsRequestInTheMoment(t *testing.T) {
 	is.True(0 < request && request < completed)
 }
 
-func TestPauseKeepsTheSpeedAndHasAnEnd(t *testing.T) {
+func TestPauseFollowsTheSpeedAndIsLimited(t *testing.T) {
 	is := is.New(t)
-	is.Equal(wait(10*time.Second, 10), time.Second)
-	is.Equal(wait(time.Hour, 1), longestPause)
-	is.Equal(wait(time.Hour, math.Inf(1)), time.Duration(0))
-	is.Equal(wait(-time.Second, 1), time.Duration(0)) // two writers' clocks
-	is.Equal(wait(math.MaxInt64, 1e-9), longestPause)
+	is.Equal(pauseAt(10*time.Second, 10), time.Second)
+	is.Equal(pauseAt(time.Hour, 1), longestPause)
+	is.Equal(pauseAt(time.Hour, math.Inf(1)), time.Duration(0))
+	is.Equal(pauseAt(-time.Second, 1), time.Duration(0)) // two writers' clocks
+	is.Equal(pauseAt(math.MaxInt64, 1e-9), longestPause)
 }

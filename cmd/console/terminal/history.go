@@ -14,7 +14,7 @@ import (
 // maxHistory is how many lines the history holds. Its file may hold twice as many until it is loaded again.
 const maxHistory = 1000
 
-// History is what was typed in conversations of a data directory, and can be typed again with the arrow keys. It holds
+// History holds the lines typed in conversations of a data directory. The arrow keys bring them back. It holds
 // messages and slash commands. It holds no answers to requests.
 type History struct {
 	path string
@@ -38,7 +38,7 @@ func LoadHistory(path string) (*History, error) {
 	all.Buffer(nil, 1<<20)
 	for all.Scan() {
 		var line string
-		if json.Unmarshal(all.Bytes(), &line) == nil && line != "" { // half a line is left by a crash
+		if json.Unmarshal(all.Bytes(), &line) == nil && line != "" { // a crash may leave half a line
 			h.lines = append(h.lines, line)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/matryer/is"
 )
 
-func TestPasteAfterTypedTextEndsNoLine(t *testing.T) {
+func TestPasteAfterTypedTextDoesNotEndTheLine(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	paste := func(text string) string { return pasteStart + text + pasteEnd }

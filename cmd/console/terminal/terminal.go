@@ -1,8 +1,8 @@
 // Package terminal edits a line at the bottom of a terminal and prints output above it. It keeps the history of what
 // was typed.
 //
-// Promises: a typed line names what was shown when it was begun. While a request is shown, other output waits. Close
-// restores the terminal.
+// Promises: a typed line has the name of the prompt that was shown when the line was begun. While a request is shown,
+// other output waits. Close restores the terminal.
 //
 // It must not know chats, events or requests.
 package terminal
@@ -32,41 +32,41 @@ const flushPause = 30 * time.Millisecond
 // Line is a line that was entered at a terminal, or read from a file or pipe.
 type Line struct {
 	Text  string
-	Shown string // what was asked when the line was begun; empty for a message
-	Typed bool   // at a terminal: shown is known
+	Shown string // name of the prompt when the line was begun; empty for a message
+	Typed bool   // typed at a terminal, so Shown is set
 }
 
 // Terminal edits a line at the bottom of a terminal and prints output above it. Its lowest rows hold, from the top: the
 // unfinished line of output, the status, and the prompt with the edited line. golang.org/x/term edits the line.
 type Terminal struct {
-	in      *os.File
-	cooked  *term.State
-	edit    *term.Terminal
-	History *History
-	arrived chan keys     // from the keyboard, or typed for the person
-	entered chan struct{} // a line was handled, and the next may be read
-	Aborts  chan bool     // Ctrl-C, and whether it cleared a line
-	done    context.Context
+	in       *os.File
+	oldState *term.State
+	edit     *term.Terminal
+	History  *History
+	arrived  chan keys     // from the keyboard, or typed for the person
+	entered  chan struct{} // a line was handled, and the next may be read
+	Aborts   chan bool     // Ctrl-C, and whether it cleared a line
+	done     context.Context
 
-	mu      sync.Mutex
-	queue   []keys // arrived, and not edited yet
-	paste   pasteFilter
-	width   int
-	pending bytes.Buffer // output that is not printed yet
-	holds   bool         // the prompt is about a request: output waits, so that none stands below the request
-	held    bytes.Buffer // that output
-	armed   bool         // a timer prints it
-	partial string       // the unfinished line of output
-	status  string
-	visible bool // the status is on the screen
-	prompt  string
-	shown   string // what the prompt asks about
-	begun   bool   // a key of the edited line was pressed
-	about   string // what was shown then
-	between bool   // a line was entered, and the next is not read yet
-	handled bool   // the entered line was handled
-	cleared bool   // Ctrl-C cleared the edited line
-	printed time.Time
+	mu           sync.Mutex
+	queue        []keys // arrived, and not edited yet
+	paste        pasteFilter
+	width        int
+	pending      bytes.Buffer // output that is not printed yet
+	holdsOutput  bool         // the prompt is about a request: output waits, so that none stands below the request
+	held         bytes.Buffer // that output
+	armed        bool         // a timer prints it
+	partial      string       // the unfinished line of output
+	status       string
+	visible      bool // the status is on the screen
+	prompt       string
+	shown        string // what the prompt asks about
+	begun        bool   // a key of the edited line was pressed
+	shownAtStart string // what was shown then
+	awaitsNext   bool   // a line was entered, and the next is not read yet
+	handled      bool   // the entered line was handled
+	cleared      bool   // Ctrl-C cleared the edited line
+	printed      time.Time
 }
 
 // keys are bytes that were typed together, and what was shown then.
@@ -86,9 +86,9 @@ func Open(ctx context.Context, stdin io.Reader, stdout io.Writer, interactive bo
 		return nil
 	}
 	t := &Terminal{
-		in: in, cooked: cooked, History: h, done: ctx, width: 80,
+		in: in, oldState: cooked, History: h, done: ctx, width: 80,
 		arrived: make(chan keys, 64), entered: make(chan struct{}, 1), Aborts: make(chan bool, 1),
-		between: true, handled: true, // the first line is read below the first prompt
+		awaitsNext: true, handled: true, // the first line is read below the first prompt
 	}
 	t.edit = term.NewTerminal(struct {
 		io.Reader
@@ -123,7 +123,7 @@ func (t *Terminal) Close() {
 	t.edit.SetPrompt("")
 	t.print(true)
 	t.edit.SetBracketedPasteMode(false)
-	term.Restore(int(t.in.Fd()), t.cooked)
+	term.Restore(int(t.in.Fd()), t.oldState)
 }
 
 func (t *Terminal) resize() {
@@ -173,7 +173,7 @@ const (
 	clearLine = "\x05\x15" // to its end, and erase up to its beginning
 )
 
-// control does what Ctrl-C or Ctrl-Z at typed[i] says and returns what is left for the line.
+// control handles Ctrl-C or Ctrl-Z at typed[i] and returns the remaining keys.
 func (t *Terminal) control(typed []byte, i int) []byte {
 	if typed[i] == ctrlZ {
 		t.suspend()
@@ -185,14 +185,14 @@ func (t *Terminal) control(typed []byte, i int) []byte {
 	t.mu.Unlock()
 	select {
 	case t.Aborts <- cleared:
-	default: // one is enough
+	default: // one signal is enough
 	}
 	return append([]byte(clearLine), typed[i+1:]...)
 }
 
-// suspend stops the program as Ctrl-Z does, until the shell lets it go on.
+// suspend stops the program as Ctrl-Z does, until the shell continues it.
 func (t *Terminal) suspend() {
-	term.Restore(int(t.in.Fd()), t.cooked)
+	term.Restore(int(t.in.Fd()), t.oldState)
 	syscall.Kill(syscall.Getpid(), syscall.SIGTSTP)
 	term.MakeRaw(int(t.in.Fd()))
 	t.edit.Write(nil)
@@ -206,7 +206,7 @@ func (r keyReader) Read(p []byte) (int, error) {
 	for {
 		r.mu.Lock()
 		if len(r.queue) > 0 {
-			n := r.take(p)
+			n := r.takeKeys(p)
 			r.mu.Unlock()
 			if n > 0 {
 				return n, nil
@@ -228,17 +228,17 @@ func (r keyReader) Read(p []byte) (int, error) {
 	}
 }
 
-// take moves keys to p. The first of a line decides what the line is about.
-func (t *Terminal) take(p []byte) int {
+// takeKeys moves keys to p. The first of a line decides what the line is about.
+func (t *Terminal) takeKeys(p []byte) int {
 	k := &t.queue[0]
 	n, size, end := t.paste.take(p, k.bytes)
 	if n > 0 && !t.begun && !bytes.Equal(k.bytes[:n], []byte(clearLine)) {
-		t.begun, t.about = true, k.shown
+		t.begun, t.shownAtStart = true, k.shown
 		if t.visible {
 			t.print(true) // without the status
 		}
 	}
-	t.between = t.between || end
+	t.awaitsNext = t.awaitsNext || end
 	if k.bytes = k.bytes[n:]; len(k.bytes) == 0 {
 		t.queue = t.queue[1:]
 	}
@@ -293,33 +293,33 @@ func (f *pasteFilter) take(p, keys []byte) (taken, written int, end bool) {
 	return taken, written, false
 }
 
-// Write prints text above the edited line, soon.
+// Write prints text above the edited line after a short delay.
 func (t *Terminal) Write(text []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.holds {
+	if t.holdsOutput {
 		t.held.Write(text)
 		return len(text), nil
 	}
 	t.pending.Write(text)
-	t.arm()
+	t.startFlushTimer()
 	return len(text), nil
 }
 
-// arm lets a timer print what is pending.
-func (t *Terminal) arm() {
+// startFlushTimer lets a timer print what is pending.
+func (t *Terminal) startFlushTimer() {
 	if !t.armed {
 		t.armed = true
 		time.AfterFunc(flushPause, t.flush)
 	}
 }
 
-// Release prints what was held, and what is written until the next request is shown. It reports whether anything was
-// held.
+// Release prints the held output. Output is not held again until the next request is shown. Release reports whether
+// any output was held.
 func (t *Terminal) Release() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.holds = false
+	t.holdsOutput = false
 	if t.held.Len() == 0 {
 		return false
 	}
@@ -328,7 +328,7 @@ func (t *Terminal) Release() bool {
 	if !whole { // what is printed next must not go on in that line
 		t.pending.WriteByte('\n')
 	}
-	t.arm()
+	t.startFlushTimer()
 	return true
 }
 
@@ -358,7 +358,7 @@ func (t *Terminal) print(always bool) {
 	if t.pending.Len() > 0 {
 		t.printed = time.Now()
 	}
-	if t.between { // the entered line stands below what was unfinished
+	if t.awaitsNext { // the entered line stands below what was unfinished
 		t.partial, t.visible = "", false
 	}
 	var b strings.Builder
@@ -379,7 +379,7 @@ func (t *Terminal) print(always bool) {
 	if rowsOf(t.partial, t.width) > maxPartialRows {
 		t.partial = ""
 	}
-	if t.visible = t.status != "" && !t.begun && !t.between; t.visible {
+	if t.visible = t.status != "" && !t.begun && !t.awaitsNext; t.visible {
 		b.WriteString(t.status + "\n")
 	}
 	t.edit.Write([]byte(b.String()))
@@ -433,16 +433,16 @@ func (t *Terminal) Prompt(prompt, shown string) {
 	if t.pending.Len() > 0 {
 		t.print(false)
 	}
-	t.shown, t.holds = shown, shown != ""
+	t.shown, t.holdsOutput = shown, shown != ""
 	if prompt != t.prompt && !t.begun {
 		t.prompt = prompt
 		t.edit.SetPrompt(prompt)
-		if !t.between {
+		if !t.awaitsNext {
 			t.print(true)
 		}
 	}
 	if t.handled {
-		t.between, t.handled, t.partial, t.visible = false, false, "", false
+		t.awaitsNext, t.handled, t.partial, t.visible = false, false, "", false
 		t.entered <- struct{}{}
 	}
 }
@@ -495,7 +495,7 @@ func (t *Terminal) Lines() <-chan Line {
 					more = line
 				}
 				whole += more + "\n"
-				t.goOn()
+				t.continueLine()
 				continue
 			}
 			if !t.enter(out, Line{Text: fromSymbols.Replace(whole + line), Typed: true}) {
@@ -516,11 +516,11 @@ func (t *Terminal) wasCleared() bool {
 	return was
 }
 
-// goOn lets the next line belong to the one before.
-func (t *Terminal) goOn() {
+// continueLine lets the next line belong to the one before.
+func (t *Terminal) continueLine() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.between, t.partial, t.visible = false, "", false
+	t.awaitsNext, t.partial, t.visible = false, "", false
 	t.prompt = "… "
 	t.edit.SetPrompt(t.prompt)
 }
@@ -528,7 +528,7 @@ func (t *Terminal) goOn() {
 // enter hands a line on and waits until it was handled.
 func (t *Terminal) enter(out chan<- Line, line Line) bool {
 	t.mu.Lock()
-	line.Shown, t.begun, t.prompt = t.about, false, ""
+	line.Shown, t.begun, t.prompt = t.shownAtStart, false, ""
 	t.edit.SetPrompt("")
 	t.mu.Unlock()
 	if utf8.RuneCountInString(line.Text) == maxTypedLine {

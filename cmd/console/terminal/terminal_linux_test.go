@@ -67,7 +67,7 @@ func (s *sitting) enters(t *testing.T, keys string) Line {
 	return line
 }
 
-func TestALineIsAboutWhatWasShownWhenItWasBegun(t *testing.T) {
+func TestLineAnswersThePromptShownAtItsStart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := sitDown(t)
@@ -95,7 +95,7 @@ func TestALineIsAboutWhatWasShownWhenItWasBegun(t *testing.T) {
 	is.True(!ok)
 }
 
-func TestControlCClearsTheLineAndBeginsAnother(t *testing.T) {
+func TestControlCClearsTheLine(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := sitDown(t)
@@ -110,7 +110,7 @@ func TestControlCClearsTheLineAndBeginsAnother(t *testing.T) {
 	is.Equal(s.enters(t, "n\r"), Line{"n", "per_2", true})
 }
 
-func TestASuggestedTextCanBeEdited(t *testing.T) {
+func TestSuggestedTextCanBeEdited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := sitDown(t)
@@ -140,7 +140,7 @@ func TestOutputIsPrintedAboveTheEditedLine(t *testing.T) {
 	is.Equal(s.enters(t, " is whole\r"), Line{"half a message is whole", "", true})
 }
 
-func TestNoOutputStandsBelowARequest(t *testing.T) {
+func TestOutputIsHeldBelowARequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := sitDown(t)
@@ -160,7 +160,7 @@ func TestNoOutputStandsBelowARequest(t *testing.T) {
 	s.sees(t, "more\r\n› ")
 }
 
-func TestManyLinesOfOutputDrawTheEditedLineOnce(t *testing.T) {
+func TestBurstOfOutputRedrawsTheLineOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := sitDown(t)
@@ -181,7 +181,7 @@ func TestManyLinesOfOutputDrawTheEditedLineOnce(t *testing.T) {
 	is.True(strings.Count(s.seen.String(), "› typed")-before < 100) // and not for each of the lines
 }
 
-func TestPastedLinesAreOneMessageOnceEnterIsPressed(t *testing.T) {
+func TestPastedLinesAreOneMessage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := sitDown(t)
@@ -191,7 +191,7 @@ func TestPastedLinesAreOneMessageOnceEnterIsPressed(t *testing.T) {
 	is.Equal(s.enters(t, "one\\\rtwo\r"), Line{"one\ntwo", "", true})
 }
 
-func TestTheTerminalIsGivenBackAsItWas(t *testing.T) {
+func TestCloseRestoresTheTerminal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := sitDown(t)
@@ -222,7 +222,7 @@ func TestHistoryHoldsMessagesAndIsPrivate(t *testing.T) {
 	is.Equal(reloaded.lines, []string{"first", "two␤lines"})
 }
 
-func TestHistoryHasAnEnd(t *testing.T) {
+func TestHistoryIsLimited(t *testing.T) {
 	is := is.New(t)
 	path := filepath.Join(t.TempDir(), "history")
 	h, err := LoadHistory(path)

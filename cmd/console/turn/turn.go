@@ -1,6 +1,6 @@
-// Package turn follows the events of a chat and says whose turn it is, and how the last turn ended.
+// Package turn follows the events of a chat and determines whose turn it is, and how the last turn ended.
 //
-// It must not know how anything is shown, nor how events are read.
+// It must not know how events are read or shown.
 package turn
 
 import (
@@ -26,19 +26,19 @@ const (
 	Pending   = 6
 )
 
-// Turn follows what the chat's own session does: whose turn it is, and how the last one ended.
+// Turn follows the chat's own session: whose turn it is, and how the last one ended.
 type Turn struct {
 	Root    string
 	outbox  map[string]bool // messages on their way to OpenCode
 	sent    map[string]string
 	session turnstate.Turn
 
-	resumes string            // the newest prompt that resumes a turn
-	Held    map[string]string // messages that wait for a budget, and the ask that decides about it
-	fresh   map[string]bool   // asks for more that the policy has not looked at
-	stops   map[string]bool   // aborts and reverts of the whole turn
-	// asks for more than a budget allows, with which the turn was stopped: it is resumed when they are granted
-	stopped map[string]bool
+	resumes      string            // the newest prompt that resumes a turn
+	Held         map[string]string // messages that wait for a budget, and the request that decides about it
+	unreferred   map[string]bool   // budget requests that the policy has not evaluated
+	pendingStops map[string]bool   // aborts and reverts of the whole turn
+	// budget requests that stopped the turn: it resumes when they are granted
+	stoppedBy map[string]bool
 
 	answer string // the assistant message that began last
 	// it ended without a finish reason and without an error: OpenCode was stopped while the provider was retried
@@ -52,11 +52,11 @@ type Turn struct {
 func New(root string) *Turn {
 	return &Turn{
 		Root: root, outbox: map[string]bool{}, sent: map[string]string{},
-		Held: map[string]string{}, fresh: map[string]bool{}, stopped: map[string]bool{}, stops: map[string]bool{},
+		Held: map[string]string{}, unreferred: map[string]bool{}, stoppedBy: map[string]bool{}, pendingStops: map[string]bool{},
 	}
 }
 
-// Begin forgets how the turn before ended.
+// Begin resets the end of the previous turn.
 func (t *Turn) Begin() {
 	t.session.Outcome, t.Failure, t.denied, t.refused, t.broken = "", "", false, false, false
 }
@@ -83,7 +83,7 @@ func (t *Turn) End() End {
 
 // Whose returns projections.TurnUser or projections.TurnAssistant: the side that must act.
 func (t *Turn) Whose() string {
-	if len(t.fresh) > 0 || !turnstate.Ended(t.session.State(false, len(t.outbox) > 0)) {
+	if len(t.unreferred) > 0 || !turnstate.Ended(t.session.State(false, len(t.outbox) > 0)) {
 		return projections.TurnAssistant
 	}
 	return projections.TurnUser
@@ -103,7 +103,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		if d.Resumes != "" {
 			t.Begin()
 			t.resumes = d.Message
-			delete(t.outbox, resumeOf(d.Resumes))
+			delete(t.outbox, resumeKey(d.Resumes))
 		}
 	case events.MessageWithdrawn:
 		delete(t.outbox, d.Message)
@@ -115,7 +115,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		return true
 	case events.MessageSending:
 		if delete(t.Held, d.Message); d.Message == t.resumes {
-			t.Begin() // the end of what was stopped may come after the prompt
+			t.Begin() // the end of the stopped turn may come after the prompt
 		}
 		t.sent[d.EngineMessage], t.session.Awaiting = d.Message, d.EngineMessage
 	case events.MessageDelivered:
@@ -127,10 +127,10 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		return true
 	case events.PermissionRequested:
 		if d.Type == permission.TypeBudget {
-			t.fresh[d.Permission] = true
+			t.unreferred[d.Permission] = true
 		}
 	case events.PermissionReferred:
-		return t.settle(d.Permission)
+		return t.applyBudgetRequest(d.Permission)
 	case events.PermissionDecided:
 		if d.Decision == events.Denied {
 			t.Deny(d.Type)
@@ -138,30 +138,30 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 		if d.Decision == events.Authorized {
 			t.Grant(d.Permission)
 		} else {
-			delete(t.outbox, resumeOf(d.Permission))
+			delete(t.outbox, resumeKey(d.Permission))
 		}
-		return t.settle(d.Permission)
+		return t.applyBudgetRequest(d.Permission)
 	case events.PermissionExpired:
-		delete(t.outbox, resumeOf(d.Permission))
-		return t.settle(d.Permission)
+		delete(t.outbox, resumeKey(d.Permission))
+		return t.applyBudgetRequest(d.Permission)
 	case events.AbortRequested:
 		if e.Actor == events.ActorPolicy {
-			t.stopped[e.Cause] = true
+			t.stoppedBy[e.Cause] = true
 		}
 		if d.Session == "" {
-			t.stops[e.ID] = true
+			t.pendingStops[e.ID] = true
 		}
 	case events.RevertRequested:
-		t.stops[e.ID] = true
+		t.pendingStops[e.ID] = true
 	case events.EffectDone:
-		if t.stops[d.Effect] {
+		if t.pendingStops[d.Effect] {
 			t.session.Stop(t.outbox[t.sent[t.session.Awaiting]])
 			return true
 		}
 	case events.TurnLost:
 		if d.Session == t.Root {
 			t.session.End(turnstate.Lost, t.outbox[t.sent[t.session.Awaiting]])
-			t.session.Outcome = turnstate.Lost // also of what was not read here
+			t.session.Outcome = turnstate.Lost // also of messages that were not read here
 			return true
 		}
 	case events.OpenCode:
@@ -170,10 +170,10 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 	return false
 }
 
-// settle takes into account that an ask for more waits for a person, or for nobody any more.
-func (t *Turn) settle(ask string) (mayEnd bool) {
-	mayEnd = t.fresh[ask]
-	delete(t.fresh, ask)
+// applyBudgetRequest takes into account that an ask for more waits for a person, or for nobody any more.
+func (t *Turn) applyBudgetRequest(ask string) (mayEnd bool) {
+	mayEnd = t.unreferred[ask]
+	delete(t.unreferred, ask)
 	return mayEnd
 }
 
@@ -183,14 +183,14 @@ func (t *Turn) Deny(typ string) {
 	t.refused = t.refused || typ == permission.TypeBudget
 }
 
-// resumeOf stands in the outbox for the prompt that resumes a turn, until that has its own id.
-func resumeOf(ask string) string { return "resume/" + ask }
+// resumeKey stands in the outbox for the prompt that resumes a turn, until that has its own id.
+func resumeKey(ask string) string { return "resume/" + ask }
 
-// Grant notes that a request was approved, so that what waited for it goes on.
+// Grant notes that a request was approved, so that the messages held for it are released.
 func (t *Turn) Grant(ask string) {
-	if t.stopped[ask] {
-		delete(t.stopped, ask)
-		t.outbox[resumeOf(ask)] = true
+	if t.stoppedBy[ask] {
+		delete(t.stoppedBy, ask)
+		t.outbox[resumeKey(ask)] = true
 	}
 	for message, by := range t.Held {
 		if by == ask {
@@ -229,7 +229,7 @@ func (t *Turn) openCode(d events.OpenCode) (mayEnd bool) {
 	return false
 }
 
-// assistant takes an assistant message. One that begins after a denial says that the model went on.
+// assistant applies an assistant message. A message that begins after a denial shows that the model continued.
 func (t *Turn) assistant(d events.OpenCode) (mayEnd bool) {
 	m, err := opencode.Read[opencode.MessageUpdated](d)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"pocketcoder/projections"
 )
 
-func TestExitStatusTellsHowTheTurnEnded(t *testing.T) {
+func TestExitStatusOfATurn(t *testing.T) {
 	for name, want := range map[string]End{
 		"perm-bash-once": Completed, "perm-bash-reject": Denied, "perm-bash-reject-message": Completed,
 		"child-shell": Completed, "abort-text": Aborted, "error-401": Failed, "error-nomodel": Failed,
@@ -38,7 +38,7 @@ func turnOf(t *testing.T, all []events.Event) *Turn {
 	return f
 }
 
-func TestTurnIsTheAssistantsUntilItHasEnded(t *testing.T) {
+func TestTurnIsTheAssistantsUntilItsEnd(t *testing.T) {
 	is := is.New(t)
 	all, _ := cmdtest.Trace(t, "abort-text")
 	idle := slices.IndexFunc(all, func(e events.Event) bool { return e.Subject.Kind == "opencode.session.idle" })
@@ -52,7 +52,7 @@ func TestTurnIsTheAssistantsUntilItHasEnded(t *testing.T) {
 	is.Equal(f.End(), End(Failed))
 }
 
-func TestLostTurnIsResumedAsAnother(t *testing.T) {
+func TestLostTurnIsResumedAsANewTurn(t *testing.T) {
 	is := is.New(t)
 	f := New("ses_1")
 	is.True(f.Apply(cmdtest.Own(t, 1, "engine:local", events.TurnLost{Session: "ses_1"})))
@@ -64,7 +64,7 @@ func TestLostTurnIsResumedAsAnother(t *testing.T) {
 }
 
 // OpenCode ends a message like this when it is stopped while it waits to try the provider again.
-func TestTurnThatWasStoppedBetweenRetriesIsNotCompleted(t *testing.T) {
+func TestTurnStoppedBetweenRetriesIsNotCompleted(t *testing.T) {
 	is := is.New(t)
 	f := New("ses_1")
 	take := func(kind, properties string) {
@@ -83,7 +83,7 @@ func TestTurnThatWasStoppedBetweenRetriesIsNotCompleted(t *testing.T) {
 	is.Equal(f.End(), End(Completed))
 }
 
-func TestADeniedBudgetEndsAsDenied(t *testing.T) {
+func TestDeniedBudgetRequestEndsAsDenied(t *testing.T) {
 	is := is.New(t)
 	f := New("ses_1")
 	f.Apply(cmdtest.Own(t, 1, "user:u", events.MessageSubmitted{Message: "m1"}))

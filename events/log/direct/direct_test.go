@@ -57,7 +57,7 @@ func TestAPatientReaderWaitsForALateAnswer(t *testing.T) { // not parallel: it s
 		answer(second)
 	}()
 	var got []uint64
-	last, err := l.Fold(log.Patient(t.Context()), events.AllEvents, 0, func(e events.Event) error {
+	last, err := l.Fold(log.WithoutTimeout(t.Context()), events.AllEvents, 0, func(e events.Event) error {
 		got = append(got, e.Seq)
 		return nil
 	})
