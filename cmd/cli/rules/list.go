@@ -23,7 +23,7 @@ import (
 	"pocketcoder/projections"
 )
 
-const policyListUsage = `pocketcoder policy list: the rules of the running system, and who made them.
+const policyListUsage = `pocketcoder policy list: the rules of the running system, and who created them.
 
   pocketcoder policy list
   pocketcoder policy list --all                                  the built-in rules too

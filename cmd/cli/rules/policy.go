@@ -26,7 +26,7 @@ const policyUsage = `pocketcoder policy: rules decide requests without asking yo
   pocketcoder policy allow RULE      allow matching requests from now on; deny RULE and ask RULE too
   pocketcoder policy test 'CMD'      what the rules decide about a command, a file, an address or a tool, and why
   pocketcoder policy replay RULE     what a rule would have allowed so far
-  pocketcoder policy list            the rules of the running system, and who made them; --all shows the built-in ones too
+  pocketcoder policy list            the rules of the running system, and who created them; --all shows the built-in ones too
   pocketcoder policy pause ID        stop using a rule; resume ID uses it again
   pocketcoder policy revoke ID       delete a rule
   pocketcoder policy why [REQUEST]   explain why a request was allowed, denied or asked, and what then ran

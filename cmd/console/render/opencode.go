@@ -40,7 +40,7 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 			r.Note(p.SessionID, Red, "error: %s", p.Error)
 		}
 	case "session.compacted":
-		r.Note(p.SessionID, Dim, "(what was said before was summarised to make room)")
+		r.Note(p.SessionID, Dim, "(earlier messages were summarised to save space)")
 	case "message.updated":
 		r.roles[p.Info.ID] = p.Info.Role
 	case "message.part.updated":
