@@ -27,7 +27,7 @@ func needGroups(t *testing.T, w *Worker) {
 	}
 }
 
-func TestEachCommandHasACgroupUntilItsLastProcessEnds(t *testing.T) {
+func TestCgroupOfACommandIsRemovedAfterItsLastProcess(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -70,7 +70,7 @@ func TestIsolatedCommandCannotLeaveItsCgroup(t *testing.T) {
 	})
 }
 
-func TestNextWorkerEndsTheStraysInTheCgroupsOfADeadOne(t *testing.T) {
+func TestOpenKillsStraysInTheCgroupsOfADeadWorker(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	needGroups(t, open(t))
@@ -78,7 +78,7 @@ func TestNextWorkerEndsTheStraysInTheCgroupsOfADeadOne(t *testing.T) {
 	out := newLines()
 	worker := exec.Command(os.Args[0])
 	worker.Env = append(os.Environ(), "SANDBOX_TEST_WORKSPACE="+workspace,
-		// it has shed both labels
+		// it has removed both labels
 		`SANDBOX_TEST_COMMAND=ulimit -R 1000000; env -i setsid sh -c 'echo $$; exec sleep 600' & wait`)
 	worker.Stdout = out
 	is.NoErr(worker.Start())
@@ -99,7 +99,7 @@ func TestNextWorkerEndsTheStraysInTheCgroupsOfADeadOne(t *testing.T) {
 }
 
 // The top is no worker's own, where it gives no controllers.
-func TestAWorkerMakesCgroupsInOnePlace(t *testing.T) {
+func TestCgroupsAreMadeInOneDirectory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)

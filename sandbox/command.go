@@ -21,9 +21,9 @@ import (
 // full buffer is one message of the protocol.
 const bufferSize = wire.ChunkSize
 
-// Once a stream has brought more than bufferSize, copy waits gatherTime for the rest of a buffer, and the pipe holds
-// pipeSize bytes. Otherwise most reads return a few KiB, because a pipe is read faster than it is filled. Measured with
-// 1 GB through NATS: half the messages and half the processor time.
+// Once a stream has more than bufferSize bytes, copy waits gatherTime for the rest of a buffer, and the pipe holds
+// pipeSize bytes. Otherwise most reads return a few KiB, because a pipe is read faster than it is filled. Measured
+// with 1 GB through NATS: half the messages and half the processor time.
 const (
 	gatherTime = 200 * time.Microsecond
 	pipeSize   = 256 << 10
@@ -48,7 +48,7 @@ type command struct {
 	link           *inside.Link  // the connection to its network namespace, if it has one
 }
 
-func (w *Worker) copy(ctx context.Context, to io.Writer, from *screen, exec string) {
+func (w *Worker) copy(ctx context.Context, to io.Writer, from *outputReader, exec string) {
 	defer from.Close()
 	buffer := buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(buffer)
@@ -110,20 +110,20 @@ func (c *command) wait(ctx context.Context, most time.Duration, finished <-chan 
 // clean up. A command that exceeds a limit does not, because it could use more meanwhile.
 func (c *command) end(reason wire.Reason, finished <-chan struct{}) {
 	if !limit.Is(reason) {
-		c.ask(finished)
+		c.terminate(finished)
 	}
 	syscall.Kill(-c.shell, syscall.SIGKILL) // of bubblewrap: the kernel then kills all processes in its namespaces
 	c.kill()
-	// All that could write is dead, so what the pipes hold is read at once; only a process that none of this reached
-	// could keep them open, and it must not keep the result back.
+	// All processes that could write are dead, so the rest of the pipes is read at once. A process that escaped the kill
+	// could keep the pipes open, but must not delay the result.
 	soon := time.Now().Add(wire.KillGrace / 2)
 	c.stdout.SetReadDeadline(soon)
 	c.stderr.SetReadDeadline(soon)
 	<-finished
 }
 
-// ask asks the command to end, and returns when it has ended or the grace time is over.
-func (c *command) ask(finished <-chan struct{}) {
+// terminate sends SIGTERM to the command, and returns when the command has ended or the grace time is over.
+func (c *command) terminate(finished <-chan struct{}) {
 	c.signal(syscall.SIGTERM)
 	grace := time.NewTimer(c.grace)
 	defer grace.Stop()
@@ -141,7 +141,7 @@ func (c *command) ask(finished <-chan struct{}) {
 	}
 }
 
-// needsWake reports whether a signal asks to end. A stopped process receives it only after SIGCONT.
+// needsWake reports whether a signal ends a process. A stopped process receives it only after SIGCONT.
 func needsWake(s syscall.Signal) bool { return s == syscall.SIGTERM || s == syscall.SIGHUP }
 
 func isClosed(c <-chan struct{}) bool {
@@ -168,12 +168,12 @@ func (c *command) reap(reason wire.Reason, l limit.Limits) wire.Result {
 		r.ExitCode, r.Signal = 128+int(status.Signal()), unix.SignalName(status.Signal())
 	}
 	if r.Reason == wire.Exited && r.ExitCode != 0 {
-		r.Reason = c.hit(r.ExitCode, state.UserTime()+state.SystemTime(), l)
+		r.Reason = c.exceededLimit(r.ExitCode, state.UserTime()+state.SystemTime(), l)
 	}
 	if limit.Is(r.Reason) && r.ExitCode == 0 { // the shell had exited before its processes were killed
 		r.ExitCode, r.Signal = 128+int(syscall.SIGKILL), unix.SignalName(syscall.SIGKILL)
 	}
-	if c.monitored && r.Reason != wire.Exited && r.Signal == "" && r.ExitCode > 128 {
+	if c.hasMonitor && r.Reason != wire.Exited && r.Signal == "" && r.ExitCode > 128 {
 		r.Signal = unix.SignalName(syscall.Signal(r.ExitCode - 128))
 	}
 	return r

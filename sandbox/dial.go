@@ -11,23 +11,23 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Limits of the open connections: to one command, more than the tabs of a browser need, and to all commands, few enough
-// to leave most of the usual 1,024 descriptors to the commands. Each connection takes one descriptor, and another while
-// it is made.
+// Limits of the open connections: to one command, enough for the tabs of a browser; to all commands, few enough to
+// leave most of the usual 1,024 descriptors to the commands. Each connection uses one descriptor, and a second one
+// while it is made.
 const (
-	maxDials       = 64
-	maxWorkerDials = 256
+	maxConnections       = 64
+	maxWorkerConnections = 256
 )
 
 // dial connects to a port of a running command, and writes Connected to stderr. It copies r.Input to the port and the
 // response to stdout, until the server closes the connection or the command ends. The end of the input closes only the
 // sending side.
 func (w *Worker) dial(ctx context.Context, r wire.Request, stdout, stderr io.Writer) error {
-	s, err := w.admit(r.Exec)
+	s, err := w.addConnection(r.Exec)
 	if err != nil {
 		return fmt.Errorf("connect to port %d of exec %s: %w", r.Port, r.Exec, err)
 	}
-	defer w.dismiss(s)
+	defer w.removeConnection(s)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
@@ -56,10 +56,10 @@ func (w *Worker) dial(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 	return nil
 }
 
-// admit counts a connection to a command, until dismiss.
-func (w *Worker) admit(exec string) (*server, error) {
+// addConnection counts a connection to a command, until removeConnection.
+func (w *Worker) addConnection(exec string) (*server, error) {
 	if w.config.Isolation.Level == isolation.Landlock {
-		return nil, errors.New("a command serves nothing behind Landlock: install bubblewrap on the worker's machine")
+		return nil, errors.New("ports of commands cannot be reached with Landlock: install bubblewrap on the worker's machine")
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,17 +67,17 @@ func (w *Worker) admit(exec string) (*server, error) {
 	switch {
 	case s == nil:
 		return nil, errors.New("it is not running here, or was not started to serve ports")
-	case s.dials >= maxDials:
-		return nil, fmt.Errorf("it has %d connections open already", maxDials)
-	case w.dials >= maxWorkerDials:
-		return nil, fmt.Errorf("the worker has %d connections open already", maxWorkerDials)
+	case s.dials >= maxConnections:
+		return nil, fmt.Errorf("it has %d connections open already", maxConnections)
+	case w.dials >= maxWorkerConnections:
+		return nil, fmt.Errorf("the worker has %d connections open already", maxWorkerConnections)
 	}
 	s.dials++
 	w.dials++
 	return s, nil
 }
 
-func (w *Worker) dismiss(s *server) {
+func (w *Worker) removeConnection(s *server) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s.dials--

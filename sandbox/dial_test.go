@@ -47,8 +47,9 @@ func serve() {
 	}
 }
 
-// keep runs a command that may serve ports until the test is over, and gives the first line it prints, and the others.
-func keep(t *testing.T, w *Worker, command string) (exec, line string, rest *lines) {
+// startServer runs a command that may serve ports until the test ends. It returns the first line of output, and the
+// others.
+func startServer(t *testing.T, w *Worker, command string) (exec, line string, rest *lines) {
 	t.Helper()
 	r, out := w.request(command), newLines()
 	r.Ports = true
@@ -59,16 +60,16 @@ func keep(t *testing.T, w *Worker, command string) (exec, line string, rest *lin
 	return r.Exec, out.next(t), out
 }
 
-// serving keeps the server, and gives its port and what it prints then.
+// serving starts the server, and returns its port and the later output.
 func serving(t *testing.T, w *Worker) (exec string, port int, printed *lines) {
 	t.Helper()
-	exec, line, printed := keep(t, w, serverVariable+"=1 exec "+os.Args[0])
+	exec, line, printed := startServer(t, w, serverVariable+"=1 exec "+os.Args[0])
 	port, err := strconv.Atoi(line)
 	is.New(t).NoErr(err)
 	return exec, port, printed
 }
 
-// ask dials and says nothing.
+// ask dials and sends nothing.
 func (w *Worker) ask(t *testing.T, exec string, port int) (answer, refusal string) {
 	input := make(chan wire.Input)
 	close(input)
@@ -77,7 +78,7 @@ func (w *Worker) ask(t *testing.T, exec string, port int) (answer, refusal strin
 	return out.String(), result.Error
 }
 
-func TestADialedPortGivesWhatItIsAskedFor(t *testing.T) {
+func TestDialConnectsToAPort(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -96,7 +97,7 @@ func TestADialedPortGivesWhatItIsAskedFor(t *testing.T) {
 	is.True(bytes.Equal(out.Bytes(), append([]byte("hello "), bytes.Repeat([]byte("ABCD"), 800000)...)))
 }
 
-func TestADialEndsWithItsCaller(t *testing.T) {
+func TestDialEndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -120,7 +121,7 @@ func (f firstWrite) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestNobodyListeningIsARefusal(t *testing.T) {
+func TestDialWithoutAListenerIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -140,22 +141,22 @@ func TestConnectionsAreLimited(t *testing.T) {
 	is := is.New(t)
 	w := open(t)
 	exec, port, _ := serving(t, w)
-	for range maxDials {
-		_, err := w.admit(exec)
+	for range maxConnections {
+		_, err := w.addConnection(exec)
 		is.NoErr(err)
 	}
 	_, refusal := w.ask(t, exec, port)
 	is.True(strings.HasSuffix(refusal, "of exec "+exec+": it has 64 connections open already"))
-	w.dismiss(w.serving[exec])
-	for range 2 { // the first leaves its place to the second
+	w.removeConnection(w.serving[exec])
+	for range 2 { // the end of the first allows the second
 		answer, refusal := w.ask(t, exec, port)
 		is.Equal(refusal, "")
 		is.Equal(answer, "hello ")
 	}
-	for w.dials < maxWorkerDials {
+	for w.dials < maxWorkerConnections {
 		other, _, _ := serving(t, w)
-		for range maxDials {
-			w.admit(other)
+		for range maxConnections {
+			w.addConnection(other)
 		}
 	}
 	other, port, _ := serving(t, w)

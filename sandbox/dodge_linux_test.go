@@ -29,10 +29,10 @@ func init() {
 			}
 			fmt.Println(os.Getpid())
 			for range number(a[0]) {
-				go nap(time.Minute)
+				go sleepInKernel(time.Minute)
 			}
 			full := bytes.Repeat([]byte("x"), number(a[1]))
-			nap(time.Minute)
+			sleepInKernel(time.Minute)
 			runtime.KeepAlive(full)
 		}()
 		_, _, errno := unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
@@ -43,20 +43,20 @@ func init() {
 	}
 }
 
-func TestAProcessWithoutItsFirstThreadCounts(t *testing.T) {
+func TestProcessWithoutItsFirstThreadIsCounted(t *testing.T) {
 	expect.Long(t, "uses much of the machine")
 	t.Parallel()
 	limited(t, limit.Limits{Processes: 100, Memory: 200 << 20}, func(t *testing.T, w *Worker) {
 		t.Parallel()
-		ends(t, w, "exec "+attempting(t, w, "behead 200 0"), wire.Processes)
-		ends(t, w, "exec "+attempting(t, w, "behead 0 "+strconv.Itoa(300<<20)), wire.Memory)
+		expectLimit(t, w, "exec "+attempting(t, w, "behead 200 0"), wire.Processes)
+		expectLimit(t, w, "exec "+attempting(t, w, "behead 0 "+strconv.Itoa(300<<20)), wire.Memory)
 	})
 }
 
-func TestAProcessWithoutItsFirstThreadEndsWithItsCommand(t *testing.T) {
+func TestProcessWithoutItsFirstThreadIsKilled(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := withoutGroups(open(t))
+	w := withoutCgroups(open(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	pids, done := background(t, ctx, w, w.request("setsid "+attempting(t, w, "behead 5 0")+" & wait"), 1)
 	cancel()

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// Markers in the environment of every process of a command, by which the worker finds the process.
+// Markers in the environment of every process of a command. The worker finds the process by them.
 const (
 	execMarker      = "POCKETCODER_EXEC"      // the exec id
 	workerMarker    = "POCKETCODER_WORKER"    // the worker, see identity
@@ -24,7 +24,7 @@ var systemPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/us
 // can leak, whatever its name.
 //
 // HOME is not the user's home, which has keys and credentials, and not in the workspace, where caches and dot files
-// would appear in the project. It is kept between commands, so that package caches work.
+// would appear in the project. It is the same for all commands, so that package caches work.
 func (w *Worker) environment(r wire.Request) []string {
 	name, terminal := userName(), "dumb"
 	more := w.proxyEnvironment(r)

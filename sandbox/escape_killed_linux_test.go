@@ -15,12 +15,12 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-func TestIsolationLeavesNothingBehindWhenTheWorkerIsKilled(t *testing.T) {
+func TestIsolationKillsAllProcessesOfAKilledWorker(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
 		workspace := t.TempDir()
-		nap := fmt.Sprintf("600.%d%d", os.Getpid(), execs.Add(1)) // tells this test's processes from all others
+		nap := fmt.Sprintf("600.%d%d", os.Getpid(), execs.Add(1)) // identifies the processes of this test
 		out := newLines()
 		worker := exec.Command("/proc/self/exe")
 		worker.Env = append(os.Environ(), "SANDBOX_TEST_WORKSPACE="+workspace, "SANDBOX_TEST_ISOLATION="+string(choice.Level),
@@ -45,13 +45,13 @@ func TestIsolationLeavesNothingBehindWhenTheWorkerIsKilled(t *testing.T) {
 		is.Equal(sleepers(nap), 0)
 		entries, err := os.ReadDir(workspace)
 		is.NoErr(err)
-		for _, e := range entries { // of what stood for protected files
+		for _, e := range entries { // no stubs of protected files
 			is.Equal(e.Name(), ".tmp") // the commands' own, where there is no /tmp
 		}
 	})
 }
 
-// sleepers counts the processes that sleep for so long.
+// sleepers counts the processes that sleep for the time nap.
 func sleepers(nap string) (n int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, f := range files {
@@ -83,7 +83,7 @@ func TestIsolationAllowsSeveralWorkersInAWorkspace(t *testing.T) {
 		}()
 		is.Equal(out.next(t), "waiting")
 		run(t, other, "true")
-		other.Close()  // what stands for protected files is removed by whoever is last
+		other.Close()  // the last worker removes the stubs of protected files
 		open().Close() // and not taken for what a killed worker left
 		is.NoErr(os.WriteFile(filepath.Join(j.workspace, "go"), nil, 0o644))
 		is.Equal(out.next(t), "ok") // to wait

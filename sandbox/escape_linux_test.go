@@ -38,7 +38,7 @@ func TestIsolationHidesTheFilesOfTheMachine(t *testing.T) {
 			{"write /proc/%v/mem", gone + " ESRCH", true}, {"read /proc/%v/root/etc/passwd", gone + " ESRCH", true},
 			{"chmod /usr", "EACCES EPERM EROFS", false},
 		}
-		modes := []escape{ // before the others, which take files away
+		modes := []escape{ // before the other attempts, which remove files
 			{"chown %o/file", gone + " EPERM EROFS", true}, {"chown %d/keys", gone + " EPERM EROFS", true},
 		}
 		for _, call := range []string{"chmod", "fchmod", "fchmodat", "fchmodat2", "path", "list"} {
@@ -209,7 +209,8 @@ func TestIsolationDeniesSetUserIDBits(t *testing.T) {
 func TestIsolationClosesInheritedDescriptors(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	leak, err := syscall.Open("/", syscall.O_RDONLY|syscall.O_DIRECTORY, 0) // as whoever starts a worker may leave it one
+	// the parent of a worker may leave it open descriptors
+	leak, err := syscall.Open("/", syscall.O_RDONLY|syscall.O_DIRECTORY, 0)
 	is.NoErr(err)
 	t.Cleanup(func() { syscall.Close(leak) })
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {

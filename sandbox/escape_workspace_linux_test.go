@@ -26,7 +26,7 @@ var protectedNames = slices.DeleteFunc(slices.Concat(protected.Project, protecte
 var protectedInGit = []string{".git/config.worktree", ".git/commondir", ".git/hooks", ".git/info", ".git/modules",
 	".git/worktrees", ".git/opencode"}
 
-// repository makes the workspace a git repository of which nothing is there that git does not need.
+// repository makes the workspace a git repository with only the files that git needs.
 func repository(t *testing.T) func(workspace string) {
 	if _, err := exec.LookPath("git"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -43,7 +43,7 @@ func repository(t *testing.T) func(workspace string) {
 	}
 }
 
-// The errnos by which the kernel refuses to touch what is masked, mounted on, or not granted.
+// The errnos with which the kernel refuses access to masked, mounted or not granted files.
 const refusals = "EROFS EACCES EBUSY EPERM EXDEV EISDIR EEXIST ENOTDIR ENOTEMPTY"
 
 func TestIsolationPreventsCreatingProtectedFiles(t *testing.T) {
@@ -69,7 +69,7 @@ func TestIsolationPreventsCreatingProtectedFiles(t *testing.T) {
 		j.run(t, escapes)
 		j.release()
 		is := is.New(t)
-		is.Equal(j.entries(""), []string{".git", "file", "sub"}) // neither what was tried is there nor what stood in its way
+		is.Equal(j.entries(""), []string{".git", "file", "sub"}) // neither the attempted files nor the stubs are there
 		is.Equal(j.entries(".git"), []string{"HEAD", "config", "objects", "refs"})
 	})
 }
@@ -142,8 +142,8 @@ func addGit(t *testing.T, workspace, kind string) {
 	}
 }
 
-// gitDirectory returns the directory that the person's git takes for the repository of the workspace: "." is the
-// workspace itself. It is empty if there is none.
+// gitDirectory returns the directory that the user's git uses as the repository of the workspace: "." is the workspace
+// itself. It is empty if there is none.
 func gitDirectory(t *testing.T, j *testWorker) string {
 	git := exec.Command("git", "-c", "safe.bareRepository=all", "rev-parse", "--git-dir")
 	git.Dir, git.Env = j.workspace, []string{"PATH=" + os.Getenv("PATH"), "GIT_CEILING_DIRECTORIES=" + j.dir}
@@ -156,7 +156,7 @@ func gitDirectory(t *testing.T, j *testWorker) string {
 }
 
 // A command that started while the workspace held a folder refs can remove it. The next command must not use that.
-func TestTwoCommandsCannotMakeTheWorkspaceABareRepository(t *testing.T) {
+func TestTwoCommandsCannotMakeABareRepository(t *testing.T) {
 	t.Parallel()
 	repository(t)
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
@@ -179,7 +179,7 @@ func TestTwoCommandsCannotMakeTheWorkspaceABareRepository(t *testing.T) {
 	})
 }
 
-func TestCommandsUseFoldersThatAreNamedAsThoseOfARepository(t *testing.T) {
+func TestCommandsUseFoldersNamedLikeThoseOfARepository(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
@@ -202,7 +202,7 @@ func TestCommandsUseFoldersThatAreNamedAsThoseOfARepository(t *testing.T) {
 }
 
 // The workspace may be a folder of the person's repository, in which the person works while a command runs.
-func TestACommandDoesNotDisturbThePersonsGit(t *testing.T) {
+func TestCommandDoesNotDisturbTheUsersGit(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
@@ -238,7 +238,7 @@ func TestACommandDoesNotDisturbThePersonsGit(t *testing.T) {
 }
 
 // A project often has one text for agents under two names.
-func TestASymlinkAmongInstructionsIsLeftAsItIs(t *testing.T) {
+func TestSymlinkedInstructionsStayUnchanged(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
@@ -253,7 +253,7 @@ func TestASymlinkAmongInstructionsIsLeftAsItIs(t *testing.T) {
 }
 
 // OpenCode reads the first of AGENTS.md and CLAUDE.md that exists, also while a command runs.
-func TestAStubHidesNoInstructionsFromOpenCode(t *testing.T) {
+func TestStubsDoNotHideInstructions(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
@@ -291,7 +291,7 @@ func TestIsolationPreventsChangingProtectedFiles(t *testing.T) {
 			escapes = append(escapes, escape{"chmod " + at, refusals, false},
 				escape{"mode fchmod " + at + " 0777", refusals, false})
 		}
-		// with all that is in it, another in its place
+		// the whole folder is replaced by another
 		for _, folder := range []string{".git", ".git/hooks", ".claude", ".vscode"} {
 			at := "%w/" + folder
 			escapes = append(escapes, escape{"rename " + at + " %w/sub/away", refusals, false},

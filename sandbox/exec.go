@@ -33,15 +33,15 @@ func (w *Worker) Exec(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 		if c.isAtTerminal() {
 			streams.Go(func() { w.copy(ctx, stdout, c.screen(), r.Exec) })
 		} else {
-			streams.Go(func() { w.copy(ctx, stdout, &screen{File: c.stdout}, r.Exec) })
-			streams.Go(func() { w.copy(ctx, stderr, &screen{File: c.stderr}, r.Exec) })
+			streams.Go(func() { w.copy(ctx, stdout, &outputReader{File: c.stdout}, r.Exec) })
+			streams.Go(func() { w.copy(ctx, stderr, &outputReader{File: c.stderr}, r.Exec) })
 		}
 		streams.Wait()
 		<-c.exited
 		close(finished)
 	}()
 	if r.Input != nil || c.stdin != nil {
-		go w.listen(c, r.Exec, r.Input, finished)
+		go w.handleInput(c, r.Exec, r.Input, finished)
 	}
 	limit := w.config.Timeout
 	if r.TimeoutMS > 0 {
@@ -80,7 +80,7 @@ func (w *Worker) start(ctx context.Context, r wire.Request) (*command, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := w.plant(r.Exec, label)
+	tree, err := w.addTree(r.Exec, label)
 	if err != nil {
 		w.forget(r.Exec)
 		return nil, err

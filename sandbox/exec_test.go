@@ -21,7 +21,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// unprotected is for tests that are not about isolation.
+// unprotected is the isolation level None, for tests that are not about isolation.
 var unprotected = isolation.Choice{Level: isolation.None}
 
 // open returns a worker of a fresh workspace.
@@ -38,7 +38,7 @@ func open(t *testing.T) *Worker {
 
 var execs atomic.Int64
 
-// request is for command in the worker's workspace, with an exec id of its own.
+// request returns a request to run command in the worker's workspace, with a new exec id.
 func (w *Worker) request(command string) wire.Request {
 	return wire.Request{Exec: fmt.Sprintf("exec%d", execs.Add(1)), Command: command, Cwd: w.workspace}
 }
@@ -51,7 +51,7 @@ func run(t *testing.T, w *Worker, command string) (result wire.Result, stdout, s
 	return result, out.String(), err.String()
 }
 
-func TestACommandReadsItsInputToTheEnd(t *testing.T) {
+func TestCommandReadsItsInputToTheEnd(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -73,7 +73,7 @@ func TestACommandReadsItsInputToTheEnd(t *testing.T) {
 	is.Equal(w.Exec(t.Context(), deaf, io.Discard, io.Discard).Reason, wire.Exited)
 }
 
-func TestCommandsBehaveAsInPlainShell(t *testing.T) {
+func TestCommandsBehaveAsInAShell(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	for name, c := range map[string]struct {
@@ -175,8 +175,8 @@ func TestCwdIsInsideTheWorkspace(t *testing.T) {
 			}
 			is.Equal(result.Reason, wire.Refused)
 			is.Equal(result.ExitCode, wire.ExitRefused)
-			expect.Contains(t, result.Error, want.refusal) // says what is wrong
-			expect.Contains(t, result.Error, r.Cwd)        // and of what
+			expect.Contains(t, result.Error, want.refusal) // the reason
+			expect.Contains(t, result.Error, r.Cwd)        // and the path
 			is.Equal(stdout.Len()+stderr.Len(), 0)
 		})
 	}
@@ -220,10 +220,10 @@ func TestSwappingCwdForASymlinkNeverLeavesTheWorkspace(t *testing.T) {
 	close(stop)
 	swapper.Wait()
 	t.Log("ran", ran, "refused", refused)
-	is.True(ran > 0 && refused > 0) // else nothing was raced
+	is.True(ran > 0 && refused > 0) // otherwise there was no race
 }
 
-func TestBadRequestsAreRefused(t *testing.T) {
+func TestInvalidRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	for want, spoil := range map[string]func(*wire.Request){
@@ -269,7 +269,7 @@ func TestRunningExecIsNotStartedAgain(t *testing.T) {
 	is.Equal(w.Exec(ctx, w.request("touch ran"), io.Discard, io.Discard).Reason, wire.Refused) // cancelled before it began
 }
 
-func TestEnvironmentIsBuiltNotInherited(t *testing.T) {
+func TestEnvironmentIsNotInherited(t *testing.T) {
 	is := is.New(t)
 	for _, name := range []string{"OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET", "PGPASSWORD", "POCKETCODER_NATS",
 		"BASH_ENV", "LD_PRELOAD_X", "SSH_AUTH_SOCK"} {

@@ -42,7 +42,7 @@ func changes(t *testing.T, w *Worker, since int64) (found map[string]wire.Change
 	return found, more
 }
 
-// settle lets the clock that files get their times from pass.
+// settle waits until the clock of file times has advanced.
 func (w *Worker) settle(t *testing.T) {
 	t.Helper()
 	probe := filepath.Join(t.TempDir(), "probe")
@@ -76,7 +76,7 @@ func TestChangedFilesOfACommandAreFound(t *testing.T) {
 	is.Equal(result.ExitCode, 0)
 	found, more := changes(t, w, result.Began)
 	is.Equal(slices.Sorted(maps.Keys(found)), []string{"a/b/moved", "a/b/n e w\n", "back", "empty", "sparse", "touched"})
-	is.Equal(more, 1) // its name is no text
+	is.Equal(more, 1) // its name is not valid UTF-8
 	sum := sha256.Sum256([]byte("new"))
 	is.Equal(found["a/b/n e w\n"], wire.Change{Path: "a/b/n e w\n", Size: 3, SHA256: hex.EncodeToString(sum[:])})
 	is.Equal(found["sparse"], wire.Change{Path: "sparse", Size: 300 << 20}) // too large to read
@@ -92,7 +92,7 @@ func TestChangedFilesOfACommandAreFound(t *testing.T) {
 	is.Equal(more, 7)
 }
 
-func TestReadGivesFilesOfTheWorkspaceAndNothingElse(t *testing.T) {
+func TestReadServesOnlyFilesOfTheWorkspace(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -125,7 +125,7 @@ func TestReadGivesFilesOfTheWorkspaceAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestOnlyKnownOpsOfTheOwnWorkspaceAreDone(t *testing.T) {
+func TestUnknownOpsAndWorkspacesAreRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -145,7 +145,7 @@ func TestOnlyKnownOpsOfTheOwnWorkspaceAreDone(t *testing.T) {
 	is.Equal(result.ExitCode, 3)
 }
 
-func TestADeepTreeIsCountedNotFollowed(t *testing.T) {
+func TestDeepTreeIsCountedNotFollowed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -168,6 +168,6 @@ func TestManyFilesLeaveTheWorkerUsable(t *testing.T) {
 	listed := w.Handle(t.Context(), wire.Request{Op: wire.Changes, Since: began.Began}, &out, io.Discard)
 	lines := bytes.Count(out.Bytes(), []byte("\n"))
 	is.Equal(listed.Reason, wire.Exited)
-	is.Equal(lines, wire.MaxChanges+1) // the last says how many more there are
+	is.Equal(lines, wire.MaxChanges+1) // the last one has the number of the others
 	is.Equal(w.Exec(t.Context(), w.request("ls 1 | head -1"), io.Discard, io.Discard).ExitCode, 0)
 }

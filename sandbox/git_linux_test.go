@@ -22,9 +22,9 @@ func (j *testWorker) sh(command string) (string, wire.Result) {
 	return out.String() + errs.String(), result
 }
 
-// A command may write HOME, which the next ones share: nothing there may make git run something, for looking at a
-// repository needs nobody's approval.
-func TestWhatACommandLeavesInHomeIsNoGitConfiguration(t *testing.T) {
+// A command may write to HOME, which later commands share. Files there must not make git run a program, because
+// reading a repository needs no approval.
+func TestGitIgnoresConfigurationInHome(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
@@ -39,7 +39,7 @@ func TestWhatACommandLeavesInHomeIsNoGitConfiguration(t *testing.T) {
 		is.Equal([]any{result.ExitCode, strings.Contains(out, "?? file")}, []any{0, true})
 		_, err := os.Stat(ran)
 		is.True(os.IsNotExist(err))
-		// the same configuration, obeyed: it would have run
+		// with this configuration the program runs
 		_, result = j.sh("GIT_CONFIG_GLOBAL=$HOME/.gitconfig git status --short")
 		is.Equal(result.ExitCode, 0)
 		_, err = os.Stat(ran)
@@ -49,7 +49,7 @@ func TestWhatACommandLeavesInHomeIsNoGitConfiguration(t *testing.T) {
 
 // Ordinary files that a clone brings along can form a bare repository. Its configuration names a program, and the
 // default rules allow `git status` without asking a person.
-func TestGitDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
+func TestGitIgnoresABareRepositoryInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) {
 		is := is.New(t)
@@ -76,12 +76,12 @@ func TestGitDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 			is.True(command == "git diff" || strings.Contains(out, "cannot use bare repository"))
 			is.True(!ran())
 		}
-		j.sh("cd sub/evil && git --git-dir=. status") // this caller names it, which no default rule allows
+		j.sh("cd sub/evil && git --git-dir=. status") // this call names the repository, which no default rule allows
 		is.True(ran())
 	})
 }
 
-func TestCommandsCommitInTheNameOfThePerson(t *testing.T) {
+func TestCommitsHaveTheUsersIdentity(t *testing.T) {
 	t.Parallel()
 	for _, choice := range levels(t) {
 		if choice.Level == isolation.Landlock && os.Geteuid() != 0 {
@@ -98,7 +98,7 @@ func TestCommandsCommitInTheNameOfThePerson(t *testing.T) {
 	}
 }
 
-func TestGitConfigurationIsThereWhereTMPDIRIsALink(t *testing.T) {
+func TestGitConfigurationWorksWithASymlinkedTMPDIR(t *testing.T) {
 	is := is.New(t)
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-temp-") // not below /tmp, which commands have one of their own of
 	is.NoErr(err)
@@ -114,7 +114,7 @@ func TestGitConfigurationIsThereWhereTMPDIRIsALink(t *testing.T) {
 	}
 }
 
-func TestATMPDIRThatCommandsMustNotReachIsNamed(t *testing.T) {
+func TestUnreachableTMPDIRIsReported(t *testing.T) {
 	is := is.New(t)
 	dir, err := os.MkdirTemp("/dev/shm", "pocketcoder-temp-")
 	is.NoErr(err)
@@ -127,7 +127,7 @@ func TestATMPDIRThatCommandsMustNotReachIsNamed(t *testing.T) {
 		is.True(err != nil && strings.Contains(err.Error(), "test it in TMPDIR: "+dir))
 		_, err = Open(Config{Isolation: level, Workspace: workspace, Home: home, Log: slog.New(slog.DiscardHandler)})
 		is.True(err != nil)
-		is.Equal(err.Error(), "TMPDIR is "+dir+", where commands must reach nothing: set it to a directory elsewhere, such as /var/tmp")
+		is.Equal(err.Error(), "TMPDIR is "+dir+", which commands must not reach: set it to another directory, such as /var/tmp")
 		left, err := os.ReadDir(dir)
 		is.NoErr(err)
 		is.Equal(len(left), 0)

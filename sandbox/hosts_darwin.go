@@ -1,4 +1,4 @@
 package sandbox
 
-// hosts is the machine's localhost, whoever listens there: whose a socket is cannot be known here.
+// hosts returns the machine's localhost. It cannot check which process has a listening socket.
 func (t *tree) hosts(int) []string { return []string{"localhost"} }

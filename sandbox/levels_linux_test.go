@@ -47,14 +47,14 @@ func levels(t *testing.T) (choices []isolation.Choice) {
 	return choices
 }
 
-// testWorker is a worker with isolation, and files and sockets that its commands must not reach.
+// testWorker is a worker with isolation, with files and sockets that its commands must not reach.
 type testWorker struct {
 	*Worker
 	t       *testing.T
 	release func() // closes the worker
 	level   isolation.Level
 	mounts  bool   // protected names are taken out of their folders by mounts
-	dir     string // holds all the rest; not below /tmp, which commands have one of their own of
+	dir     string // holds all other files; not below /tmp, because commands have their own /tmp
 	program string // see attempt
 	victim  int    // pid of a process of the same user
 	network string // of the requests that run makes
@@ -116,7 +116,7 @@ func (j *testWorker) tryAs(r wire.Request) []string {
 	r.Network = j.network
 	var stdout, stderr bytes.Buffer
 	result := j.Exec(j.t.Context(), r, &stdout, &stderr)
-	if result.Reason != wire.Exited || result.ExitCode != 0 || stderr.Len() > 0 { // it must be the kernel that refuses
+	if result.Reason != wire.Exited || result.ExitCode != 0 || stderr.Len() > 0 { // the kernel must refuse the attempt
 		j.t.Fatalf("%s: %+v\n%s%s", r.Command, result, stdout.String(), stderr.String())
 	}
 	return strings.Split(strings.TrimSpace(stdout.String()), "\n")
@@ -126,7 +126,7 @@ func (j *testWorker) tryAs(r wire.Request) []string {
 // %o another workspace, %d a data directory, %w the workspace; %v is the victim's pid, and others are made by the test.
 type escape struct {
 	attempt string
-	denied  string // the errnos that will do
+	denied  string // accepted errnos
 	control bool   // it is harmless, and works without isolation
 }
 

@@ -43,15 +43,15 @@ func limited(t *testing.T, l limit.Limits, test func(t *testing.T, w *Worker)) {
 			}
 			t.Cleanup(w.Close)
 			if without {
-				withoutGroups(w)
+				withoutCgroups(w)
 			}
 			test(t, w)
 		})
 	}
 }
 
-// ends runs a command that takes too much, and checks why it ended and that nothing of it is left.
-func ends(t *testing.T, w *Worker, command string, want wire.Reason) wire.Result {
+// expectLimit runs a command that exceeds a limit. It checks the reason of its end and that no process is left.
+func expectLimit(t *testing.T, w *Worker, command string, want wire.Reason) wire.Result {
 	t.Helper()
 	is := is.New(t)
 	var stderr bytes.Buffer
@@ -77,18 +77,18 @@ func leftOf(w *Worker, exec string) (pids []int) {
 	return pids
 }
 
-// bomb is a fork bomb that fizzles out by itself, should nothing else end it. It leaves processor time to other tests.
-const bomb = `renice -n 19 -p $$ >/dev/null; end=$((EPOCHSECONDS + 8)); b() { ((EPOCHSECONDS < end)) && b | b & }; b; sleep 60`
+// forkBomb is a fork bomb that ends by itself if nothing else ends it. It leaves processor time to other tests.
+const forkBomb = `renice -n 19 -p $$ >/dev/null; end=$((EPOCHSECONDS + 8)); b() { ((EPOCHSECONDS < end)) && b | b & }; b; sleep 60`
 
-func TestForkBombIsEndedAndNobodyElse(t *testing.T) {
+func TestOnlyTheForkBombIsEnded(t *testing.T) {
 	expect.Long(t, "uses much of the machine")
 	limited(t, limit.Limits{Processes: 150}, func(t *testing.T, w *Worker) {
 		for name, command := range map[string]string{
-			"bomb":                     bomb,
-			"of daemons":               strings.ReplaceAll(bomb, "b | b &", "(setsid bash -c : & b) & b &"),
-			"without its environment":  "exec env -i bash -c '" + bomb + "'",
+			"bomb":                     forkBomb,
+			"of daemons":               strings.ReplaceAll(forkBomb, "b | b &", "(setsid bash -c : & b) & b &"),
+			"without its environment":  "exec env -i bash -c '" + forkBomb + "'",
 			"of many at once":          "for i in $(seq 1000); do sleep 60 & done; wait",
-			"that ignores what it can": "trap '' TERM INT HUP; " + bomb,
+			"that ignores what it can": "trap '' TERM INT HUP; " + forkBomb,
 		} {
 			t.Run(name, func(t *testing.T) {
 				is := is.New(t)
@@ -96,21 +96,21 @@ func TestForkBombIsEndedAndNobodyElse(t *testing.T) {
 				bystander := w.request("echo ready; cd; until [ -e 'stop " + name + "' ]; do sleep 0.01; done; exit 7")
 				go func() { done <- w.Exec(t.Context(), bystander, out, io.Discard) }()
 				is.Equal(out.next(t), "ready")
-				ends(t, w, command, wire.Processes)
+				expectLimit(t, w, command, wire.Processes)
 				result, _, _ := run(t, w, "cd; touch 'stop "+name+"'; exit 3")
-				is.Equal(result.ExitCode, 3)   // the worker is of use
+				is.Equal(result.ExitCode, 3)   // the worker still works
 				is.Equal((<-done).ExitCode, 7) // and the other command lives
 			})
 		}
 	})
 }
 
-func TestDaemonsOfAnEndedCommandAreHeldToItsLimits(t *testing.T) {
+func TestLimitsApplyToDaemonsOfAnEndedCommand(t *testing.T) {
 	expect.Long(t, "uses much of the machine")
 	t.Parallel()
 	for name, command := range map[string]string{
-		"processes": "setsid bash -c 'touch bombing; " + bomb + "' >/dev/null 2>&1 </dev/null &",
-		"memory":    "setsid bash -c 'touch bombing; " + hog + "' >/dev/null 2>&1 </dev/null &",
+		"processes": "setsid bash -c 'touch bombing; " + forkBomb + "' >/dev/null 2>&1 </dev/null &",
+		"memory":    "setsid bash -c 'touch bombing; " + memoryHog + "' >/dev/null 2>&1 </dev/null &",
 		"cpu-time":  "setsid bash -c 'touch bombing; while :; do :; done' >/dev/null 2>&1 </dev/null &",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,18 +134,18 @@ func TestDaemonsOfAnEndedCommandAreHeldToItsLimits(t *testing.T) {
 	}
 }
 
-// hog takes memory, 32 MiB at a time, until it has a gigabyte.
-const hog = `a=$(head -c 33554432 /dev/zero | tr "\\0" x); for i in $(seq 32); do eval "a$i=\$a"; done; sleep 60`
+// memoryHog allocates memory, 32 MiB at a time, until it has a gigabyte.
+const memoryHog = `a=$(head -c 33554432 /dev/zero | tr "\\0" x); for i in $(seq 32); do eval "a$i=\$a"; done; sleep 60`
 
 func TestMemoryHogIsEnded(t *testing.T) {
 	expect.Long(t, "uses much of the machine")
 	t.Parallel()
 	limited(t, limit.Limits{Memory: 200 << 20}, func(t *testing.T, w *Worker) {
 		t.Parallel()
-		result := ends(t, w, hog, wire.Memory)
+		result := expectLimit(t, w, memoryHog, wire.Memory)
 		is.New(t).Equal(result.Signal, "SIGKILL")
 		// none of them takes it alone
-		ends(t, w, "for i in $(seq 8); do (a=$(head -c 41943040 /dev/zero | tr '\\0' x); sleep 60; :) & done; wait",
+		expectLimit(t, w, "for i in $(seq 8); do (a=$(head -c 41943040 /dev/zero | tr '\\0' x); sleep 60; :) & done; wait",
 			wire.Memory)
 	})
 }
@@ -163,7 +163,7 @@ func TestSharedMemoryCountsOnce(t *testing.T) {
 	})
 }
 
-func TestLargeFileIsCutShort(t *testing.T) {
+func TestFileSizeIsLimited(t *testing.T) {
 	t.Parallel()
 	limited(t, limit.Limits{FileSize: 1 << 20}, func(t *testing.T, w *Worker) {
 		t.Parallel()
@@ -174,7 +174,7 @@ func TestLargeFileIsCutShort(t *testing.T) {
 			"truncate -s 10G large",
 			"bash -c 'while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done > large'",
 		} {
-			result := ends(t, w, "cd; "+command, wire.FileSize)
+			result := expectLimit(t, w, "cd; "+command, wire.FileSize)
 			is.Equal(result.ExitCode, 128+int(unix.SIGXFSZ))
 			info, err := os.Stat(filepath.Join(w.config.Home, "large"))
 			is.NoErr(err)
@@ -186,7 +186,7 @@ func TestLargeFileIsCutShort(t *testing.T) {
 	})
 }
 
-func TestProcessorTimeIsCountedForAllProcesses(t *testing.T) {
+func TestProcessorTimeOfAllProcessesIsCounted(t *testing.T) {
 	expect.Long(t, "uses much of the machine")
 	t.Parallel()
 	limited(t, limit.Limits{CPUTime: time.Second}, func(t *testing.T, w *Worker) {
@@ -198,30 +198,30 @@ func TestProcessorTimeIsCountedForAllProcesses(t *testing.T) {
 			"for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done; wait", // ended before any of them has had its second
 			"mkdir ~/many; cd ~/many; i=0; while [ $i -lt 1000000 ]; do : > $i; i=$((i + 1)); done",
 		} {
-			ends(t, w, command, wire.CPUTime)
+			expectLimit(t, w, command, wire.CPUTime)
 		}
 		result, _, _ := run(t, w, "sleep 1.5; exit 3")
 		is.New(t).Equal(result.Reason, wire.Exited)
 	})
 }
 
-func TestRunningOutOfFilesIsNamed(t *testing.T) {
+func TestOpenFileLimitIsReported(t *testing.T) {
 	expect.Long(t, "uses much of the machine")
 	t.Parallel()
 	limited(t, limit.Limits{OpenFiles: 100}, func(t *testing.T, w *Worker) {
 		t.Parallel()
 		is := is.New(t)
 		const open = "for i in $(seq 200); do exec {fd}</dev/null || { sleep 1; exit 9; }; done"
-		is.Equal(ends(t, w, open, wire.OpenFiles).ExitCode, 9)
-		ends(t, w, "bash -c '"+open+"'", wire.OpenFiles)
+		is.Equal(expectLimit(t, w, open, wire.OpenFiles).ExitCode, 9)
+		expectLimit(t, w, "bash -c '"+open+"'", wire.OpenFiles)
 		result, _, _ := run(t, w, strings.Replace(open, "200", "50", 1)+"; sleep 0.3; exit 9")
 		is.Equal(result.Reason, wire.Exited)
 		result, _, _ = run(t, w, strings.Replace(open, "exit 9", "exit 0", 1))
-		is.Equal(result.Reason, wire.Exited) // it got by without
+		is.Equal(result.Reason, wire.Exited) // the command tolerated the limit
 	})
 }
 
-func TestACoreFileIsNeverWritten(t *testing.T) {
+func TestCoreFilesAreNotWritten(t *testing.T) {
 	t.Parallel()
 	limited(t, limit.Limits{}, func(t *testing.T, w *Worker) {
 		t.Parallel()
@@ -245,8 +245,8 @@ func TestLimitsAreInheritedAndCannotBeRaised(t *testing.T) {
 	})
 }
 
-// TestOutputWithoutNewlineTakesNoMemory runs alone: others' memory would be counted with it.
-func TestOutputWithoutNewlineTakesNoMemory(t *testing.T) {
+// TestOutputWithoutNewlineUsesNoMemory runs alone: others' memory would be counted with it.
+func TestOutputWithoutNewlineUsesNoMemory(t *testing.T) {
 	is := is.New(t)
 	w := open(t)
 	var before, after runtime.MemStats
@@ -266,12 +266,12 @@ func (c *counting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestCancelLetsIsolatedCommandsCleanUp(t *testing.T) {
+func TestCancelledIsolatedCommandCanCleanUp(t *testing.T) {
 	t.Parallel()
 	limited(t, limit.Limits{}, func(t *testing.T, w *Worker) {
 		t.Parallel()
 		is := is.New(t)
-		w.grace = time.Minute // however busy the machine is
+		w.grace = time.Minute // even on a busy machine
 		ctx, cancel := context.WithCancel(t.Context())
 		out, result := newLines(), make(chan wire.Result, 1)
 		r := w.request(`trap 'sleep 0.2; echo cleaned > ~/cleaned; exit 5' TERM; echo ready; while :; do sleep 0.01; done`)
@@ -302,7 +302,7 @@ func TestCancelLetsIsolatedCommandsCleanUp(t *testing.T) {
 		is.Equal(out.next(t), "ready")
 		cancel()
 		ended = <-result
-		is.Equal(ended.Signal, "SIGTERM") // also where bubblewrap tells it by an exit code
+		is.Equal(ended.Signal, "SIGTERM") // also if bubblewrap reports it as an exit code
 		is.Equal(ended.ExitCode, 143)
 	})
 }

@@ -54,7 +54,7 @@ func TestIsolationAllowsConnectionsToTheProxyOnly(t *testing.T) {
 			{"udp 192.0.2.1:53", "EPERM ENETUNREACH", false}, {"mptcp 192.0.2.1:80", "EPERM ENETUNREACH EPROTONOSUPPORT ENOPROTOOPT", false},
 			{"socket 17 3 0", "EPERM", false},
 		}
-		if choice.Level == isolation.Bwrap { // where TCP goes is for a container's own network
+		if choice.Level == isolation.Bwrap { // a container's own network restricts TCP
 			escapes = append(escapes, escape{"tcp %t", "ECONNREFUSED", true},
 				escape{"tcp 169.254.169.254:80", "ENETUNREACH", false}, escape{"fastopen %t", "ECONNREFUSED", false})
 		}
@@ -67,7 +67,7 @@ func TestIsolationAllowsConnectionsToTheProxyOnly(t *testing.T) {
 	})
 }
 
-func TestIsolationLetsPortsBeReached(t *testing.T) {
+func TestPortsOfIsolatedCommandsAreReachable(t *testing.T) {
 	t.Parallel()
 	for _, choice := range append(levels(t), isolation.Choice{Level: isolation.Container}, unprotected) {
 		t.Run(string(choice.Level), func(t *testing.T) {
@@ -104,8 +104,8 @@ func TestIsolationLetsPortsBeReached(t *testing.T) {
 	}
 }
 
-// Without a network of its own, a command listens beside everybody else's.
-func TestOnlyWhatTheCommandItselfServesIsReached(t *testing.T) {
+// Without its own network, a command listens on the machine's network.
+func TestDialReachesOnlyTheCommandsOwnListener(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	for name, c := range map[string]struct{ network, theirs, its, want string }{
@@ -138,7 +138,7 @@ func TestOnlyWhatTheCommandItselfServesIsReached(t *testing.T) {
 			if c.its != "" {
 				command = fmt.Sprintf("exec %s %s 'serve %s'", os.Args[0], attemptName, net.JoinHostPort(c.its, strconv.Itoa(port)))
 			}
-			exec, line, _ := keep(t, w, command)
+			exec, line, _ := startServer(t, w, command)
 			port, err := strconv.Atoi(line)
 			is.NoErr(err)
 			answer, refusal := w.ask(t, exec, port)
@@ -159,8 +159,8 @@ func answer(l net.Listener, with string) {
 	}
 }
 
-// What is left behind goes on, but not its connections.
-func TestADialEndsWithItsCommand(t *testing.T) {
+// Processes left behind continue, but their connections end.
+func TestDialEndsWithItsCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/matryer/is"
 )
 
-func TestACommandOfAWorkerThatIgnoresSignalsHearsThem(t *testing.T) {
+func TestCommandsDoNotInheritIgnoredSignals(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	worker := exec.Command("sh", "-c", `trap "" HUP INT; exec "$0"`, os.Args[0])

@@ -19,7 +19,7 @@ func (w *Worker) Handle(ctx context.Context, r wire.Request, stdout, stderr io.W
 	}
 	began := time.Now()
 	result := wire.Result{}
-	if err := w.other(ctx, r, stdout, stderr); err != nil {
+	if err := w.handleOther(ctx, r, stdout, stderr); err != nil {
 		result = wire.Result{ExitCode: wire.ExitRefused, Reason: wire.Refused, Error: err.Error()}
 		if ctx.Err() != nil {
 			result.Reason = wire.Cancelled
@@ -29,7 +29,7 @@ func (w *Worker) Handle(ctx context.Context, r wire.Request, stdout, stderr io.W
 	return result
 }
 
-func (w *Worker) other(ctx context.Context, r wire.Request, stdout, stderr io.Writer) error {
+func (w *Worker) handleOther(ctx context.Context, r wire.Request, stdout, stderr io.Writer) error {
 	if r.Workspace != "" && !w.Serves(r.Workspace) {
 		return fmt.Errorf("workspace %s is not this worker's, which is %s", r.Workspace, w.config.Workspace)
 	}

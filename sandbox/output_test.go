@@ -19,7 +19,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// counter hashes what it is given, counts the pieces, and keeps the largest piece's size.
+// counter hashes its input, counts the pieces, and stores the size of the largest.
 type counter struct {
 	hash.Hash
 	n, pieces, largest int
@@ -32,7 +32,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return c.Hash.Write(p)
 }
 
-func TestLargeOutputArrivesWholeInBoundedPieces(t *testing.T) {
+func TestLargeOutputArrivesInLimitedPieces(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -61,7 +61,7 @@ func TestLargeOutputInSmallWritesIsGathered(t *testing.T) {
 	is.True(out.pieces < writes/16)
 }
 
-func TestSlowReaderHoldsTheCommandBack(t *testing.T) {
+func TestSlowReaderBlocksTheCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -87,7 +87,7 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("reader is gone") }
 
-func TestFailedWriteIsABrokenPipeToTheCommand(t *testing.T) {
+func TestFailedWriteIsABrokenPipe(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -96,19 +96,19 @@ func TestFailedWriteIsABrokenPipeToTheCommand(t *testing.T) {
 	is.Equal(result.Signal, "SIGPIPE")
 }
 
-// writerFunc is a writer of one's own.
+// writerFunc is a function as a writer.
 type writerFunc func(p []byte) (int, error)
 
 func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
 // A command that is ended has a deadline for its output, which may pass while a Write waits for its reader.
-func TestWhatWasPrintedBeforeTheDeadlineReachesASlowReader(t *testing.T) {
+func TestOutputBeforeTheDeadlineReachesASlowReader(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
 	read, write, err := os.Pipe()
 	is.NoErr(err)
-	defer write.Close() // as a process does that nothing reached
+	defer write.Close() // like a process that was not killed
 	piece := bytes.Repeat([]byte("x"), 30000)
 	_, err = write.Write(piece)
 	is.NoErr(err)
@@ -124,11 +124,11 @@ func TestWhatWasPrintedBeforeTheDeadlineReachesASlowReader(t *testing.T) {
 		<-free
 		got += len(p)
 		return len(p), nil
-	}), &screen{File: read}, "exec")
+	}), &outputReader{File: read}, "exec")
 	is.Equal(got, 2*len(piece))
 }
 
-func TestOutputComesAsItIsPrinted(t *testing.T) {
+func TestOutputIsSentAtOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -144,7 +144,7 @@ func TestOutputComesAsItIsPrinted(t *testing.T) {
 	is.Equal((<-done).ExitCode, 0)
 }
 
-func TestManyAtOnceNeverMix(t *testing.T) {
+func TestOutputOfParallelCommandsDoesNotMix(t *testing.T) {
 	t.Parallel()
 	w := open(t)
 	var all sync.WaitGroup
@@ -189,7 +189,7 @@ func newLines() *lines {
 	return l
 }
 
-// next waits for a line of a real process, which takes what the machine's load makes it take.
+// next waits for a line of a real process.
 func (l *lines) next(t *testing.T) string {
 	t.Helper()
 	select {

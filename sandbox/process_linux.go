@@ -100,9 +100,9 @@ func (i identity) owns(limit uint64) bool { return limit&i.label().mask == i.tag
 
 func (l label) serial() uint32 { return uint32(l.tag) }
 
-// stick tags a process from startStopped, from the same thread, holds it to limits and lets it run, or kills it. Where
-// it may not be tagged the marker remains.
-func (l label) stick(pid int, limits limit.Limits) error {
+// apply tags a process from startStopped, from the same thread. It applies the limits and lets the process run, or
+// kills it. If tagging is not permitted, only the marker identifies the process.
+func (l label) apply(pid int, limits limit.Limits) error {
 	applied := make(chan error)
 	// on another thread, because a confined thread cannot limit other processes
 	go func() { applied <- l.limit(pid, limits) }()
@@ -125,7 +125,7 @@ func (l label) limit(pid int, limits limit.Limits) error {
 	return nil
 }
 
-func (l label) on(pid int) bool {
+func (l label) marks(pid int) bool {
 	var tag unix.Rlimit
 	if unix.Prlimit(pid, unix.RLIMIT_RTTIME, nil, &tag) == nil && tag.Cur&l.mask == l.tag {
 		return true

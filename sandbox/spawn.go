@@ -35,7 +35,7 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 		c.close()
 		return nil, err
 	}
-	c.release, c.monitored = prepared.Close, w.config.Isolation.Level == isolation.Bwrap
+	c.release, c.hasMonitor = prepared.Close, w.config.Isolation.Level == isolation.Bwrap
 	attr := &os.ProcAttr{Env: w.environment(r), Files: append(stdio, prepared.Files...), Sys: c.attributes()}
 	attr.Sys.Setctty = r.Terminal != nil // stdin is the terminal
 	if !prepared.SetsDir {
@@ -49,13 +49,13 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 			return
 		}
 		w.setShell(r.Exec, p.Pid) // first, because a labelled zombie that is not a shell is reaped as an orphan
-		if err := c.stick(p.Pid, w.config.Limits); err != nil {
+		if err := c.apply(p.Pid, w.config.Limits); err != nil {
 			p.Wait()
 			started <- err
 			return
 		}
 		c.process, c.shell = p, p.Pid
-		c.began.Store(true)
+		c.started.Store(true)
 		started <- nil
 		awaitExit(p.Pid)
 		if c.link != nil {

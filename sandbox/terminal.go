@@ -14,48 +14,48 @@ import (
 )
 
 const (
-	// how long a terminal is listened to once its shell has exited and others hold it
-	lastWords = 100 * time.Millisecond
-	// bytes that the kernel keeps for it at most (tty_buffer.c), as in a pipe (pipe(7))
-	screenBuffer = 64 << 10
-	// bytes that are kept of what a program does not read: more than anybody types or pastes
-	maxTyped = 1 << 20
+	// how long output is read after the shell has exited while other processes hold the terminal
+	outputGrace = 100 * time.Millisecond
+	// largest kernel buffer of a terminal (tty_buffer.c), the same as of a pipe (pipe(7))
+	terminalBuffer = 64 << 10
+	// largest unread input in bytes: more than a person types or pastes
+	maxInputBuffer = 1 << 20
 )
 
 // isAtTerminal reports whether the command runs at a terminal.
 func (c *command) isAtTerminal() bool { return c.stderr == nil }
 
-// screen is what a command prints, into a pipe or at a terminal, with all that was printed before its deadline: that
-// may pass while who it is for is slow.
-type screen struct {
+// outputReader reads the output of a command, from a pipe or a terminal. After its deadline it returns the output that
+// was printed before: the deadline may pass while a slow reader is waited for.
+type outputReader struct {
 	*os.File
-	late int // bytes read after the end
+	rest int // bytes read after the end
 }
 
-// screen is what stands on a terminal. It ends when nobody holds the terminal any more, or a moment after its shell has
-// exited: closing it then hangs up.
-func (c *command) screen() *screen {
+// screen returns a reader of the terminal's output. It ends when no process holds the terminal any more, or a moment
+// after its shell has exited: closing it then hangs up.
+func (c *command) screen() *outputReader {
 	go func() {
 		<-c.exited
-		c.stdout.SetReadDeadline(time.Now().Add(lastWords))
+		c.stdout.SetReadDeadline(time.Now().Add(outputGrace))
 	}()
-	return &screen{File: c.stdout}
+	return &outputReader{File: c.stdout}
 }
 
-// Read gives, after the end, what was there before.
-func (s *screen) Read(p []byte) (int, error) {
+// Read returns, after the deadline, the output that was printed before.
+func (s *outputReader) Read(p []byte) (int, error) {
 	n, err := s.File.Read(p)
-	if !errors.Is(err, os.ErrDeadlineExceeded) || s.late >= screenBuffer {
+	if !errors.Is(err, os.ErrDeadlineExceeded) || s.rest >= terminalBuffer {
 		return n, err
 	}
 	if n = readNow(s.File, p); n == 0 {
 		return 0, err
 	}
-	s.late += n
+	s.rest += n
 	return n, nil
 }
 
-// readNow reads what there is, without waiting.
+// readNow reads the available bytes without waiting.
 func readNow(f *os.File, buffer []byte) (n int) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -68,19 +68,19 @@ func readNow(f *os.File, buffer []byte) (n int) {
 	return n
 }
 
-// listen handles the input of a command until the command or its input ends.
-func (w *Worker) listen(c *command, exec string, input <-chan wire.Input, finished <-chan struct{}) {
+// handleInput handles the input of a command until the command or its input ends.
+func (w *Worker) handleInput(c *command, exec string, input <-chan wire.Input, finished <-chan struct{}) {
 	keys := &keyboard{more: make(chan struct{}, 1)}
 	if c.isAtTerminal() {
 		go func() {
-			if err := keys.typeTo(c.stdout, finished); err != nil && !isClosed(finished) {
+			if err := keys.copyTo(c.stdout, finished); err != nil && !isClosed(finished) {
 				w.config.Log.Warn("input not delivered", "exec", exec, "err", err)
 			}
 		}()
 	}
 	if c.stdin != nil {
 		defer c.stdin.Close()
-		go func() { <-finished; c.stdin.Close() }() // ends a write that nobody reads
+		go func() { <-finished; c.stdin.Close() }() // ends a blocked write
 	}
 	for {
 		select {
@@ -88,7 +88,7 @@ func (w *Worker) listen(c *command, exec string, input <-chan wire.Input, finish
 			if !more {
 				return
 			}
-			if err := c.hear(in, keys); err != nil && !isClosed(finished) {
+			if err := c.readInput(in, keys); err != nil && !isClosed(finished) {
 				w.config.Log.Warn("input not delivered", "exec", exec, "err", err)
 			}
 		case <-finished:
@@ -97,7 +97,7 @@ func (w *Worker) listen(c *command, exec string, input <-chan wire.Input, finish
 	}
 }
 
-var errUnread = errors.New("the command did not read what was typed, and was ended")
+var errUnread = errors.New("the command did not read its input, and was ended")
 
 // keyboard writes typed input to a terminal, in order, on its own goroutine, so that a program that does not read can
 // still receive signals.
@@ -107,11 +107,11 @@ type keyboard struct {
 	more  chan struct{} // input was typed
 }
 
-// press returns false if the buffer is full.
-func (k *keyboard) press(p []byte) bool {
+// write returns false if the buffer is full.
+func (k *keyboard) write(p []byte) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.typed)+len(p) > maxTyped {
+	if len(k.typed)+len(p) > maxInputBuffer {
 		return false
 	}
 	k.typed = append(k.typed, p...)
@@ -122,7 +122,7 @@ func (k *keyboard) press(p []byte) bool {
 	return true
 }
 
-func (k *keyboard) typeTo(terminal io.Writer, finished <-chan struct{}) error {
+func (k *keyboard) copyTo(terminal io.Writer, finished <-chan struct{}) error {
 	for {
 		select {
 		case <-k.more:
@@ -139,7 +139,7 @@ func (k *keyboard) typeTo(terminal io.Writer, finished <-chan struct{}) error {
 	}
 }
 
-func (c *command) hear(in wire.Input, keys *keyboard) error {
+func (c *command) readInput(in wire.Input, keys *keyboard) error {
 	if c.stdin != nil && len(in.Data) > 0 {
 		_, err := c.stdin.Write(in.Data) // a caller has to wait until the command reads
 		return err
@@ -147,7 +147,7 @@ func (c *command) hear(in wire.Input, keys *keyboard) error {
 	if (len(in.Data) > 0 || in.Size != nil) && !c.isAtTerminal() {
 		return errors.New("the command has no terminal")
 	}
-	if len(in.Data) > 0 && !keys.press(in.Data) {
+	if len(in.Data) > 0 && !keys.write(in.Data) {
 		c.inputOverflow.Store(true)
 		select {
 		case c.exceeded <- wire.Cancelled:

@@ -19,7 +19,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// session is a command at a terminal, or at least with somebody who talks to it.
+// session is a command with input, usually at a terminal.
 type session struct {
 	t      *testing.T
 	exec   string
@@ -43,8 +43,8 @@ func (s *session) shown() string {
 	return s.out.String()
 }
 
-// awaits returns when a text stands on the screen, and takes all up to there away.
-func (s *session) awaits(text string) (before string) {
+// waitForText waits for a text in the output. It returns and removes the output before it.
+func (s *session) waitForText(text string) (before string) {
 	s.t.Helper()
 	expect.Eventually(s.t, "shows "+text, func() bool { return strings.Contains(s.shown(), text) })
 	s.mu.Lock()
@@ -54,9 +54,9 @@ func (s *session) awaits(text string) (before string) {
 	return before
 }
 
-func (s *session) types(text string) { s.input <- wire.Input{Data: []byte(text)} }
+func (s *session) typeText(text string) { s.input <- wire.Input{Data: []byte(text)} }
 
-func talk(t *testing.T, w *Worker, command string, terminal *wire.Terminal) *session {
+func startSession(t *testing.T, w *Worker, command string, terminal *wire.Terminal) *session {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &session{t: t, input: make(chan wire.Input), hangUp: cancel, ended: make(chan wire.Result, 1)}
@@ -67,8 +67,8 @@ func talk(t *testing.T, w *Worker, command string, terminal *wire.Terminal) *ses
 	return s
 }
 
-// everywhere runs a test at each isolation level that works here, and without isolation.
-func everywhere(t *testing.T, test func(t *testing.T, w *Worker)) {
+// eachLevelAndNone runs a test at each isolation level that works here, and without isolation.
+func eachLevelAndNone(t *testing.T, test func(t *testing.T, w *Worker)) {
 	t.Parallel()
 	t.Run("none", func(t *testing.T) {
 		t.Parallel()
@@ -77,34 +77,34 @@ func everywhere(t *testing.T, test func(t *testing.T, w *Worker)) {
 	eachLevel(t, func(t *testing.T, choice isolation.Choice) { test(t, newTestWorker(t, choice, nil).Worker) })
 }
 
-func TestAPersonsShellIsAtATerminal(t *testing.T) { everywhere(t, aPersonsShellIsAtATerminal) }
+func TestShellRunsAtATerminal(t *testing.T) { eachLevelAndNone(t, testShellAtTerminal) }
 
-func aPersonsShellIsAtATerminal(t *testing.T, w *Worker) {
+func testShellAtTerminal(t *testing.T, w *Worker) {
 	is := is.New(t)
-	s := talk(t, w, "", &wire.Terminal{Rows: 33, Cols: 99, Kind: "vt220"})
-	s.types("PS1='<>'; echo $((6*7)); tty; stty size; echo $TERM $-\n")
-	s.awaits("42\r\n/dev/") // pts/0, or behind bubblewrap console
-	s.awaits("33 99\r\nvt220")
-	s.awaits("i") // interactive
+	s := startSession(t, w, "", &wire.Terminal{Rows: 33, Cols: 99, Kind: "vt220"})
+	s.typeText("PS1='<>'; echo $((6*7)); tty; stty size; echo $TERM $-\n")
+	s.waitForText("42\r\n/dev/") // pts/0, or behind bubblewrap console
+	s.waitForText("33 99\r\nvt220")
+	s.waitForText("i") // interactive
 	s.input <- wire.Input{Size: &wire.Terminal{Rows: 50, Cols: 120}}
-	s.types("stty size\n")
-	s.awaits("50 120\r\n")
-	s.types("sh -c 'echo asleep$((40+2)); exec sleep 600'\n")
-	s.awaits("asleep42\r\n")
-	s.types("\x03") // Ctrl-C, of the terminal's own making
-	s.awaits("<>")
-	s.types("echo $?; exit 7\n")
-	s.awaits("130\r\n")
+	s.typeText("stty size\n")
+	s.waitForText("50 120\r\n")
+	s.typeText("sh -c 'echo asleep$((40+2)); exec sleep 600'\n")
+	s.waitForText("asleep42\r\n")
+	s.typeText("\x03") // Ctrl-C, from the terminal
+	s.waitForText("<>")
+	s.typeText("echo $?; exit 7\n")
+	s.waitForText("130\r\n")
 	result := <-s.ended
 	is.Equal(result.Reason, wire.Exited)
 	is.Equal(result.ExitCode, 7)
 }
 
-func TestAllThatACommandPrintsAtATerminalIsShown(t *testing.T) {
+func TestTerminalShowsAllOutput(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
-	s := talk(t, w, "seq 100000; echo to stderr >&2; test -t 0 && test -t 1 && test -t 2",
+	s := startSession(t, w, "seq 100000; echo to stderr >&2; test -t 0 && test -t 1 && test -t 2",
 		&wire.Terminal{Rows: 24, Cols: 80})
 	result := <-s.ended
 	is.Equal(result.ExitCode, 0)
@@ -115,61 +115,63 @@ func TestAllThatACommandPrintsAtATerminalIsShown(t *testing.T) {
 	is.True(s.shown() == want.String()+"to stderr\r\n")
 }
 
-// What a shell leaves behind does not keep its terminal.
-func TestATerminalEndsWithItsShell(t *testing.T) {
+// Processes that a shell leaves behind do not keep its terminal open.
+func TestTerminalEndsWithItsShell(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
-	s := talk(t, w, "trap '' HUP; sleep 600 & echo pid $!.; echo last words", &wire.Terminal{Rows: 24, Cols: 80})
+	s := startSession(t, w, "trap '' HUP; sleep 600 & echo pid $!.; echo last words", &wire.Terminal{Rows: 24, Cols: 80})
 	result := <-s.ended
 	is.Equal(result.Reason, wire.Exited)
-	s.awaits("pid ")
-	pid, err := strconv.Atoi(s.awaits("."))
+	s.waitForText("pid ")
+	pid, err := strconv.Atoi(s.waitForText("."))
 	is.NoErr(err)
-	s.awaits("last words\r\n")
+	s.waitForText("last words\r\n")
 	is.True(alive(pid))
 }
 
-func TestAPersonWhoIsGoneHangsUp(t *testing.T) { everywhere(t, aPersonWhoIsGoneHangsUp) }
+func TestDisconnectSendsHangUp(t *testing.T) { eachLevelAndNone(t, testDisconnectSendsHangUp) }
 
-func aPersonWhoIsGoneHangsUp(t *testing.T, w *Worker) {
+func testDisconnectSendsHangUp(t *testing.T, w *Worker) {
 	is := is.New(t)
-	w.grace = time.Minute // however busy the machine is
-	s := talk(t, w, "", &wire.Terminal{Rows: 24, Cols: 80})
-	s.types("trap '' TERM; sleep 600 & echo rea''dy\n")
-	s.awaits("ready")
+	w.grace = time.Minute // even on a busy machine
+	s := startSession(t, w, "", &wire.Terminal{Rows: 24, Cols: 80})
+	s.typeText("trap '' TERM; sleep 600 & echo rea''dy\n")
+	s.waitForText("ready")
 	s.hangUp()
 	result := <-s.ended
 	is.Equal(result.Reason, wire.Cancelled)
-	is.Equal(result.Signal, "SIGHUP") // it was not left to be killed
+	is.Equal(result.Signal, "SIGHUP") // it was not killed
 	expect.Eventually(t, "all processes are gone", func() bool { return len(leftOf(w, s.exec)) == 0 })
 }
 
-func TestASignalReachesAllProcessesOfACommand(t *testing.T) {
-	everywhere(t, aSignalReachesAllProcesses)
+func TestSignalReachesAllProcessesOfACommand(t *testing.T) {
+	eachLevelAndNone(t, testSignalReachesAllProcesses)
 }
 
-func aSignalReachesAllProcesses(t *testing.T, w *Worker) {
+func testSignalReachesAllProcesses(t *testing.T, w *Worker) {
 	is := is.New(t)
-	s := talk(t, w, `trap 'echo shell' USR1; setsid sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.01; done' & wait; wait; sleep 600 & echo "and on"; wait`, nil)
-	s.awaits("ready")
-	s.input <- wire.Input{Signal: "SIGNONE"} // is said in the log
+	s := startSession(t, w, `trap 'echo shell' USR1; setsid sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.01; done' & wait; wait; sleep 600 & echo "and on"; wait`, nil)
+	s.waitForText("ready")
+	s.input <- wire.Input{Signal: "SIGNONE"} // is logged
 	s.input <- wire.Input{Data: []byte("nobody reads this")}
 	s.input <- wire.Input{Signal: "SIGUSR1"}
-	s.awaits("and on")
+	s.waitForText("and on")
 	s.input <- wire.Input{Signal: "SIGTERM"}
 	result := <-s.ended
 	is.Equal(result.ExitCode, 143)
-	is.Equal(result.Reason, wire.Exited) // by itself, as far as the worker is concerned
+	is.Equal(result.Reason, wire.Exited) // the worker did not end it
 }
 
-func TestAStoppedCommandHearsThatItIsToEnd(t *testing.T) { everywhere(t, aStoppedCommandHears) }
+func TestStoppedCommandReceivesTheSignalToEnd(t *testing.T) {
+	eachLevelAndNone(t, testStoppedCommandReceivesSignal)
+}
 
-func aStoppedCommandHears(t *testing.T, w *Worker) {
+func testStoppedCommandReceivesSignal(t *testing.T, w *Worker) {
 	is := is.New(t)
 	for _, signal := range []string{"SIGTERM", "SIGHUP"} {
-		s := talk(t, w, `trap 'exit 7' TERM HUP; echo ready; while :; do sleep 0.01; done`, nil)
-		s.awaits("ready")
+		s := startSession(t, w, `trap 'exit 7' TERM HUP; echo ready; while :; do sleep 0.01; done`, nil)
+		s.waitForText("ready")
 		s.input <- wire.Input{Signal: "SIGSTOP"}
 		s.input <- wire.Input{Signal: signal}
 		result := <-s.ended
@@ -177,15 +179,15 @@ func aStoppedCommandHears(t *testing.T, w *Worker) {
 	}
 }
 
-// Somebody else's command of the same worker hears nothing.
-func TestASignalReachesNoOtherCommand(t *testing.T) {
+// Another command of the same worker gets no signal.
+func TestSignalReachesNoOtherCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
-	other := talk(t, w, "echo ready; read x </dev/zero & wait", nil)
-	other.awaits("ready")
-	s := talk(t, w, "echo ready; sleep 600", nil)
-	s.awaits("ready")
+	other := startSession(t, w, "echo ready; read x </dev/zero & wait", nil)
+	other.waitForText("ready")
+	s := startSession(t, w, "echo ready; sleep 600", nil)
+	s.waitForText("ready")
 	s.input <- wire.Input{Signal: "SIGKILL"}
 	is.Equal((<-s.ended).Signal, "SIGKILL")
 	select {
@@ -197,11 +199,11 @@ func TestASignalReachesNoOtherCommand(t *testing.T) {
 	<-other.ended
 }
 
-func TestInputNobodyReadsDoesNotKeepATerminal(t *testing.T) {
+func TestUnreadInputDoesNotBlockTheTerminal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := talk(t, open(t), "stty raw -echo; echo ready; sleep 600", &wire.Terminal{Rows: 24, Cols: 80})
-	s.awaits("ready")
+	s := startSession(t, open(t), "stty raw -echo; echo ready; sleep 600", &wire.Terminal{Rows: 24, Cols: 80})
+	s.waitForText("ready")
 	go func() {
 		for {
 			select {
@@ -215,27 +217,27 @@ func TestInputNobodyReadsDoesNotKeepATerminal(t *testing.T) {
 	is.Equal((<-s.ended).Reason, wire.Cancelled)
 }
 
-func TestSignalsAndSizesPassWhatNobodyReads(t *testing.T) {
+func TestSignalsAndSizesPassUnreadInput(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := talk(t, open(t), "stty raw -echo; trap 'stty size' WINCH; trap 'echo stopped; exit 3' USR1; echo ready; while :; do sleep 0.01; done", &wire.Terminal{Rows: 24, Cols: 80})
-	s.awaits("ready")
-	for range maxTyped / 2 / wire.ChunkSize {
+	s := startSession(t, open(t), "stty raw -echo; trap 'stty size' WINCH; trap 'echo stopped; exit 3' USR1; echo ready; while :; do sleep 0.01; done", &wire.Terminal{Rows: 24, Cols: 80})
+	s.waitForText("ready")
+	for range maxInputBuffer / 2 / wire.ChunkSize {
 		s.input <- wire.Input{Data: make([]byte, wire.ChunkSize)}
 	}
 	s.input <- wire.Input{Size: &wire.Terminal{Rows: 50, Cols: 120}}
-	s.awaits("50 120")
+	s.waitForText("50 120")
 	s.input <- wire.Input{Signal: "SIGUSR1"}
 	result := <-s.ended
-	s.awaits("stopped")
+	s.waitForText("stopped")
 	is.Equal([]any{result.Reason, result.ExitCode}, []any{wire.Exited, 3})
 }
 
-func TestATerminalWhoseProgramReadsNothingOfVeryMuchIsEnded(t *testing.T) {
+func TestTooMuchUnreadInputEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := talk(t, open(t), "stty raw -echo; echo ready; sleep 600", &wire.Terminal{Rows: 24, Cols: 80})
-	s.awaits("ready")
+	s := startSession(t, open(t), "stty raw -echo; echo ready; sleep 600", &wire.Terminal{Rows: 24, Cols: 80})
+	s.waitForText("ready")
 	for {
 		select {
 		case s.input <- wire.Input{Data: make([]byte, wire.ChunkSize)}:
@@ -247,11 +249,12 @@ func TestATerminalWhoseProgramReadsNothingOfVeryMuchIsEnded(t *testing.T) {
 	}
 }
 
-func TestAllThatIsTypedArrivesInOrder(t *testing.T) {
+func TestTypedInputArrivesInOrder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := talk(t, open(t), "stty raw -echo; echo ready; head -c 600000 | sha256sum", &wire.Terminal{Rows: 24, Cols: 80})
-	s.awaits("ready")
+	s := startSession(t, open(t), "stty raw -echo; echo ready; head -c 600000 | sha256sum",
+		&wire.Terminal{Rows: 24, Cols: 80})
+	s.waitForText("ready")
 	var all []byte
 	for i := 0; len(all) < 600000; i++ {
 		all = append(all, strconv.Itoa(i)...)
@@ -261,5 +264,5 @@ func TestAllThatIsTypedArrivesInOrder(t *testing.T) {
 		s.input <- wire.Input{Data: piece}
 	}
 	is.Equal((<-s.ended).ExitCode, 0)
-	s.awaits(fmt.Sprintf("%x", sha256.Sum256(all)))
+	s.waitForText(fmt.Sprintf("%x", sha256.Sum256(all)))
 }

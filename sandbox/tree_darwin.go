@@ -9,7 +9,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// tree is the process group of one command: others' processes cannot be told apart here.
+// tree is the process group of one command. macOS has no means to find other processes of a command.
 type tree struct {
 	label
 	exec      string
@@ -42,7 +42,7 @@ func (t *tree) hit(int, time.Duration, limit.Limits) wire.Reason { return wire.E
 
 func (w *Worker) watch() {}
 
-// groups are Linux's.
+// groups do nothing: cgroups exist on Linux only.
 type groups struct{}
 
 func (w *Worker) openGroups() (*groups, string) { return nil, "nothing but the timeout on macOS" }

@@ -21,15 +21,15 @@ import (
 // started, and daemons that outlive both.
 type tree struct {
 	label
-	exec      string
-	sampler   limit.Sampler      // with its cgroup
-	shell     int                // pid of the process that the worker started
-	monitored bool               // that process is bubblewrap's, outside its namespaces
-	exceeded  chan wire.Reason   // holds the exceeded limit
-	isShell   func(pid int) bool // reports whether a process is a shell, which only its Exec may reap
-	release   func()             // frees what the isolation of the shell uses
-	began     atomic.Bool        // its first process runs a program of its own
-	ended     atomic.Bool        // its Exec has returned
+	exec       string
+	sampler    limit.Sampler      // with its cgroup
+	shell      int                // pid of the process that the worker started
+	hasMonitor bool               // that process is bubblewrap's, outside its namespaces
+	exceeded   chan wire.Reason   // holds the exceeded limit
+	isShell    func(pid int) bool // reports whether a process is a shell, which only its Exec may reap
+	release    func()             // frees what the isolation of the shell uses
+	started    atomic.Bool        // its first process runs its program
+	ended      atomic.Bool        // its Exec has returned
 }
 
 // groups are the cgroups of a worker's commands.
@@ -39,8 +39,8 @@ func (w *Worker) openGroups() (*groups, string) {
 	return limit.OpenGroups(limit.Worker{Marker: w.id.marker, Workspace: w.workspace, IsDead: workerIsDead})
 }
 
-// hit returns the limit that a failed command has met.
-func (t *tree) hit(code int, took time.Duration, l limit.Limits) wire.Reason {
+// exceededLimit returns the limit that a failed command has exceeded.
+func (t *tree) exceededLimit(code int, took time.Duration, l limit.Limits) wire.Reason {
 	return t.sampler.Hit(code, took, l)
 }
 
@@ -48,7 +48,7 @@ func (t *tree) attributes() *syscall.SysProcAttr { return t.sampler.Group.Attrib
 
 // alive lists the live processes of the tree, and reaps dead ones except the shell.
 func (t *tree) alive() []int {
-	pids := append(t.sampler.Group.Processes(), slices.Collect(members(t.on, t.isShell))...)
+	pids := append(t.sampler.Group.Processes(), slices.Collect(members(t.marks, t.isShell))...)
 	slices.Sort(pids)
 	return slices.Compact(pids)
 }
@@ -59,7 +59,7 @@ func (t *tree) alive() []int {
 func (t *tree) signal(s syscall.Signal) {
 	for _, pid := range t.alive() {
 		p, err := os.FindProcess(pid) // holds the process: from here on the pid cannot mean another
-		if err == nil && !(t.monitored && pid == t.shell) && (t.on(pid) ||
+		if err == nil && !(t.hasMonitor && pid == t.shell) && (t.marks(pid) ||
 			slices.Contains(t.sampler.Group.Processes(), pid)) {
 			p.Signal(s)
 			if needsWake(s) {
@@ -71,7 +71,7 @@ func (t *tree) signal(s syscall.Signal) {
 
 func (t *tree) kill() {
 	t.sampler.Group.Kill()
-	kill(t.on, t.isShell)
+	kill(t.marks, t.isShell)
 }
 
 // isLeftover reports whether a process of this user belongs to a command of the workspace whose worker is dead.
@@ -100,11 +100,11 @@ func workerIsDead(marker string) bool {
 	return state == "" || state == "Z" || start != worker[2]
 }
 
-// Until when kill tries: half a second after it found the last process that was not there before, as one that survives
-// SIGKILL for so long hangs in the kernel, and never longer than a fork bomb on a slow machine takes to die.
+// How long kill tries: killFor after it found the last new process, because a process that survives SIGKILL longer
+// hangs in the kernel; and at most maxKillTime, which a fork bomb on a slow machine needs to die.
 const (
 	killFor     = 500 * time.Millisecond
-	killForever = 20 * time.Second
+	maxKillTime = 20 * time.Second
 )
 
 // kill sends SIGKILL to every matching process until none is left, and returns their number. It is faster than a fork
@@ -113,11 +113,11 @@ const (
 func kill(match, keep func(pid int) bool) int {
 	victims := map[int]bool{}
 	began := time.Now()
-	for end := began.Add(killFor); time.Now().Before(end); nap(time.Millisecond) {
+	for end := began.Add(killFor); time.Now().Before(end); sleepInKernel(time.Millisecond) {
 		none := true
 		for pid := range members(match, keep) {
 			none = false
-			if !victims[pid] && time.Since(began) < killForever {
+			if !victims[pid] && time.Since(began) < maxKillTime {
 				end = time.Now().Add(killFor)
 			}
 			victims[pid] = true

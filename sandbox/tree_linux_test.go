@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	w.Exec(context.Background(), w.request(os.Getenv("SANDBOX_TEST_COMMAND")), os.Stdout, os.Stderr)
 }
 
-// background runs a command that prints one pid per line, n of them, and returns them while it still runs. Of each it
-// is known that it was alive.
+// background runs a command that prints n pids, one per line, and returns them while the command runs. It checks that
+// each process was alive.
 func background(t *testing.T, ctx context.Context, w *Worker, r wire.Request,
 	n int) (pids []int, done <-chan wire.Result) {
 	t.Helper()
@@ -102,7 +102,7 @@ var trees = map[string]struct {
 
 func TestCancelKillsTheWholeTree(t *testing.T) {
 	t.Parallel()
-	for found, w := range map[string]*Worker{"by cgroup": open(t), "by label": withoutGroups(open(t))} {
+	for found, w := range map[string]*Worker{"by cgroup": open(t), "by label": withoutCgroups(open(t))} {
 		bystanders, _ := background(t, t.Context(), w,
 			w.request(`echo $$; (setsid sh -c 'sleep 600 & echo $!' &); sleep 600; :`), 2)
 		for name, tree := range trees {
@@ -133,17 +133,17 @@ func TestCancelKillsTheWholeTree(t *testing.T) {
 					is.True(!alive(pid))
 				}
 				for _, pid := range bystanders {
-					is.True(alive(pid)) // another exec's
+					is.True(alive(pid)) // of another execution
 				}
 			})
 		}
 	}
 }
 
-func TestStrayThatShedBothLabelsDoesNotHoldTheResult(t *testing.T) {
+func TestUnlabelledStrayDoesNotDelayTheResult(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	w := withoutGroups(open(t))
+	w := withoutCgroups(open(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	pids, done := background(t, ctx, w, w.request(`ulimit -R 1000000; env -i setsid sh -c 'echo $$; exec sleep 600' & wait`), 1)
 	t.Cleanup(func() { syscall.Kill(pids[0], syscall.SIGKILL) })
@@ -157,8 +157,8 @@ func TestStrayThatShedBothLabelsDoesNotHoldTheResult(t *testing.T) {
 	}
 }
 
-// withoutGroups makes the worker find its processes by their labels alone, as where it may make no cgroups.
-func withoutGroups(w *Worker) *Worker {
+// withoutCgroups makes the worker find its processes by their labels alone, as where it may make no cgroups.
+func withoutCgroups(w *Worker) *Worker {
 	w.groups.Close()
 	w.groups = nil
 	return w
@@ -169,8 +169,8 @@ func TestTimeoutKillsTheWholeTree(t *testing.T) {
 	is := is.New(t)
 	w := open(t)
 	r := w.request(`echo $$; setsid sh -c 'echo $$; exec sleep 600' & wait`)
-	r.TimeoutMS = 5000    // enough for both to be there
-	w.grace = time.Minute // and to go, however busy the machine is
+	r.TimeoutMS = 5000    // long enough for both to start
+	w.grace = time.Minute // and to end on a busy machine
 	pids, done := background(t, t.Context(), w, r, 2)
 	result := <-done
 	is.Equal(result.Reason, wire.TimedOut)
@@ -180,7 +180,7 @@ func TestTimeoutKillsTheWholeTree(t *testing.T) {
 	is.True(!alive(pids[0]) && !alive(pids[1]))
 }
 
-func TestWorkersTimeoutHoldsForRequestsWithoutOne(t *testing.T) {
+func TestDefaultTimeoutAppliesToRequestsWithoutOne(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w, err := Open(Config{Isolation: unprotected, Workspace: t.TempDir(), Home: t.TempDir(),
@@ -197,13 +197,13 @@ func TestWorkersTimeoutHoldsForRequestsWithoutOne(t *testing.T) {
 	is.Equal(out.String(), "after\n")
 }
 
-func TestCancelledCommandMayCleanUp(t *testing.T) {
+func TestCancelledCommandCanCleanUp(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
-	w.grace = time.Minute // however busy the machine is
+	w.grace = time.Minute // even on a busy machine
 	ctx, cancel := context.WithCancel(t.Context())
-	// What cleans up outlives the shell and holds no output.
+	// The process that cleans up outlives the shell and holds no output.
 	r := w.request(`(trap 'sleep 0.2; echo cleaned > cleaned; exit' TERM; exec 3>&1 >/dev/null 2>&1; sh -c 'echo $PPID >&3'; exec 3>&-; while :; do sleep 0.01; done) & wait`)
 	_, done := background(t, ctx, w, r, 1)
 	cancel()
@@ -212,7 +212,7 @@ func TestCancelledCommandMayCleanUp(t *testing.T) {
 	is.NoErr(err)
 }
 
-func TestBackgroundChildHoldsTheCommandOnlyThroughItsOutput(t *testing.T) {
+func TestBackgroundChildDelaysTheEndOnlyByItsOutput(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t)
@@ -222,7 +222,7 @@ func TestBackgroundChildHoldsTheCommandOnlyThroughItsOutput(t *testing.T) {
 	is.True(result.DurationMS >= 300)
 
 	result, stdout, _ = run(t, w, "setsid sleep 600 </dev/null >/dev/null 2>&1 & echo $!")
-	is.Equal(result.Reason, wire.Exited) // else the test would have timed out
+	is.Equal(result.Reason, wire.Exited) // otherwise the test would have timed out
 	pid, err := strconv.Atoi(strings.TrimSpace(stdout))
 	is.NoErr(err)
 	is.True(alive(pid)) // a daemon lives on
@@ -254,7 +254,7 @@ func TestEndedDaemonsAreReaped(t *testing.T) {
 	expect.Eventually(t, "the zombie is gone", func() bool { state, _ := proc.State(pid); return state == "" })
 }
 
-func TestKilledWorkerLeavesNothingTheNextDoesNotFind(t *testing.T) {
+func TestOpenKillsAllProcessesOfAKilledWorker(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	workspace := t.TempDir()

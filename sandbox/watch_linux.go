@@ -22,8 +22,8 @@ const (
 	sampleShare   = 50
 )
 
-// plant adds the tree of a command that is about to start, and watches it.
-func (w *Worker) plant(exec string, l label) (*tree, error) {
+// addTree adds the tree of a command that is about to start, and watches it.
+func (w *Worker) addTree(exec string, l label) (*tree, error) {
 	group, err := w.groups.Make(l.serial(), w.config.Limits)
 	if err != nil {
 		return nil, err
@@ -34,8 +34,8 @@ func (w *Worker) plant(exec string, l label) (*tree, error) {
 	w.trees[l.serial()] = t
 	w.mu.Unlock()
 	select {
-	case w.planted <- struct{}{}:
-	default: // the watch will run anyway
+	case w.treeAdded <- struct{}{}:
+	default: // the watch runs anyway
 	}
 	return t, nil
 }
@@ -51,7 +51,7 @@ func (w *Worker) watch() {
 		select {
 		case <-w.stop:
 			return
-		case <-w.planted:
+		case <-w.treeAdded:
 		}
 		pause := sampleEvery
 		for left := 1; left > 0; {
@@ -63,7 +63,7 @@ func (w *Worker) watch() {
 			}
 			began := time.Now()
 			var near bool
-			left, near = w.look()
+			left, near = w.sample()
 			if pause *= 2; near {
 				pause = sampleEvery
 			}
@@ -75,9 +75,9 @@ func (w *Worker) watch() {
 // pause waits, and reports whether the start of a command has ended the wait.
 func (w *Worker) pause(d time.Duration) bool {
 	for ; d > 0 && !isClosed(w.stop); d -= sampleEvery {
-		nap(sampleEvery)
+		sleepInKernel(sampleEvery)
 		select {
-		case <-w.planted:
+		case <-w.treeAdded:
 			return true
 		default:
 		}
@@ -85,15 +85,15 @@ func (w *Worker) pause(d time.Duration) bool {
 	return false
 }
 
-// nap sleeps in the kernel. Go's timers fire on another thread, which a fork bomb may keep from running.
-func nap(d time.Duration) {
+// sleepInKernel sleeps in the kernel. Go's timers fire on another thread, which a fork bomb may keep from running.
+func sleepInKernel(d time.Duration) {
 	t := unix.NsecToTimespec(int64(d))
 	unix.Nanosleep(&t, nil) // a signal may cut it short
 }
 
-// look checks all processes of the machine once: it reaps ended daemons, checks the limits of each tree, and forgets
+// sample checks all processes of the machine once. It reaps ended daemons, checks the limits of each tree, and removes
 // trees without processes. It returns the number of trees that are left, and whether one of them is close to a limit.
-func (w *Worker) look() (left int, near bool) {
+func (w *Worker) sample() (left int, near bool) {
 	limits := w.config.Limits
 	quarter := limit.Limits{Memory: limits.Memory / 4, Processes: limits.Processes / 4, CPUTime: limits.CPUTime / 4}
 	w.mu.Lock()
@@ -108,7 +108,7 @@ func (w *Worker) look() (left int, near bool) {
 	}
 	for serial, t := range trees {
 		over := t.ended.Load() // first, so that a tree that ends meanwhile is checked once more
-		if !over && !t.began.Load() {
+		if !over && !t.started.Load() {
 			continue // before it executes the shell, its resources are the worker's
 		}
 		pids := append(found[serial], t.sampler.Group.Processes()...)
@@ -133,7 +133,7 @@ func (w *Worker) look() (left int, near bool) {
 // stopTree kills a command that exceeds a limit, or its daemons after its end.
 func (w *Worker) stopTree(t *tree, reason wire.Reason) {
 	select {
-	case t.exceeded <- reason: // before it is killed: Exec must not take it for one that ended by itself
+	case t.exceeded <- reason: // before the kill, so that Exec does not report an ordinary end
 	default:
 	}
 	t.kill()

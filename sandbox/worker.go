@@ -1,8 +1,8 @@
 // Package sandbox is the worker that runs commands: one process tree per execution, many at once.
 //
 // A Worker serves one workspace. Handle is the handler for wire.Serve: it runs commands with Exec, lists and reads
-// files of the workspace, and connects to ports that a command serves. Whether a command may run was decided before.
-// Commands run at the configured isolation level (package isolation). Without a level the worker runs none.
+// files of the workspace, and connects to ports that a command serves. The caller has decided whether a command may
+// run. Commands run at the configured isolation level (package isolation). Without a level the worker runs none.
 //
 // Promises:
 //   - A command runs in a session and process group of its own, in the requested directory. The directory is inside
@@ -16,7 +16,7 @@
 //     killed, or gets SIGHUP.
 //   - A timeout and a cancelled context end the whole tree: SIGTERM, and wire.KillGrace later SIGKILL.
 //   - A command that exceeds a limit is killed, with its daemons. The Result names the limit.
-//   - Exit code and signal come from wait(2) alone. Of a signal that killed the shell, bubblewrap reports only the
+//   - Exit code and signal come from wait(2) alone. For a signal that killed the shell, bubblewrap reports only the
 //     code 128+n.
 //   - If the worker is killed, the kernel kills each shell. The next Open of the workspace kills the processes that
 //     they started. In bubblewrap the kernel kills those too.
@@ -51,7 +51,7 @@ import (
 // Config is the configuration of a Worker. Workspace and Isolation are required.
 type Config struct {
 	Workspace string // absolute; commands run in it or below
-	// HOME of every command, made if missing; default pocketcoder/home in the user's cache directory
+	// HOME of every command, created if missing; default pocketcoder/home in the user's cache directory
 	Home      string
 	Shell     string           // called with -c and the command; default bash, else sh
 	Timeout   time.Duration    // default time limit; 0 is no limit
@@ -70,10 +70,10 @@ type Worker struct {
 	path        string        // PATH of every command
 	git         string        // directory of gitconfig.Make
 	gitLock     *os.File      // on it
-	grace       time.Duration // from asking a command to end to killing it
+	grace       time.Duration // time between SIGTERM and SIGKILL
 	stop        chan struct{}
 	groups      *groups       // nil where none can be made
-	planted     chan struct{} // wakes the watch
+	treeAdded   chan struct{} // wakes the watch
 
 	mu      sync.Mutex
 	trees   map[uint32]*tree   // by serial, for as long as one of its processes may live
@@ -84,7 +84,7 @@ type Worker struct {
 	execs   sync.WaitGroup     // one for each Exec and for the watch
 }
 
-// Open makes a Worker and kills what an earlier worker of this workspace left behind when it died. A live worker's
+// Open creates a Worker and kills the processes that a dead worker of this workspace left behind. A live worker's
 // processes are never touched, so several may serve one workspace. Close it after use.
 func Open(c Config) (*Worker, error) {
 	if c.Log == nil {
@@ -103,7 +103,7 @@ func Open(c Config) (*Worker, error) {
 	if c.Home, err = makeHome(c.Home); err != nil {
 		return nil, fmt.Errorf("make home for commands: %w", err)
 	}
-	hearSignals()
+	resetIgnoredSignals()
 	if err := adoptOrphans(); err != nil {
 		return nil, fmt.Errorf("become subreaper: %w", err)
 	}
@@ -113,7 +113,7 @@ func Open(c Config) (*Worker, error) {
 		id:        newIdentity(),
 		grace:     wire.KillGrace,
 		stop:      make(chan struct{}),
-		planted:   make(chan struct{}, 1),
+		treeAdded: make(chan struct{}, 1),
 		trees:     map[uint32]*tree{},
 		serving:   map[string]*server{},
 		running:   map[string]int{},
@@ -121,7 +121,7 @@ func Open(c Config) (*Worker, error) {
 	if n := kill(func(pid int) bool { return isLeftover(pid, workspace) }, nil); n > 0 {
 		c.Log.Warn("killed leftovers of an earlier worker", "processes", n, "workspace", workspace)
 	}
-	// after the leftovers are dead: what they held in the workspace is cleaned up
+	// after the leftovers are dead, so that their stubs in the workspace can be removed
 	if err := w.openConfinement(); err != nil {
 		return nil, err
 	}
@@ -135,9 +135,9 @@ func Open(c Config) (*Worker, error) {
 	return w, nil
 }
 
-// hearSignals takes, and drops, the signals this process was started to ignore, as by nohup: a command would ignore
-// them too, and no shell can trap what it was started to ignore.
-func hearSignals() {
+// resetIgnoredSignals receives and drops signals that this process was started to ignore, for example by nohup.
+// Otherwise commands would ignore them too, and a shell cannot trap a signal that was ignored at its start.
+func resetIgnoredSignals() {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
@@ -161,7 +161,7 @@ func (w *Worker) openConfinement() (err error) {
 		err = fmt.Errorf("commands cannot see the shell %s: expose its directory", w.config.Shell)
 	}
 	if e := new(os.PathError); errors.As(err, &e) && e.Op == isolation.ExposeOp && e.Path == w.git {
-		err = fmt.Errorf("TMPDIR is %s, where commands must reach nothing: set it to a directory elsewhere, such as /var/tmp", temp)
+		err = fmt.Errorf("TMPDIR is %s, which commands must not reach: set it to another directory, such as /var/tmp", temp)
 	}
 	if err != nil {
 		w.removeGit()
@@ -174,7 +174,7 @@ func (w *Worker) openConfinement() (err error) {
 func (w *Worker) Close() {
 	close(w.stop)
 	w.execs.Wait()
-	if n := kill(w.id.label().on, nil); n > 0 {
+	if n := kill(w.id.label().marks, nil); n > 0 {
 		w.config.Log.Info("killed background processes of ended commands", "processes", n)
 	}
 	w.groups.Close()
@@ -190,7 +190,7 @@ func (w *Worker) removeGit() {
 	w.gitLock.Close()
 }
 
-// isShell says whether pid is the shell of a running command, which only its Exec may reap.
+// isShell reports whether pid is the shell of a running command, which only its Exec may reap.
 func (w *Worker) isShell(pid int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

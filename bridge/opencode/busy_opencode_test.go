@@ -21,8 +21,8 @@ func lines(n int, format string) string {
 	return b.String()
 }
 
-// TestNoToolCallKeepsOpenCodeBusy is one test because each start of OpenCode takes seconds.
-func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
+// TestToolCallsCannotBlockOpenCode is one test because each start of OpenCode takes seconds.
+func TestToolCallsCannotBlockOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := newBridgedOpenCode(t)
@@ -46,8 +46,8 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 		{"a new file", "write", map[string]any{"filePath": at("new.txt"), "content": old}, 1, "Wrote file successfully"},
 		{"a command of 10 KiB", "bash", map[string]any{"command": strings.Repeat("true\n", 2<<10) + ":", "description": "d"}, 1, "(no output)"},
 		{"a long command", "bash", map[string]any{"command": strings.Repeat("! ", 60_000) + "true", "description": "d"}, 0, "The command has more than 32 KiB"},
-		{"text that is nowhere", "edit", map[string]any{"filePath": at("same.txt"), "oldString": "a\nb\nc", "newString": "y"}, 0, "oldString is in the file nowhere"},
-		{"text that is there often", "edit", map[string]any{"filePath": at("same.txt"), "oldString": "a\na\na", "newString": "y"}, 0, "oldString is in the file more than once"},
+		{"text that does not occur", "edit", map[string]any{"filePath": at("same.txt"), "oldString": "a\nb\nc", "newString": "y"}, 0, "oldString is in the file nowhere"},
+		{"text that occurs several times", "edit", map[string]any{"filePath": at("same.txt"), "oldString": "a\na\na", "newString": "y"}, 0, "oldString is in the file more than once"},
 		{"a change of every line", "edit", map[string]any{"filePath": at("long.txt"), "oldString": "x", "newString": "y", "replaceAll": true}, 0, "many lines"},
 		{"a change of every line", "write", map[string]any{"filePath": at("old.txt"), "content": lines(3000, "new %d")}, 0, "many lines"},
 	} {
@@ -74,7 +74,7 @@ func TestNoToolCallKeepsOpenCodeBusy(t *testing.T) {
 	many := func(n int, call string) (want string, requests int) {
 		session, err := w.client.CreateSession(t.Context(), client.NewSession{Directory: w.workspace, Title: "a title"})
 		is.NoErr(err)
-		text := lines(n, "@@call "+call) + "@@next\n@@say done" // each is different, because OpenCode asks about equal ones
+		text := lines(n, "@@call "+call) + "@@next\n@@say done" // each is different, because OpenCode asks about equal calls
 		requests = len(turn(t, w.client, w.workspace, session.ID, text, idle(t, w.client, session.ID)))
 		messages, err := w.client.Messages(t.Context(), session.ID)
 		is.NoErr(err)

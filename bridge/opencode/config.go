@@ -22,7 +22,7 @@ import (
 //go:embed plugin.js
 var pluginSource string
 
-// instructions tell the model what is different about running commands here.
+// instructions tell the model how commands run in PocketCoder.
 //
 //go:embed instructions.md
 var instructions string
@@ -41,7 +41,7 @@ func (s *Supervisor) pluginFile() string {
 // catalogueFile is OpenCode's catalogue of models. Without the file OpenCode uses the one that is built in.
 func (s *Supervisor) catalogueFile() string { return filepath.Join(s.configDir(), "models.json") }
 
-// prepare writes the configuration directory anew, with our plugin and instructions. It also empties the directory for
+// prepare rewrites the configuration directory, with our plugin and instructions. It also empties the directory for
 // temporary files, where OpenCode unpacks libraries at each start.
 func (s *Supervisor) prepare() error {
 	for _, dir := range []string{s.configDir(), s.path("tmp")} {
@@ -81,7 +81,7 @@ func (s *Supervisor) prepare() error {
 			return err
 		}
 	}
-	if err := s.makeOtherGit(); err != nil {
+	if err := s.makeInertGit(); err != nil {
 		return err
 	}
 	if err := s.copyShell(); err != nil {
@@ -156,31 +156,31 @@ const maxInstructions = 256 << 10
 // MB of front matter blocked it until it was restarted.
 const maxParsed = 4 << 20
 
-// readAtStart are the files and folders of a project that OpenCode parses, and the files of a repository that OpenCode
-// or its git opens.
-var readAtStart = strings.Fields(`opencode.json opencode.jsonc .opencode/opencode.json .opencode/opencode.jsonc
+// filesReadAtStart are the files and folders of a project that OpenCode parses, and the files of a repository that
+// OpenCode or its git opens.
+var filesReadAtStart = strings.Fields(`opencode.json opencode.jsonc .opencode/opencode.json .opencode/opencode.jsonc
 	.opencode/agent .opencode/agents .opencode/command .opencode/commands .opencode/mode .opencode/modes .opencode/skill .opencode/skills
 	.git/HEAD .git/commondir .git/config .git/config.worktree .git/index .git/info/exclude .git/info/attributes .git/objects/info/alternates
 	.git/opencode .git/packed-refs .git/shallow`)
 
-// checkFiles refuses a workspace in which OpenCode would wait for a FIFO for ever, or parse very large files.
+// checkFiles refuses a workspace in which OpenCode would block on a FIFO or parse very large files.
 func (s *Supervisor) checkFiles() error {
 	total := int64(0)
 	check := func(path string, _ fs.DirEntry, err error) error {
 		info, statErr := os.Stat(path)
 		if err != nil || statErr != nil || info.IsDir() {
-			return nil // what we cannot read, OpenCode cannot either
+			return nil // OpenCode cannot read it either
 		}
 		if slices.Contains([]string{".md", ".json", ".jsonc"}, filepath.Ext(path)) {
 			total += info.Size()
 		}
 		if total > maxParsed || info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0 {
-			return fmt.Errorf("OpenCode would read %s, but it is no regular file, or there are more than %d MiB in all; remove it", path, maxParsed>>20)
+			return fmt.Errorf("OpenCode would read %s, but it is not a regular file, or such files have more than %d MiB in all; remove it", path, maxParsed>>20)
 		}
 		return nil
 	}
 	for dir := s.Workspace; ; dir = filepath.Dir(dir) { // OpenCode looks for a configuration in the folders above, too
-		for _, name := range readAtStart {
+		for _, name := range filesReadAtStart {
 			if err := filepath.WalkDir(filepath.Join(dir, name), check); err != nil {
 				return err
 			}
@@ -240,7 +240,7 @@ func (s *Supervisor) config() (string, error) {
 	case err == nil && (!info.Mode().IsRegular() || info.Size() > maxInstructions):
 		s.Logger.Warn("OpenCode does not read AGENTS.md: it is no regular file or too large", "path", path, "most_bytes",
 			maxInstructions)
-	default: // where there is none yet, too
+	default: // also before the file exists
 		instructions = append(instructions, path)
 	}
 	maps.Copy(config, map[string]any{
@@ -256,8 +256,8 @@ func (s *Supervisor) followsLinks() bool {
 	return s.Isolation.Level == isolation.None || s.confinement == nil || s.confinement.NoSymlinksError() != nil
 }
 
-// passedOn are the variables of our environment that OpenCode inherits.
-var passedOn = []string{
+// inheritedVariables are the variables of our environment that OpenCode inherits.
+var inheritedVariables = []string{
 	"LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
 }
 
@@ -272,22 +272,23 @@ func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, err
 		return nil, err
 	}
 	env := map[string]string{
-		"PATH":                            strings.Join([]string{s.limitedGitDir(), filepath.Dir(s.Tools.Ripgrep), s.searchPath()}, string(os.PathListSeparator)),
-		"HOME":                            s.path("home"),
-		"TMPDIR":                          s.path("tmp"),
-		"XDG_CONFIG_HOME":                 s.path("config"),
-		"XDG_DATA_HOME":                   s.path("data"),
-		"XDG_STATE_HOME":                  s.path("state"),
-		"XDG_CACHE_HOME":                  s.path("cache"),
-		"OPENCODE_CONFIG_CONTENT":         config,
-		"OPENCODE_SERVER_PASSWORD":        password,
-		"OPENCODE_DISABLE_AUTOUPDATE":     "1",
-		"OPENCODE_DISABLE_MODELS_FETCH":   "1",
-		"OPENCODE_DISABLE_LSP_DOWNLOAD":   "1",
-		"OPENCODE_DISABLE_PROJECT_CONFIG": "1", // else the workspace could allow its own tools, name a shell and load plugins
+		"PATH":                          strings.Join([]string{s.limitedGitDir(), filepath.Dir(s.Tools.Ripgrep), s.searchPath()}, string(os.PathListSeparator)),
+		"HOME":                          s.path("home"),
+		"TMPDIR":                        s.path("tmp"),
+		"XDG_CONFIG_HOME":               s.path("config"),
+		"XDG_DATA_HOME":                 s.path("data"),
+		"XDG_STATE_HOME":                s.path("state"),
+		"XDG_CACHE_HOME":                s.path("cache"),
+		"OPENCODE_CONFIG_CONTENT":       config,
+		"OPENCODE_SERVER_PASSWORD":      password,
+		"OPENCODE_DISABLE_AUTOUPDATE":   "1",
+		"OPENCODE_DISABLE_MODELS_FETCH": "1",
+		"OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+		// otherwise the workspace could allow its own tools, set a shell and load plugins
+		"OPENCODE_DISABLE_PROJECT_CONFIG": "1",
 
-		// What OpenCode can write is no configuration of its next start: it looks for .opencode in the first, for its
-		// catalogue of models, which names hosts, in the second, and for logins in the third.
+		// Files that OpenCode can write must not configure its next start. It looks for .opencode in the first directory,
+		// for its catalogue of models (which has hosts) in the second, and for logins in the third.
 		"OPENCODE_TEST_HOME":    s.path("config"),
 		"OPENCODE_MODELS_PATH":  s.catalogueFile(),
 		"OPENCODE_AUTH_CONTENT": "{}",
@@ -298,8 +299,8 @@ func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, err
 	if s.own.Key != "" {
 		env[callerKey] = s.own.Key
 	}
-	maps.Copy(env, s.gitEnvironment())
-	for _, name := range passedOn {
+	maps.Copy(env, s.gitVariables())
+	for _, name := range inheritedVariables {
 		if value := os.Getenv(name); value != "" {
 			env[name] = value
 		}

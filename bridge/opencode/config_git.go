@@ -14,23 +14,24 @@ import (
 	"time"
 )
 
-// OpenCode runs git in the workspace, outside the sandbox: nothing that a command left there may make git run a
-// program. What git does itself for OpenCode needs no other program. It starts another git for what is left: the
-// status of a repository inside the workspace, whose configuration names programs (filters) and is obeyed; fetching
-// what is missing; tidying up. That other git is looked for in GIT_EXEC_PATH first, and there is one that does
-// nothing.
+// OpenCode runs git in the workspace, outside the sandbox. Files that a command wrote there must not make git run a
+// program. The git commands of OpenCode need no other program, with three exceptions for which git starts a second
+// git: the status of a nested repository (whose configuration can name programs, such as filters), fetching missing
+// objects, and maintenance. Git looks for the second git in GIT_EXEC_PATH first. That directory has the inert git,
+// which does nothing.
 
-func (s *Supervisor) otherGitDir() string { return s.path("git") }
+func (s *Supervisor) inertGitDir() string { return s.path("git") }
 
 //go:embed git.sh
 var limitedGit string
 
-// defaultGitLimit bounds each git of OpenCode. To list 80,000 files took 0.7 s. To add as many to the first snapshot
-// took 165 s of processor time, which grows with the square of their number. So about 40,000 are done in time.
+// defaultGitLimit is the time limit of each git of OpenCode. Listing 80,000 files took 0.7 s. Adding them to the first
+// snapshot took 165 s of processor time, which grows with the square of their number. So a workspace of about 40,000
+// files stays within the limit.
 const defaultGitLimit = time.Minute
 
-// limitedGitDir has the git that OpenCode runs.
-func (s *Supervisor) limitedGitDir() string { return filepath.Join(s.otherGitDir(), "limited") }
+// limitedGitDir returns the directory of the git that OpenCode runs.
+func (s *Supervisor) limitedGitDir() string { return filepath.Join(s.inertGitDir(), "limited") }
 
 // makeLimitedGit makes the git that OpenCode runs, unless the system has no git.
 func (s *Supervisor) makeLimitedGit() error {
@@ -57,25 +58,25 @@ func (s *Supervisor) reportSlowGit(since time.Time) time.Time {
 		if info.ModTime().After(last) {
 			last = info.ModTime()
 		}
-		s.Logger.Warn("OpenCode's git took too long in the workspace. Turns go on, but their changes to files cannot be undone. "+
+		s.Logger.Warn("OpenCode's git took too long in the workspace. Turns continue, but their changes to files cannot be undone. "+
 			"Look for a FIFO named .gitignore or .gitattributes, or a very long one", "command", command)
 	}
 	return last
 }
 
-// gitSettings overrule what the workspace's .git/config and the machine's say, by git's name for each. git-lfs, which
-// many machines have as a filter, runs git itself and would fail at ours: such files are kept in snapshots as they are
-// on disk. Git ignores a bare repository that it finds in the workspace, because ordinary tracked files can form one.
-// Git calls larger files than core.bigFileThreshold binary: OpenCode makes no text diff of them at the end of a turn,
-// which would keep its thread busy.
+// gitSettings override the git configuration of the workspace and of the machine. git-lfs is disabled: it runs git
+// itself, which would fail with the inert git, so snapshots hold its files as they are on disk. Git ignores a bare
+// repository that it finds in the workspace, because ordinary tracked files can form one. Git treats files above
+// core.bigFileThreshold as binary, so that OpenCode makes no text diff of them at the end of a turn, which would block
+// its thread.
 var gitSettings = [][2]string{
 	{"core.fsmonitor", "false"}, {"core.bigFileThreshold", "256k"}, {"core.hooksPath", os.DevNull}, {"safe.bareRepository", "explicit"},
 	{"filter.lfs.process", ""}, {"filter.lfs.clean", ""}, {"filter.lfs.smudge", ""}, {"filter.lfs.required", "false"},
 }
 
-// gitEnvironment is what git finds in OpenCode's environment.
-func (s *Supervisor) gitEnvironment() map[string]string {
-	env := map[string]string{"GIT_EXEC_PATH": s.otherGitDir(), "GIT_CONFIG_COUNT": strconv.Itoa(len(gitSettings))}
+// gitVariables is what git finds in OpenCode's environment.
+func (s *Supervisor) gitVariables() map[string]string {
+	env := map[string]string{"GIT_EXEC_PATH": s.inertGitDir(), "GIT_CONFIG_COUNT": strconv.Itoa(len(gitSettings))}
 	for i, setting := range gitSettings {
 		n := strconv.Itoa(i)
 		env["GIT_CONFIG_KEY_"+n], env["GIT_CONFIG_VALUE_"+n] = setting[0], setting[1]
@@ -83,10 +84,10 @@ func (s *Supervisor) gitEnvironment() map[string]string {
 	return env
 }
 
-// makeOtherGit makes the git that does nothing, anew. One that git would pass over, taking the next on PATH, is an
-// error.
-func (s *Supervisor) makeOtherGit() error {
-	dir := s.otherGitDir()
+// makeInertGit creates the inert git again. It returns an error if git could not execute it, because git would then
+// use the next one on PATH.
+func (s *Supervisor) makeInertGit() error {
+	dir := s.inertGitDir()
 	if strings.ContainsRune(dir, os.PathListSeparator) { // git puts dir on PATH
 		return fmt.Errorf("the directory %s holds %q, which separates directories", dir, os.PathListSeparator)
 	}
@@ -97,12 +98,12 @@ func (s *Supervisor) makeOtherGit() error {
 		return err
 	}
 	git := filepath.Join(dir, "git")
-	// Not a link to true: where that is one program with others, it goes by the name it is called with.
+	// Not a link to true: true can be a multi-call program, which selects its function by its name.
 	if err := os.WriteFile(git, []byte("#!/bin/sh\nexit 0\n"), 0o700); err != nil {
 		return err
 	}
 	err := exec.Command(git).Run()
-	// a process started just now has it open still
+	// a process that was just started may still have it open
 	for tries := 0; errors.Is(err, syscall.ETXTBSY) && tries < 100; tries++ {
 		time.Sleep(10 * time.Millisecond)
 		err = exec.Command(git).Run()

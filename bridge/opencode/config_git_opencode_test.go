@@ -21,12 +21,12 @@ import (
 	"pocketcoder/expect"
 )
 
-// TestAFIFOThatGitReadsHoldsNoTurn has FIFOs with names that git and ripgrep read, below the workspace's top folder.
-func TestAFIFOThatGitReadsHoldsNoTurn(t *testing.T) {
+// TestFIFOReadByGitDoesNotBlockATurn has FIFOs with names that git and ripgrep read, below the workspace's top folder.
+func TestFIFOReadByGitDoesNotBlockATurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	tools := opencodetest.Tools(t)
-	base, _ := model(t)
+	base, _ := startModel(t)
 	workspace := t.TempDir()
 	is.NoErr(exec.Command("git", "init", "-q", workspace).Run())
 	for _, name := range []string{".gitignore", ".gitattributes", ".ignore", ".rgignore"} {
@@ -64,7 +64,7 @@ func TestPatchOfAFIFOIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	tools := opencodetest.Tools(t)
-	base, seen := model(t)
+	base, seen := startModel(t)
 	workspace := t.TempDir()
 	ready := make(chan opencode.Generation, 1)
 	s := &opencode.Supervisor{

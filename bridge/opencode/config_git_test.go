@@ -17,17 +17,17 @@ import (
 	"pocketcoder/expect"
 )
 
-// asOpenCode runs git over the workspace as OpenCode's snapshots do, with the index in the supervisor's directory.
-func (s *Supervisor) asOpenCode(t *testing.T, more []string, args ...string) string {
+// gitAsOpenCode runs git over the workspace as OpenCode's snapshots do, with the index in the supervisor's directory.
+func (s *Supervisor) gitAsOpenCode(t *testing.T, more []string, args ...string) string {
 	t.Helper()
-	out, err := s.tryAsOpenCode(t, more, args...)
+	out, err := s.tryGitAsOpenCode(t, more, args...)
 	if err != nil {
 		t.Fatalf("git %q: %v\n%s", args, err, out)
 	}
 	return out
 }
 
-func (s *Supervisor) tryAsOpenCode(t *testing.T, more []string, args ...string) (string, error) {
+func (s *Supervisor) tryGitAsOpenCode(t *testing.T, more []string, args ...string) (string, error) {
 	t.Helper()
 	env, err := s.environment("the password", nil)
 	if err != nil {
@@ -41,9 +41,9 @@ func (s *Supervisor) tryAsOpenCode(t *testing.T, more []string, args ...string) 
 	return string(out), err
 }
 
-// nest makes a repository in a folder of the workspace whose filter runs evil whenever git looks whether file has
-// changed; it has to look where the size, four bytes, has not.
-func nest(t *testing.T, folder, evil string) {
+// addNestedRepository creates a repository in a folder of the workspace. Its filter runs evil whenever git reads the
+// content of file to find a change; git must read it because the size, four bytes, is unchanged.
+func addNestedRepository(t *testing.T, folder, evil string) {
 	t.Helper()
 	gitOrSkip(t)
 	expect.WriteFile(t, filepath.Join(folder, "file"), "one\n")
@@ -66,36 +66,37 @@ func gitOrSkip(t *testing.T) {
 	t.Skip("git is missing")
 }
 
-func TestSnapshotsRunNoFilterOfARepositoryInTheWorkspace(t *testing.T) {
+func TestSnapshotsRunNoFilterOfANestedRepository(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"},
 		Isolation: unconfined}
 	is.NoErr(s.prepare())
-	is.NoErr(s.prepare()) // as each start does
+	is.NoErr(s.prepare()) // as at each start
 	ran := filepath.Join(t.TempDir(), "ran")
 	sub := filepath.Join(s.Workspace, "sub")
-	nest(t, sub, "touch "+ran+"; cat")
+	addNestedRepository(t, sub, "touch "+ran+"; cat")
 	expect.WriteFile(t, filepath.Join(s.Workspace, "a.txt"), "one\n")
-	s.asOpenCode(t, nil, "init", "-q")
-	s.asOpenCode(t, nil, "add", "--all")
+	s.gitAsOpenCode(t, nil, "init", "-q")
+	s.gitAsOpenCode(t, nil, "add", "--all")
 	expect.WriteFile(t, filepath.Join(s.Workspace, "a.txt"), "other\n")
 	expect.WriteFile(t, filepath.Join(sub, "file"), "six\n")
-	is.Equal(s.asOpenCode(t, nil, "diff-files", "--name-only"), "a.txt\n")
-	s.asOpenCode(t, nil, "add", "--all")
-	s.asOpenCode(t, nil, "gc", "--prune=now")
-	tree := strings.TrimSpace(s.asOpenCode(t, nil, "write-tree"))
+	is.Equal(s.gitAsOpenCode(t, nil, "diff-files", "--name-only"), "a.txt\n")
+	s.gitAsOpenCode(t, nil, "add", "--all")
+	s.gitAsOpenCode(t, nil, "gc", "--prune=now")
+	tree := strings.TrimSpace(s.gitAsOpenCode(t, nil, "write-tree"))
 	is.NoErr(os.Remove(filepath.Join(s.Workspace, "a.txt")))
-	s.asOpenCode(t, nil, "checkout", tree, "--", "a.txt")
+	s.gitAsOpenCode(t, nil, "checkout", tree, "--", "a.txt")
 	is.Equal(expect.ReadFile(t, filepath.Join(s.Workspace, "a.txt")), "other\n")
 	_, err := os.Stat(ran)
 	is.True(os.IsNotExist(err))
-	s.asOpenCode(t, []string{"GIT_EXEC_PATH=" + t.TempDir()}, "diff-files", "--name-only") // with the system's git on PATH
+	// with the system's git on PATH
+	s.gitAsOpenCode(t, []string{"GIT_EXEC_PATH=" + t.TempDir()}, "diff-files", "--name-only")
 	_, err = os.Stat(ran)
-	is.NoErr(err) // it would have run
+	is.NoErr(err) // with git's own settings the program runs
 }
 
-func TestGitOfOpenCodeDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
+func TestGitIgnoresABareRepositoryInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	gitOrSkip(t)
 	is := is.New(t)
@@ -126,7 +127,7 @@ func TestGitOfOpenCodeDoesNotObeyABareRepositoryInTheWorkspace(t *testing.T) {
 	expect.Contains(t, out, "No commits yet")
 }
 
-func TestSnapshotsDoWithoutGitLFS(t *testing.T) {
+func TestSnapshotsDoNotNeedGitLFS(t *testing.T) {
 	t.Parallel()
 	gitOrSkip(t)
 	is := is.New(t)
@@ -137,13 +138,13 @@ func TestSnapshotsDoWithoutGitLFS(t *testing.T) {
 	expect.WriteFile(t, system, "[filter \"lfs\"]\n\tprocess = false\n\tclean = false\n\tsmudge = false\n\trequired = true\n")
 	expect.WriteFile(t, filepath.Join(s.Workspace, ".gitattributes"), "*.bin filter=lfs\n")
 	expect.WriteFile(t, filepath.Join(s.Workspace, "a.bin"), "large\n")
-	s.asOpenCode(t, nil, "init", "-q")
-	s.asOpenCode(t, []string{"GIT_CONFIG_SYSTEM=" + system}, "add", "--all")
-	is.Equal(s.asOpenCode(t, nil, "show", ":a.bin"), "large\n")
+	s.gitAsOpenCode(t, nil, "init", "-q")
+	s.gitAsOpenCode(t, []string{"GIT_CONFIG_SYSTEM=" + system}, "add", "--all")
+	is.Equal(s.gitAsOpenCode(t, nil, "show", ":a.bin"), "large\n")
 }
 
-// TestAGitThatWaitsIsEnded lets git open a FIFO.
-func TestAGitThatWaitsIsEnded(t *testing.T) {
+// TestWaitingGitIsEnded lets git open a FIFO.
+func TestWaitingGitIsEnded(t *testing.T) {
 	t.Parallel()
 	gitOrSkip(t)
 	for name, c := range map[string]struct {
@@ -161,17 +162,17 @@ func TestAGitThatWaitsIsEnded(t *testing.T) {
 				Isolation: unconfined,
 				GitLimit:  time.Second, Logger: slog.New(slog.NewTextHandler(&logged, nil))}
 			is.NoErr(s.prepare())
-			s.asOpenCode(t, nil, "init", "-q")
+			s.gitAsOpenCode(t, nil, "init", "-q")
 			expect.WriteFile(t, filepath.Join(s.Workspace, "sub", "a.txt"), "one\n")
 			fifo := filepath.Join(s.Workspace, "sub", name)
 			is.NoErr(syscall.Mkfifo(fifo, 0o600))
-			out, err := s.tryAsOpenCode(t, nil, c.command...)
+			out, err := s.tryGitAsOpenCode(t, nil, c.command...)
 			is.True(err != nil)
 			expect.Contains(t, out, "git "+c.command[0]+" was ended after 1 s")
-			out, err = s.tryAsOpenCode(t, nil, c.command...)
+			out, err = s.tryGitAsOpenCode(t, nil, c.command...)
 			is.True(err != nil)
 			expect.Contains(t, out, "less than ten minutes ago")
-			_, err = s.tryAsOpenCode(t, nil, "write-tree")
+			_, err = s.tryGitAsOpenCode(t, nil, "write-tree")
 			is.True(err != nil) // it would be an old snapshot
 			reported := s.reportSlowGit(time.Time{})
 			expect.Contains(t, logged.String(), "command="+c.command[0])
@@ -181,21 +182,21 @@ func TestAGitThatWaitsIsEnded(t *testing.T) {
 			is.NoErr(os.Remove(fifo))
 			before := time.Now().Add(-11 * time.Minute)
 			is.NoErr(os.Chtimes(s.path("tmp", "slow-git-"+c.command[0]), before, before))
-			is.Equal(s.asOpenCode(t, nil, c.command...), c.out) // no lock is left
-			s.asOpenCode(t, nil, "add", "--all")
-			is.Equal(s.asOpenCode(t, nil, "ls-files"), "sub/a.txt\n")
+			is.Equal(s.gitAsOpenCode(t, nil, c.command...), c.out) // no lock is left
+			s.gitAsOpenCode(t, nil, "add", "--all")
+			is.Equal(s.gitAsOpenCode(t, nil, "ls-files"), "sub/a.txt\n")
 		})
 	}
 }
 
-func TestGitsThatTakeLongTogetherAreEnded(t *testing.T) {
+func TestSlowGitsAreEndedTogether(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	gitOrSkip(t)
 	s := &Supervisor{Dir: t.TempDir(), Workspace: t.TempDir(), Tools: install.Tools{Ripgrep: "/tools/rg"},
 		Isolation: unconfined, GitLimit: 4 * time.Second}
 	is.NoErr(s.prepare())
-	s.asOpenCode(t, nil, "init", "-q")
+	s.gitAsOpenCode(t, nil, "init", "-q")
 	fifo := filepath.Join(s.Workspace, ".gitignore")
 	is.NoErr(syscall.Mkfifo(fifo, 0o600))
 	for tries := 0; ; tries++ {
@@ -204,21 +205,21 @@ func TestGitsThatTakeLongTogetherAreEnded(t *testing.T) {
 				f.Close()
 			}
 		})
-		out, err := s.tryAsOpenCode(t, nil, "ls-files", "--others", "--exclude-standard")
+		out, err := s.tryGitAsOpenCode(t, nil, "ls-files", "--others", "--exclude-standard")
 		feed.Stop()
 		if err != nil {
 			expect.Contains(t, out, "git ls-files took too long less than ten minutes ago")
-			is.True(tries > 1) // one alone is no reason
+			is.True(tries > 1) // a single slow git does not cause it
 			return
 		}
 		is.True(tries < 5)
 	}
 }
 
-func TestWithoutAGitThatDoesNothingOpenCodeIsNotStarted(t *testing.T) {
+func TestOpenCodeIsNotStartedWithoutTheInertGit(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := supervising(t, filepath.Join(t.TempDir(), "a:b"), "touch started")
+	s := newTestSupervisor(t, filepath.Join(t.TempDir(), "a:b"), "touch started")
 	err := s.Run(t.Context())
 	is.True(err != nil)
 	expect.Contains(t, err.Error(), "holds ':', which separates directories")

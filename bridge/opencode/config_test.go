@@ -23,7 +23,7 @@ import (
 	"pocketcoder/expect"
 )
 
-func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
+func TestEnvironmentHasOnlyNeededVariables(t *testing.T) {
 	is := is.New(t)
 	for name, value := range map[string]string{
 		"OPENCODE_PERMISSION": `{"*":"allow"}`, "OPENCODE_CONFIG": "/evil.json", "OPENCODE_CONFIG_DIR": "/evil", "BUN_OPTIONS": "--preload=/evil.js",
@@ -43,9 +43,9 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 		name, value, _ := strings.Cut(e, "=")
 		env[name] = value
 	}
-	is.Equal(len(env), len(list)) // nothing twice
+	is.Equal(len(env), len(list)) // no variable twice
 	for name := range env {
-		ours := slices.Contains(passedOn, name) || strings.HasPrefix(name, "XDG_") ||
+		ours := slices.Contains(inheritedVariables, name) || strings.HasPrefix(name, "XDG_") ||
 			strings.HasPrefix(name, "OPENCODE_DISABLE_") ||
 			strings.HasPrefix(name, "GIT_CONFIG_") || slices.Contains([]string{"PATH", "HOME", "TMPDIR", "NO_PROXY",
 			"XAI_API_KEY",
@@ -72,7 +72,7 @@ func TestOpenCodeGetsNothingOfOurEnvironmentItDoesNotNeed(t *testing.T) {
 	is.Equal(config["share"], "disabled")
 }
 
-func TestABadModelIsToldBeforeOpenCodeStarts(t *testing.T) {
+func TestInvalidModelIsReportedBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := &Supervisor{Tools: install.Tools{OpenCode: "/missing"}, Dir: t.TempDir(),
@@ -82,7 +82,7 @@ func TestABadModelIsToldBeforeOpenCodeStarts(t *testing.T) {
 	is.Equal(err.Error(), `start opencode: model "claude": want provider/model`)
 }
 
-func TestEachStartWritesTheConfigurationAnew(t *testing.T) {
+func TestEachStartRewritesTheConfiguration(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := &Supervisor{Dir: t.TempDir(), Isolation: unconfined,
@@ -161,9 +161,9 @@ func TestFilesThatOpenCodeCannotReadAreRefused(t *testing.T) {
 	}
 }
 
-// TestAConfigurationThatIsNotOursIsRefused lets a server answer what OpenCode would say that merged another
+// TestForeignConfigurationIsRefused lets a server answer what OpenCode would say that merged another
 // configuration into ours.
-func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
+func TestForeignConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
 	s := &Supervisor{Dir: "/data", Workspace: "/workspace", Shell: "/bin/ours", Isolation: unconfined}
 	const plugin = `"file:///data/config/opencode/plugin/pocketcoder.js"`
@@ -174,7 +174,7 @@ func TestAConfigurationThatIsNotOursIsRefused(t *testing.T) {
 		"as it should be": {good, `[{"name":"build","permission":[` + asking + `,{"permission":"edit","pattern":"*","action":"deny"},
 			{"permission":"external_directory","pattern":"/data/tool-output/*","action":"allow"}]}]`, "", ""},
 		"no repository":       {good, `[]`, "", "global"},
-		"another repository":  {good, `[]`, `holds "../../evil", which is no project`, "../../evil"},
+		"another repository":  {good, `[]`, `holds "../../evil", which is not a project`, "../../evil"},
 		"another shell":       {strings.Replace(good, "/bin/ours", "/bin/sh", 1), `[]`, `the shell "/bin/sh", not ours`, ""},
 		"everything allowed":  {strings.Replace(good, `{"*":"ask"}`, `{"*":"allow"}`, 1), `[]`, "permissions map[*:allow]", ""},
 		"one tool allowed":    {strings.Replace(good, `"ask"}`, `"ask","bash":"allow"}`, 1), `[]`, "permissions map[*:ask bash:allow]", ""},

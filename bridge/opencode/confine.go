@@ -91,8 +91,8 @@ func (s *Supervisor) Visible() func(real string) bool {
 	return func(real string) bool { return isolation.Visible(real, shown) }
 }
 
-// installationOf returns the directory with the files that a program needs: the node_modules directory it was
-// installed into, or else the program's own directory.
+// installationOf returns the directory with the files that a program needs: the node_modules directory into which it
+// was installed, or the program's directory.
 func installationOf(program string) string {
 	const packages = "/node_modules/"
 	if before, _, found := strings.Cut(program, packages); found {

@@ -145,8 +145,8 @@ func serveMCP(path, address string) {
 	}
 }
 
-// TestConfinedOpenCodeReachesOnlyWhatIsItsOwn is one test for each level because each start of OpenCode takes seconds.
-func TestConfinedOpenCodeReachesOnlyWhatIsItsOwn(t *testing.T) {
+// TestConfinedOpenCodeReachesOnlyItsOwnFiles is one test for each level because each start of OpenCode takes seconds.
+func TestConfinedOpenCodeReachesOnlyItsOwnFiles(t *testing.T) {
 	for _, choice := range levels(t) {
 		t.Run(string(choice.Level), func(t *testing.T) {
 			t.Parallel()
@@ -158,7 +158,7 @@ func TestConfinedOpenCodeReachesOnlyWhatIsItsOwn(t *testing.T) {
 func testConfined(t *testing.T, choice isolation.Choice) {
 	is := is.New(t)
 	tools := opencodetest.Tools(t)
-	base, seen := model(t)
+	base, seen := startModel(t)
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-confined-") // not below /tmp, which OpenCode has one of its own of
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -216,7 +216,7 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	call("read", map[string]any{"filePath": at("keys", "worker.nk")})
 	call("read", map[string]any{"filePath": at("workspace", "link", "secret.txt")})
 	call("grep", map[string]any{"pattern": "secret-of", "path": at("workspace", "link"), "include": "*"})
-	expect.Lacks(t, seen(), secret) // neither by a tool nor by AGENTS.md
+	expect.Lacks(t, seen(), secret) // neither with a tool nor through AGENTS.md
 	expect.Contains(t, seen(), "OpenCode follows no symbolic links")
 
 	// Links of the repository that lead to what OpenCode itself can read: its environment and its files.
@@ -237,7 +237,7 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	expect.Contains(t, seen(), "has more than 256 KiB")
 	expect.Lacks(t, seen(), "Be brief.")
 
-	// A file that is a link again and again while OpenCode reads it.
+	// A file that alternates with a link while OpenCode reads it.
 	swapping, swapped := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -258,7 +258,7 @@ func testConfined(t *testing.T, choice isolation.Choice) {
 	<-done
 	expect.Lacks(t, seen(), password)
 
-	// no person is asked in vain
+	// such a request does not reach a person
 	is.Equal(len(call("write", map[string]any{"filePath": at("workspace", "opencode.json"), "content": "evil"})), 0)
 	expect.Contains(t, seen(), "opencode.json is read-only for OpenCode, because programs outside the sandbox obey it")
 	is.Equal(expect.ReadFile(t, at("workspace", "opencode.json")), "{}\n")

@@ -54,7 +54,7 @@ func newBridgedOpenCode(t *testing.T) *bridgedOpenCode {
 func newDisconnected(t *testing.T) *bridgedOpenCode {
 	t.Helper()
 	tools := opencodetest.Tools(t)
-	base, _ := model(t)
+	base, _ := startModel(t)
 	w := &bridgedOpenCode{t: t, workspace: t.TempDir()}
 	// OpenCode takes snapshots in a repository only
 	expect.WriteFile(t, filepath.Join(w.workspace, ".git/HEAD"), "ref: refs/heads/main\n")
@@ -161,7 +161,7 @@ func (w *bridgedOpenCode) row(chat string) projections.Chat {
 	return row
 }
 
-// shown is what a chat's messages say, and OpenCode's ids of them.
+// shown returns the texts of a chat's messages, and OpenCode's ids of them.
 func (w *bridgedOpenCode) shown(chat string) (text string, ids []string) {
 	w.t.Helper()
 	all, err := w.model.Messages(w.t.Context(), chat)
@@ -195,7 +195,7 @@ func (w *bridgedOpenCode) file(name string) string {
 	return expect.ReadFile(w.t, filepath.Join(w.workspace, name))
 }
 
-func TestAForkBeginsAsItsChatWas(t *testing.T) {
+func TestForkStartsWithTheHistoryOfItsChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := newBridgedOpenCode(t)
@@ -207,12 +207,12 @@ func TestAForkBeginsAsItsChatWas(t *testing.T) {
 	before := w.row(chat).Session
 
 	whole, part := w.fork(chat, ""), w.fork(chat, ids[2])
-	w.say(part, "@@say of the fork") // at once: it waits for the fork
+	w.say(part, "@@say of the fork") // sent at once: it waits for the fork
 	w.shows(whole, "@@say one|one|@@say two|two")
 	w.shows(part, "@@say of the fork|@@say one|one|of the fork") // in the order of the log
 	messages, err := w.client.Messages(t.Context(), w.row(part).Session)
 	is.NoErr(err)
-	is.Equal(len(messages), 4) // and in OpenCode's where it belongs
+	is.Equal(len(messages), 4) // and in OpenCode at its position
 	w.shows(chat, "@@say one|one|@@say two|two")
 	expect.Eventually(t, "the fork has its session", func() bool { return w.row(whole).Session != "" })
 	is.Equal(w.row(chat).Session, before)
@@ -250,7 +250,7 @@ func TestAForkBeginsAsItsChatWas(t *testing.T) {
 }
 
 // What is copied in OpenCode itself carries our metadata, and is a chat of its own all the same.
-func TestAForkMadeInOpenCodeDoesNotTakeTheChat(t *testing.T) {
+func TestForkMadeInOpenCodeIsASeparateChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := newBridgedOpenCode(t)
@@ -273,7 +273,7 @@ func TestAForkMadeInOpenCodeDoesNotTakeTheChat(t *testing.T) {
 	w.shows(chat, "@@say one|one")
 }
 
-func TestARevertTakesBackMessagesAndFiles(t *testing.T) {
+func TestRevertRestoresMessagesAndFiles(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := newBridgedOpenCode(t)
@@ -326,7 +326,7 @@ func TestARevertTakesBackMessagesAndFiles(t *testing.T) {
 		_, now := w.shown(chat)
 		return len(now) == len(ids)+2 && now[len(now)-1] != ""
 	})
-	w.revert(chat, ids[len(ids)-2]) // what runs is stopped for it
+	w.revert(chat, ids[len(ids)-2]) // the running turn is stopped first
 	w.say(chat, "@@say stopped")
 	text, _ = w.shown(chat)
 	is.Equal(text, write("first")+"|wrote first|@@say stopped|stopped")

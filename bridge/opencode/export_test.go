@@ -16,7 +16,7 @@ import (
 var (
 	ProcessID  = processID
 	WrittenPID = writtenPID
-	Nest       = nest
+	Nest       = addNestedRepository
 )
 
 // AddMCP makes OpenCode start an MCP server over stdio.

@@ -11,7 +11,7 @@ import (
 type Generations struct {
 	mu      sync.Mutex
 	current *Generation
-	begun   chan struct{} // closed when the next one begins
+	begun   chan struct{} // closed when the next generation begins
 }
 
 // Begin records a new generation.

@@ -124,8 +124,8 @@ func (w *bridgedOpenCode) rename(session, title string) {
 		http.StatusOK)
 }
 
-// TestWhatWasMissedIsFetchedInPages is one test because each start of OpenCode takes seconds.
-func TestWhatWasMissedIsFetchedInPages(t *testing.T) {
+// TestMissedEventsAreFetchedInPages is one test because each start of OpenCode takes seconds.
+func TestMissedEventsAreFetchedInPages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := newDisconnected(t)

@@ -37,7 +37,7 @@ func (l *logFile) open() error {
 	return nil
 }
 
-// Write always succeeds: a log that cannot be written must not stop what is logged.
+// Write always succeeds: a log file that cannot be written must not stop OpenCode.
 func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +46,7 @@ func (l *logFile) Write(p []byte) (int, error) {
 		l.file.Close()
 		os.Rename(l.path, l.path+".1")
 		if l.open() != nil {
-			l.size = 0 // the closed file takes nothing; the next try is a file's length away
+			l.size = 0 // the closed file takes nothing; the next attempt follows after logSize bytes
 		}
 	}
 	l.file.Write(p)

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/expect"
 )
 
-func TestTheLogIsBoundedAndKeepsItsEnd(t *testing.T) {
+func TestLogFileIsLimitedAndKeepsItsEnd(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	path := filepath.Join(t.TempDir(), "opencode.log")
@@ -42,7 +42,7 @@ func TestTheLogIsBoundedAndKeepsItsEnd(t *testing.T) {
 	is.True(len(log.last()) <= 4<<10)
 }
 
-func TestALogThatCannotBeWrittenStopsNothing(t *testing.T) {
+func TestLogFileIgnoresWriteErrors(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir := filepath.Join(t.TempDir(), "gone")

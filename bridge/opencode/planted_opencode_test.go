@@ -20,12 +20,12 @@ import (
 	"pocketcoder/expect"
 )
 
-// TestWhatOpenCodeCanWriteConfiguresNoStart plants configuration where OpenCode, and what runs beside it, can write,
+// TestFilesWrittenByOpenCodeConfigureNoStart plants configuration where OpenCode, and what runs beside it, can write,
 // and in a repository.
-func TestWhatOpenCodeCanWriteConfiguresNoStart(t *testing.T) {
+func TestFilesWrittenByOpenCodeConfigureNoStart(t *testing.T) {
 	is := is.New(t)
 	tools := opencodetest.Tools(t)
-	base, seen := model(t)
+	base, seen := startModel(t)
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-planted-")
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })

@@ -107,7 +107,7 @@ func (c *child) stop(api *client.Client) {
 	case <-c.exited:
 	case <-time.After(termTime):
 	}
-	syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // and what it left in its group
+	syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // and the processes left in its group
 	<-c.exited
 	awaitGone(all) // bubblewrap ends before the processes in its namespace, which the kernel then kills
 }
@@ -137,7 +137,8 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// pidFile remembers a child, so that one that outlived us can be told from an unrelated process with its pid.
+// pidFile identifies a child, so that a child that outlived its supervisor differs from an unrelated process with the
+// same pid.
 type pidFile struct {
 	PID int    `json:"pid"`
 	ID  string `json:"id"`

@@ -14,11 +14,11 @@ func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgi
 // processTree returns only the process: macOS has no isolation, and the whole process group is killed.
 func processTree(pid int) []process { return []process{{pid, processID(pid)}} }
 
-// processorWait is not known here.
+// processorWait returns 0: macOS does not report it.
 func processorWait(int) time.Duration { return 0 }
 
-// processID tells one run of a process from any other with the same pid: its start time. It is empty when there is no
-// such process.
+// processID distinguishes one run of a process from any other with the same pid: its start time. It is empty when
+// there is no such process.
 func processID(pid int) string {
 	out, err := exec.Command("ps", "-o", "lstart=", "-p", strconv.Itoa(pid)).Output()
 	if err != nil {

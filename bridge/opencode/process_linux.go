@@ -49,7 +49,7 @@ func processorWait(pid int) (longest time.Duration) {
 	return longest
 }
 
-// processID tells one run of a process from any other with the same pid: boot, and start time in clock ticks
+// processID distinguishes one run of a process from any other with the same pid: boot, and start time in clock ticks
 // (proc_pid_stat(5), field 22). It is empty when there is no such process.
 func processID(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

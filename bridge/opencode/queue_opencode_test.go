@@ -91,7 +91,7 @@ func (w *bridgedOpenCode) delivered(message string) {
 
 const asksFirst = "@@call bash {\"command\":\"true\",\"description\":\"d\"}\n@@next\n@@say first"
 
-func TestTheQueueIsAnsweredAsThePersonChangedIt(t *testing.T) {
+func TestQueueIsAnsweredInTheChangedOrder(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := newBridgedOpenCode(t)
@@ -115,7 +115,7 @@ func TestTheQueueIsAnsweredAsThePersonChangedIt(t *testing.T) {
 	is.Equal(w.conversation(chatID), ">"+asksFirst+" >@@say c c >@@say d d >@@say edited edited")
 }
 
-func TestAnAbortEndsATurnWithASteeredMessage(t *testing.T) {
+func TestAbortEndsATurnWithASteeredMessage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		running  string

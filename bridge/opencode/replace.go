@@ -10,24 +10,24 @@ import (
 	"pocketcoder/bridge/opencode/provider"
 )
 
-// errRestart ends a life of OpenCode that Restart ends.
+// errRestart is the cause when Restart ends a run of OpenCode.
 var errRestart = errors.New("it is started with another configuration")
 
 // Replace sets the provider for the next starts of OpenCode.
-func (s *Supervisor) Replace(p provider.Provider) { s.replaced.Store(&p) }
+func (s *Supervisor) Replace(p provider.Provider) { s.running.Store(&p) }
 
 // SetSkills sets the skills for the next starts of OpenCode: the content of SKILL.md by the name of the skill.
 func (s *Supervisor) SetSkills(skills map[string]string) { s.skills.Store(&skills) }
 
-// configured is what OpenCode reads at its start only.
-type configured struct {
+// startConfig is the configuration that OpenCode reads only at its start.
+type startConfig struct {
 	provider provider.Provider // as OpenCode gets it
 	skills   map[string]string
 }
 
-// next returns what the next OpenCode gets.
-func (s *Supervisor) next() configured {
-	c := configured{provider: s.publicProvider()}
+// next returns the configuration of the next start.
+func (s *Supervisor) next() startConfig {
+	c := startConfig{provider: s.publicProvider()}
 	if skills := s.skills.Load(); skills != nil {
 		c.skills = *skills
 	}
@@ -37,7 +37,7 @@ func (s *Supervisor) next() configured {
 // NeedsRestart reports whether the next OpenCode gets another provider or other skills than the running one. Keys that
 // OpenCode does not get make no difference.
 func (s *Supervisor) NeedsRestart() bool {
-	given := s.given.Load()
+	given := s.replacement.Load()
 	return given != nil && !reflect.DeepEqual(*given, s.next())
 }
 
@@ -57,7 +57,7 @@ func (s *Supervisor) writeSkills(skills map[string]string) error {
 
 // current returns the provider for the next start.
 func (s *Supervisor) current() provider.Provider {
-	if p := s.replaced.Load(); p != nil {
+	if p := s.running.Load(); p != nil {
 		return *p
 	}
 	return s.Provider

@@ -1,12 +1,12 @@
-// Package opencode runs an OpenCode server as a child process: with directories, a configuration, and an isolation of
-// its own, with restarts, a clean stop, and no orphans.
+// Package opencode runs an OpenCode server as a child process, with its own directories, configuration and isolation.
+// It restarts the server, stops it cleanly and leaves no orphans.
 //
 // Promises:
 //   - The workspace cannot configure OpenCode. Supervisor refuses to start an OpenCode whose effective configuration
 //     lets any tool run without asking.
 //   - One supervisor at a time uses a directory. It ends the OpenCode that an earlier process has left there.
 //
-// The package must not know the log, chats or decisions: the packages ingest and outbox connect OpenCode with those.
+// The package must not know the log, chats or decisions: the packages ingest and outbox connect OpenCode with them.
 package opencode
 
 import (
@@ -72,8 +72,8 @@ type Supervisor struct {
 	aliases     []string  // of Dir
 	own         MCPServer // of the last start; empty for none
 	trouble     atomic.Pointer[string]
-	replaced    atomic.Pointer[provider.Provider] // what Replace was given
-	given       atomic.Pointer[configured]        // of the running OpenCode
+	running     atomic.Pointer[provider.Provider] // what Replace was given
+	replacement atomic.Pointer[startConfig]       // of the running OpenCode
 	skills      atomic.Pointer[map[string]string]
 	endLife     atomic.Pointer[context.CancelCauseFunc]
 }
@@ -88,21 +88,22 @@ type Generation struct {
 }
 
 const (
-	readyTime  = 90 * time.Second // for a slow disk; measured 3 s
-	pauseFirst = 500 * time.Millisecond
-	pauseMost  = 10 * time.Second
-	lockPause  = time.Second / 4
-	healthy    = time.Minute // a life this long starts the pauses over
+	readyTime   = 90 * time.Second // for a slow disk; measured 3 s
+	firstPause  = 500 * time.Millisecond
+	maxPause    = 10 * time.Second
+	lockPause   = time.Second / 4
+	healthyTime = time.Minute // a run of this length resets the pauses
 	// starts, after which the next one that ends before it is ready is an error: another program may have its port
-	firstTries = 3
+	maxFirstStarts = 3
 )
 
 // errEnded says OpenCode ended before it was ready.
 var errEnded = errors.New("it ended")
 
-// Run keeps OpenCode running until ctx ends, then stops it within 5 s and returns nil. That OpenCode cannot be started
-// at all, or is not configured as it must be, is an error; once it has run, it is started again for ever, after pauses
-// that grow to 10 s. What an earlier process of this data directory left running is killed first.
+// Run keeps OpenCode running until ctx ends, then stops it within 5 s and returns nil. It returns an error if the
+// first start fails or if the configuration is not the required one. After the first successful start it restarts
+// OpenCode without a limit, after pauses that grow to 10 s. It first kills an OpenCode that an earlier process of this
+// data directory left running.
 func (s *Supervisor) Run(ctx context.Context) error {
 	if err := s.makeDirs(); err != nil {
 		return fmt.Errorf("start opencode: %w", err)
@@ -141,10 +142,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			s.Logger.Info("opencode stopped; starting it again", "reason", err)
 			continue
 		}
-		if ready == 0 && (try == firstTries || !errors.Is(err, errEnded)) {
+		if ready == 0 && (try == maxFirstStarts || !errors.Is(err, errEnded)) {
 			return err
 		}
-		pause = pauseAfter(pause, up && time.Since(began) > healthy)
+		pause = pauseAfter(pause, up && time.Since(began) > healthyTime)
 		s.Logger.Error("opencode stopped; starting it again", "err", err, "pause", pause)
 		select {
 		case <-time.After(pause):
@@ -157,13 +158,13 @@ func (s *Supervisor) Run(ctx context.Context) error {
 // pauseAfter returns the pause after the end of a life, given the pause before that life.
 func pauseAfter(before time.Duration, wasHealthy bool) time.Duration {
 	if wasHealthy {
-		return pauseFirst
+		return firstPause
 	}
-	return min(max(2*before, pauseFirst), pauseMost)
+	return min(max(2*before, firstPause), maxPause)
 }
 
-// lock takes the lock of the directory. Another node that hangs may have it for a while longer, or the server of a
-// shared directory may keep it for a machine that died.
+// lock takes the lock of the directory. Another node that hangs may hold it for a while longer, or the server of a
+// shared directory may hold it for a machine that died.
 func (s *Supervisor) lock(ctx context.Context) (unlock func(), err error) {
 	for reported := false; ; reported = true {
 		unlock, err = install.Lock(s.path("lock"))
@@ -171,7 +172,7 @@ func (s *Supervisor) lock(ctx context.Context) (unlock func(), err error) {
 			return unlock, err
 		}
 		if !reported {
-			s.Logger.Warn("OpenCode starts once the other process lets go of its directory", "err", err)
+			s.Logger.Warn("OpenCode starts once the other process releases its directory", "err", err)
 		}
 		select {
 		case <-time.After(lockPause):
@@ -181,7 +182,7 @@ func (s *Supervisor) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// live is one life of OpenCode, from start to end. up says whether it was ever ready.
+// live runs OpenCode once, from start to end. up reports whether it was ever ready.
 func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, err error) {
 	c, api, err := s.start(log)
 	if err != nil {
@@ -191,7 +192,7 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 	defer c.stop(api)
 	ready, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("not ready within %s", readyTime))
 	defer cancel()
-	if err := s.await(ready, c, api); err != nil {
+	if err := s.awaitReady(ready, c, api); err != nil {
 		return false, fmt.Errorf("start opencode: %w; its last lines:\n%s", err, log.last())
 	}
 	models, err := s.verify(ready, api)
@@ -223,7 +224,7 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 	return true, err
 }
 
-// start writes what OpenCode will read and starts it.
+// start writes the files that OpenCode reads, and starts it.
 func (s *Supervisor) start(log *logFile) (*child, *client.Client, error) {
 	if s.MCP != nil {
 		s.own = s.MCP()
@@ -240,7 +241,7 @@ func (s *Supervisor) start(log *logFile) (*child, *client.Client, error) {
 		s.Conceal(password)
 	}
 	given := s.next()
-	s.given.Store(&given)
+	s.replacement.Store(&given)
 	if err := s.writeSkills(given.skills); err != nil {
 		return nil, nil, err
 	}
@@ -270,22 +271,23 @@ func (s *Supervisor) start(log *logFile) (*child, *client.Client, error) {
 	return c, api, nil
 }
 
-// tryTime bounds one question whether OpenCode is ready: one that comes just as it opens its port may never be answered
-// (measured), and the next one is.
-const tryTime = time.Second
+// readyRequestTimeout is the timeout of one request whether OpenCode is ready. A request that arrives just as OpenCode
+// opens its port may never be answered (measured); the next one is.
+const readyRequestTimeout = time.Second
 
-func (s *Supervisor) await(ctx context.Context, c *child, api *client.Client) error {
+func (s *Supervisor) awaitReady(ctx context.Context, c *child, api *client.Client) error {
 	select {
 	case <-c.listens.made:
 	case <-c.exited:
 		return fmt.Errorf("%w: %v", errEnded, c.err)
 	case <-ctx.Done():
-		return fmt.Errorf("it does not say that it listens: %w", context.Cause(ctx))
+		return fmt.Errorf("it does not report that it listens: %w", context.Cause(ctx))
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		try, cancel := context.WithTimeoutCause(ctx, tryTime, fmt.Errorf("no answer within %s", tryTime))
+		try, cancel := context.WithTimeoutCause(ctx, readyRequestTimeout,
+			fmt.Errorf("no answer within %s", readyRequestTimeout))
 		version, err := api.Health(try)
 		cancel()
 		if err == nil {
@@ -319,7 +321,7 @@ func (s *Supervisor) checkVersion(version string) error {
 	return nil
 }
 
-// freePort returns a loopback port nobody listens on. OpenCode's --port 0 means its default port.
+// freePort returns a loopback port without a listener. OpenCode's --port 0 means its default port.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

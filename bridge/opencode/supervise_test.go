@@ -26,9 +26,9 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-// supervising runs a script in OpenCode's place: /bin/sh, given OpenCode's arguments, runs the file serve in its
+// newTestSupervisor runs a script in OpenCode's place: /bin/sh, given OpenCode's arguments, runs the file serve in its
 // directory.
-func supervising(t *testing.T, dir, script string) *Supervisor {
+func newTestSupervisor(t *testing.T, dir, script string) *Supervisor {
 	t.Helper()
 	s := &Supervisor{
 		Tools: install.Tools{OpenCode: "/bin/sh", Version: install.OpenCodeVersion, Ripgrep: "/usr/bin/rg"}, Dir: dir, Workspace: t.TempDir(), Shell: "/bin/sh", Isolation: unconfined,
@@ -41,8 +41,8 @@ func supervising(t *testing.T, dir, script string) *Supervisor {
 // unconfined runs scripts that write where the test looks, and processes that the test knows by the ids they print.
 var unconfined = isolation.Choice{Level: isolation.None}
 
-// running starts Run, and returns what cancels it and waits for its end.
-func (s *Supervisor) running(t *testing.T) (stop func() error) {
+// runInBackground starts Run, and returns what cancels it and waits for its end.
+func (s *Supervisor) runInBackground(t *testing.T) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -65,8 +65,8 @@ func awaitProcessGone(t *testing.T, pid int) {
 	expect.Eventually(t, fmt.Sprintf("process %d is gone", pid), func() bool { return processID(pid) == "" })
 }
 
-// sleeping starts a process that ends when the test does, and listens as far as anybody knows.
-func sleeping(t *testing.T) *child {
+// startSleep starts a process that ends with the test and counts as listening.
+func startSleep(t *testing.T) *child {
 	t.Helper()
 	listens := &announcement{made: make(chan struct{})}
 	close(listens.made)
@@ -79,48 +79,48 @@ func sleeping(t *testing.T) *child {
 	return c
 }
 
-func TestOpenCodeIsStartedAgainAfterTenSecondsAtMost(t *testing.T) {
+func TestPauseBeforeARestartIsAtMostTenSeconds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	pause := pauseAfter(0, false)
 	is.Equal(pause, 500*time.Millisecond)
-	for range 20 { // a loop of crashes
+	for range 20 { // repeated crashes
 		pause = pauseAfter(pause, false)
 		is.True(pause <= 10*time.Second)
 	}
 	is.Equal(pauseAfter(pause, true), 500*time.Millisecond)
 }
 
-func TestWhatEndsBeforeItIsReadyIsAnErrorWithItsLastLines(t *testing.T) {
+func TestExitBeforeReadyReportsTheLastLines(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := supervising(t, t.TempDir(), `echo "$@" >>starts; echo cannot open the database >&2; exit 3`)
+	s := newTestSupervisor(t, t.TempDir(), `echo "$@" >>starts; echo cannot open the database >&2; exit 3`)
 	err := s.Run(t.Context())
 	is.True(err != nil)
 	is.True(strings.HasPrefix(err.Error(), "start opencode: it ended: exit status 3; its last lines:\n"))
 	is.True(strings.HasSuffix(err.Error(), "cannot open the database"))
 	starts := strings.Split(strings.TrimSpace(expect.ReadFile(t, s.path("home", "starts"))), "\n")
-	is.Equal(len(starts), firstTries)
+	is.Equal(len(starts), maxFirstStarts)
 	is.True(strings.HasPrefix(starts[0], "--hostname 127.0.0.1 --port "))
-	is.True(starts[0] != starts[1]) // somebody may have taken the port: the next start has another
+	is.True(starts[0] != starts[1]) // another program may have the port: the next start uses another
 	is.Equal(expect.ReadFile(t, s.path("pid")), "")
 }
 
-func TestAProgramThatIsNotThereIsAnErrorAtOnce(t *testing.T) {
+func TestMissingProgramIsAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := supervising(t, t.TempDir(), "")
+	s := newTestSupervisor(t, t.TempDir(), "")
 	s.Tools.OpenCode = filepath.Join(t.TempDir(), "missing")
 	err := s.Run(t.Context())
 	is.True(errors.Is(err, fs.ErrNotExist))
 	expect.Contains(t, err.Error(), s.Tools.OpenCode)
 }
 
-func TestACancelEndsOneThatIsNotReadyYet(t *testing.T) {
+func TestCancelEndsAStartingOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := supervising(t, t.TempDir(), "echo $$ >started; exec sleep 600")
-	stop := s.running(t)
+	s := newTestSupervisor(t, t.TempDir(), "echo $$ >started; exec sleep 600")
+	stop := s.runInBackground(t)
 	pid := writtenPID(t, s.path("home", "started"))
 	is.NoErr(stop())
 	is.Equal(processID(pid), "")
@@ -128,32 +128,33 @@ func TestACancelEndsOneThatIsNotReadyYet(t *testing.T) {
 	is.True(errors.Is(err, fs.ErrNotExist))
 }
 
-func TestOneThatDoesNotEndIsKilledWithWhatItStarted(t *testing.T) {
+func TestStopKillsTheWholeProcessGroup(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := supervising(t, t.TempDir(), "trap '' TERM; sleep 600 & echo $! >child; echo $$ >started; while :; do wait; done")
-	stop := s.running(t)
+	s := newTestSupervisor(t, t.TempDir(), "trap '' TERM; sleep 600 & echo $! >child; echo $$ >started; while :; do wait; done")
+	stop := s.runInBackground(t)
 	pid, child := writtenPID(t, s.path("home", "started")), writtenPID(t, s.path("home", "child"))
 	is.NoErr(stop())
 	is.Equal(processID(pid), "")
 	awaitProcessGone(t, child)
 }
 
-func TestOneThatNeverAnswersIsGivenUp(t *testing.T) {
+func TestStartWithoutAnAnswerTimesOut(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and says nothing
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	is.NoErr(err)
 	t.Cleanup(func() { silent.Close() })
 	late := errors.New("not ready in time")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, late)
 	defer cancel()
-	err = supervising(t, t.TempDir(), "").await(ctx, sleeping(t), client.New("http://"+silent.Addr().String(), ""))
+	err = newTestSupervisor(t, t.TempDir(), "").awaitReady(ctx, startSleep(t),
+		client.New("http://"+silent.Addr().String(), ""))
 	is.True(errors.Is(err, late))
-	expect.Contains(t, err.Error(), "check opencode") // and what was asked last
+	expect.Contains(t, err.Error(), "check opencode") // and the last request
 }
 
-func TestAQuestionThatIsNotAnsweredIsAskedAgain(t *testing.T) {
+func TestUnansweredReadyRequestIsRepeated(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	requested := make(chan struct{}, 1)
@@ -168,16 +169,16 @@ func TestAQuestionThatIsNotAnsweredIsAskedAgain(t *testing.T) {
 	t.Cleanup(server.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	is.NoErr(supervising(t, t.TempDir(), "").await(ctx, sleeping(t), client.New(server.URL, "")))
+	is.NoErr(newTestSupervisor(t, t.TempDir(), "").awaitReady(ctx, startSleep(t), client.New(server.URL, "")))
 }
 
-func TestAProgramThatHasTakenThePortIsAskedNothing(t *testing.T) {
+func TestProgramOnThePortGetsNoRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := supervising(t, t.TempDir(), `n=$(($(cat n || echo 0) + 1)); echo "$4" >port; echo $n >n; until [ -e taken$n ]; do sleep 0.02; done; sleep 0.3; exit 1`)
+	s := newTestSupervisor(t, t.TempDir(), `n=$(($(cat n || echo 0) + 1)); echo "$4" >port; echo $n >n; until [ -e taken$n ]; do sleep 0.02; done; sleep 0.3; exit 1`)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context()) }()
-	for n := range firstTries {
+	for n := range maxFirstStarts {
 		expect.Eventually(t, "it has a port", func() bool {
 			return expect.ReadFile(t, s.path("home", "n")) == fmt.Sprintln(n+1)
 		})
@@ -193,13 +194,13 @@ func TestAProgramThatHasTakenThePortIsAskedNothing(t *testing.T) {
 		defer stranger.Close()
 		expect.WriteFile(t, s.path("home", fmt.Sprint("taken", n+1)), "")
 	}
-	is.True(errors.Is(<-ended, errEnded)) // as often as it is started: each start has another port
+	is.True(errors.Is(<-ended, errEnded)) // each start uses another port
 }
 
-func TestAProgramThatHasTakenThePortOfOneThatDiedIsAskedNothing(t *testing.T) {
+func TestProgramOnThePortOfADeadOpenCodeGetsNoRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	c := sleeping(t)
+	c := startSleep(t)
 	is.NoErr(c.cmd.Process.Kill())
 	<-c.exited
 	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -209,7 +210,7 @@ func TestAProgramThatHasTakenThePortOfOneThatDiedIsAskedNothing(t *testing.T) {
 	c.stop(client.New(stranger.URL, "password"))
 }
 
-func TestWhatIsPrintedInPiecesAnnouncesOnce(t *testing.T) {
+func TestAnnouncementPrintedInPiecesIsRead(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	a := &announcement{url: "http://127.0.0.1:40", made: make(chan struct{})}
@@ -227,10 +228,10 @@ func TestWhatIsPrintedInPiecesAnnouncesOnce(t *testing.T) {
 	}
 	a = &announcement{url: "http://127.0.0.1:40", made: make(chan struct{})}
 	fmt.Fprint(a, "listening on http://127.0.0.1:40\n"+strings.Repeat("x", 5000))
-	is.True(isDone(a.made)) // however much follows
+	is.True(isDone(a.made)) // also if more output follows
 }
 
-func TestAnAnswerThatIsNotOurOpenCodesIsAnError(t *testing.T) {
+func TestAnswerOfAnotherVersionIsAnError(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		status     int
@@ -244,15 +245,15 @@ func TestAnAnswerThatIsNotOurOpenCodesIsAnError(t *testing.T) {
 			is := is.New(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			err := supervising(t, t.TempDir(), "").await(ctx, sleeping(t), healthAnswers(t, c.status, c.body))
+			err := newTestSupervisor(t, t.TempDir(), "").awaitReady(ctx, startSleep(t), healthAnswers(t, c.status, c.body))
 			is.True(err != nil)
 			expect.Contains(t, err.Error(), c.want)
-			is.NoErr(ctx.Err()) // it is final: nothing is waited for
+			is.NoErr(ctx.Err()) // the error is final: there is no retry
 		})
 	}
 }
 
-func TestAnOpenCodeOfUnknownVersionIsUsedAndAnotherVersionIsReported(t *testing.T) {
+func TestVersionIsCheckedAndReported(t *testing.T) {
 	t.Parallel()
 	for version, reported := range map[string]string{install.OpenCodeVersion: "",
 		"0.9.1": "/bin/sh is version 0.9.1; only " + install.OpenCodeVersion + " is known to work"} {
@@ -260,26 +261,26 @@ func TestAnOpenCodeOfUnknownVersionIsUsedAndAnotherVersionIsReported(t *testing.
 			is := is.New(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			s := supervising(t, t.TempDir(), "")
+			s := newTestSupervisor(t, t.TempDir(), "")
 			s.Tools.Version = ""
 			var lines strings.Builder
 			s.Logger = slog.New(slog.NewTextHandler(&lines, nil))
-			is.NoErr(s.await(ctx, sleeping(t), healthAnswers(t, 200, `{"healthy":true,"version":"`+version+`"}`)))
+			is.NoErr(s.awaitReady(ctx, startSleep(t), healthAnswers(t, 200, `{"healthy":true,"version":"`+version+`"}`)))
 			is.Equal(s.Tools.Version, version)
 			expect.Contains(t, lines.String(), reported)
 			is.Equal(lines.String() == "", reported == "")
-			err := s.await(ctx, sleeping(t), healthAnswers(t, 200, `{"healthy":true,"version":"1.0.0"}`))
-			// a later start has the same one
+			err := s.awaitReady(ctx, startSleep(t), healthAnswers(t, 200, `{"healthy":true,"version":"1.0.0"}`))
+			// a later start has the same version
 			is.True(err != nil && strings.Contains(err.Error(), "it is version 1.0.0, not "+version))
 		})
 	}
 }
 
-func TestWhatAnEarlierProcessLeftRunningIsKilled(t *testing.T) {
+func TestLeftOverOpenCodeIsKilled(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	s := supervising(t, t.TempDir(), "exit 3")
-	left := sleeping(t)
+	s := newTestSupervisor(t, t.TempDir(), "exit 3")
+	left := startSleep(t)
 	is.NoErr(writePID(s.path("pid"), left.cmd.Process.Pid))
 	is.True(s.Run(t.Context()) != nil)
 	select {
@@ -290,10 +291,10 @@ func TestWhatAnEarlierProcessLeftRunningIsKilled(t *testing.T) {
 	is.Equal(expect.ReadFile(t, s.path("pid")), "")
 }
 
-func TestAnUnrelatedProcessIsLeftAlone(t *testing.T) {
+func TestUnrelatedProcessIsNotKilled(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	other := sleeping(t)
+	other := startSleep(t)
 	pid := other.cmd.Process.Pid
 	path := filepath.Join(t.TempDir(), "pid")
 	for _, content := range []string{
@@ -309,14 +310,14 @@ func TestAnUnrelatedProcessIsLeftAlone(t *testing.T) {
 	is.True(processID(pid) != "")
 }
 
-func TestADirectoryHasOneSupervisor(t *testing.T) {
+func TestDirectoryHasOneSupervisor(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	first := supervising(t, t.TempDir(), "echo $$ >started; exec sleep 600")
-	stop := first.running(t)
+	first := newTestSupervisor(t, t.TempDir(), "echo $$ >started; exec sleep 600")
+	stop := first.runInBackground(t)
 	pid := writtenPID(t, first.path("home", "started"))
 	var output expect.Buffer
-	second := supervising(t, first.Dir, "echo $$ >started; exec sleep 600")
+	second := newTestSupervisor(t, first.Dir, "echo $$ >started; exec sleep 600")
 	second.Logger = slog.New(slog.NewTextHandler(&output, nil))
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -326,7 +327,7 @@ func TestADirectoryHasOneSupervisor(t *testing.T) {
 		return strings.Contains(output.String(), "in use by another process")
 	})
 	is.Equal(writtenPID(t, first.path("home", "started")), pid)
-	is.True(processID(pid) != "") // and the first one goes on
+	is.True(processID(pid) != "") // and the first one continues
 	is.NoErr(stop())
 	expect.Eventually(t, "the second one starts", func() bool {
 		return writtenPID(t, first.path("home", "started")) != pid
@@ -335,11 +336,11 @@ func TestADirectoryHasOneSupervisor(t *testing.T) {
 	is.NoErr(<-ended)
 }
 
-// TestASupervisorThatIsKilledBlocksNoNextStart runs itself as the process that is killed.
-func TestASupervisorThatIsKilledBlocksNoNextStart(t *testing.T) {
+// TestKilledSupervisorDoesNotBlockTheNextStart runs itself as the process that is killed.
+func TestKilledSupervisorDoesNotBlockTheNextStart(t *testing.T) {
 	const variable = "POCKETCODER_TEST_DIR"
 	if dir := os.Getenv(variable); dir != "" {
-		supervising(t, dir, "echo $$ >started; exec sleep 600").Run(t.Context())
+		newTestSupervisor(t, dir, "echo $$ >started; exec sleep 600").Run(t.Context())
 		return
 	}
 	t.Parallel()
@@ -356,10 +357,10 @@ func TestASupervisorThatIsKilledBlocksNoNextStart(t *testing.T) {
 	is.NoErr(process.Process.Kill())
 	process.Wait()
 	if runtime.GOOS == "linux" {
-		awaitProcessGone(t, pid) // with its parent
+		awaitProcessGone(t, pid) // it ended with its parent
 	}
-	err := supervising(t, dir, "exit 3").Run(t.Context())
-	is.True(errors.Is(err, errEnded)) // it came as far as a start of its own
+	err := newTestSupervisor(t, dir, "exit 3").Run(t.Context())
+	is.True(errors.Is(err, errEnded)) // it could start OpenCode
 	is.Equal(processID(pid), "")
 }
 

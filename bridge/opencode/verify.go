@@ -58,14 +58,14 @@ func (s *Supervisor) verifyConfig(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	if !projectID.MatchString(project) {
-		return fmt.Errorf("the file opencode in the git directory of the workspace holds %q, which is no project of OpenCode; remove the file", project)
+		return fmt.Errorf("the file opencode in the git directory of the workspace holds %q, which is not a project of OpenCode; remove the file", project)
 	}
 	agents, err := c.Agents(ctx, s.Workspace)
 	if err != nil {
 		return err
 	}
 	for _, a := range agents {
-		if permission := unasked(a.Permission); permission != "" {
+		if permission := unguardedPermission(a.Permission); permission != "" {
 			return fmt.Errorf("opencode's agent %q may use %q without asking", a.Name, permission)
 		}
 	}
@@ -119,9 +119,9 @@ func (s *Supervisor) unusable(ctx context.Context, c *client.Client, models clie
 	return fmt.Errorf("--model %s cannot be used: %s. %s", s.current().Model, reason, usable)
 }
 
-// unasked returns a permission that an agent's rules allow after the last rule that asks about everything. It returns
-// "*" if no rule asks about everything.
-func unasked(rules []client.AgentRule) string {
+// unguardedPermission returns a permission that an agent's rules allow after the last rule that asks about everything.
+// It returns "*" if no rule asks about everything.
+func unguardedPermission(rules []client.AgentRule) string {
 	found := "*"
 	for _, rule := range rules {
 		switch {

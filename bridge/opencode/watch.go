@@ -12,19 +12,19 @@ import (
 // HealthLimits configure when an OpenCode that runs but does not respond is reported and restarted. A zero duration
 // stands for the default.
 type HealthLimits struct {
-	Ask     time.Duration // pause between two health requests
-	Report  time.Duration // without an answer, until Trouble says so
-	Restart time.Duration // without an answer, until OpenCode is restarted
+	Interval time.Duration // pause between two health requests
+	Report   time.Duration // time without an answer until Trouble reports it
+	Restart  time.Duration // time without an answer until OpenCode is restarted
 }
 
 // DefaultHealthLimits is far above OpenCode's response time under load, about 100 ms.
-var DefaultHealthLimits = HealthLimits{Ask: 2 * time.Second, Report: 10 * time.Second, Restart: 30 * time.Second}
+var DefaultHealthLimits = HealthLimits{Interval: 2 * time.Second, Report: 10 * time.Second, Restart: 30 * time.Second}
 
 // watch asks OpenCode for its health until ctx ends. It returns an error when OpenCode has not answered for so long
 // that it must be restarted. Time in which OpenCode waits for a processor does not count, because a restart would add
 // load to an overloaded machine.
 func (s *Supervisor) watch(ctx context.Context, api *client.Client, pid int) error {
-	limits := HealthLimits{cmp.Or(s.Limits.Ask, DefaultHealthLimits.Ask),
+	limits := HealthLimits{cmp.Or(s.Limits.Interval, DefaultHealthLimits.Interval),
 		cmp.Or(s.Limits.Report, DefaultHealthLimits.Report),
 		cmp.Or(s.Limits.Restart, DefaultHealthLimits.Restart)}
 	defer s.setTrouble("")
@@ -54,7 +54,7 @@ func (s *Supervisor) watch(ctx context.Context, api *client.Client, pid int) err
 		}
 		if err == nil || silent < limits.Report {
 			select {
-			case <-time.After(min(limits.Ask, max(limits.Report-time.Since(answered), time.Millisecond))):
+			case <-time.After(min(limits.Interval, max(limits.Report-time.Since(answered), time.Millisecond))):
 			case <-ctx.Done():
 				return nil
 			}

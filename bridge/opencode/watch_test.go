@@ -15,7 +15,7 @@ import (
 	"pocketcoder/bridge/opencode/install"
 )
 
-func TestAnOpenCodeThatDoesNotAnswerIsReportedAndThenRestarted(t *testing.T) {
+func TestUnresponsiveOpenCodeIsReportedAndRestarted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	var silent atomic.Bool
@@ -29,11 +29,11 @@ func TestAnOpenCodeThatDoesNotAnswerIsReportedAndThenRestarted(t *testing.T) {
 		answers <- struct{}{}
 	}))
 	t.Cleanup(server.Close)
-	s := supervising(t, t.TempDir(), "")
-	s.Limits = HealthLimits{Ask: 10 * time.Millisecond, Report: 2 * time.Second, Restart: 6 * time.Second}
+	s := newTestSupervisor(t, t.TempDir(), "")
+	s.Limits = HealthLimits{Interval: 10 * time.Millisecond, Report: 2 * time.Second, Restart: 6 * time.Second}
 	troubles := make(chan string, 10)
 	s.Changed = func() { troubles <- s.Trouble() }
-	idle := exec.Command("sleep", "600") // waits for no processor
+	idle := exec.Command("sleep", "600") // OpenCode does not wait for a processor
 	is.NoErr(idle.Start())
 	t.Cleanup(func() { idle.Process.Kill(); idle.Wait() })
 	ended := make(chan error, 1)
@@ -49,5 +49,5 @@ func TestAnOpenCodeThatDoesNotAnswerIsReportedAndThenRestarted(t *testing.T) {
 	silent.Store(true)
 	is.Equal(<-troubles, "OpenCode has not answered for 2 s")
 	is.Equal((<-ended).Error(), "OpenCode has not answered for 6 s")
-	is.Equal(s.Trouble(), "") // the next one has not been silent
+	is.Equal(s.Trouble(), "") // the next run answers
 }

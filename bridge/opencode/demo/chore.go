@@ -2,28 +2,28 @@ package demo
 
 import "strings"
 
-// The words by which OpenCode's own requests are known, measured with 1.18.33.
+// Texts that identify OpenCode's own requests, as of 1.18.33.
 const (
-	saysTitle     = "title generator"
-	saysSummary   = "context summarization agent"
-	saysCompacted = "Continue if you have next steps" // a user message it adds after a compaction
+	titlePrompt     = "title generator"
+	summaryPrompt   = "context summarization agent"
+	compactedPrompt = "Continue if you have next steps" // a user message it adds after a compaction
 )
 
-// chore answers the requests OpenCode makes for itself: a title for a chat, a summary of a long one.
-func chore(req request) (step, bool) {
+// internalRequest answers OpenCode's own requests: a title for a chat, a summary of a long chat.
+func internalRequest(req request) (step, bool) {
 	if len(req.Tools) > 0 {
 		return step{}, false
 	}
 	switch system := req.system(); {
-	case strings.Contains(system, saysTitle):
+	case strings.Contains(system, titlePrompt):
 		return say(title(req.turn(nil).text)), true
-	case strings.Contains(system, saysSummary):
+	case strings.Contains(system, summaryPrompt):
 		return say(summary), true
 	}
 	return step{}, false
 }
 
-// title is the first line the person wrote that is no directive.
+// title returns the person's first line that is not a directive.
 func title(text string) string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)

@@ -1,6 +1,6 @@
-// Package demo is a language model without a language model: a server that speaks the streaming OpenAI chat protocol
-// on loopback and answers from a script. OpenCode talks to it like to any provider, so the whole system runs on a
-// machine without a key, and every test drives the real OpenCode.
+// Package demo is a scripted model: a server that speaks the streaming OpenAI chat protocol on loopback and answers
+// from a script. OpenCode uses it like any provider, so the whole system runs on a machine without a key, and every
+// test uses the real OpenCode.
 //
 // A user message with lines that start with @@ is a script; its other lines are ignored. Steps are separated by
 // @@next, and step k is played when k assistant messages follow that user message in the request: a tool call in
@@ -75,7 +75,7 @@ func Open(addr string, m *Model) (*Server, error) {
 	s := &Server{http: &http.Server{Handler: m.handler()}, addr: ln.Addr(), done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
-		s.http.Serve(ln) // returns when Close closes ln
+		s.http.Serve(ln) // returns after Close
 	}()
 	return s, nil
 }
@@ -83,7 +83,7 @@ func Open(addr string, m *Model) (*Server, error) {
 // URL is the base of the provider, without a trailing slash: http://127.0.0.1:PORT/v1.
 func (s *Server) URL() string { return "http://" + s.addr.String() + "/v1" }
 
-// Close ends every answer under way and stops listening.
+// Close ends every running answer and stops listening.
 func (s *Server) Close() error {
 	err := s.http.Close()
 	<-s.done
@@ -115,9 +115,9 @@ func (m *Model) complete(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// step decides what this request is answered with.
+// step returns the answer to a request.
 func (m *Model) step(req request) step {
-	if s, ok := chore(req); ok {
+	if s, ok := internalRequest(req); ok {
 		return s
 	}
 	t := req.turn(m.Continue)

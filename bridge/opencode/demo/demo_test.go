@@ -17,11 +17,11 @@ import (
 	"pocketcoder/expect"
 )
 
-// answer is what a client sees of one request.
+// answer is the answer to one request, as a client receives it.
 type answer struct {
 	status int
 	header http.Header
-	err    error // how reading ended, if not as it should
+	err    error // error of reading
 
 	deltas    []string // text and reasoning, in order
 	text      string
@@ -53,8 +53,8 @@ func (c chat) with(tools ...string) chat {
 	return c
 }
 
-// played adds an answer and, for each of its calls, the result.
-func (c chat) played(a answer, result string) chat {
+// addAnswer adds an answer and, for each of its calls, the result.
+func (c chat) addAnswer(a answer, result string) chat {
 	c = c.add("assistant", a.text)
 	c.Messages[len(c.Messages)-1]["tool_calls"] = a.calls
 	for _, call := range a.calls {
@@ -74,7 +74,7 @@ func open(t *testing.T, m *Model) *Server {
 	return s
 }
 
-func (s *Server) ask(ctx context.Context, c chat) answer {
+func (s *Server) send(ctx context.Context, c chat) answer {
 	body, _ := json.Marshal(c)
 	req, _ := http.NewRequestWithContext(ctx, "POST", s.URL()+"/chat/completions", bytes.NewReader(body))
 	req.Header.Set("X-Session-Id", c.session)
@@ -147,11 +147,11 @@ func (a *answer) chunk(data []byte) error {
 	return nil
 }
 
-// stuck asks and gives up after a moment: what has not come by then never comes.
+// stuck sends a request and cancels it after a short time. It returns the answer so far.
 func (s *Server) stuck(t *testing.T, c chat) answer {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	return s.ask(ctx, c)
+	return s.send(ctx, c)
 }
 
 func TestModelIsListed(t *testing.T) {
@@ -174,7 +174,7 @@ func TestOnlyLoopbackIsServed(t *testing.T) {
 	}
 }
 
-func TestTakenPortIsNamed(t *testing.T) {
+func TestUsedPortIsReported(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := open(t, &Model{})
@@ -196,12 +196,12 @@ func TestUnreadableRequestIsRefused(t *testing.T) {
 func TestEmptyConversationIsAnswered(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := open(t, &Model{}).ask(t.Context(), chat{Stream: true})
+	a := open(t, &Model{}).send(t.Context(), chat{Stream: true})
 	is.NoErr(a.err)
 	is.True(a.text != "")
 }
 
-func TestCloseEndsAnAnswerUnderWay(t *testing.T) {
+func TestCloseEndsARunningAnswer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := open(t, &Model{})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// guidedRequest is a request from a person who typed something that is no script. Each of its steps makes at most one
+// guidedRequest is a request from a person whose message is not a script. Each of its steps makes at most one
 // call.
 type guidedRequest struct {
 	request
@@ -20,7 +20,7 @@ type guidedRequest struct {
 // guide answers depending on how many messages the person wrote before: first the tour, then what runs without a
 // question, then a question, then short answers.
 func (m *Model) guide(req request, t turn) step {
-	if strings.HasPrefix(t.text, saysCompacted) {
+	if strings.HasPrefix(t.text, compactedPrompt) {
 		return prose("The conversation was shortened. Nothing is left to do.")
 	}
 	g := guidedRequest{request: req, turn: t, provider: m.Provider}
@@ -31,7 +31,7 @@ func (m *Model) guide(req request, t turn) step {
 		}
 	}
 	command, named := g.command()
-	switch n := req.ordinary(t.index, m.Continue); {
+	switch n := req.earlierMessages(t.index, m.Continue); {
 	case n == 0:
 		return g.tour(command)
 	case named && g.has("bash"):
@@ -51,17 +51,17 @@ func (g guidedRequest) tour(command string) step {
 		return prose(fill(textHello, g.text)).and("bash", arguments(
 			"command", command, "description", "Run the first command of the tour"))
 	case g.step == 1 && g.has("write") && path != "":
-		return prose(g.last.story()+"\n\n"+textWrite).and("write", arguments(
+		return prose(g.last.report()+"\n\n"+textWrite).and("write", arguments(
 			"filePath", filepath.Join(path, fileName), "content", fileText))
 	case g.step == 0:
 		return prose(fill(textNoTools, g.text) + g.ending())
 	}
-	return prose(g.last.story() + "\n\n" + textTourEnd + g.ending())
+	return prose(g.last.report() + "\n\n" + textTourEnd + g.ending())
 }
 
 func (g guidedRequest) run(command string) step {
 	if g.step > 0 {
-		return prose(g.last.story())
+		return prose(g.last.report())
 	}
 	return prose("I ask for that command. It runs if a rule allows it, or if you do.").and("bash", arguments(
 		"command", command, "description", "Run the command you named"))
@@ -69,24 +69,24 @@ func (g guidedRequest) run(command string) step {
 
 func (g guidedRequest) look() step {
 	if g.step > 0 {
-		return prose(g.last.story() + "\n\n" + textLookEnd)
+		return prose(g.last.report() + "\n\n" + textLookEnd)
 	}
 	return prose(fill(textLook, g.text)).and("glob", arguments("pattern", "*", "path", g.directory()))
 }
 
 func (g guidedRequest) ask() step {
 	if g.step > 0 {
-		return prose(g.last.story() + "\n\n" + textAskEnd + g.ending())
+		return prose(g.last.report() + "\n\n" + textAskEnd + g.ending())
 	}
 	return prose(fill(textAsk, g.text)).and("question", question)
 }
 
-// named is how a person asks for a command of their own.
-var named = regexp.MustCompile("^(?:(?i:(?:please )?run) |[$!] ?)`?([^`\n]+)`?$")
+// commandPattern matches a message that names a command.
+var commandPattern = regexp.MustCompile("^(?:(?i:(?:please )?run) |[$!] ?)`?([^`\n]+)`?$")
 
-// command is the command the person named, or a harmless one.
+// command returns the command that the person named, or a harmless one.
 func (g guidedRequest) command() (string, bool) {
-	if found := named.FindStringSubmatch(g.text); found != nil {
+	if found := commandPattern.FindStringSubmatch(g.text); found != nil {
 		return found[1], true
 	}
 	return "uname -a && date", false
@@ -109,7 +109,7 @@ func (r request) directory() string {
 	return ""
 }
 
-// prose is a step that streams text as a model would, some words at a time.
+// prose returns a step that streams text as a model would, some words at a time.
 func prose(text string) step {
 	const words, delay = 3, 15 * time.Millisecond
 	a := action{delay: delay}
@@ -138,10 +138,10 @@ func arguments(pairs ...string) string {
 	return string(data)
 }
 
-// fill puts what the person wrote into a text.
+// fill puts the person's message into a text.
 func fill(text, words string) string { return strings.Replace(text, "YOURS", quote(words), 1) }
 
-// quote shows what the person wrote on one line.
+// quote returns the person's message on one line.
 func quote(words string) string {
 	return "“" + shorten(strings.Join(strings.Fields(words), " "), 120) + "”"
 }

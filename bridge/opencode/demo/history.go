@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// result is what became of one tool call.
+// result is the result of one tool call.
 type result struct {
 	tool, args string
 	text       string
 }
 
-// The words by which OpenCode tells a model what became of a call, measured with 1.18.33.
+// Texts with which OpenCode tells a model the result of a call, as of 1.18.33.
 const (
-	saysRejected    = "The user rejected permission"
-	saysFeedback    = "with the following feedback: "
-	saysDismissed   = "The user dismissed this question"
-	saysInterrupted = "[Tool execution was interrupted]"
-	saysAborted     = "Tool execution aborted" // also of a call that waited when OpenCode was stopped
+	rejectedText    = "The user rejected permission"
+	feedbackText    = "with the following feedback: "
+	dismissedText   = "The user dismissed this question"
+	interruptedText = "[Tool execution was interrupted]"
+	abortedText     = "Tool execution aborted" // also of a call that waited when OpenCode was stopped
 )
 
 // results are those of the calls made after message index, in order. A question that was interrupted has its answer in
@@ -33,7 +33,7 @@ func (r request) results(index int, resume []string) []result {
 			c := calls[m.CallID]
 			out = append(out, result{tool: c.Name, args: c.Arguments, text: string(m.Content)})
 		}
-		if last := len(out) - 1; last >= 0 && resultComes(out[last].tool) && out[last].interrupted() && m.Role == "user" &&
+		if last := len(out) - 1; last >= 0 && resultFollows(out[last].tool) && out[last].interrupted() && m.Role == "user" &&
 			resumes(resume, userText(m)) {
 			out[last].text = userText(m)
 		}
@@ -41,8 +41,8 @@ func (r request) results(index int, resume []string) []result {
 	return out
 }
 
-// ordinary counts the messages before message index that a person wrote and that are no scripts.
-func (r request) ordinary(index int, resume []string) int {
+// earlierMessages counts the messages before message index that a person wrote and that are not scripts.
+func (r request) earlierMessages(index int, resume []string) int {
 	n := 0
 	for _, m := range r.Messages[:index] {
 		if text := userText(m); m.Role == "user" && !resumes(resume, text) && !isScript(text) {
@@ -53,16 +53,16 @@ func (r request) ordinary(index int, resume []string) int {
 }
 
 func (r result) interrupted() bool {
-	return strings.Contains(r.text, saysInterrupted) || strings.Contains(r.text, saysAborted)
+	return strings.Contains(r.text, interruptedText) || strings.Contains(r.text, abortedText)
 }
 
-// story tells the person what became of the call.
-func (r result) story() string {
+// report returns a text about the result of the call.
+func (r result) report() string {
 	switch {
-	case strings.Contains(r.text, saysDismissed):
+	case strings.Contains(r.text, dismissedText):
 		return "You left the question open. That is fine."
-	case strings.Contains(r.text, saysRejected):
-		_, reason, given := strings.Cut(r.text, saysFeedback)
+	case strings.Contains(r.text, rejectedText):
+		_, reason, given := strings.Cut(r.text, feedbackText)
 		if !given {
 			return "You said no, so nothing happened."
 		}
@@ -73,8 +73,8 @@ func (r result) story() string {
 	return fmt.Sprintf("The `%s` tool answered:\n\n```text\n%s\n```", r.tool, text)
 }
 
-// resultComes reports whether the result of a call comes after an interruption in the prompt that resumes the turn. Such
-// a call is not repeated.
-func resultComes(tool string) bool {
+// resultFollows reports whether the result of a call comes after an interruption in the prompt that resumes the turn.
+// Such a call is not repeated.
+func resultFollows(tool string) bool {
 	return tool == "question" || tool == "pocketcoder_ask_person" || tool == "pocketcoder_handoff"
 }

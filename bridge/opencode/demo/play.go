@@ -26,7 +26,8 @@ func (f *failures) try(key string) int {
 	return f.tries[key]
 }
 
-// play answers with s. It returns errCut when the script cuts the connection and ctx's error when the client goes.
+// play answers with s. It returns errCut when the script cuts the connection, and ctx's error when the client
+// disconnects.
 func (m *Model) play(ctx context.Context, r *reply, s step) error {
 	r.setHeader(s.header)
 	if s.failFirst > 0 && m.failures.try(s.key) <= s.failFirst {

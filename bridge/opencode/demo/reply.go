@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// reply writes one chat completion: as server-sent events while it is made, or as one JSON object at the end.
+// reply writes one chat completion: as server-sent events while it is generated, or as one JSON object at the end.
 // The format is that of https://platform.openai.com/docs/api-reference/chat, with reasoning_content as most
 // compatible servers have it.
 type reply struct {

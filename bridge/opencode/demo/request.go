@@ -13,7 +13,7 @@ import (
 // maxRequest bounds one request; a full context of a real conversation is some MiB.
 const maxRequest = 64 << 20
 
-// request is what the answer depends on.
+// request is a decoded chat request.
 type request struct {
 	Model    string    `json:"model"`
 	Stream   bool      `json:"stream"`
@@ -91,11 +91,11 @@ func (r request) system() string {
 	return b.String()
 }
 
-// reminder is what OpenCode adds to a user's message for the model's eyes, such as the rules of its plan agent.
+// reminder matches text that OpenCode adds to a user's message for the model, such as the rules of its plan agent.
 var reminder = regexp.MustCompile(`(?s)<system-reminder>.*?</system-reminder>`)
 
-// userText is what the person wrote, or the model that calls a subagent. Our plugin puts a backquote before each @ of a
-// subagent's prompt.
+// userText returns the text of the person, or of the model that calls a subagent. Our plugin puts a backquote before
+// each @ of a subagent's prompt.
 func userText(m message) string {
 	return strings.TrimSpace(strings.ReplaceAll(reminder.ReplaceAllString(string(m.Content), ""), "`@", "@"))
 }
@@ -109,7 +109,7 @@ type turn struct {
 	interrupted []function // calls of the last assistant message that must be made again
 }
 
-// resumes says whether a text is one of the prompts, or begins as one.
+// resumes reports whether a text is one of the prompts, or begins as one.
 func resumes(prompts []string, text string) bool {
 	return slices.ContainsFunc(prompts, func(p string) bool { return strings.HasPrefix(text, p) })
 }
@@ -125,7 +125,7 @@ func (r request) turn(resume []string) turn {
 		case "assistant":
 			var interrupted []function
 			for _, c := range m.Calls { // the prompt that resumes a question holds its answer
-				if !resultComes(c.Function.Name) && results[c.ID].interrupted() {
+				if !resultFollows(c.Function.Name) && results[c.ID].interrupted() {
 					interrupted = append(interrupted, c.Function)
 				}
 			}

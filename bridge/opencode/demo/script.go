@@ -20,7 +20,7 @@ type step struct {
 	failFirst int // requests that fail with the two below before the acts are played
 	failWith  int
 	failText  string
-	key       string // tells this step's requests from all others, for failFirst
+	key       string // identifies the requests of this step, for failFirst
 
 	header   http.Header
 	callID   string // of this step's calls; empty gives each its own
@@ -40,7 +40,7 @@ type action struct {
 	hang, cut  bool
 }
 
-// The bounds of a script: far above any use, so that a typing error cannot occupy the machine.
+// Limits of a script, far above any use, so that a typing error cannot occupy the machine.
 const (
 	maxDeltas = 1_000_000
 	maxMillis = 3_600_000
@@ -112,9 +112,12 @@ var directives = map[string]func(s *step, rest string) error{
 			"out": func(v string) (err error) { s.out, err = number(v, 0, maxNumber); return err },
 		})
 	},
-	"@@hang": func(s *step, rest string) error { s.acts = append(s.acts, action{hang: true}); return nothing(rest) },
-	"@@cut":  func(s *step, rest string) error { s.acts = append(s.acts, action{cut: true}); return nothing(rest) },
-	"@@next": func(_ *step, rest string) error { return nothing(rest) },
+	"@@hang": func(s *step, rest string) error {
+		s.acts = append(s.acts, action{hang: true})
+		return noArguments(rest)
+	},
+	"@@cut":  func(s *step, rest string) error { s.acts = append(s.acts, action{cut: true}); return noArguments(rest) },
+	"@@next": func(_ *step, rest string) error { return noArguments(rest) },
 }
 
 func (s *step) readDeltas(rest, prefix string, reasoning bool) error {
@@ -207,7 +210,7 @@ func number(s string, least, most int) (int, error) {
 	return n, nil
 }
 
-func nothing(rest string) error {
+func noArguments(rest string) error {
 	if rest != "" {
 		return fmt.Errorf("%q is too much", rest)
 	}

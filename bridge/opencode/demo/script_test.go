@@ -18,7 +18,7 @@ import (
 func TestTextAndReasoningComeInDeltas(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	a := open(t, &Model{}).ask(t.Context(), user("ignored\n@@reason n=2 delay=1\n@@text n=3 delay=1\nignored\n@@say some words"))
+	a := open(t, &Model{}).send(t.Context(), user("ignored\n@@reason n=2 delay=1\n@@text n=3 delay=1\nignored\n@@say some words"))
 	is.NoErr(a.err)
 	is.Equal(a.deltas, []string{"r0 ", "r1 ", "t0 ", "t1 ", "t2 ", "some words"})
 	is.Equal(a.reasoning, "r0 r1 ")
@@ -34,14 +34,14 @@ func TestDelayComesBetweenDeltas(t *testing.T) {
 	is.True(errors.Is(a.err, context.DeadlineExceeded))
 }
 
-func TestWaitHoldsWhatFollows(t *testing.T) {
+func TestWaitDelaysTheRestOfTheStep(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := open(t, &Model{})
 	a := s.stuck(t, user("@@say a\n@@wait 3600000\n@@say b"))
 	is.Equal(a.deltas, []string{"a"})
 	is.True(errors.Is(a.err, context.DeadlineExceeded))
-	is.Equal(s.ask(t.Context(), user("@@say a\n@@wait 1\n@@say b")).text, "ab")
+	is.Equal(s.send(t.Context(), user("@@say a\n@@wait 1\n@@say b")).text, "ab")
 	is.True(errors.Is(s.stuck(t, user("@@wait 3600000\n@@status 500")).err, context.DeadlineExceeded)) // a slow error
 }
 
@@ -49,7 +49,7 @@ func TestParallelCallsKeepTheirArgumentsByteForByte(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	one, two := `{"command":"echo  <a> && 'b'",  "n":1.0}`, `{"pattern":"é\n"}`
-	a := open(t, &Model{}).ask(t.Context(), user("@@say x\n@@call bash "+one+"\n@@call glob "+two+"\n@@next\n@@say y"))
+	a := open(t, &Model{}).send(t.Context(), user("@@say x\n@@call bash "+one+"\n@@call glob "+two+"\n@@next\n@@say y"))
 	is.NoErr(a.err)
 	is.Equal(len(a.calls), 2)
 	is.Equal(a.calls[0].Function, function{"bash", one})
@@ -61,7 +61,7 @@ func TestArgumentsComeInChunksOfCharacters(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	args := `{"a":"ééééé"}` // 13 characters
-	a := open(t, &Model{}).ask(t.Context(), user("@@argchunks 4\n@@call write "+args))
+	a := open(t, &Model{}).send(t.Context(), user("@@argchunks 4\n@@call write "+args))
 	is.NoErr(a.err)
 	is.Equal(a.pieces, 4)
 	is.Equal(a.calls[0].Function.Arguments, args)
@@ -74,7 +74,7 @@ func TestCallIDsAreNeverRepeated(t *testing.T) {
 	for range 3 { // restarts
 		s := open(t, &Model{})
 		for range 5 { // requests
-			for _, call := range s.ask(t.Context(), user("@@call a {}\n@@call a {}")).calls {
+			for _, call := range s.send(t.Context(), user("@@call a {}\n@@call a {}")).calls {
 				is.True(!seen[call.ID])
 				seen[call.ID] = true
 			}
@@ -88,15 +88,15 @@ func TestStepFollowsTheAssistantMessages(t *testing.T) {
 	is := is.New(t)
 	s := open(t, &Model{})
 	c := user("hello").add("assistant", "hi").add("user", "@@call bash {}\n@@next\n@@say second\n@@next\n@@say third")
-	a := s.ask(t.Context(), c)
+	a := s.send(t.Context(), c)
 	is.Equal(len(a.calls), 1)
-	c = c.played(a, "ok")
-	a = s.ask(t.Context(), c)
+	c = c.addAnswer(a, "ok")
+	a = s.send(t.Context(), c)
 	is.Equal(a.text, "second")
-	c = c.played(a, "")
-	a = s.ask(t.Context(), c)
+	c = c.addAnswer(a, "")
+	a = s.send(t.Context(), c)
 	is.Equal(a.text, "third")
-	is.Equal(s.ask(t.Context(), c.played(a, "")).text, "The script has no more steps.")
+	is.Equal(s.send(t.Context(), c.addAnswer(a, "")).text, "The script has no more steps.")
 }
 
 func TestInterruptedCallsOfAScriptAreMadeAgain(t *testing.T) {
@@ -104,32 +104,32 @@ func TestInterruptedCallsOfAScriptAreMadeAgain(t *testing.T) {
 	is := is.New(t)
 	s := open(t, &Model{Continue: []string{resume}})
 	c := user("@@call bash {\"command\":\"a\"}\n@@call bash {\"command\":\"b\"}\n@@call question {}\n@@next\n@@say done")
-	first := s.ask(t.Context(), c)
+	first := s.send(t.Context(), c)
 	is.Equal(len(first.calls), 3)
-	c = c.played(first, "[Tool execution was interrupted]")
+	c = c.addAnswer(first, "[Tool execution was interrupted]")
 	c.Messages[len(c.Messages)-3]["content"] = "a ran"
 	for range 2 { // it is interrupted twice
 		c = c.add("user", resume)
-		repeated := s.ask(t.Context(), c)
+		repeated := s.send(t.Context(), c)
 		is.Equal(len(repeated.calls), 1)
 		is.Equal(repeated.calls[0].Function, first.calls[1].Function) // byte for byte
 		is.Equal(repeated.text, "")
-		c = c.played(repeated, "Tool execution aborted")
+		c = c.addAnswer(repeated, "Tool execution aborted")
 	}
 	c.Messages[len(c.Messages)-1]["content"] = "b ran"
-	is.Equal(s.ask(t.Context(), c).text, "done")
+	is.Equal(s.send(t.Context(), c).text, "done")
 }
 
 func TestStatusAndHeaders(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := open(t, &Model{})
-	a := s.ask(t.Context(), user("@@header Retry-After: 7\n@@status 429 slow down please"))
+	a := s.send(t.Context(), user("@@header Retry-After: 7\n@@status 429 slow down please"))
 	is.Equal(a.status, 429)
 	is.Equal(a.header.Get("Retry-After"), "7")
 	expect.Contains(t, a.body, `"slow down please"`)
-	expect.Contains(t, s.ask(t.Context(), user("@@status 401")).body, http.StatusText(http.StatusUnauthorized))
-	a = s.ask(t.Context(), user("@@header X-Mark: a: b\n@@say fine"))
+	expect.Contains(t, s.send(t.Context(), user("@@status 401")).body, http.StatusText(http.StatusUnauthorized))
+	a = s.send(t.Context(), user("@@header X-Mark: a: b\n@@say fine"))
 	is.Equal(a.header.Get("X-Mark"), "a: b")
 	is.Equal(a.text, "fine")
 }
@@ -139,15 +139,15 @@ func TestFirstRequestsOfAStepFailThenItPlays(t *testing.T) {
 	is := is.New(t)
 	s := open(t, &Model{})
 	c := user("@@say a\n@@next\n@@failfirst 2 503 not yet\n@@say b")
-	is.Equal(s.ask(t.Context(), c).text, "a") // step 0 has no failures
+	is.Equal(s.send(t.Context(), c).text, "a") // step 0 has no failures
 	c = c.add("assistant", "a")
 	var got []int
 	for range 4 {
-		got = append(got, s.ask(t.Context(), c).status)
+		got = append(got, s.send(t.Context(), c).status)
 	}
 	is.Equal(got, []int{503, 503, 200, 200})
 	c.session = "another"
-	a := s.ask(t.Context(), c)
+	a := s.send(t.Context(), c)
 	is.Equal(a.status, 503) // each session counts for itself
 	expect.Contains(t, a.body, "not yet")
 }
@@ -166,24 +166,24 @@ func TestCutEndsTheConnectionMidStream(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := open(t, &Model{})
-	a := s.ask(t.Context(), user("@@text n=2\n@@cut"))
+	a := s.send(t.Context(), user("@@text n=2\n@@cut"))
 	is.Equal(a.deltas, []string{"t0 ", "t1 "})
 	is.True(errors.Is(a.err, io.ErrUnexpectedEOF))
-	is.True(s.ask(t.Context(), user("@@cut")).err != nil)
+	is.True(s.send(t.Context(), user("@@cut")).err != nil)
 }
 
 func TestUsageIsReported(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := open(t, &Model{})
-	a := s.ask(t.Context(), user("@@usage in=100 out=20\n@@say x"))
+	a := s.send(t.Context(), user("@@usage in=100 out=20\n@@say x"))
 	is.Equal([]int{a.in, a.out}, []int{100, 20})
-	a = s.ask(t.Context(), user("@@say four"))
+	a = s.send(t.Context(), user("@@say four"))
 	is.True(a.in > 0)
 	is.Equal(a.out, 1)
 }
 
-func TestBrokenLineIsNamedInTheAnswer(t *testing.T) {
+func TestInvalidLineIsReportedInTheAnswer(t *testing.T) {
 	t.Parallel()
 	s := open(t, &Model{})
 	for line, want := range map[string]string{
@@ -215,7 +215,7 @@ func TestBrokenLineIsNamedInTheAnswer(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			is := is.New(t)
-			a := s.ask(t.Context(), user("an ignored line\n"+line))
+			a := s.send(t.Context(), user("an ignored line\n"+line))
 			is.NoErr(a.err)
 			is.Equal(a.status, 200)
 			broken := line[strings.LastIndex(line, "\n")+1:]
@@ -251,21 +251,21 @@ func TestWholeAnswerHasTheSameContent(t *testing.T) {
 	is.Equal(got.Usage["total_tokens"], 7)
 }
 
-func TestScriptOfASubagentIsItsOwn(t *testing.T) {
+func TestSubagentHasItsOwnScript(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := open(t, &Model{})
 	child := "@@call bash {}\n@@next\n@@say child done"
 	args, err := json.Marshal(map[string]string{"description": "d", "prompt": child, "subagent_type": "general"})
 	is.NoErr(err)
-	a := s.ask(t.Context(), user("@@call task "+string(args)+"\n@@next\n@@say parent done"))
+	a := s.send(t.Context(), user("@@call task "+string(args)+"\n@@next\n@@say parent done"))
 	var got map[string]string
 	is.NoErr(json.Unmarshal([]byte(a.calls[0].Function.Arguments), &got))
 	is.Equal(got["prompt"], child)
 	c := user(got["prompt"])
-	a = s.ask(t.Context(), c)
+	a = s.send(t.Context(), c)
 	is.Equal(a.calls[0].Function.Name, "bash")
-	is.Equal(s.ask(t.Context(), c.played(a, "ok")).text, "child done")
+	is.Equal(s.send(t.Context(), c.addAnswer(a, "ok")).text, "child done")
 }
 
 func TestGrammarIsDocumented(t *testing.T) {

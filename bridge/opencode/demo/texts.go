@@ -1,6 +1,6 @@
 package demo
 
-// What the guided tour says. YOURS stands for what the person wrote.
+// Texts of the guided tour. YOURS stands for the person's message.
 const (
 	textHello = "Hello! I am the **demo model** of PocketCoder. There is no AI behind me: I follow a small script, so that " +
 		"you can see how everything works before you connect a real model. (You wrote: YOURS.)\n\n" +

@@ -22,15 +22,16 @@ const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may cal
   pocketcoder mcp add lab 'npx -y @example/lab@1.2.3'       a command, which runs in the sandbox
   pocketcoder mcp add docs https://example.org/mcp          a remote server
   pocketcoder mcp add lab './lab --stdio' --env API_TOKEN   with a secret; repeat --env for more
-  pocketcoder mcp secret lab API_TOKEN < token.txt          its value: the first line of stdin
+  pocketcoder mcp secret lab API_TOKEN < token.txt          store the secret: the first line of stdin
   pocketcoder mcp list                                      the servers and their states
-  pocketcoder mcp show lab                                  what is pinned, and what has changed
-  pocketcoder mcp approve lab 1f2e3d4c                      run it, and pin what show printed with this definition
+  pocketcoder mcp show lab                                  its definition, and changes since the approval
+  pocketcoder mcp approve lab 1f2e3d4c                      run it, with the definition that show printed
   pocketcoder mcp deny lab                                  refuse a server that an agent requested
   pocketcoder mcp revoke lab                                stop it
 
-add makes a pending server. An approved server becomes pending again when its version or one of its tools changes: show
-prints the difference, approve accepts it. approve refuses a server that has changed since show printed its definition. With a URL, --env names a header, such as Authorization.
+add creates a pending server. An approved server becomes pending again when its version or one of its tools changes. Then
+show prints the difference, and approve accepts it. approve refuses a server whose definition has changed since show. With
+a URL, --env names an HTTP header, such as Authorization.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
