@@ -49,16 +49,17 @@ func TestAnOffloadedBlobIsReadFromItsObject(t *testing.T) {
 	}
 }
 
-// What the store has lost is lost. What it cannot return now is there again when the store is.
-func TestAnEventWhoseObjectCannotBeReadIsMalformed(t *testing.T) {
+// An object that the store has lost is lost. An object that it cannot return now is readable again once the store is
+// available.
+func TestEventWithAnUnreadableObjectIsMalformed(t *testing.T) {
 	is := is.New(t)
 	s := eventstest.NewStore(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
-	e := sized(t, "evt_large", log.MaxInline+1)
+	e := eventOfSize(t, "evt_large", log.MaxInline+1)
 	_, err := l.Append(t.Context(), e)
 	is.NoErr(err)
-	_, err = l.Append(t.Context(), sized(t, "evt_next", 100))
+	_, err = l.Append(t.Context(), eventOfSize(t, "evt_next", 100))
 	is.NoErr(err)
 	name := log.ContentName(e.Data)
 	_, err = l.Offload(t.Context(), name, s.URL)
