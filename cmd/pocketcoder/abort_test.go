@@ -27,7 +27,7 @@ func TestAbortStopsTheAnswer(t *testing.T) {
 	p.turnEnds(t, chat)
 	answer := rows[projections.ShownMessage](t, p, "messages", chat)[1]
 	is.Equal(answer.EngineStatus, "aborted")
-	is.True(len(p.text(t, chat)) > 0) // what was said stays
+	is.True(len(p.text(t, chat)) > 0) // the text so far stays
 	p.submit(t, chat, "@@say again")
 	p.turnEnds(t, chat)
 	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[3].EngineStatus, "completed")
@@ -57,7 +57,7 @@ func TestAbortKillsTheCommand(t *testing.T) {
 	is.Equal(p.text(t, chat), "")
 }
 
-func TestAbortExpiresWhatWaits(t *testing.T) {
+func TestAbortExpiresPendingRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -71,5 +71,5 @@ func TestAbortExpiresWhatWaits(t *testing.T) {
 	is.Equal(permission.Status, projections.PermissionExpired)
 	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1].EngineStatus, "aborted")
 	is.Equal(len(rows[executions.Run](t, p, "executions", chat)), 0)
-	expect.Contains(t, p.conflict(t, chat, ask, events.Authorized), "expired") // too late
+	expect.Contains(t, p.decideAgain(t, chat, ask, events.Authorized), "expired") // the request has expired
 }

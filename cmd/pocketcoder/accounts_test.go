@@ -35,7 +35,7 @@ func (l login) open(t *testing.T, path, event string) (rest *bufio.Reader, f fra
 	return rest, f
 }
 
-func TestAccountIsKeptOfTheRunningSystem(t *testing.T) {
+func TestAccountsOfTheRunningSystem(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -97,7 +97,7 @@ func TestAccountIsKeptOfTheRunningSystem(t *testing.T) {
 	}
 	is.Equal(refused("another good password"), http.StatusBadRequest)
 	must("", "enable", email)
-	is.Equal(code(user), http.StatusUnauthorized) // what has ended stays so
+	is.Equal(code(user), http.StatusUnauthorized) // an ended session stays ended
 	is.Equal(code(p.login(t, email, "another good password")), http.StatusOK)
 }
 
@@ -140,7 +140,7 @@ func setupLinkMakesOneAdministrator(t *testing.T, p *process) {
 		is.Equal(auth.Record.Role, "admin")
 		made = append(made, login{process: p, token: auth.Token, id: auth.Record.ID})
 	}
-	is.Equal(len(made), 1) // of all who raced
+	is.Equal(len(made), 1) // one of the concurrent requests
 	is.Equal(len(made[0].list(t, "users", "")), 1)
 	is.Equal(setUp(t, link[2], "fourth@example.org", somePassword).code, http.StatusNotFound)
 

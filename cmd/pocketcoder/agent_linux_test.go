@@ -9,7 +9,7 @@ import (
 	"pocketcoder/expect"
 )
 
-func TestAPersonChoosesTheAgentThatAnswers(t *testing.T) {
+func TestPersonChoosesTheAgentOfAChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -30,13 +30,13 @@ func TestAPersonChoosesTheAgentThatAnswers(t *testing.T) {
 	b.click("#menu summary")
 	evaluate[bool](b, `(document.querySelector("#chosen-agent").value = "`+agent+`", true)`)
 	admin.say(t, chat, "@@say meanwhile") // the menu is updated, and keeps the choice
-	b.has("meanwhile")
+	b.awaitText("meanwhile")
 	p.turnEnds(t, chat)
 	b.click("#chosen-agent + button")
 	expect.Eventually(t, "the chat has the agent", func() bool {
 		return admin.list(t, "chats", `id = "`+chat+`"`)[0]["agent"] == agent
 	})
-	b.shot("agent")
+	b.screenshot("agent")
 	admin.say(t, chat, command)
 	p.turnEnds(t, chat)
 	requests := admin.list(t, "permissions", `chat = "`+chat+`"`)

@@ -26,7 +26,7 @@ Read every file.
 `
 
 // One agent goes from a file to a chat, and back to a file.
-func TestAnAgentIsAMarkdownFile(t *testing.T) {
+func TestAgentFileRoundTrip(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -54,20 +54,20 @@ func TestAnAgentIsAMarkdownFile(t *testing.T) {
 	}
 	is.Equal(run(nil, "", "agent", "show", "Auditor"), auditor)
 
-	s := p.talk(t)
-	s.sees("› ")
-	s.types("/agent nosuch\r")
-	s.sees(`there is no agent "nosuch"; available: `)
-	s.types("/agent Auditor\r")
-	s.sees("agent of the next messages: Auditor")
-	s.types(`@@call bash {"command":"touch audited.txt","description":"test"}` + "\r")
-	s.sees("deny bash: touch *")
-	s.types("/agent\r")
-	s.sees("* Auditor")
-	s.types("/agent none\r")
-	s.sees("agent of the next messages: none")
-	s.types("/quit\r")
-	s.leaves()
+	s := p.startConversation(t)
+	s.awaitText("› ")
+	s.typeText("/agent nosuch\r")
+	s.awaitText(`there is no agent "nosuch"; available: `)
+	s.typeText("/agent Auditor\r")
+	s.awaitText("agent of the next messages: Auditor")
+	s.typeText(`@@call bash {"command":"touch audited.txt","description":"test"}` + "\r")
+	s.awaitText("deny bash: touch *")
+	s.typeText("/agent\r")
+	s.awaitText("* Auditor")
+	s.typeText("/agent none\r")
+	s.awaitText("agent of the next messages: none")
+	s.typeText("/quit\r")
+	s.awaitExit()
 
 	run([]string{"EDITOR=sed -i s/every/each/"}, "", "agent", "edit", "Auditor")
 	stdout, _, code := p.cli(t, "", "agent", "add", path) // the file would undo the edit

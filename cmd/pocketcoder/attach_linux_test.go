@@ -41,13 +41,13 @@ func (v tmux) run(ctx context.Context, args ...string) error {
 	return err
 }
 
-// windows are the names of a chat's windows.
+// windows returns the names of a chat's windows.
 func (v tmux) windows(ctx context.Context, chat string) ([]string, error) {
 	out, err := v.output(ctx, "list-windows", "-t", "="+chat, "-F", "#{window_name}")
 	return strings.Fields(out), err
 }
 
-// screenOf is what a window of a chat shows and has shown.
+// screenOf returns the content of a chat's window, with its history.
 func (v tmux) screenOf(t *testing.T, chat, window string) string {
 	t.Helper()
 	out, err := v.output(t.Context(), "capture-pane", "-p", "-J", "-S", "-", "-t", "="+chat+":"+window)
@@ -55,8 +55,8 @@ func (v tmux) screenOf(t *testing.T, chat, window string) string {
 	return out
 }
 
-// hostile is output that would change the terminal it is shown on, if it got there.
-var hostile = []string{
+// hostileOutput would change a terminal if it reached it unescaped.
+var hostileOutput = []string{
 	"\x1b]0;evil-title\x07", "\x1b]2;evil-title\x1b\\", "\x1bkevil-name\x1b\\", "\x1b]52;c;ZXZpbA==\x07",
 	"\x1b]8;;https://evil.example\x07link\x1b]8;;\x07",
 	"\x1bPtmux;\x1b\x1b]52;c;ZXZpbA==\x07\x1b\\", "\x1b_evil-apc\x1b\\", "\x1b[2J\x1b[H", "\x9b2J", "\u202eevil",
@@ -65,22 +65,22 @@ var hostile = []string{
 func attachShowsARunningCommand(t *testing.T, p *process) {
 	is := is.New(t)
 	v := tmuxFor(t, p.data)
-	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "hostile"), []byte(strings.Join(hostile, "\n")+"\n"), 0o600))
+	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "hostile"), []byte(strings.Join(hostileOutput, "\n")+"\n"), 0o600))
 	chat := p.chat(t, bash(`echo begun; cat hostile; while [ ! -e go ]; do sleep 0.05; done; echo went on; false`))
 	p.approve(t, chat, 0)
 
 	s := p.attach(t) // the one with the newest activity
-	s.sees("begun")
+	s.awaitText("begun")
 	expect.Eventually(t, "all that was printed is shown", func() bool {
 		return strings.Contains(v.screenOf(t, chat, "0"), `\u202eevil`)
 	})
 	is.Equal(rows[executions.Run](t, p, "executions", chat)[0].Status, events.ExecutionRunning) // it still runs
 	second := p.attach(t, chat)
-	second.sees("begun")
+	second.awaitText("begun")
 	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "go"), nil, 0o600))
-	s.sees("went on")
-	s.sees("exit 1")
-	second.sees("went on")
+	s.awaitText("went on")
+	s.awaitText("exit 1")
+	second.awaitText("went on")
 
 	shown := v.screenOf(t, chat, "0")
 	for _, text := range []string{"the assistant · approved by operator", `$ echo begun;`, "␛]0;evil-title␇",
@@ -89,7 +89,7 @@ func attachShowsARunningCommand(t *testing.T, p *process) {
 			t.Errorf("%q is not shown in\n%s", text, shown)
 		}
 	}
-	for _, raw := range hostile {
+	for _, raw := range hostileOutput {
 		expect.Lacks(t, s.seen.String(), raw) // it did not reach the terminal
 	}
 	// titles, the clipboard and links are left alone by tmux too
@@ -103,18 +103,18 @@ func attachShowsARunningCommand(t *testing.T, p *process) {
 	is.NoErr(err)
 	is.Equal(buffers, "")
 
-	s.presses(v, chat, "d")
-	s.leaves()
-	second.presses(v, chat, "d")
-	second.leaves()
+	s.pressAfterPrefix(v, chat, "d")
+	s.awaitExit()
+	second.pressAfterPrefix(v, chat, "d")
+	second.awaitExit()
 	p.stop()
 	is.True(v.run(t.Context(), "has-session", "-t", "="+chat) != nil) // it ends with the system
 }
 
-// boundKeys is how many keys do something: those of the viewer's settings, and the ten digits.
+// boundKeys is the number of keys with a binding: those of the viewer's settings, and the ten digits.
 const boundKeys = 22 + 10
 
-func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
+func TestViewerKeysRunNoProgramOnTheHost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -122,9 +122,9 @@ func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
 	chat := p.chat(t, "@@say hello")
 	p.turnEnds(t, chat)
 	s := p.attach(t, chat)
-	s.sees("the commands of chat " + chat)
+	s.awaitText("the commands of chat " + chat)
 
-	// what is typed this fast would be taken for pasted, and no key be heard
+	// otherwise tmux would treat fast keys as pasted text
 	is.NoErr(v.run(t.Context(), "set-option", "-g", "assume-paste-time", "0"))
 	keys, err := v.output(t.Context(), "list-keys")
 	is.NoErr(err)
@@ -144,21 +144,21 @@ func TestNoKeyOfTheViewerRunsAnythingOnThisMachine(t *testing.T) {
 		"touch " + mark + "\r", "\x02]", "\x02&y", "\x02x",
 	} {
 		if keys, isCommand := strings.CutPrefix(attempt, "\x02"); isCommand {
-			s.presses(v, chat, keys)
+			s.pressAfterPrefix(v, chat, keys)
 		} else {
-			s.types(attempt)
+			s.typeText(attempt)
 		}
 	}
-	s.presses(v, chat, "d")
-	s.leaves()
+	s.pressAfterPrefix(v, chat, "d")
+	s.awaitExit()
 	names, err := v.windows(t.Context(), chat)
 	is.NoErr(err)
-	is.Equal(names, []string{"transcript"})                // it is there, and alone
-	expect.Lacks(t, v.screenOf(t, chat, "0"), "run-shell") // nor does the window take what is typed
+	is.Equal(names, []string{"transcript"})                // the session has only this window
+	expect.Lacks(t, v.screenOf(t, chat, "0"), "run-shell") // the window ignores typed text
 
 	for _, made := range [][]string{{"new-window", "-t", "=" + chat + ":", "-n", "default"},
 		{"new-window", "-t", "=" + chat + ":", "-n", "line", "touch " + mark}} {
-		// so that it can be seen how it ends
+		// the pane stays, so that its end can be checked
 		stays := []string{"set-option", "-p", "-t", "=" + chat + ":=" + made[4], "remain-on-exit", "on"}
 		// what tmux would run without a command, or through its shell, is this program
 		is.NoErr(v.run(t.Context(), slices.Concat(made, []string{";"}, stays)...))
@@ -190,7 +190,7 @@ func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
 	p.approve(t, chat, 0)
 	ask := p.ask(t, chat, 1)
 	s := p.attach(t, chat)
-	s.sees("subagent general: look after it")
+	s.awaitText("subagent general: look after it")
 	name := "general-" + ask.SessionID[len(ask.SessionID)-4:]
 	windows := func() []string {
 		names, err := v.windows(t.Context(), chat)
@@ -198,7 +198,7 @@ func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
 		return names
 	}
 	expect.Eventually(t, "it has a window", func() bool { return len(windows()) == 2 && windows()[1] == name })
-	s.presses(v, chat, "n")
+	s.pressAfterPrefix(v, chat, "n")
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.turnEnds(t, chat)
 	expect.Eventually(t, "its window is gone", func() bool { return len(windows()) == 1 })
@@ -208,7 +208,7 @@ func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
 	})
 }
 
-func TestAttachSaysWhatIsMissing(t *testing.T) {
+func TestAttachReportsMissingRequirements(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -225,28 +225,28 @@ func TestAttachSaysWhatIsMissing(t *testing.T) {
 	} {
 		p := process{data: datadir.Dir(c.data)}
 		s := p.attach(t, c.chat)
-		s.sees(c.want)
-		s.leaves()
+		s.awaitText(c.want)
+		s.awaitExit()
 	}
 	_, err = os.Stat(mistyped)
-	is.True(os.IsNotExist(err)) // it is not made
+	is.True(os.IsNotExist(err)) // it is not created
 	cmd := exec.Command(built(t, "pocketcoder"), "attach")
 	cmd.Env = []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir()}
 	s := startTerminal(t, cmd)
-	s.sees("apt install tmux")
-	s.leaves()
+	s.awaitText("apt install tmux")
+	s.awaitExit()
 }
 
-func TestDeletedChatsSessionEnds(t *testing.T) {
+func TestViewerSessionOfADeletedChatEnds(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	v := tmuxFor(t, p.data)
 	chat := p.chat(t, "@@say hello")
 	p.turnEnds(t, chat)
 	s := p.attach(t, chat)
-	s.sees("the commands of chat " + chat)
+	s.awaitText("the commands of chat " + chat)
 	p.admin(t).do(t, "DELETE", recordPath("chats", chat), nil)
-	s.leaves()
+	s.awaitExit()
 	expect.Eventually(t, "the session is gone", func() bool {
 		return v.run(t.Context(), "has-session", "-t", "="+chat) != nil
 	})

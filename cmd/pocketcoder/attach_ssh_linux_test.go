@@ -47,7 +47,7 @@ func (p *process) sshPort(t *testing.T) string {
 
 func TestOverSSH(t *testing.T) {
 	t.Parallel()
-	inTurn(t, startWithSSH(t), stage{"a key lands in the viewer", sshKeyLandsInTheViewer},
+	runStages(t, startWithSSH(t), stage{"a key lands in the viewer", sshKeyLandsInTheViewer},
 		stage{"a chat that gets another owner closes its viewer and shells", newOwnerClosesViewerAndShells})
 }
 
@@ -86,22 +86,22 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	})
 
 	s := startTerminal(t, dial(t, port, key)) // the one of hers with the newest activity
-	s.sees("from the sandbox")
-	s.sees("──") // as characters, not as question marks
+	s.awaitText("from the sandbox")
+	s.awaitText("──") // as characters, not as question marks
 	is.True(registered()["last_used"] != "")
 	v := tmuxFor(t, p.data)
-	s.presses(v, chat, "c")
+	s.pressAfterPrefix(v, chat, "c")
 	expect.Eventually(t, "a shell's window is there", func() bool {
 		names, _ := v.windows(t.Context(), chat)
 		return len(names) == 2 && names[1] == "shell"
 	})
-	s.types("echo in$((40+2)) of $PWD\r")
-	s.sees("in42 of " + p.workspace)
-	s.types("ls " + p.data.Path("keys") + "; echo looked\r")
-	s.sees("cannot ") // access, or open, as the level is; a sequence of the terminal may stand before it
-	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "hostile"), []byte(strings.Join(hostile, "\n")+"\n"), 0o644))
-	s.types("cat hostile; echo read$((40+2))\r")
-	s.sees("read42")
+	s.typeText("echo in$((40+2)) of $PWD\r")
+	s.awaitText("in42 of " + p.workspace)
+	s.typeText("ls " + p.data.Path("keys") + "; echo looked\r")
+	s.awaitText("cannot ") // access, or open, as the level is; a sequence of the terminal may stand before it
+	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "hostile"), []byte(strings.Join(hostileOutput, "\n")+"\n"), 0o644))
+	s.typeText("cat hostile; echo read$((40+2))\r")
+	s.awaitText("read42")
 	// nor does tmux pass on what a program says to it
 	for _, code := range []string{"evil-title", "evil-name", "evil-apc", "ZXZpbA", "evil.example"} {
 		expect.Lacks(t, s.seen.String(), code)
@@ -109,55 +109,55 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	names, err := v.windows(t.Context(), chat)
 	is.NoErr(err)
 	is.Equal(names, []string{"transcript", "shell"})
-	s.types("exit\r")
+	s.typeText("exit\r")
 	p.finished(t, chat, 1)
 	onlyTranscript := func() bool { names, _ := v.windows(t.Context(), chat); return len(names) == 1 }
 	expect.Eventually(t, "the shell's window is gone", onlyTranscript)
 	owned := p.attach(t, chat) // the operator, in the same session
-	owned.sees("from the sandbox")
+	owned.awaitText("from the sandbox")
 	for i, c := range []struct {
 		at    *terminalSession
 		actor string
 	}{{s, events.UserActor(ann.id)}, {owned, events.UserActor("operator")}, {s, events.UserActor(ann.id)}} {
-		c.at.presses(v, chat, "c")
+		c.at.pressAfterPrefix(v, chat, "c")
 		expect.Eventually(t, "a shell of theirs is open", func() bool { return len(shellActors(t, p, chat)) == i+2 })
 		is.Equal(shellActors(t, p, chat)[i+1], c.actor)
-		c.at.types("exit 0\r")
+		c.at.typeText("exit 0\r")
 		p.finished(t, chat, i+2) // after the assistant's command and the first shell
 	}
 	shell := []string{built(t, "pocketcoder"), "sandbox", "shell", "--data", string(p.data), "--stay", "--user=nobody",
 		"--", chat}
 	is.NoErr(v.run(t.Context(), append([]string{"new-window", "-t", "=" + chat + ":", "-n", "shell", "-c", "/", "--"},
 		shell...)...))
-	owned.sees("C-b x closes the window") // why it failed stays
-	owned.presses(v, chat, "x")
+	owned.awaitText("C-b x closes the window") // why it failed stays
+	owned.pressAfterPrefix(v, chat, "x")
 	expect.Eventually(t, "the window is closed", onlyTranscript)
-	owned.presses(v, chat, "d")
-	owned.leaves()
+	owned.pressAfterPrefix(v, chat, "d")
+	owned.awaitExit()
 	for account, want := range map[string]string{ann.id: "may not open a shell", "nobody": "may not open a shell"} {
 		refused := p.ownShell(t, "--user", account, others)
-		refused.sees(want)
-		refused.leaves()
+		refused.awaitText(want)
+		refused.awaitExit()
 	}
 
 	for command, want := range map[string]string{
 		others: "there is no chat", "ls": "there is no chat ls", "sh -c 'touch ran'": "the only command is the id of a chat", "$(id)": "want 1 to 64 letters", " --shell": "there is no chat --shell",
 	} {
 		refused := startTerminal(t, dial(t, port, key, command))
-		refused.sees(want)
-		refused.leaves()
+		refused.awaitText(want)
+		refused.awaitExit()
 	}
 	named := startTerminal(t, dial(t, port, key, chat))
-	named.sees("from the sandbox")
+	named.awaitText("from the sandbox")
 	out, _ := dial(t, port, key).CombinedOutput() // without a terminal of its own, ssh asks for none there
 	expect.Contains(t, string(out), "it needs a terminal")
 
 	ann.must(t, "DELETE", recordPath("ssh_keys", id), nil, nil)
-	s.leaves() // who is in is cut
-	named.leaves()
+	s.awaitExit() // who is in is cut
+	named.awaitExit()
 	second := startTerminal(t, dial(t, port, key))
-	second.sees("Permission denied")
-	second.leaves()
+	second.awaitText("Permission denied")
+	second.awaitExit()
 }
 
 // sshChat makes an account with a key and a chat of its own.
@@ -181,24 +181,24 @@ func newOwnerClosesViewerAndShells(t *testing.T, p *process) {
 	bob := p.account(t, "user")
 	v := tmuxFor(t, p.data)
 	s := startTerminal(t, dial(t, port, key, chat))
-	s.sees("the commands of chat " + chat)
+	s.awaitText("the commands of chat " + chat)
 	local := p.attach(t, chat)
-	local.sees("the commands of chat " + chat)
-	s.presses(v, chat, "c")
-	s.types("echo in$((40+2))\r")
-	s.sees("in42")
+	local.awaitText("the commands of chat " + chat)
+	s.pressAfterPrefix(v, chat, "c")
+	s.typeText("echo in$((40+2))\r")
+	s.awaitText("in42")
 
 	p.admin(t).must(t, "PATCH", recordPath("chats", chat), record{"title": "still hers"}, nil)
 	p.admin(t).must(t, "PATCH", recordPath("chats", chat), record{"user": bob.id}, nil)
-	s.leaves()
-	local.leaves()
+	s.awaitExit()
+	local.awaitExit()
 	p.finished(t, chat, 0) // the shell
 	is.True(v.run(t.Context(), "has-session", "-t", "="+chat) != nil)
 	second := startTerminal(t, dial(t, port, key, chat))
-	second.sees("there is no chat")
-	second.leaves()
+	second.awaitText("there is no chat")
+	second.awaitExit()
 	local = p.attach(t, chat) // the operator sees every chat
-	local.sees("the commands of chat " + chat)
+	local.awaitText("the commands of chat " + chat)
 }
 
 func TestSSHRequiresIsolation(t *testing.T) {

@@ -28,7 +28,7 @@ func restoredSystemShowsTheSameChat(t *testing.T, p *process) {
 	dir := t.TempDir()
 	backup, file := filepath.Join(dir, "backup"), filepath.Join(dir, "passphrase")
 	is.NoErr(os.WriteFile(file, []byte("correct horse\n"), 0o600))
-	stdout := p.reports(t, "backup", backup, "--passphrase-file", file, "--json") // while it runs
+	stdout := p.mustRun(t, "backup", backup, "--passphrase-file", file, "--json") // while it runs
 	var result struct{ Events uint64 }
 	is.NoErr(json.Unmarshal([]byte(stdout), &result))
 	to := strconv.FormatUint(result.Events, 10)
@@ -37,9 +37,9 @@ func restoredSystemShowsTheSameChat(t *testing.T, p *process) {
 
 	r := prepareInside(t, dir)
 	r.env = nil // the account comes from the backup
-	stdout = r.reports(t, "restore", backup, "--passphrase-file", file)
+	stdout = r.mustRun(t, "restore", backup, "--passphrase-file", file)
 	expect.Contains(t, stdout, "start it with: pocketcoder up --data "+string(r.data))
-	stdout = r.reports(t, "admin", "erase", deleted, "--yes")
+	stdout = r.mustRun(t, "admin", "erase", deleted, "--yes")
 	expect.Contains(t, stdout, "erased chat "+deleted)
 	r.runForTest()
 	is.Equal(r.row(t, deleted).Title, "erased")
@@ -68,8 +68,8 @@ func restoredSystemShowsTheSameChat(t *testing.T, p *process) {
 
 var progressLine = regexp.MustCompile(`(?m)^[a-z ]+: \d+ of \d+\n`)
 
-// reports runs a subcommand that must succeed and, where it takes long, shows progress on stderr.
-func (p *process) reports(t testing.TB, args ...string) (stdout string) {
+// mustRun runs a subcommand that must succeed and, where it takes long, shows progress on stderr.
+func (p *process) mustRun(t testing.TB, args ...string) (stdout string) {
 	t.Helper()
 	stdout, stderr, code := p.cli(t, "", args...)
 	is.New(t).Equal([]any{code, progressLine.ReplaceAllString(stderr, "")}, []any{0, ""})

@@ -142,7 +142,7 @@ func execVariants(b *testing.B) []*execVariant {
 		x := openExecBench(b, level)
 		ways = append(ways, &execVariant{name: "shell-" + string(level), every: 1, start: asProcess(x.authorized)})
 	}
-	return append(ways, rivals(b)...)
+	return append(ways, otherWays(b)...)
 }
 
 // notMeasured says so in a line that ops/bench shows in the place of a figure.

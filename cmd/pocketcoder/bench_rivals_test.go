@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// rivals are other ways to have a command run by somebody else: ssh to this machine, with a new connection for each
+// otherWays are other ways to have a command run by somebody else: ssh to this machine, with a new connection for each
 // command and over a shared one, and a terminal in tmux that is typed into and looked at every 200 ms.
-func rivals(b *testing.B) []*execVariant {
+func otherWays(b *testing.B) []*execVariant {
 	b.Helper()
 	var ways []*execVariant
 	connect, err := openSSHD(b)

@@ -34,9 +34,9 @@ func (b *tab) inColors(scheme string) {
 	}))
 }
 
-// unfold shows all that a page can show: what is folded or hidden, a refusal, and Markdown that a script of the demo
-// model cannot write.
-const unfold = `(() => {
+// showEverything shows all that a page can show: what is folded or hidden, a refusal, and Markdown that a script of
+// the demo model cannot write.
+const showEverything = `(() => {
 	const main = document.querySelector("main");
 	document.querySelectorAll("template").forEach((e) => main.append(e.content.cloneNode(true)));
 	document.querySelectorAll("details").forEach((e) => (e.open = true));
@@ -57,15 +57,15 @@ const unfold = `(() => {
 func (b *tab) isAccessible(name string) {
 	b.t.Helper()
 	defer b.inColors("light")
-	b.sees("the page", `document.readyState === "complete"`)
+	b.awaitCondition("the page", `document.readyState === "complete"`)
 	b.inColors("dark")
 	for _, size := range []screen{desktopScreen, phoneScreen} {
 		b.size = size
 		b.do(chromedp.EmulateViewport(size.width, size.height))
-		b.shot("dark-" + name)
+		b.screenshot("dark-" + name)
 	}
 	b.do(chromedp.KeyEvent(kb.Tab)) // from now on, the browser shows the focus
-	evaluate[bool](b, unfold)
+	evaluate[bool](b, showEverything)
 	for _, scheme := range []string{"dark", "light"} {
 		b.inColors(scheme)
 		for _, fault := range evaluate[[]string](b, accessibility) {
@@ -134,7 +134,7 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	b.fill("#email", adminEmail)
 	b.fill("#password", adminPassword)
 	b.click("main button")
-	b.sees("the list of chats", `document.querySelector("#chats") !== null`)
+	b.awaitCondition("the list of chats", `document.querySelector("#chats") !== null`)
 	for _, page := range []struct{ name, path, has string }{
 		{"list", "/", "#chats .states"},
 		{"archived", "/?archived=true", "h1"},
@@ -156,8 +156,8 @@ func TestEveryPageIsAccessible(t *testing.T) {
 		{"problem", "/chats/missing", ".problem"},
 	} {
 		b.visit(page.path)
-		b.sees(page.name, fmt.Sprintf("document.querySelector(%q) !== null", page.has))
+		b.awaitCondition(page.name, fmt.Sprintf("document.querySelector(%q) !== null", page.has))
 		b.isAccessible(page.name)
-		b.fine()
+		b.checkNoFaults()
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"pocketcoder/expect"
 )
 
-func TestAPersonAttachesAFileAndWritesACommand(t *testing.T) {
+func TestComposerAttachesFilesAndRunsCommands(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	notes := filepath.Join(t.TempDir(), "notes.txt")
@@ -20,27 +20,28 @@ func TestAPersonAttachesAFileAndWritesACommand(t *testing.T) {
 			b := p.openBrowser(t, size)
 			b.visit("/chats/" + chat)
 			b.do(chromedp.SetUploadFiles(chromedp.CSS("input[type=file]"), []string{notes}))
-			b.sees("that one file is attached", `document.querySelector(".attach span").textContent === "+1"`)
+			b.awaitCondition("that one file is attached", `document.querySelector(".attach span").textContent === "+1"`)
 			b.fill("#text", "@@say I read it.")
-			b.shot("attached")
+			b.screenshot("attached")
 			b.click(".composer button")
-			b.has("notes.txt")
-			b.has("AssistantI read it.")
-			b.sees("that the turn is over", `document.querySelector("#head form") === null`)
+			b.awaitText("notes.txt")
+			b.awaitText("AssistantI read it.")
+			b.awaitCondition("that the turn is over", `document.querySelector("#head form") === null`)
 
 			b.fill("#text", "/")
-			b.sees("the commands", `!document.querySelector("#commands").hidden && document.querySelectorAll("#commands li:not([hidden])").length > 5`)
-			b.shot("commands")
+			b.awaitCondition("the commands", `!document.querySelector("#commands").hidden && document.querySelectorAll("#commands li:not([hidden])").length > 5`)
+			b.screenshot("commands")
 			b.fill("#text", "ren")
-			b.sees("one command", `document.querySelectorAll("#commands li:not([hidden])").length === 1`)
+			b.awaitCondition("one command", `document.querySelectorAll("#commands li:not([hidden])").length === 1`)
 			b.click("#commands li:not([hidden])")
 			b.fill("#text", " Rivers of "+size.name+"\r")
-			b.sees("the new title", `document.querySelector("h1").textContent === "Rivers of `+size.name+`"`)
-			b.fine()
+			b.awaitCondition("the new title", `document.querySelector("h1").textContent === "Rivers of `+size.name+`"`)
+			b.checkNoFaults()
 			b.fill("#text", "/fork\r")
-			b.sees("the new chat", `!location.pathname.includes("`+chat+`") && location.pathname.startsWith("/chats/")`)
-			b.has("AssistantI read it.")
-			b.fine()
+			b.awaitCondition("the new chat", `!location.pathname.includes("`+chat+
+				`") && location.pathname.startsWith("/chats/")`)
+			b.awaitText("AssistantI read it.")
+			b.checkNoFaults()
 		})
 	}
 }

@@ -73,7 +73,7 @@ func (b *tab) hide(hidden bool) {
 	evaluate[bool](b, fmt.Sprintf(`(Object.defineProperty(document, "hidden", {value: %t, configurable: true}), document.dispatchEvent(new Event("visibilitychange")))`, hidden))
 }
 
-func TestAPageCatchesUpAfterItWasCutOffOrHidden(t *testing.T) {
+func TestPageCatchesUpAfterADisconnectOrAHiddenTab(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	admin := p.admin(t)
@@ -88,7 +88,7 @@ func TestAPageCatchesUpAfterItWasCutOffOrHidden(t *testing.T) {
 			}
 			b.do(chromedp.Navigate("http://" + line.Addr().String() + "/chats/" + chat))
 			b.fill("#text", "@@text n=300 delay=20\r")
-			b.has("t5 ")
+			b.awaitText("t5 ")
 			away(true)
 			expect.Eventually(t, "the turn is over", func() bool {
 				all := admin.list(t, "messages", `chat = "`+chat+`" && role = "assistant"`)
@@ -102,15 +102,15 @@ func TestAPageCatchesUpAfterItWasCutOffOrHidden(t *testing.T) {
 			// it was away
 			is.True(!evaluate[bool](b, `document.querySelector("#log").textContent.includes("Assistantmeanwhile")`))
 			away(false)
-			b.has("Assistantmeanwhile")
-			b.sees("that the page is connected", `document.querySelector("#offline").hidden`)
-			b.sees("that the turn is over", `document.querySelector("#head form") === null && document.querySelector(".writing") === null`)
-			b.isAsLoaded()
+			b.awaitText("Assistantmeanwhile")
+			b.awaitCondition("that the page is connected", `document.querySelector("#offline").hidden`)
+			b.awaitCondition("that the turn is over", `document.querySelector("#head form") === null && document.querySelector(".writing") === null`)
+			b.checkEqualsFreshLoad()
 		})
 	}
 }
 
-func TestWhatAPersonTypesSurvivesTwoThousandFragments(t *testing.T) {
+func TestTypedTextSurvivesTwoThousandFragments(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -118,11 +118,11 @@ func TestWhatAPersonTypesSurvivesTwoThousandFragments(t *testing.T) {
 	b := p.openBrowser(t, desktopScreen)
 	b.visit("/chats/" + chat)
 	b.fill("#text", "@@text n=2000 delay=1\r")
-	b.has("t5 ")
+	b.awaitText("t5 ")
 	b.fill("#text", "my own words")
 	evaluate[bool](b, `(document.querySelector("#text").setSelectionRange(3, 6), true)`)
-	b.has("t1999")
-	b.sees("that the turn is over", `document.querySelector("#head form") === null && document.querySelector(".writing") === null`)
+	b.awaitText("t1999")
+	b.awaitCondition("that the turn is over", `document.querySelector("#head form") === null && document.querySelector(".writing") === null`)
 	is.Equal(evaluate[string](b, `(() => { const t = document.querySelector("#text"); return [t === document.activeElement, t.value.trim(), t.selectionStart, t.selectionEnd].join("|") })()`), "true|my own words|3|6")
 	order := evaluate[string](b, `[...document.querySelector(".message.assistant").textContent.matchAll(/t(\d+)/g)].map((m) => m[1]).join()`)
 	var want []byte
@@ -132,7 +132,7 @@ func TestWhatAPersonTypesSurvivesTwoThousandFragments(t *testing.T) {
 	is.Equal(order, string(want[:len(want)-1]))
 }
 
-func TestWhatACommandPrintsAppearsInTheChat(t *testing.T) {
+func TestCommandOutputAppearsInTheChat(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	admin := p.admin(t)
@@ -142,10 +142,11 @@ func TestWhatACommandPrintsAppearsInTheChat(t *testing.T) {
 	admin.say(t, chat, bash("for i in 1 2 3; do echo line $i; done; while [ ! -e go-on ]; do sleep 0.1; done; echo the end"))
 	ask := admin.awaitRequest(t, chat)
 	admin.authorize(t, ask)
-	b.sees("the output so far", `document.querySelector("pre.output")?.textContent === "line 1\nline 2\nline 3\n"`)
-	b.shot("live-output")
-	b.fine()
+	b.awaitCondition("the output so far", `document.querySelector("pre.output")?.textContent === "line 1\nline 2\nline 3\n"`)
+	b.screenshot("live-output")
+	b.checkNoFaults()
 	expect.WriteFile(t, p.workspace+"/go-on", "")
-	b.sees("that the command has ended", `document.querySelector("pre.output") === null && document.querySelector(".tool .mark.completed") !== null`)
-	b.sees("that the turn is over", `document.querySelector("#head form") === null`)
+	b.awaitCondition("that the command has ended",
+		`document.querySelector("pre.output") === null && document.querySelector(".tool .mark.completed") !== null`)
+	b.awaitCondition("that the turn is over", `document.querySelector("#head form") === null`)
 }

@@ -57,7 +57,7 @@ func (p *process) openBrowser(t testing.TB, size screen) *tab {
 		return err
 	}))
 	b.visit("/")
-	b.sees("the list of chats", `document.querySelector("#chats") !== null`)
+	b.awaitCondition("the list of chats", `document.querySelector("#chats") !== null`)
 	return b
 }
 
@@ -80,7 +80,7 @@ func (p *process) newBrowser(t testing.TB, size screen) *tab {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			b.shot("failed-" + strings.ReplaceAll(t.Name(), "/", "-"))
+			b.screenshot("failed-" + strings.ReplaceAll(t.Name(), "/", "-"))
 		}
 	})
 	return b
@@ -109,10 +109,11 @@ func (b *tab) handleEvent(event any) {
 	}
 }
 
-// fine fails the test if a script failed, was refused, or opened a dialog, or if the page is wider than the window.
-func (b *tab) fine() {
+// checkNoFaults fails the test if a script failed, was refused, or opened a dialog, or if the page is wider than the
+// window.
+func (b *tab) checkNoFaults() {
 	b.t.Helper()
-	b.sees("the page", `document.readyState === "complete"`)
+	b.awaitCondition("the page", `document.readyState === "complete"`)
 	if width := evaluate[int64](b, "document.documentElement.scrollWidth"); width > b.size.width {
 		b.t.Errorf("the page is %d wide in a window of %d", width, b.size.width)
 	}
@@ -193,8 +194,8 @@ func evaluate[T any](b *tab, expression string) T {
 	return v
 }
 
-// sees waits until a JavaScript condition holds.
-func (b *tab) sees(what, condition string) {
+// awaitCondition waits until a JavaScript condition holds.
+func (b *tab) awaitCondition(what, condition string) {
 	b.t.Helper()
 	expect.Eventually(b.t, what, func() bool {
 		ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](condition))
@@ -202,14 +203,14 @@ func (b *tab) sees(what, condition string) {
 	})
 }
 
-// has waits until the log of a chat has a text.
-func (b *tab) has(text string) {
+// awaitText waits until the log of a chat has a text.
+func (b *tab) awaitText(text string) {
 	b.t.Helper()
-	b.sees("the chat has "+text, fmt.Sprintf(`document.querySelector("#log")?.textContent.includes(%q) ?? false`, text))
+	b.awaitCondition("the chat has "+text, fmt.Sprintf(`document.querySelector("#log")?.textContent.includes(%q) ?? false`, text))
 }
 
-// shot saves what the page looks like.
-func (b *tab) shot(name string) {
+// screenshot saves what the page looks like.
+func (b *tab) screenshot(name string) {
 	b.t.Helper()
 	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 	if err != nil {
@@ -227,10 +228,10 @@ const shownParts = `((page) => ["#head", "#menu", "#foot", "#entries"].map((s) =
 	return part.outerHTML.replace(/\s+/g, " ").replace(/> </g, "><");
 }).join("\n"))`
 
-// isAsLoaded waits until the page is the page that a fresh load gives, and loads it.
-func (b *tab) isAsLoaded() {
+// checkEqualsFreshLoad waits until the page is the page that a fresh load gives, and loads it.
+func (b *tab) checkEqualsFreshLoad() {
 	b.t.Helper()
-	b.sees("the page as a fresh load gives it", `(() => {
+	b.awaitCondition("the page as a fresh load gives it", `(() => {
 		const request = new XMLHttpRequest();
 		request.open("GET", location.href, false);
 		request.send();
@@ -240,7 +241,7 @@ func (b *tab) isAsLoaded() {
 	b.do(chromedp.Reload())
 }
 
-func TestAPersonApprovesACommandInABrowser(t *testing.T) {
+func TestCommandIsApprovedInABrowser(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	for _, size := range []screen{phoneScreen, desktopScreen} {
@@ -249,38 +250,38 @@ func TestAPersonApprovesACommandInABrowser(t *testing.T) {
 			b := p.openBrowser(t, size)
 			b.fill("#text", "Say hello from the sandbox, then tell me what you did.\n@@reason n=6\n@@say I will run one command.\n"+call("bash", map[string]any{"command": "echo hello from " + size.name, "description": "greet"})+
 				"\n@@next\n@@say It printed **hello**. See the [manual](https://example.org/echo).")
-			b.shot("list")
+			b.screenshot("list")
 			b.click(".new button")
-			b.sees("a request", `document.querySelector(".card.draft .decide") !== null`)
-			b.has("echo hello from " + size.name)
-			b.shot("request")
+			b.awaitCondition("a request", `document.querySelector(".card.draft .decide") !== null`)
+			b.awaitText("echo hello from " + size.name)
+			b.screenshot("request")
 			b.click(".card.draft .decide button[value=authorized]")
-			b.sees("the answer", `[...document.querySelectorAll(".markdown strong")].some((e) => e.textContent === "hello")`)
-			b.has("approved by " + adminEmail)
-			b.sees("that the turn is over", `document.querySelector("#head form") === null`)
-			b.shot("answer")
-			b.isAsLoaded() // the page that was followed is the page that a load gives
+			b.awaitCondition("the answer", `[...document.querySelectorAll(".markdown strong")].some((e) => e.textContent === "hello")`)
+			b.awaitText("approved by " + adminEmail)
+			b.awaitCondition("that the turn is over", `document.querySelector("#head form") === null`)
+			b.screenshot("answer")
+			b.checkEqualsFreshLoad() // the page that was followed is the page that a load gives
 
 			// Enter sends, and a second message does not wait for the first
 			b.fill("#text", "@@say It is done.\r@@say So is this.\r")
-			b.has("Assistant" + "It is done.")
-			b.has("Assistant" + "So is this.")
+			b.awaitText("Assistant" + "It is done.")
+			b.awaitText("Assistant" + "So is this.")
 			// Chromium's protocol types a line end although the page handled the key
 			is.Equal(evaluate[string](b, `document.querySelector("#text").value.trim()`), "")
 			b.visit("/requests")
-			b.shot("requests")
+			b.screenshot("requests")
 			b.visit("/")
-			b.shot("chats")
-			b.fine()
+			b.screenshot("chats")
+			b.checkNoFaults()
 		})
 	}
 }
 
-func TestANewUserGetsFromTheSetupLinkToAnApprovedCommand(t *testing.T) {
+func TestFirstStepsFromTheSetupLinkToAnApprovedCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := prepare(t, t.TempDir())
-	p.asks = nil // the rules alone that everybody has
+	p.askRules = nil // the rules alone that everybody has
 	p.env = []string{"POCKETCODER_ADMIN_EMAIL=", "POCKETCODER_ADMIN_PASSWORD="}
 	p.runForTest()
 	var link string
@@ -290,44 +291,45 @@ func TestANewUserGetsFromTheSetupLinkToAnApprovedCommand(t *testing.T) {
 	})
 	b := p.newBrowser(t, phoneScreen)
 	b.visit(strings.TrimPrefix(link, p.HTTP))
-	b.sees("that the page has the code", `document.querySelector("#code").value !== "" && location.hash === ""`)
-	b.shot("setup")
-	b.fine()
+	b.awaitCondition("that the page has the code", `document.querySelector("#code").value !== "" && location.hash === ""`)
+	b.screenshot("setup")
+	b.checkNoFaults()
 	b.fill("#email", "first@example.org")
 	b.fill("#password", somePassword)
 	b.fill("#password_again", somePassword)
 	b.click("main button")
-	b.sees("the list of chats", `document.querySelector(".welcome button") !== null`)
-	b.shot("welcome")
-	b.fine()
+	b.awaitCondition("the list of chats", `document.querySelector(".welcome button") !== null`)
+	b.screenshot("welcome")
+	b.checkNoFaults()
 	b.click(".welcome button")
-	b.sees("a request", `document.querySelector(".card.draft .decide") !== null`)
-	b.has("echo Hello from PocketCoder > hello-from-pocketcoder.txt")
-	b.shot("first-request")
+	b.awaitCondition("a request", `document.querySelector(".card.draft .decide") !== null`)
+	b.awaitText("echo Hello from PocketCoder > hello-from-pocketcoder.txt")
+	b.screenshot("first-request")
 	b.click(".card.draft .decide button[value=authorized]")
-	b.has("approved by first@example.org")
+	b.awaitText("approved by first@example.org")
 	expect.Eventually(t, "the command ran", func() bool {
 		written, err := os.ReadFile(filepath.Join(p.workspace, "hello-from-pocketcoder.txt"))
 		return err == nil && string(written) == "Hello from PocketCoder\n"
 	})
-	b.sees("the next request", `document.querySelector(".card.draft .decide") !== null`)
+	b.awaitCondition("the next request", `document.querySelector(".card.draft .decide") !== null`)
 	// as from a notification
 	b.visit("/requests/" + evaluate[string](b, `document.querySelector(".card.draft").id.slice("r-".length)`))
-	b.shot("request-page")
+	b.screenshot("request-page")
 	b.click(".card.draft .decide button[value=authorized]")
-	b.sees("who decided", `document.querySelector(".card .outcome").textContent === "approved by first@example.org"`)
-	b.shot("request-page-decided")
-	b.fine()
+	b.awaitCondition("who decided", `document.querySelector(".card .outcome").textContent === "approved by first@example.org"`)
+	b.screenshot("request-page-decided")
+	b.checkNoFaults()
 	b.visit("/")
-	b.sees("that the explanation is gone", `document.querySelector("#chats a") !== null && document.querySelector(".welcome") === null`)
+	b.awaitCondition("that the explanation is gone",
+		`document.querySelector("#chats a") !== null && document.querySelector(".welcome") === null`)
 	b.click(".bar .account a")
-	b.sees("the login of this browser", `document.querySelector(".logins .turn") !== null`)
-	b.shot("account")
+	b.awaitCondition("the login of this browser", `document.querySelector(".logins .turn") !== null`)
+	b.screenshot("account")
 	is.Equal(evaluate[string](b, "document.cookie"), "") // out of reach of scripts
-	b.fine()
+	b.checkNoFaults()
 }
 
-func TestARequestDecidedElsewhereChangesInFrontOfAPerson(t *testing.T) {
+func TestRequestDecidedElsewhereUpdatesThePage(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	admin := p.admin(t)
@@ -337,42 +339,42 @@ func TestARequestDecidedElsewhereChangesInFrontOfAPerson(t *testing.T) {
 	one, two := p.openBrowser(t, phoneScreen), p.openBrowser(t, desktopScreen)
 	for _, b := range []*tab{one, two} {
 		b.visit("/chats/" + chat)
-		b.sees("a request", `document.querySelector(".card.draft .decide") !== null`)
+		b.awaitCondition("a request", `document.querySelector(".card.draft .decide") !== null`)
 	}
 	two.click(".card .more summary")
 	two.fill(".card input[name=reason]", "because")
 	one.click(".card.draft .decide button[value=authorized]")
-	two.sees("the decision", fmt.Sprintf(`document.querySelector(".card.authorized .outcome")?.textContent === %q`,
+	two.awaitCondition("the decision", fmt.Sprintf(`document.querySelector(".card.authorized .outcome")?.textContent === %q`,
 		"approved by "+adminEmail))
-	two.sees("that no form is left", `document.querySelector(".card form") === null`)
-	two.shot("decided-elsewhere")
+	two.awaitCondition("that no form is left", `document.querySelector(".card form") === null`)
+	two.screenshot("decided-elsewhere")
 	for _, b := range []*tab{one, two} {
-		b.fine()
+		b.checkNoFaults()
 	}
 }
 
-func TestAPageGoesOnAfterTheServerWasKilledInTheMiddleOfAnAnswer(t *testing.T) {
+func TestPageContinuesAfterTheServerWasKilledDuringAnAnswer(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--http", expect.Address(t))
 	b := p.openBrowser(t, phoneScreen)
 	b.fill("#text", "@@text n=400 delay=25")
 	b.click(".new button")
-	b.has("t5 ")
-	b.shot("writing")
+	b.awaitText("t5 ")
+	b.screenshot("writing")
 	p.kill()
-	b.sees("that the page is not connected", `!document.querySelector("#offline").hidden`)
-	b.shot("offline")
+	b.awaitCondition("that the page is not connected", `!document.querySelector("#offline").hidden`)
+	b.screenshot("offline")
 	p.restart()
-	b.sees("that the page is connected again", `document.querySelector("#offline").hidden`)
-	b.sees("that the turn is over", `document.querySelector("#head form") === null && document.querySelector(".writing") === null`)
+	b.awaitCondition("that the page is connected again", `document.querySelector("#offline").hidden`)
+	b.awaitCondition("that the turn is over", `document.querySelector("#head form") === null && document.querySelector(".writing") === null`)
 	b.fill("#text", "@@say after the restart\r")
-	b.has("after the restart")
-	b.sees("that this turn is over", `document.querySelector("#head form") === null`)
-	b.isAsLoaded()
-	b.shot("restarted")
+	b.awaitText("after the restart")
+	b.awaitCondition("that this turn is over", `document.querySelector("#head form") === null`)
+	b.checkEqualsFreshLoad()
+	b.screenshot("restarted")
 }
 
-func TestAPersonSteersAChatInABrowser(t *testing.T) {
+func TestChatIsSteeredInABrowser(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := inRepository(t)
@@ -393,32 +395,32 @@ func TestAPersonSteersAChatInABrowser(t *testing.T) {
 		}
 		return evaluate[bool](b, `document.querySelector("#log").textContent.includes("AssistantI wrote two files.") && document.querySelector("#head form") === null`)
 	})
-	b.sees("the todo list", `document.querySelector("#todo summary")?.textContent === "0 of 2 tasks done: Name the rivers"`)
-	b.sees("the link to the changes", `document.querySelector("#head a") !== null`)
+	b.awaitCondition("the todo list", `document.querySelector("#todo summary")?.textContent === "0 of 2 tasks done: Name the rivers"`)
+	b.awaitCondition("the link to the changes", `document.querySelector("#head a") !== null`)
 	b.click("#todo summary")
-	b.shot("todo")
+	b.screenshot("todo")
 	b.click("#todo summary")
 
 	b.click("#menu summary") // rename, without leaving the page
-	b.shot("menu")
+	b.screenshot("menu")
 	evaluate[string](b, `document.querySelector("#title").value = ""`)
 	b.fill("#title", "Two rivers")
 	b.click("#menu form:first-of-type button")
-	b.sees("the new title", `document.querySelector("h1").textContent === "Two rivers"`)
+	b.awaitCondition("the new title", `document.querySelector("h1").textContent === "Two rivers"`)
 	b.click("#menu summary")
 
 	b.fill("#text", "@@text n=40 delay=100\r") // the assistant is busy
-	b.has("t3 ")
+	b.awaitText("t3 ")
 	b.fill("#text", "@@say second\r@@say third\r")
-	b.sees("both messages in the queue", `document.querySelectorAll("#queue li").length === 2`)
-	b.shot("queue")
-	b.has("Assistantthird")
-	b.sees("that nothing waits", `document.querySelector("#queue") === null && document.querySelector("#head form") === null`)
-	b.isAsLoaded()
+	b.awaitCondition("both messages in the queue", `document.querySelectorAll("#queue li").length === 2`)
+	b.screenshot("queue")
+	b.awaitText("Assistantthird")
+	b.awaitCondition("that nothing waits", `document.querySelector("#queue") === null && document.querySelector("#head form") === null`)
+	b.checkEqualsFreshLoad()
 
 	b.click("#head a")
-	b.sees("the changes", `document.querySelector("main.changes h1")?.textContent === "2 files +2 −0"`)
-	b.sees("every character", `document.querySelector("main.changes").textContent.includes("+A river<U+202E>") && !(`+
+	b.awaitCondition("the changes", `document.querySelector("main.changes h1")?.textContent === "2 files +2 −0"`)
+	b.awaitCondition("every character", `document.querySelector("main.changes").textContent.includes("+A river<U+202E>") && !(`+
 		invisible+`)`)
 	b.click(`[data-file="river.txt"] [data-line="1"]`)
 	b.fill("#text", "Name its length, too.")
@@ -426,10 +428,10 @@ func TestAPersonSteersAChatInABrowser(t *testing.T) {
 	b.visit("/chats/" + chat + "/changes")
 	is.Equal(evaluate[string](b, `document.querySelector("#text").value`),
 		"river.txt:1\n> +Rhine\n\nName its length, too.")
-	b.shot("changes")
-	b.fine()
+	b.screenshot("changes")
+	b.checkNoFaults()
 	b.click(".composer button")
-	b.has("> +Rhine")
+	b.awaitText("> +Rhine")
 	b.visit("/chats/" + chat + "/changes")
 	is.Equal(evaluate[string](b, `document.querySelector("#text").value`), "")
 	b.isAccessible("changes")
@@ -463,7 +465,7 @@ var hostileTexts = []struct{ text, shown string }{
 // ours has been tricked.
 const invisible = `/(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\u3164\u2800]/u.test(document.documentElement.textContent) || "pwned" in window`
 
-func TestNoTextRunsOrHidesAnything(t *testing.T) {
+func TestHostileTextsNeitherRunNorHide(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	admin := p.admin(t)
@@ -484,14 +486,14 @@ func TestNoTextRunsOrHidesAnything(t *testing.T) {
 		map[string]any{"filePath": filepath.Join(p.workspace, "hostile.txt")})+"\n@@next\n@@say end of output")
 
 	b.visit("/chats/" + tool) // while it is written
-	b.has("end of output")
+	b.awaitText("end of output")
 	for _, c := range hostileTexts {
-		b.has(shownAs(c.text, c.shown))
+		b.awaitText(shownAs(c.text, c.shown))
 	}
-	b.sees("that nothing ran or hides", "!("+invisible+")")
+	b.awaitCondition("that nothing ran or hides", "!("+invisible+")")
 	for i, c := range hostileTexts {
 		b.visit("/chats/" + chats[i])
-		b.sees("the answer "+strconv.Quote(c.text),
+		b.awaitCondition("the answer "+strconv.Quote(c.text),
 			`document.querySelector(".message.assistant .markdown") !== null && document.querySelector("#head form") === null`)
 		shown := fmt.Sprintf(`document.querySelector(".message.assistant").textContent.replace(/\s+/g, " ").includes(%q)`,
 			shownAs(c.text, c.shown))
@@ -504,8 +506,8 @@ func TestNoTextRunsOrHidesAnything(t *testing.T) {
 		}
 	}
 	b.visit("/")
-	b.sees("that the list hides nothing", "!("+invisible+")")
-	b.fine()
+	b.awaitCondition("that the list hides nothing", "!("+invisible+")")
+	b.checkNoFaults()
 }
 
 // shownAs is how a page shows a text.

@@ -30,8 +30,8 @@ type line struct {
 	conns map[net.Conn]bool
 }
 
-// newLine starts a line to a system. It ends with the test.
-func (p *process) newLine(t testing.TB) *line {
+// newNetwork starts a line to a system. It ends with the test.
+func (p *process) newNetwork(t testing.TB) *line {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -107,16 +107,16 @@ func (p *process) openOver(t testing.TB, l *line, size screen) *tab {
 	b.fill("#email", adminEmail)
 	b.fill("#password", adminPassword)
 	b.click("main button")
-	b.sees("the list of chats", `document.querySelector("#chats") !== null`)
-	b.sees("the service worker", `navigator.serviceWorker.controller !== null`)
-	b.stores("/")
+	b.awaitCondition("the list of chats", `document.querySelector("#chats") !== null`)
+	b.awaitCondition("the service worker", `navigator.serviceWorker.controller !== null`)
+	b.awaitStored("/")
 	return b
 }
 
 func (b *tab) over(l *line, path string) { b.t.Helper(); b.do(chromedp.Navigate(l.URL + path)) }
 
-// stores waits until the service worker has stored a page, and none of another account.
-func (b *tab) stores(path string) {
+// awaitStored waits until the service worker has stored a page, and none of another account.
+func (b *tab) awaitStored(path string) {
 	b.t.Helper()
 	expect.Eventually(b.t, "the browser stores "+path, func() bool {
 		return awaited[bool](b, fmt.Sprintf(`caches.keys().then(async (names) => {
@@ -126,92 +126,94 @@ func (b *tab) stores(path string) {
 	})
 }
 
-func TestWhatWasDecidedWithoutAConnectionIsSentLater(t *testing.T) {
+func TestOfflineDecisionIsSentLater(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	admin, l := p.admin(t), p.newLine(t)
+	admin, l := p.admin(t), p.newNetwork(t)
 	chat := admin.create(t, "chats", record{"title": "In a tunnel"})
 	admin.say(t, chat, "Write where the train is.\n"+bash("touch tunnel.txt"))
 	ask := admin.awaitRequest(t, chat)
 	b := p.openOver(t, l, phoneScreen)
 	b.over(l, "/chats/"+chat)
-	b.sees("a request", `document.querySelector(".card.draft .decide") !== null`)
-	b.stores("/chats/" + chat)
-	b.fine()
+	b.awaitCondition("a request", `document.querySelector(".card.draft .decide") !== null`)
+	b.awaitStored("/chats/" + chat)
+	b.checkNoFaults()
 
 	l.set(true)
 	b.do(chromedp.Reload())
-	b.sees("the stored chat", `document.querySelector(".card.draft .decide") !== null`)
-	b.sees("when it is from", `!document.querySelector("#offline").hidden && document.querySelector("#stored-at time").textContent !== ""`)
-	b.shot("offline-chat")
+	b.awaitCondition("the stored chat", `document.querySelector(".card.draft .decide") !== null`)
+	b.awaitCondition("when it is from", `!document.querySelector("#offline").hidden && document.querySelector("#stored-at time").textContent !== ""`)
+	b.screenshot("offline-chat")
 	b.over(l, "/account") // which no browser stores
-	b.sees("the stored pages", fmt.Sprintf(`document.querySelector('#stored-pages a[href="/chats/%s"] .title')?.textContent === "In a tunnel"`, chat))
-	b.shot("offline-page")
+	b.awaitCondition("the stored pages", fmt.Sprintf(`document.querySelector('#stored-pages a[href="/chats/%s"] .title')?.textContent === "In a tunnel"`, chat))
+	b.screenshot("offline-page")
 	b.click(fmt.Sprintf(`#stored-pages a[href="/chats/%s"]`, chat))
-	b.sees("the request", `document.querySelector(".card.draft .decide") !== null && document.readyState === "complete"`)
+	b.awaitCondition("the request", `document.querySelector(".card.draft .decide") !== null && document.readyState === "complete"`)
 	// chromedp can still have the elements of the page before
 	is.True(evaluate[bool](b, `(document.querySelector(".card.draft .decide [value=authorized]").click(), true)`))
-	b.sees("that the decision waits", `document.querySelector(".card > .unsent-decision.waiting b")?.textContent === "Approve"`)
-	b.sees("that it cannot be decided again", `document.querySelector(".card.draft .decide").checkVisibility() === false`)
-	b.shot("offline-approved")
+	b.awaitCondition("that the decision waits", `document.querySelector(".card > .unsent-decision.waiting b")?.textContent === "Approve"`)
+	b.awaitCondition("that it cannot be decided again",
+		`document.querySelector(".card.draft .decide").checkVisibility() === false`)
+	b.screenshot("offline-approved")
 	b.over(l, "/") // a page without the card
-	b.sees("that the decision waits", `document.querySelector("main > .unsent-decision.waiting a") !== null`)
-	b.shot("offline-list")
+	b.awaitCondition("that the decision waits", `document.querySelector("main > .unsent-decision.waiting a") !== null`)
+	b.screenshot("offline-list")
 	b.over(l, "/chats/"+chat)
 	is.Equal(admin.list(t, "permissions", `id = "`+ask["id"].(string)+`"`)[0]["status"], "draft")
 
 	l.set(false)
-	b.sees("the decision", `document.querySelector(".card.authorized") !== null`)
-	b.sees("that nothing waits", `document.querySelector(".unsent-decision") === null && document.querySelector("#offline").hidden`)
-	b.shot("offline-sent")
+	b.awaitCondition("the decision", `document.querySelector(".card.authorized") !== null`)
+	b.awaitCondition("that nothing waits", `document.querySelector(".unsent-decision") === null && document.querySelector("#offline").hidden`)
+	b.screenshot("offline-sent")
 	decided := admin.list(t, "permissions", `id = "`+ask["id"].(string)+`"`)[0]
 	is.Equal([]any{decided["status"], decided["approved_by"]}, []any{"authorized", admin.id})
 }
 
-func TestADecisionThatComesTooLateIsRefusedVisibly(t *testing.T) {
+func TestLateOfflineDecisionIsShownAsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	admin, l := p.admin(t), p.newLine(t)
+	admin, l := p.admin(t), p.newNetwork(t)
 	chat := admin.create(t, "chats", record{"title": "Too late"})
 	admin.say(t, chat, bash("touch late.txt"))
 	ask := admin.awaitRequest(t, chat)
 	b := p.openOver(t, l, desktopScreen)
 	b.over(l, "/chats/"+chat)
-	b.sees("a request", `document.querySelector(".card.draft .decide") !== null`)
-	b.stores("/chats/" + chat)
+	b.awaitCondition("a request", `document.querySelector(".card.draft .decide") !== null`)
+	b.awaitStored("/chats/" + chat)
 	l.set(true)
 	b.click(".card.draft .decide [value=authorized]")
-	b.sees("that the decision waits", `document.querySelector(".card > .unsent-decision.waiting") !== null`)
+	b.awaitCondition("that the decision waits", `document.querySelector(".card > .unsent-decision.waiting") !== null`)
 	b.click(".unsent-decision button")
-	b.sees("that it is taken back", `document.querySelector(".unsent-decision") === null && document.querySelector(".card.draft .decide").checkVisibility()`)
+	b.awaitCondition("that it is taken back", `document.querySelector(".unsent-decision") === null && document.querySelector(".card.draft .decide").checkVisibility()`)
 	b.click(".card.draft .decide [value=authorized]")
-	b.sees("that the decision waits", `document.querySelector(".card > .unsent-decision.waiting") !== null`)
+	b.awaitCondition("that the decision waits", `document.querySelector(".card > .unsent-decision.waiting") !== null`)
 
 	admin.must(t, "PATCH", recordPath("permissions", ask["id"].(string)), record{"status": "denied"}, nil)
 	l.set(false)
-	b.sees("who decided", `document.querySelector(".card.denied .outcome") !== null`)
-	b.sees("the refusal", `document.querySelector(".card.denied > .unsent-decision.refused")?.textContent.includes("The permission is denied already.") ?? false`)
-	b.shot("offline-refused")
+	b.awaitCondition("who decided", `document.querySelector(".card.denied .outcome") !== null`)
+	b.awaitCondition("the refusal", `document.querySelector(".card.denied > .unsent-decision.refused")?.textContent.includes("The permission is denied already.") ?? false`)
+	b.screenshot("offline-refused")
 	// of another account, which logged in here before
 	is.True(awaited[bool](b, `caches.open("pages-other").then(() => true)`))
 	b.over(l, "/requests")
-	b.sees("the refusal where there is no card", `document.querySelector("main > .unsent-decision.refused a") !== null`)
-	b.shot("offline-refused-elsewhere")
+	b.awaitCondition("the refusal where there is no card",
+		`document.querySelector("main > .unsent-decision.refused a") !== null`)
+	b.screenshot("offline-refused-elsewhere")
 	b.click(".unsent-decision button")
-	b.sees("that it is dismissed", `document.querySelector(".unsent-decision") === null`)
-	b.fine()
+	b.awaitCondition("that it is dismissed", `document.querySelector(".unsent-decision") === null`)
+	b.checkNoFaults()
 
-	b.stores("/requests")
+	b.awaitStored("/requests")
 	b.click(".bar .account button") // log out
-	b.sees("the login", `document.querySelector("#password") !== null`)
+	b.awaitCondition("the login", `document.querySelector("#password") !== null`)
 	is.Equal(awaited[[]string](b, `caches.keys().then((names) => names.filter((name) => name.startsWith("pages-")))`),
 		[]string{})
 	l.set(true)
 	b.over(l, "/chats/"+chat)
-	b.sees("that nothing is stored", `document.querySelector("#nothing-stored")?.checkVisibility() && document.querySelector("#stored-pages").childElementCount === 0`)
-	b.shot("offline-nothing")
+	b.awaitCondition("that nothing is stored", `document.querySelector("#nothing-stored")?.checkVisibility() && document.querySelector("#stored-pages").childElementCount === 0`)
+	b.screenshot("offline-nothing")
 }
 
 func notifiedInABrowser(t *testing.T, p *process) {
@@ -221,7 +223,7 @@ func notifiedInABrowser(t *testing.T, p *process) {
 		"push_token": phone.URL + "/topic", "is_active": true})
 	chat := admin.create(t, "chats", record{"title": "Notified"})
 	b := p.openBrowser(t, phoneScreen)
-	b.sees("the service worker", `navigator.serviceWorker.controller !== null`)
+	b.awaitCondition("the service worker", `navigator.serviceWorker.controller !== null`)
 	registration, worker := b.registration(), b.inWorker()
 	b.do(b.allowNotifications())
 
@@ -280,23 +282,24 @@ func notifiedInABrowser(t *testing.T, p *process) {
 
 	// A browser subscribes at its push service, which is out of reach here: its answer stands in.
 	b.visit("/account")
-	b.sees("the button", `document.querySelector("#subscribe").checkVisibility()`)
-	b.shot("account-notifications-before")
+	b.awaitCondition("the button", `document.querySelector("#subscribe").checkVisibility()`)
+	b.screenshot("account-notifications-before")
 	subscription := fmt.Sprintf(`{ toJSON: () => ({ endpoint: %q, expirationTime: null, keys: { p256dh: "BP", auth: "AA" } }) }`, phone.URL+"/push/1")
 	is.True(evaluate[bool](b, `(PushManager.prototype.subscribe = async ({ applicationServerKey }) => applicationServerKey.length > 80 && (`+subscription+`), true)`))
 	b.click("#subscribe button")
-	b.sees("the browser among the devices", `document.querySelector(".devices li strong")?.textContent.startsWith("Chrome on ") === true && typeof showSubscription === "function"`)
+	b.awaitCondition("the browser among the devices",
+		`document.querySelector(".devices li strong")?.textContent.startsWith("Chrome on ") === true && typeof showSubscription === "function"`)
 	is.True(evaluate[bool](b, `(PushManager.prototype.getSubscription = async () => (`+subscription+`), true)`))
-	b.sees("that it is this browser", `(showSubscription(), true) && document.querySelector(".devices .this").checkVisibility() && !document.querySelector("#subscribe").checkVisibility()`)
-	b.shot("account-notifications")
-	b.fine()
+	b.awaitCondition("that it is this browser", `(showSubscription(), true) && document.querySelector(".devices .this").checkVisibility() && !document.querySelector("#subscribe").checkVisibility()`)
+	b.screenshot("account-notifications")
+	b.checkNoFaults()
 	stored := admin.list(t, "devices", `push_service = "webpush"`)
 	is.Equal(len(stored), 1)
 	is.Equal(stored[0]["is_active"], true)
 	is.Equal(stored[0]["push_token"], `{"endpoint":"`+phone.URL+
 		`/push/1","expirationTime":null,"keys":{"p256dh":"BP","auth":"AA"}}`)
 	b.click(`.devices form[action$="/remove"] button`)
-	b.sees("that it is removed", `document.querySelector(".devices li") === null`)
+	b.awaitCondition("that it is removed", `document.querySelector(".devices li") === null`)
 }
 
 // push delivers a message to the service worker.
@@ -369,6 +372,6 @@ func (b *tab) inWorker() *tab {
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithTargetID(id))
 	b.t.Cleanup(cancel)
 	w := &tab{process: b.process, t: b.t, ctx: ctx, size: b.size}
-	w.sees("its scope", `self.registration.active !== null`)
+	w.awaitCondition("its scope", `self.registration.active !== null`)
 	return w
 }

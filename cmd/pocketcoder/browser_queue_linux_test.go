@@ -12,10 +12,12 @@ import (
 // queue waits until the queue of a chat has these messages.
 func (b *tab) queue(texts ...string) {
 	b.t.Helper()
-	b.sees(fmt.Sprintf("the queue %q", texts), fmt.Sprintf(`[...document.querySelectorAll("#queue li > a")].map((a) => a.textContent).join("|") === %q`, strings.Join(texts, "|")))
+	b.awaitCondition(fmt.Sprintf("the queue %q", texts),
+		fmt.Sprintf(`[...document.querySelectorAll("#queue li > a")].map((a) => a.textContent).join("|") === %q`,
+			strings.Join(texts, "|")))
 }
 
-func TestAPersonChangesTheQueueInABrowser(t *testing.T) {
+func TestQueueIsChangedInABrowser(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	admin := p.admin(t)
@@ -27,51 +29,52 @@ func TestAPersonChangesTheQueueInABrowser(t *testing.T) {
 			request := admin.awaitRequest(t, chat)
 			b := p.openBrowser(t, size)
 			b.visit("/chats/" + chat)
-			b.sees("that a message would wait", `document.querySelector("#send button").textContent === "Queue"`)
+			b.awaitCondition("that a message would wait", `document.querySelector("#send button").textContent === "Queue"`)
 			for _, text := range []string{"@@say one", "@@say two",
 				"@@say three, which is so long that it does not fit on the line of a phone, nor on two"} {
 				b.fill("#text", text)
 				b.click("#send button")
 			}
 			b.queue("@@say one", "@@say two", "@@say three, which is so long that it does not fit on the line of a phone, nor on two")
-			b.shot("queue-waits")
+			b.screenshot("queue-waits")
 
 			b.click("#queue li:nth-child(3) summary")
 			evaluate[string](b, `document.querySelector("#queue li:nth-child(3) textarea").value = ""`)
 			b.fill("#queue li:nth-child(3) textarea", "@@say 3")
-			b.shot("queue-edit")
+			b.screenshot("queue-edit")
 			b.click("#queue li:nth-child(3) .edit button")
 			b.queue("@@say one", "@@say two", "@@say 3")
-			b.sees("that the editor is closed", `document.querySelector("#queue .edit[open]") === null`)
+			b.awaitCondition("that the editor is closed", `document.querySelector("#queue .edit[open]") === null`)
 
 			evaluate[bool](b, `(document.querySelector("#queue li:nth-child(3) [aria-label='Move up']").focus(), true)`)
 			b.do(chromedp.KeyEvent("\r"))
 			b.queue("@@say one", "@@say 3", "@@say two")
-			b.sees("that the focus has moved along", `document.activeElement.ariaLabel === "Move up" && document.activeElement.closest("li").textContent.includes("@@say 3")`)
+			b.awaitCondition("that the focus has moved along",
+				`document.activeElement.ariaLabel === "Move up" && document.activeElement.closest("li").textContent.includes("@@say 3")`)
 			b.click("#queue li:nth-child(1) [aria-label='Move down']")
 			b.queue("@@say 3", "@@say one", "@@say two")
-			b.sees("the same order in the conversation",
+			b.awaitCondition("the same order in the conversation",
 				`/say 3.*say one.*say two/s.test(document.querySelector("#entries").textContent)`)
 			b.click("#queue li:nth-child(2) [name=delete]")
 			b.queue("@@say 3", "@@say two")
 
 			b.fill("#text", "@@say at once")
 			b.click("#send [value=steer]")
-			b.sees("that the assistant reads it next",
+			b.awaitCondition("that the assistant reads it next",
 				`document.querySelector("#queue li small")?.textContent === "The assistant reads it after its current step."`)
 			b.queue("@@say at once", "@@say 3", "@@say two")
-			b.shot("queue-steers")
-			b.isAsLoaded()
+			b.screenshot("queue-steers")
+			b.checkEqualsFreshLoad()
 			b.click("#queue li:nth-child(3) [name=delivery]")
 			b.queue("@@say at once", "@@say two", "@@say 3")
 
 			admin.authorize(t, request)
-			b.has("Assistant3")
-			b.sees("that nothing waits", `document.querySelector("#queue") === null && document.querySelector("#send button").textContent === "Send"`)
+			b.awaitText("Assistant3")
+			b.awaitCondition("that nothing waits", `document.querySelector("#queue") === null && document.querySelector("#send button").textContent === "Send"`)
 			is.True(!evaluate[bool](b, `document.querySelector("#entries").textContent.includes("say one")`))
-			b.shot("queue-empty")
-			b.isAsLoaded()
-			b.fine()
+			b.screenshot("queue-empty")
+			b.checkEqualsFreshLoad()
+			b.checkNoFaults()
 		})
 	}
 }

@@ -23,7 +23,7 @@ const readOnly = `(() => {
 	return entries.outerHTML.replace(/\s+/g, " ").replace(/> </g, "><");
 })()`
 
-func TestAPersonReplaysAChatInABrowser(t *testing.T) {
+func TestChatIsReplayedInABrowser(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	admin := p.admin(t)
@@ -42,28 +42,28 @@ func TestAPersonReplaysAChatInABrowser(t *testing.T) {
 			is := is.New(t)
 			b := p.openBrowser(t, size)
 			b.visit("/chats/" + chat)
-			b.has("The note says two.")
+			b.awaitText("The note says two.")
 			live := evaluate[string](b, readOnly)
 			b.click("#menu summary")
 			b.click(`#menu a[href$="/replay"]`)
-			b.sees("the replay", `document.querySelector("#play")?.hidden === false`)
+			b.awaitCondition("the replay", `document.querySelector("#play")?.hidden === false`)
 			is.Equal(evaluate[string](b, readOnly), live) // the last moment is the chat
-			b.shot("replay-end")
+			b.screenshot("replay-end")
 			count := evaluate[int](b, `Number(scrubber.max)`)
 
 			b.click("#earlier")
-			b.sees("the event before", fmt.Sprintf(`current === %d`, count-1))
+			b.awaitCondition("the event before", fmt.Sprintf(`current === %d`, count-1))
 			b.do(chromedp.KeyEvent(kb.Home))
-			b.sees("the first event", `current === 1 && document.querySelectorAll("#entries > *").length === 0`)
+			b.awaitCondition("the first event", `current === 1 && document.querySelectorAll("#entries > *").length === 0`)
 			atDecision := `document.querySelector("#event").matches(".decision")`
 			for !evaluate[bool](b, atDecision) { // from mark to mark
 				before := evaluate[int](b, "current")
 				b.do(chromedp.KeyEvent(kb.ArrowRight, chromedp.KeyModifiers(chromedp.ModifierShift)))
-				b.sees("a later mark", fmt.Sprintf("current > %d", before))
+				b.awaitCondition("a later mark", fmt.Sprintf("current > %d", before))
 			}
-			b.sees("who decided", fmt.Sprintf(`[...document.querySelectorAll("#event dd")].some((e) => e.textContent.trim() === %q)`, adminEmail))
-			b.shot("replay-decision")
-			b.fine()
+			b.awaitCondition("who decided", fmt.Sprintf(`[...document.querySelectorAll("#event dd")].some((e) => e.textContent.trim() === %q)`, adminEmail))
+			b.screenshot("replay-decision")
+			b.checkNoFaults()
 			decided := evaluate[string](b, `document.querySelector("#entries").outerHTML`)
 			b.do(chromedp.Reload())
 			// the page that was moved is the page that a load gives
@@ -71,9 +71,9 @@ func TestAPersonReplaysAChatInABrowser(t *testing.T) {
 
 			evaluate[bool](b, `(document.querySelector("#speed").value = "64", true)`)
 			b.click("#play")
-			b.sees("the end", fmt.Sprintf(`current === %d && !playing`, count))
+			b.awaitCondition("the end", fmt.Sprintf(`current === %d && !playing`, count))
 			is.Equal(evaluate[string](b, readOnly), live) // playing leads to the same
-			b.fine()
+			b.checkNoFaults()
 			b.export(chat)
 		})
 	}
@@ -91,8 +91,8 @@ func (b *tab) export(chat string) {
 	b.do(chromedp.Navigate("file://" + path))
 	is.Equal(evaluate[string](b, readOnly), shown)
 	is.Equal(evaluate[int](b, `performance.getEntriesByType("resource").length`), 0) // it loads nothing
-	b.shot("replay-export")
-	b.fine()
+	b.screenshot("replay-export")
+	b.checkNoFaults()
 }
 
 // checkExports compares what the program, the API and the log say.

@@ -9,7 +9,7 @@ import (
 	"pocketcoder/expect"
 )
 
-func TestDevicesAgreeOnWhatAPersonHasSeen(t *testing.T) {
+func TestSeenPositionIsSharedByDevices(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	admin := p.admin(t)
@@ -34,54 +34,55 @@ func TestDevicesAgreeOnWhatAPersonHasSeen(t *testing.T) {
 			idle(1)
 			b := p.openBrowser(t, size)
 			b.visit("/chats/" + chat)
-			b.has("The Rhine")
+			b.awaitText("The Rhine")
 			expect.Eventually(t, "the page says that it was seen", func() bool { return seen() > 0 })
 			first := seen()
 
 			b.visit("/")
-			b.sees("that nothing is new", row+` !== null && !`+row+`.matches(".unread")`)
+			b.awaitCondition("that nothing is new", row+` !== null && !`+row+`.matches(".unread")`)
 			admin.say(t, chat, "And the Danube?\n@@text n=2000")
-			b.sees("that an answer is new", row+`?.querySelector(".new-count")?.textContent === "1 new"`)
+			b.awaitCondition("that an answer is new", row+`?.querySelector(".new-count")?.textContent === "1 new"`)
 			idle(2)
-			b.shot("list-new")
-			b.fine()
+			b.screenshot("list-new")
+			b.checkNoFaults()
 			b.visit("/chats/" + chat)
 			inSight := `(({top}) => top >= log.getBoundingClientRect().top && top < innerHeight / 2)(document.querySelector("#new-line").getBoundingClientRect())`
-			b.sees("the line above what is new", inSight)
-			b.sees("how much is new", `document.querySelector("#new").textContent.startsWith("1 new") && !document.querySelector("#new").hidden`)
-			b.shot("new-line")
-			b.fine()
+			b.awaitCondition("the line above what is new", inSight)
+			b.awaitCondition("how much is new", `document.querySelector("#new").textContent.startsWith("1 new") && !document.querySelector("#new").hidden`)
+			b.screenshot("new-line")
+			b.checkNoFaults()
 			is.Equal(seen(), first) // its end was not in sight
 			b.click("#new")
 			expect.Eventually(t, "the end was seen", func() bool { return seen() > first })
 			is.True(evaluate[bool](b, `document.querySelector("#new-line") !== null`)) // while the page is open
 			b.visit("/")
-			b.sees("that nothing is new", row+` !== null && !`+row+`.matches(".unread")`)
+			b.awaitCondition("that nothing is new", row+` !== null && !`+row+`.matches(".unread")`)
 
 			b.visit("/chats/" + chat)
 			b.click("#menu > summary")
 			b.fill("#tags", "rivers, "+size.name)
-			b.shot("tags-menu")
+			b.screenshot("tags-menu")
 			b.click("#tags ~ button")
 			b.visit("/")
 			b.click(fmt.Sprintf(`#tags a[href="/?tag=%s"]`, size.name))
-			b.sees("the chat with the tag alone", row+` !== null && document.querySelectorAll("#chats > li").length === 1`)
-			b.shot("tags")
-			b.fine()
+			b.awaitCondition("the chat with the tag alone", row+
+				` !== null && document.querySelectorAll("#chats > li").length === 1`)
+			b.screenshot("tags")
+			b.checkNoFaults()
 
 			admin.say(t, chat, "@@say Another device reads this.")
-			b.sees("that an answer is new", row+`?.matches(".unread")`)
+			b.awaitCondition("that an answer is new", row+`?.matches(".unread")`)
 			idle(3)
 			last, err := p.Log.Last(t.Context())
 			is.NoErr(err)
 			admin.create(t, "seen_positions", record{"chat": chat, "seq": last})
-			b.sees("that another device has seen it", row+` !== null && !`+row+`.matches(".unread")`)
-			b.fine()
+			b.awaitCondition("that another device has seen it", row+` !== null && !`+row+`.matches(".unread")`)
+			b.checkNoFaults()
 		})
 	}
 }
 
-func TestASearchLeadsToAMessage(t *testing.T) {
+func TestSearchResultLeadsToItsMessage(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	admin := p.admin(t)
@@ -94,13 +95,13 @@ func TestASearchLeadsToAMessage(t *testing.T) {
 		t.Run(size.name, func(t *testing.T) {
 			b := p.openBrowser(t, size)
 			b.fill("#q", "constance kilometres\r")
-			b.sees("what was found", `document.querySelectorAll(".hits mark").length > 1`)
-			b.shot("search")
-			b.fine()
+			b.awaitCondition("what was found", `document.querySelectorAll(".hits mark").length > 1`)
+			b.screenshot("search")
+			b.checkNoFaults()
 			b.click(".hits a[href*=around]")
-			b.sees("the message", `document.querySelector(".message:target")?.getBoundingClientRect().top > 0`)
-			b.shot("search-target")
-			b.fine()
+			b.awaitCondition("the message", `document.querySelector(".message:target")?.getBoundingClientRect().top > 0`)
+			b.screenshot("search-target")
+			b.checkNoFaults()
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/expect"
 )
 
-func TestATerminalShowsWhatCommandsPrint(t *testing.T) {
+func TestTerminalPageShowsCommandOutput(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	admin := p.admin(t)
@@ -29,25 +29,26 @@ func TestATerminalShowsWhatCommandsPrint(t *testing.T) {
 			p.finished(t, chat, 0)
 			b := p.openBrowser(t, size)
 			b.visit("/chats/" + chat + "/terminal")
-			b.sees("the colours", `document.querySelector(".stdout .bold.green")?.textContent === "PASS"`)
-			b.sees("that nothing hides", "!("+invisible+")")
+			b.awaitCondition("the colours", `document.querySelector(".stdout .bold.green")?.textContent === "PASS"`)
+			b.awaitCondition("that nothing hides", "!("+invisible+")")
 			expect.Contains(t, evaluate[string](b, `document.querySelector(".stderr").textContent`), "␍100%")
 			until := filepath.Join(p.workspace, "until-"+size.name)
 			t.Cleanup(func() { os.Remove(until) })
 			runs("echo serving at port 8123; while [ ! -e until-" + size.name + " ]; do sleep 0.1; done; echo the end")
-			b.sees("the output so far", `document.querySelector(".execution.executing pre.output")?.textContent === "serving at port 8123\n"`)
-			b.shot("terminal")
+			b.awaitCondition("the output so far", `document.querySelector(".execution.executing pre.output")?.textContent === "serving at port 8123\n"`)
+			b.screenshot("terminal")
 			expect.WriteFile(t, until, "")
-			b.sees("the end of the command", `[...document.querySelectorAll(".execution.completed pre")].some((e) => e.textContent.includes("the end\n"))`)
-			b.fine()
+			b.awaitCondition("the end of the command",
+				`[...document.querySelectorAll(".execution.completed pre")].some((e) => e.textContent.includes("the end\n"))`)
+			b.checkNoFaults()
 			shown := evaluate[string](b, `document.querySelector("#entries").innerHTML`)
 			b.do(chromedp.Reload())
 			is.Equal(evaluate[string](b, `document.querySelector("#entries").innerHTML`), shown)
 			b.fill("#port", "8123")
 			b.click(".ports button")
-			b.sees("the link to the port", `document.querySelector(".ports a[href$='/ports/8123']") !== null`)
-			b.shot("terminal-port")
-			b.fine()
+			b.awaitCondition("the link to the port", `document.querySelector(".ports a[href$='/ports/8123']") !== null`)
+			b.screenshot("terminal-port")
+			b.checkNoFaults()
 		})
 	}
 }
@@ -68,7 +69,7 @@ func (b *tab) press(keys string) {
 	}))
 }
 
-func TestAPersonUsesTheirShellInABrowser(t *testing.T) {
+func TestShellIsUsedInABrowser(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	admin := p.admin(t)
@@ -80,27 +81,31 @@ func TestAPersonUsesTheirShellInABrowser(t *testing.T) {
 			b.visit("/chats/" + chat + "/terminal")
 			b.click(`.ports a[href$="/shell"]`)
 			screen := `document.querySelector(".xterm-rows")?.textContent`
-			b.sees("that the shell is open", `document.querySelector("#type")?.disabled === false && `+screen+`.trim() !== ""`)
+			b.awaitCondition("that the shell is open", `document.querySelector("#type")?.disabled === false && `+screen+
+				`.trim() !== ""`)
 			b.press("echo too''early\r")
 			b.click("#type")
 			b.press("echo h''i; printf '\\033[1;38;2;200;80;20mwarm\\033[0m \\033[32mgreen\\033[0m\\n'\r")
-			b.sees("what it prints", screen+`.includes("warm green") && [...document.querySelectorAll(".xterm-rows > div")].some((row) => row.textContent.trim() === "hi")`)
+			b.awaitCondition("what it prints", screen+
+				`.includes("warm green") && [...document.querySelectorAll(".xterm-rows > div")].some((row) => row.textContent.trim() === "hi")`)
 			is.True(!evaluate[bool](b, screen+`.includes("early")`)) // it was read-only
-			b.shot("shell")
+			b.screenshot("shell")
 			if size == phoneScreen { // a key that the keyboard lacks
 				b.click(`[data-key="ArrowUp"]`)
 				b.press("\r")
-				b.sees("the command again", screen+`.match(/warm green/g).length === 2`)
+				b.awaitCondition("the command again", screen+`.match(/warm green/g).length === 2`)
 			}
 			b.press("head -c 20000000 /dev/zero | tr '\\0' x | fold -w 70; echo all of ''it\r")
-			b.sees("the end of much output", screen+`.includes("all of it")`)
+			b.awaitCondition("the end of much output", screen+`.includes("all of it")`)
 			b.press("exit\r")
-			b.sees("that the shell has ended", `document.querySelector("#state").textContent === "The shell has ended." && !document.querySelector("#again").hidden`)
-			b.fine()
+			b.awaitCondition("that the shell has ended",
+				`document.querySelector("#state").textContent === "The shell has ended." && !document.querySelector("#again").hidden`)
+			b.checkNoFaults()
 			b.visit("/chats/" + chat + "/terminal")
-			b.sees("the record of the shell", `document.querySelector(".execution.completed h2")?.textContent === "shell of a person"`)
-			b.shot("shell-recorded")
-			b.fine()
+			b.awaitCondition("the record of the shell",
+				`document.querySelector(".execution.completed h2")?.textContent === "shell of a person"`)
+			b.screenshot("shell-recorded")
+			b.checkNoFaults()
 		})
 	}
 }

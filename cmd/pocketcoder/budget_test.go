@@ -21,7 +21,7 @@ import (
 	"pocketcoder/projections/spending"
 )
 
-// budget gives the subcommand, which must succeed.
+// budget runs the subcommand, which must succeed, and returns its output.
 func (p *process) budget(t testing.TB, args ...string) (stdout string) {
 	t.Helper()
 	stdout, stderr, code := p.cli(t, "", append([]string{"budget"}, args...)...)
@@ -31,8 +31,8 @@ func (p *process) budget(t testing.TB, args ...string) (stdout string) {
 	return stdout
 }
 
-// more are the asks for more of a chat, in order.
-func (p *process) more(t testing.TB, chat string) (asks []projections.Permission) {
+// budgetRequests returns the requests of a chat for more budget, in order.
+func (p *process) budgetRequests(t testing.TB, chat string) (asks []projections.Permission) {
 	t.Helper()
 	for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
 		if a.Permission == permission.TypeBudget {
@@ -42,11 +42,12 @@ func (p *process) more(t testing.TB, chat string) (asks []projections.Permission
 	return asks
 }
 
-// askedForMore waits for the nth ask for more of a chat, from 1, and until the policy has left it to a person.
-func (p *process) askedForMore(t testing.TB, chat string, n int) (ask projections.Permission) {
+// awaitBudgetRequest waits for the nth request of a chat for more budget, from 1, and until the policy has left it to
+// a person.
+func (p *process) awaitBudgetRequest(t testing.TB, chat string, n int) (ask projections.Permission) {
 	t.Helper()
 	expect.Eventually(t, "more is asked for", func() bool {
-		if all := p.more(t, chat); len(all) >= n {
+		if all := p.budgetRequests(t, chat); len(all) >= n {
 			ask = all[n-1]
 		}
 		return ask.ID != ""
@@ -59,8 +60,8 @@ func (p *process) askedForMore(t testing.TB, chat string, n int) (ask projection
 	return ask
 }
 
-// counts says how often each kind of event of a chat has happened.
-func (p *process) counts(t testing.TB, chat string) map[string]int {
+// countEvents returns the number of events of a chat by kind.
+func (p *process) countEvents(t testing.TB, chat string) map[string]int {
 	t.Helper()
 	count := map[string]int{}
 	for _, kind := range p.kinds(t.Context(), chat) {
@@ -69,9 +70,9 @@ func (p *process) counts(t testing.TB, chat string) map[string]int {
 	return count
 }
 
-// steps is a script of n steps, each of which takes so many tokens and reads a file; what is said last says that it is
-// over.
-func steps(n int, usage string) string {
+// stepsScript returns a script of n steps. Each step uses the given tokens and reads a file. The last one says that it
+// is over.
+func stepsScript(n int, usage string) string {
 	return strings.Repeat("@@usage "+usage+"\n"+call("todowrite", map[string]any{"todos": []any{}})+
 		"\n@@next\n@@wait 3000\n", n) + "@@usage in=1\n@@say over"
 }
@@ -82,17 +83,17 @@ type budgetStatus struct {
 	Spent *spending.Spending
 }
 
-// pricePerMillion is what a million tokens of the demo model cost.
+// pricePerMillion is the price of a million tokens of the demo model.
 const pricePerMillion = 10
 
-func TestABudgetPausesAndMoreResumes(t *testing.T) {
+func TestBudgetPausesAndAnApprovalResumes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := openSystem.system(t)
 	chat := p.create(t, "careful")
 	p.budget(t, "set", "pauses", "--scope", "chat", "--chat", chat, "--cost", "0.5")
-	p.submit(t, chat, steps(3, "in=20000 out=10000")) // 0.3 a step
-	ask := p.askedForMore(t, chat, 1)
+	p.submit(t, chat, stepsScript(3, "in=20000 out=10000")) // 0.3 a step
+	ask := p.awaitBudgetRequest(t, chat, 1)
 	is.Equal(ask.Source, "api")
 	p.turnEnds(t, chat)
 	expect.Lacks(t, p.text(t, chat), "over")
@@ -101,7 +102,7 @@ func TestABudgetPausesAndMoreResumes(t *testing.T) {
 	expect.Contains(t, string(held.Data), ask.EnginePermission)
 	is.Equal(p.row(t, chat).Turn, projections.TurnUser)
 
-	p.allow(t, chat, ask)
+	p.approveUnlessDecided(t, chat, ask)
 	expect.Eventually(t, "it goes on", func() bool {
 		return p.text(t, chat) != "" && strings.Contains(p.text(t, chat), "next")
 	})
@@ -109,7 +110,7 @@ func TestABudgetPausesAndMoreResumes(t *testing.T) {
 		return strings.Contains(string(e.Data), outbox.BudgetPrompt)
 	})
 	p.turnEnds(t, chat)
-	n := p.counts(t, chat)
+	n := p.countEvents(t, chat)
 	is.Equal(n["permission.requested"], 1)
 	is.Equal(n["abort.requested"], 1)
 	is.Equal(n["message.held"], 1)
@@ -121,18 +122,18 @@ func TestABudgetPausesAndMoreResumes(t *testing.T) {
 	is.Equal([]any{all[i].Chat, all[i].Cost, all[i].Spent.Tokens > 0}, []any{chat, 0.5, true})
 }
 
-func TestAPausedTurnGoesOnWhereItStopped(t *testing.T) {
+func TestPausedTurnContinuesWhereItStopped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := openSystem.system(t)
 	chat := p.create(t, "careful")
 	p.budget(t, "set", "goes on", "--scope", "chat", "--chat", chat, "--tokens", "50000")
 	work := "@@usage in=30000\n" + call("todowrite", map[string]any{"todos": []any{}}) + "\n@@next\n"
-	// a step that is stopped before it says anything is made again
+	// a step that was stopped before its first text is repeated
 	p.submit(t, chat, work+work+"@@wait 5000\n"+work+"@@usage in=1\n@@say over")
-	ask := p.askedForMore(t, chat, 1)
+	ask := p.awaitBudgetRequest(t, chat, 1)
 	p.turnEnds(t, chat)
-	p.allow(t, chat, ask)
+	p.approveUnlessDecided(t, chat, ask)
 	expect.Eventually(t, "it is over", func() bool { return strings.Contains(p.text(t, chat), "over") })
 	p.turnEnds(t, chat)
 	done := 0
@@ -143,21 +144,21 @@ func TestAPausedTurnGoesOnWhereItStopped(t *testing.T) {
 	}
 	is.Equal(done, 3)
 	is.Equal(p.resumes(t, chat), map[string]int{ask.EnginePermission: 1})
-	is.Equal(len(p.more(t, chat)), 1)
+	is.Equal(len(p.budgetRequests(t, chat)), 1)
 }
 
-func TestASubagentSpendsWhatItsChatMay(t *testing.T) {
+func TestSubagentCountsAgainstTheBudgetOfItsChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := openSystem.system(t)
 	chat := p.create(t, "careful")
 	p.budget(t, "set", "with subagents", "--scope", "chat", "--chat", chat, "--tokens", "50000")
-	work := steps(3, "in=30000")
+	work := stepsScript(3, "in=30000")
 	p.submit(t, chat, "@@usage in=1\n"+call("task", map[string]any{"description": "test", "subagent_type": "general",
 		"prompt": work})+"\n@@next\n@@usage in=1\n@@say over")
-	ask := p.askedForMore(t, chat, 1)
+	ask := p.awaitBudgetRequest(t, chat, 1)
 	p.turnEnds(t, chat)
-	is.Equal(p.counts(t, chat)["abort.requested"], 1)
+	is.Equal(p.countEvents(t, chat)["abort.requested"], 1)
 	var want struct{ Spent, Limit float64 }
 	is.NoErr(json.Unmarshal([]byte(ask.Metadata), &want))
 	is.True(want.Spent >= 60000)
@@ -167,9 +168,9 @@ func TestASubagentSpendsWhatItsChatMay(t *testing.T) {
 	is.True(agents[0].Status != projections.SubagentRunning)
 }
 
-// The conversation at a terminal goes through the pause: it asks, goes on when more is allowed, and ends when it is
-// not.
-func TestAConversationAsksForMore(t *testing.T) {
+// A conversation at a terminal shows the request for more budget. It continues after an approval and ends after a
+// denial.
+func TestConversationAsksForMoreBudget(t *testing.T) {
 	t.Parallel()
 	p := openSystem.system(t)
 	for name, c := range map[string]struct {
@@ -187,7 +188,7 @@ func TestAConversationAsksForMore(t *testing.T) {
 			is := is.New(t)
 			chat := p.create(t, "careful")
 			p.budget(t, "set", name, "--scope", "chat", "--chat", chat, "--tokens", "25000")
-			stdout, stderr, code := p.cli(t, c.stdin, "chat", chat, "-m", steps(1, "in=30000"), "--approve", c.approve)
+			stdout, stderr, code := p.cli(t, c.stdin, "chat", chat, "-m", stepsScript(1, "in=30000"), "--approve", c.approve)
 			t.Log(stdout, stderr)
 			is.Equal(cli.ExitCode(code), c.code)
 			expect.Contains(t, stdout, "the budget “"+name+"” allows 25000")
@@ -196,7 +197,7 @@ func TestAConversationAsksForMore(t *testing.T) {
 	}
 }
 
-func TestAForkHasSpentNothing(t *testing.T) {
+func TestForkStartsWithoutCost(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -247,11 +248,11 @@ func TestBudgetsAreSetListedAndCleared(t *testing.T) {
 	} {
 		_, stderr, code := p.cli(t, "", append([]string{"budget"}, args...)...)
 		is.True(code != 0)
-		expect.Contains(t, stderr, output) // it says what is wrong
+		expect.Contains(t, stderr, output) // stderr names the error
 	}
 }
 
-// spentToday is how many tokens all chats have spent since midnight.
+// spentToday returns the tokens that all chats have spent since midnight.
 func spentToday(t *testing.T, p *process) int64 {
 	t.Helper()
 	p.budget(t, "set", "all", "--tokens", "1000000000")
@@ -261,8 +262,8 @@ func spentToday(t *testing.T, p *process) int64 {
 	return list[0].Spent.Tokens
 }
 
-// Whenever everything is killed: one ask, one continue prompt, and nothing is sent in any chat before the decision.
-func TestKilledAtAnyMomentABudgetAsksAndResumesOnce(t *testing.T) {
+// A kill at any moment leaves one request and one continue prompt, and no chat sends a message before the decision.
+func TestKillAtAnyMomentBudgetAsksAndResumesOnce(t *testing.T) {
 	t.Parallel()
 	want := func(kind, words string) func(events.Event) bool {
 		return func(e events.Event) bool { return e.Subject.Kind == kind && strings.Contains(string(e.Data), words) }
@@ -281,18 +282,20 @@ func TestKilledAtAnyMomentABudgetAsksAndResumesOnce(t *testing.T) {
 			chat, other := p.create(t, name), p.create(t, "another")
 			defer func() {
 				if t.Failed() {
-					t.Log(p.story(chat))
+					t.Log(p.describeChat(chat))
 				}
 			}()
-			p.killWhen(t, chat, steps(2, "in=1 out=50000"), func(t *testing.T, p *process, e events.Event) bool {
+			p.killWhen(t, chat, stepsScript(2, "in=1 out=50000"), func(t *testing.T, p *process, e events.Event) bool {
 				if e.Subject.Kind == "permission.requested" && (name == "decided" || name == "resumed") {
-					p.allow(t, chat, p.more(t, chat)[0])
+					p.approveUnlessDecided(t, chat, p.budgetRequests(t, chat)[0])
 				}
 				return at(e)
 			})
 			p.restart()
 			p.submit(t, other, "@@usage in=1\n@@say hello")
-			asks := func() []projections.Permission { return append(p.more(t, chat), p.more(t, other)...) }
+			asks := func() []projections.Permission {
+				return append(p.budgetRequests(t, chat), p.budgetRequests(t, other)...)
+			}
 			expect.Eventually(t, "more is asked for, in whichever chat is looked at first", func() bool {
 				return len(asks()) > 0
 			})
@@ -301,17 +304,17 @@ func TestKilledAtAnyMomentABudgetAsksAndResumesOnce(t *testing.T) {
 				p.event(t, other, events.MessageHeld{}.Kind(), nil)
 				p.event(t, chat, events.AbortRequested{}.Kind(), nil)
 				is.Equal(p.text(t, other), "")
-				p.allow(t, ask.Chat, ask)
+				p.approveUnlessDecided(t, ask.Chat, ask)
 			}
 			p.event(t, chat, "message.submitted", want("message.submitted", "resumes"))
-			p.budget(t, "clear", name) // what comes after is not this test's
+			p.budget(t, "clear", name) // the rest is not part of this test
 			expect.Eventually(t, "the other chat goes on", func() bool { return p.text(t, other) == "hello" })
 			p.turnEnds(t, chat)
 			is.Equal(p.resumes(t, chat), map[string]int{ask.EnginePermission: 1})
-			is.Equal(p.counts(t, chat)["abort.requested"], 1)
+			is.Equal(p.countEvents(t, chat)["abort.requested"], 1)
 			is.Equal(len(asks()), 1)
 		}) {
-			break // what follows would only repeat it
+			break // further checks would only repeat the failure
 		}
 	}
 	p.t = t

@@ -16,7 +16,7 @@ import (
 
 // A model chooses the ids of its calls. Two calls with one id must not share the arguments by which the gate judges
 // them.
-func TestTwoCallsWithOneIDAreLeftToAPerson(t *testing.T) {
+func TestCallsWithADuplicateIDAreLeftToAPerson(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := openSystem.system(t)

@@ -20,75 +20,75 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// talk runs "pocketcoder chat" in a terminal.
-func (p *process) talk(t *testing.T, args ...string) *terminalSession {
+// startConversation runs "pocketcoder chat" in a terminal.
+func (p *process) startConversation(t *testing.T, args ...string) *terminalSession {
 	t.Helper()
 	cmd := exec.Command(built(t, "pocketcoder"), append([]string{"chat", "--data", string(p.data)}, args...)...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
 	return startTerminal(t, cmd)
 }
 
-// twoCommands asks for two commands at once.
+// twoCommands returns a script that requests two commands at once.
 func twoCommands(first, second string) string {
 	return call("bash", map[string]any{"command": first, "description": "first"}) + "\n" +
 		call("bash", map[string]any{"command": second, "description": "second"}) + "\n@@next\n@@say done"
 }
 
-func TestATypedAnswerIsOnlyForTheRequestThatWasShown(t *testing.T) {
+func TestTypedAnswerAppliesOnlyToTheShownRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, twoCommands("printf first >/dev/null", "printf second >/dev/null"))
 	asks := []events.PermissionAsk{p.ask(t, chat, 0), p.ask(t, chat, 1)}
-	s := p.talk(t, chat)
-	s.sees("allow it?")
+	s := p.startConversation(t, chat)
+	s.awaitText("allow it?")
 	shown, other := asks[0], asks[1]
 	if !strings.Contains(s.seen.String(), shown.Command()) {
 		shown, other = other, shown
 	}
-	s.types("y")
-	s.sees("\x1b[0my") // it is on the screen
+	s.typeText("y")
+	s.awaitText("\x1b[0my") // it is on the screen
 	p.decide(t, chat, shown, events.Authorized, "")
-	s.sees(other.Command())
-	s.types("\r")
-	s.sees(`"y" was not used`)
+	s.awaitText(other.Command())
+	s.typeText("\r")
+	s.awaitText(`"y" was not used`)
 	for _, row := range rows[projections.Permission](t, p, "permissions", chat) {
 		if row.EnginePermission == other.ID {
 			is.Equal(row.Status, projections.PermissionDraft) // nobody decided the second
 		}
 	}
-	s.types("y\r") // now it is shown
+	s.typeText("y\r") // now it is shown
 	p.turnEnds(t, chat)
 	for _, row := range rows[projections.Permission](t, p, "permissions", chat) {
 		if row.EnginePermission == other.ID {
 			is.Equal([]string{row.Status, row.DecidedBy}, []string{projections.PermissionAuthorized, "user:operator"})
 		}
 	}
-	s.types("\x04")
-	s.leaves()
+	s.typeText("\x04")
+	s.awaitExit()
 }
 
-func TestOutputOfOthersWaitsWhileARequestIsShown(t *testing.T) {
+func TestOutputIsHeldWhileARequestIsShown(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	chat := p.chat(t, twoCommands("printf 'for''ged\\n'; true 1", "printf 'for''ged\\n'; true 2"))
 	asks := []events.PermissionAsk{p.ask(t, chat, 0), p.ask(t, chat, 1)}
-	s := p.talk(t, chat)
-	s.sees("allow it?")
+	s := p.startConversation(t, chat)
+	s.awaitText("allow it?")
 	shown, other := asks[0], asks[1]
 	if !strings.Contains(s.seen.String(), shown.Command()) {
 		shown, other = other, shown
 	}
 	p.decide(t, chat, other, events.Authorized, "")
 	const held = "lines are shown once you have answered"
-	s.sees(held)
+	s.awaitText(held)
 	expect.Lacks(t, s.seen.String(), "forged")
 	answers := 0
 	expect.Eventually(t, "the person sees forged", func() bool {
-		// What is no answer shows the lines that are held by then; the command may end only after it.
+		// An invalid answer shows the held lines. The command may end only after that.
 		if strings.Count(s.seen.String(), held) > answers {
 			answers = strings.Count(s.seen.String(), held)
-			s.types("x\r")
+			s.typeText("x\r")
 		}
 		return strings.Contains(s.seen.String(), "forged")
 	})
@@ -96,28 +96,28 @@ func TestOutputOfOthersWaitsWhileARequestIsShown(t *testing.T) {
 		_, after, _ := strings.Cut(s.seen.String(), "forged")
 		return strings.Contains(after, shown.Command()) && strings.Contains(after, "allow it?")
 	})
-	s.types("y\r")
+	s.typeText("y\r")
 	p.turnEnds(t, chat)
-	s.types("\x04")
-	s.leaves()
+	s.typeText("\x04")
+	s.awaitExit()
 }
 
-func TestEditingBeginsWithTheRequestedCommand(t *testing.T) {
+func TestEditStartsWithTheRequestedCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("printf one >/dev/null"))
 	ask := p.ask(t, chat, 0)
-	s := p.talk(t, chat)
-	s.sees("allow it?")
-	s.types("e\r")
-	s.sees("back): \x1b[0mprintf one >/dev/null") // it is typed already
-	s.types(" 2>&1\r")
+	s := p.startConversation(t, chat)
+	s.awaitText("allow it?")
+	s.typeText("e\r")
+	s.awaitText("back): \x1b[0mprintf one >/dev/null") // it is typed already
+	s.typeText(" 2>&1\r")
 	p.turnEnds(t, chat)
-	why := p.why(t, ask.ID)
+	why := p.explain(t, ask.ID)
 	is.Equal([]string{why.Ask.Command, why.Decision.Edited}, []string{ask.Command(), ask.Command() + " 2>&1"})
-	s.types("\x03") // nothing runs: it leaves
-	s.leaves()
+	s.typeText("\x03") // no turn runs, so Ctrl-C ends the conversation
+	s.awaitExit()
 }
 
 func TestModelOfANewChatIsSelectedWithItsFirstMessage(t *testing.T) {
@@ -136,31 +136,31 @@ func TestModelOfANewChatIsSelectedWithItsFirstMessage(t *testing.T) {
 		a, err := handlers.Send(t.Context(), p.Conn, "model.list", records.ListModels{})
 		return err == nil && json.Unmarshal(a.Result, &m) == nil && len(m.Models) > 0
 	})
-	s := p.talk(t)
-	s.sees("› ")
-	s.types("/model nosuch\r")
-	s.sees(`there is no model "nosuch"`)
-	s.types("/model demo/demo\r")
-	s.sees("this chat uses demo/demo")
+	s := p.startConversation(t)
+	s.awaitText("› ")
+	s.typeText("/model nosuch\r")
+	s.awaitText(`there is no model "nosuch"`)
+	s.typeText("/model demo/demo\r")
+	s.awaitText("this chat uses demo/demo")
 	is.True(!slices.ContainsFunc(chats(), untitled)) // there is no chat yet
-	s.types("@@say the model was selected first\r")
+	s.typeText("@@say the model was selected first\r")
 	expect.Eventually(t, "the first message names the chat", func() bool {
 		return slices.ContainsFunc(chats(), func(c projections.Chat) bool {
 			return c.Title == "@@say the model was selected first"
 		})
 	})
-	s.types("/quit\r")
-	s.leaves()
+	s.typeText("/quit\r")
+	s.awaitExit()
 }
 
-func TestSlashCommandsAreNoMessages(t *testing.T) {
+func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, "@@say the first")
 	p.turnEnds(t, chat)
-	s := p.talk(t, chat)
-	s.sees("› ")
+	s := p.startConversation(t, chat)
+	s.awaitText("› ")
 	for _, c := range []struct{ types, sees string }{
 		{"/etc/hosts", "There is no command /etc/hosts. /help lists the commands"},
 		{"/help", "take the last turn back"},
@@ -172,10 +172,10 @@ func TestSlashCommandsAreNoMessages(t *testing.T) {
 		{"/model demo/demo", "this chat uses demo/demo"},
 		{"/redo", "nothing was undone"},
 	} {
-		s.types(c.types + "\r")
-		s.sees(c.sees)
+		s.typeText(c.types + "\r")
+		s.awaitText(c.sees)
 	}
-	s.types("//x is a message\r")
+	s.typeText("//x is a message\r")
 	expect.Eventually(t, "it was sent", func() bool { return len(submitted(t, p, chat)) == 2 })
 	p.denyNext(t, chat) // the demo's tour asks
 	p.turnEnds(t, chat)
@@ -188,18 +188,18 @@ func TestSlashCommandsAreNoMessages(t *testing.T) {
 		if seen := s.seen.String(); strings.Count(seen, "stop it first with /abort") == tries &&
 			!strings.Contains(seen, "Undone") {
 			tries++
-			s.types("/undo\r")
+			s.typeText("/undo\r")
 		}
 		return strings.Contains(s.seen.String(), "Undone: /x is a message")
 	})
-	s.types("/undo\r")
-	s.sees("Undone: @@say the first")
-	s.types("/undo\r")
-	s.sees("there is no turn to undo")
-	s.types("/redo\r")
-	s.sees("The undone turns are back.")
-	s.types("/quit\r")
-	s.leaves()
+	s.typeText("/undo\r")
+	s.awaitText("Undone: @@say the first")
+	s.typeText("/undo\r")
+	s.awaitText("there is no turn to undo")
+	s.typeText("/redo\r")
+	s.awaitText("The undone turns are back.")
+	s.typeText("/quit\r")
+	s.awaitExit()
 	body, err := os.ReadFile(p.data.Path("history"))
 	is.NoErr(err)
 	expect.Contains(t, string(body), `"//x is a message"`)
@@ -219,7 +219,7 @@ func (p *process) denyNext(t *testing.T, chat string) {
 	})
 }
 
-func TestAPersonIsToldWhereTheyAreNeeded(t *testing.T) {
+func TestConversationReportsRequestsOfOtherChats(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)

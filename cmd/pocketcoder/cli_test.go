@@ -19,7 +19,7 @@ import (
 	"pocketcoder/projections"
 )
 
-func TestConversationOfAScriptEndsAsItsTurnDoes(t *testing.T) {
+func TestExitStatusOfAScriptedConversation(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	for name, c := range map[string]struct {
@@ -54,7 +54,7 @@ func TestConversationOfAScriptEndsAsItsTurnDoes(t *testing.T) {
 	}
 }
 
-func TestPendingAskIsAnsweredLater(t *testing.T) {
+func TestPendingRequestIsAnsweredLater(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -130,7 +130,7 @@ func TestChatsAreListed(t *testing.T) {
 	t.Fatalf("chat %s is not in the list", chat)
 }
 
-func TestNATSContextReadsAndCannotWrite(t *testing.T) {
+func TestNATSContextIsReadOnly(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -209,7 +209,7 @@ func TestVersionAndDoctorAnswerForScripts(t *testing.T) {
 	is.Equal([]string{found["opencode"], found["nats"], found["data"], found["http"]}, []string{"ok", "ok", "ok", "ok"})
 }
 
-func TestCommandLineNamesWhatIsWrongWithAMessage(t *testing.T) {
+func TestCommandLineReportsInvalidMessages(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	large := filepath.Join(t.TempDir(), "large")

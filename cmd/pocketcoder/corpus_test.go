@@ -28,7 +28,7 @@ type permissionCase struct {
 	ExtraRules []struct{ Action, Target string } `json:"extra_rules"`
 }
 
-// firstCases gives the first case of each category and expectation that the tools named can act out.
+// firstCases returns the first case of each category and expectation that the named tools can perform.
 func firstCases(t *testing.T, tools ...string) (cases []permissionCase) {
 	t.Helper()
 	f, err := os.Open("../../handlers/policy/testdata/permission_cases.jsonl")
@@ -50,7 +50,7 @@ func firstCases(t *testing.T, tools ...string) (cases []permissionCase) {
 	return cases
 }
 
-// Every kind of case comes out through OpenCode's real tools as it does in the policy alone.
+// Each kind of case has the same result through OpenCode's real tools as in the policy alone.
 func TestCorpusThroughTheRealTools(t *testing.T) {
 	t.Parallel()
 	p := unconfinedSystem.system(t) // a confined OpenCode is refused some of them before the gate is asked

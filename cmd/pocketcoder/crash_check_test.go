@@ -18,21 +18,20 @@ import (
 	"pocketcoder/web/api"
 )
 
-// check says what holds of a system whose turns have ended, whatever has happened to it. seen are events that were in
-// the log at some earlier time.
+// check checks the invariants of a system whose turns have ended. seen are events that were in the log earlier.
 func (p *process) check(t *testing.T, seen []events.Event) {
 	t.Helper()
-	all := p.all(t)
-	checkKept(t, all, seen)
-	checkOnce(t, all)
-	checkRuns(t, all)
+	all := p.allEvents(t)
+	checkNothingRemoved(t, all, seen)
+	checkNoDuplicates(t, all)
+	checkExecutions(t, all)
 	p.checkMessages(t, all)
 	p.checkHistory(t)
 	p.checkModel(t)
 }
 
-// all is every event of the log.
-func (p *process) all(t *testing.T) (all []events.Event) {
+// allEvents returns every event of the log.
+func (p *process) allEvents(t *testing.T) (all []events.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
@@ -48,8 +47,8 @@ func (p *process) all(t *testing.T) (all []events.Event) {
 	return all
 }
 
-// checkKept: what was in the log is there, at its place, byte for byte.
-func checkKept(t *testing.T, all, seen []events.Event) {
+// checkNothingRemoved checks that every earlier event is still in the log, unchanged and with the same sequence.
+func checkNothingRemoved(t *testing.T, all, seen []events.Event) {
 	t.Helper()
 	for _, e := range seen {
 		i, found := slices.BinarySearchFunc(all, e.Seq, func(e events.Event, seq uint64) int {
@@ -65,8 +64,9 @@ func checkKept(t *testing.T, all, seen []events.Event) {
 	}
 }
 
-// checkOnce: no event is there twice, and the durable events of a session are in OpenCode's order.
-func checkOnce(t *testing.T, all []events.Event) {
+// checkNoDuplicates checks that no event is stored twice, and that the durable events of a session are in OpenCode's
+// order.
+func checkNoDuplicates(t *testing.T, all []events.Event) {
 	t.Helper()
 	ids, last := map[string]uint64{}, map[string]events.Event{}
 	for _, e := range all {
@@ -92,9 +92,9 @@ func checkOnce(t *testing.T, all []events.Event) {
 	}
 }
 
-// checkRuns: every execution has one result, every approval of a person was good for one execution at most, and every
-// ask was decided at most once.
-func checkRuns(t *testing.T, all []events.Event) {
+// checkExecutions checks that every execution has one result, that every approval of a person was used for at most one
+// execution, and that every request was decided at most once.
+func checkExecutions(t *testing.T, all []events.Event) {
 	t.Helper()
 	decided, requested, finished, used := map[string]events.PermissionDecided{}, map[string]int{}, map[string]int{},
 		map[string]string{}
@@ -133,7 +133,8 @@ func checkRuns(t *testing.T, all []events.Event) {
 	}
 }
 
-// checkMessages: what people wrote was delivered, once, in order, and OpenCode has exactly that.
+// checkMessages checks that the messages of people were delivered once and in order, and that OpenCode has exactly
+// these.
 func (p *process) checkMessages(t *testing.T, all []events.Event) {
 	t.Helper()
 	// message -> text; session -> ids and texts in the order they were sent
@@ -240,8 +241,7 @@ func assistantTexts(t *testing.T, held []opencode.Message) (texts []string) {
 	return texts
 }
 
-// checkHistory: the log has every durable event OpenCode has, but for a tool part's growing output, which it need not
-// have.
+// checkHistory checks that the log has every durable event of OpenCode, except for the growing output of tool parts.
 func (p *process) checkHistory(t *testing.T) {
 	t.Helper()
 	api, _ := p.engine(t)
@@ -255,7 +255,7 @@ func (p *process) checkHistory(t *testing.T) {
 	}
 	expect.Eventually(t, "the log has all OpenCode has", func() bool { // the last of it may be on its way
 		stored := map[string]int64{}
-		for _, e := range p.all(t) {
+		for _, e := range p.allEvents(t) {
 			stored[e.ID] = e.OpenCodeSeq
 		}
 		for _, has := range history {
@@ -272,7 +272,7 @@ func (p *process) checkHistory(t *testing.T) {
 	})
 }
 
-// checkModel: the read models are those the log gives, computed again; nothing was set aside, and every part is ready.
+// checkModel checks that rebuilt read models are equal, that there are no dead letters, and that every part is ready.
 func (p *process) checkModel(t *testing.T) {
 	t.Helper()
 	if stdout, stderr, code := p.cli(t, "", "admin", "rebuild"); code != 0 {

@@ -13,7 +13,7 @@ import (
 	"pocketcoder/projections"
 )
 
-// on is the moment at which an event of a kind is in the log.
+// on returns the moment at which the log has an event of a kind.
 func on(kind string) func(*testing.T, *process, events.Event) bool {
 	return func(_ *testing.T, _ *process, e events.Event) bool { return e.Subject.Kind == kind }
 }
@@ -27,8 +27,8 @@ func commandRuns(t *testing.T, p *process, e events.Event) bool {
 	return true
 }
 
-// askWaits is the moment at which an ask waits for a person: everybody has seen it.
-func askWaits(t *testing.T, p *process, e events.Event) bool {
+// requestIsPending is the moment at which a request waits for a person.
+func requestIsPending(t *testing.T, p *process, e events.Event) bool {
 	if e.Subject.Kind != "opencode.permission.asked" {
 		return false
 	}

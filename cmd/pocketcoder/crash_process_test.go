@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// processes are processes of a system that was killed, with what they were called by.
+// processes are the processes of a killed system, with their command lines.
 type processes map[int]string
 
-// leftover finds what runs of a system beside the program itself: whatever names its directory in its arguments or its
-// environment, which OpenCode, the sandbox worker and every command do.
+// leftover finds the processes of a system except for the program itself: those with its directory in their arguments
+// or environment, as OpenCode, the sandbox worker and every command have it.
 func (p *process) leftover(t *testing.T) processes {
 	t.Helper()
 	dir := strings.TrimSuffix(p.workspace, "/workspace")
@@ -35,11 +35,11 @@ func (p *process) leftover(t *testing.T) processes {
 	return found
 }
 
-// goneWithin is how long what the program left may take to end: the worker gives its commands wire.KillGrace.
+// goneWithin is the time in which the remaining processes must end. The worker gives its commands wire.KillGrace.
 const goneWithin = 5 * time.Second
 
-// areGone waits until none of them is left.
-func (left processes) areGone(t *testing.T) {
+// awaitEnd waits until all processes have ended.
+func (left processes) awaitEnd(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(goneWithin); ; time.Sleep(20 * time.Millisecond) {
 		var still []string

@@ -17,8 +17,8 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// answers says that a chat is as usable as ever.
-func (p *process) answers(t *testing.T, chat string) {
+// checkChatAnswers checks that a chat still answers messages.
+func (p *process) checkChatAnswers(t *testing.T, chat string) {
 	t.Helper()
 	message := p.submit(t, chat, "@@say still here")
 	p.turnEnds(t, chat)
@@ -36,21 +36,21 @@ func (p *process) answers(t *testing.T, chat string) {
 	}
 }
 
-// finishedOrLost holds for a command that was called for once: it ran and the turn went on to its end, or the turn is
-// lost and the command did not run again.
+// finishedOrLost checks a command that was called once: it ran and the turn completed, or the turn is lost and the
+// command did not run again.
 func finishedOrLost(t *testing.T, p *process, chat string) {
 	t.Helper()
 	runs := p.timesRun(t, p.row(t, chat).Title)
 	switch text := p.text(t, chat); {
 	case runs == 1 && text == "done":
-	case runs <= 1 && len(p.lost(t, chat)) == 1:
+	case runs <= 1 && len(p.lostTurns(t, chat)) == 1:
 	default:
-		t.Fatalf("the command ran %d times, the assistant said %q, turns lost: %d", runs, text, len(p.lost(t, chat)))
+		t.Fatalf("the command ran %d times, the assistant said %q, turns lost: %d", runs, text, len(p.lostTurns(t, chat)))
 	}
 }
 
-// resumedByApproval holds for an ask that was pending: it was interrupted and then approved, the turn was resumed, and
-// the same command was asked for again and ran, once, without asking a person again.
+// resumedByApproval checks a request that was pending: it was interrupted and then approved, the turn was resumed, and
+// the repeated call ran once without another request to a person.
 func resumedByApproval(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
@@ -66,20 +66,20 @@ func resumedByApproval(t *testing.T, p *process, chat string) {
 	is.Equal(p.text(t, chat), "done")
 }
 
-// resumedOrDone holds when the decision raced with the crash: OpenCode never heard of it, and the turn is resumed by
-// it, or it did, and the turn is lost.
+// resumedOrDone checks a decision at the time of the crash: either OpenCode did not receive it, and it resumes the
+// turn; or OpenCode did, and the turn is lost.
 func resumedOrDone(t *testing.T, p *process, chat string) {
 	t.Helper()
 	if len(p.resumes(t, chat)) > 0 {
 		resumedByApproval(t, p, chat)
 		return
 	}
-	if runs := p.timesRun(t, p.row(t, chat).Title); runs > 1 || len(p.lost(t, chat)) != 1 {
-		t.Fatalf("the command ran %d times; turns lost: %d", runs, len(p.lost(t, chat)))
+	if runs := p.timesRun(t, p.row(t, chat).Title); runs > 1 || len(p.lostTurns(t, chat)) != 1 {
+		t.Fatalf("the command ran %d times; turns lost: %d", runs, len(p.lostTurns(t, chat)))
 	}
 }
 
-// commandIsLost holds for a command that was running: nobody knows what came of it, and it is not run again.
+// commandIsLost checks a command that was running: its result is unknown, and it does not run again.
 func commandIsLost(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
@@ -90,11 +90,11 @@ func commandIsLost(t *testing.T, p *process, chat string) {
 	turnIsLost(t, p, chat)
 }
 
-// questionsSurvive holds for questions OpenCode has forgotten: answering them resumes the turn.
+// questionsSurvive checks questions that OpenCode has forgotten: answering them resumes the turn.
 func questionsSurvive(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
-	p.forgotten(t, chat)
+	p.awaitForgottenQuestions(t, chat)
 	open := rows[questions.Question](t, p, "questions", chat)
 	is.Equal(len(open), 2)
 	for i, q := range open {
@@ -104,11 +104,11 @@ func questionsSurvive(t *testing.T, p *process, chat string) {
 	expect.Eventually(t, "the turn goes on", func() bool { return p.text(t, chat) == "thanks" })
 	p.turnEnds(t, chat)
 	is.Equal(p.resumes(t, chat), map[string]int{open[0].EngineQuestion: 1})
-	is.Equal(len(p.lost(t, chat)), 1)
+	is.Equal(len(p.lostTurns(t, chat)), 1)
 }
 
-// delegatedAgain holds for a subagent whose ask was pending: its approval is good for the command of the one that takes
-// its place when the chat's turn is resumed.
+// delegatedAgain checks a subagent whose request was pending: the approval applies to the command of the subagent that
+// replaces it when the chat's turn is resumed.
 func delegatedAgain(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
@@ -121,15 +121,15 @@ func delegatedAgain(t *testing.T, p *process, chat string) {
 	is.True(strings.HasSuffix(p.text(t, chat), "done"))
 }
 
-// turnIsLost holds for a turn that the crash cut short, and says so.
+// turnIsLost checks that a turn that the crash interrupted is reported as lost.
 func turnIsLost(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
-	is.Equal(len(p.lost(t, chat)), 1)
+	is.Equal(len(p.lostTurns(t, chat)), 1)
 	all := rows[projections.ShownMessage](t, p, "messages", chat)
 	last := all[len(all)-1]
 	is.Equal(last.Role, "assistant")
-	// OpenCode heard the end of the command before it died, and did not ask the model again
+	// OpenCode received the end of the command before it died, and did not call the model again
 	if last.EngineStatus == "completed" {
 		return
 	}
@@ -137,13 +137,13 @@ func turnIsLost(t *testing.T, p *process, chat string) {
 	is.Equal(last.ErrorDomain, "infrastructure")
 }
 
-// saidWhole holds for an answer whose last part was there.
+// saidWhole checks an answer whose last part was stored: its text is complete.
 func saidWhole(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is.New(t).Equal(p.text(t, chat), "t0 t1 t2 ")
 }
 
-func (p *process) lost(t *testing.T, chat string) (lost []events.Event) {
+func (p *process) lostTurns(t *testing.T, chat string) (lost []events.Event) {
 	t.Helper()
 	for _, e := range p.history(t, chat) {
 		if e.Subject.Kind == "turn.lost" {
@@ -153,7 +153,7 @@ func (p *process) lost(t *testing.T, chat string) (lost []events.Event) {
 	return lost
 }
 
-// timesRun is how often the command of a crash has run: each run appends a line.
+// timesRun returns how often the command of a crash has run: each run appends a line.
 func (p *process) timesRun(t *testing.T, name string) int {
 	t.Helper()
 	body, err := os.ReadFile(filepath.Join(p.workspace, name))

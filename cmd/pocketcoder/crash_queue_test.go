@@ -20,16 +20,16 @@ type queueChange struct {
 	command any
 }
 
-// queueing is a chat whose turn runs. Messages 1 to 4 wait in its queue.
-type queueing struct {
+// queuedChat is a chat whose turn runs. Messages 1 to 4 wait in its queue.
+type queuedChat struct {
 	*process
 	id string
 }
 
-// queueing starts such a chat.
-func (p *process) queueing(t *testing.T, title, script string) queueing {
+// startQueuedChat starts such a chat.
+func (p *process) startQueuedChat(t *testing.T, title, script string) queuedChat {
 	t.Helper()
-	q := queueing{p, p.create(t, title)}
+	q := queuedChat{p, p.create(t, title)}
 	for i, text := range []string{script, "@@say one", "@@say two", "@@say three", "@@say four"} {
 		_, err := handlers.Send(t.Context(), p.Conn, "message.submit", chats.SubmitMessage{Chat: q.id, Message: q.message(i),
 			Parts: []events.Part{{Type: "text", Text: text}}})
@@ -38,10 +38,10 @@ func (p *process) queueing(t *testing.T, title, script string) queueing {
 	return q
 }
 
-func (q queueing) message(n int) string { return fmt.Sprint(q.id, "m", n) }
+func (q queuedChat) message(n int) string { return fmt.Sprint(q.id, "m", n) }
 
-// changes edits, moves and deletes a message, which leaves four, one, "two, edited".
-func (q queueing) changes() []queueChange {
+// changes returns commands that edit, move and delete a message. The queue then holds four, one, "two, edited".
+func (q queuedChat) changes() []queueChange {
 	command := func(name string) handlers.Command { return handlers.Command{ID: q.id + name} }
 	first := q.message(1)
 	return []queueChange{
@@ -53,23 +53,23 @@ func (q queueing) changes() []queueChange {
 }
 
 // steer is the command that sends message 3 at once.
-func (q queueing) steer() queueChange {
+func (q queuedChat) steer() queueChange {
 	return queueChange{"message.change", chats.ChangeMessage{Command: handlers.Command{ID: q.id + "steer"}, Chat: q.id,
 		Message: q.message(3), Delivery: events.DeliverySteer}}
 }
 
 // streaming starts a chat whose turn streams a text. A kill loses the turn.
-func (p *process) streaming(t *testing.T, title string) queueing {
+func (p *process) streaming(t *testing.T, title string) queuedChat {
 	t.Helper()
-	q := p.queueing(t, title, "@@text n=4000 delay=20")
+	q := p.startQueuedChat(t, title, "@@text n=4000 delay=20")
 	begun := partEnded("step-start")
 	p.event(t, q.id, "opencode.message.part.updated", func(e events.Event) bool { return begun(t, p, e) })
-	p.event(t, q.id, "message.delivered", nil) // else the turn begins again, and takes long
+	p.event(t, q.id, "message.delivered", nil) // otherwise the turn starts again and takes long
 	return q
 }
 
 // sendAll sends commands one after the other, and waits for their answers.
-func (q queueing) sendAll(t *testing.T, all ...queueChange) {
+func (q queuedChat) sendAll(t *testing.T, all ...queueChange) {
 	t.Helper()
 	for _, c := range all {
 		_, err := handlers.Send(t.Context(), q.Conn, c.name, c.command)
@@ -77,8 +77,8 @@ func (q queueing) sendAll(t *testing.T, all ...queueChange) {
 	}
 }
 
-// sendUnanswered sends commands without knowing what came of them.
-func (q queueing) sendUnanswered(all ...queueChange) {
+// sendUnanswered sends commands without waiting for their answers.
+func (q queuedChat) sendUnanswered(all ...queueChange) {
 	conn := q.Conn
 	go func() {
 		for _, c := range all {
@@ -88,7 +88,7 @@ func (q queueing) sendUnanswered(all ...queueChange) {
 }
 
 // sendAgain sends commands again, as a client does that got no answer. A message that was sent meanwhile stays.
-func (q queueing) sendAgain(t *testing.T, all ...queueChange) {
+func (q queuedChat) sendAgain(t *testing.T, all ...queueChange) {
 	t.Helper()
 	for _, c := range all {
 		if _, err := handlers.Send(t.Context(), q.Conn, c.name, c.command); err != nil {
@@ -97,8 +97,8 @@ func (q queueing) sendAgain(t *testing.T, all ...queueChange) {
 	}
 }
 
-// drains waits until nothing waits in the queue and no turn runs.
-func (q queueing) drains(t *testing.T) {
+// awaitEmpty waits until nothing waits in the queue and no turn runs.
+func (q queuedChat) awaitEmpty(t *testing.T) {
 	t.Helper()
 	expect.Eventually(t, "the queue is empty", func() bool {
 		for _, m := range rows[projections.ShownMessage](t, q.process, "messages", q.id) {
@@ -110,8 +110,8 @@ func (q queueing) drains(t *testing.T) {
 	})
 }
 
-// wasSent says that the messages were sent in this order, each once, and that each of the changes is stored once.
-func (q queueing) wasSent(t *testing.T, order []int, changes ...string) {
+// checkSent checks that the messages were sent in this order, each once, and that each of the changes is stored once.
+func (q queuedChat) checkSent(t *testing.T, order []int, changes ...string) {
 	t.Helper()
 	var want, got []string
 	stored := map[string]int{}
@@ -149,12 +149,12 @@ func TestKillLosesAndRepeatsNoChangeOfAQueue(t *testing.T) {
 	stored.sendUnanswered(stored.changes()[2])
 	p.event(t, stored.id, "message.withdrawn", nil)
 	kill()
-	for _, q := range []queueing{answered, stored, unknown} {
+	for _, q := range []queuedChat{answered, stored, unknown} {
 		q.sendAgain(t, q.changes()...)
-		q.drains(t)
+		q.awaitEmpty(t)
 	}
-	answered.wasSent(t, []int{0, 4, 1, 2}, changed...)
-	stored.wasSent(t, []int{0, 4, 1, 2}, changed...)
+	answered.checkSent(t, []int{0, 4, 1, 2}, changed...)
+	stored.checkSent(t, []int{0, 4, 1, 2}, changed...)
 
 	joined, steered := p.streaming(t, "joined"), p.streaming(t, "steered")
 	joined.sendAll(t, joined.steer())
@@ -162,22 +162,22 @@ func TestKillLosesAndRepeatsNoChangeOfAQueue(t *testing.T) {
 	steered.sendUnanswered(steered.steer())
 	p.event(t, steered.id, "message.steered", nil)
 	kill()
-	for _, q := range []queueing{joined, steered} {
+	for _, q := range []queuedChat{joined, steered} {
 		q.sendAgain(t, q.steer())
-		q.drains(t)
-		q.wasSent(t, []int{0, 3, 1, 2, 4}, "message.steered")
+		q.awaitEmpty(t)
+		q.checkSent(t, []int{0, 3, 1, 2, 4}, "message.steered")
 	}
 
-	next := p.queueing(t, "next", bash(fmt.Sprintf(shortCommand, "next")))
-	ask := p.waits(t, next.id, 0)
+	next := p.startQueuedChat(t, "next", bash(fmt.Sprintf(shortCommand, "next")))
+	ask := p.awaitRequestOfPerson(t, next.id, 0)
 	next.sendAll(t, next.changes()...)
 	p.decide(t, next.id, ask, events.Denied, "no")
-	n, seen := 0, p.all(t)
+	n, seen := 0, p.allEvents(t)
 	p.event(t, next.id, "message.sending", func(events.Event) bool { n++; return n == 2 })
 	kill()
 	next.sendAgain(t, next.changes()...)
-	next.drains(t)
-	next.wasSent(t, []int{0, 4, 1, 2}, changed...)
+	next.awaitEmpty(t)
+	next.checkSent(t, []int{0, 4, 1, 2}, changed...)
 	p.check(t, seen)
 }
 

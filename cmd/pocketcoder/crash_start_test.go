@@ -19,27 +19,27 @@ import (
 	"pocketcoder/projections/executions"
 )
 
-// stage is something that happens to a system, and what must hold after it.
+// stage is an incident of a system with the checks after it.
 type stage struct {
 	name string
 	test func(*testing.T, *process)
 }
 
-// inTurn takes one system through several stages, one after the other, because each start of OpenCode takes seconds.
-func inTurn(t *testing.T, p *process, all ...stage) {
+// runStages takes one system through several stages, one after the other, because each start of OpenCode takes seconds.
+func runStages(t *testing.T, p *process, all ...stage) {
 	t.Helper()
 	for _, s := range all {
 		if !t.Run(s.name, func(t *testing.T) { p.t = t; s.test(t, p) }) {
-			break // the system may not be fit for the others
+			break // the system may be unusable for the other stages
 		}
 	}
 	p.t = t
 }
 
-func TestAPartThatDiesIsReplacedAndNothingIsLost(t *testing.T) {
+func TestDeadPartIsReplacedWithoutLoss(t *testing.T) {
 	t.Parallel()
 	p := startWithSlowOpenCode(t)
-	inTurn(t, p, stage{"OpenCode that cannot start at once is started again", openCodeStartsAgain},
+	runStages(t, p, stage{"OpenCode that cannot start at once is started again", openCodeStartsAgain},
 		stage{"OpenCode dies", openCodeDies},
 		stage{"a file that changed while OpenCode was away is shown again", fileChangedMeanwhileIsShown},
 		stage{"the worker dies", workerDies}, stage{"health checks follow", healthchecksFollow},
@@ -47,12 +47,12 @@ func TestAPartThatDiesIsReplacedAndNothingIsLost(t *testing.T) {
 		stage{"an interrupted question ends", interruptedQuestionEnds})
 }
 
-func TestTheNextStartMakesACrashGood(t *testing.T) {
+func TestNextStartRecoversFromACrash(t *testing.T) {
 	t.Parallel()
 	p := prepare(t, t.TempDir(), "--push-allow-private")
 	p.env = []string{"POCKETCODER_ADMIN_EMAIL=", "POCKETCODER_ADMIN_PASSWORD="}
 	p.runForTest()
-	inTurn(t, p, stage{"the setup link makes one administrator", setupLinkMakesOneAdministrator},
+	runStages(t, p, stage{"the setup link makes one administrator", setupLinkMakesOneAdministrator},
 		stage{"clients go on", clientsGoOn},
 		stage{"questions survive", questionsSurviveRestarts}, stage{"messages between crashes", messagesBetweenCrashes},
 		stage{"crashes during the start", killDuringStart}, stage{"a command is approved on a notification",
@@ -65,7 +65,7 @@ func killDuringStart(t *testing.T, p *process) {
 	p.submit(t, chat, bash(fmt.Sprintf(shortCommand, "started")))
 	p.ask(t, chat, 0)
 	waiting := p.chat(t, "@@say never lost")
-	seen := p.all(t)
+	seen := p.allEvents(t)
 	p.kill()
 
 	var left []processes
@@ -76,23 +76,23 @@ func killDuringStart(t *testing.T, p *process) {
 		func() bool { return p.interrupted(t, chat) },
 	} {
 		left = append(left, p.leftover(t))
-		p.launch(filepath.Dir(opencodetest.Tools(t).Ripgrep))
+		p.startProcess(filepath.Dir(opencodetest.Tools(t).Ripgrep))
 		expect.Eventually(t, "the start has come so far", reached)
 		p.kill()
 	}
 	left = append(left, p.leftover(t))
 	p.restart()
 	for _, l := range left {
-		l.areGone(t)
+		l.awaitEnd(t)
 	}
-	p.settle(t, chat)
+	p.finishAfterCrash(t, chat)
 	resumedByApproval(t, p, chat)
-	p.settle(t, waiting)
+	p.finishAfterCrash(t, waiting)
 	is.Equal(p.text(t, waiting), "never lost")
 	p.check(t, seen)
 }
 
-// newEngine says whether the program that is starting has started OpenCode.
+// newEngine reports whether the starting program has started OpenCode.
 func (p *process) newEngine(t *testing.T) bool {
 	for pid, args := range p.leftover(t) {
 		parent := ""
@@ -108,7 +108,7 @@ func (p *process) newEngine(t *testing.T) bool {
 	return false
 }
 
-// interrupted says whether the program that is starting has found that OpenCode forgot what a chat asked.
+// interrupted reports whether the starting program has found that OpenCode forgot a request of a chat.
 func (p *process) interrupted(t *testing.T, chat string) bool {
 	r, err := p.data.Running()
 	if err != nil || r.PID != p.cmd.Process.Pid {
@@ -144,13 +144,13 @@ func messagesBetweenCrashes(t *testing.T, p *process) {
 		p.kill()
 		p.restart()
 		for i, seq := range seqs {
-			is.Equal(submit(i), seq) // who does not know whether it arrived says it again
+			is.Equal(submit(i), seq) // a client without an answer sends the message again
 		}
 	}
 	p.turnEnds(t, chat)
-	answers, lost := strings.Count(p.text(t, chat), "answer"), len(p.lost(t, chat))
-	is.True(answers <= len(seqs) && answers+lost >= len(seqs)) // a turn that had begun may be lost, and says so
-	p.answers(t, chat)
+	answers, lost := strings.Count(p.text(t, chat), "answer"), len(p.lostTurns(t, chat))
+	is.True(answers <= len(seqs) && answers+lost >= len(seqs)) // a turn that had begun may be lost and reported so
+	p.checkChatAnswers(t, chat)
 	p.check(t, nil)
 }
 
@@ -166,7 +166,7 @@ func workerDies(t *testing.T, p *process) {
 	is.NoErr(syscall.Kill(worker, syscall.SIGKILL))
 
 	is.Equal(p.finished(t, chat, 0).Reason, "lost")
-	p.approve(t, chat, 1) // the model was told, and goes on
+	p.approve(t, chat, 1) // the model was informed and continues
 	f := p.finished(t, chat, 1)
 	is.Equal(f.Reason, "")
 	is.Equal(f.Stdout.Text, "back\n")
@@ -210,7 +210,7 @@ func startWithSlowOpenCode(t *testing.T) *process {
 func openCodeStartsAgain(t *testing.T, p *process) {
 	is := is.New(t)
 	_, err := os.Stat(p.data.Path("opencode", "home", "tried"))
-	is.NoErr(err) // it failed once, as it does when somebody takes its port
+	is.NoErr(err) // it failed once, as it does when another program takes its port
 	chat := p.chat(t, "@@say here")
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "here")

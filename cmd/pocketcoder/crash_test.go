@@ -21,9 +21,9 @@ type crash struct {
 	name string
 	// to be played; every run of its command appends a line to the file named like the crash
 	script string
-	// says of an event of the chat that everything is to be killed now
-	at   func(*testing.T, *process, events.Event) bool
-	then func(*testing.T, *process, string) // what this moment promises, once the chat has come to its end
+	// reports whether everything must be killed at an event of the chat
+	moment func(*testing.T, *process, events.Event) bool
+	check  func(*testing.T, *process, string) // checks the chat after its end
 }
 
 const (
@@ -35,44 +35,44 @@ const (
 var delegation = call("task", map[string]any{"description": "test", "subagent_type": "general",
 	"prompt": bash(shortCommand)}) + "\n@@next\n@@say done"
 
-// writing makes the file of the crash.
+// writing is a script that creates the file of the crash.
 var writing = call("write", map[string]any{"filePath": "%[1]s", "content": "run\n"}) + "\n@@next\n@@say done"
 
-// lanes are systems, each killed several times, so that what earlier crashes left is there at later ones. One crash
-// meets several chats: all but the last have reached a moment that lasts, and the crash comes at once when the last
-// reaches its moment.
-var lanes = [][][]crash{{
+// crashSystems are systems, each killed several times, so that later crashes meet the remains of earlier ones. A crash
+// affects several chats: all except the last are in a lasting state, and the crash happens when the last reaches its
+// moment.
+var crashSystems = [][][]crash{{
 	{
-		{name: "running", script: bash(longCommand), at: commandRuns, then: commandIsLost},
-		{name: "submitted", script: bash(shortCommand), at: on("message.submitted"), then: finishedOrLost},
+		{name: "running", script: bash(longCommand), moment: commandRuns, check: commandIsLost},
+		{name: "submitted", script: bash(shortCommand), moment: on("message.submitted"), check: finishedOrLost},
 	},
-	{{name: "asked", script: bash(shortCommand), at: on("opencode.permission.asked"), then: resumedByApproval}},
+	{{name: "asked", script: bash(shortCommand), moment: on("opencode.permission.asked"), check: resumedByApproval}},
 	{
-		{name: "streaming", script: "@@text n=4000 delay=20", at: textStreams, then: turnIsLost},
-		{name: "replied", script: bash(shortCommand), at: on("opencode.permission.replied"), then: finishedOrLost},
+		{name: "streaming", script: "@@text n=4000 delay=20", moment: textStreams, check: turnIsLost},
+		{name: "replied", script: bash(shortCommand), moment: on("opencode.permission.replied"), check: finishedOrLost},
 	},
-	{{name: "answered", script: "@@text n=3 delay=10", at: partEnded("step-finish"), then: saidWhole}},
-	{{name: "requested", script: bash(shortCommand), at: on("exec.requested"), then: finishedOrLost}},
-	{{name: "bound", script: bash(shortCommand), at: on("session.bound"), then: finishedOrLost}},
+	{{name: "answered", script: "@@text n=3 delay=10", moment: partEnded("step-finish"), check: saidWhole}},
+	{{name: "requested", script: bash(shortCommand), moment: on("exec.requested"), check: finishedOrLost}},
+	{{name: "bound", script: bash(shortCommand), moment: on("session.bound"), check: finishedOrLost}},
 }, {
 	{
-		{name: "pending", script: bash(shortCommand), at: askWaits, then: resumedByApproval},
-		{name: "written", script: writing, at: askWaits, then: resumedByApproval},
-		{name: "sending", script: bash(shortCommand), at: on("message.sending"), then: finishedOrLost},
+		{name: "pending", script: bash(shortCommand), moment: requestIsPending, check: resumedByApproval},
+		{name: "written", script: writing, moment: requestIsPending, check: resumedByApproval},
+		{name: "sending", script: bash(shortCommand), moment: on("message.sending"), check: finishedOrLost},
 	},
-	{{name: "finished", script: bash(shortCommand), at: on("exec.finished"), then: finishedOrLost}},
+	{{name: "finished", script: bash(shortCommand), moment: on("exec.finished"), check: finishedOrLost}},
 	{
-		{name: "delegated", script: delegation, at: subagentAsks, then: delegatedAgain},
-		{name: "questioned", script: twoQuestions, at: on("opencode.question.asked"), then: questionsSurvive},
-		{name: "delivered", script: bash(shortCommand), at: on("message.delivered"), then: finishedOrLost},
+		{name: "delegated", script: delegation, moment: subagentAsks, check: delegatedAgain},
+		{name: "questioned", script: twoQuestions, moment: on("opencode.question.asked"), check: questionsSurvive},
+		{name: "delivered", script: bash(shortCommand), moment: on("message.delivered"), check: finishedOrLost},
 	},
-	{{name: "decided", script: bash(shortCommand), at: on("permission.decided"), then: resumedOrDone}},
-	{{name: "busy", script: bash(shortCommand), at: on("opencode.session.status"), then: finishedOrLost}},
+	{{name: "decided", script: bash(shortCommand), moment: on("permission.decided"), check: resumedOrDone}},
+	{{name: "busy", script: bash(shortCommand), moment: on("opencode.session.status"), check: finishedOrLost}},
 }}
 
 func TestKillAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	for i, lane := range lanes {
+	for i, lane := range crashSystems {
 		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
 			t.Parallel()
 			p := start(t)
@@ -81,8 +81,8 @@ func TestKillAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 				for _, c := range together {
 					names = append(names, c.name)
 				}
-				if !t.Run(strings.Join(names, " and "), func(t *testing.T) { p.t = t; playAll(t, p, together) }) {
-					return // what follows would only repeat it
+				if !t.Run(strings.Join(names, " and "), func(t *testing.T) { p.t = t; playCrashes(t, p, together) }) {
+					return // further checks would only repeat the failure
 				}
 			}
 			p.t = t
@@ -90,14 +90,14 @@ func TestKillAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// playAll brings a chat to each moment, kills everything, starts it again, and lets the chats come to their ends.
-func playAll(t *testing.T, p *process, together []crash) {
+// playCrashes brings a chat to each moment, kills everything, starts it again, and lets the chats come to their ends.
+func playCrashes(t *testing.T, p *process, together []crash) {
 	var chats []string
 	var seen []events.Event
 	defer func() {
 		if t.Failed() {
 			for _, chat := range chats {
-				t.Log(p.story(chat))
+				t.Log(p.describeChat(chat))
 			}
 		}
 	}()
@@ -111,16 +111,16 @@ func playAll(t *testing.T, p *process, together []crash) {
 		if i == len(together)-1 {
 			then = p.kill
 		}
-		seen = p.when(t, chats[i], script, c.at, then)
+		seen = p.runUntil(t, chats[i], script, c.moment, then)
 	}
 	left := p.leftover(t)
 	p.restart()
-	left.areGone(t)
+	left.awaitEnd(t)
 
 	for i, c := range together {
-		p.settle(t, chats[i])
-		c.then(t, p, chats[i])
-		p.answers(t, chats[i])
+		p.finishAfterCrash(t, chats[i])
+		c.check(t, p, chats[i])
+		p.checkChatAnswers(t, chats[i])
 	}
 	p.check(t, seen)
 }
@@ -139,12 +139,12 @@ func (p *process) create(t *testing.T, title string) (chat string) {
 func (p *process) killWhen(t *testing.T, chat, script string,
 	at func(*testing.T, *process, events.Event) bool) (seen []events.Event) {
 	t.Helper()
-	return p.when(t, chat, script, at, p.kill)
+	return p.runUntil(t, chat, script, at, p.kill)
 }
 
-// when submits a script and follows the log, approving what the policy leaves to a person, until the moment has come;
-// then it calls then. It returns all events it was given, since the first of the log.
-func (p *process) when(t *testing.T, chat, script string, at func(*testing.T, *process, events.Event) bool,
+// runUntil submits a script and follows the log until the moment has come; then it calls then. Meanwhile it approves
+// the requests that the policy leaves to a person. It returns all events since the first of the log.
+func (p *process) runUntil(t *testing.T, chat, script string, at func(*testing.T, *process, events.Event) bool,
 	then func()) (seen []events.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
@@ -177,8 +177,8 @@ func (p *process) when(t *testing.T, chat, script string, at func(*testing.T, *p
 	return seen
 }
 
-// story is what has happened in a chat, one event a line.
-func (p *process) story(chat string) string {
+// describeChat returns the events of a chat, one on each line.
+func (p *process) describeChat(chat string) string {
 	var lines []string
 	_, err := p.Log.Fold(context.Background(), events.ChatFilter(chat), 0, func(e events.Event) error {
 		lines = append(lines, fmt.Sprintf("%s #%d %s %s %.300s", e.Time.Format("05.000"), e.Seq, e.Source, e.Subject.Kind,
@@ -188,9 +188,9 @@ func (p *process) story(chat string) string {
 	return strings.Join(append(lines, fmt.Sprint(err)), "\n")
 }
 
-// settle lets a chat come to its end after a crash: it approves what waits for a person, and waits until all that was
-// decided has reached OpenCode, or the chat in a continue prompt, and the turn is the person's.
-func (p *process) settle(t *testing.T, chat string) {
+// finishAfterCrash waits for the end of a chat's turn after a crash. It approves pending requests, and waits until all
+// decisions have reached OpenCode, or the chat in a continue prompt.
+func (p *process) finishAfterCrash(t *testing.T, chat string) {
 	t.Helper()
 	expect.Eventually(t, "chat "+chat+" settles", func() bool {
 		resumed := p.resumes(t, chat)
@@ -206,8 +206,8 @@ func (p *process) settle(t *testing.T, chat string) {
 			switch {
 			case a.Status == projections.PermissionDraft:
 				open = true
-				if !granted[a.Request] { // else the approval it had counts, and nobody is asked
-					p.allow(t, chat, a)
+				if !granted[a.Request] { // otherwise its earlier approval counts, without a new request
+					p.approveUnlessDecided(t, chat, a)
 				}
 			case a.Status == projections.PermissionAuthorized && !a.Replied && resumed[a.EnginePermission] == 0:
 				open = true
@@ -231,8 +231,8 @@ func (p *process) resumes(t *testing.T, chat string) map[string]int {
 	return count
 }
 
-// allow approves an ask, unless it was settled meanwhile.
-func (p *process) allow(t *testing.T, chat string, a projections.Permission) {
+// approveUnlessDecided approves a request, unless it was decided meanwhile.
+func (p *process) approveUnlessDecided(t *testing.T, chat string, a projections.Permission) {
 	t.Helper()
 	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
 		permission.Decide{Chat: chat, Permission: a.EnginePermission, Decision: events.Authorized})

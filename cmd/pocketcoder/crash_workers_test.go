@@ -35,7 +35,7 @@ var workerKills = [][]workerMoment{
 
 // Whenever everything is killed, each worker has one result, and its parent gets it once. The package bridge/workers
 // has the same test for every event, with an OpenCode that is a script.
-func TestKillLosesAndRepeatsNoResultOfAWorker(t *testing.T) {
+func TestKillLosesAndRepeatsNoWorkerResult(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	var seen []events.Event
@@ -48,7 +48,7 @@ func TestKillLosesAndRepeatsNoResultOfAWorker(t *testing.T) {
 			p.submit(t, chats[j], twoWorkers)
 			p.reaches(t, last, chats[j], m)
 		}
-		seen = p.all(t)
+		seen = p.allEvents(t)
 		p.kill()
 		p.restart()
 		for _, chat := range chats {
@@ -123,7 +123,7 @@ func resultsReached(all []events.Event) map[string]int {
 func (p *process) checkWorkers(t *testing.T) {
 	t.Helper()
 	is := is.New(t)
-	all := p.all(t)
+	all := p.allEvents(t)
 	calls, results, reached := map[string]int{}, map[string]int{}, resultsReached(all)
 	for _, e := range all {
 		switch d, _ := events.Decode(e); d := d.(type) {

@@ -45,7 +45,7 @@ func dataIsForItsOwnerAlone(t *testing.T, p *process) {
 	}))
 	made, err := os.Stat(filepath.Join(p.workspace, "made"))
 	is.NoErr(err)
-	is.Equal(made.Mode().Perm(), fs.FileMode(0o644)) // a file of the person's, as the person's umask has it
+	is.Equal(made.Mode().Perm(), fs.FileMode(0o644)) // a file of the user, with the mode of the user's umask
 
 	status := func() (int, string) {
 		c, err := health(p.HTTP)

@@ -23,7 +23,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
+func TestEditedCommandRunsAndTheModelIsInformed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -39,7 +39,7 @@ func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
 	is.True(strings.Contains(output, ask.Command()) && strings.Contains(output, edited))
 	is.Equal(p.finished(t, chat, 0).Stdout.Text, "edited\n") // and what is recorded is the command's own
 
-	why := p.why(t, ask.ID)
+	why := p.explain(t, ask.ID)
 	is.Equal([]string{why.Ask.Command, why.Decision.Edited, why.Decision.Decision, why.Decision.Actor},
 		[]string{ask.Command(), edited, "authorized", "user:operator"})
 	is.Equal(why.Decision.Device, "command line")
@@ -68,8 +68,8 @@ func TestEditedCommandRunsInsteadAndTheModelIsTold(t *testing.T) {
 	is.True(strings.Contains(replayed, "why: "+why.Referred.Reason) && strings.Contains(replayed, "+"+edited))
 }
 
-// why asks the command line about an ask.
-func (p *process) why(t testing.TB, id string) (why explanation.Why) {
+// explain runs policy why about a request.
+func (p *process) explain(t testing.TB, id string) (why explanation.Why) {
 	t.Helper()
 	stdout, stderr, code := p.cli(t, "", "why", id, "--json")
 	if code != 0 {
@@ -100,7 +100,7 @@ func commands(list ...string) string {
 	return script + "@@say done"
 }
 
-func TestTwoDevicesDecideAtOnceAndOneWins(t *testing.T) {
+func TestFirstOfTwoConcurrentDecisionsCounts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -125,7 +125,7 @@ func TestTwoDevicesDecideAtOnceAndOneWins(t *testing.T) {
 		is.Equal(r.code == http.StatusOK, i == won) // one, and the others are told
 	}
 	p.turnEnds(t, chat)
-	why := p.why(t, ask["ai_engine_permission_id"].(string))
+	why := p.explain(t, ask["ai_engine_permission_id"].(string))
 	is.Equal([]any{why.Decision.Decision, why.Decision.Device, why.Decision.Address, why.Decision.By},
 		[]any{bodies[won]["status"], fmt.Sprint("device ", won), "127.0.0.1", why.Decision.By})
 	if edited, ok := bodies[won]["edited"]; ok {
@@ -133,7 +133,7 @@ func TestTwoDevicesDecideAtOnceAndOneWins(t *testing.T) {
 	}
 }
 
-func TestRuleMadeOfAnAskIsSilentUntilItIsRevoked(t *testing.T) {
+func TestRuleFromARequestAppliesUntilItIsRevoked(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -154,7 +154,7 @@ func TestRuleMadeOfAnAskIsSilentUntilItIsRevoked(t *testing.T) {
 	asks := rows[projections.Permission](t, p, "permissions", chat)
 	is.Equal([]any{asks[1].Status, asks[1].DecidedBy, asks[1].RuleID, asks[1].Referred},
 		[]any{projections.PermissionAuthorized, events.ActorPolicy, stored[0].ID, false})
-	is.Equal(p.why(t, asks[1].ID).Decision.RuleID, stored[0].ID)
+	is.Equal(p.explain(t, asks[1].ID).Decision.RuleID, stored[0].ID)
 
 	other := p.chat(t, bash("touch three")) // it is this chat's alone
 	p.decide(t, other, p.ask(t, other, 0), events.Denied, "")
@@ -169,17 +169,17 @@ func TestRuleMadeOfAnAskIsSilentUntilItIsRevoked(t *testing.T) {
 		p.submit(t, chat, bash("touch three"))
 		ask := p.ask(t, chat, before)
 		if step.asked {
-			p.referred(t, chat, ask)
+			p.awaitReferral(t, chat, ask)
 			p.decide(t, chat, ask, events.Denied, "")
 		}
 		p.turnEnds(t, chat)
-		is.Equal(p.why(t, ask.ID).Referred != nil, step.asked) // step.verb
+		is.Equal(p.explain(t, ask.ID).Referred != nil, step.asked) // step.verb
 	}
 	is.Equal(len(p.rulesOf(t, chat)), 0)
 }
 
-// referred waits until the policy has left an ask to a person.
-func (p *process) referred(t testing.TB, chat string, ask events.PermissionAsk) {
+// awaitReferral waits until the policy has left a request to a person.
+func (p *process) awaitReferral(t testing.TB, chat string, ask events.PermissionAsk) {
 	t.Helper()
 	p.event(t, chat, "permission.referred", func(e events.Event) bool {
 		return strings.Contains(string(e.Data), `"`+ask.ID+`"`)
@@ -189,7 +189,7 @@ func (p *process) referred(t testing.TB, chat string, ask events.PermissionAsk) 
 // ruleEntry is a rule as policy list prints it.
 type ruleEntry struct{ ID, Rule, State, Chat, Expires, Author string }
 
-// rulesOf are the rules that are made for a chat.
+// rulesOf returns the rules that were created for a chat.
 func (p *process) rulesOf(t testing.TB, chat string) (rules []ruleEntry) {
 	t.Helper()
 	stdout, stderr, code := p.cli(t, "", "policy", "list", "--json")
@@ -200,7 +200,7 @@ func (p *process) rulesOf(t testing.TB, chat string) (rules []ruleEntry) {
 	return slices.DeleteFunc(rules, func(r ruleEntry) bool { return r.Chat != chat })
 }
 
-func TestRuleForATimeAsksAgainAfterwards(t *testing.T) {
+func TestRuleWithADurationExpires(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -217,12 +217,12 @@ func TestRuleForATimeAsksAgainAfterwards(t *testing.T) {
 	is.Equal(p.rulesOf(t, chat)[0].State, "expired")
 	p.submit(t, chat, bash("touch two"))
 	second := p.ask(t, chat, 1)
-	p.referred(t, chat, second)
+	p.awaitReferral(t, chat, second)
 	p.decide(t, chat, second, events.Denied, "")
 	p.turnEnds(t, chat)
 }
 
-func TestPolicyReplaySaysWhatARuleWouldHaveAllowed(t *testing.T) {
+func TestPolicyReplayCountsMatchingRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -275,7 +275,7 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 	asks := rows[projections.Permission](t, p, "permissions", chat)
 	is.Equal([]any{asks[1].Status, asks[1].RuleID}, []any{projections.PermissionAuthorized, stored[0].ID})
 
-	create("deny", "deny bash: touch *", "--chat", chat) // the same rule with another action, for ever
+	create("deny", "deny bash: touch *", "--chat", chat) // the same rule with another action, without an end
 	now := p.rulesOf(t, chat)
 	is.Equal([]any{len(now), now[0].ID, now[0].Rule, now[0].Expires}, []any{1, stored[0].ID, "deny bash: touch *", ""})
 	p.submit(t, chat, bash("touch three"))

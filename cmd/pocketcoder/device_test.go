@@ -45,7 +45,7 @@ func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
 	is.Equal(all[0].Name, "My old phone")
 	listed := must("list")
 	expect.Contains(t, listed, adminEmail)
-	expect.Lacks(t, listed, "/topic") // whoever sees the list cannot read the notifications
+	expect.Lacks(t, listed, "/topic") // the list does not show the secret topics
 	expect.Contains(t, must("test", id), "accepted the notification")
 	is.Equal(phone.next(t).Type, "test")
 
@@ -83,11 +83,11 @@ func devicesAreAddedTestedAndRemoved(t *testing.T, p *process) {
 	} {
 		_, stderr, code := p.cli(t, "", append([]string{"device"}, args...)...)
 		is.True(code != 0)
-		expect.Contains(t, stderr, want) // it says what is wrong
+		expect.Contains(t, stderr, want) // stderr names the error
 	}
 }
 
-// newSSHKey makes a key, and gives the path of its private half and its public line.
+// newSSHKey creates a key, and returns the path of the private key and the public line.
 func newSSHKey(t *testing.T) (path, public string) {
 	t.Helper()
 	is := is.New(t)
@@ -133,7 +133,7 @@ func TestKeysAreAddedListedAndRemovedOnTheCommandLine(t *testing.T) {
 	} {
 		_, stderr, code := p.cli(t, "no key", append([]string{"key"}, args...)...)
 		is.True(code != 0)
-		expect.Contains(t, stderr, want) // it says what is wrong
+		expect.Contains(t, stderr, want) // stderr names the error
 	}
 	_, _, code = p.cli(t, "", "key", "remove", keys[0]["id"].(string))
 	is.Equal(code, 0)

@@ -22,7 +22,7 @@ import (
 
 const refusalOfAFullDisk = "The disk of the data directory is full; free some space."
 
-func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
+func TestSystemRecoversFromAFullDisk(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	dir := t.TempDir()
@@ -55,7 +55,7 @@ func TestSystemGoesOnAfterAFullDisk(t *testing.T) {
 	p.turnEnds(t, done)
 	waiting := p.chat(t, bash("echo ran >>ran"))
 	ask := p.ask(t, waiting, 0)
-	p.referred(t, waiting, ask)
+	p.awaitReferral(t, waiting, ask)
 	stored := map[string][]string{}
 	for _, chat := range []string{done, waiting} {
 		stored[chat] = p.kinds(t.Context(), chat)

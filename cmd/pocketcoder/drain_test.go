@@ -55,8 +55,8 @@ func startWorker(t *testing.T) *remoteWorker {
 	return w
 }
 
-// runs starts a command that ends when the file "end" is there, and returns once it has begun.
-func (w *remoteWorker) runs() <-chan wire.Result {
+// startCommand starts a command that ends when the file "end" is there, and returns once it has begun.
+func (w *remoteWorker) startCommand() <-chan wire.Result {
 	w.t.Helper()
 	ended := make(chan wire.Result, 1)
 	go func() {
@@ -78,8 +78,8 @@ func (w *remoteWorker) call(r wire.Request) (wire.Result, error) {
 	return wire.Call(w.t.Context(), w.nc, wire.RunSubject(app.Pool), r, io.Discard, io.Discard)
 }
 
-// refuses waits until the worker takes no more commands.
-func (w *remoteWorker) refuses() {
+// awaitRefusal waits until the worker accepts no more commands.
+func (w *remoteWorker) awaitRefusal() {
 	w.t.Helper()
 	expect.Eventually(w.t, "the worker takes nothing more", func() bool {
 		_, err := w.call(wire.Request{Command: "true", Cwd: w.workspace})
@@ -87,13 +87,13 @@ func (w *remoteWorker) refuses() {
 	})
 }
 
-func TestAStoppedWorkerFinishesItsCommands(t *testing.T) {
+func TestStoppedWorkerFinishesItsCommands(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := startWorker(t)
-	ended := w.runs()
+	ended := w.startCommand()
 	is.NoErr(w.cmd.Process.Signal(syscall.SIGTERM))
-	w.refuses()
+	w.awaitRefusal()
 	is.NoErr(os.WriteFile(filepath.Join(w.workspace, "end"), nil, 0o600))
 	result := <-ended
 	is.Equal(result.Reason, wire.Exited)
@@ -101,7 +101,7 @@ func TestAStoppedWorkerFinishesItsCommands(t *testing.T) {
 	is.NoErr(w.cmd.Wait())
 }
 
-func TestAWorkerStoppedAgainEndsItsCommands(t *testing.T) {
+func TestWorkerStoppedTwiceEndsItsCommands(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(*remoteWorker) error{
 		"second signal": func(w *remoteWorker) error { return w.cmd.Process.Signal(syscall.SIGINT) },
@@ -111,9 +111,9 @@ func TestAWorkerStoppedAgainEndsItsCommands(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			w := startWorker(t)
-			ended := w.runs()
+			ended := w.startCommand()
 			is.NoErr(w.cmd.Process.Signal(syscall.SIGTERM))
-			w.refuses()
+			w.awaitRefusal()
 			is.NoErr(stop(w))
 			is.Equal((<-ended).Reason, wire.Cancelled)
 			is.NoErr(w.cmd.Wait())

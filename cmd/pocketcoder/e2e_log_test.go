@@ -36,7 +36,7 @@ func (p *process) event(t testing.TB, chat, kind string, match func(events.Event
 	return found
 }
 
-// history is every event of a chat so far.
+// history returns every event of a chat so far.
 func (p *process) history(t testing.TB, chat string) (all []events.Event) {
 	t.Helper()
 	if _, err := p.Log.Fold(t.Context(), events.ChatFilter(chat), 0,

@@ -32,7 +32,7 @@ import (
 
 // The end-to-end tests run the whole system with the real OpenCode and the demo model. Most of them run it within
 // their own process; those about the process run the program. built returns our programs from the directory binaries,
-// where they are built once. ordinary is one running system for the tests that do not need one of their own.
+// where they are built once. ordinary is a running system for the tests that do not need a separate one.
 var (
 	binaries string
 	ordinary sharedInstance
@@ -102,8 +102,8 @@ func runFromOwnDirectory() error {
 	return syscall.Exec(path, append([]string{path}, os.Args[1:]...), append(os.Environ(), binariesVariable+"="+dir))
 }
 
-// seeRipgrep puts ripgrep on PATH, where a system within the tests looks for it.
-var seeRipgrep sync.Once
+// addRipgrepToPath puts ripgrep on PATH, where a system within the tests looks for it.
+var addRipgrepToPath sync.Once
 
 // build builds both programs into the directory binaries, once.
 var build = sync.OnceValue(func() error {
@@ -146,7 +146,7 @@ type process struct {
 	data      datadir.Dir
 	workspace string
 	args      []string
-	asks      []string // more of them: rules for what tests want to be asked about
+	askRules  []string // more of them: rules for what tests want to be asked about
 	env       []string // on top of the test's own
 }
 
@@ -172,7 +172,7 @@ func (s *sharedInstance) system(t *testing.T) *process {
 		}
 		p := prepareInside(t, dir, args...)
 		if s.asDelivered {
-			p.asks = nil
+			p.askRules = nil
 		}
 		p.restart()
 		s.p = p
@@ -234,8 +234,7 @@ func (p *process) runForTest() {
 	})
 }
 
-// askedCommands are the harmless commands that tests let the model run. Without a rule of their own they would need no
-// person.
+// askedCommands are the harmless commands that tests let the model run. Ask rules make them need a person.
 var askedCommands = []string{"echo", "printf", "pwd", "head"}
 
 // prepare makes a system in a directory, with an administrator and an empty workspace, that was never started.
@@ -248,7 +247,7 @@ func prepare(t testing.TB, dir string, args ...string) *process {
 	p.args = append([]string{"up", "--demo", "--data", string(p.data), "--workspace", p.workspace, "--http", "127.0.0.1:0",
 		"--model-catalogue", fewModels(), "--opencode", opencodetest.Tools(t).OpenCode}, args...)
 	for _, command := range askedCommands {
-		p.asks = append(p.asks, "--allow", "ask bash: "+command+"*")
+		p.askRules = append(p.askRules, "--allow", "ask bash: "+command+"*")
 	}
 	p.env = []string{"POCKETCODER_ADMIN_EMAIL=" + adminEmail, "POCKETCODER_ADMIN_PASSWORD=" + adminPassword}
 	return p
@@ -262,14 +261,14 @@ func prepareInside(t testing.TB, dir string, args ...string) *process {
 	return p
 }
 
-// launch runs the program, or what it does within this process.
-func (p *process) launch(ripgrepDir string) {
+// startProcess runs the program, or the system within this process.
+func (p *process) startProcess(ripgrepDir string) {
 	p.t.Helper()
 	p.output, p.exited = &expect.Buffer{}, make(chan struct{})
-	args := append(slices.Clip(p.args), p.asks...)
+	args := append(slices.Clip(p.args), p.askRules...)
 	if p.inside {
 		built(p.t, "pocketcoder-shell") // beside this program, where it is looked for
-		seeRipgrep.Do(func() { os.Setenv("PATH", ripgrepDir+":"+os.Getenv("PATH")) })
+		addRipgrepToPath.Do(func() { os.Setenv("PATH", ripgrepDir+":"+os.Getenv("PATH")) })
 		var ctx context.Context
 		ctx, p.cancel = context.WithCancel(context.Background())
 		env := cli.Environment{Stdin: strings.NewReader(""), Stdout: p.output, Stderr: p.output, Getenv: p.getenv}
@@ -335,7 +334,7 @@ func (p *process) await() {
 	}
 }
 
-// kill ends the program as a crash does: no part of it can say goodbye.
+// kill ends the program as a crash does, without a clean stop.
 func (p *process) kill() {
 	if p.inside {
 		p.t.Fatal("a system within the tests cannot be killed: start it with start")
@@ -348,7 +347,7 @@ func (p *process) kill() {
 // restart starts it, for the first time or again on the same data, and waits until every part is ready.
 func (p *process) restart() {
 	p.t.Helper()
-	p.launch(filepath.Dir(opencodetest.Tools(p.t).Ripgrep))
+	p.startProcess(filepath.Dir(opencodetest.Tools(p.t).Ripgrep))
 	p.await()
 }
 
@@ -370,7 +369,7 @@ func (p *process) stop() {
 	p.Close()
 }
 
-// chat makes a chat and submits a first message: a script of the demo model.
+// chat creates a chat and submits a first message: a script of the demo model.
 func (p *process) chat(t testing.TB, script string) (chat string) {
 	t.Helper()
 	a, err := handlers.Send(t.Context(), p.Conn, "chat.create", chats.Create{Title: t.Name()[:min(100, len(t.Name()))]})
@@ -381,7 +380,7 @@ func (p *process) chat(t testing.TB, script string) (chat string) {
 	return a.ID
 }
 
-// submit submits a message to a chat and gives its id.
+// submit submits a message to a chat and returns its id.
 func (p *process) submit(t testing.TB, chat, script string) (message string) {
 	t.Helper()
 	a, err := handlers.Send(t.Context(), p.Conn, "message.submit",
@@ -392,7 +391,7 @@ func (p *process) submit(t testing.TB, chat, script string) (message string) {
 	return a.ID
 }
 
-// decide decides an ask.
+// decide decides a request.
 func (p *process) decide(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision, reason string) {
 	t.Helper()
 	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
@@ -402,7 +401,7 @@ func (p *process) decide(t testing.TB, chat string, ask events.PermissionAsk, d 
 	}
 }
 
-// ask waits for the nth ask of a chat, from 0.
+// ask waits for the nth request of a chat, from 0, and returns it.
 func (p *process) ask(t testing.TB, chat string, n int) (ask events.PermissionAsk) {
 	t.Helper()
 	e := p.event(t, chat, "opencode.permission.asked", func(events.Event) bool { n--; return n < 0 })

@@ -47,7 +47,8 @@ func openCodeDies(t *testing.T, p *process) {
 
 	_, newer := p.engine(t)
 	is.True(newer != pid)
-	p.check(t, append(p.history(t, streaming), p.history(t, waiting)...)) // above all that nothing OpenCode has is missing
+	// above all, the log lacks nothing that OpenCode has
+	p.check(t, append(p.history(t, streaming), p.history(t, waiting)...))
 	is.Equal(p.health(t).code, 200)
 }
 
@@ -78,7 +79,7 @@ func TestSessionMadeInOpenCodeBecomesAChat(t *testing.T) {
 	is.True(c.Adopted)
 	is.Equal(c.Title, "made elsewhere")
 	is.Equal(outputsOf(t, rows[executions.Run](t, p, "executions", chat)[0]).Stdout.Text, "adopted\n")
-	p.submit(t, chat, "@@say from here") // and it goes on from here
+	p.submit(t, chat, "@@say from here") // and the conversation continues from here
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "done|from here")
 }

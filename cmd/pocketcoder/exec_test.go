@@ -20,7 +20,7 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-// outputs are those of a finished execution, as the read model has them.
+// outputs are the outputs of a finished execution in the read model.
 type outputs struct{ Stdout, Stderr events.Output }
 
 func outputsOf(t testing.TB, r executions.Run) (o outputs) {
@@ -31,13 +31,13 @@ func outputsOf(t testing.TB, r executions.Run) (o outputs) {
 	return o
 }
 
-// runs lets a chat run one command to its end and gives the execution and the call, as OpenCode has it.
-func (p *process) runs(t testing.TB, args map[string]any) (executions.Run, part) {
+// runCommand runs one command in a chat to its end. It returns the execution and OpenCode's tool call.
+func (p *process) runCommand(t testing.TB, args map[string]any) (executions.Run, part) {
 	t.Helper()
 	args["description"] = "test"
 	chat := p.chat(t, call("bash", args)+"\n@@next\n@@say done")
 	ask := p.ask(t, chat, 0)
-	p.referred(t, chat, ask) // by then it is known where it would run
+	p.awaitReferral(t, chat, ask) // by then the directory is known
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.turnEnds(t, chat)
 	all := rows[executions.Run](t, p, "executions", chat)
@@ -60,7 +60,7 @@ func TestCommandsArriveByteForByte(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			run, _ := p.runs(t, map[string]any{"command": c.command})
+			run, _ := p.runCommand(t, map[string]any{"command": c.command})
 			is.Equal(run.Status, events.ExecutionCompleted)
 			is.Equal(outputsOf(t, run).Stdout.Text, c.stdout)
 			is.Equal(run.Text, c.command)
@@ -68,13 +68,13 @@ func TestCommandsArriveByteForByte(t *testing.T) {
 	}
 }
 
-func TestCommandRunsWhereItWasToldTo(t *testing.T) {
+func TestCommandRunsInTheRequestedDirectory(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
 	dir := filepath.Join(p.dir(t), "sub dir")
 	is.NoErr(os.MkdirAll(dir, 0o755))
-	run, _ := p.runs(t, map[string]any{"command": "pwd", "workdir": dir})
+	run, _ := p.runCommand(t, map[string]any{"command": "pwd", "workdir": dir})
 	is.Equal(run.Cwd, dir)
 	is.Equal(outputsOf(t, run).Stdout.Text, dir+"\n")
 }
@@ -83,7 +83,7 @@ func TestSignalThatEndsACommandIsRecorded(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	run, seen := p.runs(t, map[string]any{"command": "echo before; kill -KILL $$"})
+	run, seen := p.runCommand(t, map[string]any{"command": "echo before; kill -KILL $$"})
 	is.Equal(run.Status, events.ExecutionFailed)
 	is.Equal(run.ExitCode, int64(137))
 	is.True(run.Signal == "SIGKILL" || run.Isolation == string(isolation.Bwrap)) // bubblewrap tells only the exit code
@@ -91,12 +91,13 @@ func TestSignalThatEndsACommandIsRecorded(t *testing.T) {
 	expect.Contains(t, seen.State.Output, "before")
 }
 
-func TestCommandOverItsTimeIsKilledAndTheModelIsTold(t *testing.T) {
+func TestCommandTimeoutIsReportedToTheModel(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
 	path := filepath.Join(p.dir(t), "pids")
-	run, seen := p.runs(t, map[string]any{"command": "echo started; sleep 300 & echo $$ > " + path + "; echo $! >> " +
+	run, seen := p.runCommand(t, map[string]any{"command": "echo started; sleep 300 & echo $$ > " + path +
+		"; echo $! >> " +
 		path + "; wait", "timeout": 1500})
 	is.Equal(run.Status, "cancelled")
 	is.Equal(outputsOf(t, run).Stdout.Text, "started\n")
@@ -106,16 +107,17 @@ func TestCommandOverItsTimeIsKilledAndTheModelIsTold(t *testing.T) {
 	}
 }
 
-func TestOutputIsKeptWholeWhateverItsSize(t *testing.T) {
+func TestOutputOfAnySizeIsStored(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	small, _ := p.runs(t, map[string]any{"command": "head -c 100000 /dev/zero | tr '\\0' x"})
+	small, _ := p.runCommand(t, map[string]any{"command": "head -c 100000 /dev/zero | tr '\\0' x"})
 	is.Equal(outputsOf(t, small).Stdout.Text, strings.Repeat("x", 100000)) // inline
 	is.Equal(small.StdoutBytes, int64(100000))
 
 	path := filepath.Join(p.dir(t), "large.bin")
-	large, _ := p.runs(t, map[string]any{"command": "head -c 5242880 /dev/urandom | tee " + path + "; echo aside >&2"})
+	large, _ := p.runCommand(t, map[string]any{"command": "head -c 5242880 /dev/urandom | tee " + path +
+		"; echo aside >&2"})
 	out := outputsOf(t, large)
 	is.Equal(large.StdoutBytes, int64(5<<20))
 	is.True(out.Stdout.Blob != nil)

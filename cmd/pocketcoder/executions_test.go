@@ -46,7 +46,7 @@ func (p *process) background(t *testing.T, command string) (chat string, run exe
 	t.Helper()
 	chat = p.chat(t, bash("detach "+command))
 	ask := p.ask(t, chat, 0)
-	p.referred(t, chat, ask)
+	p.awaitReferral(t, chat, ask)
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.turnEnds(t, chat)
 	all := rows[executions.Run](t, p, "executions", chat)
@@ -99,7 +99,7 @@ func detachedServerLivesOn(t *testing.T, p *process) {
 	address, stderr, code := p.cli(t, "", "ports", chat, fmt.Sprint(port))
 	t.Log(address, stderr)
 	is.Equal(code, 0)
-	is.Equal(p.browse(t, strings.TrimSpace(address)), "hello from inside at /") // for the operator, without a login
+	is.Equal(p.openAddress(t, strings.TrimSpace(address)), "hello from inside at /") // for the operator, without a login
 	_, stderr, code = p.cli(t, "", "ports", "nowhere", fmt.Sprint(port))
 	is.Equal(code, 1)
 	expect.Contains(t, stderr, "There is no chat nowhere")
@@ -114,8 +114,8 @@ func detachedServerLivesOn(t *testing.T, p *process) {
 	is.Equal(admin.do(t, "GET", fmt.Sprintf("/api/chats/%s/ports/%d/", chat, port), nil).code, 404)
 }
 
-// browse opens an address as a browser does: it keeps cookies, and takes every name below localhost for this machine.
-func (p *process) browse(t *testing.T, address string) string {
+// openAddress opens an address as a browser does: with cookies, and with every name below localhost as this machine.
+func (p *process) openAddress(t *testing.T, address string) string {
 	t.Helper()
 	is := is.New(t)
 	jar, err := cookiejar.New(nil)

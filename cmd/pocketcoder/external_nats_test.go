@@ -55,12 +55,12 @@ func TestNewDataDirectoryWithAnExternalNATSThatRestarts(t *testing.T) {
 	is.Equal(p.finished(t, chat, 0).ExitCode, 0)
 	p.turnEnds(t, chat)
 
-	// Whenever the server goes away around a decision, the approved command runs once, or the chat says why it did not.
+	// If the server stops around a decision, the approved command runs once, or the chat shows why it did not.
 	for _, after := range []time.Duration{0, 50 * time.Millisecond, 300 * time.Millisecond} {
 		name := "ran" + after.String()
 		chat := p.chat(t, bash("echo run >> "+name+"; sleep 2; echo end >> "+name))
 		p.approve(t, chat, 0)
-		time.Sleep(after) // the moment at which the server goes
+		time.Sleep(after) // the moment at which the server stops
 		restart()
 		var requested, finished, refused int
 		expect.Eventually(t, "the end of the command is in the log", func() bool {

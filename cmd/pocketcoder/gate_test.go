@@ -57,7 +57,7 @@ func (p *process) outside(t *testing.T) string {
 	return dir
 }
 
-func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
+func TestToolOutsideTheWorkspaceIsOneRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := unconfinedSystem.system(t)
@@ -149,7 +149,7 @@ func TestAToolThatLeavesTheWorkspaceIsOneRequest(t *testing.T) {
 	})
 }
 
-func TestWhatOpenCodeCannotSeeIsNoRequest(t *testing.T) {
+func TestPathsHiddenFromOpenCodeCauseNoRequest(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := openSystem.system(t)
@@ -175,7 +175,7 @@ func TestWhatOpenCodeCannotSeeIsNoRequest(t *testing.T) {
 var unconfinedSystem = sharedInstance{args: func() []string { return []string{"--isolation", "none"} },
 	asDelivered: true}
 
-func TestAFIFONeverStopsOpenCode(t *testing.T) {
+func TestFIFONeverBlocksOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := unconfinedSystem.system(t)

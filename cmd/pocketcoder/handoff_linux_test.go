@@ -64,7 +64,7 @@ func TestParentGetsTheResultOfAHandoff(t *testing.T) {
 	is.True(strings.HasPrefix(d.SubagentID, "ses_"))
 	is.Equal(p.text(t, chat), "done")
 	is.Equal(p.finished(t, w.ID, 0).ExitCode, 0)
-	is.Equal(len(p.workerReports(t, chat)), 0) // it has the result already
+	is.Equal(len(p.workerReports(t, chat)), 0) // the parent has the result already
 }
 
 func TestResultOfAnAssignmentWakesTheParent(t *testing.T) {
@@ -136,7 +136,9 @@ func TestThreeAgentsOfTheDocumentation(t *testing.T) {
 		return p.text(t, chat) == "The builder is done. The tester still works."
 	})
 	p.approve(t, byAgent["Tester"], 0)
-	expect.Eventually(t, "the chat was woken", func() bool { return strings.HasSuffix(p.text(t, chat), "|Both are done.") })
+	expect.Eventually(t, "the chat was woken", func() bool {
+		return strings.HasSuffix(p.text(t, chat), "|Both are done.")
+	})
 }
 
 // TestCallsThatWaitSurviveRestarts ends OpenCode, or all, while two calls wait: a handoff to a worker that waits for a
@@ -179,7 +181,7 @@ func (p *process) handoffKeepsItsResult(t *testing.T, parent, worker string) {
 func (p *process) answerResumes(t *testing.T, chat string, q questions.Question) {
 	t.Helper()
 	is := is.New(t)
-	p.forgotten(t, chat)
+	p.awaitForgottenQuestions(t, chat)
 	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: q.EngineQuestion, Answers: []string{"Red"}}))
 	expect.Eventually(t, "the model goes on", func() bool { return p.text(t, chat) == "thanks" })
 	p.turnEnds(t, chat)

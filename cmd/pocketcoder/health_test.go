@@ -10,13 +10,13 @@ import (
 	"pocketcoder/cmd/datadir"
 )
 
-// condition is what health answers: how the system is, and each of its parts.
+// condition is the answer of health: the state of the system and of each part.
 type condition struct {
 	code   int
 	states map[string]string
 }
 
-// health asks the web server at url how the system is.
+// health requests the health of the system at url.
 func health(url string) (condition, error) {
 	c := condition{states: map[string]string{}}
 	resp, err := http.Get(url + "/api/health")

@@ -25,7 +25,7 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// replayAnswer is what replay answers with.
+// replayAnswer is the answer of replay.
 type replayAnswer struct {
 	Sequence                                                uint64
 	Chat                                                    record
@@ -38,7 +38,7 @@ func (l login) moment(t testing.TB, chat string, at uint64) (m replayAnswer) {
 	return m
 }
 
-func TestMomentsOfATurnAreSeenAgain(t *testing.T) {
+func TestReplayShowsEarlierStatesOfATurn(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -181,7 +181,7 @@ func (l login) messageTexts(t testing.TB, chat string) string {
 	return strings.Join(texts, "|")
 }
 
-func TestChatIsForkedAndTakenBack(t *testing.T) {
+func TestChatIsForkedAndReverted(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := inRepository(t, "--allow", "edit: *")

@@ -57,21 +57,21 @@ func clientsGoOn(t *testing.T, p *process) {
 	is.Equal(p.timesRun(t, "survived"), 0)
 	decided := admin.authorize(t, draft)
 	is.Equal([]any{decided["status"], decided["approved_by"]}, []any{"authorized", admin.id})
-	p.settle(t, asking)
+	p.finishAfterCrash(t, asking)
 	resumedByApproval(t, p, asking)
 	ran := admin.list(t, "executions", `chat = "`+asking+`"`)
 	is.Equal(len(ran), 1)
 	is.Equal(ran[0]["status"], events.ExecutionCompleted)
-	p.settle(t, talking)
+	p.finishAfterCrash(t, talking)
 	turnIsLost(t, p, talking)
 
 	last := admin.end(t, asking)
 	is.NoErr(stream.until(t.Context(), admin, last))
-	same(t, sent(stream.received), sent(admin.whole(t, stream.path, last)))
+	expectSameText(t, sent(stream.received), sent(admin.whole(t, stream.path, last)))
 	ofChat := admin.whole(t, "/api/chats/"+asking+"/events", last)
 	stdout, _, code := p.cli(t, "", "replay", asking, "--json", "--to", ofChat[len(ofChat)-1].id)
 	is.Equal(code, 0)
-	same(t, facts(ofChat), stdout)
+	expectSameText(t, facts(ofChat), stdout)
 }
 
 // The records of healthchecks are what the parts say of themselves, as it changes.

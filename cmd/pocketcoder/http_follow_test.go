@@ -222,8 +222,8 @@ func (l login) end(t testing.TB, chat string) func(frame) bool {
 	return kind("updated", "the end")
 }
 
-// same holds when two long texts are equal; it shows where they begin to differ.
-func same(t *testing.T, got, want string) {
+// expectSameText holds when two long texts are equal; it shows where they begin to differ.
+func expectSameText(t *testing.T, got, want string) {
 	t.Helper()
 	if got == want {
 		return

@@ -14,7 +14,7 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-func TestAgentsAskAndTheirApprovalsRunNothing(t *testing.T) {
+func TestAgentAccountsRequestAndCannotApprove(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)

@@ -21,7 +21,7 @@ func sequence(t *testing.T, f frame) uint64 {
 	return seq
 }
 
-func TestStreamThatIsCutAnywhereResumesExactly(t *testing.T) {
+func TestInterruptedStreamResumesExactly(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -42,11 +42,11 @@ func TestStreamThatIsCutAnywhereResumesExactly(t *testing.T) {
 	is.True(cut.cuts > 2)
 
 	whole := admin.whole(t, path, last)
-	same(t, sent(cut.received), sent(whole)) // no gap, no duplicate, byte for byte
+	expectSameText(t, sent(cut.received), sent(whole)) // no gap, no duplicate, byte for byte
 	to := cut.received[len(cut.received)-1].id
 	stdout, _, code := p.cli(t, "", "replay", chat, "--json", "--to", to)
 	is.Equal(code, 0)
-	same(t, facts(cut.received), stdout)
+	expectSameText(t, facts(cut.received), stdout)
 	middle := whole[len(whole)/2].id
 	rest, found, err := admin.read(t.Context(), path+"?after="+middle, "", math.MaxInt64, last)
 	is.NoErr(err)
@@ -54,7 +54,7 @@ func TestStreamThatIsCutAnywhereResumesExactly(t *testing.T) {
 }
 
 // The backlog ends once, and what follows is live: fragments only where they were asked for, and never with a place.
-func TestStreamSaysOnceThatItHasCaughtUp(t *testing.T) {
+func TestStreamReportsOnceThatItHasCaughtUp(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -104,7 +104,7 @@ func TestStreamSaysOnceThatItHasCaughtUp(t *testing.T) {
 	}
 	is.True(fragments > 0)
 	plain := admin.whole(t, path, last)
-	same(t, sent(read), sent(plain))
+	expectSameText(t, sent(read), sent(plain))
 	for _, f := range plain {
 		is.True(f.event != "delta")
 	}

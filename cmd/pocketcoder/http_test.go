@@ -14,7 +14,7 @@ import (
 	"pocketcoder/expect"
 )
 
-// login is an account that is logged in to a system over HTTP; without a token it is nobody.
+// login is an account that is logged in to a system over HTTP; without a token it is a guest.
 type login struct {
 	*process
 	token string
@@ -39,14 +39,14 @@ func (p *process) admin(t testing.TB) login {
 	return p.login(t, adminEmail, adminPassword)
 }
 
-// reply is what a request was answered with.
+// reply is the answer to a request.
 type reply struct {
 	code   int
 	header http.Header
 	body   string
 }
 
-// do makes a request. headers are names and values in turn.
+// do sends a request. headers are alternating names and values.
 func (l login) do(t testing.TB, method, path string, body any, headers ...string) reply {
 	t.Helper()
 	var sent io.Reader
@@ -126,7 +126,7 @@ func (l login) say(t testing.TB, chat, script string) {
 	l.create(t, "messages", record{"chat": chat, "role": "user", "parts": []record{{"type": "text", "text": script}}})
 }
 
-// awaitRequest waits for the ask of a chat that is nobody's yet.
+// awaitRequest waits for the pending request of a chat.
 func (l login) awaitRequest(t testing.TB, chat string) (ask record) {
 	t.Helper()
 	expect.Eventually(t, "chat "+chat+" asks", func() bool {
@@ -139,7 +139,7 @@ func (l login) awaitRequest(t testing.TB, chat string) (ask record) {
 	return ask
 }
 
-// authorize approves an ask.
+// authorize approves a request.
 func (l login) authorize(t testing.TB, ask record) (decided record) {
 	t.Helper()
 	l.must(t, "PATCH", recordPath("permissions", ask["id"].(string)), record{"status": "authorized"}, &decided)

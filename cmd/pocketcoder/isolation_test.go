@@ -13,7 +13,7 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
+func TestWrongUsageOfAWorkerIsReported(t *testing.T) {
 	worker := []string{"worker", "--nats", "nats://127.0.0.1:1", "--key", "none.nk"}
 	for name, c := range map[string]struct {
 		args   []string
@@ -41,7 +41,7 @@ func TestWrongUsageOfAWorkerIsNamed(t *testing.T) {
 	}
 }
 
-func TestDoctorHasNoCureForALevelThatIsNone(t *testing.T) {
+func TestDoctorRefusesAnUnknownLevel(t *testing.T) {
 	is := is.New(t)
 	stdout, stderr, err := runApp(t, "doctor", "--isolation", "steel")
 	is.Equal(err, cli.ErrUsage)

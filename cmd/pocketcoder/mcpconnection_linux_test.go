@@ -54,7 +54,7 @@ func TestAWorkerOutlivesTheMCPConnectionOfItsParent(t *testing.T) {
 	parent := p.chat(t, ownTool("handoff", map[string]any{"message": worked}))
 	expect.Eventually(t, "the worker is started", func() bool { return len(p.workers(t, parent)) == 1 })
 	id := p.workers(t, parent)[0].ID
-	ask := p.waits(t, id, 0)
+	ask := p.awaitRequestOfPerson(t, id, 0)
 
 	is.True(closeConnections(t, proxy) > 0)
 	out, _, code := p.cli(t, "", "workers", parent)

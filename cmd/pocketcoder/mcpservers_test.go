@@ -69,7 +69,7 @@ func TestModelCallsToolsOfApprovedMCPServers(t *testing.T) {
 	build := exec.Command("go", "build", "-o", filepath.Join(p.workspace, "lab"), "../../bridge/mcp/gateway/testdata/lab")
 	build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
 	is.NoErr(build.Run())
-	inTurn(t, p, stage{"in the sandbox", callsServerInSandbox}, stage{"from npm", callsServerFromNPM},
+	runStages(t, p, stage{"in the sandbox", callsServerInSandbox}, stage{"from npm", callsServerFromNPM},
 		stage{"remote", callsRemoteServer})
 }
 
@@ -127,7 +127,8 @@ func serverAsksPerson(t *testing.T, p *process) {
 	p.askedBy(t, chat)
 	form := rows[questions.Question](t, p, "questions", chat)
 	is.Equal(len(form), 3)
-	is.Equal([]string{form[0].Header, form[0].Question, form[1].Question, string(form[1].Choices), string(form[2].Choices)},
+	is.Equal([]string{form[0].Header, form[0].Question, form[1].Question, string(form[1].Choices),
+		string(form[2].Choices)},
 		[]string{"MCP server lab", "For the label\n\nAge (integer)", "For the label\n\ncolour: the best one",
 			`["red","blue"]`, `["Leave it out"]`})
 	for i, text := range []string{"36", "blue", "Leave it out"} {

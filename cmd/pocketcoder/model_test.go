@@ -83,10 +83,10 @@ func (p *process) answeredBy(t *testing.T, chat string) (models []string) {
 	return models
 }
 
-func TestWithAModelOfAnotherServer(t *testing.T) {
+func TestModelOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	server, certificate := foreignTLS(t)
-	inTurn(t, start(t), stage{"an old chat goes on with the model of the next start", func(t *testing.T, p *process) {
+	runStages(t, start(t), stage{"an old chat goes on with the model of the next start", func(t *testing.T, p *process) {
 		oldChatGoesOn(t, p, server, certificate)
 	}}, stage{"a patch of files that changed while it waited is not applied", patchOfChangedFilesIsNotApplied})
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // A provider replaces its key. Until an administrator stores the new one, messages fail. Administrators get a notice.
-func TestAStoredKeyReplacesARefusedOne(t *testing.T) {
+func TestStoredKeyReplacesARefusedKey(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	const newKey = "sk-replaced-0123456789abcdef"
@@ -97,7 +97,8 @@ func anotherProviderIsConnected(t *testing.T, p *process, admin login, pid int) 
 	admin.create(t, "llm_keys", record{"provider_id": "anthropic", "user": admin.id,
 		"env_vars": map[string]string{"ANTHROPIC_API_KEY": "sk-ant-0123456789abcdefghij"}})
 	expect.Eventually(t, "the restart waits", func() bool {
-		return strings.Contains(admin.do(t, "GET", "/api/health", nil).body, "for other keys of providers or procedures, once no turn runs")
+		return strings.Contains(admin.do(t, "GET", "/api/health", nil).body,
+			"for other keys of providers or procedures, once no turn runs")
 	})
 	_, now := p.engine(t)
 	is.Equal(now, pid)

@@ -16,8 +16,8 @@ import (
 	"pocketcoder/sandbox/isolation"
 )
 
-// knock is a command that asks its proxy for a host, and shows what that says.
-const knock = `to=${http_proxy#http://}; auth=$(printf %s "${to%@*}" | base64 -w0); to=${to##*@}
+// connectToHost is a command that asks its proxy to connect to a host, and prints the answer.
+const connectToHost = `to=${http_proxy#http://}; auth=$(printf %s "${to%@*}" | base64 -w0); to=${to##*@}
 exec 3<>/dev/tcp/${to%:*}/${to##*:}
 printf 'CONNECT api.example.com:443 HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic %s\r\n\r\n' "$auth" >&3
 cat <&3`
@@ -34,12 +34,12 @@ func needsBubblewrap(t *testing.T) {
 	}
 }
 
-func TestAPersonDecidesWhereACommandConnects(t *testing.T) {
+func TestPersonDecidesAboutHosts(t *testing.T) {
 	t.Parallel()
 	needsBubblewrap(t)
 	is := is.New(t)
 	p := openSystem.system(t)
-	chat := p.chat(t, bash(knock))
+	chat := p.chat(t, bash(connectToHost))
 	p.approve(t, chat, 0)
 	var request events.PermissionRequested
 	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.requested", nil).Data, &request))
@@ -89,7 +89,7 @@ func TestOneCommandWithItsHostIsOneRequest(t *testing.T) {
 	expect.Contains(t, why, "api.example.com:443")
 }
 
-func TestACommandWithoutANetworkSaysSo(t *testing.T) {
+func TestCommandWithoutANetworkReportsIt(t *testing.T) {
 	t.Parallel()
 	needsBubblewrap(t)
 	is := is.New(t)

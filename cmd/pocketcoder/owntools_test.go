@@ -56,7 +56,7 @@ func TestModelCannotChooseTheCallerOfATool(t *testing.T) {
 
 func TestCommandsAndOwnToolsWorkAtLandlock(t *testing.T) {
 	t.Parallel()
-	inTurn(t, startInside(t, "--isolation", "landlock"), stage{"a command runs", commandRunsAtLandlock},
+	runStages(t, startInside(t, "--isolation", "landlock"), stage{"a command runs", commandRunsAtLandlock},
 		stage{"own tools work", ownToolsWork})
 }
 
@@ -68,7 +68,7 @@ func TestOwnToolsWorkWithoutIsolation(t *testing.T) {
 // commandRunsAtLandlock checks that pocketcoder-shell reaches the bridge over TCP, not over a Unix socket.
 func commandRunsAtLandlock(t *testing.T, p *process) {
 	is := is.New(t)
-	run, call := p.runs(t, map[string]any{"command": "echo one; exit 3"})
+	run, call := p.runCommand(t, map[string]any{"command": "echo one; exit 3"})
 	is.Equal([]any{run.Isolation, run.ExitCode, call.State.Status}, []any{"landlock", int64(3), "completed"})
 	is.Equal(outputsOf(t, run).Stdout.Text, "one\n")
 }

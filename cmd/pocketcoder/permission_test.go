@@ -17,7 +17,7 @@ import (
 	"pocketcoder/projections/executions"
 )
 
-func TestModelSeesTheReasonOfADenialAndGoesOn(t *testing.T) {
+func TestModelContinuesAfterADenialWithAReason(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -54,20 +54,20 @@ func TestDenialWithoutAReasonStopsTheTurn(t *testing.T) {
 	is.Equal(p.text(t, chat), "again")
 }
 
-func TestFirstDecisionWins(t *testing.T) {
+func TestFirstDecisionCounts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("echo once"))
 	ask := p.approve(t, chat, 0)
-	expect.Contains(t, p.conflict(t, chat, ask, events.Denied), "user:operator") // it says who was first
+	expect.Contains(t, p.decideAgain(t, chat, ask, events.Denied), "user:operator") // it says who was first
 	p.turnEnds(t, chat)
 	is.Equal(rows[projections.Permission](t, p, "permissions", chat)[0].Status, projections.PermissionAuthorized)
 	is.Equal(rows[executions.Run](t, p, "executions", chat)[0].Status, events.ExecutionCompleted)
 }
 
-// conflict decides an ask that is settled, and gives the words of the refusal.
-func (p *process) conflict(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision) string {
+// decideAgain decides a request that was decided already, and returns the text of the refusal.
+func (p *process) decideAgain(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision) string {
 	t.Helper()
 	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
 		permission.Decide{Chat: chat, Permission: ask.ID, Decision: d})
@@ -122,7 +122,7 @@ func read(t testing.TB, path string) string {
 	return string(body)
 }
 
-func TestLookingAroundInTheWorkspaceAsksNobody(t *testing.T) {
+func TestReadingInTheWorkspaceNeedsNoApproval(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -148,7 +148,7 @@ func TestLookingAroundInTheWorkspaceAsksNobody(t *testing.T) {
 		"grep": "grep: <workspace>"})
 }
 
-func TestAFileOutsideTheWorkspaceDoesNotExistForOpenCode(t *testing.T) {
+func TestFileOutsideTheWorkspaceIsHiddenFromOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)

@@ -95,7 +95,7 @@ func corpusCase(t *testing.T, line, workspace string) {
 	}
 }
 
-func TestPolicyTestSaysWhyAndWhatWouldAllowIt(t *testing.T) {
+func TestPolicyTestShowsTheReasonAndASuggestedRule(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	stdout, stderr, err := policyTest(t, "", "git status && rm -rf /")
@@ -116,7 +116,7 @@ func TestPolicyTestSaysWhyAndWhatWouldAllowIt(t *testing.T) {
 	is.Equal(stdout, "{\n  \"decision\": \"ask\",\n  \"rule\": \"\",\n  \"reason\": \"no rule allows “ls”\"\n}\n")
 }
 
-func TestPolicyTestTakesRulesOfAFileAndNamesBrokenOnes(t *testing.T) {
+func TestPolicyTestReadsRulesFromAFile(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	path := filepath.Join(t.TempDir(), "rules.json")

@@ -123,7 +123,7 @@ func approvedOnANotification(t *testing.T, p *process) {
 	is.True(os.IsNotExist(err))
 }
 
-func TestWithoutPermissionPrivatePushServicesAreNotReached(t *testing.T) {
+func TestPrivatePushServicesNeedPermission(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p, phone := sharedSystem(t), newPhone(t)

@@ -15,7 +15,7 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// restarts are the ways in which OpenCode comes to forget what it has asked.
+// restarts are the ways in which OpenCode loses its questions.
 var restarts = []struct {
 	name string
 	do   func(*testing.T, *process)
@@ -32,8 +32,8 @@ func killOpenCode(t *testing.T, p *process) {
 	}
 }
 
-// forgotten waits until questions are known to be forgotten by OpenCode, with their turn over.
-func (p *process) forgotten(t *testing.T, chat string) {
+// awaitForgottenQuestions waits until the log records that OpenCode forgot the questions and their turn has ended.
+func (p *process) awaitForgottenQuestions(t *testing.T, chat string) {
 	t.Helper()
 	p.event(t, chat, "question.interrupted", nil)
 	p.turnEnds(t, chat)
@@ -54,13 +54,13 @@ func questionsSurviveRestarts(t *testing.T, p *process) {
 			q := p.halfAnswered(t)
 			r.do(t, p)
 			goesOn(t)
-			q.resumed(t, p)
+			q.checkResumed(t, p)
 			goesOn = func(t *testing.T) {
-				q.staysResumed(t, p)
+				q.checkNotResumedAgain(t, p)
 				seen = append(seen, p.history(t, q.chat)...)
 			}
 		}) {
-			return // what follows would only repeat it
+			return // further checks would only repeat the failure
 		}
 	}
 	p.t = t
@@ -84,11 +84,11 @@ func (p *process) halfAnswered(t *testing.T) partlyAnswered {
 	return partlyAnswered{chat, ask}
 }
 
-// resumed checks that after a restart the other question waits, and that its answer resumes the turn.
-func (q partlyAnswered) resumed(t *testing.T, p *process) {
+// checkResumed checks that after a restart the other question waits, and that its answer resumes the turn.
+func (q partlyAnswered) checkResumed(t *testing.T, p *process) {
 	t.Helper()
 	is := is.New(t)
-	p.forgotten(t, q.chat)
+	p.awaitForgottenQuestions(t, q.chat)
 	is.Equal(len(p.resumes(t, q.chat)), 0) // one is open
 	shown := p.admin(t).list(t, "questions", `chat = "`+q.chat+`" && status = "asked"`)
 	is.Equal(len(shown), 1)
@@ -106,8 +106,8 @@ func (q partlyAnswered) resumed(t *testing.T, p *process) {
 	}
 }
 
-// staysResumed checks that a further restart resumes nothing again.
-func (q partlyAnswered) staysResumed(t *testing.T, p *process) {
+// checkNotResumedAgain checks that a further restart resumes nothing again.
+func (q partlyAnswered) checkNotResumedAgain(t *testing.T, p *process) {
 	t.Helper()
 	is := is.New(t)
 	p.submit(t, q.chat, "@@say still here")
@@ -135,7 +135,7 @@ func interruptedQuestionEnds(t *testing.T, p *process) {
 	}
 	killOpenCode(t, p)
 	for _, chat := range chatIDs {
-		p.forgotten(t, chat)
+		p.awaitForgottenQuestions(t, chat)
 	}
 	// expires waits for the end of a question, and gives the reason that clients are shown.
 	expires := func(name string) string {
@@ -177,7 +177,7 @@ func interruptedQuestionEnds(t *testing.T, p *process) {
 	for name, chat := range chatIDs {
 		is.Equal(len(p.resumes(t, chat)), 0) // nothing is resumed
 		if name != "deleted" {
-			p.answers(t, chat)
+			p.checkChatAnswers(t, chat)
 		}
 	}
 	is.Equal(p.health(t).code, http.StatusOK)

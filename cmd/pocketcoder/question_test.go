@@ -38,7 +38,7 @@ func (p *process) answer(t testing.TB, a chats.AnswerQuestion) error {
 	return err
 }
 
-func TestAnswersReachTheModelWhenAllAreGiven(t *testing.T) {
+func TestAnswersReachTheModelOnceComplete(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -128,7 +128,7 @@ func TestSubagentsQuestionIsAnsweredInTheChatOfItsParent(t *testing.T) {
 	is.Equal(p.text(t, chat), "thanks|all done")
 }
 
-func TestOneOfTwoClientsAnswers(t *testing.T) {
+func TestFirstOfTwoAnswersCounts(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)

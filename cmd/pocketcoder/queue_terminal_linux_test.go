@@ -10,23 +10,23 @@ import (
 	"pocketcoder/projections"
 )
 
-func TestAPersonChangesTheQueueInTheTerminal(t *testing.T) {
+func TestQueueIsChangedInTheTerminal(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("printf first >/dev/null"))
 	ask := p.ask(t, chat, 0)
-	s := p.talk(t, chat)
-	s.sees("allow it?")
-	s.types("/queue\r")
-	s.sees("(no message waits)")
-	s.types("/queue delete 1\r")
-	s.sees("list the queue first")
+	s := p.startConversation(t, chat)
+	s.awaitText("allow it?")
+	s.typeText("/queue\r")
+	s.awaitText("(no message waits)")
+	s.typeText("/queue delete 1\r")
+	s.awaitText("list the queue first")
 	for _, text := range []string{"one", "two", "three"} {
 		p.submit(t, chat, "@@say "+text)
 	}
-	s.types("/queue\r")
-	s.sees("  3  @@say three")
+	s.typeText("/queue\r")
+	s.awaitText("  3  @@say three")
 	for _, c := range []struct{ types, sees string }{
 		{"/queue up 1", "this message is the first already"},
 		{"/queue up 4", "choose a number from 1 to 3"},
@@ -38,18 +38,18 @@ func TestAPersonChangesTheQueueInTheTerminal(t *testing.T) {
 		{"/queue up 3", "  2  @@say three"},
 		{"/queue delete 1", "  1  @@say three"},
 	} {
-		s.types(c.types + "\r")
-		s.sees(c.sees)
+		s.typeText(c.types + "\r")
+		s.awaitText(c.sees)
 	}
-	s.types("/queue now 2\r")
+	s.typeText("/queue now 2\r")
 	// it may have been sent before it is listed
 	p.event(t, chat, "message.steered", func(events.Event) bool { return true })
 	// the list that was shown still has three: it is sent, so that 1 is no message that waits
 	p.decide(t, chat, ask, events.Authorized, "")
 	p.turnEnds(t, chat)
 	expect.Eventually(t, "the queue is empty", func() bool { return len(queued(t, p, chat)) == 0 })
-	s.types("/queue delete 1\r")
-	s.sees("This message was sent already. It can no longer be changed.")
+	s.typeText("/queue delete 1\r")
+	s.awaitText("This message was sent already. It can no longer be changed.")
 	want := ""
 	for _, m := range rows[projections.ShownMessage](t, p, "messages", chat) {
 		for _, part := range partsOf(t, m) {
@@ -61,8 +61,8 @@ func TestAPersonChangesTheQueueInTheTerminal(t *testing.T) {
 	expect.Contains(t, want, "|@@say 2 and a half|@@say three|")
 	expect.Lacks(t, want, "@@say one")
 	is.Equal(p.row(t, chat).Turn, projections.TurnUser)
-	s.types("/quit\r")
-	s.leaves()
+	s.typeText("/quit\r")
+	s.awaitExit()
 }
 
 func queued(t *testing.T, p *process, chat string) []projections.ShownMessage {

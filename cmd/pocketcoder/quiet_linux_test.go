@@ -6,7 +6,7 @@ import "testing"
 func TestOnAQuietSystem(t *testing.T) {
 	t.Parallel()
 	p := startInside(t, "--metrics", "127.0.0.1:0", "--push-allow-private")
-	inTurn(t, p, stage{"metrics say how the system is", metricsSayHowTheSystemIs},
+	runStages(t, p, stage{"metrics say how the system is", metricsSayHowTheSystemIs},
 		stage{"devices are added, tested and removed", devicesAreAddedTestedAndRemoved},
 		stage{"a browser shows notifications", notifiedInABrowser}, // before a restart changes the port
 		stage{"a restored system shows the same chat and goes on", restoredSystemShowsTheSameChat},

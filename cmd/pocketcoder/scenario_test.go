@@ -226,15 +226,15 @@ func (p *process) engine(t testing.TB) (api *opencode.Client, pid int) {
 	if port == "" || password == "" {
 		t.Skip("what OpenCode was started with cannot be read on this machine")
 	}
-	if inner := innermost(file.PID); inner != file.PID {
+	if inner := innermostPID(file.PID); inner != file.PID {
 		return opencode.New("http://"+enterNetwork(t, inner, port), password), file.PID
 	}
 	return opencode.New("http://127.0.0.1:"+port, password), file.PID
 }
 
-// innermost is OpenCode itself, given the process that was started for it: bubblewrap has one child, which has one
+// innermostPID is OpenCode itself, given the process that was started for it: bubblewrap has one child, which has one
 // child.
-func innermost(pid int) int {
+func innermostPID(pid int) int {
 	for {
 		children := strings.Fields(strings.Join(procFile(pid, filepath.Join("task", strconv.Itoa(pid), "children")), ""))
 		if name := strings.TrimSpace(strings.Join(procFile(pid, "comm"), "")); len(children) == 0 || name == "opencode" {
@@ -317,7 +317,7 @@ func procFile(pid int, name string) []string {
 	return strings.Split(string(body), "\x00")
 }
 
-// alive says whether a process runs; a zombie does not.
+// alive reports whether a process runs; a zombie does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -341,16 +341,16 @@ func pidsIn(t testing.TB, path string, n int) (pids []int) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pids = append(pids, outer(pid, path))
+			pids = append(pids, outerPID(pid, path))
 		}
 		return true
 	})
 	return pids
 }
 
-// outer is the pid here of a process that knows itself by another in a process namespace of its own: of one beside a
+// outerPID is the pid here of a process that knows itself by another in a process namespace of its own: of one beside a
 // command that names the file at path, or works in its folder. One that has ended has a pid that nobody has.
-func outer(inner int, path string) int {
+func outerPID(inner int, path string) int {
 	type process struct {
 		pids      []string // in each namespace, the innermost last
 		namespace string

@@ -97,7 +97,7 @@ func TestKillLosesAndRepeatsNoRunOfASchedule(t *testing.T) {
 	id := ""
 	var fired []events.ScheduleFired
 	submitted := map[string]int{}
-	for _, e := range p.all(t) {
+	for _, e := range p.allEvents(t) {
 		switch d, _ := events.Decode(e); d := d.(type) {
 		case events.ScheduleFired:
 			fired, id = append(fired, d), e.Subject.ID

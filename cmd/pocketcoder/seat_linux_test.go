@@ -57,57 +57,57 @@ func (p *process) attach(t *testing.T, args ...string) *terminalSession {
 	return startTerminal(t, cmd)
 }
 
-func (s *terminalSession) types(text string) {
+func (s *terminalSession) typeText(text string) {
 	s.t.Helper()
 	if _, err := s.person.WriteString(text); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// presses types C-b and, once tmux has taken that, what follows: keys that come within a millisecond are pasted text
-// to tmux (assume-paste-time), and do nothing.
-func (s *terminalSession) presses(v tmux, chat, keys string) {
+// pressAfterPrefix types C-b and, once tmux has taken that, what follows: keys that come within a millisecond are
+// pasted text to tmux (assume-paste-time), and do nothing.
+func (s *terminalSession) pressAfterPrefix(v tmux, chat, keys string) {
 	s.t.Helper()
-	defer s.tell()
+	defer s.logOnFailure()
 	waiting := func() bool { // for what follows C-b
 		clients, err := v.output(s.t.Context(), "list-clients", "-t", "="+chat, "-F", "#{client_prefix}")
 		is.New(s.t).NoErr(err)
 		return strings.Contains(clients, "1")
 	}
 	expect.Eventually(s.t, "tmux has done what the last keys say", func() bool { return !waiting() })
-	s.types("\x02")
+	s.typeText("\x02")
 	typed := time.Now()
 	expect.Eventually(s.t, "tmux has taken C-b", func() bool {
 		if waiting() {
 			return true
 		}
 		if time.Since(typed) > 2*time.Second { // the end of a double click makes tmux forget it
-			s.types("\x02")
+			s.typeText("\x02")
 			typed = time.Now()
 		}
 		return false
 	})
-	s.types(keys)
+	s.typeText(keys)
 }
 
-// sees waits until the terminal was given a text.
-func (s *terminalSession) sees(text string) {
+// awaitText waits until the terminal was given a text.
+func (s *terminalSession) awaitText(text string) {
 	s.t.Helper()
-	defer s.tell()
+	defer s.logOnFailure()
 	expect.Eventually(s.t, "the person sees "+text, func() bool { return strings.Contains(s.seen.String(), text) })
 }
 
-// tell shows in a test that failed what the terminal was given.
-func (s *terminalSession) tell() {
+// logOnFailure shows in a test that failed what the terminal was given.
+func (s *terminalSession) logOnFailure() {
 	if s.t.Failed() {
 		s.t.Logf("the terminal was given %q", s.seen.String())
 	}
 }
 
-// leaves waits until the program has ended.
-func (s *terminalSession) leaves() {
+// awaitExit waits until the program has ended.
+func (s *terminalSession) awaitExit() {
 	s.t.Helper()
-	defer s.tell()
+	defer s.logOnFailure()
 	expect.Eventually(s.t, "the program has ended", func() bool {
 		select {
 		case <-s.exited:

@@ -130,8 +130,8 @@ func (l login) nodeHealth(t *testing.T) (lease lease, states map[string]string) 
 	return lease, states
 }
 
-// takesOver waits until a node runs the engine.
-func (l login) takesOver(t *testing.T) {
+// awaitEngine waits until a node runs the engine.
+func (l login) awaitEngine(t *testing.T) {
 	t.Helper()
 	expect.Eventually(t, "the node runs the engine", func() bool {
 		lease, states := l.nodeHealth(t)
@@ -145,7 +145,7 @@ func TestTwoNodesOfACluster(t *testing.T) {
 	first, second, cluster := prepareNodes(t)
 	first.runForTest()
 	second.runForTest()
-	inTurn(t, first, stage{"another node takes over the engine", func(t *testing.T, first *process) {
+	runStages(t, first, stage{"another node takes over the engine", func(t *testing.T, first *process) {
 		second.t = t
 		anotherNodeTakesOver(t, first, second)
 	}}, stage{"without a majority nothing is stored", func(t *testing.T, first *process) {
@@ -212,7 +212,7 @@ func anotherNodeTakesOver(t *testing.T, first, second *process) {
 	killed := time.Now()
 	first.kill()
 	two.say(t, other, "@@say still here")
-	two.takesOver(t)
+	two.awaitEngine(t)
 	t.Logf("taken over %s after the kill", time.Since(killed))
 	second.turnEnds(t, other)
 	is.Equal(second.text(t, other), "still here")
@@ -243,7 +243,7 @@ func anotherNodeTakesOver(t *testing.T, first, second *process) {
 	is.True(!lease.Own && lease.Held)
 	stopped := time.Now()
 	second.stop()
-	one.at(first).takesOver(t)
+	one.at(first).awaitEngine(t)
 	t.Logf("taken over %s after the stop began", time.Since(stopped))
 	is.Equal(len(one.at(first).list(t, "chats", "")), 2)
 }
@@ -272,7 +272,7 @@ func withoutAMajorityNothingIsStored(t *testing.T, first, second *process, clust
 
 	cluster.start(t, 1)
 	cluster.start(t, 2)
-	admin.takesOver(t)
+	admin.awaitEngine(t)
 	expect.Eventually(t, "health says that the log stores again", func() bool {
 		_, states := admin.nodeHealth(t)
 		return states["log"] == "ready"
@@ -282,7 +282,7 @@ func withoutAMajorityNothingIsStored(t *testing.T, first, second *process, clust
 	is.Equal(second.text(t, chat), "stored again")
 }
 
-func TestServeNamesWhatKeepsItFromStarting(t *testing.T) {
+func TestServeReportsWhyItCannotStart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args  []string

@@ -16,8 +16,8 @@ import (
 
 const personsLine = "a person wrote this while the request waited\n"
 
-// waits waits until the nth request of a chat is left to a person.
-func (p *process) waits(t testing.TB, chat string, n int) events.PermissionAsk {
+// awaitRequestOfPerson waits until the nth request of a chat is left to a person.
+func (p *process) awaitRequestOfPerson(t testing.TB, chat string, n int) events.PermissionAsk {
 	t.Helper()
 	ask := p.ask(t, chat, n)
 	p.event(t, chat, events.PermissionReferred{}.Kind(), func(e events.Event) bool {
@@ -26,8 +26,8 @@ func (p *process) waits(t testing.TB, chat string, n int) events.PermissionAsk {
 	return ask
 }
 
-// saves writes a file as a person does in an editor.
-func saves(t testing.TB, path, content string) {
+// saveFile writes a file as a person does in an editor.
+func saveFile(t testing.TB, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func (p *process) staysAsSaved(t *testing.T, chat string, ask events.PermissionA
 		is.Equal(code, 0)
 		expect.Contains(t, text, want) // command
 	}
-	is.Equal(p.why(t, ask.ID).Expired.Reason, want)
+	is.Equal(p.explain(t, ask.ID).Expired.Reason, want)
 }
 
 func TestFileThatChangedWhileItsRequestWaitedIsNotOverwritten(t *testing.T) {
@@ -82,11 +82,11 @@ func TestFileThatChangedWhileItsRequestWaitedIsNotOverwritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(p.dir(t), "a.md")
 			if c.given != "" {
-				saves(t, path, c.given)
+				saveFile(t, path, c.given)
 			}
 			chat := p.chat(t, c.call(path)+"\n@@next\n@@say done")
-			ask := p.waits(t, chat, 0)
-			saves(t, path, c.saved)
+			ask := p.awaitRequestOfPerson(t, chat, 0)
+			saveFile(t, path, c.saved)
 			p.staysAsSaved(t, chat, ask, path, strings.TrimPrefix(path, p.workspace+"/")+
 				" changed while the request waited. Read it again.")
 		})
@@ -105,12 +105,12 @@ func patchOfChangedFilesIsNotApplied(t *testing.T, p *process) {
 			path := filepath.Join(p.workspace, "a.md")
 			_ = os.Remove(path)
 			if c.given != "" {
-				saves(t, path, c.given)
+				saveFile(t, path, c.given)
 			}
 			chat := p.chat(t, call("apply_patch", map[string]any{"patchText": "*** Begin Patch\n" + c.patch + "*** End Patch"})+
 				"\n@@next\n@@say done")
-			ask := p.waits(t, chat, 0)
-			saves(t, path, c.given+personsLine)
+			ask := p.awaitRequestOfPerson(t, chat, 0)
+			saveFile(t, path, c.given+personsLine)
 			p.staysAsSaved(t, chat, ask, path, "a.md changed while the request waited. Read it again.")
 		})
 	}
@@ -120,16 +120,16 @@ func patchOfChangedFilesIsNotApplied(t *testing.T, p *process) {
 func fileChangedMeanwhileIsShown(t *testing.T, p *process) {
 	is := is.New(t)
 	path := filepath.Join(p.workspace, "a.md")
-	saves(t, path, "a\n")
+	saveFile(t, path, "a\n")
 	writes := call("write", map[string]any{"filePath": path, "content": "b\n"})
 	chat := p.chat(t, writes+"\n@@next\n@@say done")
-	first := p.waits(t, chat, 0)
+	first := p.awaitRequestOfPerson(t, chat, 0)
 	killOpenCode(t, p)
 	p.event(t, chat, events.PermissionInterrupted{}.Kind(), nil)
-	saves(t, path, "a\n"+personsLine)
+	saveFile(t, path, "a\n"+personsLine)
 	p.decide(t, chat, first, events.Authorized, "")
 
-	second := p.waits(t, chat, 1)
+	second := p.awaitRequestOfPerson(t, chat, 1)
 	expect.Contains(t, string(second.Metadata), strings.TrimSpace(personsLine)) // the person sees what would be lost
 	is.Equal(read(t, path), "a\n"+personsLine)
 	is.Equal(p.resumes(t, chat), map[string]int{first.ID: 1})

@@ -31,14 +31,14 @@ import (
 // stopTimeLimit is how long a stop may take, whatever runs.
 const stopTimeLimit = 10 * time.Second
 
-func TestTheNextStartGoesOnAfterAStop(t *testing.T) {
+func TestNextStartContinuesAfterAStop(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := prepare(t, t.TempDir(), "--offload-dir", dir, "--offload-after", "1ms", "--allow", "bash: touch made")
 	prepareForEverybody(t, p)
 	p.runForTest()
 	offloaded := func(t *testing.T, p *process) { outputsOfArchivedChatsAreMoved(t, p, dir) }
-	inTurn(t, p, stage{"the data directory is for its owner alone", dataIsForItsOwnerAlone},
+	runStages(t, p, stage{"the data directory is for its owner alone", dataIsForItsOwnerAlone},
 		stage{"outputs of archived chats are moved", offloaded},
 		stage{"Ctrl-C leaves nothing behind", stopLeavesNothing}, stage{"what a shell has changed is known",
 			shellChangesAreKnown},
@@ -58,7 +58,7 @@ func stopLeavesNothing(t *testing.T, p *process) {
 	for _, pid := range append(pids, engine) {
 		is.True(left[pid] != "") // the test would notice it
 	}
-	seen := p.all(t)
+	seen := p.allEvents(t)
 	requested := time.Now()
 	is.NoErr(p.cmd.Process.Signal(syscall.SIGINT))
 	<-p.exited
@@ -74,7 +74,7 @@ func stopLeavesNothing(t *testing.T, p *process) {
 	is.True(errors.Is(err, datadir.ErrNotRunning))
 
 	p.restart()
-	checkKept(t, p.all(t), seen)
+	checkNothingRemoved(t, p.allEvents(t), seen)
 	is.Equal(p.finished(t, working, 0).Reason, "cancelled") // it was recorded on the way down
 	p.turnEnds(t, working)
 	// OpenCode has a few seconds to abort the turn; a busy machine may need more, and then the turn is lost.
@@ -83,7 +83,7 @@ func stopLeavesNothing(t *testing.T, p *process) {
 	p.submit(t, working, "@@say again")
 	p.turnEnds(t, working)
 	is.Equal(p.text(t, working), "again")
-	p.settle(t, waiting)
+	p.finishAfterCrash(t, waiting)
 	p.check(t, seen)
 }
 

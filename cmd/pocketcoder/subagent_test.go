@@ -13,7 +13,7 @@ import (
 	"pocketcoder/projections/executions"
 )
 
-func TestSubagentAsksInTheChatOfItsParent(t *testing.T) {
+func TestSubagentRequestIsInTheChatOfItsParent(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -68,7 +68,7 @@ func TestSubagentAsksInTheChatOfItsParent(t *testing.T) {
 }
 
 // OpenCode would add the files to the prompt without a request.
-func TestAPromptOfASubagentBringsNoFile(t *testing.T) {
+func TestPromptOfASubagentIncludesNoFiles(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
@@ -92,7 +92,7 @@ func TestAPromptOfASubagentBringsNoFile(t *testing.T) {
 		"), `@~/, `@`@../, `@/proc please"})
 }
 
-func TestASubagentIsContinuedByItsOwnSessionOnly(t *testing.T) {
+func TestSubagentIsContinuedOnlyByItsOwnSession(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)

@@ -14,7 +14,7 @@ import (
 	modelusage "pocketcoder/projections/usage"
 )
 
-func TestTextIsStreamedInFragmentsAndKeptWhole(t *testing.T) {
+func TestTextIsStreamedInFragmentsAndStoredWhole(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)

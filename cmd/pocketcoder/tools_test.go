@@ -7,7 +7,7 @@ import (
 	"github.com/matryer/is"
 )
 
-func TestVersionNamesWhatItIsMadeOf(t *testing.T) {
+func TestVersionListsItsParts(t *testing.T) {
 	is := is.New(t)
 	out, _, err := runApp(t, "version", "--json")
 	is.NoErr(err)

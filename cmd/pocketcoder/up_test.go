@@ -13,7 +13,7 @@ import (
 	"pocketcoder/expect"
 )
 
-func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
+func TestUpReportsWhyItCannotStart(t *testing.T) {
 	expect.Long(t, "starts the program often")
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -68,7 +68,7 @@ func TestUpNamesWhatKeepsItFromStarting(t *testing.T) {
 			expect.Lacks(t, stderr, "goroutine ")
 			is.Equal(code, c.code)
 			_, err := os.Stat(filepath.Join(dir, "data", "running.json"))
-			is.True(os.IsNotExist(err)) // nobody is told that it runs
+			is.True(os.IsNotExist(err)) // no file announces a running system
 		})
 	}
 }
@@ -146,7 +146,7 @@ func noNPM(t *testing.T, dir string) (args, env []string) {
 	return nil, []string{"PATH=" + bin}
 }
 
-func TestDataDirectoryIsUsedByOne(t *testing.T) {
+func TestDataDirectoryHasOneUser(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)

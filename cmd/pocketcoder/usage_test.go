@@ -28,7 +28,7 @@ func runApp(t testing.TB, args ...string) (stdout, stderr string, err error) {
 	return out.String(), errs.String(), err
 }
 
-func TestWrongArgumentsAreNamed(t *testing.T) {
+func TestWrongArgumentsAreReported(t *testing.T) {
 	for args, want := range map[string]string{
 		"chat --nonsense":            "flag provided but not defined: -nonsense",
 		"chat a b":                   `unexpected argument "b"`,
@@ -59,7 +59,7 @@ func TestWrongArgumentsAreNamed(t *testing.T) {
 	}
 }
 
-func TestHelpTeaches(t *testing.T) {
+func TestHelpHasExamples(t *testing.T) {
 	for _, name := range []string{"chat", "chats", "replay", "admin rebuild", "admin nats-context", "policy why",
 		"doctor"} {
 		is := is.New(t)
@@ -71,7 +71,7 @@ func TestHelpTeaches(t *testing.T) {
 	}
 }
 
-func TestHelpOfACommandIsThatOfTheCommand(t *testing.T) {
+func TestHelpOfACommand(t *testing.T) {
 	for _, name := range []string{
 		"up", "chat", "chats", "user", "user add", "policy", "policy test", "policy why", "budget", "replay",
 		"replay --follow", "attach", "admin",
@@ -116,7 +116,7 @@ func TestWithoutAHomeTheDataDirectoryMustBeNamed(t *testing.T) {
 	is.Equal(output.String(), "chats: HOME is not set; name the data directory with --data or POCKETCODER_DATA\n")
 }
 
-func TestNothingRunningIsSaid(t *testing.T) {
+func TestMissingSystemIsReported(t *testing.T) {
 	for _, args := range []string{"chat -m hello", "chats", "replay c1", "replay c1 --follow", "admin rebuild",
 		"admin nats-context"} {
 		is := is.New(t)

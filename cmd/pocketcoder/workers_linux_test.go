@@ -55,7 +55,7 @@ func TestWorkersReportToTheirIdleParent(t *testing.T) {
 	p.turnEnds(t, parent)
 	all := p.workersOf(t, parent, 2)
 	quick, asking := all[0].ID, all[1].ID
-	p.waits(t, asking, 0)
+	p.awaitRequestOfPerson(t, asking, 0)
 	expect.Eventually(t, "the first result is reported", func() bool { return len(p.workerReports(t, parent)) == 1 })
 	all = p.workers(t, parent)
 	is.Equal([]string{all[0].ID, all[0].State, all[0].Line}, []string{quick, "completed", "quick result"})
@@ -76,14 +76,14 @@ func TestWorkersReportToTheirIdleParent(t *testing.T) {
 }
 
 // A worker that was stopped leaves no process.
-func TestAStoppedWorkerEndsItsProcesses(t *testing.T) {
+func TestStoppedWorkerChatEndsItsProcesses(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
 	parent := p.chat(t, assign(bash("trap '' TERM; sleep 3456 & wait"))+"@@say hello")
 	p.turnEnds(t, parent)
 	id := p.workersOf(t, parent, 1)[0].ID
-	ask := p.waits(t, id, 0)
+	ask := p.awaitRequestOfPerson(t, id, 0)
 	p.decide(t, id, ask, events.Authorized, "")
 	p.event(t, id, "exec.requested", nil)
 	expect.Eventually(t, "the command runs", func() bool { return processRuns("sleep\x003456") })
@@ -104,7 +104,7 @@ func processRuns(args string) bool {
 }
 
 // The example of docs/workers.md, as a newcomer plays it.
-func TestTheExampleOfTheWorkersPagePlays(t *testing.T) {
+func TestExampleOfTheWorkersPage(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
