@@ -4,7 +4,7 @@
 // Promises: one process at a time uses a directory. Files of the system are for their owner alone. A file is written
 // whole or not at all.
 //
-// It must not know what the files hold, but for running.json.
+// It must not know the content of the files, except for running.json.
 package datadir
 
 import (

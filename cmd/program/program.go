@@ -1,5 +1,5 @@
-// Package program is what the running program knows of itself: its version, its name at the command line, and how it
-// starts others.
+// Package program describes the running program: its version, its name on the command line, and how it starts other
+// programs.
 //
 // It must not know what the program does.
 package program

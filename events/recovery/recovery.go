@@ -1,6 +1,6 @@
 // Package recovery finds what the log has lost, repairs its files, and remembers the loss.
 //
-// NATS opens a damaged store without a word: it cuts a block at the first bad record and forgets the rest, gives the
+// NATS opens a damaged store without an error: it cuts a block at the first bad record and forgets the rest, gives the
 // sequences of lost events to new ones, or deletes all blocks (measured, nats-server 2.15.2). So the data directory
 // holds a note outside NATS's store: when the stream was created, a sequence that it has reached, the good block
 // files, and all losses. Check compares the files with the note before NATS opens them. Observe compares the opened

@@ -1,5 +1,6 @@
-// Package channel carries out the commands on channels: messengers through which people talk to the assistant. It pairs
-// people with accounts, takes what they write, decides what their buttons say, and records what leaves.
+// Package channel carries out the commands on channels: messengers through which people talk to the assistant. It
+// pairs people with accounts, takes what they write, carries out the decisions of their buttons, and records the
+// messages that are sent.
 //
 // Promises: a person is who the platform says, never what a message says. Nothing that an unpaired sender does is
 // answered or stored. An update of a platform that comes twice has one effect. A pairing code and a button work once. A

@@ -8,7 +8,7 @@
 //     the rules, if the parser cannot read all of it, or if it runs or writes more than its words show.
 //   - Paths are compared by component after symlinks are resolved. Only a person allows writing the configuration of
 //     programs or reading secrets.
-//   - An evaluation ends after some seconds. What is unknown by then asks.
+//   - An evaluation ends after some seconds. If a part of the request is still unknown, it asks.
 //
 // It must not know how a request arrives, where rules are stored, or what happens after the verdict. Its packages bash,
 // program, files and hostport know no rules.

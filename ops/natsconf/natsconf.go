@@ -11,8 +11,8 @@
 //	worker    SBX      answer exec.run.<pool>
 //	sys       SYS      the server's own events and statistics
 //
-// allow_responses is used nowhere: who may answer with it may publish to any reply subject the asker chose, and so
-// forge events (measured). For the same reason the readers have their own account. A request that crosses accounts
+// allow_responses is used nowhere: with it, a responder may publish to any reply subject that the requester chose, and
+// so forge events (measured). For the same reason the readers have their own account. A request that crosses accounts
 // gets a reply subject made by the server, while one inside APP could name evt.… as its reply subject, and JetStream
 // itself would store its answer there as an event (measured, nats-server 2.15.2).
 //

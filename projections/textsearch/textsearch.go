@@ -1,5 +1,4 @@
-// Package textsearch finds texts of chats: what was said, commands and what they returned, titles, and what people
-// wrote when they decided.
+// Package textsearch finds texts of chats: messages, commands and their results, titles, and the reasons of decisions.
 //
 // Promises: a query is text. Nothing in it is an operator of FTS5. All of its words must be in a text, in any order
 // and case; the last one may be the beginning of a word. The newest texts come first.

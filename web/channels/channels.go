@@ -1,7 +1,7 @@
 // Package channels serves the routes of channels: the code that pairs the caller with a messenger, and webhooks.
 //
-// Promises: a request to a webhook is limited by its address like a login. What is wrong with a request is told only to
-// a caller with the secret.
+// Promises: a request to a webhook is limited by its address like a login. Only a caller with the secret gets the
+// reason of a refusal.
 //
 // It must not know how a messenger is spoken to.
 package channels

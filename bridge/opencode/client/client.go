@@ -1,14 +1,13 @@
-// Package client speaks OpenCode's HTTP API and reads its event stream. It knows OpenCode and nothing of ours.
+// Package client speaks OpenCode's HTTP API and reads its event stream. It must not know chats or the log.
 //
-//	Client   the endpoints we use. An error says whether trying again can help (Retryable), and whether OpenCode has
-//	         forgotten what was named (ErrGone)
+//	Client   the endpoints we use. An error reports whether a retry can succeed (Retryable), and whether OpenCode has forgotten the named object (ErrGone)
 //	Stream   every event in the order of arrival, in batches of what has arrived; a silent connection ends it
 //	History  the durable events that were missed while not connected, in pages
 //
 // Promises: JSON that will be stored is kept as OpenCode wrote it (the Raw fields, Event.Properties). A durable event
 // is returned once, with its sequence number.
 //
-// Only OpenCode 1.18.33 is known to work; what is said here about its behaviour was measured with it.
+// Only OpenCode 1.18.33 is known to work; statements about its behaviour were measured with it.
 package client
 
 import (

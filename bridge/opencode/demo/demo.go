@@ -6,33 +6,32 @@
 // @@next, and step k is played when k assistant messages follow that user message in the request: a tool call in
 // step 0 is answered by step 1. Within a step, text, reasoning, calls and waits come in the order written.
 //
-//	@@text n=5 delay=20            n deltas "t0 " "t1 " …, delay ms apart (without: n=1 delay=0)
+//	@@text n=5 delay=20            n deltas "t0 " "t1 " …, delay ms apart (default: n=1 delay=0)
 //	@@say words                    one delta with these words
 //	@@reason n=4 delay=20          like @@text, as reasoning: "r0 " "r1 " …
 //	@@call TOOL {json}             a tool call, the arguments byte for byte; several lines are parallel calls
-//	@@callid ID                    the id of the calls that follow in this step (without: an id of its own for each)
+//	@@callid ID                    the id of the calls that follow in this step (default: a new id for each)
 //	@@argchunks 20                 stream this step's tool arguments in pieces of that many characters
 //	@@wait 5000                    wait, in ms
 //	@@status 500 [message]         answer this step with an HTTP error instead
 //	@@failfirst 2 500 [message]    the first 2 requests of this step fail so, then it plays
 //	@@header Retry-After: 1        an HTTP header on this step's answers and errors
-//	@@hang                         send nothing more until the client goes
+//	@@hang                         send nothing more until the client disconnects
 //	@@cut                          cut the connection
-//	@@usage in=100 out=20          the token counts reported (without: estimated from the text)
+//	@@usage in=100 out=20          the reported token counts (default: estimated from the text)
 //	@@next                         the next step begins
 //
 // A step whose calls were interrupted does not count as played: once a prompt has resumed the turn, the interrupted
 // calls are made again. A question is not asked again, because the prompt holds its answer.
 //
-// A step past the end is a short closing text. A line that breaks these rules makes every answer to that message a
-// text that names the line and what is wrong with it. The prompt of a subagent may be a script of its own.
+// A step past the end is a short closing text. If a line breaks these rules, every answer to that message is a text
+// that names the line and the error. The prompt of a subagent may be a separate script.
 //
-// The message that counts is the last one a user wrote. One of [Model.Continue] is not a new message: the one before it
-// goes on counting. A message that is no script gets the guided tour, which works with whatever the person types.
+// The last message of the user is answered. A text of [Model.Continue] is not a new message: the message before it is
+// answered. A message that is not a script starts the guided tour, which works with any text.
 //
-// Without @@callid, every tool call has an id that no other call ever had, across requests and restarts.
-// The package knows OpenCode's prompts as far as it must (titles, summaries, the working directory) and nothing of
-// the rest of the product.
+// Without @@callid, every tool call has a unique id, across requests and restarts. The package knows some of
+// OpenCode's prompts (titles, summaries, the working directory). It must not know the rest of the product.
 package demo
 
 import (

@@ -1,7 +1,7 @@
 // Package shells answers pocketcoder-shell, which OpenCode runs for each command of the model. A shell sends its
 // command over a socket; the command goes to exec.request.<engine>, and its output comes back. Promise: a command runs
-// at most once, and one whose shell is gone is cancelled. The package decides nothing: who may run what is decided
-// where the request arrives.
+// at most once, and one whose shell is gone is cancelled. The package decides nothing: the receiver of the request
+// decides whether the command may run.
 package shells
 
 import (

@@ -1,5 +1,5 @@
-// Package progress prints what happens while the system starts, a line for each thing, what runs once it has started,
-// and the link with which the first administrator is made.
+// Package progress prints the progress of a start, one line for each part. Then it prints what runs, and the link that
+// creates the first administrator.
 //
 // Promise: lines of several goroutines do not mix.
 //

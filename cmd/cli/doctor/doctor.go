@@ -1,4 +1,4 @@
-// Package doctor is the command that checks what a machine has, and says how to get the rest.
+// Package doctor is the command that checks the requirements on a machine, and shows how to install missing ones.
 //
 // Promises: it changes nothing on the machine.
 //
