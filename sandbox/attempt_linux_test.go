@@ -153,7 +153,7 @@ var attempts = map[string]func(args []string) error{
 		}
 		return fmt.Errorf("%s: %s", answer.Status, body)
 	},
-	// serve prints its port, and greets whoever connects to it.
+	// serve prints its port, and greets each client.
 	"serve": func(a []string) error {
 		l, err := net.Listen("tcp", a[0])
 		if err != nil {

@@ -201,8 +201,8 @@ func (s *Supervisor) publicProvider() provider.Provider {
 	return public
 }
 
-// MCPServer is an MCP server of OpenCode's configuration. Its tools are those of PocketCoder: plugin.js signs who calls
-// them.
+// MCPServer is an MCP server of OpenCode's configuration. Its tools are those of PocketCoder: plugin.js signs the
+// caller.
 type MCPServer struct {
 	URL    string
 	Header string // the value of Authorization

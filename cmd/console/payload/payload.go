@@ -22,7 +22,7 @@ type Part struct {
 	Time                     struct{ End int64 }
 	Tool, CallID             string
 	State                    ToolState
-	// of a patch: absolute paths of what changed between two snapshots, whoever changed it
+	// of a patch: absolute paths of the files that changed between two snapshots
 	Files []string
 }
 

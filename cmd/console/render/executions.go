@@ -223,7 +223,7 @@ func (r *Renderer) execOmitted(x *Execution, stream string, out events.Output) {
 	}
 }
 
-// execSignalled says who sent a signal. In a replay the output that came before it is in the event that ends the
+// execSignalled shows who sent a signal. In a replay the earlier output is in the event that ends the
 // command.
 func (r *Renderer) execSignalled(e events.Event, d events.ExecSignalled) {
 	x := r.exec(d.Exec)

@@ -18,7 +18,7 @@ import (
 )
 
 // Renderer shows a chat as it happens: events in log order, and streaming fragments in between. Each thing is shown
-// once: what a fragment has shown is not repeated by the event that closes it, and what no fragment has shown is.
+// once: the event that closes a part shows only the text that no fragment has shown.
 // It is not safe for concurrent use.
 type Renderer struct {
 	*Screen

@@ -79,7 +79,8 @@ func TestTranscriptShowsAllOutputOnceAndInOrder(t *testing.T) {
 		Permission: "per_1"}
 	f := followTranscript(t, FollowOptions{}, events.PermissionDecided{Permission: "per_1", Decision: events.Authorized,
 		RuleRef: events.RuleRef{Rule: "bash: make*"}}, request)
-	f.shows("$ make\n") // else its end may come with its beginning, and nobody waits for the output of what is long over
+	// otherwise its end may arrive with its start, and output of commands that ended long ago is not waited for
+	f.shows("$ make\n")
 	const lines = 3 * log.MaxInline / 1024
 	for i := range int64(lines) {
 		f.prints("x1", i*1024, fmt.Sprintf("%08d%s", i, line[8:]))

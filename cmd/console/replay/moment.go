@@ -63,7 +63,7 @@ func replayAt(ctx context.Context, log *log.Log, o Options, show *render.Rendere
 type fold struct {
 	entries []entry
 	indexes map[string]int  // key -> index
-	removed map[string]bool // OpenCode's ids of messages and parts, for ever
+	removed map[string]bool // OpenCode's ids of removed messages and parts
 }
 
 // entry is the last event about a thing.

@@ -170,7 +170,7 @@ func (t *Turn) Apply(e events.Event) (mayEnd bool) {
 	return false
 }
 
-// applyBudgetRequest takes into account that an ask for more waits for a person, or for nobody any more.
+// applyBudgetRequest notes that a budget request waits for a person, or was decided.
 func (t *Turn) applyBudgetRequest(ask string) (mayEnd bool) {
 	mayEnd = t.unreferred[ask]
 	delete(t.unreferred, ask)

@@ -232,7 +232,7 @@ func (f *follower) live(ctx context.Context, after uint64, fn func(events.Event)
 			if e.Seq <= after {
 				continue
 			}
-			if err := ctx.Err(); err != nil { // nothing more for somebody who may not see it any longer
+			if err := ctx.Err(); err != nil { // the subscriber may have lost access
 				return after, err
 			}
 			if err := fn(e); err != nil {

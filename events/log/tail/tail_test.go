@@ -103,7 +103,7 @@ func TestFollowerThatCameBeforeTheTailRanMissesNothing(t *testing.T) {
 	is.Equal(<-got, uint64(3))
 }
 
-// reader is somebody who follows, stalls and stops as drawn, and goes on from where it was.
+// reader is a follower that stalls and stops at random, and resumes after its last event.
 type reader struct {
 	filter string
 	stall  int // of so many events, one is not done with until all is written; 0 for none
