@@ -37,8 +37,7 @@ const (
 	codeInsufficientResources     = 10023 // the server has reached its limit of stored bytes
 	codeInsufficientStorage       = 10047 // what an account or a stream reserves does not fit into that limit
 	codeNotOpen                   = 10120 // the server reopens its streams: it says that the account may have none
-	// messages of an atomic batch are missing; with a full disk the server cannot keep them
-	codeBatchIncomplete = 10176
+	codeBatchIncomplete           = 10176 // messages of an atomic batch are missing, as with a full disk
 )
 
 // MaxBatch is the most events one atomic batch may hold; the server's limit is 1,000.
@@ -109,8 +108,7 @@ func (l *Log) appendBatch(ctx context.Context, batch []events.Event) (uint64, er
 		}
 	}
 	var last uint64
-	// one by one: a single event, or the server refuses the batch because one event is stored already
-	for _, e := range batch {
+	for _, e := range batch { // one by one: a single event, or the server refused the batch because of a stored one
 		seq, err := l.Append(ctx, e)
 		if err != nil {
 			return last, err
@@ -140,8 +138,7 @@ func (l *Log) Commit(ctx context.Context, writes []Write) (uint64, error) {
 
 // appendAtomic stores the events as one atomic batch.
 func (l *Log) appendAtomic(ctx context.Context, writes []Write) (uint64, error) {
-	// prepared before the batch: the server waits at most 10 s between two of its messages
-	batch := make([]*nats.Msg, len(writes))
+	batch := make([]*nats.Msg, len(writes)) // complete first: the server waits at most 10 s for the next message
 	for i, w := range writes {
 		m, err := l.message(ctx, w.Event)
 		if err != nil {

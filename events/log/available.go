@@ -30,7 +30,7 @@ const (
 	errMayStore  = Unavailable("The log did not confirm this in time. It may still be stored: look whether it is there before you try again, or try again with the same id.")
 )
 
-// appendTimeout bounds all tries of an append, tryTime one of them: an append may wait behind slow syncs, or be lost
+// appendTimeout limits all tries of an append, attemptTimeout one try: an append may wait behind slow syncs, or be lost
 // while a cluster elects a leader.
 const (
 	appendTimeout  = 9 * time.Second

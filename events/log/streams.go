@@ -21,8 +21,7 @@ type Options struct {
 	Replicas      int           // of EVENTS and BLOBS: 1 embedded, 3 in a cluster
 	DeltaMaxAge   time.Duration // how long streaming fragments are kept
 	DeltaMaxBytes int64         // maximum bytes of fragments; the server reserves that much disk space
-	// returns why commands are refused now (an Unavailable), nil if they are stored; a nil function refuses none
-	Refuse func() error
+	Refuse        func() error  // returns why commands are refused now (an Unavailable), nil if they are stored
 }
 
 // DefaultOptions are those of a single node.
