@@ -59,9 +59,13 @@ func TestEveryOperationDoesWhatItsDescriptionSays(t *testing.T) {
 				if o.path == "/api/pocketcoder/setup" {
 					s, token = webtest.NewSystem(t), "" // it works where there is no administrator
 				}
-				r := o.request(t, d, s, fixtures(s, t, o, admin, token), complete)
+				fixtures := fixtures(s, t, o, admin, token)
+				r := o.request(t, d, s, fixtures, complete)
 				if o.Access != "public" {
 					r.Header.Set("Authorization", token)
+				}
+				if secret, ok := fixtures["secret of the webhook"]; ok {
+					r.Header.Set("Authorization", fmt.Sprint("Bearer ", secret))
 				}
 				answer, err := http.DefaultClient.Do(r)
 				webtest.Check(t, err)
@@ -124,9 +128,28 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		webtest.Check(t, err)
 		webtest.Check(t, s.Model.Wait(t.Context(), started.Seq))
 		f["id"], f["chat"], f["limit"], f["urgency"] = started.Worker, chat, 5, worker.UrgencySteer
+	case o.path == "/api/agents/import":
+		f["text"], f["base"] = "---\nname: Of "+chat+"\n---\nBe brief.\n", ""
 	case strings.Contains(o.path, "/agents/"):
 		_, agent := s.Call(t, token, "POST", webtest.RecordsOf("ai_agents"), map[string]any{"name": "of " + chat})
 		f["id"] = agent["id"]
+	case strings.Contains(o.path, "/schedules/"):
+		f["name"], f["prompt"], f["session_mode"], f["every"] = "of "+chat, "write the report", "new", "1h"
+		f["cron_expression"], f["at"], f["starts"], f["time_zone"], f["chat"] = "", "", "", "Europe/Berlin", ""
+		f["missed"], f["overlap"], f["model"], f["user"], f["enabled"] = "once", "queue", "", admin, true
+		f["one of"] = "every" // of three fields of which exactly one is set
+		_, made := s.Call(t, token, "POST", webtest.RecordsOf("schedules"), map[string]any{"name": "of " + chat, "user": admin,
+			"prompt": "write the report", "session_mode": "new", "every": "1h", "enabled": true})
+		f["id"] = made["id"]
+	case strings.Contains(o.path, "/pair"):
+		f["channel"] = "of " + chat
+		s.Call(t, token, "POST", webtest.RecordsOf("channels"), map[string]any{"name": f["channel"], "kind": "telegram",
+			"token": "1:a"})
+	case strings.Contains(o.path, "/hooks/"):
+		f["secret of the webhook"], f["text of the body"] = "a secret of at least 16 characters", "The build failed."
+		_, made := s.Call(t, token, "POST", webtest.RecordsOf("webhooks"), map[string]any{"name": "of " + chat, "user": admin,
+			"chat": chat, "token": f["secret of the webhook"]})
+		f["id"] = made["id"]
 	case strings.Contains(o.path, "/ports/"):
 		f["port"] = s.Serve(t, chat, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "hello")
@@ -184,6 +207,9 @@ func (o operation) request(t *testing.T, d openapi.Document, s *webtest.System, 
 		}
 	}
 	var body bytes.Buffer
+	if text, ok := fixtures["text of the body"]; ok {
+		body.WriteString(text.(string))
+	}
 	if o.Body != nil {
 		webtest.Check(t, json.NewEncoder(&body).Encode(made(d, o.Body.Content["application/json"].Schema, "", fixtures,
 			complete)))
@@ -215,7 +241,7 @@ func made(d openapi.Document, f openapi.Form, name string, fixtures map[string]a
 	case "object":
 		object := map[string]any{}
 		for property, form := range f.Properties {
-			if complete && property != "id" || slices.Contains(f.Required, property) {
+			if complete && property != "id" || slices.Contains(f.Required, property) || property == fixtures["one of"] {
 				object[property] = made(d, form, property, fixtures, complete)
 			}
 		}
