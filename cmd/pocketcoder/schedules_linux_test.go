@@ -27,10 +27,10 @@ func TestAScheduleOfTheCommandLine(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	out, errOut, status := p.cli(t, "", "schedule", "add", "Greeting", "--cron", "0 0 30 2 *", "--prompt", "@@say hi")
+	_, errOut, status := p.cli(t, "", "schedule", "add", "Greeting", "--cron", "0 0 30 2 *", "--prompt", "@@say hi")
 	is.Equal(status, 2)
 	expect.Contains(t, errOut, "there is no such date")
-	out, errOut, status = p.cli(t, "", "schedule", "add", "Greeting", "--every", "24h", "--prompt", "@@say good morning")
+	out, errOut, status := p.cli(t, "", "schedule", "add", "Greeting", "--every", "24h", "--prompt", "@@say good morning")
 	is.Equal([]any{status, strings.Count(out, "\n")}, []any{2, 6}) // five runs, and the requests
 	expect.Contains(t, errOut, "nothing is saved")
 	out, errOut, status = p.cli(t, "", "schedule", "add", "Greeting", "--every", "24h", "--prompt", "@@say good morning",

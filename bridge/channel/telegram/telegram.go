@@ -239,11 +239,11 @@ func (b *Bot) file(ctx context.Context, id, name, typ string, size int64) (part 
 	defer cancel()
 	f, err := b.api.GetFile(ctx, &bot.GetFileParams{FileID: id})
 	if err != nil {
-		return part, errors.New("Telegram does not hand out the file")
+		return part, errors.New("the file cannot be had from Telegram")
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.api.FileDownloadLink(f), nil)
 	if err != nil {
-		return part, errors.New("Telegram does not hand out the file")
+		return part, errors.New("the file cannot be had from Telegram")
 	}
 	body, err := b.fetch(r, maxFile)
 	if err != nil {
