@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,7 +40,8 @@ type play struct {
 	played  map[string]bool
 	asked   []string // texts of the prompts, in order
 	playing int      // turns that are played now
-	life    int      // of OpenCode, counted from 0
+
+	life atomic.Int64 // of OpenCode, counted from 0
 }
 
 // newPlay starts the play.
@@ -48,7 +50,7 @@ func newPlay(t *testing.T, both bool) *play {
 	p := &play{t: t, root: s, system: s, both: both, played: map[string]bool{}}
 	s.RefuseWith(func(r bridgetest.Request) int {
 		if strings.HasSuffix(r.Path, "/prompt_async") {
-			go p.take(r)
+			go p.take(r, p.life.Load()) // a turn ends with the OpenCode that was asked
 		}
 		return 0
 	})
@@ -76,7 +78,7 @@ func (p *play) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.both {
-		p.life++
+		p.life.Add(1)
 		p.root.Forget()
 	}
 	p.system = p.system.Killed(p.stop)
@@ -90,8 +92,8 @@ func (p *play) now() *worker.Workers {
 	return p.workers
 }
 
-// take plays the turn of a prompt, once.
-func (p *play) take(r bridgetest.Request) {
+// take plays the turn of a prompt that OpenCode got in a life, once.
+func (p *play) take(r bridgetest.Request, life int64) {
 	var body struct {
 		MessageID string
 		Parts     []struct{ Text string }
@@ -101,7 +103,7 @@ func (p *play) take(r bridgetest.Request) {
 		return
 	}
 	p.mu.Lock()
-	isKnown, life := p.played[body.MessageID], p.life
+	isKnown := p.played[body.MessageID]
 	p.played[body.MessageID] = true
 	if isKnown {
 		p.mu.Unlock()
@@ -130,7 +132,7 @@ func (p *play) take(r bridgetest.Request) {
 // answer is an assistant message of OpenCode.
 type answer struct {
 	*play
-	life                int // of OpenCode in which it is written
+	life                int64 // of OpenCode in which it is written
 	session, id, prompt string
 }
 
@@ -138,7 +140,7 @@ type answer struct {
 func (a answer) happen(frames ...[]byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.life == a.play.life {
+	if a.life == a.play.life.Load() {
 		a.root.Happen(frames...)
 	}
 }
