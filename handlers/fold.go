@@ -62,7 +62,7 @@ func pauseBefore(ctx context.Context, try int) error {
 }
 
 // maxTries is how often a command is decided again because another writer was first.
-const maxTries = 5
+const maxTries = 7
 
 // CarryOut is the loop of every command. It folds new events, calls decide, and appends the decided events together, on
 // the condition that no new event matches the guarded filters. They are filters of the fold, at most one for each

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -136,17 +137,27 @@ func TestTheCallsOfAChatThatWaitAreLimited(t *testing.T) {
 		f.running(id)
 		args := map[string]any{"question": "Which?", "caller": sign(f.Key, "ask_person", "ses_1", id, id)}
 		go func() {
-			_, err := f.session.CallTool(asked, &sdk.CallToolParams{Name: "ask_person", Arguments: args})
+			answer, err := f.session.CallTool(asked, &sdk.CallToolParams{Name: "ask_person", Arguments: args})
+			if err == nil {
+				err = fmt.Errorf("answered with %+v", answer.Content)
+			}
 			ended <- err
 		}()
-		expect.Eventually(t, "the call waits", func() bool { return waiting() == i+1 })
+		expect.Eventually(t, "the call waits", func() bool {
+			select {
+			case err := <-ended:
+				t.Fatalf("call %d ended: %v", i, err)
+			default:
+			}
+			return waiting() == i+1
+		})
 	}
 	text, failed := f.call("mcp_status", "", map[string]any{})
 	is.True(failed)
 	expect.Contains(t, text, "32 calls of this chat still run, which is the limit.")
 	cancel()
 	for range cap(ended) {
-		is.True(<-ended != nil)
+		is.True(errors.Is(<-ended, context.Canceled))
 	}
 	expect.Eventually(t, "a call is served again", func() bool {
 		_, failed := f.call("mcp_status", "", map[string]any{})
