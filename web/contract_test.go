@@ -138,8 +138,8 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		f["cron_expression"], f["at"], f["starts"], f["time_zone"], f["chat"] = "", "", "", "Europe/Berlin", ""
 		f["missed"], f["overlap"], f["model"], f["user"], f["enabled"] = "once", "queue", "", admin, true
 		f["one of"] = "every" // of three fields of which exactly one is set
-		_, made := s.Call(t, token, "POST", webtest.RecordsOf("schedules"), map[string]any{"name": "of " + chat, "user": admin,
-			"prompt": "write the report", "session_mode": "new", "every": "1h", "enabled": true})
+		_, made := s.Call(t, token, "POST", webtest.RecordsOf("schedules"), map[string]any{"name": "of " + chat,
+			"user": admin, "prompt": "write the report", "session_mode": "new", "every": "1h", "enabled": true})
 		f["id"] = made["id"]
 	case strings.Contains(o.path, "/pair"):
 		f["channel"] = "of " + chat

@@ -23,6 +23,7 @@ import (
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
 	"pocketcoder/expect"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/budget"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
@@ -39,6 +40,7 @@ type bridgedOpenCode struct {
 	model     *projections.Model
 	outbox    *outbox.Outbox
 	log       *log.Log
+	requests  func() string // all that the model got
 
 	connect func() (disconnect func()) // connects Ingest to OpenCode
 }
@@ -54,8 +56,8 @@ func newBridgedOpenCode(t *testing.T) *bridgedOpenCode {
 func newDisconnected(t *testing.T) *bridgedOpenCode {
 	t.Helper()
 	tools := opencodetest.Tools(t)
-	base, _ := startModel(t)
-	w := &bridgedOpenCode{t: t, workspace: t.TempDir()}
+	base, requests := startModel(t)
+	w := &bridgedOpenCode{t: t, workspace: t.TempDir(), requests: requests}
 	// OpenCode takes snapshots in a repository only
 	expect.WriteFile(t, filepath.Join(w.workspace, ".git/HEAD"), "ref: refs/heads/main\n")
 	expect.WriteFile(t, filepath.Join(w.workspace, ".git/config"), "[core]\n\trepositoryformatversion = 0\n")
@@ -331,4 +333,28 @@ func TestRevertRestoresMessagesAndFiles(t *testing.T) {
 	text, _ = w.shown(chat)
 	is.Equal(text, write("first")+"|wrote first|@@say stopped|stopped")
 
+}
+
+func TestTheNumbersOfAnAgentReachTheModel(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := newBridgedOpenCode(t)
+	chatID := w.chat()
+	w.say(chatID, "@@say as OpenCode chooses")
+	is.True(!strings.Contains(w.requests(), `"temperature"`))
+
+	save := func(collection, id string, fields map[string]any) {
+		_, _, err := w.outbox.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
+			New: true, Collection: collection, Record: id, Set: record.Fields(fields)})
+		w.must(err)
+	}
+	save("ai_prompts", "p1", map[string]any{"name": "review", "body": `Write <context temperature="1"/>.`})
+	save("ai_agents", "a1", map[string]any{"name": "Reviewer", "prompt": "p1", "temperature": 0, "top_p": 0.25})
+	agent := "a1"
+	seq, err := w.outbox.Chats.Update(t.Context(), chat.Update{Chat: chatID, Agent: &agent})
+	w.must(err)
+	w.must(w.model.Wait(t.Context(), seq))
+	w.say(chatID, "@@say exactly")
+	expect.Contains(t, w.requests(), `"temperature":0,`)
+	expect.Contains(t, w.requests(), `"top_p":0.25,`)
 }

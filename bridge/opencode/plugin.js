@@ -318,6 +318,12 @@ http.Server.prototype.emit = function (event, request, response) {
   return true
 }
 
+// The context at the end of a turn's system prompt has the numbers of the chosen agent. A quote in its other values is escaped.
+const numberOf = (name, system) => {
+  const found = system?.match(new RegExp(`<context [^<>]* ${name}="([^"]+)"[^<>]*/>$`))
+  return found && Number(found[1])
+}
+
 // Every command of an agent learns whose it is and where to ask; no command learns what OpenCode was started with.
 export const PocketCoder = async ({ directory }) => ({
   "tool.execute.before": async ({ tool, sessionID, callID }, { args }) => {
@@ -344,6 +350,10 @@ export const PocketCoder = async ({ directory }) => ({
       refuseLarge(path, maxEdited, "sed")
       if (tool === "edit") refuseSearch(path, args)
     }
+  },
+  "chat.params": async ({ message }, output) => {
+    output.temperature = numberOf("temperature", message.system) ?? output.temperature
+    output.topP = numberOf("top_p", message.system) ?? output.topP
   },
   "shell.env": async (input, output) => {
     for (const name of hidden) output.env[name] = ""

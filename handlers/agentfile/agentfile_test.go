@@ -78,7 +78,6 @@ func TestAFileOfOpenCodeIsRead(t *testing.T) {
 	is.Equal(rules(f), []string{"deny edit: *", "bash: git status*", "deny bash: git push*",
 		"webfetch: https://docs.example.org/*", "mcp: github_list"})
 	is.Equal(notes, []string{
-		"temperature is stored, and has no effect on turns yet.",
 		"color is left out: it has no meaning in PocketCoder.",
 		"tools: bash: true allows nothing. To allow the tool, add bash: allow below permission.",
 	})
@@ -157,7 +156,7 @@ func TestAnExportedAgentIsImportedAsItWas(t *testing.T) {
 	a, err := elsewhere.Records.Agent(t.Context(), mustList(t, elsewhere)[0].ID)
 	is.NoErr(err)
 	is.Equal(a, record.Agent{ID: a.ID, Name: "reviewer", Prompt: "Review every line.",
-		Model: "anthropic/claude-sonnet-4-5"})
+		Model: "anthropic/claude-sonnet-4-5", Temperature: &[]float64{0.1}[0]})
 }
 
 func mustList(t *testing.T, h agentfile.Agents) []agentfile.Listed {

@@ -129,10 +129,8 @@ func (f *File) set(key string, value *yaml.Node) (notes []string, err error) {
 		}
 	case "temperature":
 		err = value.Decode(&f.Temperature)
-		notes = []string{"temperature is stored, and has no effect on turns yet."}
 	case "top_p":
 		err = value.Decode(&f.TopP)
-		notes = []string{"top_p is stored, and has no effect on turns yet."}
 	case "permission":
 		return f.permissions(value)
 	case "tools":

@@ -154,7 +154,7 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 	in.Cwd = cmp.Or(r.cwd(), in.Cwd)
 	proposed.cwd = NewEvaluation(*r.Ask, r.Direct, in.Cwd, policy.Verdict{}).cwd
 	if c.Scope == ScopeAgent {
-		if proposed.agent, err = g.Records.AgentNamed(ctx, by.Agent); err != nil {
+		if proposed.agent, err = g.agentNamed(ctx, by.Agent); err != nil {
 			return proposed, err
 		}
 	}
@@ -194,6 +194,20 @@ func (g Gate) newRules(ctx context.Context, c AllowAlways) (proposed ruleProposa
 		return proposed, handlers.RefuseField(handlers.Invalid, "pattern", "there is no rule to propose: %s", v.Reason)
 	}
 	return proposed, handlers.RefuseField(handlers.Invalid, "pattern", "the rule would not allow this: %s", v.Reason)
+}
+
+// agentNamed returns the record of the agent with a name.
+func (g Gate) agentNamed(ctx context.Context, name string) (string, error) {
+	names, err := g.Records.AgentNames(ctx)
+	if err != nil {
+		return "", err
+	}
+	for record, stored := range names {
+		if stored == name {
+			return record, nil
+		}
+	}
+	return "", handlers.RefuseField(handlers.Invalid, "scope", "scope: no agent of the name %q is kept", name)
 }
 
 func texts(rules []policy.Rule) (all []string) {

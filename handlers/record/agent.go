@@ -14,9 +14,11 @@ const (
 
 // Agent is an agent of ai_agents, with its prompt and its model.
 type Agent struct {
-	ID, Name string
-	Prompt   string // of ai_prompts; empty for none
-	Model    string // "provider/model" of ai_models; empty for none
+	ID, Name    string
+	Prompt      string   // of ai_prompts; empty for none
+	Model       string   // "provider/model" of ai_models; empty for none
+	Temperature *float64 // nil if OpenCode chooses
+	TopP        *float64 `json:"top_p"`
 }
 
 // Agent returns the agent of a record. It is empty if there is no such record: in a chat that was opened in OpenCode's
@@ -25,7 +27,7 @@ func (h *Records) Agent(ctx context.Context, id string) (a Agent, err error) {
 	if id == "" {
 		return a, nil
 	}
-	fields, found, err := one[struct{ Name, Prompt, Model string }](ctx, h, rulebook.Agents, id)
+	a, found, err := one[Agent](ctx, h, rulebook.Agents, id)
 	if err == nil && !found {
 		err = h.collection(ctx, rulebook.Agents).Read(ctx, h.Log, func(s *collection) error {
 			if s.records[id].deleted {
@@ -37,12 +39,13 @@ func (h *Records) Agent(ctx context.Context, id string) (a Agent, err error) {
 	if err != nil || !found {
 		return a, err
 	}
-	prompt, _, err := one[struct{ Body string }](ctx, h, aiPrompts, fields.Prompt)
+	prompt, _, err := one[struct{ Body string }](ctx, h, aiPrompts, a.Prompt)
 	if err != nil {
 		return a, err
 	}
-	model, _, err := one[struct{ Identifier string }](ctx, h, aiModels, fields.Model)
-	return Agent{ID: id, Name: fields.Name, Prompt: prompt.Body, Model: model.Identifier}, err
+	model, _, err := one[struct{ Identifier string }](ctx, h, aiModels, a.Model)
+	a.ID, a.Prompt, a.Model = id, prompt.Body, model.Identifier
+	return a, err
 }
 
 // one returns a record that is not deleted, and whether there is one.

@@ -121,12 +121,3 @@ func (h *Records) SavedRule(ctx context.Context, command string) (rule string, s
 	})
 	return rule, seq, err
 }
-
-// AgentNamed returns the id of the record of an agent.
-func (h *Records) AgentNamed(ctx context.Context, name string) (record string, err error) {
-	err = h.withRules(ctx, func(b *rulebook.Book) { record = b.AgentNamed(name) })
-	if err == nil && record == "" {
-		err = handlers.RefuseField(handlers.Invalid, "scope", "scope: no agent of the name %q is kept", name)
-	}
-	return record, err
-}

@@ -9,6 +9,7 @@ package turncontext
 import (
 	"context"
 	"encoding/xml"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -26,6 +27,10 @@ type Context struct {
 	Agent     string `db:"-"`      // name of the chosen agent
 	Workspace string `db:"-"`      // directory of the session
 	Parent    string `db:"parent"` // of a worker: the title of the chat that delegated to it
+
+	// Of the agent, for plugin.js, which sets them in the requests to the model; nil for none.
+	Temperature *float64 `db:"-"`
+	TopP        *float64 `db:"-"`
 
 	// Of a message from a messenger: the name of the channel, and who wrote it there.
 	Channel string `db:"channel"`
@@ -79,6 +84,14 @@ func (c Context) element(most int) string {
 		b.WriteString(" " + a.name + `="`)
 		_ = xml.EscapeText(&b, []byte(string(value))) // a Builder does not fail
 		b.WriteString(`"`)
+	}
+	for _, a := range []struct {
+		name  string
+		value *float64
+	}{{"temperature", c.Temperature}, {"top_p", c.TopP}} {
+		if a.value != nil {
+			b.WriteString(" " + a.name + `="` + strconv.FormatFloat(*a.value, 'g', 4, 64) + `"`)
+		}
 	}
 	b.WriteString("/>")
 	return b.String()

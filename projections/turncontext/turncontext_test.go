@@ -18,6 +18,7 @@ import (
 
 func TestContextNamesChatPersonAgentAndWorkspace(t *testing.T) {
 	t.Parallel()
+	exact, half := 0.0, 0.5
 	for want, c := range map[string]turncontext.Context{
 		`<context/>`: {},
 		`<context chat="fix &lt;b&gt; &amp; &#34;q&#34;" person="Ada" agent="Reviewer" workspace="/work/shop"/>`: {
@@ -26,6 +27,7 @@ func TestContextNamesChatPersonAgentAndWorkspace(t *testing.T) {
 		`<context chat="` + strings.Repeat("t", 76) + `…" person="Ada" workspace="…` + strings.Repeat("d", 71) + `/shop"/>`: {
 			Chat: strings.Repeat("t", 300), Person: "Ada", Workspace: "/" + strings.Repeat("d", 300) + "/shop",
 		},
+		`<context agent="Reviewer" temperature="0" top_p="0.5"/>`: {Agent: "Reviewer", Temperature: &exact, TopP: &half},
 	} {
 		is.New(t).Equal(c.String(), want)
 	}

@@ -54,6 +54,13 @@ func TestEveryCollectionOfTheSettingsIsShownAndChanged(t *testing.T) {
 	agent := root.submit(t, "/settings/ai_agents", url.Values{"name": {"reviewer"}, "mode": {"primary"},
 		"temperature": {"0.5"}, "is_init": {"true"}, "prompt": {id}}).body
 	expect.Contains(t, agent, `<option value="`+id+`" selected>Review 2</option>`)
+	_, rest, _ = strings.Cut(agent, `id="record-`)
+	agentID, _, _ := strings.Cut(rest, `"`)
+	cleared := root.submit(t, "/settings/ai_agents/"+agentID, url.Values{"name": {"reviewer"}, "temperature": {""}})
+	is.Equal(cleared.status, http.StatusOK)
+	stored, err := s.Records.Agent(t.Context(), agentID)
+	is.NoErr(err)
+	is.True(stored.Temperature == nil) // not 0, which is a temperature too
 	for _, bad := range []url.Values{{"name": {"x"}, "temperature": {"warm"}}, {"name": {""}},
 		{"name": {"x"}, "mode": {"odd"}}} {
 		is.Equal(root.submit(t, "/settings/ai_agents", bad).status, http.StatusBadRequest) // bad

@@ -205,6 +205,7 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 		return err
 	}
 	where.Agent, where.Workspace = agent.Name, session.Directory
+	where.Temperature, where.TopP = agent.Temperature, agent.TopP
 	p := client.Prompt{MessageID: s.EngineMessage, Model: model,
 		System: strings.TrimLeft(agent.Prompt+"\n\n"+where.String(), "\n")}
 	for i, part := range parts {

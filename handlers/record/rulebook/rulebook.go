@@ -320,13 +320,3 @@ func (b *Book) Allowing(r policy.Rule, chat, agent, expires string) (record stri
 	}
 	return record, lasts
 }
-
-// AgentNamed returns the record of the agent with a name, "" if there is none.
-func (b *Book) AgentNamed(name string) (record string) {
-	for id, agent := range b.agents {
-		if agent.name == name && name != "" && !agent.deleted {
-			record = id
-		}
-	}
-	return record
-}

@@ -220,7 +220,7 @@ func valueOf(f schema.Field, text string) (any, error) {
 	switch f.Kind {
 	case schema.Number:
 		if text == "" {
-			return 0, nil
+			return nil, nil
 		}
 		n, err := strconv.ParseFloat(text, 64)
 		if err != nil {

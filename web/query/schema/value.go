@@ -14,7 +14,8 @@ import (
 // maxValue limits the value of a field in bytes.
 const maxValue = 1 << 20
 
-// Normalize returns a value of the field as it is stored; null becomes the empty value of the kind. Errors are Invalid.
+// Normalize returns a value of the field as it is stored. null becomes the empty value of the kind, but a number stays
+// null, because the temperature of a model can be 0. Errors are Invalid.
 func (f Field) Normalize(value json.RawMessage) (json.RawMessage, error) {
 	null := string(value) == "null"
 	switch f.Kind {
@@ -34,8 +35,8 @@ func (f Field) Normalize(value json.RawMessage) (json.RawMessage, error) {
 		}
 		return json.Marshal(v)
 	case Number:
-		var v float64
-		if !null && json.Unmarshal(value, &v) != nil {
+		var v *float64
+		if json.Unmarshal(value, &v) != nil {
 			return nil, Invalid{f.Name, "validation_not_a_number", "Must be a number."}
 		}
 		return json.Marshal(v)
