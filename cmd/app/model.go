@@ -58,7 +58,7 @@ func (s *System) configureEngine(ctx context.Context) error {
 	s.restarts = restarts.New(s.engine, s.model)
 	s.modelKeys = &providerkeys.Keys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys(),
 		Records: s.records, Engine: s.engineNetwork, Server: s.engine, Logger: s.o.Logger, Changed: s.change,
-		Restart: s.restarts.Want}
+		Restart: s.restarts.Want, Calm: providerkeys.DefaultCalm}
 	s.procedures = &procedures.Procedures{Log: s.log, Records: s.records, Server: s.engine, Restart: s.restarts.Want,
 		Logger: s.o.Logger}
 	if err := s.modelKeys.Load(ctx); err != nil {

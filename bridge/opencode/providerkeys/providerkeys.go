@@ -3,7 +3,8 @@
 //
 // Promises: OpenCode gets placeholders, unless it does not use PocketCoder's proxy. The next request uses the new value
 // of a key that OpenCode already has. A key that OpenCode does not have yet is used after a restart of OpenCode, which
-// waits until no turn runs. A refused key is reported once. After it worked or was replaced, it can be reported again.
+// waits until no turn runs. A refused key is reported once. Its refusal ends when the key is replaced, or when it works
+// and was not refused for the time Calm. After that, it can be reported again.
 //
 // It must not know how keys are stored, or how requests are sent.
 package providerkeys
@@ -15,6 +16,7 @@ import (
 	"net/http"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/provider"
@@ -24,7 +26,8 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Keys applies the stored keys. All fields must be set. Load must be called before OpenCode starts.
+// Keys applies the stored keys. A refused key that works again is reported as working once it was not refused for Calm.
+// All fields must be set. Load must be called before OpenCode starts.
 type Keys struct {
 	Base    provider.Provider // what the operator has set up
 	Fixed   bool              // the stored keys are not used
@@ -35,7 +38,9 @@ type Keys struct {
 	Restart func() // asks for a restart of OpenCode if it needs one
 	Logger  *slog.Logger
 	Changed func() // called when Errors may have changed; must not block
+	Calm    time.Duration
 
+	refusals    map[string]*refusal  // by the name of the key
 	credentials []network.Credential // in use
 	answers     chan answer
 	errors      atomic.Pointer[[]string]
@@ -47,13 +52,22 @@ type answer struct {
 	status int
 }
 
+// refusal is the time in which a provider refuses a key, also if it accepts the key at times.
+type refusal struct {
+	last  time.Time
+	ended *time.Timer // reports once more that the key works; nil after a refused request
+}
+
+// DefaultCalm is the usual value of Calm.
+const DefaultCalm = 10 * time.Minute
+
 // maxAnswers is the number of answers that wait to be reported. Further ones are dropped, because the next request has
 // an answer too.
 const maxAnswers = 100
 
 // Load applies the stored keys for the first time.
 func (k *Keys) Load(ctx context.Context) error {
-	k.answers = make(chan answer, maxAnswers)
+	k.answers, k.refusals = make(chan answer, maxAnswers), map[string]*refusal{}
 	k.Engine.Answered = k.answered
 	_, err := k.apply(ctx)
 	return err
@@ -111,6 +125,7 @@ func (k *Keys) change(ctx context.Context) error {
 			return now.Placeholder == c.Placeholder && now.Value == c.Value
 		})
 		if !same {
+			delete(k.refusals, c.Key)
 			if err := k.report(ctx, answer{c, http.StatusOK}); err != nil {
 				return err
 			}
@@ -151,6 +166,9 @@ func (k *Keys) report(ctx context.Context, a answer) error {
 	if !refused && a.status/100 != 2 {
 		return nil
 	}
+	if k.continues(a, refused) {
+		return nil
+	}
 	all, err := record.All[modelProvider](ctx, k.Records, record.ModelProviderCollection)
 	if err != nil {
 		return err
@@ -177,6 +195,31 @@ func (k *Keys) report(ctx context.Context, a answer) error {
 		}
 	}
 	return nil
+}
+
+// continues reports whether a refusal goes on although the key has worked. If so, the answer is reported again after
+// Calm.
+func (k *Keys) continues(a answer, refused bool) bool {
+	r := k.refusals[a.Key]
+	if refused {
+		if r != nil && r.ended != nil {
+			r.ended.Stop()
+		}
+		k.refusals[a.Key] = &refusal{last: time.Now()}
+		return false
+	}
+	if r == nil {
+		return false
+	}
+	left := k.Calm - time.Since(r.last)
+	if left <= 0 {
+		delete(k.refusals, a.Key)
+		return false
+	}
+	if r.ended == nil {
+		r.ended = time.AfterFunc(left, func() { k.answered(a.Credential, a.status) })
+	}
+	return true
 }
 
 // Errors returns a sentence for each key that its provider refuses.
