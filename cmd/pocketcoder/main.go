@@ -21,6 +21,7 @@ import (
 	"pocketcoder/cmd/cli/channels"
 	"pocketcoder/cmd/cli/doctor"
 	"pocketcoder/cmd/cli/executions"
+	"pocketcoder/cmd/cli/procedures"
 	"pocketcoder/cmd/cli/rules"
 	"pocketcoder/cmd/cli/schedules"
 	"pocketcoder/cmd/cli/workers"
@@ -49,6 +50,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder webhook        URLs that get events: list, failed, replay
   pocketcoder key            SSH keys: add, list, remove
   pocketcoder mcp            MCP servers: add, list, show, approve, deny, revoke, secret
+  pocketcoder procedure      proposed procedures: list, show, edit, approve, deny
   pocketcoder ports CHAT PORT  print the address of a web server that a chat's command runs
   pocketcoder replay CHAT    show a chat again, from the log; --follow prints the output of its commands
   pocketcoder attach [CHAT]  watch the commands of a chat in tmux, and open a shell in the sandbox
@@ -113,34 +115,35 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		args = append(slices.Clone(now), args[1:]...)
 	}
 	command, ok := map[string]func(context.Context, cli.Environment, []string) error{
-		"up":       cli.Up,
-		"serve":    cli.Serve,
-		"sandbox":  executions.Run,
-		"chat":     cli.Chat,
-		"chats":    cli.Chats,
-		"workers":  workers.Run,
-		"schedule": schedules.Run,
-		"user":     admin.User,
-		"budget":   admin.Budget,
-		"agent":    admin.Agent,
-		"model":    admin.Model,
-		"policy":   rules.Run,
-		"device":   admin.Device,
-		"channel":  channels.Run,
-		"pair":     channels.Pair,
-		"webhook":  channels.Webhook,
-		"key":      admin.Key,
-		"mcp":      admin.MCP,
-		"ports":    cli.Ports,
-		"requests": cli.Requests,
-		"replay":   cli.Replay,
-		"attach":   cli.Attach,
-		"worker":   cli.Worker,
-		"backup":   admin.Backup,
-		"restore":  admin.Restore,
-		"admin":    admin.Run,
-		"doctor":   doctor.Run,
-		"version":  cli.Version,
+		"up":        cli.Up,
+		"serve":     cli.Serve,
+		"sandbox":   executions.Run,
+		"chat":      cli.Chat,
+		"chats":     cli.Chats,
+		"workers":   workers.Run,
+		"schedule":  schedules.Run,
+		"user":      admin.User,
+		"budget":    admin.Budget,
+		"agent":     admin.Agent,
+		"model":     admin.Model,
+		"policy":    rules.Run,
+		"device":    admin.Device,
+		"channel":   channels.Run,
+		"pair":      channels.Pair,
+		"webhook":   channels.Webhook,
+		"key":       admin.Key,
+		"mcp":       admin.MCP,
+		"procedure": procedures.Run,
+		"ports":     cli.Ports,
+		"requests":  cli.Requests,
+		"replay":    cli.Replay,
+		"attach":    cli.Attach,
+		"worker":    cli.Worker,
+		"backup":    admin.Backup,
+		"restore":   admin.Restore,
+		"admin":     admin.Run,
+		"doctor":    doctor.Run,
+		"version":   cli.Version,
 	}[args[0]]
 	if !ok {
 		switch args[0] {

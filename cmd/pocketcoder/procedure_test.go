@@ -29,13 +29,20 @@ func TestAnApprovedProposalBecomesASkill(t *testing.T) {
 	proposal := admin.create(t, "proposals", record{"name": "Release notes", "content": content, "authored_by": "poco",
 		"status": "draft"})
 	is.Equal(len(admin.list(t, "sops", "")), 0)
-	r := admin.do(t, "PATCH", "/api/collections/proposals/records/"+proposal, record{"status": "approved"})
-	is.Equal(r.code, 200)
+	shown, _, _ := p.cli(t, "", "procedure", "show", proposal)
+	expect.Contains(t, shown, "+# How to write release notes\n")
+	definition := admin.list(t, "proposals", "")[0]["definition"].(string)
+	_, stderr, code := p.cli(t, "", "procedure", "approve", proposal, "00000000")
+	expect.Contains(t, stderr, "does not have the definition")
+	is.Equal(code, 1)
+	_, stderr, code = p.cli(t, "", "procedure", "approve", proposal, definition[:8])
+	is.Equal([]any{stderr, code}, []any{"", 0})
 	expect.Eventually(t, "the proposal is sealed", func() bool { return len(admin.list(t, "sops", "")) == 1 })
 	sealed := admin.list(t, "sops", "")[0]
 	sum := sha256.Sum256([]byte(content))
-	is.Equal([]any{sealed["signature"], sealed["sealed_by"], sealed["proposal"], sealed["description"]},
-		[]any{hex.EncodeToString(sum[:]), admin.id, proposal, "How to write release notes"})
+	is.True(sealed["sealed_by"] != "")
+	is.Equal([]any{sealed["signature"], sealed["proposal"], sealed["description"]},
+		[]any{hex.EncodeToString(sum[:]), proposal, "How to write release notes"})
 	is.True(sealed["sealed_at"] != "")
 	expect.Eventually(t, "OpenCode is started again", func() bool { return pid() != 0 && pid() != before })
 	chat := p.chat(t, call("skill", map[string]any{"name": "release-notes"})+"\n@@next\n@@say done")

@@ -1,0 +1,172 @@
+// Package procedures holds the command "pocketcoder procedure": it lists proposed procedures, shows what each would
+// change, and edits, approves and denies one.
+//
+// It must not know how a decision is checked, nor how an approved proposal takes effect.
+package procedures
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"pocketcoder/cmd/cli"
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+	"pocketcoder/cmd/printable"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/proposal"
+	"pocketcoder/handlers/record"
+)
+
+const usage = `pocketcoder procedure: the procedures that agents and people propose. OpenCode gets an approved one as a skill.
+
+  pocketcoder procedure list                     the proposals
+  pocketcoder procedure show ID                  what the approval would change, and the definition
+  pocketcoder procedure edit ID FILE             replace the text of a proposal
+  pocketcoder procedure approve ID 1f2e3d4c      approve what show printed with this definition
+  pocketcoder procedure deny ID                  refuse a proposal
+
+approve refuses a proposal that has changed since show printed its definition.
+
+Exit status: 0; 1 when it failed, 2 for wrong usage.
+`
+
+type command struct {
+	*client.System
+	env    cli.Environment
+	asJSON bool
+}
+
+// shortDefinition is how much of a definition must be given at least, in characters.
+const shortDefinition = 8
+
+// Run is the command procedure.
+func Run(ctx context.Context, env cli.Environment, args []string) error {
+	p := command{env: env}
+	fs := cli.NewFlags(env, "procedure", usage)
+	data := cli.DataFlag(fs, env)
+	fs.BoolVar(&p.asJSON, "json", false, "list, show: print JSON")
+	rest, err := cli.Parse(fs, args, 3)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		fs.Usage()
+		return cli.ErrUsage
+	}
+	verb, ok := map[string]struct {
+		least, most int // arguments
+		run         func(context.Context, []string) error
+	}{
+		"list": {0, 0, p.list}, "show": {1, 1, p.show}, "edit": {2, 2, p.edit}, "approve": {1, 2, p.approve},
+		"deny": {1, 1, p.deny},
+	}[rest[0]]
+	if !ok {
+		return cli.WrongUsage(env, "procedure: there is no %q; want list, show, edit, approve or deny", rest[0])
+	}
+	if n := len(rest) - 1; n < verb.least || n > verb.most {
+		return cli.WrongUsage(env, "procedure %s: wrong number of arguments; see pocketcoder procedure -h", rest[0])
+	}
+	if p.System, err = client.Connect(ctx, datadir.Dir(*data)); err != nil {
+		return err
+	}
+	defer p.Close()
+	return cli.InvalidUsage(env, "procedure", verb.run(ctx, rest[1:]))
+}
+
+func (p *command) all(ctx context.Context) ([]proposal.Proposal, error) {
+	return client.Call[[]proposal.Proposal](ctx, p.System, "proposal.list", struct{}{})
+}
+
+func (p *command) one(ctx context.Context, id string) (proposal.Proposal, error) {
+	all, err := p.all(ctx)
+	if err != nil {
+		return proposal.Proposal{}, err
+	}
+	i := slices.IndexFunc(all, func(s proposal.Proposal) bool { return s.ID == id })
+	if i < 0 {
+		return proposal.Proposal{}, fmt.Errorf("there is no proposal %q; list them with: pocketcoder procedure list", id)
+	}
+	return all[i], nil
+}
+
+func (p *command) list(ctx context.Context, _ []string) error {
+	all, err := p.all(ctx)
+	if err != nil {
+		return err
+	}
+	return cli.PrintList(p.env, p.asJSON, all, "no proposals", "ID\tNAME\tSTATUS", func(s proposal.Proposal) []string {
+		return []string{s.ID, printable.OneLine(s.Name, 60), s.Status}
+	})
+}
+
+func (p *command) show(ctx context.Context, args []string) error {
+	s, err := p.one(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	if p.asJSON {
+		return cli.PrintJSON(p.env.Stdout, s)
+	}
+	_, err = fmt.Fprintf(p.env.Stdout, "%-12s %s\n%-12s %s\n%-12s %s\n%-12s %s\n\n%s",
+		"name", printable.VisibleLine(s.Name),
+		"description", printable.VisibleLine(s.Description), "status", s.Status, "definition", s.Definition,
+		printable.Visible(s.Difference))
+	return err
+}
+
+func (p *command) edit(ctx context.Context, args []string) error {
+	text, err := p.read(args[1])
+	if err != nil {
+		return err
+	}
+	return p.save(ctx, args[0], map[string]any{"content": string(text)})
+}
+
+// read reads a file, or stdin for -.
+func (p *command) read(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(p.env.Stdin)
+	}
+	return os.ReadFile(file)
+}
+
+// approve approves a proposal with the definition that was shown. Without one it shows the proposal.
+func (p *command) approve(ctx context.Context, args []string) error {
+	s, err := p.one(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.Definition == "": // it was stored before proposals had definitions
+	case len(args) == 1:
+		if err := p.show(ctx, args); err != nil {
+			return err
+		}
+		return fmt.Errorf("nothing is approved yet; approve what is shown with: pocketcoder procedure approve %s %s", s.ID,
+			s.Definition[:shortDefinition])
+	case len(args[1]) < shortDefinition || !strings.HasPrefix(s.Definition, args[1]):
+		return fmt.Errorf("the proposal %s does not have the definition %q; look at it again with: pocketcoder procedure show %[1]s",
+			s.ID, args[1])
+	}
+	return p.save(ctx, s.ID, map[string]any{"status": "approved", record.ShownDefinition: s.Definition})
+}
+
+func (p *command) deny(ctx context.Context, args []string) error {
+	return p.save(ctx, args[0], map[string]any{"status": "denied"})
+}
+
+// save changes fields of a proposal.
+func (p *command) save(ctx context.Context, id string, values map[string]any) error {
+	set := map[string]json.RawMessage{}
+	for name, value := range values {
+		set[name], _ = json.Marshal(value) // a text
+	}
+	_, err := handlers.Send(ctx, p.Conn, "record.save", record.Save{Command: client.NewCommand(), Collection: "proposals",
+		Record: id, Set: set})
+	return err
+}
