@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -49,4 +50,32 @@ func TestAnApprovedProposalBecomesASkill(t *testing.T) {
 	admin.authorize(t, admin.awaitRequest(t, chat))
 	p.turnEnds(t, chat)
 	expect.Contains(t, p.tools(t, chat)[0].State.Output, "List what users see, newest first.")
+}
+
+// The command changes and refuses a proposal. One that changed after it was shown is not approved.
+func TestAProposalIsEditedAndDenied(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	admin := p.admin(t)
+	proposal := admin.create(t, "proposals", record{"name": "Deploy", "content": "Push to main.\n", "authored_by": "poco",
+		"status": "draft"})
+	shown := admin.list(t, "proposals", "")[0]["definition"].(string)
+	_, stderr, code := p.cli(t, "Open a merge request.\n", "procedure", "edit", proposal, "-")
+	is.Equal([]any{stderr, code}, []any{"", 0})
+	_, stderr, code = p.cli(t, "", "procedure", "approve", proposal, shown)
+	expect.Contains(t, stderr, "does not have the definition")
+	is.Equal(code, 1)
+	stdout, stderr, code := p.cli(t, "", "procedure", "approve", proposal)
+	expect.Contains(t, stdout, "+Open a merge request.\n")
+	expect.Contains(t, stderr, "nothing is approved yet")
+	is.Equal(code, 1)
+	_, stderr, code = p.cli(t, "", "procedure", "deny", proposal)
+	is.Equal([]any{stderr, code}, []any{"", 0})
+	stdout, _, _ = p.cli(t, "", "procedure", "list")
+	expect.Contains(t, strings.Join(strings.Fields(stdout), " "), proposal+" Deploy denied")
+	is.Equal(len(admin.list(t, "sops", "")), 0)
+	_, stderr, code = p.cli(t, "", "procedure", "show", "none")
+	expect.Contains(t, stderr, `there is no proposal "none"`)
+	is.Equal(code, 1)
 }
