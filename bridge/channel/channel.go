@@ -5,7 +5,7 @@
 //   - What leaves follows from the read models: final answers, errors, requests and questions of the chat of a
 //     conversation in which a sender is paired. No tool call leaves, and no text in <internal>…</internal>.
 //   - Nothing is lost when the process ends at any moment, and nothing is sent twice. A message whose sending began
-//     before a crash is unknown: the conversation is told so, and it is not sent again.
+//     before a crash is unknown: the conversation gets a link to the chat, and the message is not sent again.
 //   - Conversations do not wait for each other. At most 100 messages of one wait; then the oldest is dropped, which is
 //     recorded. While a platform cannot be reached, messages wait.
 //

@@ -33,12 +33,12 @@ func TestAScheduleIsPreviewedSavedPausedAndRun(t *testing.T) {
 	form.Set("cron_expression", "30 2 * * *")
 	page = b.submit(t, "/schedules", form).body
 	expect.Contains(t, page, "Nightly &lt;b&gt;")
-	expect.Contains(t, page, "It has not run yet.")
+	expect.Contains(t, page, "The schedule has not run yet.")
 	list := b.visit(t, "/schedules").body
 	_, after, _ := strings.Cut(list, `href="/schedules/`)
 	id, _, _ := strings.Cut(after, `"`)
 	expect.Contains(t, b.submit(t, "/schedules/"+id+"/pause", nil).body, "paused")
-	expect.Contains(t, b.visit(t, "/schedules/"+id).body, "It does not run any more.")
+	expect.Contains(t, b.visit(t, "/schedules/"+id).body, "The schedule has no further runs.")
 	b.submit(t, "/schedules/"+id+"/resume", nil)
 	expect.Contains(t, b.submit(t, "/schedules/"+id+"/run", nil).body, "run the tests") // its chat
 	expect.Contains(t, b.visit(t, "/schedules/"+id).body, "queued")

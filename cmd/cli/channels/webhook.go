@@ -14,7 +14,7 @@ import (
 
 const webhookUsage = `pocketcoder webhook: the URLs that get the events of chats. Add them on the page of the settings or over the API.
 
-  pocketcoder webhook list                  list the targets
+  pocketcoder webhook list                  list the targets, the URLs that get events
   pocketcoder webhook failed                list the events that a target did not accept
   pocketcoder webhook replay builds 1204    send the events from a sequence on again
 

@@ -24,11 +24,11 @@ import (
 
 const usage = `pocketcoder procedure: the procedures that agents and people propose. OpenCode gets an approved one as a skill.
 
-  pocketcoder procedure list                     the proposals
-  pocketcoder procedure show ID                  what the approval would change, and the definition
+  pocketcoder procedure list                     list the proposals
+  pocketcoder procedure show ID                  print what the approval would change, and the definition
   pocketcoder procedure edit ID FILE             replace the text of a proposal
   pocketcoder procedure approve ID 1f2e3d4c      approve what show printed with this definition
-  pocketcoder procedure deny ID                  refuse a proposal
+  pocketcoder procedure deny ID                  deny a proposal
 
 approve refuses a proposal that has changed since show printed its definition.
 

@@ -26,7 +26,7 @@ import (
 	runs "pocketcoder/projections/schedules"
 )
 
-const usage = `pocketcoder schedule: start work at a time, again and again.
+const usage = `pocketcoder schedule: submit prompts at the times that you set.
 
   pocketcoder schedule add "Nightly tests" --cron "0 3 * * *" --prompt "Run the tests and fix what fails"
   pocketcoder schedule add "Watch" --every 2h --chat h2k0x9c3v7m1q5z --prompt "Look at the new issues"
@@ -39,9 +39,9 @@ const usage = `pocketcoder schedule: start work at a time, again and again.
   pocketcoder schedule run 8f3kq0z2m4c6x1a       start a run now
   pocketcoder schedule cancel 8f3kq0z2m4c6x1a    delete it; its chats stay
 
-Each run submits the prompt: in a chat of its own, or with --chat in that chat, before the messages of people that wait
-there. A run asks for permissions as every chat does. "add" shows the next five runs, and which requests of the last 30
-days the rules would ask about now, before it saves.
+Each run submits the prompt to a new chat. With --chat it submits the prompt to that chat, before the messages that
+people queued there. A run asks for permissions as every chat does. Before "add" saves, it shows the next five runs, and
+which requests of the last 30 days the rules would ask about now.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `

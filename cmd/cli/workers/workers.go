@@ -27,9 +27,9 @@ const usage = `pocketcoder workers: list the workers to which the assistants of 
   pocketcoder workers check 8f3kq0z2m4c6x1a    print the state of one worker, and its result
   pocketcoder workers stop 8f3kq0z2m4c6x1a     stop a worker, its commands, and the workers below it
 
-A worker is a chat of its own: "pocketcoder chat ID" talks to it, "pocketcoder attach ID" watches its commands. STATE is queued,
-running, waiting (for a person), completed, failed, aborted or lost. The parent is
-the chat that delegated; it gets each result once. "pocketcoder sandbox workers" lists the programs that run commands.
+A worker is a chat of its own: "pocketcoder chat ID" talks to it, "pocketcoder attach ID" watches its
+commands. STATE is queued, running, waiting (for a person), completed, failed, aborted or lost. The parent is the chat
+that delegated the work. It gets each result once. "pocketcoder sandbox workers" lists the programs that run commands.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
