@@ -62,8 +62,10 @@ func TestAWorkerOutlivesTheMCPConnectionOfItsParent(t *testing.T) {
 	expect.Contains(t, out, id)
 	p.decide(t, id, ask, events.Authorized, "")
 	p.turnEnds(t, id)
-	out, _, _ = p.cli(t, "", "workers", "check", id)
-	expect.Contains(t, out, "the result")
+	expect.Eventually(t, "workers check shows the result", func() bool {
+		out, _, _ := p.cli(t, "", "workers", "check", id)
+		return strings.Contains(out, "the result")
+	})
 
 	p.event(t, parent, events.MessageSubmitted{}.Kind(), func(e events.Event) bool {
 		d, _ := events.Decode(e)

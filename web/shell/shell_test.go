@@ -14,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
@@ -26,12 +27,12 @@ import (
 // answer serves people's shells as the handlers do, with a function instead of a sandbox. It is ready when it returns.
 func answer(t *testing.T, s *webtest.System, handle wire.Handler) {
 	t.Helper()
-	before := s.Conn.NumSubscriptions()
+	conn := eventstest.Conn(t, s.NATS) // without the subscriptions of others
 	s.Run(t, func(ctx context.Context) error {
-		return wire.Serve(ctx, s.Conn, wire.PersonSubject, wire.Server{Queue: "handlers", Handle: handle})
+		return wire.Serve(ctx, conn, wire.PersonSubject, wire.Server{Queue: "handlers", Handle: handle})
 	})
-	expect.Eventually(t, "the handlers listen", func() bool { return s.Conn.NumSubscriptions() > before })
-	webtest.Check(t, s.Conn.Flush())
+	expect.Eventually(t, "the handlers listen", func() bool { return conn.NumSubscriptions() > 0 })
+	webtest.Check(t, conn.Flush())
 }
 
 // open opens a shell over the API.

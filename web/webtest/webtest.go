@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"golang.org/x/crypto/ssh"
 
@@ -57,6 +58,7 @@ type System struct {
 	commands sync.Map // of tool calls, by their ids
 	*httptest.Server
 	Web       *web.Server
+	NATS      *server.Server
 	Conn      *nats.Conn
 	Log       *log.Log
 	Model     *projections.Model
@@ -77,9 +79,10 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	t.Helper()
 	s := &System{Workspace: filepath.Join(t.TempDir(), "workspace")}
 	Check(t, os.Mkdir(s.Workspace, 0o755))
-	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
-	s.Conn, s.Log = nc, eventstest.Open(t, nc)
-	secrets, err := secret.Open(t.Context(), nc, 1)
+	s.NATS = eventstest.Server(t, expect.MemoryDir(t))
+	s.Conn = eventstest.Conn(t, s.NATS)
+	s.Log = eventstest.Open(t, s.Conn)
+	secrets, err := secret.Open(t.Context(), s.Conn, 1)
 	Check(t, err)
 	s.Model, err = projectionstest.Open(t.Context(), expect.MemoryDir(t), s.Log)
 	Check(t, err)
