@@ -96,6 +96,17 @@ func TestASaveOfTheSettingsChangesOnlyWhatAPersonChanged(t *testing.T) {
 	is.Equal([]any{after["active"], after["pattern"]}, []any{false, "rm *"}) // what another person changed meanwhile stays
 }
 
+func TestTheFormOfANewRecordShowsThatItIsEnabled(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	s.User(t, "root", "admin")
+	b := loggedIn(t, s, "root")
+	for _, collection := range []string{"channels", "webhooks", "webhook_targets", "schedules"} {
+		expect.Contains(t, b.visit(t, "/settings/"+collection).body,
+			`name="enabled"><option value="false">no</option> <option value="true" selected>`)
+	}
+}
+
 // The page shows what a proposal changes. A decision about a proposal that has changed since is refused.
 func TestAProposalIsDecidedAsThePageShowsIt(t *testing.T) {
 	t.Parallel()

@@ -189,6 +189,14 @@ const shownPrefix = "shown_"
 // newRecord stands for the id of a record that does not exist yet.
 const newRecord = "new"
 
+// initialValue returns what the form of a new record shows in a field. New records are enabled, as over the API.
+func initialValue(f schema.Field) string {
+	if f.Name == "enabled" {
+		return "true"
+	}
+	return ""
+}
+
 // fieldsIn returns the fields of a form whose text differs from the text that the form showed, by default from that of
 // the record.
 func fieldsIn(r *http.Request, collection string, now func(schema.Field) string) (map[string]any, error) {

@@ -308,7 +308,7 @@ func recordsPage(caller api.Caller, v view) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				for _, f := range v.form.Fields {
-					templ_7745c5c3_Err = field(v, f, newRecord, "").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = field(v, f, newRecord, initialValue(f)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
