@@ -54,8 +54,8 @@ type label struct{}
 
 func (identity) label() label                 { return label{} }
 func (identity) command(string, uint32) label { return label{} }
-func (label) stick(int, limit.Limits) error   { return nil }
-func (label) on(int) bool                     { return false }
+func (label) apply(int, limit.Limits) error   { return nil }
+func (label) marks(int) bool                  { return false }
 
 func isLeftover(int, string) bool { return false }
 

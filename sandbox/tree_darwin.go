@@ -12,16 +12,16 @@ import (
 // tree is the process group of one command. macOS has no means to find other processes of a command.
 type tree struct {
 	label
-	exec      string
-	shell     int
-	monitored bool
-	exceeded  chan wire.Reason // never written
-	release   func()           // frees what the isolation of the shell uses
-	began     atomic.Bool
-	ended     atomic.Bool
+	exec       string
+	shell      int
+	hasMonitor bool
+	exceeded   chan wire.Reason // never written
+	release    func()           // frees what the isolation of the shell uses
+	started    atomic.Bool
+	ended      atomic.Bool
 }
 
-func (w *Worker) plant(exec string, l label) (*tree, error) {
+func (w *Worker) addTree(exec string, l label) (*tree, error) {
 	return &tree{label: l, exec: exec}, nil
 }
 
@@ -38,7 +38,7 @@ func (t *tree) signal(s syscall.Signal) {
 
 func (t *tree) kill() {}
 
-func (t *tree) hit(int, time.Duration, limit.Limits) wire.Reason { return wire.Exited }
+func (t *tree) exceededLimit(int, time.Duration, limit.Limits) wire.Reason { return wire.Exited }
 
 func (w *Worker) watch() {}
 
