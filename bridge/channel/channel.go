@@ -1,5 +1,5 @@
-// Package channel connects messengers: what people write there reaches the chat of the conversation, and answers,
-// permission requests and questions of that chat leave through it.
+// Package channel connects messengers. Messages of people reach the chat of their conversation. The chat's answers,
+// permission requests and questions are sent to the conversation.
 //
 // Promises:
 //   - What leaves follows from the read models: final answers, errors, requests and questions of the chat of a

@@ -2,11 +2,12 @@
 // pairs people with accounts, takes what they write, carries out the decisions of their buttons, and records the
 // messages that are sent.
 //
-// Promises: a person is who the platform says, never what a message says. Nothing that an unpaired sender does is
-// answered or stored. An update of a platform that comes twice has one effect. A pairing code and a button work once. A
-// button decides the request that was shown with it, for a sender who is paired with an account that may decide.
+// Promises: the platform's id identifies a sender, never a name or the text of a message. Nothing from an unpaired
+// sender is answered or stored. An update of a platform that comes twice has one effect. A pairing code and a
+// button work once. A button decides the request that was shown with it, for a sender who is paired with an account
+// that may decide.
 //
-// It must not know how a platform is spoken to, or HTTP.
+// It must not know the protocol of a platform, or HTTP.
 package channel
 
 import (

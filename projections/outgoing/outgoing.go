@@ -1,7 +1,7 @@
 // Package outgoing is the read model of the messages that leave through channels.
 //
 // Promises: a message is open until an event says how it ended. A message whose sending began and did not end is in the
-// state sending, so that a new process knows that the platform may have it.
+// state sending. A new process therefore knows that the platform may have received it.
 //
 // It must not know how a message is sent.
 package outgoing
