@@ -106,7 +106,7 @@ var mayImport = map[string]string{
 	"sandbox/proc":                       "",
 	"sandbox/protected":                  "",
 	"sandbox/wire":                       "",
-	"bridge/opencode": "bridge/opencode/client bridge/opencode/install bridge/opencode/provider bridge/opencode/shellsocket bridge/opencode/tail " +
+	"bridge/opencode": "atomicfile bridge/opencode/client bridge/opencode/install bridge/opencode/provider bridge/opencode/shellsocket bridge/opencode/tail " +
 		"handlers/permission/workspace handlers/record sandbox/inside sandbox/isolation sandbox/protected",
 	"bridge/opencode/bridgetest": "bridge/opencode/client bridge/opencode/ingest bridge/opencode/outbox events events/eventstest events/log expect handlers " +
 		"handlers/budget handlers/chat handlers/permission handlers/record projections projections/projectionstest",

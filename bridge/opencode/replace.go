@@ -3,8 +3,6 @@ package opencode
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"reflect"
 
 	"pocketcoder/bridge/opencode/provider"
@@ -39,20 +37,6 @@ func (s *Supervisor) next() startConfig {
 func (s *Supervisor) NeedsRestart() bool {
 	given := s.replacement.Load()
 	return given != nil && !reflect.DeepEqual(*given, s.next())
-}
-
-// writeSkills writes the skills into the configuration directory, which is empty.
-func (s *Supervisor) writeSkills(skills map[string]string) error {
-	for name, content := range skills {
-		dir := filepath.Join(s.configDir(), "skill", name)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte(content), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // current returns the provider for the next start.

@@ -65,6 +65,10 @@ type Supervisor struct {
 	// environment.
 	Conceal func(password string)
 
+	// SkillChanged receives the text of a SKILL.md that was changed since it was written, before it is written again,
+	// unless nil. An error ends the start.
+	SkillChanged func(name, text string) error
+
 	Limits   HealthLimits  // zero for DefaultHealthLimits
 	GitLimit time.Duration // of each git that OpenCode runs, in whole seconds; zero for one minute
 
@@ -228,6 +232,9 @@ func (s *Supervisor) live(ctx context.Context, log *logFile, n int) (up bool, er
 func (s *Supervisor) start(log *logFile) (*child, *client.Client, error) {
 	if s.MCP != nil {
 		s.own = s.MCP()
+	}
+	if err := s.noticeSkills(); err != nil {
+		return nil, nil, err
 	}
 	if err := s.prepare(); err != nil {
 		return nil, nil, err

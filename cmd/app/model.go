@@ -61,6 +61,7 @@ func (s *System) configureEngine(ctx context.Context) error {
 		Restart: s.restarts.Want, Calm: providerkeys.DefaultCalm}
 	s.procedures = &procedures.Procedures{Log: s.log, Records: s.records, Server: s.engine, Restart: s.restarts.Want,
 		Logger: s.o.Logger}
+	s.engine.SkillChanged = func(name, text string) error { return s.procedures.Changed(ctx, name, text) }
 	if err := s.modelKeys.Load(ctx); err != nil {
 		return err
 	}

@@ -79,3 +79,42 @@ func TestAProposalIsEditedAndDenied(t *testing.T) {
 	expect.Contains(t, stderr, `there is no proposal "none"`)
 	is.Equal(code, 1)
 }
+
+// A skill that a person changes on disk is a proposal at the next start. OpenCode gets the approved text.
+func TestASkillThatWasChangedOnDiskIsAProposal(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := start(t)
+	admin := p.admin(t)
+	skill := p.data.Path("opencode", "config", "opencode", "skill", "deploy", "SKILL.md")
+	read := func() string { text, _ := os.ReadFile(skill); return string(text) }
+	first := admin.create(t, "proposals", record{"name": "Deploy", "content": "Push to main.\n", "authored_by": "human",
+		"status": "draft"})
+	is.Equal(admin.do(t, "PATCH", "/api/collections/proposals/records/"+first, record{"status": "approved"}).code, 200)
+	expect.Eventually(t, "the skill is written", func() bool { return strings.Contains(read(), "Push to main.") })
+	approved := read()
+	changed := strings.ReplaceAll(approved, "Push to main.", "Push to release.")
+	for range 2 { // the same change twice is one proposal
+		p.stop()
+		expect.WriteFile(t, skill, changed)
+		p.restart()
+		is.Equal(read(), approved)
+	}
+	drafts := admin.list(t, "proposals", "status='draft'")
+	is.Equal(len(drafts), 1)
+	is.Equal([]any{drafts[0]["name"], drafts[0]["content"], drafts[0]["authored_by"]},
+		[]any{"Deploy", "Push to release.\n", "human"})
+	id := drafts[0]["id"].(string)
+	_, stderr, code := p.cli(t, "", "procedure", "deny", id)
+	is.Equal([]any{stderr, code}, []any{"", 0})
+	p.stop()
+	expect.WriteFile(t, skill, changed)
+	p.restart()
+	is.Equal(read(), approved)
+	is.Equal(len(admin.list(t, "proposals", "status='draft'")), 0)
+	_, stderr, code = p.cli(t, "", "procedure", "approve", id, drafts[0]["definition"].(string))
+	is.Equal([]any{stderr, code}, []any{"", 0})
+	expect.Eventually(t, "the changed skill is written", func() bool {
+		return strings.HasSuffix(read(), "\n\nPush to release.\n")
+	})
+}
