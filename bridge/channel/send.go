@@ -125,6 +125,15 @@ const (
 
 // deliver sends a message and records what became of it. It returns an error if the message still waits.
 func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error {
+	if m.Type != events.OutgoingNotice {
+		may, err := outgoing.MayLeave(ctx, h.Model.Model, m, time.Now().UTC().Format(events.TimeFormat))
+		if err != nil {
+			return err
+		}
+		if !may {
+			return h.fail(ctx, m, "nobody in this conversation may read the chat any more")
+		}
+	}
 	buttons, pending, err := h.buttons(ctx, m)
 	if err != nil {
 		return err

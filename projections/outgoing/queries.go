@@ -21,14 +21,20 @@ type Pending struct {
 	Seq     int64  `db:"seq"`
 }
 
-// conversations are the conversations with a sender who is paired, each with the sequence from which on it is told what
-// happens.
+// acts joins the account of a pairing p, if it may read the chat h: it is enabled, and owns the chat or is an
+// administrator.
+const acts = `JOIN users u ON u.id=p.fields->>'$.user' AND NOT u.removed AND NOT u.disabled
+		AND (u.role='admin' OR u.role<>'agent' AND u.id=h.user)`
+
+// conversations are the conversations with a sender who is paired and may read the chat, each with the sequence from
+// which on it is told what happens.
 const conversations = `WITH c AS (
 	SELECT v.fields->>'$.chat' AS chat, v.fields->>'$.channel' AS channel, v.fields->>'$.place' AS place, min(p.first_seq) AS since
 	FROM config v JOIN config p ON p.collection='pairings' AND NOT p.removed AND p.fields->>'$.channel'=v.fields->>'$.channel'
 		AND p.fields->>'$.place'=v.fields->>'$.place' AND p.fields->>'$.expires_at'>{:now}
 	JOIN config k ON k.collection='channels' AND NOT k.removed AND k.record=v.fields->>'$.channel'
 	JOIN chats h ON h.id=v.fields->>'$.chat' AND NOT h.removed
+	` + acts + `
 	WHERE v.collection='conversations' AND NOT v.removed GROUP BY v.id) `
 
 // ListPending returns what conversations have not been told yet, in the order in which it happened. It reads only rows
@@ -75,6 +81,17 @@ func OpenOf(ctx context.Context, m *store.Model, channel, place string) ([]Messa
 type Place struct {
 	Channel string `db:"channel"`
 	Place   string `db:"place"`
+}
+
+// MayLeave reports whether a message may still leave: a sender in its conversation is paired and may read its chat.
+func MayLeave(ctx context.Context, m *store.Model, msg Message, now string) (bool, error) {
+	row, _, err := store.First[struct {
+		N int `db:"n"`
+	}](ctx, m, "readers of channel message "+msg.ID, `SELECT count(*) AS n FROM config p
+		JOIN chats h ON h.id={:chat} AND NOT h.removed `+acts+` WHERE p.collection='pairings' AND NOT p.removed
+		AND p.fields->>'$.channel'={:channel} AND p.fields->>'$.place'={:place} AND p.fields->>'$.expires_at'>{:now}`,
+		dbx.Params{"chat": msg.Chat, "channel": msg.Channel, "place": msg.Place, "now": now})
+	return row.N > 0, err
 }
 
 // Busy returns the conversations whose chat has a running turn.

@@ -196,7 +196,9 @@ func TestAMessageThatMayHaveArrivedIsNotSentAgain(t *testing.T) {
 		Text: "of another process"})
 	s.append(c, events.ChannelSending{Message: "o1"})
 	s.start()
-	s.telegram.Await(t, "it is said", func(all []telegramtest.Message) bool { return count(append(all[:0:0], all...), "may not have") == 2 })
+	s.telegram.Await(t, "it is said", func(all []telegramtest.Message) bool {
+		return count(append(all[:0:0], all...), "may not have") == 2
+	})
 	is.Equal(count(s.telegram.Messages(), "of another process"), 0)
 }
 
@@ -253,7 +255,8 @@ func TestTheOldestOfTooManyMessagesIsDropped(t *testing.T) {
 		return false
 	})
 	for n := range 110 {
-		s.append(c, events.ChannelQueued{Message: fmt.Sprint("o", n), Channel: s.channel, Place: "4711", Type: events.OutgoingNotice, Text: fmt.Sprintf("[%d]", n)})
+		s.append(c, events.ChannelQueued{Message: fmt.Sprint("o", n), Channel: s.channel, Place: "4711",
+			Type: events.OutgoingNotice, Text: fmt.Sprintf("[%d]", n)})
 	}
 	expect.Eventually(t, "ten are dropped", func() bool { return strings.Count(s.channelEvents(c), "failed") == 10 })
 	open.Store(true)
@@ -296,4 +299,71 @@ func TestADisabledAccountOrChannelIsSilent(t *testing.T) {
 	is.Equal(len(s.submitted()), 0)
 	_, err = s.channels.CreateCode(t.Context(), channel.NewCode{Channel: "bot", User: ann})
 	is.Equal(handlers.CodeOf(err), handlers.Invalid)
+}
+
+func TestADisabledAccountGetsNoAnswers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	ann := s.user("ann", account.User)
+	s.user("root", account.Admin)
+	c := s.pair(me, me, ann)
+	yes := true
+	seq, err := s.accounts.UpdateAccount(t.Context(), account.UpdateAccount{Command: bySystem, Account: ann,
+		Disabled: &yes})
+	is.NoErr(err)
+	is.NoErr(s.model.Wait(t.Context(), seq))
+	s.answer(c, 1, "for a disabled account", finished)
+	bob := s.user("bob", account.User)
+	s.pair(me+1, me+1, bob) // its notice leaves after that
+	for _, m := range s.telegram.Messages() {
+		expect.Lacks(t, m.Text, "for a disabled account")
+	}
+}
+
+func TestAFormerOwnerGetsNoAnswers(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	ann, bob := s.user("ann", account.User), s.user("bob", account.User)
+	c := s.pair(me, me, ann)
+	seq, err := (&chat.Chats{Log: s.log}).Update(t.Context(), chat.Update{Command: bySystem, Chat: c, User: &bob})
+	is.NoErr(err)
+	is.NoErr(s.model.Wait(t.Context(), seq))
+	s.answer(c, 1, "for bob only", finished)
+	s.pair(me+1, me+1, bob)
+	for _, m := range s.telegram.Messages() {
+		expect.Lacks(t, m.Text, "for bob only")
+	}
+}
+
+func TestAQueuedAnswerStaysHereAfterTheRevocation(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	ann := s.user("ann", account.User)
+	c := s.pair(me, me, ann)
+	var down atomic.Bool
+	down.Store(true)
+	s.telegram.Before(func(method string, w http.ResponseWriter) bool {
+		if method == "sendMessage" && down.Load() {
+			w.WriteHeader(502)
+			w.Write([]byte(`{"ok":false,"error_code":502,"description":"Bad Gateway"}`))
+			return true
+		}
+		return false
+	})
+	s.answer(c, 1, "queued before", finished)
+	expect.Eventually(t, "delayed", func() bool {
+		return len(s.channelEvents(c)) > len("queued sending sent queued sending delayed")
+	})
+	seq, err := s.channels.Revoke(t.Context(), record.Delete{Command: bySystem, Record: s.pairings()[0].ID})
+	is.NoErr(err)
+	is.NoErr(s.model.Wait(t.Context(), seq))
+	down.Store(false)
+	bob := s.user("bob", account.User)
+	s.pair(me+1, me+1, bob)
+	for _, m := range s.telegram.Messages() {
+		expect.Lacks(t, m.Text, "queued before")
+	}
 }
