@@ -17,6 +17,9 @@ func (s *System) wireChannels() {
 		Log: s.log, Secrets: s.secrets, Records: s.records, Chats: s.chats, Accounts: s.accounts, Permissions: s.permissions,
 		Settled: s.model.Wait,
 		Waiting: func(ctx context.Context, chat string) (int, error) { return outgoing.Waiting(ctx, s.model.Model, chat) },
+		Submitted: func(ctx context.Context, message string) (bool, error) {
+			return outgoing.Submitted(ctx, s.model.Model, message)
+		},
 	}
 }
 

@@ -81,9 +81,11 @@ type Channels struct {
 	Accounts    *account.Accounts
 	Permissions *permission.Permissions
 
-	// Settled waits until the read models have an event, and Waiting counts the messages of a chat that wait.
-	Settled func(ctx context.Context, seq uint64) error
-	Waiting func(ctx context.Context, chat string) (int, error)
+	// Settled waits until the read models have an event, Waiting counts the messages of a chat that wait, and Submitted
+	// reports whether a chat has a message.
+	Settled   func(ctx context.Context, seq uint64) error
+	Waiting   func(ctx context.Context, chat string) (int, error)
+	Submitted func(ctx context.Context, message string) (bool, error)
 
 	wrong guesses
 	pair  sync.Mutex // held while a code is used

@@ -87,6 +87,10 @@ func (h *Channels) take(ctx context.Context, in Incoming, p Pairing, id string) 
 	case "/start", "/help":
 		return h.Notify(ctx, id, in, "help", pairedNotice)
 	}
+	message := updateID(in, "message") // of the chat that the conversation had when the update came first
+	if done, err := h.Submitted(ctx, message); err != nil || done {
+		return err
+	}
 	if waiting, err := h.Waiting(ctx, id); err != nil || waiting >= maxWaiting {
 		if err == nil {
 			err = handlers.Refuse(handlers.Conflict, "%d messages wait already, so this one was not taken.", waiting)
@@ -98,7 +102,7 @@ func (h *Channels) take(ctx context.Context, in Incoming, p Pairing, id string) 
 		return err
 	}
 	_, seq, err := h.Chats.SubmitMessage(ctx, chat.SubmitMessage{
-		Command: by, Chat: id, Message: updateID(in, "message"), Parts: parts,
+		Command: by, Chat: id, Message: message, Parts: parts,
 		Origin: &events.Origin{Channel: in.Channel.ID, Name: in.Channel.Name, Sender: shorten(in.Sender, maxNameOfPeer)},
 	})
 	if err != nil {

@@ -110,6 +110,14 @@ func Waiting(ctx context.Context, m *store.Model, chat string) (int, error) {
 	return row.N, err
 }
 
+// Submitted reports whether a chat has a message.
+func Submitted(ctx context.Context, m *store.Model, message string) (bool, error) {
+	row, _, err := store.First[struct {
+		N int `db:"n"`
+	}](ctx, m, "message "+message, "SELECT count(*) AS n FROM messages WHERE id={:id}", dbx.Params{"id": message})
+	return row.N > 0, err
+}
+
 // List returns the newest messages, the newest first.
 func List(ctx context.Context, m *store.Model, limit int) ([]Message, error) {
 	return store.List[Message](ctx, m, "channel messages",

@@ -62,7 +62,10 @@ func newSystem(t *testing.T) *system {
 	s.records = &record.Records{Log: s.log}
 	s.channels = &channel.Channels{Log: s.log, Secrets: secrets, Records: s.records, Chats: &chat.Chats{Log: s.log},
 		Accounts: s.accounts, Permissions: &permission.Permissions{Log: s.log}, Settled: s.model.Wait,
-		Waiting: func(ctx context.Context, chat string) (int, error) { return outgoing.Waiting(ctx, s.model.Model, chat) }}
+		Waiting: func(ctx context.Context, chat string) (int, error) { return outgoing.Waiting(ctx, s.model.Model, chat) },
+		Submitted: func(ctx context.Context, message string) (bool, error) {
+			return outgoing.Submitted(ctx, s.model.Model, message)
+		}}
 	stopModel := background(s.model.Run)
 	t.Cleanup(func() { stopModel(); s.model.Close() })
 	id, seq, err := s.channels.Save(t.Context(), record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem},

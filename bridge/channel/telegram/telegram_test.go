@@ -149,6 +149,20 @@ func TestARepeatedUpdateHasOneEffect(t *testing.T) {
 	is.Equal(s.telegram.AwaitSaid(t, 2)[1], "Approved.")
 }
 
+func TestARepeatedUpdateHasNoEffectInANewChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.pair(me, me, s.user("ann", account.User))
+	first := s.telegram.Say(me, me, "once")
+	s.say(me, me, "/new")
+	s.stop()
+	s.telegram.Forget(first)
+	s.start()
+	s.say(me, me, "last")
+	is.Equal(s.submitted(), []string{"once", "last"})
+}
+
 func TestAnUpdateIsConfirmedOnlyAfterItIsInTheLog(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -360,6 +374,7 @@ func TestAQueuedAnswerStaysHereAfterTheRevocation(t *testing.T) {
 	seq, err := s.channels.Revoke(t.Context(), record.Delete{Command: bySystem, Record: s.pairings()[0].ID})
 	is.NoErr(err)
 	is.NoErr(s.model.Wait(t.Context(), seq))
+	expect.Eventually(t, "it failed", func() bool { return strings.HasSuffix(s.channelEvents(c), "failed") })
 	down.Store(false)
 	bob := s.user("bob", account.User)
 	s.pair(me+1, me+1, bob)
