@@ -131,7 +131,7 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 			return err
 		}
 		if !may {
-			return h.fail(ctx, m, "nobody in this conversation may read the chat any more")
+			return h.fail(ctx, m, "no paired account of this conversation may read the chat")
 		}
 	}
 	buttons, pending, err := h.buttons(ctx, m)

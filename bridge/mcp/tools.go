@@ -24,7 +24,7 @@ func (s *Server) addTools(to *start) {
 	add(s, to, "stop_worker", "Stop a worker, and the workers that it started.", s.stopWorker)
 	add(s, to, "ask_person", "Ask the person a question, and wait for the answer. The person may take hours.", s.askPerson)
 	add(s, to, "propose", "Propose a procedure to the person. It takes effect when a person has approved it.", s.propose)
-	add(s, to, "schedule_task", "Schedule a prompt that is submitted at times, when nobody is there: in this chat, or in a new chat each time.", s.scheduleTask)
+	add(s, to, "schedule_task", "Schedule a prompt that is submitted at set times: in this chat, or in a new chat each time.", s.scheduleTask)
 	add(s, to, "list_tasks", "List the scheduled tasks of this chat's person, with the next runs and the last result of each.", s.listTasks)
 	add(s, to, "pause_task", "Pause a scheduled task: nothing starts until it is resumed.", s.pauseTask)
 	add(s, to, "resume_task", "Resume a scheduled task that is paused.", s.resumeTask)

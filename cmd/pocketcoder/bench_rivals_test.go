@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// otherWays are other ways to have a command run by somebody else: ssh to this machine, with a new connection for each
+// otherWays are other ways to run a command in another process: ssh to this machine, with a new connection for each
 // command and over a shared one, and a terminal in tmux that is typed into and looked at every 200 ms.
 func otherWays(b *testing.B) []*execVariant {
 	b.Helper()

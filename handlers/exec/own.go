@@ -17,8 +17,8 @@ import (
 const ownLimit = 2 * time.Minute
 
 // RunOwn runs a script of PocketCoder's own in a directory of the workspace, in the sandbox and without network. It
-// returns the output. The script is no execution of a chat, and nobody decides about it, so it must run nothing that a
-// model chooses. If the script fails or takes too long, RunOwn returns a refusal with the reason.
+// returns the output. The script belongs to no chat and runs without a permission decision, so it must run nothing that
+// a model chooses. If the script fails or takes too long, RunOwn returns a refusal with the reason.
 func (x *Executions) RunOwn(ctx context.Context, directory, script string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	result, err := wire.Call(ctx, x.Conn, wire.RunSubject(x.Pool), wire.Request{Exec: events.NewID(), Command: script,

@@ -7,8 +7,8 @@ import "slices"
 var OwnTools = []string{"handoff", "assign", "send_message", "check_inbox", "list_workers", "check_worker",
 	"stop_worker", "ask_person", "propose", "mcp_status", "mcp_catalog", "mcp_request", "list_tasks"}
 
-// AskedTools are the names of PocketCoder's own tools about which a person is asked by default: they decide what
-// happens when nobody looks.
+// AskedTools are the names of PocketCoder's own tools about which a person is asked by default: they change what
+// runs later without a person.
 var AskedTools = []string{"schedule_task", "pause_task", "resume_task", "cancel_task"}
 
 // Defaults allow reading in the workspace, the model's own notes, and PocketCoder's own tools. Commands

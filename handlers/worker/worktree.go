@@ -54,8 +54,8 @@ export GIT_CONFIG_KEY_0=core.hooksPath GIT_CONFIG_VALUE_0=/dev/null GIT_CONFIG_K
 export GIT_CONFIG_KEY_2=safe.bareRepository GIT_CONFIG_VALUE_2=explicit
 `
 
-// run runs a script for a worktree in the sandbox, with the repository of a directory. Nobody decides about the script,
-// so it refuses a repository whose configuration may name a program, such as a filter.
+// run runs a script for a worktree in the sandbox, with the repository of a directory. It runs without a permission
+// decision, so it refuses a repository whose configuration may name a program, such as a filter.
 func (h *Workers) run(ctx context.Context, directory, script string, t worktree) (string, error) {
 	root, _ := workspace.RealPath(h.Workspace)
 	if real, ok := workspace.RealPath(directory); !ok || workspace.RepositoryRunsPrograms(root, real) {
