@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -77,12 +78,12 @@ func getJSON(t testing.TB, url string, out any) {
 	}
 }
 
-// benchEvents is how many events the large log of BenchmarkStart holds.
-const benchEvents = 1_000_000
+// benchEvents is how many events the large log of BenchmarkStart holds, a thousand in each chat.
+var benchEvents = flag.Int("start.events", 1_000_000, "number of events in the large log of BenchmarkStart")
 
 // BenchmarkStart compares starting everything but OpenCode with what NATS needs to open the same log.
 func BenchmarkStart(b *testing.B) {
-	for _, n := range []int{0, benchEvents} {
+	for _, n := range []int{0, *benchEvents} {
 		b.Run(strconv.Itoa(n)+"-events", func(b *testing.B) {
 			d := datadir.Dir(filepath.Join(b.TempDir(), "data"))
 			fill(b, d, n)
@@ -109,7 +110,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// fill appends n OpenCode events in a thousand chats.
+// fill appends n OpenCode events, a thousand in each chat.
 func fill(b *testing.B, d datadir.Dir, n int) {
 	b.Helper()
 	release, err := d.Open()
@@ -132,7 +133,7 @@ func fill(b *testing.B, d datadir.Dir, n int) {
 	}
 	var batch []events.Event
 	for i := range n {
-		chat := "chat" + strconv.Itoa(i%1000)
+		chat := "chat" + strconv.Itoa(i%max(n/1000, 1))
 		body := fmt.Sprintf(`{"sessionID":"ses_%s","part":{"id":"prt_%d","messageID":"msg_%s_%d","sessionID":"ses_%s","type":"text","text":"%s"},"time":1}`,
 			chat, i, chat, i/20000, chat, strings.Repeat("word ", 40))
 		e, err := events.NewOpenCode(chat, chats.DefaultEngine, "evt_"+strconv.Itoa(i), int64(i/1000),
