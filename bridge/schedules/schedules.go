@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/schedule"
@@ -23,14 +22,12 @@ import (
 	"pocketcoder/projections/schedules"
 )
 
-// Watch starts the runs of schedules. All fields but Pause must be set.
+// Watch starts the runs of schedules. All fields must be set.
 type Watch struct {
 	Schedules *schedule.Schedules
 	Chats     *chat.Chats
-	Log       *log.Log
 	Model     *projections.Model
 	Logger    *slog.Logger
-	Pause     time.Duration // after a failure; 0 for a second
 }
 
 // longest is the longest time between two looks at the wall clock.
@@ -38,35 +35,15 @@ const longest = 30 * time.Second
 
 // Run watches until ctx ends.
 func (w Watch) Run(ctx context.Context) error {
-	for {
-		woken := w.Model.Woken()
-		next, err := w.look(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			w.Logger.Warn("watch schedules", "err", err)
-			next = cmp.Or(w.Pause, time.Second)
-		}
-		waiting, cancel := context.WithTimeout(ctx, next)
-		_ = w.Model.Awake(waiting, woken)
-		cancel()
-	}
+	return w.Model.Watch(ctx, w.Logger, "schedules", time.Second, w.look)
 }
 
 // look carries out the pending work. next is the time after which it must run again even without an event.
 func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
-	last, err := w.Log.Last(ctx) // a read model that is being rebuilt is behind the log
-	if err == nil {
-		err = w.Model.Wait(ctx, last)
+	if err := w.stopSpent(ctx); err != nil {
+		return 0, err
 	}
-	if err == nil {
-		err = w.stopSpent(ctx)
-	}
-	if err == nil {
-		err = w.startDue(ctx)
-	}
-	if err != nil {
+	if err := w.startDue(ctx); err != nil {
 		return 0, err
 	}
 	_, at, err := w.Schedules.Due(ctx)

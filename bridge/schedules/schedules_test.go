@@ -38,7 +38,7 @@ func newSystem(t *testing.T) *system {
 
 // watch runs a watch, as a process does, until the test ends.
 func (s *system) watch() {
-	w := schedules.Watch{Schedules: s.schedules(), Chats: s.Chats, Log: s.Log, Model: s.Model,
+	w := schedules.Watch{Schedules: s.schedules(), Chats: s.Chats, Model: s.Model,
 		Logger: handlerstest.Quiet()}
 	ctx, cancel := context.WithCancel(s.T.Context())
 	done := make(chan struct{})

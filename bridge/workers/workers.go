@@ -40,32 +40,12 @@ const defaultSilence = 10 * time.Minute
 
 // Run watches until ctx ends.
 func (w Watch) Run(ctx context.Context) error {
-	for {
-		woken := w.Model.Woken()
-		next, err := w.look(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			w.Logger.Warn("watch workers", "err", err)
-			next = cmp.Or(w.Pause, time.Second)
-		}
-		waiting, cancel := context.WithTimeout(ctx, next)
-		_ = w.Model.Awake(waiting, woken)
-		cancel()
-	}
+	return w.Model.Watch(ctx, w.Logger, "workers", cmp.Or(w.Pause, time.Second), w.look)
 }
 
 // look carries out the pending work. An error of one worker does not keep it from the others. next is the time after
 // which it must run again even without an event.
 func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
-	last, err := w.Log.Last(ctx) // a read model that is being rebuilt is behind the log
-	if err == nil {
-		err = w.Model.Wait(ctx, last)
-	}
-	if err != nil {
-		return 0, err
-	}
 	err = errors.Join(w.deleteOrphans(ctx), w.finish(ctx), w.closeWorktrees(ctx))
 	next, silent := w.silent(ctx)
 	return next, errors.Join(err, silent, w.report(ctx))
@@ -200,12 +180,8 @@ func (w Watch) silentOne(ctx context.Context, d workers.Running) (left time.Dura
 }
 
 // Active returns the workers that have a message that waits or a turn that runs, at the end of the log.
-func Active(ctx context.Context, l *log.Log, m *projections.Model) ([]string, error) {
-	last, err := l.Last(ctx)
-	if err == nil {
-		err = m.Wait(ctx, last)
-	}
-	if err != nil {
+func Active(ctx context.Context, m *projections.Model) ([]string, error) {
+	if err := m.CatchUp(ctx); err != nil {
 		return nil, err
 	}
 	return workers.Active(ctx, m)

@@ -262,7 +262,7 @@ func TestAMessageWakesNoMoreWorkersThanMayRun(t *testing.T) {
 	s.workers.Limits = worker.Limits{PerChat: 2}
 	s.workers.Active = func(ctx context.Context) ([]string, error) {
 		s.Drained()
-		return workers.Active(ctx, s.Log, s.Model)
+		return workers.Active(ctx, s.Model)
 	}
 	s.watch(0)
 	one, first := s.delegate("one")

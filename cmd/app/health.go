@@ -50,11 +50,7 @@ func (s *System) load(ctx context.Context) error {
 // prepare prepares the actors of the engine. It loads the sessions into ingest, and records commands as lost that ran
 // when the previous process or node died.
 func (s *System) prepare(ctx context.Context) error {
-	last, err := s.log.Last(ctx) // the previous node has stopped, so no later event of it follows
-	if err != nil {
-		return err
-	}
-	if err := s.model.Wait(ctx, last); err != nil {
+	if err := s.model.CatchUp(ctx); err != nil { // the previous node has stopped, so no later event of it follows
 		return err
 	}
 	if err := s.ingest.Load(ctx); err != nil {

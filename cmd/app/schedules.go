@@ -21,6 +21,6 @@ func (s *System) previews() preview.Schedules {
 
 // watchSchedules runs on each node that handles commands. They start each run once.
 func (s *System) watchSchedules(ctx context.Context) error {
-	return schedules.Watch{Schedules: s.schedules, Chats: s.chats, Log: s.log, Model: s.model,
+	return schedules.Watch{Schedules: s.schedules, Chats: s.chats, Model: s.model,
 		Logger: s.o.Logger}.Run(ctx)
 }

@@ -338,7 +338,7 @@ func (s *System) wire() {
 	s.engine.MCP = s.renewTools
 	s.gate = permission.Gate{
 		Permissions: s.permissions, Records: s.records, Rules: s.o.Rules, Workspace: s.o.Workspace, Session: s.session,
-		Call: findCall(s.model), History: queries.History(s.model, s.log), LastOfExecution: queries.LastOfExecution(s.model, s.log), Logger: s.o.Logger,
+		Call: findCall(s.model), History: queries.History(s.model, s.log), LastOfExecution: queries.LastOfExecution(s.model), Logger: s.o.Logger,
 		Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
 	}
 	s.worker = &workerprocess.Process{

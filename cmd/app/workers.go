@@ -12,17 +12,13 @@ import (
 func (s *System) wireWorkers() {
 	s.workers = &worker.Workers{Log: s.log, Chats: s.chats, Records: s.records, Workspace: s.o.Workspace,
 		Limits: worker.Limits{All: s.o.MaxWorkers}, EndCommands: s.endCommands, Git: s.exec.RunOwn,
-		Active: func(ctx context.Context) ([]string, error) { return workers.Active(ctx, s.log, s.model) }}
+		Active: func(ctx context.Context) ([]string, error) { return workers.Active(ctx, s.model) }}
 	s.tools.Workers = s.workers
 }
 
 // endCommands ends the commands of a chat in the name of an actor.
 func (s *System) endCommands(ctx context.Context, chat, actor string) error {
-	last, err := s.log.Last(ctx)
-	if err == nil {
-		err = s.model.Wait(ctx, last)
-	}
-	if err != nil {
+	if err := s.model.CatchUp(ctx); err != nil {
 		return err
 	}
 	return workers.EndCommands(ctx, s.model, chat, func(ctx context.Context, id, signal string) error {

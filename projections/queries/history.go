@@ -25,7 +25,7 @@ const historyPage = 200
 func History(m *projections.Model, l *log.Log) func(ctx context.Context, chat string,
 	each func(events.PastRequest)) error {
 	return func(ctx context.Context, chat string, each func(events.PastRequest)) error {
-		if err := catchUp(ctx, m, l); err != nil {
+		if err := m.CatchUp(ctx); err != nil {
 			return err
 		}
 		where, order := "id>{:after}", "id"
@@ -53,9 +53,9 @@ func History(m *projections.Model, l *log.Log) func(ctx context.Context, chat st
 
 // LastOfExecution returns a function that returns the sequence of the last event about an execution, 0 while the
 // execution runs. The function first waits until the read model holds what is in the log now.
-func LastOfExecution(m *projections.Model, l *log.Log) func(ctx context.Context, exec string) (uint64, error) {
+func LastOfExecution(m *projections.Model) func(ctx context.Context, exec string) (uint64, error) {
 	return func(ctx context.Context, exec string) (uint64, error) {
-		if err := catchUp(ctx, m, l); err != nil {
+		if err := m.CatchUp(ctx); err != nil {
 			return 0, err
 		}
 		x, ok, err := executions.Find(ctx, m.Model, exec)
@@ -64,15 +64,6 @@ func LastOfExecution(m *projections.Model, l *log.Log) func(ctx context.Context,
 		}
 		return uint64(x.Last), nil
 	}
-}
-
-// catchUp waits until the read model holds what is in the log now.
-func catchUp(ctx context.Context, m *projections.Model, l *log.Log) error {
-	last, err := l.Last(ctx)
-	if err != nil {
-		return err
-	}
-	return m.Wait(ctx, last)
 }
 
 // outcome returns what has become of a request. An approval that expired later counts as an approval.

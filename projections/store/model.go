@@ -236,6 +236,15 @@ func (m *Model) Wait(ctx context.Context, seq uint64) error {
 	return nil
 }
 
+// CatchUp blocks until queries see the changes of every event that the log holds now.
+func (m *Model) CatchUp(ctx context.Context) error {
+	last, err := m.log.Last(ctx)
+	if err != nil {
+		return err
+	}
+	return m.Wait(ctx, last)
+}
+
 // await blocks until a condition holds, which it evaluates while it holds m.mu.
 func (m *Model) await(ctx context.Context, holds func() bool) error {
 	for {

@@ -93,7 +93,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 	permissions := &permission.Permissions{Log: s.Log}
 	gate := permission.Gate{
 		Permissions: permissions, Records: s.Records, Rules: []policy.Rule{{Permission: "bash", Pattern: "git status"}}, Logger: slog.New(slog.DiscardHandler),
-		Workspace: s.Workspace, History: queries.History(s.Model, s.Log), LastOfExecution: queries.LastOfExecution(s.Model, s.Log),
+		Workspace: s.Workspace, History: queries.History(s.Model, s.Log), LastOfExecution: queries.LastOfExecution(s.Model),
 		Session: func(id string) (permission.Session, bool) { // that of a chat is named after it
 			chat, found := strings.CutPrefix(id, "ses_")
 			return permission.Session{Chat: chat, Directory: s.Workspace}, found

@@ -88,11 +88,7 @@ func (o *Outbox) stepEnded(ctx context.Context, e events.Event) error {
 
 // aborting reports whether an abort of the chat's turn is open. Such an abort stops the turn anyway.
 func (o *Outbox) aborting(ctx context.Context, chat string) (bool, error) {
-	last, err := o.Log.Last(ctx)
-	if err == nil {
-		err = o.Model.Wait(ctx, last)
-	}
-	if err != nil {
+	if err := o.Model.CatchUp(ctx); err != nil {
 		return false, err
 	}
 	return pending.Aborting(ctx, o.Model, chat)
@@ -133,10 +129,7 @@ func (o *Outbox) moreDecided(ctx context.Context, e events.Event) error {
 }
 
 func (o *Outbox) releaseBudgets(ctx context.Context) error {
-	last, err := o.Log.Last(ctx)
-	if err == nil {
-		err = o.Model.Wait(ctx, last)
-	}
+	err := o.Model.CatchUp(ctx)
 	if err == nil {
 		err = o.Limits.Release(ctx, time.Now(), o.spent)
 	}

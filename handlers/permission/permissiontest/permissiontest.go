@@ -96,7 +96,7 @@ func history(l *log.Log) dryrun.History {
 func lastOfExecution(l *log.Log) func(context.Context, string) (uint64, error) {
 	return func(ctx context.Context, exec string) (seq uint64, err error) {
 		err = withModel(ctx, l, func(m *projections.Model) (err error) {
-			seq, err = queries.LastOfExecution(m, l)(ctx, exec)
+			seq, err = queries.LastOfExecution(m)(ctx, exec)
 			return err
 		})
 		return seq, err

@@ -35,10 +35,7 @@ func (o outputs) fragment(ctx context.Context, d log.Delta) (f site.Fragment, ok
 
 // callOf returns the tool call that started an execution, once the read models hold the event of its start.
 func (o outputs) callOf(ctx context.Context, exec string) (call string) {
-	last, err := o.Log.Last(ctx)
-	if err == nil {
-		err = o.API.Model.Wait(ctx, last)
-	}
+	err := o.API.Model.CatchUp(ctx)
 	if err == nil {
 		err = o.API.Model.View(ctx, func(db dbx.Builder, _ uint64) (err error) {
 			call, err = timeline.CallOf(ctx, db, exec)
