@@ -29,6 +29,7 @@ import (
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sleep"
 )
 
 // Supervisor runs OpenCode as a child of this process, at the level Isolation. OpenCode listens on a free loopback
@@ -151,9 +152,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		}
 		pause = pauseAfter(pause, up && time.Since(began) > healthyTime)
 		s.Logger.Error("opencode stopped; starting it again", "err", err, "pause", pause)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if sleep.For(ctx, pause) != nil {
 			return nil
 		}
 	}
@@ -178,9 +177,7 @@ func (s *Supervisor) lock(ctx context.Context) (unlock func(), err error) {
 		if !reported {
 			s.Logger.Warn("OpenCode starts once the other process releases its directory", "err", err)
 		}
-		select {
-		case <-time.After(lockPause):
-		case <-ctx.Done():
+		if sleep.For(ctx, lockPause) != nil {
 			return nil, ctx.Err()
 		}
 	}

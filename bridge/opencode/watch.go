@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/client"
+	"pocketcoder/sleep"
 )
 
 // HealthLimits configure when an OpenCode that runs but does not respond is reported and restarted. A zero duration
@@ -53,9 +54,7 @@ func (s *Supervisor) watch(ctx context.Context, api *client.Client, pid int) err
 			s.Logger.Error(s.Trouble(), "err", err, "restart after", limits.Restart)
 		}
 		if err == nil || silent < limits.Report {
-			select {
-			case <-time.After(min(limits.Interval, max(limits.Report-time.Since(answered), time.Millisecond))):
-			case <-ctx.Done():
+			if sleep.For(ctx, min(limits.Interval, max(limits.Report-time.Since(answered), time.Millisecond))) != nil {
 				return nil
 			}
 		}

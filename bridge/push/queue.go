@@ -10,6 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	records "pocketcoder/handlers/record"
+	"pocketcoder/sleep"
 )
 
 // job is an entry of a device's queue: a notification to send or to withdraw.
@@ -122,9 +123,7 @@ func (p *Push) deliver(ctx context.Context, j job) {
 			return
 		}
 		p.Logger.Warn("push", "device", d.ID, "host", p.Sender.Host(d), "attempt", attempt, "err", err)
-		select {
-		case <-time.After(p.RetryAfter[attempt-1]):
-		case <-ctx.Done():
+		if sleep.For(ctx, p.RetryAfter[attempt-1]) != nil {
 			return
 		}
 	}
@@ -216,9 +215,6 @@ func (p *Push) recordResult(ctx context.Context, j job, d events.Data) {
 			return
 		}
 		p.Logger.Error("push", "err", err)
-		select {
-		case <-time.After(recordPause):
-		case <-ctx.Done():
-		}
+		_ = sleep.For(ctx, recordPause)
 	}
 }

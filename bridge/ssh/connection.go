@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"pocketcoder/sleep"
 )
 
 // Limits of concurrent connections. Connections before the login have limits of their own, also for each address, so
@@ -41,10 +43,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		if err != nil { // for example a lack of descriptors, which may be temporary
 			s.logger.Error("accept ssh connection", "err", err)
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-			}
+			_ = sleep.For(ctx, time.Second)
 			continue
 		}
 		c := &connection{server: s, from: conn.RemoteAddr().String()}

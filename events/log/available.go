@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
+	"pocketcoder/sleep"
 )
 
 // Unavailable is the error of a command that cannot be stored at present. It is a sentence for the person who sent it.
@@ -60,9 +61,7 @@ func (l *Log) retryAppend(ctx context.Context, last Write,
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || isCode(err, codeBeingStored) {
 			refusal = errMayStore
 		}
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
+		if sleep.For(ctx, retryPause) != nil {
 			l.observe(err)
 			return 0, fmt.Errorf("%w (%w)", refusal, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
+	"pocketcoder/sleep"
 )
 
 // While nothing is published, the pause between two requests of a poll doubles from pollMin to pollMax. The server
@@ -72,10 +73,7 @@ func (l *Log) poll(ctx context.Context, stream string, filters []string, after u
 			pause = min(2*pause, pollMax)
 		case <-published:
 			pause = pollMin
-			select {
-			case <-ctx.Done():
-			case <-time.After(pollMin):
-			}
+			_ = sleep.For(ctx, pollMin)
 		}
 	}
 }

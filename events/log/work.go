@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
+	"pocketcoder/sleep"
 )
 
 const (
@@ -48,9 +49,7 @@ func untilOpen(ctx context.Context, open func(context.Context) error) error {
 		if !IsUnavailable(err) || ctx.Err() != nil {
 			return err
 		}
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
+		if sleep.For(ctx, retryPause) != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/sleep"
 )
 
 // Worker offloads the contents of chats. Without Dir it does nothing; the other fields must be set.
@@ -46,10 +47,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		if err := w.pass(ctx, done); err != nil && ctx.Err() == nil {
 			w.Logger.Error("offload contents of archived chats", "err", err)
 		}
-		select {
-		case <-time.After(every):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := sleep.For(ctx, every); err != nil {
+			return err
 		}
 	}
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events/log"
+	"pocketcoder/sleep"
 )
 
 // Guard holds the note of the log of a data directory. It is safe for concurrent use.
@@ -249,7 +250,7 @@ func (g *Guard) Verify(ctx context.Context) {
 				g.logger.Warn("verify the files of the log", "stream", stream, "err", err)
 			}
 		}
-		if !sleep(ctx, verifyEvery) {
+		if sleep.For(ctx, verifyEvery) != nil {
 			return
 		}
 	}
@@ -261,7 +262,7 @@ func (g *Guard) verify(ctx context.Context, stream string) error {
 	g.mu.Unlock()
 	blocks, err := listBlocks(filepath.Join(dir, "msgs"))
 	for i := 0; i < len(blocks)-2; i++ { // NATS compresses the last but one
-		if !sleep(ctx, verifyPause) {
+		if sleep.For(ctx, verifyPause) != nil {
 			return ctx.Err()
 		}
 		err = errors.Join(err, g.verifyBlock(ctx, stream, blocks[i]))
@@ -304,14 +305,4 @@ func (g *Guard) noteDamage(stream, path string) error {
 	g.damaged = append(g.damaged, path)
 	g.note.Blocks[stream] = nil // the next check reads all
 	return g.note.write(g.data)
-}
-
-// sleep reports whether ctx has not ended meanwhile.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
+	"pocketcoder/sleep"
 )
 
 // ErrExists is the error of a key that has a value already.
@@ -178,10 +179,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, fn func(key string, va
 	}
 	w, err := s.kv.Watch(ctx, strings.TrimPrefix(prefix+".>", "."))
 	for try := 1; err != nil && try < watchTries && ctx.Err() == nil; try++ {
-		select { // a cluster that has just got its majority back does not answer yet
-		case <-time.After(watchPause):
-		case <-ctx.Done():
-		}
+		_ = sleep.For(ctx, watchPause) // a cluster that has just got its majority back does not answer yet
 		w, err = s.kv.Watch(ctx, strings.TrimPrefix(prefix+".>", "."))
 	}
 	if err != nil {

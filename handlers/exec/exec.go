@@ -29,6 +29,7 @@ import (
 	"pocketcoder/handlers/permission/workspace"
 	"pocketcoder/handlers/policy/bash"
 	"pocketcoder/sandbox/wire"
+	"pocketcoder/sleep"
 )
 
 // Executions is the exec path between OpenCode's shell and the sandbox.
@@ -148,9 +149,7 @@ func (x *Executions) authorize(ctx context.Context, session permission.Session,
 		if !isUnanswered(err) {
 			return d, owner, err
 		}
-		select { // the server may be back before its streams are @const ( authorizeTime ::
-		case <-time.After(authorizePause):
-		case <-ctx.Done():
+		if sleep.For(ctx, authorizePause) != nil { // the server may be back before its streams are
 			return d, owner, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/sleep"
 )
 
 // WhileAllowed returns the context of a long answer about a chat. The context ends with the login, and when may
@@ -44,9 +45,7 @@ func (s *Server) followWhileAllowed(ctx context.Context, chat string, since uint
 		if err == nil {
 			return
 		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
+		if sleep.For(ctx, time.Second) != nil {
 			return
 		}
 	}

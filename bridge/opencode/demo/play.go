@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
+
+	"pocketcoder/sleep"
 )
 
 var errCut = errors.New("connection cut by script")
@@ -57,11 +58,11 @@ func (a action) play(ctx context.Context, r *reply, argChunk int) error {
 	case a.tool != "":
 		return r.call(a, argChunk)
 	case a.wait > 0:
-		return sleep(ctx, a.wait)
+		return sleep.For(ctx, a.wait)
 	}
 	for i, delta := range a.deltas {
 		if i > 0 {
-			if err := sleep(ctx, a.delay); err != nil {
+			if err := sleep.For(ctx, a.delay); err != nil {
 				return err
 			}
 		}
@@ -70,13 +71,4 @@ func (a action) play(ctx context.Context, r *reply, argChunk int) error {
 		}
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

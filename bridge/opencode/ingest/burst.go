@@ -11,6 +11,7 @@ import (
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/sleep"
 )
 
 // noise holds the event types that are counted but not stored: heartbeats, and what OpenCode reports while it starts.
@@ -136,7 +137,7 @@ func (in *Ingest) append(ctx context.Context, facts []events.Event) error {
 			return ctx.Err()
 		}
 		in.Logger.Error("append opencode events", "n", len(facts), "err", err)
-		if err := Sleep(ctx, in.Pause); err != nil {
+		if err := sleep.For(ctx, in.Pause); err != nil {
 			return err
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/projections"
 	"pocketcoder/projections/pending"
+	"pocketcoder/sleep"
 )
 
 // Ingest stores what one OpenCode reports as events of the log, and holds its sessions and the connection to it. The
@@ -104,7 +105,7 @@ func (in *Ingest) Run(ctx context.Context) error {
 		in.lastErr.Store(&text)
 		in.Changed()
 		in.Logger.Info("opencode connection lost", "err", err)
-		if err := Sleep(ctx, in.Pause); err != nil {
+		if err := sleep.For(ctx, in.Pause); err != nil {
 			return err
 		}
 	}
@@ -217,14 +218,4 @@ func (r *readiness) channel() chan struct{} {
 		r.opened = make(chan struct{})
 	}
 	return r.opened
-}
-
-// Sleep waits for d. It returns an error if ctx ends before.
-func Sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

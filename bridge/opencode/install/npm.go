@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pocketcoder/bridge/opencode/tail"
+	"pocketcoder/sleep"
 )
 
 // npm returns the path of a package's program, after installing the package unless that was done before. The directory
@@ -131,9 +132,7 @@ func (in Options) lock(ctx context.Context) (unlock func(), err error) {
 			in.Progress("waiting for another process that is installing into " + in.Dir)
 			reported = true
 		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
+		if sleep.For(ctx, 200*time.Millisecond) != nil {
 			return nil, ctx.Err()
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
@@ -19,6 +18,7 @@ import (
 	"pocketcoder/projections/spending"
 	"pocketcoder/projections/store"
 	"pocketcoder/projections/turns"
+	"pocketcoder/sleep"
 )
 
 // BudgetPrompt resumes a turn that a budget had stopped, after a person has approved more.
@@ -142,7 +142,7 @@ func (o *Outbox) releaseBudgets(ctx context.Context) error {
 // everyDay calls work when a new day of budgets begins.
 func (o *Outbox) everyDay(ctx context.Context, work func(context.Context) error) error {
 	for {
-		if err := ingest.Sleep(ctx, untilTomorrow(time.Now())); err != nil {
+		if err := sleep.For(ctx, untilTomorrow(time.Now())); err != nil {
 			return err
 		}
 		if err := work(ctx); err != nil {

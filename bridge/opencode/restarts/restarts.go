@@ -14,6 +14,7 @@ import (
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/projections"
 	"pocketcoder/projections/turns"
+	"pocketcoder/sleep"
 )
 
 // Restarts starts OpenCode again once no turn runs. Use New.
@@ -51,10 +52,7 @@ func (r *Restarts) Run(ctx context.Context) error {
 				err = r.model.Wait(ctx, seq+1)
 			case err == nil: // again, if an OpenCode that was about to start has the former configuration
 				r.server.Restart()
-				select {
-				case <-time.After(time.Second):
-				case <-ctx.Done():
-				}
+				_ = sleep.For(ctx, time.Second)
 			}
 			if err != nil {
 				return err

@@ -19,6 +19,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"pocketcoder/sleep"
 )
 
 const (
@@ -84,7 +86,7 @@ func (l *Lease) Holder() (h Holder, held bool) {
 func (l *Lease) Follow(ctx context.Context) error {
 	for {
 		_, _ = l.check(ctx) // the next look is soon
-		if err := sleep(ctx, l.pause/2); err != nil {
+		if err := sleep.For(ctx, l.pause/2); err != nil {
 			return err
 		}
 	}
@@ -106,7 +108,7 @@ func (l *Lease) Run(ctx context.Context, taken func() error) error {
 		return err
 	}
 	for {
-		if err := sleep(ctx, l.pause); err != nil {
+		if err := sleep.For(ctx, l.pause); err != nil {
 			return err
 		}
 		if sent, err := l.write(ctx); err == nil {
@@ -127,7 +129,7 @@ func (l *Lease) take(ctx context.Context) (sent time.Time, err error) {
 				return sent, nil
 			}
 		}
-		if err := sleep(ctx, l.pause/2); err != nil {
+		if err := sleep.For(ctx, l.pause/2); err != nil {
 			return sent, err
 		}
 	}
@@ -228,14 +230,5 @@ func (l *Lease) setHolder(h *Holder) {
 	l.held.Store(h != nil)
 	if held != (h != nil) || h != nil && before.Node != h.Node {
 		l.Changed()
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

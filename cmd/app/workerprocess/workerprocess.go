@@ -22,6 +22,7 @@ import (
 	"pocketcoder/cmd/app/worker"
 	"pocketcoder/cmd/program"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sleep"
 	"pocketcoder/web/api"
 )
 
@@ -56,10 +57,8 @@ func (w *Process) Run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		w.Logger.Error("sandbox worker ended; starting it again", "err", err)
-		select {
-		case <-time.After(workerPause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := sleep.For(ctx, workerPause); err != nil {
+			return err
 		}
 	}
 }

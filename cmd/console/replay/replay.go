@@ -17,6 +17,7 @@ import (
 	"pocketcoder/cmd/console/render"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/sleep"
 )
 
 // Options selects what is shown of a chat.
@@ -53,7 +54,7 @@ func replayText(ctx context.Context, show *render.Renderer, log *log.Log, o Opti
 			show.EndLine()
 			show.Out, begun = shown, true
 		case begun:
-			if err := sleep(ctx, pauseAt(e.Time.Sub(before), o.Speed)); err != nil {
+			if err := sleep.For(ctx, pauseAt(e.Time.Sub(before), o.Speed)); err != nil {
 				return err
 			}
 		}
@@ -107,15 +108,6 @@ const longestPause = 3 * time.Second
 func pauseAt(gap time.Duration, speed float64) time.Duration {
 	seconds := min(gap.Seconds()/speed, longestPause.Seconds())
 	return time.Duration(max(seconds, 0) * float64(time.Second))
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func printLine(w io.Writer, v any) error {

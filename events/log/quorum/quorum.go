@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events/log"
+	"pocketcoder/sleep"
 )
 
 const (
@@ -63,9 +64,7 @@ func (w *Watch) probe(ctx context.Context, answers chan<- time.Duration) {
 				return
 			}
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if sleep.For(ctx, pause) != nil {
 			return
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/sleep"
 )
 
 // Tail is one reader of the log for any number of followers, because a stream takes a limited number of consumers. A
@@ -57,10 +58,8 @@ func (t *Tail) Run(ctx context.Context) error {
 		if try == tailTries {
 			return fmt.Errorf("run tail: %w", err)
 		}
-		select {
-		case <-time.After(tailPause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := sleep.For(ctx, tailPause); err != nil {
+			return err
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/a-h/templ"
 
+	"pocketcoder/sleep"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/query"
@@ -132,10 +133,8 @@ func (s *Site) follow(after uint64, update Updates) Source {
 			if err := s.API.Model.Wait(ctx, seq+1); err != nil {
 				return err
 			}
-			select {
-			case <-time.After(coalesce):
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := sleep.For(ctx, coalesce); err != nil {
+				return err
 			}
 		}
 	}
