@@ -37,6 +37,7 @@ var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"ai_prompts":         {"oxaA", "oxaA", "A", "A", "A"},
 	"ai_models":          {"oxaA", "oxaA", "A", "A", "A"},
 	"ai_agents":          {"oxaA", "oxaA", "A", "A", "A"},
+	"agent_notes":        {"aA", "aA", "A", "A", "A"},
 	"tool_permissions":   {"oxaA", "oxaA", "A", "A", "A"},
 	"whitelist_actions":  {"oxaA", "oxaA", "A", "A", "A"},
 	"whitelist_targets":  {"oxaA", "oxaA", "A", "A", "A"},
@@ -100,6 +101,8 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 		return map[string]any{"name": unique, "identifier": "p/m"}
 	case "ai_agents":
 		return map[string]any{"name": unique, "temperature": 0.1}
+	case "agent_notes":
+		return map[string]any{"agent": c.record(t, "ai_agents"), "name": unique, "content": "c"}
 	case "tool_permissions":
 		return map[string]any{"tool": "bash", "pattern": unique, "action": "ask", "active": true}
 	case "whitelist_actions":
@@ -144,7 +147,7 @@ func (c *cast) body(t *testing.T, collection string) map[string]any {
 // updates are fields to update in a record of each collection.
 var updates = map[string]map[string]any{
 	"users": {"name": "other"}, "chats": {"title": "other"}, "messages": {}, "permissions": {"status": "denied"}, "questions": {"status": "replied", "reply": "Red"},
-	"ai_prompts": {"body": "other"}, "ai_models": {"identifier": "other"}, "ai_agents": {"description": "other"}, "tool_permissions": {"active": false},
+	"ai_prompts": {"body": "other"}, "ai_models": {"identifier": "other"}, "ai_agents": {"description": "other"}, "agent_notes": {"content": "other"}, "tool_permissions": {"active": false},
 	"whitelist_actions": {"active": false}, "whitelist_targets": {"active": false}, "budgets": {"cost": 6}, "proposals": {"status": "approved", "approved_at": "2026-01-02T03:04:05"},
 	"sops": {"version": "2"}, "ssh_keys": {"is_active": false}, "schedules": {"enabled": false}, "mcp_servers": {"status": "denied"},
 	"devices": {"is_active": false}, "notification_rules": {"rules": map[string]bool{}}, "llm_keys": {"env_vars": map[string]string{"KEY": "x-other-value"}}, "model_selection": {"model": "p/other"}, "channels": {"enabled": false}, "webhook_targets": {"enabled": false}, "webhooks": {"enabled": false}, "seen_positions": {"seq": 2},

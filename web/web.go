@@ -27,6 +27,7 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/exec"
+	"pocketcoder/handlers/notes"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
@@ -97,6 +98,7 @@ type Server struct {
 	Workers  *workers.Workers
 	// of schedules, besides their records
 	Schedules *schedules.Schedules
+	Agents    *agents.Agents
 	Channels  *channels.Channels
 	Site      *site.Site
 	hosts     []string
@@ -122,10 +124,12 @@ func New(o Options) *Server {
 	}
 	core.Ticket = s.Ports.Ticket
 	s.Workers = &workers.Workers{API: core, Workers: o.Workers}
+	s.Agents = &agents.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
+		Notes: notes.Notes{Log: o.Log, Records: o.Records}}
 	s.Channels = &channels.Channels{API: core, Channels: o.Channels}
 	s.Schedules = &schedules.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
-		Workers: s.Workers, Schedules: s.Schedules, Ports: s.Ports, Shells: s.Shells}
+		Workers: s.Workers, Schedules: s.Schedules, Agents: s.Agents, Ports: s.Ports, Shells: s.Shells}
 	return s
 }
 
@@ -134,7 +138,7 @@ func (s *Server) routes() []api.Route {
 	return slices.Concat(s.Chats.Routes(), s.Workers.Routes(), s.Schedules.Routes(), s.Channels.Routes(),
 		s.Records.Routes(), s.Realtime.Routes(), s.Streams.Routes(),
 		s.Exports.Routes(), s.Ports.Routes(), s.Shells.Routes(),
-		agents.Agents{API: s.API, Files: agentfile.Agents{Records: s.Records.Records}}.Routes(),
+		s.Agents.Routes(),
 		search.Search{API: s.API}.Routes())
 }
 

@@ -27,6 +27,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/account"
 	records "pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/sshkey"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -147,10 +148,10 @@ type record struct {
 	ExpiresAt string `json:"expires_at"`
 	IsActive  bool   `json:"is_active"`
 
-	records.SSHKey `json:"-"`
-	id             string
-	expires        time.Time
-	owner          account.Account
+	sshkey.Key `json:"-"`
+	id         string
+	expires    time.Time
+	owner      account.Account
 }
 
 // text returns the content of the file at a time, its lines by fingerprint, and when the content changes by itself.
@@ -224,7 +225,7 @@ func readKey(r projections.Config) (key record, err error) {
 	if err = json.Unmarshal([]byte(r.Fields), &key); err != nil {
 		return key, err
 	}
-	if key.SSHKey, err = records.ParseSSHKey(key.PublicKey); err != nil {
+	if key.Key, err = sshkey.Parse(key.PublicKey); err != nil {
 		return key, err
 	}
 	if key.ExpiresAt != "" {

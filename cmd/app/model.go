@@ -3,8 +3,10 @@ package app
 import (
 	"context"
 	"net/url"
+	"path/filepath"
 
 	"pocketcoder/bridge/opencode/demo"
+	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/procedures"
 	"pocketcoder/bridge/opencode/provider"
@@ -61,6 +63,8 @@ func (s *System) configureEngine(ctx context.Context) error {
 		Restart: s.restarts.Want, Calm: providerkeys.DefaultCalm}
 	s.procedures = &procedures.Procedures{Log: s.log, Records: s.records, Server: s.engine, Restart: s.restarts.Want,
 		Logger: s.o.Logger}
+	s.noteFiles = &notes.Notes{Log: s.log, Records: s.records, Workspace: s.o.Workspace, Logger: s.o.Logger,
+		State: filepath.Join(s.o.engineState(), "notes.json")}
 	s.engine.SkillChanged = func(name, text string) error { return s.procedures.Changed(ctx, name, text) }
 	if err := s.modelKeys.Load(ctx); err != nil {
 		return err

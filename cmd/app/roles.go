@@ -16,6 +16,7 @@ import (
 	"pocketcoder/cmd/app/lease"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/notes"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/proposal"
@@ -161,7 +162,8 @@ func (s *System) commands() []handlers.Commands {
 	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(),
 		explanation.Commands(s.gate), s.accounts.Commands(), s.mcpSecrets().Commands(), s.workers.Commands(),
 		s.schedules.Commands(), s.previews().Commands(),
-		agentfile.Agents{Records: s.records}.Commands(), proposal.Commands(s.records), s.channels.Commands()}
+		agentfile.Agents{Records: s.records}.Commands(), proposal.Commands(s.records),
+		notes.Notes{Log: s.log, Records: s.records}.Commands(), s.channels.Commands()}
 }
 
 // handler returns the HTTP handler. A node without the role web serves only its health.

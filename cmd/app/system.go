@@ -30,6 +30,7 @@ import (
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/bridge/opencode/ingest"
 	"pocketcoder/bridge/opencode/install"
+	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/bridge/opencode/outbox"
 	"pocketcoder/bridge/opencode/procedures"
 	"pocketcoder/bridge/opencode/provider"
@@ -285,6 +286,7 @@ type System struct {
 	tools         *mcp.Server     // PocketCoder's tools for OpenCode
 	modelKeys     *providerkeys.Keys
 	procedures    *procedures.Procedures
+	noteFiles     *notes.Notes
 	restarts      *restarts.Restarts
 	gateway       *gateway.Gateway // runs the approved MCP servers
 	isolation     isolation.Choice // how OpenCode is isolated
@@ -431,7 +433,8 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 		Logger: s.o.Logger}
 	for _, worker := range []func(context.Context) error{
 		s.outbox.CarryOut, s.outbox.Budgets, s.serveShells, s.exec.Run, s.ingest.Run, s.gate.Run, s.providers().Run,
-		s.modelKeys.Run, s.procedures.Run, s.restarts.Run, s.push.Run, s.runChannels, s.runWebhooks, old.Run, s.watchWorkers,
+		s.modelKeys.Run, s.procedures.Run, s.noteFiles.Run, s.restarts.Run, s.push.Run, s.runChannels, s.runWebhooks,
+		old.Run, s.watchWorkers,
 	} {
 		g.Add(actor(rest, once(s.prepared, worker)))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/expect"
 )
 
@@ -54,5 +55,7 @@ func TestPersonChoosesTheAgentOfAChat(t *testing.T) {
 	}
 	is.Equal(systems[0], `<context chat="review" person="admin" workspace="`+p.workspace+`"/>`)
 	is.Equal(systems[len(systems)-1], "Review <every> line.\n\n"+
+		"Your notes are the Markdown files in "+notes.Folder(p.workspace, agent)+
+		". Read them when a task begins, and write there what you want to remember.\n\n"+
 		`<context chat="review" person="admin" agent="Reviewer" workspace="`+p.workspace+`"/>`)
 }

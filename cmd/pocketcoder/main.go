@@ -21,6 +21,7 @@ import (
 	"pocketcoder/cmd/cli/channels"
 	"pocketcoder/cmd/cli/doctor"
 	"pocketcoder/cmd/cli/executions"
+	"pocketcoder/cmd/cli/notes"
 	"pocketcoder/cmd/cli/procedures"
 	"pocketcoder/cmd/cli/rules"
 	"pocketcoder/cmd/cli/schedules"
@@ -41,6 +42,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder schedule       start work at a time: add, preview, list, show, pause, resume, run, cancel
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
   pocketcoder agent          agents as Markdown files: list, show, add, edit, export
+  pocketcoder note           notes of agents: list, show, edit, write, versions, restore, delete
   pocketcoder model          models: list, use, reset
   pocketcoder policy         rules: allow, ask, deny, test, replay, list, pause, resume, revoke; why explains a request
   pocketcoder budget         limits on what may be spent: list, set, clear
@@ -125,6 +127,7 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 		"user":      admin.User,
 		"budget":    admin.Budget,
 		"agent":     admin.Agent,
+		"note":      notes.Run,
 		"model":     admin.Model,
 		"policy":    rules.Run,
 		"device":    admin.Device,

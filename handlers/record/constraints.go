@@ -12,8 +12,10 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record/note"
 	"pocketcoder/handlers/record/rulebook"
 	"pocketcoder/handlers/record/schedules"
+	"pocketcoder/handlers/record/sshkey"
 )
 
 // constraints are what every saved record of a collection obeys.
@@ -40,6 +42,7 @@ var constraintsOf = map[string]constraints{
 	SSHKeyCollection:     {unique: []string{"fingerprint"}, complete: completeSSHKey},
 	schedules.Collection: {complete: completeSchedule},
 	"channels":           {unique: []string{"name"}},
+	note.Collection:      {complete: completeNote},
 	ModelSelections:      {unique: []string{"user", "chat"}, upsert: true},
 }
 
@@ -218,6 +221,25 @@ func completeSchedule(c change) error {
 	return schedules.CheckChange(c.old.with(c.set), c.New, c.changes(schedules.Timing...))
 }
 
+// completeNote refuses a note that cannot be a file, and a note under another id than its own: its name and its agent
+// stay as they are.
+func completeNote(c change) error {
+	n := note.Note{Agent: c.text("agent"), Name: c.text("name"), Content: c.text("content")}
+	others := 0
+	for id, r := range c.all.records {
+		if id != c.Record && !r.deleted && r.fields.text("agent") == n.Agent {
+			others++
+		}
+	}
+	if err := n.Check(others); err != nil {
+		return err
+	}
+	if c.Record != n.ID() {
+		return invalid("name", "The agent and the name of a note cannot change. Write a new note, and delete this one.")
+	}
+	return nil
+}
+
 // completeBudget refuses a budget that limits nothing.
 func completeBudget(c change) error {
 	number := func(field string) (v float64) {
@@ -234,13 +256,13 @@ func completeSSHKey(c change) error {
 		delete(c.set, "fingerprint")
 		return nil
 	}
-	key, err := ParseSSHKey(c.set.text("public_key"))
+	key, err := sshkey.Parse(c.set.text("public_key"))
 	if err != nil {
 		reason := strings.TrimPrefix(err.Error(), "parse ssh key: ")
 		return invalid("public_key", "Must be one public key on one line, as in a .pub file, without options: %s.", reason)
 	}
 	comment, given := c.set["comment"]
-	maps.Copy(c.set, key.Fields())
+	maps.Copy(c.set, keyFields(key))
 	if given {
 		c.set["comment"] = comment
 	}

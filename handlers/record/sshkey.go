@@ -3,83 +3,21 @@ package record
 import (
 	"cmp"
 	"context"
-	"crypto/rsa"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-
-	"golang.org/x/crypto/ssh"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record/sshkey"
 )
-
-// SSHKey is a public key with which a person may log in.
-type SSHKey struct {
-	Line        string // type, key and comment, as in a .pub file
-	Fingerprint string // SHA256: and padded base64
-	Algorithm   string
-	Bits        int
-	Comment     string // one line
-}
-
-// maxSSHKey is more than any key takes, in bytes: an RSA key of 16,384 bits is a line of 2,800.
-const maxSSHKey = 16 << 10
-
-// minRSABits is what NIST SP 800-131A asks for since 2014.
-const minRSABits = 2048
-
-// sshKeyBits are the allowed kinds of keys, and their sizes. DSA, which OpenSSH has abandoned, and certificates are not
-// allowed.
-var sshKeyBits = map[string]int{
-	ssh.KeyAlgoED25519: 256, ssh.KeyAlgoECDSA256: 256, ssh.KeyAlgoECDSA384: 384, ssh.KeyAlgoECDSA521: 521,
-	ssh.KeyAlgoSKED25519: 256, ssh.KeyAlgoSKECDSA256: 256, ssh.KeyAlgoRSA: 0, // its own
-}
-
-// ParseSSHKey reads one public key on one line, without options. The parser skips lines that it cannot read, and a
-// server of the stored line would serve those too. So ParseSSHKey writes the line anew.
-func ParseSSHKey(line string) (SSHKey, error) {
-	fail := func(reason string) (SSHKey, error) { return SSHKey{}, errors.New("parse ssh key: " + reason) }
-	line = strings.TrimSpace(line)
-	if len(line) > maxSSHKey || strings.ContainsFunc(line, func(r rune) bool {
-		return unicode.IsControl(r) && r != '\t'
-	}) {
-		return fail("it is not one line as in a .pub file")
-	}
-	key, comment, options, rest, err := ssh.ParseAuthorizedKey([]byte(line))
-	if err != nil || len(rest) > 0 || len(options) > 0 {
-		return fail("it is not one public key as in a .pub file, without options")
-	}
-	bits, known := sshKeyBits[key.Type()]
-	if !known {
-		return fail(fmt.Sprintf("keys of type %s are not taken; make one with: ssh-keygen -t ed25519", key.Type()))
-	}
-	if bits == 0 {
-		public, ok := key.(ssh.CryptoPublicKey).CryptoPublicKey().(*rsa.PublicKey)
-		if !ok || public.N.BitLen() < minRSABits {
-			return fail(fmt.Sprintf("an RSA key must have %d bits; make another with: ssh-keygen -t ed25519", minRSABits))
-		}
-		bits = public.N.BitLen()
-	}
-	comment = strings.Join(strings.Fields(comment), " ")
-	sum := sha256.Sum256(key.Marshal())
-	return SSHKey{
-		Line:        strings.TrimSpace(strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + " " + comment),
-		Fingerprint: "SHA256:" + base64.StdEncoding.EncodeToString(sum[:]), Algorithm: key.Type(), Bits: bits, Comment: comment,
-	}, nil
-}
 
 // SSHKeyCollection is the config collection of the keys with which accounts open the viewer over SSH.
 const SSHKeyCollection = "ssh_keys"
 
-// Fields returns what a record says about the key itself.
-func (k SSHKey) Fields() map[string]json.RawMessage {
+// keyFields returns what a record says about the key itself.
+func keyFields(k sshkey.Key) map[string]json.RawMessage {
 	return Fields(map[string]any{"public_key": k.Line, "fingerprint": k.Fingerprint, "algorithm": k.Algorithm,
 		"key_size": k.Bits, "comment": k.Comment})
 }
@@ -95,7 +33,7 @@ type AddSSHKey struct {
 
 // AddSSHKey carries out the command. A key that is registered already is refused: it belongs to one account.
 func (h *Records) AddSSHKey(ctx context.Context, c AddSSHKey) (id string, seq uint64, err error) {
-	key, err := ParseSSHKey(c.Line)
+	key, err := sshkey.Parse(c.Line)
 	if err != nil {
 		return "", 0, handlers.RefuseField(handlers.Invalid, "line", "%v", err)
 	}

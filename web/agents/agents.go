@@ -1,7 +1,7 @@
-// Package agents serves agents as files, and imports them.
+// Package agents serves agents as files, imports them, and serves the versions of their notes.
 //
 // Promises: every account can read an agent, its prompt and its rules, as in the collections. Only administrators
-// import one.
+// import one. Administrators and agents read the versions of notes, and administrators restore them.
 //
 // It must not know what is in a file: agentfile writes it.
 package agents
@@ -10,17 +10,20 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/notes"
 	"pocketcoder/web/api"
 )
 
-// Agents serves agents as files.
+// Agents serves agents and their notes.
 type Agents struct {
 	API   *api.Server
 	Files agentfile.Agents
+	Notes notes.Notes
 }
 
 // Path returns the path at which an agent is exported.
@@ -28,8 +31,13 @@ func Path(agent string) string { return "/api/agents/" + url.PathEscape(agent) +
 
 func (s Agents) Routes() []api.Route {
 	return []api.Route{{Method: "POST", Path: "/api/agents/import", About: "Create an agent from Markdown with front matter in OpenCode's format, or change the agent of its name. The answer has the change as a diff.", Admits: api.Admins, Body: importRequest{}, Answer: agentfile.Imported{}, Serve: s.importFile},
-		{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Admits: api.Accounts, Media: media, Serve: s.export}}
+		{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Admits: api.Accounts, Media: media, Serve: s.export},
+		{Method: "GET", Path: notesPath, About: "The newest versions of a note of an agent, the newest first.", Admits: api.Staff, Answer: []notes.Version{}, Serve: s.versions},
+		{Method: "GET", Path: notesPath + "/{version}", About: "The content of a version of a note.", Admits: api.Staff, Answer: notes.Content{}, Serve: s.version},
+		{Method: "POST", Path: notesPath + "/{version}/restore", About: "Make an earlier version of a note the current one.", Admits: api.Admins, Serve: s.restore}}
 }
+
+const notesPath = "/api/agents/{id}/notes/{name}/versions"
 
 type importRequest struct {
 	Text  string  `json:"text"`
@@ -76,4 +84,59 @@ func fileName(agent string) string {
 		}
 		return r
 	}, agent) + ".md"
+}
+
+// noteIn returns the note that a path names.
+func noteIn(r *http.Request) notes.Of {
+	return notes.Of{Agent: r.PathValue("id"), Name: r.PathValue("name")}
+}
+
+func versionIn(r *http.Request) (uint64, error) {
+	version, err := strconv.ParseUint(r.PathValue("version"), 10, 64)
+	if err != nil || version == 0 {
+		return 0, api.NotFound()
+	}
+	return version, nil
+}
+
+func (s Agents) versions(w http.ResponseWriter, r *http.Request, _ api.Caller) error {
+	all, err := s.Notes.Versions(r.Context(), noteIn(r))
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, all)
+}
+
+func (s Agents) version(w http.ResponseWriter, r *http.Request, _ api.Caller) error {
+	version, err := versionIn(r)
+	if err != nil {
+		return err
+	}
+	content, err := s.Notes.Read(r.Context(), notes.Read{Of: noteIn(r), Version: version})
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, content)
+}
+
+func (s Agents) restore(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	if err := s.Restore(r, caller, noteIn(r)); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// Restore makes the version that a path names the current one.
+func (s Agents) Restore(r *http.Request, caller api.Caller, of notes.Of) error {
+	version, err := versionIn(r)
+	if err != nil {
+		return err
+	}
+	_, seq, err := s.Notes.Restore(r.Context(), notes.Restore{Command: handlers.Command{Actor: caller.Actor()}, Of: of,
+		Version: version})
+	if err != nil {
+		return err
+	}
+	return s.API.Model.Wait(r.Context(), seq)
 }

@@ -1,12 +1,15 @@
 package agents_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
+	"pocketcoder/handlers/notes"
 	"pocketcoder/web/webtest"
 )
 
@@ -35,4 +38,40 @@ func TestAnAdministratorImportsAnAgent(t *testing.T) {
 	file["text"], file["base"] = "---\nname: Reviewer\npermission: {bash: maybe}\n---\n", nil
 	status, _ = send(root)
 	is.Equal(status, http.StatusBadRequest)
+}
+
+// Each account of the staff reads notes and their versions. Only administrators change them.
+func TestVersionsOfANoteAreReadAndRestored(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, ann := s.User(t, "ann", "user")
+	_, bot := s.User(t, "bot", "agent")
+	_, root := s.User(t, "root", "admin")
+	_, agent := s.Call(t, root, "POST", webtest.RecordsOf("ai_agents"), webtest.Object{"name": "Reviewer"})
+	note := webtest.Object{"agent": agent["id"], "name": "plan", "content": "one"}
+	status, made := s.Call(t, root, "POST", webtest.RecordsOf("agent_notes"), note)
+	is.Equal(status, http.StatusOK)
+	at := webtest.RecordsOf("agent_notes") + "/" + made["id"].(string)
+	status, _ = s.Call(t, root, "PATCH", at, webtest.Object{"name": "other"})
+	is.Equal(status, http.StatusBadRequest)
+	status, _ = s.Call(t, root, "PATCH", at, webtest.Object{"content": "two"})
+	is.Equal(status, http.StatusOK)
+
+	versions := "/api/agents/Reviewer/notes/plan/versions"
+	status, _ = s.Call(t, ann, "GET", versions, nil)
+	is.Equal(status, http.StatusForbidden)
+	var list []notes.Version
+	status, body := s.Raw(t, bot, "GET", versions, nil)
+	is.NoErr(json.Unmarshal(body, &list))
+	is.Equal([]any{status, len(list)}, []any{http.StatusOK, 2})
+	first := versions + "/" + fmt.Sprint(list[1].Version)
+	_, content := s.Call(t, bot, "GET", first, nil)
+	is.Equal(content["content"], "one")
+	status, _ = s.Call(t, bot, "POST", first+"/restore", nil)
+	is.Equal(status, http.StatusForbidden)
+	status, _ = s.Call(t, root, "POST", first+"/restore", nil)
+	is.Equal(status, http.StatusNoContent)
+	_, now := s.Call(t, root, "GET", at, nil)
+	is.Equal(now["content"], "one")
 }

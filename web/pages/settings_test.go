@@ -3,6 +3,7 @@ package pages_test
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -133,4 +134,33 @@ func TestAProposalIsDecidedAsThePageShowsIt(t *testing.T) {
 	is.Equal(b.submit(t, path, form).status, http.StatusOK)
 	_, now = s.Call(t, token, "GET", at, nil)
 	is.Equal([]any{now["status"], now["content"]}, []any{"approved", "newer\n"})
+}
+
+// The page of a note shows its versions with their differences, and restores one.
+func TestTheVersionsOfANoteAreShownAndRestored(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "root", "admin")
+	b := loggedIn(t, s, "root")
+	_, agent := s.Call(t, token, "POST", webtest.RecordsOf("ai_agents"), webtest.Object{"name": "Reviewer"})
+	_, note := s.Call(t, token, "POST", webtest.RecordsOf("agent_notes"),
+		webtest.Object{"agent": agent["id"], "name": "plan", "content": "first <b>\n"})
+	at := webtest.RecordsOf("agent_notes") + "/" + note["id"].(string)
+	s.Call(t, token, "PATCH", at, webtest.Object{"content": "second\n"})
+	path := "/settings/agent_notes/" + note["id"].(string) + "/versions"
+	expect.Contains(t, b.visit(t, "/settings/agent_notes").body, `href="`+path+`"`)
+	page := b.visit(t, path).body
+	expect.Contains(t, page, `<span class="removed">-first &lt;b&gt;`)
+	expect.Contains(t, page, `<span class="added">+second`)
+	restore := regexp.MustCompile(`action="(`+path+`/\d+)"`).FindAllStringSubmatch(page, -1)
+	is.Equal(len(restore), 1) // not the current one
+	is.Equal(b.submit(t, restore[0][1], url.Values{}).status, http.StatusOK)
+	_, now := s.Call(t, token, "GET", at, nil)
+	is.Equal(now["content"], "first <b>\n")
+
+	s.User(t, "ann", "user")
+	other := loggedIn(t, s, "ann")
+	is.Equal(other.visit(t, path).status, http.StatusNotFound)
+	is.True(other.submit(t, restore[0][1], url.Values{}).status >= 400)
 }

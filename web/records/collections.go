@@ -7,6 +7,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/note"
 	"pocketcoder/projections/schedules"
 	"pocketcoder/web/query/schema"
 )
@@ -204,6 +205,9 @@ var collections = []collection{
 		choice("mode", "primary", "sandbox_agent"),
 		number("temperature"), number("top_p"), flag("is_init"),
 		relation("prompt", "ai_prompts"), relation("model", "ai_models")),
+	writtenBy(writer{saveNote, saveRecord, deleteRecord}, configCollection(note.Collection,
+		rules(workers, workers, admin, admin, admin), required(relation("agent", "ai_agents")), required(text("name")),
+		text("content"))),
 	configCollection("tool_permissions", rules(globalOrOwnChat, globalOrOwnChat, chatOwnerNotAgent, chatOwnerNotAgent,
 		chatOwnerNotAgent),
 		relation("agent", "ai_agents"), required(text("tool")), required(text("pattern")),

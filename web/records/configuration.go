@@ -6,6 +6,7 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/note"
 	"pocketcoder/web/api"
 )
 
@@ -19,6 +20,12 @@ func saveRecord(s *Records, ctx context.Context, w change) (string, uint64, erro
 
 func (w change) save() record.Save {
 	return record.Save{Command: w.Command, Role: w.caller.Role, Collection: w.c.ID, Record: w.id, Set: w.set, New: w.isNew}
+}
+
+// saveNote creates a note. Its id follows from its agent and its name.
+func saveNote(s *Records, ctx context.Context, w change) (string, uint64, error) {
+	w.id = note.Note{Agent: textValue(w.set["agent"]), Name: textValue(w.set["name"])}.ID()
+	return saveRecord(s, ctx, w)
 }
 
 func deleteRecord(s *Records, ctx context.Context, w change) (string, uint64, error) {

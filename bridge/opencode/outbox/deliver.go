@@ -11,10 +11,12 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/ingest"
+	"pocketcoder/bridge/opencode/notes"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission/workspace"
+	"pocketcoder/handlers/record"
 	"pocketcoder/projections/pending"
 	"pocketcoder/projections/turncontext"
 )
@@ -207,7 +209,7 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	where.Agent, where.Workspace = agent.Name, session.Directory
 	where.Temperature, where.TopP = agent.Temperature, agent.TopP
 	p := client.Prompt{MessageID: s.EngineMessage, Model: model,
-		System: strings.TrimLeft(agent.Prompt+"\n\n"+where.String(), "\n")}
+		System: strings.TrimLeft(agent.Prompt+"\n\n"+o.notesOf(agent)+where.String(), "\n")}
 	for i, part := range parts {
 		if i == 0 {
 			part.Text = origin(m) + part.Text
@@ -252,4 +254,13 @@ func (o *Outbox) Resend(ctx context.Context, m pending.Message) (accepted bool, 
 		return false, err
 	}
 	return err == nil, nil
+}
+
+// notesOf tells an agent where its notes are.
+func (o *Outbox) notesOf(agent record.Agent) string {
+	if agent.ID == "" {
+		return ""
+	}
+	return "Your notes are the Markdown files in " + notes.Folder(o.Directory, agent.ID) +
+		". Read them when a task begins, and write there what you want to remember.\n\n"
 }

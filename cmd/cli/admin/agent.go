@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -179,31 +177,17 @@ func (a *agentCommand) confirm(name string) bool {
 // edit opens the file of an agent in an editor, and imports it. A refused file is kept, so that the person's text is
 // not lost.
 func (a *agentCommand) edit(ctx context.Context, args []string) error {
-	editor := cmp.Or(a.env.Getenv("VISUAL"), a.env.Getenv("EDITOR"), "vi")
 	e, err := a.file(ctx, args[0])
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "pocketcoder-agent-")
+	text, path, err := cli.Edit(ctx, a.env, "agent.md", e.Text)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, "agent.md")
-	if err := os.WriteFile(path, []byte(e.Text), 0o600); err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, "sh", path)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.env.Stdin, a.env.Stdout, a.env.Stderr
-	if err := cmd.Run(); err != nil {
-		return errors.Join(fmt.Errorf("run the editor %q: %w", editor, err), os.RemoveAll(dir))
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	c := agentfile.Import{Command: client.NewCommand(), Text: string(text), Name: e.Name, Base: &e.Text}
+	c := agentfile.Import{Command: client.NewCommand(), Text: text, Name: e.Name, Base: &e.Text}
 	if err := a.importFile(ctx, c, true); err != nil {
 		return fmt.Errorf("%w (your text is in %s)", err, path)
 	}
-	return os.RemoveAll(dir)
+	return os.RemoveAll(filepath.Dir(path))
 }

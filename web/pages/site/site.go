@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"pocketcoder/events/log"
+	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
 	"pocketcoder/web/chats"
 	"pocketcoder/web/pages/texts"
@@ -43,6 +44,7 @@ type Site struct {
 	Workers *workers.Workers
 	// the routes of schedules besides their records
 	Schedules *schedules.Schedules
+	Agents    *agents.Agents
 	Ports     *ports.Ports
 	Shells    *shell.Shells
 

@@ -15,6 +15,11 @@ const (
 	NotANumber         = "must be a number, not %q"
 	NotJSON            = "must be JSON"
 	ProposalDifference = "What the approval changes in the procedure of this name:"
+	NoteVersions       = "Versions"
+	CurrentVersion     = "current"
+	DeletedVersion     = "deleted"
+	VersionOfFile      = "a file of the agent"
+	RestoreVersion     = "Restore"
 	NobodyChanges      = "Only the system writes these records."
 )
 
@@ -39,6 +44,7 @@ var SettingsGroups = []struct {
 	}},
 	{"Agents", []Collection{
 		{"ai_agents", "Agents", "with their prompts and models"},
+		{"agent_notes", "Notes of agents", "what agents remember, with its versions"},
 		{"ai_prompts", "Prompts", "texts for agents"},
 		{"ai_models", "Models of agents", "names and identifiers"},
 		{"sops", "Procedures", "that OpenCode gets as skills"},

@@ -1,4 +1,4 @@
-package record_test
+package sshkey_test
 
 import (
 	"crypto/dsa" //lint:ignore SA1019 a key of this kind has to be made to be refused
@@ -14,7 +14,7 @@ import (
 	"github.com/matryer/is"
 	"golang.org/x/crypto/ssh"
 
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/sshkey"
 )
 
 // sshLine is a public key as in a .pub file.
@@ -40,7 +40,7 @@ func TestSSHKeysOfTodayAreTaken(t *testing.T) {
 		bits      int
 	}{{ed, "ssh-ed25519", 256}, {ec.Public(), "ecdsa-sha2-nistp384", 384}, {rs.Public(), "ssh-rsa", 2048}} {
 		line := sshLine(t, c.public)
-		key, err := record.ParseSSHKey(" " + line + "  my \t phone\n")
+		key, err := sshkey.Parse(" " + line + "  my \t phone\n")
 		is.NoErr(err)
 		is.Equal(key.Line, line+" my phone")
 		is.Equal([]any{key.Algorithm, key.Bits, key.Comment}, []any{c.algorithm, c.bits, "my phone"})
@@ -76,7 +76,7 @@ func TestWeakAndOddSSHKeysAreRefused(t *testing.T) {
 		{"ssh-ed25519 AAAA", "public key"},
 		{line + strings.Repeat(" x", 9000), "one line"},
 	} {
-		_, err := record.ParseSSHKey(c.line)
+		_, err := sshkey.Parse(c.line)
 		is.True(err != nil && strings.Contains(err.Error(), c.want))
 	}
 }

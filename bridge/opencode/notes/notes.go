@@ -1,0 +1,343 @@
+// Package notes keeps the notes of agents as files of the workspace: .agent-notes/AGENT/NAME.md. The agent reads and
+// writes them with its ordinary tools.
+//
+// Promises:
+//   - A file that was changed becomes a new version of the note, at the latest when the next turn of any chat ends. A
+//     note that was changed or restored becomes a file.
+//   - If both have changed, the file wins: the other text is the version before.
+//   - A file that is missing is written again. Only a person deletes a note.
+//   - A file that cannot be a note stays as it is, and is reported in the log, once for each content.
+//   - A symbolic link in the workspace does not lead outside it.
+//
+// It must not know who may write a note: a rule or a person decides about the agent's writes.
+package notes
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"pocketcoder/atomicfile"
+	"pocketcoder/events"
+	"pocketcoder/events/log"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/note"
+)
+
+const (
+	folder    = ".agent-notes"
+	extension = ".md"
+)
+
+// Folder returns the folder with the notes of an agent, named by its record.
+func Folder(workspace, agent string) string { return filepath.Join(workspace, folder, agent) }
+
+// Notes keeps the files. All fields must be set.
+type Notes struct {
+	Log       *log.Log
+	Records   *record.Records
+	Workspace string
+	State     string // file with the SHA-256 of each file as it was read or written last
+	Logger    *slog.Logger
+
+	reported map[string]string // files that cannot be notes, with their reasons
+}
+
+// Worker is the name of the durable consumer.
+const Worker = "notes"
+
+// Run keeps the files until ctx ends.
+func (n *Notes) Run(ctx context.Context) error {
+	filters := []string{events.ConfigSubject(note.Collection, "*", "*"), events.ChatOpenCodeSubject("*", "session.idle")}
+	failed := func(e events.Event, err error) { n.Logger.Error("keep the notes of agents", "seq", e.Seq, "err", err) }
+	if err := n.Sync(ctx); err != nil {
+		failed(events.Event{}, err)
+	}
+	sync := func(ctx context.Context, _ events.Event) error { return n.Sync(ctx) }
+	return n.Log.WorkAll(ctx, Worker, filters, sync, failed)
+}
+
+// Sync makes versions of the files that were changed, and then writes the notes that differ from their files.
+func (n *Notes) Sync(ctx context.Context) error {
+	root, err := os.OpenRoot(n.Workspace)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	known, err := n.load()
+	if err != nil {
+		return err
+	}
+	agents, err := n.Records.AgentNames(ctx)
+	if err != nil {
+		return err
+	}
+	before := maps.Clone(known)
+	for _, agent := range slices.Sorted(maps.Keys(agents)) {
+		if err = n.syncAgent(ctx, root, agent, known); err != nil {
+			err = fmt.Errorf("keep the notes in %s/%s: %w", folder, agent, err)
+			break
+		}
+	}
+	if !maps.Equal(before, known) {
+		err = errors.Join(err, n.store(known))
+	}
+	return err
+}
+
+// syncAgent is Sync for one agent. known are the hashes of all files, by their paths below folder.
+func (n *Notes) syncAgent(ctx context.Context, root *os.Root, agent string, known map[string]string) error {
+	notes, err := n.stored(ctx, agent)
+	if err != nil {
+		return err
+	}
+	dir, err := openFolder(root, agent, len(notes) > 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		n.report(agent, err)
+		return nil
+	}
+	defer dir.Close()
+	keep := map[string]bool{} // files that cannot be notes
+	for _, file := range filesIn(dir) {
+		err := n.read(ctx, dir, agent, file, notes, known)
+		if refused := (handlers.Refused{}); errors.As(err, &refused) || errors.Is(err, errNoNote) {
+			keep[file] = true
+			n.report(agent+"/"+file, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return n.write(ctx, dir, agent, known, keep)
+}
+
+// stored returns the notes of an agent by the names of their files.
+func (n *Notes) stored(ctx context.Context, agent string) (map[string]note.Note, error) {
+	all, err := record.All[note.Note](ctx, n.Records, note.Collection)
+	notes := map[string]note.Note{}
+	for _, r := range all {
+		if r.Value.Agent == agent {
+			notes[r.Value.Name+extension] = r.Value
+		}
+	}
+	return notes, err
+}
+
+// read makes a version of a file that was changed.
+func (n *Notes) read(ctx context.Context, dir *os.Root, agent, file string, notes map[string]note.Note,
+	known map[string]string) error {
+	content, hash, err := readFile(dir, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	now, exists := notes[file]
+	if hash != known[agent+"/"+file] && (!exists || content != now.Content) {
+		changed := note.Note{Agent: agent, Name: strings.TrimSuffix(file, extension), Content: content}
+		_, _, err = n.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem},
+			Collection: note.Collection, Record: changed.ID(), New: !exists,
+			Set: record.Fields(map[string]any{"agent": agent, "name": changed.Name, "content": content})})
+		if err != nil {
+			return err
+		}
+	}
+	known[agent+"/"+file] = hash
+	return nil
+}
+
+// write writes the notes that differ from their files, and removes the files of deleted notes.
+func (n *Notes) write(ctx context.Context, dir *os.Root, agent string, known map[string]string,
+	keep map[string]bool) error {
+	notes, err := n.stored(ctx, agent)
+	if err != nil {
+		return err
+	}
+	for _, file := range slices.Sorted(maps.Keys(notes)) {
+		_, hash, err := readFile(dir, file)
+		want := hashOf([]byte(notes[file].Content))
+		if keep[file] || err == nil && hash == want {
+			continue
+		}
+		if err := writeFile(dir, file, notes[file].Content); err != nil {
+			return err
+		}
+		known[agent+"/"+file] = want
+	}
+	for _, path := range slices.Sorted(maps.Keys(known)) {
+		file, own := strings.CutPrefix(path, agent+"/")
+		if _, exists := notes[file]; exists || !own || keep[file] {
+			continue
+		}
+		if err := dir.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		delete(known, path)
+	}
+	return nil
+}
+
+// report says once that a file is no note.
+func (n *Notes) report(path string, err error) {
+	if n.reported == nil {
+		n.reported = map[string]string{}
+	}
+	if n.reported[path] != err.Error() {
+		n.reported[path] = err.Error()
+		n.Logger.Warn("a file in the notes of an agent is not stored", "file", folder+"/"+path, "reason", err)
+	}
+}
+
+// openFolder opens the folder of an agent, or makes it. A git repository around it ignores the folder of all notes.
+func openFolder(workspace *os.Root, agent string, create bool) (*os.Root, error) {
+	if create {
+		if err := workspace.MkdirAll(folder+"/"+agent, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	all, err := openDir(workspace, folder)
+	if err != nil {
+		return nil, err
+	}
+	defer all.Close()
+	if create {
+		if err := writeNew(all, ".gitignore", "*\n"); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	return openDir(all, agent)
+}
+
+// openDir opens a directory that is no symbolic link.
+func openDir(parent *os.Root, name string) (*os.Root, error) {
+	named, err := parent.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := parent.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := dir.Stat(".")
+	if err == nil && !os.SameFile(named, opened) {
+		err = fmt.Errorf("%s is a symbolic link", name)
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// maxFiles bounds the files of a folder that are looked at: more than an agent may have.
+const maxFiles = 4 * note.MaxNotes
+
+// filesIn returns the names of the Markdown files in a folder.
+func filesIn(dir *os.Root) []string {
+	d, err := dir.Open(".")
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(maxFiles)
+	slices.Sort(names)
+	return slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasSuffix(name, extension) || strings.HasPrefix(name, partPrefix)
+	})
+}
+
+// errNoNote says why a file is no note.
+var errNoNote = errors.New("it is not a regular file of UTF-8 text, or it is too large")
+
+// readFile reads a file that is no symbolic link. A FIFO does not block it.
+func readFile(dir *os.Root, file string) (content, hash string, err error) {
+	named, err := dir.Lstat(file)
+	if err != nil {
+		return "", "", err
+	}
+	if !named.Mode().IsRegular() {
+		return "", "", errNoNote
+	}
+	f, err := dir.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", "", fmt.Errorf("%w: %w", errNoNote, err)
+	}
+	defer f.Close()
+	opened, err := f.Stat()
+	if err != nil || !os.SameFile(named, opened) {
+		return "", "", errNoNote
+	}
+	text, err := io.ReadAll(io.LimitReader(f, note.MaxContent+1))
+	if err != nil || len(text) > note.MaxContent || !utf8.Valid(text) {
+		return "", "", errNoNote
+	}
+	return string(text), hashOf(text), nil
+}
+
+// partPrefix begins the name of a file that is being written.
+const partPrefix = ".new-"
+
+// writeFile replaces a file.
+func writeFile(dir *os.Root, file, content string) error {
+	if err := dir.RemoveAll(partPrefix + file); err != nil {
+		return err
+	}
+	if err := writeNew(dir, partPrefix+file, content); err != nil {
+		return err
+	}
+	return dir.Rename(partPrefix+file, file)
+}
+
+func writeNew(dir *os.Root, file, content string) error {
+	f, err := dir.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(content)
+	return errors.Join(err, f.Close())
+}
+
+func hashOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+func (n *Notes) load() (map[string]string, error) {
+	known := map[string]string{}
+	text, err := os.ReadFile(n.State)
+	if errors.Is(err, fs.ErrNotExist) {
+		return known, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &known)
+	}
+	return known, err
+}
+
+func (n *Notes) store(known map[string]string) error {
+	text, err := json.Marshal(known)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(n.State), 0o700) // OpenCode may not have been started yet
+	}
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(n.State, text)
+}

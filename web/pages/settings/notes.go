@@ -1,0 +1,62 @@
+package settings
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/a-h/templ"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/notes"
+	"pocketcoder/handlers/record/note"
+	"pocketcoder/web/api"
+	"pocketcoder/web/pages/texts"
+)
+
+func versionsPath(id string) string { return recordPath(note.Collection, id) + "/versions" }
+
+func versionPath(id string, version uint64) string {
+	return versionsPath(id) + "/" + strconv.FormatUint(version, 10)
+}
+
+// maxVersions is the number of versions of a note that a page shows.
+const maxVersions = 50
+
+// noteIn returns the note that a path names by its record.
+func (s Settings) noteIn(r *http.Request, caller api.Caller) (notes.Of, error) {
+	found, err := s.API.Find(r.Context(), caller, note.Collection, r.PathValue("id"))
+	return notes.Of{Agent: textOf(found.Get("agent")), Name: textOf(found.Get("name"))}, err
+}
+
+func (s Settings) showVersions(r *http.Request, caller api.Caller) (templ.Component, error) {
+	of, err := s.noteIn(r, caller)
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Agents.Notes.Changes(r.Context(), of, maxVersions)
+	if err != nil {
+		return nil, err
+	}
+	pending, err := s.PendingCount(r.Context(), caller)
+	return versionsPage(caller, pending, r.PathValue("id"), of.Name, all), err
+}
+
+func (s Settings) restoreVersion(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
+	if err := api.Admins(caller); err != nil {
+		return "", err
+	}
+	of, err := s.noteIn(r, caller)
+	if err != nil {
+		return "", err
+	}
+	return versionsPath(r.PathValue("id")), s.Agents.Restore(r, caller, of)
+}
+
+// authorOf names the author of a version: an account, or a file.
+func authorOf(v notes.Version) string {
+	if v.Actor == events.ActorSystem {
+		return texts.VersionOfFile
+	}
+	return strings.TrimPrefix(v.Actor, events.UserActor(""))
+}
