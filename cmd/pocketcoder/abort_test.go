@@ -62,14 +62,14 @@ func TestAbortExpiresPendingRequests(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("echo never"))
-	ask := p.ask(t, chat, 0)
+	request := p.awaitRequest(t, chat, 0)
 	p.abort(t, chat)
 	p.event(t, chat, "permission.expired", nil)
 	p.turnEnds(t, chat)
 	permission := rows[projections.Permission](t, p, "permissions", chat)[0]
-	is.Equal(permission.EnginePermission, ask.ID)
+	is.Equal(permission.EnginePermission, request.ID)
 	is.Equal(permission.Status, projections.PermissionExpired)
 	is.Equal(rows[projections.ShownMessage](t, p, "messages", chat)[1].EngineStatus, "aborted")
 	is.Equal(len(rows[executions.Run](t, p, "executions", chat)), 0)
-	expect.Contains(t, p.decideAgain(t, chat, ask, events.Authorized), "expired") // the request has expired
+	expect.Contains(t, p.decideAgain(t, chat, request, events.Authorized), "expired") // the request has expired
 }

@@ -111,11 +111,11 @@ func setupLinkMakesOneAdministrator(t *testing.T, p *process) {
 		return link != nil
 	})
 	is.Equal(link[1], p.HTTP+"/setup")
-	nobody := login{process: p}
-	is.Equal(nobody.do(t, "GET", "/setup", nil).code, http.StatusOK)
+	guest := login{process: p}
+	is.Equal(guest.do(t, "GET", "/setup", nil).code, http.StatusOK)
 
 	setUp := func(t *testing.T, token, email, password string) reply {
-		return nobody.do(t, "POST", "/api/pocketcoder/setup", record{"token": token, "email": email, "password": password})
+		return guest.do(t, "POST", "/api/pocketcoder/setup", record{"token": token, "email": email, "password": password})
 	}
 	is.Equal(setUp(t, "guessed", "first@example.org", somePassword).code, http.StatusNotFound)
 	is.Equal(setUp(t, link[2], "first@example.org", "short").code, http.StatusBadRequest) // and the link is good still

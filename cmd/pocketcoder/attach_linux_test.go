@@ -188,10 +188,10 @@ func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
 		"prompt": bash("echo from below")})
 	chat := p.chat(t, script+"\n@@next\n@@say all done")
 	p.approve(t, chat, 0)
-	ask := p.ask(t, chat, 1)
+	request := p.awaitRequest(t, chat, 1)
 	s := p.attach(t, chat)
 	s.awaitText("subagent general: look after it")
-	name := "general-" + ask.SessionID[len(ask.SessionID)-4:]
+	name := "general-" + request.SessionID[len(request.SessionID)-4:]
 	windows := func() []string {
 		names, err := v.windows(t.Context(), chat)
 		is.NoErr(err)
@@ -199,7 +199,7 @@ func TestEachSubagentAtWorkHasAWindow(t *testing.T) {
 	}
 	expect.Eventually(t, "it has a window", func() bool { return len(windows()) == 2 && windows()[1] == name })
 	s.pressAfterPrefix(v, chat, "n")
-	p.decide(t, chat, ask, events.Authorized, "")
+	p.decide(t, chat, request, events.Authorized, "")
 	p.turnEnds(t, chat)
 	expect.Eventually(t, "its window is gone", func() bool { return len(windows()) == 1 })
 	expect.Eventually(t, "the first window shows its commands", func() bool {

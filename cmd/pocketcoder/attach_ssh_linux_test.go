@@ -18,7 +18,8 @@ import (
 	"pocketcoder/expect"
 )
 
-// startWithSSH starts a system with an SSH server, where nobody else can write above its data: sshd insists on that.
+// startWithSSH starts a system with an SSH server. Only the current user can write in the directories above its data,
+// because sshd requires that.
 func startWithSSH(t *testing.T) *process {
 	t.Helper()
 	is := is.New(t)
@@ -153,7 +154,7 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 	expect.Contains(t, string(out), "it needs a terminal")
 
 	ann.must(t, "DELETE", recordPath("ssh_keys", id), nil, nil)
-	s.awaitExit() // who is in is cut
+	s.awaitExit() // the open connection is closed
 	named.awaitExit()
 	second := startTerminal(t, dial(t, port, key))
 	second.awaitText("Permission denied")

@@ -78,13 +78,13 @@ func (b *tab) isAccessible(name string) {
 func (l login) everyEntry(t testing.TB) (chat string) {
 	t.Helper()
 	chat = l.create(t, "chats", record{"title": "Every kind of entry", "tags": "rivers, lakes"})
-	decide := func(ask record) {
+	decide := func(request record) {
 		t.Helper()
 		decision := record{"status": "authorized"}
-		if strings.Contains(fmt.Sprint(ask), "rm -r") {
+		if strings.Contains(fmt.Sprint(request), "rm -r") {
 			decision = record{"status": "denied", "reason": "keep it"}
 		}
-		l.must(t, "PATCH", recordPath("permissions", ask["id"].(string)), decision, nil)
+		l.must(t, "PATCH", recordPath("permissions", request["id"].(string)), decision, nil)
 	}
 	runs := func(command string) string {
 		return call("bash", map[string]any{"command": command, "description": "test"}) + "\n@@next\n"
@@ -100,8 +100,8 @@ func (l login) everyEntry(t testing.TB) (chat string) {
 		call("task", map[string]any{"description": "look below", "subagent_type": "general", "prompt": "@@say below"})+
 		"\n@@next\n@@say > It is all there.")
 	expect.Eventually(t, "the turn is over", func() bool {
-		for _, ask := range l.list(t, "permissions", `chat = "`+chat+`" && status = "draft" && referred = true`) {
-			decide(ask)
+		for _, request := range l.list(t, "permissions", `chat = "`+chat+`" && status = "draft" && referred = true`) {
+			decide(request)
 		}
 		return strings.Contains(l.messageTexts(t, chat), "|> It is all there.")
 	})

@@ -281,7 +281,7 @@ func TestFirstStepsFromTheSetupLinkToAnApprovedCommand(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := prepare(t, t.TempDir())
-	p.askRules = nil // the rules alone that everybody has
+	p.askRules = nil // only the built-in rules
 	p.env = []string{"POCKETCODER_ADMIN_EMAIL=", "POCKETCODER_ADMIN_PASSWORD="}
 	p.runForTest()
 	var link string
@@ -390,8 +390,8 @@ func TestChatIsSteeredInABrowser(t *testing.T) {
 	b := p.openBrowser(t, phoneScreen)
 	b.visit("/chats/" + chat)
 	expect.Eventually(t, "the turn is over", func() bool {
-		for _, ask := range admin.list(t, "permissions", `chat = "`+chat+`" && status = "draft" && referred = true`) {
-			admin.authorize(t, ask) // each write asks
+		for _, request := range admin.list(t, "permissions", `chat = "`+chat+`" && status = "draft" && referred = true`) {
+			admin.authorize(t, request) // each write needs an approval
 		}
 		return evaluate[bool](b, `document.querySelector("#log").textContent.includes("AssistantI wrote two files.") && document.querySelector("#head form") === null`)
 	})

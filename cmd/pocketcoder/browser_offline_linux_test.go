@@ -133,7 +133,7 @@ func TestOfflineDecisionIsSentLater(t *testing.T) {
 	admin, l := p.admin(t), p.newNetwork(t)
 	chat := admin.create(t, "chats", record{"title": "In a tunnel"})
 	admin.say(t, chat, "Write where the train is.\n"+bash("touch tunnel.txt"))
-	ask := admin.awaitRequest(t, chat)
+	request := admin.awaitRequest(t, chat)
 	b := p.openOver(t, l, phoneScreen)
 	b.over(l, "/chats/"+chat)
 	b.awaitCondition("a request", `document.querySelector(".card.draft .decide") !== null`)
@@ -160,13 +160,13 @@ func TestOfflineDecisionIsSentLater(t *testing.T) {
 	b.awaitCondition("that the decision waits", `document.querySelector("main > .unsent-decision.waiting a") !== null`)
 	b.screenshot("offline-list")
 	b.over(l, "/chats/"+chat)
-	is.Equal(admin.list(t, "permissions", `id = "`+ask["id"].(string)+`"`)[0]["status"], "draft")
+	is.Equal(admin.list(t, "permissions", `id = "`+request["id"].(string)+`"`)[0]["status"], "draft")
 
 	l.set(false)
 	b.awaitCondition("the decision", `document.querySelector(".card.authorized") !== null`)
 	b.awaitCondition("that nothing waits", `document.querySelector(".unsent-decision") === null && document.querySelector("#offline").hidden`)
 	b.screenshot("offline-sent")
-	decided := admin.list(t, "permissions", `id = "`+ask["id"].(string)+`"`)[0]
+	decided := admin.list(t, "permissions", `id = "`+request["id"].(string)+`"`)[0]
 	is.Equal([]any{decided["status"], decided["approved_by"]}, []any{"authorized", admin.id})
 }
 
@@ -177,7 +177,7 @@ func TestLateOfflineDecisionIsShownAsRefused(t *testing.T) {
 	admin, l := p.admin(t), p.newNetwork(t)
 	chat := admin.create(t, "chats", record{"title": "Too late"})
 	admin.say(t, chat, bash("touch late.txt"))
-	ask := admin.awaitRequest(t, chat)
+	request := admin.awaitRequest(t, chat)
 	b := p.openOver(t, l, desktopScreen)
 	b.over(l, "/chats/"+chat)
 	b.awaitCondition("a request", `document.querySelector(".card.draft .decide") !== null`)
@@ -190,7 +190,7 @@ func TestLateOfflineDecisionIsShownAsRefused(t *testing.T) {
 	b.click(".card.draft .decide [value=authorized]")
 	b.awaitCondition("that the decision waits", `document.querySelector(".card > .unsent-decision.waiting") !== null`)
 
-	admin.must(t, "PATCH", recordPath("permissions", ask["id"].(string)), record{"status": "denied"}, nil)
+	admin.must(t, "PATCH", recordPath("permissions", request["id"].(string)), record{"status": "denied"}, nil)
 	l.set(false)
 	b.awaitCondition("who decided", `document.querySelector(".card.denied .outcome") !== null`)
 	b.awaitCondition("the refusal", `document.querySelector(".card.denied > .unsent-decision.refused")?.textContent.includes("The permission is denied already.") ?? false`)
@@ -228,7 +228,7 @@ func notifiedInABrowser(t *testing.T, p *process) {
 	b.do(b.allowNotifications())
 
 	admin.say(t, chat, bash("touch notified.txt"))
-	ask := admin.awaitRequest(t, chat)
+	request := admin.awaitRequest(t, chat)
 	one := phone.next(t)
 	sent := 0
 	// notified delivers a message with the buttons that the phone got, as a push service would, and waits until the
@@ -266,7 +266,7 @@ func notifiedInABrowser(t *testing.T, p *process) {
 	is.Equal(shown(first, "n.data.click"), strings.TrimPrefix(one.header.Get("Click"), p.HTTP))
 	press(first)
 	expect.Eventually(t, "the button's answer is shown", func() bool { return shown(first, "n.body") == "Approved." })
-	decided := admin.list(t, "permissions", `id = "`+ask["id"].(string)+`"`)[0]
+	decided := admin.list(t, "permissions", `id = "`+request["id"].(string)+`"`)[0]
 	is.Equal([]any{decided["status"], decided["approved_by"]}, []any{"authorized", admin.id})
 
 	second := notified() // its buttons were used

@@ -32,32 +32,32 @@ func (p *process) budget(t testing.TB, args ...string) (stdout string) {
 }
 
 // budgetRequests returns the requests of a chat for more budget, in order.
-func (p *process) budgetRequests(t testing.TB, chat string) (asks []projections.Permission) {
+func (p *process) budgetRequests(t testing.TB, chat string) (requests []projections.Permission) {
 	t.Helper()
 	for _, a := range rows[projections.Permission](t, p, "permissions", chat) {
 		if a.Permission == permission.TypeBudget {
-			asks = append(asks, a)
+			requests = append(requests, a)
 		}
 	}
-	return asks
+	return requests
 }
 
 // awaitBudgetRequest waits for the nth request of a chat for more budget, from 1, and until the policy has left it to
 // a person.
-func (p *process) awaitBudgetRequest(t testing.TB, chat string, n int) (ask projections.Permission) {
+func (p *process) awaitBudgetRequest(t testing.TB, chat string, n int) (request projections.Permission) {
 	t.Helper()
 	expect.Eventually(t, "more is asked for", func() bool {
 		if all := p.budgetRequests(t, chat); len(all) >= n {
-			ask = all[n-1]
+			request = all[n-1]
 		}
-		return ask.ID != ""
+		return request.ID != ""
 	})
-	if ask.Status == projections.PermissionDraft {
+	if request.Status == projections.PermissionDraft {
 		p.event(t, chat, events.PermissionReferred{}.Kind(), func(e events.Event) bool {
-			return strings.Contains(string(e.Data), ask.EnginePermission)
+			return strings.Contains(string(e.Data), request.EnginePermission)
 		})
 	}
-	return ask
+	return request
 }
 
 // countEvents returns the number of events of a chat by kind.
@@ -93,16 +93,16 @@ func TestBudgetPausesAndAnApprovalResumes(t *testing.T) {
 	chat := p.create(t, "careful")
 	p.budget(t, "set", "pauses", "--scope", "chat", "--chat", chat, "--cost", "0.5")
 	p.submit(t, chat, stepsScript(3, "in=20000 out=10000")) // 0.3 a step
-	ask := p.awaitBudgetRequest(t, chat, 1)
-	is.Equal(ask.Source, "api")
+	request := p.awaitBudgetRequest(t, chat, 1)
+	is.Equal(request.Source, "api")
 	p.turnEnds(t, chat)
 	expect.Lacks(t, p.text(t, chat), "over")
 	p.submit(t, chat, "@@usage in=1\n@@say next") // it waits
 	held := p.event(t, chat, events.MessageHeld{}.Kind(), nil)
-	expect.Contains(t, string(held.Data), ask.EnginePermission)
+	expect.Contains(t, string(held.Data), request.EnginePermission)
 	is.Equal(p.row(t, chat).Turn, projections.TurnUser)
 
-	p.approveUnlessDecided(t, chat, ask)
+	p.approveUnlessDecided(t, chat, request)
 	expect.Eventually(t, "it goes on", func() bool {
 		return p.text(t, chat) != "" && strings.Contains(p.text(t, chat), "next")
 	})
@@ -131,9 +131,9 @@ func TestPausedTurnContinuesWhereItStopped(t *testing.T) {
 	work := "@@usage in=30000\n" + call("todowrite", map[string]any{"todos": []any{}}) + "\n@@next\n"
 	// a step that was stopped before its first text is repeated
 	p.submit(t, chat, work+work+"@@wait 5000\n"+work+"@@usage in=1\n@@say over")
-	ask := p.awaitBudgetRequest(t, chat, 1)
+	request := p.awaitBudgetRequest(t, chat, 1)
 	p.turnEnds(t, chat)
-	p.approveUnlessDecided(t, chat, ask)
+	p.approveUnlessDecided(t, chat, request)
 	expect.Eventually(t, "it is over", func() bool { return strings.Contains(p.text(t, chat), "over") })
 	p.turnEnds(t, chat)
 	done := 0
@@ -143,7 +143,7 @@ func TestPausedTurnContinuesWhereItStopped(t *testing.T) {
 		}
 	}
 	is.Equal(done, 3)
-	is.Equal(p.resumes(t, chat), map[string]int{ask.EnginePermission: 1})
+	is.Equal(p.resumes(t, chat), map[string]int{request.EnginePermission: 1})
 	is.Equal(len(p.budgetRequests(t, chat)), 1)
 }
 
@@ -156,11 +156,11 @@ func TestSubagentCountsAgainstTheBudgetOfItsChat(t *testing.T) {
 	work := stepsScript(3, "in=30000")
 	p.submit(t, chat, "@@usage in=1\n"+call("task", map[string]any{"description": "test", "subagent_type": "general",
 		"prompt": work})+"\n@@next\n@@usage in=1\n@@say over")
-	ask := p.awaitBudgetRequest(t, chat, 1)
+	request := p.awaitBudgetRequest(t, chat, 1)
 	p.turnEnds(t, chat)
 	is.Equal(p.countEvents(t, chat)["abort.requested"], 1)
 	var want struct{ Spent, Limit float64 }
-	is.NoErr(json.Unmarshal([]byte(ask.Metadata), &want))
+	is.NoErr(json.Unmarshal([]byte(request.Metadata), &want))
 	is.True(want.Spent >= 60000)
 	is.Equal(want.Limit, 50000.0)
 	agents := rows[projections.Subagent](t, p, "subagents", chat)
@@ -293,26 +293,26 @@ func TestKillAtAnyMomentBudgetAsksAndResumesOnce(t *testing.T) {
 			})
 			p.restart()
 			p.submit(t, other, "@@usage in=1\n@@say hello")
-			asks := func() []projections.Permission {
+			requests := func() []projections.Permission {
 				return append(p.budgetRequests(t, chat), p.budgetRequests(t, other)...)
 			}
 			expect.Eventually(t, "more is asked for, in whichever chat is looked at first", func() bool {
-				return len(asks()) > 0
+				return len(requests()) > 0
 			})
-			ask := asks()[0]
-			if ask.Status == projections.PermissionDraft {
+			request := requests()[0]
+			if request.Status == projections.PermissionDraft {
 				p.event(t, other, events.MessageHeld{}.Kind(), nil)
 				p.event(t, chat, events.AbortRequested{}.Kind(), nil)
 				is.Equal(p.text(t, other), "")
-				p.approveUnlessDecided(t, ask.Chat, ask)
+				p.approveUnlessDecided(t, request.Chat, request)
 			}
 			p.event(t, chat, "message.submitted", want("message.submitted", "resumes"))
 			p.budget(t, "clear", name) // the rest is not part of this test
 			expect.Eventually(t, "the other chat goes on", func() bool { return p.text(t, other) == "hello" })
 			p.turnEnds(t, chat)
-			is.Equal(p.resumes(t, chat), map[string]int{ask.EnginePermission: 1})
+			is.Equal(p.resumes(t, chat), map[string]int{request.EnginePermission: 1})
 			is.Equal(p.countEvents(t, chat)["abort.requested"], 1)
-			is.Equal(len(asks()), 1)
+			is.Equal(len(requests()), 1)
 		}) {
 			break // further checks would only repeat the failure
 		}

@@ -39,10 +39,10 @@ func TestTypedAnswerAppliesOnlyToTheShownRequest(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, twoCommands("printf first >/dev/null", "printf second >/dev/null"))
-	asks := []events.PermissionAsk{p.ask(t, chat, 0), p.ask(t, chat, 1)}
+	requests := []events.PermissionAsk{p.awaitRequest(t, chat, 0), p.awaitRequest(t, chat, 1)}
 	s := p.startConversation(t, chat)
 	s.awaitText("allow it?")
-	shown, other := asks[0], asks[1]
+	shown, other := requests[0], requests[1]
 	if !strings.Contains(s.seen.String(), shown.Command()) {
 		shown, other = other, shown
 	}
@@ -54,7 +54,7 @@ func TestTypedAnswerAppliesOnlyToTheShownRequest(t *testing.T) {
 	s.awaitText(`"y" was not used`)
 	for _, row := range rows[projections.Permission](t, p, "permissions", chat) {
 		if row.EnginePermission == other.ID {
-			is.Equal(row.Status, projections.PermissionDraft) // nobody decided the second
+			is.Equal(row.Status, projections.PermissionDraft) // the second was not decided
 		}
 	}
 	s.typeText("y\r") // now it is shown
@@ -72,10 +72,10 @@ func TestOutputIsHeldWhileARequestIsShown(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	chat := p.chat(t, twoCommands("printf 'for''ged\\n'; true 1", "printf 'for''ged\\n'; true 2"))
-	asks := []events.PermissionAsk{p.ask(t, chat, 0), p.ask(t, chat, 1)}
+	requests := []events.PermissionAsk{p.awaitRequest(t, chat, 0), p.awaitRequest(t, chat, 1)}
 	s := p.startConversation(t, chat)
 	s.awaitText("allow it?")
-	shown, other := asks[0], asks[1]
+	shown, other := requests[0], requests[1]
 	if !strings.Contains(s.seen.String(), shown.Command()) {
 		shown, other = other, shown
 	}
@@ -107,15 +107,15 @@ func TestEditStartsWithTheRequestedCommand(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("printf one >/dev/null"))
-	ask := p.ask(t, chat, 0)
+	request := p.awaitRequest(t, chat, 0)
 	s := p.startConversation(t, chat)
 	s.awaitText("allow it?")
 	s.typeText("e\r")
 	s.awaitText("back): \x1b[0mprintf one >/dev/null") // it is typed already
 	s.typeText(" 2>&1\r")
 	p.turnEnds(t, chat)
-	why := p.explain(t, ask.ID)
-	is.Equal([]string{why.Ask.Command, why.Decision.Edited}, []string{ask.Command(), ask.Command() + " 2>&1"})
+	why := p.explain(t, request.ID)
+	is.Equal([]string{why.Ask.Command, why.Decision.Edited}, []string{request.Command(), request.Command() + " 2>&1"})
 	s.typeText("\x03") // no turn runs, so Ctrl-C ends the conversation
 	s.awaitExit()
 }
@@ -177,7 +177,7 @@ func TestSlashCommandsAreNotSentAsMessages(t *testing.T) {
 	}
 	s.typeText("//x is a message\r")
 	expect.Eventually(t, "it was sent", func() bool { return len(submitted(t, p, chat)) == 2 })
-	p.denyNext(t, chat) // the demo's tour asks
+	p.denyNext(t, chat) // the demo's tour needs an approval
 	p.turnEnds(t, chat)
 	last := rows[projections.ShownMessage](t, p, "messages", chat)
 	expect.Contains(t, fmt.Sprint(last), "/x is a message")
@@ -224,7 +224,7 @@ func TestConversationReportsRequestsOfOtherChats(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("printf needed >/dev/null"))
-	ask := p.ask(t, chat, 0)
+	request := p.awaitRequest(t, chat, 0)
 	p.event(t, chat, events.PermissionReferred{}.Kind(), nil)
 	list, _, code := p.cli(t, "", "chats")
 	is.Equal(code, 0)
@@ -233,18 +233,18 @@ func TestConversationReportsRequestsOfOtherChats(t *testing.T) {
 	}))
 	text, _, code := p.cli(t, "", "requests")
 	is.Equal(code, 0)
-	is.True(strings.Contains(text, store.RecordID(ask.ID)) && strings.Contains(text, ask.Command()))
+	is.True(strings.Contains(text, store.RecordID(request.ID)) && strings.Contains(text, request.Command()))
 	var pending []client.Request
 	body, _, _ := p.cli(t, "", "requests", "--json")
 	decode(t, body, &pending)
 	is.True(slices.ContainsFunc(pending, func(r client.Request) bool {
-		return r.Chat == chat && r.ID == store.RecordID(ask.ID) && r.Type == "bash" && r.What == ask.Command() &&
+		return r.Chat == chat && r.ID == store.RecordID(request.ID) && r.Type == "bash" && r.What == request.Command() &&
 			r.Why != ""
 	}))
 	why, _, code := p.cli(t, "", "why", chat) // the chat's last
 	is.Equal(code, 0)
-	is.True(strings.Contains(why, ask.Command()) && strings.Contains(why, "It is not decided yet."))
-	p.decide(t, chat, ask, events.Authorized, "")
+	is.True(strings.Contains(why, request.Command()) && strings.Contains(why, "It is not decided yet."))
+	p.decide(t, chat, request, events.Authorized, "")
 	p.turnEnds(t, chat)
 	body, _, _ = p.cli(t, "", "requests", "--json")
 	decode(t, body, &pending)

@@ -32,7 +32,7 @@ func TestExitStatusOfAScriptedConversation(t *testing.T) {
 		"a person allows":        {bash("echo al''lowed; exit 4"), "y\n", "ask", turn.Completed, []string{"? bash  echo", "allowed\n", "exit 4", "done"}},
 		"a person denies":        {bash("echo al''lowed"), "n\n", "ask", turn.Denied, []string{"denied"}},
 		"a person says why not":  {bash("echo al''lowed"), "n not today\n", "ask", turn.Completed, []string{"not today", "done"}},
-		"nobody answers":         {bash("echo al''lowed"), "", "ask", turn.Pending, []string{"? bash  echo"}},
+		"no answer":              {bash("echo al''lowed"), "", "ask", turn.Pending, []string{"? bash  echo"}},
 		"the provider refuses":   {"@@status 400 no credit", "", "ask", turn.Failed, nil},
 		"a question is answered": {twoQuestions, "2\n1, 2\n", "ask", turn.Completed, []string{"Which colour?", "Which letters?", "thanks"}},
 	} {
@@ -59,7 +59,7 @@ func TestPendingRequestIsAnsweredLater(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("echo la''ter"))
-	p.ask(t, chat, 0)
+	p.awaitRequest(t, chat, 0)
 	stdout, _, code := p.cli(t, "y\n", "chat", chat)
 	is.Equal(code, turn.Completed)
 	expect.Contains(t, stdout, "later\n")
@@ -173,7 +173,7 @@ func TestNATSContextIsReadOnly(t *testing.T) {
 		is.NoErr(nc.Publish(subject, []byte("{}")))
 		is.NoErr(nc.Flush())
 		if strings.HasPrefix(subject, c.APIPrefix) {
-			continue // allowed to be asked, and nobody there
+			continue // the account may send it, but nothing answers
 		}
 		select {
 		case err := <-refusals:

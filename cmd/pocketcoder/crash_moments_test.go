@@ -32,15 +32,15 @@ func requestIsPending(t *testing.T, p *process, e events.Event) bool {
 	if e.Subject.Kind != "opencode.permission.asked" {
 		return false
 	}
-	expect.Eventually(t, "the ask is pending", func() bool {
-		asks := rows[projections.Permission](t, p, "permissions", e.Subject.ID)
-		return len(asks) == 1 && asks[0].Status == projections.PermissionDraft
+	expect.Eventually(t, "the request is pending", func() bool {
+		requests := rows[projections.Permission](t, p, "permissions", e.Subject.ID)
+		return len(requests) == 1 && requests[0].Status == projections.PermissionDraft
 	})
 	return true
 }
 
-// subagentAsks is the moment at which a subagent waits for a person.
-func subagentAsks(t *testing.T, p *process, e events.Event) bool {
+// subagentWaits is the moment at which a subagent waits for a person.
+func subagentWaits(t *testing.T, p *process, e events.Event) bool {
 	return e.Subject.Kind == "opencode.permission.asked" && strings.Contains(string(e.Data), `"permission":"bash"`)
 }
 

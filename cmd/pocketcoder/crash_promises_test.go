@@ -54,14 +54,14 @@ func finishedOrLost(t *testing.T, p *process, chat string) {
 func resumedByApproval(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
-	asks := rows[projections.Permission](t, p, "permissions", chat)
-	is.Equal(len(asks), 2)
-	is.True(asks[0].Interrupted)
-	is.True(asks[0].GrantUsed)
-	is.Equal(asks[0].Status, projections.PermissionAuthorized)
-	is.Equal(asks[1].Status, projections.PermissionAuthorized)
-	is.Equal(asks[1].DecidedBy, asks[0].DecidedBy)
-	is.Equal(p.resumes(t, chat), map[string]int{asks[0].EnginePermission: 1})
+	requests := rows[projections.Permission](t, p, "permissions", chat)
+	is.Equal(len(requests), 2)
+	is.True(requests[0].Interrupted)
+	is.True(requests[0].GrantUsed)
+	is.Equal(requests[0].Status, projections.PermissionAuthorized)
+	is.Equal(requests[1].Status, projections.PermissionAuthorized)
+	is.Equal(requests[1].DecidedBy, requests[0].DecidedBy)
+	is.Equal(p.resumes(t, chat), map[string]int{requests[0].EnginePermission: 1})
 	is.Equal(p.timesRun(t, p.row(t, chat).Title), 1)
 	is.Equal(p.text(t, chat), "done")
 }
@@ -112,11 +112,11 @@ func questionsSurvive(t *testing.T, p *process, chat string) {
 func delegatedAgain(t *testing.T, p *process, chat string) {
 	t.Helper()
 	is := is.New(t)
-	asks := rows[projections.Permission](t, p, "permissions", chat)
-	is.Equal(len(asks), 4)
-	is.Equal([]string{asks[0].Permission, asks[1].Permission, asks[2].Permission, asks[3].Permission},
+	requests := rows[projections.Permission](t, p, "permissions", chat)
+	is.Equal(len(requests), 4)
+	is.Equal([]string{requests[0].Permission, requests[1].Permission, requests[2].Permission, requests[3].Permission},
 		[]string{"task", "bash", "task", "bash"})
-	is.True(asks[1].Interrupted && asks[1].GrantUsed)
+	is.True(requests[1].Interrupted && requests[1].GrantUsed)
 	is.Equal(p.timesRun(t, p.row(t, chat).Title), 1)
 	is.True(strings.HasSuffix(p.text(t, chat), "done"))
 }

@@ -169,9 +169,9 @@ func TestKillLosesAndRepeatsNoChangeOfAQueue(t *testing.T) {
 	}
 
 	next := p.startQueuedChat(t, "next", bash(fmt.Sprintf(shortCommand, "next")))
-	ask := p.awaitRequestOfPerson(t, next.id, 0)
+	request := p.awaitRequestOfPerson(t, next.id, 0)
 	next.sendAll(t, next.changes()...)
-	p.decide(t, next.id, ask, events.Denied, "no")
+	p.decide(t, next.id, request, events.Denied, "no")
 	n, seen := 0, p.allEvents(t)
 	p.event(t, next.id, "message.sending", func(events.Event) bool { n++; return n == 2 })
 	kill()

@@ -63,7 +63,7 @@ func killDuringStart(t *testing.T, p *process) {
 	is := is.New(t)
 	chat := p.create(t, "started")
 	p.submit(t, chat, bash(fmt.Sprintf(shortCommand, "started")))
-	p.ask(t, chat, 0)
+	p.awaitRequest(t, chat, 0)
 	waiting := p.chat(t, "@@say never lost")
 	seen := p.allEvents(t)
 	p.kill()

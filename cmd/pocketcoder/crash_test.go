@@ -62,7 +62,7 @@ var crashSystems = [][][]crash{{
 	},
 	{{name: "finished", script: bash(shortCommand), moment: on("exec.finished"), check: finishedOrLost}},
 	{
-		{name: "delegated", script: delegation, moment: subagentAsks, check: delegatedAgain},
+		{name: "delegated", script: delegation, moment: subagentWaits, check: delegatedAgain},
 		{name: "questioned", script: twoQuestions, moment: on("opencode.question.asked"), check: questionsSurvive},
 		{name: "delivered", script: bash(shortCommand), moment: on("message.delivered"), check: finishedOrLost},
 	},
@@ -194,15 +194,15 @@ func (p *process) finishAfterCrash(t *testing.T, chat string) {
 	t.Helper()
 	expect.Eventually(t, "chat "+chat+" settles", func() bool {
 		resumed := p.resumes(t, chat)
-		asks := rows[projections.Permission](t, p, "permissions", chat)
+		requests := rows[projections.Permission](t, p, "permissions", chat)
 		granted := map[string]bool{}
-		for _, a := range asks {
+		for _, a := range requests {
 			if a.Interrupted && a.Status == projections.PermissionAuthorized && !a.GrantUsed {
 				granted[a.Request] = true
 			}
 		}
 		open := false
-		for _, a := range asks {
+		for _, a := range requests {
 			switch {
 			case a.Status == projections.PermissionDraft:
 				open = true
@@ -217,7 +217,7 @@ func (p *process) finishAfterCrash(t *testing.T, chat string) {
 	})
 }
 
-// resumes counts the continue prompts of a chat by the ask whose approval they carry out.
+// resumes counts the continue prompts of a chat by the request whose approval they carry out.
 func (p *process) resumes(t *testing.T, chat string) map[string]int {
 	t.Helper()
 	count := map[string]int{}

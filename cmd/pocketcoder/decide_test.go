@@ -28,25 +28,25 @@ func TestEditedCommandRunsAndTheModelIsInformed(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("printf '%s\\n' orig''inal >edited.out"))
-	ask := p.ask(t, chat, 0)
+	request := p.awaitRequest(t, chat, 0)
 	const edited = "printf '%s\\n' ed''ited"
 	stdout, stderr, code := p.cli(t, "e "+edited+"\n", "chat", chat)
 	t.Log(stdout, stderr)
 	is.Equal(code, turn.Completed)
-	is.True(strings.Contains(stdout, "-"+ask.Command()) && strings.Contains(stdout, "+"+edited)) // the difference is shown
+	is.True(strings.Contains(stdout, "-"+request.Command()) && strings.Contains(stdout, "+"+edited)) // the difference is shown
 	is.True(strings.Contains(stdout, "│ edited\n") && strings.Contains(stdout, "done"))
 	output := p.tools(t, chat)[0].State.Output // what the model sees
-	is.True(strings.Contains(output, ask.Command()) && strings.Contains(output, edited))
+	is.True(strings.Contains(output, request.Command()) && strings.Contains(output, edited))
 	is.Equal(p.finished(t, chat, 0).Stdout.Text, "edited\n") // and what is recorded is the command's own
 
-	why := p.explain(t, ask.ID)
+	why := p.explain(t, request.ID)
 	is.Equal([]string{why.Ask.Command, why.Decision.Edited, why.Decision.Decision, why.Decision.Actor},
-		[]string{ask.Command(), edited, "authorized", "user:operator"})
+		[]string{request.Command(), edited, "authorized", "user:operator"})
 	is.Equal(why.Decision.Device, "command line")
 	is.Equal(len(why.Executions), 1)
 	ran := why.Executions[0]
 	is.Equal([]any{ran.Command, ran.Original, ran.Status, ran.ExitCode},
-		[]any{edited, ask.Command(), events.ExecutionCompleted, 0})
+		[]any{edited, request.Command(), events.ExecutionCompleted, 0})
 	is.True(why.Referred != nil && why.Referred.Reason != "")
 	is.True(len(why.Rules) > 0)
 	var kinds []string
@@ -58,9 +58,9 @@ func TestEditedCommandRunsAndTheModelIsInformed(t *testing.T) {
 		is.True(slices.Contains(kinds, linked)) // linked
 	}
 	is.True(slices.IsSortedFunc(why.Events, func(a, b explanation.WhyEvent) int { return int(a.Seq) - int(b.Seq) }))
-	text, _, code := p.cli(t, "", "why", store.RecordID(ask.ID)) // the same by the record's id, for a person
+	text, _, code := p.cli(t, "", "why", store.RecordID(request.ID)) // the same by the record's id, for a person
 	is.Equal(code, 0)
-	for _, words := range []string{"-" + ask.Command(), "+" + edited, "$ " + edited, "exit 0", why.Referred.Reason,
+	for _, words := range []string{"-" + request.Command(), "+" + edited, "$ " + edited, "exit 0", why.Referred.Reason,
 		"permission.decided", fmt.Sprintf("#%d", why.Events[0].Seq)} {
 		expect.Contains(t, text, words) // words
 	}
@@ -105,9 +105,9 @@ func TestFirstOfTwoConcurrentDecisionsCounts(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("printf twice >/dev/null"))
-	p.ask(t, chat, 0)
+	p.awaitRequest(t, chat, 0)
 	admin := p.admin(t)
-	ask := admin.awaitRequest(t, chat)
+	request := admin.awaitRequest(t, chat)
 	bodies := []record{
 		{"status": "authorized"}, {"status": "authorized", "edited": "printf first"}, {"status": "authorized", "edited": "printf second"}, {"status": "denied", "reason": "not so"},
 	}
@@ -115,7 +115,7 @@ func TestFirstOfTwoConcurrentDecisionsCounts(t *testing.T) {
 	var all sync.WaitGroup
 	for i, body := range bodies {
 		all.Go(func() {
-			replies[i] = admin.do(t, "PATCH", recordPath("permissions", ask["id"].(string)), body, "User-Agent",
+			replies[i] = admin.do(t, "PATCH", recordPath("permissions", request["id"].(string)), body, "User-Agent",
 				fmt.Sprint("device ", i))
 		})
 	}
@@ -125,7 +125,7 @@ func TestFirstOfTwoConcurrentDecisionsCounts(t *testing.T) {
 		is.Equal(r.code == http.StatusOK, i == won) // one, and the others are told
 	}
 	p.turnEnds(t, chat)
-	why := p.explain(t, ask["ai_engine_permission_id"].(string))
+	why := p.explain(t, request["ai_engine_permission_id"].(string))
 	is.Equal([]any{why.Decision.Decision, why.Decision.Device, why.Decision.Address, why.Decision.By},
 		[]any{bodies[won]["status"], fmt.Sprint("device ", won), "127.0.0.1", why.Decision.By})
 	if edited, ok := bodies[won]["edited"]; ok {
@@ -138,7 +138,7 @@ func TestRuleFromARequestAppliesUntilItIsRevoked(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("touch one"))
-	p.ask(t, chat, 0)
+	p.awaitRequest(t, chat, 0)
 	stdout, stderr, code := p.cli(t, "a\ny\n", "chat", chat)
 	t.Log(stdout, stderr)
 	is.Equal(code, turn.Completed)
@@ -151,13 +151,13 @@ func TestRuleFromARequestAppliesUntilItIsRevoked(t *testing.T) {
 	p.submit(t, chat, bash("touch two"))
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "done|done")
-	asks := rows[projections.Permission](t, p, "permissions", chat)
-	is.Equal([]any{asks[1].Status, asks[1].DecidedBy, asks[1].RuleID, asks[1].Referred},
+	requests := rows[projections.Permission](t, p, "permissions", chat)
+	is.Equal([]any{requests[1].Status, requests[1].DecidedBy, requests[1].RuleID, requests[1].Referred},
 		[]any{projections.PermissionAuthorized, events.ActorPolicy, stored[0].ID, false})
-	is.Equal(p.explain(t, asks[1].ID).Decision.RuleID, stored[0].ID)
+	is.Equal(p.explain(t, requests[1].ID).Decision.RuleID, stored[0].ID)
 
 	other := p.chat(t, bash("touch three")) // it is this chat's alone
-	p.decide(t, other, p.ask(t, other, 0), events.Denied, "")
+	p.decide(t, other, p.awaitRequest(t, other, 0), events.Denied, "")
 
 	for _, step := range []struct {
 		verb  string
@@ -167,22 +167,22 @@ func TestRuleFromARequestAppliesUntilItIsRevoked(t *testing.T) {
 		is.Equal([]any{code, stderr}, []any{0, ""})
 		before := len(rows[projections.Permission](t, p, "permissions", chat))
 		p.submit(t, chat, bash("touch three"))
-		ask := p.ask(t, chat, before)
+		request := p.awaitRequest(t, chat, before)
 		if step.asked {
-			p.awaitReferral(t, chat, ask)
-			p.decide(t, chat, ask, events.Denied, "")
+			p.awaitReferral(t, chat, request)
+			p.decide(t, chat, request, events.Denied, "")
 		}
 		p.turnEnds(t, chat)
-		is.Equal(p.explain(t, ask.ID).Referred != nil, step.asked) // step.verb
+		is.Equal(p.explain(t, request.ID).Referred != nil, step.asked) // step.verb
 	}
 	is.Equal(len(p.rulesOf(t, chat)), 0)
 }
 
 // awaitReferral waits until the policy has left a request to a person.
-func (p *process) awaitReferral(t testing.TB, chat string, ask events.PermissionAsk) {
+func (p *process) awaitReferral(t testing.TB, chat string, request events.PermissionAsk) {
 	t.Helper()
 	p.event(t, chat, "permission.referred", func(e events.Event) bool {
-		return strings.Contains(string(e.Data), `"`+ask.ID+`"`)
+		return strings.Contains(string(e.Data), `"`+request.ID+`"`)
 	})
 }
 
@@ -205,9 +205,9 @@ func TestRuleWithADurationExpires(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("touch one"))
-	ask := p.ask(t, chat, 0)
+	request := p.awaitRequest(t, chat, 0)
 	_, err := handlers.Send(t.Context(), p.Conn, "permission.always",
-		permission.AllowAlways{Chat: chat, Permission: ask.ID, Scope: permission.ScopeChat, For: "2s"})
+		permission.AllowAlways{Chat: chat, Permission: request.ID, Scope: permission.ScopeChat, For: "2s"})
 	is.NoErr(err)
 	p.turnEnds(t, chat)
 	stored := p.rulesOf(t, chat)
@@ -216,7 +216,7 @@ func TestRuleWithADurationExpires(t *testing.T) {
 	expect.Eventually(t, "the rule expires", func() bool { return time.Now().After(until) })
 	is.Equal(p.rulesOf(t, chat)[0].State, "expired")
 	p.submit(t, chat, bash("touch two"))
-	second := p.ask(t, chat, 1)
+	second := p.awaitRequest(t, chat, 1)
 	p.awaitReferral(t, chat, second)
 	p.decide(t, chat, second, events.Denied, "")
 	p.turnEnds(t, chat)
@@ -228,7 +228,7 @@ func TestPolicyReplayCountsMatchingRequests(t *testing.T) {
 	p := sharedSystem(t)
 	chat := p.chat(t, commands("mkdir left", "mkdir right", "mkdir left && rm -rf nowhere"))
 	for i := range 3 {
-		p.decide(t, chat, p.ask(t, chat, i), events.Denied, "go on")
+		p.decide(t, chat, p.awaitRequest(t, chat, i), events.Denied, "go on")
 	}
 	p.turnEnds(t, chat)
 	stdout, stderr, code := p.cli(t, "", "policy", "replay", "bash: mkdir*", "--chat", chat, "--json")
@@ -250,7 +250,7 @@ func TestPolicyReplayCountsMatchingRequests(t *testing.T) {
 	}
 	_, stderr, code = p.cli(t, "", "why", "nosuch")
 	is.Equal(code, 1)
-	expect.Contains(t, stderr, "there is no permission ask nosuch")
+	expect.Contains(t, stderr, "there is no permission request nosuch")
 }
 
 func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
@@ -258,7 +258,7 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("touch one"))
-	p.decide(t, chat, p.ask(t, chat, 0), events.Denied, "")
+	p.decide(t, chat, p.awaitRequest(t, chat, 0), events.Denied, "")
 	p.turnEnds(t, chat)
 	create := func(args ...string) {
 		stdout, stderr, code := p.cli(t, "", append([]string{"policy"}, args...)...)
@@ -272,16 +272,16 @@ func TestRulesAreCreatedOnTheCommandLine(t *testing.T) {
 	is.Equal([]any{stored[0].Rule, stored[0].State, stored[0].Expires != ""}, []any{"bash: touch *", "active", true})
 	p.submit(t, chat, bash("touch two"))
 	p.turnEnds(t, chat)
-	asks := rows[projections.Permission](t, p, "permissions", chat)
-	is.Equal([]any{asks[1].Status, asks[1].RuleID}, []any{projections.PermissionAuthorized, stored[0].ID})
+	requests := rows[projections.Permission](t, p, "permissions", chat)
+	is.Equal([]any{requests[1].Status, requests[1].RuleID}, []any{projections.PermissionAuthorized, stored[0].ID})
 
 	create("deny", "deny bash: touch *", "--chat", chat) // the same rule with another action, without an end
 	now := p.rulesOf(t, chat)
 	is.Equal([]any{len(now), now[0].ID, now[0].Rule, now[0].Expires}, []any{1, stored[0].ID, "deny bash: touch *", ""})
 	p.submit(t, chat, bash("touch three"))
 	p.turnEnds(t, chat)
-	asks = rows[projections.Permission](t, p, "permissions", chat)
-	is.Equal(asks[2].Status, projections.PermissionDenied)
+	requests = rows[projections.Permission](t, p, "permissions", chat)
+	is.Equal(requests[2].Status, projections.PermissionDenied)
 
 	stdout, _, code := p.cli(t, "", "policy", "list", "--all")
 	is.Equal(code, 0)

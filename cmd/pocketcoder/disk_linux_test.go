@@ -54,8 +54,8 @@ func TestSystemRecoversFromAFullDisk(t *testing.T) {
 	done := p.chat(t, "@@say before") // a chat whose turn has ended, and one with a pending request
 	p.turnEnds(t, done)
 	waiting := p.chat(t, bash("echo ran >>ran"))
-	ask := p.ask(t, waiting, 0)
-	p.awaitReferral(t, waiting, ask)
+	request := p.awaitRequest(t, waiting, 0)
+	p.awaitReferral(t, waiting, request)
 	stored := map[string][]string{}
 	for _, chat := range []string{done, waiting} {
 		stored[chat] = p.kinds(t.Context(), chat)
@@ -76,7 +76,7 @@ func TestSystemRecoversFromAFullDisk(t *testing.T) {
 		is.Equal(r.code, http.StatusServiceUnavailable)
 		expect.Contains(t, r.body, refusalOfAFullDisk)
 		_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
-			permission.Decide{Chat: waiting, Permission: ask.ID, Decision: events.Authorized})
+			permission.Decide{Chat: waiting, Permission: request.ID, Decision: events.Authorized})
 		refused := handlers.Refused{}
 		is.True(errors.As(err, &refused))
 		is.Equal(refused, handlers.Refused{Code: handlers.Unavailable, Text: refusalOfAFullDisk})
@@ -100,7 +100,7 @@ func TestSystemRecoversFromAFullDisk(t *testing.T) {
 		is.Equal(p.text(t, chat), "after")
 	}
 
-	p.decide(t, waiting, ask, events.Authorized, "")
+	p.decide(t, waiting, request, events.Authorized, "")
 	p.turnEnds(t, waiting)
 	is.Equal(p.finished(t, waiting, 0).ExitCode, 0)
 	for chat, kinds := range stored {

@@ -146,14 +146,14 @@ type process struct {
 	data      datadir.Dir
 	workspace string
 	args      []string
-	askRules  []string // more of them: rules for what tests want to be asked about
+	askRules  []string // further ones: rules that leave commands of the tests to a person
 	env       []string // on top of the test's own
 }
 
 // sharedInstance is a running system that several tests share, each with chats of its own. The first of them starts it.
 type sharedInstance struct {
 	args        func() []string // nil for none
-	asDelivered bool            // with the rules alone that everybody has
+	asDelivered bool            // only with the built-in rules
 	once        sync.Once
 	p           *process
 }
@@ -234,8 +234,9 @@ func (p *process) runForTest() {
 	})
 }
 
-// askedCommands are the harmless commands that tests let the model run. Ask rules make them need a person.
-var askedCommands = []string{"echo", "printf", "pwd", "head"}
+// commandsNeedingApproval are harmless commands that tests let the model run. Rules with the action "ask" leave them to a
+// person.
+var commandsNeedingApproval = []string{"echo", "printf", "pwd", "head"}
 
 // prepare makes a system in a directory, with an administrator and an empty workspace, that was never started.
 func prepare(t testing.TB, dir string, args ...string) *process {
@@ -246,7 +247,7 @@ func prepare(t testing.TB, dir string, args ...string) *process {
 	}
 	p.args = append([]string{"up", "--demo", "--data", string(p.data), "--workspace", p.workspace, "--http", "127.0.0.1:0",
 		"--model-catalogue", fewModels(), "--opencode", opencodetest.Tools(t).OpenCode}, args...)
-	for _, command := range askedCommands {
+	for _, command := range commandsNeedingApproval {
 		p.askRules = append(p.askRules, "--allow", "ask bash: "+command+"*")
 	}
 	p.env = []string{"POCKETCODER_ADMIN_EMAIL=" + adminEmail, "POCKETCODER_ADMIN_PASSWORD=" + adminPassword}
@@ -392,21 +393,21 @@ func (p *process) submit(t testing.TB, chat, script string) (message string) {
 }
 
 // decide decides a request.
-func (p *process) decide(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision, reason string) {
+func (p *process) decide(t testing.TB, chat string, request events.PermissionAsk, d events.Decision, reason string) {
 	t.Helper()
 	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
-		permission.Decide{Chat: chat, Permission: ask.ID, Decision: d, Reason: reason})
+		permission.Decide{Chat: chat, Permission: request.ID, Decision: d, Reason: reason})
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// ask waits for the nth request of a chat, from 0, and returns it.
-func (p *process) ask(t testing.TB, chat string, n int) (ask events.PermissionAsk) {
+// awaitRequest waits for the nth request of a chat, from 0, and returns it.
+func (p *process) awaitRequest(t testing.TB, chat string, n int) (request events.PermissionAsk) {
 	t.Helper()
 	e := p.event(t, chat, "opencode.permission.asked", func(events.Event) bool { n--; return n < 0 })
-	if err := json.Unmarshal(e.Data, &ask); err != nil {
+	if err := json.Unmarshal(e.Data, &request); err != nil {
 		t.Fatal(err)
 	}
-	return ask
+	return request
 }

@@ -18,7 +18,7 @@ import (
 func openCodeDies(t *testing.T, p *process) {
 	is := is.New(t)
 	streaming, waiting := p.chat(t, "@@text n=2000 delay=20"), p.chat(t, bash("echo approved late"))
-	ask := p.ask(t, waiting, 0)
+	request := p.awaitRequest(t, waiting, 0)
 	expect.Eventually(t, "some text was streamed", func() bool {
 		return len(p.fragments(t, "delta.chat."+streaming+".>")) > 3
 	})
@@ -38,7 +38,7 @@ func openCodeDies(t *testing.T, p *process) {
 
 	p.event(t, waiting, "turn.lost", nil)
 	p.event(t, waiting, "permission.interrupted", nil)
-	p.decide(t, waiting, ask, events.Authorized, "") // it resumes the turn, and is used up by the same request
+	p.decide(t, waiting, request, events.Authorized, "") // it resumes the turn, and is used up by the same request
 	p.finished(t, waiting, 0)
 	p.turnEnds(t, waiting)
 	runs := rows[executions.Run](t, p, "executions", waiting)

@@ -36,13 +36,13 @@ func (p *process) runCommand(t testing.TB, args map[string]any) (executions.Run,
 	t.Helper()
 	args["description"] = "test"
 	chat := p.chat(t, call("bash", args)+"\n@@next\n@@say done")
-	ask := p.ask(t, chat, 0)
-	p.awaitReferral(t, chat, ask) // by then the directory is known
-	p.decide(t, chat, ask, events.Authorized, "")
+	request := p.awaitRequest(t, chat, 0)
+	p.awaitReferral(t, chat, request) // by then the directory is known
+	p.decide(t, chat, request, events.Authorized, "")
 	p.turnEnds(t, chat)
 	all := rows[executions.Run](t, p, "executions", chat)
-	if len(all) != 1 || all[0].Text != ask.Command() || all[0].Text != args["command"] {
-		t.Fatalf("asked for %q, ran %+v", ask.Command(), all)
+	if len(all) != 1 || all[0].Text != request.Command() || all[0].Text != args["command"] {
+		t.Fatalf("asked for %q, ran %+v", request.Command(), all)
 	}
 	return all[0], p.tools(t, chat)[0]
 }
@@ -144,7 +144,7 @@ func TestParallelCallsOfOneStepDoNotMix(t *testing.T) {
 	}
 	chat := p.chat(t, call("bash", map[string]any{"command": command("left"), "description": "left"})+"\n"+
 		bash(command("right")))
-	first, second := p.ask(t, chat, 0), p.ask(t, chat, 1)
+	first, second := p.awaitRequest(t, chat, 0), p.awaitRequest(t, chat, 1)
 	is.Equal(len(rows[projections.Permission](t, p, "permissions", chat)), 2)
 	p.decide(t, chat, second, events.Authorized, "")
 	p.decide(t, chat, first, events.Authorized, "")

@@ -45,9 +45,9 @@ func init() {
 func (p *process) background(t *testing.T, command string) (chat string, run executions.Run) {
 	t.Helper()
 	chat = p.chat(t, bash("detach "+command))
-	ask := p.ask(t, chat, 0)
-	p.awaitReferral(t, chat, ask)
-	p.decide(t, chat, ask, events.Authorized, "")
+	request := p.awaitRequest(t, chat, 0)
+	p.awaitReferral(t, chat, request)
+	p.decide(t, chat, request, events.Authorized, "")
 	p.turnEnds(t, chat)
 	all := rows[executions.Run](t, p, "executions", chat)
 	if len(all) != 1 || all[0].Text != command || !all[0].Detached {

@@ -153,12 +153,12 @@ func TestCallsThatWaitSurviveRestarts(t *testing.T) {
 				"command": "touch survived", "description": "test"}) + "\n@@next\n@@say the result"})+
 				"\n@@next\n@@say I have it")
 			w := p.workersOf(t, parent, 1)[0]
-			p.ask(t, w.ID, 0)
-			asking := p.chat(t, asksColour)
-			q := p.askedBy(t, asking)
+			p.awaitRequest(t, w.ID, 0)
+			waiting := p.chat(t, colourQuestion)
+			q := p.awaitPersonQuestion(t, waiting)
 			r.do(t, p)
 			p.handoffKeepsItsResult(t, parent, w.ID)
-			p.answerResumes(t, asking, q)
+			p.answerResumes(t, waiting, q)
 		})
 	}
 	p.t = t
@@ -212,7 +212,7 @@ func TestParentAndWorkersSendMessages(t *testing.T) {
 
 	p.submit(t, chat, ownTool("assign", map[string]any{"message": work}))
 	second := p.workersOf(t, chat, 2)[1]
-	p.ask(t, second.ID, 0)
+	p.awaitRequest(t, second.ID, 0)
 	p.turnEnds(t, chat)
 	calls = len(p.tools(t, chat))
 	p.submit(t, chat, ownTool("stop_worker", map[string]any{"worker": second.ID}))

@@ -113,8 +113,8 @@ func TestDeletedChatStopsItsCommandAndIsGone(t *testing.T) {
 	chat := admin.create(t, "chats", record{"title": "deleted"})
 	path := filepath.Join(p.dir(t), "pids")
 	admin.say(t, chat, bash("echo $$ > "+path+"; sleep 300 & echo $! >> "+path+"; wait"))
-	ask := admin.awaitRequest(t, chat)
-	admin.authorize(t, ask)
+	request := admin.awaitRequest(t, chat)
+	admin.authorize(t, request)
 	pids := pidsIn(t, path, 2)
 
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
@@ -136,7 +136,7 @@ func TestDeletedChatStopsItsCommandAndIsGone(t *testing.T) {
 	}
 	is.Equal(p.finished(t, chat, 0).Reason, "cancelled")
 	is.Equal(admin.do(t, "GET", recordPath("chats", chat), nil).code, http.StatusNotFound)
-	is.Equal(admin.do(t, "GET", recordPath("permissions", ask["id"].(string)), nil).code, http.StatusNotFound)
+	is.Equal(admin.do(t, "GET", recordPath("permissions", request["id"].(string)), nil).code, http.StatusNotFound)
 	is.Equal(admin.do(t, "GET", "/api/chats/"+chat+"/events", nil).code, http.StatusNotFound)
 	for _, name := range []string{"messages", "permissions", "executions", "usage"} {
 		is.Equal(len(admin.list(t, name, `chat = "`+chat+`"`)), 0) // name

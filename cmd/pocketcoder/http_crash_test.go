@@ -16,13 +16,13 @@ import (
 	"pocketcoder/expect"
 )
 
-// What clients hold on to outlives a crash: their login, an ask that waits, and their place in a stream.
+// Clients keep their login, a pending request and their position in a stream across a crash.
 func clientsGoOn(t *testing.T, p *process) {
 	is := is.New(t)
 	admin := p.admin(t)
-	asking := admin.create(t, "chats", record{"title": "survived"})
-	admin.say(t, asking, bash(fmt.Sprintf(shortCommand, "survived")))
-	draft := admin.awaitRequest(t, asking)
+	waiting := admin.create(t, "chats", record{"title": "survived"})
+	admin.say(t, waiting, bash(fmt.Sprintf(shortCommand, "survived")))
+	draft := admin.awaitRequest(t, waiting)
 	talking := admin.create(t, "chats", record{"title": "talking"})
 	admin.say(t, talking, "@@text n=400 delay=20")
 
@@ -51,25 +51,25 @@ func clientsGoOn(t *testing.T, p *process) {
 	is.NoErr(<-cut)
 	p.restart()
 
-	waiting := admin.list(t, "permissions", `status = "draft"`) // with the token from before
-	is.Equal(len(waiting), 1)
-	is.Equal(waiting[0]["id"], draft["id"])
+	drafts := admin.list(t, "permissions", `status = "draft"`) // with the token from before
+	is.Equal(len(drafts), 1)
+	is.Equal(drafts[0]["id"], draft["id"])
 	is.Equal(p.timesRun(t, "survived"), 0)
 	decided := admin.authorize(t, draft)
 	is.Equal([]any{decided["status"], decided["approved_by"]}, []any{"authorized", admin.id})
-	p.finishAfterCrash(t, asking)
-	resumedByApproval(t, p, asking)
-	ran := admin.list(t, "executions", `chat = "`+asking+`"`)
+	p.finishAfterCrash(t, waiting)
+	resumedByApproval(t, p, waiting)
+	ran := admin.list(t, "executions", `chat = "`+waiting+`"`)
 	is.Equal(len(ran), 1)
 	is.Equal(ran[0]["status"], events.ExecutionCompleted)
 	p.finishAfterCrash(t, talking)
 	turnIsLost(t, p, talking)
 
-	last := admin.end(t, asking)
+	last := admin.end(t, waiting)
 	is.NoErr(stream.until(t.Context(), admin, last))
 	expectSameText(t, sent(stream.received), sent(admin.whole(t, stream.path, last)))
-	ofChat := admin.whole(t, "/api/chats/"+asking+"/events", last)
-	stdout, _, code := p.cli(t, "", "replay", asking, "--json", "--to", ofChat[len(ofChat)-1].id)
+	ofChat := admin.whole(t, "/api/chats/"+waiting+"/events", last)
+	stdout, _, code := p.cli(t, "", "replay", waiting, "--json", "--to", ofChat[len(ofChat)-1].id)
 	is.Equal(code, 0)
 	expectSameText(t, facts(ofChat), stdout)
 }

@@ -46,7 +46,7 @@ func TestOutputIsReadWhileItIsWritten(t *testing.T) {
 	r := bufio.NewReader(stream)
 	line, err := r.ReadString('\n')
 	is.NoErr(err)
-	is.Equal(line, "first\n") // and it cannot have ended: nobody has let it
+	is.Equal(line, "first\n") // the command still waits for the file
 	expect.WriteFile(t, filepath.Join(dir, "go"), "")
 	rest, err := io.ReadAll(r)
 	is.NoErr(err)

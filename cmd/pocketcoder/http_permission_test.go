@@ -23,7 +23,7 @@ func TestAgentAccountsRequestAndCannotApprove(t *testing.T) {
 	owner.say(t, chat, "@@say hello")
 	p.turnEnds(t, chat)
 	session, call := p.row(t, chat).Session, "call_forged"
-	ask := func(by login, command, id string) (code int, answer struct {
+	request := func(by login, command, id string) (code int, answer struct {
 		Permitted  bool
 		ID, Status string
 	}) {
@@ -36,25 +36,25 @@ func TestAgentAccountsRequestAndCannotApprove(t *testing.T) {
 		}
 		return r.code, answer
 	}
-	code, allowed := ask(agent, "ls", "")
+	code, allowed := request(agent, "ls", "")
 	if code != http.StatusOK || !allowed.Permitted || allowed.Status != "authorized" {
 		why, _, _ := p.cli(t, "", "policy", "why", allowed.ID)
 		t.Fatalf("%d %+v: %s", code, allowed, why)
 	}
 	const forged = "echo run >>forged"
-	code, draft := ask(agent, forged, "i1")
+	code, draft := request(agent, forged, "i1")
 	is.Equal([]any{code, draft.Permitted, draft.Status}, []any{http.StatusOK, false, "draft"})
-	_, same := ask(agent, forged, "i1")
+	_, same := request(agent, forged, "i1")
 	is.Equal(same, draft)
-	code, _ = ask(owner, forged, "i2")
-	is.Equal(code, http.StatusForbidden) // people do not ask for permission, they give it
+	code, _ = request(owner, forged, "i2")
+	is.Equal(code, http.StatusForbidden) // users do not request permissions, they decide them
 
 	path := recordPath("permissions", draft.ID)
 	// an agent never approves
 	is.Equal(agent.do(t, "PATCH", path, record{"status": "authorized"}).code, http.StatusNotFound)
 	decided := owner.authorize(t, record{"id": draft.ID})
 	is.Equal([]any{decided["status"], decided["approved_by"]}, []any{"authorized", owner.id})
-	_, same = ask(agent, forged, "i1")
+	_, same = request(agent, forged, "i1")
 	is.Equal([]any{same.Permitted, same.Status}, []any{true, "authorized"})
 	is.Equal(owner.do(t, "PATCH", path, record{"status": "denied"}).code, http.StatusBadRequest)
 

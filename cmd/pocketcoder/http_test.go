@@ -127,22 +127,22 @@ func (l login) say(t testing.TB, chat, script string) {
 }
 
 // awaitRequest waits for the pending request of a chat.
-func (l login) awaitRequest(t testing.TB, chat string) (ask record) {
+func (l login) awaitRequest(t testing.TB, chat string) (request record) {
 	t.Helper()
-	expect.Eventually(t, "chat "+chat+" asks", func() bool {
+	expect.Eventually(t, "a request of chat "+chat, func() bool {
 		drafts := l.list(t, "permissions", `chat = "`+chat+`" && status = "draft"`)
 		if len(drafts) > 0 {
-			ask = drafts[0]
+			request = drafts[0]
 		}
 		return len(drafts) > 0
 	})
-	return ask
+	return request
 }
 
 // authorize approves a request.
-func (l login) authorize(t testing.TB, ask record) (decided record) {
+func (l login) authorize(t testing.TB, request record) (decided record) {
 	t.Helper()
-	l.must(t, "PATCH", recordPath("permissions", ask["id"].(string)), record{"status": "authorized"}, &decided)
+	l.must(t, "PATCH", recordPath("permissions", request["id"].(string)), record{"status": "authorized"}, &decided)
 	return decided
 }
 

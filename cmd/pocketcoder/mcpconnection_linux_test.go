@@ -54,13 +54,13 @@ func TestAWorkerOutlivesTheMCPConnectionOfItsParent(t *testing.T) {
 	parent := p.chat(t, ownTool("handoff", map[string]any{"message": worked}))
 	expect.Eventually(t, "the worker is started", func() bool { return len(p.workers(t, parent)) == 1 })
 	id := p.workers(t, parent)[0].ID
-	ask := p.awaitRequestOfPerson(t, id, 0)
+	request := p.awaitRequestOfPerson(t, id, 0)
 
 	is.True(closeConnections(t, proxy) > 0)
 	out, _, code := p.cli(t, "", "workers", parent)
 	is.Equal(code, 0)
 	expect.Contains(t, out, id)
-	p.decide(t, id, ask, events.Authorized, "")
+	p.decide(t, id, request, events.Authorized, "")
 	p.turnEnds(t, id)
 	expect.Eventually(t, "workers check shows the result", func() bool {
 		out, _, _ := p.cli(t, "", "workers", "check", id)

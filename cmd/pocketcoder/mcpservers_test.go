@@ -106,7 +106,7 @@ func callsServerInSandbox(t *testing.T, p *process) {
 	p.approve(t, chat, 0)
 	expect.Contains(t, p.outputOf(t, chat, 0), "dial tcp") // it has no network
 
-	serverAsksPerson(t, p)
+	startElicitation(t, p)
 
 	chat = p.chat(t, ownTool("mcp_lab_change", map[string]any{"text": "mails it"}))
 	p.approve(t, chat, 0)
@@ -118,13 +118,13 @@ func callsServerInSandbox(t *testing.T, p *process) {
 	is.Equal(slices.Contains(p.kinds(t.Context(), chat), "mcp.called"), false)
 }
 
-// serverAsksPerson lets the server lab ask for an age, a colour and a note.
-func serverAsksPerson(t *testing.T, p *process) {
+// startElicitation calls a tool of the server lab that asks for an age, a colour and a note.
+func startElicitation(t *testing.T, p *process) {
 	is := is.New(t)
-	ask := ownTool("mcp_lab_ask", map[string]any{"text": "For the label"})
-	chat := p.chat(t, ask)
+	script := ownTool("mcp_lab_ask", map[string]any{"text": "For the label"})
+	chat := p.chat(t, script)
 	p.approve(t, chat, 0)
-	p.askedBy(t, chat)
+	p.awaitPersonQuestion(t, chat)
 	form := rows[questions.Question](t, p, "questions", chat)
 	is.Equal(len(form), 3)
 	is.Equal([]string{form[0].Header, form[0].Question, form[1].Question, string(form[1].Choices),
@@ -137,14 +137,14 @@ func serverAsksPerson(t *testing.T, p *process) {
 	}
 	is.Equal(p.outputOf(t, chat, 0), `accept {"age":36,"colour":"blue"}`)
 
-	chat = p.chat(t, ask)
+	chat = p.chat(t, script)
 	p.approve(t, chat, 0)
-	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: p.askedBy(t, chat).EngineQuestion, Rejected: true}))
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: p.awaitPersonQuestion(t, chat).EngineQuestion, Rejected: true}))
 	is.Equal(p.outputOf(t, chat, 0), "decline null")
 
-	chat = p.chat(t, ask)
+	chat = p.chat(t, script)
 	p.approve(t, chat, 0)
-	p.askedBy(t, chat)
+	p.awaitPersonQuestion(t, chat)
 	p.abort(t, chat)
 	p.event(t, chat, "question.expired", nil)
 	p.turnEnds(t, chat)

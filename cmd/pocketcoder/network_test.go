@@ -69,22 +69,22 @@ func TestOneCommandWithItsHostIsOneRequest(t *testing.T) {
 	is := is.New(t)
 	p := openSystem.system(t)
 	chat := p.chat(t, bash("curl -sS https://api.example.com/a; curl -sS https://api.example.com/b; echo done"))
-	ask := p.ask(t, chat, 0)
+	request := p.awaitRequest(t, chat, 0)
 	var referred events.PermissionReferred
 	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.referred", nil).Data, &referred))
 	is.Equal(referred.Hosts, []string{"api.example.com:443"})
 	is.True(strings.HasSuffix(referred.Reason, "If you approve it, it can also reach api.example.com:443."))
 	shown := rows[projections.Permission](t, p, "permissions", chat)[0]
 	expect.Contains(t, string(shown.Metadata), `"hosts":["api.example.com:443"]`)
-	p.decide(t, chat, ask, events.Authorized, "")
+	p.decide(t, chat, request, events.Authorized, "")
 	p.finished(t, chat, 0)
 	p.turnEnds(t, chat)
 	var connected events.ExecConnected
 	is.NoErr(json.Unmarshal(p.event(t, chat, "exec.connected", nil).Data, &connected))
 	is.Equal([]any{connected.Host, connected.Port, connected.Allowed, connected.Permission},
-		[]any{"api.example.com", 443, true, ask.ID})
+		[]any{"api.example.com", 443, true, request.ID})
 	is.True(!slices.Contains(p.kinds(t.Context(), chat), "permission.requested")) // no second request
-	why, _, code := p.cli(t, "", "why", ask.ID)
+	why, _, code := p.cli(t, "", "why", request.ID)
 	is.Equal(code, 0)
 	expect.Contains(t, why, "api.example.com:443")
 }
@@ -96,12 +96,12 @@ func TestCommandWithoutANetworkReportsIt(t *testing.T) {
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("curl -sS https://api.example.com/a; echo done"))
 	const want = "The command has no network. Start PocketCoder with --network ask, or add a rule that allows api.example.com."
-	ask := p.ask(t, chat, 0)
+	request := p.awaitRequest(t, chat, 0)
 	var referred events.PermissionReferred
 	is.NoErr(json.Unmarshal(p.event(t, chat, "permission.referred", nil).Data, &referred))
 	is.Equal(referred.Network, want)
 	is.True(strings.HasSuffix(referred.Reason, want))
-	p.decide(t, chat, ask, events.Authorized, "")
+	p.decide(t, chat, request, events.Authorized, "")
 	p.turnEnds(t, chat)
 	output := p.tools(t, chat)[0].State.Output // curl's complaint may come after done: they are two streams
 	expect.Contains(t, output, "done\n")

@@ -84,12 +84,12 @@ func ownToolsWork(t *testing.T, p *process) {
 	is.Equal(p.outputOf(t, chat, 1), `{"servers":[]}`)
 }
 
-var asksColour = call("pocketcoder_ask_person", map[string]any{
+var colourQuestion = call("pocketcoder_ask_person", map[string]any{
 	"question": "Which colour?", "options": []string{"Red", "Blue"},
 }) + "\n@@next\n@@say thanks"
 
-// askedBy waits for the question of ask_person in a chat.
-func (p *process) askedBy(t testing.TB, chat string) questions.Question {
+// awaitPersonQuestion waits for the question of ask_person in a chat.
+func (p *process) awaitPersonQuestion(t testing.TB, chat string) questions.Question {
 	t.Helper()
 	p.event(t, chat, events.QuestionRequested{}.Kind(), nil)
 	asked := rows[questions.Question](t, p, "questions", chat)
@@ -100,8 +100,8 @@ func TestModelAsksAPersonAndWaitsForTheAnswer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, asksColour)
-	q := p.askedBy(t, chat)
+	chat := p.chat(t, colourQuestion)
+	q := p.awaitPersonQuestion(t, chat)
 	is.Equal([]string{q.Question, string(q.Choices), q.Status},
 		[]string{"Which colour?", `["Red","Blue"]`, questions.Asked})
 	shown := p.admin(t).list(t, "questions", `chat = "`+chat+`"`)[0]
@@ -112,14 +112,14 @@ func TestModelAsksAPersonAndWaitsForTheAnswer(t *testing.T) {
 	is.True(rows[questions.Question](t, p, "questions", chat)[0].EngineReplied)
 	is.Equal(len(p.resumes(t, chat)), 0)
 
-	refused := p.chat(t, asksColour)
-	q = p.askedBy(t, refused)
+	refused := p.chat(t, colourQuestion)
+	q = p.awaitPersonQuestion(t, refused)
 	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: refused, Question: q.EngineQuestion, Rejected: true}))
 	expect.Contains(t, p.outputOf(t, refused, 0), "does not want to answer")
 	is.Equal(p.text(t, refused), "thanks") // the model goes on
 
-	aborted := p.chat(t, asksColour)
-	p.askedBy(t, aborted)
+	aborted := p.chat(t, colourQuestion)
+	p.awaitPersonQuestion(t, aborted)
 	p.abort(t, aborted)
 	p.event(t, aborted, "question.expired", nil)
 	p.turnEnds(t, aborted)
@@ -130,8 +130,8 @@ func TestTerminalShowsAndAnswersAskPerson(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	p := sharedSystem(t)
-	chat := p.chat(t, asksColour)
-	p.askedBy(t, chat)
+	chat := p.chat(t, colourQuestion)
+	p.awaitPersonQuestion(t, chat)
 	stdout, _, code := p.cli(t, "2\n", "chat", chat)
 	is.Equal(code, turn.Completed)
 	expect.Contains(t, stdout, "Which colour?")

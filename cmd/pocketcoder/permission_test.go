@@ -22,7 +22,7 @@ func TestModelContinuesAfterADenialWithAReason(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("rm -rf important"))
-	p.decide(t, chat, p.ask(t, chat, 0), events.Denied, "use the trash, please")
+	p.decide(t, chat, p.awaitRequest(t, chat, 0), events.Denied, "use the trash, please")
 	p.turnEnds(t, chat)
 	calls := p.tools(t, chat)
 	is.Equal(len(calls), 1)
@@ -41,7 +41,7 @@ func TestDenialWithoutAReasonStopsTheTurn(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("rm -rf important"))
-	p.decide(t, chat, p.ask(t, chat, 0), events.Denied, "")
+	p.decide(t, chat, p.awaitRequest(t, chat, 0), events.Denied, "")
 	p.turnEnds(t, chat)
 	calls := p.tools(t, chat)
 	is.Equal(len(calls), 1)
@@ -59,18 +59,18 @@ func TestFirstDecisionCounts(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("echo once"))
-	ask := p.approve(t, chat, 0)
-	expect.Contains(t, p.decideAgain(t, chat, ask, events.Denied), "user:operator") // it says who was first
+	request := p.approve(t, chat, 0)
+	expect.Contains(t, p.decideAgain(t, chat, request, events.Denied), "user:operator") // it names who decided first
 	p.turnEnds(t, chat)
 	is.Equal(rows[projections.Permission](t, p, "permissions", chat)[0].Status, projections.PermissionAuthorized)
 	is.Equal(rows[executions.Run](t, p, "executions", chat)[0].Status, events.ExecutionCompleted)
 }
 
 // decideAgain decides a request that was decided already, and returns the text of the refusal.
-func (p *process) decideAgain(t testing.TB, chat string, ask events.PermissionAsk, d events.Decision) string {
+func (p *process) decideAgain(t testing.TB, chat string, request events.PermissionAsk, d events.Decision) string {
 	t.Helper()
 	_, err := handlers.Send(t.Context(), p.Conn, "permission.decide",
-		permission.Decide{Chat: chat, Permission: ask.ID, Decision: d})
+		permission.Decide{Chat: chat, Permission: request.ID, Decision: d})
 	var refused handlers.Refused
 	if !errors.As(err, &refused) || refused.Code != handlers.Conflict {
 		t.Fatalf("want a conflict, got %v", err)
@@ -91,19 +91,19 @@ func TestFilesChangeOnlyWithApproval(t *testing.T) {
 		"@@say done",
 	}, "\n@@next\n"))
 
-	written := p.ask(t, chat, 0)
+	written := p.awaitRequest(t, chat, 0)
 	is.Equal(written.Permission, "edit")
-	expect.Contains(t, string(written.Metadata), "+two") // the ask shows the difference
+	expect.Contains(t, string(written.Metadata), "+two") // the request shows the difference
 	_, err := os.Stat(path)
 	is.True(errors.Is(err, os.ErrNotExist)) // nothing is written before
 	p.decide(t, chat, written, events.Authorized, "")
 
-	edited := p.ask(t, chat, 1)
+	edited := p.awaitRequest(t, chat, 1)
 	is.True(strings.Contains(string(edited.Metadata), "-two") && strings.Contains(string(edited.Metadata), "+three"))
 	is.Equal(read(t, path), "one\ntwo\n")
 	p.decide(t, chat, edited, events.Authorized, "")
 
-	p.decide(t, chat, p.ask(t, chat, 2), events.Denied, "leave the first line")
+	p.decide(t, chat, p.awaitRequest(t, chat, 2), events.Denied, "leave the first line")
 	p.turnEnds(t, chat)
 	is.Equal(read(t, path), "one\nthree\n")
 	var states []string

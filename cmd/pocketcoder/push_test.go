@@ -92,8 +92,8 @@ func approvedOnANotification(t *testing.T, p *process) {
 	one := phone.next(t)
 	is.Equal([]string{one.Title, one.Type, one.Chat}, []string{"Run echo hello >greeting", "permission", chat})
 	is.True(strings.HasPrefix(one.Text, "echo hello >greeting\n"))
-	ask := p.event(t, chat, "opencode.permission.asked", nil)
-	t.Logf("ask to push received: %s", one.at.Sub(ask.Time))
+	request := p.event(t, chat, "opencode.permission.asked", nil)
+	t.Logf("from request to push: %s", one.at.Sub(request.Time))
 	path := strings.TrimPrefix(one.header.Get("Click"), p.HTTP)
 	page := owner.do(t, "GET", path, nil)
 	is.Equal(page.code, http.StatusOK) // a tap opens the request's page, after the login

@@ -78,10 +78,10 @@ type partlyAnswered struct {
 func (p *process) halfAnswered(t *testing.T) partlyAnswered {
 	t.Helper()
 	chat := p.chat(t, twoQuestions)
-	ask := p.awaitQuestion(t, chat)
-	is.New(t).NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: ask.ID, Index: 1,
+	question := p.awaitQuestion(t, chat)
+	is.New(t).NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Index: 1,
 		Answers: []string{"A", "my own"}}))
-	return partlyAnswered{chat, ask}
+	return partlyAnswered{chat, question}
 }
 
 // checkResumed checks that after a restart the other question waits, and that its answer resumes the turn.

@@ -43,7 +43,7 @@ func TestAnswersReachTheModelOnceComplete(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, twoQuestions)
-	ask := p.awaitQuestion(t, chat)
+	question := p.awaitQuestion(t, chat)
 	open := rows[questions.Question](t, p, "questions", chat)
 	is.Equal(len(open), 2)
 	is.Equal([]string{open[0].Question, open[0].Status, open[1].Question},
@@ -51,11 +51,11 @@ func TestAnswersReachTheModelOnceComplete(t *testing.T) {
 	is.Equal(string(open[1].Choices), `["A","B"]`)
 	is.Equal([]bool{open[0].Multiple, open[1].Multiple}, []bool{false, true})
 
-	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: ask.ID, Index: 1, Answers: []string{"A", "my own"}}))
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Index: 1, Answers: []string{"A", "my own"}}))
 	is.Equal(p.row(t, chat).Turn, projections.TurnAssistant) // one is open
-	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: ask.ID, Index: 0, Answers: []string{"Blue"}}))
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Index: 0, Answers: []string{"Blue"}}))
 	// the first wins
-	is.True(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: ask.ID, Index: 0, Answers: []string{"Red"}}) != nil)
+	is.True(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Index: 0, Answers: []string{"Red"}}) != nil)
 	p.turnEnds(t, chat)
 	output := p.tools(t, chat)[0].State.Output
 	expect.Contains(t, output, `"Which colour?"="Blue"`)
@@ -74,8 +74,8 @@ func TestRejectedQuestionStopsTheTurn(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, twoQuestions)
-	ask := p.awaitQuestion(t, chat)
-	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: ask.ID, Rejected: true}))
+	question := p.awaitQuestion(t, chat)
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Rejected: true}))
 	p.turnEnds(t, chat)
 	is.Equal(p.tools(t, chat)[0].State.Status, "error")
 	is.Equal(p.text(t, chat), "")
@@ -119,10 +119,10 @@ func TestSubagentsQuestionIsAnsweredInTheChatOfItsParent(t *testing.T) {
 	chat := p.chat(t, call("task", map[string]any{"description": "test", "subagent_type": "general",
 		"prompt": twoQuestions})+"\n@@next\n@@say all done")
 	p.approve(t, chat, 0)
-	ask := p.awaitQuestion(t, chat)
-	is.True(ask.SessionID != p.row(t, chat).Session)
+	question := p.awaitQuestion(t, chat)
+	is.True(question.SessionID != p.row(t, chat).Session)
 	for index, words := range []string{"Red", "B"} {
-		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: ask.ID, Index: index, Answers: []string{words}}))
+		is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Index: index, Answers: []string{words}}))
 	}
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "thanks|all done")

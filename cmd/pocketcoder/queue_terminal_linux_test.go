@@ -15,7 +15,7 @@ func TestQueueIsChangedInTheTerminal(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, bash("printf first >/dev/null"))
-	ask := p.ask(t, chat, 0)
+	request := p.awaitRequest(t, chat, 0)
 	s := p.startConversation(t, chat)
 	s.awaitText("allow it?")
 	s.typeText("/queue\r")
@@ -45,7 +45,7 @@ func TestQueueIsChangedInTheTerminal(t *testing.T) {
 	// it may have been sent before it is listed
 	p.event(t, chat, "message.steered", func(events.Event) bool { return true })
 	// the list that was shown still has three: it is sent, so that 1 is no message that waits
-	p.decide(t, chat, ask, events.Authorized, "")
+	p.decide(t, chat, request, events.Authorized, "")
 	p.turnEnds(t, chat)
 	expect.Eventually(t, "the queue is empty", func() bool { return len(queued(t, p, chat)) == 0 })
 	s.typeText("/queue delete 1\r")

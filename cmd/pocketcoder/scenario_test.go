@@ -103,12 +103,12 @@ func (p *process) text(t testing.TB, chat string) string {
 	return strings.Join(said, "|")
 }
 
-// approve waits for the nth ask of a chat and allows it.
+// approve waits for the nth request of a chat and allows it.
 func (p *process) approve(t testing.TB, chat string, n int) events.PermissionAsk {
 	t.Helper()
-	ask := p.ask(t, chat, n)
-	p.decide(t, chat, ask, events.Authorized, "")
-	return ask
+	request := p.awaitRequest(t, chat, n)
+	p.decide(t, chat, request, events.Authorized, "")
+	return request
 }
 
 // abort stops what runs in a chat.
@@ -348,8 +348,9 @@ func pidsIn(t testing.TB, path string, n int) (pids []int) {
 	return pids
 }
 
-// outerPID is the pid here of a process that knows itself by another in a process namespace of its own: of one beside a
-// command that names the file at path, or works in its folder. One that has ended has a pid that nobody has.
+// outerPID returns the pid, outside the sandbox, of a process with the pid inner in a process namespace of its own. The
+// namespace also has a command that names the file at path or works in its folder. For a process that has ended it
+// returns an unused pid.
 func outerPID(inner int, path string) int {
 	type process struct {
 		pids      []string // in each namespace, the innermost last

@@ -207,7 +207,7 @@ func anotherNodeTakesOver(t *testing.T, first, second *process) {
 
 	// The node dies while a request waits. A message comes before the other has taken over.
 	two.say(t, chat, bash("echo two >> ran"))
-	ask := two.awaitRequest(t, chat)
+	request := two.awaitRequest(t, chat)
 	other := two.create(t, "chats", record{"title": "meanwhile"})
 	killed := time.Now()
 	first.kill()
@@ -216,7 +216,7 @@ func anotherNodeTakesOver(t *testing.T, first, second *process) {
 	t.Logf("taken over %s after the kill", time.Since(killed))
 	second.turnEnds(t, other)
 	is.Equal(second.text(t, other), "still here")
-	two.authorize(t, ask) // OpenCode has forgotten the request, and the turn is resumed
+	two.authorize(t, request) // OpenCode has forgotten the request, and the turn is resumed
 	is.Equal(second.finished(t, chat, 2).ExitCode, 0)
 	second.turnEnds(t, chat)
 	is.Equal(expect.ReadFile(t, filepath.Join(first.workspace, "ran")), "one\ntwo\n")

@@ -19,11 +19,11 @@ const personsLine = "a person wrote this while the request waited\n"
 // awaitRequestOfPerson waits until the nth request of a chat is left to a person.
 func (p *process) awaitRequestOfPerson(t testing.TB, chat string, n int) events.PermissionAsk {
 	t.Helper()
-	ask := p.ask(t, chat, n)
+	request := p.awaitRequest(t, chat, n)
 	p.event(t, chat, events.PermissionReferred{}.Kind(), func(e events.Event) bool {
-		return strings.Contains(string(e.Data), ask.ID)
+		return strings.Contains(string(e.Data), request.ID)
 	})
-	return ask
+	return request
 }
 
 // saveFile writes a file as a person does in an editor.
@@ -36,11 +36,11 @@ func saveFile(t testing.TB, path, content string) {
 
 // staysAsSaved approves the waiting request of a chat, whose file a person has changed, and checks that the file
 // stays, that the model reads the sentence, and that the person sees the reason everywhere.
-func (p *process) staysAsSaved(t *testing.T, chat string, ask events.PermissionAsk, path string, want string) {
+func (p *process) staysAsSaved(t *testing.T, chat string, request events.PermissionAsk, path string, want string) {
 	t.Helper()
 	is := is.New(t)
 	before := read(t, path)
-	p.decide(t, chat, ask, events.Authorized, "")
+	p.decide(t, chat, request, events.Authorized, "")
 	p.turnEnds(t, chat)
 	is.Equal(read(t, path), before)
 	p.event(t, chat, events.PermissionExpired{}.Kind(), nil)
@@ -50,16 +50,16 @@ func (p *process) staysAsSaved(t *testing.T, chat string, ask events.PermissionA
 	is.Equal(p.text(t, chat), "done")                         // and goes on
 	shown := func() projections.Permission {
 		all := rows[projections.Permission](t, p, "permissions", chat)
-		return all[slices.IndexFunc(all, func(a projections.Permission) bool { return a.EnginePermission == ask.ID })]
+		return all[slices.IndexFunc(all, func(a projections.Permission) bool { return a.EnginePermission == request.ID })]
 	}
 	is.Equal([]string{shown().Status, shown().Reason}, []string{projections.PermissionExpired, want})
 	is.True(shown().Replied)
-	for _, command := range [][]string{{"why", ask.ID}, {"replay", chat}} {
+	for _, command := range [][]string{{"why", request.ID}, {"replay", chat}} {
 		text, _, code := p.cli(t, "", command...)
 		is.Equal(code, 0)
 		expect.Contains(t, text, want) // command
 	}
-	is.Equal(p.explain(t, ask.ID).Expired.Reason, want)
+	is.Equal(p.explain(t, request.ID).Expired.Reason, want)
 }
 
 func TestFileThatChangedWhileItsRequestWaitedIsNotOverwritten(t *testing.T) {
@@ -85,9 +85,9 @@ func TestFileThatChangedWhileItsRequestWaitedIsNotOverwritten(t *testing.T) {
 				saveFile(t, path, c.given)
 			}
 			chat := p.chat(t, c.call(path)+"\n@@next\n@@say done")
-			ask := p.awaitRequestOfPerson(t, chat, 0)
+			request := p.awaitRequestOfPerson(t, chat, 0)
 			saveFile(t, path, c.saved)
-			p.staysAsSaved(t, chat, ask, path, strings.TrimPrefix(path, p.workspace+"/")+
+			p.staysAsSaved(t, chat, request, path, strings.TrimPrefix(path, p.workspace+"/")+
 				" changed while the request waited. Read it again.")
 		})
 	}
@@ -109,9 +109,9 @@ func patchOfChangedFilesIsNotApplied(t *testing.T, p *process) {
 			}
 			chat := p.chat(t, call("apply_patch", map[string]any{"patchText": "*** Begin Patch\n" + c.patch + "*** End Patch"})+
 				"\n@@next\n@@say done")
-			ask := p.awaitRequestOfPerson(t, chat, 0)
+			request := p.awaitRequestOfPerson(t, chat, 0)
 			saveFile(t, path, c.given+personsLine)
-			p.staysAsSaved(t, chat, ask, path, "a.md changed while the request waited. Read it again.")
+			p.staysAsSaved(t, chat, request, path, "a.md changed while the request waited. Read it again.")
 		})
 	}
 	p.checkModel(t)

@@ -51,7 +51,7 @@ func stopLeavesNothing(t *testing.T, p *process) {
 	working, waiting := p.chat(t, bash("trap '' TERM INT; sleep 300 & echo $$ > "+path+"; echo $! >> "+path+
 		"; wait; sleep 300")), p.chat(t, bash("echo af''ter"))
 	p.approve(t, working, 0)
-	p.ask(t, waiting, 0)
+	p.awaitRequest(t, waiting, 0)
 	pids := pidsIn(t, path, 2)
 	_, engine := p.engine(t)
 	left := p.leftover(t)

@@ -20,13 +20,13 @@ func TestSubagentRequestIsInTheChatOfItsParent(t *testing.T) {
 	chat := p.chat(t, call("task", map[string]any{"description": "look after it", "subagent_type": "general",
 		"prompt": bash("echo from below")})+"\n"+
 		call("bash", map[string]any{"command": "echo from above", "description": "test"})+"\n@@next\n@@say all done")
-	asks := map[string]events.PermissionAsk{}
+	requests := map[string]events.PermissionAsk{}
 	for n := range 2 {
-		ask := p.ask(t, chat, n)
-		asks[ask.Permission] = ask
+		request := p.awaitRequest(t, chat, n)
+		requests[request.Permission] = request
 	}
-	above := asks["bash"] // it waits while the subagent works
-	p.decide(t, chat, asks["task"], events.Authorized, "")
+	above := requests["bash"] // it waits while the subagent works
+	p.decide(t, chat, requests["task"], events.Authorized, "")
 	below := p.approve(t, chat, 2)
 	is.Equal(below.Command(), "echo from below")
 	is.True(below.SessionID != above.SessionID)

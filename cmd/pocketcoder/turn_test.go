@@ -20,9 +20,9 @@ func TestApprovedCommandRunsInTheSandbox(t *testing.T) {
 	is := is.New(t)
 	p := sharedSystem(t)
 	chat := p.chat(t, echo)
-	ask := p.ask(t, chat, 0)
-	is.Equal(ask.Command(), "echo hello; echo oops >&2; exit 3")
-	p.decide(t, chat, ask, events.Authorized, "")
+	request := p.awaitRequest(t, chat, 0)
+	is.Equal(request.Command(), "echo hello; echo oops >&2; exit 3")
+	p.decide(t, chat, request, events.Authorized, "")
 	p.turnEnds(t, chat)
 
 	runs := rows[executions.Run](t, p, "executions", chat)

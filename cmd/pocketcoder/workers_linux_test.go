@@ -54,25 +54,25 @@ func TestWorkersReportToTheirIdleParent(t *testing.T) {
 		"@@say hello\n@@next\n@@say I read one\n@@next\n@@say I read two")
 	p.turnEnds(t, parent)
 	all := p.workersOf(t, parent, 2)
-	quick, asking := all[0].ID, all[1].ID
-	p.awaitRequestOfPerson(t, asking, 0)
+	quick, waiting := all[0].ID, all[1].ID
+	p.awaitRequestOfPerson(t, waiting, 0)
 	expect.Eventually(t, "the first result is reported", func() bool { return len(p.workerReports(t, parent)) == 1 })
 	all = p.workers(t, parent)
 	is.Equal([]string{all[0].ID, all[0].State, all[0].Line}, []string{quick, "completed", "quick result"})
-	is.Equal([]string{all[1].ID, all[1].State}, []string{asking, "waiting"})
+	is.Equal([]string{all[1].ID, all[1].State}, []string{waiting, "waiting"})
 	is.Equal(all[1].Pending, int64(1))
 
 	out, _, _ := p.cli(t, "", "chat", parent)
-	expect.Contains(t, out, "waits for you; decide with: pocketcoder chat "+asking)
+	expect.Contains(t, out, "waits for you; decide with: pocketcoder chat "+waiting)
 
-	p.decide(t, asking, p.ask(t, asking, 0), events.Authorized, "")
+	p.decide(t, waiting, p.awaitRequest(t, waiting, 0), events.Authorized, "")
 	expect.Eventually(t, "the second result is reported", func() bool { return len(p.workerReports(t, parent)) == 2 })
 	p.turnEnds(t, parent)
 	reports := p.workerReports(t, parent)
 	expect.Contains(t, reports[0].Parts[0].Text, "quick result")
 	expect.Contains(t, reports[1].Parts[0].Text, "asked result")
-	is.Equal(p.workers(t, asking), p.workers(t, parent)) // the tree, whichever of its chats is named
-	is.Equal(p.row(t, parent).Preview, "I read two")     // the model was asked about both
+	is.Equal(p.workers(t, waiting), p.workers(t, parent)) // the tree, whichever of its chats is named
+	is.Equal(p.row(t, parent).Preview, "I read two")      // the model was asked about both
 }
 
 // A worker that was stopped leaves no process.
@@ -83,8 +83,8 @@ func TestStoppedWorkerChatEndsItsProcesses(t *testing.T) {
 	parent := p.chat(t, assign(bash("trap '' TERM; sleep 3456 & wait"))+"@@say hello")
 	p.turnEnds(t, parent)
 	id := p.workersOf(t, parent, 1)[0].ID
-	ask := p.awaitRequestOfPerson(t, id, 0)
-	p.decide(t, id, ask, events.Authorized, "")
+	request := p.awaitRequestOfPerson(t, id, 0)
+	p.decide(t, id, request, events.Authorized, "")
 	p.event(t, id, "exec.requested", nil)
 	expect.Eventually(t, "the command runs", func() bool { return processRuns("sleep\x003456") })
 	is.NoErr(p.Do(t.Context(), "worker.stop", worker.Stop{Worker: id}))
