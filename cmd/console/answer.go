@@ -36,23 +36,23 @@ func (a pendingItem) name() string {
 	case a.permission == nil:
 		return fmt.Sprintf("%s/%d", a.question.ID, a.question.Index)
 	case a.awaitsCommand:
-		return a.permission.Ask.ID + "/edit"
+		return a.permission.Content.ID + "/edit"
 	case a.proposal != nil:
-		return strings.Join([]string{a.permission.Ask.ID, "rule", a.proposal.Pattern, a.proposal.Scope, a.proposal.For}, "/")
+		return strings.Join([]string{a.permission.Content.ID, "rule", a.proposal.Pattern, a.proposal.Scope, a.proposal.For}, "/")
 	}
-	return a.permission.Ask.ID
+	return a.permission.Content.ID
 }
 
 func (a pendingItem) summary() string {
 	if a.permission == nil {
 		return printable.OneLine(a.question.Text, 200)
 	}
-	return a.permission.Ask.Permission + " " + printable.OneLine(render.Subject(a.permission.Ask), 200)
+	return a.permission.Content.Permission + " " + printable.OneLine(render.Subject(a.permission.Content), 200)
 }
 
 func (a pendingItem) is(id string, index int) bool {
 	if a.permission != nil {
-		return a.permission.Ask.ID == id
+		return a.permission.Content.ID == id
 	}
 	return a.question.ID == id && (index < 0 || a.question.Index == index)
 }
@@ -291,11 +291,11 @@ func (c *conversation) sendAnswer(ctx context.Context, a pendingItem, name strin
 	switch answer, _ := command.(chat.AnswerQuestion); {
 	case r.Code == handlers.Invalid, r.Code == handlers.Unavailable: // the question still waits
 	case a.permission != nil:
-		a.permission.Settled = true
+		a.permission.Closed = true
 		if d, ok := command.(permissions.Decide); ok && err == nil && r.Code == "" && d.Decision == events.Denied {
-			c.turn.Deny(a.permission.Ask.Permission) // other events of the turn's end may come before that of the decision
+			c.turn.Deny(a.permission.Content.Permission) // other events of the turn's end may come before that of the decision
 		}
-		c.remove(a.permission.Ask.ID, -1)
+		c.remove(a.permission.Content.ID, -1)
 	case answer.Rejected:
 		c.remove(a.question.ID, -1)
 	default:

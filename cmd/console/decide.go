@@ -24,9 +24,9 @@ func (a pendingItem) promptText() string {
 		return "run instead (an empty line: back): "
 	case a.proposal != nil:
 		return "store this rule and allow? y, n, or chat, agent, all, a time such as 1h, another pattern: "
-	case a.permission.Ask.Permission == permission.TypeBudget:
+	case a.permission.Content.Permission == permission.TypeBudget:
 		return "allow it? y, n, n REASON: "
-	case a.permission.Ask.Command() != "":
+	case a.permission.Content.Command() != "":
 		return "allow it? y, n, n REASON, e (edit), a (always): "
 	}
 	return "allow it? y, n, n REASON, a (always): "
@@ -46,10 +46,10 @@ func (c *conversation) answerPermission(ctx context.Context, a *pendingItem, wor
 		c.show.Note("", render.Dim, "(y allows; n denies and stops the turn; n REASON denies and tells the model why; e COMMAND allows that command instead; "+
 			"a proposes a rule that allows this kind from now on: a, a all, a 1h)")
 		return nil
-	case s.always && a.permission.Ask.Permission == permission.TypeBudget:
+	case s.always && a.permission.Content.Permission == permission.TypeBudget:
 		c.show.Note("", render.Dim, "(a rule cannot allow more than a budget: answer y or n, or change the budget with: pocketcoder budget set)")
 		return nil
-	case s.edit && a.permission.Ask.Command() == "":
+	case s.edit && a.permission.Content.Command() == "":
 		c.show.Note("", render.Dim, "(only a command can be edited)")
 		return nil
 	case s.edit && s.edited == "":
@@ -113,7 +113,7 @@ func parseScope(words string) (scope, lasts string, ok bool) {
 
 // decide sends a decision about a request. It fills in the request's id.
 func (c *conversation) decide(ctx context.Context, a pendingItem, d permission.Decide) error {
-	d.Command, d.Chat, d.Permission = client.NewCommand(), c.Chat, a.permission.Ask.ID
+	d.Command, d.Chat, d.Permission = client.NewCommand(), c.Chat, a.permission.Content.ID
 	d.ShownRequest.Request = a.permission.Hash
 	if d.Decision == events.Authorized {
 		c.resumes(a)
@@ -124,7 +124,7 @@ func (c *conversation) decide(ctx context.Context, a pendingItem, d permission.D
 // resumes notes that approving an interrupted request resumes its turn, and that approving a budget request releases
 // held messages.
 func (c *conversation) resumes(a pendingItem) {
-	c.turn.Grant(a.permission.Ask.ID)
+	c.turn.Grant(a.permission.Content.ID)
 	c.working = c.working || a.permission.Interrupted || c.turn.Whose() == projections.TurnAssistant
 }
 
@@ -135,7 +135,7 @@ func (c *conversation) beginEdit(a *pendingItem) {
 	if c.terminal == nil {
 		return
 	}
-	line, ok := terminal.Editable(a.permission.Ask.Command())
+	line, ok := terminal.Editable(a.permission.Content.Command())
 	if !ok {
 		c.show.Note("", render.Dim, "(this line cannot show all characters of the command: type the whole command)")
 	}
@@ -147,7 +147,7 @@ func (c *conversation) edit(ctx context.Context, a *pendingItem, command string)
 	switch a.awaitsCommand = false; command {
 	case "":
 		return nil
-	case strings.TrimSpace(a.permission.Ask.Command()):
+	case strings.TrimSpace(a.permission.Content.Command()):
 		return c.decide(ctx, *a, permission.Decide{Decision: events.Authorized})
 	}
 	return c.decide(ctx, *a, permission.Decide{Decision: events.Authorized, Edited: command})
@@ -156,7 +156,7 @@ func (c *conversation) edit(ctx context.Context, a *pendingItem, command string)
 // propose shows a rule that would allow requests of this kind from now on, and the earlier requests that it would have
 // allowed.
 func (c *conversation) propose(ctx context.Context, a *pendingItem, w permission.AllowAlways) error {
-	w.Command, w.Chat, w.Permission = client.NewCommand(), c.Chat, a.permission.Ask.ID
+	w.Command, w.Chat, w.Permission = client.NewCommand(), c.Chat, a.permission.Content.ID
 	w.ShownRequest.Request, w.ShownRules = a.permission.Hash, nil
 	w.Scope = cmp.Or(w.Scope, permission.ScopeChat)
 	p, err := client.Call[permission.Proposal](ctx, c.System, "permission.propose", w)

@@ -84,6 +84,6 @@ func TestBackslashContinuesALine(t *testing.T) {
 }
 
 func TestNoRuleIsProposedForABudgetRequest(t *testing.T) {
-	a := pendingItem{permission: &render.Request{Ask: events.PermissionAsk{Permission: permissions.TypeBudget}}}
+	a := pendingItem{permission: &render.Request{Content: events.PermissionAsk{Permission: permissions.TypeBudget}}}
 	expect.Lacks(t, a.promptText(), "always")
 }

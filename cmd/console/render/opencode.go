@@ -12,15 +12,15 @@ import (
 func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 	switch d.Type {
 	case events.PermissionAsked:
-		var ask events.PermissionAsk
-		if json.Unmarshal(d.Properties, &ask) == nil {
-			r.AddRequest(ask, e.Seq)
+		var content events.PermissionAsk
+		if json.Unmarshal(d.Properties, &content) == nil {
+			r.AddRequest(content, e.Seq)
 		}
 		return
 	case events.QuestionAsked:
-		var ask events.QuestionAsk
-		if json.Unmarshal(d.Properties, &ask) == nil {
-			r.asked(ask)
+		var content events.QuestionAsk
+		if json.Unmarshal(d.Properties, &content) == nil {
+			r.addQuestions(content)
 		}
 		return
 	}
@@ -54,12 +54,12 @@ func (r *Renderer) openCode(e events.Event, d events.OpenCode) {
 	}
 }
 
-// asked shows questions, unless the renderer is live: then the conversation shows each when it is to be answered.
-func (r *Renderer) asked(ask events.QuestionAsk) {
+// addQuestions shows questions. A live renderer leaves that to the conversation, which shows each question in turn.
+func (r *Renderer) addQuestions(content events.QuestionAsk) {
 	if r.Live {
 		return
 	}
-	for _, q := range Questions(ask) {
+	for _, q := range Questions(content) {
 		r.ShowQuestion(q)
 	}
 }

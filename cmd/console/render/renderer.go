@@ -39,7 +39,7 @@ type Renderer struct {
 	execs     map[string]*Execution
 	calls     map[string]*Execution // session/call -> its execution
 	latest    *Execution            // whose output was shown last
-	asks      map[string]*Request
+	requests  map[string]*Request
 	answered  map[string]bool // questions answered here, or over
 	stopped   map[string]bool // sessions that were stopped, and whose open parts are shown first
 }
@@ -49,7 +49,7 @@ func New(s *Screen) *Renderer {
 		Screen: s, MaxLive: maxLiveOutput, Quiet: map[string]bool{},
 		depth: map[string]int{}, directory: map[string]string{}, submitted: map[string]bool{}, roles: map[string]string{},
 		parts: map[string]*shownPart{}, tools: map[string]string{}, inputs: map[string]json.RawMessage{},
-		execs: map[string]*Execution{}, calls: map[string]*Execution{}, asks: map[string]*Request{}, answered: map[string]bool{},
+		execs: map[string]*Execution{}, calls: map[string]*Execution{}, requests: map[string]*Request{}, answered: map[string]bool{},
 		stopped: map[string]bool{},
 	}
 }
@@ -110,7 +110,7 @@ func (r *Renderer) Event(e events.Event) {
 	case events.PermissionDecided:
 		r.decided(e, d)
 	case events.PermissionInterrupted:
-		if a := r.asks[d.Permission]; a != nil {
+		if a := r.requests[d.Permission]; a != nil {
 			a.Interrupted = true
 		}
 		r.Note("", Yellow, "OpenCode restarted and forgot the request %s; it can still be decided",
@@ -119,7 +119,7 @@ func (r *Renderer) Event(e events.Event) {
 		r.showOutcome(d.Permission, Yellow, "the request "+r.requestName(d.Permission)+" expired: "+d.Reason+" · "+
 			recordOf(d.Permission))
 	case events.QuestionRequested:
-		r.asked(d.Ask())
+		r.addQuestions(d.Ask())
 	case events.QuestionAnswered:
 		r.questionAnswered(e, d)
 	case events.QuestionInterrupted:

@@ -17,33 +17,34 @@ import (
 	"pocketcoder/projections/store"
 )
 
+// Request is a permission request of the chat, as the terminal shows it.
 type Request struct {
-	Ask         events.PermissionAsk
+	Content     events.PermissionAsk
 	seq         uint64 // when it was requested
 	Message     string // message of a request over the API
-	Referred    bool   // the policy has left it to a person
-	Why         string // the policy left it to a person
-	Directory   string // where the command would run, when the policy has found out
+	Referred    bool   // no rule decided it: it waits for a person
+	Why         string // it waits for a person: the reason
+	Directory   string // where the command would run; empty until the policy has evaluated the request
 	Hash        string // SHA-256 of type, patterns and metadata
 	Interrupted bool
 	Shown       bool // all of it is on the screen
-	Settled     bool
+	Closed      bool // decided, expired or answered elsewhere
 	denied      bool
 }
 
 // AddRequest adds a request that OpenCode or the API has made, unless it is known.
-func (r *Renderer) AddRequest(ask events.PermissionAsk, seq uint64) *Request {
-	if r.asks[ask.ID] == nil { // it is seen again after a reconnect
-		r.asks[ask.ID] = &Request{Ask: ask, seq: seq, Hash: ask.Request()}
+func (r *Renderer) AddRequest(content events.PermissionAsk, seq uint64) *Request {
+	if r.requests[content.ID] == nil { // it is seen again after a reconnect
+		r.requests[content.ID] = &Request{Content: content, seq: seq, Hash: content.Request()}
 	}
-	return r.asks[ask.ID]
+	return r.requests[content.ID]
 }
 
 // Pending returns the requests that are not decided, the oldest first.
 func (r *Renderer) Pending() []*Request {
 	var all []*Request
-	for _, a := range r.asks {
-		if !a.Settled {
+	for _, a := range r.requests {
+		if !a.Closed {
 			all = append(all, a)
 		}
 	}
@@ -58,7 +59,7 @@ func (r *Renderer) Due() []*Request {
 
 // referred notes that the policy has left a request to a person.
 func (r *Renderer) referred(d events.PermissionReferred) {
-	if a := r.asks[d.Permission]; a != nil {
+	if a := r.requests[d.Permission]; a != nil {
 		a.Referred, a.Why, a.Directory = true, d.Reason, d.Cwd
 	}
 }
@@ -76,10 +77,10 @@ func (r *Renderer) ShowRequest(a *Request) {
 		return
 	}
 	a.Shown = true
-	session, in := a.Ask.SessionID, r.indent(a.Ask.SessionID)
+	session, in := a.Content.SessionID, r.indent(a.Content.SessionID)
 	about := map[string]json.RawMessage{}
-	_ = json.Unmarshal(a.Ask.Metadata, &about) // of another shape: the patterns are shown
-	what, title, rows := a.summary(about), "? "+printable.OneLine(a.Ask.Permission, maxName), 0
+	_ = json.Unmarshal(a.Content.Metadata, &about) // of another shape: the patterns are shown
+	what, title, rows := a.summary(about), "? "+printable.OneLine(a.Content.Permission, maxName), 0
 	if strings.Contains(what, "\n") {
 		r.Line(in, Yellow, title)
 		rows = r.rows(in+"    ", "", in+"    ", Bold, what)
@@ -97,7 +98,7 @@ func (r *Renderer) ShowRequest(a *Request) {
 	if rows > longRequestRows {
 		length = fmt.Sprintf("%d lines, read all of them", rows)
 	}
-	for _, text := range []string{length, reason, r.directoryOf(a), recordOf(a.Ask.ID)} {
+	for _, text := range []string{length, reason, r.directoryOf(a), recordOf(a.Content.ID)} {
 		if text != "" {
 			why = append(why, text)
 		}
@@ -110,13 +111,13 @@ func (r *Renderer) ShowRequest(a *Request) {
 
 // summary returns what is requested: the command, the file with the number of changed lines, or the patterns.
 func (a *Request) summary(about map[string]json.RawMessage) string {
-	if c := a.Ask.Command(); c != "" {
+	if c := a.Content.Command(); c != "" {
 		return c
 	}
 	if a.byPolicy() && a.Message != "" {
 		return a.Message
 	}
-	what := printable.VisibleLine(strings.Join(a.Ask.Patterns, " · "))
+	what := printable.VisibleLine(strings.Join(a.Content.Patterns, " · "))
 	if diff := plainText(about["diff"]); about["diff"] != nil {
 		added, removed := changedLines(diff)
 		what += fmt.Sprintf(" (+%d −%d)", added, removed)
@@ -124,9 +125,9 @@ func (a *Request) summary(about map[string]json.RawMessage) string {
 	return what
 }
 
-// byPolicy reports whether the policy itself asks: its message says all that the request is about.
+// byPolicy reports whether the policy itself made the request. Its message describes the request completely.
 func (a *Request) byPolicy() bool {
-	return a.Ask.Permission == permission.TypeNetwork || a.Ask.Permission == permission.TypeBudget
+	return a.Content.Permission == permission.TypeNetwork || a.Content.Permission == permission.TypeBudget
 }
 
 // changedLines counts the lines that a unified diff adds and removes.
@@ -151,8 +152,8 @@ func (r *Renderer) requestDetails(a *Request, about map[string]json.RawMessage) 
 	if a.byPolicy() {
 		return 0
 	}
-	in := r.indent(a.Ask.SessionID) + "  "
-	if a.Message != "" && a.Message != a.Ask.Command() {
+	in := r.indent(a.Content.SessionID) + "  "
+	if a.Message != "" && a.Message != a.Content.Command() {
 		rows += r.rows(in, "", in, Plain, a.Message)
 	}
 	for _, name := range sortedKeys(about) {
@@ -160,7 +161,7 @@ func (r *Renderer) requestDetails(a *Request, about map[string]json.RawMessage) 
 		switch {
 		case name == "command", name == "filepath", text == "", text == "{}", text == "[]":
 		case name == "diff":
-			rows += r.diff(a.Ask.SessionID, text)
+			rows += r.diff(a.Content.SessionID, text)
 		default:
 			rows += r.rows(in, "", in, Plain, printable.VisibleLine(name)+": "+printable.VisibleLine(text))
 		}
@@ -204,7 +205,7 @@ func cutToWidth(line string, width int) (rows []string) {
 
 // directoryOf returns the directory in which a tool call would work.
 func (r *Renderer) directoryOf(a *Request) string {
-	if cwd := cmp.Or(a.Directory, r.cwd(a.Ask)); cwd != "" {
+	if cwd := cmp.Or(a.Directory, r.cwd(a.Content)); cwd != "" {
 		return "in " + cwd
 	}
 	return ""
@@ -219,11 +220,11 @@ func recordOf(request string) string {
 }
 
 // cwd is where the tool call would work.
-func (r *Renderer) cwd(ask events.PermissionAsk) string {
-	if dir := payload.Argument(r.inputs[ask.SessionID+"/"+ask.Tool.CallID], "workdir"); dir != "" {
+func (r *Renderer) cwd(content events.PermissionAsk) string {
+	if dir := payload.Argument(r.inputs[content.SessionID+"/"+content.Tool.CallID], "workdir"); dir != "" {
 		return dir
 	}
-	return r.directory[ask.SessionID]
+	return r.directory[content.SessionID]
 }
 
 // diff shows a unified diff, without the rule that OpenCode puts above it. It returns the number of rows.
@@ -248,8 +249,8 @@ func (r *Renderer) diff(session, text string) (rows int) {
 
 // requestOfCall returns the request of a tool call.
 func (r *Renderer) requestOfCall(session, call string) *Request {
-	for _, a := range r.asks {
-		if a.Ask.SessionID == session && a.Ask.Tool.CallID == call {
+	for _, a := range r.requests {
+		if a.Content.SessionID == session && a.Content.Tool.CallID == call {
 			return a
 		}
 	}
@@ -258,22 +259,22 @@ func (r *Renderer) requestOfCall(session, call string) *Request {
 
 // requestName returns a short name of a request.
 func (r *Renderer) requestName(id string) string {
-	if a := r.asks[id]; a != nil {
-		return a.Ask.Permission + " " + printable.OneLine(Subject(a.Ask), 80)
+	if a := r.requests[id]; a != nil {
+		return a.Content.Permission + " " + printable.OneLine(Subject(a.Content), 80)
 	}
 	return id
 }
 
 // Subject returns what a request is about: the command, or the patterns.
-func Subject(ask events.PermissionAsk) string {
-	if c := ask.Command(); c != "" {
+func Subject(content events.PermissionAsk) string {
+	if c := content.Command(); c != "" {
 		return c
 	}
-	return strings.Join(ask.Patterns, " ")
+	return strings.Join(content.Patterns, " ")
 }
 
 func (r *Renderer) decided(e events.Event, d events.PermissionDecided) {
-	a := r.asks[d.Permission]
+	a := r.requests[d.Permission]
 	if a == nil {
 		a = r.AddRequest(events.PermissionAsk{ID: d.Permission, SessionID: d.Session, Permission: d.Type,
 			Patterns: []string{d.Command}}, e.Seq)
@@ -301,7 +302,7 @@ func (r *Renderer) decided(e events.Event, d events.PermissionDecided) {
 	}
 	r.showOutcome(d.Permission, st, text+" · "+recordOf(d.Permission))
 	if d.Edited != "" {
-		r.diff(a.Ask.SessionID, edits(d.Command, d.Edited))
+		r.diff(a.Content.SessionID, edits(d.Command, d.Edited))
 	}
 }
 
@@ -312,7 +313,7 @@ func edits(original, edited string) string {
 
 // replied shows an answer that was given in OpenCode itself.
 func (r *Renderer) replied(p payload.Payload) {
-	if a := r.asks[p.RequestID]; a != nil && !a.Settled {
+	if a := r.requests[p.RequestID]; a != nil && !a.Closed {
 		r.ShowRequest(a)
 		r.showOutcome(p.RequestID, Yellow, fmt.Sprintf("%s was answered in OpenCode: %s", r.requestName(p.RequestID),
 			p.Reply))
@@ -321,8 +322,8 @@ func (r *Renderer) replied(p payload.Payload) {
 
 func (r *Renderer) showOutcome(id string, st Style, text string) {
 	session := ""
-	if a := r.asks[id]; a != nil {
-		session, a.Settled = a.Ask.SessionID, true
+	if a := r.requests[id]; a != nil {
+		session, a.Closed = a.Content.SessionID, true
 	}
 	r.Note(session, st, "%s", text)
 }
@@ -342,10 +343,10 @@ type Question struct {
 }
 
 // Questions returns the questions that the model asked together.
-func Questions(ask events.QuestionAsk) []Question {
+func Questions(content events.QuestionAsk) []Question {
 	var all []Question
-	for i, q := range ask.Questions {
-		open := Question{ID: ask.ID, Index: i, Session: ask.SessionID, Header: q.Header, Text: q.Question,
+	for i, q := range content.Questions {
+		open := Question{ID: content.ID, Index: i, Session: content.SessionID, Header: q.Header, Text: q.Question,
 			Multiple: q.Multiple, Custom: q.Free()}
 		for _, o := range q.Options {
 			open.Labels, open.Descriptions = append(open.Labels, o.Label), append(open.Descriptions, o.Description)

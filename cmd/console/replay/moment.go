@@ -48,7 +48,7 @@ func replayAt(ctx context.Context, log *log.Log, o Options, show *render.Rendere
 	show.Finish()
 	for _, a := range show.Pending() {
 		show.ShowRequest(a)
-		m.Permissions = append(m.Permissions, a.Ask)
+		m.Permissions = append(m.Permissions, a.Content)
 	}
 	if o.JSON {
 		return printLine(out, m)
