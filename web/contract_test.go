@@ -116,7 +116,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		s.Append(t, chat, events.ExecRequested{Exec: "exec_" + chat, Session: "ses_" + chat, Command: "echo hello",
 			Cwd: s.Workspace})
 		s.Append(t, chat, events.ExecFinished{Exec: "exec_" + chat, Stdout: events.Output{Bytes: 5, Text: "hello"}})
-		_, list := s.Call(t, token, "GET", webtest.RecordsOf("executions")+"?filter="+url.QueryEscape(`chat = "`+chat+`"`),
+		_, list := s.Call(t, token, "GET", webtest.RecordsPath("executions")+"?filter="+url.QueryEscape(`chat = "`+chat+`"`),
 			nil)
 		f["id"], f["signal"] = list["items"].([]any)[0].(map[string]any)["id"], "TERM"
 		s.Running("exec_" + chat)
@@ -131,7 +131,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 	case o.path == "/api/agents/import":
 		f["text"], f["base"] = "---\nname: Of "+chat+"\n---\nBe brief.\n", ""
 	case strings.Contains(o.path, "/agents/"):
-		_, agent := s.Call(t, token, "POST", webtest.RecordsOf("ai_agents"), map[string]any{"name": "of " + chat})
+		_, agent := s.Call(t, token, "POST", webtest.RecordsPath("ai_agents"), map[string]any{"name": "of " + chat})
 		f["id"] = agent["id"]
 		s.Call(t, token, "POST", webtest.RecordsOf("agent_notes"), map[string]any{"agent": agent["id"], "name": "plan"})
 		f["name"], f["version"] = "plan", s.Model.Seq()
@@ -140,16 +140,16 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		f["cron_expression"], f["at"], f["starts"], f["time_zone"], f["chat"] = "", "", "", "Europe/Berlin", ""
 		f["missed"], f["overlap"], f["model"], f["user"], f["enabled"] = "once", "queue", "", admin, true
 		f["one of"] = "every" // of three fields of which exactly one is set
-		_, made := s.Call(t, token, "POST", webtest.RecordsOf("schedules"), map[string]any{"name": "of " + chat,
+		_, made := s.Call(t, token, "POST", webtest.RecordsPath("schedules"), map[string]any{"name": "of " + chat,
 			"user": admin, "prompt": "write the report", "session_mode": "new", "every": "1h", "enabled": true})
 		f["id"] = made["id"]
 	case strings.Contains(o.path, "/pair"):
 		f["channel"] = "of " + chat
-		s.Call(t, token, "POST", webtest.RecordsOf("channels"), map[string]any{"name": f["channel"], "kind": "telegram",
+		s.Call(t, token, "POST", webtest.RecordsPath("channels"), map[string]any{"name": f["channel"], "kind": "telegram",
 			"token": "1:a"})
 	case strings.Contains(o.path, "/hooks/"):
 		f["secret of the webhook"], f["text of the body"] = "a secret of at least 16 characters", "The build failed."
-		_, made := s.Call(t, token, "POST", webtest.RecordsOf("webhooks"), map[string]any{"name": "of " + chat, "user": admin,
+		_, made := s.Call(t, token, "POST", webtest.RecordsPath("webhooks"), map[string]any{"name": "of " + chat, "user": admin,
 			"chat": chat, "token": f["secret of the webhook"]})
 		f["id"] = made["id"]
 	case strings.Contains(o.path, "/ports/"):

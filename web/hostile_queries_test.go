@@ -44,7 +44,7 @@ func TestInjectionsReachNothing(t *testing.T) {
 		for _, collection := range collections(s, o) {
 			for _, injected := range some(injections) {
 				for _, target := range targets(o, collection, injected) {
-					_, answer := webtest.Ask(s, t, stranger, webtest.Request(o.method, target, ""))
+					_, answer := webtest.Send(s, t, stranger, webtest.Request(o.method, target, ""))
 					if strings.Contains(string(answer), "of the owner alone") {
 						t.Fatalf("%s %s shows another's chat", o.method, target)
 					}
@@ -60,8 +60,8 @@ func TestInjectionsReachNothing(t *testing.T) {
 				value := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(injected) + `"`
 				for _, filter := range []string{field.Name + operators[(i+j)%len(operators)] + value, field.Name + "=" + injected,
 					injected + "=" + field.Name} {
-					_, answer := webtest.Ask(s, t, stranger, webtest.Request("GET",
-						webtest.RecordsOf(c.Name)+"?"+url.Values{"filter": {filter}}.Encode(), ""))
+					_, answer := webtest.Send(s, t, stranger, webtest.Request("GET",
+						webtest.RecordsPath(c.Name)+"?"+url.Values{"filter": {filter}}.Encode(), ""))
 					if strings.Contains(string(answer), "of the owner alone") {
 						t.Fatalf("%s shows another's chat", filter)
 					}
@@ -69,7 +69,7 @@ func TestInjectionsReachNothing(t *testing.T) {
 			}
 			value, err := json.Marshal(everywhere)
 			is.NoErr(err)
-			webtest.Ask(s, t, admin, webtest.Request("POST", webtest.RecordsOf(c.Name), string(value)))
+			webtest.Send(s, t, admin, webtest.Request("POST", webtest.RecordsPath(c.Name), string(value)))
 			for _, field := range c.Fields {
 				if field.Kind != schema.Text && field.Kind != schema.JSON {
 					delete(everywhere, field.Name) // what no text may be
@@ -77,10 +77,10 @@ func TestInjectionsReachNothing(t *testing.T) {
 			}
 			value, err = json.Marshal(everywhere)
 			is.NoErr(err)
-			webtest.Ask(s, t, admin, webtest.Request("POST", webtest.RecordsOf(c.Name), string(value)))
+			webtest.Send(s, t, admin, webtest.Request("POST", webtest.RecordsPath(c.Name), string(value)))
 		}
 	}
-	_, list := s.Call(t, owner, "GET", webtest.RecordsOf("chats"), nil)
+	_, list := s.Call(t, owner, "GET", webtest.RecordsPath("chats"), nil)
 	is.Equal(list["totalItems"], 1.0) // nothing was dropped
 }
 

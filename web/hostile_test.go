@@ -58,22 +58,22 @@ func TestTokensThatAreNoneAreRefusedEverywhere(t *testing.T) {
 		revoked, "Bearer " + revoked,
 	}
 	for _, o := range operations(s.Web.Document()) {
-		none, _ := webtest.Ask(s, t, "", webtest.Request(o.method, o.at("chats"), "")) // without any
+		none, _ := webtest.Send(s, t, "", webtest.Request(o.method, o.at("chats"), "")) // without any
 		is.Equal(none == http.StatusUnauthorized, o.Access != "public")
 		want := none
-		if o.path == "/api/realtime" { // who sends one there believes to be somebody, and would wait for what never comes
+		if o.path == "/api/realtime" { // it refuses an invalid token, because the client would wait for events that never come
 			want = http.StatusUnauthorized
 		}
 		for _, token := range tokens {
 			r := webtest.Request(o.method, o.at("chats"), "")
 			r.Header["Authorization"] = []string{token}
-			status, _ := webtest.Ask(s, t, "", r)
+			status, _ := webtest.Send(s, t, "", r)
 			if status != want {
 				t.Errorf("%s %s with %.60q: %d, want %d", o.method, o.path, token, status, want)
 			}
 		}
 	}
-	status, _ := webtest.Ask(s, t, "bEaReR "+good, webtest.Request("GET", "/api/pocketcoder/sessions", ""))
+	status, _ := webtest.Send(s, t, "bEaReR "+good, webtest.Request("GET", "/api/pocketcoder/sessions", ""))
 	is.Equal(status, http.StatusOK)
 }
 
@@ -101,16 +101,16 @@ func TestWhatAClientSaysOfItselfChangesNothing(t *testing.T) {
 		for name, value := range r.Header {
 			code.Header[name] = value
 		}
-		status, _ := webtest.Ask(s, t, user, code)
+		status, _ := webtest.Send(s, t, user, code)
 		is.Equal(status, http.StatusForbidden) // a person stays one
 		code.Header.Del("Authorization")
-		status, _ = webtest.Ask(s, t, "", code)
-		is.Equal(status, http.StatusUnauthorized) // and nobody is nobody
+		status, _ = webtest.Send(s, t, "", code)
+		is.Equal(status, http.StatusUnauthorized) // a guest stays a guest
 	}
 	for _, body := range []string{`{"role":"admin"}`, `{"role":"agent"}`, `{"disabled":true}`,
 		`{"collectionName":"_superusers","role":"admin"}`} {
-		webtest.Ask(s, t, user, webtest.Request("PATCH", webtest.RecordsOf("users")+"/"+id, body))
-		_, shown := s.Call(t, user, "GET", webtest.RecordsOf("users")+"/"+id, nil)
+		webtest.Send(s, t, user, webtest.Request("PATCH", webtest.RecordsPath("users")+"/"+id, body))
+		_, shown := s.Call(t, user, "GET", webtest.RecordsPath("users")+"/"+id, nil)
 		is.Equal(shown["role"], account.User) // body
 		is.Equal(shown["disabled"], false)    // body
 	}
@@ -141,13 +141,13 @@ func TestBodiesThatMakeNoSenseAreRefused(t *testing.T) {
 				if i > 0 && len(body) > 1000 {
 					continue // once is enough for what takes long
 				}
-				if status, answer := webtest.Ask(s, t, admin, webtest.Request(o.method, path, body)); status < 400 {
+				if status, answer := webtest.Send(s, t, admin, webtest.Request(o.method, path, body)); status < 400 {
 					t.Errorf("%s %s with %.60q: %d %.200s", o.method, path, body, status, answer)
 				}
 			}
 			r := webtest.Request(o.method, path, `{}`)
 			r.Header.Set("Content-Type", "text/plain")
-			if status, _ := webtest.Ask(s, t, admin, r); status < 400 {
+			if status, _ := webtest.Send(s, t, admin, r); status < 400 {
 				t.Errorf("%s %s as text: %d", o.method, path, status)
 			}
 		}
@@ -189,7 +189,7 @@ func TestValuesOfAnotherTypeAreRefusedByName(t *testing.T) {
 							continue
 						}
 						path := strings.ReplaceAll(o.at(collection), "/id", "/"+fmt.Sprint(f["id"]))
-						status, answer := webtest.Ask(s, t, token, webtest.Request(o.method, path, body))
+						status, answer := webtest.Send(s, t, token, webtest.Request(o.method, path, body))
 						if status < 400 || status == http.StatusBadRequest && !strings.Contains(string(answer), name) {
 							t.Errorf("%s %s with %s: %d %s", o.method, path, body, status, answer)
 						}
@@ -230,7 +230,7 @@ func TestUnknownNamesAreNotFound(t *testing.T) {
 		}
 		for _, name := range []string{"nothing", "sqlite_master", "_superuser", "CHATS", "chats%20", "chats;", "%27",
 			"config", strings.Repeat("x", 5000)} {
-			if status, _ := webtest.Ask(s, t, admin, webtest.Request(o.method, o.at(name), "")); status != http.StatusNotFound {
+			if status, _ := webtest.Send(s, t, admin, webtest.Request(o.method, o.at(name), "")); status != http.StatusNotFound {
 				t.Errorf("%s %s of the collection %.20s: %d", o.method, o.path, name, status)
 			}
 		}
@@ -241,14 +241,14 @@ func TestUnknownNamesAreNotFound(t *testing.T) {
 				continue
 			}
 			o := operation{method: method, path: path}
-			if status, _ := webtest.Ask(s, t, admin, webtest.Request(method, o.at("chats"), "")); status != http.StatusNotFound {
+			if status, _ := webtest.Send(s, t, admin, webtest.Request(method, o.at("chats"), "")); status != http.StatusNotFound {
 				t.Errorf("%s %s: %d", method, path, status)
 			}
 		}
 	}
 	for _, path := range []string{"/api/", "/api/nothing", "/api/collections/chats/record", "/api/admins",
 		"/api/settings", "/api/logs", "/api/backups", "/api/files/x/y/z"} {
-		if status, _ := webtest.Ask(s, t, admin, webtest.Request("GET", path, "")); status != http.StatusNotFound {
+		if status, _ := webtest.Send(s, t, admin, webtest.Request("GET", path, "")); status != http.StatusNotFound {
 			t.Errorf("%s: %d", path, status)
 		}
 	}

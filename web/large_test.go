@@ -64,7 +64,7 @@ type largeLog struct {
 	user      string // name of the first user
 	root, ann string // tokens of an administrator and of the first user
 	users     []string
-	asked     int
+	requested int
 	last      uint64
 }
 
@@ -75,8 +75,8 @@ func (l *largeLog) lists(b *testing.B) {
 		"subagents", "usage"} {
 		for _, token := range []string{l.root, l.ann} {
 			for _, sort := range []string{"", "&sort=-created"} {
-				page := median(20, func(int) { l.get(b, token, webtest.RecordsOf(c)+"?skipTotal=1"+sort) })
-				total := median(5, func(int) { l.get(b, token, webtest.RecordsOf(c)+"?perPage=30"+sort) })
+				page := median(20, func(int) { l.get(b, token, webtest.RecordsPath(c)+"?skipTotal=1"+sort) })
+				total := median(5, func(int) { l.get(b, token, webtest.RecordsPath(c)+"?perPage=30"+sort) })
 				b.Logf("%-12s admin=%t %-14s %8.2f ms, with total %8.2f ms", c, token == l.root, sort, page, total)
 				slowest["page"], slowest["total"] = max(slowest["page"], page), max(slowest["total"], total)
 			}
@@ -84,13 +84,13 @@ func (l *largeLog) lists(b *testing.B) {
 	}
 	b.ReportMetric(slowest["page"], "slowest-page-ms")
 	b.ReportMetric(slowest["total"], "slowest-total-ms")
-	b.ReportMetric(median(50, func(int) { l.get(b, l.ann, webtest.RecordsOf("chats")+"?sort=-last_active&skipTotal=1") }),
+	b.ReportMetric(median(50, func(int) { l.get(b, l.ann, webtest.RecordsPath("chats")+"?sort=-last_active&skipTotal=1") }),
 		"chats-ms")
 	b.ReportMetric(median(50, func(i int) {
 		chat := fmt.Sprint("chat", i*len(l.users)%*largeChats)
-		l.get(b, l.ann, webtest.RecordsOf("chats")+"/"+chat)
+		l.get(b, l.ann, webtest.RecordsPath("chats")+"/"+chat)
 		for _, c := range []string{"messages", "permissions", "executions"} {
-			l.get(b, l.ann, webtest.RecordsOf(c)+"?perPage=50&skipTotal=1&sort=-created&filter=chat%3D%22"+chat+"%22")
+			l.get(b, l.ann, webtest.RecordsPath(c)+"?perPage=50&skipTotal=1&sort=-created&filter=chat%3D%22"+chat+"%22")
 		}
 	}), "open-ms")
 }
@@ -106,20 +106,20 @@ type target struct {
 // machine does slows down all of them.
 func compare(b *testing.B, targets []target) map[string][]float64 {
 	const n = 200
-	asks := make([][]string, len(targets)) // OpenCode's ids
+	requests := make([][]string, len(targets)) // OpenCode's ids
 	for i, t := range targets {
 		for range n {
-			t.asked++
-			asks[i] = append(asks[i], fmt.Sprint("per_asked", t.asked))
-			t.AppendCommandRequest(b, t.chat, asks[i][len(asks[i])-1], "make")
+			t.requested++
+			requests[i] = append(requests[i], fmt.Sprint("per_asked", t.requested))
+			t.AppendCommandRequest(b, t.chat, requests[i][len(requests[i])-1], "make")
 		}
 	}
-	measure := func(n int, fn func(t target, ask string, i int)) []float64 {
+	measure := func(n int, fn func(t target, request string, i int)) []float64 {
 		took := make([][]time.Duration, len(targets))
 		for i := range n {
 			for k, t := range targets {
 				began := time.Now()
-				fn(t, asks[k][i], i)
+				fn(t, requests[k][i], i)
 				took[k] = append(took[k], time.Since(began))
 			}
 		}
@@ -127,22 +127,22 @@ func compare(b *testing.B, targets []target) map[string][]float64 {
 	}
 	return map[string][]float64{
 		"title": measure(n, func(t target, _ string, i int) {
-			t.send(b, "PATCH", webtest.RecordsOf("chats")+"/"+t.chat, webtest.Object{"title": fmt.Sprint("title ", i)})
+			t.send(b, "PATCH", webtest.RecordsPath("chats")+"/"+t.chat, webtest.Object{"title": fmt.Sprint("title ", i)})
 		}),
-		"decision": measure(n, func(t target, ask string, _ int) {
-			t.send(b, "PATCH", webtest.RecordsOf("permissions")+"/"+store.RecordID(ask),
+		"decision": measure(n, func(t target, request string, _ int) {
+			t.send(b, "PATCH", webtest.RecordsPath("permissions")+"/"+store.RecordID(request),
 				webtest.Object{"status": "authorized"})
 		}),
-		"exec": measure(n, func(t target, ask string, _ int) { t.run(b, t.chat, ask) }),
+		"exec": measure(n, func(t target, request string, _ int) { t.run(b, t.chat, request) }),
 		"message": measure(n, func(t target, _ string, _ int) {
-			t.send(b, "POST", webtest.RecordsOf("messages"), webtest.Object{"chat": t.chat, "role": "user",
+			t.send(b, "POST", webtest.RecordsPath("messages"), webtest.Object{"chat": t.chat, "role": "user",
 				"parts": []webtest.Object{{"type": "text", "text": "hello"}}})
 		}),
-		"why": measure(n, func(t target, ask string, _ int) {
+		"why": measure(n, func(t target, request string, _ int) {
 			if t.chat == "long" {
-				ask = "per_long_0"
+				request = "per_long_0"
 			}
-			t.get(b, t.ann, "/api/pocketcoder/permissions/"+store.RecordID(ask)+"/why")
+			t.get(b, t.ann, "/api/pocketcoder/permissions/"+store.RecordID(request)+"/why")
 		}),
 		"login": measure(20, func(t target, _ string, _ int) { t.Login(b, t.user) }),
 	}
@@ -171,12 +171,12 @@ func (l *largeLog) serve(b *testing.B) {
 
 // run does what pocketcoder-shell does with an authorized command. It takes as long as the authorization and the
 // record of the result.
-func (l *largeLog) run(b *testing.B, chat, ask string) {
-	r := wire.Request{Session: "ses_" + chat, Call: "call_" + ask, Command: "make", Cwd: l.Workspace}
+func (l *largeLog) run(b *testing.B, chat, request string) {
+	r := wire.Request{Session: "ses_" + chat, Call: "call_" + request, Command: "make", Cwd: l.Workspace}
 	result, err := wire.Call(b.Context(), l.Conn, wire.RequestSubject("local"), r, io.Discard, io.Discard)
 	webtest.Check(b, err)
 	if result.Reason != wire.Exited {
-		b.Fatal(ask, result)
+		b.Fatal(request, result)
 	}
 }
 

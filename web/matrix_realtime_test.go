@@ -26,8 +26,8 @@ func TestIsolationMatrixInRealtime(t *testing.T) {
 	for _, who := range []string{"o", "x", "a", "A"} {
 		byAll[who] = c.Connect(t).Follow(t, c.tokens[who], topics...)
 	}
-	nobody := c.Connect(t)
-	nobody.Follow(t, "", topics...)
+	guest := c.Connect(t)
+	guest.Follow(t, "", topics...)
 
 	made := map[string]string{}
 	for _, collection := range slices.Sorted(maps.Keys(matrix)) {
@@ -43,7 +43,7 @@ func TestIsolationMatrixInRealtime(t *testing.T) {
 			may := strings.Contains(matrix[collection].list, who)
 			switch collection {
 			case "users":
-				may = who == "A" // someone is nobody else's account
+				may = who == "A" // an account is visible only to itself
 			case "usage":
 				may = false // a view, which has no realtime, as in PocketBase
 			}
@@ -52,8 +52,8 @@ func TestIsolationMatrixInRealtime(t *testing.T) {
 		c.expectEvents(t, who, f, wanted)
 	}
 	select {
-	case f := <-nobody.Frames:
-		t.Errorf("who is not logged in heard %s", f.Raw)
+	case f := <-guest.Frames:
+		t.Errorf("a guest received %s", f.Raw)
 	default:
 	}
 }
@@ -97,11 +97,11 @@ func TestOneRecordInRealtimeIsForThoseWhoMayViewIt(t *testing.T) {
 		if strings.Contains(matrix[collection].update, "o") {
 			by = c.tokens["o"]
 		}
-		status, answer := c.Call(t, by, "PATCH", webtest.RecordsOf(collection)+"/"+id, updates[collection])
+		status, answer := c.Call(t, by, "PATCH", webtest.RecordsPath(collection)+"/"+id, updates[collection])
 		if status != 200 {
 			t.Fatalf("update %s: %d %v", topic, status, answer)
 		}
-		if status, answer := c.Call(t, by, "DELETE", webtest.RecordsOf(collection)+"/"+id, nil); status != 204 {
+		if status, answer := c.Call(t, by, "DELETE", webtest.RecordsPath(collection)+"/"+id, nil); status != 204 {
 			t.Fatalf("delete %s: %d %v", topic, status, answer)
 		}
 		for who, f := range f {

@@ -21,7 +21,7 @@ import (
 //	o  the owner of the record, or of the chat it hangs on        x  another account of the role user
 //	a  an account of the role agent                               A  an administrator
 //
-// Nobody else may, and who is not logged in never may. Realtime shows what list and view show.
+// No other account may, and callers that are not logged in never may. Realtime shows what list and view show.
 var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"users":              {"oA", "oA", "A", "oA", "A"},
 	"chats":              {"oaA", "oaA", "oA", "oA", "oA"},
@@ -66,7 +66,7 @@ var matrix = map[string]struct{ list, view, create, update, remove string }{
 type cast struct {
 	*webtest.System
 	ada    string
-	tokens map[string]string // by letter; "-" is nobody
+	tokens map[string]string // by letter; "-" is a guest
 	n      int
 }
 

@@ -20,36 +20,36 @@ func TestWhatWasWrittenOfflineIsSentAgainWithoutHarm(t *testing.T) {
 	s := webtest.NewSystem(t)
 	id, token := s.User(t, "ada", "user")
 	chat := map[string]any{"id": "abcdefghijklmno", "title": "PocketCoder Main", "user": id, "agent": ""}
-	status, first := s.Call(t, token, "POST", webtest.RecordsOf("chats"), chat)
+	status, first := s.Call(t, token, "POST", webtest.RecordsPath("chats"), chat)
 	is.Equal(status, 200)
-	status, second := s.Call(t, token, "POST", webtest.RecordsOf("chats"), chat) // the answer was lost
+	status, second := s.Call(t, token, "POST", webtest.RecordsPath("chats"), chat) // the answer was lost
 	is.Equal(status, 200)
 	is.Equal(second, first)
 	chat["title"] = "another"
-	status, refused := s.Call(t, token, "POST", webtest.RecordsOf("chats"), chat)
+	status, refused := s.Call(t, token, "POST", webtest.RecordsPath("chats"), chat)
 	is.Equal(status, 400) // the id is taken by other content
 	is.True(refused["data"] != nil)
 	// what the cache does after a 400
-	status, patched := s.Call(t, token, "PATCH", webtest.RecordsOf("chats")+"/abcdefghijklmno", chat)
+	status, patched := s.Call(t, token, "PATCH", webtest.RecordsPath("chats")+"/abcdefghijklmno", chat)
 	is.Equal(status, 200)
 	is.Equal(patched["title"], "another")
 
 	message := map[string]any{"id": "message00000001", "chat": "abcdefghijklmno", "role": "user",
 		"parts": []any{map[string]any{"type": "text", "text": "hello"}}}
-	status, sent := s.Call(t, token, "POST", webtest.RecordsOf("messages"), message)
+	status, sent := s.Call(t, token, "POST", webtest.RecordsPath("messages"), message)
 	is.Equal(status, 200)
 	is.Equal(sent["user_message_status"], "pending")
-	status, _ = s.Call(t, token, "POST", webtest.RecordsOf("messages"), message)
+	status, _ = s.Call(t, token, "POST", webtest.RecordsPath("messages"), message)
 	is.Equal(status, 200)
 	for _, bookkeeping := range []string{"synced", "isNew", "deleted", "noSync", "retryCount"} {
 		sent[bookkeeping] = false
 	}
 	// the whole cached record
-	status, _ = s.Call(t, token, "PATCH", webtest.RecordsOf("messages")+"/message00000001", sent)
+	status, _ = s.Call(t, token, "PATCH", webtest.RecordsPath("messages")+"/message00000001", sent)
 	is.Equal(status, 200)
-	status, _ = s.Call(t, token, "PATCH", webtest.RecordsOf("messages")+"/message00000001", message)
+	status, _ = s.Call(t, token, "PATCH", webtest.RecordsPath("messages")+"/message00000001", message)
 	is.Equal(status, 200)
-	_, list := s.Call(t, token, "GET", webtest.RecordsOf("messages")+"?sort=created&filter="+
+	_, list := s.Call(t, token, "GET", webtest.RecordsPath("messages")+"?sort=created&filter="+
 		webtest.Escape(`chat = "abcdefghijklmno"`), nil)
 	is.Equal(list["totalItems"], 1.0)
 
@@ -61,13 +61,13 @@ func TestWhatWasWrittenOfflineIsSentAgainWithoutHarm(t *testing.T) {
 	s.AppendOpenCode(t, "abcdefghijklmno", "message.part.updated",
 		`{"sessionID":"ses_1","part":{"id":"prt_1","messageID":"msg_1","sessionID":"ses_1","type":"text","text":"hello"}}`)
 	message["parts"] = []any{map[string]any{"type": "text", "text": "hello"}}
-	status, delivered := s.Call(t, token, "PATCH", webtest.RecordsOf("messages")+"/message00000001", message)
+	status, delivered := s.Call(t, token, "PATCH", webtest.RecordsPath("messages")+"/message00000001", message)
 	is.Equal(status, 200)
 	is.Equal(delivered["user_message_status"], "delivered")
-	status, _ = s.Call(t, token, "PATCH", webtest.RecordsOf("messages")+"/message00000001", delivered)
+	status, _ = s.Call(t, token, "PATCH", webtest.RecordsPath("messages")+"/message00000001", delivered)
 	is.Equal(status, 200)
 	message["parts"] = []any{map[string]any{"type": "text", "text": "something else"}}
-	status, _ = s.Call(t, token, "PATCH", webtest.RecordsOf("messages")+"/message00000001", message)
+	status, _ = s.Call(t, token, "PATCH", webtest.RecordsPath("messages")+"/message00000001", message)
 	is.Equal(status, 400)
 }
 
@@ -78,11 +78,11 @@ func TestADecisionMadeOfflineCountsOnceOrNotAtAll(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "x")
 	id := s.AppendRequest(t, chat, "per_1")
-	at := webtest.RecordsOf("permissions") + "/" + id
+	at := webtest.RecordsPath("permissions") + "/" + id
 	_, cached := s.Call(t, token, "GET", at, nil)
 	is.Equal(cached["status"], "draft")
 
-	offline := maps.Clone(cached) // the whole cached record, with fields nobody may set
+	offline := maps.Clone(cached) // the whole cached record, with read-only fields
 	maps.Copy(offline, map[string]any{"status": "denied", "synced": false, "isNew": false,
 		"metadata": map[string]any{"command": "rm -rf /"}, "approved_by": "me"})
 	status, denied := s.Call(t, token, "PATCH", at, offline)
@@ -97,7 +97,7 @@ func TestADecisionMadeOfflineCountsOnceOrNotAtAll(t *testing.T) {
 	status, late := s.Call(t, token, "PATCH", at, offline)
 	is.Equal(status, 400)
 	is.Equal(late["data"].(map[string]any)["status"].(map[string]any)["code"], "validation_conflict")
-	status, _ = s.Call(t, token, "POST", webtest.RecordsOf("permissions"), offline) // what the cache does after a 400
+	status, _ = s.Call(t, token, "POST", webtest.RecordsPath("permissions"), offline) // what the cache does after a 400
 	is.Equal(status, 400)
 	_, after := s.Call(t, token, "GET", at, nil)
 	is.Equal(after, denied)
@@ -130,43 +130,43 @@ func TestTheScreensOfTheAppLoad(t *testing.T) {
 	}
 
 	// Creates without a user, which is the caller, and a second one for the same key changes the first.
-	status, key := s.Call(t, token, "POST", webtest.RecordsOf("llm_keys"),
+	status, key := s.Call(t, token, "POST", webtest.RecordsPath("llm_keys"),
 		map[string]any{"provider_id": "anthropic", "env_vars": map[string]string{"ANTHROPIC_API_KEY": "sk-secret-canary"}})
 	is.Equal(status, 200)
 	is.Equal(key["user"], user)
 	is.Equal(key["env_vars"], map[string]any{"ANTHROPIC_API_KEY": ""}) // names only
-	status, same := s.Call(t, token, "POST", webtest.RecordsOf("llm_keys"),
+	status, same := s.Call(t, token, "POST", webtest.RecordsPath("llm_keys"),
 		map[string]any{"provider_id": "anthropic", "env_vars": map[string]string{"ANTHROPIC_API_KEY": "sk-other-canary"}})
 	is.Equal(status, 200)
 	is.Equal(same["id"], key["id"])
 	s.Provider(t, "anthropic", "claude")
-	status, chosen := s.Call(t, token, "POST", webtest.RecordsOf("model_selection"),
+	status, chosen := s.Call(t, token, "POST", webtest.RecordsPath("model_selection"),
 		map[string]any{"model": "anthropic/claude"})
 	is.Equal(status, 200)
 	chat, there := chosen["chat"]
 	is.True(!there || chat == nil) // the global choice is the one without a chat
 
-	status, wrong := s.Call(t, token, "POST", webtest.RecordsOf("ssh_keys"),
+	status, wrong := s.Call(t, token, "POST", webtest.RecordsPath("ssh_keys"),
 		map[string]any{"title": "t", "key": "k", "user": user})
 	is.Equal(status, 400)
 	is.True(wrong["data"].(map[string]any)["title"] != nil)
 	line := webtest.PublicKey(t)
-	status, ssh := s.Call(t, token, "POST", webtest.RecordsOf("ssh_keys"),
+	status, ssh := s.Call(t, token, "POST", webtest.RecordsPath("ssh_keys"),
 		map[string]any{"user": user, "public_key": line, "device_name": "phone", "fingerprint": "SHA256:forged=",
 			"is_active": true})
 	is.Equal(status, 200)
 	is.True(ssh["fingerprint"] != "SHA256:forged=")
-	status, _ = s.Call(t, token, "PATCH", webtest.RecordsOf("ssh_keys")+"/"+ssh["id"].(string),
+	status, _ = s.Call(t, token, "PATCH", webtest.RecordsPath("ssh_keys")+"/"+ssh["id"].(string),
 		map[string]any{"last_used": "2026-01-02T03:04:05.678"})
 	is.Equal(status, 200)
 	status, lines := s.Raw(t, token, "GET", "/api/pocketcoder/ssh_keys", nil)
 	is.Equal(status, 200)
 	is.True(len(lines) > 0)
 
-	status, proposal := s.Call(t, token, "POST", webtest.RecordsOf("proposals"),
+	status, proposal := s.Call(t, token, "POST", webtest.RecordsPath("proposals"),
 		map[string]any{"name": "n", "content": "c", "authored_by": "human", "status": "draft"})
 	is.Equal(status, 200)
-	status, approved := s.Call(t, admin, "PATCH", webtest.RecordsOf("proposals")+"/"+proposal["id"].(string),
+	status, approved := s.Call(t, admin, "PATCH", webtest.RecordsPath("proposals")+"/"+proposal["id"].(string),
 		map[string]any{"status": "approved", "approved_at": "2026-01-02T03:04:05.678901"})
 	is.Equal(status, 200)
 	is.Equal(approved["approved_at"], "2026-01-02 03:04:05.678Z")

@@ -2,7 +2,7 @@
 //
 // Promises: a request for a host name that is not ours is refused, and so is a request from a page of another origin,
 // so that no web page elsewhere can reach a server on loopback. Pages run no script but ours, load nothing from
-// elsewhere and are framed by nobody. A file of the workspace or a server in the sandbox is never run under this
+// elsewhere, and no site may frame them. A file of the workspace or a server in the sandbox is never run under this
 // origin: a port of the sandbox has a host name, and so an origin, of its own.
 //
 // It must not know how events are stored, how OpenCode is reached, or what the API's routes do.

@@ -92,7 +92,7 @@ func TestTheHostOfAPortServesThatPortAlone(t *testing.T) {
 	s := server()
 	s.Ports.URL = "https://{port}.code.example.org"
 	for host, want := range map[string]int{
-		// nobody is let in yet, to the API neither
+		// no account exists yet, and the API refuses everything too
 		"3000-0123456789abcdef.code.example.org": 401, "3000-0123456789ABCDEF.code.example.org:443": 401,
 		"code.example.org": 200, "evil.code.example.org": 421, "3000-0123456789abcdef.code.example.org.evil.example": 421,
 		"3000-0123456789abcdef.evil.example": 421, "3000-0123456789abcdef.localhost": 421, "x.3000-0123456789abcdef.code.example.org": 421,

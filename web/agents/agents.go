@@ -30,11 +30,11 @@ type Agents struct {
 func Path(agent string) string { return "/api/agents/" + url.PathEscape(agent) + "/export" }
 
 func (s Agents) Routes() []api.Route {
-	return []api.Route{{Method: "POST", Path: "/api/agents/import", About: "Create an agent from Markdown with front matter in OpenCode's format, or change the agent of its name. The answer has the change as a diff.", Admits: api.Admins, Body: importRequest{}, Answer: agentfile.Imported{}, Serve: s.importFile},
-		{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Admits: api.Accounts, Media: media, Serve: s.export},
-		{Method: "GET", Path: notesPath, About: "The newest versions of a note of an agent, the newest first.", Admits: api.Staff, Answer: []notes.Version{}, Serve: s.versions},
-		{Method: "GET", Path: notesPath + "/{version}", About: "The content of a version of a note.", Admits: api.Staff, Answer: notes.Content{}, Serve: s.version},
-		{Method: "POST", Path: notesPath + "/{version}/restore", About: "Make an earlier version of a note the current one.", Admits: api.Admins, Serve: s.restore}}
+	return []api.Route{{Method: "POST", Path: "/api/agents/import", About: "Create an agent from Markdown with front matter in OpenCode's format, or change the agent of its name. The answer has the change as a diff.", Access: api.Admins, Body: importRequest{}, Answer: agentfile.Imported{}, Serve: s.importFile},
+		{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Access: api.Accounts, Media: media, Serve: s.export},
+		{Method: "GET", Path: notesPath, About: "The newest versions of a note of an agent, the newest first.", Access: api.Staff, Answer: []notes.Version{}, Serve: s.versions},
+		{Method: "GET", Path: notesPath + "/{version}", About: "The content of a version of a note.", Access: api.Staff, Answer: notes.Content{}, Serve: s.version},
+		{Method: "POST", Path: notesPath + "/{version}/restore", About: "Make an earlier version of a note the current one.", Access: api.Admins, Serve: s.restore}}
 }
 
 const notesPath = "/api/agents/{id}/notes/{name}/versions"

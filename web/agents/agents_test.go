@@ -29,7 +29,7 @@ func TestAnAdministratorImportsAnAgent(t *testing.T) {
 	delete(file, "check")
 	status, done := send(root)
 	is.Equal([]any{status, done["new"]}, []any{http.StatusOK, true})
-	_, agent := s.Call(t, root, "GET", webtest.RecordsOf("ai_agents")+"/"+done["record"].(string), nil)
+	_, agent := s.Call(t, root, "GET", webtest.RecordsPath("ai_agents")+"/"+done["record"].(string), nil)
 	is.Equal(agent["name"], "Reviewer")
 
 	file["text"], file["base"] = "---\nname: Reviewer\n---\nBe long.\n", "another"

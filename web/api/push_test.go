@@ -30,7 +30,7 @@ func TestNotificationButtonDecidesOnceWithoutLogin(t *testing.T) {
 		is.Equal(status, http.StatusNotFound)
 	}
 	permission := func() map[string]any {
-		_, record := s.Call(t, ann, "GET", webtest.RecordsOf("permissions")+"/"+ask, nil)
+		_, record := s.Call(t, ann, "GET", webtest.RecordsPath("permissions")+"/"+ask, nil)
 		return record
 	}
 	is.Equal(permission()["status"], "draft")
@@ -102,7 +102,7 @@ func TestUserIsNotifiedOfPendingRequestAfterLeavingTheChat(t *testing.T) {
 	status, _ := s.Call(t, "", "POST", strings.TrimPrefix(p.Button(t, "Approve"), s.URL), nil)
 	is.Equal(status, http.StatusOK)
 	expect.Eventually(t, "the record shows it", func() bool {
-		_, record := s.Call(t, ann, "GET", webtest.RecordsOf("permissions")+"/"+ask, nil)
+		_, record := s.Call(t, ann, "GET", webtest.RecordsPath("permissions")+"/"+ask, nil)
 		return record["status"] == "authorized"
 	})
 }
@@ -135,7 +135,7 @@ func TestUsersNotifyOnlyThemselvesAndStaffNotifiesAll(t *testing.T) {
 	}
 	is.Equal(post(annToken, to(bob)), http.StatusForbidden)
 	is.Equal(post("", to(ann)), http.StatusUnauthorized)
-	is.Equal(post(root, to("nobody")), http.StatusBadRequest)
+	is.Equal(post(root, to("unknown")), http.StatusBadRequest)
 	is.Equal(post(root, to("")), http.StatusBadRequest)
 	is.Equal(post(bobToken, to(bob, annsChat)), http.StatusBadRequest) // bob may not see it
 	is.Equal(post(root, map[string]any{"user_id": ann}), http.StatusBadRequest)

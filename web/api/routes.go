@@ -12,8 +12,8 @@ import (
 type Route struct {
 	Method, Path string
 	About        string
-	Admits       func(Caller) error
-	Early        bool // served also while the read models are computed
+	Access       func(Caller) error
+	WhileLoading bool // served also while the read models are computed
 	Query        []openapi.Param
 	Body         any                     // a value of the type of the request's body, or an openapi.Form; nil for none
 	Answer       any                     // a value of the type of the answer's body; nil for none
@@ -69,7 +69,7 @@ var ViewQuery = []openapi.Param{{Name: "expand", About: "relations to include"},
 // AnyMethod is the method of a route that accepts every method. The description shows it as a GET.
 const AnyMethod = "ANY"
 
-// describe returns the route in the form of package openapi. It calls Admits with sample callers to find out which
+// describe returns the route in the form of package openapi. It calls Access with sample callers to find out which
 // roles are admitted.
 func (r Route) describe() openapi.Route {
 	d := openapi.Route{Method: r.Method, Path: r.Path, About: r.About, Access: openapi.Admin, Query: r.Query,
@@ -78,10 +78,10 @@ func (r Route) describe() openapi.Route {
 		d.Method = http.MethodGet
 	}
 	admits := func(role string) bool {
-		return r.Admits(Caller{Identity: &account.Identity{Collection: account.Users, Role: role}}) == nil
+		return r.Access(Caller{Identity: &account.Identity{Collection: account.Users, Role: role}}) == nil
 	}
 	switch {
-	case r.Admits(Caller{}) == nil:
+	case r.Access(Caller{}) == nil:
 		d.Access = openapi.Public
 	case admits("user"):
 		d.Access = openapi.Account
@@ -113,17 +113,17 @@ func (s *Server) routes(others []Route) []Route {
 		return WriteJSON(w, http.StatusOK, s.Document(others...))
 	}
 	return slices.Concat([]Route{
-		{Method: "GET", Path: "/api/health", About: "The state of each part of the system.", Admits: Anyone, Early: true, Answer: healthAnswer{}, Serve: s.health},
-		{Method: "GET", Path: "/api/openapi.json", About: "This description.", Admits: Anyone, Early: true, Answer: map[string]any{}, Serve: describe},
-		{Method: "GET", Path: collection + "/auth-methods", About: "How an account can log in.", Admits: Anyone, Early: true, Answer: authMethods{}, Serve: s.authMethods},
-		{Method: "POST", Path: collection + "/auth-with-password", About: "Log in.", Admits: Anyone, Query: ViewQuery, Body: passwordLogin{}, Answer: authAnswer{}, Serve: s.logIn},
-		{Method: "POST", Path: collection + "/auth-refresh", About: "Exchange a token for a newer one of the same session.", Admits: Accounts, Query: ViewQuery, Answer: authAnswer{}, Serve: s.refresh},
-		{Method: "POST", Path: "/api/pocketcoder/setup", About: "Create the first administrator, with the one-time link that a new system shows.", Admits: Anyone, Body: setupRequest{}, Answer: authAnswer{}, Serve: s.setUp},
-		{Method: "GET", Path: sessions, About: "The sessions of the account.", Admits: Accounts, Answer: []session{}, Serve: s.listSessions},
-		{Method: "DELETE", Path: sessions + "/{id}", About: "End a session of the account: its token and its open streams.", Admits: Accounts, Serve: s.endSession},
-		{Method: "GET", Path: push + "/key", About: "The public key with which a browser subscribes to Web Push.", Admits: Accounts, Answer: pushKey{}, Serve: s.pushKey},
-		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or is viewing the chat.", Admits: Accounts, Body: pushRequest{}, Answer: pushAnswer{}, Serve: s.sendPush},
-		{Method: "POST", Path: push + "/test", About: "Send a test notification to one device of the account.", Admits: Accounts, Body: pushTestRequest{}, Answer: pushAnswer{}, Serve: s.testPush},
-		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Carry out the action of a notification's button, once.", Admits: Anyone, Answer: actAnswer{}, Serve: s.act},
+		{Method: "GET", Path: "/api/health", About: "The state of each part of the system.", Access: Anyone, WhileLoading: true, Answer: healthAnswer{}, Serve: s.health},
+		{Method: "GET", Path: "/api/openapi.json", About: "This description.", Access: Anyone, WhileLoading: true, Answer: map[string]any{}, Serve: describe},
+		{Method: "GET", Path: collection + "/auth-methods", About: "How an account can log in.", Access: Anyone, WhileLoading: true, Answer: authMethods{}, Serve: s.authMethods},
+		{Method: "POST", Path: collection + "/auth-with-password", About: "Log in.", Access: Anyone, Query: ViewQuery, Body: passwordLogin{}, Answer: authAnswer{}, Serve: s.logIn},
+		{Method: "POST", Path: collection + "/auth-refresh", About: "Exchange a token for a newer one of the same session.", Access: Accounts, Query: ViewQuery, Answer: authAnswer{}, Serve: s.refresh},
+		{Method: "POST", Path: "/api/pocketcoder/setup", About: "Create the first administrator, with the one-time link that a new system shows.", Access: Anyone, Body: setupRequest{}, Answer: authAnswer{}, Serve: s.setUp},
+		{Method: "GET", Path: sessions, About: "The sessions of the account.", Access: Accounts, Answer: []session{}, Serve: s.listSessions},
+		{Method: "DELETE", Path: sessions + "/{id}", About: "End a session of the account: its token and its open streams.", Access: Accounts, Serve: s.endSession},
+		{Method: "GET", Path: push + "/key", About: "The public key with which a browser subscribes to Web Push.", Access: Accounts, Answer: pushKey{}, Serve: s.pushKey},
+		{Method: "POST", Path: push, About: "Notify an account on its devices, unless it has turned that off or is viewing the chat.", Access: Accounts, Body: pushRequest{}, Answer: pushAnswer{}, Serve: s.sendPush},
+		{Method: "POST", Path: push + "/test", About: "Send a test notification to one device of the account.", Access: Accounts, Body: pushTestRequest{}, Answer: pushAnswer{}, Serve: s.testPush},
+		{Method: "POST", Path: "/api/pocketcoder/act/{token}", About: "Carry out the action of a notification's button, once.", Access: Anyone, Answer: actAnswer{}, Serve: s.act},
 	}, others)
 }

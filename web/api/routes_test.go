@@ -11,7 +11,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := &Server{}
-	others := []Route{{Method: AnyMethod, Path: "/api/others/{id}/{path...}", Admits: Accounts, Media: "*/*"}}
+	others := []Route{{Method: AnyMethod, Path: "/api/others/{id}/{path...}", Access: Accounts, Media: "*/*"}}
 	described := map[string]bool{}
 	for path, methods := range s.Document(others...).Paths {
 		for method := range methods {

@@ -3,7 +3,7 @@
 //
 // The packages above it pass their routes as values. Handler serves them and Document describes them.
 //
-// Promises: a route is public only if its Admits says so. A caller reads a record only if the rules of its collection
+// Promises: a route is public only if its Access allows it. A caller reads a record only if the rules of its collection
 // allow it. Every answer that is not a success is PocketBase's error object, with a fitting status and the field at
 // fault. No request makes a 500. A slow client is dropped; nothing waits for it. Lists and other slow queries of an
 // account run at most two at a time.
@@ -90,8 +90,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, route Route) {
 	p := NewDeadlineWriter(w)
 	p.reserve = func(n int) (func(), error) { return s.unsent.reserve(caller.Key(), n) }
 	w = p
-	err := route.Admits(caller)
-	if err == nil && !route.Early && s.Loading != nil {
+	err := route.Access(caller)
+	if err == nil && !route.WhileLoading && s.Loading != nil {
 		err = s.Loading()
 	}
 	if err == nil {

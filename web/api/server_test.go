@@ -26,7 +26,7 @@ func TestSlowQueriesOfOneAccountDoNotDelayOthers(t *testing.T) {
 	chat := s.Chat(t, eve, "eve's")
 	changes := s.Connect(t).Follow(t, ann, "chats/*")
 	is.NoErr(s.Web.API.Occupy(t.Context(), account.Users, eveID))
-	chats := webtest.RecordsOf("chats")
+	chats := webtest.RecordsPath("chats")
 	for _, path := range []string{chats, chats + "?sort=title", chats + "/" + chat + "?expand=user",
 		"/api/pocketcoder/ssh_keys", "/api/chats/" + chat + "/replay"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

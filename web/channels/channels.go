@@ -29,8 +29,8 @@ type codeRequest struct {
 
 func (s *Channels) Routes() []api.Route {
 	return []api.Route{
-		{Method: "POST", Path: "/api/pocketcoder/pair", About: "A code that pairs the account of the caller with a messenger: it is sent to the bot, once, within ten minutes.", Admits: api.Accounts, Body: codeRequest{}, Answer: channel.Code{}, Serve: s.code},
-		{Method: "POST", Path: "/api/hooks/{id}", About: "Post a text to a webhook. The header X-Hub-Signature-256 has sha256= and the HMAC-SHA256 of the body, or Authorization has Bearer and the secret. A second request with the same Idempotency-Key has no effect.", Admits: api.Anyone, Answer: channel.Received{}, Serve: s.post},
+		{Method: "POST", Path: "/api/pocketcoder/pair", About: "A code that pairs the account of the caller with a messenger: it is sent to the bot, once, within ten minutes.", Access: api.Accounts, Body: codeRequest{}, Answer: channel.Code{}, Serve: s.code},
+		{Method: "POST", Path: "/api/hooks/{id}", About: "Post a text to a webhook. The header X-Hub-Signature-256 has sha256= and the HMAC-SHA256 of the body, or Authorization has Bearer and the secret. A second request with the same Idempotency-Key has no effect.", Access: api.Anyone, Answer: channel.Received{}, Serve: s.post},
 	}
 }
 

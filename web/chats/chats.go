@@ -52,17 +52,17 @@ func (s *Chats) Routes() []api.Route {
 		permissionPath = "/api/pocketcoder/permissions/{id}"
 	)
 	return []api.Route{
-		{Method: "POST", Path: "/api/executions/{id}/signal", About: "Send a signal to a command that runs.", Admits: api.Accounts, Body: signalRequest{}, Serve: s.signalExecution},
-		{Method: "POST", Path: "/api/pocketcoder/permission", About: "Ask for a permission: a rule decides at once, or a person later.", Admits: api.Staff, Body: permissionRequest{}, Answer: permissionAnswer{}, Serve: s.requestPermission},
-		{Method: "GET", Path: permissionPath + "/why", About: "What was asked, what every rule says of it, who decided, and what then ran.", Admits: api.Accounts, Answer: explanation.Why{}, Serve: s.whyPermission},
-		{Method: "GET", Path: permissionPath + "/always", About: "The rule that would allow this kind from now on, and what it would have allowed so far. Nothing is stored.", Admits: api.Accounts, Query: alwaysQuery, Answer: Proposal{}, Serve: s.proposeAlways},
-		{Method: "POST", Path: permissionPath + "/always", About: "Store that rule, and allow the ask when it still waits.", Admits: api.Accounts, Body: AlwaysRequest{}, Answer: alwaysAnswer{}, Serve: s.allowAlways},
-		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Admits: api.Accounts, Body: replayRequest{}, Answer: dryrun.Result{}, Serve: s.replayPolicy},
-		{Method: "POST", Path: chat + "/abort", About: "Stop the chat's turn.", Admits: api.Accounts, Serve: s.abortChat},
-		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Admits: api.Accounts, Body: forkRequest{}, Answer: openapi.AnyRecord{}, Serve: s.forkChat},
-		{Method: "POST", Path: chat + "/revert", About: "Take back a message, what followed it, and its changes to files, which are named; without a message, undo that.", Admits: api.Accounts, Body: revertRequest{}, Answer: revertAnswer{}, Serve: s.revertChat},
-		{Method: "GET", Path: chat + "/diff", About: "What the chat's session changed in files.", Admits: api.Accounts, Query: fileMessage, Answer: []json.RawMessage{}, Serve: s.diffChat},
-		{Method: "GET", Path: chat + "/news", About: "What happened in the chat after an event.", Admits: api.Accounts, Query: newsQuery, Answer: timeline.News{}, Serve: s.newsOfChat},
-		{Method: "GET", Path: chat + "/todo", About: "The assistant's list of what to do.", Admits: api.Accounts, Answer: []json.RawMessage{}, Serve: s.todoOfChat},
+		{Method: "POST", Path: "/api/executions/{id}/signal", About: "Send a signal to a command that runs.", Access: api.Accounts, Body: signalRequest{}, Serve: s.signalExecution},
+		{Method: "POST", Path: "/api/pocketcoder/permission", About: "Ask for a permission: a rule decides at once, or a person later.", Access: api.Staff, Body: permissionRequest{}, Answer: permissionAnswer{}, Serve: s.requestPermission},
+		{Method: "GET", Path: permissionPath + "/why", About: "What was asked, what every rule says of it, who decided, and what then ran.", Access: api.Accounts, Answer: explanation.Why{}, Serve: s.whyPermission},
+		{Method: "GET", Path: permissionPath + "/always", About: "The rule that would allow this kind from now on, and what it would have allowed so far. Nothing is stored.", Access: api.Accounts, Query: alwaysQuery, Answer: Proposal{}, Serve: s.proposeAlways},
+		{Method: "POST", Path: permissionPath + "/always", About: "Store that rule, and allow the ask when it still waits.", Access: api.Accounts, Body: AlwaysRequest{}, Answer: alwaysAnswer{}, Serve: s.allowAlways},
+		{Method: "POST", Path: "/api/pocketcoder/policy/replay", About: "What a rule would have allowed of what was asked so far.", Access: api.Accounts, Body: replayRequest{}, Answer: dryrun.Result{}, Serve: s.replayPolicy},
+		{Method: "POST", Path: chat + "/abort", About: "Stop the chat's turn.", Access: api.Accounts, Serve: s.abortChat},
+		{Method: "POST", Path: chat + "/fork", About: "Begin a new chat as this one was before a message, or as it is.", Access: api.Accounts, Body: forkRequest{}, Answer: openapi.AnyRecord{}, Serve: s.forkChat},
+		{Method: "POST", Path: chat + "/revert", About: "Take back a message, what followed it, and its changes to files, which are named; without a message, undo that.", Access: api.Accounts, Body: revertRequest{}, Answer: revertAnswer{}, Serve: s.revertChat},
+		{Method: "GET", Path: chat + "/diff", About: "What the chat's session changed in files.", Access: api.Accounts, Query: fileMessage, Answer: []json.RawMessage{}, Serve: s.diffChat},
+		{Method: "GET", Path: chat + "/news", About: "What happened in the chat after an event.", Access: api.Accounts, Query: newsQuery, Answer: timeline.News{}, Serve: s.newsOfChat},
+		{Method: "GET", Path: chat + "/todo", About: "The assistant's list of what to do.", Access: api.Accounts, Answer: []json.RawMessage{}, Serve: s.todoOfChat},
 	}
 }

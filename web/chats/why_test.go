@@ -24,10 +24,10 @@ func TestWhyAndAlwaysAreForThoseWhoMayKnow(t *testing.T) {
 		why, propose, all, replay, over int
 	}{
 		"its owner":        {ada, 200, 200, 403, 200, 403},
-		"somebody else":    {bob, 404, 404, 404, 404, 403},
+		"another user":     {bob, 404, 404, 404, 404, 403},
 		"an agent":         {bot, 200, 404, 404, 404, 403},
 		"an administrator": {root, 200, 200, 200, 200, 200},
-		"nobody":           {"", 401, 401, 401, 401, 401},
+		"guest":            {"", 401, 401, 401, 401, 401},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
@@ -53,7 +53,7 @@ func TestWhyAndAlwaysAreForThoseWhoMayKnow(t *testing.T) {
 		is.Equal(status, 400) // bad
 		is.True(answer["data"] != nil)
 	}
-	_, rules := s.Call(t, root, "GET", webtest.RecordsOf("tool_permissions"), nil)
+	_, rules := s.Call(t, root, "GET", webtest.RecordsPath("tool_permissions"), nil)
 	is.Equal(rules["totalItems"], 0.0) // nothing of it was stored
 }
 
@@ -71,13 +71,13 @@ func TestRuleMadeOfAnAskIsItsAuthorsAndAllowsIt(t *testing.T) {
 	status, stored := s.Call(t, ada, "POST", "/api/pocketcoder/permissions/"+record+"/always", webtest.Object{"for": "1h"})
 	is.Equal(status, 200)
 	is.Equal(len(stored["rules"].([]any)), 1)
-	_, list := s.Call(t, ada, "GET", webtest.RecordsOf("tool_permissions"), nil)
+	_, list := s.Call(t, ada, "GET", webtest.RecordsPath("tool_permissions"), nil)
 	rule := list["items"].([]any)[0].(webtest.Object)
 	is.Equal([]any{rule["author"], rule["chat"], rule["tool"], rule["action"], rule["active"]},
 		[]any{id, chat, "bash", "allow", true})
 	is.True(rule["expires_at"] != "" && rule["note"] != "")
 	is.Equal(stored["rules"].([]any)[0], "tool_permissions/"+rule["id"].(string))
-	_, decided := s.Call(t, ada, "GET", webtest.RecordsOf("permissions")+"/"+record, nil)
+	_, decided := s.Call(t, ada, "GET", webtest.RecordsPath("permissions")+"/"+record, nil)
 	is.Equal([]any{decided["status"], decided["approved_by"]}, []any{"authorized", id})
 
 	status, why := s.Call(t, ada, "GET", "/api/pocketcoder/permissions/"+record+"/why", nil)

@@ -58,11 +58,11 @@ func (x *Exports) Routes() []api.Route {
 	at := []openapi.Param{{Name: "at", Integer: true,
 		About: "sequence of the last event that counts; the newest when absent"}}
 	routes := []api.Route{
-		{Method: "GET", Path: "/api/executions/{id}/cast", About: "A command that has ended, as an asciinema recording.", Admits: api.Accounts, Media: castMedia, Serve: x.Execution},
+		{Method: "GET", Path: "/api/executions/{id}/cast", About: "A command that has ended, as an asciinema recording.", Access: api.Accounts, Media: castMedia, Serve: x.Execution},
 	}
 	for _, f := range Formats {
 		routes = append(routes, api.Route{
-			Method: "GET", Path: "/api/chats/{id}/export/" + f.Name, About: f.about, Admits: api.Accounts, Query: at, Media: f.media, Serve: x.Chat(f),
+			Method: "GET", Path: "/api/chats/{id}/export/" + f.Name, About: f.about, Access: api.Accounts, Query: at, Media: f.media, Serve: x.Chat(f),
 		})
 	}
 	return routes

@@ -93,7 +93,7 @@ type SecurityScheme struct {
 type Route struct {
 	Method, Path string
 	About        string
-	Access       string // who may use it: one of the constants below
+	Access       string // one of the constants below
 	Query        []Param
 	Body         any             // a value of the type of the request's body, or a Form; nil for none
 	Answer       any             // a value of the type of the answer's body; nil for none
@@ -101,7 +101,7 @@ type Route struct {
 	Forms        map[string]Form // those that Body refers to, by name
 }
 
-// Who may use a route.
+// Values of Access: which callers may use a route.
 const (
 	Public  = "public"
 	Account = "account"

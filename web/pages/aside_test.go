@@ -110,8 +110,8 @@ func TestTheMenuOfAChatShowsWhoAnswersAndWhatWasSpent(t *testing.T) {
 	}
 }
 
-// asks appends a message of a person that OpenCode has.
-func asks(t *testing.T, s *webtest.System, chat, message, text string) {
+// appendUserMessage appends a message of a person that OpenCode has stored.
+func appendUserMessage(t *testing.T, s *webtest.System, chat, message, text string) {
 	t.Helper()
 	s.AppendOpenCode(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+message+
 		`","sessionID":"ses_own","role":"user","time":{"created":1}}}`)
@@ -128,8 +128,8 @@ func TestTheEndOfAChatIsUndoneAndRedone(t *testing.T) {
 	chat := s.ChatWithAnswer(t, token)
 	path := "/chats/" + chat
 	expect.Lacks(t, b.visit(t, path).body, "Undo the last turn") // there is none
-	asks(t, s, chat, "msg_1", "make a file")
-	asks(t, s, chat, "msg_3", "make another")
+	appendUserMessage(t, s, chat, "msg_1", "make a file")
+	appendUserMessage(t, s, chat, "msg_3", "make another")
 	menu := func(page string) string {
 		_, menu, _ := strings.Cut(page, `id="menu"`)
 		menu, _, _ = strings.Cut(menu, "</details>")
@@ -148,7 +148,7 @@ func TestTheEndOfAChatIsUndoneAndRedone(t *testing.T) {
 	expect.Lacks(t, redone, "Redo</button>")
 	expect.Contains(t, menu(redone), `name="message" value="msg_3"`)
 	b.submit(t, path+"/undo", url.Values{"message": {"msg_3"}})
-	asks(t, s, chat, "msg_5", "something else")
+	appendUserMessage(t, s, chat, "msg_5", "something else")
 	expect.Lacks(t, b.visit(t, path).body, "Redo</button>") // it is replaced
 }
 
@@ -161,7 +161,7 @@ func TestAChatIsForkedFromAMessage(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	chat := s.ChatWithAnswer(t, token)
 	path := "/chats/" + chat
-	asks(t, s, chat, "msg_1", "make a file")
+	appendUserMessage(t, s, chat, "msg_1", "make a file")
 	page, _, _ := strings.Cut(b.visit(t, path).body, `<pre id="part-prt_msg_1"`)
 	_, form, _ := strings.Cut(page, `<article id="m-`)
 	expect.Contains(t, form, `action="`+path+`/fork"`)
@@ -194,7 +194,7 @@ func TestTheChangesOfAChatAreShownWhole(t *testing.T) {
 	}
 	link := `href="` + path + `/changes"`
 	turn := func(prompt, answer, text, part string) {
-		asks(t, s, chat, prompt, text)
+		appendUserMessage(t, s, chat, prompt, text)
 		s.AppendOpenCode(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"`+answer+
 			`","role":"assistant","parentID":"`+prompt+`","time":{"completed":2}}}`)
 		s.AppendOpenCode(t, chat, "message.part.updated",

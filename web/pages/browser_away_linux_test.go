@@ -100,7 +100,7 @@ func TestAPersonWhoComesBackSeesWhatHappened(t *testing.T) {
 			d.hide(true)
 			for i, command := range []string{"ls", "rm x"} {
 				id := needed(t, s, chat, fmt.Sprint("per_", i), command)
-				status, _ := s.Call(t, token, "PATCH", webtest.RecordsOf("permissions")+"/"+id,
+				status, _ := s.Call(t, token, "PATCH", webtest.RecordsPath("permissions")+"/"+id,
 					map[string]any{"status": []string{"authorized", "denied"}[i]})
 				is.Equal(status, http.StatusOK)
 			}

@@ -23,7 +23,7 @@ func TestTheChangesOfOtherTurnsAreShownWhenOneCannotBeRead(t *testing.T) {
 	b := loggedIn(t, s, "ada")
 	chat := s.ChatWithAnswer(t, token)
 	for _, n := range []string{"1", "3", "5"} {
-		asks(t, s, chat, "msg_"+n, "change "+n)
+		appendUserMessage(t, s, chat, "msg_"+n, "change "+n)
 		s.AppendOpenCode(t, chat, "message.updated", `{"sessionID":"ses_own","info":{"id":"msg_`+n+
 			`a","role":"assistant","parentID":"msg_`+n+`","time":{"completed":2}}}`)
 		s.AppendOpenCode(t, chat, "message.part.updated",

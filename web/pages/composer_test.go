@@ -30,7 +30,7 @@ func TestACommandIsCarriedOutInsteadOfSent(t *testing.T) {
 	is.Equal(write("/changes").path, path+"/changes")
 	is.Equal(write("/requests").path, "/requests")
 	is.Equal(write("/undo").status, http.StatusBadRequest) // nothing was sent yet
-	asks(t, s, chat, "msg_1", "one")
+	appendUserMessage(t, s, chat, "msg_1", "one")
 	is.Equal(write("/undo").path, path)
 	is.True(write("/fork").path != path)
 	is.Equal(write("/archive").path, path)
@@ -104,7 +104,7 @@ func TestFilesGoWithAMessage(t *testing.T) {
 	is.Equal(send("", map[string]string{"pixel.png": "\x89PNG\r\n\x1a\n\x00\x00"}).status, http.StatusNoContent)
 	is.Equal(send("", map[string]string{"": ""}).status, http.StatusBadRequest)
 	is.Equal(send("", map[string]string{"big": strings.Repeat("x", 1<<20)}).status, http.StatusBadRequest)
-	_, list := s.Call(t, token, "GET", webtest.RecordsOf("messages")+"?sort=position", nil)
+	_, list := s.Call(t, token, "GET", webtest.RecordsPath("messages")+"?sort=position", nil)
 	items := list["items"].([]any)
 	is.Equal(len(items), 2)
 	first := items[0].(webtest.Object)["parts"].([]any)

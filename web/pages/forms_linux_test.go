@@ -37,7 +37,7 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 		chromedp.SetValue(chromedp.CSS("#new-pattern"), "git diff"), chromedp.SetValue(chromedp.CSS("#new-action"), "allow"),
 		chromedp.Click(chromedp.CSS(".create form > button"))))
 	expect.Eventually(t, "the rule is stored", func() bool {
-		_, rules := s.Call(t, token, "GET", webtest.RecordsOf("tool_permissions"), nil)
+		_, rules := s.Call(t, token, "GET", webtest.RecordsPath("tool_permissions"), nil)
 		return rules["totalItems"] == 1.0
 	})
 
@@ -47,10 +47,10 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 	needed(t, s, chat, "per_4", "rm -rf build")
 	open("/requests", ".group")
 	evaluate(`window.first = document.querySelector(".group"), first.querySelector("[value=authorized]").focus(), first.querySelector("[value=authorized]").click()`)
-	status := func(ask string) string {
-		_, asks := s.Call(t, token, "GET", webtest.RecordsOf("permissions")+"?filter="+`ai_engine_permission_id%3D"`+ask+`"`,
+	status := func(request string) string {
+		_, requests := s.Call(t, token, "GET", webtest.RecordsPath("permissions")+"?filter="+`ai_engine_permission_id%3D"`+request+`"`,
 			nil)
-		return asks["items"].([]any)[0].(map[string]any)["status"].(string)
+		return requests["items"].([]any)[0].(map[string]any)["status"].(string)
 	}
 	expect.Eventually(t, "the first group is approved", func() bool {
 		return status("per_1") == "authorized" && status("per_2") == "authorized"

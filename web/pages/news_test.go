@@ -30,7 +30,7 @@ func TestAPageSaysWhatHappenedSinceAPersonWasHere(t *testing.T) {
 		id := needed(t, s, chat, "per_"+string(rune('a'+i)), command)
 		if i < 2 {
 			decision := []string{"authorized", "denied"}[i]
-			status, _ := s.Call(t, token, "PATCH", webtest.RecordsOf("permissions")+"/"+id, map[string]any{"status": decision})
+			status, _ := s.Call(t, token, "PATCH", webtest.RecordsPath("permissions")+"/"+id, map[string]any{"status": decision})
 			is.Equal(status, 200)
 		}
 	}

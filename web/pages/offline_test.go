@@ -74,7 +74,7 @@ func TestAFormOfAnotherAccountIsRefused(t *testing.T) {
 	s.User(t, "root", "admin")
 	chat := s.Chat(t, token, "Tidy up")
 	request := s.AppendReferral(t, chat, "per_1")
-	_, stored := s.Call(t, token, "GET", webtest.RecordsOf("permissions")+"/"+request, nil)
+	_, stored := s.Call(t, token, "GET", webtest.RecordsPath("permissions")+"/"+request, nil)
 	decide := func(b *browser) (int, string) {
 		form := url.Values{"decision": {"authorized"}, "shown_request": {stored["request"].(string)}, "from": {"chat"}}
 		r, err := http.NewRequestWithContext(t.Context(), "POST", b.url+"/chats/"+chat+"/requests/"+request,
@@ -96,7 +96,7 @@ func TestAFormOfAnotherAccountIsRefused(t *testing.T) {
 	is.Equal(status, http.StatusNoContent)
 	status, _ = decide(ada) // a browser that got no answer sends it again
 	is.Equal(status, http.StatusNoContent)
-	_, other := s.Call(t, token, "PATCH", webtest.RecordsOf("permissions")+"/"+request, map[string]any{"status": "denied"})
+	_, other := s.Call(t, token, "PATCH", webtest.RecordsPath("permissions")+"/"+request, map[string]any{"status": "denied"})
 	is.True(other["data"] != nil)
 	refused := ada.submit(t, "/chats/"+chat+"/requests/"+request,
 		url.Values{"decision": {"denied"}, "shown_request": {stored["request"].(string)}})
@@ -122,7 +122,7 @@ func TestABrowserSubscribesToNotifications(t *testing.T) {
 		is.Equal([]any{after.status, after.path}, []any{http.StatusOK, "/account"})
 		expect.Lacks(t, after.body, "push.example.org") // who has the address can send notifications
 	}
-	_, list := s.Call(t, token, "GET", webtest.RecordsOf("devices"), nil)
+	_, list := s.Call(t, token, "GET", webtest.RecordsPath("devices"), nil)
 	is.Equal(list["totalItems"], 1.0)
 	device := list["items"].([]any)[0].(map[string]any)
 	is.Equal([]any{device["user"], device["push_service"], device["push_token"], device["is_active"]},
@@ -130,7 +130,7 @@ func TestABrowserSubscribesToNotifications(t *testing.T) {
 	path := "/account/browsers/" + device["id"].(string)
 	expect.Contains(t, b.visit(t, "/account").body, `action="`+path+`/test"`)
 
-	s.Call(t, bobs, "POST", webtest.RecordsOf("devices"), map[string]any{"name": "Bob's", "push_service": "webpush",
+	s.Call(t, bobs, "POST", webtest.RecordsPath("devices"), map[string]any{"name": "Bob's", "push_service": "webpush",
 		"push_token": "y", "is_active": true})
 	expect.Lacks(t, b.visit(t, "/account").body, "Bob&#39;s")
 	bob := loggedIn(t, s, "bob")
@@ -138,7 +138,7 @@ func TestABrowserSubscribesToNotifications(t *testing.T) {
 		is.Equal(bob.submit(t, path+command, nil).status, http.StatusNotFound) // command
 	}
 	// as when the push service does not know it
-	s.Call(t, token, "PATCH", webtest.RecordsOf("devices")+"/"+device["id"].(string), map[string]any{"is_active": false})
+	s.Call(t, token, "PATCH", webtest.RecordsPath("devices")+"/"+device["id"].(string), map[string]any{"is_active": false})
 	inactive := b.visit(t, "/account").body
 	expect.Contains(t, inactive, "inactive: subscribe again")
 	expect.Lacks(t, inactive, path+"/test")

@@ -97,7 +97,7 @@ func TestAGuestLogsInAndGetsThePageTheyWanted(t *testing.T) {
 	in := b.submit(t, "/login", form)
 	is.Equal([]any{in.status, in.path}, []any{http.StatusOK, "/?x=1"})
 	expect.Contains(t, in.body, "Tidy up")
-	is.Equal(b.visit(t, "/login").path, "/") // who is logged in needs no form
+	is.Equal(b.visit(t, "/login").path, "/") // a browser that is logged in needs no form
 }
 
 func TestTheCookieOfALoginIsOutOfReachOfScriptsAndOtherSites(t *testing.T) {

@@ -41,7 +41,7 @@ func newReplayed(t *testing.T) (r replayed) {
 			"input": map[string]any{"command": "rm -r build"}}})
 	request := needed(t, s, r.chat, "per_1", "rm -r build")
 	r.asked = s.Model.Seq()
-	status, _ := s.Call(t, token, "PATCH", webtest.RecordsOf("permissions")+"/"+request,
+	status, _ := s.Call(t, token, "PATCH", webtest.RecordsPath("permissions")+"/"+request,
 		webtest.Object{"status": "authorized"})
 	if status != http.StatusOK {
 		t.Fatalf("approve: %d", status)

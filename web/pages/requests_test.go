@@ -51,10 +51,10 @@ func TestAnAdministratorApprovesTheMCPServerThatThePageShows(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, admin := s.User(t, "root", "admin")
 	s.User(t, "ada", "user")
-	_, made := s.Call(t, admin, "POST", webtest.RecordsOf("mcp_servers"), webtest.Object{"name": "lab",
+	_, made := s.Call(t, admin, "POST", webtest.RecordsPath("mcp_servers"), webtest.Object{"name": "lab",
 		"status": "pending", "command": "lab --stdio", "reason": "to measure\x1b[2K"})
 	id := made["id"].(string)
-	at := webtest.RecordsOf("mcp_servers") + "/" + id
+	at := webtest.RecordsPath("mcp_servers") + "/" + id
 	expect.Contains(t, loggedIn(t, s, "ada").visit(t, "/requests").body, "Nothing waits for you.")
 
 	b := loggedIn(t, s, "root")

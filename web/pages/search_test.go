@@ -50,7 +50,7 @@ func TestTextsAreFoundInTheChatsThatAnAccountSees(t *testing.T) {
 				"output": "7 lagoon\u202e"}})
 	submitMessage(t, s, chat, "msg_2", written("The Rhine flows north."))
 	id := needed(t, s, chat, "per_1", "make everything")
-	status, _ := s.Call(t, token, "PATCH", webtest.RecordsOf("permissions")+"/"+id,
+	status, _ := s.Call(t, token, "PATCH", webtest.RecordsPath("permissions")+"/"+id,
 		map[string]any{"status": "denied", "reason": "use the estuary instead"})
 	is.Equal(status, 200)
 	for query, want := range map[string][]string{
@@ -97,11 +97,11 @@ func TestTextsAreFoundInTheChatsThatAnAccountSees(t *testing.T) {
 	is.Equal(found(t, s, token, "elbe"), []string{"message The [Elbe] does."})
 	s.AppendOpenCode(t, chat, "message.removed", `{"sessionID":"ses_`+chat+`","messageID":"msg_2"}`)
 	is.Equal(found(t, s, token, "elbe"), nil)
-	status, _ = s.Call(t, token, "PATCH", webtest.RecordsOf("chats")+"/"+chat, map[string]any{"title": "Lakes"})
+	status, _ = s.Call(t, token, "PATCH", webtest.RecordsPath("chats")+"/"+chat, map[string]any{"title": "Lakes"})
 	is.Equal(status, 200)
 	is.Equal(found(t, s, token, "river"), nil)
 	is.Equal(found(t, s, token, "lake"), []string{"chat [Lakes]"})
-	status, _ = s.Call(t, token, "DELETE", webtest.RecordsOf("chats")+"/"+chat, nil)
+	status, _ = s.Call(t, token, "DELETE", webtest.RecordsPath("chats")+"/"+chat, nil)
 	is.Equal(status, http.StatusNoContent)
 	is.Equal(found(t, s, token, "rhone"), nil)
 }

@@ -57,12 +57,12 @@ func TestWhatIsNewSinceAPersonWasHereIsMarked(t *testing.T) {
 	expect.Contains(t, row(other), "1 new")
 	expect.Contains(t, page, "Mark as read")
 
-	status, list := s.Call(t, token, "GET", webtest.RecordsOf("seen_positions"), nil)
+	status, list := s.Call(t, token, "GET", webtest.RecordsPath("seen_positions"), nil)
 	is.Equal([]any{status, list["totalItems"]}, []any{200, 1.0})
 	seen := list["items"].([]any)[0].(map[string]any)
 	is.Equal([]any{seen["user"], seen["chat"]}, []any{ada, chat})
 	// another device
-	status, _ = s.Call(t, token, "PATCH", webtest.RecordsOf("seen_positions")+"/"+seen["id"].(string),
+	status, _ = s.Call(t, token, "PATCH", webtest.RecordsPath("seen_positions")+"/"+seen["id"].(string),
 		map[string]any{"seq": s.Model.Seq()})
 	is.Equal(status, 200)
 	expect.Lacks(t, b.visit(t, "/chats/"+chat).body, line)
@@ -76,9 +76,9 @@ func TestWhatIsNewSinceAPersonWasHereIsMarked(t *testing.T) {
 	s.User(t, "bob", "user")
 	is.Equal(loggedIn(t, s, "bob").submit(t, "/chats/"+chat+"/seen", url.Values{"seq": {"1"}}).status,
 		http.StatusBadRequest)
-	status, _ = s.Call(t, root, "POST", webtest.RecordsOf("seen_positions"),
+	status, _ = s.Call(t, root, "POST", webtest.RecordsPath("seen_positions"),
 		map[string]any{"user": ada, "chat": chat, "seq": s.Model.Seq()})
-	is.Equal(status, http.StatusBadRequest) // nobody sees for another
+	is.Equal(status, http.StatusBadRequest) // an account cannot move the position of another
 }
 
 func TestAnAnswerThatIsWrittenToItsEndIsNewAgain(t *testing.T) {

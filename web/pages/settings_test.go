@@ -15,7 +15,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// formOf returns what a browser sends of a form that nobody changed, by the path of the form.
+// formOf returns the fields that a browser sends of an unchanged form, by the path of the form.
 func formOf(t *testing.T, page, path string) url.Values {
 	t.Helper()
 	document, err := html.Parse(strings.NewReader(page))
@@ -70,11 +70,11 @@ func TestASaveOfTheSettingsChangesOnlyWhatAPersonChanged(t *testing.T) {
 		_, r := s.Call(t, token, "GET", path, nil)
 		return r
 	}
-	_, rule := s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"),
+	_, rule := s.Call(t, token, "POST", webtest.RecordsPath("tool_permissions"),
 		webtest.Object{"tool": "bash", "pattern": "rm -rf *", "action": "deny", "active": true,
 			"note": "from\u202eada\ron Monday\nnoon"})
 	id := rule["id"].(string)
-	path, at := "/settings/tool_permissions/"+id, webtest.RecordsOf("tool_permissions")+"/"+id
+	path, at := "/settings/tool_permissions/"+id, webtest.RecordsPath("tool_permissions")+"/"+id
 	before := record(at)
 	form := formOf(t, b.visit(t, "/settings/tool_permissions").body, path)
 	last := s.Model.Seq()
@@ -115,11 +115,11 @@ func TestAProposalIsDecidedAsThePageShowsIt(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "root", "admin")
 	b := loggedIn(t, s, "root")
-	s.Call(t, token, "POST", webtest.RecordsOf("sops"),
+	s.Call(t, token, "POST", webtest.RecordsPath("sops"),
 		webtest.Object{"name": "n", "description": "d", "content": "old\n"})
-	_, p := s.Call(t, token, "POST", webtest.RecordsOf("proposals"), webtest.Object{"name": "n", "content": "new\n",
+	_, p := s.Call(t, token, "POST", webtest.RecordsPath("proposals"), webtest.Object{"name": "n", "content": "new\n",
 		"authored_by": "human", "status": "draft"})
-	path, at := "/settings/proposals/"+p["id"].(string), webtest.RecordsOf("proposals")+"/"+p["id"].(string)
+	path, at := "/settings/proposals/"+p["id"].(string), webtest.RecordsPath("proposals")+"/"+p["id"].(string)
 	page := b.visit(t, "/settings/proposals").body
 	expect.Contains(t, page, `<span class="removed">-old`)
 	expect.Contains(t, page, `<span class="added">+new`)

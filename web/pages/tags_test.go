@@ -20,7 +20,7 @@ func TestChatsHaveTagsAndTheListIsNarrowedByOne(t *testing.T) {
 	expect.Lacks(t, b.visit(t, "/").body, `href="/?tag=`)
 	page := b.submit(t, "/chats/"+one, url.Values{"tags": {" work ,to  do,, work,<b>"}}).body
 	expect.Contains(t, page, `name="tags" value="work, to do, &lt;b&gt;"`)
-	_, chat := s.Call(t, token, "GET", webtest.RecordsOf("chats")+"/"+one, nil)
+	_, chat := s.Call(t, token, "GET", webtest.RecordsPath("chats")+"/"+one, nil)
 	is.Equal(chat["tags"], "work,to do,<b>")
 	b.submit(t, "/chats/"+two, url.Values{"tags": {"workshop"}})
 

@@ -47,7 +47,7 @@ func TestAChatShowsItsWorkersAndTheirRequests(t *testing.T) {
 	_, all = s.Raw(t, ada, "GET", "/api/agents/workers", nil)
 	expect.Contains(t, string(all), id)
 	below := "?filter=" + webtest.Escape(`parent = "`+chat+`"`)
-	status, records := s.Raw(t, ada, "GET", webtest.RecordsOf("chats")+below, nil)
+	status, records := s.Raw(t, ada, "GET", webtest.RecordsPath("chats")+below, nil)
 	is.Equal(status, 200)
 	expect.Contains(t, string(records), `"id":"`+id+`"`)
 	status, inbox := s.Raw(t, ada, "GET", "/api/agents/workers/"+id+"/inbox", nil)

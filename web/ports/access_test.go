@@ -71,7 +71,7 @@ func TestPortIsForItsPersonOnly(t *testing.T) {
 	_, err := s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chatID,
 		User: &eve})
 	is.NoErr(err)
-	expect.Eventually(t, "the chat is somebody else's", func() bool {
+	expect.Eventually(t, "the chat has another owner", func() bool {
 		status, _ := s.Raw(t, "", "GET", ticket, nil)
 		return status == http.StatusNotFound
 	})
@@ -157,7 +157,7 @@ func TestWebSocketEndsWithTheRight(t *testing.T) {
 		"the login is revoked": func(s *webtest.System, owner account.Identity, chat string) error {
 			return s.Accounts.Revoke(t.Context(), account.RevokeSession{Account: owner.Account, Session: owner.Session})
 		},
-		"the chat is somebody else's": func(s *webtest.System, owner account.Identity, chatID string) error {
+		"the chat has another owner": func(s *webtest.System, owner account.Identity, chatID string) error {
 			eve, _ := s.User(t, "eve", account.User)
 			_, err := s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem},
 				Chat: chatID, User: &eve})

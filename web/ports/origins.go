@@ -184,7 +184,7 @@ func (s *Ports) servePortOrigin(w http.ResponseWriter, r *http.Request, label st
 		return api.Problem{Status: http.StatusUnauthorized,
 			Message: "This browser has no access to this port, or its access has expired. Get a new address with: pocketcoder ports CHAT PORT"}
 	}
-	since := s.API.Model.Seq() // before it is found out who may
+	since := s.API.Model.Seq() // before the caller's access is checked
 	caller, err := s.callerOf(r, v)
 	if err != nil {
 		return err
@@ -297,7 +297,7 @@ func (v portAccess) confine(answer *http.Response) error {
 		}
 	}
 	h.Add("Content-Security-Policy", "frame-ancestors 'self'")
-	h.Set("Cache-Control", "private, no-cache") // a proxy in front must not show it to somebody else
+	h.Set("Cache-Control", "private, no-cache") // a proxy must not serve it to another user
 	if to := h.Get("Location"); to != "" {
 		h.Set("Location", portRequest{port: v.port}.location(to))
 	}

@@ -86,7 +86,7 @@ func TestAPortHasAnOriginWhereLinksCookiesAndStorageWork(t *testing.T) {
 
 	b := &browser{s: s, host: host}
 	resp, _ := b.do(t, "GET", "/")
-	is.Equal(resp.StatusCode, http.StatusUnauthorized) // nobody is in without a ticket
+	is.Equal(resp.StatusCode, http.StatusUnauthorized) // a ticket is required
 	resp, _ = b.do(t, "GET", ticket, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest",
 		"document")
 	is.Equal([]any{resp.StatusCode, resp.Header.Get("Location")}, []any{http.StatusSeeOther, "/"})
@@ -133,7 +133,7 @@ func TestTheOriginOfAPortLetsOneBrowserInAndNoForeignPage(t *testing.T) {
 	is.Equal(get(&browser{s: s, host: host}, ticket), http.StatusUnauthorized) // once
 	is.Equal(get(b, ticket), http.StatusSeeOther)                              // but a browser that is in may reload it
 	is.Equal(get(&browser{s: s, host: otherHost, cookies: b.cookies}, "/"), http.StatusUnauthorized)
-	status, _ = s.Raw(t, b.cookies[0].Value, "GET", webtest.RecordsOf("chats"), nil)
+	status, _ = s.Raw(t, b.cookies[0].Value, "GET", webtest.RecordsPath("chats"), nil)
 	is.Equal(status, http.StatusUnauthorized) // the cookie is no token
 
 	for _, headers := range [][]string{
@@ -153,7 +153,7 @@ func TestTheOriginOfAPortLetsOneBrowserInAndNoForeignPage(t *testing.T) {
 	_, err := s.Chats.Update(t.Context(), chat.Update{Command: handlers.Command{Actor: events.ActorSystem}, Chat: chatID,
 		User: &eve})
 	is.NoErr(err)
-	expect.Eventually(t, "the chat is somebody else's", func() bool { return get(b, "/") == http.StatusNotFound })
+	expect.Eventually(t, "the chat has another owner", func() bool { return get(b, "/") == http.StatusNotFound })
 }
 
 func TestTheOriginOfAPortEndsWithTheLogin(t *testing.T) {

@@ -43,8 +43,8 @@ type Ports struct {
 
 func (s *Ports) Routes() []api.Route {
 	return []api.Route{
-		{Method: "POST", Path: portOfChat, About: "A path, good for an hour, under which a browser reaches what the chat's commands serve at a port.", Admits: api.Accounts, Answer: portAnswer{}, Serve: s.openPort},
-		{Method: api.AnyMethod, Path: portOfChat + "/{path...}", About: "What a command that runs in the background serves at a port of its own, whatever the method; WebSockets too.", Admits: api.Accounts, Media: "*/*", Serve: s.servePort},
+		{Method: "POST", Path: portOfChat, About: "A path, good for an hour, under which a browser reaches what the chat's commands serve at a port.", Access: api.Accounts, Answer: portAnswer{}, Serve: s.openPort},
+		{Method: api.AnyMethod, Path: portOfChat + "/{path...}", About: "What a command that runs in the background serves at a port of its own, whatever the method; WebSockets too.", Access: api.Accounts, Media: "*/*", Serve: s.servePort},
 	}
 }
 
@@ -119,7 +119,7 @@ func (s *Ports) portOf(r *http.Request, caller api.Caller) (int, error) {
 
 // servePort passes a request to a port of a chat, and the answer back.
 func (s *Ports) servePort(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
-	since := s.API.Model.Seq() // before it is found out who may
+	since := s.API.Model.Seq() // before the caller's access is checked
 	port, err := s.portOf(r, caller)
 	if err != nil {
 		return err

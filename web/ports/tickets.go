@@ -10,9 +10,9 @@ import (
 	"pocketcoder/web/api"
 )
 
-// A ticket lets a browser, which can send no header with a link, reach one port of one chat in the name of an account:
-// it stands in the path, for as long as it and the login that it was had with are good. What is served there is a page
-// nobody vouches for, so it has an origin of its own and no cookie would come along with what it loads.
+// A ticket lets a browser reach one port of one chat in the name of an account. It stands in the path, because a browser
+// sends no header with a link and no cookie with what the page loads: an untrusted page gets an origin of its own. A
+// ticket is valid until it expires or the login session that requested it ends.
 const (
 	ticketMark  = "~"
 	ticketLasts = time.Hour

@@ -8,7 +8,7 @@ import (
 	"pocketcoder/web/query/schema"
 )
 
-// filters lists filters and the ids that match. The caller is a superuser unless who is set.
+// filters lists filters and the ids that match. The caller is a superuser, unless the row names another in who.
 var filters = []struct{ collection, who, filter, want string }{
 	// every operator
 	{"chats", "super", `title = "Gamma"`, "c3"},

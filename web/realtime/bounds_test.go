@@ -48,7 +48,7 @@ func TestClientsPerAddressAndPerAccountAreLimited(t *testing.T) {
 	s.Web.Realtime.SetClientLimits(5, 10)
 	connect := func() int {
 		// from an address of its own each time
-		status, _ := webtest.Ask(s, t, "", webtest.Request("GET", "/api/realtime", ""))
+		status, _ := webtest.Send(s, t, "", webtest.Request("GET", "/api/realtime", ""))
 		return status
 	}
 	var clients []*webtest.Follower

@@ -47,8 +47,8 @@ type Realtime struct {
 
 func (s *Realtime) Routes() []api.Route {
 	return []api.Route{
-		{Method: "GET", Path: "/api/realtime", About: "Changes of records, and messages of chats while they are written. The first event has the client id.", Admits: api.Guests, Media: api.EventStream, Serve: s.connectRealtime},
-		{Method: "POST", Path: "/api/realtime", About: "Replace the topics that a connected client follows.", Admits: api.Guests, Body: subscribe{}, Serve: s.subscribeRealtime},
+		{Method: "GET", Path: "/api/realtime", About: "Changes of records, and messages of chats while they are written. The first event has the client id.", Access: api.Guests, Media: api.EventStream, Serve: s.connectRealtime},
+		{Method: "POST", Path: "/api/realtime", About: "Replace the topics that a connected client follows.", Access: api.Guests, Body: subscribe{}, Serve: s.subscribeRealtime},
 	}
 }
 

@@ -136,7 +136,7 @@ func TestInvalidSubscriptionsAreRefused(t *testing.T) {
 		want   string
 	}{
 		"no client":       {ann, map[string]any{"subscriptions": []string{}}, 400, `"clientId"`},
-		"unknown client":  {ann, map[string]any{"clientId": "nobody"}, 404, "Missing or invalid client id."},
+		"unknown client":  {ann, map[string]any{"clientId": "unknown"}, 404, "Missing or invalid client id."},
 		"other account":   {bob, map[string]any{"clientId": f.ID}, 403, "The current and the previous request authorization don't match."},
 		"guest":           {"", map[string]any{"clientId": f.ID}, 403, "The current and the previous request authorization don't match."},
 		"too many":        {ann, map[string]any{"clientId": f.ID, "subscriptions": make([]string, 1001)}, 400, `"subscriptions"`},

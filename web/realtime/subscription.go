@@ -87,7 +87,7 @@ func (s *Realtime) subscribe(r *http.Request, c *client, caller api.Caller, topi
 	return nil
 }
 
-// checkOwner refuses a caller who is not the account of a client. A guest's client may become an account's. mu must
+// checkOwner refuses a caller that is not the account of the client. A guest's client may become an account's. mu must
 // be held.
 func (rt *registry) checkOwner(c *client, caller api.Caller) error {
 	if rt.clients[c.id] != c {

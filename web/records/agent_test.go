@@ -15,17 +15,17 @@ func TestAgentAccountCannotChooseItsRules(t *testing.T) {
 	_, ada := s.User(t, "ada", "user")
 	_, admin := s.User(t, "root", "admin")
 	worker, agent := s.User(t, "worker", "agent")
-	status, deployer := s.Call(t, admin, "POST", webtest.RecordsOf("ai_agents"), map[string]any{"name": "Deployer"})
+	status, deployer := s.Call(t, admin, "POST", webtest.RecordsPath("ai_agents"), map[string]any{"name": "Deployer"})
 	is.Equal(status, 200)
 	chosen := map[string]any{"title": "mine", "user": worker, "agent": deployer["id"]}
-	status, _ = s.Call(t, agent, "POST", webtest.RecordsOf("chats"), chosen)
+	status, _ = s.Call(t, agent, "POST", webtest.RecordsPath("chats"), chosen)
 	is.Equal(status, 400)
-	own := webtest.RecordsOf("chats") + "/" + s.Chat(t, agent, "own")
+	own := webtest.RecordsPath("chats") + "/" + s.Chat(t, agent, "own")
 	status, _ = s.Call(t, agent, "PATCH", own, chosen)
 	is.Equal(status, 400)
 	status, _ = s.Call(t, agent, "PATCH", own, map[string]any{"title": "mine"})
 	is.Equal(status, 200)
-	status, hers := s.Call(t, ada, "PATCH", webtest.RecordsOf("chats")+"/"+s.Chat(t, ada, "hers"),
+	status, hers := s.Call(t, ada, "PATCH", webtest.RecordsPath("chats")+"/"+s.Chat(t, ada, "hers"),
 		map[string]any{"agent": deployer["id"]})
 	is.Equal(status, 200)
 	is.Equal(hers["agent"], deployer["id"])

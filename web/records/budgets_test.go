@@ -27,25 +27,25 @@ func TestBudgetWithoutALimitIsRefused(t *testing.T) {
 		"scope":  {"name": "a", "scope": "week", "cost": 1},
 		"name":   {"name": "", "scope": "day", "cost": 1},
 	} {
-		status, answer := s.Call(t, root, "POST", webtest.RecordsOf("budgets"), body)
+		status, answer := s.Call(t, root, "POST", webtest.RecordsPath("budgets"), body)
 		is.Equal(status, 400)
 		is.True(answer["data"].(map[string]any)[field] != nil) // it names the field
 	}
-	status, answer := s.Call(t, root, "POST", webtest.RecordsOf("budgets"),
+	status, answer := s.Call(t, root, "POST", webtest.RecordsPath("budgets"),
 		map[string]any{"name": "a", "scope": "chat", "cost": -1})
 	is.Equal(status, 400)
 	is.True(answer["data"].(map[string]any)["cost"] != nil)
 
-	status, made := s.Call(t, root, "POST", webtest.RecordsOf("budgets"),
+	status, made := s.Call(t, root, "POST", webtest.RecordsPath("budgets"),
 		map[string]any{"name": "a", "scope": "chat", "tokens": 100})
 	is.Equal(status, 200)
 	is.Equal(made["user"], "") // for all users
-	path := webtest.RecordsOf("budgets") + "/" + made["id"].(string)
+	path := webtest.RecordsPath("budgets") + "/" + made["id"].(string)
 	status, _ = s.Call(t, root, "PATCH", path, map[string]any{"tokens": 0})
 	is.Equal(status, 400)
 	status, _ = s.Call(t, root, "PATCH", path, map[string]any{"tokens": 0, "cost": 2})
 	is.Equal(status, 200)
-	status, _ = s.Call(t, root, "POST", webtest.RecordsOf("budgets"),
+	status, _ = s.Call(t, root, "POST", webtest.RecordsPath("budgets"),
 		map[string]any{"name": "a", "scope": "day", "cost": 1})
 	is.Equal(status, 400) // the name is taken
 }
@@ -63,11 +63,11 @@ func TestBudgetOfAnotherUserIsHidden(t *testing.T) {
 		for field, v := range of {
 			body[field] = v
 		}
-		status, _ := s.Call(t, root, "POST", webtest.RecordsOf("budgets"), body)
+		status, _ := s.Call(t, root, "POST", webtest.RecordsPath("budgets"), body)
 		is.Equal(status, 200)
 	}
 	for token, n := range map[string]int{adas: 3, bobs: 1, root: 3} {
-		_, list := s.Call(t, token, "GET", webtest.RecordsOf("budgets"), nil)
+		_, list := s.Call(t, token, "GET", webtest.RecordsPath("budgets"), nil)
 		is.Equal(len(list["items"].([]any)), n)
 	}
 }
@@ -86,7 +86,7 @@ func TestMessageHeldByABudgetShowsWhy(t *testing.T) {
 	is.Equal(status, 400)
 	expect.Contains(t, answer["message"].(string), "budget")
 
-	status, m := s.Call(t, adas, "POST", webtest.RecordsOf("messages"),
+	status, m := s.Call(t, adas, "POST", webtest.RecordsPath("messages"),
 		map[string]any{"chat": chat, "role": "user", "parts": []map[string]any{{"type": "text", "text": "hello"}}})
 	is.Equal(status, 200)
 	e, err := events.New(chat, events.ActorPolicy, events.MessageHeld{Message: m["id"].(string), Permission: "p1",
@@ -95,9 +95,9 @@ func TestMessageHeldByABudgetShowsWhy(t *testing.T) {
 	seq, err := s.Log.Append(t.Context(), e)
 	is.NoErr(err)
 	is.NoErr(s.Model.Wait(t.Context(), seq))
-	_, m = s.Call(t, adas, "GET", webtest.RecordsOf("messages")+"/"+m["id"].(string), nil)
+	_, m = s.Call(t, adas, "GET", webtest.RecordsPath("messages")+"/"+m["id"].(string), nil)
 	is.Equal([]any{m["user_message_status"], m["held"], m["held_by"]}, []any{"pending", "it is used up", "p1"})
-	_, row := s.Call(t, adas, "GET", webtest.RecordsOf("chats")+"/"+chat, nil)
+	_, row := s.Call(t, adas, "GET", webtest.RecordsPath("chats")+"/"+chat, nil)
 	is.Equal(row["turn"], "user")
 }
 
@@ -113,7 +113,7 @@ func TestOnlyAdministratorsDecideAboutAGlobalBudget(t *testing.T) {
 		scope  string
 		status int
 	}{{record.BudgetOfChat, 200}, {record.BudgetOfDay, 400}} {
-		status, made := s.Call(t, root, "POST", webtest.RecordsOf("budgets"),
+		status, made := s.Call(t, root, "POST", webtest.RecordsPath("budgets"),
 			map[string]any{"name": c.scope, "scope": c.scope, "tokens": 5, "active": true})
 		is.Equal(status, 200)
 		held, err := budgets.Hold(t.Context(), chat, 1, time.Now(),
@@ -122,9 +122,9 @@ func TestOnlyAdministratorsDecideAboutAGlobalBudget(t *testing.T) {
 		last, err := s.Log.Last(t.Context())
 		is.NoErr(err)
 		is.NoErr(s.Model.Wait(t.Context(), last))
-		_, list := s.Call(t, adas, "GET", webtest.RecordsOf("permissions"), nil)
+		_, list := s.Call(t, adas, "GET", webtest.RecordsPath("permissions"), nil)
 		is.Equal(len(list["items"].([]any)), i+1)
-		path := webtest.RecordsOf("permissions") + "/" + held.Permission
+		path := webtest.RecordsPath("permissions") + "/" + held.Permission
 		status, answer := s.Call(t, adas, "PATCH", path, map[string]any{"status": "authorized"})
 		is.Equal(status, c.status)
 		if c.status != 200 {
@@ -132,7 +132,7 @@ func TestOnlyAdministratorsDecideAboutAGlobalBudget(t *testing.T) {
 		}
 		status, _ = s.Call(t, root, "PATCH", path, map[string]any{"status": "authorized"})
 		is.Equal(status, 200)
-		status, _ = s.Call(t, root, "DELETE", webtest.RecordsOf("budgets")+"/"+made["id"].(string), nil)
+		status, _ = s.Call(t, root, "DELETE", webtest.RecordsPath("budgets")+"/"+made["id"].(string), nil)
 		is.Equal(status, 204)
 	}
 }

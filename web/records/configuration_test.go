@@ -45,11 +45,11 @@ func TestProviderKeyStoresTheVariablesOfItsRecord(t *testing.T) {
 	user, ann := s.User(t, "ann", account.User)
 	body := variables("A", "value-a-1", "B", "value-b-1")
 	body["id"], body["provider_id"] = "keykeykeykey001", " p "
-	status, key := s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), body)
+	status, key := s.Call(t, ann, "POST", webtest.RecordsPath("llm_keys"), body)
 	is.Equal(status, 200)
 	is.Equal(key["provider_id"], " p ")
 	id := key["id"]
-	path := webtest.RecordsOf("llm_keys") + "/" + id.(string)
+	path := webtest.RecordsPath("llm_keys") + "/" + id.(string)
 	for _, step := range []struct {
 		body map[string]any
 		want map[string]string
@@ -72,7 +72,7 @@ func TestProviderKeyStoresTheVariablesOfItsRecord(t *testing.T) {
 	}
 	body["env_vars"] = map[string]any{"Z": "value-z-1"}
 	body["provider_id"] = "another"
-	status, _ = s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), body) // the id is taken
+	status, _ = s.Call(t, ann, "POST", webtest.RecordsPath("llm_keys"), body) // the id is taken
 	is.Equal(status, 400)
 	is.Equal(values(s, t, user, id), map[string]string{"C": "value-c-1"})
 	status, _ = s.Call(t, ann, "DELETE", path, nil)
@@ -103,16 +103,16 @@ func TestProviderKeySizeIsLimited(t *testing.T) {
 		{"provider_id": "p", "env_vars": []any{"A"}},
 		{"provider_id": "p", "env_vars": "A"},
 	} {
-		status, _ := s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), body)
+		status, _ := s.Call(t, ann, "POST", webtest.RecordsPath("llm_keys"), body)
 		is.Equal(status, 400)
 	}
 	for i := range 50 {
-		status, _ := s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), map[string]any{"provider_id": fmt.Sprint("p", i)})
+		status, _ := s.Call(t, ann, "POST", webtest.RecordsPath("llm_keys"), map[string]any{"provider_id": fmt.Sprint("p", i)})
 		is.Equal(status, 200)
 	}
-	status, _ := s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"), map[string]any{"provider_id": "one more"})
+	status, _ := s.Call(t, ann, "POST", webtest.RecordsPath("llm_keys"), map[string]any{"provider_id": "one more"})
 	is.Equal(status, 400)
-	status, _ = s.Call(t, ann, "POST", webtest.RecordsOf("llm_keys"),
+	status, _ = s.Call(t, ann, "POST", webtest.RecordsPath("llm_keys"),
 		map[string]any{"provider_id": "p7", "env_vars": map[string]any{"A": "x"}})
 	is.Equal(status, 200) // the key is in the list
 }
@@ -133,7 +133,7 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 		words  = "withoutanydigitatall 1234567890123456789012 of/a/path/0123456789 pocketcoder-data-of-2026 short-0123456789"
 	)
 	shown := func() any {
-		_, c := s.Call(t, ann, "PATCH", webtest.RecordsOf("chats")+"/"+chat,
+		_, c := s.Call(t, ann, "PATCH", webtest.RecordsPath("chats")+"/"+chat,
 			map[string]any{"title": events.NewID() + " " + words + " " + secret + " " + s.Workspace})
 		_, rest, _ := strings.Cut(c["title"].(string), " ")
 		return rest
@@ -144,20 +144,20 @@ func TestOnlySecretsOfAdministratorsAreRedacted(t *testing.T) {
 	for i, word := range strings.Fields(words) {
 		body["env_vars"].(map[string]any)[fmt.Sprint("N", i)] = word
 	}
-	status, _ := s.Call(t, eve, "POST", webtest.RecordsOf("llm_keys"), body)
+	status, _ := s.Call(t, eve, "POST", webtest.RecordsPath("llm_keys"), body)
 	is.Equal(status, 200)
 	is.Equal(shown(), words+" "+secret+" "+s.Workspace) // eve is no administrator
 	webtest.Check(t, s.Web.Records.ProviderKeys.Restore(t.Context()))
 	is.Equal(shown(), words+" "+secret+" "+s.Workspace) // nor after a restart
 
-	status, key := s.Call(t, root, "POST", webtest.RecordsOf("llm_keys"), body)
+	status, key := s.Call(t, root, "POST", webtest.RecordsPath("llm_keys"), body)
 	is.Equal(status, 200)
-	status, answer := s.Call(t, ann, "PATCH", webtest.RecordsOf("permissions")+"/"+s.AppendRequest(t, chat, "per_1"),
+	status, answer := s.Call(t, ann, "PATCH", webtest.RecordsPath("permissions")+"/"+s.AppendRequest(t, chat, "per_1"),
 		map[string]any{"status": "authorized"})
 	is.Equal(status, 200)
 	is.Equal(answer["status"], "authorized")
 	is.Equal(shown(), words+" [redacted] "+s.Workspace)
-	status, _ = s.Call(t, root, "PATCH", webtest.RecordsOf("llm_keys")+"/"+key["id"].(string),
+	status, _ = s.Call(t, root, "PATCH", webtest.RecordsPath("llm_keys")+"/"+key["id"].(string),
 		variables("F", "sk-another-0123456789"))
 	is.Equal(status, 200)
 	is.Equal(shown(), words+" "+secret+" "+s.Workspace) // the value is no longer a key
@@ -174,7 +174,7 @@ func TestOrphanedSecretsAreRemovedAtStart(t *testing.T) {
 	save := func(token, provider, value string) string {
 		body := variables("A", value)
 		body["provider_id"] = provider
-		status, key := s.Call(t, token, "POST", webtest.RecordsOf("llm_keys"), body)
+		status, key := s.Call(t, token, "POST", webtest.RecordsPath("llm_keys"), body)
 		is.Equal(status, 200)
 		return key["id"].(string)
 	}
@@ -183,7 +183,7 @@ func TestOrphanedSecretsAreRemovedAtStart(t *testing.T) {
 	_, err := s.Records.Delete(t.Context(), record.Delete{Command: handlers.Command{Actor: events.ActorSystem},
 		Collection: "llm_keys", Record: goes})
 	is.NoErr(err)
-	status, _ := s.Call(t, root, "DELETE", webtest.RecordsOf("users")+"/"+eveID, nil)
+	status, _ := s.Call(t, root, "DELETE", webtest.RecordsPath("users")+"/"+eveID, nil)
 	is.Equal(status, http.StatusNoContent)
 	webtest.Check(t, s.Web.Records.ProviderKeys.Secrets.Put(t.Context(), "llm.nobody", []byte("{}")))
 
@@ -211,20 +211,20 @@ func TestOnlyAdministratorsApproveProposals(t *testing.T) {
 			"approved_at": "2026-01-02 03:04:05.000Z"}
 	}
 	for _, token := range []string{ann, bot} {
-		status, _ := s.Call(t, token, "POST", webtest.RecordsOf("proposals"), body("approved"))
+		status, _ := s.Call(t, token, "POST", webtest.RecordsPath("proposals"), body("approved"))
 		is.Equal(status, 400)
 	}
-	_, anns := s.Call(t, ann, "POST", webtest.RecordsOf("proposals"), body("draft"))
+	_, anns := s.Call(t, ann, "POST", webtest.RecordsPath("proposals"), body("draft"))
 	is.Equal([]any{anns["authored_by"], anns["approved_at"]}, []any{"human", ""})
-	_, bots := s.Call(t, bot, "POST", webtest.RecordsOf("proposals"), body("draft"))
+	_, bots := s.Call(t, bot, "POST", webtest.RecordsPath("proposals"), body("draft"))
 	is.Equal([]any{bots["authored_by"], bots["approved_at"]}, []any{"poco", ""})
-	_, approved := s.Call(t, root, "PATCH", webtest.RecordsOf("proposals")+"/"+bots["id"].(string),
+	_, approved := s.Call(t, root, "PATCH", webtest.RecordsPath("proposals")+"/"+bots["id"].(string),
 		map[string]any{"status": "approved"})
 	is.True(approved["approved_at"] != "")
-	_, second := s.Call(t, root, "PATCH", webtest.RecordsOf("proposals")+"/"+bots["id"].(string),
+	_, second := s.Call(t, root, "PATCH", webtest.RecordsPath("proposals")+"/"+bots["id"].(string),
 		map[string]any{"status": "approved", "description": "d"})
 	is.Equal(second["approved_at"], approved["approved_at"])
-	_, given := s.Call(t, root, "POST", webtest.RecordsOf("proposals"), body("approved"))
+	_, given := s.Call(t, root, "POST", webtest.RecordsPath("proposals"), body("approved"))
 	is.Equal(given["approved_at"], "2026-01-02 03:04:05.000Z")
 }
 
@@ -235,12 +235,12 @@ func TestAProposalIsApprovedAsItWasShown(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, ann := s.User(t, "ann", account.User)
 	_, root := s.User(t, "root", account.Admin)
-	_, _ = s.Call(t, root, "POST", webtest.RecordsOf("sops"), map[string]any{"name": "n", "description": "d",
+	_, _ = s.Call(t, root, "POST", webtest.RecordsPath("sops"), map[string]any{"name": "n", "description": "d",
 		"content": "in force"})
-	_, first := s.Call(t, ann, "POST", webtest.RecordsOf("proposals"), map[string]any{"name": "n", "content": "c",
+	_, first := s.Call(t, ann, "POST", webtest.RecordsPath("proposals"), map[string]any{"name": "n", "content": "c",
 		"authored_by": "human", "status": "draft"})
 	is.Equal(first["in_force"], "in force")
-	path := webtest.RecordsOf("proposals") + "/" + first["id"].(string)
+	path := webtest.RecordsPath("proposals") + "/" + first["id"].(string)
 	status, edited := s.Call(t, root, "PATCH", path, map[string]any{"content": "other"})
 	is.Equal(status, 200)
 	is.True(edited["definition"] != first["definition"])
@@ -253,9 +253,9 @@ func TestAProposalIsApprovedAsItWasShown(t *testing.T) {
 	is.Equal(now["status"], "draft")
 	is.Equal(decide("approved", edited["definition"]), 200)
 	is.Equal(decide("denied", edited["definition"]), 400) // the procedure exists
-	_, second := s.Call(t, ann, "POST", webtest.RecordsOf("proposals"), map[string]any{"name": "o", "content": "c",
+	_, second := s.Call(t, ann, "POST", webtest.RecordsPath("proposals"), map[string]any{"name": "o", "content": "c",
 		"authored_by": "human", "status": "draft"})
-	path = webtest.RecordsOf("proposals") + "/" + second["id"].(string)
+	path = webtest.RecordsPath("proposals") + "/" + second["id"].(string)
 	is.Equal(second["in_force"], "")
 	is.Equal(decide("denied", second["definition"]), 200)
 }
@@ -272,11 +272,11 @@ func TestSSHKeyIsNormalizedToOneLine(t *testing.T) {
 		`command="sh" ` + line, "no-pty " + line, "garbage " + line, line + " \x1b[2J", "ssh-ed25519",
 		line + strings.Repeat(" x", 9000),
 	} {
-		status, _ := s.Call(t, ann, "POST", webtest.RecordsOf("ssh_keys"),
+		status, _ := s.Call(t, ann, "POST", webtest.RecordsPath("ssh_keys"),
 			map[string]any{"public_key": bad, "is_active": true})
 		is.Equal(status, 400)
 	}
-	status, key := s.Call(t, ann, "POST", webtest.RecordsOf("ssh_keys"),
+	status, key := s.Call(t, ann, "POST", webtest.RecordsPath("ssh_keys"),
 		map[string]any{"public_key": "  " + line + "   ann's \t phone \n", "is_active": true})
 	is.Equal(status, 200)
 	is.Equal(key["public_key"], line+" ann's phone")
@@ -292,7 +292,7 @@ func TestSSHKeyBelongsToOneAccount(t *testing.T) {
 	_, ann := s.User(t, "ann", account.User)
 	_, bob := s.User(t, "bob", account.Admin)
 	line, free := strings.TrimSpace(webtest.PublicKey(t)), strings.TrimSpace(webtest.PublicKey(t))
-	status, key := s.Call(t, ann, "POST", webtest.RecordsOf("ssh_keys"),
+	status, key := s.Call(t, ann, "POST", webtest.RecordsPath("ssh_keys"),
 		map[string]any{"public_key": line, "is_active": false})
 	is.Equal(status, 200)
 	taken := func(status int, answer map[string]any) {
@@ -301,19 +301,19 @@ func TestSSHKeyBelongsToOneAccount(t *testing.T) {
 		is.Equal(answer["data"].(map[string]any)["public_key"].(map[string]any)["code"], "validation_not_unique")
 	}
 	for _, token := range []string{ann, bob} {
-		status, answer := s.Call(t, token, "POST", webtest.RecordsOf("ssh_keys"),
+		status, answer := s.Call(t, token, "POST", webtest.RecordsPath("ssh_keys"),
 			map[string]any{"public_key": line + " another comment", "is_active": true})
 		taken(status, answer)
 	}
-	status, his := s.Call(t, bob, "POST", webtest.RecordsOf("ssh_keys"),
+	status, his := s.Call(t, bob, "POST", webtest.RecordsPath("ssh_keys"),
 		map[string]any{"public_key": free, "is_active": true})
 	is.Equal(status, 200)
-	status, answer := s.Call(t, bob, "PATCH", webtest.RecordsOf("ssh_keys")+"/"+his["id"].(string),
+	status, answer := s.Call(t, bob, "PATCH", webtest.RecordsPath("ssh_keys")+"/"+his["id"].(string),
 		map[string]any{"public_key": line})
 	taken(status, answer)
-	status, _ = s.Call(t, ann, "DELETE", webtest.RecordsOf("ssh_keys")+"/"+key["id"].(string), nil)
+	status, _ = s.Call(t, ann, "DELETE", webtest.RecordsPath("ssh_keys")+"/"+key["id"].(string), nil)
 	is.Equal(status, 204)
-	status, _ = s.Call(t, bob, "PATCH", webtest.RecordsOf("ssh_keys")+"/"+his["id"].(string),
+	status, _ = s.Call(t, bob, "PATCH", webtest.RecordsPath("ssh_keys")+"/"+his["id"].(string),
 		map[string]any{"public_key": line})
 	is.Equal(status, 200)
 }
@@ -328,7 +328,7 @@ func TestOnlyAdministratorsStoreLargeConfigurationRecords(t *testing.T) {
 	rules := func(bytes int) map[string]any {
 		return map[string]any{"rules": map[string]any{"x": strings.Repeat("y", bytes)}}
 	}
-	path := webtest.RecordsOf("notification_rules")
+	path := webtest.RecordsPath("notification_rules")
 	status, own := s.Call(t, ann, "POST", path, rules(60<<10))
 	is.Equal(status, 200)
 	path += "/" + own["id"].(string)
@@ -344,8 +344,8 @@ func TestOnlyAdministratorsStoreLargeConfigurationRecords(t *testing.T) {
 		body                map[string]any
 	}{
 		{ann, "PATCH", path, rules(69 << 10)},
-		{ann, "POST", webtest.RecordsOf("notification_rules"), rules(69 << 10)},
-		{agent, "POST", webtest.RecordsOf("mcp_servers"), map[string]any{"name": "m", "status": "pending", "config": rules(69 << 10)}},
+		{ann, "POST", webtest.RecordsPath("notification_rules"), rules(69 << 10)},
+		{agent, "POST", webtest.RecordsPath("mcp_servers"), map[string]any{"name": "m", "status": "pending", "config": rules(69 << 10)}},
 	} {
 		status, answer := s.Call(t, w.token, w.method, w.path, w.body)
 		is.Equal(status, 400)
@@ -354,7 +354,7 @@ func TestOnlyAdministratorsStoreLargeConfigurationRecords(t *testing.T) {
 	status, _, _ = s.Batch(t, ann, webtest.Object{"method": "PATCH", "url": path, "body": rules(69 << 10)})
 	is.Equal(status, 400)
 	is.Equal(last(), before) // nothing is stored
-	status, _ = s.Call(t, admin, "POST", webtest.RecordsOf("mcp_servers"),
+	status, _ = s.Call(t, admin, "POST", webtest.RecordsPath("mcp_servers"),
 		map[string]any{"name": "m", "status": "pending", "config": rules(69 << 10)})
 	is.Equal(status, 200)
 }

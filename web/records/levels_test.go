@@ -47,7 +47,7 @@ func TestTooDeeplyNestedValuesAreRefused(t *testing.T) {
 					if c.Name == "permissions" || c.Name == "mcp_servers" {
 						by = agent
 					}
-					status, answer := s.Call(t, by, "POST", webtest.RecordsOf(c.Name), webtest.Object{f.Name: nested(levels)})
+					status, answer := s.Call(t, by, "POST", webtest.RecordsPath(c.Name), webtest.Object{f.Name: nested(levels)})
 					refused(t, status, answer, f.Name)
 				})
 			}
@@ -56,7 +56,7 @@ func TestTooDeeplyNestedValuesAreRefused(t *testing.T) {
 	is := is.New(t)
 	is.True(written > 3) // the catalogue has such fields
 
-	own := webtest.RecordsOf("notification_rules")
+	own := webtest.RecordsPath("notification_rules")
 	status, record := s.Call(t, admin, "POST", own, webtest.Object{"user": ada.Account, "rules": nested(100)})
 	is.Equal(status, 200)
 	path := own + "/" + record["id"].(string)
@@ -78,7 +78,7 @@ func TestTooDeeplyNestedValuesAreRefused(t *testing.T) {
 		})
 		refused(t, status, answer, "metadata")
 	}
-	for _, list := range []string{own, webtest.RecordsOf("permissions"), webtest.RecordsOf("mcp_servers")} {
+	for _, list := range []string{own, webtest.RecordsPath("permissions"), webtest.RecordsPath("mcp_servers")} {
 		status, _ := s.Call(t, admin, "GET", list, nil)
 		is.Equal(status, 200)
 	}

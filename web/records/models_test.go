@@ -20,7 +20,7 @@ func TestModelOfAChatIsSelectedByItsOwnerOrAnAdministrator(t *testing.T) {
 	_, agent := s.User(t, "worker", "agent")
 	_, admin := s.User(t, "root", "admin")
 	chat := s.Chat(t, token, "hers")
-	all := webtest.RecordsOf("model_selection")
+	all := webtest.RecordsPath("model_selection")
 
 	status, chosen := s.Call(t, token, "POST", all, map[string]any{"chat": chat, "model": "small"})
 	is.Equal(status, 200)
@@ -51,7 +51,7 @@ func TestUnknownModelIsRefusedWithTheAvailableModels(t *testing.T) {
 	s := webtest.NewSystem(t)
 	s.Provider(t, "local", "small")
 	_, token := s.User(t, "ada", "user")
-	status, answer := s.Call(t, token, "POST", webtest.RecordsOf("model_selection"), map[string]any{"model": "demo/demo"})
+	status, answer := s.Call(t, token, "POST", webtest.RecordsPath("model_selection"), map[string]any{"model": "demo/demo"})
 	is.Equal(status, 400)
 	fault := answer["data"].(map[string]any)["model"].(map[string]any)
 	expect.Contains(t, fault["message"].(string), `There is no model "demo/demo". Available: local/small.`)

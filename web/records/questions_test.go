@@ -29,7 +29,7 @@ func TestQuestionsShowEverythingNeededForAnAnswer(t *testing.T) {
 	s.AppendOpenCode(t, chat, "question.asked", threeQuestions)
 	questions := func() []any {
 		t.Helper()
-		status, page := s.Call(t, ada, "GET", webtest.RecordsOf("questions")+"?sort=index", nil)
+		status, page := s.Call(t, ada, "GET", webtest.RecordsPath("questions")+"?sort=index", nil)
 		is.Equal(status, 200)
 		return page["items"].([]any)
 	}
@@ -72,7 +72,7 @@ func TestInvalidAnswersAreRefused(t *testing.T) {
 		{"2", "replied", "Maybe", "reply", "none of those"},
 		{"0", "expired", "Red", "status", "Must be replied or rejected"},
 	} {
-		status, answer := s.Call(t, ada, "PATCH", webtest.RecordsOf("questions")+"/"+store.RecordID("que_1/"+c.index),
+		status, answer := s.Call(t, ada, "PATCH", webtest.RecordsPath("questions")+"/"+store.RecordID("que_1/"+c.index),
 			webtest.Object{"status": c.status, "reply": c.reply})
 		is.Equal(status, 400) // c
 		at, ok := answer["data"].(webtest.Object)[c.field].(webtest.Object)
@@ -80,11 +80,11 @@ func TestInvalidAnswersAreRefused(t *testing.T) {
 		expect.Contains(t, at["message"].(string), c.want) // c
 	}
 	for index, reply := range map[string]string{"0": "Red and then Blue", "1": `["B","my own"]`, "2": "Yes"} {
-		status, _ := s.Call(t, ada, "PATCH", webtest.RecordsOf("questions")+"/"+store.RecordID("que_1/"+index),
+		status, _ := s.Call(t, ada, "PATCH", webtest.RecordsPath("questions")+"/"+store.RecordID("que_1/"+index),
 			webtest.Object{"status": "replied", "reply": reply})
 		is.Equal(status, 200)
 	}
-	status, answer := s.Call(t, ada, "PATCH", webtest.RecordsOf("questions")+"/"+store.RecordID("que_1/0"),
+	status, answer := s.Call(t, ada, "PATCH", webtest.RecordsPath("questions")+"/"+store.RecordID("que_1/0"),
 		webtest.Object{"status": "replied", "reply": "Blue"})
 	is.Equal(status, 400)
 	is.Equal(answer["data"].(webtest.Object)["status"].(webtest.Object)["code"], "validation_conflict")

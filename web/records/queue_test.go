@@ -18,7 +18,7 @@ func TestClientsChangeTheQueueOfAChat(t *testing.T) {
 	_, bob := s.User(t, "bob", account.User)
 	_, agent := s.User(t, "poco", "agent")
 	chat := s.Chat(t, ada, "one")
-	all := webtest.RecordsOf("messages")
+	all := webtest.RecordsPath("messages")
 	say := func(text string) []webtest.Object { return []webtest.Object{{"type": "text", "text": text}} }
 	for _, id := range []string{"message000000_a", "message000000_b", "message000000_c"} {
 		status, m := s.Call(t, ada, "POST", all, webtest.Object{"id": id, "chat": chat, "role": "user",

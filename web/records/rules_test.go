@@ -39,7 +39,7 @@ func TestInvalidRulesAreRefusedWithTheColumnOfTheError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
-			status, answer := s.Call(t, root, "POST", webtest.RecordsOf(c.collection), c.body)
+			status, answer := s.Call(t, root, "POST", webtest.RecordsPath(c.collection), c.body)
 			is.Equal(status, 400)
 			text := faultOf(answer, c.field)
 			is.True(text != "") // the field at fault is named
@@ -55,12 +55,12 @@ func TestChangedRuleIsCheckedAndPausedRuleIsNot(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	root, token := s.User(t, "root", account.Admin)
-	status, rule := s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"),
-		webtest.Object{"tool": "bash", "pattern": "git status*", "action": "allow", "active": true, "author": "somebody",
+	status, rule := s.Call(t, token, "POST", webtest.RecordsPath("tool_permissions"),
+		webtest.Object{"tool": "bash", "pattern": "git status*", "action": "allow", "active": true, "author": "another account",
 			"note": "mine"})
 	is.Equal(status, 200)
 	is.Equal([]any{rule["author"], rule["chat"], rule["expires_at"], rule["note"]}, []any{root, "", "", "mine"})
-	at := webtest.RecordsOf("tool_permissions") + "/" + rule["id"].(string)
+	at := webtest.RecordsPath("tool_permissions") + "/" + rule["id"].(string)
 	status, _ = s.Call(t, token, "PATCH", at, webtest.Object{"pattern": "git\x01"})
 	is.Equal(status, 400)
 	status, paused := s.Call(t, token, "PATCH", at, webtest.Object{"active": false})
@@ -68,7 +68,7 @@ func TestChangedRuleIsCheckedAndPausedRuleIsNot(t *testing.T) {
 	rule["active"] = true // the whole record, as a client has cached it
 	status, _ = s.Call(t, token, "PATCH", at, rule)
 	is.Equal(status, 200)
-	status, _ = s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"),
+	status, _ = s.Call(t, token, "POST", webtest.RecordsPath("tool_permissions"),
 		webtest.Object{"tool": "bash", "pattern": "git status*", "action": "deny"})
 	is.Equal(status, 400) // there is a rule with this value
 }
@@ -90,24 +90,24 @@ func TestRulesOfAChatBelongToItsOwner(t *testing.T) {
 		return webtest.Object{"tool": "bash", "pattern": "make test", "action": "allow", "active": true, "chat": chat}
 	}
 	for _, token := range []string{bobs, bots} {
-		status, _ := s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"), body(chat))
+		status, _ := s.Call(t, token, "POST", webtest.RecordsPath("tool_permissions"), body(chat))
 		is.Equal(status, 400)
 	}
 	for _, token := range []string{adas, bobs, bots} {
-		status, _ := s.Call(t, token, "POST", webtest.RecordsOf("tool_permissions"), body(""))
+		status, _ := s.Call(t, token, "POST", webtest.RecordsPath("tool_permissions"), body(""))
 		is.Equal(status, 400) // only administrators create rules for everybody
 	}
-	status, rule := s.Call(t, adas, "POST", webtest.RecordsOf("tool_permissions"), body(chat))
+	status, rule := s.Call(t, adas, "POST", webtest.RecordsPath("tool_permissions"), body(chat))
 	is.Equal([]any{status, rule["author"], rule["chat"]}, []any{200, ada, chat})
 	// the same for all is another rule
-	status, global := s.Call(t, roots, "POST", webtest.RecordsOf("tool_permissions"), body(""))
+	status, global := s.Call(t, roots, "POST", webtest.RecordsPath("tool_permissions"), body(""))
 	is.Equal(status, 200)
 
-	at := webtest.RecordsOf("tool_permissions") + "/" + rule["id"].(string)
+	at := webtest.RecordsPath("tool_permissions") + "/" + rule["id"].(string)
 	for token, want := range map[string]int{adas: 200, bobs: 404, roots: 200} {
 		status, _ = s.Call(t, token, "GET", at, nil)
 		is.Equal(status, want)
-		status, _ = s.Call(t, token, "GET", webtest.RecordsOf("tool_permissions")+"/"+global["id"].(string), nil)
+		status, _ = s.Call(t, token, "GET", webtest.RecordsPath("tool_permissions")+"/"+global["id"].(string), nil)
 		is.Equal(status, 200)
 	}
 	for name, f := range followers {
@@ -125,7 +125,7 @@ func TestRulesOfAChatBelongToItsOwner(t *testing.T) {
 	}
 	status, _ = s.Call(t, adas, "PATCH", at, webtest.Object{"active": false})
 	is.Equal(status, 200)
-	status, _ = s.Call(t, adas, "DELETE", webtest.RecordsOf("tool_permissions")+"/"+global["id"].(string), nil)
+	status, _ = s.Call(t, adas, "DELETE", webtest.RecordsPath("tool_permissions")+"/"+global["id"].(string), nil)
 	is.Equal(status, 404)
 	status, _ = s.Call(t, adas, "DELETE", at, nil)
 	is.Equal(status, 204)
@@ -138,7 +138,7 @@ func TestEditedApprovalNamesTheCommandThatRuns(t *testing.T) {
 	_, ada := s.User(t, "ada", account.User)
 	_, root := s.User(t, "root", account.Admin)
 	chat := s.Chat(t, ada, "x")
-	at := webtest.RecordsOf("permissions") + "/" + s.AppendRequest(t, chat, "per_1")
+	at := webtest.RecordsPath("permissions") + "/" + s.AppendRequest(t, chat, "per_1")
 	for _, bad := range []webtest.Object{
 		{"edited": "ls -l"}, {"status": "denied", "edited": "ls -l"}, {"status": "authorized", "edited": "ls \x00"},
 		{"status": "authorized", "expires_in": -1}, {"status": "denied", "expires_in": 60}, {"status": "authorized", "expires_in": "soon"},
@@ -173,7 +173,7 @@ func TestEditedApprovalNamesTheCommandThatRuns(t *testing.T) {
 	is.Equal(status, 200)
 	status, _ = s.Call(t, ada, "PATCH", at, decided) // so does a PATCH with the whole record
 	is.Equal(status, 200)
-	same := webtest.RecordsOf("permissions") + "/" + s.AppendRequest(t, chat, "per_2")
+	same := webtest.RecordsPath("permissions") + "/" + s.AppendRequest(t, chat, "per_2")
 	for range 2 { // the requested command itself is no edit
 		status, plain := s.Call(t, ada, "PATCH", same, webtest.Object{"status": "authorized", "edited": "ls"})
 		is.Equal([]any{status, plain["edited"]}, []any{200, ""})
@@ -197,8 +197,8 @@ func TestOnlyCommandsAreEdited(t *testing.T) {
 	chat := s.Chat(t, ada, "x")
 	s.AppendOpenCode(t, chat, "permission.asked",
 		`{"id":"per_e","sessionID":"ses_1","permission":"edit","patterns":["a.txt"],"always":["*"],"metadata":{"filepath":"/w/a.txt","diff":"+x"},"tool":{"messageID":"m","callID":"c"}}`)
-	_, list := s.Call(t, ada, "GET", webtest.RecordsOf("permissions"), nil)
-	at := webtest.RecordsOf("permissions") + "/" + list["items"].([]any)[0].(webtest.Object)["id"].(string)
+	_, list := s.Call(t, ada, "GET", webtest.RecordsPath("permissions"), nil)
+	at := webtest.RecordsPath("permissions") + "/" + list["items"].([]any)[0].(webtest.Object)["id"].(string)
 	status, answer := s.Call(t, ada, "PATCH", at, webtest.Object{"status": "authorized", "edited": "ls"})
 	is.Equal(status, 400)
 	is.True(faultOf(answer, "edited") != "")
@@ -217,12 +217,12 @@ func TestRuleCreatedWithoutActiveIsActive(t *testing.T) {
 		"whitelist_targets": {"name": "docs", "pattern": "docs/**"},
 	} {
 		is := is.New(t)
-		status, answer := s.Call(t, root, "POST", webtest.RecordsOf(collection), body)
+		status, answer := s.Call(t, root, "POST", webtest.RecordsPath(collection), body)
 		is.Equal(status, 200)
 		is.Equal(answer["active"], true)
 	}
 	is := is.New(t)
-	status, answer := s.Call(t, root, "POST", webtest.RecordsOf("tool_permissions"),
+	status, answer := s.Call(t, root, "POST", webtest.RecordsPath("tool_permissions"),
 		webtest.Object{"tool": "bash", "pattern": "ls*", "action": "deny", "active": false})
 	is.Equal([]any{status, answer["active"]}, []any{200, false})
 }

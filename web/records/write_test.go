@@ -114,9 +114,9 @@ func TestBatchAnswerIsLimited(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, ada := s.User(t, "ada", account.User)
 	fields := webtest.Object{"title": "plan"}
-	_, one := s.Raw(t, ada, "POST", webtest.RecordsOf("chats"), fields)
+	_, one := s.Raw(t, ada, "POST", webtest.RecordsPath("chats"), fields)
 	s.Web.Records.SetMaxBatchAnswer(7 * len(one) / 2)
-	request := webtest.Object{"method": "POST", "url": webtest.RecordsOf("chats"), "body": fields}
+	request := webtest.Object{"method": "POST", "url": webtest.RecordsPath("chats"), "body": fields}
 	status, list, _ := s.Batch(t, ada, request, request, request, request, request)
 	is.Equal(status, 200)
 	var shown []bool
@@ -223,17 +223,17 @@ func TestTakenIDIsRefused(t *testing.T) {
 		fields["chat"] = adas
 		var before webtest.Object
 		for range 2 { // a repeated create is no second record
-			status, made := s.Call(t, one.first, "POST", webtest.RecordsOf(one.collection), fields)
+			status, made := s.Call(t, one.first, "POST", webtest.RecordsPath(one.collection), fields)
 			is.Equal(status, 200)
 			is.Equal(made["id"], fields["id"])
 			is.True(before == nil || before["created"] == made["created"])
 			before = made
 		}
 		fields["chat"] = bobs
-		status, refused := s.Call(t, one.second, "POST", webtest.RecordsOf(one.collection), fields)
+		status, refused := s.Call(t, one.second, "POST", webtest.RecordsPath(one.collection), fields)
 		is.Equal(status, 400)
 		is.Equal(refused["data"].(webtest.Object)["id"].(webtest.Object)["code"], "validation_not_unique")
-		_, after := s.Call(t, ada, "GET", webtest.RecordsOf(one.collection)+"/"+fields["id"].(string), nil)
+		_, after := s.Call(t, ada, "GET", webtest.RecordsPath(one.collection)+"/"+fields["id"].(string), nil)
 		is.Equal(after["chat"], adas)
 	}
 }

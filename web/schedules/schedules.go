@@ -38,9 +38,9 @@ type nextRuns struct {
 
 func (s *Schedules) Routes() []api.Route {
 	return []api.Route{
-		{Method: "POST", Path: "/api/schedules/preview", About: "What a schedule would do if it were saved: its next runs, and which permission requests of the last 30 days the rules would ask about or deny now.", Admits: api.Accounts, Body: schedules.Schedule{}, Answer: preview.Preview{}, Serve: s.preview},
-		{Method: "GET", Path: "/api/schedules/{id}/next", About: "The next five runs of a schedule; none while it is disabled.", Admits: api.Accounts, Answer: nextRuns{}, Serve: s.next},
-		{Method: "POST", Path: "/api/schedules/{id}/run", About: "Start a run of a schedule now. It changes nothing about the next due time.", Admits: api.Accounts, Answer: started{}, Serve: s.run},
+		{Method: "POST", Path: "/api/schedules/preview", About: "What a schedule would do if it were saved: its next runs, and which permission requests of the last 30 days the rules would ask about or deny now.", Access: api.Accounts, Body: schedules.Schedule{}, Answer: preview.Preview{}, Serve: s.preview},
+		{Method: "GET", Path: "/api/schedules/{id}/next", About: "The next five runs of a schedule; none while it is disabled.", Access: api.Accounts, Answer: nextRuns{}, Serve: s.next},
+		{Method: "POST", Path: "/api/schedules/{id}/run", About: "Start a run of a schedule now. It changes nothing about the next due time.", Access: api.Accounts, Answer: started{}, Serve: s.run},
 	}
 }
 

@@ -37,7 +37,7 @@ type answer struct {
 // Routes are the routes of searches.
 func (s Search) Routes() []api.Route {
 	return []api.Route{{
-		Method: "GET", Path: "/api/pocketcoder/search", About: "Find texts: all words of the query, the last one as the beginning of a word, in any case.", Admits: api.Accounts,
+		Method: "GET", Path: "/api/pocketcoder/search", About: "Find texts: all words of the query, the last one as the beginning of a word, in any case.", Access: api.Accounts,
 		Query: []openapi.Param{{Name: "q", About: "text, at most 200 characters"}}, Answer: answer{}, Serve: s.serve,
 	}}
 }

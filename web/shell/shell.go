@@ -52,7 +52,7 @@ const about = "A WebSocket to a shell of the caller's own in the sandbox of the 
 
 func (s *Shells) Routes() []api.Route {
 	return []api.Route{{
-		Method: "GET", Path: "/api/chats/{id}/shell", About: about, Admits: api.Accounts, Answer: Ending{}, Serve: s.Serve,
+		Method: "GET", Path: "/api/chats/{id}/shell", About: about, Access: api.Accounts, Answer: Ending{}, Serve: s.Serve,
 		Query: []openapi.Param{
 			{Name: "cols", About: "columns of the terminal, 80 without it", Integer: true}, {Name: "rows", About: "rows of the terminal, 24 without it", Integer: true},
 			{Name: "private", About: "true does not record what the shell prints"},
@@ -69,7 +69,7 @@ type Ending struct {
 
 // Serve opens a shell in the chat that the path names, and serves it until it ends.
 func (s *Shells) Serve(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
-	chat, since := r.PathValue("id"), s.API.Model.Seq() // before it is found out who may
+	chat, since := r.PathValue("id"), s.API.Model.Seq() // before the caller's access is checked
 	if err := s.API.PersonMayWrite(r, caller, chat); err != nil {
 		return err
 	}

@@ -23,9 +23,9 @@ func TestReplayEqualsTheRecordsOfThatTime(t *testing.T) {
 	lists := []string{"messages", "permissions", "questions", "executions", "subagents"}
 	shown := func() map[string]any {
 		all := map[string]any{}
-		_, all["chat"] = s.Call(t, token, "GET", webtest.RecordsOf("chats")+"/"+chat, nil)
+		_, all["chat"] = s.Call(t, token, "GET", webtest.RecordsPath("chats")+"/"+chat, nil)
 		for _, name := range lists {
-			status, page := s.Call(t, token, "GET", webtest.RecordsOf(name)+"?sort=created&filter="+
+			status, page := s.Call(t, token, "GET", webtest.RecordsPath(name)+"?sort=created&filter="+
 				webtest.Escape(`chat = "`+chat+`"`), nil)
 			is.Equal(status, http.StatusOK)
 			all[name] = page["items"]

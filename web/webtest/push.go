@@ -62,7 +62,7 @@ func (p phone) Button(t testing.TB, label string) string {
 // Phone makes an account's device, and gives the id of its record.
 func (s *System) Phone(t testing.TB, token string, p phone) string {
 	t.Helper()
-	status, d := s.Call(t, token, "POST", RecordsOf("devices"),
+	status, d := s.Call(t, token, "POST", RecordsPath("devices"),
 		map[string]any{"name": "Phone", "push_service": "unifiedpush", "push_token": p.URL + "/topic", "is_active": true})
 	if status != http.StatusOK {
 		t.Fatalf("create device: %d %v", status, d)

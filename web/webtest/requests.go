@@ -14,8 +14,8 @@ import (
 // address makes each request come from another one, or the limit on logins would answer instead.
 var address atomic.Uint32
 
-// Ask serves one request in place, and checks the answer's shape. A stream ends when it has begun.
-func Ask(s *System, t *testing.T, token string, r *http.Request) (int, []byte) {
+// Send serves one request in place, and checks the answer's shape. A stream ends when it has begun.
+func Send(s *System, t *testing.T, token string, r *http.Request) (int, []byte) {
 	t.Helper()
 	n := address.Add(1)
 	r.RemoteAddr = fmt.Sprintf("10.%d.%d.%d:1", n>>16&255, n>>8&255, n&255)

@@ -284,7 +284,7 @@ func LeaveOutWhenShort(t testing.TB) {
 
 func Escape(s string) string { return url.QueryEscape(s) }
 
-// PublicKey makes an SSH key nobody has.
+// PublicKey makes a new SSH key.
 func PublicKey(t testing.TB) string {
 	t.Helper()
 	public, _, err := ed25519.GenerateKey(nil)

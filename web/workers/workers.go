@@ -40,11 +40,11 @@ type letterAnswer struct {
 func (s *Workers) Routes() []api.Route {
 	const one, inbox = "/api/agents/workers/{id}", "/api/agents/workers/{id}/inbox"
 	return []api.Route{
-		{Method: "GET", Path: "/api/agents/workers", About: "The workers of the tree of a chat, in the order in which they were started, or the newest of all chats.", Admits: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "any chat of the tree; the newest workers of all chats when absent"}}, Answer: []queries.Worker{}, Serve: s.list},
-		{Method: "GET", Path: one + "/result", About: "A worker, with its result once there is one.", Admits: api.Accounts, Answer: queries.Detail{}, Serve: s.one},
-		{Method: "POST", Path: one + "/stop", About: "Stop a worker, its commands, and the workers below it.", Admits: api.Accounts, Serve: s.stop},
-		{Method: "GET", Path: inbox, About: "The newest messages that other chats of the tree sent to a chat, with how far each is.", Admits: api.Accounts, Query: []openapi.Param{{Name: "limit", Integer: true, About: "at most 200; 20 when absent"}}, Answer: []queries.Letter{}, Serve: s.inbox},
-		{Method: "POST", Path: inbox, About: "Write to a worker: queue waits for its turn, steer reaches the running turn, stop ends that turn first.", Admits: api.Accounts, Body: letterRequest{}, Answer: letterAnswer{}, Serve: s.write},
+		{Method: "GET", Path: "/api/agents/workers", About: "The workers of the tree of a chat, in the order in which they were started, or the newest of all chats.", Access: api.Accounts, Query: []openapi.Param{{Name: "chat", About: "any chat of the tree; the newest workers of all chats when absent"}}, Answer: []queries.Worker{}, Serve: s.list},
+		{Method: "GET", Path: one + "/result", About: "A worker, with its result once there is one.", Access: api.Accounts, Answer: queries.Detail{}, Serve: s.one},
+		{Method: "POST", Path: one + "/stop", About: "Stop a worker, its commands, and the workers below it.", Access: api.Accounts, Serve: s.stop},
+		{Method: "GET", Path: inbox, About: "The newest messages that other chats of the tree sent to a chat, with how far each is.", Access: api.Accounts, Query: []openapi.Param{{Name: "limit", Integer: true, About: "at most 200; 20 when absent"}}, Answer: []queries.Letter{}, Serve: s.inbox},
+		{Method: "POST", Path: inbox, About: "Write to a worker: queue waits for its turn, steer reaches the running turn, stop ends that turn first.", Access: api.Accounts, Body: letterRequest{}, Answer: letterAnswer{}, Serve: s.write},
 	}
 }
 
