@@ -105,7 +105,7 @@ func TestWorkersContainerIsAWall(t *testing.T) {
 	}
 }
 
-// A worker that is stopped lets running commands go on; who is killed before loses them.
+// A worker that stops lets running commands go on. A worker that is killed first loses them.
 func TestWorkersContainerLivesUntilTheWorkerHasDrained(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -81,7 +81,7 @@ func TestFirstDecisionAboutAnAskStands(t *testing.T) {
 		events []events.Event
 		want   string
 	}{
-		"nobody yet":             {nil, "draft by  approved_by= replied=false interrupted=false used=false"},
+		"undecided":              {nil, "draft by  approved_by= replied=false interrupted=false used=false"},
 		"a person":               {[]events.Event{s.decides(user, "per_1", events.Authorized)}, "authorized by user:ann approved_by=ann replied=false interrupted=false used=false"},
 		"the policy":             {[]events.Event{s.decides("policy", "per_1", events.Authorized), s.replies("per_1", "once")}, "authorized by policy approved_by= replied=true interrupted=false used=false"},
 		"a denial":               {[]events.Event{s.decides(user, "per_1", events.Denied)}, "denied by user:ann approved_by= replied=false interrupted=false used=false"},

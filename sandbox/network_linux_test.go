@@ -116,7 +116,7 @@ func TestDialReachesOnlyTheCommandsOwnListener(t *testing.T) {
 		"another's on 4, its own on 6":     {"tcp", "127.0.0.1", "::1", "hello from inside"},
 		"another's on 6, its own on 4":     {"tcp", "::1", "127.0.0.1", "hello from inside"},
 		"another's elsewhere":              {"tcp", "127.0.0.2", "127.0.0.1", "hello from inside"},
-		"nobody else's, all of 4 and 6":    {"tcp", "", "::", "hello from inside"},
+		"unused, all of IPv4 and IPv6":     {"tcp", "", "::", "hello from inside"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -154,7 +154,7 @@ func testSignalReachesAllProcesses(t *testing.T, w *Worker) {
 	s := startSession(t, w, `trap 'echo shell' USR1; setsid sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.01; done' & wait; wait; sleep 600 & echo "and on"; wait`, nil)
 	s.waitForText("ready")
 	s.input <- wire.Input{Signal: "SIGNONE"} // is logged
-	s.input <- wire.Input{Data: []byte("nobody reads this")}
+	s.input <- wire.Input{Data: []byte("no process reads this")}
 	s.input <- wire.Input{Signal: "SIGUSR1"}
 	s.waitForText("and on")
 	s.input <- wire.Input{Signal: "SIGTERM"}

@@ -54,8 +54,8 @@ func TestConnectionsWithoutCredentialsAreLimited(t *testing.T) {
 	is.True(errors.Is(<-served, context.Canceled))
 }
 
-// A connection that makes no request is nobody's, before the first and after each.
-func TestAConnectionWithoutARequestIsNotKept(t *testing.T) {
+// The proxy closes a connection on which no whole request arrives in time, the first or a later one.
+func TestAConnectionWithoutARequestIsClosed(t *testing.T) {
 	t.Parallel()
 	w := openFor(t, permission.NetworkOff, time.Minute, 0, time.Second)
 	w.Instead("www.test.example:80", host(site(t, false).URL))

@@ -129,8 +129,8 @@ func TestAnAnswerNobodyReadsEndsWithItsCommand(t *testing.T) {
 	is.True(!errors.Is(err, os.ErrDeadlineExceeded))
 }
 
-// Nothing is wrong with the host, and nobody is there to be told.
-func TestAConnectionThatWaitsEndsWithItsCommandInSilence(t *testing.T) {
+// The host works, and no client is left that could read an error.
+func TestAWaitingConnectionIsClosedWithoutAnErrorWhenItsCommandEnds(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	w := open(t, permission.NetworkAsks)

@@ -84,8 +84,8 @@ func TestInvalidButtonsAreRefused(t *testing.T) {
 			_, err := s.accounts.UpdateAccount(s.t.Context(), account.UpdateAccount{Account: ann, Role: &role})
 			check(s.t, err)
 		},
-		"when its device was deactivated":    func(s *system, _, _ string) { s.save("devices", "d1", map[string]any{"is_active": false}) },
-		"when its device is somebody's else": func(s *system, _, _ string) { s.save("devices", "d1", map[string]any{"user": "bob"}) },
+		"when its device was deactivated":   func(s *system, _, _ string) { s.save("devices", "d1", map[string]any{"is_active": false}) },
+		"when its device has another owner": func(s *system, _, _ string) { s.save("devices", "d1", map[string]any{"user": "bob"}) },
 		"when the chat has another owner": func(s *system, _, _ string) {
 			bob := "bob"
 			s.append("c1", events.ChatUpdated{User: &bob})

@@ -102,7 +102,7 @@ func TestKeyThatTwoAccountsHoldIsLeftOut(t *testing.T) {
 	s.keep()
 	s.eventually("both are there", func() bool { return len(s.file()) == 2 })
 	twin := s.register(ann, key, nil)
-	s.eventually("it is nobody's", func() bool {
+	s.eventually("it is of no account", func() bool {
 		return len(s.file()) == 1 && strings.Contains(s.file()[0], strings.Fields(other)[1])
 	})
 	s.eventually("that is said", func() bool {

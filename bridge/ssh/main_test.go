@@ -66,7 +66,7 @@ func newSystem(t *testing.T) *system {
 	return s
 }
 
-// privateDir is a directory as a data directory is: nobody else can write above it, which sshd insists on.
+// privateDir returns a directory like a data directory: only the current user can write above it, as sshd requires.
 func privateDir(t *testing.T) string {
 	t.Helper()
 	u, err := user.LookupId(strconv.Itoa(os.Getuid())) // $HOME may be anywhere

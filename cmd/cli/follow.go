@@ -14,8 +14,8 @@ const transcriptUsage = `pocketcoder replay --follow CHAT: follow what a chat's 
   pocketcoder replay --follow h2k0x9c3v7m1q5z
   pocketcoder replay --follow h2k0x9c3v7m1q5z --session ses_1f2c…    those of one subagent, until its turn is over
 
-It begins with the last commands, and goes on until Ctrl-C. Each is shown with when it began, who asked for it and who allowed it,
-its output, and how it ended. "pocketcoder attach" shows it in tmux.
+It begins with the last commands and ends with Ctrl-C. It shows for each command the start time, which agent requested it, who
+allowed it, its output and its result. "pocketcoder attach" shows it in tmux.
 `
 
 func transcriptFlags(env Environment, args []string) (replay.FollowOptions, error) {

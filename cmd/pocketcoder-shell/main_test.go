@@ -301,7 +301,7 @@ func TestWhatIsNotAnAgentsCommandIsRefused(t *testing.T) {
 		"no address":       {[]string{"-c", "true"}, "POCKETCODER_SOCKET=", "POCKETCODER_SOCKET is not set"},
 		"other address":    {[]string{"-c", "true"}, "POCKETCODER_SOCKET=nats://127.0.0.1:1", "want unix:PATH"},
 		"relative address": {[]string{"-c", "true"}, "POCKETCODER_SOCKET=unix:shell.sock", "want unix:PATH"},
-		"nobody there":     {[]string{"-c", "true"}, "POCKETCODER_SOCKET=unix:" + s.socket + "x", "shell.sockx: no such file or directory"},
+		"no server":        {[]string{"-c", "true"}, "POCKETCODER_SOCKET=unix:" + s.socket + "x", "shell.sockx: no such file or directory"},
 		"no directory":     {[]string{"-c", "true"}, "POCKETCODER_SOCKET=unix:/nowhere/shell.sock", "connect to PocketCoder: /nowhere/shell.sock: no such"},
 		"bad session":      {[]string{"-c", "true"}, "OPENCODE_SESSION_ID=a b", "session must be"},
 		"empty command":    {[]string{"-c", " \n"}, "", "command is empty"},
@@ -327,11 +327,11 @@ func TestARefusalSaysWhy(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := start(t)
-	s.denied.Store("nobody allowed this command\x1b[2J\nyet")
+	s.denied.Store("no rule allowed this command\x1b[2J\nyet")
 	out, errs, code := run(t, s.shell("-c", "true"))
 	is.Equal(code, wire.ExitRefused)
 	is.Equal(out, "")
-	is.Equal(errs, "pocketcoder-shell: not run: nobody allowed this command [2J yet\n")
+	is.Equal(errs, "pocketcoder-shell: not run: no rule allowed this command [2J yet\n")
 
 	is.NoErr(s.stop())
 	_, errs, code = run(t, s.shell("-c", "true"))

@@ -58,7 +58,7 @@ var tmuxKeys = []struct {
 	{"-T prefix d", []string{"detach-client"}},
 	{"-T prefix n", []string{"next-window"}},
 	{"-T prefix p", []string{"previous-window"}},
-	// with -C it is a command of tmux's, the one viewer.show has set; no client is 0, who is nobody
+	// with -C it is the tmux command that viewer.show has set; client 0 stands for none
 	{"-T prefix c", []string{"run-shell", "-C", "#{@shell} --client=0#{client_pid}"}},
 	{"-T prefix x", []string{"if-shell", "-F", "#{window_index}", "kill-window"}}, // not the first one
 	{"-T prefix [", []string{"copy-mode"}},

@@ -99,7 +99,7 @@ func (v Viewer) Show(ctx context.Context, chat string) (session string, err erro
 		all := append(tmuxSettings(v.self), append([]string{"new-session", "-d", "-s", chat, "-n", "transcript", "-c", "/",
 			"--"}, v.transcript(chat, "--windows")...))
 		made := v.run(ctx, joined(all)...)
-		// whatever became of that: somebody else may just have made it
+		// even after an error: another process may just have created it
 		if err := v.run(ctx, "has-session", "-t", "="+chat); err != nil {
 			return "", errors.Join(made, err)
 		}
@@ -133,13 +133,13 @@ func (v Viewer) OpenShell(ctx context.Context, chat, user string) error {
 	return v.run(ctx, append([]string{"new-window", "-t", "=" + chat + ":", "-n", "shell", "-c", "/", "--"}, words...)...)
 }
 
-// Enter notes for whom a process becomes a client: a session may have several, of several accounts. Everyone who
-// attaches notes it, so that of an earlier process with this id nothing is left.
+// Enter stores the account of a process that becomes a client: a session may have clients of several accounts. Each
+// attach stores it anew, which replaces the account of an earlier process with the same id.
 func (v Viewer) Enter(ctx context.Context, pid int, user string) error {
 	return v.run(ctx, "set-option", "-s", clientOption(pid), "for "+user)
 }
 
-// clientUser is the account a client is for, empty for the operator. One that was not noted is nobody's.
+// clientUser returns the account of a client, empty for the operator. It returns an error if Enter stored none.
 func (v Viewer) clientUser(ctx context.Context, pid int) (string, error) {
 	out, err := v.output(ctx, "show-options", "-sqv", clientOption(pid))
 	if err != nil {

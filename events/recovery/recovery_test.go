@@ -459,7 +459,7 @@ func TestAfterACrashTheReadModelsKnowWhatTheNoteDoesNot(t *testing.T) {
 func TestAStartReadsTheLastBlockAndAllIfNATSDoes(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	rot := func(block int) *system { // changes bytes that nobody has written
+	rot := func(block int) *system { // changes bytes without a write
 		s := stopped(t)
 		info, err := os.Stat(s.block(block))
 		is.NoErr(err)
@@ -519,7 +519,7 @@ func TestALogElsewhereThatIsShorterOrAnotherIsNoticed(t *testing.T) {
 	is.True(!stale)
 }
 
-// A disk can change a byte that nobody has written. NATS then cannot read the block.
+// A disk can change a byte by itself. NATS then cannot read the block.
 func TestDamageThatNoStartSeesIsFoundWhileTheLogIsServed(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -1,4 +1,4 @@
-// Package account knows who may use the system: accounts, passwords, login sessions, and the setup of the first
+// Package account manages access to the system: accounts, passwords, login sessions, and the setup of the first
 // administrator.
 //
 // Changes of an account, and every login that succeeded or failed, are events. Password hashes, sessions and the key

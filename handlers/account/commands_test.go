@@ -232,7 +232,7 @@ func TestDeletedAccountIsGoneAndItsEmailIsFree(t *testing.T) {
 	is.Equal(list[0].ID, "alice2")
 }
 
-// What somebody else writes under our subjects changes nothing, and stops nothing.
+// A foreign message under our subjects changes nothing, and stops nothing.
 func TestForeignMessageIsPassedOver(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

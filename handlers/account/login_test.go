@@ -84,12 +84,12 @@ func TestRefusedLoginDoesNotSayWhy(t *testing.T) {
 	is.True(s.valid(admin))
 }
 
-// A name nobody has costs a hash like any other.
+// An unknown name costs a hash like any other.
 func TestUnknownNameIsHashedToo(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := start(t)
-	for range maxHashing { // somebody hashes in every place there is
+	for range maxHashing { // all places for hashing are taken
 		s.hashing <- struct{}{}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -122,7 +122,7 @@ func (s *system) guess(id string, n int) (err error) {
 
 func TestGuessingGetsSlower(t *testing.T) {
 	t.Parallel()
-	for _, id := range []string{"alice", "nobody"} { // who has an account cannot be told from who has not
+	for _, id := range []string{"alice", "nobody"} { // the answer does not reveal which accounts exist
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)

@@ -122,7 +122,7 @@ func (a *Accounts) SetPassword(ctx context.Context, c SetPassword) (uint64, erro
 	if err != nil {
 		return 0, err
 	}
-	// The event ends the sessions, so they are over whatever becomes of the rest, and of who asked for it.
+	// The event ends the sessions, so they end even if the rest fails or the caller goes away.
 	ctx = context.WithoutCancel(ctx)
 	seq, err := a.record(ctx, c.Account, c.Command, events.PasswordChanged{Keep: c.Keep})
 	if err != nil {

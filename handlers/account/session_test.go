@@ -96,7 +96,7 @@ func TestOnlyOurTokensAreTokens(t *testing.T) {
 		"another type":           sign(jwt.SigningMethodHS256, s.key, func(c *claims) { c.Type = "file" }),
 		"without a session":      sign(jwt.SigningMethodHS256, s.key, func(c *claims) { c.Secret = "" }),
 		"of the public id":       sign(jwt.SigningMethodHS256, s.key, func(c *claims) { c.Secret = token.Identity.Session }),
-		"of somebody else":       sign(jwt.SigningMethodHS256, s.key, func(c *claims) { c.Account = "root" }),
+		"of another account":     sign(jwt.SigningMethodHS256, s.key, func(c *claims) { c.Account = "root" }),
 		"of a path in the store": sign(jwt.SigningMethodHS256, s.key, func(c *claims) { c.Account = "*" }),
 	} {
 		if _, err := s.Check(text); !errors.Is(err, ErrToken) {
@@ -240,7 +240,7 @@ func TestAnotherProcessHearsOfIt(t *testing.T) {
 	is.NoErr(err)
 	expect.Eventually(t, "a session of a disabled account goes on", hasEnded(two))
 
-	// And back: the other one enables, and somebody logs in there.
+	// And back: the other one enables the account, and it logs in there.
 	_, err = other.UpdateAccount(t.Context(), UpdateAccount{Command: root, Account: "alice", Disabled: ptr(false)})
 	is.NoErr(err)
 	three := other.login("alice")

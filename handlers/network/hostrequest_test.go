@@ -107,7 +107,7 @@ func TestARestartKeepsTheRequestAndItsApproval(t *testing.T) {
 	o.network.Done("x3")
 	o.Decide(late.Permission, events.Authorized)
 	o.start(permission.NetworkAsks)
-	_, err := o.begin("x4").CheckAddress(t.Context(), "example.com:443") // approved when nobody waited
+	_, err := o.begin("x4").CheckAddress(t.Context(), "example.com:443") // approved while no command waited
 	is.NoErr(err)
 }
 

@@ -157,7 +157,7 @@ func TestAlwaysForAnAgent(t *testing.T) {
 	is := is.New(t)
 	g := waits(t, "make build")
 	_, _, err := g.Gate.AllowAlways(t.Context(), allowAlways(permission.ScopeAgent))
-	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // nobody keeps an agent of that name
+	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid) // no agent has that name
 	permissiontest.SaveRecord(t, g.Handlers, "ai_agents", "a1", `{"name":"build"}`)
 	ids, _, err := g.Gate.AllowAlways(t.Context(), allowAlways(permission.ScopeAgent))
 	is.NoErr(err)

@@ -155,7 +155,7 @@ func TestReadIsAllowedOnlyInsideTheWorkspace(t *testing.T) {
 			}
 		}
 	}
-	// One file outside spoils the whole ask, and a session nobody knows has no workspace.
+	// One file outside makes the whole request need a person, and an unknown session has no workspace.
 	handlerstest.Happened(t, g.Log, "c1",
 		handlerstest.Asks("per_1", "ses_1", "call", "read", []string{"in", "link"}, map[string]string{}),
 		handlerstest.Asks("per_2", "ses_9", "call", "read", []string{"in"}, map[string]string{}))

@@ -134,7 +134,7 @@ func (h *Permissions) request(ctx context.Context, chat, id string) (r Request, 
 func (h *Permissions) known(ctx context.Context, chat, id string) (Request, error) {
 	r, err := h.request(ctx, chat, id)
 	if err == nil && r.Ask == nil {
-		err = handlers.Refuse(handlers.NotFound, "there is no permission ask %s in chat %s", id, chat)
+		err = handlers.Refuse(handlers.NotFound, "there is no permission request %s in chat %s", id, chat)
 	}
 	return r, err
 }

@@ -104,7 +104,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	is.New(t).Equal(len(handlerstest.Of[events.PermissionRequested](data)), 1)
 }
 
-// The gate that runs decides what nobody evaluated at once, as after a crash in between.
+// The running gate evaluates requests that were stored without an evaluation, as after a crash in between.
 func TestRunningGateLooksAtRequests(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

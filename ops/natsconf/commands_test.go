@@ -61,7 +61,7 @@ func TestCommandsCrossTheAccounts(t *testing.T) {
 	result, err = wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "quiet", Cwd: "/"},
 		io.Discard, io.Discard)
 	is.NoErr(err)
-	is.Equal(result.ExitCode, 9) // nobody took the silence for death
+	is.Equal(result.ExitCode, 9) // the silence was not taken for a crash
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

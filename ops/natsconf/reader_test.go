@@ -164,7 +164,7 @@ func TestReadersCannotCreateOrChangeConsumers(t *testing.T) {
 				t.Helper()
 				encoded, err := json.Marshal(body)
 				is.NoErr(err)
-				if got := answer(t, nc, denied, natsconf.ReaderAPI+".CONSUMER."+request, string(encoded)); got != "nobody" {
+				if got := answer(t, nc, denied, natsconf.ReaderAPI+".CONSUMER."+request, string(encoded)); got != "no responders" {
 					t.Errorf("%s: %s is answered: %s", id, request, got)
 				}
 			}

@@ -219,7 +219,7 @@ func (c asker) whatIsDenied(do func() error) string {
 	c.t.Helper()
 	is := is.New(c.t)
 	is.NoErr(do())
-	const last = "nobody.may.publish.this"
+	const last = "no.user.may.publish.this"
 	is.NoErr(c.Publish(last, nil))
 	is.NoErr(c.Flush())
 	for all := ""; ; {

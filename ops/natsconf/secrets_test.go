@@ -14,7 +14,7 @@ import (
 	"pocketcoder/ops/natsconf"
 )
 
-// answer is what became of a request: refused, nobody there, or the answer.
+// answer sends a request and returns the answer, or "refused", "no responders" or "silence".
 func answer(t *testing.T, nc *nats.Conn, denied <-chan error, subject, body string) string {
 	t.Helper()
 	is := is.New(t)
@@ -32,7 +32,7 @@ func answer(t *testing.T, nc *nats.Conn, denied <-chan error, subject, body stri
 			}
 		case m := <-replies:
 			if m.Header.Get("Status") == "503" {
-				return "nobody"
+				return "no responders"
 			}
 			return string(m.Data)
 		case <-time.After(5 * time.Second):
@@ -86,7 +86,7 @@ func TestNobodyButCoreReadsOrWritesSecrets(t *testing.T) {
 				"CONSUMER.MSG.NEXT.KV_SECRETS.c":                          `1`,
 			} {
 				got := answer(t, nc, denied, api+request, body)
-				refused := got == "refused" || got == "nobody" || strings.Contains(got, `"error"`) || got == ""
+				refused := got == "refused" || got == "no responders" || strings.Contains(got, `"error"`) || got == ""
 				is.True(refused) // request
 				expect.Lacks(t, got, "canary")
 			}

@@ -63,17 +63,17 @@ func TestOnlyCoreAndSysAreUnlimited(t *testing.T) {
 	}
 
 	is.Equal(len(opts.Users), 0)               // no passwords
-	is.Equal(opts.NoAuthUser, "")              // nobody is anonymous
+	is.Equal(opts.NoAuthUser, "")              // there is no anonymous access
 	is.Equal(opts.Username+opts.Password, "")  // nor by a password that many share
 	is.Equal(opts.Authorization, "")           // or a token
-	is.Equal(len(opts.TrustedOperators), 0)    // nobody else issues users
+	is.Equal(len(opts.TrustedOperators), 0)    // no operator issues users
 	is.Equal(opts.AuthCallout, nil)            // or answers for them
 	is.Equal(opts.SystemAccount, "SYS")        //
 	is.Equal(opts.HTTPPort+opts.HTTPSPort, 0)  // no monitoring
 	is.Equal(opts.ProfPort, 0)                 //
 	is.Equal(opts.Websocket.Port, 0)           //
 	is.Equal(opts.MQTT.Port, 0)                //
-	is.Equal(opts.LeafNode.Port, 0)            // nobody joins as a leaf
+	is.Equal(opts.LeafNode.Port, 0)            // no leaf node can join
 	is.Equal(opts.Gateway.Port, 0)             // or as another cluster
 	is.True(opts.Cluster.Password == "secret") // and as a server only with the secret
 	is.Equal(len(opts.Accounts), 4)

@@ -32,7 +32,7 @@ func TestServersWithKnownHolesAreRefused(t *testing.T) {
 		"2.11.99":         "too old",
 		"2.12.0":          "too old",
 		"2.12.11":         "too old: security advisories (CVE-2026-33249, NATS 2026-18, 2026-26 and others) ask for 2.14.3 or newer, or 2.12.12 or newer of 2.12",
-		"2.13.50":         "too old", // there is none, so nobody knows what it is
+		"2.13.50":         "too old", // this version does not exist
 		"2.14.0":          "too old",
 		"2.14.2":          "too old",
 		"2.12.12-RC.1":    "pre-release",

@@ -113,7 +113,7 @@ func TestACachedMomentEqualsTheComputedOne(t *testing.T) {
 				if len(c.chats) > 0 {
 					c.remove(c.chats[0])
 				}
-			case 2: // somebody looks at another chat
+			case 2: // another chat is read
 				_, err := shown(func(fn View) error { return c.Show(context.Background(), "chat2", known, 0, fn) })
 				if err != nil {
 					r.Fatal(err)

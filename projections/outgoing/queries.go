@@ -26,8 +26,8 @@ type Pending struct {
 const acts = `JOIN users u ON u.id=p.fields->>'$.user' AND NOT u.removed AND NOT u.disabled
 		AND (u.role='admin' OR u.role<>'agent' AND u.id=h.user)`
 
-// conversations are the conversations with a sender who is paired and may read the chat, each with the sequence after
-// which messages are sent to it.
+// conversations are the conversations with a paired sender whose account may read the chat. Each has the sequence after
+// which its messages are sent.
 const conversations = `WITH c AS (
 	SELECT v.fields->>'$.chat' AS chat, v.fields->>'$.channel' AS channel, v.fields->>'$.place' AS place, min(p.first_seq) AS since
 	FROM config v JOIN config p ON p.collection='pairings' AND NOT p.removed AND p.fields->>'$.channel'=v.fields->>'$.channel'

@@ -51,7 +51,7 @@ func OwnQuestions(ctx context.Context, m *projections.Model) ([]Question, error)
 type ObsoleteQuestion struct {
 	Question
 	Why string `db:"why"`
-	// a question of ask_person whose call ended, but nobody aborted the turn: a person can still answer
+	// a question of ask_person whose call ended although the turn was not aborted: a person can still answer
 	Answerable bool `db:"answerable"`
 }
 

@@ -65,7 +65,7 @@ func answers(m *projections.Model) map[string]func(context.Context, Query) (any,
 		"permission": func(ctx context.Context, q Query) (any, error) {
 			p, ok, err := m.FindPermission(ctx, q.Permission)
 			if err == nil && !ok {
-				err = fmt.Errorf("there is no permission ask %s", q.Permission)
+				err = fmt.Errorf("there is no permission request %s", q.Permission)
 			}
 			return p, err
 		},

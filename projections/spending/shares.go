@@ -14,7 +14,7 @@ type Grouping string
 const (
 	PerDay   Grouping = "substr(m.created, 1, 10)" // 2006-01-02, in UTC
 	PerModel Grouping = "m.provider||'/'||m.model"
-	// "" for nobody
+	// "" for none
 	PerPerson Grouping = "coalesce((SELECT u.email FROM chats c JOIN users u ON u.id=c.user WHERE c.id=m.chat), '')"
 )
 

@@ -107,13 +107,13 @@ type search struct {
 	since  int64
 	to     *json.Encoder
 	listed int
-	more   int   // are not listed
+	more   int   // changed files that are not listed
 	hash   int64 // bytes that may still be hashed
-	failed error // nobody listens
+	failed error // the caller stopped listening
 }
 
-// walk lists what is in one directory and, following no symlink, below, until ctx ends or nobody listens. What cannot
-// be read, or is gone meanwhile, is passed over.
+// walk lists a directory and all below it, until ctx ends or the caller stops listening. It follows no symlink. It
+// skips what it cannot read and what was removed meanwhile.
 func (s *search) walk(ctx context.Context, dir *os.Root, at string) {
 	f, err := dir.Open(".")
 	if err != nil {

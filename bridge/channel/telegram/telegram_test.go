@@ -79,8 +79,8 @@ func TestARevokedPairingIsAStranger(t *testing.T) {
 	is.NoErr(err)
 	s.say(me, me, "go on")
 	is.Equal(len(s.submitted()), 0)
-	s.answer(c, 1, "for nobody", finished)
-	s.pair(me, me, ann) // what happened before is not sent
+	s.answer(c, 1, "after the pairing was revoked", finished)
+	s.pair(me, me, ann) // an earlier answer is not sent afterwards
 	s.answer(c, 2, "for you", finished)
 	s.telegram.AwaitText(t, "for you")
 	is.Equal(len(s.telegram.Messages()), sent+2)

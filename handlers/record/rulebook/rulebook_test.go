@@ -57,7 +57,7 @@ func TestRulesAreForTheirChatAgentAndTime(t *testing.T) {
 			is.Equal(got, c.has)
 		})
 	}
-	// what was allowed it nobody is allowed any more; what was denied stays so
+	// its allow rules no longer apply to anything; its deny rules stay
 	permissiontest.DeleteRecord(t, h, "ai_agents", "a1")
 	is.Equal(len(permissiontest.InForce(t, h, rulebook.Scope{Agent: "build", At: time.Now()})), 2)
 }
@@ -112,7 +112,7 @@ func TestWhitelistIsVerbsAndNouns(t *testing.T) {
 	is.Equal(len(permissiontest.InForce(t, h, rulebook.Scope{})), 2)
 }
 
-// A rule that somebody wrote past the checks never allows more than one that can be read.
+// An invalid rule that was stored without the checks never allows more than a valid one.
 func TestRuleThatCannotBeReadAllowsNothing(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
