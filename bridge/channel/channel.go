@@ -2,8 +2,8 @@
 // permission requests and questions are sent to the conversation.
 //
 // Promises:
-//   - What leaves follows from the read models: final answers, errors, requests and questions of the chat of a
-//     conversation in which a sender is paired. No tool call leaves, and no text in <internal>…</internal>.
+//   - The read models determine what is sent: final answers, errors, requests and questions of the chat of a
+//     conversation in which a sender is paired. No tool call is sent, and no text in <internal>…</internal>.
 //   - Nothing is lost when the process ends at any moment, and nothing is sent twice. A message whose sending began
 //     before a crash is unknown: the conversation gets a link to the chat, and the message is not sent again.
 //   - Conversations do not wait for each other. At most 100 messages of one wait; then the oldest is dropped, which is
@@ -27,8 +27,8 @@ import (
 
 // Platform is the connection of one channel to its messenger. Its methods are safe for concurrent use.
 type Platform interface {
-	// Run hands over what people do until ctx ends, or an error that does not go away. It confirms a message to the
-	// messenger only when Receive or Press has returned without an error.
+	// Run passes messages and presses to the receiver until ctx ends. It returns an error if retrying cannot help. It
+	// confirms a message to the messenger only when Receive or Press has returned without an error.
 	Run(ctx context.Context, to Receiver) error
 	// Send sends a message to a conversation and returns the messenger's id of it. Its errors are a PermanentError, a
 	// RetryError, or any other if the messenger may have the message.
@@ -37,7 +37,7 @@ type Platform interface {
 	Split(text string) []string // into the texts of several messages
 }
 
-// Receiver takes what people do in a messenger.
+// Receiver handles messages and presses of buttons in a messenger.
 type Receiver interface {
 	Receive(ctx context.Context, in channel.Incoming) error
 	Press(ctx context.Context, in channel.Incoming, token string) (said string, err error)
@@ -57,8 +57,8 @@ type PermanentError struct{ Reason string }
 
 func (e PermanentError) Error() string { return e.Reason }
 
-// RetryError is the error of a message that the messenger does not have. It may be sent again after a time, 0 for the
-// next of the usual pauses.
+// RetryError is the error of a message that the messenger did not accept and that may be sent again. After is the pause
+// before the next attempt, 0 for the usual one.
 type RetryError struct {
 	Err   error
 	After time.Duration
@@ -73,7 +73,7 @@ type Hub struct {
 	Model    *projections.Model
 	Logger   *slog.Logger
 	URL      string // public URL of this system, without a / at its end
-	// Connect makes the platform of a channel with its token.
+	// Connect returns the platform of a channel, which uses the token.
 	Connect    func(c channel.Channel, token string, logger *slog.Logger) (Platform, error)
 	RetryAfter []time.Duration // pauses between tries; the last one repeats
 
@@ -108,7 +108,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	defer h.busy.Wait()
 	defer cancel()
 	h.running, h.sending = map[string]*connection{}, map[outgoing.Place]bool{}
-	if err := h.retrying(ctx, "settle what was being sent", h.settle); err != nil {
+	if err := h.retrying(ctx, "close interrupted messages", h.closeInterrupted); err != nil {
 		return err
 	}
 	h.busy.Go(func() { h.every(ctx, typingEvery, h.showTyping) })
@@ -169,7 +169,7 @@ func (h *Hub) look(ctx context.Context) error {
 	return h.send(ctx)
 }
 
-// connect starts and stops connections, so that those of the enabled channels run as they are now.
+// connect starts and stops connections, so that exactly the enabled channels run, with their current settings.
 func (h *Hub) connect(ctx context.Context) error {
 	all, err := h.Channels.List(ctx)
 	if err != nil {
@@ -228,7 +228,7 @@ func (h *Hub) receive(ctx context.Context, p Platform, c channel.Channel) {
 	}
 }
 
-// connected reports whether a channel runs.
+// connected reports whether any channel runs.
 func (h *Hub) connected() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 // maxOpen is the number of messages of a conversation that may wait to be sent.
 const maxOpen = 100
 
-// queue queues what conversations have not been told yet.
+// queue queues the pending messages of the conversations.
 func (h *Hub) queue(ctx context.Context) error {
 	if !h.connected() {
 		return nil
@@ -54,7 +54,7 @@ func (h *Hub) queue(ctx context.Context) error {
 	return nil
 }
 
-// describe returns the text of what is pending.
+// describe returns the message to queue for a pending answer, error, request or question.
 func (h *Hub) describe(ctx context.Context, p outgoing.Pending) (d events.ChannelQueued, err error) {
 	switch p.Type {
 	case events.OutgoingPermission:

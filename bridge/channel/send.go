@@ -14,15 +14,16 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// settle ends the messages that an earlier process was sending: the platform may have them, and cannot be asked.
-func (h *Hub) settle(ctx context.Context) error {
+// closeInterrupted records the messages that an earlier process was sending as unknown. A platform cannot be asked
+// whether it has them.
+func (h *Hub) closeInterrupted(ctx context.Context) error {
 	all, err := outgoing.Open(ctx, h.Model.Model)
 	if err != nil {
 		return err
 	}
 	for _, m := range all {
 		if m.State == outgoing.Sending {
-			if err := h.unknown(ctx, m, "PocketCoder stopped while it sent this message"); err != nil {
+			if err := h.recordUnknown(ctx, m, "PocketCoder stopped while it sent this message"); err != nil {
 				return err
 			}
 		}
@@ -30,8 +31,8 @@ func (h *Hub) settle(ctx context.Context) error {
 	return nil
 }
 
-// unknown records that it is not known whether a platform has a message, and tells the conversation.
-func (h *Hub) unknown(ctx context.Context, m outgoing.Message, why string) error {
+// recordUnknown records that a platform may or may not have a message, and notifies the conversation.
+func (h *Hub) recordUnknown(ctx context.Context, m outgoing.Message, why string) error {
 	if m.Type != events.OutgoingNotice {
 		err := h.Channels.Queue(ctx, m.Chat, events.ChannelQueued{
 			Message: events.ChannelID(m.ID, "unknown"), Channel: m.Channel, Place: m.Place, Type: events.OutgoingNotice,
@@ -123,10 +124,10 @@ const (
 	recordTimeout = 3 * time.Second
 )
 
-// deliver sends a message and records what became of it. It returns an error if the message still waits.
+// deliver sends a message and records the result. It returns an error if the message still waits.
 func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error {
 	if m.Type != events.OutgoingNotice {
-		may, err := outgoing.MayLeave(ctx, h.Model.Model, m, time.Now().UTC().Format(events.TimeFormat))
+		may, err := outgoing.MaySend(ctx, h.Model.Model, m, time.Now().UTC().Format(events.TimeFormat))
 		if err != nil {
 			return err
 		}
@@ -161,7 +162,7 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 		return errors.Join(err, h.Channels.Record(recording, m.Chat, m.ID,
 			events.ChannelDelayed{Message: m.ID, Reason: err.Error(), Attempts: int(m.Attempts)}))
 	}
-	return h.unknown(recording, m, err.Error())
+	return h.recordUnknown(recording, m, err.Error())
 }
 
 func (h *Hub) fail(ctx context.Context, m outgoing.Message, reason string) error {

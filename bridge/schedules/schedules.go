@@ -53,7 +53,7 @@ func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
 	return min(max(time.Until(at), time.Millisecond), longest), nil
 }
 
-// startDue starts the runs of the schedules that are due. One that fails does not keep the others.
+// startDue starts the runs of the schedules that are due. One that fails does not affect the others.
 func (w Watch) startDue(ctx context.Context) error {
 	due, _, err := w.Schedules.Due(ctx)
 	if err != nil || len(due) == 0 {

@@ -2,8 +2,8 @@
 //
 // Promises: a target gets the events of its types in order. Each is signed with the secret of the target. An event that
 // a target does not accept is tried again, and then recorded as failed; the next one follows. No target waits for
-// another. A crash between the response and its record sends an event twice: its sequence says so. A target is reached
-// over https at a public address or not at all, and redirects are not followed.
+// another. After a crash between the response and its record, an event is sent twice, with the same sequence. A target
+// is reached over https at a public address or not at all, and redirects are not followed.
 //
 // It must not know who may change targets.
 package webhook
@@ -98,7 +98,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// look starts and stops deliveries, so that those of the enabled targets run as they are now.
+// look starts and stops deliveries, so that exactly those of the enabled targets run, with their current settings.
 func (s *Sender) look(ctx context.Context) error {
 	all, err := s.Channels.ListTargets(ctx)
 	if err != nil {

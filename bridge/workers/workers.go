@@ -43,7 +43,7 @@ func (w Watch) Run(ctx context.Context) error {
 	return w.Model.Watch(ctx, w.Logger, "workers", cmp.Or(w.Pause, time.Second), w.look)
 }
 
-// look carries out the pending work. An error of one worker does not keep it from the others. next is the time after
+// look carries out the pending work. An error of one worker does not affect the others. next is the time after
 // which it must run again even without an event.
 func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
 	err = errors.Join(w.deleteOrphans(ctx), w.finish(ctx), w.closeWorktrees(ctx))
@@ -51,8 +51,9 @@ func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
 	return next, errors.Join(err, silent, w.report(ctx))
 }
 
-// shown waits until the read model has what a command appended at seq. It returns the command's error, if there is one.
-func (w Watch) shown(ctx context.Context, seq uint64, err error) error {
+// awaitEvent waits until the read model includes the event that a command appended at seq. It returns the command's
+// error, if there is one.
+func (w Watch) awaitEvent(ctx context.Context, seq uint64, err error) error {
 	if err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (w Watch) deleteOrphans(ctx context.Context) error {
 	for _, id := range orphans {
 		c := chat.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Chat: id}
 		seq, failed := w.Workers.Chats.Delete(ctx, c)
-		err = errors.Join(err, w.shown(ctx, seq, failed))
+		err = errors.Join(err, w.awaitEvent(ctx, seq, failed))
 	}
 	return err
 }
@@ -80,7 +81,7 @@ func (w Watch) closeWorktrees(ctx context.Context) error {
 			w.Logger.Warn("the git worktree of a deleted worker is kept", "worker", t.Worker, "worktree", closed.Worktree,
 				"branch", closed.Branch, "reason", closed.Kept)
 		}
-		err = errors.Join(err, w.shown(ctx, seq, failed))
+		err = errors.Join(err, w.awaitEvent(ctx, seq, failed))
 	}
 	return err
 }
@@ -91,7 +92,7 @@ func (w Watch) finish(ctx context.Context) error {
 	for _, d := range ended {
 		seq, failed := w.Workers.Finish(ctx, worker.Finish{Worker: d.Worker, Message: d.Message, Status: d.State,
 			Text: textOf(d)})
-		err = errors.Join(err, w.shown(ctx, seq, failed))
+		err = errors.Join(err, w.awaitEvent(ctx, seq, failed))
 	}
 	return err
 }
@@ -131,7 +132,7 @@ func (w Watch) report(ctx context.Context) error {
 			n++
 		}
 		seq, failed := w.Workers.Report(ctx, all[0].Parent, reportsOf(all[:n]))
-		err = errors.Join(err, w.shown(ctx, seq, failed))
+		err = errors.Join(err, w.awaitEvent(ctx, seq, failed))
 		all = all[n:]
 	}
 	return err
@@ -176,7 +177,7 @@ func (w Watch) silentOne(ctx context.Context, d workers.Running) (left time.Dura
 		return left, nil
 	}
 	seq, err := w.Workers.Silent(ctx, d.Worker, d.Message, at)
-	return 0, w.shown(ctx, seq, err)
+	return 0, w.awaitEvent(ctx, seq, err)
 }
 
 // Active returns the workers that have a message that waits or a turn that runs, at the end of the log.

@@ -15,9 +15,9 @@ import (
 func (s *System) wireChannels() {
 	s.channels = &channel.Channels{
 		Log: s.log, Secrets: s.secrets, Records: s.records, Chats: s.chats, Accounts: s.accounts, Permissions: s.permissions,
-		Settled: s.model.Wait,
-		Waiting: func(ctx context.Context, chat string) (int, error) { return outgoing.Waiting(ctx, s.model.Model, chat) },
-		Submitted: func(ctx context.Context, message string) (bool, error) {
+		AwaitReadModels: s.model.Wait,
+		CountWaiting:    func(ctx context.Context, chat string) (int, error) { return outgoing.Waiting(ctx, s.model.Model, chat) },
+		IsSubmitted: func(ctx context.Context, message string) (bool, error) {
 			return outgoing.Submitted(ctx, s.model.Model, message)
 		},
 	}

@@ -14,8 +14,8 @@ import (
 	"pocketcoder/handlers/permission"
 )
 
-// Button is what a button of a message does, once: it decides a permission request, or answers a question. SECRETS
-// holds it under the SHA-256 of its token.
+// Button is the effect of a button of a message, which can be used once: it decides a permission request, or answers a
+// question. SECRETS holds it under the SHA-256 of its token.
 type Button struct {
 	Chat       string          `json:"chat"` // of the request or the question
 	Channel    string          `json:"channel"`
@@ -49,7 +49,7 @@ func (h *Channels) CreateButton(ctx context.Context, b Button) (token string, er
 	return token, h.Secrets.Create(ctx, hashed(buttonPrefix, token), value)
 }
 
-// Press carries out what a button does, in the name of the account with which the sender is paired. It returns a
+// Press carries out the effect of a button, in the name of the account with which the sender is paired. It returns a
 // sentence for the sender, "" for a stranger. An error means that another try may succeed.
 func (h *Channels) Press(ctx context.Context, in Incoming, token string) (said string, err error) {
 	p, who, paired, err := h.pairing(ctx, in)

@@ -1,6 +1,6 @@
-// Package channel carries out the commands on channels: messengers through which people talk to the assistant. It
-// pairs people with accounts, takes what they write, carries out the decisions of their buttons, and records the
-// messages that are sent.
+// Package channel carries out the commands on channels: messengers through which people talk to the assistant. It pairs
+// people with accounts, receives their messages, carries out the decisions of their buttons, and records the messages
+// that are sent.
 //
 // Promises: the platform's id identifies a sender, never a name or the text of a message. Nothing from an unpaired
 // sender is answered or stored. An update of a platform that comes twice has one effect. A pairing code and a
@@ -64,7 +64,7 @@ type Pairing struct {
 	Expires string `json:"expires_at"` // 2006-01-02 15:04:05.000Z
 }
 
-// conversation is the chat of a conversation of a channel.
+// conversation is the record that assigns a chat to a conversation in a messenger.
 type conversation struct {
 	Channel string `json:"channel"`
 	Place   string `json:"place"`
@@ -72,7 +72,7 @@ type conversation struct {
 	User    string `json:"user"` // owner of the chat
 }
 
-// Channels carries out the commands on channels. All exported fields but Lifetime must be set.
+// Channels carries out the commands on channels. All exported fields must be set.
 type Channels struct {
 	Log         *log.Log
 	Secrets     *secret.Store
@@ -81,11 +81,11 @@ type Channels struct {
 	Accounts    *account.Accounts
 	Permissions *permission.Permissions
 
-	// Settled waits until the read models have an event, Waiting counts the messages of a chat that wait, and Submitted
-	// reports whether a chat has a message.
-	Settled   func(ctx context.Context, seq uint64) error
-	Waiting   func(ctx context.Context, chat string) (int, error)
-	Submitted func(ctx context.Context, message string) (bool, error)
+	// AwaitReadModels waits until the read models include an event. CountWaiting counts the waiting messages of a chat.
+	// IsSubmitted reports whether a message is in a chat.
+	AwaitReadModels func(ctx context.Context, seq uint64) error
+	CountWaiting    func(ctx context.Context, chat string) (int, error)
+	IsSubmitted     func(ctx context.Context, message string) (bool, error)
 
 	wrong guesses
 	pair  sync.Mutex // held while a code is used
@@ -221,7 +221,7 @@ func (h *Channels) Delete(ctx context.Context, c record.Delete) (seq uint64, err
 	return seq, h.Secrets.Delete(ctx, tokenKey(c.Record))
 }
 
-// Revoke ends a pairing. From then on the sender is a stranger, and the answers of the chat stay here.
+// Revoke ends a pairing. The sender is then unpaired, and gets no more answers.
 func (h *Channels) Revoke(ctx context.Context, c record.Delete) (uint64, error) {
 	c.Collection = Pairings
 	return h.Records.Delete(ctx, c)

@@ -6,14 +6,13 @@ import (
 	"pocketcoder/events"
 )
 
-// Queue records that a message is to leave. The read models know it when Queue returns.
+// Queue appends an outgoing message, and returns once the read models include it.
 func (h *Channels) Queue(ctx context.Context, chat string, d events.ChannelQueued) error {
 	return h.record(ctx, chat, d.Message, d)
 }
 
-// Record records what becomes of a message that is to leave: events.ChannelSending,
-// ChannelDelayed, ChannelSent or ChannelFailed. The
-// read models know it when Record returns.
+// Record appends an event about an outgoing message: events.ChannelSending, ChannelDelayed, ChannelSent or
+// ChannelFailed. It returns once the read models include it.
 func (h *Channels) Record(ctx context.Context, chat, message string, d events.Data) error {
 	return h.record(ctx, chat, message, d)
 }
@@ -34,5 +33,5 @@ func (h *Channels) record(ctx context.Context, chat, message string, d events.Da
 	if err != nil {
 		return err
 	}
-	return h.Settled(ctx, seq)
+	return h.AwaitReadModels(ctx, seq)
 }

@@ -28,7 +28,7 @@ type Code struct {
 	Expires time.Time `json:"expires"`
 }
 
-// pairingCode is what a code does, once. SECRETS holds it under the SHA-256 of the code.
+// pairingCode is the effect of a code, which can be used once. SECRETS holds it under the SHA-256 of the code.
 type pairingCode struct {
 	Channel string    `json:"channel"`
 	User    string    `json:"user"`
@@ -54,7 +54,7 @@ func hashed(prefix, token string) string {
 	return prefix + "." + hex.EncodeToString(sum[:])
 }
 
-// CreateCode creates a code that works once, within ten minutes.
+// CreateCode creates a code that can be used once, within ten minutes.
 func (h *Channels) CreateCode(ctx context.Context, c NewCode) (code Code, err error) {
 	all, err := h.List(ctx)
 	if err != nil {
@@ -102,7 +102,8 @@ func command(word string) string {
 	return strings.ToLower(name)
 }
 
-// redeem pairs the sender of a code. It reports whether the code was right, and does nothing for any other.
+// redeem pairs the sender of a code. It reports whether the code was valid. An invalid code has no
+// effect.
 func (h *Channels) redeem(ctx context.Context, in Incoming, code string) (bool, error) {
 	h.pair.Lock()
 	defer h.pair.Unlock()
@@ -139,8 +140,8 @@ func (h *Channels) redeem(ctx context.Context, in Incoming, code string) (bool, 
 	return true, h.pairWith(ctx, in, who)
 }
 
-// pairWith stores the pairing of a sender with an account, and begins the chat of the conversation. A pairing that is
-// there is replaced, so that what happened before is not sent.
+// pairWith stores the pairing of a sender with an account, and begins the chat of the conversation. It replaces an
+// earlier pairing, so that answers from before are not sent.
 func (h *Channels) pairWith(ctx context.Context, in Incoming, who account.Account) error {
 	actor := events.UserActor(who.ID)
 	id, taken, err := h.chatOf(ctx, in, who)
@@ -168,7 +169,7 @@ func (h *Channels) pairWith(ctx context.Context, in Incoming, who account.Accoun
 	_, seq, err := h.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: actor}, Collection: Pairings, Set: set,
 		New: true})
 	if err == nil {
-		err = h.Settled(ctx, seq)
+		err = h.AwaitReadModels(ctx, seq)
 	}
 	if err != nil {
 		return err
@@ -180,7 +181,7 @@ func shorten(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// guesses are the wrong codes of the last minutes, by sender. A new process begins to count again.
+// guesses counts the wrong codes of the last minutes by sender. The counts end with the process.
 type guesses struct {
 	mu    sync.Mutex
 	since time.Time

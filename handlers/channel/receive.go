@@ -24,16 +24,16 @@ type Incoming struct {
 	Addressed bool   // in a group: the message is to the bot
 	Text      string
 
-	// Files returns the files of the message. Its error is a sentence for the sender, unless ctx has ended. It is called
-	// for a paired sender only.
+	// Files returns the files of the message. Its error is a sentence for the sender, unless ctx has ended. It is
+	// called for a paired sender only.
 	Files func(context.Context) ([]events.Part, error)
 }
 
 // maxWaiting is the number of messages of a conversation that may wait. Further ones are refused.
 const maxWaiting = 20
 
-// Receive takes a message. It returns an error only if another try may succeed. A second call with the same update has
-// no further effect.
+// Receive handles a message. It returns an error only if another try may succeed. A second call with the same update
+// has no further effect.
 func (h *Channels) Receive(ctx context.Context, in Incoming) error {
 	if code, found := codeIn(in.Text); found {
 		if right, err := h.redeem(ctx, in, code); right || err != nil {
@@ -51,7 +51,7 @@ func (h *Channels) Receive(ctx context.Context, in Incoming) error {
 	if err != nil || !allowed {
 		return err
 	}
-	err = h.take(ctx, in, p, id)
+	err = h.handle(ctx, in, p, id)
 	if r := handlers.CodeOf(err); r != "" && r != handlers.Unavailable {
 		return h.Notify(ctx, id, in, "refused", err.Error())
 	}
@@ -73,8 +73,8 @@ func (in *Incoming) takeTrigger() bool {
 	return in.Addressed
 }
 
-// take carries out what a paired sender wrote in the chat of the conversation.
-func (h *Channels) take(ctx context.Context, in Incoming, p Pairing, id string) error {
+// handle carries out the command of a paired sender, or submits the message in the conversation's chat.
+func (h *Channels) handle(ctx context.Context, in Incoming, p Pairing, id string) error {
 	by := handlers.Command{ID: updateID(in, "command"), Actor: events.UserActor(p.User)}
 	switch command(in.Text) {
 	case "/new":
@@ -88,10 +88,10 @@ func (h *Channels) take(ctx context.Context, in Incoming, p Pairing, id string) 
 		return h.Notify(ctx, id, in, "help", pairedNotice)
 	}
 	message := updateID(in, "message") // of the chat that the conversation had when the update came first
-	if done, err := h.Submitted(ctx, message); err != nil || done {
+	if done, err := h.IsSubmitted(ctx, message); err != nil || done {
 		return err
 	}
-	if waiting, err := h.Waiting(ctx, id); err != nil || waiting >= maxWaiting {
+	if waiting, err := h.CountWaiting(ctx, id); err != nil || waiting >= maxWaiting {
 		if err == nil {
 			err = handlers.Refuse(handlers.Conflict, "%d messages wait already, so this one was not taken.", waiting)
 		}
@@ -108,7 +108,7 @@ func (h *Channels) take(ctx context.Context, in Incoming, p Pairing, id string) 
 	if err != nil {
 		return err
 	}
-	return h.Settled(ctx, seq) // so that the next one counts it
+	return h.AwaitReadModels(ctx, seq) // so that the next one counts it
 }
 
 // parts returns the content of a message.
@@ -174,7 +174,7 @@ func (h *Channels) begin(ctx context.Context, in Incoming, id string) error {
 	return h.Notify(ctx, id, in, "new", "This is a new chat.")
 }
 
-// create creates the chat of a conversation, and stores that it is.
+// create creates the chat of a conversation, and stores the record of the conversation.
 func (h *Channels) create(ctx context.Context, in Incoming, owner string) (id string, err error) {
 	by := handlers.Command{Actor: events.UserActor(owner)}
 	id = updateID(in, "chat")
@@ -192,7 +192,7 @@ func (h *Channels) create(ctx context.Context, in Incoming, owner string) (id st
 	if err != nil {
 		return "", err
 	}
-	return id, h.Settled(ctx, seq)
+	return id, h.AwaitReadModels(ctx, seq)
 }
 
 // conversation returns the record of a conversation and its id.

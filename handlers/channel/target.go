@@ -132,8 +132,8 @@ func (h *Channels) ListTargets(ctx context.Context) ([]Target, error) {
 	return list, err
 }
 
-// Position returns the sequence of the last event that a target has or will not get. A new target gets the events after
-// its creation.
+// Position returns the sequence of the last event that was delivered to a target, failed, or was skipped. A new target
+// gets the events after its creation.
 func (h *Channels) Position(ctx context.Context, id string) (position uint64, err error) {
 	_, err = h.Log.Fold(ctx, events.ConfigSubject(Targets, id, "saved"), 0, func(e events.Event) error {
 		if position == 0 {
@@ -162,7 +162,7 @@ func (h *Channels) Position(ctx context.Context, id string) (position uint64, er
 	return position, err
 }
 
-// RecordDelivery records what became of an event for a target.
+// RecordDelivery records the result of a delivery to a target.
 func (h *Channels) RecordDelivery(ctx context.Context, target string, d events.Data) error {
 	e, err := events.NewConfig(Targets, target, events.ActorSystem, d)
 	if err == nil {

@@ -22,7 +22,7 @@ import (
 // Webhooks is the config collection of webhooks: another system posts a message for the assistant.
 const Webhooks = "webhooks"
 
-// Webhook is a webhook. Its secret is not in the record.
+// Webhook is an address to which another system posts messages. Its secret is not in the record.
 type Webhook struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
@@ -32,7 +32,7 @@ type Webhook struct {
 	Enabled bool   `json:"enabled"`
 }
 
-// Posted is a request to a webhook.
+// Posted is a request that another system sent to a webhook.
 type Posted struct {
 	Webhook   string // id
 	Body      []byte
@@ -41,7 +41,7 @@ type Posted struct {
 	Key       string // idempotency key; empty for none
 }
 
-// Received is the message that a request became.
+// Received identifies the message that Post submitted.
 type Received struct {
 	Chat    string `json:"chat"`
 	Message string `json:"message"`
@@ -98,8 +98,8 @@ func (h *Channels) ListWebhooks(ctx context.Context) ([]Webhook, error) {
 	return list, err
 }
 
-// Post takes a request to a webhook. A second request with the same idempotency key has no further effect. A caller
-// without the secret learns nothing, not even whether the webhook exists.
+// Post submits the message of a request to a webhook. A second request with the same idempotency key has no further
+// effect. A caller without the secret learns nothing, not even whether the webhook exists.
 func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 	hook, who, err := h.authenticate(ctx, p)
 	switch {
@@ -131,7 +131,7 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 	if err != nil {
 		return r, err
 	}
-	waiting, err := h.Waiting(ctx, r.Chat)
+	waiting, err := h.CountWaiting(ctx, r.Chat)
 	if err == nil && waiting >= maxWaiting {
 		err = handlers.Refuse(handlers.Conflict, "%d messages wait already, so this one was not taken.", waiting)
 	}
@@ -143,7 +143,7 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 	if err != nil {
 		return r, err
 	}
-	return r, h.Settled(ctx, seq)
+	return r, h.AwaitReadModels(ctx, seq)
 }
 
 // parts returns the message of a body: the prompt of the webhook, and then the body, marked as data.

@@ -1,6 +1,6 @@
 // Package proposal lists the proposals of procedures, with what each would change.
 //
-// Promises: a difference compares the proposal with the procedure of its name that is in force at that moment.
+// Promises: a difference compares a proposal with the procedure of its name that is in force at that moment.
 //
 // It must not know how a proposal is decided, nor how an approved one takes effect.
 package proposal

@@ -48,7 +48,7 @@ func (h *Schedules) Commands() handlers.Commands {
 	}
 }
 
-// NextRuns asks for the next due times of a schedule.
+// NextRuns requests the next due times of a schedule.
 type NextRuns struct {
 	Schedule string `json:"schedule"`
 	Runs     int    `json:"runs"`
@@ -108,8 +108,8 @@ func (s *state) Apply(e events.Event) {
 	}
 }
 
-// save takes the fields of a record. Due times before a change of them, or before the schedule was enabled, do not
-// count.
+// save applies the fields of a record. It ignores due times before the schedule was enabled, or before its times were
+// changed last.
 func (k *schedule) save(d events.Saved, at time.Time) {
 	before := k.Schedule
 	k.Schedule = schedules.Schedule{}
@@ -130,14 +130,14 @@ func (k *schedule) save(d events.Saved, at time.Time) {
 	k.decide(k.decided)
 }
 
-// decide takes the due times up to a time as decided.
+// decide marks the due times up to a time as decided.
 func (k *schedule) decide(until time.Time) {
 	if k.decided, k.next = until, (time.Time{}); !k.invalid {
 		k.next = k.spec.Next(k.decided)
 	}
 }
 
-// isDue reports whether a schedule has a due time that is not decided.
+// isDue reports whether the schedule has an undecided due time.
 func (k *schedule) isDue(now time.Time) bool {
 	return k.Enabled && !k.deleted && !k.next.IsZero() && !k.next.After(now)
 }
@@ -198,8 +198,8 @@ type Started struct {
 	Seq     uint64
 }
 
-// late is how long after its due time a run counts as missed.
-const late = time.Minute
+// missedAfter is the delay after which a run counts as missed.
+const missedAfter = time.Minute
 
 // Run carries out the command. A schedule that is not due, because another process was first, starts nothing. Seq is
 // the sequence of the last event, also if the run was skipped.
@@ -253,7 +253,7 @@ func (k *schedule) onTime(c Run, now time.Time, problem string) (all []events.Ev
 	}
 	reason := ""
 	switch {
-	case now.Sub(latest) > late && !k.RunsMissed():
+	case now.Sub(latest) > missedAfter && !k.RunsMissed():
 		reason = "PocketCoder did not run at that time."
 	case problem != "":
 		reason = problem

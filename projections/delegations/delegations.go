@@ -48,7 +48,7 @@ type Chat struct {
 	Outcome    string // of the last turn
 }
 
-// Message is the state in which the sending of a message is.
+// Message is the state of the sending of a message.
 type Message struct {
 	IsWithdrawn, IsWaiting, HasFailed bool
 }

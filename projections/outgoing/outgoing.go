@@ -1,4 +1,4 @@
-// Package outgoing is the read model of the messages that leave through channels.
+// Package outgoing is the read model of the messages that are sent through channels.
 //
 // Promises: a message is open until an event says how it ended. A message whose sending began and did not end is in the
 // state sending. A new process therefore knows that the platform may have received it.
@@ -11,7 +11,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Message is a message that leaves, or has left, through a channel.
+// Message is an outgoing message of a channel.
 type Message struct {
 	store.Record
 	Chat     string `db:"chat" json:"chat"`

@@ -8,7 +8,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Pending is what a conversation has not been told yet: an answer, an error, a permission request or a question.
+// Pending is an answer, an error, a permission request or a question that no message of a conversation carries yet.
 type Pending struct {
 	Chat    string `db:"chat"` // of the conversation
 	Channel string `db:"channel"`
@@ -21,9 +21,9 @@ type Pending struct {
 	Seq     int64  `db:"seq"`
 }
 
-// acts joins the account of a pairing p, if it may read the chat h: it is enabled, and owns the chat or is an
+// joinReader joins the account of a pairing p, if it may read the chat h: it is enabled, and owns the chat or is an
 // administrator.
-const acts = `JOIN users u ON u.id=p.fields->>'$.user' AND NOT u.removed AND NOT u.disabled
+const joinReader = `JOIN users u ON u.id=p.fields->>'$.user' AND NOT u.removed AND NOT u.disabled
 		AND (u.role='admin' OR u.role<>'agent' AND u.id=h.user)`
 
 // conversations are the conversations with a paired sender whose account may read the chat. Each has the sequence after
@@ -34,11 +34,11 @@ const conversations = `WITH c AS (
 		AND p.fields->>'$.place'=v.fields->>'$.place' AND p.fields->>'$.expires_at'>{:now}
 	JOIN config k ON k.collection='channels' AND NOT k.removed AND k.record=v.fields->>'$.channel'
 	JOIN chats h ON h.id=v.fields->>'$.chat' AND NOT h.removed
-	` + acts + `
+	` + joinReader + `
 	WHERE v.collection='conversations' AND NOT v.removed GROUP BY v.id) `
 
-// ListPending returns what conversations have not been told yet, in the order in which it happened. It reads only rows
-// that changed after a sequence. now is the present time in the form of records.
+// ListPending returns what no message of its conversation carries yet, in the order in which it happened. It reads only
+// rows that changed after a sequence. now is the present time in the form of records.
 func ListPending(ctx context.Context, m *store.Model, after uint64, now string) ([]Pending, error) {
 	return store.List[Pending](ctx, m, "pending channel messages", conversations+`
 		SELECT * FROM (
@@ -83,12 +83,12 @@ type Place struct {
 	Place   string `db:"place"`
 }
 
-// MayLeave reports whether a message may still leave: a sender in its conversation is paired and may read its chat.
-func MayLeave(ctx context.Context, m *store.Model, msg Message, now string) (bool, error) {
+// MaySend reports whether a message may still be sent: a sender in its conversation is paired and may read its chat.
+func MaySend(ctx context.Context, m *store.Model, msg Message, now string) (bool, error) {
 	row, _, err := store.First[struct {
 		N int `db:"n"`
 	}](ctx, m, "readers of channel message "+msg.ID, `SELECT count(*) AS n FROM config p
-		JOIN chats h ON h.id={:chat} AND NOT h.removed `+acts+` WHERE p.collection='pairings' AND NOT p.removed
+		JOIN chats h ON h.id={:chat} AND NOT h.removed `+joinReader+` WHERE p.collection='pairings' AND NOT p.removed
 		AND p.fields->>'$.channel'={:channel} AND p.fields->>'$.place'={:place} AND p.fields->>'$.expires_at'>{:now}`,
 		dbx.Params{"chat": msg.Chat, "channel": msg.Channel, "place": msg.Place, "now": now})
 	return row.N > 0, err
@@ -110,7 +110,7 @@ func Waiting(ctx context.Context, m *store.Model, chat string) (int, error) {
 	return row.N, err
 }
 
-// Submitted reports whether a chat has a message.
+// Submitted reports whether the message is in a chat.
 func Submitted(ctx context.Context, m *store.Model, message string) (bool, error) {
 	row, _, err := store.First[struct {
 		N int `db:"n"`

@@ -1,4 +1,4 @@
-// Package schedules is the read model of the runs of schedules: what each started, and how its turn ended.
+// Package schedules is the read model of the runs of schedules: the message that each started, and the end of its turn.
 //
 // Promises: a run ends at the event that ends the turn of its message. Later events in its chat do not change it. A due
 // time that was skipped is a run with the state skipped.
@@ -44,7 +44,7 @@ type Run struct {
 	Position int64   `db:"position" json:"-"`
 }
 
-// IsOver reports whether nothing more happens in a run.
+// IsOver reports whether a run has ended or was skipped.
 func (r Run) IsOver() bool { return r.State == Skipped || turnstate.Ended(r.State) }
 
 // Chat is the state of an event's chat, as far as runs depend on it.
@@ -124,11 +124,11 @@ func (r *Run) stopBy(e events.Event, body any) {
 // StopOf returns the id of the command that stops a run whose budget is spent.
 func StopOf(run string) string { return "spent-" + run }
 
-// Cost is SQL for what a run t cost, in its chat, its subagents and its workers.
+// Cost is the SQL expression for the cost of a run t: in its chat, its subagents and its workers.
 const Cost = `coalesce((SELECT sum(m.cost) FROM chats c JOIN messages m ON m.chat=c.id WHERE c.root=(SELECT root FROM chats WHERE id=t.chat)
 	AND m.role='assistant' AND NOT m.copied AND t.began>0 AND m.position>=t.began AND (t.ended=0 OR m.position<=t.ended)), 0.0)`
 
-// PricedRun is a run with what it cost so far.
+// PricedRun is a run with its cost so far.
 type PricedRun struct {
 	Run
 	Cost float64 `db:"cost" json:"cost"`
@@ -141,7 +141,7 @@ func Of(ctx context.Context, m *store.Model, schedule string, limit int) ([]Pric
 		dbx.Params{"schedule": schedule, "limit": limit})
 }
 
-// Open lists the runs that are not over, with what each cost so far.
+// Open lists the runs that are not over.
 func Open(ctx context.Context, m *store.Model) ([]PricedRun, error) {
 	return store.List[PricedRun](ctx, m, "open runs of schedules", "SELECT t.*, "+Cost+
 		" AS cost FROM schedule_runs t WHERE t.finished='' ORDER BY t.position", nil)

@@ -1,4 +1,4 @@
-// Package usage adds up what chats spent, by model.
+// Package usage adds up the costs and tokens of chats, by model.
 //
 // Promises: a message counts once, with its latest figures. A cost that stays the same is exact, because differences
 // are added.
@@ -8,8 +8,8 @@ package usage
 
 import "pocketcoder/projections/store"
 
-// Usage is what a chat, its subagents included, spent on a model. Feeds do not report it: it changes with the messages
-// of its chat.
+// Usage is the cost of a chat and its subagents for one model. Feeds do not report it, because it changes with the
+// messages of its chat.
 type Usage struct {
 	store.Record        // the id is chat.provider.model
 	Chat         string `db:"chat" json:"chat"`
@@ -34,7 +34,7 @@ func Of(chat, provider, model string, s Figures) Usage {
 		Model: model, Messages: 1, Figures: s}
 }
 
-// Update replaces the figures of one message, was, by now. A zero Usage counts nothing.
+// Update replaces the old figures of one message by its new ones. A zero Usage has no effect.
 func Update(t *store.Table[Usage], was, now Usage) {
 	if was.ID != now.ID {
 		add(t, was, was, Usage{})

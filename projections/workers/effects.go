@@ -42,7 +42,7 @@ func EndedTurns(ctx context.Context, m *projections.Model) ([]Ended, error) {
 		ORDER BY d.position`, nil)
 }
 
-// Unreported is a result or a silence of a worker that its parent does not know yet. No turn runs in the parent.
+// Unreported is a result or a silence of a worker that was not sent to its parent yet. No turn runs in the parent.
 type Unreported struct {
 	Parent  string `db:"parent"`
 	Worker  string `db:"worker"`
@@ -50,10 +50,10 @@ type Unreported struct {
 	Message string `db:"message"`
 	State   string `db:"state"`
 	Text    string `db:"text"`
-	Silent  string `db:"silent"` // when the last event before the silence was; empty for a result
+	Silent  string `db:"silent"` // time of the last event before the silence; empty for a result
 }
 
-// UnreportedResults lists the results and silences that parents without a running turn do not know yet, by parent.
+// UnreportedResults lists the results and silences that were not sent to a parent without a running turn, by parent.
 // Those of a parent are in the order in which the workers finished.
 func UnreportedResults(ctx context.Context, m *projections.Model) ([]Unreported, error) {
 	return store.List[Unreported](ctx, m.Model, "unreported results", `SELECT d.parent, d.worker, w.title, d.id AS message, d.state,

@@ -31,7 +31,7 @@ type Worker struct {
 	State   string  `db:"state" json:"state"`
 	Message string  `db:"message" json:"message"` // the newest delegated message
 	Result  string  `db:"result" json:"result"`   // id of its result; empty while there is none
-	Silent  string  `db:"silent" json:"silent"`   // when the last event before a long silence was; empty for none
+	Silent  string  `db:"silent" json:"silent"`   // time of the last event before a long silence; empty for none
 	Pending int64   `db:"pending" json:"pending"` // requests and questions that wait for a person
 	Cost    float64 `db:"cost" json:"cost"`
 	Tokens  int64   `db:"tokens" json:"tokens"`
@@ -102,7 +102,7 @@ type Detail struct {
 	Outcome string `db:"outcome" json:"-"` // completed, failed, aborted, lost; empty while there is no result
 }
 
-// One returns a worker, and whether there is one.
+// One returns a worker, and whether it exists.
 func One(ctx context.Context, m *projections.Model, id string) (Detail, bool, error) {
 	return store.First[Detail](ctx, m.Model, "worker "+id,
 		"SELECT coalesce(d.text, '') AS text, CASE WHEN d.result<>'' THEN d.state ELSE '' END AS outcome, "+columns+from+"c.id={:id}",

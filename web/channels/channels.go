@@ -3,7 +3,7 @@
 // Promises: a request to a webhook is limited by its address like a login. Only a caller with the secret gets the
 // reason of a refusal.
 //
-// It must not know how a messenger is spoken to.
+// It must not know the protocol of a messenger.
 package channels
 
 import (
@@ -46,7 +46,7 @@ func (s *Channels) code(w http.ResponseWriter, r *http.Request, caller api.Calle
 	return api.WriteJSON(w, http.StatusOK, code)
 }
 
-// post hands a request to its webhook. The idempotency key is that of the header, or the delivery of GitHub.
+// post serves a request to a webhook. The idempotency key is the header Idempotency-Key, or GitHub's X-GitHub-Delivery.
 func (s *Channels) post(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
 	if err := s.API.Limit(caller.Client.Address); err != nil {
 		return err

@@ -1,8 +1,8 @@
-// Package schedules serves the routes of schedules that the records API has not: a preview before a schedule is saved,
-// its next runs, and a run now.
+// Package schedules serves the routes of schedules besides the records API: a preview before a schedule is saved, its
+// next runs, and a run now.
 //
-// Promises: only who may see a schedule may run it. A preview counts only requests of the caller's own chats, unless
-// the caller is an administrator.
+// Promises: only accounts that may see a schedule may run it. A preview counts only requests of the caller's own chats,
+// unless the caller is an administrator.
 //
 // It must not know when a schedule is due.
 package schedules

@@ -1,7 +1,7 @@
 // Package workers serves the routes of the workers of chats: the tree of a chat, a worker with its result, its stop,
 // and the messages between the chats of a tree.
 //
-// Promises: who may see a chat may see its workers, and who may change it may stop them.
+// Promises: an account that may see a chat may see its workers. An account that may change a chat may stop them.
 //
 // It must not know how work is delegated or reported.
 package workers

@@ -61,9 +61,9 @@ func newSystem(t *testing.T) *system {
 	s.accounts.HashMemory = 64
 	s.records = &record.Records{Log: s.log}
 	s.channels = &channel.Channels{Log: s.log, Secrets: secrets, Records: s.records, Chats: &chat.Chats{Log: s.log},
-		Accounts: s.accounts, Permissions: &permission.Permissions{Log: s.log}, Settled: s.model.Wait,
-		Waiting: func(ctx context.Context, chat string) (int, error) { return outgoing.Waiting(ctx, s.model.Model, chat) },
-		Submitted: func(ctx context.Context, message string) (bool, error) {
+		Accounts: s.accounts, Permissions: &permission.Permissions{Log: s.log}, AwaitReadModels: s.model.Wait,
+		CountWaiting: func(ctx context.Context, chat string) (int, error) { return outgoing.Waiting(ctx, s.model.Model, chat) },
+		IsSubmitted: func(ctx context.Context, message string) (bool, error) {
 			return outgoing.Submitted(ctx, s.model.Model, message)
 		}}
 	stopModel := background(s.model.Run)

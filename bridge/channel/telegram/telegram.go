@@ -82,7 +82,7 @@ func New(c channel.Channel, token string, allowPrivate bool, logger *slog.Logger
 	return b, err
 }
 
-// Run asks for updates and hands them over. It confirms those that were handled with the next request. The library's
+// Run fetches updates and passes them to the receiver. Its next request confirms the handled ones. The library's
 // own loop confirms updates before they are handled, so it is not used.
 func (b *Bot) Run(ctx context.Context, to bridge.Receiver) error {
 	me, err := b.api.GetMe(ctx)
@@ -152,7 +152,7 @@ func (b *Bot) fetch(r *http.Request, most int64) ([]byte, error) {
 	return body, err
 }
 
-// handle hands over an update until it is taken. It returns only the error of ctx.
+// handle passes an update to the receiver, and retries until that succeeds. It returns only the error of ctx.
 func (b *Bot) handle(ctx context.Context, to bridge.Receiver, u *models.Update) error {
 	for {
 		err := b.tryHandle(ctx, to, u)
@@ -299,7 +299,8 @@ func (b *Bot) Send(ctx context.Context, place string, m bridge.Message) (receipt
 	return strconv.Itoa(sent.ID), nil
 }
 
-// sendError says whether Telegram has the message: it does not if it refused it, or if no connection was made.
+// sendError returns a PermanentError or a RetryError if Telegram does not have the message, because it refused the
+// message or was not reached. It returns other errors as they are.
 func sendError(err error) error {
 	var busy *bot.TooManyRequestsError
 	var dial *net.OpError

@@ -39,8 +39,7 @@ type Recorder struct {
 	Logger  *slog.Logger
 }
 
-// Run records the providers after each start of OpenCode until ctx ends. OpenCode learns of a key when it is started
-// with the key.
+// Run records the providers after each start of OpenCode until ctx ends. OpenCode reads keys only when it starts.
 func (r *Recorder) Run(ctx context.Context) error {
 	for failures := 0; ; {
 		begun := r.Next()

@@ -1,10 +1,10 @@
-// Package operations serves what an operator looks at: the health of each part, the streams of the log and their
-// consumers, workers, events that could not be read, and what was spent.
+// Package operations serves the page for operators: the health of each part, the streams of the log and their
+// consumers, workers, events that could not be read, and costs.
 //
-// Promises: only administrators see it. Every figure is read when the page is. A part that does not answer leaves its
-// figures out and says so.
+// Promises: only administrators see it. Every figure is read when the page is requested. A part that does not answer
+// leaves its figures out and says so.
 //
-// It must not know how a part finds out its state.
+// It must not know how a part determines its state.
 package operations
 
 import (

@@ -227,7 +227,7 @@ func listPage(caller api.Caller, pending int, all []query.Record) templ.Componen
 	})
 }
 
-// scheduleForm is the form of a new schedule, with what a person wrote. It can be saved once it was previewed.
+// scheduleForm is the form of a new schedule, filled with the texts of value. After a preview it has a button to save.
 func scheduleForm(value func(name string) string, isPreviewed bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -1,10 +1,10 @@
 // Package settings serves the configuration: lists of the records of each collection, and forms to change them.
 //
-// Promises: a form has the fields that the API's collection has, and a new collection needs its title here alone. A
-// save changes only the fields that a person changed, so that a secret that is shown hidden is not overwritten. What
-// the rules of a collection refuse is refused here with the same words.
+// Promises: a form has the fields of the API's collection, so a new collection needs only a title here. A save changes
+// only the fields that a person changed, so that a secret that is shown hidden is not overwritten. A form is refused
+// with the same words as the same request to the API.
 //
-// It must not know what a record means.
+// It must not depend on the meaning of a record.
 package settings
 
 import (
@@ -151,8 +151,8 @@ func (s Settings) create(_ http.ResponseWriter, r *http.Request, caller api.Call
 	return path(about.Name), err
 }
 
-// update changes the fields that differ from what the form showed, or, if it does not say that, from the record as it
-// is now.
+// update changes the fields that differ from the texts that the form showed. If the form names no such text, it
+// compares with the current record.
 func (s Settings) update(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
 	about, err := collectionOf(r)
 	if err != nil {
@@ -273,7 +273,7 @@ func textOf(value any) string {
 	return ""
 }
 
-// isPassword reports whether a field holds a password or a token, of which the API has no kind.
+// isPassword reports whether a field holds a password or a token. The API has no kind for them.
 func isPassword(f schema.Field) bool {
 	return f.Name == "token" || strings.Contains(strings.ToLower(f.Name), "password")
 }
