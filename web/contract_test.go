@@ -149,7 +149,8 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 			"token": "1:a"})
 	case strings.Contains(o.path, "/hooks/"):
 		f["secret of the webhook"], f["text of the body"] = "a secret of at least 16 characters", "The build failed."
-		_, made := s.Call(t, token, "POST", webtest.RecordsPath("webhooks"), map[string]any{"name": "of " + chat, "user": admin,
+		_, made := s.Call(t, token, "POST", webtest.RecordsPath("webhooks"), map[string]any{
+			"name": "of " + chat, "user": admin,
 			"chat": chat, "token": f["secret of the webhook"]})
 		f["id"] = made["id"]
 	case strings.Contains(o.path, "/ports/"):

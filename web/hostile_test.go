@@ -61,7 +61,7 @@ func TestTokensThatAreNoneAreRefusedEverywhere(t *testing.T) {
 		none, _ := webtest.Send(s, t, "", webtest.Request(o.method, o.at("chats"), "")) // without any
 		is.Equal(none == http.StatusUnauthorized, o.Access != "public")
 		want := none
-		if o.path == "/api/realtime" { // it refuses an invalid token, because the client would wait for events that never come
+		if o.path == "/api/realtime" { // a client with an invalid token would wait in vain
 			want = http.StatusUnauthorized
 		}
 		for _, token := range tokens {
@@ -241,7 +241,8 @@ func TestUnknownNamesAreNotFound(t *testing.T) {
 				continue
 			}
 			o := operation{method: method, path: path}
-			if status, _ := webtest.Send(s, t, admin, webtest.Request(method, o.at("chats"), "")); status != http.StatusNotFound {
+			if status, _ := webtest.Send(s, t, admin,
+				webtest.Request(method, o.at("chats"), "")); status != http.StatusNotFound {
 				t.Errorf("%s %s: %d", method, path, status)
 			}
 		}

@@ -84,7 +84,9 @@ func (l *largeLog) lists(b *testing.B) {
 	}
 	b.ReportMetric(slowest["page"], "slowest-page-ms")
 	b.ReportMetric(slowest["total"], "slowest-total-ms")
-	b.ReportMetric(median(50, func(int) { l.get(b, l.ann, webtest.RecordsPath("chats")+"?sort=-last_active&skipTotal=1") }),
+	b.ReportMetric(median(50, func(int) {
+		l.get(b, l.ann, webtest.RecordsPath("chats")+"?sort=-last_active&skipTotal=1")
+	}),
 		"chats-ms")
 	b.ReportMetric(median(50, func(i int) {
 		chat := fmt.Sprint("chat", i*len(l.users)%*largeChats)

@@ -234,8 +234,8 @@ func (p *process) runForTest() {
 	})
 }
 
-// commandsNeedingApproval are harmless commands that tests let the model run. Rules with the action "ask" leave them to a
-// person.
+// commandsNeedingApproval are harmless commands that tests let the model run. Rules with the action "ask" leave them to
+// a person.
 var commandsNeedingApproval = []string{"echo", "printf", "pwd", "head"}
 
 // prepare makes a system in a directory, with an administrator and an empty workspace, that was never started.

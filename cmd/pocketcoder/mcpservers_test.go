@@ -139,7 +139,8 @@ func startElicitation(t *testing.T, p *process) {
 
 	chat = p.chat(t, script)
 	p.approve(t, chat, 0)
-	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: p.awaitPersonQuestion(t, chat).EngineQuestion, Rejected: true}))
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Rejected: true,
+		Question: p.awaitPersonQuestion(t, chat).EngineQuestion}))
 	is.Equal(p.outputOf(t, chat, 0), "decline null")
 
 	chat = p.chat(t, script)

@@ -51,11 +51,13 @@ func TestAnswersReachTheModelOnceComplete(t *testing.T) {
 	is.Equal(string(open[1].Choices), `["A","B"]`)
 	is.Equal([]bool{open[0].Multiple, open[1].Multiple}, []bool{false, true})
 
-	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Index: 1, Answers: []string{"A", "my own"}}))
+	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Index: 1,
+		Answers: []string{"A", "my own"}}))
 	is.Equal(p.row(t, chat).Turn, projections.TurnAssistant) // one is open
 	is.NoErr(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Index: 0, Answers: []string{"Blue"}}))
 	// the first wins
-	is.True(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Index: 0, Answers: []string{"Red"}}) != nil)
+	is.True(p.answer(t, chats.AnswerQuestion{Chat: chat, Question: question.ID, Index: 0,
+		Answers: []string{"Red"}}) != nil)
 	p.turnEnds(t, chat)
 	output := p.tools(t, chat)[0].State.Output
 	expect.Contains(t, output, `"Which colour?"="Blue"`)

@@ -164,7 +164,8 @@ func (s *State) Decide(c Decide) (events.Data, uint64, error) {
 	}
 	r := s.Request(c.Permission)
 	if r.Seq == 0 {
-		return nil, 0, handlers.Refuse(handlers.NotFound, "there is no permission request %s in chat %s", c.Permission, c.Chat)
+		return nil, 0, handlers.Refuse(handlers.NotFound, "there is no permission request %s in chat %s", c.Permission,
+			c.Chat)
 	}
 	if r.administrators && !c.Admin && c.Actor != events.ActorPolicy {
 		return nil, 0, handlers.RefuseField(handlers.Invalid, "status", "Only an administrator decides about this budget.")

@@ -10,9 +10,9 @@ import (
 	"pocketcoder/events/log"
 )
 
-// bulkFile is a new file that is computed from the first event of the log. No other process reads it, and an interrupted
-// one is computed again. So it needs neither the indexes of queries nor writes to disk in a certain order before it is
-// complete.
+// bulkFile is a new file that is computed from the first event of the log. No other process reads it, and an
+// interrupted one is computed again. So it needs neither the indexes of queries nor writes to disk in a certain order
+// before it is complete.
 type bulkFile struct {
 	*file
 	indexes []string // the SQL that creates them, and their triggers

@@ -48,8 +48,8 @@ func TestAFormReachesItsPathAndASecondTapReachesNoOtherRequest(t *testing.T) {
 	open("/requests", ".group")
 	evaluate(`window.first = document.querySelector(".group"), first.querySelector("[value=authorized]").focus(), first.querySelector("[value=authorized]").click()`)
 	status := func(request string) string {
-		_, requests := s.Call(t, token, "GET", webtest.RecordsPath("permissions")+"?filter="+`ai_engine_permission_id%3D"`+request+`"`,
-			nil)
+		_, requests := s.Call(t, token, "GET", webtest.RecordsPath("permissions")+
+			"?filter="+`ai_engine_permission_id%3D"`+request+`"`, nil)
 		return requests["items"].([]any)[0].(map[string]any)["status"].(string)
 	}
 	expect.Eventually(t, "the first group is approved", func() bool {

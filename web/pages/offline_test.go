@@ -96,7 +96,8 @@ func TestAFormOfAnotherAccountIsRefused(t *testing.T) {
 	is.Equal(status, http.StatusNoContent)
 	status, _ = decide(ada) // a browser that got no answer sends it again
 	is.Equal(status, http.StatusNoContent)
-	_, other := s.Call(t, token, "PATCH", webtest.RecordsPath("permissions")+"/"+request, map[string]any{"status": "denied"})
+	_, other := s.Call(t, token, "PATCH", webtest.RecordsPath("permissions")+"/"+request,
+		map[string]any{"status": "denied"})
 	is.True(other["data"] != nil)
 	refused := ada.submit(t, "/chats/"+chat+"/requests/"+request,
 		url.Values{"decision": {"denied"}, "shown_request": {stored["request"].(string)}})

@@ -10,9 +10,9 @@ import (
 	"pocketcoder/web/api"
 )
 
-// A ticket lets a browser reach one port of one chat in the name of an account. It stands in the path, because a browser
-// sends no header with a link and no cookie with what the page loads: an untrusted page gets an origin of its own. A
-// ticket is valid until it expires or the login session that requested it ends.
+// A ticket lets a browser reach one port of one chat in the name of an account. It stands in the path, because a
+// browser sends no header with a link and no cookie with what the page loads: an untrusted page gets an origin of its
+// own. A ticket is valid until it expires or the login session that requested it ends.
 const (
 	ticketMark  = "~"
 	ticketLasts = time.Hour

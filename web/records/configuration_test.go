@@ -107,7 +107,8 @@ func TestProviderKeySizeIsLimited(t *testing.T) {
 		is.Equal(status, 400)
 	}
 	for i := range 50 {
-		status, _ := s.Call(t, ann, "POST", webtest.RecordsPath("llm_keys"), map[string]any{"provider_id": fmt.Sprint("p", i)})
+		status, _ := s.Call(t, ann, "POST", webtest.RecordsPath("llm_keys"),
+			map[string]any{"provider_id": fmt.Sprint("p", i)})
 		is.Equal(status, 200)
 	}
 	status, _ := s.Call(t, ann, "POST", webtest.RecordsPath("llm_keys"), map[string]any{"provider_id": "one more"})

@@ -51,7 +51,8 @@ func TestUnknownModelIsRefusedWithTheAvailableModels(t *testing.T) {
 	s := webtest.NewSystem(t)
 	s.Provider(t, "local", "small")
 	_, token := s.User(t, "ada", "user")
-	status, answer := s.Call(t, token, "POST", webtest.RecordsPath("model_selection"), map[string]any{"model": "demo/demo"})
+	status, answer := s.Call(t, token, "POST", webtest.RecordsPath("model_selection"),
+		map[string]any{"model": "demo/demo"})
 	is.Equal(status, 400)
 	fault := answer["data"].(map[string]any)["model"].(map[string]any)
 	expect.Contains(t, fault["message"].(string), `There is no model "demo/demo". Available: local/small.`)

@@ -56,7 +56,7 @@ func TestChangedRuleIsCheckedAndPausedRuleIsNot(t *testing.T) {
 	s := webtest.NewSystem(t)
 	root, token := s.User(t, "root", account.Admin)
 	status, rule := s.Call(t, token, "POST", webtest.RecordsPath("tool_permissions"),
-		webtest.Object{"tool": "bash", "pattern": "git status*", "action": "allow", "active": true, "author": "another account",
+		webtest.Object{"tool": "bash", "pattern": "git status*", "action": "allow", "active": true, "author": "another",
 			"note": "mine"})
 	is.Equal(status, 200)
 	is.Equal([]any{rule["author"], rule["chat"], rule["expires_at"], rule["note"]}, []any{root, "", "", "mine"})

@@ -90,8 +90,8 @@ func RunsArguments(name, before string, first bool) bool {
 
 func sentence(why, name string) string { return strings.Replace(why, "%s", name, 1) }
 
-// telling are the parts of an option's name by which programs that are not described here run other programs: --exec, --pager,
-// --rsh-command, --use-compress-program, -fplugin.
+// telling are the parts of an option's name by which programs that are not described here run other programs: --exec,
+// --pager, --rsh-command, --use-compress-program, -fplugin.
 var telling = set(`
 	exec execute eval pager editor shell rsh command cmd program wrapper hook plugin fplugin preload loader require import script askpass proxycommand
 	toolexec compiler linker specs fspecs browser viewer sudo`)
