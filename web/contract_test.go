@@ -133,7 +133,7 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 	case strings.Contains(o.path, "/agents/"):
 		_, agent := s.Call(t, token, "POST", webtest.RecordsPath("ai_agents"), map[string]any{"name": "of " + chat})
 		f["id"] = agent["id"]
-		s.Call(t, token, "POST", webtest.RecordsOf("agent_notes"), map[string]any{"agent": agent["id"], "name": "plan"})
+		s.Call(t, token, "POST", webtest.RecordsPath("agent_notes"), map[string]any{"agent": agent["id"], "name": "plan"})
 		f["name"], f["version"] = "plan", s.Model.Seq()
 	case strings.Contains(o.path, "/schedules/"):
 		f["name"], f["prompt"], f["session_mode"], f["every"] = "of "+chat, "write the report", "new", "1h"

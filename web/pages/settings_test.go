@@ -143,10 +143,10 @@ func TestTheVersionsOfANoteAreShownAndRestored(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "root", "admin")
 	b := loggedIn(t, s, "root")
-	_, agent := s.Call(t, token, "POST", webtest.RecordsOf("ai_agents"), webtest.Object{"name": "Reviewer"})
-	_, note := s.Call(t, token, "POST", webtest.RecordsOf("agent_notes"),
+	_, agent := s.Call(t, token, "POST", webtest.RecordsPath("ai_agents"), webtest.Object{"name": "Reviewer"})
+	_, note := s.Call(t, token, "POST", webtest.RecordsPath("agent_notes"),
 		webtest.Object{"agent": agent["id"], "name": "plan", "content": "first <b>\n"})
-	at := webtest.RecordsOf("agent_notes") + "/" + note["id"].(string)
+	at := webtest.RecordsPath("agent_notes") + "/" + note["id"].(string)
 	s.Call(t, token, "PATCH", at, webtest.Object{"content": "second\n"})
 	path := "/settings/agent_notes/" + note["id"].(string) + "/versions"
 	expect.Contains(t, b.visit(t, "/settings/agent_notes").body, `href="`+path+`"`)
