@@ -16,7 +16,7 @@
 //	question    opencode.question.asked or question.requested (by the tool ask_person), question.interrupted, then
 //	            question.answered or question.expired
 //	execution   exec.refused; or exec.requested, exec.started, exec.connected, exec.signalled, exec.finished, exec.changed
-//	tool        mcp.called, then mcp.returned: a call of a tool of an MCP server
+//	tool        mcp.called, then mcp.returned: a call of a tool of an MCP server. mcp.connected: about the record of one
 //	effect      abort.requested, revert.requested or fork.requested, then effect.done or effect.failed
 //	worker      created with a parent, and message.submitted with a sender. Then worker.finished for each delegated message,
 //	            or worker.silent before; and in the parent message.submitted with the results. worktree.closed after the
@@ -300,7 +300,7 @@ var catalogue = kinds(
 	WorkerFinished{}, WorkerSilent{}, WorktreeClosed{},
 	ChannelQueued{}, ChannelSending{}, ChannelDelayed{}, ChannelSent{}, ChannelFailed{},
 	WebhookDelivered{}, WebhookFailed{}, WebhookReplayed{},
-	MCPCalled{}, MCPReturned{},
+	MCPCalled{}, MCPReturned{}, MCPConnected{},
 	ScheduleFired{}, ScheduleSkipped{},
 )
 

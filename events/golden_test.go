@@ -122,6 +122,7 @@ var filled = []Data{
 		Arguments: json.RawMessage(`{"text":"a"}`)},
 	MCPReturned{Session: "ses_1", Call: "call_1", Result: json.RawMessage(`{"content":[]}`), Error: "it has ended",
 		DurationMS: 7},
+	MCPConnected{Name: "lab", Host: "api.example.org", Port: 443, Allowed: true, Reason: "a host of the MCP server lab"},
 	ChannelQueued{Message: "o1", Channel: "ch1", Place: "-100", Type: OutgoingPermission, Text: "Run ls", About: "per_1", Whole: true},
 	ChannelSending{Message: "o1"},
 	ChannelDelayed{Message: "o1", Reason: "429", Attempts: 1},

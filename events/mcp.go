@@ -22,5 +22,17 @@ type MCPReturned struct {
 	DurationMS int64           `json:"duration_ms"`
 }
 
-func (MCPCalled) Kind() string   { return "mcp.called" }
-func (MCPReturned) Kind() string { return "mcp.returned" }
+// MCPConnected records that an MCP server was allowed to reach a host or refused: once per host, port and answer while
+// the server runs. After some hundred refusals no more are recorded. It is an event about the record of the server,
+// because a connection may serve calls of several chats.
+type MCPConnected struct {
+	Name    string `json:"name"` // of the server
+	Host    string `json:"host"`
+	Port    int    `json:"port"`
+	Allowed bool   `json:"allowed"`
+	Reason  string `json:"reason"` // the rule that decided, or whether it is a host of the server
+}
+
+func (MCPCalled) Kind() string    { return "mcp.called" }
+func (MCPReturned) Kind() string  { return "mcp.returned" }
+func (MCPConnected) Kind() string { return "mcp.connected" }

@@ -33,7 +33,7 @@ func (w *Worker) proxyEnvironment(r wire.Request) (variables []string) {
 		variables = append(variables, name+"="+proxy.String())
 	}
 	const local = "localhost,127.0.0.1,::1"
-	return append(variables, "NO_PROXY="+local, "no_proxy="+local)
+	return append(variables, "NO_PROXY="+local, "no_proxy="+local, "NODE_USE_ENV_PROXY=1") // else Node.js uses no proxy
 }
 
 // proxyAddress returns host:port of a proxy.

@@ -1,17 +1,17 @@
 // Package egress is the only way out of the sandbox: an HTTP proxy (CONNECT, and http:// in absolute form) in the
-// control plane. Commands and OpenCode reach hosts through it.
+// control plane. Commands, MCP servers and OpenCode reach hosts through it.
 //
-// Every command has its own credentials, which are valid while it runs. Without valid credentials the answer is always
-// 407. Package network decides each connection. A connection that needs a person waits for two minutes and is then
-// refused. The answer says that the command may try again.
+// Every command and every MCP server has its own credentials, which are valid while it runs. Without valid credentials
+// the answer is always 407. Package network decides each connection. A connection that needs a person waits for two
+// minutes and is then refused. The answer says that the command may try again.
 //
 // Promises: the proxy dials the host that the decision names, in the same spelling, and looks no name up before the
 // decision. It looks a name up once and checks each address when it dials: it reaches only public addresses of other
-// machines, whatever rules and people allow. It adds no header to a request, and removes the credentials and the
-// headers of a single connection. Bodies are streamed. A connection ends with its command, after 5 minutes without
-// data, and after 6 hours. A client has 10 seconds for its first request, and for each next one. At most 1024
-// connections are open; others wait until one has ended. The status line of a refusal holds the reason too, because
-// programs show nothing else of an answer to CONNECT.
+// machines, and private ones that an operator or an administrator named as IP addresses. It adds no header to a
+// request, and removes the credentials and the headers of a single connection. Bodies are streamed. A connection ends
+// with its command, after 5 minutes without data, and after 6 hours. A client has 10 seconds for its first request, and
+// for each next one. At most 1024 connections are open; others wait until one has ended. The status line of a refusal
+// holds the reason too, because programs show nothing else of an answer to CONNECT.
 //
 // The proxy does not inspect tunnels: a command can send any data to a host that it may reach. OpenCode does not have
 // the keys of its providers. It sends its requests to them in plain text to the proxy, which inserts the key and
@@ -54,7 +54,7 @@ const (
 type Server struct {
 	Network *network.Sandbox
 	Engine  *network.Engine  // of OpenCode itself; nil for no network
-	Servers *network.Servers // of the MCP gateway; nil without one
+	Servers *network.Servers // nil without MCP servers
 	Logger  *slog.Logger
 	Roots   *x509.CertPool // trusted certificates for requests with a provider's key; nil for the system's
 
@@ -105,7 +105,7 @@ func (s *Server) debugLog() *log.Logger {
 	return slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug)
 }
 
-// client is the owner of a request's credentials: a command, OpenCode itself, or the MCP gateway.
+// client is the owner of a request's credentials: a command, OpenCode itself, or an MCP server.
 type client interface {
 	Begin(context.Context) (connection context.Context, end func(), ok bool)
 	CheckAddress(ctx context.Context, address string) (hostport.Address, error)
@@ -148,7 +148,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, x client) {
 			challenge(w, r)
 			return
 		}
-		answer(w, r, http.StatusTooManyRequests, fmt.Sprintf("a command has at most %d connections at a time",
+		answer(w, r, http.StatusTooManyRequests, fmt.Sprintf("at most %d connections may be open at a time",
 			network.MaxConnections))
 		return
 	}
@@ -195,8 +195,8 @@ func (s *Server) client(r *http.Request) (client, bool) {
 	if s.Engine.Is(user, token) {
 		return s.Engine, true
 	}
-	if s.Servers.Is(user, token) {
-		return s.Servers, true
+	if x, ok := s.Servers.Running(user, token); ok {
+		return x, true
 	}
 	return s.Network.Running(user, token)
 }

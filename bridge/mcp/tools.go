@@ -143,9 +143,10 @@ const maxPending = 20
 type requestArguments struct {
 	signed
 	Name        string   `json:"name" jsonschema:"1 to 24 letters, digits and -"`
-	Command     string   `json:"command,omitempty" jsonschema:"runs in the sandbox, without network, and speaks MCP on stdin and stdout: npx -y PACKAGE@1.2.3"`
+	Command     string   `json:"command,omitempty" jsonschema:"runs in the sandbox, and speaks MCP on stdin and stdout: npx -y PACKAGE@1.2.3"`
 	URL         string   `json:"url,omitempty" jsonschema:"of a remote server, in place of a command"`
 	Environment []string `json:"environment,omitempty" jsonschema:"names of secrets that it needs, or of headers for the URL; the person sets the values"`
+	Hosts       []string `json:"hosts,omitempty" jsonschema:"hosts that the command needs, such as api.example.org or *.example.com; it reaches no other"`
 	Reason      string   `json:"reason" jsonschema:"what it is for, in a sentence for the person"`
 }
 
@@ -172,7 +173,7 @@ func (s *Server) mcpRequest(ctx context.Context, c call, in requestArguments) (s
 	}
 	_, _, err = s.Records.Save(ctx, record.Save{Command: s.command(), Collection: record.MCPServerCollection, New: true,
 		Role: account.Agent, Set: record.Fields(map[string]any{"name": in.Name, "command": in.Command, "url": in.URL,
-			"environment": append([]string{}, in.Environment...), "reason": in.Reason, "status": mcpserver.Pending,
+			"environment": append([]string{}, in.Environment...), "hosts": append([]string{}, in.Hosts...), "reason": in.Reason, "status": mcpserver.Pending,
 			"requested_by": events.ChatActor(c.chat)})})
 	if err != nil {
 		return "", err

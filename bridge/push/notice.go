@@ -156,7 +156,10 @@ func errorText(payload store.JSON) string {
 // notifyServer notifies administrators of an MCP server that waits for approval. It withdraws the notification when the
 // server does not wait any more.
 func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
-	var now struct{ Name, Status, Reason, Image, Command, URL string }
+	var now struct {
+		Name, Status, Reason, Image, Command, URL string
+		Hosts                                     []string
+	}
 	since := uint64(0) // sequence at which the server began to wait
 	_, err := p.Log.Fold(ctx, events.ConfigSubject(mcpServers, e.Subject.ID, "*"), 0, func(one events.Event) error {
 		d, err := events.Decode(one)
@@ -181,9 +184,13 @@ func (p *Push) notifyServer(ctx context.Context, e events.Event) error {
 	case now.Status != statusPending:
 		return p.withdraw(ctx, about, id, events.Notice{Type: typeServer, Server: e.Subject.ID})
 	}
+	reached := ""
+	if len(now.Hosts) > 0 {
+		reached = "\nreaches " + strings.Join(now.Hosts, " ")
+	}
 	n := events.Notice{Type: typeServer, Server: e.Subject.ID}
 	n.Title, _ = p.shown("May "+now.Name+" be used?", maxTitle)
-	n.Message, _ = p.shownLines(strings.TrimSpace(now.Image+now.Command+now.URL+"\n"+now.Reason), maxShown)
+	n.Message, _ = p.shownLines(strings.TrimSpace(now.Image+now.Command+now.URL+reached+"\n"+now.Reason), maxShown)
 	people, err := p.peopleOf(ctx, "")
 	if err != nil {
 		return err

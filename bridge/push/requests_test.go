@@ -201,11 +201,11 @@ func TestAToolServerThatWaitsIsPushedToAdministratorsOnce(t *testing.T) {
 	s.device("d1", s.user("root", account.Admin), "unifiedpush", r.URL+"/root")
 	s.device("d2", s.user("ann", account.User), "unifiedpush", r.URL+"/ann")
 	server := map[string]any{"name": "search", "status": "pending", "reason": "to look things up",
-		"command": "npx -y search@1.2.3"}
+		"command": "npx -y search@1.2.3", "hosts": []string{"api.example.org"}}
 	s.save("mcp_servers", "m1", server)
 	b := read(t, s.awaitRequest(r, 0).body)
 	is.Equal([]string{b.Type, b.Title, b.Message}, []string{"mcp_request", "May search be used?",
-		"npx -y search@1.2.3\n  to look things up"})
+		"npx -y search@1.2.3\n  reaches api.example.org\n  to look things up"})
 	s.save("mcp_servers", "m1", map[string]any{"reason": "to look more things up"})
 	s.awaitWorker()
 	is.Equal(len(r.requests()), 1) // still pending

@@ -60,7 +60,7 @@ func (s *System) wireNetwork() {
 	}
 }
 
-// wireGateway makes the gateway to MCP servers. Remote ones are reached through the egress proxy.
+// wireGateway makes the gateway to MCP servers.
 func (s *System) wireGateway() {
 	_, port, _ := net.SplitHostPort(s.egress.Addr().String())
 	s.gateway = &gateway.Gateway{

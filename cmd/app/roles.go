@@ -163,7 +163,8 @@ func (s *System) commands() []handlers.Commands {
 		explanation.Commands(s.gate), s.accounts.Commands(), s.mcpSecrets().Commands(), s.workers.Commands(),
 		s.schedules.Commands(), s.previews().Commands(),
 		agentfile.Agents{Records: s.records}.Commands(), proposal.Commands(s.records),
-		notes.Notes{Log: s.log, Records: s.records}.Commands(), s.channels.Commands()}
+		notes.Notes{Log: s.log, Records: s.records}.Commands(), s.channels.Commands(),
+		s.gateway.Hosts.Commands()}
 }
 
 // handler returns the HTTP handler. A node without the role web serves only its health.

@@ -92,13 +92,20 @@ func (s *System) Requests(ctx context.Context) ([]Request, error) {
 	for _, q := range open {
 		all = append(all, Request{Chat: q.Chat, ID: q.ID, Type: "question", What: q.Question, Since: q.Created})
 	}
-	servers, err := Call[[]struct{ ID, Name, Status, Command, URL, Reason string }](ctx, s, "mcp.list", struct{}{})
+	servers, err := Call[[]struct {
+		ID, Name, Status, Command, URL, Reason string
+		Hosts                                  []string
+	}](ctx, s, "mcp.list", struct{}{})
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range servers {
 		if m.Status == "pending" {
-			all = append(all, Request{ID: m.ID, Type: "mcp_server", What: m.Name + ": " + m.Command + m.URL, Why: m.Reason})
+			what := m.Name + ": " + m.Command + m.URL
+			if len(m.Hosts) > 0 {
+				what += ", reaches " + strings.Join(m.Hosts, " ")
+			}
+			all = append(all, Request{ID: m.ID, Type: "mcp_server", What: what, Why: m.Reason})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Request) int { return cmp.Compare(a.Since, b.Since) })

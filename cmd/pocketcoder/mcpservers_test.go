@@ -3,6 +3,9 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,7 +72,7 @@ func TestModelCallsToolsOfApprovedMCPServers(t *testing.T) {
 	build := exec.Command("go", "build", "-o", filepath.Join(p.workspace, "lab"), "../../bridge/mcp/gateway/testdata/lab")
 	build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
 	is.NoErr(build.Run())
-	runStages(t, p, stage{"in the sandbox", callsServerInSandbox}, stage{"from npm", callsServerFromNPM},
+	runStages(t, p, stage{"in the sandbox", callsServerInSandbox}, stage{"with hosts", callsServerWithHosts}, stage{"from npm", callsServerFromNPM},
 		stage{"remote", callsRemoteServer})
 }
 
@@ -102,7 +105,7 @@ func callsServerInSandbox(t *testing.T, p *process) {
 		is.Equal([]string{r.Permission, r.Status}, []string{echo, projections.PermissionAuthorized})
 	}
 
-	chat = p.chat(t, ownTool("mcp_lab_dial", map[string]any{"text": strings.TrimPrefix(p.HTTP, "http://")}))
+	chat = p.chat(t, ownTool("mcp_lab_fetch", map[string]any{"text": p.HTTP}))
 	p.approve(t, chat, 0)
 	expect.Contains(t, p.outputOf(t, chat, 0), "dial tcp") // it has no network
 
@@ -150,6 +153,41 @@ func startElicitation(t *testing.T, p *process) {
 	p.event(t, chat, "question.expired", nil)
 	p.turnEnds(t, chat)
 	is.Equal(rows[questions.Question](t, p, "questions", chat)[0].Status, questions.Expired)
+}
+
+// callsServerWithHosts runs a server in the sandbox that may reach one of two HTTP servers outside.
+func callsServerWithHosts(t *testing.T, p *process) {
+	is := is.New(t)
+	var hosts []string
+	for _, text := range []string{"first", "second"} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }))
+		defer s.Close()
+		hosts = append(hosts, strings.TrimPrefix(s.URL, "http://"))
+	}
+	_, stderr, code := p.cli(t, "", "mcp", "add", "net", "./lab", "--host", "localhost:80")
+	is.Equal(code, 2)
+	expect.Contains(t, stderr, "a private host is named by its IP address")
+	p.mcp(t, "add", "net", "./lab", "--host", hosts[0])
+	stdout, _, _ := p.cli(t, "", "requests")
+	expect.Contains(t, stdout, "net: ./lab, reaches "+hosts[0])
+	p.approveMCP(t, "net")
+	p.mcpState(t, "net", "active")
+	fetch := func(host string) string {
+		chat := p.chat(t, ownTool("mcp_net_fetch", map[string]any{"text": "http://" + host}))
+		p.approve(t, chat, 0)
+		return p.outputOf(t, chat, 0)
+	}
+	is.Equal(fetch(hosts[0]), "first")
+	expect.Contains(t, fetch(hosts[1]), "The MCP server net may not reach it. Its hosts are: "+hosts[0])
+	show := p.mcp(t, "show", "net")
+	expect.Contains(t, show, "allowed "+hosts[0]+": a host of the MCP server net")
+	expect.Contains(t, show, "refused "+hosts[1]+": The MCP server net may not reach it.")
+	p.mcp(t, "hosts", "net", "--host", hosts[0], "--host", hosts[1])
+	is.Equal(p.mcpState(t, "net", "pending").Difference, "+ host: "+hosts[1])
+	p.approveMCP(t, "net")
+	p.mcpState(t, "net", "active")
+	is.Equal(fetch(hosts[1]), "second")
+	p.mcp(t, "revoke", "net")
 }
 
 // everything is a server from npm with the tools of the protocol's authors.

@@ -1,9 +1,10 @@
 // Package network decides which hosts are reached through the egress proxy: by the commands in the sandbox (Sandbox),
-// and by OpenCode itself (Engine).
+// by MCP servers (Servers), and by OpenCode itself (Engine).
 //
-// Promises: every connection is decided by the rules, by the mode and then by a person, and is recorded before it is
-// dialled. Credentials are good for one execution while it runs, and never reach the log. A request for a host expires
-// with the last command that waits for it.
+// Promises: every connection of a command is decided by the rules, by the mode and then by a person, and every
+// connection of an MCP server by the rules and its approved hosts. Both are recorded before they are dialled.
+// Credentials are valid for one execution or server while it runs, and never reach the log. A request for a host
+// expires with the last command that waits for it.
 //
 // It must not know HTTP, how names are resolved, or how a command runs.
 package network
@@ -47,8 +48,8 @@ const (
 	maxHosts       = 256 // addresses it may try
 )
 
-// maxEnded limits the tokens that stay concealed after their executions have ended. Their output may not be in the log
-// yet.
+// maxEnded limits the tokens that stay concealed after their executions or servers have ended. Their output may not be
+// in the log yet.
 const maxEnded = 64
 
 var ErrWaiting = errors.New("a person has not decided yet")

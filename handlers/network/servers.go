@@ -6,101 +6,231 @@ import (
 	"crypto/subtle"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/policy/hostport"
+	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/rulebook"
 )
 
-// Servers decides which hosts the MCP gateway reaches through the egress proxy: those of the remote MCP servers that
-// administrators approved. A rule can deny one. It is safe for concurrent use.
+// Servers decides which hosts the MCP servers reach through the egress proxy: each server its own hosts, which an
+// administrator approved. A rule can deny one. A nil Servers has no server. It is safe for concurrent use.
 type Servers struct {
 	Network *Sandbox
 
-	mu    sync.Mutex
-	token string
-	hosts map[string]bool // host:port
+	mu      sync.Mutex
+	running map[string]*Server // by record
+	ended   []string           // tokens of the servers that ended last
 }
 
-// serversUser is the user name of the gateway's credentials for the proxy.
-const serversUser = "mcp"
+// Server is the network access of a running MCP server. It is safe for concurrent use.
+type Server struct {
+	servers  *Servers
+	id, name string
+	hosts    []string // patterns, as those of network rules; or private IP addresses
+	token    string
+	life     context.Context // ends with the server
+	end      context.CancelFunc
+	open     int // connections, guarded by the lock of servers
 
-// Allow sets the addresses of the approved servers, given as host:port.
-func (n *Servers) Allow(addresses []string) {
+	recording sync.Mutex
+	recorded  map[recordedConnection]bool
+}
+
+// Start gives a server that starts access to its hosts, until Done. A server runs once at a time.
+func (n *Servers) Start(id, name string, hosts []string) *Server {
+	s := &Server{servers: n, id: id, name: name, hosts: hosts, token: rand.Text(),
+		recorded: map[recordedConnection]bool{}}
+	s.life, s.end = context.WithCancel(context.Background())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.hosts = map[string]bool{}
-	for _, address := range addresses {
-		if at, err := hostport.Parse(address); err == nil {
-			n.hosts[at.String()] = true
-		}
+	if n.running == nil {
+		n.running = map[string]*Server{}
 	}
+	n.running[id] = s
+	n.conceal()
+	return s
 }
 
-// URL returns the URL of the proxy at an address, host:port, with the credentials of the gateway.
-func (n *Servers) URL(proxy string) *url.URL {
+// Done ends the access of a server: its connections and its credentials.
+func (s *Server) Done() {
+	n := s.servers
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.token == "" {
-		n.token = rand.Text()
-		n.Network.log().Conceal("mcp-gateway", n.token)
-	}
-	return &url.URL{Scheme: "http", User: url.UserPassword(serversUser, n.token), Host: proxy}
+	s.end()
+	delete(n.running, s.id)
+	n.ended = append(n.ended, s.token)
+	n.ended = n.ended[max(0, len(n.ended)-maxEnded):]
+	n.conceal()
 }
 
-// Is reports whether the credentials are those of the gateway.
-func (n *Servers) Is(user, token string) bool {
+// conceal registers the tokens of running and recently ended servers for redaction. n.mu must be held.
+func (n *Servers) conceal() {
+	var tokens []string
+	for _, s := range n.running {
+		tokens = append(tokens, s.token)
+	}
+	n.Network.log().Conceal("mcp-network", append(tokens, n.ended...)...)
+}
+
+// URL returns the URL of the proxy at an address, host:port, with the credentials of the server.
+func (s *Server) URL(proxy string) *url.URL {
+	return &url.URL{Scheme: "http", User: url.UserPassword(s.id, s.token), Host: proxy}
+}
+
+// Running returns the running server with these credentials.
+func (n *Servers) Running(id, token string) (*Server, bool) {
 	if n == nil {
-		return false
+		return nil, false
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return user == serversUser && n.token != "" && subtle.ConstantTimeCompare([]byte(n.token), []byte(token)) == 1
+	s := n.running[id]
+	return s, s != nil && subtle.ConstantTimeCompare([]byte(s.token), []byte(token)) == 1
 }
 
-// Begin returns a context of a connection. The gateway closes its connections itself.
-func (n *Servers) Begin(ctx context.Context) (connection context.Context, end func(), ok bool) {
+// Begin counts a connection. Its context ends with the server. Begin is not ok if the server has MaxConnections or has
+// ended.
+func (s *Server) Begin(ctx context.Context) (connection context.Context, end func(), ok bool) {
+	n := s.servers
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s.life.Err() != nil || s.open >= MaxConnections {
+		return nil, nil, false
+	}
+	s.open++
 	ctx, cancel := context.WithCancel(ctx)
-	return ctx, cancel, true
+	stop := context.AfterFunc(s.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		s.open--
+	}, true
 }
 
 // Private reports whether an address may be private: an administrator approved this very IP address.
-func (n *Servers) Private(at hostport.Address) bool {
-	_, err := netip.ParseAddr(at.Host)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return err == nil && n.hosts[at.String()]
+func (s *Server) Private(at hostport.Address) bool {
+	if _, err := netip.ParseAddr(at.Host); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(s.hosts, func(pattern string) bool {
+		_, port := hostport.SplitPort(pattern)
+		approved, err := hostport.Parse(pattern)
+		return err == nil && approved.Host == at.Host && (approved.Port == at.Port || port == "" && at.Web())
+	})
+}
+
+// reaches reports whether an address is one of the server's hosts.
+func (s *Server) reaches(at hostport.Address) bool {
+	rules := make([]policy.Rule, len(s.hosts))
+	for i, pattern := range s.hosts {
+		rules[i] = policy.Rule{Permission: permission.TypeNetwork, Pattern: pattern, Action: policy.Allow}
+	}
+	return permission.EvaluateAddress(permission.RuleSets{rules}, at).Action == policy.Allow
 }
 
 // CheckAddress decides about a connection to an address, host:port in any spelling, and returns the address to dial. A
 // refusal is a Refused.
-func (n *Servers) CheckAddress(ctx context.Context, address string) (hostport.Address, error) {
+func (s *Server) CheckAddress(ctx context.Context, address string) (hostport.Address, error) {
 	at, err := hostport.Parse(address)
 	if err != nil {
-		return at, handlers.Refuse(handlers.Invalid, "%s", err)
+		at = hostport.Address{Host: strings.ToValidUTF8(address[:min(len(address), 256)], "\uFFFD")}
+		return at, s.record(ctx, at, false, err.Error())
 	}
-	n.mu.Lock()
-	approved := n.hosts[at.String()]
-	n.mu.Unlock()
-	if !approved {
-		return at, handlers.Refuse(handlers.Conflict, "No approved MCP server has the address %s.", at)
-	}
-	rules, err := n.Network.Gate.InForce(ctx, rulebook.Scope{At: time.Now()})
+	rules, err := s.servers.Network.Gate.InForce(ctx, rulebook.Scope{At: time.Now()})
 	if err != nil {
 		return at, err
 	}
 	v := permission.EvaluateAddress(permission.RuleSets{rules}, at)
-	if v.Action == policy.Deny && (len(v.Rules) > 0 || !n.Private(at)) {
-		return at, handlers.Refuse(handlers.Conflict, "%s", v.Reason)
+	switch {
+	case v.Action == policy.Deny && len(v.Rules) > 0:
+		return at, s.record(ctx, at, false, v.Reason)
+	case s.Private(at) || s.reaches(at):
+		return at, s.record(ctx, at, true, "a host of the MCP server "+s.name)
 	}
-	return at, nil
+	reason := "The MCP server " + s.name + " may not reach it. Its hosts are: " + strings.Join(s.hosts, ", ") + "."
+	if _, err := netip.ParseAddr(at.Host); err != nil && at.Private() != "" {
+		reason = "A private host is named by its IP address."
+	}
+	return at, s.record(ctx, at, false, reason)
 }
 
-// RecordBlocked returns the refusal of a private address that an approved name resolved to.
-func (n *Servers) RecordBlocked(_ context.Context, _ hostport.Address, why error) error {
-	return handlers.Refuse(handlers.Invalid, "%s", why)
+// RecordBlocked records that an approved name resolved to a private address, which was not dialled.
+func (s *Server) RecordBlocked(ctx context.Context, at hostport.Address, why error) error {
+	return s.record(ctx, at, false, why.Error())
+}
+
+// record records a decision, once for each allowed and each refused address of a running server. After 2*maxHosts
+// events, only allowed addresses are recorded. It returns the refusal, if the decision is one.
+func (s *Server) record(ctx context.Context, at hostport.Address, allowed bool, reason string) error {
+	s.recording.Lock()
+	defer s.recording.Unlock()
+	key := recordedConnection{at.String(), allowed}
+	if !s.recorded[key] && (allowed || len(s.recorded) < 2*maxHosts) {
+		e, err := events.NewConfig(record.MCPServerCollection, s.id, events.ActorPolicy, events.MCPConnected{
+			Name: s.name, Host: at.Host, Port: int(at.Port), Allowed: allowed, Reason: reason})
+		if err == nil {
+			_, err = s.servers.Network.log().Append(ctx, e)
+		}
+		if err != nil {
+			return err
+		}
+		s.recorded[key] = true
+	}
+	if allowed {
+		return nil
+	}
+	return handlers.Refuse(handlers.Conflict, "%s", reason)
+}
+
+// Commands are the queries about the connections of MCP servers that can be made over NATS.
+func (n *Servers) Commands() handlers.Commands {
+	return handlers.Commands{"mcp.connections": handlers.QueryOf(n.Connections)}
+}
+
+// ConnectionsOf is the query for Connections.
+type ConnectionsOf struct {
+	Record string `json:"record"`
+}
+
+// Connection is a host that an MCP server was allowed to reach, or refused.
+type Connection struct {
+	events.MCPConnected
+	Last string `json:"last"` // when it was recorded last
+}
+
+// connectionTime is how long ago Connections begins.
+const connectionTime = 7 * 24 * time.Hour
+
+// Connections lists the connections of an MCP server within connectionTime, each address once with its last answer.
+func (n *Servers) Connections(ctx context.Context, q ConnectionsOf) ([]Connection, error) {
+	list := []Connection{}
+	if _, err := events.ParseID(q.Record); err != nil {
+		return list, nil
+	}
+	after, err := n.Network.log().At(ctx, time.Now().Add(-connectionTime))
+	if err != nil {
+		return nil, err
+	}
+	subject := events.ConfigSubject(record.MCPServerCollection, q.Record, events.MCPConnected{}.Kind())
+	_, err = n.Network.log().Fold(ctx, subject, after, func(e events.Event) error {
+		d, err := events.Decode(e)
+		now, ok := d.(events.MCPConnected)
+		if err != nil || !ok {
+			return nil // it was erased
+		}
+		list = slices.DeleteFunc(list, func(c Connection) bool { return c.Host == now.Host && c.Port == now.Port })
+		list = append(list, Connection{now, record.FormatTime(e.Time)})
+		return nil
+	})
+	return list, err
 }

@@ -68,13 +68,12 @@ func (e *evaluation) network() Verdict {
 	if err != nil {
 		return Verdict{Action: Deny, Reason: err.Error()}
 	}
-	if cause := at.Private(); cause != "" {
+	types := []string{"network"}
+	v, done := e.forbid(types, func(r *compiledRule) bool { return r.coversAll() || r.host.matches(at, false) })
+	if cause := at.Private(); cause != "" && v.Action != Deny {
 		return Verdict{Action: Deny, Reason: cause}
 	}
-	types := []string{"network"}
-	if v, done := e.forbid(types, func(r *compiledRule) bool {
-		return r.coversAll() || r.host.matches(at, false)
-	}); done {
+	if done {
 		return v
 	}
 	return e.permit(types, "", func(r *compiledRule) bool { return r.host.matches(at, true) })

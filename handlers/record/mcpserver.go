@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"slices"
+	"strings"
 	"time"
 
 	"pocketcoder/events"
@@ -23,7 +23,7 @@ var reportedFields = []string{"version", "tools", "found_version", "found_tools"
 const ShownDefinition = "shown_definition"
 
 // completeMCPServer stores who requested and who approved a server. Only administrators decide about one. An approval
-// pins what the server reported last. A changed command, URL or environment needs a new approval.
+// pins what the server reported last. A changed command, URL, environment or host needs a new approval.
 func completeMCPServer(c change) error {
 	var shown string
 	_ = json.Unmarshal(c.set[ShownDefinition], &shown) // any other value is none
@@ -78,14 +78,14 @@ func (c change) checkShown(what, shown string) error {
 }
 
 // redefine checks a server that the gateway runs. If what is approved changes, the server is pending again, and nothing
-// is pinned.
+// is pinned. The difference has all changes since the approval.
 func (c change) redefine() error {
-	if !c.New && !c.changes("name", "command", "url", "environment") {
+	if !c.New && !c.changes("name", "command", "url", "environment", "hosts") {
 		return nil
 	}
 	server, err := readServer(c.old.with(c.set))
 	if err != nil {
-		return invalid("environment", "Must be a list of names.")
+		return invalid("environment", "Must be a list of names, as hosts must be.")
 	}
 	if !server.Runs() {
 		return nil
@@ -105,8 +105,12 @@ func (c change) redefine() error {
 	for _, name := range reportedFields {
 		c.set[name] = json.RawMessage("null")
 	}
-	if c.old.text("status") == mcpserver.Approved {
+	wasApproved := c.old.text("status") == mcpserver.Approved
+	if wasApproved {
 		c.put("status", mcpserver.Pending)
+	}
+	if before, err := readServer(c.old); err == nil && (wasApproved || before.Difference != "") {
+		c.put("difference", strings.TrimSpace(before.Difference+"\n"+before.Changes(server)))
 	}
 	return nil
 }
@@ -163,7 +167,7 @@ func (h *Records) ReportMCPServer(ctx context.Context, c ReportMCPServer) (now m
 		func(s *collection) ([]events.Event, uint64, error) {
 			r := s.records[c.Record]
 			have, err := readServer(r.fields)
-			if now = have; err != nil || r.deleted || have.Status != mcpserver.Approved || !sameDefinition(have, c.Of) {
+			if now = have; err != nil || r.deleted || have.Status != mcpserver.Approved || have.Changes(c.Of) != "" {
 				return nil, r.seq, err
 			}
 			now = have.Apply(c.Report)
@@ -179,10 +183,6 @@ func (h *Records) ReportMCPServer(ctx context.Context, c ReportMCPServer) (now m
 			return []events.Event{e}, 0, err
 		})
 	return now, err
-}
-
-func sameDefinition(a, b mcpserver.Server) bool {
-	return a.Name == b.Name && a.Command == b.Command && a.URL == b.URL && slices.Equal(a.Environment, b.Environment)
 }
 
 // reported returns the fields with the status and what a server has reported, without secrets.

@@ -138,6 +138,15 @@ func TestAChangedCommandNeedsANewApproval(t *testing.T) {
 		s.report(s.now(), "of the new command")
 		is.Equal(s.now().State(), "active")
 	}
+	s.save(account.Admin, false, `{"command":"lab","url":""}`)
+	s.approve()
+	s.save(account.Admin, false, `{"hosts":["api.example.org"]}`)
+	s.save(account.Admin, false, `{"hosts":["*.example.org"]}`)
+	is.Equal([]any{s.now().Status, s.now().Difference}, []any{mcpserver.Pending,
+		"+ host: api.example.org\n- host: api.example.org\n+ host: *.example.org"}) // all changes since the approval
+	s.approve()
+	s.report(s.now(), "with a host")
+	is.Equal([]any{s.now().State(), s.now().Difference}, []any{"active", ""})
 	s.save(account.Admin, false, `{"tools":[],"difference":"none"}`) // only reports set them
 	is.Equal(s.now().State(), "active")
 	s.save(account.Admin, false, `{"status":"revoked"}`)

@@ -255,7 +255,7 @@ var collections = []collection{
 		rules(workers, workers, workers, admin, admin), required(text("name")),
 		required(choice("status", "pending", "approved", "denied", "revoked")),
 		text("requested_by"), relation("approved_by", "users"), date("approved_at"), raw("config"), text("catalog"),
-		text("reason"), text("image"), raw("config_schema"), text("command"), text("url"), raw("environment"),
+		text("reason"), text("image"), raw("config_schema"), text("command"), text("url"), raw("environment"), raw("hosts"),
 		fixed(text("version")), fixed(raw("tools")), fixed(text("found_version")), fixed(raw("found_tools")),
 		fixed(text("difference")), fixed(text("problem")), fixed(text("not_offered")), fixed(text("definition")))),
 	configCollection("devices", rules(own, own, own, own, own), required(relation("user", "users")),

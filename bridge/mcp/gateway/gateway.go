@@ -1,7 +1,8 @@
 // Package gateway connects to the MCP servers that administrators approved, and calls their tools.
 //
-// A server with a command runs in the sandbox, like a command of the model: isolated, limited and without network. A
-// server with a URL is reached through the egress proxy, which admits the approved addresses only.
+// A server with a command runs in the sandbox, like a command of the model: isolated and limited. It has no network, or
+// reaches its approved hosts through the egress proxy. A server with a URL is reached through the egress proxy, which
+// admits its approved address only.
 //
 // Promises:
 //   - Only an approved server runs. Its tools are offered once they are pinned. If a tool changes, the server ends, and
@@ -45,8 +46,8 @@ type Gateway struct {
 	Conn      *nats.Conn
 	Pool      string
 	Workspace string           // where commands run
-	Hosts     *network.Servers // decides about addresses of remote servers
-	Proxy     string           // host:port of the egress proxy
+	Hosts     *network.Servers // decides about the hosts of servers
+	Proxy     string           // host:port of the egress proxy, for remote servers
 	Offer     func([]Tool)     // receives all tools that are offered, after each change
 	// Elicit asks a person what a server wants to know, and may return a sentence for the model
 	Elicit func(context.Context, Elicitation) (result *mcp.ElicitResult, notice string, err error)
@@ -117,19 +118,14 @@ func (g *Gateway) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var addresses []string
 	approved := map[string]record.MCPServer{}
 	for _, s := range all {
 		if s.Runs() && s.Status == mcpserver.Approved {
 			approved[s.ID] = s
-			addresses = append(addresses, addressOf(s.URL)...)
 		}
 	}
-	g.Hosts.Allow(addresses)
 	for _, c := range g.connections() {
-		now, still := approved[c.ID]
-		if !still || now.Name != c.Name || now.Command != c.Command || now.URL != c.URL ||
-			!slices.Equal(now.Environment, c.Environment) {
+		if now, still := approved[c.ID]; !still || now.Changes(c.Server) != "" {
 			g.stop(c)
 		}
 	}

@@ -4,8 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,6 +38,7 @@ import (
 	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
+	"pocketcoder/sandbox/limit"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -59,14 +64,14 @@ func open(t *testing.T) *fixture {
 	is.NoErr(err)
 	quiet := slog.New(slog.DiscardHandler)
 	worker, err := sandbox.Open(sandbox.Config{Workspace: workspace, Home: t.TempDir(), Log: quiet,
-		Isolation: isolation.Choice{Level: isolation.None}})
+		Limits: limit.Limits{Processes: 200}, Isolation: isolation.Choice{Level: isolation.None}})
 	is.NoErr(err)
 	t.Cleanup(worker.Close)
 	records := &record.Records{Log: l}
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	is.NoErr(err)
 	gate := permission.Gate{Permissions: &permission.Permissions{Log: l}, Records: records, Logger: quiet}
-	hosts := &network.Servers{Network: &network.Sandbox{Gate: gate, Tail: tail.New(l)}}
+	hosts := &network.Servers{Network: &network.Sandbox{Gate: gate, Tail: tail.New(l), Proxy: proxy.Addr().String()}}
 	f := &fixture{t: t}
 	f.Gateway = &gateway.Gateway{Engine: "local", Log: l, Records: records, Conn: nc, Pool: "local", Workspace: workspace,
 		Secrets: record.MCPSecrets{Records: records, Secrets: secrets}, Hosts: hosts, Proxy: proxy.Addr().String(),
@@ -177,8 +182,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-var labTools = []string{"mcp_lab_ask", "mcp_lab_change", "mcp_lab_dial", "mcp_lab_echo", "mcp_lab_exit",
-	"mcp_lab_variable"}
+var labTools = []string{"mcp_lab_ask", "mcp_lab_change", "mcp_lab_echo", "mcp_lab_exit",
+	"mcp_lab_fetch", "mcp_lab_variable"}
 
 func TestAnApprovedServerRunsUntilOneOfItsToolsChanges(t *testing.T) {
 	t.Parallel()
@@ -278,14 +283,50 @@ func TestARemoteServerIsReachedThroughTheEgressProxyOnly(t *testing.T) {
 	text, err := f.call("mcp_lab_echo", "hello")
 	is.NoErr(err)
 	is.Equal(text, "hello")
-	_, err = f.Hosts.CheckAddress(t.Context(), strings.TrimSpace(address))
+	connections, err := f.Hosts.Connections(t.Context(), network.ConnectionsOf{Record: id})
 	is.NoErr(err)
+	is.Equal(len(connections), 1)
+	is.Equal(fmt.Sprintf("%s %t %s:%d", connections[0].Name, connections[0].Allowed, connections[0].Host,
+		connections[0].Port), "lab true "+strings.TrimSpace(address))
 	f.save(id, map[string]any{"status": "revoked"})
 	f.offers()
-	expect.Eventually(t, "its address is refused", func() bool {
-		_, err = f.Hosts.CheckAddress(t.Context(), strings.TrimSpace(address))
-		return err != nil
-	})
+}
+
+func TestACommandReachesItsApprovedHostsOnly(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	path, err := lab()
+	is.NoErr(err)
+	serve := func(text string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	first, second := serve("first"), serve("second")
+	host := func(url string) string { return strings.TrimPrefix(url, "http://") }
+	f := open(t)
+	id := f.save("", map[string]any{"name": "lab", "command": path, "status": "approved",
+		"hosts": []string{host(first)}})
+	f.offers(labTools...)
+	fetch := func(address string) string {
+		text, err := f.call("mcp_lab_fetch", address)
+		is.NoErr(err)
+		return text
+	}
+	is.Equal(fetch(first), "first")
+	expect.Contains(t, fetch(second), "The MCP server lab may not reach it. Its hosts are: "+host(first))
+
+	f.save(id, map[string]any{"hosts": []string{host(second)}})
+	s := f.server("pending", func(s mcpserver.Server) bool { return s.Status == mcpserver.Pending })
+	is.Equal(s.Difference, "- host: "+host(first)+"\n+ host: "+host(second))
+	f.offers()
+	f.approve(id)
+	f.offers(labTools...)
+	is.Equal(fetch(second), "second")
+	expect.Contains(t, fetch(first), "may not reach it")
+	connections, err := f.Hosts.Connections(t.Context(), network.ConnectionsOf{Record: id})
+	is.NoErr(err)
+	is.Equal([]bool{connections[0].Allowed, connections[1].Allowed}, []bool{true, false}) // the last answers
 }
 
 // A command that does not speak MCP is started again and again, with longer and longer pauses.
@@ -295,4 +336,13 @@ func TestACommandThatEndsSaysWhy(t *testing.T) {
 	f.save("", map[string]any{"name": "lab", "command": "echo no such module >&2; exit 7", "status": "approved"})
 	s := f.server("its problem", func(s mcpserver.Server) bool { return s.Problem != "" })
 	expect.Contains(t, s.Problem, "exit code 7: no such module")
+}
+
+func TestACommandThatExceedsALimitSaysWhich(t *testing.T) {
+	t.Parallel()
+	f := open(t)
+	f.save("", map[string]any{"name": "lab", "command": "for i in $(seq 300); do sleep 60 & done; wait",
+		"status": "approved"})
+	s := f.server("its problem", func(s mcpserver.Server) bool { return s.Problem != "" })
+	expect.Contains(t, s.Problem, "its command was ended: processes")
 }

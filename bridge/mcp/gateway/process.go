@@ -37,14 +37,14 @@ const readEnvironment = `while IFS= read -r line && [ -n "$line" ]; do export "$
 // noTimeout is the longest possible time, in milliseconds. A request without a timeout gets that of the worker.
 const noTimeout = int64(1<<63-1) / int64(time.Millisecond)
 
-// start runs the command of a server in the sandbox, without network.
-func (g *Gateway) start(ctx context.Context, s record.MCPServer, values map[string]string) *process {
+// start runs the command of a server in the sandbox. It reaches hosts through the proxy, "" for no network.
+func (g *Gateway) start(ctx context.Context, s record.MCPServer, values map[string]string, proxy string) *process {
 	p := &process{input: make(chan wire.Input), ended: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	var stdout *io.PipeWriter
 	p.stdout, stdout = io.Pipe()
 	request := wire.Request{Exec: events.NewID(), Command: readEnvironment + s.Command, Cwd: g.Workspace,
-		Workspace: g.Workspace, TimeoutMS: noTimeout, Stdin: true, Input: p.input}
+		Workspace: g.Workspace, TimeoutMS: noTimeout, Stdin: true, Input: p.input, Network: proxy}
 	go func() {
 		defer close(p.ended)
 		defer p.cancel()
@@ -93,6 +93,8 @@ func (p *process) explain(err error) error {
 		return fmt.Errorf("run its command: %w", p.err)
 	case p.result.Error != "":
 		return fmt.Errorf("run its command: %s", p.result.Error)
+	case p.result.Reason != wire.Exited && p.result.Reason != wire.Cancelled:
+		return fmt.Errorf("its command was ended: %s", p.result.Reason)
 	case text != "":
 		return fmt.Errorf("%w: exit code %d: %s", err, p.result.ExitCode, text)
 	}

@@ -25,8 +25,11 @@ const (
 	longWait  = 5 * time.Minute
 )
 
-// errUnapproved ends a server that is not approved any more.
-var errUnapproved = errors.New("it is not approved any more")
+// Why a server ends.
+var (
+	errUnapproved = errors.New("it is not approved any more")
+	errEnded      = errors.New("it has ended")
+)
 
 // serve runs a server until ctx ends. A server that ended is started again, unless it needs an approval: then serve
 // returns true.
@@ -80,18 +83,32 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 			}
 		},
 	})
-	var session *mcp.ClientSession
-	if c.Command != "" {
-		p := g.start(ctx, c.MCPServer, values)
-		defer p.end()
-		if session, err = connect(ctx, client, p.transport()); err != nil {
-			return p.explain(err)
+	hosts := append(addressOf(c.URL), c.Hosts...)
+	access := g.Hosts.Start(c.ID, c.Name, hosts)
+	defer access.Done()
+	if c.Command == "" {
+		session, err := connect(ctx, client, remote(c.MCPServer, values, access.URL(g.Proxy)))
+		if err != nil {
+			return err
 		}
-	} else if session, err = connect(ctx, client, g.remote(c.MCPServer, values)); err != nil {
-		return err
+		defer session.Close()
+		return g.offerTools(ctx, c, session, changed)
+	}
+	proxy := ""
+	if len(hosts) > 0 {
+		proxy = access.URL(g.Hosts.Network.Proxy).String()
+	}
+	p := g.start(ctx, c.MCPServer, values, proxy)
+	defer p.end()
+	session, err := connect(ctx, client, p.transport())
+	if err != nil {
+		return p.explain(err)
 	}
 	defer session.Close()
-	return g.offerTools(ctx, c, session, changed)
+	if err = g.offerTools(ctx, c, session, changed); errors.Is(err, errEnded) {
+		return p.explain(err)
+	}
+	return err
 }
 
 // connect initializes a session. It returns an error after startTime.
@@ -135,7 +152,7 @@ func (g *Gateway) offerTools(ctx context.Context, c *connection, session *mcp.Cl
 		select {
 		case <-changed:
 		case err := <-ended:
-			return errors.Join(errors.New("it has ended"), err)
+			return errors.Join(errEnded, err)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -168,8 +185,7 @@ func (g *Gateway) report(ctx context.Context, c *connection, r mcpserver.Report)
 }
 
 // remote is the transport to a server with a URL. It follows no redirects, because the secrets are for the URL alone.
-func (g *Gateway) remote(s record.MCPServer, headers map[string]string) mcp.Transport {
-	proxy := g.Hosts.URL(g.Proxy)
+func remote(s record.MCPServer, headers map[string]string, proxy *url.URL) mcp.Transport {
 	transport := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return proxy, nil },
 		ResponseHeaderTimeout: startTime}
 	return &mcp.StreamableClientTransport{Endpoint: s.URL, HTTPClient: &http.Client{

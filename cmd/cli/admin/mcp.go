@@ -13,6 +13,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/mcpserver"
 )
@@ -22,16 +23,19 @@ const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may cal
   pocketcoder mcp add lab 'npx -y @example/lab@1.2.3'       a command, which runs in the sandbox
   pocketcoder mcp add docs https://example.org/mcp          a remote server
   pocketcoder mcp add lab './lab --stdio' --env API_TOKEN   with a secret; repeat --env for more
+  pocketcoder mcp add lab ./lab --host api.example.org      with a host that it may reach; repeat --host for more
   pocketcoder mcp secret lab API_TOKEN < token.txt          store the secret: the first line of stdin
   pocketcoder mcp list                                      the servers and their states
-  pocketcoder mcp show lab                                  its definition, and changes since the approval
+  pocketcoder mcp hosts lab --host api.example.org          replace its hosts; without --host it has no network
+  pocketcoder mcp show lab                                  its definition, changes since the approval, and connections
   pocketcoder mcp approve lab 1f2e3d4c                      run it, with the definition that show printed
   pocketcoder mcp deny lab                                  refuse a server that an agent requested
   pocketcoder mcp revoke lab                                stop it
 
-add creates a pending server. An approved server becomes pending again when its version or one of its tools changes. Then
-show prints the difference, and approve accepts it. approve refuses a server whose definition has changed since show. With
-a URL, --env names an HTTP header, such as Authorization.
+add creates a pending server. An approved server becomes pending again when its hosts, its version or one of its tools
+change. Then show prints the difference, and approve accepts it. approve refuses a server whose definition has changed
+since show. A host is written as in a network rule: api.example.org, *.example.org or git.example.org:22. With a URL, --env
+names an HTTP header, such as Authorization.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
@@ -40,6 +44,7 @@ type mcpCommand struct {
 	*client.System
 	env         cli.Environment
 	environment names
+	hosts       names
 	reason      string
 	asJSON      bool
 }
@@ -55,14 +60,15 @@ func (n *names) Set(name string) error {
 }
 
 func MCP(ctx context.Context, env cli.Environment, args []string) error {
-	m := mcpCommand{env: env, environment: names{}}
+	m := mcpCommand{env: env, environment: names{}, hosts: names{}}
 	fs := cli.NewFlags(env, "mcp", mcpUsage)
 	data := cli.DataFlag(fs, env)
 	fs.Var(&m.environment, "env", "add: `name` of a variable of its environment; may be repeated")
+	fs.Var(&m.hosts, "host", "add, hosts: `host` that its command may reach; may be repeated")
 	fs.StringVar(&m.reason, "reason", "", "add: the purpose of the server, as `text`")
 	fs.BoolVar(&m.asJSON, "json", false, "list, show: print JSON")
 	return runVerb(ctx, env, fs, args, data, map[string]verb{
-		"add": {2, 2, m.add}, "secret": {2, 2, m.secret}, "list": {0, 0, m.list}, "show": {1, 1, m.show},
+		"add": {2, 2, m.add}, "secret": {2, 2, m.secret}, "hosts": {1, 1, m.setHosts}, "list": {0, 0, m.list}, "show": {1, 1, m.show},
 		"approve": {1, 2, m.approve}, "deny": {1, 1, m.decide(mcpserver.Denied)},
 		"revoke": {1, 1, m.decide(mcpserver.Revoked)},
 	}, func(s *client.System) { m.System = s })
@@ -74,7 +80,16 @@ func (m *mcpCommand) add(ctx context.Context, args []string) error {
 		definition = "url"
 	}
 	return m.save(ctx, "", map[string]any{"name": args[0], definition: args[1], "environment": m.environment,
-		"reason": m.reason, "status": mcpserver.Pending})
+		"hosts": m.hosts, "reason": m.reason, "status": mcpserver.Pending})
+}
+
+// setHosts replaces the hosts of a server.
+func (m *mcpCommand) setHosts(ctx context.Context, args []string) error {
+	server, err := m.find(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	return m.save(ctx, server.ID, map[string]any{"hosts": m.hosts})
 }
 
 // save creates a server, or changes its fields.
@@ -180,7 +195,7 @@ func (m *mcpCommand) show(ctx context.Context, args []string) error {
 	var b strings.Builder
 	for _, line := range [][2]string{
 		{"name", s.Name}, {"state", s.State()}, {"reason", s.Reason}, {"command", s.Command}, {"url", s.URL},
-		{"environment", strings.Join(s.Environment, " ")}, {"version", s.Version}, {"problem", s.Problem},
+		{"environment", strings.Join(s.Environment, " ")}, {"hosts", strings.Join(s.Hosts, " ")}, {"version", s.Version}, {"problem", s.Problem},
 		{"definition", s.Definition},
 	} {
 		if line[1] != "" {
@@ -197,6 +212,27 @@ func (m *mcpCommand) show(ctx context.Context, args []string) error {
 	if s.Difference != "" {
 		fmt.Fprintf(&b, "\nChanged since the approval:\n%s\n", printable.Visible(s.Difference))
 	}
+	if err := m.connections(ctx, &b, s.ID); err != nil {
+		return err
+	}
 	_, err = io.WriteString(m.env.Stdout, b.String())
 	return err
+}
+
+// connections prints the hosts that a server reached, or was refused.
+func (m *mcpCommand) connections(ctx context.Context, to *strings.Builder, id string) error {
+	all, err := client.Call[[]network.Connection](ctx, m.System, "mcp.connections", network.ConnectionsOf{Record: id})
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	fmt.Fprint(to, "\nConnections of the last seven days:\n")
+	for _, c := range all {
+		what := "allowed"
+		if !c.Allowed {
+			what = "refused"
+		}
+		fmt.Fprintf(to, "%s %s %s:%d: %s\n", c.Last, what, printable.VisibleLine(c.Host), c.Port,
+			printable.VisibleLine(c.Reason))
+	}
+	return nil
 }

@@ -13,12 +13,15 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/policy/hostport"
 )
 
 // The statuses of a server.
@@ -29,8 +32,8 @@ const (
 	Revoked  = "revoked"
 )
 
-// Server is the record of a server. An approval pins Command or URL, Environment, and then Version and Tools, as the
-// server reports them first.
+// Server is the record of a server. An approval pins Command or URL, Environment and Hosts, and then Version and Tools,
+// as the server reports them first.
 type Server struct {
 	Name        string   `json:"name"`
 	Status      string   `json:"status"`
@@ -38,6 +41,7 @@ type Server struct {
 	Command     string   `json:"command,omitempty"`     // runs in the sandbox and speaks MCP on stdin and stdout
 	URL         string   `json:"url,omitempty"`         // of a remote server, in place of a command
 	Environment []string `json:"environment,omitempty"` // names of variables of the command, or of headers for the URL
+	Hosts       []string `json:"hosts,omitempty"`       // that the command may reach, each as in a network rule
 	Version     string   `json:"version,omitempty"`     // pinned
 	Tools       []Tool   `json:"tools,omitempty"`       // pinned; nil until the server has listed them
 
@@ -66,13 +70,38 @@ func (s Server) State() string {
 
 // Hash returns the SHA-256 of all that an approval would pin.
 func (s Server) Hash() string {
-	body, err := json.Marshal([]any{s.Name, s.Command, s.URL, s.Environment, s.Version, s.Tools, s.FoundVersion,
+	body, err := json.Marshal([]any{s.Name, s.Command, s.URL, s.Environment, s.Hosts, s.Version, s.Tools, s.FoundVersion,
 		s.FoundTools})
 	if err != nil {
 		panic(err) // the schemas of tools were decoded
 	}
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:])
+}
+
+// Changes compares what is pinned before the server starts. It returns one line for each change, "" if there is none.
+func (s Server) Changes(to Server) string {
+	var lines []string
+	for _, c := range []struct {
+		name     string
+		old, now []string
+	}{
+		{"name", []string{s.Name}, []string{to.Name}}, {"command", []string{s.Command}, []string{to.Command}},
+		{"url", []string{s.URL}, []string{to.URL}}, {"environment", s.Environment, to.Environment},
+		{"host", s.Hosts, to.Hosts},
+	} {
+		for _, value := range c.old {
+			if value != "" && !slices.Contains(c.now, value) {
+				lines = append(lines, "- "+c.name+": "+value)
+			}
+		}
+		for _, value := range c.now {
+			if value != "" && !slices.Contains(c.old, value) {
+				lines = append(lines, "+ "+c.name+": "+value)
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Tool is a tool as a server lists it.
@@ -182,8 +211,11 @@ var (
 	pinnedPython = regexp.MustCompile(`^[^@=\s]+(@|==)\d+(\.\d+)+\S*$`)
 )
 
-// maxDefinition limits the command and the URL, in bytes.
-const maxDefinition = 4 << 10
+// Limits of a definition.
+const (
+	maxDefinition = 4 << 10 // bytes of the command and the URL
+	maxHosts      = 64
+)
 
 // Check refuses a server that the gateway could not run, or whose version is not exact. The field is that of a record.
 func (s Server) Check() error {
@@ -211,7 +243,37 @@ func (s Server) Check() error {
 			return refuse("environment", "%q is no name of %s.", name, what)
 		}
 	}
+	if err := s.checkHosts(); err != nil {
+		return err
+	}
 	return checkExact(s.Command)
+}
+
+// checkHosts refuses a host that the egress proxy could not match. A private host must be an IP address, because a name
+// could mean another one tomorrow.
+func (s Server) checkHosts() error {
+	refuse := func(format string, args ...any) error {
+		return handlers.RefuseField(handlers.Invalid, "hosts", format, args...)
+	}
+	switch {
+	case s.URL != "" && len(s.Hosts) > 0:
+		return refuse("A remote MCP server has no hosts: PocketCoder reaches only its URL.")
+	case len(s.Hosts) > maxHosts:
+		return refuse("An MCP server may have at most %d hosts.", maxHosts)
+	}
+	for _, pattern := range s.Hosts {
+		at, err := hostport.Parse(pattern)
+		if err == nil && at.Private() != "" {
+			if _, err := netip.ParseAddr(at.Host); err != nil {
+				return refuse("%s; a private host is named by its IP address.", at.Private())
+			}
+			continue
+		}
+		if err := (policy.Rule{Permission: "network", Pattern: pattern}).Check(); err != nil {
+			return refuse("%q is no host such as api.example.org, *.example.org or git.example.org:22: %s", pattern, err)
+		}
+	}
+	return nil
 }
 
 // checkExact refuses a package of npx or uvx without an exact version, because another one could run tomorrow.

@@ -64,11 +64,32 @@ func TestAServerIsRefusedUnlessItsVersionIsExact(t *testing.T) {
 		"not both":            {Name: "m", Command: "x", URL: "https://example.org/mcp"},
 		"http://":             {Name: "m", URL: "ftp://example.org/mcp"},
 		"no user name":        {Name: "m", URL: "https://a:b@example.org/mcp"},
+		"reaches only its":    {Name: "m", URL: "https://example.org/mcp", Hosts: []string{"api.example.org"}},
+		"by its IP address":   {Name: "m", Command: "x", Hosts: []string{"api.example.org", "localhost:80"}},
+		"a * stands before":   {Name: "m", Command: "x", Hosts: []string{"*.com"}},
+		"is not a port":       {Name: "m", Command: "x", Hosts: []string{"api.example.org:0"}},
+		"at most 64 hosts":    {Name: "m", Command: "x", Hosts: make([]string, 65)},
+		`"" is no host`:       {Name: "m", Command: "x", Hosts: []string{""}},
+		`"*" is no host`:      {Name: "m", Command: "x", Hosts: []string{"*"}},
 	} {
 		err := s.Check()
 		is.True(err != nil)
 		expect.Contains(t, err.Error(), says)
 	}
+}
+
+func TestHostsAreWrittenAsInNetworkRules(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := mcpserver.Server{Name: "m", Command: "x", Hosts: []string{"api.example.org", "*.example.com",
+		"git.example.org:22", "127.0.0.1:8080", "[fd00::1]:80"}}
+	is.NoErr(s.Check())
+	other := s
+	other.Hosts = append([]string{"a.example.org"}, s.Hosts[1:]...)
+	other.Command = "y"
+	is.True(s.Hash() != other.Hash())
+	is.Equal(s.Changes(other), "- command: x\n+ command: y\n- host: api.example.org\n+ host: a.example.org")
+	is.Equal(s.Changes(s), "")
 }
 
 func TestToolsThatCannotBeOfferedAreRefusedWithASentence(t *testing.T) {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 
@@ -33,6 +35,27 @@ func addEcho(to *mcp.Server, description string) {
 		})
 }
 
+// fetch also uses the proxy for addresses of this machine, unlike http.ProxyFromEnvironment.
+func fetch(address string) string {
+	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		Proxy: func(*http.Request) (*url.URL, error) {
+			if proxy := os.Getenv("HTTP_PROXY"); proxy != "" {
+				return url.Parse(proxy)
+			}
+			return nil, nil
+		}}}
+	answer, err := client.Get(address)
+	if err != nil {
+		return err.Error()
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body)
+}
+
 func main() {
 	server := mcp.NewServer(&mcp.Implementation{Name: "lab", Version: "1.0.0"}, nil)
 	addEcho(server, "says it back")
@@ -43,10 +66,7 @@ func main() {
 			})
 	}
 	add("variable", "returns a variable of the environment", os.Getenv)
-	add("dial", "connects to an address", func(address string) string {
-		_, err := net.DialTimeout("tcp", address, time.Second)
-		return fmt.Sprint(err)
-	})
+	add("fetch", "fetches a URL", fetch)
 	add("change", "changes the description of echo", func(description string) string {
 		addEcho(server, description)
 		return "changed"
