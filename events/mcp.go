@@ -2,6 +2,13 @@ package events
 
 import "encoding/json"
 
+// OwnServer is the name of PocketCoder's own MCP server in OpenCode. OwnTools begins the names that OpenCode gives to
+// the tools of that server.
+const (
+	OwnServer = "pocketcoder"
+	OwnTools  = OwnServer + "_"
+)
+
 // MCPCalled means that a tool call is sent to an MCP server of the gateway.
 type MCPCalled struct {
 	Server    string          `json:"server"` // record of mcp_servers

@@ -131,7 +131,7 @@ func (s *Server) mcpCatalog(ctx context.Context, _ call, _ noArguments) (string,
 		for _, name := range slices.Sorted(maps.Keys(offered)) {
 			line, _, _ := strings.Cut(strings.TrimSpace(offered[name].Description), "\n")
 			line = strings.ToValidUTF8(line[:min(len(line), maxLine)], "")
-			list[i].Tools = append(list[i].Tools, tool{mcpserver.OwnPrefix + name, line})
+			list[i].Tools = append(list[i].Tools, tool{events.OwnTools + name, line})
 		}
 	}
 	return encode(map[string]any{"servers": list})

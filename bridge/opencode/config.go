@@ -15,6 +15,7 @@ import (
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/provider"
 	"pocketcoder/bridge/opencode/shellsocket"
+	"pocketcoder/events"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/protected"
 )
@@ -140,9 +141,9 @@ func (s *Supervisor) plugin() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\nconst readOnly = %s\nconst followsLinks = %t\nconst maxInstructions = %d\nconst placeholder = %q\nconst ownServer = %q\n\n%s",
+	return fmt.Sprintf("const file = %s\nconst agent = %s\nconst hidden = %s\nconst readOnly = %s\nconst followsLinks = %t\nconst maxInstructions = %d\nconst placeholder = %q\nconst ownServer = %q\nconst ownTools = %q\n\n%s",
 		file, agent, hidden, names, s.followsLinks(), maxInstructions, provider.PlaceholderPrefix, s.own.URL,
-		pluginSource), nil
+		events.OwnTools, pluginSource), nil
 }
 
 // askAll is the permission configuration: OpenCode asks PocketCoder about every tool call.
@@ -209,17 +210,15 @@ type MCPServer struct {
 	Key    string // signs callers
 }
 
-const (
-	mcpName   = "pocketcoder"                // its tools are pocketcoder_NAME
-	callerKey = "POCKETCODER_MCP_CALLER_KEY" // variable of OpenCode's environment with the key of MCPServer
-)
+// callerKey is the variable of OpenCode's environment with the key of MCPServer.
+const callerKey = "POCKETCODER_MCP_CALLER_KEY"
 
 // configuration returns the server's part of OpenCode's configuration.
 func (m MCPServer) configuration() map[string]any {
 	if m.URL == "" {
 		return map[string]any{}
 	}
-	return map[string]any{mcpName: map[string]any{"type": "remote", "url": m.URL, "enabled": true, "oauth": false,
+	return map[string]any{events.OwnServer: map[string]any{"type": "remote", "url": m.URL, "enabled": true, "oauth": false,
 		"headers": map[string]string{"Authorization": m.Header}}}
 }
 

@@ -33,7 +33,6 @@ const hasPlaceholder = (headers) => [...headers.values()].some((value) => value.
 // The tools of PocketCoder's own MCP server learn which call of which session calls them. The model cannot choose it, because the
 // argument caller is set before each call. It is short, because the model sees it in its history. The request to the server has the
 // signed caller in its place. OpenCode loads this file twice, so both share the calls.
-const ownTools = "pocketcoder_"
 const ownCalls = (globalThis.pocketcoderCalls ??= new Map())
 const signatures = (globalThis.pocketcoderSignatures ??= { made: 0 })
 const mostCalls = 10_000 // that were noted and not made, because a person denied them

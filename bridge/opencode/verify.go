@@ -10,6 +10,7 @@ import (
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/opencode/provider"
+	"pocketcoder/events"
 	"pocketcoder/handlers/record"
 )
 
@@ -50,8 +51,8 @@ func (s *Supervisor) verifyConfig(ctx context.Context, c *client.Client) error {
 		return fmt.Errorf("opencode's configuration has the permissions %v, not %v", config.Permission, askAll)
 	case !reflect.DeepEqual(config.Plugin, plugins):
 		return fmt.Errorf("opencode's configuration has the plugins %v, not %v", config.Plugin, plugins)
-	case config.MCP[mcpName].URL != s.own.URL:
-		return fmt.Errorf("opencode's configuration has the MCP server %s at %q, not ours", mcpName, config.MCP[mcpName].URL)
+	case config.MCP[events.OwnServer].URL != s.own.URL:
+		return fmt.Errorf("opencode's configuration has the MCP server %s at %q, not ours", events.OwnServer, config.MCP[events.OwnServer].URL)
 	}
 	project, err := c.ProjectID(ctx, s.Workspace)
 	if err != nil {

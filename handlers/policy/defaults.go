@@ -1,6 +1,10 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+
+	"pocketcoder/events"
+)
 
 // OwnTools are the names of PocketCoder's own tools (bridge/mcp) that are allowed by default. What they lead to has
 // requests of its own.
@@ -29,7 +33,7 @@ var Defaults = slices.Concat(ownTools(), []Rule{
 
 func ownTools() (rules []Rule) {
 	for _, name := range OwnTools {
-		rules = append(rules, Rule{Permission: "mcp", Pattern: "pocketcoder_" + name})
+		rules = append(rules, Rule{Permission: "mcp", Pattern: events.OwnTools + name})
 	}
 	return rules
 }

@@ -53,9 +53,6 @@ type Message struct {
 	IsWithdrawn, IsWaiting, HasFailed bool
 }
 
-// toolPrefix begins the names of PocketCoder's own tools.
-const toolPrefix = "pocketcoder_"
-
 // Update applies an event of a chat. The read models of chats, sessions and messages must have applied the event
 // before. It returns the open delegations of the chat, in the form of Chat.Open.
 func Update(t *store.Table[Delegation], e events.Event, body any, c Chat, message func(id string) Message) string {
@@ -124,7 +121,7 @@ func reported(t *store.Table[Delegation], b events.MessageSubmitted, c Chat) {
 
 // received records the results in the output of a tool call of the parent.
 func received(t *store.Table[Delegation], b opencode.PartUpdated, c Chat) {
-	if b.Part.Type != "tool" || !strings.HasPrefix(b.Part.Tool, toolPrefix) {
+	if b.Part.Type != "tool" || !strings.HasPrefix(b.Part.Tool, events.OwnTools) {
 		return
 	}
 	var state struct{ Status, Output string }

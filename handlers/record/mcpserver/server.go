@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/policy/hostport"
@@ -298,21 +299,21 @@ func checkExact(command string) error {
 	return handlers.RefuseField(handlers.Invalid, "command", "The command names no package.")
 }
 
-// maxToolName is the longest name, in bytes, that model providers accept. OpenCode adds OwnPrefix to a name.
-const (
-	maxToolName = 64
-	OwnPrefix   = "pocketcoder_"
-)
+// maxToolName is the longest name, in bytes, that model providers accept. OpenCode adds events.OwnTools to a name.
+const maxToolName = 64
+
+// prefix begins the names under which the tools of all servers are offered.
+const prefix = "mcp_"
 
 // OfferedName returns the name under which PocketCoder's MCP server offers a tool.
 func (s Server) OfferedName(tool string) string {
-	return "mcp_" + s.Name + "_" + unnamed.ReplaceAllString(tool, "_")
+	return prefix + s.Name + "_" + unnamed.ReplaceAllString(tool, "_")
 }
 
 // OfPermission returns the server and the tool of a permission request, as OpenCode names it. ok is false for another
 // request.
 func OfPermission(permission string) (server, tool string, ok bool) {
-	name, isOffered := strings.CutPrefix(permission, OwnPrefix+"mcp_")
+	name, isOffered := strings.CutPrefix(permission, events.OwnTools+prefix)
 	server, tool, ok = strings.Cut(name, "_")
 	return server, tool, ok && isOffered
 }
@@ -333,10 +334,10 @@ func (s Server) offered(tools []Tool) (offered map[string]Tool, refused []string
 		switch other, taken := offered[name]; {
 		case t.Name == "":
 			refused = append(refused, "A tool has no name.")
-		case len(OwnPrefix)+len(name) > maxToolName:
+		case len(events.OwnTools)+len(name) > maxToolName:
 			refused = append(refused, fmt.Sprintf(
 				"The name %s of the tool %q is too long: with %s it has %d bytes, and %d are allowed.",
-				name, t.Name, OwnPrefix, len(OwnPrefix)+len(name), maxToolName))
+				name, t.Name, events.OwnTools, len(events.OwnTools)+len(name), maxToolName))
 		case taken:
 			refused = append(refused, fmt.Sprintf("The tools %q and %q would have the same name %s. Only the first is offered.",
 				other.Name, t.Name, name))

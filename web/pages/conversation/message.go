@@ -106,7 +106,7 @@ func (p part) arguments() string {
 	}
 	input := p.State.Input
 	var values map[string]json.RawMessage
-	if strings.HasPrefix(p.Tool, mcpserver.OwnPrefix) && json.Unmarshal(input, &values) == nil {
+	if strings.HasPrefix(p.Tool, events.OwnTools) && json.Unmarshal(input, &values) == nil {
 		delete(values, "caller") // PocketCoder added it
 		input = api.MustJSON(values)
 	}
