@@ -1,7 +1,6 @@
 package network
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/matryer/is"
@@ -105,5 +104,5 @@ func TestCredentialsOfAnMCPServerAreItsOwnWhileItRuns(t *testing.T) {
 	is.True(!ok)
 	_, _, ok = first.Begin(t.Context())
 	is.True(!ok)
-	is.Equal(fmt.Sprintf("%s", o.Log.Redactor().Bytes([]byte(token(first)+token(second)))), "[redacted][redacted]")
+	is.Equal(string(o.Log.Redactor().Bytes([]byte(token(first)+token(second)))), "[redacted][redacted]")
 }
