@@ -150,9 +150,16 @@ func (s *Sender) follow(ctx context.Context, t channel.Target) error {
 	if err != nil {
 		return err
 	}
-	return s.Log.Read(ctx, position, t.Filters(), func(b log.Batch) error {
+	return s.Log.Read(ctx, position.Event, t.Filters(), func(b log.Batch) error {
 		for _, e := range b.Events {
-			if err := s.deliver(ctx, t, secret, e); err != nil {
+			d, err := s.deliver(ctx, t, secret, e)
+			if err == nil {
+				err = s.Channels.RecordDelivery(ctx, t.ID, position, d)
+			}
+			if errors.Is(err, log.ErrConflict) { // a replay: the events follow from another position
+				return events.ErrStop
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -160,19 +167,18 @@ func (s *Sender) follow(ctx context.Context, t channel.Target) error {
 	})
 }
 
-// deliver posts an event until the target accepts it or has failed, and records that.
-func (s *Sender) deliver(ctx context.Context, t channel.Target, secret []byte, e events.Event) error {
+// deliver posts an event until the target accepts it or has failed, and returns which.
+func (s *Sender) deliver(ctx context.Context, t channel.Target, secret []byte, e events.Event) (events.Data, error) {
 	for attempt := 1; ; attempt++ {
 		err := s.post(ctx, t, secret, e)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 		if err == nil {
-			return s.Channels.RecordDelivery(ctx, t.ID, events.WebhookDelivered{Event: e.Seq, Attempts: attempt})
+			return events.WebhookDelivered{Event: e.Seq, Attempts: attempt}, nil
 		}
 		if attempt > len(s.RetryAfter) {
-			return s.Channels.RecordDelivery(ctx, t.ID, events.WebhookFailed{Event: e.Seq, Type: e.Subject.Kind,
-				Attempts: attempt, Reason: err.Error()})
+			return events.WebhookFailed{Event: e.Seq, Type: e.Subject.Kind, Attempts: attempt, Reason: err.Error()}, nil
 		}
 		s.Logger.Warn("webhook", "target", t.Name, "event", e.Seq, "attempt", attempt, "err", err)
 		pause(ctx, s.RetryAfter[attempt-1])

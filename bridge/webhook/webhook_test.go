@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -188,4 +189,25 @@ func TestATargetAtAPrivateAddressIsNotReached(t *testing.T) {
 	reasons := s.failed()[0].Reason + s.failed()[1].Reason
 	expect.Contains(t, reasons, "must be https")
 	expect.Contains(t, reasons, "not a public address")
+}
+
+func TestAReplayIsNotLostToADeliveryThatEndsAfterIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, one := newSystem(t), newTarget(t, 200)
+	s.save("one", one.URL, "turn.lost")
+	want := s.append(3, events.TurnLost{Session: "x"})
+	s.await(one, want)
+	s.stop()
+	all, err := s.channels.ListTargets(t.Context())
+	is.NoErr(err)
+	before, err := s.channels.Position(t.Context(), all[0].ID)
+	is.NoErr(err)
+	_, err = s.channels.Replay(t.Context(), channel.Replay{Command: handlers.Command{Actor: events.ActorSystem},
+		Target: "one", From: want[1]})
+	is.NoErr(err)
+	err = s.channels.RecordDelivery(t.Context(), all[0].ID, before, events.WebhookDelivered{Event: want[2], Attempts: 1})
+	is.True(errors.Is(err, log.ErrConflict))
+	s.start()
+	s.await(one, append(want, want[1], want[2]))
 }

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
@@ -132,41 +134,60 @@ func (h *Channels) ListTargets(ctx context.Context) ([]Target, error) {
 	return list, err
 }
 
-// Position returns the sequence of the last event that was delivered to a target, failed, or was skipped. A new target
-// gets the events after its creation.
-func (h *Channels) Position(ctx context.Context, id string) (position uint64, err error) {
-	_, err = h.Log.Fold(ctx, events.ConfigSubject(Targets, id, "saved"), 0, func(e events.Event) error {
-		if position == 0 {
-			position = e.Seq
-		}
-		return nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	_, err = h.Log.Fold(ctx, events.ConfigSubject(Targets, id, "webhook.*"), 0, func(e events.Event) error {
-		d, err := events.Decode(e)
-		if err != nil {
-			return nil
-		}
-		switch d := d.(type) {
-		case events.WebhookDelivered:
-			position = d.Event
-		case events.WebhookFailed:
-			position = d.Event
-		case events.WebhookReplayed:
-			position = max(d.From, 1) - 1
-		}
-		return nil
-	})
-	return position, err
+// Position says up to where a target has its events.
+type Position struct {
+	Event    uint64 // sequence of the last event that was delivered, failed, or was skipped
+	replayed uint64 // sequence of the last replay that Event includes
 }
 
-// RecordDelivery records the result of a delivery to a target.
-func (h *Channels) RecordDelivery(ctx context.Context, target string, d events.Data) error {
+// Position returns the position of a target. A new target gets the events after its creation.
+func (h *Channels) Position(ctx context.Context, id string) (p Position, err error) {
+	if p.replayed, err = h.Log.Newest(ctx, replays(id)); err != nil { // first: a replay after it refuses deliveries
+		return p, err
+	}
+	newest, err := h.Log.Newest(ctx, events.ConfigSubject(Targets, id, "webhook.*"))
+	if err != nil {
+		return p, err
+	}
+	if newest == 0 {
+		p.Event, err = h.created(ctx, id)
+		return p, err
+	}
+	e, _, err := h.Log.Get(ctx, newest)
+	if err != nil {
+		return p, err
+	}
+	d, err := events.Decode(e)
+	switch d := d.(type) {
+	case events.WebhookDelivered:
+		p.Event = d.Event
+	case events.WebhookFailed:
+		p.Event = d.Event
+	case events.WebhookReplayed:
+		p.Event = max(d.From, 1) - 1
+	}
+	return p, err
+}
+
+func replays(id string) string {
+	return events.ConfigSubject(Targets, id, events.WebhookReplayed{}.Kind())
+}
+
+// created returns the sequence of the first event of a target.
+func (h *Channels) created(ctx context.Context, id string) (first uint64, err error) {
+	_, err = h.Log.Fold(ctx, events.ConfigSubject(Targets, id, "saved"), 0, func(e events.Event) error {
+		first = cmp.Or(first, e.Seq)
+		return nil
+	})
+	return first, err
+}
+
+// RecordDelivery records the result of a delivery to a target. It returns log.ErrConflict if a replay came after the
+// position from which the event was read.
+func (h *Channels) RecordDelivery(ctx context.Context, target string, from Position, d events.Data) error {
 	e, err := events.NewConfig(Targets, target, events.ActorSystem, d)
 	if err == nil {
-		_, err = h.Log.Append(ctx, e)
+		_, err = h.Log.Append(ctx, e, log.Expect{Filter: replays(target), Last: from.replayed})
 	}
 	return err
 }
