@@ -87,7 +87,7 @@ type Channels struct {
 	CountWaiting    func(ctx context.Context, chat string) (int, error)
 	IsSubmitted     func(ctx context.Context, message string) (bool, error)
 
-	wrong guesses
+	wrong counter    // codes, by sender
 	pair  sync.Mutex // held while a code is used
 }
 

@@ -41,8 +41,7 @@ const (
 	codeLength     = 12               // characters of 5 bits
 	codePrefix     = "pair"
 	pairingLife    = 90 * 24 * time.Hour
-	maxGuesses     = 5 // wrong codes of a sender in guessWindow
-	maxAllGuesses  = 100
+	maxGuesses     = 5 // wrong codes of a sender in guessWindow; a code has 60 random bits
 	guessWindow    = 10 * time.Minute
 	maxNameOfPeer  = 100 // bytes
 	pairedNotice   = "You are paired. Write a message to talk to the assistant. /new begins a new chat, /stop stops the turn."
@@ -107,7 +106,8 @@ func command(word string) string {
 func (h *Channels) redeem(ctx context.Context, in Incoming, code string) (bool, error) {
 	h.pair.Lock()
 	defer h.pair.Unlock()
-	if h.wrong.tooMany(in) {
+	sender := in.Channel.ID + " " + in.Address
+	if h.wrong.add(sender, 0, guessWindow) >= maxGuesses {
 		return false, nil
 	}
 	key := hashed(codePrefix, code)
@@ -117,7 +117,7 @@ func (h *Channels) redeem(ctx context.Context, in Incoming, code string) (bool, 
 	}
 	var c pairingCode
 	if !found || json.Unmarshal(old, &c) != nil || c.Channel != in.Channel.ID {
-		h.wrong.add(in)
+		h.wrong.add(sender, 1, guessWindow)
 		return false, nil
 	}
 	if c.UsedBy != "" && c.UsedBy != in.Update || c.UsedBy == "" && !time.Now().Before(c.Expires) {
@@ -181,26 +181,22 @@ func shorten(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// guesses counts the wrong codes of the last minutes by sender. The counts end with the process.
-type guesses struct {
+// counter counts something within a time, by sender. The counts end with the process.
+type counter struct {
 	mu    sync.Mutex
 	since time.Time
 	by    map[string]int
-	all   int
 }
 
-func (g *guesses) tooMany(in Incoming) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if time.Since(g.since) > guessWindow {
-		g.since, g.by, g.all = time.Now(), map[string]int{}, 0
+// add adds n for a sender, and returns how many there are within the time.
+func (c *counter) add(sender string, n int, within time.Duration) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.since) > within {
+		c.since, c.by = time.Now(), map[string]int{}
 	}
-	return g.by[in.Channel.ID+" "+in.Address] >= maxGuesses || g.all >= maxAllGuesses
-}
-
-func (g *guesses) add(in Incoming) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.by[in.Channel.ID+" "+in.Address]++
-	g.all++
+	if n > 0 {
+		c.by[sender] += n
+	}
+	return c.by[sender]
 }
