@@ -88,6 +88,7 @@ type Channels struct {
 	IsSubmitted     func(ctx context.Context, message string) (bool, error)
 
 	wrong counter    // codes, by sender
+	begun counter    // chats, by webhook
 	pair  sync.Mutex // held while a code is used
 }
 

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"pocketcoder/events"
@@ -27,7 +28,7 @@ type Webhook struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
 	User    string `json:"user"` // id of the account that owns it
-	Chat    string `json:"chat"` // that gets the messages; empty for a new chat for each
+	Chat    string `json:"chat"` // that gets the messages; empty for a new chat for each, at most maxNewChats an hour
 	Prompt  string `json:"prompt"`
 	Enabled bool   `json:"enabled"`
 }
@@ -51,6 +52,8 @@ const (
 	minSecret = 16       // bytes
 	maxPosted = 64 << 10 // bytes of a body
 	maxKey    = 200      // bytes
+
+	maxNewChats = 20 // of a webhook in an hour
 )
 
 // SaveWebhook saves a webhook. The field token is its secret, which is stored among the secrets.
@@ -119,6 +122,9 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 	by := handlers.Command{Actor: "webhook:" + hook.ID}
 	if r.Chat == "" {
 		r.Chat = events.ChannelID(hook.ID, p.Key, "chat")
+		if err := h.mayBegin(ctx, hook, r.Message); err != nil {
+			return r, err
+		}
 		if _, _, err := h.Chats.Create(ctx, chat.Create{Command: by, Chat: r.Chat, User: who.ID,
 			Title: hook.Name}); err != nil {
 			return r, err
@@ -144,6 +150,16 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 		return r, err
 	}
 	return r, h.AwaitReadModels(ctx, seq)
+}
+
+// mayBegin refuses a further chat of a webhook if the message is new and the limit is reached.
+func (h *Channels) mayBegin(ctx context.Context, w Webhook, message string) error {
+	done, err := h.IsSubmitted(ctx, message)
+	if err == nil && !done && h.begun.add(w.ID, 1, time.Hour) > maxNewChats {
+		err = handlers.Refuse(handlers.Conflict, "The webhook has begun %d chats within an hour, which is the limit. Choose a chat for it, or wait.",
+			maxNewChats)
+	}
+	return err
 }
 
 // parts returns the message of a body: the prompt of the webhook, and then the body, marked as data.

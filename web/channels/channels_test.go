@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -14,6 +15,9 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/web/webtest"
 )
 
@@ -130,6 +134,27 @@ func TestAWebhookOfAnotherAccountsChatIsRefused(t *testing.T) {
 	is.True(one["chat"] != two["chat"]) // a chat for each
 	status, _ = s.Call(t, other, "POST", hooks, map[string]any{"name": "ci", "user": bob, "token": "short"})
 	is.Equal(status, 400)
+}
+
+func TestAWebhookBeginsAFewChatsAnHour(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	bob, token := s.User(t, "bob", "user")
+	status, made := s.Call(t, token, "POST", hooks, map[string]any{"name": "ci", "user": bob, "token": secret})
+	is.Equal(status, 200)
+	begun := map[string]bool{}
+	for n := range 60 {
+		received, err := s.Web.Channels.Channels.Post(t.Context(), channel.Posted{Webhook: made["id"].(string),
+			Body: []byte("text"), Token: secret, Key: fmt.Sprint(n / 2)}) // each comes twice
+		if n < 40 {
+			is.NoErr(err)
+			begun[received.Chat] = true
+		} else {
+			is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
+		}
+	}
+	is.Equal([]int{len(begun), len(texts(t, s))}, []int{20, 20})
 }
 
 func TestTheCodeOfARouteIsForItsCaller(t *testing.T) {

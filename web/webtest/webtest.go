@@ -45,6 +45,7 @@ import (
 	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/projections"
+	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/projectionstest"
 	"pocketcoder/projections/queries"
 	"pocketcoder/projections/store"
@@ -114,7 +115,10 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 		Previews:     preview.Schedules{Gate: gate, ChatsOf: queries.ChatsOf(s.Model)},
 		ProviderKeys: record.ProviderKeys{Log: s.Log, Secrets: secrets, Logger: slog.New(slog.DiscardHandler), Paths: []string{s.Workspace}},
 		Channels: &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: s.Chats, Accounts: s.Accounts,
-			AwaitReadModels: s.Model.Wait, CountWaiting: func(context.Context, string) (int, error) { return 0, nil }},
+			AwaitReadModels: s.Model.Wait, CountWaiting: func(context.Context, string) (int, error) { return 0, nil },
+			IsSubmitted: func(ctx context.Context, message string) (bool, error) {
+				return outgoing.Submitted(ctx, s.Model.Model, message)
+			}},
 		Workspace: s.Workspace, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
 		Health: func() api.Health { return api.Health{"log": {State: api.Ready}} },
 		Engine: chats.Engine{
