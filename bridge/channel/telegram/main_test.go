@@ -247,6 +247,19 @@ func (s *system) channelEvents(chat string) string {
 	return strings.Join(kinds, " ")
 }
 
+// reasons returns why messages of a chat failed.
+func (s *system) reasons(chat string) (all []string) {
+	s.t.Helper()
+	subject := events.ChatSubject(chat, events.ChannelFailed{}.Kind())
+	_, err := s.log.Fold(s.t.Context(), subject, 0, func(e events.Event) error {
+		d, err := events.Decode(e)
+		all = append(all, d.(events.ChannelFailed).Reason)
+		return err
+	})
+	check(s.t, err)
+	return all
+}
+
 func count(all []telegramtest.Message, text string) int {
 	return len(slices.DeleteFunc(all, func(m telegramtest.Message) bool { return !strings.Contains(m.Text, text) }))
 }

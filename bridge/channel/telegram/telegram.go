@@ -9,6 +9,7 @@
 package telegram
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -43,6 +44,7 @@ const (
 	maxFile     = 5 << 17 // bytes: with base64 it is a message of less than chat.MaxMessage
 	maxAnswer   = 4 << 20 // bytes of a response
 	pollPause   = 5 * time.Second
+	maxReason   = 200 // bytes of the reason of a failure
 	maxCallback = 190 // bytes of the answer to a press; Telegram takes 200 characters
 )
 
@@ -72,14 +74,39 @@ func New(c channel.Channel, token string, allowPrivate bool, logger *slog.Logger
 	}
 	dialer := net.Dialer{Timeout: callTimeout, Control: egress.Guard(guard)}
 	b.http = &http.Client{
-		Transport: &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: callTimeout, IdleConnTimeout: time.Minute,
-			ForceAttemptHTTP2: true},
+		Transport: boundedResponses{&http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: callTimeout,
+			IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}, "/bot" + token + "/"},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	api, err := bot.New(token, bot.WithSkipGetMe(), bot.WithServerURL(b.base), bot.WithHTTPClient(0, b.http),
 		bot.WithErrorsHandler(func(err error) { logger.Warn("telegram", "err", err) }))
 	b.api = api
 	return b, err
+}
+
+// boundedResponses bounds the responses to calls of methods. The library reads a response as a whole, and has one that is
+// not JSON in its error.
+type boundedResponses struct {
+	http.RoundTripper
+	methods string // part of the paths of methods
+}
+
+func (a boundedResponses) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := a.RoundTripper.RoundTrip(r)
+	if err != nil || !strings.Contains(r.URL.Path, a.methods) || strings.Contains(r.URL.Path, "/file"+a.methods) {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && (len(body) > maxAnswer || !json.Valid(body)) {
+		err = fmt.Errorf("the server answered %d with something other than JSON of at most %d MiB", resp.StatusCode,
+			maxAnswer>>20)
+	}
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, err
 }
 
 // Run fetches updates and passes them to the receiver. Its next request confirms the handled ones. The library's
@@ -305,17 +332,19 @@ func sendError(err error) error {
 	var busy *bot.TooManyRequestsError
 	var dial *net.OpError
 	var moved *bot.MigrateError
+	text := strings.Join(strings.Fields(err.Error()), " ") // the description may be of any length
+	reason := errors.New(strings.ToValidUTF8(text[:min(len(text), maxReason)], ""))
 	switch {
 	case errors.As(err, &busy):
-		return bridge.RetryError{Err: err, After: time.Duration(busy.RetryAfter) * time.Second}
+		return bridge.RetryError{Err: reason, After: time.Duration(busy.RetryAfter) * time.Second}
 	case errors.As(err, &moved), errors.Is(err, bot.ErrorBadRequest), errors.Is(err, bot.ErrorForbidden):
-		return bridge.PermanentError{Reason: err.Error()}
+		return bridge.PermanentError{Reason: reason.Error()}
 	case errors.Is(err, bot.ErrorUnauthorized), errors.Is(err, bot.ErrorNotFound), errors.Is(err, bot.ErrorConflict), // the token
 		errors.As(err, &dial) && dial.Op == "dial",
 		strings.HasPrefix(err.Error(), "error response from telegram"): // 5xx
-		return bridge.RetryError{Err: err}
+		return bridge.RetryError{Err: reason}
 	}
-	return err
+	return reason
 }
 
 // Typing shows for five seconds that the bot is writing.

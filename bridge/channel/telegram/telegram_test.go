@@ -258,6 +258,34 @@ func TestTelegramMayRefuseForAWhile(t *testing.T) {
 	expect.Eventually(t, "it failed", func() bool { return strings.HasSuffix(s.channelEvents(c), "sending failed") })
 }
 
+func TestTheReasonOfAFailureIsShort(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	c := s.pair(me, me, s.user("ann", account.User))
+	for n, answer := range []func(http.ResponseWriter){
+		func(w http.ResponseWriter) { w.WriteHeader(502); fmt.Fprint(w, "<html>", strings.Repeat("Bad Gateway\n", 1000)) },
+		func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat(" ", 5<<20), `{"ok":true}`) },
+		func(w http.ResponseWriter) {
+			telegramtest.Refuse(w, http.StatusBadRequest, strings.Repeat("Bad\nRequest ", 1000), 0)
+		},
+	} {
+		s.telegram.Before(func(method string, w http.ResponseWriter) bool {
+			if method == "sendMessage" {
+				answer(w)
+			}
+			return method == "sendMessage"
+		})
+		s.append(c, events.ChannelQueued{Message: fmt.Sprint("o", n), Channel: s.channel, Place: "4711",
+			Type: events.OutgoingNotice, Text: "x"})
+		expect.Eventually(t, "it failed", func() bool { return len(s.reasons(c)) == n+1 })
+		is.True(len(s.reasons(c)[n]) <= 200)
+		expect.Lacks(t, s.reasons(c)[n], "html")
+		expect.Lacks(t, s.reasons(c)[n], "\n")
+	}
+	is.True(len(s.lines.String()) < 4000)
+}
+
 func TestTheOldestOfTooManyMessagesIsDropped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
