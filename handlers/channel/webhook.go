@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -37,7 +38,8 @@ type Webhook struct {
 type Posted struct {
 	Webhook   string // id
 	Body      []byte
-	Signature string // sha256= and the HMAC-SHA256 of the body in hex; or
+	Signature string // sha256= and the HMAC-SHA256 of the body, or of Timestamp, a dot and the body, in hex; or
+	Timestamp string // Unix time in seconds; empty for none
 	Token     string // the secret itself
 	Key       string // idempotency key; empty for none
 }
@@ -54,6 +56,8 @@ const (
 	maxKey    = 200      // bytes
 
 	maxNewChats = 20 // of a webhook in an hour
+
+	maxAge = 5 * time.Minute // of a signature with a timestamp
 )
 
 // SaveWebhook saves a webhook. The field token is its secret, which is stored among the secrets.
@@ -197,11 +201,19 @@ func (h *Channels) authenticate(ctx context.Context, p Posted) (hook Webhook, wh
 	return all[i], who, err
 }
 
-// authentic reports whether a request has the signature of the body, or the secret.
+// authentic reports whether a request has the signature of the body, or the secret. A signature with a timestamp is
+// valid for maxAge, so that a recorded request cannot be sent again later under another key.
 func authentic(p Posted, secret []byte) bool {
 	if hexadecimal, ok := strings.CutPrefix(p.Signature, "sha256="); ok {
 		given, err := hex.DecodeString(hexadecimal)
 		mac := hmac.New(sha256.New, secret)
+		if p.Timestamp != "" {
+			at, err := strconv.ParseInt(p.Timestamp, 10, 64)
+			if err != nil || time.Since(time.Unix(at, 0)).Abs() > maxAge {
+				return false
+			}
+			mac.Write([]byte(p.Timestamp + "."))
+		}
 		mac.Write(p.Body)
 		return err == nil && hmac.Equal(given, mac.Sum(nil))
 	}

@@ -7,6 +7,7 @@
 package channels
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -64,7 +65,8 @@ func (s *Channels) post(w http.ResponseWriter, r *http.Request, caller api.Calle
 		key = r.Header.Get("X-Github-Delivery")
 	}
 	received, err := s.Channels.Post(r.Context(), channel.Posted{Webhook: r.PathValue("id"), Body: body,
-		Signature: r.Header.Get("X-Hub-Signature-256"), Token: token, Key: key})
+		Signature: cmp.Or(r.Header.Get("X-Hub-Signature-256"), r.Header.Get("X-PocketCoder-Signature")),
+		Timestamp: r.Header.Get("X-PocketCoder-Timestamp"), Token: token, Key: key})
 	if err != nil {
 		return err
 	}

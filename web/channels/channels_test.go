@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -90,7 +91,16 @@ func TestARequestToAWebhookIsOneMessage(t *testing.T) {
 	status, _ = post(t, s, id, `{"state":"other"}`, "Authorization", "Bearer "+secret, "Idempotency-Key", "k1")
 	is.Equal(status, 400) // the key names another message
 
+	at := func(ago time.Duration) string { return fmt.Sprint(time.Now().Add(-ago).Unix()) }
+	now, old := at(0), at(6*time.Minute)
+	status, _ = post(t, s, id, body, "X-PocketCoder-Signature", signed(now+"."+body), "X-PocketCoder-Timestamp", now,
+		"Idempotency-Key", "k1")
+	is.Equal(status, 200)
+
 	for name, headers := range map[string][]string{
+		"an old timestamp":            {"X-PocketCoder-Signature", signed(old + ".text"), "X-PocketCoder-Timestamp", old},
+		"another timestamp":           {"X-PocketCoder-Signature", signed(old + ".text"), "X-PocketCoder-Timestamp", now},
+		"a body with a timestamp":     {"X-PocketCoder-Signature", signed(now + ".text")},
 		"no secret":                   {},
 		"another secret":              {"Authorization", "Bearer x"},
 		"an empty secret":             {"Authorization", "Bearer "},
