@@ -3,6 +3,7 @@ package log_test
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -75,6 +76,8 @@ func TestEventWithAnUnreadableObjectIsMalformed(t *testing.T) {
 		t.Log(what, all)
 		is.Equal(len(all), 2)
 		is.True(errors.Is(all[0], want))
+		expect.Lacks(t, fmt.Sprint(all[0]), "endpoint=")
+		expect.Lacks(t, fmt.Sprint(all[0]), "127.0.0.1")
 		is.Equal(errors.Is(all[0], log.ErrNoBlob), want == log.ErrNoBlob)
 		is.NoErr(all[1])
 	}
@@ -124,14 +127,18 @@ func TestOnlyASafeStoreIsAccepted(t *testing.T) {
 	for url, want := range map[string]string{
 		"s3://":               "want s3://BUCKET",
 		"s3://key:secret@b/p": "without credentials",
-		"s3://b/p?endpoint=http://s3.example.org":    "want https",
-		"s3://b/p?endpoint=http://192.0.2.1:9000":    "want https",
-		"s3://b/p?endpoint=s3.example.org":           "want https://HOST",
-		"s3://b/p?endpoint=https://s3.example.org/x": "want https://HOST",
-		"s3://b/p?secret=x":                          "unknown parameter",
+		"s3://b/p?endpoint=http://s3.example.org":             "want https",
+		"s3://b/p?endpoint=http://192.0.2.1:9000":             "want https",
+		"s3://b/p?endpoint=s3.example.org":                    "want https://HOST",
+		"s3://b/p?endpoint=https://s3.example.org/x":          "want https://HOST",
+		"s3://b/p?secret=x":                                   "unknown parameter",
+		"s3://b/p?endpoint=https://key:hidden@s3.example.org": "without credentials",
+		"s3://b/p?endpoint=https://s3.example.org?key=hidden": "without credentials",
+		"s3://key:hidden@b/%zz":                               "without credentials",
 	} {
 		err := place.CheckStore(url)
 		is.True(err != nil) // url
 		expect.Contains(t, err.Error(), want)
+		expect.Lacks(t, err.Error(), "hidden")
 	}
 }

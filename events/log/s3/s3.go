@@ -41,7 +41,7 @@ func IsURL(text string) bool { return strings.HasPrefix(text, scheme) }
 func Join(prefix, name string) (string, error) {
 	u, err := url.Parse(prefix)
 	if err != nil {
-		return "", err
+		return "", errUsage
 	}
 	return u.JoinPath(name).String(), nil
 }
@@ -69,6 +69,14 @@ var transport = func() *http.Transport {
 	return t
 }()
 
+// String returns the URL without the endpoint, for errors, which more people read than operators.
+func (o Object) String() string {
+	withoutQuery, _, _ := strings.Cut(string(o), "?")
+	return withoutQuery
+}
+
+var errUsage = errors.New("want s3://BUCKET/PREFIX?endpoint=URL&region=NAME, without credentials")
+
 // handle is an object and the client for its store.
 type handle struct {
 	minio.Core
@@ -78,11 +86,11 @@ type handle struct {
 func (o Object) open() (h handle, err error) {
 	u, err := url.Parse(string(o))
 	if err != nil {
-		return h, err
+		return h, errUsage // the parser's error has the text, which may be a secret
 	}
 	h.bucket, h.key = u.Host, strings.TrimPrefix(u.Path, "/")
 	if h.bucket == "" || h.key == "" || u.User != nil {
-		return h, errors.New("want s3://BUCKET/PREFIX?endpoint=URL&region=NAME, without credentials")
+		return h, errUsage
 	}
 	query := u.Query()
 	for name := range query {
@@ -91,8 +99,8 @@ func (o Object) open() (h handle, err error) {
 		}
 	}
 	endpoint, err := url.Parse(cmp.Or(query.Get("endpoint"), "https://s3.amazonaws.com"))
-	if err != nil {
-		return h, err
+	if err != nil || endpoint.User != nil || endpoint.RawQuery != "" || endpoint.Fragment != "" {
+		return h, errors.New("endpoint: want https://HOST, without credentials")
 	}
 	secure := endpoint.Scheme == "https"
 	if endpoint.Host == "" || strings.Trim(endpoint.Path, "/") != "" || !secure && endpoint.Scheme != "http" {
@@ -135,12 +143,21 @@ func (o Object) get(ctx context.Context, options minio.GetObjectOptions) (io.Rea
 		silent.Delete(h.host)
 		return reader{body}, nil
 	case errors.As(err, answer) && answer.Code == minio.NoSuchKey:
-		return nil, fmt.Errorf("%w: %s: %w", file.ErrUnreadable, o, err)
+		return nil, fmt.Errorf("%w: %s: %w", file.ErrUnreadable, o, unnamed{err, h.host})
 	case answer.Code == "" && ctx.Err() == nil:
 		silent.Store(h.host, time.Now().Add(silence))
 	}
-	return nil, fmt.Errorf("%w: %s: %w: %w", file.ErrUnreadable, o, ErrUnavailable, err)
+	return nil, fmt.Errorf("%w: %s: %w: %w", file.ErrUnreadable, o, ErrUnavailable, unnamed{err, h.host})
 }
+
+// unnamed is an error of a request that does not name the endpoint.
+type unnamed struct {
+	error
+	host string
+}
+
+func (e unnamed) Error() string { return strings.ReplaceAll(e.error.Error(), e.host, "the endpoint") }
+func (e unnamed) Unwrap() error { return e.error }
 
 // reader returns errors that say that the object cannot be read.
 type reader struct{ io.ReadCloser }
@@ -202,7 +219,7 @@ func (o Object) Write(ctx context.Context, content io.Reader, size int64, want [
 	options := minio.PutObjectOptions{DisableMultipart: true} // nothing is left of a request that fails
 	_, err = h.Client.PutObject(ctx, h.bucket, h.key, io.TeeReader(content, sum), size, options)
 	if err != nil {
-		return err
+		return unnamed{err, h.host}
 	}
 	if !bytes.Equal(sum.Sum(nil), want) {
 		return errors.Join(file.ErrMismatch, o.Remove(ctx))
@@ -220,7 +237,7 @@ func (o Object) Remove(ctx context.Context) error {
 		return err
 	}
 	if err := h.RemoveObject(ctx, h.bucket, h.key, minio.RemoveObjectOptions{}); err != nil {
-		return fmt.Errorf("remove %s: %w", o, err)
+		return fmt.Errorf("remove %s: %w", o, unnamed{err, h.host})
 	}
 	return nil
 }
