@@ -98,8 +98,13 @@ type field struct {
 // confirmation is the name of the only field of a form without fields, which is not sent.
 const confirmation = ""
 
-// maxElicited limits the fields of a form.
-const maxElicited = 10
+// Limits of a form. A larger one is declined.
+const (
+	maxElicited = 10 // fields
+	maxChoices  = 50 // of a field
+	maxChoice   = 200
+	maxText     = 4096 // bytes of the message, and of what names and describes a field
+)
 
 // formOf returns the fields of a form, those that are required first.
 func formOf(p *mcp.ElicitParams) (all []field, err error) {
@@ -121,18 +126,38 @@ func formOf(p *mcp.ElicitParams) (all []field, err error) {
 		f := field{name: name, required: slices.Contains(schema.Required, name)}
 		if err := json.Unmarshal(schema.Properties[name], &f); err != nil ||
 			!slices.Contains([]string{"string", "number", "integer", "boolean"}, f.Type) {
-			return nil, fmt.Errorf("the field %q is no text, number, boolean or choice of one text", name)
+			return nil, fmt.Errorf("the field %.40q is no text, number, boolean or choice of one text", name)
+		}
+		if err := f.check(); err != nil {
+			return nil, err
 		}
 		all = append(all, f)
 	}
 	slices.SortStableFunc(all, func(a, b field) int { return cmp.Compare(toInt(b.required), toInt(a.required)) })
 	switch {
+	case len(p.Message) > maxText:
+		return nil, fmt.Errorf("its message has more than %d bytes", maxText)
 	case len(all) > maxElicited:
 		return nil, fmt.Errorf("it has %d fields, and at most %d are supported", len(all), maxElicited)
 	case len(all) == 0:
 		all = []field{{name: confirmation, required: true}}
 	}
 	return all, nil
+}
+
+// check refuses a field that a person would not read.
+func (f field) check() error {
+	labels, values := f.choices()
+	long := func(text string) bool { return len(text) > maxChoice }
+	switch {
+	case len(f.name)+len(f.Title)+len(f.Description)+len(f.Format) > maxText:
+		return fmt.Errorf("a field is described with more than %d bytes", maxText)
+	case len(labels) > maxChoices || len(values) > maxChoices:
+		return fmt.Errorf("the field %.40q has more than %d choices", f.name, maxChoices)
+	case slices.ContainsFunc(labels, long), slices.ContainsFunc(values, long), f.Default != nil && long(fmt.Sprint(f.Default)):
+		return fmt.Errorf("the field %.40q has a choice of more than %d bytes", f.name, maxChoice)
+	}
+	return nil
 }
 
 func toInt(b bool) int {

@@ -61,6 +61,10 @@ func TestFormsThatAreNotSimpleAreDeclined(t *testing.T) {
 		`field "f" is`:  {RequestedSchema: json.RawMessage(`{"properties":{"f":{"type":"array"}}}`)},
 		"at most 10":    {RequestedSchema: json.RawMessage(`{"properties":` + many + `}}`)},
 		"its schema":    {RequestedSchema: json.RawMessage(`{"properties":[]}`)},
+		"its message":   {Message: strings.Repeat("x", 5000)},
+		"more than 50":  {RequestedSchema: json.RawMessage(`{"properties":{"f":{"type":"string","enum":["a"` + strings.Repeat(`,"b"`, 50) + `]}}}`)},
+		"a choice of":   {RequestedSchema: json.RawMessage(`{"properties":{"f":{"type":"string","enum":["` + strings.Repeat("x", 201) + `"]}}}`)},
+		"is described":  {RequestedSchema: json.RawMessage(`{"properties":{"f":{"type":"string","title":"` + strings.Repeat("x", 5000) + `"}}}`)},
 		`field "g" is `: {RequestedSchema: json.RawMessage(`{"properties":{"g":{"type":"object"}}}`)},
 	} {
 		_, err := formOf(p)
