@@ -264,7 +264,10 @@ func TestTheReasonOfAFailureIsShort(t *testing.T) {
 	s := newSystem(t)
 	c := s.pair(me, me, s.user("ann", account.User))
 	for n, answer := range []func(http.ResponseWriter){
-		func(w http.ResponseWriter) { w.WriteHeader(502); fmt.Fprint(w, "<html>", strings.Repeat("Bad Gateway\n", 1000)) },
+		func(w http.ResponseWriter) {
+			w.WriteHeader(502)
+			fmt.Fprint(w, "<html>", strings.Repeat("Bad Gateway\n", 1000))
+		},
 		func(w http.ResponseWriter) { fmt.Fprint(w, strings.Repeat(" ", 5<<20), `{"ok":true}`) },
 		func(w http.ResponseWriter) {
 			telegramtest.Refuse(w, http.StatusBadRequest, strings.Repeat("Bad\nRequest ", 1000), 0)
