@@ -84,8 +84,8 @@ func New(c channel.Channel, token string, allowPrivate bool, logger *slog.Logger
 	return b, err
 }
 
-// boundedResponses bounds the responses to calls of methods. The library reads a response as a whole. Its error contains
-// a response that is not JSON.
+// boundedResponses bounds the responses to calls of methods. The library reads a response as a whole, and its error
+// contains a response that is not JSON.
 type boundedResponses struct {
 	http.RoundTripper
 	methods string // part of the paths of methods
