@@ -18,31 +18,25 @@ type taskArguments struct {
 	Name     string  `json:"name" jsonschema:"short name, such as nightly tests"`
 	Prompt   string  `json:"prompt" jsonschema:"the whole task: in a new chat, the run sees nothing else"`
 	Cron     string  `json:"cron_expression,omitempty" jsonschema:"five fields: minute, hour, day of month, month, day of week; or six, with seconds first"`
-	Every    string  `json:"every,omitempty" jsonschema:"an interval in place of cron_expression, such as 15m, 24h or 7d"`
+	Every    string  `json:"every,omitempty" jsonschema:"an interval in place of cron_expression, such as 15m, 24h or 7d; at least 5m"`
 	At       string  `json:"at,omitempty" jsonschema:"once, in place of cron_expression, such as 2026-12-24 09:00"`
 	TimeZone string  `json:"time_zone,omitempty" jsonschema:"IANA name, such as Europe/Berlin; that of the server when left out"`
 	Session  string  `json:"session_mode,omitempty" jsonschema:"new (a chat for each run, the default) or existing (this chat)"`
-	MaxCost  float64 `json:"max_cost,omitempty" jsonschema:"stop a run that costs this amount"`
+	MaxCost  float64 `json:"max_cost,omitempty" jsonschema:"stop a run that costs this amount; 1 when left out"`
 }
-
-// maxTasks is the number of schedules of a person up to which assistants may add more.
-const maxTasks = 50
 
 // scheduleTask stores a schedule for the person of the chat.
 func (s *Server) scheduleTask(ctx context.Context, c call, in taskArguments) (string, error) {
-	own, user, err := s.tasks(ctx, c)
+	chat, _, err := s.Model.Chat(ctx, c.chat)
 	if err != nil {
 		return "", err
-	}
-	if len(own) >= maxTasks {
-		return "", handlers.Refuse(handlers.Conflict, "There are %d scheduled tasks, which is the limit. Cancel others first.", len(own))
 	}
 	at, err := schedules.ParseTime("at", in.At, in.TimeZone)
 	if err != nil {
 		return "", err
 	}
 	task := schedules.Schedule{Name: in.Name, Prompt: in.Prompt, Cron: in.Cron, Every: in.Every, At: at,
-		TimeZone: in.TimeZone, Mode: in.Session, MaxCost: in.MaxCost, User: user, Enabled: true}
+		TimeZone: in.TimeZone, Mode: in.Session, MaxCost: in.MaxCost, User: chat.User, Enabled: true}
 	if task.Mode == "" {
 		task.Mode = schedules.New
 	}
@@ -73,12 +67,11 @@ func fieldsOf(s schedules.Schedule) (set map[string]json.RawMessage, err error) 
 	return set, err
 }
 
-// tasks returns the schedules of the person of a chat, and the person's account. It is empty in a chat of the operator.
-func (s *Server) tasks(ctx context.Context, c call) (own []record.StoredRecord[schedules.Schedule], user string,
-	err error) {
+// tasks returns the schedules of the person of a chat.
+func (s *Server) tasks(ctx context.Context, c call) (own []record.StoredRecord[schedules.Schedule], err error) {
 	chat, _, err := s.Model.Chat(ctx, c.chat)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	all, err := record.All[schedules.Schedule](ctx, s.Records, schedules.Collection)
 	for _, r := range all {
@@ -86,7 +79,7 @@ func (s *Server) tasks(ctx context.Context, c call) (own []record.StoredRecord[s
 			own = append(own, r)
 		}
 	}
-	return own, chat.User, err
+	return own, err
 }
 
 // task is a schedule as list_tasks shows it.
@@ -106,7 +99,7 @@ type task struct {
 }
 
 func (s *Server) listTasks(ctx context.Context, c call, _ noArguments) (string, error) {
-	own, _, err := s.tasks(ctx, c)
+	own, err := s.tasks(ctx, c)
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +130,7 @@ type taskIDArguments struct {
 
 // ownTask refuses a schedule that does not belong to the person of the chat.
 func (s *Server) ownTask(ctx context.Context, c call, id string) error {
-	own, _, err := s.tasks(ctx, c)
+	own, err := s.tasks(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,9 @@ package mcp_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/matryer/is"
@@ -39,6 +42,14 @@ func TestAnAssistantSchedulesForThePersonOfItsChatAlone(t *testing.T) {
 		"cron_expression": "0 0 30 2 *"})
 	is.True(failed)
 	expect.Contains(t, text, "there is no such date")
+	text, failed = f.call("schedule_task", "", map[string]any{"name": "often", "prompt": "p", "every": "1m"})
+	is.True(failed)
+	expect.Contains(t, text, "At least 5 minutes")
+	text, failed = f.call("schedule_task", "", map[string]any{"name": "bursts", "prompt": "p",
+		"cron_expression": "0-3 9 * * *"})
+	is.True(failed)
+	expect.Contains(t, text, "At least 5 minutes")
+	expect.Contains(t, lines[1], `"max_cost":1`)
 	list := func() string { text, _ := f.call("list_tasks", "", map[string]any{}); return text }
 	expect.Contains(t, list(), made.Task)
 	expect.Lacks(t, list(), other)
@@ -51,4 +62,30 @@ func TestAnAssistantSchedulesForThePersonOfItsChatAlone(t *testing.T) {
 		expect.Contains(t, text, made.Task)
 	}
 	is.Equal(list(), `{"tasks":[]}`)
+}
+
+func TestAssistantsScheduleALimitedNumberOfTasks(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	f := openDelegating(t)
+	f.Schedules = &schedule.Schedules{Log: f.log}
+	for n := range 49 {
+		_, _, err := f.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
+			Collection: "schedules", New: true, Set: record.Fields(map[string]any{"name": fmt.Sprint(n), "prompt": "p",
+				"session_mode": "new", "every": "1m"})})
+		is.NoErr(err)
+	}
+	var made atomic.Int64
+	var all sync.WaitGroup
+	for n := range 4 { // at once
+		all.Go(func() {
+			_, failed := f.call("schedule_task", "", map[string]any{"name": fmt.Sprint("task ", n), "prompt": "p", "every": "1h"})
+			if !failed {
+				made.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	is.Equal(made.Load(), int64(1))
+	is.Equal(len(handlerstest.Records(t, f.log, "schedules")), 50)
 }

@@ -218,7 +218,42 @@ func completeSchedule(c change) error {
 	if _, given := c.set["enabled"]; c.New && !given {
 		c.set["enabled"] = json.RawMessage("true")
 	}
+	if c.Role == account.Agent {
+		if err := completeAssistantsSchedule(c); err != nil {
+			return err
+		}
+	}
 	return schedules.CheckChange(c.old.with(c.set), c.New, c.changes(schedules.Timing...))
+}
+
+// completeAssistantsSchedule limits the schedules of assistants: their number, how often one is due, and what a run
+// costs.
+func completeAssistantsSchedule(c change) error {
+	s, err := schedules.Read(c.old.with(c.set))
+	if err != nil {
+		return err
+	}
+	if c.New && c.all.count("user", s.User) >= schedules.MaxByAssistants {
+		return handlers.Refuse(handlers.Conflict, "There are %d scheduled tasks, which is the limit. Cancel others first.",
+			schedules.MaxByAssistants)
+	}
+	if s.MaxCost <= 0 && (c.New || c.changes("max_cost")) {
+		maps.Copy(c.set, Fields(map[string]any{"max_cost": schedules.AssistantsMaxCost}))
+	}
+	if !c.New && !c.changes(schedules.Timing...) {
+		return nil
+	}
+	return s.CheckInterval()
+}
+
+// count returns the number of records whose field has a value.
+func (s *collection) count(field, value string) (n int) {
+	for _, r := range s.records {
+		if !r.deleted && r.fields.text(field) == value {
+			n++
+		}
+	}
+	return n
 }
 
 // completeNote refuses a note that cannot be a file, and a note under another id than its own: its name and its agent

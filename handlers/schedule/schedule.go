@@ -12,6 +12,7 @@ package schedule
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -65,14 +66,13 @@ func (h *Schedules) now() time.Time {
 // state holds the schedules, and up to when each is decided.
 type state struct {
 	schedules map[string]*schedule
-	started   map[string]Started // by the command of a person
+	started   map[string]Started // in the last day by a person, by the command
 }
 
 type schedule struct {
 	schedules.Schedule
 	spec    due.Spec
-	invalid bool // it is never due
-	deleted bool
+	invalid bool      // it is never due
 	decided time.Time // due times up to here have started a run or were skipped
 	created time.Time // anchor of an interval: when its due times changed last
 	next    time.Time // zero for never
@@ -86,18 +86,17 @@ func (s *state) Apply(e events.Event) {
 	k := s.schedules[e.Subject.ID]
 	switch d := d.(type) {
 	case events.Saved:
-		if k == nil || k.deleted {
+		if k == nil {
 			k = &schedule{}
 			s.schedules[e.Subject.ID] = k
 		}
 		k.save(d, e.Time)
 	case events.Deleted:
-		if k != nil {
-			k.deleted = true
-		}
+		delete(s.schedules, e.Subject.ID)
 	case events.ScheduleFired:
 		if d.Manual {
-			s.started[e.Cause] = Started{Chat: d.Chat, Message: d.Message, Seq: e.Seq}
+			maps.DeleteFunc(s.started, func(_ string, r Started) bool { return e.Time.Sub(r.at) > repeatable })
+			s.started[e.Cause] = Started{Chat: d.Chat, Message: d.Message, Seq: e.Seq, at: e.Time}
 		} else if k != nil {
 			k.decide(d.Due)
 		}
@@ -139,7 +138,7 @@ func (k *schedule) decide(until time.Time) {
 
 // isDue reports whether the schedule has an undecided due time.
 func (k *schedule) isDue(now time.Time) bool {
-	return k.Enabled && !k.deleted && !k.next.IsZero() && !k.next.After(now)
+	return k.Enabled && !k.next.IsZero() && !k.next.After(now)
 }
 
 func (h *Schedules) state(ctx context.Context) *handlers.Fold[*state] {
@@ -157,7 +156,7 @@ func (h *Schedules) Due(ctx context.Context) (ids []string, next time.Time, err 
 			switch {
 			case k.isDue(now):
 				ids = append(ids, id)
-			case k.Enabled && !k.deleted && !k.next.IsZero() && (next.IsZero() || k.next.Before(next)):
+			case k.Enabled && !k.next.IsZero() && (next.IsZero() || k.next.Before(next)):
 				next = k.next
 			}
 		}
@@ -171,7 +170,7 @@ func (h *Schedules) Due(ctx context.Context) (ids []string, next time.Time, err 
 func (h *Schedules) Next(ctx context.Context, id string, n int) (all []time.Time, err error) {
 	now := h.now()
 	err = h.state(ctx).Read(ctx, h.Log, func(s *state) error {
-		if k := s.schedules[id]; k != nil && !k.deleted && k.Enabled && !k.invalid {
+		if k := s.schedules[id]; k != nil && k.Enabled && !k.invalid {
 			from := k.decided
 			if now.After(from) {
 				from = now
@@ -196,7 +195,11 @@ type Started struct {
 	Chat    string
 	Message string
 	Seq     uint64
+	at      time.Time
 }
+
+// repeatable is how long a command of a person can be sent again without a further effect.
+const repeatable = 24 * time.Hour
 
 // missedAfter is the delay after which a run counts as missed.
 const missedAfter = time.Minute
@@ -216,7 +219,7 @@ func (h *Schedules) Run(ctx context.Context, c Run) (r Started, err error) {
 			return nil, earlier.Seq, nil
 		}
 		k := s.schedules[c.Schedule]
-		if k == nil || k.deleted {
+		if k == nil {
 			return nil, 0, handlers.Refuse(handlers.NotFound, "there is no schedule %s", c.Schedule)
 		}
 		problem, err := h.problemOf(ctx, k)

@@ -130,19 +130,57 @@ func (s Schedule) Check() error {
 	return err
 }
 
+// Limits of the schedules of assistants. A person may change a schedule beyond them.
+const (
+	MaxByAssistants   = 50              // schedules of an account up to which assistants may add more
+	minBetween        = 5 * time.Minute // from one run to the next
+	AssistantsMaxCost = 1.0             // of a run, if the assistant sets no limit
+	runsCompared      = 100
+)
+
+// CheckInterval refuses a schedule of an assistant that is due too often.
+func (s Schedule) CheckInterval() error {
+	f, err := s.Fields()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	spec, err := due.Parse(f, now, time.Local)
+	if err != nil {
+		return err
+	}
+	var last time.Time
+	for _, at := range spec.NextRuns(now, runsCompared) {
+		if !last.IsZero() && at.Sub(last) < minBetween {
+			return invalid("every", "At least %d minutes must pass between two runs of a schedule that an assistant sets.",
+				int(minBetween.Minutes()))
+		}
+		last = at
+	}
+	return nil
+}
+
 // Timing are the fields that say when a schedule is due.
 var Timing = []string{"cron_expression", "every", "at", "starts", "time_zone"}
 
-// CheckChange refuses the fields of a record that could not run. A record with a mistake, which an earlier version
-// stored, can still be disabled. retimed reports whether a field of Timing changes.
-func CheckChange(fields map[string]json.RawMessage, isNew, retimed bool) error {
+// Read returns the schedule with the fields of a record.
+func Read(fields map[string]json.RawMessage) (s Schedule, err error) {
 	body, err := json.Marshal(fields)
-	var s Schedule
 	if err == nil {
 		err = json.Unmarshal(body, &s)
 	}
 	if err != nil {
-		return invalid("name", "The fields of the schedule cannot be read: %v.", err)
+		return s, invalid("name", "The fields of the schedule cannot be read: %v.", err)
+	}
+	return s, nil
+}
+
+// CheckChange refuses the fields of a record that could not run. A record with a mistake, which an earlier version
+// stored, can still be disabled. retimed reports whether a field of Timing changes.
+func CheckChange(fields map[string]json.RawMessage, isNew, retimed bool) error {
+	s, err := Read(fields)
+	if err != nil {
+		return err
 	}
 	if !isNew && !s.Enabled {
 		return nil
