@@ -79,7 +79,8 @@ func TestAssistantsScheduleALimitedNumberOfTasks(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range 4 { // at once
 		all.Go(func() {
-			_, failed := f.call("schedule_task", "", map[string]any{"name": fmt.Sprint("task ", n), "prompt": "p", "every": "1h"})
+			_, failed := f.call("schedule_task", "", map[string]any{"name": fmt.Sprint("task ", n), "prompt": "p",
+				"every": "1h"})
 			if !failed {
 				made.Add(1)
 			}
