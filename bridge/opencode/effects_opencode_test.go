@@ -84,7 +84,7 @@ func newDisconnected(t *testing.T) *bridgedOpenCode {
 	}
 	out := &outbox.Outbox{
 		Ingest: in, Chats: &chat.Chats{Log: log}, Records: records, Permissions: permissions, Limits: &budget.Budgets{Records: records, Permissions: permissions},
-		RetryAfter: outbox.DefaultRetryAfter,
+		RetryAfter: outbox.DefaultRetryAfter, Rules: permission.Gate{Permissions: permissions, Records: records}.RulesOf,
 	}
 	in.Resend, w.outbox = out.Resend, out
 	w.connect = func() func() {

@@ -343,6 +343,7 @@ func (s *System) wire() {
 		Call: findCall(s.model), History: queries.History(s.model, s.log), LastOfExecution: queries.LastOfExecution(s.model), Logger: s.o.Logger,
 		Network: s.o.sandboxNetwork(), Visible: s.engine.Visible(),
 	}
+	s.outbox.Rules = s.gate.RulesOf
 	s.worker = &workerprocess.Process{
 		Args: []string{
 			"--nats", s.url, "--key", s.keys.SeedFile(natsconf.Worker), "--pool", Pool,

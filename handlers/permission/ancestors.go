@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
@@ -28,6 +29,20 @@ func (g Gate) RuleSets(ctx context.Context, s rulebook.Scope) (sets RuleSets, er
 		sets = append(sets, rules)
 	}
 	return sets, err
+}
+
+// RulesOf returns the rules of a chat for an agent that a person has chosen. An empty agent, the id of a record, is
+// OpenCode's own.
+func (g Gate) RulesOf(ctx context.Context, chat, agent string) (RuleSets, error) {
+	s := rulebook.Scope{Chat: chat, Agent: ownAgent, Chosen: agent, At: time.Now()}
+	if agent != "" {
+		names, err := g.Records.AgentNames(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.Agent = names[agent]
+	}
+	return g.RuleSets(ctx, s)
 }
 
 // scopes returns a scope, and those of the chats above a worker. The agent of a chat above is the one that was chosen
@@ -79,6 +94,16 @@ func (g Gate) placeOf(ctx context.Context, chat string) (parent *events.Parent, 
 		return nil
 	})
 	return parent, agent, err
+}
+
+// DeniedTools returns the tools that the rules deny wholly, as policy.Rule.DeniedTool names them.
+func (sets RuleSets) DeniedTools() (names []string) {
+	for _, rule := range slices.Concat(sets...) {
+		if name := rule.DeniedTool(); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Judge returns the strictest verdict, and the rules that it follows from.

@@ -2,11 +2,9 @@ package permission
 
 import (
 	"context"
-	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/policy"
-	"pocketcoder/handlers/record/rulebook"
 )
 
 // PastVerdict returns a function that evaluates a past request with the rules that a chat has now, or that a new chat
@@ -18,15 +16,7 @@ func (g Gate) PastVerdict(ctx context.Context, chat, agent string) (func(events.
 			return nil, err
 		}
 	}
-	s := rulebook.Scope{Chat: chat, Agent: ownAgent, Chosen: agent, At: time.Now()}
-	if agent != "" {
-		names, err := g.Records.AgentNames(ctx)
-		if err != nil {
-			return nil, err
-		}
-		s.Agent = names[agent]
-	}
-	sets, err := g.RuleSets(ctx, s)
+	sets, err := g.RulesOf(ctx, chat, agent)
 	return func(r events.PastRequest) policy.Verdict {
 		in := g.askOn(r.Ask, g.directory(r.Chat, r.Ask.SessionID, true))
 		if r.Cwd != "" {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers/policy/display"
 )
 
@@ -33,6 +34,24 @@ func (r Rule) OfTool() Rule {
 		r.Permission, r.Pattern = "mcp", r.Permission
 	}
 	return r
+}
+
+// DeniedTool returns the name that OpenCode gives to the tool that the rule denies wholly, "" if there is none. A * in
+// the name stands for any characters.
+func (r Rule) DeniedTool() string {
+	switch {
+	case r.Action != Deny || r.Check() != nil:
+		return ""
+	case r.Permission == "mcp" && r.Pattern == "*":
+		return events.OwnTools + "*"
+	case r.Permission == "mcp" && strings.HasPrefix(r.Pattern, events.OwnTools):
+		return r.Pattern
+	case r.Pattern != "*" || slices.Contains(slices.Concat(neverTypes, []string{"mcp", "external_directory", "network"}), r.Permission):
+		return ""
+	case writes(r.Permission): // OpenCode requests edit for all tools that write
+		return "edit"
+	}
+	return r.Permission
 }
 
 // SyntaxError is an error in a rule.

@@ -105,6 +105,7 @@ func (s *System) Outbox() (*outbox.Outbox, *expect.Buffer) {
 			Pause:  5 * time.Millisecond, Changed: func() {},
 		},
 		Chats: s.Chats, Records: s.Records, Permissions: s.Permissions, Limits: s.Budgets,
+		Rules:      permission.Gate{Permissions: s.Permissions, Records: s.Records}.RulesOf,
 		RetryAfter: []time.Duration{time.Millisecond, time.Millisecond},
 	}
 	b.Ingest.Resend = b.Resend

@@ -22,7 +22,8 @@ type Session struct {
 	Revert    struct {
 		MessageID string `json:"messageID"` // the reverted message, empty for none
 	} `json:"revert"`
-	Raw json.RawMessage `json:"-"`
+	Permission []json.RawMessage `json:"permission"` // its own rules
+	Raw        json.RawMessage   `json:"-"`
 }
 
 // UnmarshalJSON keeps the object as it came in Raw.
@@ -70,9 +71,10 @@ func (c *Client) Abort(ctx context.Context, session string) error {
 
 // Prompt is a user message. Sending one again with the same MessageID and part ids neither stores nor runs it twice.
 type Prompt struct {
-	MessageID string // NewID("msg", …)
-	Model     *Model // the session's when nil
-	System    string // is appended to OpenCode's system prompt for this turn
+	MessageID string   // NewID("msg", …)
+	Model     *Model   // the session's when nil
+	System    string   // is appended to OpenCode's system prompt for this turn
+	Withheld  []string // tools that the session does not offer to the model from now on; nil changes nothing
 	Parts     []PromptPart
 }
 
@@ -94,6 +96,13 @@ func (c *Client) Prompt(ctx context.Context, session string, p Prompt) error {
 	}
 	if p.System != "" {
 		in["system"] = p.System
+	}
+	if len(p.Withheld) > 0 {
+		tools := map[string]bool{}
+		for _, name := range p.Withheld {
+			tools[name] = false // true would allow the tool without a request
+		}
+		in["tools"] = tools
 	}
 	return c.do(ctx, call{op: "prompt session " + session, method: "POST",
 		path: sessionPath(session, "/prompt_async"), in: in})

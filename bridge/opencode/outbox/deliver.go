@@ -209,15 +209,38 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	where.Agent, where.Workspace = agent.Name, session.Directory
 	where.Temperature, where.TopP = agent.Temperature, agent.TopP
 	p := client.Prompt{MessageID: s.EngineMessage, Model: model,
-		System: strings.TrimLeft(agent.Prompt+"\n\n"+o.notesOf(agent)+where.String(), "\n")}
+		System: strings.TrimLeft(agent.Prompt+"\n\n"+o.notesOf(agent)+where.String(), "\n"), Parts: promptParts(m, s, parts)}
+	if p.Withheld, err = o.withheld(ctx, m.Chat, agent.ID, session); err != nil {
+		return err
+	}
+	return o.Current().Prompt(ctx, s.Session, p)
+}
+
+func promptParts(m pending.Message, s events.MessageSending, parts []events.Part) (all []client.PromptPart) {
 	for i, part := range parts {
 		if i == 0 {
 			part.Text = origin(m) + part.Text
 		}
-		p.Parts = append(p.Parts, client.PromptPart{ID: s.EngineParts[i], Type: part.Type, Text: part.Text, Mime: part.Mime,
+		all = append(all, client.PromptPart{ID: s.EngineParts[i], Type: part.Type, Text: part.Text, Mime: part.Mime,
 			URL: part.URL, Filename: part.Filename})
 	}
-	return o.Current().Prompt(ctx, s.Session, p)
+	return all
+}
+
+// noTool is the name of no tool. It replaces the tools that a session withheld before.
+const noTool = "none"
+
+// withheld returns the tools that the rules deny wholly to the agent of a message. OpenCode does not offer them to the
+// model. Other requests are decided when they are made.
+func (o *Outbox) withheld(ctx context.Context, chat, agent string, s client.Session) ([]string, error) {
+	sets, err := o.Rules(ctx, chat, agent)
+	if err != nil {
+		return nil, err
+	}
+	if names := sets.DeniedTools(); len(names) > 0 || len(s.Permission) == 0 {
+		return names, nil
+	}
+	return []string{noTool}, nil
 }
 
 // origin returns what the model reads before a message of a worker, so that it does not take it for the person's. It is

@@ -48,6 +48,9 @@ type Outbox struct {
 	Permissions    *permission.Permissions
 	Limits         *budget.Budgets
 
+	// Rules returns the rules of a chat for an agent, the id of a record
+	Rules func(ctx context.Context, chat, agent string) (permission.RuleSets, error)
+
 	// "provider/model" of chats without a selection; empty for the model that OpenCode recommends
 	Default    string
 	MaxTurns   int             // across chats, at once; 0 is no limit
