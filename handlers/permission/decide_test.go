@@ -30,7 +30,7 @@ func TestDecidePermission(t *testing.T) {
 		"an open ask":             {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls")}, when: authorize},
 		"an interrupted ask":      {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), {Data: events.PermissionInterrupted{Permission: "per_1"}}}, when: authorize},
 		"beside another decision": {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.AskBash("per_2", "ls"), handlerstest.Decided("per_2", "ls", events.Denied)}, when: authorize},
-		"nothing asked":           {when: authorize, then: handlers.NotFound, want: "no permission ask per_1"},
+		"nothing asked":           {when: authorize, then: handlers.NotFound, want: "no permission request per_1"},
 		"another ask":             {given: []handlerstest.Fact{handlerstest.AskBash("per_2", "ls")}, when: authorize, then: handlers.NotFound},
 		"authorized by a rule":    {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), {By: events.ActorPolicy, Data: handlerstest.Decided("per_1", "ls", events.Authorized).Data}}, when: authorize, then: handlers.Conflict, want: "authorized by policy"},
 		"for another reason":      {given: []handlerstest.Fact{handlerstest.AskBash("per_1", "ls"), handlerstest.Decided("per_1", "ls", events.Authorized)}, when: Decide{Chat: "c1", Permission: "per_1", Decision: events.Authorized, Reason: "why not"}, then: handlers.Conflict, want: "authorized by user:alice"},
