@@ -29,6 +29,7 @@ import (
 	"pocketcoder/handlers/exec"
 	"pocketcoder/handlers/notes"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/handlers/schedule/preview"
@@ -125,7 +126,7 @@ func New(o Options) *Server {
 	core.Ticket = s.Ports.Ticket
 	s.Workers = &workers.Workers{API: core, Workers: o.Workers}
 	s.Agents = &agents.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
-		Notes: notes.Notes{Log: o.Log, Records: o.Records}}
+		Notes: notes.Notes{Log: o.Log, Records: o.Records}, Proposals: proposal.Proposals{Records: o.Records}}
 	s.Channels = &channels.Channels{API: core, Channels: o.Channels}
 	s.Schedules = &schedules.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,

@@ -10,6 +10,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/mcpserver"
 )
@@ -23,7 +24,7 @@ func (s *Server) addTools(to *start) {
 	add(s, to, "check_worker", "Return the state of a worker, and its result if it has one.", s.checkWorker)
 	add(s, to, "stop_worker", "Stop a worker, and the workers that it started.", s.stopWorker)
 	add(s, to, "ask_person", "Ask the person a question, and wait for the answer. The person may take hours.", s.askPerson)
-	add(s, to, "propose", "Propose a procedure to the person. It takes effect when a person has approved it.", s.propose)
+	add(s, to, "propose", "Propose a procedure, an agent or a prompt to the person. It takes effect when a person has approved it.", s.propose)
 	add(s, to, "schedule_task", "Schedule a prompt that is submitted at set times: in this chat, or in a new chat each time.", s.scheduleTask)
 	add(s, to, "list_tasks", "List the scheduled tasks of this chat's person, with the next runs and the last result of each.", s.listTasks)
 	add(s, to, "pause_task", "Pause a scheduled task: nothing starts until it is resumed.", s.pauseTask)
@@ -36,9 +37,6 @@ func (s *Server) addTools(to *start) {
 		s.mcpRequest)
 }
 
-// proposals is the collection of proposals.
-const proposals = "proposals"
-
 // The limits of proposals.
 const (
 	maxDrafts   = 100
@@ -47,23 +45,28 @@ const (
 
 type proposeArguments struct {
 	signed
-	Kind    string `json:"kind" jsonschema:"what is proposed: procedure"`
-	Name    string `json:"name" jsonschema:"short name, such as release-notes"`
-	Content string `json:"content" jsonschema:"the whole text, in Markdown"`
+	Kind    string `json:"kind" jsonschema:"what is proposed: procedure, agent or prompt"`
+	Name    string `json:"name" jsonschema:"short name, such as release-notes; that of an agent or a prompt that exists proposes a change of it"`
+	Content string `json:"content" jsonschema:"the whole text, in Markdown; of an agent with front matter, as in OpenCode's own agent files"`
 }
 
 // propose stores a draft. People see it beside those that were made over the API.
 func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (string, error) {
 	switch {
-	case in.Kind != "procedure":
-		return "", handlers.Refuse(handlers.Invalid, "kind: %q cannot be proposed. Use procedure.", in.Kind)
+	case in.Kind != proposal.Procedure && in.Kind != proposal.Agent && in.Kind != proposal.Prompt:
+		return "", handlers.Refuse(handlers.Invalid, "kind: %.40q cannot be proposed. Use procedure, agent or prompt.",
+			in.Kind)
 	case in.Name == "" || in.Content == "":
 		return "", handlers.Refuse(handlers.Invalid, "name and content must not be empty.")
 	case len(in.Name) > 100 || len(in.Content) > maxProposal:
 		return "", handlers.Refuse(handlers.Invalid, "name may have at most 100 bytes, and content at most %d KiB.", maxProposal>>10)
 	}
-	type proposal struct{ Status string }
-	all, err := record.All[proposal](ctx, s.Records, proposals)
+	if in.Kind == proposal.Agent {
+		if err := proposal.CheckAgent(in.Name, in.Content); err != nil {
+			return "", err
+		}
+	}
+	all, err := record.All[struct{ Status string }](ctx, s.Records, proposal.Collection)
 	if err != nil {
 		return "", err
 	}
@@ -76,9 +79,9 @@ func (s *Server) propose(ctx context.Context, _ call, in proposeArguments) (stri
 	if drafts >= maxDrafts {
 		return "", handlers.Refuse(handlers.Conflict, "%d proposals wait for a person. Propose more after a decision.", drafts)
 	}
-	set := record.Fields(map[string]any{"name": in.Name, "content": in.Content, "status": "draft"})
-	id, _, err := s.Records.Save(ctx, record.Save{Command: s.command(), Collection: proposals, Set: set, New: true,
-		Role: account.Agent})
+	set := record.Fields(map[string]any{"kind": in.Kind, "name": in.Name, "content": in.Content, "status": "draft"})
+	id, _, err := s.Records.Save(ctx, record.Save{Command: s.command(), Collection: proposal.Collection, Set: set,
+		New: true, Role: account.Agent})
 	if err != nil {
 		return "", err
 	}

@@ -162,7 +162,7 @@ func (s *System) commands() []handlers.Commands {
 	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(),
 		explanation.Commands(s.gate), s.accounts.Commands(), s.mcpSecrets().Commands(), s.workers.Commands(),
 		s.schedules.Commands(), s.previews().Commands(),
-		agentfile.Agents{Records: s.records}.Commands(), proposal.Commands(s.records),
+		agentfile.Agents{Records: s.records}.Commands(), proposal.Proposals{Records: s.records}.Commands(),
 		notes.Notes{Log: s.log, Records: s.records}.Commands(), s.channels.Commands(),
 		s.gateway.Hosts.Commands()}
 }

@@ -52,7 +52,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder webhook        URLs that get events: list, failed, replay
   pocketcoder key            SSH keys: add, list, remove
   pocketcoder mcp            MCP servers: add, list, show, approve, deny, revoke, secret
-  pocketcoder procedure      proposed procedures: list, show, edit, approve, deny
+  pocketcoder procedure      proposed procedures, agents and prompts: list, show, edit, approve, deny
   pocketcoder ports CHAT PORT  print the address of a web server that a chat's command runs
   pocketcoder replay CHAT    show a chat again, from the log; --follow prints the output of its commands
   pocketcoder attach [CHAT]  watch the commands of a chat in tmux, and open a shell in the sandbox

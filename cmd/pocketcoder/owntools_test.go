@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -42,6 +43,42 @@ func TestModelsProposalWaitsForAPerson(t *testing.T) {
 		is.Equal([]string{r.Permission, r.Status}, []string{"pocketcoder_propose", projections.PermissionAuthorized})
 	}
 	is.Equal(p.text(t, chat), "done")
+}
+
+// An agent and a prompt that the model proposes are stored once an administrator approves them. The rights of the agent
+// are named one by one.
+func TestModelsAgentAndPromptAreApproved(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	admin := p.admin(t)
+	const file = "---\nname: Releaser\npermission:\n  bash:\n    git tag*: allow\n---\n\nRelease.\n"
+	propose := func(kind, name, content string) string {
+		return p.outputOf(t, p.chat(t, ownTool("propose", map[string]any{"kind": kind, "name": name, "content": content})), 0)
+	}
+	expect.Contains(t, propose("agent", "Another", file), `The proposal is named "Another", and its front matter "Releaser".`)
+	expect.Contains(t, propose("rule", "x", "y"), "Use procedure, agent or prompt.")
+	expect.Contains(t, propose("agent", "Releaser", file), "A person has to approve it.")
+	expect.Contains(t, propose("prompt", "Tone", "Be brief."), "A person has to approve it.")
+	for _, name := range []string{"Releaser", "Tone"} {
+		id := admin.list(t, "proposals", `name = "`+name+`"`)[0]["id"].(string)
+		shown, stderr, code := p.cli(t, "", "procedure", "approve", id)
+		is.Equal(code, 1) // nothing is approved without the definition
+		if name == "Releaser" {
+			expect.Contains(t, shown, "new right    allows bash: git tag*\n")
+		}
+		_, definition, _ := strings.Cut(strings.TrimSpace(stderr), "approve "+id+" ")
+		_, stderr, code = p.cli(t, "", "procedure", "approve", id, definition)
+		is.Equal([]any{stderr, code}, []any{"", 0})
+	}
+	expect.Eventually(t, "the agent and the prompt are stored", func() bool {
+		return len(admin.list(t, "ai_agents", `name = "Releaser"`)) == 1 &&
+			len(admin.list(t, "ai_prompts", `name = "Tone"`)) == 1
+	})
+	stdout, _, _ := p.cli(t, "", "agent", "show", "Releaser")
+	expect.Contains(t, stdout, "git tag*: allow")
+	rules := admin.list(t, "tool_permissions", `pattern = "git tag*"`)
+	is.Equal([]any{len(rules), rules[0]["author"] != ""}, []any{1, true})
 }
 
 // TestModelCannotChooseTheCallerOfATool lets the model send a caller of its own, which the plugin replaces.

@@ -73,7 +73,7 @@ func TestAProposalIsEditedAndDenied(t *testing.T) {
 	_, stderr, code = p.cli(t, "", "procedure", "deny", proposal)
 	is.Equal([]any{stderr, code}, []any{"", 0})
 	stdout, _, _ = p.cli(t, "", "procedure", "list")
-	expect.Contains(t, strings.Join(strings.Fields(stdout), " "), proposal+" Deploy denied")
+	expect.Contains(t, strings.Join(strings.Fields(stdout), " "), proposal+" procedure Deploy denied")
 	is.Equal(len(admin.list(t, "sops", "")), 0)
 	_, stderr, code = p.cli(t, "", "procedure", "show", "none")
 	expect.Contains(t, stderr, `there is no proposal "none"`)

@@ -235,3 +235,27 @@ func TestANewAgentIsStoredAfterItsRules(t *testing.T) {
 		is.Equal(r.Value.Agent, agents[0].ID)
 	}
 }
+
+// A person who replaces an agent sees what it may do then and may not do now.
+func TestAnImportNamesTheRightsThatTheAgentGains(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := system(t)
+	file := func(rules string) agentfile.Import {
+		return agentfile.Import{Text: "---\nname: a\npermission:\n" + rules + "---\n", Check: true}
+	}
+	first := file("  edit: deny\n  bash: {\"*\": deny, git diff*: allow}\n  webfetch: ask\n")
+	checked, err := h.Import(t.Context(), first)
+	is.NoErr(err)
+	is.Equal(checked.Rights, []string{"allows bash: git diff*"})
+	first.Check = false
+	_, err = h.Import(t.Context(), first)
+	is.NoErr(err)
+	checked, err = h.Import(t.Context(), file("  bash: {\"*\": deny, git diff*: allow, git push*: allow}\n"))
+	is.NoErr(err)
+	is.Equal(checked.Rights, []string{"allows bash: git push*", "no longer denies edit: *",
+		"no longer asks about webfetch: *"})
+	checked, err = h.Import(t.Context(), file("  read: deny\n  edit: deny\n  bash: deny\n  webfetch: ask\n"))
+	is.NoErr(err)
+	is.Equal(len(checked.Rights), 0)
+}

@@ -67,13 +67,15 @@ type Import struct {
 
 // Imported is the result of an import.
 type Imported struct {
-	Name   string   `json:"name"`
-	Record string   `json:"record,omitempty"` // empty for an agent that does not exist
-	New    bool     `json:"new"`              // the agent did not exist before
-	Before string   `json:"before"`           // its file before; empty for a new agent
-	Diff   string   `json:"diff"`             // unified; empty if nothing changes
-	Notes  []string `json:"notes,omitempty"`  // as of Parse
-	Seq    uint64   `json:"seq,omitempty"`    // of the last change
+	Name   string `json:"name"`
+	Record string `json:"record,omitempty"` // empty for an agent that does not exist
+	New    bool   `json:"new"`              // the agent did not exist before
+	Before string `json:"before"`           // its file before; empty for a new agent
+	Diff   string `json:"diff"`             // unified; empty if nothing changes
+	// what the agent may do after the import and may not do now
+	Rights []string `json:"rights,omitempty"`
+	Notes  []string `json:"notes,omitempty"` // as of Parse
+	Seq    uint64   `json:"seq,omitempty"`   // of the last change
 }
 
 // agentFields is a record of ai_agents.
@@ -179,13 +181,12 @@ func (h Agents) Import(ctx context.Context, c Import) (i Imported, err error) {
 	if err != nil {
 		return i, err
 	}
-	now := record.StoredRecord[agentFields]{}
+	now, old := record.StoredRecord[agentFields]{}, File{}
 	at := slices.IndexFunc(agents, func(a record.StoredRecord[agentFields]) bool { return a.Value.Name == f.Name })
 	i = Imported{Name: f.Name, Notes: notes, New: at < 0}
 	if at >= 0 {
 		now = agents[at]
-		old, err := h.file(ctx, now)
-		if err != nil {
+		if old, err = h.file(ctx, now); err != nil {
 			return i, err
 		}
 		i.Record, i.Before, f.Comments = now.ID, old.Markdown(), old.Comments
@@ -194,12 +195,31 @@ func (h Agents) Import(ctx context.Context, c Import) (i Imported, err error) {
 		return i, handlers.Refuse(handlers.Conflict,
 			"The agent %s has changed since its file was read. Read it again, and repeat your change.", f.Name)
 	}
-	i.Diff = udiff.Unified("stored", "file", i.Before, f.Markdown())
+	i.Diff, i.Rights = udiff.Unified("stored", "file", i.Before, f.Markdown()), rightsGained(old.Rules, f.Rules)
 	if c.Check || i.Diff == "" {
 		return i, nil
 	}
 	i.Record, i.Seq, err = h.save(ctx, c.Command, f, now, agents)
 	return i, err
+}
+
+// rightsGained says what rules allow, and what they no longer deny or ask about.
+func rightsGained(before, after []policy.Rule) (rights []string) {
+	for _, r := range after {
+		if r.Action != policy.Deny && r.Action != policy.AskPerson && !slices.Contains(before, r) {
+			rights = append(rights, "allows "+r.String())
+		}
+	}
+	for _, r := range before {
+		lost := !slices.Contains(after, r)
+		if r.Action == policy.Deny && lost {
+			rights = append(rights, "no longer denies "+strings.TrimPrefix(r.String(), "deny "))
+		}
+		if r.Action == policy.AskPerson && lost {
+			rights = append(rights, "no longer asks about "+strings.TrimPrefix(r.String(), "ask "))
+		}
+	}
+	return rights
 }
 
 // save stores a file in the record now, which is empty for a new agent.

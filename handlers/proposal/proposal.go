@@ -1,59 +1,189 @@
-// Package proposal lists the proposals of procedures, with what each would change.
+// Package proposal lists the proposals of procedures, agents and prompts, says what each would change, and makes the
+// change of an approved agent or prompt.
 //
-// Promises: a difference compares a proposal with the procedure of its name that is in force at that moment.
+// Promises: a difference compares the proposal with what is in force under its name at that moment. The rights that an
+// agent would gain are named one by one.
 //
-// It must not know how a proposal is decided, nor how an approved one takes effect.
+// It must not know how a proposal is decided, nor how OpenCode gets an approved procedure.
 package proposal
 
 import (
+	"cmp"
 	"context"
+	"errors"
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/agentfile"
 	"pocketcoder/handlers/record"
 )
 
-// Proposal is a stored proposal.
-type Proposal struct {
+// The collections of proposals, and of what they change.
+const (
+	Collection = "proposals"
+	sealed     = "sops"
+	prompts    = "ai_prompts"
+	agents     = "ai_agents"
+)
+
+// The kinds of proposals. An empty kind is a procedure.
+const (
+	Procedure = "procedure"
+	Agent     = "agent"  // Markdown with front matter, as package agentfile reads it
+	Prompt    = "prompt" // the text of ai_prompts
+)
+
+// Stored is a stored proposal.
+type Stored struct {
 	ID          string `json:"id"`
+	Kind        string `json:"kind"`
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	Content     string `json:"content"`
 	Status      string `json:"status"`
 	Definition  string `json:"definition"` // names what was shown, for the approval
-	Difference  string `json:"difference"` // to the procedure in force, as a unified diff
+	Change
 }
 
+// Change is what an approval of a proposal would change.
+type Change struct {
+	Difference string   `json:"difference"` // to what is in force, as a unified diff
+	Rights     []string `json:"rights"`     // of an agent: what it may do after the approval and may not do now
+	Notes      []string `json:"notes"`      // on parts of the file of an agent that have no effect here
+	Problem    string   `json:"problem"`    // why an approval would have no effect
+}
+
+// Proposals lists proposals, and applies approved ones.
+type Proposals struct{ Records *record.Records }
+
 // Commands are the commands that can be sent over NATS.
-func Commands(records *record.Records) handlers.Commands {
+func (h Proposals) Commands() handlers.Commands {
 	return handlers.Commands{
-		"proposal.list": handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Proposal, error) {
-			return List(ctx, records)
-		}),
+		"proposal.list": handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Stored, error) { return h.List(ctx) }),
 	}
 }
 
 // List lists the proposals in the order of their last changes.
-func List(ctx context.Context, records *record.Records) ([]Proposal, error) {
-	sealed, err := record.All[struct{ Name, Content string }](ctx, records, "sops")
-	if err != nil {
-		return nil, err
-	}
-	inForce := map[string]string{}
-	for _, p := range sealed {
-		inForce[p.Value.Name] = p.Value.Content
-	}
-	all, err := record.All[Proposal](ctx, records, "proposals")
-	list := make([]Proposal, len(all))
+func (h Proposals) List(ctx context.Context) ([]Stored, error) {
+	all, err := record.All[Stored](ctx, h.Records, Collection)
+	list := make([]Stored, len(all))
 	for i, r := range all {
 		list[i] = r.Value
-		list[i].ID, list[i].Difference = r.ID, Difference(inForce[r.Value.Name], r.Value.Content)
+		list[i].ID = r.ID
+		if list[i].Kind == "" {
+			list[i].Kind = Procedure
+		}
+		if list[i].Change, err = h.Change(ctx, r.Value); err != nil {
+			return nil, err
+		}
+		list[i].Problem = cmp.Or(list[i].Problem, r.Value.Problem)
 	}
 	return list, err
 }
 
-// Difference returns the difference between the procedure in force, which is empty if there is none, and a proposal.
-func Difference(inForce, proposed string) string {
-	return udiff.Unified("in force", "proposed", inForce, proposed)
+// One returns a proposal.
+func (h Proposals) One(ctx context.Context, id string) (Stored, error) {
+	all, err := h.List(ctx)
+	if err != nil {
+		return Stored{}, err
+	}
+	for _, p := range all {
+		if p.ID == id {
+			return p, nil
+		}
+	}
+	return Stored{}, handlers.Refuse(handlers.NotFound, "There is no proposal %s.", id)
+}
+
+// Change returns what an approval of a proposal would change now.
+func (h Proposals) Change(ctx context.Context, p Stored) (c Change, err error) {
+	if p.Kind == Agent {
+		c, err = h.changeOfAgent(ctx, p)
+	} else {
+		var now string
+		now, err = h.inForce(ctx, p)
+		c.Difference = udiff.Unified("in force", "proposed", now, p.Content)
+	}
+	c.Rights, c.Notes = append([]string{}, c.Rights...), append([]string{}, c.Notes...)
+	return c, err
+}
+
+func (h Proposals) changeOfAgent(ctx context.Context, p Stored) (c Change, err error) {
+	if err = CheckAgent(p.Name, p.Content); err == nil {
+		var i agentfile.Imported
+		i, err = agentfile.Agents{Records: h.Records}.Import(ctx,
+			agentfile.Import{Text: p.Content, Name: p.Name, Check: true})
+		c = Change{Difference: i.Diff, Rights: i.Rights, Notes: i.Notes}
+	}
+	if refused := (handlers.Refused{}); errors.As(err, &refused) {
+		return Change{Difference: udiff.Unified("in force", "proposed", "", p.Content), Problem: refused.Text}, nil
+	}
+	return c, err
+}
+
+// inForce returns the text of the procedure or the prompt with the name of a proposal, "" if there is none.
+func (h Proposals) inForce(ctx context.Context, p Stored) (text string, err error) {
+	if p.Kind == Prompt {
+		_, text, _, err = h.prompt(ctx, p.Name)
+		return text, err
+	}
+	all, err := record.All[struct{ Name, Content string }](ctx, h.Records, sealed)
+	for _, r := range all {
+		if r.Value.Name == p.Name {
+			text = r.Value.Content
+		}
+	}
+	return text, err
+}
+
+// prompt returns the record and the text of the prompt with a name, and the sequence of its last change. id is empty if
+// there is none.
+func (h Proposals) prompt(ctx context.Context, name string) (id, body string, seq uint64, err error) {
+	all, err := record.All[struct{ Name, Body string }](ctx, h.Records, prompts)
+	for _, r := range all {
+		if r.Value.Name == name {
+			id, body, seq = r.ID, r.Value.Body, r.Seq
+		}
+	}
+	return id, body, seq, err
+}
+
+// CheckAgent refuses the file of an agent that cannot be imported, or that is of an agent with another name.
+func CheckAgent(name, text string) error {
+	f, _, err := agentfile.Parse(text, name)
+	if err == nil && f.Name != name {
+		err = handlers.RefuseField(handlers.Invalid, "content", "The proposal is named %q, and its front matter %q.", name, f.Name)
+	}
+	return err
+}
+
+// Apply makes the change of an approved agent or prompt, as the account that approved it. e is the event of the
+// approval. An agent or a prompt that has changed since stays as it is, so that an approval takes effect once.
+func (h Proposals) Apply(ctx context.Context, p Stored, e events.Event) error {
+	by := handlers.Command{Actor: e.Actor}
+	if p.Kind == Agent {
+		if err := CheckAgent(p.Name, p.Content); err != nil {
+			return err
+		}
+		all, err := record.All[struct{ Name string }](ctx, h.Records, agents)
+		for _, r := range all {
+			if r.Value.Name == p.Name && r.Seq > e.Seq {
+				return nil
+			}
+		}
+		if err == nil {
+			_, err = agentfile.Agents{Records: h.Records}.Import(ctx,
+				agentfile.Import{Command: by, Text: p.Content, Name: p.Name})
+		}
+		return err
+	}
+	id, _, seq, err := h.prompt(ctx, p.Name)
+	if err != nil || seq > e.Seq {
+		return err
+	}
+	_, _, err = h.Records.Save(ctx, record.Save{Command: by, Collection: prompts, Record: id, New: id == "",
+		Set: record.Fields(map[string]any{"name": p.Name, "body": p.Content})})
+	return err
 }

@@ -145,8 +145,11 @@ func completeProposal(c change) error {
 			return invalid("status", "Must be draft: an administrator approves.")
 		}
 	}
-	if c.changes("status") && c.old.text("status") == "approved" {
-		return invalid("status", "Must be approved: the procedure exists already. Change or delete the procedure.")
+	if _, byAccount := c.account(); byAccount {
+		if c.changes("status") && c.old.text("status") == "approved" {
+			return invalid("status", "Must be approved: the proposal has taken effect. Change or delete what it made.")
+		}
+		c.put("problem", "")
 	}
 	shown := c.set.text(ShownDefinition)
 	delete(c.set, ShownDefinition)
@@ -156,7 +159,11 @@ func completeProposal(c change) error {
 	if c.changes("status") && c.text("status") == "approved" && c.set.text("approved_at") == "" {
 		c.put("approved_at", FormatTime(time.Now()))
 	}
-	body, err := json.Marshal([]string{c.text("name"), c.text("description"), c.text("content")})
+	shownFields := []string{c.text("name"), c.text("description"), c.text("content")}
+	if kind := c.text("kind"); kind != "" && kind != "procedure" {
+		shownFields = append(shownFields, kind)
+	}
+	body, err := json.Marshal(shownFields)
 	c.put("definition", fmt.Sprintf("%x", sha256.Sum256(body)))
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agentfile"
 	"pocketcoder/handlers/notes"
+	"pocketcoder/handlers/proposal"
 	"pocketcoder/web/api"
 )
 
@@ -24,6 +25,8 @@ type Agents struct {
 	API   *api.Server
 	Files agentfile.Agents
 	Notes notes.Notes
+
+	Proposals proposal.Proposals
 }
 
 // Path returns the path at which an agent is exported.
@@ -32,6 +35,7 @@ func Path(agent string) string { return "/api/agents/" + url.PathEscape(agent) +
 func (s Agents) Routes() []api.Route {
 	return []api.Route{{Method: "POST", Path: "/api/agents/import", About: "Create an agent from Markdown with front matter in OpenCode's format, or change the agent of its name. The answer has the change as a diff.", Access: api.Admins, Body: importRequest{}, Answer: agentfile.Imported{}, Serve: s.importFile},
 		{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Access: api.Accounts, Media: media, Serve: s.export},
+		{Method: "GET", Path: "/api/proposals/{id}", About: "A proposal, with what its approval would change: the difference, and the rights that an agent would gain.", Access: api.Accounts, Answer: proposal.Stored{}, Serve: s.proposal},
 		{Method: "GET", Path: notesPath, About: "The newest versions of a note of an agent, the newest first.", Access: api.Staff, Answer: []notes.Version{}, Serve: s.versions},
 		{Method: "GET", Path: notesPath + "/{version}", About: "The content of a version of a note.", Access: api.Staff, Answer: notes.Content{}, Serve: s.version},
 		{Method: "POST", Path: notesPath + "/{version}/restore", About: "Make an earlier version of a note the current one.", Access: api.Admins, Serve: s.restore}}
@@ -84,6 +88,14 @@ func fileName(agent string) string {
 		}
 		return r
 	}, agent) + ".md"
+}
+
+func (s Agents) proposal(w http.ResponseWriter, r *http.Request, _ api.Caller) error {
+	one, err := s.Proposals.One(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, one)
 }
 
 // noteIn returns the note that a path names.

@@ -136,6 +136,28 @@ func TestAProposalIsDecidedAsThePageShowsIt(t *testing.T) {
 	is.Equal([]any{now["status"], now["content"]}, []any{"approved", "newer\n"})
 }
 
+// The page names the rights that a proposed agent would gain, before the differences of its file.
+func TestAProposedAgentIsShownWithItsRights(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "root", "admin")
+	b := loggedIn(t, s, "root")
+	file := func(rules string) string { return "---\nname: Deployer\npermission:\n" + rules + "---\n\nDeploy.\n" }
+	s.Call(t, token, "POST", "/api/agents/import", webtest.Object{"text": file("  edit: deny\n")})
+	_, p := s.Call(t, token, "POST", webtest.RecordsPath("proposals"), webtest.Object{"kind": "agent", "name": "Deployer",
+		"content": file("  bash:\n    git push*: allow\n"), "authored_by": "poco", "status": "draft"})
+	is.Equal(p["in_force"], "")
+	page := b.visit(t, "/settings/proposals").body
+	expect.Contains(t, page, "<li><code>allows bash: git push*</code></li>")
+	expect.Contains(t, page, "<li><code>no longer denies edit: *</code></li>")
+	expect.Contains(t, page, `<span class="removed">-  edit: deny`)
+	_, one := s.Call(t, token, "GET", "/api/proposals/"+p["id"].(string), nil)
+	is.Equal(one["rights"], []any{"allows bash: git push*", "no longer denies edit: *"})
+	s.Call(t, token, "PATCH", webtest.RecordsPath("proposals")+"/"+p["id"].(string), webtest.Object{"name": "Other"})
+	expect.Contains(t, b.visit(t, "/settings/proposals").body, "An approval has no effect:")
+}
+
 // The page of a note shows its versions with their differences, and restores one.
 func TestTheVersionsOfANoteAreShownAndRestored(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/note"
 	"pocketcoder/projections/schedules"
@@ -77,9 +78,10 @@ func rules(list, view, create, update, remove *string) schema.Rules {
 	return schema.Rules{List: list, View: view, Create: create, Update: update, Delete: remove}
 }
 
-// inForce is the text of the procedure that has the name of a proposal.
-const inForce = `coalesce((SELECT s.fields ->> '$.content' FROM config AS s WHERE s.collection = 'sops' AND NOT s.removed
-	AND s.fields ->> '$.name' = t.fields ->> '$.name' ORDER BY s.last_seq DESC LIMIT 1), '')`
+// inForce is the text of the procedure or the prompt that has the name of a proposal.
+const inForce = `coalesce((SELECT coalesce(s.fields ->> '$.content', s.fields ->> '$.body') FROM config AS s
+	WHERE s.collection = CASE t.fields ->> '$.kind' WHEN 'agent' THEN '' WHEN 'prompt' THEN 'ai_prompts' ELSE 'sops' END
+	AND NOT s.removed AND s.fields ->> '$.name' = t.fields ->> '$.name' ORDER BY s.last_seq DESC LIMIT 1), '')`
 
 // ofLivingChat excludes the records of deleted chats.
 const ofLivingChat = "NOT t.removed AND NOT EXISTS (SELECT 1 FROM chats AS living WHERE living.id = t.chat AND living.removed)"
@@ -221,9 +223,10 @@ var collections = []collection{
 		required(choice("scope", "chat", "day")), relation("chat", "chats"),
 		relation("user", "users"), number("cost"), number("tokens"), flag("active"))),
 	withOptions(fields(text(record.ShownDefinition)), configCollection("proposals",
-		rules(authed, authed, authed, admin, admin), required(text("name")), text("description"), required(text("content")),
+		rules(authed, authed, authed, admin, admin), choice("kind", proposal.Procedure, proposal.Agent, proposal.Prompt),
+		required(text("name")), text("description"), required(text("content")),
 		required(choice("authored_by", "human", "poco")), required(choice("status", "draft", "approved", "denied")),
-		date("approved_at"), fixed(text("definition")), fixed(as(text("in_force"), inForce)))),
+		date("approved_at"), fixed(text("definition")), fixed(as(text("in_force"), inForce)), fixed(text("problem")))),
 	configCollection("sops", rules(authed, authed, admin, admin, admin), required(text("name")),
 		required(text("description")),
 		required(text("content")),

@@ -6,6 +6,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 )
 
@@ -25,7 +26,7 @@ func (p *Procedures) Changed(ctx context.Context, name, file string) error {
 			}
 		}
 	}
-	proposed, err := record.All[proposal](ctx, p.Records, proposals)
+	proposed, err := record.All[proposal.Stored](ctx, p.Records, proposals)
 	if err != nil || changed.Content == "\n" {
 		return err
 	}

@@ -1,4 +1,5 @@
-// Package procedures seals the proposals that people approve, and gives OpenCode the sealed procedures as skills.
+// Package procedures carries out the proposals that people approve: it seals procedures, and gives OpenCode the sealed
+// ones as skills. Package proposal makes the change of an approved agent or prompt.
 //
 // Promises: OpenCode gets only texts that a person approved. A procedure is stored with the SHA-256 of its text, the
 // approver and the time. OpenCode does not get a procedure whose text has another hash. OpenCode reads skills when it
@@ -13,6 +14,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -22,12 +24,13 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 )
 
 // The config collections of proposals and of sealed procedures.
 const (
-	proposals = "proposals"
+	proposals = proposal.Collection
 	sealed    = "sops"
 )
 
@@ -49,7 +52,7 @@ func (p *Procedures) Run(ctx context.Context) error {
 		events.ConfigSubject(sealed, "*", "*")}
 	return p.Log.WorkAll(ctx, Worker, filters, func(ctx context.Context, e events.Event) error {
 		if e.Subject.Collection == proposals {
-			return p.seal(ctx, e)
+			return p.approve(ctx, e)
 		}
 		if err := p.Load(ctx); err != nil {
 			return err
@@ -59,23 +62,37 @@ func (p *Procedures) Run(ctx context.Context) error {
 	}, func(e events.Event, err error) { p.Logger.Error("seal procedures", "seq", e.Seq, "err", err) })
 }
 
-// proposal is a record of proposals.
-type proposal struct {
-	Name, Description, Content, Status string
-	Approved                           string `json:"approved_at"`
+// approval is a record of proposals.
+type approval struct {
+	proposal.Stored
+	Approved string `json:"approved_at"`
 }
 
-// seal stores an approved proposal as the procedure with its name. The version of a procedure is the sequence of its
-// approval, so that an older approval that is delivered again changes nothing.
-func (p *Procedures) seal(ctx context.Context, e events.Event) error {
+// approve carries out an approved proposal. If that cannot be done, the proposal is a draft again, with the reason.
+func (p *Procedures) approve(ctx context.Context, e events.Event) error {
 	d, err := events.Decode(e)
 	if err != nil {
 		return nil // a retry would not make it readable
 	}
-	var approved proposal
+	var approved approval
 	if json.Unmarshal(d.(events.Saved).Fields, &approved) != nil || approved.Status != "approved" {
 		return nil
 	}
+	if approved.Kind != proposal.Agent && approved.Kind != proposal.Prompt {
+		return p.seal(ctx, e, approved)
+	}
+	err = proposal.Proposals{Records: p.Records}.Apply(ctx, approved.Stored, e)
+	if refused := (handlers.Refused{}); errors.As(err, &refused) {
+		_, _, err = p.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem},
+			Collection: proposals, Record: e.Subject.ID, Set: record.Fields(map[string]any{"status": "draft",
+				"approved_at": "", "problem": refused.Text})})
+	}
+	return err
+}
+
+// seal stores an approved proposal as the procedure with its name. The version of a procedure is the sequence of its
+// approval, so that an older approval that is delivered again changes nothing.
+func (p *Procedures) seal(ctx context.Context, e events.Event, approved approval) error {
 	now, err := record.All[procedure](ctx, p.Records, sealed)
 	if err != nil {
 		return err
@@ -87,7 +104,7 @@ func (p *Procedures) seal(ctx context.Context, e events.Event) error {
 		}
 	}
 	set := record.Fields(map[string]any{
-		"name": approved.Name, "description": description(approved), "content": approved.Content, "proposal": e.Subject.ID,
+		"name": approved.Name, "description": description(approved.Stored), "content": approved.Content, "proposal": e.Subject.ID,
 		"approved_at": approved.Approved, "sealed_at": record.FormatTime(e.Time), "version": strconv.FormatUint(e.Seq, 10),
 		"sealed_by": strings.TrimPrefix(e.Actor, events.UserActor("")),
 	})
@@ -100,7 +117,7 @@ func (p *Procedures) seal(ctx context.Context, e events.Event) error {
 const maxDescription = 200
 
 // description returns the description of a proposal, or else the first line of its text.
-func description(p proposal) string {
+func description(p proposal.Stored) string {
 	first, _, _ := strings.Cut(strings.TrimLeft(strings.TrimSpace(body(p.Content)), "# "), "\n")
 	if text := []rune(first); len(text) > maxDescription {
 		first = string(text[:maxDescription])

@@ -22,7 +22,8 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-const usage = `pocketcoder procedure: the procedures that agents and people propose. OpenCode gets an approved one as a skill.
+const usage = `pocketcoder procedure: the procedures, agents and prompts that assistants and people propose. OpenCode gets an
+approved procedure as a skill. An approved agent or prompt is stored.
 
   pocketcoder procedure list                     list the proposals
   pocketcoder procedure show ID                  print what the approval would change, and the definition
@@ -78,18 +79,18 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	return cli.InvalidUsage(env, "procedure", verb.run(ctx, rest[1:]))
 }
 
-func (p *command) all(ctx context.Context) ([]proposal.Proposal, error) {
-	return client.Call[[]proposal.Proposal](ctx, p.System, "proposal.list", struct{}{})
+func (p *command) all(ctx context.Context) ([]proposal.Stored, error) {
+	return client.Call[[]proposal.Stored](ctx, p.System, "proposal.list", struct{}{})
 }
 
-func (p *command) one(ctx context.Context, id string) (proposal.Proposal, error) {
+func (p *command) one(ctx context.Context, id string) (proposal.Stored, error) {
 	all, err := p.all(ctx)
 	if err != nil {
-		return proposal.Proposal{}, err
+		return proposal.Stored{}, err
 	}
-	i := slices.IndexFunc(all, func(s proposal.Proposal) bool { return s.ID == id })
+	i := slices.IndexFunc(all, func(s proposal.Stored) bool { return s.ID == id })
 	if i < 0 {
-		return proposal.Proposal{}, fmt.Errorf("there is no proposal %q; list them with: pocketcoder procedure list", id)
+		return proposal.Stored{}, fmt.Errorf("there is no proposal %q; list them with: pocketcoder procedure list", id)
 	}
 	return all[i], nil
 }
@@ -99,8 +100,8 @@ func (p *command) list(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return cli.PrintList(p.env, p.asJSON, all, "no proposals", "ID\tNAME\tSTATUS", func(s proposal.Proposal) []string {
-		return []string{s.ID, printable.OneLine(s.Name, 60), s.Status}
+	return cli.PrintList(p.env, p.asJSON, all, "no proposals", "ID\tKIND\tNAME\tSTATUS", func(s proposal.Stored) []string {
+		return []string{s.ID, s.Kind, printable.OneLine(s.Name, 60), s.Status}
 	})
 }
 
@@ -112,10 +113,27 @@ func (p *command) show(ctx context.Context, args []string) error {
 	if p.asJSON {
 		return cli.PrintJSON(p.env.Stdout, s)
 	}
-	_, err = fmt.Fprintf(p.env.Stdout, "%-12s %s\n%-12s %s\n%-12s %s\n%-12s %s\n\n%s",
-		"name", printable.VisibleLine(s.Name),
-		"description", printable.VisibleLine(s.Description), "status", s.Status, "definition", s.Definition,
-		printable.Visible(s.Difference))
+	line := func(name, text string) {
+		fmt.Fprintf(p.env.Stdout, "%-12s %s\n", name, printable.VisibleLine(text))
+	}
+	line("kind", s.Kind)
+	line("name", s.Name)
+	line("description", s.Description)
+	line("status", s.Status)
+	line("definition", s.Definition)
+	for _, right := range s.Rights {
+		line("new right", right)
+	}
+	if s.Kind == proposal.Agent && len(s.Rights) == 0 {
+		line("new right", "none")
+	}
+	for _, note := range s.Notes {
+		line("note", note)
+	}
+	if s.Problem != "" {
+		line("problem", s.Problem)
+	}
+	_, err = fmt.Fprintf(p.env.Stdout, "\n%s", printable.Visible(s.Difference))
 	return err
 }
 

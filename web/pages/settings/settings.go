@@ -19,6 +19,7 @@ import (
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/handlers/proposal"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
@@ -55,6 +56,7 @@ type view struct {
 	form    records.Form
 	records []query.Record
 	related map[string][]relatedRecord // by collection: what relations can point to
+	changes map[string]proposal.Stored // by record: what proposals would change
 	pending int                        // requests and questions that wait for a person, of all chats
 	more    bool                       // there are more records than are shown
 }
@@ -70,6 +72,11 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	v := view{about: about, related: map[string][]relatedRecord{}}
 	v.form, _ = records.FormOf(about.Name)
 	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return f.Name == shownDefinition })
+	if about.Name == proposal.Collection {
+		if v.changes, err = s.proposed(r.Context()); err != nil {
+			return nil, err
+		}
+	}
 	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		page, err := s.list(r.Context(), db, caller, about.Name)
 		if err != nil {
@@ -92,6 +99,16 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 		return nil, err
 	}
 	return recordsPage(caller, v), nil
+}
+
+// proposed returns what proposals would change, by record.
+func (s Settings) proposed(ctx context.Context) (map[string]proposal.Stored, error) {
+	all, err := s.Agents.Proposals.List(ctx)
+	changes := map[string]proposal.Stored{}
+	for _, p := range all {
+		changes[p.ID] = p
+	}
+	return changes, err
 }
 
 func (s Settings) list(ctx context.Context, db dbx.Builder, caller api.Caller, name string) (query.Page, error) {

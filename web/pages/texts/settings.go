@@ -14,7 +14,10 @@ const (
 	FirstRecords       = "The page shows only the first %d records."
 	NotANumber         = "must be a number, not %q"
 	NotJSON            = "must be JSON"
-	ProposalDifference = "What the approval changes in the procedure of this name:"
+	ProposalDifference = "What the approval changes:"
+	ProposalProblem    = "An approval has no effect:"
+	RightsGained       = "Rights that the agent gains:"
+	NoRightsGained     = "The agent gains no rights."
 	NoteVersions       = "Versions"
 	CurrentVersion     = "current"
 	DeletedVersion     = "deleted"
@@ -48,7 +51,7 @@ var SettingsGroups = []struct {
 		{"ai_prompts", "Prompts", "texts for agents"},
 		{"ai_models", "Models of agents", "names and identifiers"},
 		{"sops", "Procedures", "that OpenCode gets as skills"},
-		{"proposals", "Proposals", "for procedures, to read and approve"},
+		{"proposals", "Proposals", "of procedures, agents and prompts, to read and approve"},
 		{"mcp_servers", "MCP servers", "that agents asked for"},
 	}},
 	{"People and devices", []Collection{

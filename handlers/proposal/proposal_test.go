@@ -1,0 +1,101 @@
+package proposal_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/proposal"
+	"pocketcoder/handlers/record"
+)
+
+const file = "---\nname: Deployer\npermission:\n  edit: allow\n---\n\nDeploy.\n"
+
+// last returns the event of an approval that comes after all that is stored.
+func last(t *testing.T, h proposal.Proposals) events.Event {
+	seq, err := h.Records.Log.Last(t.Context())
+	is.New(t).NoErr(err)
+	return events.Event{Seq: seq, Actor: events.UserActor("root")}
+}
+
+func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+	p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: file}
+	c, err := h.Change(t.Context(), p)
+	is.NoErr(err)
+	is.Equal(c.Rights, []string{"allows edit: <workspace>"})
+	expect.Contains(t, c.Difference, "+Deploy.\n")
+	approval := last(t, h)
+	is.NoErr(h.Apply(t.Context(), p, approval))
+	agents := agentfile.Agents{Records: h.Records}
+	exported, err := agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
+	is.NoErr(err)
+	is.Equal(exported.Text, file)
+
+	_, err = agents.Import(t.Context(), agentfile.Import{Text: strings.Replace(file, "allow", "deny", 1)})
+	is.NoErr(err)
+	is.NoErr(h.Apply(t.Context(), p, approval)) // delivered again, after a person has changed the agent
+	exported, err = agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
+	is.NoErr(err)
+	expect.Contains(t, exported.Text, "edit: deny")
+}
+
+func TestAnApprovedPromptReplacesThePromptOfItsName(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+	p := proposal.Stored{Kind: proposal.Prompt, Name: "Tone", Content: "Be brief.\n"}
+	is.NoErr(h.Apply(t.Context(), p, last(t, h)))
+	p.Content = "Be kind.\n"
+	c, err := h.Change(t.Context(), p)
+	is.NoErr(err)
+	expect.Contains(t, c.Difference, "-Be brief.\n+Be kind.\n")
+	is.NoErr(h.Apply(t.Context(), p, last(t, h)))
+	all, err := record.All[struct{ Body string }](t.Context(), h.Records, "ai_prompts")
+	is.NoErr(err)
+	is.Equal(len(all), 1)
+	is.Equal(all[0].Value.Body, "Be kind.\n")
+}
+
+// The front matter could otherwise change another agent than the one that the proposal names.
+func TestAProposedAgentOfAnotherNameIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+	for _, p := range []proposal.Stored{
+		{Kind: proposal.Agent, Name: "Helper", Content: file},
+		{Kind: proposal.Agent, Name: "Deployer", Content: "no front matter"},
+	} {
+		is.Equal(handlers.CodeOf(h.Apply(t.Context(), p, last(t, h))), handlers.Invalid)
+		c, err := h.Change(t.Context(), p)
+		is.NoErr(err)
+		is.True(c.Problem != "")
+	}
+}
+
+func TestTheDefinitionOfAProposalHasItsKind(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+	definitions := map[string]bool{}
+	for _, kind := range []string{"", proposal.Procedure, proposal.Agent, proposal.Prompt} {
+		_, _, err := h.Records.Save(t.Context(), record.Save{Collection: proposal.Collection, New: true,
+			Set: handlerstest.Fields(`{"kind":"` + kind + `","name":"n","content":"c","status":"draft"}`)})
+		is.NoErr(err)
+	}
+	all, err := h.List(t.Context())
+	is.NoErr(err)
+	for _, p := range all {
+		definitions[p.Definition] = true
+	}
+	is.Equal([]any{len(all), len(definitions)}, []any{4, 3}) // no kind is a procedure
+}
