@@ -130,7 +130,7 @@ func New(o Options) *Server {
 	s.Channels = &channels.Channels{API: core, Channels: o.Channels}
 	s.Schedules = &schedules.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,
-		Workers: s.Workers, Schedules: s.Schedules, Agents: s.Agents, Ports: s.Ports, Shells: s.Shells}
+		Workers: s.Workers, Schedules: s.Schedules, Agents: s.Agents, Channels: s.Channels, Ports: s.Ports, Shells: s.Shells}
 	return s
 }
 

@@ -14,10 +14,11 @@ import (
 	"pocketcoder/expect"
 )
 
-// tunnel passes connections on to a server, unless it is cut.
+// tunnel passes connections on to a server, unless it is cut or silent.
 type tunnel struct {
 	net.Listener
-	to string
+	to    string
+	quiet sync.RWMutex // locked while the tunnel is silent
 
 	mu    sync.Mutex
 	cut   bool
@@ -48,10 +49,32 @@ func (u *tunnel) serve() {
 			in.Close()
 		} else {
 			u.conns = append(u.conns, in, out)
-			go io.Copy(in, out)
-			go io.Copy(out, in)
+			go u.copy(in, out)
+			go u.copy(out, in)
 		}
 		u.mu.Unlock()
+	}
+}
+
+func (u *tunnel) copy(to io.Writer, from io.Reader) {
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		u.quiet.RLock()
+		_, failed := to.Write(buffer[:n])
+		u.quiet.RUnlock()
+		if err != nil || failed != nil {
+			return
+		}
+	}
+}
+
+// silence holds all data back without closing a connection, as a broken radio link does, or lets it pass again.
+func (u *tunnel) silence(on bool) {
+	if on {
+		u.quiet.Lock()
+	} else {
+		u.quiet.Unlock()
 	}
 }
 
@@ -77,19 +100,21 @@ func TestPageCatchesUpAfterADisconnectOrAHiddenTab(t *testing.T) {
 	t.Parallel()
 	p := sharedSystem(t)
 	admin := p.admin(t)
-	for _, name := range []string{"cut off", "hidden"} {
+	for _, name := range []string{"cut off", "silent", "hidden"} {
 		t.Run(name, func(t *testing.T) {
 			is := is.New(t)
 			chat := admin.create(t, "chats", record{"title": "away " + name})
 			b, line := p.openBrowser(t, phoneScreen), newTunnel(t, p.HTTP)
-			away := line.set
-			if name == "hidden" {
-				away = b.hide
-			}
+			away := map[string]func(bool){"cut off": line.set, "silent": line.silence, "hidden": b.hide}[name]
 			b.do(chromedp.Navigate("http://" + line.Addr().String() + "/chats/" + chat))
 			b.fill("#text", "@@text n=300 delay=20\r")
 			b.awaitText("t5 ")
 			away(true)
+			if name != "hidden" {
+				b.awaitCondition("that the page says that it is out of date", `!document.querySelector("#offline").hidden &&
+					document.querySelector("#offline").textContent.includes("out of date")`)
+				b.screenshot("out-of-date-" + name[:3])
+			}
 			expect.Eventually(t, "the turn is over", func() bool {
 				all := admin.list(t, "messages", `chat = "`+chat+`" && role = "assistant"`)
 				return len(all) == 1 && all[0]["engine_message_status"] == "completed"

@@ -63,6 +63,9 @@ func TestSeenPositionIsSharedByDevices(t *testing.T) {
 			b.fill("#tags", "rivers, "+size.name)
 			b.screenshot("tags-menu")
 			b.click("#tags ~ button")
+			expect.Eventually(t, "the tags are stored", func() bool {
+				return len(admin.list(t, "chats", `id = "`+chat+`" && tags ~ "rivers"`)) == 1
+			})
 			b.visit("/")
 			b.click(fmt.Sprintf(`#tags a[href="/?tag=%s"]`, size.name))
 			b.awaitCondition("the chat with the tag alone", row+

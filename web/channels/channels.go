@@ -8,6 +8,7 @@ package channels
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -40,11 +41,16 @@ func (s *Channels) code(w http.ResponseWriter, r *http.Request, caller api.Calle
 	if err := api.DecodeBody(r, &body); err != nil {
 		return err
 	}
-	code, err := s.Channels.CreateCode(r.Context(), channel.NewCode{Channel: body.Channel, User: caller.Account})
+	code, err := s.Code(r.Context(), caller, body.Channel)
 	if err != nil {
 		return err
 	}
 	return api.WriteJSON(w, http.StatusOK, code)
+}
+
+// Code creates a code that pairs the account of the caller with a channel, by id or name.
+func (s *Channels) Code(ctx context.Context, caller api.Caller, name string) (channel.Code, error) {
+	return s.Channels.CreateCode(ctx, channel.NewCode{Channel: name, User: caller.Account})
 }
 
 // post serves a request to a webhook. The idempotency key is the header Idempotency-Key, or GitHub's X-GitHub-Delivery.

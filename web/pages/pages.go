@@ -16,6 +16,7 @@ import (
 	"pocketcoder/web/pages/changes"
 	"pocketcoder/web/pages/conversation"
 	"pocketcoder/web/pages/login"
+	"pocketcoder/web/pages/messengers"
 	"pocketcoder/web/pages/offline"
 	"pocketcoder/web/pages/operations"
 	"pocketcoder/web/pages/replay"
@@ -37,6 +38,7 @@ func Handle(mux *http.ServeMux, s *site.Site, exports *export.Exports) {
 	changes.Changes{Site: s}.Handle(mux)
 	terminal.Terminal{Site: s}.Handle(mux)
 	schedules.Schedules{Site: s}.Handle(mux)
+	messengers.Messengers{Site: s}.Handle(mux)
 	settings.Settings{Site: s}.Handle(mux)
 	operations.Operations{Site: s}.Handle(mux)
 	replay.New(s, exports).Handle(mux)

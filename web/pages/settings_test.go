@@ -12,6 +12,8 @@ import (
 	"golang.org/x/net/html"
 
 	"pocketcoder/expect"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/records"
 	"pocketcoder/web/webtest"
 )
 
@@ -185,4 +187,19 @@ func TestTheVersionsOfANoteAreShownAndRestored(t *testing.T) {
 	other := loggedIn(t, s, "ann")
 	is.Equal(other.visit(t, path).status, http.StatusNotFound)
 	is.True(other.submit(t, restore[0][1], url.Values{}).status >= 400)
+}
+
+// A new field needs a label in texts/fields.go.
+func TestEveryFieldOfTheSettingsHasALabel(t *testing.T) {
+	t.Parallel()
+	for _, g := range texts.SettingsGroups {
+		for _, c := range g.Collections {
+			form, _ := records.FormOf(c.Name)
+			for _, f := range slices.Concat(form.Fields, form.Fixed) {
+				if texts.FieldLabel(c.Name, f.Name) == strings.ReplaceAll(f.Name, "_", " ") && f.Name != "shown_definition" {
+					t.Errorf("%s.%s has no label", c.Name, f.Name)
+				}
+			}
+		}
+	}
 }

@@ -142,6 +142,15 @@ func (r Record) Get(name string) any {
 	return toText(r.values[i])
 }
 
+// IsSet reports whether the record stores a value in a field that was read. Get returns 0 for a number that is not set.
+func (r Record) IsSet(name string) bool {
+	if r.shape == nil {
+		return false
+	}
+	i := slices.IndexFunc(r.shape.fields, func(f schema.Field) bool { return f.Name == name })
+	return i >= 0 && r.values[i] != nil
+}
+
 // related returns the id in a relation, empty for none.
 func (r *Record) related(f schema.Field) string {
 	i := slices.IndexFunc(r.shape.fields, func(own schema.Field) bool { return own.Name == f.Name })

@@ -1,10 +1,10 @@
 // The script of the web app. A page shows its content and sends its forms without it. The script keeps the page up to date from
-// its stream (web/pages/site/live.go), sends forms without leaving the page, and follows the end of a chat.
+// its stream (web/pages/site/live.go), and sends forms without leaving the page. It dispatches these events on the document: updating and
+// updated (detail: how many entries were added) around a change, connected, and text (detail: {part, text}). See log.js.
 "use strict";
 
 const byID = (id) => document.getElementById(id);
 const page = document.querySelector("[data-live]");
-const log = byID("log");
 
 // The only place where text becomes elements. The server has escaped what is not its own.
 const parser = (window.trustedTypes ?? { createPolicy: (_, rules) => rules }).createPolicy("pocketcoder", { createHTML: (html) => html, createScriptURL: () => "/sw.js" });
@@ -42,15 +42,10 @@ function put(element) {
 }
 
 function update(html) {
-  keepPlace(() => {
-    const added = elementsOf(html).reduce((n, element) => n + put(element), 0);
-    for (const part of written.keys()) {
-      showText(part);
-    }
-    showLocalTimes();
-    return added;
-  });
-  document.dispatchEvent(new Event("updated"));
+  document.dispatchEvent(new Event("updating"));
+  const added = elementsOf(html).reduce((n, element) => n + put(element), 0);
+  showLocalTimes();
+  document.dispatchEvent(new CustomEvent("updated", { detail: added }));
 }
 
 // After a person has tapped a card the page stays as it is for a moment, so that a second tap does not hit the card that moves up.
@@ -81,87 +76,11 @@ function showLocalTimes() {
   }
 }
 
-// Text that is being written
-
-let written = new Map(); // by part
-
-function appendText({ part, text }) {
-  written.set(part, (written.get(part) ?? "") + text);
-  keepPlace(() => showText(part, text) ?? 0);
-}
-
-// showText shows the text of a part. Once the whole part has arrived as elements, its text is forgotten.
-function showText(part, piece) {
-  const shown = byID("part-" + part);
-  const text = written.get(part);
-  if (shown && !shown.matches(".writing")) {
-    written.delete(part);
-  } else if (shown && piece && shown.textContent + piece === text) {
-    shown.append(piece);
-  } else if (shown && shown.textContent !== text) {
-    shown.textContent = text;
-  }
-}
-
-// The end of a chat
-
-let unseen = 0;
-const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 80;
-
-function toEnd() {
-  log.scrollTop = log.scrollHeight;
-}
-
-// keepPlace changes the page. A person at the end of the log stays there; elsewhere the view does not move.
-function keepPlace(change) {
-  const follow = log && atEnd();
-  unseen += change();
-  if (follow) {
-    toEnd();
-  }
-  showUnseen();
-}
-
-// Earlier messages are loaded when a person scrolls up to the first one.
-const earlier = new IntersectionObserver(async ([link]) => {
-  if (!link.isIntersecting) {
-    return;
-  }
-  earlier.unobserve(link.target);
-  const href = link.target.href;
-  const answer = await fetch(href);
-  const text = await answer.text();
-  if (!answer.ok || link.target.href !== href || !link.target.isConnected) { // the page shows another moment of a replay by now
-    return; // the link is still there
-  }
-  const more = new DOMParser().parseFromString(parser.createHTML(text), "text/html");
-  const toBottom = log.scrollHeight - log.scrollTop;
-  byID("entries").prepend(...more.querySelectorAll("#entries > *"));
-  link.target.replaceWith(more.querySelector("#earlier-messages") ?? "");
-  log.scrollTop = log.scrollHeight - toBottom;
-  showLocalTimes();
-  observeEarlier();
-});
-
-function observeEarlier() {
-  if (byID("earlier-messages")) {
-    earlier.observe(byID("earlier-messages"));
-  }
-}
-
-function showUnseen() {
-  if (log) {
-    unseen = atEnd() ? 0 : unseen;
-    byID("new").hidden = unseen === 0;
-    byID("new").textContent = unseen + " " + byID("new").dataset.text;
-  }
-}
-
 // The stream
 
 let stream = null;
 let heard = 0;
-let failing = null; // timer until the banner is shown
+let failing = null; // timer until the page says that it is out of date
 let retry = null;
 let pause = 1000; // until the next attempt to connect, in ms
 
@@ -171,21 +90,20 @@ function connect() {
     return;
   }
   heard = Date.now();
-  failing ??= setTimeout(() => (byID("offline").hidden = false), 3000);
+  failing ??= setTimeout(showOutdated, 3000);
   stream = new EventSource(page.dataset.live);
-  stream.onopen = () => (written = new Map()); // the server sends it again
+  stream.onopen = () => document.dispatchEvent(new Event("connected"));
   stream.onmessage = (event) => {
     receive(JSON.parse(event.data));
     page.dataset.live = page.dataset.live.replace(/after=\d+/, "after=" + event.lastEventId);
     isConnected();
   };
-  stream.addEventListener("text", (event) => appendText(JSON.parse(event.data)));
+  stream.addEventListener("text", (event) => document.dispatchEvent(new CustomEvent("text", { detail: JSON.parse(event.data) })));
   stream.addEventListener("ping", isConnected);
   stream.addEventListener("reload", () => location.reload());
   stream.onerror = () => {
-    stream.close();
-    failing ??= setTimeout(() => (byID("offline").hidden = false), 3000);
-    clearTimeout(retry);
+    disconnect();
+    failing ??= setTimeout(showOutdated, 3000);
     retry = setTimeout(connect, pause);
     pause = Math.min(pause * 2, 16000); // the server may be busy, or refuse more pages
   };
@@ -197,6 +115,10 @@ function disconnect() {
   clearTimeout(retry);
 }
 
+function showOutdated() {
+  byID("offline").hidden = false;
+}
+
 function isConnected() {
   heard = Date.now();
   pause = 1000;
@@ -206,10 +128,20 @@ function isConnected() {
   byID("stored-at").hidden = true; // the page is up to date now
 }
 
+// A broken connection can stay silent. The server sends a ping every 5 s.
+let maxSilence = 8000;
+
+function reconnectIfSilent() {
+  if (stream && Date.now() - heard > maxSilence) {
+    showOutdated();
+    connect();
+  }
+}
+
 function onVisibility() {
   if (document.hidden) {
     disconnect();
-    isConnected(); // nobody looks
+    isConnected(); // it connects when it is shown again
   } else {
     connect();
   }
@@ -262,72 +194,12 @@ function lock(form) {
   };
 }
 
-// empty makes the composer ready for the next message. A message that was not sent comes back, with its id.
-function empty(form) {
-  const { id, text, file } = form.elements;
-  const sent = [id.value, text.value, file.files];
-  id.value = Array.from(crypto.getRandomValues(new Uint8Array(15)), (n) => (n % 36).toString(36)).join("");
-  text.value = "";
-  file.value = "";
-  showAttached(file);
-  toEnd();
-  return (accepted) => {
-    if (!accepted) {
-      id.value = sent[0];
-      text.value = [sent[1], text.value].filter(Boolean).join("\n");
-      file.files = sent[2];
-      showAttached(file);
-    }
-  };
-}
-
 function showProblem(form, text) {
   const problem = document.createElement("p");
   problem.className = "problem";
   problem.setAttribute("role", "alert");
   problem.textContent = text;
   form.append(problem);
-}
-
-// Files are chosen, pasted or dropped.
-
-function showAttached(input) {
-  input.nextElementSibling.textContent = "+" + (input.files.length || "");
-  input.parentElement.title = [...input.files].map((file) => file.name).join(", ") || input.ariaLabel;
-}
-
-function attach(event, transfer) {
-  const input = event.target.closest?.("form")?.elements.file;
-  if (input && transfer.files.length > 0) {
-    event.preventDefault();
-    input.files = transfer.files;
-    showAttached(input);
-  }
-}
-
-document.addEventListener("paste", (event) => attach(event, event.clipboardData));
-document.addEventListener("drop", (event) => attach(event, event.dataTransfer));
-document.addEventListener("change", (event) => event.target.type === "file" && showAttached(event.target));
-
-// The commands that begin as the text does are listed above the composer.
-function showCommands() {
-  const typed = byID("text").value;
-  const fits = (name) => typed.startsWith("/") && (name.startsWith(typed) || typed.startsWith(name + " "));
-  let any = false;
-  for (const command of byID("commands").children) {
-    command.hidden = !fits(command.dataset.command);
-    any ||= !command.hidden;
-  }
-  byID("commands").hidden = !any;
-}
-
-if (byID("commands")) {
-  byID("text").addEventListener("input", showCommands);
-  byID("commands").addEventListener("click", (event) => {
-    byID("text").value = event.target.closest("[data-command]").dataset.command;
-    byID("text").focus();
-    showCommands();
-  });
 }
 
 document.addEventListener("submit", (event) => {
@@ -340,28 +212,12 @@ document.addEventListener("submit", (event) => {
   }
 });
 
-// Enter sends, Shift and Enter begin a line. On a phone, Enter begins a line too: its keyboard has no Shift and Enter.
-document.addEventListener("keydown", (event) => {
-  const sends = event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target.matches(".composer textarea");
-  if (sends && !matchMedia("(pointer: coarse)").matches) {
-    event.preventDefault();
-    event.target.form.requestSubmit();
-  }
-});
-
 showLocalTimes();
-if (log) {
-  if (!location.hash) { // else the browser goes to that entry
-    toEnd();
-  }
-  log.addEventListener("scroll", showUnseen, { passive: true });
-  observeEarlier();
-  byID("new").addEventListener("click", toEnd);
-}
 if (page) {
   document.addEventListener("visibilitychange", onVisibility);
   window.addEventListener("online", connect);
+  window.addEventListener("offline", connect); // the attempt fails at once
   window.addEventListener("pageshow", connect); // the first time, and when the browser shows the page again
   window.addEventListener("pagehide", disconnect);
-  setInterval(() => document.hidden || Date.now() - heard < 40000 || connect(), 5000);
+  setInterval(reconnectIfSilent, 1000);
 }

@@ -339,7 +339,7 @@ func changesPage(caller api.Caller, v chatChanges) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = site.Frame(texts.Changes+" - "+v.chat.Title, "changes.css", "changes.js").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = site.Frame(texts.Changes+" - "+v.chat.Title, "changes.css", "changes.js", "composer.js").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -228,7 +228,7 @@ func chatPage(caller api.Caller, v chatView) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = site.Frame(v.chat.Title+" - "+texts.Product, "seen.css", "seen.js", "queue.css").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = site.Frame(v.chat.Title+" - "+texts.Product, "seen.css", "queue.css", "log.js", "seen.js", "composer.js").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1261,7 +1261,7 @@ func composer(c timeline.Chat) templ.Component {
 	})
 }
 
-// attach lets a person choose files. app.js shows how many were chosen.
+// attach lets a person choose files. composer.js shows how many were chosen.
 func attach() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

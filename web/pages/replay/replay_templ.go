@@ -115,7 +115,7 @@ func replayPage(caller api.Caller, pending int, m moment) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = site.Frame(texts.Replay+": "+m.chat.Title+" - "+texts.Product, "replay.css", "replay.js").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = site.Frame(texts.Replay+": "+m.chat.Title+" - "+texts.Product, "replay.css", "log.js", "replay.js").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -186,7 +186,7 @@ func elements(m moment, whole bool) templ.Component {
 	})
 }
 
-// earlierLink leads to the messages before the window. app.js puts them above the others.
+// earlierLink leads to the messages before the window. log.js puts them above the others.
 func earlierLink(m moment) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -7,9 +7,12 @@
 package schedules
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +23,7 @@ import (
 	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/handlers/schedule/preview"
 	runs "pocketcoder/projections/schedules"
+	"pocketcoder/projections/timeline"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
@@ -47,17 +51,70 @@ func (s Schedules) list(r *http.Request, caller api.Caller) (templ.Component, er
 		return nil, err
 	}
 	var all []query.Record
+	var o options
 	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		page, err := query.List(r.Context(), db, s.API.Catalogue, c, caller.Request(),
 			query.Query{Sort: "-created", PerPage: maxShown, SkipTotal: true})
 		all = page.Items
+		if err != nil {
+			return err
+		}
+		o, err = s.options(r.Context(), db, caller, "")
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	pending, err := s.PendingCount(r.Context(), caller)
-	return listPage(caller, pending, all), err
+	return listPage(caller, pending, all, o), err
+}
+
+// option is an option of a select.
+type option struct{ value, text string }
+
+// options are the options of the selects of the form.
+type options struct{ chats, agents, models, missed, overlap []option }
+
+// options returns the options from which an account can choose. chat is a chat that is among them, if the account sees
+// it.
+func (s Schedules) options(ctx context.Context, db dbx.Builder, caller api.Caller, chat string) (o options, err error) {
+	o.chats, err = s.records(ctx, db, caller, "chats", "title", query.Query{Sort: "-last_active", PerPage: maxShown,
+		SkipTotal: true, Filter: `parent = "" && archived = false`})
+	if err == nil && chat != "" && !slices.ContainsFunc(o.chats, func(c option) bool { return c.value == chat }) {
+		o.chats = append(o.chats, option{chat, chat})
+	}
+	if err == nil {
+		o.agents, err = s.records(ctx, db, caller, "ai_agents", "name", query.Query{Sort: "name", PerPage: maxShown,
+			SkipTotal: true})
+	}
+	if err != nil {
+		return o, err
+	}
+	models, err := timeline.ModelsOf(ctx, db, "")
+	for _, m := range models.All {
+		o.models = append(o.models, option{m, m})
+	}
+	for _, value := range []string{schedules.Skip, schedules.Once} {
+		o.missed = append(o.missed, option{value, texts.MissedRuns[value]})
+	}
+	for _, value := range []string{schedules.Skip, schedules.Queue} {
+		o.overlap = append(o.overlap, option{value, texts.OverlappingRuns[value]})
+	}
+	return o, err
+}
+
+// records returns the records of a collection that an account may list, as options with the text of a field.
+func (s Schedules) records(ctx context.Context, db dbx.Builder, caller api.Caller, collection, field string,
+	q query.Query) (all []option, err error) {
+	c, err := s.API.Collection(collection)
+	if err != nil {
+		return nil, err
+	}
+	page, err := query.List(ctx, db, s.API.Catalogue, c, caller.Request(), q)
+	for _, r := range page.Items {
+		all = append(all, option{r.ID(), cmp.Or(textOf(r, field), r.ID())})
+	}
+	return all, err
 }
 
 // view is a schedule with its runs.
@@ -88,7 +145,8 @@ func (s Schedules) one(r *http.Request, caller api.Caller) (templ.Component, err
 func form(r *http.Request) (one schedules.Schedule, fields map[string]any, err error) {
 	text := func(name string) string { return strings.TrimSpace(site.Field(r, name)) }
 	one = schedules.Schedule{Name: text("name"), Prompt: text("prompt"), Cron: text("cron_expression"),
-		Every: text("every"), TimeZone: text("time_zone"), Chat: text("chat"), Mode: schedules.New, Enabled: true}
+		Every: text("every"), TimeZone: text("time_zone"), Chat: text("chat"), Agent: text("agent"), Model: text("model"),
+		Missed: text("missed"), Overlap: text("overlap"), Mode: schedules.New, Enabled: true}
 	if one.Chat != "" {
 		one.Mode = schedules.Existing
 	}
@@ -101,25 +159,42 @@ func form(r *http.Request) (one schedules.Schedule, fields map[string]any, err e
 				api.Truncate(cost, 40))
 		}
 	}
-	return one, map[string]any{"name": one.Name, "prompt": one.Prompt, "cron_expression": one.Cron, "every": one.Every,
-		"at": one.At, "time_zone": one.TimeZone, "chat": one.Chat, "session_mode": one.Mode, "max_cost": one.MaxCost,
-		"enabled": true}, nil
+	fields = map[string]any{"name": one.Name, "prompt": one.Prompt, "cron_expression": one.Cron, "every": one.Every,
+		"at": one.At, "time_zone": one.TimeZone, "chat": one.Chat, "session_mode": one.Mode,
+		"agent": one.Agent, "model": one.Model, "missed": one.Missed, "overlap": one.Overlap, "enabled": true}
+	if one.MaxCost > 0 {
+		fields["max_cost"] = one.MaxCost
+	}
+	return one, fields, nil
 }
 
 func (s Schedules) preview(r *http.Request, caller api.Caller) (templ.Component, error) {
 	if err := site.ParseForm(r); err != nil {
 		return nil, err
 	}
+	var v preview.Preview
 	one, _, err := form(r)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		v, err = s.Schedules.Preview(r, caller, one)
 	}
-	v, err := s.Schedules.Preview(r, caller, one)
+	problem := ""
+	if err != nil {
+		p := api.ProblemOf(err)
+		if p.Status == http.StatusInternalServerError {
+			return nil, err
+		}
+		problem = site.ProblemText(p)
+	}
+	var o options
+	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
+		o, err = s.options(r.Context(), db, caller, one.Chat)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
 	pending, err := s.PendingCount(r.Context(), caller)
-	return previewPage(caller, pending, func(name string) string { return site.Field(r, name) }, v), err
+	return previewPage(caller, pending, o, func(name string) string { return site.Field(r, name) }, v, problem), err
 }
 
 func (s Schedules) save(_ http.ResponseWriter, r *http.Request, caller api.Caller) (string, error) {
@@ -171,6 +246,7 @@ func dueText(r query.Record) string {
 	return strings.TrimSpace(textOf(r, "cron_expression") + " " + textOf(r, "time_zone"))
 }
 
-func asked(h preview.History) string {
+// pastRequests returns the result of a dry run as a sentence.
+func pastRequests(h preview.History) string {
 	return fmt.Sprintf(texts.PastRequests, h.Requests, h.Days, h.Allowed, h.Asked, h.Denied)
 }

@@ -179,7 +179,7 @@ func (s Settings) update(_ http.ResponseWriter, r *http.Request, caller api.Call
 	if err != nil {
 		return "", err
 	}
-	fields, err := fieldsIn(r, about.Name, func(f schema.Field) string { return textOf(now.Get(f.Name)) })
+	fields, err := fieldsIn(r, about.Name, func(f schema.Field) string { return fieldText(now, f.Name) })
 	if err != nil || len(fields) == 0 {
 		return path(about.Name), err
 	}
@@ -271,6 +271,14 @@ func valueOf(f schema.Field, text string) (any, error) {
 	return text, nil
 }
 
+// fieldText returns a field of a record as the text that a person edits, "" for a number that is not set.
+func fieldText(r query.Record, name string) string {
+	if !r.IsSet(name) {
+		return ""
+	}
+	return textOf(r.Get(name))
+}
+
 // textOf returns a value as the text that a person edits.
 func textOf(value any) string {
 	switch v := value.(type) {
@@ -308,11 +316,11 @@ func path(collection string) string { return "/settings/" + url.PathEscape(colle
 
 func recordPath(collection, id string) string { return path(collection) + "/" + url.PathEscape(id) }
 
-// fieldsOf returns the fields of a read-only record, as texts.
-func fieldsOf(r query.Record) (all [][2]string) {
+// fieldsOf returns the labels and texts of the fields of a read-only record.
+func fieldsOf(collection string, r query.Record) (all [][2]string) {
 	for _, name := range r.Names() {
-		if text := textOf(r.Get(name)); text != "" {
-			all = append(all, [2]string{strings.ReplaceAll(name, "_", " "), text})
+		if text := fieldText(r, name); text != "" {
+			all = append(all, [2]string{texts.FieldLabel(collection, name), text})
 		}
 	}
 	return all

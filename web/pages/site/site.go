@@ -23,6 +23,7 @@ import (
 	"pocketcoder/events/log"
 	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
+	"pocketcoder/web/channels"
 	"pocketcoder/web/chats"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/ports"
@@ -45,6 +46,7 @@ type Site struct {
 	// the routes of schedules besides their records
 	Schedules *schedules.Schedules
 	Agents    *agents.Agents
+	Channels  *channels.Channels
 	Ports     *ports.Ports
 	Shells    *shell.Shells
 

@@ -223,7 +223,7 @@ func page(caller api.Caller, v view) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = site.Frame(title(v)+" - "+texts.Product, "terminal.css").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = site.Frame(title(v)+" - "+texts.Product, "terminal.css", "log.js").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

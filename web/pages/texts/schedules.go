@@ -1,28 +1,44 @@
 package texts
 
+// MissedRuns and OverlappingRuns say what the values of the fields missed and overlap do.
+var (
+	MissedRuns      = map[string]string{"skip": "start none", "once": "start one run for all of them"}
+	OverlappingRuns = map[string]string{"skip": "skip the next run", "queue": "start the next run anyway"}
+)
+
 // The texts of the pages of schedules.
 const (
-	WorkGroup          = "Work"
-	ScheduledWork      = "Schedules"
-	AboutScheduledWork = "prompts that start at a time: next runs, last runs, run now"
-
 	Schedules        = "Schedules"
 	NewSchedule      = "New schedule"
 	NoSchedules      = "There are no schedules."
 	ScheduleName     = "Name"
 	SchedulePrompt   = "Prompt that each run submits"
-	ScheduleCron     = "Cron expression: minute, hour, day of month, month, day of week"
-	ScheduleEvery    = "or an interval, such as 15m, 24h or 7d"
-	ScheduleAt       = "or once, such as 2026-12-24 09:00"
-	ScheduleZone     = "Time zone, such as Europe/Berlin; empty for that of the server"
-	ScheduleChat     = "Id of a chat in which it runs; empty for a new chat each time"
-	ScheduleMaxCost  = "Cost after which a run is stopped; 0 for no limit"
+	ScheduleCron     = "Cron expression"
+	CronHint         = "minute, hour, day of month, month, day of week: 0 9 * * 1-5"
+	ScheduleEvery    = "or interval"
+	EveryHint        = "15m, 24h, 7d"
+	ScheduleAt       = "or once at"
+	AtHint           = "2026-12-24 09:00"
+	ScheduleZone     = "Time zone"
+	ZoneHint         = "Europe/Berlin; empty for that of the server"
+	ScheduleChat     = "Chat"
+	NewChatEachTime  = "a new chat for each run"
+	ScheduleAgent    = "Agent of new chats"
+	OpenCodesAgent   = "OpenCode's own agent"
+	ScheduleModel    = "Model of new chats"
+	DefaultModel     = "the default model"
+	ScheduleMissed   = "After missed runs"
+	MissedDefault    = "start none; for a single run, start it late"
+	ScheduleOverlap  = "If the last run is not over"
+	ScheduleMaxCost  = "Stop a run at cost"
+	NoLimitHint      = "empty for no limit"
 	ShowPreview      = "Preview"
 	Preview          = "Preview of the schedule"
 	NextRuns         = "Next runs"
+	DryRun           = "Dry run with past requests"
 	NoNextRuns       = "The schedule has no further runs."
 	Paused           = "paused"
-	PastRequests     = "%d permission requests of the last %d days: with the rules as they are now, %d allowed, %d asked, %d denied."
+	PastRequests     = "The account had %d permission requests in the last %d days. The rules of now would allow %d, ask about %d and deny %d."
 	ScheduleTimes    = "%d× %s"
 	Runs             = "Runs"
 	NoRuns           = "The schedule has not run yet."

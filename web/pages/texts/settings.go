@@ -23,11 +23,17 @@ const (
 	DeletedVersion     = "deleted"
 	VersionOfFile      = "a file of the agent"
 	RestoreVersion     = "Restore"
-	NobodyChanges      = "Only the system writes these records."
+	ReadOnlyRecords    = "Only the system writes these records."
 )
 
 // Collection names a collection of the settings.
 type Collection struct{ Name, Title, About string }
+
+// SettingsPages are the pages at the top of groups, by the titles of the groups.
+var SettingsPages = map[string]struct{ Path, Title, About string }{
+	"Messengers": {"/messengers", "Pairing", "a code for your account, and the people in messengers who act for it"},
+	"Work":       {"/schedules", "Schedules", "prompts that start at a time: next runs, last runs, run now"},
+}
 
 // SettingsGroups are the collections of the settings, in order.
 var SettingsGroups = []struct {
@@ -64,11 +70,11 @@ var SettingsGroups = []struct {
 		{"channels", "Channels", "bots through which people talk to the assistant"},
 		{"webhooks", "Webhooks", "through which other systems write to the assistant"},
 		{"webhook_targets", "Webhook targets", "URLs that get the events of chats"},
-		{"pairings", "Pairings", "people in messengers who act for an account"},
+		{"pairings", "Records of pairings", "every field of them"},
 		{"conversations", "Conversations", "and the chats that they write to"},
-		{"channel_messages", "Sent messages", "what has left, waits or failed"},
+		{"channel_messages", "Sent messages", "that were sent, wait or failed"},
 	}},
-	{WorkGroup, []Collection{
+	{"Work", []Collection{
 		{"schedules", "Records of schedules", "every field of them"},
 	}},
 }

@@ -18,7 +18,7 @@ const (
 	Problem = "That did not work"
 	Back    = "Back to the chats"
 
-	Offline      = "Not connected. Trying again…"
+	Offline      = "Not connected: this page is out of date."
 	TooManyPages = "Too many pages of this account are open. Close some of them."
 	Unsent       = "Not sent: the server did not answer."
 	NewBelow     = "new ↓"

@@ -1,0 +1,18 @@
+package texts
+
+// The texts of the page of messengers.
+const (
+	Messengers       = "Messengers"
+	AboutMessengers  = "Pair a messenger with your account. You can then talk to the assistant there, and approve requests."
+	NoMessengers     = "No messenger is set up. An administrator adds one under Settings, Channels."
+	PairWith         = "Pair with %s"
+	PairingCode      = "Code for %s"
+	SendCode         = "Send this message to %s from the conversation that you want to pair. In a group, every member sends a code."
+	CodeExpires      = "The code can be used once. It expires at"
+	PairedMessengers = "Paired"
+	NoPairings       = "No messenger is paired."
+	PairedGroup      = "in a group"
+	PairingExpires   = "expires"
+	PairingExpired   = "expired"
+	RevokePairing    = "Revoke"
+)

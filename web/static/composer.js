@@ -1,0 +1,71 @@
+// The composer of a message: files, slash commands and the Enter key. app.js sends its form.
+"use strict";
+
+// empty makes the composer ready for the next message. A message that was not sent comes back, with its id.
+function empty(form) {
+  const { id, text, file } = form.elements;
+  const sent = [id.value, text.value, file.files];
+  id.value = Array.from(crypto.getRandomValues(new Uint8Array(15)), (n) => (n % 36).toString(36)).join("");
+  text.value = "";
+  file.value = "";
+  showAttached(file);
+  toEnd();
+  return (accepted) => {
+    if (!accepted) {
+      id.value = sent[0];
+      text.value = [sent[1], text.value].filter(Boolean).join("\n");
+      file.files = sent[2];
+      showAttached(file);
+    }
+  };
+}
+
+// Files are chosen, pasted or dropped.
+
+function showAttached(input) {
+  input.nextElementSibling.textContent = "+" + (input.files.length || "");
+  input.parentElement.title = [...input.files].map((file) => file.name).join(", ") || input.ariaLabel;
+}
+
+function attach(event, transfer) {
+  const input = event.target.closest?.("form")?.elements.file;
+  if (input && transfer.files.length > 0) {
+    event.preventDefault();
+    input.files = transfer.files;
+    showAttached(input);
+  }
+}
+
+document.addEventListener("paste", (event) => attach(event, event.clipboardData));
+document.addEventListener("drop", (event) => attach(event, event.dataTransfer));
+document.addEventListener("change", (event) => event.target.type === "file" && showAttached(event.target));
+
+// The commands that begin as the text does are listed above the composer.
+function showCommands() {
+  const typed = byID("text").value;
+  const fits = (name) => typed.startsWith("/") && (name.startsWith(typed) || typed.startsWith(name + " "));
+  let any = false;
+  for (const command of byID("commands").children) {
+    command.hidden = !fits(command.dataset.command);
+    any ||= !command.hidden;
+  }
+  byID("commands").hidden = !any;
+}
+
+if (byID("commands")) {
+  byID("text").addEventListener("input", showCommands);
+  byID("commands").addEventListener("click", (event) => {
+    byID("text").value = event.target.closest("[data-command]").dataset.command;
+    byID("text").focus();
+    showCommands();
+  });
+}
+
+// Enter sends, Shift and Enter begin a line. On a phone, Enter begins a line too: its keyboard has no Shift and Enter.
+document.addEventListener("keydown", (event) => {
+  const sends = event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target.matches(".composer textarea");
+  if (sends && !matchMedia("(pointer: coarse)").matches) {
+    event.preventDefault();
+    event.target.form.requestSubmit();
+  }
+});

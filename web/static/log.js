@@ -1,0 +1,96 @@
+// The log of a chat, a terminal or a replay. The script follows the end of the log, counts new entries, loads earlier ones, and shows
+// text that is being written.
+"use strict";
+
+const log = byID("log");
+
+// The end. A person at the end of the log stays there. Elsewhere the view does not move.
+
+let unseen = 0; // entries below the view
+let follows = false; // the view was at the end before a change
+const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 80;
+
+function toEnd() {
+  log.scrollTop = log.scrollHeight;
+}
+
+function showUnseen() {
+  unseen = atEnd() ? 0 : unseen;
+  byID("new").hidden = unseen === 0;
+  byID("new").textContent = unseen + " " + byID("new").dataset.text;
+}
+
+function showChange(added) {
+  unseen += added;
+  if (follows) {
+    toEnd();
+  }
+  showUnseen();
+}
+
+document.addEventListener("updating", () => (follows = atEnd()));
+document.addEventListener("updated", (event) => {
+  for (const part of written.keys()) {
+    showText(part);
+  }
+  showChange(event.detail);
+});
+
+// Text that is being written
+
+let written = new Map(); // by part
+
+document.addEventListener("connected", () => (written = new Map())); // the server sends it again
+document.addEventListener("text", ({ detail: { part, text } }) => {
+  follows = atEnd();
+  written.set(part, (written.get(part) ?? "") + text);
+  showText(part, text);
+  showChange(0);
+});
+
+// showText shows the text of a part. Once the whole part has arrived as elements, its text is forgotten.
+function showText(part, piece) {
+  const shown = byID("part-" + part);
+  const text = written.get(part);
+  if (shown && !shown.matches(".writing")) {
+    written.delete(part);
+  } else if (shown && piece && shown.textContent + piece === text) {
+    shown.append(piece);
+  } else if (shown && shown.textContent !== text) {
+    shown.textContent = text;
+  }
+}
+
+// Earlier entries are loaded when a person scrolls up to the first one.
+const earlier = new IntersectionObserver(async ([link]) => {
+  if (!link.isIntersecting) {
+    return;
+  }
+  earlier.unobserve(link.target);
+  const href = link.target.href;
+  const answer = await fetch(href);
+  const text = await answer.text();
+  if (!answer.ok || link.target.href !== href || !link.target.isConnected) { // the page shows another moment of a replay by now
+    return; // the link is still there
+  }
+  const more = new DOMParser().parseFromString(parser.createHTML(text), "text/html");
+  const toBottom = log.scrollHeight - log.scrollTop;
+  byID("entries").prepend(...more.querySelectorAll("#entries > *"));
+  link.target.replaceWith(more.querySelector("#earlier-messages") ?? "");
+  log.scrollTop = log.scrollHeight - toBottom;
+  showLocalTimes();
+  observeEarlier();
+});
+
+function observeEarlier() {
+  if (byID("earlier-messages")) {
+    earlier.observe(byID("earlier-messages"));
+  }
+}
+
+if (!location.hash) { // else the browser goes to that entry
+  toEnd();
+}
+log.addEventListener("scroll", showUnseen, { passive: true });
+observeEarlier();
+byID("new").addEventListener("click", toEnd);
