@@ -27,7 +27,7 @@ func TestAScheduleIsPreviewedSavedPausedAndRun(t *testing.T) {
 		"time_zone": {"Europe/Berlin"}, "agent": {agent["id"].(string)}, "model": {"demo/demo"}, "missed": {"once"},
 		"overlap": {"queue"}, "max_cost": {""}}
 	page := b.submit(t, "/schedules/preview", form).body
-	for _, want := range []string{"02:30:00 CE", "had 1 permission requests", "make &lt;all&gt;", `value="30 2 * * *"`,
+	for _, want := range []string{"02:30:00 CE", "made 1 permission requests", "make &lt;all&gt;", `value="30 2 * * *"`,
 		`formaction="/schedules"`, `selected>Tester</option>`, `selected>demo/demo</option>`,
 		`selected>start one run for all of them</option>`, `selected>start the next run anyway</option>`} {
 		expect.Contains(t, page, want)

@@ -122,6 +122,27 @@ type view struct {
 	record query.Record
 	next   []time.Time
 	runs   []runs.PricedRun
+	agent  string // name of its agent; empty for none
+}
+
+// settings returns the labels and values of the settings of the schedule that differ from the default.
+func (v view) settings() (all [][2]string) {
+	maxCost, _ := v.record.Get("max_cost").(float64)
+	if n, ok := v.record.Get("max_cost").(int64); ok {
+		maxCost = float64(n)
+	}
+	cost := strconv.FormatFloat(maxCost, 'f', -1, 64)
+	if maxCost == 0 {
+		cost = ""
+	}
+	for _, row := range [][2]string{{texts.ScheduleAgent, v.agent}, {texts.ScheduleModel, textOf(v.record, "model")},
+		{texts.ScheduleMissed, texts.MissedRuns[textOf(v.record, "missed")]},
+		{texts.ScheduleOverlap, texts.OverlappingRuns[textOf(v.record, "overlap")]}, {texts.ScheduleMaxCost, cost}} {
+		if row[1] != "" {
+			all = append(all, row)
+		}
+	}
+	return all
 }
 
 func (s Schedules) one(r *http.Request, caller api.Caller) (templ.Component, error) {
@@ -131,6 +152,13 @@ func (s Schedules) one(r *http.Request, caller api.Caller) (templ.Component, err
 		return nil, err
 	}
 	v := view{record: record}
+	if agent := textOf(record, "agent"); agent != "" {
+		found, err := s.API.Find(r.Context(), caller, "ai_agents", agent)
+		if err != nil && api.ProblemOf(err).Status != http.StatusNotFound { // a deleted agent has no name
+			return nil, err
+		}
+		v.agent = cmp.Or(textOf(found, "name"), agent)
+	}
 	if v.next, err = s.Schedules.Schedules.Next(r.Context(), id, 5); err != nil {
 		return nil, err
 	}
@@ -248,5 +276,8 @@ func dueText(r query.Record) string {
 
 // pastRequests returns the result of a dry run as a sentence.
 func pastRequests(h preview.History) string {
+	if h.Requests == 0 {
+		return fmt.Sprintf(texts.NoPastRequests, h.Days)
+	}
 	return fmt.Sprintf(texts.PastRequests, h.Requests, h.Days, h.Allowed, h.Asked, h.Denied)
 }

@@ -30,7 +30,7 @@ import (
 // Elements are states, not changes. So a page may get one twice, and may miss all but the last one.
 
 const (
-	pingEvery = 5 * time.Second // app.js waits 3 s longer
+	pingEvery = 5 * time.Second       // app.js waits 3 s longer
 	coalesce  = 50 * time.Millisecond // the shortest time between two renderings of a page
 
 	defaultLivePages = 200 // of an account

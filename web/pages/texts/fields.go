@@ -70,6 +70,7 @@ var fieldLabels = map[string]string{
 	"config":            "Configuration",
 	"catalog":           "Catalogue",
 	"reason":            "Reason",
+	"hosts":             "Hosts that it may reach",
 	"image":             "Image",
 	"config_schema":     "Schema of the configuration",
 	"command":           "Command",

@@ -9,6 +9,7 @@ const (
 	PairingCode      = "Code for %s"
 	SendCode         = "Send this message to %s from the conversation that you want to pair. In a group, every member sends a code."
 	CodeExpires      = "The code can be used once. It expires at"
+	ShowPairings     = "Show the pairings"
 	PairedMessengers = "Paired"
 	NoPairings       = "No messenger is paired."
 	PairedGroup      = "in a group"
