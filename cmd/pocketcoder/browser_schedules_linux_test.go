@@ -11,7 +11,8 @@ import (
 // choose selects a value in a form.
 func (b *tab) choose(selector, value string) {
 	b.t.Helper()
-	if got := evaluate[string](b, `((s) => (s.value = "`+value+`", s.value))(document.querySelector("`+selector+`"))`); got != value {
+	set := `((s) => (s.value = "` + value + `", s.value))(document.querySelector("` + selector + `"))`
+	if got := evaluate[string](b, set); got != value {
 		b.t.Fatalf("%s has no value %q", selector, value)
 	}
 }
@@ -40,7 +41,8 @@ func TestScheduleIsPlannedInABrowser(t *testing.T) {
 			b.click(`button[formaction="/schedules"]`)
 			b.awaitCondition("the schedule", `document.querySelector("h1")?.textContent === "Report on a `+size.name+`"`)
 			b.click(`form[action$="/pause"] button`)
-			b.awaitCondition("that it is paused", `document.querySelector('form[action$="/resume"]') !== null && document.querySelector("main ol > li") === null`)
+			b.awaitCondition("that it is paused", `document.querySelector('form[action$="/resume"]') !== null &&
+				document.querySelector("main ol > li") === null`)
 			b.click(`form[action$="/resume"] button`)
 			b.awaitCondition("that it goes on", `document.querySelectorAll("main ol > li").length === 5`)
 			page := evaluate[string](b, `location.pathname`)
@@ -79,7 +81,8 @@ func TestMessengerIsPairedInABrowser(t *testing.T) {
 			bot.Say(person, person, evaluate[string](b, `document.querySelector("#code pre").textContent`))
 			bot.AwaitText(t, "You are paired")
 			b.visit("/messengers")
-			row := `[...document.querySelectorAll(".logins li")].find((e) => e.textContent.includes("Telegram on a ` + size.name + `"))`
+			row := `[...document.querySelectorAll(".logins li")].find((e) => e.textContent.includes("Telegram on a ` +
+				size.name + `"))`
 			b.awaitCondition("the pairing", row+` !== undefined`)
 			b.screenshot("messengers-paired")
 			b.checkNoFaults()
