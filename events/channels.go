@@ -6,9 +6,10 @@ import "strings"
 
 // Origin is where a message comes from that a person wrote in a messenger. The platform says who the sender is.
 type Origin struct {
-	Channel string `json:"channel"` // record of the collection channels
-	Name    string `json:"name"`    // of the channel
-	Sender  string `json:"sender"`  // name of the sender, as the platform shows it
+	Channel string `json:"channel"`           // record of the collection channels
+	Name    string `json:"name"`              // of the channel
+	Sender  string `json:"sender"`            // name of the sender, as the platform shows it
+	Message string `json:"message,omitempty"` // the platform's id of the message, to which an answer refers
 }
 
 // ChannelQueued means that a message is to leave through a channel.

@@ -48,7 +48,8 @@ var filled = []Data{
 	SessionBound{Session: "ses_1", Directory: "/work space"},
 	MessageSubmitted{
 		Message: "m1", Resumes: "per_1", Delivery: DeliverySteer, Sender: "c1",
-		Results: []string{"m2"}, Silent: []string{"m3"}, Schedule: "s1", Origin: &Origin{Channel: "ch1", Name: "phone", Sender: "Ada"},
+		Results: []string{"m2"}, Silent: []string{"m3"}, Schedule: "s1", Origin: &Origin{Channel: "ch1", Name: "phone", Sender: "Ada",
+			Message: "<1@example.org>"},
 		Parts: []Part{{Type: "text", Text: "ä\n€", Mime: "text/plain", URL: "file:///a", Filename: "a"}},
 	},
 	MessageEdited{Message: "m1", Parts: []Part{{Type: "text", Text: "ö", Mime: "text/plain", URL: "data:,a",

@@ -14,10 +14,14 @@ package channel
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"log/slog"
+	"mime"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
@@ -28,7 +32,8 @@ import (
 // Platform is the connection of one channel to its messenger. Its methods are safe for concurrent use.
 type Platform interface {
 	// Run passes messages and presses to the receiver until ctx ends. It returns an error if retrying cannot help. It
-	// confirms a message to the messenger only when Receive or Press has returned without an error.
+	// confirms a message to the messenger only when Receive or Press has returned without an error. It is called again
+	// after a pause, which a RetryError can set.
 	Run(ctx context.Context, to Receiver) error
 	// Send sends a message to a conversation and returns the messenger's id of it. Its errors are a PermanentError, a
 	// RetryError, or any other if the messenger may have the message.
@@ -45,12 +50,32 @@ type Receiver interface {
 
 // Message is a plain text with buttons.
 type Message struct {
+	ID      string // the same for each try to send the message
 	Text    string
 	Buttons []Button
+	Thread  outgoing.Thread // for a messenger with threads
 }
 
-// Button is a button of a message. The messenger hands its token to Press.
-type Button struct{ Title, Token string }
+// Button is a button of a message. The messenger hands its token to Press. In a messenger without buttons, a person
+// writes the verb and the token in the first line of a message.
+type Button struct{ Title, Verb, Token string }
+
+// MaxFile is the size of the largest files of a message, in bytes: with base64 it is a message of less than
+// chat.MaxMessage.
+const MaxFile = 5 << 17
+
+// FilePart returns the part of a message for a file. Without a valid type, the content decides the type.
+func FilePart(name, typ string, body []byte) events.Part {
+	typ, _, err := mime.ParseMediaType(typ)
+	if err != nil || !strings.Contains(typ, "/") {
+		typ = "application/octet-stream"
+		if utf8.Valid(body) {
+			typ = "text/plain"
+		}
+	}
+	return events.Part{Type: "file", Mime: typ, Filename: strings.ToValidUTF8(name, "\uFFFD"),
+		URL: "data:" + typ + ";base64," + base64.StdEncoding.EncodeToString(body)}
+}
 
 // PermanentError is the error of a message that the messenger refuses for good.
 type PermanentError struct{ Reason string }
@@ -219,9 +244,13 @@ func (h *Hub) receive(ctx context.Context, p Platform, c channel.Channel) {
 		if ctx.Err() != nil {
 			return
 		}
-		h.Logger.Error("channel", "channel", c.Name, "err", err)
+		pause := connectWait
+		if again := (RetryError{}); errors.As(err, &again) && again.After > 0 {
+			pause = again.After
+		}
+		h.Logger.Error("channel", "channel", c.Name, "again", pause, "err", err)
 		select {
-		case <-time.After(connectWait):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}

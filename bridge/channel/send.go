@@ -146,10 +146,14 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 	if err := h.Channels.Record(ctx, m.Chat, m.ID, events.ChannelSending{Message: m.ID}); err != nil {
 		return err
 	}
+	thread, err := outgoing.ThreadOf(ctx, h.Model.Model, m)
+	if err != nil {
+		return err
+	}
 	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownGrace, cancel) })()
-	receipt, err := p.Send(patient, m.Place, Message{Text: m.Text, Buttons: buttons})
+	receipt, err := p.Send(patient, m.Place, Message{ID: m.ID, Text: m.Text, Buttons: buttons, Thread: thread})
 	recording, done := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer done()
 	switch {
@@ -179,7 +183,7 @@ func (h *Hub) buttons(ctx context.Context, m outgoing.Message) (list []Button, p
 		b.Channel, b.Place = m.Channel, m.Place
 		var token string
 		token, err = h.Channels.CreateButton(ctx, b)
-		list = append(list, Button{title, token})
+		list = append(list, Button{title, b.Verb(), token})
 	}
 	switch m.Type {
 	case events.OutgoingPermission:

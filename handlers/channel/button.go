@@ -3,8 +3,9 @@ package channel
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"pocketcoder/events"
@@ -33,20 +34,64 @@ type Button struct {
 const (
 	buttonPrefix = "btn"
 	buttonLife   = 24 * time.Hour
-	buttonToken  = 24 // random bytes
+	buttonLength = 16 // characters of 5 bits
 	maxButton    = 64 // characters of a token
 )
 
 // CreateButton stores a button and returns its token.
 func (h *Channels) CreateButton(ctx context.Context, b Button) (token string, err error) {
-	random := make([]byte, buttonToken)
-	rand.Read(random)
-	token, b.Expires = base64.RawURLEncoding.EncodeToString(random), time.Now().Add(buttonLife).UTC()
+	token, b.Expires = rand.Text()[:buttonLength], time.Now().Add(buttonLife).UTC()
 	value, err := json.Marshal(b)
 	if err != nil {
 		return "", err
 	}
 	return token, h.Secrets.Create(ctx, hashed(buttonPrefix, token), value)
+}
+
+// Verbs of codes: the words before them in a message.
+const (
+	verbApprove = "approve"
+	verbDeny    = "deny"
+	verbAnswer  = "answer"
+)
+
+// Verb returns the word that a person writes before the token, in a messenger without buttons.
+func (b Button) Verb() string {
+	switch {
+	case b.Question != "":
+		return verbAnswer
+	case b.Decision == events.Authorized:
+		return verbApprove
+	}
+	return verbDeny
+}
+
+// codeOfButton returns the verb and the token in the first line of a text, and the text after that line.
+func codeOfButton(text string) (verb, token, rest string, found bool) {
+	first, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	words := strings.Fields(first)
+	if len(words) != 2 {
+		return "", "", "", false
+	}
+	verb, token = strings.ToLower(words[0]), strings.ToUpper(words[1])
+	found = slices.Contains([]string{verbApprove, verbDeny, verbAnswer}, verb) && isCode(token, buttonLength)
+	return verb, token, strings.TrimSpace(rest), found
+}
+
+// pressed presses the button whose code is in the first line of a message, and queues what is said about it. It
+// reports whether the message had no more than the code.
+func (h *Channels) pressed(ctx context.Context, in *Incoming, id string) (all bool, err error) {
+	verb, token, rest, found := codeOfButton(in.Text)
+	if !found {
+		return false, nil
+	}
+	in.verb = verb
+	said, err := h.Press(ctx, *in, token)
+	if err == nil && said != "" {
+		err = h.Notify(ctx, id, *in, "pressed", said)
+	}
+	in.Text = rest
+	return rest == "" && in.Files == nil, err
 }
 
 // Press carries out the effect of a button, in the name of the account with which the sender is paired. It returns a
@@ -58,16 +103,22 @@ func (h *Channels) Press(ctx context.Context, in Incoming, token string) (said s
 	}
 	key := hashed(buttonPrefix, token)
 	old, found, err := h.Secrets.Get(ctx, key)
+	what := "button"
+	if in.verb != "" {
+		what = "code"
+	}
 	var b Button
 	switch {
 	case err != nil:
 		return "", err
 	case !found || json.Unmarshal(old, &b) != nil || b.Channel != in.Channel.ID || b.Place != in.Place:
-		return "PocketCoder does not know this button any more.", nil
+		return "PocketCoder does not know this " + what + " any more.", nil
+	case in.verb != "" && in.verb != b.Verb():
+		return "This code is not one to " + in.verb + ". Nothing was decided.", nil
 	case b.UsedBy != "" && b.UsedBy != in.Update:
-		return "This button was used already.", nil
+		return "This " + what + " was used already.", nil
 	case b.UsedBy == "" && !time.Now().Before(b.Expires):
-		return "This button has expired. Decide in the app.", nil
+		return "This " + what + " has expired. Decide in the app.", nil
 	}
 	allowed, err := h.mayDecide(ctx, b.Chat, who)
 	if err != nil || !allowed {
@@ -80,7 +131,7 @@ func (h *Channels) Press(ctx context.Context, in Incoming, token string) (said s
 			return "", err
 		}
 		if swapped, err := h.Secrets.Swap(ctx, key, old, value); err != nil || !swapped {
-			return "This button was used already.", err
+			return "This " + what + " was used already.", err
 		}
 	}
 	said, err = h.press(ctx, b, who, handlers.Command{ID: events.ChannelID("press", token), Actor: events.UserActor(p.User)},

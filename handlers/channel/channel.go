@@ -15,10 +15,12 @@ import (
 	"encoding/json"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"pocketcoder/events"
@@ -38,18 +40,27 @@ const (
 	Conversations = "conversations"
 )
 
-// Telegram is a kind of channel: a bot of Telegram.
-const Telegram = "telegram"
+// Kinds of channels.
+const (
+	Telegram = "telegram" // a bot of Telegram
+	Email    = "email"    // a mailbox
+)
 
-// Channel is a messenger that people write to. Its token is a secret.
+// Channel is a messenger that people write to. Its token is a secret: that of the bot, or the password of the mailbox.
 type Channel struct {
 	ID      string `json:"id"`
 	Seq     uint64 `json:"-"` // of its last change
 	Name    string `json:"name"`
 	Kind    string `json:"kind"`
 	Enabled bool   `json:"enabled"`
-	Server  string `json:"server"`  // URL of a server of one's own in place of the platform's
+	Server  string `json:"server"`  // URL of the Bot API server in place of the platform's, or of the IMAP server
 	Trigger string `json:"trigger"` // word that begins a message to the assistant in a group
+
+	// Of a mailbox: its address, the URL of the SMTP server, and the name with which the receiving server marks its
+	// Authentication-Results headers.
+	Address  string `json:"address"`
+	SMTP     string `json:"smtp"`
+	Authserv string `json:"authserv_id"`
 }
 
 // Pairing says that a sender in a conversation of a channel acts for an account.
@@ -64,7 +75,8 @@ type Pairing struct {
 	Expires string `json:"expires_at"` // 2006-01-02 15:04:05.000Z
 }
 
-// conversation is the record that assigns a chat to a conversation in a messenger.
+// conversation is the record that assigns a chat to a conversation in a messenger. In a mailbox a conversation is one
+// thread of one sender.
 type conversation struct {
 	Channel string `json:"channel"`
 	Place   string `json:"place"`
@@ -145,7 +157,7 @@ func (h *Channels) Save(ctx context.Context, c record.Save) (id string, seq uint
 		return "", 0, invalid("token", "Must be a text.")
 	}
 	delete(set, "token")
-	if err := check(set, token); err != nil {
+	if err := h.check(ctx, c, token); err != nil {
 		return "", 0, err
 	}
 	if _, given := set["enabled"]; c.New && !given {
@@ -164,28 +176,78 @@ func (h *Channels) Save(ctx context.Context, c record.Save) (id string, seq uint
 	return h.Records.Save(ctx, c)
 }
 
-func check(set map[string]json.RawMessage, token string) error {
-	text := func(name string) (value string, given bool) {
-		raw, given := set[name]
-		_ = json.Unmarshal(raw, &value) // "" for other types
-		return value, given
+// check refuses a change after which the channel would not be valid.
+func (h *Channels) check(ctx context.Context, c record.Save, token string) error {
+	all, err := h.List(ctx)
+	if err != nil {
+		return err
 	}
-	if kind, given := text("kind"); given && kind != Telegram {
-		return invalid("kind", "Must be %s.", Telegram)
+	var one Channel
+	if i := slices.IndexFunc(all, func(old Channel) bool { return old.ID == c.Record }); i >= 0 && !c.New {
+		one = all[i]
+	} else if !c.New {
+		return nil // the record does not exist, which Save refuses
 	}
-	if trigger, _ := text("trigger"); len(trigger) > maxTrigger || !utf8.ValidString(trigger) {
+	body, err := json.Marshal(c.Set)
+	if err != nil {
+		return err
+	}
+	_ = json.Unmarshal(body, &one) // a value of another type is ""
+	switch {
+	case len(one.Trigger) > maxTrigger || !utf8.ValidString(one.Trigger):
 		return invalid("trigger", "Must be at most %d bytes.", maxTrigger)
+	case one.Kind == Telegram:
+		return one.checkBot(token)
+	case one.Kind == Email:
+		return one.checkMailbox(token)
 	}
-	if server, _ := text("server"); server != "" {
-		u, err := url.Parse(server)
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" {
-			return invalid("server", "Must be a URL such as https://bots.example.org.")
-		}
+	return invalid("kind", "Must be %s or %s.", Telegram, Email)
+}
+
+func (c Channel) checkBot(token string) error {
+	if !serverURL(c.Server, "https", "http") && c.Server != "" || strings.Contains(c.Server, "@") {
+		return invalid("server", "Must be a URL such as https://bots.example.org.")
 	}
 	if len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' }) {
 		return invalid("token", "Must be at most %d printable characters, without blanks and /.", maxToken)
 	}
 	return nil
+}
+
+func (c Channel) checkMailbox(token string) error {
+	_, valid := MailAddress(c.Address)
+	switch {
+	case !valid:
+		return invalid("address", "Must be the address of the mailbox, such as assistant@example.org.")
+	case !serverURL(c.Server, "imaps", "imap"):
+		return invalid("server", "Must be the URL of the IMAP server, such as imaps://imap.example.org.")
+	case !serverURL(c.SMTP, "smtps", "smtp"):
+		return invalid("smtp", "Must be the URL of the SMTP server, such as smtps://smtp.example.org.")
+	case c.Authserv == "" || strings.ContainsFunc(c.Authserv, func(r rune) bool { return r <= ' ' || r > '~' || r == ';' }):
+		return invalid("authserv_id", "Must be the first word of the Authentication-Results headers that your server adds.")
+	case len(token) > maxToken || strings.ContainsFunc(token, unicode.IsControl):
+		return invalid("token", "Must be the password of the mailbox, at most %d bytes.", maxToken)
+	}
+	return nil
+}
+
+// serverURL reports whether a text is a URL of a server with one of the schemes, without a password.
+func serverURL(text string, schemes ...string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.RawQuery != "" || !slices.Contains(schemes, u.Scheme) {
+		return false
+	}
+	_, password := u.User.Password()
+	return !password
+}
+
+var mailAddress = regexp.MustCompile(`^[a-z0-9!#$%&'*+/=?^_{|}~.-]{1,64}@[a-z0-9-]+(\.[a-z0-9-]+)+$`)
+
+// MailAddress returns an address in lower case, which identifies a mailbox. valid is false for what is none, and for
+// addresses with quotes or characters outside ASCII.
+func MailAddress(text string) (address string, valid bool) {
+	address = strings.ToLower(text)
+	return address, len(address) <= 254 && mailAddress.MatchString(address)
 }
 
 func invalid(field, format string, args ...any) error {

@@ -82,9 +82,10 @@ func (h *Channels) CreateCode(ctx context.Context, c NewCode) (code Code, err er
 	return code, h.Secrets.Create(ctx, hashed(codePrefix, code.Code), value)
 }
 
-// codeIn returns the pairing code of a message: "/start CODE", "/pair CODE", or the code alone.
+// codeIn returns the pairing code in the first line of a text: "/start CODE", "/pair CODE", or the code alone.
 func codeIn(text string) (code string, found bool) {
-	words := strings.Fields(text)
+	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	words := strings.Fields(first)
 	if len(words) == 2 && (command(words[0]) == "/start" || command(words[0]) == "/pair") {
 		words = words[1:]
 	}
@@ -92,7 +93,11 @@ func codeIn(text string) (code string, found bool) {
 		return "", false
 	}
 	code = strings.ToUpper(words[0])
-	return code, len(code) == codeLength && strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
+	return code, isCode(code, codeLength)
+}
+
+func isCode(text string, length int) bool {
+	return len(text) == length && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
 // command returns a command without the name of the bot, which Telegram adds in groups: /new@example_bot.

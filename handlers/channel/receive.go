@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,10 +24,23 @@ type Incoming struct {
 	Group     bool   // several people read the conversation
 	Addressed bool   // in a group: the message is to the bot
 	Text      string
+	Thread    Thread // of a mail
+	verb      string // before the code of a button that is written; empty for a button
 
 	// Files returns the files of the message. Its error is a sentence for the sender, unless ctx has ended. It is
 	// called for a paired sender only.
 	Files func(context.Context) ([]events.Part, error)
+}
+
+// Thread is what a mail refers to. The zero value is that of a messenger in which a sender has one conversation.
+type Thread struct {
+	Message string // id of the mail
+	Root    string // id of the first mail of the thread
+	Subject string
+
+	// Conversations are the ids of conversations that the mail refers to, the newest first. They may be forged: only one
+	// of the same sender counts.
+	Conversations []string
 }
 
 // maxWaiting is the number of messages of a conversation that may wait. Further ones are refused.
@@ -35,9 +49,11 @@ const maxWaiting = 20
 // Receive handles a message. It returns an error only if another try may succeed. A second call with the same update
 // has no further effect.
 func (h *Channels) Receive(ctx context.Context, in Incoming) error {
-	if code, found := codeIn(in.Text); found {
-		if right, err := h.redeem(ctx, in, code); right || err != nil {
-			return err
+	for _, text := range []string{in.Text, in.Thread.Subject} {
+		if code, found := codeIn(text); found {
+			if right, err := h.redeem(ctx, in, code); right || err != nil {
+				return err
+			}
 		}
 	}
 	p, who, paired, err := h.pairing(ctx, in)
@@ -49,6 +65,9 @@ func (h *Channels) Receive(ctx context.Context, in Incoming) error {
 	}
 	id, allowed, err := h.chatOf(ctx, in, who)
 	if err != nil || !allowed {
+		return err
+	}
+	if done, err := h.pressed(ctx, &in, id); done || err != nil {
 		return err
 	}
 	err = h.handle(ctx, in, p, id)
@@ -103,7 +122,8 @@ func (h *Channels) handle(ctx context.Context, in Incoming, p Pairing, id string
 	}
 	_, seq, err := h.Chats.SubmitMessage(ctx, chat.SubmitMessage{
 		Command: by, Chat: id, Message: message, Parts: parts,
-		Origin: &events.Origin{Channel: in.Channel.ID, Name: in.Channel.Name, Sender: shorten(in.Sender, maxNameOfPeer)},
+		Origin: &events.Origin{Channel: in.Channel.ID, Name: in.Channel.Name, Sender: shorten(in.Sender, maxNameOfPeer),
+			Message: in.Thread.Message},
 	})
 	if err != nil {
 		return err
@@ -178,8 +198,12 @@ func (h *Channels) begin(ctx context.Context, in Incoming, id string) error {
 func (h *Channels) create(ctx context.Context, in Incoming, owner string) (id string, err error) {
 	by := handlers.Command{Actor: events.UserActor(owner)}
 	id = updateID(in, "chat")
+	about := in.Sender
+	if _, code := codeIn(in.Thread.Subject); !code {
+		about = cmp.Or(in.Thread.Subject, about)
+	}
 	if _, _, err = h.Chats.Create(ctx, chat.Create{Command: by, Chat: id, User: owner,
-		Title: fmt.Sprintf("%s: %s", in.Channel.Name, shorten(in.Sender, maxNameOfPeer))}); err != nil {
+		Title: fmt.Sprintf("%s: %s", in.Channel.Name, shorten(about, maxNameOfPeer))}); err != nil {
 		return "", err
 	}
 	_, of, found, err := h.conversation(ctx, in)
@@ -187,6 +211,10 @@ func (h *Channels) create(ctx context.Context, in Incoming, owner string) (id st
 		return "", err
 	}
 	set := record.Fields(map[string]any{"channel": in.Channel.ID, "place": in.Place, "chat": id, "user": owner})
+	if !found && in.Thread.Root != "" {
+		set = record.Fields(map[string]any{"channel": in.Channel.ID, "place": in.Place, "chat": id, "user": owner,
+			"thread": in.Thread.Root, "subject": in.Thread.Subject})
+	}
 	_, seq, err := h.Records.Save(ctx, record.Save{Command: by, Collection: Conversations, Record: of, New: !found,
 		Set: set})
 	if err != nil {
@@ -195,13 +223,19 @@ func (h *Channels) create(ctx context.Context, in Incoming, owner string) (id st
 	return id, h.AwaitReadModels(ctx, seq)
 }
 
-// conversation returns the record of a conversation and its id.
+// conversation returns the record of a conversation and its id. The conversations of a thread are those of the sender,
+// so what a mail refers to leads to no other sender's chat.
 func (h *Channels) conversation(ctx context.Context, in Incoming) (c conversation, id string, found bool, err error) {
 	id = events.ChannelID(in.Channel.ID, in.Place)
+	if in.Thread.Root != "" {
+		id = events.ChannelID(in.Channel.ID, in.Place, in.Thread.Root)
+	}
 	all, err := record.All[conversation](ctx, h.Records, Conversations)
-	for _, r := range all {
-		if r.ID == id {
-			return r.Value, id, true, err
+	for _, known := range append(slices.Clone(in.Thread.Conversations), id) {
+		for _, r := range all {
+			if r.ID == known && r.Value.Channel == in.Channel.ID && r.Value.Place == in.Place {
+				return r.Value, r.ID, true, err
+			}
 		}
 	}
 	return c, id, false, err

@@ -94,6 +94,26 @@ func MaySend(ctx context.Context, m *store.Model, msg Message, now string) (bool
 	return row.N > 0, err
 }
 
+// Thread is where a message belongs in a messenger with threads. Elsewhere Root is empty.
+type Thread struct {
+	Conversation string `db:"conversation"` // id of the record
+	Root         string `db:"root"`         // the platform's id of the first message of the thread
+	Parent       string `db:"parent"`       // the platform's id of the newest message of a person
+	Subject      string `db:"subject"`
+}
+
+// ThreadOf returns the thread of the conversation of a message.
+func ThreadOf(ctx context.Context, m *store.Model, msg Message) (Thread, error) {
+	row, _, err := store.First[Thread](ctx, m, "thread of channel message "+msg.ID, `SELECT v.record AS conversation,
+			coalesce(v.fields->>'$.thread', '') AS root, coalesce(v.fields->>'$.subject', '') AS subject,
+			coalesce((SELECT s.origin->>'$.message' FROM messages s WHERE s.chat={:chat} AND s.origin<>'' AND s.origin->>'$.message'<>''
+				ORDER BY s.position DESC LIMIT 1), v.fields->>'$.thread', '') AS parent
+		FROM config v WHERE v.collection='conversations' AND NOT v.removed AND v.fields->>'$.chat'={:chat}
+			AND v.fields->>'$.channel'={:channel} AND v.fields->>'$.place'={:place}`,
+		dbx.Params{"chat": msg.Chat, "channel": msg.Channel, "place": msg.Place})
+	return row, err
+}
+
 // Busy returns the conversations whose chat has a running turn.
 func Busy(ctx context.Context, m *store.Model, now string) ([]Place, error) {
 	return store.List[Place](ctx, m, "busy conversations", conversations+`
@@ -101,12 +121,15 @@ func Busy(ctx context.Context, m *store.Model, now string) ([]Place, error) {
 		dbx.Params{"now": now})
 }
 
-// Waiting counts the messages of a chat that wait.
+// Waiting counts the messages that wait in a chat, and in the other chats of the sender who has it as a conversation.
 func Waiting(ctx context.Context, m *store.Model, chat string) (int, error) {
 	row, _, err := store.First[struct {
 		N int `db:"n"`
 	}](ctx, m, "waiting messages of chat "+chat, `SELECT count(*) AS n FROM messages
-		WHERE user_message_status IN ('pending', 'sending') AND chat={:chat} AND role='user' AND NOT removed`, dbx.Params{"chat": chat})
+		WHERE user_message_status IN ('pending', 'sending') AND role='user' AND NOT removed AND chat IN (SELECT {:chat} UNION ALL
+			SELECT other.fields->>'$.chat' FROM config v JOIN config other ON other.collection='conversations' AND NOT other.removed
+				AND other.fields->>'$.channel'=v.fields->>'$.channel' AND other.fields->>'$.place'=v.fields->>'$.place'
+			WHERE v.collection='conversations' AND NOT v.removed AND v.fields->>'$.chat'={:chat})`, dbx.Params{"chat": chat})
 	return row.N, err
 }
 

@@ -11,13 +11,11 @@ package telegram
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -25,7 +23,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-telegram/bot"
 	"github.com/go-telegram/bot/models"
@@ -41,7 +38,6 @@ const (
 	pollFor     = 50 * time.Second // how long Telegram holds a request for updates
 	callTimeout = 30 * time.Second
 	maxText     = 4096    // UTF-16 units of a message
-	maxFile     = 5 << 17 // bytes: with base64 it is a message of less than chat.MaxMessage
 	maxAnswer   = 4 << 20 // bytes of a response
 	pollPause   = 5 * time.Second
 	maxReason   = 200 // bytes of the reason of a failure
@@ -259,8 +255,8 @@ func (b *Bot) read(in *channel.Incoming, m *models.Message) {
 
 // file fetches a file of a message. Its error is a sentence for the sender.
 func (b *Bot) file(ctx context.Context, id, name, typ string, size int64) (part events.Part, err error) {
-	if size > maxFile {
-		return part, fmt.Errorf("the file has %d KiB, and the limit is %d KiB", size>>10, maxFile>>10)
+	if size > bridge.MaxFile {
+		return part, fmt.Errorf("the file has %d KiB, and the limit is %d KiB", size>>10, bridge.MaxFile>>10)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -272,18 +268,11 @@ func (b *Bot) file(ctx context.Context, id, name, typ string, size int64) (part 
 	if err != nil {
 		return part, errors.New("the file cannot be had from Telegram")
 	}
-	body, err := b.fetch(r, maxFile)
+	body, err := b.fetch(r, bridge.MaxFile)
 	if err != nil {
 		return part, fmt.Errorf("the file could not be fetched: %w", err)
 	}
-	if typ, _, err = mime.ParseMediaType(typ); err != nil || !strings.Contains(typ, "/") {
-		typ = "application/octet-stream"
-		if utf8.Valid(body) {
-			typ = "text/plain"
-		}
-	}
-	return events.Part{Type: "file", Mime: typ, Filename: strings.ToValidUTF8(name, "\uFFFD"),
-		URL: "data:" + typ + ";base64," + base64.StdEncoding.EncodeToString(body)}, nil
+	return bridge.FilePart(name, typ, body), nil
 }
 
 // answer tells the person who pressed a button what happened, and removes the buttons. A failure has no consequence,
