@@ -137,6 +137,8 @@ var mayImport = map[string]string{
 	"bridge/channel":               "bridge/push events handlers/channel projections projections/outgoing projections/questions projections/store",
 	"bridge/channel/telegram":      "bridge/channel bridge/egress events handlers/channel",
 	"bridge/channel/telegramtest":  "",
+	"bridge/channel/email":         "bridge/channel bridge/egress events handlers/channel",
+	"bridge/channel/emailtest":     "",
 	"bridge/webhook":               "bridge/egress events events/log handlers/channel projections",
 	"bridge/workers":               "events events/log handlers handlers/chat handlers/worker projections projections/workers",
 	"bridge/push":                  "bridge/egress bridge/push/service events events/log events/opencode events/secret handlers handlers/account handlers/permission handlers/permission/workspace handlers/policy/display handlers/record projections projections/questions projections/store projections/turns projections/turnstate",
@@ -186,7 +188,7 @@ var mayImport = map[string]string{
 	"ops/bench":             "",
 	"ops/natsconf":          "atomicfile events sandbox/wire",
 	"cmd/pocketcoder-shell": "bridge/opencode/shellsocket",
-	"cmd/app": "handlers/proposal bridge/webhook bridge/channel bridge/channel/telegram handlers/channel projections/outgoing bridge/mcp/gateway bridge/egress bridge/mcp bridge/opencode bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/notes bridge/opencode/outbox bridge/opencode/provider bridge/opencode/procedures bridge/opencode/providerkeys bridge/opencode/providerlist bridge/opencode/restarts bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/progress cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/place events/log/quorum events/log/tail events/offload events/secret " +
+	"cmd/app": "handlers/proposal bridge/webhook bridge/channel bridge/channel/email bridge/channel/telegram handlers/channel projections/outgoing bridge/mcp/gateway bridge/egress bridge/mcp bridge/opencode bridge/opencode/demo bridge/opencode/ingest bridge/opencode/install bridge/opencode/notes bridge/opencode/outbox bridge/opencode/provider bridge/opencode/procedures bridge/opencode/providerkeys bridge/opencode/providerlist bridge/opencode/restarts bridge/opencode/shells bridge/opencode/shellsocket bridge/push bridge/push/service bridge/ssh cmd/app/lease cmd/app/logdisk cmd/app/logserver cmd/app/node cmd/app/ownshell cmd/app/progress cmd/app/worker cmd/app/workerprocess cmd/datadir cmd/program cmd/viewer events events/log events/log/place events/log/quorum events/log/tail events/offload events/secret " +
 		"handlers handlers/agentfile handlers/account handlers/budget handlers/chat handlers/exec handlers/notes handlers/network handlers/permission handlers/permission/explanation handlers/permission/workspace handlers/policy handlers/record ops/natsconf projections projections/executions projections/queries projections/store projections/toolcalls sandbox/isolation web web/api web/metrics web/ports bridge/workers handlers/worker bridge/schedules handlers/schedule handlers/schedule/preview",
 	"cmd/app/lease":         "",
 	"cmd/app/logdisk":       "cmd/datadir events/log ops/natsconf",

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	bridge "pocketcoder/bridge/channel"
+	"pocketcoder/bridge/channel/email"
 	"pocketcoder/bridge/channel/telegram"
 	"pocketcoder/bridge/webhook"
 	"pocketcoder/handlers/channel"
@@ -28,6 +29,9 @@ func (s *System) runChannels(ctx context.Context) error {
 	hub := &bridge.Hub{
 		Channels: s.channels, Model: s.model, Logger: s.o.Logger, URL: s.publicURL, RetryAfter: bridge.DefaultRetryAfter,
 		Connect: func(c channel.Channel, token string, logger *slog.Logger) (bridge.Platform, error) {
+			if c.Kind == channel.Email {
+				return email.New(c, token, s.o.PushPrivate, logger)
+			}
 			return telegram.New(c, token, s.o.PushPrivate, logger)
 		},
 	}

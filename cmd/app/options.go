@@ -60,7 +60,7 @@ type Options struct {
 	OffloadAfter time.Duration // since the last change of an archived chat
 
 	EngineState string // directory with OpenCode's files; empty for one in Data
-	PushPrivate bool   // push services, Bot API servers and webhook targets may be at private addresses
+	PushPrivate bool   // push services, Bot API servers, mail servers and webhook targets may be at private addresses
 
 	Metrics string // address at which Prometheus reads metrics without a login; empty for none
 

@@ -147,7 +147,7 @@ func pushFlags(o *app.Options, fs *flag.FlagSet, env Environment) {
 	fs.StringVar(&o.Relay.URL, "push-relay", env.Getenv("POCKETCODER_PUSH_RELAY"),
 		"`URL` of the relay that forwards notifications to Firebase; its secret is in POCKETCODER_PUSH_RELAY_SECRET (POCKETCODER_PUSH_RELAY)")
 	fs.BoolVar(&o.PushPrivate, "push-allow-private", env.Getenv("POCKETCODER_PUSH_ALLOW_PRIVATE") != "",
-		"allow push services, Bot API servers and webhook targets at private and loopback addresses, with http too (POCKETCODER_PUSH_ALLOW_PRIVATE)")
+		"allow push services, Bot API servers, mail servers and webhook targets at private and loopback addresses, with http too (POCKETCODER_PUSH_ALLOW_PRIVATE)")
 	o.Relay.Secret = env.Getenv("POCKETCODER_PUSH_RELAY_SECRET")
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/channel/emailtest"
 	"pocketcoder/bridge/channel/telegramtest"
 	"pocketcoder/events"
 	"pocketcoder/expect"
@@ -34,12 +35,24 @@ func (p *process) command(t testing.TB, stdin string, args ...string) (stdout st
 func (p *process) pair(t testing.TB, bot *telegramtest.Server) (chat string) {
 	t.Helper()
 	p.command(t, telegramtest.Token+"\n", "channel", "add", "phone", "--server", bot.URL)
+	bot.Say(person, person, "/start "+p.pairingCode(t, "phone"))
+	bot.AwaitText(t, "You are paired")
+	return p.chatOfNewestMessage(t)
+}
+
+// pairingCode returns a code that pairs a person with the administrator.
+func (p *process) pairingCode(t testing.TB, name string) string {
+	t.Helper()
 	var code channel.Code
-	if err := json.Unmarshal([]byte(p.command(t, "", "pair", "phone", "--json")), &code); err != nil {
+	if err := json.Unmarshal([]byte(p.command(t, "", "pair", name, "--json")), &code); err != nil {
 		t.Fatal(err)
 	}
-	bot.Say(person, person, "/start "+code.Code)
-	bot.AwaitText(t, "You are paired")
+	return code.Code
+}
+
+// chatOfNewestMessage returns the chat of the newest message that has left, or is to leave, through a channel.
+func (p *process) chatOfNewestMessage(t testing.TB) string {
+	t.Helper()
 	var sent []outgoing.Message
 	if err := json.Unmarshal([]byte(p.command(t, "", "channel", "messages", "--json")), &sent); err != nil {
 		t.Fatal(err)
@@ -87,23 +100,89 @@ func TestAConversationInAMessengerSurvivesCrashes(t *testing.T) {
 	for _, m := range bot.Messages() {
 		texts = append(texts, m.Text)
 	}
-	for _, once := range []string{"echo hello >>greeting", "done", "and then", "last words"} {
-		n := len(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return !strings.Contains(s, once) }))
-		if n != 1 {
-			t.Errorf("%q was sent %d times", once, n)
-		}
-	}
-	submitted := 0
-	for _, e := range p.history(t, chat) {
-		if e.Subject.Kind == (events.MessageSubmitted{}).Kind() && strings.Contains(string(e.Data), `"origin"`) {
-			submitted++
-		}
-	}
-	is.Equal(submitted, 3)
+	eachOnce(t, texts, "echo hello >>greeting", "done", "and then", "last words")
+	is.Equal(p.submittedThroughChannels(t, chat), 3)
 	var all strings.Builder
 	for _, e := range p.history(t, chat) {
 		all.Write(e.Data)
 	}
 	expect.Contains(t, all.String(), `channel=\"phone\" speaker=\"Person 4711\"`)
 	expect.Lacks(t, all.String(), telegramtest.Token)
+}
+
+// eachOnce fails the test unless each part is in exactly one of some texts.
+func eachOnce(t testing.TB, texts []string, parts ...string) {
+	t.Helper()
+	for _, once := range parts {
+		n := len(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return !strings.Contains(s, once) }))
+		if n != 1 {
+			t.Errorf("%q was sent %d times", once, n)
+		}
+	}
+}
+
+// submittedThroughChannels counts the messages of a chat that came through a channel.
+func (p *process) submittedThroughChannels(t testing.TB, chat string) (n int) {
+	t.Helper()
+	for _, e := range p.history(t, chat) {
+		if e.Subject.Kind == (events.MessageSubmitted{}).Kind() && strings.Contains(string(e.Data), `"origin"`) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestAConversationByMailSurvivesCrashes kills the system between all steps of a conversation.
+func TestAConversationByMailSurvivesCrashes(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	const ann = "Ann <ann@example.org>"
+	server := emailtest.New(t)
+	p := start(t, "--push-allow-private")
+	p.command(t, emailtest.Password+"\n", "channel", "add", "mail", "--address", emailtest.Address, "--imap", server.IMAP,
+		"--smtp", server.SMTP, "--authserv-id", emailtest.Authserv)
+	server.Say(t, ann, p.pairingCode(t, "mail"), "")
+	paired := server.AwaitText(t, "You are paired")
+	chat := p.chatOfNewestMessage(t)
+	expect.Contains(t, p.command(t, "", "pair", "list"), "ann@example.org")
+	expect.Contains(t, p.command(t, "", "channel", "list"), emailtest.Address)
+
+	server.Reply(t, paired, ann, bash("echo hello >>greeting"))
+	p.kill() // the message may be in the log, or not
+	p.restart()
+	asked := server.AwaitText(t, "echo hello >>greeting")
+	p.kill()
+	server.Reply(t, asked, ann, "approve "+asked.Code("approve")) // while nothing runs
+	p.restart()
+	done := server.AwaitText(t, "done")
+	server.AwaitText(t, "Approved.")
+	p.kill()
+	server.Reply(t, done, ann, "@@say and then")
+	p.restart()
+	server.AwaitText(t, "and then")
+	p.turnEnds(t, chat)
+	server.Reply(t, asked, ann, "deny "+asked.Code("deny"))
+	server.AwaitText(t, "decided already")
+	p.kill()
+	p.restart()
+	server.Say(t, ann, "Another matter", "@@say last words")
+	last := server.AwaitText(t, "last words")
+	is.Equal(last.Header.Get("Subject"), "Re: Another matter")
+
+	written, err := os.ReadFile(filepath.Join(p.workspace, "greeting"))
+	is.NoErr(err)
+	is.Equal(string(written), "hello\n")
+	var texts []string
+	for _, m := range server.Mails() {
+		is.Equal(m.To, "ann@example.org")
+		texts = append(texts, m.Text)
+	}
+	eachOnce(t, texts, "echo hello >>greeting", "done", "and then", "last words")
+	is.Equal(p.submittedThroughChannels(t, chat), 2)
+	other := p.chatOfNewestMessage(t)
+	is.True(other != chat) // each thread is a chat
+	is.Equal(p.submittedThroughChannels(t, other), 1)
+	for _, e := range p.history(t, chat) {
+		expect.Lacks(t, string(e.Data), emailtest.Password)
+	}
 }

@@ -272,7 +272,8 @@ var collections = []collection{
 			required(text("provider_id")), raw("env_vars"), required(relation("user", "users"))))),
 	withOptions(fields(text("token")), notInBatch(writtenBy(writer{saveChannel, saveChannel, deleteChannel},
 		configCollection(channel.Collection, rules(authed, authed, admin, admin, admin), required(text("name")),
-			required(choice("kind", channel.Telegram)), flag("enabled"), text("server"), text("trigger"),
+			required(choice("kind", channel.Telegram, channel.Email)), flag("enabled"), text("server"), text("trigger"),
+			text("address"), text("smtp"), text("authserv_id"),
 			fixed(date("token_changed")))))),
 	withOptions(fields(text("token")), notInBatch(writtenBy(writer{saveWebhook, saveWebhook, deleteWebhook},
 		configCollection(channel.Webhooks, rules(ownOrAdmin, ownOrAdmin, own, ownOrAdmin, ownOrAdmin), required(text("name")),
@@ -286,7 +287,7 @@ var collections = []collection{
 		fixed(relation("user", "users")), fixed(date("expires_at")))),
 	writtenBy(writer{}, configCollection(channel.Conversations, rules(ownOrAdmin, ownOrAdmin, never, never, never),
 		fixed(relation("channel", channel.Collection)), fixed(text("place")), fixed(relation("chat", "chats")),
-		fixed(relation("user", "users")))),
+		fixed(relation("user", "users")), fixed(text("subject")), fixed(text("thread")))),
 	{
 		Collection: schema.Collection{Name: "channel_messages", Table: "channel_messages", Live: ofLivingChat,
 			Rules: rules(chatMember, chatMember, never, never, never),

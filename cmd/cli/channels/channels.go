@@ -28,9 +28,12 @@ import (
 const usage = `pocketcoder channel: talk to the assistant in a messenger, and approve there what it may do.
 
   pocketcoder channel add phone < token.txt     add a bot of Telegram; the token is the first line of stdin
+  pocketcoder channel add mail --address assistant@example.org --imap imaps://imap.example.org \
+      --smtp smtps://smtp.example.org --authserv-id mx.example.org < password.txt
+                                                add a mailbox; the password is the first line of stdin
   pocketcoder channel list                      list the channels
   pocketcoder channel disable phone             stop a channel; enable starts it again
-  pocketcoder channel token phone < token.txt   replace the token
+  pocketcoder channel token phone < token.txt   replace the token or password
   pocketcoder channel messages                  list what has left, waits or failed, the newest first
   pocketcoder channel remove phone              delete a channel, its token and its pairings
 
@@ -41,7 +44,7 @@ Exit status: 0; 1 when it failed, 2 for wrong usage.
 
 const pairUsage = `pocketcoder pair: let a person act for an account in a messenger.
 
-  pocketcoder pair phone                             print a code; send it to the bot within ten minutes
+  pocketcoder pair phone                             print a code; send it to the bot or mailbox within ten minutes
   pocketcoder pair phone --user ann@example.org      the same for one of several accounts
   pocketcoder pair list                              list the pairings
   pocketcoder pair revoke h2k0x9c3v7m1q5z            end a pairing
@@ -57,6 +60,7 @@ type command struct {
 	*client.System
 	env                   cli.Environment
 	server, trigger, user string
+	mailbox               channel.Channel // address, servers
 	limit                 int
 	asJSON                bool
 }
@@ -68,6 +72,10 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	data := cli.DataFlag(fs, env)
 	fs.StringVar(&c.server, "server", "", "add: `URL` of a Bot API server of your own")
 	fs.StringVar(&c.trigger, "trigger", "", "add: `word` that begins a message to the assistant in a group; a mention of the bot always does")
+	fs.StringVar(&c.mailbox.Address, "address", "", "add: `address` of a mailbox, in place of a bot of Telegram")
+	fs.StringVar(&c.mailbox.Server, "imap", "", "add: `URL` of the IMAP server of the mailbox: imaps://HOST, or imap://HOST for STARTTLS")
+	fs.StringVar(&c.mailbox.SMTP, "smtp", "", "add: `URL` of the SMTP server of the mailbox: smtps://HOST, or smtp://HOST for STARTTLS")
+	fs.StringVar(&c.mailbox.Authserv, "authserv-id", "", "add: first `word` of the Authentication-Results headers that the receiving server adds")
 	fs.IntVar(&c.limit, "limit", 50, "messages: list at most this `number`")
 	fs.BoolVar(&c.asJSON, "json", false, "list, messages: print a JSON list")
 	rest, err := cli.Parse(fs, args, 2)
@@ -158,8 +166,13 @@ func (c *command) add(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.save(ctx, "", map[string]any{"name": name, "kind": channel.Telegram, "token": token, "server": c.server,
-		"trigger": c.trigger}); err != nil {
+	values := map[string]any{"name": name, "kind": channel.Telegram, "token": token, "server": c.server,
+		"trigger": c.trigger}
+	if m := c.mailbox; m != (channel.Channel{}) {
+		values = map[string]any{"name": name, "kind": channel.Email, "token": token, "server": m.Server, "smtp": m.SMTP,
+			"address": m.Address, "authserv_id": m.Authserv}
+	}
+	if err := c.save(ctx, "", values); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(c.env.Stdout, "Channel %s is added. Pair yourself: pocketcoder pair %[1]s\n", name)
@@ -202,14 +215,14 @@ func (c *command) list(ctx context.Context) error {
 		return err
 	}
 	const empty = "no channels; add one with: pocketcoder channel add NAME < token.txt"
-	const header = "NAME\tKIND\tSTATE\tTRIGGER\tSERVER"
+	const header = "NAME\tKIND\tSTATE\tTRIGGER\tADDRESS\tSERVER"
 	return cli.PrintList(c.env, c.asJSON, all, empty, header, func(one channel.Channel) []string {
 		state := "disabled"
 		if one.Enabled {
 			state = "enabled"
 		}
 		return []string{printable.OneLine(one.Name, 40), one.Kind, state, printable.OneLine(one.Trigger, 20),
-			printable.OneLine(one.Server, 60)}
+			printable.OneLine(one.Address, 60), printable.OneLine(one.Server, 60)}
 	})
 }
 
@@ -241,8 +254,16 @@ func (c *command) code(ctx context.Context, name string) error {
 	if c.asJSON {
 		return cli.PrintJSON(c.env.Stdout, code)
 	}
-	_, err = fmt.Fprintf(c.env.Stdout, "Send this to the bot until %s. It works once:\n\n  /start %s\n",
-		code.Expires.Local().Format(time.TimeOnly), code.Code)
+	one, err := c.named(ctx, name)
+	if err != nil {
+		return err
+	}
+	to, text := "the bot", "/start "+code.Code
+	if one.Kind == channel.Email {
+		to, text = one.Address+", as the subject or the first line", code.Code
+	}
+	_, err = fmt.Fprintf(c.env.Stdout, "Send this to %s, until %s. It works once:\n\n  %s\n",
+		printable.OneLine(to, 300), code.Expires.Local().Format(time.TimeOnly), text)
 	return err
 }
 

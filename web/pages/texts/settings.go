@@ -67,7 +67,7 @@ var SettingsGroups = []struct {
 		{"notification_rules", "Notification rules", "what you are notified about"},
 	}},
 	{"Messengers", []Collection{
-		{"channels", "Channels", "bots through which people talk to the assistant"},
+		{"channels", "Channels", "bots and mailboxes through which people talk to the assistant"},
 		{"webhooks", "Webhooks", "through which other systems write to the assistant"},
 		{"webhook_targets", "Webhook targets", "URLs that get the events of chats"},
 		{"pairings", "Records of pairings", "every field of them"},

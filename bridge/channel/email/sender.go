@@ -1,0 +1,199 @@
+package email
+
+import (
+	"fmt"
+	"net/mail"
+	"slices"
+	"strings"
+
+	"github.com/emersion/go-message"
+
+	"pocketcoder/handlers/channel"
+)
+
+// sender returns the address of the one sender of a mail, and the name that the sender uses. authentic is false unless
+// the receiving server states that the address is authentic.
+func (m *Mailbox) sender(h *message.Header) (address, name string, authentic bool) {
+	fields := values(h, "From")
+	if len(fields) != 1 {
+		return "", "", false
+	}
+	list, err := (&mail.AddressParser{WordDecoder: words}).ParseList(fields[0])
+	if err != nil || len(list) != 1 {
+		return "", "", false
+	}
+	address, valid := channel.MailAddress(list[0].Address)
+	if !valid {
+		return "", "", false
+	}
+	if to := values(h, "To"); len(to) != 1 || !m.among(to[0]) {
+		return "", "", false
+	}
+	_, domain, _ := strings.Cut(address, "@")
+	for _, field := range values(h, "Authentication-Results") {
+		id, results, err := parseResults(field)
+		if !strings.EqualFold(id, m.channel.Authserv) {
+			continue // another server's, or forged
+		}
+		return address, list[0].Name, err == nil && passes(results, domain) // further ones may be forged
+	}
+	return "", "", false
+}
+
+// among reports whether the mailbox is among some addresses.
+func (m *Mailbox) among(field string) bool {
+	list, err := (&mail.AddressParser{WordDecoder: words}).ParseList(field)
+	is := func(a *mail.Address) bool { return strings.EqualFold(a.Address, m.address) }
+	return err == nil && slices.ContainsFunc(list, is)
+}
+
+// values returns the values of the fields with a name, from the top.
+func values(h *message.Header, name string) (all []string) {
+	for fields := h.FieldsByKey(name); fields.Next(); {
+		all = append(all, fields.Value())
+	}
+	return all
+}
+
+// passes reports whether DKIM or SPF passed for exactly a domain.
+func passes(results []result, domain string) bool {
+	for _, r := range results {
+		if r.value != "pass" {
+			continue
+		}
+		switch r.method {
+		case "dkim":
+			of := r.properties["header.d"]
+			if of == "" {
+				of = domainOf(r.properties["header.i"])
+			}
+			if strings.EqualFold(of, domain) {
+				return true
+			}
+		case "spf":
+			if strings.EqualFold(domainOf(r.properties["smtp.mailfrom"]), domain) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// domainOf returns the domain of an address, which may have no local part.
+func domainOf(address string) string {
+	address = strings.TrimSuffix(strings.TrimPrefix(address, "<"), ">")
+	return address[strings.LastIndexByte(address, '@')+1:]
+}
+
+// result is what a server found out about a mail with a method.
+type result struct {
+	method, value string            // in lower case
+	properties    map[string]string // by their names in lower case, such as header.d
+}
+
+// parseResults parses an Authentication-Results field (RFC 8601). It is strict, because parts of the field repeat what
+// the sender wrote: quoted texts and comments are one token each, and a field with anything unexpected is an error.
+func parseResults(field string) (id string, results []result, err error) {
+	parts, err := tokens(field)
+	if len(parts[0]) > 0 {
+		id = parts[0][0]
+	}
+	if err != nil {
+		return id, nil, err
+	}
+	if len(parts[0]) > 2 || id == "" || len(parts[0]) == 2 && parts[0][1] != "1" {
+		return id, nil, fmt.Errorf("the field has another version than 1: %q", parts[0])
+	}
+	for _, words := range parts[1:] {
+		if len(words) == 0 || len(words) == 1 && strings.EqualFold(words[0], "none") {
+			continue
+		}
+		r := result{properties: map[string]string{}}
+		for i, word := range words {
+			key, value, ok := strings.Cut(word, "=")
+			key = strings.ToLower(key)
+			if _, twice := r.properties[key]; !ok || twice {
+				return id, nil, fmt.Errorf("the field has an unexpected word: %q", word)
+			}
+			if i > 0 {
+				r.properties[key] = value
+				continue
+			}
+			r.method, _, _ = strings.Cut(key, "/") // a version
+			r.value = strings.ToLower(value)
+		}
+		results = append(results, r)
+	}
+	return id, results, nil
+}
+
+// tokens returns the words of the parts of a field that semicolons separate. Comments are left out. A quoted text is a
+// part of its word, without the quotes. Blanks around = are left out.
+func tokens(field string) (parts [][]string, err error) {
+	parts = [][]string{{}}
+	var word strings.Builder
+	inWord, joined := false, false
+	end := func() {
+		last := len(parts) - 1
+		if n := len(parts[last]); inWord && n > 0 && (joined || strings.HasPrefix(word.String(), "=")) {
+			parts[last][n-1] += word.String()
+		} else if inWord {
+			parts[last] = append(parts[last], word.String())
+		}
+		joined = inWord && strings.HasSuffix(word.String(), "=") || !inWord && joined
+		inWord = false
+		word.Reset()
+	}
+	for i := 0; i < len(field); i++ {
+		switch c := field[i]; c {
+		case '(':
+			end()
+			if i, err = skipComment(field, i); err != nil {
+				return parts, err
+			}
+		case '"':
+			inWord = true
+			for i++; i < len(field) && field[i] != '"'; i++ {
+				if field[i] == '\\' {
+					i++
+				}
+				if i < len(field) {
+					word.WriteByte(field[i])
+				}
+			}
+			if i >= len(field) {
+				return parts, fmt.Errorf("a quoted text does not end")
+			}
+		case ';':
+			end()
+			parts, joined = append(parts, []string{}), false
+		case ' ', '\t', '\r', '\n':
+			end()
+		case ')':
+			return parts, fmt.Errorf("a comment ends that does not begin")
+		default:
+			inWord = true
+			word.WriteByte(c)
+		}
+	}
+	end()
+	return parts, nil
+}
+
+// skipComment returns the index of the parenthesis that ends a comment.
+func skipComment(field string, at int) (end int, err error) {
+	depth := 0
+	for ; at < len(field); at++ {
+		switch field[at] {
+		case '\\':
+			at++
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return at, nil
+			}
+		}
+	}
+	return at, fmt.Errorf("a comment does not end")
+}

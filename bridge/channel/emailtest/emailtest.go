@@ -1,0 +1,342 @@
+// Package emailtest is a mail server with one mailbox, that of the assistant: IMAP over go-imap's memory store, and
+// SMTP over go-smtp. Tests use it in place of a provider of mail.
+//
+// Promises: a mail remains unseen until a client marks it as seen. What the assistant sends is parsed as mail.
+package emailtest
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http/httptest"
+	"net/mail"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-imap/v2"
+	"github.com/emersion/go-imap/v2/imapserver"
+	"github.com/emersion/go-imap/v2/imapserver/imapmemserver"
+	"github.com/emersion/go-message"
+	"github.com/emersion/go-sasl"
+	"github.com/emersion/go-smtp"
+)
+
+// The mailbox of the assistant, and the name with which the server marks its Authentication-Results headers.
+const (
+	Address  = "assistant@example.org"
+	Password = "correct horse battery staple"
+	Authserv = "mx.example.org"
+)
+
+// Server is a mail server.
+type Server struct {
+	IMAP, SMTP string         // URLs
+	Roots      *x509.CertPool // with TLS
+
+	user *imapmemserver.User
+
+	mu      sync.Mutex
+	changed chan struct{} // closed on each change
+	last    imap.UID
+	seen    map[imap.UID]bool
+	sent    []Mail
+	before  func(command string) error
+}
+
+// Mail is a mail that the assistant has sent.
+type Mail struct {
+	To        string
+	Header    message.Header
+	ID        string
+	InReplyTo string
+	Text      string
+}
+
+// Code returns the code after a verb in the text of a mail.
+func (m Mail) Code(verb string) string {
+	_, rest, _ := strings.Cut(m.Text, "\n    "+verb+" ")
+	code, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(code)
+}
+
+// New starts a server on the loopback address without TLS. It ends with the test.
+func New(t testing.TB) *Server { return start(t, nil, "imap", "smtp") }
+
+// NewTLS starts a server that encrypts its connections from their begin.
+func NewTLS(t testing.TB) *Server {
+	https := httptest.NewTLSServer(nil) // has a certificate of example.com and 127.0.0.1
+	defer https.Close()
+	s := start(t, https.TLS, "imaps", "smtps")
+	s.Roots = x509.NewCertPool()
+	s.Roots.AddCert(https.Certificate())
+	return s
+}
+
+func start(t testing.TB, config *tls.Config, imapScheme, smtpScheme string) *Server {
+	t.Helper()
+	s := &Server{changed: make(chan struct{}), seen: map[imap.UID]bool{}, user: imapmemserver.NewUser(Address, Password)}
+	if err := s.user.Create("INBOX", nil); err != nil {
+		t.Fatal(err)
+	}
+	listen := func(scheme string) (net.Listener, string) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		url := scheme + "://" + l.Addr().String()
+		if config != nil {
+			config := config.Clone()
+			config.NextProtos = nil
+			l = tls.NewListener(l, config)
+		}
+		return l, url
+	}
+	silent := log.New(io.Discard, "", 0)
+	store := imapmemserver.New()
+	store.AddUser(s.user)
+	in := imapserver.New(&imapserver.Options{InsecureAuth: true, Logger: silent,
+		NewSession: func(*imapserver.Conn) (imapserver.Session, *imapserver.GreetingData, error) {
+			return &session{store.NewSession(), s}, nil, nil
+		}})
+	out := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &outgoing{server: s}, nil }))
+	out.Domain, out.AllowInsecureAuth, out.ErrorLog = "mx.example.org", true, silent
+	var inListener, outListener net.Listener
+	inListener, s.IMAP = listen(imapScheme)
+	outListener, s.SMTP = listen(smtpScheme)
+	go in.Serve(inListener)
+	go out.Serve(outListener)
+	t.Cleanup(func() { in.Close(); out.Close() })
+	return s
+}
+
+// session is a connection of an IMAP client.
+type session struct {
+	imapserver.Session
+	server *Server
+}
+
+// Store stores flags, and notes the mails that are seen.
+func (x *session) Store(w *imapserver.FetchWriter, set imap.NumSet, flags *imap.StoreFlags,
+	o *imap.StoreOptions) error {
+	if err := x.server.refused("STORE"); err != nil {
+		return err
+	}
+	if err := x.Session.Store(w, set, flags, o); err != nil {
+		return err
+	}
+	x.server.mu.Lock()
+	defer x.server.mu.Unlock()
+	if uids, ok := set.(imap.UIDSet); ok && flags.Op == imap.StoreFlagsAdd && slices.Contains(flags.Flags, imap.FlagSeen) {
+		all, _ := uids.Nums()
+		for _, uid := range all {
+			x.server.seen[uid] = true
+		}
+	}
+	x.server.change()
+	return nil
+}
+
+// Search also tells a test that a client looks for mails.
+func (x *session) Search(kind imapserver.NumKind, c *imap.SearchCriteria,
+	o *imap.SearchOptions) (*imap.SearchData, error) {
+	if err := x.server.refused("SEARCH"); err != nil {
+		return nil, err
+	}
+	return x.Session.Search(kind, c, o)
+}
+
+// Before sets what is called before the commands STORE, SEARCH, AUTH, MAIL, RCPT, DATA (before the text of the mail)
+// and END (after it). An error refuses the command. smtp.SMTPError sets the status.
+func (s *Server) Before(fn func(command string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = fn
+}
+
+// Status is an error that refuses a command of SMTP with a status.
+func Status(code int) error { return &smtp.SMTPError{Code: code, Message: "refused by the test"} }
+
+func (s *Server) refused(command string) error {
+	s.mu.Lock()
+	before := s.before
+	s.mu.Unlock()
+	if before == nil {
+		return nil
+	}
+	return before(command)
+}
+
+func (s *Server) change() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// outgoing is a connection of an SMTP client.
+type outgoing struct {
+	server *Server
+	known  bool
+	to     string
+}
+
+func (x *outgoing) AuthMechanisms() []string { return []string{sasl.Plain} }
+
+func (x *outgoing) Auth(string) (sasl.Server, error) {
+	return sasl.NewPlainServer(func(_, user, password string) error {
+		if user != Address || password != Password {
+			return &smtp.SMTPError{Code: 535, Message: "authentication failed"}
+		}
+		x.known = true
+		return x.server.refused("AUTH")
+	}), nil
+}
+
+func (x *outgoing) Mail(from string, _ *smtp.MailOptions) error {
+	if !x.known || from != Address {
+		return &smtp.SMTPError{Code: 530, Message: "authentication required"}
+	}
+	return x.server.refused("MAIL")
+}
+
+func (x *outgoing) Rcpt(to string, _ *smtp.RcptOptions) error {
+	x.to = to
+	return x.server.refused("RCPT")
+}
+
+func (x *outgoing) Reset()        {}
+func (x *outgoing) Logout() error { return nil }
+
+func (x *outgoing) Data(r io.Reader) error {
+	if err := x.server.refused("DATA"); err != nil {
+		return err
+	}
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return err
+	}
+	e, err := message.Read(bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(e.Body)
+	if err != nil {
+		return err
+	}
+	if err := x.server.refused("END"); err != nil {
+		return err
+	}
+	x.server.mu.Lock()
+	defer x.server.mu.Unlock()
+	x.server.sent = append(x.server.sent, Mail{To: x.to, Header: e.Header, ID: e.Header.Get("Message-Id"),
+		InReplyTo: e.Header.Get("In-Reply-To"), Text: strings.ReplaceAll(string(text), "\r\n", "\n")})
+	x.server.change()
+	return nil
+}
+
+// Deliver stores a mail in the mailbox of the assistant, as a server does that has received it.
+func (s *Server) Deliver(t testing.TB, raw string) (uid imap.UID) {
+	t.Helper()
+	body := strings.ReplaceAll(raw, "\n", "\r\n")
+	data, err := s.user.Append("INBOX", literal{strings.NewReader(body), int64(len(body))}, &imap.AppendOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data.UID
+}
+
+type literal struct {
+	io.Reader
+	size int64
+}
+
+func (l literal) Size() int64 { return l.size }
+
+// Pass is the field that the server adds to a mail of a sender whom DKIM authenticates.
+func Pass(from string) string {
+	address, err := mail.ParseAddress(from)
+	if err != nil {
+		return err.Error()
+	}
+	domain := address.Address[strings.LastIndexByte(address.Address, '@')+1:]
+	return "Authentication-Results: " + Authserv + "; dkim=pass (2048-bit key) header.d=" + domain + "; spf=none\n"
+}
+
+// Say delivers a mail that begins a thread.
+func (s *Server) Say(t testing.TB, from, subject, text string) (uid imap.UID) {
+	t.Helper()
+	return s.Deliver(t, s.Compose(from, "Subject: "+subject+"\n", text))
+}
+
+// Reply delivers an answer to a mail of the assistant, which quotes it.
+func (s *Server) Reply(t testing.TB, to Mail, from, text string) (uid imap.UID) {
+	t.Helper()
+	quoted := "\n\nOn 26 November 2026, the assistant wrote:\n> " + strings.ReplaceAll(strings.TrimSpace(to.Text), "\n", "\n> ") + "\n"
+	references := strings.TrimSpace(strings.Join(strings.Fields(to.Header.Get("References")), " ") + " " + to.ID)
+	return s.Deliver(t, s.Compose(from, "Subject: "+to.Header.Get("Subject")+"\nIn-Reply-To: "+to.ID+
+		"\nReferences: "+references+"\n", text+quoted))
+}
+
+// Compose returns a mail of an authentic sender with further fields and a text. Its Message-ID is a new one.
+func (s *Server) Compose(from, fields, text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	if !strings.Contains(fields, "Message-ID:") {
+		fields += fmt.Sprintf("Message-ID: <%d@client.example.org>\n", s.last)
+	}
+	return Pass(from) + "From: " + from + "\nTo: " + Address + "\n" + fields + "\n" + text + "\n"
+}
+
+// AwaitConfirmed waits until a mail is marked as seen.
+func (s *Server) AwaitConfirmed(t testing.TB, uid imap.UID) {
+	t.Helper()
+	s.await(t, fmt.Sprintf("mail %d is seen", uid), func() bool { return s.seen[uid] })
+}
+
+// AwaitText waits for a mail of the assistant with a text, and returns the newest.
+func (s *Server) AwaitText(t testing.TB, text string) (found Mail) {
+	t.Helper()
+	s.await(t, fmt.Sprintf("a mail has %q", text), func() bool {
+		for _, m := range slices.Backward(s.sent) {
+			if strings.Contains(m.Text, text) {
+				found = m
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// Mails returns the mails that the assistant has sent.
+func (s *Server) Mails() []Mail {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.sent)
+}
+
+func (s *Server) await(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	limit := time.After(90 * time.Second)
+	for {
+		s.mu.Lock()
+		ok, changed, sent := is(), s.changed, slices.Clone(s.sent)
+		s.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			t.Fatalf("not within 90 s: %s; the assistant has sent %+v", what, sent)
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		}
+	}
+}
