@@ -75,8 +75,9 @@ func automatic(h *message.Header) bool {
 	}
 	submitted := first("Auto-Submitted")
 	return submitted != "" && submitted != "no" ||
-		slices.Contains([]string{"bulk", "list", "junk", "auto_reply"}, first("Precedence")) || h.Has("List-Id") ||
-		h.Has("X-Autoreply") || h.Has("X-Autorespond") || h.Has("Return-Path") && first("Return-Path") == "<>" || first("Content-Type") == "multipart/report"
+		slices.Contains([]string{"bulk", "list", "junk", "auto_reply"}, first("Precedence")) ||
+		h.Has("List-Id") || h.Has("X-Autoreply") || h.Has("X-Autorespond") ||
+		h.Has("Return-Path") && first("Return-Path") == "<>" || first("Content-Type") == "multipart/report"
 }
 
 var messageID = regexp.MustCompile(`<[!-;=?-~]{1,250}>`)
