@@ -131,13 +131,14 @@ func TestAPreparedFileIsThereWhenItsVersionStarts(t *testing.T) {
 	is.NoErr(err)
 	old.waited(t, last)
 	expect.Eventually(t, "caught up", old.CaughtUp)
-	m, err := Open(t.Context(), dir, log, next)
+	digest, schema := digestOf(t, old), schemaOf(t, old)
+	m, err := Open(t.Context(), dir, log, next) // it removes the file of the old version
 	is.NoErr(err)
 	defer m.Close()
 	is.Equal(m.ReplacedFile(), "")
 	is.Equal(m.Seq(), n)
 	stop := run(t, m)
 	defer stop()
-	is.Equal(digestOf(t, m.waited(t, last)), digestOf(t, old))
-	is.Equal(schemaOf(t, m), schemaOf(t, old))
+	is.Equal(digestOf(t, m.waited(t, last)), digest)
+	is.Equal(schemaOf(t, m), schema)
 }

@@ -35,9 +35,6 @@ const (
 	readerPragmas = "?_pragma=busy_timeout(10000)&_pragma=query_only(1)&_pragma=cache_size(-8000)"
 )
 
-// maxReaders is the number of queries that run at once, not counting those of views. Further queries wait.
-const maxReaders = 8
-
 // errUnusable means that a file has other tables or is damaged. Such a file can be moved aside and computed again.
 var errUnusable = errors.New("not a usable read model")
 
@@ -63,8 +60,6 @@ func openWith(ctx context.Context, path, pragmas string, d Definition) (*file, e
 		writer.Close()
 		return nil, err
 	}
-	readers.SetMaxOpenConns(maxReaders + maxViews)
-	readers.SetMaxIdleConns(maxReaders) // opening a connection takes longer than most queries
 	f.readers = dbx.NewFromDB(readers, "sqlite")
 	return f, nil
 }

@@ -10,15 +10,13 @@ import (
 	"github.com/pocketbase/dbx"
 )
 
-// List returns all rows of a query. what names the query in an error.
+// List returns all rows of a query. what names the query in an error. The fn of a View must not call List, which waits
+// for a view of its own.
 func List[R any](ctx context.Context, m *Model, what, query string, params dbx.Params) ([]R, error) {
-	m.use.RLock()
-	defer m.use.RUnlock()
 	rows := []R{}
-	err := m.current.readers.NewQuery(query).WithContext(ctx).Bind(params).All(&rows)
-	if err == nil {
-		err = ctx.Err() // an interrupted query may return fewer rows without an error
-	}
+	err := m.View(ctx, func(db dbx.Builder, _ uint64) error {
+		return db.NewQuery(query).WithContext(ctx).Bind(params).All(&rows)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", what, err)
 	}

@@ -8,10 +8,10 @@ import (
 )
 
 // Limits of slow queries that run at once: lists (a page of large records is slow even without a filter), expansions,
-// replays and the changes of a topic. The remaining database connections are for quick reads: records by id, and reads
-// by writes.
+// replays and the changes of a topic. The remaining views are for quick reads: records by id, reads by writes, and
+// store.List.
 const (
-	maxSlowQueries           = 6 // of 8 views
+	maxSlowQueries           = 6 // of 12 views
 	maxSlowQueriesPerAccount = 2 // of an account, or of an address without one
 )
 
