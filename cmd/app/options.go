@@ -44,6 +44,7 @@ type Options struct {
 	MaxTurns      int
 	MaxWorkers    int           // concurrent workers of all chats; 0 for the default
 	WorkerSilence time.Duration // without an event, after which a worker is reported; 0 for the default
+	IdleAfter     time.Duration // without activity, after which a chat's background commands end; 0 for never
 	Replicas      int
 	Rules         []policy.Rule
 	Network       permission.NetworkMode

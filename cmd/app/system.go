@@ -322,7 +322,11 @@ func (s *System) wire() {
 	s.ingest.Resend, s.records.Configured = s.outbox.Resend, s.outbox.Configured
 	s.exec = &exec.Executions{
 		Permissions: s.permissions, Log: s.log, Conn: s.nc, Engine: engine, Pool: Pool, Workspace: s.o.Workspace, Session: s.ingest.Session, Logger: s.o.Logger,
-		HasRoom: s.disk.HasRoom,
+		HasRoom: s.disk.HasRoom, IdleAfter: s.o.IdleAfter,
+		HasTurn: func(ctx context.Context, chat string) (bool, error) {
+			c, _, err := s.model.Chat(ctx, chat)
+			return c.Turn == projections.TurnAssistant, err
+		},
 	}
 	s.engine = &opencode.Supervisor{
 		Dir: s.o.engineState(), Workspace: s.o.Workspace, Provider: s.provider, Logger: s.o.Logger, Launcher: program.Launcher,

@@ -2,9 +2,11 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -146,6 +148,39 @@ func TestADetachedCommandEndsWithItsChatAndTheProcess(t *testing.T) {
 			expect.Eventually(t, "it becomes true", func() bool { return syscall.Kill(-pid, 0) == syscall.ESRCH })
 		})
 	}
+}
+
+func TestTheBackgroundCommandsOfAnIdleChatEnd(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, _ := withWorker(t)
+	var turn atomic.Bool
+	turn.Store(true)
+	looked := make(chan struct{}, 1000)
+	s.exec.IdleAfter = 200 * time.Millisecond
+	s.exec.HasTurn = func(context.Context, string) (bool, error) {
+		looked <- struct{}{}
+		return turn.Load(), nil
+	}
+	go s.exec.endIdle(t.Context())
+	exec, port := s.startServer("hello")
+	<-looked // idle but for its turn
+	<-looked
+	conn, err := s.exec.Dial(t.Context(), "c1", port)
+	is.NoErr(err)
+	turn.Store(false)
+	runs := s.exec.running.onlyDetached()["c1"]
+	is.Equal(len(runs), 1)
+	for range 20 { // idle but for its connection
+		idle, err := s.exec.isIdle(t.Context(), "c1", runs)
+		is.NoErr(err)
+		is.True(!idle)
+	}
+	conn.Close()
+	d := s.finished(exec)
+	is.Equal([]string{d.Reason, d.Error}, []string{"cancelled", "The chat was idle for 200ms."})
+	_, err = s.exec.Dial(t.Context(), "c1", port)
+	is.True(errors.Is(err, ErrNotServed))
 }
 
 func TestDetachedCommandOfAKilledWorkerIsLost(t *testing.T) {

@@ -68,6 +68,10 @@ func (u *run) serving() bool {
 func (x *Executions) connect(ctx context.Context, execution string, port int) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	open, cancel := context.WithCancel(context.Background()) // the connection outlives ctx
+	if u, ok := x.running.get(execution); ok {               // otherwise another process runs it
+		u.connections.Add(1)
+		context.AfterFunc(open, func() { u.use(); u.connections.Add(-1) })
+	}
 	c := &connection{Conn: ours, cancel: cancel}
 	input, connected, ended := make(chan wire.Input), make(chan bool, 1), make(chan error, 1)
 	go func() {

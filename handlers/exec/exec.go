@@ -47,6 +47,9 @@ type Executions struct {
 	HasRoom   func() bool                                // reports whether large outputs may be stored; nil for always
 	Logger    *slog.Logger
 
+	IdleAfter time.Duration                                        // ends background commands of idle chats; 0 for never
+	HasTurn   func(ctx context.Context, chat string) (bool, error) // reports whether a turn runs; set if IdleAfter is
+
 	running     runningExecutions
 	shares      shares
 	finished    finishedQueue
@@ -67,6 +70,9 @@ func (x *Executions) Run(ctx context.Context) error {
 	}
 	chats := make(chan error, 1)
 	go func() { chats <- x.endWithDeletedChats(ctx, last); cancel() }()
+	if x.IdleAfter > 0 {
+		go x.endIdle(ctx)
+	}
 	finding, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	none, found := make(chan struct{}), make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pocketcoder/events"
@@ -28,6 +29,10 @@ type run struct {
 	start   wire.Start    // the worker
 	since   time.Time     // when it started
 
+	used         atomic.Int64 // when it was requested, wrote output or had a connection last, in nanoseconds
+	connections  atomic.Int64
+	endedBecause atomic.Pointer[string] // why PocketCoder ended it; nil if it did not
+
 	signalling sync.Mutex
 	signals    map[string]recordedSignal // by command id
 }
@@ -44,6 +49,7 @@ func (x *Executions) newRun(chat, owner string, d events.ExecRequested) *run {
 		Exec: d.Exec, Session: d.Session, Call: d.Call, Command: d.Command, Cwd: d.Cwd, Workspace: x.Workspace, Input: u.input,
 		Started: func(s wire.Start) { x.started(u, s) },
 	}
+	u.use()
 	if u.isLasting() {
 		u.request.TimeoutMS, u.request.Ports = noTimeout, true
 	}
@@ -114,14 +120,14 @@ func (x *Executions) runRecorded(ctx context.Context, u *run, stdout, stderr io.
 	out := x.newRecorder(u.chat, u.requested)
 	out.most = cmp.Or(x.output, out.most)
 	model := stdout
-	stdout, stderr = out.tee("stdout", stdout), out.tee("stderr", stderr)
+	stdout, stderr = u.noting(out.tee("stdout", stdout)), u.noting(out.tee("stderr", stderr))
 	var announcing sync.WaitGroup
 	if !u.isLasting() {
 		announcing.Go(func() { x.announce(u) })
 	}
 	result := refused("the command was not run: %v", err)
 	if u.request.Network = network; err == nil {
-		result = u.withDuration(out.withOutputLimit(x.runWithinShare(ctx, u, stdout, stderr)))
+		result = u.withDuration(u.withEnd(out.withOutputLimit(x.runWithinShare(ctx, u, stdout, stderr))))
 	}
 	ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
