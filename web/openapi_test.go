@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/expect"
 	"pocketcoder/web"
 	"pocketcoder/web/openapi"
 	"pocketcoder/web/records"
@@ -174,4 +175,13 @@ func TestDescriptionHasEveryCollection(t *testing.T) {
 	is.Equal(d.Components.Schemas["chats"].Properties["preview"], openapi.Form{Type: "string", ReadOnly: true})
 	_, written := d.Components.Schemas["chatsInput"].Properties["preview"]
 	is.True(!written) // by clients
+}
+
+func TestDescriptionSaysWhatBindsAnApproval(t *testing.T) {
+	t.Parallel()
+	forms := web.New(web.Options{}).Document().Components.Schemas
+	for form, want := range map[string]string{"proposalsInput": "is not bound", "mcp_serversInput": "is missing"} {
+		expect.Contains(t, forms[form].Properties["shown_definition"].Description, want)
+	}
+	expect.Contains(t, forms["permissionsInput"].Properties["shown_command"].Description, "is not bound")
 }

@@ -155,6 +155,7 @@ func FieldForm(field schema.Field) Form {
 	case schema.Select:
 		form.Enum = append([]string{""}, field.Values...)
 	}
+	form.Description = cmp.Or(field.About, form.Description)
 	return form
 }
 

@@ -140,8 +140,9 @@ var collections = []collection{
 				fixed(text("referred_reason")), fixed(text("cwd")), text("edited"), fixed(date("expires")),
 				fixed(flag("interrupted")), fixed(text("request")))},
 		write: writer{createPermission, decidePermission, nil},
-		// in seconds; see permission.Shown
-		options: fields(number("expires_in"), text("shown_command"), text("shown_request")),
+		// in seconds; see permission.ShownRequest
+		options: fields(number("expires_in"),
+			about(text("shown_command"), shownCommand), about(text("shown_request"), shownRequest)),
 	},
 	{
 		Collection: schema.Collection{Name: "questions", Table: "questions", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, chatOwnerNotAgent, never),
@@ -222,7 +223,7 @@ var collections = []collection{
 	ofAllUsers(configCollection("budgets", rules(ownBudgets, ownBudgets, admin, admin, admin), required(text("name")),
 		required(choice("scope", "chat", "day")), relation("chat", "chats"),
 		relation("user", "users"), number("cost"), number("tokens"), flag("active"))),
-	withOptions(fields(text(record.ShownDefinition)), configCollection("proposals",
+	withOptions(fields(about(text(record.ShownDefinition), shownProposal)), configCollection("proposals",
 		rules(authed, authed, authed, admin, admin), choice("kind", proposal.Procedure, proposal.Agent, proposal.Prompt),
 		required(text("name")), text("description"), required(text("content")),
 		required(choice("authored_by", "human", "poco")), required(choice("status", "draft", "approved", "denied")),
@@ -254,7 +255,7 @@ var collections = []collection{
 				fixed(text("reason")), fixed(date("started")), fixed(date("finished")), fixed(number("max_cost")),
 				as(fixed(number("cost")), schedules.Cost))},
 	},
-	withOptions(fields(text(record.ShownDefinition)), configCollection("mcp_servers",
+	withOptions(fields(about(text(record.ShownDefinition), shownServer)), configCollection("mcp_servers",
 		rules(workers, workers, workers, admin, admin), required(text("name")),
 		required(choice("status", "pending", "approved", "denied", "revoked")),
 		text("requested_by"), relation("approved_by", "users"), date("approved_at"), raw("config"), text("catalog"),
@@ -307,6 +308,17 @@ var collections = []collection{
 		fixed(choice("status", "starting", "ready", "degraded", "offline", "error")), fixed(date("last_ping"))),
 }
 
+// The descriptions of fields that bind a decision to what was shown.
+const (
+	shownCommand = "The command that was shown. The decision is refused if the request has another one. Without " +
+		"shown_command and shown_request, a decision is not bound to what was shown."
+	shownRequest  = "The SHA-256 of the request that was shown. The decision is refused if the request has another one."
+	shownProposal = "The definition that was shown. The change is refused if the proposal has another one. An approval " +
+		"without it is not bound to what was shown: it approves the current text."
+	shownServer = "The definition that was shown. An approval is refused if the server has another one, or has one and " +
+		"this field is missing."
+)
+
 // ConfigTable is the table of the configuration records of all collections.
 const ConfigTable = "config"
 
@@ -337,6 +349,8 @@ func aliased(alias string, c collection) collection { c.Alias = alias; return c 
 func writtenBy(w writer, c collection) collection   { c.write = w; return c }
 func notInBatch(c collection) collection            { c.notInBatch = true; return c }
 func ofAllUsers(c collection) collection            { c.ofAllUsers = true; return c }
+
+func about(f schema.Field, text string) schema.Field { f.About = text; return f }
 
 func withOptions(o []schema.Field, c collection) collection {
 	c.options = o

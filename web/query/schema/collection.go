@@ -36,8 +36,9 @@ type Field struct {
 	Values   []string
 	Required bool
 	ReadOnly bool
-	Computed bool // set by the handlers: a new record may come without it
-	Nullable bool // shown as null while it is empty
+	Computed bool   // set by the handlers: a new record may come without it
+	Nullable bool   // shown as null while it is empty
+	About    string // its description in the API's description; empty for that of its kind
 }
 
 // Rules are the access rules of a collection, in PocketBase's filter language. Nil allows only superusers, "" everyone.
