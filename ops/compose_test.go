@@ -90,7 +90,8 @@ func volumesOf(s composeService) (names []string) {
 
 func TestComposeFilesNameWhatTheyDefine(t *testing.T) {
 	t.Parallel()
-	for _, files := range [][]string{{"../compose.yaml"}, {"compose.cluster.yaml"}, {"../compose.yaml", "compose.mcp.yaml"}} {
+	const base = "../compose.yaml"
+	for _, files := range [][]string{{base}, {"compose.cluster.yaml"}, {base, "compose.mcp.yaml"}} {
 		t.Run(files[len(files)-1], func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
