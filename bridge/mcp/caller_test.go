@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/matryer/is"
@@ -38,4 +39,28 @@ func TestOldSignaturesAreForgottenAndStillRefused(t *testing.T) {
 	is.Equal(from.ID, "call_2999-random")
 	_, err = take("late", 3*maxTaken+2) // it was signed before, and arrives after
 	is.NoErr(err)
+}
+
+func TestTheCallsOfAllChatsThatWaitAreLimited(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := &Server{}
+	var ends []func()
+	for i := range maxCalls {
+		end, err := s.begin("chat" + strconv.Itoa(i/maxChatCalls))
+		is.NoErr(err)
+		ends = append(ends, end)
+	}
+	_, err := s.begin("chat0")
+	is.True(strings.Contains(err.Error(), "32 calls of this chat"))
+	_, err = s.begin("another")
+	is.True(strings.Contains(err.Error(), "512 calls of all chats"))
+	ends[0]()
+	end, err := s.begin("another")
+	is.NoErr(err)
+	end()
+	for _, end := range ends[1:] {
+		end()
+	}
+	is.Equal(s.running, map[string]int{"": 0})
 }

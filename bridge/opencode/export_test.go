@@ -69,3 +69,9 @@ func Descendants(pid int) (pids []int) {
 	}
 	return pids
 }
+
+// Plugin returns the source of our plugin for an MCP server of ours.
+func Plugin(own MCPServer) (string, error) {
+	s := &Supervisor{own: own}
+	return s.plugin()
+}
