@@ -93,7 +93,8 @@ func (s *System) renewTools() opencode.MCPServer {
 	if s.isolation.Level == isolation.None {
 		host = s.exec.Network.Proxy
 	}
-	return opencode.MCPServer{URL: "http://" + host + mcp.Path, Header: secrets.Header, Key: secrets.Key}
+	return opencode.MCPServer{URL: "http://" + host + mcp.Path, Header: secrets.Header, Key: secrets.Key,
+		Timeout: s.o.MCPTimeout}
 }
 
 // rootsWith returns the system's trusted certificates and those of a PEM file, nil if path is empty. OpenCode reads the
