@@ -187,6 +187,14 @@ type ModelReplaced struct {
 	Reason   string `json:"reason"`   // a sentence for the person
 }
 
+// SessionReplaced means that a message goes to a new session of OpenCode, because OpenCode has lost that of the chat.
+type SessionReplaced struct {
+	Message string `json:"message"`
+	Before  string `json:"before"`
+	Session string `json:"session"`
+	Reason  string `json:"reason"` // a sentence for the person
+}
+
 // QuestionRequested is a question that the model asks a person with the tool ask_person. OpenCode does not know it: the
 // tool call waits for the answers.
 type QuestionRequested struct {
@@ -270,6 +278,7 @@ func (MessageDelivered) Kind() string      { return "message.delivered" }
 func (MessageFailed) Kind() string         { return "message.failed" }
 func (MessageHeld) Kind() string           { return "message.held" }
 func (ModelReplaced) Kind() string         { return "model.replaced" }
+func (SessionReplaced) Kind() string       { return "session.replaced" }
 func (PermissionReferred) Kind() string    { return "permission.referred" }
 func (PermissionDecided) Kind() string     { return "permission.decided" }
 func (PermissionInterrupted) Kind() string { return "permission.interrupted" }
@@ -285,7 +294,7 @@ func (EffectFailed) Kind() string          { return "effect.failed" }
 
 var catalogue = kinds(
 	ChatCreated{}, SessionBound{},
-	MessageSubmitted{}, MessageSending{}, MessageDelivered{}, MessageFailed{}, MessageHeld{}, ModelReplaced{},
+	MessageSubmitted{}, MessageSending{}, MessageDelivered{}, MessageFailed{}, MessageHeld{}, ModelReplaced{}, SessionReplaced{},
 	MessageEdited{}, MessageMoved{}, MessageSteered{}, MessageWithdrawn{},
 	PermissionReferred{}, PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
 	QuestionRequested{}, QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},

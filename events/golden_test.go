@@ -64,6 +64,7 @@ var filled = []Data{
 	MessageHeld{Message: "m1", Permission: "p1", Reason: "the budget is used up"},
 	ModelReplaced{Message: "m1", Selected: "p/gone", Used: "p/new",
 		Reason: "The selected model p/gone is not available any more."},
+	SessionReplaced{Message: "m1", Before: "ses_1", Session: "ses_2", Reason: "OpenCode has lost the session."},
 	PermissionReferred{
 		Permission: "per_1", Reason: "no rule matches", Cwd: "/w", RuleRef: RuleRef{"bash: rm*", "tool_permissions/r1", 7}, Hosts: []string{"example.org:443"}, Network: "It has no network.",
 		Files: []FileFingerprint{{Path: "/w/a", Target: "/w/b", Size: 3, SHA256: "ab", ModifiedNS: 7, Absent: true}},

@@ -114,7 +114,9 @@ func updateMessages(t *tables, e events.Event, body any) error {
 	case events.MessageHeld:
 		return recordHeld(t, e, b)
 	case events.ModelReplaced:
-		return modelReplaced(t, e, b)
+		return setNotice(t, e, b.Message, b.Reason)
+	case events.SessionReplaced:
+		return setNotice(t, e, b.Message, b.Reason)
 	case events.TurnLost:
 		endTurn(t, e, b.Session, turnstate.Lost, encoded(ownError{"TurnLost",
 			"OpenCode went away in the middle of the turn"}))
@@ -218,10 +220,10 @@ func recordHeld(t *tables, e events.Event, b events.MessageHeld) error {
 	return nil
 }
 
-func modelReplaced(t *tables, e events.Event, b events.ModelReplaced) error {
-	m, err := t.submittedMessage(e, b.Message)
+func setNotice(t *tables, e events.Event, message, notice string) error {
+	m, err := t.submittedMessage(e, message)
 	if err == nil {
-		m.Notice = b.Reason
+		m.Notice = notice
 		t.messages.Put(m)
 	}
 	return err

@@ -118,11 +118,18 @@ func (o *Outbox) newSending(ctx context.Context, m pending.Message, seen uint64)
 		}
 		return s, cmp.Or(err, errChanged)
 	}
-	if err != nil {
-		return s, err
+	if err == nil {
+		err = o.Model.Wait(ctx, seq)
 	}
-	return s, o.Model.Wait(ctx, seq)
+	if err == nil && m.Bound != "" && s.Session != m.Bound {
+		err = o.record(ctx, m.Chat, events.SessionReplaced{Message: m.ID, Before: m.Bound, Session: s.Session,
+			Reason: lostSession})
+	}
+	return s, err
 }
+
+const lostSession = "OpenCode has lost the session of this chat. " +
+	"The assistant does not know what was written before this message."
 
 // earlierSending returns the ids under which a message was sent before, or none.
 func earlierSending(m pending.Message) (events.MessageSending, error) {

@@ -124,6 +124,10 @@ func TestALostSessionIsReplaced(t *testing.T) {
 	is.True(p[1].session != p[0].session)
 	is.Equal(s.ChatOf(p[1].session), chat)
 	is.Equal(facts[events.SessionBound](s, chat)[1].Session, p[1].session)
+	all, err := s.Model.Messages(t.Context(), chat)
+	is.NoErr(err)
+	is.Equal(all[0].Notice, "")
+	expect.Contains(t, all[2].Notice, "does not know what was written before") // after the answer
 }
 
 func TestASessionLostBetweenSendingAndDeliveredIsReplaced(t *testing.T) {

@@ -103,6 +103,8 @@ func (r *Renderer) Event(e events.Event) {
 		r.Note("", Yellow, "(the message waits: %s)", d.Reason)
 	case events.ModelReplaced:
 		r.Note("", Yellow, "%s", d.Reason)
+	case events.SessionReplaced:
+		r.Note("", Yellow, "%s", d.Reason)
 	case events.PermissionRequested:
 		r.AddRequest(d.Ask(), e.Seq).Message = d.Message
 	case events.PermissionReferred:
