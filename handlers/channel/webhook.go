@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -201,8 +202,12 @@ func (h *Channels) authenticate(ctx context.Context, p Posted) (hook Webhook, wh
 	return all[i], who, err
 }
 
+// stamped matches what a signature with a timestamp covers.
+var stamped = regexp.MustCompile(`^[0-9]{9,}\.`)
+
 // authentic reports whether a request has the signature of the body, or the secret. A signature with a timestamp is
-// valid for maxAge, so that a recorded request cannot be sent again later under another key.
+// valid for maxAge, so that a recorded request cannot be sent again later under another key. It cannot be sent again as
+// one without a timestamp either, whose body would begin with the timestamp.
 func authentic(p Posted, secret []byte) bool {
 	if hexadecimal, ok := strings.CutPrefix(p.Signature, "sha256="); ok {
 		given, err := hex.DecodeString(hexadecimal)
@@ -213,6 +218,8 @@ func authentic(p Posted, secret []byte) bool {
 				return false
 			}
 			mac.Write([]byte(p.Timestamp + "."))
+		} else if stamped.Match(p.Body) {
+			return false
 		}
 		mac.Write(p.Body)
 		return err == nil && hmac.Equal(given, mac.Sum(nil))

@@ -110,6 +110,8 @@ func TestARequestToAWebhookIsOneMessage(t *testing.T) {
 		is.Equal([]any{name, status}, []any{name, 404})
 		expect.Contains(t, answer["message"].(string), "There is no such webhook")
 	}
+	status, _ = post(t, s, id, old+".text", "X-Hub-Signature-256", signed(old+".text")) // as recorded with a timestamp
+	is.Equal(status, 404)
 	status, _ = post(t, s, "unknown", "text", "Authorization", "Bearer "+secret)
 	is.Equal(status, 404)
 	status, _ = post(t, s, id, strings.Repeat("x", 65<<10), "Authorization", "Bearer "+secret)
