@@ -252,10 +252,10 @@ func (h Agents) save(ctx context.Context, by handlers.Command, f File, now recor
 	if err = s.addRules(ctx, id, f.Rules); err != nil {
 		return "", 0, err
 	}
-	if err = s.put(ctx, rulebook.Agents, id, now.ID == "", fields); err != nil {
+	if err = s.deleteRules(ctx, id, f.Rules); err != nil {
 		return "", 0, err
 	}
-	err = s.deleteRules(ctx, id, f.Rules)
+	err = s.put(ctx, rulebook.Agents, id, now.ID == "", fields) // last: an agent that has changed has its rules
 	return id, s.seq, err
 }
 
@@ -300,8 +300,8 @@ func (s *saver) model(ctx context.Context, identifier string) (string, error) {
 	return s.save(ctx, "ai_models", "", map[string]any{"name": identifier, "identifier": identifier})
 }
 
-// addRules stores the rules of a file that the agent does not have. It comes before the agent itself, so that the agent
-// is never without a rule that denies.
+// addRules stores the rules of a file that the agent does not have. It comes before deleteRules and before the agent
+// itself, so that the agent is never without a rule that denies.
 func (s *saver) addRules(ctx context.Context, agent string, rules []policy.Rule) error {
 	all, err := record.All[ruleFields](ctx, s.Records, rulebook.ToolPermissions)
 	if err != nil {

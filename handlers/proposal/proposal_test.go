@@ -49,6 +49,21 @@ func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
 	expect.Contains(t, exported.Text, "edit: deny")
 }
 
+// An approval that is interrupted is delivered again, and an agent that has changed since then stays as it is. So its
+// rules must be complete when the agent itself changes.
+func TestAnAgentChangesAfterItsRules(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+	p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: file}
+	is.NoErr(h.Apply(t.Context(), p, last(t, h)))
+	p.Content = "---\nname: Deployer\ndescription: no\npermission:\n  edit: deny\n---\n\nDo not deploy.\n"
+	is.NoErr(h.Apply(t.Context(), p, last(t, h)))
+	all, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")
+	is.NoErr(err)
+	is.Equal(all[0].Seq, last(t, h).Seq)
+}
+
 func TestAnApprovedPromptReplacesThePromptOfItsName(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
