@@ -92,7 +92,8 @@ type result struct {
 }
 
 // parseResults parses an Authentication-Results field (RFC 8601). It is strict, because parts of the field repeat what
-// the sender wrote: quoted texts and comments are one token each, and a field with anything unexpected is an error.
+// the sender wrote: quoted texts and comments are one token each, and a field with anything unexpected is an error. So
+// is a quote in a comment: it begins a local part of the sender's choice, whose parenthesis would end the comment.
 func parseResults(field string) (id string, results []result, err error) {
 	parts, err := tokens(field)
 	if len(parts[0]) > 0 {
@@ -187,6 +188,8 @@ func skipComment(field string, at int) (end int, err error) {
 		switch field[at] {
 		case '\\':
 			at++
+		case '"':
+			return at, fmt.Errorf("a comment has a quoted text")
 		case '(':
 			depth++
 		case ')':
