@@ -263,12 +263,10 @@ func spentToday(t *testing.T, p *process) int64 {
 }
 
 // A kill at any moment leaves one request and one continue prompt, and no chat sends a message before the decision.
-func TestKillAtAnyMomentBudgetAsksAndResumesOnce(t *testing.T) {
-	t.Parallel()
+func killsOfBudgets(t *testing.T, p *process) {
 	want := func(kind, words string) func(events.Event) bool {
 		return func(e events.Event) bool { return e.Subject.Kind == kind && strings.Contains(string(e.Data), words) }
 	}
-	p := start(t, "--allow", "todowrite: *")
 	for name, at := range map[string]func(events.Event) bool{
 		"crossed": want("opencode.message.updated", `"output":50000`),
 		"asked":   want("permission.requested", ""),

@@ -61,7 +61,7 @@ func (q queuedChat) steer() queueChange {
 // streaming starts a chat whose turn streams a text. A kill loses the turn.
 func (p *process) streaming(t *testing.T, title string) queuedChat {
 	t.Helper()
-	q := p.startQueuedChat(t, title, "@@text n=4000 delay=20")
+	q := p.startQueuedChat(t, title, "@@text n=4000 delay=200")
 	begun := partEnded("step-start")
 	p.event(t, q.id, "opencode.message.part.updated", func(e events.Event) bool { return begun(t, p, e) })
 	p.event(t, q.id, "message.delivered", nil) // otherwise the turn starts again and takes long
@@ -133,9 +133,16 @@ func (q queuedChat) checkSent(t *testing.T, order []int, changes ...string) {
 	}
 }
 
-func TestKillLosesAndRepeatsNoChangeOfAQueue(t *testing.T) {
+// The tests of kills share a system, and the kills: each start of OpenCode takes seconds.
+func TestKillLosesAndRepeatsNothingOfQueuesWorkersAndBudgets(t *testing.T) {
 	t.Parallel()
-	p := start(t)
+	runStages(t, start(t, "--allow", "todowrite: *"), stage{"queues and workers", killsOfQueuesAndWorkers},
+		stage{"budgets", killsOfBudgets})
+}
+
+// Whenever everything is killed, a queue has each change once, each worker has one result, and its parent gets it once.
+// The package bridge/workers tests the latter for every event, with an OpenCode that is a script.
+func killsOfQueuesAndWorkers(t *testing.T, p *process) {
 	changed := []string{"message.edited", "message.moved", "message.withdrawn"}
 	kill := func() {
 		p.kill()
@@ -145,6 +152,7 @@ func TestKillLosesAndRepeatsNoChangeOfAQueue(t *testing.T) {
 	answered, stored, unknown := p.streaming(t, "answered"), p.streaming(t, "stored"), p.streaming(t, "unknown")
 	answered.sendAll(t, answered.changes()...)
 	stored.sendAll(t, stored.changes()[:2]...)
+	chiefs := p.playWorkers(t, workerPlays[0])
 	unknown.sendUnanswered(unknown.changes()...)
 	stored.sendUnanswered(stored.changes()[2])
 	p.event(t, stored.id, "message.withdrawn", nil)
@@ -155,10 +163,12 @@ func TestKillLosesAndRepeatsNoChangeOfAQueue(t *testing.T) {
 	}
 	answered.checkSent(t, []int{0, 4, 1, 2}, changed...)
 	stored.checkSent(t, []int{0, 4, 1, 2}, changed...)
+	p.awaitWorkersDone(t, chiefs)
 
 	joined, steered := p.streaming(t, "joined"), p.streaming(t, "steered")
 	joined.sendAll(t, joined.steer())
 	p.event(t, joined.id, "message.delivered", func(e events.Event) bool { return delivers(e, joined.message(3)) })
+	chiefs = p.playWorkers(t, workerPlays[1])
 	steered.sendUnanswered(steered.steer())
 	p.event(t, steered.id, "message.steered", nil)
 	kill()
@@ -167,18 +177,27 @@ func TestKillLosesAndRepeatsNoChangeOfAQueue(t *testing.T) {
 		q.awaitEmpty(t)
 		q.checkSent(t, []int{0, 3, 1, 2, 4}, "message.steered")
 	}
+	p.awaitWorkersDone(t, chiefs)
 
 	next := p.startQueuedChat(t, "next", bash(fmt.Sprintf(shortCommand, "next")))
-	request := p.awaitRequestOfPerson(t, next.id, 0)
+	ask := p.awaitRequestOfPerson(t, next.id, 0)
 	next.sendAll(t, next.changes()...)
-	p.decide(t, next.id, request, events.Denied, "no")
-	n, seen := 0, p.allEvents(t)
+	chiefs = p.playWorkers(t, workerPlays[2])
+	p.decide(t, next.id, ask, events.Denied, "no")
+	n := 0
 	p.event(t, next.id, "message.sending", func(events.Event) bool { n++; return n == 2 })
 	kill()
 	next.sendAgain(t, next.changes()...)
 	next.awaitEmpty(t)
 	next.checkSent(t, []int{0, 4, 1, 2}, changed...)
+	p.awaitWorkersDone(t, chiefs)
+
+	chiefs = p.playWorkers(t, workerPlays[3])
+	seen := p.allEvents(t)
+	kill()
+	p.awaitWorkersDone(t, chiefs)
 	p.check(t, seen)
+	p.checkWorkers(t)
 }
 
 func delivers(e events.Event, message string) bool {

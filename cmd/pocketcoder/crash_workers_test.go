@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -25,38 +24,34 @@ type workerMoment struct {
 	holds  string // a text that the event holds
 }
 
-// workerKills are kills. Each comes when the last of its plays is at its moment. The play before was at its own moment
-// a little earlier.
-var workerKills = [][]workerMoment{
+// workerPlays are the moments at which kills find the workers. The last of each kill is exact, the ones before it have
+// been reached a little earlier.
+var workerPlays = [][]workerMoment{
 	{{0, "message.submitted", ""}, {1, "message.delivered", ""}},                                    // in a handoff
 	{{-1, "message.submitted", `"results"`}, {1, "opencode.message.part.updated", `"type":"text"`}}, // in a handoff
-	{{1, "worker.finished", ""}, {-1, "opencode.message.part.updated", `result_id`}},
+	{{1, "worker.finished", ""}},
+	{{-1, "opencode.message.part.updated", `result_id`}},
 }
 
-// Whenever everything is killed, each worker has one result, and its parent gets it once. The package bridge/workers
-// has the same test for every event, with an OpenCode that is a script.
-func TestKillLosesAndRepeatsNoWorkerResult(t *testing.T) {
-	t.Parallel()
-	p := start(t)
-	var seen []events.Event
-	for i, moments := range workerKills {
-		var chats []string
-		last, err := p.Log.Last(t.Context())
-		is.New(t).NoErr(err)
-		for j, m := range moments {
-			chats = append(chats, p.create(t, fmt.Sprint(i, " ", j)))
-			p.submit(t, chats[j], twoWorkers)
-			p.reaches(t, last, chats[j], m)
-		}
-		seen = p.allEvents(t)
-		p.kill()
-		p.restart()
-		for _, chat := range chats {
-			expect.Eventually(t, "the workers of chat "+chat+" are done", func() bool { return p.workersAreDone(t, chat) })
-		}
+// playWorkers has chiefs delegate, one after the other, until each has reached its moment.
+func (p *process) playWorkers(t *testing.T, moments []workerMoment) (chiefs []string) {
+	t.Helper()
+	last, err := p.Log.Last(t.Context())
+	is.New(t).NoErr(err)
+	for _, m := range moments {
+		chiefs = append(chiefs, p.create(t, "delegates"))
+		p.submit(t, chiefs[len(chiefs)-1], twoWorkers)
+		p.reaches(t, last, chiefs[len(chiefs)-1], m)
 	}
-	p.check(t, seen)
-	p.checkWorkers(t)
+	return chiefs
+}
+
+// awaitWorkersDone waits until nothing is left to do in the trees of chats.
+func (p *process) awaitWorkersDone(t *testing.T, chiefs []string) {
+	t.Helper()
+	for _, chat := range chiefs {
+		expect.Eventually(t, "the workers of chat "+chat+" are done", func() bool { return p.workersAreDone(t, chat) })
+	}
 }
 
 // reaches waits until a chief that began after a sequence reaches a moment.
@@ -135,7 +130,7 @@ func (p *process) checkWorkers(t *testing.T) {
 			results[d.Message]++
 		}
 	}
-	is.True(len(calls) > len(workerKills))
+	is.True(len(calls) > len(workerPlays))
 	is.Equal(len(results), len(calls))
 	is.Equal(len(reached), len(calls))
 	for _, count := range []map[string]int{calls, results, reached} {
