@@ -103,7 +103,7 @@ func TestAccountsOfTheRunningSystem(t *testing.T) {
 
 var setupToken = regexp.MustCompile(`(http://\S+/setup)#(\S+)`)
 
-func setupLinkMakesOneAdministrator(t *testing.T, p *process) {
+func setupLinkMakesOneAdministrator(t *testing.T, p *process) login {
 	is := is.New(t)
 	var link []string
 	expect.Eventually(t, "the link is shown", func() bool {
@@ -148,14 +148,19 @@ func setupLinkMakesOneAdministrator(t *testing.T, p *process) {
 	is.True(strings.Contains(logged, "account.created") && strings.Contains(logged, "login.failed"))
 	is.True(!strings.Contains(logged, link[2]) && !strings.Contains(logged, somePassword))
 
-	p.kill()
-	p.restart()
+	made[0].create(t, "users", record{"email": adminEmail, "password": adminPassword, "passwordConfirm": adminPassword,
+		"role": "admin"}) // for the next stages
+	return made[0]
+}
+
+// setUpStays checks, after a restart, that there is no other setup link, and that the administrator is logged in.
+func setUpStays(t *testing.T, administrator login) {
+	t.Helper()
+	is := is.New(t)
+	p := administrator.process
 	expect.Eventually(t, "all is said", func() bool { return strings.Contains(p.output.String(), "Ctrl-C") })
-	is.Equal(len(made[0].list(t, "users", "")), 1) // the login is good still
+	is.Equal(len(administrator.list(t, "users", "")), 2)
 	is.True(!setupToken.MatchString(p.output.String()))
 	// which the environment gave an administrator
 	is.True(!setupToken.MatchString(sharedSystem(t).output.String()))
-	// of the next stages
-	made[0].create(t, "users", record{"email": adminEmail, "password": adminPassword, "passwordConfirm": adminPassword,
-		"role": "admin"})
 }

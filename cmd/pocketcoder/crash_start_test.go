@@ -52,11 +52,19 @@ func TestNextStartRecoversFromACrash(t *testing.T) {
 	p := prepare(t, t.TempDir(), "--push-allow-private")
 	p.env = []string{"POCKETCODER_ADMIN_EMAIL=", "POCKETCODER_ADMIN_PASSWORD="}
 	p.runForTest()
-	runStages(t, p, stage{"the setup link makes one administrator", setupLinkMakesOneAdministrator},
-		stage{"clients go on", clientsGoOn},
-		stage{"questions survive", questionsSurviveRestarts}, stage{"messages between crashes", messagesBetweenCrashes},
-		stage{"crashes during the start", killDuringStart}, stage{"a command is approved on a notification",
-			approvedOnANotification})
+	var administrator login
+	var repeated repeatedMessages
+	runStages(t, p, stage{"the setup link makes one administrator", func(t *testing.T, p *process) {
+		administrator = setupLinkMakesOneAdministrator(t, p)
+	}}, stage{"clients go on", func(t *testing.T, p *process) {
+		repeated = repeatedMessages{process: p, chat: p.create(t, "crashes")}
+		clientsGoOn(t, p, &repeated)
+		setUpStays(t, administrator)
+	}}, stage{"crashes during the start", killDuringStart},
+		stage{"a command is approved on a notification", func(t *testing.T, p *process) {
+			approvedOnANotification(t, p, &repeated)
+		}},
+		stage{"messages between crashes", func(t *testing.T, p *process) { repeated.checkAnswered(t) }})
 }
 
 func killDuringStart(t *testing.T, p *process) {
@@ -127,31 +135,44 @@ func (p *process) interrupted(t *testing.T, chat string) bool {
 	return err == nil && found
 }
 
-func messagesBetweenCrashes(t *testing.T, p *process) {
+// repeatedMessages are messages that a client submits right before crashes, and again afterwards.
+type repeatedMessages struct {
+	*process
+	chat string
+	seqs []uint64 // at which they were accepted
+}
+
+func (m *repeatedMessages) send(t *testing.T, i int) uint64 {
+	t.Helper()
+	accepted, err := handlers.Send(t.Context(), m.Conn, "message.submit", chats.SubmitMessage{
+		Chat: m.chat, Message: fmt.Sprintf("message-%d", i), Parts: []events.Part{{Type: "text", Text: fmt.Sprintf("@@say answer %d", i)}},
+	})
+	is.New(t).NoErr(err)
+	return accepted.Seq
+}
+
+// crash submits two messages, kills the system and starts it again. A client without an answer sends each message
+// again.
+func (m *repeatedMessages) crash(t *testing.T) {
+	t.Helper()
+	for range 2 {
+		m.seqs = append(m.seqs, m.send(t, len(m.seqs)))
+	}
+	m.kill()
+	m.restart()
+	for i, seq := range m.seqs {
+		is.New(t).Equal(m.send(t, i), seq)
+	}
+}
+
+// checkAnswered checks that each message was answered or reported as lost.
+func (m *repeatedMessages) checkAnswered(t *testing.T) {
 	is := is.New(t)
-	chat := p.create(t, "crashes")
-	submit := func(i int) uint64 {
-		t.Helper()
-		accepted, err := handlers.Send(t.Context(), p.Conn, "message.submit", chats.SubmitMessage{
-			Chat: chat, Message: fmt.Sprintf("message-%d", i), Parts: []events.Part{{Type: "text", Text: fmt.Sprintf("@@say answer %d", i)}},
-		})
-		is.NoErr(err)
-		return accepted.Seq
-	}
-	var seqs []uint64
-	for i := range 2 {
-		seqs = append(seqs, submit(2*i), submit(2*i+1))
-		p.kill()
-		p.restart()
-		for i, seq := range seqs {
-			is.Equal(submit(i), seq) // a client without an answer sends the message again
-		}
-	}
-	p.turnEnds(t, chat)
-	answers, lost := strings.Count(p.text(t, chat), "answer"), len(p.lostTurns(t, chat))
-	is.True(answers <= len(seqs) && answers+lost >= len(seqs)) // a turn that had begun may be lost and reported so
-	p.checkChatAnswers(t, chat)
-	p.check(t, nil)
+	m.turnEnds(t, m.chat)
+	answers, lost := strings.Count(m.text(t, m.chat), "answer"), len(m.lostTurns(t, m.chat))
+	is.True(answers <= len(m.seqs) && answers+lost >= len(m.seqs)) // a turn that had begun may be lost and reported so
+	m.checkChatAnswers(t, m.chat)
+	m.check(t, nil)
 }
 
 func workerDies(t *testing.T, p *process) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/events"
 	"pocketcoder/expect"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/projections/questions"
@@ -141,13 +142,16 @@ func TestThreeAgentsOfTheDocumentation(t *testing.T) {
 	})
 }
 
-// TestCallsThatWaitSurviveRestarts ends OpenCode, or all, while two calls wait: a handoff to a worker that waits for a
-// person, and ask_person.
+// TestCallsThatWaitSurviveRestarts ends OpenCode, or all, while three calls wait: a handoff to a worker that waits for a
+// person, ask_person, and a question of OpenCode. A chat with a question goes through two restarts: one while its
+// question waits, and the next one, after the answer.
 func TestCallsThatWaitSurviveRestarts(t *testing.T) {
 	t.Parallel()
 	p := start(t)
+	var seen []events.Event
+	goesOn := func(*testing.T) {}
 	for _, r := range restarts {
-		t.Run(r.name, func(t *testing.T) {
+		if !t.Run(r.name, func(t *testing.T) {
 			p.t = t
 			parent := p.chat(t, call("pocketcoder_handoff", map[string]any{"message": call("bash", map[string]any{
 				"command": "touch survived", "description": "test"}) + "\n@@next\n@@say the result"})+
@@ -155,13 +159,25 @@ func TestCallsThatWaitSurviveRestarts(t *testing.T) {
 			w := p.workersOf(t, parent, 1)[0]
 			p.awaitRequest(t, w.ID, 0)
 			waiting := p.chat(t, colourQuestion)
-			q := p.awaitPersonQuestion(t, waiting)
+			asked := p.awaitPersonQuestion(t, waiting)
+			q := p.halfAnswered(t)
 			r.do(t, p)
+			goesOn(t)
 			p.handoffKeepsItsResult(t, parent, w.ID)
-			p.answerResumes(t, waiting, q)
-		})
+			p.answerResumes(t, waiting, asked)
+			q.checkResumed(t, p)
+			goesOn = func(t *testing.T) {
+				q.checkNotResumedAgain(t, p)
+				seen = append(seen, p.history(t, q.chat)...)
+			}
+		}) {
+			return // further checks would only repeat the failure
+		}
 	}
 	p.t = t
+	killOpenCode(t, p)
+	goesOn(t)
+	p.check(t, seen)
 }
 
 // handoffKeepsItsResult checks that the parent gets the result of a worker, once, after the worker's request was

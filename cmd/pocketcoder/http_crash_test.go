@@ -17,7 +17,7 @@ import (
 )
 
 // Clients keep their login, a pending request and their position in a stream across a crash.
-func clientsGoOn(t *testing.T, p *process) {
+func clientsGoOn(t *testing.T, p *process, repeated *repeatedMessages) {
 	is := is.New(t)
 	admin := p.admin(t)
 	waiting := admin.create(t, "chats", record{"title": "survived"})
@@ -47,9 +47,9 @@ func clientsGoOn(t *testing.T, p *process) {
 	case err := <-cut:
 		t.Fatalf("the stream ended before it had caught up: %v", err)
 	}
-	p.kill()
+	repeated.crash(t)
 	is.NoErr(<-cut)
-	p.restart()
+	p.turnEnds(t, repeated.chat)
 
 	drafts := admin.list(t, "permissions", `status = "draft"`) // with the token from before
 	is.Equal(len(drafts), 1)

@@ -80,7 +80,7 @@ func (one pushMessage) press(t *testing.T, label string) int {
 	return resp.StatusCode
 }
 
-func approvedOnANotification(t *testing.T, p *process) {
+func approvedOnANotification(t *testing.T, p *process, repeated *repeatedMessages) {
 	is := is.New(t)
 	phone := newPhone(t)
 	owner := p.account(t, "user")
@@ -112,13 +112,13 @@ func approvedOnANotification(t *testing.T, p *process) {
 	is.Equal(phone.next(t).Type, "task_complete")
 
 	owner.say(t, chat, bash("echo no >refused"))
-	p.kill() // the notification may have gone out, or not
-	p.restart()
+	repeated.crash(t) // the notification may have gone out, or not
 	for denied := false; !denied; {
 		one = phone.next(t)
 		denied = one.Type == "permission" && one.press(t, "Deny") == http.StatusOK
 	}
 	p.event(t, chat, "permission.decided", func(e events.Event) bool { return strings.Contains(string(e.Data), "denied") })
+	p.finishAfterCrash(t, chat)
 	_, err = os.Stat(filepath.Join(p.workspace, "refused"))
 	is.True(os.IsNotExist(err))
 }

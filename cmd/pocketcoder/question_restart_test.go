@@ -15,7 +15,7 @@ import (
 	"pocketcoder/projections/questions"
 )
 
-// restarts are the ways in which OpenCode loses its questions.
+// restarts are the ways in which OpenCode loses what waits.
 var restarts = []struct {
 	name string
 	do   func(*testing.T, *process)
@@ -42,31 +42,6 @@ func (p *process) awaitForgottenQuestions(t *testing.T, chat string) {
 			t.Fatalf("question is %+v", q)
 		}
 	}
-}
-
-// Each chat goes through two restarts: one while its question waits, and the next chat's, after the answer.
-func questionsSurviveRestarts(t *testing.T, p *process) {
-	var seen []events.Event
-	goesOn := func(*testing.T) {}
-	for _, r := range restarts {
-		if !t.Run(r.name, func(t *testing.T) {
-			p.t = t
-			q := p.halfAnswered(t)
-			r.do(t, p)
-			goesOn(t)
-			q.checkResumed(t, p)
-			goesOn = func(t *testing.T) {
-				q.checkNotResumedAgain(t, p)
-				seen = append(seen, p.history(t, q.chat)...)
-			}
-		}) {
-			return // further checks would only repeat the failure
-		}
-	}
-	p.t = t
-	killOpenCode(t, p)
-	goesOn(t)
-	p.check(t, seen)
 }
 
 // partlyAnswered is a chat in which one of two questions is answered.
