@@ -60,8 +60,9 @@ func (p *process) chatOfNewestMessage(t testing.TB) string {
 	return sent[0].Chat
 }
 
-// TestAConversationInAMessengerSurvivesCrashes kills the system between all steps of a conversation.
-func TestAConversationInAMessengerSurvivesCrashes(t *testing.T) {
+// TestKillLosesAndRepeatsNothingOfMessengersAndSchedules kills the system between the steps of a conversation. The
+// first two kills are right after a schedule has fired, before OpenCode has its message.
+func TestKillLosesAndRepeatsNothingOfMessengersAndSchedules(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	bot := telegramtest.New(t)
@@ -69,29 +70,40 @@ func TestAConversationInAMessengerSurvivesCrashes(t *testing.T) {
 	chat := p.pair(t, bot)
 	expect.Contains(t, p.command(t, "", "pair", "list"), "4711")
 	expect.Contains(t, p.command(t, "", "channel", "list"), "enabled")
+	added := strings.Fields(p.command(t, "", "schedule", "add", "Often", "--every", "10s", "--prompt", "@@say run", "--yes",
+		"--overlap", "queue"))
+	often := added[len(added)-1]
+	awaitFired := func() {
+		p.awaitRunsOver(t, often) // else the kill also ends the turn of an earlier run
+		last, err := p.Log.Last(t.Context())
+		is.NoErr(err)
+		p.awaitFired(t, last)
+	}
 
+	awaitFired()
 	bot.Say(person, person, bash("echo hello >>greeting"))
 	p.kill() // the message may be in the log, or not
 	p.restart()
 	asked := bot.AwaitText(t, "echo hello >>greeting")
 	is.Equal(len(asked.Buttons), 2)
+	awaitFired()
 	p.kill()
 	bot.Press(asked, person, "Approve") // while nothing runs
 	p.restart()
 	bot.AwaitText(t, "done")
-	p.kill()
-	bot.Say(person, person, "@@say and then")
-	p.restart()
-	bot.AwaitText(t, "and then")
-	p.turnEnds(t, chat)
+	p.command(t, "", "schedule", "pause", "Often")
 	bot.Press(asked, person, "Approve")
 	bot.Press(asked, person, "Deny")
 	said := bot.AwaitSaid(t, 3)
 	is.Equal(said[:2], []string{"Approved.", "This button was used already."})
 	p.kill()
+	bot.Say(person, person, "@@say and then")
 	p.restart()
+	bot.AwaitText(t, "and then")
+	p.turnEnds(t, chat)
 	bot.Say(person, person, "@@say last words")
 	bot.AwaitText(t, "last words")
+	p.checkScheduleRuns(t, often)
 
 	written, err := os.ReadFile(filepath.Join(p.workspace, "greeting"))
 	is.NoErr(err)

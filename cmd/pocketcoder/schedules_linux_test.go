@@ -88,25 +88,11 @@ func (p *process) awaitRunsOver(t *testing.T, id string) {
 	})
 }
 
-// Everything is killed right after a schedule has fired, before OpenCode has its message.
-func TestKillLosesAndRepeatsNoRunOfASchedule(t *testing.T) {
-	t.Parallel()
+// checkScheduleRuns checks that a schedule fired twice or more, each time at another moment, and that each of its
+// messages was submitted and answered once.
+func (p *process) checkScheduleRuns(t *testing.T, id string) {
+	t.Helper()
 	is := is.New(t)
-	p := start(t)
-	out, _, status := p.cli(t, "", "schedule", "add", "Often", "--every", "10s", "--prompt", "@@say run", "--yes",
-		"--overlap", "queue")
-	is.Equal(status, 0)
-	lines := strings.Fields(out)
-	id := lines[len(lines)-1]
-	for range 2 {
-		p.awaitRunsOver(t, id) // else the kill also ends the turn of an earlier run
-		last, err := p.Log.Last(t.Context())
-		is.NoErr(err)
-		p.awaitFired(t, last)
-		p.kill()
-		p.restart()
-	}
-	p.cli(t, "", "schedule", "pause", "Often")
 	var fired []events.ScheduleFired
 	submitted := map[string]int{}
 	for _, e := range p.allEvents(t) {
