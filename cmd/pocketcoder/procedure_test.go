@@ -13,11 +13,42 @@ import (
 	"pocketcoder/expect"
 )
 
-// An approved proposal is sealed, and becomes a skill of OpenCode.
-func TestAnApprovedProposalBecomesASkill(t *testing.T) {
+func TestOnlyApprovedProposalsBecomeSkills(t *testing.T) {
 	t.Parallel()
+	runStages(t, startInside(t), stage{"a proposal is edited and denied", proposalIsEditedAndDenied},
+		stage{"an approved proposal becomes a skill", approvedProposalBecomesASkill},
+		stage{"a skill that was changed on disk is a proposal", skillThatWasChangedOnDiskIsAProposal})
+}
+
+// The command changes and refuses a proposal. One that changed after it was shown is not approved.
+func proposalIsEditedAndDenied(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
+	admin := p.admin(t)
+	proposal := admin.create(t, "proposals", record{"name": "Publish", "content": "Push to main.\n", "authored_by": "poco",
+		"status": "draft"})
+	shown := admin.list(t, "proposals", "")[0]["definition"].(string)
+	_, stderr, code := p.cli(t, "Open a merge request.\n", "procedure", "edit", proposal, "-")
+	is.Equal([]any{stderr, code}, []any{"", 0})
+	_, stderr, code = p.cli(t, "", "procedure", "approve", proposal, shown)
+	expect.Contains(t, stderr, "does not have the definition")
+	is.Equal(code, 1)
+	stdout, stderr, code := p.cli(t, "", "procedure", "approve", proposal)
+	expect.Contains(t, stdout, "+Open a merge request.\n")
+	expect.Contains(t, stderr, "nothing is approved yet")
+	is.Equal(code, 1)
+	_, stderr, code = p.cli(t, "", "procedure", "deny", proposal)
+	is.Equal([]any{stderr, code}, []any{"", 0})
+	stdout, _, _ = p.cli(t, "", "procedure", "list")
+	expect.Contains(t, strings.Join(strings.Fields(stdout), " "), proposal+" procedure Publish denied")
+	is.Equal(len(admin.list(t, "sops", "")), 0)
+	_, stderr, code = p.cli(t, "", "procedure", "show", "none")
+	expect.Contains(t, stderr, `there is no proposal "none"`)
+	is.Equal(code, 1)
+}
+
+// An approved proposal is sealed, and becomes a skill of OpenCode.
+func approvedProposalBecomesASkill(t *testing.T, p *process) {
+	is := is.New(t)
 	admin := p.admin(t)
 	pid := func() (running int) { // 0 while OpenCode is started again
 		var file struct{ PID int }
@@ -32,7 +63,7 @@ func TestAnApprovedProposalBecomesASkill(t *testing.T) {
 	is.Equal(len(admin.list(t, "sops", "")), 0)
 	shown, _, _ := p.cli(t, "", "procedure", "show", proposal)
 	expect.Contains(t, shown, "+# How to write release notes\n")
-	definition := admin.list(t, "proposals", "")[0]["definition"].(string)
+	definition := admin.list(t, "proposals", `id = "`+proposal+`"`)[0]["definition"].(string)
 	_, stderr, code := p.cli(t, "", "procedure", "approve", proposal, "00000000")
 	expect.Contains(t, stderr, "does not have the definition")
 	is.Equal(code, 1)
@@ -52,39 +83,9 @@ func TestAnApprovedProposalBecomesASkill(t *testing.T) {
 	expect.Contains(t, p.tools(t, chat)[0].State.Output, "List what users see, newest first.")
 }
 
-// The command changes and refuses a proposal. One that changed after it was shown is not approved.
-func TestAProposalIsEditedAndDenied(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	p := start(t)
-	admin := p.admin(t)
-	proposal := admin.create(t, "proposals", record{"name": "Deploy", "content": "Push to main.\n", "authored_by": "poco",
-		"status": "draft"})
-	shown := admin.list(t, "proposals", "")[0]["definition"].(string)
-	_, stderr, code := p.cli(t, "Open a merge request.\n", "procedure", "edit", proposal, "-")
-	is.Equal([]any{stderr, code}, []any{"", 0})
-	_, stderr, code = p.cli(t, "", "procedure", "approve", proposal, shown)
-	expect.Contains(t, stderr, "does not have the definition")
-	is.Equal(code, 1)
-	stdout, stderr, code := p.cli(t, "", "procedure", "approve", proposal)
-	expect.Contains(t, stdout, "+Open a merge request.\n")
-	expect.Contains(t, stderr, "nothing is approved yet")
-	is.Equal(code, 1)
-	_, stderr, code = p.cli(t, "", "procedure", "deny", proposal)
-	is.Equal([]any{stderr, code}, []any{"", 0})
-	stdout, _, _ = p.cli(t, "", "procedure", "list")
-	expect.Contains(t, strings.Join(strings.Fields(stdout), " "), proposal+" procedure Deploy denied")
-	is.Equal(len(admin.list(t, "sops", "")), 0)
-	_, stderr, code = p.cli(t, "", "procedure", "show", "none")
-	expect.Contains(t, stderr, `there is no proposal "none"`)
-	is.Equal(code, 1)
-}
-
 // A skill that a person changes on disk is a proposal at the next start. OpenCode gets the approved text.
-func TestASkillThatWasChangedOnDiskIsAProposal(t *testing.T) {
-	t.Parallel()
+func skillThatWasChangedOnDiskIsAProposal(t *testing.T, p *process) {
 	is := is.New(t)
-	p := start(t)
 	admin := p.admin(t)
 	skill := p.data.Path("opencode", "config", "opencode", "skill", "deploy", "SKILL.md")
 	read := func() string { text, _ := os.ReadFile(skill); return string(text) }
