@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
@@ -36,7 +37,7 @@ var (
 	desktopScreen = screen{"desktop", 1280, 800}
 )
 
-// tab is a page in a Chromium of its own.
+// tab is a page in a Chromium.
 type tab struct {
 	*process
 	t    testing.TB
@@ -47,34 +48,91 @@ type tab struct {
 	faults []string // scripts that failed, were refused or opened a dialog
 }
 
-// openBrowser starts a Chromium in which the administrator is logged in.
+// openBrowser opens a tab in which the administrator is logged in.
 func (p *process) openBrowser(t testing.TB, size screen) *tab {
 	t.Helper()
 	b := p.newBrowser(t, size)
+	b.logIn()
+	return b
+}
+
+// logIn logs the administrator in.
+func (b *tab) logIn() {
+	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := cdp.Call(ctx, target, network.SetCookie, network.SetCookieParams{Name: "pocketcoder",
-			Value: p.admin(t).token, URL: p.HTTP})
+			Value: b.admin(b.t).token, URL: b.HTTP})
 		return err
 	}))
 	b.visit("/")
 	b.awaitCondition("the list of chats", `document.querySelector("#chats") !== null`)
-	return b
 }
 
-// newBrowser starts a Chromium.
+// chromium is the Chromium of all tests but those that ask for one of their own. The first of them starts it.
+var chromium struct {
+	once sync.Once
+	ctx  context.Context
+	err  error
+}
+
+// sharedChromium returns the context of the shared Chromium.
+func sharedChromium(t testing.TB) context.Context {
+	t.Helper()
+	path := expect.Program(t, "chromium") // may end the test, and must not do so within the once
+	chromium.once.Do(func() {
+		var cancel context.CancelFunc
+		chromium.ctx, cancel = startChromium(context.Background(), path)
+		afterTests(cancel)
+		chromium.err = chromedp.Do(chromium.ctx)
+	})
+	if chromium.err != nil {
+		t.Fatal(chromium.err)
+	}
+	return chromium.ctx
+}
+
+func startChromium(ctx context.Context, path string) (context.Context, context.CancelFunc) {
+	ctx, end := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+		chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))...)
+	ctx, closeTab := chromedp.NewContext(ctx)
+	return ctx, func() { closeTab(); end() }
+}
+
+// newBrowser opens a tab in the shared Chromium, with cookies, storage and service workers of its own.
 func (p *process) newBrowser(t testing.TB, size screen) *tab {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(expect.Program(t, "chromium")),
-		chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
-	// that of the test ends before the last screenshot
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(sharedChromium(t), tabTime)
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
+	return p.openTab(ctx, t, size)
+}
+
+// ownBrowser starts a Chromium of the test's own, for what Chromium has only outside of separate contexts: push
+// messages and notifications.
+func (p *process) ownBrowser(t testing.TB, size screen) *tab {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), tabTime)
 	t.Cleanup(cancel)
+	ctx, cancel = startChromium(ctx, expect.Program(t, "chromium"))
+	t.Cleanup(cancel)
+	return p.openTab(ctx, t, size)
+}
+
+// tabTime is how long a tab stays open. The context of a test ends before its last screenshot.
+const tabTime = 5 * time.Minute
+
+// openTab opens the tab of a context.
+func (p *process) openTab(ctx context.Context, t testing.TB, size screen) *tab {
+	t.Helper()
 	b := &tab{process: p, t: t, ctx: ctx, size: size}
-	b.do(chromedp.EmulateViewport(size.width, size.height))
+	b.do(chromedp.EmulateViewport(size.width, size.height),
+		// each page has the focus, as if its window were in front
+		chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+			_, err := cdp.Call(ctx, target, emulation.SetFocusEmulationEnabled,
+				emulation.SetFocusEmulationEnabledParams{Enabled: true})
+			return err
+		}))
 	if err := chromedp.Listen(ctx, b.handleEvent); err != nil {
 		t.Fatal(err)
 	}
@@ -476,10 +534,17 @@ func TestHostileTextsNeitherRunNorHide(t *testing.T) {
 	}
 	expect.WriteFile(t, filepath.Join(p.workspace, "hostile.txt"), output)
 	t.Cleanup(func() { os.Remove(filepath.Join(p.workspace, "hostile.txt")) })
-	chats := make([]string, len(hostileTexts))
-	for i, c := range hostileTexts {
-		chats[i] = admin.create(t, "chats", record{"title": c.text})
-		admin.say(t, chats[i], "@@say "+c.text)
+	groups := slices.Collect(slices.Chunk(hostileTexts, 6))
+	chats := make([]string, len(groups))
+	for i, group := range groups {
+		title := ""
+		for _, c := range group {
+			title += c.text + " "
+		}
+		chats[i] = admin.create(t, "chats", record{"title": title})
+		for _, c := range group {
+			admin.say(t, chats[i], "@@say "+c.text)
+		}
 	}
 	tool := admin.create(t, "chats", record{"title": "output"})
 	admin.say(t, tool, "@@text n=30 delay=20\n"+call("read",
@@ -491,18 +556,18 @@ func TestHostileTextsNeitherRunNorHide(t *testing.T) {
 		b.awaitText(shownAs(c.text, c.shown))
 	}
 	b.awaitCondition("that nothing ran or hides", "!("+invisible+")")
-	for i, c := range hostileTexts {
+	for i, group := range groups {
 		b.visit("/chats/" + chats[i])
-		b.awaitCondition("the answer "+strconv.Quote(c.text),
-			`document.querySelector(".message.assistant .markdown") !== null && document.querySelector("#head form") === null`)
-		shown := fmt.Sprintf(`document.querySelector(".message.assistant").textContent.replace(/\s+/g, " ").includes(%q)`,
-			shownAs(c.text, c.shown))
-		if !evaluate[bool](b, shown) {
-			t.Errorf("%q is not shown in %q", c.text, evaluate[string](b,
-				`document.querySelector(".message.assistant").textContent`))
+		b.awaitCondition("all answers", fmt.Sprintf(`document.querySelectorAll(".message.assistant .markdown").length === %d && `+
+			`document.querySelector("#head form") === null`, len(group)))
+		for j, c := range group {
+			text := evaluate[string](b, fmt.Sprintf(`document.querySelectorAll(".message.assistant")[%d].textContent`, j))
+			if !strings.Contains(strings.Join(strings.Fields(text), " "), shownAs(c.text, c.shown)) {
+				t.Errorf("%q is not shown in %q", c.text, text)
+			}
 		}
 		if evaluate[bool](b, invisible) {
-			t.Errorf("%q ran or hides something in %q", c.text, evaluate[string](b, `document.documentElement.textContent`))
+			t.Errorf("a text ran or hides something in %q", evaluate[string](b, `document.documentElement.textContent`))
 		}
 	}
 	b.visit("/")

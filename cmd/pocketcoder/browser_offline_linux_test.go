@@ -222,7 +222,8 @@ func notifiedInABrowser(t *testing.T, p *process) {
 	admin.create(t, "devices", record{"name": "My phone", "push_service": "unifiedpush",
 		"push_token": phone.URL + "/topic", "is_active": true})
 	chat := admin.create(t, "chats", record{"title": "Notified"})
-	b := p.openBrowser(t, phoneScreen)
+	b := p.ownBrowser(t, phoneScreen)
+	b.logIn()
 	b.awaitCondition("the service worker", `navigator.serviceWorker.controller !== null`)
 	registration, worker := b.registration(), b.inWorker()
 	b.do(b.allowNotifications())

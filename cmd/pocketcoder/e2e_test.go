@@ -36,9 +36,9 @@ import (
 var (
 	binaries string
 	ordinary sharedInstance
-	started  struct { // shared systems
+	shared   struct { // what ends after the tests
 		sync.Mutex
-		all []*process
+		ends []func()
 	}
 )
 
@@ -69,8 +69,8 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		defer func() {
-			for _, p := range started.all {
-				p.stop()
+			for _, end := range shared.ends {
+				end()
 			}
 		}()
 		return m.Run()
@@ -150,6 +150,13 @@ type process struct {
 	env       []string // on top of the test's own
 }
 
+// afterTests has a function called when all tests have ended.
+func afterTests(end func()) {
+	shared.Lock()
+	defer shared.Unlock()
+	shared.ends = append(shared.ends, end)
+}
+
 // sharedInstance is a running system that several tests share, each with chats of its own. The first of them starts it.
 type sharedInstance struct {
 	args        func() []string // nil for none
@@ -176,9 +183,7 @@ func (s *sharedInstance) system(t *testing.T) *process {
 		}
 		p.restart()
 		s.p = p
-		started.Lock()
-		defer started.Unlock()
-		started.all = append(started.all, p)
+		afterTests(p.stop)
 	})
 	if s.p == nil {
 		t.Fatal("the shared system did not start")
