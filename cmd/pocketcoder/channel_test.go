@@ -70,8 +70,8 @@ func TestKillLosesAndRepeatsNothingOfMessengersAndSchedules(t *testing.T) {
 	chat := p.pair(t, bot)
 	expect.Contains(t, p.command(t, "", "pair", "list"), "4711")
 	expect.Contains(t, p.command(t, "", "channel", "list"), "enabled")
-	added := strings.Fields(p.command(t, "", "schedule", "add", "Often", "--every", "10s", "--prompt", "@@say run", "--yes",
-		"--overlap", "queue"))
+	added := strings.Fields(p.command(t, "", "schedule", "add", "Often", "--every", "10s", "--prompt", "@@say run",
+		"--overlap", "queue", "--yes"))
 	often := added[len(added)-1]
 	awaitFired := func() {
 		p.awaitRunsOver(t, often) // else the kill also ends the turn of an earlier run

@@ -142,8 +142,8 @@ func TestThreeAgentsOfTheDocumentation(t *testing.T) {
 	})
 }
 
-// TestCallsThatWaitSurviveRestarts ends OpenCode, or all, while three calls wait: a handoff to a worker that waits for a
-// person, ask_person, and a question of OpenCode. A chat with a question goes through two restarts: one while its
+// TestCallsThatWaitSurviveRestarts ends OpenCode, or all, while three calls wait: a handoff to a worker that waits for
+// a person, ask_person, and a question of OpenCode. A chat with a question goes through two restarts: one while its
 // question waits, and the next one, after the answer.
 func TestCallsThatWaitSurviveRestarts(t *testing.T) {
 	t.Parallel()
