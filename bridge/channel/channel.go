@@ -46,6 +46,7 @@ type Platform interface {
 type Receiver interface {
 	Receive(ctx context.Context, in channel.Incoming) error
 	Press(ctx context.Context, in channel.Incoming, token string) (said string, err error)
+	Move(ctx context.Context, in channel.Incoming, place string) error // the id of the conversation has changed
 }
 
 // Message is a plain text with buttons.

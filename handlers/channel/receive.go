@@ -223,6 +223,42 @@ func (h *Channels) create(ctx context.Context, in Incoming, owner string) (id st
 	return id, h.AwaitReadModels(ctx, seq)
 }
 
+// Move gives a conversation and its pairings another place, because the platform has changed its id.
+func (h *Channels) Move(ctx context.Context, in Incoming, place string) error {
+	c, old, found, err := h.conversation(ctx, in)
+	if err != nil || !found {
+		return err
+	}
+	by, to := handlers.Command{Actor: events.UserActor(c.User)}, in
+	to.Place = place
+	_, id, exists, err := h.conversation(ctx, to)
+	if err == nil && !exists {
+		_, _, err = h.Records.Save(ctx, record.Save{Command: by, Collection: Conversations, Record: id, New: true,
+			Set: record.Fields(map[string]any{"channel": c.Channel, "place": place, "chat": c.Chat, "user": c.User})})
+	}
+	if err != nil {
+		return err
+	}
+	all, err := h.Pairings(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		if p.Channel != in.Channel.ID || p.Place != in.Place {
+			continue
+		}
+		if _, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: Pairings, Record: p.ID, Role: account.Admin,
+			Set: record.Fields(map[string]any{"place": place})}); err != nil {
+			return err
+		}
+	}
+	seq, err := h.Records.Delete(ctx, record.Delete{Command: by, Collection: Conversations, Record: old})
+	if err != nil {
+		return err
+	}
+	return h.AwaitReadModels(ctx, seq)
+}
+
 // conversation returns the record of a conversation and its id. The conversations of a thread are those of the sender,
 // so what a mail refers to leads to no other sender's chat.
 func (h *Channels) conversation(ctx context.Context, in Incoming) (c conversation, id string, found bool, err error) {

@@ -201,6 +201,9 @@ func (b *Bot) tryHandle(ctx context.Context, to bridge.Receiver, u *models.Updat
 			return err
 		}
 		b.answer(ctx, q, said)
+	case u.Message != nil && u.Message.MigrateToChatID != 0: // Telegram itself says so
+		in.Place = strconv.FormatInt(u.Message.Chat.ID, 10)
+		return to.Move(ctx, in, strconv.FormatInt(u.Message.MigrateToChatID, 10))
 	case u.Message != nil && u.Message.From != nil && !u.Message.From.IsBot && u.Message.SenderChat == nil:
 		b.from(&in, u.Message.From, u.Message.Chat)
 		b.read(&in, u.Message)

@@ -92,6 +92,11 @@ func (s *Server) Say(chat, from int64, text string) (update int64) {
 	return s.add("message", s.message(chat, from, map[string]any{"text": text}))
 }
 
+// Migrate adds the update of a group that becomes a supergroup.
+func (s *Server) Migrate(chat, from, to int64) (update int64) {
+	return s.add("message", s.message(chat, from, map[string]any{"migrate_to_chat_id": to}))
+}
+
 // SendFile adds the update of a message with a document. Telegram states the size of the file.
 func (s *Server) SendFile(chat, from int64, name, typ string, body []byte, size int) (update int64) {
 	s.mu.Lock()
