@@ -150,3 +150,26 @@ func TestAbortEndsATurnWithASteeredMessage(t *testing.T) {
 		})
 	}
 }
+
+// A turn whose later step fails is not repeated, neither then nor after a reconnect: its command ran once.
+func TestAMessageIsNotSentAgainOnceItsTurnHasDoneSomething(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	w := newDisconnected(t)
+	disconnect := w.connect()
+	chatID := w.chat()
+	const fails = "@@call bash {\"command\":\"echo ran >> ran\",\"description\":\"d\"}\n@@next\n@@status 400 broken"
+	w.say(chatID, fails)
+	requests := strings.Count(w.requests(), "@@status")
+	disconnect()
+	t.Cleanup(w.connect()) // compares with OpenCode, and sends unanswered messages again
+	w.say(chatID, "@@say next")
+	is.Equal(w.conversation(chatID), ">"+fails+" >@@say next next")
+	is.Equal(w.file("ran"), "ran\n")
+	is.Equal(strings.Count(w.requests(), "@@status"), requests+1) // the next message has it in its history
+	sent := 0
+	_, err := w.log.Fold(t.Context(), events.ChatSubject(chatID, events.MessageSending{}.Kind()), 0,
+		func(events.Event) error { sent++; return nil })
+	is.NoErr(err)
+	is.Equal(sent, 2)
+}
