@@ -77,7 +77,7 @@ func (o Options) Check() error {
 		return fmt.Errorf("--http %q: %w", o.HTTP, err)
 	}
 	if ip := net.ParseIP(host); !o.Proxied && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--http %s is not a loopback address: everybody who reaches it would talk to it without TLS; put a proxy with TLS in front and say --behind-proxy", o.HTTP)
+		return fmt.Errorf("--http %s is not a loopback address, and the server has no TLS of its own; put a proxy with TLS in front of it and set --behind-proxy", o.HTTP)
 	}
 	if _, _, err := net.SplitHostPort(o.Metrics); o.Metrics != "" && err != nil {
 		return fmt.Errorf("--metrics %q: %w", o.Metrics, err)

@@ -47,7 +47,7 @@ func attachFlags(env Environment, args []string) (attachOptions, error) {
 	o := attachOptions{}
 	fs.BoolVar(&o.shell, "shell", false, "open a shell inside the isolation")
 	fs.StringVar(&o.user, "user", "", "for the account with this `id`: only its own chats, and a shell is recorded as its own")
-	fs.BoolVar(&o.all, "all", false, "the chats of everybody, for a --user who is an administrator")
+	fs.BoolVar(&o.all, "all", false, "the chats of all accounts; --user must be an administrator")
 	ssh := fs.Bool("ssh", false, "take the chat from SSH_ORIGINAL_COMMAND: what an SSH key of authorized_keys runs")
 	fs.StringVar(&o.key, "key", "", "`id` of the SSH key that logged in: its last_used is set")
 	rest, err := Parse(fs, args, 1)

@@ -65,7 +65,7 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	fs.StringVar(&o.OpenCode, "opencode", env.Getenv("POCKETCODER_OPENCODE"),
 		"`path` of OpenCode, instead of finding or installing it (POCKETCODER_OPENCODE)")
 	fs.StringVar(&o.Metrics, "metrics", env.Getenv("POCKETCODER_METRICS"),
-		"`address` at which Prometheus reads /metrics, for everybody who reaches it; none when empty (POCKETCODER_METRICS)")
+		"`address` at which Prometheus reads /metrics, without a login; none when empty (POCKETCODER_METRICS)")
 	fs.IntVar(&o.Replicas, "replicas", 1, "number of servers with a copy of the log: 1, 3 or 5; 3 for a cluster of three")
 	fs.IntVar(&o.MaxTurns, "max-turns", 8, "maximum number of turns that run at once; one account gets at most three quarters of them; 0 disables the limit")
 	fs.IntVar(&o.MaxWorkers, "max-workers", 32, "maximum number of workers that run at once, in all chats")

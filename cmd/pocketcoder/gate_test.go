@@ -171,7 +171,7 @@ func TestPathsHiddenFromOpenCodeCauseNoRequest(t *testing.T) {
 	is.Equal(p.denied(t, call("read", map[string]any{"filePath": data})).ReferredReason, "no rule allows it")
 }
 
-// unconfinedSystem starts a system with the rules that everybody has, whose OpenCode sees the whole machine.
+// unconfinedSystem starts a system with the built-in rules, whose OpenCode sees the whole machine.
 var unconfinedSystem = sharedInstance{args: func() []string { return []string{"--isolation", "none"} },
 	asDelivered: true}
 

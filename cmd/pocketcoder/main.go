@@ -88,7 +88,7 @@ func main() {
 	case errors.Is(err, cli.ErrUsage):
 		os.Exit(2)
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		os.Exit(128 + int(syscall.SIGTERM)) // whoever sent it knows why
+		os.Exit(128 + int(syscall.SIGTERM)) // the sender of the signal knows the reason
 	default:
 		fmt.Fprintln(os.Stderr, "pocketcoder:", err)
 		os.Exit(1)

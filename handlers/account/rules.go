@@ -19,7 +19,7 @@ const (
 	maxPassword = 1024
 )
 
-// common are passwords that everybody who guesses tries first, in lower case, a line each.
+// common are the passwords that attackers try first, in lower case, one a line.
 //
 //go:embed common.txt
 var common string

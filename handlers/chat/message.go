@@ -101,8 +101,8 @@ func CheckParts(parts []events.Part) error {
 	return nil
 }
 
-// checkFile takes a file only with its content in it, as data:<mime>;base64,<content>: a file of any other URL OpenCode
-// would fetch itself, from the host's disk or from its network, and show to whoever wrote the message.
+// checkFile accepts a file only with its content, as data:<mime>;base64,<content>. OpenCode would fetch any other URL
+// itself, from the host's disk or network, and show the content to the author of the message.
 func checkFile(p events.Part) error {
 	if p.URL == "" || p.Mime == "" {
 		return errors.New("a file needs mime and url")

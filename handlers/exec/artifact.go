@@ -100,7 +100,7 @@ func (x *Executions) findChanges(ctx context.Context, noMore <-chan struct{}) {
 }
 
 // recordChanges appends exec.changed, unless nothing has changed, and reports whether something has. The list has every
-// file of the workspace that was changed since the execution began, whoever changed it. A file that changed while
+// file of the workspace that was changed since the execution began, by any program. A file that changed while
 // several commands ran is in the list of each. The list shows the state of each file when the list was made.
 func (x *Executions) recordChanges(ctx context.Context, e endedExecution) (isChanged bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, artifactsWithin)

@@ -37,7 +37,7 @@ func TestAWorkerMayDoNothingThatItsParentsAgentMayNot(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		rules []string
-		want  string // of git status, which a rule of the start allows everybody
+		want  string // of git status, which a rule of the start allows all agents
 		why   string // a word of the reason
 	}{
 		"all may":                       {nil, "authorized", ""},

@@ -64,7 +64,7 @@ func TestBackupsAndVariantsOfSecretFilesAreAsked(t *testing.T) {
 	}
 }
 
-// What follows a file runs until someone stops it, and would keep its place in the sandbox.
+// A command that follows a file runs until it is stopped, and would keep its place in the sandbox.
 func TestTailAsksBeforeItFollowsAFile(t *testing.T) {
 	for _, command := range []string{"tail -f a.log", "tail -n 5 -F a.log", "tail -5f a.log", "tail -qf a.log",
 		"tail --follow a.log", "tail --follow=name a.log", "tail --foll a.log", "tail --retry a.log"} {

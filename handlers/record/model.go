@@ -81,7 +81,7 @@ func (h *Records) SelectModel(ctx context.Context, c SelectModel) (id string, se
 	if c.Chat == "" {
 		save.Set["chat"] = json.RawMessage("null")
 	} else {
-		save.unique = []string{"chat"} // a chat has one selection, whoever made it
+		save.unique = []string{"chat"} // a chat has one selection, whichever account made it
 	}
 	return h.Save(ctx, save)
 }
@@ -105,7 +105,7 @@ func (h *Records) clearModel(ctx context.Context, c SelectModel) (id string, seq
 }
 
 // SelectedModel returns the model selected for a chat: the chat's own, else that of its agent, else the one its owner
-// selected for all chats, else the one selected for everybody's chats, else "".
+// selected for all chats, else the one selected for the chats of all accounts, else "".
 func (h *Records) SelectedModel(ctx context.Context, chat, owner string, agent Agent) (string, error) {
 	selections, err := All[modelSelection](ctx, h, ModelSelections)
 	if err != nil {

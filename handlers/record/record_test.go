@@ -80,7 +80,7 @@ func TestBadRecordsAreRefused(t *testing.T) {
 	is.Equal(len(handlerstest.Records(t, h.Log, "c")), 1)
 }
 
-// Several systems save the same unique fields at once: one record comes of it, and everybody is told its id.
+// Several systems save the same unique fields at once: one record results, and each call returns its id.
 func TestUniqueIsUniqueAmongSystems(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)

@@ -37,7 +37,7 @@ const outputReserve = 1 << 30
 func HasRoom(dir string) bool {
 	var fs syscall.Statfs_t
 	if err := syscall.Statfs(dir, &fs); err != nil {
-		return true // whoever stores meets the error
+		return true // the write that follows reports the error
 	}
 	free, all := fs.Bavail*uint64(fs.Bsize), fs.Blocks*uint64(fs.Bsize)
 	return free >= min(outputReserve, max(all/10, 2*MinFree))

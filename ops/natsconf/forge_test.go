@@ -19,7 +19,8 @@ var forgeries = []string{
 	"$KV.SECRETS.x", "exec.run.p1", "cmd.x",
 }
 
-// A reply subject is not held to the asker's permissions: whoever answers publishes there. So it must not get through.
+// NATS does not check a reply subject against the permissions of the requester, because the responder publishes there.
+// So a forged one must not reach a responder.
 func TestReplySubjectsForgeNothing(t *testing.T) {
 	t.Parallel()
 	inEachUse(t, func(t *testing.T, n *testServer) {

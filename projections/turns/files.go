@@ -9,8 +9,8 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Files returns the absolute paths of the files that taking back a message, by OpenCode's id, and what followed it
-// puts back, sorted. They are those that changed meanwhile, whoever changed them.
+// Files returns the sorted absolute paths of the files that a revert of a message, by OpenCode's id, restores. They are
+// the files that changed since the message, by any program.
 func Files(ctx context.Context, m *projections.Model, chat, message string) ([]string, error) {
 	rows, err := store.List[struct {
 		Path string `db:"path"`

@@ -36,7 +36,7 @@ type Turn struct {
 	Status     string `db:"status"`     // of the session in OpenCode: idle, busy, retry; empty if there is no session
 	Processing IDs    `db:"processing"` // assistant messages that have not ended
 	Awaiting   string `db:"awaiting"`   // engine id of the message we sent that nothing has answered
-	Unanswered string `db:"unanswered"` // engine id of the newest user message that nothing has answered, whoever sent it
+	Unanswered string `db:"unanswered"` // engine id of the newest user message without an answer, of any sender
 	Waiting    IDs    `db:"waiting"`    // permissions and questions, of subagents too, that wait for a person
 	Outcome    string `db:"outcome"`    // so far: completed, failed, aborted, lost
 }

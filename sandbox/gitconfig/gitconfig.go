@@ -53,10 +53,10 @@ func Make(parent, user string) (dir string, lock *os.File, err error) {
 // locked is how directories are named that a living worker has locked.
 const locked = "pocketcoder-git-*.locked"
 
-// removeUnlocked removes what workers of this user have left behind. It takes nothing but the file they make and an
-// empty directory, and follows no link, as everybody may write where these are.
+// removeUnlocked removes what workers of this user have left behind. Every user may write in parent, so it removes only
+// the file that workers make and an empty directory, and follows no link.
 func removeUnlocked(parent string) {
-	entries, _ := os.ReadDir(parent) // of what cannot be listed, nothing can be removed
+	entries, _ := os.ReadDir(parent) // an unreadable directory has nothing to remove
 	for _, e := range entries {
 		if ours, _ := filepath.Match(locked, e.Name()); !ours {
 			continue

@@ -36,7 +36,7 @@ func TestWhyAndAlwaysAreForThoseWhoMayKnow(t *testing.T) {
 			status, proposed := s.Call(t, c.token, "GET", at+"/always?pattern=touch*", nil)
 			is.Equal(status, c.propose)
 			_, beyond := proposed["all"]
-			is.Equal(beyond, name == "an administrator") // what others asked is not for everybody
+			is.Equal(beyond, name == "an administrator") // only administrators see the requests of other accounts
 			status, _ = s.Call(t, c.token, "GET", at+"/always?scope=all&pattern=touch*", nil)
 			is.Equal(status, c.all)
 			status, _ = s.Call(t, c.token, "POST", "/api/pocketcoder/policy/replay",

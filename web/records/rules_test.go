@@ -95,7 +95,7 @@ func TestRulesOfAChatBelongToItsOwner(t *testing.T) {
 	}
 	for _, token := range []string{adas, bobs, bots} {
 		status, _ := s.Call(t, token, "POST", webtest.RecordsPath("tool_permissions"), body(""))
-		is.Equal(status, 400) // only administrators create rules for everybody
+		is.Equal(status, 400) // only administrators create rules for all chats
 	}
 	status, rule := s.Call(t, adas, "POST", webtest.RecordsPath("tool_permissions"), body(chat))
 	is.Equal([]any{status, rule["author"], rule["chat"]}, []any{200, ada, chat})

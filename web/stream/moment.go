@@ -41,7 +41,7 @@ func (s *Streams) replayChat(w http.ResponseWriter, r *http.Request, caller api.
 	if err != nil {
 		return err
 	}
-	// A caller who may see the chat now may see its whole history, whoever owned it then.
+	// A caller who may see the chat now may see its whole history, also from before it owned the chat.
 	request := caller.Request()
 	request.Superuser = true
 	return s.API.AnswerSlowQuery(w, r, caller, func() (any, error) { return s.momentAt(r.Context(), chat, at, request) })

@@ -160,7 +160,7 @@ func (f ruleFields) state(now time.Time) string {
 func printRules(w io.Writer, all []listedRule) error {
 	const empty = "No rule has been created. Show the built-in rules with \"pocketcoder policy list --all\"."
 	return render.Table(w, all, empty, "RULE\tSTATE\tFOR\tUNTIL\tAUTHOR\tID\tNOTE", func(r listedRule) []string {
-		whom := "everybody"
+		whom := "all chats"
 		if r.Chat != "" {
 			whom = "chat " + r.Chat
 		} else if r.Agent != "" {

@@ -40,8 +40,8 @@ func locate(directory, pattern string) (path string, ok bool) {
 	}
 }
 
-// RealPath gives a path with its symlinks resolved: of what exists, the rest is appended. A link to nowhere leads where
-// its target would be: whoever writes to it makes a file there.
+// RealPath returns a path with its symlinks resolved. Parts that do not exist are appended as they are. A broken link
+// resolves to its target, because a write to the link creates a file there.
 func RealPath(path string) (real string, ok bool) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return "", false

@@ -25,8 +25,8 @@ type Scope struct {
 	Within string // chat of a worker below Chat, whose rules apply too; empty for none
 	// name of the session's agent. It is empty if unknown; rules for an agent then allow nothing
 	Agent string
-	// record of the agent that a person has chosen for the turn. Its rules that deny or ask apply to subagents too, also
-	// after it was renamed
+	// record of the agent that a person has chosen for the turn. Its rules that deny or ask apply to subagents too,
+	// also after it was renamed
 	Chosen string
 	At     time.Time // rules that have expired by then do not count
 	Seq    uint64    // selects the rules as of this event; 0 is now
@@ -88,8 +88,8 @@ type whitelistTarget struct {
 	version uint64
 }
 
-// agentState is an agent that rules may be for. What a rule denies one it denies whoever bears the name after its end,
-// too.
+// agentState is an agent that rules can name. A rule that denies something to an agent also denies it to a later agent
+// with the same name.
 type agentState struct {
 	name    string
 	deleted bool
