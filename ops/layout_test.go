@@ -183,7 +183,7 @@ var mayImport = map[string]string{
 	"web/shell":                    "handlers/exec sandbox/wire web/api web/openapi",
 	"web/stream":                   "events events/log events/log/tail projections projections/artifacts projections/moments web/api web/openapi web/query web/query/filter",
 	"web/webtest": "handlers/channel bridge/opencode/recording bridge/push bridge/push/service events events/eventstest events/log events/log/tail events/secret expect handlers " +
-		"handlers/account handlers/chat handlers/exec handlers/permission handlers/policy handlers/record handlers/schedule handlers/schedule/preview handlers/worker projections projections/outgoing projections/projectionstest projections/queries projections/store web web/api web/chats",
+		"handlers/account handlers/chat handlers/exec handlers/permission handlers/proposal handlers/policy handlers/record handlers/schedule handlers/schedule/preview handlers/worker projections projections/outgoing projections/projectionstest projections/queries projections/store web web/api web/chats",
 	"ops":                   "",
 	"ops/bench":             "",
 	"ops/natsconf":          "atomicfile events sandbox/wire",

@@ -76,6 +76,7 @@ type Options struct {
 	Workers   *worker.Workers
 	Schedules *schedule.Schedules
 	Previews  preview.Schedules
+	Proposals proposal.Proposals
 
 	ProviderKeys record.ProviderKeys
 	Channels     *channel.Channels
@@ -126,7 +127,7 @@ func New(o Options) *Server {
 	core.Ticket = s.Ports.Ticket
 	s.Workers = &workers.Workers{API: core, Workers: o.Workers}
 	s.Agents = &agents.Agents{API: core, Files: agentfile.Agents{Records: o.Records},
-		Notes: notes.Notes{Log: o.Log, Records: o.Records}, Proposals: proposal.Proposals{Records: o.Records}}
+		Notes: notes.Notes{Log: o.Log, Records: o.Records}, Proposals: o.Proposals}
 	s.Channels = &channels.Channels{API: core, Channels: o.Channels}
 	s.Schedules = &schedules.Schedules{API: core, Schedules: o.Schedules, Previews: o.Previews}
 	s.Site = &site.Site{API: core, Log: o.Log, Conn: o.Conn, Pool: o.Pool, Records: s.Records, Chats: s.Chats,

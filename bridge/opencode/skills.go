@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"unicode/utf8"
 
 	"pocketcoder/atomicfile"
 )
@@ -21,32 +23,99 @@ func (s *Supervisor) skillFile(name string) string {
 	return filepath.Join(s.configDir(), "skill", name, "SKILL.md")
 }
 
-// noticeSkills passes on what a person changed in the skills since they were written, before they are written again.
+// unreadSkills is the directory with changed files that could not be proposed.
+func (s *Supervisor) unreadSkills() string { return s.path("unread-skills") }
+
+// noticeSkills passes on what a person changed in the skills since they were written, before they are written again. It
+// keeps a file that cannot be passed on, so that neither the person's text nor the start of OpenCode is lost.
 func (s *Supervisor) noticeSkills() error {
-	stored, err := os.ReadFile(s.skillHashes())
-	if errors.Is(err, fs.ErrNotExist) || s.SkillChanged == nil {
+	if s.SkillChanged == nil {
 		return nil
 	}
-	written := map[string]string{}
-	if err == nil {
-		err = json.Unmarshal(stored, &written)
-	}
-	if err != nil {
-		return err
-	}
-	for name, hash := range written {
-		text, err := os.ReadFile(s.skillFile(name))
-		if errors.Is(err, fs.ErrNotExist) || hashOf(text) == hash {
-			continue
+	for name, text := range s.changedSkills() {
+		err := text.err
+		if err == nil {
+			err = s.SkillChanged(name, text.content)
 		}
 		if err == nil {
-			err = s.SkillChanged(name, string(text))
+			continue
 		}
-		if err != nil {
-			return fmt.Errorf("propose the changed %s, or delete it: %w", s.skillFile(name), err)
+		kept := filepath.Join(s.unreadSkills(), name+".md")
+		s.Logger.Warn("a changed skill could not be proposed; OpenCode gets the approved text", "skill", name, "kept", kept,
+			"err", err)
+		if err := os.MkdirAll(s.unreadSkills(), 0o700); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(kept); err != nil {
+			return err
+		}
+		if err := os.Rename(s.skillFile(name), kept); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// skillText is the content of a changed file, or why it cannot be read.
+type skillText struct {
+	content string
+	err     error
+}
+
+// changedSkills returns the skills whose files were changed since they were written, by name.
+func (s *Supervisor) changedSkills() map[string]skillText {
+	written, changed := map[string]string{}, map[string]skillText{}
+	stored, err := os.ReadFile(s.skillHashes())
+	if err == nil {
+		err = json.Unmarshal(stored, &written)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.Logger.Error("read the hashes of the skills; changes are not noticed", "err", err)
+	}
+	for name, hash := range written {
+		text, err := readSkill(s.skillFile(name))
+		if !errors.Is(err, fs.ErrNotExist) && (err != nil || hashOf([]byte(text)) != hash) {
+			changed[name] = skillText{text, err}
+		}
+	}
+	return changed
+}
+
+// maxSkill bounds a changed file, in bytes: a proposal has no more.
+const maxSkill = 64 << 10
+
+func readSkill(file string) (string, error) {
+	info, err := os.Lstat(file)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSkill {
+		return "", fmt.Errorf("it is not a regular file, or has more than %d KiB", maxSkill>>10)
+	}
+	text, err := os.ReadFile(file)
+	if err == nil && !utf8.Valid(text) {
+		err = errors.New("it is not UTF-8")
+	}
+	return string(text), err
+}
+
+// SkillFiles says what is wrong with the files of skills, by the name of the skill: a file was changed since OpenCode
+// was started, or a changed file could not be proposed.
+func (s *Supervisor) SkillFiles() map[string]string {
+	states := map[string]string{}
+	kept, _ := os.ReadDir(s.unreadSkills()) // usually there is none
+	for _, file := range kept {
+		name := strings.TrimSuffix(file.Name(), ".md")
+		states[name] = "changed on disk, but could not be proposed; the text is kept in " +
+			filepath.Join(s.unreadSkills(), file.Name())
+	}
+	for name, text := range s.changedSkills() {
+		states[name] = "changed on disk; the next start of OpenCode proposes the text"
+		if text.err != nil {
+			states[name] = "changed on disk, but cannot be read: " + text.err.Error()
+		}
+	}
+	return states
 }
 
 // writeSkills writes the skills into the configuration directory, which is empty. The hashes come first, so that an

@@ -67,7 +67,7 @@ type Supervisor struct {
 	Conceal func(password string)
 
 	// SkillChanged receives the text of a SKILL.md that was changed since it was written, before it is written again,
-	// unless nil. An error ends the start.
+	// unless nil. After an error the file is kept elsewhere.
 	SkillChanged func(name, text string) error
 
 	Limits   HealthLimits  // zero for DefaultHealthLimits

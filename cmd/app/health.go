@@ -110,12 +110,14 @@ func (s *System) health() api.Health {
 type engineDetail struct {
 	ingest.Condition
 	// "provider/model" of chats without a selection; empty until OpenCode recommends one
-	Model     string          `json:"model"`
-	ModelHost string          `json:"model_host,omitempty"` // of --model-url
-	KeyErrors []string        `json:"key_errors,omitempty"` // what providers say of keys that they refuse
-	Restart   string          `json:"restart,omitempty"`    // why OpenCode is started again soon
-	Isolation isolation.Level `json:"isolation"`
-	Reason    string          `json:"reason"` // why OpenCode has this isolation level
+	Model     string   `json:"model"`
+	ModelHost string   `json:"model_host,omitempty"` // of --model-url
+	KeyErrors []string `json:"key_errors,omitempty"` // what providers say of keys that they refuse
+	Restart   string   `json:"restart,omitempty"`    // why OpenCode is started again soon
+	// what is wrong with the files of skills, by skill
+	Skills    map[string]string `json:"skills,omitempty"`
+	Isolation isolation.Level   `json:"isolation"`
+	Reason    string            `json:"reason"` // why OpenCode has this isolation level
 }
 
 // Unconfined is the warning about an OpenCode without isolation.
@@ -138,8 +140,8 @@ func (s *System) engineHealth() api.Part {
 	if s.isolation.Level == isolation.None {
 		reason = Unconfined
 	}
-	part.Detail = engineDetail{connection, s.outbox.Configured(), s.modelHost(), refused, restart, s.isolation.Level,
-		reason}
+	part.Detail = engineDetail{connection, s.outbox.Configured(), s.modelHost(), refused, restart, s.engine.SkillFiles(),
+		s.isolation.Level, reason}
 	return part
 }
 

@@ -162,9 +162,13 @@ func (s *System) commands() []handlers.Commands {
 	return []handlers.Commands{s.chats.Commands(), s.records.Commands(), s.budgets.Commands(), s.gate.Commands(),
 		explanation.Commands(s.gate), s.accounts.Commands(), s.mcpSecrets().Commands(), s.workers.Commands(),
 		s.schedules.Commands(), s.previews().Commands(),
-		agentfile.Agents{Records: s.records}.Commands(), proposal.Proposals{Records: s.records}.Commands(),
+		agentfile.Agents{Records: s.records}.Commands(), s.proposals().Commands(),
 		notes.Notes{Log: s.log, Records: s.records}.Commands(), s.channels.Commands(),
 		s.gateway.Hosts.Commands()}
+}
+
+func (s *System) proposals() proposal.Proposals {
+	return proposal.Proposals{Records: s.records, Files: s.engine.SkillFiles}
 }
 
 // handler returns the HTTP handler. A node without the role web serves only its health.

@@ -108,11 +108,26 @@ func skillThatWasChangedOnDiskIsAProposal(t *testing.T, p *process) {
 	id := drafts[0]["id"].(string)
 	_, stderr, code := p.cli(t, "", "procedure", "deny", id)
 	is.Equal([]any{stderr, code}, []any{"", 0})
+	expect.WriteFile(t, skill, "---\nname: [deploy\n---\nUnreadable.\n")
+	stdout, _, _ := p.cli(t, "", "procedure", "list")
+	expect.Contains(t, stdout, "sealed, changed on disk; the next start")
 	p.stop()
-	expect.WriteFile(t, skill, changed)
+	p.restart() // it does not stop the start
+	is.Equal(read(), approved)
+	stdout, _, _ = p.cli(t, "", "procedure", "list")
+	expect.Contains(t, stdout, "could not be proposed; the text is kept in ")
+	expect.Contains(t, admin.do(t, "GET", "/api/health", nil).body, "the text is kept in ")
+	p.stop()
+	expect.WriteFile(t, skill,
+		strings.Replace(approved, "description: \"Push to main.\"", "description: How to deploy", 1))
 	p.restart()
 	is.Equal(read(), approved)
-	is.Equal(len(admin.list(t, "proposals", "status='draft'")), 0)
+	drafts = append(drafts, admin.list(t, "proposals", "status='draft'")...)
+	is.Equal(len(drafts), 2) // the denied text is not proposed again
+	is.Equal([]any{drafts[1]["name"], drafts[1]["description"], drafts[1]["content"]},
+		[]any{"Deploy", "How to deploy", "Push to main.\n"})
+	stdout, _, _ = p.cli(t, "", "procedure", "show", drafts[1]["id"].(string))
+	expect.Contains(t, stdout, "-description: Push to main.\n+description: How to deploy\n")
 	_, stderr, code = p.cli(t, "", "procedure", "approve", id, drafts[0]["definition"].(string))
 	is.Equal([]any{stderr, code}, []any{"", 0})
 	expect.Eventually(t, "the changed skill is written", func() bool {

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
 
@@ -23,7 +24,7 @@ import (
 // The collections of proposals, and of what they change.
 const (
 	Collection = "proposals"
-	sealed     = "sops"
+	SealedIn   = "sops"
 	prompts    = "ai_prompts"
 	agents     = "ai_agents"
 )
@@ -43,7 +44,8 @@ type Stored struct {
 	Description string `json:"description,omitempty"`
 	Content     string `json:"content"`
 	Status      string `json:"status"`
-	Definition  string `json:"definition"` // names what was shown, for the approval
+	Definition  string `json:"definition"`        // names what was shown, for the approval
+	OnDisk      string `json:"on_disk,omitempty"` // of a sealed procedure: what is wrong with the file of its skill
 	Change
 }
 
@@ -55,14 +57,39 @@ type Change struct {
 	Problem    string   `json:"problem"`    // why an approval would have no effect
 }
 
-// Proposals lists proposals, and applies approved ones.
-type Proposals struct{ Records *record.Records }
+// Sealed is the status of a procedure in force.
+const Sealed = "sealed"
+
+// Proposals lists proposals and the sealed procedures, and applies approved ones.
+type Proposals struct {
+	Records *record.Records
+	Files   func() map[string]string // what is wrong with the files of skills, by skill; nil without OpenCode
+}
 
 // Commands are the commands that can be sent over NATS.
 func (h Proposals) Commands() handlers.Commands {
 	return handlers.Commands{
 		"proposal.list": handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Stored, error) { return h.List(ctx) }),
+		"procedure.list": handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Stored, error) {
+			return h.Procedures(ctx)
+		}),
 	}
+}
+
+// Procedures lists the sealed procedures in the order of their last changes.
+func (h Proposals) Procedures(ctx context.Context) (list []Stored, err error) {
+	all, err := record.All[Stored](ctx, h.Records, SealedIn)
+	files := map[string]string{}
+	if h.Files != nil {
+		files = h.Files()
+	}
+	for _, r := range all {
+		s := Stored{ID: r.ID, Kind: Procedure, Name: r.Value.Name, Description: r.Value.Description,
+			Content: r.Value.Content, Status: Sealed, OnDisk: files[SkillName(r.Value.Name)]}
+		s.Rights, s.Notes = []string{}, []string{}
+		list = append(list, s)
+	}
+	return list, err
 }
 
 // List lists the proposals in the order of their last changes.
@@ -102,9 +129,9 @@ func (h Proposals) Change(ctx context.Context, p Stored) (c Change, err error) {
 	if p.Kind == Agent {
 		c, err = h.changeOfAgent(ctx, p)
 	} else {
-		var now string
+		var now described
 		now, err = h.inForce(ctx, p)
-		c.Difference = udiff.Unified("in force", "proposed", now, p.Content)
+		c.Difference = udiff.Unified("in force", "proposed", now.text(p), described{p.Description, p.Content}.text(p))
 	}
 	c.Rights, c.Notes = append([]string{}, c.Rights...), append([]string{}, c.Notes...)
 	return c, err
@@ -123,19 +150,30 @@ func (h Proposals) changeOfAgent(ctx context.Context, p Stored) (c Change, err e
 	return c, err
 }
 
-// inForce returns the text of the procedure or the prompt with the name of a proposal, "" if there is none.
-func (h Proposals) inForce(ctx context.Context, p Stored) (text string, err error) {
-	if p.Kind == Prompt {
-		_, text, _, err = h.prompt(ctx, p.Name)
-		return text, err
+// described is a text with its description.
+type described struct{ Description, Content string }
+
+// text returns the content, with the description before it if the proposal names one.
+func (d described) text(p Stored) string {
+	if p.Description == "" || d.Content == "" {
+		return d.Content
 	}
-	all, err := record.All[struct{ Name, Content string }](ctx, h.Records, sealed)
+	return "description: " + d.Description + "\n\n" + d.Content
+}
+
+// inForce returns the procedure or the prompt with the name of a proposal. It is empty if there is none.
+func (h Proposals) inForce(ctx context.Context, p Stored) (now described, err error) {
+	if p.Kind == Prompt {
+		_, now.Content, _, err = h.prompt(ctx, p.Name)
+		return now, err
+	}
+	all, err := record.All[Stored](ctx, h.Records, SealedIn)
 	for _, r := range all {
 		if r.Value.Name == p.Name {
-			text = r.Value.Content
+			now = described{r.Value.Description, r.Value.Content}
 		}
 	}
-	return text, err
+	return now, err
 }
 
 // prompt returns the record and the text of the prompt with a name, and the sequence of its last change. id is empty if
@@ -186,4 +224,17 @@ func (h Proposals) Apply(ctx context.Context, p Stored, e events.Event) error {
 	_, _, err = h.Records.Save(ctx, record.Save{Command: by, Collection: prompts, Record: id, New: id == "",
 		Set: record.Fields(map[string]any{"name": p.Name, "body": p.Content})})
 	return err
+}
+
+// maxSkillName is the longest name of a skill in OpenCode.
+const maxSkillName = 64
+
+// SkillName returns the name of a procedure in the form that OpenCode accepts: small letters, digits and single
+// hyphens.
+func SkillName(name string) string {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+	text := strings.Join(words, "-")
+	return strings.Trim(text[:min(len(text), maxSkillName)], "-")
 }

@@ -35,6 +35,7 @@ func Path(agent string) string { return "/api/agents/" + url.PathEscape(agent) +
 func (s Agents) Routes() []api.Route {
 	return []api.Route{{Method: "POST", Path: "/api/agents/import", About: "Create an agent from Markdown with front matter in OpenCode's format, or change the agent of its name. The answer has the change as a diff.", Access: api.Admins, Body: importRequest{}, Answer: agentfile.Imported{}, Serve: s.importFile},
 		{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Access: api.Accounts, Media: media, Serve: s.export},
+		{Method: "GET", Path: "/api/procedures", About: "The sealed procedures, and what is wrong with the file of the skill of each.", Access: api.Accounts, Answer: []proposal.Stored{}, Serve: s.procedures},
 		{Method: "GET", Path: "/api/proposals/{id}", About: "A proposal, with what its approval would change: the difference, and the rights that an agent would gain.", Access: api.Accounts, Answer: proposal.Stored{}, Serve: s.proposal},
 		{Method: "GET", Path: notesPath, About: "The newest versions of a note of an agent, the newest first.", Access: api.Staff, Answer: []notes.Version{}, Serve: s.versions},
 		{Method: "GET", Path: notesPath + "/{version}", About: "The content of a version of a note.", Access: api.Staff, Answer: notes.Content{}, Serve: s.version},
@@ -88,6 +89,14 @@ func fileName(agent string) string {
 		}
 		return r
 	}, agent) + ".md"
+}
+
+func (s Agents) procedures(w http.ResponseWriter, r *http.Request, _ api.Caller) error {
+	all, err := s.Proposals.Procedures(r.Context())
+	if err != nil {
+		return err
+	}
+	return api.WriteJSON(w, http.StatusOK, append([]proposal.Stored{}, all...))
 }
 
 func (s Agents) proposal(w http.ResponseWriter, r *http.Request, _ api.Caller) error {

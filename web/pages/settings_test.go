@@ -138,6 +138,23 @@ func TestAProposalIsDecidedAsThePageShowsIt(t *testing.T) {
 	is.Equal([]any{now["status"], now["content"]}, []any{"approved", "newer\n"})
 }
 
+// The list of procedures says what is wrong with the file of a skill.
+func TestAProcedureThatWasChangedOnDiskIsShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	s.SkillFiles = map[string]string{"release-notes": "changed on disk"}
+	_, token := s.User(t, "root", "admin")
+	b := loggedIn(t, s, "root")
+	for _, name := range []string{"Release notes", "Deploy"} {
+		s.Call(t, token, "POST", webtest.RecordsPath("sops"),
+			webtest.Object{"name": name, "description": "d", "content": "c"})
+	}
+	is.Equal(strings.Count(b.visit(t, "/settings/sops").body, "<strong>changed on disk</strong>"), 1)
+	_, body := s.Raw(t, token, "GET", "/api/procedures", nil)
+	is.Equal(strings.Count(string(body), `"on_disk":"changed on disk"`), 1)
+}
+
 // The page names the rights that a proposed agent would gain, before the differences of its file.
 func TestAProposedAgentIsShownWithItsRights(t *testing.T) {
 	t.Parallel()

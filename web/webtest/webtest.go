@@ -40,6 +40,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
+	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/handlers/schedule/preview"
@@ -56,6 +57,8 @@ import (
 
 // System is a running API and the parts below it.
 type System struct {
+	SkillFiles map[string]string // what is wrong with the files of skills, by skill
+
 	commands sync.Map // of tool calls, by their ids
 	*httptest.Server
 	Web       *web.Server
@@ -113,6 +116,7 @@ func NewSystem(t testing.TB, before ...func(*System)) *System {
 		Workers:      &worker.Workers{Log: s.Log, Chats: s.Chats, Records: s.Records, Workspace: s.Workspace},
 		Schedules:    &schedule.Schedules{Log: s.Log, Accounts: s.Accounts},
 		Previews:     preview.Schedules{Gate: gate, ChatsOf: queries.ChatsOf(s.Model)},
+		Proposals:    proposal.Proposals{Records: s.Records, Files: func() map[string]string { return s.SkillFiles }},
 		ProviderKeys: record.ProviderKeys{Log: s.Log, Secrets: secrets, Logger: slog.New(slog.DiscardHandler), Paths: []string{s.Workspace}},
 		Channels: &channel.Channels{Log: s.Log, Secrets: secrets, Records: s.Records, Chats: s.Chats, Accounts: s.Accounts,
 			AwaitReadModels: s.Model.Wait, CountWaiting: func(context.Context, string) (int, error) { return 0, nil },

@@ -2,7 +2,11 @@ package procedures
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -10,28 +14,41 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// Changed proposes the text of a SKILL.md that a person changed on disk, once for each text. OpenCode gets the sealed
-// text until an administrator approves the proposal.
+// Changed proposes a SKILL.md that a person changed on disk, with its name and description, once for each text.
+// OpenCode gets the sealed text until an administrator approves the proposal.
 func (p *Procedures) Changed(ctx context.Context, name, file string) error {
 	all, err := record.All[procedure](ctx, p.Records, sealed)
 	if err != nil {
 		return err
 	}
-	changed := procedure{Name: name, Content: strings.TrimSpace(body(file)) + "\n"}
+	changed, err := readSkill(file)
+	if err != nil {
+		return err
+	}
 	for _, r := range all {
-		if skillName(r.Value.Name) == name {
-			changed.Name, changed.Description = r.Value.Name, r.Value.Description
-			if skill(name, r.Value) == skill(name, procedure{Description: r.Value.Description, Content: file}) {
-				return nil // its name or description alone is not proposed
-			}
+		if proposal.SkillName(r.Value.Name) != name {
+			continue
+		}
+		if changed.Name == "" || changed.Name == name {
+			changed.Name = r.Value.Name // a skill cannot have any name that a procedure can have
+		}
+		if changed.Description == "" {
+			changed.Description = r.Value.Description
+		}
+		if changed.Name == r.Value.Name && skill(name, changed) == skill(name, r.Value) {
+			return nil
 		}
 	}
+	if changed.Name == "" {
+		changed.Name = name
+	}
 	proposed, err := record.All[proposal.Stored](ctx, p.Records, proposals)
-	if err != nil || changed.Content == "\n" {
+	if err != nil {
 		return err
 	}
 	for _, r := range proposed {
-		if r.Value.Name == changed.Name && r.Value.Content == changed.Content {
+		if procedure := r.Value.Kind == "" || r.Value.Kind == proposal.Procedure; procedure &&
+			r.Value.Name == changed.Name && r.Value.Content == changed.Content && r.Value.Description == changed.Description {
 			return nil
 		}
 	}
@@ -42,4 +59,27 @@ func (p *Procedures) Changed(ctx context.Context, name, file string) error {
 	_, _, err = p.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem},
 		Collection: proposals, Set: set, New: true})
 	return err
+}
+
+// readSkill reads a SKILL.md. Its name and description are empty if the front matter has none.
+func readSkill(file string) (p procedure, err error) {
+	file = strings.ReplaceAll(file, "\r\n", "\n")
+	p.Content = strings.TrimSpace(body(file)) + "\n"
+	if p.Content == "\n" {
+		return p, errors.New("it has no text")
+	}
+	front, found := strings.CutPrefix(file, fence)
+	if !found {
+		return p, nil
+	}
+	front, _, closed := strings.Cut(front, "\n"+fence)
+	if !closed {
+		return p, errors.New("its front matter has no end: a line ---")
+	}
+	var keys struct{ Name, Description string }
+	if err := yaml.Unmarshal([]byte(front), &keys); err != nil {
+		return p, fmt.Errorf("its front matter is not YAML with a name and a description: %w", err)
+	}
+	p.Name, p.Description = keys.Name, keys.Description
+	return p, nil
 }

@@ -143,7 +143,7 @@ func (p *Procedures) Load(ctx context.Context) error {
 	}
 	skills := map[string]string{}
 	for _, r := range all {
-		name := skillName(r.Value.Name)
+		name := proposal.SkillName(r.Value.Name)
 		if name == "" || !r.Value.isSealed() {
 			p.Logger.Warn("OpenCode does not get a procedure: its name has no letter a-z or digit, or its text is not the approved one",
 				"procedure", r.Value.Name)
@@ -155,25 +155,15 @@ func (p *Procedures) Load(ctx context.Context) error {
 	return nil
 }
 
-// maxSkillName is the longest name of a skill in OpenCode.
-const maxSkillName = 64
-
-// skillName returns the name of a procedure in the form that OpenCode accepts: small letters, digits and single
-// hyphens.
-func skillName(name string) string {
-	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
-	})
-	text := strings.Join(words, "-")
-	return strings.Trim(text[:min(len(text), maxSkillName)], "-")
-}
-
 // skill returns the SKILL.md of a procedure. A JSON string is also a YAML string.
 func skill(name string, p procedure) string {
 	about, _ := json.Marshal(p.Description) // a text
 	front := "---\nname: " + name + "\ndescription: " + string(about) + "\n---\n\n"
 	return front + strings.TrimSpace(body(p.Content)) + "\n"
 }
+
+// fence is before and after front matter.
+const fence = "---\n"
 
 // body returns a text without its front matter, which a proposal of a whole SKILL.md has.
 func body(content string) string {

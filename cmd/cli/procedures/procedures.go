@@ -5,6 +5,7 @@
 package procedures
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,8 +26,8 @@ import (
 const usage = `pocketcoder procedure: the procedures, agents and prompts that assistants and people propose. OpenCode gets an
 approved procedure as a skill. An approved agent or prompt is stored.
 
-  pocketcoder procedure list                     list the proposals
-  pocketcoder procedure show ID                  print what the approval would change, and the definition
+  pocketcoder procedure list                     list the sealed procedures, and the proposals
+  pocketcoder procedure show ID                  print what the approval would change, and the definition; or a procedure
   pocketcoder procedure edit ID FILE             replace the text of a proposal
   pocketcoder procedure approve ID 1f2e3d4c      approve what show printed with this definition
   pocketcoder procedure deny ID                  deny a proposal
@@ -79,8 +80,14 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	return cli.InvalidUsage(env, "procedure", verb.run(ctx, rest[1:]))
 }
 
+// all lists the sealed procedures, and then the proposals.
 func (p *command) all(ctx context.Context) ([]proposal.Stored, error) {
-	return client.Call[[]proposal.Stored](ctx, p.System, "proposal.list", struct{}{})
+	sealed, err := client.Call[[]proposal.Stored](ctx, p.System, "procedure.list", struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	proposed, err := client.Call[[]proposal.Stored](ctx, p.System, "proposal.list", struct{}{})
+	return append(sealed, proposed...), err
 }
 
 func (p *command) one(ctx context.Context, id string) (proposal.Stored, error) {
@@ -100,8 +107,13 @@ func (p *command) list(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return cli.PrintList(p.env, p.asJSON, all, "no proposals", "ID\tKIND\tNAME\tSTATUS", func(s proposal.Stored) []string {
-		return []string{s.ID, s.Kind, printable.OneLine(s.Name, 60), s.Status}
+	const empty = "no procedures and no proposals"
+	return cli.PrintList(p.env, p.asJSON, all, empty, "ID\tKIND\tNAME\tSTATUS", func(s proposal.Stored) []string {
+		status := s.Status
+		if s.OnDisk != "" {
+			status += ", " + printable.VisibleLine(s.OnDisk)
+		}
+		return []string{s.ID, s.Kind, printable.OneLine(s.Name, 60), status}
 	})
 }
 
@@ -132,6 +144,10 @@ func (p *command) show(ctx context.Context, args []string) error {
 	}
 	if s.Problem != "" {
 		line("problem", s.Problem)
+	}
+	if s.Status == proposal.Sealed {
+		line("on disk", cmp.Or(s.OnDisk, "as approved"))
+		s.Difference = s.Content
 	}
 	_, err = fmt.Fprintf(p.env.Stdout, "\n%s", printable.Visible(s.Difference))
 	return err

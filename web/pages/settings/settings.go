@@ -56,7 +56,7 @@ type view struct {
 	form    records.Form
 	records []query.Record
 	related map[string][]relatedRecord // by collection: what relations can point to
-	changes map[string]proposal.Stored // by record: what proposals would change
+	changes map[string]proposal.Stored // proposals and sealed procedures, by record
 	pending int                        // requests and questions that wait for a person, of all chats
 	more    bool                       // there are more records than are shown
 }
@@ -72,10 +72,8 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	v := view{about: about, related: map[string][]relatedRecord{}}
 	v.form, _ = records.FormOf(about.Name)
 	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return f.Name == shownDefinition })
-	if about.Name == proposal.Collection {
-		if v.changes, err = s.proposed(r.Context()); err != nil {
-			return nil, err
-		}
+	if v.changes, err = s.proposed(r.Context(), about.Name); err != nil {
+		return nil, err
 	}
 	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		page, err := s.list(r.Context(), db, caller, about.Name)
@@ -101,9 +99,16 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	return recordsPage(caller, v), nil
 }
 
-// proposed returns what proposals would change, by record.
-func (s Settings) proposed(ctx context.Context) (map[string]proposal.Stored, error) {
-	all, err := s.Agents.Proposals.List(ctx)
+// proposed returns the proposals or the sealed procedures, if the collection has them, by record.
+func (s Settings) proposed(ctx context.Context, collection string) (map[string]proposal.Stored, error) {
+	var all []proposal.Stored
+	var err error
+	switch collection {
+	case proposal.Collection:
+		all, err = s.Agents.Proposals.List(ctx)
+	case proposal.SealedIn:
+		all, err = s.Agents.Proposals.Procedures(ctx)
+	}
 	changes := map[string]proposal.Stored{}
 	for _, p := range all {
 		changes[p.ID] = p
