@@ -136,6 +136,7 @@ var mayImport = map[string]string{
 	"bridge/schedules":             "events events/log handlers handlers/chat handlers/schedule projections projections/schedules",
 	"bridge/channel":               "bridge/push events handlers/channel projections projections/outgoing projections/questions projections/store",
 	"bridge/channel/telegram":      "bridge/channel bridge/egress events handlers/channel",
+	"bridge/channel/channeltest":   "bridge/channel events events/eventstest events/log events/secret expect handlers handlers/account handlers/channel handlers/chat handlers/permission handlers/record projections projections/outgoing",
 	"bridge/channel/telegramtest":  "",
 	"bridge/channel/email":         "bridge/channel bridge/egress events handlers/channel",
 	"bridge/channel/emailtest":     "",

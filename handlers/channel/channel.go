@@ -100,7 +100,7 @@ type Channels struct {
 	IsSubmitted     func(ctx context.Context, message string) (bool, error)
 
 	wrong counter    // codes, by sender
-	begun counter    // chats, by webhook
+	begun counter    // chats, by webhook, or by channel and sender
 	pair  sync.Mutex // held while a code is used
 }
 

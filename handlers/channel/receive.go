@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -62,6 +63,9 @@ func (h *Channels) Receive(ctx context.Context, in Incoming) error {
 	}
 	if in.Group && !in.takeTrigger() {
 		return nil
+	}
+	if tooMany, err := h.tooManyThreads(ctx, in); tooMany || err != nil {
+		return err
 	}
 	id, allowed, err := h.chatOf(ctx, in, who)
 	if err != nil || !allowed {
@@ -173,6 +177,24 @@ func (h *Channels) chatOf(ctx context.Context, in Incoming, who account.Account)
 	}
 	id, err = h.create(ctx, in, who.ID)
 	return id, true, err
+}
+
+// tooManyThreads reports whether a mail begins a thread after its sender began as many as may be begun in an hour. The
+// sender is told so in the newest thread.
+func (h *Channels) tooManyThreads(ctx context.Context, in Incoming) (bool, error) {
+	_, _, found, err := h.conversation(ctx, in)
+	if err != nil || found || in.Thread.Root == "" ||
+		h.begun.add(in.Channel.ID+" "+in.Address, 1, time.Hour) <= maxNewChats {
+		return false, err
+	}
+	all, err := record.All[conversation](ctx, h.Records, Conversations)
+	for _, r := range slices.Backward(all) {
+		if r.Value.Channel == in.Channel.ID && r.Value.Place == in.Place {
+			return true, h.Notify(ctx, r.Value.Chat, in, "refused", fmt.Sprintf("The mail %q was not taken, because you began "+
+				"%d threads within an hour, which is the limit. Answer in one of them.", in.Thread.Subject, maxNewChats))
+		}
+	}
+	return true, err
 }
 
 // state returns the state of a chat.

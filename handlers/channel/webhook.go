@@ -56,7 +56,7 @@ const (
 	maxPosted = 64 << 10 // bytes of a body
 	maxKey    = 200      // bytes
 
-	maxNewChats = 20 // of a webhook in an hour
+	maxNewChats = 20 // of a webhook, or of a sender of mails, in an hour
 
 	maxAge = 5 * time.Minute // of a signature with a timestamp
 )

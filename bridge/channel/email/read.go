@@ -231,6 +231,8 @@ func newText(text string) string {
 		}
 		if strings.TrimSpace(line) != "" {
 			quoted = false
+		} else if quoted && (len(kept) == 0 || strings.TrimSpace(kept[len(kept)-1]) == "") {
+			continue // the blank line before the quotation is enough
 		}
 		kept = append(kept, line)
 	}

@@ -67,26 +67,29 @@ func (m Mail) Code(verb string) string {
 }
 
 // New starts a server on the loopback address without TLS. It ends with the test.
-func New(t testing.TB) *Server { return start(t, nil, "imap", "smtp") }
+func New(t testing.TB) *Server { return start(t, "127.0.0.1", nil, "imap", "smtp") }
+
+// NewAt starts a server without TLS at an address of this machine.
+func NewAt(t testing.TB, host string) *Server { return start(t, host, nil, "imap", "smtp") }
 
 // NewTLS starts a server that encrypts its connections from their begin.
 func NewTLS(t testing.TB) *Server {
 	https := httptest.NewTLSServer(nil) // has a certificate of example.com and 127.0.0.1
 	defer https.Close()
-	s := start(t, https.TLS, "imaps", "smtps")
+	s := start(t, "127.0.0.1", https.TLS, "imaps", "smtps")
 	s.Roots = x509.NewCertPool()
 	s.Roots.AddCert(https.Certificate())
 	return s
 }
 
-func start(t testing.TB, config *tls.Config, imapScheme, smtpScheme string) *Server {
+func start(t testing.TB, host string, config *tls.Config, imapScheme, smtpScheme string) *Server {
 	t.Helper()
 	s := &Server{changed: make(chan struct{}), seen: map[imap.UID]bool{}, user: imapmemserver.NewUser(Address, Password)}
 	if err := s.user.Create("INBOX", nil); err != nil {
 		t.Fatal(err)
 	}
 	listen := func(scheme string) (net.Listener, string) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,6 +146,31 @@ func (x *session) Store(w *imapserver.FetchWriter, set imap.NumSet, flags *imap.
 	return nil
 }
 
+// Login tells a test that a client logs in.
+func (x *session) Login(user, password string) error {
+	if err := x.server.refused("LOGIN"); err != nil {
+		return err
+	}
+	return x.Session.Login(user, password)
+}
+
+// Idle reports mails until stop is closed. That of the memory store loses a mail that comes as it begins.
+func (x *session) Idle(w *imapserver.UpdateWriter, stop <-chan struct{}) error {
+	for {
+		x.server.mu.Lock()
+		changed := x.server.changed
+		x.server.mu.Unlock()
+		if err := x.Session.Poll(w, true); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-stop:
+			return nil
+		}
+	}
+}
+
 // Search also tells a test that a client looks for mails.
 func (x *session) Search(kind imapserver.NumKind, c *imap.SearchCriteria,
 	o *imap.SearchOptions) (*imap.SearchData, error) {
@@ -152,8 +180,8 @@ func (x *session) Search(kind imapserver.NumKind, c *imap.SearchCriteria,
 	return x.Session.Search(kind, c, o)
 }
 
-// Before sets what is called before the commands STORE, SEARCH, AUTH, MAIL, RCPT, DATA (before the text of the mail)
-// and END (after it). An error refuses the command. smtp.SMTPError sets the status.
+// Before sets what is called before the commands LOGIN, STORE, SEARCH, AUTH, MAIL, RCPT, DATA (before the text of the
+// mail) and END (after it). An error refuses the command. smtp.SMTPError sets the status.
 func (s *Server) Before(fn func(command string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,6 +275,9 @@ func (s *Server) Deliver(t testing.TB, raw string) (uid imap.UID) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.change()
 	return data.UID
 }
 
@@ -312,6 +343,14 @@ func (s *Server) AwaitText(t testing.TB, text string) (found Mail) {
 		return false
 	})
 	return found
+}
+
+// AwaitMore waits until the assistant has sent more than n mails, and returns the newest.
+func (s *Server) AwaitMore(t testing.TB, n int) Mail {
+	t.Helper()
+	s.await(t, fmt.Sprintf("%d mails are sent", n+1), func() bool { return len(s.sent) > n })
+	all := s.Mails()
+	return all[len(all)-1]
 }
 
 // Mails returns the mails that the assistant has sent.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/matryer/is"
 
+	"pocketcoder/bridge/channel/channeltest"
 	"pocketcoder/bridge/channel/telegramtest"
 	"pocketcoder/events"
 	"pocketcoder/expect"
@@ -26,45 +27,45 @@ func TestAConversationFromPairingToAnswer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	ann := s.user("ann", account.User)
+	ann := s.User("ann", account.User)
 	s.say(me, me, "hello?")
 	is.Equal(len(s.telegram.Messages()), 0) // a stranger gets silence
-	is.Equal(len(s.submitted()), 0)
+	is.Equal(len(s.Submitted()), 0)
 	c := s.pair(me, me, ann)
 	s.say(me, me, "fix the build")
-	is.Equal(s.submitted(), []string{"fix the build"})
-	s.answer(c, 1, "<internal>the key is x</internal>*done* <b> https://example.org", finished)
+	is.Equal(s.Submitted(), []string{"fix the build"})
+	s.Answer(c, 1, "<internal>the key is x</internal>*done* <b> https://example.org", channeltest.Finished)
 	got := s.telegram.AwaitText(t, "done")
 	is.Equal(got, telegramtest.Message{ID: got.ID, Chat: "4711", Text: "*done* <b> https://example.org"})
-	s.answer(c, 2, "a step", `,"finish":"tool-calls"`)
-	s.answer(c, 3, "", `,"error":{"name":"APIError","data":{"message":"the provider says no"}}`)
+	s.Answer(c, 2, "a step", `,"finish":"tool-calls"`)
+	s.Answer(c, 3, "", `,"error":{"name":"APIError","data":{"message":"the provider says no"}}`)
 	s.telegram.AwaitText(t, "It went wrong: the provider says no")
 	is.Equal(count(s.telegram.Messages(), "a step"), 0)
 	expect.Eventually(t, "all is sent", func() bool {
-		return s.channelEvents(c) == "queued sending sent queued sending sent queued sending sent"
+		return s.ChannelEvents(c) == "queued sending sent queued sending sent queued sending sent"
 	})
-	expect.Lacks(t, s.lines.String(), telegramtest.Token)
+	expect.Lacks(t, s.Lines.String(), telegramtest.Token)
 }
 
 func TestACodePairsOnceAndGuessesAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	ann := s.user("ann", account.User)
-	code := s.code(ann)
+	ann := s.User("ann", account.User)
+	code := s.Code(ann)
 	for range 6 {
 		s.say(stranger, stranger, "/start AAAAAAAAAAAA")
 	}
 	s.say(stranger, stranger, "/start "+code) // too many guesses
-	is.Equal(len(s.pairings()), 0)
+	is.Equal(len(s.Pairings()), 0)
 	for n := range int64(100) { // many strangers do not keep others from pairing
 		s.telegram.Say(stranger+10+n/5, stranger+10+n/5, "/start AAAAAAAAAAAA")
 	}
 	s.say(me, me, strings.ToLower(code))
-	is.Equal(len(s.pairings()), 1)
+	is.Equal(len(s.Pairings()), 1)
 	s.say(stranger+1, stranger+1, code)
-	is.Equal(len(s.pairings()), 1)
-	is.Equal(s.pairings()[0].Address, "4711")
+	is.Equal(len(s.Pairings()), 1)
+	is.Equal(s.Pairings()[0].Address, "4711")
 	s.telegram.AwaitText(t, "You are paired")
 	for _, m := range s.telegram.Messages() {
 		is.Equal(m.Chat, "4711")
@@ -75,43 +76,43 @@ func TestARevokedPairingIsAStranger(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	ann := s.user("ann", account.User)
+	ann := s.User("ann", account.User)
 	c := s.pair(me, me, ann)
 	sent := len(s.telegram.Messages())
-	_, err := s.channels.Revoke(t.Context(), record.Delete{Command: bySystem, Record: s.pairings()[0].ID})
+	_, err := s.Channels.Revoke(t.Context(), record.Delete{Command: bySystem, Record: s.Pairings()[0].ID})
 	is.NoErr(err)
 	s.say(me, me, "go on")
-	is.Equal(len(s.submitted()), 0)
-	s.answer(c, 1, "after the pairing was revoked", finished)
+	is.Equal(len(s.Submitted()), 0)
+	s.Answer(c, 1, "after the pairing was revoked", channeltest.Finished)
 	s.pair(me, me, ann) // an earlier answer is not sent afterwards
-	s.answer(c, 2, "for you", finished)
+	s.Answer(c, 2, "for you", channeltest.Finished)
 	s.telegram.AwaitText(t, "for you")
 	is.Equal(len(s.telegram.Messages()), sent+2)
-	is.Equal(s.chatOf(me), c)
+	is.Equal(s.ChatOf(me), c)
 }
 
 func TestAButtonDecidesOnceForAPairedPerson(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	ann := s.user("ann", account.User)
+	ann := s.User("ann", account.User)
 	c := s.pair(me, me, ann)
-	s.request(c, "per_1", "make test")
+	s.Request(c, "per_1", "make test")
 	m := s.telegram.AwaitText(t, "make test")
 	is.Equal(len(m.Buttons), 2)
 	expect.Contains(t, m.Text, "in /workspace")
 	s.telegram.AwaitConfirmed(t, s.telegram.Press(m, stranger, "Approve"))
-	is.Equal(len(s.decisions(c)), 0) // the button is right, the person is not
+	is.Equal(len(s.Decisions(c)), 0) // the button is right, the person is not
 	s.telegram.AwaitConfirmed(t, s.telegram.Press(m, me, "Approve"))
-	is.Equal(s.decisions(c), []string{"per_1 authorized user:" + ann})
+	is.Equal(s.Decisions(c), []string{"per_1 authorized user:" + ann})
 	s.telegram.AwaitConfirmed(t, s.telegram.Press(m, me, "Approve"))
 	s.telegram.AwaitConfirmed(t, s.telegram.Press(m, me, "Deny"))
-	is.Equal(len(s.decisions(c)), 1)
+	is.Equal(len(s.Decisions(c)), 1)
 	said := s.telegram.AwaitSaid(t, 4)
 	is.Equal(said[:3], []string{"", "Approved.", "This button was used already."})
 	expect.Contains(t, said[3], "decided already")
 
-	s.request(c, "per_2", strings.Repeat("x", 4000))
+	s.Request(c, "per_2", strings.Repeat("x", 4000))
 	m = s.telegram.AwaitText(t, "This is not all of it")
 	is.Equal([]string{m.Buttons[0].Title, fmt.Sprint(len(m.Buttons))}, []string{"Deny", "1"})
 }
@@ -120,18 +121,18 @@ func TestInAGroupOnlyPairedMembersCount(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	ann, bob := s.user("ann", account.User), s.user("bob", account.User)
+	ann, bob := s.User("ann", account.User), s.User("bob", account.User)
 	c := s.pair(group, me, ann)
 	s.say(group, me, "we talk among ourselves")
 	s.say(group, stranger, "poco delete everything")
 	s.say(group, me, "Poco: run the tests")
 	s.say(group, me, "@example_bot and the linter")
 	s.say(me, me, "poco in private") // the pairing is of the group
-	s.say(group, me+1, "/start "+s.code(bob))
+	s.say(group, me+1, "/start "+s.Code(bob))
 	s.telegram.AwaitText(t, "belongs to another account")
 	s.say(group, me+1, "poco hello")
-	is.Equal(s.submitted(), []string{"run the tests", "and the linter"})
-	is.Equal(s.chatOf(group), c)
+	is.Equal(s.Submitted(), []string{"run the tests", "and the linter"})
+	is.Equal(s.ChatOf(group), c)
 }
 
 func TestAGroupThatBecomesASupergroupStaysPaired(t *testing.T) {
@@ -157,17 +158,17 @@ func TestARepeatedUpdateHasOneEffect(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	c := s.pair(me, me, s.user("ann", account.User))
-	s.request(c, "per_1", "make test")
+	c := s.pair(me, me, s.User("ann", account.User))
+	s.Request(c, "per_1", "make test")
 	first := s.telegram.Say(me, me, "once")
 	s.telegram.Press(s.telegram.AwaitText(t, "make test"), me, "Approve")
 	s.telegram.AwaitSaid(t, 1)
-	s.stop()
+	s.Stop()
 	s.telegram.Forget(first) // the bot died before it confirmed
-	s.start()
+	s.Start()
 	s.say(me, me, "twice")
-	is.Equal(s.submitted(), []string{"once", "twice"})
-	is.Equal(len(s.decisions(c)), 1)
+	is.Equal(s.Submitted(), []string{"once", "twice"})
+	is.Equal(len(s.Decisions(c)), 1)
 	is.Equal(s.telegram.AwaitSaid(t, 2)[1], "Approved.")
 }
 
@@ -175,37 +176,37 @@ func TestARepeatedUpdateHasNoEffectInANewChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.pair(me, me, s.user("ann", account.User))
+	s.pair(me, me, s.User("ann", account.User))
 	first := s.telegram.Say(me, me, "once")
 	s.say(me, me, "/new")
-	s.stop()
+	s.Stop()
 	s.telegram.Forget(first)
-	s.start()
+	s.Start()
 	s.say(me, me, "last")
-	is.Equal(s.submitted(), []string{"once", "last"})
+	is.Equal(s.Submitted(), []string{"once", "last"})
 }
 
 func TestAnUpdateIsConfirmedOnlyAfterItIsInTheLog(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.pair(me, me, s.user("ann", account.User))
+	s.pair(me, me, s.User("ann", account.User))
 	asked := make(chan struct{}, 1000)
 	s.telegram.After(func(method string) {
 		if method == "getUpdates" {
 			asked <- struct{}{}
 		}
 	})
-	s.stop()
+	s.Stop()
 	for n := range 30 {
 		s.telegram.Say(me, me, fmt.Sprint("message ", n))
-		s.start()
+		s.Start()
 		<-asked // the updates are on their way to the bot
-		s.stop()
+		s.Stop()
 	}
-	s.start()
+	s.Start()
 	s.say(me, me, "last")
-	got := s.submitted()
+	got := s.Submitted()
 	for n := range 20 { // further ones are refused while so many wait
 		is.Equal(got[n], fmt.Sprint("message ", n))
 	}
@@ -216,22 +217,22 @@ func TestAMessageThatMayHaveArrivedIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	c := s.pair(me, me, s.user("ann", account.User))
+	c := s.pair(me, me, s.User("ann", account.User))
 	var cut atomic.Bool
 	s.telegram.After(func(method string) {
 		if method == "sendMessage" && !cut.Swap(true) {
 			panic(http.ErrAbortHandler) // Telegram has it, and the answer is lost
 		}
 	})
-	s.answer(c, 1, "the answer", finished)
+	s.Answer(c, 1, "the answer", channeltest.Finished)
 	s.telegram.AwaitText(t, "may not have reached you")
 	is.Equal(count(s.telegram.Messages(), "the answer"), 1)
-	s.stop()
+	s.Stop()
 
-	s.append(c, events.ChannelQueued{Message: "o1", Channel: s.channel, Place: "4711", Type: events.OutgoingAnswer,
+	s.Append(c, events.ChannelQueued{Message: "o1", Channel: s.Channel, Place: "4711", Type: events.OutgoingAnswer,
 		Text: "of another process"})
-	s.append(c, events.ChannelSending{Message: "o1"})
-	s.start()
+	s.Append(c, events.ChannelSending{Message: "o1"})
+	s.Start()
 	s.telegram.Await(t, "it is said", func(all []telegramtest.Message) bool {
 		return count(append(all[:0:0], all...), "may not have") == 2
 	})
@@ -242,7 +243,7 @@ func TestTelegramMayRefuseForAWhile(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	c := s.pair(me, me, s.user("ann", account.User))
+	c := s.pair(me, me, s.User("ann", account.User))
 	var refused atomic.Int64
 	s.telegram.Before(func(method string, w http.ResponseWriter) bool {
 		if method != "sendMessage" || refused.Add(1) > 3 {
@@ -256,8 +257,8 @@ func TestTelegramMayRefuseForAWhile(t *testing.T) {
 		return true
 	})
 	long := strings.Repeat("ä😀 line\n", 2000)
-	s.answer(c, 1, long, finished)
-	s.answer(c, 2, "second", finished)
+	s.Answer(c, 1, long, channeltest.Finished)
+	s.Answer(c, 2, "second", channeltest.Finished)
 	s.telegram.AwaitText(t, "second")
 	var whole strings.Builder
 	for _, m := range s.telegram.Messages()[1:] {
@@ -265,7 +266,7 @@ func TestTelegramMayRefuseForAWhile(t *testing.T) {
 		whole.WriteString(m.Text + "\n")
 	}
 	is.Equal(whole.String(), strings.TrimSpace(long)+"\nsecond\n") // in order, nothing twice
-	is.Equal(strings.Count(s.channelEvents(c), "delayed"), 3)
+	is.Equal(strings.Count(s.ChannelEvents(c), "delayed"), 3)
 
 	s.telegram.Before(func(method string, w http.ResponseWriter) bool {
 		if method == "sendMessage" {
@@ -273,15 +274,15 @@ func TestTelegramMayRefuseForAWhile(t *testing.T) {
 		}
 		return method == "sendMessage"
 	})
-	s.answer(c, 3, "third", finished)
-	expect.Eventually(t, "it failed", func() bool { return strings.HasSuffix(s.channelEvents(c), "sending failed") })
+	s.Answer(c, 3, "third", channeltest.Finished)
+	expect.Eventually(t, "it failed", func() bool { return strings.HasSuffix(s.ChannelEvents(c), "sending failed") })
 }
 
 func TestTheReasonOfAFailureIsShort(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	c := s.pair(me, me, s.user("ann", account.User))
+	c := s.pair(me, me, s.User("ann", account.User))
 	for n, answer := range []func(http.ResponseWriter){
 		func(w http.ResponseWriter) {
 			w.WriteHeader(502)
@@ -298,21 +299,21 @@ func TestTheReasonOfAFailureIsShort(t *testing.T) {
 			}
 			return method == "sendMessage"
 		})
-		s.append(c, events.ChannelQueued{Message: fmt.Sprint("o", n), Channel: s.channel, Place: "4711",
+		s.Append(c, events.ChannelQueued{Message: fmt.Sprint("o", n), Channel: s.Channel, Place: "4711",
 			Type: events.OutgoingNotice, Text: "x"})
-		expect.Eventually(t, "it failed", func() bool { return len(s.reasons(c)) == n+1 })
-		is.True(len(s.reasons(c)[n]) <= 200)
-		expect.Lacks(t, s.reasons(c)[n], "html")
-		expect.Lacks(t, s.reasons(c)[n], "\n")
+		expect.Eventually(t, "it failed", func() bool { return len(s.Reasons(c)) == n+1 })
+		is.True(len(s.Reasons(c)[n]) <= 200)
+		expect.Lacks(t, s.Reasons(c)[n], "html")
+		expect.Lacks(t, s.Reasons(c)[n], "\n")
 	}
-	is.True(len(s.lines.String()) < 4000)
+	is.True(len(s.Lines.String()) < 4000)
 }
 
 func TestTheOldestOfTooManyMessagesIsDropped(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	c := s.pair(me, me, s.user("ann", account.User))
+	c := s.pair(me, me, s.User("ann", account.User))
 	var open atomic.Bool
 	s.telegram.Before(func(method string, w http.ResponseWriter) bool {
 		if method == "sendMessage" && !open.Load() {
@@ -322,10 +323,10 @@ func TestTheOldestOfTooManyMessagesIsDropped(t *testing.T) {
 		return false
 	})
 	for n := range 110 {
-		s.append(c, events.ChannelQueued{Message: fmt.Sprint("o", n), Channel: s.channel, Place: "4711",
+		s.Append(c, events.ChannelQueued{Message: fmt.Sprint("o", n), Channel: s.Channel, Place: "4711",
 			Type: events.OutgoingNotice, Text: fmt.Sprintf("[%d]", n)})
 	}
-	expect.Eventually(t, "ten are dropped", func() bool { return strings.Count(s.channelEvents(c), "failed") == 10 })
+	expect.Eventually(t, "ten are dropped", func() bool { return strings.Count(s.ChannelEvents(c), "failed") == 10 })
 	open.Store(true)
 	s.telegram.AwaitText(t, "[109]")
 	is.Equal(len(s.telegram.Messages()), 1+100)
@@ -336,35 +337,35 @@ func TestFilesAndADeletedChat(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	c := s.pair(me, me, s.user("ann", account.User))
+	c := s.pair(me, me, s.User("ann", account.User))
 	s.telegram.SendFile(me, me, "a.txt", "text/plain", []byte("hello"), 5)
 	s.telegram.SendFile(me, me, "big.iso", "application/x-iso", nil, 10<<20)
 	s.telegram.AwaitText(t, "the file has 10240 KiB")
-	is.Equal(s.submitted(), []string{"a.txt"})
-	_, err := s.channels.Chats.Delete(t.Context(), chat.Delete{Command: bySystem, Chat: c})
+	is.Equal(s.Submitted(), []string{"a.txt"})
+	_, err := s.Channels.Chats.Delete(t.Context(), chat.Delete{Command: bySystem, Chat: c})
 	is.NoErr(err)
 	s.say(me, me, "still there?")
-	next := s.chatOf(me)
+	next := s.ChatOf(me)
 	is.True(next != c)
 	s.say(me, me, "/new")
 	s.telegram.AwaitText(t, "This is a new chat")
-	is.True(s.chatOf(me) != next)
-	is.Equal(s.submitted(), []string{"a.txt", "still there?"})
+	is.True(s.ChatOf(me) != next)
+	is.Equal(s.Submitted(), []string{"a.txt", "still there?"})
 }
 
 func TestADisabledAccountOrChannelIsSilent(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	ann := s.user("ann", account.User)
-	s.user("root", account.Admin)
+	ann := s.User("ann", account.User)
+	s.User("root", account.Admin)
 	s.pair(me, me, ann)
 	yes := true
-	_, err := s.accounts.UpdateAccount(t.Context(), account.UpdateAccount{Command: bySystem, Account: ann, Disabled: &yes})
+	_, err := s.Accounts.UpdateAccount(t.Context(), account.UpdateAccount{Command: bySystem, Account: ann, Disabled: &yes})
 	is.NoErr(err)
 	s.say(me, me, "hello")
-	is.Equal(len(s.submitted()), 0)
-	_, err = s.channels.CreateCode(t.Context(), channel.NewCode{Channel: "bot", User: ann})
+	is.Equal(len(s.Submitted()), 0)
+	_, err = s.Channels.CreateCode(t.Context(), channel.NewCode{Channel: "bot", User: ann})
 	is.Equal(handlers.CodeOf(err), handlers.Invalid)
 }
 
@@ -372,16 +373,16 @@ func TestADisabledAccountGetsNoAnswers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	ann := s.user("ann", account.User)
-	s.user("root", account.Admin)
+	ann := s.User("ann", account.User)
+	s.User("root", account.Admin)
 	c := s.pair(me, me, ann)
 	yes := true
-	seq, err := s.accounts.UpdateAccount(t.Context(), account.UpdateAccount{Command: bySystem, Account: ann,
+	seq, err := s.Accounts.UpdateAccount(t.Context(), account.UpdateAccount{Command: bySystem, Account: ann,
 		Disabled: &yes})
 	is.NoErr(err)
-	is.NoErr(s.model.Wait(t.Context(), seq))
-	s.answer(c, 1, "for a disabled account", finished)
-	bob := s.user("bob", account.User)
+	is.NoErr(s.Model.Wait(t.Context(), seq))
+	s.Answer(c, 1, "for a disabled account", channeltest.Finished)
+	bob := s.User("bob", account.User)
 	s.pair(me+1, me+1, bob) // its notice leaves after that
 	for _, m := range s.telegram.Messages() {
 		expect.Lacks(t, m.Text, "for a disabled account")
@@ -392,12 +393,12 @@ func TestAFormerOwnerGetsNoAnswers(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	ann, bob := s.user("ann", account.User), s.user("bob", account.User)
+	ann, bob := s.User("ann", account.User), s.User("bob", account.User)
 	c := s.pair(me, me, ann)
-	seq, err := (&chat.Chats{Log: s.log}).Update(t.Context(), chat.Update{Command: bySystem, Chat: c, User: &bob})
+	seq, err := (&chat.Chats{Log: s.Log}).Update(t.Context(), chat.Update{Command: bySystem, Chat: c, User: &bob})
 	is.NoErr(err)
-	is.NoErr(s.model.Wait(t.Context(), seq))
-	s.answer(c, 1, "for bob only", finished)
+	is.NoErr(s.Model.Wait(t.Context(), seq))
+	s.Answer(c, 1, "for bob only", channeltest.Finished)
 	s.pair(me+1, me+1, bob)
 	for _, m := range s.telegram.Messages() {
 		expect.Lacks(t, m.Text, "for bob only")
@@ -408,7 +409,7 @@ func TestAQueuedAnswerStaysHereAfterTheRevocation(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	ann := s.user("ann", account.User)
+	ann := s.User("ann", account.User)
 	c := s.pair(me, me, ann)
 	var down atomic.Bool
 	down.Store(true)
@@ -420,16 +421,16 @@ func TestAQueuedAnswerStaysHereAfterTheRevocation(t *testing.T) {
 		}
 		return false
 	})
-	s.answer(c, 1, "queued before", finished)
+	s.Answer(c, 1, "queued before", channeltest.Finished)
 	expect.Eventually(t, "delayed", func() bool {
-		return len(s.channelEvents(c)) > len("queued sending sent queued sending delayed")
+		return len(s.ChannelEvents(c)) > len("queued sending sent queued sending delayed")
 	})
-	seq, err := s.channels.Revoke(t.Context(), record.Delete{Command: bySystem, Record: s.pairings()[0].ID})
+	seq, err := s.Channels.Revoke(t.Context(), record.Delete{Command: bySystem, Record: s.Pairings()[0].ID})
 	is.NoErr(err)
-	is.NoErr(s.model.Wait(t.Context(), seq))
-	expect.Eventually(t, "it failed", func() bool { return strings.HasSuffix(s.channelEvents(c), "failed") })
+	is.NoErr(s.Model.Wait(t.Context(), seq))
+	expect.Eventually(t, "it failed", func() bool { return strings.HasSuffix(s.ChannelEvents(c), "failed") })
 	down.Store(false)
-	bob := s.user("bob", account.User)
+	bob := s.User("bob", account.User)
 	s.pair(me+1, me+1, bob)
 	for _, m := range s.telegram.Messages() {
 		expect.Lacks(t, m.Text, "queued before")

@@ -1,0 +1,75 @@
+package email_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/emersion/go-imap/v2"
+
+	bridge "pocketcoder/bridge/channel"
+	"pocketcoder/bridge/channel/channeltest"
+	"pocketcoder/bridge/channel/email"
+	"pocketcoder/bridge/channel/emailtest"
+	"pocketcoder/handlers/channel"
+	"pocketcoder/handlers/record"
+)
+
+// system has a mailbox.
+type system struct {
+	*channeltest.System
+	mail *emailtest.Server
+}
+
+const (
+	ann      = "Ann <ann@example.org>"
+	bob      = "Bob <bob@example.net>"
+	stranger = "mallory@example.com"
+)
+
+func newSystem(t *testing.T) *system { return newSystemAt(t, emailtest.New(t), emailtest.Password) }
+
+func newSystemAt(t *testing.T, server *emailtest.Server, password string) *system {
+	t.Helper()
+	fields := map[string]any{"name": "mail", "kind": channel.Email, "server": server.IMAP, "smtp": server.SMTP,
+		"address": emailtest.Address, "authserv_id": emailtest.Authserv, "token": password}
+	return &system{mail: server, System: channeltest.New(t, fields,
+		func(c channel.Channel, token string, l *slog.Logger) (bridge.Platform, error) {
+			m, err := email.New(c, token, true, l)
+			if err == nil {
+				m.Roots = server.Roots
+			}
+			return m, err
+		})}
+}
+
+// pair pairs the sender of a mail with an account, and returns the answer and the chat of the thread.
+func (s *system) pair(from, user string) (paired emailtest.Mail, chat string) {
+	s.T.Helper()
+	before := len(s.mail.Mails())
+	s.confirmed(s.mail.Say(s.T, from, "Please pair me", s.Code(user)))
+	paired = s.mail.AwaitMore(s.T, before)
+	if len(s.Pairings()) == 0 {
+		s.T.Fatal("not paired")
+	}
+	chats := s.chats()
+	return paired, chats[len(chats)-1]
+}
+
+// confirmed waits until a mail is marked as seen.
+func (s *system) confirmed(uid imap.UID) {
+	s.T.Helper()
+	s.mail.AwaitConfirmed(s.T, uid)
+}
+
+// chats returns the chats of all conversations, the newest last.
+func (s *system) chats() (all []string) {
+	s.T.Helper()
+	list, err := record.All[struct{ Chat string }](s.T.Context(), s.Records, channel.Conversations)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	for _, r := range list {
+		all = append(all, r.Value.Chat)
+	}
+	return all
+}
