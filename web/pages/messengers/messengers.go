@@ -8,6 +8,7 @@ package messengers
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -19,6 +20,8 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
+	"pocketcoder/web/pages/texts"
+	"pocketcoder/web/pages/visible"
 	"pocketcoder/web/query"
 )
 
@@ -40,6 +43,7 @@ type view struct {
 	pending  int               // requests and questions that wait for a person, of all chats
 	channels []query.Record    // the enabled ones
 	names    map[string]string // of channels and accounts, by id
+	mailbox  map[string]string // addresses of channels that are mailboxes, by id
 	pairings []query.Record
 	code     *channel.Code // nil before one was requested
 	channel  string        // id of the code's channel
@@ -69,7 +73,7 @@ func (m Messengers) revoke(_ http.ResponseWriter, r *http.Request, caller api.Ca
 }
 
 func (m Messengers) view(ctx context.Context, caller api.Caller) (v view, err error) {
-	v.names = map[string]string{}
+	v.names, v.mailbox = map[string]string{}, map[string]string{}
 	err = m.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
 		list := func(collection string) ([]query.Record, error) {
 			c, err := m.API.Collection(collection)
@@ -85,7 +89,7 @@ func (m Messengers) view(ctx context.Context, caller api.Caller) (v view, err er
 			return err
 		}
 		for _, c := range all {
-			v.names[c.ID()] = textOf(c, "name")
+			v.names[c.ID()], v.mailbox[c.ID()] = textOf(c, "name"), textOf(c, "address")
 			if on, _ := c.Get("enabled").(bool); on {
 				v.channels = append(v.channels, c)
 			}
@@ -105,6 +109,14 @@ func (m Messengers) view(ctx context.Context, caller api.Caller) (v view, err er
 	}
 	v.pending, err = m.PendingCount(ctx, caller)
 	return v, err
+}
+
+// howToSend says what to do with the code.
+func (v view) howToSend() string {
+	if address := v.mailbox[v.channel]; address != "" {
+		return fmt.Sprintf(texts.MailCode, visible.Line(address))
+	}
+	return fmt.Sprintf(texts.SendCode, visible.Line(v.names[v.channel]))
 }
 
 // textOf returns a text of a record, "" for any other value.

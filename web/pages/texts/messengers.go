@@ -8,6 +8,7 @@ const (
 	PairWith         = "Pair with %s"
 	PairingCode      = "Code for %s"
 	SendCode         = "Send this message to %s from the conversation that you want to pair. In a group, every member sends a code."
+	MailCode         = "Send this as the subject or the first line of a mail to %s, from the address that you want to pair."
 	CodeExpires      = "The code can be used once. It expires at"
 	ShowPairings     = "Show the pairings"
 	PairedMessengers = "Paired"
