@@ -38,7 +38,7 @@ const (
 	dialTimeout  = 30 * time.Second
 	sendTimeout  = time.Minute
 	pollPause    = 30 * time.Second // without IDLE
-	idleFor      = 2 * time.Minute  // then it looks itself, because a server may lose a change that happens as IDLE begins
+	idleFor      = 2 * time.Minute  // a server may lose a change that happens as IDLE begins
 	retryPause   = 5 * time.Second
 	loginPause   = 5 * time.Minute // after a wrong password: further tries could lock the mailbox
 	maxMail      = 2 << 20         // bytes; larger mails are not fetched, except their headers

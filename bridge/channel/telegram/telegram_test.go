@@ -139,18 +139,18 @@ func TestAGroupThatBecomesASupergroupStaysPaired(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	c := s.pair(group, me, s.user("ann", account.User))
+	c := s.pair(group, me, s.User("ann", account.User))
 	const super = group - 1_000_000
 	moved := s.telegram.Migrate(group, me, super)
 	s.telegram.AwaitConfirmed(t, moved)
-	s.stop()
+	s.Stop()
 	s.telegram.Forget(moved) // it comes twice
-	s.start()
+	s.Start()
 	s.say(super, stranger, "poco hello")
 	s.say(super, me, "poco run the tests")
-	is.Equal(s.submitted(), []string{"run the tests"})
-	is.Equal([]string{s.chatOf(super), s.chatOf(group)}, []string{c, ""})
-	s.answer(c, 1, "they pass", finished)
+	is.Equal(s.Submitted(), []string{"run the tests"})
+	is.Equal([]string{s.ChatOf(super), s.ChatOf(group)}, []string{c, ""})
+	s.Answer(c, 1, "they pass", channeltest.Finished)
 	is.Equal(s.telegram.AwaitText(t, "they pass").Chat, fmt.Sprint(super))
 }
 
