@@ -163,7 +163,7 @@ func TestAnMCPServerThatTheModelRequestsWaitsForAPerson(t *testing.T) {
 		return callTool(t, session, name, args)
 	}
 	lab := map[string]any{"name": "lab", "command": "npx -y @example/lab@1.2.3", "reason": "to measure",
-		"environment": []string{"API_TOKEN"}, "status": "approved"}
+		"environment": []string{"API_TOKEN"}, "hosts": []string{"api.example.org"}, "status": "approved"}
 	_, failed := call("mcp_request", maps.Clone(lab))
 	is.True(failed) // there is no argument status
 	delete(lab, "status")
@@ -173,8 +173,8 @@ func TestAnMCPServerThatTheModelRequestsWaitsForAPerson(t *testing.T) {
 	all, err := f.Records.MCPServers(t.Context())
 	is.NoErr(err)
 	is.Equal(len(all), 1)
-	is.Equal([]string{all[0].Status, all[0].Command, all[0].Reason},
-		[]string{mcpserver.Pending, "npx -y @example/lab@1.2.3", "to measure"})
+	is.Equal([]any{all[0].Status, all[0].Command, all[0].Reason, all[0].Hosts},
+		[]any{mcpserver.Pending, "npx -y @example/lab@1.2.3", "to measure", []string{"api.example.org"}})
 	text, _ = call("mcp_catalog", map[string]any{})
 	is.Equal(text, `{"servers":[{"name":"lab","state":"pending"}]}`)
 
@@ -184,6 +184,7 @@ func TestAnMCPServerThatTheModelRequestsWaitsForAPerson(t *testing.T) {
 		"either a command or a":    {"name": "other", "command": "x", "url": "https://example.org/mcp", "reason": "r"},
 		"Give a reason":            {"name": "other", "command": "x", "reason": ""},
 		"1 to 24 letters":          {"name": "not a name", "command": "x", "reason": "r"},
+		"is no host such as":       {"name": "other", "command": "x", "reason": "r", "hosts": []string{"*"}},
 		"is no name of a variable": {"name": "other", "command": "x", "reason": "r", "environment": []string{"A=b"}},
 	} {
 		text, failed := call("mcp_request", maps.Clone(args))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
+	"errors"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -44,8 +45,9 @@ type Server struct {
 	recorded  map[recordedConnection]bool
 }
 
-// Start gives a server that starts access to its hosts, until Done. A server runs once at a time.
-func (n *Servers) Start(id, name string, hosts []string) *Server {
+// Start gives a server that starts access to its hosts, until Done. A server runs once at a time. Start returns an error
+// if the credentials could not be redacted in the log.
+func (n *Servers) Start(id, name string, hosts []string) (*Server, error) {
 	s := &Server{servers: n, id: id, name: name, hosts: hosts, token: rand.Text(),
 		recorded: map[recordedConnection]bool{}}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -55,8 +57,11 @@ func (n *Servers) Start(id, name string, hosts []string) *Server {
 		n.running = map[string]*Server{}
 	}
 	n.running[id] = s
-	n.conceal()
-	return s
+	if n.conceal() > len(n.ended) {
+		delete(n.running, id)
+		return nil, errors.New("there are too many secrets to keep those of its network out of the log")
+	}
+	return s, nil
 }
 
 // Done ends the access of a server: its connections and its credentials.
@@ -71,13 +76,17 @@ func (s *Server) Done() {
 	n.conceal()
 }
 
-// conceal registers the tokens of running and recently ended servers for redaction. n.mu must be held.
-func (n *Servers) conceal() {
+// conceal registers the tokens of running and recently ended servers for redaction, in this order. It returns how many
+// tokens did not fit. n.mu must be held.
+func (n *Servers) conceal() (left int) {
 	var tokens []string
 	for _, s := range n.running {
 		tokens = append(tokens, s.token)
 	}
-	n.Network.log().Conceal("mcp-network", append(tokens, n.ended...)...)
+	for _, token := range slices.Backward(n.ended) {
+		tokens = append(tokens, token)
+	}
+	return n.Network.log().Conceal("mcp-network", tokens...)
 }
 
 // URL returns the URL of the proxy at an address, host:port, with the credentials of the server.

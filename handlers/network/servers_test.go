@@ -1,11 +1,13 @@
 package network
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
@@ -18,10 +20,17 @@ func openServers(t *testing.T, rules ...string) (*Servers, *networkFixture) {
 	return &Servers{Network: o.network}, o
 }
 
+func startServer(t *testing.T, n *Servers, id, name string, hosts []string) *Server {
+	t.Helper()
+	s, err := n.Start(id, name, hosts)
+	is.New(t).NoErr(err)
+	return s
+}
+
 func TestAnMCPServerReachesItsHostsUnlessARuleDeniesOne(t *testing.T) {
 	t.Parallel()
 	n, o := openServers(t, "network: other.example.org", "deny network: bad.example.org", "deny network: 10.0.0.9")
-	s := n.Start("s1", "lab", []string{"api.example.org", "*.example.com", "git.example.org:22", "10.0.0.7",
+	s := startServer(t, n, "s1", "lab", []string{"api.example.org", "*.example.com", "git.example.org:22", "10.0.0.7",
 		"10.0.0.8:8080", "bad.example.org", "10.0.0.9",
 		"[fd00::1]:80"})
 	for address, says := range map[string]string{
@@ -79,7 +88,7 @@ func TestCredentialsOfAnMCPServerAreItsOwnWhileItRuns(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	n, o := openServers(t)
-	first, second := n.Start("s1", "first", []string{"a.example.org"}), n.Start("s2", "second", nil)
+	first, second := startServer(t, n, "s1", "first", []string{"a.example.org"}), startServer(t, n, "s2", "second", nil)
 	token := func(s *Server) string { password, _ := s.URL("127.0.0.1:1").User.Password(); return password }
 	got, ok := n.Running("s1", token(first))
 	is.True(ok && got == first)
@@ -105,4 +114,19 @@ func TestCredentialsOfAnMCPServerAreItsOwnWhileItRuns(t *testing.T) {
 	_, _, ok = first.Begin(t.Context())
 	is.True(!ok)
 	is.Equal(string(o.Log.Redactor().Bytes([]byte(token(first)+token(second)))), "[redacted][redacted]")
+}
+
+func TestAnMCPServerHasNoNetworkWhoseCredentialsWouldReachTheLog(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	n, o := openServers(t)
+	var others []string
+	for i := range secret.MaxConcealed {
+		others = append(others, fmt.Sprint("secret-of-another-", i))
+	}
+	o.Log.Conceal("others", others...)
+	_, err := n.Start("s1", "lab", nil)
+	is.True(err != nil)
+	o.Log.Conceal("others")
+	startServer(t, n, "s1", "lab", nil)
 }

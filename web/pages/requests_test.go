@@ -52,21 +52,23 @@ func TestAnAdministratorApprovesTheMCPServerThatThePageShows(t *testing.T) {
 	_, admin := s.User(t, "root", "admin")
 	s.User(t, "ada", "user")
 	_, made := s.Call(t, admin, "POST", webtest.RecordsPath("mcp_servers"), webtest.Object{"name": "lab",
-		"status": "pending", "command": "lab --stdio", "reason": "to measure\x1b[2K"})
+		"status": "pending", "command": "lab --stdio", "reason": "to measure\x1b[2K",
+		"hosts": []string{"api.example.org"}})
 	id := made["id"].(string)
 	at := webtest.RecordsPath("mcp_servers") + "/" + id
 	expect.Contains(t, loggedIn(t, s, "ada").visit(t, "/requests").body, "Nothing waits for you.")
 
 	b := loggedIn(t, s, "root")
 	page := b.visit(t, "/requests").body
-	for _, want := range []string{"Run the MCP server lab", "lab --stdio", `to measure<b class="hidden">␛</b>[2K`,
+	for _, want := range []string{"Run the MCP server lab", "lab --stdio", "api.example.org",
+		`to measure<b class="hidden">␛</b>[2K`,
 		`<b class="count">1</b>`} {
 		expect.Contains(t, page, want)
 	}
 	settings := formOf(t, b.visit(t, "/settings/mcp_servers").body, "/settings/mcp_servers/"+id)
 	form := formOf(t, page, "/servers/"+id)
 	form.Set("decision", "authorized")
-	status, _ := s.Call(t, admin, "PATCH", at, webtest.Object{"command": "lab --other"}) // meanwhile
+	status, _ := s.Call(t, admin, "PATCH", at, webtest.Object{"hosts": []string{"*.example.org"}}) // meanwhile
 	is.Equal(status, http.StatusOK)
 	expect.Contains(t, b.submit(t, "/servers/"+id, form).body, "it has changed meanwhile")
 	settings.Set("status", "approved")

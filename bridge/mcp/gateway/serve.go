@@ -84,7 +84,10 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 		},
 	})
 	hosts := append(addressOf(c.URL), c.Hosts...)
-	access := g.Hosts.Start(c.ID, c.Name, hosts)
+	access, err := g.Hosts.Start(c.ID, c.Name, hosts)
+	if err != nil {
+		return err
+	}
 	defer access.Done()
 	if c.Command == "" {
 		session, err := connect(ctx, client, remote(c.MCPServer, values, access.URL(g.Proxy)))
