@@ -45,8 +45,8 @@ type Server struct {
 	recorded  map[recordedConnection]bool
 }
 
-// Start gives a server that starts access to its hosts, until Done. A server runs once at a time. Start returns an error
-// if the credentials could not be redacted in the log.
+// Start gives a server that starts access to its hosts, until Done. A server runs once at a time. Start returns an
+// error if the credentials could not be redacted in the log.
 func (n *Servers) Start(id, name string, hosts []string) (*Server, error) {
 	s := &Server{servers: n, id: id, name: name, hosts: hosts, token: rand.Text(),
 		recorded: map[recordedConnection]bool{}}
