@@ -1,4 +1,4 @@
-package shell_test
+package web_test
 
 import (
 	"context"
@@ -24,8 +24,9 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// answer serves people's shells as the handlers do, with a function instead of a sandbox. It is ready when it returns.
-func answer(t *testing.T, s *webtest.System, handle wire.Handler) {
+// answerShells serves people's shells as the handlers do, with a function instead of a sandbox. It is ready when it
+// returns.
+func answerShells(t *testing.T, s *webtest.System, handle wire.Handler) {
 	t.Helper()
 	conn := eventstest.Conn(t, s.NATS) // without the subscriptions of others
 	s.Run(t, func(ctx context.Context) error {
@@ -35,8 +36,8 @@ func answer(t *testing.T, s *webtest.System, handle wire.Handler) {
 	webtest.Check(t, conn.Flush())
 }
 
-// open opens a shell over the API.
-func open(t *testing.T, s *webtest.System, token, path string) (*websocket.Conn, *http.Response, error) {
+// openShell opens a shell over the API.
+func openShell(t *testing.T, s *webtest.System, token, path string) (*websocket.Conn, *http.Response, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -49,12 +50,12 @@ func open(t *testing.T, s *webtest.System, token, path string) (*websocket.Conn,
 	return conn, answer, err
 }
 
-func say(t *testing.T, conn *websocket.Conn, typ websocket.MessageType, text string) {
+func writeShell(t *testing.T, conn *websocket.Conn, typ websocket.MessageType, text string) {
 	t.Helper()
 	webtest.Check(t, conn.Write(t.Context(), typ, []byte(text)))
 }
 
-func next(t *testing.T, conn *websocket.Conn) (websocket.MessageType, string) {
+func readShell(t *testing.T, conn *websocket.Conn) (websocket.MessageType, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -70,7 +71,7 @@ func TestAShellHearsWhatIsTypedAndSaysHowItEnded(t *testing.T) {
 	ada, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "Tidy up")
 	requests := make(chan wire.Request, 1)
-	answer(t, s, func(_ context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
+	answerShells(t, s, func(_ context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
 		requests <- r
 		for in := range r.Input {
 			if in.Size != nil {
@@ -83,20 +84,20 @@ func TestAShellHearsWhatIsTypedAndSaysHowItEnded(t *testing.T) {
 		}
 		return wire.Result{}
 	})
-	conn, _, err := open(t, s, token, "/api/chats/"+chat+"/shell?cols=100&rows=30&private=true")
+	conn, _, err := openShell(t, s, token, "/api/chats/"+chat+"/shell?cols=100&rows=30&private=true")
 	is.NoErr(err)
 	r := <-requests
 	is.Equal([]string{r.Session, r.Account, r.Call}, []string{chat, ada, exec.PrivateShell})
 	is.Equal(*r.Terminal, wire.Terminal{Cols: 100, Rows: 30, Kind: "xterm-256color"})
-	say(t, conn, websocket.MessageBinary, "echo hi\r\x00\xff")
-	typ, text := next(t, conn)
+	writeShell(t, conn, websocket.MessageBinary, "echo hi\r\x00\xff")
+	typ, text := readShell(t, conn)
 	is.Equal(typ, websocket.MessageBinary)
 	is.Equal(text, "echo hi\r\x00\xff")
-	say(t, conn, websocket.MessageText, `{"cols": 50, "rows": 20}`)
-	_, text = next(t, conn)
+	writeShell(t, conn, websocket.MessageText, `{"cols": 50, "rows": 20}`)
+	_, text = readShell(t, conn)
 	is.Equal(text, `{"rows":20,"cols":50,"kind":"xterm-256color"}`+"\n")
-	say(t, conn, websocket.MessageBinary, "exit")
-	typ, text = next(t, conn)
+	writeShell(t, conn, websocket.MessageBinary, "exit")
+	typ, text = readShell(t, conn)
 	is.Equal(typ, websocket.MessageText)
 	is.Equal(text, `{"exit_code":4,"reason":"","error":"as it was told"}`)
 	_, _, err = conn.Read(t.Context())
@@ -110,7 +111,7 @@ func TestAShellThatPrintsForEverWaitsForItsClient(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "Tidy up")
 	output, ended := make(chan struct{}), make(chan struct{})
-	answer(t, s, func(ctx context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
+	answerShells(t, s, func(ctx context.Context, r wire.Request, stdout, _ io.Writer) wire.Result {
 		go func() {
 			for range r.Input {
 				output <- struct{}{}
@@ -124,19 +125,19 @@ func TestAShellThatPrintsForEverWaitsForItsClient(t *testing.T) {
 		close(ended)
 		return wire.Result{Reason: wire.Cancelled}
 	})
-	conn, _, err := open(t, s, token, "/api/chats/"+chat+"/shell")
+	conn, _, err := openShell(t, s, token, "/api/chats/"+chat+"/shell")
 	is.NoErr(err)
 	take := func(n int) {
 		for read := 0; read < n; {
-			_, text := next(t, conn)
+			_, text := readShell(t, conn)
 			read += len(text)
 		}
 	}
 	take(shell.Window)
-	say(t, conn, websocket.MessageText, `{"taken": 8192}`)
+	writeShell(t, conn, websocket.MessageText, `{"taken": 8192}`)
 	take(8 << 10)
 	for range 300 { // time enough for a server that does not wait
-		say(t, conn, websocket.MessageBinary, "x")
+		writeShell(t, conn, websocket.MessageBinary, "x")
 		select {
 		case <-output:
 		case <-ended:
@@ -164,13 +165,13 @@ func TestAShellEndsWithTheLoginAndWithTheChat(t *testing.T) {
 			ada, token := s.User(t, "ada", "user")
 			chat := s.Chat(t, token, "Tidy up")
 			began, ended := make(chan struct{}), make(chan struct{})
-			answer(t, s, func(ctx context.Context, _ wire.Request, _, _ io.Writer) wire.Result {
+			answerShells(t, s, func(ctx context.Context, _ wire.Request, _, _ io.Writer) wire.Result {
 				close(began)
 				<-ctx.Done()
 				close(ended)
 				return wire.Result{Reason: wire.Cancelled}
 			})
-			_, _, err := open(t, s, token, "/api/chats/"+chat+"/shell")
+			_, _, err := openShell(t, s, token, "/api/chats/"+chat+"/shell")
 			is.NoErr(err)
 			<-began
 			end(t, s, ada, token, chat)
@@ -191,18 +192,18 @@ func TestAShellIsForPeopleOfTheChat(t *testing.T) {
 	_, bob := s.User(t, "bob", "user")
 	_, bot := s.User(t, "bot", "agent")
 	chat := s.Chat(t, ada, "Tidy up")
-	answer(t, s, func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+	answerShells(t, s, func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
 		t.Error("a shell was opened")
 		return wire.Result{}
 	})
 	for token, status := range map[string]int{"": http.StatusUnauthorized, "forged": http.StatusUnauthorized,
 		bob: http.StatusNotFound, bot: http.StatusNotFound} {
-		_, answer, err := open(t, s, token, "/api/chats/"+chat+"/shell")
+		_, answer, err := openShell(t, s, token, "/api/chats/"+chat+"/shell")
 		is.True(err != nil)
 		is.Equal(answer.StatusCode, status)
 	}
 	for _, query := range []string{"?cols=0", "?rows=99999", "?cols=x", "?private=perhaps"} {
-		_, answer, err := open(t, s, ada, "/api/chats/"+chat+"/shell"+query)
+		_, answer, err := openShell(t, s, ada, "/api/chats/"+chat+"/shell"+query)
 		is.True(err != nil)
 		is.Equal(answer.StatusCode, http.StatusBadRequest)
 	}
@@ -217,7 +218,9 @@ func TestAPageOfAnotherOriginOpensNoShell(t *testing.T) {
 	s := webtest.NewSystem(t)
 	_, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "Tidy up")
-	answer(t, s, func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result { return wire.Result{ExitCode: 7} })
+	answerShells(t, s, func(context.Context, wire.Request, io.Writer, io.Writer) wire.Result {
+		return wire.Result{ExitCode: 7}
+	})
 	server := httptest.NewServer(s.Web.Handler())
 	t.Cleanup(server.Close)
 	host := strings.TrimPrefix(server.URL, "http://")
@@ -239,6 +242,6 @@ func TestAPageOfAnotherOriginOpensNoShell(t *testing.T) {
 	conn, status := dial("pocketcoder="+token, server.URL)
 	is.Equal(status, http.StatusSwitchingProtocols)
 	defer conn.CloseNow()
-	_, text := next(t, conn)
+	_, text := readShell(t, conn)
 	expect.Contains(t, text, `"exit_code":7`)
 }

@@ -1,4 +1,4 @@
-package agents_test
+package web_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package chats_test
+package web_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package schedules_test
+package web_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package channels_test
+package web_test
 
 import (
 	"crypto/hmac"
@@ -23,13 +23,12 @@ import (
 )
 
 const (
-	secret  = "0123456789abcdef-example"
-	hooks   = "/api/collections/webhooks/records"
-	records = "/api/collections/channels/records"
+	hookToken   = "0123456789abcdef-example"
+	hookRecords = "/api/collections/webhooks/records"
 )
 
-// post posts to a webhook and returns the status and the answer.
-func post(t *testing.T, s *webtest.System, id, body string, headers ...string) (int, map[string]any) {
+// postToHook posts to a webhook and returns the status and the answer.
+func postToHook(t *testing.T, s *webtest.System, id, body string, headers ...string) (int, map[string]any) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodPost, s.URL+"/api/hooks/"+id, strings.NewReader(body))
 	webtest.Check(t, err)
@@ -47,13 +46,13 @@ func post(t *testing.T, s *webtest.System, id, body string, headers ...string) (
 }
 
 func signed(body string) string {
-	mac := hmac.New(sha256.New, []byte(secret))
+	mac := hmac.New(sha256.New, []byte(hookToken))
 	mac.Write([]byte(body))
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// texts returns the texts of the submitted messages.
-func texts(t *testing.T, s *webtest.System) (all []string) {
+// messageTexts returns the texts of the submitted messages.
+func messageTexts(t *testing.T, s *webtest.System) (all []string) {
 	t.Helper()
 	_, err := s.Log.Fold(t.Context(), events.ChatSubject("*", "message.submitted"), 0, func(e events.Event) error {
 		d, err := events.Decode(e)
@@ -70,30 +69,31 @@ func TestARequestToAWebhookIsOneMessage(t *testing.T) {
 	s := webtest.NewSystem(t)
 	ada, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "alerts")
-	status, made := s.Call(t, token, "POST", hooks, map[string]any{"name": "ci", "user": ada,
-		"chat": chat, "prompt": "Look into this alert.", "token": secret})
+	status, made := s.Call(t, token, "POST", hookRecords, map[string]any{"name": "ci", "user": ada,
+		"chat": chat, "prompt": "Look into this alert.", "token": hookToken})
 	is.Equal(status, 200)
 	id := made["id"].(string)
 	_, has := made["token"]
 	is.True(!has)
 
 	const body = `{"state":"failed"}`
-	status, first := post(t, s, id, body, "X-Hub-Signature-256", signed(body), "Idempotency-Key", "k1")
+	status, first := postToHook(t, s, id, body, "X-Hub-Signature-256", signed(body), "Idempotency-Key", "k1")
 	is.Equal(status, 200)
 	is.Equal(first["chat"], chat)
-	status, again := post(t, s, id, `{"state":"failed"}`, "Authorization", "Bearer "+secret, "Idempotency-Key", "k1")
+	status, again := postToHook(t, s, id, `{"state":"failed"}`, "Authorization", "Bearer "+hookToken,
+		"Idempotency-Key", "k1")
 	is.Equal(status, 200)
 	is.Equal(again, first)
-	is.Equal(len(texts(t, s)), 1)
-	expect.Contains(t, texts(t, s)[0], "Look into this alert.")
-	expect.Contains(t, texts(t, s)[0], "data from outside")
-	expect.Contains(t, texts(t, s)[0], `{"state":"failed"}`)
-	status, _ = post(t, s, id, `{"state":"other"}`, "Authorization", "Bearer "+secret, "Idempotency-Key", "k1")
+	is.Equal(len(messageTexts(t, s)), 1)
+	expect.Contains(t, messageTexts(t, s)[0], "Look into this alert.")
+	expect.Contains(t, messageTexts(t, s)[0], "data from outside")
+	expect.Contains(t, messageTexts(t, s)[0], `{"state":"failed"}`)
+	status, _ = postToHook(t, s, id, `{"state":"other"}`, "Authorization", "Bearer "+hookToken, "Idempotency-Key", "k1")
 	is.Equal(status, 400) // the key names another message
 
 	at := func(ago time.Duration) string { return fmt.Sprint(time.Now().Add(-ago).Unix()) }
 	now, old := at(0), at(6*time.Minute)
-	status, _ = post(t, s, id, body, "X-PocketCoder-Signature", signed(now+"."+body), "X-PocketCoder-Timestamp", now,
+	status, _ = postToHook(t, s, id, body, "X-PocketCoder-Signature", signed(now+"."+body), "X-PocketCoder-Timestamp", now,
 		"Idempotency-Key", "k1")
 	is.Equal(status, 200)
 
@@ -106,21 +106,22 @@ func TestARequestToAWebhookIsOneMessage(t *testing.T) {
 		"an empty secret":             {"Authorization", "Bearer "},
 		"a signature of another body": {"X-Hub-Signature-256", signed("other")},
 	} {
-		status, answer := post(t, s, id, "text", headers...)
+		status, answer := postToHook(t, s, id, "text", headers...)
 		is.Equal([]any{name, status}, []any{name, 404})
 		expect.Contains(t, answer["message"].(string), "There is no such webhook")
 	}
-	status, _ = post(t, s, id, old+".text", "X-Hub-Signature-256", signed(old+".text")) // as recorded with a timestamp
+	// as recorded with a timestamp
+	status, _ = postToHook(t, s, id, old+".text", "X-Hub-Signature-256", signed(old+".text"))
 	is.Equal(status, 404)
-	status, _ = post(t, s, "unknown", "text", "Authorization", "Bearer "+secret)
+	status, _ = postToHook(t, s, "unknown", "text", "Authorization", "Bearer "+hookToken)
 	is.Equal(status, 404)
-	status, _ = post(t, s, id, strings.Repeat("x", 65<<10), "Authorization", "Bearer "+secret)
+	status, _ = postToHook(t, s, id, strings.Repeat("x", 65<<10), "Authorization", "Bearer "+hookToken)
 	is.Equal(status, 400)
-	is.Equal(len(texts(t, s)), 1)
+	is.Equal(len(messageTexts(t, s)), 1)
 
-	status, _ = s.Call(t, token, "PATCH", hooks+"/"+id, map[string]any{"enabled": false})
+	status, _ = s.Call(t, token, "PATCH", hookRecords+"/"+id, map[string]any{"enabled": false})
 	is.Equal(status, 200)
-	status, _ = post(t, s, id, "text", "Authorization", "Bearer "+secret)
+	status, _ = postToHook(t, s, id, "text", "Authorization", "Bearer "+hookToken)
 	is.Equal(status, 404)
 }
 
@@ -131,20 +132,20 @@ func TestAWebhookOfAnotherAccountsChatIsRefused(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "private")
 	bob, other := s.User(t, "bob", "user")
-	status, made := s.Call(t, other, "POST", hooks, map[string]any{"name": "ci", "user": bob, "chat": chat,
-		"token": secret})
+	status, made := s.Call(t, other, "POST", hookRecords, map[string]any{"name": "ci", "user": bob, "chat": chat,
+		"token": hookToken})
 	if status == 200 {
-		status, _ = post(t, s, made["id"].(string), "text", "Authorization", "Bearer "+secret)
+		status, _ = postToHook(t, s, made["id"].(string), "text", "Authorization", "Bearer "+hookToken)
 	}
 	is.True(status >= 400)
-	is.Equal(len(texts(t, s)), 0)
-	status, made = s.Call(t, other, "POST", hooks, map[string]any{"name": "ci", "user": bob, "token": secret})
+	is.Equal(len(messageTexts(t, s)), 0)
+	status, made = s.Call(t, other, "POST", hookRecords, map[string]any{"name": "ci", "user": bob, "token": hookToken})
 	is.Equal(status, 200)
-	status, one := post(t, s, made["id"].(string), "text", "Authorization", "Bearer "+secret)
+	status, one := postToHook(t, s, made["id"].(string), "text", "Authorization", "Bearer "+hookToken)
 	is.Equal(status, 200)
-	_, two := post(t, s, made["id"].(string), "text", "Authorization", "Bearer "+secret)
+	_, two := postToHook(t, s, made["id"].(string), "text", "Authorization", "Bearer "+hookToken)
 	is.True(one["chat"] != two["chat"]) // a chat for each
-	status, _ = s.Call(t, other, "POST", hooks, map[string]any{"name": "ci", "user": bob, "token": "short"})
+	status, _ = s.Call(t, other, "POST", hookRecords, map[string]any{"name": "ci", "user": bob, "token": "short"})
 	is.Equal(status, 400)
 }
 
@@ -153,12 +154,12 @@ func TestAWebhookBeginsAFewChatsAnHour(t *testing.T) {
 	is := is.New(t)
 	s := webtest.NewSystem(t)
 	bob, token := s.User(t, "bob", "user")
-	status, made := s.Call(t, token, "POST", hooks, map[string]any{"name": "ci", "user": bob, "token": secret})
+	status, made := s.Call(t, token, "POST", hookRecords, map[string]any{"name": "ci", "user": bob, "token": hookToken})
 	is.Equal(status, 200)
 	begun := map[string]bool{}
 	for n := range 60 {
 		received, err := s.Web.Channels.Channels.Post(t.Context(), channel.Posted{Webhook: made["id"].(string),
-			Body: []byte("text"), Token: secret, Key: fmt.Sprint(n / 2)}) // each comes twice
+			Body: []byte("text"), Token: hookToken, Key: fmt.Sprint(n / 2)}) // each comes twice
 		if n < 40 {
 			is.NoErr(err)
 			begun[received.Chat] = true
@@ -166,7 +167,7 @@ func TestAWebhookBeginsAFewChatsAnHour(t *testing.T) {
 			is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 		}
 	}
-	is.Equal([]int{len(begun), len(texts(t, s))}, []int{20, 20})
+	is.Equal([]int{len(begun), len(messageTexts(t, s))}, []int{20, 20})
 }
 
 func TestTheCodeOfARouteIsForItsCaller(t *testing.T) {
@@ -176,8 +177,8 @@ func TestTheCodeOfARouteIsForItsCaller(t *testing.T) {
 	_, admin := s.User(t, "root", "admin")
 	_, token := s.User(t, "ada", "user")
 	_, agent := s.User(t, "worker", "agent")
-	status, _ := s.Call(t, admin, "POST", records, map[string]any{"name": "phone", "kind": "telegram",
-		"token": "1:a"})
+	status, _ := s.Call(t, admin, "POST", "/api/collections/channels/records", map[string]any{"name": "phone",
+		"kind": "telegram", "token": "1:a"})
 	is.Equal(status, 200)
 	status, code := s.Call(t, token, "POST", "/api/pocketcoder/pair", map[string]any{"channel": "phone"})
 	is.Equal(status, 200)
