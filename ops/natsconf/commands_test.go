@@ -13,16 +13,23 @@ import (
 	"pocketcoder/sandbox/wire"
 )
 
-// The whole way of a command, in the accounts that ship: bridge, handler, worker.
-func TestCommandsCrossTheAccounts(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	n := start(t)
-	bridge, _ := n.connect(natsconf.Core)
-	core, coreDenied := n.connect(natsconf.Core)
-	worker, workerDenied := n.connect(natsconf.Worker)
+// commandSystem is the whole way of a command, in the accounts that ship: bridge, handler, worker.
+type commandSystem struct {
+	*testServer
+	bridge       *nats.Conn
+	coreDenied   <-chan error
+	workerDenied <-chan error
+	cancelled    chan string // the ids of executions that the worker cancelled
+}
+
+func startCommands(t *testing.T) *commandSystem {
+	t.Helper()
+	s := &commandSystem{testServer: start(t), cancelled: make(chan string, 1)}
+	s.bridge, _ = s.connect(natsconf.Core)
+	core, coreDenied := s.connect(natsconf.Core)
+	worker, workerDenied := s.connect(natsconf.Worker)
+	s.coreDenied, s.workerDenied = coreDenied, workerDenied
 	relay(t, core)
-	cancelled := make(chan string, 1)
 	serve(t, worker, wire.RunSubject("p1"), func(ctx context.Context, r wire.Request, stdout,
 		stderr io.Writer) wire.Result {
 		switch r.Command {
@@ -35,7 +42,7 @@ func TestCommandsCrossTheAccounts(t *testing.T) {
 		case "wait":
 			io.WriteString(stdout, "waiting")
 			<-ctx.Done()
-			cancelled <- r.Exec
+			s.cancelled <- r.Exec
 			return wire.Result{ExitCode: 143, Reason: wire.Cancelled}
 		case "quiet":
 			select {
@@ -49,39 +56,57 @@ func TestCommandsCrossTheAccounts(t *testing.T) {
 		}
 		return wire.Result{ExitCode: 7}
 	})
+	return s
+}
+
+func (s *commandSystem) call(ctx context.Context, command string, stdout, stderr io.Writer) (wire.Result, error) {
+	return wire.Call(ctx, s.bridge, wire.RequestSubject("e1"), wire.Request{Command: command, Cwd: "/"}, stdout, stderr)
+}
+
+func (s *commandSystem) denied() int { return len(s.coreDenied) + len(s.workerDenied) }
+
+func TestCommandsCrossTheAccounts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := startCommands(t)
 	var out, errs counter
-	result, err := wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "64 MiB", Cwd: "/"},
-		&out, &errs)
+	result, err := s.call(t.Context(), "64 MiB", &out, &errs)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Exited)
 	is.Equal(result.ExitCode, 7)
 	is.Equal(int64(out), int64(64<<20)) // credit crossed the accounts 64 times and more
 	is.Equal(int64(errs), int64(4))
 
-	result, err = wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "quiet", Cwd: "/"},
-		io.Discard, io.Discard)
+	result, err = s.call(t.Context(), "quiet", io.Discard, io.Discard)
 	is.NoErr(err)
-	is.Equal(result.ExitCode, 9) // the silence was not taken for a crash
+	is.Equal(result.ExitCode, 9) // nobody took the silence for death
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	result, err = wire.Call(ctx, bridge, wire.RequestSubject("e1"), wire.Request{Command: "wait", Cwd: "/"},
-		writerFunc(cancel), io.Discard)
+	result, err = s.call(ctx, "wait", writerFunc(cancel), io.Discard)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Cancelled)
-	is.Equal(<-cancelled, "exec-of-the-handler")
+	is.Equal(<-s.cancelled, "exec-of-the-handler")
+	is.Equal(s.denied(), 0)
+}
 
-	// A bridge that is gone without a word takes its command with it, all the way.
-	go wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "wait", Cwd: "/"},
-		writerFunc(bridge.Close), io.Discard)
-	is.Equal(<-cancelled, "exec-of-the-handler")
+func TestACommandEndsWithItsBridgeAcrossTheAccounts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := startCommands(t)
+	go s.call(t.Context(), "wait", writerFunc(s.bridge.Close), io.Discard) // the bridge sends no message
+	is.Equal(<-s.cancelled, "exec-of-the-handler")
+	is.Equal(s.denied(), 0)
+}
 
-	bridge, _ = n.connect(natsconf.Core)
-	result, err = wire.Call(t.Context(), bridge, wire.RequestSubject("e1"), wire.Request{Command: "die", Cwd: "/"},
-		io.Discard, io.Discard)
+func TestACommandIsLostWithItsWorkerAcrossTheAccounts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := startCommands(t)
+	result, err := s.call(t.Context(), "die", io.Discard, io.Discard)
 	is.NoErr(err)
 	is.Equal(result.Reason, wire.Lost)
-	is.Equal(len(coreDenied)+len(workerDenied), 0)
+	is.Equal(s.denied(), 0)
 }
 
 // relay is what the handler does with a command, without asking anybody.

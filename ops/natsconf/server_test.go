@@ -134,6 +134,7 @@ func (s *testServer) connect(id natsconf.Identity) (*nats.Conn, <-chan error) {
 
 // The server looks for 1 ms whether it takes connections. On a busy machine its goroutine may not run for so long.
 func TestABusyMachineStores(t *testing.T) {
+	expect.Long(t, "keeps all processors busy for up to 3 s")
 	is := is.New(t)
 	s, err := natsconf.Start(t.Context(), newTestServer(t).config)
 	is.NoErr(err)
