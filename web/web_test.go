@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/matryer/is"
@@ -35,9 +36,11 @@ func visit(method, path string, headers map[string]string) *httptest.ResponseRec
 		}
 		r.Header.Set(name, value)
 	}
-	server().Handler().ServeHTTP(w, r)
+	handler().ServeHTTP(w, r)
 	return w
 }
+
+var handler = sync.OnceValue(func() http.Handler { return server().Handler() })
 
 // requests are all of the API, as method and path, and the pages.
 func requests() (list [][2]string) {
