@@ -1,4 +1,4 @@
-package turncontext_test
+package projections_test
 
 import (
 	"encoding/xml"

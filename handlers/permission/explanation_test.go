@@ -1,4 +1,4 @@
-package explanation_test
+package permission_test
 
 import (
 	"encoding/json"
