@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -391,10 +392,22 @@ func TestTheShellLinksOnlyItsProtocolAndALittleOfTheStandardLibrary(t *testing.T
 		module + "/cmd/pocketcoder-shell"})
 }
 
+// listed holds the packages once one test has listed them: go list takes half a second.
+var listed struct {
+	sync.Mutex
+	packages []packageFiles
+}
+
 // packages are all packages of the module.
-func packages(t *testing.T) (list []packageFiles) {
+func packages(t *testing.T) []packageFiles {
 	t.Helper()
+	listed.Lock()
+	defer listed.Unlock()
+	if listed.packages != nil {
+		return listed.packages
+	}
 	is := is.New(t)
+	var list []packageFiles
 	found := json.NewDecoder(bytes.NewReader(goList(t, "-json=ImportPath,Dir,GoFiles,CgoFiles,IgnoredGoFiles", "./...")))
 	for {
 		var p packageFiles
@@ -406,6 +419,7 @@ func packages(t *testing.T) (list []packageFiles) {
 		list = append(list, p)
 	}
 	is.True(len(list) > 1) // go list sees the module
+	listed.packages = list
 	return list
 }
 
