@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -113,4 +114,33 @@ func (p *process) checkScheduleRuns(t *testing.T, id string) {
 		is.Equal(p.row(t, f.Chat).Preview, "run")
 	}
 	p.awaitRunsOver(t, id)
+}
+
+func TestAnAssistantSchedulesATask(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := sharedSystem(t)
+	chat := p.chat(t, call("pocketcoder_schedule_task", map[string]any{"name": "Evening", "prompt": "@@say good evening",
+		"every": "24h"})+"\n@@next\n"+call("pocketcoder_list_tasks", map[string]any{})+"\n@@next\n@@say planned")
+	is.Equal(p.approve(t, chat, 0).Permission, "pocketcoder_schedule_task")
+	p.turnEnds(t, chat)
+	var made struct {
+		Task   string `json:"task_id"`
+		Status string
+		Next   []time.Time
+	}
+	is.NoErr(json.Unmarshal([]byte(p.outputOf(t, chat, 0)), &made))
+	is.Equal([]any{made.Status, len(made.Next)}, []any{"scheduled", 5})
+	expect.Contains(t, p.outputOf(t, chat, 1), made.Task)
+	out, _, status := p.cli(t, "", "schedule", "run", made.Task)
+	is.Equal(status, 0)
+	run := strings.TrimSpace(out)
+	p.turnEnds(t, run)
+	is.Equal(p.row(t, run).Preview, "good evening")
+
+	chat = p.chat(t, call("pocketcoder_cancel_task", map[string]any{"task_id": made.Task})+"\n@@next\n@@say cancelled")
+	is.Equal(p.approve(t, chat, 0).Permission, "pocketcoder_cancel_task")
+	p.turnEnds(t, chat)
+	out, _, _ = p.cli(t, "", "schedule", "list")
+	expect.Lacks(t, out, "Evening")
 }
