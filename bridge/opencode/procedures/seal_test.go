@@ -1,0 +1,90 @@
+package procedures
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/events"
+	"pocketcoder/events/eventstest"
+	"pocketcoder/expect"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/handlerstest"
+	"pocketcoder/handlers/proposal"
+	"pocketcoder/handlers/record"
+)
+
+// run returns procedures that carry out approvals until the test ends.
+func run(t *testing.T) *Procedures {
+	l := eventstest.Log(t)
+	p := &Procedures{Log: l, Records: &record.Records{Log: l}, Server: &opencode.Supervisor{}, Restart: func() {},
+		Logger: slog.New(slog.DiscardHandler)}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	return p
+}
+
+// save changes a proposal, or makes it, as an administrator.
+func save(t *testing.T, p *Procedures, id, fields string, isNew bool) uint64 {
+	t.Helper()
+	_, seq, err := p.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
+		Role: "admin", Collection: proposals, Record: id, New: isNew, Set: handlerstest.Fields(fields)})
+	is.New(t).NoErr(err)
+	return seq
+}
+
+func all[T any](t *testing.T, p *Procedures, collection string) []record.StoredRecord[T] {
+	list, err := record.All[T](t.Context(), p.Records, collection)
+	is.New(t).NoErr(err)
+	return list
+}
+
+func TestAnApprovedProcedureIsSealedOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := run(t)
+	save(t, p, "p1", `{"name":"Deploy","content":"Push.\n","status":"draft"}`, true)
+	approved := save(t, p, "p1", `{"status":"approved"}`, false)
+	expect.Eventually(t, "it is sealed", func() bool { return len(all[procedure](t, p, sealed)) == 1 })
+	one := all[procedure](t, p, sealed)[0]
+	sum := sha256.Sum256([]byte("Push.\n"))
+	is.Equal([]string{one.Value.Name, one.Value.Description, one.Value.Signature},
+		[]string{"Deploy", "Push.", hex.EncodeToString(sum[:])})
+	is.True(one.Value.isSealed())
+	one.Value.Content = "Push anywhere.\n"
+	is.True(!one.Value.isSealed()) // another text
+
+	_, _, err := p.Records.Save(t.Context(), record.Save{Collection: sealed, Record: one.ID,
+		Set: handlerstest.Fields(`{"content":"By a person.\n"}`)})
+	is.NoErr(err)
+	e := events.Event{}
+	subject := events.ConfigSubject(proposals, "p1", "*")
+	_, err = p.Log.Fold(t.Context(), subject, approved-1, func(found events.Event) error { e = found; return nil })
+	is.NoErr(err)
+	is.NoErr(p.approve(t.Context(), e)) // delivered again
+	is.Equal(all[procedure](t, p, sealed)[0].Value.Content, "By a person.\n")
+}
+
+// The file of an agent can be edited after it was proposed. An approval that cannot take effect says why.
+func TestAnApprovalWithoutEffectIsADraftAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	p := run(t)
+	save(t, p, "p1", `{"kind":"agent","name":"Deployer","content":"no front matter","status":"draft"}`, true)
+	save(t, p, "p1", `{"status":"approved"}`, false)
+	now := func() proposal.Stored { return all[proposal.Stored](t, p, proposals)[0].Value }
+	expect.Eventually(t, "it is a draft again", func() bool { return now().Status == "draft" })
+	expect.Contains(t, now().Problem, "must begin with front matter")
+	save(t, p, "p1", `{"content":"---\nname: Deployer\n---\n\nDeploy.\n","status":"approved"}`, false)
+	expect.Eventually(t, "the agent is stored", func() bool {
+		return len(all[struct{ Name string }](t, p, "ai_agents")) == 1
+	})
+	is.Equal([]string{now().Status, now().Problem}, []string{"approved", ""})
+}
