@@ -220,3 +220,24 @@ func TestEveryFieldOfTheSettingsHasALabel(t *testing.T) {
 		}
 	}
 }
+
+// An administrator sees what an agent's file changes before it is imported.
+func TestAnAgentIsImportedAsThePageShowsIt(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "root", "admin")
+	b := loggedIn(t, s, "root")
+	expect.Contains(t, b.visit(t, "/settings/ai_agents").body, `action="/settings/ai_agents/import/check"`)
+	file := url.Values{"text": {"---\nname: Deployer\npermission:\n  bash:\n    git push*: allow\n---\n\nDeploy <b>.\n"}}
+	page := b.submit(t, "/settings/ai_agents/import/check", file).body
+	expect.Contains(t, page, "<li><code>allows bash: git push*</code></li>")
+	form := formOf(t, page, "/settings/ai_agents/import")
+	expect.Contains(t, form.Get("text"), "Deploy <b>.\r\n")
+	is.Equal(b.submit(t, "/settings/ai_agents/import", form).status, http.StatusOK)
+	is.True(b.submit(t, "/settings/ai_agents/import", form).status >= 400) // the agent has changed since
+	_, exported := s.Raw(t, token, "GET", "/api/agents/Deployer/export", nil)
+	expect.Contains(t, string(exported), "Deploy <b>.")
+	s.User(t, "ann", "user")
+	is.Equal(loggedIn(t, s, "ann").submit(t, "/settings/ai_agents/import/check", file).status, http.StatusForbidden)
+}

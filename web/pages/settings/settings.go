@@ -36,6 +36,8 @@ func (s Settings) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /settings", s.Page(s.showIndex))
 	mux.Handle("GET /settings/agent_notes/{id}/versions", s.Page(s.showVersions))
 	mux.Handle("POST /settings/agent_notes/{id}/versions/{version}", s.Command(s.restoreVersion))
+	mux.Handle("POST "+importPath+"/check", s.Page(s.checkImport))
+	mux.Handle("POST "+importPath, s.Command(s.importAgent))
 	mux.Handle("GET /settings/{collection}", s.Page(s.showRecords))
 	mux.Handle("POST /settings/{collection}", s.Command(s.create))
 	mux.Handle("POST /settings/{collection}/{id}", s.Command(s.update))
