@@ -8,6 +8,7 @@
 //     person sends on, is not to the assistant. Any other mail is marked as seen, and has no effect.
 //   - Automatic mails have no effect, so that no loop of mails arises. Each mail that leaves is marked as automatic.
 //   - Without TLS it speaks only to a loopback address.
+//   - A server that answers nothing for maxSilence is connected again.
 //   - The Message-ID of a mail that leaves is the same for each try to send it.
 //
 // It must not know chats, accounts, or what is sent.
@@ -23,6 +24,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"time"
 
@@ -37,8 +39,9 @@ import (
 const (
 	dialTimeout  = 30 * time.Second
 	sendTimeout  = time.Minute
-	pollPause    = 30 * time.Second // without IDLE
-	idleFor      = 2 * time.Minute  // a server may lose a change that happens as IDLE begins
+	pollPause    = 30 * time.Second      // without IDLE
+	idleFor      = 2 * time.Minute       // a server may lose a change that happens as IDLE begins
+	maxSilence   = idleFor + time.Minute // of an IMAP server, which answers at the end of idleFor
 	retryPause   = 5 * time.Second
 	loginPause   = 5 * time.Minute // after a wrong password: further tries could lock the mailbox
 	maxMail      = 2 << 20         // bytes; larger mails are not fetched, except their headers
@@ -55,6 +58,7 @@ type Mailbox struct {
 	smtp    *url.URL
 	address string
 	dialer  net.Dialer
+	silence time.Duration // after which the connection to the IMAP server ends
 	logger  *slog.Logger
 
 	// Roots are the authorities whose certificates the servers must have; nil stands for those of the operating system.
@@ -63,7 +67,7 @@ type Mailbox struct {
 
 // New returns the mailbox of a channel. Without allowPrivate it reaches its servers at public addresses only.
 func New(c channel.Channel, password string, allowPrivate bool, logger *slog.Logger) (*Mailbox, error) {
-	m := &Mailbox{channel: c, secret: password, logger: logger}
+	m := &Mailbox{channel: c, secret: password, silence: maxSilence, logger: logger}
 	var valid bool
 	var err error
 	if m.address, valid = channel.MailAddress(c.Address); !valid {
@@ -160,6 +164,7 @@ func (m *Mailbox) connect(ctx context.Context, woken chan<- struct{}) (*imapclie
 		return nil, fmt.Errorf("connect to the IMAP server: %w", err)
 	}
 	context.AfterFunc(ctx, func() { conn.Close() })
+	conn = impatient{conn, m.silence}
 	o := &imapclient.Options{TLSConfig: m.tlsConfig(m.imap), UnilateralDataHandler: &imapclient.UnilateralDataHandler{
 		Mailbox: func(*imapclient.UnilateralDataMailbox) {
 			select {
@@ -182,6 +187,28 @@ func (m *Mailbox) connect(ctx context.Context, woken chan<- struct{}) (*imapclie
 		return nil, err
 	}
 	return c, nil
+}
+
+// impatient is a connection that is closed after a read without a deadline has waited for a time. The client sets no
+// deadline while it waits for a response, so a server that hangs would stop the mailbox for ever.
+type impatient struct {
+	net.Conn
+	silence time.Duration
+}
+
+func (c impatient) SetReadDeadline(t time.Time) error {
+	if t.IsZero() {
+		t = time.Now().Add(c.silence)
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+func (c impatient) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.Close() // the client would read on
+	}
+	return n, err
 }
 
 // receive hands over the mails that are not seen, and marks each as seen.
