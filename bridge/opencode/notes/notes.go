@@ -115,7 +115,7 @@ func (n *Notes) syncAgent(ctx context.Context, root *os.Root, agent string, know
 	}
 	defer dir.Close()
 	keep := map[string]bool{} // files that cannot be notes
-	for _, file := range filesIn(dir) {
+	for _, file := range filesIn(dir, notes) {
 		err := n.read(ctx, dir, agent, file, notes, known)
 		if refused := (handlers.Refused{}); errors.As(err, &refused) || errors.Is(err, errNoNote) {
 			keep[file] = true
@@ -163,7 +163,8 @@ func (n *Notes) read(ctx context.Context, dir *os.Root, agent, file string, note
 	return nil
 }
 
-// write writes the notes that differ from their files, and removes the files of deleted notes.
+// write writes the notes that differ from their files, and removes the files of deleted notes. A file that has changed
+// since it was read stays for the next time.
 func (n *Notes) write(ctx context.Context, dir *os.Root, agent string, known map[string]string,
 	keep map[string]bool) error {
 	notes, err := n.stored(ctx, agent)
@@ -173,7 +174,8 @@ func (n *Notes) write(ctx context.Context, dir *os.Root, agent string, known map
 	for _, file := range slices.Sorted(maps.Keys(notes)) {
 		_, hash, err := readFile(dir, file)
 		want := hashOf([]byte(notes[file].Content))
-		if keep[file] || err == nil && hash == want {
+		changed := !errors.Is(err, fs.ErrNotExist) && (err != nil || hash != known[agent+"/"+file]) // since it was read
+		if keep[file] || hash == want || changed {
 			continue
 		}
 		if err := writeFile(dir, file, notes[file].Content); err != nil {
@@ -246,21 +248,21 @@ func openDir(parent *os.Root, name string) (*os.Root, error) {
 	return dir, nil
 }
 
-// maxFiles bounds the files of a folder that are looked at: more than an agent may have.
+// maxFiles bounds the files of a folder that are looked at besides those of notes: more than an agent may have.
 const maxFiles = 4 * note.MaxNotes
 
-// filesIn returns the names of the Markdown files in a folder.
-func filesIn(dir *os.Root) []string {
-	d, err := dir.Open(".")
-	if err != nil {
-		return nil
+// filesIn returns the names of the Markdown files in a folder. Other files cannot hide those of notes.
+func filesIn(dir *os.Root, notes map[string]note.Note) []string {
+	all := slices.Collect(maps.Keys(notes))
+	if d, err := dir.Open("."); err == nil {
+		defer d.Close()
+		names, _ := d.Readdirnames(maxFiles)
+		all = append(all, slices.DeleteFunc(names, func(name string) bool {
+			return !strings.HasSuffix(name, extension) || strings.HasPrefix(name, partPrefix)
+		})...)
 	}
-	defer d.Close()
-	names, _ := d.Readdirnames(maxFiles)
-	slices.Sort(names)
-	return slices.DeleteFunc(names, func(name string) bool {
-		return !strings.HasSuffix(name, extension) || strings.HasPrefix(name, partPrefix)
-	})
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // errNoNote says why a file is no note.

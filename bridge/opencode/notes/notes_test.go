@@ -2,6 +2,7 @@ package notes_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -155,6 +156,21 @@ func TestTheFileOfADeletedNoteIsRemoved(t *testing.T) {
 	s.sync()
 	is.Equal([]string{s.file("plan.md"), s.file("style.md"), s.stored()},
 		[]string{"-", "changed meanwhile", "style=changed meanwhile"})
+}
+
+// An agent could otherwise change a note without a version.
+func TestManyOtherFilesHideNoNote(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := open(t)
+	s.write("plan.md", "one")
+	s.sync()
+	s.write("plan.md", "two")
+	for i := range 50 * note.MaxNotes {
+		s.write(fmt.Sprint(i), "")
+	}
+	s.sync()
+	is.Equal([]string{s.file("plan.md"), s.stored()}, []string{"two", "plan=two"})
 }
 
 func TestAFileThatCannotBeANoteStaysAndIsReportedOnce(t *testing.T) {
