@@ -126,6 +126,9 @@ const (
 
 // deliver sends a message and records the result. It returns an error if the message still waits.
 func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error {
+	if m.State == outgoing.Sending { // the result of an earlier try could not be recorded
+		return h.recordUnknown(ctx, m, "PocketCoder could not record whether it was sent")
+	}
 	if m.Type != events.OutgoingNotice {
 		may, err := outgoing.MaySend(ctx, h.Model.Model, m, time.Now().UTC().Format(events.TimeFormat))
 		if err != nil {
@@ -142,12 +145,12 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 	if !pending {
 		return h.fail(ctx, m, "it was decided before it could be sent")
 	}
-	m.Attempts++
-	if err := h.Channels.Record(ctx, m.Chat, m.ID, events.ChannelSending{Message: m.ID}); err != nil {
-		return err
-	}
 	thread, err := outgoing.ThreadOf(ctx, h.Model.Model, m)
 	if err != nil {
+		return err
+	}
+	m.Attempts++
+	if err := h.Channels.Record(ctx, m.Chat, m.ID, events.ChannelSending{Message: m.ID}); err != nil {
 		return err
 	}
 	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -239,6 +239,28 @@ func TestAMessageThatMayHaveArrivedIsNotSentAgain(t *testing.T) {
 	is.Equal(count(s.telegram.Messages(), "of another process"), 0)
 }
 
+// The log may refuse the result of a try, for example because the disk is full.
+func TestATryWithoutAResultIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	c := s.pair(me, me, s.user("ann", account.User))
+	release := make(chan struct{})
+	s.telegram.After(func(method string) {
+		if method == "sendMessage" {
+			<-release
+		}
+	})
+	s.answer(c, 1, "the answer", finished)
+	s.telegram.AwaitText(t, "the answer") // the next one waits
+	s.append(c, events.ChannelQueued{Message: "o1", Channel: s.channel, Place: "4711", Type: events.OutgoingAnswer,
+		Text: "of an earlier try"})
+	s.append(c, events.ChannelSending{Message: "o1"})
+	close(release)
+	s.telegram.AwaitText(t, "may not have reached you")
+	is.Equal(count(s.telegram.Messages(), "of an earlier try"), 0)
+}
+
 func TestTelegramMayRefuseForAWhile(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
