@@ -244,18 +244,18 @@ func TestATryWithoutAResultIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	c := s.pair(me, me, s.user("ann", account.User))
+	c := s.pair(me, me, s.User("ann", account.User))
 	release := make(chan struct{})
 	s.telegram.After(func(method string) {
 		if method == "sendMessage" {
 			<-release
 		}
 	})
-	s.answer(c, 1, "the answer", finished)
+	s.Answer(c, 1, "the answer", channeltest.Finished)
 	s.telegram.AwaitText(t, "the answer") // the next one waits
-	s.append(c, events.ChannelQueued{Message: "o1", Channel: s.channel, Place: "4711", Type: events.OutgoingAnswer,
+	s.Append(c, events.ChannelQueued{Message: "o1", Channel: s.Channel, Place: "4711", Type: events.OutgoingAnswer,
 		Text: "of an earlier try"})
-	s.append(c, events.ChannelSending{Message: "o1"})
+	s.Append(c, events.ChannelSending{Message: "o1"})
 	close(release)
 	s.telegram.AwaitText(t, "may not have reached you")
 	is.Equal(count(s.telegram.Messages(), "of an earlier try"), 0)
