@@ -93,6 +93,12 @@ type RetryError struct {
 func (e RetryError) Error() string { return e.Err.Error() }
 func (e RetryError) Unwrap() error { return e.Err }
 
+// ShortReason returns an error as one line of at most 200 bytes: what a server says may be of any length.
+func ShortReason(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return strings.ToValidUTF8(text[:min(len(text), 200)], "")
+}
+
 // Hub runs the enabled channels. All exported fields must be set.
 type Hub struct {
 	Channels *channel.Channels

@@ -43,6 +43,7 @@ type Server struct {
 
 	recording sync.Mutex
 	recorded  map[recordedConnection]bool
+	reached   int // addresses that were allowed
 }
 
 // Start gives a server that starts access to its hosts, until Done. A server runs once at a time. Start returns an
@@ -178,12 +179,23 @@ func (s *Server) RecordBlocked(ctx context.Context, at hostport.Address, why err
 	return s.record(ctx, at, false, why.Error())
 }
 
+// maxReached is how many addresses a server may reach while it runs: a wildcard covers any number.
+const maxReached = 4 * maxHosts
+
 // record records a decision, once for each allowed and each refused address of a running server. After 2*maxHosts
-// events, only allowed addresses are recorded. It returns the refusal, if the decision is one.
+// events, only allowed addresses are recorded, and after maxReached of those no other is allowed. It returns the
+// refusal, if the decision is one.
 func (s *Server) record(ctx context.Context, at hostport.Address, allowed bool, reason string) error {
 	s.recording.Lock()
 	defer s.recording.Unlock()
 	key := recordedConnection{at.String(), allowed}
+	if allowed && !s.recorded[key] {
+		if s.reached >= maxReached {
+			return handlers.Refuse(handlers.Conflict, "The MCP server %s has reached %d addresses since it was started, and may reach no other.",
+				s.name, maxReached)
+		}
+		s.reached++
+	}
 	if !s.recorded[key] && (allowed || len(s.recorded) < 2*maxHosts) {
 		e, err := events.NewConfig(record.MCPServerCollection, s.id, events.ActorPolicy, events.MCPConnected{
 			Name: s.name, Host: at.Host, Port: int(at.Port), Allowed: allowed, Reason: reason})

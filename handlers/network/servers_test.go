@@ -72,6 +72,21 @@ func TestAnMCPServerReachesItsHostsUnlessARuleDeniesOne(t *testing.T) {
 	}
 }
 
+func TestAWildcardCoversNoEndlessNumberOfAddresses(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	n, o := openServers(t)
+	s := startServer(t, n, "s1", "lab", []string{"*.example.com"})
+	s.reached = maxReached - 1
+	for range 2 { // the second time it is known
+		_, err := s.CheckAddress(t.Context(), "last.example.com:443")
+		is.NoErr(err)
+	}
+	_, err := s.CheckAddress(t.Context(), "more.example.com:443")
+	expect.Contains(t, err.Error(), "may reach no other")
+	is.Equal(len(connectionsOf(t, o)), 1)
+}
+
 // connectionsOf returns the connections of the server s1.
 func connectionsOf(t *testing.T, o *networkFixture) (all []events.MCPConnected) {
 	subject := events.ConfigSubject(record.MCPServerCollection, "s1", events.MCPConnected{}.Kind())

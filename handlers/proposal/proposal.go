@@ -97,28 +97,31 @@ func (h Proposals) List(ctx context.Context) ([]Stored, error) {
 	all, err := record.All[Stored](ctx, h.Records, Collection)
 	list := make([]Stored, len(all))
 	for i, r := range all {
-		list[i] = r.Value
-		list[i].ID = r.ID
-		if list[i].Kind == "" {
-			list[i].Kind = Procedure
-		}
-		if list[i].Change, err = h.Change(ctx, r.Value); err != nil {
+		if list[i], err = h.complete(ctx, r); err != nil {
 			return nil, err
 		}
-		list[i].Problem = cmp.Or(list[i].Problem, r.Value.Problem)
 	}
 	return list, err
 }
 
+// complete adds to a proposal what its approval would change now.
+func (h Proposals) complete(ctx context.Context, r record.StoredRecord[Stored]) (p Stored, err error) {
+	p = r.Value
+	p.ID, p.Kind = r.ID, cmp.Or(p.Kind, Procedure)
+	p.Change, err = h.Change(ctx, r.Value)
+	p.Problem = cmp.Or(p.Problem, r.Value.Problem)
+	return p, err
+}
+
 // One returns a proposal.
 func (h Proposals) One(ctx context.Context, id string) (Stored, error) {
-	all, err := h.List(ctx)
+	all, err := record.All[Stored](ctx, h.Records, Collection)
 	if err != nil {
 		return Stored{}, err
 	}
-	for _, p := range all {
-		if p.ID == id {
-			return p, nil
+	for _, r := range all {
+		if r.ID == id {
+			return h.complete(ctx, r)
 		}
 	}
 	return Stored{}, handlers.Refuse(handlers.NotFound, "There is no proposal %s.", id)

@@ -15,6 +15,7 @@
 package email
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -58,7 +59,8 @@ type Mailbox struct {
 	smtp    *url.URL
 	address string
 	dialer  net.Dialer
-	silence time.Duration // after which the connection to the IMAP server ends
+	silence time.Duration         // after which the connection to the IMAP server ends
+	local   func(c net.Conn) bool // loopback, but for tests
 	logger  *slog.Logger
 
 	// Roots are the authorities whose certificates the servers must have; nil stands for those of the operating system.
@@ -67,7 +69,7 @@ type Mailbox struct {
 
 // New returns the mailbox of a channel. Without allowPrivate it reaches its servers at public addresses only.
 func New(c channel.Channel, password string, allowPrivate bool, logger *slog.Logger) (*Mailbox, error) {
-	m := &Mailbox{channel: c, secret: password, silence: maxSilence, logger: logger}
+	m := &Mailbox{channel: c, secret: password, silence: maxSilence, local: loopback, logger: logger}
 	var valid bool
 	var err error
 	if m.address, valid = channel.MailAddress(c.Address); !valid {
@@ -173,7 +175,7 @@ func (m *Mailbox) connect(ctx context.Context, woken chan<- struct{}) (*imapclie
 			}
 		}}}
 	var c *imapclient.Client
-	if implicit || loopback(conn) {
+	if implicit || m.local(conn) {
 		c = imapclient.New(conn, o)
 	} else if c, err = imapclient.NewStartTLS(conn, o); err != nil {
 		return nil, fmt.Errorf("encrypt the connection to the IMAP server: %w", err)
@@ -217,10 +219,12 @@ func (m *Mailbox) receive(ctx context.Context, c *imapclient.Client, validity ui
 	if err != nil {
 		return fmt.Errorf("search mails: %w", err)
 	}
-	uids := found.AllUIDs()
-	slices.Sort(uids)
-	for _, uid := range uids {
+	for _, uid := range firstOf(found.All) {
 		in, counts, err := m.fetch(c, uid)
+		if refused := (*imap.Error)(nil); errors.As(err, &refused) { // the next search has it again
+			m.logger.Error("email: the server does not deliver a mail", "channel", m.channel.Name, "uid", uid, "err", err)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("fetch mail %d: %w", uid, err)
 		}
@@ -239,6 +243,21 @@ func (m *Mailbox) receive(ctx context.Context, c *imapclient.Client, validity ui
 		}
 	}
 	return nil
+}
+
+// maxFound is how many mails of a search are handled before the next search.
+const maxFound = 1000
+
+// firstOf returns the lowest UIDs of a search. A server may name ranges of any size.
+func firstOf(found imap.NumSet) (uids []imap.UID) {
+	set, _ := found.(imap.UIDSet)
+	slices.SortFunc(set, func(a, b imap.UIDRange) int { return cmp.Compare(a.Start, b.Start) })
+	for _, r := range set {
+		for uid := r.Start; uid != 0 && uid <= r.Stop && len(uids) < maxFound; uid++ {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
 }
 
 // handOver hands over a mail until it is taken. It returns only the error of ctx.

@@ -3,7 +3,6 @@ package email_test
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -334,33 +333,4 @@ func TestAConversationOverTLS(t *testing.T) {
 	t.Parallel()
 	s := newSystemAt(t, emailtest.NewTLS(t), emailtest.Password)
 	s.pair(ann, s.User("ann", account.User))
-}
-
-func TestThePasswordLeavesThisMachineOnlyEncrypted(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	host := ""
-	addresses, err := net.InterfaceAddrs()
-	is.NoErr(err)
-	for _, a := range addresses {
-		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {
-			host = n.IP.String()
-		}
-	}
-	if host == "" {
-		t.Skip("this machine has no address but the loopback address")
-	}
-	server := emailtest.NewAt(t, host)
-	var known atomic.Int64
-	server.Before(func(command string) error {
-		if command == "LOGIN" || command == "AUTH" {
-			known.Add(1)
-		}
-		return nil
-	})
-	s := newSystemAt(t, server, emailtest.Password)
-	expect.Eventually(t, "the log says so", func() bool {
-		return strings.Contains(s.Lines.String(), "encrypt the connection to the IMAP server")
-	})
-	is.Equal(known.Load(), int64(0))
 }

@@ -51,11 +51,11 @@ func (m *Mailbox) Send(ctx context.Context, place string, message bridge.Message
 
 // refusal is the error of a command without which the server has no mail.
 func refusal(what string, err error) error {
-	err = fmt.Errorf("%s: %w", what, err)
+	reason := what + ": " + bridge.ShortReason(err)
 	if status := (*textproto.Error)(nil); errors.As(err, &status) && status.Code >= 500 {
-		return bridge.PermanentError{Reason: err.Error()}
+		return bridge.PermanentError{Reason: reason}
 	}
-	return bridge.RetryError{Err: err}
+	return bridge.RetryError{Err: errors.New(reason)}
 }
 
 // connectSMTP logs in to the SMTP server. The connection ends with ctx.
@@ -75,7 +75,7 @@ func (m *Mailbox) connectSMTP(ctx context.Context) (*smtp.Client, error) {
 		conn.Close()
 		return nil, fmt.Errorf("greet the SMTP server: %w", err)
 	}
-	if err = c.Hello(m.domain()); err == nil && !implicit && !loopback(conn) {
+	if err = c.Hello(m.domain()); err == nil && !implicit && !m.local(conn) {
 		err = c.StartTLS(m.tlsConfig(m.smtp))
 	}
 	if err != nil {

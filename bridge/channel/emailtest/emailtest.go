@@ -67,29 +67,26 @@ func (m Mail) Code(verb string) string {
 }
 
 // New starts a server on the loopback address without TLS. It ends with the test.
-func New(t testing.TB) *Server { return start(t, "127.0.0.1", nil, "imap", "smtp") }
-
-// NewAt starts a server without TLS at an address of this machine.
-func NewAt(t testing.TB, host string) *Server { return start(t, host, nil, "imap", "smtp") }
+func New(t testing.TB) *Server { return start(t, nil, "imap", "smtp") }
 
 // NewTLS starts a server that encrypts its connections from their begin.
 func NewTLS(t testing.TB) *Server {
 	https := httptest.NewTLSServer(nil) // has a certificate of example.com and 127.0.0.1
 	defer https.Close()
-	s := start(t, "127.0.0.1", https.TLS, "imaps", "smtps")
+	s := start(t, https.TLS, "imaps", "smtps")
 	s.Roots = x509.NewCertPool()
 	s.Roots.AddCert(https.Certificate())
 	return s
 }
 
-func start(t testing.TB, host string, config *tls.Config, imapScheme, smtpScheme string) *Server {
+func start(t testing.TB, config *tls.Config, imapScheme, smtpScheme string) *Server {
 	t.Helper()
 	s := &Server{changed: make(chan struct{}), seen: map[imap.UID]bool{}, user: imapmemserver.NewUser(Address, Password)}
 	if err := s.user.Create("INBOX", nil); err != nil {
 		t.Fatal(err)
 	}
 	listen := func(scheme string) (net.Listener, string) {
-		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,6 @@ const (
 	maxText     = 4096    // UTF-16 units of a message
 	maxAnswer   = 4 << 20 // bytes of a response
 	pollPause   = 5 * time.Second
-	maxReason   = 200 // bytes of the reason of a failure
 	maxCallback = 190 // bytes of the answer to a press; Telegram takes 200 characters
 )
 
@@ -324,8 +323,7 @@ func sendError(err error) error {
 	var busy *bot.TooManyRequestsError
 	var dial *net.OpError
 	var moved *bot.MigrateError
-	text := strings.Join(strings.Fields(err.Error()), " ") // the description may be of any length
-	reason := errors.New(strings.ToValidUTF8(text[:min(len(text), maxReason)], ""))
+	reason := errors.New(bridge.ShortReason(err))
 	switch {
 	case errors.As(err, &busy):
 		return bridge.RetryError{Err: reason, After: time.Duration(busy.RetryAfter) * time.Second}

@@ -10,6 +10,9 @@ import (
 
 	"github.com/matryer/is"
 
+	bridge "pocketcoder/bridge/channel"
+	"pocketcoder/bridge/channel/emailtest"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/channel"
 )
 
@@ -36,4 +39,23 @@ func TestAnIMAPServerThatHangsIsConnectedAgain(t *testing.T) {
 	defer cancel()
 	is.True(m.Run(ctx, nil) != nil)
 	is.NoErr(ctx.Err()) // it is Run that gave up
+}
+
+func TestThePasswordLeavesThisMachineOnlyEncrypted(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	server := emailtest.New(t) // supports no STARTTLS
+	server.Before(func(command string) error {
+		if command == "LOGIN" || command == "AUTH" {
+			t.Error("the server got", command)
+		}
+		return nil
+	})
+	m, err := New(channel.Channel{Address: emailtest.Address, Server: server.IMAP, SMTP: server.SMTP}, emailtest.Password,
+		true, slog.New(slog.DiscardHandler))
+	is.NoErr(err)
+	m.local = func(net.Conn) bool { return false }
+	expect.Contains(t, m.Run(t.Context(), nil).Error(), "encrypt the connection to the IMAP server")
+	_, err = m.Send(t.Context(), "ann@example.org", bridge.Message{})
+	expect.Contains(t, err.Error(), "encrypt the connection to the SMTP server")
 }
