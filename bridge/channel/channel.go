@@ -23,6 +23,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"pocketcoder/sleep"
+
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
@@ -129,6 +131,7 @@ var DefaultRetryAfter = []time.Duration{time.Second, 5 * time.Second, 10 * time.
 
 const (
 	lookAgain   = time.Minute // also without an event, because pairings expire
+	failPause   = time.Second
 	typingEvery = 4 * time.Second
 	sweepEvery  = time.Hour
 	connectWait = 5 * time.Second // before a channel that failed is connected again
@@ -140,39 +143,15 @@ func (h *Hub) Run(ctx context.Context) error {
 	defer h.busy.Wait()
 	defer cancel()
 	h.running, h.sending = map[string]*connection{}, map[outgoing.Place]bool{}
-	if err := h.retrying(ctx, "close interrupted messages", h.closeInterrupted); err != nil {
-		return err
+	for err := h.closeInterrupted(ctx); err != nil; err = h.closeInterrupted(ctx) {
+		h.Logger.Error("close interrupted messages", "err", err)
+		if err := sleep.For(ctx, failPause); err != nil {
+			return err
+		}
 	}
 	h.busy.Go(func() { h.every(ctx, typingEvery, h.showTyping) })
 	h.busy.Go(func() { h.every(ctx, sweepEvery, h.Channels.Sweep) })
-	for ctx.Err() == nil {
-		woken := h.Model.Woken()
-		if err := h.retrying(ctx, "channels", h.look); err != nil {
-			return err
-		}
-		waiting, done := context.WithTimeout(ctx, lookAgain)
-		_ = h.Model.Awake(waiting, woken)
-		done()
-	}
-	return ctx.Err()
-}
-
-// retrying calls fn until it returns no error. It returns the error of ctx.
-func (h *Hub) retrying(ctx context.Context, what string, fn func(context.Context) error) error {
-	for {
-		err := fn(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err == nil {
-			return nil
-		}
-		h.Logger.Error(what, "err", err)
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
-	}
+	return h.Model.Watch(ctx, h.Logger, "channels", failPause, h.look)
 }
 
 func (h *Hub) every(ctx context.Context, pause time.Duration, fn func(context.Context) error) {
@@ -191,14 +170,14 @@ func (h *Hub) every(ctx context.Context, pause time.Duration, fn func(context.Co
 }
 
 // look connects the channels that changed, queues what is pending, and sends what is queued.
-func (h *Hub) look(ctx context.Context) error {
+func (h *Hub) look(ctx context.Context) (next time.Duration, err error) {
 	if err := h.connect(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	if err := h.queue(ctx); err != nil {
-		return err
+		return 0, err
 	}
-	return h.send(ctx)
+	return lookAgain, h.send(ctx)
 }
 
 // connect starts and stops connections, so that exactly the enabled channels run, with their current settings.
@@ -256,9 +235,7 @@ func (h *Hub) receive(ctx context.Context, p Platform, c channel.Channel) {
 			pause = again.After
 		}
 		h.Logger.Error("channel", "channel", c.Name, "again", pause, "err", err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if sleep.For(ctx, pause) != nil {
 			return
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"time"
 
+	"pocketcoder/sleep"
+
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
@@ -111,10 +113,7 @@ func (h *Hub) drain(ctx context.Context, at outgoing.Place) {
 		}
 		attempt++
 		h.Logger.Warn("send to channel", "channel", at.Channel, "attempt", attempt-1, "again", pause, "err", err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		_ = sleep.For(ctx, pause)
 	}
 }
 

@@ -27,6 +27,8 @@ import (
 	"sync"
 	"time"
 
+	"pocketcoder/sleep"
+
 	"pocketcoder/bridge/egress"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -62,6 +64,7 @@ const (
 	sendTimeout = 10 * time.Second
 	maxAnswer   = 4 << 10 // bytes of a response that are read
 	failPause   = time.Second
+	lookAgain   = time.Hour // a change of the targets wakes the sender
 )
 
 // Run posts events until ctx ends.
@@ -79,30 +82,15 @@ func (s *Sender) Run(ctx context.Context) error {
 			IdleConnTimeout: time.Minute},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	s.running = map[string]delivery{}
-	for ctx.Err() == nil {
-		woken := s.Model.Woken()
-		if err := s.look(ctx); err != nil && ctx.Err() == nil {
-			s.Logger.Error("webhooks", "err", err)
-			pause(ctx, failPause)
-			continue
-		}
-		_ = s.Model.Awake(ctx, woken)
-	}
-	return ctx.Err()
+	return s.Model.Watch(ctx, s.Logger, "webhook targets", failPause, s.look)
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
-// look starts and stops deliveries, so that exactly those of the enabled targets run, with their current settings.
-func (s *Sender) look(ctx context.Context) error {
+// look starts and stops deliveries, so that exactly those of the enabled targets run, with their current settings. It
+// must run again after lookAgain.
+func (s *Sender) look(ctx context.Context) (next time.Duration, err error) {
 	all, err := s.Channels.ListTargets(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	now := map[string]uint64{}
 	for _, t := range all {
@@ -124,7 +112,7 @@ func (s *Sender) look(ctx context.Context) error {
 		s.running[t.ID] = delivery{t.Seq, stop}
 		s.busy.Go(func() { s.serve(serving, t) })
 	}
-	return nil
+	return lookAgain, nil
 }
 
 // serve posts the events of a target until ctx ends.
@@ -132,7 +120,7 @@ func (s *Sender) serve(ctx context.Context, t channel.Target) {
 	for ctx.Err() == nil {
 		if err := s.follow(ctx, t); err != nil && ctx.Err() == nil {
 			s.Logger.Error("webhook", "target", t.Name, "err", err)
-			pause(ctx, failPause)
+			_ = sleep.For(ctx, failPause)
 		}
 	}
 }
@@ -181,7 +169,7 @@ func (s *Sender) deliver(ctx context.Context, t channel.Target, secret []byte, e
 			return events.WebhookFailed{Event: e.Seq, Type: e.Subject.Kind, Attempts: attempt, Reason: err.Error()}, nil
 		}
 		s.Logger.Warn("webhook", "target", t.Name, "event", e.Seq, "attempt", attempt, "err", err)
-		pause(ctx, s.RetryAfter[attempt-1])
+		_ = sleep.For(ctx, s.RetryAfter[attempt-1])
 	}
 }
 

@@ -29,6 +29,8 @@ import (
 	"slices"
 	"time"
 
+	"pocketcoder/sleep"
+
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
 
@@ -268,10 +270,7 @@ func (m *Mailbox) handOver(ctx context.Context, to bridge.Receiver, in channel.I
 			return ctx.Err()
 		}
 		m.logger.Error("email", "channel", m.channel.Name, "mail", in.Update, "err", err)
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
-		}
+		_ = sleep.For(ctx, retryPause)
 	}
 }
 
@@ -302,17 +301,17 @@ func (m *Mailbox) fetch(c *imapclient.Client, uid imap.UID) (in channel.Incoming
 // wait waits until the mailbox changes, or for a time.
 func (m *Mailbox) wait(ctx context.Context, c *imapclient.Client, woken <-chan struct{}) error {
 	if !c.Caps().Has(imap.CapIdle) {
-		return sleep(ctx, c, woken, pollPause)
+		return awaitChange(ctx, c, woken, pollPause)
 	}
 	idle, err := c.Idle()
 	if err != nil {
 		return fmt.Errorf("wait for mails: %w", err)
 	}
-	err = sleep(ctx, c, woken, idleFor)
+	err = awaitChange(ctx, c, woken, idleFor)
 	return errors.Join(err, idle.Close(), idle.Wait())
 }
 
-func sleep(ctx context.Context, c *imapclient.Client, woken <-chan struct{}, pause time.Duration) error {
+func awaitChange(ctx context.Context, c *imapclient.Client, woken <-chan struct{}, pause time.Duration) error {
 	select {
 	case <-woken:
 	case <-time.After(pause):

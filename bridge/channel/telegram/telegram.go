@@ -24,6 +24,8 @@ import (
 	"strings"
 	"time"
 
+	"pocketcoder/sleep"
+
 	"github.com/go-telegram/bot"
 	"github.com/go-telegram/bot/models"
 
@@ -182,10 +184,7 @@ func (b *Bot) handle(ctx context.Context, to bridge.Receiver, u *models.Update) 
 			return ctx.Err()
 		}
 		b.logger.Error("telegram", "channel", b.channel.Name, "update", u.ID, "err", err)
-		select {
-		case <-time.After(pollPause):
-		case <-ctx.Done():
-		}
+		_ = sleep.For(ctx, pollPause)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"pocketcoder/sleep"
+
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pocketcoder/events"
@@ -49,9 +51,7 @@ func (g *Gateway) serve(ctx context.Context, c *connection) (unapproved bool) {
 		if _, failed := g.report(ctx, c, mcpserver.Report{Problem: err.Error()}); failed != nil {
 			g.Logger.Error("record the state of an MCP server", "server", c.Name, "err", failed)
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if sleep.For(ctx, wait) != nil {
 			return false
 		}
 	}
