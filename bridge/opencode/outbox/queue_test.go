@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/matryer/is"
 
@@ -99,7 +100,7 @@ func TestASteeredMessageIsSentAgainAfterARestart(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	r := s.Start()
+	r := s.Start(func(b *outbox.Outbox) { b.RetryAfter = []time.Duration{time.Hour} })
 	chatID := s.Chat("one")
 	first := s.awaitPrompts(1)[0]
 	s.Drained()
