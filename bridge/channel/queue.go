@@ -31,13 +31,13 @@ func (h *Hub) queue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	told := map[string]bool{}
+	queued := map[string]bool{}
 	for _, p := range all {
 		platform := h.platform(p.Channel)
-		if platform == nil || told[p.Chat+p.About] { // a chat has one conversation
+		if platform == nil || queued[p.Chat+p.About] { // a chat has one conversation
 			continue
 		}
-		told[p.Chat+p.About] = true
+		queued[p.Chat+p.About] = true
 		d, err := h.describe(ctx, p)
 		if err != nil {
 			return err
