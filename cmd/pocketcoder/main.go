@@ -47,11 +47,11 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder policy         rules: allow, ask, deny, test, replay, list, pause, resume, revoke; why explains a request
   pocketcoder budget         limits on what may be spent: list, set, clear
   pocketcoder device         phones that get notifications: add, list, test, remove
-  pocketcoder channel        messengers: add, list, enable, disable, token, messages, remove
+  pocketcoder channel        messengers and mailboxes: add, list, enable, disable, token, messages, remove
   pocketcoder pair           people who use a messenger: pair, list, revoke
   pocketcoder webhook        URLs that get events: list, failed, replay
   pocketcoder key            SSH keys: add, list, remove
-  pocketcoder mcp            MCP servers: add, list, show, approve, deny, revoke, secret
+  pocketcoder mcp            MCP servers: add, list, show, hosts, approve, deny, revoke, secret
   pocketcoder procedure      proposed procedures, agents and prompts: list, show, edit, approve, deny
   pocketcoder ports CHAT PORT  print the address of a web server that a chat's command runs
   pocketcoder replay CHAT    show a chat again, from the log; --follow prints the output of its commands

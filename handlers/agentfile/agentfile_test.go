@@ -89,7 +89,7 @@ func TestWhatAFileCannotSayIsNamed(t *testing.T) {
 		"an exception":        {`permission: {bash: {"*": deny, "git *": allow}}`, `permission: bash: "git *": allow does not apply where "*": deny does: deny beats ask, and ask beats allow.`},
 		"a star in a path":    {`permission: {read: {"*.env": deny}}`, `permission: read: "*.env": deny applies to one folder only, because * does not match /. Write ** for any folders.`},
 		"all subagents":       {`permission: {task: allow}`, `permission: task: allow is left out: column 1: name it exactly, without *.`},
-		"every page":          {`permission: {webfetch: allow}`, `permission: webfetch: allow is left out: column 1: want an address such as https://docs.example.com/*.`},
+		"every page":          {`permission: {webfetch: allow}`, `permission: webfetch: allow is left out: column 1: want an address such as https://docs.example.org/*.`},
 		"everything":          {`permission: allow`, `permission: *: allow is left out: only a rule that denies or asks is for every permission, and its pattern is *.`},
 		"of primary and sub":  {`mode: all`, `mode: all is stored as primary. Agents can delegate work to every agent, whatever its mode.`},
 		"a key without sense": {`steps: 7`, `steps is left out: it has no meaning in PocketCoder.`},

@@ -310,7 +310,7 @@ func TestSuggestGivesTheSmallestSensibleRules(t *testing.T) {
 		"a file outside":             {path("read", "/opt/a.txt"), nil, "read: /opt/a.txt"},
 		"a folder named **":          {path("edit", "/workspace/**/a.md"), nil, ""},
 		"a file named *":             {path("edit", "*"), nil, ""},
-		"an address":                 {policy.Ask{Type: "webfetch", URL: "https://docs.example.com:8443/a"}, nil, "webfetch: https://docs.example.com:8443/*"},
+		"an address":                 {policy.Ask{Type: "webfetch", URL: "https://docs.example.org:8443/a"}, nil, "webfetch: https://docs.example.org:8443/*"},
 		"a private address":          {policy.Ask{Type: "webfetch", URL: "http://10.0.0.1/"}, nil, ""},
 		"a tool":                     {policy.Ask{Type: "github_list", Patterns: []string{"*"}}, []string{"*"}, "mcp: github_list"},
 		"a subagent":                 {policy.Ask{Type: "task", Patterns: []string{"explore"}}, nil, "task: explore"},

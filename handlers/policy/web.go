@@ -78,7 +78,7 @@ func parseURLPattern(s string) (u webURL, wrong *SyntaxError) {
 	scheme, rest, ok := strings.Cut(s, "://")
 	u.scheme = strings.ToLower(scheme)
 	if !ok || u.scheme != "https" && u.scheme != "http" {
-		return u, &SyntaxError{1, "want an address such as https://docs.example.com/*"}
+		return u, &SyntaxError{1, "want an address such as https://docs.example.org/*"}
 	}
 	at := utf8.RuneCountInString(scheme) + 4
 	authority, p, _ := strings.Cut(rest, "/")

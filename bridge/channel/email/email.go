@@ -222,15 +222,17 @@ func (m *Mailbox) receive(ctx context.Context, c *imapclient.Client, validity ui
 		return fmt.Errorf("search mails: %w", err)
 	}
 	for _, uid := range firstOf(found.All) {
-		in, counts, err := m.fetch(c, uid)
-		if refused := (*imap.Error)(nil); errors.As(err, &refused) { // the next search has it again
-			m.logger.Error("email: the server does not deliver a mail", "channel", m.channel.Name, "uid", uid, "err", err)
+		in, err := m.fetch(c, uid)
+		logger := m.logger.With("channel", m.channel.Name, "uid", uid)
+		switch refused, why := (*imap.Error)(nil), ignored(""); {
+		case errors.As(err, &refused): // the next search has it again
+			logger.Error("email: the server does not deliver a mail", "err", err)
 			continue
-		}
-		if err != nil {
+		case errors.As(err, &why):
+			logger.Warn("email: a mail has no effect", "reason", why)
+		case err != nil:
 			return fmt.Errorf("fetch mail %d: %w", uid, err)
-		}
-		if counts {
+		default:
 			in.Channel, in.Update = m.channel, in.Address+" "+in.Thread.Message
 			if in.Thread.Message == "" {
 				in.Update = fmt.Sprintf("%d.%d", validity, uid)
@@ -274,11 +276,14 @@ func (m *Mailbox) handOver(ctx context.Context, to bridge.Receiver, in channel.I
 	}
 }
 
-// fetch fetches a mail. counts is false for a mail that has no effect.
-func (m *Mailbox) fetch(c *imapclient.Client, uid imap.UID) (in channel.Incoming, counts bool, err error) {
+// fetch fetches a mail. The error may be ignored.
+func (m *Mailbox) fetch(c *imapclient.Client, uid imap.UID) (in channel.Incoming, err error) {
 	list, err := c.Fetch(imap.UIDSetNum(uid), &imap.FetchOptions{UID: true, RFC822Size: true}).Collect()
-	if err != nil || len(list) == 0 { // another client deleted it
-		return in, false, err
+	if err != nil {
+		return in, err
+	}
+	if len(list) == 0 {
+		return in, ignored("another client has deleted it")
 	}
 	size := list[0].RFC822Size
 	section := &imap.FetchItemBodySection{Peek: true, Partial: &imap.SectionPartial{Size: maxMail}}
@@ -287,15 +292,17 @@ func (m *Mailbox) fetch(c *imapclient.Client, uid imap.UID) (in channel.Incoming
 	}
 	what := &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{section}}
 	list, err = c.Fetch(imap.UIDSetNum(uid), what).Collect()
-	if err != nil || len(list) == 0 || len(list[0].BodySection) == 0 {
-		return in, false, err
+	if err != nil {
+		return in, err
+	}
+	if len(list) == 0 || len(list[0].BodySection) == 0 {
+		return in, ignored("another client has deleted it")
 	}
 	raw := list[0].BodySection[0].Bytes
 	if size > maxMail && len(raw) >= maxHeader { // its end, and thus a field, may be cut
-		return in, false, nil
+		return in, ignored("its headers are too large")
 	}
-	in, counts = m.read(raw, size)
-	return in, counts, nil
+	return m.read(raw, size)
 }
 
 // wait waits until the mailbox changes, or for a time.

@@ -60,6 +60,7 @@ func TestACodePairsOnceAndOnlyAnAuthenticSender(t *testing.T) {
 	forged := strings.Replace(s.mail.Compose(ann, "Subject: x\n", code), "dkim=pass", "dkim=fail", 1)
 	s.confirmed(s.mail.Deliver(t, forged))
 	is.Equal(len(s.Pairings()), 0)
+	expect.Contains(t, s.Lines.String(), "neither DKIM nor SPF passed for exactly example.org")
 	s.confirmed(s.mail.Say(t, ann, "x", "/pair "+strings.ToLower(code)+"\nSent from my phone"))
 	is.Equal(len(s.Pairings()), 1)
 	s.confirmed(s.mail.Say(t, bob, code, code))

@@ -29,16 +29,27 @@ const (
 	maxReferences = 100
 )
 
-// read reads a mail, or the headers of one with a larger size. counts is false for a mail that has no effect: its
-// sender is not authentic, or it is automatic.
-func (m *Mailbox) read(raw []byte, size int64) (in channel.Incoming, counts bool) {
+// ignored is the error of a mail that has no effect, and says why.
+type ignored string
+
+func (e ignored) Error() string { return string(e) }
+
+// read reads a mail, or the headers of one with a larger size. The error is ignored, for example if the sender is not
+// authentic.
+func (m *Mailbox) read(raw []byte, size int64) (in channel.Incoming, err error) {
 	e, err := message.Read(bytes.NewReader(raw))
 	if err != nil && !message.IsUnknownCharset(err) && !message.IsUnknownEncoding(err) {
-		return in, false
+		return in, ignored("it is not a mail")
 	}
-	address, name, authentic := m.sender(&e.Header)
-	if !authentic || address == m.address || automatic(&e.Header) {
-		return in, false
+	if automatic(&e.Header) {
+		return in, ignored("it is automatic")
+	}
+	address, name, err := m.sender(&e.Header)
+	if err != nil {
+		return in, err
+	}
+	if address == m.address {
+		return in, ignored("it is from the mailbox itself")
 	}
 	in.Address, in.Place, in.Sender = address, address, name
 	if in.Sender == "" {
@@ -47,7 +58,7 @@ func (m *Mailbox) read(raw []byte, size int64) (in channel.Incoming, counts bool
 	in.Thread = thread(&e.Header)
 	if size > maxMail {
 		in.Files = refuse(fmt.Errorf("the mail has %d KiB, and the limit is %d KiB", size>>10, maxMail>>10))
-		return in, true
+		return in, nil
 	}
 	var b body
 	err = b.read(e, 0)
@@ -60,7 +71,7 @@ func (m *Mailbox) read(raw []byte, size int64) (in channel.Incoming, counts bool
 	case len(b.files) > 0:
 		in.Files = func(context.Context) ([]events.Part, error) { return b.files, nil }
 	}
-	return in, true
+	return in, nil
 }
 
 func refuse(err error) func(context.Context) ([]events.Part, error) {

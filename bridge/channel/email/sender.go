@@ -13,21 +13,21 @@ import (
 
 // sender returns the address of the one sender of a mail, and the name that the sender uses. authentic is false unless
 // the receiving server states that the address is authentic.
-func (m *Mailbox) sender(h *message.Header) (address, name string, authentic bool) {
+func (m *Mailbox) sender(h *message.Header) (address, name string, err error) {
 	fields := values(h, "From")
 	if len(fields) != 1 {
-		return "", "", false
+		return "", "", ignored("it has no From, or more than one")
 	}
 	list, err := (&mail.AddressParser{WordDecoder: words}).ParseList(fields[0])
 	if err != nil || len(list) != 1 {
-		return "", "", false
+		return "", "", ignored("its From is not one address")
 	}
 	address, valid := channel.MailAddress(list[0].Address)
 	if !valid {
-		return "", "", false
+		return "", "", ignored("the address in its From cannot be used")
 	}
 	if to := values(h, "To"); len(to) != 1 || !m.among(to[0]) {
-		return "", "", false
+		return "", "", ignored(m.address + " is not in its To")
 	}
 	_, domain, _ := strings.Cut(address, "@")
 	for _, field := range values(h, "Authentication-Results") {
@@ -35,9 +35,12 @@ func (m *Mailbox) sender(h *message.Header) (address, name string, authentic boo
 		if !strings.EqualFold(id, m.channel.Authserv) {
 			continue // another server's, or forged
 		}
-		return address, list[0].Name, err == nil && passes(results, domain) // further ones may be forged
+		if err != nil || !passes(results, domain) { // further ones may be forged
+			return "", "", ignored("neither DKIM nor SPF passed for exactly " + domain)
+		}
+		return address, list[0].Name, nil
 	}
-	return "", "", false
+	return "", "", ignored("it has no Authentication-Results header of " + m.channel.Authserv)
 }
 
 // among reports whether the mailbox is among some addresses.

@@ -29,7 +29,7 @@ const deviceUsage = `pocketcoder device: manage the phones that get notification
   pocketcoder device remove DEVICE
 
 Install the ntfy app (Android, iOS) or open the topic in a browser, and subscribe to the topic that "add" prints. Keep it
-secret: with the topic, anybody can read the notifications and press their buttons.
+secret: with the topic, anyone can read the notifications and press their buttons.
 
 With several accounts, add needs --user. Browsers subscribe to Web Push themselves, over the API.
 

@@ -152,7 +152,7 @@ func (c *command) readToken() (string, error) {
 		return "", fmt.Errorf("read the token: %w", err)
 	}
 	if line = strings.TrimSpace(line); line == "" {
-		return "", errors.New("the token is missing: it is the first line of stdin")
+		return "", errors.New("the token or password is missing: it is the first line of stdin")
 	}
 	return line, nil
 }

@@ -33,7 +33,7 @@ const usage = `pocketcoder note: the notes of agents. An agent remembers with th
   pocketcoder note restore AGENT NOTE VERSION     make an earlier version the current one
   pocketcoder note delete AGENT NOTE              delete a note; its versions can be restored
 
-The system must run.
+The system must be running.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `

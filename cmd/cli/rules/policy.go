@@ -78,7 +78,7 @@ system that runs on --data, or the default rules if no system runs.
   pocketcoder policy test 'npm run build -- --watch' --rules '[{"permission": "bash", "pattern": "npm run build*"}]'
   pocketcoder policy test 'git push -f' --rules rules.json --json
   pocketcoder policy test src/main.go --permission edit --rules '[{"permission": "edit", "pattern": "src/**"}]'
-  pocketcoder policy test https://docs.example.com/a --permission webfetch
+  pocketcoder policy test https://docs.example.org/a --permission webfetch
   pocketcoder policy test api.example.org:443 --permission network
   pocketcoder policy test - < script.sh            the command is read from stdin
 
@@ -88,7 +88,7 @@ allow, whatever their order. A request that no rule allows asks a person.
   bash              git status*       the words of one command; * at the end is any further words. ls* does not match lsof
   read edit write   docs/**           files: * is any name, ** any folders; relative to the workspace, or absolute;
                                       <workspace> is the whole workspace. write is a file that the shell opens: > docs/a.md
-  webfetch          https://docs.example.com/*
+  webfetch          https://docs.example.org/*
   network           *.example.org     a host that a command connects to, on ports 80 and 443; host:port for another port;
                                       *.example.org matches all names below example.org
   mcp task          github_list       exactly this tool or subagent

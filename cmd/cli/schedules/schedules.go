@@ -33,7 +33,7 @@ const usage = `pocketcoder schedule: submit prompts at the times that you set.
   pocketcoder schedule add "Reminder" --at "2026-12-24 09:00" --prompt "Write the summary of the year"
   pocketcoder schedule preview --cron "0 3 * * *" --prompt "Run the tests"
   pocketcoder schedule list
-  pocketcoder schedule show 8f3kq0z2m4c6x1a      its fields, its next runs, and its last runs with result and cost
+  pocketcoder schedule show "Nightly tests"       its fields, its next runs, and its last runs with result and cost
   pocketcoder schedule pause 8f3kq0z2m4c6x1a     start nothing until it is resumed
   pocketcoder schedule resume 8f3kq0z2m4c6x1a
   pocketcoder schedule run 8f3kq0z2m4c6x1a       start a run now

@@ -63,7 +63,7 @@ var SettingsGroups = []struct {
 		{"ai_models", "Models of agents", "names and identifiers"},
 		{"sops", "Procedures", "that OpenCode gets as skills"},
 		{"proposals", "Proposals", "of procedures, agents and prompts, to read and approve"},
-		{"mcp_servers", "MCP servers", "that agents asked for"},
+		{"mcp_servers", "MCP servers", "that administrators and agents added"},
 	}},
 	{"People and devices", []Collection{
 		{"users", "Accounts", "of people and agents"},
