@@ -75,10 +75,10 @@ func TestMessengerIsPairedInABrowser(t *testing.T) {
 			b.screenshot("messengers")
 			b.checkNoFaults()
 			b.click(`button[value="` + id + `"]`)
-			b.awaitCondition("the code", `document.querySelector("#code pre") !== null`)
+			b.awaitCondition("the code", `document.querySelector("#pairing-code pre") !== null`)
 			b.screenshot("messengers-code")
 			b.checkNoFaults()
-			bot.Say(person, person, evaluate[string](b, `document.querySelector("#code pre").textContent`))
+			bot.Say(person, person, evaluate[string](b, `document.querySelector("#pairing-code pre").textContent`))
 			bot.AwaitText(t, "You are paired")
 			b.visit("/messengers")
 			row := `[...document.querySelectorAll(".logins li")].find((e) => e.textContent.includes("Telegram on a ` +
