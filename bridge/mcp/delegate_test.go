@@ -236,7 +236,7 @@ func TestCallsThatMakeNoSenseAreRefused(t *testing.T) {
 		args       map[string]any
 	}{
 		"a timeout of a day":        {"handoff", "1 to 3600", map[string]any{"message": "m", "timeout": 86400}},
-		"an unknown agent":          {"assign", "There is no agent", map[string]any{"message": "m", "agent_profile": "Nobody"}},
+		"an unknown agent":          {"assign", "There is no agent", map[string]any{"message": "m", "agent_profile": "Unknown"}},
 		"a directory elsewhere":     {"assign", "not a directory in the workspace", map[string]any{"message": "m", "working_directory": "/etc"}},
 		"no message":                {"assign", "the message is empty", map[string]any{"message": ""}},
 		"a worker of another tree":  {"check_worker", "no worker", map[string]any{"worker": other.Worker}},

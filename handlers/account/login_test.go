@@ -122,7 +122,7 @@ func (s *system) guess(id string, n int) (err error) {
 
 func TestGuessingGetsSlower(t *testing.T) {
 	t.Parallel()
-	for _, id := range []string{"alice", "nobody"} { // the answer does not reveal which accounts exist
+	for _, id := range []string{"alice", "unknown"} { // the answer does not reveal which accounts exist
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)

@@ -160,20 +160,27 @@ func (h *Channels) Save(ctx context.Context, c record.Save) (id string, seq uint
 	if err := h.check(ctx, c, token); err != nil {
 		return "", 0, err
 	}
-	if _, given := set["enabled"]; c.New && !given {
-		set["enabled"] = json.RawMessage("true")
-	}
 	c.Collection, c.Set = Collection, set
-	if id, seq, err = h.Records.Save(ctx, c); err != nil || token == "" {
+	if id, seq, err = h.save(ctx, c, tokenKey, token); err != nil || token == "" {
 		return id, seq, err
-	}
-	h.Log.Conceal(tokenKey(id), token)
-	if err := h.Secrets.Put(ctx, tokenKey(id), []byte(token)); err != nil {
-		return "", 0, err
 	}
 	c.ID, c.Record, c.New = "", id, false
 	c.Set = record.Fields(map[string]any{"token_changed": record.FormatTime(time.Now())})
 	return h.Records.Save(ctx, c)
+}
+
+// save saves a record, and stores its secret, "" for none, under its key. A new record is enabled unless it says
+// otherwise.
+func (h *Channels) save(ctx context.Context, c record.Save, key func(id string) string, secret string) (id string,
+	seq uint64, err error) {
+	if _, given := c.Set["enabled"]; c.New && !given {
+		c.Set["enabled"] = json.RawMessage("true")
+	}
+	if id, seq, err = h.Records.Save(ctx, c); err != nil || secret == "" {
+		return id, seq, err
+	}
+	h.Log.Conceal(key(id), secret)
+	return id, seq, h.Secrets.Put(ctx, key(id), []byte(secret))
 }
 
 // check refuses a change after which the channel would not be valid.

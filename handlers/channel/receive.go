@@ -180,7 +180,7 @@ func (h *Channels) chatOf(ctx context.Context, in Incoming, who account.Account)
 }
 
 // tooManyThreads reports whether a mail begins a thread after its sender began as many as may be begun in an hour. The
-// sender is told so in the newest thread.
+// newest thread says so to the sender.
 func (h *Channels) tooManyThreads(ctx context.Context, in Incoming) (bool, error) {
 	_, _, found, err := h.conversation(ctx, in)
 	if err != nil || found || in.Thread.Root == "" ||
@@ -245,7 +245,7 @@ func (h *Channels) create(ctx context.Context, in Incoming, owner string) (id st
 	return id, h.AwaitReadModels(ctx, seq)
 }
 
-// Move gives a conversation and its pairings another place, because the platform has changed its id.
+// Move changes the place of a conversation and of its pairings, because the platform has changed the id.
 func (h *Channels) Move(ctx context.Context, in Incoming, place string) error {
 	c, old, found, err := h.conversation(ctx, in)
 	if err != nil || !found {

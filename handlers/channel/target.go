@@ -78,16 +78,9 @@ func (h *Channels) SaveTarget(ctx context.Context, c record.Save) (id string, se
 	case (c.New || types != "") && !validTypes(all):
 		return "", 0, invalid("types", "Must be 1 to %d types of events, such as permission.referred, each once.", maxTypes)
 	}
-	if _, given := set["enabled"]; c.New && !given {
-		set["enabled"] = json.RawMessage("true")
-	}
 	c.Collection, c.Set = Targets, set
-	if id, seq, err = h.Records.Save(ctx, c); err != nil || token == "" {
+	if id, seq, err = h.save(ctx, c, targetKey, token); err != nil || token == "" {
 		return id, seq, err
-	}
-	h.Log.Conceal(targetKey(id), token)
-	if err := h.Secrets.Put(ctx, targetKey(id), []byte(token)); err != nil {
-		return "", 0, err
 	}
 	return h.touch(ctx, c.Actor, id)
 }

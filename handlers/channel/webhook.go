@@ -72,15 +72,8 @@ func (h *Channels) SaveWebhook(ctx context.Context, c record.Save) (id string, s
 	if (c.New || token != "") && (len(token) < minSecret || len(token) > maxToken) {
 		return "", 0, invalid("token", "Must be a secret of %d to %d bytes.", minSecret, maxToken)
 	}
-	if _, given := set["enabled"]; c.New && !given {
-		set["enabled"] = json.RawMessage("true")
-	}
 	c.Collection, c.Set = Webhooks, set
-	if id, seq, err = h.Records.Save(ctx, c); err != nil || token == "" {
-		return id, seq, err
-	}
-	h.Log.Conceal(webhookKey(id), token)
-	return id, seq, h.Secrets.Put(ctx, webhookKey(id), []byte(token))
+	return h.save(ctx, c, webhookKey, token)
 }
 
 func webhookKey(id string) string { return "webhook." + id }

@@ -46,8 +46,8 @@ type Server struct {
 	reached   int // addresses that were allowed
 }
 
-// Start gives a server that starts access to its hosts, until Done. A server runs once at a time. Start returns an
-// error if the credentials could not be redacted in the log.
+// Start opens the access of a server to its hosts. Done closes it. Only one process of a server runs at a time. Start
+// returns an error if the credentials could not be redacted in the log.
 func (n *Servers) Start(id, name string, hosts []string) (*Server, error) {
 	s := &Server{servers: n, id: id, name: name, hosts: hosts, token: rand.Text(),
 		recorded: map[recordedConnection]bool{}}

@@ -84,7 +84,7 @@ func TestANoteThatCannotBeAFileIsRefused(t *testing.T) {
 		"extension":  {notes.Of{Agent: "Reviewer", Name: "plan.md"}, "", "is not a name of a note"},
 		"long name":  {notes.Of{Agent: "Reviewer", Name: strings.Repeat("n", 65)}, "", "is not a name of a note"},
 		"too large":  {plan, strings.Repeat("x", note.MaxContent+1), "at most 64 KiB are stored"},
-		"no agent":   {notes.Of{Agent: "Nobody", Name: "plan"}, "", `There is no agent "Nobody". The agents are: Reviewer.`},
+		"no agent":   {notes.Of{Agent: "Unknown", Name: "plan"}, "", `There is no agent "Unknown". The agents are: Reviewer.`},
 		"no content": {notes.Of{Agent: "", Name: "plan"}, "", "There is no agent"},
 	} {
 		err := save(t, h, c.of, c.content)

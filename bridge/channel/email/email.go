@@ -4,8 +4,8 @@
 //   - A mail is marked as seen only after it has been handled, so a crash loses none. Its Message-ID, or its UID if it
 //     has none, makes a repetition harmless. Mails are handled one at a time and in order.
 //   - The address in From is the sender only if the receiving server states, in its own header, that DKIM or SPF passed
-//     for exactly the domain of that address. The mailbox must be in To: a signed mail to somebody else, which a third
-//     person sends on, is not to the assistant. Any other mail is marked as seen, and has no effect.
+//     for exactly the domain of that address. The mailbox must be in To: a signed mail to another address, which a
+//     third person sends on, is not for the assistant. Any other mail is marked as seen, and has no effect.
 //   - Automatic mails have no effect, so that no loop of mails arises. Each mail that leaves is marked as automatic.
 //   - Without TLS it speaks only to a loopback address.
 //   - A server that answers nothing for maxSilence is connected again.

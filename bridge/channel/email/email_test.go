@@ -23,7 +23,7 @@ func TestAThreadFromPairingToAnswer(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	s := newSystem(t)
-	s.confirmed(s.mail.Say(t, ann, "hello?", "is somebody there?"))
+	s.confirmed(s.mail.Say(t, ann, "hello?", "is the assistant there?"))
 	is.Equal(len(s.mail.Mails()), 0) // a stranger gets silence
 	code := s.Code(s.User("ann", account.User))
 	s.confirmed(s.mail.Say(t, ann, code, ""))

@@ -11,8 +11,8 @@ import (
 	"pocketcoder/handlers/channel"
 )
 
-// sender returns the address of the one sender of a mail, and the name that the sender uses. authentic is false unless
-// the receiving server states that the address is authentic.
+// sender returns the address of the one sender of a mail, and the name that the sender uses. The error is ignored
+// unless the receiving server states that the address is authentic.
 func (m *Mailbox) sender(h *message.Header) (address, name string, err error) {
 	fields := values(h, "From")
 	if len(fields) != 1 {

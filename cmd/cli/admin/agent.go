@@ -59,8 +59,8 @@ func Agent(ctx context.Context, env cli.Environment, args []string) error {
 	a := agentCommand{env: env}
 	fs.BoolVar(&a.asJSON, "json", false, "list: print a JSON list")
 	fs.BoolVar(&a.yes, "yes", false, "add: replace an agent without asking")
-	return runVerb(ctx, env, fs, args, data, map[string]verb{
-		"list": {0, 0, a.list}, "show": {1, 1, a.show}, "export": {1, 2, a.export}, "add": {1, 1, a.add}, "edit": {1, 1, a.edit},
+	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+		"list": cli.Takes(0, 0, a.list), "show": cli.Takes(1, 1, a.show), "export": cli.Takes(1, 2, a.export), "add": cli.Takes(1, 1, a.add), "edit": cli.Takes(1, 1, a.edit),
 	}, func(s *client.System) { a.System = s })
 }
 

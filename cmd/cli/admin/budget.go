@@ -49,8 +49,8 @@ func Budget(ctx context.Context, env cli.Environment, args []string) error {
 	fs.Float64Var(&b.budget.Cost, "cost", 0, "set: maximum cost, in the provider's currency; 0 is no limit")
 	fs.Float64Var(&b.budget.Tokens, "tokens", 0, "set: maximum number of `tokens`; 0 is no limit")
 	fs.BoolVar(&b.asJSON, "json", false, "list: print a JSON list")
-	return runVerb(ctx, env, fs, args, data, map[string]verb{
-		"list": {0, 0, b.list}, "set": {1, 1, b.set}, "clear": {1, 1, b.clear},
+	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+		"list": cli.Takes(0, 0, b.list), "set": cli.Takes(1, 1, b.set), "clear": cli.Takes(1, 1, b.clear),
 	}, func(s *client.System) { b.System = s })
 }
 

@@ -49,8 +49,8 @@ func Device(ctx context.Context, env cli.Environment, args []string) error {
 	data := cli.DataFlag(fs, env)
 	fs.StringVar(&d.user, "user", "", "add: `email` of the account that gets the notifications")
 	fs.BoolVar(&d.asJSON, "json", false, "list: print a JSON list")
-	return runVerb(ctx, env, fs, args, data, map[string]verb{
-		"add": {1, 2, d.add}, "list": {0, 0, d.list}, "test": {1, 1, d.test}, "remove": {1, 1, d.remove},
+	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+		"add": cli.Takes(1, 2, d.add), "list": cli.Takes(0, 0, d.list), "test": cli.Takes(1, 1, d.test), "remove": cli.Takes(1, 1, d.remove),
 	}, func(s *client.System) { d.System = s })
 }
 

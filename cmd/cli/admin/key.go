@@ -48,8 +48,8 @@ func Key(ctx context.Context, env cli.Environment, args []string) error {
 	fs.StringVar(&k.name, "name", "", "add: `name` of the device; the key's comment when empty")
 	fs.DurationVar(&k.validFor, "for", 0, "add: `time` until the key expires, such as 720h; 0 is never")
 	fs.BoolVar(&k.asJSON, "json", false, "list: print a JSON list")
-	return runVerb(ctx, env, fs, args, data, map[string]verb{
-		"add": {1, 1, k.add}, "list": {0, 0, k.list}, "remove": {1, 1, k.remove},
+	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+		"add": cli.Takes(1, 1, k.add), "list": cli.Takes(0, 0, k.list), "remove": cli.Takes(1, 1, k.remove),
 	}, func(s *client.System) { k.System = s })
 }
 

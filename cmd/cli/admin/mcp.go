@@ -67,10 +67,10 @@ func MCP(ctx context.Context, env cli.Environment, args []string) error {
 	fs.Var(&m.hosts, "host", "add, hosts: `host` that its command may reach; may be repeated")
 	fs.StringVar(&m.reason, "reason", "", "add: the purpose of the server, as `text`")
 	fs.BoolVar(&m.asJSON, "json", false, "list, show: print JSON")
-	return runVerb(ctx, env, fs, args, data, map[string]verb{
-		"add": {2, 2, m.add}, "secret": {2, 2, m.secret}, "hosts": {1, 1, m.setHosts}, "list": {0, 0, m.list}, "show": {1, 1, m.show},
-		"approve": {1, 2, m.approve}, "deny": {1, 1, m.decide(mcpserver.Denied)},
-		"revoke": {1, 1, m.decide(mcpserver.Revoked)},
+	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+		"add": cli.Takes(2, 2, m.add), "secret": cli.Takes(2, 2, m.secret), "hosts": cli.Takes(1, 1, m.setHosts), "list": cli.Takes(0, 0, m.list), "show": cli.Takes(1, 1, m.show),
+		"approve": cli.Takes(1, 2, m.approve), "deny": cli.Takes(1, 1, m.decide(mcpserver.Denied)),
+		"revoke": cli.Takes(1, 1, m.decide(mcpserver.Revoked)),
 	}, func(s *client.System) { m.System = s })
 }
 

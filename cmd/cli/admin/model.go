@@ -40,8 +40,8 @@ func Model(ctx context.Context, env cli.Environment, args []string) error {
 	fs.StringVar(&m.chat, "chat", "", "list, use, reset: only for this `chat`")
 	fs.StringVar(&m.user, "user", "", "use, reset: only for the chats of the account with this `email`")
 	fs.BoolVar(&m.asJSON, "json", false, "list: print JSON")
-	return runVerb(ctx, env, fs, args, data, map[string]verb{
-		"list": {0, 0, m.list}, "use": {1, 1, m.use}, "reset": {0, 0, m.reset},
+	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+		"list": cli.Takes(0, 0, m.list), "use": cli.Takes(1, 1, m.use), "reset": cli.Takes(0, 0, m.reset),
 	}, func(s *client.System) { m.System = s })
 }
 

@@ -51,9 +51,9 @@ func User(ctx context.Context, env cli.Environment, args []string) error {
 	fs.StringVar(&u.role, "role", account.User, "add: `role`: user, agent or admin")
 	fs.BoolVar(&u.generate, "generate", false, "add, passwd: make a password and print it")
 	fs.BoolVar(&u.asJSON, "json", false, "list, sessions: print a JSON list")
-	return runVerb(ctx, env, fs, args, data, map[string]verb{
-		"add": {1, 1, u.add}, "list": {0, 0, u.list}, "passwd": {1, 1, u.passwd}, "role": {2, 2, u.setRole},
-		"disable": {1, 1, u.setDisabled(true)}, "enable": {1, 1, u.setDisabled(false)}, "sessions": {1, 1, u.sessions}, "revoke": {1, 2, u.revoke},
+	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+		"add": cli.Takes(1, 1, u.add), "list": cli.Takes(0, 0, u.list), "passwd": cli.Takes(1, 1, u.passwd), "role": cli.Takes(2, 2, u.setRole),
+		"disable": cli.Takes(1, 1, u.setDisabled(true)), "enable": cli.Takes(1, 1, u.setDisabled(false)), "sessions": cli.Takes(1, 1, u.sessions), "revoke": cli.Takes(1, 2, u.revoke),
 	}, func(s *client.System) { u.System = s })
 }
 

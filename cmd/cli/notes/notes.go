@@ -16,7 +16,6 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/events"
 	"pocketcoder/handlers"
@@ -50,32 +49,10 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "note", usage)
 	data := cli.DataFlag(fs, env)
 	fs.BoolVar(&n.asJSON, "json", false, "list, versions: print a JSON list")
-	rest, err := cli.Parse(fs, args, 4)
-	if err != nil {
-		return err
-	}
-	if len(rest) == 0 {
-		fs.Usage()
-		return cli.ErrUsage
-	}
-	verb, ok := map[string]struct {
-		least, most int // arguments
-		run         func(context.Context, []string) error
-	}{
-		"list": {1, 1, n.list}, "show": {2, 3, n.show}, "edit": {2, 2, n.edit}, "write": {3, 3, n.write},
-		"versions": {2, 2, n.versions}, "restore": {3, 3, n.restore}, "delete": {2, 2, n.delete},
-	}[rest[0]]
-	if !ok {
-		return cli.WrongUsage(env, "note: there is no %q; want list, show, edit, write, versions, restore or delete", rest[0])
-	}
-	if count := len(rest) - 1; count < verb.least || count > verb.most {
-		return cli.WrongUsage(env, "note %s: wrong number of arguments; see pocketcoder note -h", rest[0])
-	}
-	if n.System, err = client.Connect(ctx, datadir.Dir(*data)); err != nil {
-		return err
-	}
-	defer n.Close()
-	return cli.InvalidUsage(env, "note", verb.run(ctx, rest[1:]))
+	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+		"list": cli.Takes(1, 1, n.list), "show": cli.Takes(2, 3, n.show), "edit": cli.Takes(2, 2, n.edit), "write": cli.Takes(3, 3, n.write),
+		"versions": cli.Takes(2, 2, n.versions), "restore": cli.Takes(3, 3, n.restore), "delete": cli.Takes(2, 2, n.delete),
+	}, func(s *client.System) { n.System = s })
 }
 
 func (n *command) list(ctx context.Context, args []string) error {

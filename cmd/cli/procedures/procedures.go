@@ -16,7 +16,6 @@ import (
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
-	"pocketcoder/cmd/datadir"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/proposal"
@@ -52,32 +51,10 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "procedure", usage)
 	data := cli.DataFlag(fs, env)
 	fs.BoolVar(&p.asJSON, "json", false, "list, show: print JSON")
-	rest, err := cli.Parse(fs, args, 3)
-	if err != nil {
-		return err
-	}
-	if len(rest) == 0 {
-		fs.Usage()
-		return cli.ErrUsage
-	}
-	verb, ok := map[string]struct {
-		least, most int // arguments
-		run         func(context.Context, []string) error
-	}{
-		"list": {0, 0, p.list}, "show": {1, 1, p.show}, "edit": {2, 2, p.edit}, "approve": {1, 2, p.approve},
-		"deny": {1, 1, p.deny},
-	}[rest[0]]
-	if !ok {
-		return cli.WrongUsage(env, "procedure: there is no %q; want list, show, edit, approve or deny", rest[0])
-	}
-	if n := len(rest) - 1; n < verb.least || n > verb.most {
-		return cli.WrongUsage(env, "procedure %s: wrong number of arguments; see pocketcoder procedure -h", rest[0])
-	}
-	if p.System, err = client.Connect(ctx, datadir.Dir(*data)); err != nil {
-		return err
-	}
-	defer p.Close()
-	return cli.InvalidUsage(env, "procedure", verb.run(ctx, rest[1:]))
+	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
+		"list": cli.Takes(0, 0, p.list), "show": cli.Takes(1, 1, p.show), "edit": cli.Takes(2, 2, p.edit), "approve": cli.Takes(1, 2, p.approve),
+		"deny": cli.Takes(1, 1, p.deny),
+	}, func(s *client.System) { p.System = s })
 }
 
 // all lists the sealed procedures, and then the proposals.

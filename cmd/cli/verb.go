@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"maps"
+	"slices"
+	"strings"
+
+	"pocketcoder/cmd/client"
+	"pocketcoder/cmd/datadir"
+)
+
+// Verb is a subcommand, such as add in "user add".
+type Verb struct {
+	least, most int // number of its arguments
+	run         func(context.Context, []string) error
+}
+
+// Takes returns the verb that calls run with least to most arguments.
+func Takes(least, most int, run func(ctx context.Context, args []string) error) Verb {
+	return Verb{least, most, run}
+}
+
+// RunVerb parses the arguments of a command, connects to the running system, and runs the verb that the first argument
+// names.
+func RunVerb(ctx context.Context, env Environment, fs *flag.FlagSet, args []string, data *string,
+	verbs map[string]Verb, connected func(*client.System)) error {
+	most := 0
+	for _, v := range verbs {
+		most = max(most, v.most)
+	}
+	rest, err := Parse(fs, args, 1+most)
+	if err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		fs.Usage()
+		return ErrUsage
+	}
+	v, ok := verbs[rest[0]]
+	if !ok {
+		return WrongUsage(env, "%s: there is no %q; want %s", fs.Name(), rest[0],
+			strings.Join(slices.Sorted(maps.Keys(verbs)), ", "))
+	}
+	if n := len(rest) - 1; n < v.least || n > v.most {
+		return WrongUsage(env, "%s %s: wrong number of arguments; see pocketcoder %[1]s -h", fs.Name(), rest[0])
+	}
+	s, err := client.Connect(ctx, datadir.Dir(*data))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	connected(s)
+	return InvalidUsage(env, fs.Name(), v.run(ctx, rest[1:]))
+}
