@@ -9,6 +9,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/secret"
 	"pocketcoder/expect"
+	"pocketcoder/handlers"
 	"pocketcoder/handlers/handlerstest"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
@@ -83,6 +84,7 @@ func TestAWildcardCoversNoEndlessNumberOfAddresses(t *testing.T) {
 		is.NoErr(err)
 	}
 	_, err := s.CheckAddress(t.Context(), "more.example.com:443")
+	is.Equal(handlerstest.Refusal(t, err), handlers.Conflict)
 	expect.Contains(t, err.Error(), "may reach no other")
 	is.Equal(len(connectionsOf(t, o)), 1)
 }
