@@ -156,41 +156,45 @@ func (s *schedule) openEffects(ctx context.Context) (open []effect, err error) {
 	}
 	s.attempts = known // drops effects that are not open any more
 	slices.SortStableFunc(open, func(a, b effect) int { return cmp.Compare(a.seq, b.seq) })
-	takeTurns(open)
+	takeTurns(open, s.now)
 	return open, nil
 }
 
 // takeTurns orders the messages among effects in log order, so that accounts take turns, and the chats of an account
-// do: first the one that began a turn least recently. The messages of a chat keep their order. The order follows from
-// the log alone.
-func takeTurns(open []effect) {
+// do: first the one that began a turn least recently. What can begin no turn now comes last, since it must not use up
+// the turn of another chat of its account. The messages of a chat keep their order. The order follows from the log
+// alone, but for messages that a budget holds back or whose last try failed.
+func takeTurns(open []effect, now time.Time) {
 	var places []int // of messages in open
-	perChat := map[string]int{}
 	type entry struct {
 		effect
-		round int // of the chat: how many of its messages come before
+		round int // how many messages of its account come before
 	}
-	var messages []entry
+	var next, rest []entry
+	seen := map[string]bool{} // chats
 	for i, e := range open {
-		if e.kind == messageKind {
-			places = append(places, i)
-			messages = append(messages, entry{e, perChat[e.chat]})
-			perChat[e.chat]++
+		if e.kind != messageKind {
+			continue
 		}
+		places = append(places, i)
+		if seen[e.chat] || !e.message.Free || e.held || now.Before(e.after) {
+			rest = append(rest, entry{effect: e})
+		} else {
+			next = append(next, entry{effect: e})
+		}
+		seen[e.chat] = true
 	}
-	slices.SortStableFunc(messages, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.message.ChatStarted, b.message.ChatStarted))
-	})
+	slices.SortStableFunc(next, func(a, b entry) int { return cmp.Compare(a.message.ChatStarted, b.message.ChatStarted) })
 	perUser := map[string]int{}
-	for i, m := range messages { // from here, the round is that of the account
-		messages[i].round = perUser[m.message.ChatUser]
+	for i, m := range next {
+		next[i].round = perUser[m.message.ChatUser]
 		perUser[m.message.ChatUser]++
 	}
-	slices.SortStableFunc(messages, func(a, b entry) int {
+	slices.SortStableFunc(next, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.message.UserStarted, b.message.UserStarted))
 	})
-	for i, place := range places {
-		open[place] = messages[i].effect
+	for i, m := range append(next, rest...) {
+		open[places[i]] = m.effect
 	}
 }
 

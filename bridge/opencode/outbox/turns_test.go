@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/matryer/is"
 	"pgregory.net/rapid"
 
 	"pocketcoder/projections"
@@ -33,7 +35,7 @@ func (q *queues) open() (open []effect) {
 		}
 	}
 	slices.SortFunc(open, func(a, b effect) int { return int(a.seq - b.seq) })
-	takeTurns(open)
+	takeTurns(open, time.Time{})
 	return open
 }
 
@@ -132,4 +134,15 @@ func sortedKeys[V any](m map[string]V) (keys []string) {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// A message that waits for the turn of its own chat must not use up the turn of another chat of its account.
+func TestALongTurnDoesNotHoldBackTheOtherChatsOfItsAccount(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	q := &queues{owners: map[string]string{"long": "u1", "short": "u1", "other": "u2"}, running: map[string]bool{"long": true},
+		waiting:     map[string][]int{"long": {10}, "short": {12}, "other": {11}},
+		chatStarted: map[string]int64{"long": 1, "short": 2, "other": 3}, userStarted: map[string]int64{"u1": 2, "u2": 3}}
+	started := q.start(2)
+	is.Equal(sortedKeys(started), []string{"short"})
 }
