@@ -22,13 +22,16 @@ const attachUsage = `pocketcoder attach [CHAT]: watch the commands of a chat in 
   pocketcoder attach h2k0x9c3v7m1q5z
   pocketcoder attach --shell                also open a shell of your own in the sandbox
 
-The first window shows the chat's commands as they run, like "pocketcoder replay --follow"; each subagent at work has one of its own.
-C-b n and C-b p go to the next and the previous window, C-b 0 to 9 to one of them, C-b c opens a shell, C-b x closes a window,
-C-b [ scrolls (q ends that), C-b d leaves. Inside another tmux, press C-b twice. Text is selected with shift held down.
+The first window shows the chat's commands as they run, like "pocketcoder replay --follow". Each running subagent has a window.
 
-A shell runs in the sandbox of the commands. It is recorded as the operator's, or over SSH as that of the key's account.
-"pocketcoder sandbox shell --private CHAT" opens a shell whose output is not recorded. Input in the other windows reaches no
-command.
+  C-b n, C-b p    next, previous window        C-b c    open a shell in the sandbox
+  C-b 0 to 9      window with this number      C-b x    close the window
+  C-b [           scroll; q ends that          C-b d    leave
+
+Inside another tmux, press C-b twice. To select text, hold shift. No command gets what you type outside a shell.
+
+A shell is recorded as the operator's, or over SSH as that of the key's account. "pocketcoder sandbox shell --private CHAT"
+opens a shell whose output is not recorded.
 `
 
 // attachOptions are the options of the command attach.
@@ -45,11 +48,12 @@ func attachFlags(env Environment, args []string) (attachOptions, error) {
 	fs := NewFlags(env, "attach", attachUsage)
 	data := DataFlag(fs, env)
 	o := attachOptions{}
-	fs.BoolVar(&o.shell, "shell", false, "open a shell inside the isolation")
-	fs.StringVar(&o.user, "user", "", "for the account with this `id`: only its own chats, and a shell is recorded as its own")
-	fs.BoolVar(&o.all, "all", false, "the chats of all accounts; --user must be an administrator")
-	ssh := fs.Bool("ssh", false, "take the chat from SSH_ORIGINAL_COMMAND: what an SSH key of authorized_keys runs")
-	fs.StringVar(&o.key, "key", "", "`id` of the SSH key that logged in: its last_used is set")
+	fs.BoolVar(&o.shell, "shell", false, "also open a shell in the sandbox")
+	// The lines of authorized_keys have the internal flags.
+	fs.StringVar(&o.user, "user", "", InternalFlag+"`id` of the account that attaches: it sees its own chats, and owns the shell")
+	fs.BoolVar(&o.all, "all", false, InternalFlag+"show the chats of all accounts; --user must be an administrator")
+	ssh := fs.Bool("ssh", false, InternalFlag+"take the chat from SSH_ORIGINAL_COMMAND")
+	fs.StringVar(&o.key, "key", "", InternalFlag+"`id` of the SSH key that logged in: its last_used is set")
 	rest, err := Parse(fs, args, 1)
 	if err != nil {
 		return o, err

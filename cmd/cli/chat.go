@@ -42,12 +42,12 @@ At a terminal:
   //x         send a message that begins with a slash
   \           at the end of a line: the message goes on in the next line; pasted lines are one message
   Ctrl-C      stop the turn; again: leave. After /quit the turn continues.
-A long output is shown with its first and last lines: "pocketcoder sandbox logs ID" prints all of it. NO_COLOR turns styles off.
-In a file or pipe, only /abort and /quit are commands.
+The chat shows the first and last lines of a long output. "pocketcoder sandbox logs ID" prints all of it. NO_COLOR turns styles
+off. If the input is a file or a pipe, only /abort and /quit are commands.
 
 Exit status:
   0  the turn was completed        4  it was aborted
-  1  it failed: see stderr         5  it was lost: OpenCode went away in the middle of it
+  1  it failed: see stderr         5  it was lost: OpenCode ended in the middle of it
   2  wrong usage                   6  the input ended while a request or a question waits
   3  a request was denied and the turn stopped; also if more budget was denied
 `

@@ -15,8 +15,8 @@ const chatsUsage = `pocketcoder chats: list chats, the most recently active firs
   pocketcoder chats --json          for scripts, with the number of requests that wait for a person
   pocketcoder chat h2k0x9c3v7m1q5z  open one of them
 
-TURN names the side that must act: "you: 1 request" when a decision or an answer is needed, "you" when the assistant waits for a
-message, "assistant" while it works. "pocketcoder requests" shows what is requested.
+TURN says who must act: "you: 1 request" if a decision or an answer is needed, "you" if the assistant waits for a message, and
+"assistant" while it works. "pocketcoder requests" lists the requests.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `

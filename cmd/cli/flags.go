@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// internalFlag begins the help of a flag that only our own programs use. -h hides it.
-const internalFlag = "internal: "
+// InternalFlag begins the help of a flag that only our own programs use. -h hides it.
+const InternalFlag = "internal: "
 
 // flagGroup is a group of flags in the help.
 type flagGroup struct {
@@ -81,7 +81,7 @@ func printFlags(fs *flag.FlagSet, title string, in func(*flag.Flag) bool) {
 	shown, any := flag.NewFlagSet("", flag.ContinueOnError), false
 	shown.SetOutput(fs.Output())
 	fs.VisitAll(func(f *flag.Flag) {
-		if in(f) && !strings.HasPrefix(f.Usage, internalFlag) {
+		if in(f) && !strings.HasPrefix(f.Usage, InternalFlag) {
 			shown.Var(f.Value, f.Name, f.Usage)
 			shown.Lookup(f.Name).DefValue = f.DefValue
 			any = true

@@ -12,18 +12,18 @@ import (
 const transcriptUsage = `pocketcoder replay --follow CHAT: follow what a chat's commands print, as they run.
 
   pocketcoder replay --follow h2k0x9c3v7m1q5z
-  pocketcoder replay --follow h2k0x9c3v7m1q5z --session ses_1f2c…    those of one subagent, until its turn is over
+  pocketcoder replay --follow h2k0x9c3v7m1q5z --session ses_1f2c…    the commands of one subagent, until its turn is over
 
-It begins with the last commands and ends with Ctrl-C. It shows for each command the start time, which agent requested it, who
-allowed it, its output and its result. "pocketcoder attach" shows it in tmux.
+It begins with the last commands and ends with Ctrl-C. For each command it shows the start time, which agent requested it, who
+allowed it, its output and its result. "pocketcoder attach" shows the same in tmux.
 `
 
 func transcriptFlags(env Environment, args []string) (replay.FollowOptions, error) {
 	fs := NewFlags(env, "replay --follow", transcriptUsage)
 	data := DataFlag(fs, env)
 	o := replay.FollowOptions{}
-	fs.StringVar(&o.Session, "session", "", "only the subagent with this `id` of OpenCode's")
-	fs.BoolVar(&o.Windows, "windows", false, internalFlag+
+	fs.StringVar(&o.Session, "session", "", "only the subagent whose OpenCode session has this `id`")
+	fs.BoolVar(&o.Windows, "windows", false, InternalFlag+
 		"open a window of \"pocketcoder attach\" for each subagent at work, and end with the chat")
 	rest, err := Parse(fs, args, 1)
 	if err != nil {

@@ -14,9 +14,9 @@ const portsUsage = `pocketcoder ports CHAT PORT: print the address of a web serv
 
   pocketcoder ports h2k0x9c3v7m1q5z 3000
 
-The command runs in the background (it begins with "detach") and listens on 127.0.0.1 in the sandbox. The address lets one
-browser in, once, within ten minutes; the browser then has access for 12 hours. Each port has an origin of its own, so that
-links, cookies and storage work. Without --ports-url the address works on this machine, or through
+The command must run in the background (it begins with "detach") and listen on 127.0.0.1 in the sandbox. The address works
+once, for one browser, within ten minutes. Then that browser has access for 12 hours. Each port has an origin of its own,
+so links, cookies and storage work. Without "up --ports-url" the address works on this machine only, or through
 ssh -L 8090:127.0.0.1:8090 HOST.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.

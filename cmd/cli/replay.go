@@ -19,7 +19,7 @@ import (
 	"pocketcoder/web/export"
 )
 
-const replayUsage = `pocketcoder replay CHAT: show a chat again, from the log alone.
+const replayUsage = `pocketcoder replay CHAT: show a chat from the log, as it was after any event; export it.
 
   pocketcoder replay h2k0x9c3v7m1q5z               the conversation, with the id of each request
   pocketcoder replay h2k0x9c3v7m1q5z --speed 10    at ten times its pace; a pause lasts at most 3 s

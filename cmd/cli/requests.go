@@ -12,11 +12,11 @@ const requestsUsage = `pocketcoder requests: list the requests and questions tha
 
   pocketcoder requests
   pocketcoder requests --json               for scripts
-  pocketcoder chat h2k0x9c3v7m1q5z          decide those of a chat
+  pocketcoder chat h2k0x9c3v7m1q5z          decide the requests of a chat
   pocketcoder policy why 8f3kq0z2m4c6x1a    why a request was not decided by a rule
   pocketcoder mcp show lab                  what a pending MCP server (mcp_server) runs
 
-The list has requests for permission, questions of the assistant and pending MCP servers. A request that a rule decides is not in it.
+The list has permission requests, questions of the assistant and pending MCP servers. Requests that a rule decides are not in it.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `

@@ -18,10 +18,10 @@ Roles:
   handlers  answers the command line. Any number of nodes.
   web       the web server with the API. Any number of nodes.
 
-Each node has a data directory of its own, with the same keys: copy the directory keys of the first node before the
-first start of another. Nodes with the role engine need the same workspace, and the same --opencode-state: without it
-the node that takes over starts a new OpenCode session for each chat, which knows nothing of the conversation. A node
-that loses its connection to NATS for 5 s while it runs the engine ends: let a service manager start it again.
+Each node has a data directory of its own, with the same keys. Before the first start of a node, copy the directory keys
+of the first node to it. Nodes with the role engine need the same workspace and the same --opencode-state. Without that
+state, the node that takes over starts a new OpenCode session for each chat, which does not know the conversation. A node
+that runs the engine and cannot renew its lease for 4 s ends. A service manager must start it again.
 
 Do not run "up --nats" on the same NATS servers: it takes no lease, so both would run the engine.
 

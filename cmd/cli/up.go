@@ -17,12 +17,6 @@ import (
 
 const upUsage = `pocketcoder up: start everything on this machine.
 
-It finds OpenCode and ripgrep or installs them with npm, starts the log (embedded NATS), OpenCode, the bridge to it, the
-read models and the sandbox worker, prints what runs where, and runs until Ctrl-C.
-
-The built-in demo model answers if no model is configured: no provider's key in the environment, no login stored by OpenCode,
-no --model and no --model-url. If the configured model cannot be used, up stops and lists the models that can.
-
   pocketcoder up
   pocketcoder up --workspace ~/src/project --allow 'bash: git status*'
   ANTHROPIC_API_KEY=… pocketcoder up --model anthropic/claude-sonnet-4-5
@@ -30,8 +24,14 @@ no --model and no --model-url. If the configured model cannot be used, up stops 
 
 Then, in another terminal:  pocketcoder chat
 
-On a new system it shows a one-time link that creates the first administrator, with a QR code when --url is an address that a
-phone can reach. With POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD it creates that administrator itself.
+It starts the log (embedded NATS), OpenCode, the sandbox and the web server, prints what runs where, and stops everything on
+Ctrl-C. It installs OpenCode and ripgrep with npm, unless it finds them.
+
+The demo model answers if no model is configured: no key of a provider in the environment, no login that OpenCode stored, no
+--model and no --model-url. If the configured model cannot be used, up stops and lists the models that can.
+
+The first start prints a one-time link that creates the first administrator, with a QR code if a phone can reach --url.
+POCKETCODER_ADMIN_EMAIL and POCKETCODER_ADMIN_PASSWORD create that administrator without the link.
 `
 
 // upGroups are the flags of up as -h shows them.
@@ -71,7 +71,7 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	fs.IntVar(&o.MaxWorkers, "max-workers", 32, "maximum number of workers that run at once, in all chats")
 	fs.DurationVar(&o.WorkerSilence, "worker-silence", 10*time.Minute, "`time` without an event after which a running worker is reported to its parent")
 	fs.DurationVar(&o.IdleAfter, "idle-after", 30*time.Minute, "`time` without activity after which the background commands of a chat end; 0 disables it")
-	fs.DurationVar(&o.MCPTimeout, "mcp-timeout", 0, internalFlag+"time without progress after which OpenCode fails a call")
+	fs.DurationVar(&o.MCPTimeout, "mcp-timeout", 0, InternalFlag+"time without progress after which OpenCode fails a call")
 	fs.StringVar(&o.Isolation, "isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
 	exposeFlag(fs, &o.Expose)
 	err := modelFlags(&o.Model, fs, env)

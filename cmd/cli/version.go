@@ -9,7 +9,7 @@ import (
 	"pocketcoder/cmd/program"
 )
 
-const versionUsage = `pocketcoder version: print the versions of this program and of what it is made of.
+const versionUsage = `pocketcoder version: print the versions of this program and of its parts.
 
   pocketcoder version
   pocketcoder version --json

@@ -15,10 +15,10 @@ import (
 // limitFlags adds the flags of the limits. Each has an environment variable. An error names the invalid variable.
 func limitFlags(fs *flag.FlagSet, env Environment) (*worker.Limits, error) {
 	l := worker.DefaultLimits()
-	fs.Var(&l.Memory, "memory", "maximum memory of a command, such as `512MiB`; 0 is no limit (POCKETCODER_MEMORY)")
+	fs.Var(&l.Memory, "memory", "maximum memory of a command, a `size` such as 512MiB; 0 is no limit (POCKETCODER_MEMORY)")
 	fs.Int64Var(&l.Processes, "processes", l.Processes,
 		"maximum number of processes and threads of a command; 0 is no limit (POCKETCODER_PROCESSES)")
-	fs.Var(&l.FileSize, "file-size", "maximum size of a file that a command writes, such as `512MiB`; 0 is no limit (POCKETCODER_FILE_SIZE)")
+	fs.Var(&l.FileSize, "file-size", "maximum `size` of a file that a command writes, such as 512MiB; 0 is no limit (POCKETCODER_FILE_SIZE)")
 	fs.DurationVar(&l.CPUTime, "cpu-time", l.CPUTime,
 		"maximum processor time of a command, on all processors together; 0 is no limit (POCKETCODER_CPU_TIME)")
 	fs.Int64Var(&l.OpenFiles, "open-files", l.OpenFiles,
@@ -32,10 +32,10 @@ const workerUsage = `pocketcoder worker: run commands for a system on another ma
 
   pocketcoder worker --nats nats://10.0.0.5:4222 --key worker.nk --workspace /srv/project
 
-A worker receives commands that the gate has allowed, on exec.run.<pool>, and runs them in its workspace. It needs only the
-worker's key, which has no other right. "pocketcoder up" starts a worker of its own. More can join from machines that see
-the same workspace. After the first SIGTERM a worker receives no more commands, and ends when its commands have ended; after
-the second it ends them.
+A worker receives approved commands over NATS, on exec.run.<pool>, and runs them in its workspace. It needs only the worker's
+key, which has no other right. "pocketcoder up" starts a worker of its own. Others can join from machines that see the same
+workspace. After the first SIGTERM a worker accepts no more commands, and ends when its commands have ended. The second
+SIGTERM ends the commands.
 `
 
 // sandboxCapacity is the default number of concurrent commands. The worker was measured with it.
@@ -72,7 +72,7 @@ func Worker(ctx context.Context, env Environment, args []string) error {
 	capacity := fs.Int("capacity", sandboxCapacity,
 		"maximum number of commands at once; further commands go to other workers, or wait")
 	drain := fs.Duration("drain", sandboxDrain, "time that running commands have to end after the first SIGTERM or SIGINT")
-	lifeline := fs.Bool("lifeline", false, internalFlag+"end at once when stdin ends")
+	lifeline := fs.Bool("lifeline", false, InternalFlag+"end at once when stdin ends")
 	if _, err := Parse(fs, args, 0); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Command pocketcoder is the whole of PocketCoder but the shell that OpenCode runs: it starts the system, and talks to
-// one that runs. This package is the table of its commands, their usage text and the exit codes.
+// Command pocketcoder starts the system, and has the commands to use a running one. Everything but the shell of
+// OpenCode is in it. This package holds the table of its commands, their usage text and the exit codes.
 //
 // It must not know what a command does.
 package main
@@ -35,34 +35,34 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
 
   pocketcoder up             start everything on this machine
   pocketcoder serve          run one node of several that share a NATS cluster
-  pocketcoder chat           talk to the assistant, approve what it may do
-  pocketcoder chats          list chats, with the side that must act
+  pocketcoder chat [CHAT]    talk to the assistant, and decide what it may do
+  pocketcoder chats          list the chats, and which of them wait for you
   pocketcoder requests       list the requests and questions that wait for a person
   pocketcoder workers        chats to which assistants delegate work: list, check, stop
-  pocketcoder schedule       start work at a time: add, preview, list, show, pause, resume, run, cancel
+  pocketcoder schedule       prompts at set times: add, preview, list, show, pause, resume, run, cancel
   pocketcoder user           accounts: add, list, passwd, role, disable, enable, sessions, revoke
   pocketcoder agent          agents as Markdown files: list, show, add, edit, export
   pocketcoder note           notes of agents: list, show, edit, write, versions, restore, delete
   pocketcoder model          models: list, use, reset
   pocketcoder policy         rules: allow, ask, deny, test, replay, list, pause, resume, revoke; why explains a request
-  pocketcoder budget         limits on what may be spent: list, set, clear
+  pocketcoder budget         limits on cost and tokens: list, set, clear
   pocketcoder device         phones that get notifications: add, list, test, remove
   pocketcoder channel        messengers and mailboxes: add, list, enable, disable, token, messages, remove
   pocketcoder pair           people who use a messenger: pair, list, revoke
-  pocketcoder webhook        URLs that get events: list, failed, replay
+  pocketcoder webhook        URLs to which events are sent: list, failed, replay
   pocketcoder key            SSH keys: add, list, remove
   pocketcoder mcp            MCP servers: add, list, show, hosts, approve, deny, revoke, secret
   pocketcoder procedure      proposed procedures, agents and prompts: list, show, edit, approve, deny
-  pocketcoder ports CHAT PORT  print the address of a web server that a chat's command runs
-  pocketcoder replay CHAT    show a chat again, from the log; --follow prints the output of its commands
+  pocketcoder ports          print the address of a web server that a command of a chat runs
+  pocketcoder replay CHAT    show a chat from the log, as it was after any event; export it
   pocketcoder attach [CHAT]  watch the commands of a chat in tmux, and open a shell in the sandbox
   pocketcoder sandbox        inspect running commands: ps, logs, kill, shell, workers
   pocketcoder worker         run commands for a system on another machine
   pocketcoder backup DIR     copy the log to a directory, also while the system runs
-  pocketcoder restore DIR    make a data directory of a backup
+  pocketcoder restore DIR    make a data directory from a backup
   pocketcoder admin          maintain an installation: rebuild, erase, nats-context, nats-config
   pocketcoder doctor         check what this machine provides, and say how to install what is missing
-  pocketcoder version
+  pocketcoder version        print the versions of this program and of its parts
 
 Every command explains itself with -h. All data is in one directory: --data, POCKETCODER_DATA,
 or pocketcoder in $XDG_DATA_HOME (~/.local/share).

@@ -23,12 +23,12 @@ const backupUsage = `pocketcoder backup DIR: copy the log to a directory, while 
   pocketcoder backup ~/backup                                again: adds what is new
   pocketcoder restore ~/backup --data ~/restored             make a data directory of it
 
-A backup holds every event, and every large content that an event names. Secrets are password hashes, sessions and provider keys.
-Keys are the files of keys/ in the data directory. The backup holds secrets and keys only if you give a passphrase, with
---passphrase-file, in POCKETCODER_BACKUP_PASSPHRASE or on the terminal. Without one, restored accounts need new passwords.
+A backup holds every event, and every large content that an event names. With a passphrase it also holds the secrets (password
+hashes, sessions, provider keys) and the keys (the files of keys/ in the data directory). The passphrase comes from
+--passphrase-file, from POCKETCODER_BACKUP_PASSPHRASE or from the terminal. Without it, restored accounts need new passwords.
 
-Not in a backup: the workspace, OpenCode's own memory of the chats, the home directory of commands, the SSH host key, and
-what is computed from the log. Events hold what people and models wrote, and are not encrypted.
+Not in a backup: the workspace, OpenCode's own sessions, the home directory of commands, the SSH host key, and the read models.
+Events hold what people and models wrote, and are not encrypted.
 
 After an interruption, run it again: it resumes where it stopped. Files that were written never change.
 

@@ -15,18 +15,20 @@ import (
 	"pocketcoder/projections/spending"
 )
 
-const budgetUsage = `pocketcoder budget: limits on cost and tokens in the running system. When a limit is reached, the turn pauses and a person
-is asked whether to allow more. Until then, the chats of the budget send no message.
+const budgetUsage = `pocketcoder budget: limits on cost and tokens.
 
   pocketcoder budget set NAME --scope day --cost 10        all chats together, from midnight to midnight UTC
   pocketcoder budget set NAME --scope chat --tokens 500000 each chat by itself, as long as it exists
   pocketcoder budget list                                  the budgets, and what their chats have spent
   pocketcoder budget clear NAME                            delete a budget; chats that waited for it continue
 
+When a limit is reached, the turn pauses, and a person is asked whether to allow more. Until a person decides, the chats
+of the budget send no message.
+
 set creates the budget with this name, or replaces it. --chat limits it to one chat, --user to the chats of one account.
 Cost is in the provider's currency, as OpenCode counts it. Tokens are input, output and reasoning tokens, without cached
-tokens. Subagents count to their chat. OpenCode reports the cost of a step when the step is over, so the last step can
-exceed the limit.
+tokens. Subagents and workers count to their chat. OpenCode reports the cost of a step when the step is over, so the last
+step can exceed the limit.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `

@@ -16,10 +16,10 @@ import (
 
 const eraseUsage = `pocketcoder admin erase CHAT: permanently remove the text of a chat from the log. Stop "up" first.
 
-  pocketcoder admin erase h2k0x9c3v7m1q5z          asks for the chat's id again
-  pocketcoder admin erase h2k0x9c3v7m1q5z --yes    for scripts
-  pocketcoder admin erase --workers h2k0x9c3v7m1q5z    erase the workers to which the chat delegated, too
-  pocketcoder replay h2k0x9c3v7m1q5z               afterwards: erased by an operator, SHA-256 …
+  pocketcoder admin erase h2k0x9c3v7m1q5z              asks for the chat's id again
+  pocketcoder admin erase h2k0x9c3v7m1q5z --yes        for scripts
+  pocketcoder admin erase h2k0x9c3v7m1q5z --workers    erase the workers of the chat, too
+  pocketcoder replay h2k0x9c3v7m1q5z                   afterwards: erased by an operator, SHA-256 …
 
 It writes a new log. A mark with size and SHA-256 replaces the bodies of the chat's events, its streaming fragments, and the outputs,
 artifacts and large bodies that no other chat names. Sequences, stored times, headers and all other chats stay. It reads the new log
@@ -45,7 +45,7 @@ func runErase(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "admin erase", eraseUsage)
 	data := cli.DataFlag(fs, env)
 	yes := fs.Bool("yes", false, "do not ask")
-	workers := fs.Bool("workers", false, "erase the chats to which it delegated, too")
+	workers := fs.Bool("workers", false, "also erase the workers of the chat")
 	asJSON := fs.Bool("json", false, "print JSON")
 	id, err := cli.ParseOne(fs, args, `which chat? "pocketcoder chats" lists them while the system runs`)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-const keyUsage = `pocketcoder key: manage the SSH keys of accounts. A key opens the viewer (attach) of a system that runs with --ssh.
+const keyUsage = `pocketcoder key: manage the SSH keys of accounts. With "up --ssh", a key opens the viewer (attach).
 
   pocketcoder key add ~/.ssh/id_ed25519.pub                  the public key of this machine
   pocketcoder key add laptop.pub --name laptop --for 720h    of another device, for 30 days

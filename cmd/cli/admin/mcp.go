@@ -34,8 +34,8 @@ const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may cal
 
 add creates a pending server. An approved server becomes pending again when its hosts, its version or one of its tools
 change. Then show prints the difference, and approve accepts it. approve refuses a server whose definition has changed
-since show. A host is written as in a network rule: api.example.org, *.example.org or git.example.org:22. With a URL, --env
-names an HTTP header, such as Authorization.
+since show printed it. Write a host as in a network rule: api.example.org, *.example.org or git.example.org:22. With a
+URL, --env names an HTTP header, such as Authorization.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `

@@ -16,8 +16,8 @@ import (
 
 const natsContextUsage = `pocketcoder admin nats-context: create a context with which the nats CLI reads the log.
 
-It writes a context with read-only rights to nats/context/NAME.json in $XDG_CONFIG_HOME (~/.config). The address is that
-of the running system: write it again if the system was started on another port.
+It writes a context with read-only rights to nats/context/NAME.json in $XDG_CONFIG_HOME (~/.config). The context has the
+address of the running system. Run the command again after a start on another port.
 
   pocketcoder admin nats-context
   pocketcoder admin nats-context --name work

@@ -26,10 +26,10 @@ The running system computes new read models from the log alone, compares them wi
 It keeps serving meanwhile.
 
   pocketcoder admin rebuild
-  pocketcoder admin rebuild --prepare    before an upgrade, with the new program: compute its read models while the old one serves
+  pocketcoder admin rebuild --prepare    run it with a new program while the old one serves: the upgrade is then a short restart
 
-Exit status: 0 when the new read models are byte for byte the old ones, or are prepared; 1 when they differ or it failed, 2 for
-wrong usage.
+Exit status: 0 when the new read models equal the old ones byte for byte, or are prepared; 1 when they differ or it failed,
+2 for wrong usage.
 `
 
 // progressTimeout is how long the command waits for the next progress report of a rebuild.
@@ -38,7 +38,7 @@ const progressTimeout = time.Minute
 func runRebuild(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "admin rebuild", rebuildUsage)
 	data := cli.DataFlag(fs, env)
-	prepare := fs.Bool("prepare", false, "compute the read models of this version beside those of the running one, so that an upgrade is a short restart")
+	prepare := fs.Bool("prepare", false, "before an upgrade: compute the read models of this version beside those of the running version")
 	if _, err := cli.Parse(fs, args, 0); err != nil {
 		return err
 	}

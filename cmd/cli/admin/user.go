@@ -24,9 +24,13 @@ const userUsage = `pocketcoder user: manage the accounts of the running system, 
   pocketcoder user sessions EMAIL              list the sessions of the account
   pocketcoder user revoke EMAIL [SESSION]      end one session, or all
 
-A user has chats of their own, an agent acts for users, an admin may do everything. The last admin cannot be disabled.
+Roles:
 
-A terminal asks for the password twice. A script passes it as one line on stdin, or uses --generate:
+  user     uses the chats of this account
+  agent    a program: reads all chats and requests permissions, but approves nothing
+  admin    sees and does everything; the last admin cannot be disabled
+
+At a terminal, the command asks for the password twice. A script passes it as one line on stdin, or uses --generate:
 
   pocketcoder user add alice@example.org --name Alice --generate
   pass show alice | pocketcoder user passwd alice@example.org

@@ -27,7 +27,7 @@ const sandboxUsage = `pocketcoder sandbox: inspect running commands.
   pocketcoder sandbox logs EXEC     print the output of a command; -f follows it
   pocketcoder sandbox kill EXEC     end a command, or send it another signal
   pocketcoder sandbox shell CHAT    open a shell in the sandbox of a chat's commands
-  pocketcoder sandbox workers       list workers, their isolation level and their load
+  pocketcoder sandbox workers       list sandbox workers, their isolation level and their load
 
 Each explains itself with -h.
 `

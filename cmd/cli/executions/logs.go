@@ -25,9 +25,10 @@ const logsUsage = `pocketcoder sandbox logs EXEC: print the output of a command,
   pocketcoder sandbox logs 8f2k0x9c3v7m1q5 -f    follow the output until the command ends
 
 The command's stdout goes to stdout, and its stderr to stderr. Stderr also says what is missing and how the command ended. Control
-sequences are shown as text. While a command runs, the log has its output of the last seven days at most, and at most the first
-64 MiB of each stream (8 MiB for a foreground command). After the end it has all output. "pocketcoder sandbox ps --all" lists
+sequences are shown as text. After a command has ended, the log has all its output. While it runs, the log has the output of the
+last seven days, at most the first 64 MiB of each stream (8 MiB for a foreground command). "pocketcoder sandbox ps --all" lists
 finished commands.
+
 Exit status: 0; 1 when there is no such command or it failed, 2 for wrong usage.
 `
 

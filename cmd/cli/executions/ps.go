@@ -76,11 +76,13 @@ func kindOf(x executions.Run) string {
 	return "command"
 }
 
-const workersUsage = `pocketcoder sandbox workers: list workers, their isolation level and their load.
+const workersUsage = `pocketcoder sandbox workers: list sandbox workers, their isolation level and their load.
 
   pocketcoder sandbox workers
 
-REASON says why a worker has the isolation it has. Exit status: 0; 1 when it failed or no worker answers, 2 for wrong usage.
+REASON says why a worker has its isolation level. "pocketcoder workers" lists the chats to which assistants delegate work.
+
+Exit status: 0; 1 when it failed or no worker answers, 2 for wrong usage.
 `
 
 func runWorkers(ctx context.Context, env cli.Environment, args []string) error {

@@ -23,18 +23,19 @@ const ownShellUsage = `pocketcoder sandbox shell CHAT: open a shell in the sandb
   pocketcoder sandbox shell h2k0x9c3v7m1q5z --private
 
 The log records what the shell prints, with known secrets redacted, and you as its author. What you type is recorded only as the shell
-shows it. With --private the log records the shell itself, its requests for hosts, the hosts it reached and its signals, but no
-output. The shell ends with exit, Ctrl-D, this terminal or the chat. Output is not filtered, as with ssh.
+shows it. With --private the log records no output, but that the shell ran, its requests for hosts, the hosts that it reached and
+its signals. The shell ends with exit, Ctrl-D, this terminal or the chat. Its output goes to your terminal unfiltered, as with ssh.
 Exit status: the shell's; 1 when it could not be opened, 2 for wrong usage.
 `
 
 func runOwnShell(ctx context.Context, env cli.Environment, args []string) (err error) {
 	fs := cli.NewFlags(env, "sandbox shell", ownShellUsage)
 	data := cli.DataFlag(fs, env)
-	private := fs.Bool("private", false, "do not record what it prints or changes")
-	user := fs.String("user", "", "`id` of the account whose shell it is, which must see the chat: for \"attach\"; the operator's when empty")
-	pid := fs.String("client", "", "`pid` of the client of \"attach\" whose shell it is: for the key C-b c")
-	stay := fs.Bool("stay", false, "when it fails, wait until the window is closed: for \"attach\"")
+	private := fs.Bool("private", false, "do not record its output and the files that it changes")
+	// "attach" uses the internal flags.
+	user := fs.String("user", "", cli.InternalFlag+"`id` of the account whose shell it is, which must see the chat; empty for the operator")
+	pid := fs.String("client", "", cli.InternalFlag+"`pid` of the client of \"attach\" whose shell it is")
+	stay := fs.Bool("stay", false, cli.InternalFlag+"when it fails, wait until the window is closed")
 	rest, err := cli.Parse(fs, args, 1)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 	"pocketcoder/handlers/policy"
 )
 
-const policyUsage = `pocketcoder policy: rules decide requests without asking you.
+const policyUsage = `pocketcoder policy: rules that decide requests without asking you.
 
   pocketcoder policy allow RULE      allow matching requests from now on; deny RULE and ask RULE too
   pocketcoder policy test 'CMD'      what the rules decide about a command, a file, an address or a tool, and why
@@ -29,7 +29,7 @@ const policyUsage = `pocketcoder policy: rules decide requests without asking yo
   pocketcoder policy list            the rules of the running system, and who created them; --all shows the built-in ones too
   pocketcoder policy pause ID        stop using a rule; resume ID uses it again
   pocketcoder policy revoke ID       delete a rule
-  pocketcoder policy why [REQUEST]   explain why a request was allowed, denied or asked, and what then ran
+  pocketcoder policy why [REQUEST]   explain how a request was decided and why, and what ran then
 
 Examples:
 

@@ -11,7 +11,7 @@ import (
 	"pocketcoder/projections"
 )
 
-const whyUsage = `pocketcoder policy why [REQUEST|CHAT]: explain why a request was allowed, denied or asked, and what then ran.
+const whyUsage = `pocketcoder policy why [REQUEST|CHAT]: explain how a request was decided and why, and what ran then.
 
   pocketcoder policy why                    the last request of the most recently active chat
   pocketcoder policy why h2k0x9c3v7m1q5z    the last request of this chat
@@ -19,8 +19,8 @@ const whyUsage = `pocketcoder policy why [REQUEST|CHAT]: explain why a request w
   pocketcoder policy why per_f1c2…          the same by OpenCode's id, as "pocketcoder replay CHAT --json" shows it
   pocketcoder policy why --json             for scripts
 
-It shows the request, every rule that was examined, who decided when and from which device, which command ran and how it
-ended, and the events with their sequences: "pocketcoder replay CHAT --at SEQUENCE" shows the chat as it stood then.
+It shows the request, every rule that was checked, the author, time and device of the decision, the command and its result,
+and the events with their sequences. "pocketcoder replay CHAT --at SEQUENCE" shows the chat after an event.
 
 Exit status: 0; 1 when there is no such request or it failed, 2 for wrong usage.
 `

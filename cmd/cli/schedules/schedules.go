@@ -33,15 +33,15 @@ const usage = `pocketcoder schedule: submit prompts at the times that you set.
   pocketcoder schedule add "Reminder" --at "2026-12-24 09:00" --prompt "Write the summary of the year"
   pocketcoder schedule preview --cron "0 3 * * *" --prompt "Run the tests"
   pocketcoder schedule list
-  pocketcoder schedule show "Nightly tests"       its fields, its next runs, and its last runs with result and cost
-  pocketcoder schedule pause 8f3kq0z2m4c6x1a     start nothing until it is resumed
-  pocketcoder schedule resume 8f3kq0z2m4c6x1a
-  pocketcoder schedule run 8f3kq0z2m4c6x1a       start a run now
-  pocketcoder schedule cancel 8f3kq0z2m4c6x1a    delete it; its chats stay
+  pocketcoder schedule show "Nightly tests"     print its fields, its next runs, and its last runs with result and cost
+  pocketcoder schedule pause "Nightly tests"    start nothing until it is resumed
+  pocketcoder schedule resume "Nightly tests"
+  pocketcoder schedule run "Nightly tests"      start a run now
+  pocketcoder schedule cancel "Nightly tests"   delete it; its chats stay
 
 Each run submits the prompt to a new chat. With --chat it submits the prompt to that chat, before the messages that
 people queued there. A run asks for permissions as every chat does. Before "add" saves, it shows the next five runs, and
-which requests of the last 30 days the rules would ask about now.
+the requests of the last 30 days that the rules would now leave to a person. A schedule is named by its name or its id.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
