@@ -144,7 +144,8 @@ var filled = []Data{
 	WorktreeClosed{Worktree: "/w/.worktrees/w1", Kept: "it holds changes", Branch: "pocketcoder/w1"},
 	WorkerSilent{Message: "m1", Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 	ScheduleFired{Due: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), First: time.Date(2026, 1, 1, 3, 4, 5, 0, time.UTC),
-		Chat: "c1", Message: "m1", New: true, Manual: true, MaxCost: 0.5},
+		Chat: "c1", Message: "m1", New: true, Manual: true, MaxCost: 0.5,
+		Decided: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)},
 	ScheduleSkipped{Due: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), First: time.Date(2026, 1, 1, 3, 4, 5, 0, time.UTC),
 		Reason: "its last run is not over"},
 }

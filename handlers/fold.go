@@ -1,8 +1,10 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -22,11 +24,43 @@ type Fold[S State] struct {
 	state   S
 	filters []string
 	folded  *log.Position
+	begin   Begin // nil once its events are folded
 }
+
+// Begin returns the events that a state needs, and a sequence up to which these are complete.
+type Begin func(context.Context, *log.Log) (needed []events.Event, through uint64, err error)
 
 // NewFold returns a fold of the events that match one of the filters into s.
 func NewFold[S State](s S, filters ...string) *Fold[S] {
 	return &Fold[S]{state: s, filters: filters, folded: log.Start(filters...)}
+}
+
+// NewFoldFrom is NewFold for a state that needs few of the events that match the filter. At first the fold reads only
+// the events that begin returns, however many others there are.
+func NewFoldFrom[S State](s S, begin Begin, filter string) *Fold[S] {
+	f := NewFold(s, filter)
+	f.begin = begin
+	return f
+}
+
+// Only is the Begin of a state that needs only the events that match one of the filters.
+func Only(filters ...string) Begin {
+	return func(ctx context.Context, l *log.Log) ([]events.Event, uint64, error) {
+		return Collect(ctx, l, log.Start(filters...))
+	}
+}
+
+// Collect returns the events that are stored now and that one of the positions does not include, and a sequence up to
+// which these are complete.
+func Collect(ctx context.Context, l *log.Log, from ...*log.Position) (all []events.Event, through uint64, err error) {
+	through = math.MaxUint64
+	for _, p := range from {
+		if err := l.Advance(ctx, p, func(e events.Event) error { all = append(all, e); return nil }); err != nil {
+			return nil, 0, err
+		}
+		through = min(through, p.Through())
+	}
+	return all, through, nil
 }
 
 // Read calls fn with the current state.
@@ -120,6 +154,11 @@ func (f *Fold[S]) CarryOutOne(ctx context.Context, l *log.Log, chat string, c Co
 
 // advance brings the state up to date with every filter, and with what a transaction has decided so far.
 func (f *Fold[S]) advance(ctx context.Context, l *log.Log) error {
+	if f.begin != nil {
+		if err := f.foldBeginning(ctx, l); err != nil {
+			return err
+		}
+	}
 	err := l.Advance(ctx, f.folded, func(e events.Event) error { f.state.Apply(e); return nil })
 	if err != nil {
 		return err
@@ -131,6 +170,29 @@ func (f *Fold[S]) advance(ctx context.Context, l *log.Log) error {
 			}
 		}
 	}
+	return nil
+}
+
+// foldBeginning folds the events that begin returns. The newest event is left for advance: decisions expect its
+// sequence.
+func (f *Fold[S]) foldBeginning(ctx context.Context, l *log.Log) error {
+	needed, through, err := f.begin(ctx, l)
+	if err != nil {
+		return err
+	}
+	newest, err := l.Newest(ctx, f.filters...)
+	if err != nil {
+		return err
+	}
+	through = min(through, max(newest, 1)-1)
+	slices.SortFunc(needed, func(a, b events.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+	needed = slices.CompactFunc(needed, func(a, b events.Event) bool { return a.Seq == b.Seq })
+	for _, e := range needed {
+		if e.Seq <= through {
+			f.state.Apply(e)
+		}
+	}
+	f.folded, f.begin = log.StartAfter(through, f.filters...), nil
 	return nil
 }
 

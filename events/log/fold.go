@@ -48,6 +48,12 @@ func (l *Log) Newest(ctx context.Context, subjects ...string) (uint64, error) {
 	return l.events().Newest(ctx, subjects...)
 }
 
+// NewestEach calls fn with the newest event of each subject, at most 1,024, that matches one of the filters. It returns
+// a sequence up to which these are complete: 0 if the server does not list them.
+func (l *Log) NewestEach(ctx context.Context, fn func(events.Event) error, filters ...string) (uint64, error) {
+	return l.events().NewestEach(ctx, filters, l.each(ctx, fn))
+}
+
 // events returns EVENTS for a read from a position.
 func (l *Log) events() direct.Stream {
 	return direct.Stream{Reader: l.direct(), Name: EventsStream, Alone: l.replicas == 1, Last: l.Last}

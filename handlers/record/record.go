@@ -149,7 +149,9 @@ func (s *collection) Apply(e events.Event) {
 
 func (h *Records) collection(ctx context.Context, name string) *handlers.Fold[*collection] {
 	return h.collections.Get(ctx, name, func() *handlers.Fold[*collection] {
-		return handlers.NewFold(newCollection(), events.ConfigSubject(name, "*", "*"))
+		// most events about schedules are runs, which change no record
+		return handlers.NewFoldFrom(newCollection(), handlers.Only(events.ConfigSubject(name, "*", events.Saved{}.Kind()),
+			events.ConfigSubject(name, "*", events.Deleted{}.Kind())), events.ConfigSubject(name, "*", "*"))
 	})
 }
 

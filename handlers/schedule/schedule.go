@@ -10,6 +10,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -97,7 +98,9 @@ func (s *state) Apply(e events.Event) {
 		if d.Manual {
 			maps.DeleteFunc(s.started, func(_ string, r Started) bool { return e.Time.Sub(r.at) > repeatable })
 			s.started[e.Cause] = Started{Chat: d.Chat, Message: d.Message, Seq: e.Seq, at: e.Time}
-		} else if k != nil {
+			d.Due = d.Decided
+		}
+		if k != nil && !d.Due.IsZero() {
 			k.decide(d.Due)
 		}
 	case events.ScheduleSkipped:
@@ -143,9 +146,72 @@ func (k *schedule) isDue(now time.Time) bool {
 
 func (h *Schedules) state(ctx context.Context) *handlers.Fold[*state] {
 	return h.states.Get(ctx, "", func() *handlers.Fold[*state] {
-		return handlers.NewFold(&state{map[string]*schedule{}, map[string]Started{}},
+		return handlers.NewFoldFrom(&state{map[string]*schedule{}, map[string]Started{}}, h.begin,
 			events.ConfigSubject(schedules.Collection, "*", "*"))
 	})
+}
+
+// begin returns the events that the state follows from: every change of a schedule, the newest decision about each, and
+// the runs of the last day, because the command of one may be sent again.
+func (h *Schedules) begin(ctx context.Context, l *log.Log) ([]events.Event, uint64, error) {
+	since, err := l.At(ctx, h.now().Add(-repeatable))
+	if err != nil {
+		return nil, 0, err
+	}
+	all, through, err := handlers.Collect(ctx, l, log.Start(subject("*", events.Saved{}), subject("*", events.Deleted{})),
+		log.StartAfter(since, subject("*", events.ScheduleFired{})))
+	if err != nil {
+		return nil, 0, err
+	}
+	var hidden []*log.Position
+	for ids := range slices.Chunk(existing(all), maxListed) {
+		var filters []string
+		for _, id := range ids {
+			filters = append(filters, events.ConfigSubject(schedules.Collection, id, "*"))
+		}
+		upTo, err := l.NewestEach(ctx, func(e events.Event) error {
+			all = append(all, e)
+			if hidesDecision(e) {
+				hidden = append(hidden, log.Start(e.RawSubject))
+			}
+			return nil
+		}, filters...)
+		if err != nil {
+			return nil, 0, err
+		}
+		through = min(through, upTo)
+	}
+	earlier, upTo, err := handlers.Collect(ctx, l, hidden...)
+	return append(all, earlier...), min(through, upTo), err
+}
+
+// maxListed is how many schedules one request lists: each has a subject for each of four kinds of events.
+const maxListed = 1024 / 4
+
+func subject(id string, d events.Data) string {
+	return events.ConfigSubject(schedules.Collection, id, d.Kind())
+}
+
+// existing returns the schedules that are not deleted. It sorts the events.
+func existing(all []events.Event) []string {
+	slices.SortFunc(all, func(a, b events.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+	exists := map[string]bool{}
+	for _, e := range all {
+		switch e.Subject.Kind {
+		case events.Saved{}.Kind():
+			exists[e.Subject.ID] = true
+		case events.Deleted{}.Kind():
+			delete(exists, e.Subject.ID)
+		}
+	}
+	return slices.Sorted(maps.Keys(exists))
+}
+
+// hidesDecision reports whether an event is a manual run of an earlier version: the decision before it is needed, too.
+func hidesDecision(e events.Event) bool {
+	d, _ := events.Decode(e)
+	fired, ok := d.(events.ScheduleFired)
+	return ok && fired.Manual && fired.Decided.IsZero()
 }
 
 // Due returns the schedules that are due now, and the time at which the next one is due. It is zero for none.
@@ -231,7 +297,7 @@ func (h *Schedules) Run(ctx context.Context, c Run) (r Started, err error) {
 				return nil, 0, handlers.Refuse(handlers.Conflict, "%s", problem)
 			}
 			var all []events.Event
-			all, r, err = k.start(c, events.ScheduleFired{Due: h.now(), Manual: true})
+			all, r, err = k.start(c, events.ScheduleFired{Due: h.now(), Manual: true, Decided: k.decided.UTC()})
 			return all, 0, err
 		}
 		var all []events.Event

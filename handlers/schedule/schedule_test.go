@@ -137,7 +137,8 @@ func TestManySchedulersStartEachRunOnce(t *testing.T) {
 	}
 	s.now = time.Now().UTC()
 	const rounds = 6
-	for range rounds {
+	for i := range rounds {
+		all[i%len(all)] = s.another() // one is started again
 		s.now = s.now.Add(15 * time.Minute)
 		for _, err := range handlerstest.AtOnce(len(all), func(i int) error {
 			var failed error

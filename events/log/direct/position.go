@@ -38,6 +38,9 @@ func StartAfter(seq uint64, filters ...string) *Position {
 // Last returns the sequence of the last event that was read under a filter of the position, 0 if there is none.
 func (p *Position) Last(filter string) uint64 { return p.last[slices.Index(p.filters, filter)] }
 
+// Through returns a sequence up to which every event that matches a filter of the position was read.
+func (p *Position) Through() uint64 { return p.through }
+
 // Stream is a stream whose new messages are read from a position.
 type Stream struct {
 	Reader
@@ -64,6 +67,19 @@ func (r Stream) Newest(ctx context.Context, subjects ...string) (seq uint64, err
 		seq = max(seq, at)
 	}
 	return seq, nil
+}
+
+// NewestEach calls fn with the newest message of each subject that matches one of the filters, in order. It returns a
+// sequence up to which these are complete: 0 if the server does not list them.
+func (r Stream) NewestEach(ctx context.Context, filters []string, fn func(*nats.Msg, uint64) error) (uint64, error) {
+	newest, upTo, err := r.newest(ctx, Start(filters...))
+	if errors.Is(err, errNotListed) {
+		return 0, nil
+	}
+	for _, m := range newest {
+		err = cmp.Or(err, fn(m.Msg, m.seq))
+	}
+	return upTo, err
 }
 
 // ReadTo reads the messages after a sequence, up to the one at the sequence end, which matches filter.
@@ -147,10 +163,7 @@ func isWide(filter string) bool {
 // last sequence of the log when the server looked, or earlier, 0 if nothing matches.
 func (r Stream) newest(ctx context.Context, p *Position) (newest []message, upTo uint64, err error) {
 	if slices.ContainsFunc(p.filters, isWide) {
-		if r.Alone { // otherwise another replica may be read than the one that says how long the stream is
-			upTo, err = r.Last(ctx)
-		}
-		return nil, upTo, cmp.Or(err, errNotListed)
+		return r.notListed(ctx)
 	}
 	q, err := r.newRequester(r.Name)
 	if err != nil {
@@ -166,11 +179,19 @@ func (r Stream) newest(ctx context.Context, p *Position) (newest []message, upTo
 	})
 	switch {
 	case errors.As(err, new(refusal)), err == nil && (end.left > 0 || end.none != "" && end.none != nothingMatches):
-		return nil, 0, errNotListed
+		return r.notListed(ctx)
 	case err != nil:
 		return nil, 0, fmt.Errorf("read the newest events of %s after %d: %w", strings.Join(p.filters, ", "), p.through, err)
 	}
 	return newest, end.upTo, nil
+}
+
+// notListed returns errNotListed and the last sequence of the log, as far as it is known.
+func (r Stream) notListed(ctx context.Context) (_ []message, upTo uint64, err error) {
+	if r.Alone { // otherwise another replica may be read than the one that says how long the stream is
+		upTo, err = r.Last(ctx)
+	}
+	return nil, upTo, cmp.Or(err, errNotListed)
 }
 
 func matching(all []message, filter string) (matching []message) {
