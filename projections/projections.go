@@ -136,6 +136,10 @@ var projections = []projection{
 	{"delegations", events.ScopeChat, updateDelegations},
 	{"schedule_runs", events.ScopeChat, updateScheduleRuns}, // and begin with config
 	{"channel_messages", events.ScopeChat, func(t *tables, e events.Event, body any) error { outgoing.Update(t.outgoing, e, body); return nil }},
+	{"webhook_failures", events.ScopeConfig, func(t *tables, e events.Event, body any) error {
+		outgoing.UpdateFailures(t.failures, e, body)
+		return nil
+	}},
 	{"usage", events.ScopeChat, nil}, // changes with messages
 	{"config", events.ScopeConfig, updateConfig},
 	{"users", events.ScopeUser, func(t *tables, e events.Event, body any) error { return users.Update(t.users, e, body) }},

@@ -35,6 +35,7 @@ type tables struct {
 	delegations   *store.Table[delegations.Delegation]
 	scheduleRuns  *store.Table[schedules.Run]
 	outgoing      *store.Table[outgoing.Message]
+	failures      *store.Table[outgoing.Failure]
 	usage         *store.Table[usage.Usage]
 	seenPositions *store.Table[SeenPosition]
 }
@@ -64,6 +65,7 @@ func openTables(tx *store.Tx) *tables {
 		delegations:   store.OpenTable[delegations.Delegation](tx, "delegations", hidden), // clients see the chats of workers
 		scheduleRuns:  store.OpenTable[schedules.Run](tx, "schedule_runs", shown),
 		outgoing:      store.OpenTable[outgoing.Message](tx, "channel_messages", shown),
+		failures:      store.OpenTable[outgoing.Failure](tx, "webhook_failures", shown),
 		usage:         store.OpenTable[usage.Usage](tx, "usage", hidden), // it changes with the messages
 		seenPositions: store.OpenTable[SeenPosition](tx, "seen_positions", shown),
 	}

@@ -60,6 +60,7 @@ var matrix = map[string]struct{ list, view, create, update, remove string }{
 	"pairings":           {"oA", "oA", "", "", "oA"},
 	"conversations":      {"oA", "oA", "", "", ""},
 	"channel_messages":   {"oaA", "oaA", "", "", ""},
+	"webhook_failures":   {"A", "A", "", "", ""},
 }
 
 // cast are the accounts of the matrix; ada owns every record.
@@ -194,6 +195,14 @@ func (c *cast) record(t *testing.T, collection string) string {
 		webtest.Check(t, err)
 		webtest.Check(t, c.Model.Wait(t.Context(), seq))
 		return e.ID
+	case "webhook_failures":
+		target := c.record(t, "webhook_targets")
+		e, err := events.NewConfig("webhook_targets", target, events.ActorSystem, events.WebhookFailed{Event: 1})
+		webtest.Check(t, err)
+		seq, err := c.Log.Append(t.Context(), e)
+		webtest.Check(t, err)
+		webtest.Check(t, c.Model.Wait(t.Context(), seq))
+		return events.ChannelID(target, "1")
 	case "channel_messages":
 		c.Append(t, c.Chat(t, c.tokens["o"], unique), events.ChannelQueued{Message: unique, Type: events.OutgoingNotice, Text: "t"})
 		return unique

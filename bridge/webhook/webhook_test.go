@@ -27,6 +27,7 @@ import (
 	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/record"
 	"pocketcoder/projections"
+	"pocketcoder/projections/outgoing"
 )
 
 const token = "0123456789abcdef"
@@ -137,9 +138,9 @@ func (s *system) await(o *target, want []uint64) {
 	})
 }
 
-func (s *system) failed() []channel.FailedDelivery {
+func (s *system) failed() []outgoing.NamedFailure {
 	s.t.Helper()
-	all, err := s.channels.FailedDeliveries(s.t.Context())
+	all, err := outgoing.ListFailures(s.t.Context(), s.model.Model, 100)
 	check(s.t, err)
 	return all
 }
@@ -165,8 +166,9 @@ func TestATargetGetsTheEventsOfItsTypesOnceAndInOrder(t *testing.T) {
 	}
 	s.await(one, want)
 	expect.Eventually(t, "the dead target has failed", func() bool { return len(s.failed()) == 5 })
-	is.Equal(s.failed()[0].Event, want[0])
-	is.Equal(s.failed()[0].Reason, "500 Internal Server Error")
+	oldest := s.failed()[4]
+	is.Equal(oldest.Event, int64(want[0]))
+	is.Equal([]string{oldest.Name, oldest.Type, oldest.Reason}, []string{"dead", "turn.lost", "500 Internal Server Error"})
 
 	dead.mu.Lock()
 	dead.got, dead.status = nil, 204
@@ -175,6 +177,18 @@ func TestATargetGetsTheEventsOfItsTypesOnceAndInOrder(t *testing.T) {
 		Target: "dead", From: want[4]})
 	is.NoErr(err)
 	s.await(dead, []uint64{want[4], want[6], want[8]})
+	expect.Eventually(t, "what was delivered is no failure", func() bool { return len(s.failed()) == 2 })
+	is.Equal(s.failed()[0].Event, int64(want[2]))
+
+	all, err := s.channels.ListTargets(t.Context())
+	is.NoErr(err)
+	for _, one := range all {
+		seq, err := s.channels.DeleteTarget(t.Context(), record.Delete{Command: handlers.Command{Actor: events.ActorSystem},
+			Record: one.ID})
+		is.NoErr(err)
+		is.NoErr(s.model.Wait(t.Context(), seq))
+	}
+	is.Equal(len(s.failed()), 0) // those of a deleted target are not shown
 }
 
 func TestATargetAtAPrivateAddressIsNotReached(t *testing.T) {

@@ -115,7 +115,6 @@ func (h *Channels) Commands() handlers.Commands {
 		"pairing.list":   handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Pairing, error) { return h.Pairings(ctx) }),
 		"pairing.code":   handlers.QueryOf(h.CreateCode),
 		"target.list":    handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]Target, error) { return h.ListTargets(ctx) }),
-		"target.failed":  handlers.QueryOf(func(ctx context.Context, _ struct{}) ([]FailedDelivery, error) { return h.FailedDeliveries(ctx) }),
 		"target.replay":  handlers.CommandOf(func(c *Replay, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Replay)),
 		"pairing.revoke": handlers.CommandOf(func(c *record.Delete, actor string) { c.Actor = actor }, handlers.SeqOnly(h.Revoke)),
 	}

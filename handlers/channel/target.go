@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
@@ -37,13 +36,6 @@ func (t Target) Filters() (filters []string) {
 		filters = append(filters, events.ChatSubject("*", typ))
 	}
 	return filters
-}
-
-// FailedDelivery is an event that a target did not accept.
-type FailedDelivery struct {
-	At     time.Time `json:"at"`
-	Target string    `json:"target"` // name
-	events.WebhookFailed
 }
 
 // Replay sends the events of a target again.
@@ -206,27 +198,4 @@ func (h *Channels) Replay(ctx context.Context, c Replay) (uint64, error) {
 		return seq, err
 	}
 	return 0, handlers.RefuseField(handlers.NotFound, "target", "There is no webhook target %q.", c.Target)
-}
-
-// FailedDeliveries returns the events that targets did not accept, the oldest first.
-func (h *Channels) FailedDeliveries(ctx context.Context) ([]FailedDelivery, error) {
-	targets, err := h.ListTargets(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list := []FailedDelivery{}
-	for _, t := range targets {
-		subject := events.ConfigSubject(Targets, t.ID, events.WebhookFailed{}.Kind())
-		_, err := h.Log.Fold(ctx, subject, 0, func(e events.Event) error {
-			if d, err := events.Decode(e); err == nil {
-				list = append(list, FailedDelivery{At: e.Time, Target: t.Name, WebhookFailed: d.(events.WebhookFailed)})
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	slices.SortFunc(list, func(a, b FailedDelivery) int { return a.At.Compare(b.At) })
-	return list, nil
 }

@@ -1,4 +1,5 @@
-// Package outgoing is the read model of the messages that are sent through channels.
+// Package outgoing is the read model of the messages that are sent through channels, and of the events that webhook
+// targets did not accept.
 //
 // Promises: a message is open until an event says how it ended. A message whose sending began and did not end is in the
 // state sending. A new process therefore knows that the platform may have received it.

@@ -86,6 +86,10 @@ const inForce = `coalesce((SELECT coalesce(s.fields ->> '$.content', s.fields ->
 // ofLivingChat excludes the records of deleted chats.
 const ofLivingChat = "NOT t.removed AND NOT EXISTS (SELECT 1 FROM chats AS living WHERE living.id = t.chat AND living.removed)"
 
+// ofLivingTarget excludes the records of deleted webhook targets.
+const ofLivingTarget = "NOT t.removed AND EXISTS (SELECT 1 FROM config AS living WHERE living.id = '" + channel.Targets +
+	"/' || t.target AND NOT living.removed)"
+
 // collections lists every collection. A new collection is a new value here. Package handlers/record checks
 // configuration records further.
 var collections = []collection{
@@ -297,6 +301,12 @@ var collections = []collection{
 				fixed(text("text")), fixed(text("about")),
 				fixed(choice("state", "queued", "sending", "sent", "failed", "unknown")), fixed(text("reason")),
 				fixed(number("attempts")), fixed(number("position")))},
+	},
+	{
+		Collection: schema.Collection{Name: "webhook_failures", Table: "webhook_failures", Live: ofLivingTarget,
+			Rules: rules(admin, admin, never, never, never),
+			Fields: fields(fixed(relation("target", channel.Targets)), fixed(number("event")), fixed(text("type")),
+				fixed(number("attempts")), fixed(text("reason")), fixed(number("position")))},
 	},
 	configCollection("llm_providers", rules(authed, authed, never, never, never), fixed(text("provider_id")),
 		fixed(text("name")),

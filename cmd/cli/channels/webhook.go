@@ -4,18 +4,18 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"pocketcoder/cmd/cli"
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/projections/outgoing"
 )
 
 const webhookUsage = `pocketcoder webhook: the URLs that get the events of chats. Add them on the page of the settings or over the API.
 
   pocketcoder webhook list                  list the targets, the URLs that get events
-  pocketcoder webhook failed                list the events that a target did not accept
+  pocketcoder webhook failed                list the events that a target did not accept, the newest first
   pocketcoder webhook replay builds 1204    send the events from a sequence on again
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
@@ -26,6 +26,7 @@ func Webhook(ctx context.Context, env cli.Environment, args []string) error {
 	c := command{env: env}
 	fs := cli.NewFlags(env, "webhook", webhookUsage)
 	data := cli.DataFlag(fs, env)
+	fs.IntVar(&c.limit, "limit", 50, "failed: list at most this `number`")
 	fs.BoolVar(&c.asJSON, "json", false, "list, failed: print a JSON list")
 	rest, err := cli.Parse(fs, args, 3)
 	if err != nil {
@@ -63,13 +64,13 @@ func (c *command) targets(ctx context.Context) error {
 }
 
 func (c *command) failed(ctx context.Context) error {
-	all, err := client.Call[[]channel.FailedDelivery](ctx, c.System, "target.failed", struct{}{})
-	if err != nil {
+	var all []outgoing.NamedFailure
+	if err := c.QueryNow(ctx, "webhook_failures", map[string]any{"limit": c.limit}, &all); err != nil {
 		return err
 	}
 	const header = "FAILED\tTARGET\tEVENT\tTYPE\tTRIES\tREASON"
-	return cli.PrintList(c.env, c.asJSON, all, "no event has failed", header, func(f channel.FailedDelivery) []string {
-		return []string{f.At.Local().Format(time.DateTime), printable.OneLine(f.Target, 40), fmt.Sprint(f.Event), f.Type,
+	return cli.PrintList(c.env, c.asJSON, all, "no event has failed", header, func(f outgoing.NamedFailure) []string {
+		return []string{f.Created, printable.OneLine(f.Name, 40), fmt.Sprint(f.Event), f.Type,
 			fmt.Sprint(f.Attempts), printable.OneLine(f.Reason, 60)}
 	})
 }

@@ -120,6 +120,8 @@ var fieldLabels = map[string]string{
 	"about":             "About",
 	"state":             "State",
 	"attempts":          "Attempts",
+	"event":             "Event",
+	"target":            "Target",
 	"position":          "Position",
 	"cron_expression":   "Cron expression",
 	"every":             "Interval",

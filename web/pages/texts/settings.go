@@ -75,6 +75,7 @@ var SettingsGroups = []struct {
 		{"channels", "Channels", "bots and mailboxes through which people talk to the assistant"},
 		{"webhooks", "Webhooks", "through which other systems write to the assistant"},
 		{"webhook_targets", "Webhook targets", "URLs that get the events of chats"},
+		{"webhook_failures", "Failures of webhooks", "events that a target did not accept"},
 		{"pairings", "Records of pairings", "every field of them"},
 		{"conversations", "Conversations", "and the chats that they write to"},
 		{"channel_messages", "Sent messages", "that were sent, wait or failed"},
