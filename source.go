@@ -1,5 +1,5 @@
-// Package pocketcoder holds the source of pocketcoder-shell. A pocketcoder without the shell beside it, such as that of
-// `go run ./cmd/pocketcoder up`, builds the shell from this source and from no directory.
+// Package pocketcoder embeds the source of pocketcoder-shell. If the program has no shell beside it, as with `go run
+// ./cmd/pocketcoder up`, it builds the shell from this source, never from a directory.
 package pocketcoder
 
 import "embed"

@@ -1,36 +1,37 @@
 // Package events has the types of all events: their bodies, their envelope and their subjects. The stored form of each
 // is a promise for ever.
 //
-// These are the kinds of PocketCoder's own events, in the order in which they follow each other. Each is about a chat,
-// unless the line says otherwise. OpenCode's events are stored beside them as opencode.<type>; the lines name the few
-// that matter here.
+// The kinds of PocketCoder's own events follow, in the order in which they occur. → means "then", | means "or", and
+// brackets enclose what may be missing. An event is about a chat, unless the line says otherwise. OpenCode's events are
+// stored beside them as opencode.<type>; the lines name the few that matter here.
 //
-//	chat        created, session.bound (an OpenCode session), updated, deleted; erased (by an operator)
-//	message     message.submitted. While it waits: message.held (a budget is spent), message.edited, message.moved,
-//	            message.steered, message.withdrawn. Then message.sending, model.replaced, and message.delivered or
-//	            message.failed. Then OpenCode's events of the answer, up to opencode.session.idle, or turn.lost
-//	permission  opencode.permission.asked, or permission.requested (by a client of the API, a budget or a command that needs a
-//	            host). permission.referred (to a person). Then permission.decided or permission.expired, and
-//	            opencode.permission.replied. permission.interrupted says that OpenCode forgot it; then an approval leads to
-//	            message.submitted, which resumes the turn. An approval can expire too
-//	question    opencode.question.asked or question.requested (by the tool ask_person), question.interrupted, then
-//	            question.answered or question.expired
-//	execution   exec.refused; or exec.requested, exec.started, exec.connected, exec.signalled, exec.finished, exec.changed
-//	tool        mcp.called, then mcp.returned: a call of a tool of an MCP server. mcp.connected: about the record of one
-//	effect      abort.requested, revert.requested or fork.requested, then effect.done or effect.failed
-//	worker      created with a parent, and message.submitted with a sender. Then worker.finished for each delegated message,
-//	            or worker.silent before; and in the parent message.submitted with the results. worktree.closed after the
+//	chat        created → [updated] → [deleted]; session.bound (an OpenCode session); erased (by an operator)
+//	message     message.submitted → message.sending → message.delivered | message.failed
+//	            while it waits: message.held (a budget is spent), message.edited, message.moved, message.steered, message.withdrawn
+//	            after message.sending: model.replaced, session.replaced (OpenCode has lost the session of the chat)
+//	turn        OpenCode's events of the answer → opencode.session.idle | turn.lost (OpenCode ended)
+//	permission  opencode.permission.asked | permission.requested (by a client of the API, a budget, or a command that needs a host)
+//	            → [permission.referred (to a person)] → permission.decided | permission.expired → opencode.permission.replied
+//	            permission.interrupted: OpenCode forgot the request. An approval of it leads to message.submitted, which resumes
+//	            the turn, or to permission.expired
+//	question    opencode.question.asked | question.requested (by the tool ask_person) → question.answered | question.expired
+//	            question.interrupted: OpenCode forgot the question
+//	execution   exec.refused, or exec.requested → [exec.started] → exec.finished → [exec.changed (files)]
+//	            while it runs: exec.connected (to a host, or refused), exec.signalled
+//	tool        mcp.called → mcp.returned: a call of a tool of an MCP server. mcp.connected: about the record of a server
+//	effect      abort.requested | revert.requested | fork.requested → effect.done | effect.failed
+//	worker      created (with a parent), message.submitted (with a sender) → [worker.silent] → worker.finished, for each
+//	            delegated message → message.submitted with the results, in the parent's chat. worktree.closed: after the
 //	            worker was deleted
-//	channel     channel.queued, channel.sending, channel.delayed, then channel.sent or channel.failed: a message that leaves through a messenger
+//	channel     channel.queued → channel.sending → [channel.delayed] → channel.sent | channel.failed: a message to a messenger
 //	webhook     webhook.delivered, webhook.failed, webhook.replayed: about a record of webhook_targets
-//	notice      notification.queued, then notification.sent or notification.failed: also about an account or a record
-//	account     account.created, account.updated, password.changed, deleted; session.opened, session.refreshed, session.closed;
-//	            login.failed, also about no account; chat.seen (up to which event the account has seen a chat)
+//	notice      notification.queued → notification.sent | notification.failed: about a chat, an account or a record
+//	account     account.created, account.updated, password.changed, deleted; session.opened, session.refreshed, session.closed
+//	            (login sessions); login.failed, also about no account; chat.seen (up to an event): about an account
 //	record      saved, deleted: about a configuration record
-//	schedule    fired or skipped: about the record of a schedule; fired comes with message.submitted
+//	schedule    fired (with message.submitted) | skipped: about the record of a schedule
 //
-// The package is pure: it has no connection and does no I/O. events/log stores events, and events/secret redacts them
-// before.
+// The package is pure: it has no connection and does no I/O. events/secret redacts events, and events/log stores them.
 package events
 
 // The catalogue: everything of our own that can happen. Rows are added, never changed or removed, because the stored

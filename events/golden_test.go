@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -351,5 +352,17 @@ func TestBadStoredMessagesAreMalformed(t *testing.T) {
 			is.NoErr(err) // it can still be shown
 			is.True(json.Valid(text))
 		})
+	}
+}
+
+func TestThePackageCommentNamesEveryKind(t *testing.T) {
+	is := is.New(t)
+	source, err := os.ReadFile("events.go")
+	is.NoErr(err)
+	comment, _, _ := strings.Cut(string(source), "\npackage events")
+	for kind := range catalogue {
+		if !regexp.MustCompile(`(^|[\s(\[])` + regexp.QuoteMeta(kind) + `($|[\s,;:)\]])`).MatchString(comment) {
+			t.Errorf("the package comment lacks %s", kind)
+		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package expect holds assertions for tests that show the values they are about, and what many tests need: files,
-// programs and a buffer. Everything else is asserted with matryer/is.
+// Package expect has assertions for tests that print the compared values, and helpers that many tests need: files,
+// programs and a buffer. For everything else, tests use matryer/is.
 package expect
 
 import (

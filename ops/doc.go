@@ -1,9 +1,9 @@
-// Package ops holds what surrounds the code: the images and the unit file that run it, the NATS server's configuration
-// (natsconf), the decisions behind it (adr), and the tests of the shape of the whole tree.
+// Package ops holds the container images and the unit file, the NATS server's configuration (natsconf), the records of
+// decisions (adr), and tests of the structure of the repository.
 //
-// Promises, each a test here: a package imports only those of ours that the table in layout_test.go gives it; every
-// package says what it is, once; no file outgrows a reader; pocketcoder-shell links only its protocol; the images
-// install the versions that the bridge was written against.
+// Promises, each a test here: a package imports only the packages of ours that the table in layout_test.go allows.
+// Every package has one package comment. Files, functions and packages have a limited length. pocketcoder-shell links
+// only its protocol. The images install the versions that the bridge was written against.
 //
 // It must not hold code that runs in the product.
 package ops

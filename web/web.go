@@ -1,9 +1,9 @@
-// Package web is the HTTP server: it joins the routes of the API's packages, and serves a few pages for people.
+// Package web is the HTTP server: it joins the API and the web app, and checks the host and the origin of each request.
 //
 // Promises: a request for a host name that is not ours is refused, and so is a request from a page of another origin,
 // so that no web page elsewhere can reach a server on loopback. Pages run no script but ours, load nothing from
-// elsewhere, and no site may frame them. A file of the workspace or a server in the sandbox is never run under this
-// origin: a port of the sandbox has a host name, and so an origin, of its own.
+// elsewhere, and no site may frame them. Files of the workspace and servers in the sandbox never run under this origin.
+// Each port of the sandbox has a host name, and so an origin, of its own.
 //
 // It must not know how events are stored, how OpenCode is reached, or what the API's routes do.
 package web

@@ -5,13 +5,13 @@
 // the answer is always 407. Package network decides each connection. A connection that needs a person waits for two
 // minutes and is then refused. The answer says that the command may try again.
 //
-// Promises: the proxy dials the host that the decision names, in the same spelling, and looks no name up before the
-// decision. It looks a name up once and checks each address when it dials: it reaches only public addresses of other
-// machines, and private ones that an operator or an administrator named as IP addresses. It adds no header to a
-// request, and removes the credentials and the headers of a single connection. Bodies are streamed. A connection ends
-// with its command, after 5 minutes without data, and after 6 hours. A client has 10 seconds for its first request, and
-// for each next one. At most 1024 connections are open; others wait until one has ended. The status line of a refusal
-// holds the reason too, because programs show nothing else of an answer to CONNECT.
+// Promises: the proxy dials the host that the decision names, in the same spelling. It resolves a name once, after the
+// decision, and checks each address when it dials. It reaches only public addresses of other machines, and private IP
+// addresses that an operator or an administrator named. It adds no header to a request, and removes the credentials and
+// the headers of a single connection. Bodies are streamed. A connection ends with its command, after 5 minutes without
+// data, and after 6 hours. A client has 10 seconds for its first request, and for each next one. At most 1024
+// connections are open; others wait until one has ended. The status line of a refusal holds the reason too, because
+// programs show nothing else of an answer to CONNECT.
 //
 // The proxy does not inspect tunnels: a command can send any data to a host that it may reach. OpenCode does not have
 // the keys of its providers. It sends its requests to them in plain text to the proxy, which inserts the key and

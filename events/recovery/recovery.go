@@ -8,13 +8,13 @@
 //
 // Promises:
 //   - What Check repairs was copied first. The repair keeps every record whose checksum is right.
-//   - A sequence that the note, NATS's index, a block or the read models know is not given to a new event. Only a log
-//     on another machine can do that, and the loss says so.
+//   - No new event gets a sequence that the note, NATS's index, a block or the read models know. A log on another
+//     machine can break this promise, and then the loss says so.
 //   - A loss names its sequences, and is noted before the files are changed. Nothing is lost that the loss does not
 //     name.
 //   - A start reads the last block and those that have changed since the last start. It reads all blocks only if NATS
 //     does.
-//   - The note costs an append nothing. After a crash it may be some seconds old, which is no loss.
+//   - The note does not slow down an append. After a crash it may be some seconds old, which loses nothing.
 //
 // The package must not know what an event means or what a read model holds.
 package recovery

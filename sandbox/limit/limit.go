@@ -1,10 +1,9 @@
 // Package limit bounds the resources of a command: memory, processes, processor time, the size of its files and the
 // number of open files.
 //
-// Resource limits of the kernel bound each process (Apply). Where the worker can make a cgroup of version 2, the
-// cgroup bounds memory and processes of the whole command and counts its processor time (Groups). Elsewhere a Sampler
-// looks at the command's processes several times a second, so a command can exceed a limit by what it takes between
-// two looks.
+// Resource limits of the kernel bound each process (Apply). Where the worker can make a cgroup of version 2, the cgroup
+// bounds memory and processes of the whole command and counts its processor time (Groups). Elsewhere a Sampler checks
+// the command's processes several times a second, so a command can exceed a limit between two samples.
 //
 // It must not know what runs a command, nor which processes belong to it.
 package limit

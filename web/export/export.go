@@ -2,8 +2,8 @@
 // JSON lines, its conversation as an HTML page, and its commands as asciinema recordings.
 //
 // Promises: a file shows what the pages and the API show to the same account, and no secret that they do not show. The
-// HTML page loads nothing and runs no script. What a recording holds of an output is what is stored, and its control
-// sequences can neither reach the clipboard nor name the window.
+// HTML page loads nothing and runs no script. A recording holds the stored output. Its control sequences can neither
+// write to the clipboard nor set the title of the window.
 //
 // It must not decide who may see what.
 package export

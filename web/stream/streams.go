@@ -1,5 +1,5 @@
-// Package stream serves what is longer than a record: event streams of a chat or of the whole log, a chat as it was at
-// an event, the output of a command, and files of the workspace.
+// Package stream serves long responses: event streams of a chat or of the whole log, a chat as it was at an event, the
+// output of a command, and files of the workspace.
 //
 // Promises: an event stream resumes after the sequence that the client names, without loss or repetition. A stream
 // ends when the login ends, or when the account may no longer see the chat. Output comes byte by byte in order, also

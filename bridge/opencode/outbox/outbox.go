@@ -10,7 +10,7 @@
 //     tries of RetryAfter. After a crash, an effect that was under way may be tried again, which changes nothing in
 //     OpenCode.
 //   - A message waits for the earlier messages of its queue, for the running turn, and for the earlier aborts, reverts
-//     and forks of its chat. A message that steers waits for no turn and for no message that is not under way. A
+//     and forks of its chat. A message that steers waits for no turn, and only for a message that is being sent. A
 //     revert or a fork waits for the earlier aborts, reverts and forks. An abort or a reply waits for none.
 //   - One effect of a chat is tried at a time. Chats do not wait for each other, unless MaxTurns turns are running.
 //     Then accounts take turns, and so do the chats of each account.
@@ -21,8 +21,8 @@
 //   - Nothing is sent before the log holds what OpenCode holds (ingest.Ingest.WaitConnected).
 //
 // The package must not know how OpenCode is run or how its events are stored. It decides nothing: a budget and the
-// prompt that resumes a turn are commands of handlers. It appends only how far an effect is, and that a request or a
-// question has expired which OpenCode no longer has.
+// prompt that resumes a turn are commands of handlers. It appends only the progress of effects, and the expiry of
+// requests and questions that OpenCode no longer has.
 package outbox
 
 import (

@@ -1,9 +1,9 @@
 // Package lease lets one node at a time run an engine. The lease is a record in a bucket of NATS, which its holder
 // renews.
 //
-// Promises: a holder that cannot renew the lease is told so before another node can take it. No clock is compared with
-// another machine's: the holder counts from the moment before it sent its last renewal, a candidate from the moment
-// after it first read it, and the candidate counts longer.
+// Promises: if a holder cannot renew the lease, Expired is called before another node can take it. Clocks of two
+// machines are never compared. The holder counts from the moment before it sent its last renewal. A candidate counts
+// from the moment after it first read that renewal, and it counts longer.
 //
 // It must not know what the holder does.
 package lease

@@ -1,5 +1,5 @@
-// Package permissiontest has what tests need that decide permission requests: a log with those that carry out commands
-// on it, and a gate that runs.
+// Package permissiontest helps tests that decide permission requests: it has a log with its handlers, and a running
+// gate.
 //
 // It must not be linked into a product.
 package permissiontest

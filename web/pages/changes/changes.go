@@ -1,8 +1,8 @@
 // Package changes serves the changes that a chat made to files.
 //
-// Promises: a change is shown as OpenCode reports it, whole, with hidden characters visible. A change for which the
-// page has no more room is left out as a whole, and the page says so. A change that cannot be read hides no other one:
-// its place says what is missing.
+// Promises: a change is shown as OpenCode reports it, whole, with hidden characters visible. A change that is too large
+// for the page is left out as a whole, and the page says so. In place of a change that cannot be read, the page says
+// what is missing.
 //
 // It must not read files.
 package changes

@@ -1,7 +1,7 @@
 // Package replay serves chats as they were after any of their events, and their exports.
 //
 // Promises: a moment is computed from the log alone, and shown as the chat's page showed it. The last moment is the
-// chat as it is. A page changes nothing. Whether an account may see a chat is asked for each answer.
+// chat as it is. A page changes nothing. Each request checks whether the account may see the chat.
 //
 // It must not decide who may see a chat.
 package replay

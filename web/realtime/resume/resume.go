@@ -1,6 +1,7 @@
-// Package resume knows where the topics of a session go on after their connection has ended.
+// Package resume stores up to which sequence a topic was delivered in a login session, so that the next connection of
+// the session continues there.
 //
-// Promises: a topic goes on at most a day later; the oldest half is forgotten when there are too many.
+// Promises: a topic can be continued for a day. If there are too many, the older half is deleted.
 //
 // It must not know what a topic is about, nor what was delivered.
 package resume
