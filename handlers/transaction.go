@@ -8,8 +8,8 @@ import (
 	"pocketcoder/events/log"
 )
 
-// MaxTransaction is the most commands a transaction takes; PocketBase takes as many requests in a batch.
-const MaxTransaction = 50
+// MaxTransaction is the most commands a transaction takes. Each one folds its state again.
+const MaxTransaction = 200
 
 // transaction holds the events that commands have decided together and not yet appended.
 type transaction struct {
@@ -66,7 +66,7 @@ func IsStored(seq uint64) bool { return seq < unstored }
 // add takes what a command came to. A filter is expected once, as the first command that decided on it saw it.
 func (t *transaction) add(writes []log.Write, seq uint64) error {
 	if t.commands++; t.commands > MaxTransaction {
-		return Refuse(Invalid, "a transaction takes at most %d commands", MaxTransaction)
+		return Refuse(Invalid, "This makes more than %d changes at once. Make fewer.", MaxTransaction)
 	}
 	t.seen = max(t.seen, seq)
 	for _, w := range writes {

@@ -121,7 +121,7 @@ func TestRefusedCommandRefusesTheTransaction(t *testing.T) {
 		return err
 	})
 	is.Equal(handlerstest.Refusal(t, err), handlers.Invalid)
-	is.Equal(err.Error(), "a transaction takes at most 50 commands")
+	is.Equal(err.Error(), "This makes more than 200 changes at once. Make fewer.")
 	is.Equal(len(handlerstest.Records(t, h.Log, "sops")), 0)
 	is.NoErr(save(t.Context(), "s2", "n"))
 	seq, err := handlers.Transaction(t.Context(), h.Log, func(ctx context.Context) (err error) {
@@ -131,7 +131,7 @@ func TestRefusedCommandRefusesTheTransaction(t *testing.T) {
 		return err
 	})
 	is.NoErr(err)
-	is.Equal(seq, uint64(51))
+	is.Equal(seq, uint64(201))
 }
 
 // Another system's handlers are first with one of the commands: everything is decided again, on what is true now.

@@ -82,7 +82,7 @@ var mayImport = map[string]string{
 	"handlers/permission/explanation":    "events events/log events/opencode handlers handlers/permission handlers/policy sandbox/wire",
 	"handlers/permission/permissiontest": "events events/eventstest events/log handlers handlers/chat handlers/handlerstest handlers/permission handlers/permission/dryrun handlers/policy handlers/record handlers/record/rulebook projections projections/projectionstest projections/queries",
 	"handlers/permission/workspace":      "events handlers/policy handlers/policy/files handlers/policy/program",
-	"handlers/proposal":                  "events handlers handlers/agentfile handlers/record",
+	"handlers/proposal":                  "events handlers handlers/agentfile handlers/record handlers/record/rulebook",
 	"handlers/agentfile":                 "events handlers handlers/policy handlers/record handlers/record/rulebook",
 	"handlers/schedule":                  "events events/log handlers handlers/account handlers/chat handlers/record handlers/record/schedules handlers/schedule/due",
 	"handlers/schedule/due":              "handlers",

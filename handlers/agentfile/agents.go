@@ -255,7 +255,7 @@ func (h Agents) save(ctx context.Context, by handlers.Command, f File, now recor
 	if err = s.deleteRules(ctx, id, f.Rules); err != nil {
 		return "", 0, err
 	}
-	err = s.put(ctx, rulebook.Agents, id, now.ID == "", fields) // last: an agent that has changed has its rules
+	err = s.put(ctx, rulebook.Agents, id, now.ID == "", fields) // last: a new agent has its rules
 	return id, s.seq, err
 }
 

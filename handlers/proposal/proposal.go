@@ -10,6 +10,7 @@ package proposal
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -19,6 +20,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agentfile"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/rulebook"
 )
 
 // The collections of proposals, and of what they change.
@@ -26,7 +28,7 @@ const (
 	Collection = "proposals"
 	SealedIn   = "sops"
 	prompts    = "ai_prompts"
-	agents     = "ai_agents"
+	agents     = rulebook.Agents
 )
 
 // The kinds of proposals. An empty kind is a procedure.
@@ -167,7 +169,7 @@ func (d described) text(p Stored) string {
 // inForce returns the procedure or the prompt with the name of a proposal. It is empty if there is none.
 func (h Proposals) inForce(ctx context.Context, p Stored) (now described, err error) {
 	if p.Kind == Prompt {
-		_, now.Content, _, err = h.prompt(ctx, p.Name)
+		_, now.Content, err = h.prompt(ctx, p.Name)
 		return now, err
 	}
 	all, err := record.All[Stored](ctx, h.Records, SealedIn)
@@ -179,16 +181,15 @@ func (h Proposals) inForce(ctx context.Context, p Stored) (now described, err er
 	return now, err
 }
 
-// prompt returns the record and the text of the prompt with a name, and the sequence of its last change. id is empty if
-// there is none.
-func (h Proposals) prompt(ctx context.Context, name string) (id, body string, seq uint64, err error) {
+// prompt returns the record and the text of the prompt with a name. id is empty if there is none.
+func (h Proposals) prompt(ctx context.Context, name string) (id, body string, err error) {
 	all, err := record.All[struct{ Name, Body string }](ctx, h.Records, prompts)
 	for _, r := range all {
 		if r.Value.Name == name {
-			id, body, seq = r.ID, r.Value.Body, r.Seq
+			id, body = r.ID, r.Value.Body
 		}
 	}
-	return id, body, seq, err
+	return id, body, err
 }
 
 // CheckAgent refuses the file of an agent that cannot be imported, or that is of an agent with another name.
@@ -200,33 +201,87 @@ func CheckAgent(name, text string) error {
 	return err
 }
 
-// Apply makes the change of an approved agent or prompt, as the account that approved it. e is the event of the
-// approval. An agent or a prompt that has changed since stays as it is, so that an approval takes effect once.
+// errChanged ends a transaction without effect.
+var errChanged = errors.New("a record has changed since the approval")
+
+// Apply makes the change of an approved agent or prompt, as the account that approved it: all of it, or nothing. e is
+// the event of the approval. What has changed since e stays as it is, so an approval takes effect once, and undoes no
+// later change of a person.
 func (h Proposals) Apply(ctx context.Context, p Stored, e events.Event) error {
-	by := handlers.Command{Actor: e.Actor}
+	_, err := handlers.Transaction(ctx, h.Records.Log, func(ctx context.Context) error {
+		refused := h.apply(ctx, p, handlers.Command{Actor: e.Actor})
+		// The check comes after the decisions: the log refuses them if something changes later.
+		changed, err := h.changed(ctx, p, e.Seq)
+		if changed {
+			return errChanged
+		}
+		return cmp.Or(err, refused)
+	})
+	if errors.Is(err, errChanged) {
+		return nil
+	}
+	return err
+}
+
+func (h Proposals) apply(ctx context.Context, p Stored, by handlers.Command) error {
 	if p.Kind == Agent {
-		if err := CheckAgent(p.Name, p.Content); err != nil {
-			return err
-		}
-		all, err := record.All[struct{ Name string }](ctx, h.Records, agents)
-		for _, r := range all {
-			if r.Value.Name == p.Name && r.Seq > e.Seq {
-				return nil
-			}
-		}
+		err := CheckAgent(p.Name, p.Content)
 		if err == nil {
 			_, err = agentfile.Agents{Records: h.Records}.Import(ctx,
 				agentfile.Import{Command: by, Text: p.Content, Name: p.Name})
 		}
 		return err
 	}
-	id, _, seq, err := h.prompt(ctx, p.Name)
-	if err != nil || seq > e.Seq {
-		return err
+	id, _, err := h.prompt(ctx, p.Name)
+	if err == nil {
+		_, _, err = h.Records.Save(ctx, record.Save{Command: by, Collection: prompts, Record: id, New: id == "",
+			Set: record.Fields(map[string]any{"name": p.Name, "body": p.Content})})
 	}
-	_, _, err = h.Records.Save(ctx, record.Save{Command: by, Collection: prompts, Record: id, New: id == "",
-		Set: record.Fields(map[string]any{"name": p.Name, "body": p.Content})})
 	return err
+}
+
+// fields are those of agents, their rules and prompts that say what belongs to what.
+type fields struct{ Name, Agent, Prompt string }
+
+// changed reports whether the prompt, or the agent with its prompt and its rules, has changed after seq.
+func (h Proposals) changed(ctx context.Context, p Stored, seq uint64) (bool, error) {
+	if p.Kind != Agent {
+		return h.changedIn(ctx, prompts, seq, func(_ string, f fields) bool { return f.Name == p.Name })
+	}
+	parts := map[string]bool{} // records of agents and prompts
+	changed, err := h.changedIn(ctx, agents, seq, func(id string, f fields) bool {
+		if f.Name == p.Name {
+			parts[id], parts[f.Prompt] = true, f.Prompt != ""
+		}
+		return f.Name == p.Name
+	})
+	if changed || err != nil {
+		return changed, err
+	}
+	changed, err = h.changedIn(ctx, prompts, seq, func(id string, _ fields) bool { return parts[id] })
+	if changed || err != nil {
+		return changed, err
+	}
+	return h.changedIn(ctx, rulebook.ToolPermissions, seq, func(_ string, f fields) bool { return parts[f.Agent] })
+}
+
+// changedIn reports whether a record of a collection was stored or deleted after seq, and matches before or after that.
+func (h Proposals) changedIn(ctx context.Context, collection string, seq uint64,
+	match func(id string, f fields) bool) (changed bool, err error) {
+	matched := map[string]bool{} // by record, before the event
+	_, err = h.Records.Log.Fold(ctx, events.ConfigSubject(collection, "*", "*"), 0, func(e events.Event) error {
+		now := fields{}
+		if d, err := events.Decode(e); err == nil {
+			if saved, ok := d.(events.Saved); ok {
+				_ = json.Unmarshal(saved.Fields, &now) // a record that cannot be read matches nothing
+			}
+		}
+		matches := match(e.Subject.ID, now)
+		changed = changed || e.Seq > seq && (matches || matched[e.Subject.ID])
+		matched[e.Subject.ID] = matches
+		return nil
+	})
+	return changed, err
 }
 
 // maxSkillName is the longest name of a skill in OpenCode.

@@ -49,19 +49,55 @@ func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
 	expect.Contains(t, exported.Text, "edit: deny")
 }
 
-// An approval that is interrupted is delivered again, and an agent that has changed since then stays as it is. So its
-// rules must be complete when the agent itself changes.
-func TestAnAgentChangesAfterItsRules(t *testing.T) {
+// Each of these approvals changes one thing beside the record of the agent. An administrator changes it again before
+// the approval is delivered a second time, as after a restart.
+func TestARepeatedApprovalUndoesNoLaterChange(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ approved, later string }{
+		"rule changed": {strings.Replace(file, "allow", "deny", 1), strings.Replace(file, "allow", "ask", 1)},
+		"rule deleted": {strings.Replace(file, "edit: allow", "edit: allow\n  read: deny", 1), file},
+		"rule added":   {strings.Replace(file, "allow", "deny", 1), strings.Replace(file, "edit: allow", "edit: deny\n  read: deny", 1)},
+		"prompt":       {file + "Carefully.\n", file + "Never.\n"},
+		"nothing":      {file, strings.Replace(file, "allow", "deny", 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			is := is.New(t)
+			h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+			agents := agentfile.Agents{Records: h.Records}
+			_, err := agents.Import(t.Context(), agentfile.Import{Text: file})
+			is.NoErr(err)
+			approval := last(t, h)
+			p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: c.approved}
+			text := func() string {
+				exported, err := agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
+				is.NoErr(err)
+				return exported.Text
+			}
+			is.NoErr(h.Apply(t.Context(), p, approval))
+			is.Equal(text(), c.approved)
+			_, err = agents.Import(t.Context(), agentfile.Import{Text: c.later})
+			is.NoErr(err)
+			is.NoErr(h.Apply(t.Context(), p, approval))
+			is.Equal(text(), c.later)
+		})
+	}
+}
+
+func TestARepeatedApprovalDoesNotCreateADeletedAgentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: file}
-	is.NoErr(h.Apply(t.Context(), p, last(t, h)))
-	p.Content = "---\nname: Deployer\ndescription: no\npermission:\n  edit: deny\n---\n\nDo not deploy.\n"
-	is.NoErr(h.Apply(t.Context(), p, last(t, h)))
+	p, approval := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: file}, last(t, h)
+	is.NoErr(h.Apply(t.Context(), p, approval))
 	all, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")
 	is.NoErr(err)
-	is.Equal(all[0].Seq, last(t, h).Seq)
+	_, err = h.Records.Delete(t.Context(), record.Delete{Collection: "ai_agents", Record: all[0].ID})
+	is.NoErr(err)
+	is.NoErr(h.Apply(t.Context(), p, approval))
+	all, err = record.All[struct{}](t.Context(), h.Records, "ai_agents")
+	is.NoErr(err)
+	is.Equal(len(all), 0)
 }
 
 func TestAnApprovedPromptReplacesThePromptOfItsName(t *testing.T) {
