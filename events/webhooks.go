@@ -3,7 +3,8 @@ package events
 // Webhooks that PocketCoder calls: each event of a subscribed type is posted to a URL. The events are about the record
 // of the target in the collection webhook_targets.
 
-// WebhookDelivered means that the target has accepted the event with a sequence, and has or will not get any before.
+// WebhookDelivered means that the target has accepted the event with a sequence. Earlier events were accepted or are
+// not sent any more.
 type WebhookDelivered struct {
 	Event    uint64 `json:"event"` // its sequence
 	Attempts int    `json:"attempts"`

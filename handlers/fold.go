@@ -200,7 +200,7 @@ func (f *Fold[S]) matches(subject string) bool {
 	return slices.ContainsFunc(f.filters, func(filter string) bool { return matches(filter, subject) })
 }
 
-// writes gives each event its cause and, as far as they go, one of the guarded filters.
+// writes returns the events with their cause. The first events get a guarded filter each.
 func (f *Fold[S]) writes(all []events.Event, cause string, guarded []string) []log.Write {
 	if len(guarded) == 0 {
 		guarded = f.filters[:1]

@@ -25,7 +25,7 @@ func enginePrefix(engine string) string { return "engine." + engine + "." }
 type Accepted struct {
 	ID     string          `json:"id,omitempty"`     // of what it created
 	Seq    uint64          `json:"seq"`              // of its event
-	Result json.RawMessage `json:"result,omitempty"` // what a command that asks was told
+	Result json.RawMessage `json:"result,omitempty"` // of a query
 }
 
 // answer is the encoded response: a result or a refusal.

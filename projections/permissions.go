@@ -50,7 +50,7 @@ type Permission struct {
 	DecidedSeq     int64      `db:"decided_seq" json:"decided_seq"` // 0 until it is decided
 }
 
-// What has become of an ask.
+// The statuses of a permission request.
 const (
 	PermissionDraft      = "draft"
 	PermissionAuthorized = string(events.Authorized)

@@ -59,8 +59,8 @@ func Prepare(ctx context.Context, dir string, log *log.Log, progress func(done, 
 	return store.Prepare(ctx, dir, log, definition(), progress)
 }
 
-// Loading is the error while the read models do not hold yet what the log held at the start, because an old file or
-// none was found: the events that they hold, and those that they have to hold.
+// Loading is the error until the read models have applied the events that the log held at the start. It names the
+// number of events that were applied, and of all.
 type Loading struct{ Done, Total uint64 }
 
 func (l Loading) Error() string {

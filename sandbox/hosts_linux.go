@@ -13,7 +13,7 @@ import (
 )
 
 // loopback are the addresses of localhost, each with the other addresses that accept connections to it. The kernel
-// gives a connection to the first of them with a listener.
+// passes a connection to the first of them with a listener.
 var loopback = [][]netip.Addr{
 	{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv4Unspecified(), netip.IPv6Unspecified()},
 	{netip.IPv6Loopback(), netip.IPv6Unspecified()},

@@ -22,8 +22,8 @@ func page(c templ.Component) http.Handler {
 	})
 }
 
-// staticFiles serves the files of package static. A browser asks each time whether its copy is still the same: a hash
-// of the content tells.
+// staticFiles serves the files of package static. A browser asks each time whether its copy is current, with a hash of
+// the content.
 func staticFiles() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("file")

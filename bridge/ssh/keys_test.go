@@ -169,6 +169,6 @@ func TestFileOfSomebodyElseIsLeftAlone(t *testing.T) {
 	is.Equal(string(text), line)
 	for content, ours := range map[string]bool{"": true, line: false, header + line: true} {
 		is.NoErr(os.WriteFile(foreign, []byte(content), 0o600))
-		is.Equal(ssh.Ours(foreign) == nil, ours)
+		is.Equal(ssh.CheckOwn(foreign) == nil, ours)
 	}
 }

@@ -107,7 +107,7 @@ func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
 	err = failed
 	var foreign error
 	for _, path := range k.Files {
-		if conflict := Ours(path); conflict != nil {
+		if conflict := CheckOwn(path); conflict != nil {
 			foreign = errors.Join(foreign, conflict)
 			continue
 		}
@@ -129,8 +129,8 @@ func (k *Keys) write(ctx context.Context) (next time.Time, err error) {
 // header is the first line of our files.
 const header = "# Written by pocketcoder from the collection ssh_keys; changes made here are lost.\n"
 
-// Ours returns an error if a file has content that PocketCoder did not write, such as the operator's own keys.
-func Ours(path string) error {
+// CheckOwn returns an error if a file has content that PocketCoder did not write, such as the operator's own keys.
+func CheckOwn(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (len(text) == 0 || strings.HasPrefix(string(text), header)) {
 		return nil

@@ -45,8 +45,8 @@ const (
 	AuthorizedKeys = "authorized_keys"
 )
 
-// Get tells how to install sshd.
-const Get = "apt install openssh-server"
+// InstallHint is the command that installs sshd.
+const InstallHint = "apt install openssh-server"
 
 // Find finds sshd, which is usually not on the PATH of users other than root.
 func Find() (path string, err error) {
@@ -58,7 +58,7 @@ func Find() (path string, err error) {
 			return path, nil
 		}
 	}
-	return "", errors.New("sshd is neither on PATH nor in /usr/sbin; " + Get)
+	return "", errors.New("sshd is neither on PATH nor in /usr/sbin; install it: " + InstallHint)
 }
 
 // OpenServer listens at address (host:port; an empty host means every address). It stores its files in dir, to which

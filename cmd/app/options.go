@@ -297,7 +297,7 @@ func (o Options) checkAuthorizedKeys() error {
 	if _, err := os.Stat(filepath.Dir(o.AuthorizedKeys)); err != nil {
 		return fmt.Errorf("--authorized-keys: make its directory first: %w", err)
 	}
-	if err := ssh.Ours(o.AuthorizedKeys); err != nil {
+	if err := ssh.CheckOwn(o.AuthorizedKeys); err != nil {
 		return fmt.Errorf("--authorized-keys: %w; name a file of its own, such as ~/.ssh/authorized_keys_pocketcoder, and let your sshd read both: AuthorizedKeysFile .ssh/authorized_keys .ssh/authorized_keys_pocketcoder", err)
 	}
 	return nil

@@ -149,7 +149,7 @@ func trimmed(s *string) *string {
 	return &t
 }
 
-// decideUpdate gives what would change.
+// decideUpdate returns what would change.
 func (a *Accounts) decideUpdate(c UpdateAccount) (events.AccountUpdated, uint64, error) {
 	var d events.AccountUpdated
 	known := a.accounts[c.Account]

@@ -104,7 +104,7 @@ type Channels struct {
 	pair  sync.Mutex // held while a code is used
 }
 
-// Commands are the commands that the operator's identity may give over NATS.
+// Commands are the commands that can be sent over NATS.
 func (h *Channels) Commands() handlers.Commands {
 	return handlers.Commands{
 		"channel.save": handlers.CommandOf(func(c *record.Save, actor string) { c.Actor, c.Role = actor, account.Admin },

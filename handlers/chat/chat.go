@@ -73,7 +73,7 @@ type Chats struct {
 	seen     handlers.Folds[seenState]     // by account
 }
 
-// Commands are the commands on chats that can be given over NATS.
+// Commands are the commands on chats that can be sent over NATS.
 func (h *Chats) Commands() handlers.Commands {
 	return handlers.Commands{
 		"chat.create":      handlers.CommandOf(func(c *Create, actor string) { c.Actor = actor }, handlers.Created(h.Create)),

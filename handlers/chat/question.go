@@ -221,7 +221,7 @@ func (c AnswerQuestion) check(q events.Question) error {
 	return nil
 }
 
-// expire gives no event for questions that are over, or have all their answers.
+// expire returns no event for questions that are over, or have all their answers.
 func (s *questions) expire(c ExpireQuestion) events.Data {
 	ask, known := s.asks[c.Question]
 	if !known || s.over[c.Question] != "" || len(s.answered[c.Question]) == len(ask.Questions) {

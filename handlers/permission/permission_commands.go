@@ -25,10 +25,10 @@ type ReplayPolicy struct {
 	Chat string      `json:"chat,omitempty"` // empty is all
 }
 
-// commandLine is the device of those who give commands over NATS.
+// commandLine is the device of decisions that were sent over NATS.
 var commandLine = events.Client{Device: "command line"}
 
-// Commands are the commands about permissions that can be given over NATS.
+// Commands are the commands about permissions that can be sent over NATS.
 func (g Gate) Commands() handlers.Commands {
 	return handlers.Commands{
 		"permission.decide":  handlers.CommandOf(func(c *Decide, actor string) { c.Actor, c.Client, c.Admin = actor, commandLine, true }, handlers.SeqOnly(g.Decide)),

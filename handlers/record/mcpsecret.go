@@ -26,7 +26,7 @@ type SetMCPSecret struct {
 	Value  string `json:"value"`
 }
 
-// Commands are the commands on the values. Only the operator's identity may give them.
+// Commands are the commands on the values. Only the operator's identity may send them.
 func (m MCPSecrets) Commands() handlers.Commands {
 	return handlers.Commands{
 		"mcp.secret": handlers.CommandOf(func(c *SetMCPSecret, actor string) { c.Actor = actor },

@@ -37,7 +37,7 @@ type Records struct {
 	keys        sync.Mutex                     // held while ProviderKeys changes a record and its values
 }
 
-// Commands are the commands on configuration records that can be given over NATS.
+// Commands are the commands on configuration records that can be sent over NATS.
 func (h *Records) Commands() handlers.Commands {
 	return handlers.Commands{
 		"record.save":   handlers.CommandOf(func(c *Save, actor string) { c.Actor, c.Role = actor, account.Admin }, handlers.Created(h.Save)),

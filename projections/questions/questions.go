@@ -45,7 +45,7 @@ type Question struct {
 	Position       int64      `db:"position" json:"position"`
 }
 
-// What has become of a question.
+// The statuses of a question.
 const (
 	Asked    = "asked"
 	Replied  = "replied"
@@ -167,8 +167,8 @@ func (t table) interrupt(b events.QuestionInterrupted) {
 	}
 }
 
-// engineReplied takes OpenCode's word: the answers it has, or that the question was dismissed, which is also how it is
-// told of a question that expired.
+// engineReplied records what OpenCode reports: the answers that it has, or that the question was dismissed. An expired
+// question is dismissed in OpenCode, too.
 func (q *Question) engineReplied(i int, e events.Event, b opencode.QuestionReplied) {
 	if q.EngineReplied = true; q.Status == Expired && b.Answers == nil {
 		return

@@ -242,8 +242,8 @@ func (q Question) entry() Entry {
 	return Entry{ID: q.ID, Position: q.Position, Index: q.Index, Seq: q.Last, Removed: q.Removed, Question: &q}
 }
 
-// Name fills in the emails of the accounts that decided. The read models of one chat alone have no accounts.
-func Name(entries []Entry, email func(actor string) string) {
+// FillDeciders sets the emails of the accounts that decided. The read models of one chat alone have no accounts.
+func FillDeciders(entries []Entry, email func(actor string) string) {
 	for _, e := range entries {
 		if e.Request != nil {
 			e.Request.Decider = email(e.Request.DecidedBy)

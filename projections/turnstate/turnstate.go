@@ -109,8 +109,8 @@ func (t *Turn) Undelivered(engineMessage string) {
 	}
 }
 
-// End ends the turn when OpenCode will not. A message that is still being sent stays: it will be sent again. A turn
-// can be lost between two answers, when nothing of it is open.
+// End ends the turn if OpenCode does not end it any more. A message that is still being sent is kept, because it is
+// sent again. A turn can be lost between two answers, when no message of it is open.
 func (t *Turn) End(outcome string, sending bool) {
 	if outcome == Lost || t.Processing != "" || t.Awaiting != "" && !sending {
 		t.Outcome = outcome

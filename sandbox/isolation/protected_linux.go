@@ -34,8 +34,8 @@ func listProjectNames() (names []protectedName) {
 	return names
 }
 
-// gitNames are the names in .git that make git run programs, and the one that tells OpenCode which repository of its
-// own git has to use for the workspace. The rest of .git is writable.
+// gitNames are the names in .git that make git run programs, and the one that names OpenCode's own repository for the
+// workspace. The rest of .git is writable.
 var gitNames = []protectedName{
 	// core.fsmonitor, hooksPath, pager, …
 	{path: "config", placeholder: filePlaceholder}, {path: "config.worktree", placeholder: filePlaceholder},

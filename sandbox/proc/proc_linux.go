@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// All returns the pids of all processes, rising. They are read piece by piece: those that are born meanwhile come last.
+// All returns the pids of all processes in ascending order. It reads them in pieces, so processes that start meanwhile
+// come last.
 func All() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		dir, err := os.Open("/proc")
@@ -35,8 +36,8 @@ func All() iter.Seq[int] {
 }
 
 // State returns a process's state letter and its start time in clock ticks since boot (proc_pid_stat(5), fields 3 and
-// 22), or nothing when it does not exist. The kernel says Z, too, when the first thread has ended and others (field
-// 20) run on: that is no dead process, and its letter is S.
+// 22). Both are empty if there is no such process. The kernel also reports Z if the first thread has ended and other
+// threads (field 20) run. State then returns S, because the process is not dead.
 func State(pid int) (state, start string) {
 	fields := Stat(pid)
 	if len(fields) < 20 {
@@ -58,7 +59,8 @@ func Stat(pid int) []string {
 // (time(7)).
 const clockTick = 10 * time.Millisecond
 
-// ProcessorTime returns what a process took, with the children that it waited for: fields 14 to 17 of proc_pid_stat(5).
+// ProcessorTime returns the processor time of a process and of the children that it waited for: fields 14 to 17 of
+// proc_pid_stat(5).
 func ProcessorTime(pid int) (sum time.Duration) {
 	fields := Stat(pid)
 	for i := 14; i <= 17 && i-3 < len(fields); i++ {
@@ -68,8 +70,8 @@ func ProcessorTime(pid int) (sum time.Duration) {
 	return sum
 }
 
-// LivingThread returns the thread to ask about a process: what a first thread that has ended leaves in /proc tells
-// nothing.
+// LivingThread returns a thread of the process that runs. The files in /proc of a first thread that has ended say
+// nothing about the process.
 func LivingThread(pid int) (thread int) {
 	if fields := Stat(pid); len(fields) == 0 || fields[0] != "Z" {
 		return pid
@@ -83,8 +85,8 @@ func LivingThread(pid int) (thread int) {
 	return pid
 }
 
-// Environ returns the environment a process was started with, each variable between NULs; empty when it may not be
-// read.
+// Environ returns the environment with which a process was started, each variable between NULs. It is empty if it may
+// not be read.
 func Environ(pid int) []byte {
 	data, _ := os.ReadFile(Path(pid, "environ"))
 	return append([]byte{0}, data...)

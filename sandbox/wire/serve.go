@@ -13,7 +13,7 @@ import (
 )
 
 // Handler carries out one request: it writes the output as it comes, and returns the result. r.Input is closed when no
-// input follows; Run need not read it.
+// input follows. The handler need not read it.
 type Handler func(ctx context.Context, r Request, stdout, stderr io.Writer) Result
 
 // Server is the configuration of Serve. Only Handle is required.

@@ -23,7 +23,8 @@ type permissionRequest struct {
 	Call       string          `json:"call_id,omitempty"`
 }
 
-// permissionAnswer says what a rule says now. When a person has to decide, the record's status tells later.
+// permissionAnswer is the decision of a rule. If a person has to decide, the status of the record has the decision
+// later.
 type permissionAnswer struct {
 	Permitted bool   `json:"permitted"`
 	ID        string `json:"id"`

@@ -90,7 +90,7 @@ func (c Chat) HTML(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	timeline.Name(entries, c.Email)
+	timeline.FillDeciders(entries, c.Email)
 	return document(chat, entries, last).Render(ctx, w)
 }
 

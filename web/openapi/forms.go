@@ -36,7 +36,7 @@ func (c Components) Resolve(f Form) Form {
 	return f
 }
 
-// FormRef is what a reference to a named form begins with.
+// FormRef is the beginning of a reference to a named form.
 const FormRef = "#/components/schemas/"
 
 // forms collects named forms: those of Go types, and those of collections.
@@ -45,7 +45,7 @@ type forms struct {
 	types map[string]reflect.Type
 }
 
-// of is the form that encoding/json gives a value of the type.
+// of returns the form of the JSON of a value of the type.
 func (f *forms) of(t reflect.Type) Form {
 	switch t {
 	case reflect.TypeFor[time.Time]():

@@ -50,7 +50,7 @@ func CheckPortsURL(template string) error {
 	return nil
 }
 
-// portAccess is the access that a ticket or a cookie gives.
+// portAccess is the access that a ticket or a cookie permits.
 type portAccess struct {
 	chat    string
 	port    int

@@ -159,7 +159,7 @@ func (s *Ports) proxyPort(w http.ResponseWriter, r *http.Request, chat string, p
 	}
 	h := w.Header()
 	ours := h.Clone()
-	clear(h) // what confine gives would be added to it
+	clear(h) // confine would otherwise add to it
 	proxy.ServeHTTP(finalWriter{w}, r)
 	if failed == nil {
 		return nil
@@ -264,7 +264,7 @@ func (v portRequest) location(to string) string {
 		return to
 	}
 	u.Scheme, u.Host = "", ""
-	if strings.HasPrefix(u.Path+"/", v.path.prefix+"/") { // it has heard of X-Forwarded-Prefix
+	if strings.HasPrefix(u.Path+"/", v.path.prefix+"/") { // the server uses X-Forwarded-Prefix
 		return u.String()
 	}
 	return v.path.prefix + "/" + strings.TrimPrefix(u.String(), "/")

@@ -69,7 +69,7 @@ func (m Mail) Code(verb string) string {
 // New starts a server on the loopback address without TLS. It ends with the test.
 func New(t testing.TB) *Server { return start(t, nil, "imap", "smtp") }
 
-// NewTLS starts a server that encrypts its connections from their begin.
+// NewTLS starts a server that encrypts its connections from the start.
 func NewTLS(t testing.TB) *Server {
 	https := httptest.NewTLSServer(nil) // has a certificate of example.com and 127.0.0.1
 	defer https.Close()

@@ -30,8 +30,8 @@ import (
 // requestTimeout bounds an ordinary request. The first prompt of an instance takes OpenCode about 3 s.
 const requestTimeout = 30 * time.Second
 
-// ErrGone matches an error by which OpenCode says that it does not know the session, ask or question (any more). Asks
-// and questions are known per directory: a wrong directory looks the same.
+// ErrGone matches an error by which OpenCode says that it does not know the session, request or question, or not any
+// more. OpenCode looks up requests and questions by directory, so a wrong directory gives the same error.
 var ErrGone = errors.New("no longer known to opencode")
 
 // Client speaks OpenCode's HTTP API. It is safe for concurrent use.

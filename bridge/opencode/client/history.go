@@ -14,10 +14,10 @@ const (
 	historySessions = 100 // sessions that one request names
 )
 
-// History calls fn with the durable events that come after known, a map from session to the last sequence number held,
-// in pages of bounded size. Of a session that is not in known it returns all events, of a deleted one none. The events
-// of a page are in the order of arrival, and so are all events of one session. The pages come from PocketCoder's
-// plugin in OpenCode.
+// History calls fn with the durable events after known, in pages of bounded size. known maps a session to its last
+// sequence number that the caller has. A session that is not in known has all its events, and a deleted session none.
+// The events of a page are in the order of arrival, and so are all events of one session. The pages come from
+// PocketCoder's plugin in OpenCode.
 func (c *Client) History(ctx context.Context, known map[string]int64, fn func([]Event) error) error {
 	var newest map[string]int64
 	if err := c.do(ctx, call{op: "get sequence numbers", path: historyPath, out: &newest}); err != nil {

@@ -20,13 +20,13 @@ const (
 	maxPending = 16 << 20  // bytes read ahead of the consumer; OpenCode queues the rest
 )
 
-// Stream connects to the live stream and calls fn with what has arrived, in order, always from this goroutine: one
-// event when it is quiet, up to 1,000 in a burst. The first event is server.connected; nothing is replayed. While fn
-// runs the next 16 MiB are read ahead, then OpenCode waits. Durable events are given once (Event.Sync), heartbeats too
-// are given.
+// Stream connects to the live stream and calls fn with the events that have arrived, in order, always from this
+// goroutine: one event at a time when few arrive, up to 1,000 in a burst. The first event is server.connected. No
+// earlier event is sent again. While fn runs, the next 16 MiB are read ahead, then OpenCode waits. fn gets each durable
+// event once (Event.Sync), and heartbeats.
 //
 // Stream returns fn's error, ctx's, or why the stream ended: OpenCode stopped, nothing arrived for silence (use
-// Silence), an event over 256 MiB or one that cannot be read. Everything that arrived before that was given to fn.
+// Silence), an event over 256 MiB or one that cannot be read. fn has received all that arrived before that.
 func (c *Client) Stream(ctx context.Context, silence time.Duration, fn func([]Event) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -67,7 +67,7 @@ func readUpTo(path string, most int64) ([]byte, error) {
 	return b, err
 }
 
-// Price is what a million tokens cost, in the currency in which budgets are set.
+// Price is the price of a million tokens, in the currency of budgets.
 type Price struct {
 	Input, Output float64
 }
@@ -92,8 +92,8 @@ func (p Provider) usesZen() bool {
 	return p.Keys["OPENCODE_API_KEY"] != "" || strings.HasPrefix(p.Model, client.Zen+"/") || logins[client.Zen] != nil
 }
 
-// OfUser is what the user has set up for OpenCode on this machine: provider keys in the environment, and logins in
-// OpenCode's auth.json. found is false when there is neither.
+// OfUser returns what the user has set up for OpenCode on this machine: provider keys in the environment, and logins in
+// OpenCode's auth.json. found is false if there is neither.
 func OfUser(getenv func(string) string) (p Provider, found bool, err error) {
 	p.Keys = map[string]string{}
 	for _, k := range keys {
@@ -129,7 +129,7 @@ func OfUser(getenv func(string) string) (p Provider, found bool, err error) {
 	return p, len(p.Keys) > 0 || len(logins) > 0, err
 }
 
-// Secrets is what must never be stored: the keys, and every text of the logins.
+// Secrets returns what must never be stored: the keys, and every text of the logins.
 func (p Provider) Secrets() []string {
 	secrets := []string{p.APIKey}
 	for _, key := range p.Keys {
@@ -155,7 +155,7 @@ func textsIn(value any) (texts []string) {
 	return texts
 }
 
-// Config is the part of OpenCode's configuration that concerns models.
+// Config returns the part of OpenCode's configuration about models.
 func (p Provider) Config() (map[string]any, error) {
 	config := map[string]any{}
 	if !p.usesZen() {

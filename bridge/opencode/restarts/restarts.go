@@ -36,7 +36,7 @@ func (r *Restarts) Want() {
 	}
 }
 
-// Run restarts OpenCode, after it was asked to, once no turn runs or waits for a person, until ctx ends.
+// Run restarts OpenCode after a call of Want, once no turn runs or waits for a person, until ctx ends.
 func (r *Restarts) Run(ctx context.Context) error {
 	for {
 		select {

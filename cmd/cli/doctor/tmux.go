@@ -18,7 +18,7 @@ func checkTmux(ctx context.Context) check {
 
 // checkSSHD looks for sshd in the same places as up.
 func checkSSHD() check {
-	c := check{Name: "sshd", State: checkOptional, For: "watching it from elsewhere (pocketcoder up --ssh)", Get: ssh.Get}
+	c := check{Name: "sshd", State: checkOptional, For: "watching it from elsewhere (pocketcoder up --ssh)", Get: ssh.InstallHint}
 	if path, err := ssh.Find(); err == nil {
 		c.State, c.Found, c.Get = checkOK, path, ""
 	}

@@ -226,7 +226,7 @@ func (s *Script) found(words []string, deeper bool, depth int) {
 // literal are the uses of braces that expand to nothing: HEAD@{1}, and find's {}.
 var literal = regexp.MustCompile(`@\{[A-Za-z0-9-]+\}|^\{\}$`)
 
-// plainWord gives the text of a word that bash takes as it stands, or the cause why it does not.
+// plainWord returns the text of a word that bash does not expand, or the cause why bash expands it.
 func plainWord(w *syntax.Word, text string) (word, cause string) {
 	source := text[w.Pos().Offset():w.End().Offset()]
 	var out strings.Builder
@@ -264,7 +264,7 @@ func plainWord(w *syntax.Word, text string) (word, cause string) {
 // special is what a backslash or a dollar sign in double quotes must not stand before: there they mean something.
 var special = regexp.MustCompile("\\\\[\\\\\"$`!\n]|\\\\$|`|\\$[^ |)/]")
 
-// plainQuoted gives what stands in double quotes when nothing in it is expanded.
+// plainQuoted returns the text in double quotes if bash expands nothing in it.
 func plainQuoted(q *syntax.DblQuoted) (string, bool) {
 	var inner strings.Builder
 	for _, part := range q.Parts {
@@ -277,7 +277,7 @@ func plainQuoted(q *syntax.DblQuoted) (string, bool) {
 	return inner.String(), !q.Dollar && !special.MatchString(inner.String())
 }
 
-// anyWord gives the text of a word as far as it can be known.
+// anyWord returns the text of a word, as far as it is known.
 func anyWord(w *syntax.Word, text string) string {
 	var out strings.Builder
 	for _, part := range w.Parts {

@@ -138,7 +138,7 @@ func (p Replay) moments(r *http.Request, caller api.Caller, more int) (all []mom
 		}
 		m.steps, m.number = steps, number+len(all)
 		m.event, err = p.detailsOf(ctx, db, last, steps, email)
-		timeline.Name(m.entries, email)
+		timeline.FillDeciders(m.entries, email)
 		all = append(all, m)
 		return err
 	})

@@ -97,7 +97,7 @@ var durations = []option{{"1h", texts.OneHour}, {"24h", texts.OneDay}, {"720h", 
 // resultText sums up a dry run.
 func resultText(text string, r dryrun.Result) string { return fmt.Sprintf(text, r.Allowed, r.Asks) }
 
-// decided says how often a thing was asked for, and what was decided.
+// decided says how often something was requested, and how the requests were decided.
 func decided(c dryrun.Command) string {
 	var outcomes []string
 	for _, outcome := range slices.Sorted(maps.Keys(c.Decided)) {
@@ -109,7 +109,7 @@ func decided(c dryrun.Command) string {
 	return fmt.Sprintf(texts.TimesAsked, c.Count, strings.Join(outcomes, ", "))
 }
 
-// refused reports whether a person or a rule denied a thing that the new rule would have allowed.
+// refused reports whether a person or a rule denied a request that the new rule would have allowed.
 func refused(c dryrun.Command) bool { return c.Decided["denied"]+c.Decided["denied by a rule"] > 0 }
 
 // widest is the dry run over all that the account may see.

@@ -54,7 +54,7 @@ type Site struct {
 	live      stream.Slots // the streams of live pages
 }
 
-// Policy lets a page use our own script and style files and speak to us, and nothing else. Script may turn text into
+// Policy allows a page only our own script and style files, and connections to this server. Script may turn text into
 // elements in one place alone, the policy "pocketcoder" of app.js.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; worker-src 'self'; form-action 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types pocketcoder"
