@@ -120,9 +120,15 @@ func (v Viewer) Follow(ctx context.Context, chat, name, session string) error {
 	return v.run(ctx, joined(append([][]string{window}, only("="+chat+":="+name)...))...)
 }
 
-// only makes a window show a transcript and nothing else: it takes no keys, and why the transcript failed stays.
-// Windows of shells do not stay when their program has ended: for that tmux waits for a signal (SIGCHLD), which it
-// misses while its libutempter has that signal to itself.
+// CloseWindow closes a window that Follow has opened, because tmux may keep it when its program has ended (see only).
+// It does nothing if the window is closed already.
+func (v Viewer) CloseWindow(ctx context.Context, chat, name string) {
+	_ = v.run(ctx, "kill-window", "-t", "="+chat+":="+name)
+}
+
+// only makes a window show a transcript and nothing else: it takes no keys, and the reason why the transcript failed
+// stays. For that, tmux waits for a signal (SIGCHLD) when the program has ended. While libutempter handles that signal,
+// tmux misses it and keeps the window. So shells have no such windows, and CloseWindow closes those of subagents.
 func only(window string) [][]string {
 	return [][]string{{"select-pane", "-d", "-t", window}, {"set-option", "-p", "-t", window, "remain-on-exit", "failed"}}
 }

@@ -58,7 +58,7 @@ type transcript struct {
 	running       map[string]time.Time // executions without an end, and when they began
 	agents        map[string]string    // subagents' sessions -> their agents
 	busy          map[string]bool      // sessions at work
-	opened        map[string]bool      // subagents' sessions with a window
+	opened        map[string]bool      // subagents' sessions with a window; nil until the first updateWindows
 	caughtUp      bool
 
 	arrived   chan log.Batch
@@ -70,7 +70,7 @@ func newTranscript(show *render.Renderer, s *client.System, o FollowOptions) *tr
 	t := &transcript{
 		FollowOptions: o, System: s, show: show, out: show.Out, outputTimeout: outputTimeout,
 		allowed: map[string]string{}, hidden: map[string]bool{}, running: map[string]time.Time{},
-		agents: map[string]string{}, busy: map[string]bool{}, opened: map[string]bool{},
+		agents: map[string]string{}, busy: map[string]bool{},
 		arrived: make(chan log.Batch), fragments: make(chan log.Delta, 256), failed: make(chan error, 2),
 	}
 	t.show.MaxLive, t.show.Email = math.MaxInt64, s.EmailOf(context.Background())
@@ -176,7 +176,7 @@ func (t *transcript) applyBatch(ctx context.Context, b log.Batch) (over bool, er
 	if !t.caughtUp {
 		return false, nil
 	}
-	return t.Session != "" && !t.busy[t.Session], t.openWindows(ctx)
+	return t.Session != "" && !t.busy[t.Session], t.updateWindows(ctx)
 }
 
 // showFragments shows the fragments that have arrived. They precede the events that have arrived.
@@ -191,26 +191,30 @@ func (t *transcript) showFragments() {
 	}
 }
 
-// openWindows opens a window for each subagent at work that has none. It closes with the end of its turn.
-func (t *transcript) openWindows(ctx context.Context) error {
-	for session, agent := range t.agents {
-		if !t.busy[session] {
-			delete(t.opened, session)
-			continue
-		}
-		if !t.Windows || t.opened[session] {
-			continue
-		}
-		t.opened[session] = true
+// updateWindows opens a window for each subagent at work, and closes it with the end of its turn. The program in the
+// window ends then too, but tmux does not always notice that (see viewer.CloseWindow).
+func (t *transcript) updateWindows(ctx context.Context) error {
+	if !t.Windows {
+		return nil
+	}
+	if t.opened == nil {
 		names, err := t.viewer.Windows(ctx, t.Chat)
 		if err != nil {
 			return err
 		}
-		name := windowName(agent, session)
-		if slices.Contains(names, name) { // a transcript that ended has opened it
+		t.opened = map[string]bool{}
+		for session, agent := range t.agents { // a transcript that ended may have opened some
+			t.opened[session] = slices.Contains(names, windowName(agent, session))
+		}
+	}
+	for session, agent := range t.agents {
+		if t.busy[session] == t.opened[session] {
 			continue
 		}
-		if err := t.viewer.Follow(ctx, t.Chat, name, session); err != nil {
+		name := windowName(agent, session)
+		if t.opened[session] = t.busy[session]; !t.opened[session] {
+			t.viewer.CloseWindow(ctx, t.Chat, name)
+		} else if err := t.viewer.Follow(ctx, t.Chat, name, session); err != nil {
 			return err
 		}
 	}
