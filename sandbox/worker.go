@@ -19,7 +19,7 @@
 //   - Exit code and signal come from wait(2) alone. For a signal that killed the shell, bubblewrap reports only the
 //     code 128+n.
 //   - If the worker is killed, the kernel kills each shell. The next Open of the workspace kills the processes that
-//     they started. In bubblewrap the kernel kills those too.
+//     they started. In bubblewrap the kernel kills those too, except in the few milliseconds of its start.
 //
 // The worker finds the processes of a tree by its cgroup (limit.Groups). It also labels each process with an
 // environment marker and with a value of a resource limit that nothing else uses. Without cgroups, a process that

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -40,8 +41,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == inside.Name {
 		os.Exit(inside.Run(os.Args[2:], os.Stderr))
 	}
-	if len(os.Args) > 1 && os.Args[1] == isolation.NoSymlinksCommand {
-		os.Exit(isolation.RunNoSymlinks(os.Args[2:], os.Stderr))
+	if len(os.Args) > 1 && os.Args[1] == isolation.GuardCommand {
+		ctx, _ := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		os.Exit(isolation.RunGuard(ctx, os.Args[2:], os.Stderr))
 	}
 	if len(os.Args) == 4 && os.Args[1] == mcpServer {
 		serveMCP(os.Args[2], os.Args[3])

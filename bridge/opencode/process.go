@@ -109,7 +109,7 @@ func (c *child) stop(api *client.Client) {
 	}
 	syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // and the processes left in its group
 	<-c.exited
-	awaitGone(all) // bubblewrap ends before the processes in its namespace, which the kernel then kills
+	awaitGone(all) // the rest of the group
 }
 
 // process is one run of a process.

@@ -97,7 +97,7 @@ func main() {
 
 // ownFiles reports whether a command writes files of the system. A worker writes nothing but the person's files.
 func ownFiles(args []string) bool {
-	return len(args) == 0 || !slices.Contains([]string{"worker", "sandbox", inside.Name, isolation.NoSymlinksCommand},
+	return len(args) == 0 || !slices.Contains([]string{"worker", "sandbox", inside.Name, isolation.GuardCommand},
 		args[0])
 }
 
@@ -110,8 +110,8 @@ func run(ctx context.Context, env cli.Environment, args []string) error {
 	switch args[0] { // programs of the sandbox, which no person calls
 	case inside.Name:
 		return cli.ExitCode(inside.Run(args[1:], env.Stderr))
-	case isolation.NoSymlinksCommand:
-		return cli.ExitCode(isolation.RunNoSymlinks(args[1:], env.Stderr))
+	case isolation.GuardCommand:
+		return cli.ExitCode(isolation.RunGuard(ctx, args[1:], env.Stderr))
 	}
 	if now, ok := formerNames[args[0]]; ok {
 		args = append(slices.Clone(now), args[1:]...)

@@ -25,7 +25,7 @@ type FileAccess struct {
 
 	// LongRunning is for a program that runs as long as the system. It has no placeholders, because they would prevent a
 	// person from creating the missing files. In return a protected name is read-only as a whole, including the part of
-	// .git that commands can change.
+	// .git that commands can change. At bwrap it runs under RunGuard.
 	LongRunning bool
 }
 

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"syscall"
 
 	"pocketcoder/sandbox/isolation/systemsecrets"
 )
@@ -30,13 +31,9 @@ func (c *Confinement) bwrapCommand(cmd Command, mounts []protectiveMount) (*Prep
 		prepared.Argv = append(prepared.Argv, "--new-session")
 	}
 	prepared.Argv = append(prepared.Argv, c.bwrapMounts()...)
-	noLinks := len(c.access.NoSymlinks) > 0 && c.noSymlinksErr == nil
-	if noLinks {
-		before, err := c.noSymlinksArgv(mounts)
-		if err != nil {
-			return nil, err
-		}
-		prepared.Argv, prepared.SetAttributes, mounts = append(before, prepared.Argv...), setNoSymlinksAttributes, nil
+	noSymlinks := c.noSymlinksWords(mounts)
+	if noSymlinks != nil { // they include the mounts
+		mounts = nil
 	}
 	for _, mount := range mounts {
 		switch {
@@ -53,7 +50,17 @@ func (c *Confinement) bwrapCommand(cmd Command, mounts []protectiveMount) (*Prep
 	}
 	prepared.Argv = append(prepared.Argv, "--remount-ro", "/", "--chdir", cmd.Dir, "--")
 	prepared.Argv = append(prepared.Argv, cmd.Argv...)
-	return prepared, nil
+	if !c.access.LongRunning {
+		return prepared, nil
+	}
+	prepared.SetAttributes = func(a *syscall.SysProcAttr) {
+		a.Pdeathsig = syscall.SIGTERM
+		if noSymlinks != nil {
+			setNoSymlinksAttributes(a)
+		}
+	}
+	prepared.Argv, err = guardArgv(noSymlinks, prepared.Argv)
+	return prepared, err
 }
 
 // bwrapMounts returns the arguments that build the root. Later mounts cover earlier ones, so writable directories

@@ -28,7 +28,8 @@
 // One case is not covered. A mount ends with the file that it covers. If a program outside replaces a protected file
 // while a command runs, that command can change the new file. The next command cannot.
 //
-// The package runs a program only to test a level. It must not know what a worker, a request or a limit is.
+// The package runs a program only to test a level, and bubblewrap for a long-running program (RunGuard). It must not
+// know what a worker, a request or a limit is.
 package isolation
 
 import (
@@ -49,8 +50,8 @@ const (
 // ContainerMark is the environment variable that the sandbox image sets.
 const ContainerMark = "POCKETCODER_CONTAINER"
 
-// NoSymlinksCommand is the first argument with which this program calls RunNoSymlinks.
-const NoSymlinksCommand = "sandbox-links"
+// GuardCommand is the first argument with which this program calls RunGuard.
+const GuardCommand = "sandbox-guard"
 
 // Auto makes Choose select the strongest level that works.
 const Auto = "auto"

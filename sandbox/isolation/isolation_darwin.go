@@ -1,6 +1,7 @@
 package isolation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +20,9 @@ func (c *Confinement) prepare(Command) (*PreparedCommand, error) { return nil, e
 // NoSymlinksError returns nil, because macOS has only the level none.
 func (c *Confinement) NoSymlinksError() error { return nil }
 
-// RunNoSymlinks fails, because macOS has no such mounts.
-func RunNoSymlinks(_ []string, stderr io.Writer) int {
-	fmt.Fprintln(stderr, "sandbox: macOS has no mounts without symbolic links")
+// RunGuard fails, because macOS has no bubblewrap.
+func RunGuard(_ context.Context, _ []string, stderr io.Writer) int {
+	fmt.Fprintln(stderr, "sandbox: macOS has no bubblewrap")
 	return 126
 }
 

@@ -1,40 +1,25 @@
 package isolation
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// RunNoSymlinks mounts directories so that the kernel follows no symbolic link in them, and then executes a command.
-// argv is any number of rw=PATH and ro=PATH, "--", and the command. It returns only on failure, with the exit
-// status.
+// mountWithoutSymlinks mounts directories so that the kernel follows no symbolic link in them. Each word is rw=PATH or
+// ro=PATH. It then clears the capabilities that a program of this thread would inherit.
 //
 // Bubblewrap has no option for such mounts. It keeps the flags of a mount that it binds if the mount is nosuid and
 // nodev.
-func RunNoSymlinks(argv []string, stderr io.Writer) int {
-	fmt.Fprintln(stderr, "sandbox:", execWithoutSymlinks(argv))
-	return 126
-}
-
-func execWithoutSymlinks(argv []string) error {
-	i := slices.Index(argv, "--")
-	if i < 0 || i+1 == len(argv) {
-		return errors.New("no command")
-	}
-	runtime.LockOSThread() // capabilities belong to a thread
+func mountWithoutSymlinks(words []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	for _, word := range argv[:i] {
+	for _, word := range words {
 		mode, path, _ := strings.Cut(word, "=")
 		t, err := cloneTree(path, mode != "rw", true)
 		if err != nil {
@@ -45,37 +30,34 @@ func execWithoutSymlinks(argv []string) error {
 		}
 		unix.Close(t.fd)
 	}
-	program, err := exec.LookPath(argv[i+1])
-	if err != nil {
-		return err
-	}
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clear ambient capabilities: %w", err)
 	}
-	return syscall.Exec(program, argv[i+1:], os.Environ())
+	return nil
 }
 
-// noSymlinksArgv returns the arguments to put before those of bubblewrap.
-func (c *Confinement) noSymlinksArgv(mounts []protectiveMount) ([]string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
+// noSymlinksWords returns the words for mountWithoutSymlinks, none if the kernel follows symbolic links.
+func (c *Confinement) noSymlinksWords(mounts []protectiveMount) (words []string) {
+	if c.noSymlinksErr != nil {
+		return nil
 	}
-	argv := []string{self, NoSymlinksCommand}
 	for _, dir := range c.access.NoSymlinks {
 		mode := "ro="
 		if dir == c.access.Workspace {
 			mode = "rw="
 		}
-		argv = append(argv, mode+dir)
+		words = append(words, mode+dir)
+	}
+	if len(words) == 0 {
+		return nil
 	}
 	for _, s := range mounts {
-		argv = append(argv, "ro="+s.path)
+		words = append(words, "ro="+s.path)
 	}
-	return append(argv, "--"), nil
+	return words
 }
 
-// setNoSymlinksAttributes sets the attributes of the process that calls RunNoSymlinks. A user other than root can
+// setNoSymlinksAttributes sets the attributes of a process that calls mountWithoutSymlinks. A user other than root can
 // mount only in a user namespace.
 func setNoSymlinksAttributes(a *syscall.SysProcAttr) {
 	a.Cloneflags |= syscall.CLONE_NEWNS
@@ -99,12 +81,12 @@ func (c *Confinement) checkNoSymlinks() {
 		c.noSymlinksErr = fmt.Errorf("%s without mounts of its own cannot refuse them", c.choice.Level)
 		return
 	}
-	argv, err := c.noSymlinksArgv(nil)
+	argv, err := guardArgv(c.noSymlinksWords(nil), []string{"true"})
 	if err != nil {
 		c.noSymlinksErr = err
 		return
 	}
-	cmd := exec.Command(argv[0], append(argv[1:], "true")...)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	setNoSymlinksAttributes(cmd.SysProcAttr)
 	if out, err := cmd.CombinedOutput(); err != nil {
