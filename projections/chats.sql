@@ -39,3 +39,6 @@ CREATE INDEX chats_last ON chats(last_seq);
 CREATE INDEX chats_session ON chats(ai_engine_session_id);
 CREATE INDEX chats_root ON chats(root);
 CREATE INDEX chats_parent ON chats(parent) WHERE parent <> '';
+CREATE INDEX chats_workers ON chats(last_seq) WHERE parent <> '';
+CREATE INDEX chats_removed ON chats(last_seq) WHERE removed;
+CREATE INDEX chats_worktree ON chats(first_seq) WHERE worktree <> '';

@@ -39,6 +39,10 @@ func TestListsOfClientsComeFromAnIndex(t *testing.T) {
 		"SELECT * FROM config WHERE collection='sops' AND record='r'":                                                                                   "config_record",
 		"SELECT * FROM users WHERE email='e'":                                                                                                           "users_email",
 		"SELECT * FROM commands c WHERE EXISTS (SELECT 1 FROM executions x WHERE x.command=c.id) AND c.id='one'":                                        "executions_command",
+		"SELECT * FROM permissions WHERE 1 AND chat='c' AND status='draft' ORDER BY asked_seq":                                                          "permissions_",
+		"SELECT * FROM permissions WHERE 1 AND status='draft' ORDER BY asked_seq":                                                                       "permissions_draft",
+		"SELECT * FROM questions WHERE 1 AND status='asked' ORDER BY position, idx":                                                                     "questions_asked",
+		"SELECT * FROM chats c WHERE c.worktree<>'' AND c.removed ORDER BY c.first_seq":                                                                 "chats_worktree",
 		"SELECT * FROM artifacts WHERE execution='x' ORDER BY path":                                                                                     "artifacts_execution",
 		"SELECT x.*, coalesce(c.command,'') AS text FROM executions x LEFT JOIN commands c ON c.id=x.command WHERE 1 ORDER BY x.position DESC LIMIT 50": "executions_position",
 	} {

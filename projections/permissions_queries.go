@@ -11,8 +11,11 @@ import (
 // Permissions lists requests in the order in which they were made. An empty chat or status selects all.
 func (m *Model) Permissions(ctx context.Context, chat, status string) ([]Permission, error) {
 	by := dbx.Params{"chat": chat, "status": status}
-	return store.List[Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions"+store.Narrowed(by)+
-		" ORDER BY asked_seq", by)
+	where := store.Narrowed(by)
+	if status == PermissionDraft { // a parameter would not choose the index of the few requests that wait
+		where = store.Narrowed(dbx.Params{"chat": chat}) + " AND status='draft'"
+	}
+	return store.List[Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions"+where+" ORDER BY asked_seq", by)
 }
 
 // Permission returns a request by OpenCode's id (per_…), and whether there is one.

@@ -40,13 +40,15 @@ const defaultSilence = 10 * time.Minute
 
 // Run watches until ctx ends.
 func (w Watch) Run(ctx context.Context) error {
-	return w.Model.Watch(ctx, w.Logger, "workers", cmp.Or(w.Pause, time.Second), w.look)
+	var orphansUntil uint64
+	return w.Model.Watch(ctx, w.Logger, "workers", cmp.Or(w.Pause, time.Second),
+		func(ctx context.Context) (time.Duration, error) { return w.look(ctx, &orphansUntil) })
 }
 
 // look carries out the pending work. An error of one worker does not affect the others. next is the time after
 // which it must run again even without an event.
-func (w Watch) look(ctx context.Context) (next time.Duration, err error) {
-	err = errors.Join(w.deleteOrphans(ctx), w.finish(ctx), w.closeWorktrees(ctx))
+func (w Watch) look(ctx context.Context, orphansUntil *uint64) (next time.Duration, err error) {
+	err = errors.Join(w.deleteOrphans(ctx, orphansUntil), w.finish(ctx), w.closeWorktrees(ctx))
 	next, silent := w.silent(ctx)
 	return next, errors.Join(err, silent, w.report(ctx))
 }
@@ -60,13 +62,18 @@ func (w Watch) awaitEvent(ctx context.Context, seq uint64, err error) error {
 	return w.Model.Wait(ctx, seq)
 }
 
-// deleteOrphans deletes the workers of chats that were deleted, which also stops them. Those below them follow.
-func (w Watch) deleteOrphans(ctx context.Context) error {
-	orphans, err := workers.Orphans(ctx, w.Model)
+// deleteOrphans deletes the workers of chats that were deleted, which also stops them. Those below them follow. until
+// is the sequence up to which there are none.
+func (w Watch) deleteOrphans(ctx context.Context, until *uint64) error {
+	seq := w.Model.Seq()
+	orphans, err := workers.Orphans(ctx, w.Model, *until)
 	for _, id := range orphans {
 		c := chat.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Chat: id}
-		seq, failed := w.Workers.Chats.Delete(ctx, c)
-		err = errors.Join(err, w.awaitEvent(ctx, seq, failed))
+		deleted, failed := w.Workers.Chats.Delete(ctx, c)
+		err = errors.Join(err, w.awaitEvent(ctx, deleted, failed))
+	}
+	if err == nil {
+		*until = seq
 	}
 	return err
 }

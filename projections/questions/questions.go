@@ -218,6 +218,9 @@ func (q Question) Answers() (answers []string, err error) {
 // Of lists questions in the order they were asked. An empty chat or status does not narrow the list.
 func Of(ctx context.Context, m *store.Model, chat, status string) ([]Question, error) {
 	by := dbx.Params{"chat": chat, "status": status}
-	return store.List[Question](ctx, m, "questions", "SELECT * FROM questions"+store.Narrowed(by)+
-		" ORDER BY position, idx", by)
+	where := store.Narrowed(by)
+	if status == Asked { // a parameter would not choose the index of the few questions that wait
+		where = store.Narrowed(dbx.Params{"chat": chat}) + " AND status='asked'"
+	}
+	return store.List[Question](ctx, m, "questions", "SELECT * FROM questions"+where+" ORDER BY position, idx", by)
 }

@@ -58,10 +58,11 @@ type Unreported struct {
 func UnreportedResults(ctx context.Context, m *projections.Model) ([]Unreported, error) {
 	return store.List[Unreported](ctx, m.Model, "unreported results", `SELECT d.parent, d.worker, w.title, d.id AS message, d.state,
 			CASE WHEN d.result='' THEN '' ELSE d.text END AS text, CASE WHEN d.result='' THEN d.silent_since ELSE '' END AS silent
-		FROM delegations d JOIN chats w ON w.id=d.worker JOIN chats c ON c.id=d.parent AND NOT c.removed
+		FROM (SELECT * FROM delegations WHERE result<>'' AND reported='' AND NOT received
+			UNION ALL SELECT * FROM delegations WHERE result='' AND silent_since<>'' AND silent_reported='') d
+		JOIN chats w ON w.id=d.worker JOIN chats c ON c.id=d.parent AND NOT c.removed
 		LEFT JOIN sessions s ON s.id=c.ai_engine_session_id
-		WHERE (d.result<>'' AND d.reported='' AND NOT d.received OR d.result='' AND d.silent_since<>'' AND d.silent_reported='')
-			AND coalesce(s.turn_state, '') NOT IN ('running', 'waiting') AND coalesce(s.awaiting, '')=''
+		WHERE coalesce(s.turn_state, '') NOT IN ('running', 'waiting') AND coalesce(s.awaiting, '')=''
 		ORDER BY d.parent, CASE WHEN d.result='' THEN d.last_seq ELSE d.result_seq END`, nil)
 }
 
@@ -97,9 +98,9 @@ func OpenWorktrees(ctx context.Context, m *projections.Model) ([]Worktree, error
 // Active lists the workers that have a message that waits or a turn that runs.
 func Active(ctx context.Context, m *projections.Model) (ids []string, err error) {
 	rows, err := store.List[struct{ ID string }](ctx, m.Model, "active workers", `SELECT c.id FROM chats c
-		LEFT JOIN sessions s ON s.id=c.ai_engine_session_id WHERE c.parent<>'' AND NOT c.removed
-			AND (s.turn_state IN ('queued', 'running', 'waiting')
-				OR EXISTS (SELECT 1 FROM messages m WHERE m.chat=c.id AND NOT m.removed AND m.user_message_status IN ('pending', 'sending')))
+		WHERE c.parent<>'' AND NOT c.removed AND c.rowid IN (
+			SELECT t.rowid FROM sessions s JOIN chats t ON t.ai_engine_session_id=s.id WHERE s.turn_state IN ('queued', 'running', 'waiting')
+			UNION SELECT t.rowid FROM messages m JOIN chats t ON t.id=m.chat WHERE m.user_message_status IN ('pending','sending') AND NOT m.removed)
 		ORDER BY c.first_seq`, nil)
 	for _, r := range rows {
 		ids = append(ids, r.ID)
@@ -118,10 +119,14 @@ func Commands(ctx context.Context, m *projections.Model, chat string) (ids []str
 	return ids, err
 }
 
-// Orphans lists the workers whose parent was deleted.
-func Orphans(ctx context.Context, m *projections.Model) (ids []string, err error) {
-	rows, err := store.List[struct{ ID string }](ctx, m.Model, "workers without a parent", `SELECT c.id FROM chats c
-		JOIN chats p ON p.id=c.parent AND p.removed WHERE c.parent<>'' AND NOT c.removed ORDER BY c.first_seq`, nil)
+// Orphans lists the workers whose parent was deleted, if the worker or its parent has changed after a sequence.
+func Orphans(ctx context.Context, m *projections.Model, after uint64) (ids []string, err error) {
+	rows, err := store.List[struct{ ID string }](ctx, m.Model, "workers without a parent", `
+		SELECT c.id, c.first_seq FROM chats p CROSS JOIN chats c ON c.parent=p.id AND c.parent<>'' AND NOT c.removed
+			WHERE p.removed AND p.last_seq>{:after}
+		UNION SELECT c.id, c.first_seq FROM chats c CROSS JOIN chats p ON p.id=c.parent AND p.removed
+			WHERE c.parent<>'' AND NOT c.removed AND c.last_seq>{:after}
+		ORDER BY 2`, dbx.Params{"after": after})
 	for _, r := range rows {
 		ids = append(ids, r.ID)
 	}
