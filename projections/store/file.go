@@ -99,8 +99,8 @@ func (f *file) prepare(ctx context.Context, d Definition) (err error) {
 	if err := conn.QueryRowContext(ctx, "SELECT seq FROM checkpoint").Scan(&f.seq); err != nil {
 		return err
 	}
-	f.tx, err = newTx(conn, d.Open)
-	return err
+	f.tx = newTx(conn, d.Open)
+	return nil
 }
 
 // schemaMark returns the user_version of a file that has exactly these tables.

@@ -52,7 +52,7 @@ func openMemory(ctx context.Context, db *sql.DB, d Definition, saved []byte) (*M
 	if err := f.dropTriggers(ctx); err != nil {
 		return nil, errors.Join(err, f.tx.close())
 	}
-	return &Memory{f, &viewer{conn: f.tx.conn, statements: map[string]*sql.Stmt{}}, d.Decode}, nil
+	return &Memory{f, &viewer{connection: f.tx.connection}, d.Decode}, nil
 }
 
 // onDriver calls fn with the driver's connection of a pool that has one.
@@ -112,5 +112,5 @@ func (m *Memory) Size(ctx context.Context) (bytes int, err error) {
 
 // Close frees the memory. A connection that stays open would keep the whole database.
 func (m *Memory) Close() error {
-	return errors.Join(m.viewer.closeStatements(), m.file.tx.close(), m.file.writer.Close())
+	return errors.Join(m.file.tx.close(), m.file.writer.Close())
 }

@@ -17,7 +17,7 @@ type Table[R comparable] struct {
 	name       string
 	shown      bool
 	record     func(*R) *Record
-	load, save *sql.Stmt
+	load, save string // the SQL that does it
 	rows       map[string]*cached[R]
 	dirty      []string // ids of the rows to write
 }
@@ -42,10 +42,10 @@ func OpenTable[R comparable, P row[R]](tx *Tx, name string, shown bool) *Table[R
 	}
 	t := &Table[R]{tx: tx, name: name, shown: shown, record: func(r *R) *Record { return P(r).record() },
 		rows: map[string]*cached[R]{}}
-	t.load = tx.prepare("SELECT " + strings.Join(columns, ",") + " FROM " + name + " WHERE id=?")
-	t.save = tx.prepare("INSERT INTO " + name + "(" + strings.Join(columns, ",") + ") VALUES(?" +
+	t.load = "SELECT " + strings.Join(columns, ",") + " FROM " + name + " WHERE id=?"
+	t.save = "INSERT INTO " + name + "(" + strings.Join(columns, ",") + ") VALUES(?" +
 		strings.Repeat(",?", len(columns)-1) +
-		") ON CONFLICT(id) DO UPDATE SET " + strings.Join(set, ","))
+		") ON CONFLICT(id) DO UPDATE SET " + strings.Join(set, ",")
 	tx.tables = append(tx.tables, t)
 	return t
 }
@@ -56,7 +56,7 @@ func (t *Table[R]) Get(id string) (R, bool) {
 	if c == nil {
 		c = &cached[R]{}
 		t.record(&c.row).ID = id
-		if err := t.load.QueryRowContext(context.Background(), id).Scan(pointers(&c.row)...); err == nil {
+		if err := t.read(id, &c.row); err == nil {
 			c.found = true
 		} else if !errors.Is(err, sql.ErrNoRows) {
 			t.tx.fail(fmt.Errorf("read %s %s: %w", t.name, id, err))
@@ -64,6 +64,14 @@ func (t *Table[R]) Get(id string) (R, bool) {
 		t.rows[id] = c
 	}
 	return c.row, c.found
+}
+
+func (t *Table[R]) read(id string, row *R) error {
+	s, err := t.tx.prepare(context.Background(), t.load)
+	if err != nil {
+		return err
+	}
+	return s.QueryRowContext(context.Background(), id).Scan(pointers(row)...)
 }
 
 // Put stores the row under its id. An equal row changes nothing, not even the time of the last change. A removed row
@@ -101,7 +109,7 @@ func (t *Table[R]) change(id string, row R) {
 func (t *Table[R]) flush() error {
 	for _, id := range t.dirty {
 		c := t.rows[id]
-		if _, err := t.save.ExecContext(context.Background(), values(&c.row)...); err != nil {
+		if err := t.tx.run(t.save, values(&c.row)...); err != nil {
 			return fmt.Errorf("write %s %s: %w", t.name, id, err)
 		}
 		c.dirty = false

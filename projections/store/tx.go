@@ -15,30 +15,24 @@ import (
 // batches of a file. It keeps the first failure of SQLite until the event has been applied, so that Table methods need
 // not return errors.
 type Tx struct {
-	conn       *sql.Conn
-	apply      Apply
-	seq        int64        // of the event being applied
-	at         string       // time of the event being applied, in events.TimeFormat
-	changed    []changedRow // by the batch, in tables that clients see
-	wake       bool         // the batch has an event for which Wake was called
-	err        error
-	statements []*sql.Stmt
-	tables     []interface {
+	*connection
+	apply   Apply
+	seq     int64        // of the event being applied
+	at      string       // time of the event being applied, in events.TimeFormat
+	changed []changedRow // by the batch, in tables that clients see
+	wake    bool         // the batch has an event for which Wake was called
+	err     error
+	tables  []interface {
 		flush() error
 		forget()
 		changedSince(seq uint64) ([]changedRow, error)
 	}
-	checkpoint *sql.Stmt
-	deadLetter *sql.Stmt
 }
 
-// newTx prepares the statements on the connection.
-func newTx(conn *sql.Conn, open func(*Tx) Apply) (*Tx, error) {
-	tx := &Tx{conn: conn}
+func newTx(conn *sql.Conn, open func(*Tx) Apply) *Tx {
+	tx := &Tx{connection: newConnection(conn)}
 	tx.apply = open(tx)
-	tx.checkpoint = tx.prepare("UPDATE checkpoint SET seq=?")
-	tx.deadLetter = tx.prepare("INSERT INTO dead_letters(seq,subject,error,data) VALUES(?,?,?,?)")
-	return tx, tx.err
+	return tx
 }
 
 // Seq returns the sequence of the event being applied.
@@ -49,24 +43,6 @@ func (tx *Tx) EventTime() string { return tx.at }
 
 // Wake makes Model.Awake return once the batch is committed.
 func (tx *Tx) Wake() { tx.wake = true }
-
-func (tx *Tx) prepare(query string) *sql.Stmt {
-	s, err := tx.conn.PrepareContext(context.Background(), query)
-	if err != nil {
-		tx.fail(fmt.Errorf("prepare %q: %w", query, err))
-	}
-	tx.statements = append(tx.statements, s)
-	return s
-}
-
-// close closes the statements and the connection. The file cannot be closed while one of them is open.
-func (tx *Tx) close() error {
-	var err error
-	for _, s := range tx.statements {
-		err = errors.Join(err, s.Close())
-	}
-	return errors.Join(err, tx.conn.Close())
-}
 
 func (tx *Tx) fail(err error) {
 	if tx.err == nil {
@@ -125,7 +101,7 @@ func (tx *Tx) end(batch []decodedEvent) error {
 	}
 	tx.forget()
 	last := batch[len(batch)-1].Seq
-	if _, err := tx.checkpoint.ExecContext(context.Background(), last); err != nil {
+	if err := tx.run("UPDATE checkpoint SET seq=?", last); err != nil {
 		return fmt.Errorf("write checkpoint %d: %w", last, err)
 	}
 	return nil
@@ -170,7 +146,8 @@ func (tx *Tx) applyAlone(d decodedEvent) error {
 }
 
 func (tx *Tx) setAside(e events.Event, cause error) error {
-	_, err := tx.deadLetter.ExecContext(context.Background(), e.Seq, e.RawSubject, cause.Error(), string(e.Data))
+	err := tx.run("INSERT INTO dead_letters(seq,subject,error,data) VALUES(?,?,?,?)", e.Seq, e.RawSubject, cause.Error(),
+		string(e.Data))
 	if err != nil {
 		return fmt.Errorf("set aside #%d: %w", e.Seq, err)
 	}
@@ -190,6 +167,15 @@ func (tx *Tx) forget() {
 	for _, t := range tx.tables {
 		t.forget()
 	}
+}
+
+// run executes a statement that it keeps prepared.
+func (tx *Tx) run(query string, args ...any) error {
+	s, err := tx.prepare(context.Background(), query)
+	if err == nil {
+		_, err = s.ExecContext(context.Background(), args...)
+	}
+	return err
 }
 
 func (tx *Tx) exec(query string) error {
