@@ -99,9 +99,9 @@ type Channels struct {
 	CountWaiting    func(ctx context.Context, chat string) (int, error)
 	IsSubmitted     func(ctx context.Context, message string) (bool, error)
 
-	wrong counter    // codes, by sender
-	begun counter    // chats, by webhook, or by channel and sender
-	pair  sync.Mutex // held while a code is used
+	wrong counter                      // codes, by sender
+	begun handlers.Folds[webhookChats] // one
+	pair  sync.Mutex                   // held while a code is used
 }
 
 // Commands are the commands that can be sent over NATS.

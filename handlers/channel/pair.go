@@ -186,7 +186,8 @@ func shorten(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
-// counter counts something within a time, by sender. The counts end with the process.
+// counter counts something within a time, by sender. The counts end with the process: a code is too long to be guessed
+// between restarts.
 type counter struct {
 	mu    sync.Mutex
 	since time.Time

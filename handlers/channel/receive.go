@@ -183,18 +183,23 @@ func (h *Channels) chatOf(ctx context.Context, in Incoming, who account.Account)
 // newest thread says so to the sender.
 func (h *Channels) tooManyThreads(ctx context.Context, in Incoming) (bool, error) {
 	_, _, found, err := h.conversation(ctx, in)
-	if err != nil || found || in.Thread.Root == "" ||
-		h.begun.add(in.Channel.ID+" "+in.Address, 1, time.Hour) <= maxNewChats {
+	if err != nil || found || in.Thread.Root == "" {
+		return false, err
+	}
+	since, err := h.Log.At(ctx, time.Now().Add(-newChatsWithin))
+	if err != nil {
 		return false, err
 	}
 	all, err := record.All[conversation](ctx, h.Records, Conversations)
-	for _, r := range slices.Backward(all) {
-		if r.Value.Channel == in.Channel.ID && r.Value.Place == in.Place {
-			return true, h.Notify(ctx, r.Value.Chat, in, "refused", fmt.Sprintf("The mail %q was not taken, because you began "+
-				"%d threads within an hour, which is the limit. Answer in one of them.", in.Thread.Subject, maxNewChats))
-		}
+	begun := slices.DeleteFunc(all, func(r record.StoredRecord[conversation]) bool {
+		return r.Seq <= since || r.Value.Channel != in.Channel.ID || r.Value.Place != in.Place
+	})
+	if err != nil || len(begun) < maxNewChats {
+		return false, err
 	}
-	return true, err
+	newest := begun[len(begun)-1].Value
+	return true, h.Notify(ctx, newest.Chat, in, "refused", fmt.Sprintf("The mail %q was not taken, because you began "+
+		"%d threads within an hour, which is the limit. Answer in one of them.", in.Thread.Subject, maxNewChats))
 }
 
 // state returns the state of a chat.

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/chat"
@@ -56,7 +57,8 @@ const (
 	maxPosted = 64 << 10 // bytes of a body
 	maxKey    = 200      // bytes
 
-	maxNewChats = 20 // of a webhook, or of a sender of mails, in an hour
+	maxNewChats    = 20 // of a webhook, or of a sender of mails, within newChatsWithin
+	newChatsWithin = time.Hour
 
 	maxAge = 5 * time.Minute // of a signature with a timestamp
 )
@@ -117,13 +119,10 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 		p.Key = events.NewID()
 	}
 	r.Message, r.Chat = events.ChannelID(hook.ID, p.Key, "message"), hook.Chat
-	by := handlers.Command{Actor: "webhook:" + hook.ID}
+	by := handlers.Command{Actor: webhookActor + hook.ID}
 	if r.Chat == "" {
 		r.Chat = events.ChannelID(hook.ID, p.Key, "chat")
-		if err := h.mayBegin(ctx, hook, r.Message); err != nil {
-			return r, err
-		}
-		if _, _, err := h.Chats.Create(ctx, chat.Create{Command: by, Chat: r.Chat, User: who.ID,
+		if err := h.beginChat(ctx, r.Message, chat.Create{Command: by, Chat: r.Chat, User: who.ID,
 			Title: hook.Name}); err != nil {
 			return r, err
 		}
@@ -150,14 +149,54 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 	return r, h.AwaitReadModels(ctx, seq)
 }
 
-// mayBegin refuses a further chat of a webhook if the message is new and the limit is reached.
-func (h *Channels) mayBegin(ctx context.Context, w Webhook, message string) error {
-	done, err := h.IsSubmitted(ctx, message)
-	if err == nil && !done && h.begun.add(w.ID, 1, time.Hour) > maxNewChats {
-		err = handlers.Refuse(handlers.Conflict, "The webhook has begun %d chats within an hour, which is the limit. Choose a chat for it, or wait.",
-			maxNewChats)
+// webhookActor is the start of the actor of a webhook's chats and messages. Its id follows.
+const webhookActor = "webhook:"
+
+// webhookChats holds when the chats of webhooks were created, by actor and chat.
+type webhookChats map[string]map[string]time.Time
+
+func (c webhookChats) Apply(e events.Event) {
+	if !strings.HasPrefix(e.Actor, webhookActor) {
+		return
 	}
-	return err
+	if c[e.Actor] == nil {
+		c[e.Actor] = map[string]time.Time{}
+	}
+	maps.DeleteFunc(c[e.Actor], func(_ string, at time.Time) bool { return e.Time.Sub(at) > newChatsWithin })
+	c[e.Actor][e.Subject.ID] = e.Time
+}
+
+// recent counts the chats that an actor created within newChatsWithin, without one chat.
+func (c webhookChats) recent(actor, without string) (n int) {
+	for id, at := range c[actor] {
+		if id != without && time.Since(at) <= newChatsWithin {
+			n++
+		}
+	}
+	return n
+}
+
+// beginChat creates the chat of a message of a webhook. It refuses a further chat if the message is new and the limit
+// is reached.
+func (h *Channels) beginChat(ctx context.Context, message string, c chat.Create) error {
+	filter := events.ChatSubject("*", events.ChatCreated{}.Kind())
+	begun := h.begun.Get(ctx, "", func() *handlers.Fold[webhookChats] {
+		return handlers.NewFoldFrom(webhookChats{}, func(ctx context.Context, l *log.Log) ([]events.Event, uint64, error) {
+			since, err := l.At(ctx, time.Now().Add(-newChatsWithin))
+			return nil, since, err
+		}, filter)
+	})
+	return begun.Read(ctx, h.Log, func(all webhookChats) error { // one at a time, so that each counts those before
+		done, err := h.IsSubmitted(ctx, message)
+		if err == nil && !done && all.recent(c.Actor, c.Chat) >= maxNewChats {
+			err = handlers.Refuse(handlers.Conflict, "The webhook has begun %d chats within an hour, which is the limit. Choose a chat for it, or wait.",
+				maxNewChats)
+		}
+		if err == nil {
+			_, _, err = h.Chats.Create(ctx, c)
+		}
+		return err
+	})
 }
 
 // parts returns the message of a body: the prompt of the webhook, and then the body, marked as data.
