@@ -166,7 +166,8 @@ func (s *Sender) deliver(ctx context.Context, t channel.Target, secret []byte, e
 			return events.WebhookDelivered{Event: e.Seq, Attempts: attempt}, nil
 		}
 		if attempt > len(s.RetryAfter) {
-			return events.WebhookFailed{Event: e.Seq, Type: e.Subject.Kind, Attempts: attempt, Reason: err.Error()}, nil
+			return events.WebhookFailed{Event: e.Seq, Type: channel.TypeOf(e.Subject), Attempts: attempt,
+				Reason: err.Error()}, nil
 		}
 		s.Logger.Warn("webhook", "target", t.Name, "event", e.Seq, "attempt", attempt, "err", err)
 		_ = sleep.For(ctx, s.RetryAfter[attempt-1])
@@ -177,7 +178,8 @@ func (s *Sender) deliver(ctx context.Context, t channel.Target, secret []byte, e
 type Posted struct {
 	Seq   uint64          `json:"seq"`
 	Type  string          `json:"type"`
-	Chat  string          `json:"chat"`
+	Chat  string          `json:"chat,omitempty"` // empty for an event that is about no chat
+	ID    string          `json:"id,omitempty"`   // of the record or account that it is about
 	Time  time.Time       `json:"time"`
 	Actor string          `json:"actor"`
 	Data  json.RawMessage `json:"data"`
@@ -192,7 +194,11 @@ func (s *Sender) post(ctx context.Context, t channel.Target, secret []byte, e ev
 	if e.Malformed != nil {
 		return nil
 	}
-	body, err := events.Encode(Posted{e.Seq, e.Subject.Kind, e.Subject.ID, e.Time, e.Actor, e.Data})
+	p := Posted{Seq: e.Seq, Type: channel.TypeOf(e.Subject), ID: e.Subject.ID, Time: e.Time, Actor: e.Actor, Data: e.Data}
+	if e.Subject.Scope == events.ScopeChat {
+		p.Chat, p.ID = p.ID, ""
+	}
+	body, err := events.Encode(p)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ type target struct {
 	*httptest.Server
 	mu     sync.Mutex
 	got    []uint64 // sequences
+	last   webhook.Posted
 	status int
 }
 
@@ -51,7 +52,7 @@ func newTarget(t *testing.T, status int) *target {
 		}
 		one.mu.Lock()
 		defer one.mu.Unlock()
-		one.got = append(one.got, p.Seq)
+		one.got, one.last = append(one.got, p.Seq), p
 		w.WriteHeader(one.status)
 	}))
 	t.Cleanup(one.Close)
@@ -189,6 +190,42 @@ func TestATargetGetsTheEventsOfItsTypesOnceAndInOrder(t *testing.T) {
 		is.NoErr(s.model.Wait(t.Context(), seq))
 	}
 	is.Equal(len(s.failed()), 0) // those of a deleted target are not shown
+}
+
+func TestATargetGetsEventsOfRecordsAndAccounts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s, one := newSystem(t), newTarget(t, 200)
+	s.save("one", one.URL, "config.schedules.fired user.account.updated audit.login.failed turn.lost")
+	event := func(e events.Event, err error) events.Event { is.NoErr(err); return e }
+	const by = events.ActorSystem
+	var want []uint64
+	for _, of := range []struct {
+		events.Event
+		typ, chat, about string
+	}{
+		{event(events.NewConfig("budgets", "b1", by, events.Deleted{})), "", "", ""},
+		{event(events.NewConfig("schedules", "s1", by, events.ScheduleFired{Chat: "c1"})), "config.schedules.fired", "", "s1"},
+		{event(events.NewUser("u1", by, events.AccountUpdated{})), "user.account.updated", "", "u1"},
+		{event(events.NewAudit(by, events.LoginFailed{})), "audit.login.failed", "", ""},
+		{event(events.New("c1", by, events.TurnLost{})), "turn.lost", "c1", ""},
+	} {
+		seq, err := s.log.Append(t.Context(), of.Event)
+		is.NoErr(err)
+		if of.typ == "" {
+			continue // the target gets the events of its types only
+		}
+		want = append(want, seq)
+		s.await(one, want)
+		one.mu.Lock()
+		is.Equal([]string{one.last.Type, one.last.Chat, one.last.ID}, []string{of.typ, of.chat, of.about})
+		one.mu.Unlock()
+	}
+	for _, types := range []string{"config.webhook_targets.webhook.delivered", "config.schedules", "user", "audit.*"} {
+		_, _, err := s.channels.SaveTarget(t.Context(), record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem},
+			Set: record.Fields(map[string]any{"name": types, "url": one.URL, "types": types, "token": token})})
+		is.Equal(handlers.CodeOf(err), handlers.Invalid) // types
+	}
 }
 
 func TestATargetAtAPrivateAddressIsNotReached(t *testing.T) {

@@ -26,16 +26,43 @@ type Target struct {
 	Seq     uint64 `json:"-"` // of its last change
 	Name    string `json:"name"`
 	URL     string `json:"url"`
-	Types   string `json:"types"` // of events of chats, with blanks between them
+	Types   string `json:"types"` // as TypeOf returns them, with blanks between them
 	Enabled bool   `json:"enabled"`
 }
 
 // Filters returns the subjects of the events of a target.
 func (t Target) Filters() (filters []string) {
 	for _, typ := range strings.Fields(t.Types) {
-		filters = append(filters, events.ChatSubject("*", typ))
+		filters = append(filters, filterOf(typ))
 	}
 	return filters
+}
+
+// TypeOf returns the type of the events with a subject: KIND for those of chats, and user.KIND, audit.KIND or
+// config.COLLECTION.KIND for others.
+func TypeOf(s events.Subject) string {
+	switch s.Scope {
+	case events.ScopeChat:
+		return s.Kind
+	case events.ScopeConfig:
+		return string(s.Scope) + "." + s.Collection + "." + s.Kind
+	}
+	return string(s.Scope) + "." + s.Kind
+}
+
+// filterOf returns the subjects of the events of a type.
+func filterOf(typ string) string {
+	scope, kind, _ := strings.Cut(typ, ".")
+	switch events.Scope(scope) {
+	case events.ScopeUser:
+		return events.UserSubject("*", kind)
+	case events.ScopeAudit:
+		return events.AuditSubject(kind)
+	case events.ScopeConfig:
+		collection, kind, _ := strings.Cut(kind, ".")
+		return events.ConfigSubject(collection, "*", kind)
+	}
+	return events.ChatSubject("*", typ)
 }
 
 // Replay sends the events of a target again.
@@ -77,10 +104,14 @@ func (h *Channels) SaveTarget(ctx context.Context, c record.Save) (id string, se
 	return h.touch(ctx, c.Actor, id)
 }
 
-// validTypes reports whether sorted types of events can be subscribed to.
+// validTypes reports whether sorted types of events can be subscribed to. The events about targets cannot: each
+// delivery would lead to the next one.
 func validTypes(all []string) bool {
 	return len(all) > 0 && len(all) <= maxTypes && len(slices.Compact(slices.Clone(all))) == len(all) &&
-		!slices.ContainsFunc(all, func(typ string) bool { return !typePattern.MatchString(typ) })
+		!slices.ContainsFunc(all, func(typ string) bool {
+			s, err := events.ParseSubject(strings.Replace(filterOf(typ), "*", "id", 1))
+			return err != nil || !typePattern.MatchString(typ) || s.Collection == Targets
+		})
 }
 
 // touch changes a target, so that its deliveries begin anew.

@@ -12,7 +12,7 @@ import (
 	"pocketcoder/projections/outgoing"
 )
 
-const webhookUsage = `pocketcoder webhook: the URLs that get the events of chats. Add them on the page of the settings or over the API.
+const webhookUsage = `pocketcoder webhook: the URLs that get events. Add them on the page of the settings or over the API.
 
   pocketcoder webhook list                  list the targets, the URLs that get events
   pocketcoder webhook failed                list the events that a target did not accept, the newest first

@@ -74,7 +74,7 @@ var SettingsGroups = []struct {
 	{"Messengers", []Collection{
 		{"channels", "Channels", "bots and mailboxes through which people talk to the assistant"},
 		{"webhooks", "Webhooks", "through which other systems write to the assistant"},
-		{"webhook_targets", "Webhook targets", "URLs that get the events of chats"},
+		{"webhook_targets", "Webhook targets", "URLs that get events"},
 		{"webhook_failures", "Failures of webhooks", "events that a target did not accept"},
 		{"pairings", "Records of pairings", "every field of them"},
 		{"conversations", "Conversations", "and the chats that they write to"},
