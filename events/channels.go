@@ -17,10 +17,10 @@ type ChannelQueued struct {
 	Message string `json:"message"` // id of the outgoing message
 	Channel string `json:"channel"` // record of the collection channels
 	Place   string `json:"place"`   // the platform's id of the conversation
-	// answer, error, permission, question, or notice (of PocketCoder's own)
+	// answer, error, permission, question, file, or notice (of PocketCoder's own)
 	Type  string `json:"type"`
-	Text  string `json:"text"`
-	About string `json:"about,omitempty"` // the assistant's message, request or question; empty for a notice
+	Text  string `json:"text"`            // of a file its caption
+	About string `json:"about,omitempty"` // the assistant's message, request, question or file; empty for a notice
 	Whole bool   `json:"whole,omitempty"` // permission: the text shows all that an approval would allow
 }
 
@@ -64,6 +64,7 @@ const (
 	OutgoingError      = "error"
 	OutgoingPermission = "permission"
 	OutgoingQuestion   = "question"
+	OutgoingFile       = "file"
 	OutgoingNotice     = "notice"
 )
 

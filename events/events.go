@@ -18,6 +18,7 @@
 //	            question.interrupted: OpenCode forgot the question
 //	execution   exec.refused, or exec.requested → [exec.started] → exec.finished → [exec.changed (files)]
 //	            while it runs: exec.connected (to a host, or refused), exec.signalled
+//	file        file.sent: a file that the assistant sends to the person
 //	tool        mcp.called → mcp.returned: a call of a tool of an MCP server. mcp.connected: about the record of a server
 //	effect      abort.requested | revert.requested | fork.requested → effect.done | effect.failed
 //	worker      created (with a parent), message.submitted (with a sender) → [worker.silent] → worker.finished, for each
@@ -227,6 +228,19 @@ type QuestionExpired struct {
 	Reason   string `json:"reason"`
 }
 
+// FileSent is a file that the assistant sends to the person with the tool send_file, as it was then. In the chat it
+// follows the call.
+type FileSent struct {
+	File      string `json:"file"` // id
+	Session   string `json:"session"`
+	MessageID string `json:"message_id"` // OpenCode's id of the message with the call
+	Part      string `json:"part"`       // OpenCode's id of the part with the call
+	Path      string `json:"path"`       // from the directory of the session, symlinks resolved
+	Caption   string `json:"caption,omitempty"`
+	Mime      string `json:"mime"`
+	Content   Blob   `json:"content"`
+}
+
 // TurnLost means that OpenCode ended in the middle of a turn. The turn can be resumed.
 type TurnLost struct {
 	Session string `json:"session"`
@@ -288,6 +302,7 @@ func (QuestionRequested) Kind() string     { return "question.requested" }
 func (QuestionAnswered) Kind() string      { return "question.answered" }
 func (QuestionInterrupted) Kind() string   { return "question.interrupted" }
 func (QuestionExpired) Kind() string       { return "question.expired" }
+func (FileSent) Kind() string              { return "file.sent" }
 func (TurnLost) Kind() string              { return "turn.lost" }
 func (AbortRequested) Kind() string        { return "abort.requested" }
 func (EffectDone) Kind() string            { return "effect.done" }
@@ -300,7 +315,7 @@ var catalogue = kinds(
 	PermissionReferred{}, PermissionDecided{}, PermissionInterrupted{}, PermissionExpired{},
 	QuestionRequested{}, QuestionAnswered{}, QuestionInterrupted{}, QuestionExpired{},
 	ExecRequested{}, ExecRefused{}, ExecStarted{}, ExecSignalled{}, ExecConnected{}, ExecChanged{}, ExecFinished{},
-	TurnLost{}, AbortRequested{},
+	FileSent{}, TurnLost{}, AbortRequested{},
 	ChatUpdated{}, Deleted{}, ChatErased{}, PermissionRequested{}, RevertRequested{}, ForkRequested{}, EffectDone{},
 	EffectFailed{},
 	Saved{},

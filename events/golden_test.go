@@ -98,6 +98,8 @@ var filled = []Data{
 		Stderr: Output{Bytes: 4, Text: "oops", Base64: []byte{1}, Blob: &Blob{Name: "x1.stderr", Size: 4, SHA256: "cd"}},
 	},
 	ChatErased{User: "u1", Deleted: true, Events: 7},
+	FileSent{File: "f1", Session: "ses_1", MessageID: "msg_1", Part: "prt_1", Path: "out/ä.pdf", Caption: "The <plan>",
+		Mime: "application/pdf", Content: Blob{Name: "sha256-ab", Size: 3, SHA256: "ab"}},
 	TurnLost{Session: "ses_1"},
 	AbortRequested{Session: "ses_2"},
 	ChatUpdated{Title: ptr("Title"), Description: ptr("what it is about"), Archived: ptr(true), Tags: ptr("a,b"),

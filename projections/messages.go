@@ -3,6 +3,7 @@ package projections
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 
 	"pocketcoder/events"
@@ -120,6 +121,8 @@ func updateMessages(t *tables, e events.Event, body any) error {
 	case events.TurnLost:
 		endTurn(t, e, b.Session, turnstate.Lost, encoded(ownError{"TurnLost",
 			"OpenCode went away in the middle of the turn"}))
+	case events.FileSent:
+		addFile(t, e, b)
 	case opencode.SessionDeleted:
 		endTurn(t, e, b.SessionID, turnstate.Aborted, "")
 	case opencode.MessageUpdated:
@@ -170,6 +173,29 @@ func addSubmitted(t *tables, e events.Event, b events.MessageSubmitted) error {
 		t.enqueue(m)
 	}
 	return nil
+}
+
+// filePart is the part of a message with a file that the assistant sent.
+type filePart struct {
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Filename string `json:"filename"`
+	Mime     string `json:"mime"`
+	URL      string `json:"url"`  // from the address of the server
+	Text     string `json:"text"` // caption
+}
+
+// addFile adds the part of a file that the assistant sent. Its id sorts it after the part of the call.
+func addFile(t *tables, e events.Event, b events.FileSent) {
+	p, found := t.parts.Get(b.Part + "_" + b.File)
+	if found {
+		return // the event was appended twice
+	}
+	p.Message, p.Chat, p.OCSeq = t.messageID(b.MessageID), e.Subject.ID, -1
+	p.Data = encoded(filePart{ID: p.ID, Type: "file", Filename: path.Base(b.Path), Mime: b.Mime,
+		URL: "/api/artifacts/" + b.File + "/content", Text: b.Caption})
+	t.parts.Put(p)
+	t.messages.Touch(p.Message)
 }
 
 // submittedMessage returns the message that an event of its chat is about.

@@ -39,6 +39,8 @@ func history(t testing.TB, r *rapid.T, names []string) []events.Event {
 		s.own(events.ExecRequested{Exec: "x1", Permission: "per_1", Command: "date"}), s.own(events.ExecFinished{Exec: "x1"}),
 		s.own(events.ExecChanged{Exec: "x1", Files: []events.Artifact{{Path: "a", Size: 1, SHA256: "00"},
 			{Path: "b", SHA256: "01"}}}),
+		s.own(events.FileSent{File: "f1", MessageID: msg2, Part: "prt_1", Path: "a",
+			Content: events.Blob{Name: "sha256-00"}}),
 		s.questions(), s.own(events.QuestionAnswered{Question: "que_1", Index: 1, Rejected: true}),
 		s.own(events.TurnLost{Session: ses}),
 		s.own(events.PermissionRequested{Permission: "intent1", Type: "bash"}), s.decides(user, "intent1", events.Denied),

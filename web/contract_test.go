@@ -122,6 +122,11 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		s.Running("exec_" + chat)
 		s.Append(t, chat, events.ExecChanged{Exec: "exec_" + chat,
 			Files: []events.Artifact{{Path: "notes.txt", Size: 5, SHA256: webtest.Sha256Of("notes")}}})
+	case strings.Contains(o.path, "/api/artifacts/"):
+		content, err := s.Log.KeepBlob(t.Context(), []byte("notes"))
+		webtest.Check(t, err)
+		s.Append(t, chat, events.FileSent{File: "f" + chat, Path: "notes.txt", Content: content})
+		f["id"] = "f" + chat
 	case strings.Contains(o.path, "/agents/workers"):
 		started, err := s.Web.Workers.Workers.Start(t.Context(),
 			worker.Start{Parent: worker.Caller{Chat: chat}, Message: "do"})

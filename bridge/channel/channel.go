@@ -2,7 +2,7 @@
 // permission requests and questions are sent to the conversation.
 //
 // Promises:
-//   - The read models determine what is sent: final answers, errors, requests and questions of the chat of a
+//   - The read models determine what is sent: final answers, errors, requests, questions and files of the chat of a
 //     conversation in which a sender is paired. No tool call is sent, and no text in <internal>…</internal>.
 //   - Nothing is lost when the process ends at any moment, and nothing is sent twice. A message whose sending began
 //     before a crash is unknown: the conversation gets a link to the chat, and the message is not sent again.
@@ -51,19 +51,26 @@ type Receiver interface {
 	Move(ctx context.Context, in channel.Incoming, place string) error // the id of the conversation has changed
 }
 
-// Message is a plain text with buttons.
+// Message is a plain text with buttons, or a file with the text as its caption.
 type Message struct {
 	ID      string // the same for each try to send the message
 	Text    string
 	Buttons []Button
+	File    *File
 	Thread  outgoing.Thread // for a messenger with threads
+}
+
+// File is a file that the assistant sends.
+type File struct {
+	Name    string
+	Content []byte
 }
 
 // Button is a button of a message. The messenger hands its token to Press. In a messenger without buttons, a person
 // writes the verb and the token in the first line of a message.
 type Button struct{ Title, Verb, Token string }
 
-// MaxFile is the size of the largest files of a message, in bytes: with base64 it is a message of less than
+// MaxFile is the size of the largest files of a message of a person, in bytes: with base64 it is a message of less than
 // chat.MaxMessage.
 const MaxFile = 5 << 17
 

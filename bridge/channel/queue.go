@@ -54,7 +54,7 @@ func (h *Hub) queue(ctx context.Context) error {
 	return nil
 }
 
-// describe returns the message to queue for a pending answer, error, request or question.
+// describe returns the message to queue for a pending answer, error, request, question or file.
 func (h *Hub) describe(ctx context.Context, p outgoing.Pending) (d events.ChannelQueued, err error) {
 	switch p.Type {
 	case events.OutgoingPermission:
@@ -66,6 +66,8 @@ func (h *Hub) describe(ctx context.Context, p outgoing.Pending) (d events.Channe
 		if p.Domain == "infrastructure" {
 			d.Text = "OpenCode stopped in the middle of the turn. Decide what it asked before, or write again to go on."
 		}
+	case events.OutgoingFile:
+		d.Text = withoutInternal(p.Text)
 	default:
 		d.Text = cmp.Or(withoutInternal(p.Text), "The turn is over, without a text.")
 	}

@@ -1,17 +1,22 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
+	"path"
 	"time"
 
 	"pocketcoder/sleep"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
+	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 )
@@ -148,6 +153,13 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 	if err != nil {
 		return err
 	}
+	file, err := h.file(ctx, m)
+	if errors.Is(err, log.ErrNoBlob) {
+		return h.fail(ctx, m, "the content of the file is not in the log")
+	}
+	if err != nil {
+		return err
+	}
 	m.Attempts++
 	if err := h.Channels.Record(ctx, m.Chat, m.ID, events.ChannelSending{Message: m.ID}); err != nil {
 		return err
@@ -155,7 +167,8 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownGrace, cancel) })()
-	receipt, err := p.Send(patient, m.Place, Message{ID: m.ID, Text: m.Text, Buttons: buttons, Thread: thread})
+	receipt, err := p.Send(patient, m.Place, Message{ID: m.ID, Text: m.Text, Buttons: buttons, File: file,
+		Thread: thread})
 	recording, done := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer done()
 	switch {
@@ -174,6 +187,24 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 func (h *Hub) fail(ctx context.Context, m outgoing.Message, reason string) error {
 	return h.Channels.Record(ctx, m.Chat, m.ID, events.ChannelFailed{Message: m.ID, Reason: reason,
 		Attempts: int(m.Attempts)})
+}
+
+// file returns the file that a message carries, as it is in the log; nil for a message without a file.
+func (h *Hub) file(ctx context.Context, m outgoing.Message) (*File, error) {
+	if m.Type != events.OutgoingFile {
+		return nil, nil
+	}
+	a, found, err := artifacts.One(ctx, h.Model.Model, m.About)
+	if err != nil || !found {
+		return nil, cmp.Or(err, log.ErrNoBlob)
+	}
+	r, err := h.Channels.Log.OpenBlob(ctx, a.Blob)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	content, err := io.ReadAll(r)
+	return &File{Name: path.Base(a.Path), Content: content}, err
 }
 
 // buttons creates the buttons of a message, and reports whether what it is about is still to be decided.

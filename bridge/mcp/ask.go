@@ -25,7 +25,7 @@ const reportTime = 30 * time.Second
 
 // askPerson asks a question, and waits for the answer. If the call ends before, the question stays open in the chat.
 func (s *Server) askPerson(ctx context.Context, c call, in askArguments) (string, error) {
-	message, err := s.messageOf(ctx, c)
+	at, err := s.runningAt(ctx, c)
 	if err != nil {
 		return "", err
 	}
@@ -33,9 +33,9 @@ func (s *Server) askPerson(ctx context.Context, c call, in askArguments) (string
 	for _, label := range in.Options {
 		question.Options = append(question.Options, events.Option{Label: label})
 	}
-	id := questions.OwnID(c.Session, message, c.Call)
+	id := questions.OwnID(c.Session, at.Message, c.Call)
 	seq, err := s.Chats.RequestQuestion(ctx, chat.RequestQuestion{Command: s.command(), Chat: c.chat,
-		QuestionRequested: events.QuestionRequested{Question: id, Session: c.Session, MessageID: message, Call: c.Call,
+		QuestionRequested: events.QuestionRequested{Question: id, Session: c.Session, MessageID: at.Message, Call: c.Call,
 			Questions: []events.Question{question}}})
 	if err != nil {
 		return "", err
@@ -56,15 +56,15 @@ func (s *Server) askPerson(ctx context.Context, c call, in askArguments) (string
 	return strings.Join(a.texts[0], ", "), nil
 }
 
-// messageOf returns OpenCode's id of the message that contains a running call.
-func (s *Server) messageOf(ctx context.Context, c call) (string, error) {
+// runningAt returns where a running call is in the chat.
+func (s *Server) runningAt(ctx context.Context, c call) (toolcalls.Running, error) {
 	ctx, cancel := context.WithTimeout(ctx, reportTime)
 	defer cancel()
-	message, err := toolcalls.AwaitRunning(ctx, s.Model, c.chat, c.Session, c.Call)
+	at, err := toolcalls.AwaitRunning(ctx, s.Model, c.chat, c.Session, c.Call)
 	if err != nil {
-		return "", fmt.Errorf("find call %s: %w", c.Call, err)
+		return at, fmt.Errorf("find call %s: %w", c.Call, err)
 	}
-	return message, nil
+	return at, nil
 }
 
 // answers is the end of questions that were asked together.

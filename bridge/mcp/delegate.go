@@ -118,15 +118,15 @@ func (s *Server) startWorker(ctx context.Context, c call, in delegateArguments, 
 
 // from returns the caller of a call in the form that handlers/worker takes.
 func (s *Server) from(ctx context.Context, c call) (worker.Caller, error) {
-	message, err := s.messageOf(ctx, c)
+	at, err := s.runningAt(ctx, c)
 	if err != nil {
 		return worker.Caller{}, err
 	}
-	from := worker.Caller{Chat: c.chat, Session: c.Session, Message: message, Call: c.ID}
+	from := worker.Caller{Chat: c.chat, Session: c.Session, Message: at.Message, Call: c.ID}
 	session, _, err := s.Model.Session(ctx, c.Session)
 	if err == nil && session.Parent != "" {
 		var made toolcalls.Call
-		made, _, err = toolcalls.Find(ctx, s.Model, c.Session, message, c.Call)
+		made, _, err = toolcalls.Find(ctx, s.Model, c.Session, at.Message, c.Call)
 		from.Subagent = made.Agent
 	}
 	return from, err

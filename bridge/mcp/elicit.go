@@ -60,12 +60,12 @@ func (s *Server) Elicit(ctx context.Context, e gateway.Elicitation) (*mcp.Elicit
 
 // askFor asks for all fields together, and waits. If ctx ends before, the questions expire.
 func (s *Server) askFor(ctx context.Context, e gateway.Elicitation, all []field) (a answers, err error) {
-	message, err := s.messageOf(ctx, call{caller: caller{Session: e.Session, Call: e.Call.Call}, chat: e.Chat})
+	at, err := s.runningAt(ctx, call{caller: caller{Session: e.Session, Call: e.Call.Call}, chat: e.Chat})
 	if err != nil {
 		return a, err
 	}
 	id := events.ElicitationPrefix + events.NewID()
-	requested := events.QuestionRequested{Question: id, Session: e.Session, MessageID: message, Call: e.Call.Call}
+	requested := events.QuestionRequested{Question: id, Session: e.Session, MessageID: at.Message, Call: e.Call.Call}
 	for _, f := range all {
 		requested.Questions = append(requested.Questions, f.question(e))
 	}

@@ -1,6 +1,6 @@
 // Package mcp is PocketCoder's own MCP server for OpenCode. With its tools the model delegates work to workers, asks a
-// person, proposes procedures and looks up MCP servers. OpenCode shows them to the model as pocketcoder_NAME, and
-// requests a permission for each call, as for any tool.
+// person, sends a person files, proposes procedures and looks up MCP servers. OpenCode shows them to the model as
+// pocketcoder_NAME, and requests a permission for each call, as for any tool.
 //
 // Promises:
 //   - The server answers only the running OpenCode. Each start of OpenCode gets a new secret, which its requests carry
@@ -8,10 +8,11 @@
 //   - The model cannot choose the caller of a tool. The plugin in OpenCode adds the session and the call, signed with a
 //     key that is new at each start. The server refuses a call whose signature is missing, used, or for another tool.
 //   - A call that waits reports its progress, so that OpenCode's limit of 60 s does not end it.
+//   - A file that is sent is in the directory of the session, and the rules allow to read it without a person.
 //   - A question or a delegation whose call has ended is not lost. It is in the log, and the answer or the result comes
 //     as a message.
 //
-// The package must not know how OpenCode is started or confined, or what a permission request is.
+// The package must not know how OpenCode is started or confined, or how a permission request is decided.
 package mcp
 
 import (
@@ -32,6 +33,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/policy"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/handlers/worker"
@@ -53,9 +55,11 @@ type Server struct {
 	// Every is the time between two reports of progress; 0 for defaultEvery.
 	Every time.Duration
 	// Chat returns the chat of an OpenCode session
-	Chat    func(session string) (chat string, ok bool)
-	Gateway *gateway.Gateway // calls the tools of Offer; nil without one
-	Logger  *slog.Logger
+	Chat func(session string) (chat string, ok bool)
+	// JudgeRead returns what the rules say about a call of a session that reads a file.
+	JudgeRead func(ctx context.Context, chat, session string, tool events.Call, path string) (policy.Verdict, error)
+	Gateway   *gateway.Gateway // calls the tools of Offer; nil without one
+	Logger    *slog.Logger
 
 	mu      sync.Mutex
 	start   *start         // nil before the first one

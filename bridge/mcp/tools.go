@@ -24,6 +24,7 @@ func (s *Server) addTools(to *start) {
 	add(s, to, "check_worker", "Return the state of a worker, and its result if it has one.", s.checkWorker)
 	add(s, to, "stop_worker", "Stop a worker, and the workers that it started.", s.stopWorker)
 	add(s, to, "ask_person", "Ask the person a question, and wait for the answer. The person may take hours.", s.askPerson)
+	add(s, to, "send_file", "Send a file of the workspace to the person, in the chat and in the messenger from which they write.", s.sendFile)
 	add(s, to, "propose", "Propose a procedure, an agent or a prompt to the person. It takes effect when a person has approved it.", s.propose)
 	add(s, to, "schedule_task", "Schedule a prompt that is submitted at set times: in this chat, or in a new chat each time.", s.scheduleTask)
 	add(s, to, "list_tasks", "List the scheduled tasks of this chat's person, with the next runs and the last result of each.", s.listTasks)

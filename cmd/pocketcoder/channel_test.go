@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,7 +97,9 @@ func TestKillLosesAndRepeatsNothingOfMessengersAndSchedules(t *testing.T) {
 	bot.Press(asked, person, "Deny")
 	said := bot.AwaitSaid(t, 3)
 	is.Equal(said[:2], []string{"Approved.", "This button was used already."})
+	p.sendsFileLater(t, bot, chat)
 	p.kill()
+	bot.Before(nil)
 	bot.Say(person, person, "@@say and then")
 	p.restart()
 	bot.AwaitText(t, "and then")
@@ -110,16 +113,40 @@ func TestKillLosesAndRepeatsNothingOfMessengersAndSchedules(t *testing.T) {
 	is.Equal(string(written), "hello\n")
 	var texts []string
 	for _, m := range bot.Messages() {
-		texts = append(texts, m.Text)
+		if texts = append(texts, m.Text); m.File != "" {
+			is.Equal([]string{m.Text, m.File, m.Content}, []string{"the report", "report.txt", "all is well"})
+		}
 	}
-	eachOnce(t, texts, "echo hello >>greeting", "done", "and then", "last words")
-	is.Equal(p.submittedThroughChannels(t, chat), 3)
+	eachOnce(t, texts, "echo hello >>greeting", "done", "the report", "sent it", "and then", "last words")
+	is.Equal(p.submittedThroughChannels(t, chat), 4)
 	var all strings.Builder
 	for _, e := range p.history(t, chat) {
 		all.Write(e.Data)
 	}
 	expect.Contains(t, all.String(), `channel=\"phone\" speaker=\"Person 4711\"`)
 	expect.Lacks(t, all.String(), telegramtest.Token)
+}
+
+// sendsFileLater lets the assistant send a file in a turn. Telegram accepts no file yet, and the file is deleted then.
+func (p *process) sendsFileLater(t testing.TB, bot *telegramtest.Server, chat string) {
+	t.Helper()
+	report := filepath.Join(p.workspace, "report.txt")
+	if err := os.WriteFile(report, []byte("all is well"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	bot.Before(func(method string, w http.ResponseWriter) bool {
+		if method == "sendDocument" {
+			telegramtest.Refuse(w, http.StatusTooManyRequests, "Too Many Requests: retry after 600", 600)
+		}
+		return method == "sendDocument"
+	})
+	bot.Say(person, person, call("pocketcoder_send_file", map[string]any{"path": "report.txt", "caption": "the report"})+
+		"\n@@next\n@@say sent it")
+	p.event(t, chat, events.ChannelDelayed{}.Kind(), nil)
+	p.turnEnds(t, chat)
+	if err := os.Remove(report); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // eachOnce fails the test unless each part is in exactly one of some texts.

@@ -166,6 +166,19 @@ func (g Gate) Decide(ctx context.Context, c Decide) (uint64, error) {
 	return g.Permissions.Decide(ctx, c)
 }
 
+// JudgeRead returns the verdict on reading a file, as if OpenCode had requested that for a tool call of a session. It
+// records nothing. path is absolute.
+func (g Gate) JudgeRead(ctx context.Context, chat, session string, tool events.Call,
+	path string) (policy.Verdict, error) {
+	a := events.PermissionAsk{SessionID: session, Permission: "read", Patterns: []string{path}, Tool: tool}
+	in := g.askOn(a, g.directory(chat, session, false))
+	in.Done = ctx.Done()
+	call, _ := g.Call(ctx, session, tool, 0)
+	rules, err := g.RuleSets(ctx, caller{call.Agent, call.Chosen}.scope(chat))
+	v, _ := rules.Judge(in)
+	return v, err
+}
+
 // InForce returns every rule of a scope: stored rules, rules from the command line, and default rules.
 func (g Gate) InForce(ctx context.Context, s rulebook.Scope) ([]policy.Rule, error) {
 	rules, err := g.Records.Rules(ctx, s)

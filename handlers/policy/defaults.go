@@ -7,9 +7,9 @@ import (
 )
 
 // OwnTools are the names of PocketCoder's own tools (bridge/mcp) that are allowed by default. What they lead to has
-// requests of its own.
+// requests of its own, and send_file sends only what the rules for read allow.
 var OwnTools = []string{"handoff", "assign", "send_message", "check_inbox", "list_workers", "check_worker",
-	"stop_worker", "ask_person", "propose", "mcp_status", "mcp_catalog", "mcp_request", "list_tasks"}
+	"stop_worker", "ask_person", "send_file", "propose", "mcp_status", "mcp_catalog", "mcp_request", "list_tasks"}
 
 // AskedTools are the names of PocketCoder's own tools about which a person is asked by default: they change what
 // runs later without a person.

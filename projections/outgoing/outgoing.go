@@ -18,10 +18,10 @@ type Message struct {
 	Chat     string `db:"chat" json:"chat"`
 	Channel  string `db:"channel" json:"channel"` // record of the collection channels
 	Place    string `db:"place" json:"place"`     // the platform's id of the conversation
-	Type     string `db:"type" json:"type"`       // answer, error, permission, question, notice
-	Text     string `db:"text" json:"text"`
-	About    string `db:"about" json:"about"` // the assistant's message, request or question; empty for a notice
-	Whole    bool   `db:"whole" json:"whole"` // permission: the text shows all that an approval would allow
+	Type     string `db:"type" json:"type"`       // answer, error, permission, question, file, notice
+	Text     string `db:"text" json:"text"`       // of a file its caption
+	About    string `db:"about" json:"about"`     // the assistant's message, request, question or file; empty for a notice
+	Whole    bool   `db:"whole" json:"whole"`     // permission: the text shows all that an approval would allow
 	State    string `db:"state" json:"state"`
 	Receipt  string `db:"receipt" json:"receipt"` // the platform's id of the message
 	Reason   string `db:"reason" json:"reason"`   // why it failed

@@ -8,14 +8,15 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Pending is an answer, an error, a permission request or a question that no message of a conversation carries yet.
+// Pending is an answer, an error, a permission request, a question or a file that no message of a conversation carries
+// yet.
 type Pending struct {
 	Chat    string `db:"chat"` // of the conversation
 	Channel string `db:"channel"`
 	Place   string `db:"place"`
 	Type    string `db:"type"`
 	About   string `db:"about"`
-	Text    string `db:"text"`   // of an answer
+	Text    string `db:"text"`   // of an answer; caption of a file
 	Domain  string `db:"domain"` // of an error: infrastructure, provider
 	Error   string `db:"error"`  // JSON of an error
 	Seq     int64  `db:"seq"`
@@ -60,6 +61,10 @@ func ListPending(ctx context.Context, m *store.Model, after uint64, now string) 
 			SELECT c.chat, c.channel, c.place, 'question', q.id, '', '', '', q.position
 			FROM questions q JOIN chats w ON w.id=q.chat AND NOT w.removed JOIN c ON c.chat=coalesce(nullif(w.root, ''), w.id)
 			WHERE q.last_seq>{:after} AND q.status='asked' AND NOT q.removed AND q.position>c.since
+			UNION ALL
+			SELECT c.chat, c.channel, c.place, 'file', a.id, a.caption, '', '', a.first_seq
+			FROM artifacts a JOIN c ON c.chat=a.chat
+			WHERE a.last_seq>{:after} AND a.execution='' AND NOT a.removed AND a.first_seq>c.since
 		) x WHERE NOT EXISTS (SELECT 1 FROM channel_messages o WHERE o.chat=x.chat AND o.about=x.about) ORDER BY seq, about`,
 		dbx.Params{"after": after, "now": now})
 }

@@ -54,15 +54,17 @@ func Await(ctx context.Context, m *projections.Model, session, engineMessage, ca
 // maxRunning is among how many of the newest messages of a session a running call is looked for.
 const maxRunning = 10
 
-// AwaitRunning returns OpenCode's id of the message with a call that runs, once the read model has it.
-func AwaitRunning(ctx context.Context, m *projections.Model, chat, session,
-	call string) (engineMessage string, err error) {
-	type row struct {
-		Message string `db:"message"`
-	}
+// Running has OpenCode's ids of the message and the part with a call that runs.
+type Running struct {
+	Message string `db:"message"`
+	Part    string `db:"part"`
+}
+
+// AwaitRunning returns the place of a call that runs, once the read model has it.
+func AwaitRunning(ctx context.Context, m *projections.Model, chat, session, call string) (found Running, err error) {
 	for {
 		seq := m.Seq()
-		found, ok, err := store.First[row](ctx, m.Model, "running call "+call, `SELECT m.ai_engine_message_id AS message FROM (
+		found, ok, err := store.First[Running](ctx, m.Model, "running call "+call, `SELECT m.ai_engine_message_id AS message, p.id AS part FROM (
 				SELECT * FROM messages
 				WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed
 				ORDER BY position DESC LIMIT {:most}) m
@@ -71,10 +73,10 @@ func AwaitRunning(ctx context.Context, m *projections.Model, chat, session,
 			ORDER BY m.position DESC LIMIT 1`,
 			dbx.Params{"chat": chat, "session": session, "call": call, "most": maxRunning})
 		if err != nil || ok {
-			return found.Message, err
+			return found, err
 		}
 		if err := m.Wait(ctx, seq+1); err != nil {
-			return "", err
+			return found, err
 		}
 	}
 }

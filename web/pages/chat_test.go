@@ -119,6 +119,32 @@ func TestACallOfAnMCPServerIsShownInTheChatAndInItsReplay(t *testing.T) {
 	}
 }
 
+func TestAFileOfTheAssistantIsALinkAfterItsCall(t *testing.T) {
+	t.Parallel()
+	s := webtest.NewSystem(t)
+	_, token := s.User(t, "ada", "user")
+	b := loggedIn(t, s, "ada")
+	chat := s.Chat(t, token, "Plan")
+	submitMessage(t, s, chat, "msg_1", map[string]any{"type": "tool", "tool": "pocketcoder_send_file",
+		"callID": "c", "state": map[string]any{"status": "completed", "input": map[string]any{"path": "out/plan.html"}}},
+		written("There it is."))
+	s.Append(t, chat, events.FileSent{File: "file1", MessageID: "msg_1", Part: "prt_msg_1_0", Path: "out/plan <b>.html",
+		Caption: "The *plan* <b>"})
+	page := b.visit(t, "/chats/"+chat).body
+	at := 0
+	for _, piece := range []string{"pocketcoder_send_file", `<a href="/api/artifacts/file1/content" download>plan &lt;b&gt;.html</a>`,
+		"The *plan* &lt;b&gt;", "There it is."} {
+		i := strings.Index(page[at:], piece)
+		if i < 0 {
+			t.Fatalf("%q is not where it should be in %s", piece, page)
+		}
+		at += i
+	}
+	replay := b.visit(t, "/chats/"+chat+"/replay").body
+	expect.Contains(t, replay, `/api/artifacts/file1/content`)
+	expect.Contains(t, replay, "out/plan &lt;b&gt;.html")
+}
+
 func TestARequestIsDecidedByTheFormsOfItsCard(t *testing.T) {
 	t.Parallel()
 	s := webtest.NewSystem(t)

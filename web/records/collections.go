@@ -175,7 +175,7 @@ var collections = []collection{
 	{
 		Collection: schema.Collection{Name: "artifacts", Table: "artifacts", Live: ofLivingChat, Rules: rules(chatMember, chatMember, never, never, never),
 			Fields: fields(fixed(relation("chat", "chats")), fixed(relation("execution", "executions")), fixed(text("path")), fixed(number("size")), fixed(text("sha256")),
-				fixed(text("blob")))},
+				fixed(text("blob")), fixed(text("caption")))},
 	},
 	{
 		Collection: schema.Collection{Name: "commands", Table: "commands", Rules: rules(ranInOwnChat, ranInOwnChat, never, never, never),

@@ -27,6 +27,26 @@ func (s *Streams) executionArtifact(w http.ResponseWriter, r *http.Request, call
 	if !found {
 		return api.NotFound()
 	}
+	return s.serveArtifact(w, r, a)
+}
+
+// artifactContent answers with a file that the assistant sent, or that a command left.
+func (s *Streams) artifactContent(w http.ResponseWriter, r *http.Request, caller api.Caller) error {
+	row, err := s.API.Find(r.Context(), caller, "artifacts", r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	a, found, err := artifacts.One(r.Context(), s.API.Model.Model, row.ID())
+	if err != nil {
+		return err
+	}
+	if !found {
+		return api.NotFound()
+	}
+	return s.serveArtifact(w, r, a)
+}
+
+func (s *Streams) serveArtifact(w http.ResponseWriter, r *http.Request, a artifacts.Artifact) error {
 	content, err := s.openArtifact(r, a)
 	if err != nil {
 		return err

@@ -109,3 +109,41 @@ func TestArtifactIsTheFileAsTheCommandLeftIt(t *testing.T) {
 	_, list = s.Call(t, stranger, "GET", "/api/collections/artifacts/records", nil)
 	is.Equal(len(list["items"].([]any)), 0)
 }
+
+func TestAFileThatTheAssistantSentIsServedToThoseWhoMayReadItsChat(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, owner := s.User(t, "ada", account.User)
+	_, stranger := s.User(t, "eve", account.User)
+	chat := s.Chat(t, owner, "mine")
+	content, err := s.Log.KeepBlob(t.Context(), []byte("<script>the plan</script>"))
+	is.NoErr(err)
+	s.Append(t, chat, events.FileSent{File: "file1", MessageID: "msg_1", Part: "prt_1", Path: "out/plan.html",
+		Caption: "The plan", Content: content})
+	get := func(token, id string) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+"/api/artifacts/"+id+"/content", nil)
+		is.NoErr(err)
+		r.Header.Set("Authorization", token)
+		resp, err := http.DefaultClient.Do(r)
+		is.NoErr(err)
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	resp := get(owner, "file1")
+	is.Equal(resp.StatusCode, http.StatusOK)
+	is.Equal(resp.Header.Get("Content-Type"), "application/octet-stream") // no browser runs it
+	is.Equal(resp.Header.Get("Content-Disposition"), "attachment; filename=plan.html")
+	is.Equal(resp.Header.Get("Content-Security-Policy"), "sandbox; default-src 'none'")
+	body, err := io.ReadAll(resp.Body)
+	is.NoErr(err)
+	is.Equal(string(body), "<script>the plan</script>")
+	is.Equal(get(owner, "file2").StatusCode, http.StatusNotFound)
+	is.Equal(get(stranger, "file1").StatusCode, http.StatusNotFound)
+	is.Equal(get("", "file1").StatusCode, http.StatusUnauthorized)
+	_, list := s.Call(t, owner, "GET", "/api/collections/artifacts/records?filter="+webtest.Escape(`execution=""`), nil)
+	first := list["items"].([]any)[0].(map[string]any)
+	is.Equal([]any{first["id"], first["path"], first["caption"]}, []any{"file1", "out/plan.html", "The plan"})
+	s.Append(t, chat, events.Deleted{})
+	is.Equal(get(owner, "file1").StatusCode, http.StatusNotFound)
+}

@@ -46,6 +46,7 @@ func (s *Streams) Routes() []api.Route {
 		{Method: "GET", Path: "/api/chats/{id}/replay", About: "A chat as it was after an event.", Access: api.Accounts, Query: []openapi.Param{{Name: "at", Integer: true, About: "sequence"}}, Answer: moment{}, Serve: s.replayChat},
 		{Method: "GET", Path: execution + "/output", About: "The output of a command, also while it runs. Stored output can be read in byte ranges.", Access: api.Accounts, Query: []openapi.Param{{Name: "stream", About: "stdout (default) or stderr"}, {Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.executionOutput},
 		{Method: "GET", Path: execution + "/artifacts/{path...}", About: "A file that a command created or changed, as the command left it.", Access: api.Accounts, Query: []openapi.Param{{Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.executionArtifact},
+		{Method: "GET", Path: "/api/artifacts/{id}/content", About: "A file that the assistant sent, or that a command left.", Access: api.Accounts, Query: []openapi.Param{{Name: "Range", Header: true, About: "bytes=FIRST-LAST"}}, Media: "*/*", Serve: s.artifactContent},
 		{Method: "GET", Path: api.FilesRoot + "{path...}", About: "The entries of a directory of the workspace.", Access: api.Accounts, Answer: directory{}, Serve: s.listFiles},
 		{Method: "GET", Path: "/api/pocketcoder/artifact/{path...}", About: "A file of the workspace.", Access: api.Accounts, Media: "*/*", Serve: s.artifact},
 	}

@@ -193,6 +193,17 @@ func (s *System) Answer(chat string, n int, text, end string) {
 		`{"sessionID":%q,"info":{"id":"msg_%d","role":"assistant","time":{"completed":5}%s}}`, session, n, end))
 }
 
+// SendFile appends a file that the assistant sends, after an answer with the number n.
+func (s *System) SendFile(chat string, n int, name, content, caption string) (file string) {
+	s.T.Helper()
+	blob, err := s.Log.KeepBlob(s.T.Context(), []byte(content))
+	check(s.T, err)
+	file = events.NewID()
+	s.Append(chat, events.FileSent{File: file, Session: "ses_" + chat, MessageID: fmt.Sprint("msg_", n),
+		Part: fmt.Sprint("prt_", n), Path: name, Caption: caption, Mime: "text/plain", Content: blob})
+	return file
+}
+
 // Request appends a permission request for a command, which the policy refers to a person.
 func (s *System) Request(chat, id, command string) {
 	s.T.Helper()

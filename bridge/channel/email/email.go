@@ -42,6 +42,7 @@ import (
 const (
 	dialTimeout  = 30 * time.Second
 	sendTimeout  = time.Minute
+	fileTimeout  = 5 * time.Minute       // to send a file
 	pollPause    = 30 * time.Second      // without IDLE
 	idleFor      = 2 * time.Minute       // a server may lose a change that happens as IDLE begins
 	maxSilence   = idleFor + time.Minute // of an IMAP server, which answers at the end of idleFor

@@ -335,3 +335,27 @@ func TestAConversationOverTLS(t *testing.T) {
 	s := newSystemAt(t, emailtest.NewTLS(t), emailtest.Password)
 	s.pair(ann, s.User("ann", account.User))
 }
+
+func TestAFileOfTheAssistantIsAnAttachment(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	_, c := s.pair(ann, s.User("ann", account.User))
+	s.Answer(c, 1, "", `,"finish":"tool-calls"`)
+	content := strings.Repeat("\x00\xff\r\n.\r\n", 1000)
+	s.SendFile(c, 1, "out/plän \"b\".bin", content, "The plan. Ä")
+	got := s.mail.AwaitText(t, "The plan")
+	is.Equal([]string{got.Text, got.File}, []string{"The plan. Ä\n", "plän \"b\".bin"})
+	is.Equal(got.Content, content)
+	is.Equal(got.Header.Get("Subject"), "Re: Please pair me")
+	is.True(got.InReplyTo != "")
+
+	s.mail.Before(func(command string) error {
+		if command == "END" {
+			return emailtest.Status(552) // too large
+		}
+		return nil
+	})
+	s.SendFile(c, 1, "b.bin", content, "")
+	expect.Eventually(t, "it failed", func() bool { return strings.HasSuffix(s.ChannelEvents(c), "sending failed") })
+}

@@ -3,13 +3,18 @@ package email
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
+	"mime/multipart"
 	"mime/quotedprintable"
+	"net/http"
 	"net/mail"
 	"net/smtp"
 	"net/textproto"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +23,11 @@ import (
 
 // Send sends a mail. It returns its Message-ID.
 func (m *Mailbox) Send(ctx context.Context, place string, message bridge.Message) (receipt string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	limit := sendTimeout
+	if message.File != nil {
+		limit = fileTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c, err := m.connectSMTP(ctx)
 	if err != nil {
@@ -121,13 +130,44 @@ func (m *Mailbox) compose(to, id string, message bridge.Message, now time.Time) 
 	}
 	field("Auto-Submitted", "auto-replied")
 	field("MIME-Version", "1.0")
-	field("Content-Type", "text/plain; charset=utf-8")
-	field("Content-Transfer-Encoding", "quoted-printable")
+	if message.File == nil {
+		field("Content-Type", textType)
+		field("Content-Transfer-Encoding", "quoted-printable")
+		b.WriteString("\r\n")
+		writeText(&b, message)
+		return b.Bytes()
+	}
+	parts := multipart.NewWriter(&b)
+	field("Content-Type", mime.FormatMediaType("multipart/mixed", map[string]string{"boundary": parts.Boundary()}))
 	b.WriteString("\r\n")
-	w := quotedprintable.NewWriter(&b)
-	_, _ = w.Write([]byte(message.Text + codes(message.Buttons) + "\n")) // a Buffer takes all
-	_ = w.Close()
+	w, _ := parts.CreatePart(textproto.MIMEHeader{"Content-Type": {textType},
+		"Content-Transfer-Encoding": {"quoted-printable"}}) // a Buffer takes all
+	writeText(w, message)
+	w, _ = parts.CreatePart(textproto.MIMEHeader{"Content-Type": {http.DetectContentType(message.File.Content)},
+		"Content-Transfer-Encoding": {"base64"},
+		"Content-Disposition":       {mime.FormatMediaType("attachment", map[string]string{"filename": message.File.Name})}})
+	writeBase64(w, message.File.Content)
+	_ = parts.Close()
 	return b.Bytes()
+}
+
+const textType = "text/plain; charset=utf-8"
+
+// writeText writes the text of a mail to a writer that takes all.
+func writeText(to io.Writer, message bridge.Message) {
+	w := quotedprintable.NewWriter(to)
+	_, _ = w.Write([]byte(message.Text + codes(message.Buttons) + "\n"))
+	_ = w.Close()
+}
+
+// maxLine is the length of a line of base64 in a mail.
+const maxLine = 76
+
+// writeBase64 writes a content to a writer that takes all.
+func writeBase64(to io.Writer, content []byte) {
+	for line := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(content)), maxLine) {
+		_, _ = to.Write(append(line, "\r\n"...))
+	}
 }
 
 // codes returns what is said about the buttons of a message: the lines with which a person answers.

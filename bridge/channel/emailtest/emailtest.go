@@ -57,6 +57,8 @@ type Mail struct {
 	ID        string
 	InReplyTo string
 	Text      string
+	File      string // name of the attachment; empty for none
+	Content   string // of the attachment
 }
 
 // Code returns the code after a verb in the text of a mail.
@@ -249,8 +251,8 @@ func (x *outgoing) Data(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	text, err := io.ReadAll(e.Body)
-	if err != nil {
+	m := Mail{To: x.to, Header: e.Header, ID: e.Header.Get("Message-Id"), InReplyTo: e.Header.Get("In-Reply-To")}
+	if err := e.Walk(m.readPart); err != nil {
 		return err
 	}
 	if err := x.server.refused("END"); err != nil {
@@ -258,10 +260,23 @@ func (x *outgoing) Data(r io.Reader) error {
 	}
 	x.server.mu.Lock()
 	defer x.server.mu.Unlock()
-	x.server.sent = append(x.server.sent, Mail{To: x.to, Header: e.Header, ID: e.Header.Get("Message-Id"),
-		InReplyTo: e.Header.Get("In-Reply-To"), Text: strings.ReplaceAll(string(text), "\r\n", "\n")})
+	x.server.sent = append(x.server.sent, m)
 	x.server.change()
 	return nil
+}
+
+// readPart reads a part of the mail, or the mail itself if it has no parts.
+func (m *Mail) readPart(_ []int, part *message.Entity, err error) error {
+	if err != nil || part.MultipartReader() != nil {
+		return err
+	}
+	content, err := io.ReadAll(part.Body)
+	if disposition, params, _ := part.Header.ContentDisposition(); disposition == "attachment" {
+		m.File, m.Content = params["filename"], string(content)
+	} else {
+		m.Text = strings.ReplaceAll(string(content), "\r\n", "\n")
+	}
+	return err
 }
 
 // Deliver stores a mail in the mailbox of the assistant, as a server does that has received it.

@@ -39,8 +39,9 @@ const (
 	server      = "https://api.telegram.org"
 	pollFor     = 50 * time.Second // how long Telegram holds a request for updates
 	callTimeout = 30 * time.Second
-	maxText     = 4096    // UTF-16 units of a message
-	maxAnswer   = 4 << 20 // bytes of a response
+	fileTimeout = 5 * time.Minute // to send a file
+	maxText     = 4096            // UTF-16 units of a message
+	maxAnswer   = 4 << 20         // bytes of a response
 	pollPause   = 5 * time.Second
 	maxCallback = 190 // bytes of the answer to a press; Telegram takes 200 characters
 )
@@ -297,6 +298,9 @@ func (b *Bot) answer(ctx context.Context, q *models.CallbackQuery, said string) 
 
 // Send sends a message.
 func (b *Bot) Send(ctx context.Context, place string, m bridge.Message) (receipt string, err error) {
+	if m.File != nil {
+		return b.sendFile(ctx, place, m)
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	off := true
@@ -316,6 +320,19 @@ func (b *Bot) Send(ctx context.Context, place string, m bridge.Message) (receipt
 	return strconv.Itoa(sent.ID), nil
 }
 
+// sendFile sends a file as a document, also a picture: Telegram compresses what it gets as a photo.
+func (b *Bot) sendFile(ctx context.Context, place string, m bridge.Message) (receipt string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
+	defer cancel()
+	sent, err := b.api.SendDocument(ctx, &bot.SendDocumentParams{ChatID: place, Caption: m.Text,
+		Document:                    &models.InputFileUpload{Filename: m.File.Name, Data: bytes.NewReader(m.File.Content)},
+		DisableContentTypeDetection: true})
+	if err != nil {
+		return "", sendError(err)
+	}
+	return strconv.Itoa(sent.ID), nil
+}
+
 // sendError returns a PermanentError or a RetryError if Telegram does not have the message, because it refused the
 // message or was not reached. It returns other errors as they are.
 func sendError(err error) error {
@@ -326,7 +343,8 @@ func sendError(err error) error {
 	switch {
 	case errors.As(err, &busy):
 		return bridge.RetryError{Err: reason, After: time.Duration(busy.RetryAfter) * time.Second}
-	case errors.As(err, &moved), errors.Is(err, bot.ErrorBadRequest), errors.Is(err, bot.ErrorForbidden):
+	case errors.As(err, &moved), errors.Is(err, bot.ErrorBadRequest), errors.Is(err, bot.ErrorForbidden),
+		strings.HasPrefix(err.Error(), "error response from telegram for method sendDocument, 413 "): // too large
 		return bridge.PermanentError{Reason: reason.Error()}
 	case errors.Is(err, bot.ErrorUnauthorized), errors.Is(err, bot.ErrorNotFound), errors.Is(err, bot.ErrorConflict), // the token
 		errors.As(err, &dial) && dial.Op == "dial",

@@ -458,3 +458,110 @@ func TestAQueuedAnswerStaysHereAfterTheRevocation(t *testing.T) {
 		expect.Lacks(t, m.Text, "queued before")
 	}
 }
+
+// deliveries counts the documents with a name that the bot has sent.
+func deliveries(all []telegramtest.Message, name string) (n int) {
+	for _, m := range all {
+		if m.File == name {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAFileOfTheAssistantIsADocument(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	c := s.pair(me, me, s.User("ann", account.User))
+	s.Answer(c, 1, "", `,"finish":"tool-calls"`)
+	s.SendFile(c, 1, "out/plän \"b\".txt", "<plan>", "The *plan*<internal>, a draft</internal>")
+	got := s.telegram.AwaitText(t, "plan")
+	is.Equal(got, telegramtest.Message{ID: got.ID, Chat: "4711", Text: "The *plan*", File: "plän \"b\".txt",
+		Content: "<plan>"})
+	s.Answer(c, 2, "", `,"finish":"tool-calls"`)
+	s.SendFile(c, 2, "large", strings.Repeat("x", chat.MaxFile), "")
+	s.Answer(c, 3, "that is all", channeltest.Finished)
+	s.telegram.AwaitText(t, "that is all")
+	is.Equal(deliveries(s.telegram.Messages(), "large"), 1)
+	is.Equal(len(s.telegram.Messages()), 4)
+}
+
+func TestAFileIsSentOnceAcrossRestarts(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	c := s.pair(me, me, s.User("ann", account.User))
+	s.Answer(c, 1, "", `,"finish":"tool-calls"`)
+	s.Stop()
+	s.SendFile(c, 1, "a.txt", "a", "first") // nothing sends it before the restart
+	s.Start()
+	s.telegram.AwaitText(t, "first")
+	s.Stop()
+	s.Start()
+	var cut atomic.Bool
+	s.telegram.After(func(method string) {
+		if method == "sendDocument" && !cut.Swap(true) {
+			panic(http.ErrAbortHandler) // Telegram has it, and the answer is lost
+		}
+	})
+	s.SendFile(c, 1, "b.txt", "b", "second")
+	s.telegram.AwaitText(t, "may not have reached you")
+	s.Stop()
+	s.Start()
+	s.Answer(c, 2, "last", channeltest.Finished)
+	s.telegram.AwaitText(t, "last")
+	is.Equal(deliveries(s.telegram.Messages(), "a.txt"), 1)
+	is.Equal(deliveries(s.telegram.Messages(), "b.txt"), 1)
+}
+
+func TestAFileThatCannotBeSentStopsNothing(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	c := s.pair(me, me, s.User("ann", account.User))
+	s.Answer(c, 1, "", `,"finish":"tool-calls"`)
+	s.telegram.Before(func(method string, w http.ResponseWriter) bool {
+		if method == "sendDocument" {
+			telegramtest.Refuse(w, http.StatusRequestEntityTooLarge, "Request Entity Too Large", 0)
+		}
+		return method == "sendDocument"
+	})
+	s.SendFile(c, 1, "a.txt", "a", "")
+	expect.Eventually(t, "it failed", func() bool { return len(s.Reasons(c)) == 1 })
+	s.telegram.Before(nil)
+	s.Append(c, events.FileSent{File: "gone", MessageID: "msg_1", Part: "prt_1", Path: "b.txt",
+		Content: events.Blob{Name: "sha256-00", Size: 1, SHA256: "00"}})
+	expect.Eventually(t, "the other failed", func() bool { return len(s.Reasons(c)) == 2 })
+	is.Equal(s.Reasons(c)[1], "the content of the file is not in the log")
+	s.Answer(c, 2, "last", channeltest.Finished)
+	s.telegram.AwaitText(t, "last")
+}
+
+func TestAFileStaysHereAfterTheRevocation(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	ann := s.User("ann", account.User)
+	c := s.pair(me, me, ann)
+	s.Answer(c, 1, "", `,"finish":"tool-calls"`)
+	s.telegram.Before(func(method string, w http.ResponseWriter) bool {
+		if method == "sendDocument" {
+			telegramtest.Refuse(w, http.StatusBadGateway, "Bad Gateway", 0)
+		}
+		return method == "sendDocument"
+	})
+	s.SendFile(c, 1, "queued.txt", "a", "")
+	expect.Eventually(t, "delayed", func() bool { return strings.Contains(s.ChannelEvents(c), "delayed") })
+	seq, err := s.Channels.Revoke(t.Context(), record.Delete{Command: bySystem, Record: s.Pairings()[0].ID})
+	is.NoErr(err)
+	is.NoErr(s.Model.Wait(t.Context(), seq))
+	expect.Eventually(t, "it failed", func() bool { return strings.HasSuffix(s.ChannelEvents(c), "failed") })
+	s.telegram.Before(nil)
+	s.SendFile(c, 1, "later.txt", "a", "")
+	s.pair(me, me, ann)
+	s.SendFile(c, 1, "again.txt", "a", "for you")
+	s.telegram.AwaitText(t, "for you")
+	is.Equal(deliveries(s.telegram.Messages(), "queued.txt"), 0)
+	is.Equal(deliveries(s.telegram.Messages(), "later.txt"), 0)
+}

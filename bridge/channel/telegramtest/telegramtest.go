@@ -8,6 +8,7 @@ package telegramtest
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -47,8 +48,10 @@ type Server struct {
 type Message struct {
 	ID      int
 	Chat    string
-	Text    string
+	Text    string // of a document its caption
 	Buttons []Button
+	File    string // name of a document
+	Content string // of the document
 }
 
 // Button is an inline button.
@@ -274,6 +277,8 @@ func (s *Server) carryOut(r *http.Request, method string) (result any, problem s
 		return s.getUpdates(r), ""
 	case "sendMessage":
 		return s.sendMessage(r)
+	case "sendDocument":
+		return s.sendDocument(r)
 	case "getFile":
 		id := r.FormValue("file_id")
 		return map[string]any{"file_id": id, "file_unique_id": id, "file_path": id}, ""
@@ -349,6 +354,29 @@ func (s *Server) sendMessage(r *http.Request) (any, string) {
 			m.Buttons = append(m.Buttons, Button{b.Text, b.Data})
 		}
 	}
+	return s.sent(m), ""
+}
+
+func (s *Server) sendDocument(r *http.Request) (any, string) {
+	m := Message{Chat: r.FormValue("chat_id"), Text: r.FormValue("caption")}
+	f, header, err := r.FormFile("document")
+	if err != nil {
+		return nil, "there is no document in the request"
+	}
+	defer f.Close()
+	content, err := io.ReadAll(f)
+	switch {
+	case err != nil || len(content) == 0:
+		return nil, "file must be non-empty"
+	case len(utf16.Encode([]rune(m.Text))) > 1024:
+		return nil, "message caption is too long"
+	}
+	m.File, m.Content = header.Filename, string(content)
+	return s.sent(m), ""
+}
+
+// sent stores a message, and returns it as the Bot API does.
+func (s *Server) sent(m Message) any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.ID = 1000 + len(s.messages)
@@ -356,5 +384,5 @@ func (s *Server) sendMessage(r *http.Request) (any, string) {
 	s.change()
 	chat, _ := strconv.ParseInt(m.Chat, 10, 64)
 	at := map[string]any{"id": chat, "type": "private"}
-	return map[string]any{"message_id": m.ID, "date": 1, "chat": at, "text": text}, ""
+	return map[string]any{"message_id": m.ID, "date": 1, "chat": at}
 }

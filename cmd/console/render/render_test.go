@@ -214,6 +214,15 @@ $ yes
 `, "\n"))
 }
 
+func TestAFileOfTheAssistantIsShown(t *testing.T) {
+	file := events.FileSent{Session: "ses_1", Path: "out/a\x1b.pdf", Caption: "The\nplan",
+		Content: events.Blob{Size: 2048}}
+	plain := file
+	plain.Caption = ""
+	got := rendered([]events.Event{cmdtest.Own(t, 1, "engine:local", file), cmdtest.Own(t, 2, "engine:local", plain)})
+	is.New(t).Equal(got, "[file out/a␛.pdf, 2.0 KiB] The\nplan\n[file out/a␛.pdf, 2.0 KiB]\n")
+}
+
 func TestDecisionByARuleIsOneLine(t *testing.T) {
 	is := is.New(t)
 	all, _ := cmdtest.Trace(t, "perm-bash-once")

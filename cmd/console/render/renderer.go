@@ -145,6 +145,8 @@ func (r *Renderer) Event(e events.Event) {
 		r.execFinished(d)
 	case events.ExecChanged:
 		r.execChanged(d)
+	case events.FileSent:
+		r.fileSent(d)
 	case events.TurnLost:
 		r.closeParts(d.Session)
 		r.Note(d.Session, Red, "the turn was lost: OpenCode went away in the middle of it")
@@ -167,6 +169,14 @@ func (r *Renderer) message(d events.MessageSubmitted) {
 	default:
 		r.userText("", MessageText(d))
 	}
+}
+
+func (r *Renderer) fileSent(d events.FileSent) {
+	text := fmt.Sprintf("[file %s, %s]", d.Path, printable.Size(d.Content.Size))
+	if d.Caption != "" {
+		text += " " + d.Caption
+	}
+	r.Note(d.Session, Plain, "%s", text)
 }
 
 func (r *Renderer) userText(session, text string) {

@@ -23,6 +23,7 @@ type part struct {
 	Text      string `json:"text"`
 	Synthetic bool   `json:"synthetic"`
 	Filename  string `json:"filename"`
+	URL       string `json:"url"`
 	Time      struct {
 		End float64 `json:"end"`
 	} `json:"time"`
@@ -71,6 +72,14 @@ func (p part) shown(m *projections.ShownMessage) bool {
 // beingWritten reports whether the text of a part is still on its way. The read models get it when it is complete.
 func (p part) beingWritten(m *projections.ShownMessage) bool {
 	return m.EngineStatus == "processing" && p.Time.End == 0 && (p.Type == "text" || p.Type == "reasoning")
+}
+
+// download returns the URL of a file that the assistant sent, "" for any other part.
+func (p part) download() string {
+	if p.Type == "file" && strings.HasPrefix(p.URL, "/api/artifacts/") {
+		return p.URL
+	}
+	return ""
 }
 
 // elementID is the id of the part's element.

@@ -172,6 +172,8 @@ func (f *finder) rows(body events.Data) ([]row, error) {
 		return questionRows(b.Ask()), nil
 	case events.QuestionAnswered:
 		return []row{{texts.Answer, strings.Join(b.Answers, ", ")}}, nil
+	case events.FileSent:
+		return []row{{texts.File, b.Path}, {texts.Text, firstOf(b.Caption)}}, nil
 	case events.MCPCalled:
 		return []row{{texts.Tool, fmt.Sprintf(texts.ToolOfServer, b.Tool, b.Name)},
 			{texts.Text, firstOf(string(b.Arguments))}}, nil
