@@ -272,6 +272,19 @@ var inheritedVariables = []string{
 // variables.
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
 
+// engineOptions are options of JavaScriptCore, the engine in Bun. Most of what OpenCode runs at its start runs a few
+// times only. With the engine's defaults, its threads use a third of the processor time to compile this code and to
+// collect its garbage. With these, it compiles code that runs often, and collects garbage after 256 MiB. A start with
+// four turns takes 2.3 instead of 3.3 s of processor time. After 80 turns OpenCode has used 520 MiB of memory at most,
+// and 620 MiB without these options.
+var engineOptions = map[string]string{
+	"BUN_JSC_thresholdForJITAfterWarmUp":          "2000",
+	"BUN_JSC_thresholdForOptimizeAfterWarmUp":     "20000",
+	"BUN_JSC_thresholdForOptimizeAfterLongWarmUp": "20000",
+	"BUN_JSC_thresholdForOptimizeSoon":            "20000",
+	"BUN_JSC_largeHeapSize":                       "268435456",
+}
+
 // environment returns OpenCode's whole environment.
 func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, error) {
 	config, err := s.config()
@@ -306,6 +319,7 @@ func (s *Supervisor) environment(password string, proxy *url.URL) ([]string, err
 	if s.own.Key != "" {
 		env[callerKey] = s.own.Key
 	}
+	maps.Copy(env, engineOptions)
 	maps.Copy(env, s.gitVariables())
 	for _, name := range inheritedVariables {
 		if value := os.Getenv(name); value != "" {

@@ -46,7 +46,7 @@ func TestEnvironmentHasOnlyNeededVariables(t *testing.T) {
 	is.Equal(len(env), len(list)) // no variable twice
 	for name := range env {
 		ours := slices.Contains(inheritedVariables, name) || strings.HasPrefix(name, "XDG_") ||
-			strings.HasPrefix(name, "OPENCODE_DISABLE_") ||
+			strings.HasPrefix(name, "OPENCODE_DISABLE_") || engineOptions[name] != "" ||
 			strings.HasPrefix(name, "GIT_CONFIG_") || slices.Contains([]string{"PATH", "HOME", "TMPDIR", "NO_PROXY",
 			"XAI_API_KEY",
 			"GIT_EXEC_PATH", "OPENCODE_CONFIG_CONTENT", "OPENCODE_SERVER_PASSWORD", "OPENCODE_AUTH_CONTENT",
