@@ -136,7 +136,7 @@ func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
 	return 0, Refuse(Conflict, tooBusy, maxTries)
 }
 
-const tooBusy = "too much happens at once: others were first %d times"
+const tooBusy = "The state changed %d times while this was decided. Try again."
 
 // CarryOutOne is CarryOut for a command on a chat with at most one event. If decide returns nil as the event, the
 // command was carried out before, at seq.

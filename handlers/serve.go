@@ -66,7 +66,7 @@ func CommandOf[C any](by func(*C, string), carryOut func(context.Context, C) (Ac
 		d := json.NewDecoder(bytes.NewReader(body))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&c); err != nil {
-			return Accepted{}, Refuse(Invalid, "the command is not readable: %v", err)
+			return Accepted{}, Refuse(Invalid, "the command cannot be decoded: %v", err)
 		}
 		by(&c, actor)
 		return carryOut(ctx, c)
@@ -135,7 +135,7 @@ func respond(m *nats.Msg, accepted Accepted, err error) error {
 	}
 	err = m.Respond(body)
 	if errors.Is(err, nats.ErrMaxPayload) {
-		return respond(m, Accepted{}, Refuse(Invalid, "the answer is %d bytes, which is too large for a message of NATS",
+		return respond(m, Accepted{}, Refuse(Invalid, "the answer is %d bytes, more than a NATS message holds",
 			len(body)))
 	}
 	return err

@@ -100,8 +100,8 @@ func TestRefusalsComeBackOverNATS(t *testing.T) {
 		{"message.submit", map[string]any{"chat": "c1", "txt": "hi"}, handlers.Invalid, `unknown field "txt"`},
 		{"permission.decide", map[string]any{"chat": "c1", "permission": "per_1", "decision": "denied", "rule": "bash: *"}, handlers.Invalid, `unknown field "rule"`},
 		{"permission.decide", map[string]any{"chat": "c1", "Actor": "user:root"}, handlers.Invalid, `unknown field "Actor"`},
-		{"permission.decide", []int{1}, handlers.Invalid, "the command is not readable"},
-		{"turn.abort", json.RawMessage(`"c1"`), handlers.Invalid, "the command is not readable"},
+		{"permission.decide", []int{1}, handlers.Invalid, "the command cannot be decoded"},
+		{"turn.abort", json.RawMessage(`"c1"`), handlers.Invalid, "the command cannot be decoded"},
 	} {
 		_, err := handlers.Send(t.Context(), nc, c.name, c.command)
 		is.Equal(handlerstest.Refusal(t, err), c.code)

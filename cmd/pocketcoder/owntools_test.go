@@ -56,7 +56,7 @@ func TestModelsAgentAndPromptAreApproved(t *testing.T) {
 	propose := func(kind, name, content string) string {
 		return p.outputOf(t, p.chat(t, ownTool("propose", map[string]any{"kind": kind, "name": name, "content": content})), 0)
 	}
-	expect.Contains(t, propose("agent", "Another", file), `The proposal is named "Another", and its front matter "Releaser".`)
+	expect.Contains(t, propose("agent", "Another", file), `The proposal is named "Another", but its front matter names "Releaser".`)
 	expect.Contains(t, propose("rule", "x", "y"), "Use procedure, agent or prompt.")
 	expect.Contains(t, propose("agent", "Releaser", file), "A person has to approve it.")
 	expect.Contains(t, propose("prompt", "Tone", "Be brief."), "A person has to approve it.")

@@ -90,7 +90,7 @@ func (a *Accounts) decide(ctx context.Context, c handlers.Command, id string,
 		}
 		return seq, a.advance(ctx)
 	}
-	return 0, handlers.Refuse(handlers.Conflict, "too much happens to accounts at once: others were first %d times", tries)
+	return 0, handlers.Refuse(handlers.Conflict, "The accounts changed %d times while this was decided. Try again.", tries)
 }
 
 func (a *Accounts) event(id string, c handlers.Command, d events.Data) (events.Event, error) {

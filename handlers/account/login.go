@@ -35,7 +35,7 @@ type Login struct {
 func (a *Accounts) Login(ctx context.Context, l Login) (Token, error) {
 	l.Collection = cmp.Or(l.Collection, Users)
 	if l.Collection != Users && l.Collection != Superusers {
-		return Token{}, handlers.Refuse(handlers.NotFound, "collection: %q has no logins; use users or _superusers",
+		return Token{}, handlers.Refuse(handlers.NotFound, "collection: want users or _superusers, got %q",
 			l.Collection)
 	}
 	if err := a.refresh(ctx); err != nil {

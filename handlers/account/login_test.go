@@ -236,7 +236,7 @@ func TestPasswordIsChanged(t *testing.T) {
 	}
 	code, text := refusal(t, set(SetPassword{Password: "battery staple", Old: ptr("wrong horse")}))
 	is.Equal(code, handlers.Invalid)
-	is.Equal(text, "old: that is not the password")
+	is.Equal(text, "old: the password is wrong")
 	code, text = refusal(t, set(SetPassword{Password: "alice@example.org", Old: ptr(password)}))
 	is.Equal(code, handlers.Invalid)
 	is.Equal(text, "password: it is the email")

@@ -112,7 +112,7 @@ func (a *Accounts) SetPassword(ctx context.Context, c SetPassword) (uint64, erro
 	if c.Old != nil {
 		_, err := a.try(ctx, turn, attempt{&owner, *c.Old, c.Client, func() string { return "" }})
 		if errors.Is(err, ErrCredentials) {
-			return 0, handlers.Refuse(handlers.Invalid, "old: that is not the password")
+			return 0, handlers.Refuse(handlers.Invalid, "old: the password is wrong")
 		}
 		if err != nil {
 			return 0, err

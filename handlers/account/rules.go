@@ -101,7 +101,7 @@ func checkPassword(password, email string) error {
 	case fold(password) == fold(email):
 		return handlers.Refuse(handlers.Invalid, "password: it is the email")
 	case slices.Contains(commonPasswords, strings.ToLower(password)):
-		return handlers.Refuse(handlers.Invalid, "password: it is one of the most common ones, and is guessed at once")
+		return handlers.Refuse(handlers.Invalid, "password: it is one of the most common passwords; choose another")
 	}
 	return nil
 }

@@ -246,7 +246,7 @@ func (a *Accounts) Refresh(ctx context.Context, id Identity, client events.Clien
 			return a.refreshed(ctx, owner.Account, s, id.secret)
 		}
 	}
-	return Token{}, handlers.Refuse(handlers.Conflict, "session: it is being refreshed by others")
+	return Token{}, handlers.Refuse(handlers.Conflict, "session: other requests refresh it at this moment; try again")
 }
 
 func (a *Accounts) refreshed(ctx context.Context, owner Account, s Session, secret string) (Token, error) {

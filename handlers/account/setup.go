@@ -71,7 +71,7 @@ func (a *Accounts) CompleteSetup(ctx context.Context, c CompleteSetup) (Token, e
 		return Token{}, err
 	}
 	if !valid {
-		err := handlers.Refuse(handlers.NotFound, "token: this setup link is not valid, or not any more; start again for a new one")
+		err := handlers.Refuse(handlers.NotFound, "token: this setup link is invalid or has expired; restart PocketCoder for a new link")
 		return Token{}, a.recordFailure(ctx, attempt{client: c.Client}, "setup", err)
 	}
 	id, _, err := a.create(ctx, CreateAccount{

@@ -116,7 +116,7 @@ func (h *Channels) handle(ctx context.Context, in Incoming, p Pairing, id string
 	}
 	if waiting, err := h.CountWaiting(ctx, id); err != nil || waiting >= maxWaiting {
 		if err == nil {
-			err = handlers.Refuse(handlers.Conflict, "%d messages wait already, so this one was not taken.", waiting)
+			err = handlers.Refuse(handlers.Conflict, "%d messages wait already, so this one was refused. Send it again later.", waiting)
 		}
 		return err
 	}
@@ -142,7 +142,7 @@ func (in Incoming) parts(ctx context.Context) (parts []events.Part, err error) {
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			return nil, handlers.Refuse(handlers.Invalid, "The message was not taken: %v.", err)
+			return nil, handlers.Refuse(handlers.Invalid, "The message was refused: %v.", err)
 		}
 	}
 	if strings.TrimSpace(in.Text) != "" {
@@ -198,7 +198,7 @@ func (h *Channels) tooManyThreads(ctx context.Context, in Incoming) (bool, error
 		return false, err
 	}
 	newest := begun[len(begun)-1].Value
-	return true, h.Notify(ctx, newest.Chat, in, "refused", fmt.Sprintf("The mail %q was not taken, because you began "+
+	return true, h.Notify(ctx, newest.Chat, in, "refused", fmt.Sprintf("The mail %q was refused, because you began "+
 		"%d threads within an hour, which is the limit. Answer in one of them.", in.Thread.Subject, maxNewChats))
 }
 

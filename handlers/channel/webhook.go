@@ -136,7 +136,7 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 	}
 	waiting, err := h.CountWaiting(ctx, r.Chat)
 	if err == nil && waiting >= maxWaiting {
-		err = handlers.Refuse(handlers.Conflict, "%d messages wait already, so this one was not taken.", waiting)
+		err = handlers.Refuse(handlers.Conflict, "%d messages wait already, so this one was refused. Send it again later.", waiting)
 	}
 	if err != nil {
 		return r, err
@@ -210,7 +210,7 @@ func (w Webhook) parts(body []byte) []events.Part {
 
 // authenticate returns the webhook that a request may use, and the account that owns it.
 func (h *Channels) authenticate(ctx context.Context, p Posted) (hook Webhook, who account.Account, err error) {
-	unknown := handlers.Refuse(handlers.NotFound, "There is no such webhook, or its secret is another.")
+	unknown := handlers.Refuse(handlers.NotFound, "There is no such webhook, or the secret is wrong.")
 	if _, err := events.ParseID(p.Webhook); err != nil {
 		return hook, who, unknown
 	}

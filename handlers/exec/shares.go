@@ -46,7 +46,7 @@ func (s *shares) take(ctx context.Context, chat, owner string, lasting bool) (le
 	waiting := map[string]int{"waiting/chat/" + chat: waitingChatShare, "waiting/account/" + owner: waitingAccountShare}
 	if _, ok := s.tryTake(waiting); !ok {
 		return func() {}, handlers.Refuse(handlers.Conflict,
-			"Too many commands wait already. Of a chat %d may wait, of an account %d. "+
+			"Too many commands wait already. A chat may have %d waiting commands, an account %d. "+
 				"Call again when some have ended.", waitingChatShare, waitingAccountShare)
 	}
 	defer s.leave(waiting)

@@ -105,7 +105,7 @@ func (x *Executions) requestShell(ctx context.Context, actor, chat string, priva
 			}
 			var ok bool
 			if d.Cwd, ok = workspace.RealPath(s.directory); !ok {
-				return nil, 0, handlers.Refuse(handlers.Conflict, "the chat works in %q, which is not there", s.directory)
+				return nil, 0, handlers.Refuse(handlers.Conflict, "the directory of the chat, %q, does not exist", s.directory)
 			}
 			return d, 0, nil
 		})

@@ -110,7 +110,7 @@ func (n *Sandbox) For(ctx context.Context, chat string, request events.ExecReque
 	}
 	if n.conceal(x.token) > len(n.ended) {
 		return "", handlers.Refuse(handlers.Conflict,
-			"the command cannot have a network: there are too many secrets to keep its own from the log")
+			"the command cannot have a network: too many secrets are stored, so its credentials could not be redacted")
 	}
 	n.running[request.Exec] = x
 	return (&url.URL{Scheme: "http", User: url.UserPassword(request.Exec, x.token), Host: n.Proxy}).String(), nil

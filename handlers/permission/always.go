@@ -207,7 +207,7 @@ func (g Gate) agentNamed(ctx context.Context, name string) (string, error) {
 			return record, nil
 		}
 	}
-	return "", handlers.RefuseField(handlers.Invalid, "scope", "scope: no agent of the name %q is kept", name)
+	return "", handlers.RefuseField(handlers.Invalid, "scope", "scope: there is no agent %q", name)
 }
 
 func texts(rules []policy.Rule) (all []string) {

@@ -196,7 +196,7 @@ func (h Proposals) prompt(ctx context.Context, name string) (id, body string, er
 func CheckAgent(name, text string) error {
 	f, _, err := agentfile.Parse(text, name)
 	if err == nil && f.Name != name {
-		err = handlers.RefuseField(handlers.Invalid, "content", "The proposal is named %q, and its front matter %q.", name, f.Name)
+		err = handlers.RefuseField(handlers.Invalid, "content", "The proposal is named %q, but its front matter names %q. Use the same name.", name, f.Name)
 	}
 	return err
 }

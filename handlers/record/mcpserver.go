@@ -74,7 +74,7 @@ func (c change) checkShown(what, shown string) error {
 		return invalid(ShownDefinition, "Must be the definition of the %s that was shown.", what)
 	}
 	return handlers.RefuseField(handlers.Conflict, ShownDefinition,
-		"The %s is not as it was shown: it has changed meanwhile. Look at it again. Nothing was decided.", what)
+		"The %s has changed since it was shown. Nothing was decided. Look at it again.", what)
 }
 
 // redefine checks a server that the gateway runs. If what is approved changes, the server is pending again, and nothing

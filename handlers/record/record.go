@@ -298,7 +298,7 @@ func (s *collection) save(c Save, set fields) (id string, now fields, seq uint64
 	}
 	if twin := s.twin(id, have.fields, now, unique); twin != "" {
 		if !c.New || !c.Upsert && !constraintsOf[c.Collection].upsert {
-			return "", nil, 0, handlers.RefuseField(handlers.Conflict, unique[0], "%s: another record has the same",
+			return "", nil, 0, handlers.RefuseField(handlers.Conflict, unique[0], "%s: another record has the same value",
 				strings.Join(unique, ", "))
 		}
 		id, have = twin, s.records[twin]
@@ -328,7 +328,7 @@ func (s *collection) refuseMore(id, actor string, size int) error {
 		}
 	}
 	if count > maxRecords || size > maxBytes {
-		return handlers.Refuse(handlers.Invalid, "an account makes at most %d records of a collection, and %d MiB: delete others first", maxRecords, maxBytes>>20)
+		return handlers.Refuse(handlers.Invalid, "an account can store at most %d records in a collection, and %d MiB: delete other records first", maxRecords, maxBytes>>20)
 	}
 	return nil
 }

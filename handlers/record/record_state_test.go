@@ -45,7 +45,7 @@ func TestSaveRecord(t *testing.T) {
 		"what was deleted":             {given: []handlerstest.Fact{b, gone}, when: Save{Record: "b"}, set: `{"n":1}`, code: handlers.NotFound},
 		"the command again":            {given: []handlerstest.Fact{{By: "a", Cause: "cmd1", Data: a.Data}, saved("a", `{}`)}, when: Save{Command: by, Record: "x", New: true}, set: `{"n":1}`, id: "a", seq: 1},
 		"unique":                       {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name", "n"}}, set: `{"name":"ls","n":2}`, id: "c", then: `{"n":2,"name":"ls"}`},
-		"not unique":                   {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name", "n"}}, set: `{"n":1,"name":"ls"}`, code: handlers.Conflict, want: "name, n: another record has the same"},
+		"not unique":                   {given: []handlerstest.Fact{a, b}, when: Save{Record: "c", New: true, unique: []string{"name", "n"}}, set: `{"n":1,"name":"ls"}`, code: handlers.Conflict, want: "name, n: another record has the same value"},
 		"not unique any more":          {given: []handlerstest.Fact{a, b}, when: Save{Record: "b", unique: []string{"name"}}, set: `{"name":"ls"}`, code: handlers.Conflict, want: "name: "},
 		"unique as itself":             {given: []handlerstest.Fact{a, b}, when: Save{Record: "a", unique: []string{"name"}}, set: `{"n":5}`, id: "a", then: `{"n":5,"name":"ls","tool":"bash"}`},
 		"not unique, in what is empty": {given: []handlerstest.Fact{b}, when: Save{Record: "c", New: true, unique: []string{"name", "tool", "x"}}, set: `{"name":"id","tool":""}`, code: handlers.Conflict},

@@ -281,7 +281,7 @@ func TestAFloodOfThreadsIsRefused(t *testing.T) {
 		last = s.mail.Say(t, ann, fmt.Sprint("thread ", n), "go")
 	}
 	s.confirmed(last)
-	s.mail.AwaitText(t, `The mail "thread 21" was not taken`)
+	s.mail.AwaitText(t, `The mail "thread 21" was refused`)
 	is.Equal(len(s.chats()), 20) // that of the pairing too
 	is.Equal(len(s.Submitted()), 19)
 	is.Equal(len(s.mail.Mails()), 1+3) // about the pairing, and three refusals

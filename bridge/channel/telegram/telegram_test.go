@@ -210,7 +210,7 @@ func TestAnUpdateIsConfirmedOnlyAfterItIsInTheLog(t *testing.T) {
 	for n := range 20 { // further ones are refused while so many wait
 		is.Equal(got[n], fmt.Sprint("message ", n))
 	}
-	s.telegram.AwaitText(t, "was not taken")
+	s.telegram.AwaitText(t, "was refused")
 }
 
 func TestAMessageThatMayHaveArrivedIsNotSentAgain(t *testing.T) {

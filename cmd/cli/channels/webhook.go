@@ -40,7 +40,7 @@ func Webhook(ctx context.Context, env cli.Environment, args []string) error {
 	case len(rest) == 3 && rest[0] == "replay":
 		from, err := strconv.ParseUint(rest[2], 10, 64)
 		if err != nil {
-			return cli.WrongUsage(env, "webhook replay: %q is no sequence", rest[2])
+			return cli.WrongUsage(env, "webhook replay: want a sequence such as 1204, got %q", rest[2])
 		}
 		return c.connected(ctx, *data, func() error {
 			return c.Do(ctx, "target.replay", channel.Replay{Command: client.NewCommand(), Target: rest[1], From: from})
