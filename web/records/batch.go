@@ -176,7 +176,8 @@ func (s *Records) runMethod(ctx context.Context, done *writeResult, caller api.C
 		done.delete = true
 		_, err = s.remove(ctx, caller, done.c, done.id, fresh)
 	default:
-		return api.BadField("method", "validation_invalid_value", "%s is not supported at this URL", api.Truncate(one.Method, 10))
+		return api.BadField("method", "validation_invalid_value", "%s is not supported at this URL",
+			api.Truncate(one.Method, 10))
 	}
 	return err
 }
