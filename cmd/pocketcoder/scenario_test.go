@@ -232,11 +232,16 @@ func (p *process) engine(t testing.TB) (api *opencode.Client, pid int) {
 	return opencode.New("http://127.0.0.1:"+port, password), file.PID
 }
 
-// innermostPID is OpenCode itself, given the process that was started for it: bubblewrap has one child, which has one
-// child.
+// innermostPID is OpenCode itself, given the process that was started for it: the guard, bubblewrap, and the programs in
+// its namespace have one child each.
 func innermostPID(pid int) int {
 	for {
-		children := strings.Fields(strings.Join(procFile(pid, filepath.Join("task", strconv.Itoa(pid), "children")), ""))
+		var children []string
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // any thread may have started one
+		for _, task := range tasks {
+			list, _ := os.ReadFile(task)
+			children = append(children, strings.Fields(string(list))...)
+		}
 		if name := strings.TrimSpace(strings.Join(procFile(pid, "comm"), "")); len(children) == 0 || name == "opencode" {
 			return pid
 		}
