@@ -232,8 +232,8 @@ func (p *process) engine(t testing.TB) (api *opencode.Client, pid int) {
 	return opencode.New("http://127.0.0.1:"+port, password), file.PID
 }
 
-// innermostPID is OpenCode itself, given the process that was started for it: the guard, bubblewrap, and the programs in
-// its namespace have one child each.
+// innermostPID is OpenCode itself, given the process that was started for it. The guard, bubblewrap and the program
+// inside have one child each.
 func innermostPID(pid int) int {
 	for {
 		var children []string
