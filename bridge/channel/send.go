@@ -41,15 +41,18 @@ func (h *Hub) closeInterrupted(ctx context.Context) error {
 // recordUnknown records that a platform may or may not have a message, and notifies the conversation.
 func (h *Hub) recordUnknown(ctx context.Context, m outgoing.Message, why string) error {
 	if m.Type != events.OutgoingNotice {
-		err := h.Channels.Queue(ctx, m.Chat, events.ChannelQueued{
-			Message: events.ChannelID(m.ID, "unknown"), Channel: m.Channel, Place: m.Place, Type: events.OutgoingNotice,
-			Text: "A message may not have reached you. Read it here: " + h.URL + "/?chat=" + url.QueryEscape(m.Chat)})
-		if err != nil {
+		if err := h.notify(ctx, m, "unknown", "A message may not have reached you. Read it here: "); err != nil {
 			return err
 		}
 	}
 	return h.Channels.Record(ctx, m.Chat, m.ID,
 		events.ChannelFailed{Message: m.ID, Reason: why, Unknown: true, Attempts: int(m.Attempts)})
+}
+
+// notify queues a notice about a message, which ends with a link to its chat. what names the reason.
+func (h *Hub) notify(ctx context.Context, m outgoing.Message, what, text string) error {
+	return h.Channels.Queue(ctx, m.Chat, events.ChannelQueued{Message: events.ChannelID(m.ID, what), Channel: m.Channel,
+		Place: m.Place, Type: events.OutgoingNotice, Text: text + h.URL + "/?chat=" + url.QueryEscape(m.Chat)})
 }
 
 // send starts to send the queued messages of each conversation in which nothing is being sent, and drops the oldest
@@ -176,12 +179,23 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 		return h.Channels.Record(recording, m.Chat, m.ID, events.ChannelSent{Message: m.ID, Receipt: receipt,
 			Attempts: int(m.Attempts)})
 	case errors.As(err, new(PermanentError)):
-		return h.fail(recording, m, err.Error())
+		return h.refused(recording, m, file, err.Error())
 	case errors.As(err, new(RetryError)):
 		return errors.Join(err, h.Channels.Record(recording, m.Chat, m.ID,
 			events.ChannelDelayed{Message: m.ID, Reason: err.Error(), Attempts: int(m.Attempts)}))
 	}
 	return h.recordUnknown(recording, m, err.Error())
+}
+
+// refused records that a platform refuses a message for good. It may accept a notice in place of a file.
+func (h *Hub) refused(ctx context.Context, m outgoing.Message, file *File, reason string) error {
+	if file != nil {
+		text := "The file " + file.Name + " could not be sent. It is in the chat: "
+		if err := h.notify(ctx, m, "refused", text); err != nil {
+			return err
+		}
+	}
+	return h.fail(ctx, m, reason)
 }
 
 func (h *Hub) fail(ctx context.Context, m outgoing.Message, reason string) error {

@@ -350,12 +350,14 @@ func TestAFileOfTheAssistantIsAnAttachment(t *testing.T) {
 	is.Equal(got.Header.Get("Subject"), "Re: Please pair me")
 	is.True(got.InReplyTo != "")
 
+	var refused atomic.Bool
 	s.mail.Before(func(command string) error {
-		if command == "END" {
+		if command == "END" && !refused.Swap(true) {
 			return emailtest.Status(552) // too large
 		}
 		return nil
 	})
 	s.SendFile(c, 1, "b.bin", content, "")
-	expect.Eventually(t, "it failed", func() bool { return strings.HasSuffix(s.ChannelEvents(c), "sending failed") })
+	s.mail.AwaitText(t, "The file b.bin could not be sent.")
+	is.True(strings.Contains(s.ChannelEvents(c), "sending queued failed sending"))
 }

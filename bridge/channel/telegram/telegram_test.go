@@ -528,7 +528,7 @@ func TestAFileThatCannotBeSentStopsNothing(t *testing.T) {
 		return method == "sendDocument"
 	})
 	s.SendFile(c, 1, "a.txt", "a", "")
-	expect.Eventually(t, "it failed", func() bool { return len(s.Reasons(c)) == 1 })
+	s.telegram.AwaitText(t, "The file a.txt could not be sent. It is in the chat: https://code.example.org/?chat="+c)
 	s.telegram.Before(nil)
 	s.Append(c, events.FileSent{File: "gone", MessageID: "msg_1", Part: "prt_1", Path: "b.txt",
 		Content: events.Blob{Name: "sha256-00", Size: 1, SHA256: "00"}})
