@@ -88,8 +88,9 @@ func ReadFile(t testing.TB, path string) string {
 	return string(b)
 }
 
-// MemoryDir returns a temporary directory in /dev/shm, or on disk if less than 1 GiB is free there. It is for
-// databases that need not survive a crash of the machine: on a disk, each write waits for the disk.
+// MemoryDir returns a temporary directory in /dev/shm, or on disk if less than 1 GiB is free there. It is for files
+// that need not survive a crash of the machine: on a disk, each write waits for the disk. The workspace of a test of
+// rules or isolation cannot be there, because nothing below /dev may be a workspace.
 func MemoryDir(t testing.TB) string {
 	t.Helper()
 	const memory = "/dev/shm"

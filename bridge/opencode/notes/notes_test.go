@@ -28,7 +28,7 @@ type system struct {
 func open(t *testing.T) *system {
 	l := eventstest.Log(t, "hunter2-secret")
 	s := &system{t: t}
-	s.Notes = &notes.Notes{Log: l, Records: &record.Records{Log: l}, Workspace: t.TempDir(),
+	s.Notes = &notes.Notes{Log: l, Records: &record.Records{Log: l}, Workspace: expect.MemoryDir(t),
 		State: filepath.Join(t.TempDir(), "opencode", "notes.json"), Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
 	s.save("ai_agents", "a1", `{"name":"Reviewer"}`)
 	return s

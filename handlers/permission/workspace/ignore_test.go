@@ -16,6 +16,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/expect"
 	"pocketcoder/handlers/policy"
 )
 
@@ -152,7 +153,7 @@ func TestRipgrepSkipsWhatIsIgnored(t *testing.T) {
 	g := ignoreGenerator{rand.New(rand.NewPCG(seed, 0))}
 	skipped := 0
 	for round := range *ignoreRounds {
-		above := t.TempDir()
+		above := expect.MemoryDir(t)
 		root, ok := RealPath(filepath.Join(above, "workspace"))
 		is.True(ok)
 		written := g.workspace(t, root)
