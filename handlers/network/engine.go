@@ -115,8 +115,8 @@ func (n *Engine) Allow(addresses []string) {
 	}
 }
 
-// Is reports whether the credentials are those of the running OpenCode.
-func (n *Engine) Is(user, token string) bool {
+// HasCredentials reports whether the credentials are those of the running OpenCode.
+func (n *Engine) HasCredentials(user, token string) bool {
 	if n == nil {
 		return false
 	}

@@ -49,8 +49,8 @@ func Default() Limits {
 	}
 }
 
-// Is reports whether a command ended because of its Limits.
-func Is(r wire.Reason) bool {
+// IsReason reports whether a command ended because of its Limits.
+func IsReason(r wire.Reason) bool {
 	switch r {
 	case wire.Memory, wire.Processes, wire.FileSize, wire.CPUTime, wire.OpenFiles:
 		return true

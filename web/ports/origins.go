@@ -84,12 +84,12 @@ func (o *origins) open(template string, v portAccess) string {
 	v.expires = time.Now().Add(portTicketLasts)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	ticket := give(&o.tickets, v)
+	ticket := storeAccess(&o.tickets, v)
 	return strings.TrimSuffix(strings.Replace(template, portPlaceholder, v.label(), 1), "/") + portTicketPath + ticket
 }
 
-// give stores a visitor under a new secret.
-func give(all *map[string]portAccess, v portAccess) (secret string) {
+// storeAccess stores the access of a visitor under a new secret.
+func storeAccess(all *map[string]portAccess, v portAccess) (secret string) {
 	if *all == nil {
 		*all = map[string]portAccess{}
 	}
@@ -122,7 +122,7 @@ func (o *origins) exchange(ticket, label string) (cookie string, ok bool) {
 	}
 	delete(o.tickets, ticket)
 	v.expires = time.Now().Add(portCookieLasts)
-	return give(&o.cookies, v), true
+	return storeAccess(&o.cookies, v), true
 }
 
 // visitor returns the access that the cookies of a request give to the host with a label.

@@ -92,7 +92,7 @@ func (s *Ports) open(r *http.Request, caller api.Caller, login string) (answer p
 	if caller.Expires.Before(expires) {
 		expires = caller.Expires
 	}
-	id, err := s.tickets.give(ticket{chat: chat, port: port, account: caller.Account, login: login, expires: expires})
+	id, err := s.tickets.add(ticket{chat: chat, port: port, account: caller.Account, login: login, expires: expires})
 	if err != nil {
 		return answer, err
 	}

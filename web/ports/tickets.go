@@ -34,8 +34,8 @@ type tickets struct {
 	by map[string]ticket
 }
 
-// give stores a ticket. The number of tickets is limited for each account, which may have many logins.
-func (t *tickets) give(k ticket) (id string, err error) {
+// add stores a ticket. The number of tickets is limited for each account, which may have many logins.
+func (t *tickets) add(k ticket) (id string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k.given = time.Now()

@@ -17,7 +17,7 @@ func TestNoAccountTakesTheTicketsOfTheOthers(t *testing.T) {
 	is := is.New(t)
 	var all tickets
 	given := func(account, login string) string {
-		id, err := all.give(ticket{chat: "c1", port: "3000", account: account, login: login,
+		id, err := all.add(ticket{chat: "c1", port: "3000", account: account, login: login,
 			expires: time.Now().Add(time.Hour)})
 		is.NoErr(err)
 		return id
@@ -39,7 +39,7 @@ func TestNoAccountTakesTheTicketsOfTheOthers(t *testing.T) {
 	for i := len(all.by); i < maxTickets; i++ {
 		given(fmt.Sprint("user", i), "x")
 	}
-	_, err := all.give(ticket{account: "one more", expires: time.Now().Add(time.Hour)})
+	_, err := all.add(ticket{account: "one more", expires: time.Now().Add(time.Hour)})
 	is.Equal(err.(api.Problem).Status, http.StatusTooManyRequests)
 	given("eve", "eve") // in her own room
 }

@@ -90,18 +90,19 @@ func RunsArguments(name, before string, first bool) bool {
 
 func sentence(why, name string) string { return strings.Replace(why, "%s", name, 1) }
 
-// telling are the parts of an option's name by which programs that are not described here run other programs: --exec,
+// executingWords are parts of option names with which programs that no table here describes run other programs: --exec,
 // --pager, --rsh-command, --use-compress-program, -fplugin.
-var telling = set(`
+var executingWords = set(`
 	exec execute eval pager editor shell rsh command cmd program wrapper hook plugin fplugin preload loader require import script askpass proxycommand
 	toolexec compiler linker specs fspecs browser viewer sudo`)
 
-// tells says whether an option's name, without dashes and value, says that it runs something.
-func tells(name string) bool {
+// namesExecution reports whether the name of an option, without dashes and value, suggests that the option runs a
+// program.
+func namesExecution(name string) bool {
 	for _, part := range strings.FieldsFunc(strings.ToLower(name), func(c rune) bool {
 		return c == '-' || c == '_' || c == '.'
 	}) {
-		if telling[part] {
+		if executingWords[part] {
 			return true
 		}
 	}

@@ -58,7 +58,7 @@ func (c Call) Usage() (u Usage, cause string) {
 		}
 		name, _, _ := strings.Cut(strings.TrimLeft(a.Word, "-"), "=")
 		switch {
-		case p.dangerous(a), a.option != "" && !p.known && tells(name):
+		case p.dangerous(a), a.option != "" && !p.known && namesExecution(name):
 			return u, fmt.Sprintf("%s makes %s run, read or write something else", display.Quote(a.Word),
 				display.Quote(c.Words[0]))
 		case !described && strings.HasPrefix(a.Value, "@"):
