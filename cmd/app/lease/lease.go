@@ -107,14 +107,16 @@ func (l *Lease) Run(ctx context.Context, taken func() error) error {
 	if err := taken(); err != nil {
 		return err
 	}
-	for {
-		if err := sleep.For(ctx, l.pause); err != nil {
+	for wait := l.pause; ; {
+		if err := sleep.For(ctx, wait); err != nil {
 			return err
 		}
 		if sent, err := l.write(ctx); err == nil {
 			deadline.Reset(time.Until(sent.Add(holderPauses * l.pause)))
+			wait = l.pause
 			continue
 		}
+		wait = l.pause / 4 // so that a retry comes before the deadline
 		if err := l.checkStolen(ctx); err != nil {
 			l.Expired(err)
 		}

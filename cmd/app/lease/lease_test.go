@@ -136,3 +136,46 @@ func TestANodeWhoseAnswerWasLostHoldsTheLease(t *testing.T) {
 	is.New(t).True(a.holds.Load())
 	a.stop()
 }
+
+// hangingStore is a bucket in which one update gets no answer.
+type hangingStore struct {
+	jetstream.KeyValue
+	hangs atomic.Bool // the next update
+}
+
+func (s *hangingStore) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if s.hangs.Swap(false) {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	return s.KeyValue.Update(ctx, key, value, revision)
+}
+
+func TestOneRenewalWithoutAnAnswerDoesNotEndAHolder(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l, err := Open(t.Context(), eventstest.Conn(t, eventstest.Server(t, t.TempDir())), 1, "e1", "a")
+	is.NoErr(err)
+	store := &hangingStore{KeyValue: l.kv}
+	l.kv = store
+	expired := make(chan error, 10)
+	l.Expired = func(err error) { expired <- err }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, taken := make(chan error, 1), make(chan struct{})
+	go func() { ended <- l.Run(ctx, func() error { store.hangs.Store(true); close(taken); return nil }) }()
+	<-taken
+	before, err := store.Get(t.Context(), "e1")
+	is.NoErr(err)
+	expect.Eventually(t, "it goes on to renew the lease", func() bool {
+		now, err := store.Get(t.Context(), "e1")
+		is.NoErr(err)
+		return now.Revision() > before.Revision()
+	})
+	select {
+	case err := <-expired:
+		t.Error(err)
+	default:
+	}
+	cancel()
+	is.True(errors.Is(<-ended, context.Canceled))
+}
