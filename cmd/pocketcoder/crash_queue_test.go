@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/matryer/is"
@@ -137,7 +138,7 @@ func (q queuedChat) checkSent(t *testing.T, order []int, changes ...string) {
 func TestKillLosesAndRepeatsNothingOfQueuesWorkersAndBudgets(t *testing.T) {
 	t.Parallel()
 	runStages(t, start(t, "--allow", "todowrite: *"), stage{"queues and workers", killsOfQueuesAndWorkers},
-		stage{"budgets", killsOfBudgets})
+		stage{"budgets", killsOfBudgets}, stage{"accounts take turns", killBetweenTurns})
 }
 
 // Whenever everything is killed, a queue has each change once, each worker has one result, and its parent gets it once.
@@ -204,4 +205,57 @@ func delivers(e events.Event, message string) bool {
 	d, _ := events.Decode(e)
 	m, ok := d.(events.MessageDelivered)
 	return ok && m.Message == message
+}
+
+// killBetweenTurns has one turn at a time. The accounts take turns, and so do the chats of an account, also across a
+// kill. The messages of a chat keep their order.
+func killBetweenTurns(t *testing.T, p *process) {
+	is := is.New(t)
+	p.kill()
+	p.args = append(p.args, "--max-turns", "1")
+	p.restart()
+	first := p.create(t, "first")
+	p.submit(t, first, "@@text n=4000 delay=200")
+	p.event(t, first, "message.delivered", nil)
+	ann, bob := p.account(t, "user"), p.account(t, "user")
+	var all []string
+	for _, user := range []string{ann.id, bob.id, ann.id, bob.id} {
+		a, err := handlers.Send(t.Context(), p.Conn, "chat.create", chats.Create{Title: "turns", User: user})
+		is.NoErr(err)
+		all = append(all, a.ID)
+	}
+	killed := all[3]
+	defer func() {
+		if t.Failed() {
+			t.Log(p.describeChat(killed))
+		}
+	}()
+	var want []string
+	for i := range 3 {
+		for _, chat := range all {
+			script := fmt.Sprintf("@@say %d", i)
+			if chat == killed && i == 0 {
+				script = "@@text n=4000 delay=200"
+			}
+			want = append(want, p.submit(t, chat, script))
+		}
+	}
+	_, err := handlers.Send(t.Context(), p.Conn, "turn.abort", chats.AbortTurn{Chat: first})
+	is.NoErr(err)
+	begun := partEnded("step-start")
+	p.event(t, killed, "opencode.message.part.updated", func(e events.Event) bool { return begun(t, p, e) })
+	p.event(t, killed, "message.delivered", nil) // otherwise the turn starts again
+	p.kill()
+	p.restart()
+	var got []string
+	for _, chat := range all {
+		queuedChat{p, chat}.awaitEmpty(t)
+	}
+	for _, e := range p.allEvents(t) {
+		d, _ := events.Decode(e)
+		if sending, ok := d.(events.MessageSending); ok && slices.Contains(all, e.Subject.ID) {
+			got = append(got, sending.Message)
+		}
+	}
+	is.Equal(got, want)
 }

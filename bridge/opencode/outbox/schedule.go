@@ -42,6 +42,7 @@ type schedule struct {
 	ended    chan attempt
 	busy     map[string]bool         // chats with an effect under way
 	sending  map[string]string       // owners of the chats with a message under way, by chat
+	next     []string                // owners of the chats that begin a turn next, once a check of the budgets has ended
 	attempts map[string]attemptState // open effects that were tried, by key
 
 	// The state when the open effects were listed last.
@@ -203,11 +204,15 @@ func (s *schedule) due(open []effect, running map[string]int) map[string][]effec
 	due := map[string][]effect{}
 	chats := effectsByChat(open)
 	isLater := map[string]bool{} // chats with an earlier open message
+	s.next = nil
 	for _, e := range open {
 		may := !s.busy[e.chat] && !e.succeeded && !s.now.Before(e.after)
 		switch e.kind {
 		case messageKind:
 			may = may && !chats[e.chat].waits(e) && s.mayStart(&e, chats[e.chat], isLater[e.chat], running)
+			if !isLater[e.chat] && s.isNext(e, chats[e.chat], running) {
+				s.next = append(s.next, e.message.ChatUser)
+			}
 			isLater[e.chat] = true
 		case commandKind:
 			may = may && !chats[e.chat].waits(e) && !chats[e.from].waits(e)
@@ -282,8 +287,7 @@ func (s *schedule) mayStart(e *effect, c *chatEffects, isLater bool, running map
 		if c.aborting {
 			return false
 		}
-		isFree := e.budgetsChecked && !e.held && (e.woken == s.woken || s.now.Sub(e.at) < checkValidity)
-		if !isFree {
+		if !s.isChecked(*e) {
 			e.try = func(ctx context.Context) error { return s.checkBudgets(ctx, *m) }
 			return !e.budgetsChecked || e.woken != s.woken
 		}
@@ -298,17 +302,36 @@ func (s *schedule) mayStart(e *effect, c *chatEffects, isLater bool, running map
 	return true
 }
 
+// isChecked reports whether a valid check of the budgets lets a message begin a turn.
+func (s *schedule) isChecked(e effect) bool {
+	return e.budgetsChecked && !e.held && (e.woken == s.woken || s.now.Sub(e.at) < checkValidity)
+}
+
+// isNext reports whether the first message of a chat waits for a check of the budgets alone. Messages behind it must
+// not take its turn meanwhile, since otherwise the fastest check would decide which account is next.
+func (s *schedule) isNext(e effect, c *chatEffects, running map[string]int) bool {
+	m := e.message
+	_, isSending := s.sending[e.chat]
+	return m.Free && m.EngineMessage == "" && !e.held && !e.succeeded && !s.now.Before(e.after) && !c.aborting &&
+		!c.waits(e) && !isSending && (s.busy[e.chat] || !s.isChecked(e)) && s.mayRun(m.ChatUser, running)
+}
+
 // mayRun reports whether a chat of an account may begin a turn. One account gets at most three quarters of MaxTurns,
 // so that other accounts find a free turn.
 func (s *schedule) mayRun(user string, running map[string]int) bool {
 	if s.MaxTurns <= 0 {
 		return true
 	}
-	all, own := len(s.sending), running[user]
+	all, own := len(s.sending)+len(s.next), running[user]
 	for _, n := range running {
 		all += n
 	}
 	for _, owner := range s.sending {
+		if owner == user {
+			own++
+		}
+	}
+	for _, owner := range s.next {
 		if owner == user {
 			own++
 		}

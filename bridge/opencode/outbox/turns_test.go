@@ -146,3 +146,28 @@ func TestALongTurnDoesNotHoldBackTheOtherChatsOfItsAccount(t *testing.T) {
 	started := q.start(2)
 	is.Equal(sortedKeys(started), []string{"short"})
 }
+
+// The account whose turn it is must not lose the turn because the check of its budgets takes longer.
+func TestAMessageWhoseBudgetsAreBeingCheckedKeepsItsTurn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	q := &queues{owners: map[string]string{"first": "u1", "second": "u2"}, running: map[string]bool{},
+		waiting:     map[string][]int{"first": {10}, "second": {11}},
+		chatStarted: map[string]int64{"first": 1, "second": 2}, userStarted: map[string]int64{"u1": 1, "u2": 2}}
+	open := q.open()
+	is.Equal(open[0].chat, "first")
+	open[0].budgetsChecked = false
+	s := &schedule{Outbox: &Outbox{MaxTurns: 1}, busy: map[string]bool{}, sending: map[string]string{}}
+	is.Equal(sortedKeys(s.due(open, nil)), []string{"first"}) // it is checked
+	is.Equal(len(s.sending), 0)
+	s.busy["first"] = true // while it is checked
+	is.Equal(len(s.due(open, nil)), 0)
+	s.busy["first"] = false
+	open[0].budgetsChecked = true
+	is.Equal(sortedKeys(s.due(open, nil)), []string{"first"})
+	is.Equal(s.sending, map[string]string{"first": "u1"})
+
+	open[0].budgetsChecked, open[0].held = true, true // what a budget holds back holds back no other account
+	s = &schedule{Outbox: &Outbox{MaxTurns: 1}, busy: map[string]bool{}, sending: map[string]string{}}
+	is.Equal(sortedKeys(s.due(open, nil)), []string{"second"})
+}
