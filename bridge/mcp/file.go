@@ -108,14 +108,14 @@ func readFile(directory, name string) ([]byte, error) {
 	if err != nil || !info.Mode().IsRegular() {
 		return nil, refuse("%.200q is not a regular file.", name)
 	}
-	content, err := io.ReadAll(io.LimitReader(f, chat.MaxFile+1))
+	content, err := io.ReadAll(io.LimitReader(f, chat.MaxSentFile+1))
 	switch {
 	case err != nil:
 		return nil, refuse("The file %.200q cannot be read.", name)
 	case len(content) == 0:
 		return nil, refuse("The file %.200q is empty.", name)
-	case len(content) > chat.MaxFile:
-		return nil, refuse("The file %.200q is larger than %d MiB, which is the limit.", name, chat.MaxFile>>20)
+	case len(content) > chat.MaxSentFile:
+		return nil, refuse("The file %.200q is larger than %d MiB, which is the limit.", name, chat.MaxSentFile>>20)
 	}
 	return content, nil
 }

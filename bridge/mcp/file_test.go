@@ -62,7 +62,7 @@ func TestAFileIsSentAsItWas(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	f, directory := openSending(t)
-	write(t, directory, map[string]string{"out/plan.txt": "the plan", "full": strings.Repeat("x", chat.MaxFile)})
+	write(t, directory, map[string]string{"out/plan.txt": "the plan", "full": strings.Repeat("x", chat.MaxSentFile)})
 	is.NoErr(os.Symlink("out/plan.txt", filepath.Join(directory, "link")))
 	for path, caption := range map[string]string{"out/plan.txt": " a caption ", "link": "", "out/../full": "",
 		filepath.Join(directory, "out/plan.txt"): ""} {
@@ -115,7 +115,7 @@ func TestWhatIsNotToBeReadIsNotSent(t *testing.T) {
 	outside := t.TempDir()
 	write(t, outside, map[string]string{"key": "another's"})
 	write(t, directory, map[string]string{"private/a": "a", ".env": "KEY=1", "empty": "", "plain": "plain",
-		"secret.txt": "it is known-secret-1.", "large": strings.Repeat("x", chat.MaxFile+1)})
+		"secret.txt": "it is known-secret-1.", "large": strings.Repeat("x", chat.MaxSentFile+1)})
 	is.NoErr(syscall.Mkfifo(filepath.Join(directory, "pipe"), 0o600))
 	for link, target := range map[string]string{"out": outside, "key": filepath.Join(outside, "key"), "up": "..",
 		"env": ".env", "alias": "private/a"} {

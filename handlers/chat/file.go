@@ -16,10 +16,10 @@ type SendFile struct {
 	events.FileSent
 }
 
-// MaxFile is the size of the largest file that is sent, in bytes. As base64 in a mail it has less than the 10,240,000
-// bytes that Postfix accepts by default (message_size_limit). Telegram accepts 50 MB from a bot
+// MaxSentFile is the size of the largest file that is sent, in bytes. As base64 in a mail it has less than the
+// 10,240,000 bytes that Postfix accepts by default (message_size_limit). Telegram accepts 50 MB from a bot
 // (https://core.telegram.org/bots/api#senddocument).
-const MaxFile = 7 << 20
+const MaxSentFile = 7 << 20
 
 // The limits of what is sent with send_file.
 const (

@@ -480,7 +480,7 @@ func TestAFileOfTheAssistantIsADocument(t *testing.T) {
 	is.Equal(got, telegramtest.Message{ID: got.ID, Chat: "4711", Text: "The *plan*", File: "plän \"b\".txt",
 		Content: "<plan>"})
 	s.Answer(c, 2, "", `,"finish":"tool-calls"`)
-	s.SendFile(c, 2, "large", strings.Repeat("x", chat.MaxFile), "")
+	s.SendFile(c, 2, "large", strings.Repeat("x", chat.MaxSentFile), "")
 	s.Answer(c, 3, "that is all", channeltest.Finished)
 	s.telegram.AwaitText(t, "that is all")
 	is.Equal(deliveries(s.telegram.Messages(), "large"), 1)
