@@ -14,7 +14,7 @@ import (
 // Permission is a permission request of OpenCode or over the API, and its outcome.
 type Permission struct {
 	store.Record
-	// the record's own id for an ask over the API
+	// the record's own id for a request over the API
 	EnginePermission string `db:"ai_engine_permission_id" json:"ai_engine_permission_id"`
 	// that asked, a subagent's too
 	Session        string     `db:"session_id" json:"session_id"`

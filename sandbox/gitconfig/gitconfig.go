@@ -92,7 +92,8 @@ func lockDir(path string) (*os.File, error) {
 // File is the path of the file in a directory that Make made.
 func File(dir string) string { return filepath.Join(dir, "config") }
 
-// value asks the person's git, where no repository has a say. Without git or an answer it is empty.
+// value returns a setting of the person's git, without the settings of repositories. It is empty without git or without
+// the setting.
 func value(key string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

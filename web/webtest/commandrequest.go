@@ -10,7 +10,7 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// AppendCommandRequest makes OpenCode ask for a command, and gives the id of the ask's record.
+// AppendCommandRequest appends a request of OpenCode to run a command, and returns the id of its record.
 func (s *System) AppendCommandRequest(t testing.TB, chat, ask, command string) string {
 	t.Helper()
 	properties, err := json.Marshal(Object{

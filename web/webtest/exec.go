@@ -19,7 +19,7 @@ func (s *System) AppendExecution(t testing.TB, chat, exec string, end *events.Ex
 	}
 }
 
-// Noise is n bytes that differ.
+// Noise returns n bytes of different values.
 func Noise(n int) []byte {
 	b, random := make([]byte, n), rand.New(rand.NewPCG(7, 7))
 	for i := range b {

@@ -31,7 +31,7 @@ func (s *System) ChatWithAnswer(t testing.TB, token string) (chat string) {
 	return chat
 }
 
-// AppendFailure makes a message of a person's fail, which ends what is heard of a chat.
+// AppendFailure appends that a message of a person failed, which ends the events of a chat.
 func (s *System) AppendFailure(t testing.TB, chat, why string) {
 	t.Helper()
 	id := events.NewID()
@@ -65,7 +65,7 @@ func (s *System) TextPart(t testing.TB, chat, message, part, text, more string) 
 // Ended is further JSON of a message or part that has ended.
 const Ended = `,"time":{"completed":2}`
 
-// Endings gives what ended, up to the failure that says end, and checks what came before each.
+// Endings returns the messages that ended, up to the failure with the text end. It checks the events before each.
 func (f *Follower) Endings(t testing.TB) (all []string) {
 	t.Helper()
 	is := is.New(t)

@@ -47,7 +47,7 @@ func (p phone) Next(t testing.TB) pushMessage {
 	}
 }
 
-// Button gives the address of a button of the next notification.
+// Button returns the address of a button of the next notification.
 func (p phone) Button(t testing.TB, label string) string {
 	t.Helper()
 	actions := p.Next(t).header.Get("Actions")
@@ -59,7 +59,7 @@ func (p phone) Button(t testing.TB, label string) string {
 	return address
 }
 
-// Phone makes an account's device, and gives the id of its record.
+// Phone creates a device of an account, and returns the id of its record.
 func (s *System) Phone(t testing.TB, token string, p phone) string {
 	t.Helper()
 	status, d := s.Call(t, token, "POST", RecordsPath("devices"),
@@ -70,7 +70,7 @@ func (s *System) Phone(t testing.TB, token string, p phone) string {
 	return d["id"].(string)
 }
 
-// AppendReferral makes the policy leave an ask to a person.
+// AppendReferral appends that the policy leaves a request to a person.
 func (s *System) AppendReferral(t testing.TB, chat, ask string) (record string) {
 	t.Helper()
 	record = s.AppendRequest(t, chat, ask)

@@ -95,7 +95,7 @@ func ReadFrame(lines *bufio.Reader) (f Frame, err error) {
 	}
 }
 
-// Follow says what the client follows.
+// Follow sets what the client follows.
 func (f *Follower) Follow(t testing.TB, token string, topics ...string) *Follower {
 	t.Helper()
 	if status, answer := f.Try(t, token, topics...); status != http.StatusNoContent {
@@ -110,7 +110,7 @@ func (f *Follower) Try(t testing.TB, token string, topics ...string) (int, map[s
 	return f.S.Call(t, token, "POST", "/api/realtime", map[string]any{"clientId": f.ID, "subscriptions": topics})
 }
 
-// Next is the next event, which comes.
+// Next returns the next event. The test fails if none arrives.
 func (f *Follower) Next(t testing.TB) Frame {
 	t.Helper()
 	select {

@@ -24,7 +24,7 @@ type fakeSandbox struct {
 	Servers map[string]string // "<chat> <port>" -> address
 }
 
-// Running lets an execution take signals.
+// Running starts an execution that receives signals.
 func (s *System) Running(exec string) {
 	s.Sandbox.Mu.Lock()
 	defer s.Sandbox.Mu.Unlock()
@@ -47,7 +47,7 @@ func (b *fakeSandbox) signal(_ context.Context, c exec.Signal) (uint64, error) {
 	return 1, nil
 }
 
-// Serve lets a handler be what a chat's command serves, and gives the port.
+// Serve serves a handler like a command of a chat does, and returns the port.
 func (s *System) Serve(t testing.TB, chat string, h http.Handler) (port int) {
 	t.Helper()
 	server := httptest.NewServer(h)

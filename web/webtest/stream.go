@@ -40,7 +40,7 @@ func (s *System) Stream(t testing.TB, token, path, lastEventID string) SSE {
 	return SSE{bufio.NewReader(resp.Body)}
 }
 
-// Frame gives the next whole event: its bytes, and its fields by name.
+// Frame returns the next whole event: its bytes, and its fields by name.
 func (s SSE) Frame() (raw string, fields map[string]string, err error) {
 	fields = map[string]string{}
 	for {
@@ -56,7 +56,7 @@ func (s SSE) Frame() (raw string, fields map[string]string, err error) {
 	}
 }
 
-// Next is the next event, which there is.
+// Next returns the next event. The test fails if there is none.
 func (s SSE) Next(t testing.TB) map[string]string {
 	t.Helper()
 	_, fields, err := s.Frame()
@@ -64,7 +64,7 @@ func (s SSE) Next(t testing.TB) map[string]string {
 	return fields
 }
 
-// Wire is what a stream of a filter says of the events stored after a sequence.
+// Wire returns what a stream of a filter sends of the events stored after a sequence.
 func (s *System) Wire(t testing.TB, filter string, after uint64) string {
 	t.Helper()
 	var b strings.Builder

@@ -204,7 +204,7 @@ func (s *System) Login(t testing.TB, name string) string {
 	return in.Text
 }
 
-// Call does a request with a JSON body (nil for none) and gives the status and the parsed answer.
+// Call sends a request with a JSON body (nil for none) and returns the status and the parsed answer.
 func (s *System) Call(t testing.TB, token, method, path string, body any) (int, map[string]any) {
 	t.Helper()
 	status, answer := s.Raw(t, token, method, path, body)
@@ -254,7 +254,7 @@ func (s *System) Chat(t testing.TB, token, title string) string {
 	return c["id"].(string)
 }
 
-// AppendOpenCode appends what an OpenCode would say about a chat, and waits until it shows.
+// AppendOpenCode appends an event of OpenCode about a chat, and waits until the read models have it.
 func (s *System) AppendOpenCode(t testing.TB, chat, typ, properties string) uint64 {
 	t.Helper()
 	e, err := events.NewOpenCode(chat, "local", "evt_"+events.NewID(), -1, events.OpenCode{Type: typ,
@@ -276,7 +276,7 @@ func (s *System) Append(t testing.TB, chat string, d events.Data) {
 	Check(t, s.Model.Wait(t.Context(), seq))
 }
 
-// AppendRequest makes OpenCode ask for a permission, and gives the id of its record.
+// AppendRequest appends a permission request of OpenCode, and returns the id of its record.
 func (s *System) AppendRequest(t testing.TB, chat, ask string) string {
 	t.Helper()
 	s.AppendOpenCode(t, chat, "permission.asked", `{"id":"`+ask+`","sessionID":"ses_`+chat+`","permission":"bash","patterns":["ls"],"always":["ls"],"metadata":{"command":"ls"},"tool":{"messageID":"msg_1","callID":"call_`+ask+`"}}`)

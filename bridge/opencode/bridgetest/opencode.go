@@ -1,5 +1,4 @@
-// Package bridgetest gives the tests of the bridge an OpenCode that is a script, and around it the real log, read
-// models and handlers.
+// Package bridgetest has a scripted OpenCode for the tests of the bridge, with the real log, read models and handlers.
 //
 // Promise: everything that it starts ends with the test.
 //

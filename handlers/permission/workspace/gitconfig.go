@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// git runs programs that a repository names, also when it only looks: in its configuration and as hooks. A workspace
-// may come from an archive with its .git, so a command of git asks unless all that its repository says is known to run
-// nothing.
+// Git runs programs that the configuration of a repository names, and hooks, also for commands that only read. A
+// workspace may come from an archive with its .git. So a git command asks unless every setting of its repository is
+// known to run nothing.
 
-// harmlessSettings are the settings of git that make it run nothing, by section. What stands behind a section's name
-// in quotes is free.
+// harmlessSettings are the settings of git that make it run nothing, by section. The text in quotes after a section's
+// name may be anything.
 var harmlessSettings = map[string]string{
 	"core": " repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol safecrlf quotepath abbrev ",
 	"user": " name email ", "remote": " url pushurl fetch tagopt prune ", "branch": " remote merge rebase description pushremote ",
