@@ -232,7 +232,7 @@ func TestAttachReportsMissingRequirements(t *testing.T) {
 	}
 	_, err = os.Stat(mistyped)
 	is.True(os.IsNotExist(err)) // it is not created
-	cmd := exec.Command(built(t, "pocketcoder"), "attach")
+	cmd := exec.Command(pocketcoder(t), "attach")
 	cmd.Env = []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir()}
 	s := startTerminal(t, cmd)
 	s.awaitText("apt install tmux")

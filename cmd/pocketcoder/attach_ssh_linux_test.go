@@ -126,7 +126,7 @@ func sshKeyLandsInTheViewer(t *testing.T, p *process) {
 		c.at.typeText("exit 0\r")
 		p.finished(t, chat, i+2) // after the assistant's command and the first shell
 	}
-	shell := []string{built(t, "pocketcoder"), "sandbox", "shell", "--data", string(p.data), "--stay", "--user=nobody",
+	shell := []string{pocketcoder(t), "sandbox", "shell", "--data", string(p.data), "--stay", "--user=nobody",
 		"--", chat}
 	is.NoErr(v.run(t.Context(), append([]string{"new-window", "-t", "=" + chat + ":", "-n", "shell", "-c", "/", "--"},
 		shell...)...))

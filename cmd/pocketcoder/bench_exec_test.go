@@ -69,7 +69,7 @@ func openExecBench(b *testing.B, level isolation.Level) *execBench {
 	x.must(err)
 	server := shells.Server{Listener: listener, Conn: nc, Engine: chat.DefaultEngine, Logger: slog.Default()}
 	running.Go(func() { _ = server.Serve(ctx) })
-	worker := exec.Command(built(b, "pocketcoder"), "worker", "--lifeline", "--nats", url, "--isolation", string(level),
+	worker := exec.Command(released(b), "worker", "--lifeline", "--nats", url, "--isolation", string(level),
 		"--key", keys.SeedFile(natsconf.Worker), "--workspace", x.workspace)
 	worker.Stderr = os.Stderr
 	lifeline, err := worker.StdinPipe()
@@ -103,7 +103,7 @@ func (x *execBench) authorized(command string) *exec.Cmd {
 	x.must(err)
 	_, err = x.log.Append(x.b.Context(), e)
 	x.must(err)
-	cmd := exec.Command(built(x.b, "pocketcoder-shell"), "-c", command)
+	cmd := exec.Command(released(x.b)+"-shell", "-c", command)
 	cmd.Dir = x.workspace
 	cmd.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+benchSession, "OPENCODE_CALL_ID="+call,
 		"POCKETCODER_SOCKET=unix:"+x.socket)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -167,13 +168,27 @@ func natsTime(b *testing.B, d datadir.Dir) time.Duration {
 	return took
 }
 
+// buildReleased builds the programs that benchmarks measure, once, into a directory below binaries.
+var buildReleased = sync.OnceValue(func() error {
+	return goBuild(filepath.Join(binaries, "released")+"/", ".", "../pocketcoder-shell")
+})
+
+// released returns the path of the program as it is released, beside pocketcoder-shell.
+func released(b *testing.B) string {
+	b.Helper()
+	if err := buildReleased(); err != nil {
+		b.Fatal(err)
+	}
+	return filepath.Join(binaries, "released", "pocketcoder")
+}
+
 // upTime returns how long "up" takes from exec until everything but OpenCode and the sandbox is ready, and its memory
 // then in MiB.
 func upTime(b *testing.B, d datadir.Dir) (took time.Duration, resident float64) {
 	b.Helper()
 	tools := opencodetest.Tools(b)
 	began := time.Now()
-	cmd := exec.Command(built(b, "pocketcoder"), "up", "--demo", "--data", string(d), "--workspace", b.TempDir(),
+	cmd := exec.Command(released(b), "up", "--demo", "--data", string(d), "--workspace", b.TempDir(),
 		"--http", "127.0.0.1:0", "--opencode", tools.OpenCode)
 	var output expect.Buffer
 	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "PATH="+filepath.Dir(tools.Ripgrep)+":"+os.Getenv("PATH")),

@@ -23,7 +23,7 @@ import (
 // startConversation runs "pocketcoder chat" in a terminal.
 func (p *process) startConversation(t *testing.T, args ...string) *terminalSession {
 	t.Helper()
-	cmd := exec.Command(built(t, "pocketcoder"), append([]string{"chat", "--data", string(p.data)}, args...)...)
+	cmd := exec.Command(pocketcoder(t), append([]string{"chat", "--data", string(p.data)}, args...)...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
 	return startTerminal(t, cmd)
 }

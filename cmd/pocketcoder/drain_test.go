@@ -30,7 +30,7 @@ type remoteWorker struct {
 
 func startWorker(t *testing.T) *remoteWorker {
 	t.Helper()
-	expect.Long(t, "builds the program")
+	expect.Long(t, "builds a program")
 	is := is.New(t)
 	d := datadir.Dir(t.TempDir())
 	keys, err := natsconf.LoadKeys(d.Path("keys"))
@@ -40,7 +40,7 @@ func startWorker(t *testing.T) *remoteWorker {
 	t.Cleanup(connected.close)
 	nc, url := connected.Conn, connected.server.ClientURL()
 	w := &remoteWorker{t: t, nc: nc, workspace: t.TempDir()}
-	w.cmd = exec.Command(built(t, "pocketcoder"), "worker", "--lifeline", "--nats", url, "--isolation", "none",
+	w.cmd = exec.Command(pocketcoder(t), "worker", "--lifeline", "--nats", url, "--isolation", "none",
 		"--key", keys.SeedFile(natsconf.Worker), "--workspace", w.workspace, "--capacity", "2")
 	w.cmd.Stderr = os.Stderr
 	w.lifeline, err = w.cmd.StdinPipe()

@@ -31,8 +31,9 @@ import (
 )
 
 // The end-to-end tests run the whole system with the real OpenCode and the demo model. Most of them run it within
-// their own process; those about the process run the program. built returns our programs from the directory binaries,
-// where they are built once. ordinary is a running system for the tests that do not need a separate one.
+// their own process. Those about the process run the program, which the program of the tests is, too: it has the same
+// main. binaries is the directory of this program. ordinary is a running system for the tests that do not need a
+// separate one.
 var (
 	binaries string
 	ordinary sharedInstance
@@ -47,7 +48,7 @@ func TestMain(m *testing.M) {
 		helpEnterNetwork(os.Args[2], os.Args[3])
 		return
 	}
-	// a system within the tests starts its worker and its helpers
+	// a test runs the program, or a system its worker and its helpers
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		main()
 		return
@@ -80,8 +81,8 @@ func TestMain(m *testing.M) {
 // binariesVariable is how the tests know that they run in the directory binaries.
 const binariesVariable = "POCKETCODER_TEST_BINARIES"
 
-// runFromOwnDirectory makes the directory binaries and runs this program from there, in the same process. A system
-// within the tests looks for pocketcoder-shell beside its program.
+// runFromOwnDirectory makes the directory binaries and runs this program from there, in the same process, under the
+// name of the program. A system looks for pocketcoder-shell beside its program.
 func runFromOwnDirectory() error {
 	dir, err := os.MkdirTemp("", "pocketcoder-e2e-")
 	if err != nil {
@@ -95,7 +96,7 @@ func runFromOwnDirectory() error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, "pocketcoder.test")
+	path := filepath.Join(dir, "pocketcoder")
 	if err := os.WriteFile(path, program, 0o700); err != nil {
 		return err
 	}
@@ -105,23 +106,33 @@ func runFromOwnDirectory() error {
 // addRipgrepToPath puts ripgrep on PATH, where a system within the tests looks for it.
 var addRipgrepToPath sync.Once
 
-// build builds both programs into the directory binaries, once.
-var build = sync.OnceValue(func() error {
-	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", binaries, ".", "../pocketcoder-shell")
+// buildShell builds pocketcoder-shell into the directory binaries, once.
+var buildShell = sync.OnceValue(func() error { return goBuild(binaries, "../pocketcoder-shell") })
+
+// goBuild builds programs as they are released.
+func goBuild(dir string, packages ...string) error {
+	cmd := exec.Command("go", append([]string{"build", "-ldflags", "-s -w", "-o", dir}, packages...)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build: %w\n%s", err, out)
 	}
 	return nil
-})
+}
 
-// built returns the path of one of our programs.
-func built(t testing.TB, name string) string {
+// pocketcoder returns the path of the program, which is this one, with pocketcoder-shell beside it. Building the
+// program would take up to 40 s of processor time.
+func pocketcoder(t testing.TB) string {
 	t.Helper()
-	if err := build(); err != nil {
+	if err := buildShell(); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(binaries, name)
+	return filepath.Join(binaries, "pocketcoder")
+}
+
+// pocketcoderShell returns the path of pocketcoder-shell.
+func pocketcoderShell(t testing.TB) string {
+	t.Helper()
+	return pocketcoder(t) + "-shell"
 }
 
 // exposed is a directory that openSystem exposes, through a link.
@@ -148,6 +159,11 @@ type process struct {
 	args      []string
 	askRules  []string // further ones: rules that leave commands of the tests to a person
 	env       []string // on top of the test's own
+
+	administrator struct { // see admin
+		sync.Mutex
+		login
+	}
 }
 
 // afterTests has a function called when all tests have ended.
@@ -273,7 +289,7 @@ func (p *process) startProcess(ripgrepDir string) {
 	p.output, p.exited = &expect.Buffer{}, make(chan struct{})
 	args := append(slices.Clip(p.args), p.askRules...)
 	if p.inside {
-		built(p.t, "pocketcoder-shell") // beside this program, where it is looked for
+		pocketcoderShell(p.t) // beside this program, where it is looked for
 		addRipgrepToPath.Do(func() { os.Setenv("PATH", ripgrepDir+":"+os.Getenv("PATH")) })
 		var ctx context.Context
 		ctx, p.cancel = context.WithCancel(context.Background())
@@ -286,7 +302,7 @@ func (p *process) startProcess(ripgrepDir string) {
 		}(p.output, p.exited)
 		return
 	}
-	p.cmd = exec.Command(built(p.t, "pocketcoder"), args...)
+	p.cmd = exec.Command(pocketcoder(p.t), args...)
 	p.cmd.Env = append(append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH")), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.WaitDelay = 10 * time.Millisecond // the worker, which has its stderr too, may outlive it

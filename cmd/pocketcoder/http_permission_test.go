@@ -59,7 +59,7 @@ func TestAgentAccountsRequestAndCannotApprove(t *testing.T) {
 	is.Equal(owner.do(t, "PATCH", path, record{"status": "denied"}).code, http.StatusBadRequest)
 
 	// as if the call were OpenCode's
-	shell := exec.CommandContext(t.Context(), built(t, "pocketcoder-shell"), "-c", forged)
+	shell := exec.CommandContext(t.Context(), pocketcoderShell(t), "-c", forged)
 	shell.Dir = p.workspace
 	shell.Env = append(os.Environ(), "OPENCODE_SESSION_ID="+session, "OPENCODE_CALL_ID="+call,
 		"POCKETCODER_SOCKET=unix:"+p.data.ShellSocket())

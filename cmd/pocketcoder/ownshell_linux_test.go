@@ -18,7 +18,7 @@ import (
 
 func (p *process) ownShell(t *testing.T, args ...string) *terminalSession {
 	t.Helper()
-	cmd := exec.Command(built(t, "pocketcoder"), append([]string{"sandbox", "shell", "--data", string(p.data)},
+	cmd := exec.Command(pocketcoder(t), append([]string{"sandbox", "shell", "--data", string(p.data)},
 		args...)...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
 	return startTerminal(t, cmd)

@@ -182,7 +182,7 @@ func (p *process) cli(t testing.TB, stdin string, args ...string) (stdout, stder
 // runProgram runs the real program to its end. env comes on top of the test's own.
 func runProgram(t testing.TB, env []string, stdin string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	program := built(t, "pocketcoder") // which takes its time on a fresh machine
+	program := pocketcoder(t) // before the time runs
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)

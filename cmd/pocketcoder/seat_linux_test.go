@@ -52,7 +52,7 @@ func startTerminal(t *testing.T, cmd *exec.Cmd) *terminalSession {
 // attach runs "pocketcoder attach" in a terminal.
 func (p *process) attach(t *testing.T, args ...string) *terminalSession {
 	t.Helper()
-	cmd := exec.Command(built(t, "pocketcoder"), append([]string{"attach", "--data", string(p.data)}, args...)...)
+	cmd := exec.Command(pocketcoder(t), append([]string{"attach", "--data", string(p.data)}, args...)...)
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color", "TMUX=/nowhere,1,0")
 	return startTerminal(t, cmd)
 }
