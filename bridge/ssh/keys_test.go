@@ -106,7 +106,7 @@ func TestKeyThatTwoAccountsHoldIsLeftOut(t *testing.T) {
 		return len(s.file()) == 1 && strings.Contains(s.file()[0], strings.Fields(other)[1])
 	})
 	s.eventually("that is said", func() bool {
-		return strings.Count(s.lines.String(), "held by more than one account") == 2
+		return strings.Count(s.lines.String(), "registered by more than one account") == 2
 	})
 	s.save(twin, false, map[string]any{"expires_at": time.Now().Add(2 * time.Second).UTC().Format(events.TimeFormat)})
 	s.eventually("it is bob's again when ann's has expired", func() bool { return len(s.file()) == 2 })

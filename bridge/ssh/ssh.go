@@ -176,7 +176,7 @@ func (k *Keys) text(ctx context.Context, now time.Time) (text string, lines map[
 			next = key.expires
 		}
 		if len(holders[key.Fingerprint]) > 1 {
-			k.warnLeftOut(key.id, fmt.Errorf("%s is held by more than one account", key.Fingerprint))
+			k.warnLeftOut(key.id, fmt.Errorf("%s is registered by more than one account", key.Fingerprint))
 			continue
 		}
 		line, err := k.line(key)
@@ -263,7 +263,7 @@ func shellLine(words []string) (string, error) {
 	quoted := make([]string, len(words))
 	for i, w := range words {
 		if strings.ContainsAny(w, "\n\r\x00") {
-			return "", fmt.Errorf("%q cannot stand in authorized_keys", w)
+			return "", fmt.Errorf("authorized_keys cannot hold %q", w)
 		}
 		quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 	}

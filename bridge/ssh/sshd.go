@@ -139,7 +139,7 @@ func checkLoginShell(name string) error {
 func serverConfig(dir, user string) (string, error) {
 	for _, word := range []string{dir, user} {
 		if strings.ContainsAny(word, "\"\\\n\r") {
-			return "", fmt.Errorf("%q cannot stand in sshd_config", word)
+			return "", fmt.Errorf("sshd_config cannot hold %q", word)
 		}
 	}
 	file := func(name string) string { return `"` + strings.ReplaceAll(filepath.Join(dir, name), "%", "%%") + `"` }
@@ -222,6 +222,6 @@ func (s *Server) check(ctx context.Context) error {
 			}
 			continue
 		}
-		return fmt.Errorf("sshd does not take its configuration: %s", strings.TrimSpace(string(out)))
+		return fmt.Errorf("sshd rejects the configuration that PocketCoder wrote: %s", strings.TrimSpace(string(out)))
 	}
 }

@@ -134,7 +134,7 @@ func (c *conversation) run(ctx context.Context) (turn.End, error) {
 				lost = time.After(client.ReconnectTime)
 			}
 		case <-lost:
-			return 0, fmt.Errorf("the system has been away for %s; what was said is kept: pocketcoder chat %s",
+			return 0, fmt.Errorf("the system has been away for %s; the conversation is stored; continue it with: pocketcoder chat %s",
 				client.ReconnectTime, c.Chat)
 		}
 	}

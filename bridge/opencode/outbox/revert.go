@@ -10,7 +10,7 @@ import (
 )
 
 // errStillRuns means that a turn was still running after it was stopped.
-var errStillRuns = errors.New("the turn that is to be taken back still runs")
+var errStillRuns = errors.New("the turn that is to be undone still runs")
 
 // revert undoes a message and everything after it, or undoes the last revert. If OpenCode reports that an earlier try
 // was successful, revert does nothing, because another revert would overwrite later changes of files.
