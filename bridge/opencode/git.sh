@@ -15,25 +15,41 @@ if [ "$command" = ls-tree ] || ! type timeout >/dev/null 2>&1; then
 	exec git "$@"
 fi
 
+# OpenCode runs several gits in each step of a turn. So this script starts programs only where it must.
+is_recent() {
+	[ -e "$1" ] && [ -n "$(find "$1" -mmin -10 2>/dev/null)" ]
+}
+
+read_clock() { # in seconds, into now
+	if { read -r now rest </proc/uptime; } 2>/dev/null; then
+		now=${now%%%%.*}
+	else
+		now=$(date +%%s)
+	fi
+}
+
 # These read files that commands can write. One that ran into the limit fails at once for ten minutes. So does one that takes two
 # seconds or more when such gits, together, took as long as the limit within ten minutes.
 slow=$TMPDIR/slow-git-$command
 case $command in
 add | check-ignore | checkout | checkout-index | diff | diff-files | ls-files | rev-parse)
-	if [ -n "$(find "$slow" -mmin -10 2>/dev/null)" ]; then
+	if is_recent "$slow"; then
 		echo "git $command took too long less than ten minutes ago" >&2
 		exit 124
 	fi
 	;;
 write-tree) # without the git add before it, the snapshot would be older than what people wrote since, and a revert would undo that
-	if [ -n "$(find "$TMPDIR" -maxdepth 1 -name 'slow-git-*' -mmin -10 2>/dev/null)" ]; then
-		echo "git took too long less than ten minutes ago" >&2
-		exit 124
-	fi
+	for file in "$TMPDIR"/slow-git-*; do
+		if is_recent "$file"; then
+			echo "git took too long less than ten minutes ago" >&2
+			exit 124
+		fi
+	done
 	;;
 esac
 
-begin=$(date +%%s)
+read_clock
+begin=$now
 
 # After a turn, and in a revert, OpenCode compares in its only thread the text files that "diff --numstat" lists. A file with A
 # added and D deleted lines takes it up to 2 A D steps of about a microsecond. This makes files binary when all would take over 3 s.
@@ -49,7 +65,7 @@ case " $* " in
 *) timeout "$limit" git "$@" ;;
 esac
 code=$?
-now=$(date +%%s)
+read_clock
 if [ $code = 124 ]; then
 	echo "git $command was ended after $limit s" >&2
 	echo >"$slow"
