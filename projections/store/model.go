@@ -155,11 +155,13 @@ func (m *Model) work(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() {
-		if err := m.check(ctx); errors.Is(err, errUnusable) {
-			cancel(err)
-		}
-	}()
+	if m.Seq() > 0 { // an empty file was just created
+		go func() {
+			if err := m.check(ctx); errors.Is(err, errUnusable) {
+				cancel(err)
+			}
+		}()
+	}
 	return m.follow(ctx, m.Seq(), false, m.take)
 }
 
