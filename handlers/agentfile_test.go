@@ -1,4 +1,4 @@
-package agentfile_test
+package handlers_test
 
 import (
 	"encoding/json"
@@ -60,7 +60,7 @@ permission:
 Review every line.
 `
 
-func rules(f agentfile.File) (all []string) {
+func rulesOf(f agentfile.File) (all []string) {
 	for _, r := range f.Rules {
 		all = append(all, r.String())
 	}
@@ -75,7 +75,7 @@ func TestAFileOfOpenCodeIsRead(t *testing.T) {
 	is.Equal([]string{f.Name, f.Description, f.Mode, f.Model, f.Prompt},
 		[]string{"reviewer", "Reviews changes", "subagent", "anthropic/claude-sonnet-4-5", "Review every line."})
 	is.Equal(*f.Temperature, 0.1)
-	is.Equal(rules(f), []string{"deny edit: *", "bash: git status*", "deny bash: git push*",
+	is.Equal(rulesOf(f), []string{"deny edit: *", "bash: git status*", "deny bash: git push*",
 		"webfetch: https://docs.example.org/*", "mcp: github_list"})
 	is.Equal(notes, []string{
 		"color is left out: it has no meaning in PocketCoder.",
@@ -128,15 +128,15 @@ func TestAFileWithAMistakeIsRefused(t *testing.T) {
 	}
 }
 
-// system returns agents over a log of its own.
-func system(t *testing.T) agentfile.Agents {
+// openAgents returns agents over a log of its own.
+func openAgents(t *testing.T) agentfile.Agents {
 	return agentfile.Agents{Records: &record.Records{Log: eventstest.Log(t)}}
 }
 
 func TestAnExportedAgentIsImportedAsItWas(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := system(t)
+	h := openAgents(t)
 	first, err := h.Import(t.Context(), agentfile.Import{Text: reviewer, Name: "reviewer"})
 	is.NoErr(err)
 	is.True(first.New)
@@ -147,7 +147,7 @@ func TestAnExportedAgentIsImportedAsItWas(t *testing.T) {
 	is.NoErr(err)
 	is.Equal([]any{again.Diff, again.Record, again.Seq, again.New}, []any{"", first.Record, uint64(0), false})
 
-	elsewhere := system(t)
+	elsewhere := openAgents(t)
 	_, err = elsewhere.Import(t.Context(), agentfile.Import{Text: exported.Text})
 	is.NoErr(err)
 	there, err := elsewhere.Export(t.Context(), agentfile.Export{Name: "reviewer"})
@@ -170,7 +170,7 @@ func mustList(t *testing.T, h agentfile.Agents) []agentfile.Listed {
 func TestAnImportChangesTheAgentOfItsName(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := system(t)
+	h := openAgents(t)
 	first, err := h.Import(t.Context(), agentfile.Import{Text: reviewer, Name: "reviewer"})
 	is.NoErr(err)
 	_, _, err = h.Records.Save(t.Context(), record.Save{Collection: "tool_permissions", New: true,
@@ -222,7 +222,7 @@ func TestAliasesAreReadAsWhatTheyStandFor(t *testing.T) {
 func TestANewAgentIsStoredAfterItsRules(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := system(t)
+	h := openAgents(t)
 	_, err := h.Import(t.Context(), agentfile.Import{Text: reviewer, Name: "reviewer"})
 	is.NoErr(err)
 	agents, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")
@@ -240,7 +240,7 @@ func TestANewAgentIsStoredAfterItsRules(t *testing.T) {
 func TestAnImportNamesTheRightsThatTheAgentGains(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := system(t)
+	h := openAgents(t)
 	file := func(rules string) agentfile.Import {
 		return agentfile.Import{Text: "---\nname: a\npermission:\n" + rules + "---\n", Check: true}
 	}

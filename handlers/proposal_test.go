@@ -1,4 +1,4 @@
-package proposal_test
+package handlers_test
 
 import (
 	"strings"
@@ -16,10 +16,10 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-const file = "---\nname: Deployer\npermission:\n  edit: allow\n---\n\nDeploy.\n"
+const deployer = "---\nname: Deployer\npermission:\n  edit: allow\n---\n\nDeploy.\n"
 
-// last returns the event of an approval that comes after all that is stored.
-func last(t *testing.T, h proposal.Proposals) events.Event {
+// approved returns the event of an approval that comes after all that is stored.
+func approved(t *testing.T, h proposal.Proposals) events.Event {
 	seq, err := h.Records.Log.Last(t.Context())
 	is.New(t).NoErr(err)
 	return events.Event{Seq: seq, Actor: events.UserActor("root")}
@@ -29,19 +29,19 @@ func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: file}
+	p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}
 	c, err := h.Change(t.Context(), p)
 	is.NoErr(err)
 	is.Equal(c.Rights, []string{"allows edit: <workspace>"})
 	expect.Contains(t, c.Difference, "+Deploy.\n")
-	approval := last(t, h)
+	approval := approved(t, h)
 	is.NoErr(h.Apply(t.Context(), p, approval))
 	agents := agentfile.Agents{Records: h.Records}
 	exported, err := agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
 	is.NoErr(err)
-	is.Equal(exported.Text, file)
+	is.Equal(exported.Text, deployer)
 
-	_, err = agents.Import(t.Context(), agentfile.Import{Text: strings.Replace(file, "allow", "deny", 1)})
+	_, err = agents.Import(t.Context(), agentfile.Import{Text: strings.Replace(deployer, "allow", "deny", 1)})
 	is.NoErr(err)
 	is.NoErr(h.Apply(t.Context(), p, approval)) // delivered again, after a person has changed the agent
 	exported, err = agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
@@ -54,20 +54,20 @@ func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
 func TestARepeatedApprovalUndoesNoLaterChange(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ approved, later string }{
-		"rule changed": {strings.Replace(file, "allow", "deny", 1), strings.Replace(file, "allow", "ask", 1)},
-		"rule deleted": {strings.Replace(file, "edit: allow", "edit: allow\n  read: deny", 1), file},
-		"rule added":   {strings.Replace(file, "allow", "deny", 1), strings.Replace(file, "edit: allow", "edit: deny\n  read: deny", 1)},
-		"prompt":       {file + "Carefully.\n", file + "Never.\n"},
-		"nothing":      {file, strings.Replace(file, "allow", "deny", 1)},
+		"rule changed": {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "allow", "ask", 1)},
+		"rule deleted": {strings.Replace(deployer, "edit: allow", "edit: allow\n  read: deny", 1), deployer},
+		"rule added":   {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "edit: allow", "edit: deny\n  read: deny", 1)},
+		"prompt":       {deployer + "Carefully.\n", deployer + "Never.\n"},
+		"nothing":      {deployer, strings.Replace(deployer, "allow", "deny", 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
 			h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
 			agents := agentfile.Agents{Records: h.Records}
-			_, err := agents.Import(t.Context(), agentfile.Import{Text: file})
+			_, err := agents.Import(t.Context(), agentfile.Import{Text: deployer})
 			is.NoErr(err)
-			approval := last(t, h)
+			approval := approved(t, h)
 			p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: c.approved}
 			text := func() string {
 				exported, err := agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
@@ -88,7 +88,7 @@ func TestARepeatedApprovalDoesNotCreateADeletedAgentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	p, approval := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: file}, last(t, h)
+	p, approval := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}, approved(t, h)
 	is.NoErr(h.Apply(t.Context(), p, approval))
 	all, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")
 	is.NoErr(err)
@@ -105,12 +105,12 @@ func TestAnApprovedPromptReplacesThePromptOfItsName(t *testing.T) {
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
 	p := proposal.Stored{Kind: proposal.Prompt, Name: "Tone", Content: "Be brief.\n"}
-	is.NoErr(h.Apply(t.Context(), p, last(t, h)))
+	is.NoErr(h.Apply(t.Context(), p, approved(t, h)))
 	p.Content = "Be kind.\n"
 	c, err := h.Change(t.Context(), p)
 	is.NoErr(err)
 	expect.Contains(t, c.Difference, "-Be brief.\n+Be kind.\n")
-	is.NoErr(h.Apply(t.Context(), p, last(t, h)))
+	is.NoErr(h.Apply(t.Context(), p, approved(t, h)))
 	all, err := record.All[struct{ Body string }](t.Context(), h.Records, "ai_prompts")
 	is.NoErr(err)
 	is.Equal(len(all), 1)
@@ -123,10 +123,10 @@ func TestAProposedAgentOfAnotherNameIsRefused(t *testing.T) {
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
 	for _, p := range []proposal.Stored{
-		{Kind: proposal.Agent, Name: "Helper", Content: file},
+		{Kind: proposal.Agent, Name: "Helper", Content: deployer},
 		{Kind: proposal.Agent, Name: "Deployer", Content: "no front matter"},
 	} {
-		is.Equal(handlers.CodeOf(h.Apply(t.Context(), p, last(t, h))), handlers.Invalid)
+		is.Equal(handlers.CodeOf(h.Apply(t.Context(), p, approved(t, h))), handlers.Invalid)
 		c, err := h.Change(t.Context(), p)
 		is.NoErr(err)
 		is.True(c.Problem != "")

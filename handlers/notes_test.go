@@ -1,4 +1,4 @@
-package notes_test
+package handlers_test
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ import (
 	"pocketcoder/handlers/record/note"
 )
 
-// system returns notes over a log of its own, with the agent Reviewer.
-func system(t *testing.T) notes.Notes {
+// openNotes returns notes over a log of its own, with the agent Reviewer.
+func openNotes(t *testing.T) notes.Notes {
 	l := eventstest.Log(t, "hunter2-secret")
 	h := notes.Notes{Log: l, Records: &record.Records{Log: l}}
 	_, _, err := h.Records.Save(t.Context(), record.Save{Collection: "ai_agents", Record: "agent1", New: true,
@@ -27,9 +27,9 @@ func system(t *testing.T) notes.Notes {
 	return h
 }
 
-var plan = notes.Of{Agent: "Reviewer", Name: "plan"}
+var planNote = notes.Of{Agent: "Reviewer", Name: "plan"}
 
-func save(t *testing.T, h notes.Notes, of notes.Of, content string) error {
+func saveNote(t *testing.T, h notes.Notes, of notes.Of, content string) error {
 	_, _, err := h.Save(t.Context(), notes.Save{Command: handlers.Command{Actor: events.UserActor("ann")}, Of: of,
 		Content: content})
 	return err
@@ -38,28 +38,28 @@ func save(t *testing.T, h notes.Notes, of notes.Of, content string) error {
 func TestVersionsOfANoteStayAndAreRestored(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := system(t)
-	is.NoErr(save(t, h, plan, "one"))
-	is.NoErr(save(t, h, plan, "two hunter2-secret"))
-	is.NoErr(save(t, h, plan, "two hunter2-secret")) // the same text is no version
+	h := openNotes(t)
+	is.NoErr(saveNote(t, h, planNote, "one"))
+	is.NoErr(saveNote(t, h, planNote, "two hunter2-secret"))
+	is.NoErr(saveNote(t, h, planNote, "two hunter2-secret")) // the same text is no version
 	all, err := h.Versions(t.Context(), notes.Of{Agent: "agent1", Name: "plan"})
 	is.NoErr(err)
 	is.Equal(len(all), 2)
 	is.Equal([]any{all[1].Actor, all[1].Size}, []any{events.UserActor("ann"), 3})
-	now, err := h.Read(t.Context(), notes.Read{Of: plan})
+	now, err := h.Read(t.Context(), notes.Read{Of: planNote})
 	is.NoErr(err)
 	expect.Lacks(t, now.Content, "hunter2-secret")
 
-	_, err = h.Delete(t.Context(), notes.Delete{Of: plan})
+	_, err = h.Delete(t.Context(), notes.Delete{Of: planNote})
 	is.NoErr(err)
-	_, err = h.Read(t.Context(), notes.Read{Of: plan})
+	_, err = h.Read(t.Context(), notes.Read{Of: planNote})
 	is.Equal(handlers.CodeOf(err), handlers.NotFound)
-	_, _, err = h.Restore(t.Context(), notes.Restore{Of: plan, Version: all[1].Version})
+	_, _, err = h.Restore(t.Context(), notes.Restore{Of: planNote, Version: all[1].Version})
 	is.NoErr(err)
-	now, err = h.Read(t.Context(), notes.Read{Of: plan})
+	now, err = h.Read(t.Context(), notes.Read{Of: planNote})
 	is.NoErr(err)
 	is.Equal(now.Content, "one")
-	changes, err := h.Changes(t.Context(), plan, 10)
+	changes, err := h.Changes(t.Context(), planNote, 10)
 	is.NoErr(err)
 	is.Equal(len(changes), 4)
 	is.True(changes[1].Deleted)
@@ -72,8 +72,8 @@ func TestVersionsOfANoteStayAndAreRestored(t *testing.T) {
 func TestANoteThatCannotBeAFileIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
-	h := system(t)
-	is.NoErr(save(t, h, plan, strings.Repeat("x", note.MaxContent)))
+	h := openNotes(t)
+	is.NoErr(saveNote(t, h, planNote, strings.Repeat("x", note.MaxContent)))
 	for name, c := range map[string]struct {
 		of      notes.Of
 		content string
@@ -83,20 +83,20 @@ func TestANoteThatCannotBeAFileIsRefused(t *testing.T) {
 		"hidden":     {notes.Of{Agent: "Reviewer", Name: ".new"}, "", "is not a name of a note"},
 		"extension":  {notes.Of{Agent: "Reviewer", Name: "plan.md"}, "", "is not a name of a note"},
 		"long name":  {notes.Of{Agent: "Reviewer", Name: strings.Repeat("n", 65)}, "", "is not a name of a note"},
-		"too large":  {plan, strings.Repeat("x", note.MaxContent+1), "at most 64 KiB are stored"},
+		"too large":  {planNote, strings.Repeat("x", note.MaxContent+1), "at most 64 KiB are stored"},
 		"no agent":   {notes.Of{Agent: "Unknown", Name: "plan"}, "", `There is no agent "Unknown". The agents are: Reviewer.`},
 		"no content": {notes.Of{Agent: "", Name: "plan"}, "", "There is no agent"},
 	} {
-		err := save(t, h, c.of, c.content)
+		err := saveNote(t, h, c.of, c.content)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", name, err, c.says)
 		}
 	}
 	for i := range note.MaxNotes - 1 {
-		is.NoErr(save(t, h, notes.Of{Agent: "Reviewer", Name: fmt.Sprint("n", i)}, "x"))
+		is.NoErr(saveNote(t, h, notes.Of{Agent: "Reviewer", Name: fmt.Sprint("n", i)}, "x"))
 	}
-	is.Equal(handlers.CodeOf(save(t, h, notes.Of{Agent: "Reviewer", Name: "more"}, "x")), handlers.Invalid)
-	is.NoErr(save(t, h, plan, "shorter")) // one that exists is no further note
+	is.Equal(handlers.CodeOf(saveNote(t, h, notes.Of{Agent: "Reviewer", Name: "more"}, "x")), handlers.Invalid)
+	is.NoErr(saveNote(t, h, planNote, "shorter")) // one that exists is no further note
 
 	_, _, err := h.Records.Save(t.Context(), record.Save{Collection: note.Collection,
 		Record: note.Note{Agent: "agent1", Name: "plan"}.ID(), Set: handlerstest.Fields(`{"name":"other"}`)})
