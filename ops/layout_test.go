@@ -88,7 +88,7 @@ var mayImport = map[string]string{
 	"handlers/schedule/due":              "handlers",
 	"handlers/schedule/preview":          "events handlers handlers/permission handlers/policy handlers/record/schedules handlers/schedule/due",
 	"handlers/record":                    "events events/log events/secret handlers handlers/account handlers/policy handlers/record/mcpserver handlers/record/note handlers/record/rulebook handlers/record/schedules handlers/record/sshkey",
-	"handlers/record/mcpserver":          "events handlers handlers/policy handlers/policy/hostport",
+	"handlers/record/mcpserver":          "events handlers handlers/policy handlers/policy/hostport sandbox/limit sandbox/wire",
 	"handlers/record/note":               "handlers",
 	"handlers/record/sshkey":             "",
 	"handlers/notes":                     "events events/log handlers handlers/account handlers/record handlers/record/note",

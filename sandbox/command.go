@@ -157,7 +157,7 @@ func isClosed(c <-chan struct{}) bool {
 //
 // If a signal ends the command, bubblewrap exits with 128+n. A command may exit with such a code by itself, so the code
 // counts as a signal only if the worker ended the command.
-func (c *command) reap(reason wire.Reason, l limit.Limits) wire.Result {
+func (c *command) reap(reason wire.Reason) wire.Result {
 	state, err := c.process.Wait()
 	if err != nil {
 		return wire.Result{ExitCode: wire.ExitLost, Reason: wire.Lost, Error: fmt.Sprintf("wait for shell: %v", err)}
@@ -168,7 +168,7 @@ func (c *command) reap(reason wire.Reason, l limit.Limits) wire.Result {
 		r.ExitCode, r.Signal = 128+int(status.Signal()), unix.SignalName(status.Signal())
 	}
 	if r.Reason == wire.Exited && r.ExitCode != 0 {
-		r.Reason = c.exceededLimit(r.ExitCode, state.UserTime()+state.SystemTime(), l)
+		r.Reason = c.exceededLimit(r.ExitCode, state.UserTime()+state.SystemTime())
 	}
 	if limit.IsReason(r.Reason) && r.ExitCode == 0 { // the shell had exited before its processes were killed
 		r.ExitCode, r.Signal = 128+int(syscall.SIGKILL), unix.SignalName(syscall.SIGKILL)

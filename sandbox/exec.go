@@ -52,7 +52,7 @@ func (w *Worker) Exec(ctx context.Context, r wire.Request, stdout, stderr io.Wri
 		c.hangUp()
 		c.end(reason, finished)
 	}
-	result := c.reap(reason, w.config.Limits)
+	result := c.reap(reason)
 	c.ended.Store(true)
 	if c.inputOverflow.Load() && result.Reason == wire.Cancelled {
 		result.Error = errUnread.Error()
@@ -80,7 +80,7 @@ func (w *Worker) start(ctx context.Context, r wire.Request) (*command, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := w.addTree(r.Exec, label)
+	tree, err := w.addTree(r.Exec, label, w.config.Limits.Lowered(r.Limits))
 	if err != nil {
 		w.forget(r.Exec)
 		return nil, err

@@ -49,7 +49,7 @@ func (w *Worker) spawn(r wire.Request, t *tree, dir *os.File, real string) (*com
 			return
 		}
 		w.setShell(r.Exec, p.Pid) // first, because a labelled zombie that is not a shell is reaped as an orphan
-		if err := c.apply(p.Pid, w.config.Limits); err != nil {
+		if err := c.apply(p.Pid, c.limits); err != nil {
 			p.Wait()
 			started <- err
 			return

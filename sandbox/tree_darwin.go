@@ -13,6 +13,7 @@ import (
 type tree struct {
 	label
 	exec       string
+	limits     limit.Limits // without effect
 	shell      int
 	hasMonitor bool
 	exceeded   chan wire.Reason // never written
@@ -21,8 +22,8 @@ type tree struct {
 	ended      atomic.Bool
 }
 
-func (w *Worker) addTree(exec string, l label) (*tree, error) {
-	return &tree{label: l, exec: exec}, nil
+func (w *Worker) addTree(exec string, l label, limits limit.Limits) (*tree, error) {
+	return &tree{label: l, exec: exec, limits: limits}, nil
 }
 
 func (t *tree) attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
@@ -38,7 +39,7 @@ func (t *tree) signal(s syscall.Signal) {
 
 func (t *tree) kill() {}
 
-func (t *tree) exceededLimit(int, time.Duration, limit.Limits) wire.Reason { return wire.Exited }
+func (t *tree) exceededLimit(int, time.Duration) wire.Reason { return wire.Exited }
 
 func (w *Worker) watch() {}
 

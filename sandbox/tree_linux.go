@@ -22,6 +22,7 @@ import (
 type tree struct {
 	label
 	exec       string
+	limits     limit.Limits
 	sampler    limit.Sampler      // with its cgroup
 	shell      int                // pid of the process that the worker started
 	hasMonitor bool               // that process is bubblewrap's, outside its namespaces
@@ -40,8 +41,8 @@ func (w *Worker) openGroups() (*groups, string) {
 }
 
 // exceededLimit returns the limit that a failed command has exceeded.
-func (t *tree) exceededLimit(code int, took time.Duration, l limit.Limits) wire.Reason {
-	return t.sampler.Hit(code, took, l)
+func (t *tree) exceededLimit(code int, took time.Duration) wire.Reason {
+	return t.sampler.Hit(code, took, t.limits)
 }
 
 func (t *tree) attributes() *syscall.SysProcAttr { return t.sampler.Group.Attributes() }

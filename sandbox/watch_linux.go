@@ -23,13 +23,13 @@ const (
 )
 
 // addTree adds the tree of a command that is about to start, and watches it.
-func (w *Worker) addTree(exec string, l label) (*tree, error) {
-	group, err := w.groups.Make(l.serial(), w.config.Limits)
+func (w *Worker) addTree(exec string, l label, limits limit.Limits) (*tree, error) {
+	group, err := w.groups.Make(l.serial(), limits)
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{label: l, exec: exec, sampler: limit.Sampler{Group: group}, exceeded: make(chan wire.Reason, 1),
-		isShell: w.isShell, release: func() {}}
+	t := &tree{label: l, exec: exec, limits: limits, sampler: limit.Sampler{Group: group},
+		exceeded: make(chan wire.Reason, 1), isShell: w.isShell, release: func() {}}
 	w.mu.Lock()
 	w.trees[l.serial()] = t
 	w.mu.Unlock()
@@ -94,8 +94,6 @@ func sleepInKernel(d time.Duration) {
 // sample checks all processes of the machine once. It reaps ended daemons, checks the limits of each tree, and removes
 // trees without processes. It returns the number of trees that are left, and whether one of them is close to a limit.
 func (w *Worker) sample() (left int, near bool) {
-	limits := w.config.Limits
-	quarter := limit.Limits{Memory: limits.Memory / 4, Processes: limits.Processes / 4, CPUTime: limits.CPUTime / 4}
 	w.mu.Lock()
 	trees := maps.Clone(w.trees)
 	w.mu.Unlock()
@@ -113,9 +111,10 @@ func (w *Worker) sample() (left int, near bool) {
 		}
 		pids := append(found[serial], t.sampler.Group.Processes()...)
 		slices.Sort(pids)
-		use := t.sampler.Sample(slices.Compact(pids), limits, func(pid int) { reap(pid, t.isShell) })
+		use := t.sampler.Sample(slices.Compact(pids), t.limits, func(pid int) { reap(pid, t.isShell) })
+		quarter := limit.Limits{Memory: t.limits.Memory / 4, Processes: t.limits.Processes / 4, CPUTime: t.limits.CPUTime / 4}
 		near = near || quarter.Exceeded(use) != wire.Exited
-		if reason := limits.Exceeded(use); reason != wire.Exited {
+		if reason := t.limits.Exceeded(use); reason != wire.Exited {
 			w.stopTree(t, reason)
 		}
 		if over && use.Processes == 0 && t.sampler.Group.Remove() {

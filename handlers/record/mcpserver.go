@@ -23,7 +23,7 @@ var reportedFields = []string{"version", "tools", "found_version", "found_tools"
 const ShownDefinition = "shown_definition"
 
 // completeMCPServer stores who requested and who approved a server. Only administrators decide about one. An approval
-// pins what the server reported last. A changed command, URL, environment or host needs a new approval.
+// pins what the server reported last. A changed command, URL, environment, host or limit needs a new approval.
 func completeMCPServer(c change) error {
 	var shown string
 	_ = json.Unmarshal(c.set[ShownDefinition], &shown) // any other value is none
@@ -80,12 +80,13 @@ func (c change) checkShown(what, shown string) error {
 // redefine checks a server that the gateway runs. If what is approved changes, the server is pending again, and nothing
 // is pinned. The difference has all changes since the approval.
 func (c change) redefine() error {
-	if !c.New && !c.changes("name", "command", "url", "environment", "hosts") {
+	if !c.New && !c.changes("name", "command", "url", "environment", "hosts", "limits") {
 		return nil
 	}
 	server, err := readServer(c.old.with(c.set))
 	if err != nil {
-		return invalid("environment", "Must be a list of names, as hosts must be.")
+		return invalid("environment", "Must be a list of names, as hosts must be. limits must be an object such as %s.",
+			`{"memory": "512MiB", "processes": 64, "cpu_time": "30m"}`)
 	}
 	if !server.Runs() {
 		return nil

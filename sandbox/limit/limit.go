@@ -49,6 +49,22 @@ func Default() Limits {
 	}
 }
 
+// Lowered returns l with the limits of one command where these are lower.
+func (l Limits) Lowered(own wire.Limits) Limits {
+	l.Memory = lowest(l.Memory, Size(own.Memory))
+	l.Processes = lowest(l.Processes, own.Processes)
+	l.CPUTime = lowest(l.CPUTime, time.Duration(own.CPUTimeMS)*time.Millisecond)
+	return l
+}
+
+// lowest returns the lower of two limits, of which 0 is none.
+func lowest[T ~int64](a, b T) T {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
 // IsReason reports whether a command ended because of its Limits.
 func IsReason(r wire.Reason) bool {
 	switch r {

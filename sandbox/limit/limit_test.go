@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+
+	"pocketcoder/sandbox/wire"
 )
 
 func TestSizesAreParsed(t *testing.T) {
@@ -33,6 +35,19 @@ func TestSizesAreParsed(t *testing.T) {
 			is.True(strings.HasPrefix(err.Error(), `size "`+text+`" is`))
 		})
 	}
+}
+
+func TestACommandOnlyLowersTheLimits(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := Limits{Memory: 1 << 30, Processes: 100, CPUTime: time.Hour, OpenFiles: 64}
+	is.Equal(l.Lowered(wire.Limits{}), l)
+	is.Equal(l.Lowered(wire.Limits{Memory: 1 << 31, Processes: 101, CPUTimeMS: 1e9}), l)
+	own := wire.Limits{Memory: 1 << 20, Processes: 9, CPUTimeMS: 1000}
+	want := Limits{Memory: 1 << 20, Processes: 9, CPUTime: time.Second}
+	is.Equal(Limits{}.Lowered(own), want)
+	want.OpenFiles = 64
+	is.Equal(l.Lowered(own), want)
 }
 
 func TestTooLowLimitsAreRefused(t *testing.T) {

@@ -35,6 +35,7 @@ type Request struct {
 	// URL of the HTTP proxy the command may use, with credentials; empty is no network
 	Network string `json:"network,omitempty"`
 	Ports   bool   `json:"ports,omitempty"` // Dial may connect to its ports on 127.0.0.1
+	Limits  Limits `json:"limits,omitzero"`
 
 	Path  string `json:"path,omitempty"`  // of Read: relative to the workspace
 	Since int64  `json:"since,omitempty"` // of Changes: a Result's Began
@@ -45,6 +46,13 @@ type Request struct {
 	// input while the command runs; may be nil. Not part of the encoded request
 	Input   <-chan Input `json:"-"`
 	Started func(Start)  `json:"-"` // called once, before any output, when a worker has started the command; may be nil
+}
+
+// Limits lower the worker's limits for one command. 0 is the limit of the worker, and so is any higher value.
+type Limits struct {
+	Memory    int64 `json:"memory,omitempty"` // bytes
+	Processes int64 `json:"processes,omitempty"`
+	CPUTimeMS int64 `json:"cpu_time_ms,omitempty"`
 }
 
 // Op is an operation of a worker.
@@ -193,6 +201,8 @@ func (r Request) validateRun() error {
 		return errors.New("cwd must be an absolute path")
 	case len(r.Network) > maxPath || !isPrintable(r.Network):
 		return fmt.Errorf("network must be a URL of at most %d printable bytes", maxPath)
+	case r.Limits.Memory < 0 || r.Limits.Processes < 0 || r.Limits.CPUTimeMS < 0 || r.Limits.CPUTimeMS > math.MaxInt64/int64(time.Millisecond):
+		return errors.New("a limit is out of range")
 	case r.Terminal != nil:
 		return r.Terminal.validate()
 	}

@@ -264,6 +264,7 @@ var collections = []collection{
 		required(choice("status", "pending", "approved", "denied", "revoked")),
 		text("requested_by"), relation("approved_by", "users"), date("approved_at"), raw("config"), text("catalog"),
 		text("reason"), text("image"), raw("config_schema"), text("command"), text("url"), raw("environment"), raw("hosts"),
+		raw("limits"),
 		fixed(text("version")), fixed(raw("tools")), fixed(text("found_version")), fixed(raw("found_tools")),
 		fixed(text("difference")), fixed(text("problem")), fixed(text("not_offered")), fixed(text("definition")))),
 	configCollection("devices", rules(own, own, own, own, own), required(relation("user", "users")),

@@ -338,6 +338,23 @@ func TestACommandThatEndsSaysWhy(t *testing.T) {
 	expect.Contains(t, s.Problem, "exit code 7: no such module")
 }
 
+func TestAServerHasApprovedLimitsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	path, err := lab()
+	is.NoErr(err)
+	f := open(t)
+	id := f.save("", map[string]any{"name": "lab", "status": "approved", "limits": map[string]any{"processes": 20},
+		"command": "for i in $(seq 50); do sleep 60 & done; exec " + path})
+	s := f.server("its problem", func(s mcpserver.Server) bool { return s.Problem != "" })
+	expect.Contains(t, s.Problem, "its command was ended: processes")
+	f.save(id, map[string]any{"limits": map[string]any{}})
+	s = f.server("pending", func(s mcpserver.Server) bool { return s.Status == mcpserver.Pending })
+	is.Equal(s.Difference, "- limit: processes 20")
+	f.approve(id)
+	f.offers(labTools...)
+}
+
 func TestACommandThatExceedsALimitSaysWhich(t *testing.T) {
 	t.Parallel()
 	f := open(t)

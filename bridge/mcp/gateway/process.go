@@ -38,13 +38,14 @@ const readEnvironment = `while IFS= read -r line && [ -n "$line" ]; do export "$
 const noTimeout = int64(1<<63-1) / int64(time.Millisecond)
 
 // start runs the command of a server in the sandbox. It reaches hosts through the proxy, "" for no network.
-func (g *Gateway) start(ctx context.Context, s record.MCPServer, values map[string]string, proxy string) *process {
+func (g *Gateway) start(ctx context.Context, s record.MCPServer, values map[string]string, proxy string,
+	limits wire.Limits) *process {
 	p := &process{input: make(chan wire.Input), ended: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	var stdout *io.PipeWriter
 	p.stdout, stdout = io.Pipe()
 	request := wire.Request{Exec: events.NewID(), Command: readEnvironment + s.Command, Cwd: g.Workspace,
-		Workspace: g.Workspace, TimeoutMS: noTimeout, Stdin: true, Input: p.input, Network: proxy}
+		Workspace: g.Workspace, TimeoutMS: noTimeout, Stdin: true, Input: p.input, Network: proxy, Limits: limits}
 	go func() {
 		defer close(p.ended)
 		defer p.cancel()

@@ -101,7 +101,11 @@ func (g *Gateway) serveOnce(ctx context.Context, c *connection) error {
 	if len(hosts) > 0 {
 		proxy = access.URL(g.Hosts.Network.Proxy).String()
 	}
-	p := g.start(ctx, c.MCPServer, values, proxy)
+	limits, err := c.Limits.Parse()
+	if err != nil {
+		return err
+	}
+	p := g.start(ctx, c.MCPServer, values, proxy, limits)
 	defer p.end()
 	session, err := connect(ctx, client, p.transport())
 	if err != nil {

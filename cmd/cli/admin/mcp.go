@@ -24,16 +24,18 @@ const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may cal
   pocketcoder mcp add docs https://example.org/mcp          a remote server
   pocketcoder mcp add lab './lab --stdio' --env API_TOKEN   with a secret; repeat --env for more
   pocketcoder mcp add lab ./lab --host api.example.org      with a host that it may reach; repeat --host for more
+  pocketcoder mcp add lab ./lab --memory 512MiB             with limits below those of every command
   pocketcoder mcp secret lab API_TOKEN < token.txt          store the secret: the first line of stdin
   pocketcoder mcp list                                      the servers and their states
   pocketcoder mcp hosts lab --host api.example.org          replace its hosts; without --host it has no network
+  pocketcoder mcp limits lab --processes 64                 replace its limits; without a flag it has none of its own
   pocketcoder mcp show lab                                  its definition, changes since the approval, and connections
   pocketcoder mcp approve lab 1f2e3d4c                      run it, with the definition that show printed
   pocketcoder mcp deny lab                                  refuse a server that an agent requested
   pocketcoder mcp revoke lab                                stop it
 
-add creates a pending server. An approved server becomes pending again when its hosts, its version or one of its tools
-change. Then show prints the difference, and approve accepts it. approve refuses a server whose definition has changed
+add creates a pending server. An approved server becomes pending again when its hosts, its limits, its version or one of
+its tools change. Then show prints the difference, and approve accepts it. approve refuses a server whose definition has changed
 since show printed it. Write a host as in a network rule: api.example.org, *.example.org or git.example.org:22. With a
 URL, --env names an HTTP header, such as Authorization.
 
@@ -45,6 +47,7 @@ type mcpCommand struct {
 	env         cli.Environment
 	environment names
 	hosts       names
+	limits      mcpserver.Limits
 	reason      string
 	asJSON      bool
 }
@@ -65,10 +68,14 @@ func MCP(ctx context.Context, env cli.Environment, args []string) error {
 	data := cli.DataFlag(fs, env)
 	fs.Var(&m.environment, "env", "add: `name` of a variable of its environment; may be repeated")
 	fs.Var(&m.hosts, "host", "add, hosts: `host` that its command may reach; may be repeated")
+	fs.StringVar(&m.limits.Memory, "memory", "", "add, limits: memory of its command, as `SIZE` such as 512MiB")
+	fs.Int64Var(&m.limits.Processes, "processes", 0, "add, limits: `number` of processes and threads of its command")
+	fs.StringVar(&m.limits.CPUTime, "cpu-time", "", "add, limits: processor time of its command, as `DURATION` such as 30m")
 	fs.StringVar(&m.reason, "reason", "", "add: the purpose of the server, as `text`")
 	fs.BoolVar(&m.asJSON, "json", false, "list, show: print JSON")
 	return cli.RunVerb(ctx, env, fs, args, data, map[string]cli.Verb{
-		"add": cli.Takes(2, 2, m.add), "secret": cli.Takes(2, 2, m.secret), "hosts": cli.Takes(1, 1, m.setHosts), "list": cli.Takes(0, 0, m.list), "show": cli.Takes(1, 1, m.show),
+		"add": cli.Takes(2, 2, m.add), "secret": cli.Takes(2, 2, m.secret), "hosts": cli.Takes(1, 1, m.set("hosts", &m.hosts)),
+		"limits": cli.Takes(1, 1, m.set("limits", &m.limits)), "list": cli.Takes(0, 0, m.list), "show": cli.Takes(1, 1, m.show),
 		"approve": cli.Takes(1, 2, m.approve), "deny": cli.Takes(1, 1, m.decide(mcpserver.Denied)),
 		"revoke": cli.Takes(1, 1, m.decide(mcpserver.Revoked)),
 	}, func(s *client.System) { m.System = s })
@@ -80,16 +87,18 @@ func (m *mcpCommand) add(ctx context.Context, args []string) error {
 		definition = "url"
 	}
 	return m.save(ctx, "", map[string]any{"name": args[0], definition: args[1], "environment": m.environment,
-		"hosts": m.hosts, "reason": m.reason, "status": mcpserver.Pending})
+		"hosts": m.hosts, "limits": m.limits, "reason": m.reason, "status": mcpserver.Pending})
 }
 
-// setHosts replaces the hosts of a server.
-func (m *mcpCommand) setHosts(ctx context.Context, args []string) error {
-	server, err := m.find(ctx, args[0])
-	if err != nil {
-		return err
+// set replaces a field of a server with the value that the flags set.
+func (m *mcpCommand) set(field string, value any) func(context.Context, []string) error {
+	return func(ctx context.Context, args []string) error {
+		server, err := m.find(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return m.save(ctx, server.ID, map[string]any{field: value})
 	}
-	return m.save(ctx, server.ID, map[string]any{"hosts": m.hosts})
 }
 
 // save creates a server, or changes its fields.
@@ -195,7 +204,8 @@ func (m *mcpCommand) show(ctx context.Context, args []string) error {
 	var b strings.Builder
 	for _, line := range [][2]string{
 		{"name", s.Name}, {"state", s.State()}, {"reason", s.Reason}, {"command", s.Command}, {"url", s.URL},
-		{"environment", strings.Join(s.Environment, " ")}, {"hosts", strings.Join(s.Hosts, " ")}, {"version", s.Version}, {"problem", s.Problem},
+		{"environment", strings.Join(s.Environment, " ")}, {"hosts", strings.Join(s.Hosts, " ")},
+		{"limits", strings.Join(s.Limits.Lines(), ", ")}, {"version", s.Version}, {"problem", s.Problem},
 		{"definition", s.Definition},
 	} {
 		if line[1] != "" {

@@ -33,8 +33,8 @@ const (
 	Revoked  = "revoked"
 )
 
-// Server is the record of a server. An approval pins Command or URL, Environment and Hosts, and then Version and Tools,
-// as the server reports them first.
+// Server is the record of a server. An approval pins Command or URL, Environment, Hosts and Limits. It then pins
+// Version and Tools, as the server reports them first.
 type Server struct {
 	Name        string   `json:"name"`
 	Status      string   `json:"status"`
@@ -43,6 +43,7 @@ type Server struct {
 	URL         string   `json:"url,omitempty"`         // of a remote server, in place of a command
 	Environment []string `json:"environment,omitempty"` // names of variables of the command, or of headers for the URL
 	Hosts       []string `json:"hosts,omitempty"`       // that the command may reach, each as in a network rule
+	Limits      Limits   `json:"limits,omitzero"`       // of the command
 	Version     string   `json:"version,omitempty"`     // pinned
 	Tools       []Tool   `json:"tools,omitempty"`       // pinned; nil until the server has listed them
 
@@ -71,8 +72,11 @@ func (s Server) State() string {
 
 // Hash returns the SHA-256 of all that an approval would pin.
 func (s Server) Hash() string {
-	body, err := json.Marshal([]any{s.Name, s.Command, s.URL, s.Environment, s.Hosts, s.Version, s.Tools, s.FoundVersion,
-		s.FoundTools})
+	pinned := []any{s.Name, s.Command, s.URL, s.Environment, s.Hosts, s.Version, s.Tools, s.FoundVersion, s.FoundTools}
+	if s.Limits != (Limits{}) { // servers without limits keep the hash that they had before there were limits
+		pinned = append(pinned, s.Limits)
+	}
+	body, err := json.Marshal(pinned)
 	if err != nil {
 		panic(err) // the schemas of tools were decoded
 	}
@@ -89,7 +93,7 @@ func (s Server) Changes(to Server) string {
 	}{
 		{"name", []string{s.Name}, []string{to.Name}}, {"command", []string{s.Command}, []string{to.Command}},
 		{"url", []string{s.URL}, []string{to.URL}}, {"environment", s.Environment, to.Environment},
-		{"host", s.Hosts, to.Hosts},
+		{"host", s.Hosts, to.Hosts}, {"limit", s.Limits.Lines(), to.Limits.Lines()},
 	} {
 		for _, value := range c.old {
 			if value != "" && !slices.Contains(c.now, value) {
@@ -245,6 +249,12 @@ func (s Server) Check() error {
 		}
 	}
 	if err := s.checkHosts(); err != nil {
+		return err
+	}
+	if s.URL != "" && s.Limits != (Limits{}) {
+		return refuse("limits", "A remote MCP server has no limits: it does not run here.")
+	}
+	if _, err := s.Limits.Parse(); err != nil {
 		return err
 	}
 	return checkExact(s.Command)

@@ -9,6 +9,7 @@ import (
 
 	"pocketcoder/expect"
 	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/sandbox/wire"
 )
 
 func tool(name, description, schema string) mcpserver.Tool {
@@ -58,19 +59,24 @@ func TestAServerIsRefusedUnlessItsVersionIsExact(t *testing.T) {
 		expect.Contains(t, err.Error(), says)
 	}
 	for says, s := range map[string]mcpserver.Server{
-		"1 to 24 letters":     {Name: "my_server", Command: "x"},
-		"no name of a vari":   {Name: "m", Command: "x", Environment: []string{"a b"}},
-		"no name of a header": {Name: "m", URL: "https://example.org/mcp", Environment: []string{"A_B"}},
-		"not both":            {Name: "m", Command: "x", URL: "https://example.org/mcp"},
-		"http://":             {Name: "m", URL: "ftp://example.org/mcp"},
-		"no user name":        {Name: "m", URL: "https://a:b@example.org/mcp"},
-		"reaches only its":    {Name: "m", URL: "https://example.org/mcp", Hosts: []string{"api.example.org"}},
-		"by its IP address":   {Name: "m", Command: "x", Hosts: []string{"api.example.org", "localhost:80"}},
-		"a * stands before":   {Name: "m", Command: "x", Hosts: []string{"*.com"}},
-		"is not a port":       {Name: "m", Command: "x", Hosts: []string{"api.example.org:0"}},
-		"at most 64 hosts":    {Name: "m", Command: "x", Hosts: make([]string, 65)},
-		`"" is no host`:       {Name: "m", Command: "x", Hosts: []string{""}},
-		`"*" is no host`:      {Name: "m", Command: "x", Hosts: []string{"*"}},
+		"1 to 24 letters":      {Name: "my_server", Command: "x"},
+		"no name of a vari":    {Name: "m", Command: "x", Environment: []string{"a b"}},
+		"no name of a header":  {Name: "m", URL: "https://example.org/mcp", Environment: []string{"A_B"}},
+		"not both":             {Name: "m", Command: "x", URL: "https://example.org/mcp"},
+		"http://":              {Name: "m", URL: "ftp://example.org/mcp"},
+		"no user name":         {Name: "m", URL: "https://a:b@example.org/mcp"},
+		"reaches only its":     {Name: "m", URL: "https://example.org/mcp", Hosts: []string{"api.example.org"}},
+		"by its IP address":    {Name: "m", Command: "x", Hosts: []string{"api.example.org", "localhost:80"}},
+		"a * stands before":    {Name: "m", Command: "x", Hosts: []string{"*.com"}},
+		"is not a port":        {Name: "m", Command: "x", Hosts: []string{"api.example.org:0"}},
+		"at most 64 hosts":     {Name: "m", Command: "x", Hosts: make([]string, 65)},
+		`"" is no host`:        {Name: "m", Command: "x", Hosts: []string{""}},
+		`"*" is no host`:       {Name: "m", Command: "x", Hosts: []string{"*"}},
+		"server has no limits": {Name: "m", URL: "https://example.org/mcp", Limits: mcpserver.Limits{Processes: 9}},
+		`512MiB, not "0"`:      {Name: "m", Command: "x", Limits: mcpserver.Limits{Memory: "0"}},
+		"memory must be":       {Name: "m", Command: "x", Limits: mcpserver.Limits{Memory: "a lot"}},
+		"processes must be":    {Name: "m", Command: "x", Limits: mcpserver.Limits{Processes: -1}},
+		`30m, not "9"`:         {Name: "m", Command: "x", Limits: mcpserver.Limits{CPUTime: "9"}},
 	} {
 		err := s.Check()
 		is.True(err != nil)
@@ -90,6 +96,22 @@ func TestHostsAreWrittenAsInNetworkRules(t *testing.T) {
 	is.True(s.Hash() != other.Hash())
 	is.Equal(s.Changes(other), "- command: x\n+ command: y\n- host: api.example.org\n+ host: a.example.org")
 	is.Equal(s.Changes(s), "")
+}
+
+func TestTheLimitsOfAServerArePinned(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := mcpserver.Server{Name: "m", Command: "x",
+		Limits: mcpserver.Limits{Memory: "512MiB", Processes: 64, CPUTime: "1m"}}
+	is.NoErr(s.Check())
+	limits, err := s.Limits.Parse()
+	is.NoErr(err)
+	is.Equal(limits, wire.Limits{Memory: 512 << 20, Processes: 64, CPUTimeMS: 60_000})
+	higher := s
+	higher.Limits = mcpserver.Limits{Memory: "1GiB", Processes: 64}
+	is.True(s.Hash() != higher.Hash())
+	is.Equal(s.Changes(higher), "- limit: memory 512MiB\n- limit: cpu-time 1m\n+ limit: memory 1GiB")
+	is.True(json.Unmarshal([]byte(`{"limits":{"mem":"1GiB"}}`), &s) != nil) // it would bound nothing
 }
 
 func TestToolsThatCannotBeOfferedAreRefusedWithASentence(t *testing.T) {

@@ -71,6 +71,7 @@ var fieldLabels = map[string]string{
 	"catalog":           "Catalogue",
 	"reason":            "Reason",
 	"hosts":             "Hosts that it may reach",
+	"limits":            "Limits of its own",
 	"image":             "Image",
 	"config_schema":     "Schema of the configuration",
 	"command":           "Command",
