@@ -153,14 +153,19 @@ func completeProposal(c change) error {
 	}
 	shown := c.set.text(ShownDefinition)
 	delete(c.set, ShownDefinition)
-	if err := c.checkShown("proposal", shown); shown != "" && err != nil {
-		return err
+	kind, approves := c.text("kind"), c.changes("status") && c.text("status") == "approved"
+	procedure := kind == "" || kind == "procedure"
+	// Clients that know only procedures send no definition. They cannot show what an agent or a prompt would change.
+	if shown != "" || approves && !procedure {
+		if err := c.checkShown("proposal", shown); err != nil {
+			return err
+		}
 	}
-	if c.changes("status") && c.text("status") == "approved" && c.set.text("approved_at") == "" {
+	if approves && c.set.text("approved_at") == "" {
 		c.put("approved_at", FormatTime(time.Now()))
 	}
 	shownFields := []string{c.text("name"), c.text("description"), c.text("content")}
-	if kind := c.text("kind"); kind != "" && kind != "procedure" {
+	if !procedure {
 		shownFields = append(shownFields, kind)
 	}
 	body, err := json.Marshal(shownFields)

@@ -325,7 +325,8 @@ const (
 		"shown_command and shown_request, a decision is not bound to what was shown."
 	shownRequest  = "The SHA-256 of the request that was shown. The decision is refused if the request has another one."
 	shownProposal = "The definition that was shown. The change is refused if the proposal has another one. An approval " +
-		"without it is not bound to what was shown: it approves the current text."
+		"of an agent or a prompt is refused without it. An approval of a procedure without it is not bound to what was " +
+		"shown: it approves the current text."
 	shownServer = "The definition that was shown. An approval is refused if the server has another one, or has one and " +
 		"this field is missing."
 )

@@ -13,6 +13,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
+	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
@@ -258,6 +259,19 @@ func TestAProposalIsApprovedAsItWasShown(t *testing.T) {
 		"authored_by": "human", "status": "draft"})
 	path = webtest.RecordsPath("proposals") + "/" + second["id"].(string)
 	is.Equal(second["in_force"], "")
+	for kind, want := range map[string]int{"agent": 400, "prompt": 400, "procedure": 200} {
+		_, made := s.Call(t, ann, "POST", webtest.RecordsPath("proposals"), map[string]any{"kind": kind, "name": kind,
+			"content": "---\nname: agent\n---\n\nt\n", "authored_by": "human", "status": "draft"})
+		of := webtest.RecordsPath("proposals") + "/" + made["id"].(string)
+		status, answer := s.Call(t, root, "PATCH", of, map[string]any{"status": "approved"})
+		is.Equal(status, want)
+		if want == 400 {
+			expect.Contains(t, fmt.Sprint(answer), "Must be the definition of the proposal that was shown.")
+			status, _ = s.Call(t, root, "PATCH", of, map[string]any{"status": "approved",
+				"shown_definition": made["definition"]})
+			is.Equal(status, 200)
+		}
+	}
 	is.Equal(decide("denied", second["definition"]), 200)
 }
 

@@ -78,11 +78,12 @@ func TestAnApprovalWithoutEffectIsADraftAgain(t *testing.T) {
 	is := is.New(t)
 	p := run(t)
 	save(t, p, "p1", `{"kind":"agent","name":"Deployer","content":"no front matter","status":"draft"}`, true)
-	save(t, p, "p1", `{"status":"approved"}`, false)
 	now := func() proposal.Stored { return all[proposal.Stored](t, p, proposals)[0].Value }
+	save(t, p, "p1", `{"status":"approved","shown_definition":"`+now().Definition+`"}`, false)
 	expect.Eventually(t, "it is a draft again", func() bool { return now().Status == "draft" })
 	expect.Contains(t, now().Problem, "must begin with front matter")
-	save(t, p, "p1", `{"content":"---\nname: Deployer\n---\n\nDeploy.\n","status":"approved"}`, false)
+	save(t, p, "p1", `{"content":"---\nname: Deployer\n---\n\nDeploy.\n"}`, false)
+	save(t, p, "p1", `{"status":"approved","shown_definition":"`+now().Definition+`"}`, false)
 	expect.Eventually(t, "the agent is stored", func() bool {
 		return len(all[struct{ Name string }](t, p, "ai_agents")) == 1
 	})
