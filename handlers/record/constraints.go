@@ -156,10 +156,8 @@ func completeProposal(c change) error {
 	kind, approves := c.text("kind"), c.changes("status") && c.text("status") == "approved"
 	procedure := kind == "" || kind == "procedure"
 	// Clients that know only procedures send no definition. They cannot show what an agent or a prompt would change.
-	if shown != "" || approves && !procedure {
-		if err := c.checkShown("proposal", shown); err != nil {
-			return err
-		}
+	if err := c.checkShown("proposal", shown); err != nil && (shown != "" || approves && !procedure) {
+		return err
 	}
 	if approves && c.set.text("approved_at") == "" {
 		c.put("approved_at", FormatTime(time.Now()))

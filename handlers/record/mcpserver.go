@@ -25,15 +25,14 @@ const ShownDefinition = "shown_definition"
 // completeMCPServer stores who requested and who approved a server. Only administrators decide about one. An approval
 // pins what the server reported last. A changed command, URL, environment, host or limit needs a new approval.
 func completeMCPServer(c change) error {
-	var shown string
-	_ = json.Unmarshal(c.set[ShownDefinition], &shown) // any other value is none
+	shown := c.set.text(ShownDefinition)
 	for _, name := range append([]string{"approved_by", "approved_at", "definition", ShownDefinition}, reportedFields...) {
 		delete(c.set, name)
 	}
 	if err := c.decideMCPServer(shown); err != nil {
 		return err
 	}
-	if now, err := readServer(c.old.with(c.set)); err == nil && now.Runs() {
+	if now, err := read[mcpserver.Server](c.old.with(c.set)); err == nil && now.Runs() {
 		c.put("definition", now.Hash())
 	}
 	return nil
@@ -83,10 +82,9 @@ func (c change) redefine() error {
 	if !c.New && !c.changes("name", "command", "url", "environment", "hosts", "limits") {
 		return nil
 	}
-	server, err := readServer(c.old.with(c.set))
+	server, err := read[mcpserver.Server](c.old.with(c.set))
 	if err != nil {
-		return invalid("environment", "Must be a list of names, as hosts must be. limits must be an object such as %s.",
-			`{"memory": "512MiB", "processes": 64, "cpu_time": "30m"}`)
+		return invalid("environment", "Must be a list of names, as hosts must be. limits may have memory, processes and cpu_time.")
 	}
 	if !server.Runs() {
 		return nil
@@ -95,7 +93,7 @@ func (c change) redefine() error {
 		return err
 	}
 	for id, r := range c.all.records {
-		other, err := readServer(r.fields)
+		other, err := read[mcpserver.Server](r.fields)
 		if id != c.Record && !r.deleted && err == nil && other.Runs() && other.Name == server.Name {
 			return invalid("name", "Another MCP server has this name.")
 		}
@@ -110,7 +108,7 @@ func (c change) redefine() error {
 	if wasApproved {
 		c.put("status", mcpserver.Pending)
 	}
-	if before, err := readServer(c.old); err == nil && (wasApproved || before.Difference != "") {
+	if before, err := read[mcpserver.Server](c.old); err == nil && (wasApproved || before.Difference != "") {
 		c.put("difference", strings.TrimSpace(before.Difference+"\n"+before.Changes(server)))
 	}
 	return nil
@@ -129,12 +127,13 @@ func (c change) pinReported() {
 	}
 }
 
-func readServer(f fields) (s mcpserver.Server, err error) {
+// read returns the fields as a T.
+func read[T any](f fields) (v T, err error) {
 	body, err := json.Marshal(f)
 	if err == nil {
-		err = json.Unmarshal(body, &s)
+		err = json.Unmarshal(body, &v)
 	}
-	return s, err
+	return v, err
 }
 
 // MCPServer is a stored MCP server.
@@ -167,7 +166,7 @@ func (h *Records) ReportMCPServer(ctx context.Context, c ReportMCPServer) (now m
 	_, err = h.collection(ctx, MCPServerCollection).CarryOut(ctx, h.Log, c.Command,
 		func(s *collection) ([]events.Event, uint64, error) {
 			r := s.records[c.Record]
-			have, err := readServer(r.fields)
+			have, err := read[mcpserver.Server](r.fields)
 			if now = have; err != nil || r.deleted || have.Status != mcpserver.Approved || have.Changes(c.Of) != "" {
 				return nil, r.seq, err
 			}

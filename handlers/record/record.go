@@ -167,9 +167,7 @@ type StoredRecord[T any] struct {
 func All[T any](ctx context.Context, h *Records, name string) (all []StoredRecord[T], err error) {
 	err = h.collection(ctx, name).Read(ctx, h.Log, func(s *collection) error {
 		for id, r := range s.records {
-			var v T
-			body, err := json.Marshal(r.fields)
-			if err == nil && !r.deleted && json.Unmarshal(body, &v) == nil {
+			if v, err := read[T](r.fields); err == nil && !r.deleted {
 				all = append(all, StoredRecord[T]{id, r.seq, v})
 			}
 		}
