@@ -138,6 +138,13 @@ func turn(t *testing.T, c *client.Client, directory, session, text string, so fu
 	return requests
 }
 
+// twoProviders is a catalogue of models with the providers of which the test has keys. Without it OpenCode reads its
+// own, which takes 2 s of processor time.
+const twoProviders = `{"anthropic":{"id":"anthropic","name":"Anthropic","env":["ANTHROPIC_API_KEY"],"npm":"@ai-sdk/anthropic","models":{"a":` +
+	oneModel + `}},"openai":{"id":"openai","name":"OpenAI","env":["OPENAI_API_KEY"],"npm":"@ai-sdk/openai","models":{"a":` + oneModel + `}}}`
+
+const oneModel = `{"id":"a","name":"A","release_date":"2026-01-01","attachment":false,"reasoning":false,"temperature":true,"tool_call":true,"limit":{"context":9999,"output":999}}`
+
 // TestWorkspaceCannotConfigureOpenCode is one test because each start of OpenCode takes seconds.
 func TestWorkspaceCannotConfigureOpenCode(t *testing.T) {
 	t.Parallel()
@@ -154,7 +161,7 @@ func TestWorkspaceCannotConfigureOpenCode(t *testing.T) {
 	s := &opencode.Supervisor{
 		Tools: tools, Dir: dir, Workspace: workspace, Shell: shell, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		ShellAddress: "unix:/run/shell.sock",
-		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model",
+		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model", Catalogue: []byte(twoProviders),
 			Keys: map[string]string{"ANTHROPIC_API_KEY": "key-of-anthropic"}, Auth: `{"openai":{"type":"api","key":"key-of-openai"}}`},
 		Started: func(g opencode.Generation) { lives <- g },
 	}
