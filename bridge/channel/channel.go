@@ -23,12 +23,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"pocketcoder/sleep"
-
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
 	"pocketcoder/projections/outgoing"
+	"pocketcoder/sleep"
 )
 
 // Platform is the connection of one channel to its messenger. Its methods are safe for concurrent use.

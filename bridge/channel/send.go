@@ -10,8 +10,6 @@ import (
 	"path"
 	"time"
 
-	"pocketcoder/sleep"
-
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/channel"
@@ -19,6 +17,7 @@ import (
 	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
+	"pocketcoder/sleep"
 )
 
 // closeInterrupted records the messages that an earlier process was sending as unknown. A platform cannot be asked

@@ -27,13 +27,12 @@ import (
 	"sync"
 	"time"
 
-	"pocketcoder/sleep"
-
 	"pocketcoder/bridge/egress"
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
+	"pocketcoder/sleep"
 )
 
 // Sender posts events to the enabled targets. All fields but AllowPrivate must be set.

@@ -29,14 +29,13 @@ import (
 	"slices"
 	"time"
 
-	"pocketcoder/sleep"
-
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
 
 	bridge "pocketcoder/bridge/channel"
 	"pocketcoder/bridge/egress"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/sleep"
 )
 
 const (

@@ -24,8 +24,6 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/sleep"
-
 	"github.com/go-telegram/bot"
 	"github.com/go-telegram/bot/models"
 
@@ -33,6 +31,7 @@ import (
 	"pocketcoder/bridge/egress"
 	"pocketcoder/events"
 	"pocketcoder/handlers/channel"
+	"pocketcoder/sleep"
 )
 
 const (

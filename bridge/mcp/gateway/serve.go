@@ -10,14 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"pocketcoder/sleep"
-
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/sleep"
 )
 
 // Times of a server.
