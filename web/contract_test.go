@@ -144,6 +144,10 @@ func fixtures(s *webtest.System, t *testing.T, o operation, admin, token string)
 		_, made := s.Call(t, token, "POST", webtest.RecordsPath("proposals"), map[string]any{"name": "of " + chat,
 			"content": "c", "authored_by": "human", "status": "draft"})
 		f["id"] = made["id"]
+	case o.path == "/api/mcp/{id}":
+		_, made := s.Call(t, token, "POST", webtest.RecordsPath("mcp_servers"), map[string]any{"name": "of " + chat,
+			"status": "pending"})
+		f["id"] = made["id"]
 	case strings.Contains(o.path, "/schedules/"):
 		f["name"], f["prompt"], f["session_mode"], f["every"] = "of "+chat, "write the report", "new", "1h"
 		f["cron_expression"], f["at"], f["starts"], f["time_zone"], f["chat"] = "", "", "", "Europe/Berlin", ""

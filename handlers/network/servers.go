@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/policy"
@@ -234,24 +235,33 @@ const connectionTime = 7 * 24 * time.Hour
 
 // Connections lists the connections of an MCP server within connectionTime, each address once with its last answer.
 func (n *Servers) Connections(ctx context.Context, q ConnectionsOf) ([]Connection, error) {
-	list := []Connection{}
 	if _, err := events.ParseID(q.Record); err != nil {
-		return list, nil
+		return []Connection{}, nil
 	}
-	after, err := n.Network.log().At(ctx, time.Now().Add(-connectionTime))
+	all, err := Connections(ctx, n.Network.log(), q.Record)
+	return append([]Connection{}, all[q.Record]...), err
+}
+
+// Connections returns the connections of the MCP servers by record, as Servers.Connections does. server may be * for
+// all servers.
+func Connections(ctx context.Context, l *log.Log, server string) (map[string][]Connection, error) {
+	after, err := l.At(ctx, time.Now().Add(-connectionTime))
 	if err != nil {
 		return nil, err
 	}
-	subject := events.ConfigSubject(record.MCPServerCollection, q.Record, events.MCPConnected{}.Kind())
-	_, err = n.Network.log().Fold(ctx, subject, after, func(e events.Event) error {
+	all := map[string][]Connection{}
+	subject := events.ConfigSubject(record.MCPServerCollection, server, events.MCPConnected{}.Kind())
+	_, err = l.Fold(ctx, subject, after, func(e events.Event) error {
 		d, err := events.Decode(e)
 		now, ok := d.(events.MCPConnected)
 		if err != nil || !ok {
 			return nil // it was erased
 		}
-		list = slices.DeleteFunc(list, func(c Connection) bool { return c.Host == now.Host && c.Port == now.Port })
-		list = append(list, Connection{now, record.FormatTime(e.Time)})
+		list := slices.DeleteFunc(all[e.Subject.ID], func(c Connection) bool {
+			return c.Host == now.Host && c.Port == now.Port
+		})
+		all[e.Subject.ID] = append(list, Connection{now, record.FormatTime(e.Time)})
 		return nil
 	})
-	return list, err
+	return all, err
 }

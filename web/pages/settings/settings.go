@@ -10,6 +10,8 @@ package settings
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,7 +21,9 @@ import (
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/proposal"
+	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
 	"pocketcoder/web/pages/texts"
@@ -59,6 +63,7 @@ type view struct {
 	records []query.Record
 	related map[string][]relatedRecord // by collection: what relations can point to
 	changes map[string]proposal.Stored // proposals and sealed procedures, by record
+	servers map[string]agents.Server   // how MCP servers work, by record
 	pending int                        // requests and questions that wait for a person, of all chats
 	more    bool                       // there are more records than are shown
 }
@@ -76,6 +81,11 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return f.Name == shownDefinition })
 	if v.changes, err = s.proposed(r.Context(), about.Name); err != nil {
 		return nil, err
+	}
+	if about.Name == agents.ServerCollection {
+		if v.servers, err = s.Agents.Servers(r.Context(), "*"); err != nil {
+			return nil, err
+		}
 	}
 	err = s.API.SlowView(r.Context(), caller.Key(), func(db dbx.Builder, _ uint64) error {
 		page, err := s.list(r.Context(), db, caller, about.Name)
@@ -331,6 +341,15 @@ func fieldsOf(collection string, r query.Record) (all [][2]string) {
 		}
 	}
 	return all
+}
+
+// address names a host of a connection, and whether it was reached.
+func address(c network.Connection) string {
+	at := net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
+	if c.Allowed {
+		return fmt.Sprintf(texts.HostAllowed, at)
+	}
+	return fmt.Sprintf(texts.HostRefused, at)
 }
 
 func contains(all []relatedRecord, id string) bool {

@@ -28,6 +28,10 @@ const (
 	DeletedVersion     = "deleted"
 	VersionOfFile      = "a file of the agent"
 	RestoreVersion     = "Restore"
+	ServerState        = "State:"
+	Connections        = "Connections of the last seven days:"
+	HostAllowed        = "allowed %s"
+	HostRefused        = "refused %s"
 	ReadOnlyRecords    = "Only the system writes these records."
 )
 

@@ -1,0 +1,94 @@
+package pages_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/web/webtest"
+)
+
+// connected records that a server was allowed to reach a host, or refused.
+func connected(t *testing.T, s *webtest.System, server string, d events.MCPConnected) {
+	t.Helper()
+	e, err := events.NewConfig(record.MCPServerCollection, server, events.ActorPolicy, d)
+	webtest.Check(t, err)
+	last, err := s.Log.Append(t.Context(), e)
+	webtest.Check(t, err)
+	webtest.Check(t, s.Model.Wait(t.Context(), last))
+}
+
+// report records what a started server says of itself.
+func report(t *testing.T, s *webtest.System, server string, r mcpserver.Report) {
+	t.Helper()
+	all, err := s.Records.MCPServers(t.Context())
+	webtest.Check(t, err)
+	for _, one := range all {
+		if one.ID == server {
+			_, err := s.Records.ReportMCPServer(t.Context(),
+				record.ReportMCPServer{Record: server, Of: one.Server, Report: r})
+			webtest.Check(t, err)
+		}
+	}
+	last, err := s.Log.Last(t.Context())
+	webtest.Check(t, err)
+	webtest.Check(t, s.Model.Wait(t.Context(), last))
+}
+
+// The page and the API show the state, the problem and the last answer for each address of a server, and only of it.
+func TestTheStateAndTheConnectionsOfAnMCPServerAreShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, root := s.User(t, "root", "admin")
+	_, bot := s.User(t, "bot", "agent")
+	_, ada := s.User(t, "ada", "user")
+	add := func(name string) string {
+		_, made := s.Call(t, root, "POST", webtest.RecordsPath("mcp_servers"),
+			webtest.Object{"name": name, "status": "pending", "command": name, "hosts": []string{"api.example.org"}})
+		at := webtest.RecordsPath("mcp_servers") + "/" + made["id"].(string)
+		status, _ := s.Call(t, root, "PATCH", at,
+			webtest.Object{"status": "approved", "shown_definition": made["definition"]})
+		is.Equal(status, http.StatusOK)
+		return made["id"].(string)
+	}
+	lab, other := add("lab"), add("other")
+	report(t, s, lab, mcpserver.Report{Problem: "It ended.\x1b[2K"})
+	report(t, s, other, mcpserver.Report{Tools: []mcpserver.Tool{{Name: "echo", InputSchema: []byte("{}")}}})
+	connected(t, s, lab, events.MCPConnected{Name: "lab", Host: "api.example.org", Port: 443, Reason: "denied at first"})
+	connected(t, s, lab, events.MCPConnected{Name: "lab", Host: "api.example.org", Port: 443, Allowed: true})
+	connected(t, s, lab, events.MCPConnected{Name: "lab", Host: "example.net", Port: 80, Reason: "<not> a host of lab"})
+
+	page := loggedIn(t, s, "root").visit(t, "/settings/mcp_servers").body
+	for _, want := range []string{"State: approved", "</strong> It ended.␛[2K", "State: active",
+		"<code>allowed api.example.org:443</code>", "<code>refused example.net:80</code> &lt;not&gt; a host of lab <time"} {
+		expect.Contains(t, page, want)
+	}
+	is.True(!strings.Contains(page, "denied at first"))
+	is.Equal(strings.Count(page, "Connections of the last seven days:"), 1)
+
+	for _, token := range []string{root, bot} {
+		status, one := s.Call(t, token, "GET", "/api/mcp/"+lab, nil)
+		is.Equal(status, http.StatusOK)
+		is.Equal([]any{one["state"], one["problem"]}, []any{"approved", "It ended.\x1b[2K"})
+		list := one["connections"].([]any)
+		is.Equal(len(list), 2)
+		is.Equal(list[0].(map[string]any)["allowed"], true)
+		is.Equal(list[1].(map[string]any)["host"], "example.net")
+	}
+	_, one := s.Call(t, root, "GET", "/api/mcp/"+other, nil)
+	is.Equal([]any{one["state"], one["problem"], one["connections"]}, []any{"active", nil, []any{}})
+	status, _ := s.Call(t, ada, "GET", "/api/mcp/"+lab, nil)
+	is.Equal(status, http.StatusForbidden)
+	for _, id := range []string{"unknown", "*", "%3E"} {
+		status, _ := s.Call(t, root, "GET", "/api/mcp/"+id, nil)
+		is.Equal(status, http.StatusNotFound)
+	}
+	expect.Lacks(t, loggedIn(t, s, "ada").visit(t, "/settings/mcp_servers").body, "example.net")
+}
