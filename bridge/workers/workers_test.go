@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/matryer/is"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/bridge/opencode/bridgetest"
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/bridge/workers"
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/handlerstest"
@@ -146,6 +148,56 @@ func TestResultsReachAnIdleParentInOneMessageInTheirOrder(t *testing.T) {
 	list, err = queries.List(t.Context(), s.Model, s.parent, 1)
 	is.NoErr(err)
 	is.Equal(list[0].ID, two.Worker) // the newest: a full list must not hide those that run
+}
+
+// refuseLargeBodies makes the log refuse events whose body it stores in BLOBS. accept ends that.
+func (s *system) refuseLargeBodies() (accept func()) {
+	s.T.Helper()
+	js, err := jetstream.New(s.NC)
+	s.Must(err)
+	blobs, err := js.Stream(s.T.Context(), log.BlobsStream)
+	s.Must(err)
+	before := blobs.CachedInfo().Config
+	refusing := before
+	refusing.MaxMsgSize = 1
+	_, err = js.UpdateStream(s.T.Context(), refusing)
+	s.Must(err)
+	return func() {
+		_, err := js.UpdateStream(s.T.Context(), before)
+		s.Must(err)
+	}
+}
+
+func TestAResultThatCannotBeRecordedDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	large, first := s.delegate("large")
+	one, second := s.delegate("one")
+	two, third := s.delegate("two")
+	s.answer(first, strings.Repeat("large result ", log.MaxInline/10))
+	s.answer(second, "result of one")
+	s.answer(third, "result of two")
+	s.answer(s.prompt("hello"), "done")
+	s.Drained()
+	accept := s.refuseLargeBodies()
+	s.watch(0)
+	report := s.prompt("result of one")
+	is.Equal(s.reports()[0].Results, []string{one.Message, two.Message})
+	s.answer(report, "thank you")
+	s.Drained()
+	is.Equal(len(bridgetest.Facts[events.WorkerFinished](s.System, large.Worker)), 0)
+
+	accept()
+	s.answer(s.prompt("large result"), "thank you")
+	s.Drained()
+	s.watch(0)
+	s.Drained()
+	is.Equal(len(s.reports()), 2)
+	is.Equal(s.reports()[1].Results, []string{large.Message})
+	for _, w := range []worker.Started{large, one, two} {
+		is.Equal(len(bridgetest.Facts[events.WorkerFinished](s.System, w.Worker)), 1)
+	}
 }
 
 func TestAResultThatAToolCallReturnedIsNotReported(t *testing.T) {
