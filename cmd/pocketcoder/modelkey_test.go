@@ -16,7 +16,8 @@ import (
 	"pocketcoder/projections"
 )
 
-// A provider replaces its key. Until an administrator stores the new one, messages fail. Administrators get a notice.
+// A provider replaces its key. Until an administrator stores the new one, messages fail. Administrators get a notice. A
+// turn that runs meanwhile continues with the new key.
 func TestStoredKeyReplacesARefusedKey(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
@@ -43,6 +44,8 @@ func TestStoredKeyReplacesARefusedKey(t *testing.T) {
 	p.turnEnds(t, chat)
 	is.Equal(p.text(t, chat), "one")
 	_, pid := p.engine(t)
+	busy := p.chat(t, bash("touch running.txt"))
+	request := admin.awaitRequest(t, busy)
 
 	wanted.Store(newKey)
 	const refusal = "custom refuses the key POCKETCODER_MODEL_KEY (status 401)"
@@ -64,6 +67,8 @@ func TestStoredKeyReplacesARefusedKey(t *testing.T) {
 	key := admin.create(t, "llm_keys", record{"provider_id": "custom", "user": admin.id,
 		"env_vars": map[string]string{"POCKETCODER_MODEL_KEY": newKey}})
 	expect.Eventually(t, "the refusal is withdrawn", func() bool { return keyError() == "" })
+	p.turnContinues(t, admin, busy, request)
+	is.Equal(p.text(t, busy), "done") // by the new key
 	p.submit(t, chat, "@@say three\n@@say "+newKey)
 	p.turnEnds(t, chat)
 	is.True(strings.HasPrefix(p.text(t, chat), "one|three")) // the messages before failed
@@ -102,11 +107,7 @@ func anotherProviderIsConnected(t *testing.T, p *process, admin login, pid int) 
 	})
 	_, now := p.engine(t)
 	is.Equal(now, pid)
-	admin.authorize(t, request)
-	p.turnEnds(t, busy)
-	for _, e := range p.history(t, busy) {
-		is.True(e.Subject.Kind != events.TurnLost{}.Kind() && e.Subject.Kind != events.PermissionExpired{}.Kind())
-	}
+	p.turnContinues(t, admin, busy, request)
 	expect.Eventually(t, "the provider is connected", func() bool {
 		list := admin.list(t, "llm_providers", `provider_id = "anthropic"`)
 		return len(list) == 1 && list[0]["is_connected"] == true
@@ -117,6 +118,19 @@ func anotherProviderIsConnected(t *testing.T, p *process, admin login, pid int) 
 	after := p.chat(t, "@@say after the restart")
 	p.turnEnds(t, after)
 	is.Equal(p.text(t, after), "after the restart")
+}
+
+// turnContinues approves the request of a running turn and waits until the turn ends. A restart must not have
+// interrupted the turn.
+func (p *process) turnContinues(t *testing.T, admin login, chat string, request record) {
+	t.Helper()
+	is := is.New(t)
+	admin.authorize(t, request)
+	p.turnEnds(t, chat)
+	for _, e := range p.history(t, chat) {
+		kind := e.Subject.Kind
+		is.True(kind != events.TurnLost{}.Kind() && kind != events.PermissionExpired{}.Kind()) // interrupted
+	}
 }
 
 // modelIsSelectedForAllChats selects another model for all chats, and takes that back.

@@ -84,7 +84,8 @@ func TestAnErasureReachesTheWorkersOnlyByTheFlag(t *testing.T) {
 	}
 	out := erase()
 	is.Equal(chatsWithText(t, d), map[string]bool{"worker": true, "below": true, "other": true, "otherworker": true})
-	expect.Contains(t, out, "its workers still hold their text: worker\nerase them with: pocketcoder admin erase --workers chat\n")
+	expect.Contains(t, out, "its workers still hold their text: worker\n"+
+		"erase them with: pocketcoder admin erase --workers chat\n")
 
 	out = erase("--workers") // also if the chat is erased already
 	is.Equal(chatsWithText(t, d), map[string]bool{"other": true, "otherworker": true})
