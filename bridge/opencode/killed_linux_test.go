@@ -37,7 +37,7 @@ func TestNothingOutlivesAProcessKilledWhileItStartsOpenCode(t *testing.T) {
 	for delay := time.Duration(0); delay < 24*time.Millisecond; delay += 2 * time.Millisecond {
 		dir := t.TempDir()
 		process := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-		process.Env = append(os.Environ(), variable+"="+dir)
+		process.Env = append(os.Environ(), variable+"="+dir, "TMPDIR="+dir) // the killed process removes nothing
 		is.NoErr(process.Start())
 		t.Cleanup(func() { killMentioning(dir) })
 		expect.Eventually(t, "the first start", func() bool {
