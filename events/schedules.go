@@ -12,7 +12,7 @@ type ScheduleFired struct {
 	New     bool      `json:"new,omitempty"`      // the chat was created for it
 	Manual  bool      `json:"manual,omitempty"`   // a person or an agent started it
 	MaxCost float64   `json:"max_cost,omitempty"` // in the provider's currency, 0 is no limit
-	// of a manual run: every due time up to here was decided before; zero in events of earlier versions
+	// of a manual run: the last due time that was decided before it; zero in events of earlier versions
 	Decided time.Time `json:"decided,omitzero"`
 }
 

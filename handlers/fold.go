@@ -35,8 +35,8 @@ func NewFold[S State](s S, filters ...string) *Fold[S] {
 	return &Fold[S]{state: s, filters: filters, folded: log.Start(filters...)}
 }
 
-// NewFoldFrom is NewFold for a state that needs few of the events that match the filter. At first the fold reads only
-// the events that begin returns, however many others there are.
+// NewFoldFrom is NewFold for a state that needs few of the matching events. Of the past it reads only the events that
+// begin returns.
 func NewFoldFrom[S State](s S, begin Begin, filter string) *Fold[S] {
 	f := NewFold(s, filter)
 	f.begin = begin
@@ -173,8 +173,8 @@ func (f *Fold[S]) advance(ctx context.Context, l *log.Log) error {
 	return nil
 }
 
-// foldBeginning folds the events that begin returns. The newest event is left for advance: decisions expect its
-// sequence.
+// foldBeginning folds the events that begin returns. It leaves the newest matching event to advance, because the next
+// append expects its sequence.
 func (f *Fold[S]) foldBeginning(ctx context.Context, l *log.Log) error {
 	needed, through, err := f.begin(ctx, l)
 	if err != nil {

@@ -13,7 +13,7 @@ func (m *Model) Permissions(ctx context.Context, chat, status string) ([]Permiss
 	by := dbx.Params{"chat": chat, "status": status}
 	where := store.Narrowed(by)
 	if status == PermissionDraft { // a parameter would not choose the index of the few requests that wait
-		where = store.Narrowed(dbx.Params{"chat": chat}) + " AND status='draft'"
+		where += " AND status='draft'"
 	}
 	return store.List[Permission](ctx, m.Model, "permissions", "SELECT * FROM permissions"+where+" ORDER BY asked_seq", by)
 }

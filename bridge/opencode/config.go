@@ -272,9 +272,9 @@ var inheritedVariables = []string{
 // variables.
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
 
-// engineOptions are options of JavaScriptCore, the engine in Bun. Most of what OpenCode runs at its start runs a few
-// times only. With the engine's defaults, its threads use a third of the processor time to compile this code and to
-// collect its garbage. With these, it compiles code that runs often, and collects garbage after 256 MiB. A start with
+// engineOptions are options of JavaScriptCore, the engine in Bun. At its start, OpenCode runs most code only a few
+// times. With the engine's defaults, a third of the processor time goes into compiling that code and collecting its
+// garbage. With these, it compiles code that runs often, and collects garbage after 256 MiB. A start with
 // four turns takes 2.3 instead of 3.3 s of processor time. After 80 turns OpenCode has used 520 MiB of memory at most,
 // and 620 MiB without these options.
 var engineOptions = map[string]string{

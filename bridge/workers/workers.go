@@ -33,6 +33,8 @@ type Watch struct {
 	Logger      *slog.Logger
 	SilentAfter time.Duration // 0 for defaultSilence
 	Pause       time.Duration // after a failure; 0 for a second
+
+	searched uint64 // sequence of the last search that left no orphan; a later one needs a change after it
 }
 
 // defaultSilence is the time without an event after which a running worker is reported.
@@ -40,15 +42,13 @@ const defaultSilence = 10 * time.Minute
 
 // Run watches until ctx ends.
 func (w Watch) Run(ctx context.Context) error {
-	var orphansUntil uint64
-	return w.Model.Watch(ctx, w.Logger, "workers", cmp.Or(w.Pause, time.Second),
-		func(ctx context.Context) (time.Duration, error) { return w.look(ctx, &orphansUntil) })
+	return w.Model.Watch(ctx, w.Logger, "workers", cmp.Or(w.Pause, time.Second), w.look)
 }
 
 // look carries out the pending work. An error of one worker does not affect the others. next is the time after
 // which it must run again even without an event.
-func (w Watch) look(ctx context.Context, orphansUntil *uint64) (next time.Duration, err error) {
-	err = errors.Join(w.deleteOrphans(ctx, orphansUntil), w.finish(ctx), w.closeWorktrees(ctx))
+func (w *Watch) look(ctx context.Context) (next time.Duration, err error) {
+	err = errors.Join(w.deleteOrphans(ctx), w.finish(ctx), w.closeWorktrees(ctx))
 	next, silent := w.silent(ctx)
 	return next, errors.Join(err, silent, w.report(ctx))
 }
@@ -62,18 +62,17 @@ func (w Watch) awaitEvent(ctx context.Context, seq uint64, err error) error {
 	return w.Model.Wait(ctx, seq)
 }
 
-// deleteOrphans deletes the workers of chats that were deleted, which also stops them. Those below them follow. until
-// is the sequence up to which there are none.
-func (w Watch) deleteOrphans(ctx context.Context, until *uint64) error {
+// deleteOrphans deletes the workers of chats that were deleted, which also stops them. Those below them follow.
+func (w *Watch) deleteOrphans(ctx context.Context) error {
 	seq := w.Model.Seq()
-	orphans, err := workers.Orphans(ctx, w.Model, *until)
+	orphans, err := workers.Orphans(ctx, w.Model, w.searched)
 	for _, id := range orphans {
 		c := chat.Delete{Command: handlers.Command{Actor: events.ActorSystem}, Chat: id}
 		deleted, failed := w.Workers.Chats.Delete(ctx, c)
 		err = errors.Join(err, w.awaitEvent(ctx, deleted, failed))
 	}
 	if err == nil {
-		*until = seq
+		w.searched = seq
 	}
 	return err
 }

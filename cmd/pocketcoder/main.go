@@ -51,7 +51,7 @@ const usage = `PocketCoder: a self-hosted, permission-gated AI coding assistant.
   pocketcoder pair           people who use a messenger: pair, list, revoke
   pocketcoder webhook        URLs to which events are sent: list, failed, replay
   pocketcoder key            SSH keys: add, list, remove
-  pocketcoder mcp            MCP servers: add, list, show, hosts, approve, deny, revoke, secret
+  pocketcoder mcp            MCP servers: add, list, show, hosts, limits, approve, deny, revoke, secret
   pocketcoder procedure      proposed procedures, agents and prompts: list, show, edit, approve, deny
   pocketcoder ports          print the address of a web server that a command of a chat runs
   pocketcoder replay CHAT    show a chat from the log, as it was after any event; export it

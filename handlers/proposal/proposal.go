@@ -240,7 +240,7 @@ func (h Proposals) apply(ctx context.Context, p Stored, by handlers.Command) err
 	return err
 }
 
-// fields are those of agents, their rules and prompts that say what belongs to what.
+// fields are the fields that link agents, prompts and rules.
 type fields struct{ Name, Agent, Prompt string }
 
 // changed reports whether the prompt, or the agent with its prompt and its rules, has changed after seq.
@@ -265,7 +265,7 @@ func (h Proposals) changed(ctx context.Context, p Stored, seq uint64) (bool, err
 	return h.changedIn(ctx, rulebook.ToolPermissions, seq, func(_ string, f fields) bool { return parts[f.Agent] })
 }
 
-// changedIn reports whether a record of a collection was stored or deleted after seq, and matches before or after that.
+// changedIn reports whether an event after seq stored or deleted a record that matched before or after that event.
 func (h Proposals) changedIn(ctx context.Context, collection string, seq uint64,
 	match func(id string, f fields) bool) (changed bool, err error) {
 	matched := map[string]bool{} // by record, before the event

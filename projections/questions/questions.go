@@ -220,7 +220,7 @@ func Of(ctx context.Context, m *store.Model, chat, status string) ([]Question, e
 	by := dbx.Params{"chat": chat, "status": status}
 	where := store.Narrowed(by)
 	if status == Asked { // a parameter would not choose the index of the few questions that wait
-		where = store.Narrowed(dbx.Params{"chat": chat}) + " AND status='asked'"
+		where += " AND status='asked'"
 	}
 	return store.List[Question](ctx, m, "questions", "SELECT * FROM questions"+where+" ORDER BY position, idx", by)
 }

@@ -23,8 +23,8 @@ import (
 //
 // When ctx ends, the guard kills bubblewrap. It returns after the last process of the command has ended. The kernel
 // ends ctx with SIGTERM when the thread that started the guard ends. Without the guard, a command could outlive a
-// starter that is killed: bubblewrap's first process in the namespace ends with its parent only some milliseconds after
-// it was made.
+// starter that is killed: in its first milliseconds, bubblewrap's first process in the namespace does not end with its
+// parent.
 func RunGuard(ctx context.Context, argv []string, stderr io.Writer) int {
 	status, err := guard(ctx, argv)
 	if err != nil {

@@ -298,7 +298,7 @@ var collections = []collection{
 		Collection: schema.Collection{Name: "channel_messages", Table: "channel_messages", Live: ofLivingChat,
 			Rules: rules(chatMember, chatMember, never, never, never),
 			Fields: fields(fixed(relation("chat", "chats")), fixed(relation("channel", channel.Collection)),
-				fixed(text("place")), fixed(choice("type", "answer", "error", "permission", "question", "notice")),
+				fixed(text("place")), fixed(choice("type", "answer", "error", "permission", "question", "file", "notice")),
 				fixed(text("text")), fixed(text("about")),
 				fixed(choice("state", "queued", "sending", "sent", "failed", "unknown")), fixed(text("reason")),
 				fixed(number("attempts")), fixed(number("position")))},

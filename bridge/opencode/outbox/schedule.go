@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -42,7 +43,7 @@ type schedule struct {
 	ended    chan attempt
 	busy     map[string]bool         // chats with an effect under way
 	sending  map[string]string       // owners of the chats with a message under way, by chat
-	next     []string                // owners of the chats that begin a turn next, once a check of the budgets has ended
+	next     []string                // owners of the chats whose next message waits only for its budget check; each reserves a turn
 	attempts map[string]attemptState // open effects that were tried, by key
 
 	// The state when the open effects were listed last.
@@ -162,16 +163,17 @@ func (s *schedule) openEffects(ctx context.Context) (open []effect, err error) {
 }
 
 // takeTurns orders the messages among effects in log order, so that accounts take turns, and the chats of an account
-// do: first the one that began a turn least recently. What can begin no turn now comes last, since it must not use up
-// the turn of another chat of its account. The messages of a chat keep their order. The order follows from the log
-// alone, but for messages that a budget holds back or whose last try failed.
+// do: first the one that began a turn least recently. Messages that cannot begin a turn now come last, so that they
+// do not take the turn of another chat of their account. The messages of a chat keep their order. Apart from budgets
+// and failed tries, the order follows from the log alone.
 func takeTurns(open []effect, now time.Time) {
 	var places []int // of messages in open
 	type entry struct {
 		effect
 		round int // how many messages of its account come before
 	}
-	var next, rest []entry
+	var next []entry
+	var rest []effect
 	seen := map[string]bool{} // chats
 	for i, e := range open {
 		if e.kind != messageKind {
@@ -179,7 +181,7 @@ func takeTurns(open []effect, now time.Time) {
 		}
 		places = append(places, i)
 		if seen[e.chat] || !e.message.Free || e.held || now.Before(e.after) {
-			rest = append(rest, entry{effect: e})
+			rest = append(rest, e)
 		} else {
 			next = append(next, entry{effect: e})
 		}
@@ -194,8 +196,12 @@ func takeTurns(open []effect, now time.Time) {
 	slices.SortStableFunc(next, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.message.UserStarted, b.message.UserStarted))
 	})
-	for i, m := range append(next, rest...) {
-		open[places[i]] = m.effect
+	for i, place := range places {
+		if i < len(next) {
+			open[place] = next[i].effect
+		} else {
+			open[place] = rest[i-len(next)]
+		}
 	}
 }
 
@@ -322,16 +328,12 @@ func (s *schedule) mayRun(user string, running map[string]int) bool {
 	if s.MaxTurns <= 0 {
 		return true
 	}
-	all, own := len(s.sending)+len(s.next), running[user]
+	begun := slices.Concat(slices.Collect(maps.Values(s.sending)), s.next)
+	all, own := len(begun), running[user]
 	for _, n := range running {
 		all += n
 	}
-	for _, owner := range s.sending {
-		if owner == user {
-			own++
-		}
-	}
-	for _, owner := range s.next {
+	for _, owner := range begun {
 		if owner == user {
 			own++
 		}

@@ -26,7 +26,7 @@ The running system computes new read models from the log alone, compares them wi
 It keeps serving meanwhile.
 
   pocketcoder admin rebuild
-  pocketcoder admin rebuild --prepare    run it with a new program while the old one serves: the upgrade is then a short restart
+  pocketcoder admin rebuild --prepare    with the new program, while the old one serves: makes the upgrade a short restart
 
 Exit status: 0 when the new read models equal the old ones byte for byte, or are prepared; 1 when they differ or it failed,
 2 for wrong usage.

@@ -23,8 +23,8 @@ const ownShellUsage = `pocketcoder sandbox shell CHAT: open a shell in the sandb
   pocketcoder sandbox shell h2k0x9c3v7m1q5z --private
 
 The log records what the shell prints, with known secrets redacted, and you as its author. What you type is recorded only as the shell
-shows it. With --private the log records no output, but that the shell ran, its requests for hosts, the hosts that it reached and
-its signals. The shell ends with exit, Ctrl-D, this terminal or the chat. Its output goes to your terminal unfiltered, as with ssh.
+shows it. With --private the log records that the shell ran, its requests for hosts, the hosts that it reached and its signals,
+but not its output. The shell ends with exit, Ctrl-D, this terminal or the chat. Its output goes to your terminal unfiltered, as with ssh.
 Exit status: the shell's; 1 when it could not be opened, 2 for wrong usage.
 `
 
