@@ -171,6 +171,9 @@ func TestTheScreensOfTheAppLoad(t *testing.T) {
 	is.Equal(status, 200)
 	is.Equal(approved["approved_at"], "2026-01-02 03:04:05.678Z")
 	is.True(approved["updated"].(string) > proposal["updated"].(string))
+	status, _ = s.Call(t, admin, "PATCH", webtest.RecordsPath("proposals")+"/"+proposal["id"].(string),
+		map[string]any{"content": "never shown"})
+	is.Equal(status, 400) // what was approved does not change afterwards
 
 	var stored []byte
 	_, err := s.Log.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error {

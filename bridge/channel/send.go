@@ -3,6 +3,7 @@ package channel
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -156,8 +157,8 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 		return err
 	}
 	file, err := h.file(ctx, m)
-	if errors.Is(err, log.ErrNoBlob) {
-		return h.fail(ctx, m, "the content of the file is not in the log")
+	if errors.Is(err, log.ErrNoBlob) || errors.Is(err, log.ErrDamaged) {
+		return h.refused(ctx, m, file, "the content of the file is not in the log")
 	}
 	if err != nil {
 		return err
@@ -211,13 +212,17 @@ func (h *Hub) file(ctx context.Context, m outgoing.Message) (*File, error) {
 	if err != nil || !found {
 		return nil, cmp.Or(err, log.ErrNoBlob)
 	}
+	file := &File{Name: path.Base(a.Path)}
 	r, err := h.Channels.Log.OpenBlob(ctx, a.Blob)
 	if err != nil {
-		return nil, err
+		return file, err
 	}
 	defer r.Close()
-	content, err := io.ReadAll(r)
-	return &File{Name: path.Base(a.Path), Content: content}, err
+	file.Content, err = io.ReadAll(r)
+	if err == nil && fmt.Sprintf("%x", sha256.Sum256(file.Content)) != a.SHA256 {
+		err = log.ErrDamaged // or a replica lags behind
+	}
+	return file, err
 }
 
 // buttons creates the buttons of a message, and reports whether what it is about is still to be decided.

@@ -60,13 +60,9 @@ func (s *Server) sendFile(ctx context.Context, c call, in fileArguments) (string
 	if !bytes.Equal(s.Chats.Log.Redactor().Bytes(content), content) { // a redacted file would be a broken one
 		return "", handlers.Refuse(handlers.Conflict, "The file contains a secret of PocketCoder, so it is not sent.")
 	}
-	blob, err := s.Chats.Log.KeepBlob(ctx, content)
-	if err != nil {
-		return "", err
-	}
-	_, err = s.Chats.SendFile(ctx, chat.SendFile{Command: s.command(), Chat: c.chat, FileSent: events.FileSent{
-		File: events.NewID(), Session: c.Session, MessageID: at.Message, Part: at.Part, Path: filepath.ToSlash(name),
-		Caption: strings.TrimSpace(in.Caption), Mime: http.DetectContentType(content), Content: blob}})
+	_, err = s.Chats.SendFile(ctx, chat.SendFile{Command: s.command(), Chat: c.chat, Bytes: content,
+		FileSent: events.FileSent{File: events.NewID(), Session: c.Session, MessageID: at.Message, Part: at.Part,
+			Path: filepath.ToSlash(name), Caption: strings.TrimSpace(in.Caption), Mime: http.DetectContentType(content)}})
 	if err != nil {
 		return "", err
 	}

@@ -221,7 +221,8 @@ func TestATargetGetsEventsOfRecordsAndAccounts(t *testing.T) {
 		is.Equal([]string{one.last.Type, one.last.Chat, one.last.ID}, []string{of.typ, of.chat, of.about})
 		one.mu.Unlock()
 	}
-	for _, types := range []string{"config.webhook_targets.webhook.delivered", "config.schedules", "user", "audit.*"} {
+	for _, types := range []string{"config.webhook_targets.webhook.delivered", "config.devices.saved", "config.schedules",
+		"user", "audit.*"} {
 		_, _, err := s.channels.SaveTarget(t.Context(), record.Save{New: true, Command: handlers.Command{Actor: events.ActorSystem},
 			Set: record.Fields(map[string]any{"name": types, "url": one.URL, "types": types, "token": token})})
 		is.Equal(handlers.CodeOf(err), handlers.Invalid) // types

@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 		helpEnterNetwork(os.Args[2], os.Args[3])
 		return
 	}
-	// a test runs the program, or a system its worker and its helpers
-	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+	// A test runs the program, or a system its worker and its helpers. go test passes flags of its own.
+	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], "-test.") {
 		main()
 		return
 	}

@@ -105,12 +105,14 @@ func (h *Channels) SaveTarget(ctx context.Context, c record.Save) (id string, se
 }
 
 // validTypes reports whether sorted types of events can be subscribed to. The events about targets cannot: each
-// delivery would lead to the next one.
+// delivery would lead to the next one. Those about devices cannot: who has the token of a device reads its
+// notifications, and can approve with them.
 func validTypes(all []string) bool {
 	return len(all) > 0 && len(all) <= maxTypes && len(slices.Compact(slices.Clone(all))) == len(all) &&
 		!slices.ContainsFunc(all, func(typ string) bool {
 			s, err := events.ParseSubject(strings.Replace(filterOf(typ), "*", "id", 1))
-			return err != nil || !typePattern.MatchString(typ) || s.Collection == Targets
+			return err != nil || !typePattern.MatchString(typ) ||
+				s.Collection == Targets || s.Collection == record.DeviceCollection
 		})
 }
 

@@ -9,10 +9,11 @@ import (
 	"pocketcoder/handlers"
 )
 
-// SendFile sends a file to the person. Its content is stored already.
+// SendFile sends a file to the person. Its content is stored when nothing refuses it.
 type SendFile struct {
 	handlers.Command
-	Chat string
+	Chat  string
+	Bytes []byte
 	events.FileSent
 }
 
@@ -58,6 +59,8 @@ func (h *Chats) SendFile(ctx context.Context, c SendFile) (uint64, error) {
 			return nil, 0, handlers.Refuse(handlers.Conflict,
 				"%d files were sent in this chat within an hour, which is the limit. Pack several files into one archive, or wait.", maxFiles)
 		}
-		return c.FileSent, 0, nil
+		content, err := h.Log.KeepBlob(ctx, c.Bytes)
+		c.Content = content
+		return c.FileSent, 0, err
 	})
 }

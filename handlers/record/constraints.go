@@ -145,10 +145,11 @@ func completeProposal(c change) error {
 			return invalid("status", "Must be draft: an administrator approves.")
 		}
 	}
-	if _, byAccount := c.account(); byAccount {
-		if c.changes("status") && c.old.text("status") == "approved" {
-			return invalid("status", "Must be approved: the proposal has taken effect. Change or delete what it made.")
-		}
+	_, byAccount := c.account()
+	switch changed := byAccount && c.changes("status") || c.changes("kind", "name", "description", "content"); {
+	case changed && c.old.text("status") == "approved":
+		return invalid("status", "Must be approved: the proposal has taken effect. Change or delete what it made.")
+	case byAccount:
 		c.put("problem", "")
 	}
 	shown := c.set.text(ShownDefinition)

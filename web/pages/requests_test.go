@@ -70,9 +70,9 @@ func TestAnAdministratorApprovesTheMCPServerThatThePageShows(t *testing.T) {
 	form.Set("decision", "authorized")
 	status, _ := s.Call(t, admin, "PATCH", at, webtest.Object{"hosts": []string{"*.example.org"}}) // meanwhile
 	is.Equal(status, http.StatusOK)
-	expect.Contains(t, b.submit(t, "/servers/"+id, form).body, "it has changed meanwhile")
+	expect.Contains(t, b.submit(t, "/servers/"+id, form).body, "has changed since it was shown")
 	settings.Set("status", "approved")
-	expect.Contains(t, b.submit(t, "/settings/mcp_servers/"+id, settings).body, "it has changed meanwhile")
+	expect.Contains(t, b.submit(t, "/settings/mcp_servers/"+id, settings).body, "has changed since it was shown")
 	status, answer := s.Call(t, admin, "PATCH", at, webtest.Object{"status": "approved",
 		"shown_definition": form.Get("shown_definition")})
 	is.Equal(status, http.StatusBadRequest)

@@ -43,7 +43,7 @@ type schedule struct {
 	ended    chan attempt
 	busy     map[string]bool         // chats with an effect under way
 	sending  map[string]string       // owners of the chats with a message under way, by chat
-	next     []string                // owners of the chats whose next message waits only for its budget check; each reserves a turn
+	next     []string                // owners of chats that wait only for a budget check: each reserves a turn
 	attempts map[string]attemptState // open effects that were tried, by key
 
 	// The state when the open effects were listed last.
