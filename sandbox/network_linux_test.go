@@ -128,8 +128,7 @@ func TestDialReachesOnlyTheCommandsOwnListener(t *testing.T) {
 			}
 			port := 0 // any that is free
 			if c.theirs != "" {
-				l, err := net.Listen(c.network, net.JoinHostPort(c.theirs, "0"))
-				is.NoErr(err)
+				l := listenBeside(t, c.network, c.theirs, c.its)
 				defer l.Close()
 				go answer(l, "another's")
 				port = l.Addr().(*net.TCPAddr).Port
@@ -146,6 +145,28 @@ func TestDialReachesOnlyTheCommandsOwnListener(t *testing.T) {
 			is.Equal(refusal == "", c.want != "")
 		})
 	}
+}
+
+// listenBeside listens at a free port of an address, at which nobody listens at another address either, "" for none.
+func listenBeside(t *testing.T, network, address, other string) net.Listener {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen(network, net.JoinHostPort(address, "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other == "" {
+			return l
+		}
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		if beside, err := net.Listen("tcp", net.JoinHostPort(other, port)); err == nil {
+			beside.Close()
+			return l
+		}
+		l.Close()
+	}
+	t.Fatal("no port is free at both addresses")
+	return nil
 }
 
 func answer(l net.Listener, with string) {
