@@ -147,7 +147,7 @@ func TestDialReachesOnlyTheCommandsOwnListener(t *testing.T) {
 	}
 }
 
-// listenBeside listens at a free port of an address, at which nobody listens at another address either, "" for none.
+// listenBeside listens on an address, at a port that is free on another address too. other may be "".
 func listenBeside(t *testing.T, network, address, other string) net.Listener {
 	t.Helper()
 	for range 100 {

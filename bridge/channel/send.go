@@ -158,7 +158,7 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 	}
 	file, err := h.file(ctx, m)
 	if errors.Is(err, log.ErrNoBlob) || errors.Is(err, log.ErrDamaged) {
-		return h.refused(ctx, m, file, "the content of the file is not in the log")
+		return h.recordRefused(ctx, m, file, "the content of the file is not in the log")
 	}
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 		return h.Channels.Record(recording, m.Chat, m.ID, events.ChannelSent{Message: m.ID, Receipt: receipt,
 			Attempts: int(m.Attempts)})
 	case errors.As(err, new(PermanentError)):
-		return h.refused(recording, m, file, err.Error())
+		return h.recordRefused(recording, m, file, err.Error())
 	case errors.As(err, new(RetryError)):
 		return errors.Join(err, h.Channels.Record(recording, m.Chat, m.ID,
 			events.ChannelDelayed{Message: m.ID, Reason: err.Error(), Attempts: int(m.Attempts)}))
@@ -187,8 +187,8 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 	return h.recordUnknown(recording, m, err.Error())
 }
 
-// refused records that a platform refuses a message for good. It may accept a notice in place of a file.
-func (h *Hub) refused(ctx context.Context, m outgoing.Message, file *File, reason string) error {
+// recordRefused records that a platform refuses a message for good. It may accept a notice in place of a file.
+func (h *Hub) recordRefused(ctx context.Context, m outgoing.Message, file *File, reason string) error {
 	if file != nil {
 		text := "The file " + file.Name + " could not be sent. It is in the chat: "
 		if err := h.notify(ctx, m, "refused", text); err != nil {

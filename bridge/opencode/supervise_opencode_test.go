@@ -138,8 +138,8 @@ func turn(t *testing.T, c *client.Client, directory, session, text string, so fu
 	return requests
 }
 
-// twoProviders is a catalogue of models with the providers of which the test has keys. Without it OpenCode reads its
-// own, which takes 2 s of processor time.
+// twoProviders is a catalogue of models with two providers. The test has a key of each. OpenCode's own catalogue is
+// large: reading it takes 2 s of processor time.
 const twoProviders = `{"anthropic":{"id":"anthropic","name":"Anthropic","env":["ANTHROPIC_API_KEY"],"npm":"@ai-sdk/anthropic","models":{"a":` +
 	oneModel + `}},"openai":{"id":"openai","name":"OpenAI","env":["OPENAI_API_KEY"],"npm":"@ai-sdk/openai","models":{"a":` + oneModel + `}}}`
 

@@ -9,11 +9,11 @@ import (
 	"pocketcoder/handlers"
 )
 
-// SendFile sends a file to the person. Its content is stored when nothing refuses it.
+// SendFile sends a file to the person. Content is set when the command is carried out: a refused file is not stored.
 type SendFile struct {
 	handlers.Command
 	Chat  string
-	Bytes []byte
+	Bytes []byte // of the file
 	events.FileSent
 }
 

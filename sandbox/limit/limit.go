@@ -51,14 +51,14 @@ func Default() Limits {
 
 // Lowered returns l with the limits of one command where these are lower.
 func (l Limits) Lowered(own wire.Limits) Limits {
-	l.Memory = lowest(l.Memory, Size(own.Memory))
-	l.Processes = lowest(l.Processes, own.Processes)
-	l.CPUTime = lowest(l.CPUTime, time.Duration(own.CPUTimeMS)*time.Millisecond)
+	l.Memory = smaller(l.Memory, Size(own.Memory))
+	l.Processes = smaller(l.Processes, own.Processes)
+	l.CPUTime = smaller(l.CPUTime, time.Duration(own.CPUTimeMS)*time.Millisecond)
 	return l
 }
 
-// lowest returns the lower of two limits, of which 0 is none.
-func lowest[T ~int64](a, b T) T {
+// smaller returns the smaller of two limits. 0 means no limit.
+func smaller[T ~int64](a, b T) T {
 	if a == 0 || b > 0 && b < a {
 		return b
 	}
