@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
@@ -144,12 +146,14 @@ func TestAChatSendsALimitedNumberOfFiles(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	f, directory := openSending(t)
-	write(t, directory, map[string]string{"a": "a"})
-	for n := range 21 {
-		text, failed := f.call("send_file", "", map[string]any{"path": "a"})
-		is.Equal(failed, n == 20)
-		if failed {
-			expect.Contains(t, text, "20 files were sent in this chat within an hour")
-		}
+	write(t, directory, map[string]string{"a": "a", "refused": "refused"})
+	for range 20 {
+		_, failed := f.call("send_file", "", map[string]any{"path": "a"})
+		is.True(!failed)
 	}
+	text, failed := f.call("send_file", "", map[string]any{"path": "refused"})
+	is.True(failed)
+	expect.Contains(t, text, "20 files were sent in this chat within an hour")
+	_, err := f.log.OpenBlob(t.Context(), log.ContentName([]byte("refused")))
+	is.True(errors.Is(err, log.ErrNoBlob)) // it would be stored for ever
 }
