@@ -62,7 +62,8 @@ function showText(part, piece) {
 }
 
 // Earlier entries are loaded when a person scrolls up to the first one.
-const earlier = new IntersectionObserver(async ([link]) => {
+const earlier = new IntersectionObserver(async (changes) => {
+  const link = changes.at(-1); // a busy browser reports several changes together, and only the last one still holds
   if (!link.isIntersecting) {
     return;
   }
