@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/matryer/is"
@@ -137,45 +138,70 @@ func TestANodeWhoseAnswerWasLostHoldsTheLease(t *testing.T) {
 	a.stop()
 }
 
-// hangingStore is a bucket in which one update gets no answer.
-type hangingStore struct {
+// memoryStore is a bucket in memory for one record. It can be used with the clock of synctest.
+type memoryStore struct {
 	jetstream.KeyValue
-	hangs atomic.Bool // the next update
+	entry
+	unanswered int // the next calls, which get no answer
 }
 
-func (s *hangingStore) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	if s.hangs.Swap(false) {
+type entry struct {
+	jetstream.KeyValueEntry
+	value    []byte
+	revision uint64
+}
+
+func (e entry) Value() []byte    { return e.value }
+func (e entry) Revision() uint64 { return e.revision }
+
+func (s *memoryStore) answer(ctx context.Context) error {
+	if s.unanswered > 0 {
+		s.unanswered--
 		<-ctx.Done()
-		return 0, ctx.Err()
 	}
-	return s.KeyValue.Update(ctx, key, value, revision)
+	return ctx.Err()
 }
 
-func TestOneRenewalWithoutAnAnswerDoesNotEndAHolder(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	l, err := Open(t.Context(), eventstest.Conn(t, eventstest.Server(t, t.TempDir())), 1, "e1", "a")
-	is.NoErr(err)
-	store := &hangingStore{KeyValue: l.kv}
-	l.kv = store
-	expired := make(chan error, 10)
-	l.Expired = func(err error) { expired <- err }
-	ctx, cancel := context.WithCancel(t.Context())
-	ended, taken := make(chan error, 1), make(chan struct{})
-	go func() { ended <- l.Run(ctx, func() error { store.hangs.Store(true); close(taken); return nil }) }()
-	<-taken
-	before, err := store.Get(t.Context(), "e1")
-	is.NoErr(err)
-	expect.Eventually(t, "it goes on to renew the lease", func() bool {
-		now, err := store.Get(t.Context(), "e1")
-		is.NoErr(err)
-		return now.Revision() > before.Revision()
-	})
-	select {
-	case err := <-expired:
-		t.Error(err)
-	default:
+func (s *memoryStore) Get(ctx context.Context, _ string) (jetstream.KeyValueEntry, error) {
+	if err := s.answer(ctx); err != nil {
+		return nil, err
 	}
-	cancel()
-	is.True(errors.Is(<-ended, context.Canceled))
+	if s.revision == 0 {
+		return nil, jetstream.ErrKeyNotFound
+	}
+	return s.entry, nil
+}
+
+func (s *memoryStore) Create(ctx context.Context, key string, value []byte,
+	_ ...jetstream.KVCreateOpt) (uint64, error) {
+	return s.Update(ctx, key, value, 0)
+}
+
+func (s *memoryStore) Update(ctx context.Context, _ string, value []byte, _ uint64) (uint64, error) {
+	if err := s.answer(ctx); err != nil {
+		return 0, err
+	}
+	s.value, s.revision = value, s.revision+1
+	return s.revision, nil
+}
+
+func (s *memoryStore) Delete(context.Context, string, ...jetstream.KVDeleteOpt) error { return nil }
+
+func TestARenewalAndACheckWithoutAnswersDoNotEndAHolder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		is := is.New(t)
+		store := &memoryStore{}
+		l := &Lease{kv: store, engine: "e1", node: "a", pause: pause, Changed: func() {},
+			Expired: func(err error) { t.Error(err) }}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx, func() error { store.unanswered = 2; return nil }) }()
+		time.Sleep(10 * pause)
+		synctest.Wait()
+		is.Equal(store.unanswered, 0)
+		is.True(store.revision > holderPauses) // it has gone on to renew the lease
+		cancel()
+		is.True(errors.Is(<-ended, context.Canceled))
+	})
 }
