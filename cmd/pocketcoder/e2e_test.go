@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -149,6 +150,7 @@ const fewModelsText = `{"anthropic":{"id":"anthropic","name":"Anthropic","env":[
 type process struct {
 	*client.System
 	t         testing.TB
+	program   string    // path; "" for this one
 	inside    bool      // it is part of the tests' process
 	cancel    func()    // of one inside
 	cmd       *exec.Cmd // of one outside
@@ -302,7 +304,7 @@ func (p *process) startProcess(ripgrepDir string) {
 		}(p.output, p.exited)
 		return
 	}
-	p.cmd = exec.Command(pocketcoder(p.t), args...)
+	p.cmd = exec.Command(cmp.Or(p.program, pocketcoder(p.t)), args...)
 	p.cmd.Env = append(append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH")), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.WaitDelay = 10 * time.Millisecond // the worker, which has its stderr too, may outlive it
