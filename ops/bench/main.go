@@ -34,7 +34,7 @@ type line struct {
 }
 
 var runs = []run{
-	{"./events", "AppendVisible", "3000x", []line{
+	{"./events/log", "AppendVisible", "3000x", []line{
 		{name: "event appended → seen by a subscriber, p50 ms", metric: "p50-ms", budget: 3},
 		{name: "event appended → seen by a subscriber, p99 ms", metric: "p99-ms", budget: 25},
 	}},
@@ -71,7 +71,7 @@ var runs = []run{
 	{"./cmd/pocketcoder", "Gigabyte", "1x", gigabyteLines()},
 	{"./cmd/pocketcoder", "Idle", "1x", []line{
 		{name: "our processes, idle on a fresh log, shared memory counted once, MiB", metric: "Pss-MiB", budget: 70},
-		{name: "of this, the guard of OpenCode, MiB", metric: "guard-Pss-MiB"},
+		{name: "of this, the guard of OpenCode alone, MiB", metric: "guard-MiB"},
 		{name: "system and worker, idle on a fresh log, resident MiB", metric: "resident-MiB"},
 	}},
 	{"./cmd/pocketcoder", "Start", "3x", []line{
