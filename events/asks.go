@@ -21,6 +21,10 @@ type PermissionAsk struct {
 	Tool       Call            `json:"tool"`
 }
 
+// NamesOnlyTool reports whether the request is for a tool of PocketCoder or of an MCP server. It does not have the
+// arguments of the call.
+func (a PermissionAsk) NamesOnlyTool() bool { return strings.HasPrefix(a.Permission, OwnTools) }
+
 // Call names the tool call of a permission request or a question.
 type Call struct {
 	MessageID string `json:"messageID"`

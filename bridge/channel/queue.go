@@ -16,6 +16,7 @@ import (
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/toolcalls"
 )
 
 // maxOpen is the number of messages of a conversation that may wait to be sent.
@@ -90,7 +91,11 @@ func (h *Hub) describePermission(ctx context.Context, p outgoing.Pending) (d eve
 	if err != nil {
 		return d, err
 	}
-	title, text, whole := push.Describe(request.Ask(), request.Message)
+	arguments, err := toolcalls.Arguments(ctx, h.Model, request)
+	if err != nil {
+		return d, err
+	}
+	title, text, whole := push.Describe(request.Ask(), request.Message, arguments)
 	if request.Permission == "bash" && request.Source != projections.SourceAPI { // an approval covers the folder too
 		text += "\nin " + cmp.Or(push.Visible(request.Cwd), "an unknown folder")
 		whole = whole && request.Cwd != ""

@@ -14,8 +14,8 @@ import (
 
 // describeRequest sets the title and the text of a permission request: what an approval would allow, where, and why a
 // person has to decide. n.Whole reports whether a phone shows all that an approval would allow.
-func (p *Push) describeRequest(n *events.Notice, request projections.Permission, chat, why string) {
-	about := describe(request.Ask(), request.Message)
+func (p *Push) describeRequest(n *events.Notice, request projections.Permission, arguments, chat, why string) {
+	about := describe(request.Ask(), request.Message, arguments)
 	n.Type = typePermission
 	n.Title, _ = p.shown(about.title, maxTitle)
 	n.Message, n.Whole = p.shownLines(about.text, maxShown)
@@ -35,9 +35,9 @@ func (p *Push) describeRequest(n *events.Notice, request projections.Permission,
 }
 
 // Describe describes a permission request in a title and a text. Invisible characters are shown as visible signs. whole
-// reports whether the text shows all that an approval would allow.
-func Describe(ask events.PermissionAsk, message string) (title, text string, whole bool) {
-	d := describe(ask, message)
+// reports whether the text shows all that an approval would allow. arguments are those of toolcalls.Arguments.
+func Describe(ask events.PermissionAsk, message, arguments string) (title, text string, whole bool) {
+	d := describe(ask, message, arguments)
 	return Visible(oneLine(d.title)), Visible(d.text), !d.partial && !ask.Redacted() && utf8.ValidString(d.text)
 }
 
@@ -47,7 +47,7 @@ type description struct {
 	partial     bool
 }
 
-func describe(permission events.PermissionAsk, message string) description {
+func describe(permission events.PermissionAsk, message, arguments string) description {
 	about, patch := permission.About(), workspace.PatchLines(permission, "", func(string) bool { return false })
 	switch {
 	case permission.Permission == "budget":
@@ -67,10 +67,13 @@ func describe(permission events.PermissionAsk, message string) description {
 		return description{title: verbOf(permission.Permission) + " " + path.Base(about.File()), text: about.File()}
 	case about.URL != "":
 		return description{title: verbOf(permission.Permission) + " " + about.URL, text: about.URL}
+	case arguments != "":
+		return description{title: "Use " + permission.Permission, text: permission.Permission + "\n" + arguments}
 	}
 	text := cmp.Or(strings.Join(permission.Patterns, "\n"), message, permission.Permission)
 	details := strings.Trim(string(permission.Metadata), "{} \n") // for a search: the folder and the pattern of file names
-	return description{verbOf(permission.Permission) + " " + oneLine(text), text, details != "" && details != "null"}
+	partial := details != "" && details != "null" || permission.NamesOnlyTool()
+	return description{verbOf(permission.Permission) + " " + oneLine(text), text, partial}
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -17,6 +17,7 @@ import (
 	"pocketcoder/projections"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
+	"pocketcoder/projections/toolcalls"
 	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
 )
@@ -65,7 +66,11 @@ func (p *Push) notifyRequest(ctx context.Context, cause string, n events.Notice,
 		if permission.ForAdministrators(request.Permission, json.RawMessage(request.Metadata)) {
 			owner = "" // the owner may not decide it
 		}
-		p.describeRequest(&n, request, chat.Title, why)
+		arguments, err := toolcalls.Arguments(ctx, p.Model, request)
+		if err != nil {
+			return err
+		}
+		p.describeRequest(&n, request, arguments, chat.Title, why)
 	} else if err := p.describeQuestion(ctx, &n, chat.Title); err != nil {
 		return err
 	}

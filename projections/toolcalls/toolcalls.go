@@ -6,10 +6,14 @@
 package toolcalls
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"time"
 
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/events"
 	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
@@ -49,6 +53,36 @@ func Await(ctx context.Context, m *projections.Model, session, engineMessage, ca
 			return found, err
 		}
 	}
+}
+
+// argumentsTime bounds how long Arguments waits.
+const argumentsTime = 2 * time.Second
+
+// Arguments returns the arguments of the tool call that a permission request is for, as a JSON object. Only requests
+// for tools of PocketCoder and of MCP servers need them, because these requests name no more than the tool. It waits
+// for a moment until OpenCode has reported the arguments. It returns "" for other requests, and if it is not certain
+// with which arguments the tool is called.
+func Arguments(ctx context.Context, m *projections.Model, p projections.Permission) (string, error) {
+	if !p.Ask().NamesOnlyTool() || p.Source == projections.SourceAPI {
+		return "", nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, argumentsTime)
+	defer cancel()
+	c, err := Await(waiting, m, p.Session, p.EngineMessage, p.Call)
+	if waiting.Err() != nil {
+		return "", ctx.Err()
+	}
+	var values map[string]json.RawMessage
+	if err != nil || c.Several || json.Unmarshal([]byte(c.Input), &values) != nil {
+		return "", err
+	}
+	delete(values, "caller") // PocketCoder added it
+	body, err := events.Encode(values)
+	var lines bytes.Buffer
+	if err == nil {
+		err = json.Indent(&lines, body, "", "  ")
+	}
+	return lines.String(), err
 }
 
 // maxRunning is among how many of the newest messages of a session a running call is looked for.

@@ -209,8 +209,28 @@ func (s *System) Request(chat, id, command string) {
 	s.T.Helper()
 	metadata, _ := json.Marshal(map[string]string{"command": command})
 	s.Append(chat, events.SessionBound{Session: "ses_" + chat, Directory: "/w"})
+	s.request(chat, id, "bash", string(metadata))
+}
+
+// RequestTool appends a permission request for a tool of PocketCoder. The model calls the tool with some arguments, a
+// JSON object; "" stands for arguments that OpenCode has not reported.
+func (s *System) RequestTool(chat, id, tool, arguments string) {
+	s.T.Helper()
+	s.Append(chat, events.SessionBound{Session: "ses_" + chat, Directory: "/w"})
+	s.AppendOpenCode(chat, "message.updated",
+		fmt.Sprintf(`{"sessionID":%q,"info":{"id":"msg_1","role":"assistant"}}`, "ses_"+chat))
+	if arguments != "" {
+		s.AppendOpenCode(chat, "message.part.updated", fmt.Sprintf(`{"sessionID":%q,"part":{"id":"prt_%[2]s",
+			"messageID":"msg_1","type":"tool","callID":"call_%[2]s","tool":%[3]q,"state":{"status":"running","input":%[4]s}}}`,
+			"ses_"+chat, id, tool, arguments))
+	}
+	s.request(chat, id, tool, "{}")
+}
+
+func (s *System) request(chat, id, permission, metadata string) {
+	s.T.Helper()
 	s.AppendOpenCode(chat, events.PermissionAsked, `{"id":"`+id+`","sessionID":"ses_`+chat+
-		`","permission":"bash","patterns":["x"],"metadata":`+string(metadata)+`,"tool":{"messageID":"msg_1",
+		`","permission":"`+permission+`","patterns":["*"],"metadata":`+metadata+`,"tool":{"messageID":"msg_1",
 		"callID":"call_`+id+`"}}`)
 	s.Append(chat, events.PermissionReferred{Permission: id, Reason: "no rule allows it", Cwd: "/workspace"})
 }

@@ -3,6 +3,7 @@ package telegram_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,8 +42,9 @@ func TestAConversationFromPairingToAnswer(t *testing.T) {
 	s.Answer(c, 3, "", `,"error":{"name":"APIError","data":{"message":"the provider says no"}}`)
 	s.telegram.AwaitText(t, "It went wrong: the provider says no")
 	is.Equal(count(s.telegram.Messages(), "a step"), 0)
-	expect.Eventually(t, "all is sent", func() bool {
-		return s.ChannelEvents(c) == "queued sending sent queued sending sent queued sending sent"
+	expect.Eventually(t, "all is sent", func() bool { // the second may be queued before it is known that the first was sent
+		return strings.Join(slices.Sorted(strings.FieldsSeq(s.ChannelEvents(c))), " ") ==
+			"queued queued queued sending sending sending sent sent sent"
 	})
 	expect.Lacks(t, s.Lines.String(), telegramtest.Token)
 }
@@ -115,6 +117,25 @@ func TestAButtonDecidesOnceForAPairedPerson(t *testing.T) {
 	s.Request(c, "per_2", strings.Repeat("x", 4000))
 	m = s.telegram.AwaitText(t, "This is not all of it")
 	is.Equal([]string{m.Buttons[0].Title, fmt.Sprint(len(m.Buttons))}, []string{"Deny", "1"})
+}
+
+func TestAToolIsApprovedOnlyWithTheArgumentsThatAreShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	c := s.pair(me, me, s.User("ann", account.User))
+	s.RequestTool(c, "per_1", "pocketcoder_schedule_task", `{"name":"nightly","every":"24h","caller":"signed"}`)
+	asked := s.telegram.AwaitText(t, "pocketcoder_schedule_task")
+	for _, shown := range []string{`"name": "nightly"`, `"every": "24h"`} {
+		expect.Contains(t, asked.Text, shown)
+	}
+	expect.Lacks(t, asked.Text, "signed")
+	is.Equal(len(asked.Buttons), 2)
+	s.RequestTool(c, "per_2", "pocketcoder_mcp_search_query", "")
+	asked = s.telegram.AwaitText(t, "This is not all of it")
+	expect.Contains(t, asked.Text, "pocketcoder_mcp_search_query")
+	is.Equal(len(asked.Buttons), 1)
+	is.Equal(asked.Buttons[0].Title, "Deny")
 }
 
 func TestInAGroupOnlyPairedMembersCount(t *testing.T) {
@@ -290,12 +311,7 @@ func TestTelegramMayRefuseForAWhile(t *testing.T) {
 	is.Equal(whole.String(), strings.TrimSpace(long)+"\nsecond\n") // in order, nothing twice
 	is.Equal(strings.Count(s.ChannelEvents(c), "delayed"), 3)
 
-	s.telegram.Before(func(method string, w http.ResponseWriter) bool {
-		if method == "sendMessage" {
-			telegramtest.Refuse(w, http.StatusForbidden, "Forbidden: bot was blocked by the user", 0)
-		}
-		return method == "sendMessage"
-	})
+	s.telegram.RefuseAll("sendMessage", http.StatusForbidden, "Forbidden: bot was blocked by the user", 0)
 	s.Answer(c, 3, "third", channeltest.Finished)
 	expect.Eventually(t, "it failed", func() bool { return strings.HasSuffix(s.ChannelEvents(c), "sending failed") })
 }
@@ -336,23 +352,32 @@ func TestTheOldestOfTooManyMessagesIsDropped(t *testing.T) {
 	is := is.New(t)
 	s := newSystem(t)
 	c := s.pair(me, me, s.User("ann", account.User))
-	var open atomic.Bool
-	s.telegram.Before(func(method string, w http.ResponseWriter) bool {
-		if method == "sendMessage" && !open.Load() {
-			telegramtest.Refuse(w, http.StatusServiceUnavailable, "", 0)
-			return true
-		}
-		return false
-	})
+	s.telegram.RefuseAll("sendMessage", http.StatusServiceUnavailable, "", 0)
 	for n := range 110 {
 		s.Append(c, events.ChannelQueued{Message: fmt.Sprint("o", n), Channel: s.Channel, Place: "4711",
 			Type: events.OutgoingNotice, Text: fmt.Sprintf("[%d]", n)})
 	}
 	expect.Eventually(t, "ten are dropped", func() bool { return strings.Count(s.ChannelEvents(c), "failed") == 10 })
-	open.Store(true)
+	s.telegram.Before(nil)
 	s.telegram.AwaitText(t, "[109]")
 	is.Equal(len(s.telegram.Messages()), 1+100)
 	is.Equal(count(s.telegram.Messages(), "[1]"), 0)
+}
+
+func TestAFloodOfMessagesIsRefused(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	s.pair(me, me, s.User("ann", account.User))
+	for n := range 22 { // none is answered
+		s.telegram.Say(me, me, fmt.Sprint("message ", n))
+	}
+	s.say(me, me, "one more")
+	s.telegram.Await(t, "three are refused", func(all []telegramtest.Message) bool {
+		return count(slices.Clone(all), "20 messages wait already, so this one was refused.") == 3
+	})
+	is.Equal(len(s.Submitted()), 20)
+	is.Equal(s.Submitted()[19], "message 19")
 }
 
 func TestFilesAndADeletedChat(t *testing.T) {
@@ -433,16 +458,7 @@ func TestAQueuedAnswerStaysHereAfterTheRevocation(t *testing.T) {
 	s := newSystem(t)
 	ann := s.User("ann", account.User)
 	c := s.pair(me, me, ann)
-	var down atomic.Bool
-	down.Store(true)
-	s.telegram.Before(func(method string, w http.ResponseWriter) bool {
-		if method == "sendMessage" && down.Load() {
-			w.WriteHeader(502)
-			w.Write([]byte(`{"ok":false,"error_code":502,"description":"Bad Gateway"}`))
-			return true
-		}
-		return false
-	})
+	s.telegram.RefuseAll("sendMessage", http.StatusBadGateway, "Bad Gateway", 0)
 	s.Answer(c, 1, "queued before", channeltest.Finished)
 	expect.Eventually(t, "delayed", func() bool {
 		return len(s.ChannelEvents(c)) > len("queued sending sent queued sending delayed")
@@ -451,7 +467,7 @@ func TestAQueuedAnswerStaysHereAfterTheRevocation(t *testing.T) {
 	is.NoErr(err)
 	is.NoErr(s.Model.Wait(t.Context(), seq))
 	expect.Eventually(t, "it failed", func() bool { return strings.HasSuffix(s.ChannelEvents(c), "failed") })
-	down.Store(false)
+	s.telegram.Before(nil)
 	bob := s.User("bob", account.User)
 	s.pair(me+1, me+1, bob)
 	for _, m := range s.telegram.Messages() {
@@ -521,12 +537,7 @@ func TestAFileThatCannotBeSentStopsNothing(t *testing.T) {
 	s := newSystem(t)
 	c := s.pair(me, me, s.User("ann", account.User))
 	s.Answer(c, 1, "", `,"finish":"tool-calls"`)
-	s.telegram.Before(func(method string, w http.ResponseWriter) bool {
-		if method == "sendDocument" {
-			telegramtest.Refuse(w, http.StatusRequestEntityTooLarge, "Request Entity Too Large", 0)
-		}
-		return method == "sendDocument"
-	})
+	s.telegram.RefuseAll("sendDocument", http.StatusRequestEntityTooLarge, "Request Entity Too Large", 0)
 	s.SendFile(c, 1, "a.txt", "a", "")
 	s.telegram.AwaitText(t, "The file a.txt could not be sent. It is in the chat: https://code.example.org/?chat="+c)
 	s.telegram.Before(nil)
@@ -551,12 +562,7 @@ func TestAFileStaysHereAfterTheRevocation(t *testing.T) {
 	ann := s.User("ann", account.User)
 	c := s.pair(me, me, ann)
 	s.Answer(c, 1, "", `,"finish":"tool-calls"`)
-	s.telegram.Before(func(method string, w http.ResponseWriter) bool {
-		if method == "sendDocument" {
-			telegramtest.Refuse(w, http.StatusBadGateway, "Bad Gateway", 0)
-		}
-		return method == "sendDocument"
-	})
+	s.telegram.RefuseAll("sendDocument", http.StatusBadGateway, "Bad Gateway", 0)
 	s.SendFile(c, 1, "queued.txt", "a", "")
 	expect.Eventually(t, "delayed", func() bool { return strings.Contains(s.ChannelEvents(c), "delayed") })
 	seq, err := s.Channels.Revoke(t.Context(), record.Delete{Command: bySystem, Record: s.Pairings()[0].ID})

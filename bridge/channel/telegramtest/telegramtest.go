@@ -269,6 +269,16 @@ func Refuse(w http.ResponseWriter, code int, description string, retryAfter int)
 	json.NewEncoder(w).Encode(body)
 }
 
+// RefuseAll refuses each request of a method until Before is called.
+func (s *Server) RefuseAll(method string, code int, description string, retryAfter int) {
+	s.Before(func(called string, w http.ResponseWriter) bool {
+		if called == method {
+			Refuse(w, code, description, retryAfter)
+		}
+		return called == method
+	})
+}
+
 func (s *Server) carryOut(r *http.Request, method string) (result any, problem string) {
 	switch method {
 	case "getMe":
