@@ -42,23 +42,34 @@ func TestAnIMAPServerThatHangsIsConnectedAgain(t *testing.T) {
 	is.NoErr(ctx.Err()) // it is Run that gave up
 }
 
+// Distrust makes the mailbox treat its servers as those of another machine, to which a password goes only encrypted.
+func (m *Mailbox) Distrust() { m.local = func(net.Conn) bool { return false } }
+
 func TestThePasswordLeavesThisMachineOnlyEncrypted(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
-	server := emailtest.New(t) // supports no STARTTLS
-	server.Before(func(command string) error {
-		if command == "LOGIN" || command == "AUTH" {
-			t.Error("the server got", command)
-		}
-		return nil
-	})
-	m, err := New(channel.Channel{Address: emailtest.Address, Server: server.IMAP, SMTP: server.SMTP}, emailtest.Password,
-		true, slog.New(slog.DiscardHandler))
-	is.NoErr(err)
-	m.local = func(net.Conn) bool { return false }
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	expect.Contains(t, fmt.Sprint(m.Run(ctx, nil)), "encrypt the connection to the IMAP server")
-	_, err = m.Send(ctx, "ann@example.org", bridge.Message{})
-	expect.Contains(t, fmt.Sprint(err), "encrypt the connection to the SMTP server")
+	for name, server := range map[string]*emailtest.Server{
+		"without STARTTLS":            emailtest.New(t),
+		"with an unknown certificate": emailtest.NewStartTLS(t),
+		"encrypted, and unknown too":  emailtest.NewTLS(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := is.New(t)
+			server.Before(func(command string) error {
+				if command == "LOGIN" || command == "AUTH" {
+					t.Error("the server got", command)
+				}
+				return nil
+			})
+			m, err := New(channel.Channel{Address: emailtest.Address, Server: server.IMAP, SMTP: server.SMTP},
+				emailtest.Password, true, slog.New(slog.DiscardHandler))
+			is.NoErr(err)
+			m.Distrust()
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			expect.Contains(t, fmt.Sprint(m.Run(ctx, nil)), "to the IMAP server")
+			_, err = m.Send(ctx, "ann@example.org", bridge.Message{})
+			expect.Contains(t, fmt.Sprint(err), "to the SMTP server")
+			is.NoErr(ctx.Err())
+		})
+	}
 }

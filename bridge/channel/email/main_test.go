@@ -35,8 +35,9 @@ func newSystemAt(t *testing.T, server *emailtest.Server, password string) *syste
 	return &system{mail: server, System: channeltest.New(t, fields,
 		func(c channel.Channel, token string, l *slog.Logger) (bridge.Platform, error) {
 			m, err := email.New(c, token, true, l)
-			if err == nil {
+			if err == nil && server.Roots != nil {
 				m.Roots = server.Roots
+				m.Distrust()
 			}
 			return m, err
 		})}

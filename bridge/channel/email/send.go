@@ -3,20 +3,18 @@ package email
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
-	"mime/multipart"
-	"mime/quotedprintable"
 	"net/http"
-	"net/mail"
 	"net/smtp"
 	"net/textproto"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/emersion/go-message/mail"
 
 	bridge "pocketcoder/bridge/channel"
 )
@@ -29,12 +27,16 @@ func (m *Mailbox) Send(ctx context.Context, place string, message bridge.Message
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	id := m.messageID(message)
+	text, err := m.compose(place, id, message, time.Now())
+	if err != nil {
+		return "", bridge.PermanentError{Reason: "write the mail: " + bridge.ShortReason(err)}
+	}
 	c, err := m.connectSMTP(ctx)
 	if err != nil {
 		return "", bridge.RetryError{Err: err}
 	}
 	defer c.Close()
-	id := m.messageID(message)
 	if err := c.Mail(m.address); err != nil {
 		return "", refusal("the server refuses the sender", err)
 	}
@@ -45,7 +47,7 @@ func (m *Mailbox) Send(ctx context.Context, place string, message bridge.Message
 	if err != nil {
 		return "", refusal("the server refuses the mail", err)
 	}
-	if _, err := w.Write(m.compose(place, id, message, time.Now())); err != nil {
+	if _, err := w.Write(text); err != nil {
 		return "", bridge.RetryError{Err: fmt.Errorf("send the mail: %w", err)} // the line that ends it was not sent
 	}
 	if err := w.Close(); err != nil {
@@ -106,68 +108,69 @@ func (m *Mailbox) messageID(message bridge.Message) string {
 }
 
 // compose returns a mail as it is sent.
-func (m *Mailbox) compose(to, id string, message bridge.Message, now time.Time) []byte {
+func (m *Mailbox) compose(to, id string, message bridge.Message, now time.Time) ([]byte, error) {
+	var b bytes.Buffer
+	h, utf8 := m.header(to, id, message, now), map[string]string{"charset": "utf-8"}
+	body := []byte(message.Text + codes(message.Buttons) + "\n")
+	if message.File == nil {
+		h.SetContentType("text/plain", utf8)
+		w, err := mail.CreateSingleInlineWriter(&b, h)
+		err = writePart(w, body, err)
+		return b.Bytes(), err
+	}
+	parts, err := mail.CreateWriter(&b, h)
+	if err != nil {
+		return nil, err
+	}
+	var text mail.InlineHeader
+	text.SetContentType("text/plain", utf8)
+	w, err := parts.CreateSingleInline(text)
+	if err = writePart(w, body, err); err != nil {
+		return nil, err
+	}
+	var file mail.AttachmentHeader
+	file.Set("Content-Type", http.DetectContentType(message.File.Content))
+	file.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": message.File.Name}))
+	w, err = parts.CreateAttachment(file)
+	if err = writePart(w, message.File.Content, err); err != nil {
+		return nil, err
+	}
+	err = parts.Close()
+	return b.Bytes(), err
+}
+
+// header returns the fields of a mail but those about its content.
+func (m *Mailbox) header(to, id string, message bridge.Message, now time.Time) (h mail.Header) {
 	subject := message.Thread.Subject
 	if !strings.HasPrefix(strings.ToLower(subject), "re:") {
 		subject = strings.TrimSpace("Re: " + subject)
 	}
-	var b bytes.Buffer
-	field := func(name, value string) { fmt.Fprintf(&b, "%s: %s\r\n", name, value) }
-	field("From", (&mail.Address{Name: m.channel.Name, Address: m.address}).String())
-	field("To", (&mail.Address{Address: to}).String())
-	field("Subject", mime.QEncoding.Encode("utf-8", subject))
-	field("Date", now.Format(time.RFC1123Z))
-	field("Message-ID", id)
 	references := []string{}
 	for _, one := range []string{message.Thread.Root, message.Thread.Parent} {
-		if messageID.FindString(one) == one && one != "" && (len(references) == 0 || references[0] != one) {
+		if messageID.FindString(one) == one && one != "" && !slices.Contains(references, one) {
 			references = append(references, one)
 		}
 	}
 	if len(references) > 0 {
-		field("In-Reply-To", references[len(references)-1])
-		field("References", strings.Join(references, "\r\n "))
+		h.Set("References", strings.Join(references, " "))
+		h.Set("In-Reply-To", references[len(references)-1])
 	}
-	field("Auto-Submitted", "auto-replied")
-	field("MIME-Version", "1.0")
-	if message.File == nil {
-		field("Content-Type", textType)
-		field("Content-Transfer-Encoding", "quoted-printable")
-		b.WriteString("\r\n")
-		writeText(&b, message)
-		return b.Bytes()
-	}
-	parts := multipart.NewWriter(&b)
-	field("Content-Type", mime.FormatMediaType("multipart/mixed", map[string]string{"boundary": parts.Boundary()}))
-	b.WriteString("\r\n")
-	w, _ := parts.CreatePart(textproto.MIMEHeader{"Content-Type": {textType},
-		"Content-Transfer-Encoding": {"quoted-printable"}}) // a Buffer takes all
-	writeText(w, message)
-	w, _ = parts.CreatePart(textproto.MIMEHeader{"Content-Type": {http.DetectContentType(message.File.Content)},
-		"Content-Transfer-Encoding": {"base64"},
-		"Content-Disposition":       {mime.FormatMediaType("attachment", map[string]string{"filename": message.File.Name})}})
-	writeBase64(w, message.File.Content)
-	_ = parts.Close()
-	return b.Bytes()
+	h.Set("Auto-Submitted", "auto-replied")
+	h.Set("Message-Id", id)
+	h.SetDate(now)
+	h.SetSubject(subject)
+	h.SetAddressList("To", []*mail.Address{{Address: to}})
+	h.SetAddressList("From", []*mail.Address{{Name: m.channel.Name, Address: m.address}})
+	return h
 }
 
-const textType = "text/plain; charset=utf-8"
-
-// writeText writes the text of a mail to a writer that takes all.
-func writeText(to io.Writer, message bridge.Message) {
-	w := quotedprintable.NewWriter(to)
-	_, _ = w.Write([]byte(message.Text + codes(message.Buttons) + "\n"))
-	_ = w.Close()
-}
-
-// maxLine is the length of a line of base64 in a mail.
-const maxLine = 76
-
-// writeBase64 writes a content to a writer that takes all.
-func writeBase64(to io.Writer, content []byte) {
-	for line := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(content)), maxLine) {
-		_, _ = to.Write(append(line, "\r\n"...))
+// writePart writes a part of a mail, unless the part could not be created.
+func writePart(w io.WriteCloser, content []byte, failed error) error {
+	if failed != nil {
+		return failed
 	}
+	_, err := w.Write(content)
+	return errors.Join(err, w.Close())
 }
 
 // codes returns what is said about the buttons of a message: the lines with which a person answers.

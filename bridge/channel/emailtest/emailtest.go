@@ -72,10 +72,17 @@ func (m Mail) Code(verb string) string {
 func New(t testing.TB) *Server { return start(t, nil, "imap", "smtp") }
 
 // NewTLS starts a server that encrypts its connections from the start.
-func NewTLS(t testing.TB) *Server {
+func NewTLS(t testing.TB) *Server { return startEncrypted(t, "imaps", "smtps") }
+
+// NewStartTLS starts a server that accepts a password only after STARTTLS.
+func NewStartTLS(t testing.TB) *Server { return startEncrypted(t, "imap", "smtp") }
+
+func startEncrypted(t testing.TB, imapScheme, smtpScheme string) *Server {
 	https := httptest.NewTLSServer(nil) // has a certificate of example.com and 127.0.0.1
 	defer https.Close()
-	s := start(t, https.TLS, "imaps", "smtps")
+	config := https.TLS.Clone()
+	config.NextProtos = nil
+	s := start(t, config, imapScheme, smtpScheme)
 	s.Roots = x509.NewCertPool()
 	s.Roots.AddCert(https.Certificate())
 	return s
@@ -93,9 +100,7 @@ func start(t testing.TB, config *tls.Config, imapScheme, smtpScheme string) *Ser
 			t.Fatal(err)
 		}
 		url := scheme + "://" + l.Addr().String()
-		if config != nil {
-			config := config.Clone()
-			config.NextProtos = nil
+		if strings.HasSuffix(scheme, "s") {
 			l = tls.NewListener(l, config)
 		}
 		return l, url
@@ -103,12 +108,12 @@ func start(t testing.TB, config *tls.Config, imapScheme, smtpScheme string) *Ser
 	silent := log.New(io.Discard, "", 0)
 	store := imapmemserver.New()
 	store.AddUser(s.user)
-	in := imapserver.New(&imapserver.Options{InsecureAuth: true, Logger: silent,
+	in := imapserver.New(&imapserver.Options{InsecureAuth: config == nil, TLSConfig: config, Logger: silent,
 		NewSession: func(*imapserver.Conn) (imapserver.Session, *imapserver.GreetingData, error) {
 			return &session{store.NewSession(), s}, nil, nil
 		}})
 	out := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &outgoing{server: s}, nil }))
-	out.Domain, out.AllowInsecureAuth, out.ErrorLog = "mx.example.org", true, silent
+	out.Domain, out.AllowInsecureAuth, out.TLSConfig, out.ErrorLog = "mx.example.org", config == nil, config, silent
 	var inListener, outListener net.Listener
 	inListener, s.IMAP = listen(imapScheme)
 	outListener, s.SMTP = listen(smtpScheme)
