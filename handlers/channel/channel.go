@@ -56,8 +56,8 @@ type Channel struct {
 	Server  string `json:"server"`  // URL of the Bot API server in place of the platform's, or of the IMAP server
 	Trigger string `json:"trigger"` // word that begins a message to the assistant in a group
 
-	// Of a mailbox: its address, the URL of the SMTP server, and the name with which the receiving server marks its
-	// Authentication-Results headers.
+	// Of a mailbox: its address, the URL of the SMTP server, and the names with which the receiving servers mark their
+	// Authentication-Results headers, separated by blanks.
 	Address  string `json:"address"`
 	SMTP     string `json:"smtp"`
 	Authserv string `json:"authserv_id"`
@@ -99,9 +99,9 @@ type Channels struct {
 	CountWaiting    func(ctx context.Context, chat string) (int, error)
 	IsSubmitted     func(ctx context.Context, message string) (bool, error)
 
-	wrong counter                      // codes, by sender
-	begun handlers.Folds[webhookChats] // one
-	pair  sync.Mutex                   // held while a code is used
+	wrong counter    // codes, by sender
+	pair  sync.Mutex // held while a code is used
+	posts sync.Mutex // held while a webhook begins a chat, so that each counts those before
 }
 
 // Commands are the commands that can be sent over NATS.
@@ -229,12 +229,26 @@ func (c Channel) checkMailbox(token string) error {
 		return invalid("server", "Must be the URL of the IMAP server, such as imaps://imap.example.org.")
 	case !serverURL(c.SMTP, "smtps", "smtp"):
 		return invalid("smtp", "Must be the URL of the SMTP server, such as smtps://smtp.example.org.")
-	case c.Authserv == "" || strings.ContainsFunc(c.Authserv, func(r rune) bool { return r <= ' ' || r > '~' || r == ';' }):
-		return invalid("authserv_id", "Must be the first word of the Authentication-Results headers that your server adds.")
+	case strings.Contains(c.Authserv, "="):
+		return invalid("authserv_id", "%.60q is a result, not the name of a server. If the Authentication-Results headers "+
+			"of your server have no name, as those of Microsoft 365, they cannot be trusted. Use another mail server.",
+			c.Authserv)
+	case len(strings.Fields(c.Authserv)) == 0 || !serverNames.MatchString(c.Authserv):
+		return invalid("authserv_id", "Must be the first word of the Authentication-Results headers that your server adds, "+
+			"such as mx.example.org. If your servers have several names, separate them by blanks.")
 	case len(token) > maxToken || strings.ContainsFunc(token, unicode.IsControl):
 		return invalid("token", "Must be the password of the mailbox, at most %d bytes.", maxToken)
 	}
 	return nil
+}
+
+// serverNames matches names of servers in Authentication-Results headers.
+var serverNames = regexp.MustCompile(`^[!#-:<>-~ ]+$`)
+
+// Trusts reports whether a name in an Authentication-Results header is that of a receiving server.
+func (c Channel) Trusts(server string) bool {
+	is := func(name string) bool { return strings.EqualFold(name, server) }
+	return slices.ContainsFunc(strings.Fields(c.Authserv), is)
 }
 
 // serverURL reports whether a text is a URL of a server with one of the schemes, without a password.

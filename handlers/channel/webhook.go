@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -152,51 +153,26 @@ func (h *Channels) Post(ctx context.Context, p Posted) (r Received, err error) {
 // webhookActor is the start of the actor of a webhook's chats and messages. Its id follows.
 const webhookActor = "webhook:"
 
-// webhookChats holds when the chats of webhooks were created, by actor and chat.
-type webhookChats map[string]map[string]time.Time
-
-func (c webhookChats) Apply(e events.Event) {
-	if !strings.HasPrefix(e.Actor, webhookActor) {
-		return
-	}
-	if c[e.Actor] == nil {
-		c[e.Actor] = map[string]time.Time{}
-	}
-	maps.DeleteFunc(c[e.Actor], func(_ string, at time.Time) bool { return e.Time.Sub(at) > newChatsWithin })
-	c[e.Actor][e.Subject.ID] = e.Time
-}
-
-// recent counts the chats that an actor created within newChatsWithin, without one chat.
-func (c webhookChats) recent(actor, without string) (n int) {
-	for id, at := range c[actor] {
-		if id != without && time.Since(at) <= newChatsWithin {
-			n++
-		}
-	}
-	return n
-}
-
 // beginChat creates the chat of a message of a webhook. It refuses a further chat if the message is new and the limit
 // is reached.
 func (h *Channels) beginChat(ctx context.Context, message string, c chat.Create) error {
-	filter := events.ChatSubject("*", events.ChatCreated{}.Kind())
-	begun := h.begun.Get(ctx, "", func() *handlers.Fold[webhookChats] {
-		return handlers.NewFoldFrom(webhookChats{}, func(ctx context.Context, l *log.Log) ([]events.Event, uint64, error) {
-			since, err := l.At(ctx, time.Now().Add(-newChatsWithin))
-			return nil, since, err
-		}, filter)
-	})
-	return begun.Read(ctx, h.Log, func(all webhookChats) error { // one at a time, so that each counts those before
-		done, err := h.IsSubmitted(ctx, message)
-		if err == nil && !done && all.recent(c.Actor, c.Chat) >= maxNewChats {
-			err = handlers.Refuse(handlers.Conflict, "The webhook has begun %d chats within an hour, which is the limit. Choose a chat for it, or wait.",
-				maxNewChats)
-		}
-		if err == nil {
-			_, _, err = h.Chats.Create(ctx, c)
-		}
+	h.posts.Lock()
+	defer h.posts.Unlock()
+	since, err := h.Log.At(ctx, time.Now().Add(-newChatsWithin))
+	if err != nil {
 		return err
-	})
+	}
+	all, _, err := handlers.Collect(ctx, h.Log, log.StartAfter(since, events.ChatSubject("*", events.ChatCreated{}.Kind())))
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(all, func(e events.Event) bool { return e.Actor != c.Actor || e.Subject.ID == c.Chat })
+	if done, err := h.IsSubmitted(ctx, message); err != nil || !done && len(others) >= maxNewChats {
+		return cmp.Or(err, handlers.Refuse(handlers.Conflict,
+			"The webhook has begun %d chats within an hour, which is the limit. Choose a chat for it, or wait.", maxNewChats))
+	}
+	_, _, err = h.Chats.Create(ctx, c)
+	return err
 }
 
 // parts returns the message of a body: the prompt of the webhook, and then the body, marked as data.

@@ -16,7 +16,9 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/channel"
 	"pocketcoder/handlers/chat"
+	"pocketcoder/handlers/record"
 )
 
 func TestAThreadFromPairingToAnswer(t *testing.T) {
@@ -320,6 +322,18 @@ func TestASendingThatFailsIsTriedAgainOrHasFailed(t *testing.T) {
 	is.Equal(len(s.mail.Mails()), 3)
 }
 
+func TestAMailboxNeedsTheNameOfItsServer(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	for name, reason := range map[string]string{"": "Must be the first word", " ": "Must be the first word",
+		"mx.example.org;": "Must be the first word", "spf=pass": "as those of Microsoft 365"} {
+		_, _, err := s.Channels.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, New: true,
+			Role: account.Admin, Set: record.Fields(map[string]any{"name": "other", "kind": channel.Email, "server": s.mail.IMAP,
+				"smtp": s.mail.SMTP, "address": emailtest.Address, "authserv_id": name})})
+		expect.Contains(t, fmt.Sprint(err), reason)
+	}
+}
+
 func TestAWrongPasswordIsNotTriedAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSystemAt(t, emailtest.New(t), "not the password")
@@ -330,10 +344,16 @@ func TestAWrongPasswordIsNotTriedAgainAtOnce(t *testing.T) {
 	expect.Lacks(t, s.Lines.String(), "not the password")
 }
 
-func TestAConversationOverTLS(t *testing.T) {
+func TestAConversationIsEncrypted(t *testing.T) {
 	t.Parallel()
-	s := newSystemAt(t, emailtest.NewTLS(t), emailtest.Password)
-	s.pair(ann, s.User("ann", account.User))
+	for name, start := range map[string]func(testing.TB) *emailtest.Server{"TLS": emailtest.NewTLS,
+		"STARTTLS": emailtest.NewStartTLS} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSystemAt(t, start(t), emailtest.Password)
+			s.pair(ann, s.User("ann", account.User)) // a mail comes in, and one leaves
+		})
+	}
 }
 
 func TestAFileOfTheAssistantIsAnAttachment(t *testing.T) {

@@ -30,9 +30,10 @@ func (m *Mailbox) sender(h *message.Header) (address, name string, err error) {
 		return "", "", ignored(m.address + " is not in its To")
 	}
 	_, domain, _ := strings.Cut(address, "@")
-	for _, field := range values(h, "Authentication-Results") {
+	authenticated := values(h, "Authentication-Results")
+	for _, field := range authenticated {
 		id, results, err := parseResults(field)
-		if !strings.EqualFold(id, m.channel.Authserv) {
+		if !m.channel.Trusts(id) {
 			continue // another server's, or forged
 		}
 		if err != nil || !passes(results, domain) { // further ones may be forged
@@ -40,7 +41,22 @@ func (m *Mailbox) sender(h *message.Header) (address, name string, err error) {
 		}
 		return address, list[0].Name, nil
 	}
-	return "", "", ignored("it has no Authentication-Results header of " + m.channel.Authserv)
+	return "", "", m.untrusted(authenticated)
+}
+
+// untrusted returns why a mail without a header of a trusted server is ignored. It names the server of the topmost
+// header: if this is the receiving server, the operator can trust it.
+func (m *Mailbox) untrusted(fields []string) error {
+	if len(fields) == 0 {
+		return ignored("it has no Authentication-Results header, so nothing says who sent it")
+	}
+	id, _, _ := parseResults(fields[0])
+	if id == "" {
+		return ignored("its topmost Authentication-Results header names no server, as those of Microsoft 365, " +
+			"so a sender could have written it")
+	}
+	return ignored(fmt.Sprintf("its topmost Authentication-Results header is of %.100q, and the channel trusts only %s",
+		id, m.channel.Authserv))
 }
 
 // among reports whether the mailbox is among some addresses.
@@ -99,14 +115,14 @@ type result struct {
 // is a quote in a comment: it begins a local part of the sender's choice, whose parenthesis would end the comment.
 func parseResults(field string) (id string, results []result, err error) {
 	parts, err := tokens(field)
-	if len(parts[0]) > 0 {
+	if len(parts[0]) > 0 && !strings.Contains(parts[0][0], "=") { // else the first result takes the place of the name
 		id = parts[0][0]
 	}
 	if err != nil {
 		return id, nil, err
 	}
 	if len(parts[0]) > 2 || id == "" || len(parts[0]) == 2 && parts[0][1] != "1" {
-		return id, nil, fmt.Errorf("the field has another version than 1: %q", parts[0])
+		return id, nil, fmt.Errorf("the field has no name of a server, or another version than 1: %q", parts[0])
 	}
 	for _, words := range parts[1:] {
 		if len(words) == 0 || len(words) == 1 && strings.EqualFold(words[0], "none") {

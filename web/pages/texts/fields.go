@@ -105,7 +105,7 @@ var fieldLabels = map[string]string{
 	"trigger":           "Trigger word in groups",
 	"token":             "Secret",
 	"smtp":              "SMTP server, for email",
-	"authserv_id":       "First word of the Authentication-Results headers",
+	"authserv_id":       "First word of the Authentication-Results headers, for email",
 	"subject":           "Subject",
 	"thread":            "Thread",
 	"channels.address":  "Email address",
