@@ -109,7 +109,7 @@ func (c *command) wait(ctx context.Context, most time.Duration, finished <-chan 
 // end kills the process tree of the command and waits until its output is sent. A cancelled command first gets time to
 // clean up. A command that exceeds a limit does not, because it could use more meanwhile.
 func (c *command) end(reason wire.Reason, finished <-chan struct{}) {
-	if !limit.IsReason(reason) {
+	if !limit.IsLimit(reason) {
 		c.terminate(finished)
 	}
 	syscall.Kill(-c.shell, syscall.SIGKILL) // of bubblewrap: the kernel then kills all processes in its namespaces
@@ -170,7 +170,7 @@ func (c *command) reap(reason wire.Reason) wire.Result {
 	if r.Reason == wire.Exited && r.ExitCode != 0 {
 		r.Reason = c.exceededLimit(r.ExitCode, state.UserTime()+state.SystemTime())
 	}
-	if limit.IsReason(r.Reason) && r.ExitCode == 0 { // the shell had exited before its processes were killed
+	if limit.IsLimit(r.Reason) && r.ExitCode == 0 { // the shell had exited before its processes were killed
 		r.ExitCode, r.Signal = 128+int(syscall.SIGKILL), unix.SignalName(syscall.SIGKILL)
 	}
 	if c.hasMonitor && r.Reason != wire.Exited && r.Signal == "" && r.ExitCode > 128 {

@@ -131,7 +131,8 @@ const (
 	recordTimeout = 3 * time.Second
 )
 
-// deliver sends a message and records the result. It returns an error if the message still waits.
+// deliver sends a message, unless that has become needless, and records the result. It returns an error if the message
+// still waits.
 func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error {
 	if m.State == outgoing.Sending { // the result of an earlier try could not be recorded
 		return h.recordUnknown(ctx, m, "PocketCoder could not record whether it was sent")
@@ -167,11 +168,15 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 	if err := h.Channels.Record(ctx, m.Chat, m.ID, events.ChannelSending{Message: m.ID}); err != nil {
 		return err
 	}
+	return h.transmit(ctx, p, m, Message{ID: m.ID, Text: m.Text, Buttons: buttons, File: file, Thread: thread})
+}
+
+// transmit sends a message, and records the result. It returns an error if the message still waits.
+func (h *Hub) transmit(ctx context.Context, p Platform, m outgoing.Message, message Message) error {
 	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(shutdownGrace, cancel) })()
-	receipt, err := p.Send(patient, m.Place, Message{ID: m.ID, Text: m.Text, Buttons: buttons, File: file,
-		Thread: thread})
+	receipt, err := p.Send(patient, m.Place, message)
 	recording, done := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer done()
 	switch {
@@ -179,7 +184,7 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 		return h.Channels.Record(recording, m.Chat, m.ID, events.ChannelSent{Message: m.ID, Receipt: receipt,
 			Attempts: int(m.Attempts)})
 	case errors.As(err, new(PermanentError)):
-		return h.recordRefused(recording, m, file, err.Error())
+		return h.recordRefused(recording, m, message.File, err.Error())
 	case errors.As(err, new(RetryError)):
 		return errors.Join(err, h.Channels.Record(recording, m.Chat, m.ID,
 			events.ChannelDelayed{Message: m.ID, Reason: err.Error(), Attempts: int(m.Attempts)}))

@@ -192,7 +192,7 @@ func (s *Server) client(r *http.Request) (client, bool) {
 		return nil, false
 	}
 	user, token, _ := strings.Cut(string(credentials), ":")
-	if s.Engine.HasCredentials(user, token) {
+	if s.Engine.Accepts(user, token) {
 		return s.Engine, true
 	}
 	if x, ok := s.Servers.Running(user, token); ok {

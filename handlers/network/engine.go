@@ -115,8 +115,8 @@ func (n *Engine) Allow(addresses []string) {
 	}
 }
 
-// HasCredentials reports whether the credentials are those of the running OpenCode.
-func (n *Engine) HasCredentials(user, token string) bool {
+// Accepts reports whether the credentials are those of the running OpenCode.
+func (n *Engine) Accepts(user, token string) bool {
 	if n == nil {
 		return false
 	}

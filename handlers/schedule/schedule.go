@@ -146,10 +146,11 @@ func (k *schedule) isDue(now time.Time) bool {
 
 func (h *Schedules) state(ctx context.Context) *handlers.Fold[*state] {
 	return h.states.Get(ctx, "", func() *handlers.Fold[*state] {
-		return handlers.NewFoldFrom(&state{map[string]*schedule{}, map[string]Started{}}, h.begin,
-			events.ConfigSubject(schedules.Collection, "*", "*"))
+		return handlers.NewFoldFrom(newState(), h.begin, events.ConfigSubject(schedules.Collection, "*", "*"))
 	})
 }
+
+func newState() *state { return &state{map[string]*schedule{}, map[string]Started{}} }
 
 // begin returns the events that the state follows from: every change of a schedule, the newest decision about each, and
 // the runs of the last day, because the command of one may be sent again.
@@ -163,8 +164,13 @@ func (h *Schedules) begin(ctx context.Context, l *log.Log) ([]events.Event, uint
 	if err != nil {
 		return nil, 0, err
 	}
+	slices.SortFunc(all, func(a, b events.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+	known := newState()
+	for _, e := range all {
+		known.Apply(e)
+	}
 	var hidden []*log.Position
-	for ids := range slices.Chunk(existing(all), maxListed) {
+	for ids := range slices.Chunk(slices.Sorted(maps.Keys(known.schedules)), maxListed) {
 		var filters []string
 		for _, id := range ids {
 			filters = append(filters, events.ConfigSubject(schedules.Collection, id, "*"))
@@ -190,21 +196,6 @@ const maxListed = 1024 / 4
 
 func subject(id string, d events.Data) string {
 	return events.ConfigSubject(schedules.Collection, id, d.Kind())
-}
-
-// existing returns the schedules that are not deleted. It sorts the events.
-func existing(all []events.Event) []string {
-	slices.SortFunc(all, func(a, b events.Event) int { return cmp.Compare(a.Seq, b.Seq) })
-	exists := map[string]bool{}
-	for _, e := range all {
-		switch e.Subject.Kind {
-		case events.Saved{}.Kind():
-			exists[e.Subject.ID] = true
-		case events.Deleted{}.Kind():
-			delete(exists, e.Subject.ID)
-		}
-	}
-	return slices.Sorted(maps.Keys(exists))
 }
 
 // hidesDecision reports whether an event is a manual run of an earlier version: the decision before it is needed, too.

@@ -65,8 +65,8 @@ func smaller[T ~int64](a, b T) T {
 	return a
 }
 
-// IsReason reports whether a command ended because of its Limits.
-func IsReason(r wire.Reason) bool {
+// IsLimit reports whether a reason is that a command reached one of its Limits.
+func IsLimit(r wire.Reason) bool {
 	switch r {
 	case wire.Memory, wire.Processes, wire.FileSize, wire.CPUTime, wire.OpenFiles:
 		return true
