@@ -38,7 +38,14 @@ func (p *process) pair(t testing.TB, bot *telegramtest.Server) (chat string) {
 	p.command(t, telegramtest.Token+"\n", "channel", "add", "phone", "--server", bot.URL)
 	bot.Say(person, person, "/start "+p.pairingCode(t, "phone"))
 	bot.AwaitText(t, "You are paired")
-	return p.chatOfNewestMessage(t)
+	return p.chatOfMessage(t, "You are paired")
+}
+
+// addMailbox adds a mailbox as a channel.
+func (p *process) addMailbox(t testing.TB, name string, server *emailtest.Server) {
+	t.Helper()
+	p.command(t, emailtest.Password+"\n", "channel", "add", name, "--address", emailtest.Address, "--imap", server.IMAP,
+		"--smtp", server.SMTP, "--authserv-id", emailtest.Authserv)
 }
 
 // pairingCode returns a code that pairs a person with the administrator.
@@ -51,14 +58,18 @@ func (p *process) pairingCode(t testing.TB, name string) string {
 	return code.Code
 }
 
-// chatOfNewestMessage returns the chat of the newest message that has left, or is to leave, through a channel.
-func (p *process) chatOfNewestMessage(t testing.TB) string {
+// chatOfMessage returns the chat of the newest message with a text that has left, or is to leave, through a channel.
+func (p *process) chatOfMessage(t testing.TB, text string) string {
 	t.Helper()
 	var sent []outgoing.Message
 	if err := json.Unmarshal([]byte(p.command(t, "", "channel", "messages", "--json")), &sent); err != nil {
 		t.Fatal(err)
 	}
-	return sent[0].Chat
+	i := slices.IndexFunc(sent, func(m outgoing.Message) bool { return strings.Contains(m.Text, text) })
+	if i < 0 {
+		t.Fatalf("no message has %q: %+v", text, sent)
+	}
+	return sent[i].Chat
 }
 
 // TestKillLosesAndRepeatsNothingOfMessengersAndSchedules kills the system between the steps of a conversation. The
@@ -134,12 +145,7 @@ func (p *process) sendsFileLater(t testing.TB, bot *telegramtest.Server, chat st
 	if err := os.WriteFile(report, []byte("all is well"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	bot.Before(func(method string, w http.ResponseWriter) bool {
-		if method == "sendDocument" {
-			telegramtest.Refuse(w, http.StatusTooManyRequests, "Too Many Requests: retry after 600", 600)
-		}
-		return method == "sendDocument"
-	})
+	bot.RefuseAll("sendDocument", http.StatusTooManyRequests, "Too Many Requests: retry after 600", 600)
 	bot.Say(person, person, call("pocketcoder_send_file", map[string]any{"path": "report.txt", "caption": "the report"})+
 		"\n@@next\n@@say sent it")
 	p.event(t, chat, events.ChannelDelayed{}.Kind(), nil)
@@ -178,11 +184,10 @@ func TestAConversationByMailSurvivesCrashes(t *testing.T) {
 	const ann = "Ann <ann@example.org>"
 	server := emailtest.New(t)
 	p := start(t, "--push-allow-private")
-	p.command(t, emailtest.Password+"\n", "channel", "add", "mail", "--address", emailtest.Address, "--imap", server.IMAP,
-		"--smtp", server.SMTP, "--authserv-id", emailtest.Authserv)
+	p.addMailbox(t, "mail", server)
 	server.Say(t, ann, p.pairingCode(t, "mail"), "")
 	paired := server.AwaitText(t, "You are paired")
-	chat := p.chatOfNewestMessage(t)
+	chat := p.chatOfMessage(t, "You are paired")
 	expect.Contains(t, p.command(t, "", "pair", "list"), "ann@example.org")
 	expect.Contains(t, p.command(t, "", "channel", "list"), emailtest.Address)
 
@@ -218,10 +223,37 @@ func TestAConversationByMailSurvivesCrashes(t *testing.T) {
 	}
 	eachOnce(t, texts, "echo hello >>greeting", "done", "and then", "last words")
 	is.Equal(p.submittedThroughChannels(t, chat), 2)
-	other := p.chatOfNewestMessage(t)
+	other := p.chatOfMessage(t, "last words")
 	is.True(other != chat) // each thread is a chat
 	is.Equal(p.submittedThroughChannels(t, other), 1)
 	for _, e := range p.history(t, chat) {
 		expect.Lacks(t, string(e.Data), emailtest.Password)
 	}
+}
+
+func TestFilesComeAndLeaveByMail(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	const carl = "Carl <carl@example.org>"
+	server := emailtest.New(t)
+	p := openSystem.system(t)
+	p.addMailbox(t, "mailbox for files", server)
+	defer p.command(t, "", "channel", "remove", "mailbox for files")
+	server.Say(t, carl, p.pairingCode(t, "mailbox for files"), "")
+	server.AwaitText(t, "You are paired")
+	content := strings.Repeat("\x00\xff\r\n.\r\n", 1000)
+	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "bill.bin"), []byte(content), 0o644))
+	script := call("pocketcoder_send_file", map[string]any{"path": "bill.bin", "caption": "the bill for Carl"}) +
+		"\n@@next\n@@say I sent Carl the bill"
+	server.Deliver(t, server.Compose(carl, "Subject: My order\nContent-Type: multipart/mixed; boundary=b\n",
+		"--b\n\n"+script+"\n--b\nContent-Type: text/plain\nContent-Disposition: attachment; filename=order.txt\n"+
+			"Content-Transfer-Encoding: base64\n\ndGhyZWUgYXBwbGVz\n--b--"))
+	bill := server.AwaitText(t, "the bill for Carl")
+	is.Equal(bill.File, "bill.bin")
+	is.Equal(bill.Content, content)
+	is.Equal(bill.Header.Get("Subject"), "Re: My order")
+	server.AwaitText(t, "I sent Carl the bill")
+	p.event(t, p.chatOfMessage(t, "I sent Carl the bill"), "opencode.message.part.updated", func(e events.Event) bool {
+		return strings.Contains(string(e.Data), "three apples") // OpenCode shows it to the model
+	})
 }
