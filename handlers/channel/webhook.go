@@ -162,7 +162,8 @@ func (h *Channels) beginChat(ctx context.Context, message string, c chat.Create)
 	if err != nil {
 		return err
 	}
-	all, _, err := handlers.Collect(ctx, h.Log, log.StartAfter(since, events.ChatSubject("*", events.ChatCreated{}.Kind())))
+	created := events.ChatSubject("*", events.ChatCreated{}.Kind())
+	all, _, err := handlers.Collect(ctx, h.Log, log.StartAfter(since, created))
 	if err != nil {
 		return err
 	}

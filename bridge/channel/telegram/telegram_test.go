@@ -42,7 +42,7 @@ func TestAConversationFromPairingToAnswer(t *testing.T) {
 	s.Answer(c, 3, "", `,"error":{"name":"APIError","data":{"message":"the provider says no"}}`)
 	s.telegram.AwaitText(t, "It went wrong: the provider says no")
 	is.Equal(count(s.telegram.Messages(), "a step"), 0)
-	expect.Eventually(t, "all is sent", func() bool { // the second may be queued before it is known that the first was sent
+	expect.Eventually(t, "all is sent", func() bool { // one may be queued before it is recorded that another was sent
 		return strings.Join(slices.Sorted(strings.FieldsSeq(s.ChannelEvents(c))), " ") ==
 			"queued queued queued sending sending sending sent sent sent"
 	})
