@@ -18,7 +18,6 @@ const changedByPerson = (field) =>
   (field.matches("input") && field.checked !== field.defaultChecked) ||
   (field.matches("select") && field.selectedIndex !== Math.max(0, [...field.options].findIndex((option) => option.defaultSelected)));
 const morphing = {
-  ignoreActiveValue: true,
   callbacks: {
     beforeNodeMorphed: (old) => !(old instanceof Element && changedByPerson(old)),
     beforeAttributeUpdated: (name, element) => !(name === "open" && element.matches("details")),
@@ -54,16 +53,16 @@ const held = [];
 
 function receive(html) {
   held.push(html);
-  const wait = still - Date.now();
-  if (wait > 0) {
-    setTimeout(release, wait);
-  } else {
-    release();
-  }
+  release();
 }
 
 function release() {
-  while (held.length > 0 && Date.now() >= still) {
+  const wait = still - Date.now();
+  if (wait > 0) {
+    setTimeout(release, wait);
+    return;
+  }
+  while (held.length > 0) {
     update(held.shift());
   }
 }
