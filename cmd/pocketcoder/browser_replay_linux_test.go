@@ -64,11 +64,21 @@ func TestChatIsReplayedInABrowser(t *testing.T) {
 			b.awaitCondition("who decided", fmt.Sprintf(`[...document.querySelectorAll("#event dd")].some((e) => e.textContent.trim() === %q)`, adminEmail))
 			b.screenshot("replay-decision")
 			b.checkNoFaults()
+			b.awaitCondition("its address", `location.search === "?seq=" + document.querySelector("#event small").textContent.slice(1)`)
 			decided := evaluate[string](b, `document.querySelector("#entries").outerHTML`)
 			b.do(chromedp.Reload())
 			// the page that was moved is the page that a load gives
 			is.Equal(evaluate[string](b, `document.querySelector("#entries").outerHTML`), decided)
 
+			// a browser may refuse to change the address often
+			is.Equal(evaluate[int](b, `(() => {
+				let changes = 0;
+				const moment = { html: "", number: current, sequence: document.querySelector("#event small").textContent.slice(1) };
+				history.replaceState = () => { changes++; };
+				for (let i = 0; i < 200; i++) showMoment(moment);
+				delete history.replaceState;
+				return changes;
+			})()`), 0)
 			evaluate[bool](b, `(document.querySelector("#speed").value = "64", true)`)
 			b.click("#play")
 			b.awaitCondition("the end", fmt.Sprintf(`current === %d && !playing`, count))

@@ -14,6 +14,7 @@ let playing = false;
 let current = Number(scrubber.value); // the moment that is shown; the scrubber may be ahead of it
 let wanted = null; // the query of the moment to show next
 let busy = false; // with the one before
+let addressing = null; // timer until the address names the moment that is shown
 
 async function fetchMoments(query) {
   fetching.abort();
@@ -52,7 +53,8 @@ function showMoment(moment) {
     scrubber.value = moment.number;
   }
   scrubber.setAttribute("aria-valuetext", byID("number").textContent + ": " + byID("event").querySelector("h2").textContent.trim());
-  history.replaceState(null, "", "?seq=" + moment.sequence);
+  clearTimeout(addressing); // Safari refuses more than 100 changes of the address in 10 s
+  addressing = setTimeout(() => history.replaceState(null, "", "?seq=" + moment.sequence), 300);
 }
 
 // want shows a moment once the one before is shown. Of several that a person passes by meanwhile it shows the last.
