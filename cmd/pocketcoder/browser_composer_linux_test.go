@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/matryer/is"
 
 	"pocketcoder/expect"
 )
@@ -16,6 +17,7 @@ func TestComposerAttachesFilesAndRunsCommands(t *testing.T) {
 	expect.WriteFile(t, notes, "the Rhine is long\n")
 	for _, size := range []screen{phoneScreen, desktopScreen} {
 		t.Run(size.name, func(t *testing.T) {
+			is := is.New(t)
 			chat := p.admin(t).create(t, "chats", record{"title": "composer " + size.name})
 			b := p.openBrowser(t, size)
 			b.visit("/chats/" + chat)
@@ -36,7 +38,22 @@ func TestComposerAttachesFilesAndRunsCommands(t *testing.T) {
 			b.click("#commands li:not([hidden])")
 			b.fill("#text", " Rivers of "+size.name+"\r")
 			b.awaitCondition("the new title", `document.querySelector("h1").textContent === "Rivers of `+size.name+`"`)
+			b.awaitCondition("that the commands are gone", `document.querySelector("#commands").hidden`)
 			b.checkNoFaults()
+
+			// the Enter of an input method sends nothing, as Safari reports it
+			is.True(evaluate[bool](b, `text.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", keyCode: 229, bubbles: true, cancelable: true }))`))
+			// a field grows with its text also in a browser without field-sizing
+			is.True(evaluate[bool](b, `(() => {
+				text.style.fieldSizing = "fixed";
+				const grows = [["one", "two", "three"], ["one"]].map((lines) => {
+					text.value = lines.join("\n");
+					fitHeight(text);
+					return text.clientHeight;
+				});
+				text.value = text.style = "";
+				return grows[0] > 2 * grows[1] - 20 && text.scrollHeight <= text.clientHeight;
+			})()`))
 			b.fill("#text", "/fork\r")
 			b.awaitCondition("the new chat", `!location.pathname.includes("`+chat+
 				`") && location.pathname.startsWith("/chats/")`)

@@ -8,11 +8,10 @@ const kept = "comments " + location.pathname;
 function quote(line) {
   const file = line.closest("[data-file]").dataset.file;
   const before = text.value.trim() === "" ? "" : text.value.trimEnd() + "\n\n";
-  text.value = before + file + ":" + line.dataset.line + "\n> " + line.textContent.trimEnd() + "\n\n";
+  setText(text, before + file + ":" + line.dataset.line + "\n> " + line.textContent.trimEnd() + "\n\n");
   text.focus();
   text.setSelectionRange(text.value.length, text.value.length);
   text.scrollTop = text.scrollHeight;
-  keep();
 }
 
 function keep() {

@@ -6,18 +6,35 @@ function empty(form) {
   const { id, text, file } = form.elements;
   const sent = [id.value, text.value, file.files];
   id.value = Array.from(crypto.getRandomValues(new Uint8Array(15)), (n) => (n % 36).toString(36)).join("");
-  text.value = "";
+  setText(text, "");
   file.value = "";
   showAttached(file);
   toEnd();
   return (accepted) => {
     if (!accepted) {
       id.value = sent[0];
-      text.value = [sent[1], text.value].filter(Boolean).join("\n");
+      setText(text, [sent[1], text.value].filter(Boolean).join("\n"));
       file.files = sent[2];
       showAttached(file);
     }
   };
+}
+
+// setText changes a text as typing does.
+function setText(field, text) {
+  field.value = text;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+// A field is as high as its text. Browsers without field-sizing, such as Safari 26.0, need this for it.
+function fitHeight(field) {
+  field.style.height = "auto";
+  field.style.height = field.scrollHeight + field.offsetHeight - field.clientHeight + "px";
+}
+
+if (!CSS.supports("field-sizing", "content")) {
+  document.querySelectorAll(".composer textarea").forEach(fitHeight);
+  document.addEventListener("input", (event) => event.target.matches(".composer textarea, .edit textarea") && fitHeight(event.target));
 }
 
 // Files are chosen, pasted or dropped.
@@ -55,15 +72,16 @@ function showCommands() {
 if (byID("commands")) {
   byID("text").addEventListener("input", showCommands);
   byID("commands").addEventListener("click", (event) => {
-    byID("text").value = event.target.closest("[data-command]").dataset.command;
+    setText(byID("text"), event.target.closest("[data-command]").dataset.command);
     byID("text").focus();
-    showCommands();
   });
 }
 
-// Enter sends, Shift and Enter begin a line. On a phone, Enter begins a line too: its keyboard has no Shift and Enter.
+// Enter sends, Shift and Enter begin a line. On a phone, Enter begins a line too: its keyboard has no Shift and Enter. The Enter that
+// chooses a word of an input method sends nothing: Safari marks it with the code 229 alone.
 document.addEventListener("keydown", (event) => {
-  const sends = event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target.matches(".composer textarea");
+  const chooses = event.isComposing || event.keyCode === 229;
+  const sends = event.key === "Enter" && !event.shiftKey && !chooses && event.target.matches(".composer textarea");
   if (sends && !matchMedia("(pointer: coarse)").matches) {
     event.preventDefault();
     event.target.form.requestSubmit();
