@@ -33,6 +33,16 @@ func TestEarlierMessagesComeWhenAPersonScrollsUp(t *testing.T) {
 	})
 	is.Equal(evaluate(`document.querySelector("#earlier-messages") === null`), "true")
 	is.Equal(evaluate(`[...document.querySelectorAll("#entries article")].every((a, i, all) => i === 0 || all[i - 1].dataset.order < a.dataset.order)`), "true")
+
+	// the view stays when a message above it grows, also in a browser that does not keep it there itself
+	is.Equal(evaluate(`(() => {
+		log.style.overflowAnchor = "none";
+		const [first, , third] = document.querySelectorAll("#entries article");
+		third.scrollIntoView();
+		const top = third.getBoundingClientRect().top;
+		update(first.outerHTML.replace("number 0.", "number 0, ".repeat(500)));
+		return [first.offsetHeight > log.clientHeight, Math.abs(third.getBoundingClientRect().top - top) < 1];
+	})()`), "true,true")
 }
 
 func TestEarlierMessagesOfAMomentComeWhenAPersonScrollsUp(t *testing.T) {

@@ -8,6 +8,8 @@ const log = byID("log");
 
 let unseen = 0; // entries below the view
 let follows = false; // the view was at the end before a change
+let anchor = null; // else the entry at its top, and where that was
+let anchorTop = 0;
 const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 80;
 
 function toEnd() {
@@ -28,8 +30,18 @@ function showChange(added) {
   showUnseen();
 }
 
-document.addEventListener("updating", () => (follows = atEnd()));
+function rememberView() {
+  const top = log.getBoundingClientRect().top;
+  follows = atEnd();
+  anchor = [...byID("entries").children].find((entry) => entry.getBoundingClientRect().bottom > top);
+  anchorTop = anchor?.getBoundingClientRect().top;
+}
+
+document.addEventListener("updating", rememberView);
 document.addEventListener("updated", (event) => {
+  if (anchor?.isConnected) { // Safari moves the view when something above it changes
+    log.scrollTop += anchor.getBoundingClientRect().top - anchorTop;
+  }
   for (const part of written.keys()) {
     showText(part);
   }
