@@ -69,18 +69,11 @@ func BenchmarkPainted(b *testing.B) {
 	}
 }
 
-// openPage opens a page in a Chromium that is logged in.
+// openPage opens a page in a tab that is logged in.
 func openPage(t testing.TB, s *webtest.System, path string) context.Context {
 	t.Helper()
 	b := newBrowser(t, s)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(expect.Program(t, "chromium")),
-		chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
+	ctx := openTab(t)
 	webtest.Check(t, chromedp.Do(ctx, chromedp.Navigate(b.url+"/login?next="+path),
 		chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
 		chromedp.SendKeys(chromedp.CSS("#password"), webtest.Password), chromedp.Click(chromedp.CSS("main button")),

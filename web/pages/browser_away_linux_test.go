@@ -19,7 +19,7 @@ import (
 	"pocketcoder/web/webtest"
 )
 
-// device is a Chromium in which ada is logged in.
+// device is a tab in which ada is logged in.
 type device struct {
 	t   *testing.T
 	ctx context.Context
@@ -31,14 +31,7 @@ func newDevice(t *testing.T, h http.Handler, width, height int64) *device {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(expect.Program(t, "chromium")),
-		chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
+	ctx := openTab(t)
 	webtest.Check(t, chromedp.Do(ctx, chromedp.EmulateViewport(width, height), chromedp.Navigate(server.URL+"/login"),
 		chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
 		chromedp.SendKeys(chromedp.CSS("#password"), webtest.Password), chromedp.Click(chromedp.CSS("main button")),
