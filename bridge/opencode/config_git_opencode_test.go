@@ -21,18 +21,13 @@ import (
 	"pocketcoder/expect"
 )
 
-// TestFIFOReadByGitDoesNotBlockATurn has FIFOs with names that git and ripgrep read, below the workspace's top folder.
-func TestFIFOReadByGitDoesNotBlockATurn(t *testing.T) {
+// TestFIFOsDoNotBlockOpenCode is one test because each start of OpenCode takes seconds.
+func TestFIFOsDoNotBlockOpenCode(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	tools := opencodetest.Tools(t)
-	base, _ := startModel(t)
+	base, seen := startModel(t)
 	workspace := t.TempDir()
-	is.NoErr(exec.Command("git", "init", "-q", workspace).Run())
-	for _, name := range []string{".gitignore", ".gitattributes", ".ignore", ".rgignore"} {
-		expect.WriteFile(t, filepath.Join(workspace, name+".d", "a.txt"), "one\n")
-		is.NoErr(syscall.Mkfifo(filepath.Join(workspace, name+".d", name), 0o600))
-	}
 	logged := filepath.Join(t.TempDir(), "log")
 	to, err := os.Create(logged)
 	is.NoErr(err)
@@ -40,7 +35,8 @@ func TestFIFOReadByGitDoesNotBlockATurn(t *testing.T) {
 	ready := make(chan opencode.Generation, 1)
 	s := &opencode.Supervisor{
 		Tools: tools, Dir: t.TempDir(), Workspace: workspace, Shell: "/bin/sh", Logger: slog.New(slog.NewTextHandler(to, nil)),
-		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x", Catalogue: []byte("{}")},
+		// OpenCode has apply_patch for such names
+		Provider: provider.Provider{Model: "demo/gpt-5", BaseURL: base, APIKey: "x", Catalogue: []byte("{}")},
 		Started:  func(g opencode.Generation) { ready <- g }, GitLimit: 5 * time.Second,
 	}
 	confine(t, s)
@@ -49,36 +45,8 @@ func TestFIFOReadByGitDoesNotBlockATurn(t *testing.T) {
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
 	c := (<-ready).Client
-	for range 2 {
-		session, err := c.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
-		is.NoErr(err)
-		turn(t, c, workspace, session.ID, "@@say done", idle(t, c, session.ID))
-	}
-	expect.Eventually(t, "the log names the git that took too long", func() bool {
-		return strings.Contains(expect.ReadFile(t, logged), "command=ls-files")
-	})
-}
 
-// TestPatchOfAFIFOIsRefused has names with the characters at which a line ends for JavaScript, but not for a patch.
-func TestPatchOfAFIFOIsRefused(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	tools := opencodetest.Tools(t)
-	base, seen := startModel(t)
-	workspace := t.TempDir()
-	ready := make(chan opencode.Generation, 1)
-	s := &opencode.Supervisor{
-		Tools: tools, Dir: t.TempDir(), Workspace: workspace, Shell: "/bin/sh", Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		// OpenCode has apply_patch for such names
-		Provider: provider.Provider{Model: "demo/gpt-5", BaseURL: base, APIKey: "x", Catalogue: []byte("{}")},
-		Started:  func(g opencode.Generation) { ready <- g },
-	}
-	confine(t, s)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	c := (<-ready).Client
+	// A patch of a FIFO is refused. The names have characters at which a line ends for JavaScript, not for a patch.
 	for i, end := range []string{"\r", "\u2028", "\u2029"} {
 		name := "x" + end + "y"
 		is.NoErr(syscall.Mkfifo(filepath.Join(workspace, name), 0o600))
@@ -94,4 +62,20 @@ func TestPatchOfAFIFOIsRefused(t *testing.T) {
 			return strings.Count(seen(), "is a FIFO. OpenCode opens only") > i
 		})
 	}
+
+	// A FIFO with a name that git or ripgrep reads, below the top folder of a repository, blocks no turn.
+	repository := filepath.Join(workspace, "repository")
+	is.NoErr(exec.Command("git", "init", "-q", repository).Run())
+	for _, name := range []string{".gitignore", ".gitattributes", ".ignore", ".rgignore"} {
+		expect.WriteFile(t, filepath.Join(repository, name+".d", "a.txt"), "one\n")
+		is.NoErr(syscall.Mkfifo(filepath.Join(repository, name+".d", name), 0o600))
+	}
+	for range 2 {
+		session, err := c.CreateSession(t.Context(), client.NewSession{Directory: repository, Title: "a title"})
+		is.NoErr(err)
+		turn(t, c, repository, session.ID, "@@say done", idle(t, c, session.ID))
+	}
+	expect.Eventually(t, "the log names the git that took too long", func() bool {
+		return strings.Contains(expect.ReadFile(t, logged), "command=ls-files")
+	})
 }

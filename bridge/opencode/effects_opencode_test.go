@@ -45,14 +45,45 @@ type bridgedOpenCode struct {
 	connect func() (disconnect func()) // connects Ingest to OpenCode
 }
 
-func newBridgedOpenCode(t *testing.T) *bridgedOpenCode {
-	t.Helper()
+// TestOpenCodeIsBridgedToALog has all tests for which one OpenCode is enough. A start and the first turn take five
+// seconds of processor time.
+func TestOpenCodeIsBridgedToALog(t *testing.T) {
+	t.Parallel()
 	w := newDisconnected(t)
+	type stage struct {
+		name string
+		test func(t *testing.T, w *bridgedOpenCode)
+	}
+	run := func(stages ...stage) {
+		for _, s := range stages {
+			t.Run(s.name, func(t *testing.T) { s.test(t, w.in(t)) })
+		}
+	}
+	run( // these connect Ingest themselves
+		stage{"missed events are fetched in pages", missedEventsAreFetchedInPages},
+		stage{"a message is not sent again once its turn has done something", aMessageIsNotSentAgainOnceItsTurnHasDoneSomething},
+	)
 	t.Cleanup(w.connect())
-	return w
+	run(
+		stage{"a fork starts with the history of its chat", forkStartsWithTheHistoryOfItsChat},
+		stage{"a fork made in OpenCode is a separate chat", forkMadeInOpenCodeIsASeparateChat},
+		stage{"a revert restores messages and files", revertRestoresMessagesAndFiles},
+		stage{"the numbers of an agent reach the model", theNumbersOfAnAgentReachTheModel},
+		stage{"the queue is answered in the changed order", queueIsAnsweredInTheChangedOrder},
+		stage{"an abort ends a turn with a steered message", abortEndsATurnWithASteeredMessage},
+		stage{"tools that rules deny wholly are not offered to the model", toolsThatRulesDenyWhollyAreNotOfferedToTheModel},
+		stage{"tool calls cannot block OpenCode", toolCallsCannotBlockOpenCode},
+	)
 }
 
-// newDisconnected is newBridgedOpenCode before Ingest is connected.
+// in returns w for a part of the test.
+func (w *bridgedOpenCode) in(t *testing.T) *bridgedOpenCode {
+	part := *w
+	part.t = t
+	return &part
+}
+
+// newDisconnected starts OpenCode before Ingest is connected.
 func newDisconnected(t *testing.T) *bridgedOpenCode {
 	t.Helper()
 	tools := opencodetest.Tools(t)
@@ -197,10 +228,8 @@ func (w *bridgedOpenCode) file(name string) string {
 	return expect.ReadFile(w.t, filepath.Join(w.workspace, name))
 }
 
-func TestForkStartsWithTheHistoryOfItsChat(t *testing.T) {
-	t.Parallel()
+func forkStartsWithTheHistoryOfItsChat(t *testing.T, w *bridgedOpenCode) {
 	is := is.New(t)
-	w := newBridgedOpenCode(t)
 	chat := w.chat()
 	w.say(chat, "@@say one")
 	w.say(chat, "@@say two")
@@ -235,11 +264,7 @@ func TestForkStartsWithTheHistoryOfItsChat(t *testing.T) {
 
 	const asking = "@@call bash {\"command\":\"true\",\"description\":\"d\"}\n@@next\n@@say done"
 	w.submit(chat, asking)
-	expect.Eventually(t, "it asks", func() bool {
-		asks, err := pending.Requests(t.Context(), w.model)
-		w.must(err)
-		return len(asks) == 1
-	})
+	w.asking(chat)
 	running := w.fork(chat, "")
 	expect.Eventually(t, "the other fork has its session", func() bool { return w.row(running).Session != "" })
 	w.shows(running, "@@say one|one|@@say two|two|@@say three|three|"+asking)
@@ -249,13 +274,12 @@ func TestForkStartsWithTheHistoryOfItsChat(t *testing.T) {
 	is.Equal(w.row(chat).Turn, projections.TurnAssistant)
 	w.say(running, "@@say over")
 	w.shows(running, "@@say one|one|@@say two|two|@@say three|three|"+asking+"|@@say over|over")
+	expect.Eventually(t, "the first goes on", func() bool { return w.row(chat).Turn == projections.TurnUser })
 }
 
 // What is copied in OpenCode itself carries our metadata, and is a chat of its own all the same.
-func TestForkMadeInOpenCodeIsASeparateChat(t *testing.T) {
-	t.Parallel()
+func forkMadeInOpenCodeIsASeparateChat(t *testing.T, w *bridgedOpenCode) {
 	is := is.New(t)
-	w := newBridgedOpenCode(t)
 	chat := w.chat()
 	w.say(chat, "@@say one")
 	session := w.row(chat).Session
@@ -275,10 +299,8 @@ func TestForkMadeInOpenCodeIsASeparateChat(t *testing.T) {
 	w.shows(chat, "@@say one|one")
 }
 
-func TestRevertRestoresMessagesAndFiles(t *testing.T) {
-	t.Parallel()
+func revertRestoresMessagesAndFiles(t *testing.T, w *bridgedOpenCode) {
 	is := is.New(t)
-	w := newBridgedOpenCode(t)
 	chat := w.chat()
 	diff, err := w.outbox.Diff(t.Context(), chat, "")
 	is.NoErr(err)
@@ -335,13 +357,10 @@ func TestRevertRestoresMessagesAndFiles(t *testing.T) {
 
 }
 
-func TestTheNumbersOfAnAgentReachTheModel(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	w := newBridgedOpenCode(t)
-	chatID := w.chat()
+func theNumbersOfAnAgentReachTheModel(t *testing.T, w *bridgedOpenCode) {
+	chatID, before := w.chat(), len(w.requests())
 	w.say(chatID, "@@say as OpenCode chooses")
-	is.True(!strings.Contains(w.requests(), `"temperature"`))
+	expect.Lacks(t, w.requests()[before:], `"temperature"`)
 
 	save := func(collection, id string, fields map[string]any) {
 		_, _, err := w.outbox.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem},
@@ -349,12 +368,13 @@ func TestTheNumbersOfAnAgentReachTheModel(t *testing.T) {
 		w.must(err)
 	}
 	save("ai_prompts", "p1", map[string]any{"name": "review", "body": `Write <context temperature="1"/>.`})
-	save("ai_agents", "a1", map[string]any{"name": "Reviewer", "prompt": "p1", "temperature": 0, "top_p": 0.25})
+	save("ai_agents", "a1", map[string]any{"name": "Exact", "prompt": "p1", "temperature": 0, "top_p": 0.25})
 	agent := "a1"
 	seq, err := w.outbox.Chats.Update(t.Context(), chat.Update{Chat: chatID, Agent: &agent})
 	w.must(err)
 	w.must(w.model.Wait(t.Context(), seq))
+	before = len(w.requests())
 	w.say(chatID, "@@say exactly")
-	expect.Contains(t, w.requests(), `"temperature":0,`)
-	expect.Contains(t, w.requests(), `"top_p":0.25,`)
+	expect.Contains(t, w.requests()[before:], `"temperature":0,`)
+	expect.Contains(t, w.requests()[before:], `"top_p":0.25,`)
 }

@@ -124,11 +124,9 @@ func (w *bridgedOpenCode) rename(session, title string) {
 		http.StatusOK)
 }
 
-// TestMissedEventsAreFetchedInPages is one test because each start of OpenCode takes seconds.
-func TestMissedEventsAreFetchedInPages(t *testing.T) {
-	t.Parallel()
+// missedEventsAreFetchedInPages comes first: it compares the whole history with the log.
+func missedEventsAreFetchedInPages(t *testing.T, w *bridgedOpenCode) {
 	is := is.New(t)
-	w := newDisconnected(t)
 	turn := func(session, script string) {
 		turn(t, w.client, w.workspace, session, script, idle(t, w.client, session))
 	}
@@ -176,7 +174,7 @@ func TestMissedEventsAreFetchedInPages(t *testing.T) {
 		return len(asks) == 1
 	})
 	before := w.outbox.Condition().Stored
-	t.Cleanup(w.connect())
+	defer w.connect()()
 	w.must(w.outbox.WaitConnected(t.Context()))
 	t.Log("events stored after the reconnect:", w.outbox.Condition().Stored-before)
 	w.holdsHistory(deleted)

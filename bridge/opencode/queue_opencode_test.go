@@ -2,6 +2,7 @@ package opencode_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,14 +35,15 @@ func (w *bridgedOpenCode) change(c chat.ChangeMessage) {
 	w.must(err)
 }
 
-// asking waits for a request of OpenCode's and returns it.
-func (w *bridgedOpenCode) asking() pending.Request {
+// asking waits for a request of a chat and returns it.
+func (w *bridgedOpenCode) asking(chat string) pending.Request {
 	w.t.Helper()
 	var all []pending.Request
 	expect.Eventually(w.t, "it asks", func() bool {
 		var err error
 		all, err = pending.Requests(w.t.Context(), w.model)
 		w.must(err)
+		all = slices.DeleteFunc(all, func(p pending.Request) bool { return p.Chat != chat })
 		return len(all) > 0
 	})
 	return all[0]
@@ -91,13 +93,11 @@ func (w *bridgedOpenCode) delivered(message string) {
 
 const asksFirst = "@@call bash {\"command\":\"true\",\"description\":\"d\"}\n@@next\n@@say first"
 
-func TestQueueIsAnsweredInTheChangedOrder(t *testing.T) {
-	t.Parallel()
+func queueIsAnsweredInTheChangedOrder(t *testing.T, w *bridgedOpenCode) {
 	is := is.New(t)
-	w := newBridgedOpenCode(t)
 	chatID := w.chat()
 	w.put(chatID, asksFirst, "")
-	request := w.asking()
+	request := w.asking(chatID)
 	a, b, c, d := w.put(chatID, "@@say a", ""), w.put(chatID, "@@say b", ""), w.put(chatID, "@@say c", ""),
 		w.put(chatID, "@@say d", events.DeliveryQueue)
 	w.change(chat.ChangeMessage{Chat: chatID, Message: d, Before: &a})
@@ -115,8 +115,7 @@ func TestQueueIsAnsweredInTheChangedOrder(t *testing.T) {
 	is.Equal(w.conversation(chatID), ">"+asksFirst+" >@@say c c >@@say d d >@@say edited edited")
 }
 
-func TestAbortEndsATurnWithASteeredMessage(t *testing.T) {
-	t.Parallel()
+func abortEndsATurnWithASteeredMessage(t *testing.T, w *bridgedOpenCode) {
 	for name, c := range map[string]struct {
 		running  string
 		approve  bool
@@ -127,12 +126,11 @@ func TestAbortEndsATurnWithASteeredMessage(t *testing.T) {
 		"with a subagent":         {`@@call task {"description":"x","prompt":"@@text n=5000 delay=20","subagent_type":"general"}`, true, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newBridgedOpenCode(t)
+			w := w.in(t)
 			chatID := w.chat()
 			w.put(chatID, c.running, "")
 			if c.approve {
-				w.approve(w.asking())
+				w.approve(w.asking(chatID))
 			}
 			expect.Eventually(t, "it runs", func() bool {
 				_, ids := w.shown(chatID)
@@ -152,17 +150,15 @@ func TestAbortEndsATurnWithASteeredMessage(t *testing.T) {
 }
 
 // A turn whose later step fails is not repeated, neither then nor after a reconnect: its command ran once.
-func TestAMessageIsNotSentAgainOnceItsTurnHasDoneSomething(t *testing.T) {
-	t.Parallel()
+func aMessageIsNotSentAgainOnceItsTurnHasDoneSomething(t *testing.T, w *bridgedOpenCode) {
 	is := is.New(t)
-	w := newDisconnected(t)
 	disconnect := w.connect()
 	chatID := w.chat()
 	const fails = "@@call bash {\"command\":\"echo ran >> ran\",\"description\":\"d\"}\n@@next\n@@status 400 broken"
 	w.say(chatID, fails)
 	requests := strings.Count(w.requests(), "@@status")
 	disconnect()
-	t.Cleanup(w.connect()) // compares with OpenCode, and sends unanswered messages again
+	defer w.connect()() // compares with OpenCode, and sends unanswered messages again
 	w.say(chatID, "@@say next")
 	is.Equal(w.conversation(chatID), ">"+fails+" >@@say next next")
 	is.Equal(w.file("ran"), "ran\n")

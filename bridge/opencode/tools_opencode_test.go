@@ -42,10 +42,8 @@ func (w *bridgedOpenCode) save(collection, id, fields string) string {
 	return id
 }
 
-func TestToolsThatRulesDenyWhollyAreNotOfferedToTheModel(t *testing.T) {
-	t.Parallel()
+func toolsThatRulesDenyWhollyAreNotOfferedToTheModel(t *testing.T, w *bridgedOpenCode) {
 	is := is.New(t)
-	w := newBridgedOpenCode(t)
 	chosen := w.save("ai_agents", "", `{"name":"Reviewer"}`)
 	rule := w.save("tool_permissions", "", `{"agent":"`+chosen+`","tool":"bash","pattern":"*","action":"deny","active":true}`)
 	writes := w.save("tool_permissions", "", `{"agent":"`+chosen+`","tool":"write","pattern":"*","action":"deny","active":true}`)
