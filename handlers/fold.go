@@ -121,7 +121,7 @@ func (f *Fold[S]) CarryOut(ctx context.Context, l *log.Log, c Command,
 		if err != nil {
 			return 0, err
 		}
-		writes := f.writes(all, c.ID, guarded)
+		writes := f.writes(all, cmp.Or(c.ID, c.Cause), guarded)
 		if t := transactionOf(ctx); t != nil {
 			return seq, t.add(writes, seq)
 		}

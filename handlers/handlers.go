@@ -62,6 +62,7 @@ func CodeOf(err error) Code {
 type Command struct {
 	ID    string `json:"id,omitempty"`
 	Actor string `json:"-"`
+	Cause string `json:"-"` // the event that led to a command without an ID
 }
 
 // RunAll runs workers until one of them returns, and then stops the others. It returns the first result.

@@ -16,13 +16,30 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-const deployer = "---\nname: Deployer\npermission:\n  edit: allow\n---\n\nDeploy.\n"
+const (
+	deployer = "---\nname: Deployer\npermission:\n  edit: allow\n---\n\nDeploy.\n"
+	cautious = "---\nname: Deployer\npermission:\n  edit: deny\n---\n\nDeploy.\n"
+)
 
-// approved returns the event of an approval that comes after all that is stored.
-func approved(t *testing.T, h proposal.Proposals) events.Event {
-	seq, err := h.Records.Log.Last(t.Context())
+// approve stores a proposal as approved, and returns the event of the approval.
+func approve(t *testing.T, h proposal.Proposals, p proposal.Stored) events.Event {
+	t.Helper()
+	is := is.New(t)
+	set := record.Fields(map[string]any{"kind": p.Kind, "name": p.Name, "content": p.Content, "status": "approved"})
+	_, seq, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
+		Role: "admin", Collection: proposal.Collection, New: true, Set: set})
+	is.NoErr(err)
+	e, _, err := h.Records.Log.Get(t.Context(), seq)
+	is.NoErr(err)
+	return e
+}
+
+// one returns the proposal of an approval.
+func one(t *testing.T, h proposal.Proposals, approval events.Event) proposal.Stored {
+	t.Helper()
+	p, err := h.One(t.Context(), approval.Subject.ID)
 	is.New(t).NoErr(err)
-	return events.Event{Seq: seq, Actor: events.UserActor("root")}
+	return p
 }
 
 func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
@@ -34,8 +51,8 @@ func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(c.Rights, []string{"allows edit: <workspace>"})
 	expect.Contains(t, c.Difference, "+Deploy.\n")
-	approval := approved(t, h)
-	is.NoErr(h.Apply(t.Context(), p, approval))
+	approval := approve(t, h, p)
+	is.NoErr(h.Apply(t.Context(), approval))
 	agents := agentfile.Agents{Records: h.Records}
 	exported, err := agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
 	is.NoErr(err)
@@ -43,7 +60,8 @@ func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
 
 	_, err = agents.Import(t.Context(), agentfile.Import{Text: strings.Replace(deployer, "allow", "deny", 1)})
 	is.NoErr(err)
-	is.NoErr(h.Apply(t.Context(), p, approval)) // delivered again, after a person has changed the agent
+	is.NoErr(h.Apply(t.Context(), approval)) // delivered again, after a person has changed the agent
+	is.Equal([]string{one(t, h, approval).Status, one(t, h, approval).Effect}, []string{"approved", "done"})
 	exported, err = agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
 	is.NoErr(err)
 	expect.Contains(t, exported.Text, "edit: deny")
@@ -67,18 +85,17 @@ func TestARepeatedApprovalUndoesNoLaterChange(t *testing.T) {
 			agents := agentfile.Agents{Records: h.Records}
 			_, err := agents.Import(t.Context(), agentfile.Import{Text: deployer})
 			is.NoErr(err)
-			approval := approved(t, h)
-			p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: c.approved}
+			approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: c.approved})
 			text := func() string {
 				exported, err := agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
 				is.NoErr(err)
 				return exported.Text
 			}
-			is.NoErr(h.Apply(t.Context(), p, approval))
+			is.NoErr(h.Apply(t.Context(), approval))
 			is.Equal(text(), c.approved)
 			_, err = agents.Import(t.Context(), agentfile.Import{Text: c.later})
 			is.NoErr(err)
-			is.NoErr(h.Apply(t.Context(), p, approval))
+			is.NoErr(h.Apply(t.Context(), approval))
 			is.Equal(text(), c.later)
 		})
 	}
@@ -88,13 +105,13 @@ func TestARepeatedApprovalDoesNotCreateADeletedAgentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	p, approval := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}, approved(t, h)
-	is.NoErr(h.Apply(t.Context(), p, approval))
+	approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer})
+	is.NoErr(h.Apply(t.Context(), approval))
 	all, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")
 	is.NoErr(err)
 	_, err = h.Records.Delete(t.Context(), record.Delete{Collection: "ai_agents", Record: all[0].ID})
 	is.NoErr(err)
-	is.NoErr(h.Apply(t.Context(), p, approval))
+	is.NoErr(h.Apply(t.Context(), approval))
 	all, err = record.All[struct{}](t.Context(), h.Records, "ai_agents")
 	is.NoErr(err)
 	is.Equal(len(all), 0)
@@ -105,16 +122,130 @@ func TestAnApprovedPromptReplacesThePromptOfItsName(t *testing.T) {
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
 	p := proposal.Stored{Kind: proposal.Prompt, Name: "Tone", Content: "Be brief.\n"}
-	is.NoErr(h.Apply(t.Context(), p, approved(t, h)))
+	is.NoErr(h.Apply(t.Context(), approve(t, h, p)))
 	p.Content = "Be kind.\n"
 	c, err := h.Change(t.Context(), p)
 	is.NoErr(err)
 	expect.Contains(t, c.Difference, "-Be brief.\n+Be kind.\n")
-	is.NoErr(h.Apply(t.Context(), p, approved(t, h)))
+	is.NoErr(h.Apply(t.Context(), approve(t, h, p)))
 	all, err := record.All[struct{ Body string }](t.Context(), h.Records, "ai_prompts")
 	is.NoErr(err)
 	is.Equal(len(all), 1)
 	is.Equal(all[0].Value.Body, "Be kind.\n")
+}
+
+// Two administrators approve two texts of one name before the first takes effect, because the engine is down.
+func TestApprovalsOfOneNameTakeEffectInOrder(t *testing.T) {
+	t.Parallel()
+	first := map[string]string{proposal.Agent: deployer, proposal.Prompt: "Be brief.\n", proposal.Procedure: "Push.\n"}
+	second := map[string]string{proposal.Agent: cautious, proposal.Prompt: "Be kind.\n",
+		proposal.Procedure: "Ask first.\n"}
+	for kind := range first {
+		for name, delivered := range map[string][]int{"in order": {0, 1}, "reversed": {1, 0}, "twice": {0, 0, 1, 1, 0},
+			"only the second": {1}} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				t.Parallel()
+				is := is.New(t)
+				h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+				approvals := []events.Event{
+					approve(t, h, proposal.Stored{Kind: kind, Name: "Deployer", Content: first[kind]}),
+					approve(t, h, proposal.Stored{Kind: kind, Name: "Deployer", Content: second[kind]}),
+				}
+				for _, i := range delivered {
+					is.NoErr(h.Apply(t.Context(), approvals[i]))
+				}
+				for _, approval := range approvals {
+					p := one(t, h, approval)
+					is.Equal([]string{p.Status, p.Effect, p.Problem}, []string{"approved", "done", ""})
+				}
+				is.Equal(one(t, h, approvals[1]).Difference, "") // the second is in force
+				is.True(one(t, h, approvals[0]).Difference != "")
+			})
+		}
+	}
+}
+
+func TestAnApprovalWhoseTargetWasChangedIsADraftAgain(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+	p := proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}
+	approval := approve(t, h, p)
+	agents := agentfile.Agents{Records: h.Records}
+	_, err := agents.Import(t.Context(), agentfile.Import{Text: cautious})
+	is.NoErr(err)
+	for range 2 {
+		is.NoErr(h.Apply(t.Context(), approval))
+		exported, err := agents.Export(t.Context(), agentfile.Export{Name: "Deployer"})
+		is.NoErr(err)
+		is.Equal(exported.Text, cautious)
+		now := one(t, h, approval)
+		is.Equal([]string{now.Status, now.Effect, now.Approved}, []string{"draft", "", ""})
+		expect.Contains(t, now.Problem, "was changed after this approval")
+	}
+	_, seq, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
+		Role: "admin", Collection: proposal.Collection, Record: approval.Subject.ID,
+		Set: record.Fields(map[string]any{"status": "approved", "shown_definition": one(t, h, approval).Definition})})
+	is.NoErr(err)
+	is.NoErr(h.Apply(t.Context(), approval)) // of the first approval, again
+	now := one(t, h, approval)
+	is.Equal([]string{now.Status, now.Effect, now.Problem, now.Difference}, []string{"approved", "done", "", ""})
+	again, _, err := h.Records.Log.Get(t.Context(), seq)
+	is.NoErr(err)
+	is.NoErr(h.Apply(t.Context(), again))
+	is.Equal(one(t, h, approval), now)
+}
+
+// An approval can be taken back while its effect is pending, and not later.
+func TestAPendingApprovalCanBeTakenBack(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+	approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer})
+	save := func(fields string) error {
+		_, _, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
+			Role: "admin", Collection: proposal.Collection, Record: approval.Subject.ID, Set: handlerstest.Fields(fields)})
+		return err
+	}
+	is.Equal(handlers.CodeOf(save(`{"content":"other"}`)), handlers.Invalid)
+	is.NoErr(save(`{"status":"denied"}`))
+	is.NoErr(h.Apply(t.Context(), approval))
+	all, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")
+	is.NoErr(err)
+	is.Equal(len(all), 0)
+	is.NoErr(save(`{"status":"approved","shown_definition":"` + one(t, h, approval).Definition + `"}`))
+	is.NoErr(h.Apply(t.Context(), approval))
+	is.Equal(one(t, h, approval).Effect, "done")
+	is.Equal(handlers.CodeOf(save(`{"status":"denied"}`)), handlers.Invalid)
+}
+
+// An approval of an older version has no effect field. It is applied if it is delivered and nothing changed since.
+func TestAnApprovalOfAnOlderVersionTakesEffectOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
+	store := func(name string) events.Event {
+		body := handlerstest.Fields(`{"kind":"prompt","name":"` + name + `","content":"Be brief.\n","status":"approved"}`)
+		fields, err := events.Encode(body)
+		is.NoErr(err)
+		e, err := events.NewConfig(proposal.Collection, events.NewID(), events.UserActor("root"),
+			events.Saved{Fields: fields})
+		is.NoErr(err)
+		e.Seq, err = h.Records.Log.Append(t.Context(), e)
+		is.NoErr(err)
+		return e
+	}
+	applied := store("Tone")
+	_, _, err := h.Records.Save(t.Context(), record.Save{Collection: "ai_prompts", New: true,
+		Set: handlerstest.Fields(`{"name":"Tone","body":"Be loud.\n"}`)})
+	is.NoErr(err)
+	is.NoErr(h.Apply(t.Context(), store("Style")))
+	is.NoErr(h.Apply(t.Context(), applied)) // delivered again: the prompt was changed since
+	all, err := record.All[struct{ Name, Body string }](t.Context(), h.Records, "ai_prompts")
+	is.NoErr(err)
+	is.Equal([]string{all[0].Value.Body, all[1].Value.Name, all[1].Value.Body},
+		[]string{"Be loud.\n", "Style", "Be brief.\n"})
+	is.Equal(one(t, h, applied).Status, "approved")
 }
 
 // The front matter could otherwise change another agent than the one that the proposal names.
@@ -126,10 +257,11 @@ func TestAProposedAgentOfAnotherNameIsRefused(t *testing.T) {
 		{Kind: proposal.Agent, Name: "Helper", Content: deployer},
 		{Kind: proposal.Agent, Name: "Deployer", Content: "no front matter"},
 	} {
-		is.Equal(handlers.CodeOf(h.Apply(t.Context(), p, approved(t, h))), handlers.Invalid)
-		c, err := h.Change(t.Context(), p)
-		is.NoErr(err)
-		is.True(c.Problem != "")
+		approval := approve(t, h, p)
+		is.NoErr(h.Apply(t.Context(), approval))
+		refused := one(t, h, approval)
+		is.Equal([]string{refused.Status, refused.Effect, refused.Approved}, []string{"draft", "", ""})
+		is.True(refused.Problem != "")
 	}
 }
 
@@ -149,4 +281,31 @@ func TestTheDefinitionOfAProposalHasItsKind(t *testing.T) {
 		definitions[p.Definition] = true
 	}
 	is.Equal([]any{len(all), len(definitions)}, []any{4, 3}) // no kind is a procedure
+}
+
+// Two processes apply the same approvals at the same time, as after a lease of the engine has moved.
+func TestTwoProcessesApplyApprovalsOnce(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	l := eventstest.Log(t)
+	h := proposal.Proposals{Records: &record.Records{Log: l}}
+	approvals := []events.Event{
+		approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer}),
+		approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: cautious}),
+	}
+	done := make(chan error, len(approvals))
+	for _, e := range approvals {
+		go func() { done <- proposal.Proposals{Records: &record.Records{Log: l}}.Apply(t.Context(), e) }()
+	}
+	is.NoErr(<-done)
+	is.NoErr(<-done)
+	stored := 0
+	_, err := l.Fold(t.Context(), events.ConfigSubject("tool_permissions", "*", "*"), 0, func(events.Event) error {
+		stored++
+		return nil
+	})
+	is.NoErr(err)
+	is.Equal(stored, 3) // the first stores a rule, and the second replaces it
+	is.Equal([]string{one(t, h, approvals[0]).Effect, one(t, h, approvals[1]).Effect}, []string{"done", "done"})
+	is.Equal(one(t, h, approvals[1]).Difference, "")
 }

@@ -27,6 +27,7 @@ import (
 	"pocketcoder/events/opencode"
 	"pocketcoder/projections/artifacts"
 	"pocketcoder/projections/effects"
+	"pocketcoder/projections/mcpcalls"
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/store"
@@ -140,6 +141,7 @@ var projections = []projection{
 		outgoing.UpdateFailures(t.failures, e, body)
 		return nil
 	}},
+	{"mcp_calls", events.ScopeChat, func(t *tables, e events.Event, body any) error { mcpcalls.Update(t.mcpCalls, e, body); return nil }},
 	{"usage", events.ScopeChat, nil}, // changes with messages
 	{"config", events.ScopeConfig, updateConfig},
 	{"users", events.ScopeUser, func(t *tables, e events.Event, body any) error { return users.Update(t.users, e, body) }},

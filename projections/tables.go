@@ -8,6 +8,7 @@ import (
 	"pocketcoder/projections/delegations"
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/executions"
+	"pocketcoder/projections/mcpcalls"
 	"pocketcoder/projections/outgoing"
 	"pocketcoder/projections/questions"
 	"pocketcoder/projections/schedules"
@@ -36,6 +37,7 @@ type tables struct {
 	scheduleRuns  *store.Table[schedules.Run]
 	outgoing      *store.Table[outgoing.Message]
 	failures      *store.Table[outgoing.Failure]
+	mcpCalls      *store.Table[mcpcalls.Call]
 	usage         *store.Table[usage.Usage]
 	seenPositions *store.Table[SeenPosition]
 }
@@ -66,6 +68,7 @@ func openTables(tx *store.Tx) *tables {
 		scheduleRuns:  store.OpenTable[schedules.Run](tx, "schedule_runs", shown),
 		outgoing:      store.OpenTable[outgoing.Message](tx, "channel_messages", shown),
 		failures:      store.OpenTable[outgoing.Failure](tx, "webhook_failures", shown),
+		mcpCalls:      store.OpenTable[mcpcalls.Call](tx, "mcp_calls", hidden),
 		usage:         store.OpenTable[usage.Usage](tx, "usage", hidden), // it changes with the messages
 		seenPositions: store.OpenTable[SeenPosition](tx, "seen_positions", shown),
 	}

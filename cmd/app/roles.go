@@ -16,6 +16,7 @@ import (
 	"pocketcoder/cmd/app/lease"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/notes"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/permission/explanation"
@@ -164,7 +165,7 @@ func (s *System) commands() []handlers.Commands {
 		s.schedules.Commands(), s.previews().Commands(),
 		agentfile.Agents{Records: s.records}.Commands(), s.proposals().Commands(),
 		notes.Notes{Log: s.log, Records: s.records}.Commands(), s.channels.Commands(),
-		s.gateway.Hosts.Commands()}
+		mcpstate.Servers{Records: s.records, Model: s.model}.Commands()}
 }
 
 func (s *System) proposals() proposal.Proposals {

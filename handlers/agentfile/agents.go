@@ -225,7 +225,7 @@ func rightsGained(before, after []policy.Rule) (rights []string) {
 // save stores a file in the record now, which is empty for a new agent.
 func (h Agents) save(ctx context.Context, by handlers.Command, f File, now record.StoredRecord[agentFields],
 	agents []record.StoredRecord[agentFields]) (id string, seq uint64, err error) {
-	s := saver{h.Records, handlers.Command{Actor: by.Actor}, 0}
+	s := saver{h.Records, handlers.Command{Actor: by.Actor, Cause: by.Cause}, 0}
 	fields := map[string]any{"name": f.Name, "description": f.Description, "mode": modes[f.Mode],
 		"temperature": f.Temperature, "top_p": f.TopP, "prompt": "", "model": ""}
 	if f.Prompt != "" {

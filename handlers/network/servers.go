@@ -214,16 +214,6 @@ func (s *Server) record(ctx context.Context, at hostport.Address, allowed bool, 
 	return handlers.Refuse(handlers.Conflict, "%s", reason)
 }
 
-// Commands are the queries about the connections of MCP servers that can be made over NATS.
-func (n *Servers) Commands() handlers.Commands {
-	return handlers.Commands{"mcp.connections": handlers.QueryOf(n.Connections)}
-}
-
-// ConnectionsOf is the query for Connections.
-type ConnectionsOf struct {
-	Record string `json:"record"`
-}
-
 // Connection is a host that an MCP server was allowed to reach, or refused.
 type Connection struct {
 	events.MCPConnected
@@ -233,17 +223,8 @@ type Connection struct {
 // connectionTime is how long ago Connections begins.
 const connectionTime = 7 * 24 * time.Hour
 
-// Connections lists the connections of an MCP server within connectionTime, each address once with its last answer.
-func (n *Servers) Connections(ctx context.Context, q ConnectionsOf) ([]Connection, error) {
-	if _, err := events.ParseID(q.Record); err != nil {
-		return []Connection{}, nil
-	}
-	all, err := Connections(ctx, n.Network.log(), q.Record)
-	return append([]Connection{}, all[q.Record]...), err
-}
-
-// Connections returns the connections of the MCP servers by record, as Servers.Connections does. server may be * for
-// all servers.
+// Connections returns the connections of the MCP servers within connectionTime, by record: each address once with its
+// last answer. server is the record of one server, or * for all.
 func Connections(ctx context.Context, l *log.Log, server string) (map[string][]Connection, error) {
 	after, err := l.At(ctx, time.Now().Add(-connectionTime))
 	if err != nil {

@@ -1,8 +1,10 @@
 // Package proposal lists the proposals of procedures, agents and prompts, says what each would change, and makes the
-// change of an approved agent or prompt.
+// changes of approved ones. It seals a procedure: the SHA-256 of its text, the approver and the time are stored with
+// it.
 //
 // Promises: a difference compares the proposal with what is in force under its name at that moment. The rights that an
-// agent would gain are named one by one.
+// agent would gain are named one by one. An approval takes effect once, or the proposal is a draft again with the
+// reason.
 //
 // It must not know how a proposal is decided, nor how OpenCode gets an approved procedure.
 package proposal
@@ -10,16 +12,15 @@ package proposal
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
 
-	"pocketcoder/events"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agentfile"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/proposals"
 	"pocketcoder/handlers/record/rulebook"
 )
 
@@ -46,10 +47,15 @@ type Stored struct {
 	Description string `json:"description,omitempty"`
 	Content     string `json:"content"`
 	Status      string `json:"status"`
+	Approved    string `json:"approved_at,omitempty"`
+	Effect      string `json:"effect,omitempty"`  // of an approval: proposals.Pending or proposals.Done
 	Definition  string `json:"definition"`        // names what was shown, for the approval
 	OnDisk      string `json:"on_disk,omitempty"` // of a sealed procedure: what is wrong with the file of its skill
 	Change
 }
+
+// IsPending reports whether the proposal is approved and has not taken effect yet.
+func (s Stored) IsPending() bool { return s.Effect == proposals.Pending }
 
 // Change is what an approval of a proposal would change.
 type Change struct {
@@ -199,89 +205,6 @@ func CheckAgent(name, text string) error {
 		err = handlers.RefuseField(handlers.Invalid, "content", "The proposal is named %q, but its front matter names %q. Use the same name.", name, f.Name)
 	}
 	return err
-}
-
-// errChanged ends a transaction without effect.
-var errChanged = errors.New("a record has changed since the approval")
-
-// Apply makes the change of an approved agent or prompt, as the account that approved it: all of it, or nothing. e is
-// the event of the approval. What has changed since e stays as it is, so an approval takes effect once, and undoes no
-// later change of a person.
-func (h Proposals) Apply(ctx context.Context, p Stored, e events.Event) error {
-	_, err := handlers.Transaction(ctx, h.Records.Log, func(ctx context.Context) error {
-		refused := h.apply(ctx, p, handlers.Command{Actor: e.Actor})
-		// The check comes after the decisions: the log refuses them if something changes later.
-		changed, err := h.changed(ctx, p, e.Seq)
-		if changed {
-			return errChanged
-		}
-		return cmp.Or(err, refused)
-	})
-	if errors.Is(err, errChanged) {
-		return nil
-	}
-	return err
-}
-
-func (h Proposals) apply(ctx context.Context, p Stored, by handlers.Command) error {
-	if p.Kind == Agent {
-		err := CheckAgent(p.Name, p.Content)
-		if err == nil {
-			_, err = agentfile.Agents{Records: h.Records}.Import(ctx,
-				agentfile.Import{Command: by, Text: p.Content, Name: p.Name})
-		}
-		return err
-	}
-	id, _, err := h.prompt(ctx, p.Name)
-	if err == nil {
-		_, _, err = h.Records.Save(ctx, record.Save{Command: by, Collection: prompts, Record: id, New: id == "",
-			Set: record.Fields(map[string]any{"name": p.Name, "body": p.Content})})
-	}
-	return err
-}
-
-// fields are the fields that link agents, prompts and rules.
-type fields struct{ Name, Agent, Prompt string }
-
-// changed reports whether the prompt, or the agent with its prompt and its rules, has changed after seq.
-func (h Proposals) changed(ctx context.Context, p Stored, seq uint64) (bool, error) {
-	if p.Kind != Agent {
-		return h.changedIn(ctx, prompts, seq, func(_ string, f fields) bool { return f.Name == p.Name })
-	}
-	parts := map[string]bool{} // records of agents and prompts
-	changed, err := h.changedIn(ctx, agents, seq, func(id string, f fields) bool {
-		if f.Name == p.Name {
-			parts[id], parts[f.Prompt] = true, f.Prompt != ""
-		}
-		return f.Name == p.Name
-	})
-	if changed || err != nil {
-		return changed, err
-	}
-	changed, err = h.changedIn(ctx, prompts, seq, func(id string, _ fields) bool { return parts[id] })
-	if changed || err != nil {
-		return changed, err
-	}
-	return h.changedIn(ctx, rulebook.ToolPermissions, seq, func(_ string, f fields) bool { return parts[f.Agent] })
-}
-
-// changedIn reports whether an event after seq stored or deleted a record that matched before or after that event.
-func (h Proposals) changedIn(ctx context.Context, collection string, seq uint64,
-	match func(id string, f fields) bool) (changed bool, err error) {
-	matched := map[string]bool{} // by record, before the event
-	_, err = h.Records.Log.Fold(ctx, events.ConfigSubject(collection, "*", "*"), 0, func(e events.Event) error {
-		now := fields{}
-		if d, err := events.Decode(e); err == nil {
-			if saved, ok := d.(events.Saved); ok {
-				_ = json.Unmarshal(saved.Fields, &now) // a record that cannot be read matches nothing
-			}
-		}
-		matches := match(e.Subject.ID, now)
-		changed = changed || e.Seq > seq && (matches || matched[e.Subject.ID])
-		matched[e.Subject.ID] = matches
-		return nil
-	})
-	return changed, err
 }
 
 // maxSkillName is the longest name of a skill in OpenCode.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record/note"
+	"pocketcoder/handlers/record/proposals"
 	"pocketcoder/handlers/record/rulebook"
 	"pocketcoder/handlers/record/schedules"
 	"pocketcoder/handlers/record/sshkey"
@@ -141,35 +143,33 @@ func completeProposal(c change) error {
 	}
 	if !c.admin() {
 		delete(c.set, "approved_at")
-		if c.changes("status") && c.text("status") != "draft" {
+		if c.changes("status") && c.text("status") != proposals.Draft {
 			return invalid("status", "Must be draft: an administrator approves.")
 		}
 	}
 	_, byAccount := c.account()
-	switch changed := byAccount && c.changes("status") || c.changes("kind", "name", "description", "content"); {
-	case changed && c.old.text("status") == "approved":
-		return invalid("status", "Must be approved: the proposal has taken effect. Change or delete what it made.")
-	case byAccount:
+	if byAccount {
 		c.put("problem", "")
+	}
+	old, now := proposals.Of(c.old.text), proposals.Of(c.text)
+	if err := old.CheckChange(now); err != nil && (byAccount && c.changes("status") || c.changes(proposals.Shown...)) {
+		return err
 	}
 	shown := c.set.text(ShownDefinition)
 	delete(c.set, ShownDefinition)
-	kind, approves := c.text("kind"), c.changes("status") && c.text("status") == "approved"
-	procedure := kind == "" || kind == "procedure"
+	approves := c.changes("status") && now.Status == proposals.Approved
 	// Clients that know only procedures send no definition. They cannot show what an agent or a prompt would change.
-	if err := c.checkShown("proposal", shown); err != nil && (shown != "" || approves && !procedure) {
+	if err := c.checkShown("proposal", shown); err != nil && (shown != "" || approves && !now.IsProcedure()) {
 		return err
 	}
-	if approves && c.set.text("approved_at") == "" {
-		c.put("approved_at", FormatTime(time.Now()))
+	if approves {
+		c.put("approved_at", cmp.Or(c.set.text("approved_at"), FormatTime(time.Now())))
+		c.put("effect", proposals.Pending)
+	} else if c.changes("status") && old.Effect != "" {
+		c.put("effect", "")
 	}
-	shownFields := []string{c.text("name"), c.text("description"), c.text("content")}
-	if !procedure {
-		shownFields = append(shownFields, kind)
-	}
-	body, err := json.Marshal(shownFields)
-	c.put("definition", fmt.Sprintf("%x", sha256.Sum256(body)))
-	return err
+	c.put("definition", now.Definition())
+	return nil
 }
 
 // completeToolPermission stores the author of a rule. Only administrators move a rule to another chat.

@@ -16,6 +16,7 @@ import (
 
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/notes"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/web/api"
@@ -38,7 +39,7 @@ func (s Agents) Routes() []api.Route {
 		{Method: "GET", Path: "/api/agents/{id}/export", About: "An agent, with its prompt and its rules, as Markdown with front matter in OpenCode's format. It is named by its record or its name.", Access: api.Accounts, Media: media, Serve: s.export},
 		{Method: "GET", Path: "/api/procedures", About: "The sealed procedures, and what is wrong with the file of the skill of each.", Access: api.Accounts, Answer: []proposal.Stored{}, Serve: s.procedures},
 		{Method: "GET", Path: "/api/proposals/{id}", About: "A proposal, with what its approval would change: the difference, and the rights that an agent would gain.", Access: api.Accounts, Answer: proposal.Stored{}, Serve: s.proposal},
-		{Method: "GET", Path: "/api/mcp/{id}", About: "The state of an MCP server, its problem, and the hosts that it reached or was refused within seven days. It is named by its record.", Access: api.Staff, Answer: Server{}, Serve: s.server},
+		{Method: "GET", Path: "/api/mcp/{id}", About: "The state of an MCP server, its problem, its last call, and the hosts that it reached or was refused within seven days. It is named by its record.", Access: api.Staff, Answer: mcpstate.State{}, Serve: s.server},
 		{Method: "GET", Path: notesPath, About: "The newest versions of a note of an agent, the newest first.", Access: api.Staff, Answer: []notes.Version{}, Serve: s.versions},
 		{Method: "GET", Path: notesPath + "/{version}", About: "The content of a version of a note.", Access: api.Staff, Answer: notes.Content{}, Serve: s.version},
 		{Method: "POST", Path: notesPath + "/{version}/restore", About: "Make an earlier version of a note the current one.", Access: api.Admins, Serve: s.restore}}

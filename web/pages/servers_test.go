@@ -66,8 +66,8 @@ func TestTheStateAndTheConnectionsOfAnMCPServerAreShown(t *testing.T) {
 	connected(t, s, lab, events.MCPConnected{Name: "lab", Host: "example.net", Port: 80, Reason: "<not> a host of lab"})
 
 	page := loggedIn(t, s, "root").visit(t, "/settings/mcp_servers").body
-	for _, want := range []string{"State: approved", "</strong> It ended.␛[2K", "State: active",
-		"<code>allowed api.example.org:443</code>", "<code>refused example.net:80</code> &lt;not&gt; a host of lab <time"} {
+	for _, want := range []string{`<span class="state problem">approved</span>`, "It ended.␛[2K",
+		`<span class="state">active</span>`, "<code>allowed api.example.org:443</code>", "<code>refused example.net:80</code> &lt;not&gt; a host of lab <time"} {
 		expect.Contains(t, page, want)
 	}
 	is.True(!strings.Contains(page, "denied at first"))
@@ -82,6 +82,7 @@ func TestTheStateAndTheConnectionsOfAnMCPServerAreShown(t *testing.T) {
 		is.Equal(list[0].(map[string]any)["allowed"], true)
 		is.Equal(list[1].(map[string]any)["host"], "example.net")
 	}
+	is.True(!strings.Contains(page, "Last call:"))
 	_, one := s.Call(t, root, "GET", "/api/mcp/"+other, nil)
 	is.Equal([]any{one["state"], one["problem"], one["connections"]}, []any{"active", nil, []any{}})
 	status, _ := s.Call(t, ada, "GET", "/api/mcp/"+lab, nil)
@@ -91,4 +92,51 @@ func TestTheStateAndTheConnectionsOfAnMCPServerAreShown(t *testing.T) {
 		is.Equal(status, http.StatusNotFound)
 	}
 	expect.Lacks(t, loggedIn(t, s, "ada").visit(t, "/settings/mcp_servers").body, "example.net")
+}
+
+// The page and the API show the last call of each server: which tool, when, and its result.
+func TestTheLastCallOfAnMCPServerIsShown(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := webtest.NewSystem(t)
+	_, root := s.User(t, "root", "admin")
+	chat := s.ChatWithAnswer(t, root)
+	_, made := s.Call(t, root, "POST", webtest.RecordsPath("mcp_servers"),
+		webtest.Object{"name": "lab", "status": "pending", "command": "lab"})
+	lab := made["id"].(string)
+	b := loggedIn(t, s, "root")
+	last := func() webtest.Object {
+		_, one := s.Call(t, root, "GET", "/api/mcp/"+lab, nil)
+		call, _ := one["last_call"].(webtest.Object)
+		return call
+	}
+	is.Equal(last(), nil)
+	call := func(id, tool string) {
+		s.Fact(t, chat, events.MCPCalled{Server: lab, Name: "lab", Tool: tool, Session: "ses_1", Call: id})
+	}
+	call("call_1", "echo")
+	is.Equal([]any{last()["tool"], last()["state"], last()["chat"], last()["result"]}, []any{"echo", "running", chat, nil})
+	expect.Contains(t, b.visit(t, "/settings/mcp_servers").body, "<code>echo</code> is running,")
+	s.Fact(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_1", DurationMS: 12,
+		Result: []byte(`{"content":[{"type":"text","text":"<b>8 °C</b>"},{"type":"image","data":"AAAA"}]}`)})
+	is.Equal([]any{last()["state"], last()["result"], last()["duration_ms"]}, []any{"completed", "<b>8 °C</b>", 12.0})
+	for _, want := range []string{"completed in 12 ms,", "&lt;b&gt;8 °C&lt;/b&gt;", `href="/chats/` + chat + `"`} {
+		expect.Contains(t, b.visit(t, "/settings/mcp_servers").body, want)
+	}
+
+	call("call_2", "add")
+	call("call_3", "sum")
+	s.Fact(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_2", Error: "it ended"}) // not the last
+	is.Equal([]any{last()["tool"], last()["state"]}, []any{"sum", "running"})
+	s.Fact(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_3", DurationMS: 7,
+		Result: []byte(`{"isError":true,"content":[{"type":"text","text":"` + strings.Repeat("ä", 300) + `"}]}`)})
+	is.Equal(last()["state"], "failed")
+	is.Equal(last()["result"], strings.Repeat("ä", 199)+"…")
+	call("call_3", "echo") // a model uses an id again
+	is.Equal([]any{last()["tool"], last()["state"], last()["result"]}, []any{"echo", "running", nil})
+	s.Fact(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_3", Error: "the connection was closed"})
+	is.Equal([]any{last()["state"], last()["result"]}, []any{"failed", "the connection was closed"})
+
+	s.Call(t, root, "DELETE", webtest.RecordsPath("chats")+"/"+chat, nil)
+	is.Equal([]any{last()["tool"], last()["chat"], last()["result"]}, []any{"echo", nil, nil})
 }

@@ -174,7 +174,7 @@ func TestAProposedAgentIsShownWithItsRights(t *testing.T) {
 	_, one := s.Call(t, token, "GET", "/api/proposals/"+p["id"].(string), nil)
 	is.Equal(one["rights"], []any{"allows bash: git push*", "no longer denies edit: *"})
 	s.Call(t, token, "PATCH", webtest.RecordsPath("proposals")+"/"+p["id"].(string), webtest.Object{"name": "Other"})
-	expect.Contains(t, b.visit(t, "/settings/proposals").body, "An approval has no effect:")
+	expect.Contains(t, b.visit(t, "/settings/proposals").body, "Not in effect:")
 }
 
 // The page of a note shows its versions with their differences, and restores one.

@@ -9,6 +9,7 @@ import (
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/note"
+	"pocketcoder/handlers/record/proposals"
 	"pocketcoder/projections/schedules"
 	"pocketcoder/web/query/schema"
 )
@@ -231,7 +232,8 @@ var collections = []collection{
 		rules(authed, authed, authed, admin, admin), choice("kind", proposal.Procedure, proposal.Agent, proposal.Prompt),
 		required(text("name")), text("description"), required(text("content")),
 		required(choice("authored_by", "human", "poco")), required(choice("status", "draft", "approved", "denied")),
-		date("approved_at"), fixed(text("definition")), fixed(as(text("in_force"), inForce)), fixed(text("problem")))),
+		date("approved_at"), fixed(text("definition")), fixed(as(text("in_force"), inForce)), fixed(text("problem")),
+		fixed(choice("effect", proposals.Pending, proposals.Done)))),
 	configCollection("sops", rules(authed, authed, admin, admin, admin), required(text("name")),
 		required(text("description")),
 		required(text("content")),

@@ -16,6 +16,7 @@ import (
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/webtest"
 )
@@ -254,6 +255,7 @@ func TestAProposalIsApprovedAsItWasShown(t *testing.T) {
 	_, now := s.Call(t, root, "GET", path, nil)
 	is.Equal(now["status"], "draft")
 	is.Equal(decide("approved", edited["definition"]), 200)
+	is.NoErr(proposal.Proposals{Records: s.Records}.Apply(t.Context(), events.Event{}))
 	is.Equal(decide("denied", edited["definition"]), 400) // the procedure exists
 	_, second := s.Call(t, ann, "POST", webtest.RecordsPath("proposals"), map[string]any{"name": "o", "content": "c",
 		"authored_by": "human", "status": "draft"})

@@ -64,7 +64,7 @@ func (p *Procedures) Changed(ctx context.Context, name, file string) error {
 // readSkill reads a SKILL.md. Its name and description are empty if the front matter has none.
 func readSkill(file string) (p procedure, err error) {
 	file = strings.ReplaceAll(file, "\r\n", "\n")
-	p.Content = strings.TrimSpace(body(file)) + "\n"
+	p.Content = strings.TrimSpace(proposal.Body(file)) + "\n"
 	if p.Content == "\n" {
 		return p, errors.New("it has no text")
 	}

@@ -17,7 +17,7 @@ func TestAProcedureBecomesASkill(t *testing.T) {
 		is.Equal(proposal.SkillName(name), want)
 	}
 	const text = "---\nname: other\n---\n# How to release\n\nTag it.\n"
-	is.Equal(description(proposal.Stored{Name: "n", Content: text}), "How to release")
+	is.Equal(proposal.Description(proposal.Stored{Name: "n", Content: text}), "How to release")
 	is.Equal(skill("release", procedure{Description: "say \"so\"\n---\n", Content: text}),
 		"---\nname: release\ndescription: \"say \\\"so\\\"\\n---\\n\"\n---\n\n# How to release\n\nTag it.\n")
 }

@@ -68,7 +68,7 @@ func TestAnApprovedProcedureIsSealedOnce(t *testing.T) {
 	subject := events.ConfigSubject(proposals, "p1", "*")
 	_, err = p.Log.Fold(t.Context(), subject, approved-1, func(found events.Event) error { e = found; return nil })
 	is.NoErr(err)
-	is.NoErr(p.approve(t.Context(), e)) // delivered again
+	is.NoErr(proposal.Proposals{Records: p.Records}.Apply(t.Context(), e)) // delivered again
 	is.Equal(all[procedure](t, p, sealed)[0].Value.Content, "By a person.\n")
 }
 

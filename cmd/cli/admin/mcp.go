@@ -13,7 +13,7 @@ import (
 	"pocketcoder/cmd/client"
 	"pocketcoder/cmd/printable"
 	"pocketcoder/handlers"
-	"pocketcoder/handlers/network"
+	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/mcpserver"
 )
@@ -29,7 +29,7 @@ const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may cal
   pocketcoder mcp list                                      the servers and their states
   pocketcoder mcp hosts lab --host api.example.org          replace its hosts; without --host it has no network
   pocketcoder mcp limits lab --processes 64                 replace its limits; without a flag it has none of its own
-  pocketcoder mcp show lab                                  its definition, changes since the approval, and connections
+  pocketcoder mcp show lab                                  its definition, changes since the approval, last call and connections
   pocketcoder mcp approve lab 1f2e3d4c                      run it, with the definition that show printed
   pocketcoder mcp deny lab                                  refuse a server that an agent requested
   pocketcoder mcp revoke lab                                stop it
@@ -222,21 +222,27 @@ func (m *mcpCommand) show(ctx context.Context, args []string) error {
 	if s.Difference != "" {
 		fmt.Fprintf(&b, "\nChanged since the approval:\n%s\n", printable.Visible(s.Difference))
 	}
-	if err := m.connections(ctx, &b, s.ID); err != nil {
+	if err := m.work(ctx, &b, s.ID); err != nil {
 		return err
 	}
 	_, err = io.WriteString(m.env.Stdout, b.String())
 	return err
 }
 
-// connections prints the hosts that a server reached, or was refused.
-func (m *mcpCommand) connections(ctx context.Context, to *strings.Builder, id string) error {
-	all, err := client.Call[[]network.Connection](ctx, m.System, "mcp.connections", network.ConnectionsOf{Record: id})
-	if err != nil || len(all) == 0 {
+// work prints the last call of a server, and the hosts that it reached or was refused.
+func (m *mcpCommand) work(ctx context.Context, to *strings.Builder, id string) error {
+	state, err := client.Call[mcpstate.State](ctx, m.System, "mcp.state", mcpstate.Of{Record: id})
+	if err != nil {
 		return err
 	}
-	fmt.Fprint(to, "\nConnections of the last seven days:\n")
-	for _, c := range all {
+	if c := state.LastCall; c != nil {
+		fmt.Fprintf(to, "\nLast call:\n%s %s %s (%d ms): %s\n", c.Called, printable.VisibleLine(c.Tool), c.State,
+			c.DurationMS, printable.VisibleLine(c.Result))
+	}
+	if len(state.Connections) > 0 {
+		fmt.Fprint(to, "\nConnections of the last seven days:\n")
+	}
+	for _, c := range state.Connections {
 		what := "allowed"
 		if !c.Allowed {
 			what = "refused"

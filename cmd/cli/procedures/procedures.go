@@ -87,6 +87,9 @@ func (p *command) list(ctx context.Context, _ []string) error {
 	const empty = "no procedures and no proposals"
 	return cli.PrintList(p.env, p.asJSON, all, empty, "ID\tKIND\tNAME\tSTATUS", func(s proposal.Stored) []string {
 		status := s.Status
+		if s.IsPending() {
+			status += ", not in effect yet"
+		}
 		if s.OnDisk != "" {
 			status += ", " + printable.VisibleLine(s.OnDisk)
 		}
@@ -118,6 +121,9 @@ func (p *command) show(ctx context.Context, args []string) error {
 	}
 	for _, note := range s.Notes {
 		line("note", note)
+	}
+	if s.Effect != "" {
+		line("effect", s.Effect)
 	}
 	if s.Problem != "" {
 		line("problem", s.Problem)

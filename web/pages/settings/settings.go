@@ -21,8 +21,10 @@ import (
 	"github.com/a-h/templ"
 	"github.com/pocketbase/dbx"
 
+	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/proposal"
+	"pocketcoder/projections/mcpcalls"
 	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
 	"pocketcoder/web/pages/site"
@@ -63,7 +65,7 @@ type view struct {
 	records []query.Record
 	related map[string][]relatedRecord // by collection: what relations can point to
 	changes map[string]proposal.Stored // proposals and sealed procedures, by record
-	servers map[string]agents.Server   // how MCP servers work, by record
+	servers map[string]mcpstate.State  // how MCP servers work, by record
 	pending int                        // requests and questions that wait for a person, of all chats
 	more    bool                       // there are more records than are shown
 }
@@ -83,7 +85,7 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 		return nil, err
 	}
 	if about.Name == agents.ServerCollection {
-		if v.servers, err = s.Agents.Servers(r.Context(), "*"); err != nil {
+		if v.servers, err = s.Agents.Servers().All(r.Context()); err != nil {
 			return nil, err
 		}
 	}
@@ -341,6 +343,25 @@ func fieldsOf(collection string, r query.Record) (all [][2]string) {
 		}
 	}
 	return all
+}
+
+// stateOf returns the status of a record, and whether an MCP server works.
+func (v view) stateOf(r query.Record) string {
+	if server, ok := v.servers[r.ID()]; ok {
+		return server.State
+	}
+	return fieldText(r, "status")
+}
+
+// callState says what became of a call.
+func callState(c mcpstate.Call) string {
+	switch c.State {
+	case mcpcalls.Completed:
+		return fmt.Sprintf(texts.CallCompleted, c.DurationMS)
+	case mcpcalls.Failed:
+		return fmt.Sprintf(texts.CallFailed, c.DurationMS)
+	}
+	return texts.CallRunning
 }
 
 // address names a host of a connection, and whether it was reached.

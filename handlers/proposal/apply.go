@@ -1,0 +1,207 @@
+package proposal
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers"
+	"pocketcoder/handlers/agentfile"
+	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/proposals"
+	"pocketcoder/handlers/record/rulebook"
+)
+
+// Apply makes the changes of approved proposals whose effect is pending, in the order of their approvals, each as the
+// account that approved it: all of a change, or nothing. The effect is stored with the change, so an approval takes
+// effect once. An approval that cannot take effect, or whose target was changed by something else than an approval
+// since, makes the proposal a draft again, with the reason as its problem.
+//
+// e is an event about a proposal. Older versions stored no effect with an approval, so Apply also makes the change of
+// such an approval if it is e and nothing has changed since.
+func (h Proposals) Apply(ctx context.Context, e events.Event) error {
+	all, err := record.All[Stored](ctx, h.Records, Collection)
+	for _, r := range all {
+		older := r.Value.Status == proposals.Approved && r.Value.Effect == "" && r.Seq == e.Seq
+		if older || r.Value.IsPending() {
+			err = cmp.Or(err, h.apply(ctx, r))
+		}
+	}
+	return err
+}
+
+// errApplied ends a transaction without effect.
+var errApplied = errors.New("the change was made by an older version")
+
+// apply makes the change of an approval. If the change is refused, the proposal is a draft again.
+func (h Proposals) apply(ctx context.Context, approved record.StoredRecord[Stored]) error {
+	approval, found, err := h.Records.Log.Get(ctx, approved.Seq)
+	if err != nil || !found {
+		return cmp.Or(err, fmt.Errorf("read the approval of proposal %s: there is no event %d", approved.ID, approved.Seq))
+	}
+	err = h.decide(ctx, approved, func(ctx context.Context) error {
+		err := h.change(ctx, approved, approval)
+		// The check comes after the decisions: the log refuses them if something changes later.
+		changed, failed := h.changed(ctx, approved.Value, approved.Seq)
+		switch {
+		case failed != nil:
+			return failed
+		case changed && approved.Value.Effect == "":
+			return errApplied
+		case changed:
+			return handlers.Refuse(handlers.Conflict, "%q was changed after this approval and before it took effect. Look at the difference, and approve the proposal again.", approved.Value.Name)
+		}
+		return cmp.Or(err, h.store(ctx, approved, approval, map[string]any{"effect": proposals.Done}))
+	})
+	refused := handlers.Refused{}
+	switch {
+	case errors.Is(err, errApplied):
+		return nil
+	case !errors.As(err, &refused):
+		return err
+	}
+	return h.decide(ctx, approved, func(ctx context.Context) error {
+		return h.store(ctx, approved, approval, map[string]any{"status": proposals.Draft, "approved_at": "",
+			"problem": refused.Text})
+	})
+}
+
+// decide calls fn in a transaction. It does nothing if the proposal has changed since it was approved.
+func (h Proposals) decide(ctx context.Context, approved record.StoredRecord[Stored],
+	fn func(context.Context) error) error {
+	_, err := handlers.Transaction(ctx, h.Records.Log, func(ctx context.Context) error {
+		all, err := record.All[Stored](ctx, h.Records, Collection)
+		isNewest := func(r record.StoredRecord[Stored]) bool { return r.ID == approved.ID && r.Seq == approved.Seq }
+		if err != nil || !slices.ContainsFunc(all, isNewest) {
+			return err
+		}
+		return fn(ctx)
+	})
+	return err
+}
+
+// store changes fields of an approved proposal.
+func (h Proposals) store(ctx context.Context, approved record.StoredRecord[Stored], approval events.Event,
+	values map[string]any) error {
+	by := handlers.Command{Actor: events.ActorSystem, Cause: approval.ID}
+	_, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: Collection, Record: approved.ID,
+		Set: record.Fields(values)})
+	return err
+}
+
+// change makes the change of an approved proposal.
+func (h Proposals) change(ctx context.Context, approved record.StoredRecord[Stored], approval events.Event) error {
+	p, by := approved.Value, handlers.Command{Actor: approval.Actor, Cause: approval.ID}
+	switch p.Kind {
+	case Agent:
+		err := CheckAgent(p.Name, p.Content)
+		if err == nil {
+			_, err = agentfile.Agents{Records: h.Records}.Import(ctx,
+				agentfile.Import{Command: by, Text: p.Content, Name: p.Name})
+		}
+		return err
+	case Prompt:
+		id, _, err := h.prompt(ctx, p.Name)
+		if err == nil {
+			_, _, err = h.Records.Save(ctx, record.Save{Command: by, Collection: prompts, Record: id, New: id == "",
+				Set: record.Fields(map[string]any{"name": p.Name, "body": p.Content})})
+		}
+		return err
+	}
+	by.Actor = events.ActorSystem
+	set := record.Fields(map[string]any{
+		"name": p.Name, "description": Description(p), "content": p.Content, "proposal": approved.ID,
+		"approved_at": p.Approved, "sealed_at": record.FormatTime(approval.Time),
+		"version":   strconv.FormatUint(approval.Seq, 10),
+		"sealed_by": strings.TrimPrefix(approval.Actor, events.UserActor("")),
+	})
+	_, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: SealedIn, Set: set, New: true, Upsert: true})
+	return err
+}
+
+// maxDescription bounds a description that is made from the text, in runes.
+const maxDescription = 200
+
+// Description returns the description of a proposal, or else the first line of its text.
+func Description(p Stored) string {
+	first, _, _ := strings.Cut(strings.TrimLeft(strings.TrimSpace(Body(p.Content)), "# "), "\n")
+	if text := []rune(first); len(text) > maxDescription {
+		first = string(text[:maxDescription])
+	}
+	return cmp.Or(strings.TrimSpace(p.Description), first, p.Name)
+}
+
+// Body returns a text without its front matter, which a proposal of a whole SKILL.md has.
+func Body(content string) string {
+	if rest, found := strings.CutPrefix(content, "---\n"); found {
+		if _, after, closed := strings.Cut(rest, "\n---\n"); closed {
+			return after
+		}
+	}
+	return content
+}
+
+// fields are the fields that link agents, prompts and rules.
+type fields struct{ Name, Agent, Prompt string }
+
+// changed reports whether something else than an approval has changed the target of a proposal after seq: the procedure
+// or the prompt, or the agent with its prompt and its rules.
+func (h Proposals) changed(ctx context.Context, p Stored, seq uint64) (bool, error) {
+	named := func(_ string, f fields) bool { return f.Name == p.Name }
+	switch p.Kind {
+	case Agent:
+	case Prompt:
+		return h.changedIn(ctx, prompts, seq, named)
+	default:
+		return h.changedIn(ctx, SealedIn, seq, named)
+	}
+	parts := map[string]bool{} // records of agents and prompts
+	changed, err := h.changedIn(ctx, agents, seq, func(id string, f fields) bool {
+		if f.Name == p.Name {
+			parts[id], parts[f.Prompt] = true, f.Prompt != ""
+		}
+		return f.Name == p.Name
+	})
+	if changed || err != nil {
+		return changed, err
+	}
+	changed, err = h.changedIn(ctx, prompts, seq, func(id string, _ fields) bool { return parts[id] })
+	if changed || err != nil {
+		return changed, err
+	}
+	return h.changedIn(ctx, rulebook.ToolPermissions, seq, func(_ string, f fields) bool { return parts[f.Agent] })
+}
+
+// changedIn reports whether an event after seq that no approval caused stored or deleted a record that matched before
+// or after that event.
+func (h Proposals) changedIn(ctx context.Context, collection string, seq uint64,
+	match func(id string, f fields) bool) (changed bool, err error) {
+	approvals := map[string]bool{}
+	_, err = h.Records.Log.Fold(ctx, events.ConfigSubject(Collection, "*", "*"), 0, func(e events.Event) error {
+		approvals[e.ID] = true
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	matched := map[string]bool{} // by record, before the event
+	_, err = h.Records.Log.Fold(ctx, events.ConfigSubject(collection, "*", "*"), 0, func(e events.Event) error {
+		now := fields{}
+		if d, err := events.Decode(e); err == nil {
+			if saved, ok := d.(events.Saved); ok {
+				_ = json.Unmarshal(saved.Fields, &now) // a record that cannot be read matches nothing
+			}
+		}
+		matches := match(e.Subject.ID, now)
+		changed = changed || e.Seq > seq && !approvals[e.Cause] && (matches || matched[e.Subject.ID])
+		matched[e.Subject.ID] = matches
+		return nil
+	})
+	return changed, err
+}

@@ -1,0 +1,64 @@
+// Package proposals has the rules for the records of proposals: what a definition names, and when an approved proposal
+// may change.
+//
+// Promises: it is pure.
+//
+// It must not know what an approval changes.
+package proposals
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	"pocketcoder/handlers"
+)
+
+// The statuses of a proposal besides denied.
+const (
+	Draft    = "draft"
+	Approved = "approved"
+)
+
+// The effects of an approval: the change that it approves is still to be made, or was made. Approvals that older
+// versions stored have none.
+const (
+	Pending = "pending"
+	Done    = "done"
+)
+
+// Shown are the fields that a person approves.
+var Shown = []string{"kind", "name", "description", "content"}
+
+// Proposal is a record of a proposal.
+type Proposal struct{ Kind, Name, Description, Content, Status, Effect string }
+
+// Of returns the proposal whose fields a function returns.
+func Of(text func(field string) string) Proposal {
+	return Proposal{text("kind"), text("name"), text("description"), text("content"), text("status"), text("effect")}
+}
+
+// IsProcedure reports whether a procedure is proposed.
+func (p Proposal) IsProcedure() bool { return p.Kind == "" || p.Kind == "procedure" }
+
+// Definition returns the SHA-256 of what is approved.
+func (p Proposal) Definition() string {
+	shown := []string{p.Name, p.Description, p.Content}
+	if !p.IsProcedure() {
+		shown = append(shown, p.Kind)
+	}
+	body, _ := json.Marshal(shown) // texts
+	return fmt.Sprintf("%x", sha256.Sum256(body))
+}
+
+// CheckChange refuses to change an approved proposal. An approval can be taken back while its effect is pending.
+func (p Proposal) CheckChange(to Proposal) error {
+	switch {
+	case p.Status != Approved || p.Effect == Pending && to.Status != Approved:
+		return nil
+	case p.Effect == Pending:
+		return handlers.RefuseField(handlers.Invalid, "status", "Must be draft: an approved proposal cannot change.")
+	}
+	return handlers.RefuseField(handlers.Invalid, "status",
+		"Must be approved: the proposal has taken effect. Change or delete what it made.")
+}
