@@ -143,7 +143,7 @@ func TestRuleFromARequestAppliesUntilItIsRevoked(t *testing.T) {
 	t.Log(stdout, stderr)
 	is.Equal(code, turn.Completed)
 	is.True(strings.Contains(stdout, "in this chat: bash: touch") &&
-		strings.Contains(stdout, "so far it would have allowed 1 of 1 requests in this chat"))
+		strings.Contains(stdout, "it would have allowed 1 of the last 1 requests in this chat"))
 	stored := p.rulesOf(t, chat)
 	is.Equal(len(stored), 1)
 	is.Equal(stored[0].State, "active")
@@ -239,7 +239,7 @@ func TestPolicyReplayCountsMatchingRequests(t *testing.T) {
 	is.Equal([]int{run.Asks, run.Allowed, len(run.Commands)}, []int{3, 2, 2})
 	text, _, code := p.cli(t, "", "policy", "replay", "bash: mkdir*", "--chat", chat)
 	is.Equal(code, 0)
-	expect.Contains(t, text, "bash: mkdir* would have allowed 2 of 3 requests")
+	expect.Contains(t, text, "bash: mkdir* would have allowed 2 of the last 3 requests")
 	expect.Contains(t, text, "mkdir right")
 	for _, wrong := range [][]string{{"policy", "replay"}, {"policy", "replay", "bash"},
 		{"policy", "replay", "bash: mkdir*", "--chat", "a.b"}, {"policy", "pause", "users/x"}, {"why", "a b"},

@@ -36,7 +36,7 @@ const (
 	ScopeAll   = "all"
 )
 
-// Proposal holds the rules that AllowAlways would store, and the requests that they would have allowed so far.
+// Proposal holds the rules that AllowAlways would store, and the last requests that they would have allowed.
 type Proposal struct {
 	Rules []policy.Rule `json:"rules"`
 	Chat  dryrun.Result `json:"chat"` // over this chat
@@ -50,22 +50,25 @@ func (g Gate) ProposeAlways(ctx context.Context, c AllowAlways) (Proposal, error
 	if err != nil {
 		return Proposal{}, err
 	}
-	all, one, err := g.trial(proposed.rules).Both(ctx, c.Chat)
-	return Proposal{Rules: proposed.rules, Chat: one, All: all}, err
+	p, trial := Proposal{Rules: proposed.rules}, g.trial(proposed.rules)
+	if p.Chat, err = trial.Run(ctx, c.Chat); err == nil {
+		p.All, err = trial.Run(ctx, "")
+	}
+	return p, err
 }
 
-// DryRun tries a rule on the past requests of a chat, or of all chats if chat is empty.
+// DryRun tries a rule on the last requests of a chat, or of all chats if chat is empty.
 func (g Gate) DryRun(ctx context.Context, rule policy.Rule, chat string) (dryrun.Result, error) {
 	if err := record.CheckRule(rule); err != nil {
 		return dryrun.Result{}, err
 	}
-	return g.trial([]policy.Rule{rule}).Chat(ctx, chat)
+	return g.trial([]policy.Rule{rule}).Run(ctx, chat)
 }
 
 // trial returns a trial of rules on past requests. It assumes that an unknown session worked in the workspace.
-func (g Gate) trial(rules []policy.Rule) dryrun.Trial {
+func (g Gate) trial(rules []policy.Rule) *dryrun.Trial {
 	directory := func(chat, session string) string { return g.directory(chat, session, true) }
-	return dryrun.Trial{History: g.History, Rules: rules, Directory: directory, Ask: g.askOn}
+	return &dryrun.Trial{History: g.History, Rules: rules, Directory: directory, Ask: g.askOn}
 }
 
 // AllowAlways stores the rules, and approves the request if it is still pending: both, or neither. It extends the time

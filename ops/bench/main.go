@@ -48,6 +48,10 @@ var runs = []run{
 	{"./projections", "Rebuild", "2x", []line{
 		{name: "rebuild of the read models of 1 M events in 1,000 chats, events/s", metric: "events/s", budget: 25_000, atLeast: true},
 	}},
+	{"./handlers/permission", "DryRun", "3x", []line{
+		{name: "rule tried on the last requests of a log of 100,000, ms", metric: "ms", budget: 1000},
+		{name: "heap meanwhile, MiB", metric: "heap-MiB"},
+	}},
 	{"./web", "LargeLog", "1x", largeLogLines()},
 	{"./web/pages", "LongChat", "50x", []line{
 		{name: "web app: first view of a chat of 3,000 messages, server time, p50 ms", metric: "p50-ms", budget: 200},

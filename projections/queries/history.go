@@ -2,6 +2,7 @@ package queries
 
 import (
 	"context"
+	"math"
 	"strings"
 	"time"
 
@@ -15,38 +16,43 @@ import (
 )
 
 // historyColumns are the columns of a past request. A page of all columns takes longer to read.
-const historyColumns = "id, ai_engine_permission_id, session_id, chat, permission, patterns, metadata, status, cwd, decided_by, approved_by, asked_seq, created"
+const historyColumns = "id, ai_engine_permission_id, session_id, chat, permission, patterns, metadata, status, cwd, decided_by, approved_by, first_seq, asked_seq, created"
 
 // historyPage is the number of requests that are read at once. The metadata of one can hold a whole file.
 const historyPage = 200
 
 // History returns a function that calls each with the permission requests of a chat, or of all chats if chat is empty,
-// in no order. The function first waits until the read model holds what is in the log now.
+// the last one first, until each returns false. The function first waits until the read model holds what is in the log
+// now.
 func History(m *projections.Model, l *log.Log) func(ctx context.Context, chat string,
-	each func(events.PastRequest)) error {
-	return func(ctx context.Context, chat string, each func(events.PastRequest)) error {
+	each func(events.PastRequest) bool) error {
+	return func(ctx context.Context, chat string, each func(events.PastRequest) bool) error {
 		if err := m.CatchUp(ctx); err != nil {
 			return err
 		}
-		where, order := "id>{:after}", "id"
+		where, order := "", "first_seq"
 		if chat != "" {
-			where, order = "chat={:chat} AND asked_seq>{:seq}", "asked_seq"
+			where, order = "chat={:chat} AND ", "asked_seq"
 		}
-		for after, seq := "", int64(-1); ; {
+		for before := int64(math.MaxInt64); ; {
 			page, err := store.List[projections.Permission](ctx, m.Model, "permissions",
-				"SELECT "+historyColumns+" FROM permissions WHERE "+where+" ORDER BY "+order+" LIMIT {:most}",
-				dbx.Params{"chat": chat, "after": after, "seq": seq, "most": historyPage})
+				"SELECT "+historyColumns+" FROM permissions WHERE "+where+order+"<{:before} ORDER BY "+order+" DESC LIMIT {:most}",
+				dbx.Params{"chat": chat, "before": before, "most": historyPage})
 			if err != nil {
 				return err
 			}
 			for _, p := range page {
 				at, _ := time.Parse(events.TimeFormat, p.Created)
-				each(events.PastRequest{Chat: p.Chat, Ask: p.Ask(), At: at, Cwd: p.Cwd, Outcome: outcome(p)})
+				if !each(events.PastRequest{Chat: p.Chat, Ask: p.Ask(), At: at, Cwd: p.Cwd, Outcome: outcome(p)}) {
+					return nil
+				}
 			}
 			if len(page) < historyPage {
 				return nil
 			}
-			after, seq = page[len(page)-1].ID, page[len(page)-1].AskedSeq
+			if before = page[len(page)-1].First; chat != "" {
+				before = page[len(page)-1].AskedSeq
+			}
 		}
 	}
 }

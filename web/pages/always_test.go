@@ -50,11 +50,11 @@ func TestARuleIsTriedOnTheHistoryBeforeItIsSaved(t *testing.T) {
 	expect.Contains(t, b.visit(t, "/requests").body, `href="/requests/`+id+`/always"`)
 
 	page := b.visit(t, "/requests/"+id+"/always").body
-	expect.Contains(t, page, "In this chat, the rule would have allowed 1 of 2 requests so far.")
+	expect.Contains(t, page, "In this chat, the rule would have allowed 1 of the last 2 requests.")
 	expect.Lacks(t, page, "In all chats")        // which only administrators see
 	expect.Lacks(t, page, `<option value="all"`) // likewise
 	wide := b.visit(t, "/requests/"+id+"/always?pattern=touch+*&for=1h").body
-	expect.Contains(t, wide, "In this chat, the rule would have allowed 2 of 2 requests so far.")
+	expect.Contains(t, wide, "In this chat, the rule would have allowed 2 of the last 2 requests.")
 	expect.Contains(t, wide, `<li class="refused"><code>touch notes.old</code>`)
 	expect.Contains(t, wide, "asked once: denied")
 	refused := b.visit(t, "/requests/"+id+"/always?pattern=npm+*").body
@@ -73,7 +73,7 @@ func TestARuleIsTriedOnTheHistoryBeforeItIsSaved(t *testing.T) {
 	is.Equal([]any{after.status, after.path}, []any{http.StatusOK, "/requests/" + id})
 	expect.Contains(t, after.body, "approved by ada@example.org")
 	third := referred(t, s, chat, "per_3", "touch other")
-	expect.Contains(t, b.visit(t, "/requests/"+third+"/always").body, "requests so far") // the page of a rule that exists
+	expect.Contains(t, b.visit(t, "/requests/"+third+"/always").body, "of the last") // the page of a rule that exists
 }
 
 func TestRequestsForTheSameAreDecidedTogether(t *testing.T) {

@@ -20,7 +20,7 @@ const policyReplayUsage = `pocketcoder policy replay RULE: which past requests a
   pocketcoder policy replay 'bash: npm run build*' --chat h2k0x9c3v7m1q5z
   pocketcoder policy replay 'deny bash: rm*' --json      the requests that it would have denied
 
-The rule is tried alone, without any other rule, and on the current files.
+The rule is tried alone, without any other rule, on the last 10,000 requests and the current files.
 
 Exit status: 0; 1 when it failed, 2 for wrong usage.
 `
@@ -58,7 +58,7 @@ func runPolicyReplay(ctx context.Context, env cli.Environment, args []string) er
 	}
 	show := cli.Renderer(env)
 	does := map[policy.Action]string{policy.Deny: "denied", policy.AskPerson: "asked a person about"}
-	show.Note("", render.Bold, "%s would have %s %d of %d requests", rule, cmp.Or(does[rule.Action], "allowed"),
+	show.Note("", render.Bold, "%s would have %s %d of the last %d requests", rule, cmp.Or(does[rule.Action], "allowed"),
 		run.Allowed, run.Asks)
 	show.Commands(run, len(run.Commands))
 	return show.Err

@@ -20,7 +20,7 @@ func (r *Renderer) Proposal(w permission.AllowAlways, p permission.Proposal) {
 	for _, rule := range p.Rules {
 		r.Note("", Bold, "  from now on%s: %s", ruleScope(w), rule)
 	}
-	r.Note("", Plain, "  so far it would have allowed %d of %d requests in this chat, %d of %d in all chats",
+	r.Note("", Plain, "  it would have allowed %d of the last %d requests in this chat, %d of the last %d in all chats",
 		p.Chat.Allowed,
 		p.Chat.Asks, p.All.Allowed, p.All.Asks)
 	r.Commands(p.All, shownCommands)

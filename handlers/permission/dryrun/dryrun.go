@@ -1,4 +1,4 @@
-// Package dryrun tries rules on the permission requests that were made so far, and counts what they would have allowed.
+// Package dryrun tries rules on the last permission requests, and counts what they would have allowed.
 //
 // It reads a history of requests from the caller, and stores nothing. It must not know which rules are in
 // force.
@@ -21,7 +21,7 @@ import (
 // Result counts the requests that rules alone would have allowed, with the current files. For rules that deny or ask,
 // it counts the requests that they would have denied or asked about.
 type Result struct {
-	Asks     int       `json:"asks"` // all requests
+	Asks     int       `json:"asks"` // the last requests, at most MaxRequests
 	Allowed  int       `json:"allowed"`
 	Commands []Command `json:"commands"` // the allowed ones, the most frequent first, at most 100
 }
@@ -35,6 +35,10 @@ type Command struct {
 	Decided map[string]int `json:"decided"` // number of requests by events.RequestOutcome
 }
 
+// MaxRequests is the number of requests on which rules are tried, because a person waits for the result. A second is
+// enough for about 80,000 on an idle machine.
+const MaxRequests = 10_000
+
 // maxDryRunCommands limits the groups that a dry run returns.
 const maxDryRunCommands = 100
 
@@ -44,60 +48,37 @@ type Trial struct {
 	Rules     []policy.Rule
 	Directory func(chat, session string) string                         // returns the directory of a session
 	Ask       func(a events.PermissionAsk, directory string) policy.Ask // returns a request as the policy evaluates it
-}
 
-// History calls each with the requests of a chat, or of all chats if chat is empty.
-type History func(ctx context.Context, chat string, each func(events.PastRequest)) error
-
-// scan is a running trial.
-type scan struct {
-	Trial
 	verdicts map[[sha256.Size]byte]bool // by the request as the policy evaluates it
-
-	all    *tally
-	chat   *tally // of one chat
-	chatID string // the id of that chat
 }
 
-// Chat tries the rules on the requests of a chat, or of all chats if chat is empty.
-func (t Trial) Chat(ctx context.Context, chat string) (Result, error) {
-	all, _, err := t.run(ctx, chat, "")
-	return all, err
-}
+// History calls each with the requests of a chat, or of all chats if chat is empty, the last one first, until each
+// returns false.
+type History func(ctx context.Context, chat string, each func(events.PastRequest) bool) error
 
-// Both tries the rules on all requests, and also counts those of one chat.
-func (t Trial) Both(ctx context.Context, chat string) (all, one Result, err error) {
-	return t.run(ctx, "", chat)
-}
-
-func (t Trial) run(ctx context.Context, chat, which string) (all, one Result, err error) {
+// Run tries the rules on the last requests of a chat, or of all chats if chat is empty.
+func (t *Trial) Run(ctx context.Context, chat string) (Result, error) {
 	if chat != "" {
 		if err := handlers.CheckChat(chat); err != nil {
-			return all, one, err
+			return Result{}, err
 		}
 	}
-	c := &scan{Trial: t, chatID: which, verdicts: map[[sha256.Size]byte]bool{}, all: newTally(), chat: newTally()}
-	err = t.History(ctx, chat, c.count)
-	return c.all.result(), c.chat.result(), err
-}
-
-// count evaluates the rules on a request.
-func (t *scan) count(r events.PastRequest) {
-	tallies := []*tally{t.all}
-	if r.Chat == t.chatID {
-		tallies = append(tallies, t.chat)
+	if t.verdicts == nil {
+		t.verdicts = map[[sha256.Size]byte]bool{}
 	}
-	matches := t.matches(r.Chat, r.Ask, r.Cwd)
-	for _, in := range tallies {
-		if in.asks++; matches {
-			in.add(r)
+	run := tally{groups: map[[2]string]*Command{}}
+	err := t.History(ctx, chat, func(r events.PastRequest) bool {
+		if run.asks++; t.matches(r.Chat, r.Ask, r.Cwd) {
+			run.add(r)
 		}
-	}
+		return run.asks < MaxRequests
+	})
+	return run.result(), err
 }
 
 // matches reports whether the rules alone would have had their effect on a request. A request with an unknown session
 // counts as one in the workspace.
-func (t *scan) matches(chat string, a events.PermissionAsk, cwd string) bool {
+func (t *Trial) matches(chat string, a events.PermissionAsk, cwd string) bool {
 	directory, is := t.Directory(chat, a.SessionID), a.About()
 	like := sha256.Sum256([]byte(strings.Join(append([]string{a.Permission, directory, cwd, is.Command, is.Filepath,
 		is.URL}, a.Patterns...), "\x00")))
@@ -118,8 +99,6 @@ type tally struct {
 	asks, allowed int
 	groups        map[[2]string]*Command // by type and text
 }
-
-func newTally() *tally { return &tally{groups: map[[2]string]*Command{}} }
 
 // add counts a request among those for the same.
 func (t *tally) add(r events.PastRequest) {

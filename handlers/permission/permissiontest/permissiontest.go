@@ -88,7 +88,7 @@ func SubmitBash(id, command string) permission.Submit {
 
 // history reads the requests from a read model that it makes for each call.
 func history(l *log.Log) dryrun.History {
-	return func(ctx context.Context, chat string, each func(events.PastRequest)) error {
+	return func(ctx context.Context, chat string, each func(events.PastRequest) bool) error {
 		return withModel(ctx, l, func(m *projections.Model) error { return queries.History(m, l)(ctx, chat, each) })
 	}
 }

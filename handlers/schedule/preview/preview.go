@@ -107,11 +107,14 @@ func (p Schedules) history(ctx context.Context, s schedules.Schedule, since time
 		return h, err
 	}
 	groups := map[Group]int{}
-	err = p.Gate.History(ctx, s.Chat, func(r events.PastRequest) {
-		if r.At.Before(since) || !isOf(r) || ctx.Err() != nil {
-			return
+	err = p.Gate.History(ctx, s.Chat, func(r events.PastRequest) bool {
+		if r.At.Before(since) || ctx.Err() != nil {
+			return false
 		}
-		h.count(groups, r, judge(r))
+		if isOf(r) {
+			h.count(groups, r, judge(r))
+		}
+		return true
 	})
 	for _, g := range slices.SortedFunc(maps.Keys(groups), func(a, b Group) int {
 		return cmp.Or(cmp.Compare(groups[b], groups[a]), strings.Compare(a.Type+a.Text, b.Type+b.Text))

@@ -1,0 +1,34 @@
+package dryrun
+
+import (
+	"context"
+	"testing"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/events"
+	"pocketcoder/handlers/policy"
+)
+
+func TestRulesAreTriedOnALimitedNumberOfRequests(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	read := 0
+	trial := Trial{Rules: []policy.Rule{{Permission: "todowrite", Pattern: "*", Action: policy.Allow}},
+		Directory: func(string, string) string { return "" },
+		Ask: func(a events.PermissionAsk, _ string) policy.Ask {
+			return policy.Ask{Type: a.Permission, Patterns: a.Patterns}
+		},
+		History: func(_ context.Context, _ string, each func(events.PastRequest) bool) error {
+			ask := events.PermissionAsk{Permission: "todowrite", Patterns: []string{"*"}}
+			for read = 1; each(events.PastRequest{Ask: ask}); {
+				read++
+			}
+			return nil
+		}}
+	for range 2 {
+		result, err := trial.Run(t.Context(), "")
+		is.NoErr(err)
+		is.Equal([]int{read, result.Asks, result.Allowed}, []int{MaxRequests, MaxRequests, MaxRequests})
+	}
+}
