@@ -283,8 +283,9 @@ func TestARemoteServerIsReachedThroughTheEgressProxyOnly(t *testing.T) {
 	text, err := f.call("mcp_lab_echo", "hello")
 	is.NoErr(err)
 	is.Equal(text, "hello")
-	connections, err := f.Hosts.Connections(t.Context(), network.ConnectionsOf{Record: id})
+	all, err := network.Connections(t.Context(), f.Log, id)
 	is.NoErr(err)
+	connections := all[id]
 	is.Equal(len(connections), 1)
 	is.Equal(fmt.Sprintf("%s %t %s:%d", connections[0].Name, connections[0].Allowed, connections[0].Host,
 		connections[0].Port), "lab true "+strings.TrimSpace(address))
@@ -324,8 +325,9 @@ func TestACommandReachesItsApprovedHostsOnly(t *testing.T) {
 	f.offers(labTools...)
 	is.Equal(fetch(second), "second")
 	expect.Contains(t, fetch(first), "may not reach it")
-	connections, err := f.Hosts.Connections(t.Context(), network.ConnectionsOf{Record: id})
+	all, err := network.Connections(t.Context(), f.Log, id)
 	is.NoErr(err)
+	connections := all[id]
 	is.Equal([]bool{connections[0].Allowed, connections[1].Allowed}, []bool{true, false}) // the last answers
 }
 
