@@ -86,6 +86,7 @@ let pause = 1000; // until the next attempt to connect, in ms
 function connect() {
   disconnect();
   if (document.hidden) {
+    hideOutdated(); // it connects when it is shown again
     return;
   }
   heard = Date.now();
@@ -95,14 +96,13 @@ function connect() {
   stream.onmessage = (event) => {
     receive(JSON.parse(event.data));
     page.dataset.live = page.dataset.live.replace(/after=\d+/, "after=" + event.lastEventId);
-    isConnected();
+    onHeard();
   };
   stream.addEventListener("text", (event) => document.dispatchEvent(new CustomEvent("text", { detail: JSON.parse(event.data) })));
-  stream.addEventListener("ping", isConnected);
+  stream.addEventListener("ping", onHeard);
   stream.addEventListener("reload", () => location.reload());
   stream.onerror = () => {
     disconnect();
-    failing ??= setTimeout(showOutdated, 3000);
     retry = setTimeout(connect, pause);
     pause = Math.min(pause * 2, 16000); // the server may be busy, or refuse more pages
   };
@@ -118,30 +118,25 @@ function showOutdated() {
   byID("offline").hidden = false;
 }
 
-function isConnected() {
-  heard = Date.now();
-  pause = 1000;
+function hideOutdated() {
   clearTimeout(failing);
   failing = null;
   byID("offline").hidden = true;
+}
+
+function onHeard() {
+  heard = Date.now();
+  pause = 1000;
+  hideOutdated();
   byID("stored-at").hidden = true; // the page is up to date now
 }
 
 // A broken connection can stay silent. The server sends a ping every 5 s.
-let maxSilence = 8000;
+const maxSilence = 8000;
 
 function reconnectIfSilent() {
   if (stream && Date.now() - heard > maxSilence) {
     showOutdated();
-    connect();
-  }
-}
-
-function onVisibility() {
-  if (document.hidden) {
-    disconnect();
-    isConnected(); // it connects when it is shown again
-  } else {
     connect();
   }
 }
@@ -213,7 +208,7 @@ document.addEventListener("submit", (event) => {
 
 showLocalTimes();
 if (page) {
-  document.addEventListener("visibilitychange", onVisibility);
+  document.addEventListener("visibilitychange", connect);
   window.addEventListener("online", connect);
   window.addEventListener("offline", connect); // the attempt fails at once
   window.addEventListener("pageshow", connect); // the first time, and when the browser shows the page again
