@@ -4,7 +4,9 @@
 // empty makes the composer ready for the next message. A message that was not sent comes back, with its id.
 function empty(form) {
   const { id, text, file } = form.elements;
-  const sent = [id.value, text.value, file.files];
+  const files = new DataTransfer(); // the field empties its own list
+  [...file.files].forEach((one) => files.items.add(one));
+  const sent = [id.value, text.value, files.files];
   id.value = Array.from(crypto.getRandomValues(new Uint8Array(15)), (n) => (n % 36).toString(36)).join("");
   setText(text, "");
   file.value = "";
