@@ -245,7 +245,8 @@ func TestAnEditShowsItsWholeDiff(t *testing.T) {
 	s.Append(t, chat, events.PermissionReferred{Permission: "per_1", Reason: "edits ask"})
 	card := element(t, b.visit(t, "/chats/"+chat).body, "r-"+store.RecordID("per_1"))
 	for _, piece := range []string{
-		"Change a.go (+1 −1)", "<dd>a.go</dd>", "<span class=\"removed\">-old\n</span>",
+		"Change a.go (+1 −1)", "<dd>a.go</dd>", "<span class=\"hunk\">--- /workspace/a.go\n</span>",
+		"<span class=\"removed\">-old\n</span>",
 		"<span class=\"added\">+new<b class=\"hidden\">&lt;U+202E&gt;</b>\n</span>", "/workspace/a.go", "edits ask",
 	} {
 		expect.Contains(t, card, piece)
