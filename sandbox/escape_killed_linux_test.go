@@ -61,7 +61,7 @@ func TestNextOpenKillsWhatAWorkerKilledAtAStartHasLeft(t *testing.T) {
 	}
 	t.Parallel()
 	is := is.New(t)
-	for delay := time.Duration(0); delay < 12*time.Millisecond; delay += time.Millisecond {
+	for delay := time.Duration(0); delay < 12*time.Millisecond; delay += 2 * time.Millisecond {
 		workspace := t.TempDir()
 		left := func() (n int) {
 			for pid := range proc.All() {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -67,7 +68,7 @@ func newTestWorker(t *testing.T, choice isolation.Choice, prepare func(workspace
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-jail-")
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	for _, d := range []string{"workspace/sub", "home", "other", "data", "bin"} {
+	for _, d := range []string{"workspace/sub", "home", "other", "data"} {
 		is.NoErr(os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
 	for _, f := range []string{"other/file", "data/keys", "workspace/file", "workspace/sub/file"} {
@@ -76,11 +77,10 @@ func newTestWorker(t *testing.T, choice isolation.Choice, prepare func(workspace
 	if prepare != nil {
 		prepare(filepath.Join(dir, "workspace"))
 	}
-	program := filepath.Join(dir, "bin", "attempt")
-	copySelf(t, program)
+	program := filepath.Join(attemptDir(), "attempt")
 	w, err := Open(Config{
 		Isolation: choice, Workspace: filepath.Join(dir, "workspace"), Home: filepath.Join(dir, "home"),
-		Expose: []string{filepath.Join(dir, "bin")}, Log: slog.New(slog.DiscardHandler),
+		Expose: []string{attemptDir()}, Log: slog.New(slog.DiscardHandler),
 	})
 	is.NoErr(err)
 	release := sync.OnceFunc(w.Close)
@@ -94,15 +94,35 @@ func newTestWorker(t *testing.T, choice isolation.Choice, prepare func(workspace
 	}
 }
 
-// copySelf copies the test binary, in another process: a file that a process forked meanwhile still has open for
+// removeAttempt removes what attemptDir has made.
+var removeAttempt = func() {}
+
+// attemptDir returns a directory with the program attempt, for all tests.
+var attemptDir = sync.OnceValue(func() string {
+	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-attempt-")
+	removeAttempt = func() { os.RemoveAll(dir) }
+	if err == nil {
+		err = errors.Join(copyTo(filepath.Join(dir, "attempt")), os.Chmod(dir, 0o755))
+	}
+	if err != nil {
+		panic(err)
+	}
+	return dir
+})
+
+// copyTo copies the test binary, in another process: a file that a process forked meanwhile still has open for
 // writing cannot be executed.
+func copyTo(path string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return errors.Join(exec.Command("cp", self, path).Run(), os.Chmod(path, 0o755))
+}
+
 func copySelf(t *testing.T, to string) {
 	t.Helper()
-	is := is.New(t)
-	self, err := os.Executable()
-	is.NoErr(err)
-	is.NoErr(exec.Command("cp", self, to).Run())
-	is.NoErr(os.Chmod(to, 0o755))
+	is.New(t).NoErr(copyTo(to))
 }
 
 // try makes attempts in isolation, one after the other, and returns the results of the kernel.

@@ -34,7 +34,9 @@ func TestMain(m *testing.M) {
 	}
 	workspace := os.Getenv("SANDBOX_TEST_WORKSPACE")
 	if workspace == "" {
-		os.Exit(m.Run())
+		code := m.Run()
+		removeAttempt()
+		os.Exit(code)
 	}
 	choice, err := isolation.Choose(cmp.Or(os.Getenv("SANDBOX_TEST_ISOLATION"), string(isolation.None)))
 	if err != nil {
