@@ -31,6 +31,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/handlers/schedule/preview"
 	"pocketcoder/handlers/worker"
@@ -78,7 +79,7 @@ type Options struct {
 	Previews  preview.Schedules
 	Proposals proposal.Proposals
 
-	ProviderKeys record.ProviderKeys
+	ProviderKeys *recordsecret.ProviderKeys
 	Channels     *channel.Channels
 	Workspace    string // the directory whose files are served, absolute
 	// of the origins of ports, such as http://{port}.localhost:8090; empty for none. See ports.CheckPortsURL

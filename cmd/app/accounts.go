@@ -6,7 +6,7 @@ import (
 
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordsecret"
 )
 
 // openAccounts opens the secrets and the accounts, and creates the administrator that the environment names. From then
@@ -16,7 +16,9 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 		return err
 	}
 	s.log.Conceal("admin", s.o.Admin[1]) // first, because the number of redacted secrets is limited
-	if err := s.providerKeys().Restore(ctx); err != nil {
+	s.providerKeys = &recordsecret.ProviderKeys{Log: s.log, Secrets: s.secrets, Logger: s.o.Logger,
+		Paths: []string{s.o.Workspace, string(s.o.Data)}}
+	if err := s.providerKeys.Restore(ctx); err != nil {
 		return err
 	}
 	if s.accounts, err = account.Open(ctx, s.log, s.secrets); err != nil {
@@ -33,12 +35,6 @@ func (s *System) openAccounts(ctx context.Context) (err error) {
 		s.progress.Note("accounts", "%s", note)
 	}
 	return nil
-}
-
-// providerKeys returns the store of the accounts' keys for model providers.
-func (s *System) providerKeys() record.ProviderKeys {
-	return record.ProviderKeys{Log: s.log, Secrets: s.secrets, Logger: s.o.Logger,
-		Paths: []string{s.o.Workspace, string(s.o.Data)}}
 }
 
 func (s *System) offerSetup(ctx context.Context) {

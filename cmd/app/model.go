@@ -47,7 +47,7 @@ func (s *System) useStoredKeys(ctx context.Context) error {
 	if !s.isDemo || s.o.Model.Demo {
 		return nil
 	}
-	values, err := s.providerKeys().Values(ctx)
+	values, err := s.providerKeys.Values(ctx)
 	base := provider.Provider{Catalogue: s.provider.Catalogue}
 	if err == nil && len(base.With(values).Keys) > 0 {
 		s.provider, s.isDemo = base, false
@@ -58,7 +58,7 @@ func (s *System) useStoredKeys(ctx context.Context) error {
 // configureEngine sets the stored keys of providers and the sealed procedures for OpenCode. wireNetwork comes first.
 func (s *System) configureEngine(ctx context.Context) error {
 	s.restarts = restarts.New(s.engine, s.model)
-	s.modelKeys = &providerkeys.Keys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys(),
+	s.modelKeys = &providerkeys.Keys{Base: s.provider, Fixed: s.o.Model.Demo, Stored: s.providerKeys,
 		Records: s.records, Engine: s.engineNetwork, Server: s.engine, Logger: s.o.Logger, Changed: s.change,
 		Restart: s.restarts.Want, Calm: providerkeys.DefaultCalm}
 	s.procedures = &procedures.Procedures{Log: s.log, Records: s.records, Server: s.engine, Restart: s.restarts.Want,

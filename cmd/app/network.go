@@ -13,7 +13,7 @@ import (
 	"pocketcoder/bridge/mcp/gateway"
 	"pocketcoder/bridge/opencode"
 	"pocketcoder/handlers/network"
-	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/web"
 	"pocketcoder/web/metrics"
@@ -71,8 +71,8 @@ func (s *System) wireGateway() {
 	s.tools.Gateway = s.gateway
 }
 
-func (s *System) mcpSecrets() record.MCPSecrets {
-	return record.MCPSecrets{Records: s.records, Secrets: s.secrets}
+func (s *System) mcpSecrets() recordsecret.MCPSecrets {
+	return recordsecret.MCPSecrets{Records: s.records, Secrets: s.secrets}
 }
 
 func (s *System) runEgress(ctx context.Context) error {

@@ -65,6 +65,7 @@ import (
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/handlers/schedule"
 	"pocketcoder/handlers/worker"
 	"pocketcoder/ops/natsconf"
@@ -284,6 +285,7 @@ type System struct {
 	engine        *opencode.Supervisor
 	engineNetwork *network.Engine // network access of OpenCode itself
 	tools         *mcp.Server     // PocketCoder's tools for OpenCode
+	providerKeys  *recordsecret.ProviderKeys
 	modelKeys     *providerkeys.Keys
 	procedures    *procedures.Procedures
 	noteFiles     *notes.Notes
@@ -364,7 +366,7 @@ func (s *System) wire() {
 	s.wireChannels()
 	s.engineNode = &node.Engine{ID: engine, Conn: s.nc, Leads: s.leads, Outbox: s.outbox, Exec: s.exec, Logger: s.o.Logger}
 	s.web = web.New(web.Options{
-		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys(), Channels: s.channels,
+		Log: s.log, Conn: s.nc, Pool: Pool, Tail: tail.New(s.log), Model: s.model, Chats: s.chats, Records: s.records, Gate: s.gate, Accounts: s.accounts, ProviderKeys: s.providerKeys, Channels: s.channels,
 		Engine: s.engineNode.Chats(), Signal: s.engineNode.Signal, Dial: s.engineNode.Dial, Health: s.health, Loading: s.loading, Logger: s.o.Logger,
 		Workers: s.workers, Schedules: s.schedules, Previews: s.previews(), Proposals: s.proposals(), Workspace: s.o.Workspace, PortsURL: s.ports, Hosts: s.o.hosts(), Proxied: s.o.Proxied,
 	})
@@ -452,7 +454,7 @@ func (s *System) addEngine(g *run.Group, rest context.Context) {
 	}
 	if s.lease != nil {
 		g.Add(actor(rest, once(s.prepared, s.engineNode.Serve)))
-		g.Add(actor(rest, s.providerKeys().Follow))
+		g.Add(actor(rest, s.providerKeys.Follow))
 		g.Add(actor(rest, s.keepLease))
 	}
 }

@@ -27,7 +27,7 @@ func (h *Records) Agent(ctx context.Context, id string) (a Agent, err error) {
 	if id == "" {
 		return a, nil
 	}
-	a, found, err := one[Agent](ctx, h, rulebook.Agents, id)
+	a, found, err := One[Agent](ctx, h, rulebook.Agents, id)
 	if err == nil && !found {
 		err = h.collection(ctx, rulebook.Agents).Read(ctx, h.Log, func(s *collection) error {
 			if s.records[id].deleted {
@@ -39,17 +39,17 @@ func (h *Records) Agent(ctx context.Context, id string) (a Agent, err error) {
 	if err != nil || !found {
 		return a, err
 	}
-	prompt, _, err := one[struct{ Body string }](ctx, h, aiPrompts, a.Prompt)
+	prompt, _, err := One[struct{ Body string }](ctx, h, aiPrompts, a.Prompt)
 	if err != nil {
 		return a, err
 	}
-	model, _, err := one[struct{ Identifier string }](ctx, h, aiModels, a.Model)
+	model, _, err := One[struct{ Identifier string }](ctx, h, aiModels, a.Model)
 	a.ID, a.Prompt, a.Model = id, prompt.Body, model.Identifier
 	return a, err
 }
 
-// one returns a record that is not deleted, and whether there is one.
-func one[T any](ctx context.Context, h *Records, name, id string) (value T, found bool, err error) {
+// One returns a record that is not deleted, and whether there is one.
+func One[T any](ctx context.Context, h *Records, name, id string) (value T, found bool, err error) {
 	all, err := All[T](ctx, h, name)
 	for _, r := range all {
 		if r.ID == id {

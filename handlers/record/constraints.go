@@ -58,8 +58,8 @@ type change struct {
 // account returns the account that gives the command. ok is false for a command of the system.
 func (c Save) account() (id string, ok bool) { return strings.CutPrefix(c.Actor, events.UserActor("")) }
 
-// admin reports whether an administrator or the system gives the command.
-func (c Save) admin() bool {
+// Admin reports whether an administrator or the system gives the command.
+func (c Save) Admin() bool {
 	_, byAccount := c.account()
 	return c.Role == account.Admin || !byAccount
 }
@@ -89,13 +89,13 @@ func invalid(field, format string, args ...any) error {
 // every version for ever.
 const maxFields = 64 << 10
 
-// checkSize refuses more than maxFields.
-func (c Save) checkSize() error {
+// CheckSize refuses more than maxFields.
+func (c Save) CheckSize() error {
 	size := 0
 	for name, value := range c.Set {
 		size += len(name) + len(value)
 	}
-	if size > maxFields && !c.admin() {
+	if size > maxFields && !c.Admin() {
 		return handlers.Refuse(handlers.Invalid, "The fields of this record have %d KiB, but only administrators may store more than %d KiB.",
 			(size+1023)>>10, maxFields>>10)
 	}
@@ -109,7 +109,7 @@ func (s *collection) complete(c Save, set fields) (fields, error) {
 	if !c.New {
 		ch.old = s.records[c.Record].fields
 	}
-	if err := c.checkSize(); err != nil {
+	if err := c.CheckSize(); err != nil {
 		return nil, err
 	}
 	if _, byAccount := c.account(); byAccount && !c.New && ch.changes("user") {
@@ -141,7 +141,7 @@ func completeProposal(c change) error {
 	if c.Role == account.Agent {
 		c.put("authored_by", "poco")
 	}
-	if !c.admin() {
+	if !c.Admin() {
 		delete(c.set, "approved_at")
 		if c.changes("status") && c.text("status") != proposals.Draft {
 			return invalid("status", "Must be draft: an administrator approves.")
@@ -176,7 +176,7 @@ func completeProposal(c change) error {
 func completeToolPermission(c change) error {
 	if c.New {
 		c.stamp("author")
-	} else if c.changes("chat") && !c.admin() {
+	} else if c.changes("chat") && !c.Admin() {
 		return invalid("chat", "Only administrators move a rule to another chat.")
 	}
 	if c.changes("expires_at") {

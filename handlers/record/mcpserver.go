@@ -49,7 +49,7 @@ func (c change) decideMCPServer(shown string) error {
 		return nil
 	}
 	status := c.text("status")
-	if status != mcpserver.Pending && !c.admin() {
+	if status != mcpserver.Pending && !c.Admin() {
 		return invalid("status", "Must be pending: an administrator decides.")
 	}
 	if status == mcpserver.Approved {

@@ -15,7 +15,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -34,7 +33,6 @@ type Records struct {
 
 	collections handlers.Folds[*collection]    // by name
 	rules       handlers.Folds[*rulebook.Book] // one
-	keys        sync.Mutex                     // held while ProviderKeys changes a record and its values
 }
 
 // Commands are the commands on configuration records that can be sent over NATS.

@@ -18,6 +18,7 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/web/webtest"
 )
 
@@ -192,8 +193,8 @@ func TestOrphanedSecretsAreRemovedAtStart(t *testing.T) {
 
 	log, err := log.Open(t.Context(), s.Conn, log.DefaultOptions, secret.NewRedactor()) // another process
 	is.NoErr(err)
-	restarted := s.Web.Records.ProviderKeys
-	restarted.Log = log
+	stored := s.Web.Records.ProviderKeys
+	restarted := &recordsecret.ProviderKeys{Log: log, Secrets: stored.Secrets, Logger: stored.Logger}
 	is.NoErr(restarted.Restore(t.Context()))
 	keys, err := s.Web.Records.ProviderKeys.Secrets.Keys(t.Context(), "llm")
 	is.NoErr(err)

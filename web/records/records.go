@@ -19,6 +19,7 @@ import (
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/web/api"
 	"pocketcoder/web/openapi"
 )
@@ -29,7 +30,7 @@ type Records struct {
 	Chats        *chat.Chats
 	Records      *record.Records
 	Gate         permission.Gate
-	ProviderKeys record.ProviderKeys
+	ProviderKeys *recordsecret.ProviderKeys
 	Channels     *channel.Channels
 
 	batchAnswer int // in place of maxBatchAnswer, for tests

@@ -35,6 +35,7 @@ import (
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/handlers/recordsecret"
 )
 
 // Gateway runs the approved MCP servers. Set the fields before Run. It is safe for concurrent use.
@@ -42,7 +43,7 @@ type Gateway struct {
 	Engine    string
 	Log       *log.Log
 	Records   *record.Records
-	Secrets   record.MCPSecrets
+	Secrets   recordsecret.MCPSecrets
 	Conn      *nats.Conn
 	Pool      string
 	Workspace string           // where commands run
@@ -98,12 +99,12 @@ func (g *Gateway) Run(ctx context.Context) error {
 // followSecrets starts a server again when a value of its environment has changed.
 func (g *Gateway) followSecrets(ctx context.Context) error {
 	known := false
-	return g.Secrets.Secrets.Watch(ctx, record.MCPSecretPrefix, func(key string, _ []byte) error {
+	return g.Secrets.Secrets.Watch(ctx, recordsecret.MCPSecretPrefix, func(key string, _ []byte) error {
 		if known = known || key == ""; !known || key == "" {
 			return nil
 		}
 		g.mu.Lock()
-		c := g.running[strings.TrimPrefix(key, record.MCPSecretPrefix+".")]
+		c := g.running[strings.TrimPrefix(key, recordsecret.MCPSecretPrefix+".")]
 		g.mu.Unlock()
 		if c != nil {
 			g.stop(c)

@@ -36,6 +36,7 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/handlers/recordsecret"
 	"pocketcoder/sandbox"
 	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/limit"
@@ -74,7 +75,7 @@ func open(t *testing.T) *fixture {
 	hosts := &network.Servers{Network: &network.Sandbox{Gate: gate, Tail: tail.New(l), Proxy: proxy.Addr().String()}}
 	f := &fixture{t: t}
 	f.Gateway = &gateway.Gateway{Engine: "local", Log: l, Records: records, Conn: nc, Pool: "local", Workspace: workspace,
-		Secrets: record.MCPSecrets{Records: records, Secrets: secrets}, Hosts: hosts, Proxy: proxy.Addr().String(),
+		Secrets: recordsecret.MCPSecrets{Records: records, Secrets: secrets}, Hosts: hosts, Proxy: proxy.Addr().String(),
 		Logger: quiet, Offer: f.offer}
 	out := &egress.Server{Network: hosts.Network, Servers: hosts, Logger: quiet}
 	runTogether(t, f.Run, func(ctx context.Context) error { return out.Serve(ctx, proxy) },
@@ -228,7 +229,8 @@ func TestEachCallIsRecordedWithItsResult(t *testing.T) {
 		"environment": []string{"LAB_SECRET"}})
 	s := f.server("without the value", func(s mcpserver.Server) bool { return s.Problem != "" })
 	is.Equal(s.Problem, "LAB_SECRET has no value; set it with: pocketcoder mcp secret lab LAB_SECRET")
-	is.NoErr(f.Secrets.Set(t.Context(), record.SetMCPSecret{Server: "lab", Name: "LAB_SECRET", Value: "wonderful-8231"}))
+	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "LAB_SECRET",
+		Value: "wonderful-8231"}))
 	f.offers(labTools...)
 	text, err := f.call("mcp_lab_variable", "LAB_SECRET")
 	is.NoErr(err)
@@ -278,7 +280,7 @@ func TestARemoteServerIsReachedThroughTheEgressProxyOnly(t *testing.T) {
 	f := open(t)
 	id := f.save("", map[string]any{"name": "lab", "url": "http://" + strings.TrimSpace(address), "status": "approved",
 		"environment": []string{"X-Lab"}})
-	is.NoErr(f.Secrets.Set(t.Context(), record.SetMCPSecret{Server: "lab", Name: "X-Lab", Value: "wonderful-8231"}))
+	is.NoErr(f.Secrets.Set(t.Context(), recordsecret.SetMCPSecret{Server: "lab", Name: "X-Lab", Value: "wonderful-8231"}))
 	f.offers(labTools...)
 	text, err := f.call("mcp_lab_echo", "hello")
 	is.NoErr(err)

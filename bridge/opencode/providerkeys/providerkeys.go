@@ -24,6 +24,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordsecret"
 )
 
 // Keys applies the stored keys. A refused key that works again is reported as working once it was not refused for Calm.
@@ -31,7 +32,7 @@ import (
 type Keys struct {
 	Base    provider.Provider // what the operator has set up
 	Fixed   bool              // the stored keys are not used
-	Stored  record.ProviderKeys
+	Stored  *recordsecret.ProviderKeys
 	Records *record.Records
 	Engine  *network.Engine
 	Server  *opencode.Supervisor

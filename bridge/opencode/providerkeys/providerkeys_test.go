@@ -21,6 +21,7 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/recordsecret"
 )
 
 // system runs Keys with two providers, acme and other.
@@ -38,7 +39,7 @@ func newSystem(t *testing.T, calm time.Duration) *system {
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	s.must(err)
 	records, logger := &record.Records{Log: s.log}, slog.New(slog.NewTextHandler(t.Output(), nil))
-	s.keys = &providerkeys.Keys{Fixed: true, Stored: record.ProviderKeys{Log: s.log, Secrets: secrets, Logger: logger},
+	s.keys = &providerkeys.Keys{Fixed: true, Stored: &recordsecret.ProviderKeys{Log: s.log, Secrets: secrets, Logger: logger},
 		Records: records, Engine: s.engine, Server: &opencode.Supervisor{}, Restart: func() {}, Logger: logger,
 		Changed: func() {}, Calm: calm}
 	for _, id := range []string{"acme", "other"} {

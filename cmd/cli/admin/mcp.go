@@ -16,6 +16,7 @@ import (
 	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/mcpserver"
+	"pocketcoder/handlers/recordsecret"
 )
 
 const mcpUsage = `pocketcoder mcp: the MCP servers whose tools the model may call. Each call still asks for a permission, as for any tool.
@@ -172,7 +173,7 @@ func (m *mcpCommand) secret(ctx context.Context, args []string) error {
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("read the value: %w", err)
 	}
-	return m.Do(ctx, "mcp.secret", record.SetMCPSecret{Command: client.NewCommand(), Server: args[0], Name: args[1],
+	return m.Do(ctx, "mcp.secret", recordsecret.SetMCPSecret{Command: client.NewCommand(), Server: args[0], Name: args[1],
 		Value: strings.TrimRight(line, "\r\n")})
 }
 

@@ -1,4 +1,11 @@
-package record
+// Package recordsecret stores the secret values that belong to configuration records: the keys of model providers, and
+// the environment of MCP servers. Each record has one secret, a JSON object. The record has the names of the values.
+//
+// Promises: no event has a value. Values are redacted in events, those of model providers if an administrator stored
+// them.
+//
+// It must not know who uses a value.
+package recordsecret
 
 import (
 	"cmp"
@@ -6,19 +13,17 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
 )
-
-// ProviderKeysCollection holds which variables an account has for a provider of models. Their values are not in events.
-const ProviderKeysCollection = "llm_keys"
 
 // The length of values that are redacted, in bytes. A shorter one may be an ordinary word that other people write.
 const (
@@ -26,89 +31,25 @@ const (
 	maxRedacted = 1 << 10
 )
 
-// ProviderKeys keeps the values of the variables for providers of models. Each record of ProviderKeysCollection has
-// one secret with them, a JSON object. The values that administrators stored are redacted in all events from then on,
-// as many as Log.Conceal admits. OpenCode is not started with the values of other accounts, so those need no
-// redaction, and an account could hide any text of other chats with one.
+// ProviderKeys stores the values of the variables for providers of models. The values that administrators stored are
+// redacted in all events from then on, as many as Log.Conceal admits. OpenCode is not started with the values of other
+// accounts, so those need no redaction, and an account could hide any text of other chats with one.
 type ProviderKeys struct {
 	Log     *log.Log
 	Secrets *secret.Store
 	Logger  *slog.Logger
 	Paths   []string // a value that is part of one of these is not redacted
-}
 
-// Limits of the keys of an account; lengths are in bytes.
-const (
-	maxKeys       = 50
-	maxProviderID = 100
-	maxVariables  = 20
-	maxVariable   = 4 << 10
-)
-
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
-
-// completeProviderKey checks a key. It refuses values, because events would hold them.
-func completeProviderKey(c change) error {
-	if id := c.text("provider_id"); len(id) > maxProviderID || strings.ContainsFunc(id, unicode.IsControl) {
-		return invalid("provider_id", "Must be at most %d bytes without control characters.", maxProviderID)
-	}
-	values, err := variables(c.set)
-	if err != nil {
-		return err
-	}
-	for name, value := range values {
-		if value != "" {
-			return invalid("env_vars", "The value of %s is a secret, which this command does not take. Set it over the web API.", name)
-		}
-	}
-	if !c.New {
-		return nil
-	}
-	count := 0
-	for _, r := range c.all.records { // a key for a provider that has one replaces it
-		if !r.deleted && !r.fields.differs(c.set, []string{"user"}) && r.fields.differs(c.set, []string{"provider_id"}) {
-			count++
-		}
-	}
-	if count >= maxKeys {
-		return invalid("provider_id", "This account has %d keys, which is the limit. Delete one first.", maxKeys)
-	}
-	return nil
-}
-
-// variables returns the variables that a command sets, nil if it sets none.
-func variables(set fields) (values map[string]string, err error) {
-	raw, given := set["env_vars"]
-	switch {
-	case !given:
-		return nil, nil
-	case json.Unmarshal(raw, &values) != nil:
-		return nil, invalid("env_vars", "Must be an object of texts.")
-	case len(values) > maxVariables:
-		return nil, invalid("env_vars", "Must be at most %d variables.", maxVariables)
-	}
-	if values == nil { // null
-		values = map[string]string{}
-	}
-	for name, value := range values {
-		if !variableName.MatchString(name) {
-			return nil, invalid("env_vars", "%q is no name of a variable.",
-				strings.ToValidUTF8(name[:min(len(name), maxProviderID)], ""))
-		}
-		if len(value) > maxVariable || strings.ContainsRune(value, 0) {
-			return nil, invalid("env_vars", "%s must be at most %d bytes without NUL.", name, maxVariable)
-		}
-	}
-	return values, nil
+	saving sync.Mutex // held while a record and its values change
 }
 
 // Save saves a record with the names of the variables, and then their values among the secrets. A refused record
 // leaves the values unchanged. After a crash in between, the record names variables with their old values or none; the
 // client got no answer and repeats the request. In the other order, a crash could leave values that no record names.
-func (k ProviderKeys) Save(ctx context.Context, h *Records, c Save) (id string, seq uint64, err error) {
-	values, err := variables(c.Set)
+func (k *ProviderKeys) Save(ctx context.Context, h *record.Records, c record.Save) (id string, seq uint64, err error) {
+	values, err := record.Variables(c.Set)
 	if err == nil {
-		err = c.checkSize()
+		err = c.CheckSize()
 	}
 	if err != nil {
 		return "", 0, err
@@ -118,25 +59,26 @@ func (k ProviderKeys) Save(ctx context.Context, h *Records, c Save) (id string, 
 		for name := range values {
 			names[name] = ""
 		}
-		c.Set = fields(c.Set).with(Fields(map[string]any{"env_vars": names}))
+		c.Set = maps.Clone(c.Set)
+		maps.Copy(c.Set, record.Fields(map[string]any{"env_vars": names}))
 	}
-	h.keys.Lock()
-	defer h.keys.Unlock()
+	k.saving.Lock()
+	defer k.saving.Unlock()
 	if id, seq, err = h.Save(ctx, c); err != nil || values == nil {
 		return id, seq, err
 	}
-	user, err := h.keyOwner(ctx, id)
+	user, err := owner(ctx, h, id)
 	if err != nil {
 		return "", 0, err
 	}
-	return id, seq, k.Store(context.WithoutCancel(ctx), user, id, values, c.admin())
+	return id, seq, k.Store(context.WithoutCancel(ctx), user, id, values, c.Admin())
 }
 
 // Delete deletes a record, and then its values.
-func (k ProviderKeys) Delete(ctx context.Context, h *Records, c Delete) (seq uint64, err error) {
-	h.keys.Lock()
-	defer h.keys.Unlock()
-	user, err := h.keyOwner(ctx, c.Record)
+func (k *ProviderKeys) Delete(ctx context.Context, h *record.Records, c record.Delete) (seq uint64, err error) {
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	user, err := owner(ctx, h, c.Record)
 	if err != nil {
 		return 0, err
 	}
@@ -146,29 +88,26 @@ func (k ProviderKeys) Delete(ctx context.Context, h *Records, c Delete) (seq uin
 	return seq, k.Store(context.WithoutCancel(ctx), user, c.Record, nil, true)
 }
 
-// keyOwner returns the account that a key belongs to, "" for a key that does not exist.
-func (h *Records) keyOwner(ctx context.Context, key string) (user string, err error) {
-	err = h.collection(ctx, ProviderKeysCollection).Read(ctx, h.Log, func(s *collection) error {
-		user = s.records[key].fields.text("user")
-		return nil
-	})
-	return user, err
+// owner returns the account that a key belongs to, "" for a key that does not exist.
+func owner(ctx context.Context, h *record.Records, key string) (user string, err error) {
+	r, _, err := record.One[struct{ User string }](ctx, h, record.ProviderKeysCollection, key)
+	return r.User, err
 }
 
 const providerKeysPrefix = "llm" // of all their keys among the secrets
 
-func providerKey(user, record string) string { return providerKeysPrefix + "." + user + "." + record }
+func providerKey(user, id string) string { return providerKeysPrefix + "." + user + "." + id }
 
 // Store stores these values of a record in place of the stored ones. A variable with an empty value keeps its stored
 // value.
-func (k ProviderKeys) Store(ctx context.Context, user, record string, values map[string]string, byAdmin bool) error {
-	key := providerKey(user, record)
+func (k *ProviderKeys) Store(ctx context.Context, user, id string, values map[string]string, byAdmin bool) error {
+	key := providerKey(user, id)
 	raw, found, err := k.Secrets.Get(ctx, key)
 	if err != nil {
 		return err
 	}
 	var kept map[string]string
-	_ = json.Unmarshal(raw, &kept) // written here, or there is none
+	_ = json.Unmarshal(raw, &kept) // Store wrote it, or there is none
 	now := map[string]string{}
 	for name, value := range values {
 		value = cmp.Or(value, kept[name])
@@ -196,7 +135,7 @@ func (k ProviderKeys) Store(ctx context.Context, user, record string, values map
 
 // redact redacts the values under a key in place of the values before. Redaction concerns every chat, so it skips a
 // value that is not clearly a secret or that is part of one of the paths.
-func (k ProviderKeys) redact(key string, values map[string]string) {
+func (k *ProviderKeys) redact(key string, values map[string]string) {
 	var secrets []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if k.isSecret(values[name]) {
@@ -208,7 +147,7 @@ func (k ProviderKeys) redact(key string, values map[string]string) {
 	}
 }
 
-func (k ProviderKeys) isSecret(s string) bool {
+func (k *ProviderKeys) isSecret(s string) bool {
 	return len(s) >= minRedacted && len(s) <= maxRedacted && !strings.Contains(s, "/") &&
 		!strings.ContainsFunc(s, unicode.IsSpace) &&
 		strings.ContainsFunc(s, unicode.IsLetter) && strings.ContainsFunc(s, unicode.IsDigit) &&
@@ -217,7 +156,7 @@ func (k ProviderKeys) isSecret(s string) bool {
 
 // Restore redacts the stored values after a start. It deletes values without a record. Such values are left if the
 // process ended too early, or if their account was deleted.
-func (k ProviderKeys) Restore(ctx context.Context) error {
+func (k *ProviderKeys) Restore(ctx context.Context) error {
 	byAdmin, err := k.named(ctx)
 	if err != nil {
 		return err
@@ -241,14 +180,14 @@ func (k ProviderKeys) Restore(ctx context.Context) error {
 			return err
 		}
 		var values map[string]string
-		_ = json.Unmarshal(raw, &values) // written by Keep
+		_ = json.Unmarshal(raw, &values) // Store wrote it
 		k.redact(key, values)
 	}
 	return nil
 }
 
 // Follow redacts what other processes store, until ctx ends.
-func (k ProviderKeys) Follow(ctx context.Context) error {
+func (k *ProviderKeys) Follow(ctx context.Context) error {
 	return k.Secrets.Watch(ctx, providerKeysPrefix, func(key string, value []byte) error {
 		if value == nil {
 			return nil // what was redacted stays so until the next start
@@ -258,7 +197,7 @@ func (k ProviderKeys) Follow(ctx context.Context) error {
 			return err
 		}
 		var values map[string]string
-		_ = json.Unmarshal(value, &values) // written by Keep
+		_ = json.Unmarshal(value, &values) // Store wrote it
 		k.redact(key, values)
 		return nil
 	})
@@ -266,12 +205,12 @@ func (k ProviderKeys) Follow(ctx context.Context) error {
 
 // Values returns the variables that administrators have stored. Of several values of a variable it is the one whose
 // record changed last.
-func (k ProviderKeys) Values(ctx context.Context) (map[string]string, error) {
+func (k *ProviderKeys) Values(ctx context.Context) (map[string]string, error) {
 	byAdmin, err := k.named(ctx)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := All[struct{ User string }](ctx, &Records{Log: k.Log}, ProviderKeysCollection)
+	keys, err := record.All[struct{ User string }](ctx, &record.Records{Log: k.Log}, record.ProviderKeysCollection)
 	if err != nil {
 		return nil, err
 	}
@@ -286,14 +225,14 @@ func (k ProviderKeys) Values(ctx context.Context) (map[string]string, error) {
 			return nil, err
 		}
 		var values map[string]string
-		_ = json.Unmarshal(raw, &values) // written by Store, or there is none
+		_ = json.Unmarshal(raw, &values) // Store wrote it, or there is none
 		maps.Copy(all, values)
 	}
 	return all, nil
 }
 
 // Watch calls changed after each change of stored values until ctx ends, and once at the start.
-func (k ProviderKeys) Watch(ctx context.Context, changed func()) error {
+func (k *ProviderKeys) Watch(ctx context.Context, changed func()) error {
 	started := false
 	return k.Secrets.Watch(ctx, providerKeysPrefix, func(key string, _ []byte) error {
 		if started = started || key == ""; started {
@@ -304,7 +243,7 @@ func (k ProviderKeys) Watch(ctx context.Context, changed func()) error {
 }
 
 // named returns the secrets that records of existing accounts name, and whether the account is an administrator.
-func (k ProviderKeys) named(ctx context.Context) (byAdmin map[string]bool, err error) {
+func (k *ProviderKeys) named(ctx context.Context) (byAdmin map[string]bool, err error) {
 	gone, roles := map[string]bool{}, map[string]string{}
 	_, err = k.Log.Fold(ctx, events.UserSubject("*", "account.*"), 0, func(e events.Event) error {
 		d, err := events.Decode(e)
@@ -331,7 +270,7 @@ func (k ProviderKeys) named(ctx context.Context) (byAdmin map[string]bool, err e
 	if err != nil {
 		return nil, err
 	}
-	keys, err := All[struct{ User string }](ctx, &Records{Log: k.Log}, ProviderKeysCollection)
+	keys, err := record.All[struct{ User string }](ctx, &record.Records{Log: k.Log}, record.ProviderKeysCollection)
 	byAdmin = map[string]bool{}
 	for _, key := range keys {
 		if user := key.Value.User; !gone[user] {

@@ -1,4 +1,4 @@
-package record
+package recordsecret
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers"
+	"pocketcoder/handlers/record"
 )
 
-// MCPSecrets stores the values of the names in the environment of MCP servers: one secret for each server, a JSON
-// object. The values are redacted in all events. Records has the names.
+// MCPSecrets stores the values of the names in the environment of MCP servers. They are redacted in all
+// events.
 type MCPSecrets struct {
-	Records *Records
+	Records *record.Records
 	Secrets *secret.Store
 }
 
@@ -45,15 +46,16 @@ func (m MCPSecrets) Set(ctx context.Context, c SetMCPSecret) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(s MCPServer) bool { return s.Runs() && s.Name == c.Server })
+	i := slices.IndexFunc(all, func(s record.MCPServer) bool { return s.Runs() && s.Name == c.Server })
 	switch {
 	case i < 0:
 		return handlers.RefuseField(handlers.NotFound, "server", "No MCP server has the name %q.", c.Server)
 	case !slices.Contains(all[i].Environment, c.Name):
 		return handlers.RefuseField(handlers.Invalid, "name", "The environment of the MCP server %s has no %q. It has: %s.",
 			c.Server, c.Name, strings.Join(all[i].Environment, ", "))
-	case len(c.Value) > maxVariable || strings.ContainsAny(c.Value, "\x00\r\n"):
-		return handlers.RefuseField(handlers.Invalid, "value", "The value must be one line of at most %d bytes.", maxVariable)
+	case len(c.Value) > record.MaxVariable || strings.ContainsAny(c.Value, "\x00\r\n"):
+		return handlers.RefuseField(handlers.Invalid, "value", "The value must be one line of at most %d bytes.",
+			record.MaxVariable)
 	}
 	values, err := m.Values(ctx, all[i])
 	if err != nil {
@@ -69,11 +71,11 @@ func (m MCPSecrets) Set(ctx context.Context, c SetMCPSecret) error {
 	return m.Secrets.Put(ctx, secretOf(all[i]), body)
 }
 
-func secretOf(s MCPServer) string { return MCPSecretPrefix + "." + s.ID }
+func secretOf(s record.MCPServer) string { return MCPSecretPrefix + "." + s.ID }
 
 // Values returns the values of the names in the environment of a server, as far as they are stored. From then on they
 // are redacted in events.
-func (m MCPSecrets) Values(ctx context.Context, s MCPServer) (values map[string]string, err error) {
+func (m MCPSecrets) Values(ctx context.Context, s record.MCPServer) (values map[string]string, err error) {
 	raw, _, err := m.Secrets.Get(ctx, secretOf(s))
 	if err != nil {
 		return nil, err
