@@ -33,6 +33,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/sleep"
 )
 
 // Definition defines the read models of a file.
@@ -129,23 +130,13 @@ func (m *Model) Run(ctx context.Context) error {
 			err = m.exchange(func() (*file, error) { return m.startOver(ctx, errors.Join(err, m.current.close())) })
 		case codeOf(err) == sqlite3.SQLITE_FULL:
 			m.setTrouble("no disk space: " + err.Error())
-			err = pause(ctx)
+			err = sleep.For(ctx, fullPause)
 		case log.IsUnavailable(err) && ctx.Err() == nil: // the log opens again after a full disk
 			m.setTrouble("the log does not answer: " + err.Error())
-			err = pause(ctx)
+			err = sleep.For(ctx, fullPause)
 		}
 	}
 	return fmt.Errorf("run read models: %w", err)
-}
-
-// pause waits before the next attempt.
-func pause(ctx context.Context) error {
-	select {
-	case <-time.After(fullPause):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // work follows the log until that fails, or until check finds damage.
@@ -157,6 +148,9 @@ func (m *Model) work(ctx context.Context) error {
 	defer cancel(nil)
 	if m.Seq() > 0 { // an empty file was just created
 		go func() {
+			if sleep.For(ctx, checkDelay) != nil {
+				return
+			}
 			if err := m.check(ctx); errors.Is(err, errUnusable) {
 				cancel(err)
 			}
@@ -164,6 +158,9 @@ func (m *Model) work(ctx context.Context) error {
 	}
 	return m.follow(ctx, m.Seq(), false, m.take)
 }
+
+// checkDelay is how long after the start check begins, so that the start has the processors and the disk for itself.
+const checkDelay = time.Second
 
 // check reads the whole file to find damage. It takes about 4 ms per MB (measured), so it runs beside the worker.
 func (m *Model) check(ctx context.Context) error {
