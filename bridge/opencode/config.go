@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"pocketcoder/bridge/opencode/install"
 	"pocketcoder/bridge/opencode/provider"
@@ -209,9 +208,6 @@ type MCPServer struct {
 	URL    string
 	Header string // the value of Authorization
 	Key    string // signs callers
-
-	// Timeout is the time without progress after which OpenCode fails a call, 0 for its default of 60 s
-	Timeout time.Duration
 }
 
 // callerKey is the variable of OpenCode's environment with the key of MCPServer.
@@ -222,12 +218,8 @@ func (m MCPServer) configuration() map[string]any {
 	if m.URL == "" {
 		return map[string]any{}
 	}
-	own := map[string]any{"type": "remote", "url": m.URL, "enabled": true, "oauth": false,
-		"headers": map[string]string{"Authorization": m.Header}}
-	if m.Timeout > 0 {
-		own["timeout"] = m.Timeout.Milliseconds()
-	}
-	return map[string]any{events.OwnServer: own}
+	return map[string]any{events.OwnServer: map[string]any{"type": "remote", "url": m.URL, "enabled": true, "oauth": false,
+		"headers": map[string]string{"Authorization": m.Header}}}
 }
 
 // config returns OpenCode's whole configuration. It disables formatters and language servers: these are programs of the

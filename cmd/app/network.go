@@ -93,8 +93,7 @@ func (s *System) renewTools() opencode.MCPServer {
 	if s.isolation.Level == isolation.None {
 		host = s.exec.Network.Proxy
 	}
-	return opencode.MCPServer{URL: "http://" + host + mcp.Path, Header: secrets.Header, Key: secrets.Key,
-		Timeout: s.o.MCPTimeout}
+	return opencode.MCPServer{URL: "http://" + host + mcp.Path, Header: secrets.Header, Key: secrets.Key}
 }
 
 // rootsWith returns the system's trusted certificates and those of a PEM file, nil if path is empty. OpenCode reads the

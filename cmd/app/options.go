@@ -42,7 +42,6 @@ type Options struct {
 	Model         ModelOptions
 	Proxied       bool // a proxy with TLS is in front
 	MaxTurns      int
-	MCPTimeout    time.Duration // as opencode.MCPServer.Timeout
 	MaxWorkers    int           // concurrent workers of all chats; 0 for the default
 	WorkerSilence time.Duration // without an event, after which a worker is reported; 0 for the default
 	IdleAfter     time.Duration // without activity, after which a chat's background commands end; 0 for never

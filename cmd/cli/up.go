@@ -71,7 +71,6 @@ func systemFlags(o *app.Options, env Environment, fs *flag.FlagSet, usage string
 	fs.IntVar(&o.MaxWorkers, "max-workers", 32, "maximum number of workers that run at once, in all chats")
 	fs.DurationVar(&o.WorkerSilence, "worker-silence", 10*time.Minute, "`time` without an event after which a running worker is reported to its parent")
 	fs.DurationVar(&o.IdleAfter, "idle-after", 30*time.Minute, "`time` without activity after which the background commands of a chat end; 0 disables it")
-	fs.DurationVar(&o.MCPTimeout, "mcp-timeout", 0, InternalFlag+"time without progress after which OpenCode fails a call")
 	fs.StringVar(&o.Isolation, "isolation", Variable(env, "POCKETCODER_ISOLATION", isolation.Auto), IsolationHelp)
 	exposeFlag(fs, &o.Expose)
 	err := modelFlags(&o.Model, fs, env)

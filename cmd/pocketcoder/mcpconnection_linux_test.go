@@ -49,7 +49,7 @@ func TestAWorkerOutlivesTheMCPConnectionOfItsParent(t *testing.T) {
 	is.NoErr(err)
 	proxy := l.Addr().String()
 	l.Close()
-	p := startInside(t, "--egress", proxy, "--mcp-timeout", "12s")
+	p := startInside(t, "--egress", proxy)
 	worked := strings.Replace(bash("echo worked"), "say done", "say the result", 1)
 	parent := p.chat(t, ownTool("handoff", map[string]any{"message": worked}))
 	expect.Eventually(t, "the worker is started", func() bool { return len(p.workers(t, parent)) == 1 })
