@@ -163,7 +163,7 @@ var mayImport = map[string]string{
 	"web/pages/operations":         "handlers/account projections/spending projections/store sandbox/wire web/api web/metrics web/pages/site web/pages/texts web/pages/visible",
 	"web/pages/schedules":          "handlers/record/schedules handlers/schedule/preview projections/schedules projections/timeline web/api web/pages/site web/pages/texts web/pages/visible web/query",
 	"web/pages/messengers":         "events handlers/channel web/api web/pages/site web/pages/texts web/pages/visible web/query",
-	"web/pages/settings":           "events web/api web/pages/site web/pages/texts web/pages/visible web/query web/query/schema web/records handlers handlers/agentfile handlers/mcpstate handlers/network handlers/notes handlers/proposal handlers/record/note handlers/record/rulebook projections/mcpcalls web/agents",
+	"web/pages/settings":           "events web/api web/pages/site web/pages/texts web/pages/visible web/query web/query/schema web/records handlers handlers/agentfile handlers/mcpstate handlers/network handlers/notes handlers/proposal handlers/record/mcpserver handlers/record/note handlers/record/rulebook projections/mcpcalls web/agents",
 	"web/pages/changes":            "events projections projections/timeline web/api web/pages/conversation web/pages/site web/pages/texts web/pages/visible",
 	"web/pages/conversation":       "events events/log handlers/chat handlers/record/mcpserver projections projections/store projections/timeline web/api web/pages/requests web/pages/site web/pages/texts web/pages/visible web/query projections/workers",
 	"web/pages/login":              "events handlers handlers/account web/api web/pages/site web/pages/texts web/pages/visible web/query",

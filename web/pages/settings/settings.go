@@ -24,6 +24,7 @@ import (
 	"pocketcoder/handlers/mcpstate"
 	"pocketcoder/handlers/network"
 	"pocketcoder/handlers/proposal"
+	"pocketcoder/handlers/record/mcpserver"
 	"pocketcoder/projections/mcpcalls"
 	"pocketcoder/web/agents"
 	"pocketcoder/web/api"
@@ -109,6 +110,10 @@ func (s Settings) showRecords(r *http.Request, caller api.Caller) (templ.Compone
 	})
 	if err != nil {
 		return nil, err
+	}
+	if about.Name == agents.ServerCollection {
+		v.form.Fixed = append(v.form.Fixed, slices.DeleteFunc(slices.Clone(v.form.Fields), isEditedServerField)...)
+		v.form.Fields = slices.DeleteFunc(v.form.Fields, func(f schema.Field) bool { return !isEditedServerField(f) })
 	}
 	return recordsPage(caller, v), nil
 }
@@ -343,6 +348,34 @@ func fieldsOf(collection string, r query.Record) (all [][2]string) {
 		}
 	}
 	return all
+}
+
+// isEditedServerField reports whether a person sets a field of an MCP server. The gateway sets who approved a server
+// and when, and the other fields are for gateways elsewhere.
+func isEditedServerField(f schema.Field) bool {
+	return !slices.Contains([]string{"requested_by", "approved_by", "approved_at", "config", "catalog", "image",
+		"config_schema"}, f.Name)
+}
+
+// shownElsewhere are the read-only fields that a record shows in another form.
+var shownElsewhere = []string{"in_force", "problem", "difference", "tools", "found_tools", "not_offered"}
+
+// serverOf reads an MCP server from its record.
+func serverOf(r query.Record) (s mcpserver.Server) {
+	s.Version, s.Difference = fieldText(r, "version"), fieldText(r, "difference")
+	s.NotOffered = fieldText(r, "not_offered")
+	_ = json.Unmarshal([]byte(fieldText(r, "tools")), &s.Tools) // null before the server has listed them
+	return s
+}
+
+// textOf returns what a read-only field shows: the name of a related record, or else the value.
+func (v view) textOf(f schema.Field, value string) string {
+	for _, one := range v.related[f.Relation] {
+		if f.Kind == schema.Relation && one.id == value {
+			return one.name
+		}
+	}
+	return value
 }
 
 // stateOf returns the status of a record, and whether an MCP server works.

@@ -65,6 +65,7 @@ var fieldLabels = map[string]string{
 	"authored_by":       "Written by",
 	"status":            "Status",
 	"definition":        "Definition",
+	"effect":            "Effect of the approval",
 	"in_force":          "Text in force",
 	"requested_by":      "Requested by",
 	"config":            "Configuration",
