@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,8 +24,11 @@ import (
 	"pocketcoder/expect"
 )
 
-// screenshots is an ignored folder for what the pages look like.
+// screenshots is an ignored folder for screenshots: of all pages with -screenshots, otherwise of those at which a test
+// failed.
 const screenshots = "screenshots"
+
+var saveScreenshots = flag.Bool("screenshots", false, "save what the pages look like in the folder "+screenshots)
 
 // screen is the size of a browser's window.
 type screen struct {
@@ -267,9 +271,12 @@ func (b *tab) awaitText(text string) {
 	b.awaitCondition("the chat has "+text, fmt.Sprintf(`document.querySelector("#log")?.textContent.includes(%q) ?? false`, text))
 }
 
-// screenshot saves what the page looks like.
+// screenshot saves what the page looks like, if that was asked for or the test has failed.
 func (b *tab) screenshot(name string) {
 	b.t.Helper()
+	if !*saveScreenshots && !b.t.Failed() {
+		return
+	}
 	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
 	if err != nil {
 		b.t.Fatal(err)
@@ -411,31 +418,14 @@ func TestRequestDecidedElsewhereUpdatesThePage(t *testing.T) {
 	}
 }
 
-func TestPageContinuesAfterTheServerWasKilledDuringAnAnswer(t *testing.T) {
+func TestChatsInARepository(t *testing.T) {
 	t.Parallel()
-	p := start(t, "--http", expect.Address(t))
-	b := p.openBrowser(t, phoneScreen)
-	b.fill("#text", "@@text n=400 delay=25")
-	b.click(".new button")
-	b.awaitText("t5 ")
-	b.screenshot("writing")
-	p.kill()
-	b.awaitCondition("that the page is not connected", `!document.querySelector("#offline").hidden`)
-	b.screenshot("offline")
-	p.restart()
-	b.awaitCondition("that the page is connected again", `document.querySelector("#offline").hidden`)
-	b.awaitCondition("that the turn is over", `document.querySelector("#head form") === null && document.querySelector(".writing") === null`)
-	b.fill("#text", "@@say after the restart\r")
-	b.awaitText("after the restart")
-	b.awaitCondition("that this turn is over", `document.querySelector("#head form") === null`)
-	b.checkEqualsFreshLoad()
-	b.screenshot("restarted")
+	runStages(t, inRepository(t), stage{"a chat is steered in a browser", chatIsSteeredInABrowser},
+		stage{"a chat is forked and reverted", chatIsForkedAndReverted})
 }
 
-func TestChatIsSteeredInABrowser(t *testing.T) {
-	t.Parallel()
+func chatIsSteeredInABrowser(t *testing.T, p *process) {
 	is := is.New(t)
-	p := inRepository(t)
 	admin := p.admin(t)
 	chat := admin.create(t, "chats", record{"title": "rivers"})
 	write := func(name, content string) string {

@@ -39,7 +39,8 @@ func TestExitStatusOfAScriptedConversation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := is.New(t)
-			stdout, stderr, code := p.cli(t, c.stdin, "chat", "-m", c.script, "--approve", c.approve, "--title", name)
+			stdout, stderr, code := runProgram(t, nil, c.stdin, "chat", "-m", c.script, "--approve", c.approve, "--title", name,
+				"--data", string(p.data))
 			t.Log(stdout, stderr)
 			is.Equal(code, c.code)
 			for _, words := range c.output {

@@ -138,7 +138,10 @@ func (q queuedChat) checkSent(t *testing.T, order []int, changes ...string) {
 func TestKillLosesAndRepeatsNothingOfQueuesWorkersAndBudgets(t *testing.T) {
 	t.Parallel()
 	runStages(t, start(t, "--allow", "todowrite: *"), stage{"queues and workers", killsOfQueuesAndWorkers},
-		stage{"budgets", killsOfBudgets}, stage{"accounts take turns", killBetweenTurns})
+		stage{"budgets", func(t *testing.T, p *process) {
+			p.args = append(p.args, "--max-turns", "1") // from the next start on, for the stage after this
+			killsOfBudgets(t, p)
+		}}, stage{"accounts take turns", killBetweenTurns})
 }
 
 // Whenever everything is killed, a queue has each change once, each worker has one result, and its parent gets it once.
@@ -211,9 +214,6 @@ func delivers(e events.Event, message string) bool {
 // kill. The messages of a chat keep their order.
 func killBetweenTurns(t *testing.T, p *process) {
 	is := is.New(t)
-	p.kill()
-	p.args = append(p.args, "--max-turns", "1")
-	p.restart()
 	first := p.create(t, "first")
 	p.submit(t, first, "@@text n=4000 delay=200")
 	p.event(t, first, "message.delivered", nil)

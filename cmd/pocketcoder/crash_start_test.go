@@ -39,32 +39,40 @@ func runStages(t *testing.T, p *process, all ...stage) {
 func TestDeadPartIsReplacedWithoutLoss(t *testing.T) {
 	t.Parallel()
 	p := startWithSlowOpenCode(t)
+	var seen []events.Event
 	runStages(t, p, stage{"OpenCode that cannot start at once is started again", openCodeStartsAgain},
-		stage{"OpenCode dies", openCodeDies},
-		stage{"a file that changed while OpenCode was away is shown again", fileChangedMeanwhileIsShown},
-		stage{"the worker dies", workerDies}, stage{"health checks follow", healthchecksFollow},
-		stage{"a detached server lives on", detachedServerLivesOn},
-		stage{"an interrupted question ends", interruptedQuestionEnds})
+		stage{"OpenCode dies", func(t *testing.T, p *process) {
+			survive(t, p, killOpenCode, bystander{"what it ran is lost, and continues", lostTurnsContinue},
+				bystander{"a file that changed while OpenCode was away is shown again", fileChangedMeanwhileIsShown},
+				bystander{"a detached server lives on", detachedServerLivesOn})
+			seen = p.allEvents(t)
+		}},
+		stage{"the worker dies", func(t *testing.T, p *process) { workerDies(t, p, seen) }},
+		stage{"health checks follow", func(t *testing.T, p *process) {
+			survive(t, p, healthchecksFollow, bystander{"an interrupted question ends", interruptedQuestionEnds})
+		}})
 }
 
-func TestNextStartRecoversFromACrash(t *testing.T) {
-	t.Parallel()
-	p := prepare(t, t.TempDir(), "--push-allow-private")
-	p.env = []string{"POCKETCODER_ADMIN_EMAIL=", "POCKETCODER_ADMIN_PASSWORD="}
-	p.runForTest()
-	var administrator login
-	var repeated repeatedMessages
-	runStages(t, p, stage{"the setup link makes one administrator", func(t *testing.T, p *process) {
-		administrator = setupLinkMakesOneAdministrator(t, p)
-	}}, stage{"clients go on", func(t *testing.T, p *process) {
-		repeated = repeatedMessages{process: p, chat: p.create(t, "crashes")}
-		clientsGoOn(t, p, &repeated)
-		setUpStays(t, administrator)
-	}}, stage{"crashes during the start", killDuringStart},
-		stage{"a command is approved on a notification", func(t *testing.T, p *process) {
-			approvedOnANotification(t, p, &repeated)
-		}},
-		stage{"messages between crashes", func(t *testing.T, p *process) { repeated.checkAnswered(t) }})
+// bystander is something that happens in a system when a part of it dies.
+type bystander struct {
+	name   string
+	before func(*testing.T, *process) (after func(*testing.T, *process)) // checks what became of it
+}
+
+// survive lets a part of a system die, and checks what became of all bystanders.
+func survive(t *testing.T, p *process, die func(*testing.T, *process), all ...bystander) {
+	t.Helper()
+	checks := make([]func(*testing.T, *process), len(all))
+	for i, b := range all {
+		checks[i] = b.before(t, p)
+	}
+	die(t, p)
+	for i, b := range all {
+		if !t.Run(b.name, func(t *testing.T) { p.t = t; checks[i](t, p) }) {
+			break
+		}
+	}
+	p.t = t
 }
 
 func killDuringStart(t *testing.T, p *process) {
@@ -84,7 +92,7 @@ func killDuringStart(t *testing.T, p *process) {
 		func() bool { return p.interrupted(t, chat) },
 	} {
 		left = append(left, p.leftover(t))
-		p.startProcess(filepath.Dir(opencodetest.Tools(t).Ripgrep))
+		p.startProcess()
 		expect.Eventually(t, "the start has come so far", reached)
 		p.kill()
 	}
@@ -138,8 +146,9 @@ func (p *process) interrupted(t *testing.T, chat string) bool {
 // repeatedMessages are messages that a client submits right before crashes, and again afterwards.
 type repeatedMessages struct {
 	*process
-	chat string
-	seqs []uint64 // at which they were accepted
+	chat      string
+	seqs      []uint64 // at which they were accepted
+	whileDown func()   // called between the kill and the start; may be nil
 }
 
 func (m *repeatedMessages) send(t *testing.T, i int) uint64 {
@@ -159,6 +168,9 @@ func (m *repeatedMessages) crash(t *testing.T) {
 		m.seqs = append(m.seqs, m.send(t, len(m.seqs)))
 	}
 	m.kill()
+	if m.whileDown != nil {
+		m.whileDown()
+	}
 	m.restart()
 	for i, seq := range m.seqs {
 		is.New(t).Equal(m.send(t, i), seq)
@@ -175,7 +187,7 @@ func (m *repeatedMessages) checkAnswered(t *testing.T) {
 	m.check(t, nil)
 }
 
-func workerDies(t *testing.T, p *process) {
+func workerDies(t *testing.T, p *process, seen []events.Event) {
 	is := is.New(t)
 	pids := filepath.Join(p.workspace, "pids")
 	chat := p.chat(t, call("bash", map[string]any{"command": "echo $$ >>pids; sleep 300 & echo $! >>pids; wait",
@@ -200,7 +212,7 @@ func workerDies(t *testing.T, p *process) {
 	body, err := os.ReadFile(pids)
 	is.NoErr(err)
 	is.Equal(strings.Count(string(body), "\n"), 2) // it did not run again
-	p.check(t, nil)
+	p.check(t, seen)                               // above all, the log lacks nothing that OpenCode has
 }
 
 // worker is the pid of the sandbox worker of a system.

@@ -285,14 +285,22 @@ func prepareInside(t testing.TB, dir string, args ...string) *process {
 	return p
 }
 
+// useTools puts what a system within the tests' process needs where it looks for it: pocketcoder-shell beside this
+// program, and ripgrep on PATH.
+func (p *process) useTools() {
+	p.t.Helper()
+	pocketcoderShell(p.t)
+	ripgrep := filepath.Dir(opencodetest.Tools(p.t).Ripgrep)
+	addRipgrepToPath.Do(func() { os.Setenv("PATH", ripgrep+":"+os.Getenv("PATH")) })
+}
+
 // startProcess runs the program, or the system within this process.
-func (p *process) startProcess(ripgrepDir string) {
+func (p *process) startProcess() {
 	p.t.Helper()
 	p.output, p.exited = &expect.Buffer{}, make(chan struct{})
 	args := append(slices.Clip(p.args), p.askRules...)
 	if p.inside {
-		pocketcoderShell(p.t) // beside this program, where it is looked for
-		addRipgrepToPath.Do(func() { os.Setenv("PATH", ripgrepDir+":"+os.Getenv("PATH")) })
+		p.useTools()
 		var ctx context.Context
 		ctx, p.cancel = context.WithCancel(context.Background())
 		env := cli.Environment{Stdin: strings.NewReader(""), Stdout: p.output, Stderr: p.output, Getenv: p.getenv}
@@ -305,7 +313,8 @@ func (p *process) startProcess(ripgrepDir string) {
 		return
 	}
 	p.cmd = exec.Command(cmp.Or(p.program, pocketcoder(p.t)), args...)
-	p.cmd.Env = append(append(os.Environ(), "PATH="+ripgrepDir+":"+os.Getenv("PATH")), p.env...)
+	ripgrep := filepath.Dir(opencodetest.Tools(p.t).Ripgrep)
+	p.cmd.Env = append(append(os.Environ(), "PATH="+ripgrep+":"+os.Getenv("PATH")), p.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.WaitDelay = 10 * time.Millisecond // the worker, which has its stderr too, may outlive it
 	if err := p.cmd.Start(); err != nil {
@@ -371,7 +380,7 @@ func (p *process) kill() {
 // restart starts it, for the first time or again on the same data, and waits until every part is ready.
 func (p *process) restart() {
 	p.t.Helper()
-	p.startProcess(filepath.Dir(opencodetest.Tools(p.t).Ripgrep))
+	p.startProcess()
 	p.await()
 }
 

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/matryer/is"
@@ -19,6 +18,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/projections/executions"
+	"pocketcoder/sandbox/isolation"
 	"pocketcoder/sandbox/wire"
 )
 
@@ -64,9 +64,11 @@ func (p *process) logs(t *testing.T, exec string, args ...string) (stdout, stder
 	return stdout, stderr
 }
 
-func detachedServerLivesOn(t *testing.T, p *process) {
-	needsBubblewrap(t)
+func detachedServerLivesOn(t *testing.T, p *process) (after func(*testing.T, *process)) {
 	is := is.New(t)
+	if _, err := isolation.Choose(string(isolation.Bwrap)); err != nil {
+		return func(t *testing.T, _ *process) { needsBubblewrap(t) }
+	}
 	server := filepath.Join(p.dir(t), "server")
 	copyFile(t, os.Args[0], server)
 	chat, run := p.background(t, "POCKETCODER_TEST_GREET='hello from inside' "+server)
@@ -85,8 +87,11 @@ func detachedServerLivesOn(t *testing.T, p *process) {
 	stdout, _, _ := p.cli(t, "", "sandbox", "ps")
 	is.True(strings.Contains(stdout, run.ID) && strings.Contains(stdout, chat) && strings.Contains(stdout, "background"))
 
-	_, pid := p.engine(t)
-	is.NoErr(syscall.Kill(pid, syscall.SIGKILL)) // it survives OpenCode
+	return func(t *testing.T, p *process) { detachedServerAnswers(t, p, chat, run, port) }
+}
+
+func detachedServerAnswers(t *testing.T, p *process, chat string, run executions.Run, port int) {
+	is := is.New(t)
 	expect.Eventually(t, "OpenCode is there again", func() bool { return p.health(t).code == 200 })
 	admin := p.admin(t)
 	var opened struct{ Path string }

@@ -147,9 +147,9 @@ func TestDeletedChatStopsItsCommandAndIsGone(t *testing.T) {
 }
 
 // inRepository starts a system whose workspace is a git repository: OpenCode takes snapshots of no other.
-func inRepository(t *testing.T, args ...string) *process {
+func inRepository(t *testing.T) *process {
 	t.Helper()
-	p := prepareInside(t, t.TempDir(), args...)
+	p := prepareInside(t, t.TempDir())
 	for _, dir := range []string{".git/objects", ".git/refs/heads"} {
 		if err := os.MkdirAll(filepath.Join(p.workspace, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -181,15 +181,15 @@ func (l login) messageTexts(t testing.TB, chat string) string {
 	return strings.Join(texts, "|")
 }
 
-func TestChatIsForkedAndReverted(t *testing.T) {
-	t.Parallel()
+func chatIsForkedAndReverted(t *testing.T, p *process) {
 	is := is.New(t)
-	p := inRepository(t, "--allow", "edit: *")
 	admin := p.admin(t)
 	chat := admin.create(t, "chats", record{"title": "rivers"})
+	admin.create(t, "tool_permissions", record{"tool": "edit", "pattern": "**", "action": "allow", "active": true,
+		"chat": chat})
 	route := func(of, what string) string { return "/api/pocketcoder/chats/" + of + "/" + what }
 	write := func(content string) string {
-		return call("write", map[string]any{"filePath": "river.txt", "content": content + "\n"}) + "\n@@next\n@@say wrote " +
+		return call("write", map[string]any{"filePath": "stream.txt", "content": content + "\n"}) + "\n@@next\n@@say wrote " +
 			content
 	}
 	say := func(chat, script string) {
@@ -223,7 +223,7 @@ func TestChatIsForkedAndReverted(t *testing.T) {
 	is.Equal(admin.messageTexts(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork")
 
 	river := func() string { // while OpenCode reverts, git removes the file and writes it again
-		content, err := os.ReadFile(filepath.Join(p.workspace, "river.txt"))
+		content, err := os.ReadFile(filepath.Join(p.workspace, "stream.txt"))
 		if !errors.Is(err, fs.ErrNotExist) {
 			is.NoErr(err)
 		}
@@ -234,7 +234,7 @@ func TestChatIsForkedAndReverted(t *testing.T) {
 	is.Equal(river(), "Danube\n")
 	var reverted struct{ Files []string }
 	admin.must(t, "POST", route(chat, "revert"), record{"message": second}, &reverted)
-	is.Equal(reverted.Files, []string{filepath.Join(p.workspace, "river.txt")})
+	is.Equal(reverted.Files, []string{filepath.Join(p.workspace, "stream.txt")})
 	expect.Eventually(t, "the file is as it was", func() bool { return river() == "Rhine\n" })
 	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{}).code, http.StatusOK)
 	expect.Eventually(t, "the file is back", func() bool { return river() == "Danube\n" })
@@ -265,7 +265,7 @@ func TestChatIsForkedAndReverted(t *testing.T) {
 	})
 	p.stop()
 	p.forgetConsumers(t)
-	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "river.txt"), []byte("Rhône\n"), 0o644)) // by a person
+	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "stream.txt"), []byte("Rhône\n"), 0o644)) // by a person
 	p.restart()
 	say(chat, "@@say after the restart")
 	is.Equal(river(), "Rhône\n")

@@ -79,19 +79,27 @@ func main() {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
 		Interactive: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())),
 	}
-	err := run(ctx, env, os.Args[1:])
+	if code := exitCode(ctx, env, run(ctx, env, os.Args[1:])); code != 0 {
+		os.Exit(code)
+	}
+}
+
+// exitCode returns the exit code of a command that has returned err. It prints an error that the command has not
+// printed.
+func exitCode(ctx context.Context, env cli.Environment, err error) int {
 	var code cli.ExitCode
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
 	case errors.As(err, &code):
-		os.Exit(int(code))
+		return int(code)
 	case errors.Is(err, cli.ErrUsage):
-		os.Exit(2)
+		return 2
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		os.Exit(128 + int(syscall.SIGTERM)) // the sender of the signal knows the reason
+		return 128 + int(syscall.SIGTERM) // the sender of the signal knows the reason
 	default:
-		fmt.Fprintln(os.Stderr, "pocketcoder:", err)
-		os.Exit(1)
+		fmt.Fprintln(env.Stderr, "pocketcoder:", err)
+		return 1
 	}
 }
 

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/matryer/is"
@@ -16,29 +13,12 @@ import (
 	"pocketcoder/projections"
 )
 
+const replacedKey = "sk-replaced-0123456789abcdef"
+
 // A provider replaces its key. Until an administrator stores the new one, messages fail. Administrators get a notice. A
 // turn that runs meanwhile continues with the new key.
-func TestStoredKeyReplacesARefusedKey(t *testing.T) {
-	t.Parallel()
+func storedKeyReplacesARefusedKey(t *testing.T, p *process, replace func()) {
 	is := is.New(t)
-	const newKey = "sk-replaced-0123456789abcdef"
-	var wanted atomic.Value
-	wanted.Store(foreignKey)
-	model := foreignHandler(t)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer "+wanted.Load().(string) {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		r.Header.Set("Authorization", "Bearer "+foreignKey)
-		model.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	p := prepare(t, t.TempDir())
-	p.args = slices.DeleteFunc(p.args, func(arg string) bool { return arg == "--demo" })
-	p.args = append(p.args, "--model-url", server.URL+"/v1", "--model", "org/gpt-5-scripted")
-	p.env = append(p.env, "POCKETCODER_MODEL_KEY="+foreignKey)
-	p.runForTest()
 	admin := p.admin(t)
 	chat := p.chat(t, "@@say one")
 	p.turnEnds(t, chat)
@@ -47,7 +27,7 @@ func TestStoredKeyReplacesARefusedKey(t *testing.T) {
 	busy := p.chat(t, bash("touch running.txt"))
 	request := admin.awaitRequest(t, busy)
 
-	wanted.Store(newKey)
+	replace()
 	const refusal = "custom refuses the key POCKETCODER_MODEL_KEY (status 401)"
 	for range 2 {
 		p.submit(t, chat, "@@say two")
@@ -65,11 +45,11 @@ func TestStoredKeyReplacesARefusedKey(t *testing.T) {
 	expect.Eventually(t, "health has the refusal", func() bool { return strings.Contains(health(), refusal) })
 
 	key := admin.create(t, "llm_keys", record{"provider_id": "custom", "user": admin.id,
-		"env_vars": map[string]string{"POCKETCODER_MODEL_KEY": newKey}})
+		"env_vars": map[string]string{"POCKETCODER_MODEL_KEY": replacedKey}})
 	expect.Eventually(t, "the refusal is withdrawn", func() bool { return keyError() == "" })
 	p.turnContinues(t, admin, busy, request)
 	is.Equal(p.text(t, busy), "done") // by the new key
-	p.submit(t, chat, "@@say three\n@@say "+newKey)
+	p.submit(t, chat, "@@say three\n@@say "+replacedKey)
 	p.turnEnds(t, chat)
 	is.True(strings.HasPrefix(p.text(t, chat), "one|three")) // the messages before failed
 	expect.Lacks(t, health(), refusal)
@@ -83,7 +63,7 @@ func TestStoredKeyReplacesARefusedKey(t *testing.T) {
 	is.NoErr(err)
 	is.Equal(said, 1) // though two messages failed
 	_, err = p.Log.Fold(t.Context(), events.AllEvents, 0, func(e events.Event) error {
-		is.True(!strings.Contains(string(e.Data), newKey))
+		is.True(!strings.Contains(string(e.Data), replacedKey))
 		return nil
 	})
 	is.NoErr(err)

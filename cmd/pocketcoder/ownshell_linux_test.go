@@ -65,26 +65,27 @@ func TestOwnShellRunsInsideTheIsolationAndIsRecorded(t *testing.T) {
 
 // Shells end before the search for what they changed does: it is found out on the way down, or said that there was no
 // time for that.
-func shellChangesAreKnown(t *testing.T, p *process) {
-	is := is.New(t)
+func shellChangesAreKnown(t *testing.T, p *process) (after func(*testing.T, *process)) {
 	chat := p.chat(t, "@@say hello")
 	p.turnEnds(t, chat)
 	person := p.ownShell(t, chat)
 	person.typeText("echo mine > file; echo do''ne\n")
 	person.awaitText("done")
-	p.stop()
-	reported := strings.Contains(p.output.String(), "list changed files")
-	p.restart()
-	is.Equal(p.finished(t, chat, 0).Reason, "cancelled")
-	var changed events.ExecChanged
-	for _, e := range p.history(t, chat) {
-		if e.Subject.Kind == changed.Kind() {
-			d, err := events.Decode(e)
-			is.NoErr(err)
-			changed = d.(events.ExecChanged)
+	output := p.output // of this start
+	return func(t *testing.T, p *process) {
+		is := is.New(t)
+		is.Equal(p.finished(t, chat, 0).Reason, "cancelled")
+		var changed events.ExecChanged
+		for _, e := range p.history(t, chat) {
+			if e.Subject.Kind == changed.Kind() {
+				d, err := events.Decode(e)
+				is.NoErr(err)
+				changed = d.(events.ExecChanged)
+			}
 		}
+		reported := strings.Contains(output.String(), "list changed files")
+		is.True(reported || len(changed.Files) == 1 && changed.Files[0].Path == "file")
 	}
-	is.True(reported || len(changed.Files) == 1 && changed.Files[0].Path == "file")
 }
 
 func TestOwnShellOfAnUnknownChatIsRefused(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,11 +15,16 @@ import (
 	"pocketcoder/expect"
 )
 
-func TestOnlyApprovedProposalsBecomeSkills(t *testing.T) {
+func TestModelUsesOnlyApprovedSkillsAndMCPServers(t *testing.T) {
 	t.Parallel()
-	runStages(t, startInside(t), stage{"a proposal is edited and denied", proposalIsEditedAndDenied},
+	p := startInside(t)
+	runStages(t, p, stage{"a proposal is edited and denied", proposalIsEditedAndDenied},
 		stage{"an approved proposal becomes a skill", approvedProposalBecomesASkill},
 		stage{"a skill that was changed on disk is a proposal", skillThatWasChangedOnDiskIsAProposal})
+	buildMCPServer(t, filepath.Join(p.workspace, "lab"))
+	runStages(t, p, stage{"a server in the sandbox", callsServerInSandbox},
+		stage{"a server with hosts", callsServerWithHosts}, stage{"a server from npm", callsServerFromNPM},
+		stage{"a remote server", callsRemoteServer})
 }
 
 // The command changes and refuses a proposal. One that changed after it was shown is not approved.
@@ -87,50 +94,54 @@ func approvedProposalBecomesASkill(t *testing.T, p *process) {
 func skillThatWasChangedOnDiskIsAProposal(t *testing.T, p *process) {
 	is := is.New(t)
 	admin := p.admin(t)
-	skill := p.data.Path("opencode", "config", "opencode", "skill", "deploy", "SKILL.md")
-	read := func() string { text, _ := os.ReadFile(skill); return string(text) }
+	file := func(skill string) string {
+		return p.data.Path("opencode", "config", "opencode", "skill", skill, "SKILL.md")
+	}
 	first := admin.create(t, "proposals", record{"name": "Deploy", "content": "Push to main.\n", "authored_by": "human",
 		"status": "draft"})
 	is.Equal(admin.do(t, "PATCH", "/api/collections/proposals/records/"+first, record{"status": "approved"}).code, 200)
-	expect.Eventually(t, "the skill is written", func() bool { return strings.Contains(read(), "Push to main.") })
-	approved := read()
-	changed := strings.ReplaceAll(approved, "Push to main.", "Push to release.")
-	for range 2 { // the same change twice is one proposal
+	var deploy, notes string
+	expect.Eventually(t, "the skills are written", func() bool {
+		deploy, notes = expect.ReadFile(t, file("deploy")), expect.ReadFile(t, file("release-notes"))
+		return strings.HasSuffix(deploy, "Push to main.\n") && strings.HasSuffix(notes, "newest first.\n")
+	})
+	startAgain := func(changedNotes string) (list string) {
+		t.Helper()
 		p.stop()
-		expect.WriteFile(t, skill, changed)
+		expect.WriteFile(t, file("deploy"), strings.ReplaceAll(deploy, "Push to main.", "Push to release."))
+		expect.WriteFile(t, file("release-notes"), changedNotes)
 		p.restart()
-		is.Equal(read(), approved)
+		is.Equal(expect.ReadFile(t, file("deploy")), deploy)
+		is.Equal(expect.ReadFile(t, file("release-notes")), notes)
+		list, _, _ = p.cli(t, "", "procedure", "list")
+		return list
 	}
-	drafts := admin.list(t, "proposals", "status='draft'")
-	is.Equal(len(drafts), 1)
-	is.Equal([]any{drafts[0]["name"], drafts[0]["content"], drafts[0]["authored_by"]},
-		[]any{"Deploy", "Push to release.\n", "human"})
-	id := drafts[0]["id"].(string)
-	_, stderr, code := p.cli(t, "", "procedure", "deny", id)
-	is.Equal([]any{stderr, code}, []any{"", 0})
-	expect.WriteFile(t, skill, "---\nname: [deploy\n---\nUnreadable.\n")
-	stdout, _, _ := p.cli(t, "", "procedure", "list")
-	expect.Contains(t, stdout, "sealed, changed on disk; the next start")
-	p.stop()
-	p.restart() // it does not stop the start
-	is.Equal(read(), approved)
-	stdout, _, _ = p.cli(t, "", "procedure", "list")
-	expect.Contains(t, stdout, "could not be proposed; the text is kept in ")
+	changed := func() (all []record) { return admin.list(t, "proposals", "authored_by='human' && status!='approved'") }
+
+	list := startAgain("---\nname: [release\n---\nUnreadable.\n") // it does not stop the start
+	expect.Contains(t, list, "could not be proposed; the text is kept in ")
 	expect.Contains(t, admin.do(t, "GET", "/api/health", nil).body, "the text is kept in ")
-	p.stop()
-	expect.WriteFile(t, skill,
-		strings.Replace(approved, "description: \"Push to main.\"", "description: How to deploy", 1))
-	p.restart()
-	is.Equal(read(), approved)
-	drafts = append(drafts, admin.list(t, "proposals", "status='draft'")...)
-	is.Equal(len(drafts), 2) // the denied text is not proposed again
-	is.Equal([]any{drafts[1]["name"], drafts[1]["description"], drafts[1]["content"]},
-		[]any{"Deploy", "How to deploy", "Push to main.\n"})
-	stdout, _, _ = p.cli(t, "", "procedure", "show", drafts[1]["id"].(string))
-	expect.Contains(t, stdout, "-description: Push to main.\n+description: How to deploy\n")
-	_, stderr, code = p.cli(t, "", "procedure", "approve", id, drafts[0]["definition"].(string))
+	drafts := changed()
+	is.Equal(len(drafts), 1)
+	is.Equal([]any{drafts[0]["name"], drafts[0]["content"], drafts[0]["status"]},
+		[]any{"Deploy", "Push to release.\n", "draft"})
+	denied := drafts[0]["id"].(string)
+	_, stderr, code := p.cli(t, "", "procedure", "deny", denied)
+	is.Equal([]any{stderr, code}, []any{"", 0})
+	expect.WriteFile(t, file("deploy"), "changed")
+	list, _, _ = p.cli(t, "", "procedure", "list")
+	expect.Contains(t, list, "sealed, changed on disk; the next start")
+
+	startAgain(strings.Replace(notes, `description: "How to write release notes"`, "description: What users see", 1))
+	drafts = slices.DeleteFunc(changed(), func(r record) bool { return r["id"] == denied })
+	is.Equal(len(drafts), 1) // the denied text is not proposed again
+	is.Equal([]any{drafts[0]["name"], drafts[0]["description"]}, []any{"Release notes", "What users see"})
+	stdout, _, _ := p.cli(t, "", "procedure", "show", drafts[0]["id"].(string))
+	expect.Contains(t, stdout, "-description: How to write release notes\n+description: What users see\n")
+	definition := admin.list(t, "proposals", `id = "`+denied+`"`)[0]["definition"].(string)
+	_, stderr, code = p.cli(t, "", "procedure", "approve", denied, definition)
 	is.Equal([]any{stderr, code}, []any{"", 0})
 	expect.Eventually(t, "the changed skill is written", func() bool {
-		return strings.HasSuffix(read(), "\n\nPush to release.\n")
+		return strings.HasSuffix(expect.ReadFile(t, file("deploy")), "\n\nPush to release.\n")
 	})
 }

@@ -98,9 +98,7 @@ func (q partlyAnswered) checkNotResumedAgain(t *testing.T, p *process) {
 	}
 }
 
-func interruptedQuestionEnds(t *testing.T, p *process) {
-	is := is.New(t)
-	admin := p.admin(t)
+func interruptedQuestionEnds(t *testing.T, p *process) (after func(*testing.T, *process)) {
 	chatIDs, asked := map[string]string{}, map[string]events.QuestionAsk{}
 	for _, name := range []string{"rejected", "aborted", "deleted", "asked again"} {
 		chatIDs[name] = p.chat(t, twoQuestions)
@@ -108,7 +106,12 @@ func interruptedQuestionEnds(t *testing.T, p *process) {
 	for name, chat := range chatIDs {
 		asked[name] = p.awaitQuestion(t, chat)
 	}
-	killOpenCode(t, p)
+	return func(t *testing.T, p *process) { interruptedQuestionsEnd(t, p, chatIDs, asked) }
+}
+
+func interruptedQuestionsEnd(t *testing.T, p *process, chatIDs map[string]string, asked map[string]events.QuestionAsk) {
+	is := is.New(t)
+	admin := p.admin(t)
 	for _, chat := range chatIDs {
 		p.awaitForgottenQuestions(t, chat)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	opencode "pocketcoder/bridge/opencode/client"
+	"pocketcoder/cmd/cli"
 	"pocketcoder/events"
 	"pocketcoder/expect"
 	"pocketcoder/handlers"
@@ -173,13 +174,27 @@ func (p *process) fragments(t testing.TB, subject string) (bodies []string) {
 	}
 }
 
-// cli runs a subcommand of the real program against the system, with these lines on stdin.
+// cli runs a subcommand against the system, with these lines on stdin.
 func (p *process) cli(t testing.TB, stdin string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	return runProgram(t, nil, stdin, append(args, "--data", string(p.data))...)
+	return runCommand(t, os.Getenv, stdin, append(args, "--data", string(p.data))...)
 }
 
-// runProgram runs the real program to its end. env comes on top of the test's own.
+// runCommand runs a command to its end, in this process, where it takes a tenth of the processor time.
+func runCommand(t testing.TB, getenv func(string) string, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
+	defer cancel()
+	var out, errs expect.Buffer
+	env := cli.Environment{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Getenv: getenv}
+	code = exitCode(ctx, env, run(ctx, env, args))
+	if ctx.Err() != nil {
+		t.Fatalf("pocketcoder %s does not end: %s%s", strings.Join(args, " "), out.String(), errs.String())
+	}
+	return out.String(), errs.String(), code
+}
+
+// runProgram runs the real program to its end, for tests of the process. env comes on top of the test's own.
 func runProgram(t testing.TB, env []string, stdin string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	program := pocketcoder(t) // before the time runs

@@ -117,14 +117,17 @@ func patchOfChangedFilesIsNotApplied(t *testing.T, p *process) {
 	p.checkModel(t)
 }
 
-func fileChangedMeanwhileIsShown(t *testing.T, p *process) {
-	is := is.New(t)
+func fileChangedMeanwhileIsShown(t *testing.T, p *process) (after func(*testing.T, *process)) {
 	path := filepath.Join(p.workspace, "a.md")
 	saveFile(t, path, "a\n")
 	writes := call("write", map[string]any{"filePath": path, "content": "b\n"})
 	chat := p.chat(t, writes+"\n@@next\n@@say done")
 	first := p.awaitRequestOfPerson(t, chat, 0)
-	killOpenCode(t, p)
+	return func(t *testing.T, p *process) { changedFileIsShown(t, p, chat, first, path) }
+}
+
+func changedFileIsShown(t *testing.T, p *process, chat string, first events.PermissionAsk, path string) {
+	is := is.New(t)
 	p.event(t, chat, events.PermissionInterrupted{}.Kind(), nil)
 	saveFile(t, path, "a\n"+personsLine)
 	p.decide(t, chat, first, events.Authorized, "")
@@ -137,5 +140,4 @@ func fileChangedMeanwhileIsShown(t *testing.T, p *process) {
 	p.turnEnds(t, chat)
 	is.Equal(read(t, path), "b\n")
 	is.Equal(p.text(t, chat), "done")
-	p.checkModel(t)
 }

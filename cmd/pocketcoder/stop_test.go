@@ -37,12 +37,15 @@ func TestNextStartContinuesAfterAStop(t *testing.T) {
 	p := prepare(t, t.TempDir(), "--offload-dir", dir, "--offload-after", "1ms", "--allow", "bash: touch made")
 	prepareForEverybody(t, p)
 	p.runForTest()
-	offloaded := func(t *testing.T, p *process) { outputsOfArchivedChatsAreMoved(t, p, dir) }
+	archived := func(t *testing.T, p *process) (after func(*testing.T, *process)) {
+		return outputsOfArchivedChatsAreMoved(t, p, dir)
+	}
 	runStages(t, p, stage{"the data directory is for its owner alone", dataIsForItsOwnerAlone},
-		stage{"outputs of archived chats are moved", offloaded},
-		stage{"Ctrl-C leaves nothing behind", stopLeavesNothing}, stage{"what a shell has changed is known",
-			shellChangesAreKnown},
-		stage{"a damaged read model is set aside, and what was lost is named", damagedReadModel})
+		stage{"Ctrl-C leaves nothing behind", stopLeavesNothing},
+		stage{"a damaged read model is set aside, and what was lost is named", func(t *testing.T, p *process) {
+			survive(t, p, damagedReadModel, bystander{"outputs of archived chats are moved", archived},
+				bystander{"what a shell has changed is known", shellChangesAreKnown})
+		}})
 }
 
 func stopLeavesNothing(t *testing.T, p *process) {
