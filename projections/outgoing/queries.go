@@ -39,7 +39,8 @@ const conversations = `WITH c AS (
 	WHERE v.collection='conversations' AND NOT v.removed GROUP BY v.id) `
 
 // ListPending returns what no message of its conversation carries yet, in the order in which it happened. It reads only
-// rows that changed after a sequence. now is the present time in the form of records.
+// rows that changed after a sequence. now is the present time in the form of records. An answer is complete with its
+// last part: a busy OpenCode reports the end of a message before the text, because it sends the message as it is by then.
 func ListPending(ctx context.Context, m *store.Model, after uint64, now string) ([]Pending, error) {
 	return store.List[Pending](ctx, m, "pending channel messages", conversations+`
 		SELECT * FROM (
@@ -48,7 +49,8 @@ func ListPending(ctx context.Context, m *store.Model, after uint64, now string) 
 				m.error_domain AS domain, m.error_payload AS error, m.position AS seq
 			FROM messages m JOIN c ON c.chat=m.chat JOIN sessions s ON s.id=m.session AND s.parent=''
 			WHERE m.last_seq>{:after} AND m.role='assistant' AND NOT m.removed AND NOT m.copied AND m.position>c.since AND m.agent<>'compaction'
-				AND (m.engine_message_status='failed' OR m.engine_message_status='completed' AND m.finish NOT IN ('tool-calls', 'unknown', ''))
+				AND (m.engine_message_status='failed' OR m.engine_message_status='completed' AND m.finish NOT IN ('tool-calls', 'unknown', '')
+					AND EXISTS (SELECT 1 FROM parts WHERE message=m.id AND data->>'$.type'='step-finish' AND NOT removed))
 			UNION ALL
 			SELECT c.chat, c.channel, c.place, 'error', m.id, '', m.error_domain, m.error_payload, m.position
 			FROM messages m JOIN c ON c.chat=m.chat

@@ -189,6 +189,8 @@ func (s *System) Answer(chat string, n int, text, end string) {
 		s.AppendOpenCode(chat, "message.part.updated", fmt.Sprintf(
 			`{"sessionID":%q,"part":{"id":"prt_%d","messageID":"msg_%d","type":"text","text":%q}}`, session, n, n, text))
 	}
+	s.AppendOpenCode(chat, "message.part.updated", fmt.Sprintf(
+		`{"sessionID":%q,"part":{"id":"prt_%d_end","messageID":"msg_%d","type":"step-finish"}}`, session, n, n))
 	s.AppendOpenCode(chat, "message.updated", fmt.Sprintf(
 		`{"sessionID":%q,"info":{"id":"msg_%d","role":"assistant","time":{"completed":5}%s}}`, session, n, end))
 }

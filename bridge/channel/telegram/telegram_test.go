@@ -49,6 +49,20 @@ func TestAConversationFromPairingToAnswer(t *testing.T) {
 	expect.Lacks(t, s.Lines.String(), telegramtest.Token)
 }
 
+func TestAnAnswerIsSentOnceItsTextIsThere(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	c := s.pair(me, me, s.User("ann", account.User))
+	s.Append(c, events.SessionBound{Session: "ses_" + c, Directory: "/w"})
+	s.AppendOpenCode(c, "message.updated", `{"sessionID":"ses_`+c+
+		`","info":{"id":"msg_1","role":"assistant","time":{"completed":5}`+channeltest.Finished+`}}`)
+	s.Request(c, "per_1", "make")
+	s.telegram.AwaitText(t, "make") // the answer would have been sent before
+	s.Answer(c, 1, "it is done", channeltest.Finished)
+	s.telegram.AwaitText(t, "it is done")
+	is.New(t).Equal(count(s.telegram.Messages(), "The turn is over"), 0)
+}
+
 func TestACodePairsOnceAndGuessesAreLimited(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
