@@ -72,66 +72,101 @@ func (p *process) chatOfMessage(t testing.TB, text string) string {
 	return sent[i].Chat
 }
 
-// TestKillLosesAndRepeatsNothingOfMessengersAndSchedules kills the system between the steps of a conversation. The
-// first two kills are right after a schedule has fired, mostly before OpenCode has its message.
+// TestKillLosesAndRepeatsNothingOfMessengersAndSchedules kills the system between the steps of a conversation in
+// Telegram and of one by mail. The first two kills are right after a schedule has fired, mostly before OpenCode has its
+// message.
 func TestKillLosesAndRepeatsNothingOfMessengersAndSchedules(t *testing.T) {
 	t.Parallel()
-	is := is.New(t)
-	bot := telegramtest.New(t)
 	p := start(t, "--push-allow-private")
-	chat := p.pair(t, bot)
-	expect.Contains(t, p.command(t, "", "pair", "list"), "4711")
-	expect.Contains(t, p.command(t, "", "channel", "list"), "enabled")
+	phone, mail := p.startPhoneTalk(t), p.startMailTalk(t)
+	defer func() {
+		if t.Failed() {
+			t.Log(p.describeChat(phone.chat), p.describeChat(mail.chat))
+		}
+	}()
 	added := strings.Fields(p.command(t, "", "schedule", "add", "Often", "--every", "10s", "--prompt", "@@say run",
 		"--overlap", "queue", "--yes"))
 	often := added[len(added)-1]
 	awaitFired := func() {
 		p.awaitRunsOver(t, often) // else the kill also ends the turn of an earlier run
 		last, err := p.Log.Last(t.Context())
-		is.NoErr(err)
+		is.New(t).NoErr(err)
 		p.awaitFired(t, last)
 	}
 
 	awaitFired()
-	bot.Say(person, person, bash("echo hello >>greeting"))
-	p.kill() // the message may be in the log, or not
+	phone.bot.Say(person, person, bash("echo hello >>greeting"))
+	mail.server.Reply(t, mail.paired, annsMailbox, bash("echo hello >>mailed"))
+	p.kill() // the messages may be in the log, or not
 	p.restart()
-	asked := bot.AwaitText(t, "echo hello >>greeting")
-	is.Equal(len(asked.Buttons), 2)
+	inPhone, byMail := phone.bot.AwaitText(t, "echo hello >>greeting"), mail.server.AwaitText(t, "echo hello >>mailed")
+	is.New(t).Equal(len(inPhone.Buttons), 2)
 	awaitFired()
 	p.kill()
-	bot.Press(asked, person, "Approve") // while nothing runs
+	phone.bot.Press(inPhone, person, "Approve") // while nothing runs
+	mail.server.Reply(t, byMail, annsMailbox, "approve "+byMail.Code("approve"))
 	p.restart()
-	bot.AwaitText(t, "done")
+	phone.bot.AwaitText(t, "done")
+	done := mail.server.AwaitText(t, "done")
+	mail.server.AwaitText(t, "Approved.")
 	p.command(t, "", "schedule", "pause", "Often")
-	bot.Press(asked, person, "Approve")
-	bot.Press(asked, person, "Deny")
-	said := bot.AwaitSaid(t, 3)
-	is.Equal(said[:2], []string{"Approved.", "This button was used already."})
-	p.sendsFileLater(t, bot, chat)
+	phone.pressAgain(t, inPhone)
+	mail.server.Reply(t, byMail, annsMailbox, "deny "+byMail.Code("deny"))
+	mail.server.AwaitText(t, "decided already")
+	p.sendsFileLater(t, phone.bot, phone.chat)
 	p.kill()
-	bot.Before(nil)
-	bot.Say(person, person, "@@say and then")
+	phone.bot.Before(nil)
+	phone.bot.Say(person, person, "@@say and then")
+	mail.server.Reply(t, done, annsMailbox, "@@say and then")
 	p.restart()
-	bot.AwaitText(t, "and then")
-	p.turnEnds(t, chat)
-	bot.Say(person, person, "@@say last words")
-	bot.AwaitText(t, "last words")
+	phone.ends(t)
+	mail.ends(t)
 	p.checkScheduleRuns(t, often, 2)
+}
 
-	written, err := os.ReadFile(filepath.Join(p.workspace, "greeting"))
-	is.NoErr(err)
-	is.Equal(string(written), "hello\n")
+// phoneTalk is a conversation in Telegram.
+type phoneTalk struct {
+	*process
+	bot  *telegramtest.Server
+	chat string
+}
+
+func (p *process) startPhoneTalk(t *testing.T) phoneTalk {
+	t.Helper()
+	bot := telegramtest.New(t)
+	talk := phoneTalk{p, bot, p.pair(t, bot)}
+	expect.Contains(t, p.command(t, "", "pair", "list"), "4711")
+	expect.Contains(t, p.command(t, "", "channel", "list"), "enabled")
+	return talk
+}
+
+// pressAgain presses the buttons of an approved request.
+func (p phoneTalk) pressAgain(t *testing.T, asked telegramtest.Message) {
+	t.Helper()
+	p.bot.Press(asked, person, "Approve")
+	p.bot.Press(asked, person, "Deny")
+	is.New(t).Equal(p.bot.AwaitSaid(t, 3)[:2], []string{"Approved.", "This button was used already."})
+}
+
+// ends ends the conversation, and checks that nothing was lost or repeated.
+func (p phoneTalk) ends(t *testing.T) {
+	t.Helper()
+	is := is.New(t)
+	p.bot.AwaitText(t, "and then")
+	p.turnEnds(t, p.chat)
+	p.bot.Say(person, person, "@@say last words")
+	p.bot.AwaitText(t, "last words")
+	is.Equal(expect.ReadFile(t, filepath.Join(p.workspace, "greeting")), "hello\n")
 	var texts []string
-	for _, m := range bot.Messages() {
+	for _, m := range p.bot.Messages() {
 		if texts = append(texts, m.Text); m.File != "" {
 			is.Equal([]string{m.Text, m.File, m.Content}, []string{"the report", "report.txt", "all is well"})
 		}
 	}
 	eachOnce(t, texts, "echo hello >>greeting", "done", "the report", "sent it", "and then", "last words")
-	is.Equal(p.submittedThroughChannels(t, chat), 4)
+	is.Equal(p.submittedThroughChannels(t, p.chat), 4)
 	var all strings.Builder
-	for _, e := range p.history(t, chat) {
+	for _, e := range p.history(t, p.chat) {
 		all.Write(e.Data)
 	}
 	expect.Contains(t, all.String(), `channel=\"phone\" speaker=\"Person 4711\"`)
@@ -177,56 +212,48 @@ func (p *process) submittedThroughChannels(t testing.TB, chat string) (n int) {
 	return n
 }
 
-// TestAConversationByMailSurvivesCrashes kills the system between all steps of a conversation.
-func TestAConversationByMailSurvivesCrashes(t *testing.T) {
-	t.Parallel()
-	is := is.New(t)
-	const ann = "Ann <ann@example.org>"
+// mailTalk is a conversation by mail.
+type mailTalk struct {
+	*process
+	server *emailtest.Server
+	paired emailtest.Mail
+	chat   string
+}
+
+const annsMailbox = "Ann <ann@example.org>"
+
+func (p *process) startMailTalk(t *testing.T) mailTalk {
+	t.Helper()
 	server := emailtest.New(t)
-	p := start(t, "--push-allow-private")
 	p.addMailbox(t, "mail", server)
-	server.Say(t, ann, p.pairingCode(t, "mail"), "")
+	server.Say(t, annsMailbox, p.pairingCode(t, "mail"), "")
 	paired := server.AwaitText(t, "You are paired")
-	chat := p.chatOfMessage(t, "You are paired")
 	expect.Contains(t, p.command(t, "", "pair", "list"), "ann@example.org")
 	expect.Contains(t, p.command(t, "", "channel", "list"), emailtest.Address)
+	return mailTalk{p, server, paired, p.chatOfMessage(t, "You are paired")}
+}
 
-	server.Reply(t, paired, ann, bash("echo hello >>greeting"))
-	p.kill() // the message may be in the log, or not
-	p.restart()
-	asked := server.AwaitText(t, "echo hello >>greeting")
-	p.kill()
-	server.Reply(t, asked, ann, "approve "+asked.Code("approve")) // while nothing runs
-	p.restart()
-	done := server.AwaitText(t, "done")
-	server.AwaitText(t, "Approved.")
-	p.kill()
-	server.Reply(t, done, ann, "@@say and then")
-	p.restart()
-	server.AwaitText(t, "and then")
-	p.turnEnds(t, chat)
-	server.Reply(t, asked, ann, "deny "+asked.Code("deny"))
-	server.AwaitText(t, "decided already")
-	p.kill()
-	p.restart()
-	server.Say(t, ann, "Another matter", "@@say last words")
-	last := server.AwaitText(t, "last words")
+// ends ends the conversation, and checks that nothing was lost or repeated.
+func (p mailTalk) ends(t *testing.T) {
+	t.Helper()
+	is := is.New(t)
+	p.server.AwaitText(t, "and then")
+	p.turnEnds(t, p.chat)
+	p.server.Say(t, annsMailbox, "Another matter", "@@say last words")
+	last := p.server.AwaitText(t, "last words")
 	is.Equal(last.Header.Get("Subject"), "Re: Another matter")
-
-	written, err := os.ReadFile(filepath.Join(p.workspace, "greeting"))
-	is.NoErr(err)
-	is.Equal(string(written), "hello\n")
+	is.Equal(expect.ReadFile(t, filepath.Join(p.workspace, "mailed")), "hello\n")
 	var texts []string
-	for _, m := range server.Mails() {
+	for _, m := range p.server.Mails() {
 		is.Equal(m.To, "ann@example.org")
 		texts = append(texts, m.Text)
 	}
-	eachOnce(t, texts, "echo hello >>greeting", "done", "and then", "last words")
-	is.Equal(p.submittedThroughChannels(t, chat), 2)
+	eachOnce(t, texts, "echo hello >>mailed", "done", "and then", "last words")
+	is.Equal(p.submittedThroughChannels(t, p.chat), 2)
 	other := p.chatOfMessage(t, "last words")
-	is.True(other != chat) // each thread is a chat
+	is.True(other != p.chat) // each thread is a chat
 	is.Equal(p.submittedThroughChannels(t, other), 1)
-	for _, e := range p.history(t, chat) {
+	for _, e := range p.history(t, p.chat) {
 		expect.Lacks(t, string(e.Data), emailtest.Password)
 	}
 }
