@@ -40,7 +40,7 @@ const conversations = `WITH c AS (
 
 // ListPending returns what no message of its conversation carries yet, in the order in which it happened. It reads only
 // rows that changed after a sequence. now is the present time in the form of records. An answer is complete with its
-// last part: a busy OpenCode reports the end of a message before the text, because it sends the message as it is by then.
+// last part: a busy OpenCode reports the end of a message before its text, because it sends the state of that time.
 func ListPending(ctx context.Context, m *store.Model, after uint64, now string) ([]Pending, error) {
 	return store.List[Pending](ctx, m, "pending channel messages", conversations+`
 		SELECT * FROM (
