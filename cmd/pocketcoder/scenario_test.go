@@ -181,7 +181,8 @@ func (p *process) cli(t testing.TB, stdin string, args ...string) (stdout, stder
 }
 
 // runCommand runs a command to its end, in this process, where it takes a tenth of the processor time.
-func runCommand(t testing.TB, getenv func(string) string, stdin string, args ...string) (stdout, stderr string, code int) {
+func runCommand(t testing.TB, getenv func(string) string, stdin string, args ...string) (stdout, stderr string,
+	code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), eventTimeout)
 	defer cancel()
