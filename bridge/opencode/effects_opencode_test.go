@@ -41,6 +41,7 @@ type bridgedOpenCode struct {
 	outbox    *outbox.Outbox
 	log       *log.Log
 	requests  func() string // all that the model got
+	tools     *toolServer
 
 	connect func() (disconnect func()) // connects Ingest to OpenCode
 }
@@ -73,6 +74,7 @@ func TestOpenCodeIsBridgedToALog(t *testing.T) {
 		stage{"an abort ends a turn with a steered message", abortEndsATurnWithASteeredMessage},
 		stage{"tools that rules deny wholly are not offered to the model", toolsThatRulesDenyWhollyAreNotOfferedToTheModel},
 		stage{"tool calls cannot block OpenCode", toolCallsCannotBlockOpenCode},
+		stage{"an abort while OpenCode connects its tools ends no other turn", abortWhileOpenCodeConnectsItsTools},
 	)
 }
 
@@ -106,6 +108,7 @@ func newDisconnected(t *testing.T) *bridgedOpenCode {
 		Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "key-of-the-model", Catalogue: []byte("{}")},
 		Started:  func(g opencode.Generation) { lives <- g },
 	}
+	w.tools = startToolServer(t, supervisor)
 	confine(t, supervisor)
 	records, permissions := &record.Records{Log: log}, &permission.Permissions{Log: log}
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))

@@ -100,6 +100,7 @@ func (o *OpenCode) mux() http.Handler {
 	handle("GET /permission", func(r *http.Request) (any, int) {
 		return o.waiting(r, o.asks), 200
 	})
+	handle("GET /mcp", func(*http.Request) (any, int) { return map[string]any{}, 200 })
 	handle("GET /question", func(r *http.Request) (any, int) {
 		return o.waiting(r, o.Questions), 200
 	})

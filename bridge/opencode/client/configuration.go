@@ -41,6 +41,12 @@ func (c *Client) ProjectID(ctx context.Context, directory string) (string, error
 	return out.ID, err
 }
 
+// ConnectTools waits until OpenCode has tried to connect to its MCP servers in a directory. Without it, the first prompt
+// there does this, and an abort of that turn interrupts it: OpenCode 1.18 then aborts every later turn in the directory.
+func (c *Client) ConnectTools(ctx context.Context, directory string) error {
+	return c.do(ctx, call{op: "connect to the MCP servers in " + directory, path: "/mcp", query: inDirectory(directory)})
+}
+
 // Diff returns the files that the turn of a person's message changed: a list of {file, patch, additions, deletions,
 // status} in OpenCode's form.
 func (c *Client) Diff(ctx context.Context, session, message string) (list json.RawMessage, err error) {

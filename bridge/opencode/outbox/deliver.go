@@ -220,6 +220,9 @@ func (o *Outbox) send(ctx context.Context, m pending.Message, s events.MessageSe
 	if p.Withheld, err = o.withheld(ctx, m.Chat, agent.ID, session); err != nil {
 		return err
 	}
+	if err := o.Current().ConnectTools(ctx, session.Directory); err != nil {
+		return err
+	}
 	return o.Current().Prompt(ctx, s.Session, p)
 }
 

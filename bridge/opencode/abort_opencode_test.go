@@ -1,0 +1,80 @@
+package opencode_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/matryer/is"
+
+	"pocketcoder/bridge/opencode"
+	"pocketcoder/events"
+	"pocketcoder/expect"
+	"pocketcoder/handlers/chat"
+	"pocketcoder/projections"
+)
+
+// toolServer stands for PocketCoder's own MCP server. It has no tools.
+type toolServer struct {
+	slow atomic.Pointer[chan struct{}] // closed by the next request, which is answered late
+}
+
+func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if called := s.slow.Swap(nil); called != nil {
+		close(*called)
+		select {
+		case <-time.After(2 * time.Second):
+		case <-r.Context().Done():
+		}
+	}
+	http.NotFound(w, r)
+}
+
+// startToolServer starts a server at the address of the model, which is the only one that OpenCode reaches.
+func startToolServer(t *testing.T, s *opencode.Supervisor) *toolServer {
+	t.Helper()
+	model, err := url.Parse(s.Provider.BaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools, mux := &toolServer{}, http.NewServeMux()
+	mux.Handle("/mcp", tools)
+	mux.Handle("/", httputil.NewSingleHostReverseProxy(&url.URL{Scheme: model.Scheme, Host: model.Host}))
+	front := httptest.NewServer(mux)
+	t.Cleanup(front.Close)
+	s.Provider.BaseURL = front.URL + model.Path
+	s.MCP = func() opencode.MCPServer { return opencode.MCPServer{URL: front.URL + "/mcp"} }
+	return tools
+}
+
+// OpenCode connects to its MCP servers at the first prompt in a directory. An abort meanwhile also interrupts that, and
+// OpenCode then aborts every later turn in the directory (measured, 1.18).
+func abortWhileOpenCodeConnectsItsTools(t *testing.T, w *bridgedOpenCode) {
+	is := is.New(t)
+	dir, above := filepath.Join(w.workspace, "another directory"), w.chat()
+	w.must(os.Mkdir(dir, 0o755))
+	newChat := func() string {
+		id := events.NewID()
+		e, err := events.New(id, events.ActorSystem, events.ChatCreated{Title: "there", Engine: chat.DefaultEngine,
+			Parent: &events.Parent{Chat: above, Root: above, Directory: dir}})
+		w.must(err)
+		_, err = w.log.Append(t.Context(), e)
+		w.must(err)
+		return id
+	}
+	first, second, connecting := newChat(), newChat(), make(chan struct{})
+	w.tools.slow.Store(&connecting)
+	w.put(first, "@@text n=4000 delay=200", "")
+	<-connecting
+	_, err := w.outbox.Chats.AbortTurn(t.Context(), chat.AbortTurn{Chat: first})
+	is.NoErr(err)
+	w.say(second, "@@say hello")
+	is.Equal(w.conversation(second), ">@@say hello hello")
+	expect.Eventually(t, "the turn is stopped", func() bool { return w.row(first).Turn == projections.TurnUser })
+}
