@@ -55,7 +55,7 @@ func (h *Hub) queue(ctx context.Context) error {
 	return nil
 }
 
-// describe returns the message to queue for a pending answer, error, request, question or file.
+// describe returns the message to queue for a pending answer, error, notice, request, question or file.
 func (h *Hub) describe(ctx context.Context, p outgoing.Pending) (d events.ChannelQueued, err error) {
 	switch p.Type {
 	case events.OutgoingPermission:
@@ -67,6 +67,8 @@ func (h *Hub) describe(ctx context.Context, p outgoing.Pending) (d events.Channe
 		if p.Domain == "infrastructure" {
 			d.Text = "OpenCode stopped in the middle of the turn. Decide what it asked before, or write again to go on."
 		}
+	case events.OutgoingNotice:
+		d.Text = p.Text
 	case events.OutgoingFile:
 		d.Text = withoutInternal(p.Text)
 	default:

@@ -137,7 +137,7 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 	if m.State == outgoing.Sending { // the result of an earlier try could not be recorded
 		return h.recordUnknown(ctx, m, "PocketCoder could not record whether it was sent")
 	}
-	if m.Type != events.OutgoingNotice {
+	if m.Type != events.OutgoingNotice || m.About != "" {
 		may, err := outgoing.MaySend(ctx, h.Model.Model, m, time.Now().UTC().Format(events.TimeFormat))
 		if err != nil {
 			return err

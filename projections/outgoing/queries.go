@@ -8,8 +8,8 @@ import (
 	"pocketcoder/projections/store"
 )
 
-// Pending is an answer, an error, a permission request, a question or a file that no message of a conversation carries
-// yet.
+// Pending is an answer, an error, a notice about the delivery of a message, a permission request, a question or a file
+// that no message of a conversation carries yet.
 type Pending struct {
 	Chat    string `db:"chat"` // of the conversation
 	Channel string `db:"channel"`
@@ -55,6 +55,10 @@ func ListPending(ctx context.Context, m *store.Model, after uint64, now string) 
 			SELECT c.chat, c.channel, c.place, 'error', m.id, '', m.error_domain, m.error_payload, m.position
 			FROM messages m JOIN c ON c.chat=m.chat
 			WHERE m.last_seq>{:after} AND m.role='user' AND NOT m.removed AND m.position>c.since AND m.user_message_status='failed'
+			UNION ALL
+			SELECT c.chat, c.channel, c.place, 'notice', 'notice/'||m.id, m.notice, '', '', m.position
+			FROM messages m JOIN c ON c.chat=m.chat
+			WHERE m.last_seq>{:after} AND m.role='user' AND NOT m.removed AND m.position>c.since AND m.notice<>''
 			UNION ALL
 			SELECT c.chat, c.channel, c.place, 'permission', p.id, '', '', '', p.asked_seq
 			FROM permissions p JOIN chats w ON w.id=p.chat AND NOT w.removed JOIN c ON c.chat=coalesce(nullif(w.root, ''), w.id)

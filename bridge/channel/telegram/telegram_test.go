@@ -378,6 +378,26 @@ func TestTheOldestOfTooManyMessagesIsDropped(t *testing.T) {
 	is.Equal(count(s.telegram.Messages(), "[1]"), 0)
 }
 
+func TestThePersonLearnsThatTheAssistantLostItsMemory(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	s := newSystem(t)
+	c := s.pair(me, me, s.User("ann", account.User))
+	s.say(me, me, "go on")
+	var message string
+	_, err := s.Log.Fold(t.Context(), events.ChatSubject(c, "message.submitted"), 0, func(e events.Event) error {
+		d, err := events.Decode(e)
+		message = d.(events.MessageSubmitted).Message
+		return err
+	})
+	is.NoErr(err)
+	s.Append(c, events.SessionReplaced{Message: message, Before: "ses_1", Session: "ses_2", Reason: "the session is lost"})
+	s.telegram.AwaitText(t, "the session is lost")
+	s.Answer(c, 1, "what do you mean?", channeltest.Finished)
+	s.telegram.AwaitText(t, "what do you mean?")
+	is.Equal(count(s.telegram.Messages(), "the session is lost"), 1)
+}
+
 func TestAFloodOfMessagesIsRefused(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
