@@ -135,7 +135,7 @@ var mayImport = map[string]string{
 	"bridge/opencode/recording":    "",
 	"bridge/opencode/shells":       "bridge/opencode/shellsocket sandbox/wire",
 	"bridge/opencode/shellsocket":  "",
-	"bridge/mcp":                   "bridge/mcp/gateway events handlers handlers/permission/workspace handlers/policy handlers/account handlers/proposal handlers/chat handlers/record handlers/record/schedules handlers/schedule handlers/record/mcpserver handlers/worker projections projections/pending projections/questions projections/schedules projections/toolcalls projections/workers",
+	"bridge/mcp":                   "bridge/mcp/gateway events handlers handlers/permission/workspace handlers/policy handlers/account handlers/proposal handlers/chat handlers/record handlers/record/schedules handlers/schedule handlers/schedule/preview handlers/record/mcpserver handlers/worker projections projections/pending projections/questions projections/schedules projections/toolcalls projections/workers",
 	"bridge/mcp/gateway":           "events events/log handlers handlers/network handlers/record handlers/recordsecret handlers/record/mcpserver sandbox/wire",
 	"bridge/egress":                "handlers handlers/network handlers/policy/hostport",
 	"bridge/schedules":             "events events/log handlers handlers/chat handlers/schedule projections projections/schedules",

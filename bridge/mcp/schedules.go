@@ -1,8 +1,11 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 
 	"pocketcoder/events"
@@ -10,7 +13,9 @@ import (
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/record/schedules"
+	"pocketcoder/projections"
 	runs "pocketcoder/projections/schedules"
+	"pocketcoder/projections/toolcalls"
 )
 
 type taskArguments struct {
@@ -25,23 +30,26 @@ type taskArguments struct {
 	MaxCost  float64 `json:"max_cost,omitempty" jsonschema:"stop a run that costs this amount; 1 when left out"`
 }
 
+// schedule returns the schedule that a call in a chat describes. It belongs to the person of the chat.
+func (in taskArguments) schedule(chat projections.Chat) (task schedules.Schedule, err error) {
+	at, err := schedules.ParseTime("at", in.At, in.TimeZone)
+	task = schedules.Schedule{Name: in.Name, Prompt: in.Prompt, Cron: in.Cron, Every: in.Every, At: at,
+		TimeZone: in.TimeZone, Mode: cmp.Or(in.Session, schedules.New), MaxCost: in.MaxCost, User: chat.User, Enabled: true}
+	if task.Mode == schedules.Existing {
+		task.Chat = chat.ID
+	}
+	return task, err
+}
+
 // scheduleTask stores a schedule for the person of the chat.
 func (s *Server) scheduleTask(ctx context.Context, c call, in taskArguments) (string, error) {
 	chat, _, err := s.Model.Chat(ctx, c.chat)
 	if err != nil {
 		return "", err
 	}
-	at, err := schedules.ParseTime("at", in.At, in.TimeZone)
+	task, err := in.schedule(chat)
 	if err != nil {
 		return "", err
-	}
-	task := schedules.Schedule{Name: in.Name, Prompt: in.Prompt, Cron: in.Cron, Every: in.Every, At: at,
-		TimeZone: in.TimeZone, Mode: in.Session, MaxCost: in.MaxCost, User: chat.User, Enabled: true}
-	if task.Mode == "" {
-		task.Mode = schedules.New
-	}
-	if task.Mode == schedules.Existing {
-		task.Chat = c.chat
 	}
 	set, err := fieldsOf(task)
 	if err != nil {
@@ -57,6 +65,54 @@ func (s *Server) scheduleTask(ctx context.Context, c call, in taskArguments) (st
 		return "", err
 	}
 	return encode(map[string]any{"task_id": id, "status": "scheduled", "next": next})
+}
+
+// PreviewTask says for the person who decides a request to schedule a task when the task would run, and what the rules
+// would do with the past requests of its runs. It returns "" for other requests.
+func (s *Server) PreviewTask(ctx context.Context, chat string, a events.PermissionAsk) string {
+	if a.Permission != events.OwnTools+"schedule_task" {
+		return ""
+	}
+	text, err := s.previewTask(ctx, chat, a)
+	if handlers.CodeOf(err) != "" {
+		return fmt.Sprintf("The schedule cannot be saved: %s.", strings.TrimRight(err.Error(), "."))
+	}
+	if err != nil {
+		s.Logger.Error("preview a schedule", "chat", chat, "request", a.ID, "err", err)
+		return "PocketCoder could not determine when the task would run."
+	}
+	return text
+}
+
+func (s *Server) previewTask(ctx context.Context, id string, a events.PermissionAsk) (string, error) {
+	body, err := toolcalls.Arguments(ctx, s.Model, projections.Permission{Permission: a.Permission, Session: a.SessionID,
+		EngineMessage: a.Tool.MessageID, Call: a.Tool.CallID})
+	if err != nil {
+		return "", err
+	}
+	var in taskArguments
+	if err := json.Unmarshal([]byte(body), &in); err != nil {
+		return "", fmt.Errorf("read the arguments: %w", err)
+	}
+	chat, _, err := s.Model.Chat(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	task, err := in.schedule(chat)
+	if err != nil {
+		return "", err
+	}
+	v, err := s.Preview(ctx, task)
+	if err != nil {
+		return "", err
+	}
+	var next []string
+	for _, at := range v.Next {
+		next = append(next, at.Format("Mon 2006-01-02 15:04 MST"))
+	}
+	return fmt.Sprintf("Next runs: %s. Of %d requests of the last %d days, the rules as they are now would allow %d, "+
+		"leave %d to a person, and deny %d.", strings.Join(next, ", "), v.History.Requests, v.History.Days,
+		v.History.Allowed, v.History.Asked, v.History.Denied), nil
 }
 
 func fieldsOf(s schedules.Schedule) (set map[string]json.RawMessage, err error) {

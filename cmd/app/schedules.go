@@ -11,7 +11,8 @@ import (
 
 func (s *System) wireSchedules() {
 	s.schedules = &schedule.Schedules{Log: s.log, Accounts: s.accounts}
-	s.tools.Schedules = s.schedules
+	s.tools.Schedules, s.gate.Preview = s.schedules, s.tools.PreviewTask
+	s.tools.Preview = s.previews().Of
 }
 
 // previews makes previews of schedules.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -131,6 +132,10 @@ func TestAnAssistantSchedulesATask(t *testing.T) {
 	p := sharedSystem(t)
 	chat := p.chat(t, call("pocketcoder_schedule_task", map[string]any{"name": "Evening", "prompt": "@@say good evening",
 		"every": "24h"})+"\n@@next\n"+call("pocketcoder_list_tasks", map[string]any{})+"\n@@next\n@@say planned")
+	p.awaitRequestOfPerson(t, chat, 0)
+	reason := string(p.event(t, chat, events.PermissionReferred{}.Kind(), nil).Data) // before the schedule is saved
+	is.Equal(len(regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d`).FindAllString(reason, -1)), 5)
+	expect.Contains(t, reason, "requests of the last 30 days")
 	is.Equal(p.approve(t, chat, 0).Permission, "pocketcoder_schedule_task")
 	p.turnEnds(t, chat)
 	var made struct {

@@ -62,6 +62,8 @@ type Gate struct {
 	Network NetworkMode
 	// whether a path outside the workspace exists for OpenCode; nil when OpenCode is not confined
 	Visible func(real string) bool
+	// what a person must know of a request before deciding it; "" for nothing more; nil for nothing ever
+	Preview func(ctx context.Context, chat string, a events.PermissionAsk) string
 	// of requests, for a dry run
 	History dryrun.History
 	Logger  *slog.Logger
@@ -129,6 +131,9 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	}
 	evaluation.files = files
 	evaluation.note = workspace.Note(a, g.directory(chat, a.SessionID, direct), direct)
+	if g.Preview != nil && verdict.Action == policy.AskPerson && !direct {
+		evaluation.note = strings.TrimSpace(evaluation.note + " " + g.Preview(ctx, chat, a))
+	}
 	if a.Permission == "bash" && !direct {
 		evaluation.hosts, evaluation.network = g.UndecidedHosts(rules, in.Command)
 	}
