@@ -41,8 +41,8 @@ func (c *Client) ProjectID(ctx context.Context, directory string) (string, error
 	return out.ID, err
 }
 
-// ConnectTools waits until OpenCode has tried to connect to its MCP servers in a directory. Without it, the first prompt
-// there does this, and an abort of that turn interrupts it: OpenCode 1.18 then aborts every later turn in the directory.
+// ConnectTools waits until OpenCode has tried to connect to its MCP servers in a directory. Otherwise the first prompt
+// there does this, and an abort of that turn interrupts it. OpenCode 1.18 then aborts every later turn there.
 func (c *Client) ConnectTools(ctx context.Context, directory string) error {
 	return c.do(ctx, call{op: "connect to the MCP servers in " + directory, path: "/mcp", query: inDirectory(directory)})
 }
