@@ -20,7 +20,7 @@ type Message struct {
 	Place    string `db:"place" json:"place"`     // the platform's id of the conversation
 	Type     string `db:"type" json:"type"`       // answer, error, permission, question, file, notice
 	Text     string `db:"text" json:"text"`       // of a file its caption
-	About    string `db:"about" json:"about"`     // message, request, question or file; of a notice empty, or notice/ and a message
+	About    string `db:"about" json:"about"`     // message, request, question, file, or notice/ and a message
 	Whole    bool   `db:"whole" json:"whole"`     // permission: the text shows all that an approval would allow
 	State    string `db:"state" json:"state"`
 	Receipt  string `db:"receipt" json:"receipt"` // the platform's id of the message
