@@ -37,6 +37,8 @@ type Undo struct {
 	Message string `db:"message"` // OpenCode's id of the first message that is undone; "" if nothing is
 	State   string `db:"state"`   // of an effect
 	Reason  string `db:"reason"`  // why it failed
+	// Files counts the changes to files that the undone messages recorded. OpenCode records them only in a Git repository.
+	Files int `db:"files"`
 }
 
 const (
@@ -52,6 +54,8 @@ const (
 	selectUndo = `SELECT message, state, reason FROM effects WHERE chat={:chat} AND kind='revert' AND NOT removed AND position>(
 			SELECT coalesce(max(position), 0) FROM messages WHERE chat={:chat} AND role='user' AND NOT removed AND session IN ('', {:session}))
 		ORDER BY position DESC LIMIT 1`
+	selectChanges = `SELECT count(*) AS files FROM messages m JOIN parts p ON p.message=m.id AND p.data->>'$.type'='patch' AND NOT p.removed
+		WHERE m.chat={:chat} AND m.ai_engine_message_id>={:undone} AND NOT m.removed`
 	selectPrompt = `SELECT ai_engine_message_id AS id FROM messages
 		WHERE chat={:chat} AND session={:session} AND role='user' AND NOT removed AND ai_engine_message_id<>''
 			AND ({:undone}='' OR ai_engine_message_id<{:undone})
@@ -74,6 +78,14 @@ func ReadSidebar(ctx context.Context, db dbx.Builder, c Chat) (a Sidebar, err er
 		return a, err
 	}
 	params["undone"] = a.Undone()
+	if a.Undone() != "" {
+		changes, err := first[Undo](ctx, db, "undone changes of "+c.ID, selectChanges,
+			dbx.Params{"chat": c.ID, "undone": a.Undone()})
+		if err != nil {
+			return a, err
+		}
+		a.Undo.Files = changes.Files
+	}
 	prompt, err := first[struct {
 		ID string `db:"id"`
 	}](ctx, db, "last message of "+c.ID, selectPrompt, params)

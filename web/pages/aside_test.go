@@ -142,6 +142,10 @@ func TestTheEndOfAChatIsUndoneAndRedone(t *testing.T) {
 	is.Equal(undone.path, path)
 	expect.Contains(t, s.Wire(t, events.ChatFilter(chat), 0), `{"message":"msg_3"}`)
 	expect.Contains(t, undone.body, "Redo</button>")
+	expect.Contains(t, undone.body, "No file was put back") // as without a Git repository
+	s.AppendOpenCode(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_9","messageID":"msg_3",`+
+		`"sessionID":"ses_own","type":"patch","hash":"x","files":["/w/a.go"]}}`)
+	expect.Contains(t, b.visit(t, path).body, "and their changes to files are undone")
 	expect.Contains(t, menu(undone.body), `name="message" value="msg_1"`) // the turn before it
 
 	redone := b.submit(t, path+"/undo", url.Values{"message": {""}}).body
@@ -204,7 +208,7 @@ func TestTheChangesOfAChatAreShownWhole(t *testing.T) {
 	const patch = `"type":"patch","hash":"x","files":["/w/a"]`
 	turn("msg_0", "msg_0a", "only talk", `"type":"text","text":"hello"`)
 	expect.Lacks(t, b.visit(t, path).body, link)
-	expect.Contains(t, b.visit(t, path+"/changes").body, "No files changed.")
+	expect.Contains(t, b.visit(t, path+"/changes").body, "No files changed.</h1><p class=\"hint\">OpenCode records changes only")
 	turn("msg_1", "msg_2", "change a", patch)
 	turn("msg_3", "msg_4", "add b and c", patch)
 	expect.Contains(t, b.visit(t, path).body, link)

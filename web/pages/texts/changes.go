@@ -4,6 +4,7 @@ package texts
 const (
 	Changes       = "Changes"
 	NoChanges     = "No files changed."
+	ChangesNeed   = "OpenCode records changes only if the workspace is in a Git repository."
 	ChangedFile   = "1 file"
 	ChangedFiles  = "%d files"
 	Counts        = "+%d −%d"

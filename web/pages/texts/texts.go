@@ -170,5 +170,8 @@ const (
 	Undo        = "Undo the last turn"
 	Undone      = "The last messages of this chat and their changes to files are undone. Your next message replaces them."
 	Redo        = "Redo"
+
+	UndoneMessages = "The last messages of this chat are undone. Your next message replaces them. " +
+		"No file was put back: the messages changed none, or the workspace is not in a Git repository."
 	Fork        = "Fork into a new chat"
 )
