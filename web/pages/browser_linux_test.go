@@ -34,6 +34,9 @@ func TestEarlierMessagesComeWhenAPersonScrollsUp(t *testing.T) {
 	is.Equal(evaluate(`document.querySelector("#earlier-messages") === null`), "true")
 	is.Equal(evaluate(`[...document.querySelectorAll("#entries article")].every((a, i, all) => i === 0 || all[i - 1].dataset.order < a.dataset.order)`), "true")
 
+	// the messages scroll, not the page
+	is.Equal(evaluate(`document.documentElement.scrollHeight <= innerHeight`), "true")
+
 	// the view stays when a message above it grows, also in a browser that does not keep it there itself
 	is.Equal(evaluate(`(() => {
 		log.style.overflowAnchor = "none";
