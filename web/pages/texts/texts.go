@@ -173,5 +173,5 @@ const (
 
 	UndoneMessages = "The last messages of this chat are undone. Your next message replaces them. " +
 		"No file was put back: the messages changed none, or the workspace is not in a Git repository."
-	Fork        = "Fork into a new chat"
+	Fork = "Fork into a new chat"
 )
