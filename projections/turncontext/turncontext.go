@@ -1,5 +1,5 @@
-// Package turncontext describes where a turn happens: in which chat, for which person, from which channel, as which
-// agent and in which directory. The text goes to the model with every turn.
+// Package turncontext describes where a turn happens: in which chat, for which person, from which channel or schedule,
+// as which agent and in which directory. The text goes to the model with every turn.
 //
 // Promises: the text is one XML element of fewer than 200 characters. What it leaves out of a value is marked with "…".
 //
@@ -22,11 +22,12 @@ import (
 
 // Context is where a turn happens. Empty values are left out.
 type Context struct {
-	Chat      string `db:"chat"`   // title
-	Person    string `db:"person"` // name of the chat's owner
-	Agent     string `db:"-"`      // name of the chosen agent
-	Workspace string `db:"-"`      // directory of the session
-	Parent    string `db:"parent"` // of a worker: the title of the chat that delegated to it
+	Chat      string `db:"chat"`     // title
+	Person    string `db:"person"`   // name of the chat's owner
+	Agent     string `db:"-"`        // name of the chosen agent
+	Workspace string `db:"-"`        // directory of the session
+	Schedule  string `db:"schedule"` // name of the schedule that submitted the message
+	Parent    string `db:"parent"`   // of a worker: the title of the chat that delegated to it
 
 	// Of the agent, for plugin.js, which sets them in the requests to the model; nil for none.
 	Temperature *float64 `db:"-"`
@@ -42,9 +43,12 @@ type Context struct {
 func Of(ctx context.Context, m *projections.Model, chat, message string) (Context, error) {
 	c, _, err := store.First[Context](ctx, m.Model, "context of chat "+chat, `
 		SELECT c.title AS chat, coalesce(nullif(u.name, ''), substr(u.email, 1, instr(u.email, '@')-1), '') AS person,
-			coalesce(p.title, '') AS parent, coalesce(s.origin->>'$.name', '') AS channel, coalesce(s.origin->>'$.sender', '') AS speaker
+			coalesce(p.title, '') AS parent, coalesce(k.fields->>'$.name', '') AS schedule,
+			coalesce(nullif(s.origin, '')->>'$.name', '') AS channel, coalesce(nullif(s.origin, '')->>'$.sender', '') AS speaker
 		FROM chats c LEFT JOIN users u ON u.id=c.user LEFT JOIN chats p ON p.id=c.parent AND c.parent<>''
-		LEFT JOIN messages s ON s.id={:message} AND s.origin<>'' WHERE c.id={:id}`, dbx.Params{"id": chat, "message": message})
+		LEFT JOIN messages s ON s.id={:message}
+		LEFT JOIN config k ON k.id='schedules/'||s.schedule AND s.schedule<>'' WHERE c.id={:id}`,
+		dbx.Params{"id": chat, "message": message})
 	return c, err
 }
 
@@ -70,7 +74,8 @@ func (c Context) element(most int) string {
 		path        bool
 	}{
 		{"chat", c.Chat, false}, {"person", c.Person, false}, {"agent", c.Agent, false}, {"workspace", c.Workspace, true},
-		{"parent", c.Parent, false}, {"channel", c.Channel, false}, {"speaker", c.Speaker, false},
+		{"schedule", c.Schedule, false}, {"parent", c.Parent, false},
+		{"channel", c.Channel, false}, {"speaker", c.Speaker, false},
 	} {
 		value := []rune(printable(a.value))
 		switch {
