@@ -40,7 +40,8 @@ var writing = call("write", map[string]any{"filePath": "%[1]s", "content": "run\
 
 // crashSystems are systems, each killed several times, so that later crashes meet the remains of earlier ones. A crash
 // affects several chats: all except the last are in a lasting state, and the crash happens when the last reaches its
-// moment.
+// moment. There is none at the first opencode.session.status: it comes right after message.delivered, when OpenCode has
+// the message and no answer, as at that moment.
 var crashSystems = [][][]crash{{
 	{
 		{name: "running", script: bash(longCommand), moment: commandRuns, check: commandIsLost},
@@ -67,7 +68,6 @@ var crashSystems = [][][]crash{{
 		{name: "delivered", script: bash(shortCommand), moment: on("message.delivered"), check: finishedOrLost},
 	},
 	{{name: "decided", script: bash(shortCommand), moment: on("permission.decided"), check: resumedOrDone}},
-	{{name: "busy", script: bash(shortCommand), moment: on("opencode.session.status"), check: finishedOrLost}},
 }}
 
 func TestKillAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
