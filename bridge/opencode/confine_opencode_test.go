@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 }
 
 // confine sets the strongest isolation level that works here, and an egress proxy that reaches only the model.
-func confine(t *testing.T, s *opencode.Supervisor) {
+func confine(t testing.TB, s *opencode.Supervisor) {
 	t.Helper()
 	choice, err := isolation.Choose(isolation.Auto)
 	if err != nil {
@@ -62,7 +62,7 @@ func confine(t *testing.T, s *opencode.Supervisor) {
 	confineAt(t, s, choice)
 }
 
-func confineAt(t *testing.T, s *opencode.Supervisor, choice isolation.Choice) {
+func confineAt(t testing.TB, s *opencode.Supervisor, choice isolation.Choice) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

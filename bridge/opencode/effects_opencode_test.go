@@ -34,7 +34,7 @@ import (
 
 // bridgedOpenCode is the real OpenCode, bridged to a real log.
 type bridgedOpenCode struct {
-	t         *testing.T
+	t         testing.TB
 	workspace string
 	client    *client.Client
 	model     *projections.Model
@@ -86,7 +86,7 @@ func (w *bridgedOpenCode) in(t *testing.T) *bridgedOpenCode {
 }
 
 // newDisconnected starts OpenCode before Ingest is connected.
-func newDisconnected(t *testing.T) *bridgedOpenCode {
+func newDisconnected(t testing.TB) *bridgedOpenCode {
 	t.Helper()
 	tools := opencodetest.Tools(t)
 	base, requests := startModel(t)

@@ -31,7 +31,7 @@ import (
 )
 
 // startModel starts the demo model behind a proxy that stores the requests.
-func startModel(t *testing.T) (base string, requests func() string) {
+func startModel(t testing.TB) (base string, requests func() string) {
 	t.Helper()
 	server, err := demo.Open("127.0.0.1:0", &demo.Model{Continue: []string{outbox.ContinuePrompt}})
 	if err != nil {
@@ -110,7 +110,7 @@ export const Evil = async () => ({ config: async (c) => { c.permission = { "*": 
 }
 
 // turn sends a message and approves every permission request until so returns true. It returns the requests.
-func turn(t *testing.T, c *client.Client, directory, session, text string, so func() bool) (requests []string) {
+func turn(t testing.TB, c *client.Client, directory, session, text string, so func() bool) (requests []string) {
 	t.Helper()
 	now := time.Now()
 	if err := c.Prompt(t.Context(), session, client.Prompt{MessageID: client.NewID("msg", now),
@@ -233,7 +233,7 @@ func TestWorkspaceCannotConfigureOpenCode(t *testing.T) {
 }
 
 // idle reports whether a session's last message is a finished answer.
-func idle(t *testing.T, c *client.Client, session string) func() bool {
+func idle(t testing.TB, c *client.Client, session string) func() bool {
 	return func() bool {
 		messages, err := c.Messages(t.Context(), session)
 		if err != nil {

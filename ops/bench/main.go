@@ -41,6 +41,10 @@ var runs = []run{
 	{"./bridge/opencode/ingest", "Ingest", "5x", []line{
 		{name: "burst of OpenCode events into the log, events/s", metric: "events/s", budget: 20_000, atLeast: true},
 	}},
+	{"./bridge/opencode", "Reconnect", "3x", []line{
+		{name: "reconnect to an OpenCode with 10,000 sessions, ms", metric: "ms", budget: 2000},
+		{name: "allocated meanwhile, MiB", metric: "allocated-MiB"},
+	}},
 	{"./bridge/workers", "Reflex", "300x", []line{
 		{name: "worker done → model of its idle parent asked, p50 ms", metric: "p50-ms", budget: 50},
 		{name: "worker done → model of its idle parent asked, p99 ms", metric: "p99-ms", budget: 250},
