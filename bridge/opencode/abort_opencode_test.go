@@ -37,7 +37,7 @@ func (s *toolServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // startToolServer starts a server at the address of the model, which is the only one that OpenCode reaches.
-func startToolServer(t *testing.T, s *opencode.Supervisor) *toolServer {
+func startToolServer(t testing.TB, s *opencode.Supervisor) *toolServer {
 	t.Helper()
 	model, err := url.Parse(s.Provider.BaseURL)
 	if err != nil {
