@@ -23,6 +23,7 @@ import (
 // TestFilesWrittenByOpenCodeConfigureNoStart plants configuration where OpenCode, and what runs beside it, can write,
 // and in a repository.
 func TestFilesWrittenByOpenCodeConfigureNoStart(t *testing.T) {
+	t.Parallel()
 	is := is.New(t)
 	tools := opencodetest.Tools(t)
 	base, seen := startModel(t)
