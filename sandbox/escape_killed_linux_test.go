@@ -8,13 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/matryer/is"
 
 	"pocketcoder/expect"
 	"pocketcoder/sandbox/isolation"
-	"pocketcoder/sandbox/proc"
 )
 
 func TestIsolationKillsAllProcessesOfAKilledWorker(t *testing.T) {
@@ -51,42 +49,6 @@ func TestIsolationKillsAllProcessesOfAKilledWorker(t *testing.T) {
 			is.Equal(e.Name(), ".tmp") // the commands' own, where there is no /tmp
 		}
 	})
-}
-
-// The kernel kills the processes of bubblewrap with the worker only some milliseconds after their start. The next Open
-// kills those of a worker that was killed before.
-func TestNextOpenKillsWhatAWorkerKilledAtAStartHasLeft(t *testing.T) {
-	if _, err := isolation.Choose(string(isolation.Bwrap)); err != nil {
-		t.Skip(err)
-	}
-	t.Parallel()
-	is := is.New(t)
-	for delay := time.Duration(0); delay < 12*time.Millisecond; delay += 2 * time.Millisecond {
-		workspace := t.TempDir()
-		left := func() (n int) {
-			for pid := range proc.All() {
-				if proc.Variable(proc.Environ(pid), workspaceMarker) == workspace {
-					n++
-				}
-			}
-			return n
-		}
-		worker := exec.Command("/proc/self/exe")
-		worker.Env = append(os.Environ(), "SANDBOX_TEST_WORKSPACE="+workspace,
-			"SANDBOX_TEST_ISOLATION="+string(isolation.Bwrap), "SANDBOX_TEST_COMMAND=sleep 600")
-		is.NoErr(worker.Start())
-		for end := time.Now().Add(time.Minute); left() == 0; { // without a pause, which would be longer than the start
-			is.True(time.Now().Before(end))
-		}
-		time.Sleep(delay) // the moment of the kill
-		is.NoErr(worker.Process.Kill())
-		worker.Wait()
-		next, err := Open(Config{Isolation: isolation.Choice{Level: isolation.Bwrap}, Workspace: workspace, Home: t.TempDir(),
-			Log: slog.New(slog.DiscardHandler)})
-		is.NoErr(err)
-		is.Equal(left(), 0)
-		next.Close()
-	}
 }
 
 // sleepers counts the processes that sleep for the time nap.
