@@ -21,8 +21,8 @@ type PermissionAsk struct {
 	Tool       Call            `json:"tool"`
 }
 
-// NamesOnlyTool reports whether the request is for a tool of PocketCoder or of an MCP server. It does not have the
-// arguments of the call.
+// NamesOnlyTool reports whether the request is for a tool of PocketCoder or of an MCP server. Such a request has no
+// arguments.
 func (a PermissionAsk) NamesOnlyTool() bool { return strings.HasPrefix(a.Permission, OwnTools) }
 
 // Call names the tool call of a permission request or a question.

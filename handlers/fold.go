@@ -12,6 +12,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/sleep"
 )
 
 // State is the state that a decision needs. It is folded from events, and Apply cannot refuse an event.
@@ -87,12 +88,7 @@ func pauseBefore(ctx context.Context, try int) error {
 		return nil
 	}
 	longest := firstPause << (try - 1)
-	select {
-	case <-time.After(longest/2 + rand.N(longest/2)):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return sleep.For(ctx, longest/2+rand.N(longest/2))
 }
 
 // maxTries is how often a command is decided again because another writer was first.

@@ -67,13 +67,13 @@ func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
 	expect.Contains(t, exported.Text, "edit: deny")
 }
 
-// Each of these approvals changes one thing beside the record of the agent. An administrator changes it again before
-// the approval is delivered a second time, as after a restart.
-func TestARepeatedApprovalUndoesNoLaterChange(t *testing.T) {
+// Each of these approvals would change one thing beside the record of the agent. An administrator changes the agent
+// after the approval and before it takes effect.
+func TestAnApprovalUndoesNoLaterChange(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ approved, later string }{
 		"rule changed": {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "allow", "ask", 1)},
-		"rule deleted": {strings.Replace(deployer, "edit: allow", "edit: allow\n  read: deny", 1), deployer},
+		"rule deleted": {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "permission:\n  edit: allow\n", "", 1)},
 		"rule added":   {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "edit: allow", "edit: deny\n  read: deny", 1)},
 		"prompt":       {deployer + "Carefully.\n", deployer + "Never.\n"},
 		"nothing":      {deployer, strings.Replace(deployer, "allow", "deny", 1)},
@@ -91,22 +91,23 @@ func TestARepeatedApprovalUndoesNoLaterChange(t *testing.T) {
 				is.NoErr(err)
 				return exported.Text
 			}
-			is.NoErr(h.Apply(t.Context(), approval))
-			is.Equal(text(), c.approved)
 			_, err = agents.Import(t.Context(), agentfile.Import{Text: c.later})
 			is.NoErr(err)
 			is.NoErr(h.Apply(t.Context(), approval))
 			is.Equal(text(), c.later)
+			is.Equal(one(t, h, approval).Status, "draft")
 		})
 	}
 }
 
-func TestARepeatedApprovalDoesNotCreateADeletedAgentAgain(t *testing.T) {
+func TestAnApprovalDoesNotCreateADeletedAgentAgain(t *testing.T) {
 	t.Parallel()
 	is := is.New(t)
 	h := proposal.Proposals{Records: &record.Records{Log: eventstest.Log(t)}}
-	approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer", Content: deployer})
-	is.NoErr(h.Apply(t.Context(), approval))
+	_, err := agentfile.Agents{Records: h.Records}.Import(t.Context(), agentfile.Import{Text: deployer})
+	is.NoErr(err)
+	approval := approve(t, h, proposal.Stored{Kind: proposal.Agent, Name: "Deployer",
+		Content: strings.Replace(deployer, "allow", "deny", 1)})
 	all, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")
 	is.NoErr(err)
 	_, err = h.Records.Delete(t.Context(), record.Delete{Collection: "ai_agents", Record: all[0].ID})
@@ -115,6 +116,7 @@ func TestARepeatedApprovalDoesNotCreateADeletedAgentAgain(t *testing.T) {
 	all, err = record.All[struct{}](t.Context(), h.Records, "ai_agents")
 	is.NoErr(err)
 	is.Equal(len(all), 0)
+	is.Equal(one(t, h, approval).Status, "draft")
 }
 
 func TestAnApprovedPromptReplacesThePromptOfItsName(t *testing.T) {
@@ -181,7 +183,7 @@ func TestAnApprovalWhoseTargetWasChangedIsADraftAgain(t *testing.T) {
 		is.Equal(exported.Text, cautious)
 		now := one(t, h, approval)
 		is.Equal([]string{now.Status, now.Effect, now.Approved}, []string{"draft", "", ""})
-		expect.Contains(t, now.Problem, "was changed after this approval")
+		expect.Contains(t, now.Problem, "was changed before this approval")
 	}
 	_, seq, err := h.Records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.UserActor("root")},
 		Role: "admin", Collection: proposal.Collection, Record: approval.Subject.ID,
@@ -208,6 +210,7 @@ func TestAPendingApprovalCanBeTakenBack(t *testing.T) {
 		return err
 	}
 	is.Equal(handlers.CodeOf(save(`{"content":"other"}`)), handlers.Invalid)
+	is.Equal(handlers.CodeOf(save(`{"authored_by":"root"}`)), handlers.Conflict) // would look like a new approval
 	is.NoErr(save(`{"status":"denied"}`))
 	is.NoErr(h.Apply(t.Context(), approval))
 	all, err := record.All[struct{}](t.Context(), h.Records, "ai_agents")

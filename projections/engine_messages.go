@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strings"
 
 	"pocketcoder/events"
 	"pocketcoder/events/opencode"
@@ -137,23 +138,24 @@ func applyPart(t *tables, e events.Event, b opencode.PartUpdated) {
 	t.addText(p.Chat, b.SessionID, info.Text)
 }
 
-// callHash returns a hash of the id, the tool and the arguments of a call that the gate reads. It returns "" if the
-// part is not a call, or if its arguments are not known yet. Two calls of one message with the same id share a part. A
-// part whose hash changes therefore stands for several calls.
+// callHash returns a hash of the id, the tool and the arguments of a call that the gate reads or that are shown with its
+// request. It returns "" if the part is not a call, or if its arguments are not known yet. Two calls of one message with
+// the same id share a part. A part whose hash changes therefore stands for several calls.
 func callHash(p opencode.Part) string {
 	var state struct {
-		Status string `json:"status"`
-		Input  struct {
-			Command  json.RawMessage `json:"command"`
-			Workdir  json.RawMessage `json:"workdir"`
-			FilePath json.RawMessage `json:"filePath"`
-		} `json:"input"`
+		Status string                     `json:"status"`
+		Input  map[string]json.RawMessage `json:"input"`
 	}
 	if p.Type != "tool" || json.Unmarshal(p.State, &state) != nil || state.Status == "pending" {
 		return ""
 	}
 	in := state.Input
-	sum := sha256.Sum256([]byte(encoded([]any{p.CallID, p.Tool, in.Command, in.Workdir, in.FilePath})))
+	hashed := []any{p.CallID, p.Tool, in["command"], in["workdir"], in["filePath"]}
+	if strings.HasPrefix(p.Tool, events.OwnTools) {
+		delete(in, "caller") // PocketCoder adds it
+		hashed = append(hashed, in)
+	}
+	sum := sha256.Sum256([]byte(encoded(hashed)))
 	return hex.EncodeToString(sum[:16])
 }
 

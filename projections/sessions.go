@@ -144,8 +144,8 @@ func (t *tables) session(id string, e events.Event) Session {
 	return s
 }
 
-// Sessions lists the sessions of an engine that it has not deleted. It fills only what a start needs of each of them,
-// which are 10,000 after years: id, chat, parent, engine, directory, status and seq.
+// Sessions lists the sessions of an engine that it has not deleted. It reads only the columns that a start needs,
+// because there can be 10,000 sessions: id, chat, parent, engine, directory, status and seq.
 func (m *Model) Sessions(ctx context.Context, engine string) ([]Session, error) {
 	return store.List[Session](ctx, m.Model, "sessions of "+engine,
 		"SELECT id, chat, parent, engine, directory, status, seq FROM sessions WHERE engine={:engine} AND NOT removed "+

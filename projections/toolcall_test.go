@@ -82,6 +82,21 @@ func TestToolCallsWithOneIDAreSeveral(t *testing.T) {
 	found, _, err := toolcalls.Find(t.Context(), m, ses, "msg_a", "call_2")
 	is.NoErr(err)
 	is.True(found.Several) // two parts
+
+	for _, c := range []struct {
+		input   string
+		several bool
+	}{
+		{`{"to":"bob"}`, false},
+		{`{"to":"bob","caller":"signed"}`, false}, // PocketCoder adds it
+		{`{"to":"eve"}`, true},                    // a request would show the arguments of the other call
+	} {
+		feed(t, m, s.opencode(true, "message.part.updated", `{"sessionID":"`+ses+`","part":{"id":"prt_tool","messageID":"msg_a",`+
+			`"type":"tool","tool":"pocketcoder_pay","callID":"call_3","state":{"status":"running","input":`+c.input+`}}}`))
+		found, _, err := toolcalls.Find(t.Context(), m, ses, "msg_a", "call_3")
+		is.NoErr(err)
+		is.Equal(found.Several, c.several)
+	}
 }
 
 // A turn that waits for a person may wait for days, and must not hold up other chats.

@@ -43,7 +43,7 @@ func limited(t *testing.T, l limit.Limits, test func(t *testing.T, w *Worker)) {
 			}
 			t.Cleanup(w.Close)
 			if without && w.groups == nil {
-				t.Skip("no cgroups can be made here: none is without them too")
+				t.Skip("no cgroups can be made here, so the other subtest already runs without cgroups")
 			}
 			if without {
 				withoutCgroups(w)
@@ -194,7 +194,7 @@ func TestProcessorTimeOfAllProcessesIsCounted(t *testing.T) {
 	limited(t, limit.Limits{CPUTime: time.Second}, func(t *testing.T, w *Worker) {
 		t.Parallel()
 		expectLimit(t, w, "while :; do :; done", wire.CPUTime)
-		if w.config.Isolation.Level != isolation.Landlock { // there the processes are those of none
+		if w.config.Isolation.Level != isolation.Landlock { // Landlock has the same processes as no isolation
 			expectLimit(t, w, "sh -c 'while :; do :; done'", wire.CPUTime)
 			expectLimit(t, w, "trap '' XCPU; while :; do :; done", wire.CPUTime)
 		}

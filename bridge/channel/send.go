@@ -131,13 +131,13 @@ const (
 	recordTimeout = 3 * time.Second
 )
 
-// deliver sends a message, unless that has become needless, and records the result. It returns an error if the message
-// still waits.
+// deliver sends a message and records the result. It sends nothing if no reader is left or the request is decided. It
+// returns an error if the message must be sent later.
 func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error {
 	if m.State == outgoing.Sending { // the result of an earlier try could not be recorded
 		return h.recordUnknown(ctx, m, "PocketCoder could not record whether it was sent")
 	}
-	if m.Type != events.OutgoingNotice || m.About != "" {
+	if m.About != "" { // a direct notice may go to a person who is not paired
 		may, err := outgoing.MaySend(ctx, h.Model.Model, m, time.Now().UTC().Format(events.TimeFormat))
 		if err != nil {
 			return err

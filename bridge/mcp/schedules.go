@@ -67,8 +67,8 @@ func (s *Server) scheduleTask(ctx context.Context, c call, in taskArguments) (st
 	return encode(map[string]any{"task_id": id, "status": "scheduled", "next": next})
 }
 
-// PreviewTask says for the person who decides a request to schedule a task when the task would run, and what the rules
-// would do with the past requests of its runs. It returns "" for other requests.
+// PreviewTask returns a note for the person who decides a request to schedule a task: the next runs of the task, and
+// what the rules would do with the past requests of its runs. It returns "" for other requests.
 func (s *Server) PreviewTask(ctx context.Context, chat string, a events.PermissionAsk) string {
 	if a.Permission != events.OwnTools+"schedule_task" {
 		return ""
@@ -110,9 +110,9 @@ func (s *Server) previewTask(ctx context.Context, id string, a events.Permission
 	for _, at := range v.Next {
 		next = append(next, at.Format("Mon 2006-01-02 15:04 MST"))
 	}
-	return fmt.Sprintf("Next runs: %s. Of %d requests of the last %d days, the rules as they are now would allow %d, "+
-		"leave %d to a person, and deny %d.", strings.Join(next, ", "), v.History.Requests, v.History.Days,
-		v.History.Allowed, v.History.Asked, v.History.Denied), nil
+	h := v.History
+	return fmt.Sprintf("Next runs: %s. There were %d requests in the last %d days. The current rules would allow %d, "+
+		"ask a person about %d, and deny %d.", strings.Join(next, ", "), h.Requests, h.Days, h.Allowed, h.Asked, h.Denied), nil
 }
 
 func fieldsOf(s schedules.Schedule) (set map[string]json.RawMessage, err error) {

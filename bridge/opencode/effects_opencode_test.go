@@ -78,7 +78,7 @@ func TestOpenCodeIsBridgedToALog(t *testing.T) {
 	)
 }
 
-// in returns w for a part of the test.
+// in returns a copy of w that reports to t, which is a subtest.
 func (w *bridgedOpenCode) in(t *testing.T) *bridgedOpenCode {
 	part := *w
 	part.t = t

@@ -68,7 +68,8 @@ func describe(permission events.PermissionAsk, message, arguments string) descri
 	case about.URL != "":
 		return description{title: verbOf(permission.Permission) + " " + about.URL, text: about.URL}
 	case arguments != "":
-		return description{title: "Use " + permission.Permission, text: permission.Permission + "\n" + arguments}
+		return description{"Use " + permission.Permission, permission.Permission + "\n" + arguments,
+			strings.Contains(arguments, events.Redacted)}
 	}
 	text := cmp.Or(strings.Join(permission.Patterns, "\n"), message, permission.Permission)
 	details := strings.Trim(string(permission.Metadata), "{} \n") // for a search: the folder and the pattern of file names

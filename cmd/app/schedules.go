@@ -11,7 +11,7 @@ import (
 
 func (s *System) wireSchedules() {
 	s.schedules = &schedule.Schedules{Log: s.log, Accounts: s.accounts}
-	s.tools.Schedules, s.gate.Preview = s.schedules, s.tools.PreviewTask
+	s.tools.Schedules, s.gate.NoteOn = s.schedules, s.tools.PreviewTask
 	s.tools.Preview = s.previews().Of
 }
 

@@ -28,7 +28,7 @@ func TestQueueIsChangedInABrowser(t *testing.T) {
 			b := p.openBrowser(t, size)
 			b.visit("/chats/" + chat)
 			evaluate[string](b, fmt.Sprintf(`document.querySelector("#text").value = %q`, bash("echo the queue waits")))
-			b.click("#send button") // it keeps the focus, and changes nevertheless
+			b.click("#send button") // the button keeps the focus, and its text must still change
 			request := admin.awaitRequest(t, chat)
 			b.awaitCondition("that a message would wait", `document.querySelector("#send button").textContent === "Queue"`)
 			for _, text := range []string{"@@say one", "@@say two",

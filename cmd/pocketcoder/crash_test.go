@@ -40,8 +40,8 @@ var writing = call("write", map[string]any{"filePath": "%[1]s", "content": "run\
 
 // crashSystems are systems, each killed several times, so that later crashes meet the remains of earlier ones. A crash
 // affects several chats: all except the last are in a lasting state, and the crash happens when the last reaches its
-// moment. There is none at the first opencode.session.status: it comes right after message.delivered, when OpenCode has
-// the message and no answer, as at that moment.
+// moment. The first opencode.session.status needs no crash of its own. It comes right after message.delivered, and at
+// both moments OpenCode has the message and no answer.
 var crashSystems = [2][][]crash{{
 	{
 		{name: "running", script: bash(longCommand), moment: commandRuns, check: commandIsLost},

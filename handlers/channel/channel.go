@@ -230,12 +230,11 @@ func (c Channel) checkMailbox(token string) error {
 	case !serverURL(c.SMTP, "smtps", "smtp"):
 		return invalid("smtp", "Must be the URL of the SMTP server, such as smtps://smtp.example.org.")
 	case strings.Contains(c.Authserv, "="):
-		return invalid("authserv_id", "%.60q is a result, not the name of a server. If the Authentication-Results headers "+
-			"of your server have no name, as those of Microsoft 365, they cannot be trusted. Use another mail server.",
-			c.Authserv)
+		return invalid("authserv_id", "%.60q is a result, not the name of a server. Microsoft 365 adds headers without a "+
+			"name, which a sender could write too. Use a mail server that adds its name.", c.Authserv)
 	case len(strings.Fields(c.Authserv)) == 0 || !serverNames.MatchString(c.Authserv):
 		return invalid("authserv_id", "Must be the first word of the Authentication-Results headers that your server adds, "+
-			"such as mx.example.org. If your servers have several names, separate them by blanks.")
+			"such as mx.example.org. If your servers have several names, put spaces between them.")
 	case len(token) > maxToken || strings.ContainsFunc(token, unicode.IsControl):
 		return invalid("token", "Must be the password of the mailbox, at most %d bytes.", maxToken)
 	}

@@ -1,6 +1,6 @@
-// Package mcpstate says how MCP servers work: their states, their last calls and their connections.
+// Package mcpstate returns the states of MCP servers, their last calls and their connections.
 //
-// Promises: the command line, the API and the page show the same. It reads only.
+// Promises: the command line, the API and the page show the same. The package only reads.
 //
 // It must not know how a server is started or called.
 package mcpstate

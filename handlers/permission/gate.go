@@ -62,8 +62,8 @@ type Gate struct {
 	Network NetworkMode
 	// whether a path outside the workspace exists for OpenCode; nil when OpenCode is not confined
 	Visible func(real string) bool
-	// what a person must know of a request before deciding it; "" for nothing more; nil for nothing ever
-	Preview func(ctx context.Context, chat string, a events.PermissionAsk) string
+	// returns a note on a request for the person who decides it, or ""; nil if no request has one
+	NoteOn func(ctx context.Context, chat string, a events.PermissionAsk) string
 	// of requests, for a dry run
 	History dryrun.History
 	Logger  *slog.Logger
@@ -131,13 +131,22 @@ func (g Gate) evaluate(ctx context.Context, chat string, a events.PermissionAsk,
 	}
 	evaluation.files = files
 	evaluation.note = workspace.Note(a, g.directory(chat, a.SessionID, direct), direct)
-	if g.Preview != nil && verdict.Action == policy.AskPerson && !direct {
-		evaluation.note = strings.TrimSpace(evaluation.note + " " + g.Preview(ctx, chat, a))
+	if g.NoteOn != nil && verdict.Action == policy.AskPerson && !direct {
+		evaluation.note = strings.TrimSpace(evaluation.note + " " + g.noteOn(ctx, chat, a))
 	}
 	if a.Permission == "bash" && !direct {
 		evaluation.hosts, evaluation.network = g.UndecidedHosts(rules, in.Command)
 	}
 	return g.Permissions.RecordEvaluation(ctx, chat, r.Event, evaluation)
+}
+
+// noteTime limits the wait for a note, because later requests of the chat wait too.
+const noteTime = 3 * time.Second
+
+func (g *Gate) noteOn(ctx context.Context, chat string, a events.PermissionAsk) string {
+	ctx, cancel := context.WithTimeout(ctx, noteTime)
+	defer cancel()
+	return g.NoteOn(ctx, chat, a)
 }
 
 // judge returns the policy's verdict. If the policy panics, judge leaves the request to a person, so that one request

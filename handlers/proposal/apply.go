@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,76 +16,100 @@ import (
 	"pocketcoder/handlers/record/rulebook"
 )
 
-// Apply makes the changes of approved proposals whose effect is pending, in the order of their approvals, each as the
-// account that approved it: all of a change, or nothing. The effect is stored with the change, so an approval takes
-// effect once. An approval that cannot take effect, or whose target was changed by something else than an approval
-// since, makes the proposal a draft again, with the reason as its problem.
+// Apply makes the changes of the approved proposals whose effect is pending, in the order of their approvals. It makes
+// each change completely or not at all, as the account that approved it. It stores the effect together with the change,
+// so an approval takes effect once. If the change is refused, or if something other than an approval has changed the
+// target since, the proposal becomes a draft again and its problem is the reason.
 //
-// e is an event about a proposal. Older versions stored no effect with an approval, so Apply also makes the change of
-// such an approval if it is e and nothing has changed since.
+// e is an event about a proposal. Older versions stored no effect. Apply makes the change of such an approval if e is
+// that approval and the target has not changed since.
 func (h Proposals) Apply(ctx context.Context, e events.Event) error {
 	all, err := record.All[Stored](ctx, h.Records, Collection)
+	if err != nil {
+		return err
+	}
 	for _, r := range all {
 		older := r.Value.Status == proposals.Approved && r.Value.Effect == "" && r.Seq == e.Seq
-		if older || r.Value.IsPending() {
-			err = cmp.Or(err, h.apply(ctx, r))
+		if !older && !r.Value.IsPending() {
+			continue
+		}
+		if err := h.apply(ctx, r); err != nil {
+			return err // a later approval of the same name must not take effect first
 		}
 	}
-	return err
+	return nil
 }
-
-// errApplied ends a transaction without effect.
-var errApplied = errors.New("the change was made by an older version")
 
 // apply makes the change of an approval. If the change is refused, the proposal is a draft again.
 func (h Proposals) apply(ctx context.Context, approved record.StoredRecord[Stored]) error {
 	approval, found, err := h.Records.Log.Get(ctx, approved.Seq)
-	if err != nil || !found {
-		return cmp.Or(err, fmt.Errorf("read the approval of proposal %s: there is no event %d", approved.ID, approved.Seq))
-	}
-	err = h.decide(ctx, approved, func(ctx context.Context) error {
-		err := h.change(ctx, approved, approval)
-		// The check comes after the decisions: the log refuses them if something changes later.
-		changed, failed := h.changed(ctx, approved.Value, approved.Seq)
-		switch {
-		case failed != nil:
-			return failed
-		case changed && approved.Value.Effect == "":
-			return errApplied
-		case changed:
-			return handlers.Refuse(handlers.Conflict, "%q was changed after this approval and before it took effect. Look at the difference, and approve the proposal again.", approved.Value.Name)
-		}
-		return cmp.Or(err, h.store(ctx, approved, approval, map[string]any{"effect": proposals.Done}))
-	})
-	refused := handlers.Refused{}
-	switch {
-	case errors.Is(err, errApplied):
-		return nil
-	case !errors.As(err, &refused):
+	if err != nil {
 		return err
 	}
-	return h.decide(ctx, approved, func(ctx context.Context) error {
-		return h.store(ctx, approved, approval, map[string]any{"status": proposals.Draft, "approved_at": "",
+	var failed error // not that the transaction met too many other writers, which is tried again later
+	err = h.ifStillApproved(ctx, approved, func(ctx context.Context) error {
+		if found {
+			failed = h.takeEffect(ctx, approved, approval)
+		} else {
+			failed = handlers.Refuse(handlers.Conflict, "The log has lost this approval. Approve the proposal again.")
+		}
+		return failed
+	})
+	refused := handlers.Refused{}
+	if !errors.As(failed, &refused) {
+		return err
+	}
+	return h.ifStillApproved(ctx, approved, func(ctx context.Context) error {
+		return h.saveProposal(ctx, approved, approval, map[string]any{"status": proposals.Draft, "approved_at": "",
 			"problem": refused.Text})
 	})
 }
 
-// decide calls fn in a transaction. It does nothing if the proposal has changed since it was approved.
-func (h Proposals) decide(ctx context.Context, approved record.StoredRecord[Stored],
+// takeEffect makes the change of an approval, and stores its effect.
+func (h Proposals) takeEffect(ctx context.Context, approved record.StoredRecord[Stored], approval events.Event) error {
+	failed := h.makeChange(ctx, approved, approval)
+	// The check comes after the decisions: the log refuses them if something changes later.
+	changed, err := h.changed(ctx, approved.Value, approved.Seq)
+	switch {
+	case err != nil:
+		return err
+	case changed && approved.Value.Effect == "":
+		return errNoEffect
+	case changed:
+		return handlers.Refuse(handlers.Conflict, "%q was changed before this approval took effect. "+
+			"Read the new difference, and approve the proposal again.", approved.Value.Name)
+	case failed != nil:
+		return failed
+	}
+	return h.saveProposal(ctx, approved, approval, map[string]any{"effect": proposals.Done})
+}
+
+// errNoEffect ends a transaction that must change nothing: the approval was withdrawn, or an older version stored it and
+// its target has changed since.
+var errNoEffect = errors.New("this approval has no effect")
+
+// ifStillApproved calls fn in a transaction. It does nothing if the proposal has changed since it was approved.
+func (h Proposals) ifStillApproved(ctx context.Context, approved record.StoredRecord[Stored],
 	fn func(context.Context) error) error {
 	_, err := handlers.Transaction(ctx, h.Records.Log, func(ctx context.Context) error {
-		all, err := record.All[Stored](ctx, h.Records, Collection)
-		isNewest := func(r record.StoredRecord[Stored]) bool { return r.ID == approved.ID && r.Seq == approved.Seq }
-		if err != nil || !slices.ContainsFunc(all, isNewest) {
+		if err := fn(ctx); err != nil {
 			return err
 		}
-		return fn(ctx)
+		// The check comes after the decisions, as that of the target.
+		newest, err := h.Records.Log.Newest(ctx, events.ConfigSubject(Collection, approved.ID, "*"))
+		if err == nil && newest != approved.Seq {
+			err = errNoEffect
+		}
+		return err
 	})
+	if errors.Is(err, errNoEffect) {
+		return nil
+	}
 	return err
 }
 
-// store changes fields of an approved proposal.
-func (h Proposals) store(ctx context.Context, approved record.StoredRecord[Stored], approval events.Event,
+// saveProposal changes fields of an approved proposal.
+func (h Proposals) saveProposal(ctx context.Context, approved record.StoredRecord[Stored], approval events.Event,
 	values map[string]any) error {
 	by := handlers.Command{Actor: events.ActorSystem, Cause: approval.ID}
 	_, _, err := h.Records.Save(ctx, record.Save{Command: by, Collection: Collection, Record: approved.ID,
@@ -95,8 +117,8 @@ func (h Proposals) store(ctx context.Context, approved record.StoredRecord[Store
 	return err
 }
 
-// change makes the change of an approved proposal.
-func (h Proposals) change(ctx context.Context, approved record.StoredRecord[Stored], approval events.Event) error {
+// makeChange makes the change of an approved proposal.
+func (h Proposals) makeChange(ctx context.Context, approved record.StoredRecord[Stored], approval events.Event) error {
 	p, by := approved.Value, handlers.Command{Actor: approval.Actor, Cause: approval.ID}
 	switch p.Kind {
 	case Agent:
@@ -178,13 +200,13 @@ func (h Proposals) changed(ctx context.Context, p Stored, seq uint64) (bool, err
 	return h.changedIn(ctx, rulebook.ToolPermissions, seq, func(_ string, f fields) bool { return parts[f.Agent] })
 }
 
-// changedIn reports whether an event after seq that no approval caused stored or deleted a record that matched before
-// or after that event.
+// changedIn reports whether an event after seq that no earlier approval caused stored or deleted a record that matched
+// before or after that event.
 func (h Proposals) changedIn(ctx context.Context, collection string, seq uint64,
 	match func(id string, f fields) bool) (changed bool, err error) {
-	approvals := map[string]bool{}
+	earlier := map[string]bool{} // approvals
 	_, err = h.Records.Log.Fold(ctx, events.ConfigSubject(Collection, "*", "*"), 0, func(e events.Event) error {
-		approvals[e.ID] = true
+		earlier[e.ID] = e.Seq < seq
 		return nil
 	})
 	if err != nil {
@@ -199,7 +221,7 @@ func (h Proposals) changedIn(ctx context.Context, collection string, seq uint64,
 			}
 		}
 		matches := match(e.Subject.ID, now)
-		changed = changed || e.Seq > seq && !approvals[e.Cause] && (matches || matched[e.Subject.ID])
+		changed = changed || e.Seq > seq && !earlier[e.Cause] && (matches || matched[e.Subject.ID])
 		matched[e.Subject.ID] = matches
 		return nil
 	})

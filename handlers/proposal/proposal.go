@@ -1,6 +1,6 @@
-// Package proposal lists the proposals of procedures, agents and prompts, says what each would change, and makes the
-// changes of approved ones. It seals a procedure: the SHA-256 of its text, the approver and the time are stored with
-// it.
+// Package proposal lists the proposals of procedures, agents and prompts, returns what each would change, and makes the
+// changes of approved proposals. A procedure is stored with the SHA-256 of its text, its approver and the time: it is
+// sealed.
 //
 // Promises: a difference compares the proposal with what is in force under its name at that moment. The rights that an
 // agent would gain are named one by one. An approval takes effect once, or the proposal is a draft again with the

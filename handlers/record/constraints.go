@@ -155,6 +155,9 @@ func completeProposal(c change) error {
 	if err := old.CheckChange(now); err != nil && (byAccount && c.changes("status") || c.changes(proposals.Shown...)) {
 		return err
 	}
+	if byAccount && old.Effect == proposals.Pending && !c.changes("status") {
+		return handlers.Refuse(handlers.Conflict, "This proposal is approved and takes effect soon. Take the approval back first.")
+	}
 	shown := c.set.text(ShownDefinition)
 	delete(c.set, ShownDefinition)
 	approves := c.changes("status") && now.Status == proposals.Approved

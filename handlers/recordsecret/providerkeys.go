@@ -1,8 +1,8 @@
 // Package recordsecret stores the secret values that belong to configuration records: the keys of model providers, and
 // the environment of MCP servers. Each record has one secret, a JSON object. The record has the names of the values.
 //
-// Promises: no event has a value. Values are redacted in events, those of model providers if an administrator stored
-// them.
+// Promises: no value is stored in an event. The values of MCP servers are redacted in all events. Of the values for
+// model providers, only those that administrators stored are redacted.
 //
 // It must not know who uses a value.
 package recordsecret
@@ -31,9 +31,9 @@ const (
 	maxRedacted = 1 << 10
 )
 
-// ProviderKeys stores the values of the variables for providers of models. The values that administrators stored are
-// redacted in all events from then on, as many as Log.Conceal admits. OpenCode is not started with the values of other
-// accounts, so those need no redaction, and an account could hide any text of other chats with one.
+// ProviderKeys stores the values of the variables for providers of models. The values of administrators are redacted in
+// all later events, as many as Log.Conceal accepts. The values of other accounts are not redacted: OpenCode does not
+// get them, and such an account could hide any text in other chats by storing it as a value.
 type ProviderKeys struct {
 	Log     *log.Log
 	Secrets *secret.Store
@@ -157,11 +157,11 @@ func (k *ProviderKeys) isSecret(s string) bool {
 // Restore redacts the stored values after a start. It deletes values without a record. Such values are left if the
 // process ended too early, or if their account was deleted.
 func (k *ProviderKeys) Restore(ctx context.Context) error {
-	byAdmin, err := k.named(ctx)
+	keys, err := k.Secrets.Keys(ctx, providerKeysPrefix)
 	if err != nil {
 		return err
 	}
-	keys, err := k.Secrets.Keys(ctx, providerKeysPrefix)
+	byAdmin, err := k.named(ctx) // after the keys, because another node may save a record and then its key
 	if err != nil {
 		return err
 	}

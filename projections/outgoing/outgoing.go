@@ -15,13 +15,14 @@ import (
 // Message is an outgoing message of a channel.
 type Message struct {
 	store.Record
-	Chat     string `db:"chat" json:"chat"`
-	Channel  string `db:"channel" json:"channel"` // record of the collection channels
-	Place    string `db:"place" json:"place"`     // the platform's id of the conversation
-	Type     string `db:"type" json:"type"`       // answer, error, permission, question, file, notice
-	Text     string `db:"text" json:"text"`       // of a file its caption
-	About    string `db:"about" json:"about"`     // message, request, question, file, or notice/ and a message
-	Whole    bool   `db:"whole" json:"whole"`     // permission: the text shows all that an approval would allow
+	Chat    string `db:"chat" json:"chat"`
+	Channel string `db:"channel" json:"channel"` // record of the collection channels
+	Place   string `db:"place" json:"place"`     // the platform's id of the conversation
+	Type    string `db:"type" json:"type"`       // answer, error, permission, question, file, notice
+	Text    string `db:"text" json:"text"`       // of a file its caption
+	// id of the message, request, question or file; "notice/" and a message id; empty for a direct notice
+	About    string `db:"about" json:"about"`
+	Whole    bool   `db:"whole" json:"whole"` // permission: the text shows all that an approval would allow
 	State    string `db:"state" json:"state"`
 	Receipt  string `db:"receipt" json:"receipt"` // the platform's id of the message
 	Reason   string `db:"reason" json:"reason"`   // why it failed

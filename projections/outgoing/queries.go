@@ -38,9 +38,9 @@ const conversations = `WITH c AS (
 	` + joinReader + `
 	WHERE v.collection='conversations' AND NOT v.removed GROUP BY v.id) `
 
-// ListPending returns what no message of its conversation carries yet, in the order in which it happened. It reads only
-// rows that changed after a sequence. now is the present time in the form of records. An answer is complete with its
-// last part: a busy OpenCode reports the end of a message before its text, because it sends the state of that time.
+// ListPending returns what is not queued for its conversation yet, in log order. It reads only rows that changed after
+// a sequence. now is the present time in the form of records. An answer counts only once its last part is stored,
+// because a busy OpenCode can report the end of a message before its text.
 func ListPending(ctx context.Context, m *store.Model, after uint64, now string) ([]Pending, error) {
 	return store.List[Pending](ctx, m, "pending channel messages", conversations+`
 		SELECT * FROM (

@@ -159,7 +159,7 @@ func (m *Model) work(ctx context.Context) error {
 	return m.follow(ctx, m.Seq(), false, m.take)
 }
 
-// checkDelay is how long after the start check begins, so that the start has the processors and the disk for itself.
+// checkDelay is the time between the start and the check, which would otherwise slow down the start.
 const checkDelay = time.Second
 
 // check reads the whole file to find damage. It takes about 4 ms per MB (measured), so it runs beside the worker.

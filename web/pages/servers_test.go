@@ -70,7 +70,7 @@ func TestTheStateAndTheConnectionsOfAnMCPServerAreShown(t *testing.T) {
 		`<span class="state">active</span>`, "<code>allowed api.example.org:443</code>", "<code>refused example.net:80</code> &lt;not&gt; a host of lab <time"} {
 		expect.Contains(t, page, want)
 	}
-	expect.Contains(t, page, "Tools: 1, of version ")
+	expect.Contains(t, page, "Tools: 1 (version ")
 	expect.Contains(t, page, "<li><code>echo</code>")
 	expect.Lacks(t, page, "sha256")
 	is.True(!strings.Contains(page, "denied at first"))

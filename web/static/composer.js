@@ -28,7 +28,7 @@ function setText(field, text) {
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
-// A field is as high as its text. Browsers without field-sizing, such as Safari 26.0, need this for it.
+// fitHeight makes a field as high as its text, for browsers without field-sizing, such as Safari 26.0.
 function fitHeight(field) {
   field.style.height = "auto";
   field.style.height = field.scrollHeight + field.offsetHeight - field.clientHeight + "px";
@@ -79,8 +79,8 @@ if (byID("commands")) {
   });
 }
 
-// Enter sends, Shift and Enter begin a line. On a phone, Enter begins a line too: its keyboard has no Shift and Enter. The Enter that
-// chooses a word of an input method sends nothing: Safari marks it with the code 229 alone.
+// Enter sends. Shift and Enter begin a line. On a phone, Enter also begins a line, because the keyboard has no Shift and
+// Enter. An Enter that chooses a word of an input method sends nothing: Safari marks it only with the key code 229.
 document.addEventListener("keydown", (event) => {
   const chooses = event.isComposing || event.keyCode === 229;
   const sends = event.key === "Enter" && !event.shiftKey && !chooses && event.target.matches(".composer textarea");

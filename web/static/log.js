@@ -8,7 +8,7 @@ const log = byID("log");
 
 let unseen = 0; // entries below the view
 let follows = false; // the view was at the end before a change
-let anchor = null; // else the entry at its top, and where that was
+let anchor = null; // the first visible entry before a change; anchorTop is its position
 let anchorTop = 0;
 const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 80;
 

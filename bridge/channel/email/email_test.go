@@ -326,7 +326,7 @@ func TestAMailboxNeedsTheNameOfItsServer(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	for name, reason := range map[string]string{"": "Must be the first word", " ": "Must be the first word",
-		"mx.example.org;": "Must be the first word", "spf=pass": "as those of Microsoft 365"} {
+		"mx.example.org;": "Must be the first word", "spf=pass": "Microsoft 365 adds headers without"} {
 		_, _, err := s.Channels.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, New: true,
 			Role: account.Admin, Set: record.Fields(map[string]any{"name": "other", "kind": channel.Email, "server": s.mail.IMAP,
 				"smtp": s.mail.SMTP, "address": emailtest.Address, "authserv_id": name})})
@@ -369,6 +369,9 @@ func TestAFileOfTheAssistantIsAnAttachment(t *testing.T) {
 	is.Equal(got.Content, content)
 	is.Equal(got.Header.Get("Subject"), "Re: Please pair me")
 	is.True(got.InReplyTo != "")
+	const utf16 = "\xff\xfeP\x00"
+	s.SendFile(c, 1, "b.txt", utf16, "In UTF-16.")
+	is.Equal(s.mail.AwaitText(t, "In UTF-16").Content, utf16)
 
 	var refused atomic.Bool
 	s.mail.Before(func(command string) error {

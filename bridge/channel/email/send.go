@@ -129,7 +129,11 @@ func (m *Mailbox) compose(to, id string, message bridge.Message, now time.Time) 
 		return nil, err
 	}
 	var file mail.AttachmentHeader
-	file.Set("Content-Type", http.DetectContentType(message.File.Content))
+	kind := http.DetectContentType(message.File.Content)
+	if strings.Contains(kind, "charset=utf-16") { // go-message writes text in UTF-8 only
+		kind = "application/octet-stream"
+	}
+	file.Set("Content-Type", kind)
 	file.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": message.File.Name}))
 	w, err = parts.CreateAttachment(file)
 	if err = writePart(w, message.File.Content, err); err != nil {
@@ -139,7 +143,7 @@ func (m *Mailbox) compose(to, id string, message bridge.Message, now time.Time) 
 	return b.Bytes(), err
 }
 
-// header returns the fields of a mail but those about its content.
+// header returns the header of a mail, without the fields that describe its content.
 func (m *Mailbox) header(to, id string, message bridge.Message, now time.Time) (h mail.Header) {
 	subject := message.Thread.Subject
 	if !strings.HasPrefix(strings.ToLower(subject), "re:") {

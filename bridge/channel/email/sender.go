@@ -44,16 +44,16 @@ func (m *Mailbox) sender(h *message.Header) (address, name string, err error) {
 	return "", "", m.untrusted(authenticated)
 }
 
-// untrusted returns why a mail without a header of a trusted server is ignored. It names the server of the topmost
-// header: if this is the receiving server, the operator can trust it.
+// untrusted returns the reason why a mail without a header of a trusted server is ignored. The reason names the server
+// in the topmost header, so that the operator can add it to the channel.
 func (m *Mailbox) untrusted(fields []string) error {
 	if len(fields) == 0 {
 		return ignored("it has no Authentication-Results header, so nothing says who sent it")
 	}
 	id, _, _ := parseResults(fields[0])
 	if id == "" {
-		return ignored("its topmost Authentication-Results header names no server, as those of Microsoft 365, " +
-			"so a sender could have written it")
+		return ignored("its topmost Authentication-Results header does not begin with the name of a server (those of " +
+			"Microsoft 365 never do), so the sender could have written the header")
 	}
 	return ignored(fmt.Sprintf("its topmost Authentication-Results header is of %.100q, and the channel trusts only %s",
 		id, m.channel.Authserv))
@@ -122,7 +122,7 @@ func parseResults(field string) (id string, results []result, err error) {
 		return id, nil, err
 	}
 	if len(parts[0]) > 2 || id == "" || len(parts[0]) == 2 && parts[0][1] != "1" {
-		return id, nil, fmt.Errorf("the field has no name of a server, or another version than 1: %q", parts[0])
+		return id, nil, fmt.Errorf("want the name of a server, and version 1 or none; got %q", parts[0])
 	}
 	for _, words := range parts[1:] {
 		if len(words) == 0 || len(words) == 1 && strings.EqualFold(words[0], "none") {

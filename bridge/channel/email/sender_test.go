@@ -45,7 +45,7 @@ func TestTheOperatorLearnsWhichServerAMailNames(t *testing.T) {
 	for results, reason := range map[string]string{
 		"": "it has no Authentication-Results header",
 		"Authentication-Results: mx3.example.org; dkim=pass header.d=example.org\r\n":                                                 `is of "mx3.example.org", and the channel trusts only mx1.example.org mx2.example.org`,
-		"Authentication-Results: spf=pass (sender IP is 192.0.2.1)\r\n smtp.mailfrom=example.org; dkim=pass header.d=example.org\r\n": "names no server, as those of Microsoft 365",
+		"Authentication-Results: spf=pass (sender IP is 192.0.2.1)\r\n smtp.mailfrom=example.org; dkim=pass header.d=example.org\r\n": "does not begin with the name of a server",
 	} {
 		address, err := sender(results)
 		expect.Contains(t, fmt.Sprint(err), reason)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"time"
 )
 
 // Configuration is the part of OpenCode's effective configuration that decides what runs unasked.
@@ -41,10 +42,16 @@ func (c *Client) ProjectID(ctx context.Context, directory string) (string, error
 	return out.ID, err
 }
 
-// ConnectTools waits until OpenCode has tried to connect to its MCP servers in a directory. Otherwise the first prompt
-// there does this, and an abort of that turn interrupts it. OpenCode 1.18 then aborts every later turn there.
+// connectTimeout is longer than OpenCode's own: 30 s for each of two ways to reach a server.
+const connectTimeout = 90 * time.Second
+
+// ConnectTools waits until OpenCode has tried to connect to its MCP servers in a directory. Without this call, OpenCode
+// connects during the first turn in the directory. If that turn is aborted meanwhile, OpenCode 1.18 aborts every later
+// turn in the directory.
 func (c *Client) ConnectTools(ctx context.Context, directory string) error {
-	return c.do(ctx, call{op: "connect to the MCP servers in " + directory, path: "/mcp", query: inDirectory(directory)})
+	ctx = context.WithoutCancel(ctx) // an interrupted connection has the same effect
+	return c.do(ctx, call{op: "connect to the MCP servers in " + directory, path: "/mcp", query: inDirectory(directory),
+		timeout: connectTimeout})
 }
 
 // Diff returns the files that the turn of a person's message changed: a list of {file, patch, additions, deletions,

@@ -201,7 +201,7 @@ func (l *Lease) write(ctx context.Context) (sent time.Time, err error) {
 }
 
 // checkStolen returns an error if another node has taken the lease. If only the revision has changed, the response to a
-// renewal was lost. A check without an answer is short, so that the next renewal comes before the deadline.
+// renewal was lost. checkStolen waits only half a pause, so that the next renewal comes before the deadline.
 func (l *Lease) checkStolen(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, l.pause/2)
 	defer cancel()

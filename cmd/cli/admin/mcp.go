@@ -223,15 +223,15 @@ func (m *mcpCommand) show(ctx context.Context, args []string) error {
 	if s.Difference != "" {
 		fmt.Fprintf(&b, "\nChanged since the approval:\n%s\n", printable.Visible(s.Difference))
 	}
-	if err := m.work(ctx, &b, s.ID); err != nil {
+	if err := m.printState(ctx, &b, s.ID); err != nil {
 		return err
 	}
 	_, err = io.WriteString(m.env.Stdout, b.String())
 	return err
 }
 
-// work prints the last call of a server, and the hosts that it reached or was refused.
-func (m *mcpCommand) work(ctx context.Context, to *strings.Builder, id string) error {
+// printState prints the last call of a server, and the hosts that it reached or was refused.
+func (m *mcpCommand) printState(ctx context.Context, to *strings.Builder, id string) error {
 	state, err := client.Call[mcpstate.State](ctx, m.System, "mcp.state", mcpstate.Of{Record: id})
 	if err != nil {
 		return err

@@ -75,7 +75,7 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	fs.StringVar(&c.mailbox.Address, "address", "", "add: `address` of a mailbox, in place of a bot of Telegram")
 	fs.StringVar(&c.mailbox.Server, "imap", "", "add: `URL` of the IMAP server of the mailbox: imaps://HOST, or imap://HOST for STARTTLS")
 	fs.StringVar(&c.mailbox.SMTP, "smtp", "", "add: `URL` of the SMTP server of the mailbox: smtps://HOST, or smtp://HOST for STARTTLS")
-	fs.StringVar(&c.mailbox.Authserv, "authserv-id", "", "add: first `word` of the Authentication-Results headers that the receiving server adds; several, with blanks between them")
+	fs.StringVar(&c.mailbox.Authserv, "authserv-id", "", "add: `name` of the receiving server, the first word of its Authentication-Results headers; separate several names with spaces")
 	fs.IntVar(&c.limit, "limit", 50, "messages: list at most this `number`")
 	fs.BoolVar(&c.asJSON, "json", false, "list, messages: print a JSON list")
 	rest, err := cli.Parse(fs, args, 2)

@@ -35,8 +35,8 @@ type Command struct {
 	Decided map[string]int `json:"decided"` // number of requests by events.RequestOutcome
 }
 
-// MaxRequests is the number of requests on which rules are tried, because a person waits for the result. A second is
-// enough for about 80,000 on an idle machine.
+// MaxRequests limits the requests on which rules are tried, because a person waits for the result. An idle machine
+// tries about 80,000 requests in a second.
 const MaxRequests = 10_000
 
 // maxDryRunCommands limits the groups that a dry run returns.

@@ -1,7 +1,7 @@
-// Package proposals has the rules for the records of proposals: what a definition names, and when an approved proposal
-// may change.
+// Package proposals holds the rules for proposals as records: which fields a definition covers, and when an approved
+// proposal may change.
 //
-// Promises: it is pure.
+// Promises: the functions are pure.
 //
 // It must not know what an approval changes.
 package proposals
@@ -20,8 +20,8 @@ const (
 	Approved = "approved"
 )
 
-// The effects of an approval: the change that it approves is still to be made, or was made. Approvals that older
-// versions stored have none.
+// The effects of an approval. Pending means that the change is not made yet, and Done that it is made. Approvals of
+// older versions have no effect.
 const (
 	Pending = "pending"
 	Done    = "done"

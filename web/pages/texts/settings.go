@@ -30,7 +30,7 @@ const (
 	VersionOfFile      = "a file of the agent"
 	RestoreVersion     = "Restore"
 	ServerDifference   = "Changed since the approval:"
-	ServerTools        = "Tools: %d, of version %s"
+	ServerTools        = "Tools: %d (version %s)"
 	ServerNotOffered   = "Not offered to the model:"
 	LastCall           = "Last call:"
 	ChatOfCall         = "in this chat"
