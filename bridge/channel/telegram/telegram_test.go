@@ -150,6 +150,8 @@ func TestAToolIsApprovedOnlyWithTheArgumentsThatAreShown(t *testing.T) {
 	expect.Contains(t, asked.Text, "pocketcoder_mcp_search_query")
 	is.Equal(len(asked.Buttons), 1)
 	is.Equal(asked.Buttons[0].Title, "Deny")
+	s.RequestTool(c, "per_3", "pocketcoder_mcp_pay", `{"to":"[redacted]"}`) // not what an approval would allow
+	is.Equal(len(s.telegram.AwaitText(t, "pocketcoder_mcp_pay").Buttons), 1)
 }
 
 func TestInAGroupOnlyPairedMembersCount(t *testing.T) {
