@@ -3,11 +3,13 @@ package outbox
 import (
 	"context"
 	"errors"
+	"time"
 
 	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/events"
 	"pocketcoder/projections/effects"
 	"pocketcoder/projections/pending"
+	"pocketcoder/projections/turnstate"
 )
 
 // abort stops the turn of a chat or of one of its subagents.
@@ -22,7 +24,32 @@ func (o *Outbox) abort(ctx context.Context, f effects.Effect) error {
 	if s, known := o.Session(f.Session); !known || s.Chat != f.Chat {
 		return nil // nothing has run there yet
 	}
+	if err := o.awaitBegin(ctx, f.Session); err != nil {
+		return err
+	}
 	return o.stop(ctx, f.Session)
+}
+
+// beginTimeout limits the wait for the beginning of a turn. OpenCode may have lost the message.
+const beginTimeout = 10 * time.Second
+
+// awaitBegin waits until OpenCode has begun the turn of a message that it has accepted, because an abort has no effect
+// before.
+func (o *Outbox) awaitBegin(ctx context.Context, session string) error {
+	end := time.Now().Add(beginTimeout)
+	for {
+		seq := o.Model.Seq()
+		s, _, err := o.Model.Session(ctx, session)
+		if err != nil || s.Awaiting == "" || s.Status != turnstate.Idle && s.Status != "" || s.Processing != "" {
+			return err
+		}
+		waiting, cancel := context.WithDeadline(ctx, end)
+		err = o.Model.Wait(waiting, seq+1)
+		cancel()
+		if err != nil {
+			return ctx.Err() // nil after the timeout
+		}
+	}
 }
 
 // recordOutcome records the outcome of a try to abort, revert or fork. It records no failure if another try may help,
