@@ -138,9 +138,9 @@ func applyPart(t *tables, e events.Event, b opencode.PartUpdated) {
 	t.addText(p.Chat, b.SessionID, info.Text)
 }
 
-// callHash returns a hash of the id, the tool and the arguments of a call that the gate reads or that are shown with its
-// request. It returns "" if the part is not a call, or if its arguments are not known yet. Two calls of one message with
-// the same id share a part. A part whose hash changes therefore stands for several calls.
+// callHash returns a hash of the id, the tool and the arguments of a call that the gate reads or that are shown with
+// its request. It returns "" if the part is not a call, or if its arguments are not known yet. Two calls of one message
+// with the same id share a part. A part whose hash changes therefore stands for several calls.
 func callHash(p opencode.Part) string {
 	var state struct {
 		Status string                     `json:"status"`

@@ -91,8 +91,9 @@ func TestToolCallsWithOneIDAreSeveral(t *testing.T) {
 		{`{"to":"bob","caller":"signed"}`, false}, // PocketCoder adds it
 		{`{"to":"eve"}`, true},                    // a request would show the arguments of the other call
 	} {
-		feed(t, m, s.opencode(true, "message.part.updated", `{"sessionID":"`+ses+`","part":{"id":"prt_tool","messageID":"msg_a",`+
-			`"type":"tool","tool":"pocketcoder_pay","callID":"call_3","state":{"status":"running","input":`+c.input+`}}}`))
+		feed(t, m, s.opencode(true, "message.part.updated", `{"sessionID":"`+ses+`","part":{"id":"prt_tool",`+
+			`"messageID":"msg_a","type":"tool","tool":"pocketcoder_pay","callID":"call_3",`+
+			`"state":{"status":"running","input":`+c.input+`}}}`))
 		found, _, err := toolcalls.Find(t.Context(), m, ses, "msg_a", "call_3")
 		is.NoErr(err)
 		is.Equal(found.Several, c.several)

@@ -84,8 +84,8 @@ func (h Proposals) takeEffect(ctx context.Context, approved record.StoredRecord[
 	return h.saveProposal(ctx, approved, approval, map[string]any{"effect": proposals.Done})
 }
 
-// errNoEffect ends a transaction that must change nothing: the approval was withdrawn, or an older version stored it and
-// its target has changed since.
+// errNoEffect ends a transaction that must change nothing: the approval was withdrawn, or an older version stored it
+// and its target has changed since.
 var errNoEffect = errors.New("this approval has no effect")
 
 // ifStillApproved calls fn in a transaction. It does nothing if the proposal has changed since it was approved.
