@@ -135,7 +135,7 @@ func TestAnAssistantSchedulesATask(t *testing.T) {
 	p.awaitRequestOfPerson(t, chat, 0)
 	reason := string(p.event(t, chat, events.PermissionReferred{}.Kind(), nil).Data) // before the schedule is saved
 	is.Equal(len(regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d`).FindAllString(reason, -1)), 5)
-	expect.Contains(t, reason, "requests of the last 30 days")
+	expect.Contains(t, reason, "requests in the last 30 days")
 	is.Equal(p.approve(t, chat, 0).Permission, "pocketcoder_schedule_task")
 	p.turnEnds(t, chat)
 	var made struct {
