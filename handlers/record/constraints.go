@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -155,11 +156,13 @@ func completeProposal(c change) error {
 	if err := old.CheckChange(now); err != nil && (byAccount && c.changes("status") || c.changes(proposals.Shown...)) {
 		return err
 	}
-	if byAccount && old.Effect == proposals.Pending && !c.changes("status") {
-		return handlers.Refuse(handlers.Conflict, "This proposal is approved and takes effect soon. Take the approval back first.")
-	}
 	shown := c.set.text(ShownDefinition)
 	delete(c.set, ShownDefinition)
+	isPending := old.Effect == proposals.Pending && !c.changes("status")
+	if byAccount && isPending && c.changes(slices.Collect(maps.Keys(c.set))...) {
+		return handlers.Refuse(handlers.Conflict,
+			"This proposal is approved and takes effect soon. Take the approval back first.")
+	}
 	approves := c.changes("status") && now.Status == proposals.Approved
 	// Clients that know only procedures send no definition. They cannot show what an agent or a prompt would change.
 	if err := c.checkShown("proposal", shown); err != nil && (shown != "" || approves && !now.IsProcedure()) {
