@@ -29,23 +29,18 @@ type Call struct {
 	Server     string `db:"server"` // record of mcp_servers
 	Tool       string `db:"tool"`   // as the server names it
 	Chat       string `db:"chat"`
-	Session    string `db:"session"`
-	Call       string `db:"call"`
 	State      string `db:"state"`  // Running, Completed, Failed
 	Result     string `db:"result"` // the beginning of its text, or why there is no result
 	DurationMS int64  `db:"duration_ms"`
-	Position   int64  `db:"position"` // sequence of the event that called the tool
 }
 
 // Update applies an event of a chat.
 func Update(t *store.Table[Call], e events.Event, body any) {
 	switch b := body.(type) {
 	case events.MCPCalled:
-		c, _ := t.Get(callID(b.Session, b.Call))
-		c.Record = store.Record{ID: c.ID, Updated: c.Updated} // of an older call, if the id is used again
-		c.Server, c.Tool, c.Chat, c.Session, c.Call = b.Server, b.Tool, e.Subject.ID, b.Session, b.Call
-		c.State, c.Result, c.DurationMS, c.Position = Running, "", 0, int64(e.Seq)
-		t.Put(c)
+		older, _ := t.Get(callID(b.Session, b.Call)) // if the id is used again
+		t.Put(Call{Record: store.Record{ID: older.ID, Updated: older.Updated}, Server: b.Server, Tool: b.Tool,
+			Chat: e.Subject.ID, State: Running})
 	case events.MCPReturned:
 		if c, found := t.Get(callID(b.Session, b.Call)); found {
 			c.State, c.Result = outcome(b)
@@ -86,10 +81,10 @@ func outcome(b events.MCPReturned) (state, text string) {
 // empty.
 func Last(ctx context.Context, m *store.Model) (map[string]Call, error) {
 	all, err := store.List[Call](ctx, m, "last calls of MCP servers", `SELECT l.id, l.created, l.updated, l.first_seq,
-			l.last_seq, l.removed, l.server, l.tool, coalesce(c.id, '') AS chat, l.session, l.call, l.state,
-			CASE WHEN c.id IS NULL THEN '' ELSE l.result END AS result, l.duration_ms, l.position
+			l.last_seq, l.removed, l.server, l.tool, coalesce(c.id, '') AS chat, l.state,
+			CASE WHEN c.id IS NULL THEN '' ELSE l.result END AS result, l.duration_ms
 		FROM mcp_calls l LEFT JOIN chats c ON c.id=l.chat AND NOT c.removed
-		WHERE l.position=(SELECT max(position) FROM mcp_calls n WHERE n.server=l.server)`, dbx.Params{})
+		WHERE l.first_seq=(SELECT max(first_seq) FROM mcp_calls n WHERE n.server=l.server)`, dbx.Params{})
 	last := map[string]Call{}
 	for _, c := range all {
 		last[c.Server] = c

@@ -135,9 +135,9 @@ func TestTheLastCallOfAnMCPServerIsShown(t *testing.T) {
 		Result: []byte(`{"isError":true,"content":[{"type":"text","text":"` + strings.Repeat("ä", 300) + `"}]}`)})
 	is.Equal(last()["state"], "failed")
 	is.Equal(last()["result"], strings.Repeat("ä", 199)+"…")
-	call("call_3", "echo") // a model uses an id again
+	call("call_2", "echo") // a model uses an id again
 	is.Equal([]any{last()["tool"], last()["state"], last()["result"]}, []any{"echo", "running", nil})
-	s.Fact(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_3", Error: "the connection was closed"})
+	s.Fact(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_2", Error: "the connection was closed"})
 	is.Equal([]any{last()["state"], last()["result"]}, []any{"failed", "the connection was closed"})
 
 	s.Call(t, root, "DELETE", webtest.RecordsPath("chats")+"/"+chat, nil)
