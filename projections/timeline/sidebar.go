@@ -51,11 +51,12 @@ const (
 		WHERE chat={:chat} AND session={:session} AND role='assistant' AND NOT removed ORDER BY position DESC LIMIT 1`
 	selectTotals = `SELECT coalesce(sum(cost), 0.0) AS cost, coalesce(sum(tokens_input+tokens_cache_read+tokens_cache_write), 0) AS input,
 		coalesce(sum(tokens_output+tokens_reasoning), 0) AS output FROM usage WHERE chat={:chat} AND NOT removed`
-	selectUndo = `SELECT message, state, reason FROM effects WHERE chat={:chat} AND kind='revert' AND NOT removed AND position>(
+	selectUndo = `SELECT message, state, reason,
+			(SELECT count(*) FROM messages m JOIN parts p ON p.message=m.id AND p.data->>'$.type'='patch' AND NOT p.removed
+				WHERE e.message<>'' AND m.chat=e.chat AND m.ai_engine_message_id>=e.message AND NOT m.removed) AS files
+		FROM effects e WHERE chat={:chat} AND kind='revert' AND NOT removed AND position>(
 			SELECT coalesce(max(position), 0) FROM messages WHERE chat={:chat} AND role='user' AND NOT removed AND session IN ('', {:session}))
 		ORDER BY position DESC LIMIT 1`
-	selectChanges = `SELECT count(*) AS files FROM messages m JOIN parts p ON p.message=m.id AND p.data->>'$.type'='patch' AND NOT p.removed
-		WHERE m.chat={:chat} AND m.ai_engine_message_id>={:undone} AND NOT m.removed`
 	selectPrompt = `SELECT ai_engine_message_id AS id FROM messages
 		WHERE chat={:chat} AND session={:session} AND role='user' AND NOT removed AND ai_engine_message_id<>''
 			AND ({:undone}='' OR ai_engine_message_id<{:undone})
@@ -78,14 +79,6 @@ func ReadSidebar(ctx context.Context, db dbx.Builder, c Chat) (a Sidebar, err er
 		return a, err
 	}
 	params["undone"] = a.Undone()
-	if a.Undone() != "" {
-		changes, err := first[Undo](ctx, db, "undone changes of "+c.ID, selectChanges,
-			dbx.Params{"chat": c.ID, "undone": a.Undone()})
-		if err != nil {
-			return a, err
-		}
-		a.Undo.Files = changes.Files
-	}
 	prompt, err := first[struct {
 		ID string `db:"id"`
 	}](ctx, db, "last message of "+c.ID, selectPrompt, params)

@@ -128,7 +128,12 @@ func TestTheEndOfAChatIsUndoneAndRedone(t *testing.T) {
 	chat := s.ChatWithAnswer(t, token)
 	path := "/chats/" + chat
 	expect.Lacks(t, b.visit(t, path).body, "Undo the last turn") // there is none
+	changeFile := func(message string) {
+		s.AppendOpenCode(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_9`+message+
+			`","messageID":"`+message+`","sessionID":"ses_own","type":"patch","hash":"x","files":["/w/a.go"]}}`)
+	}
 	appendUserMessage(t, s, chat, "msg_1", "make a file")
+	changeFile("msg_1")
 	appendUserMessage(t, s, chat, "msg_3", "make another")
 	menu := func(page string) string {
 		_, menu, _ := strings.Cut(page, `id="menu"`)
@@ -143,8 +148,7 @@ func TestTheEndOfAChatIsUndoneAndRedone(t *testing.T) {
 	expect.Contains(t, s.Wire(t, events.ChatFilter(chat), 0), `{"message":"msg_3"}`)
 	expect.Contains(t, undone.body, "Redo</button>")
 	expect.Contains(t, undone.body, "No file was put back") // as without a Git repository
-	s.AppendOpenCode(t, chat, "message.part.updated", `{"sessionID":"ses_own","part":{"id":"prt_9","messageID":"msg_3",`+
-		`"sessionID":"ses_own","type":"patch","hash":"x","files":["/w/a.go"]}}`)
+	changeFile("msg_3")
 	expect.Contains(t, b.visit(t, path).body, "and their changes to files are undone")
 	expect.Contains(t, menu(undone.body), `name="message" value="msg_1"`) // the turn before it
 
