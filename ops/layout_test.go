@@ -129,7 +129,7 @@ var mayImport = map[string]string{
 	"bridge/opencode/notes":        "atomicfile events events/log handlers handlers/record handlers/record/note",
 	"bridge/opencode/outbox":       "bridge/opencode/client bridge/opencode/ingest bridge/opencode/notes events events/log handlers handlers/budget handlers/chat handlers/permission handlers/permission/workspace handlers/record projections projections/effects projections/pending projections/questions projections/spending projections/store projections/turncontext projections/turns projections/turnstate",
 	"bridge/opencode/provider":     "bridge/opencode/client handlers/network handlers/record",
-	"bridge/opencode/procedures":   "bridge/opencode events events/log handlers handlers/proposal handlers/record",
+	"bridge/opencode/procedures":   "bridge/opencode events events/log handlers handlers/proposal handlers/record handlers/record/proposals",
 	"bridge/opencode/restarts":     "bridge/opencode projections projections/turns",
 	"bridge/opencode/providerkeys": "bridge/opencode bridge/opencode/provider events handlers handlers/network handlers/record handlers/recordsecret",
 	"bridge/opencode/recording":    "",

@@ -26,15 +26,15 @@ import (
 
 // The collections of proposals, and of what they change.
 const (
-	Collection = "proposals"
-	SealedIn   = "sops"
+	Collection = proposals.Collection
+	SealedIn   = proposals.SealedIn
 	prompts    = "ai_prompts"
 	agents     = rulebook.Agents
 )
 
 // The kinds of proposals. An empty kind is a procedure.
 const (
-	Procedure = "procedure"
+	Procedure = proposals.Procedure
 	Agent     = "agent"  // Markdown with front matter, as package agentfile reads it
 	Prompt    = "prompt" // the text of ai_prompts
 )

@@ -35,8 +35,8 @@ var constraintsOf = map[string]constraints{
 	rulebook.WhitelistActions: {complete: completeWhitelistAction},
 	rulebook.WhitelistTargets: {complete: completeWhitelistTarget},
 	BudgetCollection:          {unique: []string{"name"}, complete: completeBudget},
-	"proposals":               {complete: completeProposal},
-	"sops":                    {unique: []string{"name"}, complete: completeSOP},
+	proposals.Collection:      {complete: completeProposal},
+	proposals.SealedIn:        {unique: []string{"name"}, complete: completeSOP},
 	MCPServerCollection:       {complete: completeMCPServer},
 	"notification_rules":      {unique: []string{"user"}, upsert: true},
 	DeviceCollection:          {unique: []string{"user", "push_token"}, upsert: true},
@@ -165,7 +165,8 @@ func completeProposal(c change) error {
 	}
 	approves := c.changes("status") && now.Status == proposals.Approved
 	// Clients that know only procedures send no definition. They cannot show what an agent or a prompt would change.
-	if err := c.checkShown("proposal", shown); err != nil && (shown != "" || approves && !now.IsProcedure()) {
+	mustShow := shown != "" || approves && !proposals.IsProcedure(now.Kind)
+	if err := c.checkShown("proposal", shown); err != nil && mustShow {
 		return err
 	}
 	if approves {

@@ -12,12 +12,13 @@ import (
 	"pocketcoder/handlers"
 	"pocketcoder/handlers/proposal"
 	"pocketcoder/handlers/record"
+	"pocketcoder/handlers/record/proposals"
 )
 
 // Changed proposes a SKILL.md that a person changed on disk, with its name and description, once for each text.
 // OpenCode gets the sealed text until an administrator approves the proposal.
 func (p *Procedures) Changed(ctx context.Context, name, file string) error {
-	all, err := record.All[procedure](ctx, p.Records, sealed)
+	all, err := record.All[procedure](ctx, p.Records, proposal.SealedIn)
 	if err != nil {
 		return err
 	}
@@ -42,13 +43,13 @@ func (p *Procedures) Changed(ctx context.Context, name, file string) error {
 	if changed.Name == "" {
 		changed.Name = name
 	}
-	proposed, err := record.All[proposal.Stored](ctx, p.Records, proposals)
+	proposed, err := record.All[proposal.Stored](ctx, p.Records, proposal.Collection)
 	if err != nil {
 		return err
 	}
 	for _, r := range proposed {
-		if procedure := r.Value.Kind == "" || r.Value.Kind == proposal.Procedure; procedure &&
-			r.Value.Name == changed.Name && r.Value.Content == changed.Content && r.Value.Description == changed.Description {
+		if proposals.IsProcedure(r.Value.Kind) && r.Value.Name == changed.Name &&
+			r.Value.Content == changed.Content && r.Value.Description == changed.Description {
 			return nil
 		}
 	}
@@ -57,7 +58,7 @@ func (p *Procedures) Changed(ctx context.Context, name, file string) error {
 	set := record.Fields(map[string]any{"name": changed.Name, "description": changed.Description,
 		"content": changed.Content, "authored_by": "human", "status": "draft"})
 	_, _, err = p.Records.Save(ctx, record.Save{Command: handlers.Command{Actor: events.ActorSystem},
-		Collection: proposals, Set: set, New: true})
+		Collection: proposal.Collection, Set: set, New: true})
 	return err
 }
 

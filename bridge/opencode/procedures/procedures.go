@@ -23,12 +23,6 @@ import (
 	"pocketcoder/handlers/record"
 )
 
-// The config collections of proposals and of sealed procedures.
-const (
-	proposals = proposal.Collection
-	sealed    = "sops"
-)
-
 // Procedures applies proposals. All fields must be set. Load must be called before OpenCode starts.
 type Procedures struct {
 	Log     *log.Log
@@ -43,10 +37,10 @@ const Worker = "procedures"
 
 // Run applies approved proposals, and gives OpenCode the sealed procedures, until ctx ends.
 func (p *Procedures) Run(ctx context.Context) error {
-	filters := []string{events.ConfigSubject(proposals, "*", events.Saved{}.Kind()),
-		events.ConfigSubject(sealed, "*", "*")}
+	filters := []string{events.ConfigSubject(proposal.Collection, "*", events.Saved{}.Kind()),
+		events.ConfigSubject(proposal.SealedIn, "*", "*")}
 	return p.Log.WorkAll(ctx, Worker, filters, func(ctx context.Context, e events.Event) error {
-		if e.Subject.Collection == proposals {
+		if e.Subject.Collection == proposal.Collection {
 			return proposal.Proposals{Records: p.Records}.Apply(ctx, e)
 		}
 		if err := p.Load(ctx); err != nil {
@@ -69,7 +63,7 @@ func (p procedure) isSealed() bool {
 // Load sets the sealed procedures for the next start of OpenCode. If two names make the same skill name, the procedure
 // that changed last wins.
 func (p *Procedures) Load(ctx context.Context) error {
-	all, err := record.All[procedure](ctx, p.Records, sealed)
+	all, err := record.All[procedure](ctx, p.Records, proposal.SealedIn)
 	if err != nil {
 		return fmt.Errorf("read procedures: %w", err)
 	}

@@ -183,7 +183,7 @@ func (p *command) save(ctx context.Context, id string, values map[string]any) er
 	for name, value := range values {
 		set[name], _ = json.Marshal(value) // a text
 	}
-	_, err := handlers.Send(ctx, p.Conn, "record.save", record.Save{Command: client.NewCommand(), Collection: "proposals",
-		Record: id, Set: set})
+	_, err := handlers.Send(ctx, p.Conn, "record.save", record.Save{Command: client.NewCommand(),
+		Collection: proposal.Collection, Record: id, Set: set})
 	return err
 }

@@ -14,6 +14,18 @@ import (
 	"pocketcoder/handlers"
 )
 
+// The config collections of proposals, and of the procedures in force.
+const (
+	Collection = "proposals"
+	SealedIn   = "sops"
+)
+
+// Procedure is a kind of proposal. An empty kind is a procedure, too.
+const Procedure = "procedure"
+
+// IsProcedure reports whether proposals of a kind propose a procedure.
+func IsProcedure(kind string) bool { return kind == "" || kind == Procedure }
+
 // The statuses of a proposal besides denied.
 const (
 	Draft    = "draft"
@@ -38,13 +50,10 @@ func Of(text func(field string) string) Proposal {
 	return Proposal{text("kind"), text("name"), text("description"), text("content"), text("status"), text("effect")}
 }
 
-// IsProcedure reports whether a procedure is proposed.
-func (p Proposal) IsProcedure() bool { return p.Kind == "" || p.Kind == "procedure" }
-
 // Definition returns the SHA-256 of what is approved.
 func (p Proposal) Definition() string {
 	shown := []string{p.Name, p.Description, p.Content}
-	if !p.IsProcedure() {
+	if !IsProcedure(p.Kind) {
 		shown = append(shown, p.Kind)
 	}
 	body, _ := json.Marshal(shown) // texts
