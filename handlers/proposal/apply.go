@@ -175,16 +175,20 @@ type fields struct{ Name, Agent, Prompt string }
 // changed reports whether something else than an approval has changed the target of a proposal after seq: the procedure
 // or the prompt, or the agent with its prompt and its rules.
 func (h Proposals) changed(ctx context.Context, p Stored, seq uint64) (bool, error) {
+	earlier, err := h.approvalsBefore(ctx, seq)
+	if err != nil {
+		return false, err
+	}
 	named := func(_ string, f fields) bool { return f.Name == p.Name }
 	switch p.Kind {
 	case Agent:
 	case Prompt:
-		return h.changedIn(ctx, prompts, seq, named)
+		return h.changedIn(ctx, prompts, seq, earlier, named)
 	default:
-		return h.changedIn(ctx, SealedIn, seq, named)
+		return h.changedIn(ctx, SealedIn, seq, earlier, named)
 	}
 	parts := map[string]bool{} // records of agents and prompts
-	changed, err := h.changedIn(ctx, agents, seq, func(id string, f fields) bool {
+	changed, err := h.changedIn(ctx, agents, seq, earlier, func(id string, f fields) bool {
 		if f.Name == p.Name {
 			parts[id], parts[f.Prompt] = true, f.Prompt != ""
 		}
@@ -193,25 +197,28 @@ func (h Proposals) changed(ctx context.Context, p Stored, seq uint64) (bool, err
 	if changed || err != nil {
 		return changed, err
 	}
-	changed, err = h.changedIn(ctx, prompts, seq, func(id string, _ fields) bool { return parts[id] })
+	changed, err = h.changedIn(ctx, prompts, seq, earlier, func(id string, _ fields) bool { return parts[id] })
 	if changed || err != nil {
 		return changed, err
 	}
-	return h.changedIn(ctx, rulebook.ToolPermissions, seq, func(_ string, f fields) bool { return parts[f.Agent] })
+	return h.changedIn(ctx, rulebook.ToolPermissions, seq, earlier,
+		func(_ string, f fields) bool { return parts[f.Agent] })
+}
+
+// approvalsBefore returns the ids of the events about proposals before seq.
+func (h Proposals) approvalsBefore(ctx context.Context, seq uint64) (map[string]bool, error) {
+	earlier := map[string]bool{}
+	_, err := h.Records.Log.Fold(ctx, events.ConfigSubject(Collection, "*", "*"), 0, func(e events.Event) error {
+		earlier[e.ID] = e.Seq < seq
+		return nil
+	})
+	return earlier, err
 }
 
 // changedIn reports whether an event after seq that no earlier approval caused stored or deleted a record that matched
 // before or after that event.
-func (h Proposals) changedIn(ctx context.Context, collection string, seq uint64,
+func (h Proposals) changedIn(ctx context.Context, collection string, seq uint64, earlier map[string]bool,
 	match func(id string, f fields) bool) (changed bool, err error) {
-	earlier := map[string]bool{} // approvals
-	_, err = h.Records.Log.Fold(ctx, events.ConfigSubject(Collection, "*", "*"), 0, func(e events.Event) error {
-		earlier[e.ID] = e.Seq < seq
-		return nil
-	})
-	if err != nil {
-		return false, err
-	}
 	matched := map[string]bool{} // by record, before the event
 	_, err = h.Records.Log.Fold(ctx, events.ConfigSubject(collection, "*", "*"), 0, func(e events.Event) error {
 		now := fields{}
