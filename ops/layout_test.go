@@ -90,7 +90,7 @@ var mayImport = map[string]string{
 	"handlers/schedule/due":              "handlers",
 	"handlers/schedule/preview":          "events handlers handlers/permission handlers/policy handlers/record/schedules handlers/schedule/due",
 	"handlers/record":                    "events events/log handlers handlers/account handlers/policy handlers/record/mcpserver handlers/record/note handlers/record/proposals handlers/record/rulebook handlers/record/schedules handlers/record/sshkey",
-	"handlers/recordsecret":              "events events/log events/secret handlers handlers/account handlers/record",
+	"handlers/recordsecret":              "events events/secret handlers handlers/account handlers/record",
 	"handlers/record/mcpserver":          "events handlers handlers/policy handlers/policy/hostport sandbox/limit sandbox/wire",
 	"handlers/record/proposals":          "handlers",
 	"handlers/record/note":               "handlers",

@@ -6,17 +6,19 @@ import (
 
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
+	"pocketcoder/handlers/record"
 	"pocketcoder/handlers/recordsecret"
 )
 
-// openAccounts opens the secrets and the accounts, and creates the administrator that the environment names. From then
-// on, stored provider keys are redacted in all events.
+// openAccounts opens the secrets, the configuration records and the accounts, and creates the administrator that the
+// environment names. From then on, stored provider keys are redacted in all events.
 func (s *System) openAccounts(ctx context.Context) (err error) {
 	if s.secrets, err = secret.Open(ctx, s.nc, streamOptions(s.o).Replicas); err != nil {
 		return err
 	}
 	s.log.Conceal("admin", s.o.Admin[1]) // first, because the number of redacted secrets is limited
-	s.providerKeys = &recordsecret.ProviderKeys{Log: s.log, Secrets: s.secrets, Logger: s.o.Logger,
+	s.records = &record.Records{Log: s.log}
+	s.providerKeys = &recordsecret.ProviderKeys{Records: s.records, Secrets: s.secrets, Logger: s.o.Logger,
 		Paths: []string{s.o.Workspace, string(s.o.Data)}}
 	if err := s.providerKeys.Restore(ctx); err != nil {
 		return err

@@ -310,8 +310,7 @@ type System struct {
 func (s *System) wire() {
 	s.quorum.Log = s.log
 	s.changed, s.loaded, s.prepared = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	s.chats, s.records, s.permissions = &chat.Chats{Log: s.log}, &record.Records{Log: s.log},
-		&permission.Permissions{Log: s.log}
+	s.chats, s.permissions = &chat.Chats{Log: s.log}, &permission.Permissions{Log: s.log}
 	s.budgets = &budget.Budgets{Records: s.records, Permissions: s.permissions}
 	s.ingest = &ingest.Ingest{
 		Engine: engine, Directory: s.o.Workspace, Log: s.log, Model: s.model, Logger: s.o.Logger,

@@ -19,7 +19,6 @@ import (
 	"unicode"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log"
 	"pocketcoder/events/secret"
 	"pocketcoder/handlers/account"
 	"pocketcoder/handlers/record"
@@ -35,7 +34,7 @@ const (
 // all later events, as many as Log.Conceal accepts. The values of other accounts are not redacted: OpenCode does not
 // get them, and such an account could hide any text in other chats by storing it as a value.
 type ProviderKeys struct {
-	Log     *log.Log
+	Records *record.Records
 	Secrets *secret.Store
 	Logger  *slog.Logger
 	Paths   []string // a value that is part of one of these is not redacted
@@ -46,7 +45,7 @@ type ProviderKeys struct {
 // Save saves a record with the names of the variables, and then their values among the secrets. A refused record
 // leaves the values unchanged. After a crash in between, the record names variables with their old values or none; the
 // client got no answer and repeats the request. In the other order, a crash could leave values that no record names.
-func (k *ProviderKeys) Save(ctx context.Context, h *record.Records, c record.Save) (id string, seq uint64, err error) {
+func (k *ProviderKeys) Save(ctx context.Context, c record.Save) (id string, seq uint64, err error) {
 	values, err := record.Variables(c.Set)
 	if err == nil {
 		err = c.CheckSize()
@@ -64,10 +63,10 @@ func (k *ProviderKeys) Save(ctx context.Context, h *record.Records, c record.Sav
 	}
 	k.saving.Lock()
 	defer k.saving.Unlock()
-	if id, seq, err = h.Save(ctx, c); err != nil || values == nil {
+	if id, seq, err = k.Records.Save(ctx, c); err != nil || values == nil {
 		return id, seq, err
 	}
-	user, err := owner(ctx, h, id)
+	user, err := k.owner(ctx, id)
 	if err != nil {
 		return "", 0, err
 	}
@@ -75,22 +74,22 @@ func (k *ProviderKeys) Save(ctx context.Context, h *record.Records, c record.Sav
 }
 
 // Delete deletes a record, and then its values.
-func (k *ProviderKeys) Delete(ctx context.Context, h *record.Records, c record.Delete) (seq uint64, err error) {
+func (k *ProviderKeys) Delete(ctx context.Context, c record.Delete) (seq uint64, err error) {
 	k.saving.Lock()
 	defer k.saving.Unlock()
-	user, err := owner(ctx, h, c.Record)
+	user, err := k.owner(ctx, c.Record)
 	if err != nil {
 		return 0, err
 	}
-	if seq, err = h.Delete(ctx, c); err != nil || user == "" {
+	if seq, err = k.Records.Delete(ctx, c); err != nil || user == "" {
 		return seq, err
 	}
 	return seq, k.Store(context.WithoutCancel(ctx), user, c.Record, nil, true)
 }
 
 // owner returns the account that a key belongs to, "" for a key that does not exist.
-func owner(ctx context.Context, h *record.Records, key string) (user string, err error) {
-	r, _, err := record.One[struct{ User string }](ctx, h, record.ProviderKeysCollection, key)
+func (k *ProviderKeys) owner(ctx context.Context, key string) (user string, err error) {
+	r, _, err := record.One[struct{ User string }](ctx, k.Records, record.ProviderKeysCollection, key)
 	return r.User, err
 }
 
@@ -142,7 +141,7 @@ func (k *ProviderKeys) redact(key string, values map[string]string) {
 			secrets = append(secrets, values[name])
 		}
 	}
-	if left := k.Log.Conceal(key, secrets...); left > 0 {
+	if left := k.Records.Log.Conceal(key, secrets...); left > 0 {
 		k.Logger.Warn("there are too many secrets to take them all out of events", "key", key, "left", left)
 	}
 }
@@ -210,7 +209,7 @@ func (k *ProviderKeys) Values(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := record.All[struct{ User string }](ctx, &record.Records{Log: k.Log}, record.ProviderKeysCollection)
+	keys, err := record.All[struct{ User string }](ctx, k.Records, record.ProviderKeysCollection)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +244,7 @@ func (k *ProviderKeys) Watch(ctx context.Context, changed func()) error {
 // named returns the secrets that records of existing accounts name, and whether the account is an administrator.
 func (k *ProviderKeys) named(ctx context.Context) (byAdmin map[string]bool, err error) {
 	gone, roles := map[string]bool{}, map[string]string{}
-	_, err = k.Log.Fold(ctx, events.UserSubject("*", "account.*"), 0, func(e events.Event) error {
+	_, err = k.Records.Log.Fold(ctx, events.UserSubject("*", "account.*"), 0, func(e events.Event) error {
 		d, err := events.Decode(e)
 		if err != nil {
 			return nil
@@ -263,14 +262,14 @@ func (k *ProviderKeys) named(ctx context.Context) (byAdmin map[string]bool, err 
 	if err != nil {
 		return nil, err
 	}
-	_, err = k.Log.Fold(ctx, events.UserSubject("*", events.Deleted{}.Kind()), 0, func(e events.Event) error {
+	_, err = k.Records.Log.Fold(ctx, events.UserSubject("*", events.Deleted{}.Kind()), 0, func(e events.Event) error {
 		gone[e.Subject.ID] = true
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	keys, err := record.All[struct{ User string }](ctx, &record.Records{Log: k.Log}, record.ProviderKeysCollection)
+	keys, err := record.All[struct{ User string }](ctx, k.Records, record.ProviderKeysCollection)
 	byAdmin = map[string]bool{}
 	for _, key := range keys {
 		if user := key.Value.User; !gone[user] {

@@ -49,12 +49,12 @@ func fieldProblem(err error) error {
 
 // saveProviderKey saves a key: its record, and the values of its variables among the secrets.
 func saveProviderKey(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	id, seq, err := s.ProviderKeys.Save(ctx, s.Records, w.save())
+	id, seq, err := s.ProviderKeys.Save(ctx, w.save())
 	return id, seq, fieldProblem(err)
 }
 
 func deleteProviderKey(s *Records, ctx context.Context, w change) (string, uint64, error) {
-	seq, err := s.ProviderKeys.Delete(ctx, s.Records, w.delete())
+	seq, err := s.ProviderKeys.Delete(ctx, w.delete())
 	return w.id, seq, err
 }
 

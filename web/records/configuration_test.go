@@ -194,7 +194,8 @@ func TestOrphanedSecretsAreRemovedAtStart(t *testing.T) {
 	log, err := log.Open(t.Context(), s.Conn, log.DefaultOptions, secret.NewRedactor()) // another process
 	is.NoErr(err)
 	stored := s.Web.Records.ProviderKeys
-	restarted := &recordsecret.ProviderKeys{Log: log, Secrets: stored.Secrets, Logger: stored.Logger}
+	restarted := &recordsecret.ProviderKeys{Records: &record.Records{Log: log}, Secrets: stored.Secrets,
+		Logger: stored.Logger}
 	is.NoErr(restarted.Restore(t.Context()))
 	keys, err := s.Web.Records.ProviderKeys.Secrets.Keys(t.Context(), "llm")
 	is.NoErr(err)

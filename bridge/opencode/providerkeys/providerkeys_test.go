@@ -39,9 +39,9 @@ func newSystem(t *testing.T, calm time.Duration) *system {
 	secrets, err := secret.Open(t.Context(), nc, 1)
 	s.must(err)
 	records, logger := &record.Records{Log: s.log}, slog.New(slog.NewTextHandler(t.Output(), nil))
-	s.keys = &providerkeys.Keys{Fixed: true, Stored: &recordsecret.ProviderKeys{Log: s.log, Secrets: secrets, Logger: logger},
-		Records: records, Engine: s.engine, Server: &opencode.Supervisor{}, Restart: func() {}, Logger: logger,
-		Changed: func() {}, Calm: calm}
+	stored := &recordsecret.ProviderKeys{Records: records, Secrets: secrets, Logger: logger}
+	s.keys = &providerkeys.Keys{Fixed: true, Stored: stored, Records: records, Engine: s.engine, Server: &opencode.Supervisor{},
+		Restart: func() {}, Logger: logger, Changed: func() {}, Calm: calm}
 	for _, id := range []string{"acme", "other"} {
 		_, _, err := records.Save(t.Context(), record.Save{Command: handlers.Command{Actor: events.ActorSystem}, New: true,
 			Collection: record.ModelProviderCollection, Record: id,
