@@ -188,6 +188,7 @@ var mayImport = map[string]string{
 	"web/search":                   "projections/textsearch web/api web/openapi web/query",
 	"web/shell":                    "handlers/exec sandbox/wire web/api web/openapi",
 	"web/stream":                   "events events/log events/log/tail projections projections/artifacts projections/moments web/api web/openapi web/query web/query/filter",
+	"web/chromiumtest":             "expect",
 	"web/webtest": "handlers/channel bridge/opencode/recording bridge/push bridge/push/service events events/eventstest events/log events/log/tail events/secret expect handlers " +
 		"handlers/account handlers/chat handlers/exec handlers/permission handlers/proposal handlers/policy handlers/record handlers/recordsecret handlers/schedule handlers/schedule/preview handlers/worker projections projections/outgoing projections/projectionstest projections/queries projections/store web web/api web/chats",
 	"ops":                   "",

@@ -10,10 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	cdplog "github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
@@ -72,71 +70,17 @@ func (b *tab) logIn() {
 	b.awaitCondition("the list of chats", `document.querySelector("#chats") !== null`)
 }
 
-// chromium is the Chromium of all tests but those that ask for one of their own. The first of them starts it.
-var chromium struct {
-	once sync.Once
-	ctx  context.Context
-	err  error
-}
-
-// sharedChromium returns the context of the shared Chromium.
-func sharedChromium(t testing.TB) context.Context {
-	t.Helper()
-	path := expect.Program(t, "chromium") // may end the test, and must not do so within the once
-	chromium.once.Do(func() {
-		var cancel context.CancelFunc
-		chromium.ctx, cancel = startChromium(context.Background(), path)
-		afterTests(cancel)
-		chromium.err = chromedp.Do(chromium.ctx)
-	})
-	if chromium.err != nil {
-		t.Fatal(chromium.err)
-	}
-	return chromium.ctx
-}
-
-func startChromium(ctx context.Context, path string) (context.Context, context.CancelFunc) {
-	ctx, end := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
-		chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))...)
-	ctx, closeTab := chromedp.NewContext(ctx)
-	return ctx, func() { closeTab(); end() }
-}
-
-// newBrowser opens a tab in the shared Chromium, with cookies, storage and service workers of its own.
+// newBrowser opens a tab in the shared Chromium.
 func (p *process) newBrowser(t testing.TB, size screen) *tab {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(sharedChromium(t), tabTime)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
-	t.Cleanup(cancel)
-	return p.openTab(ctx, t, size)
+	return p.useTab(chromium.OpenTab(t), t, size)
 }
 
-// ownBrowser starts a Chromium of the test's own, for what Chromium has only outside of separate contexts: push
-// messages and notifications.
-func (p *process) ownBrowser(t testing.TB, size screen) *tab {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), tabTime)
-	t.Cleanup(cancel)
-	ctx, cancel = startChromium(ctx, expect.Program(t, "chromium"))
-	t.Cleanup(cancel)
-	return p.openTab(ctx, t, size)
-}
-
-// tabTime is how long a tab stays open. The context of a test ends before its last screenshot.
-const tabTime = 5 * time.Minute
-
-// openTab opens the tab of a context.
-func (p *process) openTab(ctx context.Context, t testing.TB, size screen) *tab {
+// useTab makes an open tab as large as a screen, and notes its faults.
+func (p *process) useTab(ctx context.Context, t testing.TB, size screen) *tab {
 	t.Helper()
 	b := &tab{process: p, t: t, ctx: ctx, size: size}
-	b.do(chromedp.EmulateViewport(size.width, size.height),
-		// each page has the focus, as if its window were in front
-		chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-			_, err := cdp.Call(ctx, target, emulation.SetFocusEmulationEnabled,
-				emulation.SetFocusEmulationEnabledParams{Enabled: true})
-			return err
-		}))
+	b.do(chromedp.EmulateViewport(size.width, size.height))
 	if err := chromedp.Listen(ctx, b.handleEvent); err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ import (
 	"pocketcoder/handlers"
 	chats "pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
+	"pocketcoder/web/chromiumtest"
 )
 
 // The end-to-end tests run the whole system with the real OpenCode and the demo model. Most of them run it within
@@ -38,7 +39,8 @@ import (
 var (
 	binaries string
 	ordinary sharedInstance
-	shared   struct { // what ends after the tests
+	chromium chromiumtest.Browser // of all tests but those that ask for one of their own
+	shared   struct {             // what ends after the tests
 		sync.Mutex
 		ends []func()
 	}
@@ -70,6 +72,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
+		defer chromium.Close()
 		defer func() {
 			for _, end := range shared.ends {
 				end()

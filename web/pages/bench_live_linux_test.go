@@ -73,7 +73,7 @@ func BenchmarkPainted(b *testing.B) {
 func openPage(t testing.TB, s *webtest.System, path string) context.Context {
 	t.Helper()
 	b := newBrowser(t, s)
-	ctx := openTab(t)
+	ctx := chromium.OpenTab(t)
 	webtest.Check(t, chromedp.Do(ctx, chromedp.Navigate(b.url+"/login?next="+path),
 		chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
 		chromedp.SendKeys(chromedp.CSS("#password"), webtest.Password), chromedp.Click(chromedp.CSS("main button")),

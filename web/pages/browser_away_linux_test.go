@@ -31,7 +31,7 @@ func newDevice(t *testing.T, h http.Handler, width, height int64) *device {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	t.Cleanup(server.CloseClientConnections)
-	ctx := openTab(t)
+	ctx := chromium.OpenTab(t)
 	webtest.Check(t, chromedp.Do(ctx, chromedp.EmulateViewport(width, height), chromedp.Navigate(server.URL+"/login"),
 		chromedp.SendKeys(chromedp.CSS("#email"), "ada@example.org"),
 		chromedp.SendKeys(chromedp.CSS("#password"), webtest.Password), chromedp.Click(chromedp.CSS("main button")),
