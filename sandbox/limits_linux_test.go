@@ -96,8 +96,8 @@ func TestOnlyTheForkBombIsEnded(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				is := is.New(t)
 				out, done := newLines(), make(chan wire.Result, 1)
-				bystander := w.request("echo ready; cd; until [ -e 'stop " + name + "' ]; do sleep 0.01; done; exit 7")
-				go func() { done <- w.Exec(t.Context(), bystander, out, io.Discard) }()
+				other := w.request("echo ready; cd; until [ -e 'stop " + name + "' ]; do sleep 0.01; done; exit 7")
+				go func() { done <- w.Exec(t.Context(), other, out, io.Discard) }()
 				is.Equal(out.next(t), "ready")
 				expectLimit(t, w, command, wire.Processes)
 				result, _, _ := run(t, w, "cd; touch 'stop "+name+"'; exit 3")

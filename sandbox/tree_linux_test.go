@@ -105,7 +105,7 @@ var trees = map[string]struct {
 func TestCancelKillsTheWholeTree(t *testing.T) {
 	t.Parallel()
 	for found, w := range map[string]*Worker{"by cgroup": open(t), "by label": withoutCgroups(open(t))} {
-		bystanders, _ := background(t, t.Context(), w,
+		others, _ := background(t, t.Context(), w,
 			w.request(`echo $$; (setsid sh -c 'sleep 600 & echo $!' &); sleep 600; :`), 2)
 		for name, tree := range trees {
 			t.Run(name+", "+found, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestCancelKillsTheWholeTree(t *testing.T) {
 				for _, pid := range pids {
 					is.True(!alive(pid))
 				}
-				for _, pid := range bystanders {
+				for _, pid := range others {
 					is.True(alive(pid)) // of another execution
 				}
 			})

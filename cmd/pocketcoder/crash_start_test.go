@@ -42,33 +42,33 @@ func TestDeadPartIsReplacedWithoutLoss(t *testing.T) {
 	var seen []events.Event
 	runStages(t, p, stage{"OpenCode that cannot start at once is started again", openCodeStartsAgain},
 		stage{"OpenCode dies", func(t *testing.T, p *process) {
-			survive(t, p, killOpenCode, bystander{"what it ran is lost, and continues", lostTurnsContinue},
-				bystander{"a file that changed while OpenCode was away is shown again", fileChangedMeanwhileIsShown},
-				bystander{"a detached server lives on", detachedServerLivesOn})
+			checkIncident(t, p, killOpenCode, incidentCheck{"what it ran is lost, and continues", lostTurnsContinue},
+				incidentCheck{"a file that changed while OpenCode was away is shown again", fileChangedMeanwhileIsShown},
+				incidentCheck{"a detached server lives on", detachedServerLivesOn})
 			seen = p.allEvents(t)
 		}},
 		stage{"the worker dies", func(t *testing.T, p *process) { workerDies(t, p, seen) }},
 		stage{"health checks follow", func(t *testing.T, p *process) {
-			survive(t, p, healthchecksFollow, bystander{"an interrupted question ends", interruptedQuestionEnds})
+			checkIncident(t, p, healthchecksFollow, incidentCheck{"an interrupted question ends", interruptedQuestionEnds})
 		}})
 }
 
-// bystander is something that happens in a system when a part of it dies.
-type bystander struct {
-	name   string
-	before func(*testing.T, *process) (after func(*testing.T, *process)) // checks what became of it
+// incidentCheck prepares something before an incident, and returns a function that checks what became of it.
+type incidentCheck struct {
+	name    string
+	prepare func(*testing.T, *process) (check func(*testing.T, *process))
 }
 
-// survive lets a part of a system die, and checks what became of all bystanders.
-func survive(t *testing.T, p *process, die func(*testing.T, *process), all ...bystander) {
+// checkIncident causes an incident, such as the death of a part of the system, and carries out the checks.
+func checkIncident(t *testing.T, p *process, cause func(*testing.T, *process), all ...incidentCheck) {
 	t.Helper()
 	checks := make([]func(*testing.T, *process), len(all))
-	for i, b := range all {
-		checks[i] = b.before(t, p)
+	for i, c := range all {
+		checks[i] = c.prepare(t, p)
 	}
-	die(t, p)
-	for i, b := range all {
-		if !t.Run(b.name, func(t *testing.T) { p.t = t; checks[i](t, p) }) {
+	cause(t, p)
+	for i, c := range all {
+		if !t.Run(c.name, func(t *testing.T) { p.t = t; checks[i](t, p) }) {
 			break
 		}
 	}

@@ -38,11 +38,11 @@ var delegation = call("task", map[string]any{"description": "test", "subagent_ty
 // writing is a script that creates the file of the crash.
 var writing = call("write", map[string]any{"filePath": "%[1]s", "content": "run\n"}) + "\n@@next\n@@say done"
 
-// crashSystems are systems, each killed several times, so that later crashes meet the remains of earlier ones. A crash
-// affects several chats: all except the last are in a lasting state, and the crash happens when the last reaches its
-// moment. The first opencode.session.status needs no crash of its own. It comes right after message.delivered, and at
-// both moments OpenCode has the message and no answer.
-var crashSystems = [2][][]crash{{
+// crashes happen to one system, so that later crashes meet the remains of earlier ones. A crash affects several chats:
+// all except the last are in a lasting state, and the crash happens when the last reaches its moment. The first
+// opencode.session.status needs no crash of its own. It comes right after message.delivered, and at both moments
+// OpenCode has the message and no answer.
+var crashes = [][]crash{
 	{
 		{name: "running", script: bash(longCommand), moment: commandRuns, check: commandIsLost},
 		{name: "submitted", script: bash(shortCommand), moment: on("message.submitted"), check: finishedOrLost},
@@ -55,7 +55,10 @@ var crashSystems = [2][][]crash{{
 	{{name: "answered", script: "@@text n=3 delay=10", moment: partEnded("step-finish"), check: saidWhole}},
 	{{name: "requested", script: bash(shortCommand), moment: on("exec.requested"), check: finishedOrLost}},
 	{{name: "bound", script: bash(shortCommand), moment: on("session.bound"), check: finishedOrLost}},
-}, {
+}
+
+// furtherCrashes happen to another system.
+var furtherCrashes = [][]crash{
 	{
 		{name: "pending", script: bash(shortCommand), moment: requestIsPending, check: resumedByApproval},
 		{name: "written", script: writing, moment: requestIsPending, check: resumedByApproval},
@@ -68,21 +71,21 @@ var crashSystems = [2][][]crash{{
 		{name: "delivered", script: bash(shortCommand), moment: on("message.delivered"), check: finishedOrLost},
 	},
 	{{name: "decided", script: bash(shortCommand), moment: on("permission.decided"), check: resumedOrDone}},
-}}
+}
 
 func TestKillAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	playSystem(t, crashSystems[0])
+	killRepeatedly(t, crashes)
 }
 
 // This is a test of its own, because parallel subtests start after all other tests: the whole run would wait for them.
 func TestKillAtFurtherMomentsLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
-	playSystem(t, crashSystems[1])
+	killRepeatedly(t, furtherCrashes)
 }
 
-// playSystem kills one system several times.
-func playSystem(t *testing.T, all [][]crash) {
+// killRepeatedly kills one system several times.
+func killRepeatedly(t *testing.T, all [][]crash) {
 	t.Helper()
 	p := start(t)
 	for _, together := range all {
@@ -90,15 +93,15 @@ func playSystem(t *testing.T, all [][]crash) {
 		for _, c := range together {
 			names = append(names, c.name)
 		}
-		if !t.Run(strings.Join(names, " and "), func(t *testing.T) { p.t = t; playCrashes(t, p, together) }) {
+		if !t.Run(strings.Join(names, " and "), func(t *testing.T) { p.t = t; killOnce(t, p, together) }) {
 			return // further checks would only repeat the failure
 		}
 	}
 	p.t = t
 }
 
-// playCrashes brings a chat to each moment, kills everything, starts it again, and lets the chats come to their ends.
-func playCrashes(t *testing.T, p *process, together []crash) {
+// killOnce brings a chat to each moment, kills everything, starts it again, and lets the chats come to their ends.
+func killOnce(t *testing.T, p *process, together []crash) {
 	var chats []string
 	var seen []events.Event
 	defer func() {

@@ -43,8 +43,8 @@ func TestNextStartContinuesAfterAStop(t *testing.T) {
 	runStages(t, p, stage{"the data directory is for its owner alone", dataIsForItsOwnerAlone},
 		stage{"Ctrl-C leaves nothing behind", stopLeavesNothing},
 		stage{"a damaged read model is set aside, and what was lost is named", func(t *testing.T, p *process) {
-			survive(t, p, damagedReadModel, bystander{"outputs of archived chats are moved", archived},
-				bystander{"what a shell has changed is known", shellChangesAreKnown})
+			checkIncident(t, p, damagedReadModel, incidentCheck{"outputs of archived chats are moved", archived},
+				incidentCheck{"what a shell has changed is known", shellChangesAreKnown})
 		}})
 }
 
