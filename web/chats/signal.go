@@ -20,7 +20,7 @@ func (s *Chats) signalExecution(w http.ResponseWriter, r *http.Request, caller a
 	if err != nil {
 		return err
 	}
-	if err := s.API.PersonMayWrite(r, caller, x.Get("chat").(string)); err != nil {
+	if err := s.API.PersonMayWrite(r, caller, x.Text("chat")); err != nil {
 		return err
 	}
 	var body signalRequest

@@ -10,7 +10,6 @@ import (
 	"pocketcoder/handlers/permission/explanation"
 	"pocketcoder/handlers/record"
 	"pocketcoder/web/api"
-	"pocketcoder/web/query"
 )
 
 // whyPermission explains a permission request to all who may view it.
@@ -19,16 +18,11 @@ func (s *Chats) whyPermission(w http.ResponseWriter, r *http.Request, caller api
 	if err != nil {
 		return err
 	}
-	why, err := explanation.Of(r.Context(), s.Gate, textField(found, "chat"), textField(found, "ai_engine_permission_id"))
+	why, err := explanation.Of(r.Context(), s.Gate, found.Text("chat"), found.Text("ai_engine_permission_id"))
 	if err != nil {
 		return err
 	}
 	return api.WriteJSON(w, http.StatusOK, why)
-}
-
-func textField(r query.Record, name string) string {
-	text, _ := r.Get(name).(string)
-	return text
 }
 
 // Proposal is a rule that would allow a permission request.
@@ -131,7 +125,7 @@ func (s *Chats) always(r *http.Request, caller api.Caller, id string,
 		}
 	}
 	return permission.AllowAlways{
-		Command: handlers.Command{Actor: caller.Actor()}, Chat: textField(about, "chat"), Permission: textField(about, "ai_engine_permission_id"),
+		Command: handlers.Command{Actor: caller.Actor()}, Chat: about.Text("chat"), Permission: about.Text("ai_engine_permission_id"),
 		Pattern: request.Pattern, Scope: request.Scope, For: request.For, ShownRequest: request.ShownRequest, ShownRules: request.ShownRules, Client: caller.Client,
 	}, nil
 }

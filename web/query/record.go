@@ -142,6 +142,18 @@ func (r Record) Get(name string) any {
 	return toText(r.values[i])
 }
 
+// Text returns the text in a field, "" for a field of another kind.
+func (r Record) Text(name string) string {
+	text, _ := r.Get(name).(string)
+	return text
+}
+
+// IsTrue reports whether a field holds true.
+func (r Record) IsTrue(name string) bool {
+	value, _ := r.Get(name).(bool)
+	return value
+}
+
 // IsSet reports whether the record stores a value in a field that was read. Get returns 0 for a number that is not set.
 func (r Record) IsSet(name string) bool {
 	if r.shape == nil {

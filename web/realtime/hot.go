@@ -115,8 +115,7 @@ func (s *Realtime) startHub(ctx context.Context, h *hub) (since time.Time, err e
 		})
 		for _, r := range page.Items {
 			h.transcript.Unknown[r.ID()] = true
-			text, _ := r.Get("created").(string)
-			if created, err := time.Parse(events.TimeFormat, text); err == nil && created.Before(since) {
+			if created, err := time.Parse(events.TimeFormat, r.Text("created")); err == nil && created.Before(since) {
 				since = created
 			}
 		}

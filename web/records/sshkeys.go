@@ -31,8 +31,7 @@ func (s *Records) listSSHKeys(w http.ResponseWriter, r *http.Request, caller api
 			PerPage: 1000, SkipTotal: true}
 		found, err := query.List(r.Context(), db, Catalogue, c, caller.Request(), q)
 		for _, key := range found.Items {
-			line, _ := key.Get("public_key").(string)
-			text = append(append(text, line...), '\n')
+			text = append(append(text, key.Text("public_key")...), '\n')
 		}
 		return err
 	})

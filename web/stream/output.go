@@ -28,10 +28,10 @@ func (s *Streams) executionOutput(w http.ResponseWriter, r *http.Request, caller
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
-	if x.Get("status") != events.ExecutionRunning {
+	if x.Text("status") != events.ExecutionRunning {
 		return s.serveStored(w, r, x, stream)
 	}
-	chat := x.Get("chat").(string)
+	chat := x.Text("chat")
 	ctx, cancel := s.API.WhileAllowed(r, caller, chat, since, func() error {
 		return s.API.MayView(r.Context(), caller, "executions", x.ID())
 	})

@@ -35,11 +35,8 @@ func (l Login) browsers(r *http.Request, caller api.Caller) (all []device, err e
 		q := query.Query{Sort: "created", Filter: `push_service = "webpush"`, PerPage: maxBrowsers, SkipTotal: true}
 		page, err := query.List(r.Context(), db, l.API.Catalogue, c, caller.Request(), q)
 		for _, record := range page.Items {
-			name, _ := record.Get("name").(string)
-			token, _ := record.Get("push_token").(string)
-			active, _ := record.Get("is_active").(bool)
-			sum := sha256.Sum256([]byte(token))
-			all = append(all, device{record.ID(), name, hex.EncodeToString(sum[:]), active})
+			sum := sha256.Sum256([]byte(record.Text("push_token")))
+			all = append(all, device{record.ID(), record.Text("name"), hex.EncodeToString(sum[:]), record.IsTrue("is_active")})
 		}
 		return err
 	})

@@ -89,8 +89,8 @@ func (m Messengers) view(ctx context.Context, caller api.Caller) (v view, err er
 			return err
 		}
 		for _, c := range all {
-			v.names[c.ID()], v.mailbox[c.ID()] = textOf(c, "name"), textOf(c, "address")
-			if on, _ := c.Get("enabled").(bool); on {
+			v.names[c.ID()], v.mailbox[c.ID()] = c.Text("name"), c.Text("address")
+			if c.IsTrue("enabled") {
 				v.channels = append(v.channels, c)
 			}
 		}
@@ -99,7 +99,7 @@ func (m Messengers) view(ctx context.Context, caller api.Caller) (v view, err er
 			return err
 		}
 		for _, u := range users {
-			v.names[u.ID()] = textOf(u, "email")
+			v.names[u.ID()] = u.Text("email")
 		}
 		v.pairings, err = list(channel.Pairings)
 		return err
@@ -119,15 +119,9 @@ func (v view) howToSend() string {
 	return fmt.Sprintf(texts.SendCode, visible.Line(v.names[v.channel]))
 }
 
-// textOf returns a text of a record, "" for any other value.
-func textOf(r query.Record, name string) string {
-	text, _ := r.Get(name).(string)
-	return text
-}
-
 // isExpired reports whether a pairing has expired.
 func isExpired(pairing query.Record, now time.Time) bool {
-	expires, err := time.Parse(events.TimeFormat, textOf(pairing, "expires_at"))
+	expires, err := time.Parse(events.TimeFormat, pairing.Text("expires_at"))
 	return err == nil && !now.Before(expires)
 }
 

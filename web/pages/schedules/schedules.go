@@ -112,7 +112,7 @@ func (s Schedules) records(ctx context.Context, db dbx.Builder, caller api.Calle
 	}
 	page, err := query.List(ctx, db, s.API.Catalogue, c, caller.Request(), q)
 	for _, r := range page.Items {
-		all = append(all, option{r.ID(), cmp.Or(textOf(r, field), r.ID())})
+		all = append(all, option{r.ID(), cmp.Or(r.Text(field), r.ID())})
 	}
 	return all, err
 }
@@ -135,9 +135,9 @@ func (v view) settings() (all [][2]string) {
 	if maxCost == 0 {
 		cost = ""
 	}
-	for _, row := range [][2]string{{texts.ScheduleAgent, v.agent}, {texts.ScheduleModel, textOf(v.record, "model")},
-		{texts.ScheduleMissed, texts.MissedRuns[textOf(v.record, "missed")]},
-		{texts.ScheduleOverlap, texts.OverlappingRuns[textOf(v.record, "overlap")]}, {texts.ScheduleMaxCost, cost}} {
+	for _, row := range [][2]string{{texts.ScheduleAgent, v.agent}, {texts.ScheduleModel, v.record.Text("model")},
+		{texts.ScheduleMissed, texts.MissedRuns[v.record.Text("missed")]},
+		{texts.ScheduleOverlap, texts.OverlappingRuns[v.record.Text("overlap")]}, {texts.ScheduleMaxCost, cost}} {
 		if row[1] != "" {
 			all = append(all, row)
 		}
@@ -152,12 +152,12 @@ func (s Schedules) one(r *http.Request, caller api.Caller) (templ.Component, err
 		return nil, err
 	}
 	v := view{record: record}
-	if agent := textOf(record, "agent"); agent != "" {
+	if agent := record.Text("agent"); agent != "" {
 		found, err := s.API.Find(r.Context(), caller, "ai_agents", agent)
 		if err != nil && api.ProblemOf(err).Status != http.StatusNotFound { // a deleted agent has no name
 			return nil, err
 		}
-		v.agent = cmp.Or(textOf(found, "name"), agent)
+		v.agent = cmp.Or(found.Text("name"), agent)
 	}
 	if v.next, err = s.Schedules.Schedules.Next(r.Context(), id, 5); err != nil {
 		return nil, err
@@ -252,26 +252,15 @@ func (s Schedules) command(_ http.ResponseWriter, r *http.Request, caller api.Ca
 
 func path(id string) string { return "/schedules/" + url.PathEscape(id) }
 
-// textOf returns a text of a record, "" for any other value.
-func textOf(r query.Record, name string) string {
-	text, _ := r.Get(name).(string)
-	return text
-}
-
-func isOn(r query.Record) bool {
-	on, _ := r.Get("enabled").(bool)
-	return on
-}
-
 // dueText returns when a schedule is due, in one line.
 func dueText(r query.Record) string {
 	switch {
-	case textOf(r, "every") != "":
-		return fmt.Sprintf(texts.ScheduleDueEvery, textOf(r, "every"))
-	case textOf(r, "at") != "":
-		return fmt.Sprintf(texts.ScheduleDueAt, textOf(r, "at")[:16])
+	case r.Text("every") != "":
+		return fmt.Sprintf(texts.ScheduleDueEvery, r.Text("every"))
+	case r.Text("at") != "":
+		return fmt.Sprintf(texts.ScheduleDueAt, r.Text("at")[:16])
 	}
-	return strings.TrimSpace(textOf(r, "cron_expression") + " " + textOf(r, "time_zone"))
+	return strings.TrimSpace(r.Text("cron_expression") + " " + r.Text("time_zone"))
 }
 
 // pastRequests returns the result of a dry run as a sentence.

@@ -26,7 +26,7 @@ const maxVersions = 50
 // noteIn returns the note that a path names by its record.
 func (s Settings) noteIn(r *http.Request, caller api.Caller) (notes.Of, error) {
 	found, err := s.API.Find(r.Context(), caller, note.Collection, r.PathValue("id"))
-	return notes.Of{Agent: textOf(found.Get("agent")), Name: textOf(found.Get("name"))}, err
+	return notes.Of{Agent: found.Text("agent"), Name: found.Text("name")}, err
 }
 
 func (s Settings) showVersions(r *http.Request, caller api.Caller) (templ.Component, error) {

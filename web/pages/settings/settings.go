@@ -157,8 +157,8 @@ func (s Settings) relatedIn(ctx context.Context, db dbx.Builder, caller api.Call
 // nameOf names a record by the first of the fields that name records.
 func nameOf(r query.Record) string {
 	for _, field := range []string{"name", "title", "email", "tool", "provider_id", "device_name", "model", "permission"} {
-		if text, _ := r.Get(field).(string); text != "" {
-			if pattern, _ := r.Get("pattern").(string); pattern != "" && field != "name" {
+		if text := r.Text(field); text != "" {
+			if pattern := r.Text("pattern"); pattern != "" && field != "name" {
 				text += ": " + pattern
 			}
 			return text
@@ -300,12 +300,7 @@ func fieldText(r query.Record, name string) string {
 	if !r.IsSet(name) {
 		return ""
 	}
-	return textOf(r.Get(name))
-}
-
-// textOf returns a value as the text that a person edits.
-func textOf(value any) string {
-	switch v := value.(type) {
+	switch v := r.Get(name).(type) {
 	case string:
 		return v
 	case bool:
@@ -368,8 +363,8 @@ func serverOf(r query.Record) (s mcpserver.Server) {
 	return s
 }
 
-// textOf returns what a read-only field shows: the name of a related record, or else the value.
-func (v view) textOf(f schema.Field, value string) string {
+// shownText returns what a read-only field shows: the name of a related record, or else the value.
+func (v view) shownText(f schema.Field, value string) string {
 	for _, one := range v.related[f.Relation] {
 		if f.Kind == schema.Relation && one.id == value {
 			return one.name

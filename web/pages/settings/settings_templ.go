@@ -500,7 +500,7 @@ func record(v view, r query.Record) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = site.Moment(textOf(r.Get("updated"))).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = site.Moment(r.Text("updated")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -565,7 +565,7 @@ func record(v view, r query.Record) templ.Component {
 			}
 			for _, f := range v.form.Fixed {
 				if value := fieldText(r, f.Name); value != "" && !slices.Contains(shownElsewhere, f.Name) {
-					templ_7745c5c3_Err = fixedField(v.about.Name, f.Name, v.textOf(f, value)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = fixedField(v.about.Name, f.Name, v.shownText(f, value)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
