@@ -23,30 +23,35 @@ func TestAgentAccountsRequestAndCannotApprove(t *testing.T) {
 	owner.say(t, chat, "@@say hello")
 	p.turnEnds(t, chat)
 	session, call := p.row(t, chat).Session, "call_forged"
-	request := func(by login, command, id string) (code int, answer struct {
+	type answer struct {
 		Permitted  bool
 		ID, Status string
-	}) {
+	}
+	request := func(by login, command, id string) (code int, a answer) {
 		t.Helper()
 		r := by.do(t, "POST", "/api/pocketcoder/permission", record{
 			"permission": "bash", "patterns": []string{command}, "chat_id": chat, "opencode_id": id, "metadata": record{"command": command}, "session_id": session, "call_id": call,
 		})
 		if r.code == http.StatusOK {
-			decode(t, r.body, &answer)
+			decode(t, r.body, &a)
 		}
-		return r.code, answer
+		return r.code, a
 	}
-	code, allowed := request(agent, "ls", "")
-	if code != http.StatusOK || !allowed.Permitted || allowed.Status != "authorized" {
-		why, _, _ := p.cli(t, "", "policy", "why", allowed.ID)
-		t.Fatalf("%d %+v: %s", code, allowed, why)
+	first := func(command, id, status string) answer {
+		t.Helper()
+		code, a := request(agent, command, id)
+		if code != http.StatusOK || a.Permitted != (status == "authorized") || a.Status != status {
+			why, stderr, _ := p.cli(t, "", "policy", "why", a.ID)
+			t.Fatalf("%d %+v, want %s: %s%s", code, a, status, why, stderr)
+		}
+		return a
 	}
+	first("ls", "", "authorized")
 	const forged = "echo run >>forged"
-	code, draft := request(agent, forged, "i1")
-	is.Equal([]any{code, draft.Permitted, draft.Status}, []any{http.StatusOK, false, "draft"})
+	draft := first(forged, "i1", "draft")
 	_, same := request(agent, forged, "i1")
 	is.Equal(same, draft)
-	code, _ = request(owner, forged, "i2")
+	code, _ := request(owner, forged, "i2")
 	is.Equal(code, http.StatusForbidden) // users do not request permissions, they decide them
 
 	path := recordPath("permissions", draft.ID)
