@@ -50,6 +50,23 @@ func TestRequestIsDecidedAtOnceOrWaits(t *testing.T) {
 	is.Equal(len(handlerstest.Of[events.PermissionDecided](data)), 2)
 }
 
+// A request over the API names no agent, so it may be that of any.
+func TestRulesForEveryAgentDenyARequestOverTheAPI(t *testing.T) {
+	t.Parallel()
+	is := is.New(t)
+	h := permissiontest.Open(t)
+	permissiontest.SaveRecord(t, h, "ai_agents", "a1", `{"name":"Tester"}`)
+	permissiontest.SaveRecord(t, h, "tool_permissions", "r1",
+		`{"agent":"a1","tool":"edit","pattern":"*","action":"deny","active":true}`)
+	permissiontest.SaveRecord(t, h, "tool_permissions", "r2",
+		`{"agent":"a1","tool":"bash","pattern":"make","action":"allow","active":true}`)
+	for command, want := range map[string]string{"echo run >>file": "denied", "make": permission.Draft} {
+		_, status, _, err := permissiontest.GateOn(h).Submit(t.Context(), permissiontest.SubmitBash("", command))
+		is.NoErr(err)
+		is.Equal(status, want)
+	}
+}
+
 // The log never holds the secret, and still knows the same request again.
 func TestRequestWithASecretIsMadeOnce(t *testing.T) {
 	t.Parallel()
