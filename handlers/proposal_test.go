@@ -67,16 +67,16 @@ func TestAnApprovedAgentIsStoredOnce(t *testing.T) {
 	expect.Contains(t, exported.Text, "edit: deny")
 }
 
-// Each of these approvals would change one thing beside the record of the agent. An administrator changes the agent
-// after the approval and before it takes effect.
+// An administrator changes the agent after the approval and before it takes effect. The cases are named after that
+// change.
 func TestAnApprovalUndoesNoLaterChange(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ approved, later string }{
-		"rule changed": {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "allow", "ask", 1)},
-		"rule deleted": {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "permission:\n  edit: allow\n", "", 1)},
-		"rule added":   {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "edit: allow", "edit: deny\n  read: deny", 1)},
-		"prompt":       {deployer + "Carefully.\n", deployer + "Never.\n"},
-		"nothing":      {deployer, strings.Replace(deployer, "allow", "deny", 1)},
+		"a rule is changed":     {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "allow", "ask", 1)},
+		"a rule is deleted":     {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "permission:\n  edit: allow\n", "", 1)},
+		"a rule is added":       {strings.Replace(deployer, "allow", "deny", 1), strings.Replace(deployer, "edit: allow", "edit: deny\n  read: deny", 1)},
+		"the prompt is changed": {deployer + "Carefully.\n", deployer + "Never.\n"},
+		"a rule is changed, and the approval is of what was in force": {deployer, strings.Replace(deployer, "allow", "deny", 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
