@@ -78,6 +78,18 @@ func WriteFile(t testing.TB, path, content string) {
 	}
 }
 
+// Repository makes a directory an empty git repository, without git.
+func Repository(t testing.TB, dir string) {
+	t.Helper()
+	for _, d := range []string{"objects", "refs/heads"} {
+		if err := os.MkdirAll(filepath.Join(dir, ".git", d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	WriteFile(t, filepath.Join(dir, ".git", "HEAD"), "ref: refs/heads/main\n")
+	WriteFile(t, filepath.Join(dir, ".git", "config"), "[core]\n\trepositoryformatversion = 0\n")
+}
+
 // ReadFile returns what a file holds, "" when there is none.
 func ReadFile(t testing.TB, path string) string {
 	t.Helper()

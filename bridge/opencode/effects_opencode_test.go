@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -91,12 +90,7 @@ func newDisconnected(t testing.TB) *bridgedOpenCode {
 	tools := opencodetest.Tools(t)
 	base, requests := startModel(t)
 	w := &bridgedOpenCode{t: t, workspace: t.TempDir(), requests: requests}
-	// OpenCode takes snapshots in a repository only
-	expect.WriteFile(t, filepath.Join(w.workspace, ".git/HEAD"), "ref: refs/heads/main\n")
-	expect.WriteFile(t, filepath.Join(w.workspace, ".git/config"), "[core]\n\trepositoryformatversion = 0\n")
-	for _, dir := range []string{".git/objects", ".git/refs/heads"} {
-		w.must(os.MkdirAll(filepath.Join(w.workspace, dir), 0o755))
-	}
+	expect.Repository(t, w.workspace) // OpenCode takes snapshots in one only
 	log := eventstest.Log(t)
 	w.log = log
 	var err error

@@ -3,10 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -150,13 +148,7 @@ func TestDeletedChatStopsItsCommandAndIsGone(t *testing.T) {
 func inRepository(t *testing.T) *process {
 	t.Helper()
 	p := prepareInside(t, t.TempDir())
-	for _, dir := range []string{".git/objects", ".git/refs/heads"} {
-		if err := os.MkdirAll(filepath.Join(p.workspace, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	expect.WriteFile(t, filepath.Join(p.workspace, ".git/HEAD"), "ref: refs/heads/main\n")
-	expect.WriteFile(t, filepath.Join(p.workspace, ".git/config"), "[core]\n\trepositoryformatversion = 0\n")
+	expect.Repository(t, p.workspace)
 	p.runForTest()
 	return p
 }
@@ -182,96 +174,125 @@ func (l login) messageTexts(t testing.TB, chat string) string {
 }
 
 func chatIsForkedAndReverted(t *testing.T, p *process) {
+	c := p.startStreamChat(t)
+	fork := c.isForked(t)
+	c.isReverted(t)
+	is.New(t).Equal(c.messageTexts(t, fork), textsOfFork) // the fork stays as it was
+	c.effectsAreCarriedOutOnce(t)
+}
+
+// streamChat is a chat of the administrator in which the assistant has written stream.txt twice: Rhine, then Danube.
+type streamChat struct {
+	login
+	chat   string
+	second string // OpenCode's id of the message that had Danube written
+}
+
+// writesStream is a script that writes stream.txt.
+func writesStream(river string) string {
+	return call("write", map[string]any{"filePath": "stream.txt", "content": river + "\n"}) + "\n@@next\n@@say wrote " +
+		river
+}
+
+func (p *process) startStreamChat(t *testing.T) streamChat {
+	t.Helper()
 	is := is.New(t)
-	admin := p.admin(t)
-	chat := admin.create(t, "chats", record{"title": "rivers"})
-	admin.create(t, "tool_permissions", record{"tool": "edit", "pattern": "**", "action": "allow", "active": true,
-		"chat": chat})
-	route := func(of, what string) string { return "/api/pocketcoder/chats/" + of + "/" + what }
-	write := func(content string) string {
-		return call("write", map[string]any{"filePath": "stream.txt", "content": content + "\n"}) + "\n@@next\n@@say wrote " +
-			content
-	}
-	say := func(chat, script string) {
-		t.Helper()
-		admin.say(t, chat, script)
-		p.turnEnds(t, chat)
-	}
-	say(chat, write("Rhine"))
-	say(chat, write("Danube"))
-	say(chat, call("todowrite", map[string]any{"todos": []any{map[string]any{"content": "map the delta",
+	c := streamChat{login: p.admin(t)}
+	c.chat = c.create(t, "chats", record{"title": "rivers"})
+	c.create(t, "tool_permissions", record{"tool": "edit", "pattern": "**", "action": "allow", "active": true,
+		"chat": c.chat})
+	c.turn(t, c.chat, writesStream("Rhine"))
+	c.turn(t, c.chat, writesStream("Danube"))
+	c.turn(t, c.chat, call("todowrite", map[string]any{"todos": []any{map[string]any{"content": "map the delta",
 		"status": "pending", "priority": "high"}}})+"\n@@next\n@@say noted")
-	is.Equal(admin.do(t, "GET", route(chat, "todo"), nil).body,
+	is.Equal(c.do(t, "GET", c.route("todo"), nil).body,
 		`[{"content":"map the delta","status":"pending","priority":"high"}]`)
-	people := admin.list(t, "messages", `chat = "`+chat+`" && role = "user"`)
+	people := c.list(t, "messages", `chat = "`+c.chat+`" && role = "user"`)
 	is.Equal(len(people), 3)
-	second := people[1]["ai_engine_message_id"].(string)
+	c.second = people[1]["ai_engine_message_id"].(string)
+	return c
+}
+
+func (c streamChat) route(what string) string { return "/api/pocketcoder/chats/" + c.chat + "/" + what }
+
+// turn plays a script in a chat to its end.
+func (c streamChat) turn(t *testing.T, chat, script string) {
+	t.Helper()
+	c.say(t, chat, script)
+	c.turnEnds(t, chat)
+}
+
+func (c streamChat) path() string { return filepath.Join(c.workspace, "stream.txt") }
+
+var textsOfFork = writesStream("Rhine") + "|wrote Rhine|@@say of the fork|of the fork"
+
+func (c streamChat) isForked(t *testing.T) (fork string) {
+	t.Helper()
+	is := is.New(t)
 	expect.Eventually(t, "OpenCode has made the diff", func() bool {
-		diff := admin.do(t, "GET", route(chat, "diff")+"?message="+second, nil)
+		diff := c.do(t, "GET", c.route("diff")+"?message="+c.second, nil)
 		is.Equal(diff.code, http.StatusOK)
 		return strings.Contains(diff.body, "+Danube") && strings.Contains(diff.body, "-Rhine")
 	})
-
 	var forked record
-	admin.must(t, "POST", route(chat, "fork"), record{"message": second, "title": "another river"}, &forked)
-	fork := forked["id"].(string)
-	is.Equal([]any{forked["title"], forked["user"]}, []any{"another river", admin.id})
+	c.must(t, "POST", c.route("fork"), record{"message": c.second, "title": "another river"}, &forked)
+	fork = forked["id"].(string)
+	is.Equal([]any{forked["title"], forked["user"]}, []any{"another river", c.id})
 	expect.Eventually(t, "the fork has the history", func() bool {
-		return admin.messageTexts(t, fork) == write("Rhine")+"|wrote Rhine"
+		return c.messageTexts(t, fork) == writesStream("Rhine")+"|wrote Rhine"
 	})
-	say(fork, "@@say of the fork")
-	is.Equal(admin.messageTexts(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork")
+	c.turn(t, fork, "@@say of the fork")
+	is.Equal(c.messageTexts(t, fork), textsOfFork)
+	return fork
+}
 
-	river := func() string { // while OpenCode reverts, git removes the file and writes it again
-		content, err := os.ReadFile(filepath.Join(p.workspace, "stream.txt"))
-		if !errors.Is(err, fs.ErrNotExist) {
-			is.NoErr(err)
-		}
-		return string(content)
-	}
-	whole := admin.messageTexts(t, chat)
+func (c streamChat) isReverted(t *testing.T) {
+	t.Helper()
+	is := is.New(t)
+	river := func() string { return expect.ReadFile(t, c.path()) }
+	whole := c.messageTexts(t, c.chat)
 	is.True(strings.HasSuffix(whole, "|noted"))
 	is.Equal(river(), "Danube\n")
 	var reverted struct{ Files []string }
-	admin.must(t, "POST", route(chat, "revert"), record{"message": second}, &reverted)
-	is.Equal(reverted.Files, []string{filepath.Join(p.workspace, "stream.txt")})
+	c.must(t, "POST", c.route("revert"), record{"message": c.second}, &reverted)
+	is.Equal(reverted.Files, []string{c.path()})
 	expect.Eventually(t, "the file is as it was", func() bool { return river() == "Rhine\n" })
-	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{}).code, http.StatusOK)
+	is.Equal(c.do(t, "POST", c.route("revert"), record{}).code, http.StatusOK)
 	expect.Eventually(t, "the file is back", func() bool { return river() == "Danube\n" })
-	is.Equal(admin.messageTexts(t, chat), whole)
-	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{"message": second}).code, http.StatusOK)
-	say(chat, "@@say instead")
+	is.Equal(c.messageTexts(t, c.chat), whole)
+	is.Equal(c.do(t, "POST", c.route("revert"), record{"message": c.second}).code, http.StatusOK)
+	c.turn(t, c.chat, "@@say instead")
 	is.Equal(river(), "Rhine\n")
-	is.Equal(admin.messageTexts(t, chat), write("Rhine")+"|wrote Rhine|@@say instead|instead")
-	is.Equal(admin.messageTexts(t, fork), write("Rhine")+"|wrote Rhine|@@say of the fork|of the fork")
+	is.Equal(c.messageTexts(t, c.chat), writesStream("Rhine")+"|wrote Rhine|@@say instead|instead")
+}
 
-	// The log alone says what was carried out: NATS may forget its readers, as in a log that was restored from a copy.
-	admin.must(t, "POST", route(chat, "abort"), nil, nil)
-	is.Equal(admin.do(t, "POST", route(chat, "revert"), record{"message": second}).code, http.StatusOK)
-	effects := func() (requested, ended int) {
-		for _, e := range p.history(t, chat) {
+// effectsAreCarriedOutOnce restarts the system after NATS has forgotten its readers, as in a log that was restored from
+// a copy. The log alone says what was carried out.
+func (c streamChat) effectsAreCarriedOutOnce(t *testing.T) {
+	t.Helper()
+	is := is.New(t)
+	c.must(t, "POST", c.route("abort"), nil, nil)
+	is.Equal(c.do(t, "POST", c.route("revert"), record{"message": c.second}).code, http.StatusOK)
+	effects := func() (counts [2]int) { // requested and ended
+		for _, e := range c.history(t, c.chat) {
 			switch e.Subject.Kind {
 			case events.AbortRequested{}.Kind(), events.RevertRequested{}.Kind(), events.ForkRequested{}.Kind():
-				requested++
+				counts[0]++
 			case events.EffectDone{}.Kind():
-				ended++
+				counts[1]++
 			}
 		}
-		return requested, ended
+		return counts
 	}
-	expect.Eventually(t, "all is carried out", func() bool {
-		requested, ended := effects()
-		return requested == ended && requested == 6
-	})
-	p.stop()
-	p.forgetConsumers(t)
-	is.NoErr(os.WriteFile(filepath.Join(p.workspace, "stream.txt"), []byte("Rhône\n"), 0o644)) // by a person
-	p.restart()
-	say(chat, "@@say after the restart")
-	is.Equal(river(), "Rhône\n")
-	requested, ended := effects()
-	is.Equal([]int{requested, ended}, []int{6, 6})
-	is.Equal(strings.Count(admin.messageTexts(t, chat), "after the restart"), 2)
+	expect.Eventually(t, "all is carried out", func() bool { return effects() == [2]int{6, 6} })
+	c.stop()
+	c.forgetConsumers(t)
+	expect.WriteFile(t, c.path(), "Rhône\n") // by a person
+	c.restart()
+	c.turn(t, c.chat, "@@say after the restart")
+	is.Equal(expect.ReadFile(t, c.path()), "Rhône\n")
+	is.Equal(effects(), [2]int{6, 6})
+	is.Equal(strings.Count(c.messageTexts(t, c.chat), "after the restart"), 2)
 }
 
 // forgetConsumers deletes what NATS remembers of the readers of a stopped system's log, and the read models.
