@@ -10,7 +10,6 @@ import (
 
 	"github.com/matryer/is"
 
-	"pocketcoder/bridge/opencode/client"
 	"pocketcoder/expect"
 )
 
@@ -40,16 +39,27 @@ func (w *bridgedOpenCode) turnOfCalls(script string) (calls, requests []string) 
 	return calls, requests
 }
 
-// toolCallsCannotBlockOpenCode comes last: afterwards OpenCode compares no more lines for a minute.
+// toolCallsCannotBlockOpenCode comes after all other tests that change files: afterwards OpenCode compares no lines for
+// a minute.
 func toolCallsCannotBlockOpenCode(t *testing.T, w *bridgedOpenCode) {
+	texts := map[string]string{
+		"long.txt": lines(100_000, "x %d"), "short.txt": lines(8000, "x %d"), "old.txt": lines(3000, "old %d"),
+		"same.txt": strings.Repeat("a\n", 50_000), "large.txt": strings.Repeat("a\n", 1<<20) + "b\n",
+	}
+	for name, text := range texts {
+		expect.WriteFile(t, filepath.Join(w.workspace, name), text)
+	}
+	callsWithMuchWorkAreRefused(t, w)
+	manyCallsAreRefusedEarly(t, w)
+	for _, name := range []string{"short.txt", "old.txt", "same.txt", "large.txt"} {
+		is.New(t).True(w.file(name) == texts[name]) // what was refused has changed nothing
+	}
+	revertComparesWhatATurnChanged(t, w, "long.txt", "short.txt", "old.txt")
+}
+
+func callsWithMuchWorkAreRefused(t *testing.T, w *bridgedOpenCode) {
 	is := is.New(t)
-	long, short, old := lines(100_000, "x %d"), lines(8000, "x %d"), lines(3000, "old %d")
 	at := func(name string) string { return filepath.Join(w.workspace, name) }
-	expect.WriteFile(t, at("long.txt"), long)
-	expect.WriteFile(t, at("short.txt"), short)
-	expect.WriteFile(t, at("old.txt"), old)
-	expect.WriteFile(t, at("same.txt"), strings.Repeat("a\n", 50_000))
-	expect.WriteFile(t, at("large.txt"), strings.Repeat("a\n", 1<<20)+"b\n")
 	calls := []struct {
 		name, tool string
 		args       map[string]any
@@ -59,7 +69,7 @@ func toolCallsCannotBlockOpenCode(t *testing.T, w *bridgedOpenCode) {
 		{"a large file", "edit", map[string]any{"filePath": at("large.txt"), "oldString": "b", "newString": "y"}, "has more than 2 MiB"},
 		{"a file that would grow large", "edit", map[string]any{"filePath": at("same.txt"), "oldString": "a", "newString": lines(30, "%d"), "replaceAll": true}, "has more than 2 MiB"},
 		{"a large new file", "write", map[string]any{"filePath": at("new.txt"), "content": strings.Repeat("a", 2<<20+1)}, "has more than 2 MiB"},
-		{"a new file", "write", map[string]any{"filePath": at("new.txt"), "content": old}, "Wrote file successfully"},
+		{"a new file", "write", map[string]any{"filePath": at("new.txt"), "content": lines(3000, "old %d")}, "Wrote file successfully"},
 		{"a command of 10 KiB", "bash", map[string]any{"command": strings.Repeat("true\n", 2<<10) + ":", "description": "d"}, "(no output)"},
 		{"a long command", "bash", map[string]any{"command": strings.Repeat("! ", 60_000) + "true", "description": "d"}, "The command has more than 32 KiB"},
 		{"text that does not occur", "edit", map[string]any{"filePath": at("same.txt"), "oldString": "a\nb\nc", "newString": "y"}, "oldString is in the file nowhere"},
@@ -81,24 +91,36 @@ func toolCallsCannotBlockOpenCode(t *testing.T, w *bridgedOpenCode) {
 	}
 	slices.Sort(requests)
 	is.Equal(requests, []string{"bash", "edit", "edit"}) // the calls that were not refused
+}
 
-	// Many calls at once that each need a long comparison: most are refused early, and another session works.
-	made, _ = w.turnOfCalls(lines(60, fmt.Sprintf(`@@call edit {"filePath":%q,"oldString":"old","newString":"y%%d","replaceAll":true}`,
-		at("old.txt")))) // each is different, because OpenCode asks about equal calls
+// Of many calls at once that each need a long comparison, most are refused early, and another session works.
+func manyCallsAreRefusedEarly(t *testing.T, w *bridgedOpenCode) {
+	// each is different, because OpenCode asks about equal calls
+	made, _ := w.turnOfCalls(lines(60, fmt.Sprintf(`@@call edit {"filePath":%q,"oldString":"old","newString":"y%%d","replaceAll":true}`,
+		filepath.Join(w.workspace, "old.txt"))))
 	expect.Contains(t, strings.Join(made, "\n"), "OpenCode compared very many lines in the last minute")
-	made, requests = w.turnOfCalls(lines(20, `@@call bash {"command":"true %d","description":"d"}`))
+	made, requests := w.turnOfCalls(lines(20, `@@call bash {"command":"true %d","description":"d"}`))
 	expect.Lacks(t, strings.Join(made, "\n"), "keep OpenCode from answering others")
-	is.Equal(len(requests), 20)
+	is.New(t).Equal(len(requests), 20)
+}
 
-	session, err := w.client.CreateSession(t.Context(), client.NewSession{Directory: w.workspace, Title: "a title"})
+// A turn changes a character in each line of some files, and is reverted.
+func revertComparesWhatATurnChanged(t *testing.T, w *bridgedOpenCode, names ...string) {
+	is := is.New(t)
+	before := map[string]string{}
+	for _, name := range names {
+		before[name] = w.file(name)
+	}
+	session := w.session("a title")
+	turn(t, w.client, w.workspace, session, fmt.Sprintf(`@@call bash {"command":"sed -i 's/[xo]/y/' %s","description":"d"}`,
+		strings.Join(names, " "))+"\n@@next\n@@say done", idle(t, w.client, session))
+	for _, name := range names {
+		is.True(w.file(name) != before[name])
+	}
+	messages, err := w.client.Messages(t.Context(), session)
 	is.NoErr(err)
-	before := w.file("long.txt")
-	turn(t, w.client, w.workspace, session.ID, "@@call bash {\"command\":\"sed -i s/x/y/ long.txt short.txt; sed -i s/o/n/ old.txt\",\"description\":\"d\"}\n@@next\n@@say done", idle(t, w.client, session.ID))
-	is.True(w.file("long.txt") != before)
-	messages, err := w.client.Messages(t.Context(), session.ID)
-	is.NoErr(err)
-	is.NoErr(w.client.Revert(t.Context(), session.ID, messages[0].Info.ID)) // OpenCode compares what the turn changed
-	is.True(w.file("long.txt") == before)
-	is.True(w.file("short.txt") == short)
-	is.True(w.file("old.txt") == old)
+	is.NoErr(w.client.Revert(t.Context(), session, messages[0].Info.ID)) // OpenCode compares what the turn changed
+	for _, name := range names {
+		is.True(w.file(name) == before[name])
+	}
 }

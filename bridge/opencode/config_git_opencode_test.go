@@ -45,8 +45,16 @@ func TestFIFOsDoNotBlockOpenCode(t *testing.T) {
 	go func() { ended <- s.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
 	c := (<-ready).Client
+	patchesOfFIFOsAreRefused(t, c, workspace, seen)
+	fifosThatGitReadsBlockNoTurn(t, c, filepath.Join(workspace, "repository"))
+	expect.Eventually(t, "the log names the git that took too long", func() bool {
+		return strings.Contains(expect.ReadFile(t, logged), "command=ls-files")
+	})
+}
 
-	// A patch of a FIFO is refused. The names have characters at which a line ends for JavaScript, not for a patch.
+// The names of the FIFOs have characters at which a line ends for JavaScript, not for a patch.
+func patchesOfFIFOsAreRefused(t *testing.T, c *client.Client, workspace string, seen func() string) {
+	is := is.New(t)
 	for i, end := range []string{"\r", "\u2028", "\u2029"} {
 		name := "x" + end + "y"
 		is.NoErr(syscall.Mkfifo(filepath.Join(workspace, name), 0o600))
@@ -62,9 +70,11 @@ func TestFIFOsDoNotBlockOpenCode(t *testing.T) {
 			return strings.Count(seen(), "is a FIFO. OpenCode opens only") > i
 		})
 	}
+}
 
-	// A FIFO with a name that git or ripgrep reads, below the top folder of a repository, blocks no turn.
-	repository := filepath.Join(workspace, "repository")
+// The FIFOs have names that git or ripgrep reads, and are below the top folder of a repository.
+func fifosThatGitReadsBlockNoTurn(t *testing.T, c *client.Client, repository string) {
+	is := is.New(t)
 	is.NoErr(exec.Command("git", "init", "-q", repository).Run())
 	for _, name := range []string{".gitignore", ".gitattributes", ".ignore", ".rgignore"} {
 		expect.WriteFile(t, filepath.Join(repository, name+".d", "a.txt"), "one\n")
@@ -75,7 +85,4 @@ func TestFIFOsDoNotBlockOpenCode(t *testing.T) {
 		is.NoErr(err)
 		turn(t, c, repository, session.ID, "@@say done", idle(t, c, session.ID))
 	}
-	expect.Eventually(t, "the log names the git that took too long", func() bool {
-		return strings.Contains(expect.ReadFile(t, logged), "command=ls-files")
-	})
 }
