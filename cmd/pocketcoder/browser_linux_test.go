@@ -401,11 +401,13 @@ func chatIsSteeredInABrowser(t *testing.T, p *process) {
 	b.awaitCondition("the new title", `document.querySelector("h1").textContent === "Two rivers"`)
 	b.click("#menu summary")
 
-	b.fill("#text", "@@text n=40 delay=100\r") // the assistant is busy
-	b.awaitText("t3 ")
+	admin.say(t, chat, bash("echo busy"))
+	request := admin.awaitRequest(t, chat)
+	b.awaitCondition("that a message would wait", `document.querySelector("#send button").textContent === "Queue"`)
 	b.fill("#text", "@@say second\r@@say third\r")
 	b.awaitCondition("both messages in the queue", `document.querySelectorAll("#queue li").length === 2`)
 	b.screenshot("queue")
+	admin.authorize(t, request)
 	b.awaitText("Assistantthird")
 	b.awaitCondition("that nothing waits", `document.querySelector("#queue") === null && document.querySelector("#head form") === null`)
 	b.checkEqualsFreshLoad()

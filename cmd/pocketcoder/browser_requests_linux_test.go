@@ -34,6 +34,7 @@ func TestRequestsAreDecidedWithKeysAndByARule(t *testing.T) {
 			evaluate[bool](b, ofChat(2)+".focus() ?? true")
 			b.do(chromedp.KeyEvent("d"))
 			b.awaitCondition("that it was denied", ofChat(2)+" === undefined")
+			b.awaitCondition("that the first two are decided together", ofChat(0)+`.previousElementSibling?.matches(".group")`)
 			evaluate[bool](b, ofChat(0)+`.previousElementSibling.querySelector("[value=authorized]").click() ?? true`)
 			b.awaitCondition("that both were approved", ofChat(0)+" === undefined && "+ofChat(1)+" === undefined")
 

@@ -15,7 +15,8 @@ import (
 )
 
 func lostTurnsContinue(t *testing.T, p *process) (after func(*testing.T, *process)) {
-	streaming, waiting := p.chat(t, "@@text n=2000 delay=20"), p.chat(t, bash("echo approved late"))
+	// it writes for longer than what other bystanders do until OpenCode dies
+	streaming, waiting := p.chat(t, "@@text n=4000 delay=50"), p.chat(t, bash("echo approved late"))
 	request := p.awaitRequest(t, waiting, 0)
 	expect.Eventually(t, "some text was streamed", func() bool {
 		return len(p.fragments(t, "delta.chat."+streaming+".>")) > 3
