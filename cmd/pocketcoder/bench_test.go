@@ -59,10 +59,11 @@ func BenchmarkIdle(b *testing.B) {
 	p.program = released(b)
 	p.runForTest()
 	_, opencode := p.engine(b)
-	before, pid, found := strings.Cut(p.output.String(), "worker pid ")
-	worker, err := strconv.Atoi(strings.Fields(pid + " ")[0])
-	if !found || err != nil {
-		b.Fatalf("up did not name the worker: %s", before)
+	_, after, _ := strings.Cut(p.output.String(), "worker pid ")
+	pid, _, _ := strings.Cut(after, " ")
+	worker, err := strconv.Atoi(pid)
+	if err != nil {
+		b.Fatalf("up did not name the worker: %s", p.output)
 	}
 	var all, guard float64
 	for b.Loop() {

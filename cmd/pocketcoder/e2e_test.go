@@ -153,7 +153,7 @@ const fewModelsText = `{"anthropic":{"id":"anthropic","name":"Anthropic","env":[
 type process struct {
 	*client.System
 	t         testing.TB
-	program   string    // path; "" for this one
+	program   string    // path; "" for the one that the tests build
 	inside    bool      // it is part of the tests' process
 	cancel    func()    // of one inside
 	cmd       *exec.Cmd // of one outside

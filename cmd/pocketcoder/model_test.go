@@ -202,7 +202,7 @@ func TestModelThatCannotBeUsedStopsTheStart(t *testing.T) {
 			args := slices.DeleteFunc(p.args, func(arg string) bool { return arg == "--demo" })
 			_, stderr, code := runCommand(t, p.getenv, "", append(args, c.args...)...)
 			t.Log(stderr)
-			expect.Contains(t, stderr, c.want) // c.says
+			expect.Contains(t, stderr, c.want)
 			is.Equal(code, c.code)
 			expect.Lacks(t, stderr, foreignKey)
 		})

@@ -65,7 +65,7 @@ func TestUpReportsWhyItCannotStart(t *testing.T) {
 			getenv := func(name string) string { return cmp.Or(env[name], os.Getenv(name)) }
 			_, stderr, code := runCommand(t, getenv, "", append(up, args...)...)
 			t.Log(stderr)
-			expect.Contains(t, stderr, strings.ReplaceAll(c.want, "DIR", dir)) // c.says
+			expect.Contains(t, stderr, strings.ReplaceAll(c.want, "DIR", dir))
 			is.Equal(code, c.code)
 			_, err := os.Stat(filepath.Join(dir, "data", "running.json"))
 			is.True(os.IsNotExist(err)) // no file announces a running system
