@@ -15,7 +15,7 @@ import (
 )
 
 func lostTurnsContinue(t *testing.T, p *process) (after func(*testing.T, *process)) {
-	// it writes for longer than what other bystanders do until OpenCode dies
+	// it writes for longer than the other checks prepare
 	streaming, waiting := p.chat(t, "@@text n=4000 delay=50"), p.chat(t, bash("echo approved late"))
 	request := p.awaitRequest(t, waiting, 0)
 	expect.Eventually(t, "some text was streamed", func() bool {
