@@ -159,151 +159,221 @@ func TestConfinedOpenCodeReachesOnlyItsOwnFiles(t *testing.T) {
 
 func testConfined(t *testing.T, choice isolation.Choice) {
 	is := is.New(t)
-	tools := opencodetest.Tools(t)
-	base, seen := startModel(t)
 	dir, err := os.MkdirTemp("/var/tmp", "pocketcoder-confined-") // not below /tmp, which OpenCode has one of its own of
 	is.NoErr(err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	at := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
-	workspace := at("workspace")
-	const secret = "the-secret-of-the-host"
+	o := &confinedOpenCode{t: t, dir: dir}
 	for _, name := range []string{"keys/worker.nk", "outside/secret.txt", "outside/victim.md"} {
-		expect.WriteFile(t, at(name), secret+"\n")
+		expect.WriteFile(t, o.at(name), hostSecret+"\n")
 	}
-	expect.WriteFile(t, at("workspace", "opencode.json"), "{}\n")
-	expect.WriteFile(t, at("workspace", "sub", "allowed.txt"), "allowed\n")
-	expect.WriteFile(t, at("workspace", "docs2", "other.md"), "other\n")
-	is.NoErr(os.Symlink(at("outside", "secret.txt"), at("workspace", "AGENTS.md")))
-	is.NoErr(os.Symlink(at("outside", "secret.txt"), at("workspace", "sub", "AGENTS.md")))
-	is.NoErr(os.Symlink(at("outside"), at("workspace", "link")))
-	server := at("bin", "mcp")
-	is.NoErr(os.Mkdir(at("bin"), 0o755))
-	is.NoErr(exec.Command("cp", os.Args[0], server).Run())
-	var requests atomic.Int64
-	private := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
-	t.Cleanup(private.Close)
+	expect.WriteFile(t, o.at("workspace/opencode.json"), "{}\n")
+	expect.WriteFile(t, o.at("workspace/sub/allowed.txt"), "allowed\n")
+	expect.WriteFile(t, o.at("workspace/docs2/other.md"), "other\n")
+	o.link("outside/secret.txt", "workspace/AGENTS.md")
+	o.link("outside/secret.txt", "workspace/sub/AGENTS.md")
+	o.link("outside", "workspace/link")
+	is.NoErr(os.Mkdir(o.at("bin"), 0o755))
+	is.NoErr(exec.Command("cp", os.Args[0], o.at("bin/mcp")).Run())
+	o.start(choice)
+	o.readsNothingOutside()
+	o.followsNoLinkToInstructions()
+	o.readsNoFileThatIsReplacedByALink()
+	o.writesNoConfiguration()
+	o.writesThroughNoLink()
+	o.reachesNoNetwork()
+	o.isStartedAgainIfItHangs()
+}
+
+// confinedOpenCode is an OpenCode whose workspace, configuration and programs are in a directory.
+type confinedOpenCode struct {
+	t       *testing.T
+	dir     string
+	server  *opencode.Supervisor
+	next    func() opencode.Generation // waits for the next start
+	first   opencode.Generation
+	session string
+	seen    func() string // all that the model got
+}
+
+const hostSecret = "the-secret-of-the-host"
+
+func (o *confinedOpenCode) at(name string) string { return filepath.Join(o.dir, name) }
+
+func (o *confinedOpenCode) link(to, name string) {
+	o.t.Helper()
+	if !filepath.IsAbs(to) {
+		to = o.at(to)
+	}
+	is.New(o.t).NoErr(os.Symlink(to, o.at(name)))
+}
+
+func (o *confinedOpenCode) start(choice isolation.Choice) {
+	o.t.Helper()
+	var base string
+	base, o.seen = startModel(o.t)
 	lives := make(chan opencode.Generation, 9)
-	s := &opencode.Supervisor{
-		Tools: tools, Dir: at("data", "opencode"), Workspace: workspace, Shell: "/bin/sh", Expose: []string{at("bin")},
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x", Catalogue: []byte("{}")},
+	o.server = &opencode.Supervisor{
+		Tools: opencodetest.Tools(o.t), Dir: o.at("data/opencode"), Workspace: o.at("workspace"), Shell: "/bin/sh", Expose: []string{o.at("bin")},
+		Logger: slog.New(slog.NewTextHandler(o.t.Output(), nil)), Provider: provider.Provider{Model: "demo/demo", BaseURL: base, APIKey: "x", Catalogue: []byte("{}")},
 		Started: func(g opencode.Generation) { lives <- g }, Limits: opencode.HealthLimits{Report: 5 * time.Second, Restart: 10 * time.Second},
 	}
-	confineAt(t, s, choice)
-	ctx, cancel := context.WithCancel(t.Context())
+	confineAt(o.t, o.server, choice)
+	ctx, cancel := context.WithCancel(o.t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	next := func() opencode.Generation {
+	go func() { ended <- o.server.Run(ctx) }()
+	o.t.Cleanup(func() { cancel(); <-ended })
+	o.next = func() opencode.Generation {
 		select {
 		case g := <-lives:
 			return g
 		case err := <-ended:
 			ended <- err
-			t.Fatal(err)
+			o.t.Fatal(err)
 		}
 		panic("unreachable")
 	}
-	first := next()
-	c := first.Client
-	session, err := c.CreateSession(t.Context(), client.NewSession{Directory: workspace, Title: "a title"})
-	is.NoErr(err)
-	call := func(tool string, args map[string]any) (permissions []string) {
-		b, err := json.Marshal(args)
-		is.NoErr(err)
-		return turn(t, c, workspace, session.ID, fmt.Sprintf("@@call %s %s\n@@next\n@@say done", tool, b),
-			idle(t, c, session.ID))
-	}
-	call("read", map[string]any{"filePath": at("workspace", "sub", "allowed.txt")})
-	expect.Contains(t, seen(), "allowed")
-	call("read", map[string]any{"filePath": at("keys", "worker.nk")})
-	call("read", map[string]any{"filePath": at("workspace", "link", "secret.txt")})
-	call("grep", map[string]any{"pattern": "secret-of", "path": at("workspace", "link"), "include": "*"})
-	expect.Lacks(t, seen(), secret) // neither with a tool nor through AGENTS.md
-	expect.Contains(t, seen(), "OpenCode follows no symbolic links")
+	o.first = o.next()
+	session, err := o.first.Client.CreateSession(o.t.Context(), client.NewSession{Directory: o.at("workspace"),
+		Title: "a title"})
+	is.New(o.t).NoErr(err)
+	o.session = session.ID
+}
 
-	// Links of the repository that lead to what OpenCode itself can read: its environment and its files.
-	const password = "OPENCODE_SERVER_PASSWORD"
-	for _, name := range instructionNames {
-		expect.WriteFile(t, at("workspace", "with-"+name, "note.txt"), "a note\n")
-		is.NoErr(os.Symlink("/proc/self/environ", at("workspace", "with-"+name, name)))
-	}
-	is.NoErr(os.Remove(at("workspace", "AGENTS.md")))
-	is.NoErr(os.Symlink("/proc/self/environ", at("workspace", "AGENTS.md")))
-	for _, name := range instructionNames {
-		call("read", map[string]any{"filePath": at("workspace", "with-"+name, "note.txt")})
-	}
-	expect.Lacks(t, seen(), password)
-	expect.WriteFile(t, at("workspace", "long", "AGENTS.md"), strings.Repeat("Be brief.\n", 1<<20))
-	expect.WriteFile(t, at("workspace", "long", "note.txt"), "a note\n")
-	call("read", map[string]any{"filePath": at("workspace", "long", "note.txt")})
-	expect.Contains(t, seen(), "has more than 256 KiB")
-	expect.Lacks(t, seen(), "Be brief.")
+// call has the model call a tool in a turn, and returns the permissions that OpenCode requested for it.
+func (o *confinedOpenCode) call(tool string, args map[string]any) (permissions []string) {
+	o.t.Helper()
+	b, err := json.Marshal(args)
+	is.New(o.t).NoErr(err)
+	return turn(o.t, o.first.Client, o.at("workspace"), o.session,
+		fmt.Sprintf("@@call %s %s\n@@next\n@@say done", tool, b), idle(o.t, o.first.Client, o.session))
+}
 
-	// A file that alternates with a link while OpenCode reads it.
-	swapping, swapped := context.WithCancel(t.Context())
+func (o *confinedOpenCode) reads(name string) {
+	o.t.Helper()
+	o.call("read", map[string]any{"filePath": o.at(name)})
+}
+
+func (o *confinedOpenCode) readsNothingOutside() {
+	o.t.Helper()
+	o.reads("workspace/sub/allowed.txt")
+	expect.Contains(o.t, o.seen(), "allowed")
+	o.reads("keys/worker.nk")
+	o.reads("workspace/link/secret.txt")
+	o.call("grep", map[string]any{"pattern": "secret-of", "path": o.at("workspace/link"), "include": "*"})
+	expect.Lacks(o.t, o.seen(), hostSecret) // neither with a tool nor through AGENTS.md
+	expect.Contains(o.t, o.seen(), "OpenCode follows no symbolic links")
+}
+
+// passwordVariable is in OpenCode's environment, which OpenCode itself can read.
+const passwordVariable = "OPENCODE_SERVER_PASSWORD"
+
+func (o *confinedOpenCode) followsNoLinkToInstructions() {
+	o.t.Helper()
+	for _, name := range instructionNames {
+		expect.WriteFile(o.t, o.at("workspace/with-"+name+"/note.txt"), "a note\n")
+		o.link("/proc/self/environ", "workspace/with-"+name+"/"+name)
+	}
+	is.New(o.t).NoErr(os.Remove(o.at("workspace/AGENTS.md")))
+	o.link("/proc/self/environ", "workspace/AGENTS.md")
+	for _, name := range instructionNames {
+		o.reads("workspace/with-" + name + "/note.txt")
+	}
+	expect.Lacks(o.t, o.seen(), passwordVariable)
+	expect.WriteFile(o.t, o.at("workspace/long/AGENTS.md"), strings.Repeat("Be brief.\n", 1<<20))
+	expect.WriteFile(o.t, o.at("workspace/long/note.txt"), "a note\n")
+	o.reads("workspace/long/note.txt")
+	expect.Contains(o.t, o.seen(), "has more than 256 KiB")
+	expect.Lacks(o.t, o.seen(), "Be brief.")
+}
+
+// A file alternates with a link while OpenCode reads it.
+func (o *confinedOpenCode) readsNoFileThatIsReplacedByALink() {
+	o.t.Helper()
+	swapping, swapped := context.WithCancel(o.t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		file, link := at("workspace", "new-file"), at("workspace", "new-link")
+		file, link := o.at("workspace/new-file"), o.at("workspace/new-link")
 		for swapping.Err() == nil {
 			os.WriteFile(file, []byte("a file\n"), 0o600)
-			os.Rename(file, at("workspace", "swapped.txt"))
+			os.Rename(file, o.at("workspace/swapped.txt"))
 			os.Symlink("/proc/self/environ", link)
-			os.Rename(link, at("workspace", "swapped.txt"))
+			os.Rename(link, o.at("workspace/swapped.txt"))
 			time.Sleep(time.Millisecond)
 		}
 	}()
 	for range 4 {
-		call("read", map[string]any{"filePath": at("workspace", "swapped.txt")})
+		o.reads("workspace/swapped.txt")
 	}
 	swapped()
 	<-done
-	expect.Lacks(t, seen(), password)
+	expect.Lacks(o.t, o.seen(), passwordVariable)
+}
 
+func (o *confinedOpenCode) writesNoConfiguration() {
+	o.t.Helper()
+	is := is.New(o.t)
 	// such a request does not reach a person
-	is.Equal(len(call("write", map[string]any{"filePath": at("workspace", "opencode.json"), "content": "evil"})), 0)
-	expect.Contains(t, seen(), "opencode.json is read-only for OpenCode, because programs outside the sandbox obey it")
-	is.Equal(expect.ReadFile(t, at("workspace", "opencode.json")), "{}\n")
+	is.Equal(len(o.call("write", map[string]any{"filePath": o.at("workspace/opencode.json"), "content": "evil"})), 0)
+	expect.Contains(o.t, o.seen(), "opencode.json is read-only for OpenCode, because programs outside the sandbox obey it")
+	is.Equal(expect.ReadFile(o.t, o.at("workspace/opencode.json")), "{}\n")
+}
 
-	// The folder becomes a link after the request and before the approval.
-	now := time.Now()
-	b, _ := json.Marshal(map[string]any{"filePath": at("workspace", "docs2", "victim.md"), "content": "overwritten"})
-	is.NoErr(c.Prompt(t.Context(), session.ID, client.Prompt{MessageID: client.NewID("msg", now),
+// The folder of a file becomes a link after the request and before the approval.
+func (o *confinedOpenCode) writesThroughNoLink() {
+	o.t.Helper()
+	is := is.New(o.t)
+	c, now := o.first.Client, time.Now()
+	b, err := json.Marshal(map[string]any{"filePath": o.at("workspace/docs2/victim.md"), "content": "overwritten"})
+	is.NoErr(err)
+	is.NoErr(c.Prompt(o.t.Context(), o.session, client.Prompt{MessageID: client.NewID("msg", now),
 		Parts: []client.PromptPart{
 			{ID: client.NewID("prt", now), Type: "text", Text: "@@call write " + string(b) + "\n@@next\n@@say done"}}}))
 	var asks []string
-	expect.Eventually(t, "the write is asked for", func() bool {
-		all, err := c.PermissionRequests(t.Context(), workspace)
+	expect.Eventually(o.t, "the write is asked for", func() bool {
+		all, err := c.PermissionRequests(o.t.Context(), o.at("workspace"))
 		is.NoErr(err)
 		for _, a := range all {
 			asks = append(asks, a.ID)
 		}
 		return len(asks) > 0
 	})
-	is.NoErr(os.RemoveAll(at("workspace", "docs2")))
-	is.NoErr(os.Symlink(at("outside"), at("workspace", "docs2")))
-	is.NoErr(c.Allow(t.Context(), workspace, asks[0]))
-	expect.Eventually(t, "the turn ends", idle(t, c, session.ID))
-	is.Equal(expect.ReadFile(t, at("outside", "victim.md")), secret+"\n")
+	is.NoErr(os.RemoveAll(o.at("workspace/docs2")))
+	o.link("outside", "workspace/docs2")
+	is.NoErr(c.Allow(o.t.Context(), o.at("workspace"), asks[0]))
+	expect.Eventually(o.t, "the turn ends", idle(o.t, c, o.session))
+	is.Equal(expect.ReadFile(o.t, o.at("outside/victim.md")), hostSecret+"\n")
+}
 
-	call("webfetch", map[string]any{"url": private.URL, "format": "text", "timeout": 20})
+// Neither OpenCode itself nor an MCP server beside it reaches another server of this machine.
+func (o *confinedOpenCode) reachesNoNetwork() {
+	o.t.Helper()
+	is := is.New(o.t)
+	var requests atomic.Int64
+	private := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	o.t.Cleanup(private.Close)
+	o.call("webfetch", map[string]any{"url": private.URL, "format": "text", "timeout": 20})
 	is.Equal(requests.Load(), int64(0))
-	expect.Contains(t, seen(), "403")
+	expect.Contains(o.t, o.seen(), "403")
 
-	is.NoErr(opencode.AddMCP(t.Context(), c, workspace, "lab", server, mcpServer, at("keys", "worker.nk"),
-		strings.TrimPrefix(private.URL, "http://")))
-	call("lab_attempt", map[string]any{})
-	expect.Contains(t, seen(), "the file was read: false, the network was reached: false")
+	is.NoErr(opencode.AddMCP(o.t.Context(), o.first.Client, o.at("workspace"), "lab", o.at("bin/mcp"), mcpServer,
+		o.at("keys/worker.nk"), strings.TrimPrefix(private.URL, "http://")))
+	o.call("lab_attempt", map[string]any{})
+	expect.Contains(o.t, o.seen(), "the file was read: false, the network was reached: false")
+}
 
-	for _, pid := range opencode.Descendants(first.PID) {
+func (o *confinedOpenCode) isStartedAgainIfItHangs() {
+	o.t.Helper()
+	is := is.New(o.t)
+	for _, pid := range opencode.Descendants(o.first.PID) {
 		is.NoErr(syscall.Kill(pid, syscall.SIGSTOP))
 	}
-	expect.Eventually(t, "it is said that OpenCode does not answer", func() bool {
-		return s.Trouble() == "OpenCode has not answered for 5 s"
+	expect.Eventually(o.t, "it is said that OpenCode does not answer", func() bool {
+		return o.server.Trouble() == "OpenCode has not answered for 5 s"
 	})
-	second := next()
-	<-first.Exited
+	second := o.next()
+	<-o.first.Exited
 	is.Equal(second.N, 2)
-	_, err = second.Client.Session(t.Context(), session.ID)
+	_, err := second.Client.Session(o.t.Context(), o.session)
 	is.NoErr(err)
 }
