@@ -254,7 +254,6 @@ func (o *confinedOpenCode) reads(name string) {
 }
 
 func (o *confinedOpenCode) readsNothingOutside() {
-	o.t.Helper()
 	o.reads("workspace/sub/allowed.txt")
 	expect.Contains(o.t, o.seen(), "allowed")
 	o.reads("keys/worker.nk")
@@ -268,7 +267,6 @@ func (o *confinedOpenCode) readsNothingOutside() {
 const passwordVariable = "OPENCODE_SERVER_PASSWORD"
 
 func (o *confinedOpenCode) followsNoLinkToInstructions() {
-	o.t.Helper()
 	for _, name := range instructionNames {
 		expect.WriteFile(o.t, o.at("workspace/with-"+name+"/note.txt"), "a note\n")
 		o.link("/proc/self/environ", "workspace/with-"+name+"/"+name)
@@ -288,7 +286,6 @@ func (o *confinedOpenCode) followsNoLinkToInstructions() {
 
 // A file alternates with a link while OpenCode reads it.
 func (o *confinedOpenCode) readsNoFileThatIsReplacedByALink() {
-	o.t.Helper()
 	swapping, swapped := context.WithCancel(o.t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -311,7 +308,6 @@ func (o *confinedOpenCode) readsNoFileThatIsReplacedByALink() {
 }
 
 func (o *confinedOpenCode) writesNoConfiguration() {
-	o.t.Helper()
 	is := is.New(o.t)
 	// such a request does not reach a person
 	is.Equal(len(o.call("write", map[string]any{"filePath": o.at("workspace/opencode.json"), "content": "evil"})), 0)
@@ -321,7 +317,6 @@ func (o *confinedOpenCode) writesNoConfiguration() {
 
 // The folder of a file becomes a link after the request and before the approval.
 func (o *confinedOpenCode) writesThroughNoLink() {
-	o.t.Helper()
 	is := is.New(o.t)
 	c, now := o.first.Client, time.Now()
 	b, err := json.Marshal(map[string]any{"filePath": o.at("workspace/docs2/victim.md"), "content": "overwritten"})
@@ -347,7 +342,6 @@ func (o *confinedOpenCode) writesThroughNoLink() {
 
 // Neither OpenCode itself nor an MCP server beside it reaches another server of this machine.
 func (o *confinedOpenCode) reachesNoNetwork() {
-	o.t.Helper()
 	is := is.New(o.t)
 	var requests atomic.Int64
 	private := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
@@ -363,7 +357,6 @@ func (o *confinedOpenCode) reachesNoNetwork() {
 }
 
 func (o *confinedOpenCode) isStartedAgainIfItHangs() {
-	o.t.Helper()
 	is := is.New(o.t)
 	for _, pid := range opencode.Descendants(o.first.PID) {
 		is.NoErr(syscall.Kill(pid, syscall.SIGSTOP))

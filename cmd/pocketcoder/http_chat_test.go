@@ -227,7 +227,6 @@ func (c streamChat) path() string { return filepath.Join(c.workspace, "stream.tx
 var textsOfFork = writesStream("Rhine") + "|wrote Rhine|@@say of the fork|of the fork"
 
 func (c streamChat) isForked(t *testing.T) (fork string) {
-	t.Helper()
 	is := is.New(t)
 	expect.Eventually(t, "OpenCode has made the diff", func() bool {
 		diff := c.do(t, "GET", c.route("diff")+"?message="+c.second, nil)
@@ -247,7 +246,6 @@ func (c streamChat) isForked(t *testing.T) (fork string) {
 }
 
 func (c streamChat) isReverted(t *testing.T) {
-	t.Helper()
 	is := is.New(t)
 	river := func() string { return expect.ReadFile(t, c.path()) }
 	whole := c.messageTexts(t, c.chat)
@@ -269,7 +267,6 @@ func (c streamChat) isReverted(t *testing.T) {
 // effectsAreCarriedOutOnce restarts the system after NATS has forgotten its readers, as in a log that was restored from
 // a copy. The log alone says what was carried out.
 func (c streamChat) effectsAreCarriedOutOnce(t *testing.T) {
-	t.Helper()
 	is := is.New(t)
 	c.must(t, "POST", c.route("abort"), nil, nil)
 	is.Equal(c.do(t, "POST", c.route("revert"), record{"message": c.second}).code, http.StatusOK)
