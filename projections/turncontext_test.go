@@ -62,56 +62,41 @@ func TestContextOfAChatHasItsTitleAndItsOwner(t *testing.T) {
 	is.NoErr(err)
 	defer m.Close()
 	go m.Run(t.Context())
-	var seq uint64
+	store := func(e events.Event, err error) {
+		t.Helper()
+		is.NoErr(err)
+		seq, err := log.Append(t.Context(), e)
+		is.NoErr(err)
+		is.NoErr(m.Wait(t.Context(), seq))
+	}
 	for _, chat := range []struct{ id, user, name string }{
 		{"named", "u1", "Ada"}, {"unnamed", "u2", ""}, {"nobodys", "", ""}, {"worker", "", ""},
 	} {
 		if chat.user != "" {
-			e, err := events.NewUser(chat.user, events.ActorSystem,
-				events.AccountCreated{Email: chat.user + "@example.org", Name: chat.name, Role: "user"})
-			is.NoErr(err)
-			_, err = log.Append(t.Context(), e)
-			is.NoErr(err)
+			store(events.NewUser(chat.user, events.ActorSystem,
+				events.AccountCreated{Email: chat.user + "@example.org", Name: chat.name, Role: "user"}))
 		}
 		created := events.ChatCreated{Title: "title of " + chat.id, User: chat.user}
 		if chat.id == "worker" {
 			created.Parent = &events.Parent{Chat: "named", Root: "named", Depth: 1}
 		}
-		e, err := events.New(chat.id, events.ActorSystem, created)
-		is.NoErr(err)
-		seq, err = log.Append(t.Context(), e)
-		is.NoErr(err)
+		store(events.New(chat.id, events.ActorSystem, created))
 	}
-	is.NoErr(m.Wait(t.Context(), seq))
-	for chat, person := range map[string]string{"named": "Ada", "unnamed": "u2", "nobodys": ""} {
-		c, err := turncontext.Of(t.Context(), m, chat, "")
+	parts := []events.Part{{Type: "text", Text: "hello"}}
+	store(events.New("named", events.UserActor("u1"), events.MessageSubmitted{Message: "said", Parts: parts,
+		Origin: &events.Origin{Channel: "ch1", Name: "phone", Sender: "Bob"}}))
+	store(events.NewConfig("schedules", "s1", events.UserActor("u1"), events.Saved{Fields: []byte(`{"name":"Nightly"}`)}))
+	store(events.New("named", events.ActorSystem, events.MessageSubmitted{Message: "due", Parts: parts, Schedule: "s1"}))
+	for of, want := range map[[2]string]string{
+		{"named", ""}:     `<context chat="title of named" person="Ada"/>`,
+		{"unnamed", ""}:   `<context chat="title of unnamed" person="u2"/>`,
+		{"nobodys", ""}:   `<context chat="title of nobodys"/>`,
+		{"worker", ""}:    `<context chat="title of worker" parent="title of named"/>`,
+		{"named", "said"}: `<context chat="title of named" person="Ada" channel="phone" speaker="Bob"/>`,
+		{"named", "due"}:  `<context chat="title of named" person="Ada" schedule="Nightly"/>`,
+	} {
+		c, err := turncontext.Of(t.Context(), m, of[0], of[1])
 		is.NoErr(err)
-		is.Equal(c, turncontext.Context{Chat: "title of " + chat, Person: person})
+		is.Equal(c.String(), want)
 	}
-	said, err := events.New("named", events.UserActor("u1"), events.MessageSubmitted{Message: "m1",
-		Parts: []events.Part{{Type: "text", Text: "hello"}}, Origin: &events.Origin{Channel: "ch1", Name: "phone", Sender: "Bob"}})
-	is.NoErr(err)
-	seq, err = log.Append(t.Context(), said)
-	is.NoErr(err)
-	is.NoErr(m.Wait(t.Context(), seq))
-	c, err := turncontext.Of(t.Context(), m, "named", "m1")
-	is.NoErr(err)
-	is.Equal(c.String(), `<context chat="title of named" person="Ada" channel="phone" speaker="Bob"/>`)
-	saved, err := events.NewConfig("schedules", "s1", events.UserActor("u1"),
-		events.Saved{Fields: []byte(`{"name":"Nightly"}`)})
-	is.NoErr(err)
-	_, err = log.Append(t.Context(), saved)
-	is.NoErr(err)
-	due, err := events.New("named", events.ActorSystem, events.MessageSubmitted{Message: "m2", Schedule: "s1",
-		Parts: []events.Part{{Type: "text", Text: "test"}}})
-	is.NoErr(err)
-	seq, err = log.Append(t.Context(), due)
-	is.NoErr(err)
-	is.NoErr(m.Wait(t.Context(), seq))
-	c, err = turncontext.Of(t.Context(), m, "named", "m2")
-	is.NoErr(err)
-	is.Equal(c.String(), `<context chat="title of named" person="Ada" schedule="Nightly"/>`)
-	c, err = turncontext.Of(t.Context(), m, "worker", "")
-	is.NoErr(err)
-	is.Equal(c, turncontext.Context{Chat: "title of worker", Parent: "title of named"})
 }
