@@ -63,7 +63,8 @@ func (h *Hub) describe(ctx context.Context, p outgoing.Pending) (d events.Channe
 	case events.OutgoingQuestion:
 		return h.describeQuestion(ctx, p)
 	case events.OutgoingError:
-		d.Text = "It went wrong: " + cmp.Or(errorText(p.Error), "the turn ended with an error.")
+		_, message := projections.ErrorOf(p.Error)
+		d.Text = "It went wrong: " + cmp.Or(message, "the turn ended with an error.")
 		if p.Domain == "infrastructure" {
 			d.Text = "OpenCode stopped in the middle of the turn. Decide what it asked before, or write again to go on."
 		}
@@ -149,14 +150,4 @@ func (h *Hub) describeQuestion(ctx context.Context, p outgoing.Pending) (d event
 func choicesOf(q questions.Question) (labels []string) {
 	_ = json.Unmarshal([]byte(q.Choices), &labels) // a JSON list
 	return labels
-}
-
-// errorText returns the message of an error: OpenCode's {name, data: {message}} or ours {name, message}.
-func errorText(payload string) string {
-	var v struct {
-		Name, Message string
-		Data          struct{ Message string }
-	}
-	_ = json.Unmarshal([]byte(payload), &v) // other shapes have no message
-	return cmp.Or(v.Data.Message, v.Message, v.Name)
 }

@@ -16,7 +16,6 @@ import (
 	"pocketcoder/handlers/permission"
 	"pocketcoder/projections"
 	"pocketcoder/projections/questions"
-	"pocketcoder/projections/store"
 	"pocketcoder/projections/toolcalls"
 	"pocketcoder/projections/turns"
 	"pocketcoder/projections/turnstate"
@@ -119,7 +118,8 @@ func (p *Push) notifyEnded(ctx context.Context, e events.Event) error {
 	switch {
 	case turn.State == turnstate.Failed, turn.State == turnstate.Lost:
 		n.Type, n.Title = service.TaskError, p.titleOf(turn.Title, "it went wrong")
-		n.Message, _ = p.shownLines(cmp.Or(errorText(turn.Error), "The turn ended with an error."), maxShown)
+		_, message := projections.ErrorOf(string(turn.Error))
+		n.Message, _ = p.shownLines(cmp.Or(message, "The turn ended with an error."), maxShown)
 	case turn.State != turnstate.Completed:
 		return nil
 	case turn.DeniedRequest != "":
@@ -146,16 +146,6 @@ func lastParagraph(text string) string {
 		text = text[i+2:]
 	}
 	return text
-}
-
-// errorText returns the message of an error: OpenCode's {name, data: {message}} or ours {name, message}.
-func errorText(payload store.JSON) string {
-	var v struct {
-		Name, Message string
-		Data          struct{ Message string }
-	}
-	_ = json.Unmarshal([]byte(payload), &v) // other shapes have no message
-	return cmp.Or(v.Data.Message, v.Message, v.Name)
 }
 
 // notifyServer notifies administrators of an MCP server that waits for approval. It withdraws the notification when the

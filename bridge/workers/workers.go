@@ -11,7 +11,6 @@ package workers
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"time"
@@ -114,14 +113,8 @@ func textOf(d workers.Ended) string {
 		events.WorkerLost:      "OpenCode went away in the middle of the turn. The worker's changes until then remain.",
 		events.WorkerFailed:    "The worker failed.",
 	}[d.State]
-	var e struct {
-		Message string
-		Data    struct{ Message string }
-	}
-	if json.Unmarshal([]byte(d.Error), &e) == nil && d.State == events.WorkerFailed {
-		if m := cmp.Or(e.Data.Message, e.Message); m != "" {
-			why += " " + m
-		}
+	if _, message := projections.ErrorOf(string(d.Error)); message != "" && d.State == events.WorkerFailed {
+		why += " " + message
 	}
 	if d.Text != "" {
 		why += "\nIts last text:\n" + d.Text

@@ -160,15 +160,11 @@ func failure(m *projections.ShownMessage) string {
 	if m.ErrorPayload == "" {
 		return ""
 	}
-	var e struct {
-		Name, Message string
-		Data          struct{ Message string }
-	}
-	_ = json.Unmarshal([]byte(m.ErrorPayload), &e) // an error of another form is shown by its name alone
-	if e.Name == "MessageAbortedError" {
+	name, message := projections.ErrorOf(string(m.ErrorPayload))
+	if name == "MessageAbortedError" {
 		return ""
 	}
-	return visible.Plain(cmp.Or(e.Data.Message, e.Message, e.Name, texts.Failed))
+	return visible.Plain(cmp.Or(message, texts.Failed))
 }
 
 // delivery says what became of a person's message, "" for one that OpenCode has.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"pocketcoder/events"
+	"pocketcoder/projections"
 	"pocketcoder/projections/store"
 )
 
@@ -50,17 +51,8 @@ func (r Record) endEvent() Event {
 			map[string]any{"messageID": id, "parts": append([]json.RawMessage{}, r.Parts...), "status": r.EngineStatus,
 				"role": r.Role})}
 	}
-	return Event{Last: r.Last, Data: encodeError(id, errorText(r.Error))}
-}
-
-// errorText returns the error message of OpenCode, or ours.
-func errorText(payload json.RawMessage) string {
-	var e struct {
-		Name, Message string
-		Data          struct{ Message string }
-	}
-	_ = json.Unmarshal(payload, &e) // whatever it is, something is said
-	return cmp.Or(e.Data.Message, e.Message, e.Name, "The message failed.")
+	_, message := projections.ErrorOf(string(r.Error))
+	return Event{Last: r.Last, Data: encodeError(id, cmp.Or(message, "The message failed."))}
 }
 
 func encode(event string, data map[string]any) []byte {
