@@ -44,7 +44,7 @@ func (c Conversation) liveChat(r *http.Request, caller api.Caller) (site.Updates
 		return nil, nil, err
 	}
 	chat := r.PathValue("id")
-	since, err := c.writingSince(r.Context(), caller, chat)
+	since, err := c.FragmentsSince(r.Context(), caller, chat, timeline.WritingSince)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,22 +99,6 @@ func (c Conversation) chatSince(ctx context.Context, caller api.Caller, chat str
 		return err
 	})
 	return v, err
-}
-
-// writingSince returns the time since which fragments of a chat matter: since the answer began that is being written.
-func (c Conversation) writingSince(ctx context.Context, caller api.Caller, chat string) (time.Time, error) {
-	since := time.Now()
-	err := c.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
-		if _, err := c.chatIn(ctx, db, caller, chat); err != nil {
-			return err
-		}
-		began, err := timeline.WritingSince(ctx, db, chat)
-		if at, wrong := time.Parse(events.TimeFormat, began); wrong == nil {
-			since = at
-		}
-		return err
-	})
-	return since.Add(-site.ClockSkew), err
 }
 
 // text is the source of the text that is being written in a chat, and of what running commands print.

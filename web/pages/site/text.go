@@ -7,15 +7,37 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/pocketbase/dbx"
+
+	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/web/api"
 	"pocketcoder/web/pages/texts"
 	"pocketcoder/web/pages/visible"
 	"pocketcoder/web/stream"
 )
 
-// ClockSkew is how much older than the record of its message or execution a fragment may be, because the clocks of two
+// clockSkew is how much older than the record of its message or execution a fragment may be, because the clocks of two
 // machines differ.
-const ClockSkew = 10 * time.Second
+const clockSkew = 10 * time.Second
+
+// FragmentsSince returns the time since which fragments of a chat matter. began returns the time of the oldest message
+// or execution that fragments belong to, "" for none.
+func (s *Site) FragmentsSince(ctx context.Context, caller api.Caller, chat string,
+	began func(ctx context.Context, db dbx.Builder, chat string) (string, error)) (time.Time, error) {
+	since := time.Now()
+	err := s.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
+		if _, err := s.Chat(ctx, db, caller, chat); err != nil {
+			return err
+		}
+		text, err := began(ctx, db, chat)
+		if at, wrong := time.Parse(events.TimeFormat, text); wrong == nil {
+			since = at
+		}
+		return err
+	})
+	return since.Add(-clockSkew), err
+}
 
 // maxFragments is the largest number of fragments that wait for a stream.
 const maxFragments = 256

@@ -100,7 +100,7 @@ func (t Terminal) live(r *http.Request, caller api.Caller) (site.Updates, []site
 		return nil, nil, err
 	}
 	chat := r.PathValue("id")
-	since, err := t.runningSince(r.Context(), caller, chat)
+	since, err := t.FragmentsSince(r.Context(), caller, chat, timeline.RunningSince)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -136,22 +136,6 @@ func (t Terminal) printed(chat string, since time.Time) site.Source {
 		text, ok := sent.Piece(d)
 		return site.Fragment{Part: part(site.ExecutionOf(d)), Text: text}, ok
 	})
-}
-
-// runningSince returns the time since which fragments of output matter: since the oldest execution began that runs.
-func (t Terminal) runningSince(ctx context.Context, caller api.Caller, chat string) (time.Time, error) {
-	since := time.Now()
-	err := t.API.SlowView(ctx, caller.Key(), func(db dbx.Builder, _ uint64) error {
-		if _, err := t.Chat(ctx, db, caller, chat); err != nil {
-			return err
-		}
-		began, err := timeline.RunningSince(ctx, db, chat)
-		if at, wrong := time.Parse(events.TimeFormat, began); wrong == nil {
-			since = at
-		}
-		return err
-	})
-	return since.Add(-site.ClockSkew), err
 }
 
 // liveAttributes let a page with the newest executions follow them.
