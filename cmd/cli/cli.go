@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 
 	"pocketcoder/cmd/console/render"
+	"pocketcoder/events"
 	"pocketcoder/handlers"
 )
 
@@ -74,6 +75,18 @@ func ParseOne(fs *flag.FlagSet, args []string, missing string) (string, error) {
 		return "", ErrUsage
 	}
 	return rest[0], nil
+}
+
+// IDIn returns the id that is the only argument of a command. missing says which argument is missing if there is none.
+func IDIn(env Environment, command string, rest []string, missing string) (string, error) {
+	if len(rest) == 0 {
+		return "", WrongUsage(env, "%s: %s", command, missing)
+	}
+	id, err := events.ParseID(rest[0])
+	if err != nil {
+		return "", WrongUsage(env, "%s: %v", command, err)
+	}
+	return id, nil
 }
 
 // Variable returns the value of an environment variable, or a default.

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"pocketcoder/cmd/cli"
-	"pocketcoder/events"
 )
 
 var sandboxVerbs = map[string]func(context.Context, cli.Environment, []string) error{
@@ -53,14 +52,5 @@ func Run(ctx context.Context, env cli.Environment, args []string) error {
 	return cli.WrongUsage(env, "sandbox: which of ps, logs, kill, shell and workers?")
 }
 
-// oneID returns the only argument, an id.
-func oneID(env cli.Environment, command, what string, rest []string) (string, error) {
-	if len(rest) == 0 {
-		return "", cli.WrongUsage(env, "%s: which %s? See pocketcoder %[1]s -h", command, what)
-	}
-	id, err := events.ParseID(rest[0])
-	if err != nil {
-		return "", cli.WrongUsage(env, "%s: %v", command, err)
-	}
-	return id, nil
-}
+// whichExecution is said to a command without the id of an execution.
+const whichExecution = `which execution? "pocketcoder sandbox ps --all" lists them`

@@ -28,7 +28,7 @@ func runKill(ctx context.Context, env cli.Environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	exec, err := oneID(env, "sandbox kill", "execution", rest)
+	exec, err := cli.IDIn(env, "sandbox kill", rest, whichExecution)
 	if err != nil {
 		return err
 	}

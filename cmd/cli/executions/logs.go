@@ -40,7 +40,7 @@ func runLogs(ctx context.Context, env cli.Environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	exec, err := oneID(env, "sandbox logs", "execution", rest)
+	exec, err := cli.IDIn(env, "sandbox logs", rest, whichExecution)
 	if err != nil {
 		return err
 	}

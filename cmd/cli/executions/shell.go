@@ -45,7 +45,7 @@ func runOwnShell(ctx context.Context, env cli.Environment, args []string) (err e
 	if *stay {
 		defer func() { waitInWindow(ctx, env, err) }()
 	}
-	chat, err := oneID(env, "sandbox shell", "chat", rest)
+	chat, err := cli.IDIn(env, "sandbox shell", rest, `which chat? "pocketcoder chats" lists them`)
 	if err != nil {
 		return err
 	}

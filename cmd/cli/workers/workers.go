@@ -77,6 +77,9 @@ func row(w workers.Worker) []string {
 		strings.Repeat("  ", int(max(0, w.Depth-1))) + printable.OneLine(w.Title, 40), printable.OneLine(w.Line, 60)}
 }
 
+// missing is said to a command without the id of a worker.
+const missing = `the id of the worker is missing; "pocketcoder workers" lists the workers`
+
 func check(ctx context.Context, env cli.Environment, args []string) error {
 	fs := cli.NewFlags(env, "workers check", usage)
 	data := cli.DataFlag(fs, env)
@@ -85,7 +88,7 @@ func check(ctx context.Context, env cli.Environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	id, err := idIn(env, "workers check", rest)
+	id, err := cli.IDIn(env, "workers check", rest, missing)
 	if err != nil {
 		return err
 	}
@@ -122,7 +125,7 @@ func stop(ctx context.Context, env cli.Environment, args []string) error {
 	if err != nil {
 		return err
 	}
-	id, err := idIn(env, "workers stop", rest)
+	id, err := cli.IDIn(env, "workers stop", rest, missing)
 	if err != nil {
 		return err
 	}
@@ -136,18 +139,6 @@ func stop(ctx context.Context, env cli.Environment, args []string) error {
 	}
 	fmt.Fprintln(env.Stderr, "stopped:", id)
 	return nil
-}
-
-// idIn returns the id of the worker in the arguments.
-func idIn(env cli.Environment, command string, rest []string) (string, error) {
-	if len(rest) == 0 {
-		return "", cli.WrongUsage(env, "%s: the id of the worker is missing; \"pocketcoder workers\" lists the workers", command)
-	}
-	id, err := events.ParseID(rest[0])
-	if err != nil {
-		return "", cli.WrongUsage(env, "%s: %v", command, err)
-	}
-	return id, nil
 }
 
 // query queries the running system, and includes all events of the log.
