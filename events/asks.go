@@ -207,3 +207,17 @@ func (a QuestionAsk) Request() string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:])
 }
+
+// CountChangedLines returns how many lines a unified diff of one file adds and removes.
+func CountChangedLines(diff string) (added, removed int) {
+	_, hunks, _ := strings.Cut(diff, "\n@@")
+	for line := range strings.SplitSeq(hunks, "\n") {
+		switch {
+		case strings.HasPrefix(line, "+"):
+			added++
+		case strings.HasPrefix(line, "-"):
+			removed++
+		}
+	}
+	return added, removed
+}

@@ -100,15 +100,7 @@ func change(file, diff string) description {
 		return description{title: "Edit " + path.Base(file), text: file + "\n" + diff}
 	}
 	hunks = "@@" + hunks
-	added, removed := 0, 0
-	for line := range strings.SplitSeq(hunks, "\n") {
-		switch {
-		case strings.HasPrefix(line, "+"):
-			added++
-		case strings.HasPrefix(line, "-"):
-			removed++
-		}
-	}
+	added, removed := events.CountChangedLines(diff)
 	verb := "Edit"
 	if strings.HasPrefix(hunks, "@@ -0,0 ") {
 		verb = "Write"

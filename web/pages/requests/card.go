@@ -91,16 +91,7 @@ func diffTitle(about events.PermissionMetadata) string {
 	if n := len(about.Files); n > 1 {
 		return fmt.Sprintf(texts.Patch, n)
 	}
-	added, removed := 0, 0
-	_, hunks, _ := strings.Cut(about.Diff, "\n@@")
-	for line := range strings.SplitSeq(hunks, "\n") {
-		switch {
-		case strings.HasPrefix(line, "+"):
-			added++
-		case strings.HasPrefix(line, "-"):
-			removed++
-		}
-	}
+	added, removed := events.CountChangedLines(about.Diff)
 	return fmt.Sprintf(texts.Edit, path.Base(about.File()), added, removed)
 }
 
