@@ -30,8 +30,13 @@ type taskArguments struct {
 	MaxCost  float64 `json:"max_cost,omitempty" jsonschema:"stop a run that costs this amount; 1 when left out"`
 }
 
-// schedule returns the schedule that a call in a chat describes. It belongs to the person of the chat.
-func (in taskArguments) schedule(chat projections.Chat) (task schedules.Schedule, err error) {
+// describedSchedule returns the schedule that a call in a chat describes. It belongs to the person of the chat.
+func (s *Server) describedSchedule(ctx context.Context, in taskArguments, id string) (task schedules.Schedule,
+	err error) {
+	chat, _, err := s.Model.Chat(ctx, id)
+	if err != nil {
+		return task, err
+	}
 	at, err := schedules.ParseTime("at", in.At, in.TimeZone)
 	task = schedules.Schedule{Name: in.Name, Prompt: in.Prompt, Cron: in.Cron, Every: in.Every, At: at,
 		TimeZone: in.TimeZone, Mode: cmp.Or(in.Session, schedules.New), MaxCost: in.MaxCost, User: chat.User, Enabled: true}
@@ -43,11 +48,7 @@ func (in taskArguments) schedule(chat projections.Chat) (task schedules.Schedule
 
 // scheduleTask stores a schedule for the person of the chat.
 func (s *Server) scheduleTask(ctx context.Context, c call, in taskArguments) (string, error) {
-	chat, _, err := s.Model.Chat(ctx, c.chat)
-	if err != nil {
-		return "", err
-	}
-	task, err := in.schedule(chat)
+	task, err := s.describedSchedule(ctx, in, c.chat)
 	if err != nil {
 		return "", err
 	}
@@ -94,11 +95,7 @@ func (s *Server) previewTask(ctx context.Context, id string, a events.Permission
 	if err := json.Unmarshal([]byte(body), &in); err != nil {
 		return "", fmt.Errorf("read the arguments: %w", err)
 	}
-	chat, _, err := s.Model.Chat(ctx, id)
-	if err != nil {
-		return "", err
-	}
-	task, err := in.schedule(chat)
+	task, err := s.describedSchedule(ctx, in, id)
 	if err != nil {
 		return "", err
 	}

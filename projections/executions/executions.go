@@ -71,11 +71,10 @@ type Tables struct {
 func (t Tables) Update(e events.Event, body any) error {
 	switch b := body.(type) {
 	case events.ExecRequested:
-		x, found := t.Executions.Get(b.Exec)
-		if found {
-			return fmt.Errorf("execution %s exists", b.Exec)
+		x, err := t.begin(e, b.Exec, b.Session, b.Call, b.Cwd)
+		if err != nil {
+			return err
 		}
-		x.begin(e, b.Session, b.Call, b.Cwd)
 		x.Permission, x.Pool, x.Status = store.RecordID(b.Permission), b.Pool, events.ExecutionRunning
 		x.Started = t.Tx.EventTime()
 		x.Original, x.Detached, x.Terminal, x.Private = b.Original, b.Detached, b.Terminal, b.Private
@@ -86,11 +85,10 @@ func (t Tables) Update(e events.Event, body any) error {
 		}
 		t.Executions.Put(x)
 	case events.ExecRefused:
-		x, found := t.Executions.Get(b.Exec)
-		if found {
-			return fmt.Errorf("execution %s exists", b.Exec)
+		x, err := t.begin(e, b.Exec, b.Session, b.Call, b.Cwd)
+		if err != nil {
+			return err
 		}
-		x.begin(e, b.Session, b.Call, b.Cwd)
 		x.Status, x.Reason, x.ExitCode, x.Finished = events.ExecutionRefused, b.Reason, refusedExitCode, t.Tx.EventTime()
 		x.Command = t.command(b.Command, 0)
 		t.Executions.Put(x)
@@ -123,9 +121,15 @@ func (t Tables) change(id string, change func(*Execution)) error {
 // refusedExitCode is the exit code of a refused command. POSIX shells use it for "command found but not executable".
 const refusedExitCode = 126
 
-func (x *Execution) begin(e events.Event, session, call, cwd string) {
+// begin returns a new execution.
+func (t Tables) begin(e events.Event, id, session, call, cwd string) (Execution, error) {
+	x, found := t.Executions.Get(id)
+	if found {
+		return x, fmt.Errorf("execution %s exists", id)
+	}
 	x.Chat, x.Session, x.Call, x.Cwd = e.Subject.ID, session, call, cwd
 	x.Source, x.Outputs, x.Position = engine, "{}", int64(e.Seq)
+	return x, nil
 }
 
 func (x *Execution) finish(now string, b events.ExecFinished) {
