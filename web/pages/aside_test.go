@@ -30,7 +30,7 @@ func TestWhatWaitsIsShownWithItsReason(t *testing.T) {
 		expect.Contains(t, page, piece)
 	}
 	b.submit(t, path+"/messages", url.Values{"id": {"second"}, "text": {"then test"}})
-	s.Fact(t, chat, events.MessageHeld{Message: "second", Permission: "per_1", Reason: "The budget is used up."})
+	s.Append(t, chat, events.MessageHeld{Message: "second", Permission: "per_1", Reason: "The budget is used up."})
 	page = b.visit(t, path).body
 	expect.Contains(t, page, "2 messages wait")
 	_, second, _ := strings.Cut(page, `<a href="#m-second">then test</a>`)
@@ -46,7 +46,7 @@ func TestAFailedMessageSaysWhyAndIsSentAgainOnce(t *testing.T) {
 	chat := s.Chat(t, token, "Tidy up")
 	path := "/chats/" + chat
 	b.submit(t, path+"/messages", url.Values{"id": {"first"}, "text": {"tidy \"all\""}})
-	s.Fact(t, chat, events.MessageFailed{Message: "first", Domain: "infrastructure", Error: "OpenCode is away."})
+	s.Append(t, chat, events.MessageFailed{Message: "first", Domain: "infrastructure", Error: "OpenCode is away."})
 	page := b.visit(t, path).body
 	expect.Lacks(t, page, `id="queue"`)
 	failed := element(t, page, "m-first")

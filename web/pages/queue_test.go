@@ -65,7 +65,7 @@ func TestAPersonChangesTheQueueOfAChat(t *testing.T) {
 	is.Equal(bob.submit(t, path+"/queue/three", url.Values{"text": {"mine"}}).status, http.StatusNotFound)
 	is.Equal(bob.submit(t, path+"/queue/three", url.Values{"delete": {"true"}}).status, http.StatusNotFound)
 	expect.Contains(t, b.submit(t, path+"/queue/three", url.Values{"text": {" "}}).body, "Write a message first.")
-	s.Fact(t, chat, events.MessageSending{Message: "three", Session: "ses_1", EngineMessage: "msg_1",
+	s.Append(t, chat, events.MessageSending{Message: "three", Session: "ses_1", EngineMessage: "msg_1",
 		EngineParts: []string{"prt_1"}})
 	for _, field := range []string{"text", "before", "delivery", "delete"} {
 		late := b.submit(t, path+"/queue/three", url.Values{field: {map[string]string{"text": "late", "before": "one",

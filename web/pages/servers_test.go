@@ -115,12 +115,12 @@ func TestTheLastCallOfAnMCPServerIsShown(t *testing.T) {
 	}
 	is.Equal(last(), nil)
 	call := func(id, tool string) {
-		s.Fact(t, chat, events.MCPCalled{Server: lab, Name: "lab", Tool: tool, Session: "ses_1", Call: id})
+		s.Append(t, chat, events.MCPCalled{Server: lab, Name: "lab", Tool: tool, Session: "ses_1", Call: id})
 	}
 	call("call_1", "echo")
 	is.Equal([]any{last()["tool"], last()["state"], last()["chat"], last()["result"]}, []any{"echo", "running", chat, nil})
 	expect.Contains(t, b.visit(t, "/settings/mcp_servers").body, "<code>echo</code> is running,")
-	s.Fact(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_1", DurationMS: 12,
+	s.Append(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_1", DurationMS: 12,
 		Result: []byte(`{"content":[{"type":"text","text":"<b>8 °C</b>"},{"type":"image","data":"AAAA"}]}`)})
 	is.Equal([]any{last()["state"], last()["result"], last()["duration_ms"]}, []any{"completed", "<b>8 °C</b>", 12.0})
 	for _, want := range []string{"completed in 12 ms,", "&lt;b&gt;8 °C&lt;/b&gt;", `href="/chats/` + chat + `"`} {
@@ -129,15 +129,15 @@ func TestTheLastCallOfAnMCPServerIsShown(t *testing.T) {
 
 	call("call_2", "add")
 	call("call_3", "sum")
-	s.Fact(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_2", Error: "it ended"}) // not the last
+	s.Append(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_2", Error: "it ended"}) // not the last
 	is.Equal([]any{last()["tool"], last()["state"]}, []any{"sum", "running"})
-	s.Fact(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_3", DurationMS: 7,
+	s.Append(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_3", DurationMS: 7,
 		Result: []byte(`{"isError":true,"content":[{"type":"text","text":"` + strings.Repeat("ä", 300) + `"}]}`)})
 	is.Equal(last()["state"], "failed")
 	is.Equal(last()["result"], strings.Repeat("ä", 199)+"…")
 	call("call_2", "echo") // a model uses an id again
 	is.Equal([]any{last()["tool"], last()["state"], last()["result"]}, []any{"echo", "running", nil})
-	s.Fact(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_2", Error: "the connection was closed"})
+	s.Append(t, chat, events.MCPReturned{Session: "ses_1", Call: "call_2", Error: "the connection was closed"})
 	is.Equal([]any{last()["state"], last()["result"]}, []any{"failed", "the connection was closed"})
 
 	s.Call(t, root, "DELETE", webtest.RecordsPath("chats")+"/"+chat, nil)

@@ -142,9 +142,9 @@ func TestHotStreamReportsATurnWithoutAnAnswer(t *testing.T) {
 	}{
 		"lost while speaking": {func(chat string) {
 			s.Assistant(t, chat, "msg_1", "")
-			s.Fact(t, chat, events.TurnLost{Session: "ses_own"})
+			s.Append(t, chat, events.TurnLost{Session: "ses_own"})
 		}, "OpenCode went away in the middle of the turn"},
-		"lost before": {func(chat string) { s.Fact(t, chat, events.TurnLost{Session: "ses_own"}) },
+		"lost before": {func(chat string) { s.Append(t, chat, events.TurnLost{Session: "ses_own"}) },
 			"OpenCode went away in the middle of the turn"},
 		"refused": {func(chat string) {
 			s.AppendOpenCode(t, chat, "session.error",
@@ -158,10 +158,10 @@ func TestHotStreamReportsATurnWithoutAnAnswer(t *testing.T) {
 			is := is.New(t)
 			chat := s.ChatWithAnswer(t, ann)
 			f := s.Connect(t).Follow(t, ann, "chats:"+chat)
-			s.Fact(t, chat, events.MessageSubmitted{Message: "m_" + chat, Parts: []events.Part{{Type: "text", Text: "go"}}})
-			s.Fact(t, chat, events.MessageSending{Message: "m_" + chat, Session: "ses_own", EngineMessage: "msg_0",
+			s.Append(t, chat, events.MessageSubmitted{Message: "m_" + chat, Parts: []events.Part{{Type: "text", Text: "go"}}})
+			s.Append(t, chat, events.MessageSending{Message: "m_" + chat, Session: "ses_own", EngineMessage: "msg_0",
 				EngineParts: []string{"prt_" + chat}})
-			s.Fact(t, chat, events.MessageDelivered{Message: "m_" + chat, EngineMessage: "msg_0"})
+			s.Append(t, chat, events.MessageDelivered{Message: "m_" + chat, EngineMessage: "msg_0"})
 			c.ends(chat)
 			got := f.Next(t)
 			for got.Data.Event != "message_error" {

@@ -72,7 +72,7 @@ func TestClientsChangeTheQueueOfAChat(t *testing.T) {
 		"parts": say("a")})
 	is.Equal(status, 400) // it was deleted
 
-	s.Fact(t, chat, events.MessageSending{Message: "message000000_c", Session: "ses_1", EngineMessage: "msg_1",
+	s.Append(t, chat, events.MessageSending{Message: "message000000_c", Session: "ses_1", EngineMessage: "msg_1",
 		EngineParts: []string{"prt_1"}})
 	for _, fields := range []webtest.Object{{"parts": say("late")}, {"before": ""}, {"delivery": "steer"}} {
 		status, message := patch(ada, "c", fields)

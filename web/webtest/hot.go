@@ -13,21 +13,11 @@ import (
 	"pocketcoder/events/log"
 )
 
-// Fact appends a fact of our own about a chat, and waits until it shows.
-func (s *System) Fact(t testing.TB, chat string, d events.Data) {
-	t.Helper()
-	e, err := events.New(chat, events.ActorSystem, d)
-	Check(t, err)
-	seq, err := s.Log.Append(t.Context(), e)
-	Check(t, err)
-	Check(t, s.Model.Wait(t.Context(), seq))
-}
-
 // ChatWithAnswer is a chat with a session of its own.
 func (s *System) ChatWithAnswer(t testing.TB, token string) (chat string) {
 	t.Helper()
 	chat = s.Chat(t, token, "talk")
-	s.Fact(t, chat, events.SessionBound{Session: "ses_own", Directory: "/w"})
+	s.Append(t, chat, events.SessionBound{Session: "ses_own", Directory: "/w"})
 	return chat
 }
 
@@ -35,8 +25,8 @@ func (s *System) ChatWithAnswer(t testing.TB, token string) (chat string) {
 func (s *System) AppendFailure(t testing.TB, chat, why string) {
 	t.Helper()
 	id := events.NewID()
-	s.Fact(t, chat, events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: "hello"}}})
-	s.Fact(t, chat, events.MessageFailed{Message: id, Domain: "infrastructure", Error: why})
+	s.Append(t, chat, events.MessageSubmitted{Message: id, Parts: []events.Part{{Type: "text", Text: "hello"}}})
+	s.Append(t, chat, events.MessageFailed{Message: id, Domain: "infrastructure", Error: why})
 }
 
 func (s *System) Fragment(t testing.TB, chat, message, part, text string) {
@@ -147,7 +137,7 @@ func (s *System) Play(t testing.TB, chat, trace string) {
 		case about.SessionID != "":
 			if !bound { // the first session is the chat's own
 				bound = true
-				s.Fact(t, chat, events.SessionBound{Session: about.SessionID, Directory: "/workspace"})
+				s.Append(t, chat, events.SessionBound{Session: about.SessionID, Directory: "/workspace"})
 			}
 			e, err := events.NewOpenCode(chat, "local", id, seq, events.OpenCode{Type: typ, Properties: data})
 			Check(t, err)
