@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"pocketcoder/sandbox/isolation/protection"
 )
 
 // Confinement is an isolation level that is prepared for one workspace. Its methods are safe for concurrent use.
@@ -15,7 +17,7 @@ type Confinement struct {
 	access        FileAccess
 	workspace     *os.File // opened once, because its path can name another directory later
 	filters       filters
-	placeholders  placeholders
+	protection    protection.Workspace
 	noSymlinksErr error // see NoSymlinksError
 }
 
@@ -75,6 +77,7 @@ func Open(choice Choice, access FileAccess) (*Confinement, error) {
 			return nil, err
 		}
 	}
+	c.protection.Dir, c.protection.LongRunning = access.Workspace, access.LongRunning
 	if c.workspace, err = os.Open(access.Workspace); err != nil {
 		return nil, fmt.Errorf("open workspace: %w", err)
 	}
@@ -91,7 +94,7 @@ func (c *Confinement) Close() {
 		c.workspace.Close()
 	}
 	c.filters.close()
-	c.placeholders.removeUnused()
+	c.protection.RemoveUnused()
 }
 
 // AllowsClone3 reports whether a confined thread may call clone3(2). Without clone3 it cannot start a command in a

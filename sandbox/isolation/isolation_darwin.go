@@ -31,12 +31,7 @@ func RunOnThread(fn func()) { go fn() }
 
 func setCloseOnExec() error { return nil }
 
-// The types below are empty here. They hold state of Linux only.
-type (
-	filters      struct{}
-	placeholders struct{}
-)
+// filters is empty here, because only Linux has seccomp.
+type filters struct{}
 
 func (filters) close() {}
-
-func (*placeholders) removeUnused() {}

@@ -14,6 +14,7 @@ import (
 	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 
+	"pocketcoder/sandbox/isolation/protection"
 	"pocketcoder/sandbox/isolation/seccomp"
 )
 
@@ -30,7 +31,7 @@ func (c *Confinement) prepareLevel() (err error) {
 			return fmt.Errorf("make directory for temporary files: %w", err)
 		}
 	}
-	c.removeLeftovers()
+	c.protection.RemoveLeftovers()
 	c.checkNoSymlinks()
 	return nil
 }
@@ -40,11 +41,11 @@ func (c *Confinement) prepare(cmd Command) (*PreparedCommand, error) {
 		return &PreparedCommand{Argv: cmd.Argv, Files: cmd.Files,
 			Confine: func() error { return c.confineInContainer(cmd) }}, nil
 	}
-	var mounts []protectiveMount
+	var mounts []protection.Mount
 	release := func() {}
 	if c.choice.Level == Bwrap || c.choice.canMount {
 		var err error
-		if mounts, release, err = c.protect(); err != nil {
+		if mounts, release, err = c.protection.Protect(); err != nil {
 			return nil, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	landlock "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 
+	"pocketcoder/sandbox/isolation/protection"
 	"pocketcoder/sandbox/isolation/systemsecrets"
 )
 
@@ -133,7 +134,7 @@ func (r ruleset) allowExcept(dir string, rights uint64, except func(path string)
 
 // confineWithLandlock confines this thread and its children with Landlock and seccomp. If this process can mount, it
 // also creates mounts for the thread and changes to the command's directory.
-func (c *Confinement) confineWithLandlock(cmd Command, mounts []protectiveMount) error {
+func (c *Confinement) confineWithLandlock(cmd Command, mounts []protection.Mount) error {
 	if c.choice.canMount {
 		if err := c.setUpMounts(mounts); err != nil {
 			return err
@@ -230,16 +231,16 @@ func (c *Confinement) allowWorkspace(r ruleset) error {
 	if err := r.allow(c.access.Workspace, readRights); err != nil {
 		return err
 	}
-	names := c.protectedNames()
+	names := protection.Names(c.access.Workspace, c.access.LongRunning)
 	return r.allowExcept(c.access.Workspace, writeRights, func(path string) (whole, part bool) {
 		for _, n := range names {
-			at := filepath.Join(c.access.Workspace, n.path)
+			at := filepath.Join(c.access.Workspace, n.Path)
 			if path == at {
 				info, err := os.Lstat(path)
-				return c.access.LongRunning || n.children == nil || err != nil || !info.IsDir(), n.children != nil
+				return c.access.LongRunning || n.Children == nil || err != nil || !info.IsDir(), n.Children != nil
 			}
-			for _, i := range n.children {
-				whole = whole || path == filepath.Join(at, i.path)
+			for _, i := range n.Children {
+				whole = whole || path == filepath.Join(at, i.Path)
 			}
 		}
 		return whole, false
@@ -261,12 +262,12 @@ func (c *Confinement) mayWrite(path string) bool {
 	if !within(c.access.Workspace, path) {
 		return false
 	}
-	for _, n := range c.protectedNames() {
-		at := filepath.Join(c.access.Workspace, n.path)
+	for _, n := range protection.Names(c.access.Workspace, c.access.LongRunning) {
+		at := filepath.Join(c.access.Workspace, n.Path)
 		switch {
-		case (n.children == nil || c.access.LongRunning) && within(at, path):
+		case (n.Children == nil || c.access.LongRunning) && within(at, path):
 			return false
-		case slices.ContainsFunc(n.children, func(i protectedName) bool { return within(filepath.Join(at, i.path), path) }):
+		case slices.ContainsFunc(n.Children, func(i protection.Name) bool { return within(filepath.Join(at, i.Path), path) }):
 			return false
 		}
 	}

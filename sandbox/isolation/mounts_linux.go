@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pocketcoder/sandbox/isolation/protection"
 	"pocketcoder/sandbox/isolation/systemsecrets"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // setUpMounts creates mounts for this thread alone, at the level landlock. They protect single files where Landlock can
 // allow or deny only whole directories.
-func (c *Confinement) setUpMounts(mounts []protectiveMount) error {
+func (c *Confinement) setUpMounts(mounts []protection.Mount) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make mount namespace: %w", err)
 	}
@@ -69,7 +70,7 @@ func (c *Confinement) setUpMounts(mounts []protectiveMount) error {
 		}
 	}
 	for _, s := range mounts {
-		if err := s.mount(); err != nil {
+		if err := mountProtection(s); err != nil {
 			return err
 		}
 	}
@@ -174,8 +175,8 @@ func (c *Confinement) maskSecrets() error {
 	return nil
 }
 
-func (s protectiveMount) mount() error {
-	t, err := cloneTree(s.path, !s.writable, false) // a mount below NoSymlinks has its flags
+func mountProtection(m protection.Mount) error {
+	t, err := cloneTree(m.Path, !m.Writable, false) // a mount below NoSymlinks has its flags
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"pocketcoder/sandbox/isolation/protection"
 )
 
 // mountWithoutSymlinks mounts directories so that the kernel follows no symbolic link in them. Each word is rw=PATH or
@@ -37,7 +39,7 @@ func mountWithoutSymlinks(words []string) error {
 }
 
 // noSymlinksWords returns the words for mountWithoutSymlinks, none if the kernel follows symbolic links.
-func (c *Confinement) noSymlinksWords(mounts []protectiveMount) (words []string) {
+func (c *Confinement) noSymlinksWords(mounts []protection.Mount) (words []string) {
 	if c.noSymlinksErr != nil {
 		return nil
 	}
@@ -52,7 +54,7 @@ func (c *Confinement) noSymlinksWords(mounts []protectiveMount) (words []string)
 		return nil
 	}
 	for _, s := range mounts {
-		words = append(words, "ro="+s.path)
+		words = append(words, "ro="+s.Path)
 	}
 	return words
 }

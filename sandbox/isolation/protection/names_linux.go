@@ -1,4 +1,4 @@
-package isolation
+package protection
 
 import (
 	"os"
@@ -8,19 +8,39 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	list "pocketcoder/sandbox/protected"
+	"pocketcoder/sandbox/protected"
 )
+
+// Names returns the names that commands cannot create or change in a workspace. A long-running program may write the
+// instructions, if a person allows it.
+func Names(workspace string, longRunning bool) (all []Name) {
+	all = gitFileNames(workspace) // first, because the mounts of other names must cover these
+	for _, n := range projectNames {
+		if n.instructions && longRunning {
+			continue
+		}
+		if n.instructions && shadows(workspace, n.Path) {
+			n.placeholder = noPlaceholder
+		}
+		all = append(all, n)
+	}
+	all = append(all, bareRepositoryNames(workspace)...)
+	if home, err := os.UserHomeDir(); err == nil && filepath.Clean(home) == workspace {
+		all = append(all, homeNames()...)
+	}
+	return all
+}
 
 // projectNames are the names that commands cannot create or change in the top directory of a workspace, including
 // missing ones. Names in other directories are not protected, because people do not open those as projects.
 var projectNames = listProjectNames()
 
-func listProjectNames() (names []protectedName) {
-	for _, path := range list.Project {
-		n := protectedName{path: path, placeholder: directoryPlaceholder}
+func listProjectNames() (names []Name) {
+	for _, path := range protected.Project {
+		n := Name{Path: path, placeholder: directoryPlaceholder}
 		switch {
 		case path == ".git":
-			n.children = gitNames // a command cannot run git init here; a person can
+			n.Children = gitNames // a command cannot run git init here; a person can
 		case path == "opencode.json" || path == "opencode.jsonc":
 			// OpenCode fails on a directory with this name, and git would show a file. So a command can create these files.
 			// OpenCode ignores them when PocketCoder runs it.
@@ -28,25 +48,25 @@ func listProjectNames() (names []protectedName) {
 		}
 		names = append(names, n)
 	}
-	for _, path := range list.Instructions {
-		names = append(names, protectedName{path: path, placeholder: directoryPlaceholder, instructions: true})
+	for _, path := range protected.Instructions {
+		names = append(names, Name{Path: path, placeholder: directoryPlaceholder, instructions: true})
 	}
 	return names
 }
 
 // gitNames are the names in .git that make git run programs, and the one that names OpenCode's own repository for the
 // workspace. The rest of .git is writable.
-var gitNames = []protectedName{
+var gitNames = []Name{
 	// core.fsmonitor, hooksPath, pager, …
-	{path: "config", placeholder: filePlaceholder}, {path: "config.worktree", placeholder: filePlaceholder},
-	{path: "commondir", placeholder: dotPlaceholder}, // names another directory for config and hooks
-	{path: "hooks", placeholder: directoryPlaceholder}, {path: "info", placeholder: directoryPlaceholder}, {path: "modules", placeholder: directoryPlaceholder}, {path: "worktrees", placeholder: directoryPlaceholder},
-	{path: "opencode", placeholder: directoryPlaceholder},
+	{Path: "config", placeholder: filePlaceholder}, {Path: "config.worktree", placeholder: filePlaceholder},
+	{Path: "commondir", placeholder: dotPlaceholder}, // names another directory for config and hooks
+	{Path: "hooks", placeholder: directoryPlaceholder}, {Path: "info", placeholder: directoryPlaceholder}, {Path: "modules", placeholder: directoryPlaceholder}, {Path: "worktrees", placeholder: directoryPlaceholder},
+	{Path: "opencode", placeholder: directoryPlaceholder},
 }
 
 // gitFileNames returns the names to protect if .git is a file that names a git directory in the workspace. They are
 // each directory of its path, so that no command replaces one, and gitNames in it.
-func gitFileNames(workspace string) []protectedName {
+func gitFileNames(workspace string) []Name {
 	file := filepath.Join(workspace, ".git")
 	info, err := os.Lstat(file)
 	if err != nil || !info.Mode().IsRegular() {
@@ -60,33 +80,34 @@ func gitFileNames(workspace string) []protectedName {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(workspace, dir)
 	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil && !within(workspace, filepath.Clean(dir)) {
-		dir = real // a link in the workspace is not resolved: a command can replace it, so placeholders.lock refuses it
-	}
 	path, err := filepath.Rel(workspace, dir)
+	// a link in the workspace is not resolved: a command can replace it, so Workspace.lock refuses it
+	if real, failed := filepath.EvalSymlinks(dir); failed == nil && (err != nil || !filepath.IsLocal(path)) {
+		path, err = filepath.Rel(workspace, real)
+	}
 	if err != nil || !filepath.IsLocal(path) {
 		return nil
 	}
 	names := gitNames
 	for ; path != "."; path = filepath.Dir(path) {
-		names = []protectedName{{path: filepath.Base(path), children: names, placeholder: directoryPlaceholder}}
+		names = []Name{{Path: filepath.Base(path), Children: names, placeholder: directoryPlaceholder}}
 	}
 	return names
 }
 
 // homeNames returns the names that are also protected if the workspace is a home directory.
-func homeNames() (names []protectedName) {
-	for _, path := range list.Home {
-		names = append(names, protectedName{path: path, placeholder: directoryPlaceholder})
+func homeNames() (names []Name) {
+	for _, path := range protected.Home {
+		names = append(names, Name{Path: path, placeholder: directoryPlaceholder})
 	}
 	return names
 }
 
-// protectedName is a protected name and how to protect it.
-type protectedName struct {
-	path string // relative to the directory it is listed for
+// Name is a protected name and how to protect it.
+type Name struct {
+	Path string // relative to the directory it is listed for
 	// protected names in this directory; the rest is writable. If empty, all of it is protected
-	children    []protectedName
+	Children    []Name
 	placeholder placeholderKind
 
 	// instructions marks texts for agents. A symbolic link is not protected: projects often have one text under two
@@ -125,25 +146,25 @@ func shadows(workspace, name string) bool {
 // can be elsewhere. One missing name of the three is enough. An existing placeholder stays protected: a running
 // command may have removed another name since. A placeholder HEAD makes `git diff HEAD` ambiguous, so it is the last
 // choice.
-func bareRepositoryNames(workspace string) []protectedName {
-	names := []protectedName{{path: "commondir", placeholder: directoryPlaceholder}}
+func bareRepositoryNames(workspace string) []Name {
+	names := []Name{{Path: "commondir", placeholder: directoryPlaceholder}}
 	for _, name := range []string{"refs", "objects", "HEAD"} {
 		var now unix.Stat_t
 		missing := unix.Lstat(filepath.Join(workspace, name), &now) != nil
 		if missing && len(names) == 1 || !missing && isPlaceholder(now) {
-			names = append(names, protectedName{path: name, placeholder: directoryPlaceholder})
+			names = append(names, Name{Path: name, placeholder: directoryPlaceholder})
 		}
 	}
 	if len(names) > 1 {
 		return names
 	}
 	// It is a bare repository. A command cannot remove objects and refs, because they are mounts.
-	names = []protectedName{{path: "HEAD"}, {path: "objects", children: []protectedName{}},
-		{path: "refs", children: []protectedName{}}}
+	names = []Name{{Path: "HEAD"}, {Path: "objects", Children: []Name{}},
+		{Path: "refs", Children: []Name{}}}
 	return append(names, gitNames...)
 }
 
 // bareRepositoryPlaceholders are all placeholders that bareRepositoryNames can return.
-var bareRepositoryPlaceholders = []protectedName{{path: "HEAD", placeholder: directoryPlaceholder},
-	{path: "commondir", placeholder: directoryPlaceholder}, {path: "refs", placeholder: directoryPlaceholder},
-	{path: "objects", placeholder: directoryPlaceholder}}
+var bareRepositoryPlaceholders = []Name{{Path: "HEAD", placeholder: directoryPlaceholder},
+	{Path: "commondir", placeholder: directoryPlaceholder}, {Path: "refs", placeholder: directoryPlaceholder},
+	{Path: "objects", placeholder: directoryPlaceholder}}

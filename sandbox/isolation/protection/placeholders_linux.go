@@ -1,4 +1,4 @@
-package isolation
+package protection
 
 import (
 	"errors"
@@ -13,41 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// protectiveMount is a mount on a protected path of the workspace while a command runs. The kernel does not remove
-// or rename a mount point.
-type protectiveMount struct {
-	path     string // absolute
-	writable bool   // its contents can be changed, except below other mounts
-	empty    bool   // it is a placeholder directory
+// Mount is a mount on a protected path of the workspace while a command runs. The kernel does not remove or rename a
+// mount point.
+type Mount struct {
+	Path     string // absolute
+	Writable bool   // its contents can be changed, except below other mounts
+	Empty    bool   // it is a placeholder directory
 }
 
 // placeholderMode marks a placeholder: the sticky bit without any write permission. No other file has this mode. The
 // call that creates the file sets it, so every process recognizes a placeholder, also after a crash.
 const placeholderMode = unix.S_ISVTX | 0o555
 
-func (c *Confinement) protectedNames() (all []protectedName) {
-	all = gitFileNames(c.access.Workspace) // first, because the mounts of other names must cover these
-	for _, n := range projectNames {
-		if n.instructions && c.access.LongRunning { // a person can allow OpenCode to write them
-			continue
-		}
-		if n.instructions && shadows(c.access.Workspace, n.path) {
-			n.placeholder = noPlaceholder
-		}
-		all = append(all, n)
-	}
-	all = append(all, bareRepositoryNames(c.access.Workspace)...)
-	if home, err := os.UserHomeDir(); err == nil && filepath.Clean(home) == c.access.Workspace {
-		all = append(all, homeNames()...)
-	}
-	return all
-}
+// Workspace is a workspace with the placeholders that the commands of one worker share. The worker holds a shared lock
+// (flock(2)) on each, so other workers of the workspace do not remove it. Commands can lock placeholders too. With a
+// shared lock, a placeholder stays longer. With an exclusive lock, new commands fail unless the worker holds its lock
+// already. It is safe for concurrent use.
+type Workspace struct {
+	Dir         string // absolute, symlinks resolved
+	LongRunning bool   // there are no placeholders; see Names
 
-// placeholders are the placeholders that the commands of one worker share. The worker holds a shared lock (flock(2))
-// on each, so other workers of the workspace do not remove it. Commands can lock placeholders too. With a shared
-// lock, a placeholder stays longer. With an exclusive lock, new commands fail unless the worker holds its lock
-// already.
-type placeholders struct {
 	mu     sync.Mutex
 	locked map[string]*os.File
 	users  int
@@ -58,49 +43,48 @@ type placeholders struct {
 // longer than a short command.
 const placeholderLifetime = time.Second
 
-// protect creates missing placeholders and returns the mounts for a command. The placeholders stay at least until
+// Protect creates missing placeholders and returns the mounts for a command. The placeholders stay at least until
 // release is called.
-func (c *Confinement) protect() (mounts []protectiveMount, leave func(), err error) {
-	if c.access.LongRunning {
-		return c.protectExisting(), func() {}, nil
+func (w *Workspace) Protect() (mounts []Mount, release func(), err error) {
+	if w.LongRunning {
+		return w.protectExisting(), func() {}, nil
 	}
-	c.placeholders.mu.Lock()
-	defer c.placeholders.mu.Unlock()
-	if c.placeholders.locked == nil {
-		c.placeholders.locked = map[string]*os.File{}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.locked == nil {
+		w.locked = map[string]*os.File{}
 	}
-	c.placeholders.users++
-	mounts, err = c.placeholders.protectNames(nil, c.access.Workspace, c.protectedNames())
+	w.users++
+	mounts, err = w.protectNames(nil, w.Dir, Names(w.Dir, w.LongRunning))
 	if err != nil {
-		c.placeholders.release()
+		w.release()
 		return nil, nil, err
 	}
 	return mounts, sync.OnceFunc(func() {
-		c.placeholders.mu.Lock()
-		defer c.placeholders.mu.Unlock()
-		c.placeholders.release()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.release()
 	}), nil
 }
 
 // protectExisting returns read-only mounts for the protected names that exist. It skips symlinks, because a mount
 // cannot cover them.
-func (c *Confinement) protectExisting() (mounts []protectiveMount) {
-	for _, n := range c.protectedNames() {
-		path := filepath.Join(c.access.Workspace, n.path)
+func (w *Workspace) protectExisting() (mounts []Mount) {
+	for _, n := range Names(w.Dir, w.LongRunning) {
+		path := filepath.Join(w.Dir, n.Path)
 		var now unix.Stat_t
 		if unix.Lstat(path, &now) == nil && !isPlaceholder(now) && now.Mode&unix.S_IFMT != unix.S_IFLNK {
-			mounts = append(mounts, protectiveMount{path: path})
+			mounts = append(mounts, Mount{Path: path})
 		}
 	}
 	return mounts
 }
 
 // protectNames appends the mounts that protect names in dir.
-func (s *placeholders) protectNames(mounts []protectiveMount, dir string,
-	names []protectedName) ([]protectiveMount, error) {
+func (w *Workspace) protectNames(mounts []Mount, dir string, names []Name) ([]Mount, error) {
 	for _, n := range names {
-		path := filepath.Join(dir, n.path)
-		mode, err := s.lock(path, n.placeholder)
+		path := filepath.Join(dir, n.Path)
+		mode, err := w.lock(path, n.placeholder)
 		if errors.Is(err, errSymlink) && n.instructions {
 			continue
 		}
@@ -110,11 +94,11 @@ func (s *placeholders) protectNames(mounts []protectiveMount, dir string,
 		if mode == 0 {
 			continue
 		}
-		stub := s.locked[path] != nil
-		inner := n.children != nil && !stub && mode == unix.S_IFDIR
-		mounts = append(mounts, protectiveMount{path: path, writable: inner, empty: stub && mode == unix.S_IFDIR})
+		stub := w.locked[path] != nil
+		inner := n.Children != nil && !stub && mode == unix.S_IFDIR
+		mounts = append(mounts, Mount{Path: path, Writable: inner, Empty: stub && mode == unix.S_IFDIR})
 		if inner {
-			if mounts, err = s.protectNames(mounts, path, n.children); err != nil {
+			if mounts, err = w.protectNames(mounts, path, n.Children); err != nil {
 				return nil, err
 			}
 		}
@@ -122,34 +106,34 @@ func (s *placeholders) protectNames(mounts []protectiveMount, dir string,
 	return mounts, nil
 }
 
-func (s *placeholders) release() {
-	if s.users--; s.users > 0 {
+func (w *Workspace) release() {
+	if w.users--; w.users > 0 {
 		return
 	}
-	if s.timer == nil {
-		s.timer = time.AfterFunc(placeholderLifetime, s.removeUnused)
+	if w.timer == nil {
+		w.timer = time.AfterFunc(placeholderLifetime, w.RemoveUnused)
 	}
-	s.timer.Reset(placeholderLifetime)
+	w.timer.Reset(placeholderLifetime)
 }
 
-// removeUnused removes the placeholders if no command uses them.
-func (s *placeholders) removeUnused() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users > 0 {
+// RemoveUnused removes the placeholders if no command uses them.
+func (w *Workspace) RemoveUnused() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.users > 0 {
 		return
 	}
-	for _, path := range slices.Backward(slices.Sorted(maps.Keys(s.locked))) { // files before their directory
-		removePlaceholder(s.locked[path])
+	for _, path := range slices.Backward(slices.Sorted(maps.Keys(w.locked))) { // files before their directory
+		removePlaceholder(w.locked[path])
 	}
-	clear(s.locked)
+	clear(w.locked)
 }
 
 var errSymlink = errors.New("it is a symbolic link, whose target could be replaced: put a file or folder in its place")
 
 // lock returns the type of the file at path (S_IFMT), or 0 if none exists. If the file is a placeholder, lock locks
 // it. It creates a missing placeholder, unless kind is noPlaceholder.
-func (s *placeholders) lock(path string, kind placeholderKind) (mode uint32, err error) {
+func (w *Workspace) lock(path string, kind placeholderKind) (mode uint32, err error) {
 	for range 100 { // other workers create and remove placeholders too
 		var now unix.Stat_t
 		err := unix.Lstat(path, &now)
@@ -168,18 +152,18 @@ func (s *placeholders) lock(path string, kind placeholderKind) (mode uint32, err
 		if now.Mode&unix.S_IFMT == unix.S_IFLNK {
 			return 0, errSymlink
 		}
-		if f := s.locked[path]; f != nil {
+		if f := w.locked[path]; f != nil {
 			if isSameFile(f, now) {
 				return now.Mode & unix.S_IFMT, nil
 			}
 			f.Close() // it was replaced
-			delete(s.locked, path)
+			delete(w.locked, path)
 		}
 		if !isPlaceholder(now) {
 			return now.Mode & unix.S_IFMT, nil
 		}
 		if f := lockPlaceholder(path, kind); f != nil {
-			s.locked[path] = f
+			w.locked[path] = f
 			return now.Mode & unix.S_IFMT, nil
 		}
 	}
@@ -253,18 +237,18 @@ func removePlaceholder(f *os.File) {
 	}
 }
 
-// removeLeftovers removes the placeholders of a killed worker.
-func (c *Confinement) removeLeftovers() {
-	var sweep func(dir string, names []protectedName)
-	sweep = func(dir string, names []protectedName) {
+// RemoveLeftovers removes the placeholders of a killed worker.
+func (w *Workspace) RemoveLeftovers() {
+	var sweep func(dir string, names []Name)
+	sweep = func(dir string, names []Name) {
 		for _, n := range names {
-			path := filepath.Join(dir, n.path)
-			sweep(path, n.children)
+			path := filepath.Join(dir, n.Path)
+			sweep(path, n.Children)
 			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 			if err == nil {
 				removePlaceholder(os.NewFile(uintptr(fd), path))
 			}
 		}
 	}
-	sweep(c.access.Workspace, append(c.protectedNames(), bareRepositoryPlaceholders...))
+	sweep(w.Dir, append(Names(w.Dir, w.LongRunning), bareRepositoryPlaceholders...))
 }
