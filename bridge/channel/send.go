@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/handlers/channel"
 	"pocketcoder/projections"
 	"pocketcoder/projections/artifacts"
@@ -158,7 +158,7 @@ func (h *Hub) deliver(ctx context.Context, p Platform, m outgoing.Message) error
 		return err
 	}
 	file, err := h.file(ctx, m)
-	if errors.Is(err, log.ErrNoBlob) || errors.Is(err, log.ErrDamaged) {
+	if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrDamaged) {
 		return h.recordRefused(ctx, m, file, "the content of the file is not in the log")
 	}
 	if err != nil {
@@ -215,17 +215,17 @@ func (h *Hub) file(ctx context.Context, m outgoing.Message) (*File, error) {
 	}
 	a, found, err := artifacts.One(ctx, h.Model.Model, m.About)
 	if err != nil || !found {
-		return nil, cmp.Or(err, log.ErrNoBlob)
+		return nil, cmp.Or(err, blob.ErrNotFound)
 	}
 	file := &File{Name: path.Base(a.Path)}
-	r, err := h.Channels.Log.OpenBlob(ctx, a.Blob)
+	r, err := h.Channels.Log.Blobs.Open(ctx, a.Blob)
 	if err != nil {
 		return file, err
 	}
 	defer r.Close()
 	file.Content, err = io.ReadAll(r)
 	if err == nil && fmt.Sprintf("%x", sha256.Sum256(file.Content)) != a.SHA256 {
-		err = log.ErrDamaged // or a replica lags behind
+		err = blob.ErrDamaged // or a replica lags behind
 	}
 	return file, err
 }

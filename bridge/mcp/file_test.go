@@ -14,7 +14,7 @@ import (
 	"github.com/matryer/is"
 
 	"pocketcoder/events"
-	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/expect"
 	"pocketcoder/handlers/chat"
 	"pocketcoder/handlers/permission"
@@ -154,6 +154,6 @@ func TestAChatSendsALimitedNumberOfFiles(t *testing.T) {
 	text, failed := f.call("send_file", "", map[string]any{"path": "refused"})
 	is.True(failed)
 	expect.Contains(t, text, "20 files were sent in this chat within an hour")
-	_, err := f.log.OpenBlob(t.Context(), log.ContentName([]byte("refused")))
-	is.True(errors.Is(err, log.ErrNoBlob)) // it would be stored for ever
+	_, err := f.log.Blobs.Open(t.Context(), blob.ContentName([]byte("refused")))
+	is.True(errors.Is(err, blob.ErrNotFound)) // it would be stored for ever
 }

@@ -55,7 +55,7 @@ func running(t testing.TB) *installation {
 	i.serve()
 	i.append(700)
 	i.appendLarge("first")
-	if _, err := i.log.PutBlob(t.Context(), "exec1.stdout",
+	if _, err := i.log.Blobs.Put(t.Context(), "exec1.stdout",
 		strings.NewReader(strings.Repeat("output ", 60_000))); err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +392,7 @@ func TestAStreamThatBeganAnewIsCopiedWhole(t *testing.T) {
 	i.stop()
 	is.NoErr(os.RemoveAll(i.Path("nats", "jetstream", "APP", "streams", "OBJ_BLOBS")))
 	i.serve()
-	blob, err := i.log.PutBlob(t.Context(), "exec2.stdout", strings.NewReader(strings.Repeat("other ", 200_000)))
+	blob, err := i.log.Blobs.Put(t.Context(), "exec2.stdout", strings.NewReader(strings.Repeat("other ", 200_000)))
 	is.NoErr(err)
 	before := contents(t, to)
 	o := i.options(to)
@@ -410,7 +410,7 @@ func TestAStreamThatBeganAnewIsCopiedWhole(t *testing.T) {
 	_, err = Write(t.Context(), i.options(to))
 	is.NoErr(err)
 	r := restored(t, to)
-	content, err := r.log.OpenBlob(t.Context(), blob.Name)
+	content, err := r.log.Blobs.Open(t.Context(), blob.Name)
 	is.NoErr(err)
 	got, err := io.ReadAll(content)
 	is.NoErr(errors.Join(err, content.Close()))
@@ -430,18 +430,18 @@ func TestAContentThatIsOffloadedDuringABackupIsFound(t *testing.T) {
 	i, to, dir := running(t), expect.MemoryDir(t), t.TempDir()
 	large := strings.Repeat("f", 9<<20) // more than what is read at once
 	for n := range 3 {
-		_, err := i.log.PutBlob(t.Context(), fmt.Sprint("filler", n, ".stdout"), strings.NewReader(large))
+		_, err := i.log.Blobs.Put(t.Context(), fmt.Sprint("filler", n, ".stdout"), strings.NewReader(large))
 		is.NoErr(err)
 	}
 	text := strings.Repeat("output\n", 60_000)
-	blob, err := i.log.PutBlob(t.Context(), "exec9.stdout", strings.NewReader(text))
+	blob, err := i.log.Blobs.Put(t.Context(), "exec9.stdout", strings.NewReader(text))
 	is.NoErr(err)
 	o := i.options(to)
 	var offload sync.Once
 	o.Progress = func(step string, _, _ uint64) {
 		if step == steps[log.BlobsStream] {
 			offload.Do(func() {
-				moved, err := i.log.Offload(t.Context(), blob.Name, dir)
+				moved, err := i.log.Blobs.Offload(t.Context(), blob.Name, dir)
 				is.NoErr(err)
 				is.True(moved)
 			})
@@ -449,7 +449,7 @@ func TestAContentThatIsOffloadedDuringABackupIsFound(t *testing.T) {
 	}
 	_, err = Write(t.Context(), o)
 	is.NoErr(err)
-	content, err := restored(t, to).log.OpenBlob(t.Context(), blob.Name)
+	content, err := restored(t, to).log.Blobs.Open(t.Context(), blob.Name)
 	is.NoErr(err)
 	got, err := io.ReadAll(content)
 	is.NoErr(errors.Join(err, content.Close()))

@@ -23,6 +23,7 @@ import (
 	"pocketcoder/events/archive"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/events/secret"
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
@@ -69,7 +70,7 @@ func installation(t testing.TB) datadir.Dir {
 			add(chat, events.MessageSubmitted{Message: "m",
 				Parts: []events.Part{{Type: "text", Text: strings.Repeat(text+" ", log.MaxInline/5)}}})
 			add(chat, events.MessageSubmitted{Message: "shared", Parts: []events.Part{{Type: "text", Text: shared}}})
-			blob, err := l.PutBlob(ctx, "exec-"+chat+".stdout", strings.NewReader(strings.Repeat(text+"\n", 30_000)))
+			blob, err := l.Blobs.Put(ctx, "exec-"+chat+".stdout", strings.NewReader(strings.Repeat(text+"\n", 30_000)))
 			is.NoErr(err)
 			add(chat, events.ExecFinished{Exec: "exec-" + chat, Status: "completed",
 				Stdout: events.Output{Bytes: blob.Size, Blob: &blob}})
@@ -124,7 +125,7 @@ func TestTheFilesOfAnErasedChatAreRemoved(t *testing.T) {
 	d, dir := installation(t), t.TempDir()
 	opened(t, d, func(_ *nats.Conn, l *log.Log) {
 		for _, chat := range []string{"chat1", "chat2"} {
-			moved, err := l.Offload(t.Context(), "exec-"+chat+".stdout", dir)
+			moved, err := l.Blobs.Offload(t.Context(), "exec-"+chat+".stdout", dir)
 			is.NoErr(err)
 			is.True(moved)
 		}
@@ -140,7 +141,7 @@ func TestTheObjectsOfAnErasedChatAreRemoved(t *testing.T) {
 	d, store := installation(t), eventstest.NewStore(t)
 	opened(t, d, func(_ *nats.Conn, l *log.Log) {
 		for _, chat := range []string{"chat1", "chat2"} {
-			moved, err := l.Offload(t.Context(), "exec-"+chat+".stdout", store.URL)
+			moved, err := l.Blobs.Offload(t.Context(), "exec-"+chat+".stdout", store.URL)
 			is.NoErr(err)
 			is.True(moved)
 		}
@@ -265,11 +266,11 @@ func TestTheTextOfAnErasedChatIsGoneAndAllElseIsTheSame(t *testing.T) {
 		// the shared body is there
 		_, err = l.Fold(t.Context(), events.ChatFilter("chat2"), 0, func(e events.Event) error { return e.Malformed })
 		is.NoErr(err)
-		_, err := l.OpenBlob(t.Context(), "exec-chat1.stdout")
-		is.True(errors.Is(err, log.ErrNoBlob))
-		b, err := l.KeepBlob(t.Context(), []byte(bodies[2])) // the same body can be stored again
+		_, err := l.Blobs.Open(t.Context(), "exec-chat1.stdout")
+		is.True(errors.Is(err, blob.ErrNotFound))
+		b, err := l.Blobs.Keep(t.Context(), []byte(bodies[2])) // the same body can be stored again
 		is.NoErr(err)
-		r, err := l.OpenBlob(t.Context(), b.Name)
+		r, err := l.Blobs.Open(t.Context(), b.Name)
 		is.NoErr(err)
 		r.Close()
 		js, err := jetstream.New(nc)

@@ -18,6 +18,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/archive"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/ops/natsconf"
 )
 
@@ -108,7 +109,7 @@ func (f *findings) add(e events.Event) {
 		}
 	}
 	if len(e.Data) > log.MaxInline {
-		f.blobs[log.ContentName(e.Data)] = true
+		f.blobs[blob.ContentName(e.Data)] = true
 	}
 	switch d, _ := events.Decode(e); d := d.(type) {
 	case events.ChatCreated:
@@ -188,12 +189,12 @@ func (f *findings) keep(body []byte) {
 	}
 }
 
-func (f *findings) keepNamedIn(ctx context.Context, l *log.Log, blob string) error {
+func (f *findings) keepNamedIn(ctx context.Context, l *log.Log, name string) error {
 	if len(f.blobs) == 0 {
 		return nil
 	}
-	r, err := l.OpenBlob(ctx, blob)
-	if errors.Is(err, log.ErrNoBlob) {
+	r, err := l.Blobs.Open(ctx, name)
+	if errors.Is(err, blob.ErrNotFound) {
 		return nil // lost already
 	}
 	if err != nil {
@@ -229,7 +230,7 @@ func (f *findings) findBlobs(ctx context.Context, nc *nats.Conn) error {
 			return fmt.Errorf("look up blob %s: %w", name, err)
 		}
 		f.chunks["$O.BLOBS.C."+info.NUID] = true
-		if file := log.OffloadedTo(info); file != "" {
+		if file := blob.OffloadedTo(info); file != "" {
 			f.files = append(f.files, file)
 		}
 		mark := jetstream.ObjectInfo{Bucket: info.Bucket, NUID: info.NUID, Deleted: true, Digest: info.Digest}

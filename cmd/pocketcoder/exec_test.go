@@ -124,7 +124,7 @@ func TestOutputOfAnySizeIsStored(t *testing.T) {
 	written := sha256.Sum256([]byte(read(t, path)))
 	is.Equal(out.Stdout.Blob.SHA256, hex.EncodeToString(written[:]))
 	is.Equal(out.Stdout.Blob.Size, int64(5<<20))
-	blob, err := p.Log.OpenBlob(t.Context(), out.Stdout.Blob.Name)
+	blob, err := p.Log.Blobs.Open(t.Context(), out.Stdout.Blob.Name)
 	is.NoErr(err)
 	defer blob.Close()
 	stored := sha256.New()

@@ -207,7 +207,7 @@ func (l *Log) message(ctx context.Context, e events.Event) (*nats.Msg, error) {
 	if len(body) <= MaxInline {
 		return events.Message(e, body), nil
 	}
-	reference, err := l.putBody(ctx, body)
+	reference, err := l.Blobs.PutBody(ctx, body)
 	if err != nil {
 		l.observe(err)
 		return nil, appendError(e, err)

@@ -20,6 +20,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/expect"
 	"pocketcoder/ops/natsconf"
 )
@@ -114,17 +115,17 @@ func TestEventWithALostBodyIsMalformed(t *testing.T) {
 	}
 	_, err = blobs.PutBytes(t.Context(), names[0], []byte(`"another"`))
 	is.NoErr(err)
-	damage(log.ErrDamaged, "read blob "+names[0])
+	damage(blob.ErrDamaged, "read blob "+names[0])
 	meta := "$O.BLOBS.M." + base64.URLEncoding.EncodeToString([]byte(names[0]))
 	stream, err := js.Stream(t.Context(), "OBJ_BLOBS")
 	is.NoErr(err)
 	is.NoErr(stream.Purge(t.Context(), jetstream.WithPurgeSubject(meta)))
-	damage(log.ErrNoBlob, "open blob "+names[0])
+	damage(blob.ErrNotFound, "open blob "+names[0])
 	_, err = js.Publish(t.Context(), meta, []byte("\x00"))
 	is.NoErr(err)
-	damage(log.ErrDamaged, "open blob "+names[0])
-	_, err = l.OpenBlob(t.Context(), "never stored * > . ä")
-	is.True(errors.Is(err, log.ErrNoBlob))
+	damage(blob.ErrDamaged, "open blob "+names[0])
+	_, err = l.Blobs.Open(t.Context(), "never stored * > . ä")
+	is.True(errors.Is(err, blob.ErrNotFound))
 }
 
 // A reader attached with the operator's or the observer's rights, which end at reading.
@@ -158,7 +159,7 @@ func TestReaderWithReadOnlyRights(t *testing.T) {
 	}
 	output := make([]byte, 5<<20)
 	rand.NewChaCha8([32]byte{}).Read(output)
-	blob, err := owner.PutBlob(t.Context(), "x1.stdout", bytes.NewReader(output))
+	blob, err := owner.Blobs.Put(t.Context(), "x1.stdout", bytes.NewReader(output))
 	is.NoErr(err)
 	is.Equal(blob.Size, int64(len(output)))
 	sum := sha256.Sum256(output)
@@ -183,7 +184,7 @@ func TestReaderWithReadOnlyRights(t *testing.T) {
 		newest, err := l.Last(t.Context())
 		is.NoErr(err)
 		is.Equal(newest, uint64(3))
-		r, err := l.OpenBlob(t.Context(), blob.Name)
+		r, err := l.Blobs.Open(t.Context(), blob.Name)
 		is.NoErr(err)
 		back, err := io.ReadAll(r)
 		is.NoErr(err)
@@ -226,9 +227,9 @@ func TestBodyLargerThanTheServersQueueIsStored(t *testing.T) {
 	l := eventstest.Open(t, eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t))))
 	body := make([]byte, 300<<20)
 	rand.NewChaCha8([32]byte{}).Read(body)
-	b, err := l.KeepBlob(t.Context(), body)
+	b, err := l.Blobs.Keep(t.Context(), body)
 	is.NoErr(err)
-	r, err := l.OpenBlob(t.Context(), b.Name)
+	r, err := l.Blobs.Open(t.Context(), b.Name)
 	is.NoErr(err)
 	defer r.Close()
 	sum := sha256.New()
@@ -243,16 +244,16 @@ func TestIncompleteBodyIsStoredAgain(t *testing.T) {
 	l := eventstest.Open(t, nc)
 	body := make([]byte, 1<<20)
 	rand.NewChaCha8([32]byte{}).Read(body)
-	_, err := l.KeepBlob(t.Context(), body)
+	_, err := l.Blobs.Keep(t.Context(), body)
 	is.NoErr(err)
 	js, err := jetstream.New(nc)
 	is.NoErr(err)
 	stream, err := js.Stream(t.Context(), "OBJ_BLOBS")
 	is.NoErr(err)
 	is.NoErr(stream.DeleteMsg(t.Context(), 2)) // one of its chunks
-	b, err := l.KeepBlob(t.Context(), body)
+	b, err := l.Blobs.Keep(t.Context(), body)
 	is.NoErr(err)
-	r, err := l.OpenBlob(t.Context(), b.Name)
+	r, err := l.Blobs.Open(t.Context(), b.Name)
 	is.NoErr(err)
 	defer r.Close()
 	got, err := io.ReadAll(r)
@@ -271,13 +272,13 @@ func TestBlobEndReadsOnlyItsBlob(t *testing.T) {
 	paused, goOn := io.Pipe()
 	stored := make(chan error)
 	go func() {
-		_, err := l.PutBlob(t.Context(), "slow", paused)
+		_, err := l.Blobs.Put(t.Context(), "slow", paused)
 		stored <- err
 	}()
 	_, err := goOn.Write(content[:1<<20])
 	is.NoErr(err)
 	for i := range 5 { // while it is stored
-		_, err := l.PutBlob(t.Context(), fmt.Sprintf("other%d", i), bytes.NewReader(content[:600<<10]))
+		_, err := l.Blobs.Put(t.Context(), fmt.Sprintf("other%d", i), bytes.NewReader(content[:600<<10]))
 		is.NoErr(err)
 	}
 	_, err = goOn.Write(content[1<<20:])
@@ -285,10 +286,10 @@ func TestBlobEndReadsOnlyItsBlob(t *testing.T) {
 	is.NoErr(goOn.Close())
 	is.NoErr(<-stored)
 	for _, n := range []int{0, 2, 3, 10, 600 << 10, len(content), len(content) + 1} {
-		end, err := l.BlobEnd(t.Context(), "slow", n)
+		end, err := l.Blobs.ReadEnd(t.Context(), "slow", n)
 		is.NoErr(err)
 		is.True(bytes.Equal(end, content[max(0, len(content)-n):]))
 	}
-	_, err = l.BlobEnd(t.Context(), "none", 10)
-	is.True(errors.Is(err, log.ErrNoBlob))
+	_, err = l.Blobs.ReadEnd(t.Context(), "none", 10)
+	is.True(errors.Is(err, blob.ErrNotFound))
 }

@@ -76,7 +76,7 @@ func (l *Log) FollowDeltas(ctx context.Context, filters []string, fn func(Delta)
 // returns the sequence of the last one, or after if there is none. A fragment is stored a moment after followers
 // receive it. Fragments that were lost or are older than DELTAS keeps are missing.
 func (l *Log) FoldDeltas(ctx context.Context, filter string, after uint64, fn func(Delta) error) (uint64, error) {
-	return l.direct().Read(ctx, DeltasStream, filter, after, func(m *nats.Msg, _ uint64) error {
+	return l.direct.Read(ctx, DeltasStream, filter, after, func(m *nats.Msg, _ uint64) error {
 		d := delta(m.Header.Get(jetstream.SubjectHeader), m)
 		d.Stored, _ = time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
 		return fn(d)

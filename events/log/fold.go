@@ -56,7 +56,7 @@ func (l *Log) NewestEach(ctx context.Context, fn func(events.Event) error, filte
 
 // events returns EVENTS for a read from a position.
 func (l *Log) events() direct.Stream {
-	return direct.Stream{Reader: l.direct(), Name: EventsStream, Alone: l.replicas == 1, Last: l.Last}
+	return direct.Stream{Reader: l.direct, Name: EventsStream, Alone: l.replicas == 1, Last: l.Last}
 }
 
 // each returns a function that calls fn with the event in a message.
@@ -70,12 +70,10 @@ func (l *Log) each(ctx context.Context, fn func(events.Event) error) func(*nats.
 	}
 }
 
-func (l *Log) direct() direct.Reader { return direct.Reader{Conn: l.nc, Prefix: l.prefix} }
-
 // Get returns the event at a sequence, and whether there is one. It reads this event alone, and a Fold reads as many
 // as fit into an answer.
 func (l *Log) Get(ctx context.Context, seq uint64) (e events.Event, ok bool, err error) {
-	m, err := l.direct().Get(ctx, EventsStream, map[string]any{"seq": seq})
+	m, err := l.direct.Get(ctx, EventsStream, map[string]any{"seq": seq})
 	if err == nil && m != nil {
 		e, err = l.storedDirect(ctx, m, seq)
 	}

@@ -8,8 +8,8 @@
 // Promises: an event that Append acknowledged is on disk (sync-always server), and a running system never changes or
 // removes it. A batch is stored whole, in order, or not at all. Append with an Expect returns ErrConflict if another
 // writer was first. Read calls its function with every stored event from a sequence on, in order, once, and reports
-// when it has caught up. It does not stop on a message that it cannot read. Only this package moves large bodies to
-// BLOBS and back. Known secrets are redacted before anything is stored.
+// when it has caught up. It does not stop on a message that it cannot read. Append moves large bodies to BLOBS, and
+// readers get them back (package blob). Known secrets are redacted before anything is stored.
 //
 // It must not know what a decision, a read model or an OpenCode server is.
 package log
@@ -25,6 +25,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"pocketcoder/events/log/blob"
+	"pocketcoder/events/log/direct"
 	"pocketcoder/events/secret"
 )
 
@@ -36,12 +38,12 @@ var ErrConflict = errors.New("the chat has newer events")
 
 // Log is the API over the streams and BLOBS. It is safe for concurrent use.
 type Log struct {
+	Blobs *blob.Store // contents that are too large for an event
+
 	nc       *nats.Conn
 	js       jetstream.JetStream
-	prefix   string // of the JetStream API
-	attached bool   // for reading, without the right to create a consumer
-	blobs    jetstream.ObjectStore
-	chunks   jetstream.JetStream     // stores blobs
+	direct   direct.Reader
+	attached bool                    // for reading, without the right to create a consumer
 	refuse   func() error            // nil if no command is refused
 	replicas int                     // of EVENTS; 0 for a reader
 	failed   atomic.Pointer[failure] // the appends that failed since the last success; nil for none
@@ -66,11 +68,8 @@ func Open(ctx context.Context, nc *nats.Conn, o Options, r secret.Redactor) (*Lo
 			return nil, fmt.Errorf("open stream %s: %w", c.Name, err)
 		}
 	}
-	if l.blobs, err = l.js.CreateOrUpdateObjectStore(ctx, BlobsConfig(o)); err != nil {
-		return nil, fmt.Errorf("open bucket %s: %w", BlobsBucket, err)
-	}
-	if l.chunks, err = jetstream.New(nc, jetstream.WithPublishAsyncTimeout(requestTimeout)); err != nil {
-		return nil, fmt.Errorf("open jetstream: %w", err)
+	if err := l.Blobs.Create(ctx, BlobsConfig(o), requestTimeout); err != nil {
+		return nil, err
 	}
 	return l, nil
 }
@@ -86,7 +85,9 @@ func Attach(nc *nats.Conn, apiPrefix string) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	return &Log{nc: nc, js: js, prefix: apiPrefix, attached: true, Known: secret.NewKnown(secret.Redactor{})}, nil
+	r := direct.Reader{Conn: nc, Prefix: apiPrefix}
+	return &Log{nc: nc, js: js, direct: r, Blobs: blob.Attach(js, r), attached: true,
+		Known: secret.NewKnown(secret.Redactor{})}, nil
 }
 
 // requestTimeout bounds one request to the server; an append may wait behind slow syncs.

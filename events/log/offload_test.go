@@ -17,13 +17,14 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/events/log/file"
 	"pocketcoder/expect"
 )
 
 func contentOf(t *testing.T, l *log.Log, name string) string {
 	t.Helper()
-	r, err := l.OpenBlob(t.Context(), name)
+	r, err := l.Blobs.Open(t.Context(), name)
 	is.New(t).NoErr(err)
 	defer r.Close()
 	body, err := io.ReadAll(r)
@@ -39,7 +40,7 @@ func TestOffloadedBlobIsReadFromItsFile(t *testing.T) {
 	reader, err := log.Attach(nc, "$JS.API")
 	is.NoErr(err)
 	text := strings.Repeat("line of output\n", 120_000)
-	stored, err := l.KeepBlob(t.Context(), []byte(text))
+	stored, err := l.Blobs.Keep(t.Context(), []byte(text))
 	is.NoErr(err)
 	_, blobs := blobNames(t, nc)
 	chunks := func() uint64 {
@@ -56,7 +57,7 @@ func TestOffloadedBlobIsReadFromItsFile(t *testing.T) {
 	}
 	is.Equal(chunks(), uint64(4))
 	for _, want := range []bool{true, false} {
-		moved, err := l.Offload(t.Context(), stored.Name, dir)
+		moved, err := l.Blobs.Offload(t.Context(), stored.Name, dir)
 		is.NoErr(err)
 		is.Equal(moved, want)
 		is.Equal(chunks(), uint64(0))
@@ -65,22 +66,22 @@ func TestOffloadedBlobIsReadFromItsFile(t *testing.T) {
 	is.Equal(expect.ReadFile(t, file), text)
 	for _, l := range []*log.Log{l, reader} {
 		is.Equal(contentOf(t, l, stored.Name), text)
-		end, err := l.BlobEnd(t.Context(), stored.Name, 20)
+		end, err := l.Blobs.ReadEnd(t.Context(), stored.Name, 20)
 		is.NoErr(err)
 		is.Equal(string(end), text[len(text)-20:])
 	}
 
-	_, err = l.KeepBlob(t.Context(), []byte(text)) // another event has the same content
+	_, err = l.Blobs.Keep(t.Context(), []byte(text)) // another event has the same content
 	is.NoErr(err)
 	is.Equal(chunks(), uint64(0)) // it stays where it is: nothing would name the file
 
 	is.NoErr(os.Remove(file))
-	_, err = reader.OpenBlob(t.Context(), stored.Name)
-	is.True(errors.Is(err, log.ErrNoBlob))
+	_, err = reader.Blobs.Open(t.Context(), stored.Name)
+	is.True(errors.Is(err, blob.ErrNotFound))
 	expect.Contains(t, err.Error(), file)
 
 	is.NoErr(os.WriteFile(file, []byte("damaged"), 0o600))
-	_, err = l.KeepBlob(t.Context(), []byte(text))
+	_, err = l.Blobs.Keep(t.Context(), []byte(text))
 	is.NoErr(err)
 	_, err = os.Stat(file)
 	is.True(errors.Is(err, os.ErrNotExist))
@@ -93,16 +94,16 @@ func TestFailedOffloadLeavesTheBlob(t *testing.T) {
 	is := is.New(t)
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l, dir := eventstest.Open(t, nc), expect.MemoryDir(t)
-	stored, err := l.PutBlob(t.Context(), "x1.stdout", strings.NewReader("all of it"))
+	stored, err := l.Blobs.Put(t.Context(), "x1.stdout", strings.NewReader("all of it"))
 	is.NoErr(err)
-	_, err = l.Offload(t.Context(), stored.Name, filepath.Join(dir, "missing"))
+	_, err = l.Blobs.Offload(t.Context(), stored.Name, filepath.Join(dir, "missing"))
 	is.True(errors.Is(err, os.ErrNotExist))
 	is.Equal(contentOf(t, l, stored.Name), "all of it")
-	_, err = l.Offload(t.Context(), "never-stored", dir)
-	is.True(errors.Is(err, log.ErrNoBlob))
-	_, err = l.PutBlob(t.Context(), "../x1", strings.NewReader("outside"))
+	_, err = l.Blobs.Offload(t.Context(), "never-stored", dir)
+	is.True(errors.Is(err, blob.ErrNotFound))
+	_, err = l.Blobs.Put(t.Context(), "../x1", strings.NewReader("outside"))
 	is.NoErr(err)
-	_, err = l.Offload(t.Context(), "../x1", dir)
+	_, err = l.Blobs.Offload(t.Context(), "../x1", dir)
 	is.True(err != nil)
 
 	_, blobs := blobNames(t, nc)
@@ -113,8 +114,8 @@ func TestFailedOffloadLeavesTheBlob(t *testing.T) {
 	stream, err := js.Stream(t.Context(), "OBJ_BLOBS")
 	is.NoErr(err)
 	is.NoErr(stream.Purge(t.Context(), jetstream.WithPurgeSubject("$O.BLOBS.C."+info.NUID)))
-	_, err = l.Offload(t.Context(), stored.Name, dir)
-	is.True(errors.Is(err, log.ErrDamaged))
+	_, err = l.Blobs.Offload(t.Context(), stored.Name, dir)
+	is.True(errors.Is(err, blob.ErrDamaged))
 	left, err := os.ReadDir(dir)
 	is.NoErr(err)
 	is.Equal(len(left), 0)
@@ -128,12 +129,12 @@ func TestEventWithAMissingFileIsMalformed(t *testing.T) {
 	e := eventOfSize(t, "evt_over", log.MaxInline+1)
 	_, err := l.Append(t.Context(), e)
 	is.NoErr(err)
-	_, err = l.Offload(t.Context(), log.ContentName(e.Data), dir)
+	_, err = l.Blobs.Offload(t.Context(), blob.ContentName(e.Data), dir)
 	is.NoErr(err)
 	is.Equal(read(t, l, 0)[0].Malformed, nil)
 	is.NoErr(os.RemoveAll(dir))
 	_, err = l.Fold(t.Context(), events.ChatFilter("chat1"), 0, func(e events.Event) error {
-		is.True(errors.Is(e.Malformed, log.ErrNoBlob))
+		is.True(errors.Is(e.Malformed, blob.ErrNotFound))
 		return nil
 	})
 	is.NoErr(err)
@@ -151,8 +152,8 @@ func TestReaderSkipsAnUnreadableOffloadedBody(t *testing.T) {
 	is.NoErr(err)
 	_, err = l.Append(t.Context(), eventOfSize(t, "evt_next", 100))
 	is.NoErr(err)
-	name := log.ContentName(e.Data)
-	_, err = l.Offload(t.Context(), name, dir)
+	name := blob.ContentName(e.Data)
+	_, err = l.Blobs.Offload(t.Context(), name, dir)
 	is.NoErr(err)
 	path := filepath.Join(dir, name)
 	for what, replace := range map[string]func() error{
@@ -170,7 +171,7 @@ func TestReaderSkipsAnUnreadableOffloadedBody(t *testing.T) {
 		is.NoErr(err) // what
 		t.Log(what, malformed)
 		is.Equal(len(malformed), 2)
-		is.True(errors.Is(malformed[0], file.ErrUnreadable) || errors.Is(malformed[0], log.ErrNoBlob))
+		is.True(errors.Is(malformed[0], file.ErrUnreadable) || errors.Is(malformed[0], blob.ErrNotFound))
 		is.NoErr(malformed[1])
 	}
 }
@@ -182,7 +183,7 @@ func TestLastDescriptionOfABlobIsUsed(t *testing.T) {
 	nc := eventstest.Conn(t, eventstest.Server(t, expect.MemoryDir(t)))
 	l := eventstest.Open(t, nc)
 	text := strings.Repeat("content\n", 30_000)
-	stored, err := l.KeepBlob(t.Context(), []byte(text))
+	stored, err := l.Blobs.Keep(t.Context(), []byte(text))
 	is.NoErr(err)
 	_, blobs := blobNames(t, nc)
 	info, err := blobs.GetInfo(t.Context(), stored.Name)

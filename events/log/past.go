@@ -25,7 +25,7 @@ func (l *Log) before(ctx context.Context, stream, filter string, t time.Time) (u
 	if err != nil {
 		return fail(err)
 	}
-	m, err := l.direct().Get(ctx, stream, map[string]any{"start_time": t, "next_by_subj": filter})
+	m, err := l.direct.Get(ctx, stream, map[string]any{"start_time": t, "next_by_subj": filter})
 	if err != nil {
 		return fail(err)
 	}
@@ -42,7 +42,7 @@ func (l *Log) before(ctx context.Context, stream, filter string, t time.Time) (u
 // Stored returns the time at which the event at seq was stored, or the next event if there is none at seq. It returns
 // the zero time if there is neither.
 func (l *Log) Stored(ctx context.Context, seq uint64) (time.Time, error) {
-	m, err := l.direct().Get(ctx, EventsStream, map[string]any{"seq": max(seq, 1), "next_by_subj": events.AllEvents})
+	m, err := l.direct.Get(ctx, EventsStream, map[string]any{"seq": max(seq, 1), "next_by_subj": events.AllEvents})
 	if err != nil || m == nil {
 		return time.Time{}, err
 	}

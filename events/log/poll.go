@@ -52,7 +52,7 @@ func (l *Log) poll(ctx context.Context, stream string, filters []string, after u
 	}
 	for answered, pause := false, pollMin; ; {
 		asking, end := l.whileConnected(ctx)
-		after, err = l.direct().Read(asking, stream, common, after, pass)
+		after, err = l.direct.Read(asking, stream, common, after, pass)
 		end()
 		switch {
 		case failed != nil:

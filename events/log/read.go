@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log/blob"
 )
 
 // Batch holds the events that had arrived, in order. It has 1 to MaxBatch events; only the first batch after reading
@@ -182,8 +183,8 @@ func (l *Log) stored(ctx context.Context, subject string, h nats.Header, data []
 	at time.Time) (events.Event, error) {
 	var lost error
 	if h.Get(events.HeaderBlob) != "" && events.WithoutMark(data) != nil {
-		body, err := l.fetchBody(ctx, data)
-		if err != nil && !isLost(err) {
+		body, err := l.Blobs.FetchBody(ctx, data)
+		if err != nil && !blob.IsLost(err) {
 			return events.Event{}, fmt.Errorf("read #%d %s: %w", seq, subject, err)
 		}
 		if lost = err; lost == nil {

@@ -12,6 +12,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/events/log/file"
 	"pocketcoder/events/log/place"
 	"pocketcoder/events/log/s3"
@@ -26,10 +27,10 @@ func TestAnOffloadedBlobIsReadFromItsObject(t *testing.T) {
 	reader, err := log.Attach(nc, "$JS.API")
 	is.NoErr(err)
 	for _, text := range []string{strings.Repeat("line of output\n", 1_300_000), "short"} {
-		stored, err := l.KeepBlob(t.Context(), []byte(text))
+		stored, err := l.Blobs.Keep(t.Context(), []byte(text))
 		is.NoErr(err)
 		for _, want := range []bool{true, false} {
-			moved, err := l.Offload(t.Context(), stored.Name, s.URL)
+			moved, err := l.Blobs.Offload(t.Context(), stored.Name, s.URL)
 			is.NoErr(err)
 			is.Equal(moved, want)
 		}
@@ -37,12 +38,12 @@ func TestAnOffloadedBlobIsReadFromItsObject(t *testing.T) {
 		is.True(s.Content(t, stored.Name) == text)
 		for _, l := range []*log.Log{l, reader} {
 			is.True(contentOf(t, l, stored.Name) == text)
-			end, err := l.BlobEnd(t.Context(), stored.Name, 20)
+			end, err := l.Blobs.ReadEnd(t.Context(), stored.Name, 20)
 			is.NoErr(err)
 			is.Equal(string(end), text[max(0, len(text)-20):])
 		}
 		s.Replace(t, stored.Name, "damaged")
-		_, err = l.KeepBlob(t.Context(), []byte(text)) // another event has the same content
+		_, err = l.Blobs.Keep(t.Context(), []byte(text)) // another event has the same content
 		is.NoErr(err)
 		_, err = s.HeadObject("archive", "old/chats/"+stored.Name)
 		is.True(err != nil) // nothing names the damaged object any more
@@ -62,8 +63,8 @@ func TestEventWithAnUnreadableObjectIsMalformed(t *testing.T) {
 	is.NoErr(err)
 	_, err = l.Append(t.Context(), eventOfSize(t, "evt_next", 100))
 	is.NoErr(err)
-	name := log.ContentName(e.Data)
-	_, err = l.Offload(t.Context(), name, s.URL)
+	name := blob.ContentName(e.Data)
+	_, err = l.Blobs.Offload(t.Context(), name, s.URL)
 	is.NoErr(err)
 	check := func(what string, want error) {
 		t.Helper()
@@ -78,7 +79,7 @@ func TestEventWithAnUnreadableObjectIsMalformed(t *testing.T) {
 		is.True(errors.Is(all[0], want))
 		expect.Lacks(t, fmt.Sprint(all[0]), "endpoint=")
 		expect.Lacks(t, fmt.Sprint(all[0]), "127.0.0.1")
-		is.Equal(errors.Is(all[0], log.ErrNoBlob), want == log.ErrNoBlob)
+		is.Equal(errors.Is(all[0], blob.ErrNotFound), want == blob.ErrNotFound)
 		is.NoErr(all[1])
 	}
 	check("whole", nil)
@@ -89,23 +90,23 @@ func TestEventWithAnUnreadableObjectIsMalformed(t *testing.T) {
 	s3.Forget()
 	check("back", nil)
 	s.Replace(t, name, string(e.Data[:len(e.Data)-1])+"x")
-	check("damaged", log.ErrDamaged)
+	check("damaged", blob.ErrDamaged)
 	is.NoErr(place.At(strings.Replace(s.URL, "?", "/"+name+"?", 1)).Remove(t.Context()))
-	check("removed", log.ErrNoBlob)
+	check("removed", blob.ErrNotFound)
 }
 
 func TestOffloadToAStoreLeavesTheBlobIfItFails(t *testing.T) {
 	is := is.New(t)
 	s := eventstest.NewStore(t)
 	l := eventstest.Log(t)
-	stored, err := l.PutBlob(t.Context(), "x1.stdout", strings.NewReader("all of it"))
+	stored, err := l.Blobs.Put(t.Context(), "x1.stdout", strings.NewReader("all of it"))
 	is.NoErr(err)
 	s.Down.Store(true)
-	_, err = l.Offload(t.Context(), stored.Name, s.URL)
+	_, err = l.Blobs.Offload(t.Context(), stored.Name, s.URL)
 	is.True(err != nil)
 	is.Equal(contentOf(t, l, stored.Name), "all of it")
 	s.Down.Store(false)
-	_, err = l.Offload(t.Context(), stored.Name, strings.Replace(s.URL, "archive", "missing", 1))
+	_, err = l.Blobs.Offload(t.Context(), stored.Name, strings.Replace(s.URL, "archive", "missing", 1))
 	expect.Contains(t, err.Error(), "bucket does not exist")
 	is.Equal(contentOf(t, l, stored.Name), "all of it")
 	sum := sha256.Sum256([]byte("another"))

@@ -6,14 +6,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log/blob"
 )
 
 // Names of the streams and buckets.
 const (
 	EventsStream = "EVENTS"
 	DeltasStream = "DELTAS"
-	BlobsBucket  = "BLOBS"
-	BlobsStream  = "OBJ_" + BlobsBucket // the stream behind the bucket
+	BlobsBucket  = blob.Bucket
+	BlobsStream  = blob.Stream // the stream behind the bucket
 )
 
 // Options are the settings that an installation may choose.

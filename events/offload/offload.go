@@ -18,6 +18,7 @@ import (
 
 	"pocketcoder/events"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 	"pocketcoder/sleep"
 )
 
@@ -86,7 +87,7 @@ func (w *Worker) offload(ctx context.Context, chat string) (failed error) {
 			names[name] = true
 		}
 		if e.Subject.Kind == sessionDiff && len(e.Data) > log.MaxInline {
-			names[log.ContentName(e.Data)] = true
+			names[blob.ContentName(e.Data)] = true
 		}
 		return nil
 	})
@@ -94,7 +95,7 @@ func (w *Worker) offload(ctx context.Context, chat string) (failed error) {
 		return err
 	}
 	for name := range names {
-		if _, err := w.Log.Offload(ctx, name, w.Dir); err != nil && !errors.Is(err, log.ErrNoBlob) {
+		if _, err := w.Log.Blobs.Offload(ctx, name, w.Dir); err != nil && !errors.Is(err, blob.ErrNotFound) {
 			failed = errors.Join(failed, err)
 		}
 	}

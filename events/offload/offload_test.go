@@ -14,6 +14,7 @@ import (
 	"pocketcoder/events"
 	"pocketcoder/events/eventstest"
 	"pocketcoder/events/log"
+	"pocketcoder/events/log/blob"
 )
 
 func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
@@ -32,7 +33,7 @@ func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
 	}
 	contents := map[string][]string{} // that may be moved, by chat
 	for _, chat := range []string{"old", "new"} {
-		output, err := l.PutBlob(t.Context(), "x"+chat+".stdout", strings.NewReader("output of "+chat))
+		output, err := l.Blobs.Put(t.Context(), "x"+chat+".stdout", strings.NewReader("output of "+chat))
 		is.NoErr(err)
 		add(events.New(chat, events.UserActor("ann"), events.ExecFinished{Exec: "x" + chat,
 			Stdout: events.Output{Bytes: output.Size, Blob: &output}}))
@@ -40,7 +41,7 @@ func TestContentsOfArchivedChatsAreOffloaded(t *testing.T) {
 			events.OpenCode{Type: "session.diff", Properties: large("diff " + chat)}))
 		add(events.NewOpenCode(chat, "local", "evt_message_"+chat, 2,
 			events.OpenCode{Type: "message.updated", Properties: large("text " + chat)}))
-		contents[chat] = []string{log.ContentName(diff.Data), output.Name}
+		contents[chat] = []string{blob.ContentName(diff.Data), output.Name}
 	}
 	archived := map[string]string{"old": "1", "gone": "1"}
 	w := &Worker{Log: l, Dir: dir, After: time.Hour, Logger: slog.New(slog.DiscardHandler)}
@@ -75,7 +76,7 @@ func TestAChatThatCannotBeOffloadedDoesNotKeepTheOthers(t *testing.T) {
 	is := is.New(t)
 	l, dir := eventstest.Log(t), t.TempDir()
 	for _, name := range []string{"a", "b"} {
-		output, err := l.PutBlob(t.Context(), name, strings.NewReader(name))
+		output, err := l.Blobs.Put(t.Context(), name, strings.NewReader(name))
 		is.NoErr(err)
 		e, err := events.New("chat-"+name, events.UserActor("ann"),
 			events.ExecFinished{Exec: "x", Stdout: events.Output{Blob: &output}})

@@ -164,7 +164,7 @@ func (s *recordedOutput) spill() {
 	s.blob, s.stored = w, make(chan storedOutput, 1)
 	head := bytes.NewReader(bytes.Clone(s.inline.Bytes()))
 	go func() {
-		b, err := s.log.PutBlob(context.Background(), s.exec+"."+s.stream, io.MultiReader(head, r))
+		b, err := s.log.Blobs.Put(context.Background(), s.exec+"."+s.stream, io.MultiReader(head, r))
 		r.CloseWithError(err)
 		s.stored <- storedOutput{b, err}
 	}()

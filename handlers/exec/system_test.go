@@ -203,7 +203,7 @@ func (s *system) output(o events.Output) []byte {
 	is := is.New(s.t)
 	switch {
 	case o.Blob != nil:
-		r, err := s.Log.OpenBlob(s.t.Context(), o.Blob.Name)
+		r, err := s.Log.Blobs.Open(s.t.Context(), o.Blob.Name)
 		is.NoErr(err)
 		defer r.Close()
 		all, err := io.ReadAll(r)

@@ -79,7 +79,7 @@ func TestALargeOutputIsRecordedWhole(t *testing.T) {
 	_, token := s.User(t, "ada", "user")
 	chat := s.Chat(t, token, "commands")
 	text := strings.Repeat("日本語 line of text\n", 20_000)
-	blob, err := s.Log.PutBlob(t.Context(), "output1", strings.NewReader(text))
+	blob, err := s.Log.Blobs.Put(t.Context(), "output1", strings.NewReader(text))
 	is.NoErr(err)
 	s.AppendExecution(t, chat, "exec1", &events.ExecFinished{Stdout: events.Output{Bytes: int64(len(text)), Blob: &blob}})
 	s.AppendExecution(t, chat, "exec2", &events.ExecFinished{ExitCode: 2})

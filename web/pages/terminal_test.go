@@ -92,7 +92,7 @@ func TestALargeTerminalShowsItsNewestCommands(t *testing.T) {
 		s.AppendExecution(t, chat, "x"+strconv.Itoa(i), &events.ExecFinished{Stdout: events.Output{Bytes: 100_000,
 			Text: strings.Repeat("0123456789", 10_000)}})
 	}
-	blob, err := s.Log.PutBlob(t.Context(), "big.stdout",
+	blob, err := s.Log.Blobs.Put(t.Context(), "big.stdout",
 		strings.NewReader("It begins."+strings.Repeat("Ü", 99_990)+"It ends."))
 	is.NoErr(err)
 	s.AppendExecution(t, chat, "big", &events.ExecFinished{Stdout: events.Output{Bytes: blob.Size, Blob: &blob}})

@@ -21,7 +21,7 @@ func OpenOutput(ctx context.Context, log *log.Log, o events.Output) (io.ReadSeek
 }
 
 func openBlob(ctx context.Context, log *log.Log, name string, size int64) (io.ReadSeekCloser, error) {
-	b := &blobContent{open: func() (io.ReadCloser, error) { return log.OpenBlob(ctx, name) }, size: size}
+	b := &blobContent{open: func() (io.ReadCloser, error) { return log.Blobs.Open(ctx, name) }, size: size}
 	return b, b.reopen()
 }
 

@@ -25,7 +25,7 @@ func TestStoredOutputIsServedInRanges(t *testing.T) {
 	_, token := s.User(t, "ada", account.User)
 	chat := s.Chat(t, token, "mine")
 	large := webtest.Noise(1 << 20)
-	blob, err := s.Log.PutBlob(t.Context(), "exec1.stderr", bytes.NewReader(large))
+	blob, err := s.Log.Blobs.Put(t.Context(), "exec1.stderr", bytes.NewReader(large))
 	is.NoErr(err)
 	s.AppendExecution(t, chat, "exec1", &events.ExecFinished{
 		Stdout: events.Output{Bytes: 12, Text: "héllo\nworld"}, Stderr: events.Output{Bytes: blob.Size, Blob: &blob},
@@ -123,7 +123,7 @@ func TestOutputOfARunningCommandIsComplete(t *testing.T) {
 			is.NoErr(err)
 			is.Equal(string(head), "begun\n")
 			x.write(t, webtest.Noise(300<<10), lost)
-			blob, err := s.Log.PutBlob(t.Context(), x.exec+".stdout", bytes.NewReader(x.all))
+			blob, err := s.Log.Blobs.Put(t.Context(), x.exec+".stdout", bytes.NewReader(x.all))
 			is.NoErr(err)
 			s.Append(t, chat, events.ExecFinished{Exec: events.NewID()}) // the end of another execution
 			s.Append(t, chat, events.ExecFinished{Exec: x.exec, Stdout: events.Output{Bytes: blob.Size, Blob: &blob}})

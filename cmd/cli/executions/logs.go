@@ -192,7 +192,7 @@ func (s *printedStream) rest(ctx context.Context, log *log.Log, out events.Outpu
 	stored := io.NopCloser(strings.NewReader(out.Text + string(out.Base64)))
 	if out.Blob != nil {
 		var err error
-		if stored, err = log.OpenBlob(ctx, out.Blob.Name); err != nil {
+		if stored, err = log.Blobs.Open(ctx, out.Blob.Name); err != nil {
 			return err
 		}
 	}

@@ -72,7 +72,7 @@ func (t Terminal) textOf(ctx context.Context, o events.Output) (text string, lef
 	if o.Blob == nil {
 		return conversation.Shortened(validText(cmp.Or(o.Text, string(o.Base64)))), 0, nil
 	}
-	r, err := t.Log.OpenBlob(ctx, o.Blob.Name)
+	r, err := t.Log.Blobs.Open(ctx, o.Blob.Name)
 	if err != nil {
 		return "", 0, err
 	}
@@ -81,7 +81,7 @@ func (t Terminal) textOf(ctx context.Context, o events.Output) (text string, lef
 	if err != nil {
 		return "", 0, err
 	}
-	tail, err := t.Log.BlobEnd(ctx, o.Blob.Name, int(min(maxPiece, max(0, o.Bytes-int64(len(head))))))
+	tail, err := t.Log.Blobs.ReadEnd(ctx, o.Blob.Name, int(min(maxPiece, max(0, o.Bytes-int64(len(head))))))
 	if err != nil {
 		return "", 0, err
 	}

@@ -1,4 +1,10 @@
-package log
+// Package blob stores contents that are too large for a message in the bucket BLOBS: the large bodies of events, the
+// outputs of commands, and files. It moves contents out of the bucket to a file or to an object of another store.
+//
+// Promises: the content of a blob is complete before the blob can be found. A body that is read matches its hash.
+//
+// It must not know what an event is, except the form of a reference to a blob. It redacts nothing.
+package blob
 
 import (
 	"bytes"
@@ -18,8 +24,37 @@ import (
 	"github.com/nats-io/nuid"
 
 	"pocketcoder/events"
+	"pocketcoder/events/log/direct"
 	"pocketcoder/events/log/place"
 )
+
+// Bucket is the name of the bucket, and Stream that of the stream behind it.
+const (
+	Bucket = "BLOBS"
+	Stream = "OBJ_" + Bucket
+)
+
+// Store stores and reads blobs. It is safe for concurrent use.
+type Store struct {
+	js     jetstream.JetStream
+	direct direct.Reader
+	bucket jetstream.ObjectStore // nil for a reader
+	chunks jetstream.JetStream   // stores contents
+}
+
+// Attach returns the store for a reader, whose account has only the right to read.
+func Attach(js jetstream.JetStream, r direct.Reader) *Store { return &Store{js: js, direct: r} }
+
+// Create creates or updates the bucket. After that the store can write. timeout bounds one request to the server.
+func (s *Store) Create(ctx context.Context, config jetstream.ObjectStoreConfig, timeout time.Duration) (err error) {
+	if s.bucket, err = s.js.CreateOrUpdateObjectStore(ctx, config); err != nil {
+		return fmt.Errorf("open bucket %s: %w", config.Bucket, err)
+	}
+	if s.chunks, err = jetstream.New(s.direct.Conn, jetstream.WithPublishAsyncTimeout(timeout)); err != nil {
+		return fmt.Errorf("open jetstream: %w", err)
+	}
+	return nil
+}
 
 // How a blob is cut into messages, in bytes, and how many of them are on their way at once. The server syncs the disk
 // once per message, so smaller ones are slower. It refuses what it has not stored beyond 128 MiB (server/stream.go,
@@ -29,13 +64,13 @@ const (
 	chunksInFlight = 8
 )
 
-// PutBlob stores the content of r under name, in constant memory, and returns the reference for an event. It redacts
-// nothing: write the content through Writer before. It replaces a blob with the same name.
+// Put stores the content of r under name, in constant memory, and returns the reference for an event. It redacts
+// nothing: write the content through Log.Writer before. It replaces a blob with the same name.
 //
 // It writes what the object store's client would write (ADR-20). That client has up to 512 MiB in flight, and reports
 // success before the blob is stored.
-func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blob, error) {
-	bucket, err := l.bucket()
+func (s *Store) Put(ctx context.Context, name string, r io.Reader) (events.Blob, error) {
+	bucket, err := s.writable()
 	if err != nil {
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", name, err)
 	}
@@ -44,22 +79,22 @@ func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blo
 		return events.Blob{}, fmt.Errorf("look up blob %s: %w", name, err)
 	}
 	sum := sha256.New()
-	info := jetstream.ObjectInfo{Bucket: BlobsBucket, NUID: nuid.Next(), ObjectMeta: jetstream.ObjectMeta{Name: name}}
+	info := jetstream.ObjectInfo{Bucket: Bucket, NUID: nuid.Next(), ObjectMeta: jetstream.ObjectMeta{Name: name}}
 	info.Opts = &jetstream.ObjectMetaOptions{ChunkSize: chunkSize}
-	if err := l.putChunks(ctx, &info, io.TeeReader(r, sum)); err != nil {
+	if err := s.putChunks(ctx, &info, io.TeeReader(r, sum)); err != nil {
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", name, err)
 	}
 	info.Digest = jetstream.GetObjectDigestValue(sum)
 	meta := nats.NewMsg(metaSubject(name))
 	meta.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 	if meta.Data, err = json.Marshal(info); err == nil {
-		_, err = l.js.PublishMsg(ctx, meta)
+		_, err = s.js.PublishMsg(ctx, meta)
 	}
 	if err != nil {
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", name, err)
 	}
 	if before != nil {
-		l.purgeChunks(ctx, before.NUID)
+		s.purgeChunks(ctx, before.NUID)
 		if path := OffloadedTo(before); path != "" {
 			_ = place.At(path).Remove(ctx) // nothing refers to it any more
 		}
@@ -68,13 +103,13 @@ func (l *Log) PutBlob(ctx context.Context, name string, r io.Reader) (events.Blo
 }
 
 // putChunks stores the content, and counts it in info. If it fails, it removes what it stored.
-func (l *Log) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader) (err error) {
+func (s *Store) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Reader) (err error) {
 	subject := chunkSubject(info.NUID)
 	defer func() {
 		if err == nil {
 			return
 		}
-		l.purgeChunks(context.WithoutCancel(ctx), info.NUID)
+		s.purgeChunks(context.WithoutCancel(ctx), info.NUID)
 	}()
 	var inFlight []jetstream.PubAckFuture
 	var spare []byte // of a chunk that is stored
@@ -101,7 +136,7 @@ func (l *Log) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Re
 			return readErr
 		}
 		if n > 0 {
-			ack, err := l.chunks.PublishAsync(subject, chunk[:n])
+			ack, err := s.chunks.PublishAsync(subject, chunk[:n])
 			if err != nil {
 				return err
 			}
@@ -118,30 +153,30 @@ func (l *Log) putChunks(ctx context.Context, info *jetstream.ObjectInfo, r io.Re
 }
 
 // purgeChunks removes content that no blob refers to any more. Content that it cannot remove is never read.
-func (l *Log) purgeChunks(ctx context.Context, nuid string) {
-	if stream, err := l.js.Stream(ctx, BlobsStream); err == nil {
+func (s *Store) purgeChunks(ctx context.Context, nuid string) {
+	if stream, err := s.js.Stream(ctx, Stream); err == nil {
 		_ = stream.Purge(ctx, jetstream.WithPurgeSubject(chunkSubject(nuid)))
 	}
 }
 
 // The subjects of a blob, as the object store names them.
 func metaSubject(name string) string {
-	return "$O." + BlobsBucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+	return "$O." + Bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
 }
-func chunkSubject(nuid string) string { return "$O." + BlobsBucket + ".C." + nuid }
+func chunkSubject(nuid string) string { return "$O." + Bucket + ".C." + nuid }
 
-// bucket returns the bucket for writing. A log that is attached for reading has none.
-func (l *Log) bucket() (jetstream.ObjectStore, error) {
-	if l.blobs == nil {
+// writable returns the bucket for writing. A log that is attached for reading has none.
+func (s *Store) writable() (jetstream.ObjectStore, error) {
+	if s.bucket == nil {
 		return nil, errors.New("the log is attached for reading")
 	}
-	return l.blobs, nil
+	return s.bucket, nil
 }
 
-// OpenBlob reads a stored blob, in constant memory. It reads the bucket's messages directly, as the object store lays
+// Open reads a stored blob, in constant memory. It reads the bucket's messages directly, as the object store lays
 // them out (ADR-20): a reader's account can do that, while the client's own Get needs a consumer that it may not have.
-func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) {
-	info, _, err := l.describe(ctx, name)
+func (s *Store) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	info, _, err := s.describe(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", name, err)
 	}
@@ -151,13 +186,13 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 			return nil, fmt.Errorf("open blob %s: %w", name, err)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrNoBlob, err)
+			return nil, fmt.Errorf("%w: %w", ErrNotFound, err)
 		}
 		return r, nil
 	}
 	r, w := io.Pipe()
 	go func() {
-		_, err := l.direct().Read(ctx, BlobsStream, chunkSubject(info.NUID), 0, func(m *nats.Msg, _ uint64) error {
+		_, err := s.direct.Read(ctx, Stream, chunkSubject(info.NUID), 0, func(m *nats.Msg, _ uint64) error {
 			_, err := w.Write(m.Data)
 			return err
 		})
@@ -166,9 +201,9 @@ func (l *Log) OpenBlob(ctx context.Context, name string) (io.ReadCloser, error) 
 	return r, nil
 }
 
-// BlobEnd returns the end of a stored blob, at most n bytes. It reads only the last messages of a large one.
-func (l *Log) BlobEnd(ctx context.Context, name string, n int) (end []byte, err error) {
-	info, seq, err := l.describe(ctx, name)
+// ReadEnd returns the end of a stored blob, at most n bytes. It reads only the last messages of a large one.
+func (s *Store) ReadEnd(ctx context.Context, name string, n int) (end []byte, err error) {
+	info, seq, err := s.describe(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("read the end of blob %s: %w", name, err)
 	}
@@ -178,7 +213,7 @@ func (l *Log) BlobEnd(ctx context.Context, name string, n int) (end []byte, err 
 	for back := uint64(2); ; back *= 8 { // its messages are before its description, among those of other blobs
 		after := seq - min(seq, back)
 		end = nil
-		_, err := l.direct().Read(ctx, BlobsStream, chunkSubject(info.NUID), after, func(m *nats.Msg, _ uint64) error {
+		_, err := s.direct.Read(ctx, Stream, chunkSubject(info.NUID), after, func(m *nats.Msg, _ uint64) error {
 			end = append(end, m.Data...)
 			end = end[max(0, len(end)-n):]
 			return nil
@@ -190,8 +225,8 @@ func (l *Log) BlobEnd(ctx context.Context, name string, n int) (end []byte, err 
 }
 
 // describe returns the bucket's description of a blob, and the sequence of that message.
-func (l *Log) describe(ctx context.Context, name string) (info jetstream.ObjectInfo, seq uint64, err error) {
-	_, err = l.direct().Read(ctx, BlobsStream, metaSubject(name), 0, func(m *nats.Msg, at uint64) error {
+func (s *Store) describe(ctx context.Context, name string) (info jetstream.ObjectInfo, seq uint64, err error) {
+	_, err = s.direct.Read(ctx, Stream, metaSubject(name), 0, func(m *nats.Msg, at uint64) error {
 		info = jetstream.ObjectInfo{} // a restored bucket may hold an older one, too
 		if seq = at; json.Unmarshal(m.Data, &info) != nil {
 			return fmt.Errorf("its description: %w", ErrDamaged)
@@ -199,57 +234,56 @@ func (l *Log) describe(ctx context.Context, name string) (info jetstream.ObjectI
 		return nil
 	})
 	if err == nil && (info.NUID == "" || info.Deleted) {
-		err = ErrNoBlob
+		err = ErrNotFound
 	}
 	return info, seq, err
 }
 
-// ErrNoBlob means that no blob has the name. ErrDamaged means that the content differs from the stored content.
+// ErrNotFound means that no blob has the name. ErrDamaged means that the content differs from the stored content.
 var (
-	ErrNoBlob  = errors.New("no such blob")
-	ErrDamaged = errors.New("the stored content is damaged")
+	ErrNotFound = errors.New("no such blob")
+	ErrDamaged  = errors.New("the stored content is damaged")
 )
 
 const hashPrefix = "sha256-"
 
-// ContentName returns the name under which KeepBlob stores a body.
+// ContentName returns the name under which Keep stores a body.
 func ContentName(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hashPrefix + hex.EncodeToString(sum[:])
 }
 
-// KeepBlob stores a body under its own hash, so that storing it again stores nothing new. Like PutBlob it redacts
-// nothing.
-func (l *Log) KeepBlob(ctx context.Context, body []byte) (events.Blob, error) {
+// Keep stores a body under its own hash, so that storing it again stores nothing new. Like Put it redacts nothing.
+func (s *Store) Keep(ctx context.Context, body []byte) (events.Blob, error) {
 	b := events.Blob{Name: ContentName(body), Size: int64(len(body))}
 	b.SHA256 = strings.TrimPrefix(b.Name, hashPrefix)
-	bucket, err := l.bucket()
+	bucket, err := s.writable()
 	if err != nil {
 		return events.Blob{}, fmt.Errorf("store blob %s: %w", b.Name, err)
 	}
 	info, err := bucket.GetInfo(ctx, b.Name)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return l.PutBlob(ctx, b.Name, bytes.NewReader(body))
+		return s.Put(ctx, b.Name, bytes.NewReader(body))
 	}
 	if err != nil {
 		return events.Blob{}, fmt.Errorf("look up blob %s: %w", b.Name, err)
 	}
-	switch whole, err := l.isWhole(ctx, info, b); {
+	switch whole, err := s.isWhole(ctx, info, b); {
 	case err != nil:
 		return events.Blob{}, fmt.Errorf("look up blob %s: %w", b.Name, err)
 	case !whole:
-		return l.PutBlob(ctx, b.Name, bytes.NewReader(body))
+		return s.Put(ctx, b.Name, bytes.NewReader(body))
 	}
 	return b, nil
 }
 
 // isWhole reports whether all of a blob is stored. A process that ends while it stores one may leave a part.
-func (l *Log) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b events.Blob) (bool, error) {
+func (s *Store) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b events.Blob) (bool, error) {
 	if path := OffloadedTo(info); path != "" {
 		sum, err := hex.DecodeString(b.SHA256)
 		return err == nil && place.At(path).Holds(ctx, sum), nil
 	}
-	stream, err := l.js.Stream(ctx, BlobsStream)
+	stream, err := s.js.Stream(ctx, Stream)
 	if err != nil {
 		return false, err
 	}
@@ -261,29 +295,29 @@ func (l *Log) isWhole(ctx context.Context, info *jetstream.ObjectInfo, b events.
 	return info.Size == uint64(b.Size) && stored.State.Subjects[chunks] == uint64(info.Chunks), nil
 }
 
-// putBody stores an event's large body and returns the reference that replaces it.
-func (l *Log) putBody(ctx context.Context, body []byte) ([]byte, error) {
-	b, err := l.KeepBlob(ctx, body)
+// PutBody stores an event's large body and returns the reference that replaces it.
+func (s *Store) PutBody(ctx context.Context, body []byte) ([]byte, error) {
+	b, err := s.Keep(ctx, body)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(b)
 }
 
-// isLost reports whether an error of readBody means that the body is missing or damaged.
-func isLost(err error) bool {
-	return errors.Is(err, ErrNoBlob) || errors.Is(err, ErrDamaged) || errors.Is(err, place.ErrUnreadable)
+// IsLost reports whether an error of FetchBody means that the body is missing or damaged.
+func IsLost(err error) bool {
+	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrDamaged) || errors.Is(err, place.ErrUnreadable)
 }
 
-// fetchBody returns the body that a reference names. The server that answers may lag behind the others of a cluster,
-// or close its store, so fetchBody reads again while the stream's leader has the blob, as long as bodyPatience.
-func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
+// FetchBody returns the body that a reference names. The server that answers may lag behind the others of a cluster,
+// or close its store, so FetchBody reads again while the stream's leader has the blob, as long as bodyTimeout allows.
+func (s *Store) FetchBody(ctx context.Context, reference []byte) ([]byte, error) {
 	for began := time.Now(); ; time.Sleep(replicaPause) {
-		body, err := l.readBody(ctx, reference)
-		if !isLost(err) || errors.Is(err, place.ErrUnreadable) { // no other server has a copy
+		body, err := s.readBody(ctx, reference)
+		if !IsLost(err) || errors.Is(err, place.ErrUnreadable) { // no other server has a copy
 			return body, err
 		}
-		patience, asked := l.bodyTimeout(ctx, reference)
+		patience, asked := s.bodyTimeout(ctx, reference)
 		if asked != nil {
 			return nil, fmt.Errorf("look for a body: %w", asked)
 		}
@@ -293,6 +327,9 @@ func (l *Log) fetchBody(ctx context.Context, reference []byte) ([]byte, error) {
 	}
 }
 
+// replicaPause is the time between two reads of a body that a lagging server lacks.
+const replicaPause = 100 * time.Millisecond
+
 // How long a body is read again if the leader has it. A single server has no lagging replica, so its time is short.
 const (
 	singleServerTimeout = time.Second
@@ -300,12 +337,12 @@ const (
 )
 
 // bodyTimeout returns how long a missing or damaged body is read again, 0 if the leader of the stream has none.
-func (l *Log) bodyTimeout(ctx context.Context, reference []byte) (time.Duration, error) {
+func (s *Store) bodyTimeout(ctx context.Context, reference []byte) (time.Duration, error) {
 	var b events.Blob
 	if json.Unmarshal(reference, &b) != nil {
 		return 0, nil
 	}
-	stream, err := l.js.Stream(ctx, BlobsStream)
+	stream, err := s.js.Stream(ctx, Stream)
 	if err != nil {
 		return 0, err
 	}
@@ -322,12 +359,12 @@ func (l *Log) bodyTimeout(ctx context.Context, reference []byte) (time.Duration,
 }
 
 // readBody reads the body of a stored reference, and checks its hash.
-func (l *Log) readBody(ctx context.Context, reference []byte) ([]byte, error) {
+func (s *Store) readBody(ctx context.Context, reference []byte) ([]byte, error) {
 	var b events.Blob
 	if err := json.Unmarshal(reference, &b); err != nil {
 		return nil, fmt.Errorf("read the name of its blob: %w: %w", ErrDamaged, err)
 	}
-	r, err := l.OpenBlob(ctx, b.Name)
+	r, err := s.Open(ctx, b.Name)
 	if err != nil {
 		return nil, err
 	}

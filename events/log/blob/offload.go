@@ -1,4 +1,4 @@
-package log
+package blob
 
 import (
 	"context"
@@ -22,23 +22,23 @@ func OffloadedTo(info *jetstream.ObjectInfo) string { return info.Metadata[fileK
 
 // Offload moves the content of a blob to a file in dir, or to an object if dir is the URL of a store. It reports
 // whether it moved the content now. The bucket has the content until the file or the object is complete.
-func (l *Log) Offload(ctx context.Context, name, dir string) (moved bool, err error) {
-	if moved, err = l.offload(ctx, name, dir); err != nil {
+func (s *Store) Offload(ctx context.Context, name, dir string) (moved bool, err error) {
+	if moved, err = s.offload(ctx, name, dir); err != nil {
 		err = fmt.Errorf("offload blob %s to %s: %w", name, dir, err)
 	}
 	return moved, err
 }
 
-func (l *Log) offload(ctx context.Context, name, dir string) (moved bool, err error) {
-	info, seq, err := l.describe(ctx, name)
+func (s *Store) offload(ctx context.Context, name, dir string) (moved bool, err error) {
+	info, seq, err := s.describe(ctx, name)
 	if err != nil {
 		return false, err
 	}
 	if OffloadedTo(&info) != "" || info.Size == 0 { // nothing to move
-		l.purgeChunks(ctx, info.NUID) // of a process that was killed before it did this
+		s.purgeChunks(ctx, info.NUID) // of a process that was killed before it did this
 		return false, nil
 	}
-	content, err := l.OpenBlob(ctx, name)
+	content, err := s.Open(ctx, name)
 	if err != nil {
 		return false, err
 	}
@@ -59,9 +59,9 @@ func (l *Log) offload(ctx context.Context, name, dir string) (moved bool, err er
 	if description.Data, err = json.Marshal(info); err != nil {
 		return false, err
 	}
-	if _, err := l.js.PublishMsg(ctx, description, jetstream.WithExpectLastSequencePerSubject(seq)); err != nil {
+	if _, err := s.js.PublishMsg(ctx, description, jetstream.WithExpectLastSequencePerSubject(seq)); err != nil {
 		return false, err // the blob may have been stored again
 	}
-	l.purgeChunks(ctx, info.NUID)
+	s.purgeChunks(ctx, info.NUID)
 	return true, nil
 }
