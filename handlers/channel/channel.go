@@ -122,24 +122,18 @@ func (h *Channels) Commands() handlers.Commands {
 
 // List returns the channels in the order of their last changes.
 func (h *Channels) List(ctx context.Context) ([]Channel, error) {
-	all, err := record.All[Channel](ctx, h.Records, Collection)
-	list := []Channel{}
-	for _, r := range all {
+	return record.List(ctx, h.Records, Collection, func(r record.StoredRecord[Channel]) Channel {
 		r.Value.ID, r.Value.Seq = r.ID, r.Seq
-		list = append(list, r.Value)
-	}
-	return list, err
+		return r.Value
+	})
 }
 
 // Pairings returns the pairings in the order of their last changes, expired ones too.
 func (h *Channels) Pairings(ctx context.Context) ([]Pairing, error) {
-	all, err := record.All[Pairing](ctx, h.Records, Pairings)
-	list := []Pairing{}
-	for _, r := range all {
+	return record.List(ctx, h.Records, Pairings, func(r record.StoredRecord[Pairing]) Pairing {
 		r.Value.ID = r.ID
-		list = append(list, r.Value)
-	}
-	return list, err
+		return r.Value
+	})
 }
 
 const (

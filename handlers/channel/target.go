@@ -143,13 +143,10 @@ func (h *Channels) DeleteTarget(ctx context.Context, c record.Delete) (uint64, e
 
 // ListTargets returns the targets in the order of their last changes.
 func (h *Channels) ListTargets(ctx context.Context) ([]Target, error) {
-	all, err := record.All[Target](ctx, h.Records, Targets)
-	list := []Target{}
-	for _, r := range all {
+	return record.List(ctx, h.Records, Targets, func(r record.StoredRecord[Target]) Target {
 		r.Value.ID, r.Value.Seq = r.ID, r.Seq
-		list = append(list, r.Value)
-	}
-	return list, err
+		return r.Value
+	})
 }
 
 // Position says up to where a target has its events.

@@ -93,13 +93,10 @@ func (h *Channels) DeleteWebhook(ctx context.Context, c record.Delete) (uint64, 
 
 // ListWebhooks returns the webhooks in the order of their last changes.
 func (h *Channels) ListWebhooks(ctx context.Context) ([]Webhook, error) {
-	all, err := record.All[Webhook](ctx, h.Records, Webhooks)
-	list := []Webhook{}
-	for _, r := range all {
+	return record.List(ctx, h.Records, Webhooks, func(r record.StoredRecord[Webhook]) Webhook {
 		r.Value.ID = r.ID
-		list = append(list, r.Value)
-	}
-	return list, err
+		return r.Value
+	})
 }
 
 // Post submits the message of a request to a webhook. A second request with the same idempotency key has no further

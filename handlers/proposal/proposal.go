@@ -105,7 +105,7 @@ func (h Proposals) List(ctx context.Context) ([]Stored, error) {
 	all, err := record.All[Stored](ctx, h.Records, Collection)
 	list := make([]Stored, len(all))
 	for i, r := range all {
-		if list[i], err = h.complete(ctx, r); err != nil {
+		if list[i], err = h.complete(ctx, r.ID, r.Value); err != nil {
 			return nil, err
 		}
 	}
@@ -113,26 +113,23 @@ func (h Proposals) List(ctx context.Context) ([]Stored, error) {
 }
 
 // complete adds to a proposal what its approval would change now.
-func (h Proposals) complete(ctx context.Context, r record.StoredRecord[Stored]) (p Stored, err error) {
-	p = r.Value
-	p.ID, p.Kind = r.ID, cmp.Or(p.Kind, Procedure)
-	p.Change, err = h.Change(ctx, r.Value)
-	p.Problem = cmp.Or(p.Problem, r.Value.Problem)
+func (h Proposals) complete(ctx context.Context, id string, p Stored) (Stored, error) {
+	change, err := h.Change(ctx, p)
+	change.Problem = cmp.Or(change.Problem, p.Problem)
+	p.ID, p.Kind, p.Change = id, cmp.Or(p.Kind, Procedure), change
 	return p, err
 }
 
 // One returns a proposal.
 func (h Proposals) One(ctx context.Context, id string) (Stored, error) {
-	all, err := record.All[Stored](ctx, h.Records, Collection)
+	p, found, err := record.One[Stored](ctx, h.Records, Collection, id)
+	if err == nil && !found {
+		err = handlers.Refuse(handlers.NotFound, "There is no proposal %s.", id)
+	}
 	if err != nil {
 		return Stored{}, err
 	}
-	for _, r := range all {
-		if r.ID == id {
-			return h.complete(ctx, r)
-		}
-	}
-	return Stored{}, handlers.Refuse(handlers.NotFound, "There is no proposal %s.", id)
+	return h.complete(ctx, id, p)
 }
 
 // Change returns what an approval of a proposal would change now.

@@ -144,12 +144,9 @@ type MCPServer struct {
 
 // MCPServers lists the MCP servers in the order of their last changes.
 func (h *Records) MCPServers(ctx context.Context) ([]MCPServer, error) {
-	all, err := All[mcpserver.Server](ctx, h, MCPServerCollection)
-	list := []MCPServer{}
-	for _, r := range all {
-		list = append(list, MCPServer{r.ID, r.Value})
-	}
-	return list, err
+	return List(ctx, h, MCPServerCollection, func(r StoredRecord[mcpserver.Server]) MCPServer {
+		return MCPServer{r.ID, r.Value}
+	})
 }
 
 // ReportMCPServer records what a started server says of itself.

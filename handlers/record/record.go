@@ -175,6 +175,17 @@ func All[T any](ctx context.Context, h *Records, name string) (all []StoredRecor
 	return all, err
 }
 
+// List returns what of returns for each record of a collection, in the order of the records' last changes. The list is
+// never nil, because clients get it as JSON.
+func List[T, V any](ctx context.Context, h *Records, name string, of func(StoredRecord[T]) V) ([]V, error) {
+	all, err := All[T](ctx, h, name)
+	list := make([]V, len(all))
+	for i, r := range all {
+		list[i] = of(r)
+	}
+	return list, err
+}
+
 // Save carries out the command, and returns the id of the record. If nothing changes, or a new record with the same
 // fields already exists, Save stores nothing and returns the sequence of the record's last change.
 func (h *Records) Save(ctx context.Context, c Save) (id string, seq uint64, err error) {

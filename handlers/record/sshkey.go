@@ -95,12 +95,10 @@ type RegisteredKey struct {
 
 // SSHKeys lists the registered keys in the order of their ids.
 func (h *Records) SSHKeys(ctx context.Context) ([]RegisteredKey, error) {
-	all, err := All[RegisteredKey](ctx, h, SSHKeyCollection)
-	list := []RegisteredKey{}
-	for _, k := range all {
-		k.Value.ID = k.ID
-		list = append(list, k.Value)
-	}
+	list, err := List(ctx, h, SSHKeyCollection, func(r StoredRecord[RegisteredKey]) RegisteredKey {
+		r.Value.ID = r.ID
+		return r.Value
+	})
 	slices.SortFunc(list, func(a, b RegisteredKey) int { return cmp.Compare(a.ID, b.ID) })
 	return list, err
 }
