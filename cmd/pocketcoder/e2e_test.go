@@ -60,9 +60,9 @@ func TestMain(m *testing.M) {
 		panic(runFromOwnDirectory())
 	}
 	os.Unsetenv(binariesVariable)
-	// A test waits for OpenCode most of its time, so twice as many as processors run at once unless -parallel says
+	// A test waits for OpenCode most of its time, so three times as many as processors run at once unless -parallel says
 	// otherwise.
-	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
 	}
 	os.Exit(func() int {

@@ -10,9 +10,17 @@ export const url = process.env.POCKETCODER_URL;
 export const admin = { email: process.env.ADMIN_EMAIL, password: process.env.ADMIN_PASSWORD };
 export const password = "a long enough password";
 
+// open holds what a test has opened. A connection that stays open keeps Node from ending, also when the test fails.
+const open = [];
+
+export function closeAll() {
+  for (const close of open.splice(0)) close();
+}
+
 export function client(base = url) {
   const pb = new PocketBase(base);
   pb.autoCancellation(false);
+  open.push(() => pb.realtime.unsubscribe());
   return pb;
 }
 
@@ -55,21 +63,22 @@ export function stream() {
 export async function cuttable() {
   const target = new URL(url);
   const sockets = new Set();
-  let open = true;
+  let connected = true;
   const server = net.createServer((socket) => {
     socket.on("error", () => {});
-    if (!open) return socket.destroy();
+    if (!connected) return socket.destroy();
     const upstream = net.connect(Number(target.port), target.hostname);
     upstream.on("error", () => socket.destroy());
     for (const s of [socket, upstream]) { sockets.add(s); s.on("close", () => { sockets.delete(s); socket.destroy(); upstream.destroy(); }); }
     socket.pipe(upstream).pipe(socket);
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const cut = () => { connected = false; for (const s of sockets) s.destroy(); };
+  open.push(() => { cut(); server.close(); });
   return {
     url: `http://127.0.0.1:${server.address().port}`,
-    cut() { open = false; for (const s of sockets) s.destroy(); },
-    mend() { open = true; },
-    close() { this.cut(); server.close(); },
+    cut,
+    mend() { connected = true; },
   };
 }
 
